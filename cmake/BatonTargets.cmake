@@ -1,0 +1,67 @@
+# One way to declare a library, a test and a program, so that every folder's CMakeLists.txt is a list of dependencies.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+find_program(BATON_CCACHE ccache)
+if(BATON_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${BATON_CCACHE})
+endif()
+
+set(BATON_SANITIZE "" CACHE STRING "address (with undefined) or thread; empty for none")
+if(BATON_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(BATON_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+elseif(BATON_SANITIZE)
+  message(FATAL_ERROR "BATON_SANITIZE: expected address or thread, got '${BATON_SANITIZE}'")
+endif()
+
+# Flags for our own code only; generated protobuf code is compiled without them.
+add_library(baton_flags INTERFACE)
+target_compile_options(baton_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror)
+# Bit-equality (design idea 5) needs every multiply-add to be contracted only where the source says so.
+target_compile_options(baton_flags INTERFACE -ffp-contract=off)
+
+# baton_library(NAME [DEPS target ...]): one library from the .cc files of the current folder, except *_main.cc.
+function(baton_library name)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "_main\\.cc$")
+  if(sources)
+    add_library(baton_${name} STATIC ${sources})
+    target_include_directories(baton_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(baton_${name} PUBLIC ${ARG_DEPS} PRIVATE baton_flags)
+  else()
+    add_library(baton_${name} INTERFACE)
+    target_include_directories(baton_${name} INTERFACE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(baton_${name} INTERFACE ${ARG_DEPS})
+  endif()
+endfunction()
+
+# baton_program(NAME SOURCE [DEPS target ...]): a binary under bin/.
+function(baton_program name source)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  add_executable(${name} ${source})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} baton_flags)
+endfunction()
+
+# baton_test(FOLDER [DEPS target ...]): one Catch2 binary from the *_test.cc files of the current folder, run by ctest.
+function(baton_test folder)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(${folder}_test ${sources})
+  target_include_directories(${folder}_test PRIVATE ${PROJECT_SOURCE_DIR}/test)
+  target_compile_definitions(${folder}_test PRIVATE BATON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${folder}_test PRIVATE ${ARG_DEPS} baton_test_main baton_flags)
+  add_test(NAME ${folder} COMMAND ${folder}_test)
+  set_tests_properties(${folder} PROPERTIES TIMEOUT 600)
+endfunction()

@@ -1,0 +1,40 @@
+// Who computes: runs one step of a ragged batch against a slab of KV blocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "kv/block_layout.h"
+#include "model/batch.h"
+
+namespace baton {
+
+// Row i belongs to the i-th slice with wants_logits. Valid until the next Forward.
+struct LogitsView {
+  const float* data = nullptr;  // [rows, vocab]
+  int64_t rows = 0;
+  int64_t vocab = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual const KvLayout& kv_layout() const = 0;
+  // Block i is at [i * BlockBytes(), (i + 1) * BlockBytes()). Other threads may read or write blocks that the running
+  // batch does not name.
+  virtual std::span<std::byte> kv_slab() = 0;
+  // Equal ids promise equal bits: backend, kernel set, weight dtype.
+  virtual std::string numerics_id() const = 0;
+
+  // Writes the batch's K/V into its blocks and computes the logits that were asked for. `layer_done(l)` is called on the
+  // calling thread once layer l of the whole batch is stored, so that the hand-off can push it while l + 1 computes.
+  // The batch is the engine's own work: malformed batches are CHECKed. Not thread-safe: one step at a time.
+  virtual absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<void(int64_t layer)> layer_done) = 0;
+};
+
+}  // namespace baton

@@ -1,0 +1,14 @@
+#include "base/check.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace baton {
+
+void CheckFailed(const char* file, int line, const char* condition, std::string_view message) {
+  std::fprintf(stderr, "%s:%d: CHECK failed: %s: %.*s\n", file, line, condition, static_cast<int>(message.size()),
+               message.data());
+  std::abort();
+}
+
+}  // namespace baton

@@ -1,0 +1,17 @@
+// Invariants of our own code, on in every build. Errors that a user, a file or a peer can cause are absl::Status instead.
+#pragma once
+
+#include <string_view>
+
+namespace baton {
+
+// Prints file, line, condition and message to stderr and aborts.
+[[noreturn]] void CheckFailed(const char* file, int line, const char* condition, std::string_view message);
+
+}  // namespace baton
+
+#define BATON_CHECK(condition, message)                                       \
+  do {                                                                        \
+    if (!(condition)) [[unlikely]]                                            \
+      ::baton::CheckFailed(__FILE__, __LINE__, #condition, (message));        \
+  } while (false)

@@ -1,0 +1,90 @@
+// What prefill and decode workers say to each other (design section 4). Plain structs: server/ turns them into protobuf,
+// the simulator passes them as they are.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "kv/block_layout.h"
+#include "kv/prefix_key.h"
+#include "model/weights.h"
+
+namespace baton {
+
+inline constexpr uint32_t kHandoffVersion = 1;
+
+// Prefill → decode, once per pair and again when either side's incarnation changes. A mismatch of version, digest or
+// layout is refused with both values named; different numerics ids are allowed and logged.
+struct LinkRequest {
+  uint32_t version = kHandoffVersion;
+  WorkerAddress prefill_address;
+  Incarnation prefill_incarnation;
+  Digest module_digest{};
+  KvLayout layout;
+  std::string numerics_id;
+};
+struct LinkReply {
+  Incarnation decode_incarnation;
+  std::string transport_descriptor;  // of the slab that will be written to
+  int64_t slab_blocks = 0;
+  std::string numerics_id;
+  absl::Duration lease;  // a reservation lapses when no heartbeat names it for this long
+};
+
+// Prefill → decode: room for one prompt's KV and for the growth that is expected of it.
+struct ReserveRequest {
+  RequestId request_id;
+  Incarnation writer;          // the prefill worker's, as linked
+  std::vector<BlockKey> keys;  // of the full blocks of the KV tokens
+  int32_t kv_tokens = 0;       // [0, n-1) of a prompt of n tokens; 0 for a one-token prompt
+  int32_t max_new_tokens = 0;
+};
+// Names one reservation for good: a reused reservation id cannot be mistaken, its generation differs.
+struct ReservationRef {
+  ReservationId id;
+  Generation generation;
+  friend auto operator<=>(const ReservationRef&, const ReservationRef&) = default;
+};
+struct MissingBlock {
+  int32_t index = 0;  // in the prompt's block table
+  BlockId target;     // in the decode worker's slab
+};
+struct Reserved {
+  ReservationRef reservation;
+  std::vector<MissingBlock> missing;  // what must be pushed; the rest is there already
+};
+struct RetryAfter {
+  absl::Duration after;
+};
+struct NeverFits {
+  std::string reason;  // needed and total blocks, for the user
+};
+using ReserveReply = std::variant<Reserved, RetryAfter, NeverFits>;
+
+// Prefill → decode: all missing blocks are written and visible. Doubled commits are harmless.
+struct Commit {
+  ReservationRef reservation;
+  int32_t blocks_written = 0;
+};
+
+// Prefill → decode: this writer will not write under this reservation any more ("drained"). Ends an aborted hand-off;
+// idempotent, also for reservations that never were or are long gone.
+struct Release {
+  ReservationRef reservation;
+};
+
+// Prefill → decode, several per lease: keeps the named reservations alive. The reply names those that the decode worker
+// has given up, so that the writer stops, drains and releases them.
+struct Heartbeat {
+  Incarnation writer;
+  std::vector<ReservationRef> active;
+};
+struct HeartbeatReply {
+  std::vector<ReservationRef> revoked;
+};
+
+}  // namespace baton

@@ -1,0 +1,75 @@
+// What the router asks of workers and what they answer. server/ turns these into protobuf.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "engine/handoff_messages.h"
+#include "model/sampling_params.h"
+
+namespace baton {
+
+// Router → prefill worker.
+struct PrefillJob {
+  RequestId request_id;
+  std::vector<TokenId> tokens;  // the whole prompt, [0, n), n >= 1; KV is made for [0, n-1)
+  std::string cache_salt;
+  int32_t max_new_tokens = 0;
+  int32_t priority = 0;  // higher runs first
+  // Where the KV goes; empty for PrefillOnly, which keeps it in the cache and moves nothing.
+  WorkerAddress decode_worker;
+};
+
+// Prefill worker → router.
+struct PrefillDone {
+  RequestId request_id;
+  ReservationRef reservation;      // what Start must name; zero for PrefillOnly
+  Incarnation decode_incarnation;  // which process holds the blocks
+  int32_t blocks = 0;              // in the prompt's block table
+  int32_t cached_tokens = 0;       // found ready in the prefix cache
+  int32_t shared_tokens = 0;       // promised by another request and waited for
+  int32_t computed_tokens = 0;     // cached + shared + computed <= n-1: what the decode worker held needs no compute
+  int64_t bytes_pushed = 0;
+  absl::Duration queued;   // until the first step took it up
+  absl::Duration compute;  // from then until its last token was computed
+  absl::Duration handoff;  // from then until the commit was acknowledged
+};
+
+// Router → decode worker, after PrefillDone.
+struct DecodeJob {
+  RequestId request_id;
+  ReservationRef reservation;
+  Incarnation decode_incarnation;  // FAILED_PRECONDITION if this process is another
+  int32_t blocks = 0;              // as committed
+  std::vector<TokenId> tokens;     // the whole prompt, [0, n)
+  std::string cache_salt;
+  SamplingParams sampling;
+  int32_t priority = 0;
+};
+
+enum class FinishReason { kStop, kLength, kCancelled };
+
+// Decode worker → router: what one step made for one request. Text is held back while it may be half a UTF-8 character or
+// the start of a stop string, so tokens and text of one update need not correspond.
+struct TokenUpdate {
+  RequestId request_id;
+  std::vector<TokenId> tokens;
+  std::vector<TokenLogprobs> logprobs;  // one per token where asked for
+  std::string text;
+  std::optional<FinishReason> finish;   // set on the last update
+};
+
+// Either worker → router: the request is over and nothing of it is left.
+// UNAVAILABLE and RESOURCE_EXHAUSTED may be retried, after `retry_after`.
+struct RequestFailed {
+  RequestId request_id;
+  absl::Status status;
+  absl::Duration retry_after;
+};
+
+}  // namespace baton

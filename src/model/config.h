@@ -1,0 +1,52 @@
+// The shape of a model, as config.json states it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+
+namespace baton {
+
+enum class DType { kF32, kBF16 };
+int64_t BytesPerElement(DType dtype);
+
+enum class Architecture { kLlama, kQwen2, kQwen3 };
+
+// Llama 3.1 rope scaling ("rope_type": "llama3"): long wavelengths are slowed by `factor`, the middle is blended.
+struct RopeScaling {
+  double factor = 1;
+  double low_freq_factor = 1;
+  double high_freq_factor = 4;
+  int64_t original_context = 8192;  // tokens
+};
+
+struct ModelConfig {
+  Architecture architecture = Architecture::kLlama;
+  DType dtype = DType::kBF16;  // of the weights on disk
+  int64_t layers = 0;
+  int64_t hidden = 0;
+  int64_t ffn = 0;
+  int64_t heads = 0;     // query heads
+  int64_t kv_heads = 0;  // divides heads
+  int64_t head_dim = 0;  // may differ from hidden / heads
+  int64_t vocab = 0;
+  int64_t context = 0;   // most tokens in one sequence
+  double rms_eps = 1e-5;
+  double rope_theta = 10000;
+  std::optional<RopeScaling> rope_scaling;
+  bool tied_embeddings = false;  // lm_head is the embedding table
+  bool qkv_bias = false;         // Qwen2.5
+  bool qk_norm = false;          // Qwen3: RMSNorm over head_dim on q and k before rope
+  std::vector<TokenId> eos_ids;  // from config.json and generation_config.json
+  std::optional<TokenId> bos_id;
+};
+
+// Reads config.json and, where present, generation_config.json of a Hugging Face directory.
+// INVALID_ARGUMENT names file, field, expected and got; nothing is guessed for a field that changes the computation.
+absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& directory);
+
+}  // namespace baton

@@ -1,0 +1,48 @@
+// How blocks move: one-sided writes from a prefill worker's slab into a decode worker's slab.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+
+namespace baton {
+
+// One contiguous copy; offsets in bytes from the start of each side's slab.
+struct BlockCopy {
+  int64_t source_offset = 0;
+  int64_t target_offset = 0;
+  int64_t bytes = 0;
+};
+
+// A way to write into one peer's slab. Destroying it waits for or cancels what is in flight, then no write follows.
+class Link {
+ public:
+  virtual ~Link() = default;
+  // Starts the copies; neighbours that coalesce become one transfer. `done` is called once, from the transport's own
+  // thread, when all of them are visible to the peer or none will be written any more (UNAVAILABLE: the peer is gone).
+  // The source blocks must stay untouched until then.
+  virtual void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) = 0;
+  // For logs and `--check`: e.g. "ucx 1.13.1 shm put, 7.8 GB/s".
+  virtual std::string Description() const = 0;
+};
+
+// One per process. Owns its progress thread.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  // Memory that peers can write to by the fastest way there is (shared memory on one host); freed with the transport.
+  // Called at most once: a worker has one slab.
+  virtual absl::StatusOr<std::span<std::byte>> AllocateSlab(int64_t bytes) = 0;
+  // What a peer needs in order to connect: opaque, travels in the Link message of the hand-off. Treat a peer's as hostile.
+  virtual std::string Descriptor() const = 0;
+  // Reaches the peer, runs the self-test that chooses between put and active messages, and logs choice and rate.
+  virtual absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view peer_descriptor) = 0;
+};
+
+}  // namespace baton

@@ -1,0 +1,25 @@
+#include "base/clock.h"
+
+#include "catch.h"
+
+namespace baton {
+
+TEST_CASE("a manual clock moves only when told") {
+  ManualClock clock;
+  const absl::Time start = clock.Now();
+  REQUIRE(clock.Now() == start);
+  clock.Advance(absl::Milliseconds(5));
+  REQUIRE(clock.Now() - start == absl::Milliseconds(5));
+}
+
+TEST_CASE("the steady clock never goes back") {
+  SteadyClock clock;
+  absl::Time last = clock.Now();
+  for (int i = 0; i < 1000; ++i) {
+    const absl::Time now = clock.Now();
+    REQUIRE(now >= last);
+    last = now;
+  }
+}
+
+}  // namespace baton
