@@ -31,9 +31,9 @@ class Backend {
   // Equal ids promise equal bits: backend, kernel set, weight dtype.
   virtual std::string numerics_id() const = 0;
 
-  // Writes the batch's K/V into its blocks and computes the logits that were asked for. `layer_done(l)` is called on the
-  // calling thread once layer l of the whole batch is stored, so that the hand-off can push it while l + 1 computes.
-  // The batch is the engine's own work: malformed batches are CHECKed. Not thread-safe: one step at a time.
+  // Writes the batch's K/V into its blocks and computes the logits that were asked for. `layer_done(l)` is called on
+  // the calling thread once layer l of the whole batch is stored, so that the hand-off can push it while l + 1
+  // computes. The batch is the engine's own work: malformed batches are CHECKed. Not thread-safe: one step at a time.
   virtual absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<void(int64_t layer)> layer_done) = 0;
 };
 

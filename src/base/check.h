@@ -1,4 +1,5 @@
-// Invariants of our own code, on in every build. Errors that a user, a file or a peer can cause are absl::Status instead.
+// Invariants of our own code, on in every build. Errors that a user, a file or a peer can cause are absl::Status
+// instead.
 #pragma once
 
 #include <string_view>
@@ -10,8 +11,8 @@ namespace baton {
 
 }  // namespace baton
 
-#define BATON_CHECK(condition, message)                                       \
-  do {                                                                        \
-    if (!(condition)) [[unlikely]]                                            \
-      ::baton::CheckFailed(__FILE__, __LINE__, #condition, (message));        \
+#define BATON_CHECK(condition, message)                                \
+  do {                                                                 \
+    if (!(condition)) [[unlikely]]                                     \
+      ::baton::CheckFailed(__FILE__, __LINE__, #condition, (message)); \
   } while (false)

@@ -1,8 +1,8 @@
 // Ids are types, not integers: a request id cannot be passed where a block id is meant.
 #pragma once
 
-#include <cstdint>
 #include <compare>
+#include <cstdint>
 #include <string>
 #include <utility>
 

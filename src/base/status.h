@@ -9,10 +9,10 @@
 #define BATON_CONCAT(a, b) BATON_CONCAT_INNER(a, b)
 
 // Returns the status from the current function unless it is OK.
-#define RETURN_IF_ERROR(expression)                     \
-  do {                                                  \
-    absl::Status baton_status = (expression);           \
-    if (!baton_status.ok()) return baton_status;        \
+#define RETURN_IF_ERROR(expression)              \
+  do {                                           \
+    absl::Status baton_status = (expression);    \
+    if (!baton_status.ok()) return baton_status; \
   } while (false)
 
 // ASSIGN_OR_RETURN(auto x, F()): declares or assigns the value, or returns the error.

@@ -1,5 +1,5 @@
-// What prefill and decode workers say to each other (design section 4). Plain structs: server/ turns them into protobuf,
-// the simulator passes them as they are.
+// What prefill and decode workers say to each other (design section 4). Plain structs: server/ turns them into
+// protobuf, the simulator passes them as they are.
 #pragma once
 
 #include <cstdint>

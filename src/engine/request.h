@@ -54,14 +54,14 @@ struct DecodeJob {
 
 enum class FinishReason { kStop, kLength, kCancelled };
 
-// Decode worker → router: what one step made for one request. Text is held back while it may be half a UTF-8 character or
-// the start of a stop string, so tokens and text of one update need not correspond.
+// Decode worker → router: what one step made for one request. Text is held back while it may be half a UTF-8 character
+// or the start of a stop string, so tokens and text of one update need not correspond.
 struct TokenUpdate {
   RequestId request_id;
   std::vector<TokenId> tokens;
   std::vector<TokenLogprobs> logprobs;  // one per token where asked for
   std::string text;
-  std::optional<FinishReason> finish;   // set on the last update
+  std::optional<FinishReason> finish;  // set on the last update
 };
 
 // Either worker → router: the request is over and nothing of it is left.

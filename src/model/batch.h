@@ -17,8 +17,9 @@ struct SequenceSlice {
   bool wants_logits = false;        // of the last token only
 };
 
-// Blocks of different slices may be the same for reading: a slice may attend to positions that another slice of the same
-// batch writes, since each layer stores all K/V before attention reads (design idea 4). No position is written twice.
+// Blocks of different slices may be the same for reading: a slice may attend to positions that another slice of the
+// same batch writes, since each layer stores all K/V before attention reads (design idea 4). No position is written
+// twice.
 struct Batch {
   std::vector<SequenceSlice> slices;
 };

@@ -34,7 +34,7 @@ struct ModelConfig {
   int64_t kv_heads = 0;  // divides heads
   int64_t head_dim = 0;  // may differ from hidden / heads
   int64_t vocab = 0;
-  int64_t context = 0;   // most tokens in one sequence
+  int64_t context = 0;  // most tokens in one sequence
   double rms_eps = 1e-5;
   double rope_theta = 10000;
   std::optional<RopeScaling> rope_scaling;

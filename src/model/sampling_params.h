@@ -12,15 +12,15 @@
 namespace baton {
 
 struct SamplingParams {
-  float temperature = 1;         // 0: greedy
-  int32_t top_k = 0;             // 0: off
-  float top_p = 1;               // (0, 1]
-  float min_p = 0;               // [0, 1)
-  float repetition_penalty = 1;  // > 0; over prompt and output (Keskar et al. 2019)
-  float presence_penalty = 0;    // [-2, 2], over output (OpenAI)
-  float frequency_penalty = 0;   // [-2, 2], over output (OpenAI)
-  std::optional<uint64_t> seed;  // same seed, same tokens, whatever else runs
-  int32_t max_tokens = 0;        // >= 1
+  float temperature = 1;          // 0: greedy
+  int32_t top_k = 0;              // 0: off
+  float top_p = 1;                // (0, 1]
+  float min_p = 0;                // [0, 1)
+  float repetition_penalty = 1;   // > 0; over prompt and output (Keskar et al. 2019)
+  float presence_penalty = 0;     // [-2, 2], over output (OpenAI)
+  float frequency_penalty = 0;    // [-2, 2], over output (OpenAI)
+  std::optional<uint64_t> seed;   // same seed, same tokens, whatever else runs
+  int32_t max_tokens = 0;         // >= 1
   std::vector<std::string> stop;  // the output ends before the first of these
   std::vector<TokenId> stop_ids;  // beside the model's own end-of-sequence ids
   bool ignore_eos = false;

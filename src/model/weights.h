@@ -23,14 +23,14 @@ struct Tensor {
 
 // Projections are [out, in], so y = W x.
 struct LayerWeights {
-  Tensor attention_norm;       // [hidden]
-  Tensor q, k, v;              // [heads*head_dim, hidden], [kv_heads*head_dim, hidden] twice
+  Tensor attention_norm;          // [hidden]
+  Tensor q, k, v;                 // [heads*head_dim, hidden], [kv_heads*head_dim, hidden] twice
   Tensor q_bias, k_bias, v_bias;  // Qwen2.5
-  Tensor q_norm, k_norm;       // [head_dim], Qwen3
-  Tensor o;                    // [hidden, heads*head_dim]
-  Tensor ffn_norm;             // [hidden]
-  Tensor gate, up;             // [ffn, hidden]
-  Tensor down;                 // [hidden, ffn]
+  Tensor q_norm, k_norm;          // [head_dim], Qwen3
+  Tensor o;                       // [hidden, heads*head_dim]
+  Tensor ffn_norm;                // [hidden]
+  Tensor gate, up;                // [ffn, hidden]
+  Tensor down;                    // [hidden, ffn]
 };
 
 using Digest = std::array<uint8_t, 32>;  // SHA-256
@@ -44,7 +44,8 @@ class Weights {
   std::vector<LayerWeights> layers;
   Tensor final_norm;  // [hidden]
   Tensor lm_head;     // [vocab, hidden]; the embedding itself where tied
-  // SHA-256 over the config's computing fields and all tensor bytes: the identity of the KV this module makes (design 3).
+  // SHA-256 over the config's computing fields and all tensor bytes: the identity of the KV this module makes (design
+  // 3).
   Digest digest{};
 };
 

@@ -39,7 +39,8 @@ class Transport {
   // Memory that peers can write to by the fastest way there is (shared memory on one host); freed with the transport.
   // Called at most once: a worker has one slab.
   virtual absl::StatusOr<std::span<std::byte>> AllocateSlab(int64_t bytes) = 0;
-  // What a peer needs in order to connect: opaque, travels in the Link message of the hand-off. Treat a peer's as hostile.
+  // What a peer needs in order to connect: opaque, travels in the Link message of the hand-off. Treat a peer's as
+  // hostile.
   virtual std::string Descriptor() const = 0;
   // Reaches the peer, runs the self-test that chooses between put and active messages, and logs choice and rate.
   virtual absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view peer_descriptor) = 0;

@@ -1,0 +1,31 @@
+// The model's own chat template (Jinja), from tokenizer_config.json or chat_template.jinja.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+
+namespace baton {
+
+// What transformers' apply_chat_template passes to the template.
+struct ChatInput {
+  nlohmann::ordered_json messages;  // [{"role": ..., "content": ..., ...}]
+  nlohmann::ordered_json tools;     // array, or null
+  bool add_generation_prompt = true;
+};
+
+class ChatTemplate {
+ public:
+  // NOT_FOUND if the model has none; a construct that we do not implement is refused by name and line.
+  static absl::StatusOr<std::unique_ptr<ChatTemplate>> Load(const std::string& directory);
+  // From source, with the special tokens that templates refer to (either may be empty).
+  static absl::StatusOr<std::unique_ptr<ChatTemplate>> Parse(std::string source, std::string bos_token,
+                                                             std::string eos_token);
+  virtual ~ChatTemplate() = default;
+  // INVALID_ARGUMENT carries what the template's raise_exception said. Steps and output size are limited. Thread-safe.
+  virtual absl::StatusOr<std::string> Render(const ChatInput& input) const = 0;
+};
+
+}  // namespace baton
