@@ -1,0 +1,201 @@
+#include "kv/radix_tree.h"
+
+#include "absl/container/flat_hash_set.h"
+#include "base/check.h"
+
+namespace baton {
+
+RadixTree::~RadixTree() {
+  for (const auto& [key, node] : nodes_) {
+    if (node->ready) pool_.Forget(node->block);
+  }
+}
+
+RadixTree::Node* RadixTree::NodeOf(const BlockKey& key) const {
+  const auto found = nodes_.find(key);
+  return found == nodes_.end() ? nullptr : found->second.get();
+}
+
+RadixTree::Node& RadixTree::Require(const BlockKey& key) const {
+  Node* node = NodeOf(key);
+  BATON_CHECK(node != nullptr, "no node has this key");
+  return *node;
+}
+
+RadixTree::State RadixTree::Find(const BlockKey& key) const {
+  const Node* node = NodeOf(key);
+  if (node == nullptr) return State::kAbsent;
+  return node->ready ? State::kReady : State::kPromised;
+}
+
+int64_t RadixTree::ReadyPrefix(std::span<const BlockKey> keys) const {
+  int64_t length = 0;
+  for (const BlockKey& key : keys) {
+    if (Find(key) != State::kReady) break;
+    ++length;
+  }
+  return length;
+}
+
+int64_t RadixTree::CachedInPrefix(std::span<const BlockKey> keys) const {
+  int64_t cached = 0;
+  for (const BlockKey& key : keys) {
+    const Node* node = NodeOf(key);
+    if (node == nullptr || !node->ready) break;
+    if (pool_.ReferencesOf(node->block) == 0) ++cached;
+  }
+  return cached;
+}
+
+std::vector<BlockRef> RadixTree::Match(std::span<const BlockKey> keys) {
+  std::vector<BlockRef> blocks;
+  const int64_t length = ReadyPrefix(keys);
+  blocks.reserve(static_cast<size_t>(length));
+  for (const BlockKey& key : keys.first(static_cast<size_t>(length))) blocks.push_back(Acquire(key));
+  return blocks;
+}
+
+BlockRef RadixTree::Acquire(const BlockKey& key) {
+  Node& node = Require(key);
+  Touch(node);
+  return pool_.Share(node.block);
+}
+
+void RadixTree::Promise(std::span<const BlockKey> path, const BlockRef& block) { Add(path, block.id()); }
+
+void RadixTree::MakeReady(const BlockKey& key) {
+  Node& node = Require(key);
+  BATON_CHECK(!node.ready, "made ready twice");
+  BATON_CHECK(node.parent == nullptr || node.parent->ready, "ready before its parent");
+  pool_.Retain(node.block);
+  node.ready = true;
+  PutToLeaves(node);
+}
+
+void RadixTree::Break(const BlockKey& key) {
+  Node& node = Require(key);
+  BATON_CHECK(!node.ready, "a promise that was kept cannot be broken");
+  Remove(node);
+}
+
+BlockRef RadixTree::Insert(std::span<const BlockKey> path, BlockRef block) {
+  BATON_CHECK(!path.empty(), "a node has a path");
+  if (const Node* node = NodeOf(path.back())) {
+    BATON_CHECK(node->ready, "inserted what another request promised");
+    return Acquire(path.back());
+  }
+  Node& node = Add(path, block.id());
+  BATON_CHECK(node.parent == nullptr || pool_.ReferencesOf(node.parent->block) > 0, "inserted below a block not held");
+  MakeReady(path.back());
+  return block;
+}
+
+RadixTree::Node& RadixTree::Add(std::span<const BlockKey> path, BlockId block) {
+  BATON_CHECK(!path.empty(), "a node has a path");
+  BATON_CHECK(pool_.ReferencesOf(block) > 0, "a new node's block must be held");
+  auto& slot = nodes_[path.back()];
+  BATON_CHECK(slot == nullptr, "the node is there already");
+  slot = std::make_unique<Node>();
+  Node& node = *slot;
+  node.key = path.back();
+  node.block = block;
+  node.last_used = ++uses_;
+  if (path.size() > 1) {
+    node.parent = &Require(path[path.size() - 2]);
+    TakeFromLeaves(*node.parent);
+    ++node.parent->children;
+  }
+  return node;
+}
+
+void RadixTree::Remove(Node& node) {
+  BATON_CHECK(node.children == 0, "only leaves are removed");
+  TakeFromLeaves(node);
+  if (node.ready) pool_.Forget(node.block);
+  if (Node* parent = node.parent) {
+    --parent->children;
+    PutToLeaves(*parent);
+  }
+  const BlockKey key = node.key;  // erase destroys the node
+  nodes_.erase(key);
+}
+
+void RadixTree::Touch(Node& node) {
+  TakeFromLeaves(node);
+  node.last_used = ++uses_;
+  PutToLeaves(node);
+}
+
+void RadixTree::TakeFromLeaves(Node& node) { leaves_.erase({IsPinned(node), node.last_used}); }
+
+void RadixTree::PutToLeaves(Node& node) {
+  if (IsLeaf(node)) leaves_[{IsPinned(node), node.last_used}] = &node;
+}
+
+bool RadixTree::EvictOne() {
+  for (const auto& [order, node] : leaves_) {
+    if (pool_.ReferencesOf(node->block) > 0) continue;
+    Remove(*node);
+    ++evictions_;
+    return true;
+  }
+  return false;
+}
+
+std::optional<BlockRef> RadixTree::Allocate() {
+  if (pool_.counts().free == 0 && !EvictOne()) return std::nullopt;
+  return pool_.Allocate();
+}
+
+void RadixTree::Pin(std::span<const BlockKey> keys) {
+  for (const BlockKey& key : keys) {
+    Node* node = NodeOf(key);
+    if (node != nullptr) TakeFromLeaves(*node);
+    ++pins_[key];
+    if (node != nullptr) PutToLeaves(*node);
+  }
+}
+
+void RadixTree::Unpin(std::span<const BlockKey> keys) {
+  for (const BlockKey& key : keys) {
+    const auto pin = pins_.find(key);
+    BATON_CHECK(pin != pins_.end(), "unpinned what was not pinned");
+    if (--pin->second > 0) continue;
+    Node* node = NodeOf(key);
+    if (node != nullptr) TakeFromLeaves(*node);
+    pins_.erase(pin);
+    if (node != nullptr) PutToLeaves(*node);
+  }
+}
+
+void RadixTree::CheckInvariants() const {
+  pool_.CheckInvariants();
+  absl::flat_hash_map<const Node*, int64_t> children;
+  absl::flat_hash_set<BlockId> blocks;
+  size_t leaves = 0;
+  for (const auto& [key, owned] : nodes_) {
+    const Node& node = *owned;
+    BATON_CHECK(node.key == key, "a node under another's key");
+    BATON_CHECK(blocks.insert(node.block).second, "two nodes share a block");
+    BATON_CHECK(pool_.IsRetained(node.block) == node.ready, "the pool retains what is ready, no more and no less");
+    BATON_CHECK(node.ready || pool_.ReferencesOf(node.block) > 0, "nobody holds a promised node");
+    if (node.parent != nullptr) {
+      ++children[node.parent];
+      BATON_CHECK(NodeOf(node.parent->key) == node.parent, "a node outlived its parent");
+      BATON_CHECK(!node.ready || node.parent->ready, "ready before its parent");
+      BATON_CHECK(pool_.ReferencesOf(node.block) == 0 || pool_.ReferencesOf(node.parent->block) > 0,
+                  "a node is held without its parent");
+    }
+    if (!IsLeaf(node)) continue;
+    ++leaves;
+    const auto leaf = leaves_.find({IsPinned(node), node.last_used});
+    BATON_CHECK(leaf != leaves_.end() && leaf->second == &node, "a leaf is missing from the eviction order");
+  }
+  for (const auto& [key, node] : nodes_) {
+    const auto counted = children.find(node.get());
+    BATON_CHECK(node->children == (counted == children.end() ? 0 : counted->second), "children miscounted");
+  }
+  BATON_CHECK(leaves == leaves_.size(), "the eviction order holds what is no leaf");
+}
+
+}  // namespace baton

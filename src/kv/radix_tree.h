@@ -1,0 +1,108 @@
+// Which prompts' KV a worker holds: one tree for the persistent prefix cache and for work in flight (design idea 4).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "kv/block_pool.h"
+#include "kv/prefix_key.h"
+
+namespace baton {
+
+// A node is one full block. Its key names it and, being chained, its whole path, so the nodes need only one hash table.
+//
+//   promised   somebody has taken it up and is writing it; held by at least one BlockRef
+//   ready      written; the pool retains its block until it is evicted
+//
+// Whoever refers to a node's block refers to the blocks of all nodes above it too. So a node without references has no
+// referenced node below it, and every cached block can be evicted, leaf by leaf.
+// `path` is always the keys from a prompt's first block to the node meant, which is path.back().
+// Not thread-safe. The pool must outlive it.
+class RadixTree {
+ public:
+  explicit RadixTree(BlockPool& pool) : pool_(pool) {}
+  ~RadixTree();
+  RadixTree(const RadixTree&) = delete;
+  RadixTree& operator=(const RadixTree&) = delete;
+
+  enum class State { kAbsent, kPromised, kReady };
+  State Find(const BlockKey& key) const;
+  // Length of the longest ready prefix. Counts as no use.
+  int64_t ReadyPrefix(std::span<const BlockKey> keys) const;
+  // Of the longest ready prefix, the blocks that nobody refers to: what matching it would take from Available().
+  int64_t CachedInPrefix(std::span<const BlockKey> keys) const;
+
+  // References to the longest ready prefix, which is now the most recently used.
+  std::vector<BlockRef> Match(std::span<const BlockKey> keys);
+  // A reference to one node, which is now the most recently used. REQUIRES: the node is there.
+  BlockRef Acquire(const BlockKey& key);
+
+  // Adds a promised node for `block`, which the caller holds and will write. REQUIRES: the node is absent, its parent
+  // is not.
+  void Promise(std::span<const BlockKey> path, const BlockRef& block);
+  // The promise is kept. REQUIRES: promised, and the parent is ready.
+  void MakeReady(const BlockKey& key);
+  // The promise is broken: the node is gone, and whoever waits for it may promise it anew. REQUIRES: promised, no
+  // children.
+  void Break(const BlockKey& key);
+
+  // Adds a ready node for a block that is written already. Where another request was first, its block is returned and
+  // `block` released; otherwise `block` itself. REQUIRES: the caller holds the parent, and nobody promised the node.
+  BlockRef Insert(std::span<const BlockKey> path, BlockRef block);
+
+  // A free block, evicting the least recently used unreferenced leaf when there is none. Pinned ones go last.
+  std::optional<BlockRef> Allocate();
+  // How many blocks Allocate can give.
+  int64_t Available() const { return pool_.counts().free + pool_.counts().cached; }
+
+  // A session's keys, whether or not there are nodes for them: evicted last. Pins are counted.
+  void Pin(std::span<const BlockKey> keys);
+  // REQUIRES: pinned.
+  void Unpin(std::span<const BlockKey> keys);
+
+  int64_t size() const { return static_cast<int64_t>(nodes_.size()); }
+  int64_t evictions() const { return evictions_; }  // since the start
+  // CHECKs the tree's shape and that it agrees with the pool.
+  void CheckInvariants() const;
+
+ private:
+  struct Node {
+    BlockKey key;
+    Node* parent = nullptr;  // null: a prompt's first block
+    BlockId block;
+    int64_t children = 0;
+    bool ready = false;
+    uint64_t last_used = 0;  // unique
+  };
+  // (pinned, last_used): the order in which leaves are evicted.
+  using EvictionOrder = std::pair<bool, uint64_t>;
+
+  Node* NodeOf(const BlockKey& key) const;  // null: absent
+  Node& Require(const BlockKey& key) const;
+  Node& Add(std::span<const BlockKey> path, BlockId block);
+  void Remove(Node& node);
+  void Touch(Node& node);
+  bool IsPinned(const Node& node) const { return pins_.contains(node.key); }
+  static bool IsLeaf(const Node& node) { return node.ready && node.children == 0; }
+  // Every change to what IsLeaf, IsPinned or last_used says about a node stands between these two.
+  void TakeFromLeaves(Node& node);
+  void PutToLeaves(Node& node);
+  bool EvictOne();
+
+  BlockPool& pool_;
+  absl::flat_hash_map<BlockKey, std::unique_ptr<Node>> nodes_;
+  absl::flat_hash_map<BlockKey, int64_t> pins_;  // how often each key is pinned; never 0
+  // The ready nodes without children. Those whose block is referenced are skipped when evicting: at most one for each
+  // running request.
+  std::map<EvictionOrder, Node*> leaves_;
+  uint64_t uses_ = 0;
+  int64_t evictions_ = 0;
+};
+
+}  // namespace baton
