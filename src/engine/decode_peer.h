@@ -7,8 +7,10 @@
 
 namespace baton {
 
-// Calls return at once; `done` comes later, once, from any thread. UNAVAILABLE: the peer could not be reached;
-// FAILED_PRECONDITION: it refused, and the message says why.
+// Calls return at once; `done` comes later, once and within the call's deadline, from any thread. UNAVAILABLE: the peer
+// could not be reached; DEADLINE_EXCEEDED: no answer in time, it may or may not have acted; FAILED_PRECONDITION: it
+// refused, and the message says why (to Link: the two do not match; to Reserve and Heartbeat: this writer is not linked
+// there, so the peer has restarted and must be linked again; to Commit: the reservation is gone).
 class DecodePeer {
  public:
   template <typename T>

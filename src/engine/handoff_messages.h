@@ -16,6 +16,9 @@
 namespace baton {
 
 inline constexpr uint32_t kHandoffVersion = 1;
+// A writer stops by itself when its lease runs out, so blocks of a lapsed reservation are given out again at the latest
+// this many leases after it lapsed. Must outlast a push that was in flight at the lease's end.
+inline constexpr int kQuarantineLeases = 4;
 
 // Prefill → decode, once per pair and again when either side's incarnation changes. A mismatch of version, digest or
 // layout is refused with both values named; different numerics ids are allowed and logged.
@@ -43,7 +46,8 @@ struct ReserveRequest {
   int32_t kv_tokens = 0;       // [0, n-1) of a prompt of n tokens; 0 for a one-token prompt
   int32_t max_new_tokens = 0;
 };
-// Names one reservation for good: a reused reservation id cannot be mistaken, its generation differs.
+// Names one reservation for good: a reused reservation id cannot be mistaken, its generation differs. Generations count
+// from a number that is drawn from the incarnation, so that a restarted worker does not answer to its predecessor's.
 struct ReservationRef {
   ReservationId id;
   Generation generation;

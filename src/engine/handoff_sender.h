@@ -1,0 +1,240 @@
+// The prefill worker's side of the hand-off (design section 4): per decode worker a link, per request a reservation
+// that is asked for, filled, committed, or given up. A state machine: events and the time come in, actions go out.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "engine/handoff_messages.h"
+#include "transport/transport.h"
+
+namespace baton {
+
+// Drawn by the sender; an event that answers an action quotes its id, so that late and doubled answers are recognised.
+using LinkId = Id<struct LinkIdTag, uint64_t>;            // one attempt to link, and the connection it leads to
+using HandoffId = Id<struct HandoffIdTag, uint64_t>;      // one request's hand-off
+using HeartbeatId = Id<struct HeartbeatIdTag, uint64_t>;  // one heartbeat
+using PushId = Id<struct PushIdTag, uint64_t>;            // one push
+
+// One request's KV, to be moved to one decode worker.
+struct HandoffJob {
+  RequestId request_id;
+  WorkerAddress decode_worker;
+  std::vector<BlockKey> keys;  // of the full blocks of the KV tokens
+  int32_t kv_tokens = 0;       // [0, n-1) of a prompt of n tokens
+  int32_t max_new_tokens = 0;
+};
+
+// Layers [0, layers) of block `index` of the prompt's block table hold all the tokens that this prompt has there, and
+// lie in block `source` of our slab. They must stay untouched until the hand-off's result.
+struct ReadyBlock {
+  int32_t index = 0;
+  BlockId source;
+  int64_t layers = 0;
+};
+
+// What the shell must do. "→" names the event that answers it, which must come exactly once.
+struct SendLink {  // → OnLinkReply
+  LinkId link;
+  WorkerAddress to;
+  LinkRequest request;
+};
+struct OpenConnection {  // Transport::Connect, best on another thread (it measures) → OnConnected
+  LinkId link;
+  WorkerAddress to;
+  std::string transport_descriptor;
+};
+struct CloseConnection {  // destroy the transport's link; pushes in flight on it still report. May never have been
+                          // open.
+  LinkId link;
+};
+struct SendReserve {  // → OnReserveReply
+  HandoffId handoff;
+  WorkerAddress to;
+  ReserveRequest request;
+};
+struct SendCommit {  // → OnCommitReply
+  HandoffId handoff;
+  WorkerAddress to;
+  Commit commit;
+};
+struct SendRelease {  // → OnReleaseReply
+  WorkerAddress to;
+  Release release;
+};
+struct SendHeartbeat {  // → OnHeartbeatReply
+  HeartbeatId id;
+  WorkerAddress to;
+  Heartbeat heartbeat;
+};
+struct PushBlocks {  // Link::Push → OnPushDone; UNAVAILABLE if the connection is not there any more
+  PushId push;
+  LinkId link;
+  std::vector<BlockCopy> copies;
+};
+// There is room. `missing` are the block indices that the decode worker does not hold, ascending: the only ones pushed.
+struct HandoffReserved {
+  RequestId request_id;
+  std::vector<int32_t> missing;
+};
+// A result, once for each Begin: no push of this request is in flight any more, its source blocks may be reused.
+struct HandoffCommitted {
+  RequestId request_id;
+  ReservationRef reservation;
+  Incarnation decode_incarnation;
+  int32_t blocks = 0;  // in the prompt's block table
+  int64_t bytes_pushed = 0;
+};
+// The other result. UNAVAILABLE and RESOURCE_EXHAUSTED may be retried after `retry_after`; FAILED_PRECONDITION: the
+// decode worker refuses to link; INVALID_ARGUMENT: the request can never fit; CANCELLED.
+struct HandoffFailed {
+  RequestId request_id;
+  absl::Status status;
+  absl::Duration retry_after;
+};
+using SenderAction = std::variant<SendLink, OpenConnection, CloseConnection, SendReserve, SendCommit, SendRelease,
+                                  SendHeartbeat, PushBlocks, HandoffReserved, HandoffCommitted, HandoffFailed>;
+
+struct HandoffSenderOptions {
+  LinkRequest self;                                  // what this worker tells a peer when it links
+  absl::Duration max_wait = absl::Seconds(30);       // for a link and for room at the decode worker
+  absl::Duration relink_after = absl::Seconds(1);    // a lost peer is left alone for this long
+  absl::Duration refused_again = absl::Seconds(10);  // a peer that refused to link is asked again after this long
+};
+
+// Not thread-safe. Every event is followed by TakeActions. Events about ids that are not known (any more) are ignored.
+//
+// Self-fencing: nothing is pushed under a reservation whose lease, counted from when the last acknowledged heartbeat
+// (or the Reserve) was SENT, has run out. So the decode worker, which counts from when it arrived, is never earlier.
+class HandoffSender {
+ public:
+  explicit HandoffSender(HandoffSenderOptions options);
+
+  // REQUIRES: the request has no hand-off without result here, BlocksFor(kv_tokens) >= keys.size().
+  void Begin(HandoffJob job, absl::Time now);
+  // May come before or after room is reserved, and for blocks that turn out not to be missing. For an unknown request
+  // it does nothing: the hand-off may just have failed. REQUIRES: index < BlocksFor(kv_tokens); `layers` never shrinks
+  // and `source` never changes for an index.
+  void BlocksReady(const RequestId& request, std::span<const ReadyBlock> blocks, absl::Time now);
+  // The result is HandoffFailed with CANCELLED, at once or when its pushes have finished; nothing if there is no such
+  // hand-off (any more).
+  void Cancel(const RequestId& request, absl::Time now);
+  // Someone else (membership, the control connection) saw the peer go. The sender also finds out by itself.
+  void PeerLost(const WorkerAddress& peer, absl::Time now);
+  // Call it at NextTick() or any time.
+  void Tick(absl::Time now);
+
+  void OnLinkReply(LinkId link, absl::StatusOr<LinkReply> reply, absl::Time now);
+  void OnConnected(LinkId link, const absl::Status& status, absl::Time now);
+  void OnReserveReply(HandoffId handoff, absl::StatusOr<ReserveReply> reply, absl::Time now);
+  void OnCommitReply(HandoffId handoff, const absl::Status& status, absl::Time now);
+  void OnReleaseReply(const WorkerAddress& from, const ReservationRef& reservation, const absl::Status& status,
+                      absl::Time now);
+  void OnHeartbeatReply(HeartbeatId heartbeat, absl::StatusOr<HeartbeatReply> reply, absl::Time now);
+  void OnPushDone(PushId push, const absl::Status& status, absl::Time now);
+
+  std::vector<SenderAction> TakeActions();
+  absl::Time NextTick() const;  // infinite future if nothing waits for time
+
+  enum class LinkState { kUnlinked, kLinking, kLinked, kRefused, kLost };
+  LinkState link_state(const WorkerAddress& peer) const;
+  int64_t handoffs() const;  // that have no result yet
+  bool idle() const;         // no hand-off, no push in flight, no release to repeat
+  void CheckInvariants() const;
+
+ private:
+  struct Peer {
+    LinkState state = LinkState::kUnlinked;
+    LinkId link;           // the current attempt or connection
+    LinkReply facts;       // valid while linking (after the reply) and linked
+    absl::Status problem;  // why lost or refused
+    absl::Time retry_at;   // lost or refused: not asked again before
+    absl::Time next_heartbeat;
+  };
+  // kDraining: a failure is certain; the result waits for the pushes, the Release for pushes and the pending reply.
+  enum class State { kWaitingForLink, kReserving, kRetrying, kWriting, kCommitting, kDraining };
+  struct BlockProgress {
+    BlockId source;
+    BlockId target;
+    bool missing = false;
+    int64_t layers_ready = 0;   // [0, layers_ready) are in `source`
+    int64_t layers_posted = 0;  // [0, layers_posted) are pushed or being pushed
+  };
+  struct Handoff {
+    HandoffJob job;
+    State state = State::kWaitingForLink;
+    absl::Time give_up_at;  // while waiting for a link or for room
+    absl::Time retry_at;    // kRetrying
+    bool reply_pending = false;
+    bool relinked = false;  // asked once already, of a peer that had restarted
+    LinkId link;            // the one it reserved under
+    absl::Time reserve_sent;
+    bool reserved = false;
+    ReservationRef reservation;
+    absl::Time fenced_at;               // the lease's end as we may count it
+    std::vector<BlockProgress> blocks;  // [BlocksFor(kv_tokens)]
+    int32_t missing = 0;                // blocks to push
+    int32_t unposted = 0;               // of those, not posted in full
+    int64_t pushes_in_flight = 0;
+    int64_t bytes_pushed = 0;
+    bool reported = false;  // the result is out
+    absl::Status failure;   // kDraining
+    absl::Duration retry_after;
+  };
+  struct SentHeartbeat {
+    WorkerAddress to;
+    absl::Time sent;
+    std::vector<HandoffId> renews;
+  };
+  struct PendingRelease {
+    bool reply_pending = true;
+    absl::Time retry_at;
+    absl::Time give_up_at;
+  };
+
+  // Links (handoff_sender_links.cc).
+  void EnsureLink(const WorkerAddress& to, absl::Time now);
+  void StartLink(const WorkerAddress& to, Peer& peer, absl::Time now);
+  void LosePeer(const WorkerAddress& to, const absl::Status& why, absl::Time retry_at, absl::Time now);
+  void RefuseLink(const WorkerAddress& to, const absl::Status& why, absl::Time now);
+  void FailWaiting(const WorkerAddress& to, const absl::Status& why, absl::Duration retry_after, absl::Time now);
+  void SendHeartbeats(absl::Time now);
+  void RetryReleases(absl::Time now);
+  Peer* FindPeer(LinkId link, WorkerAddress* address);
+
+  // Hand-offs (handoff_sender.cc).
+  Handoff* Find(HandoffId id);
+  HandoffId NewestOf(const RequestId& request) const;
+  void Reserve(HandoffId id, Handoff& handoff, absl::Time now);
+  void OnReserved(HandoffId id, Handoff& handoff, const Reserved& reserved, absl::Time now);
+  void PostReady(HandoffId id, Handoff& handoff, absl::Time now);
+  void MaybeCommit(HandoffId id, Handoff& handoff, absl::Time now);
+  void Fail(HandoffId id, absl::Status status, absl::Duration retry_after, absl::Time now);
+  void MaybeFinish(HandoffId id, absl::Time now);
+  void Report(Handoff& handoff, SenderAction result);
+  void ReleaseReservation(const Handoff& handoff, const ReservationRef& reservation, absl::Time now);
+
+  HandoffSenderOptions options_;
+  int64_t block_bytes_;
+  int64_t layer_bytes_;
+  uint64_t next_id_ = 1;
+  std::map<WorkerAddress, Peer> peers_;
+  std::map<HandoffId, Handoff> handoffs_;                 // ordered: actions come out in the order of Begin
+  absl::flat_hash_map<RequestId, HandoffId> by_request_;  // without result yet
+  std::map<HeartbeatId, SentHeartbeat> heartbeats_;
+  absl::flat_hash_map<PushId, HandoffId> pushes_;
+  std::map<std::pair<WorkerAddress, ReservationRef>, PendingRelease> releases_;
+  std::vector<SenderAction> actions_;
+};
+
+}  // namespace baton
