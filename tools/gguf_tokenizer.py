@@ -1,0 +1,118 @@
+"""Builds a Hugging Face tokenizer (tokenizer.json, tokenizer_config.json) from the metadata of a GGUF file.
+
+Byte-level BPE only (tokenizer.ggml.model = gpt2), for the pre-tokenizers below; others are refused by name.
+"""
+
+import json
+from pathlib import Path
+
+import gguf
+
+NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # tokenizer.ggml.token_type, as the GGUF specification numbers them
+
+
+class UnsupportedTokenizer(ValueError):
+    """This GGUF holds a tokenizer that is not byte-level BPE of a known kind."""
+
+
+def _byte_level(use_regex):
+    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
+
+
+def _split_by(digits):
+    """The split that Llama 3 and Qwen share; they differ in how many digits stay together."""
+    pattern = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|" + digits +
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    return {"type": "Sequence", "pretokenizers": [split, _byte_level(use_regex=False)]}
+
+
+def _digits_then_gpt2():
+    digits = {"type": "Digits", "individual_digits": True}
+    return {"type": "Sequence", "pretokenizers": [digits, _byte_level(use_regex=True)]}
+
+
+# tokenizer.ggml.pre -> pre_tokenizer, normalizer, ignore_merges, add_bos unless the file says otherwise
+_KINDS = {
+    "gpt-2": (_byte_level(use_regex=True), None, False, False),
+    "smollm": (_digits_then_gpt2(), None, False, False),
+    "starcoder": (_digits_then_gpt2(), None, False, False),
+    "refact": (_digits_then_gpt2(), None, False, False),
+    "llama-bpe": (_split_by(r"\p{N}{1,3}"), None, True, True),
+    "qwen2": (_split_by(r"\p{N}"), {"type": "NFC"}, False, False),
+}
+
+
+def _field(reader, name, default=None):
+    field = reader.get_field(name)
+    return default if field is None else field.contents()
+
+
+def _added_tokens(tokens, types):
+    return [
+        {"id": id, "content": token, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+         "special": kind == CONTROL}
+        for id, (token, kind) in enumerate(zip(tokens, types)) if kind in (CONTROL, USER_DEFINED)
+    ]
+
+
+def _post_processor(bos_id, bos):
+    if bos is None:
+        return None
+    start = {"SpecialToken": {"id": bos, "type_id": 0}}
+    text = {"Sequence": {"id": "A", "type_id": 0}}
+    second = [{"SpecialToken": {"id": bos, "type_id": 1}}, {"Sequence": {"id": "B", "type_id": 1}}]
+    return {"type": "TemplateProcessing", "single": [start, text], "pair": [start, text, *second],
+            "special_tokens": {bos: {"id": bos, "ids": [bos_id], "tokens": [bos]}}}
+
+
+def build_tokenizer(reader: gguf.GGUFReader) -> tuple[dict, dict]:
+    """tokenizer.json and tokenizer_config.json as dictionaries."""
+    model, pre = _field(reader, "tokenizer.ggml.model"), _field(reader, "tokenizer.ggml.pre")
+    if model != "gpt2" or pre not in _KINDS:
+        raise UnsupportedTokenizer(f"tokenizer.ggml.model {model!r} with tokenizer.ggml.pre {pre!r}: "
+                                   f"expected 'gpt2' with one of {', '.join(_KINDS)}")
+    pre_tokenizer, normalizer, ignore_merges, adds_bos = _KINDS[pre]
+    tokens = _field(reader, "tokenizer.ggml.tokens")
+    types = _field(reader, "tokenizer.ggml.token_type", [NORMAL] * len(tokens))
+
+    def special(name):
+        id = _field(reader, f"tokenizer.ggml.{name}_token_id")
+        return (id, tokens[id]) if id is not None and id < len(tokens) else (None, None)
+
+    bos_id, bos = special("bos")
+    add_bos = bool(_field(reader, "tokenizer.ggml.add_bos_token", adds_bos)) and bos is not None
+    byte_level = _byte_level(use_regex=True)
+    tokenizer = {
+        "version": "1.0", "truncation": None, "padding": None,
+        "added_tokens": _added_tokens(tokens, types),
+        "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer,
+        "post_processor": (_post_processor(bos_id, bos) if add_bos else None) or byte_level,
+        "decoder": byte_level,
+        "model": {
+            "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+            "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": ignore_merges,
+            "vocab": {token: id for id, token in enumerate(tokens) if types[id] != UNUSED},
+            "merges": _field(reader, "tokenizer.ggml.merges"),
+        },
+    }
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast", "add_bos_token": add_bos, "add_prefix_space": False,
+        "clean_up_tokenization_spaces": False,
+        "bos_token": bos, "eos_token": special("eos")[1], "unk_token": special("unknown")[1],
+        "pad_token": special("padding")[1],
+    }
+    template = _field(reader, "tokenizer.chat_template")
+    if template is not None:
+        config["chat_template"] = template
+    return tokenizer, config
+
+
+def write_tokenizer(reader: gguf.GGUFReader, out_dir: Path) -> None:
+    """Writes tokenizer.json and tokenizer_config.json into out_dir. UnsupportedTokenizer: see build_tokenizer."""
+    tokenizer, config = build_tokenizer(reader)
+    for name, content in (("tokenizer.json", tokenizer), ("tokenizer_config.json", config)):
+        (Path(out_dir) / name).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
