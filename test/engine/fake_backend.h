@@ -1,0 +1,178 @@
+// A tiny deterministic Backend for engine tests: its KV is a chain of hashes, so that any wrong, missing or half moved
+// block gives wrong tokens.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/check.h"
+
+namespace baton {
+
+// The KV of position p holds hash(tokens [0, p]); layer 0 takes the hash of p - 1 from where the block table says it
+// is. Logits hash ALL the KV bytes of positions [0, start + n), which are CHECKed to be written and consistent.
+class FakeBackend final : public Backend {
+ public:
+  static constexpr int64_t kVocab = 50;
+  static KvLayout Layout() { return {.layers = 3, .kv_heads = 2, .head_dim = 4, .element_bytes = 2}; }
+
+  explicit FakeBackend(int64_t blocks) : owned_(static_cast<size_t>(blocks * Layout().BlockBytes())), slab_(owned_) {}
+  explicit FakeBackend(std::span<std::byte> slab) : slab_(slab) {}
+
+  // What greedy decoding of `tokens` must give next, computed alone and in one pass.
+  static TokenId NextToken(std::span<const TokenId> tokens) {
+    FakeBackend alone(BlocksFor(static_cast<int64_t>(tokens.size())));
+    std::vector<BlockId> blocks;
+    for (uint32_t i = 0; i < BlocksFor(static_cast<int64_t>(tokens.size())); ++i) blocks.push_back(BlockId(i));
+    Batch batch;
+    batch.slices.push_back({.tokens = tokens, .start = 0, .blocks = blocks, .wants_logits = true});
+    return Argmax(alone.Forward(batch, [](int64_t) {})->data);
+  }
+  // The first `count` tokens that greedy decoding must give after `prompt`.
+  static std::vector<TokenId> Greedy(std::vector<TokenId> prompt, int64_t count) {
+    const size_t prompt_size = prompt.size();
+    for (int64_t i = 0; i < count; ++i) prompt.push_back(NextToken(prompt));
+    return {prompt.begin() + static_cast<ptrdiff_t>(prompt_size), prompt.end()};
+  }
+  static TokenId Argmax(const float* logits) {
+    return static_cast<TokenId>(std::max_element(logits, logits + kVocab) - logits);
+  }
+
+  // The next Forward does nothing and returns `status`.
+  void FailNext(absl::Status status) { failure_ = std::move(status); }
+  // [tokens] computed since the start, in all sequences.
+  int64_t tokens_computed() const { return tokens_computed_; }
+  int64_t steps() const { return steps_; }
+
+  const KvLayout& kv_layout() const override { return layout_; }
+  std::span<std::byte> kv_slab() override { return slab_; }
+  std::string numerics_id() const override { return "fake-1"; }
+
+  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<void(int64_t layer)> layer_done) override {
+    if (failure_) return *std::exchange(failure_, std::nullopt);
+    CheckBatch(batch);
+    ++steps_;
+    for (int64_t layer = 0; layer < layout_.layers; ++layer) {
+      for (const SequenceSlice* slice : ByStart(batch)) WriteLayer(*slice, layer);
+      layer_done(layer);
+    }
+    logits_.clear();
+    for (const SequenceSlice& slice : batch.slices) {
+      const uint64_t history = HashHistory(slice);
+      if (slice.wants_logits) AppendLogits(history);
+    }
+    return LogitsView{.data = logits_.data(), .rows = static_cast<int64_t>(logits_.size()) / kVocab, .vocab = kVocab};
+  }
+
+ private:
+  // SplitMix64's finaliser (Steele et al. 2014), kept off zero, which means "never written".
+  static uint64_t Mix(uint64_t a, uint64_t b) {
+    uint64_t z = a * 0x9e3779b97f4a7c15ULL + b + 0x7f4a7c15ULL;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return (z ^ (z >> 31)) | 1;
+  }
+  static int64_t End(const SequenceSlice& slice) { return slice.start + static_cast<int64_t>(slice.tokens.size()); }
+
+  // A slice may read what another slice of the batch writes, which then starts earlier.
+  static std::vector<const SequenceSlice*> ByStart(const Batch& batch) {
+    std::vector<const SequenceSlice*> slices;
+    for (const SequenceSlice& slice : batch.slices) slices.push_back(&slice);
+    std::stable_sort(slices.begin(), slices.end(), [](auto* a, auto* b) { return a->start < b->start; });
+    return slices;
+  }
+
+  void CheckBatch(const Batch& batch) {
+    BATON_CHECK(!batch.slices.empty(), "an empty batch");
+    std::set<std::pair<BlockId, int64_t>> written;
+    for (const SequenceSlice& slice : batch.slices) {
+      BATON_CHECK(!slice.tokens.empty() && slice.start >= 0, "an empty slice");
+      BATON_CHECK(static_cast<int64_t>(slice.blocks.size()) >= BlocksFor(End(slice)), "the block table is too short");
+      for (int64_t p = slice.start; p < End(slice); ++p) {
+        BATON_CHECK(written.insert({slice.blocks[static_cast<size_t>(p / kBlockTokens)], p % kBlockTokens}).second,
+                    "a position is written twice");
+      }
+      tokens_computed_ += static_cast<int64_t>(slice.tokens.size());
+    }
+  }
+
+  // K (value = 0) or V (value = 1) of one head at one position: head_dim elements of 2 bytes are one hash.
+  std::byte* At(std::span<const BlockId> blocks, int64_t position, int64_t layer, int64_t head, int64_t value) {
+    const int64_t block = blocks[static_cast<size_t>(position / kBlockTokens)].value();
+    const int64_t in_head = (position % kBlockTokens) * layout_.head_dim * layout_.element_bytes;
+    const int64_t offset = block * layout_.BlockBytes() +
+                           (value == 0 ? layout_.KOffset(layer, head) : layout_.VOffset(layer, head)) + in_head;
+    BATON_CHECK(offset >= 0 && offset + 8 <= static_cast<int64_t>(slab_.size()), "a block outside the slab");
+    return slab_.data() + offset;
+  }
+  uint64_t Read(std::span<const BlockId> blocks, int64_t position, int64_t layer, int64_t head, int64_t value) {
+    uint64_t word;
+    std::memcpy(&word, At(blocks, position, layer, head, value), sizeof word);
+    BATON_CHECK(word != 0, "read a position that was never written");
+    return word;
+  }
+  // What layer, head and value hold of a position whose chained hash is `chain`.
+  uint64_t Word(uint64_t chain, int64_t layer, int64_t head, int64_t value) const {
+    const int64_t index = (layer * layout_.kv_heads + head) * 2 + value;
+    return index == 0 ? chain : Mix(chain, static_cast<uint64_t>(index));
+  }
+
+  void WriteLayer(const SequenceSlice& slice, int64_t layer) {
+    for (int64_t p = slice.start; p < End(slice); ++p) {
+      uint64_t chain;
+      if (layer == 0) {
+        const uint64_t before = p == 0 ? 0 : Read(slice.blocks, p - 1, 0, 0, 0);
+        chain = Mix(before, static_cast<uint64_t>(slice.tokens[static_cast<size_t>(p - slice.start)]));
+      } else {
+        chain = Read(slice.blocks, p, 0, 0, 0);
+      }
+      for (int64_t head = 0; head < layout_.kv_heads; ++head) {
+        for (int64_t value = 0; value < 2; ++value) {
+          const uint64_t word = Word(chain, layer, head, value);
+          std::memcpy(At(slice.blocks, p, layer, head, value), &word, sizeof word);
+        }
+      }
+    }
+  }
+
+  uint64_t HashHistory(const SequenceSlice& slice) {
+    uint64_t hash = 1;
+    for (int64_t p = 0; p < End(slice); ++p) {
+      const uint64_t chain = Read(slice.blocks, p, 0, 0, 0);
+      for (int64_t layer = 0; layer < layout_.layers; ++layer) {
+        for (int64_t head = 0; head < layout_.kv_heads; ++head) {
+          for (int64_t value = 0; value < 2; ++value) {
+            const uint64_t word = Read(slice.blocks, p, layer, head, value);
+            BATON_CHECK(word == Word(chain, layer, head, value), "a position's layers are of different writes");
+            hash = Mix(hash, word);
+          }
+        }
+      }
+    }
+    return hash;
+  }
+
+  void AppendLogits(uint64_t history) {
+    for (int64_t v = 0; v < kVocab; ++v) {
+      const uint64_t hash = Mix(history, static_cast<uint64_t>(v));
+      logits_.push_back(static_cast<float>(hash >> 40) / static_cast<float>(1 << 24));  // [0, 1)
+    }
+  }
+
+  KvLayout layout_ = Layout();
+  std::vector<std::byte> owned_;
+  std::span<std::byte> slab_;
+  std::optional<absl::Status> failure_;
+  std::vector<float> logits_;
+  int64_t tokens_computed_ = 0;
+  int64_t steps_ = 0;
+};
+
+}  // namespace baton
