@@ -1,0 +1,146 @@
+// The decode worker's side of the hand-off (design section 4): gives room to prefill workers, keeps it safe from late
+// writers, and hands complete KV to the decoder. A state machine: messages and the time come in, answers go out.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "engine/handoff_messages.h"
+#include "engine/request.h"
+#include "kv/block_pool.h"
+#include "kv/block_table.h"
+#include "kv/radix_tree.h"
+
+namespace baton {
+
+// What a reservation would take, for the decode scheduler to say whether it fits beside what runs.
+struct AdmissionQuery {
+  int32_t kv_tokens = 0;
+  int32_t max_new_tokens = 0;
+  int64_t blocks_now = 0;  // of RadixTree::Available(): missing blocks, and cached ones that it would hold
+};
+struct Admit {};
+using Admission = std::variant<Admit, RetryAfter, NeverFits>;
+// Running + reserved + expected growth must fit. What is reserved already: HandoffReceiver::outstanding().
+using AdmissionPolicy = absl::AnyInvocable<Admission(const AdmissionQuery&)>;
+
+struct HandoffReceiverOptions {
+  Digest module_digest{};  // of the prefill module whose KV this decoder takes
+  KvLayout layout;
+  std::string numerics_id;
+  Incarnation incarnation;
+  std::string transport_descriptor;
+  // A reservation lapses this long after its last heartbeat, a commit that nobody claims this long after it.
+  absl::Duration lease = absl::Seconds(10);
+};
+
+// The KV [0, kv_tokens) of one prompt, complete. Full blocks are ready nodes of the tree, except where another request
+// has promised the same node; a partial last block is this request's alone.
+struct ClaimedKv {
+  BlockTable table;            // [BlocksFor(kv_tokens)]
+  std::vector<BlockKey> keys;  // of the full blocks
+  int32_t kv_tokens = 0;
+};
+
+// A reservation is
+//   reserved     its missing blocks may be written by the writer; kept alive by heartbeats
+//   committed    complete, waits to be claimed by Start
+//   quarantined  cancelled or lapsed while reserved: nobody gets its missing blocks until the writer has released it,
+//   or
+//                the writer's incarnation is gone, or kQuarantineLeases leases have passed, since a writer fences
+//                itself
+// and then forgotten. Messages about a forgotten or unknown one are harmless.
+// Not thread-safe. Pool and tree must outlive it; it alone quarantines blocks of the pool.
+class HandoffReceiver {
+ public:
+  HandoffReceiver(HandoffReceiverOptions options, BlockPool& pool, RadixTree& tree, AdmissionPolicy admission);
+
+  // From prefill workers. FAILED_PRECONDITION: version, digest or layout differ (both values are named), or the
+  // incarnation has been replaced by a later one.
+  absl::StatusOr<LinkReply> OnLink(const LinkRequest& request, absl::Time now);
+  // FAILED_PRECONDITION: the writer is not linked. INVALID_ARGUMENT: the request contradicts itself.
+  absl::StatusOr<ReserveReply> OnReserve(const ReserveRequest& request, absl::Time now);
+  // FAILED_PRECONDITION: the reservation is not there, has lapsed, or lacks blocks (then it is given up). OK again when
+  // repeated.
+  absl::Status OnCommit(const Commit& commit, absl::Time now);
+  void OnRelease(const Release& release, absl::Time now);
+  // FAILED_PRECONDITION: the writer is not linked.
+  absl::StatusOr<HeartbeatReply> OnHeartbeat(const Heartbeat& heartbeat, absl::Time now);
+
+  // From the router. Claims a committed reservation, once. FAILED_PRECONDITION when anything is in doubt: another
+  // incarnation, generation, request, prompt or block count; not committed; lapsed; claimed already.
+  absl::StatusOr<ClaimedKv> Start(const DecodeJob& job, absl::Time now);
+  // Gives up all that is reserved or committed for the request, in whatever state; nothing if nothing is.
+  void Cancel(const RequestId& request, absl::Time now);
+
+  // The process that was this incarnation has certainly ended: nothing of it will be written any more.
+  void WriterGone(Incarnation writer, absl::Time now);
+  // Lets leases and quarantines end. Call it at NextTick() or any time; every event does it first.
+  void Tick(absl::Time now);
+  absl::Time NextTick() const;  // infinite future if nothing waits for time
+
+  // Reserved and committed, not yet claimed.
+  struct Outstanding {
+    int64_t reserved = 0;
+    int64_t committed = 0;
+    int64_t growth_blocks = 0;  // what all of them may come to need beyond what they hold, at their max_new_tokens
+  };
+  Outstanding outstanding() const;
+  bool IsLinked(Incarnation writer) const { return links_.contains(writer); }
+  void CheckInvariants() const;
+
+ private:
+  struct Reservation {
+    Generation generation;
+    Incarnation writer;
+    RequestId request_id;
+    std::vector<BlockKey> keys;
+    int32_t kv_tokens = 0;
+    int32_t max_new_tokens = 0;
+    BlockTable table;  // [BlocksFor(kv_tokens)]
+    size_t held = 0;   // blocks [0, held) of the table were here already, [held, size) are the writer's to write
+    bool committed = false;
+    absl::Time lapses_at;
+  };
+  struct Quarantine {
+    Generation generation;
+    Incarnation writer;
+    std::vector<BlockId> blocks;
+    absl::Time ends_at;
+  };
+  using Reservations = std::map<ReservationId, Reservation>;
+  using Quarantines = std::map<ReservationId, Quarantine>;
+
+  absl::Status CheckLink(const LinkRequest& request) const;
+  absl::Status CheckReserve(const ReserveRequest& request) const;
+  absl::Status CheckStart(const DecodeJob& job, const Reservation& reservation) const;
+  Reserved Grant(const ReserveRequest& request, BlockTable table, size_t held, absl::Time now);
+  Reservations::iterator Find(const ReservationRef& ref);
+  // Ends a reservation. Blocks that the writer may still write are quarantined.
+  Reservations::iterator GiveUp(Reservations::iterator it, absl::Time now);
+  Quarantines::iterator EndQuarantine(Quarantines::iterator it);
+  void ShareWrittenBlocks(Reservation& reservation);
+
+  HandoffReceiverOptions options_;
+  BlockPool& pool_;
+  RadixTree& tree_;
+  AdmissionPolicy admission_;
+  uint64_t made_ = 0;          // reservations so far
+  uint64_t first_generation_;  // drawn from the incarnation
+  absl::flat_hash_map<Incarnation, WorkerAddress> links_;
+  absl::flat_hash_set<Incarnation> gone_;
+  Reservations reservations_;
+  Quarantines quarantines_;
+};
+
+}  // namespace baton
