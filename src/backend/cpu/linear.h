@@ -1,0 +1,38 @@
+// Projections over all threads.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/packed_weight.h"
+#include "backend/cpu/thread_pool.h"
+
+namespace baton {
+
+// Rows of activations as a weight's format wants them: float [rows, k], or for kBf16Pairs Bf16 [rows, k even].
+struct Activations {
+  const void* data = nullptr;
+  int64_t stride = 0;  // elements between rows
+  int64_t rows = 0;
+};
+
+class Linear {
+ public:
+  Linear(const KernelTable& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
+
+  // x: float [rows, columns], columns those of the weight's tensors. The result is x itself, or x rounded into memory
+  // of this object, valid until the next Prepare. One prepared x serves any number of weights of equal format and k.
+  Activations Prepare(const PackedWeight& weight, const float* x, int64_t rows, int64_t columns);
+
+  // y[rows, n] = x W^T + bias. Residuals are added by whoever reads y (a sum that starts from a large residual would
+  // lose the small products).
+  void Run(const PackedWeight& weight, const Activations& x, float* y) const;
+
+ private:
+  const KernelTable& kernels_;
+  ThreadPool& pool_;
+  std::vector<Bf16> rounded_;  // [rows, k even]
+};
+
+}  // namespace baton

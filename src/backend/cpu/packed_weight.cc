@@ -1,0 +1,102 @@
+#include "backend/cpu/packed_weight.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+// Zeroed. Large weights ask for huge pages: a decode step reads all of them, and would miss the TLB every 4 KiB.
+void* AllocateZeroed(size_t bytes) {
+  const size_t alignment = bytes >= kHugePage ? kHugePage : 64;
+  const size_t rounded = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  void* p = std::aligned_alloc(alignment, rounded);
+  BATON_CHECK(p != nullptr, "out of memory for a packed weight");
+  if (alignment == kHugePage) madvise(p, rounded, MADV_HUGEPAGE);
+  std::memset(p, 0, rounded);
+  return p;
+}
+
+// Element i of a tensor as a float.
+float ValueAt(const Tensor& tensor, int64_t i) {
+  if (tensor.dtype == DType::kF32) {
+    float value;
+    std::memcpy(&value, tensor.data + i * sizeof(float), sizeof(value));
+    return value;
+  }
+  Bf16 bits;
+  std::memcpy(&bits, tensor.data + i * sizeof(Bf16), sizeof(bits));
+  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+  float value;
+  std::memcpy(&value, &wide, sizeof(value));
+  return value;
+}
+
+// Copies row `row` of a tensor to column `lane` of a panel: element c goes to c * 16 + lane.
+void PackRowF32(const Tensor& tensor, int64_t row, float* panel, int64_t lane) {
+  for (int64_t c = 0; c < tensor.cols; ++c) panel[c * kPanelWidth + lane] = ValueAt(tensor, row * tensor.cols + c);
+}
+
+// `group` is 1, or 2 for pairs: element c goes to (c / group * 16 + lane) * group + c % group.
+void PackRowBf16(const Tensor& tensor, int64_t row, Bf16* panel, int64_t lane, int64_t group) {
+  const std::byte* source = tensor.data + row * tensor.cols * sizeof(Bf16);
+  for (int64_t c = 0; c < tensor.cols; ++c) {
+    Bf16* target = panel + (c / group * kPanelWidth + lane) * group + c % group;
+    std::memcpy(target, source + c * sizeof(Bf16), sizeof(Bf16));
+  }
+}
+
+}  // namespace
+
+void PackedWeight::Free::operator()(void* p) const { std::free(p); }
+
+int64_t PackedWeight::bytes() const {
+  return panels() * kPanelWidth * k_ *
+         static_cast<int64_t>(format_ == WeightFormat::kF32 ? sizeof(float) : sizeof(Bf16));
+}
+
+PackedWeight::PackedWeight(const KernelTable& kernels, std::span<const Tensor> tensors,
+                           std::span<const Tensor> biases) {
+  BATON_CHECK(!tensors.empty(), "a weight is made of at least one tensor");
+  BATON_CHECK(biases.empty() || biases.size() == tensors.size(), "one bias per tensor, or none at all");
+  const auto is_bf16 = [](const Tensor& t) { return t.dtype == DType::kBF16; };
+  format_ = std::all_of(tensors.begin(), tensors.end(), is_bf16) ? kernels.bf16_format : WeightFormat::kF32;
+  k_ = tensors[0].cols;
+  if (format_ == WeightFormat::kBf16Pairs) k_ += k_ % 2;
+  for (const Tensor& tensor : tensors) {
+    BATON_CHECK(tensor.cols == tensors[0].cols && tensor.data != nullptr, "stacked tensors have equal columns");
+    n_ += tensor.rows;
+  }
+  data_.reset(static_cast<std::byte*>(AllocateZeroed(static_cast<size_t>(bytes()))));
+  int64_t out = 0;
+  for (const Tensor& tensor : tensors) {
+    for (int64_t row = 0; row < tensor.rows; ++row, ++out) {
+      const int64_t panel = out / kPanelWidth * kPanelWidth * k_;  // elements
+      const int64_t lane = out % kPanelWidth;
+      if (format_ == WeightFormat::kF32) {
+        PackRowF32(tensor, row, reinterpret_cast<float*>(data_.get()) + panel, lane);
+      } else {
+        const int64_t group = format_ == WeightFormat::kBf16Pairs ? 2 : 1;
+        PackRowBf16(tensor, row, reinterpret_cast<Bf16*>(data_.get()) + panel, lane, group);
+      }
+    }
+  }
+  const auto is_null = [](const Tensor& t) { return t.data == nullptr; };
+  if (std::all_of(biases.begin(), biases.end(), is_null)) return;
+  bias_.reset(static_cast<float*>(AllocateZeroed(static_cast<size_t>(panels() * kPanelWidth) * sizeof(float))));
+  out = 0;
+  for (size_t i = 0; i < tensors.size(); out += tensors[i].rows, ++i) {
+    if (biases[i].data == nullptr) continue;
+    BATON_CHECK(biases[i].rows * biases[i].cols == tensors[i].rows, "a bias has one value per row of its tensor");
+    for (int64_t row = 0; row < tensors[i].rows; ++row) bias_.get()[out + row] = ValueAt(biases[i], row);
+  }
+}
+
+}  // namespace baton

@@ -1,0 +1,72 @@
+// Sixteen floats as a plain array, for machines without AVX2. Multiply and add round separately.
+#pragma once
+
+#include <cstring>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/scalar_bf16.h"
+
+namespace baton {
+namespace {
+
+struct F32x16 {
+  float lane[16];
+};
+
+// The largest tile of a projection: rows x panels of accumulators that fit the registers.
+constexpr int kTileRows = 4;
+constexpr int kTilePanels = 1;
+
+inline F32x16 Broadcast(float value) {
+  F32x16 r;
+  for (float& lane : r.lane) lane = value;
+  return r;
+}
+inline F32x16 Zero() { return Broadcast(0); }
+inline F32x16 Load(const float* p) {
+  F32x16 r;
+  memcpy(r.lane, p, sizeof(r.lane));
+  return r;
+}
+inline F32x16 LoadBf16(const Bf16* p) {
+  F32x16 r;
+  for (int i = 0; i < 16; ++i) r.lane[i] = WidenBf16(p[i]);
+  return r;
+}
+inline void Store(float* p, F32x16 v) { memcpy(p, v.lane, sizeof(v.lane)); }
+inline void StoreBf16(Bf16* p, F32x16 v) {
+  for (int i = 0; i < 16; ++i) p[i] = RoundToBf16(v.lane[i]);
+}
+
+#define BATON_LANEWISE(name, expression)                 \
+  inline F32x16 name(F32x16 a, F32x16 b) {               \
+    F32x16 r;                                            \
+    for (int i = 0; i < 16; ++i) r.lane[i] = expression; \
+    return r;                                            \
+  }
+BATON_LANEWISE(Add, a.lane[i] + b.lane[i])
+BATON_LANEWISE(Sub, a.lane[i] - b.lane[i])
+BATON_LANEWISE(Mul, a.lane[i] * b.lane[i])
+BATON_LANEWISE(Div, a.lane[i] / b.lane[i])
+BATON_LANEWISE(Max, a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i])
+BATON_LANEWISE(Min, a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i])
+#undef BATON_LANEWISE
+
+// a * b + c
+inline F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) {
+  for (int i = 0; i < 16; ++i) c.lane[i] += a.lane[i] * b.lane[i];
+  return c;
+}
+
+// In one fixed order: halves are folded until one lane is left.
+inline float Sum(F32x16 v) {
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) v.lane[i] += v.lane[i + half];
+  }
+  return v.lane[0];
+}
+
+inline void Prefetch(const void*) {}
+
+}  // namespace
+}  // namespace baton
