@@ -1,0 +1,114 @@
+#include "model/module_digest.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <string_view>
+#include <thread>
+
+#include "absl/strings/str_format.h"
+#include "base/check.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kLeafBytes = 8 << 20;
+constexpr unsigned kMaxThreads = 16;
+
+struct NamedTensor {
+  std::string name;
+  const Tensor* tensor;
+};
+
+struct Leaf {
+  const std::byte* data;
+  int64_t bytes;
+  Digest digest;
+};
+
+Digest Sha256(const void* data, size_t bytes) {
+  Digest digest;
+  const int ok = EVP_Digest(data, bytes, digest.data(), nullptr, EVP_sha256(), nullptr);
+  BATON_CHECK(ok == 1, "SHA-256 of memory cannot fail");
+  return digest;
+}
+
+void AddLayer(const LayerWeights& layer, int64_t number, std::vector<NamedTensor>& list) {
+  const NamedTensor tensors[] = {{"attention_norm", &layer.attention_norm},
+                                 {"q", &layer.q},
+                                 {"k", &layer.k},
+                                 {"v", &layer.v},
+                                 {"q_bias", &layer.q_bias},
+                                 {"k_bias", &layer.k_bias},
+                                 {"v_bias", &layer.v_bias},
+                                 {"q_norm", &layer.q_norm},
+                                 {"k_norm", &layer.k_norm},
+                                 {"o", &layer.o},
+                                 {"ffn_norm", &layer.ffn_norm},
+                                 {"gate", &layer.gate},
+                                 {"up", &layer.up},
+                                 {"down", &layer.down}};
+  for (const NamedTensor& entry : tensors) {
+    if (entry.tensor->data != nullptr) list.push_back({absl::StrCat(number, ".", entry.name), entry.tensor});
+  }
+}
+
+std::vector<NamedTensor> TensorsInOrder(const Weights& weights) {
+  std::vector<NamedTensor> list = {{"embedding", &weights.embedding}, {"final_norm", &weights.final_norm}};
+  if (!weights.config.tied_embeddings) list.push_back({"lm_head", &weights.lm_head});
+  for (size_t number = 0; number < weights.layers.size(); ++number) {
+    AddLayer(weights.layers[number], static_cast<int64_t>(number), list);
+  }
+  return list;
+}
+
+// Doubles as hexadecimal floats: exact.
+std::string ComputingFields(const ModelConfig& config) {
+  std::string text = absl::StrFormat(
+      "baton module 1\narchitecture %d layers %d hidden %d ffn %d heads %d kv_heads %d head_dim %d vocab %d eps %a "
+      "theta %a tied %d\n",
+      static_cast<int>(config.architecture), config.layers, config.hidden, config.ffn, config.heads, config.kv_heads,
+      config.head_dim, config.vocab, config.rms_eps, config.rope_theta, config.tied_embeddings);
+  if (const auto& scaling = config.rope_scaling) {
+    absl::StrAppendFormat(&text, "llama3 %a %a %a %d\n", scaling->factor, scaling->low_freq_factor,
+                          scaling->high_freq_factor, scaling->original_context);
+  }
+  return text;
+}
+
+void HashLeaves(std::vector<Leaf>& leaves) {
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < leaves.size(); i = next++) {
+      leaves[i].digest = Sha256(leaves[i].data, static_cast<size_t>(leaves[i].bytes));
+    }
+  };
+  std::vector<std::thread> helpers(std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads) - 1);
+  for (std::thread& helper : helpers) helper = std::thread(work);
+  work();
+  for (std::thread& helper : helpers) helper.join();
+}
+
+}  // namespace
+
+Digest ModuleDigest(const Weights& weights) {
+  const std::vector<NamedTensor> tensors = TensorsInOrder(weights);
+  std::vector<Leaf> leaves;
+  for (const auto& [name, tensor] : tensors) {
+    const int64_t bytes = tensor->rows * tensor->cols * BytesPerElement(tensor->dtype);
+    for (int64_t begin = 0; begin < bytes; begin += kLeafBytes) {
+      leaves.push_back({tensor->data + begin, std::min(kLeafBytes, bytes - begin), {}});
+    }
+  }
+  HashLeaves(leaves);
+
+  std::string root = ComputingFields(weights.config);
+  for (const auto& [name, tensor] : tensors) {
+    absl::StrAppend(&root, name, " ", static_cast<int>(tensor->dtype), " ", tensor->rows, " ", tensor->cols, "\n");
+  }
+  for (const Leaf& leaf : leaves) root.append(reinterpret_cast<const char*>(leaf.digest.data()), leaf.digest.size());
+  return Sha256(root.data(), root.size());
+}
+
+}  // namespace baton

@@ -1,0 +1,232 @@
+#include "model/weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "base/status.h"
+#include "model/json_file.h"
+#include "model/module_digest.h"
+#include "model/safetensors.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kMaxIndexBytes = 2 << 20;
+constexpr size_t kMaxShards = 1024;
+
+class MappedWeights final : public Weights {
+ public:
+  std::vector<SafetensorsFile> files;
+};
+
+struct Found {
+  const SafetensorsFile* file;
+  const SafetensorsEntry* entry;
+};
+using TensorIndex = std::map<absl::string_view, Found>;
+
+absl::Status Error(const SafetensorsFile& file, absl::string_view tensor, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(file.path(), ": tensor '", tensor, "': ", what));
+}
+
+// A shard is a plain file name of the model's own directory, so that an index cannot make us read elsewhere.
+bool IsPlainFileName(absl::string_view name) {
+  return !name.empty() && name.size() <= 255 && name[0] != '.' && name.find('/') == name.npos &&
+         name.find('\0') == name.npos;
+}
+
+// Tensor name → shard, as model.safetensors.index.json states it.
+absl::StatusOr<std::map<std::string, std::string>> ReadShardMap(const std::string& index_path) {
+  ASSIGN_OR_RETURN(const nlohmann::json index, ReadJsonObject(index_path, kMaxIndexBytes));
+  const auto map = index.find("weight_map");
+  if (map == index.end() || !map->is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(index_path, ": weight_map: expected an object"));
+  }
+  std::map<std::string, std::string> shards;
+  for (const auto& [tensor, shard] : map->items()) {
+    if (!shard.is_string() || !IsPlainFileName(shard.get_ref<const std::string&>())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(index_path, ": weight_map: tensor '", tensor.substr(0, 80),
+                       "': expected the name of a file in the same directory, got ",
+                       shard.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, 80)));
+    }
+    shards.emplace(tensor, shard.get<std::string>());
+  }
+  return shards;
+}
+
+absl::StatusOr<std::vector<SafetensorsFile>> OpenShards(const std::string& directory) {
+  const std::string index_path = absl::StrCat(directory, "/model.safetensors.index.json");
+  ASSIGN_OR_RETURN(const auto shard_map, ReadShardMap(index_path));
+  std::set<std::string> names;
+  for (const auto& [tensor, shard] : shard_map) names.insert(shard);
+  if (names.size() > kMaxShards) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(index_path, ": expected at most ", kMaxShards, " shards, got ", names.size()));
+  }
+  std::vector<SafetensorsFile> files;
+  std::map<std::string, size_t> position;
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(absl::StrCat(directory, "/", name)));
+    position.emplace(name, files.size());
+    files.push_back(std::move(file));
+  }
+  for (const auto& [tensor, shard] : shard_map) {
+    const SafetensorsFile& file = files[position.at(shard)];
+    if (!file.tensors().contains(tensor))
+      return Error(file, tensor.substr(0, 80), "missing, though the index lists it");
+  }
+  return files;
+}
+
+absl::StatusOr<std::vector<SafetensorsFile>> OpenFiles(const std::string& directory) {
+  auto single = SafetensorsFile::Open(absl::StrCat(directory, "/model.safetensors"));
+  if (absl::IsNotFound(single.status())) {
+    auto shards = OpenShards(directory);
+    if (!absl::IsNotFound(shards.status())) return shards;
+    return absl::NotFoundError(absl::StrCat(
+        directory,
+        ": expected model.safetensors or model.safetensors.index.json with its shards: ", shards.status().message()));
+  }
+  RETURN_IF_ERROR(single.status());
+  std::vector<SafetensorsFile> files;
+  files.push_back(*std::move(single));
+  return files;
+}
+
+absl::StatusOr<TensorIndex> IndexByName(const std::vector<SafetensorsFile>& files) {
+  TensorIndex index;
+  for (const SafetensorsFile& file : files) {
+    for (const auto& [name, entry] : file.tensors()) {
+      const auto [position, inserted] = index.try_emplace(name, Found{&file, &entry});
+      if (!inserted) return Error(file, name, absl::StrCat("also in ", position->second.file->path()));
+    }
+  }
+  return index;
+}
+
+// Hands out tensors by name with the shape the config asks for, and remembers what is left.
+class TensorTaker {
+ public:
+  TensorTaker(TensorIndex index, const ModelConfig& config, const std::string& directory)
+      : left_(std::move(index)), config_(config), directory_(directory) {}
+
+  absl::Status Vector(const std::string& name, int64_t rows, Tensor& target) { return Take(name, {rows}, target); }
+  absl::Status Matrix(const std::string& name, int64_t rows, int64_t cols, Tensor& target) {
+    return Take(name, {rows, cols}, target);
+  }
+  bool Has(absl::string_view name) const { return left_.contains(name); }
+
+  // A tensor that no part of the model takes would change the computation, unless it is a table of rope frequencies
+  // that old checkpoints carry along.
+  absl::Status CheckNothingLeft() const {
+    for (const auto& [name, found] : left_) {
+      if (!absl::EndsWith(name, ".rotary_emb.inv_freq")) {
+        return Error(*found.file, name, "expected no such tensor in this architecture");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Take(const std::string& name, const std::vector<int64_t>& shape, Tensor& target) {
+    const auto position = left_.find(name);
+    if (position == left_.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(directory_, ": tensor '", name, "': missing from the safetensors"));
+    }
+    const auto [file, entry] = position->second;
+    const absl::string_view dtype = config_.dtype == DType::kF32 ? "F32" : "BF16";
+    if (entry->dtype != dtype) {
+      return Error(*file, name, absl::StrCat("expected dtype ", dtype, " as in config.json, got ", entry->dtype));
+    }
+    if (entry->shape != shape) {
+      return Error(*file, name, absl::StrCat("expected shape ", Shown(shape), ", got ", Shown(entry->shape)));
+    }
+    target = {entry->bytes.data(), config_.dtype, shape[0], shape.size() == 2 ? shape[1] : 1};
+    left_.erase(position);
+    return absl::OkStatus();
+  }
+
+  static std::string Shown(const std::vector<int64_t>& shape) {
+    std::string text = "[";
+    for (const int64_t extent : shape) absl::StrAppend(&text, text.size() == 1 ? "" : ", ", extent);
+    return text + "]";
+  }
+
+  TensorIndex left_;
+  const ModelConfig& config_;
+  const std::string& directory_;
+};
+
+absl::Status TakeLayer(TensorTaker& take, const ModelConfig& config, int64_t number, LayerWeights& layer) {
+  const std::string prefix = absl::StrCat("model.layers.", number, ".");
+  const std::string attention = prefix + "self_attn.", ffn = prefix + "mlp.";
+  const int64_t q_rows = config.heads * config.head_dim, kv_rows = config.kv_heads * config.head_dim;
+  RETURN_IF_ERROR(take.Vector(prefix + "input_layernorm.weight", config.hidden, layer.attention_norm));
+  RETURN_IF_ERROR(take.Matrix(attention + "q_proj.weight", q_rows, config.hidden, layer.q));
+  RETURN_IF_ERROR(take.Matrix(attention + "k_proj.weight", kv_rows, config.hidden, layer.k));
+  RETURN_IF_ERROR(take.Matrix(attention + "v_proj.weight", kv_rows, config.hidden, layer.v));
+  if (config.qkv_bias) {
+    RETURN_IF_ERROR(take.Vector(attention + "q_proj.bias", q_rows, layer.q_bias));
+    RETURN_IF_ERROR(take.Vector(attention + "k_proj.bias", kv_rows, layer.k_bias));
+    RETURN_IF_ERROR(take.Vector(attention + "v_proj.bias", kv_rows, layer.v_bias));
+  }
+  if (config.qk_norm) {
+    RETURN_IF_ERROR(take.Vector(attention + "q_norm.weight", config.head_dim, layer.q_norm));
+    RETURN_IF_ERROR(take.Vector(attention + "k_norm.weight", config.head_dim, layer.k_norm));
+  }
+  RETURN_IF_ERROR(take.Matrix(attention + "o_proj.weight", config.hidden, q_rows, layer.o));
+  RETURN_IF_ERROR(take.Vector(prefix + "post_attention_layernorm.weight", config.hidden, layer.ffn_norm));
+  RETURN_IF_ERROR(take.Matrix(ffn + "gate_proj.weight", config.ffn, config.hidden, layer.gate));
+  RETURN_IF_ERROR(take.Matrix(ffn + "up_proj.weight", config.ffn, config.hidden, layer.up));
+  return take.Matrix(ffn + "down_proj.weight", config.hidden, config.ffn, layer.down);
+}
+
+// A tied model may store its lm_head as well, but only as a copy.
+absl::Status TakeHead(TensorTaker& take, const ModelConfig& config, Weights& weights) {
+  constexpr char kName[] = "lm_head.weight";
+  if (!config.tied_embeddings || take.Has(kName)) {
+    RETURN_IF_ERROR(take.Matrix(kName, config.vocab, config.hidden, weights.lm_head));
+  }
+  if (!config.tied_embeddings) return absl::OkStatus();
+  const int64_t bytes = config.vocab * config.hidden * BytesPerElement(config.dtype);
+  if (weights.lm_head.data != nullptr && std::memcmp(weights.lm_head.data, weights.embedding.data, bytes) != 0) {
+    return absl::InvalidArgumentError(
+        "tensor 'lm_head.weight': expected a copy of model.embed_tokens.weight, since config.json has "
+        "tie_word_embeddings, got other bytes");
+  }
+  weights.lm_head = weights.embedding;
+  return absl::OkStatus();
+}
+
+absl::Status TakeAll(TensorTaker& take, Weights& weights) {
+  const ModelConfig& config = weights.config;
+  RETURN_IF_ERROR(take.Matrix("model.embed_tokens.weight", config.vocab, config.hidden, weights.embedding));
+  for (int64_t number = 0; number < config.layers; ++number) {
+    RETURN_IF_ERROR(TakeLayer(take, config, number, weights.layers.emplace_back()));
+  }
+  RETURN_IF_ERROR(take.Vector("model.norm.weight", config.hidden, weights.final_norm));
+  RETURN_IF_ERROR(TakeHead(take, config, weights));
+  return take.CheckNothingLeft();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Weights>> LoadWeights(const std::string& directory) {
+  auto weights = std::make_unique<MappedWeights>();
+  ASSIGN_OR_RETURN(weights->config, LoadModelConfig(directory));
+  ASSIGN_OR_RETURN(weights->files, OpenFiles(directory));
+  ASSIGN_OR_RETURN(TensorIndex index, IndexByName(weights->files));
+  TensorTaker take(std::move(index), weights->config, directory);
+  RETURN_IF_ERROR(TakeAll(take, *weights));
+  weights->digest = ModuleDigest(*weights);
+  return std::unique_ptr<Weights>(std::move(weights));
+}
+
+}  // namespace baton
