@@ -1,0 +1,260 @@
+// The tree against a reference that keeps a plain list and searches it.
+#include <algorithm>
+#include <array>
+#include <random>
+#include <vector>
+
+#include "catch.h"
+#include "kv/block_layout.h"
+#include "kv/radix_tree.h"
+
+namespace baton {
+namespace {
+
+using Prompt = std::vector<TokenId>;  // one token per block
+
+std::vector<BlockKey> Keys(const Prompt& prompt) {
+  std::vector<TokenId> tokens;
+  for (TokenId token : prompt) tokens.insert(tokens.end(), kBlockTokens, token);
+  return BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), tokens);
+}
+
+class Reference {
+ public:
+  struct Node {
+    Prompt path;
+    BlockId block;
+    bool ready = false;
+    int64_t holders = 0;
+    uint64_t used = 0;
+  };
+
+  Node* Find(const Prompt& path) {
+    for (Node& node : nodes_) {
+      if (node.path == path) return &node;
+    }
+    return nullptr;
+  }
+  int64_t ReadyPrefix(const Prompt& prompt) {
+    for (size_t length = 1; length <= prompt.size(); ++length) {
+      const Node* node = Find(Prompt(prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(length)));
+      if (node == nullptr || !node->ready) return static_cast<int64_t>(length) - 1;
+    }
+    return static_cast<int64_t>(prompt.size());
+  }
+  void Add(const Prompt& path, BlockId block, bool ready) {
+    nodes_.push_back({.path = path, .block = block, .ready = ready, .holders = 1, .used = ++uses_});
+  }
+  void Use(const Prompt& path) { Find(path)->used = ++uses_; }
+  void Remove(const Prompt& path) {
+    std::erase_if(nodes_, [&](const Node& node) { return node.path == path; });
+  }
+  bool Pinned(const Prompt& path) const {
+    return std::any_of(pins.begin(), pins.end(), [&](const Prompt& pin) { return StartsWith(pin, path); });
+  }
+  // What must be evicted next.
+  const Node* Victim() const {
+    const Node* victim = nullptr;
+    for (const Node& node : nodes_) {
+      if (!node.ready || node.holders > 0 || HasChild(node)) continue;
+      const auto order = [&](const Node& n) { return std::pair(Pinned(n.path), n.used); };
+      if (victim == nullptr || order(node) < order(*victim)) victim = &node;
+    }
+    return victim;
+  }
+  const std::vector<Node>& nodes() const { return nodes_; }
+
+  std::vector<Prompt> pins;
+
+ private:
+  static bool StartsWith(const Prompt& whole, const Prompt& prefix) {
+    return prefix.size() <= whole.size() && std::equal(prefix.begin(), prefix.end(), whole.begin());
+  }
+  bool HasChild(const Node& parent) const {
+    return std::any_of(nodes_.begin(), nodes_.end(), [&](const Node& node) {
+      return node.path.size() == parent.path.size() + 1 && StartsWith(node.path, parent.path);
+    });
+  }
+
+  std::vector<Node> nodes_;
+  uint64_t uses_ = 0;
+};
+
+// A request: what it holds of its prompt, block by block.
+struct Holder {
+  Prompt prompt;
+  std::vector<BlockRef> blocks;
+  size_t ready = 0;  // blocks [0, ready) are known to be; the rest it has promised itself
+
+  Prompt Path(size_t length) const { return {prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(length)}; }
+};
+
+class Model {
+ public:
+  explicit Model(unsigned seed) : random_(seed), pool_(kBlocks), tree_(pool_) {}
+
+  void Step() {
+    switch (random_() % 8) {
+      case 0:
+        Start();
+        break;
+      case 1:
+      case 2:
+        Promise();
+        break;
+      case 3:
+        Insert();
+        break;
+      case 4:
+        MakeReady();
+        break;
+      case 5:
+        Break();
+        break;
+      case 6:
+        End();
+        break;
+      case 7:
+        PinOrUnpin();
+        break;
+    }
+    Compare();
+  }
+
+ private:
+  static constexpr int64_t kBlocks = 14;
+
+  Prompt RandomPrompt() {
+    Prompt prompt(1 + random_() % 5);
+    for (TokenId& token : prompt) token = static_cast<TokenId>(random_() % 2);
+    return prompt;
+  }
+  Holder* RandomHolder() { return holders_.empty() ? nullptr : &holders_[random_() % holders_.size()]; }
+
+  std::optional<BlockRef> Allocate() {
+    const bool must_evict = pool_.counts().free == 0;
+    const Reference::Node* victim = reference_.Victim();
+    std::optional<BlockRef> block = tree_.Allocate();
+    REQUIRE(block.has_value() == (!must_evict || victim != nullptr));
+    if (must_evict && victim != nullptr) {
+      REQUIRE(block->id() == victim->block);
+      reference_.Remove(Prompt(victim->path));
+    }
+    return block;
+  }
+
+  void Start() {
+    Holder holder{.prompt = RandomPrompt(), .blocks = {}};
+    const int64_t expected = reference_.ReadyPrefix(holder.prompt);
+    holder.blocks = tree_.Match(Keys(holder.prompt));
+    REQUIRE(static_cast<int64_t>(holder.blocks.size()) == expected);
+    holder.ready = holder.blocks.size();
+    for (size_t i = 1; i <= holder.ready; ++i) {
+      reference_.Use(holder.Path(i));
+      ++reference_.Find(holder.Path(i))->holders;
+    }
+    holders_.push_back(std::move(holder));
+  }
+
+  // The next block of some request, where nobody is at it yet.
+  Holder* Extendable(bool nothing_promised) {
+    Holder* holder = RandomHolder();
+    if (holder == nullptr || holder->blocks.size() == holder->prompt.size()) return nullptr;
+    if (nothing_promised && holder->ready < holder->blocks.size()) return nullptr;
+    return holder;
+  }
+  void Promise() {
+    Holder* holder = Extendable(false);
+    if (holder == nullptr) return;
+    const Prompt path = holder->Path(holder->blocks.size() + 1);
+    if (reference_.Find(path) != nullptr) return;
+    std::optional<BlockRef> block = Allocate();
+    if (!block || reference_.Find(path) != nullptr) return;
+    tree_.Promise(Keys(path), *block);
+    reference_.Add(path, block->id(), false);
+    holder->blocks.push_back(std::move(*block));
+  }
+  void Insert() {
+    Holder* holder = Extendable(true);
+    if (holder == nullptr) return;
+    const Prompt path = holder->Path(holder->blocks.size() + 1);
+    std::optional<BlockRef> block = Allocate();
+    if (!block) return;
+    Reference::Node* there = reference_.Find(path);
+    if (there != nullptr && !there->ready) return;
+    holder->blocks.push_back(tree_.Insert(Keys(path), std::move(*block)));
+    if (there != nullptr) {
+      REQUIRE(holder->blocks.back().id() == there->block);
+      ++there->holders;
+      reference_.Use(path);
+    } else {
+      reference_.Add(path, holder->blocks.back().id(), true);
+    }
+    ++holder->ready;
+  }
+  void MakeReady() {
+    Holder* holder = RandomHolder();
+    if (holder == nullptr || holder->ready == holder->blocks.size()) return;
+    const Prompt path = holder->Path(++holder->ready);
+    tree_.MakeReady(Keys(path).back());
+    reference_.Find(path)->ready = true;
+  }
+  void Break() {
+    Holder* holder = RandomHolder();
+    if (holder == nullptr || holder->ready == holder->blocks.size()) return;
+    const Prompt path = holder->Path(holder->blocks.size());
+    tree_.Break(Keys(path).back());
+    reference_.Remove(path);
+    holder->blocks.pop_back();
+  }
+  void End() {
+    Holder* holder = RandomHolder();
+    if (holder == nullptr || holder->ready < holder->blocks.size()) return;
+    for (size_t i = holder->blocks.size(); i > 0; --i) {
+      --reference_.Find(holder->Path(i))->holders;
+      holder->blocks.pop_back();
+    }
+    std::swap(*holder, holders_.back());
+    holders_.pop_back();
+  }
+  void PinOrUnpin() {
+    if (reference_.pins.size() < 3) {
+      reference_.pins.push_back(RandomPrompt());
+      tree_.Pin(Keys(reference_.pins.back()));
+    } else {
+      tree_.Unpin(Keys(reference_.pins.front()));
+      reference_.pins.erase(reference_.pins.begin());
+    }
+  }
+
+  void Compare() {
+    tree_.CheckInvariants();
+    REQUIRE(tree_.size() == static_cast<int64_t>(reference_.nodes().size()));
+    int64_t cached = 0;
+    for (const Reference::Node& node : reference_.nodes()) {
+      const auto state = node.ready ? RadixTree::State::kReady : RadixTree::State::kPromised;
+      REQUIRE(tree_.Find(Keys(node.path).back()) == state);
+      REQUIRE(pool_.ReferencesOf(node.block) == node.holders);
+      cached += node.ready && node.holders == 0;
+    }
+    REQUIRE(pool_.counts().cached == cached);
+  }
+
+  std::mt19937 random_;
+  BlockPool pool_;
+  RadixTree tree_;
+  Reference reference_;
+  std::vector<Holder> holders_;
+};
+
+TEST_CASE("random use of the tree agrees with a naive reference") {
+  const unsigned first_seed = std::random_device{}();
+  for (unsigned seed = first_seed; seed < first_seed + 10; ++seed) {
+    INFO("seed " << seed);
+    Model model(seed);
+    for (int step = 0; step < 1000; ++step) model.Step();
+  }
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,150 @@
+#include "kv/radix_tree.h"
+
+#include <array>
+#include <vector>
+
+#include "catch.h"
+#include "kv/block_layout.h"
+
+namespace baton {
+namespace {
+
+using State = RadixTree::State;
+
+// Keys of a prompt whose block i is 16 times the token blocks[i].
+std::vector<BlockKey> Path(std::vector<TokenId> blocks, std::string_view salt = "") {
+  std::vector<TokenId> tokens;
+  for (TokenId token : blocks) tokens.insert(tokens.end(), kBlockTokens, token);
+  return BlockKeys(RootKey(std::array<uint8_t, 32>{}, salt), tokens);
+}
+
+std::span<const BlockKey> First(const std::vector<BlockKey>& keys, size_t count) { return {keys.data(), count}; }
+
+// Allocates and inserts what is missing of the path, and returns references to all of it.
+std::vector<BlockRef> Fill(RadixTree& tree, const std::vector<BlockKey>& keys) {
+  std::vector<BlockRef> held = tree.Match(keys);
+  while (held.size() < keys.size()) {
+    BlockRef block = *tree.Allocate();
+    held.push_back(tree.Insert(First(keys, held.size() + 1), std::move(block)));
+  }
+  return held;
+}
+
+TEST_CASE("the longest ready prefix is found, and only under the same salt") {
+  BlockPool pool(8);
+  RadixTree tree(pool);
+  const auto held = Fill(tree, Path({1, 2, 3}));
+  CHECK(tree.ReadyPrefix(Path({1, 2, 3})) == 3);
+  CHECK(tree.ReadyPrefix(Path({1, 2, 9, 3})) == 2);
+  CHECK(tree.ReadyPrefix(Path({2, 3})) == 0);
+  CHECK(tree.ReadyPrefix(Path({1, 2, 3}, "other tenant")) == 0);
+  const auto match = tree.Match(Path({1, 2, 9}));
+  REQUIRE(match.size() == 2);
+  CHECK(match[0].id() == held[0].id());
+  CHECK(match[1].id() == held[1].id());
+  tree.CheckInvariants();
+}
+
+TEST_CASE("a promised node is seen but not matched until it is ready") {
+  BlockPool pool(2);
+  RadixTree tree(pool);
+  const auto keys = Path({1, 2});
+  const BlockRef a = *tree.Allocate(), b = *tree.Allocate();
+  tree.Promise(First(keys, 1), a);
+  tree.Promise(keys, b);
+  CHECK(tree.Find(keys[1]) == State::kPromised);
+  CHECK(tree.Match(keys).empty());
+  CHECK(tree.Acquire(keys[1]).id() == b.id());
+  tree.CheckInvariants();
+  tree.MakeReady(keys[0]);
+  CHECK(tree.Match(keys).size() == 1);
+  tree.MakeReady(keys[1]);
+  CHECK(tree.Match(keys).size() == 2);
+  tree.CheckInvariants();
+}
+
+TEST_CASE("after a broken promise a waiter may promise the node anew") {
+  BlockPool pool(2);
+  RadixTree tree(pool);
+  const auto keys = Path({1});
+  std::optional<BlockRef> first = tree.Allocate();
+  tree.Promise(keys, *first);
+  std::optional<BlockRef> waiting = tree.Acquire(keys[0]);
+  tree.Break(keys[0]);
+  CHECK(tree.Find(keys[0]) == State::kAbsent);
+  first.reset();
+  CHECK(pool.counts().referenced == 1);  // the waiter's reference outlives the promise
+  waiting = tree.Allocate();
+  tree.Promise(keys, *waiting);
+  tree.MakeReady(keys[0]);
+  waiting.reset();
+  CHECK(pool.counts() == BlockPool::Counts{.free = 1, .cached = 1, .total = 2});
+  tree.CheckInvariants();
+}
+
+TEST_CASE("the second to finish a block adopts the first one's") {
+  BlockPool pool(2);
+  RadixTree tree(pool);
+  const auto keys = Path({1});
+  const BlockRef first = tree.Insert(keys, *tree.Allocate());
+  const BlockRef second = tree.Insert(keys, *tree.Allocate());
+  CHECK(second.id() == first.id());
+  CHECK(pool.counts() == BlockPool::Counts{.free = 1, .referenced = 1, .total = 2});
+  tree.CheckInvariants();
+}
+
+TEST_CASE("the least recently used leaf is evicted first, and never what somebody holds") {
+  BlockPool pool(4);
+  RadixTree tree(pool);
+  Fill(tree, Path({1, 2}));
+  Fill(tree, Path({3}));
+  const auto held = Fill(tree, Path({4}));
+  Fill(tree, Path({1, 2}));  // used again: {3} is now the oldest
+  CHECK(tree.Available() == 3);
+  const auto a = tree.Allocate();
+  CHECK(tree.Find(Path({3})[0]) == State::kAbsent);
+  const auto b = tree.Allocate();
+  CHECK(tree.ReadyPrefix(Path({1, 2})) == 1);  // the leaf went, its parent stays
+  const auto c = tree.Allocate();
+  CHECK(tree.ReadyPrefix(Path({1, 2})) == 0);
+  CHECK(tree.Available() == 0);
+  CHECK_FALSE(tree.Allocate().has_value());
+  CHECK(tree.ReadyPrefix(Path({4})) == 1);
+  CHECK(tree.evictions() == 3);
+  tree.CheckInvariants();
+}
+
+TEST_CASE("a pinned path is evicted last, also when it was pinned before it was there") {
+  BlockPool pool(3);
+  RadixTree tree(pool);
+  tree.Pin(Path({1, 2}));
+  Fill(tree, Path({1, 2}));
+  Fill(tree, Path({3}));
+  auto block = tree.Allocate();
+  CHECK(tree.ReadyPrefix(Path({3})) == 0);
+  CHECK(tree.ReadyPrefix(Path({1, 2})) == 2);
+  auto more = tree.Allocate();
+  CHECK(tree.ReadyPrefix(Path({1, 2})) == 1);
+  block.reset();
+  more.reset();
+  Fill(tree, Path({3}));
+  tree.Unpin(Path({1, 2}));
+  const auto held = Fill(tree, Path({4}));
+  tree.Match(Path({3}));
+  const auto last = tree.Allocate();
+  CHECK(tree.ReadyPrefix(Path({1})) == 0);  // unpinned and older
+  CHECK(tree.ReadyPrefix(Path({3})) == 1);
+  tree.CheckInvariants();
+}
+
+TEST_CASE("what a match would take from the available blocks is what nobody refers to") {
+  BlockPool pool(4);
+  RadixTree tree(pool);
+  const auto held = Fill(tree, Path({1, 2}));
+  Fill(tree, Path({1, 2, 3, 4}));
+  CHECK(tree.CachedInPrefix(Path({1, 2, 3, 9})) == 1);
+  CHECK(tree.CachedInPrefix(Path({1, 2, 3, 4})) == 2);
+}
+
+}  // namespace
+}  // namespace baton
