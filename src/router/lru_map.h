@@ -1,0 +1,49 @@
+// A map of bounded size that forgets what was used least recently.
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+
+namespace baton {
+
+template <typename Key, typename Value>
+class LruMap {
+ public:
+  explicit LruMap(size_t capacity) : capacity_(capacity) {}  // REQUIRES: capacity >= 1
+
+  bool Contains(const Key& key) const { return index_.contains(key); }
+
+  // Null if unknown. Does not count as a use. Valid until the next Put.
+  const Value* Find(const Key& key) const {
+    const auto found = index_.find(key);
+    return found == index_.end() ? nullptr : &found->second->second;
+  }
+
+  // Adds or replaces; the key is now the one used last.
+  void Put(const Key& key, Value value) {
+    if (const auto found = index_.find(key); found != index_.end()) {
+      found->second->second = std::move(value);
+      entries_.splice(entries_.begin(), entries_, found->second);
+      return;
+    }
+    if (index_.size() >= capacity_) {
+      index_.erase(entries_.back().first);
+      entries_.pop_back();
+    }
+    entries_.emplace_front(key, std::move(value));
+    index_.emplace(key, entries_.begin());
+  }
+
+  size_t size() const { return index_.size(); }
+
+ private:
+  using Entries = std::list<std::pair<Key, Value>>;
+  size_t capacity_;
+  Entries entries_;  // used last first
+  absl::flat_hash_map<Key, typename Entries::iterator> index_;
+};
+
+}  // namespace baton

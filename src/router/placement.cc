@@ -1,0 +1,70 @@
+#include "router/placement.h"
+
+#include <algorithm>
+#include <string_view>
+#include <tuple>
+
+#include "router/rendezvous.h"
+
+namespace baton {
+namespace {
+
+// What pins the request to a prefill worker; empty: nothing.
+std::string_view PinKey(const RouteRequest& request) {
+  if (!request.session.empty()) return request.session;
+  if (request.keys.empty()) return {};
+  const auto& bytes = request.keys.front().bytes;
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+int64_t PrefillCost(const AttachedWorker& worker, const RouteRequest& request) {
+  const int64_t hits = worker.prefix_memory ? worker.prefix_memory->LeadingHits(request.keys) : 0;
+  const int64_t uncached = std::max<int64_t>(request.prompt_tokens - hits * kBlockTokens, 0);
+  // A report is old by up to its period and counts other routers; our own count is exact and counts only ours.
+  return uncached + std::max(worker.load.queued_tokens, worker.prompt_tokens);
+}
+
+int64_t DecodeLoad(const AttachedWorker& worker) {
+  const int64_t reported = int64_t{worker.load.running_requests} + worker.load.queued_requests;
+  return std::max(reported, static_cast<int64_t>(worker.requests.size()));
+}
+
+bool IsOverloaded(const AttachedWorker& decode, const RouteRequest& request) {
+  return DecodeLoad(decode) >= decode.info.max_batch ||
+         decode.load.blocks_free + decode.load.blocks_cached < BlocksFor(request.prompt_tokens);
+}
+
+bool CanShareKv(const WorkerInfo& a, const WorkerInfo& b) {
+  return a.module_digest == b.module_digest && a.layout == b.layout;
+}
+
+const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
+                                    const PlacementOptions& options) {
+  if (candidates.empty()) return nullptr;
+  const std::string_view key = PinKey(request);
+  const AttachedWorker* cheapest = *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
+    // The id spreads requests over workers that cost the same.
+    return std::tuple(PrefillCost(*worker, request), RendezvousWeight(request.id, worker->info.address));
+  });
+  if (key.empty()) return cheapest;
+  const AttachedWorker* pinned = *std::ranges::max_element(
+      candidates, {}, [&](const AttachedWorker* worker) { return RendezvousWeight(key, worker->info.address); });
+  const double limit = options.pin_ratio * static_cast<double>(PrefillCost(*cheapest, request)) +
+                       static_cast<double>(options.pin_slack_tokens);
+  return static_cast<double>(PrefillCost(*pinned, request)) <= limit ? pinned : cheapest;
+}
+
+const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
+                                   const AttachedWorker* last) {
+  if (candidates.empty()) return nullptr;
+  if (last != nullptr && std::ranges::count(candidates, last) > 0 && !IsOverloaded(*last, request)) return last;
+  return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
+    return std::tuple(IsOverloaded(*worker, request), DecodeLoad(*worker),
+                      -(worker->load.blocks_free + worker->load.blocks_cached),
+                      RendezvousWeight(request.id, worker->info.address));
+  });
+}
+
+}  // namespace baton

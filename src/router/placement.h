@@ -1,0 +1,69 @@
+// Which prefill worker and which decode worker serve a request.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "kv/prefix_key.h"
+#include "router/prefix_memory.h"
+#include "router/worker_state.h"
+
+namespace baton {
+
+// A request as far as routing cares; its tokens stay with the caller.
+struct RouteRequest {
+  RequestId id{};
+  std::string model{};           // of the decode worker; the prefill worker needs the same module digest
+  std::string session{};         // empty: none
+  std::vector<BlockKey> keys{};  // of the prompt's full blocks, for comparing prompts within this router
+  int32_t prompt_tokens = 0;     // >= 1
+  int32_t max_new_tokens = 0;
+  int32_t priority = 0;       // higher first
+  bool prefill_only = false;  // needs no decode worker
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
+struct AttachedWorker {
+  WorkerAddress link{};  // as configured at this router
+  WorkerInfo info{};
+  WorkerLoad load{};                            // as last reported: all routers' requests
+  absl::flat_hash_set<RequestId> requests{};    // of this router, here now
+  int64_t prompt_tokens = 0;                    // of those that it still has to prefill
+  std::optional<PrefixMemory> prefix_memory{};  // prefill workers only
+};
+
+struct PlacementOptions {
+  // A pin is left when its cost exceeds `pin_ratio` times the cheapest worker's by more than `pin_slack_tokens`.
+  double pin_ratio = 2;
+  int64_t pin_slack_tokens = 1024;
+};
+
+// Tokens that must be computed before this prompt is done: uncached tokens of its own plus those queued before it.
+int64_t PrefillCost(const AttachedWorker& worker, const RouteRequest& request);
+
+// Requests that it runs or is about to.
+int64_t DecodeLoad(const AttachedWorker& worker);
+
+// Neither batch nor blocks left for this request.
+bool IsOverloaded(const AttachedWorker& decode, const RouteRequest& request);
+
+// KV of one may be used by the other.
+bool CanShareKv(const WorkerInfo& a, const WorkerInfo& b);
+
+// The worker to which rendezvous hashing pins the session, else the first block; the cheapest one where there is
+// neither or the pin is overloaded. Null without candidates.
+const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
+                                    const PlacementOptions& options);
+
+// `last`, the session's last decode worker (it holds most of the KV), unless null or overloaded; else the least loaded.
+// Null without candidates.
+const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
+                                   const AttachedWorker* last);
+
+}  // namespace baton

@@ -1,0 +1,336 @@
+#include "router/router_core.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace baton {
+namespace {
+
+// Blocks whose place the router remembers for each prefill worker: 2^18 blocks are 4 M tokens and some 30 MB.
+constexpr size_t kRememberedBlocks = size_t{1} << 18;
+
+// The request may be placed again after a while.
+bool IsForNow(const absl::Status& status) { return absl::IsResourceExhausted(status); }
+
+}  // namespace
+
+RouterCore::WaitingKey RouterCore::KeyOf(const Live& live) {
+  return {-live.request.priority, live.sequence, live.request.id};
+}
+
+AttachedWorker* RouterCore::FindWorker(const WorkerAddress& link) {
+  const auto found = workers_.find(link);
+  return found == workers_.end() ? nullptr : &found->second;
+}
+
+// --- workers -------------------------------------------------------------------------------------------------------
+
+void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
+  BATON_CHECK(!workers_.contains(link), link);
+  AttachedWorker& worker = workers_[link];
+  worker.link = link;
+  worker.info = info;
+  worker.load.blocks_free = info.blocks_total;  // until it says otherwise
+  if (info.role == WorkerRole::kPrefill) worker.prefix_memory.emplace(kRememberedBlocks);
+  PlaceWaiting(now);
+}
+
+void RouterCore::WorkerLost(const WorkerAddress& link) {
+  const AttachedWorker* worker = FindWorker(link);
+  if (worker == nullptr) return;
+  const std::string what = absl::StrCat(worker->info.role == WorkerRole::kPrefill ? "prefill" : "decode", " worker ",
+                                        link, " was lost; the request may be sent again");
+  std::vector<RequestId> theirs(worker->requests.begin(), worker->requests.end());
+  std::ranges::sort(theirs);
+  // Gone first: nothing is sent to it any more.
+  for (const RequestId& id : theirs) {
+    Live& live = live_.at(id);
+    if (live.prefill == link) LeavePrefill(live);
+    if (live.decode == link) LeaveDecode(live);
+  }
+  workers_.erase(link);
+  for (const RequestId& id : theirs) End(id, absl::UnavailableError(what), limits_.retry_hint);
+}
+
+void RouterCore::WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load) {
+  if (AttachedWorker* worker = FindWorker(link)) worker->load = load;
+}
+
+// --- requests ------------------------------------------------------------------------------------------------------
+
+absl::Status RouterCore::Submit(RouteRequest request, absl::Time now) {
+  BATON_CHECK(request.prompt_tokens >= 1, request.id);
+  if (live_.contains(request.id)) {
+    return absl::AlreadyExistsError(absl::StrCat("request_id: '", request.id, "' is in use by a live request"));
+  }
+  if (live_requests() >= limits_.live_requests) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("overloaded: ", live_requests(), " live requests, limit ", limits_.live_requests));
+  }
+  const RequestId id = request.id;
+  const absl::Status readiness = Readiness(request.model, request.prefill_only);
+  if (!readiness.ok() && waiting_requests() >= limits_.waiting_requests) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("overloaded: ", waiting_requests(), " requests wait, limit ", limits_.waiting_requests));
+  }
+  Live& live = live_[id];
+  live.request = std::move(request);
+  live.sequence = next_sequence_++;
+  if (now >= live.request.deadline) {
+    End(id, absl::DeadlineExceededError("the deadline had passed before the request was taken up"));
+  } else if (!TryPlace(live)) {
+    Wait(live, now, now + limits_.worker_wait, readiness);
+  }
+  return absl::OkStatus();
+}
+
+void RouterCore::Cancel(const RequestId& id) { End(id, absl::CancelledError("cancelled by the client")); }
+
+bool RouterCore::PrefillDone(const WorkerAddress& link, const RequestId& id, Incarnation decode_incarnation) {
+  const auto found = live_.find(id);
+  if (found == live_.end() || found->second.state != State::kPrefilling || found->second.prefill != link) {
+    // It ended while the commit was on its way: the decode worker holds blocks that nobody will start.
+    for (const auto& [address, worker] : workers_) {
+      if (worker.info.role == WorkerRole::kDecode && worker.info.incarnation == decode_incarnation) {
+        actions_.push_back({.kind = RouterAction::Kind::kCancel, .request = id, .worker = address});
+      }
+    }
+    return false;
+  }
+  Live& live = found->second;
+  LeavePrefill(live);
+  if (live.request.prefill_only) {
+    End(id, absl::OkStatus());
+    return true;
+  }
+  if (workers_.at(live.decode).info.incarnation != decode_incarnation) {
+    End(id, absl::UnavailableError(absl::StrCat("decode worker ", live.decode,
+                                                " restarted during the hand-off; the request may be sent again")));
+    return false;
+  }
+  live.state = State::kStarting;
+  actions_.push_back({.kind = RouterAction::Kind::kStartDecode, .request = id, .worker = live.decode});
+  return true;
+}
+
+void RouterCore::Failed(const WorkerAddress& link, const RequestId& id, const absl::Status& status,
+                        absl::Duration retry_after, absl::Time now) {
+  const auto found = live_.find(id);
+  if (found == live_.end()) return;
+  Live& live = found->second;
+  const bool by_prefill = live.prefill == link;
+  if (!by_prefill && live.decode != link) return;
+  // The worker that failed it holds nothing of it any more.
+  if (by_prefill) LeavePrefill(live);
+  if (live.decode == link) LeaveDecode(live);
+  const bool waits_for_capacity = by_prefill && IsForNow(status) && !live.request.prefill_only;
+  if (!waits_for_capacity || waiting_requests() >= limits_.waiting_requests) {
+    End(id, status.ok() ? absl::InternalError("the worker failed the request without a reason") : status, retry_after);
+    return;
+  }
+  LeaveDecode(live);
+  if (!live.refused_at) live.refused_at = now;
+  Wait(live, now + std::max(retry_after, absl::Milliseconds(10)), *live.refused_at + limits_.capacity_wait, status);
+}
+
+bool RouterCore::TokensArrived(const WorkerAddress& link, const RequestId& id, bool finished) {
+  const auto found = live_.find(id);
+  if (found == live_.end() || found->second.decode != link) return false;
+  Live& live = found->second;
+  if (live.state != State::kStarting && live.state != State::kDecoding) return false;
+  live.state = State::kDecoding;
+  if (finished) {
+    LeaveDecode(live);
+    End(id, absl::OkStatus());
+  }
+  return true;
+}
+
+void RouterCore::EndAll() {
+  std::vector<RequestId> ids;
+  for (const auto& [id, live] : live_) ids.push_back(id);
+  std::ranges::sort(ids);
+  for (const RequestId& id : ids) End(id, absl::UnavailableError("the router shuts down"), limits_.retry_hint);
+}
+
+// --- placement -----------------------------------------------------------------------------------------------------
+
+std::vector<const AttachedWorker*> RouterCore::DecodeCandidates(const std::string& model) const {
+  std::vector<const AttachedWorker*> result;
+  for (const auto& [link, worker] : workers_) {
+    if (worker.info.role == WorkerRole::kDecode && worker.info.model == model) result.push_back(&worker);
+  }
+  return result;
+}
+
+std::vector<const AttachedWorker*> RouterCore::PrefillCandidates(
+    const RouteRequest& request, const std::vector<const AttachedWorker*>& decodes) const {
+  std::vector<const AttachedWorker*> result;
+  for (const auto& [link, worker] : workers_) {
+    if (worker.info.role != WorkerRole::kPrefill) continue;
+    const bool serves = std::ranges::any_of(
+        decodes, [&](const AttachedWorker* decode) { return CanShareKv(worker.info, decode->info); });
+    if (serves || (request.prefill_only && worker.info.model == request.model)) result.push_back(&worker);
+  }
+  return result;
+}
+
+absl::Status RouterCore::Readiness(const std::string& model, bool prefill_only) const {
+  const auto decodes = DecodeCandidates(model);
+  if (decodes.empty() && !prefill_only) {
+    return absl::UnavailableError(absl::StrCat("no decode worker for model '", model, "' is attached"));
+  }
+  RouteRequest probe{.model = model, .prefill_only = prefill_only};
+  if (PrefillCandidates(probe, decodes).empty()) {
+    return absl::UnavailableError(absl::StrCat("no prefill worker for model '", model, "' is attached"));
+  }
+  return absl::OkStatus();
+}
+
+bool RouterCore::TryPlace(Live& live) {
+  const RouteRequest& request = live.request;
+  std::vector<const AttachedWorker*> decodes = DecodeCandidates(request.model);
+  const AttachedWorker* prefill = ChoosePrefill(PrefillCandidates(request, decodes), request, limits_.placement);
+  if (prefill == nullptr) return false;
+  if (request.prefill_only) {
+    Place(live, *prefill, nullptr);
+    return true;
+  }
+  std::erase_if(decodes, [&](const AttachedWorker* decode) { return !CanShareKv(prefill->info, decode->info); });
+  const WorkerAddress* last_link = request.session.empty() ? nullptr : session_decode_.Find(request.session);
+  const AttachedWorker* decode =
+      ChooseDecode(decodes, request, last_link == nullptr ? nullptr : FindWorker(*last_link));
+  if (decode == nullptr) return false;
+  Place(live, *prefill, decode);
+  return true;
+}
+
+void RouterCore::Place(Live& live, const AttachedWorker& prefill, const AttachedWorker* decode) {
+  const RouteRequest& request = live.request;
+  waiting_.erase(KeyOf(live));
+  live.state = State::kPrefilling;
+  AttachedWorker& prefill_worker = workers_.at(prefill.link);
+  live.prefill = prefill.link;
+  prefill_worker.requests.insert(request.id);
+  prefill_worker.prompt_tokens += request.prompt_tokens;
+  prefill_worker.prefix_memory->Remember(request.keys);
+  if (decode != nullptr) {
+    live.decode = decode->link;
+    workers_.at(decode->link).requests.insert(request.id);
+    if (!request.session.empty()) session_decode_.Put(request.session, decode->link);
+  }
+  actions_.push_back({.kind = RouterAction::Kind::kStartPrefill,
+                      .request = request.id,
+                      .worker = prefill.link,
+                      .decode_worker = decode == nullptr ? "" : decode->info.address});
+  Arm(live);
+}
+
+void RouterCore::PlaceWaiting(absl::Time now) {
+  const std::vector<WaitingKey> waiting(waiting_.begin(), waiting_.end());
+  for (const auto& [priority, sequence, id] : waiting) {
+    Live& live = live_.at(id);
+    if (live.not_before <= now) TryPlace(live);
+  }
+}
+
+void RouterCore::Wait(Live& live, absl::Time not_before, absl::Time give_up, absl::Status reason) {
+  live.state = State::kWaiting;
+  live.not_before = not_before;
+  live.give_up = give_up;
+  live.reason = std::move(reason);
+  waiting_.insert(KeyOf(live));
+  Arm(live);
+}
+
+// --- ends ----------------------------------------------------------------------------------------------------------
+
+void RouterCore::LeavePrefill(Live& live) {
+  if (live.prefill.empty()) return;
+  AttachedWorker& worker = workers_.at(std::exchange(live.prefill, {}));
+  worker.requests.erase(live.request.id);
+  worker.prompt_tokens -= live.request.prompt_tokens;
+}
+
+void RouterCore::LeaveDecode(Live& live) {
+  if (live.decode.empty()) return;
+  workers_.at(std::exchange(live.decode, {})).requests.erase(live.request.id);
+}
+
+void RouterCore::End(const RequestId& id, const absl::Status& status, absl::Duration retry_after) {
+  const auto found = live_.find(id);
+  if (found == live_.end()) return;
+  Live& live = found->second;
+  for (const WorkerAddress& link : {live.prefill, live.decode}) {
+    if (!link.empty()) actions_.push_back({.kind = RouterAction::Kind::kCancel, .request = id, .worker = link});
+  }
+  LeavePrefill(live);
+  LeaveDecode(live);
+  waiting_.erase(KeyOf(live));
+  timers_.erase({live.timer, id});
+  actions_.push_back({.kind = RouterAction::Kind::kEnd, .request = id, .status = status, .retry_after = retry_after});
+  live_.erase(found);
+}
+
+// --- time ----------------------------------------------------------------------------------------------------------
+
+void RouterCore::Arm(Live& live) {
+  timers_.erase({live.timer, live.request.id});
+  live.timer = live.request.deadline;
+  if (live.state == State::kWaiting) {
+    live.timer = std::min(live.timer, live.give_up);
+    // One that waits for a worker is placed when that attaches; one that waits for room tries again by itself.
+    if (IsForNow(live.reason)) live.timer = std::min(live.timer, live.not_before);
+  }
+  if (live.timer != absl::InfiniteFuture()) timers_.insert({live.timer, live.request.id});
+}
+
+absl::Time RouterCore::NextTick() const { return timers_.empty() ? absl::InfiniteFuture() : timers_.begin()->first; }
+
+void RouterCore::Tick(absl::Time now) {
+  while (!timers_.empty() && timers_.begin()->first <= now) {
+    const RequestId id = timers_.begin()->second;
+    Live& live = live_.at(id);
+    if (now >= live.request.deadline) {
+      End(id, absl::DeadlineExceededError("the deadline passed"));
+    } else if (now >= live.give_up) {
+      End(id, live.reason, limits_.retry_hint);
+    } else if (!TryPlace(live)) {
+      // Its workers went away meanwhile: wait for others like a new request.
+      Wait(live, now, std::min(live.give_up, now + limits_.worker_wait),
+           Readiness(live.request.model, live.request.prefill_only));
+    }
+  }
+}
+
+void RouterCore::CheckInvariants() const {
+  absl::flat_hash_map<WorkerAddress, int64_t> requests, prompt_tokens;
+  size_t waiting = 0, timers = 0;
+  for (const auto& [id, live] : live_) {
+    BATON_CHECK(live.request.id == id, id);
+    BATON_CHECK((live.state == State::kWaiting) == waiting_.contains(KeyOf(live)), id);
+    BATON_CHECK((live.state == State::kPrefilling) == !live.prefill.empty(), id);
+    BATON_CHECK((live.state == State::kWaiting || live.request.prefill_only) == live.decode.empty(), id);
+    waiting += live.state == State::kWaiting;
+    if (live.timer != absl::InfiniteFuture()) {
+      ++timers;
+      BATON_CHECK(timers_.contains({live.timer, id}), id);
+    }
+    for (const WorkerAddress& link : {live.prefill, live.decode}) {
+      if (link.empty()) continue;
+      BATON_CHECK(workers_.contains(link) && workers_.at(link).requests.contains(id), id);
+      ++requests[link];
+    }
+    if (!live.prefill.empty()) prompt_tokens[live.prefill] += live.request.prompt_tokens;
+  }
+  BATON_CHECK(waiting == waiting_.size() && timers == timers_.size(), "a request that is over still waits");
+  for (const auto& [link, worker] : workers_) {
+    BATON_CHECK(static_cast<int64_t>(worker.requests.size()) == requests[link], link);
+    BATON_CHECK(worker.prompt_tokens == prompt_tokens[link], link);
+  }
+}
+
+}  // namespace baton

@@ -1,0 +1,127 @@
+// Who serves which request, from its arrival until it ends: registry of workers, pins, placement and the life of a
+// request. I/O-free: events and the time come in, actions go out, in order. Not thread-safe.
+//
+//   waiting ──► prefilling ──► starting ──► decoding ──► ended
+//      ▲            │  RESOURCE_EXHAUSTED
+//      └────────────┘
+//
+// Every accepted request ends exactly once, by one kEnd action. Workers that may still hold something of it are then
+// told to cancel it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "router/lru_map.h"
+#include "router/placement.h"
+#include "router/worker_state.h"
+
+namespace baton {
+
+struct RouterLimits {
+  int32_t live_requests = 4096;
+  int32_t waiting_requests = 1024;
+  absl::Duration worker_wait = absl::Seconds(2);     // for a worker that could serve it to attach
+  absl::Duration capacity_wait = absl::Seconds(30);  // for room on a full decode worker, if no deadline comes first
+  absl::Duration retry_hint = absl::Seconds(1);      // told to clients that are refused
+  PlacementOptions placement{};
+};
+
+struct RouterAction {
+  enum class Kind { kStartPrefill, kStartDecode, kCancel, kEnd };
+  Kind kind = Kind::kEnd;
+  RequestId request{};
+  WorkerAddress worker{};         // the link to use; empty for kEnd
+  WorkerAddress decode_worker{};  // kStartPrefill: where the KV goes; empty for prefill-only
+  absl::Status status{};          // kEnd
+  absl::Duration retry_after{};   // kEnd with RESOURCE_EXHAUSTED or UNAVAILABLE; zero: unknown
+};
+
+class RouterCore {
+ public:
+  explicit RouterCore(RouterLimits limits) : limits_(std::move(limits)) {}
+
+  // --- workers -------------------------------------------------------------------------------------------------
+  // `link` is the address as configured. A link attaches at most once before it is lost.
+  void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
+  void WorkerLost(const WorkerAddress& link);  // harmless if not attached
+  void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load);
+
+  // --- requests ------------------------------------------------------------------------------------------------
+  // ALREADY_EXISTS: the id is live; RESOURCE_EXHAUSTED: too many live or waiting requests. Such a request has no kEnd.
+  absl::Status Submit(RouteRequest request, absl::Time now);
+  // Ends it with CANCELLED. Harmless for an unknown request, as are all the events below.
+  void Cancel(const RequestId& id);
+  // True: the hand-off stands and kStartDecode follows (for prefill-only: kEnd, OK).
+  bool PrefillDone(const WorkerAddress& link, const RequestId& id, Incarnation decode_incarnation);
+  void Failed(const WorkerAddress& link, const RequestId& id, const absl::Status& status, absl::Duration retry_after,
+              absl::Time now);
+  // True: the tokens may be passed on. `finished`: they are the last, and kEnd with OK follows.
+  bool TokensArrived(const WorkerAddress& link, const RequestId& id, bool finished);
+  // The router shuts down: everything live ends with UNAVAILABLE.
+  void EndAll();
+
+  // --- time ----------------------------------------------------------------------------------------------------
+  void Tick(absl::Time now);    // deadlines, retries, waits that were too long
+  absl::Time NextTick() const;  // when Tick has something to do at the latest; InfiniteFuture: nothing
+
+  std::vector<RouterAction> TakeActions() { return std::exchange(actions_, {}); }
+
+  // --- views ---------------------------------------------------------------------------------------------------
+  const absl::btree_map<WorkerAddress, AttachedWorker>& workers() const { return workers_; }
+  int32_t live_requests() const { return static_cast<int32_t>(live_.size()); }
+  int32_t waiting_requests() const { return static_cast<int32_t>(waiting_.size()); }
+  // OK if a request for this model could be placed now; else what is missing.
+  absl::Status Readiness(const std::string& model, bool prefill_only) const;
+  void CheckInvariants() const;
+
+ private:
+  enum class State { kWaiting, kPrefilling, kStarting, kDecoding };
+  struct Live {
+    RouteRequest request;
+    int64_t sequence = 0;
+    State state = State::kWaiting;
+    WorkerAddress prefill, decode;         // links of the workers that may hold something of it; empty: none
+    absl::Time not_before;                 // waiting: when it may be placed again
+    absl::Time give_up;                    // waiting: when it ends with `reason`
+    absl::Status reason;                   // waiting: why
+    std::optional<absl::Time> refused_at;  // first RESOURCE_EXHAUSTED from a worker
+    absl::Time timer = absl::InfiniteFuture();
+  };
+  using WaitingKey = std::tuple<int32_t, int64_t, RequestId>;  // -priority, sequence, id
+
+  static WaitingKey KeyOf(const Live& live);
+  AttachedWorker* FindWorker(const WorkerAddress& link);
+  std::vector<const AttachedWorker*> DecodeCandidates(const std::string& model) const;
+  std::vector<const AttachedWorker*> PrefillCandidates(const RouteRequest& request,
+                                                       const std::vector<const AttachedWorker*>& decodes) const;
+
+  bool TryPlace(Live& live);
+  void Place(Live& live, const AttachedWorker& prefill, const AttachedWorker* decode);
+  void PlaceWaiting(absl::Time now);
+  void Wait(Live& live, absl::Time not_before, absl::Time give_up, absl::Status reason);
+  void LeavePrefill(Live& live);  // its worker is done with it
+  void LeaveDecode(Live& live);
+  void End(const RequestId& id, const absl::Status& status, absl::Duration retry_after = absl::ZeroDuration());
+  void Arm(Live& live);
+
+  RouterLimits limits_;
+  absl::btree_map<WorkerAddress, AttachedWorker> workers_;  // attached ones, by link; ordered, so runs repeat
+  absl::flat_hash_map<RequestId, Live> live_;
+  std::set<WaitingKey> waiting_;
+  std::set<std::pair<absl::Time, RequestId>> timers_;  // one for each live request that has one
+  LruMap<std::string, WorkerAddress> session_decode_{1 << 16};
+  int64_t next_sequence_ = 0;
+  std::vector<RouterAction> actions_;
+};
+
+}  // namespace baton

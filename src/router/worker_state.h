@@ -1,0 +1,36 @@
+// What a router knows of a worker: who it is, once, and how loaded it is, again and again.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "base/ids.h"
+#include "kv/block_layout.h"
+
+namespace baton {
+
+enum class WorkerRole { kPrefill, kDecode };
+
+struct WorkerInfo {
+  WorkerRole role = WorkerRole::kPrefill;
+  WorkerAddress address{};  // under which other workers reach it; pins hash it, so all routers must see the same
+  Incarnation incarnation{};
+  std::string model{};
+  std::array<uint8_t, 32> module_digest{};  // KV may pass between equal ones only
+  std::string numerics_id{};
+  KvLayout layout{};
+  int64_t blocks_total = 0;
+  int32_t context = 0;    // tokens
+  int32_t max_batch = 0;  // requests in one step
+};
+
+struct WorkerLoad {
+  int32_t running_requests = 0;
+  int32_t queued_requests = 0;
+  int64_t queued_tokens = 0;  // prompt tokens accepted and not yet computed
+  int64_t blocks_free = 0;
+  int64_t blocks_cached = 0;
+};
+
+}  // namespace baton

@@ -1,0 +1,131 @@
+#include "router/placement.h"
+
+#include <map>
+
+#include "catch.h"
+#include "router/rendezvous.h"
+
+namespace baton {
+namespace {
+
+// n keys of a prompt that starts like every other with the same seed.
+std::vector<BlockKey> Keys(int n, uint8_t seed) {
+  std::vector<BlockKey> keys(n);
+  for (int i = 0; i < n; ++i) {
+    keys[i].bytes[0] = seed;
+    keys[i].bytes[8] = static_cast<uint8_t>(i);
+    keys[i].bytes[9] = static_cast<uint8_t>(i >> 8);
+  }
+  return keys;
+}
+
+AttachedWorker Prefill(const std::string& address) {
+  AttachedWorker worker{.link = address, .info = {.role = WorkerRole::kPrefill, .address = address}};
+  worker.prefix_memory.emplace(1000);
+  return worker;
+}
+
+AttachedWorker Decode(const std::string& address) {
+  AttachedWorker worker{.link = address, .info = {.role = WorkerRole::kDecode, .address = address, .max_batch = 4}};
+  worker.load.blocks_free = 100;
+  return worker;
+}
+
+RouteRequest Request(const std::string& session, int blocks, uint8_t seed = 1) {
+  return {.id = "r", .session = session, .keys = Keys(blocks, seed), .prompt_tokens = blocks * 16 + 1};
+}
+
+TEST_CASE("a session keeps its prefill worker, and sessions spread over the workers") {
+  std::vector<AttachedWorker> workers;
+  for (const char* name : {"a", "b", "c", "d"}) workers.push_back(Prefill(name));
+  std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2], &workers[3]};
+  std::map<std::string, int> share;
+  for (int i = 0; i < 400; ++i) {
+    const RouteRequest request = Request(absl::StrCat("session ", i), 2);
+    const AttachedWorker* chosen = ChoosePrefill(all, request, {});
+    CHECK(ChoosePrefill(all, request, {}) == chosen);
+    ++share[chosen->link];
+    // One worker less moves only its own sessions.
+    const AttachedWorker* without_d = ChoosePrefill(std::span(all).first(3), request, {});
+    if (chosen->link != "d") CHECK(without_d == chosen);
+  }
+  for (const auto& [name, count] : share) {
+    INFO(name << " " << count);
+    CHECK(count > 60);
+  }
+  CHECK(share.size() == 4);
+}
+
+TEST_CASE("requests without a session are pinned by their first block") {
+  std::vector<AttachedWorker> workers{Prefill("a"), Prefill("b"), Prefill("c")};
+  std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
+  for (uint8_t seed = 0; seed < 50; ++seed) {
+    RouteRequest one = Request("", 3, seed), other = Request("", 8, seed);
+    other.id = std::string("another");
+    CHECK(ChoosePrefill(all, one, {}) == ChoosePrefill(all, other, {}));
+  }
+}
+
+TEST_CASE("a pin is left when its worker is overloaded, and a cached prefix counts against load") {
+  std::vector<AttachedWorker> workers{Prefill("a"), Prefill("b")};
+  std::vector<const AttachedWorker*> all{&workers[0], &workers[1]};
+  const RouteRequest request = Request("s", 100);  // 1601 tokens
+  AttachedWorker& pinned = ChoosePrefill(all, request, {}) == &workers[0] ? workers[0] : workers[1];
+  AttachedWorker& other = &pinned == &workers[0] ? workers[1] : workers[0];
+  const PlacementOptions options{.pin_ratio = 2, .pin_slack_tokens = 100};
+
+  // 2 * 1601 + 100 = 3302 is the limit: 1701 queued tokens are just allowed.
+  pinned.load.queued_tokens = 1701;
+  CHECK(ChoosePrefill(all, request, options) == &pinned);
+  pinned.load.queued_tokens = 1702;
+  CHECK(ChoosePrefill(all, request, options) == &other);
+  // The pinned worker holds the prompt: only its queue costs.
+  pinned.prefix_memory->Remember(request.keys);
+  CHECK(PrefillCost(pinned, request) == 1703);
+  CHECK(ChoosePrefill(all, request, options) == &pinned);
+}
+
+TEST_CASE("every full block that a worker was sent counts, up to the first that it was not") {
+  AttachedWorker worker = Prefill("a");
+  worker.prefix_memory->Remember(Keys(5, 1));
+  CHECK(PrefillCost(worker, Request("", 3)) == 1);
+  CHECK(PrefillCost(worker, Request("", 6)) == 17);
+  CHECK(PrefillCost(worker, Request("", 6, 2)) == 97);
+  worker.prompt_tokens = 1000;
+  CHECK(PrefillCost(worker, Request("", 6)) == 1017);
+}
+
+TEST_CASE("a prefix memory forgets the end of a prompt before its start") {
+  PrefixMemory memory(10);
+  memory.Remember(Keys(8, 1));
+  memory.Remember(Keys(5, 2));
+  CHECK(memory.LeadingHits(Keys(8, 1)) == 5);
+  CHECK(memory.LeadingHits(Keys(5, 2)) == 5);
+}
+
+TEST_CASE("decode goes to the session's last worker until that is full, else to the least loaded") {
+  std::vector<AttachedWorker> workers{Decode("a"), Decode("b"), Decode("c")};
+  std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
+  const RouteRequest request = Request("s", 10);
+  workers[0].requests = {"x", "y"};
+  workers[1].load.running_requests = 3;
+  workers[2].load.queued_requests = 1;
+  CHECK(ChooseDecode(all, request, nullptr) == &workers[2]);
+  CHECK(ChooseDecode(all, request, &workers[1]) == &workers[1]);
+  workers[1].load.running_requests = 4;  // max_batch
+  CHECK(ChooseDecode(all, request, &workers[1]) == &workers[2]);
+  workers[2].load.blocks_free = 10;  // the prompt needs 11
+  CHECK(ChooseDecode(all, request, &workers[1]) == &workers[0]);
+  workers[2].load.blocks_cached = 1;
+  CHECK(ChooseDecode(all, request, &workers[1]) == &workers[2]);
+  CHECK(ChooseDecode({}, request, nullptr) == nullptr);
+}
+
+TEST_CASE("rendezvous weights are the same in every build") {
+  CHECK(RendezvousWeight("", "") == 0xcfa3c5eb015b4663);
+  CHECK(RendezvousWeight("session", "127.0.0.1:7001") == 0xb64584a4a54ba9b0);
+  CHECK(RendezvousWeight("a", "b") != RendezvousWeight("b", "a"));
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,295 @@
+#include "router/router_core.h"
+
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+using Kind = RouterAction::Kind;
+
+constexpr const char* kP = "prefill-1";
+constexpr const char* kD = "decode-1";
+
+WorkerInfo Info(WorkerRole role, const std::string& name, uint64_t incarnation = 1) {
+  return {.role = role,
+          .address = name,
+          .incarnation = Incarnation(incarnation),
+          .model = "m",
+          .blocks_total = 100,
+          .context = 1000,
+          .max_batch = 8};
+}
+
+RouteRequest Request(const std::string& id, absl::Time deadline = absl::InfiniteFuture()) {
+  return {.id = id, .model = "m", .prompt_tokens = 20, .max_new_tokens = 10, .deadline = deadline};
+}
+
+// One line for each action: "prefill r1 prefill-1 decode-1", "end r1 UNAVAILABLE".
+std::vector<std::string> Take(RouterCore& core) {
+  core.CheckInvariants();
+  std::vector<std::string> lines;
+  for (const RouterAction& action : core.TakeActions()) {
+    switch (action.kind) {
+      case Kind::kStartPrefill:
+        lines.push_back(absl::StrCat("prefill ", action.request, " ", action.worker, " ", action.decode_worker));
+        break;
+      case Kind::kStartDecode:
+        lines.push_back(absl::StrCat("decode ", action.request, " ", action.worker));
+        break;
+      case Kind::kCancel:
+        lines.push_back(absl::StrCat("cancel ", action.request, " ", action.worker));
+        break;
+      case Kind::kEnd:
+        lines.push_back(absl::StrCat("end ", action.request, " ", absl::StatusCodeToString(action.status.code())));
+    }
+  }
+  return lines;
+}
+
+using Lines = std::vector<std::string>;
+
+struct Cluster {
+  absl::Time now = absl::UnixEpoch();
+  RouterCore core;
+  explicit Cluster(RouterLimits limits = {}) : core(limits) {
+    core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 11), now);
+    core.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), now);
+  }
+};
+
+enum class Stage { kPrefilling, kStarting, kDecoding };
+
+// A cluster with request "r" in the given state and no action pending.
+void Bring(Cluster& c, Stage stage) {
+  REQUIRE(c.core.Submit(Request("r", c.now + absl::Seconds(60)), c.now).ok());
+  if (stage != Stage::kPrefilling) REQUIRE(c.core.PrefillDone(kP, "r", Incarnation(22)));
+  if (stage == Stage::kDecoding) REQUIRE(c.core.TokensArrived(kD, "r", false));
+  Take(c.core);
+}
+
+TEST_CASE("a request goes through prefill and decode and ends once") {
+  Cluster c;
+  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+  CHECK(c.core.PrefillDone(kP, "r", Incarnation(22)));
+  CHECK(Take(c.core) == Lines{"decode r decode-1"});
+  CHECK(c.core.TokensArrived(kD, "r", false));
+  CHECK(c.core.TokensArrived(kD, "r", true));
+  CHECK(Take(c.core) == Lines{"end r OK"});
+  CHECK_FALSE(c.core.TokensArrived(kD, "r", true));
+  c.core.Cancel("r");
+  CHECK(Take(c.core).empty());
+  CHECK(c.core.live_requests() == 0);
+}
+
+TEST_CASE("prefill-only needs no decode worker and ends when the prompt is computed") {
+  Cluster c;
+  c.core.WorkerLost(kD);
+  RouteRequest request = Request("r");
+  request.prefill_only = true;
+  REQUIRE(c.core.Submit(request, c.now).ok());
+  CHECK(Take(c.core) == Lines{"prefill r prefill-1 "});
+  CHECK(c.core.PrefillDone(kP, "r", Incarnation()));
+  CHECK(Take(c.core) == Lines{"end r OK"});
+}
+
+TEST_CASE("a cancelled request is cancelled wherever something of it may be") {
+  Cluster c;
+  SECTION("prefilling") {
+    Bring(c, Stage::kPrefilling);
+    c.core.Cancel("r");
+    CHECK(Take(c.core) == Lines{"cancel r prefill-1", "cancel r decode-1", "end r CANCELLED"});
+    // The commit had been on its way: what the decode worker holds is freed.
+    CHECK_FALSE(c.core.PrefillDone(kP, "r", Incarnation(22)));
+    CHECK(Take(c.core) == Lines{"cancel r decode-1"});
+  }
+  SECTION("starting") {
+    Bring(c, Stage::kStarting);
+    c.core.Cancel("r");
+    CHECK(Take(c.core) == Lines{"cancel r decode-1", "end r CANCELLED"});
+  }
+  SECTION("decoding") {
+    Bring(c, Stage::kDecoding);
+    c.core.Cancel("r");
+    CHECK(Take(c.core) == Lines{"cancel r decode-1", "end r CANCELLED"});
+    CHECK_FALSE(c.core.TokensArrived(kD, "r", false));
+  }
+  SECTION("waiting") {
+    c.core.WorkerLost(kP);
+    REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+    c.core.Cancel("r");
+    CHECK(Take(c.core) == Lines{"end r CANCELLED"});
+  }
+}
+
+TEST_CASE("a deadline ends a request like a cancel, in every state") {
+  Cluster c;
+  const Stage stage = GENERATE(Stage::kPrefilling, Stage::kStarting, Stage::kDecoding);
+  Bring(c, stage);
+  CHECK(c.core.NextTick() == c.now + absl::Seconds(60));
+  c.core.Tick(c.now + absl::Seconds(59));
+  CHECK(Take(c.core).empty());
+  c.core.Tick(c.now + absl::Seconds(60));
+  const Lines lines = Take(c.core);
+  CHECK(lines.back() == "end r DEADLINE_EXCEEDED");
+  CHECK(lines.size() == (stage == Stage::kPrefilling ? 3 : 2));
+  CHECK(c.core.NextTick() == absl::InfiniteFuture());
+}
+
+TEST_CASE("a lost worker ends its requests with UNAVAILABLE and frees them at the other worker") {
+  Cluster c;
+  SECTION("prefill worker while prefilling") {
+    Bring(c, Stage::kPrefilling);
+    c.core.WorkerLost(kP);
+    CHECK(Take(c.core) == Lines{"cancel r decode-1", "end r UNAVAILABLE"});
+  }
+  SECTION("decode worker while prefilling") {
+    Bring(c, Stage::kPrefilling);
+    c.core.WorkerLost(kD);
+    CHECK(Take(c.core) == Lines{"cancel r prefill-1", "end r UNAVAILABLE"});
+  }
+  SECTION("decode worker while starting") {
+    Bring(c, Stage::kStarting);
+    c.core.WorkerLost(kD);
+    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+  }
+  SECTION("decode worker while decoding") {
+    Bring(c, Stage::kDecoding);
+    c.core.WorkerLost(kD);
+    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+  }
+  SECTION("prefill worker while decoding: it has done its part") {
+    Bring(c, Stage::kDecoding);
+    c.core.WorkerLost(kP);
+    CHECK(Take(c.core).empty());
+    CHECK(c.core.TokensArrived(kD, "r", true));
+    CHECK(Take(c.core) == Lines{"end r OK"});
+  }
+}
+
+TEST_CASE("a hand-off to a decode worker that has restarted since is not started") {
+  Cluster c;
+  Bring(c, Stage::kPrefilling);
+  CHECK_FALSE(c.core.PrefillDone(kP, "r", Incarnation(23)));
+  CHECK(Take(c.core) == Lines{"cancel r decode-1", "end r UNAVAILABLE"});
+}
+
+TEST_CASE("a request waits a while for a worker, then is refused") {
+  Cluster c({.waiting_requests = 1, .worker_wait = absl::Seconds(2)});
+  c.core.WorkerLost(kD);
+  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  CHECK(Take(c.core).empty());
+  CHECK(absl::IsResourceExhausted(c.core.Submit(Request("too many"), c.now)));
+  SECTION("the worker comes in time") {
+    c.core.Tick(c.now + absl::Seconds(1));
+    c.core.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 23), c.now + absl::Seconds(1));
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+  }
+  SECTION("it does not") {
+    c.core.Tick(c.now + absl::Seconds(2));
+    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+  }
+  SECTION("one for another module comes") {
+    WorkerInfo other = Info(WorkerRole::kDecode, kD);
+    other.module_digest[0] = 1;
+    c.core.WorkerAttached(kD, other, c.now);
+    CHECK(Take(c.core).empty());
+    CHECK(absl::IsUnavailable(c.core.Readiness("m", false)));
+  }
+}
+
+TEST_CASE("a request that finds no room tries again until it fits, its deadline comes or the wait is over") {
+  Cluster c({.capacity_wait = absl::Seconds(30)});
+  const absl::Duration until = GENERATE(absl::Seconds(10), absl::Seconds(100));
+  REQUIRE(c.core.Submit(Request("r", c.now + until), c.now).ok());
+  Take(c.core);
+  c.core.Failed(kP, "r", absl::ResourceExhaustedError("full"), absl::Milliseconds(300), c.now);
+  CHECK(Take(c.core).empty());
+  CHECK(c.core.waiting_requests() == 1);
+  CHECK(c.core.NextTick() == c.now + absl::Milliseconds(300));
+  c.core.Tick(c.now + absl::Milliseconds(300));
+  CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+  SECTION("it fits") {
+    CHECK(c.core.PrefillDone(kP, "r", Incarnation(22)));
+    CHECK(Take(c.core) == Lines{"decode r decode-1"});
+  }
+  SECTION("it never does") {
+    std::string end;
+    c.core.Failed(kP, "r", absl::ResourceExhaustedError("full"), absl::Seconds(1), c.now);
+    for (absl::Time t = c.now; end.empty(); t += absl::Milliseconds(100)) {
+      REQUIRE(t < c.now + absl::Seconds(31));
+      c.core.Tick(t);
+      for (const std::string& line : Take(c.core)) {
+        if (line.starts_with("prefill")) {
+          c.core.Failed(kP, "r", absl::ResourceExhaustedError("full"), absl::Seconds(1), t);
+        } else {
+          end = line;
+        }
+      }
+    }
+    CHECK(end == (until < absl::Seconds(30) ? "end r DEADLINE_EXCEEDED" : "end r RESOURCE_EXHAUSTED"));
+  }
+}
+
+TEST_CASE("other failures end the request with the worker's words") {
+  Cluster c;
+  Bring(c, Stage::kDecoding);
+  c.core.Failed(kP, "r", absl::InternalError("not its request any more"), absl::ZeroDuration(), c.now);
+  CHECK(Take(c.core).empty());
+  c.core.Failed(kD, "r", absl::InternalError("boom"), absl::ZeroDuration(), c.now);
+  const auto actions = c.core.TakeActions();
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].status.message() == "boom");
+}
+
+TEST_CASE("a higher priority is placed first when a worker comes") {
+  Cluster c;
+  c.core.WorkerLost(kP);
+  for (int priority : {0, 5, -3, 5}) {
+    RouteRequest request = Request(absl::StrCat("p", priority, c.core.waiting_requests()));
+    request.priority = priority;
+    REQUIRE(c.core.Submit(request, c.now).ok());
+  }
+  c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP), c.now);
+  CHECK(Take(c.core) == Lines{"prefill p51 prefill-1 decode-1", "prefill p53 prefill-1 decode-1",
+                              "prefill p00 prefill-1 decode-1", "prefill p-32 prefill-1 decode-1"});
+}
+
+TEST_CASE("an id that is live, too many requests and a deadline in the past are refused") {
+  Cluster c({.live_requests = 1});
+  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  CHECK(absl::IsAlreadyExists(c.core.Submit(Request("r"), c.now)));
+  CHECK(absl::IsResourceExhausted(c.core.Submit(Request("s"), c.now)));
+  c.core.Cancel("r");
+  Take(c.core);
+  REQUIRE(c.core.Submit(Request("late", c.now), c.now).ok());
+  CHECK(Take(c.core) == Lines{"end late DEADLINE_EXCEEDED"});
+}
+
+TEST_CASE("a session's requests go to the decode worker that served it last") {
+  Cluster c;
+  c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
+  std::string first;
+  for (int turn = 0; turn < 6; ++turn) {
+    RouteRequest request = Request(absl::StrCat("turn", turn));
+    request.session = std::string("s");
+    REQUIRE(c.core.Submit(request, c.now).ok());
+    const auto actions = c.core.TakeActions();
+    REQUIRE(actions.size() == 1);
+    if (turn == 0) first = actions[0].decode_worker;
+    CHECK(actions[0].decode_worker == first);
+  }
+}
+
+TEST_CASE("shutting down ends everything") {
+  Cluster c;
+  Bring(c, Stage::kDecoding);
+  REQUIRE(c.core.Submit(Request("s"), c.now).ok());
+  Take(c.core);
+  c.core.EndAll();
+  CHECK(Take(c.core) == Lines{"cancel r decode-1", "end r UNAVAILABLE", "cancel s prefill-1", "cancel s decode-1",
+                              "end s UNAVAILABLE"});
+}
+
+}  // namespace
+}  // namespace baton

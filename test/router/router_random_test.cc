@@ -1,0 +1,146 @@
+// Random clusters: whatever happens in whatever order, every accepted request ends exactly once and nothing is sent to
+// a worker that is not attached.
+#include <map>
+#include <random>
+#include <set>
+
+#include "catch.h"
+#include "router/router_core.h"
+
+namespace baton {
+namespace {
+
+using Kind = RouterAction::Kind;
+
+class RandomRun {
+ public:
+  explicit RandomRun(uint64_t seed) : random_(seed) {}
+
+  void Run(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      Step();
+      Apply();
+      core_.CheckInvariants();
+    }
+    core_.EndAll();
+    Apply();
+    core_.CheckInvariants();
+    CHECK(core_.live_requests() == 0);
+    CHECK(live_.empty());
+    CHECK(core_.NextTick() == absl::InfiniteFuture());
+    for (const auto& [link, worker] : core_.workers()) CHECK(worker.requests.empty());
+  }
+
+  int ended = 0, finished = 0;
+
+ private:
+  int Draw(int n) { return std::uniform_int_distribution<int>(0, n - 1)(random_); }
+
+  template <typename Set>
+  typename Set::value_type Any(const Set& set) {
+    return *std::next(set.begin(), Draw(static_cast<int>(set.size())));
+  }
+
+  void Step() {
+    switch (Draw(12)) {
+      case 0:
+        return ToggleWorker();
+      case 1:
+        now_ += absl::Milliseconds(Draw(400));
+        return core_.Tick(now_);
+      case 2:
+        return core_.Cancel(absl::StrCat(Draw(next_id_ + 1)));
+      case 3:
+      case 4:
+      case 5:
+        return Submit();
+      default:
+        return WorkerSpeaks();
+    }
+  }
+
+  void ToggleWorker() {
+    const int n = Draw(5);
+    const WorkerRole role = n < 2 ? WorkerRole::kPrefill : WorkerRole::kDecode;
+    const std::string link = absl::StrCat(n);
+    if (jobs_.contains(link)) {
+      jobs_.erase(link);
+      core_.WorkerLost(link);
+    } else {
+      jobs_[link] = {};
+      incarnation_[link] = Incarnation(++next_incarnation_);
+      WorkerInfo info{.role = role, .address = link, .incarnation = incarnation_[link], .model = "m"};
+      info.max_batch = 3;
+      info.module_digest[0] = n == 4;  // the last one shares with nobody
+      core_.WorkerAttached(link, info, now_);
+    }
+  }
+
+  void Submit() {
+    RouteRequest request{.id = absl::StrCat(++next_id_), .model = "m", .prompt_tokens = 1 + Draw(100)};
+    if (Draw(2) == 0) request.session = absl::StrCat("s", Draw(4));
+    if (Draw(2) == 0) request.deadline = now_ + absl::Milliseconds(Draw(3000));
+    request.prefill_only = Draw(5) == 0;
+    request.priority = Draw(3);
+    if (core_.Submit(request, now_).ok()) live_.insert(request.id);
+  }
+
+  // One worker answers one of its jobs somehow, perhaps twice and perhaps after a cancel.
+  void WorkerSpeaks() {
+    if (jobs_.empty()) return;
+    const std::string link = std::next(jobs_.begin(), Draw(static_cast<int>(jobs_.size())))->first;
+    if (jobs_[link].empty()) return;
+    const RequestId id = Any(jobs_[link]);
+    const bool is_prefill = link < "2";
+    if (Draw(5) == 0) {
+      const absl::Status status = Draw(2) ? absl::ResourceExhaustedError("full") : absl::InternalError("broken");
+      core_.Failed(link, id, status, absl::Milliseconds(Draw(100)), now_);
+    } else if (is_prefill) {
+      const std::string decode = absl::StrCat(2 + Draw(3));
+      core_.PrefillDone(link, id, incarnation_[decode]);
+    } else {
+      core_.TokensArrived(link, id, Draw(3) == 0);
+    }
+    if (Draw(4) != 0) jobs_[link].erase(id);
+  }
+
+  void Apply() {
+    for (const RouterAction& action : core_.TakeActions()) {
+      if (action.kind == Kind::kEnd) {
+        CHECK(live_.erase(action.request) == 1);
+        ++ended;
+        finished += action.status.ok();
+        continue;
+      }
+      REQUIRE(jobs_.contains(action.worker));
+      if (action.kind == Kind::kCancel) continue;  // the worker may answer all the same
+      CHECK(live_.contains(action.request));
+      jobs_[action.worker].insert(action.request);
+    }
+  }
+
+  std::mt19937_64 random_;
+  absl::Time now_ = absl::UnixEpoch();
+  RouterCore core_{{.live_requests = 30, .waiting_requests = 10, .worker_wait = absl::Milliseconds(500)}};
+  std::map<std::string, std::set<RequestId>> jobs_;  // of attached workers
+  std::map<std::string, Incarnation> incarnation_;
+  std::set<RequestId> live_;
+  int next_id_ = 0;
+  uint64_t next_incarnation_ = 0;
+};
+
+TEST_CASE("in random runs every request ends exactly once") {
+  int ended = 0, finished = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    INFO("seed " << seed);
+    RandomRun run(seed);
+    run.Run(1000);
+    ended += run.ended;
+    finished += run.finished;
+  }
+  CHECK(ended > 10000);
+  CHECK(finished > 1000);
+}
+
+}  // namespace
+}  // namespace baton
