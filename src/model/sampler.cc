@@ -1,0 +1,224 @@
+#include "model/sampler.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "model/sampler_kernels.h"
+
+namespace baton {
+namespace {
+
+constexpr float kGreedyBelow = 1e-5f;  // temperatures that would overflow
+constexpr int64_t kDrawChunk = 1024;
+
+const SamplerKernels& Kernels() { return SamplerLevels().front(); }
+
+// The finaliser of SplitMix64 (Steele, Lea and Flood 2014): a bijection whose output bits all depend on all input bits.
+uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+template <typename T>
+void Grow(std::vector<T>& v, size_t size) {
+  if (v.size() < size) v.resize(size);
+}
+
+// Draws from weights [n] >= 0, one of them 1: the first index at which their running sum passes u times the whole.
+int64_t Pick(const float* weights, int64_t n, double u) {
+  double left = u * Kernels().tail(weights, n, 0).sum;
+  int64_t begin = 0;
+  for (; begin + kDrawChunk < n; begin += kDrawChunk) {
+    const double chunk = Kernels().tail(weights + begin, kDrawChunk, 0).sum;
+    if (left < chunk) break;
+    left -= chunk;
+  }
+  for (int64_t i = begin; i < n; ++i) {
+    left -= weights[i];
+    if (left < 0) return i;
+  }
+  // Rounding ran past the end: the last that has weight.
+  int64_t last = n - 1;
+  while (last > 0 && weights[last] == 0) --last;
+  return last;
+}
+
+// The largest float t >= 0 for which enough(tail at t) still holds, by bisection over bit patterns, which are ordered
+// like the non-negative floats they stand for. enough(tail at 0) is taken to hold; all weights are <= 1.
+template <typename Enough>
+float LargestThreshold(std::span<const float> weights, Enough enough) {
+  uint32_t low = 0;
+  uint32_t high = std::bit_cast<uint32_t>(1.0f) + 1;
+  while (high - low > 1) {
+    const uint32_t middle = low + (high - low) / 2;
+    const auto tail = Kernels().tail(weights.data(), std::ssize(weights), std::bit_cast<float>(middle));
+    (enough(tail) ? low : high) = middle;
+  }
+  return std::bit_cast<float>(low);
+}
+
+// What lies strictly above `threshold`.
+SamplerKernels::Tail Above(std::span<const float> weights, float threshold) {
+  return Kernels().tail(weights.data(), std::ssize(weights), std::nextafter(threshold, 2.0f));
+}
+
+// Keeps, in place, what is above `threshold` and the first `ties` that equal it; returns how many.
+int64_t Keep(std::span<float> weights, std::span<TokenId> ids, float threshold, int64_t ties) {
+  int64_t size = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const float w = weights[i];
+    const bool tie = w == threshold && ties > 0;
+    ties -= tie;
+    weights[size] = w;
+    ids[size] = ids[i];
+    size += w > threshold || tie;
+  }
+  return size;
+}
+
+// A threshold, found in coarse steps, that surely keeps what top-k and top-p will choose from.
+float CoarseThreshold(std::span<const float> weights, int64_t top_k, double top_p_sum) {
+  for (const float threshold : {0.25f, 3e-2f, 4e-3f, 5e-4f, 6e-5f, 1e-6f}) {
+    const auto tail = Kernels().tail(weights.data(), std::ssize(weights), threshold);
+    if (top_k > 0 ? tail.count >= top_k : tail.sum >= top_p_sum) return threshold;
+  }
+  return 0;
+}
+
+// The n most likely, by insertion: only few of a long row pass the first test.
+std::vector<std::pair<TokenId, float>> Top(std::span<const float> logits, size_t n) {
+  std::vector<std::pair<TokenId, float>> top;
+  top.reserve(n + 1);
+  float least = -std::numeric_limits<float>::infinity();
+  for (size_t id = 0; n > 0 && id < logits.size(); ++id) {
+    const float logit = logits[id];
+    if (top.size() == n && logit <= least) continue;
+    const auto at =
+        std::upper_bound(top.begin(), top.end(), logit, [](float l, const auto& e) { return l > e.second; });
+    top.insert(at, {static_cast<TokenId>(id), logit});
+    if (top.size() > n) top.pop_back();
+    least = top.back().second;
+  }
+  return top;
+}
+
+}  // namespace
+
+double UniformAt(uint64_t seed, uint64_t i) {
+  const uint64_t bits = Mix(Mix(seed) + (i + 1) * 0x9e3779b97f4a7c15u);
+  return static_cast<double>(bits >> 11) * 0x1p-53;
+}
+
+Sampler::Sampler(const SamplingParams& params, std::span<const TokenId> prompt, uint64_t default_seed)
+    : temperature_(params.temperature),
+      top_k_(params.top_k),
+      top_p_(params.top_p),
+      min_p_(params.min_p),
+      repetition_penalty_(params.repetition_penalty),
+      presence_penalty_(params.presence_penalty),
+      frequency_penalty_(params.frequency_penalty),
+      penalized_(repetition_penalty_ != 1 || presence_penalty_ != 0 || frequency_penalty_ != 0),
+      top_logprobs_(params.logprobs.value_or(0)),
+      seed_(params.seed.value_or(default_seed)) {
+  for (const TokenId id : prompt) Count(id, 0);
+}
+
+void Sampler::Count(TokenId id, int32_t outputs) {
+  if (!penalized_) return;
+  const auto [entry, added] = seen_index_.try_emplace(id, seen_.size());
+  if (added) seen_.push_back({id, 0});
+  seen_[entry->second].outputs += outputs;
+}
+
+void Sampler::Penalize(std::span<float> logits) const {
+  for (const Seen& seen : seen_) {
+    if (static_cast<size_t>(seen.id) >= logits.size()) continue;
+    float& logit = logits[seen.id];
+    logit = logit > 0 ? logit / repetition_penalty_ : logit * repetition_penalty_;
+    if (seen.outputs > 0) logit -= presence_penalty_ + frequency_penalty_ * static_cast<float>(seen.outputs);
+  }
+}
+
+absl::StatusOr<TokenId> Sampler::Sample(std::span<const float> logits, SamplerScratch& scratch,
+                                        TokenLogprobs* logprobs) {
+  BATON_CHECK(!logits.empty(), "no logits");
+  const auto n = std::ssize(logits);
+  const float raw_max = Kernels().max(logits.data(), n);
+  if (!std::isfinite(raw_max)) {
+    return absl::InternalError(
+        absl::StrCat("logits of output token ", drawn_, " are not finite: largest is ", raw_max));
+  }
+  std::span<const float> shaped = logits;
+  float max = raw_max;
+  if (penalized_) {
+    Grow(scratch.logits, logits.size());
+    std::copy(logits.begin(), logits.end(), scratch.logits.begin());
+    Penalize(std::span(scratch.logits).first(logits.size()));
+    shaped = std::span(scratch.logits).first(logits.size());
+    max = Kernels().max(shaped.data(), n);
+  }
+  const bool greedy = temperature_ < kGreedyBelow || top_k_ == 1;
+  const TokenId id = greedy ? static_cast<TokenId>(std::find(shaped.begin(), shaped.end(), max) - shaped.begin())
+                            : Draw(shaped, max, scratch);
+  ++drawn_;
+  Count(id, 1);
+
+  if (logprobs != nullptr) {
+    Grow(scratch.weights, logits.size());
+    Kernels().exp_weights(logits.data(), n, raw_max, 1, scratch.weights.data());
+    const double log_sum = std::log(Kernels().tail(scratch.weights.data(), n, 0).sum);
+    const auto logprob = [&](float logit) { return static_cast<float>(double{logit} - raw_max - log_sum); };
+    logprobs->logprob = logprob(logits[id]);
+    logprobs->top = Top(logits, std::min<size_t>(top_logprobs_, logits.size()));
+    for (auto& [unused, value] : logprobs->top) value = logprob(value);
+  }
+  return id;
+}
+
+TokenId Sampler::Draw(std::span<const float> logits, float max, SamplerScratch& scratch) {
+  const auto n = std::ssize(logits);
+  Grow(scratch.weights, logits.size());
+  Kernels().exp_weights(logits.data(), n, max, 1 / temperature_, scratch.weights.data());
+  const std::span<const float> weights = std::span(scratch.weights).first(logits.size());
+  const double u = UniformAt(seed_, drawn_);
+  if ((top_k_ == 0 || top_k_ >= n) && top_p_ >= 1 && min_p_ <= 0) {
+    return static_cast<TokenId>(Pick(weights.data(), n, u));
+  }
+  const int64_t kept = KeepCandidates(weights, scratch);
+  return scratch.kept_ids[Pick(scratch.kept.data(), kept, u)];
+}
+
+// Each filter keeps a prefix of the tokens ordered by (weight descending, id ascending), so a threshold and a number
+// of ties at it describe what is kept, and nothing needs sorting.
+int64_t Sampler::KeepCandidates(std::span<const float> weights, SamplerScratch& scratch) const {
+  const auto n = std::ssize(weights);
+  const int64_t top_k = top_k_ < n ? top_k_ : 0;
+  const bool top_p = top_p_ < 1;
+  const double target = top_p && top_k == 0 ? top_p_ * Kernels().tail(weights.data(), n, 0).sum : 0;
+  const float coarse = top_k == 0 && !top_p ? min_p_ : CoarseThreshold(weights, top_k, target);
+
+  Grow(scratch.kept, weights.size());
+  Grow(scratch.kept_ids, weights.size());
+  int64_t size = Kernels().compact(weights.data(), n, coarse, scratch.kept.data(), scratch.kept_ids.data());
+  const auto kept = [&] { return std::span(scratch.kept).first(size); };
+  const auto ids = [&] { return std::span(scratch.kept_ids).first(size); };
+  if (top_k > 0) {
+    const float t = LargestThreshold(kept(), [&](const auto& tail) { return tail.count >= top_k; });
+    size = Keep(kept(), ids(), t, top_k - Above(kept(), t).count);
+  }
+  if (top_p) {
+    const double sum = top_k > 0 ? top_p_ * Kernels().tail(kept().data(), size, 0).sum : target;
+    const float t = LargestThreshold(kept(), [&](const auto& tail) { return tail.sum >= sum; });
+    const double ties = t > 0 ? std::ceil((sum - Above(kept(), t).sum) / t) : static_cast<double>(size);
+    size = Keep(kept(), ids(), t, std::max<int64_t>(1, static_cast<int64_t>(std::min<double>(ties, size))));
+  }
+  if (min_p_ > 0) size = Keep(kept(), ids(), std::nextafter(min_p_, 0.0f), 0);
+  return size;
+}
+
+}  // namespace baton

@@ -1,0 +1,65 @@
+// Chooses one request's tokens from its logits. A choice depends on the request's own parameters, seed, tokens and
+// logits, and on nothing else that runs (design idea 5).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "model/sampling_params.h"
+
+namespace baton {
+
+// Working memory of Sample, kept by the caller so that steps do not allocate. One per thread.
+struct SamplerScratch {
+  std::vector<float> logits;      // penalised, [vocab]
+  std::vector<float> weights;     // [vocab]
+  std::vector<float> kept;        // weights of the candidates, [vocab]
+  std::vector<TokenId> kept_ids;  // their tokens, ascending, [vocab]
+};
+
+// In this order: repetition, presence and frequency penalty; temperature; top-k; top-p over what top-k left; min-p.
+// Among equal logits the lowest id counts as the more likely. The i-th draw is a hash of (seed, i).
+class Sampler {
+ public:
+  // `params` are valid; `prompt` counts for the repetition penalty. `default_seed` is used if `params` has none.
+  Sampler(const SamplingParams& params, std::span<const TokenId> prompt, uint64_t default_seed);
+
+  // The next token from logits [vocab], and its log probabilities where `logprobs` is given. A logit may be -inf;
+  // INTERNAL if any is NaN or +inf or if all are -inf.
+  absl::StatusOr<TokenId> Sample(std::span<const float> logits, SamplerScratch& scratch, TokenLogprobs* logprobs);
+
+ private:
+  struct Seen {
+    TokenId id;
+    int32_t outputs;  // times it was chosen; 0: in the prompt only
+  };
+
+  void Count(TokenId id, int32_t outputs);
+  void Penalize(std::span<float> logits) const;
+  TokenId Draw(std::span<const float> logits, float max, SamplerScratch& scratch);
+  int64_t KeepCandidates(std::span<const float> weights, SamplerScratch& scratch) const;
+
+  float temperature_;
+  int32_t top_k_;
+  float top_p_;
+  float min_p_;
+  float repetition_penalty_;
+  float presence_penalty_;
+  float frequency_penalty_;
+  bool penalized_;
+  int32_t top_logprobs_;
+  uint64_t seed_;
+  uint64_t drawn_ = 0;
+
+  std::vector<Seen> seen_;  // empty unless penalized_
+  absl::flat_hash_map<TokenId, size_t> seen_index_;
+};
+
+// The i-th number in [0, 1) of the stream named `seed`.
+double UniformAt(uint64_t seed, uint64_t i);
+
+}  // namespace baton

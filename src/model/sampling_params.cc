@@ -1,0 +1,97 @@
+#include "model/sampling_params.h"
+
+#include <cmath>
+#include <cstddef>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kMaxStopStrings = 64;
+constexpr size_t kMaxStopBytes = 1024;
+constexpr size_t kMaxStopIds = 256;
+constexpr int32_t kMaxTopLogprobs = 20;
+
+absl::Status Reject(const absl::AlphaNum& field, const absl::AlphaNum& value, const absl::AlphaNum& limit) {
+  return absl::InvalidArgumentError(absl::StrCat("sampling.", field, " is ", value, ", expected ", limit));
+}
+
+// NaN compares false with every bound, so it is never in range.
+absl::Status InRange(const absl::AlphaNum& field, float value, float low, float high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return Reject(field, value, absl::StrCat("a number in [", low, ", ", high, "]"));
+}
+
+// Length of the well-formed UTF-8 character (RFC 3629) at the start of `text`, 0 if there is none.
+size_t Utf8Length(std::string_view text) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : 0; };
+  const auto continues = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
+  const uint8_t lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xc2 && lead < 0xe0) return continues(1) ? 2 : 0;
+  if ((lead & 0xf0) == 0xe0) {
+    const bool overlong = lead == 0xe0 && byte(1) < 0xa0;
+    const bool surrogate = lead == 0xed && byte(1) >= 0xa0;
+    return continues(1) && continues(2) && !overlong && !surrogate ? 3 : 0;
+  }
+  if (lead >= 0xf0 && lead <= 0xf4) {
+    const bool overlong = lead == 0xf0 && byte(1) < 0x90;
+    const bool too_large = lead == 0xf4 && byte(1) >= 0x90;
+    return continues(1) && continues(2) && continues(3) && !overlong && !too_large ? 4 : 0;
+  }
+  return 0;
+}
+
+bool IsUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = Utf8Length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+absl::Status ValidateStops(const SamplingParams& params, int64_t vocab) {
+  if (params.stop.size() > kMaxStopStrings) {
+    return Reject("stop", absl::StrCat(params.stop.size(), " strings"), absl::StrCat("at most ", kMaxStopStrings));
+  }
+  for (size_t i = 0; i < params.stop.size(); ++i) {
+    const std::string& stop = params.stop[i];
+    const std::string field = absl::StrCat("stop[", i, "]");
+    if (stop.empty() || stop.size() > kMaxStopBytes) {
+      return Reject(field, absl::StrCat(stop.size(), " bytes"), absl::StrCat("1 to ", kMaxStopBytes));
+    }
+    if (!IsUtf8(stop)) return Reject(field, "not UTF-8", "UTF-8 text");
+  }
+  if (params.stop_ids.size() > kMaxStopIds) {
+    return Reject("stop_ids", absl::StrCat(params.stop_ids.size(), " ids"), absl::StrCat("at most ", kMaxStopIds));
+  }
+  for (size_t i = 0; i < params.stop_ids.size(); ++i) {
+    const TokenId id = params.stop_ids[i];
+    if (id < 0 || id >= vocab) {
+      return Reject(absl::StrCat("stop_ids[", i, "]"), id, absl::StrCat("a token id in [0, ", vocab, ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Validate(const SamplingParams& params, int64_t vocab) {
+  RETURN_IF_ERROR(InRange("temperature", params.temperature, 0, 100));
+  if (params.top_k < 0) return Reject("top_k", params.top_k, "0 (off) or more");
+  if (!(params.top_p > 0 && params.top_p <= 1)) return Reject("top_p", params.top_p, "a number in (0, 1]");
+  if (!(params.min_p >= 0 && params.min_p < 1)) return Reject("min_p", params.min_p, "a number in [0, 1)");
+  RETURN_IF_ERROR(InRange("repetition_penalty", params.repetition_penalty, 0.01f, 100));
+  RETURN_IF_ERROR(InRange("presence_penalty", params.presence_penalty, -2, 2));
+  RETURN_IF_ERROR(InRange("frequency_penalty", params.frequency_penalty, -2, 2));
+  if (params.max_tokens < 1) return Reject("max_tokens", params.max_tokens, "1 or more");
+  if (params.logprobs && (*params.logprobs < 0 || *params.logprobs > kMaxTopLogprobs)) {
+    return Reject("logprobs", *params.logprobs, absl::StrCat("a number in [0, ", kMaxTopLogprobs, "]"));
+  }
+  return ValidateStops(params, vocab);
+}
+
+}  // namespace baton

@@ -1,0 +1,334 @@
+#include "model/sampler.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "catch.h"
+#include "model/sampler_kernels.h"
+
+namespace baton {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+std::vector<float> RandomLogits(std::mt19937& rng, size_t n, float spread) {
+  std::normal_distribution<float> normal(0, spread);
+  std::vector<float> logits(n);
+  for (float& l : logits) l = normal(rng);
+  return logits;
+}
+
+// The filters as their definitions say, in double and with a full sort. `slack`: at least this far from any boundary.
+struct Naive {
+  std::map<TokenId, double> probabilities;
+  double slack = 1;
+};
+Naive NaiveFilter(const std::vector<float>& logits, const SamplingParams& params) {
+  std::vector<TokenId> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](TokenId a, TokenId b) { return logits[a] > logits[b]; });
+  std::vector<double> w;
+  for (const TokenId id : order) w.push_back(std::exp((double{logits[id]} - logits[order[0]]) / params.temperature));
+  Naive result;
+  size_t kept = w.size();
+  if (params.top_k > 0) kept = std::min<size_t>(kept, params.top_k);
+  if (params.top_p < 1) {
+    const double target = params.top_p * std::accumulate(w.begin(), w.begin() + kept, 0.0);
+    double sum = 0;
+    size_t n = 0;
+    while (n < kept && sum < target) sum += w[n++];
+    result.slack = std::min({result.slack, (sum - target) / target, (target - (sum - w[n - 1])) / target});
+    kept = n;
+  }
+  if (params.min_p > 0) {
+    size_t n = 0;
+    while (n < kept && w[n] >= params.min_p) ++n;
+    for (size_t i : {n - 1, n}) {
+      if (i < w.size()) result.slack = std::min(result.slack, std::abs(w[i] - params.min_p));
+    }
+    kept = n;
+  }
+  const double total = std::accumulate(w.begin(), w.begin() + kept, 0.0);
+  for (size_t i = 0; i < kept; ++i) result.probabilities[order[i]] = w[i] / total;
+  return result;
+}
+
+std::map<TokenId, int> Histogram(const std::vector<float>& logits, SamplingParams params, int draws) {
+  SamplerScratch scratch;
+  Sampler sampler(params, {}, 0);
+  std::map<TokenId, int> counts;
+  for (int i = 0; i < draws; ++i) ++counts[sampler.Sample(logits, scratch, nullptr).value()];
+  return counts;
+}
+
+// Pearson's statistic over tokens expected at least five times; `degrees` receives their number less one.
+double ChiSquare(const std::map<TokenId, int>& counts, const std::map<TokenId, double>& expected, int draws,
+                 int& degrees) {
+  double statistic = 0, rest_expected = 0, rest = 0;
+  degrees = -1;
+  for (const auto& [id, p] : expected) {
+    const double want = p * draws;
+    const double got = counts.contains(id) ? counts.at(id) : 0;
+    if (want < 5) {
+      rest_expected += want;
+      rest += got;
+      continue;
+    }
+    statistic += (got - want) * (got - want) / want;
+    ++degrees;
+  }
+  if (rest_expected >= 5) {
+    statistic += (rest - rest_expected) * (rest - rest_expected) / rest_expected;
+    ++degrees;
+  }
+  return statistic;
+}
+
+TEST_CASE("every kernel level gives the bits of the portable one, at every length") {
+  std::mt19937 rng(1);
+  const SamplerKernels& portable = SamplerLevels().back();
+  for (const int64_t n : {1, 2, 7, 8, 9, 15, 16, 31, 32, 33, 100, 1023, 1024, 1025, 5000}) {
+    const std::vector<float> x = RandomLogits(rng, n, 20);
+    const float max = *std::max_element(x.begin(), x.end());
+    std::vector<float> expected(n);
+    portable.exp_weights(x.data(), n, max, 1.3f, expected.data());
+    for (const SamplerKernels& level : SamplerLevels()) {
+      INFO("n " << n);
+      CHECK(level.max(x.data(), n) == max);
+      std::vector<float> w(n);
+      level.exp_weights(x.data(), n, max, 1.3f, w.data());
+      CHECK(w == expected);
+      const auto tail = level.tail(w.data(), n, 1e-9f);
+      CHECK(tail.count == std::count_if(w.begin(), w.end(), [](float v) { return v >= 1e-9f; }));
+      CHECK(tail.sum == portable.tail(w.data(), n, 1e-9f).sum);
+      std::vector<float> out(n);
+      std::vector<TokenId> ids(n);
+      const int64_t size = level.compact(w.data(), n, 1e-9f, out.data(), ids.data());
+      REQUIRE(size == tail.count);
+      for (int64_t i = 0; i < size; ++i) CHECK(out[i] == w[ids[i]]);
+      CHECK(std::is_sorted(ids.begin(), ids.begin() + size));
+    }
+  }
+}
+
+TEST_CASE("exponential weights are within 2e-7 of the exact ones, and vanish for -inf") {
+  for (const SamplerKernels& level : SamplerLevels()) {
+    double worst = 0;
+    for (float x = 0; x > -80; x -= 0.00137f) {
+      float w;
+      level.exp_weights(&x, 1, 0, 1, &w);
+      worst = std::max(worst, std::abs(w / std::exp(double{x}) - 1));
+    }
+    CHECK(worst < 2e-7);
+    const float ends[] = {0, -86, -1e30f, -kInf};
+    float w[4];
+    level.exp_weights(ends, 4, 0, 1e5f, w);
+    CHECK(w[0] == 1);
+    for (int i = 1; i < 4; ++i) CHECK(w[i] == 0);
+  }
+}
+
+TEST_CASE("greedy takes the largest logit and among equals the lowest id") {
+  SamplerScratch scratch;
+  SamplingParams params{.temperature = 0};
+  std::vector<float> logits(1000, -3.0f);
+  Sampler sampler(params, {}, 1);
+  CHECK(sampler.Sample(logits, scratch, nullptr).value() == 0);
+  logits[700] = logits[41] = 2.5f;
+  CHECK(sampler.Sample(logits, scratch, nullptr).value() == 41);
+  logits[999] = 2.6f;
+  CHECK(sampler.Sample(logits, scratch, nullptr).value() == 999);
+  params.temperature = 1;
+  params.top_k = 1;
+  CHECK(Sampler(params, {}, 1).Sample(logits, scratch, nullptr).value() == 999);
+}
+
+TEST_CASE("logits that are not finite fail, except -inf, which is never chosen") {
+  SamplerScratch scratch;
+  std::vector<float> logits(64, -kInf);
+  for (const float temperature : {0.0f, 1.0f}) {
+    CHECK(Sampler({.temperature = temperature}, {}, 1).Sample(logits, scratch, nullptr).status().code() ==
+          absl::StatusCode::kInternal);
+    for (const float bad : {kInf, std::nanf("")}) {
+      for (const size_t at : {0, 5, 63}) {
+        std::vector<float> broken(64, 1.0f);
+        broken[at] = bad;
+        CHECK(!Sampler({.temperature = temperature}, {}, 1).Sample(broken, scratch, nullptr).ok());
+      }
+    }
+  }
+  logits[17] = -1e30f;
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    CHECK(Sampler({}, {}, seed).Sample(logits, scratch, nullptr).value() == 17);
+    CHECK(Sampler({.top_p = 0.5f}, {}, seed).Sample(logits, scratch, nullptr).value() == 17);
+    CHECK(Sampler({.top_k = 9, .min_p = 0.1f}, {}, seed).Sample(logits, scratch, nullptr).value() == 17);
+  }
+}
+
+TEST_CASE("filters keep exactly what a sort in double precision keeps") {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 rng(seed);
+    const size_t vocab = std::uniform_int_distribution<size_t>(2, 600)(rng);
+    std::vector<float> logits = RandomLogits(rng, vocab, std::uniform_real_distribution<float>(0, 8)(rng));
+    if (seed % 3 == 0) {
+      for (float& l : logits) l = std::round(l);  // many ties
+    }
+    std::uniform_real_distribution<float> unit(0, 1);
+    SamplingParams params{.temperature = 0.3f + 2 * unit(rng), .seed = seed};
+    if (seed % 2) params.top_k = std::uniform_int_distribution<int>(1, 2 * static_cast<int>(vocab))(rng);
+    if (seed / 2 % 2) params.top_p = 0.05f + 0.94f * unit(rng);
+    if (seed / 4 % 2) params.min_p = 0.2f * unit(rng);
+    const Naive naive = NaiveFilter(logits, params);
+    if (naive.slack < 1e-5) continue;
+    const int draws = 300;
+    std::map<TokenId, int> counts = Histogram(logits, params, draws);
+    for (const auto& [id, count] : counts) {
+      CAPTURE(id);
+      CHECK(naive.probabilities.contains(id));
+    }
+    for (const auto& [id, p] : naive.probabilities) {
+      CAPTURE(id, p);
+      if (p > 0.08) CHECK(counts.contains(id));
+    }
+  }
+}
+
+TEST_CASE("draws follow the filtered distribution") {
+  struct Case {
+    SamplingParams params;
+    size_t vocab;
+  };
+  const Case cases[] = {{{.seed = 1}, 40},
+                        {{.seed = 2}, 3000},  // more than one chunk
+                        {{.temperature = 0.6f, .top_p = 0.9f, .seed = 3}, 3000},
+                        {{.temperature = 1.7f, .top_k = 50, .seed = 4}, 3000},
+                        {{.top_k = 60, .top_p = 0.8f, .min_p = 0.02f, .seed = 5}, 3000},
+                        {{.min_p = 0.01f, .seed = 6}, 3000},
+                        {{.top_k = 3000, .top_p = 1, .seed = 7}, 3000}};
+  std::mt19937 rng(11);
+  for (const Case& c : cases) {
+    const std::vector<float> logits = RandomLogits(rng, c.vocab, 3);
+    const int draws = 20000;
+    int degrees = 0;
+    const auto counts = Histogram(logits, c.params, draws);
+    const double statistic = ChiSquare(counts, NaiveFilter(logits, c.params).probabilities, draws, degrees);
+    INFO("seed " << *c.params.seed << ", " << degrees << " degrees, statistic " << statistic);
+    REQUIRE(degrees > 3);
+    CHECK(statistic < degrees + 4 * std::sqrt(2.0 * degrees));  // four standard deviations
+  }
+}
+
+TEST_CASE("equal logits are drawn evenly, and filters keep the lowest ids") {
+  const std::vector<float> logits(5000, 0.25f);
+  std::map<TokenId, int> counts = Histogram(logits, {.seed = 1}, 20000);
+  CHECK(counts.size() > 4800);
+  CHECK(counts.rbegin()->first > 4900);
+  counts = Histogram(logits, {.top_k = 10, .seed = 1}, 1000);
+  CHECK(counts.size() == 10);
+  CHECK(counts.rbegin()->first == 9);
+  counts = Histogram(logits, {.top_p = 0.01f, .seed = 1}, 1000);
+  CHECK(counts.size() >= 49);
+  CHECK(counts.rbegin()->first <= 50);
+  CHECK(Histogram(logits, {.min_p = 0.99f, .seed = 1}, 2000).size() > 1000);
+}
+
+TEST_CASE("the same seed gives the same tokens, another seed others, in any scratch") {
+  std::mt19937 rng(5);
+  const std::vector<float> logits = RandomLogits(rng, 2000, 1);
+  const auto run = [&](std::optional<uint64_t> seed, uint64_t fallback, SamplerScratch scratch) {
+    Sampler sampler({.top_p = 0.95f, .seed = seed}, {}, fallback);
+    std::vector<TokenId> out;
+    for (int i = 0; i < 30; ++i) out.push_back(sampler.Sample(logits, scratch, nullptr).value());
+    return out;
+  };
+  SamplerScratch dirty;
+  dirty.weights.assign(9000, 7.0f);
+  dirty.kept.assign(9000, 7.0f);
+  dirty.kept_ids.assign(9000, 7);
+  CHECK(run(42, 0, {}) == run(42, 9, dirty));
+  CHECK(run(42, 0, {}) != run(43, 0, {}));
+  CHECK(run(std::nullopt, 42, {}) == run(42, 0, {}));
+}
+
+TEST_CASE("uniform draws are even and pairwise independent over seeds and indices") {
+  int below[10] = {}, pairs[4] = {};
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    for (uint64_t i = 0; i < 100; ++i) {
+      const double u = UniformAt(seed, i);
+      REQUIRE((u >= 0 && u < 1));
+      ++below[static_cast<int>(u * 10)];
+      ++pairs[(u < 0.5) * 2 + (UniformAt(seed + 1, i) < 0.5)];
+    }
+  }
+  for (const int count : below) CHECK(std::abs(count - 2000) < 5 * std::sqrt(1800.0));
+  for (const int count : pairs) CHECK(std::abs(count - 5000) < 5 * std::sqrt(3750.0));
+}
+
+TEST_CASE("penalties shift the logits as defined") {
+  SamplerScratch scratch;
+  SECTION("repetition divides positive and multiplies negative logits, for prompt and output") {
+    const std::vector<float> logits = {2.0f, 1.9f, 1.8f, -1.0f};
+    const TokenId prompt[] = {0, 0};
+    Sampler sampler({.temperature = 0, .repetition_penalty = 1.08f}, prompt, 0);
+    CHECK(sampler.Sample(logits, scratch, nullptr).value() == 1);  // 2 / 1.08 = 1.852 < 1.9
+    CHECK(sampler.Sample(logits, scratch, nullptr).value() == 0);  // 1.852 > 1.8 > 1.9 / 1.08
+    const std::vector<float> negative = {-1.0f, -1.1f};
+    Sampler other({.temperature = 0, .repetition_penalty = 1.5f}, std::span(prompt, 1), 0);
+    CHECK(other.Sample(negative, scratch, nullptr).value() == 1);
+  }
+  SECTION("presence counts once, over the output only") {
+    const std::vector<float> logits = {1.0f, 0.7f, 0.65f};
+    const TokenId prompt[] = {0};
+    Sampler sampler({.temperature = 0, .presence_penalty = 0.5f}, prompt, 0);
+    std::vector<TokenId> out;
+    for (int i = 0; i < 5; ++i) out.push_back(sampler.Sample(logits, scratch, nullptr).value());
+    CHECK(out == std::vector<TokenId>{0, 1, 2, 0, 0});
+  }
+  SECTION("frequency grows with each occurrence") {
+    const std::vector<float> logits = {1.0f, 0.0f};
+    Sampler sampler({.temperature = 0, .frequency_penalty = 0.4f}, {}, 0);
+    std::vector<TokenId> out;
+    for (int i = 0; i < 6; ++i) out.push_back(sampler.Sample(logits, scratch, nullptr).value());
+    CHECK(out == std::vector<TokenId>{0, 0, 0, 1, 0, 1});
+  }
+}
+
+TEST_CASE("log probabilities are of the raw distribution, the top sorted by likelihood and id") {
+  std::mt19937 rng(3);
+  std::vector<float> logits = RandomLogits(rng, 5000, 2);
+  logits[4000] = logits[17] = 9;
+  logits[3] = -kInf;
+  double sum = 0;
+  for (const float l : logits) sum += std::exp(double{l});
+  const TokenId prompt[] = {17};
+  Sampler sampler({.temperature = 0.2f, .top_p = 0.5f, .repetition_penalty = 5, .logprobs = 6}, prompt, 8);
+  SamplerScratch scratch;
+  TokenLogprobs logprobs;
+  const TokenId id = sampler.Sample(logits, scratch, &logprobs).value();
+  CHECK(logprobs.logprob == Approx(logits[id] - std::log(sum)).margin(1e-5));
+  REQUIRE(logprobs.top.size() == 6);
+  CHECK(logprobs.top[0].first == 17);
+  CHECK(logprobs.top[1].first == 4000);
+  std::vector<float> sorted = logits;
+  std::sort(sorted.rbegin(), sorted.rend());
+  for (size_t i = 0; i < 6; ++i) CHECK(logprobs.top[i].second == Approx(sorted[i] - std::log(sum)).margin(1e-5));
+
+  Sampler chosen_only({.temperature = 0, .logprobs = 0}, {}, 8);
+  CHECK(chosen_only.Sample(logits, scratch, &logprobs).value() == 17);
+  CHECK(logprobs.top.empty());
+  const std::vector<float> two = {0.5f, 0.5f};
+  Sampler more_than_vocab({.logprobs = 20}, {}, 8);
+  CHECK(more_than_vocab.Sample(two, scratch, &logprobs).ok());
+  CHECK(logprobs.top.size() == 2);
+  CHECK(logprobs.logprob == Approx(std::log(0.5)));
+}
+
+}  // namespace
+}  // namespace baton
