@@ -1,0 +1,77 @@
+#include "engine/step_loop.h"
+
+#include <atomic>
+
+#include "absl/synchronization/notification.h"
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+TEST_CASE("a loop steps at once, again while told to, and then waits for a wake") {
+  SteadyClock clock;
+  std::atomic<int> steps = 0;
+  absl::Notification idle, woken;
+  StepLoop loop(clock, [&] {
+    const int step = ++steps;
+    if (step < 3) return absl::InfinitePast();
+    if (step == 3) idle.Notify();
+    if (step == 4) woken.Notify();
+    return absl::InfiniteFuture();
+  });
+  idle.WaitForNotification();
+  loop.Wake();
+  woken.WaitForNotification();
+  loop.Stop();
+  CHECK(steps == 4);
+}
+
+TEST_CASE("a loop steps again when its time has come") {
+  SteadyClock clock;
+  absl::Notification done;
+  const absl::Time start = clock.Now();
+  int steps = 0;
+  StepLoop loop(clock, [&] {
+    if (++steps == 1) return start + absl::Milliseconds(5);
+    if (steps == 2) done.Notify();
+    return absl::InfiniteFuture();
+  });
+  done.WaitForNotification();
+  CHECK(clock.Now() >= start + absl::Milliseconds(5));
+}
+
+TEST_CASE("a wake during a step is not lost") {
+  SteadyClock clock;
+  absl::Notification in_step, woken, again;
+  int steps = 0;
+  StepLoop loop(clock, [&] {
+    if (++steps == 1) {
+      in_step.Notify();
+      woken.WaitForNotification();
+    } else if (steps == 2) {
+      again.Notify();
+    }
+    return absl::InfiniteFuture();
+  });
+  in_step.WaitForNotification();
+  loop.Wake();
+  woken.Notify();
+  again.WaitForNotification();
+}
+
+TEST_CASE("no step follows a stop") {
+  SteadyClock clock;
+  std::atomic<int> steps = 0;
+  StepLoop loop(clock, [&] {
+    ++steps;
+    return absl::InfinitePast();
+  });
+  loop.Stop();
+  const int after = steps;
+  loop.Wake();
+  loop.Stop();
+  CHECK(steps == after);
+}
+
+}  // namespace
+}  // namespace baton
