@@ -1,0 +1,1 @@
+"""From a published model file to a Hugging Face directory that Baton serves."""

@@ -1,0 +1,33 @@
+"""Writes safetensors one tensor at a time, so that a model larger than memory converts too."""
+
+import json
+import math
+
+import numpy as np
+
+_FORMATS = {"float32": ("F32", 4), "bfloat16": ("BF16", 2)}
+
+
+def to_bfloat16(array):
+    """float32 -> the bits of bfloat16, rounded to nearest even. Infinities stay; weights hold no NaN."""
+    bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def write_safetensors(path, tensors, dtype, progress=lambda done, total: None):
+    """`tensors`: (name, shape, function that gives the float32 array). Calls progress(bytes done, bytes in all)."""
+    label, element_bytes = _FORMATS[dtype]
+    header, end = {"__metadata__": {"format": "pt"}}, 0
+    for name, shape, _ in tensors:
+        begin, end = end, end + math.prod(shape) * element_bytes
+        header[name] = {"dtype": label, "shape": list(shape), "data_offsets": [begin, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # keeps the data aligned
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name, shape, load in tensors:
+            array = load()
+            if array.shape != shape or not np.isfinite(array).all():
+                raise ValueError(f"tensor {name!r}: expected finite values of shape {shape}, got {array.shape}")
+            file.write((to_bfloat16(array) if dtype == "bfloat16" else array.astype("<f4")).tobytes())
+            progress(header[name]["data_offsets"][1], end)
