@@ -1,0 +1,140 @@
+#include "transport/in_process_transport.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "transport/block_copies.h"
+
+namespace baton {
+namespace {
+
+class InProcessLink final : public Link {
+ public:
+  InProcessLink(std::shared_ptr<InProcessNetwork> network, std::string target,
+                std::shared_ptr<InProcessNetwork::Slab> source)
+      : network_(std::move(network)),
+        target_(std::move(target)),
+        source_(std::move(source)),
+        thread_([this] { Run(); }) {}
+
+  // What is queued is still copied.
+  ~InProcessLink() override {
+    {
+      absl::MutexLock lock(&mutex_);
+      closing_ = true;
+    }
+    thread_.join();
+  }
+
+  void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) override {
+    absl::MutexLock lock(&mutex_);
+    queue_.push_back({{copies.begin(), copies.end()}, std::move(done)});
+  }
+
+  std::string Description() const override { return absl::StrCat("in-process copy to ", target_); }
+
+ private:
+  struct Job {
+    std::vector<BlockCopy> copies;
+    absl::AnyInvocable<void(absl::Status)> done;
+  };
+
+  void Run() {
+    const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return closing_ || !queue_.empty(); };
+    while (true) {
+      Job job;
+      {
+        absl::MutexLock lock(&mutex_, absl::Condition(&has_work));
+        if (queue_.empty()) return;
+        job = std::move(queue_.front());
+        queue_.pop_front();
+      }
+      job.done(Copy(job.copies));
+    }
+  }
+
+  absl::Status Copy(std::span<const BlockCopy> copies) {
+    const std::shared_ptr<InProcessNetwork::Slab> target = network_->Find(target_);
+    if (target == nullptr) return absl::UnavailableError(absl::StrCat(target_, " is gone"));
+    const std::span<std::byte> from = source_->memory();
+    const std::span<std::byte> to = target->memory();
+    RETURN_IF_ERROR(CheckCopies(copies, static_cast<int64_t>(from.size()), static_cast<int64_t>(to.size())));
+    for (const BlockCopy& run : Coalesce(copies)) {
+      std::memcpy(to.data() + run.target_offset, from.data() + run.source_offset, static_cast<size_t>(run.bytes));
+    }
+    return absl::OkStatus();
+  }
+
+  const std::shared_ptr<InProcessNetwork> network_;
+  const std::string target_;
+  const std::shared_ptr<InProcessNetwork::Slab> source_;
+  absl::Mutex mutex_;
+  std::deque<Job> queue_ ABSL_GUARDED_BY(mutex_);
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<InProcessNetwork::Slab>> InProcessNetwork::Slab::Map(int64_t bytes) {
+  if (bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("slab of ", bytes, " bytes"));
+  void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    return absl::ResourceExhaustedError(absl::StrCat("slab of ", bytes, " bytes: ", std::strerror(errno)));
+  }
+  return std::make_shared<Slab>(std::span(static_cast<std::byte*>(memory), static_cast<size_t>(bytes)));
+}
+
+InProcessNetwork::Slab::~Slab() { munmap(memory_.data(), memory_.size()); }
+
+std::string InProcessNetwork::Add(std::weak_ptr<Slab> slab) {
+  absl::MutexLock lock(&mutex_);
+  std::string descriptor = absl::StrCat("in-process slab ", ++added_);
+  slabs_.emplace(descriptor, std::move(slab));
+  return descriptor;
+}
+
+void InProcessNetwork::Remove(const std::string& descriptor) {
+  absl::MutexLock lock(&mutex_);
+  slabs_.erase(descriptor);
+}
+
+std::shared_ptr<InProcessNetwork::Slab> InProcessNetwork::Find(std::string_view descriptor) const {
+  absl::MutexLock lock(&mutex_);
+  const auto it = slabs_.find(descriptor);
+  return it == slabs_.end() ? nullptr : it->second.lock();
+}
+
+InProcessTransport::~InProcessTransport() {
+  if (slab_ != nullptr) network_->Remove(descriptor_);
+}
+
+absl::StatusOr<std::span<std::byte>> InProcessTransport::AllocateSlab(int64_t bytes) {
+  BATON_CHECK(slab_ == nullptr, "a worker has one slab");
+  ASSIGN_OR_RETURN(slab_, InProcessNetwork::Slab::Map(bytes));
+  descriptor_ = network_->Add(slab_);
+  return slab_->memory();
+}
+
+absl::StatusOr<std::unique_ptr<Link>> InProcessTransport::Connect(std::string_view peer_descriptor) {
+  BATON_CHECK(slab_ != nullptr, "connected before the slab was allocated");
+  if (network_->Find(peer_descriptor) == nullptr) {
+    return absl::UnavailableError(absl::StrCat(
+        "no '", absl::CEscape(absl::string_view(peer_descriptor.data(), peer_descriptor.size()).substr(0, 64)),
+        "' in this process"));
+  }
+  return std::make_unique<InProcessLink>(network_, std::string(peer_descriptor), slab_);
+}
+
+}  // namespace baton
