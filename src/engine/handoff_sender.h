@@ -54,8 +54,7 @@ struct OpenConnection {  // Transport::Connect, best on another thread (it measu
   WorkerAddress to;
   std::string transport_descriptor;
 };
-struct CloseConnection {  // destroy the transport's link; pushes in flight on it still report. May never have been
-                          // open.
+struct CloseConnection {  // destroy the transport's link; pushes in flight on it still report
   LinkId link;
 };
 struct SendReserve {  // → OnReserveReply
@@ -155,13 +154,16 @@ class HandoffSender {
  private:
   struct Peer {
     LinkState state = LinkState::kUnlinked;
-    LinkId link;           // the current attempt or connection
-    LinkReply facts;       // valid while linking (after the reply) and linked
+    LinkId link;              // the current attempt or connection
+    bool connecting = false;  // kLinking: the peer has agreed, the transport connects
+    Incarnation incarnation;  // from here on: as the peer said when it was last linked
+    int64_t slab_blocks = 0;
+    absl::Duration lease;
     absl::Status problem;  // why lost or refused
     absl::Time retry_at;   // lost or refused: not asked again before
     absl::Time next_heartbeat;
   };
-  // kDraining: a failure is certain; the result waits for the pushes, the Release for pushes and the pending reply.
+  // kDraining: failure is certain; the result waits for the pushes, the Release also for the reply that is due.
   enum class State { kWaitingForLink, kReserving, kRetrying, kWriting, kCommitting, kDraining };
   struct BlockProgress {
     BlockId source;
@@ -173,14 +175,16 @@ class HandoffSender {
   struct Handoff {
     HandoffJob job;
     State state = State::kWaitingForLink;
-    absl::Time give_up_at;  // while waiting for a link or for room
-    absl::Time retry_at;    // kRetrying
-    bool reply_pending = false;
-    bool relinked = false;  // asked once already, of a peer that had restarted
-    LinkId link;            // the one it reserved under
+    absl::Time give_up_at;       // while waiting for a link or for room
+    absl::Time retry_at;         // kRetrying
+    bool reply_pending = false;  // to Reserve or Commit
+    bool relinked = false;       // asked once already, of a peer that had restarted
+    LinkId link;                 // the one it reserves and pushes by
     absl::Time reserve_sent;
     bool reserved = false;
     ReservationRef reservation;
+    Incarnation decode_incarnation;
+    absl::Duration lease;
     absl::Time fenced_at;               // the lease's end as we may count it
     std::vector<BlockProgress> blocks;  // [BlocksFor(kv_tokens)]
     int32_t missing = 0;                // blocks to push
@@ -192,45 +196,53 @@ class HandoffSender {
     absl::Duration retry_after;
   };
   struct SentHeartbeat {
-    WorkerAddress to;
+    LinkId link;
     absl::Time sent;
     std::vector<HandoffId> renews;
   };
   struct PendingRelease {
     bool reply_pending = true;
+    absl::Duration retry_every;
     absl::Time retry_at;
     absl::Time give_up_at;
   };
 
-  // Links (handoff_sender_links.cc).
-  void EnsureLink(const WorkerAddress& to, absl::Time now);
-  void StartLink(const WorkerAddress& to, Peer& peer, absl::Time now);
-  void LosePeer(const WorkerAddress& to, const absl::Status& why, absl::Time retry_at, absl::Time now);
-  void RefuseLink(const WorkerAddress& to, const absl::Status& why, absl::Time now);
-  void FailWaiting(const WorkerAddress& to, const absl::Status& why, absl::Duration retry_after, absl::Time now);
-  void SendHeartbeats(absl::Time now);
-  void RetryReleases(absl::Time now);
-  Peer* FindPeer(LinkId link, WorkerAddress* address);
+  // handoff_sender_links.cc
+  void SeekLink(HandoffId id, absl::Time now);
+  void StartLink(const WorkerAddress& to, Peer& peer);
+  void OnLinked(const WorkerAddress& to, Peer& peer, absl::Time now);
+  void Refuse(const WorkerAddress& to, Peer& peer, const absl::Status& why, absl::Time now);
+  void LosePeer(const WorkerAddress& to, Peer& peer, const absl::Status& why, absl::Time now);
+  void RestartPeer(const WorkerAddress& to, Peer& peer, absl::Time now);
+  void CloseIfLinked(Peer& peer);
+  std::pair<const WorkerAddress, Peer>* FindPeer(LinkId link);  // that is linking or linked by it, else null
+  std::vector<HandoffId> HandoffsOf(const WorkerAddress& peer) const;
+  std::vector<HandoffId> Renewable(LinkId link) const;
+  void RenewLease(const SentHeartbeat& heartbeat, const HeartbeatReply& reply, absl::Time now);
+  void TickHeartbeats(absl::Time now);
+  void TickReleases(absl::Time now);
 
-  // Hand-offs (handoff_sender.cc).
+  // handoff_sender.cc
   Handoff* Find(HandoffId id);
-  HandoffId NewestOf(const RequestId& request) const;
-  void Reserve(HandoffId id, Handoff& handoff, absl::Time now);
+  void Reserve(HandoffId id, Handoff& handoff, const Peer& peer, absl::Time now);
+  void OnReserveError(HandoffId id, Handoff& handoff, const absl::Status& status, absl::Time now);
   void OnReserved(HandoffId id, Handoff& handoff, const Reserved& reserved, absl::Time now);
-  void PostReady(HandoffId id, Handoff& handoff, absl::Time now);
-  void MaybeCommit(HandoffId id, Handoff& handoff, absl::Time now);
+  void OnRetryAfter(HandoffId id, Handoff& handoff, absl::Duration after, absl::Time now);
+  absl::Status CheckMissing(const Handoff& handoff, const std::vector<MissingBlock>& missing) const;
+  void CollectReady(Handoff& handoff, int32_t index, std::vector<BlockCopy>& copies);
+  void Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> copies, absl::Time now);
+  void MaybeCommit(HandoffId id, Handoff& handoff);
+  void PostCommit(HandoffId id, Handoff& handoff);
+  void TickHandoff(HandoffId id, Handoff& handoff, absl::Time now);
   void Fail(HandoffId id, absl::Status status, absl::Duration retry_after, absl::Time now);
-  void MaybeFinish(HandoffId id, absl::Time now);
-  void Report(Handoff& handoff, SenderAction result);
-  void ReleaseReservation(const Handoff& handoff, const ReservationRef& reservation, absl::Time now);
+  void MaybeFinish(HandoffId id, Handoff& handoff, absl::Time now);
+  void ReleaseReservation(const Handoff& handoff, absl::Time now);
 
   HandoffSenderOptions options_;
-  int64_t block_bytes_;
-  int64_t layer_bytes_;
   uint64_t next_id_ = 1;
   std::map<WorkerAddress, Peer> peers_;
-  std::map<HandoffId, Handoff> handoffs_;                 // ordered: actions come out in the order of Begin
-  absl::flat_hash_map<RequestId, HandoffId> by_request_;  // without result yet
+  std::map<HandoffId, Handoff> handoffs_;                 // in the order of Begin
+  absl::flat_hash_map<RequestId, HandoffId> by_request_;  // those without result
   std::map<HeartbeatId, SentHeartbeat> heartbeats_;
   absl::flat_hash_map<PushId, HandoffId> pushes_;
   std::map<std::pair<WorkerAddress, ReservationRef>, PendingRelease> releases_;

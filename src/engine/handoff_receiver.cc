@@ -1,0 +1,353 @@
+#include "engine/handoff_receiver.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_format.h"
+#include "base/check.h"
+#include "base/logging.h"
+#include "base/status.h"
+
+namespace baton {
+namespace {
+
+constexpr absl::Duration kBusy = absl::Milliseconds(50);  // admitted, but the pool had no block after all
+
+std::string Hex(const Digest& digest) {
+  return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()));
+}
+
+std::string ToString(const KvLayout& layout) {
+  return absl::StrFormat("%d layers x %d kv heads x %d x %d bytes", layout.layers, layout.kv_heads, layout.head_dim,
+                         layout.element_bytes);
+}
+
+std::string ToString(const ReservationRef& ref) {
+  return absl::StrCat("reservation ", ref.id.value(), " generation ", ref.generation.value());
+}
+
+absl::Status Differs(absl::string_view what, absl::string_view here, absl::string_view there) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, " differs: ", here, " at the decode worker, ", there, " at the prefill worker"));
+}
+
+// SplitMix64 (Steele et al. 2014): incarnations that are near each other give generations that are far apart.
+uint64_t Mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+HandoffReceiver::HandoffReceiver(HandoffReceiverOptions options, BlockPool& pool, RadixTree& tree,
+                                 AdmissionPolicy admission)
+    : options_(std::move(options)),
+      pool_(pool),
+      tree_(tree),
+      admission_(std::move(admission)),
+      first_generation_(Mix(options_.incarnation.value())) {}
+
+absl::Status HandoffReceiver::CheckLink(const LinkRequest& request) const {
+  if (request.version != kHandoffVersion) {
+    return Differs("hand-off version", absl::StrCat(kHandoffVersion), absl::StrCat(request.version));
+  }
+  if (request.module_digest != options_.module_digest) {
+    return Differs("prefill module digest", Hex(options_.module_digest), Hex(request.module_digest));
+  }
+  if (request.layout != options_.layout) {
+    return Differs("KV layout", ToString(options_.layout), ToString(request.layout));
+  }
+  if (gone_.contains(request.prefill_incarnation)) {
+    return absl::FailedPreconditionError(absl::StrCat("incarnation ", request.prefill_incarnation.value(), " of ",
+                                                      request.prefill_address, " is known to have ended"));
+  }
+  const auto link = links_.find(request.prefill_incarnation);
+  if (link != links_.end() && link->second != request.prefill_address) {
+    return absl::FailedPreconditionError(absl::StrCat("incarnation ", request.prefill_incarnation.value(),
+                                                      " is linked as ", link->second, " and as ",
+                                                      request.prefill_address));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LinkReply> HandoffReceiver::OnLink(const LinkRequest& request, absl::Time now) {
+  Tick(now);
+  RETURN_IF_ERROR(CheckLink(request));
+  std::vector<Incarnation> replaced;
+  for (const auto& [incarnation, address] : links_) {
+    if (address == request.prefill_address && incarnation != request.prefill_incarnation) {
+      replaced.push_back(incarnation);
+    }
+  }
+  for (Incarnation incarnation : replaced) WriterGone(incarnation, now);
+  links_.emplace(request.prefill_incarnation, request.prefill_address);
+  if (request.numerics_id != options_.numerics_id) {
+    spdlog::warn("prefill worker {} computes with '{}', this worker with '{}': no bit equality between them",
+                 request.prefill_address, request.numerics_id, options_.numerics_id);
+  }
+  return LinkReply{.decode_incarnation = options_.incarnation,
+                   .transport_descriptor = options_.transport_descriptor,
+                   .slab_blocks = pool_.counts().total,
+                   .numerics_id = options_.numerics_id,
+                   .lease = options_.lease};
+}
+
+absl::Status HandoffReceiver::CheckReserve(const ReserveRequest& request) const {
+  if (!links_.contains(request.writer)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("prefill worker incarnation ", request.writer.value(), " is not linked"));
+  }
+  if (request.kv_tokens < 0 || request.max_new_tokens < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("reserve: negative kv_tokens ", request.kv_tokens, " or max_new_tokens ", request.max_new_tokens));
+  }
+  const int64_t full = request.kv_tokens / kBlockTokens;
+  if (static_cast<int64_t>(request.keys.size()) != full) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("reserve: ", request.keys.size(), " keys for ", request.kv_tokens, " tokens, expected ", full));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ReserveReply> HandoffReceiver::OnReserve(const ReserveRequest& request, absl::Time now) {
+  Tick(now);
+  RETURN_IF_ERROR(CheckReserve(request));
+  const int64_t blocks = BlocksFor(request.kv_tokens);
+  if (blocks > pool_.counts().total) {
+    return NeverFits{
+        absl::StrCat("the prompt needs ", blocks, " KV blocks, the decode worker has ", pool_.counts().total)};
+  }
+  const int64_t held = tree_.ReadyPrefix(request.keys);
+  const Admission admission = admission_({.kv_tokens = request.kv_tokens,
+                                          .max_new_tokens = request.max_new_tokens,
+                                          .blocks_now = blocks - held + tree_.CachedInPrefix(request.keys)});
+  if (const auto* retry = std::get_if<RetryAfter>(&admission)) return *retry;
+  if (const auto* never = std::get_if<NeverFits>(&admission)) return *never;
+
+  BlockTable table;
+  for (BlockRef& block : tree_.Match(request.keys)) table.Append(std::move(block));
+  while (static_cast<int64_t>(table.size()) < blocks) {
+    std::optional<BlockRef> block = tree_.Allocate();
+    if (!block.has_value()) return RetryAfter{kBusy};
+    table.Append(*std::move(block));
+  }
+  return Grant(request, std::move(table), static_cast<size_t>(held), now);
+}
+
+Reserved HandoffReceiver::Grant(const ReserveRequest& request, BlockTable table, size_t held, absl::Time now) {
+  const ReservationRef ref{ReservationId(made_ + 1), Generation(first_generation_ + made_)};
+  ++made_;
+  Reserved reply{ref, {}};
+  for (size_t i = held; i < table.size(); ++i) reply.missing.push_back({static_cast<int32_t>(i), table.ids()[i]});
+  Reservation& reservation = reservations_[ref.id];
+  reservation.generation = ref.generation;
+  reservation.writer = request.writer;
+  reservation.request_id = request.request_id;
+  reservation.keys = request.keys;
+  reservation.kv_tokens = request.kv_tokens;
+  reservation.max_new_tokens = request.max_new_tokens;
+  reservation.table = std::move(table);
+  reservation.held = held;
+  reservation.lapses_at = now + options_.lease;
+  return reply;
+}
+
+HandoffReceiver::Reservations::iterator HandoffReceiver::Find(const ReservationRef& ref) {
+  const auto it = reservations_.find(ref.id);
+  return it != reservations_.end() && it->second.generation == ref.generation ? it : reservations_.end();
+}
+
+absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
+  Tick(now);
+  const auto it = Find(commit.reservation);
+  if (it == reservations_.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(ToString(commit.reservation), " is unknown, has lapsed or was given up"));
+  }
+  Reservation& reservation = it->second;
+  const int64_t expected = static_cast<int64_t>(reservation.table.size() - reservation.held);
+  if (commit.blocks_written != expected) {
+    GiveUp(it, now);
+    return absl::FailedPreconditionError(absl::StrCat(ToString(commit.reservation), ": ", commit.blocks_written,
+                                                      " blocks written, expected ", expected));
+  }
+  if (reservation.committed) return absl::OkStatus();
+  reservation.committed = true;
+  reservation.lapses_at = now + options_.lease;
+  ShareWrittenBlocks(reservation);
+  return absl::OkStatus();
+}
+
+// Written full blocks become nodes of the tree, so that the next prompt with this prefix is spared the transfer.
+void HandoffReceiver::ShareWrittenBlocks(Reservation& reservation) {
+  const std::span<const BlockKey> keys = reservation.keys;
+  std::vector<BlockRef> written;  // last first
+  while (reservation.table.size() > reservation.held) written.push_back(reservation.table.PopBack());
+  bool share = true;
+  for (size_t i = reservation.held; !written.empty(); ++i) {
+    BlockRef block = std::move(written.back());
+    written.pop_back();
+    share = share && i < keys.size() && tree_.Find(keys[i]) != RadixTree::State::kPromised;
+    reservation.table.Append(share ? tree_.Insert(keys.first(i + 1), std::move(block)) : std::move(block));
+  }
+}
+
+void HandoffReceiver::OnRelease(const Release& release, absl::Time now) {
+  Tick(now);
+  if (const auto it = Find(release.reservation); it != reservations_.end()) {
+    reservations_.erase(it);  // its writer has drained: the blocks are free
+    return;
+  }
+  const auto it = quarantines_.find(release.reservation.id);
+  if (it != quarantines_.end() && it->second.generation == release.reservation.generation) EndQuarantine(it);
+}
+
+absl::StatusOr<HeartbeatReply> HandoffReceiver::OnHeartbeat(const Heartbeat& heartbeat, absl::Time now) {
+  Tick(now);
+  if (!links_.contains(heartbeat.writer)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("prefill worker incarnation ", heartbeat.writer.value(), " is not linked"));
+  }
+  HeartbeatReply reply;
+  for (const ReservationRef& ref : heartbeat.active) {
+    const auto it = Find(ref);
+    if (it == reservations_.end() || it->second.writer != heartbeat.writer) {
+      reply.revoked.push_back(ref);
+    } else if (!it->second.committed) {
+      it->second.lapses_at = now + options_.lease;
+    }
+  }
+  return reply;
+}
+
+absl::Status HandoffReceiver::CheckStart(const DecodeJob& job, const Reservation& reservation) const {
+  const std::string what = absl::StrCat("start of ", job.request_id, ": ", ToString(job.reservation));
+  if (reservation.request_id != job.request_id) {
+    return absl::FailedPreconditionError(absl::StrCat(what, " belongs to request ", reservation.request_id));
+  }
+  if (!reservation.committed) {
+    return absl::FailedPreconditionError(absl::StrCat(what, " is not committed"));
+  }
+  if (job.blocks != static_cast<int64_t>(reservation.table.size())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(what, " has ", reservation.table.size(), " blocks, expected ", job.blocks));
+  }
+  if (static_cast<int64_t>(job.tokens.size()) != int64_t{reservation.kv_tokens} + 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(what, " holds KV of ", reservation.kv_tokens, " tokens for a prompt of ", job.tokens.size()));
+  }
+  const std::span<const TokenId> kv_tokens(job.tokens.data(), static_cast<size_t>(reservation.kv_tokens));
+  if (BlockKeys(RootKey(options_.module_digest, job.cache_salt), kv_tokens) != reservation.keys) {
+    return absl::FailedPreconditionError(absl::StrCat(what, " was made for other tokens"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ClaimedKv> HandoffReceiver::Start(const DecodeJob& job, absl::Time now) {
+  Tick(now);
+  if (job.decode_incarnation != options_.incarnation) {
+    return absl::FailedPreconditionError(absl::StrCat("start of ", job.request_id, ": its blocks are at incarnation ",
+                                                      job.decode_incarnation.value(), ", this process is ",
+                                                      options_.incarnation.value()));
+  }
+  const auto it = Find(job.reservation);
+  if (it == reservations_.end()) {
+    return absl::FailedPreconditionError(absl::StrCat("start of ", job.request_id, ": ", ToString(job.reservation),
+                                                      " is unknown, has lapsed or is claimed already"));
+  }
+  RETURN_IF_ERROR(CheckStart(job, it->second));
+  Reservation& reservation = it->second;
+  ClaimedKv claimed{std::move(reservation.table), std::move(reservation.keys), reservation.kv_tokens};
+  reservations_.erase(it);
+  return claimed;
+}
+
+void HandoffReceiver::Cancel(const RequestId& request, absl::Time now) {
+  Tick(now);
+  for (auto it = reservations_.begin(); it != reservations_.end();) {
+    it = it->second.request_id == request ? GiveUp(it, now) : std::next(it);
+  }
+}
+
+HandoffReceiver::Reservations::iterator HandoffReceiver::GiveUp(Reservations::iterator it, absl::Time now) {
+  Reservation& reservation = it->second;
+  if (!reservation.committed) {
+    Quarantine quarantine{.generation = reservation.generation,
+                          .writer = reservation.writer,
+                          .blocks = {},
+                          .ends_at = now + kQuarantineLeases * options_.lease};
+    while (reservation.table.size() > reservation.held) {
+      BlockRef block = reservation.table.PopBack();
+      quarantine.blocks.push_back(block.id());
+      pool_.Quarantine(std::move(block));
+    }
+    if (!quarantine.blocks.empty()) quarantines_.emplace(it->first, std::move(quarantine));
+  }
+  return reservations_.erase(it);
+}
+
+HandoffReceiver::Quarantines::iterator HandoffReceiver::EndQuarantine(Quarantines::iterator it) {
+  for (BlockId block : it->second.blocks) pool_.EndQuarantine(block);
+  return quarantines_.erase(it);
+}
+
+void HandoffReceiver::WriterGone(Incarnation writer, absl::Time now) {
+  Tick(now);
+  gone_.insert(writer);
+  links_.erase(writer);
+  // What it committed is complete and stays.
+  std::erase_if(reservations_,
+                [&](const auto& entry) { return entry.second.writer == writer && !entry.second.committed; });
+  for (auto it = quarantines_.begin(); it != quarantines_.end();) {
+    it = it->second.writer == writer ? EndQuarantine(it) : std::next(it);
+  }
+}
+
+void HandoffReceiver::Tick(absl::Time now) {
+  for (auto it = reservations_.begin(); it != reservations_.end();) {
+    it = it->second.lapses_at <= now ? GiveUp(it, now) : std::next(it);
+  }
+  for (auto it = quarantines_.begin(); it != quarantines_.end();) {
+    it = it->second.ends_at <= now ? EndQuarantine(it) : std::next(it);
+  }
+}
+
+absl::Time HandoffReceiver::NextTick() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [id, reservation] : reservations_) next = std::min(next, reservation.lapses_at);
+  for (const auto& [id, quarantine] : quarantines_) next = std::min(next, quarantine.ends_at);
+  return next;
+}
+
+HandoffReceiver::Outstanding HandoffReceiver::outstanding() const {
+  Outstanding sum;
+  for (const auto& [id, reservation] : reservations_) {
+    ++(reservation.committed ? sum.committed : sum.reserved);
+    sum.growth_blocks += BlocksFor(int64_t{reservation.kv_tokens} + reservation.max_new_tokens) -
+                         static_cast<int64_t>(reservation.table.size());
+  }
+  return sum;
+}
+
+void HandoffReceiver::CheckInvariants() const {
+  int64_t quarantined = 0;
+  for (const auto& [id, quarantine] : quarantines_) quarantined += static_cast<int64_t>(quarantine.blocks.size());
+  BATON_CHECK(quarantined == pool_.counts().quarantined, "the pool quarantines other blocks than the receiver");
+  for (const auto& [id, reservation] : reservations_) {
+    BATON_CHECK(static_cast<int64_t>(reservation.table.size()) == BlocksFor(reservation.kv_tokens), "a block is lost");
+    BATON_CHECK(reservation.held <= reservation.keys.size(), "a partial block cannot have been held");
+    BATON_CHECK(reservation.committed || !gone_.contains(reservation.writer), "kept room for a writer that is gone");
+    BATON_CHECK(!quarantines_.contains(id), "both reserved and quarantined");
+    for (size_t i = reservation.held; i < reservation.table.size() && !reservation.committed; ++i) {
+      const BlockId block = reservation.table.ids()[i];
+      BATON_CHECK(pool_.ReferencesOf(block) == 1 && !pool_.IsRetained(block), "an unwritten block is shared");
+    }
+  }
+  tree_.CheckInvariants();
+}
+
+}  // namespace baton
