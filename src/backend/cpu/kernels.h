@@ -22,19 +22,31 @@ enum class WeightFormat {
   kBf16Pairs,  // Bf16 [n/16][k/2][16][2], activations Bf16 with k padded to even
 };
 
-// y[rows, panels of the range] = x W^T + bias. Row r of y depends on row r of x alone, bit for bit.
+// What becomes of the sums z = x W^T + bias.
+enum class LinearThen {
+  kStore,   // y = z, float [rows, n]
+  kAdd,     // y += z, float [rows, n]: the residual connection
+  kSwiGlu,  // y = silu(gate) * up, [rows, n / 2]: even panels of z are gate, odd ones up (PackedWeight::GateUp)
+};
+
+// Computes the outputs of panels [panel_begin, panel_end) for all rows. Row r of y depends on row r of x and on the
+// weight alone, bit for bit. Ranges and rows may be split over threads at will (kSwiGlu: at even panels).
 struct LinearArgs {
-  const void* x = nullptr;       // [rows, k], float or Bf16 as the weight's format says
-  int64_t x_stride = 0;          // elements between rows
-  int64_t rows = 0;              // >= 0
+  const void* x = nullptr;  // [rows, k], float or Bf16 as the weight's format says
+  int64_t x_stride = 0;     // elements between rows, even for kBf16Pairs
+  int64_t rows = 0;
+
   const void* panels = nullptr;  // the whole packed weight
   int64_t k = 0;                 // as packed: even for kBf16Pairs
-  int64_t n = 0;                 // outputs; columns of y at and beyond n are not written
+  int64_t n = 0;                 // outputs; columns of y at and beyond n (kSwiGlu: n / 2) are not written
   const float* bias = nullptr;   // [n rounded up to 16], or null for none
-  float* y = nullptr;            // [rows, n]
-  int64_t y_stride = 0;          // elements between rows
-  int64_t panel_begin = 0;       // outputs [16 * panel_begin, 16 * panel_end) are computed
+  int64_t panel_begin = 0;
   int64_t panel_end = 0;
+
+  LinearThen then = LinearThen::kStore;
+  void* y = nullptr;
+  int64_t y_stride = 0;    // elements between rows
+  bool y_is_bf16 = false;  // only for kSwiGlu: y is Bf16, as the next projection wants it
 };
 
 struct KernelTable {

@@ -1,6 +1,7 @@
 // clang-format off
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/simd_avx2.h"  // first: the kernels build on its vector type
+#include "backend/cpu/exp.inl"
 #include "backend/cpu/linear.inl"
 // clang-format on
 

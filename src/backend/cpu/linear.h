@@ -17,6 +17,14 @@ struct Activations {
   int64_t rows = 0;
 };
 
+// Where the result goes and how: LinearArgs has the meanings.
+struct LinearOutput {
+  void* y = nullptr;
+  int64_t stride = 0;  // elements between rows
+  LinearThen then = LinearThen::kStore;
+  bool bf16 = false;
+};
+
 class Linear {
  public:
   Linear(const KernelTable& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
@@ -25,9 +33,8 @@ class Linear {
   // of this object, valid until the next Prepare. One prepared x serves any number of weights of equal format and k.
   Activations Prepare(const PackedWeight& weight, const float* x, int64_t rows, int64_t columns);
 
-  // y[rows, n] = x W^T + bias. Residuals are added by whoever reads y (a sum that starts from a large residual would
-  // lose the small products).
-  void Run(const PackedWeight& weight, const Activations& x, float* y) const;
+  // Multiplies with the weight and stores, adds or gates the result.
+  void Run(const PackedWeight& weight, const Activations& x, const LinearOutput& output) const;
 
  private:
   const KernelTable& kernels_;

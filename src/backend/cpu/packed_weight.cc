@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 
@@ -53,19 +54,20 @@ void PackRowBf16(const Tensor& tensor, int64_t row, Bf16* panel, int64_t lane, i
   }
 }
 
+int64_t PanelsOf(int64_t outputs) { return (outputs + kPanelWidth - 1) / kPanelWidth; }
+
 }  // namespace
 
 void PackedWeight::Free::operator()(void* p) const { std::free(p); }
 
 int64_t PackedWeight::bytes() const {
-  return panels() * kPanelWidth * k_ *
+  return panels_ * kPanelWidth * k_ *
          static_cast<int64_t>(format_ == WeightFormat::kF32 ? sizeof(float) : sizeof(Bf16));
 }
 
-PackedWeight::PackedWeight(const KernelTable& kernels, std::span<const Tensor> tensors,
-                           std::span<const Tensor> biases) {
+// Sets all but bias and values.
+void PackedWeight::Allocate(const KernelTable& kernels, std::span<const Tensor> tensors) {
   BATON_CHECK(!tensors.empty(), "a weight is made of at least one tensor");
-  BATON_CHECK(biases.empty() || biases.size() == tensors.size(), "one bias per tensor, or none at all");
   const auto is_bf16 = [](const Tensor& t) { return t.dtype == DType::kBF16; };
   format_ = std::all_of(tensors.begin(), tensors.end(), is_bf16) ? kernels.bf16_format : WeightFormat::kF32;
   k_ = tensors[0].cols;
@@ -74,29 +76,49 @@ PackedWeight::PackedWeight(const KernelTable& kernels, std::span<const Tensor> t
     BATON_CHECK(tensor.cols == tensors[0].cols && tensor.data != nullptr, "stacked tensors have equal columns");
     n_ += tensor.rows;
   }
+  if (panels_ == 0) panels_ = PanelsOf(n_);
   data_.reset(static_cast<std::byte*>(AllocateZeroed(static_cast<size_t>(bytes()))));
+}
+
+void PackedWeight::PackRow(const Tensor& tensor, int64_t row, int64_t panel, int64_t lane) {
+  const int64_t offset = panel * kPanelWidth * k_;  // elements
+  if (format_ == WeightFormat::kF32) {
+    PackRowF32(tensor, row, reinterpret_cast<float*>(data_.get()) + offset, lane);
+  } else {
+    const int64_t group = format_ == WeightFormat::kBf16Pairs ? 2 : 1;
+    PackRowBf16(tensor, row, reinterpret_cast<Bf16*>(data_.get()) + offset, lane, group);
+  }
+}
+
+PackedWeight::PackedWeight(const KernelTable& kernels, std::span<const Tensor> tensors,
+                           std::span<const Tensor> biases) {
+  Allocate(kernels, tensors);
   int64_t out = 0;
   for (const Tensor& tensor : tensors) {
-    for (int64_t row = 0; row < tensor.rows; ++row, ++out) {
-      const int64_t panel = out / kPanelWidth * kPanelWidth * k_;  // elements
-      const int64_t lane = out % kPanelWidth;
-      if (format_ == WeightFormat::kF32) {
-        PackRowF32(tensor, row, reinterpret_cast<float*>(data_.get()) + panel, lane);
-      } else {
-        const int64_t group = format_ == WeightFormat::kBf16Pairs ? 2 : 1;
-        PackRowBf16(tensor, row, reinterpret_cast<Bf16*>(data_.get()) + panel, lane, group);
-      }
-    }
+    for (int64_t row = 0; row < tensor.rows; ++row, ++out) PackRow(tensor, row, out / kPanelWidth, out % kPanelWidth);
   }
+  BATON_CHECK(biases.empty() || biases.size() == tensors.size(), "one bias per tensor, or none at all");
   const auto is_null = [](const Tensor& t) { return t.data == nullptr; };
   if (std::all_of(biases.begin(), biases.end(), is_null)) return;
-  bias_.reset(static_cast<float*>(AllocateZeroed(static_cast<size_t>(panels() * kPanelWidth) * sizeof(float))));
+  bias_.reset(static_cast<float*>(AllocateZeroed(static_cast<size_t>(panels_ * kPanelWidth) * sizeof(float))));
   out = 0;
   for (size_t i = 0; i < tensors.size(); out += tensors[i].rows, ++i) {
     if (biases[i].data == nullptr) continue;
     BATON_CHECK(biases[i].rows * biases[i].cols == tensors[i].rows, "a bias has one value per row of its tensor");
     for (int64_t row = 0; row < tensors[i].rows; ++row) bias_.get()[out + row] = ValueAt(biases[i], row);
   }
+}
+
+PackedWeight PackedWeight::GateUp(const KernelTable& kernels, const Tensor& gate, const Tensor& up) {
+  BATON_CHECK(gate.rows == up.rows, "gate and up have one shape");
+  PackedWeight weight;
+  weight.panels_ = 2 * PanelsOf(gate.rows);
+  weight.Allocate(kernels, std::array{gate, up});
+  for (int64_t row = 0; row < gate.rows; ++row) {
+    weight.PackRow(gate, row, row / kPanelWidth * 2, row % kPanelWidth);
+    weight.PackRow(up, row, row / kPanelWidth * 2 + 1, row % kPanelWidth);
+  }
+  return weight;
 }
 
 }  // namespace baton

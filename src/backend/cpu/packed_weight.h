@@ -20,15 +20,21 @@ class PackedWeight {
   // when every tensor is bf16, else as f32. Shapes are the model's own: a mismatch is CHECKed.
   PackedWeight(const KernelTable& kernels, std::span<const Tensor> tensors, std::span<const Tensor> biases = {});
 
+  // Gate and up projection of one shape, their panels alternating: a weight of 2 * rows outputs for kSwiGlu.
+  static PackedWeight GateUp(const KernelTable& kernels, const Tensor& gate, const Tensor& up);
+
   WeightFormat format() const { return format_; }
   int64_t n() const { return n_; }  // outputs
   int64_t k() const { return k_; }  // inputs as packed: even for kBf16Pairs, else the tensor's columns
-  int64_t panels() const { return (n_ + kPanelWidth - 1) / kPanelWidth; }
+  int64_t panels() const { return panels_; }
   int64_t bytes() const;
   const void* data() const { return data_.get(); }
   const float* bias() const { return bias_.get(); }  // [16 * panels], or null
 
  private:
+  void Allocate(const KernelTable& kernels, std::span<const Tensor> tensors);
+  void PackRow(const Tensor& tensor, int64_t row, int64_t panel, int64_t lane);
+
   struct Free {
     void operator()(void* p) const;
   };
@@ -36,6 +42,7 @@ class PackedWeight {
   WeightFormat format_ = WeightFormat::kF32;
   int64_t n_ = 0;
   int64_t k_ = 0;
+  int64_t panels_ = 0;
   std::unique_ptr<std::byte, Free> data_;
   std::unique_ptr<float, Free> bias_;
 };

@@ -13,9 +13,10 @@ struct F32x16 {
   __m256 lo, hi;
 };
 
-// The largest tile of a projection: 12 of the 16 registers accumulate, 3 hold operands.
+// A projection's tile: at most kTileRows rows and kTileSums accumulators (rows x panels) at once. Six take 12 of the 16
+// registers and leave 3 for operands.
 constexpr int kTileRows = 6;
-constexpr int kTilePanels = 1;
+constexpr int kTileSums = 6;
 
 inline F32x16 Broadcast(float value) {
   const __m256 v = _mm256_set1_ps(value);
@@ -59,6 +60,12 @@ inline F32x16 Min(F32x16 a, F32x16 b) { return {_mm256_min_ps(a.lo, b.lo), _mm25
 inline F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) {
   return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
+
+// 2^n for integral n in [-126, 127].
+inline __m256 PowerOfTwo(__m256 n) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
+}
+inline F32x16 PowerOfTwo(F32x16 n) { return {PowerOfTwo(n.lo), PowerOfTwo(n.hi)}; }
 
 // In one fixed order: halves are folded until one lane is left.
 inline float Sum(F32x16 v) {

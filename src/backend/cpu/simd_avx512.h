@@ -13,9 +13,10 @@ struct F32x16 {
   __m512 v;
 };
 
-// The largest tile of a projection: 24 of the 32 registers accumulate, enough to hide the latency of two FMA pipes.
+// A projection's tile: at most kTileRows rows and kTileSums accumulators (rows x panels) at once. 24 of the 32
+// registers hide the latency of two FMA pipes; two panels halve the broadcasts.
 constexpr int kTileRows = 12;
-constexpr int kTilePanels = 2;
+constexpr int kTileSums = 24;
 
 inline F32x16 Broadcast(float value) { return {_mm512_set1_ps(value)}; }
 inline F32x16 Zero() { return {_mm512_setzero_ps()}; }
@@ -45,6 +46,12 @@ inline F32x16 Min(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
 
 // a * b + c
 inline F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+
+// 2^n for integral n in [-126, 127].
+inline F32x16 PowerOfTwo(F32x16 n) {
+  const __m512i exponent = _mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23))};
+}
 
 // In one fixed order: halves are folded until one lane is left.
 inline float Sum(F32x16 a) {

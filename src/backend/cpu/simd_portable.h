@@ -13,9 +13,9 @@ struct F32x16 {
   float lane[16];
 };
 
-// The largest tile of a projection: rows x panels of accumulators that fit the registers.
+// A projection's tile: at most kTileRows rows and kTileSums accumulators (rows x panels) at once.
 constexpr int kTileRows = 4;
-constexpr int kTilePanels = 1;
+constexpr int kTileSums = 4;
 
 inline F32x16 Broadcast(float value) {
   F32x16 r;
@@ -56,6 +56,15 @@ BATON_LANEWISE(Min, a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i])
 inline F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) {
   for (int i = 0; i < 16; ++i) c.lane[i] += a.lane[i] * b.lane[i];
   return c;
+}
+
+// 2^n for integral n in [-126, 127].
+inline F32x16 PowerOfTwo(F32x16 n) {
+  for (float& lane : n.lane) {
+    const int32_t bits = (static_cast<int32_t>(lane) + 127) * (1 << 23);
+    memcpy(&lane, &bits, sizeof(lane));
+  }
+  return n;
 }
 
 // In one fixed order: halves are folded until one lane is left.

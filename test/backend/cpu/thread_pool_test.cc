@@ -1,0 +1,84 @@
+#include "backend/cpu/thread_pool.h"
+
+#include <time.h>
+
+#include <atomic>
+#include <set>
+#include <vector>
+
+#include "catch.h"
+
+namespace baton {
+
+TEST_CASE("every item of a loop is done exactly once, in shares no larger than asked for") {
+  for (int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    REQUIRE(pool.threads() == threads);
+    for (int64_t n : {0, 1, 2, 7, 64, 1000}) {
+      for (int64_t grain : {1, 3, 64, 2000}) {
+        std::vector<std::atomic<int>> done(n);
+        std::atomic<int> outside{0};
+        pool.ParallelFor(n, grain, [&](Share share) {
+          outside += share.begin < 0 || share.end > n || share.begin >= share.end || share.end - share.begin > grain;
+          outside += share.worker < 0 || share.worker >= threads;
+          for (int64_t i = share.begin; i < share.end; ++i) ++done[i];
+        });
+        CAPTURE(threads, n, grain);
+        REQUIRE(outside == 0);
+        int64_t once = 0;
+        for (const auto& count : done) once += count == 1;
+        REQUIRE(once == n);
+      }
+    }
+  }
+}
+
+TEST_CASE("what one loop writes the next one sees, over many short loops") {
+  ThreadPool pool(3);
+  std::vector<int64_t> values(50, 0);
+  for (int round = 0; round < 20000; ++round) {
+    pool.ParallelFor(50, 4, [&](Share share) {
+      // Reads what another thread may have written in the loop before.
+      for (int64_t i = share.begin; i < share.end; ++i) ++values[(i + round * 7) % 50];
+    });
+  }
+  for (int64_t value : values) REQUIRE(value == 20000);
+}
+
+TEST_CASE("no two running shares have the same worker") {
+  ThreadPool pool(4);
+  std::vector<std::atomic<int>> inside(4);
+  std::atomic<int> clashes{0};
+  for (int round = 0; round < 200; ++round) {
+    pool.ParallelFor(64, 1, [&](Share share) {
+      clashes += inside[share.worker].fetch_add(1) != 0;
+      inside[share.worker].fetch_sub(1);
+    });
+  }
+  REQUIRE(clashes == 0);
+}
+
+TEST_CASE("workers that fell asleep take part in the next loop") {
+  ThreadPool pool(2);
+  // Both shares must run at the same time to finish, so the other worker has to wake up.
+  for (int round = 0; round < 3; ++round) {
+    std::atomic<int> arrived{0};
+    pool.ParallelFor(2, 1, [&](Share) {
+      ++arrived;
+      while (arrived < 2) std::this_thread::yield();
+    });
+    REQUIRE(arrived == 2);
+    // Sleep is entered after some processor time of spinning; burn more than that here.
+    timespec start, now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
+    do {
+      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    } while ((now.tv_sec - start.tv_sec) * 1000000000LL + now.tv_nsec - start.tv_nsec < 5000000);
+  }
+}
+
+TEST_CASE("a pool that was never used can be destroyed") {
+  for (int i = 0; i < 50; ++i) ThreadPool pool(4);
+}
+
+}  // namespace baton
