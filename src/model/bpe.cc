@@ -1,0 +1,145 @@
+#include "model/bpe.h"
+
+#include <algorithm>
+#include <compare>
+#include <queue>
+
+namespace baton {
+namespace {
+
+// Up to here a scan over all neighbours is faster than a queue of them.
+constexpr size_t kShortWord = 48;
+
+uint64_t PairKey(TokenId left, TokenId right) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+}
+
+}  // namespace
+
+Bpe::Bpe(const TokenizerSpec& spec)
+    : ignore_merges_(spec.ignore_merges), reachable_(new std::atomic<Reachable>[spec.tokens.size()]()) {
+  std::vector<bool> special(spec.tokens.size());
+  for (const AddedToken& token : spec.added) special[token.id] = token.special;
+  byte_token_.fill(spec.unknown.value_or(kNoToken));
+  whole_.reserve(spec.tokens.size());
+  for (size_t i = 0; i < spec.tokens.size(); ++i) {
+    const std::string& token = spec.tokens[i];
+    // Text that looks like a special token is no special token.
+    if (token.empty() || special[i]) continue;
+    whole_.emplace(token, static_cast<TokenId>(i));
+    if (token.size() == 1) byte_token_[static_cast<uint8_t>(token[0])] = static_cast<TokenId>(i);
+  }
+  rules_.reserve(spec.merges.size());
+  for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
+    const MergeRule& merge = spec.merges[rank];
+    rules_.insert_or_assign(PairKey(merge.left, merge.right), Rule{static_cast<uint32_t>(rank), merge.merged});
+  }
+}
+
+Bpe::Rule Bpe::FindRule(TokenId left, TokenId right) const {
+  const auto found = rules_.find(PairKey(left, right));
+  return found == rules_.end() ? Rule{} : found->second;
+}
+
+std::vector<TokenId> Bpe::Bytes(std::string_view word) const {
+  std::vector<TokenId> tokens;
+  tokens.reserve(word.size());
+  for (const char byte : word) {
+    const TokenId token = byte_token_[static_cast<uint8_t>(byte)];
+    if (token != kNoToken) tokens.push_back(token);
+  }
+  return tokens;
+}
+
+void Bpe::Encode(std::string_view word, std::vector<TokenId>& out) const {
+  const auto whole = whole_.find(word);
+  if (whole != whole_.end() && (ignore_merges_ || MergesToItself(whole->second, word))) {
+    out.push_back(whole->second);
+  } else {
+    Merge(word, out);
+  }
+}
+
+bool Bpe::MergesToItself(TokenId id, std::string_view word) const {
+  std::atomic<Reachable>& known = reachable_[id];
+  Reachable reachable = known.load(std::memory_order_relaxed);
+  if (reachable == Reachable::kUnknown) {
+    std::vector<TokenId> tokens;
+    Merge(word, tokens);
+    reachable = tokens == std::vector<TokenId>{id} ? Reachable::kYes : Reachable::kNo;
+    known.store(reachable, std::memory_order_relaxed);
+  }
+  return reachable == Reachable::kYes;
+}
+
+void Bpe::Merge(std::string_view word, std::vector<TokenId>& out) const {
+  word.size() <= kShortWord ? MergeShort(word, out) : MergeLong(word, out);
+}
+
+void Bpe::MergeShort(std::string_view word, std::vector<TokenId>& out) const {
+  std::array<TokenId, kShortWord> tokens;
+  std::array<Rule, kShortWord> rules;  // rules[i] merges tokens[i] and tokens[i + 1]
+  size_t count = 0;
+  for (const char byte : word) {
+    const TokenId token = byte_token_[static_cast<uint8_t>(byte)];
+    if (token != kNoToken) tokens[count++] = token;
+  }
+  for (size_t i = 0; i + 1 < count; ++i) rules[i] = FindRule(tokens[i], tokens[i + 1]);
+  while (count > 1) {
+    const auto first = std::min_element(rules.begin(), rules.begin() + (count - 1),
+                                        [](const Rule& a, const Rule& b) { return a.rank < b.rank; });
+    if (first->rank == kNoRule) break;
+    const size_t at = first - rules.begin();
+    tokens[at] = first->merged;
+    std::copy(tokens.begin() + at + 2, tokens.begin() + count, tokens.begin() + at + 1);
+    std::copy(rules.begin() + at + 1, rules.begin() + (count - 1), rules.begin() + at);
+    --count;
+    if (at > 0) rules[at - 1] = FindRule(tokens[at - 1], tokens[at]);
+    if (at + 1 < count) rules[at] = FindRule(tokens[at], tokens[at + 1]);
+  }
+  out.insert(out.end(), tokens.begin(), tokens.begin() + count);
+}
+
+// A linked list of tokens and a queue of the merges that were possible when they were put in.
+void Bpe::MergeLong(std::string_view word, std::vector<TokenId>& out) const {
+  struct Node {
+    TokenId token;  // kNoToken: merged into its left neighbour
+    uint32_t previous, next;
+  };
+  struct Candidate {
+    uint32_t rank, at;
+    TokenId left, right;  // what stood there; since then it may have been merged away
+    TokenId merged;
+    bool operator>(const Candidate& other) const { return rank != other.rank ? rank > other.rank : at > other.at; }
+  };
+  const std::vector<TokenId> bytes = Bytes(word);
+  const auto end = static_cast<uint32_t>(bytes.size());
+  std::vector<Node> nodes(end);
+  std::vector<Candidate> initial;
+  const auto candidate = [&](uint32_t at, uint32_t right, auto&& add) {
+    const Rule rule = FindRule(nodes[at].token, nodes[right].token);
+    if (rule.rank != kNoRule) add(Candidate{rule.rank, at, nodes[at].token, nodes[right].token, rule.merged});
+  };
+  for (uint32_t i = 0; i < end; ++i) nodes[i] = {bytes[i], i - 1, i + 1};
+  for (uint32_t i = 0; i + 1 < end; ++i) candidate(i, i + 1, [&](Candidate c) { initial.push_back(c); });
+  std::priority_queue queue(std::greater<Candidate>{}, std::move(initial));
+
+  while (!queue.empty()) {
+    const Candidate merge = queue.top();
+    queue.pop();
+    Node& node = nodes[merge.at];
+    if (node.token != merge.left || node.next == end || nodes[node.next].token != merge.right) continue;
+    nodes[node.next].token = kNoToken;
+    node.token = merge.merged;
+    node.next = nodes[node.next].next;
+    const auto push = [&](Candidate c) { queue.push(c); };
+    if (node.next != end) {
+      nodes[node.next].previous = merge.at;
+      candidate(merge.at, node.next, push);
+    }
+    if (merge.at != 0) candidate(node.previous, merge.at, push);
+  }
+  for (uint32_t i = 0; i < end; i = nodes[i].next) out.push_back(nodes[i].token);
+}
+
+}  // namespace baton

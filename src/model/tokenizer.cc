@@ -1,0 +1,108 @@
+#include "model/tokenizer.h"
+
+#include <optional>
+#include <utility>
+
+#include "base/status.h"
+#include "model/bpe.h"
+#include "model/pretokenizer.h"
+#include "model/tokenizer_added.h"
+#include "model/tokenizer_nfc.h"
+#include "model/tokenizer_reader.h"
+#include "model/tokenizer_spec.h"
+#include "model/tokenizer_utf8.h"
+
+namespace baton {
+namespace {
+
+class BpeTokenizer final : public Tokenizer {
+ public:
+  BpeTokenizer(TokenizerSpec spec, PreTokenizer pre_tokenizer)
+      : spec_(std::move(spec)),
+        digest_(DigestOf(spec_)),
+        pre_tokenizer_(std::move(pre_tokenizer)),
+        bpe_(spec_),
+        special_(spec_.tokens.size()) {
+    std::string storage;
+    for (const AddedToken& token : spec_.added) {
+      special_[token.id] = token.special;
+      const std::string_view content =
+          token.normalized && spec_.nfc ? ToNfc(token.content, storage) : std::string_view(token.content);
+      for (AddedTokens* tokens : {&all_added_, &text_added_}) {
+        if (token.special && tokens == &text_added_) continue;
+        (token.normalized ? tokens->in_normalized : tokens->in_raw).Add(content, token.id);
+      }
+    }
+  }
+
+  std::vector<TokenId> Encode(std::string_view text, SpecialTokens special) const override {
+    const AddedTokens& added = special == SpecialTokens::kParse ? all_added_ : text_added_;
+    std::vector<TokenId> ids;
+    added.in_raw.Split(text, [&](std::string_view piece, std::optional<TokenId> id) {
+      if (id.has_value()) {
+        ids.push_back(*id);
+      } else {
+        EncodeBytes(piece, added, ids);
+      }
+    });
+    return ids;
+  }
+
+  std::span<const TokenId> prompt_prefix() const override { return spec_.prompt_prefix; }
+  std::string_view TokenBytes(TokenId id) const override { return Has(id) ? spec_.tokens[id] : std::string_view(); }
+  bool IsSpecial(TokenId id) const override { return Has(id) && special_[id]; }
+  int64_t vocab_size() const override { return static_cast<int64_t>(spec_.tokens.size()); }
+  const Digest& digest() const override { return digest_; }
+
+ private:
+  struct AddedTokens {
+    AddedTokenFinder in_raw, in_normalized;
+  };
+
+  bool Has(TokenId id) const { return id >= 0 && id < vocab_size(); }
+
+  // A stretch of bytes that are no UTF-8 is a pre-token of its own.
+  void EncodeBytes(std::string_view bytes, const AddedTokens& added, std::vector<TokenId>& ids) const {
+    while (!bytes.empty()) {
+      const size_t valid = ValidUtf8Prefix(bytes);
+      EncodeText(bytes.substr(0, valid), added, ids);
+      bytes.remove_prefix(valid);
+      const size_t invalid = InvalidUtf8Prefix(bytes);
+      if (invalid > 0) bpe_.Encode(bytes.substr(0, invalid), ids);
+      bytes.remove_prefix(invalid);
+    }
+  }
+
+  void EncodeText(std::string_view text, const AddedTokens& added, std::vector<TokenId>& ids) const {
+    std::string storage;
+    if (spec_.nfc) text = ToNfc(text, storage);
+    added.in_normalized.Split(text, [&](std::string_view piece, std::optional<TokenId> id) {
+      if (id.has_value()) {
+        ids.push_back(*id);
+      } else {
+        pre_tokenizer_.Split(piece, [&](std::string_view word) { bpe_.Encode(word, ids); });
+      }
+    });
+  }
+
+  const TokenizerSpec spec_;
+  const Digest digest_;
+  const PreTokenizer pre_tokenizer_;
+  const Bpe bpe_;
+  std::vector<bool> special_;  // by id
+  AddedTokens all_added_, text_added_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& directory) {
+  ASSIGN_OR_RETURN(TokenizerSpec spec, ReadTokenizerSpec(directory));
+  auto pre_tokenizer = PreTokenizer::Create(spec.split);
+  if (!pre_tokenizer.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(directory, "/tokenizer.json: pre_tokenizer: ", pre_tokenizer.status().message()));
+  }
+  return std::make_unique<BpeTokenizer>(std::move(spec), *std::move(pre_tokenizer));
+}
+
+}  // namespace baton
