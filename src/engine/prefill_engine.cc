@@ -1,0 +1,238 @@
+#include "engine/prefill_engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "kv/block_layout.h"
+#include "kv/prefix_key.h"
+
+namespace baton {
+
+PrefillEngine::PrefillEngine(PrefillEngineOptions options)
+    : options_(std::move(options)),
+      pool_(options_.blocks),
+      tree_(pool_),
+      scheduler_(pool_, tree_, options_.step_tokens),
+      sender_(options_.sender) {}
+
+absl::Status PrefillEngine::Validate(const PrefillJob& job) const {
+  const auto tokens = static_cast<int64_t>(job.tokens.size());
+  if (tokens < 1 || tokens > options_.context) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tokens: expected 1 to ", options_.context, " of them (the context), got ", tokens));
+  }
+  for (int64_t i = 0; i < tokens; ++i) {
+    const TokenId token = job.tokens[static_cast<size_t>(i)];
+    if (token < 0 || token >= options_.vocab) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tokens[", i, "]: expected an id in [0, ", options_.vocab, "), got ", token));
+    }
+  }
+  if (job.max_new_tokens < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("max_new_tokens: expected >= 0, got ", job.max_new_tokens));
+  }
+  if (jobs_.contains(job.request_id)) {
+    return absl::AlreadyExistsError(absl::StrCat("request_id: ", job.request_id, " is running already"));
+  }
+  if (static_cast<int64_t>(jobs_.size()) >= options_.max_requests) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("this prefill worker has ", jobs_.size(), " requests, which is its limit"));
+  }
+  return absl::OkStatus();
+}
+
+std::optional<RequestFailed> PrefillEngine::Add(PrefillJob job, absl::Time now) {
+  const auto refuse = [&](const absl::Status& status) {
+    const bool retry = absl::IsResourceExhausted(status);
+    return RequestFailed{job.request_id, status, retry ? options_.overload_retry : absl::ZeroDuration()};
+  };
+  if (const absl::Status status = Validate(job); !status.ok()) return refuse(status);
+
+  const bool prefill_only = job.decode_worker.empty();
+  const BlockKey root = RootKey(options_.sender.self.module_digest, job.cache_salt);
+  PrefillTask task{.request_id = job.request_id, .tokens = std::move(job.tokens), .keys = {}, .priority = job.priority};
+  task.tokens.pop_back();  // the decode worker's first step runs the last token
+  // What only the cache will hold is whole blocks.
+  if (prefill_only) task.tokens.resize(task.tokens.size() - task.tokens.size() % kBlockTokens);
+  task.keys = BlockKeys(root, task.tokens);
+  const auto kv_tokens = static_cast<int32_t>(task.tokens.size());
+  HandoffJob handoff{.request_id = job.request_id,
+                     .decode_worker = std::move(job.decode_worker),
+                     .keys = task.keys,
+                     .kv_tokens = kv_tokens,
+                     .max_new_tokens = job.max_new_tokens};
+  if (const absl::Status status = scheduler_.Add(std::move(task)); !status.ok()) return refuse(status);
+
+  jobs_[job.request_id] = {.kv_tokens = kv_tokens, .prefill_only = prefill_only, .added = now, .failure = {}};
+  if (!prefill_only) sender_.Begin(std::move(handoff), now);
+  NoteComplete(job.request_id, now);  // a prompt of one token needs no KV
+  return std::nullopt;
+}
+
+void PrefillEngine::Cancel(const RequestId& id, absl::Time now) {
+  HandleSender(now);  // a result that is out already stands
+  Fail(id, absl::CancelledError("the request was cancelled"), now);
+}
+
+void PrefillEngine::CancelAll(absl::Time now) {
+  std::vector<RequestId> ids;
+  for (const auto& [id, job] : jobs_) ids.push_back(id);
+  for (const RequestId& id : ids) Cancel(id, now);
+}
+
+const Batch* PrefillEngine::StartStep(absl::Time now) {
+  const Batch& batch = scheduler_.PlanStep();
+  step_started_ = now;
+  OnProgress(now, now);
+  return scheduler_.step_running() ? &batch : nullptr;
+}
+
+void PrefillEngine::LayerDone(int64_t layer, absl::Time now) {
+  for (const auto& slice : scheduler_.LastSlices()) PushReady(slice, layer + 1, now);
+}
+
+void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
+  ++totals_.steps;
+  for (const RequestId& id : scheduler_.FinishStep(status.ok())) {
+    Fail(id, absl::InternalError(absl::StrCat("the forward pass failed: ", status.ToString())), now);
+  }
+  OnProgress(step_started_, now);
+}
+
+void PrefillEngine::OnProgress(absl::Time step_started, absl::Time now) {
+  for (const auto& progress : scheduler_.TakeProgress()) {
+    Job& job = jobs_.at(progress.request_id);
+    job.started = std::min(job.started, step_started);
+    PushReady(progress, options_.sender.self.layout.layers, now);
+    NoteComplete(progress.request_id, now);
+  }
+}
+
+void PrefillEngine::PushReady(const PrefillScheduler::Progress& progress, int64_t layers, absl::Time now) {
+  if (jobs_.at(progress.request_id).prefill_only) return;
+  const auto blocks = scheduler_.blocks(progress.request_id);
+  std::vector<ReadyBlock> ready;
+  for (int64_t i = progress.begin / kBlockTokens; i < BlocksFor(progress.end); ++i) {
+    ready.push_back({static_cast<int32_t>(i), blocks[static_cast<size_t>(i)], layers});
+  }
+  sender_.BlocksReady(progress.request_id, ready, now);
+}
+
+void PrefillEngine::NoteComplete(const RequestId& id, absl::Time now) {
+  if (!scheduler_.IsComplete(id)) return;
+  Job& job = jobs_.at(id);
+  job.started = std::min(job.started, now);
+  job.computed = std::min(job.computed, now);
+  if (!job.prefill_only) return;
+  PrefillDone done;
+  done.request_id = id;
+  done.blocks = static_cast<int32_t>(BlocksFor(job.kv_tokens));
+  Done(std::move(done), now);
+}
+
+std::vector<PrefillAction> PrefillEngine::TakeActions(absl::Time now) {
+  HandleSender(now);
+  return std::exchange(actions_, {});
+}
+
+void PrefillEngine::HandleSender(absl::Time now) {
+  for (auto actions = sender_.TakeActions(); !actions.empty(); actions = sender_.TakeActions()) {
+    for (SenderAction& action : actions) {
+      std::visit([&](auto& concrete) { Handle(std::move(concrete), now); }, action);
+    }
+  }
+}
+
+template <typename Action>
+void PrefillEngine::Handle(Action action, absl::Time) {
+  actions_.push_back(std::move(action));
+}
+
+void PrefillEngine::Handle(HandoffReserved reserved, absl::Time now) {
+  const auto job = jobs_.find(reserved.request_id);
+  if (job == jobs_.end()) return;
+  const int64_t wanted = reserved.missing.empty() ? 0 : (int64_t{reserved.missing.back()} + 1) * kBlockTokens;
+  scheduler_.Limit(reserved.request_id, wanted);
+  NoteComplete(reserved.request_id, now);
+}
+
+void PrefillEngine::Handle(HandoffCommitted committed, absl::Time now) {
+  PrefillDone done;
+  done.request_id = std::move(committed.request_id);
+  done.reservation = committed.reservation;
+  done.decode_incarnation = committed.decode_incarnation;
+  done.blocks = committed.blocks;
+  done.bytes_pushed = committed.bytes_pushed;
+  Done(std::move(done), now);
+}
+
+void PrefillEngine::Handle(HandoffFailed failed, absl::Time) {
+  const absl::Status& failure = jobs_.at(failed.request_id).failure;
+  if (!failure.ok()) failed = {failed.request_id, failure, absl::ZeroDuration()};
+  Failed({failed.request_id, failed.status, failed.retry_after});
+}
+
+void PrefillEngine::Fail(const RequestId& id, const absl::Status& status, absl::Time now) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end() || !found->second.failure.ok()) return;
+  found->second.failure = status;
+  if (found->second.prefill_only) {
+    Failed({id, status, absl::ZeroDuration()});
+  } else {
+    scheduler_.Stop(id);
+    sender_.Cancel(id, now);
+  }
+}
+
+void PrefillEngine::Done(PrefillDone done, absl::Time now) {
+  const auto found = jobs_.find(done.request_id);
+  BATON_CHECK(found != jobs_.end(), "a hand-off without a job");
+  const Job& job = found->second;
+  const PrefillCounters& counters = scheduler_.counters(done.request_id);
+  done.cached_tokens = counters.cached;
+  done.shared_tokens = counters.shared;
+  done.computed_tokens = counters.computed;
+  // The last layer may be committed before the step is over.
+  const absl::Time computed = std::min(job.computed, now);
+  const absl::Time started = std::min(job.started, computed);
+  done.queued = started - job.added;
+  done.compute = computed - started;
+  done.handoff = now - computed;
+  ++totals_.done;
+  totals_.cached_tokens += counters.cached;
+  totals_.shared_tokens += counters.shared;
+  totals_.computed_tokens += counters.computed;
+  totals_.bytes_pushed += done.bytes_pushed;
+  scheduler_.Remove(done.request_id);
+  jobs_.erase(found);
+  actions_.push_back(std::move(done));
+}
+
+void PrefillEngine::Failed(RequestFailed failed) {
+  ++totals_.failed;
+  scheduler_.Remove(failed.request_id);
+  jobs_.erase(failed.request_id);
+  actions_.push_back(std::move(failed));
+}
+
+PrefillLoad PrefillEngine::load() const {
+  PrefillLoad load{.queue = scheduler_.load(),
+                   .requests = static_cast<int64_t>(jobs_.size()),
+                   .blocks = pool_.counts(),
+                   .totals = totals_};
+  load.totals.evictions = tree_.evictions();
+  return load;
+}
+
+void PrefillEngine::CheckInvariants() const {
+  scheduler_.CheckInvariants();
+  sender_.CheckInvariants();
+  if (jobs_.empty() && !scheduler_.step_running()) {
+    BATON_CHECK(pool_.counts().referenced == 0, "blocks are held for nobody");
+  }
+}
+
+}  // namespace baton

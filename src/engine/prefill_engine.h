@@ -1,0 +1,126 @@
+// The prefill worker's core: prompts come in, KV goes to decode workers. A state machine: events and the time come in,
+// actions go out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "engine/handoff_sender.h"
+#include "engine/prefill_scheduler.h"
+#include "engine/request.h"
+#include "kv/block_pool.h"
+#include "kv/radix_tree.h"
+#include "model/batch.h"
+
+namespace baton {
+
+struct PrefillEngineOptions {
+  int64_t blocks = 0;         // of the slab
+  int64_t vocab = 0;          // token ids are below this
+  int64_t context = 0;        // most tokens in a prompt
+  int64_t step_tokens = 512;  // most tokens computed in a step, >= 16
+  int64_t max_requests = 1024;
+  absl::Duration overload_retry = absl::Seconds(1);  // the hint given when max_requests are there
+  HandoffSenderOptions sender;
+};
+
+// Since the start.
+struct PrefillTotals {
+  int64_t done = 0;    // requests
+  int64_t failed = 0;  // requests, cancelled ones among them
+  int64_t steps = 0;
+  int64_t cached_tokens = 0;  // of requests that are done, as in PrefillDone
+  int64_t shared_tokens = 0;
+  int64_t computed_tokens = 0;
+  int64_t bytes_pushed = 0;
+  int64_t evictions = 0;  // blocks
+};
+
+// For placement and for metrics.
+struct PrefillLoad {
+  PrefillScheduler::Load queue;
+  int64_t requests = 0;  // that have no result yet
+  BlockPool::Counts blocks;
+  PrefillTotals totals;
+};
+
+// The sender's actions as they are; then the results, one for each request added.
+using PrefillAction = std::variant<SendLink, OpenConnection, CloseConnection, SendReserve, SendCommit, SendRelease,
+                                   SendHeartbeat, PushBlocks, PrefillDone, RequestFailed>;
+
+// Room at the decode worker is asked for when the job is added, while the prompt computes; blocks are pushed as steps
+// complete them, those of the last step layer by layer; what the decode worker holds already is neither pushed nor,
+// unless what is missing depends on it, computed. A request's blocks stay referenced until its result.
+//
+// Not thread-safe. Every event is followed by TakeActions; events of the hand-off go to sender().
+class PrefillEngine {
+ public:
+  explicit PrefillEngine(PrefillEngineOptions options);
+
+  // A refusal, after which nothing is remembered: INVALID_ARGUMENT (field, limit, got; also a prompt that can never
+  // fit), ALREADY_EXISTS, RESOURCE_EXHAUSTED with a retry hint. Nothing if the job was added: its result is an action.
+  std::optional<RequestFailed> Add(PrefillJob job, absl::Time now);
+  // The result is CANCELLED, as soon as no push of the request is in flight. Nothing if the request is not there (any
+  // more).
+  void Cancel(const RequestId& id, absl::Time now);
+  void CancelAll(absl::Time now);
+
+  // Plans a step; null if there is nothing to compute. The batch is valid until FinishStep, which must follow.
+  const Batch* StartStep(absl::Time now);
+  // Backend::Forward has stored this layer of the running step.
+  void LayerDone(int64_t layer, absl::Time now);
+  // With Backend::Forward's status. If it failed, so do the requests that the step computed for.
+  void FinishStep(const absl::Status& status, absl::Time now);
+
+  HandoffSender& sender() { return sender_; }
+  std::vector<PrefillAction> TakeActions(absl::Time now);
+  // When sender().Tick must be called.
+  absl::Time NextTick() const { return sender_.NextTick(); }
+
+  bool idle() const { return jobs_.empty() && !scheduler_.step_running() && sender_.idle(); }
+  PrefillLoad load() const;
+  void CheckInvariants() const;
+
+ private:
+  struct Job {
+    int64_t kv_tokens = 0;
+    bool prefill_only = false;
+    absl::Time added;
+    absl::Time started = absl::InfiniteFuture();   // of the first step that took it up
+    absl::Time computed = absl::InfiniteFuture();  // its last token
+    absl::Status failure;                          // certain already; the result waits for pushes in flight
+  };
+
+  absl::Status Validate(const PrefillJob& job) const;
+  void OnProgress(absl::Time step_started, absl::Time now);
+  void PushReady(const PrefillScheduler::Progress& progress, int64_t layers, absl::Time now);
+  void NoteComplete(const RequestId& id, absl::Time now);
+  void HandleSender(absl::Time now);
+  void Handle(HandoffReserved reserved, absl::Time now);
+  void Handle(HandoffCommitted committed, absl::Time now);
+  void Handle(HandoffFailed failed, absl::Time now);
+  template <typename Action>
+  void Handle(Action action, absl::Time now);
+  void Fail(const RequestId& id, const absl::Status& status, absl::Time now);
+  void Done(PrefillDone done, absl::Time now);
+  void Failed(RequestFailed failed);
+
+  PrefillEngineOptions options_;
+  BlockPool pool_;
+  RadixTree tree_;
+  PrefillScheduler scheduler_;
+  HandoffSender sender_;
+  absl::flat_hash_map<RequestId, Job> jobs_;
+  absl::Time step_started_;
+  PrefillTotals totals_;
+  std::vector<PrefillAction> actions_;
+};
+
+}  // namespace baton

@@ -1,0 +1,282 @@
+#include "engine/prefill_scheduler.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "kv/block_layout.h"
+
+namespace baton {
+namespace {
+
+constexpr uint64_t kOldestFirstEvery = 8;  // steps
+
+}  // namespace
+
+bool PrefillScheduler::RunsBefore::operator()(const Request* a, const Request* b) const {
+  return std::make_tuple(-int64_t{a->task.priority}, a->arrival) <
+         std::make_tuple(-int64_t{b->task.priority}, b->arrival);
+}
+
+PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens)
+    : pool_(pool), tree_(tree), step_tokens_(step_tokens) {
+  BATON_CHECK(step_tokens >= kBlockTokens, "a step computes at least one block");
+}
+
+PrefillScheduler::~PrefillScheduler() {
+  if (step_running()) FinishStep(false);
+}
+
+const PrefillScheduler::Request& PrefillScheduler::Get(const RequestId& id) const {
+  const auto found = requests_.find(id);
+  BATON_CHECK(found != requests_.end(), "no such request");
+  return *found->second;
+}
+
+PrefillScheduler::Request& PrefillScheduler::Get(const RequestId& id) {
+  return const_cast<Request&>(std::as_const(*this).Get(id));
+}
+
+absl::Status PrefillScheduler::Add(PrefillTask task) {
+  BATON_CHECK(!requests_.contains(task.request_id), "added twice");
+  const auto tokens = static_cast<int64_t>(task.tokens.size());
+  BATON_CHECK(static_cast<int64_t>(task.keys.size()) == tokens / kBlockTokens, "one key for each full block");
+  if (BlocksFor(tokens) > pool_.counts().total) {
+    return absl::InvalidArgumentError(absl::StrCat("the prompt can never fit: it needs ", BlocksFor(tokens),
+                                                   " KV blocks, this prefill worker has ", pool_.counts().total));
+  }
+  auto request = std::make_unique<Request>();
+  request->arrival = ++arrivals_;
+  request->wanted = tokens;
+  request->ready_at_add = tree_.ReadyPrefix(task.keys) * kBlockTokens;
+  request->task = std::move(task);
+  if (tokens > 0) active_.insert(request.get());
+  requests_[request->task.request_id] = std::move(request);
+  return absl::OkStatus();
+}
+
+void PrefillScheduler::Limit(const RequestId& id, int64_t tokens) {
+  Request& request = Get(id);
+  if (tokens >= request.wanted) return;
+  BATON_CHECK(tokens >= 0 && tokens % kBlockTokens == 0, "limited to whole blocks");
+  request.wanted = tokens;
+  if (request.planned >= request.wanted) active_.erase(&request);
+}
+
+void PrefillScheduler::Stop(const RequestId& id) {
+  Request& request = Get(id);
+  request.stopped = true;
+  active_.erase(&request);
+}
+
+void PrefillScheduler::Remove(const RequestId& id) {
+  Stop(id);
+  auto node = requests_.extract(id);
+  if (node.mapped()->planned > node.mapped()->done) removed_.push_back(std::move(node.mapped()));
+}
+
+std::vector<PrefillScheduler::Request*> PrefillScheduler::StepOrder() const {
+  std::vector<Request*> order(active_.begin(), active_.end());
+  if (oldest_first_) {
+    const auto oldest = std::min_element(order.begin(), order.end(),
+                                         [](const Request* a, const Request* b) { return a->arrival < b->arrival; });
+    std::rotate(order.begin(), oldest, oldest + 1);
+  }
+  return order;
+}
+
+// Blocks that an admitted request may still take.
+int64_t PrefillScheduler::Outstanding(const Request& request) {
+  return std::max<int64_t>(0, BlocksFor(request.wanted) - static_cast<int64_t>(request.table.size()));
+}
+
+int64_t PrefillScheduler::Reserved() const {
+  int64_t blocks = 0;
+  for (const Request* request : active_) {
+    if (request->admitted) blocks += Outstanding(*request);
+  }
+  return blocks;
+}
+
+bool PrefillScheduler::Admit(Request& request, int64_t& reserved) {
+  const size_t full = std::min(request.task.keys.size(), static_cast<size_t>(BlocksFor(request.wanted)));
+  const auto keys = std::span<const BlockKey>(request.task.keys).first(full);
+  // Ready blocks that others refer to cost nothing; those that nobody refers to are no longer available.
+  const int64_t needed = Outstanding(request) - tree_.ReadyPrefix(keys) + tree_.CachedInPrefix(keys);
+  if (needed > tree_.Available() - reserved) return false;
+  request.admitted = true;
+  reserved += needed;
+  return true;
+}
+
+const Batch& PrefillScheduler::PlanStep() {
+  BATON_CHECK(!step_running(), "the last step has not been finished");
+  if (active_.empty()) return batch_;
+  if (++plans_ % kOldestFirstEvery == 0) oldest_first_ = true;
+  const std::vector<Request*> order = StepOrder();
+  int64_t budget = step_tokens_;
+  int64_t reserved = Reserved();
+  bool admitting = true;
+  for (Request* request : order) {
+    if (budget < kBlockTokens) break;
+    if (!request->admitted && !(admitting && Admit(*request, reserved))) {
+      admitting = false;  // nobody overtakes a request that waits for blocks
+      continue;
+    }
+    // Promised blocks that are taken up stay reserved until the step has succeeded.
+    const int64_t available = tree_.Available();
+    budget -= Advance(*request, budget);
+    reserved -= available - tree_.Available();
+  }
+  if (order.front()->admitted) oldest_first_ = false;
+  return batch_;
+}
+
+// Returns the number of tokens that the step computes for the request.
+int64_t PrefillScheduler::Advance(Request& request, int64_t budget) {
+  const int64_t begin = request.done;
+  TakeUp(request, RadixTree::State::kReady);
+  SetDone(request, request.planned);
+  request.counters_before = request.counters;
+  TakeUp(request, RadixTree::State::kPromised);
+  PlanSlice(request, budget);
+  if (request.planned > request.done) step_.push_back(&request);
+  if (request.planned >= request.wanted) active_.erase(&request);
+  BATON_CHECK(request.planned > begin || budget < kBlockTokens, "an admitted request made no progress");
+  return request.planned - request.slice_begin;
+}
+
+void PrefillScheduler::TakeUp(Request& request, RadixTree::State state) {
+  const std::vector<BlockKey>& keys = request.task.keys;
+  while (request.planned < request.wanted && request.table.size() < keys.size()) {
+    const BlockKey& key = keys[request.table.size()];
+    if (tree_.Find(key) != state) break;
+    const bool cached = state == RadixTree::State::kReady && request.planned < request.ready_at_add;
+    (cached ? request.counters.cached : request.counters.shared) += kBlockTokens;
+    request.table.Append(tree_.Acquire(key));
+    request.planned += kBlockTokens;
+  }
+}
+
+void PrefillScheduler::PlanSlice(Request& request, int64_t budget) {
+  request.slice_begin = request.planned;
+  const int64_t left = request.wanted - request.planned;
+  const int64_t take = left <= budget ? left : budget - budget % kBlockTokens;
+  if (take <= 0) return;
+  const auto begin = static_cast<size_t>(request.planned);
+  request.planned += take;
+  const std::span<const BlockKey> keys(request.task.keys);
+  while (static_cast<int64_t>(request.table.size()) < BlocksFor(request.planned)) {
+    std::optional<BlockRef> block = tree_.Allocate();
+    BATON_CHECK(block.has_value(), "an admitted request found no block");
+    const size_t index = request.table.size();
+    if (index < keys.size()) tree_.Promise(keys.first(index + 1), *block);
+    request.table.Append(std::move(*block));
+  }
+  request.counters.computed += static_cast<int32_t>(take);
+  batch_.slices.push_back({
+      .tokens = std::span<const TokenId>(request.task.tokens).subspan(begin, static_cast<size_t>(take)),
+      .start = static_cast<int32_t>(begin),
+      .blocks = request.table.ids(),
+  });
+}
+
+std::vector<PrefillScheduler::Progress> PrefillScheduler::LastSlices() const {
+  std::vector<Progress> slices;
+  for (const Request* request : step_) {
+    const bool has_slice = request->slice_begin < request->planned;
+    if (request->stopped || !has_slice || request->planned < request->wanted) continue;
+    slices.push_back({request->task.request_id, request->slice_begin, request->planned});
+  }
+  return slices;
+}
+
+std::vector<RequestId> PrefillScheduler::FinishStep(bool ok) {
+  BATON_CHECK(step_running(), "no step is running");
+  std::vector<RequestId> failed;
+  if (ok) {
+    for (Request* request : step_) KeepPromises(*request);
+  } else {
+    for (auto it = step_.rbegin(); it != step_.rend(); ++it) {
+      Request& request = **it;
+      const bool has_slice = request.slice_begin < request.planned;
+      RollBack(request);
+      if (request.stopped) continue;
+      if (has_slice) {
+        request.stopped = true;
+        failed.push_back(request.task.request_id);
+      } else if (request.planned < request.wanted) {
+        active_.insert(&request);
+      }
+    }
+  }
+  for (Request* request : step_) {
+    if (request->stopped) active_.erase(request);
+  }
+  step_.clear();
+  batch_.slices.clear();
+  removed_.clear();
+  return failed;
+}
+
+void PrefillScheduler::KeepPromises(Request& request) {
+  const std::vector<BlockKey>& keys = request.task.keys;
+  const auto end = std::min(keys.size(), request.table.size());
+  for (auto i = static_cast<size_t>(request.slice_begin / kBlockTokens); i < end; ++i) tree_.MakeReady(keys[i]);
+  request.slice_begin = request.planned;
+  SetDone(request, request.planned);
+}
+
+// To where the request was before the step. REQUIRES: those that share its promises were rolled back before.
+void PrefillScheduler::RollBack(Request& request) {
+  const std::vector<BlockKey>& keys = request.task.keys;
+  if (request.slice_begin < request.planned) {
+    const auto first = static_cast<size_t>(request.slice_begin / kBlockTokens);
+    while (request.table.size() > first) {
+      const BlockRef block = request.table.PopBack();
+      if (request.table.size() < keys.size()) tree_.Break(keys[request.table.size()]);
+    }
+  }
+  request.table.Truncate(static_cast<size_t>(BlocksFor(request.done)));
+  request.planned = request.slice_begin = request.done;
+  request.counters = request.counters_before;
+}
+
+void PrefillScheduler::SetDone(Request& request, int64_t done) {
+  if (done > request.done && !request.stopped) progress_.push_back({request.task.request_id, request.done, done});
+  request.done = done;
+}
+
+bool PrefillScheduler::IsComplete(const RequestId& id) const {
+  const auto found = requests_.find(id);
+  return found != requests_.end() && found->second->done >= found->second->wanted;
+}
+
+PrefillScheduler::Load PrefillScheduler::load() const {
+  Load load;
+  for (const Request* request : active_) {
+    ++(request->admitted ? load.running : load.waiting);
+    load.queued_tokens += std::max<int64_t>(0, request->wanted - std::max(request->planned, request->ready_at_add));
+  }
+  return load;
+}
+
+void PrefillScheduler::CheckInvariants() const {
+  tree_.CheckInvariants();
+  for (const auto& [id, request] : requests_) {
+    BATON_CHECK(id == request->task.request_id, "a request under another's id");
+    BATON_CHECK(request->done <= request->planned, "more done than planned");
+    BATON_CHECK(step_running() || request->done == request->planned, "something is planned and no step is running");
+    BATON_CHECK(static_cast<int64_t>(request->table.size()) == BlocksFor(request->planned), "a table of wrong size");
+    BATON_CHECK(request->admitted || request->table.size() == 0, "a request took blocks before it was admitted");
+    const bool active = !request->stopped && request->planned < request->wanted;
+    BATON_CHECK(active_.contains(request.get()) == active, "an inactive request is planned, or an active one is not");
+    const PrefillCounters& counters = request->counters;
+    BATON_CHECK(counters.cached + counters.shared + counters.computed == request->planned, "tokens miscounted");
+  }
+  BATON_CHECK(step_running() || removed_.empty(), "a removed request stayed");
+  BATON_CHECK(Reserved() <= tree_.Available(), "an admitted request may find no block");
+}
+
+}  // namespace baton

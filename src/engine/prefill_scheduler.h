@@ -1,0 +1,139 @@
+// Which prompt tokens run next: chunks of many prompts in one step, each token computed once (design idea 4).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "base/ids.h"
+#include "kv/block_table.h"
+#include "kv/radix_tree.h"
+#include "model/batch.h"
+
+namespace baton {
+
+struct PrefillTask {
+  RequestId request_id;
+  std::vector<TokenId> tokens;  // those that KV is made for
+  std::vector<BlockKey> keys;   // of their full blocks; a partial last block is private
+  int32_t priority = 0;         // higher runs first
+};
+
+// How a request came to the tokens that it has KV for.
+struct PrefillCounters {
+  int32_t cached = 0;    // were ready when it was added
+  int32_t shared = 0;    // another request computed them since
+  int32_t computed = 0;  // it computed them itself
+};
+
+// A step plans whole blocks (the end of a prompt aside), and a block is promised for just as long as the step that
+// writes it. So a request that meets a promised block takes it over within the same step, attending to what another
+// slice of the batch writes; and aborting a request never takes anything from another: what a step has begun to write
+// becomes ready whoever asked for it.
+//
+// Order: priority, then first come first served. Every eighth step begins with the oldest request, and a request whose
+// turn it is but whose blocks are not free holds up those that would overtake it: nobody starves.
+//
+// A request is admitted when all the blocks it can still need are free or can be evicted, beside those promised to
+// requests admitted before it. So an admitted request never waits for blocks, and there is no deadlock.
+//
+// Not thread-safe. Pool and tree must outlive it; nobody else takes blocks from them.
+class PrefillScheduler {
+ public:
+  // `step_tokens`: most tokens computed in a step, at least one block.
+  PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens);
+  ~PrefillScheduler();
+
+  // INVALID_ARGUMENT, with needed and total blocks, if the prompt can never fit. REQUIRES: the id is new.
+  absl::Status Add(PrefillTask task);
+  // Only positions [0, tokens) are still wanted: the decode worker holds the rest.
+  void Limit(const RequestId& id, int64_t tokens);
+  // Nothing more of it is planned; its blocks stay. What a running step writes for it is still written.
+  void Stop(const RequestId& id);
+  // Forgets the request and gives its blocks back, after the running step where that uses them.
+  void Remove(const RequestId& id);
+
+  // Positions [begin, end) of a request have got KV. `begin` is a multiple of 16.
+  struct Progress {
+    RequestId request_id;
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+  // Plans the next step: nothing to compute if the batch is empty, else FinishStep must follow. The batch is valid
+  // until then. Whatever the cache has is taken up here and is progress at once.
+  const Batch& PlanStep();
+  bool step_running() const { return !batch_.slices.empty(); }
+  // What the running step's slices compute that complete their requests: for moving it layer by layer.
+  std::vector<Progress> LastSlices() const;
+  // The step's KV is written. For a failed step (`ok` false) promises are broken, requests that waited for them are
+  // planned anew, and those with slices of their own are stopped: their ids are returned.
+  std::vector<RequestId> FinishStep(bool ok);
+  // Since the last call.
+  std::vector<Progress> TakeProgress() { return std::exchange(progress_, {}); }
+
+  // The request has KV for all it wants. Unknown and removed requests are not complete.
+  bool IsComplete(const RequestId& id) const;
+  // REQUIRES for both: known, and not removed.
+  std::span<const BlockId> blocks(const RequestId& id) const { return Get(id).table.ids(); }
+  const PrefillCounters& counters(const RequestId& id) const { return Get(id).counters; }
+
+  struct Load {
+    int64_t waiting = 0;        // requests of which nothing is planned yet
+    int64_t running = 0;        // requests admitted and not complete
+    int64_t queued_tokens = 0;  // wanted, not planned yet, and not known to be cached
+  };
+  Load load() const;
+  void CheckInvariants() const;
+
+ private:
+  struct Request {
+    PrefillTask task;
+    uint64_t arrival = 0;
+    int64_t wanted = 0;        // [0, wanted) is to be there
+    int64_t ready_at_add = 0;  // tokens [0, ready_at_add) were in the cache
+    int64_t done = 0;          // [0, done) is written
+    int64_t planned = 0;       // [0, planned) will be once the running step is over; = done between steps
+    int64_t slice_begin = 0;   // the running step's slice is [slice_begin, planned), empty if = planned
+    BlockTable table;          // of [0, planned)
+    PrefillCounters counters;
+    PrefillCounters counters_before;  // what a failing step restores
+    bool admitted = false;
+    bool stopped = false;
+  };
+  struct RunsBefore {
+    bool operator()(const Request* a, const Request* b) const;
+  };
+
+  const Request& Get(const RequestId& id) const;
+  Request& Get(const RequestId& id);
+  std::vector<Request*> StepOrder() const;
+  static int64_t Outstanding(const Request& request);
+  int64_t Reserved() const;
+  bool Admit(Request& request, int64_t& reserved);
+  int64_t Advance(Request& request, int64_t budget);
+  void TakeUp(Request& request, RadixTree::State state);
+  void PlanSlice(Request& request, int64_t budget);
+  void KeepPromises(Request& request);
+  void RollBack(Request& request);
+  void SetDone(Request& request, int64_t done);
+
+  BlockPool& pool_;
+  RadixTree& tree_;
+  const int64_t step_tokens_;
+  absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests_;
+  std::vector<std::unique_ptr<Request>> removed_;  // while the running step uses their blocks
+  std::set<Request*, RunsBefore> active_;          // neither stopped nor planned to the end
+  uint64_t arrivals_ = 0;
+  uint64_t plans_ = 0;
+  bool oldest_first_ = false;
+  Batch batch_;
+  std::vector<Request*> step_;  // with planned > done, in the order of planning: a promise before those that share it
+  std::vector<Progress> progress_;
+};
+
+}  // namespace baton

@@ -1,0 +1,318 @@
+#include "engine/prefill_scheduler.h"
+
+#include <array>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+
+#include "catch.h"
+#include "engine/fake_backend.h"
+#include "engine/scenario_file.h"
+
+namespace baton {
+namespace {
+
+// A scheduler, and a backend that computes what it plans and checks the KV of all that is done.
+class SchedulerWorld {
+ public:
+  SchedulerWorld(int64_t blocks, int64_t step_tokens)
+      : backend_(blocks), pool_(blocks), tree_(pool_), scheduler_(pool_, tree_, step_tokens) {}
+
+  PrefillScheduler& scheduler() { return scheduler_; }
+  const BlockPool& pool() const { return pool_; }
+  RadixTree& tree() { return tree_; }
+  FakeBackend& backend() { return backend_; }
+  const std::map<RequestId, std::vector<TokenId>>& requests() const { return requests_; }
+  // Tokens of the requests' distinct prefixes that are done: each was computed at least once.
+  int64_t done(const RequestId& id) const { return done_.at(id); }
+
+  absl::Status Add(const RequestId& id, const std::vector<TokenId>& tokens, int32_t priority = 0) {
+    const auto keys = BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), tokens);
+    const absl::Status status =
+        scheduler_.Add({.request_id = id, .tokens = tokens, .keys = keys, .priority = priority});
+    if (!status.ok()) return status;
+    requests_[id] = tokens;
+    done_[id] = 0;
+    return status;
+  }
+  void Remove(const RequestId& id) {
+    scheduler_.Remove(id);
+    requests_.erase(id);
+    done_.erase(id);
+  }
+
+  bool Plan() {
+    batch_ = &scheduler_.PlanStep();
+    scheduler_.CheckInvariants();
+    NoteProgress();
+    return scheduler_.step_running();
+  }
+  std::vector<RequestId> Finish(bool ok = true) {
+    if (ok) REQUIRE(backend_.Forward(*batch_, [](int64_t) {}).ok());
+    std::vector<RequestId> failed = scheduler_.FinishStep(ok);
+    scheduler_.CheckInvariants();
+    NoteProgress();
+    return failed;
+  }
+
+ private:
+  // Progress is contiguous, and what is said to be done holds the right KV.
+  void NoteProgress() {
+    for (const auto& progress : scheduler_.TakeProgress()) {
+      REQUIRE(done_.at(progress.request_id) == progress.begin);
+      REQUIRE(progress.begin % kBlockTokens == 0);
+      done_.at(progress.request_id) = progress.end;
+      CheckKv(progress.request_id, progress.end);
+    }
+  }
+  // The KV of [0, done) gives the same next token as a computation alone does. The last token is computed again for
+  // that, in place: it writes the same bytes.
+  void CheckKv(const RequestId& id, int64_t done) {
+    const auto tokens = std::span<const TokenId>(requests_.at(id)).first(static_cast<size_t>(done));
+    Batch batch;
+    batch.slices.push_back({.tokens = tokens.last(1),
+                            .start = static_cast<int32_t>(done) - 1,
+                            .blocks = scheduler_.blocks(id),
+                            .wants_logits = true});
+    FakeBackend reader(backend_.kv_slab());
+    REQUIRE(FakeBackend::Argmax(reader.Forward(batch, [](int64_t) {})->data) == FakeBackend::NextToken(tokens));
+  }
+
+  FakeBackend backend_;
+  BlockPool pool_;
+  RadixTree tree_;
+  PrefillScheduler scheduler_;
+  const Batch* batch_ = nullptr;
+  std::map<RequestId, std::vector<TokenId>> requests_;
+  std::map<RequestId, int64_t> done_;
+};
+
+class SchedulerScenario {
+ public:
+  std::string Run(const ScenarioCommand& command) {
+    if (command.name == "worker") {
+      world_ = std::make_unique<SchedulerWorld>(command.Number("blocks"), command.Number("budget"));
+      return "";
+    }
+    const RequestId id = command.words.empty() ? "" : command.words[0];
+    if (command.name == "add") {
+      const auto status =
+          world_->Add(id, ParseTokens(command.Option("tokens")), static_cast<int32_t>(command.Number("priority")));
+      return status.ok() ? "" : absl::StrCat(status.ToString(), "\n");
+    }
+    if (command.name == "step") return Step();
+    if (command.name == "begin") return Plan();
+    if (command.name == "end") return Finish(true);
+    if (command.name == "fail") return Finish(false);
+    if (command.name == "limit") return Limit(id, command.Number("tokens"));
+    if (command.name == "stop") return (world_->scheduler().Stop(id), "");
+    if (command.name == "remove") return Remove(id);
+    if (command.name == "blocks") return Blocks();
+    if (command.name == "load") return Load();
+    FAIL("unknown command " << command.name);
+    return "";
+  }
+
+ private:
+  std::string Step() {
+    const std::string planned = Plan();
+    return world_->scheduler().step_running() ? planned + Finish(true) : planned;
+  }
+  std::string Plan() {
+    std::string printed;
+    std::map<RequestId, PrefillCounters> before;
+    for (const auto& [id, tokens] : world_->requests()) before[id] = world_->scheduler().counters(id);
+    if (!world_->Plan()) printed = "nothing to compute\n";
+    for (const auto& [id, old] : before) {
+      const PrefillCounters& now = world_->scheduler().counters(id);
+      std::string line;
+      if (now.cached > old.cached) absl::StrAppend(&line, " cached ", now.cached - old.cached);
+      if (now.shared > old.shared) absl::StrAppend(&line, " shares ", now.shared - old.shared);
+      if (now.computed > old.computed) absl::StrAppend(&line, " computes ", now.computed - old.computed);
+      if (!line.empty()) absl::StrAppend(&printed, id, line, "\n");
+    }
+    return printed + Completed();
+  }
+  std::string Finish(bool ok) {
+    std::string printed;
+    for (const RequestId& id : world_->Finish(ok)) absl::StrAppend(&printed, id, " failed\n");
+    return printed + Completed();
+  }
+  std::string Completed() {
+    std::string printed;
+    for (const auto& [id, tokens] : world_->requests()) {
+      if (!world_->scheduler().IsComplete(id) || !completed_.insert(id).second) continue;
+      absl::StrAppend(&printed, id, " complete\n");
+    }
+    return printed;
+  }
+  std::string Limit(const RequestId& id, int64_t tokens) {
+    world_->scheduler().Limit(id, tokens);
+    return Completed();
+  }
+  std::string Remove(const RequestId& id) {
+    world_->Remove(id);
+    completed_.erase(id);
+    return "";
+  }
+  std::string Blocks() {
+    const auto& counts = world_->pool().counts();
+    return absl::StrCat("free ", counts.free, " referenced ", counts.referenced, " cached ", counts.cached, "\n");
+  }
+  std::string Load() {
+    const auto load = world_->scheduler().load();
+    return absl::StrCat("waiting ", load.waiting, " running ", load.running, " queued tokens ", load.queued_tokens,
+                        "\n");
+  }
+
+  std::unique_ptr<SchedulerWorld> world_;
+  std::set<RequestId> completed_;
+};
+
+void RunFile(const std::string& name) {
+  SchedulerScenario scenario;
+  RunScenario(absl::StrCat(BATON_SOURCE_DIR, "/test/scenario/", name),
+              [&](const ScenarioCommand& command) { return scenario.Run(command); });
+}
+
+TEST_CASE("prompts are computed in chunks, by priority and in order") { RunFile("prefill_chunks.txt"); }
+TEST_CASE("requests share what is cached and what is being computed") { RunFile("prefill_sharing.txt"); }
+TEST_CASE("blocks run short, and requests wait, evict or are refused") { RunFile("prefill_blocks.txt"); }
+TEST_CASE("steps fail and requests end at any moment") { RunFile("prefill_aborts.txt"); }
+
+TEST_CASE("the oldest request runs however many of higher priority arrive") {
+  SchedulerWorld world(64, 16);
+  REQUIRE(world.Add("old", std::vector<TokenId>(48, 1)).ok());
+  int steps = 0;
+  while (!world.scheduler().IsComplete("old")) {
+    REQUIRE(++steps <= 3 * 8);
+    const RequestId id = absl::StrCat("new", steps);
+    REQUIRE(world.Add(id, std::vector<TokenId>(16, 1 + steps), 9).ok());
+    REQUIRE(world.Plan());
+    world.Finish();
+    for (const auto& [name, tokens] : std::map(world.requests())) {
+      if (name != "old" && world.scheduler().IsComplete(name)) world.Remove(name);
+    }
+  }
+}
+
+TEST_CASE("a large request gets its blocks however many small ones of higher priority arrive") {
+  SchedulerWorld world(8, 32);
+  REQUIRE(world.Add("large", std::vector<TokenId>(8 * 16, 1)).ok());
+  int steps = 0;
+  while (!world.scheduler().IsComplete("large")) {
+    REQUIRE(++steps <= 40);
+    for (const char* half : {"a", "b"}) {
+      const auto token = static_cast<TokenId>(1 + 2 * steps + (*half - 'a'));
+      REQUIRE(world.Add(absl::StrCat(half, steps), std::vector<TokenId>(32, token), 9).ok());
+    }
+    if (world.Plan()) world.Finish();
+    for (const auto& [name, tokens] : std::map(world.requests())) {
+      if (name != "large" && world.scheduler().IsComplete(name)) world.Remove(name);
+    }
+  }
+}
+
+// Prompts from a small tree of prefixes, of any length.
+std::vector<TokenId> RandomPrompt(std::mt19937& random) {
+  std::vector<TokenId> tokens(random() % 90);
+  TokenId branch = 0;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (i % 20 == 0) branch = static_cast<TokenId>(random() % 2);
+    tokens[i] = branch;
+  }
+  return tokens;
+}
+
+TEST_CASE("random requests all end, with every token computed once and no block left behind") {
+  const unsigned first_seed = std::random_device{}();
+  for (unsigned seed = first_seed; seed < first_seed + 40; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 random(seed);
+    const int64_t blocks = 6 + static_cast<int64_t>(random() % 30);
+    SchedulerWorld world(blocks, 16 + static_cast<int64_t>(random() % 80));
+    int64_t computed = 0;  // as the requests count it, of those that were not aborted
+    bool all_counted = true;
+    const auto finish = [&] {
+      const bool ok = random() % 10 != 0;
+      for (const RequestId& id : world.Finish(ok)) {
+        world.Remove(id);
+        all_counted = false;
+      }
+    };
+    const auto end = [&](const RequestId& id) {
+      computed += world.scheduler().counters(id).computed;
+      world.Remove(id);
+    };
+    for (int event = 0; event < 300; ++event) {
+      const auto& requests = world.requests();
+      const RequestId any = requests.empty() ? "" : std::next(requests.begin(), random() % requests.size())->first;
+      switch (random() % 6) {
+        case 0:
+        case 1:
+          world.Add(absl::StrCat(event), RandomPrompt(random), static_cast<int32_t>(random() % 3)).IgnoreError();
+          break;
+        case 2:
+          if (world.scheduler().step_running()) finish();
+          break;
+        case 3:
+          if (!world.scheduler().step_running()) world.Plan();
+          break;
+        case 4:
+          if (!any.empty() && world.scheduler().IsComplete(any)) end(any);
+          break;
+        case 5:
+          if (any.empty() || random() % 3 != 0) break;
+          if (random() % 2 == 0) {
+            world.scheduler().Limit(any, static_cast<int64_t>(random() % 4) * kBlockTokens);
+          } else {
+            all_counted = false;
+            world.Remove(any);
+          }
+          break;
+      }
+      world.scheduler().CheckInvariants();
+    }
+    // Everything left runs to its end.
+    int steps = 0;
+    while (!world.requests().empty() || world.scheduler().step_running()) {
+      REQUIRE(++steps < 2000);
+      if (world.scheduler().step_running() || world.Plan()) finish();
+      for (const auto& [id, tokens] : std::map(world.requests())) {
+        if (world.scheduler().IsComplete(id)) end(id);
+      }
+    }
+    world.scheduler().CheckInvariants();
+    CHECK(world.pool().counts().referenced == 0);
+    CHECK(world.scheduler().load().running == 0);
+    if (all_counted) CHECK(computed == world.backend().tokens_computed());
+    CHECK(computed <= world.backend().tokens_computed());
+  }
+}
+
+TEST_CASE("with room for all, no block is computed twice however requests arrive and end") {
+  const unsigned first_seed = std::random_device{}();
+  for (unsigned seed = first_seed; seed < first_seed + 20; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 random(seed);
+    SchedulerWorld world(600, 16 + static_cast<int64_t>(random() % 80));
+    std::set<std::vector<TokenId>> full_blocks;  // distinct prefixes of whole blocks
+    int64_t tails = 0;
+    for (int event = 0; event < 60; ++event) {
+      std::vector<TokenId> prompt = RandomPrompt(random);
+      const size_t full = prompt.size() / kBlockTokens * kBlockTokens;
+      for (size_t end = kBlockTokens; end <= full; end += kBlockTokens) {
+        full_blocks.emplace(prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(end));
+      }
+      tails += static_cast<int64_t>(prompt.size() - full);
+      REQUIRE(world.Add(absl::StrCat(event), prompt, static_cast<int32_t>(random() % 3)).ok());
+      if (random() % 2 == 0 && world.Plan()) world.Finish();
+    }
+    while (world.Plan()) world.Finish();
+    CHECK(world.backend().tokens_computed() == static_cast<int64_t>(full_blocks.size()) * kBlockTokens + tails);
+  }
+}
+
+}  // namespace
+}  // namespace baton
