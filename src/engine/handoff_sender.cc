@@ -201,7 +201,7 @@ void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> 
     pushes_.emplace(push, id);
     ++handoff.pushes_in_flight;
     for (const BlockCopy& copy : copies) handoff.bytes_pushed += copy.bytes;
-    actions_.push_back(PushBlocks{push, handoff.link, std::move(copies)});
+    actions_.push_back(PushBlocks{push, handoff.link, handoff.reservation, std::move(copies)});
   }
   MaybeCommit(id, handoff);
 }

@@ -79,6 +79,7 @@ struct SendHeartbeat {  // → OnHeartbeatReply
 struct PushBlocks {  // Link::Push → OnPushDone; UNAVAILABLE if the connection is not there any more
   PushId push;
   LinkId link;
+  ReservationRef reservation;  // that it writes under, for logs and tests
   std::vector<BlockCopy> copies;
 };
 // There is room. `missing` are the block indices that the decode worker does not hold, ascending: the only ones pushed.
