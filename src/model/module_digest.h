@@ -5,9 +5,12 @@
 
 namespace baton {
 
-// SHA-256 over the config fields that enter the computation and, per tensor in a fixed order, its name, dtype, shape
-// and the SHA-256 of each 8 MiB of its bytes. A tree instead of one chain, so that all cores hash at once: 269 MB take
-// 0.09 s on two cores with SHA instructions, and reading the file itself is part of that.
+// SHA-256 over
+//   - a line of the config fields that enter the computation,
+//   - a line "name dtype rows cols" per tensor (dtype 0: f32, 1: bf16), in a fixed order,
+//   - the SHA-256 of each 8 MiB of each tensor, in the same order.
+// A tree instead of one chain, so that all cores hash at once: 269 MB take 0.19 s of CPU time with SHA instructions and
+// 0.45 s without, shared by up to 16 threads.
 Digest ModuleDigest(const Weights& weights);
 
 }  // namespace baton

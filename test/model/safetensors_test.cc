@@ -1,0 +1,144 @@
+#include "model/safetensors.h"
+
+#include <sys/stat.h>
+
+#include "catch.h"
+#include "temp_model.h"
+
+using namespace baton;
+
+namespace {
+
+const std::string kPath = "m.safetensors";
+
+absl::StatusOr<SafetensorsFile> OpenBytes(const TempDir& dir, const std::string& bytes) {
+  dir.Write(kPath, bytes);
+  return SafetensorsFile::Open(dir / kPath);
+}
+
+struct Malformed {
+  const char* what;
+  std::string header;
+  size_t data_bytes;
+  std::string reason;  // part of the message
+};
+
+}  // namespace
+
+TEST_CASE("a well-formed file gives each tensor's dtype, shape and bytes") {
+  TempDir dir;
+  auto file = OpenBytes(dir, SafetensorsBytes(R"({"__metadata__": {"format": "pt"},
+      "b": {"dtype": "BF16", "shape": [2, 2], "data_offsets": [8, 16]},
+      "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+      "scalar": {"dtype": "I64", "shape": [], "data_offsets": [16, 24]}})",
+                                              "aaaaaaaabbbbbbbbcccccccc"));
+  INFO(file.status());
+  REQUIRE(file.ok());
+  REQUIRE(file->tensors().size() == 3);
+  const SafetensorsEntry& b = file->tensors().at("b");
+  CHECK(b.dtype == "BF16");
+  CHECK(b.shape == std::vector<int64_t>{2, 2});
+  CHECK(std::string(reinterpret_cast<const char*>(b.bytes.data()), b.bytes.size()) == "bbbbbbbb");
+  CHECK(file->tensors().at("scalar").shape.empty());
+}
+
+TEST_CASE("a malformed header is refused with file, tensor and reason") {
+  const std::vector<Malformed> cases = {
+      {"not JSON", "{\"a\"", 0, "not JSON at byte"},
+      {"trailing text", "{} {}", 0, "not JSON at byte"},
+      {"an array", "[]", 0, "an array where"},
+      {"a number", "17", 0, "number 17 where"},
+      {"null tensor", R"({"a": null})", 0, "tensor 'a': header has null"},
+      {"deep nesting", std::string(100000, '['), 0, "an array where"},
+      {"nested objects", R"({"a": {"dtype": {"x": 1}}})", 0, "tensor 'a': header has an object"},
+      {"nested metadata", R"({"__metadata__": {"x": {"y": "z"}}})", 0, "header has an object"},
+      {"unknown field", R"({"a": {"dtype": "F32", "strides": [1]}})", 0, "unknown field 'strides'"},
+      {"missing field", R"({"a": {"dtype": "F32", "shape": [1]}})", 4,
+       "tensor 'a': expected dtype, shape and data_off"},
+      {"tensor twice",
+       R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}, "a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})",
+       1, "tensor 'a': is listed twice"},
+      {"dtype twice", R"({"a": {"dtype": "F32", "dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})", 1,
+       "dtype is given twice"},
+      {"shape twice", R"({"a": {"dtype": "U8", "shape": [1], "shape": [2], "data_offsets": [0, 1]}})", 1,
+       "shape is given twice"},
+      {"unknown dtype", R"({"a": {"dtype": "F4", "shape": [2], "data_offsets": [0, 1]}})", 1, "unknown dtype 'F4'"},
+      {"negative extent", R"({"a": {"dtype": "U8", "shape": [-1], "data_offsets": [0, 1]}})", 1, "number -1 where"},
+      {"fractional extent", R"({"a": {"dtype": "U8", "shape": [1.5], "data_offsets": [0, 1]}})", 1, "number 1.5 where"},
+      {"extent of 2^64", R"({"a": {"dtype": "U8", "shape": [18446744073709551616], "data_offsets": [0, 1]}})", 1,
+       "number 18446744073709551616 where"},
+      {"product overflows to the right size",
+       R"({"a": {"dtype": "U8", "shape": [4294967296, 4294967296], "data_offsets": [0, 0]}})", 0, "overflows"},
+      {"element size overflows", R"({"a": {"dtype": "F32", "shape": [4611686018427387904], "data_offsets": [0, 0]}})",
+       0, "overflows"},
+      {"too many dimensions", R"({"a": {"dtype": "U8", "shape": [1,1,1,1,1,1,1,1,1], "data_offsets": [0, 1]}})", 1,
+       "more than 8 numbers in shape"},
+      {"one offset", R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0]}})", 1, "expected 2 data_offsets"},
+      {"three offsets", R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1, 2]}})", 1,
+       "expected 2 data_offsets"},
+      {"offsets backwards", R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [1, 0]}})", 1,
+       "leave the file's data"},
+      {"offsets past the end", R"({"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}})", 1,
+       "[0, 2) leave the file's data of 1 bytes"},
+      {"offset near 2^64", R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [18446744073709551615, 0]}})", 1,
+       "leave the file's data"},
+      {"shape and offsets disagree", R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}})", 4,
+       "need 8 bytes, data_offsets give 4"},
+      {"overlap",
+       R"({"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}, "b": {"dtype": "U8", "shape": [4], "data_offsets": [2, 6]}})",
+       6, "tensor 'b': expected data at offset 4, got 2 (overlap)"},
+      {"gap",
+       R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}, "b": {"dtype": "U8", "shape": [1], "data_offsets": [2, 3]}})",
+       3, "tensor 'b': expected data at offset 1, got 2 (gap)"},
+      {"bytes after the last tensor", R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})", 9,
+       "the rest belongs to no tensor"},
+      {"misaligned",
+       R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}, "b": {"dtype": "F32", "shape": [1], "data_offsets": [1, 5]}})",
+       5, "tensor 'b': data at offset 1 is not aligned"},
+      {"empty name", R"({"": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})", 1, "expected a name of 1 to"},
+      {"endless name", "{\"" + std::string(5000, 'n') + R"(": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})",
+       1, "expected a name of 1 to"},
+      {"invalid UTF-8", "{\"\xff\": 1}", 0, "not JSON at byte"},
+  };
+  TempDir dir;
+  for (const Malformed& malformed : cases) {
+    const auto file = OpenBytes(dir, SafetensorsBytes(malformed.header, std::string(malformed.data_bytes, 'x')));
+    INFO(malformed.what << ": " << file.status());
+    CHECK(file.status().code() == absl::StatusCode::kInvalidArgument);
+    CHECK(file.status().message().find(kPath) != absl::string_view::npos);
+    CHECK(file.status().message().find(malformed.reason) != absl::string_view::npos);
+    CHECK(file.status().message().size() < 800);
+  }
+}
+
+TEST_CASE("a file cut at any byte is refused") {
+  TempDir dir;
+  const std::string whole =
+      SafetensorsBytes(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})", "12345678");
+  REQUIRE(OpenBytes(dir, whole).ok());
+  for (size_t size = 0; size < whole.size(); ++size) {
+    CAPTURE(size);
+    CHECK(OpenBytes(dir, whole.substr(0, size)).status().code() == absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_CASE("a header size beyond the file or beyond the limit is refused before the header is read") {
+  TempDir dir;
+  for (const uint64_t claimed : {uint64_t{9}, uint64_t{1} << 62, UINT64_MAX, UINT64_MAX - 7}) {
+    CAPTURE(claimed);
+    CHECK_FALSE(OpenBytes(dir, LittleEndian64(claimed) + "{}      ").ok());
+  }
+  dir.Write(kPath, LittleEndian64(64 << 20));
+  std::filesystem::resize_file(dir / kPath, 65 << 20);  // sparse: the header would fit into the file
+  const auto file = SafetensorsFile::Open(dir / kPath);
+  INFO(file.status());
+  CHECK(file.status().message().find("header claims 67108864 bytes, expected at most") != absl::string_view::npos);
+}
+
+TEST_CASE("what is no regular file is refused without waiting") {
+  TempDir dir;
+  CHECK(SafetensorsFile::Open(dir / "absent").status().code() == absl::StatusCode::kNotFound);
+  CHECK(SafetensorsFile::Open(dir.path()).status().code() == absl::StatusCode::kInvalidArgument);
+  REQUIRE(mkfifo((dir / "pipe").c_str(), 0600) == 0);
+  CHECK(SafetensorsFile::Open(dir / "pipe").status().code() == absl::StatusCode::kInvalidArgument);
+}
