@@ -25,6 +25,9 @@ endif()
 # Flags for our own code only; generated protobuf code is compiled without them.
 add_library(baton_flags INTERFACE)
 target_compile_options(baton_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror)
+if(BATON_SANITIZE)
+  target_compile_options(baton_flags INTERFACE -Wno-maybe-uninitialized)  # false alarms in the standard library's headers
+endif()
 # Bit-equality (design idea 5) needs every multiply-add to be contracted only where the source says so.
 target_compile_options(baton_flags INTERFACE -ffp-contract=off)
 

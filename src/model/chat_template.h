@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "nlohmann/json.hpp"
 
 namespace baton {
@@ -14,6 +15,7 @@ struct ChatInput {
   nlohmann::ordered_json messages;  // [{"role": ..., "content": ..., ...}]
   nlohmann::ordered_json tools;     // array, or null
   bool add_generation_prompt = true;
+  absl::Time now;  // what the template's strftime_now() tells, in the local time zone
 };
 
 class ChatTemplate {

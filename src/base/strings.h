@@ -1,0 +1,31 @@
+// Debian builds abseil with a string_view of its own, which std::string_view does not convert to. These take either.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace baton {
+
+inline absl::string_view ToAbsl(std::string_view text) { return {text.data(), text.size()}; }
+inline std::string_view ToStd(absl::string_view text) { return {text.data(), text.size()}; }
+
+namespace internal {
+template <typename T>
+const T& ForStrCat(const T& value) {
+  return value;
+}
+inline absl::string_view ForStrCat(std::string_view value) { return ToAbsl(value); }
+}  // namespace internal
+
+// absl::StrCat, for std::string_view too.
+template <typename... Args>
+std::string StrCat(const Args&... args) {
+  return absl::StrCat(internal::ForStrCat(args)...);
+}
+
+inline std::string_view Message(const absl::Status& status) { return ToStd(status.message()); }
+
+}  // namespace baton

@@ -1,0 +1,104 @@
+#include "model/chat_template.h"
+
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "base/status.h"
+#include "base/strings.h"
+#include "model/jinja_interpreter.h"
+#include "model/jinja_parser.h"
+
+namespace baton {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::streamsize kMaxFileBytes = 16 << 20;
+
+// NOT_FOUND if there is no such file.
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return absl::NotFoundError(StrCat(path, ": cannot be opened"));
+  const std::streamsize size = file.tellg();
+  if (size < 0 || size > kMaxFileBytes) {
+    return absl::InvalidArgumentError(StrCat(path, ": ", size, " bytes, expected at most ", kMaxFileBytes));
+  }
+  std::string text(static_cast<size_t>(size), '\0');
+  file.seekg(0);
+  file.read(text.data(), size);
+  return text;
+}
+
+// "bos_token" is a string, an object with "content", or null.
+std::string SpecialToken(const json& config, const char* name) {
+  const auto token = config.find(name);
+  if (token == config.end()) return "";
+  if (token->is_string()) return token->get<std::string>();
+  if (token->is_object() && token->contains("content") && (*token)["content"].is_string()) {
+    return (*token)["content"].get<std::string>();
+  }
+  return "";
+}
+
+// "chat_template" is a string or a list of {name, template}, of which "default" is the one for chat.
+absl::StatusOr<std::string> TemplateSource(const json& config, const std::string& path) {
+  const auto entry = config.find("chat_template");
+  if (entry == config.end() || entry->is_null()) {
+    return absl::NotFoundError(StrCat(path, ": the model has no chat_template"));
+  }
+  if (entry->is_string()) return entry->get<std::string>();
+  if (entry->is_array()) {
+    for (const json& named : *entry) {
+      if (named.is_object() && named.value("name", json()) == "default" && named.contains("template") &&
+          named["template"].is_string()) {
+        return named["template"].get<std::string>();
+      }
+    }
+  }
+  return absl::InvalidArgumentError(
+      StrCat(path, ": chat_template: expected a string or a list with an entry named 'default'"));
+}
+
+class JinjaChatTemplate final : public ChatTemplate {
+ public:
+  JinjaChatTemplate(jinja::Body body, std::string bos, std::string eos)
+      : body_(std::move(body)), bos_(std::move(bos)), eos_(std::move(eos)) {}
+
+  absl::StatusOr<std::string> Render(const ChatInput& input) const override {
+    jinja::Dict globals = {{"messages", jinja::Value::FromJson(input.messages)},
+                           {"tools", jinja::Value::FromJson(input.tools)},
+                           {"add_generation_prompt", input.add_generation_prompt},
+                           {"bos_token", bos_},
+                           {"eos_token", eos_}};
+    return jinja::Run(body_, globals, input.now, jinja::Limits{});
+  }
+
+ private:
+  const jinja::Body body_;
+  const std::string bos_, eos_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(std::string source, std::string bos_token,
+                                                                  std::string eos_token) {
+  ASSIGN_OR_RETURN(jinja::Body body, jinja::Parse(source));
+  return std::make_unique<JinjaChatTemplate>(std::move(body), std::move(bos_token), std::move(eos_token));
+}
+
+absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(const std::string& directory) {
+  const std::string path = directory + "/tokenizer_config.json";
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const json config = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return absl::InvalidArgumentError(StrCat(path, ": expected a JSON object"));
+  absl::StatusOr<std::string> source = ReadFile(directory + "/chat_template.jinja");  // newer models keep it apart
+  if (absl::IsNotFound(source.status())) source = TemplateSource(config, path);
+  RETURN_IF_ERROR(source.status());
+  absl::StatusOr<std::unique_ptr<ChatTemplate>> parsed =
+      Parse(*std::move(source), SpecialToken(config, "bos_token"), SpecialToken(config, "eos_token"));
+  if (!parsed.ok()) return absl::Status(parsed.status().code(), StrCat(directory, ": ", parsed.status().message()));
+  return parsed;
+}
+
+}  // namespace baton

@@ -1,0 +1,82 @@
+// The values a chat template computes with: Python's, as far as templates use them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+
+namespace baton::jinja {
+
+struct Macro;
+class Value;
+
+using List = std::vector<Value>;
+// Insertion order, as Python's dict. Templates' dicts are small, so look-up is a scan.
+using Dict = std::vector<std::pair<std::string, Value>>;
+
+struct Undefined {
+  std::string name;  // what was looked up, for messages
+};
+struct None {};
+// namespace(...): the one thing whose attributes a template may set.
+struct Namespace {
+  std::shared_ptr<Dict> values;
+};
+
+// A function of the template language, by name: what "strftime_now is defined" asks about.
+struct Function {
+  std::string name;
+};
+
+// Copies are cheap: lists and dicts are shared, and immutable once made.
+class Value {
+ public:
+  using Variant = std::variant<Undefined, None, bool, int64_t, double, std::string, std::shared_ptr<const List>,
+                               std::shared_ptr<const Dict>, Namespace, Function, const Macro*>;
+
+  Value() : data_(Undefined{}) {}
+  template <typename T>
+  requires std::constructible_from<Variant, T> Value(T value)
+      : data_(std::move(value)) {}  // NOLINT: implicit, as literals are
+  Value(const char* text) : data_(std::string(text)) {}
+  static Value MakeList(List items) { return std::make_shared<const List>(std::move(items)); }
+  static Value MakeDict(Dict items) { return std::make_shared<const Dict>(std::move(items)); }
+  static Value FromJson(const nlohmann::ordered_json& json);
+
+  template <typename T>
+  const T* As() const {
+    return std::get_if<T>(&data_);
+  }
+  const List* AsList() const;
+  const Dict* AsDict() const;
+  bool IsUndefined() const { return As<Undefined>() != nullptr; }
+  bool IsNone() const { return As<None>() != nullptr; }
+  bool IsNumber() const { return As<int64_t>() || As<double>() || As<bool>(); }
+  double ToDouble() const;            // of a number
+  std::string_view TypeName() const;  // Python's name, for messages
+  bool Truthy() const;
+  std::string ToText() const;  // Python's str()
+  std::string Repr() const;    // Python's repr()
+
+  friend bool operator==(const Value& a, const Value& b);  // Python's ==: 1 == 1.0 == True
+
+ private:
+  Variant data_;
+};
+
+const Value* Find(const Dict& dict, std::string_view key);
+
+// json.dumps(value, ensure_ascii=False, indent=indent); indent < 0: on one line. Undefined cannot be written.
+absl::StatusOr<std::string> ToJson(const Value& value, int indent);
+
+// UTF-8 text by code point, as Python indexes it. Ill-formed bytes count as one code point each.
+std::vector<std::string_view> CodePoints(std::string_view text);
+
+}  // namespace baton::jinja
