@@ -162,7 +162,9 @@ void HandoffSender::OnReserved(HandoffId id, Handoff& handoff, const Reserved& r
     Fail(id, std::move(status), absl::ZeroDuration(), now);
     return;
   }
-  if (Renewable(handoff.link).empty()) found->second.next_heartbeat = handoff.reserve_sent;  // none was due
+  if (Renewable(handoff.link).empty()) {  // no heartbeat is due
+    found->second.next_heartbeat = handoff.reserve_sent + HeartbeatInterval(handoff.lease);
+  }
   handoff.state = State::kWriting;
   handoff.missing = handoff.unposted = static_cast<int32_t>(reserved.missing.size());
   HandoffReserved notice{handoff.job.request_id, {}};

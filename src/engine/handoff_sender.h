@@ -220,6 +220,7 @@ class HandoffSender {
   std::vector<HandoffId> HandoffsOf(const WorkerAddress& peer) const;
   std::vector<HandoffId> Renewable(LinkId link) const;
   void RenewLease(const SentHeartbeat& heartbeat, const HeartbeatReply& reply, absl::Time now);
+  static absl::Duration HeartbeatInterval(absl::Duration lease) { return lease / 4; }
   void TickHeartbeats(absl::Time now);
   void TickReleases(absl::Time now);
 

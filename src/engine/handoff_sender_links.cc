@@ -9,7 +9,6 @@
 namespace baton {
 namespace {
 
-constexpr int kHeartbeatsPerLease = 4;
 constexpr absl::Duration kShortestLease = absl::Milliseconds(10);
 constexpr absl::Duration kLongestLease = absl::Hours(1);
 
@@ -186,7 +185,7 @@ void HandoffSender::TickHeartbeats(absl::Time now) {
     const HeartbeatId id(next_id_++);
     heartbeats_.emplace(id, std::move(sent));
     actions_.push_back(SendHeartbeat{id, to, std::move(heartbeat)});
-    peer.next_heartbeat = now + peer.lease / kHeartbeatsPerLease;
+    peer.next_heartbeat = now + HeartbeatInterval(peer.lease);
   }
 }
 
@@ -221,7 +220,7 @@ void HandoffSender::RenewLease(const SentHeartbeat& heartbeat, const HeartbeatRe
 
 // Gives the blocks back at once. Repeated until the receiver would free them anyway.
 void HandoffSender::ReleaseReservation(const Handoff& handoff, absl::Time now) {
-  const absl::Duration retry_every = handoff.lease / kHeartbeatsPerLease;
+  const absl::Duration retry_every = HeartbeatInterval(handoff.lease);
   releases_[{handoff.job.decode_worker, handoff.reservation}] = PendingRelease{
       .retry_every = retry_every, .retry_at = {}, .give_up_at = now + (kQuarantineLeases + 1) * handoff.lease};
   actions_.push_back(SendRelease{handoff.job.decode_worker, Release{handoff.reservation}});
