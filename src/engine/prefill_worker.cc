@@ -1,0 +1,274 @@
+#include "engine/prefill_worker.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <variant>
+
+#include "base/check.h"
+#include "base/logging.h"
+
+namespace baton {
+namespace {
+
+// How long cancelled hand-offs have for telling their decode workers, at shutdown.
+constexpr absl::Duration kLastWords = absl::Seconds(1);
+
+absl::Time AgainIf(bool again) { return again ? absl::InfinitePast() : absl::InfiniteFuture(); }
+
+}  // namespace
+
+PrefillWorker::PrefillWorker(PrefillEngineOptions options, PrefillWorkerParts parts)
+    : parts_(std::move(parts)),
+      engine_(std::move(options)),
+      connector_(parts_.clock, [this] { return AgainIf(ServeLinks()); }),
+      timer_(parts_.clock, [this] { return Tick(); }),
+      stepper_(parts_.clock, [this] { return AgainIf(Step()); }) {}
+
+std::optional<RequestFailed> PrefillWorker::Submit(PrefillJob job) {
+  std::optional<RequestFailed> refused;
+  Post([&](PrefillEngine& engine, absl::Time now) {
+    if (accepting_) {
+      refused = engine.Add(std::move(job), now);
+    } else {
+      refused = {job.request_id, absl::UnavailableError("this prefill worker is shutting down"), absl::ZeroDuration()};
+    }
+  });
+  return refused;
+}
+
+void PrefillWorker::Cancel(const RequestId& id) {
+  Post([&](PrefillEngine& engine, absl::Time now) { engine.Cancel(id, now); });
+}
+
+PrefillLoad PrefillWorker::Load() const {
+  const std::lock_guard lock(mutex_);
+  return engine_.load();
+}
+
+void PrefillWorker::Post(Event event) {
+  Tell(event);
+  stepper_.Wake();
+}
+
+void PrefillWorker::Tell(Event event) {
+  bool earlier = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const absl::Time now = parts_.clock.Now();
+    event(engine_, now);
+    std::vector<PrefillAction> actions = engine_.TakeActions(now);
+    std::move(actions.begin(), actions.end(), std::back_inserter(outbox_));
+    earlier = engine_.NextTick() < next_tick_;
+  }
+  Drain();
+  if (earlier) timer_.Wake();
+}
+
+void PrefillWorker::Drain() {
+  std::unique_lock lock(mutex_);
+  if (draining_) return;
+  draining_ = true;
+  while (!outbox_.empty()) {
+    std::vector<PrefillAction> actions = std::exchange(outbox_, {});
+    lock.unlock();
+    for (PrefillAction& action : actions) {
+      std::visit([this](auto& concrete) { Do(concrete); }, action);
+    }
+    lock.lock();
+  }
+  draining_ = false;
+  changed_.notify_all();
+}
+
+bool PrefillWorker::Step() {
+  const Batch* batch = nullptr;
+  Tell([&](PrefillEngine& engine, absl::Time now) { batch = engine.StartStep(now); });
+  if (batch == nullptr) return false;
+  const auto layer_done = [this](int64_t layer) {
+    Tell([layer](PrefillEngine& engine, absl::Time now) { engine.LayerDone(layer, now); });
+  };
+  const absl::Status status = parts_.backend.Forward(*batch, layer_done).status();
+  if (!status.ok()) spdlog::error("the forward pass failed: {}", status.ToString());
+  Tell([&](PrefillEngine& engine, absl::Time now) { engine.FinishStep(status, now); });
+  return true;
+}
+
+absl::Time PrefillWorker::Tick() {
+  Post([](PrefillEngine& engine, absl::Time now) { engine.sender().Tick(now); });
+  const std::lock_guard lock(mutex_);
+  return next_tick_ = engine_.NextTick();
+}
+
+void PrefillWorker::AwaitIdle(absl::Time until) {
+  const absl::Duration longest = absl::Hours(24);
+  const absl::Duration wait = std::clamp(until - parts_.clock.Now(), absl::ZeroDuration(), longest);
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, absl::ToChronoNanoseconds(wait),
+                    [this] { return engine_.idle() && outbox_.empty() && !draining_; });
+}
+
+void PrefillWorker::Shutdown(absl::Time deadline) {
+  std::call_once(shut_down_, [&] {
+    {
+      const std::lock_guard lock(mutex_);
+      accepting_ = false;
+    }
+    AwaitIdle(deadline);
+    Post([](PrefillEngine& engine, absl::Time now) { engine.CancelAll(now); });
+    AwaitIdle(parts_.clock.Now() + kLastWords);
+    stepper_.Stop();
+    timer_.Stop();
+    connector_.Stop();
+    CloseAllLinks();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return calls_ == 0 && outbox_.empty() && !draining_; });
+  });
+}
+
+// Ends the pushes in flight, so that the last results come.
+void PrefillWorker::CloseAllLinks() {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !draining_; });
+    draining_ = true;
+  }
+  {
+    std::map<LinkId, std::unique_ptr<Link>> open;
+    std::vector<std::unique_ptr<Link>> closing;
+    const std::lock_guard lock(links_mutex_);
+    to_open_.clear();
+    open.swap(links_);
+    closing.swap(to_close_);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = false;
+  }
+  Drain();
+}
+
+DecodePeer& PrefillWorker::Peer(const WorkerAddress& address) {
+  std::unique_ptr<DecodePeer>& peer = peers_[address];
+  if (peer == nullptr) peer = parts_.reach(address);
+  BATON_CHECK(peer != nullptr, "a decode worker without a peer object");
+  return *peer;
+}
+
+template <typename Reply, typename Handler>
+absl::AnyInvocable<void(Reply)> PrefillWorker::Answer(Handler handler) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++calls_;
+  }
+  return [this, handler = std::move(handler)](Reply reply) {
+    Post([&](PrefillEngine& engine, absl::Time now) { handler(engine.sender(), std::move(reply), now); });
+    const std::lock_guard lock(mutex_);
+    --calls_;
+    changed_.notify_all();  // with the lock held: after it, the worker may be gone
+  };
+}
+
+void PrefillWorker::Do(SendLink& action) {
+  using Reply = absl::StatusOr<LinkReply>;
+  Peer(action.to).SendLink(action.request, Answer<Reply>([link = action.link](auto& sender, Reply reply, auto now) {
+                             sender.OnLinkReply(link, std::move(reply), now);
+                           }));
+}
+
+void PrefillWorker::Do(SendReserve& action) {
+  using Reply = absl::StatusOr<ReserveReply>;
+  Peer(action.to).SendReserve(action.request, Answer<Reply>([id = action.handoff](auto& sender, Reply reply, auto now) {
+                                sender.OnReserveReply(id, std::move(reply), now);
+                              }));
+}
+
+void PrefillWorker::Do(SendCommit& action) {
+  using Reply = absl::StatusOr<DecodePeer::Ack>;
+  Peer(action.to).SendCommit(action.commit, Answer<Reply>([id = action.handoff](auto& sender, Reply reply, auto now) {
+                               sender.OnCommitReply(id, reply.status(), now);
+                             }));
+}
+
+void PrefillWorker::Do(SendRelease& action) {
+  using Reply = absl::StatusOr<DecodePeer::Ack>;
+  const auto answer = [from = action.to, ref = action.release.reservation](auto& sender, Reply reply, auto now) {
+    sender.OnReleaseReply(from, ref, reply.status(), now);
+  };
+  Peer(action.to).SendRelease(action.release, Answer<Reply>(answer));
+}
+
+void PrefillWorker::Do(SendHeartbeat& action) {
+  using Reply = absl::StatusOr<HeartbeatReply>;
+  Peer(action.to).SendHeartbeat(action.heartbeat, Answer<Reply>([id = action.id](auto& sender, Reply reply, auto now) {
+                                  sender.OnHeartbeatReply(id, std::move(reply), now);
+                                }));
+}
+
+void PrefillWorker::Do(PushBlocks& action) {
+  auto answer = Answer<absl::Status>([push = action.push](auto& sender, const absl::Status& status, auto now) {
+    sender.OnPushDone(push, status, now);
+  });
+  Link* link = nullptr;
+  {
+    const std::lock_guard lock(links_mutex_);
+    const auto found = links_.find(action.link);
+    if (found != links_.end()) link = found->second.get();
+  }
+  if (link != nullptr) {
+    link->Push(action.copies, std::move(answer));
+  } else {
+    answer(absl::UnavailableError("the connection is closed"));
+  }
+}
+
+void PrefillWorker::Do(OpenConnection& action) {
+  {
+    const std::lock_guard lock(links_mutex_);
+    opening_.insert(action.link);
+    to_open_.push_back(std::move(action));
+  }
+  connector_.Wake();
+}
+
+void PrefillWorker::Do(CloseConnection& action) {
+  {
+    const std::lock_guard lock(links_mutex_);
+    opening_.erase(action.link);
+    const auto found = links_.find(action.link);
+    if (found == links_.end()) return;
+    to_close_.push_back(std::move(found->second));
+    links_.erase(found);
+  }
+  connector_.Wake();
+}
+
+// Closes what is to be closed and opens one connection. False: nothing was left to open.
+bool PrefillWorker::ServeLinks() {
+  std::vector<std::unique_ptr<Link>> closing;
+  std::optional<OpenConnection> open;
+  {
+    const std::lock_guard lock(links_mutex_);
+    closing = std::exchange(to_close_, {});
+    if (!to_open_.empty()) {
+      open = std::move(to_open_.front());
+      to_open_.pop_front();
+    }
+  }
+  closing.clear();
+  if (!open) return false;
+  auto link = parts_.transport.Connect(open->transport_descriptor);
+  const absl::Status status = link.status();
+  if (status.ok()) {
+    spdlog::info("connected to decode worker {}: {}", open->to, (*link)->Description());
+    const std::lock_guard lock(links_mutex_);
+    // Closed meanwhile: `link` is destroyed at the end of this function.
+    if (opening_.erase(open->link) > 0) links_[open->link] = *std::move(link);
+  } else {
+    spdlog::warn("cannot connect to decode worker {}: {}", open->to, status.ToString());
+  }
+  Post([&](PrefillEngine& engine, absl::Time now) { engine.sender().OnConnected(open->link, status, now); });
+  return true;
+}
+
+}  // namespace baton

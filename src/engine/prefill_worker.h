@@ -1,0 +1,116 @@
+// The thread-safe shell around PrefillEngine: one mutex around the core, the forward pass and all calls out of it.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
+#include "backend/backend.h"
+#include "base/clock.h"
+#include "engine/decode_peer.h"
+#include "engine/prefill_engine.h"
+#include "engine/request.h"
+#include "engine/step_loop.h"
+#include "transport/transport.h"
+
+namespace baton {
+
+// Who wants to know how requests ended. Called from the worker's threads, one call at a time; must not block.
+class PrefillListener {
+ public:
+  virtual ~PrefillListener() = default;
+  virtual void OnPrefillDone(const PrefillDone& done) = 0;
+  virtual void OnPrefillFailed(const RequestFailed& failed) = 0;
+};
+
+// What the worker works with; all must outlive it. Never called with the worker's mutex held.
+struct PrefillWorkerParts {
+  Backend& backend;
+  Transport& transport;
+  const Clock& clock;  // must move by itself
+  PrefillListener& listener;
+  // A way to reach a decode worker's control side. Called once for each address; never null.
+  absl::AnyInvocable<std::unique_ptr<DecodePeer>(const WorkerAddress&)> reach;
+};
+
+// Owns three threads: one computes, one waits for times, one opens and closes the transport's links. Thread-safe.
+class PrefillWorker {
+ public:
+  PrefillWorker(PrefillEngineOptions options, PrefillWorkerParts parts);
+  ~PrefillWorker() { Shutdown(absl::InfinitePast()); }
+  PrefillWorker(const PrefillWorker&) = delete;
+  PrefillWorker& operator=(const PrefillWorker&) = delete;
+
+  // As PrefillEngine::Add: a refusal, or the listener hears the result. UNAVAILABLE while shutting down.
+  std::optional<RequestFailed> Submit(PrefillJob job);
+  // As PrefillEngine::Cancel.
+  void Cancel(const RequestId& id);
+  PrefillLoad Load() const;
+
+  // Takes no more requests, lets those that are there end until `deadline`, cancels the rest, stops. All results have
+  // been given when it returns. Idempotent.
+  void Shutdown(absl::Time deadline);
+
+ private:
+  using Event = absl::FunctionRef<void(PrefillEngine&, absl::Time now)>;
+
+  // Tells the core of an event and does what it asks for.
+  void Tell(Event event);
+  // And then lets the computing thread see whether it has work now.
+  void Post(Event event);
+  // Does the actions in the outbox in their order. One thread at a time: another's are done by the one that is at it.
+  void Drain();
+  bool Step();  // false: there was nothing to compute
+  absl::Time Tick();
+  void AwaitIdle(absl::Time until);
+
+  void Do(SendLink& action);
+  void Do(OpenConnection& action);
+  void Do(CloseConnection& action);
+  void Do(SendReserve& action);
+  void Do(SendCommit& action);
+  void Do(SendRelease& action);
+  void Do(SendHeartbeat& action);
+  void Do(PushBlocks& action);
+  void Do(PrefillDone& action) { parts_.listener.OnPrefillDone(action); }
+  void Do(RequestFailed& action) { parts_.listener.OnPrefillFailed(action); }
+
+  DecodePeer& Peer(const WorkerAddress& address);
+  // A callback that posts an event, counted in calls_ until it has been called.
+  template <typename Reply, typename Handler>
+  absl::AnyInvocable<void(Reply)> Answer(Handler handler);
+  bool ServeLinks();
+  void CloseAllLinks();
+
+  PrefillWorkerParts parts_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  PrefillEngine engine_;
+  std::vector<PrefillAction> outbox_;
+  bool draining_ = false;  // some thread is in Drain
+  bool accepting_ = true;
+  int64_t calls_ = 0;                            // answers that have not come yet
+  absl::Time next_tick_ = absl::InfinitePast();  // what the timer waits for
+
+  std::map<WorkerAddress, std::unique_ptr<DecodePeer>> peers_;  // used by the draining thread alone
+
+  // Guards what follows. Only the draining thread takes links away, so that none ends while it is used.
+  std::mutex links_mutex_;
+  std::deque<OpenConnection> to_open_;
+  std::set<LinkId> opening_;  // asked for, neither open nor closed yet
+  std::map<LinkId, std::unique_ptr<Link>> links_;
+  std::vector<std::unique_ptr<Link>> to_close_;  // destroying a link may take time
+
+  std::once_flag shut_down_;
+  StepLoop connector_, timer_, stepper_;  // last: their threads use the rest
+};
+
+}  // namespace baton

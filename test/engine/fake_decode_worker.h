@@ -1,0 +1,80 @@
+// The decode worker as far as a prefill worker can see it: the receiving side of the hand-off over a slab, and one
+// decoded token that tells whether the KV in it is right.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "engine/fake_backend.h"
+#include "engine/handoff_receiver.h"
+#include "kv/block_pool.h"
+#include "kv/radix_tree.h"
+
+namespace baton {
+
+// Not thread-safe.
+class FakeDecodeWorker {
+ public:
+  // The slab is `backend`'s.
+  FakeDecodeWorker(FakeBackend& backend, Incarnation incarnation, std::string transport_descriptor)
+      : backend_(backend),
+        pool_(static_cast<int64_t>(backend.kv_slab().size()) / FakeBackend::Layout().BlockBytes()),
+        tree_(pool_),
+        receiver_({.layout = FakeBackend::Layout(),
+                   .numerics_id = backend.numerics_id(),
+                   .incarnation = incarnation,
+                   .transport_descriptor = std::move(transport_descriptor)},
+                  pool_, tree_, [this](const AdmissionQuery& query) { return Admission_(query); }) {}
+
+  HandoffReceiver& receiver() { return receiver_; }
+  const BlockPool& pool() const { return pool_; }
+
+  // Claims what was handed off, and decodes the first token after the prompt.
+  absl::StatusOr<TokenId> FirstToken(const PrefillDone& done, const std::vector<TokenId>& prompt,
+                                     const std::string& salt, absl::Time now) {
+    DecodeJob job;
+    job.request_id = done.request_id;
+    job.reservation = done.reservation;
+    job.decode_incarnation = done.decode_incarnation;
+    job.blocks = done.blocks;
+    job.tokens = prompt;
+    job.cache_salt = salt;
+    ASSIGN_OR_RETURN(ClaimedKv kv, receiver_.Start(job, now));
+    const auto last = static_cast<int32_t>(prompt.size()) - 1;
+    BATON_CHECK(kv.kv_tokens == last, "a claim of another length");
+    if (static_cast<int64_t>(kv.table.size()) < BlocksFor(last + 1)) {
+      std::optional<BlockRef> block = tree_.Allocate();
+      if (!block) return absl::ResourceExhaustedError("no block for the first token");
+      kv.table.Append(std::move(*block));
+    }
+    Batch batch;
+    batch.slices.push_back(
+        {.tokens = std::span(prompt).last(1), .start = last, .blocks = kv.table.ids(), .wants_logits = true});
+    ASSIGN_OR_RETURN(const LogitsView logits, backend_.Forward(batch, [](int64_t) {}));
+    return FakeBackend::Argmax(logits.data);
+  }
+
+  void CheckInvariants() const {
+    receiver_.CheckInvariants();
+    tree_.CheckInvariants();
+  }
+
+ private:
+  Admission Admission_(const AdmissionQuery& query) const {
+    if (BlocksFor(query.kv_tokens) > pool_.counts().total) {
+      return NeverFits{absl::StrCat("it needs ", BlocksFor(query.kv_tokens), " blocks of ", pool_.counts().total)};
+    }
+    if (query.blocks_now > tree_.Available()) return RetryAfter{absl::Milliseconds(20)};
+    return Admit{};
+  }
+
+  FakeBackend& backend_;
+  BlockPool pool_;
+  RadixTree tree_;
+  HandoffReceiver receiver_;
+};
+
+}  // namespace baton

@@ -1,0 +1,279 @@
+// The worker with its real threads, over the in-process transport, against decode workers of other threads.
+#include "engine/prefill_worker.h"
+
+#include <array>
+#include <future>
+#include <map>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "catch.h"
+#include "engine/fake_decode_worker.h"
+#include "transport/in_process_transport.h"
+
+namespace baton {
+namespace {
+
+std::span<std::byte> Slab(Transport& transport, int64_t blocks) {
+  auto slab = transport.AllocateSlab(blocks * FakeBackend::Layout().BlockBytes());
+  BATON_CHECK(slab.ok(), slab.status().ToString());
+  return *slab;
+}
+
+// A decode worker that any thread may call.
+class DecodeHost {
+ public:
+  DecodeHost(std::shared_ptr<InProcessNetwork> network, const Clock& clock, int64_t blocks)
+      : clock_(clock),
+        transport_(std::move(network)),
+        backend_(Slab(transport_, blocks)),
+        worker_(backend_, Incarnation(77), transport_.Descriptor()) {}
+
+  template <typename Function>
+  auto With(Function function) {
+    const std::lock_guard lock(mutex_);
+    return function(worker_, clock_.Now());
+  }
+
+ private:
+  const Clock& clock_;
+  InProcessTransport transport_;
+  FakeBackend backend_;
+  std::mutex mutex_;
+  FakeDecodeWorker worker_;
+};
+
+// Answers on the caller's thread, before Send returns: the worst a peer may do.
+class DirectPeer final : public DecodePeer {
+ public:
+  explicit DirectPeer(DecodeHost* host) : host_(host) {}
+  void SendLink(const LinkRequest& request, Done<LinkReply> done) override {
+    Answer<LinkReply>(std::move(done), [&](auto& r, absl::Time now) { return r.OnLink(request, now); });
+  }
+  void SendReserve(const ReserveRequest& request, Done<ReserveReply> done) override {
+    Answer<ReserveReply>(std::move(done), [&](auto& r, absl::Time now) { return r.OnReserve(request, now); });
+  }
+  void SendCommit(const Commit& commit, Done<Ack> done) override {
+    Answer<Ack>(std::move(done), [&](auto& r, absl::Time now) -> absl::StatusOr<Ack> {
+      RETURN_IF_ERROR(r.OnCommit(commit, now));
+      return Ack{};
+    });
+  }
+  void SendRelease(const Release& release, Done<Ack> done) override {
+    Answer<Ack>(std::move(done), [&](auto& r, absl::Time now) -> absl::StatusOr<Ack> {
+      r.OnRelease(release, now);
+      return Ack{};
+    });
+  }
+  void SendHeartbeat(const Heartbeat& heartbeat, Done<HeartbeatReply> done) override {
+    Answer<HeartbeatReply>(std::move(done), [&](auto& r, absl::Time now) { return r.OnHeartbeat(heartbeat, now); });
+  }
+
+ private:
+  template <typename T, typename Function>
+  void Answer(Done<T> done, Function function) {
+    if (host_ == nullptr) return done(absl::UnavailableError("nobody listens there"));
+    done(host_->With([&](FakeDecodeWorker& worker, absl::Time now) { return function(worker.receiver(), now); }));
+  }
+
+  DecodeHost* host_;  // null: there is nobody
+};
+
+class Results final : public PrefillListener {
+ public:
+  struct Result {
+    PrefillDone done;
+    absl::Status status;
+  };
+  void OnPrefillDone(const PrefillDone& done) override { Set(done.request_id, {done, absl::OkStatus()}); }
+  void OnPrefillFailed(const RequestFailed& failed) override { Set(failed.request_id, {{}, failed.status}); }
+
+  Result Await(const RequestId& id) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return results_.contains(id); });
+    return results_.at(id);
+  }
+  size_t size() {
+    const std::lock_guard lock(mutex_);
+    return results_.size();
+  }
+
+ private:
+  void Set(const RequestId& id, Result result) {
+    const std::lock_guard lock(mutex_);
+    BATON_CHECK(results_.emplace(id, std::move(result)).second, "two results for one request");
+    changed_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<RequestId, Result> results_;
+};
+
+// One prefill worker and one decode worker, "d"; every other address is unreachable.
+struct Cluster {
+  explicit Cluster(int64_t prefill_blocks = 64, int64_t decode_blocks = 64, int64_t max_requests = 1000)
+      : decode(network, clock, decode_blocks), transport(network), backend(Slab(transport, prefill_blocks)) {
+    PrefillEngineOptions options{.blocks = prefill_blocks,
+                                 .vocab = FakeBackend::kVocab,
+                                 .context = 10000,
+                                 .step_tokens = 48,
+                                 .max_requests = max_requests,
+                                 .sender = {}};
+    options.sender.self.prefill_address = "p";
+    options.sender.self.prefill_incarnation = Incarnation(5);
+    options.sender.self.layout = FakeBackend::Layout();
+    options.sender.self.numerics_id = backend.numerics_id();
+    worker = std::make_unique<PrefillWorker>(
+        options, PrefillWorkerParts{.backend = backend,
+                                    .transport = transport,
+                                    .clock = clock,
+                                    .listener = results,
+                                    .reach = [this](const WorkerAddress& address) {
+                                      return std::make_unique<DirectPeer>(address == "d" ? &decode : nullptr);
+                                    }});
+  }
+
+  static PrefillJob Job(const RequestId& id, std::vector<TokenId> tokens, const WorkerAddress& to = "d") {
+    PrefillJob job;
+    job.request_id = id;
+    job.tokens = std::move(tokens);
+    job.max_new_tokens = 1;
+    job.decode_worker = to;
+    return job;
+  }
+  absl::StatusOr<TokenId> FirstToken(const PrefillDone& done, const std::vector<TokenId>& prompt) {
+    return decode.With([&](FakeDecodeWorker& d, absl::Time now) { return d.FirstToken(done, prompt, "", now); });
+  }
+
+  SteadyClock clock;
+  std::shared_ptr<InProcessNetwork> network = std::make_shared<InProcessNetwork>();
+  DecodeHost decode;
+  InProcessTransport transport;
+  FakeBackend backend;
+  Results results;
+  std::unique_ptr<PrefillWorker> worker;  // last: uses the rest
+};
+
+std::vector<TokenId> Prompt(size_t tokens, TokenId seed = 1) {
+  std::vector<TokenId> prompt(tokens);
+  for (size_t i = 0; i < tokens; ++i) prompt[i] = static_cast<TokenId>((i * 7 + static_cast<size_t>(seed)) % 50);
+  return prompt;
+}
+
+TEST_CASE("a prompt's KV arrives at the decode worker and gives the right token") {
+  Cluster cluster;
+  for (const size_t tokens : {1, 2, 16, 17, 18, 100, 161}) {
+    const auto prompt = Prompt(tokens, static_cast<TokenId>(tokens));
+    const RequestId id = absl::StrCat("r", tokens);
+    INFO(id);
+    REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job(id, prompt)).has_value());
+    const auto result = cluster.results.Await(id);
+    REQUIRE(result.status == absl::OkStatus());
+    CHECK(result.done.computed_tokens == static_cast<int32_t>(tokens) - 1);
+    const auto token = cluster.FirstToken(result.done, prompt);
+    REQUIRE(token.ok());
+    CHECK(*token == FakeBackend::NextToken(prompt));
+  }
+  cluster.worker->Shutdown(absl::InfiniteFuture());
+  CHECK(cluster.worker->Load().blocks.referenced == 0);
+}
+
+TEST_CASE("what the decode worker holds already is neither computed nor pushed") {
+  Cluster cluster;
+  const auto prompt = Prompt(49);
+  for (const char* id : {"first", "second"}) {
+    REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job(id, prompt)).has_value());
+    const auto done = cluster.results.Await(id).done;
+    CHECK((done.bytes_pushed > 0) == (done.request_id == "first"));
+    CHECK(*cluster.FirstToken(done, prompt) == FakeBackend::NextToken(prompt));
+  }
+  CHECK(cluster.worker->Load().totals.computed_tokens == 48);
+}
+
+TEST_CASE("a prompt for the cache alone moves nothing") {
+  Cluster cluster;
+  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("a", Prompt(60), "")).has_value());
+  const auto done = cluster.results.Await("a").done;
+  CHECK(done.computed_tokens == 48);  // whole blocks
+  CHECK(done.bytes_pushed == 0);
+  CHECK(cluster.worker->Load().blocks.cached == 3);
+}
+
+TEST_CASE("an unreachable decode worker fails the request and nothing else") {
+  Cluster cluster;
+  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("lost", Prompt(40), "nobody")).has_value());
+  CHECK(absl::IsUnavailable(cluster.results.Await("lost").status));
+  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("well", Prompt(40))).has_value());
+  CHECK(cluster.results.Await("well").status.ok());
+  cluster.worker->Shutdown(absl::InfiniteFuture());
+  CHECK(cluster.worker->Load().blocks.referenced == 0);
+}
+
+TEST_CASE("too many requests are refused with a hint when to come again") {
+  Cluster cluster(64, 1, 2);
+  // Fills the decode worker, whose block nobody claims: the next two wait for room.
+  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("held", Prompt(17))).has_value());
+  REQUIRE(cluster.results.Await("held").status.ok());
+  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("waits", Prompt(17, 2))).has_value());
+  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("waits too", Prompt(17, 3))).has_value());
+  const auto refusal = cluster.worker->Submit(Cluster::Job("refused", Prompt(17, 4)));
+  REQUIRE(refusal.has_value());
+  CHECK(absl::IsResourceExhausted(refusal->status));
+  CHECK(refusal->retry_after > absl::ZeroDuration());
+  CHECK(cluster.worker->Load().requests == 2);
+}
+
+TEST_CASE("shutdown cancels what does not end in time, and takes nothing more") {
+  Cluster cluster(64, 2);
+  // Fills the decode worker, whose blocks nobody claims: the second one waits for room.
+  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("held", Prompt(33))).has_value());
+  REQUIRE(cluster.results.Await("held").status.ok());
+  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("waits", Prompt(33, 9))).has_value());
+  cluster.worker->Shutdown(cluster.clock.Now() + absl::Milliseconds(20));
+  CHECK(absl::IsCancelled(cluster.results.Await("waits").status));
+  CHECK(absl::IsUnavailable(cluster.worker->Submit(Cluster::Job("late", Prompt(33)))->status));
+  CHECK(cluster.worker->Load().blocks.referenced == 0);
+}
+
+TEST_CASE("many threads submit and cancel: every request has one result, every token is right, no block stays") {
+  const unsigned first_seed = std::random_device{}();
+  INFO("seed " << first_seed);
+  Cluster cluster(40, 60);
+  constexpr int kThreads = 4, kRequests = 40;
+  std::atomic<int> accepted = 0, right = 0, wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(first_seed + static_cast<unsigned>(t));
+      for (int i = 0; i < kRequests; ++i) {
+        const RequestId id = absl::StrCat(t, "-", i);
+        const auto prompt = Prompt(1 + random() % 150, static_cast<TokenId>(random() % 3));
+        const bool cancel = random() % 4 == 0;
+        if (cluster.worker->Submit(Cluster::Job(id, prompt))) continue;
+        ++accepted;
+        if (cancel) cluster.worker->Cancel(id);
+        const auto result = cluster.results.Await(id);
+        if (!result.status.ok()) continue;
+        const auto token = cluster.FirstToken(result.done, prompt);
+        // With all blocks in use there may be none for the token itself.
+        if (token.ok()) ++(*token == FakeBackend::NextToken(prompt) ? right : wrong);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  cluster.worker->Shutdown(absl::InfiniteFuture());
+  CHECK(cluster.results.size() == static_cast<size_t>(accepted));
+  CHECK(wrong == 0);
+  CHECK(right > 0);
+  const PrefillLoad load = cluster.worker->Load();
+  CHECK(load.requests == 0);
+  CHECK(load.blocks.referenced == 0);
+  CHECK(load.totals.done + load.totals.failed == accepted);
+  cluster.decode.With([](FakeDecodeWorker& worker, absl::Time) { worker.CheckInvariants(); });
+}
+
+}  // namespace
+}  // namespace baton
