@@ -1,0 +1,213 @@
+#include "engine/decode_engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "kv/prefix_key.h"
+#include "model/sampling_params.h"
+
+namespace baton {
+namespace {
+
+DecodeEngineOptions Normalized(DecodeEngineOptions options) {
+  options.model.positions = std::min(options.model.positions, options.blocks * kBlockTokens);
+  return options;
+}
+
+// FNV-1a (Fowler, Noll, Vo) over the request's name, and who we are: random, and different for every request.
+uint64_t DefaultSeed(Incarnation incarnation, const RequestId& request) {
+  uint64_t hash = 0xcbf29ce484222325u ^ incarnation.value();
+  for (const char c : request) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+}  // namespace
+
+DecodeEngine::DecodeEngine(DecodeEngineOptions options)
+    : options_(Normalized(std::move(options))),
+      pool_(options_.blocks),
+      tree_(pool_),
+      scheduler_({.max_batch = options_.max_batch, .positions = options_.model.positions}, pool_, tree_),
+      receiver_(options_.handoff, pool_, tree_,
+                [this](const AdmissionQuery& query) { return scheduler_.Consider(query, receiver_.outstanding()); }) {}
+
+absl::Status DecodeEngine::CheckJob(const DecodeJob& job) const {
+  RETURN_IF_ERROR(Validate(job.sampling, options_.model.vocab));
+  if (job.tokens.empty()) return absl::InvalidArgumentError("the prompt is empty");
+  if (std::ssize(job.tokens) > options_.model.positions) {
+    return absl::InvalidArgumentError(absl::StrCat("the prompt has ", job.tokens.size(), " tokens, at most ",
+                                                   options_.model.positions, " fit into context and KV blocks"));
+  }
+  for (size_t i = 0; i < job.tokens.size(); ++i) {
+    if (job.tokens[i] < 0 || job.tokens[i] >= options_.model.vocab) {
+      return absl::InvalidArgumentError(absl::StrCat("tokens[", i, "] is ", job.tokens[i],
+                                                     ", expected a token id in [0, ", options_.model.vocab, ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeEngine::Start(DecodeJob job, absl::Time now) {
+  if (by_id_.contains(job.request_id)) {
+    return absl::FailedPreconditionError(absl::StrCat("request ", job.request_id, " is already being decoded"));
+  }
+  const absl::Status valid = CheckJob(job);
+  absl::StatusOr<ClaimedKv> kv = valid.ok() ? receiver_.Start(job, now) : valid;
+  if (!kv.ok()) {
+    receiver_.Cancel(job.request_id, now);
+    return kv.status();
+  }
+  const uint64_t seed = DefaultSeed(options_.handoff.incarnation, job.request_id);
+  const int32_t priority = job.priority;
+  auto request = std::make_unique<Request>(std::move(job), options_.model, seed);
+  const SequenceId id = scheduler_.Add(*std::move(kv), request->stream.max_new_tokens(), priority, now);
+  by_id_[request->stream.request_id()] = id;
+  requests_[id] = std::move(request);
+  return absl::OkStatus();
+}
+
+void DecodeEngine::Cancel(const RequestId& request, absl::Time now) {
+  receiver_.Cancel(request, now);
+  const auto found = by_id_.find(request);
+  if (found == by_id_.end()) return;
+  const SequenceId id = found->second;
+  Request& running = At(id);
+  if (running.stepping) {
+    running.cancelled = true;
+    return;
+  }
+  Emit(running.stream.End(FinishReason::kCancelled));
+  Forget(id);
+}
+
+void DecodeEngine::FailAll(const absl::Status& status) {
+  while (!requests_.empty()) Fail(requests_.begin()->first, status);
+}
+
+DecodeEngine::Request& DecodeEngine::At(const SequenceId& id) {
+  const auto it = requests_.find(id);
+  BATON_CHECK(it != requests_.end(), "no such request");
+  return *it->second;
+}
+
+DecodeStep* DecodeEngine::BeginStep() {
+  const DecodePlan& plan = scheduler_.BeginStep();
+  if (plan.empty()) {
+    scheduler_.FinishStep();
+    return nullptr;
+  }
+  step_ = {};
+  step_.out = plan.out;
+  step_.in = plan.in;
+  for (const SwapCopy& copy : plan.out) At(copy.sequence).stepping = true;
+  for (const SwapCopy& copy : plan.in) At(copy.sequence).stepping = true;
+  for (const SequenceId& id : plan.batch) {
+    Request& request = At(id);
+    request.stepping = true;
+    step_.rows.push_back({.sequence = id, .stream = &request.stream});
+    step_.batch.slices.push_back({.tokens = request.stream.next_input(),
+                                  .start = request.stream.next_position(),
+                                  .blocks = scheduler_.blocks(id),
+                                  .wants_logits = true});
+  }
+  return &step_;
+}
+
+void DecodeEngine::FinishStep(const absl::Status& status, absl::Time now) {
+  scheduler_.FinishStep();
+  ++totals_.steps;
+  for (DecodeStep::Row& row : step_.rows) FinishRow(row, status, now);
+  const auto settle = [&](const SwapCopy& copy) {
+    const auto it = requests_.find(copy.sequence);
+    if (it == requests_.end()) return;  // its row ended it
+    it->second->stepping = false;
+    if (it->second->cancelled) Cancel(it->second->stream.request_id(), now);
+  };
+  for (const SwapCopy& copy : step_.in) settle(copy);
+  for (const SwapCopy& copy : step_.out) {
+    if (*copy.host == nullptr && !copy.pieces.empty()) {
+      Fail(copy.sequence, absl::ResourceExhaustedError("no host memory to swap the request out to"));
+    } else {
+      settle(copy);
+    }
+  }
+  step_ = {};
+}
+
+void DecodeEngine::FinishRow(DecodeStep::Row& row, const absl::Status& forward, absl::Time now) {
+  Request& request = At(row.sequence);
+  request.stepping = false;
+  const absl::Status status = forward.ok() ? row.update.status() : forward;
+  if (!status.ok()) {
+    Fail(row.sequence, status);
+    return;
+  }
+  ++totals_.tokens_out;
+  const bool ended = row.update->finish.has_value();
+  if (options_.shares_output) NameOutputBlock(row.sequence, request);
+  Emit(*std::move(row.update));
+  if (ended) {
+    Forget(row.sequence);
+  } else if (request.cancelled) {
+    Cancel(request.stream.request_id(), now);
+  }
+}
+
+// The step wrote the KV of the token before the newest. Where that filled a block, the block gets its name.
+void DecodeEngine::NameOutputBlock(const SequenceId& id, const Request& request) {
+  const std::span tokens = request.stream.tokens().first(request.stream.tokens().size() - 1);
+  if (tokens.size() % kBlockTokens != 0) return;
+  const std::vector<BlockKey>& keys = scheduler_.keys(id);
+  const BlockKey parent =
+      keys.empty() ? RootKey(options_.handoff.module_digest, request.stream.cache_salt()) : keys.back();
+  scheduler_.NameBlock(id, ChildKey(parent, tokens.last(kBlockTokens)));
+}
+
+void DecodeEngine::Emit(TokenUpdate update) {
+  totals_.finished += update.finish.has_value();
+  events_.updates.push_back(std::move(update));
+}
+
+void DecodeEngine::Fail(const SequenceId& id, absl::Status status) {
+  ++totals_.failed;
+  events_.failures.push_back({At(id).stream.request_id(), std::move(status), absl::ZeroDuration()});
+  Forget(id);
+}
+
+void DecodeEngine::Forget(const SequenceId& id) {
+  Request& request = At(id);
+  scheduler_.Remove(id, request.stream.made());
+  by_id_.erase(request.stream.request_id());
+  requests_.erase(id);
+}
+
+DecodeEvents DecodeEngine::TakeEvents() { return std::exchange(events_, {}); }
+
+DecodeEngine::Load DecodeEngine::load() const {
+  const DecodeScheduler::Counts counts = scheduler_.counts();
+  const HandoffReceiver::Outstanding outstanding = receiver_.outstanding();
+  Load load = totals_;
+  load.running = counts.sequences;
+  load.batch = counts.batch;
+  load.swapped = counts.swapped;
+  load.reserved = outstanding.reserved;
+  load.committed = outstanding.committed;
+  load.blocks = pool_.counts();
+  load.growth_share = counts.growth_share;
+  load.preemptions = counts.preemptions;
+  load.evictions = tree_.evictions();
+  return load;
+}
+
+void DecodeEngine::CheckInvariants() const {
+  tree_.CheckInvariants();
+  scheduler_.CheckInvariants();
+  receiver_.CheckInvariants();
+  BATON_CHECK(requests_.size() == by_id_.size(), "requests and their names differ");
+  BATON_CHECK(static_cast<int64_t>(requests_.size()) == scheduler_.counts().sequences, "a sequence without request");
+}
+
+}  // namespace baton

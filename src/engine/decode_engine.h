@@ -1,0 +1,134 @@
+// The decode worker's core: hand-off, scheduling and token streams as one state machine. Messages, step results and the
+// time come in; replies, steps, updates and failures go out.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "engine/decode_scheduler.h"
+#include "engine/decode_stream.h"
+#include "engine/handoff_receiver.h"
+#include "engine/request.h"
+#include "kv/block_pool.h"
+#include "kv/radix_tree.h"
+#include "model/batch.h"
+
+namespace baton {
+
+struct DecodeEngineOptions {
+  HandoffReceiverOptions handoff;
+  DecodeModel model;   // positions: the model's context; a smaller pool lowers it
+  int64_t blocks = 0;  // of the slab
+  int32_t max_batch = 64;
+  // The prefill module is this very module, so blocks of output serve as prompt blocks of the next turn.
+  bool shares_output = false;
+};
+
+// What is to be told the router, in this order. Per request, its updates come in order and the last thing is an update
+// with `finish` or a failure.
+struct DecodeEvents {
+  std::vector<TokenUpdate> updates;
+  std::vector<RequestFailed> failures;
+};
+
+// One step: copies out, copies in, Forward, Sample of each row. No two rows share state, and the engine's methods leave
+// alone what a step refers to, so this can happen while messages come in.
+struct DecodeStep {
+  struct Row {
+    SequenceId sequence;
+    DecodeStream* stream = nullptr;
+    absl::StatusOr<TokenUpdate> update = absl::InternalError("not sampled");
+  };
+  std::span<SwapCopy const> out;
+  std::span<SwapCopy const> in;
+  Batch batch;            // empty if there are copies only
+  std::vector<Row> rows;  // of the batch
+
+  // `logits` [vocab] are the row's.
+  static void Sample(Row& row, std::span<const float> logits, SamplerScratch& scratch) {
+    row.update = row.stream->Advance(logits, scratch);
+  }
+};
+
+// Not thread-safe, except as DecodeStep says.
+class DecodeEngine {
+ public:
+  explicit DecodeEngine(DecodeEngineOptions options);
+
+  // For the prefill workers' messages. Not for Start and Cancel.
+  HandoffReceiver& handoff() { return receiver_; }
+
+  // Begins to decode what was handed off. INVALID_ARGUMENT: a field is out of range. FAILED_PRECONDITION: the hand-off
+  // is in doubt, or the request runs already. Unless OK, nothing is left of the request.
+  absl::Status Start(DecodeJob job, absl::Time now);
+  // Ends the request wherever it is; a running one gets a last update. Nothing if there is none.
+  void Cancel(const RequestId& request, absl::Time now);
+  // Fails all that was started. REQUIRES: no step runs.
+  void FailAll(const absl::Status& status);
+  void Tick(absl::Time now) { receiver_.Tick(now); }
+  absl::Time NextTick() const { return receiver_.NextTick(); }
+
+  // Null: nothing can run now. Valid until FinishStep. REQUIRES: no step runs.
+  DecodeStep* BeginStep();
+  // `status`: of Forward; where it failed, the batch's requests fail.
+  void FinishStep(const absl::Status& status, absl::Time now);
+
+  DecodeEvents TakeEvents();
+
+  struct Load {
+    int64_t running = 0;  // started and not ended, with those that are swapped or wait for a place in the batch
+    int64_t batch = 0;    // in the last step
+    int64_t swapped = 0;
+    int64_t reserved = 0;
+    int64_t committed = 0;  // handed off, not started
+    BlockPool::Counts blocks;
+    double growth_share = 1;  // of max_new_tokens that requests use, as learned
+    // Since the start:
+    int64_t steps = 0;
+    int64_t tokens_out = 0;
+    int64_t finished = 0;  // with any finish reason
+    int64_t failed = 0;
+    int64_t preemptions = 0;
+    int64_t evictions = 0;
+  };
+  Load load() const;
+  bool idle() const { return requests_.empty(); }
+  void CheckInvariants() const;
+
+ private:
+  struct Request {
+    DecodeStream stream;
+    bool stepping = false;   // the running step refers to it
+    bool cancelled = false;  // by an event during the step
+    Request(DecodeJob job, const DecodeModel& model, uint64_t seed) : stream(std::move(job), model, seed) {}
+  };
+  using Requests = std::map<SequenceId, std::unique_ptr<Request>>;
+
+  absl::Status CheckJob(const DecodeJob& job) const;
+  Request& At(const SequenceId& id);
+  void FinishRow(DecodeStep::Row& row, const absl::Status& forward, absl::Time now);
+  void NameOutputBlock(const SequenceId& id, const Request& request);
+  void Emit(TokenUpdate update);
+  void Fail(const SequenceId& id, absl::Status status);
+  void Forget(const SequenceId& id);
+
+  DecodeEngineOptions options_;
+  BlockPool pool_;
+  RadixTree tree_;
+  DecodeScheduler scheduler_;
+  HandoffReceiver receiver_;
+  Requests requests_;
+  absl::flat_hash_map<RequestId, SequenceId> by_id_;
+  DecodeStep step_;
+  DecodeEvents events_;
+  Load totals_;  // only the counts since the start
+};
+
+}  // namespace baton

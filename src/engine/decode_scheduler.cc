@@ -1,0 +1,247 @@
+#include "engine/decode_scheduler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace baton {
+namespace {
+
+// What one request's number can be worth; beyond it, priorities are alike.
+constexpr int32_t kMostPriority = 100;
+
+}  // namespace
+
+DecodeScheduler::DecodeScheduler(DecodeSchedulerOptions options, BlockPool& pool, RadixTree& tree)
+    : options_(options), pool_(pool), tree_(tree) {
+  BATON_CHECK(options_.max_batch >= 1, "a batch of nothing");
+  BATON_CHECK(options_.positions >= 1 && options_.positions <= pool.counts().total * kBlockTokens,
+              "a single sequence must fit into the pool");
+}
+
+const DecodeScheduler::Sequence& DecodeScheduler::At(const SequenceId& id) const {
+  const auto it = sequences_.find(id);
+  BATON_CHECK(it != sequences_.end(), "no such sequence");
+  return it->second;
+}
+
+DecodeScheduler::Sequence& DecodeScheduler::At(const SequenceId& id) {
+  return const_cast<Sequence&>(std::as_const(*this).At(id));
+}
+
+Admission DecodeScheduler::Consider(const AdmissionQuery& query,
+                                    const HandoffReceiver::Outstanding& outstanding) const {
+  const int64_t kv_tokens = query.kv_tokens;
+  if (kv_tokens + 1 > options_.positions) {
+    return NeverFits{absl::StrCat("the prompt needs ", BlocksFor(kv_tokens + 1), " KV blocks for ", kv_tokens + 1,
+                                  " positions, the decode worker has ", pool_.counts().total, " blocks and serves ",
+                                  options_.positions, " positions")};
+  }
+  if (swapped_ > 0) return RetryAfter{options_.retry_after};
+  const int64_t waiting = outstanding.reserved + outstanding.committed;
+  const int64_t max_new = std::min<int64_t>(query.max_new_tokens, options_.positions - kv_tokens);
+  const int64_t needed = query.blocks_now + growth_.Blocks(kv_tokens, max_new, BlocksFor(kv_tokens));
+  if (sequences_.empty() && waiting == 0) {
+    if (query.blocks_now + growth_.Blocks(kv_tokens, 1, BlocksFor(kv_tokens)) <= tree_.Available()) return Admit{};
+    return RetryAfter{options_.retry_after};
+  }
+  int64_t expected =
+      waiting + static_cast<int64_t>(std::ceil(growth_.share() * static_cast<double>(outstanding.growth_blocks)));
+  for (const auto& [id, sequence] : sequences_) {
+    const auto size = static_cast<int64_t>(sequence.table.size());
+    expected += growth_.Blocks(sequence.kv_tokens, sequence.max_kv_tokens - sequence.kv_tokens, size);
+  }
+  if (needed + expected <= tree_.Available()) return Admit{};
+  return RetryAfter{options_.retry_after};
+}
+
+SequenceId DecodeScheduler::Add(ClaimedKv kv, int64_t max_new_tokens, int32_t priority, absl::Time now) {
+  BATON_CHECK(kv.kv_tokens + 1 <= options_.positions, "a sequence that can never run");
+  BATON_CHECK(static_cast<int64_t>(kv.table.size()) == BlocksFor(kv.kv_tokens), "table and tokens differ");
+  const int32_t levels = std::clamp(priority, -kMostPriority, kMostPriority);
+  const SequenceId id{now - levels * options_.priority_worth, ++added_};
+  Sequence& sequence = sequences_[id];
+  sequence.table = std::move(kv.table);
+  sequence.keys = std::move(kv.keys);
+  sequence.kv_tokens = kv.kv_tokens;
+  sequence.max_kv_tokens = std::min(options_.positions, kv.kv_tokens + max_new_tokens);
+  ShareBlocks(sequence);
+  return id;
+}
+
+void DecodeScheduler::NameBlock(const SequenceId& id, const BlockKey& key) {
+  Sequence& sequence = At(id);
+  sequence.keys.push_back(key);
+  BATON_CHECK(static_cast<int64_t>(sequence.keys.size()) == sequence.kv_tokens / kBlockTokens, "named another block");
+  ShareBlocks(sequence);
+}
+
+// Makes full blocks nodes of the tree, or takes the node that another request made meanwhile: its content is the same.
+void DecodeScheduler::ShareBlocks(Sequence& sequence) {
+  while (sequence.shared < sequence.keys.size()) {
+    const size_t i = sequence.shared;
+    const RadixTree::State state = tree_.Find(sequence.keys[i]);
+    if (state == RadixTree::State::kPromised) return;
+    const std::span path = std::span<const BlockKey>(sequence.keys).first(i + 1);
+    sequence.table.Replace(i, state == RadixTree::State::kReady
+                                  ? tree_.Acquire(path.back())
+                                  : tree_.Insert(path, pool_.Share(sequence.table.ids()[i])));
+    ++sequence.shared;
+  }
+}
+
+void DecodeScheduler::Remove(const SequenceId& id, int64_t made) {
+  BATON_CHECK(!running_, "removed a sequence under a running step");
+  const auto it = sequences_.find(id);
+  BATON_CHECK(it != sequences_.end(), "no such sequence");
+  const Sequence& sequence = it->second;
+  swapped_ -= sequence.swapped;
+  growth_.Learn(made, made + sequence.max_kv_tokens - sequence.kv_tokens);
+  sequences_.erase(it);
+}
+
+const DecodePlan& DecodeScheduler::BeginStep() {
+  BATON_CHECK(!running_, "a step within a step");
+  running_ = true;
+  plan_ = {};
+  releasing_ = 0;
+  leaving_.clear();
+  for (auto it = sequences_.begin(); it != sequences_.end(); ++it) {
+    if (static_cast<int32_t>(plan_.batch.size()) == options_.max_batch) break;
+    if (it->second.leaving) continue;
+    if (it->second.swapped && !SwapIn(it)) continue;
+    if (GrowOne(it)) plan_.batch.push_back(it->first);
+  }
+  return plan_;
+}
+
+// Makes sure of a block for the sequence's next token.
+bool DecodeScheduler::GrowOne(Sequences::iterator it) {
+  Sequence& sequence = it->second;
+  const auto size = static_cast<int64_t>(sequence.table.size());
+  if (BlocksFor(sequence.kv_tokens + 1) == size) return true;
+  if (std::optional<BlockRef> block = tree_.Allocate()) {
+    sequence.table.Append(*std::move(block));
+    return true;
+  }
+  MakeRoom(it, 1);
+  return false;
+}
+
+// Brings a sequence back if that leaves a block for itself and for each sequence with a better claim: otherwise it
+// might have to go again at once.
+bool DecodeScheduler::SwapIn(Sequences::iterator it) {
+  Sequence& sequence = it->second;
+  const int64_t blocks = BlocksFor(sequence.kv_tokens);
+  const int64_t ready = tree_.ReadyPrefix(sequence.keys);
+  const int64_t needed = blocks - ready + tree_.CachedInPrefix(sequence.keys);
+  const int64_t room = needed + static_cast<int64_t>(plan_.batch.size()) + 1;
+  if (tree_.Available() < std::min(room, pool_.counts().total)) {
+    MakeRoom(it, room - tree_.Available());
+    return false;
+  }
+  for (BlockRef& block : tree_.Match(sequence.keys)) sequence.table.Append(std::move(block));
+  sequence.shared = sequence.table.size();
+  SwapCopy copy{it->first, &sequence.host, {}};
+  while (static_cast<int64_t>(sequence.table.size()) < blocks) {
+    std::optional<BlockRef> block = tree_.Allocate();
+    BATON_CHECK(block.has_value(), "less available than the tree said");
+    copy.pieces.push_back({sequence.table.size(), block->id()});
+    sequence.table.Append(*std::move(block));
+  }
+  sequence.swapped = false;
+  --swapped_;
+  plan_.in.push_back(std::move(copy));
+  return true;
+}
+
+// Swaps out sequences with worse claims, worst first, until `blocks` will be free for the claimant after this step;
+// none if all of them would not be enough.
+void DecodeScheduler::MakeRoom(Sequences::iterator claimant, int64_t blocks) {
+  int64_t possible = releasing_;
+  LeavingReferences leaving = leaving_;
+  std::vector<Sequences::iterator> victims;
+  for (auto it = std::prev(sequences_.end()); possible < blocks && it != claimant; --it) {
+    if (it->second.swapped || it->second.leaving) continue;
+    possible += Releases(it->second, leaving);
+    victims.push_back(it);
+  }
+  if (possible < blocks) return;
+  for (const Sequences::iterator victim : victims) {
+    const std::span ids = victim->second.table.ids();
+    const auto comes_free = [&](BlockId id) { return leaving.at(id) == pool_.ReferencesOf(id); };
+    if (std::any_of(ids.begin(), ids.end(), comes_free)) SwapOut(victim);
+  }
+  releasing_ -= blocks;
+}
+
+// How many blocks come free when this sequence goes beside those that `leaving` counts; it is then counted too.
+int64_t DecodeScheduler::Releases(const Sequence& sequence, LeavingReferences& leaving) const {
+  int64_t blocks = 0;
+  for (const BlockId id : sequence.table.ids()) blocks += ++leaving[id] == pool_.ReferencesOf(id);
+  return blocks;
+}
+
+void DecodeScheduler::SwapOut(Sequences::iterator it) {
+  Sequence& sequence = it->second;
+  releasing_ += Releases(sequence, leaving_);
+  sequence.leaving = true;
+  ++preemptions_;
+  SwapCopy copy{it->first, &sequence.host, {}};
+  for (size_t i = 0; i < sequence.table.size(); ++i) copy.pieces.push_back({i, sequence.table.ids()[i]});
+  plan_.out.push_back(std::move(copy));
+}
+
+void DecodeScheduler::FinishStep() {
+  BATON_CHECK(running_, "no step to finish");
+  running_ = false;
+  for (const SwapCopy& copy : plan_.out) {
+    Sequence& sequence = At(copy.sequence);
+    sequence.table.Truncate(0);
+    sequence.shared = 0;
+    sequence.leaving = false;
+    sequence.swapped = true;
+    ++swapped_;
+  }
+  for (const SwapCopy& copy : plan_.in) {
+    Sequence& sequence = At(copy.sequence);
+    sequence.host.reset();
+    ShareBlocks(sequence);
+  }
+  for (const SequenceId& id : plan_.batch) ++At(id).kv_tokens;
+}
+
+std::span<const BlockId> DecodeScheduler::blocks(const SequenceId& id) const {
+  const Sequence& sequence = At(id);
+  BATON_CHECK(!sequence.swapped, "a swapped sequence has no blocks");
+  return sequence.table.ids();
+}
+
+DecodeScheduler::Counts DecodeScheduler::counts() const {
+  return {.sequences = static_cast<int64_t>(sequences_.size()),
+          .batch = static_cast<int64_t>(plan_.batch.size()),
+          .swapped = swapped_,
+          .preemptions = preemptions_,
+          .growth_share = growth_.share()};
+}
+
+void DecodeScheduler::CheckInvariants() const {
+  int64_t swapped = 0;
+  for (const auto& [id, sequence] : sequences_) {
+    swapped += sequence.swapped;
+    const auto size = static_cast<int64_t>(sequence.table.size());
+    const int64_t full = BlocksFor(sequence.kv_tokens);
+    BATON_CHECK(sequence.swapped ? size == 0 : size == full || size == BlocksFor(sequence.kv_tokens + 1),
+                "a table does not cover its tokens");
+    BATON_CHECK(!sequence.swapped || sequence.host != nullptr || full == 0, "a swapped sequence has no bytes");
+    BATON_CHECK(sequence.shared <= std::min(sequence.keys.size(), sequence.table.size()), "shares what it has not");
+    BATON_CHECK(running_ || !sequence.leaving, "leaves without a step");
+    BATON_CHECK(sequence.kv_tokens <= options_.positions, "a sequence beyond its positions");
+  }
+  BATON_CHECK(swapped == swapped_, "swapped sequences miscounted");
+}
+
+}  // namespace baton

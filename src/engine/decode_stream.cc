@@ -1,0 +1,68 @@
+#include "engine/decode_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status.h"
+
+namespace baton {
+
+DecodeStream::DecodeStream(DecodeJob job, const DecodeModel& model, uint64_t default_seed)
+    : model_(model),
+      request_id_(std::move(job.request_id)),
+      cache_salt_(std::move(job.cache_salt)),
+      tokens_(std::move(job.tokens)),
+      prompt_size_(static_cast<int64_t>(tokens_.size())),
+      max_new_tokens_(std::min<int64_t>(job.sampling.max_tokens, model.positions + 1 - prompt_size_)),
+      wants_logprobs_(job.sampling.logprobs.has_value()),
+      ignore_eos_(job.sampling.ignore_eos),
+      stop_ids_(job.sampling.stop_ids),
+      sampler_(job.sampling, tokens_, default_seed),
+      detokenizer_(*model.tokenizer),
+      stop_matcher_(job.sampling.stop) {
+  tokens_.reserve(tokens_.size() + static_cast<size_t>(std::min<int64_t>(max_new_tokens_, 4096)));
+}
+
+bool DecodeStream::IsStop(TokenId id) const {
+  if (std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end()) return true;
+  return !ignore_eos_ && std::find(model_.eos_ids.begin(), model_.eos_ids.end(), id) != model_.eos_ids.end();
+}
+
+std::string DecodeStream::Flush() {
+  std::string text = stop_matcher_.Push(detokenizer_.Finish());
+  if (!stop_matcher_.stopped()) text += stop_matcher_.Finish();
+  return text;
+}
+
+absl::StatusOr<TokenUpdate> DecodeStream::Advance(std::span<const float> logits, SamplerScratch& scratch) {
+  TokenUpdate update;
+  update.request_id = request_id_;
+  TokenLogprobs logprobs;
+  ASSIGN_OR_RETURN(const TokenId id, sampler_.Sample(logits, scratch, wants_logprobs_ ? &logprobs : nullptr));
+  tokens_.push_back(id);
+  update.tokens.push_back(id);
+  if (wants_logprobs_) update.logprobs.push_back(std::move(logprobs));
+
+  if (IsStop(id)) {
+    update.finish = FinishReason::kStop;
+  } else {
+    update.text = stop_matcher_.Push(detokenizer_.Push(id));
+    if (stop_matcher_.stopped()) {
+      update.finish = FinishReason::kStop;
+    } else if (made() == max_new_tokens_) {
+      update.finish = FinishReason::kLength;
+    }
+  }
+  if (update.finish) update.text += Flush();
+  return update;
+}
+
+TokenUpdate DecodeStream::End(FinishReason reason) {
+  TokenUpdate update;
+  update.request_id = request_id_;
+  update.text = Flush();
+  update.finish = reason;
+  return update;
+}
+
+}  // namespace baton

@@ -1,0 +1,169 @@
+#include "engine/decode_worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "engine/decode_swap.h"
+
+namespace baton {
+namespace {
+
+DecodeEngineOptions WithBackend(DecodeEngineOptions options, Backend& backend) {
+  options.blocks = static_cast<int64_t>(backend.kv_slab().size()) / backend.kv_layout().BlockBytes();
+  options.handoff.layout = backend.kv_layout();
+  options.handoff.numerics_id = backend.numerics_id();
+  return options;
+}
+
+}  // namespace
+
+DecodeWorker::DecodeWorker(DecodeWorkerOptions options, Backend& backend, DecodeListener& listener, const Clock& clock)
+    : backend_(backend),
+      listener_(listener),
+      clock_(clock),
+      parallel_for_(std::move(options.parallel_for)),
+      scratches_(parallel_for_ ? std::max(1, options.sampling_threads) : 1),
+      engine_(WithBackend(std::move(options.engine), backend)),
+      loop_(clock, [this] { return Step(); }) {}
+
+absl::Status DecodeWorker::CheckOpen() const {
+  return closing_ ? absl::UnavailableError("the decode worker is shutting down") : absl::OkStatus();
+}
+
+absl::StatusOr<LinkReply> DecodeWorker::OnLink(const LinkRequest& request) {
+  const std::lock_guard lock(mutex_);
+  RETURN_IF_ERROR(CheckOpen());
+  return engine_.handoff().OnLink(request, clock_.Now());
+}
+
+absl::StatusOr<ReserveReply> DecodeWorker::OnReserve(const ReserveRequest& request) {
+  const std::lock_guard lock(mutex_);
+  RETURN_IF_ERROR(CheckOpen());
+  return engine_.handoff().OnReserve(request, clock_.Now());
+}
+
+absl::Status DecodeWorker::OnCommit(const Commit& commit) {
+  const std::lock_guard lock(mutex_);
+  return engine_.handoff().OnCommit(commit, clock_.Now());
+}
+
+void DecodeWorker::OnRelease(const Release& release) {
+  {
+    const std::lock_guard lock(mutex_);
+    engine_.handoff().OnRelease(release, clock_.Now());
+  }
+  loop_.Wake();  // blocks may have come free
+}
+
+absl::StatusOr<HeartbeatReply> DecodeWorker::OnHeartbeat(const Heartbeat& heartbeat) {
+  const std::lock_guard lock(mutex_);
+  return engine_.handoff().OnHeartbeat(heartbeat, clock_.Now());
+}
+
+void DecodeWorker::OnWriterGone(Incarnation writer) {
+  {
+    const std::lock_guard lock(mutex_);
+    engine_.handoff().WriterGone(writer, clock_.Now());
+  }
+  loop_.Wake();
+}
+
+absl::Status DecodeWorker::Start(DecodeJob job) {
+  {
+    const std::lock_guard lock(mutex_);
+    RETURN_IF_ERROR(CheckOpen());
+    RETURN_IF_ERROR(engine_.Start(std::move(job), clock_.Now()));
+  }
+  loop_.Wake();
+  return absl::OkStatus();
+}
+
+void DecodeWorker::Cancel(const RequestId& request) {
+  {
+    const std::lock_guard lock(mutex_);
+    engine_.Cancel(request, clock_.Now());
+  }
+  loop_.Wake();
+}
+
+DecodeEngine::Load DecodeWorker::Load() const {
+  const std::lock_guard lock(mutex_);
+  return engine_.load();
+}
+
+void DecodeWorker::Shutdown(absl::Duration grace) {
+  {
+    std::unique_lock lock(mutex_);
+    closing_ = true;
+    drained_.wait_for(lock, absl::ToChronoNanoseconds(std::clamp(grace, absl::ZeroDuration(), absl::Hours(24))),
+                      [this] { return engine_.idle(); });
+  }
+  loop_.Stop();
+  DecodeEvents events;
+  {
+    const std::lock_guard lock(mutex_);
+    engine_.FailAll(absl::UnavailableError("the decode worker was shut down"));
+    events = engine_.TakeEvents();
+  }
+  Deliver(std::move(events));
+}
+
+absl::Time DecodeWorker::Step() {
+  DecodeStep* step;
+  DecodeEvents events;
+  absl::Time next;
+  {
+    const std::lock_guard lock(mutex_);
+    engine_.Tick(clock_.Now());
+    step = engine_.BeginStep();
+    events = engine_.TakeEvents();
+    next = engine_.NextTick();
+    if (engine_.idle()) drained_.notify_all();
+  }
+  Deliver(std::move(events));
+  if (step == nullptr) return next;
+
+  const absl::Status computed = Compute(*step);
+  {
+    const std::lock_guard lock(mutex_);
+    engine_.FinishStep(computed, clock_.Now());
+    events = engine_.TakeEvents();
+  }
+  Deliver(std::move(events));
+  return absl::InfinitePast();
+}
+
+absl::Status DecodeWorker::Compute(DecodeStep& step) {
+  CopySwaps(step, backend_.kv_slab(), backend_.kv_layout().BlockBytes());
+  if (step.rows.empty()) return absl::OkStatus();
+  const absl::StatusOr<LogitsView> logits = backend_.Forward(step.batch, [](int64_t) {});
+  if (!logits.ok()) return logits.status();
+  BATON_CHECK(logits->rows == std::ssize(step.rows), "the backend gave another number of rows");
+  Sample(step, *logits);
+  return absl::OkStatus();
+}
+
+void DecodeWorker::Sample(DecodeStep& step, const LogitsView& logits) {
+  const auto rows = std::ssize(step.rows);
+  const auto parts = std::min<int64_t>(rows, std::ssize(scratches_));
+  const auto sample_part = [&](int64_t part) {
+    for (int64_t row = part; row < rows; row += parts) {
+      const std::span values(logits.data + row * logits.vocab, static_cast<size_t>(logits.vocab));
+      DecodeStep::Sample(step.rows[static_cast<size_t>(row)], values, scratches_[static_cast<size_t>(part)]);
+    }
+  };
+  if (parts > 1) {
+    parallel_for_(parts, sample_part);
+  } else {
+    sample_part(0);
+  }
+}
+
+void DecodeWorker::Deliver(DecodeEvents events) {
+  if (!events.updates.empty()) listener_.OnUpdates(events.updates);
+  for (const RequestFailed& failed : events.failures) listener_.OnFailed(failed);
+}
+
+}  // namespace baton

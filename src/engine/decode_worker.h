@@ -1,0 +1,92 @@
+// The decode worker as a thread-safe object: a DecodeEngine, a backend and the thread that drives them.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "backend/backend.h"
+#include "base/clock.h"
+#include "engine/decode_engine.h"
+#include "engine/handoff_messages.h"
+#include "engine/request.h"
+#include "engine/step_loop.h"
+
+namespace baton {
+
+// Hears of requests, in the order of DecodeEvents, from one thread at a time and without any lock of the worker held.
+// It may call the worker, except Shutdown.
+class DecodeListener {
+ public:
+  virtual ~DecodeListener() = default;
+  // All that one step made, at most two updates of a request.
+  virtual void OnUpdates(std::span<TokenUpdate> updates) = 0;
+  virtual void OnFailed(const RequestFailed& failed) = 0;
+};
+
+// Calls body(i) for each i of [0, n), on as many threads as it likes, and returns when all are done.
+using ParallelFor = absl::AnyInvocable<void(int64_t n, absl::FunctionRef<void(int64_t i)> body)>;
+
+struct DecodeWorkerOptions {
+  // From the backend come `blocks`, the layout and the numerics id.
+  DecodeEngineOptions engine;
+  // To sample many rows at once; unset: on the step's thread.
+  ParallelFor parallel_for;
+  int sampling_threads = 1;  // parts that a batch is sampled in, with parallel_for
+};
+
+class DecodeWorker {
+ public:
+  // Backend, listener and clock must outlive it. Only this worker uses the backend; hand-offs write to its slab.
+  DecodeWorker(DecodeWorkerOptions options, Backend& backend, DecodeListener& listener, const Clock& clock);
+  ~DecodeWorker() { Shutdown(absl::ZeroDuration()); }
+
+  // From prefill workers, see HandoffReceiver. While it shuts down, new links and reservations are UNAVAILABLE.
+  absl::StatusOr<LinkReply> OnLink(const LinkRequest& request);
+  absl::StatusOr<ReserveReply> OnReserve(const ReserveRequest& request);
+  absl::Status OnCommit(const Commit& commit);
+  void OnRelease(const Release& release);
+  absl::StatusOr<HeartbeatReply> OnHeartbeat(const Heartbeat& heartbeat);
+  void OnWriterGone(Incarnation writer);
+
+  // From the router, see DecodeEngine. Once Start was OK, the listener hears of the request, to its end.
+  absl::Status Start(DecodeJob job);
+  void Cancel(const RequestId& request);
+
+  DecodeEngine::Load Load() const;
+
+  // Takes nothing new, lets what was started go on for at most `grace`, fails the rest with UNAVAILABLE, and stops. The
+  // listener has heard the end of every request when it returns. Idempotent.
+  void Shutdown(absl::Duration grace);
+
+ private:
+  absl::Time Step();
+  absl::Status Compute(DecodeStep& step);
+  void Sample(DecodeStep& step, const LogitsView& logits);
+  void Deliver(DecodeEvents events);
+  absl::Status CheckOpen() const;
+
+  Backend& backend_;
+  DecodeListener& listener_;
+  const Clock& clock_;
+  ParallelFor parallel_for_;
+  std::vector<SamplerScratch> scratches_;  // one for each part of a batch
+
+  // The standard library's, because ThreadSanitizer does not see into Debian's build of absl::Mutex.
+  mutable std::mutex mutex_;
+  std::condition_variable drained_;
+  DecodeEngine engine_;   // guarded by mutex_, except what a running DecodeStep refers to
+  bool closing_ = false;  // guarded by mutex_
+  StepLoop loop_;         // last: its thread uses all of the above
+};
+
+}  // namespace baton

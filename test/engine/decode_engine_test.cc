@@ -1,0 +1,365 @@
+#include "engine/decode_engine.h"
+
+#include <algorithm>
+#include <random>
+
+#include "catch.h"
+#include "decode_fixture.h"
+
+namespace baton {
+namespace {
+
+std::vector<TokenId> RandomPrompt(std::mt19937& rng, size_t length) {
+  std::uniform_int_distribution<TokenId> token(0, FakeBackend::kVocab - 1);
+  std::vector<TokenId> prompt(length);
+  for (TokenId& t : prompt) t = token(rng);
+  return prompt;
+}
+
+std::string TextOf(std::span<const TokenId> tokens) {
+  Detokenizer detokenizer(TestTokenizer());
+  std::string text;
+  for (const TokenId id : tokens) text += detokenizer.Push(id);
+  return text + detokenizer.Finish();
+}
+
+// The same job in a worker of its own.
+Output RunAlone(DecodeJob job) {
+  DecodeWorld world(TestOptions(64));
+  const RequestId id = job.request_id;
+  world.StartJob(std::move(job));
+  world.RunAll();
+  return world.outputs.at(id);
+}
+
+// A mix of prompts, some with common prefixes, of sampling parameters and of lengths.
+std::vector<DecodeJob> RandomJobs(std::mt19937& rng, int count, size_t longest_prompt, int most_tokens) {
+  std::uniform_int_distribution<size_t> length(1, longest_prompt);
+  std::uniform_int_distribution<int> tokens(1, most_tokens);
+  const std::vector<TokenId> common = RandomPrompt(rng, longest_prompt);
+  std::vector<DecodeJob> jobs;
+  for (int i = 0; i < count; ++i) {
+    std::vector<TokenId> prompt = RandomPrompt(rng, length(rng));
+    if (rng() % 2 == 0) std::copy_n(common.begin(), std::min(prompt.size(), length(rng)), prompt.begin());
+    DecodeJob job = TestJob(absl::StrCat("r", i), std::move(prompt), tokens(rng));
+    if (rng() % 2 == 0) {
+      job.sampling.temperature = 0.9f;
+      job.sampling.top_p = 0.9f;
+      job.sampling.repetition_penalty = 1.2f;
+      job.sampling.seed = rng();
+    }
+    if (rng() % 4 == 0) job.sampling.stop = {"ab", "c", "\u20ac"};
+    if (rng() % 4 == 0) job.sampling.logprobs = 2;
+    job.priority = static_cast<int32_t>(rng() % 3);
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
+}
+
+TEST_CASE("greedy decoding after a hand-off gives what one pass over the whole sequence gives") {
+  for (const size_t n : {1, 2, 15, 16, 17, 18, 32, 33, 50}) {
+    INFO("prompt of " << n);
+    std::mt19937 rng(static_cast<uint32_t>(n));
+    const std::vector<TokenId> prompt = RandomPrompt(rng, n);
+    const Output output = RunAlone(TestJob("r", prompt, 40));
+    CHECK(output.tokens == FakeBackend::Greedy(prompt, 40));
+    CHECK(output.text == TextOf(output.tokens));
+    CHECK(output.finish == FinishReason::kLength);
+  }
+}
+
+TEST_CASE("a stop id ends the output and gives no text; ignore_eos goes on") {
+  std::mt19937 rng(4);
+  const std::vector<TokenId> prompt = RandomPrompt(rng, 20);
+  const std::vector<TokenId> greedy = FakeBackend::Greedy(prompt, 12);
+  const auto first = std::find(greedy.begin(), greedy.end(), greedy[6]);
+  const std::vector<TokenId> until(greedy.begin(), first + 1);
+
+  DecodeJob job = TestJob("r", prompt, 12);
+  job.sampling.stop_ids = {greedy[6]};
+  const Output stopped = RunAlone(job);
+  CHECK(stopped.tokens == until);
+  CHECK(stopped.text == TextOf(std::span(until).first(until.size() - 1)));
+  CHECK(stopped.finish == FinishReason::kStop);
+
+  DecodeEngineOptions options = TestOptions(16);
+  options.model.eos_ids = {greedy[6]};
+  DecodeWorld world(options);
+  world.StartJob(TestJob("eos", prompt, 12));
+  DecodeJob ignoring = TestJob("ignoring", prompt, 12);
+  ignoring.sampling.ignore_eos = true;
+  world.StartJob(ignoring);
+  world.RunAll();
+  CHECK(world.outputs["eos"].tokens == until);
+  CHECK(world.outputs["eos"].finish == FinishReason::kStop);
+  CHECK(world.outputs["ignoring"].tokens == greedy);
+  CHECK(world.outputs["ignoring"].finish == FinishReason::kLength);
+}
+
+TEST_CASE("a stop string ends the text before itself, however tokens split it") {
+  std::mt19937 rng(9);
+  const std::vector<TokenId> prompt = RandomPrompt(rng, 5);
+  const std::string whole = TextOf(FakeBackend::Greedy(prompt, 30));
+  size_t at = 10;
+  while (!std::all_of(&whole[at], &whole[at + 3], [](char c) { return static_cast<signed char>(c) > 0; })) ++at;
+  const std::string stop = whole.substr(at, 3);
+  DecodeJob job = TestJob("r", prompt, 30);
+  job.sampling.stop = {stop};
+  const Output output = RunAlone(job);
+  CHECK(output.text == whole.substr(0, whole.find(stop)));
+  CHECK(output.finish == FinishReason::kStop);
+  CHECK(output.tokens.size() < 30);
+}
+
+TEST_CASE("the context's end ends the output with kLength") {
+  DecodeEngineOptions options = TestOptions(64);
+  options.model.positions = 40;
+  DecodeWorld world(options);
+  std::mt19937 rng(2);
+  const std::vector<TokenId> prompt = RandomPrompt(rng, 30);
+  world.StartJob(TestJob("r", prompt, 1000));
+  world.StartJob(TestJob("full", RandomPrompt(rng, 40), 1000));
+  world.RunAll();
+  CHECK(world.outputs["r"].tokens == FakeBackend::Greedy(prompt, 11));  // the last needs no position
+  CHECK(world.outputs["r"].finish == FinishReason::kLength);
+  CHECK(world.outputs["full"].tokens.size() == 1);
+
+  DecodeJob longer = TestJob("longer", RandomPrompt(rng, 41), 1);
+  const ReserveReply reply = world.engine.handoff().OnReserve(ReserveFor(longer), world.now).value();
+  CHECK(std::holds_alternative<NeverFits>(reply));
+}
+
+TEST_CASE("what a request gives does not depend on neighbours, arrival, batch size or preemption") {
+  int64_t preemptions = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 rng(seed);
+    std::vector<DecodeJob> jobs = RandomJobs(rng, 10, 60, 60);
+    std::map<RequestId, Output> alone;
+    for (const DecodeJob& job : jobs) alone[job.request_id] = RunAlone(job);
+    std::shuffle(jobs.begin(), jobs.end(), rng);
+
+    DecodeEngineOptions options = TestOptions(seed % 2 == 0 ? 9 : 12);
+    options.max_batch = seed % 3 == 0 ? 2 : 64;
+    options.shares_output = seed % 5 == 0;
+    DecodeWorld world(options);
+    for (DecodeJob& job : jobs) {
+      world.StartUnderReserved(job);
+      for (uint32_t i = rng() % 4; i > 0; --i) world.Step();
+    }
+    world.RunAll();
+    REQUIRE(world.outputs.size() == alone.size());
+    for (const auto& [id, expected] : alone) {
+      INFO(id);
+      const Output& got = world.outputs.at(id);
+      CHECK(got.tokens == expected.tokens);
+      CHECK(got.text == expected.text);
+      CHECK(got.finish == expected.finish);
+      REQUIRE(got.logprobs.size() == expected.logprobs.size());
+      for (size_t i = 0; i < got.logprobs.size(); ++i) CHECK(got.logprobs[i].logprob == expected.logprobs[i].logprob);
+    }
+    CHECK(world.AllBlocksBack());
+    CHECK(world.engine.load().swapped == 0);
+    preemptions += world.engine.load().preemptions;
+  }
+  CHECK(preemptions > 20);
+}
+
+TEST_CASE("a request cancelled in any state ends once and gives all blocks back") {
+  std::mt19937 rng(6);
+  const std::vector<TokenId> prompt = RandomPrompt(rng, 40);
+  DecodeWorld world(TestOptions(9));
+  DecodeJob job = TestJob("r", prompt, 50);
+
+  SECTION("unknown") {
+    world.engine.Cancel("r", world.now);
+    CHECK(world.outputs.empty());
+  }
+  SECTION("reserved: its blocks wait for the writer") {
+    const ReserveReply reply = world.engine.handoff().OnReserve(ReserveFor(job), world.now).value();
+    world.engine.Cancel("r", world.now);
+    CHECK(!world.AllBlocksBack());
+    world.engine.handoff().OnRelease({std::get<Reserved>(reply).reservation}, world.now);
+    CHECK(world.outputs.empty());
+  }
+  SECTION("committed: Start then fails") {
+    REQUIRE(world.HandOffJob(job));
+    world.engine.Cancel("r", world.now);
+    CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kFailedPrecondition);
+    CHECK(world.outputs.empty());
+  }
+  SECTION("started, before its first step") {
+    world.StartJob(job);
+    world.engine.Cancel("r", world.now);
+    world.TakeEvents();
+    CHECK(world.outputs["r"].finish == FinishReason::kCancelled);
+    CHECK(world.outputs["r"].tokens.empty());
+  }
+  SECTION("between steps, what text was held back comes out") {
+    const std::string first = TextOf(FakeBackend::Greedy(prompt, 3));
+    job.sampling.stop = {first + "#"};
+    world.StartJob(job);
+    for (int i = 0; i < 3; ++i) world.Step();
+    CHECK(world.outputs["r"].text.empty());
+    world.engine.Cancel("r", world.now);
+    world.TakeEvents();
+    CHECK(world.outputs["r"].finish == FinishReason::kCancelled);
+    CHECK(world.outputs["r"].text == first);
+  }
+  SECTION("during a step") {
+    world.StartJob(job);
+    DecodeStep* step = world.Begin();
+    REQUIRE(step != nullptr);
+    world.engine.Cancel("r", world.now);
+    world.engine.Cancel("r", world.now);
+    world.TakeEvents();
+    CHECK(world.outputs.empty());
+    world.Finish(*step);
+    CHECK(world.outputs["r"].finish == FinishReason::kCancelled);
+    CHECK(world.outputs["r"].tokens.size() == 1);
+  }
+  SECTION("while it is being swapped out, or is swapped") {
+    const int steps_late = GENERATE(0, 1);
+    for (const DecodeJob& j : {TestJob("old", RandomPrompt(rng, 40), 50), job}) {
+      world.StartUnderReserved(j);  // 3 blocks each, 6 in the end
+    }
+    DecodeStep* step = nullptr;
+    while (true) {
+      step = world.Begin();
+      REQUIRE(step != nullptr);
+      if (!step->out.empty()) break;
+      world.Finish(*step);
+    }
+    if (steps_late == 0) world.engine.Cancel("r", world.now);
+    world.Finish(*step);
+    if (steps_late == 1) {
+      CHECK(world.engine.load().swapped == 1);
+      world.engine.Cancel("r", world.now);
+      world.TakeEvents();
+    }
+    CHECK(world.engine.load().swapped == 0);
+    CHECK(world.outputs["r"].finish == FinishReason::kCancelled);
+    world.RunAll();
+    CHECK(world.outputs["old"].tokens.size() == 50);
+  }
+  world.RunAll();
+  world.engine.CheckInvariants();
+  CHECK(world.AllBlocksBack());
+  CHECK(world.engine.idle());
+}
+
+TEST_CASE("a failed step fails the requests of its batch and frees their blocks") {
+  std::mt19937 rng(8);
+  DecodeWorld world(TestOptions(32));
+  world.StartJob(TestJob("a", RandomPrompt(rng, 20), 50));
+  world.StartJob(TestJob("b", RandomPrompt(rng, 30), 50));
+  world.Step();
+  world.backend.FailNext(absl::UnavailableError("the device is lost"));
+  world.Step();
+  for (const char* id : {"a", "b"}) {
+    CHECK(world.outputs[id].tokens.size() == 1);
+    CHECK(world.outputs[id].failure == absl::UnavailableError("the device is lost"));
+  }
+  CHECK(world.AllBlocksBack());
+  const std::vector<TokenId> prompt = RandomPrompt(rng, 20);
+  world.StartJob(TestJob("c", prompt, 5));
+  world.RunAll();
+  CHECK(world.outputs["c"].tokens == FakeBackend::Greedy(prompt, 5));
+}
+
+TEST_CASE("logits that are not finite fail their request alone") {
+  DecodeWorld world(TestOptions(32));
+  world.StartJob(TestJob("bad", {1, 2, 3}, 5));
+  world.StartJob(TestJob("good", {4, 5, 6}, 5));
+  DecodeStep* step = world.Begin();
+  REQUIRE(step != nullptr);
+  const std::vector<float> nan(FakeBackend::kVocab, std::nanf(""));
+  const LogitsView logits = world.backend.Forward(step->batch, [](int64_t) {}).value();
+  for (size_t i = 0; i < 2; ++i) {
+    const bool bad = step->rows[i].stream->request_id() == "bad";
+    DecodeStep::Sample(step->rows[i], std::span(bad ? nan.data() : logits.data + i * logits.vocab, logits.vocab),
+                       world.scratch);
+  }
+  world.engine.FinishStep(absl::OkStatus(), world.now);
+  world.TakeEvents();
+  world.RunAll();
+  CHECK(world.outputs["bad"].failure.code() == absl::StatusCode::kInternal);
+  CHECK(world.outputs["good"].tokens == FakeBackend::Greedy({4, 5, 6}, 5));
+  CHECK(world.AllBlocksBack());
+}
+
+TEST_CASE("Start refuses what is out of range or in doubt, and leaves nothing behind") {
+  DecodeWorld world(TestOptions(16));
+  DecodeJob job = TestJob("r", {1, 2, 3, 4}, 5);
+  REQUIRE(world.HandOffJob(job));
+  SECTION("a token outside the vocabulary") {
+    job.tokens[1] = FakeBackend::kVocab;
+    CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kInvalidArgument);
+  }
+  SECTION("invalid sampling") {
+    job.sampling.top_p = 0;
+    CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kInvalidArgument);
+  }
+  SECTION("no tokens") {
+    job.tokens.clear();
+    CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kInvalidArgument);
+  }
+  SECTION("another prompt length") {
+    job.tokens.resize(30);
+    CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kFailedPrecondition);
+  }
+  SECTION("another process") {
+    job.decode_incarnation = Incarnation(6);
+    CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kFailedPrecondition);
+  }
+  CHECK(world.engine.idle());
+  CHECK(world.AllBlocksBack());
+}
+
+TEST_CASE("a doubled Start is refused and does not disturb the first") {
+  DecodeWorld world(TestOptions(16));
+  DecodeJob job = TestJob("r", {1, 2, 3, 4}, 5);
+  REQUIRE(world.HandOffJob(job));
+  REQUIRE(world.engine.Start(job, world.now).ok());
+  CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kFailedPrecondition);
+  world.RunAll();
+  CHECK(world.outputs["r"].tokens == FakeBackend::Greedy({1, 2, 3, 4}, 5));
+}
+
+TEST_CASE("a prompt's blocks stay for the next turn; output blocks only where the modules are one") {
+  for (const bool shares_output : {false, true}) {
+    DecodeEngineOptions options = TestOptions(32);
+    options.shares_output = shares_output;
+    DecodeWorld world(options);
+    std::mt19937 rng(3);
+    std::vector<TokenId> prompt = RandomPrompt(rng, 40);
+    world.StartJob(TestJob("turn1", prompt, 40));
+    world.RunAll();
+    CHECK(world.engine.load().blocks.cached == (shares_output ? 4 : 2));  // 79 positions have KV
+
+    const std::vector<TokenId>& output = world.outputs["turn1"].tokens;
+    prompt.insert(prompt.end(), output.begin(), output.end());
+    DecodeJob next = TestJob("turn2", prompt, 10);
+    const ReserveReply reply = world.engine.handoff().OnReserve(ReserveFor(next), world.now).value();
+    CHECK(std::get<Reserved>(reply).missing.size() == (shares_output ? 1 : 3));
+    world.engine.handoff().OnRelease({std::get<Reserved>(reply).reservation}, world.now);
+    world.StartJob(next);
+    world.RunAll();
+    CHECK(world.outputs["turn2"].tokens == FakeBackend::Greedy(prompt, 10));
+    CHECK(world.AllBlocksBack());
+  }
+}
+
+TEST_CASE("without a seed, tokens differ between requests") {
+  DecodeWorld world(TestOptions(32));
+  for (const char* id : {"a", "b"}) {
+    DecodeJob job = TestJob(id, {1, 2, 3}, 20);
+    job.sampling.temperature = 1;
+    world.StartJob(job);
+  }
+  world.RunAll();
+  CHECK(world.outputs["a"].tokens != world.outputs["b"].tokens);
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,227 @@
+// A decode worker's surroundings for tests: a tokenizer, a prefill worker that hands prompts off at once, and a step
+// driver without threads.
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "engine/decode_engine.h"
+#include "engine/decode_swap.h"
+#include "fake_backend.h"
+#include "kv/prefix_key.h"
+#include "model/tokenizer.h"
+
+namespace baton {
+
+// Token i < 26 is the letter 'a' + i; 26 to 30 are the five parts that the characters "é" and "€" are made of; others
+// up to 48 are capitals; 49 is special.
+class FakeTokenizer final : public Tokenizer {
+ public:
+  static constexpr TokenId kSpecial = 49;
+  FakeTokenizer() {
+    for (int i = 0; i < 26; ++i) bytes_.push_back(std::string(1, static_cast<char>('a' + i)));
+    for (const char c : std::string("\xc3\xa9\xe2\x82\xac")) bytes_.push_back(std::string(1, c));
+    for (int i = 31; i < FakeBackend::kVocab; ++i) bytes_.push_back(std::string(1, static_cast<char>('A' + i - 31)));
+  }
+  std::vector<TokenId> Encode(std::string_view, SpecialTokens) const override { return {}; }
+  std::span<const TokenId> prompt_prefix() const override { return {}; }
+  std::string_view TokenBytes(TokenId id) const override {
+    return id >= 0 && id < FakeBackend::kVocab ? std::string_view(bytes_[static_cast<size_t>(id)]) : std::string_view();
+  }
+  bool IsSpecial(TokenId id) const override { return id == kSpecial; }
+  int64_t vocab_size() const override { return FakeBackend::kVocab; }
+  const Digest& digest() const override { return digest_; }
+
+ private:
+  std::vector<std::string> bytes_;
+  Digest digest_{};
+};
+
+inline const FakeTokenizer& TestTokenizer() {
+  static const FakeTokenizer tokenizer;
+  return tokenizer;
+}
+
+constexpr Incarnation kWriter{71};
+
+inline DecodeEngineOptions TestOptions(int64_t blocks) {
+  DecodeEngineOptions options;
+  options.handoff.layout = FakeBackend::Layout();
+  options.handoff.numerics_id = "fake-1";
+  options.handoff.incarnation = Incarnation(5);
+  options.handoff.lease = absl::Seconds(10);
+  options.model = {.tokenizer = &TestTokenizer(), .vocab = FakeBackend::kVocab, .eos_ids = {}, .positions = 1000};
+  options.blocks = blocks;
+  return options;
+}
+
+inline LinkRequest TestLink() {
+  LinkRequest link;
+  link.prefill_address = "prefill:1";
+  link.prefill_incarnation = kWriter;
+  link.layout = FakeBackend::Layout();
+  link.numerics_id = "fake-1";
+  return link;
+}
+
+inline DecodeJob TestJob(RequestId id, std::vector<TokenId> tokens, int32_t max_tokens) {
+  DecodeJob job;
+  job.request_id = std::move(id);
+  job.tokens = std::move(tokens);
+  job.decode_incarnation = Incarnation(5);
+  job.sampling.temperature = 0;
+  job.sampling.max_tokens = max_tokens;
+  return job;
+}
+
+inline ReserveRequest ReserveFor(const DecodeJob& job) {
+  const std::span kv = std::span(job.tokens).first(job.tokens.size() - 1);
+  return {.request_id = job.request_id,
+          .writer = kWriter,
+          .keys = BlockKeys(RootKey(Digest{}, job.cache_salt), kv),
+          .kv_tokens = static_cast<int32_t>(kv.size()),
+          .max_new_tokens = job.sampling.max_tokens};
+}
+
+// Computes the prompt's KV in a slab of its own and copies the missing blocks into `slab`.
+inline void PushPrompt(const DecodeJob& job, const std::vector<MissingBlock>& missing, std::span<std::byte> slab) {
+  const std::span kv = std::span(job.tokens).first(job.tokens.size() - 1);
+  if (kv.empty()) return;
+  const int64_t count = BlocksFor(std::ssize(kv));
+  FakeBackend prefill(count);
+  std::vector<BlockId> blocks;
+  for (uint32_t i = 0; i < count; ++i) blocks.push_back(BlockId(i));
+  Batch batch;
+  batch.slices.push_back({.tokens = kv, .start = 0, .blocks = blocks, .wants_logits = false});
+  BATON_CHECK(prefill.Forward(batch, [](int64_t) {}).ok(), "the fake prefill failed");
+  const auto bytes = static_cast<size_t>(FakeBackend::Layout().BlockBytes());
+  for (const MissingBlock& block : missing) {
+    std::memcpy(&slab[block.target.value() * bytes], &prefill.kv_slab()[static_cast<size_t>(block.index) * bytes],
+                bytes);
+  }
+}
+
+// Reserve, push and commit through `decode`, which has the hand-off's methods. False: RetryAfter. Sets what Start must
+// name.
+template <typename OnReserve, typename OnCommit>
+bool HandOff(DecodeJob& job, std::span<std::byte> slab, OnReserve on_reserve, OnCommit on_commit) {
+  const ReserveReply reply = on_reserve(ReserveFor(job)).value();
+  if (std::holds_alternative<RetryAfter>(reply)) return false;
+  const auto& reserved = std::get<Reserved>(reply);
+  PushPrompt(job, reserved.missing, slab);
+  const absl::Status committed = on_commit(Commit{reserved.reservation, static_cast<int32_t>(reserved.missing.size())});
+  BATON_CHECK(committed.ok(), "the commit was refused");
+  job.reservation = reserved.reservation;
+  job.blocks = static_cast<int32_t>(BlocksFor(std::ssize(job.tokens) - 1));
+  return true;
+}
+
+// What came out for one request.
+struct Output {
+  std::vector<TokenId> tokens;
+  std::vector<TokenLogprobs> logprobs;
+  std::string text;
+  std::optional<FinishReason> finish;
+  absl::Status failure;
+  bool ended() const { return finish.has_value() || !failure.ok(); }
+};
+
+inline void Collect(std::span<const TokenUpdate> updates, std::map<RequestId, Output>& outputs) {
+  for (const TokenUpdate& update : updates) {
+    Output& output = outputs[update.request_id];
+    BATON_CHECK(!output.ended(), "an update after the end");
+    output.tokens.insert(output.tokens.end(), update.tokens.begin(), update.tokens.end());
+    output.logprobs.insert(output.logprobs.end(), update.logprobs.begin(), update.logprobs.end());
+    output.text += update.text;
+    output.finish = update.finish;
+  }
+}
+inline void Collect(const RequestFailed& failed, std::map<RequestId, Output>& outputs) {
+  Output& output = outputs[failed.request_id];
+  BATON_CHECK(!output.ended(), "a failure after the end");
+  output.failure = failed.status;
+}
+
+// One DecodeEngine with its slab, driven by hand.
+class DecodeWorld {
+ public:
+  explicit DecodeWorld(DecodeEngineOptions options) : engine(options), backend(options.blocks) {
+    BATON_CHECK(engine.handoff().OnLink(TestLink(), now).ok(), "the link was refused");
+  }
+
+  // False: no room now.
+  bool HandOffJob(DecodeJob& job) {
+    return HandOff(
+        job, backend.kv_slab(), [&](const ReserveRequest& r) { return engine.handoff().OnReserve(r, now); },
+        [&](const Commit& c) { return engine.handoff().OnCommit(c, now); });
+  }
+  // Hands off and starts; runs steps while there is no room.
+  void StartJob(DecodeJob job) {
+    while (!HandOffJob(job)) BATON_CHECK(Step(), "no room, and nothing runs");
+    const absl::Status started = engine.Start(std::move(job), now);
+    BATON_CHECK(started.ok(), started.ToString());
+  }
+
+  // Reserves growth for one token only, so that growth may run out later.
+  void StartUnderReserved(DecodeJob job) {
+    const int32_t max_tokens = std::exchange(job.sampling.max_tokens, 1);
+    while (!HandOffJob(job)) BATON_CHECK(Step(), "no room, and nothing runs");
+    job.sampling.max_tokens = max_tokens;
+    const absl::Status started = engine.Start(std::move(job), now);
+    BATON_CHECK(started.ok(), started.ToString());
+  }
+
+  // False: nothing could run.
+  bool Step() {
+    now += absl::Milliseconds(10);
+    DecodeStep* step = Begin();
+    if (step != nullptr) Finish(*step);
+    return step != nullptr;
+  }
+  DecodeStep* Begin() {
+    engine.Tick(now);
+    DecodeStep* step = engine.BeginStep();
+    TakeEvents();
+    return step;
+  }
+  void Finish(DecodeStep& step) {
+    CopySwaps(step, backend.kv_slab(), FakeBackend::Layout().BlockBytes());
+    absl::Status status;
+    if (!step.rows.empty()) {
+      const absl::StatusOr<LogitsView> logits = backend.Forward(step.batch, [](int64_t) {});
+      status = logits.status();
+      for (size_t i = 0; logits.ok() && i < step.rows.size(); ++i) {
+        DecodeStep::Sample(step.rows[i], std::span(logits->data + i * FakeBackend::kVocab, FakeBackend::kVocab),
+                           scratch);
+      }
+    }
+    engine.FinishStep(status, now);
+    TakeEvents();
+    engine.CheckInvariants();
+  }
+  void RunAll() {
+    while (Step()) {
+    }
+  }
+  void TakeEvents() {
+    const DecodeEvents events = engine.TakeEvents();
+    Collect(events.updates, outputs);
+    for (const RequestFailed& failed : events.failures) Collect(failed, outputs);
+  }
+  // Nothing referenced, nothing quarantined: all blocks are free or cached.
+  bool AllBlocksBack() const {
+    const BlockPool::Counts blocks = engine.load().blocks;
+    return blocks.free + blocks.cached == blocks.total;
+  }
+
+  absl::Time now = absl::UnixEpoch();
+  DecodeEngine engine;
+  FakeBackend backend;
+  std::map<RequestId, Output> outputs;
+  SamplerScratch scratch;
+};
+
+}  // namespace baton
