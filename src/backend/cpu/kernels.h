@@ -12,25 +12,28 @@ namespace baton {
 // Bit pattern of a bfloat16: the upper half of a float.
 using Bf16 = uint16_t;
 
-// Outputs of a projection that lie side by side in a packed weight.
-inline constexpr int64_t kPanelWidth = 16;
+// Floats of a vector, whatever the registers.
+inline constexpr int64_t kLanes = 16;
+inline constexpr int64_t kPanelWidth = kLanes;
+// Outputs of a projection that lie side by side in a packed weight: two vectors, so that a tile reads one stream.
+inline constexpr int64_t kPanelOutputs = 2 * kLanes;
 
 // How a weight [n, k] is packed; rows beyond n and columns beyond k are zeros.
 enum class WeightFormat {
-  kF32,        // float [n/16][k][16], activations float
-  kBf16,       // Bf16 [n/16][k][16], activations float
-  kBf16Pairs,  // Bf16 [n/16][k/2][16][2], activations Bf16 with k padded to even
+  kF32,        // float [n/32][k][32], activations float
+  kBf16,       // Bf16 [n/32][k][32], activations float
+  kBf16Pairs,  // Bf16 [n/32][k/2][32][2], activations Bf16 with k padded to even
 };
 
 // What becomes of the sums z = x W^T + bias.
 enum class LinearThen {
   kStore,   // y = z, float [rows, n]
   kAdd,     // y += z, float [rows, n]: the residual connection
-  kSwiGlu,  // y = silu(gate) * up, [rows, n / 2]: even panels of z are gate, odd ones up (PackedWeight::GateUp)
+  kSwiGlu,  // y = silu(gate) * up, [rows, n / 2]: a panel of z is 16 gates, then their 16 ups (PackedWeight::GateUp)
 };
 
 // Computes the outputs of panels [panel_begin, panel_end) for all rows. Row r of y depends on row r of x and on the
-// weight alone, bit for bit. Ranges and rows may be split over threads at will (kSwiGlu: at even panels).
+// weight alone, bit for bit. Panels and rows may be split over threads at will.
 struct LinearArgs {
   const void* x = nullptr;  // [rows, k], float or Bf16 as the weight's format says
   int64_t x_stride = 0;     // elements between rows, even for kBf16Pairs
@@ -39,7 +42,7 @@ struct LinearArgs {
   const void* panels = nullptr;  // the whole packed weight
   int64_t k = 0;                 // as packed: even for kBf16Pairs
   int64_t n = 0;                 // outputs; columns of y at and beyond n (kSwiGlu: n / 2) are not written
-  const float* bias = nullptr;   // [n rounded up to 16], or null for none
+  const float* bias = nullptr;   // [n rounded up to 32], or null for none
   int64_t panel_begin = 0;
   int64_t panel_end = 0;
 

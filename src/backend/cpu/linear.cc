@@ -45,13 +45,11 @@ void Linear::Run(const PackedWeight& weight, const Activations& x, const LinearO
   args.y_stride = output.stride;
   args.y_is_bf16 = output.bf16;
   const auto kernel = weight.format() == WeightFormat::kF32 ? kernels_.linear_f32 : kernels_.linear_bf16;
-  // In pairs of panels: a gate stays with its up projection, and a tile is two panels wide.
-  const int64_t pairs = (weight.panels() + 1) / 2;
-  const int64_t grain = std::max<int64_t>(1, pairs / (pool_.threads() * kSharesPerThread));
-  pool_.ParallelFor(pairs, grain, [&](Share share) {
+  const int64_t grain = std::max<int64_t>(1, weight.panels() / (pool_.threads() * kSharesPerThread));
+  pool_.ParallelFor(weight.panels(), grain, [&](Share share) {
     LinearArgs part = args;
-    part.panel_begin = share.begin * 2;
-    part.panel_end = std::min(share.end * 2, weight.panels());
+    part.panel_begin = share.begin;
+    part.panel_end = share.end;
     kernel(part);
   });
 }

@@ -11,21 +11,21 @@
 namespace baton {
 namespace {
 
-// A weight format as a tile sees it: one step multiplies one X of each row with one W of each panel, which are kColumns
-// of k. kWiden: many rows are better served by weights widened to float first.
+constexpr int64_t kVectors = kPanelOutputs / kLanes;  // of a panel
+
+// A weight format as a tile sees it: one step multiplies one X of each row with the two W of a panel, kColumns columns
+// of k at once.
 struct F32Steps {
   static constexpr int64_t kColumns = 1;
-  static constexpr bool kWiden = false;
   using X = float;
-  using W = float[kPanelWidth];
+  using W = float[kLanes];
   static F32x16 Step(F32x16 sum, X x, const W& w) { return Fma(Broadcast(x), Load(w), sum); }
 };
 
 struct Bf16Steps {
   static constexpr int64_t kColumns = 1;
-  static constexpr bool kWiden = true;
   using X = float;
-  using W = Bf16[kPanelWidth];
+  using W = Bf16[kLanes];
   static F32x16 Step(F32x16 sum, X x, const W& w) { return Fma(Broadcast(x), LoadBf16(w), sum); }
 };
 
@@ -33,9 +33,8 @@ struct Bf16Steps {
 // A step is two columns of k: sum += x0 * w0 + x1 * w1.
 struct Bf16PairSteps {
   static constexpr int64_t kColumns = 2;
-  static constexpr bool kWiden = false;
   using X = uint32_t;
-  using W = uint32_t[kPanelWidth];
+  using W = uint32_t[kLanes];
   static F32x16 Step(F32x16 sum, X x, const W& w) {
     const __m512i x16 = _mm512_set1_epi32(static_cast<int>(x));
     return {_mm512_dpbf16_ps(sum.v, (__m512bh)x16, (__m512bh)_mm512_loadu_si512(w))};
@@ -45,138 +44,76 @@ struct Bf16PairSteps {
 
 // ---- one tile
 
-// Some steps of k for a few rows and a few adjacent panels.
+// Some steps of k for a few rows and one panel, or a vector of it.
 template <class Format>
 struct Block {
   const typename Format::X* x;  // [rows], x_stride apart
   int64_t x_stride;
-  const typename Format::W* w;  // [panels], w_stride apart
-  int64_t w_stride;
+  const typename Format::W* w;  // [steps][kVectors]
   int64_t steps;
-  const float* start;  // [rows][panels][16], the sums to go on from; start_stride between rows, 0 for the bias
+  const float* start;  // [rows][16 or 32], the sums to go on from; start_stride apart, 0 for the bias
   int64_t start_stride;
-  float* sums;  // [rows][panels][16], sums_stride between rows
-  int64_t sums_stride;
-  const char* ahead;  // [panels] weights that are needed next, fetched meanwhile: ahead_step bytes per step
-  int64_t ahead_stride;
+  float* sums;        // [rows][kPanelOutputs]
+  const char* ahead;  // weights that are needed next, fetched meanwhile: ahead_step bytes per step
   int64_t ahead_step;
 };
 
-template <class Format, int kRows, int kPanels>
-void Tile(const Block<Format>& b) {
-  F32x16 sum[kRows][kPanels];
+// Not inlined: its loop needs all registers.
+template <class Format, int kRows, int kWidth>
+__attribute__((noinline)) void Tile(const Block<Format>& b) {
+  F32x16 sum[kRows][kWidth];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
-    for (int p = 0; p < kPanels; ++p) sum[r][p] = Load(b.start + r * b.start_stride + p * kPanelWidth);
+    for (int v = 0; v < kWidth; ++v) sum[r][v] = Load(b.start + r * b.start_stride + v * kLanes);
   }
+  const typename Format::X* x = b.x;
+  const typename Format::X* x4 = kRows > 4 ? b.x + 4 * b.x_stride : x;
+  const typename Format::X* x8 = kRows > 8 ? b.x + 8 * b.x_stride : x;
   for (int64_t s = 0; s < b.steps; ++s) {
-#pragma GCC unroll 16
-    for (int p = 0; p < kPanels; ++p) Prefetch(b.ahead + p * b.ahead_stride + s * b.ahead_step);
+#pragma GCC unroll 4
+    for (size_t line = 0; line < kVectors * sizeof(typename Format::W); line += 64) {
+      Prefetch(b.ahead + s * b.ahead_step + line);
+    }
+    // Three pointers and multiples of the stride address twelve rows; left alone, gcc keeps twelve pointers and spills.
+    asm volatile("" : "+r"(x), "+r"(x4), "+r"(x8));
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
+      const typename Format::X* row = (r < 4 ? x : r < 8 ? x4 : x8) + r % 4 * b.x_stride;
 #pragma GCC unroll 16
-      for (int p = 0; p < kPanels; ++p) {
-        sum[r][p] = Format::Step(sum[r][p], b.x[r * b.x_stride + s], b.w[p * b.w_stride + s]);
-      }
+      for (int v = 0; v < kWidth; ++v) sum[r][v] = Format::Step(sum[r][v], *row, b.w[s * kVectors + v]);
     }
+    ++x;
+    ++x4;
+    ++x8;
   }
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
-    for (int p = 0; p < kPanels; ++p) Store(b.sums + r * b.sums_stride + p * kPanelWidth, sum[r][p]);
+    for (int v = 0; v < kWidth; ++v) Store(b.sums + r * kPanelOutputs + v * kLanes, sum[r][v]);
   }
 }
 
-// Calls the tile of `rows` rows, [1, kTileRows].
-template <class Format, int kPanels, int kRows = 1>
+// Calls the tile of `rows` rows, [1, kTileRows] and at most kTileSums / kWidth.
+template <class Format, int kWidth, int kRows = 1>
 void TileOf(int64_t rows, const Block<Format>& block) {
-  if constexpr (kRows < kTileRows && (kRows + 1) * kPanels <= kTileSums) {
-    if (rows > kRows) return TileOf<Format, kPanels, kRows + 1>(rows, block);
+  if constexpr (kRows < kTileRows && (kRows + 1) * kWidth <= kTileSums) {
+    if (rows > kRows) return TileOf<Format, kWidth, kRows + 1>(rows, block);
   }
-  Tile<Format, kRows, kPanels>(block);
+  Tile<Format, kRows, kWidth>(block);
 }
 
-// All rows, in tiles of nearly equal size: a last tile of one row would wait for the latency of its few chains.
-template <class Format, int kPanels>
-void Tiles(Block<Format> b, int64_t rows) {
-  constexpr int64_t kMostRows = kTileSums / kPanels < kTileRows ? kTileSums / kPanels : kTileRows;
-  for (int64_t tiles = (rows + kMostRows - 1) / kMostRows; tiles > 0; --tiles) {
-    const int64_t tile_rows = (rows + tiles - 1) / tiles;
-    TileOf<Format, kPanels>(tile_rows, b);
-    rows -= tile_rows;
-    b.x += tile_rows * b.x_stride;
-    b.start += tile_rows * b.start_stride;
-    b.sums += tile_rows * b.sums_stride;
-    b.ahead_stride = b.ahead_step = 0;  // all is fetched
+// A tile of both vectors of a panel where so many rows fit, else one vector after the other.
+template <class Format>
+void PanelTile(int64_t rows, Block<Format> b) {
+  if (rows * kVectors <= kTileSums) return TileOf<Format, kVectors>(rows, b);
+  if constexpr (kTileRows * kVectors > kTileSums) {
+    TileOf<Format, 1>(rows, b);
+    b.w += 1;
+    b.start += kLanes;
+    b.sums += kLanes;
+    TileOf<Format, 1>(rows, b);
   }
-}
-
-// ---- all of k for a group of panels
-
-// Rows of x that are multiplied with one group of panels before the next group. Their sums are kept on the stack.
-constexpr int64_t kMostRowsPerBlock = 192;
-constexpr int64_t kGroupSums = kMostRowsPerBlock * 2 * kPanelWidth;
-// Steps of k after which all rows have their turn, so that the weights of these steps are read from the first-level
-// cache by all tiles but one.
-constexpr int64_t kStepsPerBlock = 256;
-
-// Panels [panel, panel + count) for rows [row, row + rows) of x: [rows][count][16] sums.
-struct Group {
-  int64_t panel;
-  int64_t count;
-  int64_t row;
-  int64_t rows;
-  float* sums;
-};
-
-// Widens bf16 weights once for the tiles of many rows.
-template <int kPanels>
-void TilesOfWidened(const Block<Bf16Steps>& b, int64_t rows) {
-  alignas(64) float wide[kPanels][kStepsPerBlock][kPanelWidth];
-  for (int p = 0; p < kPanels; ++p) {
-    for (int64_t s = 0; s < b.steps; ++s) Store(wide[p][s], LoadBf16(b.w[p * b.w_stride + s]));
-  }
-  const Block<F32Steps> widened = {b.x,    b.x_stride,    wide[0], kStepsPerBlock, b.steps,     b.start, b.start_stride,
-                                   b.sums, b.sums_stride, b.ahead, b.ahead_stride, b.ahead_step};
-  Tiles<F32Steps, kPanels>(widened, rows);
-}
-template <int kPanels, class Format>
-void TilesOfWidened(const Block<Format>&, int64_t) {}
-
-// kPanels panels of a group, the first being `first`.
-template <class Format, int kPanels>
-void SumOverK(const LinearArgs& a, const Group& group, int64_t first) {
-  using W = typename Format::W;
-  static constexpr float kNoBias[kPanels * kPanelWidth] = {};
-  const int64_t steps = a.k / Format::kColumns;
-  const int64_t most_steps = group.rows > kTileRows ? kStepsPerBlock : steps;
-  const W* w = static_cast<const W*>(a.panels) + (group.panel + first) * steps;
-  Block<Format> b;
-  b.x_stride = a.x_stride / Format::kColumns;
-  b.w_stride = steps;
-  b.start = a.bias == nullptr ? kNoBias : a.bias + (group.panel + first) * kPanelWidth;
-  b.start_stride = 0;
-  b.sums = group.sums + first * kPanelWidth;
-  b.sums_stride = group.count * kPanelWidth;
-  b.ahead_step = sizeof(W);
-  int64_t done = 0;
-  do {
-    b.steps = steps - done < most_steps ? steps - done : most_steps;
-    b.x = static_cast<const typename Format::X*>(a.x) + group.row * b.x_stride + done;
-    b.w = w + done;
-    // The next block of these panels, or the first one of the next panels, which lie behind these.
-    b.ahead = reinterpret_cast<const char*>(done + b.steps < steps ? b.w + b.steps : w + kPanels * steps);
-    b.ahead_stride = steps * sizeof(W);
-    if (Format::kWiden && group.rows > kTileRows) {
-      TilesOfWidened<kPanels>(b, group.rows);
-    } else {
-      Tiles<Format, kPanels>(b, group.rows);
-    }
-    b.start = b.sums;
-    b.start_stride = b.sums_stride;
-    done += b.steps;
-  } while (done < steps);
 }
 
 // ---- what becomes of the sums
@@ -188,90 +125,189 @@ F32x16 SwiGlu(F32x16 gate, F32x16 up) {
 
 // Writes the first `columns` of sixteen values.
 void StoreColumns(float* y, F32x16 value, int64_t columns) {
-  if (columns >= kPanelWidth) return Store(y, value);
-  float all[kPanelWidth];
+  if (columns >= kLanes) return Store(y, value);
+  float all[kLanes];
   Store(all, value);
   memcpy(y, all, columns * sizeof(float));
 }
 void StoreColumns(Bf16* y, F32x16 value, int64_t columns) {
-  if (columns >= kPanelWidth) return StoreBf16(y, value);
-  Bf16 all[kPanelWidth];
+  if (columns >= kLanes) return StoreBf16(y, value);
+  Bf16 all[kLanes];
   StoreBf16(all, value);
   memcpy(y, all, columns * sizeof(Bf16));
 }
 F32x16 LoadColumns(const float* y, int64_t columns) {
-  if (columns >= kPanelWidth) return Load(y);
-  float all[kPanelWidth] = {};
+  if (columns >= kLanes) return Load(y);
+  float all[kLanes] = {};
   memcpy(all, y, columns * sizeof(float));
   return Load(all);
 }
 
-void StoreGroup(const LinearArgs& a, const Group& group) {
-  for (int64_t r = 0; r < group.rows; ++r) {
-    float* y = static_cast<float*>(a.y) + (group.row + r) * a.y_stride;
-    for (int64_t p = 0; p < group.count; ++p) {
-      const int64_t column = (group.panel + p) * kPanelWidth;
-      const F32x16 sum = Load(group.sums + (r * group.count + p) * kPanelWidth);
-      const bool add = a.then == LinearThen::kAdd;
-      StoreColumns(y + column, add ? Add(LoadColumns(y + column, a.n - column), sum) : sum, a.n - column);
+// `rows` rows from `row` on of one panel: sums [rows][kPanelOutputs].
+struct Sums {
+  int64_t panel;
+  int64_t row;
+  int64_t rows;
+  const float* sums;
+};
+
+void StoreSums(const LinearArgs& a, const Sums& z) {
+  for (int64_t r = 0; r < z.rows; ++r) {
+    for (int64_t v = 0; v < kVectors; ++v) {
+      const int64_t column = z.panel * kPanelOutputs + v * kLanes;
+      if (column >= a.n) break;
+      float* y = static_cast<float*>(a.y) + (z.row + r) * a.y_stride + column;
+      F32x16 sum = Load(z.sums + r * kPanelOutputs + v * kLanes);
+      if (a.then == LinearThen::kAdd) sum = Add(LoadColumns(y, a.n - column), sum);
+      StoreColumns(y, sum, a.n - column);
     }
   }
 }
 
 template <class Y>
-void StoreSwiGlu(const LinearArgs& a, const Group& group) {
-  for (int64_t r = 0; r < group.rows; ++r) {
-    Y* y = static_cast<Y*>(a.y) + (group.row + r) * a.y_stride;
-    for (int64_t p = 0; p < group.count; p += 2) {
-      const int64_t column = (group.panel + p) / 2 * kPanelWidth;
-      const float* sums = group.sums + (r * group.count + p) * kPanelWidth;
-      StoreColumns(y + column, SwiGlu(Load(sums), Load(sums + kPanelWidth)), a.n / 2 - column);
+void StoreSwiGlu(const LinearArgs& a, const Sums& z) {
+  const int64_t column = z.panel * kLanes;
+  for (int64_t r = 0; r < z.rows; ++r) {
+    const float* gate = z.sums + r * kPanelOutputs;
+    Y* y = static_cast<Y*>(a.y) + (z.row + r) * a.y_stride + column;
+    StoreColumns(y, SwiGlu(Load(gate), Load(gate + kLanes)), a.n / 2 - column);
+  }
+}
+
+// Fetches the lines of y that Finish will write: rows are far apart, and each store would wait for its line.
+void FetchOutput(const LinearArgs& a, int64_t panel, int64_t row, int64_t rows) {
+  const int64_t size = a.y_is_bf16 ? sizeof(Bf16) : sizeof(float);
+  const int64_t columns = a.then == LinearThen::kSwiGlu ? kLanes : kPanelOutputs;
+  const char* y = static_cast<const char*>(a.y) + (row * a.y_stride + panel * columns) * size;
+  for (int64_t r = 0; r < rows; ++r, y += a.y_stride * size) {
+    Prefetch(y);
+    Prefetch(y + columns * size - 1);
+  }
+}
+
+void Finish(const LinearArgs& a, const Sums& z) {
+  if (a.then != LinearThen::kSwiGlu) {
+    StoreSums(a, z);
+  } else if (a.y_is_bf16) {
+    StoreSwiGlu<Bf16>(a, z);
+  } else {
+    StoreSwiGlu<float>(a, z);
+  }
+}
+
+// ---- all of k for one panel
+
+// Rows of x that are multiplied with one panel before the next panel; where k is blocked, their sums are kept.
+constexpr int64_t kRowsPerBlock = 16 * kTileRows;
+// Steps of k after which all rows have their turn, so that all tiles but one read the weights from the first-level
+// cache.
+constexpr int64_t kStepsPerBlock = 384;
+// How far a single tile fetches ahead, in bytes.
+constexpr int64_t kAheadBytes = 4096;
+
+template <class Format>
+class PanelLoop {
+ public:
+  PanelLoop(const LinearArgs& args, int64_t row, int64_t rows)
+      : args_(args),
+        row_(row),
+        rows_(rows),
+        tiles_((rows + kTileRows - 1) / kTileRows),
+        steps_(args.k / Format::kColumns) {
+    // Blocks of nearly equal size.
+    const int64_t blocks = tiles_ > 1 ? (steps_ + kStepsPerBlock - 1) / kStepsPerBlock : 1;
+    steps_per_block_ = (steps_ + blocks - 1) / blocks;
+  }
+
+  // The rows times panel `panel`.
+  void Run(int64_t panel) {
+    static constexpr float kNoBias[kPanelOutputs] = {};
+    Block<Format> b;
+    b.x_stride = args_.x_stride / Format::kColumns;
+    b.x = static_cast<const X*>(args_.x) + row_ * b.x_stride;
+    b.w = static_cast<const W*>(args_.panels) + panel * steps_ * kVectors;
+    b.start = args_.bias == nullptr ? kNoBias : args_.bias + panel * kPanelOutputs;
+    b.start_stride = 0;
+    b.sums = sums_;
+    for (int64_t done = 0; done < steps_; done += b.steps) {
+      b.steps = steps_ - done < steps_per_block_ ? steps_ - done : steps_per_block_;
+      // The first tiles share in fetching the next block's weights, which lie behind this one's.
+      b.ahead = reinterpret_cast<const char*>(b.w) + (tiles_ > 1 ? b.steps * kStepBytes : kAheadBytes);
+      b.ahead_step = kStepBytes / Fetchers();
+      const bool last = done + b.steps == steps_;
+      if constexpr (kWiden) {
+        if (tiles_ > 1) {
+          Tiles(Widened(b), panel, last);
+        } else {
+          Tiles(b, panel, last);
+        }
+      } else {
+        Tiles(b, panel, last);
+      }
+      b.x += b.steps;
+      b.w += b.steps * kVectors;
+      b.start = sums_;
+      b.start_stride = kPanelOutputs;
     }
   }
-}
 
-void Finish(const LinearArgs& a, const Group& group) {
-  if (a.then != LinearThen::kSwiGlu) {
-    StoreGroup(a, group);
-  } else if (a.y_is_bf16) {
-    StoreSwiGlu<Bf16>(a, group);
-  } else {
-    StoreSwiGlu<float>(a, group);
+ private:
+  using X = typename Format::X;
+  using W = typename Format::W;
+
+  static constexpr int64_t kStepBytes = kVectors * sizeof(W);
+  // Many rows are better served by weights that are widened to float once for all tiles.
+  static constexpr bool kWiden = sizeof(W) == kLanes * sizeof(Bf16);
+
+  int64_t Fetchers() const { return tiles_ < 4 ? tiles_ : 4; }
+
+  Block<F32Steps> Widened(const Block<Format>& b) {
+    if constexpr (kWiden) {
+      for (int64_t i = 0; i < b.steps * kVectors; ++i) Store(wide_[i], LoadBf16(b.w[i]));
+      return {b.x, b.x_stride, wide_, b.steps, b.start, b.start_stride, b.sums, b.ahead, b.ahead_step};
+    }
+    return {};
   }
-}
 
-// ---- rows x panels
-
-// One block of rows; tiles are kPanels wide.
-template <class Format, int kPanels>
-void RowBlock(const LinearArgs& a, int64_t row, int64_t rows) {
-  constexpr int64_t kMostPanels = kPanels < 2 ? 2 : kPanels;
-  alignas(64) float sums[kGroupSums];
-  Group group = {a.panel_begin, 0, row, rows, sums};
-  for (; group.panel < a.panel_end; group.panel += group.count) {
-    const int64_t left = a.panel_end - group.panel;
-    group.count = left < kMostPanels ? left : kMostPanels;
-    int64_t first = 0;
-    for (; first + kPanels <= group.count; first += kPanels) SumOverK<Format, kPanels>(a, group, first);
-    for (; first < group.count; ++first) SumOverK<Format, 1>(a, group, first);
-    Finish(a, group);
+  // All rows of one block, in tiles of nearly equal size: a last tile of one row would wait for the latency of its
+  // chains.
+  template <class TileFormat>
+  void Tiles(Block<TileFormat> b, int64_t panel, bool last) {
+    int64_t row = 0;
+    for (int64_t tile = 0; tile < tiles_; ++tile) {
+      const int64_t rows = (rows_ - row + tiles_ - tile - 1) / (tiles_ - tile);
+      if (last) FetchOutput(args_, panel, row_ + row, rows);
+      PanelTile(rows, b);
+      if (last) Finish(args_, {panel, row_ + row, rows, b.sums});
+      row += rows;
+      b.x += rows * b.x_stride;
+      b.start += rows * b.start_stride;
+      b.sums += rows * kPanelOutputs;
+      b.ahead += b.steps * b.ahead_step;
+      if (tile + 1 == Fetchers()) b.ahead_step = 0;
+    }
   }
-}
+
+  const LinearArgs& args_;
+  const int64_t row_;
+  const int64_t rows_;
+  const int64_t tiles_;
+  const int64_t steps_;
+  int64_t steps_per_block_;
+  alignas(64) float sums_[kRowsPerBlock * kPanelOutputs];
+  alignas(64) float wide_[kWiden ? kStepsPerBlock * kVectors : 1][kLanes];
+};
 
 template <class Format>
 void LinearRange(const LinearArgs& a) {
-  // Few rows: wide tiles, so that many chains of additions hide each other's latency.
-  if (a.rows * 8 <= kTileSums) return RowBlock<Format, 8>(a, 0, a.rows);
-  if (a.rows * 4 <= kTileSums) return RowBlock<Format, 4>(a, 0, a.rows);
-  if (a.rows * 2 <= kTileSums && kTileSums < kTileRows * 2) return RowBlock<Format, 2>(a, 0, a.rows);
-  // Many: as many at once as half a second-level cache holds.
-  const int64_t cached =
-      (int64_t{512} << 10) / (a.k * static_cast<int64_t>(sizeof(typename Format::X) / Format::kColumns));
-  int64_t block = cached / kTileRows * kTileRows;
+  // As many rows at once as half a second-level cache holds.
+  const int64_t row_bytes = a.k * static_cast<int64_t>(sizeof(typename Format::X)) / Format::kColumns;
+  int64_t block = (int64_t{512} << 10) / row_bytes / kTileRows * kTileRows;
   if (block < 4 * kTileRows) block = 4 * kTileRows;
-  if (block > kMostRowsPerBlock) block = kMostRowsPerBlock;
+  if (block > kRowsPerBlock) block = kRowsPerBlock;
   for (int64_t row = 0; row < a.rows; row += block) {
-    RowBlock<Format, kTileSums / kTileRows>(a, row, a.rows - row < block ? a.rows - row : block);
+    PanelLoop<Format> loop(a, row, a.rows - row < block ? a.rows - row : block);
+    for (int64_t panel = a.panel_begin; panel < a.panel_end; ++panel) loop.Run(panel);
   }
 }
 

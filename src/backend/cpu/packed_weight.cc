@@ -40,28 +40,28 @@ float ValueAt(const Tensor& tensor, int64_t i) {
   return value;
 }
 
-// Copies row `row` of a tensor to column `lane` of a panel: element c goes to c * 16 + lane.
+// Copies row `row` of a tensor to column `lane` of a panel: element c goes to c * 32 + lane.
 void PackRowF32(const Tensor& tensor, int64_t row, float* panel, int64_t lane) {
-  for (int64_t c = 0; c < tensor.cols; ++c) panel[c * kPanelWidth + lane] = ValueAt(tensor, row * tensor.cols + c);
+  for (int64_t c = 0; c < tensor.cols; ++c) panel[c * kPanelOutputs + lane] = ValueAt(tensor, row * tensor.cols + c);
 }
 
-// `group` is 1, or 2 for pairs: element c goes to (c / group * 16 + lane) * group + c % group.
+// `group` is 1, or 2 for pairs: element c goes to (c / group * 32 + lane) * group + c % group.
 void PackRowBf16(const Tensor& tensor, int64_t row, Bf16* panel, int64_t lane, int64_t group) {
   const std::byte* source = tensor.data + row * tensor.cols * sizeof(Bf16);
   for (int64_t c = 0; c < tensor.cols; ++c) {
-    Bf16* target = panel + (c / group * kPanelWidth + lane) * group + c % group;
+    Bf16* target = panel + (c / group * kPanelOutputs + lane) * group + c % group;
     std::memcpy(target, source + c * sizeof(Bf16), sizeof(Bf16));
   }
 }
 
-int64_t PanelsOf(int64_t outputs) { return (outputs + kPanelWidth - 1) / kPanelWidth; }
+int64_t PanelsOf(int64_t outputs) { return (outputs + kPanelOutputs - 1) / kPanelOutputs; }
 
 }  // namespace
 
 void PackedWeight::Free::operator()(void* p) const { std::free(p); }
 
 int64_t PackedWeight::bytes() const {
-  return panels_ * kPanelWidth * k_ *
+  return panels_ * kPanelOutputs * k_ *
          static_cast<int64_t>(format_ == WeightFormat::kF32 ? sizeof(float) : sizeof(Bf16));
 }
 
@@ -81,7 +81,7 @@ void PackedWeight::Allocate(const KernelTable& kernels, std::span<const Tensor> 
 }
 
 void PackedWeight::PackRow(const Tensor& tensor, int64_t row, int64_t panel, int64_t lane) {
-  const int64_t offset = panel * kPanelWidth * k_;  // elements
+  const int64_t offset = panel * kPanelOutputs * k_;  // elements
   if (format_ == WeightFormat::kF32) {
     PackRowF32(tensor, row, reinterpret_cast<float*>(data_.get()) + offset, lane);
   } else {
@@ -95,12 +95,13 @@ PackedWeight::PackedWeight(const KernelTable& kernels, std::span<const Tensor> t
   Allocate(kernels, tensors);
   int64_t out = 0;
   for (const Tensor& tensor : tensors) {
-    for (int64_t row = 0; row < tensor.rows; ++row, ++out) PackRow(tensor, row, out / kPanelWidth, out % kPanelWidth);
+    for (int64_t row = 0; row < tensor.rows; ++row, ++out)
+      PackRow(tensor, row, out / kPanelOutputs, out % kPanelOutputs);
   }
   BATON_CHECK(biases.empty() || biases.size() == tensors.size(), "one bias per tensor, or none at all");
   const auto is_null = [](const Tensor& t) { return t.data == nullptr; };
   if (std::all_of(biases.begin(), biases.end(), is_null)) return;
-  bias_.reset(static_cast<float*>(AllocateZeroed(static_cast<size_t>(panels_ * kPanelWidth) * sizeof(float))));
+  bias_.reset(static_cast<float*>(AllocateZeroed(static_cast<size_t>(panels_ * kPanelOutputs) * sizeof(float))));
   out = 0;
   for (size_t i = 0; i < tensors.size(); out += tensors[i].rows, ++i) {
     if (biases[i].data == nullptr) continue;
@@ -112,11 +113,11 @@ PackedWeight::PackedWeight(const KernelTable& kernels, std::span<const Tensor> t
 PackedWeight PackedWeight::GateUp(const KernelTable& kernels, const Tensor& gate, const Tensor& up) {
   BATON_CHECK(gate.rows == up.rows, "gate and up have one shape");
   PackedWeight weight;
-  weight.panels_ = 2 * PanelsOf(gate.rows);
+  weight.panels_ = (gate.rows + kLanes - 1) / kLanes;
   weight.Allocate(kernels, std::array{gate, up});
   for (int64_t row = 0; row < gate.rows; ++row) {
-    weight.PackRow(gate, row, row / kPanelWidth * 2, row % kPanelWidth);
-    weight.PackRow(up, row, row / kPanelWidth * 2 + 1, row % kPanelWidth);
+    weight.PackRow(gate, row, row / kLanes, row % kLanes);
+    weight.PackRow(up, row, row / kLanes, kLanes + row % kLanes);
   }
   return weight;
 }

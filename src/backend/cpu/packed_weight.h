@@ -20,7 +20,7 @@ class PackedWeight {
   // when every tensor is bf16, else as f32. Shapes are the model's own: a mismatch is CHECKed.
   PackedWeight(const KernelTable& kernels, std::span<const Tensor> tensors, std::span<const Tensor> biases = {});
 
-  // Gate and up projection of one shape, their panels alternating: a weight of 2 * rows outputs for kSwiGlu.
+  // Gate and up projection of one shape, 16 of one beside 16 of the other in each panel: for kSwiGlu.
   static PackedWeight GateUp(const KernelTable& kernels, const Tensor& gate, const Tensor& up);
 
   WeightFormat format() const { return format_; }
@@ -29,7 +29,7 @@ class PackedWeight {
   int64_t panels() const { return panels_; }
   int64_t bytes() const;
   const void* data() const { return data_.get(); }
-  const float* bias() const { return bias_.get(); }  // [16 * panels], or null
+  const float* bias() const { return bias_.get(); }  // [32 * panels], or null
 
  private:
   void Allocate(const KernelTable& kernels, std::span<const Tensor> tensors);

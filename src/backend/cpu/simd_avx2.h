@@ -13,8 +13,7 @@ struct F32x16 {
   __m256 lo, hi;
 };
 
-// A projection's tile: at most kTileRows rows and kTileSums accumulators (rows x panels) at once. Six take 12 of the 16
-// registers and leave 3 for operands.
+// A projection's tile: at most kTileRows rows, and kTileSums vectors of sums: 12 of the 16 registers.
 constexpr int kTileRows = 6;
 constexpr int kTileSums = 6;
 

@@ -13,8 +13,8 @@ struct F32x16 {
   __m512 v;
 };
 
-// A projection's tile: at most kTileRows rows and kTileSums accumulators (rows x panels) at once. 24 of the 32
-// registers hide the latency of two FMA pipes; two panels halve the broadcasts.
+// A projection's tile: at most kTileRows rows, and kTileSums vectors of sums: 24 of the 32 registers, enough to hide
+// the latency of two FMA pipes.
 constexpr int kTileRows = 12;
 constexpr int kTileSums = 24;
 

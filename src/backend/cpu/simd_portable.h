@@ -13,7 +13,7 @@ struct F32x16 {
   float lane[16];
 };
 
-// A projection's tile: at most kTileRows rows and kTileSums accumulators (rows x panels) at once.
+// A projection's tile: at most kTileRows rows, and kTileSums vectors of sums.
 constexpr int kTileRows = 4;
 constexpr int kTileSums = 4;
 
