@@ -19,11 +19,12 @@ absl::Time AgainIf(bool again) { return again ? absl::InfinitePast() : absl::Inf
 }  // namespace
 
 PrefillWorker::PrefillWorker(PrefillEngineOptions options, PrefillWorkerParts parts)
-    : parts_(std::move(parts)),
-      engine_(std::move(options)),
-      connector_(parts_.clock, [this] { return AgainIf(ServeLinks()); }),
-      timer_(parts_.clock, [this] { return Tick(); }),
-      stepper_(parts_.clock, [this] { return AgainIf(Step()); }) {}
+    : parts_(std::move(parts)), engine_(std::move(options)) {
+  const std::lock_guard lock(mutex_);  // until all of them are there, none gets further than this
+  connector_.emplace(parts_.clock, [this] { return AgainIf(ServeLinks()); });
+  timer_.emplace(parts_.clock, [this] { return Tick(); });
+  stepper_.emplace(parts_.clock, [this] { return AgainIf(Step()); });
+}
 
 std::optional<RequestFailed> PrefillWorker::Submit(PrefillJob job) {
   std::optional<RequestFailed> refused;
@@ -48,7 +49,7 @@ PrefillLoad PrefillWorker::Load() const {
 
 void PrefillWorker::Post(Event event) {
   Tell(event);
-  stepper_.Wake();
+  stepper_->Wake();
 }
 
 void PrefillWorker::Tell(Event event) {
@@ -62,7 +63,7 @@ void PrefillWorker::Tell(Event event) {
     earlier = engine_.NextTick() < next_tick_;
   }
   Drain();
-  if (earlier) timer_.Wake();
+  if (earlier) timer_->Wake();
 }
 
 void PrefillWorker::Drain() {
@@ -117,9 +118,9 @@ void PrefillWorker::Shutdown(absl::Time deadline) {
     AwaitIdle(deadline);
     Post([](PrefillEngine& engine, absl::Time now) { engine.CancelAll(now); });
     AwaitIdle(parts_.clock.Now() + kLastWords);
-    stepper_.Stop();
-    timer_.Stop();
-    connector_.Stop();
+    stepper_->Stop();
+    timer_->Stop();
+    connector_->Stop();
     CloseAllLinks();
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return calls_ == 0 && outbox_.empty() && !draining_; });
@@ -228,7 +229,7 @@ void PrefillWorker::Do(OpenConnection& action) {
     opening_.insert(action.link);
     to_open_.push_back(std::move(action));
   }
-  connector_.Wake();
+  connector_->Wake();
 }
 
 void PrefillWorker::Do(CloseConnection& action) {
@@ -240,7 +241,7 @@ void PrefillWorker::Do(CloseConnection& action) {
     to_close_.push_back(std::move(found->second));
     links_.erase(found);
   }
-  connector_.Wake();
+  connector_->Wake();
 }
 
 // Closes what is to be closed and opens one connection. False: nothing was left to open.

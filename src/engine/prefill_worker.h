@@ -110,7 +110,7 @@ class PrefillWorker {
   std::vector<std::unique_ptr<Link>> to_close_;  // destroying a link may take time
 
   std::once_flag shut_down_;
-  StepLoop connector_, timer_, stepper_;  // last: their threads use the rest
+  std::optional<StepLoop> connector_, timer_, stepper_;  // last: their threads use the rest, and wake each other
 };
 
 }  // namespace baton
