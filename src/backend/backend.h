@@ -10,15 +10,9 @@
 #include "absl/status/statusor.h"
 #include "kv/block_layout.h"
 #include "model/batch.h"
+#include "model/logits.h"
 
 namespace baton {
-
-// Row i belongs to the i-th slice with wants_logits. Valid until the next Forward.
-struct LogitsView {
-  const float* data = nullptr;  // [rows, vocab]
-  int64_t rows = 0;
-  int64_t vocab = 0;
-};
 
 class Backend {
  public:

@@ -1,0 +1,78 @@
+// Weights drawn from a seed, for tests and benchmarks that need a model's shape and not its wisdom.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "model/weights.h"
+
+namespace baton {
+
+class RandomWeights final : public Weights {
+ public:
+  RandomWeights(const ModelConfig& shape, uint32_t seed) : random_(seed) {
+    config = shape;
+    const int64_t q = config.heads * config.head_dim, kv = config.kv_heads * config.head_dim;
+    embedding = Matrix(config.vocab, config.hidden, 1);
+    for (int64_t l = 0; l < config.layers; ++l) {
+      LayerWeights layer;
+      layer.attention_norm = Norm(config.hidden);
+      layer.q = Projection(q, config.hidden);
+      layer.k = Projection(kv, config.hidden);
+      layer.v = Projection(kv, config.hidden);
+      if (config.qkv_bias) {
+        layer.q_bias = Matrix(q, 1, 0.5);
+        layer.k_bias = Matrix(kv, 1, 0.5);
+        layer.v_bias = Matrix(kv, 1, 0.5);
+      }
+      if (config.qk_norm) {
+        layer.q_norm = Norm(config.head_dim);
+        layer.k_norm = Norm(config.head_dim);
+      }
+      layer.o = Projection(config.hidden, q);
+      layer.ffn_norm = Norm(config.hidden);
+      layer.gate = Projection(config.ffn, config.hidden);
+      layer.up = Projection(config.ffn, config.hidden);
+      layer.down = Projection(config.hidden, config.ffn);
+      layers.push_back(layer);
+    }
+    final_norm = Norm(config.hidden);
+    lm_head = config.tied_embeddings ? embedding : Projection(config.vocab, config.hidden);
+  }
+
+ private:
+  // Uniform in [mean - spread, mean + spread]; cheap, because a benchmark draws 10^8 of them.
+  Tensor Draw(int64_t rows, int64_t cols, float mean, double spread) {
+    const float step = static_cast<float>(spread / 32768);
+    std::vector<std::byte>& bytes = tensors_.emplace_back(rows * cols * BytesPerElement(config.dtype));
+    for (int64_t i = 0; i < rows * cols; ++i) {
+      const float value = mean + step * (static_cast<float>(random_() >> 16) - 32768);
+      uint32_t bits;
+      std::memcpy(&bits, &value, sizeof(bits));
+      if (config.dtype == DType::kF32) {
+        std::memcpy(&bytes[4 * i], &bits, 4);
+      } else {
+        const uint16_t rounded = static_cast<uint16_t>((bits + 0x8000) >> 16);
+        std::memcpy(&bytes[2 * i], &rounded, 2);
+      }
+    }
+    return {bytes.data(), config.dtype, rows, cols};
+  }
+  Tensor Matrix(int64_t rows, int64_t cols, double spread) { return Draw(rows, cols, 0, spread); }
+  // Keeps the size of what it is multiplied with, a little increased so that attention is peaked.
+  Tensor Projection(int64_t rows, int64_t cols) {
+    return Matrix(rows, cols, 2.5 / std::sqrt(static_cast<double>(cols)));
+  }
+  Tensor Norm(int64_t count) { return Draw(count, 1, 1, 0.3); }
+
+  std::minstd_rand random_;
+  std::deque<std::vector<std::byte>> tensors_;
+};
+
+}  // namespace baton
