@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "backend/cpu/attention.h"
+
 namespace baton {
 
 // Bit pattern of a bfloat16: the upper half of a float.
@@ -17,6 +19,9 @@ inline constexpr int64_t kLanes = 16;
 inline constexpr int64_t kPanelWidth = kLanes;
 // Outputs of a projection that lie side by side in a packed weight: two vectors, so that a tile reads one stream.
 inline constexpr int64_t kPanelOutputs = 2 * kLanes;
+// Rows that pass over the panels together: their activations stay in the second-level cache meanwhile. A multiple of
+// every tile's rows, and so the unit to split rows by.
+inline constexpr int64_t kLinearRows = 96;
 
 // How a weight [n, k] is packed; rows beyond n and columns beyond k are zeros.
 enum class WeightFormat {
@@ -61,6 +66,20 @@ struct KernelTable {
   void (*linear_bf16)(const LinearArgs& args);  // bf16_format
   // Rounds to nearest even; NaN stays NaN.
   void (*round_to_bf16)(const float* x, int64_t count, Bf16* out);
+
+  // --- attention (attention.inl), by type of the stored keys and values
+  void (*attend_f32)(const AttentionArgs& args);
+  void (*attend_bf16)(const AttentionArgs& args);
+  // `from` is the span after those of `into`. width: head_dim rounded up to 16.
+  void (*merge_attention)(const AttentionState& into, const AttentionState& from, int64_t rows, int64_t width);
+  // values /= sum
+  void (*finish_attention)(const AttentionState& state, int64_t rows, int64_t width);
+
+  // --- rows (elementwise.inl)
+  // out = x / sqrt(mean(x^2) + epsilon) * weight; out may be x.
+  void (*rms_norm)(const float* x, const float* weight, float epsilon, int64_t count, float* out);
+  // Turns `heads` adjacent heads in place by a row of RopeTable: head_dim / 2 cosines, then as many sines.
+  void (*rope)(float* x, const float* turn, int64_t head_dim, int64_t heads);
 };
 
 extern const KernelTable kPortableKernels;

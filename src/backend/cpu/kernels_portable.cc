@@ -3,6 +3,9 @@
 #include "backend/cpu/simd_portable.h"  // first: the kernels build on its vector type
 #include "backend/cpu/exp.inl"
 #include "backend/cpu/linear.inl"
+#include "backend/cpu/lanes_portable.h"
+#include "backend/cpu/attention.inl"
+#include "backend/cpu/elementwise.inl"
 // clang-format on
 
 namespace baton {
