@@ -1,0 +1,151 @@
+// A small model on the CPU backend, and sequences whose blocks lie scattered in a slab full of NaN.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/cpu_features.h"
+#include "catch.h"
+#include "model/random_weights.h"
+
+namespace baton {
+
+// Names of the kernel tables that this machine can run.
+inline std::vector<std::string> KernelNames() {
+  std::vector<std::string> names;
+  for (const KernelTable* table : RunnableKernels()) names.push_back(table->name);
+  return names;
+}
+
+// Like SmolLM2: three query heads to a kv head.
+inline ModelConfig LlamaShape(DType dtype) {
+  ModelConfig shape;
+  shape.dtype = dtype;
+  shape.layers = 2;
+  shape.hidden = 64;
+  shape.ffn = 112;
+  shape.heads = 6;
+  shape.kv_heads = 2;
+  shape.head_dim = 64;
+  shape.vocab = 130;
+  shape.context = 4096;
+  shape.tied_embeddings = true;
+  return shape;
+}
+
+// With a bias, heads whose size no vector divides, and more of them to a kv head than a tile has rows.
+inline ModelConfig Qwen2Shape(DType dtype) {
+  ModelConfig shape = LlamaShape(dtype);
+  shape.architecture = Architecture::kQwen2;
+  shape.hidden = 48;
+  shape.ffn = 80;
+  shape.heads = 7;
+  shape.kv_heads = 1;
+  shape.head_dim = 20;
+  shape.vocab = 97;
+  shape.rms_eps = 1e-6;
+  shape.tied_embeddings = false;
+  shape.qkv_bias = true;
+  return shape;
+}
+
+// With QK norm, and heads wider than hidden / heads.
+inline ModelConfig Qwen3Shape(DType dtype) {
+  ModelConfig shape = LlamaShape(dtype);
+  shape.architecture = Architecture::kQwen3;
+  shape.hidden = 48;
+  shape.heads = 4;
+  shape.head_dim = 32;
+  shape.vocab = 100;
+  shape.tied_embeddings = false;
+  shape.qk_norm = true;
+  return shape;
+}
+
+// A sequence's tokens and its place in the slab.
+struct TestSequence {
+  std::vector<TokenId> tokens;
+  std::vector<BlockId> blocks;
+
+  // Tokens [start, end).
+  SequenceSlice Slice(int64_t start, int64_t end, bool wants_logits) const {
+    return {std::span(tokens).subspan(start, end - start), static_cast<int32_t>(start), blocks, wants_logits};
+  }
+};
+
+class TestBackend {
+ public:
+  static constexpr int64_t kBlocks = 400;
+
+  TestBackend(const Weights& weights, CpuBackendOptions options, uint32_t seed = 1)
+      : vocab_(weights.config.vocab), random_(seed) {
+    options.kv_blocks = kBlocks;
+    auto made = MakeCpuBackend(weights, options);
+    REQUIRE(made.ok());
+    backend_ = *std::move(made);
+    std::memset(backend_->kv_slab().data(), 0xff, backend_->kv_slab().size());  // NaN as bf16 and as fp32
+    for (uint32_t i = 0; i < kBlocks; ++i) free_.push_back(BlockId(i));
+    std::shuffle(free_.begin(), free_.end(), random_);
+  }
+
+  Backend& operator*() { return *backend_; }
+  Backend* operator->() { return backend_.get(); }
+
+  std::vector<TokenId> RandomTokens(int64_t count) {
+    std::vector<TokenId> tokens(count);
+    for (TokenId& token : tokens) token = static_cast<TokenId>(random_() % vocab_);
+    return tokens;
+  }
+  // A sequence in blocks of its own, after those it shares.
+  TestSequence Place(std::vector<TokenId> tokens, std::vector<BlockId> shared = {}) {
+    TestSequence sequence{std::move(tokens), std::move(shared)};
+    while (static_cast<int64_t>(sequence.blocks.size()) < BlocksFor(static_cast<int64_t>(sequence.tokens.size()))) {
+      REQUIRE(!free_.empty());
+      sequence.blocks.push_back(free_.back());
+      free_.pop_back();
+    }
+    return sequence;
+  }
+
+  // The logits' rows, one after another.
+  std::vector<float> Run(const Batch& batch) {
+    const auto logits = backend_->Forward(batch, [](int64_t) {});
+    REQUIRE(logits.ok());
+    return {logits->data, logits->data + logits->rows * logits->vocab};
+  }
+
+  // K and V of positions [0, n) as [position][layer][k|v][kv_head][head_dim], wherever their blocks are.
+  std::vector<std::byte> Kv(const TestSequence& sequence) {
+    const KvLayout& layout = backend_->kv_layout();
+    const int64_t row_bytes = layout.head_dim * layout.element_bytes;
+    std::vector<std::byte> bytes;
+    for (size_t position = 0; position < sequence.tokens.size(); ++position) {
+      const std::byte* block =
+          backend_->kv_slab().data() + sequence.blocks[position / kBlockTokens].value() * layout.BlockBytes();
+      for (int64_t head = 0; head < layout.layers * 2 * layout.kv_heads; ++head) {
+        const std::byte* row = block + head * layout.HeadBytes() + position % kBlockTokens * row_bytes;
+        bytes.insert(bytes.end(), row, row + row_bytes);
+      }
+    }
+    return bytes;
+  }
+
+ private:
+  const int64_t vocab_;
+  std::mt19937 random_;
+  std::unique_ptr<Backend> backend_;
+  std::vector<BlockId> free_;
+};
+
+// Equal as bits: tells 0 from -0 and does not accept NaN for NaN by accident.
+inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+}  // namespace baton
