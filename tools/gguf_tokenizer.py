@@ -35,7 +35,7 @@ def _digits_then_gpt2():
 
 
 # tokenizer.ggml.pre -> pre_tokenizer, normalizer, ignore_merges, add_bos unless the file says otherwise
-_KINDS = {
+KINDS = {
     "gpt-2": (_byte_level(use_regex=True), None, False, False),
     "smollm": (_digits_then_gpt2(), None, False, False),
     "starcoder": (_digits_then_gpt2(), None, False, False),
@@ -71,10 +71,10 @@ def _post_processor(bos_id, bos):
 def build_tokenizer(reader: gguf.GGUFReader) -> tuple[dict, dict]:
     """tokenizer.json and tokenizer_config.json as dictionaries."""
     model, pre = _field(reader, "tokenizer.ggml.model"), _field(reader, "tokenizer.ggml.pre")
-    if model != "gpt2" or pre not in _KINDS:
+    if model != "gpt2" or pre not in KINDS:
         raise UnsupportedTokenizer(f"tokenizer.ggml.model {model!r} with tokenizer.ggml.pre {pre!r}: "
-                                   f"expected 'gpt2' with one of {', '.join(_KINDS)}")
-    pre_tokenizer, normalizer, ignore_merges, adds_bos = _KINDS[pre]
+                                   f"expected 'gpt2' with one of {', '.join(KINDS)}")
+    pre_tokenizer, normalizer, ignore_merges, adds_bos = KINDS[pre]
     tokens = _field(reader, "tokenizer.ggml.tokens")
     types = _field(reader, "tokenizer.ggml.token_type", [NORMAL] * len(tokens))
 

@@ -1,7 +1,7 @@
 #include "model/bpe.h"
 
 #include <algorithm>
-#include <compare>
+#include <functional>
 #include <queue>
 
 namespace baton {
@@ -100,44 +100,43 @@ void Bpe::MergeShort(std::string_view word, std::vector<TokenId>& out) const {
   out.insert(out.end(), tokens.begin(), tokens.begin() + count);
 }
 
-// A linked list of tokens and a queue of the merges that were possible when they were put in.
+// A linked list of tokens, and a queue of merges that were possible when they were put in.
 void Bpe::MergeLong(std::string_view word, std::vector<TokenId>& out) const {
   struct Node {
-    TokenId token;  // kNoToken: merged into its left neighbour
+    TokenId token;
     uint32_t previous, next;
-  };
-  struct Candidate {
-    uint32_t rank, at;
-    TokenId left, right;  // what stood there; since then it may have been merged away
-    TokenId merged;
-    bool operator>(const Candidate& other) const { return rank != other.rank ? rank > other.rank : at > other.at; }
+    Rule rule;  // merges this token and the next
   };
   const std::vector<TokenId> bytes = Bytes(word);
   const auto end = static_cast<uint32_t>(bytes.size());
   std::vector<Node> nodes(end);
-  std::vector<Candidate> initial;
-  const auto candidate = [&](uint32_t at, uint32_t right, auto&& add) {
-    const Rule rule = FindRule(nodes[at].token, nodes[right].token);
-    if (rule.rank != kNoRule) add(Candidate{rule.rank, at, nodes[at].token, nodes[right].token, rule.merged});
+  for (uint32_t i = 0; i < end; ++i) {
+    nodes[i] = {bytes[i], i - 1, i + 1, i + 1 < end ? FindRule(bytes[i], bytes[i + 1]) : Rule{}};
+  }
+  // rank << 32 | node: the first rule first, then the leftmost.
+  std::vector<uint64_t> possible;
+  for (uint32_t i = 0; i < end; ++i) {
+    if (nodes[i].rule.rank != kNoRule) possible.push_back(uint64_t{nodes[i].rule.rank} << 32 | i);
+  }
+  std::priority_queue queue(std::greater<uint64_t>{}, std::move(possible));
+  const auto update_rule = [&](uint32_t at) {
+    Node& node = nodes[at];
+    node.rule = node.next < end ? FindRule(node.token, nodes[node.next].token) : Rule{};
+    if (node.rule.rank != kNoRule) queue.push(uint64_t{node.rule.rank} << 32 | at);
   };
-  for (uint32_t i = 0; i < end; ++i) nodes[i] = {bytes[i], i - 1, i + 1};
-  for (uint32_t i = 0; i + 1 < end; ++i) candidate(i, i + 1, [&](Candidate c) { initial.push_back(c); });
-  std::priority_queue queue(std::greater<Candidate>{}, std::move(initial));
-
   while (!queue.empty()) {
-    const Candidate merge = queue.top();
+    const auto rank = static_cast<uint32_t>(queue.top() >> 32);
+    const auto at = static_cast<uint32_t>(queue.top());
     queue.pop();
-    Node& node = nodes[merge.at];
-    if (node.token != merge.left || node.next == end || nodes[node.next].token != merge.right) continue;
-    nodes[node.next].token = kNoToken;
-    node.token = merge.merged;
-    node.next = nodes[node.next].next;
-    const auto push = [&](Candidate c) { queue.push(c); };
-    if (node.next != end) {
-      nodes[node.next].previous = merge.at;
-      candidate(merge.at, node.next, push);
-    }
-    if (merge.at != 0) candidate(node.previous, merge.at, push);
+    Node& node = nodes[at];
+    if (node.rule.rank != rank) continue;  // one of the two was merged with another since
+    Node& right = nodes[node.next];
+    node.token = node.rule.merged;
+    node.next = right.next;
+    right.rule = Rule{};
+    if (node.next < end) nodes[node.next].previous = at;
+    update_rule(at);
+    if (at > 0) update_rule(node.previous);
   }
   for (uint32_t i = 0; i < end; i = nodes[i].next) out.push_back(nodes[i].token);
 }

@@ -91,6 +91,7 @@ class SpecReader {
   }
 
   absl::Status ReadVocab(const std::vector<std::pair<std::string, int64_t>>& vocab) {
+    if (vocab.empty()) return Invalid("expected an object of tokens and their ids");
     vocab_.reserve(vocab.size());
     for (const auto& [token, id] : vocab) {
       RETURN_IF_ERROR(CheckId(id));
