@@ -1,0 +1,258 @@
+// Whole forward passes on the CPU backend against what the machine can do at best: arithmetic rate and streaming read
+// bandwidth, measured in the same rounds. Medians and bests are reported, because the machine may be noisy.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/cpu_features.h"
+#include "base/check.h"
+#include "bench/roofline.h"
+#include "model/weights.h"
+#include "test/model/random_weights.h"
+
+namespace baton {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+struct Options {
+  std::string model;    // empty: random weights of SmolLM2-135M's shape
+  std::string kernels;  // empty: the fastest
+  int threads = static_cast<int>(std::thread::hardware_concurrency());
+  int rounds = 9;
+  std::string json;
+};
+
+ModelConfig SmolLm2Shape() {
+  ModelConfig shape;
+  shape.layers = 30;
+  shape.hidden = 576;
+  shape.ffn = 1536;
+  shape.heads = 9;
+  shape.kv_heads = 3;
+  shape.head_dim = 64;
+  shape.vocab = 49152;
+  shape.context = 8192;
+  shape.rope_theta = 100000;
+  shape.tied_embeddings = true;
+  return shape;
+}
+
+// One step: `streams` sequences with `history` tokens each take up `tokens` more.
+struct Case {
+  std::string name;
+  int64_t streams = 1;
+  int64_t tokens = 1;
+  int64_t history = 0;
+  bool logits = false;
+  std::vector<double> seconds = {};  // one per round
+};
+
+// Of the projections of one layer.
+double LayerParameters(const ModelConfig& c) {
+  const double attention = static_cast<double>(2 * c.heads + 2 * c.kv_heads) * static_cast<double>(c.head_dim);
+  return static_cast<double>(c.hidden) * (attention + 3.0 * static_cast<double>(c.ffn));
+}
+double QkvParameters(const ModelConfig& c) {
+  return static_cast<double>(c.hidden * (c.heads + 2 * c.kv_heads) * c.head_dim);
+}
+
+// What the step must compute: the last layer goes on after its keys and values only for rows that want logits.
+double Flops(const ModelConfig& c, const Case& step) {
+  const auto tokens = static_cast<double>(step.tokens), history = static_cast<double>(step.history);
+  const double last_rows = step.logits ? 1 : 0;
+  const double layers = static_cast<double>(c.layers) - 1;
+  double flops = tokens * 2 * (layers * LayerParameters(c) + QkvParameters(c));
+  flops += last_rows * 2 * (LayerParameters(c) - QkvParameters(c) + static_cast<double>(c.vocab * c.hidden));
+  const double keys = tokens * history + tokens * (tokens + 1) / 2;  // that all tokens see together
+  const double per_key = 4 * static_cast<double>(c.heads * c.head_dim);
+  flops += per_key * (layers * keys + last_rows * (history + tokens));
+  return static_cast<double>(step.streams) * flops;
+}
+
+// What the step must read at least: each weight once, and all of the history.
+double Bytes(const ModelConfig& c, const Case& step, const KvLayout& layout) {
+  const double layers = static_cast<double>(c.layers);
+  double weights = (layers - 1) * LayerParameters(c) + QkvParameters(c);
+  if (step.logits) weights += LayerParameters(c) - QkvParameters(c) + static_cast<double>(c.vocab * c.hidden);
+  const double history = static_cast<double>(step.streams * step.history * layout.BlockBytes() / kBlockTokens);
+  return weights * static_cast<double>(BytesPerElement(c.dtype)) + history;
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+class Bench {
+ public:
+  Bench(const Options& options, const Weights& weights, const KernelTable& kernels)
+      : options_(options),
+        config_(weights.config),
+        arithmetic_(ArithmeticOf(kernels.name, config_.dtype == DType::kBF16)),
+        pool_(options.threads),
+        roofline_(pool_) {}
+
+  absl::Status Start(const Weights& weights) {
+    const auto start = Clock::now();
+    auto made =
+        MakeCpuBackend(weights, {.threads = options_.threads, .kv_blocks = kBlocks, .kernels = options_.kernels});
+    if (!made.ok()) return made.status();
+    backend_ = *std::move(made);
+    start_seconds_ = SecondsSince(start);
+    // Histories of small numbers; untouched memory would be one page of zeros, always in the cache.
+    std::memset(backend_->kv_slab().data(), 0x3c, backend_->kv_slab().size());
+    return absl::OkStatus();
+  }
+
+  void Run() {
+    for (int round = 0; round < options_.rounds; ++round) {
+      std::fprintf(stderr, "\rround %d of %d", round + 1, options_.rounds);
+      for (Case& step : cases_) {
+        flops_.push_back(roofline_.FlopsPerSecond(arithmetic_));
+        bandwidths_.push_back(roofline_.ReadBytesPerSecond());
+        // Short steps run several times: what is measured is a running worker, not its first step.
+        for (int i = 0; i < (step.tokens > 1 ? 1 : 8); ++i) step.seconds.push_back(RunStep(step));
+      }
+    }
+    std::fprintf(stderr, "\n");
+  }
+
+  nlohmann::json Report() const;
+
+ private:
+  static constexpr int64_t kBlocks = 1100;  // 32 streams of 512 tokens
+
+  double RunStep(const Case& step);
+
+  const Options options_;
+  const ModelConfig config_;
+  const Arithmetic arithmetic_;
+  ThreadPool pool_;
+  Roofline roofline_;
+  std::unique_ptr<Backend> backend_;
+  double start_seconds_ = 0;
+  std::vector<double> flops_, bandwidths_;
+  std::vector<Case> cases_ = {{.name = "prefill", .tokens = 512},
+                              {.name = "prefill", .tokens = 2048},
+                              {.name = "prefill", .tokens = 128, .history = 2048},
+                              {.name = "decode", .history = 64, .logits = true},
+                              {.name = "decode", .history = 2048, .logits = true},
+                              {.name = "decode", .streams = 8, .history = 256, .logits = true},
+                              {.name = "decode", .streams = 32, .history = 256, .logits = true}};
+};
+
+double Bench::RunStep(const Case& step) {
+  const int64_t end = step.history + step.tokens;
+  const std::vector<TokenId> tokens(step.tokens, 17);
+  std::vector<std::vector<BlockId>> tables(step.streams);
+  uint32_t next = 0;
+  for (std::vector<BlockId>& table : tables) {
+    // Neighbours in a sequence are not neighbours in the slab.
+    for (int64_t i = 0; i < BlocksFor(end); ++i) table.push_back(BlockId(next++ * 7 % kBlocks));
+  }
+  Batch batch;
+  for (const std::vector<BlockId>& table : tables) {
+    batch.slices.push_back({tokens, static_cast<int32_t>(step.history), table, step.logits});
+  }
+  const auto start = Clock::now();
+  const auto logits = backend_->Forward(batch, [](int64_t) {});
+  BATON_CHECK(logits.ok(), "a CPU step cannot fail");
+  return SecondsSince(start);
+}
+
+nlohmann::json Bench::Report() const {
+  const double flops = Median(flops_), bandwidth = Median(bandwidths_);
+  const double best_flops = *std::max_element(flops_.begin(), flops_.end());
+  const double best_bandwidth = *std::max_element(bandwidths_.begin(), bandwidths_.end());
+  std::printf("%s, %d threads: ready in %.2f s; %.0f GFLOP/s (best %.0f), %.1f GB/s (best %.1f)\n",
+              backend_->numerics_id().c_str(), options_.threads, start_seconds_, flops / 1e9, best_flops / 1e9,
+              bandwidth / 1e9, best_bandwidth / 1e9);
+  std::printf("%-8s %7s %6s %7s %9s %9s  %s\n", "case", "streams", "tokens", "history", "median ms", "tokens/s",
+              "share of roofline, best");
+  nlohmann::json report = {{"numerics_id", backend_->numerics_id()},
+                           {"threads", options_.threads},
+                           {"rounds", options_.rounds},
+                           {"ready_seconds", start_seconds_},
+                           {"roofline",
+                            {{"flops_per_s", flops},
+                             {"best_flops_per_s", best_flops},
+                             {"read_bytes_per_s", bandwidth},
+                             {"best_read_bytes_per_s", best_bandwidth}}}};
+  for (const Case& step : cases_) {
+    const double work = Flops(config_, step), bytes = Bytes(config_, step, backend_->kv_layout());
+    const double seconds = Median(step.seconds);
+    const double best = *std::min_element(step.seconds.begin(), step.seconds.end());
+    const double share = std::max(work / flops, bytes / bandwidth) / seconds;
+    const double best_share = std::max(work / best_flops, bytes / best_bandwidth) / best;
+    const char* bound = work / flops > bytes / bandwidth ? "arithmetic" : "bandwidth";
+    std::printf("%-8s %7ld %6ld %7ld %9.2f %9.0f  %5.1f %%, %5.1f %% of %s\n", step.name.c_str(),
+                static_cast<long>(step.streams), static_cast<long>(step.tokens), static_cast<long>(step.history),
+                seconds * 1e3, static_cast<double>(step.streams * step.tokens) / seconds, share * 100, best_share * 100,
+                bound);
+    report["cases"].push_back({{"name", step.name},
+                               {"streams", step.streams},
+                               {"tokens", step.tokens},
+                               {"history", step.history},
+                               {"seconds_median", seconds},
+                               {"seconds_best", best},
+                               {"flops", work},
+                               {"bytes", bytes},
+                               {"bound", bound},
+                               {"share_of_roofline", share},
+                               {"share_of_roofline_best", best_share}});
+  }
+  return report;
+}
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Measures forward passes of the CPU backend as shares of this machine's roofline.");
+  app.add_option("--model", options.model, "Hugging Face directory; default: random weights of SmolLM2-135M's shape");
+  app.add_option("--kernels", options.kernels, "portable, avx2, avx512 or avx512bf16; default: the fastest");
+  app.add_option("--threads", options.threads, "threads, default: all cores")->check(CLI::Range(1, 1024));
+  app.add_option("--rounds", options.rounds, "measurements of each case")->check(CLI::Range(1, 10000));
+  app.add_option("--json", options.json, "write the results to this file");
+  CLI11_PARSE(app, argc, argv);
+
+  const auto kernels = options.kernels.empty() ? &SelectKernels() : KernelsNamed(options.kernels);
+  if (!kernels.ok()) return Fail(kernels.status());
+  std::unique_ptr<Weights> weights;
+  if (options.model.empty()) {
+    weights = std::make_unique<RandomWeights>(SmolLm2Shape(), 1);
+  } else {
+    auto loaded = LoadWeights(options.model);
+    if (!loaded.ok()) return Fail(loaded.status());
+    weights = *std::move(loaded);
+  }
+  Bench bench(options, *weights, **kernels);
+  if (const absl::Status started = bench.Start(*weights); !started.ok()) return Fail(started);
+  weights.reset();  // the backend has packed what it needs
+  bench.Run();
+  const nlohmann::json report = bench.Report();
+  if (options.json.empty()) return 0;
+  std::ofstream file(options.json);
+  file << report.dump(2) << "\n";
+  return file.flush() ? 0 : Fail(absl::UnavailableError("cannot write " + options.json));
+}
+
+}  // namespace
+}  // namespace baton
+
+int main(int argc, char** argv) { return baton::Main(argc, argv); }
