@@ -2,9 +2,10 @@
 
 #include <cmath>
 #include <cstddef>
-#include <string_view>
+#include <string>
 
 #include "base/status.h"
+#include "model/tokenizer_utf8.h"
 
 namespace baton {
 namespace {
@@ -24,35 +25,6 @@ absl::Status InRange(const absl::AlphaNum& field, float value, float low, float 
   return Reject(field, value, absl::StrCat("a number in [", low, ", ", high, "]"));
 }
 
-// Length of the well-formed UTF-8 character (RFC 3629) at the start of `text`, 0 if there is none.
-size_t Utf8Length(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : 0; };
-  const auto continues = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
-  const uint8_t lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xc2 && lead < 0xe0) return continues(1) ? 2 : 0;
-  if ((lead & 0xf0) == 0xe0) {
-    const bool overlong = lead == 0xe0 && byte(1) < 0xa0;
-    const bool surrogate = lead == 0xed && byte(1) >= 0xa0;
-    return continues(1) && continues(2) && !overlong && !surrogate ? 3 : 0;
-  }
-  if (lead >= 0xf0 && lead <= 0xf4) {
-    const bool overlong = lead == 0xf0 && byte(1) < 0x90;
-    const bool too_large = lead == 0xf4 && byte(1) >= 0x90;
-    return continues(1) && continues(2) && continues(3) && !overlong && !too_large ? 4 : 0;
-  }
-  return 0;
-}
-
-bool IsUtf8(std::string_view text) {
-  while (!text.empty()) {
-    const size_t length = Utf8Length(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
-}
-
 absl::Status ValidateStops(const SamplingParams& params, int64_t vocab) {
   if (params.stop.size() > kMaxStopStrings) {
     return Reject("stop", absl::StrCat(params.stop.size(), " strings"), absl::StrCat("at most ", kMaxStopStrings));
@@ -63,7 +35,7 @@ absl::Status ValidateStops(const SamplingParams& params, int64_t vocab) {
     if (stop.empty() || stop.size() > kMaxStopBytes) {
       return Reject(field, absl::StrCat(stop.size(), " bytes"), absl::StrCat("1 to ", kMaxStopBytes));
     }
-    if (!IsUtf8(stop)) return Reject(field, "not UTF-8", "UTF-8 text");
+    if (ValidUtf8Prefix(stop) != stop.size()) return Reject(field, "not UTF-8", "UTF-8 text");
   }
   if (params.stop_ids.size() > kMaxStopIds) {
     return Reject("stop_ids", absl::StrCat(params.stop_ids.size(), " ids"), absl::StrCat("at most ", kMaxStopIds));

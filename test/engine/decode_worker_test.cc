@@ -1,0 +1,246 @@
+#include "engine/decode_worker.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "catch.h"
+#include "decode_fixture.h"
+
+namespace baton {
+namespace {
+
+class Recorder final : public DecodeListener {
+ public:
+  void OnUpdates(std::span<TokenUpdate> updates) override {
+    const std::lock_guard lock(mutex_);
+    Collect(updates, outputs_);
+    changed_.notify_all();
+  }
+  void OnFailed(const RequestFailed& failed) override {
+    const std::lock_guard lock(mutex_);
+    Collect(failed, outputs_);
+    changed_.notify_all();
+  }
+  Output WaitForEnd(const RequestId& id) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return outputs_[id].ended(); });
+    return outputs_[id];
+  }
+  void WaitForTokens(const RequestId& id, size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return outputs_[id].tokens.size() >= count; });
+  }
+  size_t ended() {
+    const std::lock_guard lock(mutex_);
+    return static_cast<size_t>(
+        std::count_if(outputs_.begin(), outputs_.end(), [](auto& o) { return o.second.ended(); }));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<RequestId, Output> outputs_;
+};
+
+// Lets the test hold a step inside Forward.
+class GatedBackend final : public Backend {
+ public:
+  explicit GatedBackend(int64_t blocks) : inner_(blocks) {}
+  const KvLayout& kv_layout() const override { return inner_.kv_layout(); }
+  std::span<std::byte> kv_slab() override { return inner_.kv_slab(); }
+  std::string numerics_id() const override { return inner_.numerics_id(); }
+  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<void(int64_t)> layer_done) override {
+    {
+      std::unique_lock lock(mutex_);
+      ++arrived_;
+      changed_.notify_all();
+      changed_.wait(lock, [this] { return open_; });
+    }
+    return inner_.Forward(batch, layer_done);
+  }
+  void Set(bool open) {
+    const std::lock_guard lock(mutex_);
+    open_ = open;
+    changed_.notify_all();
+  }
+  void WaitForArrivals(int64_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return arrived_ >= count; });
+  }
+
+ private:
+  FakeBackend inner_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = true;
+  int64_t arrived_ = 0;
+};
+
+DecodeWorkerOptions WorkerOptions() {
+  DecodeWorkerOptions options;
+  options.engine = TestOptions(0);  // blocks, layout and numerics come from the backend
+  options.engine.handoff.layout = {};
+  options.engine.handoff.numerics_id = "";
+  return options;
+}
+
+std::vector<TokenId> Prompt(uint32_t seed, size_t length) {
+  std::mt19937 rng(seed);
+  std::vector<TokenId> prompt(length);
+  for (TokenId& t : prompt) t = static_cast<TokenId>(rng() % FakeBackend::kVocab);
+  return prompt;
+}
+
+bool TryHandOff(DecodeWorker& worker, Backend& backend, DecodeJob& job) {
+  return HandOff(
+      job, backend.kv_slab(), [&](const ReserveRequest& r) { return worker.OnReserve(r); },
+      [&](const Commit& c) { return worker.OnCommit(c); });
+}
+
+void StartJob(DecodeWorker& worker, Backend& backend, DecodeJob job) {
+  while (!TryHandOff(worker, backend, job)) std::this_thread::yield();
+  const absl::Status started = worker.Start(std::move(job));
+  REQUIRE(started.ok());
+}
+
+TEST_CASE("requests started from many threads give what they give alone, in parallel sampling too") {
+  const SteadyClock clock;
+  for (const int threads : {1, 3}) {
+    FakeBackend backend(12);
+    Recorder recorder;
+    DecodeWorkerOptions options = WorkerOptions();
+    options.engine.max_batch = 5;
+    options.sampling_threads = threads;
+    if (threads > 1) {
+      options.parallel_for = [](int64_t n, absl::FunctionRef<void(int64_t)> body) {
+        std::vector<std::thread> parts;
+        for (int64_t i = 0; i < n; ++i) parts.emplace_back([&body, i] { body(i); });
+        for (std::thread& part : parts) part.join();
+      };
+    }
+    DecodeWorker worker(std::move(options), backend, recorder, clock);
+    REQUIRE(worker.OnLink(TestLink()).ok());
+    std::vector<std::thread> clients;
+    std::atomic<int> wrong = 0;
+    for (uint32_t c = 0; c < 3; ++c) {
+      clients.emplace_back([&, c] {
+        for (uint32_t i = 0; i < 5; ++i) {
+          const std::vector<TokenId> prompt = Prompt(10 * c + i, 5 + 9 * i);
+          DecodeJob job = TestJob(absl::StrCat(c, ".", i), prompt, 20);
+          while (!TryHandOff(worker, backend, job)) std::this_thread::yield();
+          if (!worker.Start(job).ok()) ++wrong;
+          if (recorder.WaitForEnd(job.request_id).tokens != FakeBackend::Greedy(prompt, 20)) ++wrong;
+        }
+      });
+    }
+    for (std::thread& client : clients) client.join();
+    CHECK(wrong == 0);
+    worker.Shutdown(absl::InfiniteDuration());
+    const DecodeEngine::Load load = worker.Load();
+    CHECK(load.finished == 15);
+    CHECK(load.tokens_out == 300);
+    CHECK(load.running == 0);
+    CHECK(load.blocks.free + load.blocks.cached == load.blocks.total);
+  }
+}
+
+TEST_CASE("all tokens of one step are told together") {
+  class Spans final : public DecodeListener {
+   public:
+    void OnUpdates(std::span<TokenUpdate> updates) override { sizes.push_back(updates.size()); }
+    void OnFailed(const RequestFailed&) override {}
+    std::vector<size_t> sizes;
+  } spans;
+  const SteadyClock clock;
+  GatedBackend backend(32);
+  DecodeWorker worker(WorkerOptions(), backend, spans, clock);
+  REQUIRE(worker.OnLink(TestLink()).ok());
+  backend.Set(false);
+  StartJob(worker, backend, TestJob("a", Prompt(1, 9), 1));
+  backend.WaitForArrivals(1);  // a's step runs; what starts now shares the next
+  for (const char* id : {"b", "c", "d"}) StartJob(worker, backend, TestJob(id, Prompt(2, 9), 2));
+  backend.Set(true);
+  worker.Shutdown(absl::InfiniteDuration());
+  CHECK(spans.sizes == std::vector<size_t>{1, 3, 3});
+}
+
+TEST_CASE("messages are answered while a step computes") {
+  const SteadyClock clock;
+  GatedBackend backend(32);
+  Recorder recorder;
+  DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
+  REQUIRE(worker.OnLink(TestLink()).ok());
+  backend.Set(false);
+  StartJob(worker, backend, TestJob("a", Prompt(1, 20), 100));
+  backend.WaitForArrivals(1);
+  DecodeJob other = TestJob("b", Prompt(2, 20), 5);
+  CHECK(TryHandOff(worker, backend, other));
+  CHECK(worker.OnHeartbeat({.writer = kWriter, .active = {}}).ok());
+  CHECK(worker.Load().running == 1);
+  CHECK(worker.Load().committed == 1);
+  worker.Cancel("a");
+  worker.Cancel("b");
+  CHECK(worker.Load().committed == 0);
+  backend.Set(true);
+  const Output a = recorder.WaitForEnd("a");
+  CHECK(a.finish == FinishReason::kCancelled);
+  CHECK(a.tokens.size() == 1);
+}
+
+TEST_CASE("shutdown lets what was started finish, within its grace, and takes nothing new") {
+  const SteadyClock clock;
+  GatedBackend backend(32);
+  Recorder recorder;
+  DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
+  REQUIRE(worker.OnLink(TestLink()).ok());
+  DecodeJob late = TestJob("late", Prompt(3, 20), 5);
+  REQUIRE(TryHandOff(worker, backend, late));
+
+  SECTION("finish") {
+    StartJob(worker, backend, TestJob("a", Prompt(1, 20), 30));
+    worker.Shutdown(absl::InfiniteDuration());
+    CHECK(recorder.WaitForEnd("a").tokens.size() == 30);
+  }
+  SECTION("no grace") {
+    backend.Set(false);
+    StartJob(worker, backend, TestJob("a", Prompt(1, 20), 30));
+    backend.WaitForArrivals(1);
+    std::thread closing([&] { worker.Shutdown(absl::ZeroDuration()); });
+    while (worker.OnLink(TestLink()).ok()) std::this_thread::yield();
+    backend.Set(true);
+    closing.join();
+    CHECK(recorder.ended() == 1);
+    const Output a = recorder.WaitForEnd("a");
+    CHECK(a.failure.code() == absl::StatusCode::kUnavailable);
+  }
+  CHECK(worker.OnLink(TestLink()).status().code() == absl::StatusCode::kUnavailable);
+  CHECK(worker.OnReserve(ReserveFor(late)).status().code() == absl::StatusCode::kUnavailable);
+  CHECK(worker.Start(late).code() == absl::StatusCode::kUnavailable);
+  worker.Shutdown(absl::ZeroDuration());
+  CHECK(recorder.ended() == 1);
+}
+
+TEST_CASE("a request that waits for blocks goes on when a writer releases them") {
+  const SteadyClock clock;
+  FakeBackend backend(4);
+  Recorder recorder;
+  DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
+  REQUIRE(worker.OnLink(TestLink()).ok());
+  const std::vector<TokenId> prompt = Prompt(1, 10);
+  DecodeJob job = TestJob("a", prompt, 1);
+  REQUIRE(TryHandOff(worker, backend, job));
+  const absl::StatusOr<ReserveReply> blocker = worker.OnReserve(ReserveFor(TestJob("blocker", Prompt(2, 30), 1)));
+  REQUIRE(std::holds_alternative<Reserved>(*blocker));  // two of the other blocks
+  job.sampling.max_tokens = 45;
+  REQUIRE(worker.Start(job).ok());
+  recorder.WaitForTokens("a", 23);  // its two blocks are full
+  worker.Cancel("blocker");
+  worker.OnRelease({std::get<Reserved>(*blocker).reservation});
+  CHECK(recorder.WaitForEnd("a").tokens == FakeBackend::Greedy(prompt, 45));
+}
+
+}  // namespace
+}  // namespace baton
