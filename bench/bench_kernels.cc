@@ -59,7 +59,8 @@ std::vector<float> Values(int64_t count) {
   return values;
 }
 
-std::vector<PackedWeight> Pack(const KernelTable& kernels, const Projection& projection, bool f32) {
+std::vector<PackedWeight> Pack(WeightMemory& memory, const KernelTable& kernels, const Projection& projection,
+                               bool f32) {
   const std::vector<float> values = Values(projection.n * projection.k);
   std::vector<Bf16> bits(f32 ? 0 : values.size());
   if (!f32) kernels.round_to_bf16(values.data(), static_cast<int64_t>(values.size()), bits.data());
@@ -71,9 +72,9 @@ std::vector<PackedWeight> Pack(const KernelTable& kernels, const Projection& pro
     if (projection.gate_up) {
       Tensor half = tensor;
       half.rows /= 2;
-      weights.push_back(PackedWeight::GateUp(kernels, half, half));
+      weights.push_back(PackedWeight::GateUp(memory, kernels, half, half));
     } else {
-      weights.emplace_back(kernels, std::array{tensor});
+      weights.emplace_back(memory, kernels, std::array{tensor});
     }
   }
   return weights;
@@ -133,6 +134,7 @@ class Bench {
   Roofline roofline_;
   Linear linear_;
   std::vector<Projection> projections_;
+  WeightMemory memory_;
   std::map<std::string, std::vector<PackedWeight>> weights_;
   std::vector<float> x_, y_;
   std::vector<Case> cases_;
@@ -159,7 +161,7 @@ void Bench::AddCases() {
   int64_t most_k = 0;
   for (const Projection& p : projections_) {
     std::fprintf(stderr, "packing %s\n", p.name.c_str());
-    weights_[p.name] = Pack(kernels_, p, options_.f32);
+    weights_[p.name] = Pack(memory_, kernels_, p, options_.f32);
     all.push_back(&p);
     if (p.name != "lm_head") layers_only.push_back(&p);
     most_n = std::max(most_n, p.n);

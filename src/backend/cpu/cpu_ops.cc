@@ -59,10 +59,10 @@ absl::StatusOr<WeightId> CpuOps::Pack(const WeightSource& source) {
       break;
     }
     case WeightSource::Form::kMatrix:
-      packed.matrix = PackedWeight(kernels_, source.parts, source.biases);
+      packed.matrix = PackedWeight(weight_memory_, kernels_, source.parts, source.biases);
       break;
     case WeightSource::Form::kGateUp:
-      packed.matrix = PackedWeight::GateUp(kernels_, source.parts[0], source.parts[1]);
+      packed.matrix = PackedWeight::GateUp(weight_memory_, kernels_, source.parts[0], source.parts[1]);
       break;
   }
   weights_.push_back(std::move(packed));

@@ -64,6 +64,7 @@ class CpuOps final : public Ops {
   const std::span<std::byte> slab_;
   const bool bf16_activations_;
   baton::Linear linear_;
+  WeightMemory weight_memory_;  // of the matrices
   std::vector<Packed> weights_;
   RopeTable rope_;
   CpuAttention attention_;

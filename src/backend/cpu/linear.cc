@@ -1,14 +1,17 @@
 #include "backend/cpu/linear.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "base/check.h"
 
 namespace baton {
 namespace {
 
-// Shares per thread: enough that a preempted thread leaves its work to others, few enough to cost nothing.
-constexpr int64_t kSharesPerThread = 4;
+// Shares per thread. A share of few rows starts a new stream of weights, which is slow at first: one each. Shares of
+// many rows find their weights in a cache: enough of them to even out threads that are disturbed.
+constexpr int64_t kSharesOfFewRows = 1;
+constexpr int64_t kSharesOfManyRows = 8;
 
 }  // namespace
 
@@ -44,12 +47,22 @@ void Linear::Run(const PackedWeight& weight, const Activations& x, const LinearO
   args.y = output.y;
   args.y_stride = output.stride;
   args.y_is_bf16 = output.bf16;
+  const bool bf16_x = weight.format() == WeightFormat::kBf16Pairs;
   const auto kernel = weight.format() == WeightFormat::kF32 ? kernels_.linear_f32 : kernels_.linear_bf16;
-  const int64_t grain = std::max<int64_t>(1, weight.panels() / (pool_.threads() * kSharesPerThread));
-  pool_.ParallelFor(weight.panels(), grain, [&](Share share) {
+  // Shares are blocks of rows by blocks of panels. Those of the same rows follow each other: their activations are in
+  // the cache.
+  const int64_t row_blocks = (x.rows + kLinearRows - 1) / kLinearRows;
+  const int64_t wanted =
+      pool_.threads() * (row_blocks > 1 ? kSharesOfManyRows : kSharesOfFewRows) / std::max<int64_t>(row_blocks, 1);
+  const int64_t panel_blocks = std::clamp<int64_t>(wanted, 1, weight.panels());
+  pool_.ParallelFor(row_blocks * panel_blocks, 1, [&](Share share) {
     LinearArgs part = args;
-    part.panel_begin = share.begin;
-    part.panel_end = share.end;
+    const int64_t row = share.begin / panel_blocks * kLinearRows;
+    part.x = static_cast<const std::byte*>(args.x) + row * x.stride * (bf16_x ? sizeof(Bf16) : sizeof(float));
+    part.y = static_cast<std::byte*>(args.y) + row * output.stride * (output.bf16 ? sizeof(Bf16) : sizeof(float));
+    part.rows = std::min(kLinearRows, x.rows - row);
+    part.panel_begin = weight.panels() * (share.begin % panel_blocks) / panel_blocks;
+    part.panel_end = weight.panels() * (share.begin % panel_blocks + 1) / panel_blocks;
     kernel(part);
   });
 }

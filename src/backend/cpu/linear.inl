@@ -197,8 +197,6 @@ void Finish(const LinearArgs& a, const Sums& z) {
 
 // ---- all of k for one panel
 
-// Rows of x that are multiplied with one panel before the next panel; where k is blocked, their sums are kept.
-constexpr int64_t kRowsPerBlock = 16 * kTileRows;
 // Steps of k after which all rows have their turn, so that all tiles but one read the weights from the first-level
 // cache.
 constexpr int64_t kStepsPerBlock = 384;
@@ -294,19 +292,14 @@ class PanelLoop {
   const int64_t tiles_;
   const int64_t steps_;
   int64_t steps_per_block_;
-  alignas(64) float sums_[kRowsPerBlock * kPanelOutputs];
+  alignas(64) float sums_[kLinearRows * kPanelOutputs];
   alignas(64) float wide_[kWiden ? kStepsPerBlock * kVectors : 1][kLanes];
 };
 
 template <class Format>
 void LinearRange(const LinearArgs& a) {
-  // As many rows at once as half a second-level cache holds.
-  const int64_t row_bytes = a.k * static_cast<int64_t>(sizeof(typename Format::X)) / Format::kColumns;
-  int64_t block = (int64_t{512} << 10) / row_bytes / kTileRows * kTileRows;
-  if (block < 4 * kTileRows) block = 4 * kTileRows;
-  if (block > kRowsPerBlock) block = kRowsPerBlock;
-  for (int64_t row = 0; row < a.rows; row += block) {
-    PanelLoop<Format> loop(a, row, a.rows - row < block ? a.rows - row : block);
+  for (int64_t row = 0; row < a.rows; row += kLinearRows) {
+    PanelLoop<Format> loop(a, row, a.rows - row < kLinearRows ? a.rows - row : kLinearRows);
     for (int64_t panel = a.panel_begin; panel < a.panel_end; ++panel) loop.Run(panel);
   }
 }

@@ -1,29 +1,13 @@
 #include "backend/cpu/packed_weight.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/check.h"
 
 namespace baton {
 namespace {
-
-constexpr size_t kHugePage = size_t{2} << 20;
-
-// Zeroed. Large weights ask for huge pages: a decode step reads all of them, and would miss the TLB every 4 KiB.
-void* AllocateZeroed(size_t bytes) {
-  const size_t alignment = bytes >= kHugePage ? kHugePage : 64;
-  const size_t rounded = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  void* p = std::aligned_alloc(alignment, rounded);
-  BATON_CHECK(p != nullptr, "out of memory for a packed weight");
-  if (alignment == kHugePage) madvise(p, rounded, MADV_HUGEPAGE);
-  std::memset(p, 0, rounded);
-  return p;
-}
 
 // Element i of a tensor as a float.
 float ValueAt(const Tensor& tensor, int64_t i) {
@@ -58,15 +42,13 @@ int64_t PanelsOf(int64_t outputs) { return (outputs + kPanelOutputs - 1) / kPane
 
 }  // namespace
 
-void PackedWeight::Free::operator()(void* p) const { std::free(p); }
-
 int64_t PackedWeight::bytes() const {
   return panels_ * kPanelOutputs * k_ *
          static_cast<int64_t>(format_ == WeightFormat::kF32 ? sizeof(float) : sizeof(Bf16));
 }
 
 // Sets all but bias and values.
-void PackedWeight::Allocate(const KernelTable& kernels, std::span<const Tensor> tensors) {
+void PackedWeight::Allocate(WeightMemory& memory, const KernelTable& kernels, std::span<const Tensor> tensors) {
   BATON_CHECK(!tensors.empty(), "a weight is made of at least one tensor");
   const auto is_bf16 = [](const Tensor& t) { return t.dtype == DType::kBF16; };
   format_ = std::all_of(tensors.begin(), tensors.end(), is_bf16) ? kernels.bf16_format : WeightFormat::kF32;
@@ -77,44 +59,48 @@ void PackedWeight::Allocate(const KernelTable& kernels, std::span<const Tensor> 
     n_ += tensor.rows;
   }
   if (panels_ == 0) panels_ = PanelsOf(n_);
-  data_.reset(static_cast<std::byte*>(AllocateZeroed(static_cast<size_t>(bytes()))));
+  data_ = memory.Allocate(static_cast<size_t>(bytes()));
 }
 
 void PackedWeight::PackRow(const Tensor& tensor, int64_t row, int64_t panel, int64_t lane) {
   const int64_t offset = panel * kPanelOutputs * k_;  // elements
   if (format_ == WeightFormat::kF32) {
-    PackRowF32(tensor, row, reinterpret_cast<float*>(data_.get()) + offset, lane);
+    PackRowF32(tensor, row, reinterpret_cast<float*>(data_) + offset, lane);
   } else {
     const int64_t group = format_ == WeightFormat::kBf16Pairs ? 2 : 1;
-    PackRowBf16(tensor, row, reinterpret_cast<Bf16*>(data_.get()) + offset, lane, group);
+    PackRowBf16(tensor, row, reinterpret_cast<Bf16*>(data_) + offset, lane, group);
   }
 }
 
-PackedWeight::PackedWeight(const KernelTable& kernels, std::span<const Tensor> tensors,
+PackedWeight::PackedWeight(WeightMemory& memory, const KernelTable& kernels, std::span<const Tensor> tensors,
                            std::span<const Tensor> biases) {
-  Allocate(kernels, tensors);
+  Allocate(memory, kernels, tensors);
   int64_t out = 0;
   for (const Tensor& tensor : tensors) {
     for (int64_t row = 0; row < tensor.rows; ++row, ++out)
       PackRow(tensor, row, out / kPanelOutputs, out % kPanelOutputs);
   }
-  BATON_CHECK(biases.empty() || biases.size() == tensors.size(), "one bias per tensor, or none at all");
   const auto is_null = [](const Tensor& t) { return t.data == nullptr; };
-  if (std::all_of(biases.begin(), biases.end(), is_null)) return;
-  bias_.reset(static_cast<float*>(AllocateZeroed(static_cast<size_t>(panels_ * kPanelOutputs) * sizeof(float))));
-  out = 0;
+  if (!std::all_of(biases.begin(), biases.end(), is_null)) PackBias(memory, tensors, biases);
+}
+
+void PackedWeight::PackBias(WeightMemory& memory, std::span<const Tensor> tensors, std::span<const Tensor> biases) {
+  BATON_CHECK(biases.size() == tensors.size(), "one bias per tensor, or none at all");
+  bias_ = reinterpret_cast<float*>(memory.Allocate(static_cast<size_t>(panels_ * kPanelOutputs) * sizeof(float)));
+  float* out = bias_;
   for (size_t i = 0; i < tensors.size(); out += tensors[i].rows, ++i) {
     if (biases[i].data == nullptr) continue;
     BATON_CHECK(biases[i].rows * biases[i].cols == tensors[i].rows, "a bias has one value per row of its tensor");
-    for (int64_t row = 0; row < tensors[i].rows; ++row) bias_.get()[out + row] = ValueAt(biases[i], row);
+    for (int64_t row = 0; row < tensors[i].rows; ++row) out[row] = ValueAt(biases[i], row);
   }
 }
 
-PackedWeight PackedWeight::GateUp(const KernelTable& kernels, const Tensor& gate, const Tensor& up) {
+PackedWeight PackedWeight::GateUp(WeightMemory& memory, const KernelTable& kernels, const Tensor& gate,
+                                  const Tensor& up) {
   BATON_CHECK(gate.rows == up.rows, "gate and up have one shape");
   PackedWeight weight;
   weight.panels_ = (gate.rows + kLanes - 1) / kLanes;
-  weight.Allocate(kernels, std::array{gate, up});
+  weight.Allocate(memory, kernels, std::array{gate, up});
   for (int64_t row = 0; row < gate.rows; ++row) {
     weight.PackRow(gate, row, row / kLanes, row % kLanes);
     weight.PackRow(up, row, row / kLanes, kLanes + row % kLanes);

@@ -95,12 +95,13 @@ TEST_CASE("a projection is the product with the weight, whatever its shape, type
   INFO("seed " << seed);
   std::mt19937 rng(seed);
   ThreadPool pool(2);
+  WeightMemory memory;
   for (const KernelTable* kernels : RunnableKernels()) {
     for (DType dtype : {DType::kF32, DType::kBF16}) {
       for (const Shape& shape : kShapes) {
         const OwnedTensor w(rng, dtype, shape.n, shape.k);
         const OwnedTensor bias(rng, dtype, shape.n, 1);
-        const PackedWeight weight(*kernels, std::array{w.tensor}, std::array{bias.tensor});
+        const PackedWeight weight(memory, *kernels, std::array{w.tensor}, std::array{bias.tensor});
         const int64_t rows = kRows[rng() % kRows.size()];
         const std::vector<float> x = RandomFloats(rng, rows * shape.k);
         const std::vector<float> y = Multiply(*kernels, pool, weight, x, rows);
@@ -125,13 +126,14 @@ TEST_CASE("a row's bits do not depend on its neighbours, its position or the num
   INFO("seed " << seed);
   std::mt19937 rng(seed);
   ThreadPool one(1);
+  WeightMemory memory;
   ThreadPool two(2);
   ThreadPool five(5);
   for (const KernelTable* kernels : RunnableKernels()) {
     for (DType dtype : {DType::kF32, DType::kBF16}) {
       for (const Shape& shape : {Shape{49, 511}, Shape{272, 576}, Shape{40, 1543}}) {
         const OwnedTensor w(rng, dtype, shape.n, shape.k);
-        const PackedWeight weight(*kernels, std::array{w.tensor});
+        const PackedWeight weight(memory, *kernels, std::array{w.tensor});
         const std::vector<float> row = RandomFloats(rng, shape.k);
         const std::vector<float> alone = Multiply(*kernels, one, weight, row, 1);
         for (int64_t rows : kRows) {
@@ -151,18 +153,19 @@ TEST_CASE("a row's bits do not depend on its neighbours, its position or the num
 TEST_CASE("stacked tensors make one projection, and those without a bias add none") {
   std::mt19937 rng(1);
   ThreadPool pool(2);
+  WeightMemory memory;
   const int64_t k = 40;
   for (const KernelTable* kernels : RunnableKernels()) {
     for (DType dtype : {DType::kF32, DType::kBF16}) {
       const OwnedTensor q(rng, dtype, 24, k);
       const OwnedTensor v(rng, dtype, 9, k);
       const OwnedTensor v_bias(rng, dtype, 9, 1);
-      const PackedWeight stacked(*kernels, std::array{q.tensor, v.tensor}, std::array{Tensor{}, v_bias.tensor});
+      const PackedWeight stacked(memory, *kernels, std::array{q.tensor, v.tensor}, std::array{Tensor{}, v_bias.tensor});
       REQUIRE(stacked.n() == 33);
       const std::vector<float> x = RandomFloats(rng, k);
       const std::vector<float> y = Multiply(*kernels, pool, stacked, x, 1);
-      const PackedWeight q_alone(*kernels, std::array{q.tensor});
-      const PackedWeight v_alone(*kernels, std::array{v.tensor}, std::array{v_bias.tensor});
+      const PackedWeight q_alone(memory, *kernels, std::array{q.tensor});
+      const PackedWeight v_alone(memory, *kernels, std::array{v.tensor}, std::array{v_bias.tensor});
       std::vector<float> expected = Multiply(*kernels, pool, q_alone, x, 1);
       const std::vector<float> second = Multiply(*kernels, pool, v_alone, x, 1);
       expected.insert(expected.end(), second.begin(), second.end());
@@ -175,12 +178,13 @@ TEST_CASE("stacked tensors make one projection, and those without a bias add non
 TEST_CASE("adding leaves the rounding of the sum alone and the rest of y untouched") {
   std::mt19937 rng(2);
   ThreadPool pool(2);
+  WeightMemory memory;
   const Shape shape = {53, 70};
   const int64_t stride = 60;
   for (const KernelTable* kernels : RunnableKernels()) {
     for (int64_t rows : {1, 3, 5, 30}) {
       const OwnedTensor w(rng, DType::kBF16, shape.n, shape.k);
-      const PackedWeight weight(*kernels, std::array{w.tensor});
+      const PackedWeight weight(memory, *kernels, std::array{w.tensor});
       const std::vector<float> x = RandomFloats(rng, rows * shape.k);
       const std::vector<float> product = Multiply(*kernels, pool, weight, x, rows);
       const std::vector<float> before = RandomFloats(rng, rows * stride);
@@ -201,6 +205,7 @@ TEST_CASE("adding leaves the rounding of the sum alone and the rest of y untouch
 TEST_CASE("a gate and up projection ends with silu(gate) * up, as floats or as bf16") {
   std::mt19937 rng(3);
   ThreadPool pool(2);
+  WeightMemory memory;
   const int64_t ffn = 55;
   const int64_t k = 66;
   for (const KernelTable* kernels : RunnableKernels()) {
@@ -208,7 +213,7 @@ TEST_CASE("a gate and up projection ends with silu(gate) * up, as floats or as b
       for (int64_t rows : {1, 2, 4, 6, 40}) {
         const OwnedTensor gate(rng, dtype, ffn, k);
         const OwnedTensor up(rng, dtype, ffn, k);
-        const PackedWeight weight = PackedWeight::GateUp(*kernels, gate.tensor, up.tensor);
+        const PackedWeight weight = PackedWeight::GateUp(memory, *kernels, gate.tensor, up.tensor);
         const bool rounded = weight.format() == WeightFormat::kBf16Pairs;
         const std::vector<float> x = RandomFloats(rng, rows * k);
         std::vector<float> y(rows * ffn, NAN);

@@ -1,0 +1,40 @@
+#include "backend/cpu/weight_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/check.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr size_t kChunkBytes = 16 * kHugePage;  // pages that are never touched are never taken
+
+size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
+
+}  // namespace
+
+WeightMemory::~WeightMemory() {
+  for (const Chunk& chunk : chunks_) munmap(chunk.data, chunk.bytes);
+}
+
+std::byte* WeightMemory::Allocate(size_t bytes) {
+  bytes = RoundUp(bytes, 64);
+  if (chunks_.empty() || chunks_.back().bytes - used_ < bytes) {
+    const size_t chunk_bytes = RoundUp(std::max(bytes, kChunkBytes), kHugePage) + kHugePage;
+    void* p = mmap(nullptr, chunk_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    BATON_CHECK(p != MAP_FAILED, "out of memory for weights");
+    madvise(p, chunk_bytes, MADV_HUGEPAGE);  // advice: without huge pages all is the same, but slower
+    chunks_.push_back({static_cast<std::byte*>(p), chunk_bytes});
+    const auto address = reinterpret_cast<uintptr_t>(p);
+    used_ = RoundUp(address, kHugePage) - address;
+  }
+  std::byte* piece = chunks_.back().data + used_;
+  used_ += bytes;
+  return piece;
+}
+
+}  // namespace baton
