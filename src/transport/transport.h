@@ -20,13 +20,15 @@ struct BlockCopy {
   int64_t bytes = 0;
 };
 
-// A way to write into one peer's slab. Destroying it waits for or cancels what is in flight, then no write follows.
+// A way to write into one peer's slab. Destroying it waits a little for what is in flight, then breaks it off; every
+// `done` has been called by then. Not to be destroyed inside `done`, nor after its transport.
 class Link {
  public:
   virtual ~Link() = default;
   // Starts the copies; neighbours that coalesce become one transfer. `done` is called once, from the transport's own
-  // thread, when all of them are visible to the peer or none will be written any more (UNAVAILABLE: the peer is gone).
-  // The source blocks must stay untouched until then.
+  // thread. OK: all of them are visible to the peer. INVALID_ARGUMENT: nothing was written. UNAVAILABLE: the connection
+  // broke; some may be written, and if the peer lives, what was on its way may still land. The source blocks must stay
+  // untouched until then.
   virtual void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) = 0;
   // For logs and `--check`: e.g. "ucx 1.13.1 shm put, 7.8 GB/s".
   virtual std::string Description() const = 0;

@@ -1,0 +1,306 @@
+#include "transport/ucx_endpoint.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kSliceBytes = int64_t{8} << 20;    // copied before the thread looks after other things
+constexpr int64_t kChunkBytes = int64_t{512} << 10;  // one active message
+constexpr int64_t kWindow = 16;                      // active messages without reply
+
+}  // namespace
+
+const char* NameOf(UcxPath path) {
+  switch (path) {
+    case UcxPath::kSharedMemory:
+      return "shared memory";
+    case UcxPath::kPut:
+      return "put";
+    case UcxPath::kRendezvous:
+      return "active messages, rendezvous";
+    case UcxPath::kEager:
+      return "active messages, eager";
+  }
+  return "";
+}
+
+// One Write or Probe. It ends when nothing is pending: UCX's completions, replies and slices each count.
+struct UcxEndpoint::Operation {
+  UcxEndpoint* endpoint;
+  std::vector<BlockCopy> runs;
+  Done done;
+  absl::Status status;
+  int64_t pending = 1;
+  size_t next_run = 0;  // kSharedMemory
+  int64_t copied = 0;   // of that run
+};
+
+struct UcxEndpoint::Chunk {
+  UcxPath path;
+  Operation* operation;
+  UcxWrite header;
+  BlockCopy copy;
+};
+
+UcxEndpoint::UcxEndpoint(UcxProgress& progress, UcxInbox& inbox, std::span<const std::byte> source)
+    : progress_(progress), inbox_(inbox), source_(source) {}
+
+absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Open(UcxProgress& progress, UcxInbox& inbox,
+                                                               std::span<const std::byte> source,
+                                                               const UcxDescriptor& peer) {
+  std::unique_ptr<UcxEndpoint> endpoint(new UcxEndpoint(progress, inbox, source));
+  RETURN_IF_ERROR(endpoint->Create(peer));
+  return endpoint;
+}
+
+absl::Status UcxEndpoint::Create(const UcxDescriptor& peer) {
+  ucp_ep_params_t params{};
+  params.field_mask =
+      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(peer.worker_address.data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.arg = this;
+  params.err_handler.cb = [](void* self, ucp_ep_h, ucs_status_t status) {
+    static_cast<UcxEndpoint*>(self)->Break(ToStatus(status, "the peer is gone"));
+  };
+  RETURN_IF_ERROR(ToStatus(ucp_ep_create(progress_.worker(), &params, &endpoint_), "reaching the peer"));
+  remote_base_ = peer.base;
+  absl::Status status = ToStatus(ucp_ep_rkey_unpack(endpoint_, peer.rkey.data(), &rkey_), "the peer's memory key");
+  if (!status.ok()) {
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    void* request = ucp_ep_close_nbx(std::exchange(endpoint_, nullptr), &param);
+    if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
+    return status;
+  }
+  void* mapped = nullptr;
+  if (ucp_rkey_ptr(rkey_, remote_base_, &mapped) == UCS_OK) mapped_ = static_cast<std::byte*>(mapped);
+  return absl::OkStatus();
+}
+
+UcxEndpoint::~UcxEndpoint() { BATON_CHECK(endpoint_ == nullptr, "destroyed before it was closed"); }
+
+void UcxEndpoint::Write(UcxPath path, std::vector<BlockCopy> runs, Done done) {
+  ++active_;
+  auto* operation =
+      new Operation{.endpoint = this, .runs = std::move(runs), .done = std::move(done), .status = status_};
+  if (!status_.ok()) {
+    Drop(operation, status_);
+    return;
+  }
+  switch (path) {
+    case UcxPath::kSharedMemory:
+      CopySlice(operation);
+      break;
+    case UcxPath::kPut:
+      Put(operation);
+      break;
+    case UcxPath::kRendezvous:
+    case UcxPath::kEager:
+      Enqueue(path, operation);
+      break;
+  }
+}
+
+void UcxEndpoint::CopySlice(Operation* operation) {
+  int64_t budget = kSliceBytes;
+  while (status_.ok() && budget > 0 && operation->next_run < operation->runs.size()) {
+    const BlockCopy& run = operation->runs[operation->next_run];
+    const int64_t bytes = std::min(budget, run.bytes - operation->copied);
+    std::memcpy(mapped_ + run.target_offset + operation->copied, source_.data() + run.source_offset + operation->copied,
+                static_cast<size_t>(bytes));
+    budget -= bytes;
+    operation->copied += bytes;
+    if (operation->copied == run.bytes) {
+      ++operation->next_run;
+      operation->copied = 0;
+    }
+  }
+  if (status_.ok() && operation->next_run < operation->runs.size()) {
+    progress_.Post([this, operation] { CopySlice(operation); });
+    return;
+  }
+  std::atomic_thread_fence(std::memory_order_release);  // the commit that follows must not overtake the bytes
+  Drop(operation, status_);
+}
+
+ucp_request_param_t UcxEndpoint::ParamFor(Operation* operation) {
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.user_data = operation;
+  param.cb.send = [](void* request, ucs_status_t status, void* user_data) {
+    auto* finished = static_cast<Operation*>(user_data);
+    ucp_request_free(request);
+    finished->endpoint->Drop(finished, ToStatus(status, "writing to the peer"));
+  };
+  return param;
+}
+
+// UCX has taken a request, finished it at once, or refused it.
+void UcxEndpoint::Account(Operation* operation, void* request) {
+  if (!UCS_PTR_IS_PTR(request)) Drop(operation, ToStatus(UCS_PTR_STATUS(request), "writing to the peer"));
+}
+
+void UcxEndpoint::Put(Operation* operation) {
+  const ucp_request_param_t param = ParamFor(operation);
+  for (const BlockCopy& run : operation->runs) {
+    ++operation->pending;
+    Account(operation, ucp_put_nbx(endpoint_, source_.data() + run.source_offset, static_cast<size_t>(run.bytes),
+                                   remote_base_ + static_cast<uint64_t>(run.target_offset), rkey_, &param));
+  }
+  ++operation->pending;
+  Account(operation, ucp_ep_flush_nbx(endpoint_, &param));
+  Drop(operation, absl::OkStatus());
+}
+
+void UcxEndpoint::Enqueue(UcxPath path, Operation* operation) {
+  for (const BlockCopy& run : operation->runs) {
+    for (int64_t at = 0; at < run.bytes; at += kChunkBytes) {
+      const BlockCopy copy{run.source_offset + at, run.target_offset + at, std::min(kChunkBytes, run.bytes - at)};
+      ++operation->pending;  // for the reply
+      waiting_.push_back(std::make_unique<Chunk>(Chunk{path, operation, {}, copy}));
+    }
+  }
+  Drop(operation, absl::OkStatus());
+  SendWaiting();
+}
+
+void UcxEndpoint::SendWaiting() {
+  while (status_.ok() && chunks_in_flight_ < kWindow && !waiting_.empty()) {
+    std::unique_ptr<Chunk> chunk = std::move(waiting_.front());
+    waiting_.pop_front();
+    Send(std::move(chunk));
+  }
+}
+
+uint64_t UcxEndpoint::ExpectReply(Operation* operation, absl::AnyInvocable<void(const UcxReply&)> on_reply) {
+  const uint64_t ticket =
+      inbox_.Expect([this, operation, on_reply = std::move(on_reply)](const UcxReply& reply) mutable {
+        tickets_.erase(reply.ticket);
+        on_reply(reply);
+        Drop(operation, reply.ok == 1 ? absl::OkStatus() : absl::InternalError("the peer refused a write"));
+      });
+  tickets_.emplace(ticket, operation);
+  return ticket;
+}
+
+// The chunk is the message's header, so it lives until UCX has sent it.
+void UcxEndpoint::Send(std::unique_ptr<Chunk> chunk) {
+  Operation* operation = chunk->operation;
+  ++chunks_in_flight_;
+  chunk->header.target_offset = static_cast<uint64_t>(chunk->copy.target_offset);
+  chunk->header.ticket = ExpectReply(operation, [this](const UcxReply&) {
+    --chunks_in_flight_;
+    SendWaiting();
+  });
+  ++operation->pending;  // for the send
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags =
+      UCP_AM_SEND_FLAG_REPLY | (chunk->path == UcxPath::kEager ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV);
+  param.user_data = chunk.get();
+  param.cb.send = [](void* request, ucs_status_t status, void* user_data) {
+    const std::unique_ptr<Chunk> sent(static_cast<Chunk*>(user_data));
+    ucp_request_free(request);
+    sent->operation->endpoint->Drop(sent->operation, ToStatus(status, "writing to the peer"));
+  };
+  const std::byte* data = source_.data() + chunk->copy.source_offset;
+  void* request = ucp_am_send_nbx(endpoint_, kWriteMessage, &chunk->header, sizeof chunk->header, data,
+                                  static_cast<size_t>(chunk->copy.bytes), &param);
+  if (UCS_PTR_IS_PTR(request)) chunk.release();
+  Account(operation, request);
+}
+
+void UcxEndpoint::Probe(uint64_t target_offset, absl::AnyInvocable<void(absl::StatusOr<uint64_t>)> done) {
+  ++active_;
+  auto probed = std::make_shared<uint64_t>(0);
+  auto* operation = new Operation{.endpoint = this, .runs = {}, .done = nullptr, .status = status_};
+  operation->done = [probed, done = std::move(done)](const absl::Status& status) mutable {
+    done(status.ok() ? absl::StatusOr<uint64_t>(*probed) : status);
+  };
+  if (!status_.ok()) {
+    Drop(operation, status_);
+    return;
+  }
+  auto* header = new UcxWrite{0, target_offset};
+  header->ticket = ExpectReply(operation, [probed](const UcxReply& reply) { *probed = reply.probed; });
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_AM_SEND_FLAG_REPLY | UCP_AM_SEND_FLAG_EAGER;
+  param.user_data = header;
+  param.cb.send = [](void* request, ucs_status_t, void* user_data) {
+    delete static_cast<UcxWrite*>(user_data);
+    ucp_request_free(request);
+  };
+  // If it cannot be sent, no reply comes, and the broken connection ends the operation.
+  void* request = ucp_am_send_nbx(endpoint_, kProbeMessage, header, sizeof *header, nullptr, 0, &param);
+  if (!UCS_PTR_IS_PTR(request)) delete header;
+  if (UCS_PTR_IS_ERR(request)) Break(ToStatus(UCS_PTR_STATUS(request), "asking the peer"));
+}
+
+void UcxEndpoint::Drop(Operation* operation, const absl::Status& status) {
+  if (operation->status.ok()) operation->status = status;
+  if (--operation->pending > 0) return;
+  const std::unique_ptr<Operation> finished(operation);
+  if (finished->status.code() == absl::StatusCode::kInvalidArgument) {  // no fault of the caller's
+    finished->status = absl::UnavailableError(finished->status.message());
+  }
+  finished->done(finished->status);
+  --active_;
+  MaybeClose();
+}
+
+void UcxEndpoint::Break(const absl::Status& why) {
+  if (!status_.ok()) return;
+  status_ = absl::UnavailableError(why.message());
+  for (auto& chunk : std::exchange(waiting_, {})) Drop(chunk->operation, status_);
+  for (const auto& [ticket, operation] : std::exchange(tickets_, {})) {
+    inbox_.Forget(ticket);
+    Drop(operation, status_);
+  }
+  // UCX ends its requests when the endpoint is closed, which must not happen inside its error handler.
+  ++active_;
+  progress_.Post([this] {
+    --active_;
+    MaybeClose();
+  });
+}
+
+void UcxEndpoint::Close(absl::AnyInvocable<void()> closed) {
+  closed_ = std::move(closed);
+  MaybeClose();
+}
+
+// A broken endpoint is closed at once, which ends what UCX still holds of it; a whole one when its last operation ends.
+void UcxEndpoint::MaybeClose() {
+  const bool broken = !status_.ok();
+  if (endpoint_ != nullptr && !closing_ && (broken || (closed_ && active_ == 0))) {
+    closing_ = true;
+    ++active_;  // until UCX has closed it
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    param.user_data = this;
+    param.cb.send = [](void* request, ucs_status_t, void* user_data) {
+      auto& self = *static_cast<UcxEndpoint*>(user_data);
+      ucp_request_free(request);
+      --self.active_;
+      self.MaybeClose();
+    };
+    ucp_rkey_destroy(rkey_);
+    if (UCS_PTR_IS_PTR(ucp_ep_close_nbx(std::exchange(endpoint_, nullptr), &param))) return;
+    --active_;
+  }
+  if (endpoint_ == nullptr && active_ == 0 && closed_) std::exchange(closed_, nullptr)();
+}
+
+}  // namespace baton

@@ -1,0 +1,126 @@
+#include "transport/ucx_inbox.h"
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/status.h"
+
+namespace baton {
+namespace {
+
+// None: not a message of ours, or the sender cannot be answered.
+std::optional<UcxWrite> ReadHeader(const void* header, size_t header_bytes, const ucp_am_recv_param_t* param) {
+  UcxWrite write;
+  if (header_bytes != sizeof write || (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) return std::nullopt;
+  std::memcpy(&write, header, sizeof write);
+  return write;
+}
+
+}  // namespace
+
+absl::Status UcxInbox::Listen() {
+  const std::pair<unsigned, ucp_am_recv_callback_t> handlers[] = {
+      {kWriteMessage, &HandleWrite}, {kProbeMessage, &HandleProbe}, {kReplyMessage, &HandleReply}};
+  for (const auto& [id, handler] : handlers) {
+    ucp_am_handler_param_t param{};
+    param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    param.id = id;
+    param.cb = handler;
+    param.arg = this;
+    RETURN_IF_ERROR(ToStatus(ucp_worker_set_am_recv_handler(worker_, &param), "registering a message handler"));
+  }
+  return absl::OkStatus();
+}
+
+uint64_t UcxInbox::Expect(OnReply reply) {
+  expected_.emplace(next_ticket_, std::move(reply));
+  return next_ticket_++;
+}
+
+bool UcxInbox::Within(const UcxWrite& write, size_t bytes) const {
+  return bytes <= memory_.size() && write.target_offset <= memory_.size() - bytes;
+}
+
+// The reply travels with a copy of the header: it must outlive the send.
+void UcxInbox::Reply(ucp_ep_h to, const UcxReply& reply) {
+  auto* header = new UcxReply(reply);
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_AM_SEND_FLAG_EAGER;
+  param.user_data = header;
+  param.cb.send = [](void* request, ucs_status_t, void* user_data) {
+    delete static_cast<UcxReply*>(user_data);
+    ucp_request_free(request);
+  };
+  // A reply that cannot be sent needs no care: its receiver is gone.
+  if (!UCS_PTR_IS_PTR(ucp_am_send_nbx(to, kReplyMessage, header, sizeof *header, nullptr, 0, &param))) delete header;
+}
+
+ucs_status_t UcxInbox::HandleWrite(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
+                                   const ucp_am_recv_param_t* param) {
+  auto& inbox = *static_cast<UcxInbox*>(self);
+  const std::optional<UcxWrite> write = ReadHeader(header, header_bytes, param);
+  if (!write.has_value()) return UCS_OK;
+  if (!inbox.Within(*write, bytes)) {
+    Reply(param->reply_ep, {.ticket = write->ticket, .ok = 0});
+    return UCS_OK;
+  }
+  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
+    return inbox.ReceiveRendezvous(*write, data, bytes, param->reply_ep);
+  }
+  if (bytes > 0) std::memcpy(inbox.memory_.data() + write->target_offset, data, bytes);
+  Reply(param->reply_ep, {.ticket = write->ticket, .ok = 1});
+  return UCS_OK;
+}
+
+struct UcxInbox::Receive {
+  uint64_t ticket;
+  ucp_ep_h reply_to;
+};
+
+// The bytes come straight into the slab; the reply goes out when they are all there.
+ucs_status_t UcxInbox::ReceiveRendezvous(const UcxWrite& write, void* data, size_t bytes, ucp_ep_h reply_to) {
+  auto* receive = new Receive{write.ticket, reply_to};
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+  param.user_data = receive;
+  param.cb.recv_am = [](void* request, ucs_status_t status, size_t, void* user_data) {
+    const std::unique_ptr<Receive> done(static_cast<Receive*>(user_data));
+    if (status == UCS_OK) Reply(done->reply_to, {.ticket = done->ticket, .ok = 1});
+    ucp_request_free(request);
+  };
+  void* request = ucp_am_recv_data_nbx(worker_, data, memory_.data() + write.target_offset, bytes, &param);
+  if (UCS_PTR_IS_PTR(request)) return UCS_OK;
+  const std::unique_ptr<Receive> done(receive);
+  if (request == nullptr) Reply(reply_to, {.ticket = write.ticket, .ok = 1});
+  return UCS_OK;
+}
+
+ucs_status_t UcxInbox::HandleProbe(void* self, const void* header, size_t header_bytes, void*, size_t,
+                                   const ucp_am_recv_param_t* param) {
+  auto& inbox = *static_cast<UcxInbox*>(self);
+  const std::optional<UcxWrite> probe = ReadHeader(header, header_bytes, param);
+  if (!probe.has_value()) return UCS_OK;
+  UcxReply reply{.ticket = probe->ticket};
+  if (inbox.Within(*probe, sizeof reply.probed)) {
+    reply.ok = 1;
+    std::memcpy(&reply.probed, inbox.memory_.data() + probe->target_offset, sizeof reply.probed);
+  }
+  Reply(param->reply_ep, reply);
+  return UCS_OK;
+}
+
+ucs_status_t UcxInbox::HandleReply(void* self, const void* header, size_t header_bytes, void*, size_t,
+                                   const ucp_am_recv_param_t*) {
+  auto& inbox = *static_cast<UcxInbox*>(self);
+  UcxReply reply;
+  if (header_bytes != sizeof reply) return UCS_OK;
+  std::memcpy(&reply, header, sizeof reply);
+  auto expected = inbox.expected_.extract(reply.ticket);
+  if (!expected.empty()) expected.mapped()(reply);
+  return UCS_OK;
+}
+
+}  // namespace baton

@@ -1,0 +1,62 @@
+// Active messages between UCX transports: writes for links that do not put, their acknowledgements, and probes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string_view>
+
+#include "absl/functional/any_invocable.h"
+#include "transport/ucx_progress.h"
+
+namespace baton {
+
+inline constexpr unsigned kWriteMessage = 1;  // header: UcxWrite, data: the bytes
+inline constexpr unsigned kProbeMessage = 2;  // header: UcxWrite, whose answer carries the first bytes at the target
+inline constexpr unsigned kReplyMessage = 3;  // header: UcxReply
+
+struct UcxWrite {
+  uint64_t ticket = 0;         // quoted by the reply
+  uint64_t target_offset = 0;  // in the receiver's memory: slab, then scratch area
+};
+struct UcxReply {
+  uint64_t ticket = 0;
+  int64_t ok = 0;       // 1: the bytes are in place; 0: refused, they are out of bounds
+  uint64_t probed = 0;  // 8 bytes from target_offset on
+};
+
+// The receiving side of a worker. On the progress thread only, except for its creation.
+class UcxInbox {
+ public:
+  using OnReply = absl::AnyInvocable<void(const UcxReply&)>;
+
+  explicit UcxInbox(ucp_worker_h worker) : worker_(worker) {}
+  // Before this, messages are dropped.
+  absl::Status Listen();
+  // What peers may write to and probe; nothing until then.
+  void SetMemory(std::span<std::byte> memory) { memory_ = memory; }
+
+  // `reply` is called at most once; never after Forget.
+  uint64_t Expect(OnReply reply);
+  void Forget(uint64_t ticket) { expected_.erase(ticket); }
+
+ private:
+  struct Receive;
+  static ucs_status_t HandleWrite(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
+                                  const ucp_am_recv_param_t* param);
+  static ucs_status_t HandleProbe(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
+                                  const ucp_am_recv_param_t* param);
+  static ucs_status_t HandleReply(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
+                                  const ucp_am_recv_param_t* param);
+  bool Within(const UcxWrite& write, size_t bytes) const;
+  ucs_status_t ReceiveRendezvous(const UcxWrite& write, void* data, size_t bytes, ucp_ep_h reply_to);
+  static void Reply(ucp_ep_h to, const UcxReply& reply);
+
+  const ucp_worker_h worker_;
+  std::span<std::byte> memory_;
+  uint64_t next_ticket_ = 1;
+  std::map<uint64_t, OnReply> expected_;
+};
+
+}  // namespace baton

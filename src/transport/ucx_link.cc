@@ -1,0 +1,150 @@
+#include "transport/ucx_link.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "base/logging.h"
+#include "base/status.h"
+#include "transport/block_copies.h"
+
+namespace baton {
+namespace {
+
+constexpr absl::Duration kAnswerWithin = absl::Seconds(10);  // a self-test's step; a loaded machine is slow to connect
+constexpr absl::Duration kDrainWithin = absl::Seconds(2);
+// The self-test moves the front of the scratch area to measure, and a word behind it to see that it arrives. Each link
+// has a word of its own (with all but certainty), because several peers may test at a time.
+constexpr int64_t kWordsBytes = int64_t{64} << 10;
+constexpr int64_t kMeasuredBytes = kScratchBytes - kWordsBytes;
+
+// The result of something that a task on the progress thread finishes, perhaps after we have stopped waiting.
+template <typename T>
+class Answer {
+ public:
+  void Give(T value) {
+    absl::MutexLock lock(&mutex_);
+    value_ = std::move(value);
+  }
+  T Wait() {
+    absl::MutexLock lock(&mutex_);
+    const auto given = [this] { return value_.has_value(); };
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&given), kAnswerWithin)) {
+      return absl::UnavailableError("the peer does not answer");
+    }
+    return *std::move(value_);
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::optional<T> value_;
+};
+
+uint64_t Random() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Link>> UcxLink::Connect(UcxProgress& progress, UcxInbox& inbox, const UcxSource& source,
+                                                       const UcxDescriptor& peer) {
+  auto endpoint = progress.Call([&] { return UcxEndpoint::Open(progress, inbox, source.memory, peer); });
+  if (!endpoint.ok()) return endpoint.status();
+  std::unique_ptr<UcxLink> link(
+      new UcxLink(progress, *std::move(endpoint), source.slab_bytes, static_cast<int64_t>(peer.slab_bytes)));
+  RETURN_IF_ERROR(link->ChoosePath(source, peer));
+  return link;
+}
+
+absl::Status UcxLink::ChoosePath(const UcxSource& source, const UcxDescriptor& peer) {
+  const bool same_host = progress_.Call([this] { return endpoint_->maps_memory(); });
+  const std::vector<UcxPath> paths = same_host
+                                         ? std::vector<UcxPath>{UcxPath::kSharedMemory}
+                                         : std::vector<UcxPath>{UcxPath::kPut, UcxPath::kRendezvous, UcxPath::kEager};
+  double best = 0;
+  std::string rates;
+  for (UcxPath path : paths) {
+    ASSIGN_OR_RETURN(const double rate, Measure(path, source, peer));
+    absl::StrAppendFormat(&rates, "%s%s %.2f GB/s", rates.empty() ? "" : ", ", NameOf(path), rate);
+    if (rate > best) {
+      best = rate;
+      path_ = path;
+    }
+  }
+  if (best == 0) return absl::UnavailableError("no path brings bytes to the peer's memory");
+  description_ = absl::StrFormat("ucx %s, %s, %.2f GB/s", ucp_get_version_string(), NameOf(path_), best);
+  spdlog::info("link by {} (measured: {})", description_, rates);
+  return absl::OkStatus();
+}
+
+// GB/s; 0 if what is written does not arrive.
+absl::StatusOr<double> UcxLink::Measure(UcxPath path, const UcxSource& source, const UcxDescriptor& peer) {
+  const int64_t ours = source.scratch_offset;
+  const auto theirs = static_cast<int64_t>(peer.scratch_offset);
+  const uint64_t word = Random();
+  const int64_t slot = kMeasuredBytes + static_cast<int64_t>(Random() % (kWordsBytes / 8)) * 8;
+  std::memcpy(source.memory.data() + ours + slot, &word, sizeof word);
+  RETURN_IF_ERROR(WriteAndWait(path, {ours + slot, theirs + slot, sizeof word}));
+  ASSIGN_OR_RETURN(const uint64_t arrived, ProbeAndWait(static_cast<uint64_t>(theirs + slot)));
+  if (arrived != word) return 0;
+  const BlockCopy bulk{ours, theirs, kMeasuredBytes};
+  double best = 0;  // of three: the first time, pages are mapped and buffers made, and other work may disturb any
+  for (int i = 0; i < 3; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    RETURN_IF_ERROR(WriteAndWait(path, bulk));
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    best = std::max(best, static_cast<double>(kMeasuredBytes) / seconds.count() / 1e9);
+  }
+  return best;
+}
+
+absl::Status UcxLink::WriteAndWait(UcxPath path, const BlockCopy& copy) {
+  auto answer = std::make_shared<Answer<absl::Status>>();
+  progress_.Post([this, path, copy, answer] {
+    endpoint_->Write(path, {copy}, [answer](absl::Status status) { answer->Give(std::move(status)); });
+  });
+  return answer->Wait();
+}
+
+absl::StatusOr<uint64_t> UcxLink::ProbeAndWait(uint64_t target_offset) {
+  auto answer = std::make_shared<Answer<absl::StatusOr<uint64_t>>>();
+  progress_.Post([this, target_offset, answer] {
+    endpoint_->Probe(target_offset, [answer](absl::StatusOr<uint64_t> word) { answer->Give(std::move(word)); });
+  });
+  return answer->Wait();
+}
+
+void UcxLink::Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) {
+  absl::Status valid = CheckCopies(copies, source_bytes_, target_bytes_);
+  progress_.Post([this, valid, runs = Coalesce(copies), done = std::move(done)]() mutable {
+    if (valid.ok()) {
+      endpoint_->Write(path_, std::move(runs), std::move(done));
+    } else {
+      done(valid);
+    }
+  });
+}
+
+UcxLink::~UcxLink() {
+  absl::Notification closed;
+  progress_.Post([&] { endpoint_->Close([&] { closed.Notify(); }); });
+  if (!closed.WaitForNotificationWithTimeout(kDrainWithin)) {
+    progress_.Post([&] {
+      if (!closed.HasBeenNotified()) endpoint_->Break(absl::UnavailableError("the link was closed"));
+    });
+    closed.WaitForNotification();
+  }
+  // The notification came from the progress thread, which may not have left the endpoint yet.
+  progress_.Call([this] {
+    endpoint_.reset();
+    return true;
+  });
+}
+
+}  // namespace baton

@@ -1,0 +1,136 @@
+#include "transport/ucx_progress.h"
+
+#include <poll.h>
+
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status.h"
+
+namespace baton {
+namespace {
+
+// How often UCX is asked in vain before the thread goes to sleep: about as long as a message takes.
+constexpr int kSpins = 200;
+
+struct Setting {
+  const char* name;
+  const char* value;
+};
+
+absl::StatusOr<ucp_context_h> CreateContext(const UcxOptions& options) {
+  ucp_config_t* config = nullptr;
+  RETURN_IF_ERROR(ToStatus(ucp_config_read(nullptr, nullptr, &config), "reading UCX's configuration"));
+  const std::string devices = options.tcp_devices.empty() ? "all" : options.tcp_devices;
+  const Setting settings[] = {
+      {"NET_DEVICES", devices.c_str()},
+      {"TLS", "^sysv"},  // its segments outlive a killed process; posix does the same work
+      {"KEEPALIVE_INTERVAL", "1s"},
+  };
+  absl::Status status;
+  for (const Setting& setting : settings) {
+    if (std::getenv(absl::StrCat("UCX_", setting.name).c_str()) != nullptr) continue;
+    status.Update(ToStatus(ucp_config_modify(config, setting.name, setting.value),
+                           absl::StrCat("setting UCX_", setting.name, "=", setting.value)));
+  }
+  ucp_context_h context = nullptr;
+  if (status.ok()) {
+    ucp_params_t params{};
+    params.field_mask = UCP_PARAM_FIELD_FEATURES;
+    params.features = UCP_FEATURE_RMA | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+    status = ToStatus(ucp_init(&params, config, &context), "initialising UCX");
+  }
+  ucp_config_release(config);
+  if (!status.ok()) return status;
+  return context;
+}
+
+}  // namespace
+
+absl::Status ToStatus(ucs_status_t status, std::string_view what) {
+  if (status == UCS_OK) return absl::OkStatus();
+  const std::string message = absl::StrCat(std::string(what), ": UCX: ", ucs_status_string(status));
+  switch (status) {
+    case UCS_ERR_NO_MEMORY:
+    case UCS_ERR_NO_RESOURCE:
+      return absl::ResourceExhaustedError(message);
+    case UCS_ERR_INVALID_PARAM:
+    case UCS_ERR_INVALID_ADDR:
+      return absl::InvalidArgumentError(message);
+    default:  // unreachable, connection reset, endpoint timeout, cancelled, ...
+      return absl::UnavailableError(message);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<UcxProgress>> UcxProgress::Start(const UcxOptions& options) {
+  ASSIGN_OR_RETURN(const ucp_context_h context, CreateContext(options));
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  params.thread_mode = UCS_THREAD_MODE_SINGLE;
+  ucp_worker_h worker = nullptr;
+  absl::Status status = ToStatus(ucp_worker_create(context, &params, &worker), "creating a UCX worker");
+  int event_fd = -1;
+  if (status.ok()) status = ToStatus(ucp_worker_get_efd(worker, &event_fd), "getting the UCX worker's event fd");
+  if (!status.ok()) {
+    if (worker != nullptr) ucp_worker_destroy(worker);
+    ucp_cleanup(context);
+    return status;
+  }
+  return std::unique_ptr<UcxProgress>(new UcxProgress(context, worker, event_fd));
+}
+
+UcxProgress::UcxProgress(ucp_context_h context, ucp_worker_h worker, int event_fd)
+    : context_(context), worker_(worker), event_fd_(event_fd), thread_([this] { Run(); }) {}
+
+UcxProgress::~UcxProgress() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  ucp_worker_signal(worker_);
+  thread_.join();
+  ucp_worker_destroy(worker_);
+  ucp_cleanup(context_);
+}
+
+void UcxProgress::Post(Task task) {
+  {
+    absl::MutexLock lock(&mutex_);
+    tasks_.push_back(std::move(task));
+  }
+  ucp_worker_signal(worker_);  // the only UCX call that is allowed from any thread
+}
+
+bool UcxProgress::RunTasks() {
+  std::deque<Task> tasks;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (tasks_.empty()) return !stopping_;
+    tasks.swap(tasks_);
+  }
+  for (Task& task : tasks) task();
+  return true;
+}
+
+void UcxProgress::Run() {
+  int spins = 0;
+  while (RunTasks()) {
+    if (ucp_worker_progress(worker_) > 0) {
+      spins = 0;
+    } else if (++spins > kSpins) {
+      Sleep();
+    }
+  }
+}
+
+// A task posted after RunTasks has signalled the worker, so that it cannot be armed or wakes at once.
+void UcxProgress::Sleep() {
+  const ucs_status_t armed = ucp_worker_arm(worker_);
+  if (armed == UCS_ERR_BUSY) return;
+  BATON_CHECK(armed == UCS_OK, ucs_status_string(armed));
+  pollfd event{event_fd_, POLLIN, 0};
+  poll(&event, 1, -1);
+}
+
+}  // namespace baton

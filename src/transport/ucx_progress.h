@@ -1,0 +1,72 @@
+// UCX's context and worker, and the one thread that touches them.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+
+namespace baton {
+
+struct UcxOptions {
+  // Network devices that UCX may use, as in UCX_NET_DEVICES; the loopback unless told otherwise. UCX_* variables that
+  // the user has set win over this and all else.
+  std::string tcp_devices = "lo";
+};
+
+absl::Status ToStatus(ucs_status_t status, std::string_view what);
+
+// The thread sleeps when UCX has nothing to do. Destroying it joins the thread, after the tasks that were posted
+// before.
+class UcxProgress {
+ public:
+  using Task = absl::AnyInvocable<void()>;
+
+  static absl::StatusOr<std::unique_ptr<UcxProgress>> Start(const UcxOptions& options);
+  ~UcxProgress();
+
+  // Runs `task` on the thread, after those posted before. From any thread.
+  void Post(Task task);
+  // Posts `task` and waits for its result. Not from the thread itself.
+  template <typename F>
+  auto Call(F task) {
+    decltype(task()) result;
+    absl::Notification finished;
+    Post([&] {
+      result = task();
+      finished.Notify();
+    });
+    finished.WaitForNotification();
+    return result;
+  }
+
+  // For tasks only.
+  ucp_context_h context() const { return context_; }
+  ucp_worker_h worker() const { return worker_; }
+
+ private:
+  UcxProgress(ucp_context_h context, ucp_worker_h worker, int event_fd);
+  void Run();
+  bool RunTasks();  // false: told to stop and none is left
+  void Sleep();
+
+  const ucp_context_h context_;
+  const ucp_worker_h worker_;
+  const int event_fd_;
+  absl::Mutex mutex_;
+  std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace baton

@@ -1,0 +1,96 @@
+#include "transport/ucx_transport.h"
+
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "transport/ucx_descriptor.h"
+#include "transport/ucx_link.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kPage = 4096;
+constexpr int64_t kLargestSlab = int64_t{1} << 45;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<UcxTransport>> UcxTransport::Create(const UcxOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<UcxProgress> progress, UcxProgress::Start(options));
+  std::unique_ptr<UcxTransport> transport(new UcxTransport(std::move(progress)));
+  RETURN_IF_ERROR(transport->progress_->Call([&] { return transport->inbox_.Listen(); }));
+  return transport;
+}
+
+UcxTransport::UcxTransport(std::unique_ptr<UcxProgress> progress)
+    : progress_(std::move(progress)), inbox_(progress_->worker()) {}
+
+UcxTransport::~UcxTransport() {
+  progress_->Call([this] {
+    inbox_.SetMemory({});
+    return true;
+  });
+  if (memory_handle_ == nullptr) return;
+  // Peers may still be writing: their connections end with the worker, before the memory goes.
+  progress_->Call([this] { return ToStatus(ucp_mem_unmap(progress_->context(), memory_handle_), "unmapping"); })
+      .IgnoreError();
+}
+
+absl::StatusOr<std::span<std::byte>> UcxTransport::AllocateSlab(int64_t bytes) {
+  BATON_CHECK(memory_handle_ == nullptr, "a worker has one slab");
+  if (bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("slab of ", bytes, " bytes"));
+  if (bytes > kLargestSlab) return absl::ResourceExhaustedError(absl::StrCat("slab of ", bytes, " bytes"));
+  RETURN_IF_ERROR(progress_->Call([&] { return MapSlab(bytes); }));
+  return memory_.first(static_cast<size_t>(bytes));
+}
+
+// On the progress thread.
+absl::Status UcxTransport::MapSlab(int64_t bytes) {
+  const int64_t scratch_offset = (bytes + kPage - 1) / kPage * kPage;
+  ucp_mem_map_params_t params{};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+  params.length = static_cast<size_t>(scratch_offset + kScratchBytes);
+  params.flags = UCP_MEM_MAP_ALLOCATE;
+  RETURN_IF_ERROR(ToStatus(ucp_mem_map(progress_->context(), &params, &memory_handle_),
+                           absl::StrCat("allocating a slab of ", bytes, " bytes")));
+  ucp_mem_attr_t attributes{};
+  attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH;
+  RETURN_IF_ERROR(ToStatus(ucp_mem_query(memory_handle_, &attributes), "asking for the slab's address"));
+  memory_ = {static_cast<std::byte*>(attributes.address), params.length};
+  slab_bytes_ = bytes;
+  scratch_offset_ = scratch_offset;
+  inbox_.SetMemory(memory_);
+
+  void* rkey = nullptr;
+  size_t rkey_bytes = 0;
+  RETURN_IF_ERROR(
+      ToStatus(ucp_rkey_pack(progress_->context(), memory_handle_, &rkey, &rkey_bytes), "packing the slab's key"));
+  const absl::Cleanup release_rkey = [&] { ucp_rkey_buffer_release(rkey); };
+  ucp_address_t* address = nullptr;
+  size_t address_bytes = 0;
+  RETURN_IF_ERROR(
+      ToStatus(ucp_worker_get_address(progress_->worker(), &address, &address_bytes), "asking for our address"));
+  const absl::Cleanup release_address = [&] { ucp_worker_release_address(progress_->worker(), address); };
+  descriptor_ = Encode({.ucx_version = ucp_get_version_string(),
+                        .base = reinterpret_cast<uint64_t>(memory_.data()),
+                        .slab_bytes = static_cast<uint64_t>(bytes),
+                        .scratch_offset = static_cast<uint64_t>(scratch_offset),
+                        .worker_address = std::string(reinterpret_cast<const char*>(address), address_bytes),
+                        .rkey = std::string(static_cast<const char*>(rkey), rkey_bytes)});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Link>> UcxTransport::Connect(std::string_view peer_descriptor) {
+  BATON_CHECK(memory_handle_ != nullptr, "connected before the slab was allocated");
+  ASSIGN_OR_RETURN(const UcxDescriptor peer, DecodeUcxDescriptor(peer_descriptor));
+  if (peer.ucx_version != ucp_get_version_string()) {  // their addresses differ in format
+    return absl::FailedPreconditionError(absl::StrCat("UCX version differs: ", ucp_get_version_string(), " here, ",
+                                                      absl::CHexEscape(peer.ucx_version), " at the peer"));
+  }
+  return UcxLink::Connect(*progress_, inbox_, {memory_, slab_bytes_, scratch_offset_}, peer);
+}
+
+}  // namespace baton

@@ -1,0 +1,43 @@
+// Blocks move by UCX: shared memory on one host, RDMA or TCP between hosts. Works with UCX 1.13 and later.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "transport/transport.h"
+#include "transport/ucx_inbox.h"
+#include "transport/ucx_progress.h"
+
+namespace baton {
+
+class UcxTransport final : public Transport {
+ public:
+  // UNAVAILABLE where UCX finds no transport for the devices.
+  static absl::StatusOr<std::unique_ptr<UcxTransport>> Create(const UcxOptions& options);
+  ~UcxTransport() override;
+
+  absl::StatusOr<std::span<std::byte>> AllocateSlab(int64_t bytes) override;
+  std::string Descriptor() const override { return descriptor_; }
+  // INVALID_ARGUMENT: not a descriptor; FAILED_PRECONDITION: of another UCX version; UNAVAILABLE: the peer does not
+  // answer within some seconds.
+  absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view peer_descriptor) override;
+
+ private:
+  explicit UcxTransport(std::unique_ptr<UcxProgress> progress);
+  absl::Status MapSlab(int64_t bytes);
+
+  std::unique_ptr<UcxProgress> progress_;
+  UcxInbox inbox_;
+  ucp_mem_h memory_handle_ = nullptr;
+  std::span<std::byte> memory_;  // slab and scratch area
+  int64_t slab_bytes_ = 0;
+  int64_t scratch_offset_ = 0;
+  std::string descriptor_;
+};
+
+}  // namespace baton

@@ -1,0 +1,213 @@
+#include "transport/ucx_transport.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/synchronization/notification.h"
+#include "base/logging.h"
+#include "catch.h"
+#include "transport/ucx_descriptor.h"
+#include "transport/ucx_peer.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kBlock = 368'640;  // SmolLM2-135M
+constexpr int64_t kSlab = 24 * kBlock;
+
+// While it lives, UCX has only these transports, in this process and those it starts.
+class OnlyTransports {
+ public:
+  explicit OnlyTransports(const char* transports) {
+    if (transports != nullptr) setenv("UCX_TLS", transports, 1);
+  }
+  ~OnlyTransports() { unsetenv("UCX_TLS"); }
+};
+
+// Either by shared memory, or by TCP as between two hosts.
+const char* const kTransports[] = {nullptr, "tcp"};
+
+struct Ours {
+  std::unique_ptr<UcxTransport> transport;
+  std::span<std::byte> slab;
+};
+
+Ours MakeOurs() {
+  auto transport = UcxTransport::Create({});
+  REQUIRE(transport.ok());
+  auto slab = (*transport)->AllocateSlab(kSlab);
+  REQUIRE(slab.ok());
+  std::mt19937_64 random(7);
+  for (size_t i = 0; i + 8 <= slab->size(); i += 8) {
+    const uint64_t word = random();
+    std::memcpy(slab->data() + i, &word, 8);
+  }
+  return {*std::move(transport), *slab};
+}
+
+absl::Status PushAndWait(Link& link, const std::vector<BlockCopy>& copies) {
+  absl::Notification finished;
+  absl::Status result;
+  link.Push(copies, [&](absl::Status status) {
+    result = std::move(status);
+    finished.Notify();
+  });
+  finished.WaitForNotification();
+  return result;
+}
+
+// Pushes until it fails; OK if it does not within 20 s.
+absl::Status PushUntilItFails(Link& link) {
+  const auto start = std::chrono::steady_clock::now();
+  absl::Status status;
+  while (status.ok() && std::chrono::steady_clock::now() - start < std::chrono::seconds(20)) {
+    status = PushAndWait(link, {{0, 0, kSlab}});
+  }
+  return status;
+}
+
+std::set<std::string> SharedMemoryFiles() {
+  std::set<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) files.insert(entry.path().string());
+  return files;
+}
+
+TEST_CASE("blocks arrive bit for bit in another process") {
+  for (const char* transports : kTransports) {
+    CAPTURE(transports == nullptr ? "shared memory" : transports);
+    const OnlyTransports only(transports);
+    UcxPeer peer(kSlab);
+    const Ours ours = MakeOurs();
+    auto link = ours.transport->Connect(peer.descriptor());
+    REQUIRE(link.ok());
+    CHECK(absl::StrContains((*link)->Description(), transports == nullptr ? "shared memory" : "ucx"));
+    CHECK(absl::StrContains((*link)->Description(), "shared memory") == (transports == nullptr));
+
+    // Scattered blocks, neighbours that coalesce, and single layers.
+    std::vector<BlockCopy> copies;
+    for (int64_t i = 0; i < 20; ++i) copies.push_back({i * kBlock, (i < 10 ? i + 2 : 31 - i) * kBlock, kBlock});
+    copies.push_back({20 * kBlock, 0, kBlock / 30});
+    copies.push_back({20 * kBlock + kBlock / 30, kBlock / 30, kBlock / 30});
+    REQUIRE(PushAndWait(**link, copies).ok());
+    for (const BlockCopy& copy : copies) {
+      CHECK(peer.Sha(copy.target_offset, copy.bytes) ==
+            ShaOf(ours.slab.subspan(static_cast<size_t>(copy.source_offset), static_cast<size_t>(copy.bytes))));
+    }
+    const std::vector<std::byte> zeros(static_cast<size_t>(kBlock));
+    CHECK(peer.Sha(22 * kBlock, kBlock) == ShaOf(zeros));  // the self-test touched nothing, nor did the push
+    CHECK(peer.Sha(23 * kBlock, kBlock) == ShaOf(zeros));
+  }
+}
+
+TEST_CASE("many pushes at a time all finish") {
+  for (const char* transports : kTransports) {
+    CAPTURE(transports == nullptr ? "shared memory" : transports);
+    const OnlyTransports only(transports);
+    UcxPeer peer(kSlab);
+    const Ours ours = MakeOurs();
+    auto link = ours.transport->Connect(peer.descriptor());
+    REQUIRE(link.ok());
+    std::atomic<int> finished = 0;
+    for (int64_t i = 0; i < 240; ++i) {
+      const int64_t at = (i % 24) * kBlock + (i / 24) * (kBlock / 10);
+      (*link)->Push(std::vector<BlockCopy>{{at, at, kBlock / 10}},
+                    [&](absl::Status status) { finished += status.ok(); });
+    }
+    REQUIRE(PushAndWait(**link, {{0, 0, 8}}).ok());
+    link->reset();  // waits for the rest
+    CHECK(finished == 240);
+    CHECK(peer.Sha(0, kSlab) == ShaOf(ours.slab));
+  }
+}
+
+TEST_CASE("a target that is killed gives UNAVAILABLE, and its successor can be connected to") {
+  const std::set<std::string> files = SharedMemoryFiles();
+  for (const char* transports : kTransports) {
+    CAPTURE(transports == nullptr ? "shared memory" : transports);
+    const OnlyTransports only(transports);
+    auto peer = std::make_unique<UcxPeer>(kSlab);
+    const Ours ours = MakeOurs();
+    auto link = ours.transport->Connect(peer->descriptor());
+    REQUIRE(link.ok());
+
+    // Some of these are in flight when it dies. Each must end, one way or the other.
+    std::atomic<int> ended = 0;
+    for (int i = 0; i < 20; ++i) {
+      (*link)->Push(std::vector<BlockCopy>{{0, 0, kSlab}}, [&](const absl::Status&) { ++ended; });
+    }
+    peer->Kill();
+    CHECK(PushUntilItFails(**link).code() == absl::StatusCode::kUnavailable);
+    CHECK(PushAndWait(**link, {{0, 0, 8}}).code() == absl::StatusCode::kUnavailable);
+    CHECK(ended == 20);
+
+    const std::string old = peer->descriptor();
+    peer = std::make_unique<UcxPeer>(kSlab);
+    auto again = ours.transport->Connect(peer->descriptor());
+    REQUIRE(again.ok());
+    CHECK(PushAndWait(**again, {{0, 0, kSlab}}).ok());
+    CHECK(peer->Sha(0, kSlab) == ShaOf(ours.slab));
+    CHECK(ours.transport->Connect(old).status().code() == absl::StatusCode::kUnavailable);
+  }
+  CHECK(SharedMemoryFiles() == files);
+}
+
+TEST_CASE("a writer that goes away does not disturb the target or the next writer") {
+  for (const char* transports : kTransports) {
+    CAPTURE(transports == nullptr ? "shared memory" : transports);
+    const OnlyTransports only(transports);
+    UcxPeer peer(kSlab);
+    for (int i = 0; i < 3; ++i) {
+      const Ours ours = MakeOurs();
+      auto link = ours.transport->Connect(peer.descriptor());
+      REQUIRE(link.ok());
+      CHECK(PushAndWait(**link, {{0, i * kBlock, kBlock}}).ok());
+      CHECK(peer.Sha(i * kBlock, kBlock) == ShaOf(ours.slab.first(kBlock)));
+    }
+  }
+}
+
+TEST_CASE("copies beyond either slab are refused, so the scratch areas cannot be reached") {
+  UcxPeer peer(kSlab);
+  const Ours ours = MakeOurs();
+  auto link = ours.transport->Connect(peer.descriptor());
+  REQUIRE(link.ok());
+  CHECK(PushAndWait(**link, {{0, kSlab, 8}}).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(PushAndWait(**link, {{kSlab - 4, 0, 8}}).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(PushAndWait(**link, {{0, 0, 8}}).ok());
+}
+
+TEST_CASE("a descriptor that is damaged, of another version or foreign is refused") {
+  const Ours ours = MakeOurs();
+  const std::string good = ours.transport->Descriptor();
+  const auto connect = [&](const std::string& descriptor) {
+    return ours.transport->Connect(descriptor).status().code();
+  };
+  CHECK(connect("") == absl::StatusCode::kInvalidArgument);
+  CHECK(connect("garbage that is longer than a digest is, but no descriptor") == absl::StatusCode::kInvalidArgument);
+  for (size_t length = 0; length < good.size(); length += 7) {
+    CHECK(connect(good.substr(0, length)) == absl::StatusCode::kInvalidArgument);
+  }
+  for (size_t i = 0; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 0x40);
+    CHECK(connect(bad) == absl::StatusCode::kInvalidArgument);
+  }
+  UcxDescriptor other = *DecodeUcxDescriptor(good);
+  other.ucx_version = "0.9.9";
+  CHECK(connect(Encode(other)) == absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("a slab that cannot be had is an error") {
+  auto transport = UcxTransport::Create({});
+  REQUIRE(transport.ok());
+  CHECK((*transport)->AllocateSlab(0).status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK((*transport)->AllocateSlab(int64_t{1} << 60).status().code() == absl::StatusCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace baton
