@@ -109,10 +109,14 @@ const DecodePlan& DecodeScheduler::BeginStep() {
   plan_ = {};
   releasing_ = 0;
   leaving_.clear();
+  bool waiting = false;  // a swapped sequence found no room: none with a worse claim may take it
   for (auto it = sequences_.begin(); it != sequences_.end(); ++it) {
     if (static_cast<int32_t>(plan_.batch.size()) == options_.max_batch) break;
     if (it->second.leaving) continue;
-    if (it->second.swapped && !SwapIn(it)) continue;
+    if (it->second.swapped && (waiting || !SwapIn(it))) {
+      waiting = true;
+      continue;
+    }
     if (GrowOne(it)) plan_.batch.push_back(it->first);
   }
   return plan_;

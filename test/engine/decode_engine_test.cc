@@ -4,7 +4,7 @@
 #include <random>
 
 #include "catch.h"
-#include "decode_fixture.h"
+#include "engine/decode_fixture.h"
 
 namespace baton {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "engine/decode_engine.h"
 #include "engine/decode_swap.h"
-#include "fake_backend.h"
+#include "engine/fake_backend.h"
 #include "kv/prefix_key.h"
 #include "model/tokenizer.h"
 

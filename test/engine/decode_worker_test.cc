@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "catch.h"
-#include "decode_fixture.h"
+#include "engine/decode_fixture.h"
 
 namespace baton {
 namespace {

@@ -1,0 +1,248 @@
+#include "engine/decode_scheduler.h"
+
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "absl/strings/str_join.h"
+#include "catch.h"
+#include "engine/scenario_file.h"
+#include "kv/prefix_key.h"
+
+namespace baton {
+namespace {
+
+// A scheduler over a pool without bytes. Sequences end by themselves when they have made all their tokens.
+class SchedulerWorld {
+ public:
+  SchedulerWorld(int64_t blocks, DecodeSchedulerOptions options)
+      : pool_(blocks), tree_(pool_), scheduler_(WithPositions(options, blocks), pool_, tree_) {}
+
+  struct Spec {
+    int32_t kv_tokens = 0;
+    int64_t max_new_tokens = 0;
+    int32_t priority = 0;
+    TokenId family = 0;  // prompts of one family are prefixes of each other
+  };
+
+  // False: the prompt's blocks are not there.
+  bool Add(const std::string& name, const Spec& spec) {
+    std::vector<TokenId> tokens(static_cast<size_t>(spec.kv_tokens));
+    std::iota(tokens.begin(), tokens.end(), spec.family * 1000);
+    ClaimedKv kv{{}, BlockKeys(RootKey(Digest{}, ""), tokens), spec.kv_tokens};
+    for (BlockRef& block : tree_.Match(kv.keys)) kv.table.Append(std::move(block));
+    while (static_cast<int64_t>(kv.table.size()) < BlocksFor(spec.kv_tokens)) {
+      std::optional<BlockRef> block = tree_.Allocate();
+      if (!block) return false;
+      kv.table.Append(*std::move(block));
+    }
+    const SequenceId id = scheduler_.Add(std::move(kv), spec.max_new_tokens, spec.priority, now);
+    names_[id] = name;
+    left_[id] = spec.max_new_tokens;
+    Check();
+    return true;
+  }
+
+  // What the step did, one line each; empty if nothing could run.
+  std::string Step() {
+    now += absl::Milliseconds(10);
+    const DecodePlan plan = Copy(scheduler_.BeginStep());
+    scheduler_.CheckInvariants();
+    std::string lines;
+    for (const SwapCopy& copy : plan.out) {
+      absl::StrAppend(&lines, names_[copy.sequence], " goes out, ", copy.pieces.size(), " blocks\n");
+      // The shell's part: any non-null memory will do.
+      if (!copy.pieces.empty()) *copy.host = std::make_unique<std::byte[]>(1);
+    }
+    for (const SwapCopy& copy : plan.in) {
+      absl::StrAppend(&lines, names_[copy.sequence], " comes in, ", copy.pieces.size(), " blocks\n");
+    }
+    std::vector<std::string> batch;
+    for (const SequenceId& id : plan.batch) batch.push_back(names_[id]);
+    if (!batch.empty()) absl::StrAppend(&lines, "runs ", absl::StrJoin(batch, " "), "\n");
+    scheduler_.FinishStep();
+    for (const SequenceId& id : plan.batch) {
+      if (--left_[id] == 0) {
+        absl::StrAppend(&lines, names_[id], " ends\n");
+        Remove(id);
+      }
+    }
+    Check();
+    return lines;
+  }
+
+  void RemoveNamed(const std::string& name) {
+    for (const auto& [id, n] : names_) {
+      if (n == name) return Remove(id);
+    }
+  }
+  void Check() {
+    tree_.CheckInvariants();
+    scheduler_.CheckInvariants();
+  }
+
+  BlockPool& pool() { return pool_; }
+  RadixTree& tree() { return tree_; }
+  DecodeScheduler& scheduler() { return scheduler_; }
+  int64_t running() const { return std::ssize(names_); }
+  absl::Time now = absl::UnixEpoch();
+
+ private:
+  static DecodeSchedulerOptions WithPositions(DecodeSchedulerOptions options, int64_t blocks) {
+    if (options.positions == 0) options.positions = blocks * kBlockTokens;
+    return options;
+  }
+  static DecodePlan Copy(const DecodePlan& plan) { return {plan.out, plan.in, plan.batch}; }
+  void Remove(SequenceId id) {
+    scheduler_.Remove(id, 1);
+    names_.erase(id);
+    left_.erase(id);
+  }
+
+  BlockPool pool_;
+  RadixTree tree_;
+  DecodeScheduler scheduler_;
+  std::map<SequenceId, std::string> names_;
+  std::map<SequenceId, int64_t> left_;
+};
+
+std::string Show(const Admission& admission) {
+  if (std::holds_alternative<Admit>(admission)) return "admitted\n";
+  if (std::holds_alternative<RetryAfter>(admission)) return "retry\n";
+  return absl::StrCat("never fits: ", std::get<NeverFits>(admission).reason, "\n");
+}
+
+TEST_CASE("decode scheduling goes as the scenarios say") {
+  for (const char* file : {"decode_batch.txt", "decode_preemption.txt", "decode_admission.txt"}) {
+    std::unique_ptr<SchedulerWorld> world;
+    RunScenario(std::string(BATON_SOURCE_DIR "/test/scenario/") + file, [&](const ScenarioCommand& c) -> std::string {
+      if (c.name == "worker") {
+        DecodeSchedulerOptions options;
+        options.max_batch = static_cast<int32_t>(c.Number("batch", 64));
+        options.positions = c.Number("positions");
+        world = std::make_unique<SchedulerWorld>(c.Number("blocks"), options);
+        return "";
+      }
+      if (c.name == "add") {
+        const bool added = world->Add(c.words.at(0), {.kv_tokens = static_cast<int32_t>(c.Number("kv")),
+                                                      .max_new_tokens = c.Number("new", 1000),
+                                                      .priority = static_cast<int32_t>(c.Number("priority")),
+                                                      .family = static_cast<TokenId>(c.Number("family"))});
+        return added ? "" : "no room\n";
+      }
+      if (c.name == "step") {
+        // A step like the one before is not printed again.
+        std::string lines, last;
+        for (int64_t i = c.words.empty() ? 1 : std::stoll(c.words[0]); i > 0; --i) {
+          std::string step = world->Step();
+          if (step.empty()) step = "nothing can run\n";
+          if (step != last) lines += step;
+          last = step;
+        }
+        return lines;
+      }
+      if (c.name == "wait") {
+        world->now += absl::Seconds(std::stoll(c.words.at(0)));
+        return "";
+      }
+      if (c.name == "remove") {
+        world->RemoveNamed(c.words.at(0));
+        return "";
+      }
+      if (c.name == "reserve") {
+        const auto kv = static_cast<int32_t>(c.Number("kv"));
+        const HandoffReceiver::Outstanding outstanding{
+            .reserved = c.Number("reserved"), .committed = 0, .growth_blocks = c.Number("growth")};
+        return Show(world->scheduler().Consider(
+            {.kv_tokens = kv, .max_new_tokens = static_cast<int32_t>(c.Number("new")), .blocks_now = BlocksFor(kv)},
+            outstanding));
+      }
+      return absl::StrCat("unknown command ", c.name, "\n");
+    });
+  }
+}
+
+TEST_CASE("sequences that share all they have give room together") {
+  // Two with the same 3 full blocks and nothing else, in a pool where the first comer needs what they hold.
+  SchedulerWorld world(8, {});
+  REQUIRE(
+      world.Add("A", {.kv_tokens = 79, .max_new_tokens = 40, .priority = 0, .family = 1}));  // 5 blocks, 8 in the end
+  REQUIRE(world.Add("B", {.kv_tokens = 48, .max_new_tokens = 40, .priority = 0, .family = 2}));
+  REQUIRE(world.Add("C", {.kv_tokens = 48, .max_new_tokens = 40, .priority = 0, .family = 2}));
+  int steps = 0;
+  while (world.running() > 0 && steps < 500) {
+    world.Step();
+    ++steps;
+  }
+  CHECK(world.running() == 0);
+  CHECK(world.scheduler().counts().preemptions >= 2);
+}
+
+TEST_CASE("whatever comes, every sequence ends, and none is swapped out for one with a worse claim") {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 rng(seed);
+    const auto blocks = static_cast<int64_t>(4 + rng() % 12);
+    DecodeSchedulerOptions options;
+    options.max_batch = static_cast<int32_t>(1 + rng() % 6);
+    SchedulerWorld world(blocks, options);
+    int added = 0;
+    int64_t to_make = 0;
+    for (int i = 0; i < 30; ++i) {
+      const int64_t most = blocks * kBlockTokens;
+      const auto kv = static_cast<int32_t>(rng() % static_cast<uint64_t>(most));
+      const auto made = static_cast<int64_t>(1 + rng() % static_cast<uint64_t>(most - kv));
+      if (world.Add(absl::StrCat("s", i), {.kv_tokens = kv,
+                                           .max_new_tokens = made,
+                                           .priority = static_cast<int32_t>(rng() % 3),
+                                           .family = static_cast<TokenId>(rng() % 3)})) {
+        ++added;
+        to_make += made;
+      }
+      for (uint32_t s = rng() % 20; s > 0; --s) world.Step();
+    }
+    // Each step that does anything makes a token or swaps; a livelock would go past any bound.
+    int64_t steps = 0;
+    while (world.running() > 0 && steps <= 4 * to_make + 100) {
+      ++steps;
+      REQUIRE(!world.Step().empty());
+    }
+    CHECK(world.running() == 0);
+    const BlockPool::Counts counts = world.pool().counts();
+    CHECK(counts.free + counts.cached == counts.total);
+    CHECK(world.scheduler().counts().preemptions < 4 * added + 100);
+  }
+}
+
+TEST_CASE("a low priority runs in the end, however many of a high priority come") {
+  SchedulerWorld world(32, {.max_batch = 2, .positions = 0});
+  REQUIRE(world.Add("low", {.kv_tokens = 5, .max_new_tokens = 3}));
+  int waited = 0;
+  std::string lines;
+  for (int i = 0; lines.find("low ends") == std::string::npos; ++i) {
+    REQUIRE(i < 1000);
+    if (world.running() < 4) {
+      REQUIRE(world.Add(absl::StrCat("high", i), {.kv_tokens = 5, .max_new_tokens = 10, .priority = 2}));
+    }
+    lines = world.Step();
+    world.now += absl::Seconds(1);
+    waited += lines.find("low") == std::string::npos;
+  }
+  CHECK(waited > 5);   // it did wait
+  CHECK(waited < 40);  // 2 levels are worth 20 seconds, and running ones finish first
+}
+
+TEST_CASE("the share of max_new_tokens that is used is learned") {
+  GrowthEstimate growth;
+  CHECK(growth.Blocks(16, 160, 1) == 10);
+  for (int i = 0; i < 100; ++i) growth.Learn(10, 100);
+  CHECK(growth.share() == Approx(0.1).epsilon(0.02));
+  CHECK(growth.Blocks(16, 160, 1) == 2);  // 16 or 17 tokens
+  CHECK(growth.Blocks(16, 0, 1) == 1);    // the next token's, always
+  CHECK(growth.Blocks(17, 0, 2) == 0);
+  for (int i = 0; i < 1000; ++i) growth.Learn(0, 0);
+  CHECK(growth.share() == Approx(1.0 / 16));
+}
+
+}  // namespace
+}  // namespace baton
