@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/string_view.h"
 #include "base/status.h"
 #include "nlohmann/json.hpp"
@@ -72,7 +74,7 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
     if (state_ == State::kTop) return BeginTensor(value);
     field_ = value.substr(0, kMaxNameBytes);
     if (field_ == "dtype" || field_ == "shape" || field_ == "data_offsets") return true;
-    return Fail(absl::StrCat("unknown field '", field_, "'"));
+    return Fail(absl::StrCat("unknown field '", absl::CHexEscape(field_), "'"));
   }
 
   bool end_object() override {
@@ -118,6 +120,10 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
     if (name.empty() || name.size() > kMaxNameBytes) {
       return Fail(absl::StrCat("expected a name of 1 to ", kMaxNameBytes, " bytes, got ", name.size()));
     }
+    if (std::any_of(name.begin(), name.end(), absl::ascii_iscntrl)) {  // would forge lines of a log
+      name_ = absl::CHexEscape(name_);
+      return Fail("expected a name without control characters");
+    }
     if (entries.size() == kMaxTensors) return Fail(absl::StrCat("more than ", kMaxTensors, " tensors"));
     if (name == "__metadata__") return true;
     const auto [position, inserted] = entries.try_emplace(name);
@@ -144,7 +150,8 @@ uint64_t ElementBytes(absl::string_view dtype) {
 // Bytes that dtype and shape ask for.
 absl::StatusOr<uint64_t> BytesFor(const HeaderEntry& entry) {
   uint64_t bytes = ElementBytes(*entry.dtype);
-  if (bytes == 0) return absl::InvalidArgumentError(absl::StrCat("unknown dtype '", *entry.dtype, "'"));
+  if (bytes == 0)
+    return absl::InvalidArgumentError(absl::StrCat("unknown dtype '", absl::CHexEscape(*entry.dtype), "'"));
   for (const uint64_t extent : *entry.shape) {
     if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > INT64_MAX) {
       return absl::InvalidArgumentError("shape overflows 63 bits of bytes");

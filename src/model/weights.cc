@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "base/status.h"
@@ -51,7 +52,7 @@ absl::StatusOr<std::map<std::string, std::string>> ReadShardMap(const std::strin
   for (const auto& [tensor, shard] : map->items()) {
     if (!shard.is_string() || !IsPlainFileName(shard.get_ref<const std::string&>())) {
       return absl::InvalidArgumentError(
-          absl::StrCat(index_path, ": weight_map: tensor '", tensor.substr(0, 80),
+          absl::StrCat(index_path, ": weight_map: tensor '", absl::CHexEscape(tensor.substr(0, 80)),
                        "': expected the name of a file in the same directory, got ",
                        shard.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, 80)));
     }
@@ -79,7 +80,7 @@ absl::StatusOr<std::vector<SafetensorsFile>> OpenShards(const std::string& direc
   for (const auto& [tensor, shard] : shard_map) {
     const SafetensorsFile& file = files[position.at(shard)];
     if (!file.tensors().contains(tensor))
-      return Error(file, tensor.substr(0, 80), "missing, though the index lists it");
+      return Error(file, absl::CHexEscape(tensor.substr(0, 80)), "missing, though the index lists it");
   }
   return files;
 }

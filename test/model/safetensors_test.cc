@@ -96,6 +96,8 @@ TEST_CASE("a malformed header is refused with file, tensor and reason") {
        R"({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}, "b": {"dtype": "F32", "shape": [1], "data_offsets": [1, 5]}})",
        5, "tensor 'b': data at offset 1 is not aligned"},
       {"empty name", R"({"": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})", 1, "expected a name of 1 to"},
+      {"control characters in a name", R"({"a\nb": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})", 1,
+       R"(tensor 'a\nb': expected a name without control)"},
       {"endless name", "{\"" + std::string(5000, 'n') + R"(": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}})",
        1, "expected a name of 1 to"},
       {"invalid UTF-8", "{\"\xff\": 1}", 0, "not JSON at byte"},
