@@ -194,10 +194,7 @@ void HandoffSender::CollectReady(Handoff& handoff, int32_t index, std::vector<Bl
 
 // Also with nothing to push: then it may be time to commit.
 void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> copies, absl::Time now) {
-  if (now >= handoff.fenced_at) {
-    Fail(id, absl::UnavailableError("the lease of the reservation ran out"), kShortestRetry, now);
-    return;
-  }
+  if (now >= handoff.fenced_at) return Fence(id, handoff, now);
   if (!copies.empty()) {
     const PushId push(next_id_++);
     pushes_.emplace(push, id);
@@ -208,6 +205,15 @@ void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> 
   MaybeCommit(id, handoff);
 }
 
+// A push that is still in flight at a lease's end hangs on a peer that answers no heartbeat: the connection is broken
+// off, so that it ends.
+void HandoffSender::Fence(HandoffId id, Handoff& handoff, absl::Time now) {
+  const absl::Status status = absl::UnavailableError("the lease of the reservation ran out");
+  auto* found = handoff.pushes_in_flight > 0 ? FindPeer(handoff.link) : nullptr;
+  if (found != nullptr) LosePeer(found->first, found->second, status, now);
+  Fail(id, status, kShortestRetry, now);
+}
+
 void HandoffSender::OnPushDone(PushId push, const absl::Status& status, absl::Time now) {
   const auto it = pushes_.find(push);
   if (it == pushes_.end()) return;
@@ -215,6 +221,7 @@ void HandoffSender::OnPushDone(PushId push, const absl::Status& status, absl::Ti
   pushes_.erase(it);
   --Find(id)->pushes_in_flight;
   if (absl::IsUnavailable(status)) {
+    Find(id)->drained = false;
     if (auto* found = FindPeer(Find(id)->link)) LosePeer(found->first, found->second, status, now);
   }
   Handoff* handoff = Find(id);  // losing the peer may have ended it
@@ -281,7 +288,7 @@ void HandoffSender::MaybeFinish(HandoffId id, Handoff& handoff, absl::Time now) 
     actions_.push_back(HandoffFailed{handoff.job.request_id, handoff.failure, handoff.retry_after});
   }
   if (handoff.reply_pending) return;
-  if (handoff.reserved) ReleaseReservation(handoff, now);
+  if (handoff.reserved && handoff.drained) ReleaseReservation(handoff, now);
   handoffs_.erase(id);
 }
 
@@ -310,9 +317,7 @@ void HandoffSender::TickHandoff(HandoffId id, Handoff& handoff, absl::Time now) 
       break;
     case State::kWriting:
     case State::kCommitting:
-      if (now >= handoff.fenced_at) {
-        Fail(id, absl::UnavailableError("the lease of the reservation ran out"), kShortestRetry, now);
-      }
+      if (now >= handoff.fenced_at) Fence(id, handoff, now);
       break;
     case State::kReserving:
     case State::kDraining:

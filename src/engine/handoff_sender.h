@@ -114,8 +114,10 @@ struct HandoffSenderOptions {
 
 // Not thread-safe. Every event is followed by TakeActions. Events about ids that are not known (any more) are ignored.
 //
-// Self-fencing: nothing is pushed under a reservation whose lease, counted from when the last acknowledged heartbeat
-// (or the Reserve) was SENT, has run out. So the decode worker, which counts from when it arrived, is never earlier.
+// A hand-off that fails is released, once its pushes have finished and unless one broke off: what was on its way then
+// may still land, so the decode worker keeps those blocks in quarantine. Self-fencing: nothing is pushed under a
+// reservation whose lease, counted from when the last acknowledged heartbeat (or the Reserve) was SENT, has run out. So
+// the decode worker, which counts from when it arrived, is never earlier.
 class HandoffSender {
  public:
   explicit HandoffSender(HandoffSenderOptions options);
@@ -192,6 +194,7 @@ class HandoffSender {
     int32_t unposted = 0;               // of those, not posted in full
     int64_t pushes_in_flight = 0;
     int64_t bytes_pushed = 0;
+    bool drained = true;    // false: a push broke off and may still land
     bool reported = false;  // the result is out
     absl::Status failure;   // kDraining
     absl::Duration retry_after;
@@ -236,6 +239,7 @@ class HandoffSender {
   void MaybeCommit(HandoffId id, Handoff& handoff);
   void PostCommit(HandoffId id, Handoff& handoff);
   void TickHandoff(HandoffId id, Handoff& handoff, absl::Time now);
+  void Fence(HandoffId id, Handoff& handoff, absl::Time now);
   void Fail(HandoffId id, absl::Status status, absl::Duration retry_after, absl::Time now);
   void MaybeFinish(HandoffId id, Handoff& handoff, absl::Time now);
   void ReleaseReservation(const Handoff& handoff, absl::Time now);

@@ -367,22 +367,24 @@ class HandoffWorld {
     const auto connection = p.connections.find(a.link);
     BATON_CHECK(connection != p.connections.end(), "pushed by a connection that is closed");
     const auto [to, incarnation] = connection->second;
-    // Lands the first `copies` of the push, unless either process has ended.
-    const auto land = [this, from = p.address, mine = p.incarnation, to = to, theirs = incarnation, a](size_t copies) {
+    // Lands copies [begin, end) of the push, unless either process has ended.
+    const auto land = [this, from = p.address, mine = p.incarnation, to = to, theirs = incarnation, a](size_t begin,
+                                                                                                       size_t end) {
       const Prefill& writer = prefills_.at(from);
       Decode& target = decodes_.at(to);
       if (writer.sender == nullptr || writer.incarnation != mine) return false;
       if (target.receiver == nullptr || target.incarnation != theirs) return false;
-      for (size_t i = 0; i < copies; ++i) Land(writer, target, a.reservation, a.copies[i]);
+      for (size_t i = begin; i < end; ++i) Land(writer, target, a.reservation, a.copies[i]);
       return true;
     };
     post_({absl::StrCat(p.address, "→", to, " ", text),
            [=, all = a.copies.size()] {
-             finish(land(all) ? absl::OkStatus() : absl::UnavailableError("the process is gone"));
+             finish(land(0, all) ? absl::OkStatus() : absl::UnavailableError("the process is gone"));
            },
-           [=, half = a.copies.size() / 2] {
-             land(half);
+           [=, this, half = a.copies.size() / 2, all = a.copies.size()] {
+             land(0, half);
              finish(absl::UnavailableError("the connection broke"));
+             post_({absl::StrCat("the rest of ", text), [=] { land(half, all); }, [] {}});
            }});
   }
   // The block must still be the reservation's own at the moment when the write lands.
