@@ -1,0 +1,312 @@
+#include "engine/prefill_engine.h"
+
+#include <algorithm>
+#include <deque>
+#include <random>
+#include <set>
+
+#include "catch.h"
+#include "engine/prefill_world.h"
+#include "engine/scenario_file.h"
+
+namespace baton {
+namespace {
+
+// Everything arrives at once and in order, except what is held.
+class EngineScenario {
+ public:
+  std::string Run(const ScenarioCommand& command) {
+    printed_.clear();
+    const std::string word = command.words.empty() ? "" : command.words[0];
+    if (command.name == "worker") {
+      Start(command);
+    } else if (command.name == "decode") {
+      world_->AddDecode(word, command.Number("blocks"));
+    } else if (command.name == "kill") {
+      world_->KillDecode(word);
+    } else if (command.name == "submit") {
+      world_->Submit(word, ParseTokens(command.Option("tokens")), command.Option("to"),
+                     static_cast<int32_t>(command.Number("priority")));
+    } else if (command.name == "cancel") {
+      world_->Cancel(word);
+    } else if (command.name == "hold") {
+      held_kinds_.insert(word);
+    } else if (command.name == "deliver") {
+      held_kinds_.erase(word);
+    } else {
+      RunStep(command);
+    }
+    Deliver();
+    world_->CheckInvariants();
+    return printed_;
+  }
+
+ private:
+  void RunStep(const ScenarioCommand& command) {
+    if (command.name == "begin") {
+      if (!world_->Begin()) Print("nothing to compute");
+    } else if (command.name == "end") {
+      world_->End();
+    } else if (command.name == "fail") {
+      world_->End(command.Number("after"));
+    } else if (command.name == "step") {
+      if (world_->Begin()) {
+        world_->End();
+      } else {
+        Print("nothing to compute");
+      }
+    } else if (command.name == "advance") {
+      absl::Duration by;
+      REQUIRE(absl::ParseDuration(command.words[0], &by));
+      world_->Advance(by);
+    } else if (command.name == "start") {
+      StartDecode(command.words[0]);
+    } else if (command.name == "blocks") {
+      Blocks();
+    } else {
+      FAIL("unknown command " << command.name);
+    }
+  }
+  void Start(const ScenarioCommand& command) {
+    waiting_.clear();
+    held_kinds_.clear();
+    PrefillEngineOptions options{.blocks = command.Number("blocks"),
+                                 .step_tokens = command.Number("budget", 64),
+                                 .max_requests = command.Number("max_requests", 100),
+                                 .sender = {}};
+    world_ = std::make_unique<PrefillWorld>(
+        std::move(options), [this](PrefillWorld::Envelope e) { waiting_.push_back(std::move(e)); },
+        [this](const std::string& line) { Print(line); });
+  }
+  void Print(const std::string& line) { absl::StrAppend(&printed_, line, "\n"); }
+
+  void Deliver() {
+    for (auto it = waiting_.begin(); it != waiting_.end();) {
+      if (held_kinds_.contains(it->kind)) {
+        ++it;
+        continue;
+      }
+      const PrefillWorld::Envelope envelope = std::move(*it);
+      waiting_.erase(it);
+      if (envelope.kind != "heartbeat") Print(envelope.text);
+      envelope.arrive();
+      it = waiting_.begin();
+    }
+  }
+  void StartDecode(const RequestId& id) {
+    const auto token = world_->FirstToken(id);
+    const bool right = token.ok() && *token == FakeBackend::NextToken(world_->requests().at(id).prompt);
+    Print(token.ok() ? (right ? "the right token" : "a WRONG token") : token.status().ToString());
+  }
+  void Blocks() {
+    const auto print = [this](const std::string& name, const BlockPool::Counts& counts) {
+      Print(absl::StrCat(name, ": free ", counts.free, " referenced ", counts.referenced, " cached ", counts.cached,
+                         " quarantined ", counts.quarantined));
+    };
+    print("p", world_->engine().load().blocks);
+    for (auto& [address, decode] : world_->decodes()) print(address, decode->worker.pool().counts());
+  }
+
+  std::unique_ptr<PrefillWorld> world_;
+  std::deque<PrefillWorld::Envelope> waiting_;
+  std::set<std::string> held_kinds_;
+  std::string printed_;
+};
+
+void RunFile(const std::string& name) {
+  EngineScenario scenario;
+  RunScenario(absl::StrCat(BATON_SOURCE_DIR, "/test/scenario/", name),
+              [&](const ScenarioCommand& command) { return scenario.Run(command); });
+}
+
+TEST_CASE("KV is computed, pushed as it comes, and committed") { RunFile("prefill_engine_push.txt"); }
+TEST_CASE("requests wait for room, are refused, or find their KV there") { RunFile("prefill_engine_admission.txt"); }
+TEST_CASE("requests end early at every stage and leave no block") { RunFile("prefill_engine_cancel.txt"); }
+
+PrefillEngineOptions SmallOptions() { return {.blocks = 4, .vocab = 10, .context = 100, .sender = {}}; }
+
+PrefillJob JobOf(const RequestId& id, std::vector<TokenId> tokens) {
+  PrefillJob job;
+  job.request_id = id;
+  job.tokens = std::move(tokens);
+  return job;
+}
+
+TEST_CASE("bad requests are refused by field, limit and value, and nothing of them stays") {
+  PrefillEngineOptions options = SmallOptions();
+  options.max_requests = 1;
+  PrefillEngine engine(options);
+  const auto refusal = [&](PrefillJob job) { return engine.Add(std::move(job), absl::UnixEpoch())->status; };
+  CHECK(refusal(JobOf("a", {})) ==
+        absl::InvalidArgumentError("tokens: expected 1 to 100 of them (the context), got 0"));
+  CHECK(refusal(JobOf("a", std::vector<TokenId>(101, 1))) ==
+        absl::InvalidArgumentError("tokens: expected 1 to 100 of them (the context), got 101"));
+  CHECK(refusal(JobOf("a", {1, 10})) == absl::InvalidArgumentError("tokens[1]: expected an id in [0, 10), got 10"));
+  CHECK(refusal(JobOf("a", {-1})) == absl::InvalidArgumentError("tokens[0]: expected an id in [0, 10), got -1"));
+  PrefillJob negative = JobOf("a", {1});
+  negative.max_new_tokens = -1;
+  CHECK(refusal(negative) == absl::InvalidArgumentError("max_new_tokens: expected >= 0, got -1"));
+  CHECK(refusal(JobOf("a", std::vector<TokenId>(100, 1))) ==
+        absl::InvalidArgumentError("the prompt can never fit: it needs 6 KV blocks, this prefill worker has 4"));
+  REQUIRE_FALSE(engine.Add(JobOf("a", std::vector<TokenId>(20, 1)), absl::UnixEpoch()).has_value());
+  CHECK(absl::IsAlreadyExists(refusal(JobOf("a", {1}))));
+  CHECK(absl::IsResourceExhausted(refusal(JobOf("b", {1}))));
+  engine.Cancel("a", absl::UnixEpoch());
+  CHECK(engine.TakeActions(absl::UnixEpoch()).size() == 1);
+  CHECK(engine.idle());
+  engine.CheckInvariants();
+}
+
+TEST_CASE("times say how long a request queued, computed and was handed off") {
+  PrefillEngine engine(SmallOptions());
+  absl::Time now = absl::UnixEpoch();
+  const auto later = [&](int64_t ms) { return now += absl::Milliseconds(ms); };
+  REQUIRE_FALSE(engine.Add(JobOf("a", std::vector<TokenId>(33, 1)), now).has_value());
+  REQUIRE(engine.StartStep(later(5)) != nullptr);
+  engine.FinishStep(absl::OkStatus(), later(7));
+  const auto actions = engine.TakeActions(now);
+  REQUIRE(actions.size() == 1);
+  const auto& done = std::get<PrefillDone>(actions[0]);
+  CHECK(done.queued == absl::Milliseconds(5));
+  CHECK(done.compute == absl::Milliseconds(7));
+  CHECK(done.handoff == absl::ZeroDuration());
+}
+
+// A cluster under faults: two decode workers that come and go, messages in any order, some lost.
+class Chaos {
+ public:
+  explicit Chaos(unsigned seed)
+      : random_(seed),
+        world_(
+            {.blocks = 12 + Below(40), .step_tokens = 16 + Below(64), .sender = {}},
+            [this](PrefillWorld::Envelope e) { waiting_.push_back(std::move(e)); }, [](const std::string&) {}) {
+    for (const char* d : {"d0", "d1"}) world_.AddDecode(d, 8 + Below(30));
+  }
+
+  void Event() {
+    switch (Below(10)) {
+      case 0:
+        Submit();
+        break;
+      case 1:
+        CancelOne();
+        break;
+      case 2:
+      case 3:
+        if (!world_.running()) world_.Begin();
+        break;
+      case 4:
+      case 5:
+        if (world_.running()) EndStep();
+        break;
+      case 6:
+        world_.Advance(absl::Milliseconds(Below(Below(20) == 0 ? 20000 : 100)));
+        break;
+      case 7:
+        if (Below(50) == 0) Restart();
+        break;
+      default:
+        DeliverOne(Below(20) != 0);
+    }
+    world_.CheckInvariants();
+    CheckTokens();
+  }
+
+  void Settle() {
+    for (int i = 0; i < 4000 && !world_.engine().idle(); ++i) {
+      while (!waiting_.empty()) DeliverOne(true);
+      if (world_.running()) {
+        world_.End();
+      } else if (!world_.Begin()) {
+        world_.Advance(absl::Milliseconds(50));
+      }
+      world_.CheckInvariants();
+      CheckTokens();
+    }
+    REQUIRE(world_.engine().idle());
+    CHECK(world_.engine().load().blocks.referenced == 0);
+    for (const auto& [id, request] : world_.requests()) {
+      INFO(id);
+      CHECK(request.done.has_value() != request.failed.has_value());
+    }
+    world_.Advance(absl::Minutes(5));  // leases end
+    world_.Advance(absl::Minutes(5));  // and then the quarantines
+    for (auto& [address, decode] : world_.decodes()) {
+      CHECK(decode->worker.pool().counts().referenced == 0);
+      CHECK(decode->worker.pool().counts().quarantined == 0);
+    }
+  }
+  int64_t right_tokens() const { return right_tokens_; }
+
+ private:
+  int64_t Below(int64_t limit) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(limit)); }
+
+  void Submit() {
+    std::vector<TokenId> prompt(static_cast<size_t>(1 + Below(120)));
+    TokenId branch = 0;
+    for (size_t i = 0; i < prompt.size(); ++i) {
+      if (i % 24 == 0) branch = static_cast<TokenId>(Below(2));
+      prompt[i] = branch;
+    }
+    const char* to[] = {"d0", "d1", ""};
+    world_.Submit(absl::StrCat("r", ++submitted_), prompt, to[Below(3)], static_cast<int32_t>(Below(3)));
+  }
+  void CancelOne() {
+    auto& requests = world_.requests();
+    if (requests.empty() || Below(3) != 0) return;
+    world_.Cancel(std::next(requests.begin(), Below(static_cast<int64_t>(requests.size())))->first);
+  }
+  void EndStep() {
+    if (Below(15) == 0) {
+      world_.End(Below(FakeBackend::Layout().layers + 1));
+    } else {
+      world_.End();
+    }
+  }
+  void Restart() {
+    const WorkerAddress address = Below(2) == 0 ? "d0" : "d1";
+    world_.KillDecode(address);
+    if (Below(3) != 0) world_.AddDecode(address, 8 + Below(30));
+  }
+  void DeliverOne(bool arrives) {
+    if (waiting_.empty()) return;
+    const auto it = waiting_.begin() + Below(static_cast<int64_t>(waiting_.size()));
+    const PrefillWorld::Envelope envelope = std::move(*it);
+    waiting_.erase(it);
+    arrives ? envelope.arrive() : envelope.lose();
+  }
+  // What is done gives the right token, or the decode worker refuses it: never a wrong one.
+  void CheckTokens() {
+    for (auto& [id, request] : world_.requests()) {
+      if (!request.done || request.to.empty() || !started_.insert(id).second) continue;
+      const auto token = world_.FirstToken(id);
+      if (!token.ok()) continue;
+      INFO(id);
+      REQUIRE(*token == FakeBackend::NextToken(request.prompt));
+      ++right_tokens_;
+    }
+  }
+
+  std::mt19937 random_;
+  std::vector<PrefillWorld::Envelope> waiting_;
+  PrefillWorld world_;
+  int submitted_ = 0;
+  std::set<RequestId> started_;
+  int64_t right_tokens_ = 0;
+};
+
+TEST_CASE("whatever is lost, late, cancelled or dies, tokens are right and all blocks come back") {
+  const unsigned first_seed = std::random_device{}();
+  int64_t right_tokens = 0;
+  for (unsigned seed = first_seed; seed < first_seed + 60; ++seed) {
+    INFO("seed " << seed);
+    Chaos chaos(seed);
+    for (int i = 0; i < 400; ++i) chaos.Event();
+    chaos.Settle();
+    right_tokens += chaos.right_tokens();
+  }
+  CHECK(right_tokens > 0);
+}
+
+}  // namespace
+}  // namespace baton

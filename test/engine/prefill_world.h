@@ -1,0 +1,250 @@
+// One prefill engine with a backend, decode workers, and between them a network that the test rules: it is given every
+// message and every push, and decides when, in which order and whether they arrive.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/fake_backend.h"
+#include "engine/fake_decode_worker.h"
+#include "engine/prefill_engine.h"
+
+namespace baton {
+
+class PrefillWorld {
+ public:
+  // Something on its way. Exactly one of the two is called.
+  struct Envelope {
+    std::string kind;  // link, connect, reserve, commit, release, heartbeat, push
+    std::string text;
+    std::function<void()> arrive;
+    std::function<void()> lose;
+  };
+  using Carry = std::function<void(Envelope)>;
+  using Log = std::function<void(const std::string&)>;
+
+  PrefillWorld(PrefillEngineOptions options, Carry carry, Log log)
+      : carry_(std::move(carry)), log_(std::move(log)), backend_(options.blocks), engine_([&options] {
+          options.vocab = FakeBackend::kVocab;
+          options.context = 4096;
+          options.sender.self.prefill_address = "p";
+          options.sender.self.prefill_incarnation = Incarnation(1);
+          options.sender.self.layout = FakeBackend::Layout();
+          options.sender.self.numerics_id = "fake-1";
+          return std::move(options);
+        }()) {}
+
+  struct Decode {
+    explicit Decode(int64_t blocks, const WorkerAddress& address)
+        : backend(blocks), worker(backend, Incarnation(100), address) {}
+    FakeBackend backend;
+    FakeDecodeWorker worker;
+  };
+  void AddDecode(const WorkerAddress& address, int64_t blocks) {
+    decodes_[address] = std::make_unique<Decode>(blocks, address);
+  }
+  // Its process is gone: nothing arrives there any more.
+  void KillDecode(const WorkerAddress& address) { decodes_.erase(address); }
+  FakeDecodeWorker& decode(const WorkerAddress& address) { return decodes_.at(address)->worker; }
+  std::map<WorkerAddress, std::unique_ptr<Decode>>& decodes() { return decodes_; }
+
+  PrefillEngine& engine() { return engine_; }
+  FakeBackend& backend() { return backend_; }
+  absl::Time Now() const { return clock_.Now(); }
+
+  struct Request {
+    std::vector<TokenId> prompt;
+    WorkerAddress to;
+    std::optional<PrefillDone> done;
+    std::optional<RequestFailed> failed;
+  };
+  std::map<RequestId, Request>& requests() { return requests_; }
+
+  void Submit(const RequestId& id, std::vector<TokenId> prompt, const WorkerAddress& to, int32_t priority = 0) {
+    PrefillJob job;
+    job.request_id = id;
+    job.tokens = prompt;
+    job.max_new_tokens = 1;
+    job.priority = priority;
+    job.decode_worker = to;
+    requests_[id] = {std::move(prompt), to, std::nullopt, std::nullopt};
+    if (auto refused = engine_.Add(std::move(job), Now())) Do(std::move(*refused));
+    Pump();
+  }
+  void Cancel(const RequestId& id) {
+    engine_.Cancel(id, Now());
+    Pump();
+  }
+  bool Begin() {
+    batch_ = engine_.StartStep(Now());
+    Pump();
+    return batch_ != nullptr;
+  }
+  bool running() const { return batch_ != nullptr; }
+  // `failing_after`: the forward pass fails after that many layers.
+  void End(std::optional<int64_t> failing_after = std::nullopt) {
+    const auto layer_done = [this](int64_t layer) {
+      engine_.LayerDone(layer, Now());
+      Pump();
+    };
+    absl::Status status;
+    if (failing_after) {
+      for (int64_t layer = 0; layer < *failing_after; ++layer) layer_done(layer);
+      status = absl::InternalError("injected");
+    } else {
+      status = backend_.Forward(*batch_, layer_done).status();
+    }
+    batch_ = nullptr;
+    engine_.FinishStep(status, Now());
+    Pump();
+  }
+  void Advance(absl::Duration by) {
+    clock_.Advance(by);
+    engine_.sender().Tick(Now());
+    for (auto& [address, decode] : decodes_) decode->worker.receiver().Tick(Now());
+    Pump();
+  }
+  // The first token that the decode worker makes from what was handed off.
+  absl::StatusOr<TokenId> FirstToken(const RequestId& id) {
+    const Request& request = requests_.at(id);
+    const auto decode_worker = decodes_.find(request.to);
+    if (decode_worker == decodes_.end()) return absl::UnavailableError("the decode worker is gone");
+    return decode_worker->second->worker.FirstToken(*request.done, request.prompt, "", Now());
+  }
+  void CheckInvariants() {
+    engine_.CheckInvariants();
+    for (auto& [address, decode] : decodes_) decode->worker.CheckInvariants();
+  }
+
+ private:
+  void Pump() {
+    for (PrefillAction& action : engine_.TakeActions(Now())) {
+      std::visit([this](auto& concrete) { Do(std::move(concrete)); }, action);
+    }
+  }
+
+  // A call to a decode worker's receiver, and its reply's way back.
+  template <typename Reply, typename Call, typename Answer>
+  void Carry_(std::string kind, std::string text, const WorkerAddress& to, Call call, Answer answer) {
+    carry_({kind, std::move(text),
+            [this, to, call, answer] {
+              const auto found = decodes_.find(to);
+              answer(found != decodes_.end() ? call(found->second->worker.receiver())
+                                             : Reply(absl::UnavailableError("nobody is there")));
+              Pump();
+            },
+            [this, answer] {
+              answer(Reply(absl::UnavailableError("lost")));
+              Pump();
+            }});
+  }
+
+  void Do(SendLink a) {
+    using Reply = absl::StatusOr<LinkReply>;
+    Carry_<Reply>(
+        "link", absl::StrCat("link ", a.to), a.to,
+        [this, a](HandoffReceiver& r) -> Reply { return r.OnLink(a.request, Now()); },
+        [this, a](Reply reply) { engine_.sender().OnLinkReply(a.link, std::move(reply), Now()); });
+  }
+  void Do(SendReserve a) {
+    using Reply = absl::StatusOr<ReserveReply>;
+    Carry_<Reply>(
+        "reserve", absl::StrCat("reserve ", a.request.request_id), a.to,
+        [this, a](HandoffReceiver& r) -> Reply { return r.OnReserve(a.request, Now()); },
+        [this, a](Reply reply) { engine_.sender().OnReserveReply(a.handoff, std::move(reply), Now()); });
+  }
+  void Do(SendCommit a) {
+    Carry_<absl::Status>(
+        "commit", "commit", a.to, [this, a](HandoffReceiver& r) { return r.OnCommit(a.commit, Now()); },
+        [this, a](const absl::Status& status) { engine_.sender().OnCommitReply(a.handoff, status, Now()); });
+  }
+  void Do(SendRelease a) {
+    Carry_<absl::Status>(
+        "release", "release", a.to,
+        [this, a](HandoffReceiver& r) {
+          r.OnRelease(a.release, Now());
+          return absl::OkStatus();
+        },
+        [this, a](const absl::Status& status) {
+          engine_.sender().OnReleaseReply(a.to, a.release.reservation, status, Now());
+        });
+  }
+  void Do(SendHeartbeat a) {
+    using Reply = absl::StatusOr<HeartbeatReply>;
+    Carry_<Reply>(
+        "heartbeat", "heartbeat", a.to,
+        [this, a](HandoffReceiver& r) -> Reply { return r.OnHeartbeat(a.heartbeat, Now()); },
+        [this, a](Reply reply) { engine_.sender().OnHeartbeatReply(a.id, std::move(reply), Now()); });
+  }
+  void Do(OpenConnection a) {
+    const auto report = [this, a](const absl::Status& status) {
+      if (status.ok()) connections_[a.link] = a.to;
+      engine_.sender().OnConnected(a.link, status, Now());
+      Pump();
+    };
+    carry_({"connect", absl::StrCat("connect ", a.to), [report] { report(absl::OkStatus()); },
+            [report] { report(absl::UnavailableError("lost")); }});
+  }
+  void Do(CloseConnection a) { connections_.erase(a.link); }
+  void Do(PushBlocks a) {
+    int64_t bytes = 0;
+    for (const BlockCopy& copy : a.copies) bytes += copy.bytes;
+    const KvLayout layout = FakeBackend::Layout();
+    const bool whole = bytes % layout.BlockBytes() == 0;
+    const auto report = [this, a](const absl::Status& status) {
+      engine_.sender().OnPushDone(a.push, status, Now());
+      Pump();
+    };
+    carry_({"push",
+            absl::StrCat("push ", bytes / (whole ? layout.BlockBytes() : layout.LayerBytes()),
+                         whole ? " blocks" : " block layers"),
+            [this, a, report] { report(Copy(a)); }, [report] { report(absl::UnavailableError("lost")); }});
+  }
+  absl::Status Copy(const PushBlocks& push) {
+    const auto connection = connections_.find(push.link);
+    if (connection == connections_.end()) return absl::UnavailableError("not connected");
+    const auto decode_worker = decodes_.find(connection->second);
+    if (decode_worker == decodes_.end()) return absl::UnavailableError("nobody is there");
+    std::byte* target = decode_worker->second->backend.kv_slab().data();
+    for (const BlockCopy& copy : push.copies) {
+      std::memcpy(target + copy.target_offset, backend_.kv_slab().data() + copy.source_offset,
+                  static_cast<size_t>(copy.bytes));
+    }
+    return absl::OkStatus();
+  }
+  void Do(PrefillDone done) {
+    log_(absl::StrCat("done ", done.request_id, ": cached ", done.cached_tokens, " shared ", done.shared_tokens,
+                      " computed ", done.computed_tokens, " pushed ",
+                      done.bytes_pushed / FakeBackend::Layout().BlockBytes(), " blocks"));
+    Request& request = requests_.at(done.request_id);
+    BATON_CHECK(!request.done && !request.failed, "two results for one request");
+    request.done = std::move(done);
+  }
+  void Do(RequestFailed failed) {
+    log_(absl::StrCat("failed ", failed.request_id, ": ", failed.status.ToString(),
+                      failed.retry_after > absl::ZeroDuration()
+                          ? absl::StrCat("; again after ", absl::FormatDuration(failed.retry_after))
+                          : ""));
+    Request& request = requests_.at(failed.request_id);
+    BATON_CHECK(!request.done && !request.failed, "two results for one request");
+    request.failed = std::move(failed);
+  }
+
+  Carry carry_;
+  Log log_;
+  ManualClock clock_;
+  FakeBackend backend_;
+  PrefillEngine engine_;
+  const Batch* batch_ = nullptr;
+  std::map<WorkerAddress, std::unique_ptr<Decode>> decodes_;
+  std::map<LinkId, WorkerAddress> connections_;
+  std::map<RequestId, Request> requests_;
+};
+
+}  // namespace baton
