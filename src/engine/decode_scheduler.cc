@@ -40,7 +40,6 @@ Admission DecodeScheduler::Consider(const AdmissionQuery& query,
                                   " positions, the decode worker has ", pool_.counts().total, " blocks and serves ",
                                   options_.positions, " positions")};
   }
-  if (swapped_ > 0) return RetryAfter{options_.retry_after};
   const int64_t waiting = outstanding.reserved + outstanding.committed;
   const int64_t max_new = std::min<int64_t>(query.max_new_tokens, options_.positions - kv_tokens);
   const int64_t needed = query.blocks_now + growth_.Blocks(kv_tokens, max_new, BlocksFor(kv_tokens));

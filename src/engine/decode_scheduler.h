@@ -67,8 +67,8 @@ class DecodeScheduler {
  public:
   DecodeScheduler(DecodeSchedulerOptions options, BlockPool& pool, RadixTree& tree);
 
-  // Whether a reservation fits beside all that runs, is reserved, and is expected to grow. While a sequence is swapped
-  // out nothing new is admitted. Alone in the worker, whatever has room for its first token is.
+  // Whether a reservation fits beside all that runs, is reserved, is to come back, and is expected to grow. Alone in
+  // the worker, whatever has room for its first token is admitted.
   Admission Consider(const AdmissionQuery& query, const HandoffReceiver::Outstanding& outstanding) const;
 
   // A sequence with all of [0, kv.kv_tokens) in its table, about to make max_new_tokens tokens at most.
