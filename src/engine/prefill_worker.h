@@ -23,7 +23,8 @@
 
 namespace baton {
 
-// Who wants to know how requests ended. Called from the worker's threads, one call at a time; must not block.
+// Who wants to know how requests ended. Called from any thread, one call at a time, perhaps before the Submit or Cancel
+// that led to it returns; must not block.
 class PrefillListener {
  public:
   virtual ~PrefillListener() = default;

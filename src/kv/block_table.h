@@ -16,7 +16,7 @@ class BlockTable {
  public:
   BlockTable() = default;
   BlockTable(BlockTable&&) = default;
-  BlockTable& operator=(BlockTable&& other) {
+  BlockTable& operator=(BlockTable&& other) noexcept {
     if (this != &other) {
       Truncate(0);
       refs_ = std::exchange(other.refs_, {});
