@@ -14,7 +14,9 @@ namespace {
 
 constexpr int64_t kSliceBytes = int64_t{8} << 20;    // copied before the thread looks after other things
 constexpr int64_t kChunkBytes = int64_t{512} << 10;  // one active message
-constexpr int64_t kWindow = 16;                      // active messages without reply
+constexpr int64_t kWindowBytes = int64_t{8} << 20;   // of active messages without reply
+constexpr int64_t kWindowCost = int64_t{8} << 10;    // what the smallest counts there
+constexpr int64_t kSmall = int64_t{64} << 10;  // below this the handshake of a rendezvous costs more than the data
 
 }  // namespace
 
@@ -175,7 +177,7 @@ void UcxEndpoint::Enqueue(UcxPath path, Operation* operation) {
 }
 
 void UcxEndpoint::SendWaiting() {
-  while (status_.ok() && chunks_in_flight_ < kWindow && !waiting_.empty()) {
+  while (status_.ok() && window_used_ < kWindowBytes && !waiting_.empty()) {
     std::unique_ptr<Chunk> chunk = std::move(waiting_.front());
     waiting_.pop_front();
     Send(std::move(chunk));
@@ -196,17 +198,18 @@ uint64_t UcxEndpoint::ExpectReply(Operation* operation, absl::AnyInvocable<void(
 // The chunk is the message's header, so it lives until UCX has sent it.
 void UcxEndpoint::Send(std::unique_ptr<Chunk> chunk) {
   Operation* operation = chunk->operation;
-  ++chunks_in_flight_;
+  const int64_t cost = std::max(chunk->copy.bytes, kWindowCost);
+  window_used_ += cost;
   chunk->header.target_offset = static_cast<uint64_t>(chunk->copy.target_offset);
-  chunk->header.ticket = ExpectReply(operation, [this](const UcxReply&) {
-    --chunks_in_flight_;
+  chunk->header.ticket = ExpectReply(operation, [this, cost](const UcxReply&) {
+    window_used_ -= cost;
     SendWaiting();
   });
   ++operation->pending;  // for the send
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-  param.flags =
-      UCP_AM_SEND_FLAG_REPLY | (chunk->path == UcxPath::kEager ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV);
+  const bool eager = chunk->path == UcxPath::kEager || chunk->copy.bytes < kSmall;
+  param.flags = UCP_AM_SEND_FLAG_REPLY | (eager ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV);
   param.user_data = chunk.get();
   param.cb.send = [](void* request, ucs_status_t status, void* user_data) {
     const std::unique_ptr<Chunk> sent(static_cast<Chunk*>(user_data));

@@ -83,9 +83,9 @@ class UcxEndpoint {
   int64_t active_ = 0;           // operations without result
   std::deque<std::unique_ptr<Chunk>> waiting_;
   std::map<uint64_t, Operation*> tickets_;  // messages without reply
-  int64_t chunks_in_flight_ = 0;
-  absl::AnyInvocable<void()> closed_;  // set: to be closed
-  bool closing_ = false;               // UCX has been told
+  int64_t window_used_ = 0;                 // bytes of messages without reply
+  absl::AnyInvocable<void()> closed_;       // set: to be closed
+  bool closing_ = false;                    // UCX has been told
 };
 
 }  // namespace baton

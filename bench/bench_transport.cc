@@ -1,0 +1,193 @@
+// How fast blocks move between two processes, against one bulk copy of the same bytes by the same means.
+// JSON on stdout, a table on stderr.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "base/check.h"
+#include "base/logging.h"
+#include "nlohmann/json.hpp"
+#include "transport/ucx_transport.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kSlab = int64_t{256} << 20;
+constexpr int kRounds = 15;
+
+double Seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+double Median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + static_cast<int64_t>(values.size() / 2));
+  return values[values.size() / 2];
+}
+
+// The other process: has a slab, tells its descriptor, and waits until its parent is done.
+[[noreturn]] void BePeer(int to_parent, int from_parent) {
+  auto transport = UcxTransport::Create({});
+  BATON_CHECK(transport.ok(), transport.status().ToString());
+  const auto slab = (*transport)->AllocateSlab(kSlab);
+  BATON_CHECK(slab.ok(), slab.status().ToString());
+  std::memset(slab->data(), 1, slab->size());
+  const std::string descriptor = (*transport)->Descriptor();
+  BATON_CHECK(write(to_parent, descriptor.data(), descriptor.size()) > 0, "pipe");
+  char end;
+  while (read(from_parent, &end, 1) > 0) {
+  }
+  std::exit(0);
+}
+
+class Bench {
+ public:
+  explicit Bench(const std::string& descriptor) {
+    auto transport = UcxTransport::Create({});
+    BATON_CHECK(transport.ok(), transport.status().ToString());
+    transport_ = *std::move(transport);
+    const auto slab = transport_->AllocateSlab(kSlab);
+    BATON_CHECK(slab.ok(), slab.status().ToString());
+    slab_ = *slab;
+    std::memset(slab_.data(), 2, slab_.size());
+    auto link = transport_->Connect(descriptor);
+    BATON_CHECK(link.ok(), link.status().ToString());
+    link_ = *std::move(link);
+    PushAndWait({{0, 0, kSlab}});  // maps all pages
+  }
+
+  nlohmann::ordered_json Run() {
+    nlohmann::ordered_json result{{"link", link_->Description()}, {"blocks", nlohmann::ordered_json::array()}};
+    // SmolLM2-135M, and two round sizes.
+    for (int64_t block : {int64_t{368'640}, int64_t{512} << 10, int64_t{2} << 20}) {
+      result["blocks"].push_back(MoveBlocks(block));
+    }
+    for (int64_t bytes : {8, 4096}) {
+      result[bytes == 8 ? "latency_8_bytes_us" : "latency_4096_bytes_us"] = Latency(bytes);
+    }
+    return result;
+  }
+
+ private:
+  void PushAndWait(const std::vector<BlockCopy>& copies) {
+    absl::Notification finished;
+    link_->Push(copies, [&](const absl::Status& status) {
+      BATON_CHECK(status.ok(), status.ToString());
+      finished.Notify();
+    });
+    finished.WaitForNotification();
+  }
+  double Time(const std::vector<BlockCopy>& copies) {
+    const auto start = std::chrono::steady_clock::now();
+    PushAndWait(copies);
+    return Seconds(std::chrono::steady_clock::now() - start);
+  }
+
+  // Every block goes to another place, so that nothing coalesces: one descriptor for each block. Interleaved with the
+  // bulk copies, so that other work on the machine disturbs all alike.
+  nlohmann::ordered_json MoveBlocks(int64_t block) {
+    const int64_t blocks = kSlab / block;
+    std::vector<BlockCopy> scattered;
+    for (int64_t i = 0; i < blocks; ++i) scattered.push_back({i * block, (i * 7 + 3) % blocks * block, block});
+    if (blocks % 7 == 0) {
+      for (int64_t i = 0; i < blocks; ++i) scattered[static_cast<size_t>(i)].target_offset = (blocks - 1 - i) * block;
+    }
+    const int64_t bytes = blocks * block;
+    std::vector<double> block_s, bulk_s, memcpy_s;
+    for (int round = 0; round < kRounds; ++round) {
+      block_s.push_back(Time(scattered));
+      bulk_s.push_back(Time({{0, 0, bytes}}));
+      memcpy_s.push_back(TimeMemcpy(bytes));
+    }
+    const auto rate = [&](const std::vector<double>& seconds) {
+      return static_cast<double>(bytes) / Median(seconds) / 1e9;
+    };
+    std::fprintf(
+        stderr, "  %8lld-byte blocks %7.2f GB/s  one bulk push %7.2f GB/s (%.0f %%)  one memcpy %7.2f GB/s (%.0f %%)\n",
+        static_cast<long long>(block), rate(block_s), rate(bulk_s), 100 * rate(block_s) / rate(bulk_s), rate(memcpy_s),
+        100 * rate(block_s) / rate(memcpy_s));
+    return {{"block_bytes", block},
+            {"blocks", blocks},
+            {"blocks_gb_s", rate(block_s)},
+            {"bulk_push_gb_s", rate(bulk_s)},
+            {"memcpy_gb_s", rate(memcpy_s)},
+            {"share_of_bulk_push", rate(block_s) / rate(bulk_s)},
+            {"share_of_memcpy", rate(block_s) / rate(memcpy_s)}};
+  }
+
+  // Within this process, between the slab and other memory whose pages are mapped.
+  double TimeMemcpy(int64_t bytes) {
+    if (target_.empty()) target_.assign(static_cast<size_t>(kSlab), std::byte{3});
+    const auto start = std::chrono::steady_clock::now();
+    std::memcpy(target_.data(), slab_.data(), static_cast<size_t>(bytes));
+    return Seconds(std::chrono::steady_clock::now() - start);
+  }
+
+  // From Push to done, microseconds, median. The progress threads sleep between two pushes if they get to it.
+  double Latency(int64_t bytes) {
+    std::vector<double> seconds;
+    for (int i = 0; i < 2'000; ++i) seconds.push_back(Time({{0, 0, bytes}}));
+    const double microseconds = Median(seconds) * 1e6;
+    std::fprintf(stderr, "  %8lld bytes, push to done: %.1f us\n", static_cast<long long>(bytes), microseconds);
+    return microseconds;
+  }
+
+  std::unique_ptr<UcxTransport> transport_;
+  std::span<std::byte> slab_;
+  std::unique_ptr<Link> link_;
+  std::vector<std::byte> target_;
+};
+
+// In a child of its own, so that UCX starts anew with the transports of this run. The result comes by a pipe.
+nlohmann::ordered_json RunWith(const char* transports) {
+  int result[2];
+  BATON_CHECK(pipe(result) == 0, "pipe");
+  const pid_t child = fork();
+  if (child == 0) {
+    if (transports != nullptr) setenv("UCX_TLS", transports, 1);
+    int descriptor[2];
+    int end[2];
+    BATON_CHECK(pipe(descriptor) == 0 && pipe(end) == 0, "pipe");
+    if (fork() == 0) {
+      close(end[1]);
+      BePeer(descriptor[1], end[0]);
+    }
+    close(end[0]);
+    char buffer[65536];
+    const ssize_t bytes = read(descriptor[0], buffer, sizeof buffer);
+    BATON_CHECK(bytes > 0, "the peer did not start");
+    const std::string json = Bench(std::string(buffer, static_cast<size_t>(bytes))).Run().dump();
+    BATON_CHECK(write(result[1], json.data(), json.size()) == static_cast<ssize_t>(json.size()), "pipe");
+    close(end[1]);
+    wait(nullptr);
+    std::exit(0);
+  }
+  close(result[1]);
+  std::string json;
+  char buffer[4096];
+  for (ssize_t n; (n = read(result[0], buffer, sizeof buffer)) > 0;) json.append(buffer, static_cast<size_t>(n));
+  close(result[0]);
+  waitpid(child, nullptr, 0);
+  return nlohmann::ordered_json::parse(json);
+}
+
+}  // namespace
+}  // namespace baton
+
+int main(int argc, char** argv) {
+  CLI::App app("Measures block transfer between two processes by shared memory and by TCP.");
+  CLI11_PARSE(app, argc, argv);
+  nlohmann::ordered_json result;
+  std::fprintf(stderr, "shared memory\n");
+  result["shared_memory"] = baton::RunWith(nullptr);
+  std::fprintf(stderr, "TCP over loopback\n");
+  result["tcp"] = baton::RunWith("tcp");
+  std::printf("%s\n", result.dump(2).c_str());
+  return 0;
+}
