@@ -103,8 +103,9 @@ struct F32Attention {
   static F32x16 LoadSteps(const Kv* p) { return LoadElements(p); }
   static float OneStep(const Kv* p) { return baton::Element(*p); }
   // Values of one key in one step.
-  static void PackValues(const Kv* v, int64_t stride, int64_t keys, int64_t count, W* out) {
+  static void PackValues(const Kv* v, const Kv* ahead, int64_t stride, int64_t keys, int64_t count, W* out) {
     for (int64_t key = 0; key < kBlockKeys; ++key, v += stride) {
+      Prefetch(ahead + key * stride);
       if (key >= keys) {
         Store(out[key], Zero());
       } else if (count >= kLanes) {
@@ -139,9 +140,11 @@ struct PairAttention {
     return pair;
   }
   // Values of two keys, interleaved, in one step.
-  static void PackValues(const Bf16* v, int64_t stride, int64_t keys, int64_t count, W* out) {
+  static void PackValues(const Bf16* v, const Bf16* ahead, int64_t stride, int64_t keys, int64_t count, W* out) {
     const __mmask16 columns = count >= kLanes ? 0xffff : static_cast<__mmask16>((1 << count) - 1);
     for (int64_t key = 0; key < kBlockKeys; key += 2, v += 2 * stride) {
+      Prefetch(ahead + key * stride);
+      Prefetch(ahead + (key + 1) * stride);
       const __m256i first = _mm256_maskz_loadu_epi16(key < keys ? columns : 0, v);
       const __m256i second = _mm256_maskz_loadu_epi16(key + 1 < keys ? columns : 0, v + stride);
       const __m512i high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(second), 16);
@@ -151,16 +154,20 @@ struct PairAttention {
 };
 #endif
 
-// Keys of one block, [keys][head_dim], transposed: out[step][key]; keys beyond `keys` are zeros.
+// Keys of one block, [keys][head_dim], transposed: out[step][key]; keys beyond `keys` are zeros. `ahead` is a block that
+// is packed later: blocks lie scattered, and unless asked for line by line they arrive when they are needed.
 template <class Format>
-void PackKeys(const typename Format::Element* k, int64_t head_dim, int64_t keys, typename Format::W* out) {
+void PackKeys(const typename Format::Element* k, const typename Format::Element* ahead, int64_t head_dim, int64_t keys,
+              typename Format::W* out) {
   const int64_t steps = head_dim / Format::kGroup;
   int64_t s = 0;
   for (; s + 16 <= steps; s += 16) {
     F32x16 rows[kBlockKeys];
 #pragma GCC unroll 16
     for (int64_t key = 0; key < kBlockKeys; ++key) {
-      rows[key] = key < keys ? Format::LoadSteps(k + key * head_dim + s * Format::kGroup) : Zero();
+      const int64_t at = key * head_dim + s * Format::kGroup;
+      Prefetch(ahead + at);
+      rows[key] = key < keys ? Format::LoadSteps(k + at) : Zero();
     }
     Transpose(rows);
 #pragma GCC unroll 16
@@ -233,14 +240,18 @@ class Attention {
   // Packs the blocks of keys [tile, tile + keys).
   void TakeTile(int64_t tile, int64_t keys) {
     for (int64_t key = 0; key < keys; key += kBlockKeys) {
-      const std::byte* block = a_.blocks[(tile + key) / kBlockKeys];
-      const int64_t left = a_.written - tile - key;
-      const int64_t written = left < kBlockKeys ? left : kBlockKeys;
-      PackKeys<Format>(reinterpret_cast<const Element*>(block + a_.k_offset), a_.head_dim, written,
-                       keys_ + key / kLanes * key_steps_);
-      const Element* v = reinterpret_cast<const Element*>(block + a_.v_offset);
+      const int64_t position = tile + key;
+      const int64_t written = a_.written - position < kBlockKeys ? a_.written - position : kBlockKeys;
+      const int64_t ahead = position + kAttentionTileKeys < a_.written ? kAttentionTileKeys : 0;
+      const auto k = [&](int64_t at) {
+        return reinterpret_cast<const Element*>(a_.blocks[at / kBlockKeys] + a_.k_offset);
+      };
+      const auto v = [&](int64_t at) {
+        return reinterpret_cast<const Element*>(a_.blocks[at / kBlockKeys] + a_.v_offset);
+      };
+      PackKeys<Format>(k(position), k(position + ahead), a_.head_dim, written, keys_ + key / kLanes * key_steps_);
       for (int64_t i = 0; i < width_; i += kLanes) {
-        Format::PackValues(v + i, a_.head_dim, written, a_.head_dim - i,
+        Format::PackValues(v(position) + i, v(position + ahead) + i, a_.head_dim, written, a_.head_dim - i,
                            values_ + i / kLanes * kValueSteps + key / Format::kGroup);
       }
     }
