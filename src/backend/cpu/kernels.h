@@ -26,7 +26,7 @@ inline constexpr int64_t kLinearRows = 96;
 // How a weight [n, k] is packed; rows beyond n and columns beyond k are zeros.
 enum class WeightFormat {
   kF32,        // float [n/32][k][32], activations float
-  kBf16,       // Bf16 [n/32][k][32], activations float
+  kBf16,       // Bf16 [n/32][k][16][2], outputs i and i + 16 side by side, activations float
   kBf16Pairs,  // Bf16 [n/32][k/2][32][2], activations Bf16 with k padded to even
 };
 

@@ -13,31 +13,36 @@ namespace {
 
 constexpr int64_t kVectors = kPanelOutputs / kLanes;  // of a panel
 
-// A weight format as a tile sees it: one step multiplies one X of each row with the two W of a panel, kColumns columns
-// of k at once.
+// A weight format as a tile sees it. In one step, kColumns columns of k, one X of each row is multiplied with both
+// vectors of a panel, which lie together in one W.
 struct F32Steps {
   static constexpr int64_t kColumns = 1;
   using X = float;
-  using W = float[kLanes];
-  static F32x16 Step(F32x16 sum, X x, const W& w) { return Fma(Broadcast(x), Load(w), sum); }
+  using W = float[kPanelOutputs];
+  using Vector = F32x16;
+  static Vector LoadVector(const W& w, int v) { return Load(w + v * kLanes); }
+  static F32x16 Step(F32x16 sum, X x, Vector w) { return Fma(Broadcast(x), w, sum); }
 };
 
 struct Bf16Steps {
   static constexpr int64_t kColumns = 1;
   using X = float;
-  using W = Bf16[kLanes];
-  static F32x16 Step(F32x16 sum, X x, const W& w) { return Fma(Broadcast(x), LoadBf16(w), sum); }
+  using W = uint32_t[kLanes];  // an output of the first vector in the lower half, one of the second in the upper
+  using Vector = F32x16;
+  static Vector LoadVector(const W& w, int v) { return v == 0 ? WidenLower(w) : WidenUpper(w); }
+  static F32x16 Step(F32x16 sum, X x, Vector w) { return Fma(Broadcast(x), w, sum); }
 };
 
 #ifdef __AVX512BF16__
-// A step is two columns of k: sum += x0 * w0 + x1 * w1.
+// Two columns of k: sum += x0 * w0 + x1 * w1.
 struct Bf16PairSteps {
   static constexpr int64_t kColumns = 2;
   using X = uint32_t;
-  using W = uint32_t[kLanes];
-  static F32x16 Step(F32x16 sum, X x, const W& w) {
-    const __m512i x16 = _mm512_set1_epi32(static_cast<int>(x));
-    return {_mm512_dpbf16_ps(sum.v, (__m512bh)x16, (__m512bh)_mm512_loadu_si512(w))};
+  using W = uint32_t[kPanelOutputs];
+  using Vector = __m512i;
+  static Vector LoadVector(const W& w, int v) { return _mm512_loadu_si512(w + v * kLanes); }
+  static F32x16 Step(F32x16 sum, X x, Vector w) {
+    return {_mm512_dpbf16_ps(sum.v, (__m512bh)_mm512_set1_epi32(static_cast<int>(x)), (__m512bh)w)};
   }
 };
 #endif
@@ -49,39 +54,42 @@ template <class Format>
 struct Block {
   const typename Format::X* x;  // [rows], x_stride apart
   int64_t x_stride;
-  const typename Format::W* w;  // [steps][kVectors]
+  const typename Format::W* w;  // [steps]
   int64_t steps;
-  const float* start;  // [rows][16 or 32], the sums to go on from; start_stride apart, 0 for the bias
+  const float* start;  // [rows][kPanelOutputs], the sums to go on from; start_stride apart, 0 for the bias
   int64_t start_stride;
   float* sums;        // [rows][kPanelOutputs]
   const char* ahead;  // weights that are needed next, fetched meanwhile: ahead_step bytes per step
   int64_t ahead_step;
 };
 
-// Not inlined: its loop needs all registers.
-template <class Format, int kRows, int kWidth>
+// Rows times kWidth vectors of a panel, from kVector on. Not inlined: its loop needs all registers.
+template <class Format, int kRows, int kWidth, int kVector>
 __attribute__((noinline)) void Tile(const Block<Format>& b) {
   F32x16 sum[kRows][kWidth];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
-    for (int v = 0; v < kWidth; ++v) sum[r][v] = Load(b.start + r * b.start_stride + v * kLanes);
+    for (int v = 0; v < kWidth; ++v) sum[r][v] = Load(b.start + r * b.start_stride + (kVector + v) * kLanes);
   }
   const typename Format::X* x = b.x;
   const typename Format::X* x4 = kRows > 4 ? b.x + 4 * b.x_stride : x;
   const typename Format::X* x8 = kRows > 8 ? b.x + 8 * b.x_stride : x;
   for (int64_t s = 0; s < b.steps; ++s) {
 #pragma GCC unroll 4
-    for (size_t line = 0; line < kVectors * sizeof(typename Format::W); line += 64) {
+    for (size_t line = 0; line < sizeof(typename Format::W); line += 64) {
       Prefetch(b.ahead + s * b.ahead_step + line);
     }
     // Three pointers and multiples of the stride address twelve rows; left alone, gcc keeps twelve pointers and spills.
     asm volatile("" : "+r"(x), "+r"(x4), "+r"(x8));
+    typename Format::Vector w[kWidth];
+#pragma GCC unroll 16
+    for (int v = 0; v < kWidth; ++v) w[v] = Format::LoadVector(b.w[s], kVector + v);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       const typename Format::X* row = (r < 4 ? x : r < 8 ? x4 : x8) + r % 4 * b.x_stride;
 #pragma GCC unroll 16
-      for (int v = 0; v < kWidth; ++v) sum[r][v] = Format::Step(sum[r][v], *row, b.w[s * kVectors + v]);
+      for (int v = 0; v < kWidth; ++v) sum[r][v] = Format::Step(sum[r][v], *row, w[v]);
     }
     ++x;
     ++x4;
@@ -90,29 +98,26 @@ __attribute__((noinline)) void Tile(const Block<Format>& b) {
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
-    for (int v = 0; v < kWidth; ++v) Store(b.sums + r * kPanelOutputs + v * kLanes, sum[r][v]);
+    for (int v = 0; v < kWidth; ++v) Store(b.sums + r * kPanelOutputs + (kVector + v) * kLanes, sum[r][v]);
   }
 }
 
 // Calls the tile of `rows` rows, [1, kTileRows] and at most kTileSums / kWidth.
-template <class Format, int kWidth, int kRows = 1>
+template <class Format, int kWidth, int kVector, int kRows = 1>
 void TileOf(int64_t rows, const Block<Format>& block) {
   if constexpr (kRows < kTileRows && (kRows + 1) * kWidth <= kTileSums) {
-    if (rows > kRows) return TileOf<Format, kWidth, kRows + 1>(rows, block);
+    if (rows > kRows) return TileOf<Format, kWidth, kVector, kRows + 1>(rows, block);
   }
-  Tile<Format, kRows, kWidth>(block);
+  Tile<Format, kRows, kWidth, kVector>(block);
 }
 
 // A tile of both vectors of a panel where so many rows fit, else one vector after the other.
 template <class Format>
-void PanelTile(int64_t rows, Block<Format> b) {
-  if (rows * kVectors <= kTileSums) return TileOf<Format, kVectors>(rows, b);
+void PanelTile(int64_t rows, const Block<Format>& b) {
+  if (rows * kVectors <= kTileSums) return TileOf<Format, kVectors, 0>(rows, b);
   if constexpr (kTileRows * kVectors > kTileSums) {
-    TileOf<Format, 1>(rows, b);
-    b.w += 1;
-    b.start += kLanes;
-    b.sums += kLanes;
-    TileOf<Format, 1>(rows, b);
+    TileOf<Format, 1, 0>(rows, b);
+    TileOf<Format, 1, 1>(rows, b);
   }
 }
 
@@ -201,7 +206,7 @@ void Finish(const LinearArgs& a, const Sums& z) {
 // cache.
 constexpr int64_t kStepsPerBlock = 384;
 // How far a single tile fetches ahead, in bytes.
-constexpr int64_t kAheadBytes = 4096;
+constexpr int64_t kAheadBytes = 8192;
 
 template <class Format>
 class PanelLoop {
@@ -223,7 +228,7 @@ class PanelLoop {
     Block<Format> b;
     b.x_stride = args_.x_stride / Format::kColumns;
     b.x = static_cast<const X*>(args_.x) + row_ * b.x_stride;
-    b.w = static_cast<const W*>(args_.panels) + panel * steps_ * kVectors;
+    b.w = static_cast<const W*>(args_.panels) + panel * steps_;
     b.start = args_.bias == nullptr ? kNoBias : args_.bias + panel * kPanelOutputs;
     b.start_stride = 0;
     b.sums = sums_;
@@ -243,7 +248,7 @@ class PanelLoop {
         Tiles(b, panel, last);
       }
       b.x += b.steps;
-      b.w += b.steps * kVectors;
+      b.w += b.steps;
       b.start = sums_;
       b.start_stride = kPanelOutputs;
     }
@@ -253,15 +258,18 @@ class PanelLoop {
   using X = typename Format::X;
   using W = typename Format::W;
 
-  static constexpr int64_t kStepBytes = kVectors * sizeof(W);
+  static constexpr int64_t kStepBytes = sizeof(W);
   // Many rows are better served by weights that are widened to float once for all tiles.
-  static constexpr bool kWiden = sizeof(W) == kLanes * sizeof(Bf16);
+  static constexpr bool kWiden = sizeof(W) == kPanelOutputs * sizeof(Bf16);
 
   int64_t Fetchers() const { return tiles_ < 4 ? tiles_ : 4; }
 
   Block<F32Steps> Widened(const Block<Format>& b) {
     if constexpr (kWiden) {
-      for (int64_t i = 0; i < b.steps * kVectors; ++i) Store(wide_[i], LoadBf16(b.w[i]));
+      for (int64_t s = 0; s < b.steps; ++s) {
+        Store(wide_[s], WidenLower(b.w[s]));
+        Store(wide_[s] + kLanes, WidenUpper(b.w[s]));
+      }
       return {b.x, b.x_stride, wide_, b.steps, b.start, b.start_stride, b.sums, b.ahead, b.ahead_step};
     }
     return {};
@@ -293,7 +301,7 @@ class PanelLoop {
   const int64_t steps_;
   int64_t steps_per_block_;
   alignas(64) float sums_[kLinearRows * kPanelOutputs];
-  alignas(64) float wide_[kWiden ? kStepsPerBlock * kVectors : 1][kLanes];
+  alignas(64) float wide_[kWiden ? kStepsPerBlock : 1][kPanelOutputs];
 };
 
 template <class Format>

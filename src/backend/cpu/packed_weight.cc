@@ -9,77 +9,94 @@
 namespace baton {
 namespace {
 
-// Element i of a tensor as a float.
-float ValueAt(const Tensor& tensor, int64_t i) {
-  if (tensor.dtype == DType::kF32) {
-    float value;
-    std::memcpy(&value, tensor.data + i * sizeof(float), sizeof(value));
-    return value;
-  }
-  Bf16 bits;
-  std::memcpy(&bits, tensor.data + i * sizeof(Bf16), sizeof(bits));
-  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof(value));
+// Columns that are packed at once: a panel's share of them stays in the first-level cache while its rows are read.
+constexpr int64_t kColumnsPerBlock = 128;
+
+template <class T>
+T ElementAt(const std::byte* data, int64_t i) {
+  T value;
+  std::memcpy(&value, data + i * sizeof(T), sizeof(T));
   return value;
 }
 
-// Copies row `row` of a tensor to column `lane` of a panel: element c goes to c * 32 + lane.
-void PackRowF32(const Tensor& tensor, int64_t row, float* panel, int64_t lane) {
-  for (int64_t c = 0; c < tensor.cols; ++c) panel[c * kPanelOutputs + lane] = ValueAt(tensor, row * tensor.cols + c);
+float FloatAt(const Tensor& tensor, int64_t i) {
+  if (tensor.dtype == DType::kF32) return ElementAt<float>(tensor.data, i);
+  const uint32_t bits = static_cast<uint32_t>(ElementAt<Bf16>(tensor.data, i)) << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
 }
 
-// `group` is 1, or 2 for pairs: element c goes to (c / group * 32 + lane) * group + c % group.
-void PackRowBf16(const Tensor& tensor, int64_t row, Bf16* panel, int64_t lane, int64_t group) {
-  const std::byte* source = tensor.data + row * tensor.cols * sizeof(Bf16);
-  for (int64_t c = 0; c < tensor.cols; ++c) {
-    Bf16* target = panel + (c / group * kPanelOutputs + lane) * group + c % group;
-    std::memcpy(target, source + c * sizeof(Bf16), sizeof(Bf16));
+// Where element (column, lane) of a panel lies, in elements: see WeightFormat.
+int64_t PanelOffset(WeightFormat format, int64_t column, int64_t lane) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return column * kPanelOutputs + lane;
+    case WeightFormat::kBf16:
+      return (column * kLanes + lane % kLanes) * 2 + lane / kLanes;
+    case WeightFormat::kBf16Pairs:
+      return (column / 2 * kPanelOutputs + lane) * 2 + column % 2;
+  }
+  CheckFailed(__FILE__, __LINE__, "format", "unknown weight format");
+}
+
+// Columns [begin, end) of one row of a tensor, into one lane of a panel.
+void PackColumns(WeightFormat format, const Tensor& row, int64_t lane, int64_t begin, int64_t end, std::byte* panel) {
+  for (int64_t c = begin; c < end; ++c) {
+    const int64_t offset = PanelOffset(format, c, lane);
+    if (format == WeightFormat::kF32) {
+      reinterpret_cast<float*>(panel)[offset] = FloatAt(row, c);
+    } else {
+      reinterpret_cast<Bf16*>(panel)[offset] = ElementAt<Bf16>(row.data, c);
+    }
   }
 }
 
-int64_t PanelsOf(int64_t outputs) { return (outputs + kPanelOutputs - 1) / kPanelOutputs; }
+// Row `row` of a matrix, a matrix of its own.
+Tensor RowOf(const Tensor& tensor, int64_t row) {
+  return {tensor.data + row * tensor.cols * BytesPerElement(tensor.dtype), tensor.dtype, 1, tensor.cols};
+}
 
 }  // namespace
 
-int64_t PackedWeight::bytes() const {
-  return panels_ * kPanelOutputs * k_ *
-         static_cast<int64_t>(format_ == WeightFormat::kF32 ? sizeof(float) : sizeof(Bf16));
-}
-
-// Sets all but bias and values.
-void PackedWeight::Allocate(WeightMemory& memory, const KernelTable& kernels, std::span<const Tensor> tensors) {
-  BATON_CHECK(!tensors.empty(), "a weight is made of at least one tensor");
-  const auto is_bf16 = [](const Tensor& t) { return t.dtype == DType::kBF16; };
-  format_ = std::all_of(tensors.begin(), tensors.end(), is_bf16) ? kernels.bf16_format : WeightFormat::kF32;
-  k_ = tensors[0].cols;
-  if (format_ == WeightFormat::kBf16Pairs) k_ += k_ % 2;
-  for (const Tensor& tensor : tensors) {
-    BATON_CHECK(tensor.cols == tensors[0].cols && tensor.data != nullptr, "stacked tensors have equal columns");
-    n_ += tensor.rows;
+// Packs rows in the order of outputs; a null row is zeros.
+void PackedWeight::Pack(WeightMemory& memory, const KernelTable& kernels, const std::vector<Tensor>& rows) {
+  BATON_CHECK(!rows.empty(), "a weight has at least one output");
+  const int64_t columns = rows[0].cols;
+  format_ = kernels.bf16_format;
+  for (const Tensor& row : rows) {
+    BATON_CHECK(row.data == nullptr || row.cols == columns, "stacked tensors have equal columns");
+    if (row.data != nullptr && row.dtype != DType::kBF16) format_ = WeightFormat::kF32;
   }
-  if (panels_ == 0) panels_ = PanelsOf(n_);
+  k_ = format_ == WeightFormat::kBf16Pairs ? columns + columns % 2 : columns;
+  panels_ = (static_cast<int64_t>(rows.size()) + kPanelOutputs - 1) / kPanelOutputs;
   data_ = memory.Allocate(static_cast<size_t>(bytes()));
+  for (int64_t panel = 0; panel < panels_; ++panel) {
+    const int64_t first = panel * kPanelOutputs;
+    const int64_t lanes = std::min<int64_t>(kPanelOutputs, static_cast<int64_t>(rows.size()) - first);
+    std::byte* out = data_ + bytes() / panels_ * panel;
+    for (int64_t begin = 0; begin < columns; begin += kColumnsPerBlock) {
+      const int64_t end = std::min(columns, begin + kColumnsPerBlock);
+      for (int64_t lane = 0; lane < lanes; ++lane) {
+        if (rows[first + lane].data != nullptr) PackColumns(format_, rows[first + lane], lane, begin, end, out);
+      }
+    }
+  }
 }
 
-void PackedWeight::PackRow(const Tensor& tensor, int64_t row, int64_t panel, int64_t lane) {
-  const int64_t offset = panel * kPanelOutputs * k_;  // elements
-  if (format_ == WeightFormat::kF32) {
-    PackRowF32(tensor, row, reinterpret_cast<float*>(data_) + offset, lane);
-  } else {
-    const int64_t group = format_ == WeightFormat::kBf16Pairs ? 2 : 1;
-    PackRowBf16(tensor, row, reinterpret_cast<Bf16*>(data_) + offset, lane, group);
-  }
+int64_t PackedWeight::bytes() const {
+  const int64_t element = format_ == WeightFormat::kF32 ? sizeof(float) : sizeof(Bf16);
+  return panels_ * kPanelOutputs * k_ * element;
 }
 
 PackedWeight::PackedWeight(WeightMemory& memory, const KernelTable& kernels, std::span<const Tensor> tensors,
                            std::span<const Tensor> biases) {
-  Allocate(memory, kernels, tensors);
-  int64_t out = 0;
+  std::vector<Tensor> rows;
   for (const Tensor& tensor : tensors) {
-    for (int64_t row = 0; row < tensor.rows; ++row, ++out)
-      PackRow(tensor, row, out / kPanelOutputs, out % kPanelOutputs);
+    for (int64_t row = 0; row < tensor.rows; ++row) rows.push_back(RowOf(tensor, row));
   }
+  n_ = static_cast<int64_t>(rows.size());
+  Pack(memory, kernels, rows);
   const auto is_null = [](const Tensor& t) { return t.data == nullptr; };
   if (!std::all_of(biases.begin(), biases.end(), is_null)) PackBias(memory, tensors, biases);
 }
@@ -91,20 +108,23 @@ void PackedWeight::PackBias(WeightMemory& memory, std::span<const Tensor> tensor
   for (size_t i = 0; i < tensors.size(); out += tensors[i].rows, ++i) {
     if (biases[i].data == nullptr) continue;
     BATON_CHECK(biases[i].rows * biases[i].cols == tensors[i].rows, "a bias has one value per row of its tensor");
-    for (int64_t row = 0; row < tensors[i].rows; ++row) out[row] = ValueAt(biases[i], row);
+    for (int64_t row = 0; row < tensors[i].rows; ++row) out[row] = FloatAt(biases[i], row);
   }
 }
 
 PackedWeight PackedWeight::GateUp(WeightMemory& memory, const KernelTable& kernels, const Tensor& gate,
                                   const Tensor& up) {
-  BATON_CHECK(gate.rows == up.rows, "gate and up have one shape");
-  PackedWeight weight;
-  weight.panels_ = (gate.rows + kLanes - 1) / kLanes;
-  weight.Allocate(memory, kernels, std::array{gate, up});
+  BATON_CHECK(gate.rows == up.rows && gate.cols == up.cols, "gate and up have one shape");
+  const int64_t panels = (gate.rows + kLanes - 1) / kLanes;
+  std::vector<Tensor> rows(static_cast<size_t>(panels * kPanelOutputs), Tensor{nullptr, gate.dtype, 1, gate.cols});
   for (int64_t row = 0; row < gate.rows; ++row) {
-    weight.PackRow(gate, row, row / kLanes, row % kLanes);
-    weight.PackRow(up, row, row / kLanes, kLanes + row % kLanes);
+    const int64_t output = row / kLanes * kPanelOutputs + row % kLanes;
+    rows[output] = RowOf(gate, row);
+    rows[output + kLanes] = RowOf(up, row);
   }
+  PackedWeight weight;
+  weight.n_ = 2 * gate.rows;
+  weight.Pack(memory, kernels, rows);
   return weight;
 }
 

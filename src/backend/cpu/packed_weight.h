@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/weight_memory.h"
@@ -34,8 +35,7 @@ class PackedWeight {
   const float* bias() const { return bias_; }  // [32 * panels], or null
 
  private:
-  void Allocate(WeightMemory& memory, const KernelTable& kernels, std::span<const Tensor> tensors);
-  void PackRow(const Tensor& tensor, int64_t row, int64_t panel, int64_t lane);
+  void Pack(WeightMemory& memory, const KernelTable& kernels, const std::vector<Tensor>& rows);
   void PackBias(WeightMemory& memory, std::span<const Tensor> tensors, std::span<const Tensor> biases);
 
   WeightFormat format_ = WeightFormat::kF32;

@@ -30,6 +30,18 @@ inline F32x16 LoadBf16(const Bf16* p) {
   return {WidenBf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
           WidenBf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
 }
+// The bf16 values in the lower or the upper halves of sixteen words.
+inline F32x16 WidenLower(const uint32_t* words) {
+  const auto* p = reinterpret_cast<const __m256i*>(words);
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(p), 16)),
+          _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(p + 1), 16))};
+}
+inline F32x16 WidenUpper(const uint32_t* words) {
+  const auto* p = reinterpret_cast<const __m256i*>(words);
+  const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000));
+  return {_mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(p), upper)),
+          _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(p + 1), upper))};
+}
 inline void Store(float* p, F32x16 v) {
   _mm256_storeu_ps(p, v.lo);
   _mm256_storeu_ps(p + 8, v.hi);

@@ -25,6 +25,14 @@ inline F32x16 LoadBf16(const Bf16* p) {
   const __m512i bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(bits, 16))};
 }
+// The bf16 values in the lower or the upper halves of sixteen words.
+inline F32x16 WidenLower(const uint32_t* words) {
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(words), 16))};
+}
+inline F32x16 WidenUpper(const uint32_t* words) {
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
+  return {_mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(words), upper))};
+}
 inline void Store(float* p, F32x16 a) { _mm512_storeu_ps(p, a.v); }
 inline void StoreBf16(Bf16* p, F32x16 a) {
   const __m512i bits = _mm512_castps_si512(a.v);

@@ -33,6 +33,21 @@ inline F32x16 LoadBf16(const Bf16* p) {
   for (int i = 0; i < 16; ++i) r.lane[i] = WidenBf16(p[i]);
   return r;
 }
+// The bf16 values in the lower or the upper halves of sixteen words.
+inline F32x16 WidenLower(const uint32_t* words) {
+  uint32_t bits[16];
+  for (int i = 0; i < 16; ++i) bits[i] = words[i] << 16;
+  F32x16 r;
+  memcpy(r.lane, bits, sizeof(bits));
+  return r;
+}
+inline F32x16 WidenUpper(const uint32_t* words) {
+  uint32_t bits[16];
+  for (int i = 0; i < 16; ++i) bits[i] = words[i] & 0xffff0000;
+  F32x16 r;
+  memcpy(r.lane, bits, sizeof(bits));
+  return r;
+}
 inline void Store(float* p, F32x16 v) { memcpy(p, v.lane, sizeof(v.lane)); }
 inline void StoreBf16(Bf16* p, F32x16 v) {
   for (int i = 0; i < 16; ++i) p[i] = RoundToBf16(v.lane[i]);
