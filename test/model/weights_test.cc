@@ -65,29 +65,29 @@ TEST_CASE("tensors land in their places with shape and bytes") {
 }
 
 TEST_CASE("Qwen2 takes biases, Qwen3 takes head norms") {
-  Tensors tensors = SmallTensors();
-  Json config = SmallConfig();
-  const std::string family = GENERATE("qwen2", "qwen3");
-  for (const char* layer : {"model.layers.0.self_attn.", "model.layers.1.self_attn."}) {
-    const std::string prefix = layer;
-    if (family == "qwen2") {
-      tensors[prefix + "q_proj.bias"] = {"BF16", {4}};
-      tensors[prefix + "k_proj.bias"] = tensors[prefix + "v_proj.bias"] = {"BF16", {2}};
-    } else {
-      tensors[prefix + "q_norm.weight"] = tensors[prefix + "k_norm.weight"] = {"BF16", {2}};
+  for (const std::string family : {"qwen2", "qwen3"}) {
+    Tensors tensors = SmallTensors();
+    for (const std::string prefix : {"model.layers.0.self_attn.", "model.layers.1.self_attn."}) {
+      if (family == "qwen2") {
+        tensors[prefix + "q_proj.bias"] = {"BF16", {4}};
+        tensors[prefix + "k_proj.bias"] = tensors[prefix + "v_proj.bias"] = {"BF16", {2}};
+      } else {
+        tensors[prefix + "q_norm.weight"] = tensors[prefix + "k_norm.weight"] = {"BF16", {2}};
+      }
     }
+    Json config = SmallConfig();
+    config["model_type"] = family;
+    config["architectures"] = {family == "qwen2" ? "Qwen2ForCausalLM" : "Qwen3ForCausalLM"};
+    config["head_dim"] = 2;
+    TempDir dir;
+    const auto weights = Load(dir, config, tensors);
+    INFO(family << ": " << weights.status());
+    REQUIRE(weights.ok());
+    CHECK(((*weights)->layers[1].v_bias.rows == 2) == (family == "qwen2"));
+    CHECK(((*weights)->layers[1].k_norm.rows == 2) == (family == "qwen3"));
+    // The same tensors are strangers to a Llama.
+    CHECK(Mentions(Load(dir, SmallConfig(), tensors).status(), "expected no such tensor"));
   }
-  config["model_type"] = family;
-  config["architectures"] = {family == "qwen2" ? "Qwen2ForCausalLM" : "Qwen3ForCausalLM"};
-  config["head_dim"] = 2;
-  TempDir dir;
-  const auto weights = Load(dir, config, tensors);
-  INFO(weights.status());
-  REQUIRE(weights.ok());
-  CHECK(((*weights)->layers[1].v_bias.rows == 2) == (family == "qwen2"));
-  CHECK(((*weights)->layers[1].k_norm.rows == 2) == (family == "qwen3"));
-  // The same tensors are strangers to a Llama.
-  CHECK(Mentions(Load(dir, SmallConfig(), tensors).status(), "expected no such tensor"));
 }
 
 TEST_CASE("a tied model shares one table, and may store only an equal copy of it") {
