@@ -19,7 +19,8 @@ absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path, int64_t m
     if (document.is_object()) return document;
     return absl::InvalidArgumentError(absl::StrCat(path, ": expected a JSON object, got ", document.type_name()));
   } catch (const nlohmann::json::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not JSON: ", error.what()));
+    // The library quotes what it read last, with control characters escaped, at any length.
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not JSON: ", std::string(error.what()).substr(0, 200)));
   }
 }
 

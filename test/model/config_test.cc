@@ -191,6 +191,7 @@ TEST_CASE("a config file that is absent, too large or no JSON object is refused"
     INFO(config.status());
     CHECK(config.status().code() == absl::StatusCode::kInvalidArgument);
     CHECK(config.status().message().find("config.json") != absl::string_view::npos);
+    CHECK(config.status().message().size() < 500);
   }
   CHECK(Load(SmallConfig(), "{").status().message().find("generation_config.json") != absl::string_view::npos);
 }
