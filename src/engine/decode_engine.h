@@ -24,7 +24,7 @@ namespace baton {
 
 struct DecodeEngineOptions {
   HandoffReceiverOptions handoff;
-  DecodeModel model;   // positions: the model's context; a smaller pool lowers it
+  DecodeModel model;   // positions: the context of the model; a smaller pool lowers it
   int64_t blocks = 0;  // of the slab
   int32_t max_batch = 64;
   // The prefill module is this very module, so blocks of output serve as prompt blocks of the next turn.

@@ -9,8 +9,9 @@
 
 namespace baton {
 
-// The mean of (tokens made / max_new_tokens) over about the last 16 requests, at first 1: a worker that knows nothing
-// yet never admits more than surely fits. A request is expected to make this share of what it still may.
+// The mean of (tokens made / max_new_tokens) over about the last 16 requests, at first 1/2: max_new_tokens is a limit
+// that few reach, and preemption mends what was guessed too low. A request is expected to make this share of what it
+// still may.
 class GrowthEstimate {
  public:
   void Learn(int64_t made, int64_t max_new_tokens) {
@@ -27,7 +28,7 @@ class GrowthEstimate {
   double share() const { return share_; }
 
  private:
-  double share_ = 1;
+  double share_ = 0.5;
 };
 
 }  // namespace baton
