@@ -19,6 +19,14 @@ struct AttentionState {
   float* values = nullptr;  // [rows, width], sum of 2^(score - max) v; width is head_dim rounded up to 16
 };
 
+// The keys and values of one sequence, layer and kv head.
+struct KvHead {
+  const std::byte* const* blocks = nullptr;  // blocks[p / 16] holds position p
+  int64_t k_offset = 0;                      // bytes, of this layer's and head's keys in a block
+  int64_t v_offset = 0;
+  int64_t written = 0;  // positions from here on hold anything
+};
+
 // Rows of one sequence and one kv head: token by token the `group` query heads that share it.
 struct AttentionArgs {
   const float* q = nullptr;  // head g of token t: q + t * q_stride + g * head_dim
@@ -29,12 +37,11 @@ struct AttentionArgs {
   int64_t first_position = 0;  // of token 0
   float scale = 0;             // log2(e) / sqrt(head_dim)
 
-  const std::byte* const* blocks = nullptr;  // blocks[p / 16] holds position p
-  int64_t k_offset = 0;                      // bytes, of this layer's and head's keys in a block
-  int64_t v_offset = 0;
-  int64_t written = 0;  // positions from here on hold anything; beyond every row's own
+  KvHead kv;    // written beyond every row's own position
+  KvHead next;  // what this thread attends to after this; its first tile is fetched meanwhile. written = 0: nothing
 
   int64_t span = 0;              // keys [span * kAttentionSpanKeys, (span + 1) * kAttentionSpanKeys)
+  int64_t next_span = 0;         // of `next`
   AttentionState state;          // result
   std::byte* scratch = nullptr;  // AttentionScratchBytes, aligned to 64 bytes
 };

@@ -92,8 +92,8 @@ inline float Element(Bf16 bits) { return WidenBf16(bits); }
 template <class Kv>
 struct F32Attention {
   using Element = Kv;
-  using X = float;          // what a row brings to one step
-  using W = float[kLanes];  // what sixteen columns bring to it
+  using X = float;                      // what a row brings to one step
+  using W = float[kLanes];              // what sixteen columns bring to it
   static constexpr int64_t kGroup = 1;  // columns of k per step
 
   static F32x16 Step(F32x16 sum, X x, const W& w) { return Fma(Broadcast(x), Load(w), sum); }
@@ -102,16 +102,21 @@ struct F32Attention {
   // Sixteen steps of one key.
   static F32x16 LoadSteps(const Kv* p) { return LoadElements(p); }
   static float OneStep(const Kv* p) { return baton::Element(*p); }
-  // Values of one key in one step.
-  static void PackValues(const Kv* v, const Kv* ahead, int64_t stride, int64_t keys, int64_t count, W* out) {
-    for (int64_t key = 0; key < kBlockKeys; ++key, v += stride) {
-      Prefetch(ahead + key * stride);
-      if (key >= keys) {
-        Store(out[key], Zero());
-      } else if (count >= kLanes) {
-        Store(out[key], LoadElements(v));
-      } else {
-        for (int64_t i = 0; i < kLanes; ++i) out[key][i] = i < count ? baton::Element(v[i]) : 0.0f;
+  // Values of one block, [keys][head_dim]: out[column / 16][key][column % 16], panels `stride` steps apart.
+  static void PackValues(const Kv* v, const Kv* ahead, int64_t head_dim, int64_t keys, W* out, int64_t stride) {
+    for (int64_t key = 0; key < kBlockKeys; ++key, v += head_dim, ahead += head_dim) {
+      W* panel = out + key;
+      for (int64_t i = 0; i < head_dim; i += kLanes, panel += stride) {
+        Prefetch(ahead + i);
+        if (key >= keys) {
+          Store(*panel, Zero());
+        } else if (i + kLanes <= head_dim) {
+          Store(*panel, LoadElements(v + i));
+        } else {
+          for (int64_t lane = 0; lane < kLanes; ++lane) {
+            (*panel)[lane] = i + lane < head_dim ? baton::Element(v[i + lane]) : 0.0f;
+          }
+        }
       }
     }
   }
@@ -139,23 +144,40 @@ struct PairAttention {
     memcpy(&pair, p, sizeof(pair));
     return pair;
   }
-  // Values of two keys, interleaved, in one step.
-  static void PackValues(const Bf16* v, const Bf16* ahead, int64_t stride, int64_t keys, int64_t count, W* out) {
-    const __mmask16 columns = count >= kLanes ? 0xffff : static_cast<__mmask16>((1 << count) - 1);
-    for (int64_t key = 0; key < kBlockKeys; key += 2, v += 2 * stride) {
-      Prefetch(ahead + key * stride);
-      Prefetch(ahead + (key + 1) * stride);
-      const __m256i first = _mm256_maskz_loadu_epi16(key < keys ? columns : 0, v);
-      const __m256i second = _mm256_maskz_loadu_epi16(key + 1 < keys ? columns : 0, v + stride);
-      const __m512i high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(second), 16);
-      _mm512_storeu_si512(out[key / 2], _mm512_or_si512(_mm512_cvtepu16_epi32(first), high));
+  // Values of one block, [keys][head_dim], those of two keys interleaved in one step:
+  // out[column / 16][key / 2][column % 16][key % 2], panels `stride` steps apart.
+  static void PackValues(const Bf16* v, const Bf16* ahead, int64_t head_dim, int64_t keys, W* out, int64_t stride) {
+    const __m512i low = InterleaveIndex(0), high = InterleaveIndex(kLanes);
+    for (int64_t key = 0; key < kBlockKeys; key += 2, v += 2 * head_dim, ahead += 2 * head_dim) {
+      W* panel = out + key / 2;
+      for (int64_t i = 0; i < head_dim; i += 2 * kLanes, panel += 2 * stride) {
+        Prefetch(ahead + i);
+        Prefetch(ahead + head_dim + i);
+        const int64_t left = head_dim - i;
+        const __mmask32 columns = left >= 2 * kLanes ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
+        const __m512i first = _mm512_maskz_loadu_epi16(key < keys ? columns : 0, v + i);
+        const __m512i second = _mm512_maskz_loadu_epi16(key + 1 < keys ? columns : 0, v + head_dim + i);
+        _mm512_storeu_si512(panel[0], _mm512_permutex2var_epi16(first, low, second));
+        if (left > kLanes) _mm512_storeu_si512(panel[stride], _mm512_permutex2var_epi16(first, high, second));
+      }
     }
+  }
+
+ private:
+  // Lane 2 i takes element from + i of the first operand, lane 2 i + 1 that of the second.
+  static __m512i InterleaveIndex(int from) {
+    uint16_t index[2 * kLanes];
+    for (int i = 0; i < kLanes; ++i) {
+      index[2 * i] = static_cast<uint16_t>(from + i);
+      index[2 * i + 1] = static_cast<uint16_t>(from + i + 2 * kLanes);
+    }
+    return _mm512_loadu_si512(index);
   }
 };
 #endif
 
-// Keys of one block, [keys][head_dim], transposed: out[step][key]; keys beyond `keys` are zeros. `ahead` is a block that
-// is packed later: blocks lie scattered, and unless asked for line by line they arrive when they are needed.
+// Keys of one block, [keys][head_dim], transposed: out[step][key]; keys beyond `keys` are zeros. `ahead` is a block
+// that is packed later: blocks lie scattered, and unless asked for line by line they arrive when they are needed.
 template <class Format>
 void PackKeys(const typename Format::Element* k, const typename Format::Element* ahead, int64_t head_dim, int64_t keys,
               typename Format::W* out) {
@@ -240,29 +262,40 @@ class Attention {
   // Packs the blocks of keys [tile, tile + keys).
   void TakeTile(int64_t tile, int64_t keys) {
     for (int64_t key = 0; key < keys; key += kBlockKeys) {
-      const int64_t position = tile + key;
-      const int64_t written = a_.written - position < kBlockKeys ? a_.written - position : kBlockKeys;
-      const int64_t ahead = position + kAttentionTileKeys < a_.written ? kAttentionTileKeys : 0;
-      const auto k = [&](int64_t at) {
-        return reinterpret_cast<const Element*>(a_.blocks[at / kBlockKeys] + a_.k_offset);
-      };
-      const auto v = [&](int64_t at) {
-        return reinterpret_cast<const Element*>(a_.blocks[at / kBlockKeys] + a_.v_offset);
-      };
-      PackKeys<Format>(k(position), k(position + ahead), a_.head_dim, written, keys_ + key / kLanes * key_steps_);
-      for (int64_t i = 0; i < width_; i += kLanes) {
-        Format::PackValues(v(position) + i, v(position + ahead) + i, a_.head_dim, written, a_.head_dim - i,
-                           values_ + i / kLanes * kValueSteps + key / Format::kGroup);
-      }
+      const int64_t left = a_.kv.written - tile - key;
+      const int64_t written = left < kBlockKeys ? left : kBlockKeys;
+      const Operands block = BlockAt(a_.kv, tile + key);
+      const Operands ahead = Ahead(tile, key);
+      PackKeys<Format>(block.k, ahead.k, a_.head_dim, written, keys_ + key / kLanes * key_steps_);
+      Format::PackValues(block.v, ahead.v, a_.head_dim, written, values_ + key / Format::kGroup, kValueSteps);
     }
+  }
+
+  struct Operands {
+    const Element* k;  // [kBlockKeys][head_dim]
+    const Element* v;
+  };
+  static Operands BlockAt(const KvHead& kv, int64_t position) {
+    const std::byte* block = kv.blocks[position / kBlockKeys];
+    return {reinterpret_cast<const Element*>(block + kv.k_offset),
+            reinterpret_cast<const Element*>(block + kv.v_offset)};
+  }
+  // What is packed one tile after the block at tile + key: of this task or the next, or else the block itself.
+  Operands Ahead(int64_t tile, int64_t key) const {
+    if (tile + kAttentionTileKeys < a_.kv.written) {
+      const int64_t position = tile + kAttentionTileKeys + key;
+      return BlockAt(a_.kv, position < a_.kv.written ? position : tile + key);
+    }
+    const int64_t position = a_.next_span * kAttentionSpanKeys + key;
+    return position < a_.next.written ? BlockAt(a_.next, position) : BlockAt(a_.kv, tile + key);
   }
 
   // Rows [row, row + rows) meet the tile. Keys beyond the last row's position are left out in steps of a block.
   void AttendRows(int64_t tile, int64_t row, int64_t rows) {
     const int64_t visible_to_last = Position(row + rows - 1) - tile + 1;
     if (visible_to_last <= 0) return;
-    const int64_t vectors = visible_to_last >= kAttentionTileKeys ? kAttentionTileKeys / kLanes
-                                                                  : (visible_to_last + kLanes - 1) / kLanes;
+    const int64_t vectors =
+        visible_to_last >= kAttentionTileKeys ? kAttentionTileKeys / kLanes : (visible_to_last + kLanes - 1) / kLanes;
     alignas(64) float scores[kRowsAtOnce * kAttentionTileKeys];
     alignas(64) X weights[kRowsAtOnce * kValueSteps];
     Multiply<Format, false>(

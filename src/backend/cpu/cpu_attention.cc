@@ -11,6 +11,9 @@ namespace {
 // Rows that share one taking up of a tile: enough to hide that work, few enough for their state to stay in cache.
 constexpr int64_t kTaskRows = 192;
 
+// Shares per thread: enough to balance tasks of unequal length, few enough for tasks to have a next one.
+constexpr int64_t kSharesPerThread = 8;
+
 int64_t MostTokens(int64_t group) { return std::max(kBlockKeys, kTaskRows / group / kBlockKeys * kBlockKeys); }
 
 }  // namespace
@@ -91,9 +94,26 @@ void CpuAttention::PlanRows(int64_t slice, int64_t first_token, int64_t tokens) 
 
 void CpuAttention::Run(int64_t layer, const float* q, int64_t q_stride, std::byte* out, bool out_is_bf16) {
   const Output output{q, q_stride, out, out_is_bf16};
-  pool_.ParallelFor(static_cast<int64_t>(tasks_.size()), 1, [&](Share share) {
-    for (int64_t i = share.begin; i < share.end; ++i) RunTask(tasks_[i], layer, output, share.worker);
+  const int64_t tasks = static_cast<int64_t>(tasks_.size());
+  const int64_t grain = std::max<int64_t>(1, tasks / (pool_.threads() * kSharesPerThread));
+  pool_.ParallelFor(tasks, grain, [&](Share share) {
+    for (int64_t i = share.begin; i < share.end; ++i) {
+      AttentionArgs args = ArgsOf(tasks_[i], layer, output, share.worker);
+      if (i + 1 < share.end) {
+        args.next = KvOf(tasks_[i + 1], layer);
+        args.next_span = tasks_[i + 1].span_begin;
+      }
+      RunTask(tasks_[i], args, output, share.worker);
+    }
   });
+}
+
+KvHead CpuAttention::KvOf(const Task& task, int64_t layer) const {
+  const AttentionSlice& slice = slices_[task.slice];
+  return {.blocks = slice.blocks,
+          .k_offset = layout_.KOffset(layer, task.kv_head),
+          .v_offset = layout_.VOffset(layer, task.kv_head),
+          .written = slice.first_position + slice.rows};
 }
 
 AttentionArgs CpuAttention::ArgsOf(const Task& task, int64_t layer, const Output& output, int worker) const {
@@ -105,18 +125,14 @@ AttentionArgs CpuAttention::ArgsOf(const Task& task, int64_t layer, const Output
   args.tokens = task.tokens;
   args.group = group_;
   args.head_dim = layout_.head_dim;
-  args.first_position = slice.first_position + task.first_token;
   args.scale = static_cast<float>(std::numbers::log2e / std::sqrt(static_cast<double>(layout_.head_dim)));
-  args.blocks = slice.blocks;
-  args.k_offset = layout_.KOffset(layer, task.kv_head);
-  args.v_offset = layout_.VOffset(layer, task.kv_head);
-  args.written = slice.first_position + slice.rows;
+  args.first_position = slice.first_position + task.first_token;
+  args.kv = KvOf(task, layer);
   args.scratch = reinterpret_cast<std::byte*>(worker_memory_[worker].data());
   return args;
 }
 
-void CpuAttention::RunTask(const Task& task, int64_t layer, const Output& output, int worker) {
-  const AttentionArgs args = ArgsOf(task, layer, output, worker);
+void CpuAttention::RunTask(const Task& task, const AttentionArgs& args, const Output& output, int worker) {
   if (task.split >= 0) {
     AttendOneSpan(task, args, output);
   } else {

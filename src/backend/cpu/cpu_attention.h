@@ -58,7 +58,8 @@ class CpuAttention {
   };
 
   void PlanRows(int64_t slice, int64_t first_token, int64_t tokens);
-  void RunTask(const Task& task, int64_t layer, const Output& output, int worker);
+  KvHead KvOf(const Task& task, int64_t layer) const;
+  void RunTask(const Task& task, const AttentionArgs& args, const Output& output, int worker);
   AttentionArgs ArgsOf(const Task& task, int64_t layer, const Output& output, int worker) const;
   void AttendSpans(const Task& task, AttentionArgs args, const Output& output, float* memory);
   void AttendOneSpan(const Task& task, AttentionArgs args, const Output& output);
