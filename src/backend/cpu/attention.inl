@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/cpu/exp2.inl"
 #include "backend/cpu/kernels.h"
 
 namespace baton {

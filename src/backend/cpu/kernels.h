@@ -16,7 +16,6 @@ using Bf16 = uint16_t;
 
 // Floats of a vector, whatever the registers.
 inline constexpr int64_t kLanes = 16;
-inline constexpr int64_t kPanelWidth = kLanes;
 // Outputs of a projection that lie side by side in a packed weight: two vectors, so that a tile reads one stream.
 inline constexpr int64_t kPanelOutputs = 2 * kLanes;
 // Rows that pass over the panels together: their activations stay in the second-level cache meanwhile. A multiple of

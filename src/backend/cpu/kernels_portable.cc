@@ -1,7 +1,7 @@
 // clang-format off
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/simd_portable.h"  // first: the kernels build on its vector type
-#include "backend/cpu/exp.inl"
+#include "backend/cpu/exp2.inl"
 #include "backend/cpu/linear.inl"
 #include "backend/cpu/lanes_portable.h"
 #include "backend/cpu/attention.inl"

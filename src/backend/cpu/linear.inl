@@ -123,9 +123,10 @@ void PanelTile(int64_t rows, const Block<Format>& b) {
 
 // ---- what becomes of the sums
 
+// silu(gate) * up, silu(g) = g / (1 + e^-g)
 F32x16 SwiGlu(F32x16 gate, F32x16 up) {
-  const F32x16 sigmoid = Div(Broadcast(1), Add(Broadcast(1), Exp(Sub(Zero(), gate))));
-  return Mul(Mul(gate, sigmoid), up);
+  const F32x16 exponential = Exp2(Mul(gate, Broadcast(-1.44269504F)));
+  return Mul(Div(gate, Add(Broadcast(1), exponential)), up);
 }
 
 // Writes the first `columns` of sixteen values.
@@ -238,15 +239,7 @@ class PanelLoop {
       b.ahead = reinterpret_cast<const char*>(b.w) + (tiles_ > 1 ? b.steps * kStepBytes : kAheadBytes);
       b.ahead_step = kStepBytes / Fetchers();
       const bool last = done + b.steps == steps_;
-      if constexpr (kWiden) {
-        if (tiles_ > 1) {
-          Tiles(Widened(b), panel, last);
-        } else {
-          Tiles(b, panel, last);
-        }
-      } else {
-        Tiles(b, panel, last);
-      }
+      Tiles(b, panel, last);
       b.x += b.steps;
       b.w += b.steps;
       b.start = sums_;
@@ -259,26 +252,12 @@ class PanelLoop {
   using W = typename Format::W;
 
   static constexpr int64_t kStepBytes = sizeof(W);
-  // Many rows are better served by weights that are widened to float once for all tiles.
-  static constexpr bool kWiden = sizeof(W) == kPanelOutputs * sizeof(Bf16);
 
   int64_t Fetchers() const { return tiles_ < 4 ? tiles_ : 4; }
 
-  Block<F32Steps> Widened(const Block<Format>& b) {
-    if constexpr (kWiden) {
-      for (int64_t s = 0; s < b.steps; ++s) {
-        Store(wide_[s], WidenLower(b.w[s]));
-        Store(wide_[s] + kLanes, WidenUpper(b.w[s]));
-      }
-      return {b.x, b.x_stride, wide_, b.steps, b.start, b.start_stride, b.sums, b.ahead, b.ahead_step};
-    }
-    return {};
-  }
-
   // All rows of one block, in tiles of nearly equal size: a last tile of one row would wait for the latency of its
   // chains.
-  template <class TileFormat>
-  void Tiles(Block<TileFormat> b, int64_t panel, bool last) {
+  void Tiles(Block<Format> b, int64_t panel, bool last) {
     int64_t row = 0;
     for (int64_t tile = 0; tile < tiles_; ++tile) {
       const int64_t rows = (rows_ - row + tiles_ - tile - 1) / (tiles_ - tile);
@@ -301,7 +280,6 @@ class PanelLoop {
   const int64_t steps_;
   int64_t steps_per_block_;
   alignas(64) float sums_[kLinearRows * kPanelOutputs];
-  alignas(64) float wide_[kWiden ? kStepsPerBlock : 1][kPanelOutputs];
 };
 
 template <class Format>
