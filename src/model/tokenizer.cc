@@ -1,8 +1,10 @@
 #include "model/tokenizer.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "base/status.h"
 #include "model/bpe.h"
 #include "model/pretokenizer.h"
@@ -93,9 +95,7 @@ class BpeTokenizer final : public Tokenizer {
   AddedTokens all_added_, text_added_;
 };
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& directory) {
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadBpe(const std::string& directory) {
   ASSIGN_OR_RETURN(TokenizerSpec spec, ReadTokenizerSpec(directory));
   auto pre_tokenizer = PreTokenizer::Create(spec.split);
   if (!pre_tokenizer.ok()) {
@@ -103,6 +103,22 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& di
         absl::StrCat(directory, "/tokenizer.json: pre_tokenizer: ", pre_tokenizer.status().message()));
   }
   return std::make_unique<BpeTokenizer>(std::move(spec), *std::move(pre_tokenizer));
+}
+
+// Messages quote the file: its control characters could forge lines of a log, and its texts may be long.
+absl::Status Printable(const absl::Status& status) {
+  constexpr size_t kLongest = 8192;  // bytes
+  std::string message(status.message().substr(0, kLongest));
+  std::replace_if(message.begin(), message.end(), absl::ascii_iscntrl, '?');
+  return absl::Status(status.code(), message);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& directory) {
+  auto tokenizer = LoadBpe(directory);
+  if (!tokenizer.ok()) return Printable(tokenizer.status());
+  return tokenizer;
 }
 
 }  // namespace baton

@@ -184,6 +184,12 @@ TEST_CASE("added tokens that cannot be honoured are refused by name") {
   CheckRefusedWith("/added_tokens", "x", {"added_tokens", "array"});
 }
 
+TEST_CASE("what a file says cannot forge a line of a log") {
+  CheckRefusedWith("/normalizer", {{"type", "x\ny\x1b[2J"}}, {"x?y?[2J"});
+  CheckRefusedWith("/normalizer", {{"type", std::string(100'000, 'x')}}, {"normalizer: xxx"});
+  CHECK(TryLoad("{\"normalizer\": \"" + std::string(100'000, 'x')).status().message().size() < 10'000);
+}
+
 TEST_CASE("a config that contradicts is refused with its own name") {
   const auto refused = [](const std::string& config, const char* word) {
     const TempDirectory directory;
