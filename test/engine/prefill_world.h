@@ -41,18 +41,21 @@ class PrefillWorld {
         }()) {}
 
   struct Decode {
-    explicit Decode(int64_t blocks, const WorkerAddress& address)
-        : backend(blocks), worker(backend, Incarnation(100), address) {}
+    Decode(int64_t blocks, Incarnation incarnation)
+        : descriptor(absl::StrCat("slab of ", incarnation.value())),
+          backend(blocks),
+          worker(backend, incarnation, descriptor) {}
+    std::string descriptor;
     FakeBackend backend;
     FakeDecodeWorker worker;
   };
   void AddDecode(const WorkerAddress& address, int64_t blocks) {
-    decodes_[address] = std::make_unique<Decode>(blocks, address);
+    decodes_[address] = std::make_shared<Decode>(blocks, Incarnation(++incarnations_));
   }
   // Its process is gone: nothing arrives there any more.
   void KillDecode(const WorkerAddress& address) { decodes_.erase(address); }
   FakeDecodeWorker& decode(const WorkerAddress& address) { return decodes_.at(address)->worker; }
-  std::map<WorkerAddress, std::unique_ptr<Decode>>& decodes() { return decodes_; }
+  std::map<WorkerAddress, std::shared_ptr<Decode>>& decodes() { return decodes_; }
 
   PrefillEngine& engine() { return engine_; }
   FakeBackend& backend() { return backend_; }
@@ -183,8 +186,11 @@ class PrefillWorld {
         [this, a](Reply reply) { engine_.sender().OnHeartbeatReply(a.id, std::move(reply), Now()); });
   }
   void Do(OpenConnection a) {
-    const auto report = [this, a](const absl::Status& status) {
-      if (status.ok()) connections_[a.link] = a.to;
+    const auto report = [this, a](absl::Status status) {
+      const auto found = decodes_.find(a.to);
+      const bool there = found != decodes_.end() && found->second->descriptor == a.transport_descriptor;
+      if (status.ok() && !there) status = absl::UnavailableError("nobody is there");
+      if (status.ok()) connections_[a.link] = found->second;
       engine_.sender().OnConnected(a.link, status, Now());
       Pump();
     };
@@ -209,9 +215,9 @@ class PrefillWorld {
   absl::Status Copy(const PushBlocks& push) {
     const auto connection = connections_.find(push.link);
     if (connection == connections_.end()) return absl::UnavailableError("not connected");
-    const auto decode_worker = decodes_.find(connection->second);
-    if (decode_worker == decodes_.end()) return absl::UnavailableError("nobody is there");
-    std::byte* target = decode_worker->second->backend.kv_slab().data();
+    const std::shared_ptr<Decode> peer = connection->second.lock();
+    if (peer == nullptr) return absl::UnavailableError("nobody is there");
+    std::byte* target = peer->backend.kv_slab().data();
     for (const BlockCopy& copy : push.copies) {
       std::memcpy(target + copy.target_offset, backend_.kv_slab().data() + copy.source_offset,
                   static_cast<size_t>(copy.bytes));
@@ -242,8 +248,9 @@ class PrefillWorld {
   FakeBackend backend_;
   PrefillEngine engine_;
   const Batch* batch_ = nullptr;
-  std::map<WorkerAddress, std::unique_ptr<Decode>> decodes_;
-  std::map<LinkId, WorkerAddress> connections_;
+  std::map<WorkerAddress, std::shared_ptr<Decode>> decodes_;
+  std::map<LinkId, std::weak_ptr<Decode>> connections_;
+  uint64_t incarnations_ = 100;
   std::map<RequestId, Request> requests_;
 };
 
