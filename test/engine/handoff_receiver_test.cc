@@ -1,0 +1,243 @@
+#include "engine/handoff_receiver.h"
+
+#include <functional>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "base/clock.h"
+#include "base/logging.h"
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+constexpr KvLayout kLayout{.layers = 4, .kv_heads = 1, .head_dim = 2, .element_bytes = 2};
+
+class Receiver {
+ public:
+  Receiver() {
+    spdlog::set_level(spdlog::level::off);
+    REQUIRE(receiver.OnLink(Link(1), clock.Now()).ok());
+  }
+  ~Receiver() { spdlog::set_level(spdlog::level::info); }
+
+  static LinkRequest Link(uint64_t incarnation, const WorkerAddress& address = "p") {
+    return {.version = kHandoffVersion,
+            .prefill_address = address,
+            .prefill_incarnation = Incarnation(incarnation),
+            .module_digest = {},
+            .layout = kLayout,
+            .numerics_id = "cpu"};
+  }
+  static ReserveRequest Request(const RequestId& id, int32_t family) {
+    const std::vector<TokenId> tokens(40, family);
+    return {.request_id = id,
+            .writer = Incarnation(1),
+            .keys = BlockKeys(RootKey(Digest{}, ""), tokens),
+            .kv_tokens = 40,
+            .max_new_tokens = 8};
+  }
+  Reserved Reserve(const RequestId& id, int32_t family = 1) {
+    auto reply = receiver.OnReserve(Request(id, family), clock.Now());
+    receiver.CheckInvariants();
+    REQUIRE(reply.ok());
+    REQUIRE(std::holds_alternative<Reserved>(*reply));
+    return std::get<Reserved>(*reply);
+  }
+  static DecodeJob Job(const RequestId& id, const ReservationRef& ref, int32_t family = 1) {
+    DecodeJob job;
+    job.request_id = id;
+    job.reservation = ref;
+    job.decode_incarnation = Incarnation(5);
+    job.blocks = 3;
+    job.tokens.assign(41, family);
+    return job;
+  }
+
+  ManualClock clock;
+  BlockPool pool{16};
+  RadixTree tree{pool};
+  Admission answer = Admit{};
+  AdmissionQuery asked;
+  HandoffReceiver receiver{HandoffReceiverOptions{.module_digest = {},
+                                                  .layout = kLayout,
+                                                  .numerics_id = "cpu",
+                                                  .incarnation = Incarnation(5),
+                                                  .transport_descriptor = "slab",
+                                                  .lease = absl::Seconds(10)},
+                           pool, tree, [this](const AdmissionQuery& query) {
+                             asked = query;
+                             return answer;
+                           }};
+};
+
+TEST_CASE("a link whose version, digest or layout differs is refused, and both values are named") {
+  Receiver r;
+  const auto refused = [&](const LinkRequest& request, const std::string& here, const std::string& there) {
+    const absl::Status status = r.receiver.OnLink(request, r.clock.Now()).status();
+    CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
+    INFO(status.message());
+    CHECK(absl::StrContains(status.message(), here));
+    CHECK(absl::StrContains(status.message(), there));
+  };
+  LinkRequest version = Receiver::Link(2);
+  version.version = 77;
+  refused(version, "1 at the decode worker", "77 at the prefill worker");
+  LinkRequest digest = Receiver::Link(2);
+  digest.module_digest[31] = 0xab;
+  refused(digest, "0000000000000000000000000000000000000000000000000000000000000000",
+          "00000000000000000000000000000000000000000000000000000000000000ab");
+  LinkRequest layout = Receiver::Link(2);
+  layout.layout.kv_heads = 3;
+  refused(layout, "4 layers x 1 kv heads", "4 layers x 3 kv heads");
+  LinkRequest numerics = Receiver::Link(2);
+  numerics.numerics_id = "cuda";
+  CHECK(r.receiver.OnLink(numerics, r.clock.Now()).ok());
+}
+
+TEST_CASE("a late link message of a process that has been replaced is refused and harms nobody") {
+  Receiver r;
+  REQUIRE(r.receiver.OnLink(Receiver::Link(2), r.clock.Now()).ok());  // replaces 1
+  ReserveRequest request = Receiver::Request("r", 1);
+  request.writer = Incarnation(2);
+  REQUIRE(r.receiver.OnReserve(request, r.clock.Now()).ok());
+  CHECK(r.receiver.OnLink(Receiver::Link(1), r.clock.Now()).status().code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(r.receiver.outstanding().reserved == 1);
+  CHECK(r.receiver.IsLinked(Incarnation(2)));
+  // Nor can one incarnation be two workers.
+  CHECK(r.receiver.OnLink(Receiver::Link(2, "q"), r.clock.Now()).status().code() ==
+        absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("a reservation that contradicts itself is refused before anything is taken") {
+  Receiver r;
+  const auto code = [&](auto change) {
+    ReserveRequest request = Receiver::Request("r", 1);
+    change(request);
+    return r.receiver.OnReserve(request, r.clock.Now()).status().code();
+  };
+  CHECK(code([](auto& q) { q.writer = Incarnation(99); }) == absl::StatusCode::kFailedPrecondition);
+  CHECK(code([](auto& q) { q.kv_tokens = -1; }) == absl::StatusCode::kInvalidArgument);
+  CHECK(code([](auto& q) { q.max_new_tokens = -1; }) == absl::StatusCode::kInvalidArgument);
+  CHECK(code([](auto& q) { q.keys.pop_back(); }) == absl::StatusCode::kInvalidArgument);
+  CHECK(code([](auto& q) { q.keys.resize(100); }) == absl::StatusCode::kInvalidArgument);
+  ReserveRequest huge = Receiver::Request("r", 1);
+  huge.kv_tokens = 16 * 20;
+  huge.keys.resize(20);
+  CHECK(std::holds_alternative<NeverFits>(*r.receiver.OnReserve(huge, r.clock.Now())));
+  CHECK(r.pool.counts().free == 16);
+}
+
+TEST_CASE("admission is asked with what the reservation would take, and its answer is passed on") {
+  Receiver r;
+  const Reserved first = r.Reserve("r1");
+  CHECK(r.asked.kv_tokens == 40);
+  CHECK(r.asked.max_new_tokens == 8);
+  CHECK(r.asked.blocks_now == 3);
+  REQUIRE(r.receiver.OnCommit({first.reservation, 3}, r.clock.Now()).ok());
+  r.Reserve("r2");
+  CHECK(r.asked.blocks_now == 1);                      // two full blocks are held by r1, and referenced
+  CHECK(r.receiver.outstanding().growth_blocks == 0);  // 40 + 8 tokens are three blocks
+  r.answer = RetryAfter{absl::Seconds(3)};
+  auto reply = r.receiver.OnReserve(Receiver::Request("r3", 2), r.clock.Now());
+  CHECK(std::get<RetryAfter>(*reply).after == absl::Seconds(3));
+  r.answer = NeverFits{"no"};
+  reply = r.receiver.OnReserve(Receiver::Request("r3", 2), r.clock.Now());
+  CHECK(std::get<NeverFits>(*reply).reason == "no");
+  CHECK(r.pool.counts().referenced == 4);
+}
+
+TEST_CASE("KV is claimed once, only when it is complete, and only by whom it was made for") {
+  Receiver r;
+  const Reserved reserved = r.Reserve("r");
+  const auto start = [&](auto change) {
+    DecodeJob job = Receiver::Job("r", reserved.reservation);
+    change(job);
+    return r.receiver.Start(job, r.clock.Now()).status().code();
+  };
+  CHECK(start([](auto&) {}) == absl::StatusCode::kFailedPrecondition);  // not committed
+  REQUIRE(r.receiver.OnCommit({reserved.reservation, 3}, r.clock.Now()).ok());
+  for (const auto& change : std::vector<std::function<void(DecodeJob&)>>{
+           [](auto& job) { job.request_id = "s"; },
+           [](auto& job) { job.reservation.id = ReservationId(9); },
+           [](auto& job) { job.reservation.generation = Generation(9); },
+           [](auto& job) { job.decode_incarnation = Incarnation(9); },
+           [](auto& job) { job.blocks = 2; },
+           [](auto& job) { job.tokens.pop_back(); },
+           [](auto& job) { job.tokens.clear(); },
+           [](auto& job) { job.tokens[3] = 12; },
+           [](auto& job) { job.cache_salt = "another tenant"; },
+       }) {
+    CHECK(start(change) == absl::StatusCode::kFailedPrecondition);
+  }
+  auto claimed = r.receiver.Start(Receiver::Job("r", reserved.reservation), r.clock.Now());
+  REQUIRE(claimed.ok());
+  CHECK(claimed->table.size() == 3);
+  CHECK(claimed->keys.size() == 2);
+  CHECK(claimed->kv_tokens == 40);
+  CHECK(start([](auto&) {}) == absl::StatusCode::kFailedPrecondition);  // claimed already
+  CHECK(r.pool.counts().referenced == 3);
+}
+
+TEST_CASE("a commit of the wrong number of blocks gives the reservation up, in quarantine") {
+  Receiver r;
+  const Reserved reserved = r.Reserve("r");
+  CHECK(r.receiver.OnCommit({reserved.reservation, 2}, r.clock.Now()).code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(r.pool.counts().quarantined == 3);
+  CHECK(r.receiver.OnCommit({reserved.reservation, 3}, r.clock.Now()).code() == absl::StatusCode::kFailedPrecondition);
+  r.receiver.CheckInvariants();
+  r.receiver.OnRelease({reserved.reservation}, r.clock.Now());
+  CHECK(r.pool.counts().free == 16);
+}
+
+TEST_CASE("a block that a remote may still write is not given out again") {
+  Receiver r;
+  std::vector<Reserved> all;
+  for (int i = 0; i < 5; ++i) all.push_back(r.Reserve(absl::StrCat("r", i), i));  // 15 of 16 blocks
+  r.receiver.Cancel("r0", r.clock.Now());
+  CHECK(r.pool.counts().quarantined == 3);
+  const auto reply = r.receiver.OnReserve(Receiver::Request("s", 9), r.clock.Now());
+  CHECK(std::holds_alternative<RetryAfter>(*reply));
+  CHECK(r.pool.counts().free == 1);  // what it had got by then is given back
+  // A release that names another generation is not about this one.
+  r.receiver.OnRelease({{all[0].reservation.id, Generation(1)}}, r.clock.Now());
+  CHECK(r.pool.counts().quarantined == 3);
+  r.receiver.WriterGone(Incarnation(1), r.clock.Now());
+  CHECK(r.pool.counts().free == 16);
+}
+
+TEST_CASE("a heartbeat renews its writer's own reservations and names the others as revoked") {
+  Receiver r;
+  REQUIRE(r.receiver.OnLink(Receiver::Link(2, "q"), r.clock.Now()).ok());
+  const Reserved reserved = r.Reserve("r");
+  r.clock.Advance(absl::Seconds(6));
+  const auto strangers = r.receiver.OnHeartbeat({Incarnation(2), {reserved.reservation}}, r.clock.Now());
+  REQUIRE(strangers.ok());
+  CHECK(strangers->revoked.size() == 1);
+  const ReservationRef unknown{ReservationId(99), Generation(1)};
+  const auto own = r.receiver.OnHeartbeat({Incarnation(1), {unknown, reserved.reservation}}, r.clock.Now());
+  REQUIRE(own.ok());
+  CHECK(own->revoked == std::vector<ReservationRef>{unknown});
+  r.clock.Advance(absl::Seconds(6));
+  CHECK(r.receiver.OnCommit({reserved.reservation, 3}, r.clock.Now()).ok());
+  CHECK(r.receiver.OnHeartbeat({Incarnation(3), {}}, r.clock.Now()).status().code() ==
+        absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("generations of two incarnations do not meet") {
+  BlockPool pool(4);
+  RadixTree tree(pool);
+  std::vector<uint64_t> generations;
+  for (uint64_t incarnation : {1, 2, 3}) {
+    HandoffReceiver receiver(
+        {.layout = kLayout, .numerics_id = "cpu", .incarnation = Incarnation(incarnation), .transport_descriptor = ""},
+        pool, tree, [](const AdmissionQuery&) { return Admit{}; });
+    REQUIRE(receiver.OnLink(Receiver::Link(9), absl::UnixEpoch()).ok());
+    auto reply = receiver.OnReserve({.request_id = "r", .writer = Incarnation(9), .keys = {}}, absl::UnixEpoch());
+    generations.push_back(std::get<Reserved>(*reply).reservation.generation.value());
+  }
+  for (size_t i = 1; i < generations.size(); ++i) CHECK(generations[i] - generations[i - 1] > uint64_t{1} << 32);
+}
+
+}  // namespace
+}  // namespace baton

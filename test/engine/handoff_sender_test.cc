@@ -1,0 +1,205 @@
+#include "engine/handoff_sender.h"
+
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/logging.h"
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+constexpr KvLayout kLayout{.layers = 4, .kv_heads = 1, .head_dim = 2, .element_bytes = 2};
+constexpr absl::Duration kLease = absl::Seconds(10);
+constexpr ReservationRef kRef{ReservationId(7), Generation(70)};
+
+// A sender that is linked to "d" and has one hand-off "r" of three blocks there, waiting for the answer to Reserve.
+class Linked {
+ public:
+  Linked() {
+    spdlog::set_level(spdlog::level::off);
+    sender.Begin({.request_id = "r", .decode_worker = "d", .keys = std::vector<BlockKey>(2), .kv_tokens = 40}, Now());
+    const auto link = Take<SendLink>()->link;
+    sender.OnLinkReply(link,
+                       LinkReply{.decode_incarnation = Incarnation(9),
+                                 .transport_descriptor = "slab",
+                                 .slab_blocks = 100,
+                                 .numerics_id = "cpu",
+                                 .lease = kLease},
+                       Now());
+    sender.OnConnected(Take<OpenConnection>()->link, absl::OkStatus(), Now());
+    handoff = Take<SendReserve>()->handoff;
+  }
+  ~Linked() { spdlog::set_level(spdlog::level::info); }
+
+  absl::Time Now() const { return clock.Now(); }
+  // The first action of this kind since the last call; all others are dropped.
+  template <typename T>
+  std::optional<T> Take() {
+    std::optional<T> found;
+    for (SenderAction& action : sender.TakeActions()) {
+      if (T* is = std::get_if<T>(&action); is != nullptr && !found.has_value()) found = std::move(*is);
+    }
+    sender.CheckInvariants();
+    return found;
+  }
+  void Reserve(std::vector<MissingBlock> missing) {
+    sender.OnReserveReply(handoff, ReserveReply(Reserved{kRef, std::move(missing)}), Now());
+  }
+  void Ready(int32_t index, uint32_t source, int64_t layers) {
+    const ReadyBlock block{index, BlockId(source), layers};
+    sender.BlocksReady("r", std::span(&block, 1), Now());
+  }
+
+  ManualClock clock;
+  HandoffSender sender{HandoffSenderOptions{.self = {.prefill_address = "p",
+                                                     .prefill_incarnation = Incarnation(1),
+                                                     .module_digest = {},
+                                                     .layout = kLayout,
+                                                     .numerics_id = "cpu"}}};
+  HandoffId handoff;
+};
+
+TEST_CASE("only missing blocks are pushed, each layer once, from where they are to where they belong") {
+  Linked linked;
+  linked.Ready(0, 30, 4);
+  linked.Ready(2, 32, 1);
+  linked.Reserve({{1, BlockId(51)}, {2, BlockId(52)}});
+  const auto first = linked.Take<PushBlocks>();
+  REQUIRE(first.has_value());
+  REQUIRE(first->copies.size() == 1);
+  CHECK(first->copies[0].source_offset == 32 * kLayout.BlockBytes());
+  CHECK(first->copies[0].target_offset == 52 * kLayout.BlockBytes());
+  CHECK(first->copies[0].bytes == kLayout.LayerBytes());
+
+  linked.Ready(2, 32, 3);
+  const auto second = linked.Take<PushBlocks>();
+  REQUIRE(second->copies.size() == 1);
+  CHECK(second->copies[0].source_offset == 32 * kLayout.BlockBytes() + kLayout.LayerBytes());
+  CHECK(second->copies[0].target_offset == 52 * kLayout.BlockBytes() + kLayout.LayerBytes());
+  CHECK(second->copies[0].bytes == 2 * kLayout.LayerBytes());
+
+  linked.Ready(2, 32, 4);
+  const auto third = linked.Take<PushBlocks>();
+  linked.Ready(1, 31, 4);
+  const auto fourth = linked.Take<PushBlocks>();
+  REQUIRE(fourth->copies.size() == 1);
+  CHECK(fourth->copies[0].bytes == kLayout.BlockBytes());
+
+  // The commit waits for the last of them, in whatever order they finish.
+  for (const auto& push : {fourth, second, first}) linked.sender.OnPushDone(push->push, absl::OkStatus(), linked.Now());
+  CHECK_FALSE(linked.Take<SendCommit>().has_value());
+  linked.sender.OnPushDone(third->push, absl::OkStatus(), linked.Now());
+  const auto commit = linked.Take<SendCommit>();
+  REQUIRE(commit.has_value());
+  CHECK(commit->commit.blocks_written == 2);
+  linked.sender.OnCommitReply(commit->handoff, absl::OkStatus(), linked.Now());
+  const auto committed = linked.Take<HandoffCommitted>();
+  REQUIRE(committed.has_value());
+  CHECK(committed->reservation == kRef);
+  CHECK(committed->decode_incarnation == Incarnation(9));
+  CHECK(committed->blocks == 3);
+  CHECK(committed->bytes_pushed == 2 * kLayout.BlockBytes());
+  CHECK(linked.sender.idle());
+}
+
+TEST_CASE("a peer's answer that names impossible blocks fails the hand-off and is released, nothing is pushed") {
+  const std::vector<std::vector<MissingBlock>> answers = {{{-1, BlockId(1)}},
+                                                          {{3, BlockId(1)}},
+                                                          {{1, BlockId(1)}, {1, BlockId(2)}},
+                                                          {{2, BlockId(1)}, {1, BlockId(2)}},
+                                                          {{0, BlockId(100)}},
+                                                          {{0, BlockId(UINT32_MAX)}},
+                                                          {{0, BlockId(5)}, {1, BlockId(5)}}};
+  for (const auto& answer : answers) {
+    CAPTURE(answer[0].index, answer[0].target.value());
+    Linked linked;
+    for (int32_t i = 0; i < 3; ++i) linked.Ready(i, static_cast<uint32_t>(i), 4);
+    linked.Reserve(answer);
+    std::optional<HandoffFailed> failed;
+    bool released = false;
+    for (SenderAction& action : linked.sender.TakeActions()) {
+      if (auto* is = std::get_if<HandoffFailed>(&action)) failed = *is;
+      if (auto* is = std::get_if<SendRelease>(&action)) released = is->release.reservation == kRef;
+      CHECK_FALSE(std::holds_alternative<PushBlocks>(action));
+    }
+    REQUIRE(failed.has_value());
+    CHECK(failed->status.code() == absl::StatusCode::kInternal);
+    CHECK(released);
+  }
+}
+
+TEST_CASE("a peer that links with an absurd lease or slab is refused") {
+  for (const auto& [blocks, lease] :
+       {std::pair{int64_t{-1}, kLease}, std::pair{int64_t{1} << 33, kLease},
+        std::pair{int64_t{1}, absl::ZeroDuration()}, std::pair{int64_t{1}, absl::InfiniteDuration()}}) {
+    Linked linked;
+    linked.sender.Begin({.request_id = "s", .decode_worker = "e", .keys = {}, .kv_tokens = 1}, linked.Now());
+    LinkReply reply;
+    reply.slab_blocks = blocks;
+    reply.numerics_id = "cpu";
+    reply.lease = lease;
+    linked.sender.OnLinkReply(linked.Take<SendLink>()->link, reply, linked.Now());
+    const auto failed = linked.Take<HandoffFailed>();
+    REQUIRE(failed.has_value());
+    CHECK(failed->status.code() == absl::StatusCode::kFailedPrecondition);
+    CHECK(linked.sender.link_state("e") == HandoffSender::LinkState::kRefused);
+  }
+}
+
+TEST_CASE("a lease counts from when the renewing heartbeat was sent, not from when it was answered") {
+  Linked linked;
+  linked.Reserve({{0, BlockId(0)}, {1, BlockId(1)}, {2, BlockId(2)}});
+  linked.clock.Advance(absl::Seconds(8));
+  linked.sender.Tick(linked.Now());
+  const auto heartbeat = linked.Take<SendHeartbeat>();
+  REQUIRE(heartbeat.has_value());
+  linked.clock.Advance(absl::Seconds(1));
+  linked.sender.OnHeartbeatReply(heartbeat->id, HeartbeatReply{}, linked.Now());
+  linked.clock.Advance(absl::Seconds(8.9));  // 17.9: sent at 8, so the lease ends at 18
+  linked.Ready(0, 0, 4);
+  CHECK(linked.Take<PushBlocks>().has_value());
+  linked.clock.Advance(absl::Seconds(0.2));
+  linked.Ready(1, 1, 4);
+  CHECK_FALSE(linked.Take<PushBlocks>().has_value());
+}
+
+TEST_CASE("an answer that comes twice, late or for nobody changes nothing") {
+  Linked linked;
+  linked.Reserve({{0, BlockId(0)}});
+  linked.sender.TakeActions();
+  linked.sender.OnReserveReply(linked.handoff, ReserveReply(NeverFits{"late"}), linked.Now());
+  linked.sender.OnReserveReply(HandoffId(12345), ReserveReply(Reserved{}), linked.Now());
+  linked.sender.OnCommitReply(linked.handoff, absl::UnavailableError("late"), linked.Now());
+  linked.sender.OnPushDone(PushId(12345), absl::UnavailableError("late"), linked.Now());
+  linked.sender.OnHeartbeatReply(HeartbeatId(12345), absl::UnavailableError("late"), linked.Now());
+  linked.sender.OnReleaseReply("d", kRef, absl::UnavailableError("late"), linked.Now());
+  linked.sender.OnLinkReply(LinkId(12345), absl::UnavailableError("late"), linked.Now());
+  linked.sender.BlocksReady("nobody", {}, linked.Now());
+  linked.sender.Cancel("nobody", linked.Now());
+  linked.sender.PeerLost("nobody", linked.Now());
+  CHECK(linked.sender.TakeActions().empty());
+  CHECK(linked.sender.handoffs() == 1);
+  linked.sender.CheckInvariants();
+}
+
+TEST_CASE("a connection that opens after its peer was lost is closed again") {
+  Linked linked;
+  linked.sender.Begin({.request_id = "s", .decode_worker = "e", .keys = {}, .kv_tokens = 1}, linked.Now());
+  linked.sender.OnLinkReply(linked.Take<SendLink>()->link,
+                            LinkReply{.decode_incarnation = Incarnation(8),
+                                      .transport_descriptor = "slab",
+                                      .slab_blocks = 1,
+                                      .numerics_id = "cpu",
+                                      .lease = kLease},
+                            linked.Now());
+  const auto open = linked.Take<OpenConnection>();
+  linked.sender.PeerLost("e", linked.Now());
+  CHECK(linked.Take<HandoffFailed>()->status.code() == absl::StatusCode::kUnavailable);
+  linked.sender.OnConnected(open->link, absl::OkStatus(), linked.Now());
+  CHECK(linked.Take<CloseConnection>()->link == open->link);
+}
+
+}  // namespace
+}  // namespace baton
