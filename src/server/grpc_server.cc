@@ -1,0 +1,90 @@
+#include "server/grpc_server.h"
+
+#include "absl/strings/str_cat.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/health_check_service_interface.h"
+
+namespace baton {
+namespace {
+
+constexpr int kKeepaliveMs = 5000;         // ping an idle connection this often
+constexpr int kKeepaliveTimeoutMs = 3000;  // and give it up when no answer came for this long
+
+void SetKeepalive(grpc::ServerBuilder& builder) {
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepaliveMs / 2);
+}
+
+}  // namespace
+
+grpc::ChannelArguments InternalChannelArguments() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // Channels to the same worker must not share one connection's fate with a channel of another purpose.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return arguments;
+}
+
+std::shared_ptr<grpc::Channel> DialTcp(const WorkerAddress& address) {
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), InternalChannelArguments());
+}
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& listen, Audience audience,
+                                                              const std::vector<grpc::Service*>& services) {
+  // Both switches are global and concern servers that are built after them.
+  grpc::EnableDefaultHealthCheckService(audience == Audience::kClients);
+  if (audience == Audience::kClients) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  int port = 0;
+  if (!listen.empty()) {
+    builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a taken port is an error, not a lottery
+  }
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  SetKeepalive(builder);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  auto result = std::make_unique<GrpcServer>();
+  result->server_ = builder.BuildAndStart();
+  if (result->server_ == nullptr || (!listen.empty() && port == 0)) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on '", listen, "': bad host:port, or taken"));
+  }
+  if (!listen.empty()) result->address_ = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
+  if (audience == Audience::kClients) result->SetServing(false);
+  return result;
+}
+
+GrpcServer::~GrpcServer() { Stop(absl::ZeroDuration()); }
+
+std::shared_ptr<grpc::Channel> GrpcServer::InProcessChannel() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  return server_->InProcessChannel(arguments);
+}
+
+void GrpcServer::SetServing(bool serving) {
+  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+  if (health == nullptr) return;
+  health->SetServingStatus(serving);  // the whole server and all that are registered below
+  health->SetServingStatus("baton.v1.Inference", serving);
+}
+
+void GrpcServer::Stop(absl::Duration grace) {
+  if (server_ == nullptr) return;
+  server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+  server_->Wait();
+}
+
+}  // namespace baton

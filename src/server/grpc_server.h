@@ -1,0 +1,49 @@
+// How every process listens and dials: sizes, keepalive, health and reflection in one place.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "grpcpp/grpcpp.h"
+
+namespace baton {
+
+// Larger messages are refused by gRPC with RESOURCE_EXHAUSTED. A prompt of a million token ids fits.
+inline constexpr int kMaxMessageBytes = 8 << 20;
+
+// Opens a channel to a worker: over TCP, or within this process.
+using ChannelFactory = std::function<std::shared_ptr<grpc::Channel>(const WorkerAddress& address)>;
+
+// Dead peers are noticed within seconds, also without traffic. Never waits for readiness.
+std::shared_ptr<grpc::Channel> DialTcp(const WorkerAddress& address);
+grpc::ChannelArguments InternalChannelArguments();
+
+class GrpcServer {
+ public:
+  enum class Audience {
+    kClients,  // with grpc.health.v1 and reflection
+    kWorkers,
+  };
+  // Listens on host:port (port 0: a free one) and serves. An empty address listens nowhere: in-process only.
+  // UNAVAILABLE: the address cannot be bound. The services must outlive it.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& listen, Audience audience,
+                                                           const std::vector<grpc::Service*>& services);
+  ~GrpcServer();  // Stop with no grace
+
+  const std::string& address() const { return address_; }  // host:port with the port that was chosen
+  std::shared_ptr<grpc::Channel> InProcessChannel();
+  // What grpc.health.v1 answers, for the whole server and for "baton.v1.Inference". Audience kClients.
+  void SetServing(bool serving);
+  // Accepts no new call, gives the running ones `grace` to end, then cancels them. Blocks until all are done.
+  void Stop(absl::Duration grace);
+
+ private:
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace baton

@@ -1,0 +1,30 @@
+// The hand-off's protobuf messages ↔ engine/handoff_messages.h. From* treat the peer as hostile: INVALID_ARGUMENT names
+// the field.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "engine/handoff_messages.h"
+#include "kv_transfer.pb.h"
+
+namespace baton {
+
+kv::v1::LinkRequest ToProto(const LinkRequest& request);
+absl::StatusOr<LinkRequest> FromProto(const kv::v1::LinkRequest& proto);
+kv::v1::LinkReply ToProto(const LinkReply& reply);
+absl::StatusOr<LinkReply> FromProto(const kv::v1::LinkReply& proto);
+
+kv::v1::ReserveRequest ToProto(const ReserveRequest& request);
+absl::StatusOr<ReserveRequest> FromProto(const kv::v1::ReserveRequest& proto);
+kv::v1::ReserveReply ToProto(const ReserveReply& reply);
+absl::StatusOr<ReserveReply> FromProto(const kv::v1::ReserveReply& proto);
+
+kv::v1::CommitRequest ToProto(const Commit& commit);
+Commit FromProto(const kv::v1::CommitRequest& proto);
+kv::v1::ReleaseRequest ToProto(const Release& release);
+Release FromProto(const kv::v1::ReleaseRequest& proto);
+kv::v1::HeartbeatRequest ToProto(const Heartbeat& heartbeat);
+Heartbeat FromProto(const kv::v1::HeartbeatRequest& proto);
+kv::v1::HeartbeatReply ToProto(const HeartbeatReply& reply);
+HeartbeatReply FromProto(const kv::v1::HeartbeatReply& proto);
+
+}  // namespace baton

@@ -1,0 +1,309 @@
+#include "server/worker_convert.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/status.h"
+#include "server/grpc_status.h"
+
+namespace baton {
+namespace {
+
+// No layout that a model of this decade has is refused, and products stay far from overflow.
+constexpr int64_t kMaxDimension = 1 << 16;
+
+template <typename Field>
+std::vector<TokenId> Tokens(const Field& field) {
+  return {field.begin(), field.end()};
+}
+
+TokenLogprobs FromProto(const v1::TokenLogprobs& proto) {
+  TokenLogprobs result{.logprob = proto.logprob()};
+  const int n = std::min(proto.top_ids_size(), proto.top_logprobs_size());
+  for (int i = 0; i < n; ++i) result.top.emplace_back(proto.top_ids(i), proto.top_logprobs(i));
+  return result;
+}
+
+std::optional<FinishReason> FromProto(v1::FinishReason reason) {
+  switch (reason) {
+    case v1::FINISH_REASON_STOP:
+      return FinishReason::kStop;
+    case v1::FINISH_REASON_LENGTH:
+      return FinishReason::kLength;
+    case v1::FINISH_REASON_CANCELLED:
+      return FinishReason::kCancelled;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+worker::v1::KvLayout ToProto(const KvLayout& layout) {
+  worker::v1::KvLayout proto;
+  proto.set_layers(layout.layers);
+  proto.set_kv_heads(layout.kv_heads);
+  proto.set_head_dim(layout.head_dim);
+  proto.set_element_bytes(layout.element_bytes);
+  return proto;
+}
+
+absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto) {
+  for (const int64_t value : {proto.layers(), proto.kv_heads(), proto.head_dim(), proto.element_bytes()}) {
+    if (value < 1 || value > kMaxDimension) {
+      return absl::InvalidArgumentError(absl::StrCat("layout: expected dimensions in [1, ", kMaxDimension, "], got ",
+                                                     proto.layers(), ", ", proto.kv_heads(), ", ", proto.head_dim(),
+                                                     ", ", proto.element_bytes()));
+    }
+  }
+  return KvLayout{.layers = proto.layers(),
+                  .kv_heads = proto.kv_heads(),
+                  .head_dim = proto.head_dim(),
+                  .element_bytes = proto.element_bytes()};
+}
+
+absl::StatusOr<Digest> DigestFrom(const std::string& bytes) {
+  Digest digest;
+  if (bytes.size() != digest.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("module_digest: expected ", digest.size(), " bytes, got ", bytes.size()));
+  }
+  std::ranges::copy(bytes, digest.begin());
+  return digest;
+}
+
+std::string ToBytes(const Digest& digest) { return {digest.begin(), digest.end()}; }
+
+worker::v1::WorkerInfo ToProto(const WorkerInfo& info) {
+  worker::v1::WorkerInfo proto;
+  proto.set_address(info.address);
+  proto.set_incarnation(info.incarnation.value());
+  proto.set_model(info.model);
+  proto.set_module_digest(ToBytes(info.module_digest));
+  proto.set_numerics_id(info.numerics_id);
+  *proto.mutable_layout() = ToProto(info.layout);
+  proto.set_blocks_total(info.blocks_total);
+  proto.set_context(info.context);
+  proto.set_max_batch(info.max_batch);
+  return proto;
+}
+
+absl::StatusOr<WorkerInfo> FromProto(const worker::v1::WorkerInfo& proto, WorkerRole role) {
+  if (proto.address().empty()) return absl::InvalidArgumentError("address: expected host:port, got nothing");
+  if (proto.blocks_total() < 1 || proto.context() < 1 || proto.max_batch() < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("expected blocks_total, context and max_batch >= 1, got ",
+                                                   proto.blocks_total(), ", ", proto.context(), ", ",
+                                                   proto.max_batch()));
+  }
+  WorkerInfo info;
+  info.role = role;
+  info.address = proto.address();
+  info.incarnation = Incarnation(proto.incarnation());
+  info.model = proto.model();
+  ASSIGN_OR_RETURN(info.module_digest, DigestFrom(proto.module_digest()));
+  info.numerics_id = proto.numerics_id();
+  ASSIGN_OR_RETURN(info.layout, FromProto(proto.layout()));
+  info.blocks_total = proto.blocks_total();
+  info.context = proto.context();
+  info.max_batch = proto.max_batch();
+  return info;
+}
+
+worker::v1::Load ToProto(const WorkerLoad& load) {
+  worker::v1::Load proto;
+  proto.set_running_requests(load.running_requests);
+  proto.set_queued_requests(load.queued_requests);
+  proto.set_queued_tokens(load.queued_tokens);
+  proto.set_blocks_free(load.blocks_free);
+  proto.set_blocks_cached(load.blocks_cached);
+  return proto;
+}
+
+WorkerLoad FromProto(const worker::v1::Load& proto) {
+  // Bounded so that sums of them cannot overflow.
+  const auto count = [](int64_t value) { return std::clamp<int64_t>(value, 0, int64_t{1} << 48); };
+  return {.running_requests = std::max(proto.running_requests(), 0),
+          .queued_requests = std::max(proto.queued_requests(), 0),
+          .queued_tokens = count(proto.queued_tokens()),
+          .blocks_free = count(proto.blocks_free()),
+          .blocks_cached = count(proto.blocks_cached())};
+}
+
+worker::v1::PrefillJob ToProto(const PrefillJob& job) {
+  worker::v1::PrefillJob proto;
+  proto.set_request_id(job.request_id);
+  proto.mutable_tokens()->Assign(job.tokens.begin(), job.tokens.end());
+  proto.set_cache_salt(job.cache_salt);
+  proto.set_max_new_tokens(job.max_new_tokens);
+  proto.set_priority(job.priority);
+  proto.set_decode_worker(job.decode_worker);
+  return proto;
+}
+
+PrefillJob FromProto(const worker::v1::PrefillJob& proto) {
+  PrefillJob job;
+  job.request_id = proto.request_id();
+  job.tokens = Tokens(proto.tokens());
+  job.cache_salt = proto.cache_salt();
+  job.max_new_tokens = proto.max_new_tokens();
+  job.priority = proto.priority();
+  job.decode_worker = proto.decode_worker();
+  return job;
+}
+
+worker::v1::PrefillDone ToProto(const PrefillDone& done) {
+  worker::v1::PrefillDone proto;
+  proto.set_request_id(done.request_id);
+  proto.set_reservation_id(done.reservation.id.value());
+  proto.set_generation(done.reservation.generation.value());
+  proto.set_decode_incarnation(done.decode_incarnation.value());
+  proto.set_blocks(done.blocks);
+  proto.set_cached_tokens(done.cached_tokens);
+  proto.set_shared_tokens(done.shared_tokens);
+  proto.set_computed_tokens(done.computed_tokens);
+  proto.set_bytes_pushed(done.bytes_pushed);
+  proto.set_queued_us(absl::ToInt64Microseconds(done.queued));
+  proto.set_compute_us(absl::ToInt64Microseconds(done.compute));
+  proto.set_handoff_us(absl::ToInt64Microseconds(done.handoff));
+  return proto;
+}
+
+PrefillDone FromProto(const worker::v1::PrefillDone& proto) {
+  PrefillDone done;
+  done.request_id = proto.request_id();
+  done.reservation = {ReservationId(proto.reservation_id()), Generation(proto.generation())};
+  done.decode_incarnation = Incarnation(proto.decode_incarnation());
+  done.blocks = proto.blocks();
+  done.cached_tokens = proto.cached_tokens();
+  done.shared_tokens = proto.shared_tokens();
+  done.computed_tokens = proto.computed_tokens();
+  done.bytes_pushed = proto.bytes_pushed();
+  done.queued = absl::Microseconds(proto.queued_us());
+  done.compute = absl::Microseconds(proto.compute_us());
+  done.handoff = absl::Microseconds(proto.handoff_us());
+  return done;
+}
+
+worker::v1::DecodeJob ToProto(const DecodeJob& job) {
+  worker::v1::DecodeJob proto;
+  proto.set_request_id(job.request_id);
+  proto.set_reservation_id(job.reservation.id.value());
+  proto.set_generation(job.reservation.generation.value());
+  proto.set_decode_incarnation(job.decode_incarnation.value());
+  proto.set_blocks(job.blocks);
+  proto.mutable_tokens()->Assign(job.tokens.begin(), job.tokens.end());
+  proto.set_cache_salt(job.cache_salt);
+  *proto.mutable_sampling() = ToProto(job.sampling);
+  proto.set_priority(job.priority);
+  return proto;
+}
+
+DecodeJob FromProto(const worker::v1::DecodeJob& proto) {
+  DecodeJob job;
+  job.request_id = proto.request_id();
+  job.reservation = {ReservationId(proto.reservation_id()), Generation(proto.generation())};
+  job.decode_incarnation = Incarnation(proto.decode_incarnation());
+  job.blocks = proto.blocks();
+  job.tokens = Tokens(proto.tokens());
+  job.cache_salt = proto.cache_salt();
+  job.sampling = FromProto(proto.sampling());
+  job.priority = proto.priority();
+  return job;
+}
+
+worker::v1::TokenUpdate ToProto(const TokenUpdate& update) {
+  worker::v1::TokenUpdate proto;
+  proto.set_request_id(update.request_id);
+  proto.mutable_tokens()->Assign(update.tokens.begin(), update.tokens.end());
+  for (const TokenLogprobs& logprobs : update.logprobs) *proto.add_logprobs() = ToProto(logprobs);
+  proto.set_text(update.text);
+  if (update.finish) proto.set_finish(ToProto(*update.finish));
+  return proto;
+}
+
+TokenUpdate FromProto(const worker::v1::TokenUpdate& proto) {
+  TokenUpdate update;
+  update.request_id = proto.request_id();
+  update.tokens = Tokens(proto.tokens());
+  for (const v1::TokenLogprobs& logprobs : proto.logprobs()) update.logprobs.push_back(FromProto(logprobs));
+  update.text = proto.text();
+  update.finish = FromProto(proto.finish());
+  return update;
+}
+
+worker::v1::RequestFailed ToProto(const RequestFailed& failed) {
+  worker::v1::RequestFailed proto;
+  proto.set_request_id(failed.request_id);
+  proto.set_code(static_cast<int>(failed.status.code()));
+  proto.set_message(std::string(failed.status.message()));
+  proto.set_retry_after_us(absl::ToInt64Microseconds(failed.retry_after));
+  return proto;
+}
+
+RequestFailed FromProto(const worker::v1::RequestFailed& proto) {
+  RequestFailed failed;
+  failed.request_id = proto.request_id();
+  failed.status = absl::Status(StatusCodeFrom(proto.code()), proto.message());
+  failed.retry_after = absl::Microseconds(std::clamp<int64_t>(proto.retry_after_us(), 0, 60'000'000));
+  return failed;
+}
+
+v1::TokenLogprobs ToProto(const TokenLogprobs& logprobs) {
+  v1::TokenLogprobs proto;
+  proto.set_logprob(logprobs.logprob);
+  for (const auto& [id, value] : logprobs.top) {
+    proto.add_top_ids(id);
+    proto.add_top_logprobs(value);
+  }
+  return proto;
+}
+
+v1::FinishReason ToProto(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return v1::FINISH_REASON_STOP;
+    case FinishReason::kLength:
+      return v1::FINISH_REASON_LENGTH;
+    case FinishReason::kCancelled:
+      return v1::FINISH_REASON_CANCELLED;
+  }
+  return v1::FINISH_REASON_UNSPECIFIED;
+}
+
+SamplingParams FromProto(const v1::Sampling& proto) {
+  SamplingParams params;
+  params.max_tokens = proto.max_tokens();
+  if (proto.has_temperature()) params.temperature = proto.temperature();
+  if (proto.has_top_k()) params.top_k = proto.top_k();
+  if (proto.has_top_p()) params.top_p = proto.top_p();
+  if (proto.has_min_p()) params.min_p = proto.min_p();
+  if (proto.has_repetition_penalty()) params.repetition_penalty = proto.repetition_penalty();
+  if (proto.has_presence_penalty()) params.presence_penalty = proto.presence_penalty();
+  if (proto.has_frequency_penalty()) params.frequency_penalty = proto.frequency_penalty();
+  if (proto.has_seed()) params.seed = proto.seed();
+  params.stop.assign(proto.stop().begin(), proto.stop().end());
+  params.stop_ids = Tokens(proto.stop_ids());
+  params.ignore_eos = proto.ignore_eos();
+  if (proto.has_logprobs()) params.logprobs = proto.logprobs();
+  return params;
+}
+
+v1::Sampling ToProto(const SamplingParams& params) {
+  v1::Sampling proto;
+  proto.set_max_tokens(params.max_tokens);
+  proto.set_temperature(params.temperature);
+  proto.set_top_k(params.top_k);
+  proto.set_top_p(params.top_p);
+  proto.set_min_p(params.min_p);
+  proto.set_repetition_penalty(params.repetition_penalty);
+  proto.set_presence_penalty(params.presence_penalty);
+  proto.set_frequency_penalty(params.frequency_penalty);
+  if (params.seed) proto.set_seed(*params.seed);
+  proto.mutable_stop()->Assign(params.stop.begin(), params.stop.end());
+  proto.mutable_stop_ids()->Assign(params.stop_ids.begin(), params.stop_ids.end());
+  proto.set_ignore_eos(params.ignore_eos);
+  if (params.logprobs) proto.set_logprobs(*params.logprobs);
+  return proto;
+}
+
+}  // namespace baton

@@ -1,0 +1,39 @@
+// The worker protocol's messages ↔ our structs. From* treat the peer as hostile: INVALID_ARGUMENT names the field.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "engine/request.h"
+#include "model/weights.h"
+#include "router/worker_state.h"
+#include "worker.pb.h"
+
+namespace baton {
+
+worker::v1::KvLayout ToProto(const KvLayout& layout);
+absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto);
+absl::StatusOr<Digest> DigestFrom(const std::string& bytes);
+std::string ToBytes(const Digest& digest);
+
+worker::v1::WorkerInfo ToProto(const WorkerInfo& info);
+absl::StatusOr<WorkerInfo> FromProto(const worker::v1::WorkerInfo& proto, WorkerRole role);
+worker::v1::Load ToProto(const WorkerLoad& load);
+WorkerLoad FromProto(const worker::v1::Load& proto);  // negative counts become 0
+
+worker::v1::PrefillJob ToProto(const PrefillJob& job);
+PrefillJob FromProto(const worker::v1::PrefillJob& proto);
+worker::v1::PrefillDone ToProto(const PrefillDone& done);
+PrefillDone FromProto(const worker::v1::PrefillDone& proto);
+worker::v1::DecodeJob ToProto(const DecodeJob& job);
+DecodeJob FromProto(const worker::v1::DecodeJob& proto);
+worker::v1::TokenUpdate ToProto(const TokenUpdate& update);
+TokenUpdate FromProto(const worker::v1::TokenUpdate& proto);
+worker::v1::RequestFailed ToProto(const RequestFailed& failed);
+RequestFailed FromProto(const worker::v1::RequestFailed& proto);
+
+v1::TokenLogprobs ToProto(const TokenLogprobs& logprobs);
+v1::FinishReason ToProto(FinishReason reason);
+// Unset fields get their defaults; max_tokens stays 0 where unset. Values are not checked: Validate does that.
+SamplingParams FromProto(const v1::Sampling& proto);
+v1::Sampling ToProto(const SamplingParams& params);
+
+}  // namespace baton

@@ -1,0 +1,129 @@
+// What goes through protobuf comes out as it was; what a hostile peer makes up is refused.
+#include "catch.h"
+#include "server/kv_convert.h"
+#include "server/worker_convert.h"
+
+namespace baton {
+namespace {
+
+constexpr KvLayout kLayout{.layers = 30, .kv_heads = 3, .head_dim = 64, .element_bytes = 2};
+
+TEST_CASE("jobs and results survive the wire") {
+  DecodeJob job;
+  job.request_id = std::string("r");
+  job.reservation = {ReservationId(1ull << 63), Generation(7)};
+  job.decode_incarnation = Incarnation(~0ull);
+  job.blocks = 3;
+  job.tokens = {0, 5, 49151};
+  job.cache_salt = std::string("tenant");
+  job.sampling.temperature = 0;
+  job.sampling.top_k = 40;
+  job.sampling.seed = 0;
+  job.sampling.max_tokens = 9;
+  job.sampling.stop = {"a", "b"};
+  job.sampling.stop_ids = {2};
+  job.sampling.ignore_eos = true;
+  job.sampling.logprobs = 0;
+  job.priority = -4;
+  const DecodeJob back = FromProto(ToProto(job));
+  CHECK(back.reservation == job.reservation);
+  CHECK(back.decode_incarnation == job.decode_incarnation);
+  CHECK(back.tokens == job.tokens);
+  CHECK(back.cache_salt == "tenant");
+  CHECK(back.sampling.temperature == 0);
+  CHECK(back.sampling.top_p == 1);
+  CHECK(back.sampling.seed == 0);
+  CHECK(back.sampling.stop == job.sampling.stop);
+  CHECK(back.sampling.stop_ids == job.sampling.stop_ids);
+  CHECK(back.sampling.ignore_eos);
+  CHECK(back.sampling.logprobs == 0);
+  CHECK(back.priority == -4);
+  CHECK_FALSE(FromProto(ToProto(SamplingParams{})).seed.has_value());
+  CHECK_FALSE(FromProto(ToProto(SamplingParams{})).logprobs.has_value());
+
+  TokenUpdate update{.request_id = std::string("r"),
+                     .tokens = {1, 2},
+                     .logprobs = {{.logprob = -1, .top = {{3, -0.5f}, {4, -2.f}}}, {.logprob = -2, .top = {}}},
+                     .text = std::string("hi"),
+                     .finish = FinishReason::kStop};
+  const TokenUpdate update_back = FromProto(ToProto(update));
+  CHECK(update_back.tokens == update.tokens);
+  REQUIRE(update_back.logprobs.size() == 2);
+  CHECK(update_back.logprobs[0].top == update.logprobs[0].top);
+  CHECK(update_back.finish == FinishReason::kStop);
+  update.finish.reset();
+  CHECK_FALSE(FromProto(ToProto(update)).finish.has_value());
+}
+
+TEST_CASE("hand-off messages survive the wire") {
+  LinkRequest link;
+  link.prefill_address = std::string("127.0.0.1:1");
+  link.prefill_incarnation = Incarnation(77);
+  link.module_digest.fill(0xab);
+  link.layout = kLayout;
+  link.numerics_id = std::string("cpu");
+  const auto link_back = FromProto(ToProto(link));
+  REQUIRE(link_back.ok());
+  CHECK(link_back->module_digest == link.module_digest);
+  CHECK(link_back->layout == kLayout);
+
+  ReserveRequest reserve;
+  reserve.keys.resize(3);
+  for (uint8_t i = 0; i < 3; ++i) reserve.keys[i].bytes.fill(i);
+  reserve.kv_tokens = 50;
+  const auto reserve_back = FromProto(ToProto(reserve));
+  REQUIRE(reserve_back.ok());
+  CHECK(reserve_back->keys == reserve.keys);
+
+  const ReserveReply reserved = Reserved{{ReservationId(4), Generation(5)}, {{0, BlockId(9)}, {2, BlockId(7)}}};
+  const auto reserved_back = FromProto(ToProto(reserved));
+  REQUIRE(reserved_back.ok());
+  const auto& missing = std::get<Reserved>(*reserved_back).missing;
+  REQUIRE(missing.size() == 2);
+  CHECK(missing[1].index == 2);
+  CHECK(missing[1].target == BlockId(7));
+  CHECK(std::get<RetryAfter>(*FromProto(ToProto(ReserveReply(RetryAfter{absl::Milliseconds(5)})))).after ==
+        absl::Milliseconds(5));
+  CHECK(std::get<NeverFits>(*FromProto(ToProto(ReserveReply(NeverFits{"no"})))).reason == "no");
+
+  Heartbeat heartbeat{Incarnation(1), {{ReservationId(2), Generation(3)}}};
+  CHECK(FromProto(ToProto(heartbeat)).active == heartbeat.active);
+}
+
+TEST_CASE("what contradicts itself is refused") {
+  kv::v1::LinkRequest link;
+  CHECK(absl::IsInvalidArgument(FromProto(link).status()));  // no digest
+  link.set_module_digest(std::string(32, 'x'));
+  CHECK(absl::IsInvalidArgument(FromProto(link).status()));  // no layout
+  *link.mutable_layout() = ToProto(kLayout);
+  CHECK(FromProto(link).ok());
+  link.mutable_layout()->set_layers(int64_t{1} << 62);
+  CHECK(absl::IsInvalidArgument(FromProto(link).status()));
+
+  kv::v1::ReserveRequest reserve;
+  reserve.set_keys(std::string(33, 'x'));
+  CHECK(absl::IsInvalidArgument(FromProto(reserve).status()));
+
+  kv::v1::ReserveReply reply;
+  CHECK(absl::IsInvalidArgument(FromProto(reply).status()));
+  reply.mutable_reserved()->add_missing_index(1);
+  CHECK(absl::IsInvalidArgument(FromProto(reply).status()));
+
+  worker::v1::WorkerInfo info;
+  CHECK(absl::IsInvalidArgument(FromProto(info, WorkerRole::kDecode).status()));
+
+  worker::v1::Load load;
+  load.set_queued_tokens(-5);
+  load.set_blocks_free(std::numeric_limits<int64_t>::max());
+  CHECK(FromProto(load).queued_tokens == 0);
+  CHECK(FromProto(load).blocks_free < std::numeric_limits<int64_t>::max() / 2);
+
+  worker::v1::RequestFailed failed;
+  failed.set_code(1234);
+  failed.set_retry_after_us(-1);
+  CHECK(FromProto(failed).status.code() == absl::StatusCode::kUnknown);
+  CHECK(FromProto(failed).retry_after == absl::ZeroDuration());
+}
+
+}  // namespace
+}  // namespace baton
