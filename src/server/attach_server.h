@@ -1,0 +1,93 @@
+// One Attach stream, on the worker: commands in, events out, coalesced while the router is slower than the worker.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/support/server_callback.h"
+#include "server/coalesce.h"
+
+namespace baton {
+
+// `Coalesce(Event& last, Event& next)` is found by overload: true if `next` was merged into `last`.
+template <typename Command, typename Event>
+class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
+ public:
+  struct Handlers {
+    std::function<void(AttachServer*, Command&)> on_command;  // one at a time
+    std::function<void(AttachServer*)> on_gone;               // once, last; the stream is deleted after it
+  };
+  AttachServer(grpc::CallbackServerContext* context, Handlers handlers)
+      : context_(context), handlers_(std::move(handlers)) {}
+
+  // After the handlers' owner has registered it.
+  void Start() { this->StartRead(&command_); }
+
+  // In order. Dropped once the stream is broken.
+  void Send(Event event) {
+    const std::lock_guard lock(mutex_);
+    if (closing_) return;
+    // The first is being written and must not change.
+    if (queue_.size() >= 2 && Coalesce(queue_.back(), event)) {
+      ++coalesced_;
+    } else {
+      queue_.push_back(std::move(event));
+      if (queue_.size() == 1) this->StartWrite(&queue_.front());
+    }
+    if (queue_.size() + coalesced_ > kMaxUnsent) context_->TryCancel();  // a router that does not read
+  }
+
+  // Ends the stream after what is being written.
+  void Close(const grpc::Status& status) {
+    const std::lock_guard lock(mutex_);
+    if (closing_) return;
+    closing_ = true;
+    status_ = status;
+    if (queue_.empty()) this->Finish(status_);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return Close(grpc::Status::OK);
+    handlers_.on_command(this, command_);
+    command_.Clear();
+    this->StartRead(&command_);
+  }
+
+  void OnWriteDone(bool ok) override {
+    const std::lock_guard lock(mutex_);
+    queue_.pop_front();
+    if (queue_.size() <= 1) coalesced_ = 0;
+    if (closing_ || !ok) {
+      closing_ = true;
+      queue_.clear();
+      this->Finish(status_);
+    } else if (!queue_.empty()) {
+      this->StartWrite(&queue_.front());
+    }
+  }
+
+  void OnCancel() override { Close(grpc::Status::CANCELLED); }
+
+  void OnDone() override {
+    handlers_.on_gone(this);
+    delete this;
+  }
+
+ private:
+  static constexpr size_t kMaxUnsent = 100'000;  // events, merged ones counted
+
+  grpc::CallbackServerContext* context_;
+  Handlers handlers_;
+  Command command_;
+  std::mutex mutex_;         // guards what follows
+  std::deque<Event> queue_;  // the first is being written
+  size_t coalesced_ = 0;
+  bool closing_ = false;
+  grpc::Status status_;
+};
+
+}  // namespace baton

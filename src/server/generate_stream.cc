@@ -1,0 +1,140 @@
+#include "server/generate_stream.h"
+
+#include <utility>
+
+#include "base/logging.h"
+#include "server/grpc_status.h"
+#include "server/worker_convert.h"
+
+namespace baton {
+namespace {
+
+grpc::ByteBuffer Serialize(const v1::GenerateResponse& response) {
+  grpc::ByteBuffer bytes;
+  bool own = false;
+  grpc::SerializationTraits<v1::GenerateResponse>::Serialize(response, &bytes, &own);
+  return bytes;
+}
+
+}  // namespace
+
+v1::Final ToFinal(const RequestOutcome& outcome) {
+  v1::Final final;
+  final.set_finish_reason(ToProto(outcome.finish));
+  final.mutable_usage()->set_prompt_tokens(outcome.prompt_tokens);
+  final.mutable_usage()->set_cached_tokens(outcome.cached_tokens);
+  final.mutable_usage()->set_completion_tokens(outcome.completion_tokens);
+  v1::Timings& timings = *final.mutable_timings();
+  timings.set_queue_ms(absl::ToDoubleMilliseconds(outcome.queue));
+  timings.set_prefill_ms(absl::ToDoubleMilliseconds(outcome.prefill));
+  timings.set_handoff_ms(absl::ToDoubleMilliseconds(outcome.handoff));
+  timings.set_first_token_ms(absl::ToDoubleMilliseconds(outcome.first_token));
+  timings.set_total_ms(absl::ToDoubleMilliseconds(outcome.total));
+  return final;
+}
+
+std::shared_ptr<GenerateStream> GenerateStream::Make(grpc::CallbackServerContext* context, Router* router) {
+  std::shared_ptr<GenerateStream> stream(new GenerateStream(context, router));
+  const std::lock_guard lock(stream->mutex_);
+  stream->self_ = stream;
+  return stream;
+}
+
+void GenerateStream::SetId(const RequestId& id) {
+  const std::lock_guard lock(mutex_);
+  untold_id_ = id;
+}
+
+void GenerateStream::Refuse(const absl::Status& status, absl::Duration retry_after) {
+  const std::lock_guard lock(mutex_);
+  AddRetryAfter(*context_, retry_after);
+  end_ = ToGrpc(status);
+  Continue();
+}
+
+void GenerateStream::Append(TokenUpdate update) {
+  has_pending_ = true;
+  pending_bytes_ += update.text.size() + update.tokens.size() * sizeof(TokenId);
+  pending_.mutable_text()->append(update.text);
+  pending_.mutable_token_ids()->Add(update.tokens.begin(), update.tokens.end());
+  for (const TokenLogprobs& logprobs : update.logprobs) {
+    pending_bytes_ += sizeof(float) + logprobs.top.size() * 2 * sizeof(float);
+    *pending_.add_logprobs() = ToProto(logprobs);
+  }
+}
+
+void GenerateStream::OnUpdate(TokenUpdate update) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (end_ || cut_off_) return;
+    Append(std::move(update));
+    const bool paused = is_writing_ && absl::Now() - write_started_ > kMaxReadPause;
+    Continue();
+    if (pending_bytes_ <= kMaxUnreadBytes && !paused) return;
+    cut_off_ = true;
+  }
+  spdlog::warn("a client was cut off: it does not read what it asked for");
+  context_->TryCancel();  // also ends the write that hangs
+  handle_.Cancel();
+}
+
+void GenerateStream::OnEnd(const RequestOutcome& outcome) {
+  const std::lock_guard lock(mutex_);
+  if (end_) return;
+  if (outcome.status.ok()) {
+    *pending_.mutable_final() = ToFinal(outcome);
+    has_pending_ = true;
+  }
+  AddRetryAfter(*context_, outcome.retry_after);
+  end_ = ToGrpc(outcome.status);
+  Continue();
+}
+
+void GenerateStream::Continue() {
+  if (is_writing_ || finished_) return;
+  if (has_pending_ && !cut_off_) {
+    if (!untold_id_.empty()) pending_.set_request_id(std::exchange(untold_id_, {}));
+    writing_ = Serialize(pending_);
+    pending_.Clear();
+    has_pending_ = false;
+    pending_bytes_ = 0;
+    is_writing_ = true;
+    if (end_) {
+      finished_ = true;
+      StartWriteAndFinish(&writing_, {}, *end_);
+    } else {
+      write_started_ = absl::Now();
+      StartWrite(&writing_);
+    }
+  } else if (end_) {
+    finished_ = true;
+    Finish(*end_);
+  }
+}
+
+void GenerateStream::OnWriteDone(bool ok) {
+  {
+    const std::lock_guard lock(mutex_);
+    is_writing_ = false;
+    if (!ok) cut_off_ = true;
+    Continue();
+    if (ok) return;
+  }
+  handle_.Cancel();
+}
+
+void GenerateStream::OnCancel() {
+  {
+    const std::lock_guard lock(mutex_);
+    cut_off_ = true;
+  }
+  handle_.Cancel();
+}
+
+void GenerateStream::OnDone() {
+  std::shared_ptr<GenerateStream> last;  // outlives the lock
+  const std::lock_guard lock(mutex_);
+  last = std::move(self_);
+}
+
+}  // namespace baton

@@ -1,0 +1,61 @@
+// One client's Generate call: tokens go out as fast as the client reads, merged while it is slower.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "grpcpp/grpcpp.h"
+#include "inference.pb.h"
+#include "server/request_handle.h"
+
+namespace baton {
+
+// A client that lets this much of its output pile up is cut off, so that it cannot hold memory.
+inline constexpr size_t kMaxUnreadBytes = 1 << 20;
+// And one that reads nothing at all for this long, so that it cannot hold a stream.
+inline constexpr absl::Duration kMaxReadPause = absl::Seconds(60);
+
+// Owned by gRPC until OnDone, and by the router while the request is live.
+class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public RequestSink {
+ public:
+  static std::shared_ptr<GenerateStream> Make(grpc::CallbackServerContext* context, Router* router);
+
+  // Before the request is submitted: the first message tells this id.
+  void SetId(const RequestId& id);
+  RequestHandle& handle() { return handle_; }
+  // The request was not accepted.
+  void Refuse(const absl::Status& status, absl::Duration retry_after);
+
+  void OnUpdate(TokenUpdate update) override;
+  void OnEnd(const RequestOutcome& outcome) override;
+
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+ private:
+  GenerateStream(grpc::CallbackServerContext* context, Router* router) : context_(context), handle_(router) {}
+  void Continue();  // writes or finishes, as far as possible now
+  void Append(TokenUpdate update);
+
+  grpc::CallbackServerContext* const context_;
+  RequestHandle handle_;
+  std::mutex mutex_;  // guards what follows
+  std::shared_ptr<GenerateStream> self_;
+  RequestId untold_id_;
+  bool cut_off_ = false;          // nothing is written any more
+  v1::GenerateResponse pending_;  // not yet written
+  bool has_pending_ = false;
+  size_t pending_bytes_ = 0;
+  grpc::ByteBuffer writing_;
+  bool is_writing_ = false;
+  absl::Time write_started_;
+  std::optional<grpc::Status> end_;
+  bool finished_ = false;
+};
+
+v1::Final ToFinal(const RequestOutcome& outcome);
+
+}  // namespace baton

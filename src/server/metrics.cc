@@ -1,0 +1,103 @@
+#include "server/metrics.h"
+
+#include <exception>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace baton {
+namespace {
+
+enum class Kind { kCounter, kGauge, kHistogram };
+
+struct Spec {
+  Metric metric;
+  Kind kind;
+  const char* name;
+  const char* help;
+};
+
+// Every metric there is. Labels are in the help text.
+constexpr Spec kTable[] = {
+    {Metric::kRequests, Kind::kCounter, "baton_requests_total", "Requests that ended, by gRPC status `code`."},
+    {Metric::kPromptTokens, Kind::kCounter, "baton_prompt_tokens_total",
+     "Prompt tokens of requests that were prefilled."},
+    {Metric::kCachedTokens, Kind::kCounter, "baton_cached_tokens_total",
+     "Of those, tokens whose KV was found in a cache or shared with a concurrent request."},
+    {Metric::kCompletionTokens, Kind::kCounter, "baton_completion_tokens_total", "Tokens generated."},
+    {Metric::kQueueSeconds, Kind::kHistogram, "baton_queue_seconds",
+     "From a request's arrival until a prefill worker took it up."},
+    {Metric::kPrefillSeconds, Kind::kHistogram, "baton_prefill_seconds",
+     "From then until the last prompt token was computed."},
+    {Metric::kHandoffSeconds, Kind::kHistogram, "baton_handoff_seconds",
+     "From then until the decode worker had all blocks."},
+    {Metric::kFirstTokenSeconds, Kind::kHistogram, "baton_first_token_seconds",
+     "From a request's arrival until its first token came to the router."},
+    {Metric::kInterTokenSeconds, Kind::kHistogram, "baton_inter_token_seconds",
+     "Between updates of one request, divided by the tokens of the later one."},
+    {Metric::kRequestSeconds, Kind::kHistogram, "baton_request_seconds", "From a request's arrival until its end."},
+    {Metric::kLiveRequests, Kind::kGauge, "baton_live_requests", "Requests of this router that have not ended."},
+    {Metric::kWaitingRequests, Kind::kGauge, "baton_waiting_requests", "Of those, requests that no worker has."},
+    {Metric::kAttachedWorkers, Kind::kGauge, "baton_attached_workers", "Workers attached to this router, by `role`."},
+    {Metric::kWorkersLost, Kind::kCounter, "baton_workers_lost_total", "Attached workers that were lost, by `role`."},
+    {Metric::kWorkerRequests, Kind::kGauge, "baton_worker_requests",
+     "Requests on this worker, by `role` and `state` (running, queued)."},
+    {Metric::kWorkerQueuedTokens, Kind::kGauge, "baton_worker_queued_tokens",
+     "Prompt tokens that were accepted and wait to be computed, by `role`."},
+    {Metric::kKvBlocks, Kind::kGauge, "baton_kv_blocks",
+     "KV blocks, by `role` and `state` (free, cached, used); the sum is the worker's total."},
+    {Metric::kWorkerJobs, Kind::kCounter, "baton_worker_jobs_total",
+     "Jobs that ended on this worker, by `role` and gRPC status `code`."},
+    {Metric::kWorkerTokens, Kind::kCounter, "baton_worker_tokens_total",
+     "Tokens, by `role` and `source`: computed, cached, shared (prefill), generated (decode)."},
+    {Metric::kTransferBytes, Kind::kCounter, "baton_transfer_bytes_total", "KV bytes pushed to decode workers."},
+};
+
+// Seconds: 0.1 ms to 100 s, three a decade.
+const prometheus::Histogram::BucketBoundaries& Buckets() {
+  static const prometheus::Histogram::BucketBoundaries buckets{
+      1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100};
+  return buckets;
+}
+
+}  // namespace
+
+Metrics::Metrics() : registry_(std::make_shared<prometheus::Registry>()) {
+  for (const Spec& spec : kTable) {
+    switch (spec.kind) {
+      case Kind::kCounter:
+        counters_[spec.metric] = &prometheus::BuildCounter().Name(spec.name).Help(spec.help).Register(*registry_);
+        break;
+      case Kind::kGauge:
+        gauges_[spec.metric] = &prometheus::BuildGauge().Name(spec.name).Help(spec.help).Register(*registry_);
+        break;
+      case Kind::kHistogram:
+        histograms_[spec.metric] = &prometheus::BuildHistogram().Name(spec.name).Help(spec.help).Register(*registry_);
+    }
+  }
+}
+
+prometheus::Counter& Metrics::Counter(Metric metric, const prometheus::Labels& labels) {
+  return counters_.at(metric)->Add(labels);
+}
+
+prometheus::Gauge& Metrics::Gauge(Metric metric, const prometheus::Labels& labels) {
+  return gauges_.at(metric)->Add(labels);
+}
+
+prometheus::Histogram& Metrics::Histogram(Metric metric, const prometheus::Labels& labels) {
+  return histograms_.at(metric)->Add(labels, Buckets());
+}
+
+absl::StatusOr<std::string> Metrics::Serve(const std::string& listen) {
+  BATON_CHECK(exposer_ == nullptr, "metrics are served once");
+  try {
+    exposer_ = std::make_unique<prometheus::Exposer>(listen, 1);
+    exposer_->RegisterCollectable(registry_);
+    return absl::StrCat(listen.substr(0, listen.rfind(':')), ":", exposer_->GetListeningPorts().at(0));
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(absl::StrCat("metrics: cannot listen on '", listen, "': ", error.what()));
+  }
+}
+
+}  // namespace baton

@@ -1,0 +1,60 @@
+// Prometheus metrics of one process. metrics.cc has the one table that names and documents them all.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "prometheus/counter.h"
+#include "prometheus/exposer.h"
+#include "prometheus/gauge.h"
+#include "prometheus/histogram.h"
+#include "prometheus/registry.h"
+
+namespace baton {
+
+enum class Metric {
+  // Router.
+  kRequests,
+  kPromptTokens,
+  kCachedTokens,
+  kCompletionTokens,
+  kQueueSeconds,
+  kPrefillSeconds,
+  kHandoffSeconds,
+  kFirstTokenSeconds,
+  kInterTokenSeconds,
+  kRequestSeconds,
+  kLiveRequests,
+  kWaitingRequests,
+  kAttachedWorkers,
+  kWorkersLost,
+  // Workers.
+  kWorkerRequests,
+  kWorkerQueuedTokens,
+  kKvBlocks,
+  kWorkerJobs,
+  kWorkerTokens,
+  kTransferBytes,
+};
+
+class Metrics {
+ public:
+  Metrics();
+  // REQUIRES: the metric is of this kind. The references live as long as this. Thread-safe.
+  prometheus::Counter& Counter(Metric metric, const prometheus::Labels& labels = {});
+  prometheus::Gauge& Gauge(Metric metric, const prometheus::Labels& labels = {});
+  prometheus::Histogram& Histogram(Metric metric, const prometheus::Labels& labels = {});
+  // Answers GET /metrics on host:port, and says where: port 0 picks a free one. UNAVAILABLE: it cannot be bound.
+  absl::StatusOr<std::string> Serve(const std::string& listen);
+
+ private:
+  std::shared_ptr<prometheus::Registry> registry_;
+  std::map<Metric, prometheus::Family<prometheus::Counter>*> counters_;
+  std::map<Metric, prometheus::Family<prometheus::Gauge>*> gauges_;
+  std::map<Metric, prometheus::Family<prometheus::Histogram>*> histograms_;
+  std::unique_ptr<prometheus::Exposer> exposer_;
+};
+
+}  // namespace baton

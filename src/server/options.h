@@ -1,0 +1,58 @@
+// What each program can be told. flags.cc gives every field its name, help and limits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "router/router_core.h"
+
+namespace baton {
+
+struct CommonOptions {
+  std::string log_level = "info";
+  std::string metrics = "127.0.0.1:0";  // host:port; empty, "off" or "0": none
+  double grace_seconds = 10;            // for running requests, after SIGTERM or SIGINT
+  bool check = false;                   // only validate
+};
+
+struct RouterOptions {
+  CommonOptions common;
+  std::string listen = "127.0.0.1:7070";
+  std::vector<std::string> models;  // directories
+  std::vector<WorkerAddress> prefill_workers;
+  std::vector<WorkerAddress> decode_workers;
+  RouterLimits limits;
+};
+
+struct WorkerOptions {
+  CommonOptions common;
+  std::string listen = "127.0.0.1:0";
+  std::string advertise;  // host:port under which peers reach it; empty: where it listens
+  std::string model;      // directory
+  int threads = 0;        // 0: one for each core
+  int64_t kv_memory_mb = 1024;
+  int64_t kv_blocks = 0;        // 0: as many as kv_memory_mb holds
+  int64_t step_tokens = 512;    // prefill: most tokens computed in a step
+  int32_t max_batch = 64;       // decode: most requests in a step
+  int64_t max_requests = 1024;  // prefill: most requests that are there at once
+};
+
+// How many blocks of `block_bytes` the options ask for. INVALID_ARGUMENT: none fits, or more than this machine's memory
+// holds (both are named).
+absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_bytes);
+
+// threads, or the number of cores this process may use.
+int Threads(const WorkerOptions& options);
+
+// The address that peers are told. INVALID_ARGUMENT: it listens on all interfaces and --advertise does not say which.
+absl::StatusOr<WorkerAddress> AdvertisedAddress(const WorkerOptions& options, const std::string& listening);
+
+// INVALID_ARGUMENT: a field that is missing, or contradicts another.
+absl::Status Validate(const RouterOptions& options);
+absl::Status Validate(const WorkerOptions& options);
+
+}  // namespace baton

@@ -1,0 +1,47 @@
+#include "server/prefill_only_call.h"
+
+#include "server/generate_stream.h"
+#include "server/grpc_status.h"
+
+namespace baton {
+
+std::shared_ptr<PrefillOnlyCall> PrefillOnlyCall::Make(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
+                                                       Router* router) {
+  std::shared_ptr<PrefillOnlyCall> call(new PrefillOnlyCall(context, response, router));
+  const std::lock_guard lock(call->mutex_);
+  call->self_ = call;
+  return call;
+}
+
+void PrefillOnlyCall::SetId(const RequestId& id) {
+  const std::lock_guard lock(mutex_);
+  id_ = id;
+}
+
+void PrefillOnlyCall::Refuse(const absl::Status& status, absl::Duration retry_after) {
+  AddRetryAfter(*context_, retry_after);
+  Finish(ToGrpc(status));
+}
+
+void PrefillOnlyCall::OnEnd(const RequestOutcome& outcome) {
+  if (!outcome.status.ok()) return Refuse(outcome.status, outcome.retry_after);
+  v1::PrefillOnlyResponse response;
+  {
+    const std::lock_guard lock(mutex_);
+    response.set_request_id(id_);
+  }
+  v1::Final final = ToFinal(outcome);
+  response.mutable_usage()->Swap(final.mutable_usage());
+  response.mutable_timings()->Swap(final.mutable_timings());
+  bool own = false;
+  grpc::SerializationTraits<v1::PrefillOnlyResponse>::Serialize(response, response_, &own);
+  Finish(grpc::Status::OK);
+}
+
+void PrefillOnlyCall::OnDone() {
+  std::shared_ptr<PrefillOnlyCall> last;  // outlives the lock
+  const std::lock_guard lock(mutex_);
+  last = std::move(self_);
+}
+
+}  // namespace baton

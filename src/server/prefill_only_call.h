@@ -1,0 +1,39 @@
+// One client's PrefillOnly call.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "grpcpp/grpcpp.h"
+#include "server/request_handle.h"
+
+namespace baton {
+
+// Owned by gRPC until OnDone, and by the router while the request is live.
+class PrefillOnlyCall final : public grpc::ServerUnaryReactor, public RequestSink {
+ public:
+  static std::shared_ptr<PrefillOnlyCall> Make(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
+                                               Router* router);
+  // As for GenerateStream.
+  void SetId(const RequestId& id);
+  RequestHandle& handle() { return handle_; }
+  void Refuse(const absl::Status& status, absl::Duration retry_after);
+
+  void OnUpdate(TokenUpdate) override {}  // there are none
+  void OnEnd(const RequestOutcome& outcome) override;
+  void OnCancel() override { handle_.Cancel(); }
+  void OnDone() override;
+
+ private:
+  PrefillOnlyCall(grpc::CallbackServerContext* context, grpc::ByteBuffer* response, Router* router)
+      : context_(context), response_(response), handle_(router) {}
+
+  grpc::CallbackServerContext* const context_;
+  grpc::ByteBuffer* const response_;
+  RequestHandle handle_;
+  std::mutex mutex_;  // guards what follows
+  std::shared_ptr<PrefillOnlyCall> self_;
+  RequestId id_;
+};
+
+}  // namespace baton

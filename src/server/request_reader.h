@@ -1,0 +1,38 @@
+// The edge: turns what a client sent into a request that everything behind may trust.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "inference.pb.h"
+#include "model/sampling_params.h"
+#include "server/served_model.h"
+
+namespace baton {
+
+struct ClientRequest {
+  RequestId id;
+  std::string model;
+  std::string session;
+  std::string cache_salt;
+  std::vector<TokenId> tokens;  // [n], n >= 1; n + sampling.max_tokens <= context
+  SamplingParams sampling;
+  int32_t priority = 0;
+  bool prefill_only = false;
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
+inline constexpr int32_t kDefaultMaxTokens = 512;
+
+// Bytes of text in a prompt, to decide whether to tokenise at once or elsewhere.
+size_t TextBytes(const v1::Segments& segments);
+size_t TextBytes(const v1::Chat& chat);
+
+// INVALID_ARGUMENT names field, value and limit; UNIMPLEMENTED: output_of, or chat without a template. Takes time
+// linear in the text. `now`: for templates that tell the date. The id is empty where the client gave none; the
+// deadline is not set.
+absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, const ServedModels& models,
+                                          absl::Time now);
+absl::StatusOr<ClientRequest> ReadRequest(const v1::PrefillOnlyRequest& request, const ServedModels& models,
+                                          absl::Time now);
+
+}  // namespace baton

@@ -1,0 +1,376 @@
+#include "server/router.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "base/strings.h"
+#include "kv/prefix_key.h"
+#include "server/worker_convert.h"
+
+namespace baton {
+namespace {
+
+constexpr std::chrono::milliseconds kTick(10);
+
+// Names of the prompt's full blocks among the prompts of this router; workers' keys hash the module digest as well.
+std::vector<BlockKey> RouterKeys(const ClientRequest& request) {
+  constexpr std::array<uint8_t, 32> kNoDigest{};
+  return BlockKeys(RootKey(kNoDigest, absl::StrCat(request.model, "\n", request.cache_salt)), request.tokens);
+}
+
+RouteRequest ToRoute(const ClientRequest& request) {
+  return {.id = request.id,
+          .model = request.model,
+          .session = request.session,
+          .keys = RouterKeys(request),
+          .prompt_tokens = static_cast<int32_t>(request.tokens.size()),
+          .max_new_tokens = request.sampling.max_tokens,
+          .priority = request.priority,
+          .prefill_only = request.prefill_only,
+          .deadline = request.deadline};
+}
+
+}  // namespace
+
+Router::Router(Options options, const Clock& clock, const ChannelFactory& channels, Metrics& metrics)
+    : clock_(clock), metrics_(metrics), core_(options.limits) {
+  const auto lost = [this](const WorkerAddress& link) { OnLost(link); };
+  for (const WorkerAddress& address : options.prefill_workers) {
+    prefill_links_[address] = std::make_unique<PrefillLink>(
+        address, channels,
+        PrefillLink::Handlers{[this](const auto& link, const auto& event) { OnPrefillEvent(link, event); }, lost});
+  }
+  for (const WorkerAddress& address : options.decode_workers) {
+    BATON_CHECK(!prefill_links_.contains(address), "one address is both a prefill and a decode worker");
+    decode_links_[address] = std::make_unique<DecodeLink>(
+        address, channels,
+        DecodeLink::Handlers{[this](const auto& link, const auto& event) { OnDecodeEvent(link, event); }, lost});
+  }
+  ticker_.emplace(kTick, [this] { Tick(); });
+}
+
+Router::~Router() {
+  EndAll();
+  ticker_.reset();
+  for (auto& [address, link] : prefill_links_) link->Stop();
+  for (auto& [address, link] : decode_links_) link->Stop();
+}
+
+absl::Status Router::Submit(ClientRequest request, std::shared_ptr<RequestSink> sink) {
+  RouteRequest route = ToRoute(request);  // hashes the prompt, so before the lock
+  Deliveries deliveries;
+  {
+    const std::lock_guard lock(mutex_);
+    const absl::Time now = clock_.Now();
+    const RequestId id = request.id;
+    // Already in place when the core's first action needs it.
+    const auto [record, is_new] = records_.try_emplace(id);
+    if (!is_new) return absl::AlreadyExistsError(absl::StrCat("request_id: '", id, "' is in use by a live request"));
+    record->second.request = std::move(request);
+    record->second.sink = std::move(sink);
+    record->second.arrived = now;
+    if (absl::Status status = core_.Submit(std::move(route), now); !status.ok()) {
+      records_.erase(id);
+      return status;
+    }
+    Act(deliveries);
+  }
+  Deliver(std::move(deliveries));
+  return absl::OkStatus();
+}
+
+void Router::Cancel(const RequestId& id) {
+  Deliveries deliveries;
+  {
+    const std::lock_guard lock(mutex_);
+    core_.Cancel(id);
+    Act(deliveries);
+  }
+  Deliver(std::move(deliveries));
+}
+
+void Router::EndAll() {
+  Deliveries deliveries;
+  {
+    const std::lock_guard lock(mutex_);
+    core_.EndAll();
+    Act(deliveries);
+  }
+  Deliver(std::move(deliveries));
+}
+
+void Router::Tick() {
+  const absl::Time now = clock_.Now();
+  for (auto& [address, link] : prefill_links_) link->Tick(now);
+  for (auto& [address, link] : decode_links_) link->Tick(now);
+  Deliveries deliveries;
+  {
+    const std::lock_guard lock(mutex_);
+    core_.Tick(now);
+    Act(deliveries);
+    metrics_.OnRequests(core_.live_requests(), core_.waiting_requests());
+  }
+  Deliver(std::move(deliveries));
+}
+
+// --- events of workers ---------------------------------------------------------------------------------------------
+
+absl::Status Router::Attach(const WorkerAddress& link, WorkerRole role, const worker::v1::WorkerInfo& proto) {
+  ASSIGN_OR_RETURN(const WorkerInfo info, FromProto(proto, role));
+  Deliveries deliveries;
+  {
+    const std::lock_guard lock(mutex_);
+    if (core_.workers().contains(link)) return absl::FailedPreconditionError("introduced itself twice");
+    core_.WorkerAttached(link, info, clock_.Now());
+    Act(deliveries);
+  }
+  spdlog::info("worker {}: attached: {} model '{}', {} blocks, {}", link,
+               role == WorkerRole::kPrefill ? "prefill" : "decode", info.model, info.blocks_total, info.numerics_id);
+  Deliver(std::move(deliveries));
+  return absl::OkStatus();
+}
+
+void Router::OnLost(const WorkerAddress& link) {
+  Deliveries deliveries;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = core_.workers().find(link);
+    if (found == core_.workers().end()) return;
+    metrics_.OnLost(found->second.info.role);
+    core_.WorkerLost(link);
+    Act(deliveries);
+  }
+  spdlog::warn("worker {}: lost", link);
+  Deliver(std::move(deliveries));
+}
+
+void Router::OnPrefillEvent(const WorkerAddress& link, const worker::v1::PrefillEvent& event) {
+  switch (event.event_case()) {
+    case worker::v1::PrefillEvent::kInfo:
+      if (absl::Status status = Attach(link, WorkerRole::kPrefill, event.info()); !status.ok()) {
+        spdlog::error("worker {}: refused: {}", link, Message(status));
+        prefill_links_.at(link)->Drop();
+      }
+      return;
+    case worker::v1::PrefillEvent::kLoad:
+      return OnLoad(link, event.load());
+    case worker::v1::PrefillEvent::kDone:
+      return OnPrefillDone(link, FromProto(event.done()));
+    case worker::v1::PrefillEvent::kFailed:
+      return OnFailed(link, FromProto(event.failed()));
+    case worker::v1::PrefillEvent::EVENT_NOT_SET:
+      return;
+  }
+}
+
+void Router::OnDecodeEvent(const WorkerAddress& link, const worker::v1::DecodeEvent& event) {
+  switch (event.event_case()) {
+    case worker::v1::DecodeEvent::kInfo:
+      if (absl::Status status = Attach(link, WorkerRole::kDecode, event.info()); !status.ok()) {
+        spdlog::error("worker {}: refused: {}", link, Message(status));
+        decode_links_.at(link)->Drop();
+      }
+      return;
+    case worker::v1::DecodeEvent::kLoad:
+      return OnLoad(link, event.load());
+    case worker::v1::DecodeEvent::kUpdates:
+      return OnUpdates(link, event.updates());
+    case worker::v1::DecodeEvent::kFailed:
+      return OnFailed(link, FromProto(event.failed()));
+    case worker::v1::DecodeEvent::EVENT_NOT_SET:
+      return;
+  }
+}
+
+void Router::OnLoad(const WorkerAddress& link, const worker::v1::Load& load) {
+  const std::lock_guard lock(mutex_);
+  core_.WorkerLoaded(link, FromProto(load));
+}
+
+void Router::OnPrefillDone(const WorkerAddress& link, const PrefillDone& done) {
+  Deliveries deliveries;
+  {
+    const std::lock_guard lock(mutex_);
+    if (core_.PrefillDone(link, done.request_id, done.decode_incarnation)) {
+      Record& record = records_.at(done.request_id);
+      record.done = done;
+      // All that was not prefill or hand-off was waiting, at the router or at the worker.
+      record.queue = std::max(clock_.Now() - record.arrived - done.compute - done.handoff, absl::ZeroDuration());
+    }
+    Act(deliveries);
+  }
+  Deliver(std::move(deliveries));
+}
+
+void Router::OnFailed(const WorkerAddress& link, const RequestFailed& failed) {
+  Deliveries deliveries;
+  {
+    const std::lock_guard lock(mutex_);
+    core_.Failed(link, failed.request_id, failed.status, failed.retry_after, clock_.Now());
+    Act(deliveries);
+  }
+  Deliver(std::move(deliveries));
+}
+
+void Router::OnUpdates(const WorkerAddress& link, const worker::v1::StepUpdates& step) {
+  Deliveries deliveries;
+  deliveries.reserve(static_cast<size_t>(step.updates_size()));
+  {
+    const std::lock_guard lock(mutex_);
+    const absl::Time now = clock_.Now();
+    for (const worker::v1::TokenUpdate& proto : step.updates()) {
+      TokenUpdate update = FromProto(proto);
+      if (!core_.TokensArrived(link, update.request_id, update.finish.has_value())) continue;
+      Record& record = records_.at(update.request_id);
+      const auto tokens = static_cast<int32_t>(update.tokens.size());
+      if (record.completion_tokens > 0) {
+        metrics_.OnTokens(now - record.last_update, tokens);
+      } else if (tokens > 0) {
+        record.first_token = now - record.arrived;
+        metrics_.OnFirstToken(record.first_token);
+      }
+      record.last_update = now;
+      record.completion_tokens += tokens;
+      record.finish = update.finish;
+      deliveries.push_back({record.sink, std::move(update)});
+      Act(deliveries);  // its end, where this was the last
+    }
+  }
+  Deliver(std::move(deliveries));
+}
+
+// --- actions of the core -------------------------------------------------------------------------------------------
+
+void Router::Act(Deliveries& deliveries) {
+  for (const RouterAction& action : core_.TakeActions()) {
+    switch (action.kind) {
+      case RouterAction::Kind::kStartPrefill:
+        StartPrefill(action);
+        break;
+      case RouterAction::Kind::kStartDecode:
+        StartDecode(action);
+        break;
+      case RouterAction::Kind::kCancel:
+        SendCancel(action);
+        break;
+      case RouterAction::Kind::kEnd:
+        End(action, deliveries);
+        break;
+    }
+  }
+}
+
+void Router::StartPrefill(const RouterAction& action) {
+  const ClientRequest& request = records_.at(action.request).request;
+  PrefillJob job;
+  job.request_id = request.id;
+  job.tokens = request.tokens;
+  job.cache_salt = request.cache_salt;
+  job.max_new_tokens = request.sampling.max_tokens;
+  job.priority = request.priority;
+  job.decode_worker = action.decode_worker;
+  worker::v1::PrefillCommand command;
+  *command.mutable_prefill() = ToProto(job);
+  prefill_links_.at(action.worker)->Send(std::move(command));
+}
+
+void Router::StartDecode(const RouterAction& action) {
+  const Record& record = records_.at(action.request);
+  DecodeJob job;
+  job.request_id = record.request.id;
+  job.reservation = record.done->reservation;
+  job.decode_incarnation = record.done->decode_incarnation;
+  job.blocks = record.done->blocks;
+  job.tokens = record.request.tokens;
+  job.cache_salt = record.request.cache_salt;
+  job.sampling = record.request.sampling;
+  job.priority = record.request.priority;
+  worker::v1::DecodeCommand command;
+  *command.mutable_decode() = ToProto(job);
+  decode_links_.at(action.worker)->Send(std::move(command));
+}
+
+void Router::SendCancel(const RouterAction& action) {
+  if (const auto prefill = prefill_links_.find(action.worker); prefill != prefill_links_.end()) {
+    worker::v1::PrefillCommand command;
+    command.mutable_cancel()->set_request_id(action.request);
+    prefill->second->Send(std::move(command));
+  } else {
+    worker::v1::DecodeCommand command;
+    command.mutable_cancel()->set_request_id(action.request);
+    decode_links_.at(action.worker)->Send(std::move(command));
+  }
+}
+
+void Router::End(const RouterAction& action, Deliveries& deliveries) {
+  const auto found = records_.find(action.request);
+  BATON_CHECK(found != records_.end(), action.request);
+  Record& record = found->second;
+  RequestOutcome outcome;
+  outcome.status = action.status;
+  outcome.retry_after = action.retry_after;
+  outcome.finish = record.finish.value_or(FinishReason::kStop);
+  outcome.prompt_tokens = static_cast<int32_t>(record.request.tokens.size());
+  outcome.completion_tokens = record.completion_tokens;
+  outcome.first_token = record.first_token;
+  outcome.total = clock_.Now() - record.arrived;
+  if (record.done) {
+    // The prompt's last token has no KV before it is decoded, so it never counts as cached.
+    outcome.cached_tokens = std::max(outcome.prompt_tokens - 1 - record.done->computed_tokens, 0);
+    outcome.queue = record.queue;
+    outcome.prefill = record.done->compute;
+    outcome.handoff = record.done->handoff;
+  }
+  metrics_.OnEnd(outcome, record.done.has_value());
+  deliveries.push_back({std::move(record.sink), std::move(outcome)});
+  records_.erase(found);
+}
+
+void Router::Deliver(Deliveries deliveries) {
+  for (Delivery& delivery : deliveries) {
+    if (auto* update = std::get_if<TokenUpdate>(&delivery.what)) {
+      delivery.sink->OnUpdate(std::move(*update));
+    } else {
+      delivery.sink->OnEnd(std::get<RequestOutcome>(delivery.what));
+    }
+  }
+}
+
+// --- views ---------------------------------------------------------------------------------------------------------
+
+absl::Status Router::Readiness(const std::string& model) const {
+  const std::lock_guard lock(mutex_);
+  return core_.Readiness(model, /*prefill_only=*/false);
+}
+
+std::vector<Router::WorkerView> Router::Workers() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<WorkerView> views;
+  const auto add = [&](WorkerRole role, const WorkerAddress& link) {
+    WorkerView view{role, link, std::nullopt};
+    if (const auto found = core_.workers().find(link); found != core_.workers().end()) {
+      // All but its memory of prefixes, which is large.
+      view.attached.emplace();
+      view.attached->info = found->second.info;
+      view.attached->load = found->second.load;
+    }
+    views.push_back(std::move(view));
+  };
+  for (const auto& [address, link] : prefill_links_) add(WorkerRole::kPrefill, address);
+  for (const auto& [address, link] : decode_links_) add(WorkerRole::kDecode, address);
+  return views;
+}
+
+int32_t Router::live_requests() const {
+  const std::lock_guard lock(mutex_);
+  return core_.live_requests();
+}
+
+int32_t Router::waiting_requests() const {
+  const std::lock_guard lock(mutex_);
+  return core_.waiting_requests();
+}
+
+}  // namespace baton

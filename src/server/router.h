@@ -1,0 +1,124 @@
+// The router's shell: drives RouterCore with gRPC streams to the workers and a steady clock. Thread-safe.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "base/clock.h"
+#include "engine/request.h"
+#include "router/router_core.h"
+#include "server/periodic_task.h"
+#include "server/request_reader.h"
+#include "server/router_metrics.h"
+#include "server/worker_link.h"
+#include "worker.grpc.pb.h"
+
+namespace baton {
+
+// How a request went, for its client.
+struct RequestOutcome {
+  absl::Status status;
+  absl::Duration retry_after;  // zero: unknown
+  FinishReason finish = FinishReason::kStop;
+  int32_t prompt_tokens = 0;
+  int32_t cached_tokens = 0;
+  int32_t completion_tokens = 0;
+  absl::Duration queue, prefill, handoff, first_token, total;  // as in baton.v1.Timings
+};
+
+// Who waits for a request. Calls come in order and must not block; none holds a lock of the router. After OnEnd, an
+// update may still come late: it is to be dropped.
+class RequestSink {
+ public:
+  virtual ~RequestSink() = default;
+  virtual void OnUpdate(TokenUpdate update) = 0;
+  virtual void OnEnd(const RequestOutcome& outcome) = 0;  // once
+};
+
+class Router {
+ public:
+  struct Options {
+    std::vector<WorkerAddress> prefill_workers;
+    std::vector<WorkerAddress> decode_workers;
+    RouterLimits limits;
+  };
+  Router(Options options, const Clock& clock, const ChannelFactory& channels, Metrics& metrics);
+  ~Router();  // ends what is live with UNAVAILABLE and closes all streams
+
+  // The sink is told the end unless this fails. The request must have an id.
+  absl::Status Submit(ClientRequest request, std::shared_ptr<RequestSink> sink);
+  void Cancel(const RequestId& id);
+  // Ends everything that is live, with UNAVAILABLE.
+  void EndAll();
+
+  // OK if a Generate for this model would find workers now; else what is missing.
+  absl::Status Readiness(const std::string& model) const;
+  struct WorkerView {
+    WorkerRole role;
+    WorkerAddress link;
+    std::optional<AttachedWorker> attached;
+  };
+  std::vector<WorkerView> Workers() const;
+  int32_t live_requests() const;
+  int32_t waiting_requests() const;
+
+ private:
+  using PrefillLink = WorkerLink<worker::v1::PrefillWorker, worker::v1::PrefillCommand, worker::v1::PrefillEvent>;
+  using DecodeLink = WorkerLink<worker::v1::DecodeWorker, worker::v1::DecodeCommand, worker::v1::DecodeEvent>;
+  struct Record {
+    ClientRequest request;
+    std::shared_ptr<RequestSink> sink;
+    absl::Time arrived;
+    absl::Time last_update;
+    absl::Duration queue, first_token;
+    std::optional<PrefillDone> done;
+    std::optional<FinishReason> finish;
+    int32_t completion_tokens = 0;
+  };
+  // What sinks are told once the lock is released.
+  struct Delivery {
+    std::shared_ptr<RequestSink> sink;
+    std::variant<TokenUpdate, RequestOutcome> what;
+  };
+  using Deliveries = std::vector<Delivery>;
+
+  void OnPrefillEvent(const WorkerAddress& link, const worker::v1::PrefillEvent& event);
+  void OnDecodeEvent(const WorkerAddress& link, const worker::v1::DecodeEvent& event);
+  void OnLost(const WorkerAddress& link);
+  absl::Status Attach(const WorkerAddress& link, WorkerRole role, const worker::v1::WorkerInfo& info);
+  void OnLoad(const WorkerAddress& link, const worker::v1::Load& load);
+  void OnPrefillDone(const WorkerAddress& link, const PrefillDone& done);
+  void OnFailed(const WorkerAddress& link, const RequestFailed& failed);
+  void OnUpdates(const WorkerAddress& link, const worker::v1::StepUpdates& step);
+  void Tick();
+
+  // Carries out what the core decided. All with the lock held, except Deliver.
+  void Act(Deliveries& deliveries);
+  void StartPrefill(const RouterAction& action);
+  void StartDecode(const RouterAction& action);
+  void SendCancel(const RouterAction& action);
+  void End(const RouterAction& action, Deliveries& deliveries);
+  static void Deliver(Deliveries deliveries);
+
+  const Clock& clock_;
+  RouterMetrics metrics_;
+  // The standard library's, because ThreadSanitizer does not see into Debian's build of absl::Mutex. Guards what
+  // follows.
+  mutable std::mutex mutex_;
+  RouterCore core_;
+  absl::flat_hash_map<RequestId, Record> records_;  // of live requests
+
+  // Fixed after construction. Their threads call back into this, so they are stopped first.
+  absl::btree_map<WorkerAddress, std::unique_ptr<PrefillLink>> prefill_links_;
+  absl::btree_map<WorkerAddress, std::unique_ptr<DecodeLink>> decode_links_;
+  std::optional<PeriodicTask> ticker_;
+};
+
+}  // namespace baton

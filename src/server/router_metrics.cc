@@ -1,0 +1,62 @@
+#include "server/router_metrics.h"
+
+#include "server/router.h"
+
+namespace baton {
+namespace {
+
+prometheus::Labels RoleLabel(WorkerRole role) {
+  return {{"role", role == WorkerRole::kPrefill ? "prefill" : "decode"}};
+}
+
+}  // namespace
+
+RouterMetrics::RouterMetrics(Metrics& metrics)
+    : metrics_(metrics),
+      prompt_tokens_(metrics.Counter(Metric::kPromptTokens)),
+      cached_tokens_(metrics.Counter(Metric::kCachedTokens)),
+      completion_tokens_(metrics.Counter(Metric::kCompletionTokens)),
+      queue_(metrics.Histogram(Metric::kQueueSeconds)),
+      prefill_(metrics.Histogram(Metric::kPrefillSeconds)),
+      handoff_(metrics.Histogram(Metric::kHandoffSeconds)),
+      first_token_(metrics.Histogram(Metric::kFirstTokenSeconds)),
+      inter_token_(metrics.Histogram(Metric::kInterTokenSeconds)),
+      request_(metrics.Histogram(Metric::kRequestSeconds)),
+      live_(metrics.Gauge(Metric::kLiveRequests)),
+      waiting_(metrics.Gauge(Metric::kWaitingRequests)),
+      prefill_workers_(metrics.Gauge(Metric::kAttachedWorkers, RoleLabel(WorkerRole::kPrefill))),
+      decode_workers_(metrics.Gauge(Metric::kAttachedWorkers, RoleLabel(WorkerRole::kDecode))) {}
+
+void RouterMetrics::OnTokens(absl::Duration since_last, int64_t tokens) {
+  if (tokens > 0) inter_token_.Observe(absl::ToDoubleSeconds(since_last) / static_cast<double>(tokens));
+}
+
+void RouterMetrics::OnFirstToken(absl::Duration since_arrival) {
+  first_token_.Observe(absl::ToDoubleSeconds(since_arrival));
+}
+
+void RouterMetrics::OnEnd(const RequestOutcome& outcome, bool prefilled) {
+  metrics_.Counter(Metric::kRequests, {{"code", absl::StatusCodeToString(outcome.status.code())}}).Increment();
+  request_.Observe(absl::ToDoubleSeconds(outcome.total));
+  completion_tokens_.Increment(outcome.completion_tokens);
+  if (!prefilled) return;
+  prompt_tokens_.Increment(outcome.prompt_tokens);
+  cached_tokens_.Increment(outcome.cached_tokens);
+  queue_.Observe(absl::ToDoubleSeconds(outcome.queue));
+  prefill_.Observe(absl::ToDoubleSeconds(outcome.prefill));
+  handoff_.Observe(absl::ToDoubleSeconds(outcome.handoff));
+}
+
+void RouterMetrics::OnWorkers(int64_t prefill, int64_t decode) {
+  prefill_workers_.Set(static_cast<double>(prefill));
+  decode_workers_.Set(static_cast<double>(decode));
+}
+
+void RouterMetrics::OnLost(WorkerRole role) { metrics_.Counter(Metric::kWorkersLost, RoleLabel(role)).Increment(); }
+
+void RouterMetrics::OnRequests(int64_t live, int64_t waiting) {
+  live_.Set(static_cast<double>(live));
+  waiting_.Set(static_cast<double>(waiting));
+}
+
+}  // namespace baton

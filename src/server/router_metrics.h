@@ -1,0 +1,30 @@
+// What a router counts.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "router/worker_state.h"
+#include "server/metrics.h"
+
+namespace baton {
+
+struct RequestOutcome;
+
+class RouterMetrics {
+ public:
+  explicit RouterMetrics(Metrics& metrics);
+  void OnTokens(absl::Duration since_last, int64_t tokens);  // not for a request's first
+  void OnFirstToken(absl::Duration since_arrival);
+  void OnEnd(const RequestOutcome& outcome, bool prefilled);
+  void OnWorkers(int64_t prefill, int64_t decode);
+  void OnLost(WorkerRole role);
+  void OnRequests(int64_t live, int64_t waiting);
+
+ private:
+  Metrics& metrics_;
+  prometheus::Counter &prompt_tokens_, &cached_tokens_, &completion_tokens_;
+  prometheus::Histogram &queue_, &prefill_, &handoff_, &first_token_, &inter_token_, &request_;
+  prometheus::Gauge &live_, &waiting_, &prefill_workers_, &decode_workers_;
+};
+
+}  // namespace baton

@@ -1,0 +1,48 @@
+#include "server/router_node.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/logging.h"
+#include "base/status.h"
+
+namespace baton {
+namespace {
+
+constexpr std::chrono::milliseconds kHealthPeriod(50);
+
+}  // namespace
+
+RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> models, const ChannelFactory& channels,
+                       const Clock& clock, Metrics& metrics)
+    : models_(std::move(models)),
+      router_({options.prefill_workers, options.decode_workers, options.limits}, clock, channels, metrics),
+      service_(router_, models_, clock) {}
+
+absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOptions& options,
+                                                              std::vector<ServedModel> models,
+                                                              const ChannelFactory& channels, const Clock& clock,
+                                                              Metrics& metrics) {
+  std::unique_ptr<RouterNode> node(new RouterNode(options, std::move(models), channels, clock, metrics));
+  ASSIGN_OR_RETURN(node->server_, GrpcServer::Start(options.listen, GrpcServer::Audience::kClients, {&node->service_}));
+  node->health_.emplace(kHealthPeriod, [node = node.get()] { node->CheckHealth(); });
+  return node;
+}
+
+void RouterNode::CheckHealth() {
+  const bool serving = std::ranges::any_of(
+      models_.all(), [this](const ServedModel& model) { return router_.Readiness(model.name).ok(); });
+  if (serving == std::exchange(serving_, serving)) return;
+  server_->SetServing(serving);
+  spdlog::info(serving ? "serving" : "not serving: a prefill or a decode worker is missing");
+}
+
+void RouterNode::Shutdown(absl::Duration grace) {
+  if (!health_) return;
+  health_.reset();
+  server_->SetServing(false);
+  service_.Drain();
+  server_->Stop(grace);
+}
+
+}  // namespace baton

@@ -1,0 +1,52 @@
+// A model for tests of the server: one token for each byte, 256 of them, a context of 64, no chat template.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "server/served_model.h"
+
+namespace baton {
+
+class ByteTokenizer final : public Tokenizer {
+ public:
+  std::vector<TokenId> Encode(std::string_view text, SpecialTokens) const override {
+    std::vector<TokenId> tokens;
+    for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
+    return tokens;
+  }
+  std::span<const TokenId> prompt_prefix() const override { return prefix_; }
+  std::string_view TokenBytes(TokenId id) const override { return {&bytes_[static_cast<size_t>(id)], 1}; }
+  bool IsSpecial(TokenId) const override { return false; }
+  int64_t vocab_size() const override { return 256; }
+  const Digest& digest() const override { return digest_; }
+
+  std::vector<TokenId> prefix_;
+
+ private:
+  std::string bytes_ = std::string(256, 'x');
+  Digest digest_{};
+};
+
+inline ServedModel ByteModel(const std::string& name, std::vector<TokenId> prefix = {}) {
+  ServedModel model;
+  model.name = name;
+  model.context = 64;
+  model.vocab = 256;
+  auto tokenizer = std::make_unique<ByteTokenizer>();
+  tokenizer->prefix_ = std::move(prefix);
+  model.tokenizer = std::move(tokenizer);
+  return model;
+}
+
+inline ServedModels OneByteModel() {
+  std::vector<ServedModel> models;
+  models.push_back(ByteModel("bytes"));
+  return ServedModels(std::move(models));
+}
+
+}  // namespace baton

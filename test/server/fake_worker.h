@@ -1,0 +1,139 @@
+// Workers that do what a test tells them, on real sockets, over the real protocol.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "catch.h"
+#include "server/attach_server.h"
+#include "server/grpc_server.h"
+#include "server/worker_convert.h"
+#include "worker.grpc.pb.h"
+
+namespace baton {
+
+inline constexpr std::chrono::seconds kPatience(10);  // for anything that should come at once
+
+inline WorkerInfo FakeInfo(WorkerRole role, const std::string& address, uint64_t incarnation) {
+  WorkerInfo info;
+  info.role = role;
+  info.address = address;
+  info.incarnation = Incarnation(incarnation);
+  info.model = "bytes";
+  info.layout = {.layers = 1, .kv_heads = 1, .head_dim = 1, .element_bytes = 2};
+  info.blocks_total = 100;
+  info.context = 64;
+  info.max_batch = 8;
+  return info;
+}
+
+template <typename Base, typename Command, typename Event>
+class FakeWorker final : public Base {
+ public:
+  using Stream = AttachServer<Command, Event>;
+
+  FakeWorker(WorkerRole role, uint64_t incarnation, const std::string& listen = "127.0.0.1:0") {
+    auto server = GrpcServer::Start(listen, GrpcServer::Audience::kWorkers, {this});
+    REQUIRE(server.ok());
+    server_ = *std::move(server);
+    const std::lock_guard lock(mutex_);
+    info_ = FakeInfo(role, server_->address(), incarnation);
+  }
+  ~FakeWorker() override { Die(); }
+
+  const std::string& address() const { return server_->address(); }
+
+  grpc::ServerBidiReactor<Command, Event>* Attach(grpc::CallbackServerContext* context) override {
+    auto* stream = new Stream(
+        context, {[this](Stream*, Command& command) { OnCommand(command); }, [this](Stream* gone) { OnGone(gone); }});
+    const std::lock_guard lock(mutex_);
+    stream_ = stream;
+    if (info_) {
+      Event hello;
+      *hello.mutable_info() = ToProto(*info_);
+      stream->Send(hello);
+    }
+    stream->Start();
+    return stream;
+  }
+
+  // The next command that came, in order; fails the test if none does.
+  Command Next() {
+    std::unique_lock lock(mutex_);
+    REQUIRE(changed_.wait_for(lock, kPatience, [this] { return !commands_.empty(); }));
+    Command command = std::move(commands_.front());
+    commands_.pop_front();
+    return command;
+  }
+
+  void Send(Event event) {
+    const std::lock_guard lock(mutex_);
+    REQUIRE(stream_ != nullptr);
+    stream_->Send(std::move(event));
+  }
+
+  // Its streams break, nothing listens any more.
+  void Die() { server_->Stop(absl::ZeroDuration()); }
+
+ private:
+  void OnCommand(const Command& command) {
+    const std::lock_guard lock(mutex_);
+    commands_.push_back(command);
+    changed_.notify_all();
+  }
+  void OnGone(Stream* gone) {
+    const std::lock_guard lock(mutex_);
+    if (stream_ == gone) stream_ = nullptr;
+  }
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::optional<WorkerInfo> info_;
+  Stream* stream_ = nullptr;
+  std::deque<Command> commands_;
+  std::unique_ptr<GrpcServer> server_;
+};
+
+using FakePrefill = FakeWorker<worker::v1::PrefillWorker::WithCallbackMethod_Attach<worker::v1::PrefillWorker::Service>,
+                               worker::v1::PrefillCommand, worker::v1::PrefillEvent>;
+using FakeDecode = FakeWorker<worker::v1::DecodeWorker::WithCallbackMethod_Attach<worker::v1::DecodeWorker::Service>,
+                              worker::v1::DecodeCommand, worker::v1::DecodeEvent>;
+
+inline worker::v1::PrefillEvent DoneEvent(const RequestId& id, Incarnation decode) {
+  PrefillDone done;
+  done.request_id = id;
+  done.reservation = {ReservationId(5), Generation(6)};
+  done.decode_incarnation = decode;
+  done.blocks = 2;
+  done.cached_tokens = 3;
+  done.computed_tokens = 1;
+  worker::v1::PrefillEvent event;
+  *event.mutable_done() = ToProto(done);
+  return event;
+}
+
+inline worker::v1::DecodeEvent TokensEvent(const RequestId& id, const std::string& text,
+                                           std::optional<FinishReason> finish) {
+  TokenUpdate update;
+  update.request_id = id;
+  for (const char c : text) update.tokens.push_back(static_cast<unsigned char>(c));
+  update.text = text;
+  update.finish = finish;
+  worker::v1::DecodeEvent event;
+  *event.mutable_updates()->add_updates() = ToProto(update);
+  return event;
+}
+
+template <typename Event>
+Event FailedEvent(const RequestId& id, const absl::Status& status) {
+  Event event;
+  *event.mutable_failed() = ToProto(RequestFailed{id, status, absl::ZeroDuration()});
+  return event;
+}
+
+}  // namespace baton

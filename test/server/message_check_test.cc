@@ -1,0 +1,38 @@
+#include "server/message_check.h"
+
+#include "base/strings.h"
+#include "catch.h"
+#include "inference.pb.h"
+
+namespace baton {
+namespace {
+
+// Serialises as bytes what protobuf would complain about as a string: the two look the same on the wire.
+std::string WithText(const std::string& bad, int segment) {
+  v1::GenerateRequest request;
+  for (int i = 0; i < 3; ++i) request.mutable_segments()->add_segments()->set_text("@@@@");
+  std::string bytes = request.SerializeAsString();
+  size_t at = 0;
+  for (int i = 0; i <= segment; ++i) at = bytes.find("@@@@", at) + 4;
+  return bytes.replace(at - 4, 4, bad);
+}
+
+TEST_CASE("a string that is not UTF-8 is named") {
+  const std::string bytes = WithText("a\xff\xfe!", 1);
+  v1::GenerateRequest request;
+  REQUIRE_FALSE(request.ParseFromString(bytes));
+  CHECK(Message(ExplainParseError(bytes, request)) == "segments.segments[1].text: is not valid UTF-8");
+}
+
+TEST_CASE("a broken encoding is told as such") {
+  v1::GenerateRequest request;
+  for (const std::string& bytes : {std::string("\xff\xff\xff\xff"), std::string("\x12\x7f"), std::string("\x0b\x0b")}) {
+    REQUIRE_FALSE(request.ParseFromString(bytes));
+    const absl::Status status = ExplainParseError(bytes, request);
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(Message(status) == "the message is no valid encoding of baton.v1.GenerateRequest");
+  }
+}
+
+}  // namespace
+}  // namespace baton

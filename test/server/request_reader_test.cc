@@ -1,0 +1,165 @@
+#include "server/request_reader.h"
+
+#include <cmath>
+#include <limits>
+
+#include "base/strings.h"
+#include "byte_model.h"
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+v1::GenerateRequest Text(const std::string& text) {
+  v1::GenerateRequest request;
+  request.mutable_segments()->add_segments()->set_text(text);
+  return request;
+}
+
+// The error of reading it; fails the test if there is none.
+std::string ErrorOf(const v1::GenerateRequest& request, absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+  const auto result = ReadRequest(request, OneByteModel(), absl::UnixEpoch());
+  CHECK(result.status().code() == code);
+  return std::string(Message(result.status()));
+}
+
+bool Has(const std::string& text, const std::string& part) {
+  INFO(text);
+  CHECK(text.find(part) != std::string::npos);
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("segments are tokenised on their own and joined, after the tokenizer's prefix if text comes first") {
+  std::vector<ServedModel> list;
+  list.push_back(ByteModel("a", {200, 201}));
+  list.push_back(ByteModel("b"));
+  const ServedModels models(std::move(list));
+  v1::GenerateRequest request = Text("hi");
+  request.set_model("a");
+  request.mutable_segments()->add_segments()->mutable_token_ids()->add_ids(7);
+  request.mutable_segments()->add_segments()->set_text("!");
+  auto read = ReadRequest(request, models, absl::UnixEpoch());
+  REQUIRE(read.ok());
+  CHECK(read->tokens == std::vector<TokenId>{200, 201, 'h', 'i', 7, '!'});
+
+  request.mutable_segments()->mutable_segments()->DeleteSubrange(0, 1);
+  read = ReadRequest(request, models, absl::UnixEpoch());
+  REQUIRE(read.ok());
+  CHECK(read->tokens == std::vector<TokenId>{7, '!'});
+}
+
+TEST_CASE("unset sampling fields have the documented defaults") {
+  const auto read = ReadRequest(Text("hello"), OneByteModel(), absl::UnixEpoch());
+  REQUIRE(read.ok());
+  CHECK(read->sampling.max_tokens == 59);  // what the context has left is less than 512
+  CHECK(read->sampling.temperature == 1);
+  CHECK_FALSE(read->sampling.seed.has_value());
+  CHECK(read->priority == 0);
+  CHECK_FALSE(read->prefill_only);
+}
+
+TEST_CASE("a bad field is refused by name, value and limit") {
+  v1::GenerateRequest request = Text("hello");
+  SECTION("unknown model") {
+    request.set_model("gpt");
+    Has(ErrorOf(request), "model: unknown: 'gpt'; served here: 'bytes'");
+  }
+  SECTION("no prompt") { Has(ErrorOf({}), "prompt: expected segments or chat"); }
+  SECTION("empty prompt") { Has(ErrorOf(Text("")), "prompt: is empty"); }
+  SECTION("a segment of nothing") {
+    request.mutable_segments()->add_segments();
+    Has(ErrorOf(request), "segments[1]: expected text, token_ids or output_of");
+  }
+  SECTION("too many segments") {
+    for (int i = 0; i < 4096; ++i) request.mutable_segments()->add_segments()->set_text("");
+    Has(ErrorOf(request), "segments: 4097 segments, limit 4096");
+  }
+  SECTION("token id beyond the vocabulary, or negative") {
+    const int32_t id = GENERATE(256, -1, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max());
+    request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->add_ids(id);
+    Has(ErrorOf(request), absl::StrCat("segments[0].token_ids.ids[0]: expected [0, 256)"));
+  }
+  SECTION("prompt longer than the context") { Has(ErrorOf(Text(std::string(64, 'a'))), "prompt: 64 tokens, limit 63"); }
+  SECTION("prompt and max_tokens longer than the context") {
+    request.mutable_sampling()->set_max_tokens(60);
+    Has(ErrorOf(request), "sampling.max_tokens: 60 after a prompt of 5 tokens, limit 59");
+  }
+  SECTION("max_tokens that would overflow") {
+    request.mutable_sampling()->set_max_tokens(std::numeric_limits<int32_t>::max());
+    Has(ErrorOf(request), "sampling.max_tokens: 2147483647");
+  }
+  SECTION("max_tokens of nothing") {
+    request.mutable_sampling()->set_max_tokens(0);
+    Has(ErrorOf(request), "max_tokens");
+  }
+  SECTION("sampling that is no number, negative or infinite") {
+    const float bad = GENERATE(-1.0f, NAN, INFINITY, -INFINITY);
+    SECTION("temperature") {
+      request.mutable_sampling()->set_temperature(bad);
+      Has(ErrorOf(request), "temperature");
+    }
+    SECTION("top_p") {
+      request.mutable_sampling()->set_top_p(bad);
+      Has(ErrorOf(request), "top_p");
+    }
+    SECTION("min_p") {
+      request.mutable_sampling()->set_min_p(bad);
+      Has(ErrorOf(request), "min_p");
+    }
+    SECTION("repetition_penalty") {
+      request.mutable_sampling()->set_repetition_penalty(bad);
+      Has(ErrorOf(request), "repetition_penalty");
+    }
+  }
+  SECTION("a million stop strings") {
+    for (int i = 0; i < 1'000'000; ++i) request.mutable_sampling()->add_stop("x");
+    Has(ErrorOf(request), "sampling.stop is 1000000 strings");
+  }
+  SECTION("names that are too long") {
+    SECTION("session") {
+      request.set_session_id(std::string(257, 's'));
+      Has(ErrorOf(request), "session_id: 257 bytes, limit 256");
+    }
+    SECTION("salt") {
+      request.set_cache_salt(std::string(257, 's'));
+      Has(ErrorOf(request), "cache_salt: 257 bytes, limit 256");
+    }
+    SECTION("request id") {
+      request.set_request_id(std::string(129, 's'));
+      Has(ErrorOf(request), "request_id: 129 bytes, limit 128");
+    }
+  }
+  SECTION("a request id with a newline") {
+    request.set_request_id("a\nb");
+    Has(ErrorOf(request), "request_id: expected letters");
+  }
+  SECTION("priority") {
+    request.set_priority(std::numeric_limits<int32_t>::min());
+    Has(ErrorOf(request), "priority: expected [-1000, 1000], got -2147483648");
+  }
+}
+
+TEST_CASE("what is declared and not there yet is UNIMPLEMENTED") {
+  v1::GenerateRequest request;
+  SECTION("output_of") {
+    request.mutable_segments()->add_segments()->set_output_of("other");
+    Has(ErrorOf(request, absl::StatusCode::kUnimplemented), "segments[0].output_of");
+  }
+  SECTION("chat with a model that has no template") {
+    request.mutable_chat()->add_messages()->set_role("user");
+    Has(ErrorOf(request, absl::StatusCode::kUnimplemented), "chat: model 'bytes' has no chat template");
+  }
+}
+
+TEST_CASE("prefill-only may fill the whole context") {
+  v1::PrefillOnlyRequest request;
+  request.mutable_segments()->add_segments()->set_text(std::string(64, 'a'));
+  const auto read = ReadRequest(request, OneByteModel(), absl::UnixEpoch());
+  REQUIRE(read.ok());
+  CHECK(read->prefill_only);
+  request.mutable_segments()->add_segments()->set_text("b");
+  CHECK(absl::IsInvalidArgument(ReadRequest(request, OneByteModel(), absl::UnixEpoch()).status()));
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,361 @@
+// The router with real sockets on both sides; workers are fakes that speak the worker protocol.
+#include "server/router_node.h"
+
+#include <thread>
+
+#include "base/strings.h"
+#include "byte_model.h"
+#include "catch.h"
+#include "fake_worker.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "inference.grpc.pb.h"
+#include "server/grpc_status.h"
+
+namespace baton {
+namespace {
+
+struct Cluster {
+  std::optional<FakePrefill> prefill{std::in_place, WorkerRole::kPrefill, 11};
+  std::optional<FakeDecode> decode{std::in_place, WorkerRole::kDecode, 22};
+  SteadyClock clock;
+  Metrics metrics;
+  std::unique_ptr<RouterNode> node;
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::Inference::Stub> stub;
+
+  explicit Cluster(RouterLimits limits = {.worker_wait = absl::Seconds(10)}) {
+    RouterOptions options;
+    options.listen = "127.0.0.1:0";
+    options.prefill_workers = {prefill->address()};
+    options.decode_workers = {decode->address()};
+    options.limits = limits;
+    std::vector<ServedModel> models;
+    models.push_back(ByteModel("bytes"));
+    auto started = RouterNode::Start(options, std::move(models), DialTcp, clock, metrics);
+    REQUIRE(started.ok());
+    node = *std::move(started);
+    channel = DialTcp(node->server().address());
+    stub = v1::Inference::NewStub(channel);
+  }
+};
+
+// A Generate call that a test holds in its hand.
+struct Call {
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
+
+  explicit Call(Cluster& cluster, const std::string& id = "r", absl::Duration timeout = absl::Seconds(30),
+                const std::string& text = "hello") {
+    v1::GenerateRequest request;
+    request.set_request_id(id);
+    request.mutable_segments()->add_segments()->set_text(text);
+    request.mutable_sampling()->set_max_tokens(8);
+    request.mutable_sampling()->set_seed(99);
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    reader = cluster.stub->Generate(&context, request);
+  }
+
+  // Reads to the end.
+  struct Result {
+    std::string text;
+    std::vector<int32_t> ids;
+    v1::Final final;
+    absl::Status status;
+  };
+  Result Finish() {
+    Result result;
+    v1::GenerateResponse response;
+    while (reader->Read(&response)) {
+      result.text += response.text();
+      result.ids.insert(result.ids.end(), response.token_ids().begin(), response.token_ids().end());
+      if (response.has_final()) result.final = response.final();
+    }
+    result.status = FromGrpc(reader->Finish());
+    return result;
+  }
+};
+
+void PassPrefill(Cluster& c, const RequestId& id = "r") {
+  REQUIRE(c.prefill->Next().prefill().request_id() == id);
+  c.prefill->Send(DoneEvent(id, Incarnation(22)));
+  REQUIRE(c.decode->Next().decode().request_id() == id);
+}
+
+TEST_CASE("a request passes both workers and its tokens reach the client") {
+  Cluster c;
+  Call call(c);
+  const worker::v1::PrefillJob prefill = c.prefill->Next().prefill();
+  CHECK(prefill.request_id() == "r");
+  CHECK(std::vector<int32_t>(prefill.tokens().begin(), prefill.tokens().end()) ==
+        std::vector<int32_t>{'h', 'e', 'l', 'l', 'o'});
+  CHECK(prefill.decode_worker() == c.decode->address());
+  CHECK(prefill.max_new_tokens() == 8);
+  c.prefill->Send(DoneEvent("r", Incarnation(22)));
+
+  const DecodeJob decode = FromProto(c.decode->Next().decode());
+  CHECK(decode.reservation == ReservationRef{ReservationId(5), Generation(6)});
+  CHECK(decode.decode_incarnation == Incarnation(22));
+  CHECK(decode.blocks == 2);
+  CHECK(decode.tokens.size() == 5);
+  CHECK(decode.sampling.seed == 99);
+  CHECK(decode.sampling.max_tokens == 8);
+  c.decode->Send(TokensEvent("r", "wor", std::nullopt));
+  c.decode->Send(TokensEvent("r", "ld", FinishReason::kLength));
+
+  const Call::Result result = call.Finish();
+  INFO(Message(result.status));
+  CHECK(result.status.ok());
+  CHECK(result.text == "world");
+  CHECK(result.ids == std::vector<int32_t>{'w', 'o', 'r', 'l', 'd'});
+  CHECK(result.final.finish_reason() == v1::FINISH_REASON_LENGTH);
+  CHECK(result.final.usage().prompt_tokens() == 5);
+  CHECK(result.final.usage().cached_tokens() == 3);  // [0, 4) but for the one that was computed
+  CHECK(result.final.usage().completion_tokens() == 5);
+  CHECK(result.final.timings().total_ms() >= result.final.timings().first_token_ms());
+  CHECK(c.metrics.Counter(Metric::kRequests, {{"code", "OK"}}).Value() == 1);
+  CHECK(c.metrics.Counter(Metric::kCompletionTokens).Value() == 5);
+}
+
+TEST_CASE("prefill-only computes and moves nothing") {
+  Cluster c;
+  std::thread worker([&] {
+    const worker::v1::PrefillJob job = c.prefill->Next().prefill();
+    CHECK(job.decode_worker().empty());
+    c.prefill->Send(DoneEvent(job.request_id(), Incarnation()));
+  });
+  grpc::ClientContext context;
+  v1::PrefillOnlyRequest request;
+  request.mutable_segments()->add_segments()->set_text("hello");
+  v1::PrefillOnlyResponse response;
+  CHECK(c.stub->PrefillOnly(&context, request, &response).ok());
+  worker.join();
+  CHECK(response.usage().prompt_tokens() == 5);
+  CHECK_FALSE(response.request_id().empty());
+}
+
+TEST_CASE("a call that the client cancels is cancelled at the workers") {
+  Cluster c;
+  Call call(c);
+  SECTION("while prefilling") {
+    c.prefill->Next();
+    call.context.TryCancel();
+    CHECK(c.prefill->Next().cancel().request_id() == "r");
+    CHECK(c.decode->Next().cancel().request_id() == "r");
+  }
+  SECTION("while decoding") {
+    PassPrefill(c);
+    c.decode->Send(TokensEvent("r", "x", std::nullopt));
+    v1::GenerateResponse response;
+    REQUIRE(call.reader->Read(&response));
+    CHECK(response.request_id() == "r");
+    call.context.TryCancel();
+    CHECK(c.decode->Next().cancel().request_id() == "r");
+  }
+  CHECK(absl::IsCancelled(call.Finish().status));
+}
+
+TEST_CASE("a deadline reaches both workers") {
+  Cluster c;
+  Call warm(c, "warm");  // the workers are attached when its job comes
+  c.prefill->Next();
+  Call call(c, "r", absl::Milliseconds(100));
+  CHECK(absl::IsDeadlineExceeded(call.Finish().status));
+  CHECK(c.prefill->Next().prefill().request_id() == "r");
+  CHECK(c.prefill->Next().cancel().request_id() == "r");
+  CHECK(c.decode->Next().cancel().request_id() == "r");
+}
+
+TEST_CASE("a worker that dies fails its requests at once, retryably, and the other is told") {
+  Cluster c;
+  Call call(c);
+  SECTION("the prefill worker while prefilling") {
+    c.prefill->Next();
+    c.prefill->Die();
+    CHECK(c.decode->Next().cancel().request_id() == "r");
+  }
+  SECTION("the decode worker while prefilling") {
+    c.prefill->Next();
+    c.decode->Die();
+    CHECK(c.prefill->Next().cancel().request_id() == "r");
+  }
+  SECTION("the decode worker while decoding") {
+    PassPrefill(c);
+    c.decode->Send(TokensEvent("r", "x", std::nullopt));
+    v1::GenerateResponse response;
+    REQUIRE(call.reader->Read(&response));
+    c.decode->Die();
+  }
+  const absl::Status status = call.Finish().status;
+  CHECK(absl::IsUnavailable(status));
+  CHECK(Message(status).find("was lost; the request may be sent again") != std::string::npos);
+  CHECK(RetryAfterOf(call.context) > absl::ZeroDuration());
+}
+
+TEST_CASE("a worker that comes back serves again") {
+  Cluster c;
+  {
+    Call call(c, "first");
+    PassPrefill(c, "first");
+    const std::string address = c.decode->address();
+    c.decode.reset();
+    CHECK(absl::IsUnavailable(call.Finish().status));
+    c.decode.emplace(WorkerRole::kDecode, 33, address);
+  }
+  Call call(c, "second");
+  c.prefill->Next();
+  c.prefill->Send(DoneEvent("second", Incarnation(33)));
+  CHECK(c.decode->Next().decode().request_id() == "second");
+  c.decode->Send(TokensEvent("second", "ok", FinishReason::kStop));
+  CHECK(call.Finish().text == "ok");
+}
+
+TEST_CASE("a worker's failure is the client's, in its own words") {
+  Cluster c;
+  Call call(c);
+  PassPrefill(c);
+  c.decode->Send(FailedEvent<worker::v1::DecodeEvent>("r", absl::FailedPreconditionError("generation 6, expected 7")));
+  const absl::Status status = call.Finish().status;
+  CHECK(absl::IsFailedPrecondition(status));
+  CHECK(Message(status) == "generation 6, expected 7");
+}
+
+TEST_CASE("overload is refused with a hint, and a live id is not taken twice") {
+  Cluster c({.live_requests = 1, .worker_wait = absl::Seconds(10)});
+  Call first(c, "first");
+  c.prefill->Next();
+  Call same(c, "first");
+  CHECK(absl::IsAlreadyExists(same.Finish().status));
+  Call second(c, "second");
+  CHECK(absl::IsResourceExhausted(second.Finish().status));
+  CHECK(RetryAfterOf(second.context) == absl::Seconds(1));
+  // The refused call with the same id has not harmed the first.
+  c.prefill->Send(DoneEvent("first", Incarnation(22)));
+  c.decode->Next();
+  c.decode->Send(TokensEvent("first", "ok", FinishReason::kStop));
+  CHECK(first.Finish().status.ok());
+}
+
+TEST_CASE("without workers a request is refused after a short wait") {
+  Cluster c({.worker_wait = absl::Milliseconds(100)});
+  c.prefill->Die();
+  c.decode->Die();
+  Call call(c);
+  const absl::Status status = call.Finish().status;
+  CHECK(absl::IsUnavailable(status));
+}
+
+TEST_CASE("bad requests are refused by field and cost the workers nothing") {
+  Cluster c;
+  Call call(c, "a b");
+  const absl::Status status = call.Finish().status;
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(Message(status).starts_with("request_id: "));
+
+  Call huge(c, "r", absl::Seconds(30), std::string(kMaxMessageBytes + 1, 'x'));
+  CHECK(absl::IsResourceExhausted(huge.Finish().status));
+  Call long_prompt(c, "r", absl::Seconds(30), std::string(1 << 20, 'x'));
+  CHECK(absl::IsInvalidArgument(long_prompt.Finish().status));
+}
+
+// One unary call of bytes.
+grpc::Status RawCall(Cluster& c, const std::string& method, const std::string& request, std::string& response) {
+  grpc::GenericStub stub(c.channel);
+  grpc::CompletionQueue queue;
+  grpc::ClientContext context;
+  grpc::Slice slice(request);
+  const grpc::ByteBuffer bytes(&slice, 1);
+  const auto call = stub.PrepareUnaryCall(&context, method, bytes, &queue);
+  call->StartCall();
+  grpc::ByteBuffer reply;
+  grpc::Status status;
+  call->Finish(&reply, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  grpc::Slice out;
+  if (status.ok() && reply.DumpToSingleSlice(&out).ok()) response.assign(out.begin(), out.end());
+  return status;
+}
+
+TEST_CASE("text that is not UTF-8 is refused by field") {
+  Cluster c;
+  // segments { segments { text: "\xff" } }
+  std::string response;
+  const grpc::Status status =
+      RawCall(c, "/baton.v1.Inference/PrefillOnly", std::string("\x12\x05\x0a\x03\x0a\x01\xff", 7), response);
+  CHECK(status.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(status.error_message() == "segments.segments[0].text: is not valid UTF-8");
+  CHECK(RawCall(c, "/baton.v1.Inference/PrefillOnly", "\xff\xff\xff", response).error_code() ==
+        grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_CASE("health says SERVING while a worker of each role is attached") {
+  Cluster c;
+  const auto await = [&](char expected) {
+    const absl::Time until = absl::Now() + absl::FromChrono(kPatience);
+    std::string response;
+    while (absl::Now() < until) {
+      REQUIRE(RawCall(c, "/grpc.health.v1.Health/Check", "", response).ok());
+      if (response == std::string{'\x08', expected}) return true;
+    }
+    return false;
+  };
+  CHECK(await(1));  // SERVING
+  c.decode->Die();
+  CHECK(await(2));  // NOT_SERVING
+}
+
+TEST_CASE("a client that does not read is cut off and holds nobody else up") {
+  Cluster c;
+  Call slow(c, "slow");
+  PassPrefill(c, "slow");
+  Call quick(c, "quick");
+  PassPrefill(c, "quick");
+  // More than the transport's windows and the router's buffer hold.
+  const std::string text(64 << 10, 'x');
+  bool cut = false;
+  for (int i = 0; i < 400 && !cut; ++i) {
+    c.decode->Send(TokensEvent("slow", text, std::nullopt));
+    c.decode->Send(TokensEvent("quick", "q", std::nullopt));
+    v1::GenerateResponse response;
+    REQUIRE(quick.reader->Read(&response));
+    cut = c.node->router().live_requests() == 1;
+  }
+  CHECK(cut);
+  CHECK(c.decode->Next().cancel().request_id() == "slow");
+  CHECK_FALSE(slow.Finish().status.ok());
+  c.decode->Send(TokensEvent("quick", "q", FinishReason::kStop));
+  CHECK(quick.Finish().status.ok());
+}
+
+TEST_CASE("shutting down ends what is live after the grace and takes nothing new") {
+  Cluster c;
+  Call call(c);
+  c.prefill->Next();
+  c.node->Shutdown(absl::Milliseconds(50));
+  CHECK_FALSE(call.Finish().status.ok());
+  CHECK(c.prefill->Next().cancel().request_id() == "r");
+}
+
+TEST_CASE("models and workers are told") {
+  Cluster c;
+  Call call(c);
+  c.prefill->Next();
+  grpc::ClientContext models_context, info_context;
+  v1::ListModelsResponse models;
+  REQUIRE(c.stub->ListModels(&models_context, {}, &models).ok());
+  REQUIRE(models.models_size() == 1);
+  CHECK(models.models(0).name() == "bytes");
+  CHECK(models.models(0).ready());
+  CHECK(models.models(0).context() == 64);
+  v1::GetServerInfoResponse info;
+  REQUIRE(c.stub->GetServerInfo(&info_context, {}, &info).ok());
+  REQUIRE(info.workers_size() == 2);
+  CHECK(info.workers(0).role() == v1::Worker::ROLE_PREFILL);
+  CHECK(info.workers(0).attached());
+  CHECK(info.workers(1).incarnation() == "0000000000000016");
+  CHECK(info.live_requests() == 1);
+}
+
+}  // namespace
+}  // namespace baton
