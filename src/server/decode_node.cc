@@ -1,0 +1,58 @@
+#include "server/decode_node.h"
+
+#include <utility>
+
+#include "base/status.h"
+
+namespace baton {
+namespace {
+
+constexpr absl::Duration kCloseStreams = absl::Seconds(1);
+
+DecodeEngineOptions EngineOptions(const NodeParts& parts, const Tokenizer& tokenizer, const WorkerInfo& info) {
+  DecodeEngineOptions options;
+  options.handoff.module_digest = info.module_digest;
+  options.handoff.layout = info.layout;
+  options.handoff.numerics_id = info.numerics_id;
+  options.handoff.incarnation = info.incarnation;
+  options.handoff.transport_descriptor = parts.transport.Descriptor();
+  options.model.tokenizer = &tokenizer;
+  options.model.vocab = parts.config.vocab;
+  options.model.eos_ids = parts.config.eos_ids;
+  options.model.positions = parts.config.context;
+  options.blocks = info.blocks_total;
+  options.max_batch = info.max_batch;
+  options.shares_output = true;  // the digest is that of this worker's own weights
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DecodeNode>> DecodeNode::Start(const NodeParts& parts, const Tokenizer& tokenizer,
+                                                              ParallelFor parallel_for, const std::string& listen,
+                                                              const std::string& in_process_name) {
+  std::unique_ptr<DecodeNode> node(new DecodeNode(parts.metrics));
+  ASSIGN_OR_RETURN(node->server_,
+                   GrpcServer::Start(listen, GrpcServer::Audience::kWorkers, {&node->service_, &node->kv_service_}));
+  WorkerAddress address = in_process_name;
+  if (!listen.empty()) {
+    ASSIGN_OR_RETURN(address, AdvertisedAddress(parts.options, node->server_->address()));
+  }
+  const WorkerInfo info = Describe(parts, WorkerRole::kDecode, address, DrawIncarnation());
+  DecodeWorkerOptions options;
+  options.engine = EngineOptions(parts, tokenizer, info);
+  options.parallel_for = std::move(parallel_for);
+  options.sampling_threads = Threads(parts.options);
+  node->worker_ = std::make_unique<DecodeWorker>(std::move(options), parts.backend, node->service_, parts.clock);
+  node->kv_service_.Open(*node->worker_);
+  node->service_.Open(*node->worker_, info);
+  return node;
+}
+
+void DecodeNode::Shutdown(absl::Duration grace) {
+  if (worker_ != nullptr) worker_->Shutdown(grace);
+  service_.Close();
+  if (server_ != nullptr) server_->Stop(kCloseStreams);
+}
+
+}  // namespace baton

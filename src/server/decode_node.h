@@ -1,0 +1,36 @@
+// A decode worker that serves: the worker, its services and its server, put together from concrete parts.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/decode_worker.h"
+#include "model/tokenizer.h"
+#include "server/decode_service.h"
+#include "server/kv_transfer_service.h"
+#include "server/prefill_node.h"
+
+namespace baton {
+
+class DecodeNode {
+ public:
+  // As for PrefillNode; the digest is that of the prefill module whose KV it takes. `parallel_for` samples on up to
+  // `threads` threads; may be empty.
+  static absl::StatusOr<std::unique_ptr<DecodeNode>> Start(const NodeParts& parts, const Tokenizer& tokenizer,
+                                                           ParallelFor parallel_for, const std::string& listen,
+                                                           const std::string& in_process_name);
+  ~DecodeNode() { Shutdown(absl::ZeroDuration()); }
+
+  GrpcServer& server() { return *server_; }
+  void Shutdown(absl::Duration grace);
+
+ private:
+  explicit DecodeNode(Metrics& metrics) : service_(metrics) {}
+
+  DecodeService service_;
+  KvTransferService kv_service_;
+  std::unique_ptr<DecodeWorker> worker_;
+  std::unique_ptr<GrpcServer> server_;
+};
+
+}  // namespace baton

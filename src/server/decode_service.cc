@@ -1,0 +1,104 @@
+#include "server/decode_service.h"
+
+#include <utility>
+
+#include "server/worker_convert.h"
+
+namespace baton {
+namespace {
+
+using worker::v1::DecodeCommand;
+using worker::v1::DecodeEvent;
+
+WorkerLoad ToLoad(const DecodeEngine::Load& load) {
+  return {.running_requests = static_cast<int32_t>(load.running),
+          .queued_requests = static_cast<int32_t>(load.reserved + load.committed),
+          .blocks_free = load.blocks.free,
+          .blocks_cached = load.blocks.cached};
+}
+
+DecodeEvent LoadEvent(const DecodeEngine::Load& load) {
+  DecodeEvent event;
+  *event.mutable_load() = ToProto(ToLoad(load));
+  return event;
+}
+
+DecodeEvent FailedEvent(const RequestFailed& failed) {
+  DecodeEvent event;
+  *event.mutable_failed() = ToProto(failed);
+  return event;
+}
+
+}  // namespace
+
+void DecodeService::Open(DecodeWorker& worker, const WorkerInfo& info) {
+  info_ = info;
+  worker_ = &worker;
+  reporter_.emplace(kLoadPeriod, [this] { Report(); });
+}
+
+void DecodeService::Close() {
+  reporter_.reset();
+  worker_ = nullptr;
+  streams_.CloseAll(absl::UnavailableError("the worker shuts down"));
+}
+
+grpc::ServerBidiReactor<DecodeCommand, DecodeEvent>* DecodeService::Attach(grpc::CallbackServerContext* context) {
+  auto* stream = new Streams::Stream(
+      context, {[this](auto* s, auto& command) { OnCommand(s, command); }, [this](auto* s) { OnGone(s); }});
+  DecodeWorker* worker = worker_;
+  if (worker == nullptr) {
+    stream->Close(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the worker is not ready"));
+    return stream;
+  }
+  DecodeEvent hello;
+  *hello.mutable_info() = ToProto(info_);
+  streams_.Add(stream, {hello, LoadEvent(worker->Load())});
+  stream->Start();
+  return stream;
+}
+
+void DecodeService::Report() {
+  const DecodeEngine::Load load = worker_.load()->Load();
+  metrics_.OnLoad(ToLoad(load), info_.blocks_total);
+  metrics_.OnTokens("generated", load.tokens_out);
+  streams_.SendAll(LoadEvent(load));
+}
+
+void DecodeService::OnCommand(Streams::Stream* stream, const DecodeCommand& command) {
+  DecodeWorker* worker = worker_;
+  if (command.has_decode()) return Start(stream, FromProto(command.decode()));
+  if (!command.has_cancel() || worker == nullptr) return;
+  if (streams_.MayCancel(command.cancel().request_id(), stream)) worker->Cancel(command.cancel().request_id());
+}
+
+void DecodeService::Start(Streams::Stream* stream, DecodeJob job) {
+  const RequestId id = job.request_id;
+  absl::Status status = streams_.Claim(id, stream);
+  if (!status.ok()) return streams_.SendTo(stream, FailedEvent({id, status, absl::ZeroDuration()}));
+  DecodeWorker* worker = worker_;
+  status = worker == nullptr ? absl::UnavailableError("the worker shuts down") : worker->Start(std::move(job));
+  if (!status.ok()) OnFailed({id, status, absl::ZeroDuration()});
+}
+
+void DecodeService::OnGone(Streams::Stream* stream) {
+  DecodeWorker* worker = worker_;
+  for (const RequestId& id : streams_.Remove(stream)) {
+    if (worker != nullptr) worker->Cancel(id);
+  }
+}
+
+void DecodeService::OnUpdates(std::span<TokenUpdate> updates) {
+  streams_.SendEach(updates, [this](DecodeEvent& event, const TokenUpdate& update) {
+    *event.mutable_updates()->add_updates() = ToProto(update);
+    if (update.finish) metrics_.OnJobEnded(absl::StatusCode::kOk);
+    return update.finish.has_value();
+  });
+}
+
+void DecodeService::OnFailed(const RequestFailed& failed) {
+  metrics_.OnJobEnded(failed.status.code());
+  streams_.SendLast(failed.request_id, FailedEvent(failed));
+}
+
+}  // namespace baton

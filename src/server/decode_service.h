@@ -1,0 +1,48 @@
+// baton.worker.v1.DecodeWorker: routers' requests go to the decode worker, its tokens go back to them.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <span>
+
+#include "engine/decode_worker.h"
+#include "router/worker_state.h"
+#include "server/periodic_task.h"
+#include "server/router_streams.h"
+#include "server/worker_metrics.h"
+#include "worker.grpc.pb.h"
+
+namespace baton {
+
+using DecodeServiceBase = worker::v1::DecodeWorker::WithCallbackMethod_Attach<worker::v1::DecodeWorker::Service>;
+
+class DecodeService final : public DecodeServiceBase, public DecodeListener {
+ public:
+  explicit DecodeService(Metrics& metrics) : metrics_(metrics, WorkerRole::kDecode) {}
+
+  // Before this, routers are turned away. The worker must outlive the server's streams.
+  void Open(DecodeWorker& worker, const WorkerInfo& info);
+  // Ends all streams; new ones are turned away.
+  void Close();
+
+  grpc::ServerBidiReactor<worker::v1::DecodeCommand, worker::v1::DecodeEvent>* Attach(
+      grpc::CallbackServerContext* context) override;
+
+  void OnUpdates(std::span<TokenUpdate> updates) override;
+  void OnFailed(const RequestFailed& failed) override;
+
+ private:
+  using Streams = RouterStreams<worker::v1::DecodeCommand, worker::v1::DecodeEvent>;
+  void OnCommand(Streams::Stream* stream, const worker::v1::DecodeCommand& command);
+  void OnGone(Streams::Stream* stream);
+  void Start(Streams::Stream* stream, DecodeJob job);
+  void Report();  // the load, to all routers and to the metrics
+
+  WorkerMetrics metrics_;
+  Streams streams_;
+  WorkerInfo info_;                              // set by Open, before worker_
+  std::atomic<DecodeWorker*> worker_ = nullptr;  // null: closed
+  std::optional<PeriodicTask> reporter_;
+};
+
+}  // namespace baton

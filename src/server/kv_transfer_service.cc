@@ -1,0 +1,64 @@
+#include "server/kv_transfer_service.h"
+
+#include "base/status.h"
+#include "server/grpc_status.h"
+#include "server/kv_convert.h"
+
+namespace baton {
+
+// `handle(worker)` does the work, which never waits, and returns its status.
+template <typename Handle>
+grpc::ServerUnaryReactor* KvTransferService::Answer(grpc::CallbackServerContext* context, Handle handle) {
+  DecodeWorker* worker = worker_;
+  const absl::Status status =
+      worker == nullptr ? absl::UnavailableError("the decode worker is not ready") : handle(*worker);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpc(status));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* KvTransferService::Link(grpc::CallbackServerContext* context,
+                                                  const kv::v1::LinkRequest* request, kv::v1::LinkReply* reply) {
+  return Answer(context, [&](DecodeWorker& worker) -> absl::Status {
+    ASSIGN_OR_RETURN(const LinkRequest link, FromProto(*request));
+    ASSIGN_OR_RETURN(const LinkReply answer, worker.OnLink(link));
+    *reply = ToProto(answer);
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* KvTransferService::Reserve(grpc::CallbackServerContext* context,
+                                                     const kv::v1::ReserveRequest* request,
+                                                     kv::v1::ReserveReply* reply) {
+  return Answer(context, [&](DecodeWorker& worker) -> absl::Status {
+    ASSIGN_OR_RETURN(const ReserveRequest reserve, FromProto(*request));
+    ASSIGN_OR_RETURN(const ReserveReply answer, worker.OnReserve(reserve));
+    *reply = ToProto(answer);
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* KvTransferService::Commit(grpc::CallbackServerContext* context,
+                                                    const kv::v1::CommitRequest* request, kv::v1::CommitReply*) {
+  return Answer(context, [&](DecodeWorker& worker) { return worker.OnCommit(FromProto(*request)); });
+}
+
+grpc::ServerUnaryReactor* KvTransferService::Release(grpc::CallbackServerContext* context,
+                                                     const kv::v1::ReleaseRequest* request, kv::v1::ReleaseReply*) {
+  return Answer(context, [&](DecodeWorker& worker) {
+    worker.OnRelease(FromProto(*request));
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* KvTransferService::Heartbeat(grpc::CallbackServerContext* context,
+                                                       const kv::v1::HeartbeatRequest* request,
+                                                       kv::v1::HeartbeatReply* reply) {
+  return Answer(context, [&](DecodeWorker& worker) -> absl::Status {
+    ASSIGN_OR_RETURN(const HeartbeatReply answer, worker.OnHeartbeat(FromProto(*request)));
+    *reply = ToProto(answer);
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace baton

@@ -1,0 +1,36 @@
+// baton.kv.v1.KvTransfer: the hand-off's control side, for prefill workers.
+#pragma once
+
+#include <atomic>
+
+#include "engine/decode_worker.h"
+#include "kv_transfer.grpc.pb.h"
+
+namespace baton {
+
+using KvTransferServiceBase = kv::v1::KvTransfer::CallbackService;
+
+class KvTransferService final : public KvTransferServiceBase {
+ public:
+  // Before this, callers get UNAVAILABLE. The worker must outlive the server's calls.
+  void Open(DecodeWorker& worker) { worker_ = &worker; }
+
+  grpc::ServerUnaryReactor* Link(grpc::CallbackServerContext* context, const kv::v1::LinkRequest* request,
+                                 kv::v1::LinkReply* reply) override;
+  grpc::ServerUnaryReactor* Reserve(grpc::CallbackServerContext* context, const kv::v1::ReserveRequest* request,
+                                    kv::v1::ReserveReply* reply) override;
+  grpc::ServerUnaryReactor* Commit(grpc::CallbackServerContext* context, const kv::v1::CommitRequest* request,
+                                   kv::v1::CommitReply* reply) override;
+  grpc::ServerUnaryReactor* Release(grpc::CallbackServerContext* context, const kv::v1::ReleaseRequest* request,
+                                    kv::v1::ReleaseReply* reply) override;
+  grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context, const kv::v1::HeartbeatRequest* request,
+                                      kv::v1::HeartbeatReply* reply) override;
+
+ private:
+  template <typename Handle>
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Handle handle);
+
+  std::atomic<DecodeWorker*> worker_ = nullptr;
+};
+
+}  // namespace baton

@@ -1,0 +1,79 @@
+#include "server/prefill_node.h"
+
+#include <random>
+#include <utility>
+
+#include "base/status.h"
+#include "server/grpc_decode_peer.h"
+
+namespace baton {
+namespace {
+
+constexpr absl::Duration kPeerTimeout = absl::Seconds(5);
+constexpr absl::Duration kCloseStreams = absl::Seconds(1);
+
+PrefillEngineOptions EngineOptions(const NodeParts& parts, const WorkerInfo& info) {
+  PrefillEngineOptions options;
+  options.blocks = info.blocks_total;
+  options.vocab = parts.config.vocab;
+  options.context = parts.config.context;
+  options.step_tokens = parts.options.step_tokens;
+  options.max_requests = parts.options.max_requests;
+  options.sender.self = {.version = kHandoffVersion,
+                         .prefill_address = info.address,
+                         .prefill_incarnation = info.incarnation,
+                         .module_digest = info.module_digest,
+                         .layout = info.layout,
+                         .numerics_id = info.numerics_id};
+  return options;
+}
+
+}  // namespace
+
+Incarnation DrawIncarnation() {
+  std::random_device random;
+  return Incarnation((uint64_t{random()} << 32 | random()) | 1);  // never zero
+}
+
+WorkerInfo Describe(const NodeParts& parts, WorkerRole role, const WorkerAddress& address, Incarnation incarnation) {
+  WorkerInfo info;
+  info.role = role;
+  info.address = address;
+  info.incarnation = incarnation;
+  info.model = parts.model_name;
+  info.module_digest = parts.digest;
+  info.numerics_id = parts.backend.numerics_id();
+  info.layout = parts.backend.kv_layout();
+  info.blocks_total = static_cast<int64_t>(parts.backend.kv_slab().size()) / info.layout.BlockBytes();
+  info.context = static_cast<int32_t>(parts.config.context);
+  info.max_batch = parts.options.max_batch;
+  return info;
+}
+
+absl::StatusOr<std::unique_ptr<PrefillNode>> PrefillNode::Start(const NodeParts& parts, const std::string& listen,
+                                                                const std::string& in_process_name,
+                                                                ChannelFactory reach_decode) {
+  std::unique_ptr<PrefillNode> node(new PrefillNode(parts.metrics));
+  ASSIGN_OR_RETURN(node->server_, GrpcServer::Start(listen, GrpcServer::Audience::kWorkers, {&node->service_}));
+  WorkerAddress address = in_process_name;
+  if (!listen.empty()) {
+    ASSIGN_OR_RETURN(address, AdvertisedAddress(parts.options, node->server_->address()));
+  }
+  const WorkerInfo info = Describe(parts, WorkerRole::kPrefill, address, DrawIncarnation());
+  node->worker_ = std::make_unique<PrefillWorker>(
+      EngineOptions(parts, info),
+      PrefillWorkerParts{parts.backend, parts.transport, parts.clock, node->service_,
+                         [reach = std::move(reach_decode)](const WorkerAddress& decode) -> std::unique_ptr<DecodePeer> {
+                           return std::make_unique<GrpcDecodePeer>(reach(decode), kPeerTimeout);
+                         }});
+  node->service_.Open(*node->worker_, info);
+  return node;
+}
+
+void PrefillNode::Shutdown(absl::Duration grace) {
+  if (worker_ != nullptr) worker_->Shutdown(absl::Now() + grace);
+  service_.Close();
+  if (server_ != nullptr) server_->Stop(kCloseStreams);
+}
+
+}  // namespace baton

@@ -1,0 +1,54 @@
+// A prefill worker that serves: the worker, its service and its server, put together from concrete parts.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backend/backend.h"
+#include "engine/prefill_worker.h"
+#include "model/weights.h"
+#include "server/grpc_server.h"
+#include "server/options.h"
+#include "server/prefill_service.h"
+#include "transport/transport.h"
+
+namespace baton {
+
+// What a worker is made from; all must outlive it.
+struct NodeParts {
+  const WorkerOptions& options;
+  const std::string& model_name;
+  const ModelConfig& config;
+  const Digest& digest;  // of the prefill module
+  Backend& backend;      // on the transport's slab
+  Transport& transport;
+  const Clock& clock;
+  Metrics& metrics;
+};
+
+// Random, so that no two process starts share one.
+Incarnation DrawIncarnation();
+
+WorkerInfo Describe(const NodeParts& parts, WorkerRole role, const WorkerAddress& address, Incarnation incarnation);
+
+class PrefillNode {
+ public:
+  // `listen` empty: in-process only, known to peers as `in_process_name`. When it returns, the worker serves.
+  static absl::StatusOr<std::unique_ptr<PrefillNode>> Start(const NodeParts& parts, const std::string& listen,
+                                                            const std::string& in_process_name,
+                                                            ChannelFactory reach_decode);
+  ~PrefillNode() { Shutdown(absl::ZeroDuration()); }
+
+  GrpcServer& server() { return *server_; }
+  // Takes nothing new, gives what runs `grace`, fails the rest. Idempotent.
+  void Shutdown(absl::Duration grace);
+
+ private:
+  explicit PrefillNode(Metrics& metrics) : service_(metrics) {}
+
+  PrefillService service_;
+  std::unique_ptr<PrefillWorker> worker_;
+  std::unique_ptr<GrpcServer> server_;
+};
+
+}  // namespace baton

@@ -1,0 +1,109 @@
+#include "server/prefill_service.h"
+
+#include <utility>
+
+#include "server/worker_convert.h"
+
+namespace baton {
+namespace {
+
+using worker::v1::PrefillCommand;
+using worker::v1::PrefillEvent;
+
+WorkerLoad ToLoad(const PrefillLoad& load) {
+  return {.running_requests = static_cast<int32_t>(load.requests - load.queue.waiting),
+          .queued_requests = static_cast<int32_t>(load.queue.waiting),
+          .queued_tokens = load.queue.queued_tokens,
+          .blocks_free = load.blocks.free,
+          .blocks_cached = load.blocks.cached};
+}
+
+PrefillEvent LoadEvent(const PrefillLoad& load) {
+  PrefillEvent event;
+  *event.mutable_load() = ToProto(ToLoad(load));
+  return event;
+}
+
+PrefillEvent FailedEvent(const RequestFailed& failed) {
+  PrefillEvent event;
+  *event.mutable_failed() = ToProto(failed);
+  return event;
+}
+
+}  // namespace
+
+void PrefillService::Open(PrefillWorker& worker, const WorkerInfo& info) {
+  info_ = info;
+  worker_ = &worker;
+  reporter_.emplace(kLoadPeriod, [this] { Report(); });
+}
+
+void PrefillService::Close() {
+  reporter_.reset();
+  worker_ = nullptr;
+  streams_.CloseAll(absl::UnavailableError("the worker shuts down"));
+}
+
+grpc::ServerBidiReactor<PrefillCommand, PrefillEvent>* PrefillService::Attach(grpc::CallbackServerContext* context) {
+  auto* stream = new Streams::Stream(
+      context, {[this](auto* s, auto& command) { OnCommand(s, command); }, [this](auto* s) { OnGone(s); }});
+  PrefillWorker* worker = worker_;
+  if (worker == nullptr) {
+    stream->Close(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the worker is not ready"));
+    return stream;
+  }
+  PrefillEvent hello;
+  *hello.mutable_info() = ToProto(info_);
+  streams_.Add(stream, {hello, LoadEvent(worker->Load())});
+  stream->Start();
+  return stream;
+}
+
+void PrefillService::Report() {
+  const PrefillLoad load = worker_.load()->Load();
+  metrics_.OnLoad(ToLoad(load), info_.blocks_total);
+  metrics_.OnTokens("computed", load.totals.computed_tokens);
+  metrics_.OnTokens("cached", load.totals.cached_tokens);
+  metrics_.OnTokens("shared", load.totals.shared_tokens);
+  metrics_.OnTransfer(load.totals.bytes_pushed);
+  streams_.SendAll(LoadEvent(load));
+}
+
+void PrefillService::OnCommand(Streams::Stream* stream, const PrefillCommand& command) {
+  PrefillWorker* worker = worker_;
+  if (command.has_prefill()) return Submit(stream, FromProto(command.prefill()));
+  if (!command.has_cancel() || worker == nullptr) return;
+  if (streams_.MayCancel(command.cancel().request_id(), stream)) worker->Cancel(command.cancel().request_id());
+}
+
+void PrefillService::Submit(Streams::Stream* stream, PrefillJob job) {
+  const RequestId id = job.request_id;
+  if (absl::Status status = streams_.Claim(id, stream); !status.ok()) {
+    return streams_.SendTo(stream, FailedEvent({id, status, absl::ZeroDuration()}));
+  }
+  PrefillWorker* worker = worker_;
+  std::optional<RequestFailed> refusal = RequestFailed{id, absl::UnavailableError("the worker shuts down"), {}};
+  if (worker != nullptr) refusal = worker->Submit(std::move(job));
+  if (refusal) OnPrefillFailed(*refusal);
+}
+
+void PrefillService::OnGone(Streams::Stream* stream) {
+  PrefillWorker* worker = worker_;
+  for (const RequestId& id : streams_.Remove(stream)) {
+    if (worker != nullptr) worker->Cancel(id);
+  }
+}
+
+void PrefillService::OnPrefillDone(const PrefillDone& done) {
+  metrics_.OnJobEnded(absl::StatusCode::kOk);
+  PrefillEvent event;
+  *event.mutable_done() = ToProto(done);
+  streams_.SendLast(done.request_id, std::move(event));
+}
+
+void PrefillService::OnPrefillFailed(const RequestFailed& failed) {
+  metrics_.OnJobEnded(failed.status.code());
+  streams_.SendLast(failed.request_id, FailedEvent(failed));
+}
+
+}  // namespace baton

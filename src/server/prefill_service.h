@@ -1,0 +1,47 @@
+// baton.worker.v1.PrefillWorker: routers' prompts go to the prefill worker, its results go back to them.
+#pragma once
+
+#include <atomic>
+#include <optional>
+
+#include "engine/prefill_worker.h"
+#include "router/worker_state.h"
+#include "server/periodic_task.h"
+#include "server/router_streams.h"
+#include "server/worker_metrics.h"
+#include "worker.grpc.pb.h"
+
+namespace baton {
+
+using PrefillServiceBase = worker::v1::PrefillWorker::WithCallbackMethod_Attach<worker::v1::PrefillWorker::Service>;
+
+class PrefillService final : public PrefillServiceBase, public PrefillListener {
+ public:
+  explicit PrefillService(Metrics& metrics) : metrics_(metrics, WorkerRole::kPrefill) {}
+
+  // Before this, routers are turned away. The worker must outlive the server's streams.
+  void Open(PrefillWorker& worker, const WorkerInfo& info);
+  // Ends all streams; new ones are turned away.
+  void Close();
+
+  grpc::ServerBidiReactor<worker::v1::PrefillCommand, worker::v1::PrefillEvent>* Attach(
+      grpc::CallbackServerContext* context) override;
+
+  void OnPrefillDone(const PrefillDone& done) override;
+  void OnPrefillFailed(const RequestFailed& failed) override;
+
+ private:
+  using Streams = RouterStreams<worker::v1::PrefillCommand, worker::v1::PrefillEvent>;
+  void OnCommand(Streams::Stream* stream, const worker::v1::PrefillCommand& command);
+  void OnGone(Streams::Stream* stream);
+  void Submit(Streams::Stream* stream, PrefillJob job);
+  void Report();  // the load, to all routers and to the metrics
+
+  WorkerMetrics metrics_;
+  Streams streams_;
+  WorkerInfo info_;                               // set by Open, before worker_
+  std::atomic<PrefillWorker*> worker_ = nullptr;  // null: closed
+  std::optional<PeriodicTask> reporter_;
+};
+
+}  // namespace baton

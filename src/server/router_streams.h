@@ -1,0 +1,102 @@
+// The routers attached to one worker, and which of them asked for which request.
+#pragma once
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "base/ids.h"
+#include "server/attach_server.h"
+#include "server/grpc_status.h"
+
+namespace baton {
+
+// Thread-safe. Streams are used only under its lock, so none is used after Remove.
+template <typename Command, typename Event>
+class RouterStreams {
+ public:
+  using Stream = AttachServer<Command, Event>;
+
+  // `first` events are sent at once.
+  void Add(Stream* stream, std::vector<Event> first) {
+    const std::lock_guard lock(mutex_);
+    streams_.push_back(stream);
+    for (Event& event : first) stream->Send(std::move(event));
+  }
+
+  // Its requests, which nobody waits for any more.
+  std::vector<RequestId> Remove(Stream* stream) {
+    const std::lock_guard lock(mutex_);
+    std::erase(streams_, stream);
+    std::vector<RequestId> orphans;
+    absl::erase_if(owners_, [&](const auto& entry) {
+      if (entry.second == stream) orphans.push_back(entry.first);
+      return entry.second == stream;
+    });
+    return orphans;
+  }
+
+  // ALREADY_EXISTS: a live request has this id, perhaps another router's.
+  absl::Status Claim(const RequestId& id, Stream* stream) {
+    const std::lock_guard lock(mutex_);
+    if (owners_.try_emplace(id, stream).second) return absl::OkStatus();
+    return absl::AlreadyExistsError(absl::StrCat("request_id: '", id, "' is live on this worker"));
+  }
+
+  // No other router asked for it.
+  bool MayCancel(const RequestId& id, const Stream* stream) {
+    const std::lock_guard lock(mutex_);
+    const auto found = owners_.find(id);
+    return found == owners_.end() || found->second == stream;
+  }
+
+  void SendTo(Stream* stream, Event event) {
+    const std::lock_guard lock(mutex_);
+    if (std::ranges::count(streams_, stream) > 0) stream->Send(std::move(event));
+  }
+
+  // To the request's owner, if it is still there. It is the last of the request.
+  void SendLast(const RequestId& id, Event event) {
+    const std::lock_guard lock(mutex_);
+    const auto found = owners_.find(id);
+    if (found == owners_.end()) return;
+    found->second->Send(std::move(event));
+    owners_.erase(found);
+  }
+
+  // One event for each router: `add(event, item)` puts an item of a request of its own into it, and says whether it is
+  // the request's last.
+  template <typename Items, typename Add>
+  void SendEach(Items&& items, Add add) {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::pair<Stream*, Event>> events;  // as many as there are routers: few
+    for (auto& item : items) {
+      const auto owner = owners_.find(item.request_id);
+      if (owner == owners_.end()) continue;
+      auto event = std::ranges::find(events, owner->second, &std::pair<Stream*, Event>::first);
+      if (event == events.end()) event = events.insert(event, {owner->second, Event()});
+      if (add(event->second, item)) owners_.erase(owner);
+    }
+    for (auto& [stream, event] : events) stream->Send(std::move(event));
+  }
+
+  void SendAll(const Event& event) {
+    const std::lock_guard lock(mutex_);
+    for (Stream* stream : streams_) stream->Send(event);
+  }
+
+  void CloseAll(const absl::Status& status) {
+    const std::lock_guard lock(mutex_);
+    for (Stream* stream : streams_) stream->Close(ToGrpc(status));
+  }
+
+ private:
+  std::mutex mutex_;  // guards what follows
+  std::vector<Stream*> streams_;
+  absl::flat_hash_map<RequestId, Stream*> owners_;  // of live requests
+};
+
+}  // namespace baton

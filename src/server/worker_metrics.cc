@@ -1,0 +1,45 @@
+#include "server/worker_metrics.h"
+
+namespace baton {
+namespace {
+
+// A counter that somebody else counts.
+void RaiseTo(prometheus::Counter& counter, int64_t total) {
+  const double missing = static_cast<double>(total) - counter.Value();
+  if (missing > 0) counter.Increment(missing);
+}
+
+std::string RoleName(WorkerRole role) { return role == WorkerRole::kPrefill ? "prefill" : "decode"; }
+
+}  // namespace
+
+WorkerMetrics::WorkerMetrics(Metrics& metrics, WorkerRole role)
+    : metrics_(metrics),
+      role_(RoleName(role)),
+      running_(metrics.Gauge(Metric::kWorkerRequests, {{"role", role_}, {"state", "running"}})),
+      queued_(metrics.Gauge(Metric::kWorkerRequests, {{"role", role_}, {"state", "queued"}})),
+      queued_tokens_(metrics.Gauge(Metric::kWorkerQueuedTokens, {{"role", role_}})),
+      free_(metrics.Gauge(Metric::kKvBlocks, {{"role", role_}, {"state", "free"}})),
+      cached_(metrics.Gauge(Metric::kKvBlocks, {{"role", role_}, {"state", "cached"}})),
+      used_(metrics.Gauge(Metric::kKvBlocks, {{"role", role_}, {"state", "used"}})) {}
+
+void WorkerMetrics::OnLoad(const WorkerLoad& load, int64_t blocks_total) {
+  running_.Set(load.running_requests);
+  queued_.Set(load.queued_requests);
+  queued_tokens_.Set(static_cast<double>(load.queued_tokens));
+  free_.Set(static_cast<double>(load.blocks_free));
+  cached_.Set(static_cast<double>(load.blocks_cached));
+  used_.Set(static_cast<double>(blocks_total - load.blocks_free - load.blocks_cached));
+}
+
+void WorkerMetrics::OnJobEnded(absl::StatusCode code) {
+  metrics_.Counter(Metric::kWorkerJobs, {{"role", role_}, {"code", absl::StatusCodeToString(code)}}).Increment();
+}
+
+void WorkerMetrics::OnTokens(const std::string& source, int64_t total) {
+  RaiseTo(metrics_.Counter(Metric::kWorkerTokens, {{"role", role_}, {"source", source}}), total);
+}
+
+void WorkerMetrics::OnTransfer(int64_t total_bytes) { RaiseTo(metrics_.Counter(Metric::kTransferBytes), total_bytes); }
+
+}  // namespace baton

@@ -1,0 +1,31 @@
+// What a worker counts.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "absl/status/status.h"
+#include "router/worker_state.h"
+#include "server/metrics.h"
+
+namespace baton {
+
+// How often a worker tells its load to routers and to its metrics.
+inline constexpr std::chrono::milliseconds kLoadPeriod(100);
+
+class WorkerMetrics {
+ public:
+  WorkerMetrics(Metrics& metrics, WorkerRole role);
+  void OnLoad(const WorkerLoad& load, int64_t blocks_total);
+  void OnJobEnded(absl::StatusCode code);
+  // `total` since the start.
+  void OnTokens(const std::string& source, int64_t total);
+  void OnTransfer(int64_t total_bytes);
+
+ private:
+  Metrics& metrics_;
+  const std::string role_;
+  prometheus::Gauge &running_, &queued_, &queued_tokens_, &free_, &cached_, &used_;
+};
+
+}  // namespace baton
