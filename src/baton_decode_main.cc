@@ -1,0 +1,50 @@
+// baton-decode: one decode worker on this machine's CPU; blocks reach it over UCX.
+#include "base/clock.h"
+#include "base/status.h"
+#include "cpu_parts.h"
+#include "server/decode_node.h"
+#include "server/flags.h"
+#include "server/program.h"
+#include "server/served_model.h"
+#include "transport/ucx_transport.h"
+
+namespace baton {
+namespace {
+
+absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
+  ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options));
+  ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));
+  if (options.common.check) return absl::OkStatus();
+
+  const SteadyClock clock;
+  Metrics metrics;
+  ASSIGN_OR_RETURN(const auto transport, UcxTransport::Create({}));
+  ASSIGN_OR_RETURN(const auto backend, MakeBackend(model, options, /*lm_head=*/true, *transport));
+  const std::string name = ModelName(options.model);
+  const ModelConfig config = model.weights->config;
+  const Digest digest = model.weights->digest;
+  model.weights.reset();  // the backend has packed them
+
+  ThreadPool sampling(Threads(options));
+  RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
+  ASSIGN_OR_RETURN(const auto node,
+                   DecodeNode::Start({options, name, config, digest, *backend, *transport, clock, metrics}, *tokenizer,
+                                     SampleOn(sampling), options.listen, ""));
+  RunUntilSignal(signal, node->server().address());
+  node->Shutdown(absl::Seconds(options.common.grace_seconds));
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  ShutdownSignal signal;  // before any thread
+  CLI::App app("Turns KV blocks into tokens.", "baton-decode");
+  WorkerOptions options;
+  AddDecodeFlags(app, options);
+  if (const auto code = ParseFlags(app, argc, argv)) return *code;
+  return RunProgram("baton-decode", options.common, [&] { return Run(options, signal); });
+}
+
+}  // namespace
+}  // namespace baton
+
+int main(int argc, char** argv) { return baton::Main(argc, argv); }

@@ -1,0 +1,48 @@
+// baton-prefill: one prefill worker on this machine's CPU; blocks leave it over UCX.
+#include "base/clock.h"
+#include "base/status.h"
+#include "cpu_parts.h"
+#include "server/flags.h"
+#include "server/prefill_node.h"
+#include "server/program.h"
+#include "server/served_model.h"
+#include "transport/ucx_transport.h"
+
+namespace baton {
+namespace {
+
+absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
+  ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options));
+  if (options.common.check) return absl::OkStatus();
+
+  const SteadyClock clock;
+  Metrics metrics;
+  ASSIGN_OR_RETURN(const auto transport, UcxTransport::Create({}));
+  ASSIGN_OR_RETURN(const auto backend, MakeBackend(model, options, /*lm_head=*/false, *transport));
+  const std::string name = ModelName(options.model);
+  const ModelConfig config = model.weights->config;
+  const Digest digest = model.weights->digest;
+  model.weights.reset();  // the backend has packed them
+
+  RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
+  ASSIGN_OR_RETURN(const auto node,
+                   PrefillNode::Start({options, name, config, digest, *backend, *transport, clock, metrics},
+                                      options.listen, "", DialTcp));
+  RunUntilSignal(signal, node->server().address());
+  node->Shutdown(absl::Seconds(options.common.grace_seconds));
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  ShutdownSignal signal;  // before any thread
+  CLI::App app("Turns prompts into KV blocks and pushes them to decode workers.", "baton-prefill");
+  WorkerOptions options;
+  AddPrefillFlags(app, options);
+  if (const auto code = ParseFlags(app, argc, argv)) return *code;
+  return RunProgram("baton-prefill", options.common, [&] { return Run(options, signal); });
+}
+
+}  // namespace
+}  // namespace baton
+
+int main(int argc, char** argv) { return baton::Main(argc, argv); }

@@ -1,0 +1,40 @@
+// baton-router: clients on one side, prefill and decode workers on the other.
+#include "base/clock.h"
+#include "base/status.h"
+#include "server/flags.h"
+#include "server/program.h"
+#include "server/router_node.h"
+
+namespace baton {
+namespace {
+
+absl::Status Run(const RouterOptions& options, ShutdownSignal& signal) {
+  RETURN_IF_ERROR(Validate(options));
+  std::vector<ServedModel> models;
+  for (const std::string& directory : options.models) {
+    ASSIGN_OR_RETURN(ServedModel model, LoadServedModel(directory));
+    models.push_back(std::move(model));
+  }
+  if (options.common.check) return absl::OkStatus();
+  const SteadyClock clock;
+  Metrics metrics;
+  RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
+  ASSIGN_OR_RETURN(const auto node, RouterNode::Start(options, std::move(models), DialTcp, clock, metrics));
+  RunUntilSignal(signal, node->server().address());
+  node->Shutdown(absl::Seconds(options.common.grace_seconds));
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  ShutdownSignal signal;  // before any thread
+  CLI::App app("Joins clients, prefill workers and decode workers.", "baton-router");
+  RouterOptions options;
+  AddFlags(app, options);
+  if (const auto code = ParseFlags(app, argc, argv)) return *code;
+  return RunProgram("baton-router", options.common, [&] { return Run(options, signal); });
+}
+
+}  // namespace
+}  // namespace baton
+
+int main(int argc, char** argv) { return baton::Main(argc, argv); }

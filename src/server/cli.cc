@@ -1,0 +1,228 @@
+#include "server/cli.h"
+
+#include <unistd.h>
+
+#include <functional>
+#include <iomanip>
+#include <iostream>
+#include <sstream>
+
+#include "absl/status/statusor.h"
+#include "base/strings.h"
+#include "grpcpp/grpcpp.h"
+#include "inference.grpc.pb.h"
+#include "nlohmann/json.hpp"
+#include "server/grpc_server.h"
+#include "server/grpc_status.h"
+
+namespace baton {
+namespace {
+
+struct Answer {
+  std::string request_id;
+  std::string text;
+  std::vector<TokenId> token_ids;
+  v1::Final final;
+  absl::Status status;
+  absl::Duration retry_after;
+};
+
+std::unique_ptr<v1::Inference::Stub> Connect(const ClientOptions& options) {
+  return v1::Inference::NewStub(DialTcp(options.server));
+}
+
+v1::GenerateRequest RequestFrom(const ClientOptions& options) {
+  v1::GenerateRequest request;
+  request.set_model(options.model);
+  request.set_session_id(options.session);
+  v1::Sampling& sampling = *request.mutable_sampling();
+  if (options.max_tokens) sampling.set_max_tokens(*options.max_tokens);
+  if (options.temperature) sampling.set_temperature(*options.temperature);
+  if (options.seed) sampling.set_seed(*options.seed);
+  for (const std::string& stop : options.stop) sampling.add_stop(stop);
+  return request;
+}
+
+// `on_text` sees the text as it comes.
+Answer Generate(v1::Inference::Stub& stub, const v1::GenerateRequest& request,
+                const std::function<void(const std::string&)>& on_text) {
+  Answer answer;
+  grpc::ClientContext context;
+  const auto reader = stub.Generate(&context, request);
+  v1::GenerateResponse response;
+  while (reader->Read(&response)) {
+    if (!response.request_id().empty()) answer.request_id = response.request_id();
+    answer.text += response.text();
+    answer.token_ids.insert(answer.token_ids.end(), response.token_ids().begin(), response.token_ids().end());
+    if (response.has_final()) answer.final = response.final();
+    if (!response.text().empty()) on_text(response.text());
+  }
+  answer.status = FromGrpc(reader->Finish());
+  answer.retry_after = RetryAfterOf(context);
+  return answer;
+}
+
+int PrintError(const absl::Status& status, absl::Duration retry_after) {
+  std::cerr << "baton: " << absl::StatusCodeToString(status.code()) << ": " << Message(status);
+  if (retry_after > absl::ZeroDuration()) std::cerr << " (retry after " << absl::FormatDuration(retry_after) << ")";
+  std::cerr << "\n";
+  return 1;
+}
+
+const char* ReasonName(v1::FinishReason reason) {
+  switch (reason) {
+    case v1::FINISH_REASON_STOP:
+      return "stop";
+    case v1::FINISH_REASON_LENGTH:
+      return "length";
+    case v1::FINISH_REASON_CANCELLED:
+      return "cancelled";
+    default:
+      return "unknown";
+  }
+}
+
+nlohmann::ordered_json ToJson(const Answer& answer) {
+  nlohmann::ordered_json json;
+  json["request_id"] = answer.request_id;
+  json["text"] = answer.text;
+  json["token_ids"] = answer.token_ids;
+  if (!answer.status.ok()) {
+    json["error"] = {{"code", absl::StatusCodeToString(answer.status.code())},
+                     {"message", std::string(Message(answer.status))},
+                     {"retry_after_ms", absl::ToInt64Milliseconds(answer.retry_after)}};
+    return json;
+  }
+  const v1::Usage& usage = answer.final.usage();
+  const v1::Timings& timings = answer.final.timings();
+  json["finish_reason"] = ReasonName(answer.final.finish_reason());
+  json["usage"] = {{"prompt_tokens", usage.prompt_tokens()},
+                   {"cached_tokens", usage.cached_tokens()},
+                   {"completion_tokens", usage.completion_tokens()}};
+  json["timings"] = {{"queue_ms", timings.queue_ms()},
+                     {"prefill_ms", timings.prefill_ms()},
+                     {"handoff_ms", timings.handoff_ms()},
+                     {"first_token_ms", timings.first_token_ms()},
+                     {"total_ms", timings.total_ms()}};
+  return json;
+}
+
+void PrintSummary(const v1::Final& final) {
+  std::cerr << std::fixed << std::setprecision(0) << "[" << final.usage().prompt_tokens() << " prompt tokens, "
+            << final.usage().cached_tokens() << " cached; " << final.usage().completion_tokens() << " generated; first "
+            << final.timings().first_token_ms() << " ms, total " << final.timings().total_ms() << " ms; "
+            << ReasonName(final.finish_reason()) << "]\n";
+}
+
+void PrintNow(const std::string& text) { std::cout << text << std::flush; }
+
+v1::ChatMessage Message(const std::string& role, const std::string& content) {
+  v1::ChatMessage message;
+  message.set_role(role);
+  message.set_content(content);
+  return message;
+}
+
+void AddSamplingFlags(CLI::App& app, ClientOptions& o) {
+  app.add_option("--max-tokens", o.max_tokens, "most tokens to generate");
+  app.add_option("--temperature", o.temperature, "0: greedy");
+  app.add_option("--seed", o.seed, "same seed, same tokens");
+  app.add_option("--stop", o.stop, "the output ends before this text; may be given several times")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--session", o.session, "requests with the same session share workers and KV");
+  app.add_option("--model", o.model, "needed where several are served");
+}
+
+}  // namespace
+
+void AddStatusFlags(CLI::App& app, ClientOptions& o) {
+  app.add_option("--server", o.server, "the router")->capture_default_str();
+}
+
+void AddChatFlags(CLI::App& app, ClientOptions& o) {
+  AddStatusFlags(app, o);
+  AddSamplingFlags(app, o);
+}
+
+void AddGenerateFlags(CLI::App& app, GenerateOptions& o) {
+  AddChatFlags(app, o.client);
+  CLI::Option_group* prompt = app.add_option_group("prompt", "what to continue or answer");
+  prompt->add_option("--prompt", o.prompt, "text to continue");
+  prompt->add_option("--chat", o.chat, "a user's message, by the model's chat template");
+  prompt->add_option("--ids", o.ids, "token ids: 1,2,3")->delimiter(',');
+  prompt->require_option(1);
+  app.add_flag("--json", o.json, "one JSON object instead of text");
+}
+
+int RunGenerate(const GenerateOptions& options) {
+  v1::GenerateRequest request = RequestFrom(options.client);
+  if (options.chat) {
+    *request.mutable_chat()->add_messages() = Message("user", *options.chat);
+  } else if (options.prompt) {
+    request.mutable_segments()->add_segments()->set_text(*options.prompt);
+  } else {
+    request.mutable_segments()->add_segments()->mutable_token_ids()->mutable_ids()->Assign(options.ids.begin(),
+                                                                                           options.ids.end());
+  }
+  const auto stub = Connect(options.client);
+  const Answer answer = Generate(*stub, request, options.json ? [](const std::string&) {} : PrintNow);
+  if (options.json) {
+    std::cout << ToJson(answer).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+    return answer.status.ok() ? 0 : 1;
+  }
+  std::cout << "\n";
+  if (!answer.status.ok()) return PrintError(answer.status, answer.retry_after);
+  PrintSummary(answer.final);
+  return 0;
+}
+
+int RunChat(ClientOptions options) {
+  if (options.session.empty()) options.session = absl::StrCat("chat-", getpid(), "-", absl::ToUnixMicros(absl::Now()));
+  const auto stub = Connect(options);
+  v1::GenerateRequest request = RequestFrom(options);
+  const bool interactive = isatty(STDIN_FILENO) != 0;
+  std::string line;
+  while (true) {
+    if (interactive) std::cout << "> " << std::flush;
+    if (!std::getline(std::cin, line)) break;
+    if (line.empty()) continue;
+    *request.mutable_chat()->add_messages() = Message("user", line);
+    const Answer answer = Generate(*stub, request, PrintNow);
+    std::cout << "\n";
+    if (!answer.status.ok()) {
+      PrintError(answer.status, answer.retry_after);
+      request.mutable_chat()->mutable_messages()->RemoveLast();  // so that it can be asked again
+      if (!interactive) return 1;
+      continue;
+    }
+    PrintSummary(answer.final);
+    *request.mutable_chat()->add_messages() = Message("assistant", answer.text);
+  }
+  return 0;
+}
+
+int RunStatus(const ClientOptions& options) {
+  const auto stub = Connect(options);
+  grpc::ClientContext context;
+  v1::GetServerInfoResponse info;
+  const grpc::Status status = stub->GetServerInfo(&context, {}, &info);
+  if (!status.ok()) return PrintError(FromGrpc(status), RetryAfterOf(context));
+  std::cout << "baton " << info.version() << " at " << options.server << ": " << info.live_requests()
+            << " live requests, " << info.waiting_requests() << " of them waiting for a worker\n";
+  const auto row = [](const auto& role, const auto& address, const auto& state, const auto& model, const auto& running,
+                      const auto& queued, const auto& tokens, const auto& blocks) {
+    std::cout << std::left << std::setw(9) << role << std::setw(24) << address << std::setw(10) << state
+              << std::setw(28) << model << std::right << std::setw(8) << running << std::setw(8) << queued
+              << std::setw(10) << tokens << "  " << std::left << blocks << "\n";
+  };
+  row("role", "address", "state", "model", "running", "queued", "tokens", "blocks free+cached/total");
+  for (const v1::Worker& worker : info.workers()) {
+    row(worker.role() == v1::Worker::ROLE_PREFILL ? "prefill" : "decode", worker.address(),
+        worker.attached() ? "attached" : "absent", worker.model(), worker.running_requests(), worker.queued_requests(),
+        worker.queued_tokens(), StrCat(worker.blocks_free(), "+", worker.blocks_cached(), "/", worker.blocks_total()));
+  }
+  return 0;
+}
+
+}  // namespace baton

@@ -1,0 +1,41 @@
+// The client side of the `baton` command line: generate, chat, status.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "base/ids.h"
+
+namespace baton {
+
+struct ClientOptions {
+  std::string server = "127.0.0.1:7070";
+  std::string model;  // empty: the only one that is served
+  std::optional<int32_t> max_tokens;
+  std::optional<float> temperature;
+  std::optional<uint64_t> seed;
+  std::vector<std::string> stop;
+  std::string session;
+};
+
+struct GenerateOptions {
+  ClientOptions client;
+  std::optional<std::string> prompt;  // exactly one of these three
+  std::optional<std::string> chat;
+  std::vector<TokenId> ids;
+  bool json = false;
+};
+
+void AddGenerateFlags(CLI::App& app, GenerateOptions& options);
+void AddChatFlags(CLI::App& app, ClientOptions& options);
+void AddStatusFlags(CLI::App& app, ClientOptions& options);
+
+// Each returns the exit code: 0, or 1 after an error that was printed.
+int RunGenerate(const GenerateOptions& options);
+int RunChat(ClientOptions options);
+int RunStatus(const ClientOptions& options);
+
+}  // namespace baton

@@ -1,0 +1,200 @@
+#include "server/flags.h"
+
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "base/status.h"
+#include "base/strings.h"
+#include "server/version.h"
+#include "toml++/toml.h"
+
+namespace baton {
+namespace {
+
+// host:port, with a port from 0 to 65535.
+const CLI::Validator kHostPort(
+    [](std::string& text) -> std::string {
+      const size_t colon = text.rfind(':');
+      int port = -1;
+      if (colon != std::string::npos && colon > 0 && CLI::detail::lexical_cast(text.substr(colon + 1), port) &&
+          port >= 0 && port <= 65535) {
+        return {};
+      }
+      return "expected host:port, got '" + text + "'";
+    },
+    "HOST:PORT");
+
+const CLI::Validator kMetricsAddress(
+    [](std::string& text) -> std::string {
+      return text.empty() || text == "off" || text == "0" ? "" : kHostPort(text);
+    },
+    "HOST:PORT|off");
+
+void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_name = "--model") {
+  app.add_option(model_name, o.model, "Hugging Face directory of the model (required)");
+  app.add_option("--threads", o.threads, "threads that compute; 0: one for each core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_option("--kv-memory-mb", o.kv_memory_mb, "memory for KV blocks, MiB")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+      ->capture_default_str();
+  app.add_option("--kv-blocks", o.kv_blocks, "blocks of 16 tokens, instead of --kv-memory-mb")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 31));
+}
+
+void AddPeerFlags(CLI::App& app, WorkerOptions& o) {
+  app.add_option("--listen", o.listen, "where to listen; port 0 takes a free one")
+      ->check(kHostPort)
+      ->capture_default_str();
+  app.add_option("--advertise", o.advertise, "host:port under which peers reach it; default: where it listens")
+      ->check(kHostPort);
+}
+
+void AddStepTokens(CLI::App& app, WorkerOptions& o) {
+  app.add_option("--step-tokens", o.step_tokens, "most prompt tokens computed in one step")
+      ->check(CLI::Range(int64_t{16}, int64_t{1} << 20))
+      ->capture_default_str();
+}
+
+void AddMaxBatch(CLI::App& app, WorkerOptions& o) {
+  app.add_option("--max-batch", o.max_batch, "most requests decoded in one step")
+      ->check(CLI::Range(1, 1 << 14))
+      ->capture_default_str();
+}
+
+void AddClientFlags(CLI::App& app, RouterOptions& o) {
+  app.add_option("--listen", o.listen, "where to listen for clients; port 0 takes a free one")
+      ->check(kHostPort)
+      ->capture_default_str();
+  app.add_option("--max-requests", o.limits.live_requests, "most live requests; more get RESOURCE_EXHAUSTED")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+}
+
+// A TOML value as the words that a command line would have; nothing for tables and dates.
+std::optional<std::vector<std::string>> Words(const toml::node& node) {
+  if (const toml::array* array = node.as_array()) {
+    std::vector<std::string> words;
+    for (const toml::node& element : *array) {
+      const auto word = Words(element);
+      if (!word || word->size() != 1) return std::nullopt;
+      words.push_back(word->front());
+    }
+    return words;
+  }
+  if (const auto* text = node.as_string()) return {{text->get()}};
+  if (!node.is_integer() && !node.is_floating_point() && !node.is_boolean()) return std::nullopt;
+  std::ostringstream out;
+  node.visit([&](const auto& value) {
+    if constexpr (toml::is_value<decltype(value)>) out << std::boolalpha << value.get();
+  });
+  return {{out.str()}};
+}
+
+absl::Status ApplyKey(CLI::App& app, const std::string& where, const std::string& key, const toml::node& node) {
+  CLI::Option* option = app.get_option_no_throw("--" + key);
+  if (option == nullptr || key == "config" || key == "help" || key == "version") {
+    return absl::InvalidArgumentError(StrCat(where, ": unknown option '", key, "'"));
+  }
+  const auto words = Words(node);
+  if (!words) {
+    return absl::InvalidArgumentError(
+        StrCat(where, ": ", key, ": expected a string, number, boolean or an array of them"));
+  }
+  if (option->count() > 0) return absl::OkStatus();  // the command line wins
+  try {
+    option->add_result(*words);
+    option->run_callback();
+  } catch (const CLI::Error& error) {
+    return absl::InvalidArgumentError(StrCat(where, ": ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddFlags(CLI::App& app, CommonOptions& o) {
+  app.add_option("--config", "TOML file with the same option names; flags win");
+  app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
+      ->capture_default_str();
+  app.add_option("--metrics", o.metrics, "where Prometheus finds /metrics; port 0 takes a free one")
+      ->check(kMetricsAddress)
+      ->capture_default_str();
+  app.add_option("--grace", o.grace_seconds, "seconds that running requests get after SIGTERM or SIGINT")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+  app.add_flag("--check", o.check, "validate options, model and memory, then exit with 0 or 1");
+}
+
+void AddFlags(CLI::App& app, RouterOptions& o) {
+  AddFlags(app, o.common);
+  AddClientFlags(app, o);
+  app.add_option("--model", o.models, "Hugging Face directories of the models that are served (required)")
+      ->delimiter(',');
+  app.add_option("--prefill-workers", o.prefill_workers, "their addresses (required)")
+      ->delimiter(',')
+      ->check(kHostPort);
+  app.add_option("--decode-workers", o.decode_workers, "their addresses (required)")->delimiter(',')->check(kHostPort);
+}
+
+void AddPrefillFlags(CLI::App& app, WorkerOptions& o) {
+  AddFlags(app, o.common);
+  AddWorkerFlags(app, o);
+  AddPeerFlags(app, o);
+  AddStepTokens(app, o);
+  app.add_option("--max-requests", o.max_requests, "most requests that are there at once")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+}
+
+void AddDecodeFlags(CLI::App& app, WorkerOptions& o) {
+  AddFlags(app, o.common);
+  AddWorkerFlags(app, o);
+  AddPeerFlags(app, o);
+  AddMaxBatch(app, o);
+}
+
+void AddServeFlags(CLI::App& app, RouterOptions& router, WorkerOptions& worker) {
+  AddFlags(app, router.common);
+  AddClientFlags(app, router);
+  AddWorkerFlags(app, worker, "model,--model");
+  AddStepTokens(app, worker);
+  AddMaxBatch(app, worker);
+}
+
+std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) {
+  app.set_version_flag("--version", kVersion);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Error& error) {
+    return app.exit(error) == 0 ? 0 : 1;
+  }
+  CLI::App* target = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
+  const CLI::Option* config = target->get_option_no_throw("--config");
+  if (config == nullptr || config->count() == 0) return std::nullopt;
+  if (const absl::Status status = ApplyConfigFile(*target, config->as<std::string>()); !status.ok()) {
+    std::cerr << app.get_name() << ": " << Message(status) << "\n";
+    return 1;
+  }
+  return std::nullopt;
+}
+
+absl::Status ApplyConfigFile(CLI::App& app, const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
+  toml::table table;
+  try {
+    table = toml::parse(file, path);
+  } catch (const toml::parse_error& error) {
+    return absl::InvalidArgumentError(StrCat(path, ":", error.source().begin.line, ": ", error.description()));
+  }
+  for (const auto& [key, node] : table) {
+    const std::string where = StrCat(path, ":", node.source().begin.line);
+    RETURN_IF_ERROR(ApplyKey(app, where, std::string(key.str()), node));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace baton

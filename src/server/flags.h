@@ -1,0 +1,29 @@
+// Command line and configuration file: the same names in both, and the command line wins.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "server/options.h"
+
+namespace baton {
+
+// Each declares the flags of one options struct, which must outlive the parse.
+void AddFlags(CLI::App& app, CommonOptions& options);
+void AddFlags(CLI::App& app, RouterOptions& options);
+void AddPrefillFlags(CLI::App& app, WorkerOptions& options);
+void AddDecodeFlags(CLI::App& app, WorkerOptions& options);
+// All roles in one process: what concerns peers is left out.
+void AddServeFlags(CLI::App& app, RouterOptions& router, WorkerOptions& worker);
+
+// An exit code if the program is over already: 0 after --help or --version, 1 after an error, which was printed to
+// stderr. Reads the file that --config names, of the app or of the subcommand that was given.
+std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv);
+
+// Sets the options that the command line did not. INVALID_ARGUMENT names file, line and key: TOML syntax, a key that
+// is no option, a bad value. NOT_FOUND: no such file.
+absl::Status ApplyConfigFile(CLI::App& app, const std::string& path);
+
+}  // namespace baton

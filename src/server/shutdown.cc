@@ -1,0 +1,40 @@
+#include "server/shutdown.h"
+
+#include <pthread.h>
+
+#include <csignal>
+
+#include "base/check.h"
+
+namespace baton {
+namespace {
+
+sigset_t EndSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  return signals;
+}
+
+}  // namespace
+
+ShutdownSignal::ShutdownSignal() {
+  const sigset_t signals = EndSignals();
+  BATON_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0, "pthread_sigmask");
+  std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone is an error of the write, not the end of us
+}
+
+int ShutdownSignal::Await() {
+  const sigset_t signals = EndSignals();
+  int signal = 0;
+  while (sigwait(&signals, &signal) != 0) continue;
+  return signal;
+}
+
+void ShutdownSignal::Release() {
+  const sigset_t signals = EndSignals();
+  BATON_CHECK(pthread_sigmask(SIG_UNBLOCK, &signals, nullptr) == 0, "pthread_sigmask");
+}
+
+}  // namespace baton
