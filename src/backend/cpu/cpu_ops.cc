@@ -104,6 +104,7 @@ absl::Status CpuOps::Begin(const Batch& batch) {
 void CpuOps::ReserveActivations() {
   const int64_t operand_bytes = bf16_activations_ ? 2 : 4;
   hidden_.Reserve(rows() * config_.hidden);
+  unrounded_rows_.Reserve(pool_.threads() * config_.hidden);
   qkv_.Reserve(rows() * QkvColumns());
   normalised_.Reserve(rows() * config_.hidden * operand_bytes);
   attended_.Reserve(rows() * config_.heads * config_.head_dim * operand_bytes);
@@ -169,12 +170,12 @@ Activations CpuOps::NormaliseHidden(WeightId norm) {
   const float* weight = Vector(norm);
   const float epsilon = static_cast<float>(config_.rms_eps);
   pool_.ParallelFor(rows(), RowGrain(columns), [&](Share share) {
-    std::vector<float> row_memory(bf16_activations_ ? columns : 0);
+    float* unrounded = unrounded_rows_.data() + share.worker * columns;
     for (int64_t row = share.begin; row < share.end; ++row) {
       const float* x = hidden_.data() + row * columns;
       if (bf16_activations_) {
-        kernels_.rms_norm(x, weight, epsilon, columns, row_memory.data());
-        kernels_.round_to_bf16(row_memory.data(), columns, reinterpret_cast<Bf16*>(normalised_.data()) + row * columns);
+        kernels_.rms_norm(x, weight, epsilon, columns, unrounded);
+        kernels_.round_to_bf16(unrounded, columns, reinterpret_cast<Bf16*>(normalised_.data()) + row * columns);
       } else {
         kernels_.rms_norm(x, weight, epsilon, columns, reinterpret_cast<float*>(normalised_.data()) + row * columns);
       }

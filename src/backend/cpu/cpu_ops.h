@@ -79,6 +79,7 @@ class CpuOps final : public Ops {
 
   // Activations, [rows, columns]. Inputs of projections are bytes: bf16 or fp32.
   Buffer<float> hidden_, qkv_, logits_;
+  Buffer<float> unrounded_rows_;  // [threads, hidden], a normalised row before it becomes bf16
   Buffer<std::byte> normalised_, attended_, gated_;
 };
 
