@@ -2,39 +2,21 @@
 
 import asyncio
 import json
-import pathlib
-import subprocess
-import tempfile
 import urllib.parse
 
+import baton_messages
 import grpc
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 class RequestError(Exception):
     """A request that the server refused or lost; the message groups equal failures."""
 
 
-def load_messages():
-    """Message classes by name, from proto/inference.proto by way of protoc: independent of protobuf's Python version."""
-    with tempfile.NamedTemporaryFile() as out:
-        subprocess.run(["protoc", f"--proto_path={ROOT / 'proto'}", f"--descriptor_set_out={out.name}", "inference.proto"],
-                       check=True)
-        files = descriptor_pb2.FileDescriptorSet.FromString(pathlib.Path(out.name).read_bytes())
-    pool = descriptor_pool.DescriptorPool()
-    for file in files.file:
-        pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"baton.v1.{name}"))
-            for name in ("GenerateRequest", "GenerateResponse", "ListModelsRequest", "ListModelsResponse")}
-
-
 class Baton:
     """Greedy requests of token ids, so that nothing depends on a tokenizer; the end of sequence is ignored."""
 
     def __init__(self, address, model):
-        self.types = load_messages()
+        self.types = baton_messages.load()
         self.channel = grpc.aio.insecure_channel(address, options=[("grpc.max_receive_message_length", 64 << 20)])
         self.model = model
         self.call = self.channel.unary_stream(
