@@ -18,7 +18,7 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
 
   const SteadyClock clock;
   Metrics metrics;
-  ASSIGN_OR_RETURN(const auto transport, UcxTransport::Create({}));
+  ASSIGN_OR_RETURN(const auto transport, UcxTransport::Create({.tcp_devices = options.kv_devices}));
   ASSIGN_OR_RETURN(const auto backend, MakeBackend(model, options, /*lm_head=*/true, *transport));
   const std::string name = ModelName(options.model);
   const ModelConfig config = model.weights->config;

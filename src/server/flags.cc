@@ -49,6 +49,11 @@ void AddPeerFlags(CLI::App& app, WorkerOptions& o) {
       ->capture_default_str();
   app.add_option("--advertise", o.advertise, "host:port under which peers reach it; default: where it listens")
       ->check(kHostPort);
+  app.add_option(
+         "--kv-devices", o.kv_devices,
+         "network devices for KV blocks between hosts, as in UCX_NET_DEVICES: eth0, mlx5_0:1, all; lo keeps to this "
+         "machine (shared memory is used there)")
+      ->capture_default_str();
 }
 
 void AddStepTokens(CLI::App& app, WorkerOptions& o) {

@@ -31,9 +31,10 @@ struct RouterOptions {
 struct WorkerOptions {
   CommonOptions common;
   std::string listen = "127.0.0.1:0";
-  std::string advertise;  // host:port under which peers reach it; empty: where it listens
-  std::string model;      // directory
-  int threads = 0;        // 0: one for each core
+  std::string advertise;          // host:port under which peers reach it; empty: where it listens
+  std::string kv_devices = "lo";  // network devices that KV blocks may take, as in UCX_NET_DEVICES
+  std::string model;              // directory
+  int threads = 0;                // 0: one for each core
   int64_t kv_memory_mb = 1024;
   int64_t kv_blocks = 0;        // 0: as many as kv_memory_mb holds
   int64_t step_tokens = 512;    // prefill: most tokens computed in a step
