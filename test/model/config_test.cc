@@ -185,7 +185,7 @@ TEST_CASE("a config file that is absent, too large or no JSON object is refused"
   TempDir dir;
   CHECK(LoadModelConfig(dir.path()).status().code() == absl::StatusCode::kNotFound);
   for (const std::string& text : {std::string(), std::string("[]"), std::string("{\"a\": "), std::string(200000, '['),
-                                  std::string(1 << 20, ' ')}) {
+                                  std::string(1 << 20, ' '), "{\"" + std::string(100000, 'x')}) {
     dir.Write("config.json", text);
     const auto config = LoadModelConfig(dir.path());
     INFO(config.status());
