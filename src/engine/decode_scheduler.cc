@@ -93,13 +93,20 @@ void DecodeScheduler::ShareBlocks(Sequence& sequence) {
 }
 
 void DecodeScheduler::Remove(const SequenceId& id, int64_t made) {
-  BATON_CHECK(!running_, "removed a sequence under a running step");
+  BATON_CHECK(!running_ || !InPlan(id), "removed a sequence under the step that it is part of");
   const auto it = sequences_.find(id);
   BATON_CHECK(it != sequences_.end(), "no such sequence");
   const Sequence& sequence = it->second;
   swapped_ -= sequence.swapped;
   growth_.Learn(made, made + sequence.max_kv_tokens - sequence.kv_tokens);
   sequences_.erase(it);
+}
+
+bool DecodeScheduler::InPlan(const SequenceId& id) const {
+  const auto copies = [&](const SwapCopy& copy) { return copy.sequence == id; };
+  return std::find(plan_.batch.begin(), plan_.batch.end(), id) != plan_.batch.end() ||
+         std::any_of(plan_.out.begin(), plan_.out.end(), copies) ||
+         std::any_of(plan_.in.begin(), plan_.in.end(), copies);
 }
 
 const DecodePlan& DecodeScheduler::BeginStep() {

@@ -76,7 +76,7 @@ class DecodeScheduler {
   // The block that the sequence's last computed token completed has this key: from now on others may share it. It must
   // follow the keys that the sequence came with.
   void NameBlock(const SequenceId& id, const BlockKey& key);
-  // The sequence is over after `made` tokens. REQUIRES: no step runs.
+  // The sequence is over after `made` tokens. REQUIRES: it is not part of a running step.
   void Remove(const SequenceId& id, int64_t made);
 
   // Plans a step; the plan stays valid until FinishStep. Empty: nothing can run until blocks come free.
@@ -115,6 +115,7 @@ class DecodeScheduler {
 
   const Sequence& At(const SequenceId& id) const;
   Sequence& At(const SequenceId& id);
+  bool InPlan(const SequenceId& id) const;
   bool GrowOne(Sequences::iterator it);
   bool SwapIn(Sequences::iterator it);
   void MakeRoom(Sequences::iterator claimant, int64_t blocks);

@@ -39,9 +39,14 @@ absl::StatusOr<LinkReply> DecodeWorker::OnLink(const LinkRequest& request) {
 }
 
 absl::StatusOr<ReserveReply> DecodeWorker::OnReserve(const ReserveRequest& request) {
-  const std::lock_guard lock(mutex_);
-  RETURN_IF_ERROR(CheckOpen());
-  return engine_.handoff().OnReserve(request, clock_.Now());
+  absl::StatusOr<ReserveReply> reply;
+  {
+    const std::lock_guard lock(mutex_);
+    RETURN_IF_ERROR(CheckOpen());
+    reply = engine_.handoff().OnReserve(request, clock_.Now());
+  }
+  loop_.Wake();  // its lease is a new time to wait for
+  return reply;
 }
 
 absl::Status DecodeWorker::OnCommit(const Commit& commit) {

@@ -262,13 +262,12 @@ void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl
     PostCommit(id, *handoff);
     return;
   }
-  if (absl::IsUnavailable(status)) {
+  const auto failure = absl::UnavailableError(
+      absl::StrCat("decode worker ", handoff->job.decode_worker, " did not take the commit: ", status.message()));
+  if (absl::IsUnavailable(status)) {  // ends all hand-offs to it, this one too
     if (auto* found = FindPeer(handoff->link)) LosePeer(found->first, found->second, status, now);
   }
-  Fail(id,
-       absl::UnavailableError(
-           absl::StrCat("decode worker ", handoff->job.decode_worker, " did not take the commit: ", status.message())),
-       kShortestRetry, now);
+  Fail(id, failure, kShortestRetry, now);
 }
 
 void HandoffSender::Fail(HandoffId id, absl::Status status, absl::Duration retry_after, absl::Time now) {

@@ -218,6 +218,18 @@ TEST_CASE("a request cancelled in any state ends once and gives all blocks back"
     CHECK(world.outputs["r"].finish == FinishReason::kCancelled);
     CHECK(world.outputs["r"].tokens.size() == 1);
   }
+  SECTION("during a step that it is not part of") {
+    world.StartJob(TestJob("old", RandomPrompt(rng, 40), 3));
+    DecodeStep* step = world.Begin();
+    REQUIRE(step != nullptr);
+    world.StartJob(job);
+    world.engine.Cancel("r", world.now);
+    world.TakeEvents();
+    CHECK(world.outputs["r"].finish == FinishReason::kCancelled);
+    world.Finish(*step);
+    world.RunAll();
+    CHECK(world.outputs["old"].tokens.size() == 3);
+  }
   SECTION("while it is being swapped out, or is swapped") {
     const int steps_late = GENERATE(0, 1);
     for (const DecodeJob& j : {TestJob("old", RandomPrompt(rng, 40), 50), job}) {
