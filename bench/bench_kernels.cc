@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "backend/cpu/cpu_features.h"
 #include "backend/cpu/linear.h"
 #include "bench/roofline.h"
@@ -200,6 +201,15 @@ double Bench::RunCase(const Case& c) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// The processor's name as Linux gives it.
+std::string Machine() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
 double Median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
   return values[values.size() / 2];
@@ -215,7 +225,9 @@ nlohmann::json Bench::Report() const {
               best_bandwidth / 1e9);
   std::printf("%-12s %5s %11s %9s %8s  %s\n", "case", "rows", "median us", "GFLOP/s", "GB/s",
               "share of roofline, best");
-  nlohmann::json report = {{"kernels", kernels_.name},
+  nlohmann::json report = {{"machine", Machine()},
+                           {"date", absl::FormatTime("%Y-%m-%d", absl::Now(), absl::UTCTimeZone())},
+                           {"kernels", kernels_.name},
                            {"model", options_.model},
                            {"weights", options_.f32 ? "f32" : "bf16"},
                            {"threads", pool_.threads()},

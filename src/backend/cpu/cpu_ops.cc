@@ -53,20 +53,27 @@ absl::StatusOr<WeightId> CpuOps::Pack(const WeightSource& source) {
     case WeightSource::Form::kVector:
       packed.vector = Widen(source.parts[0]);
       break;
-    case WeightSource::Form::kTable: {
-      const Tensor& table = source.parts[0];
-      packed.table.assign(table.data, table.data + table.rows * table.cols * BytesPerElement(table.dtype));
+    case WeightSource::Form::kTable:
+      CopyTable(source.parts[0], packed.table);
       break;
-    }
     case WeightSource::Form::kMatrix:
-      packed.matrix = PackedWeight(weight_memory_, kernels_, source.parts, source.biases);
+      packed.matrix = PackedWeight(weight_memory_, kernels_, source.parts, source.biases, &pool_);
       break;
     case WeightSource::Form::kGateUp:
-      packed.matrix = PackedWeight::GateUp(weight_memory_, kernels_, source.parts[0], source.parts[1]);
+      packed.matrix = PackedWeight::GateUp(weight_memory_, kernels_, source.parts[0], source.parts[1], &pool_);
       break;
   }
   weights_.push_back(std::move(packed));
   return WeightId(static_cast<uint32_t>(weights_.size() - 1));
+}
+
+void CpuOps::CopyTable(const Tensor& table, Buffer<std::byte>& copy) {
+  const int64_t row_bytes = table.cols * BytesPerElement(table.dtype);
+  copy.Reserve(table.rows * row_bytes);
+  pool_.ParallelFor(table.rows, RowGrain(1), [&](Share share) {
+    const int64_t begin = share.begin * row_bytes;
+    std::memcpy(copy.data() + begin, table.data + begin, (share.end - share.begin) * row_bytes);
+  });
 }
 
 absl::Status CpuOps::Begin(const Batch& batch) {
@@ -226,6 +233,7 @@ void CpuOps::Attend(int64_t layer) {
 }
 
 void CpuOps::KeepLogitRows() {
+  if (std::ssize(logit_rows_) == rows()) return;  // a decode step
   std::vector<AttentionSlice> kept;
   for (const AttentionSlice& slice : slices_) {
     const int64_t from = slice.first_row + slice.rows - 1;

@@ -42,7 +42,7 @@ class CpuOps final : public Ops {
   struct Packed {
     PackedWeight matrix;
     std::vector<float> vector;
-    std::vector<std::byte> table;  // as in the file, [vocab, hidden]
+    Buffer<std::byte> table;  // as in the file, [vocab, hidden]
   };
 
   int64_t rows() const { return static_cast<int64_t>(positions_.size()); }
@@ -53,6 +53,7 @@ class CpuOps final : public Ops {
   Activations Input(const LinearStep& step);
   LinearOutput Output(const LinearStep& step);
   Activations NormaliseHidden(WeightId norm);
+  void CopyTable(const Tensor& table, Buffer<std::byte>& copy);
   void ReserveActivations();
   void StoreRow(int64_t layer, int64_t row, const std::optional<QkNorm>& norm);
   void StoreHeads(const float* x, std::byte* out) const;

@@ -60,7 +60,8 @@ Tensor RowOf(const Tensor& tensor, int64_t row) {
 }  // namespace
 
 // Packs rows in the order of outputs; a null row is zeros.
-void PackedWeight::Pack(WeightMemory& memory, const KernelTable& kernels, const std::vector<Tensor>& rows) {
+void PackedWeight::Pack(WeightMemory& memory, const KernelTable& kernels, const std::vector<Tensor>& rows,
+                        ThreadPool* pool) {
   BATON_CHECK(!rows.empty(), "a weight has at least one output");
   const int64_t columns = rows[0].cols;
   format_ = kernels.bf16_format;
@@ -71,15 +72,25 @@ void PackedWeight::Pack(WeightMemory& memory, const KernelTable& kernels, const 
   k_ = format_ == WeightFormat::kBf16Pairs ? columns + columns % 2 : columns;
   panels_ = (static_cast<int64_t>(rows.size()) + kPanelOutputs - 1) / kPanelOutputs;
   data_ = memory.Allocate(static_cast<size_t>(bytes()));
-  for (int64_t panel = 0; panel < panels_; ++panel) {
-    const int64_t first = panel * kPanelOutputs;
-    const int64_t lanes = std::min<int64_t>(kPanelOutputs, static_cast<int64_t>(rows.size()) - first);
-    std::byte* out = data_ + bytes() / panels_ * panel;
-    for (int64_t begin = 0; begin < columns; begin += kColumnsPerBlock) {
-      const int64_t end = std::min(columns, begin + kColumnsPerBlock);
-      for (int64_t lane = 0; lane < lanes; ++lane) {
-        if (rows[first + lane].data != nullptr) PackColumns(format_, rows[first + lane], lane, begin, end, out);
-      }
+  const auto pack = [&](Share share) {
+    for (int64_t panel = share.begin; panel < share.end; ++panel) PackPanel(panel, rows);
+  };
+  if (pool == nullptr) {
+    pack({0, panels_, 0});
+  } else {
+    pool->ParallelFor(panels_, 1, pack);
+  }
+}
+
+void PackedWeight::PackPanel(int64_t panel, std::span<const Tensor> rows) {
+  const int64_t columns = rows[0].cols;
+  const int64_t first = panel * kPanelOutputs;
+  const int64_t lanes = std::min<int64_t>(kPanelOutputs, static_cast<int64_t>(rows.size()) - first);
+  std::byte* out = data_ + bytes() / panels_ * panel;
+  for (int64_t begin = 0; begin < columns; begin += kColumnsPerBlock) {
+    const int64_t end = std::min(columns, begin + kColumnsPerBlock);
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      if (rows[first + lane].data != nullptr) PackColumns(format_, rows[first + lane], lane, begin, end, out);
     }
   }
 }
@@ -90,13 +101,13 @@ int64_t PackedWeight::bytes() const {
 }
 
 PackedWeight::PackedWeight(WeightMemory& memory, const KernelTable& kernels, std::span<const Tensor> tensors,
-                           std::span<const Tensor> biases) {
+                           std::span<const Tensor> biases, ThreadPool* pool) {
   std::vector<Tensor> rows;
   for (const Tensor& tensor : tensors) {
     for (int64_t row = 0; row < tensor.rows; ++row) rows.push_back(RowOf(tensor, row));
   }
   n_ = static_cast<int64_t>(rows.size());
-  Pack(memory, kernels, rows);
+  Pack(memory, kernels, rows, pool);
   const auto is_null = [](const Tensor& t) { return t.data == nullptr; };
   if (!std::all_of(biases.begin(), biases.end(), is_null)) PackBias(memory, tensors, biases);
 }
@@ -113,7 +124,7 @@ void PackedWeight::PackBias(WeightMemory& memory, std::span<const Tensor> tensor
 }
 
 PackedWeight PackedWeight::GateUp(WeightMemory& memory, const KernelTable& kernels, const Tensor& gate,
-                                  const Tensor& up) {
+                                  const Tensor& up, ThreadPool* pool) {
   BATON_CHECK(gate.rows == up.rows && gate.cols == up.cols, "gate and up have one shape");
   const int64_t panels = (gate.rows + kLanes - 1) / kLanes;
   std::vector<Tensor> rows(static_cast<size_t>(panels * kPanelOutputs), Tensor{nullptr, gate.dtype, 1, gate.cols});
@@ -124,7 +135,7 @@ PackedWeight PackedWeight::GateUp(WeightMemory& memory, const KernelTable& kerne
   }
   PackedWeight weight;
   weight.n_ = 2 * gate.rows;
-  weight.Pack(memory, kernels, rows);
+  weight.Pack(memory, kernels, rows, pool);
   return weight;
 }
 
