@@ -40,7 +40,11 @@ class CpuBackend final : public Backend {
 
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<void(int64_t layer)> layer_done) override {
     CheckBatch(batch, config_, static_cast<int64_t>(slab_.size()) / layout_.BlockBytes());
-    return baton::Forward(model_, batch, ops_, layer_done);
+    try {
+      return baton::Forward(model_, batch, ops_, layer_done);
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError("CPU backend: out of memory for a batch's activations");
+    }
   }
 
  private:
