@@ -9,10 +9,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <string>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "base/check.h"
 #include "base/logging.h"
 #include "nlohmann/json.hpp"
@@ -76,12 +76,10 @@ class Bench {
 
  private:
   void PushAndWait(const std::vector<BlockCopy>& copies) {
-    absl::Notification finished;
-    link_->Push(copies, [&](const absl::Status& status) {
-      BATON_CHECK(status.ok(), status.ToString());
-      finished.Notify();
-    });
-    finished.WaitForNotification();
+    std::promise<absl::Status> result;
+    link_->Push(copies, [&](absl::Status status) { result.set_value(std::move(status)); });
+    const absl::Status status = result.get_future().get();
+    BATON_CHECK(status.ok(), status.ToString());
   }
   double Time(const std::vector<BlockCopy>& copies) {
     const auto start = std::chrono::steady_clock::now();

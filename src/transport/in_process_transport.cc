@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <thread>
@@ -30,15 +31,19 @@ class InProcessLink final : public Link {
   // What is queued is still copied.
   ~InProcessLink() override {
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       closing_ = true;
     }
+    changed_.notify_one();
     thread_.join();
   }
 
   void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) override {
-    absl::MutexLock lock(&mutex_);
-    queue_.push_back({{copies.begin(), copies.end()}, std::move(done)});
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.push_back({{copies.begin(), copies.end()}, std::move(done)});
+    }
+    changed_.notify_one();
   }
 
   std::string Description() const override { return absl::StrCat("in-process copy to ", target_); }
@@ -50,11 +55,11 @@ class InProcessLink final : public Link {
   };
 
   void Run() {
-    const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return closing_ || !queue_.empty(); };
     while (true) {
       Job job;
       {
-        absl::MutexLock lock(&mutex_, absl::Condition(&has_work));
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return closing_ || !queue_.empty(); });
         if (queue_.empty()) return;
         job = std::move(queue_.front());
         queue_.pop_front();
@@ -78,9 +83,10 @@ class InProcessLink final : public Link {
   const std::shared_ptr<InProcessNetwork> network_;
   const std::string target_;
   const std::shared_ptr<InProcessNetwork::Slab> source_;
-  absl::Mutex mutex_;
-  std::deque<Job> queue_ ABSL_GUARDED_BY(mutex_);
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  std::mutex mutex_;  // of queue_ and closing_
+  std::condition_variable changed_;
+  std::deque<Job> queue_;
+  bool closing_ = false;
   std::thread thread_;  // last: it uses all of the above
 };
 
@@ -99,19 +105,19 @@ absl::StatusOr<std::shared_ptr<InProcessNetwork::Slab>> InProcessNetwork::Slab::
 InProcessNetwork::Slab::~Slab() { munmap(memory_.data(), memory_.size()); }
 
 std::string InProcessNetwork::Add(std::weak_ptr<Slab> slab) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   std::string descriptor = absl::StrCat("in-process slab ", ++added_);
   slabs_.emplace(descriptor, std::move(slab));
   return descriptor;
 }
 
 void InProcessNetwork::Remove(const std::string& descriptor) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   slabs_.erase(descriptor);
 }
 
 std::shared_ptr<InProcessNetwork::Slab> InProcessNetwork::Find(std::string_view descriptor) const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   const auto it = slabs_.find(descriptor);
   return it == slabs_.end() ? nullptr : it->second.lock();
 }

@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "transport/transport.h"
 
 namespace baton {
@@ -35,9 +35,9 @@ class InProcessNetwork {
   std::shared_ptr<Slab> Find(std::string_view descriptor) const;  // null: unknown, or its transport is gone
 
  private:
-  mutable absl::Mutex mutex_;
-  int64_t added_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<std::string, std::weak_ptr<Slab>, std::less<>> slabs_ ABSL_GUARDED_BY(mutex_);
+  mutable std::mutex mutex_;  // of all below
+  int64_t added_ = 0;
+  std::map<std::string, std::weak_ptr<Slab>, std::less<>> slabs_;
 };
 
 // Each link copies on a thread of its own.

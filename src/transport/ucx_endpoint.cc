@@ -1,7 +1,6 @@
 #include "transport/ucx_endpoint.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -131,7 +130,6 @@ void UcxEndpoint::CopySlice(Operation* operation) {
     progress_.Post([this, operation] { CopySlice(operation); });
     return;
   }
-  std::atomic_thread_fence(std::memory_order_release);  // the commit that follows must not overtake the bytes
   Drop(operation, status_);
 }
 
@@ -263,7 +261,7 @@ void UcxEndpoint::Drop(Operation* operation, const absl::Status& status) {
 }
 
 void UcxEndpoint::Break(const absl::Status& why) {
-  if (!status_.ok()) return;
+  if (!status_.ok() || endpoint_ == nullptr) return;  // broken or closed already
   status_ = absl::UnavailableError(why.message());
   for (auto& chunk : std::exchange(waiting_, {})) Drop(chunk->operation, status_);
   for (const auto& [ticket, operation] : std::exchange(tickets_, {})) {

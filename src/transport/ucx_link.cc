@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <optional>
+#include <future>
 #include <random>
 #include <utility>
 #include <vector>
@@ -16,33 +16,26 @@
 namespace baton {
 namespace {
 
-constexpr absl::Duration kAnswerWithin = absl::Seconds(10);  // a self-test's step; a loaded machine is slow to connect
-constexpr absl::Duration kDrainWithin = absl::Seconds(2);
+constexpr std::chrono::seconds kAnswerWithin(10);  // a self-test's step; a loaded machine is slow to connect
+constexpr std::chrono::seconds kDrainWithin(2);
 // The self-test moves the front of the scratch area to measure, and a word behind it to see that it arrives. Each link
 // has a word of its own (with all but certainty), because several peers may test at a time.
 constexpr int64_t kWordsBytes = int64_t{64} << 10;
 constexpr int64_t kMeasuredBytes = kScratchBytes - kWordsBytes;
 
-// The result of something that a task on the progress thread finishes, perhaps after we have stopped waiting.
+// What a task on the progress thread gives, perhaps after we have stopped waiting for it.
 template <typename T>
 class Answer {
  public:
-  void Give(T value) {
-    absl::MutexLock lock(&mutex_);
-    value_ = std::move(value);
-  }
+  void Give(T value) { promise_.set_value(std::move(value)); }
   T Wait() {
-    absl::MutexLock lock(&mutex_);
-    const auto given = [this] { return value_.has_value(); };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&given), kAnswerWithin)) {
-      return absl::UnavailableError("the peer does not answer");
-    }
-    return *std::move(value_);
+    std::future<T> future = promise_.get_future();
+    if (future.wait_for(kAnswerWithin) == std::future_status::ready) return future.get();
+    return absl::UnavailableError("the peer does not answer");
   }
 
  private:
-  absl::Mutex mutex_;
-  std::optional<T> value_;
+  std::promise<T> promise_;
 };
 
 uint64_t Random() {
@@ -132,15 +125,14 @@ void UcxLink::Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(ab
 }
 
 UcxLink::~UcxLink() {
-  absl::Notification closed;
-  progress_.Post([&] { endpoint_->Close([&] { closed.Notify(); }); });
-  if (!closed.WaitForNotificationWithTimeout(kDrainWithin)) {
-    progress_.Post([&] {
-      if (!closed.HasBeenNotified()) endpoint_->Break(absl::UnavailableError("the link was closed"));
-    });
-    closed.WaitForNotification();
+  std::promise<void> closed;
+  std::future<void> future = closed.get_future();
+  progress_.Post([&] { endpoint_->Close([&] { closed.set_value(); }); });
+  if (future.wait_for(kDrainWithin) != std::future_status::ready) {
+    progress_.Post([this] { endpoint_->Break(absl::UnavailableError("the link was closed")); });
+    future.wait();
   }
-  // The notification came from the progress thread, which may not have left the endpoint yet.
+  // The last word came from the progress thread, which may not have left the endpoint yet.
   progress_.Call([this] {
     endpoint_.reset();
     return true;

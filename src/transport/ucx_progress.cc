@@ -85,7 +85,7 @@ UcxProgress::UcxProgress(ucp_context_h context, ucp_worker_h worker, int event_f
 
 UcxProgress::~UcxProgress() {
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   ucp_worker_signal(worker_);
@@ -96,7 +96,7 @@ UcxProgress::~UcxProgress() {
 
 void UcxProgress::Post(Task task) {
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
   }
   ucp_worker_signal(worker_);  // the only UCX call that is allowed from any thread
@@ -105,7 +105,7 @@ void UcxProgress::Post(Task task) {
 bool UcxProgress::RunTasks() {
   std::deque<Task> tasks;
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (tasks_.empty()) return !stopping_;
     tasks.swap(tasks_);
   }

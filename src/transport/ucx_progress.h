@@ -4,17 +4,16 @@
 #include <ucp/api/ucp.h>
 
 #include <deque>
+#include <future>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 
 namespace baton {
 
@@ -40,14 +39,9 @@ class UcxProgress {
   // Posts `task` and waits for its result. Not from the thread itself.
   template <typename F>
   auto Call(F task) {
-    decltype(task()) result;
-    absl::Notification finished;
-    Post([&] {
-      result = task();
-      finished.Notify();
-    });
-    finished.WaitForNotification();
-    return result;
+    std::promise<decltype(task())> result;
+    Post([&] { result.set_value(task()); });
+    return result.get_future().get();
   }
 
   // For tasks only.
@@ -63,9 +57,9 @@ class UcxProgress {
   const ucp_context_h context_;
   const ucp_worker_h worker_;
   const int event_fd_;
-  absl::Mutex mutex_;
-  std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::mutex mutex_;  // of tasks_ and stopping_
+  std::deque<Task> tasks_;
+  bool stopping_ = false;
   std::thread thread_;  // last: it uses all of the above
 };
 

@@ -1,24 +1,19 @@
 #include "transport/in_process_transport.h"
 
 #include <cstring>
+#include <future>
 #include <random>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "catch.h"
 
 namespace baton {
 namespace {
 
 absl::Status PushAndWait(Link& link, const std::vector<BlockCopy>& copies) {
-  absl::Notification finished;
-  absl::Status result;
-  link.Push(copies, [&](absl::Status status) {
-    result = std::move(status);
-    finished.Notify();
-  });
-  finished.WaitForNotification();
-  return result;
+  std::promise<absl::Status> result;
+  link.Push(copies, [&](absl::Status status) { result.set_value(std::move(status)); });
+  return result.get_future().get();
 }
 
 TEST_CASE("blocks arrive bit for bit in the peer's slab and nowhere else") {

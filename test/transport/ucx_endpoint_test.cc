@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <future>
 #include <random>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "catch.h"
 #include "transport/ucx_peer.h"
 
@@ -31,17 +31,12 @@ TEST_CASE("each path over TCP brings the bytes, all of them and only there") {
   int64_t target = 0;
   for (UcxPath path : {UcxPath::kPut, UcxPath::kRendezvous, UcxPath::kEager}) {
     CAPTURE(NameOf(path));
-    absl::Notification finished;
-    absl::Status result;
+    std::promise<absl::Status> result;
     (*progress)->Post([&] {
       (*endpoint)->Write(path, {{1, target, 1'000'000}, {1'000'001, target + 1'000'000, 1}, {5, target + 2'000'000, 7}},
-                         [&](absl::Status status) {
-                           result = std::move(status);
-                           finished.Notify();
-                         });
+                         [&](absl::Status status) { result.set_value(std::move(status)); });
     });
-    finished.WaitForNotification();
-    CHECK(result.ok());
+    CHECK(result.get_future().get().ok());
     std::vector<std::byte> expected(2'000'100);
     std::copy_n(source.begin() + 1, 1'000'001, expected.begin());
     std::copy_n(source.begin() + 5, 7, expected.begin() + 2'000'000);
@@ -51,21 +46,17 @@ TEST_CASE("each path over TCP brings the bytes, all of them and only there") {
 
   // Only put is checked by UCX itself; messages are checked by the peer, and the link lives on.
   for (UcxPath path : {UcxPath::kRendezvous, UcxPath::kEager}) {
-    absl::Notification finished;
-    absl::Status result;
+    std::promise<absl::Status> result;
     (*progress)->Post([&] {
-      (*endpoint)->Write(path, {{0, int64_t{1} << 40, 100'000}}, [&](absl::Status status) {
-        result = std::move(status);
-        finished.Notify();
-      });
+      (*endpoint)->Write(path, {{0, int64_t{1} << 40, 100'000}},
+                         [&](absl::Status status) { result.set_value(std::move(status)); });
     });
-    finished.WaitForNotification();
-    CHECK(result.code() == absl::StatusCode::kInternal);
+    CHECK(result.get_future().get().code() == absl::StatusCode::kInternal);
   }
 
-  absl::Notification closed;
-  (*progress)->Post([&] { (*endpoint)->Close([&] { closed.Notify(); }); });
-  closed.WaitForNotification();
+  std::promise<void> closed;
+  (*progress)->Post([&] { (*endpoint)->Close([&] { closed.set_value(); }); });
+  closed.get_future().get();
   (*progress)->Call([&] {
     endpoint->reset();
     return true;

@@ -3,12 +3,12 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <random>
 #include <set>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/synchronization/notification.h"
 #include "base/logging.h"
 #include "catch.h"
 #include "transport/ucx_descriptor.h"
@@ -51,14 +51,9 @@ Ours MakeOurs() {
 }
 
 absl::Status PushAndWait(Link& link, const std::vector<BlockCopy>& copies) {
-  absl::Notification finished;
-  absl::Status result;
-  link.Push(copies, [&](absl::Status status) {
-    result = std::move(status);
-    finished.Notify();
-  });
-  finished.WaitForNotification();
-  return result;
+  std::promise<absl::Status> result;
+  link.Push(copies, [&](absl::Status status) { result.set_value(std::move(status)); });
+  return result.get_future().get();
 }
 
 // Pushes until it fails; OK if it does not within 20 s.
