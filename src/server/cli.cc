@@ -5,9 +5,12 @@
 #include <functional>
 #include <iomanip>
 #include <iostream>
+#include <optional>
 #include <sstream>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "base/strings.h"
 #include "grpcpp/grpcpp.h"
 #include "inference.grpc.pb.h"
@@ -123,10 +126,25 @@ v1::ChatMessage Message(const std::string& role, const std::string& content) {
   return message;
 }
 
+// "1,2,3"; nothing, with a message, for anything else.
+std::optional<std::vector<int32_t>> ParseIds(const std::string& text) {
+  std::vector<int32_t> ids;
+  for (const absl::string_view word : absl::StrSplit(text, ',')) {
+    if (!absl::SimpleAtoi(word, &ids.emplace_back())) {
+      std::cerr << "baton: --ids: expected integers with commas between them, got '" << word << "' as number "
+                << ids.size() << "\n";
+      return std::nullopt;
+    }
+  }
+  return ids;
+}
+
 void AddSamplingFlags(CLI::App& app, ClientOptions& o) {
-  app.add_option("--max-tokens", o.max_tokens, "most tokens to generate");
-  app.add_option("--temperature", o.temperature, "0: greedy");
-  app.add_option("--seed", o.seed, "same seed, same tokens");
+  app.add_option("--max-tokens", o.max_tokens, "most tokens to generate; default 512, or what the context has left");
+  app.add_option("--temperature", o.temperature,
+                 "0: greedy; default 1 (a model's generation_config.json sets none of this)");
+  app.add_option("--seed", o.seed, "same seed, same tokens; drawn by the server if not given")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--stop", o.stop, "the output ends before this text; may be given several times")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -150,7 +168,7 @@ void AddGenerateFlags(CLI::App& app, GenerateOptions& o) {
   CLI::Option_group* prompt = app.add_option_group("prompt", "what to continue or answer");
   prompt->add_option("--prompt", o.prompt, "text to continue");
   prompt->add_option("--chat", o.chat, "a user's message, by the model's chat template");
-  prompt->add_option("--ids", o.ids, "token ids: 1,2,3")->delimiter(',');
+  prompt->add_option("--ids", o.ids, "token ids: 1,2,3");
   prompt->require_option(1);
   app.add_flag("--json", o.json, "one JSON object instead of text");
 }
@@ -162,8 +180,9 @@ int RunGenerate(const GenerateOptions& options) {
   } else if (options.prompt) {
     request.mutable_segments()->add_segments()->set_text(*options.prompt);
   } else {
-    request.mutable_segments()->add_segments()->mutable_token_ids()->mutable_ids()->Assign(options.ids.begin(),
-                                                                                           options.ids.end());
+    const auto ids = ParseIds(options.ids);
+    if (!ids) return 2;
+    request.mutable_segments()->add_segments()->mutable_token_ids()->mutable_ids()->Assign(ids->begin(), ids->end());
   }
   const auto stub = Connect(options.client);
   const Answer answer = Generate(*stub, request, options.json ? [](const std::string&) {} : PrintNow);
@@ -171,7 +190,7 @@ int RunGenerate(const GenerateOptions& options) {
     std::cout << ToJson(answer).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     return answer.status.ok() ? 0 : 1;
   }
-  std::cout << "\n";
+  if (!answer.text.empty()) std::cout << "\n";
   if (!answer.status.ok()) return PrintError(answer.status, answer.retry_after);
   PrintSummary(answer.final);
   return 0;
@@ -189,7 +208,7 @@ int RunChat(ClientOptions options) {
     if (line.empty()) continue;
     *request.mutable_chat()->add_messages() = Message("user", line);
     const Answer answer = Generate(*stub, request, PrintNow);
-    std::cout << "\n";
+    if (!answer.text.empty()) std::cout << "\n";
     if (!answer.status.ok()) {
       PrintError(answer.status, answer.retry_after);
       request.mutable_chat()->mutable_messages()->RemoveLast();  // so that it can be asked again

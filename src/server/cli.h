@@ -25,7 +25,7 @@ struct GenerateOptions {
   ClientOptions client;
   std::optional<std::string> prompt;  // exactly one of these three
   std::optional<std::string> chat;
-  std::vector<TokenId> ids;
+  std::string ids;  // "1,2,3"
   bool json = false;
 };
 

@@ -64,7 +64,7 @@ InferenceService::InferenceService(Router& router, const ServedModels& models, c
       models_(models),
       clock_(clock),
       id_prefix_(RandomPrefix()),
-      long_prompts_(/*threads=*/1, kLongPromptsWaiting) {}
+      long_prompts_(/*threads=*/2, kLongPromptsWaiting) {}
 
 RequestId InferenceService::DrawId() { return absl::StrCat(id_prefix_, next_id_++); }
 
@@ -86,6 +86,11 @@ void InferenceService::Accept(grpc::CallbackServerContext* context, const grpc::
 
 template <typename Request, typename Sink>
 void InferenceService::Admit(const Request& proto, absl::Time deadline, const std::shared_ptr<Sink>& sink) {
+  // A long prompt may have waited: what nobody waits for any more is not tokenised.
+  if (sink->handle().cancelled()) return sink->Refuse(absl::CancelledError("the client cancelled"), {});
+  if (clock_.Now() >= deadline) {
+    return sink->Refuse(absl::DeadlineExceededError("the deadline passed before the prompt was read"), {});
+  }
   absl::StatusOr<ClientRequest> request = ReadRequest(proto, models_, absl::Now());
   if (!request.ok()) return sink->Refuse(request.status(), absl::ZeroDuration());
   request->deadline = deadline;

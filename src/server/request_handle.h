@@ -22,6 +22,11 @@ class RequestHandle {
     router_->Cancel(id);
   }
 
+  bool cancelled() const {
+    const std::lock_guard lock(mutex_);
+    return cancelled_;
+  }
+
   void Cancel() {
     RequestId id;
     {
@@ -34,8 +39,8 @@ class RequestHandle {
 
  private:
   Router* const router_;
-  std::mutex mutex_;  // guards what follows
-  RequestId id_;      // empty: not submitted
+  mutable std::mutex mutex_;  // guards what follows
+  RequestId id_;              // empty: not submitted
   bool cancelled_ = false;
 };
 

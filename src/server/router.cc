@@ -111,6 +111,9 @@ void Router::Tick() {
     core_.Tick(now);
     Act(deliveries);
     metrics_.OnRequests(core_.live_requests(), core_.waiting_requests());
+    const auto prefill = std::ranges::count_if(
+        core_.workers(), [](const auto& worker) { return worker.second.info.role == WorkerRole::kPrefill; });
+    metrics_.OnWorkers(prefill, static_cast<int64_t>(core_.workers().size()) - prefill);
   }
   Deliver(std::move(deliveries));
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 
@@ -35,6 +36,8 @@ absl::StatusOr<ServedModel> LoadServedModel(const std::string& directory) {
   return model;
 }
 
+constexpr size_t kShownNameBytes = 256;  // of an unknown name: status messages travel in headers
+
 absl::StatusOr<const ServedModel*> ServedModels::Find(const std::string& name) const {
   if (name.empty() && models_.size() == 1) return &models_.front();
   for (const ServedModel& model : models_) {
@@ -43,7 +46,9 @@ absl::StatusOr<const ServedModel*> ServedModels::Find(const std::string& name) c
   const std::string served = absl::StrJoin(
       models_, ", ", [](std::string* out, const ServedModel& model) { absl::StrAppend(out, "'", model.name, "'"); });
   return absl::InvalidArgumentError(
-      absl::StrCat("model: ", name.empty() ? "must be named where several are served" : "unknown: '" + name + "'",
+      absl::StrCat("model: ",
+                   name.empty() ? "must be named where several are served"
+                                : "unknown: '" + absl::CHexEscape(name.substr(0, kShownNameBytes)) + "'",
                    "; served here: ", served));
 }
 
