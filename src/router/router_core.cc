@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "base/strings.h"
 
 namespace baton {
 namespace {
@@ -123,12 +124,18 @@ void RouterCore::Failed(const WorkerAddress& link, const RequestId& id, const ab
   Live& live = found->second;
   const bool by_prefill = live.prefill == link;
   if (!by_prefill && live.decode != link) return;
+  absl::Status reason = status.ok() ? absl::InternalError("the worker failed the request without a reason") : status;
+  if (live.state == State::kStarting && absl::IsFailedPrecondition(reason)) {
+    // The hand-off did not last until Start: another one may.
+    reason =
+        absl::UnavailableError(StrCat("the hand-off failed: ", Message(reason), "; the request may be sent again"));
+  }
   // The worker that failed it holds nothing of it any more.
   if (by_prefill) LeavePrefill(live);
   if (live.decode == link) LeaveDecode(live);
   const bool waits_for_capacity = by_prefill && IsForNow(status) && !live.request.prefill_only;
   if (!waits_for_capacity || waiting_requests() >= limits_.waiting_requests) {
-    End(id, status.ok() ? absl::InternalError("the worker failed the request without a reason") : status, retry_after);
+    End(id, reason, retry_after);
     return;
   }
   LeaveDecode(live);

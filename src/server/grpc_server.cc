@@ -7,8 +7,9 @@
 namespace baton {
 namespace {
 
-constexpr int kKeepaliveMs = 5000;         // ping an idle connection this often
-constexpr int kKeepaliveTimeoutMs = 3000;  // and give it up when no answer came for this long
+constexpr int kKeepaliveMs = 10000;         // ping an idle connection this often
+constexpr int kConnectTimeoutMs = 5000;     // a busy machine takes its time
+constexpr int kKeepaliveTimeoutMs = 10000;  // and give it up when no answer came for this long
 
 void SetKeepalive(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
@@ -29,7 +30,7 @@ grpc::ChannelArguments InternalChannelArguments() {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);  // what gRPC waits for a connection, too
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
   // Channels to the same worker must not share one connection's fate with a channel of another purpose.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

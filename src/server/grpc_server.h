@@ -18,7 +18,7 @@ inline constexpr int kMaxMessageBytes = 8 << 20;
 // Opens a channel to a worker: over TCP, or within this process.
 using ChannelFactory = std::function<std::shared_ptr<grpc::Channel>(const WorkerAddress& address)>;
 
-// Dead peers are noticed within seconds, also without traffic. Never waits for readiness.
+// A machine that is gone is noticed within 20 s, a process at once. Never waits for readiness.
 std::shared_ptr<grpc::Channel> DialTcp(const WorkerAddress& address);
 grpc::ChannelArguments InternalChannelArguments();
 

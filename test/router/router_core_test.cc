@@ -242,6 +242,13 @@ TEST_CASE("other failures end the request with the worker's words") {
   CHECK(actions[0].status.message() == "boom");
 }
 
+TEST_CASE("a hand-off that is in doubt when it is started may be tried again by the client") {
+  Cluster c;
+  Bring(c, Stage::kStarting);
+  c.core.Failed(kD, "r", absl::FailedPreconditionError("lapsed"), absl::ZeroDuration(), c.now);
+  CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+}
+
 TEST_CASE("a higher priority is placed first when a worker comes") {
   Cluster c;
   c.core.WorkerLost(kP);

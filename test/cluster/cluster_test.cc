@@ -1,0 +1,283 @@
+// Real processes, real sockets, real shared memory: what a client sees when each of them dies.
+#include <signal.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "inference.grpc.pb.h"
+#include "process.h"
+#include "scrape.h"
+#include "server/grpc_server.h"
+#include "server/grpc_status.h"
+
+namespace baton {
+namespace {
+
+const std::string kModel = BATON_SOURCE_DIR "/test/golden/tiny_llama3_bf16";
+
+std::vector<std::string> Small(std::vector<std::string> arguments) {
+  for (const char* word : {"--model", kModel.c_str(), "--threads", "1", "--kv-memory-mb", "8"}) {
+    arguments.push_back(word);
+  }
+  return arguments;
+}
+
+struct Worker {
+  Process process;
+  const std::string role, address, metrics;
+  explicit Worker(const std::string& role_name, const std::string& listen = "127.0.0.1:0")
+      : process("baton-" + role_name, Small({"--listen", listen})),
+        role(role_name),
+        address(process.Await("listening on ")),
+        metrics(process.Await("metrics on http://").substr(0, process.Await("metrics on http://").find('/'))) {}
+
+  // Waits until no request holds a block there.
+  bool BlocksComeBack() {
+    const std::string used = absl::StrCat("baton_kv_blocks{role=\"", role, "\",state=\"used\"}");
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    std::optional<double> last;
+    while (std::chrono::steady_clock::now() < until) {
+      last = Scrape(metrics, used);
+      if (last == 0) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    UNSCOPED_INFO(role << " still uses " << last.value_or(-1) << " blocks:\n" << process.Output());
+    return false;
+  }
+};
+
+struct Cluster {
+  std::optional<Worker> prefill{std::in_place, "prefill"};
+  std::optional<Worker> decode_a{std::in_place, "decode"};
+  std::optional<Worker> decode_b{std::in_place, "decode"};
+  std::optional<Process> router;
+  std::unique_ptr<v1::Inference::Stub> stub;
+
+  Cluster() {
+    router.emplace("baton-router", std::vector<std::string>{"--listen", "127.0.0.1:0", "--model", kModel,
+                                                            "--prefill-workers", prefill->address, "--decode-workers",
+                                                            absl::StrCat(decode_a->address, ",", decode_b->address)});
+    stub = v1::Inference::NewStub(DialTcp(router->Await("listening on ")));
+    for (const auto* worker : {&*prefill, &*decode_a, &*decode_b}) {
+      router->Await(absl::StrCat("worker ", worker->address, ": attached"));
+    }
+  }
+  // The decode worker that served something before, and the other one.
+  std::pair<std::optional<Worker>*, std::optional<Worker>*> UsedAndUnused() {
+    while (true) {
+      grpc::ClientContext context;
+      v1::GetServerInfoResponse info;
+      REQUIRE(stub->GetServerInfo(&context, {}, &info).ok());
+      for (const v1::Worker& worker : info.workers()) {
+        if (worker.role() != v1::Worker::ROLE_DECODE || worker.blocks_cached() == 0) continue;
+        return worker.address() == decode_a->address ? std::pair(&decode_a, &decode_b)
+                                                     : std::pair(&decode_b, &decode_a);
+      }
+    }
+  }
+};
+
+v1::GenerateRequest Request(int max_tokens, int prompt_tokens = 40) {
+  v1::GenerateRequest request;
+  auto& ids = *request.mutable_segments()->add_segments()->mutable_token_ids()->mutable_ids();
+  for (int i = 0; i < prompt_tokens; ++i) ids.Add(2 + (i * 7) % 250);
+  request.mutable_sampling()->set_temperature(0);
+  request.mutable_sampling()->set_max_tokens(max_tokens);
+  request.mutable_sampling()->set_ignore_eos(true);
+  return request;
+}
+
+struct Call {
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
+  std::vector<int32_t> ids;
+  v1::Final final;
+
+  Call(v1::Inference::Stub& stub, const v1::GenerateRequest& request) {
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    reader = stub.Generate(&context, request);
+  }
+  bool Read() {
+    v1::GenerateResponse response;
+    if (!reader->Read(&response)) return false;
+    ids.insert(ids.end(), response.token_ids().begin(), response.token_ids().end());
+    if (response.has_final()) final = response.final();
+    return true;
+  }
+  absl::Status Finish() {
+    while (Read()) continue;
+    return FromGrpc(reader->Finish());
+  }
+};
+
+TEST_CASE("a cluster of processes answers like one process, and finds its prefix again") {
+  Cluster cluster;
+  Call first(*cluster.stub, Request(20));
+  const absl::Status status = first.Finish();
+  INFO(Message(status));
+  REQUIRE(status.ok());
+  CHECK(first.ids.size() == 20);
+  CHECK(first.final.usage().cached_tokens() == 0);
+  Call again(*cluster.stub, Request(20));
+  REQUIRE(again.Finish().ok());
+  CHECK(again.ids == first.ids);
+  CHECK(again.final.usage().cached_tokens() >= 32);
+
+  Process serve("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--threads", "1", "--kv-memory-mb", "8"});
+  const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
+  Call alone(*stub, Request(20));
+  REQUIRE(alone.Finish().ok());
+  CHECK(alone.ids == first.ids);
+
+  for (std::optional<Worker>* worker : {&cluster.prefill, &cluster.decode_a, &cluster.decode_b}) {
+    CHECK((*worker)->BlocksComeBack());
+  }
+}
+
+TEST_CASE("a prompt of one token takes the same way") {
+  Cluster cluster;
+  Call call(*cluster.stub, Request(5, 1));
+  REQUIRE(call.Finish().ok());
+  CHECK(call.ids.size() == 5);
+}
+
+TEST_CASE("a prefill worker that is killed while it prefills") {
+  Cluster cluster;
+  cluster.prefill->process.Signal(SIGSTOP);  // so that the request is certainly there
+  Call call(*cluster.stub, Request(5));
+  const std::string address = cluster.prefill->address;
+  while (true) {  // until the router has given it to somebody
+    grpc::ClientContext context;
+    v1::GetServerInfoResponse info;
+    REQUIRE(cluster.stub->GetServerInfo(&context, {}, &info).ok());
+    if (info.live_requests() == 1) break;
+  }
+  cluster.prefill->process.Signal(SIGKILL);
+  const absl::Status status = call.Finish();
+  INFO(Message(status));
+  CHECK(absl::IsUnavailable(status));
+  CHECK(RetryAfterOf(call.context) > absl::ZeroDuration());
+  CHECK(cluster.decode_a->BlocksComeBack());
+  CHECK(cluster.decode_b->BlocksComeBack());
+
+  // Another process on the same address is linked anew, and serves.
+  cluster.prefill.reset();
+  cluster.prefill.emplace("prefill", address);
+  absl::Status retried = absl::UnavailableError("");
+  for (int attempt = 0; attempt < 10 && absl::IsUnavailable(retried); ++attempt) {
+    retried = Call(*cluster.stub, Request(5)).Finish();
+  }
+  INFO(Message(retried));
+  CHECK(retried.ok());
+}
+
+TEST_CASE("a prefill worker that is killed under load") {
+  Cluster cluster;
+  std::vector<std::unique_ptr<Call>> calls;
+  for (int i = 0; i < 24; ++i) {
+    v1::GenerateRequest request = Request(30, 300);
+    request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->set_ids(0, 2 + i);  // all different
+    calls.push_back(std::make_unique<Call>(*cluster.stub, request));
+  }
+  REQUIRE(calls.front()->Read());  // so some decode, some are handed off, some prefill
+  cluster.prefill->process.Signal(SIGKILL);
+  int ok = 0, unavailable = 0;
+  for (const auto& call : calls) {
+    const absl::Status status = call->Finish();
+    INFO(Message(status));
+    CHECK((status.ok() || absl::IsUnavailable(status)));
+    (status.ok() ? ok : unavailable) += 1;
+  }
+  INFO(ok << " finished, " << unavailable << " failed");
+  CHECK(ok >= 1);
+  CHECK(cluster.decode_a->BlocksComeBack());
+  CHECK(cluster.decode_b->BlocksComeBack());
+}
+
+TEST_CASE("a decode worker that is killed") {
+  Cluster cluster;
+  SECTION("while it decodes") {
+    v1::GenerateRequest request = Request(1);
+    request.set_session_id("s");
+    REQUIRE(Call(*cluster.stub, request).Finish().ok());
+    const auto [used, unused] = cluster.UsedAndUnused();  // so the session's next request goes there
+    request.mutable_sampling()->set_max_tokens(450);
+    Call call(*cluster.stub, request);
+    REQUIRE(call.Read());
+    (*used)->process.Signal(SIGKILL);
+    const absl::Status status = call.Finish();
+    INFO(Message(status));
+    CHECK(absl::IsUnavailable(status));
+    CHECK((*unused)->BlocksComeBack());
+    CHECK(Call(*cluster.stub, Request(3)).Finish().ok());  // by the other one
+  }
+  SECTION("while its request is prefilled") {
+    cluster.prefill->process.Signal(SIGSTOP);
+    Call a(*cluster.stub, Request(5)), b(*cluster.stub, Request(5));
+    cluster.decode_a->process.Signal(SIGKILL);
+    cluster.decode_b->process.Signal(SIGKILL);
+    CHECK(absl::IsUnavailable(a.Finish()));
+    CHECK(absl::IsUnavailable(b.Finish()));
+    cluster.prefill->process.Signal(SIGCONT);
+  }
+  CHECK(cluster.prefill->BlocksComeBack());
+}
+
+TEST_CASE("a client that goes away, or a router that dies, leaves no block behind") {
+  Cluster cluster;
+  Call call(*cluster.stub, Request(450));
+  REQUIRE(call.Read());
+  SECTION("client") {
+    call.context.TryCancel();
+    CHECK(absl::IsCancelled(call.Finish()));
+  }
+  SECTION("router") {
+    cluster.router->Signal(SIGKILL);
+    CHECK(absl::IsUnavailable(call.Finish()));
+  }
+  CHECK(cluster.prefill->BlocksComeBack());
+  CHECK(cluster.decode_a->BlocksComeBack());
+  CHECK(cluster.decode_b->BlocksComeBack());
+}
+
+TEST_CASE("every program ends with 0 when it is asked to") {
+  Cluster cluster;
+  Call call(*cluster.stub, Request(5));
+  REQUIRE(call.Finish().ok());
+  for (Process* process : {&*cluster.router, &cluster.prefill->process, &cluster.decode_a->process}) {
+    process->Signal(SIGTERM);
+    const int code = process->Wait();
+    INFO(process->Output());
+    CHECK(code == 0);
+  }
+  cluster.decode_b->process.Signal(SIGINT);
+  CHECK(cluster.decode_b->process.Wait() == 0);
+}
+
+TEST_CASE("--check says whether the options would work, and what would not") {
+  const auto run = [](const std::string& program, const std::vector<std::string>& arguments, int expected) {
+    Process process(program, arguments);
+    const int code = process.Wait();
+    INFO(process.Output());
+    CHECK(code == expected);
+    return process.Output();
+  };
+  run("baton-prefill", Small({"--check"}), 0);
+  run("baton-decode", Small({"--check"}), 0);
+  run("baton", {"serve", kModel, "--check"}, 0);
+  run("baton-router", {"--check", "--model", kModel, "--prefill-workers", "a:1", "--decode-workers", "b:2"}, 0);
+  CHECK(run("baton-decode", {"--check"}, 1).find("model: a directory is required") != std::string::npos);
+  CHECK(run("baton-prefill", {"--check", "--model", "/nonexistent"}, 1).find("/nonexistent") != std::string::npos);
+  CHECK(run("baton-decode", {"--check", "--model", kModel, "--kv-blocks", "2000000000"}, 1).find("do not fit") !=
+        std::string::npos);
+  run("baton-decode", {"--no-such-flag"}, 1);
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,95 @@
+#include "process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+constexpr std::chrono::milliseconds kPoll(5);
+constexpr std::chrono::seconds kPatience(60);
+
+}  // namespace
+
+Process::Process(const std::string& program, const std::vector<std::string>& arguments) {
+  static int started = 0;
+  log_ = absl::StrCat("/tmp/baton_cluster_test_", getpid(), "_", ++started, ".log");
+  const std::string path = absl::StrCat(BATON_BIN_DIR, "/", program);
+  std::vector<char*> argv{const_cast<char*>(path.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, 1, log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
+  posix_spawn_file_actions_adddup2(&files, 1, 2);
+  const int error = posix_spawn(&pid_, path.c_str(), &files, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  INFO(path);
+  REQUIRE(error == 0);
+}
+
+Process::~Process() {
+  if (!HasEnded()) {
+    Signal(SIGKILL);
+    Wait();
+  }
+  std::remove(log_.c_str());
+}
+
+std::string Process::Output() const {
+  std::ostringstream out;
+  out << std::ifstream(log_).rdbuf();
+  return out.str();
+}
+
+std::string Process::Await(const std::string& marker) {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (true) {
+    const bool ended = HasEnded();  // before the output is read, so that none is missed
+    const std::string output = Output();
+    const size_t at = output.find(marker);
+    const size_t end = at == std::string::npos ? at : output.find('\n', at);
+    if (end != std::string::npos) return output.substr(at + marker.size(), end - at - marker.size());
+    INFO("waiting for '" << marker << "' in:\n" << output);
+    REQUIRE_FALSE(ended);
+    REQUIRE(std::chrono::steady_clock::now() < until);
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+void Process::Signal(int signal) {
+  if (pid_ > 0) kill(pid_, signal);
+}
+
+bool Process::HasEnded() {
+  int status = 0;
+  if (pid_ > 0 && waitpid(pid_, &status, WNOHANG) == pid_) {
+    pid_ = -1;
+    exit_ = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  return pid_ < 0;
+}
+
+int Process::Wait() {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (!HasEnded()) {
+    REQUIRE(std::chrono::steady_clock::now() < until);
+    std::this_thread::sleep_for(kPoll);
+  }
+  return exit_;
+}
+
+}  // namespace baton

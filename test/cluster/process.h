@@ -1,0 +1,33 @@
+// A program of ours that a test starts and may kill.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace baton {
+
+class Process {
+ public:
+  // Starts BATON_BIN_DIR/program; its output goes to a file of its own.
+  Process(const std::string& program, const std::vector<std::string>& arguments);
+  ~Process();  // kills it if it still runs
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  // The rest of the first line of its output that has `marker`, once there is one; fails the test if it ends before.
+  std::string Await(const std::string& marker);
+  void Signal(int signal);
+  int Wait();  // for its end: the exit code, or minus the signal that ended it
+  std::string Output() const;
+
+ private:
+  bool HasEnded();
+
+  std::string log_;
+  pid_t pid_ = -1;  // -1: it was waited for
+  int exit_ = 0;
+};
+
+}  // namespace baton
