@@ -15,26 +15,8 @@ constexpr int64_t kSharesOfManyRows = 8;
 
 }  // namespace
 
-Activations Linear::Prepare(const PackedWeight& weight, const float* x, int64_t rows, int64_t columns) {
-  if (weight.format() != WeightFormat::kBf16Pairs) {
-    BATON_CHECK(columns == weight.k(), "activations have the weight's columns");
-    return {x, columns, rows};
-  }
-  const int64_t stride = weight.k();
-  BATON_CHECK(columns == stride || columns == stride - 1, "activations have the weight's columns");
-  rounded_.resize(std::max<size_t>(rounded_.size(), static_cast<size_t>(rows * stride)));
-  const int64_t rows_per_share = std::max<int64_t>(1, 16384 / stride);
-  pool_.ParallelFor(rows, rows_per_share, [&](Share share) {
-    for (int64_t row = share.begin; row < share.end; ++row) {
-      Bf16* out = rounded_.data() + row * stride;
-      kernels_.round_to_bf16(x + row * columns, columns, out);
-      if (columns < stride) out[columns] = 0;
-    }
-  });
-  return {rounded_.data(), stride, rows};
-}
-
 void Linear::Run(const PackedWeight& weight, const Activations& x, const LinearOutput& output) const {
+  BATON_CHECK(x.stride >= weight.k(), "activations have the weight's columns");
   LinearArgs args;
   args.x = x.data;
   args.x_stride = x.stride;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/packed_weight.h"
@@ -10,7 +9,7 @@
 
 namespace baton {
 
-// Rows of activations as a weight's format wants them: float [rows, k], or for kBf16Pairs Bf16 [rows, k even].
+// Rows of activations as a weight's format wants them: float [rows, k], or for kBf16Pairs Bf16 [rows, k] with k even.
 struct Activations {
   const void* data = nullptr;
   int64_t stride = 0;  // elements between rows
@@ -29,17 +28,12 @@ class Linear {
  public:
   Linear(const KernelTable& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
 
-  // x: float [rows, columns], columns those of the weight's tensors. The result is x itself, or x rounded into memory
-  // of this object, valid until the next Prepare. One prepared x serves any number of weights of equal format and k.
-  Activations Prepare(const PackedWeight& weight, const float* x, int64_t rows, int64_t columns);
-
   // Multiplies with the weight and stores, adds or gates the result.
   void Run(const PackedWeight& weight, const Activations& x, const LinearOutput& output) const;
 
  private:
   const KernelTable& kernels_;
   ThreadPool& pool_;
-  std::vector<Bf16> rounded_;  // [rows, k even]
 };
 
 }  // namespace baton

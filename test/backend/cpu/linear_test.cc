@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -72,12 +73,26 @@ bool Close(double got, const Expected& expected) {
   return std::abs(got - expected.value) <= 1e-6 * std::max(1.0, expected.magnitude);
 }
 
+// Rows of float activations as a weight wants them.
+struct Prepared {
+  Prepared(const PackedWeight& weight, const std::vector<float>& x, int64_t row_count) {
+    const int64_t columns = static_cast<int64_t>(x.size()) / row_count;
+    activations = {x.data(), columns, row_count};
+    if (weight.format() != WeightFormat::kBf16Pairs) return;
+    rounded.resize(row_count * weight.k());
+    for (int64_t i = 0; i < std::ssize(x); ++i) rounded[i / columns * weight.k() + i % columns] = Round(x[i]);
+    activations = {rounded.data(), weight.k(), row_count};
+  }
+  std::vector<Bf16> rounded;
+  Activations activations;
+};
+
 std::vector<float> Multiply(const KernelTable& kernels, ThreadPool& pool, const PackedWeight& weight,
                             const std::vector<float>& x, int64_t rows) {
   Linear linear(kernels, pool);
   std::vector<float> y(rows * weight.n(), NAN);
-  const int64_t columns = static_cast<int64_t>(x.size()) / rows;
-  linear.Run(weight, linear.Prepare(weight, x.data(), rows, columns), {y.data(), weight.n()});
+  const Prepared prepared(weight, x, rows);
+  linear.Run(weight, prepared.activations, {y.data(), weight.n()});
   return y;
 }
 
@@ -190,7 +205,8 @@ TEST_CASE("adding leaves the rounding of the sum alone and the rest of y untouch
       const std::vector<float> before = RandomFloats(rng, rows * stride);
       std::vector<float> y = before;
       Linear linear(*kernels, pool);
-      linear.Run(weight, linear.Prepare(weight, x.data(), rows, shape.k), {y.data(), stride, LinearThen::kAdd});
+      const Prepared prepared(weight, x, rows);
+      linear.Run(weight, prepared.activations, {y.data(), stride, LinearThen::kAdd});
       CAPTURE(kernels->name, rows);
       int64_t wrong = 0;
       for (int64_t i = 0; i < rows * stride; ++i) {
@@ -219,9 +235,9 @@ TEST_CASE("a gate and up projection ends with silu(gate) * up, as floats or as b
         std::vector<float> y(rows * ffn, NAN);
         std::vector<Bf16> y_bf16(rows * ffn, 0x7fff);
         Linear linear(*kernels, pool);
-        const Activations prepared = linear.Prepare(weight, x.data(), rows, k);
-        linear.Run(weight, prepared, {y.data(), ffn, LinearThen::kSwiGlu});
-        linear.Run(weight, prepared, {y_bf16.data(), ffn, LinearThen::kSwiGlu, true});
+        const Prepared prepared(weight, x, rows);
+        linear.Run(weight, prepared.activations, {y.data(), ffn, LinearThen::kSwiGlu});
+        linear.Run(weight, prepared.activations, {y_bf16.data(), ffn, LinearThen::kSwiGlu, true});
         CAPTURE(kernels->name, rows, dtype == DType::kBF16);
         int64_t wrong = 0;
         for (int64_t i = 0; i < rows * ffn; ++i) {
