@@ -102,8 +102,11 @@ void DecodeWorker::Shutdown(absl::Duration grace) {
   {
     std::unique_lock lock(mutex_);
     closing_ = true;
-    drained_.wait_for(lock, absl::ToChronoNanoseconds(std::clamp(grace, absl::ZeroDuration(), absl::Hours(24))),
-                      [this] { return engine_.idle(); });
+    if (grace > absl::ZeroDuration()) {
+      drained_.wait_for(lock, absl::ToChronoNanoseconds(std::min(grace, absl::Hours(24))),
+                        [this] { return engine_.idle(); });
+    }
+    grace_over_ = true;
   }
   loop_.Stop();
   DecodeEvents events;
@@ -121,6 +124,7 @@ absl::Time DecodeWorker::Step() {
   absl::Time next;
   {
     const std::lock_guard lock(mutex_);
+    if (grace_over_) return absl::InfiniteFuture();
     engine_.Tick(clock_.Now());
     step = engine_.BeginStep();
     events = engine_.TakeEvents();

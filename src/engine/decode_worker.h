@@ -84,9 +84,10 @@ class DecodeWorker {
   // The standard library's, because ThreadSanitizer does not see into Debian's build of absl::Mutex.
   mutable std::mutex mutex_;
   std::condition_variable drained_;
-  DecodeEngine engine_;   // guarded by mutex_, except what a running DecodeStep refers to
-  bool closing_ = false;  // guarded by mutex_
-  StepLoop loop_;         // last: its thread uses all of the above
+  DecodeEngine engine_;      // guarded by mutex_, except what a running DecodeStep refers to
+  bool closing_ = false;     // guarded by mutex_; nothing new is taken
+  bool grace_over_ = false;  // guarded by mutex_; no further step begins
+  StepLoop loop_;            // last: its thread uses all of the above
 };
 
 }  // namespace baton
