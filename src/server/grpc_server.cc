@@ -23,8 +23,8 @@ void SetKeepalive(grpc::ServerBuilder& builder) {
 
 grpc::ChannelArguments InternalChannelArguments() {
   grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  arguments.SetMaxReceiveMessageSize(kMaxWireBytes);
+  arguments.SetMaxSendMessageSize(kMaxWireBytes);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -52,8 +52,12 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
     builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a taken port is an error, not a lottery
   }
-  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  builder.SetMaxReceiveMessageSize(kMaxWireBytes);
+  // The limit is on what arrives: a few KiB could be inflated to gigabytes.
+  for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
+  builder.SetMaxSendMessageSize(kMaxWireBytes);
   SetKeepalive(builder);
   for (grpc::Service* service : services) builder.RegisterService(service);
   auto result = std::make_unique<GrpcServer>();
@@ -70,8 +74,8 @@ GrpcServer::~GrpcServer() { Stop(absl::ZeroDuration()); }
 
 std::shared_ptr<grpc::Channel> GrpcServer::InProcessChannel() {
   grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  arguments.SetMaxSendMessageSize(kMaxMessageBytes);
+  arguments.SetMaxReceiveMessageSize(kMaxWireBytes);
+  arguments.SetMaxSendMessageSize(kMaxWireBytes);
   return server_->InProcessChannel(arguments);
 }
 

@@ -12,8 +12,11 @@
 
 namespace baton {
 
-// Larger messages are refused by gRPC with RESOURCE_EXHAUSTED. A prompt of a million token ids fits.
+// Of a client's message. A prompt of a million token ids fits.
 inline constexpr int kMaxMessageBytes = 8 << 20;
+// gRPC itself refuses larger ones, with RESOURCE_EXHAUSTED and before it reads them. There is room for messages that
+// are too large, so that clients are told why, and for jobs, which say more than the message that they come from.
+inline constexpr int kMaxWireBytes = 2 * kMaxMessageBytes;
 
 // Opens a channel to a worker: over TCP, or within this process.
 using ChannelFactory = std::function<std::shared_ptr<grpc::Channel>(const WorkerAddress& address)>;

@@ -23,6 +23,9 @@ absl::Time DeadlineOf(const grpc::CallbackServerContext& context, const Clock& c
 }
 
 absl::Status Parse(const grpc::ByteBuffer& bytes, google::protobuf::Message& message) {
+  if (bytes.Length() > kMaxMessageBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("message: ", bytes.Length(), " bytes, limit ", kMaxMessageBytes));
+  }
   grpc::Slice slice;
   if (!bytes.DumpToSingleSlice(&slice).ok()) return absl::InvalidArgumentError("the message has no content");
   if (message.ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) return absl::OkStatus();
@@ -59,10 +62,11 @@ void Fill(const Router::WorkerView& view, v1::Worker& out) {
 
 }  // namespace
 
-InferenceService::InferenceService(Router& router, const ServedModels& models, const Clock& clock)
+InferenceService::InferenceService(Router& router, const ServedModels& models, const Clock& clock, Metrics& metrics)
     : router_(router),
       models_(models),
       clock_(clock),
+      metrics_(metrics),
       id_prefix_(RandomPrefix()),
       long_prompts_(/*threads=*/2, kLongPromptsWaiting) {}
 
@@ -71,35 +75,43 @@ RequestId InferenceService::DrawId() { return absl::StrCat(id_prefix_, next_id_+
 template <typename Request, typename Sink>
 void InferenceService::Accept(grpc::CallbackServerContext* context, const grpc::ByteBuffer& bytes,
                               std::shared_ptr<Sink> sink) {
-  if (draining_) return sink->Refuse(absl::UnavailableError("the router shuts down"), kRetryHint);
+  if (draining_) return Refuse(sink, absl::UnavailableError("the router shuts down"), kRetryHint);
   auto request = std::make_shared<Request>();
-  if (absl::Status status = Parse(bytes, *request); !status.ok()) return sink->Refuse(status, absl::ZeroDuration());
+  if (absl::Status status = Parse(bytes, *request); !status.ok()) return Refuse(sink, status);
   const absl::Time deadline = DeadlineOf(*context, clock_);
   if (PromptBytes(*request) <= kLongPrompt) return Admit(*request, deadline, sink);
   const bool queued = long_prompts_.TryRun([this, request, deadline, sink] { Admit(*request, deadline, sink); });
   if (!queued) {
-    sink->Refuse(absl::ResourceExhaustedError(
-                     absl::StrCat("overloaded: ", kLongPromptsWaiting, " long prompts wait to be tokenised")),
-                 kRetryHint);
+    Refuse(sink,
+           absl::ResourceExhaustedError(
+               absl::StrCat("overloaded: ", kLongPromptsWaiting, " long prompts wait to be tokenised")),
+           kRetryHint);
   }
 }
 
 template <typename Request, typename Sink>
 void InferenceService::Admit(const Request& proto, absl::Time deadline, const std::shared_ptr<Sink>& sink) {
   // A long prompt may have waited: what nobody waits for any more is not tokenised.
-  if (sink->handle().cancelled()) return sink->Refuse(absl::CancelledError("the client cancelled"), {});
+  if (sink->handle().cancelled()) return Refuse(sink, absl::CancelledError("the client cancelled"));
   if (clock_.Now() >= deadline) {
-    return sink->Refuse(absl::DeadlineExceededError("the deadline passed before the prompt was read"), {});
+    return Refuse(sink, absl::DeadlineExceededError("the deadline passed before the prompt was read"));
   }
   absl::StatusOr<ClientRequest> request = ReadRequest(proto, models_, absl::Now());
-  if (!request.ok()) return sink->Refuse(request.status(), absl::ZeroDuration());
+  if (!request.ok()) return Refuse(sink, request.status());
   request->deadline = deadline;
   if (request->id.empty()) request->id = DrawId();
   const RequestId id = request->id;
   sink->SetId(id);
   const absl::Status status = router_.Submit(*std::move(request), sink);
   if (status.ok()) return sink->handle().Submitted(id);
-  sink->Refuse(status, absl::IsResourceExhausted(status) ? kRetryHint : absl::ZeroDuration());
+  Refuse(sink, status, absl::IsResourceExhausted(status) ? kRetryHint : absl::ZeroDuration());
+}
+
+template <typename Sink>
+void InferenceService::Refuse(const std::shared_ptr<Sink>& sink, const absl::Status& status,
+                              absl::Duration retry_after) {
+  CountRequest(metrics_, status.code());
+  sink->Refuse(status, retry_after);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(grpc::CallbackServerContext* context,

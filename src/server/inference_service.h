@@ -23,7 +23,7 @@ using InferenceServiceBase = v1::Inference::WithRawCallbackMethod_Generate<
 class InferenceService final : public InferenceServiceBase {
  public:
   // All must outlive it, and it the server that serves it.
-  InferenceService(Router& router, const ServedModels& models, const Clock& clock);
+  InferenceService(Router& router, const ServedModels& models, const Clock& clock, Metrics& metrics);
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request) override;
@@ -43,11 +43,15 @@ class InferenceService final : public InferenceServiceBase {
   void Accept(grpc::CallbackServerContext* context, const grpc::ByteBuffer& bytes, std::shared_ptr<Sink> sink);
   template <typename Request, typename Sink>
   void Admit(const Request& request, absl::Time deadline, const std::shared_ptr<Sink>& sink);
+  // For requests that the router has not accepted; it counts the others itself.
+  template <typename Sink>
+  void Refuse(const std::shared_ptr<Sink>& sink, const absl::Status& status, absl::Duration retry_after = {});
   RequestId DrawId();
 
   Router& router_;
   const ServedModels& models_;
   const Clock& clock_;
+  Metrics& metrics_;
   const std::string id_prefix_;  // random, so that ids of different routers differ
   std::atomic<uint64_t> next_id_ = 1;
   std::atomic<bool> draining_ = false;

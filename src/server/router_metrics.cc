@@ -11,6 +11,10 @@ prometheus::Labels RoleLabel(WorkerRole role) {
 
 }  // namespace
 
+void CountRequest(Metrics& metrics, absl::StatusCode code) {
+  metrics.Counter(Metric::kRequests, {{"code", absl::StatusCodeToString(code)}}).Increment();
+}
+
 RouterMetrics::RouterMetrics(Metrics& metrics)
     : metrics_(metrics),
       prompt_tokens_(metrics.Counter(Metric::kPromptTokens)),
@@ -36,7 +40,7 @@ void RouterMetrics::OnFirstToken(absl::Duration since_arrival) {
 }
 
 void RouterMetrics::OnEnd(const RequestOutcome& outcome, bool prefilled) {
-  metrics_.Counter(Metric::kRequests, {{"code", absl::StatusCodeToString(outcome.status.code())}}).Increment();
+  CountRequest(metrics_, outcome.status.code());
   request_.Observe(absl::ToDoubleSeconds(outcome.total));
   completion_tokens_.Increment(outcome.completion_tokens);
   if (!prefilled) return;

@@ -10,6 +10,9 @@ namespace baton {
 
 struct RequestOutcome;
 
+// Every request that ends, accepted or not.
+void CountRequest(Metrics& metrics, absl::StatusCode code);
+
 class RouterMetrics {
  public:
   explicit RouterMetrics(Metrics& metrics);

@@ -17,7 +17,7 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
                        const Clock& clock, Metrics& metrics)
     : models_(std::move(models)),
       router_({options.prefill_workers, options.decode_workers, options.limits}, clock, channels, metrics),
-      service_(router_, models_, clock) {}
+      service_(router_, models_, clock, metrics) {}
 
 absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOptions& options,
                                                               std::vector<ServedModel> models,

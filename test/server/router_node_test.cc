@@ -225,9 +225,11 @@ TEST_CASE("overload is refused with a hint, and a live id is not taken twice") {
   c.prefill->Next();
   Call same(c, "first");
   CHECK(absl::IsAlreadyExists(same.Finish().status));
+  CHECK(c.metrics.Counter(Metric::kRequests, {{"code", "ALREADY_EXISTS"}}).Value() == 1);
   Call second(c, "second");
   CHECK(absl::IsResourceExhausted(second.Finish().status));
   CHECK(RetryAfterOf(second.context) == absl::Seconds(1));
+  CHECK(c.metrics.Counter(Metric::kRequests, {{"code", "RESOURCE_EXHAUSTED"}}).Value() == 1);
   // The refused call with the same id has not harmed the first.
   c.prefill->Send(DoneEvent("first", Incarnation(22)));
   c.decode->Next();
@@ -251,10 +253,24 @@ TEST_CASE("bad requests are refused by field and cost the workers nothing") {
   CHECK(absl::IsInvalidArgument(status));
   CHECK(Message(status).starts_with("request_id: "));
 
-  Call huge(c, "r", absl::Seconds(30), std::string(kMaxMessageBytes + 1, 'x'));
-  CHECK(absl::IsResourceExhausted(huge.Finish().status));
+  Call huge(c, "r", absl::Seconds(30), std::string(kMaxMessageBytes, 'x'));
+  const absl::Status too_large = huge.Finish().status;
+  CHECK(absl::IsInvalidArgument(too_large));
+  CHECK(Message(too_large).starts_with("message: 83886"));
+  CHECK(Message(too_large).ends_with(" bytes, limit 8388608"));
   Call long_prompt(c, "r", absl::Seconds(30), std::string(1 << 20, 'x'));
   CHECK(absl::IsInvalidArgument(long_prompt.Finish().status));
+  CHECK(c.metrics.Counter(Metric::kRequests, {{"code", "INVALID_ARGUMENT"}}).Value() == 3);
+}
+
+TEST_CASE("a compressed message, which could be inflated beyond any limit, is refused") {
+  Cluster c;
+  grpc::ClientContext context;
+  context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+  v1::PrefillOnlyRequest request;
+  request.mutable_segments()->add_segments()->set_text(std::string(1 << 20, 'x'));
+  v1::PrefillOnlyResponse response;
+  CHECK(c.stub->PrefillOnly(&context, request, &response).error_code() == grpc::StatusCode::UNIMPLEMENTED);
 }
 
 // One unary call of bytes.
