@@ -60,6 +60,10 @@ void Bpe::Encode(std::string_view word, std::vector<TokenId>& out) const {
   }
 }
 
+bool Bpe::KeepsAllBytes() const {
+  return std::find(byte_token_.begin(), byte_token_.end(), kNoToken) == byte_token_.end();
+}
+
 bool Bpe::MergesToItself(TokenId id, std::string_view word) const {
   std::atomic<Reachable>& known = reachable_[id];
   Reachable reachable = known.load(std::memory_order_relaxed);

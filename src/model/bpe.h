@@ -23,6 +23,8 @@ class Bpe {
   // Appends the tokens of `word`: of all neighbours that some rule merges, those of the first rule are merged first,
   // the leftmost first among equals. O(n log n). Thread-safe.
   void Encode(std::string_view word, std::vector<TokenId>& out) const;
+  // Whether every byte becomes part of some token.
+  bool KeepsAllBytes() const;
 
  private:
   static constexpr TokenId kNoToken = -1;

@@ -1,6 +1,7 @@
 #include "model/tokenizer.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -25,16 +26,20 @@ class BpeTokenizer final : public Tokenizer {
         pre_tokenizer_(std::move(pre_tokenizer)),
         bpe_(spec_),
         special_(spec_.tokens.size()) {
+    size_t longest = 1;
+    for (const std::string& token : spec_.tokens) longest = std::max(longest, token.size());
     std::string storage;
     for (const AddedToken& token : spec_.added) {
       special_[token.id] = token.special;
       const std::string_view content =
           token.normalized && spec_.nfc ? ToNfc(token.content, storage) : std::string_view(token.content);
+      longest = std::max(longest, content.size());
       for (AddedTokens* tokens : {&all_added_, &text_added_}) {
         if (token.special && tokens == &text_added_) continue;
         (token.normalized ? tokens->in_normalized : tokens->in_raw).Add(content, token.id);
       }
     }
+    if (bpe_.KeepsAllBytes()) max_bytes_per_token_ = static_cast<int64_t>(longest) * (spec_.nfc ? kMostNfcShrinks : 1);
   }
 
   std::vector<TokenId> Encode(std::string_view text, SpecialTokens special) const override {
@@ -54,6 +59,7 @@ class BpeTokenizer final : public Tokenizer {
   std::string_view TokenBytes(TokenId id) const override { return Has(id) ? spec_.tokens[id] : std::string_view(); }
   bool IsSpecial(TokenId id) const override { return Has(id) && special_[id]; }
   int64_t vocab_size() const override { return static_cast<int64_t>(spec_.tokens.size()); }
+  int64_t max_bytes_per_token() const override { return max_bytes_per_token_; }
   const Digest& digest() const override { return digest_; }
 
  private:
@@ -93,6 +99,7 @@ class BpeTokenizer final : public Tokenizer {
   const Bpe bpe_;
   std::vector<bool> special_;  // by id
   AddedTokens all_added_, text_added_;
+  int64_t max_bytes_per_token_ = std::numeric_limits<int64_t>::max();
 };
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadBpe(const std::string& directory) {

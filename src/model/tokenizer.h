@@ -31,6 +31,8 @@ class Tokenizer {
   virtual std::string_view TokenBytes(TokenId id) const = 0;
   virtual bool IsSpecial(TokenId id) const = 0;
   virtual int64_t vocab_size() const = 0;  // largest id + 1
+  // Text of n bytes becomes at least n / this tokens. The largest value: no such bound, since bytes may be dropped.
+  virtual int64_t max_bytes_per_token() const = 0;
   // Equal digests: token ids may pass from one model to the other without a round trip through text.
   virtual const Digest& digest() const = 0;
 };

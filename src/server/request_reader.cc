@@ -32,8 +32,28 @@ absl::Status CheckRequestId(const std::string& id) {
   return absl::InvalidArgumentError("request_id: expected letters, digits and \"-_.:\" only");
 }
 
+// What a prompt may be at most.
+struct Room {
+  const ServedModel& model;
+  int32_t reserve;  // tokens of the context that must stay free
+  int64_t limit() const { return int64_t{model.context} - reserve; }
+
+  absl::Status Check(int64_t tokens, std::string_view at_least = "") const {
+    if (tokens <= limit()) return absl::OkStatus();
+    return absl::InvalidArgumentError(StrCat("prompt: ", at_least, tokens, " tokens, limit ", limit(), " (context ",
+                                             model.context, " of '", model.name, "'",
+                                             reserve > 0 ? ", less one token to generate" : "", ")"));
+  }
+  // Before text is tokenised, which takes time: whether it could fit after `before` tokens.
+  absl::Status CheckText(std::string_view text, size_t before) const {
+    const int64_t tokens = static_cast<int64_t>(text.size()) / model.tokenizer->max_bytes_per_token();
+    return Check(static_cast<int64_t>(before) + tokens, "at least ");
+  }
+};
+
 // The tokens of one segment are added to `tokens`.
-absl::Status AddSegment(const v1::Segment& segment, int index, const ServedModel& model, std::vector<TokenId>& tokens) {
+absl::Status AddSegment(const v1::Segment& segment, int index, const Room& room, std::vector<TokenId>& tokens) {
+  const ServedModel& model = room.model;
   const auto field = [&](std::string_view rest) { return StrCat("segments[", index, "]", rest); };
   switch (segment.kind_case()) {
     case v1::Segment::kText: {
@@ -41,6 +61,7 @@ absl::Status AddSegment(const v1::Segment& segment, int index, const ServedModel
         const auto prefix = model.tokenizer->prompt_prefix();
         tokens.insert(tokens.end(), prefix.begin(), prefix.end());
       }
+      RETURN_IF_ERROR(room.CheckText(segment.text(), tokens.size()));
       const auto ids = model.tokenizer->Encode(segment.text(), Tokenizer::SpecialTokens::kAsText);
       tokens.insert(tokens.end(), ids.begin(), ids.end());
       return absl::OkStatus();
@@ -64,19 +85,20 @@ absl::Status AddSegment(const v1::Segment& segment, int index, const ServedModel
   return absl::InvalidArgumentError(field(": expected text, token_ids or output_of, got none"));
 }
 
-absl::StatusOr<std::vector<TokenId>> ReadSegments(const v1::Segments& segments, const ServedModel& model) {
+absl::StatusOr<std::vector<TokenId>> ReadSegments(const v1::Segments& segments, const Room& room) {
   if (segments.segments_size() > kMaxSegments) {
     return absl::InvalidArgumentError(
         StrCat("segments: ", segments.segments_size(), " segments, limit ", kMaxSegments));
   }
   std::vector<TokenId> tokens;
   for (int i = 0; i < segments.segments_size(); ++i) {
-    RETURN_IF_ERROR(AddSegment(segments.segments(i), i, model, tokens));
+    RETURN_IF_ERROR(AddSegment(segments.segments(i), i, room, tokens));
   }
   return tokens;
 }
 
-absl::StatusOr<std::vector<TokenId>> ReadChat(const v1::Chat& chat, const ServedModel& model, absl::Time now) {
+absl::StatusOr<std::vector<TokenId>> ReadChat(const v1::Chat& chat, const Room& room, absl::Time now) {
+  const ServedModel& model = room.model;
   if (model.chat_template == nullptr) {
     return absl::UnimplementedError(StrCat("chat: model '", model.name, "' has no chat template"));
   }
@@ -96,12 +118,14 @@ absl::StatusOr<std::vector<TokenId>> ReadChat(const v1::Chat& chat, const Served
   }
   auto text = model.chat_template->Render(input);
   if (!text.ok()) return absl::Status(text.status().code(), StrCat("chat: ", text.status().message()));
+  RETURN_IF_ERROR(room.CheckText(*text, 0));
   return model.tokenizer->Encode(*text, Tokenizer::SpecialTokens::kParse);
 }
 
-// The fields that both calls have; `reserve` tokens of the context must stay free.
+// The fields that both calls have.
 template <typename Request>
-absl::StatusOr<ClientRequest> ReadCommon(const Request& in, const ServedModel& model, int32_t reserve, absl::Time now) {
+absl::StatusOr<ClientRequest> ReadCommon(const Request& in, const Room& room, absl::Time now) {
+  const ServedModel& model = room.model;
   ClientRequest out;
   out.model = model.name;
   RETURN_IF_ERROR(CheckLength("session_id", in.session_id().size(), kMaxNameBytes));
@@ -114,14 +138,9 @@ absl::StatusOr<ClientRequest> ReadCommon(const Request& in, const ServedModel& m
   if (!in.has_segments() && !in.has_chat()) {
     return absl::InvalidArgumentError("prompt: expected segments or chat, got none");
   }
-  ASSIGN_OR_RETURN(out.tokens, in.has_chat() ? ReadChat(in.chat(), model, now) : ReadSegments(in.segments(), model));
+  ASSIGN_OR_RETURN(out.tokens, in.has_chat() ? ReadChat(in.chat(), room, now) : ReadSegments(in.segments(), room));
   if (out.tokens.empty()) return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
-  const int64_t limit = int64_t{model.context} - reserve;
-  if (static_cast<int64_t>(out.tokens.size()) > limit) {
-    return absl::InvalidArgumentError(StrCat("prompt: ", out.tokens.size(), " tokens, limit ", limit, " (context ",
-                                             model.context, " of '", model.name, "'",
-                                             reserve > 0 ? ", less one token to generate" : "", ")"));
-  }
+  RETURN_IF_ERROR(room.Check(static_cast<int64_t>(out.tokens.size())));
   const auto bad = std::ranges::find_if(out.tokens, [&](TokenId id) { return id < 0 || id >= model.vocab; });
   if (bad != out.tokens.end()) {
     return absl::InternalError(
@@ -164,7 +183,7 @@ size_t TextBytes(const v1::Chat& chat) {
 absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, const ServedModels& models,
                                           absl::Time now) {
   ASSIGN_OR_RETURN(const ServedModel* model, models.Find(request.model()));
-  ASSIGN_OR_RETURN(ClientRequest out, ReadCommon(request, *model, 1, now));
+  ASSIGN_OR_RETURN(ClientRequest out, ReadCommon(request, Room{*model, 1}, now));
   RETURN_IF_ERROR(ReadSampling(request.sampling(), *model, out));
   return out;
 }
@@ -172,7 +191,7 @@ absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, co
 absl::StatusOr<ClientRequest> ReadRequest(const v1::PrefillOnlyRequest& request, const ServedModels& models,
                                           absl::Time now) {
   ASSIGN_OR_RETURN(const ServedModel* model, models.Find(request.model()));
-  ASSIGN_OR_RETURN(ClientRequest out, ReadCommon(request, *model, 0, now));
+  ASSIGN_OR_RETURN(ClientRequest out, ReadCommon(request, Room{*model, 0}, now));
   out.prefill_only = true;
   return out;
 }

@@ -33,6 +33,7 @@ class FakeTokenizer final : public Tokenizer {
   }
   bool IsSpecial(TokenId id) const override { return id == kSpecial; }
   int64_t vocab_size() const override { return FakeBackend::kVocab; }
+  int64_t max_bytes_per_token() const override { return 1; }
   const Digest& digest() const override { return digest_; }
 
  private:

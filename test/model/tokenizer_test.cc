@@ -1,6 +1,7 @@
 #include "model/tokenizer.h"
 
 #include <algorithm>
+#include <limits>
 #include <random>
 #include <thread>
 
@@ -210,6 +211,28 @@ TEST_CASE("threads that share a tokenizer get the same ids") {
   for (Ids& result : results) threads.emplace_back([&] { result = Encode(*tokenizer, text); });
   for (std::thread& thread : threads) thread.join();
   for (const Ids& result : results) CHECK(result == Encode(*tokenizer, text));
+}
+
+TEST_CASE("no text becomes fewer tokens than its bytes divided by the bound") {
+  json file = TinyTokenizer({{"a", "b"}, {"ab", "ab"}});
+  CHECK(LoadTokenizer(file)->max_bytes_per_token() == 4);
+  SECTION("added tokens count") {
+    file = WithAdded(file, {AddedTokenJson(300, "<|special|>", true)});
+    CHECK(LoadTokenizer(file)->max_bytes_per_token() == 11);
+  }
+  SECTION("text that shrinks before it is tokenised") {
+    file["normalizer"] = {{"type", "NFC"}};
+    std::string text;
+    for (int i = 0; i < 100; ++i) text += "\u1fbe\u0308\u0341";
+    const auto tokenizer = LoadTokenizer(file);
+    CHECK(static_cast<int64_t>(Encode(*tokenizer, text).size()) >=
+          static_cast<int64_t>(text.size()) / tokenizer->max_bytes_per_token());
+    CHECK(tokenizer->max_bytes_per_token() == 16);
+  }
+  SECTION("a vocabulary that drops bytes gives no bound") {
+    file["model"]["vocab"].erase(ByteStandIn(0));
+    CHECK(LoadTokenizer(file)->max_bytes_per_token() == std::numeric_limits<int64_t>::max());
+  }
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace baton {
 class ByteTokenizer final : public Tokenizer {
  public:
   std::vector<TokenId> Encode(std::string_view text, SpecialTokens) const override {
+    bytes_encoded_ += text.size();
     std::vector<TokenId> tokens;
     for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
     return tokens;
@@ -23,9 +24,11 @@ class ByteTokenizer final : public Tokenizer {
   std::string_view TokenBytes(TokenId id) const override { return {&bytes_[static_cast<size_t>(id)], 1}; }
   bool IsSpecial(TokenId) const override { return false; }
   int64_t vocab_size() const override { return 256; }
+  int64_t max_bytes_per_token() const override { return 1; }
   const Digest& digest() const override { return digest_; }
 
   std::vector<TokenId> prefix_;
+  mutable size_t bytes_encoded_ = 0;  // so far
 
  private:
   std::string bytes_ = std::string(256, 'x');

@@ -79,7 +79,10 @@ TEST_CASE("a bad field is refused by name, value and limit") {
     request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->add_ids(id);
     Has(ErrorOf(request), absl::StrCat("segments[0].token_ids.ids[0]: expected [0, 256)"));
   }
-  SECTION("prompt longer than the context") { Has(ErrorOf(Text(std::string(64, 'a'))), "prompt: 64 tokens, limit 63"); }
+  SECTION("prompt longer than the context") {
+    request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids()->Resize(64, 7);
+    Has(ErrorOf(request), "prompt: 64 tokens, limit 63 (context 64 of 'bytes', less one token to generate)");
+  }
   SECTION("prompt and max_tokens longer than the context") {
     request.mutable_sampling()->set_max_tokens(60);
     Has(ErrorOf(request), "sampling.max_tokens: 60 after a prompt of 5 tokens, limit 59");
@@ -137,6 +140,31 @@ TEST_CASE("a bad field is refused by name, value and limit") {
     request.set_priority(std::numeric_limits<int32_t>::min());
     Has(ErrorOf(request), "priority: expected [-1000, 1000], got -2147483648");
   }
+}
+
+TEST_CASE("text that cannot fit is refused before it is tokenised") {
+  std::vector<ServedModel> list;
+  list.push_back(ByteModel("bytes"));
+  list[0].chat_template = *ChatTemplate::Parse("{{ messages[0].content }}", "", "");
+  const auto& tokenizer = static_cast<const ByteTokenizer&>(*list[0].tokenizer);
+  const ServedModels models(std::move(list));
+  v1::GenerateRequest request;
+  size_t encoded = 0;
+  SECTION("by itself") { request = Text(std::string(1 << 20, 'a')); }
+  SECTION("after what came before") {
+    request = Text("hello");
+    request.mutable_segments()->add_segments()->set_text(std::string(59, 'a'));
+    encoded = 5;
+  }
+  SECTION("as a chat") {
+    request.mutable_chat()->add_messages()->set_role("user");
+    request.mutable_chat()->mutable_messages(0)->set_content(std::string(1 << 20, 'a'));
+  }
+  const auto read = ReadRequest(request, models, absl::UnixEpoch());
+  REQUIRE(absl::IsInvalidArgument(read.status()));
+  Has(std::string(Message(read.status())), "prompt: at least ");
+  Has(std::string(Message(read.status())), " tokens, limit 63 (context 64 of 'bytes', less one token to generate)");
+  CHECK(tokenizer.bytes_encoded_ == encoded);
 }
 
 TEST_CASE("what is declared and not there yet is UNIMPLEMENTED") {
