@@ -6,16 +6,22 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_format.h"
+#include "backend/cpu/buffer.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_features.h"
+#include "backend/cpu/cpu_ops.h"
 #include "base/check.h"
 #include "bench/roofline.h"
+#include "bench/timed_ops.h"
+#include "model/forward.h"
 #include "model/weights.h"
 #include "test/model/random_weights.h"
 
@@ -56,7 +62,8 @@ struct Case {
   int64_t tokens = 1;
   int64_t history = 0;
   bool logits = false;
-  std::vector<double> seconds = {};  // one per round
+  std::vector<double> seconds = {};               // one per round
+  std::map<std::string, double> op_seconds = {};  // of all rounds, by kind of operation
 };
 
 // Of the projections of one layer.
@@ -97,22 +104,26 @@ double Median(std::vector<double> values) {
 
 class Bench {
  public:
-  Bench(const Options& options, const Weights& weights, const KernelTable& kernels)
+  Bench(const Options& options, const ModelConfig& config, const KernelTable& kernels)
       : options_(options),
-        config_(weights.config),
-        arithmetic_(ArithmeticOf(kernels.name, config_.dtype == DType::kBF16)),
+        config_(config),
+        kernels_(kernels),
+        layout_(CpuKvLayout(config)),
+        arithmetic_(ArithmeticOf(kernels.name, config.dtype == DType::kBF16)),
         pool_(options.threads),
-        roofline_(pool_) {}
+        roofline_(pool_),
+        slab_bytes_(static_cast<size_t>(kBlocks * layout_.BlockBytes())),
+        ops_(config, kernels, pool_, layout_, {slab_.Reserve(slab_bytes_), slab_bytes_}),
+        timed_(ops_) {}
 
   absl::Status Start(const Weights& weights) {
     const auto start = Clock::now();
-    auto made =
-        MakeCpuBackend(weights, {.threads = options_.threads, .kv_blocks = kBlocks, .kernels = options_.kernels});
-    if (!made.ok()) return made.status();
-    backend_ = *std::move(made);
-    start_seconds_ = SecondsSince(start);
+    auto packed = PackModel(weights, true, ops_);
+    if (!packed.ok()) return packed.status();
+    model_ = *std::move(packed);
+    pack_seconds_ = SecondsSince(start);
     // Histories of small numbers; untouched memory would be one page of zeros, always in the cache.
-    std::memset(backend_->kv_slab().data(), 0x3c, backend_->kv_slab().size());
+    std::memset(slab_.data(), 0x3c, slab_bytes_);
     return absl::OkStatus();
   }
 
@@ -134,15 +145,21 @@ class Bench {
  private:
   static constexpr int64_t kBlocks = 1100;  // 32 streams of 512 tokens
 
-  double RunStep(const Case& step);
+  double RunStep(Case& step);
 
   const Options options_;
   const ModelConfig config_;
+  const KernelTable& kernels_;
+  const KvLayout layout_;
   const Arithmetic arithmetic_;
   ThreadPool pool_;
   Roofline roofline_;
-  std::unique_ptr<Backend> backend_;
-  double start_seconds_ = 0;
+  const size_t slab_bytes_;
+  Buffer<std::byte> slab_;
+  CpuOps ops_;
+  TimedOps timed_;
+  PackedModel model_;
+  double pack_seconds_ = 0;
   std::vector<double> flops_, bandwidths_;
   std::vector<Case> cases_ = {{.name = "prefill", .tokens = 512},
                               {.name = "prefill", .tokens = 2048},
@@ -153,7 +170,7 @@ class Bench {
                               {.name = "decode", .streams = 32, .history = 256, .logits = true}};
 };
 
-double Bench::RunStep(const Case& step) {
+double Bench::RunStep(Case& step) {
   const int64_t end = step.history + step.tokens;
   const std::vector<TokenId> tokens(step.tokens, 17);
   std::vector<std::vector<BlockId>> tables(step.streams);
@@ -167,31 +184,48 @@ double Bench::RunStep(const Case& step) {
     batch.slices.push_back({tokens, static_cast<int32_t>(step.history), table, step.logits});
   }
   const auto start = Clock::now();
-  const auto logits = backend_->Forward(batch, [](int64_t) {});
+  const auto logits = Forward(model_, batch, timed_, [](int64_t) {});
   BATON_CHECK(logits.ok(), "a CPU step cannot fail");
-  return SecondsSince(start);
+  const double seconds = SecondsSince(start);
+  for (const auto& [kind, of_kind] : timed_.TakeSeconds()) step.op_seconds[kind] += of_kind;
+  return seconds;
+}
+
+// Each kind of operation's share of all time spent in operations.
+std::map<std::string, double> OpShares(const Case& step) {
+  double all = 0;
+  for (const auto& [kind, seconds] : step.op_seconds) all += seconds;
+  std::map<std::string, double> shares;
+  for (const auto& [kind, seconds] : step.op_seconds) shares[kind] = seconds / all;
+  return shares;
+}
+
+std::string Percentages(const std::map<std::string, double>& shares) {
+  std::string text;
+  for (const auto& [kind, share] : shares) absl::StrAppendFormat(&text, "  %s %.1f %%", kind, share * 100);
+  return text;
 }
 
 nlohmann::json Bench::Report() const {
   const double flops = Median(flops_), bandwidth = Median(bandwidths_);
   const double best_flops = *std::max_element(flops_.begin(), flops_.end());
   const double best_bandwidth = *std::max_element(bandwidths_.begin(), bandwidths_.end());
-  std::printf("%s, %d threads: ready in %.2f s; %.0f GFLOP/s (best %.0f), %.1f GB/s (best %.1f)\n",
-              backend_->numerics_id().c_str(), options_.threads, start_seconds_, flops / 1e9, best_flops / 1e9,
-              bandwidth / 1e9, best_bandwidth / 1e9);
+  std::printf("%s kernels, %d threads: packed in %.2f s; %.0f GFLOP/s (best %.0f), %.1f GB/s (best %.1f)\n",
+              kernels_.name, options_.threads, pack_seconds_, flops / 1e9, best_flops / 1e9, bandwidth / 1e9,
+              best_bandwidth / 1e9);
   std::printf("%-8s %7s %6s %7s %9s %9s  %s\n", "case", "streams", "tokens", "history", "median ms", "tokens/s",
               "share of roofline, best");
-  nlohmann::json report = {{"numerics_id", backend_->numerics_id()},
+  nlohmann::json report = {{"kernels", kernels_.name},
                            {"threads", options_.threads},
                            {"rounds", options_.rounds},
-                           {"ready_seconds", start_seconds_},
+                           {"pack_seconds", pack_seconds_},
                            {"roofline",
                             {{"flops_per_s", flops},
                              {"best_flops_per_s", best_flops},
                              {"read_bytes_per_s", bandwidth},
                              {"best_read_bytes_per_s", best_bandwidth}}}};
   for (const Case& step : cases_) {
-    const double work = Flops(config_, step), bytes = Bytes(config_, step, backend_->kv_layout());
+    const double work = Flops(config_, step), bytes = Bytes(config_, step, layout_);
     const double seconds = Median(step.seconds);
     const double best = *std::min_element(step.seconds.begin(), step.seconds.end());
     const double share = std::max(work / flops, bytes / bandwidth) / seconds;
@@ -201,6 +235,7 @@ nlohmann::json Bench::Report() const {
                 static_cast<long>(step.streams), static_cast<long>(step.tokens), static_cast<long>(step.history),
                 seconds * 1e3, static_cast<double>(step.streams * step.tokens) / seconds, share * 100, best_share * 100,
                 bound);
+    std::printf("       %s\n", Percentages(OpShares(step)).c_str());
     report["cases"].push_back({{"name", step.name},
                                {"streams", step.streams},
                                {"tokens", step.tokens},
@@ -211,7 +246,8 @@ nlohmann::json Bench::Report() const {
                                {"bytes", bytes},
                                {"bound", bound},
                                {"share_of_roofline", share},
-                               {"share_of_roofline_best", best_share}});
+                               {"share_of_roofline_best", best_share},
+                               {"op_shares", OpShares(step)}});
   }
   return report;
 }
@@ -241,9 +277,9 @@ int Main(int argc, char** argv) {
     if (!loaded.ok()) return Fail(loaded.status());
     weights = *std::move(loaded);
   }
-  Bench bench(options, *weights, **kernels);
+  Bench bench(options, weights->config, **kernels);
   if (const absl::Status started = bench.Start(*weights); !started.ok()) return Fail(started);
-  weights.reset();  // the backend has packed what it needs
+  weights.reset();  // all is packed
   bench.Run();
   const nlohmann::json report = bench.Report();
   if (options.json.empty()) return 0;
