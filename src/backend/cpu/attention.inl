@@ -327,9 +327,10 @@ class Attention {
       total = Add(total, weight);
       Format::StoreX(weights + v * (kLanes / Format::kGroup), weight);
     }
+    float* sums = a_.state.sums + row * 16;
+    if (max == old_max) return Store(sums, Add(Load(sums), total));  // a factor of 1 changes no bit
     const F32x16 rescale = Exp2(Broadcast(old_max - max));
     a_.state.max[row] = max;
-    float* sums = a_.state.sums + row * 16;
     Store(sums, Fma(Load(sums), rescale, total));
     float* values = a_.state.values + row * width_;
     for (int64_t i = 0; i < width_; i += 16) Store(values + i, Mul(Load(values + i), rescale));

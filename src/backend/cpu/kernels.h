@@ -63,7 +63,7 @@ struct KernelTable {
   // --- projections (linear.inl)
   void (*linear_f32)(const LinearArgs& args);   // WeightFormat::kF32
   void (*linear_bf16)(const LinearArgs& args);  // bf16_format
-  // Rounds to nearest even; NaN stays NaN.
+  // Rounds to nearest even; NaN stays NaN. Denormals may become zeros, as pairs of bf16 multiply them.
   void (*round_to_bf16)(const float* x, int64_t count, Bf16* out);
 
   // --- attention (attention.inl), by type of the stored keys and values

@@ -78,6 +78,18 @@ inline __m256 PowerOfTwo(__m256 n) {
 }
 inline F32x16 PowerOfTwo(F32x16 n) { return {PowerOfTwo(n.lo), PowerOfTwo(n.hi)}; }
 
+// x = integer + fraction, for 2^x. x is cut to [-127, 127]; -127 is the exponent field of zero.
+struct Exponent {
+  F32x16 integer, fraction;  // fraction in [-1/2, 1/2]
+};
+inline Exponent SplitExponent(F32x16 x) {
+  x = Max(Min(x, Broadcast(127)), Broadcast(-127));
+  const F32x16 magic = Broadcast(0x1.8p23f);  // at this size a float holds integers only
+  const F32x16 integer = Sub(Add(x, magic), magic);
+  return {integer, Sub(x, integer)};
+}
+inline F32x16 ScaleByPowerOfTwo(F32x16 value, const Exponent& e) { return Mul(value, PowerOfTwo(e.integer)); }
+
 // In one fixed order: halves are folded until one lane is left.
 inline float Sum(F32x16 v) {
   const __m256 eight = _mm256_add_ps(v.lo, v.hi);

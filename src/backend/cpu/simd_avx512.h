@@ -34,6 +34,12 @@ inline F32x16 WidenUpper(const uint32_t* words) {
   return {_mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(words), upper))};
 }
 inline void Store(float* p, F32x16 a) { _mm512_storeu_ps(p, a.v); }
+#ifdef __AVX512BF16__
+// Denormals become zeros.
+inline void StoreBf16(Bf16* p, F32x16 a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(a.v));
+}
+#else
 inline void StoreBf16(Bf16* p, F32x16 a) {
   const __m512i bits = _mm512_castps_si512(a.v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -44,6 +50,7 @@ inline void StoreBf16(Bf16* p, F32x16 a) {
   const __m512i result = _mm512_mask_blend_epi32(is_nan, rounded, nan);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(result));
 }
+#endif
 
 inline F32x16 Add(F32x16 a, F32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline F32x16 Sub(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
@@ -55,11 +62,15 @@ inline F32x16 Min(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
 // a * b + c
 inline F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 
-// 2^n for integral n in [-126, 127].
-inline F32x16 PowerOfTwo(F32x16 n) {
-  const __m512i exponent = _mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127));
-  return {_mm512_castsi512_ps(_mm512_slli_epi32(exponent, 23))};
+// x = integer + fraction, for 2^x; infinities have the fraction 0.
+struct Exponent {
+  F32x16 integer, fraction;  // fraction in [-1/2, 1/2]
+};
+inline Exponent SplitExponent(F32x16 x) {
+  return {{_mm512_roundscale_ps(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)},
+          {_mm512_reduce_ps(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}};
 }
+inline F32x16 ScaleByPowerOfTwo(F32x16 value, const Exponent& e) { return {_mm512_scalef_ps(value.v, e.integer.v)}; }
 
 // In one fixed order: halves are folded until one lane is left.
 inline float Sum(F32x16 a) {
