@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "base/check.h"
 #include "base/status.h"
@@ -55,17 +56,33 @@ struct PreTokenizer::Matcher {
 
   // The first match at or after `from`. None also if the limits are reached: the rest is then one piece.
   std::optional<Range> Find(std::string_view text, size_t from) const {
-    int found = Match(text, from, PCRE2_NO_UTF_CHECK);
-    // The compiled code has little stack; the interpreter keeps its own on the heap, up to our limit.
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = Match(text, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT);
-    if (found < 0) return std::nullopt;
+    if (Match(text, from, 0) < 0) return std::nullopt;
+    return At();
+  }
+
+  // The first match at or after `from` in a text that may go on, if nothing that follows can change it. Else where one
+  // may begin at the earliest: everything before that is outside all matches.
+  std::variant<Range, size_t> FindSealed(std::string_view text, size_t from) const {
+    const int found = Match(text, from, PCRE2_PARTIAL_HARD);
+    if (found == PCRE2_ERROR_PARTIAL) return At().begin;
+    if (found == PCRE2_ERROR_NOMATCH) return text.size();
+    if (found < 0) return from;  // the limits
+    return At();
+  }
+
+  Range At() const {
     const PCRE2_SIZE* offsets = pcre2_get_ovector_pointer(data.get());
-    return Range{offsets[0], offsets[1]};
+    return {offsets[0], offsets[1]};
   }
 
   int Match(std::string_view text, size_t from, uint32_t options) const {
-    return pcre2_match(pattern.code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, options,
-                       data.get(), pattern.limits.get());
+    const auto match = [&](uint32_t more) {
+      return pcre2_match(pattern.code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+                         PCRE2_NO_UTF_CHECK | options | more, data.get(), pattern.limits.get());
+    };
+    // The compiled code has little stack; the interpreter keeps its own on the heap, up to our limit.
+    const int found = match(0);
+    return found == PCRE2_ERROR_JIT_STACKLIMIT ? match(PCRE2_NO_JIT) : found;
   }
 
   const Pattern& pattern;
@@ -93,7 +110,10 @@ absl::StatusOr<PreTokenizer> PreTokenizer::Create(std::span<const std::string> p
       return absl::InvalidArgumentError(absl::StrCat("pattern '", pattern, "': may match nothing"));
     }
     // Where the system forbids compiled code, the interpreter gives the same matches.
-    pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);
+    pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
+    uint32_t look_behind = 0;  // characters
+    pcre2_pattern_info(code.get(), PCRE2_INFO_MAXLOOKBEHIND, &look_behind);
+    result.looks_behind_ |= look_behind > 0;
     std::unique_ptr<pcre2_match_context, FreeMatchContext> limits(pcre2_match_context_create(nullptr));
     BATON_CHECK(limits != nullptr, "out of memory");
     pcre2_set_match_limit(limits.get(), kMatchLimit);
@@ -123,6 +143,32 @@ void PreTokenizer::SplitFrom(std::span<const Matcher> matchers, std::string_view
     done = match->end;
   }
   SplitFrom(rest, text.substr(done), piece);
+}
+
+size_t PreTokenizer::SplitSealed(std::string_view text, absl::FunctionRef<void(std::string_view piece)> piece) const {
+  if (looks_behind_) return 0;  // what was sealed before is not there to be looked at
+  const std::vector<Matcher> matchers(patterns_.begin(), patterns_.end());
+  return SealedFrom(matchers, text, piece);
+}
+
+size_t PreTokenizer::SealedFrom(std::span<const Matcher> matchers, std::string_view text,
+                                absl::FunctionRef<void(std::string_view piece)> piece) const {
+  if (matchers.empty()) return 0;
+  const auto rest = matchers.subspan(1);
+  size_t done = 0;
+  while (done < text.size()) {
+    const std::variant<Range, size_t> match = matchers[0].FindSealed(text, done);
+    if (const auto* range = std::get_if<Range>(&match)) {
+      SplitFrom(rest, text.substr(done, range->begin - done), piece);
+      SplitFrom(rest, text.substr(range->begin, range->end - range->begin), piece);
+      done = range->end;
+    } else {
+      // [done, begin) is the front of a piece, or all of it.
+      const size_t begin = std::get<size_t>(match);
+      return done + SealedFrom(rest, text.substr(done, begin - done), piece);
+    }
+  }
+  return done;
 }
 
 }  // namespace baton

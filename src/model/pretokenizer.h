@@ -24,6 +24,10 @@ class PreTokenizer {
   // The pieces of `text` from left to right; none is empty, and together they are the text. Thread-safe.
   // REQUIRES: text is valid UTF-8.
   void Split(std::string_view text, absl::FunctionRef<void(std::string_view piece)> piece) const;
+  // The first pieces of a text that begins with `text` and may go on: those that are the same whatever follows.
+  // Returns their bytes; the rest is to be split again when there is more of it. Patterns that look behind seal
+  // nothing.
+  size_t SplitSealed(std::string_view text, absl::FunctionRef<void(std::string_view piece)> piece) const;
 
  private:
   struct Pattern;  // keeps PCRE2 out of this header
@@ -31,7 +35,10 @@ class PreTokenizer {
   PreTokenizer();
   void SplitFrom(std::span<const Matcher> matchers, std::string_view text,
                  absl::FunctionRef<void(std::string_view piece)> piece) const;
+  size_t SealedFrom(std::span<const Matcher> matchers, std::string_view text,
+                    absl::FunctionRef<void(std::string_view piece)> piece) const;
 
+  bool looks_behind_ = false;
   std::vector<Pattern> patterns_;
 };
 

@@ -55,6 +55,21 @@ class BpeTokenizer final : public Tokenizer {
     return ids;
   }
 
+  size_t EncodeSealed(std::string_view text, std::vector<TokenId>& ids) const override {
+    const auto in_normalized = [&](std::string_view part) {
+      return Sealed(text_added_.in_normalized, part, ids, [&](std::string_view piece) {
+        return pre_tokenizer_.SplitSealed(piece, [&](std::string_view word) { bpe_.Encode(word, ids); });
+      });
+    };
+    return Sealed(text_added_.in_raw, text, ids, [&](std::string_view piece) {
+      if (!spec_.nfc) return in_normalized(piece);
+      piece = piece.substr(0, NfcDecided(piece));
+      std::string storage;
+      // Other lengths than the raw text's would be of no use to the caller.
+      return ToNfc(piece, storage) == piece ? in_normalized(piece) : 0;
+    });
+  }
+
   std::span<const TokenId> prompt_prefix() const override { return spec_.prompt_prefix; }
   std::string_view TokenBytes(TokenId id) const override { return Has(id) ? spec_.tokens[id] : std::string_view(); }
   bool IsSpecial(TokenId id) const override { return Has(id) && special_[id]; }
@@ -66,6 +81,28 @@ class BpeTokenizer final : public Tokenizer {
   struct AddedTokens {
     AddedTokenFinder in_raw, in_normalized;
   };
+
+  // Pieces of the decided part of `text`: all are final but the last, unless that is a token, which goes to `open`.
+  size_t Sealed(const AddedTokenFinder& added, std::string_view text, std::vector<TokenId>& ids,
+                absl::FunctionRef<size_t(std::string_view piece)> open) const {
+    std::vector<std::pair<std::string_view, std::optional<TokenId>>> pieces;
+    added.Split(text.substr(0, added.Decided(text)),
+                [&](std::string_view piece, std::optional<TokenId> id) { pieces.emplace_back(piece, id); });
+    size_t sealed = 0;
+    for (const auto& [piece, id] : pieces) {
+      if (id.has_value()) {
+        ids.push_back(*id);
+      } else if (&piece == &pieces.back().first) {
+        return sealed + open(piece);
+      } else if (&added == &text_added_.in_raw) {
+        EncodeBytes(piece, text_added_, ids);
+      } else {
+        pre_tokenizer_.Split(piece, [&](std::string_view word) { bpe_.Encode(word, ids); });
+      }
+      sealed += piece.size();
+    }
+    return sealed;
+  }
 
   bool Has(TokenId id) const { return id >= 0 && id < vocab_size(); }
 

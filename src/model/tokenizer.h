@@ -24,6 +24,10 @@ class Tokenizer {
   enum class SpecialTokens { kParse, kAsText };
   // Any bytes are accepted; time is linear in text.size(). Thread-safe. Adds no begin-of-sequence token.
   virtual std::vector<TokenId> Encode(std::string_view text, SpecialTokens special) const = 0;
+  // Encodes, as text, the front of a text that may go on, as far as nothing that follows can change its ids; returns
+  // the bytes of it. With n of them, Encode(text + more) = ids + Encode(text.substr(n) + more). What is held back is
+  // mostly the last word; where text is not in NFC, or a pattern looks behind, it may be all. REQUIRES: valid UTF-8.
+  virtual size_t EncodeSealed(std::string_view text, std::vector<TokenId>& ids) const = 0;
   // What the post-processor puts before a prompt's first segment (Llama 3: <|begin_of_text|>), often empty.
   virtual std::span<const TokenId> prompt_prefix() const = 0;
 
@@ -44,6 +48,7 @@ class Detokenizer {
   explicit Detokenizer(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
   std::string Push(TokenId id);
   std::string Finish();  // what is still held back
+  bool holds_back() const { return !pending_.empty(); }
 
  private:
   const Tokenizer& tokenizer_;

@@ -1,5 +1,7 @@
 #include "model/tokenizer_added.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace baton {
@@ -15,8 +17,12 @@ void AddedTokenFinder::Add(std::string_view content, TokenId id) {
   uint32_t node = kRoot;
   for (const char byte : content) {
     const auto [child, is_new] = children_.try_emplace(Edge(node, byte), static_cast<uint32_t>(ends_.size()));
+    if (is_new) {
+      is_leaf_[node] = false;
+      ends_.emplace_back();
+      is_leaf_.push_back(true);
+    }
     node = child->second;
-    if (is_new) ends_.emplace_back();
   }
   ends_[node] = id;
 }
@@ -29,6 +35,7 @@ AddedTokenFinder::Match AddedTokenFinder::LongestAt(std::string_view text) const
     if (child == children_.end()) break;
     node = child->second;
     if (ends_[node].has_value()) longest = {i + 1, *ends_[node]};
+    longest.cut_off = i + 1 == text.size() && !is_leaf_[node];
   }
   return longest;
 }
@@ -48,6 +55,16 @@ void AddedTokenFinder::Split(std::string_view text,
     begin = at;
   }
   if (begin < text.size()) piece(text.substr(begin), std::nullopt);
+}
+
+size_t AddedTokenFinder::Decided(std::string_view text) const {
+  size_t at = 0;
+  while (at < text.size()) {
+    const Match match = starts_[static_cast<uint8_t>(text[at])] ? LongestAt(text.substr(at)) : Match{};
+    if (match.cut_off) break;
+    at += std::max<size_t>(match.size, 1);
+  }
+  return at;
 }
 
 }  // namespace baton

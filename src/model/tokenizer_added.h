@@ -24,17 +24,22 @@ class AddedTokenFinder {
   void Split(std::string_view text,
              absl::FunctionRef<void(std::string_view piece, std::optional<TokenId> id)> piece) const;
 
+  // How much of the front of `text` Split treats alike whatever follows: no token that starts there is cut off.
+  size_t Decided(std::string_view text) const;
+
  private:
   static constexpr uint32_t kRoot = 0;
   struct Match {
     size_t size = 0;
     TokenId id = 0;
+    bool cut_off = false;  // a longer one may come with more text
   };
   Match LongestAt(std::string_view text) const;
 
   std::array<bool, 256> starts_{};                          // a token begins with this byte
   absl::flat_hash_map<uint64_t, uint32_t> children_;        // by node << 8 | byte
   std::vector<std::optional<TokenId>> ends_{std::nullopt};  // by node
+  std::vector<bool> is_leaf_{true};                         // by node
 };
 
 }  // namespace baton

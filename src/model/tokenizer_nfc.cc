@@ -136,4 +136,15 @@ std::string_view ToNfc(std::string_view text, std::string& storage) {
   return storage;
 }
 
+size_t NfcDecided(std::string_view text) {
+  // Neither an easy character nor one of U+4000 to U+9FFF composes with what precedes it: text may be cut before them.
+  const auto starts_anew = [](char byte) {
+    const auto lead = static_cast<uint8_t>(byte);
+    return lead < 0x80 || (lead >= 0xC2 && IsEasy(byte)) || (lead >= 0xE4 && lead <= 0xE9);
+  };
+  size_t at = text.size();
+  while (at > 0 && !starts_anew(text[at - 1])) --at;
+  return at == 0 ? 0 : at - 1;
+}
+
 }  // namespace baton

@@ -13,4 +13,7 @@ inline constexpr int kMostNfcShrinks = 4;
 // REQUIRES: text is valid UTF-8; it and storage outlive the result.
 std::string_view ToNfc(std::string_view text, std::string& storage);
 
+// How much of the front of `text` is normalised alike whatever follows it; not always the most.
+size_t NfcDecided(std::string_view text);
+
 }  // namespace baton

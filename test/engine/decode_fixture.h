@@ -27,6 +27,7 @@ class FakeTokenizer final : public Tokenizer {
     for (int i = 31; i < FakeBackend::kVocab; ++i) bytes_.push_back(std::string(1, static_cast<char>('A' + i - 31)));
   }
   std::vector<TokenId> Encode(std::string_view, SpecialTokens) const override { return {}; }
+  size_t EncodeSealed(std::string_view, std::vector<TokenId>&) const override { return 0; }
   std::span<const TokenId> prompt_prefix() const override { return {}; }
   std::string_view TokenBytes(TokenId id) const override {
     return id >= 0 && id < FakeBackend::kVocab ? std::string_view(bytes_[static_cast<size_t>(id)]) : std::string_view();

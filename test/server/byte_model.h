@@ -20,6 +20,10 @@ class ByteTokenizer final : public Tokenizer {
     for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
     return tokens;
   }
+  size_t EncodeSealed(std::string_view text, std::vector<TokenId>& ids) const override {
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+    return text.size();
+  }
   std::span<const TokenId> prompt_prefix() const override { return prefix_; }
   std::string_view TokenBytes(TokenId id) const override { return {&bytes_[static_cast<size_t>(id)], 1}; }
   bool IsSpecial(TokenId) const override { return false; }
