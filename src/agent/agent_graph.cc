@@ -1,0 +1,336 @@
+#include "agent/agent_graph.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "base/strings.h"
+#include "kv/block_layout.h"
+
+namespace baton {
+namespace {
+
+// What a prompt's client is told of an upstream's failure. What may be tried again stays so.
+absl::Status UpstreamFailed(const RequestId& upstream, const absl::Status& status) {
+  const bool may_retry = absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+  return absl::Status(may_retry ? status.code() : absl::StatusCode::kAborted,
+                      absl::StrCat("output_of '", upstream, "': ", absl::StatusCodeToString(status.code()), ": ",
+                                   absl::string_view(status.message())));
+}
+
+const Reference* AsReference(const PromptSegment& segment) { return std::get_if<Reference>(&segment); }
+
+}  // namespace
+
+// --- requests ------------------------------------------------------------------------------------------------------
+
+absl::Status AgentGraph::CheckUpstream(const PromptSpec& spec, const Reference& reference) const {
+  const auto found = nodes_.find(reference.upstream);
+  if (found != nodes_.end() && found->second->tenant != spec.tenant) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("output_of: request '", reference.upstream, "' has another cache_salt"));
+  }
+  if (found != nodes_.end() || reference.announced) return absl::OkStatus();
+  return absl::NotFoundError(
+      absl::StrCat("output_of: request '", reference.upstream, "' is unknown here, or ended more than ",
+                   absl::FormatDuration(limits_.keep_output), " ago; set `announced` if it comes later"));
+}
+
+// Whether what `spec` waits for waits, directly or not, for `target`.
+bool AgentGraph::WaitsFor(const PromptSpec& spec, const RequestId& target) const {
+  absl::flat_hash_set<RequestId> seen;
+  std::vector<RequestId> open;
+  const auto visit = [&](const RequestId& id) {
+    if (seen.insert(id).second) open.push_back(id);
+  };
+  for (const PromptSegment& segment : spec.segments) {
+    if (const Reference* reference = AsReference(segment)) visit(reference->upstream);
+  }
+  while (!open.empty()) {
+    const RequestId id = std::move(open.back());
+    open.pop_back();
+    if (id == target) return true;
+    const auto found = nodes_.find(id);
+    if (found == nodes_.end() || found->second->growing == nullptr) continue;
+    const Prompt& prompt = found->second->growing->prompt;
+    for (size_t i = 0; i < prompt.references(); ++i) {
+      if (!prompt.settled(i)) visit(prompt.reference(i).upstream);
+    }
+  }
+  return false;
+}
+
+absl::Status AgentGraph::Submit(PromptSpec spec, absl::Time now) {
+  const RequestId id = spec.id;
+  const auto found = nodes_.find(id);
+  if (found != nodes_.end()) {
+    const Node& node = *found->second;
+    if (node.state == State::kLive) {
+      return absl::AlreadyExistsError(absl::StrCat("request_id: '", id, "' is in use by a live request"));
+    }
+    if (node.state == State::kOver && !node.readers.empty()) {
+      return absl::AlreadyExistsError(absl::StrCat("request_id: a prompt still waits for the output of '", id, "'"));
+    }
+    if (node.state == State::kAnnounced && node.tenant != spec.tenant) {
+      return absl::PermissionDeniedError(absl::StrCat("request_id: '", id, "' was announced with another cache_salt"));
+    }
+  }
+  int32_t announces = 0;
+  for (const PromptSegment& segment : spec.segments) {
+    const Reference* reference = AsReference(segment);
+    if (reference == nullptr) continue;
+    if (reference->upstream == id) return absl::InvalidArgumentError("output_of: a request cannot wait for itself");
+    RETURN_IF_ERROR(CheckUpstream(spec, *reference));
+    announces += !nodes_.contains(reference->upstream);
+  }
+  if (announced_ + announces > limits_.announced) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "output_of: ", announced_, " requests are announced and not submitted, limit ", limits_.announced));
+  }
+  if (WaitsFor(spec, id)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("output_of: a cycle: what '", id, "' would wait for waits for '", id, "'"));
+  }
+
+  if (found != nodes_.end() && found->second->state == State::kOver) Drop(id);
+  std::unique_ptr<Node>& slot = nodes_[id];
+  if (slot == nullptr) slot = std::make_unique<Node>();
+  Node& node = *slot;
+  if (node.expires != absl::InfiniteFuture()) {
+    timers_.erase({node.expires, TimerKind::kNode, id, 0});
+    node.expires = absl::InfiniteFuture();
+    --announced_;
+  }
+  node.tenant = spec.tenant;
+  node.state = State::kLive;
+  node.output = std::make_unique<Output>(*spec.tokenizer);
+  node.growing = std::make_unique<Growing>(Growing{.prompt = Prompt(std::move(spec)), .untold = {}, .deadlines = {}});
+  Link(id, node, now);
+  return absl::OkStatus();
+}
+
+// Joins the new prompt with its upstreams and tells what is known of it.
+void AgentGraph::Link(const RequestId& id, Node& node, absl::Time now) {
+  const Prompt& prompt = node.growing->prompt;
+  for (size_t i = 0; i < prompt.references(); ++i) {
+    const Reference& reference = prompt.reference(i);
+    std::unique_ptr<Node>& upstream = nodes_[reference.upstream];
+    if (upstream == nullptr) {
+      upstream = std::make_unique<Node>();
+      upstream->tenant = node.tenant;
+      upstream->expires = now + limits_.wait_announced;
+      timers_.insert({upstream->expires, TimerKind::kNode, reference.upstream, 0});
+      ++announced_;
+    }
+    upstream->readers.insert(id);
+    node.growing->deadlines.push_back(now + reference.timeout);
+    if (reference.timeout != absl::InfiniteDuration()) {
+      timers_.insert({now + reference.timeout, TimerKind::kReference, id, i});
+    }
+  }
+  for (size_t i = 0; node.growing != nullptr && i < node.growing->prompt.references(); ++i) {
+    const Node& upstream = *nodes_.at(node.growing->prompt.reference(i).upstream);
+    if (upstream.state == State::kOver) Settle(id, i, upstream.output->status());
+  }
+  if (node.growing != nullptr) Advance(id);
+}
+
+void AgentGraph::Made(const RequestId& id, std::span<const TokenId> tokens, std::string_view text) {
+  const auto found = nodes_.find(id);
+  if (found == nodes_.end() || found->second->state != State::kLive) return;
+  found->second->output->Push(tokens, text);
+  std::vector<RequestId> waiting;  // Advance may fail one, and so change the readers
+  for (const RequestId& reader : found->second->readers) {
+    const Prompt& prompt = nodes_.at(reader)->growing->prompt;
+    const std::optional<size_t> index = prompt.waits_for();
+    if (index && prompt.reference(*index).upstream == id) waiting.push_back(reader);
+  }
+  for (const RequestId& reader : waiting) Advance(reader);
+}
+
+void AgentGraph::Ended(const RequestId& id, const absl::Status& status, absl::Time now) {
+  const auto found = nodes_.find(id);
+  if (found == nodes_.end() || found->second->state != State::kLive) return;
+  Node& node = *found->second;
+  StopGrowing(id, node);
+  node.output->Close(status);
+  node.state = State::kOver;
+  SettleReaders(id, status);
+  Keep(id, node, now + limits_.keep_output);
+}
+
+// --- references ----------------------------------------------------------------------------------------------------
+
+void AgentGraph::SettleReaders(const RequestId& upstream, const absl::Status& status) {
+  const std::set<RequestId> readers = nodes_.at(upstream)->readers;
+  for (const RequestId& reader : readers) {
+    for (size_t i = 0;; ++i) {
+      const Growing* growing = nodes_.at(reader)->growing.get();  // may end in between
+      if (growing == nullptr || i == growing->prompt.references()) break;
+      if (growing->prompt.reference(i).upstream == upstream) Settle(reader, i, status);
+    }
+  }
+}
+
+// The output of a reference is complete, or will not be.
+void AgentGraph::Settle(const RequestId& id, size_t index, const absl::Status& status) {
+  Growing& growing = *nodes_.at(id)->growing;
+  Prompt& prompt = growing.prompt;
+  if (prompt.settled(index)) return;
+  const Reference& reference = prompt.reference(index);
+  const Node& upstream = *nodes_.at(reference.upstream);
+  if (!status.ok() && reference.on_failure == OnFailure::kAbort) {
+    return Fail(id, UpstreamFailed(reference.upstream, status));
+  }
+  if (!status.ok() && reference.on_failure == OnFailure::kSubstitute) {
+    if (prompt.Replace(index, reference.substitute)) {
+      growing.untold.clear();
+      actions_.push_back(PromptRestarted{id});
+    }
+  } else if (upstream.state == State::kOver) {
+    prompt.Settle(index);
+  } else {
+    const auto so_far =
+        upstream.output == nullptr ? std::span<const TokenId>() : upstream.output->TokensFor(*prompt.spec().tokenizer);
+    prompt.Cut(index, std::vector<TokenId>(so_far.begin(), so_far.end()));
+  }
+  Advance(id);
+}
+
+void AgentGraph::Advance(const RequestId& id) {
+  Node& node = *nodes_.at(id);
+  Growing& growing = *node.growing;
+  Prompt& prompt = growing.prompt;
+  const auto fresh = prompt.Take([&](const RequestId& upstream) -> OutputView {
+    Output* output = nodes_.at(upstream)->output.get();
+    return output == nullptr ? OutputView{} : OutputView{output->TokensFor(*prompt.spec().tokenizer)};
+  });
+  growing.untold.insert(growing.untold.end(), fresh.begin(), fresh.end());
+  if (prompt.given() > prompt.spec().most_tokens) {
+    return Fail(id,
+                absl::InvalidArgumentError(absl::StrCat("prompt: with the outputs it refers to it has at least ",
+                                                        prompt.given(), " tokens, limit ", prompt.spec().most_tokens)));
+  }
+  if (prompt.complete()) {
+    if (prompt.given() == 0)
+      return Fail(id, absl::InvalidArgumentError("prompt: is empty, expected at least one token"));
+    actions_.push_back(PromptGrew{id, std::move(growing.untold), true});
+    return StopGrowing(id, node);
+  }
+  const auto untold = static_cast<int64_t>(growing.untold.size());
+  const int64_t tell = untold - prompt.given() % kBlockTokens;
+  if (tell <= 0) return;
+  PromptGrew grew{id, {growing.untold.begin(), growing.untold.begin() + tell}};
+  growing.untold.erase(growing.untold.begin(), growing.untold.begin() + tell);
+  actions_.push_back(std::move(grew));
+}
+
+void AgentGraph::Fail(const RequestId& id, const absl::Status& status) {
+  StopGrowing(id, *nodes_.at(id));
+  actions_.push_back(PromptFailed{id, status});
+}
+
+void AgentGraph::StopGrowing(const RequestId& id, Node& node) {
+  if (node.growing == nullptr) return;
+  const std::unique_ptr<Growing> growing = std::move(node.growing);
+  for (size_t i = 0; i < growing->prompt.references(); ++i) {
+    timers_.erase({growing->deadlines[i], TimerKind::kReference, id, i});
+    const RequestId& upstream = growing->prompt.reference(i).upstream;
+    const auto found = nodes_.find(upstream);
+    if (found == nodes_.end()) continue;
+    found->second->readers.erase(id);
+    // Nobody waits for it any more, and nobody has submitted it.
+    if (found->second->state == State::kAnnounced && found->second->readers.empty()) Drop(upstream);
+  }
+}
+
+// --- ends ----------------------------------------------------------------------------------------------------------
+
+void AgentGraph::Keep(const RequestId& id, Node& node, absl::Time until) {
+  node.expires = until;
+  node.bytes = node.output->bytes();
+  kept_bytes_ += node.bytes;
+  timers_.insert({until, TimerKind::kNode, id, 0});
+  for (auto timer = timers_.begin(); kept_bytes_ > limits_.kept_bytes && timer != timers_.end();) {
+    const auto& [time, kind, oldest, index] = *timer++;
+    if (kind != TimerKind::kNode) continue;
+    const Node& candidate = *nodes_.at(oldest);
+    if (candidate.state == State::kOver && candidate.readers.empty()) Drop(RequestId(oldest));
+  }
+}
+
+// REQUIRES: announced or over, and no reader still takes its output.
+void AgentGraph::Drop(const RequestId& id) {
+  const Node& node = *nodes_.at(id);
+  timers_.erase({node.expires, TimerKind::kNode, id, 0});
+  announced_ -= node.state == State::kAnnounced;
+  kept_bytes_ -= node.bytes;
+  nodes_.erase(id);
+}
+
+// --- time ----------------------------------------------------------------------------------------------------------
+
+absl::Time AgentGraph::NextTick() const {
+  return timers_.empty() ? absl::InfiniteFuture() : std::get<absl::Time>(*timers_.begin());
+}
+
+void AgentGraph::Tick(absl::Time now) {
+  while (!timers_.empty() && std::get<absl::Time>(*timers_.begin()) <= now) {
+    const auto [time, kind, id, index] = *timers_.begin();
+    timers_.erase(timers_.begin());
+    if (kind == TimerKind::kReference) {
+      Settle(id, index, absl::DeadlineExceededError("its output was not complete before the reference's timeout"));
+      continue;
+    }
+    Node& node = *nodes_.at(id);
+    if (node.state == State::kAnnounced) {
+      SettleReaders(id, absl::DeadlineExceededError(absl::StrCat("it was announced and not submitted for ",
+                                                                 absl::FormatDuration(limits_.wait_announced))));
+      if (nodes_.contains(id)) Drop(id);  // its last reader may have done so
+    } else if (node.readers.empty()) {
+      Drop(id);
+    } else {
+      // A prompt that comes to it later still reads it.
+      node.expires = now + limits_.keep_output;
+      timers_.insert({node.expires, TimerKind::kNode, id, 0});
+    }
+  }
+}
+
+AgentGraph::Counts AgentGraph::counts() const {
+  Counts counts{.announced = announced_, .kept_bytes = kept_bytes_};
+  for (const auto& [id, node] : nodes_) {
+    counts.growing += node->growing != nullptr;
+    counts.kept += node->state == State::kOver;
+  }
+  return counts;
+}
+
+void AgentGraph::CheckInvariants() const {
+  int64_t announced = 0, kept_bytes = 0;
+  size_t timers = 0;
+  for (const auto& [id, node] : nodes_) {
+    announced += node->state == State::kAnnounced;
+    kept_bytes += node->bytes;
+    BATON_CHECK((node->output == nullptr) == (node->state == State::kAnnounced), id);
+    BATON_CHECK((node->expires == absl::InfiniteFuture()) == (node->state == State::kLive), id);
+    BATON_CHECK(node->growing == nullptr || node->state == State::kLive, id);
+    if (node->state != State::kLive) {
+      ++timers;
+      BATON_CHECK(timers_.contains({node->expires, TimerKind::kNode, id, 0}), id);
+    }
+    for (const RequestId& reader : node->readers) BATON_CHECK(nodes_.at(reader)->growing != nullptr, reader);
+    if (node->growing == nullptr) continue;
+    const Prompt& prompt = node->growing->prompt;
+    for (size_t i = 0; i < prompt.references(); ++i) {
+      const bool timed = timers_.contains({node->growing->deadlines[i], TimerKind::kReference, id, i});
+      timers += timed;
+      BATON_CHECK(timed || prompt.settled(i) || node->growing->deadlines[i] == absl::InfiniteFuture(), id);
+    }
+  }
+  BATON_CHECK(announced == announced_ && kept_bytes == kept_bytes_ && timers == timers_.size(), "miscounted");
+}
+
+}  // namespace baton

@@ -1,0 +1,116 @@
+// Who waits for whose output: every request of a router, live or lately over, and the prompts that refer to them.
+// I/O-free: events and the time come in, actions go out, in order. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "agent/output.h"
+#include "agent/prompt.h"
+#include "base/ids.h"
+
+namespace baton {
+
+struct AgentLimits {
+  absl::Duration keep_output = absl::Minutes(2);     // after its end, for prompts that come later
+  int64_t kept_bytes = int64_t{256} << 20;           // of such outputs; the oldest go first
+  absl::Duration wait_announced = absl::Minutes(2);  // for an announced request to be submitted
+  int32_t announced = 65536;                         // requests that are announced and not submitted
+};
+
+// These tokens follow those told before; `complete`: they are the last.
+struct PromptGrew {
+  RequestId id;
+  std::vector<TokenId> tokens;
+  bool complete = false;
+};
+// What was told is void: the prompt begins anew, and PromptGrew follows.
+struct PromptRestarted {
+  RequestId id;
+};
+// The prompt will not be complete. It is forgotten.
+struct PromptFailed {
+  RequestId id;
+  absl::Status status;
+};
+using AgentAction = std::variant<PromptGrew, PromptRestarted, PromptFailed>;
+
+class AgentGraph {
+ public:
+  explicit AgentGraph(AgentLimits limits) : limits_(limits) {}
+
+  // Its output can be referred to from now on; its prompt grows by actions, at once as far as it is known. Growth is
+  // told in whole blocks of KV, its end aside. Refused, with nothing remembered: ALREADY_EXISTS, an id that is live or
+  // that a prompt waits for; NOT_FOUND, an upstream that is unknown or whose output is kept no longer;
+  // PERMISSION_DENIED, one of another tenant; INVALID_ARGUMENT, a cycle; RESOURCE_EXHAUSTED, too many announced
+  // requests.
+  absl::Status Submit(PromptSpec spec, absl::Time now);
+  // What the request made, as in a TokenUpdate. Harmless if it is unknown or over, as is Ended.
+  void Made(const RequestId& id, std::span<const TokenId> tokens, std::string_view text);
+  // The request is over. Not OK: what it made is a part. Its prompt, if it still grows, is forgotten.
+  void Ended(const RequestId& id, const absl::Status& status, absl::Time now);
+
+  void Tick(absl::Time now);    // timeouts of references, announced requests, kept outputs
+  absl::Time NextTick() const;  // when Tick has something to do at the latest; InfiniteFuture: nothing
+  std::vector<AgentAction> TakeActions() { return std::exchange(actions_, {}); }
+
+  struct Counts {
+    int64_t growing = 0;    // prompts that are not complete
+    int64_t announced = 0;  // requests referred to and not submitted
+    int64_t kept = 0;       // outputs of requests that are over
+    int64_t kept_bytes = 0;
+  };
+  Counts counts() const;
+  void CheckInvariants() const;
+
+ private:
+  enum class State { kAnnounced, kLive, kOver };
+  struct Growing {
+    Prompt prompt;
+    std::vector<TokenId> untold;
+    std::vector<absl::Time> deadlines;  // of its references
+  };
+  struct Node {
+    std::string tenant;
+    State state = State::kAnnounced;
+    std::unique_ptr<Output> output;    // once it is submitted
+    std::unique_ptr<Growing> growing;  // while its prompt waits for another's output
+    std::set<RequestId> readers;       // growing prompts that refer to it
+    absl::Time expires = absl::InfiniteFuture();
+    int64_t bytes = 0;  // counted in kept_bytes_
+  };
+  enum class TimerKind { kNode, kReference };
+  using Timer = std::tuple<absl::Time, TimerKind, RequestId, size_t>;
+
+  absl::Status CheckUpstream(const PromptSpec& spec, const Reference& reference) const;
+  bool WaitsFor(const PromptSpec& spec, const RequestId& target) const;
+  void Link(const RequestId& id, Node& node, absl::Time now);
+  void Settle(const RequestId& id, size_t index, const absl::Status& status);
+  void SettleReaders(const RequestId& upstream, const absl::Status& status);
+  void Advance(const RequestId& id);
+  void Fail(const RequestId& id, const absl::Status& status);
+  void StopGrowing(const RequestId& id, Node& node);
+  void Keep(const RequestId& id, Node& node, absl::Time until);
+  void Drop(const RequestId& id);
+
+  const AgentLimits limits_;
+  absl::flat_hash_map<RequestId, std::unique_ptr<Node>> nodes_;
+  std::set<Timer> timers_;
+  int64_t announced_ = 0;
+  int64_t kept_bytes_ = 0;
+  std::vector<AgentAction> actions_;
+};
+
+}  // namespace baton

@@ -1,0 +1,79 @@
+#include "agent/output.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace baton {
+
+void Output::Push(std::span<const TokenId> tokens, std::string_view text) {
+  BATON_CHECK(!closed_, "output after its end");
+  text_ += text;
+  for (const TokenId token : tokens) {
+    if (tokenizer_.IsSpecial(token)) continue;
+    if (!last_is_open_) pending_.emplace_back();
+    pending_.back().tokens.push_back(token);
+    const size_t came = detokenizer_.Push(token).size();
+    made_ += came;
+    pending_.back().end = made_;
+    last_is_open_ = detokenizer_.holds_back();
+  }
+  Seal();
+}
+
+void Output::Close(absl::Status status) {
+  BATON_CHECK(!closed_, "an output ended twice");
+  closed_ = true;
+  status_ = std::move(status);
+  if (last_is_open_) {
+    made_ += detokenizer_.Finish().size();
+    pending_.back().end = made_;
+    last_is_open_ = false;
+  }
+  Seal();
+  pending_.clear();
+  const auto rest = tokenizer_.Encode(std::string_view(text_).substr(sealed_end_), Tokenizer::SpecialTokens::kAsText);
+  sealed_.insert(sealed_.end(), rest.begin(), rest.end());
+  sealed_end_ = text_.size();
+}
+
+void Output::Seal() {
+  while (!pending_.empty() && !(last_is_open_ && pending_.size() == 1) && pending_.front().end <= text_.size()) {
+    const Group& group = pending_.front();
+    sealed_.insert(sealed_.end(), group.tokens.begin(), group.tokens.end());
+    sealed_end_ = group.end;
+    pending_.pop_front();
+  }
+}
+
+std::span<const TokenId> Output::TokensFor(const Tokenizer& reader) {
+  if (reader.digest() == tokenizer_.digest()) return sealed_;
+  Encoding& encoding = encoded_[reader.digest()];
+  Extend(reader, encoding);
+  return encoding.ids;
+}
+
+void Output::Extend(const Tokenizer& reader, Encoding& encoding) const {
+  if (encoding.complete || (!closed_ && text_.size() < encoding.try_from)) return;
+  const std::string_view rest = std::string_view(text_).substr(encoding.encoded);
+  if (closed_) {
+    const auto ids = reader.Encode(rest, Tokenizer::SpecialTokens::kAsText);
+    encoding.ids.insert(encoding.ids.end(), ids.begin(), ids.end());
+    encoding.encoded = text_.size();
+    encoding.complete = true;
+    return;
+  }
+  encoding.encoded += reader.EncodeSealed(rest, encoding.ids);
+  // A long stretch without a seal is looked at again only when it has grown by a quarter, so all looks are O(n log n).
+  const size_t held = text_.size() - encoding.encoded;
+  encoding.try_from = text_.size() + std::max<size_t>(1, held / 4);
+}
+
+int64_t Output::bytes() const {
+  size_t bytes = sizeof(*this) + text_.capacity() + sealed_.capacity() * sizeof(TokenId);
+  for (const auto& [digest, encoding] : encoded_) bytes += encoding.ids.capacity() * sizeof(TokenId);
+  return static_cast<int64_t>(bytes);
+}
+
+}  // namespace baton

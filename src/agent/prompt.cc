@@ -1,0 +1,74 @@
+#include "agent/prompt.h"
+
+#include <utility>
+
+#include "base/check.h"
+
+namespace baton {
+
+Prompt::Prompt(PromptSpec spec) : spec_(std::move(spec)) {
+  for (size_t i = 0; i < spec_.segments.size(); ++i) {
+    if (std::holds_alternative<Reference>(spec_.segments[i])) references_.push_back({.segment = i, .replaced = {}});
+  }
+}
+
+const Reference& Prompt::reference(size_t index) const {
+  return std::get<Reference>(spec_.segments[references_[index].segment]);
+}
+
+void Prompt::Settle(size_t index) {
+  State& state = references_[index];
+  BATON_CHECK(!state.settled, "a reference is settled once");
+  state.settled = true;
+  arrivals_.push_back(index);
+}
+
+bool Prompt::Replace(size_t index, std::vector<TokenId> tokens) {
+  const bool begins_anew = waits_for() == index && taken_ > 0;
+  Settle(index);
+  references_[index].replaced = std::move(tokens);
+  if (begins_anew) {
+    at_ = place_ = taken_ = 0;
+    given_ = 0;
+  }
+  return begins_anew;
+}
+
+void Prompt::Cut(size_t index, std::vector<TokenId> tokens) {
+  Settle(index);
+  references_[index].replaced = std::move(tokens);
+}
+
+std::optional<size_t> Prompt::Source(size_t place) const {
+  if (spec_.join == Join::kOrder) return place;
+  return place < arrivals_.size() ? std::optional(arrivals_[place]) : std::nullopt;
+}
+
+std::optional<size_t> Prompt::waits_for() const { return complete() ? std::nullopt : Source(place_); }
+
+std::vector<TokenId> Prompt::Take(const std::function<OutputView(const RequestId& upstream)>& output) {
+  std::vector<TokenId> tokens;
+  for (; at_ < spec_.segments.size(); ++at_, taken_ = 0) {
+    if (const auto* text = std::get_if<std::vector<TokenId>>(&spec_.segments[at_])) {
+      tokens.insert(tokens.end(), text->begin(), text->end());
+      continue;
+    }
+    const std::optional<size_t> source = Source(place_);
+    if (!source) break;
+    const State& state = references_[*source];
+    if (state.replaced) {
+      tokens.insert(tokens.end(), state.replaced->begin() + static_cast<std::ptrdiff_t>(taken_), state.replaced->end());
+    } else {
+      const OutputView view = output(reference(*source).upstream);
+      BATON_CHECK(view.tokens.size() >= taken_, "an output took tokens back");
+      tokens.insert(tokens.end(), view.tokens.begin() + static_cast<std::ptrdiff_t>(taken_), view.tokens.end());
+      taken_ = view.tokens.size();
+      if (!state.settled) break;
+    }
+    ++place_;
+  }
+  given_ += static_cast<int64_t>(tokens.size());
+  return tokens;
+}
+
+}  // namespace baton

@@ -1,0 +1,273 @@
+#include "agent/agent_graph.h"
+
+#include <algorithm>
+
+#include "agent_world.h"
+
+namespace baton {
+namespace {
+
+using Code = absl::StatusCode;
+
+Ids Bytes(std::string_view text) { return TextIds(ByteTokens(), text); }
+
+PromptSpec Spec(const RequestId& id, std::vector<PromptSegment> segments) {
+  return {.id = id, .segments = std::move(segments)};
+}
+
+TEST_CASE("a prompt without references is complete at once") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("a", {Bytes("one "), Bytes("two")})).ok());
+  CHECK(world.Text("a") == "one two");
+  CHECK(world.told["a"].complete);
+}
+
+TEST_CASE("a prompt grows block by block while its upstream runs, and by the rest when that is over") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  REQUIRE(world.Submit(Spec("b", {Bytes("0123456789"), Reference{"a"}, Bytes("!")})).ok());
+  CHECK(world.Text("b").empty());
+  world.Made("a", "abcde");
+  CHECK(world.Text("b").empty());
+  world.Made("a", "fgh");
+  CHECK(world.Text("b") == "0123456789abcdef");
+  world.End("a");
+  CHECK(world.Text("b") == "0123456789abcdefgh!");
+  CHECK(world.told["b"].complete);
+}
+
+TEST_CASE("later references wait for earlier ones, whoever is first") {
+  AgentWorld world;
+  for (const char* id : {"a", "b"}) REQUIRE(world.Submit(Spec(id, {Bytes("x")})).ok());
+  REQUIRE(world.Submit(Spec("c", {Reference{"a"}, Bytes("+"), Reference{"b"}})).ok());
+  world.Made("b", std::string(40, 'b'));
+  world.End("b");
+  CHECK(world.Text("c").empty());
+  world.Made("a", std::string(17, 'a'));
+  CHECK(world.Text("c") == std::string(16, 'a'));
+  world.End("a");
+  CHECK(world.Text("c") == std::string(17, 'a') + "+" + std::string(40, 'b'));
+}
+
+TEST_CASE("joined by arrival, outputs fill the places in the order in which they are complete") {
+  AgentWorld world;
+  for (const char* id : {"a", "b"}) REQUIRE(world.Submit(Spec(id, {Bytes("x")})).ok());
+  PromptSpec spec = Spec("c", {Bytes("1:"), Reference{"a"}, Bytes(" 2:"), Reference{"b"}});
+  spec.join = Join::kArrival;
+  REQUIRE(world.Submit(std::move(spec)).ok());
+  world.Made("a", std::string(30, 'a'));
+  CHECK(world.Text("c").empty());
+  world.Made("b", std::string(14, 'b'));
+  world.End("b");
+  CHECK(world.Text("c") == "1:" + std::string(14, 'b'));
+  world.End("a");
+  CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " 2:" + std::string(30, 'a'));
+}
+
+TEST_CASE("text of a stop string is not passed on, nor are tokens that may become part of one") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  REQUIRE(world.Submit(Spec("b", {Bytes("0123456789abcd"), Reference{"a"}})).ok());
+  world.Made("a", "e", "e");
+  world.Made("a", "\nEN", "");  // may be the start of "\nEND"
+  CHECK(world.Text("b").empty());
+  world.Made("a", "d", "\nENd");
+  CHECK(world.Text("b") == "0123456789abcde\n");
+  world.Made("a", "f\nEND", "f");
+  world.End("a");
+  CHECK(world.Text("b") == "0123456789abcde\nENdf");
+}
+
+TEST_CASE("what a stop string leaves of a token is encoded anew") {
+  AgentWorld world;
+  PromptSpec upstream = Spec("a", {Bytes("x")});
+  upstream.tokenizer = &PairTokens();
+  PromptSpec reader = Spec("b", {Reference{"a"}});
+  reader.tokenizer = &PairTokens();
+  REQUIRE(world.Submit(std::move(upstream)).ok());
+  REQUIRE(world.Submit(std::move(reader)).ok());
+  const Ids made = TextIds(PairTokens(), "abab");
+  REQUIRE(made.size() == 1);
+  world.graph.Made("a", made, "aba");  // the stop string is "b", say after "aba"
+  world.End("a");
+  CHECK(world.told["b"].tokens == TextIds(PairTokens(), "aba"));
+}
+
+TEST_CASE("a reader with another tokenizer gets the ids of the finished text") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  PromptSpec reader = Spec("b", {Reference{"a"}});
+  reader.tokenizer = &PairTokens();
+  REQUIRE(world.Submit(std::move(reader)).ok());
+  std::string text;
+  for (int i = 0; i < 60; ++i) {
+    const std::string part(1, "ab c"[i % 4]);
+    world.Made("a", part);
+    text += part;
+  }
+  const size_t early = world.told["b"].tokens.size();
+  CHECK(early >= 16);
+  world.End("a");
+  CHECK(world.told["b"].tokens == TextIds(PairTokens(), text));
+  CHECK(early < world.told["b"].tokens.size());
+}
+
+TEST_CASE("an output is read after its end, until it is kept no longer") {
+  AgentWorld world({.keep_output = absl::Seconds(10)});
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  world.Made("a", "hello");
+  world.End("a");
+  world.Advance(absl::Seconds(9));
+  REQUIRE(world.Submit(Spec("b", {Reference{"a"}, Bytes("!")})).ok());
+  CHECK(world.Text("b") == "hello!");
+  world.Advance(absl::Seconds(2));
+  CHECK(world.Submit(Spec("c", {Reference{"a"}})).code() == Code::kNotFound);
+  CHECK(world.graph.counts().kept == 0);
+}
+
+TEST_CASE("an output that a growing prompt comes to later is kept for it") {
+  AgentWorld world({.keep_output = absl::Seconds(10)});
+  for (const char* id : {"a", "b"}) REQUIRE(world.Submit(Spec(id, {Bytes("x")})).ok());
+  REQUIRE(world.Submit(Spec("c", {Reference{"a"}, Reference{"b"}})).ok());
+  world.Made("b", "late");
+  world.End("b");
+  world.Advance(absl::Seconds(100));
+  CHECK(world.Submit(Spec("b", {Bytes("x")})).code() == Code::kAlreadyExists);
+  world.End("a");
+  CHECK(world.Text("c") == "late");
+}
+
+TEST_CASE("kept outputs have a limit in bytes, and the oldest go first") {
+  AgentWorld world({.kept_bytes = 5000});
+  for (const char* id : {"a", "b", "c"}) {
+    REQUIRE(world.Submit(Spec(id, {Bytes("x")})).ok());
+    world.Made(id, std::string(400, 'x'));
+    world.End(id);
+    world.Advance(absl::Milliseconds(1));
+  }
+  CHECK(world.graph.counts().kept_bytes <= 5000);
+  CHECK(world.Submit(Spec("r", {Reference{"a"}})).code() == Code::kNotFound);
+  CHECK(world.Submit(Spec("r", {Reference{"c"}})).ok());
+}
+
+TEST_CASE("an announced request may be submitted later; an unknown one is refused") {
+  AgentWorld world;
+  CHECK(world.Submit(Spec("b", {Reference{"a"}})).code() == Code::kNotFound);
+  REQUIRE(world.Submit(Spec("b", {Reference{.upstream = "a", .announced = true}})).ok());
+  CHECK(world.graph.counts().announced == 1);
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  CHECK(world.graph.counts().announced == 0);
+  world.Made("a", "y");
+  world.End("a");
+  CHECK(world.Text("b") == "y");
+}
+
+TEST_CASE("an announced request that does not come fails those that wait for it") {
+  AgentWorld world({.wait_announced = absl::Seconds(5)});
+  REQUIRE(world.Submit(Spec("b", {Reference{.upstream = "a", .announced = true}})).ok());
+  REQUIRE(world
+              .Submit(Spec("c", {Reference{.upstream = "a",
+                                           .announced = true,
+                                           .on_failure = OnFailure::kSubstitute,
+                                           .substitute = Bytes("none")}}))
+              .ok());
+  world.Advance(absl::Seconds(6));
+  CHECK(world.told["b"].failure.code() == Code::kAborted);
+  CHECK(world.Text("c") == "none");
+  CHECK(world.graph.counts().announced == 0);
+}
+
+TEST_CASE("cycles and self-references are refused") {
+  AgentWorld world;
+  CHECK(world.Submit(Spec("a", {Reference{.upstream = "a", .announced = true}})).code() == Code::kInvalidArgument);
+  REQUIRE(world.Submit(Spec("a", {Reference{.upstream = "b", .announced = true}})).ok());
+  REQUIRE(world.Submit(Spec("b", {Reference{.upstream = "c", .announced = true}})).ok());
+  CHECK(world.Submit(Spec("c", {Bytes("x"), Reference{"a"}})).code() == Code::kInvalidArgument);
+  CHECK(world.Submit(Spec("c", {Bytes("x")})).ok());
+}
+
+TEST_CASE("outputs are not read across tenants, nor are their ids taken") {
+  AgentWorld world;
+  PromptSpec other = Spec("a", {Bytes("x")});
+  other.tenant = "other";
+  REQUIRE(world.Submit(std::move(other)).ok());
+  CHECK(world.Submit(Spec("b", {Reference{"a"}})).code() == Code::kPermissionDenied);
+  REQUIRE(world.Submit(Spec("b", {Reference{.upstream = "z", .announced = true}})).ok());
+  other = Spec("z", {Bytes("x")});
+  other.tenant = "other";
+  CHECK(world.Submit(std::move(other)).code() == Code::kPermissionDenied);
+}
+
+TEST_CASE("an upstream's failure aborts, is taken as a part, or is replaced, as each reference says") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  REQUIRE(world.Submit(Spec("abort", {Reference{"a"}})).ok());
+  REQUIRE(world.Submit(Spec("part", {Reference{.upstream = "a", .on_failure = OnFailure::kPartial}, Bytes(".")})).ok());
+  REQUIRE(world
+              .Submit(Spec("other", {Bytes(">"), Reference{.upstream = "a",
+                                                           .on_failure = OnFailure::kSubstitute,
+                                                           .substitute = Bytes("sorry")}}))
+              .ok());
+  REQUIRE(world.Submit(Spec("after", {Reference{"abort"}})).ok());
+  world.Made("a", "0123456789abcdef01");
+  CHECK(world.Text("other") == ">0123456789abcde");
+  world.End("a", absl::UnavailableError("the worker died"));
+  CHECK(world.told["abort"].failure.code() == Code::kUnavailable);
+  CHECK(world.told["after"].failure.code() == Code::kUnavailable);
+  CHECK(world.Text("part") == "0123456789abcdef01.");
+  CHECK(world.Text("other") == ">sorry");
+  CHECK(world.told["other"].restarts == 1);
+  CHECK(world.told["other"].complete);
+}
+
+TEST_CASE("a reference that takes too long has failed, for it alone") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  const auto timed = [](OnFailure on_failure) {
+    return Reference{.upstream = "a", .on_failure = on_failure, .timeout = absl::Seconds(3)};
+  };
+  REQUIRE(world.Submit(Spec("abort", {timed(OnFailure::kAbort)})).ok());
+  REQUIRE(world.Submit(Spec("part", {timed(OnFailure::kPartial)})).ok());
+  REQUIRE(world.Submit(Spec("waits", {Reference{"a"}})).ok());
+  world.Made("a", "ab");
+  world.Advance(absl::Seconds(4));
+  CHECK(world.told["abort"].failure.code() == Code::kAborted);
+  CHECK(world.Text("part") == "ab");
+  CHECK(world.told["part"].complete);
+  world.Made("a", "c");
+  world.End("a");
+  CHECK(world.Text("waits") == "abc");
+  CHECK(world.Text("part") == "ab");
+}
+
+TEST_CASE("a prompt that outgrows its limit, or stays empty, fails") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  PromptSpec spec = Spec("b", {Reference{"a"}});
+  spec.most_tokens = 20;
+  REQUIRE(world.Submit(std::move(spec)).ok());
+  REQUIRE(world.Submit(Spec("c", {Reference{"a"}})).ok());
+  world.Made("a", std::string(21, 'x'));
+  CHECK(world.told["b"].failure.code() == Code::kInvalidArgument);
+  REQUIRE(world.Submit(Spec("e", {Bytes("x")})).ok());
+  REQUIRE(world.Submit(Spec("d", {Reference{"e"}})).ok());
+  world.End("e");
+  CHECK(world.told["d"].failure.code() == Code::kInvalidArgument);
+}
+
+TEST_CASE("a thousand prompts read one output, and one that goes away harms none") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  for (int i = 0; i < 1000; ++i) REQUIRE(world.Submit(Spec(absl::StrCat("r", i), {Reference{"a"}})).ok());
+  world.Made("a", "some ");
+  world.End("r500", absl::CancelledError("by its client"));
+  world.Made("a", "text");
+  world.End("a");
+  for (int i = 0; i < 1000; ++i) {
+    if (i != 500) REQUIRE(world.Text(absl::StrCat("r", i)) == "some text");
+  }
+  CHECK(world.graph.counts().growing == 0);
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,151 @@
+// Random agent graphs: however outputs arrive, each prompt is what one gets by running upstream requests to their end
+// first, and what was told early is its beginning.
+#include <algorithm>
+#include <random>
+
+#include "agent_world.h"
+
+namespace baton {
+namespace {
+
+struct Agent {
+  PromptSpec spec;
+  const Tokenizer* tokenizer = nullptr;
+  Ids made;          // with a stop token of its own at the end, perhaps
+  std::string text;  // of it, up to the stop string
+  size_t shown = 0;  // bytes of text told to the graph
+  size_t told = 0;   // tokens told to the graph
+  bool submitted = false, ended = false;
+};
+
+class RandomGraph {
+ public:
+  explicit RandomGraph(unsigned seed) : random_(seed) {}
+
+  void Run() {
+    const int count = 2 + Below(7);
+    for (int i = 0; i < count; ++i) agents_.push_back(Draw(i));
+    // Announced upstreams may come in any order; the others come before those that refer to them.
+    while (std::ranges::any_of(agents_, [](const Agent& a) { return !a.ended; })) Step();
+    for (const Agent& agent : agents_) {
+      INFO(agent.spec.id);
+      const Told& told = world_.told.at(agent.spec.id);
+      REQUIRE(told.failure.ok());
+      REQUIRE(told.complete);
+      REQUIRE(told.tokens == Sequential(agent));
+    }
+    world_.Advance(absl::Hours(1));
+    const auto counts = world_.graph.counts();
+    CHECK(counts.growing + counts.announced + counts.kept + counts.kept_bytes == 0);
+  }
+
+ private:
+  int Below(int n) { return std::uniform_int_distribution<int>(0, n - 1)(random_); }
+  std::string Words(int most) {
+    std::string text;
+    for (int i = Below(most + 1); i > 0; --i) text += "abc \n"[Below(5)];
+    return text;
+  }
+
+  Agent Draw(int index) {
+    Agent agent;
+    agent.tokenizer = Below(2) == 0 ? &ByteTokens() : &PairTokens();
+    agent.spec.id = absl::StrCat("agent", index);
+    agent.spec.tokenizer = agent.tokenizer;
+    const int parts = 2 + Below(4);
+    agent.spec.segments.resize(static_cast<size_t>(parts), Ids());
+    for (PromptSegment& segment : agent.spec.segments) {
+      if (index > 0 && Below(2) == 0) {
+        segment = Reference{.upstream = absl::StrCat("agent", Below(index)), .announced = announce_};
+      } else {
+        segment = TextIds(*agent.tokenizer, "." + Words(30));
+      }
+    }
+    agent.spec.segments.back() = TextIds(*agent.tokenizer, "!");
+    agent.text = Words(60);
+    agent.made = TextIds(*agent.tokenizer, agent.text);
+    // The stop string begins anywhere: the model made more than what is shown.
+    if (Below(3) == 0) agent.text.resize(static_cast<size_t>(Below(static_cast<int>(agent.text.size()) + 1)));
+    return agent;
+  }
+
+  void Step() {
+    Agent& agent = agents_[static_cast<size_t>(Below(static_cast<int>(agents_.size())))];
+    if (!agent.submitted) {
+      const bool ready = announce_ || std::ranges::all_of(agent.spec.segments, [&](const PromptSegment& segment) {
+                           const auto* reference = std::get_if<Reference>(&segment);
+                           return reference == nullptr || world_.told.contains(reference->upstream);
+                         });
+      if (!ready) return;
+      REQUIRE(world_.Submit(agent.spec).ok());
+      agent.submitted = true;
+    } else if (!agent.ended && world_.told.at(agent.spec.id).complete) {
+      Grow(agent);
+    }
+  }
+
+  // Some more tokens, of whose text as much is shown as may be.
+  void Grow(Agent& agent) {
+    const size_t tokens = std::min(agent.made.size(), agent.told + static_cast<size_t>(Below(5)));
+    const std::span<const TokenId> fresh(agent.made.data() + agent.told, tokens - agent.told);
+    agent.told = tokens;
+    const bool last = tokens == agent.made.size();
+    const std::string so_far = Bytes(*agent.tokenizer, Ids(agent.made.begin(), agent.made.begin() + tokens));
+    const size_t most = std::min(so_far.size(), agent.text.size());
+    const size_t shown = last ? agent.text.size() : std::max(agent.shown, most - std::min<size_t>(most, Below(6)));
+    world_.graph.Made(agent.spec.id, fresh, agent.text.substr(agent.shown, shown - agent.shown));
+    agent.shown = shown;
+    if (last) {
+      world_.End(agent.spec.id);
+      agent.ended = true;
+    } else {
+      world_.Advance(absl::ZeroDuration());
+    }
+  }
+
+  Ids Sequential(const Agent& agent) {
+    Ids prompt;
+    for (const PromptSegment& segment : agent.spec.segments) {
+      if (const auto* ids = std::get_if<Ids>(&segment)) {
+        prompt.insert(prompt.end(), ids->begin(), ids->end());
+        continue;
+      }
+      const auto upstream =
+          std::ranges::find(agents_, std::get<Reference>(segment).upstream, [](const Agent& a) { return a.spec.id; });
+      const Ids ids =
+          upstream->tokenizer == agent.tokenizer ? OwnIds(*upstream) : TextIds(*agent.tokenizer, upstream->text);
+      prompt.insert(prompt.end(), ids.begin(), ids.end());
+    }
+    return prompt;
+  }
+
+  // Tokens that lie wholly before the cut, and the rest of the text encoded.
+  static Ids OwnIds(const Agent& agent) {
+    Ids ids;
+    size_t bytes = 0;
+    for (const TokenId id : agent.made) {
+      if (bytes + agent.tokenizer->TokenBytes(id).size() > agent.text.size()) break;
+      bytes += agent.tokenizer->TokenBytes(id).size();
+      ids.push_back(id);
+    }
+    const Ids rest = TextIds(*agent.tokenizer, agent.text.substr(bytes));
+    ids.insert(ids.end(), rest.begin(), rest.end());
+    return ids;
+  }
+
+  std::mt19937 random_;
+  const bool announce_ = Below(2) == 0;
+  AgentWorld world_;
+  std::vector<Agent> agents_;
+};
+
+TEST_CASE("whatever the timing, every prompt of a random graph is that of the sequential run") {
+  const unsigned first = std::random_device{}();
+  for (unsigned seed = first; seed < first + 1000; ++seed) {
+    INFO("seed " << seed);
+    RandomGraph(seed).Run();
+  }
+}
+
+}  // namespace
+}  // namespace baton

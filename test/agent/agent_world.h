@@ -1,0 +1,101 @@
+// A graph with its tokenizers and the prompts as they are told.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/agent_graph.h"
+#include "catch.h"
+#include "model/tokenizer_fixture.h"
+
+namespace baton {
+
+using Ids = std::vector<TokenId>;
+
+// Two models' tokenizers: one token per byte, and one that merges letters.
+inline const Tokenizer& ByteTokens() {
+  static const auto tokenizer = LoadTokenizer(TinyTokenizer());
+  return *tokenizer;
+}
+inline const Tokenizer& PairTokens() {
+  static const auto tokenizer =
+      LoadTokenizer(TinyTokenizer({{"a", "b"}, {"b", "c"}, {"ab", "ab"}, {" ", "a"}, {"c", "a"}, {" a", "b"}}));
+  return *tokenizer;
+}
+
+inline Ids TextIds(const Tokenizer& tokenizer, std::string_view text) {
+  return tokenizer.Encode(text, Tokenizer::SpecialTokens::kAsText);
+}
+
+// What has been told of a prompt.
+struct Told {
+  Ids tokens;
+  bool complete = false;
+  int restarts = 0;
+  absl::Status failure;
+};
+
+class AgentWorld {
+ public:
+  explicit AgentWorld(AgentLimits limits = {}) : graph(limits) {}
+
+  absl::Status Submit(PromptSpec spec) {
+    if (spec.tokenizer == nullptr) spec.tokenizer = &ByteTokens();
+    if (spec.most_tokens == 0) spec.most_tokens = 10000;
+    const RequestId id = spec.id;
+    const absl::Status status = graph.Submit(std::move(spec), now);
+    if (status.ok()) told[id] = {};
+    Drain();
+    return status;
+  }
+  // Made by a model that reads bytes.
+  void Made(const RequestId& id, std::string_view tokens, std::string_view text) {
+    graph.Made(id, TextIds(ByteTokens(), tokens), text);
+    Drain();
+  }
+  void Made(const RequestId& id, std::string_view text) { Made(id, text, text); }
+  void End(const RequestId& id, absl::Status status = absl::OkStatus()) {
+    graph.Ended(id, status, now);
+    Drain();
+  }
+  void Advance(absl::Duration time) {
+    now += time;
+    graph.Tick(now);
+    Drain();
+  }
+  std::string Text(const RequestId& id, const Tokenizer& tokenizer = ByteTokens()) const {
+    return Bytes(tokenizer, told.at(id).tokens);
+  }
+
+  AgentGraph graph;
+  absl::Time now = absl::UnixEpoch();
+  std::map<RequestId, Told> told;
+
+ private:
+  void Drain() {
+    std::vector<AgentAction> actions = graph.TakeActions();
+    for (size_t i = 0; i < actions.size(); ++i) {
+      AgentAction& action = actions[i];
+      if (auto* grew = std::get_if<PromptGrew>(&action)) {
+        Told& prompt = told.at(grew->id);
+        REQUIRE_FALSE(prompt.complete);
+        prompt.tokens.insert(prompt.tokens.end(), grew->tokens.begin(), grew->tokens.end());
+        prompt.complete = grew->complete;
+      } else if (auto* restarted = std::get_if<PromptRestarted>(&action)) {
+        told.at(restarted->id).tokens.clear();
+        ++told.at(restarted->id).restarts;
+      } else {
+        const PromptFailed failed = std::get<PromptFailed>(action);
+        told.at(failed.id).failure = failed.status;
+        graph.Ended(failed.id, failed.status, now);  // as the router does
+        for (AgentAction& more : graph.TakeActions()) actions.push_back(std::move(more));
+      }
+    }
+    graph.CheckInvariants();
+  }
+};
+
+}  // namespace baton
