@@ -90,7 +90,8 @@ void HandoffSender::OnReserveReply(HandoffId id, absl::StatusOr<ReserveReply> re
   } else if (reserved != nullptr) {
     OnReserved(id, *handoff, *reserved, now);
   } else if (const auto* retry = std::get_if<RetryAfter>(&*reply)) {
-    OnRetryAfter(id, *handoff, retry->after, now);
+    Fail(id, absl::ResourceExhaustedError(absl::StrCat("decode worker ", handoff->job.decode_worker, " has no room")),
+         std::max(retry->after, kShortestRetry), now);
   } else {
     Fail(id, absl::InvalidArgumentError(std::get<NeverFits>(*reply).reason), absl::ZeroDuration(), now);
   }
@@ -114,17 +115,6 @@ void HandoffSender::OnReserveError(HandoffId id, Handoff& handoff, const absl::S
   const bool retryable = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
                          absl::IsFailedPrecondition(status) || absl::IsCancelled(status);
   Fail(id, absl::Status(retryable ? absl::StatusCode::kUnavailable : status.code(), what), options_.relink_after, now);
-}
-
-void HandoffSender::OnRetryAfter(HandoffId id, Handoff& handoff, absl::Duration after, absl::Time now) {
-  after = std::max(after, kShortestRetry);
-  if (now + after > handoff.give_up_at) {
-    Fail(id, absl::ResourceExhaustedError(absl::StrCat("decode worker ", handoff.job.decode_worker, " has no room")),
-         after, now);
-    return;
-  }
-  handoff.state = State::kRetrying;
-  handoff.retry_at = now + after;
 }
 
 // A peer's answer is not trusted: indices must be ours and ascending, targets inside its slab and distinct.
@@ -311,9 +301,6 @@ void HandoffSender::TickHandoff(HandoffId id, Handoff& handoff, absl::Time now) 
              options_.relink_after, now);
       }
       break;
-    case State::kRetrying:
-      if (now >= handoff.retry_at) SeekLink(id, now);
-      break;
     case State::kWriting:
     case State::kCommitting:
       if (now >= handoff.fenced_at) Fence(id, handoff, now);
@@ -328,7 +315,6 @@ absl::Time HandoffSender::NextTick() const {
   absl::Time next = absl::InfiniteFuture();
   for (const auto& [id, handoff] : handoffs_) {
     if (handoff.state == State::kWaitingForLink) next = std::min(next, handoff.give_up_at);
-    if (handoff.state == State::kRetrying) next = std::min(next, handoff.retry_at);
     if (handoff.state == State::kWriting || handoff.state == State::kCommitting) {
       next = std::min(next, handoff.fenced_at);
     }

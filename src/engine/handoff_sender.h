@@ -95,8 +95,9 @@ struct HandoffCommitted {
   int32_t blocks = 0;  // in the prompt's block table
   int64_t bytes_pushed = 0;
 };
-// The other result. UNAVAILABLE and RESOURCE_EXHAUSTED may be retried after `retry_after`; FAILED_PRECONDITION: the
-// decode worker refuses to link; INVALID_ARGUMENT: the request can never fit; CANCELLED.
+// The other result. UNAVAILABLE and RESOURCE_EXHAUSTED (the decode worker has no room) may be retried after
+// `retry_after`; FAILED_PRECONDITION: the decode worker refuses to link; INVALID_ARGUMENT: the request can never fit;
+// CANCELLED.
 struct HandoffFailed {
   RequestId request_id;
   absl::Status status;
@@ -107,12 +108,15 @@ using SenderAction = std::variant<SendLink, OpenConnection, CloseConnection, Sen
 
 struct HandoffSenderOptions {
   LinkRequest self;                                  // what this worker tells a peer when it links
-  absl::Duration max_wait = absl::Seconds(30);       // for a link and for room at the decode worker
+  absl::Duration max_wait = absl::Seconds(30);       // for a link
   absl::Duration relink_after = absl::Seconds(1);    // a lost peer is left alone for this long
   absl::Duration refused_again = absl::Seconds(10);  // a peer that refused to link is asked again after this long
 };
 
 // Not thread-safe. Every event is followed by TakeActions. Events about ids that are not known (any more) are ignored.
+//
+// A hand-off that finds no room fails at once: its blocks are worth more to others than the wait, which is the
+// router's, who may know a decode worker that has room.
 //
 // A hand-off that fails is released, once its pushes have finished and unless one broke off: what was on its way then
 // may still land, so the decode worker keeps those blocks in quarantine. Self-fencing: nothing is pushed under a
@@ -167,7 +171,7 @@ class HandoffSender {
     absl::Time next_heartbeat;
   };
   // kDraining: failure is certain; the result waits for the pushes, the Release also for the reply that is due.
-  enum class State { kWaitingForLink, kReserving, kRetrying, kWriting, kCommitting, kDraining };
+  enum class State { kWaitingForLink, kReserving, kWriting, kCommitting, kDraining };
   struct BlockProgress {
     BlockId source;
     BlockId target;
@@ -178,8 +182,7 @@ class HandoffSender {
   struct Handoff {
     HandoffJob job;
     State state = State::kWaitingForLink;
-    absl::Time give_up_at;       // while waiting for a link or for room
-    absl::Time retry_at;         // kRetrying
+    absl::Time give_up_at;       // while waiting for a link
     bool reply_pending = false;  // to Reserve or Commit
     bool relinked = false;       // asked once already, of a peer that had restarted
     LinkId link;                 // the one it reserves and pushes by
@@ -232,7 +235,6 @@ class HandoffSender {
   void Reserve(HandoffId id, Handoff& handoff, const Peer& peer, absl::Time now);
   void OnReserveError(HandoffId id, Handoff& handoff, const absl::Status& status, absl::Time now);
   void OnReserved(HandoffId id, Handoff& handoff, const Reserved& reserved, absl::Time now);
-  void OnRetryAfter(HandoffId id, Handoff& handoff, absl::Duration after, absl::Time now);
   absl::Status CheckMissing(const Handoff& handoff, const std::vector<MissingBlock>& missing) const;
   void CollectReady(Handoff& handoff, int32_t index, std::vector<BlockCopy>& copies);
   void Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> copies, absl::Time now);

@@ -15,7 +15,7 @@ PrefillEngine::PrefillEngine(PrefillEngineOptions options)
     : options_(std::move(options)),
       pool_(options_.blocks),
       tree_(pool_),
-      scheduler_(pool_, tree_, options_.step_tokens),
+      scheduler_(pool_, tree_, {.tokens = options_.step_tokens}),
       sender_(options_.sender) {}
 
 absl::Status PrefillEngine::Validate(const PrefillJob& job) const {
@@ -172,7 +172,8 @@ void PrefillEngine::Handle(HandoffCommitted committed, absl::Time now) {
 void PrefillEngine::Handle(HandoffFailed failed, absl::Time) {
   const absl::Status& failure = jobs_.at(failed.request_id).failure;
   if (!failure.ok()) failed = {failed.request_id, failure, absl::ZeroDuration()};
-  Failed({failed.request_id, failed.status, failed.retry_after});
+  const bool no_room = absl::IsResourceExhausted(failed.status);
+  Failed({failed.request_id, failed.status, failed.retry_after, no_room});
 }
 
 void PrefillEngine::Fail(const RequestId& id, const absl::Status& status, absl::Time now) {

@@ -57,7 +57,9 @@ using PrefillAction = std::variant<SendLink, OpenConnection, CloseConnection, Se
 
 // Room at the decode worker is asked for when the job is added, while the prompt computes; blocks are pushed as steps
 // complete them, those of the last step layer by layer; what the decode worker holds already is neither pushed nor,
-// unless what is missing depends on it, computed. A request's blocks stay referenced until its result.
+// unless what is missing depends on it, computed. A request that finds no room fails at once, RESOURCE_EXHAUSTED with
+// the decode worker's hint: waiting for room is the router's part, and meanwhile its blocks are ordinary cached ones,
+// so it holds up nobody. A request's blocks stay referenced until its result.
 //
 // Not thread-safe. Every event is followed by TakeActions; events of the hand-off go to sender().
 class PrefillEngine {

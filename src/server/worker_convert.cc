@@ -237,6 +237,7 @@ worker::v1::RequestFailed ToProto(const RequestFailed& failed) {
   proto.set_code(static_cast<int>(failed.status.code()));
   proto.set_message(std::string(failed.status.message()));
   proto.set_retry_after_us(absl::ToInt64Microseconds(failed.retry_after));
+  proto.set_no_room_to_decode(failed.no_room_to_decode);
   return proto;
 }
 
@@ -245,6 +246,7 @@ RequestFailed FromProto(const worker::v1::RequestFailed& proto) {
   failed.request_id = proto.request_id();
   failed.status = absl::Status(StatusCodeFrom(proto.code()), proto.message());
   failed.retry_after = absl::Microseconds(std::clamp<int64_t>(proto.retry_after_us(), 0, 60'000'000));
+  failed.no_room_to_decode = proto.no_room_to_decode();
   return failed;
 }
 

@@ -308,5 +308,55 @@ TEST_CASE("whatever is lost, late, cancelled or dies, tokens are right and all b
   CHECK(right_tokens > 0);
 }
 
+// Prompts that are refused come again, as a router sends them, until they are through. Pools are short on both sides,
+// so whoever waited while it held blocks would stop the others.
+void SendUntilThrough(unsigned seed) {
+  std::mt19937 random(seed);
+  const auto below = [&](unsigned limit) { return static_cast<int>(random() % limit); };
+  std::deque<PrefillWorld::Envelope> waiting;
+  PrefillWorld world(
+      {.blocks = 6 + below(6), .step_tokens = 16 + below(64), .sender = {}},
+      [&](PrefillWorld::Envelope e) { waiting.push_back(std::move(e)); }, [](const std::string&) {});
+  for (const char* d : {"d0", "d1"}) world.AddDecode(d, 6 + below(4));
+  std::map<RequestId, PrefillWorld::Request> left;
+  for (int i = 0; i < 30; ++i) {
+    // Never a first token that needs a block of its own: the fake decode worker does not reserve for growth.
+    std::vector<TokenId> prompt(static_cast<size_t>(2 + below(15) + 16 * below(5)), static_cast<TokenId>(below(3)));
+    left[absl::StrCat("r", i)] = {std::move(prompt), below(3) == 0 ? "d1" : "d0", std::nullopt, std::nullopt};
+  }
+  for (const auto& [id, request] : left) world.Submit(id, request.prompt, request.to);
+  for (int round = 0; round < 500 && !left.empty(); ++round) {
+    for (; !waiting.empty(); waiting.pop_front()) waiting.front().arrive();
+    if (world.running()) world.End();
+    world.Begin();
+    world.CheckInvariants();
+    for (auto it = left.begin(); it != left.end();) {
+      const PrefillWorld::Request& request = world.requests().at(it->first);
+      if (request.done && below(3) == 0) {  // decoded: its blocks there are free again
+        const auto token = world.FirstToken(it->first);
+        REQUIRE(token.ok());
+        REQUIRE(*token == FakeBackend::NextToken(it->second.prompt));
+        it = left.erase(it);
+        continue;
+      }
+      if (request.failed) {
+        REQUIRE(absl::IsResourceExhausted(request.failed->status));
+        REQUIRE(request.failed->no_room_to_decode);
+        world.Submit(it->first, it->second.prompt, it->second.to);
+      }
+      ++it;
+    }
+  }
+  CHECK(left.empty());
+}
+
+TEST_CASE("prompts that come again while decode workers are full all get through") {
+  const unsigned first_seed = std::random_device{}();
+  for (unsigned seed = first_seed; seed < first_seed + 50; ++seed) {
+    INFO("seed " << seed);
+    SendUntilThrough(seed);
+  }
+}
+
 }  // namespace
 }  // namespace baton

@@ -81,6 +81,27 @@ class DirectPeer final : public DecodePeer {
   DecodeHost* host_;  // null: there is nobody
 };
 
+// Answers nothing until it is let go, and then that nobody is there.
+class SilentPeer final : public DecodePeer {
+ public:
+  void SendLink(const LinkRequest&, Done<LinkReply> done) override { Keep(std::move(done)); }
+  void SendReserve(const ReserveRequest&, Done<ReserveReply> done) override { Keep(std::move(done)); }
+  void SendCommit(const Commit&, Done<Ack> done) override { Keep(std::move(done)); }
+  void SendRelease(const Release&, Done<Ack> done) override { Keep(std::move(done)); }
+  void SendHeartbeat(const Heartbeat&, Done<HeartbeatReply> done) override { Keep(std::move(done)); }
+
+  void LetGo() {
+    for (auto& answer : std::exchange(answers_, {})) answer();
+  }
+
+ private:
+  template <typename T>
+  void Keep(Done<T> done) {
+    answers_.push_back([done = std::move(done)]() mutable { done(absl::UnavailableError("nobody is there")); });
+  }
+  std::vector<absl::AnyInvocable<void()>> answers_;
+};
+
 class Results final : public PrefillListener {
  public:
   struct Result {
@@ -112,7 +133,8 @@ class Results final : public PrefillListener {
   std::map<RequestId, Result> results_;
 };
 
-// One prefill worker and one decode worker, "d"; every other address is unreachable.
+// One prefill worker and two decode workers: "d", and "silent", which never answers; every other address is
+// unreachable.
 struct Cluster {
   explicit Cluster(int64_t prefill_blocks = 64, int64_t decode_blocks = 64, int64_t max_requests = 1000)
       : decode(network, clock, decode_blocks), transport(network), backend(Slab(transport, prefill_blocks)) {
@@ -131,8 +153,13 @@ struct Cluster {
                                     .transport = transport,
                                     .clock = clock,
                                     .listener = results,
-                                    .reach = [this](const WorkerAddress& address) {
-                                      return std::make_unique<DirectPeer>(address == "d" ? &decode : nullptr);
+                                    .reach = [this](const WorkerAddress& address) -> std::unique_ptr<DecodePeer> {
+                                      if (address != "silent") {
+                                        return std::make_unique<DirectPeer>(address == "d" ? &decode : nullptr);
+                                      }
+                                      auto peer = std::make_unique<SilentPeer>();
+                                      silent = peer.get();
+                                      return peer;
                                     }});
   }
 
@@ -154,6 +181,7 @@ struct Cluster {
   InProcessTransport transport;
   FakeBackend backend;
   Results results;
+  SilentPeer* silent = nullptr;           // once it was asked for something
   std::unique_ptr<PrefillWorker> worker;  // last: uses the rest
 };
 
@@ -213,27 +241,31 @@ TEST_CASE("an unreachable decode worker fails the request and nothing else") {
 }
 
 TEST_CASE("too many requests are refused with a hint when to come again") {
-  Cluster cluster(64, 1, 2);
-  // Fills the decode worker, whose block nobody claims: the next two wait for room.
-  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("held", Prompt(17))).has_value());
-  REQUIRE(cluster.results.Await("held").status.ok());
-  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("waits", Prompt(17, 2))).has_value());
-  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("waits too", Prompt(17, 3))).has_value());
+  Cluster cluster(64, 64, 2);
+  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("waits", Prompt(17, 2), "silent")).has_value());
+  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("waits too", Prompt(17, 3), "silent")).has_value());
   const auto refusal = cluster.worker->Submit(Cluster::Job("refused", Prompt(17, 4)));
   REQUIRE(refusal.has_value());
   CHECK(absl::IsResourceExhausted(refusal->status));
+  CHECK_FALSE(refusal->no_room_to_decode);
   CHECK(refusal->retry_after > absl::ZeroDuration());
   CHECK(cluster.worker->Load().requests == 2);
+  cluster.worker->Cancel("waits");
+  cluster.worker->Cancel("waits too");
+  cluster.results.Await("waits");
+  cluster.results.Await("waits too");
+  cluster.silent->LetGo();
 }
 
 TEST_CASE("shutdown cancels what does not end in time, and takes nothing more") {
-  Cluster cluster(64, 2);
-  // Fills the decode worker, whose blocks nobody claims: the second one waits for room.
-  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("held", Prompt(33))).has_value());
-  REQUIRE(cluster.results.Await("held").status.ok());
-  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("waits", Prompt(33, 9))).has_value());
+  Cluster cluster;
+  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("waits", Prompt(33, 9), "silent")).has_value());
+  std::thread peer([&] {
+    CHECK(absl::IsCancelled(cluster.results.Await("waits").status));
+    cluster.silent->LetGo();
+  });
   cluster.worker->Shutdown(cluster.clock.Now() + absl::Milliseconds(20));
-  CHECK(absl::IsCancelled(cluster.results.Await("waits").status));
+  peer.join();
   CHECK(absl::IsUnavailable(cluster.worker->Submit(Cluster::Job("late", Prompt(33)))->status));
   CHECK(cluster.worker->Load().blocks.referenced == 0);
 }

@@ -118,6 +118,10 @@ TEST_CASE("what contradicts itself is refused") {
   CHECK(FromProto(load).queued_tokens == 0);
   CHECK(FromProto(load).blocks_free < std::numeric_limits<int64_t>::max() / 2);
 
+  RequestFailed full{"r", absl::ResourceExhaustedError("full"), absl::Milliseconds(50), /*no_room_to_decode=*/true};
+  CHECK(FromProto(ToProto(full)).no_room_to_decode);
+  CHECK(FromProto(ToProto(full)).status == full.status);
+
   worker::v1::RequestFailed failed;
   failed.set_code(1234);
   failed.set_retry_after_us(-1);
