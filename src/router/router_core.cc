@@ -13,8 +13,10 @@ namespace {
 // Blocks whose place the router remembers for each prefill worker: 2^18 blocks are 4 M tokens and some 30 MB.
 constexpr size_t kRememberedBlocks = size_t{1} << 18;
 
-// The request may be placed again after a while.
-bool IsForNow(const absl::Status& status) { return absl::IsResourceExhausted(status); }
+// However short the hints and however many wait: a worker is asked again by each after this long, and by all of them
+// together at most once in kRetrySpacing.
+constexpr absl::Duration kShortestRetry = absl::Milliseconds(10);
+constexpr absl::Duration kRetrySpacing = absl::Milliseconds(1);
 
 }  // namespace
 
@@ -72,8 +74,7 @@ absl::Status RouterCore::Submit(RouteRequest request, absl::Time now) {
         absl::StrCat("overloaded: ", live_requests(), " live requests, limit ", limits_.live_requests));
   }
   const RequestId id = request.id;
-  const absl::Status readiness = Readiness(request.model, request.prefill_only);
-  if (!readiness.ok() && waiting_requests() >= limits_.waiting_requests) {
+  if (waiting_requests() >= limits_.waiting_requests && !Readiness(request.model, request.prefill_only).ok()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("overloaded: ", waiting_requests(), " requests wait, limit ", limits_.waiting_requests));
   }
@@ -82,8 +83,8 @@ absl::Status RouterCore::Submit(RouteRequest request, absl::Time now) {
   live.sequence = next_sequence_++;
   if (now >= live.request.deadline) {
     End(id, absl::DeadlineExceededError("the deadline had passed before the request was taken up"));
-  } else if (!TryPlace(live)) {
-    Wait(live, now, now + limits_.worker_wait, readiness);
+  } else {
+    PlaceOrWait(live, now);
   }
   return absl::OkStatus();
 }
@@ -117,30 +118,38 @@ bool RouterCore::PrefillDone(const WorkerAddress& link, const RequestId& id, Inc
   return true;
 }
 
-void RouterCore::Failed(const WorkerAddress& link, const RequestId& id, const absl::Status& status,
-                        absl::Duration retry_after, absl::Time now) {
+void RouterCore::Failed(const WorkerAddress& link, const RequestId& id, const Failure& failure, absl::Time now) {
   const auto found = live_.find(id);
   if (found == live_.end()) return;
   Live& live = found->second;
   const bool by_prefill = live.prefill == link;
   if (!by_prefill && live.decode != link) return;
-  absl::Status reason = status.ok() ? absl::InternalError("the worker failed the request without a reason") : status;
+  absl::Status reason = failure.status;
+  if (reason.ok()) reason = absl::InternalError("the worker failed the request without a reason");
   if (live.state == State::kStarting && absl::IsFailedPrecondition(reason)) {
     // The hand-off did not last until Start: another one may.
     reason =
         absl::UnavailableError(StrCat("the hand-off failed: ", Message(reason), "; the request may be sent again"));
   }
-  // The worker that failed it holds nothing of it any more.
-  if (by_prefill) LeavePrefill(live);
-  if (live.decode == link) LeaveDecode(live);
-  const bool waits_for_capacity = by_prefill && IsForNow(status) && !live.request.prefill_only;
-  if (!waits_for_capacity || waiting_requests() >= limits_.waiting_requests) {
-    End(id, reason, retry_after);
-    return;
+  const bool again =
+      absl::IsResourceExhausted(reason) && (by_prefill || live.state == State::kStarting) && !live.request.prefill_only;
+  if (again) {
+    const absl::Duration delay =
+        std::max({failure.retry_after, kShortestRetry, (waiting_requests() + 1) * kRetrySpacing});
+    LeaveOut(live, by_prefill && failure.no_room_to_decode ? live.decode : link, now + delay);
+    if (!live.refused_at) live.refused_at = now;
+    live.last_refusal = reason;
+    LeavePrefill(live);
+    LeaveDecode(live);
+    if (now < *live.refused_at + limits_.capacity_wait) {
+      if (TryPlace(live, now)) return;
+      if (waiting_requests() < limits_.waiting_requests) return Wait(live, now);
+    }
   }
-  LeaveDecode(live);
-  if (!live.refused_at) live.refused_at = now;
-  Wait(live, now + std::max(retry_after, absl::Milliseconds(10)), *live.refused_at + limits_.capacity_wait, status);
+  // The worker that failed it holds nothing of it any more.
+  if (live.prefill == link) LeavePrefill(live);
+  if (live.decode == link) LeaveDecode(live);
+  End(id, reason, failure.retry_after);
 }
 
 bool RouterCore::TokensArrived(const WorkerAddress& link, const RequestId& id, bool finished) {
@@ -165,17 +174,16 @@ void RouterCore::EndAll() {
 
 // --- placement -----------------------------------------------------------------------------------------------------
 
-std::vector<const AttachedWorker*> RouterCore::DecodeCandidates(const std::string& model) const {
-  std::vector<const AttachedWorker*> result;
+RouterCore::Candidates RouterCore::DecodeCandidates(const std::string& model) const {
+  Candidates result;
   for (const auto& [link, worker] : workers_) {
     if (worker.info.role == WorkerRole::kDecode && worker.info.model == model) result.push_back(&worker);
   }
   return result;
 }
 
-std::vector<const AttachedWorker*> RouterCore::PrefillCandidates(
-    const RouteRequest& request, const std::vector<const AttachedWorker*>& decodes) const {
-  std::vector<const AttachedWorker*> result;
+RouterCore::Candidates RouterCore::PrefillCandidates(const RouteRequest& request, const Candidates& decodes) const {
+  Candidates result;
   for (const auto& [link, worker] : workers_) {
     if (worker.info.role != WorkerRole::kPrefill) continue;
     const bool serves = std::ranges::any_of(
@@ -197,10 +205,26 @@ absl::Status RouterCore::Readiness(const std::string& model, bool prefill_only) 
   return absl::OkStatus();
 }
 
-bool RouterCore::TryPlace(Live& live) {
+void RouterCore::LeaveOut(Live& live, const WorkerAddress& link, absl::Time until) {
+  const auto known = std::ranges::find(live.refusals, link, &Refusal::link);
+  if (known == live.refusals.end()) {
+    live.refusals.push_back({link, until});
+  } else {
+    known->until = until;
+  }
+}
+
+bool RouterCore::TryPlace(Live& live, absl::Time now) {
   const RouteRequest& request = live.request;
-  std::vector<const AttachedWorker*> decodes = DecodeCandidates(request.model);
-  const AttachedWorker* prefill = ChoosePrefill(PrefillCandidates(request, decodes), request, limits_.placement);
+  std::erase_if(live.refusals, [&](const Refusal& refusal) { return refusal.until <= now; });
+  const auto refused = [&](const AttachedWorker* worker) {
+    return std::ranges::count(live.refusals, worker->link, &Refusal::link) > 0;
+  };
+  Candidates decodes = DecodeCandidates(request.model);
+  std::erase_if(decodes, refused);
+  Candidates prefills = PrefillCandidates(request, decodes);
+  std::erase_if(prefills, refused);
+  const AttachedWorker* prefill = ChoosePrefill(prefills, request, limits_.placement);
   if (prefill == nullptr) return false;
   if (request.prefill_only) {
     Place(live, *prefill, nullptr);
@@ -238,17 +262,24 @@ void RouterCore::Place(Live& live, const AttachedWorker& prefill, const Attached
 
 void RouterCore::PlaceWaiting(absl::Time now) {
   const std::vector<WaitingKey> waiting(waiting_.begin(), waiting_.end());
-  for (const auto& [priority, sequence, id] : waiting) {
-    Live& live = live_.at(id);
-    if (live.not_before <= now) TryPlace(live);
-  }
+  for (const auto& [priority, sequence, id] : waiting) TryPlace(live_.at(id), now);
 }
 
-void RouterCore::Wait(Live& live, absl::Time not_before, absl::Time give_up, absl::Status reason) {
+void RouterCore::PlaceOrWait(Live& live, absl::Time now) {
+  if (!TryPlace(live, now)) Wait(live, now);
+}
+
+void RouterCore::Wait(Live& live, absl::Time now) {
+  live.reason = Readiness(live.request.model, live.request.prefill_only);
+  if (live.reason.ok()) {
+    live.reason = live.last_refusal;
+    live.give_up = *live.refused_at + limits_.capacity_wait;
+  } else {
+    // Also one that its workers refused and left since: it waits for others like a new request.
+    live.give_up = now + limits_.worker_wait;
+    if (live.refused_at) live.give_up = std::min(live.give_up, *live.refused_at + limits_.capacity_wait);
+  }
   live.state = State::kWaiting;
-  live.not_before = not_before;
-  live.give_up = give_up;
-  live.reason = std::move(reason);
   waiting_.insert(KeyOf(live));
   Arm(live);
 }
@@ -289,8 +320,8 @@ void RouterCore::Arm(Live& live) {
   live.timer = live.request.deadline;
   if (live.state == State::kWaiting) {
     live.timer = std::min(live.timer, live.give_up);
-    // One that waits for a worker is placed when that attaches; one that waits for room tries again by itself.
-    if (IsForNow(live.reason)) live.timer = std::min(live.timer, live.not_before);
+    // What waits for a worker is placed when that attaches; what waits for room tries again by itself.
+    for (const Refusal& refusal : live.refusals) live.timer = std::min(live.timer, refusal.until);
   }
   if (live.timer != absl::InfiniteFuture()) timers_.insert({live.timer, live.request.id});
 }
@@ -305,10 +336,8 @@ void RouterCore::Tick(absl::Time now) {
       End(id, absl::DeadlineExceededError("the deadline passed"));
     } else if (now >= live.give_up) {
       End(id, live.reason, limits_.retry_hint);
-    } else if (!TryPlace(live)) {
-      // Its workers went away meanwhile: wait for others like a new request.
-      Wait(live, now, std::min(live.give_up, now + limits_.worker_wait),
-           Readiness(live.request.model, live.request.prefill_only));
+    } else {
+      PlaceOrWait(live, now);
     }
   }
 }

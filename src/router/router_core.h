@@ -2,8 +2,11 @@
 // request. I/O-free: events and the time come in, actions go out, in order. Not thread-safe.
 //
 //   waiting ──► prefilling ──► starting ──► decoding ──► ended
-//      ▲            │  RESOURCE_EXHAUSTED
-//      └────────────┘
+//      ▲            │             │  RESOURCE_EXHAUSTED
+//      └────────────┴─────────────┘
+//
+// A worker that refuses a request with RESOURCE_EXHAUSTED is left out for that request until its hint has passed,
+// pinned or not; another one is tried at once. When all have refused, the request waits for the first hint to pass.
 //
 // Every accepted request ends exactly once, by one kEnd action. Workers that may still hold something of it are then
 // told to cancel it.
@@ -63,8 +66,12 @@ class RouterCore {
   void Cancel(const RequestId& id);
   // True: the hand-off stands and kStartDecode follows (for prefill-only: kEnd, OK).
   bool PrefillDone(const WorkerAddress& link, const RequestId& id, Incarnation decode_incarnation);
-  void Failed(const WorkerAddress& link, const RequestId& id, const absl::Status& status, absl::Duration retry_after,
-              absl::Time now);
+  struct Failure {
+    absl::Status status;
+    absl::Duration retry_after{};
+    bool no_room_to_decode = false;  // a prefill worker says it of the decode worker
+  };
+  void Failed(const WorkerAddress& link, const RequestId& id, const Failure& failure, absl::Time now);
   // True: the tokens may be passed on. `finished`: they are the last, and kEnd with OK follows.
   bool TokensArrived(const WorkerAddress& link, const RequestId& id, bool finished);
   // The router shuts down: everything live ends with UNAVAILABLE.
@@ -80,35 +87,42 @@ class RouterCore {
   const absl::btree_map<WorkerAddress, AttachedWorker>& workers() const { return workers_; }
   int32_t live_requests() const { return static_cast<int32_t>(live_.size()); }
   int32_t waiting_requests() const { return static_cast<int32_t>(waiting_.size()); }
-  // OK if a request for this model could be placed now; else what is missing.
+  // OK if a request for this model finds workers, full or not; else what is missing.
   absl::Status Readiness(const std::string& model, bool prefill_only) const;
   void CheckInvariants() const;
 
  private:
   enum class State { kWaiting, kPrefilling, kStarting, kDecoding };
+  struct Refusal {
+    WorkerAddress link;
+    absl::Time until;
+  };
   struct Live {
     RouteRequest request;
     int64_t sequence = 0;
     State state = State::kWaiting;
     WorkerAddress prefill, decode;         // links of the workers that may hold something of it; empty: none
-    absl::Time not_before;                 // waiting: when it may be placed again
     absl::Time give_up;                    // waiting: when it ends with `reason`
     absl::Status reason;                   // waiting: why
     std::optional<absl::Time> refused_at;  // first RESOURCE_EXHAUSTED from a worker
+    std::vector<Refusal> refusals;         // by workers that are left out for now, each at most once
+    absl::Status last_refusal;
     absl::Time timer = absl::InfiniteFuture();
   };
   using WaitingKey = std::tuple<int32_t, int64_t, RequestId>;  // -priority, sequence, id
 
   static WaitingKey KeyOf(const Live& live);
   AttachedWorker* FindWorker(const WorkerAddress& link);
-  std::vector<const AttachedWorker*> DecodeCandidates(const std::string& model) const;
-  std::vector<const AttachedWorker*> PrefillCandidates(const RouteRequest& request,
-                                                       const std::vector<const AttachedWorker*>& decodes) const;
+  using Candidates = std::vector<const AttachedWorker*>;
+  Candidates DecodeCandidates(const std::string& model) const;
+  Candidates PrefillCandidates(const RouteRequest& request, const Candidates& decodes) const;
 
-  bool TryPlace(Live& live);
+  static void LeaveOut(Live& live, const WorkerAddress& link, absl::Time until);
+  bool TryPlace(Live& live, absl::Time now);
+  void Wait(Live& live, absl::Time now);  // for a worker, or for room at one
+  void PlaceOrWait(Live& live, absl::Time now);
   void Place(Live& live, const AttachedWorker& prefill, const AttachedWorker* decode);
   void PlaceWaiting(absl::Time now);
-  void Wait(Live& live, absl::Time not_before, absl::Time give_up, absl::Status reason);
   void LeavePrefill(Live& live);  // its worker is done with it
   void LeaveDecode(Live& live);
   void End(const RequestId& id, const absl::Status& status, absl::Duration retry_after = absl::ZeroDuration());

@@ -211,7 +211,7 @@ void Router::OnFailed(const WorkerAddress& link, const RequestFailed& failed) {
   Deliveries deliveries;
   {
     const std::lock_guard lock(mutex_);
-    core_.Failed(link, failed.request_id, failed.status, failed.retry_after, clock_.Now());
+    core_.Failed(link, failed.request_id, {failed.status, failed.retry_after, failed.no_room_to_decode}, clock_.Now());
     Act(deliveries);
   }
   Deliver(std::move(deliveries));

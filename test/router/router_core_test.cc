@@ -203,7 +203,7 @@ TEST_CASE("a request that finds no room tries again until it fits, its deadline 
   const absl::Duration until = GENERATE(absl::Seconds(10), absl::Seconds(100));
   REQUIRE(c.core.Submit(Request("r", c.now + until), c.now).ok());
   Take(c.core);
-  c.core.Failed(kP, "r", absl::ResourceExhaustedError("full"), absl::Milliseconds(300), c.now);
+  c.core.Failed(kP, "r", {absl::ResourceExhaustedError("full"), absl::Milliseconds(300)}, c.now);
   CHECK(Take(c.core).empty());
   CHECK(c.core.waiting_requests() == 1);
   CHECK(c.core.NextTick() == c.now + absl::Milliseconds(300));
@@ -215,13 +215,13 @@ TEST_CASE("a request that finds no room tries again until it fits, its deadline 
   }
   SECTION("it never does") {
     std::string end;
-    c.core.Failed(kP, "r", absl::ResourceExhaustedError("full"), absl::Seconds(1), c.now);
+    c.core.Failed(kP, "r", {absl::ResourceExhaustedError("full"), absl::Seconds(1)}, c.now);
     for (absl::Time t = c.now; end.empty(); t += absl::Milliseconds(100)) {
       REQUIRE(t < c.now + absl::Seconds(31));
       c.core.Tick(t);
       for (const std::string& line : Take(c.core)) {
         if (line.starts_with("prefill")) {
-          c.core.Failed(kP, "r", absl::ResourceExhaustedError("full"), absl::Seconds(1), t);
+          c.core.Failed(kP, "r", {absl::ResourceExhaustedError("full"), absl::Seconds(1)}, t);
         } else {
           end = line;
         }
@@ -231,12 +231,107 @@ TEST_CASE("a request that finds no room tries again until it fits, its deadline 
   }
 }
 
+RouterCore::Failure Full(absl::Duration hint = absl::Milliseconds(50), bool at_decode = true) {
+  return {absl::ResourceExhaustedError("full"), hint, at_decode};
+}
+
+TEST_CASE("a session leaves a decode worker that has no room for one that has, at once") {
+  Cluster c;
+  RouteRequest turn = Request("turn 1");
+  turn.session = std::string("s");
+  REQUIRE(c.core.Submit(turn, c.now).ok());
+  Take(c.core);
+  c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
+  turn.id = std::string("turn 2");
+  REQUIRE(c.core.Submit(turn, c.now).ok());
+  CHECK(Take(c.core) == Lines{"prefill turn 2 prefill-1 decode-1"});
+  SECTION("refused by the hand-off") { c.core.Failed(kP, "turn 2", Full(), c.now); }
+  SECTION("refused when it is started") {
+    REQUIRE(c.core.PrefillDone(kP, "turn 2", Incarnation(22)));
+    Take(c.core);
+    c.core.Failed(kD, "turn 2", Full(), c.now);
+  }
+  CHECK(Take(c.core) == Lines{"prefill turn 2 prefill-1 decode-2"});
+  turn.id = std::string("turn 3");  // the pin has moved
+  REQUIRE(c.core.Submit(turn, c.now).ok());
+  CHECK(Take(c.core) == Lines{"prefill turn 3 prefill-1 decode-2"});
+}
+
+TEST_CASE("a request that all decode workers refused goes to the first whose hint has passed") {
+  Cluster c;
+  c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
+  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  const std::string first = c.core.TakeActions()[0].decode_worker;
+  c.core.Failed(kP, "r", Full(absl::Milliseconds(300)), c.now);
+  const auto second = c.core.TakeActions();
+  REQUIRE(second.size() == 1);
+  CHECK(second[0].decode_worker != first);
+  c.core.Failed(kP, "r", Full(absl::Milliseconds(100)), c.now);
+  CHECK(Take(c.core).empty());
+  CHECK(c.core.waiting_requests() == 1);
+  CHECK(c.core.NextTick() == c.now + absl::Milliseconds(100));
+  SECTION("its hint") {
+    c.core.Tick(c.now + absl::Milliseconds(100));
+    CHECK(Take(c.core) == Lines{absl::StrCat("prefill r prefill-1 ", second[0].decode_worker)});
+  }
+  SECTION("a third worker comes before that") {
+    c.core.WorkerAttached("decode-3", Info(WorkerRole::kDecode, "decode-3", 44), c.now);
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-3"});
+  }
+  SECTION("its worker is lost, and the other one's hint passes") {
+    c.core.WorkerLost(second[0].decode_worker);
+    c.core.Tick(c.now + absl::Milliseconds(100));
+    CHECK(Take(c.core).empty());
+    c.core.Tick(c.now + absl::Milliseconds(300));
+    CHECK(Take(c.core) == Lines{absl::StrCat("prefill r prefill-1 ", first)});
+  }
+  SECTION("all are lost") {
+    c.core.WorkerLost(kD);
+    c.core.WorkerLost("decode-2");
+    for (absl::Time t = c.now; t < c.now + absl::Seconds(5); t += absl::Milliseconds(50)) c.core.Tick(t);
+    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+  }
+}
+
+TEST_CASE("a prefill worker that has too much is left out, not the decode worker") {
+  Cluster c;
+  c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
+  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  const std::string first = c.core.TakeActions()[0].worker;
+  c.core.Failed(first, "r", Full(absl::Milliseconds(50), false), c.now);
+  CHECK(Take(c.core) == Lines{absl::StrCat("prefill r ", first == kP ? "prefill-2" : kP, " decode-1")});
+}
+
+TEST_CASE("workers that take turns to refuse do not hold a request for ever") {
+  Cluster c({.capacity_wait = absl::Seconds(30)});
+  c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
+  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  absl::Time t = c.now;
+  std::string end;
+  for (; end.empty(); t += absl::Milliseconds(50)) {
+    REQUIRE(t < c.now + absl::Seconds(31));
+    c.core.Tick(t);
+    for (const std::string& line : Take(c.core)) {
+      if (line.starts_with("end")) end = line;
+    }
+    c.core.Failed(kP, "r", Full(absl::Milliseconds(20)), t);
+  }
+  CHECK(end == "end r RESOURCE_EXHAUSTED");
+}
+
+TEST_CASE("a request that has begun to answer is not tried again") {
+  Cluster c;
+  Bring(c, Stage::kDecoding);
+  c.core.Failed(kD, "r", Full(), c.now);
+  CHECK(Take(c.core) == Lines{"end r RESOURCE_EXHAUSTED"});
+}
+
 TEST_CASE("other failures end the request with the worker's words") {
   Cluster c;
   Bring(c, Stage::kDecoding);
-  c.core.Failed(kP, "r", absl::InternalError("not its request any more"), absl::ZeroDuration(), c.now);
+  c.core.Failed(kP, "r", {absl::InternalError("not its request any more"), absl::ZeroDuration()}, c.now);
   CHECK(Take(c.core).empty());
-  c.core.Failed(kD, "r", absl::InternalError("boom"), absl::ZeroDuration(), c.now);
+  c.core.Failed(kD, "r", {absl::InternalError("boom"), absl::ZeroDuration()}, c.now);
   const auto actions = c.core.TakeActions();
   REQUIRE(actions.size() == 1);
   CHECK(actions[0].status.message() == "boom");
@@ -245,7 +340,7 @@ TEST_CASE("other failures end the request with the worker's words") {
 TEST_CASE("a hand-off that is in doubt when it is started may be tried again by the client") {
   Cluster c;
   Bring(c, Stage::kStarting);
-  c.core.Failed(kD, "r", absl::FailedPreconditionError("lapsed"), absl::ZeroDuration(), c.now);
+  c.core.Failed(kD, "r", {absl::FailedPreconditionError("lapsed"), absl::ZeroDuration()}, c.now);
   CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
 }
 

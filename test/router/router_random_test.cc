@@ -94,7 +94,7 @@ class RandomRun {
     const bool is_prefill = link < "2";
     if (Draw(5) == 0) {
       const absl::Status status = Draw(2) ? absl::ResourceExhaustedError("full") : absl::InternalError("broken");
-      core_.Failed(link, id, status, absl::Milliseconds(Draw(100)), now_);
+      core_.Failed(link, id, {status, absl::Milliseconds(Draw(100)), Draw(2) == 0}, now_);
     } else if (is_prefill) {
       const std::string decode = absl::StrCat(2 + Draw(3));
       core_.PrefillDone(link, id, incarnation_[decode]);
