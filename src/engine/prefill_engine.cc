@@ -156,6 +156,7 @@ void PrefillEngine::Handle(HandoffReserved reserved, absl::Time now) {
   if (job == jobs_.end()) return;
   const int64_t wanted = reserved.missing.empty() ? 0 : (int64_t{reserved.missing.back()} + 1) * kBlockTokens;
   scheduler_.Limit(reserved.request_id, wanted);
+  OnProgress(now, now);
   NoteComplete(reserved.request_id, now);
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/status.h"
 #include "kv/block_layout.h"
 
 namespace baton {
@@ -15,13 +16,13 @@ constexpr uint64_t kOldestFirstEvery = 8;  // steps
 }  // namespace
 
 bool PrefillScheduler::RunsBefore::operator()(const Request* a, const Request* b) const {
-  return std::make_tuple(-int64_t{a->task.priority}, a->arrival) <
-         std::make_tuple(-int64_t{b->task.priority}, b->arrival);
+  return std::make_tuple(-int64_t{a->task.priority}, a->task.open, a->arrival) <
+         std::make_tuple(-int64_t{b->task.priority}, b->task.open, b->arrival);
 }
 
-PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens)
-    : pool_(pool), tree_(tree), step_tokens_(step_tokens) {
-  BATON_CHECK(step_tokens >= kBlockTokens, "a step computes at least one block");
+PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, PrefillStepLimits limits)
+    : pool_(pool), tree_(tree), limits_(limits) {
+  BATON_CHECK(limits_.tokens >= kBlockTokens, "a step computes at least one block");
 }
 
 PrefillScheduler::~PrefillScheduler() {
@@ -38,22 +39,63 @@ PrefillScheduler::Request& PrefillScheduler::Get(const RequestId& id) {
   return const_cast<Request&>(std::as_const(*this).Get(id));
 }
 
+absl::Status PrefillScheduler::CheckFits(int64_t tokens) const {
+  if (BlocksFor(tokens) <= pool_.counts().total) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the prompt can never fit: it needs ", BlocksFor(tokens),
+                                                 " KV blocks, this prefill worker has ", pool_.counts().total));
+}
+
 absl::Status PrefillScheduler::Add(PrefillTask task) {
   BATON_CHECK(!requests_.contains(task.request_id), "added twice");
   const auto tokens = static_cast<int64_t>(task.tokens.size());
   BATON_CHECK(static_cast<int64_t>(task.keys.size()) == tokens / kBlockTokens, "one key for each full block");
-  if (BlocksFor(tokens) > pool_.counts().total) {
-    return absl::InvalidArgumentError(absl::StrCat("the prompt can never fit: it needs ", BlocksFor(tokens),
-                                                   " KV blocks, this prefill worker has ", pool_.counts().total));
-  }
+  BATON_CHECK(!task.open || tokens % kBlockTokens == 0, "an open prompt has whole blocks");
+  RETURN_IF_ERROR(CheckFits(tokens));
   auto request = std::make_unique<Request>();
   request->arrival = ++arrivals_;
   request->wanted = tokens;
   request->ready_at_add = tree_.ReadyPrefix(task.keys) * kBlockTokens;
+  request->told = !task.open;
   request->task = std::move(task);
   if (tokens > 0) active_.insert(request.get());
   requests_[request->task.request_id] = std::move(request);
   return absl::OkStatus();
+}
+
+absl::Status PrefillScheduler::Extend(const RequestId& id, std::span<const TokenId> tokens,
+                                      std::span<const BlockKey> keys, bool last) {
+  Request& request = Get(id);
+  BATON_CHECK(request.task.open && !request.stopped, "extended after its end");
+  const int64_t wanted = request.wanted + static_cast<int64_t>(tokens.size());
+  RETURN_IF_ERROR(CheckFits(wanted));
+  active_.erase(&request);
+  if (request.task.tokens.capacity() < static_cast<size_t>(wanted)) {
+    std::vector<TokenId> grown;
+    grown.reserve(std::max(static_cast<size_t>(wanted), 2 * request.task.tokens.size()));
+    grown.assign(request.task.tokens.begin(), request.task.tokens.end());
+    request.task.tokens.swap(grown);
+    if (step_running()) outgrown_.push_back(std::move(grown));
+  }
+  request.task.tokens.insert(request.task.tokens.end(), tokens.begin(), tokens.end());
+  request.task.keys.insert(request.task.keys.end(), keys.begin(), keys.end());
+  BATON_CHECK(static_cast<int64_t>(request.task.keys.size()) == wanted / kBlockTokens, "one key for each full block");
+  BATON_CHECK(last || wanted % kBlockTokens == 0, "an open prompt has whole blocks");
+  if (request.ready_at_add == request.wanted)
+    request.ready_at_add = tree_.ReadyPrefix(request.task.keys) * kBlockTokens;
+  request.wanted = wanted;
+  request.task.open = !last;
+  request.admitted = false;  // it needs more room
+  request.extended = true;
+  if (request.planned < request.wanted) active_.insert(&request);
+  if (last && request.done >= request.wanted) TellAll(request);
+  return absl::OkStatus();
+}
+
+// What a prompt that was open has, now that nothing can take it away any more.
+void PrefillScheduler::TellAll(Request& request) {
+  if (request.told || request.task.open) return;
+  request.told = true;
+  if (request.done > 0) progress_.push_back({request.task.request_id, 0, request.done});
 }
 
 void PrefillScheduler::Limit(const RequestId& id, int64_t tokens) {
@@ -62,6 +104,7 @@ void PrefillScheduler::Limit(const RequestId& id, int64_t tokens) {
   BATON_CHECK(tokens >= 0 && tokens % kBlockTokens == 0, "limited to whole blocks");
   request.wanted = tokens;
   if (request.planned >= request.wanted) active_.erase(&request);
+  if (request.done >= request.wanted) TellAll(request);
 }
 
 void PrefillScheduler::Stop(const RequestId& id) {
@@ -79,11 +122,17 @@ void PrefillScheduler::Remove(const RequestId& id) {
 std::vector<PrefillScheduler::Request*> PrefillScheduler::StepOrder() const {
   std::vector<Request*> order(active_.begin(), active_.end());
   if (oldest_first_) {
-    const auto oldest = std::min_element(order.begin(), order.end(),
-                                         [](const Request* a, const Request* b) { return a->arrival < b->arrival; });
+    const auto oldest = std::min_element(order.begin(), order.end(), [](const Request* a, const Request* b) {
+      return std::make_tuple(a->task.open, a->arrival) < std::make_tuple(b->task.open, b->arrival);
+    });
     std::rotate(order.begin(), oldest, oldest + 1);
   }
   return order;
+}
+
+// Beside other requests in a step.
+bool PrefillScheduler::IsWorthwhile(const Request& request) const {
+  return !request.task.open || request.wanted - request.planned >= limits_.increment;
 }
 
 // Blocks that an admitted request may still take.
@@ -99,15 +148,47 @@ int64_t PrefillScheduler::Reserved() const {
   return blocks;
 }
 
-bool PrefillScheduler::Admit(Request& request, int64_t& reserved) {
+// Blocks that must be available for a request to be admitted: ready ones that somebody refers to, itself perhaps, cost
+// nothing; those that nobody refers to are no longer available.
+int64_t PrefillScheduler::Needed(const Request& request) const {
   const size_t full = std::min(request.task.keys.size(), static_cast<size_t>(BlocksFor(request.wanted)));
   const auto keys = std::span<const BlockKey>(request.task.keys).first(full);
-  // Ready blocks that others refer to cost nothing; those that nobody refers to are no longer available.
-  const int64_t needed = Outstanding(request) - tree_.ReadyPrefix(keys) + tree_.CachedInPrefix(keys);
-  if (needed > tree_.Available() - reserved) return false;
+  return BlocksFor(request.wanted) - tree_.ReadyPrefix(keys) + tree_.CachedInPrefix(keys);
+}
+
+bool PrefillScheduler::Admit(Request& request, int64_t& reserved) {
+  if (!request.task.open) MakeRoom(request, reserved);
+  if (Needed(request) > tree_.Available() - reserved) return false;
   request.admitted = true;
-  reserved += needed;
+  reserved += Needed(request);
+  TellAll(request);
   return true;
+}
+
+// Takes blocks from those of which nothing was told yet: open ones, and those closed lately, which come later in the
+// step's order. The least urgent first; what the step being planned uses stays.
+void PrefillScheduler::MakeRoom(const Request& request, int64_t& reserved) {
+  std::vector<Request*> victims;
+  for (const auto& [id, other] : requests_) {
+    const bool in_step = other->planned > other->done;
+    if (!other->told && !in_step && other->table.size() > 0 && other.get() != &request) victims.push_back(other.get());
+  }
+  std::sort(victims.begin(), victims.end(), [](const Request* a, const Request* b) { return RunsBefore()(b, a); });
+  for (Request* victim : victims) {
+    if (Needed(request) <= tree_.Available() - reserved) return;
+    if (victim->admitted && active_.contains(victim)) reserved -= Outstanding(*victim);
+    GiveBack(*victim);
+  }
+}
+
+// Its full blocks stay in the cache as long as nobody needs the room.
+void PrefillScheduler::GiveBack(Request& request) {
+  request.table.Truncate(0);
+  request.planned = request.done = request.slice_begin = 0;
+  request.counters = {};
+  request.ready_at_add = tree_.ReadyPrefix(request.task.keys) * kBlockTokens;
+  request.admitted = false;
+  if (!request.stopped && request.wanted > 0) active_.insert(&request);
 }
 
 const Batch& PrefillScheduler::PlanStep() {
@@ -115,11 +196,25 @@ const Batch& PrefillScheduler::PlanStep() {
   if (active_.empty()) return batch_;
   if (++plans_ % kOldestFirstEvery == 0) oldest_first_ = true;
   const std::vector<Request*> order = StepOrder();
-  int64_t budget = step_tokens_;
+  int64_t budget = limits_.tokens;
   int64_t reserved = Reserved();
+  PlanRequests(
+      order, [this](const Request& request) { return IsWorthwhile(request); }, budget, reserved);
+  // The worker would idle: what open prompts have is worth computing now.
+  if (batch_.slices.empty())
+    PlanRequests(
+        order, [](const Request& request) { return request.task.open; }, budget, reserved);
+  if (order.front()->admitted || order.front()->task.open) oldest_first_ = false;
+  return batch_;
+}
+
+void PrefillScheduler::PlanRequests(const std::vector<Request*>& order,
+                                    absl::FunctionRef<bool(const Request&)> takes_part, int64_t& budget,
+                                    int64_t& reserved) {
   bool admitting = true;
   for (Request* request : order) {
     if (budget < kBlockTokens) break;
+    if (!takes_part(*request) || !active_.contains(request)) continue;
     if (!request->admitted && !(admitting && Admit(*request, reserved))) {
       admitting = false;  // nobody overtakes a request that waits for blocks
       continue;
@@ -129,8 +224,6 @@ const Batch& PrefillScheduler::PlanStep() {
     budget -= Advance(*request, budget);
     reserved -= available - tree_.Available();
   }
-  if (order.front()->admitted) oldest_first_ = false;
-  return batch_;
 }
 
 // Returns the number of tokens that the step computes for the request.
@@ -217,6 +310,7 @@ std::vector<RequestId> PrefillScheduler::FinishStep(bool ok) {
   step_.clear();
   batch_.slices.clear();
   removed_.clear();
+  outgrown_.clear();
   return failed;
 }
 
@@ -244,13 +338,16 @@ void PrefillScheduler::RollBack(Request& request) {
 }
 
 void PrefillScheduler::SetDone(Request& request, int64_t done) {
-  if (done > request.done && !request.stopped) progress_.push_back({request.task.request_id, request.done, done});
+  if (done > request.done && !request.stopped && request.told) {
+    progress_.push_back({request.task.request_id, request.done, done});
+  }
   request.done = done;
+  if (!request.stopped && done >= request.wanted) TellAll(request);
 }
 
 bool PrefillScheduler::IsComplete(const RequestId& id) const {
   const auto found = requests_.find(id);
-  return found != requests_.end() && found->second->done >= found->second->wanted;
+  return found != requests_.end() && found->second->done >= found->second->wanted && !found->second->task.open;
 }
 
 PrefillScheduler::Load PrefillScheduler::load() const {
@@ -269,7 +366,8 @@ void PrefillScheduler::CheckInvariants() const {
     BATON_CHECK(request->done <= request->planned, "more done than planned");
     BATON_CHECK(step_running() || request->done == request->planned, "something is planned and no step is running");
     BATON_CHECK(static_cast<int64_t>(request->table.size()) == BlocksFor(request->planned), "a table of wrong size");
-    BATON_CHECK(request->admitted || request->table.size() == 0, "a request took blocks before it was admitted");
+    BATON_CHECK(request->admitted || request->table.size() == 0 || request->extended,
+                "a request took blocks before it was admitted");
     const bool active = !request->stopped && request->planned < request->wanted;
     BATON_CHECK(active_.contains(request.get()) == active, "an inactive request is planned, or an active one is not");
     const PrefillCounters& counters = request->counters;

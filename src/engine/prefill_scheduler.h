@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "base/ids.h"
 #include "kv/block_table.h"
@@ -22,6 +23,13 @@ struct PrefillTask {
   std::vector<TokenId> tokens;  // those that KV is made for
   std::vector<BlockKey> keys;   // of their full blocks; a partial last block is private
   int32_t priority = 0;         // higher runs first
+  bool open = false;            // Extend brings more; until the last of it only whole blocks, each with its key
+};
+
+struct PrefillStepLimits {
+  int64_t tokens = 512;  // computed in a step at most, at least one block
+  // An open prompt takes part in a step beside others once this many of its tokens wait; alone at once.
+  int64_t increment = 64;
 };
 
 // How a request came to the tokens that it has KV for.
@@ -42,16 +50,23 @@ struct PrefillCounters {
 // A request is admitted when all the blocks it can still need are free or can be evicted, beside those promised to
 // requests admitted before it. So an admitted request never waits for blocks, and there is no deadlock.
 //
+// An open prompt (design idea 3) is computed as it comes, when its share of a step is worth it and after the others of
+// its priority: overlap is opportunistic. It holds up nobody: for room that another request lacks it gives its blocks
+// back to the cache, and takes them up again when it can. So what is told of it is told once it has ended.
+//
 // Not thread-safe. Pool and tree must outlive it; nobody else takes blocks from them.
 class PrefillScheduler {
  public:
-  // `step_tokens`: most tokens computed in a step, at least one block.
-  PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens);
+  PrefillScheduler(BlockPool& pool, RadixTree& tree, PrefillStepLimits limits);
   ~PrefillScheduler();
 
   // INVALID_ARGUMENT, with needed and total blocks, if the prompt can never fit. REQUIRES: the id is new.
   absl::Status Add(PrefillTask task);
-  // Only positions [0, tokens) are still wanted: the decode worker holds the rest.
+  // The next tokens of an open prompt and the keys of the full blocks that they complete. `last`: it is open no more.
+  // INVALID_ARGUMENT as from Add, and nothing of it is taken. REQUIRES: known, open, neither stopped nor removed.
+  absl::Status Extend(const RequestId& id, std::span<const TokenId> tokens, std::span<const BlockKey> keys, bool last);
+  // Only positions [0, tokens) are still wanted: the decode worker holds the rest. May be progress of a prompt that was
+  // open.
   void Limit(const RequestId& id, int64_t tokens);
   // Nothing more of it is planned; its blocks stay. What a running step writes for it is still written.
   void Stop(const RequestId& id);
@@ -73,10 +88,11 @@ class PrefillScheduler {
   // The step's KV is written. For a failed step (`ok` false) promises are broken, requests that waited for them are
   // planned anew, and those with slices of their own are stopped: their ids are returned.
   std::vector<RequestId> FinishStep(bool ok);
-  // Since the last call.
+  // Since the last call. Nothing of an open prompt; all that it has, from position 0, once it is closed and has room.
   std::vector<Progress> TakeProgress() { return std::exchange(progress_, {}); }
 
   // The request has KV for all it wants. Unknown and removed requests are not complete.
+  // Nor is an open one.
   bool IsComplete(const RequestId& id) const;
   // REQUIRES for both: known, and not removed.
   std::span<const BlockId> blocks(const RequestId& id) const { return Get(id).table.ids(); }
@@ -104,6 +120,8 @@ class PrefillScheduler {
     PrefillCounters counters_before;  // what a failing step restores
     bool admitted = false;
     bool stopped = false;
+    bool extended = false;  // so it may hold blocks and wait for more
+    bool told = true;       // [0, done) was progress, so its blocks stay; false: open, or was until lately
   };
   struct RunsBefore {
     bool operator()(const Request* a, const Request* b) const;
@@ -111,10 +129,18 @@ class PrefillScheduler {
 
   const Request& Get(const RequestId& id) const;
   Request& Get(const RequestId& id);
+  absl::Status CheckFits(int64_t tokens) const;
   std::vector<Request*> StepOrder() const;
+  bool IsWorthwhile(const Request& request) const;
   static int64_t Outstanding(const Request& request);
   int64_t Reserved() const;
+  int64_t Needed(const Request& request) const;
   bool Admit(Request& request, int64_t& reserved);
+  void PlanRequests(const std::vector<Request*>& order, absl::FunctionRef<bool(const Request&)> takes_part,
+                    int64_t& budget, int64_t& reserved);
+  void MakeRoom(const Request& request, int64_t& reserved);
+  void GiveBack(Request& request);
+  void TellAll(Request& request);
   int64_t Advance(Request& request, int64_t budget);
   void TakeUp(Request& request, RadixTree::State state);
   void PlanSlice(Request& request, int64_t budget);
@@ -124,9 +150,10 @@ class PrefillScheduler {
 
   BlockPool& pool_;
   RadixTree& tree_;
-  const int64_t step_tokens_;
+  const PrefillStepLimits limits_;
   absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests_;
   std::vector<std::unique_ptr<Request>> removed_;  // while the running step uses their blocks
+  std::vector<std::vector<TokenId>> outgrown_;     // while the running step reads them
   std::set<Request*, RunsBefore> active_;          // neither stopped nor planned to the end
   uint64_t arrivals_ = 0;
   uint64_t plans_ = 0;

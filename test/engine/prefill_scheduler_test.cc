@@ -17,7 +17,10 @@ namespace {
 class SchedulerWorld {
  public:
   SchedulerWorld(int64_t blocks, int64_t step_tokens)
-      : backend_(blocks), pool_(blocks), tree_(pool_), scheduler_(pool_, tree_, step_tokens) {}
+      : backend_(blocks),
+        pool_(blocks),
+        tree_(pool_),
+        scheduler_(pool_, tree_, {.tokens = step_tokens, .increment = 32}) {}
 
   PrefillScheduler& scheduler() { return scheduler_; }
   const BlockPool& pool() const { return pool_; }
@@ -27,19 +30,37 @@ class SchedulerWorld {
   // Tokens of the requests' distinct prefixes that are done: each was computed at least once.
   int64_t done(const RequestId& id) const { return done_.at(id); }
 
-  absl::Status Add(const RequestId& id, const std::vector<TokenId>& tokens, int32_t priority = 0) {
-    const auto keys = BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), tokens);
+  absl::Status Add(const RequestId& id, const std::vector<TokenId>& tokens, int32_t priority = 0, bool open = false) {
     const absl::Status status =
-        scheduler_.Add({.request_id = id, .tokens = tokens, .keys = keys, .priority = priority});
+        scheduler_.Add({.request_id = id, .tokens = tokens, .keys = Keys(tokens), .priority = priority, .open = open});
     if (!status.ok()) return status;
     requests_[id] = tokens;
     done_[id] = 0;
+    if (open) open_.insert(id);
     return status;
   }
+  absl::Status Extend(const RequestId& id, const std::vector<TokenId>& more, bool last) {
+    std::vector<TokenId> tokens = requests_.at(id);
+    const size_t keys_before = tokens.size() / kBlockTokens;
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    const auto keys = Keys(tokens);
+    const auto tokens_before = std::exchange(requests_.at(id), tokens);
+    const absl::Status status = scheduler_.Extend(id, more, std::span(keys).subspan(keys_before), last);
+    if (!status.ok()) requests_.at(id) = tokens_before;
+    if (status.ok() && last) open_.erase(id);
+    NoteProgress();
+    return status;
+  }
+  void Limit(const RequestId& id, int64_t tokens) {
+    scheduler_.Limit(id, tokens);
+    NoteProgress();
+  }
+  bool IsOpen(const RequestId& id) const { return open_.contains(id); }
   void Remove(const RequestId& id) {
     scheduler_.Remove(id);
     requests_.erase(id);
     done_.erase(id);
+    open_.erase(id);
   }
 
   bool Plan() {
@@ -57,9 +78,13 @@ class SchedulerWorld {
   }
 
  private:
+  static std::vector<BlockKey> Keys(const std::vector<TokenId>& tokens) {
+    return BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), tokens);
+  }
   // Progress is contiguous, and what is said to be done holds the right KV.
   void NoteProgress() {
     for (const auto& progress : scheduler_.TakeProgress()) {
+      REQUIRE_FALSE(IsOpen(progress.request_id));
       REQUIRE(done_.at(progress.request_id) == progress.begin);
       REQUIRE(progress.begin % kBlockTokens == 0);
       done_.at(progress.request_id) = progress.end;
@@ -86,6 +111,7 @@ class SchedulerWorld {
   const Batch* batch_ = nullptr;
   std::map<RequestId, std::vector<TokenId>> requests_;
   std::map<RequestId, int64_t> done_;
+  std::set<RequestId> open_;
 };
 
 class SchedulerScenario {
@@ -97,9 +123,13 @@ class SchedulerScenario {
     }
     const RequestId id = command.words.empty() ? "" : command.words[0];
     if (command.name == "add") {
-      const auto status =
-          world_->Add(id, ParseTokens(command.Option("tokens")), static_cast<int32_t>(command.Number("priority")));
+      const auto status = world_->Add(id, ParseTokens(command.Option("tokens")),
+                                      static_cast<int32_t>(command.Number("priority")), command.Number("open") == 1);
       return status.ok() ? "" : absl::StrCat(status.ToString(), "\n");
+    }
+    if (command.name == "extend" || command.name == "close") {
+      const auto status = world_->Extend(id, ParseTokens(command.Option("tokens")), command.name == "close");
+      return status.ok() ? Completed() : absl::StrCat(status.ToString(), "\n");
     }
     if (command.name == "step") return Step();
     if (command.name == "begin") return Plan();
@@ -148,7 +178,7 @@ class SchedulerScenario {
     return printed;
   }
   std::string Limit(const RequestId& id, int64_t tokens) {
-    world_->scheduler().Limit(id, tokens);
+    world_->Limit(id, tokens);
     return Completed();
   }
   std::string Remove(const RequestId& id) {
@@ -179,6 +209,7 @@ void RunFile(const std::string& name) {
 TEST_CASE("prompts are computed in chunks, by priority and in order") { RunFile("prefill_chunks.txt"); }
 TEST_CASE("requests share what is cached and what is being computed") { RunFile("prefill_sharing.txt"); }
 TEST_CASE("blocks run short, and requests wait, evict or are refused") { RunFile("prefill_blocks.txt"); }
+TEST_CASE("open prompts are computed as they come, and hold up nobody") { RunFile("prefill_open.txt"); }
 TEST_CASE("steps fail and requests end at any moment") { RunFile("prefill_aborts.txt"); }
 
 TEST_CASE("the oldest request runs however many of higher priority arrive") {
@@ -225,6 +256,11 @@ std::vector<TokenId> RandomPrompt(std::mt19937& random) {
   return tokens;
 }
 
+std::vector<TokenId> WholeBlocks(std::vector<TokenId> tokens) {
+  tokens.resize(tokens.size() - tokens.size() % kBlockTokens);
+  return tokens;
+}
+
 TEST_CASE("random requests all end, with every token computed once and no block left behind") {
   const unsigned first_seed = std::random_device{}();
   for (unsigned seed = first_seed; seed < first_seed + 40; ++seed) {
@@ -248,10 +284,15 @@ TEST_CASE("random requests all end, with every token computed once and no block 
     for (int event = 0; event < 300; ++event) {
       const auto& requests = world.requests();
       const RequestId any = requests.empty() ? "" : std::next(requests.begin(), random() % requests.size())->first;
-      switch (random() % 6) {
+      switch (random() % 7) {
         case 0:
         case 1:
-          world.Add(absl::StrCat(event), RandomPrompt(random), static_cast<int32_t>(random() % 3)).IgnoreError();
+          if (random() % 2 == 0) {
+            world.Add(absl::StrCat(event), RandomPrompt(random), static_cast<int32_t>(random() % 3)).IgnoreError();
+          } else {
+            world.Add(absl::StrCat(event), WholeBlocks(RandomPrompt(random)), static_cast<int32_t>(random() % 3), true)
+                .IgnoreError();
+          }
           break;
         case 2:
           if (world.scheduler().step_running()) finish();
@@ -262,10 +303,17 @@ TEST_CASE("random requests all end, with every token computed once and no block 
         case 4:
           if (!any.empty() && world.scheduler().IsComplete(any)) end(any);
           break;
+        case 6: {
+          if (any.empty() || !world.IsOpen(any)) break;
+          const bool last = random() % 3 == 0;
+          const std::vector<TokenId> more = RandomPrompt(random);
+          world.Extend(any, last ? more : WholeBlocks(more), last).IgnoreError();
+          break;
+        }
         case 5:
-          if (any.empty() || random() % 3 != 0) break;
+          if (any.empty() || world.IsOpen(any) || random() % 3 != 0) break;
           if (random() % 2 == 0) {
-            world.scheduler().Limit(any, static_cast<int64_t>(random() % 4) * kBlockTokens);
+            world.Limit(any, static_cast<int64_t>(random() % 4) * kBlockTokens);
           } else {
             all_counted = false;
             world.Remove(any);
@@ -275,6 +323,9 @@ TEST_CASE("random requests all end, with every token computed once and no block 
       world.scheduler().CheckInvariants();
     }
     // Everything left runs to its end.
+    for (const auto& [id, tokens] : std::map(world.requests())) {
+      if (world.IsOpen(id)) REQUIRE(world.Extend(id, {}, true).ok());
+    }
     int steps = 0;
     while (!world.requests().empty() || world.scheduler().step_running()) {
       REQUIRE(++steps < 2000);
