@@ -45,18 +45,25 @@ uint64_t Random() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Link>> UcxLink::Connect(UcxProgress& progress, UcxInbox& inbox, const UcxSource& source,
+absl::StatusOr<std::unique_ptr<Link>> UcxLink::Connect(const UcxOptions& options, const UcxSource& source,
                                                        const UcxDescriptor& peer) {
-  auto endpoint = progress.Call([&] { return UcxEndpoint::Open(progress, inbox, source.memory, peer); });
-  if (!endpoint.ok()) return endpoint.status();
+  ASSIGN_OR_RETURN(std::unique_ptr<UcxProgress> progress, UcxProgress::Start(options));
   std::unique_ptr<UcxLink> link(
-      new UcxLink(progress, *std::move(endpoint), source.slab_bytes, static_cast<int64_t>(peer.slab_bytes)));
+      new UcxLink(std::move(progress), source.slab_bytes, static_cast<int64_t>(peer.slab_bytes)));
+  RETURN_IF_ERROR(link->progress_->Call([&] { return link->Open(source, peer); }));
   RETURN_IF_ERROR(link->ChoosePath(source, peer));
   return link;
 }
 
+// On the progress thread.
+absl::Status UcxLink::Open(const UcxSource& source, const UcxDescriptor& peer) {
+  RETURN_IF_ERROR(inbox_->Listen());
+  ASSIGN_OR_RETURN(endpoint_, UcxEndpoint::Open(*progress_, *inbox_, source.memory, peer));
+  return absl::OkStatus();
+}
+
 absl::Status UcxLink::ChoosePath(const UcxSource& source, const UcxDescriptor& peer) {
-  const bool same_host = progress_.Call([this] { return endpoint_->maps_memory(); });
+  const bool same_host = progress_->Call([this] { return endpoint_->maps_memory(); });
   const std::vector<UcxPath> paths = same_host
                                          ? std::vector<UcxPath>{UcxPath::kSharedMemory}
                                          : std::vector<UcxPath>{UcxPath::kPut, UcxPath::kRendezvous, UcxPath::kEager};
@@ -99,7 +106,7 @@ absl::StatusOr<double> UcxLink::Measure(UcxPath path, const UcxSource& source, c
 
 absl::Status UcxLink::WriteAndWait(UcxPath path, const BlockCopy& copy) {
   auto answer = std::make_shared<Answer<absl::Status>>();
-  progress_.Post([this, path, copy, answer] {
+  progress_->Post([this, path, copy, answer] {
     endpoint_->Write(path, {copy}, [answer](absl::Status status) { answer->Give(std::move(status)); });
   });
   return answer->Wait();
@@ -107,7 +114,7 @@ absl::Status UcxLink::WriteAndWait(UcxPath path, const BlockCopy& copy) {
 
 absl::StatusOr<uint64_t> UcxLink::ProbeAndWait(uint64_t target_offset) {
   auto answer = std::make_shared<Answer<absl::StatusOr<uint64_t>>>();
-  progress_.Post([this, target_offset, answer] {
+  progress_->Post([this, target_offset, answer] {
     endpoint_->Probe(target_offset, [answer](absl::StatusOr<uint64_t> word) { answer->Give(std::move(word)); });
   });
   return answer->Wait();
@@ -115,7 +122,7 @@ absl::StatusOr<uint64_t> UcxLink::ProbeAndWait(uint64_t target_offset) {
 
 void UcxLink::Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) {
   absl::Status valid = CheckCopies(copies, source_bytes_, target_bytes_);
-  progress_.Post([this, valid, runs = Coalesce(copies), done = std::move(done)]() mutable {
+  progress_->Post([this, valid, runs = Coalesce(copies), done = std::move(done)]() mutable {
     if (valid.ok()) {
       endpoint_->Write(path_, std::move(runs), std::move(done));
     } else {
@@ -125,15 +132,16 @@ void UcxLink::Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(ab
 }
 
 UcxLink::~UcxLink() {
+  if (endpoint_ == nullptr) return;
   std::promise<void> closed;
   std::future<void> future = closed.get_future();
-  progress_.Post([&] { endpoint_->Close([&] { closed.set_value(); }); });
+  progress_->Post([&] { endpoint_->Close([&] { closed.set_value(); }); });
   if (future.wait_for(kDrainWithin) != std::future_status::ready) {
-    progress_.Post([this] { endpoint_->Break(absl::UnavailableError("the link was closed")); });
+    progress_->Post([this] { endpoint_->Break(absl::UnavailableError("the link was closed")); });
     future.wait();
   }
   // The last word came from the progress thread, which may not have left the endpoint yet.
-  progress_.Call([this] {
+  progress_->Call([this] {
     endpoint_.reset();
     return true;
   });

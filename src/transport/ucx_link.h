@@ -1,4 +1,6 @@
-// A link over UCX: an endpoint, and the path that its self-test found to be the fastest.
+// A link over UCX: an endpoint, and the path that its self-test found to be the fastest. It has a UCX worker and thread
+// of its own, which end with it: UCX 1.13 and 1.22 were both seen to crash when a worker connects again to a peer from
+// which it had broken off with writes under way.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "transport/transport.h"
@@ -23,7 +26,7 @@ struct UcxSource {
 class UcxLink final : public Link {
  public:
   // Blocks until the self-test is over. UNAVAILABLE: the peer did not answer, or no path brings bytes to its memory.
-  static absl::StatusOr<std::unique_ptr<Link>> Connect(UcxProgress& progress, UcxInbox& inbox, const UcxSource& source,
+  static absl::StatusOr<std::unique_ptr<Link>> Connect(const UcxOptions& options, const UcxSource& source,
                                                        const UcxDescriptor& peer);
   // Waits some seconds for what is in flight, then breaks it off.
   ~UcxLink() override;
@@ -32,14 +35,19 @@ class UcxLink final : public Link {
   std::string Description() const override { return description_; }
 
  private:
-  UcxLink(UcxProgress& progress, std::unique_ptr<UcxEndpoint> endpoint, int64_t source_bytes, int64_t target_bytes)
-      : progress_(progress), endpoint_(std::move(endpoint)), source_bytes_(source_bytes), target_bytes_(target_bytes) {}
+  UcxLink(std::unique_ptr<UcxProgress> progress, int64_t source_bytes, int64_t target_bytes)
+      : inbox_(std::make_unique<UcxInbox>(progress->worker())),
+        progress_(std::move(progress)),
+        source_bytes_(source_bytes),
+        target_bytes_(target_bytes) {}
+  absl::Status Open(const UcxSource& source, const UcxDescriptor& peer);
   absl::Status ChoosePath(const UcxSource& source, const UcxDescriptor& peer);
   absl::StatusOr<double> Measure(UcxPath path, const UcxSource& source, const UcxDescriptor& peer);
   absl::Status WriteAndWait(UcxPath path, const BlockCopy& copy);
   absl::StatusOr<uint64_t> ProbeAndWait(uint64_t target_offset);
 
-  UcxProgress& progress_;
+  std::unique_ptr<UcxInbox> inbox_;  // outlives the thread that reads it
+  std::unique_ptr<UcxProgress> progress_;
   std::unique_ptr<UcxEndpoint> endpoint_;
   const int64_t source_bytes_;
   const int64_t target_bytes_;

@@ -91,6 +91,7 @@ UcxProgress::~UcxProgress() {
   ucp_worker_signal(worker_);
   thread_.join();
   ucp_worker_destroy(worker_);
+  if (memory_ != nullptr) ucp_mem_unmap(context_, memory_);
   ucp_cleanup(context_);
 }
 

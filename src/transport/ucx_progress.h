@@ -44,6 +44,9 @@ class UcxProgress {
     return result.get_future().get();
   }
 
+  // Memory of context() that peers may write to through the worker; unmapped when the worker is gone.
+  void Keep(ucp_mem_h memory) { memory_ = memory; }
+
   // For tasks only.
   ucp_context_h context() const { return context_; }
   ucp_worker_h worker() const { return worker_; }
@@ -57,6 +60,7 @@ class UcxProgress {
   const ucp_context_h context_;
   const ucp_worker_h worker_;
   const int event_fd_;
+  ucp_mem_h memory_ = nullptr;
   std::mutex mutex_;  // of tasks_ and stopping_
   std::deque<Task> tasks_;
   bool stopping_ = false;

@@ -20,24 +20,15 @@ constexpr int64_t kLargestSlab = int64_t{1} << 45;
 
 absl::StatusOr<std::unique_ptr<UcxTransport>> UcxTransport::Create(const UcxOptions& options) {
   ASSIGN_OR_RETURN(std::unique_ptr<UcxProgress> progress, UcxProgress::Start(options));
-  std::unique_ptr<UcxTransport> transport(new UcxTransport(std::move(progress)));
-  RETURN_IF_ERROR(transport->progress_->Call([&] { return transport->inbox_.Listen(); }));
+  std::unique_ptr<UcxTransport> transport(new UcxTransport(options, std::move(progress)));
+  RETURN_IF_ERROR(transport->progress_->Call([&] { return transport->inbox_->Listen(); }));
   return transport;
 }
 
-UcxTransport::UcxTransport(std::unique_ptr<UcxProgress> progress)
-    : progress_(std::move(progress)), inbox_(progress_->worker()) {}
-
-UcxTransport::~UcxTransport() {
-  progress_->Call([this] {
-    inbox_.SetMemory({});
-    return true;
-  });
-  if (memory_handle_ == nullptr) return;
-  // Peers may still be writing: their connections end with the worker, before the memory goes.
-  progress_->Call([this] { return ToStatus(ucp_mem_unmap(progress_->context(), memory_handle_), "unmapping"); })
-      .IgnoreError();
-}
+UcxTransport::UcxTransport(UcxOptions options, std::unique_ptr<UcxProgress> progress)
+    : options_(std::move(options)),
+      inbox_(std::make_unique<UcxInbox>(progress->worker())),
+      progress_(std::move(progress)) {}
 
 absl::StatusOr<std::span<std::byte>> UcxTransport::AllocateSlab(int64_t bytes) {
   BATON_CHECK(memory_handle_ == nullptr, "a worker has one slab");
@@ -56,13 +47,14 @@ absl::Status UcxTransport::MapSlab(int64_t bytes) {
   params.flags = UCP_MEM_MAP_ALLOCATE;
   RETURN_IF_ERROR(ToStatus(ucp_mem_map(progress_->context(), &params, &memory_handle_),
                            absl::StrCat("allocating a slab of ", bytes, " bytes")));
+  progress_->Keep(memory_handle_);
   ucp_mem_attr_t attributes{};
   attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH;
   RETURN_IF_ERROR(ToStatus(ucp_mem_query(memory_handle_, &attributes), "asking for the slab's address"));
   memory_ = {static_cast<std::byte*>(attributes.address), params.length};
   slab_bytes_ = bytes;
   scratch_offset_ = scratch_offset;
-  inbox_.SetMemory(memory_);
+  inbox_->SetMemory(memory_);
 
   void* rkey = nullptr;
   size_t rkey_bytes = 0;
@@ -90,7 +82,7 @@ absl::StatusOr<std::unique_ptr<Link>> UcxTransport::Connect(std::string_view pee
     return absl::FailedPreconditionError(absl::StrCat("UCX version differs: ", ucp_get_version_string(), " here, ",
                                                       absl::CHexEscape(peer.ucx_version), " at the peer"));
   }
-  return UcxLink::Connect(*progress_, inbox_, {memory_, slab_bytes_, scratch_offset_}, peer);
+  return UcxLink::Connect(options_, {memory_, slab_bytes_, scratch_offset_}, peer);
 }
 
 }  // namespace baton

@@ -19,7 +19,6 @@ class UcxTransport final : public Transport {
  public:
   // UNAVAILABLE where UCX finds no transport for the devices.
   static absl::StatusOr<std::unique_ptr<UcxTransport>> Create(const UcxOptions& options);
-  ~UcxTransport() override;
 
   absl::StatusOr<std::span<std::byte>> AllocateSlab(int64_t bytes) override;
   std::string Descriptor() const override { return descriptor_; }
@@ -28,11 +27,12 @@ class UcxTransport final : public Transport {
   absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view peer_descriptor) override;
 
  private:
-  explicit UcxTransport(std::unique_ptr<UcxProgress> progress);
+  UcxTransport(UcxOptions options, std::unique_ptr<UcxProgress> progress);
   absl::Status MapSlab(int64_t bytes);
 
-  std::unique_ptr<UcxProgress> progress_;
-  UcxInbox inbox_;
+  const UcxOptions options_;
+  std::unique_ptr<UcxInbox> inbox_;        // outlives the thread that reads it
+  std::unique_ptr<UcxProgress> progress_;  // serves peers that write to us; each link has its own
   ucp_mem_h memory_handle_ = nullptr;
   std::span<std::byte> memory_;  // slab and scratch area
   int64_t slab_bytes_ = 0;

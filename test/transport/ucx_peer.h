@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <span>
 #include <string>
 
@@ -35,8 +36,10 @@ class UcxPeer {
     std::string program = BATON_UCX_PEER;
     std::string bytes = absl::StrCat(slab_bytes);
     char* arguments[] = {program.data(), bytes.data(), nullptr};
+    setenv("UCX_LOG_FILE", "stderr", 1);  // its standard output is ours to read
     BATON_CHECK(posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments, environ) == 0,
                 "cannot start ucx_peer");
+    unsetenv("UCX_LOG_FILE");
     posix_spawn_file_actions_destroy(&actions);
     close(to[0]);
     close(from[1]);

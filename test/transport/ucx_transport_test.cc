@@ -138,6 +138,7 @@ TEST_CASE("a target that is killed gives UNAVAILABLE, and its successor can be c
     peer->Kill();
     CHECK(PushUntilItFails(**link).code() == absl::StatusCode::kUnavailable);
     CHECK(PushAndWait(**link, {{0, 0, 8}}).code() == absl::StatusCode::kUnavailable);
+    link->reset();
     CHECK(ended == 20);
 
     const std::string old = peer->descriptor();
@@ -149,6 +150,27 @@ TEST_CASE("a target that is killed gives UNAVAILABLE, and its successor can be c
     CHECK(ours.transport->Connect(old).status().code() == absl::StatusCode::kUnavailable);
   }
   CHECK(SharedMemoryFiles() == files);
+}
+
+TEST_CASE("a link to a target that hangs can be closed, which ends its pushes") {
+  const OnlyTransports only("tcp");
+  UcxPeer peer(kSlab);
+  const Ours ours = MakeOurs();
+  auto link = ours.transport->Connect(peer.descriptor());
+  REQUIRE(link.ok());
+  kill(peer.pid(), SIGSTOP);
+  std::atomic<int> unavailable = 0;
+  for (int i = 0; i < 20; ++i) {
+    (*link)->Push(std::vector<BlockCopy>{{0, 0, kSlab}},
+                  [&](const absl::Status& status) { unavailable += absl::IsUnavailable(status); });
+  }
+  link->reset();
+  CHECK(unavailable == 20);
+  kill(peer.pid(), SIGCONT);
+  auto again = ours.transport->Connect(peer.descriptor());
+  REQUIRE(again.ok());
+  CHECK(PushAndWait(**again, {{0, 0, kSlab}}).ok());
+  CHECK(peer.Sha(0, kSlab) == ShaOf(ours.slab));
 }
 
 TEST_CASE("a writer that goes away does not disturb the target or the next writer") {
