@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "transport/shared_mapping.h"
 
 namespace baton {
 namespace {
@@ -73,18 +74,32 @@ absl::Status UcxEndpoint::Create(const UcxDescriptor& peer) {
     static_cast<UcxEndpoint*>(self)->Break(ToStatus(status, "the peer is gone"));
   };
   RETURN_IF_ERROR(ToStatus(ucp_ep_create(progress_.worker(), &params, &endpoint_), "reaching the peer"));
-  remote_base_ = peer.base;
-  absl::Status status = ToStatus(ucp_ep_rkey_unpack(endpoint_, peer.rkey.data(), &rkey_), "the peer's memory key");
+  absl::Status status = OpenMemory(peer);
   if (!status.ok()) {
+    if (rkey_ != nullptr) ucp_rkey_destroy(rkey_);
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     param.flags = UCP_EP_CLOSE_FLAG_FORCE;
     void* request = ucp_ep_close_nbx(std::exchange(endpoint_, nullptr), &param);
     if (UCS_PTR_IS_PTR(request)) ucp_request_free(request);
-    return status;
   }
+  return status;
+}
+
+// UCX computes where the peer's address lies here from what the peer says, and checks nothing.
+absl::Status UcxEndpoint::OpenMemory(const UcxDescriptor& peer) {
+  remote_base_ = peer.base;
+  RETURN_IF_ERROR(ToStatus(ucp_ep_rkey_unpack(endpoint_, peer.rkey.data(), &rkey_), "the peer's memory key"));
   void* mapped = nullptr;
-  if (ucp_rkey_ptr(rkey_, remote_base_, &mapped) == UCS_OK) mapped_ = static_cast<std::byte*>(mapped);
+  if (ucp_rkey_ptr(rkey_, remote_base_, &mapped) != UCS_OK) return absl::OkStatus();
+  const std::span theirs(static_cast<std::byte*>(mapped), peer.scratch_offset + kScratchBytes);
+  if (const absl::Status status = CheckSharedMapping(theirs); !status.ok()) return status;
+  const auto at = reinterpret_cast<uintptr_t>(theirs.data());
+  const auto ours = reinterpret_cast<uintptr_t>(source_.data());
+  if (at < ours + source_.size() && ours < at + theirs.size()) {
+    return absl::InvalidArgumentError("UCX descriptor: the peer's memory is our own");
+  }
+  mapped_ = theirs.data();
   return absl::OkStatus();
 }
 
@@ -140,25 +155,35 @@ ucp_request_param_t UcxEndpoint::ParamFor(Operation* operation) {
   param.cb.send = [](void* request, ucs_status_t status, void* user_data) {
     auto* finished = static_cast<Operation*>(user_data);
     ucp_request_free(request);
-    finished->endpoint->Drop(finished, ToStatus(status, "writing to the peer"));
+    finished->endpoint->Finish(finished, status);
   };
   return param;
 }
 
 // UCX has taken a request, finished it at once, or refused it.
 void UcxEndpoint::Account(Operation* operation, void* request) {
-  if (!UCS_PTR_IS_PTR(request)) Drop(operation, ToStatus(UCS_PTR_STATUS(request), "writing to the peer"));
+  if (!UCS_PTR_IS_PTR(request)) Finish(operation, UCS_PTR_STATUS(request));
+}
+
+// After a request that failed, replies to others may never come, and what was sent may still land: all of them end.
+void UcxEndpoint::Finish(Operation* operation, ucs_status_t status) {
+  const absl::Status result = ToStatus(status, "writing to the peer");
+  if (!result.ok()) Break(result);
+  Drop(operation, result);
 }
 
 void UcxEndpoint::Put(Operation* operation) {
   const ucp_request_param_t param = ParamFor(operation);
   for (const BlockCopy& run : operation->runs) {
+    if (!status_.ok()) break;
     ++operation->pending;
     Account(operation, ucp_put_nbx(endpoint_, source_.data() + run.source_offset, static_cast<size_t>(run.bytes),
                                    remote_base_ + static_cast<uint64_t>(run.target_offset), rkey_, &param));
   }
-  ++operation->pending;
-  Account(operation, ucp_ep_flush_nbx(endpoint_, &param));
+  if (status_.ok()) {
+    ++operation->pending;
+    Account(operation, ucp_ep_flush_nbx(endpoint_, &param));
+  }
   Drop(operation, absl::OkStatus());
 }
 
@@ -212,7 +237,7 @@ void UcxEndpoint::Send(std::unique_ptr<Chunk> chunk) {
   param.cb.send = [](void* request, ucs_status_t status, void* user_data) {
     const std::unique_ptr<Chunk> sent(static_cast<Chunk*>(user_data));
     ucp_request_free(request);
-    sent->operation->endpoint->Drop(sent->operation, ToStatus(status, "writing to the peer"));
+    sent->operation->endpoint->Finish(sent->operation, status);
   };
   const std::byte* data = source_.data() + chunk->copy.source_offset;
   void* request = ucp_am_send_nbx(endpoint_, kWriteMessage, &chunk->header, sizeof chunk->header, data,
@@ -252,9 +277,7 @@ void UcxEndpoint::Drop(Operation* operation, const absl::Status& status) {
   if (operation->status.ok()) operation->status = status;
   if (--operation->pending > 0) return;
   const std::unique_ptr<Operation> finished(operation);
-  if (finished->status.code() == absl::StatusCode::kInvalidArgument) {  // no fault of the caller's
-    finished->status = absl::UnavailableError(finished->status.message());
-  }
+  if (!finished->status.ok() && !status_.ok()) finished->status = status_;  // some of it may still land
   finished->done(finished->status);
   --active_;
   MaybeClose();
@@ -268,12 +291,7 @@ void UcxEndpoint::Break(const absl::Status& why) {
     inbox_.Forget(ticket);
     Drop(operation, status_);
   }
-  // UCX ends its requests when the endpoint is closed, which must not happen inside its error handler.
-  ++active_;
-  progress_.Post([this] {
-    --active_;
-    MaybeClose();
-  });
+  MaybeClose();
 }
 
 void UcxEndpoint::Close(absl::AnyInvocable<void()> closed) {
@@ -281,27 +299,34 @@ void UcxEndpoint::Close(absl::AnyInvocable<void()> closed) {
   MaybeClose();
 }
 
-// A broken endpoint is closed at once, which ends what UCX still holds of it; a whole one when its last operation ends.
+// A broken endpoint is closed soon, which ends what UCX still holds of it; a whole one when its last operation ends.
+// This may be inside a callback of UCX's, so the closing waits for the next turn of the thread: an endpoint that was
+// closed inside its error handler was seen to complete requests twice (openucx/ucx#9721).
 void UcxEndpoint::MaybeClose() {
   const bool broken = !status_.ok();
   if (endpoint_ != nullptr && !closing_ && (broken || (closed_ && active_ == 0))) {
     closing_ = true;
     ++active_;  // until UCX has closed it
-    ucp_request_param_t param{};
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    param.user_data = this;
-    param.cb.send = [](void* request, ucs_status_t, void* user_data) {
-      auto& self = *static_cast<UcxEndpoint*>(user_data);
-      ucp_request_free(request);
-      --self.active_;
-      self.MaybeClose();
-    };
-    ucp_rkey_destroy(rkey_);
-    if (UCS_PTR_IS_PTR(ucp_ep_close_nbx(std::exchange(endpoint_, nullptr), &param))) return;
-    --active_;
+    progress_.Post([this] { CloseNow(); });
   }
   if (endpoint_ == nullptr && active_ == 0 && closed_) std::exchange(closed_, nullptr)();
+}
+
+void UcxEndpoint::CloseNow() {
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  param.user_data = this;
+  param.cb.send = [](void* request, ucs_status_t, void* user_data) {
+    auto& self = *static_cast<UcxEndpoint*>(user_data);
+    ucp_request_free(request);
+    --self.active_;
+    self.MaybeClose();
+  };
+  ucp_rkey_destroy(rkey_);
+  if (UCS_PTR_IS_PTR(ucp_ep_close_nbx(std::exchange(endpoint_, nullptr), &param))) return;
+  --active_;
+  MaybeClose();
 }
 
 }  // namespace baton

@@ -33,7 +33,8 @@ class UcxEndpoint {
  public:
   using Done = absl::AnyInvocable<void(absl::Status)>;
 
-  // Returns before the peer has answered. UNAVAILABLE: no transport leads there.
+  // Returns before the peer has answered. UNAVAILABLE: no transport leads there. INVALID_ARGUMENT: it is on this host,
+  // but its memory is not what it says.
   static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Open(UcxProgress& progress, UcxInbox& inbox,
                                                            std::span<const std::byte> source,
                                                            const UcxDescriptor& peer);
@@ -50,7 +51,7 @@ class UcxEndpoint {
 
   // Waits for what is in flight, then closes. `closed` is called once.
   void Close(absl::AnyInvocable<void()> closed);
-  // What is in flight ends with this error, UNAVAILABLE. Then the endpoint closes by itself, if it is to be closed.
+  // What is in flight ends with this error, UNAVAILABLE, some of it only when UCX has closed its side.
   void Break(const absl::Status& why);
 
  private:
@@ -59,6 +60,7 @@ class UcxEndpoint {
 
   UcxEndpoint(UcxProgress& progress, UcxInbox& inbox, std::span<const std::byte> source);
   absl::Status Create(const UcxDescriptor& peer);
+  absl::Status OpenMemory(const UcxDescriptor& peer);
 
   void CopySlice(Operation* operation);
   void Put(Operation* operation);
@@ -69,8 +71,10 @@ class UcxEndpoint {
 
   static ucp_request_param_t ParamFor(Operation* operation);
   void Account(Operation* operation, void* request);
+  void Finish(Operation* operation, ucs_status_t status);
   void Drop(Operation* operation, const absl::Status& status);
   void MaybeClose();
+  void CloseNow();
 
   UcxProgress& progress_;
   UcxInbox& inbox_;
@@ -85,7 +89,7 @@ class UcxEndpoint {
   std::map<uint64_t, Operation*> tickets_;  // messages without reply
   int64_t window_used_ = 0;                 // bytes of messages without reply
   absl::AnyInvocable<void()> closed_;       // set: to be closed
-  bool closing_ = false;                    // UCX has been told
+  bool closing_ = false;                    // CloseNow has been called, or will be
 };
 
 }  // namespace baton

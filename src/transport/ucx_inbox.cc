@@ -18,6 +18,12 @@ std::optional<UcxWrite> ReadHeader(const void* header, size_t header_bytes, cons
   return write;
 }
 
+// The sender hears of it by itself, and there may be no endpoint left to answer by.
+bool IsConnectionError(ucs_status_t status) {
+  return status == UCS_ERR_CANCELED || status == UCS_ERR_CONNECTION_RESET || UCS_IS_LINK_ERROR(status) ||
+         UCS_IS_ENDPOINT_ERROR(status);
+}
+
 }  // namespace
 
 absl::Status UcxInbox::Listen() {
@@ -88,13 +94,13 @@ ucs_status_t UcxInbox::ReceiveRendezvous(const UcxWrite& write, void* data, size
   param.user_data = receive;
   param.cb.recv_am = [](void* request, ucs_status_t status, size_t, void* user_data) {
     const std::unique_ptr<Receive> done(static_cast<Receive*>(user_data));
-    if (status == UCS_OK) Reply(done->reply_to, {.ticket = done->ticket, .ok = 1});
     ucp_request_free(request);
+    if (!IsConnectionError(status)) Reply(done->reply_to, {.ticket = done->ticket, .ok = status == UCS_OK});
   };
   void* request = ucp_am_recv_data_nbx(worker_, data, memory_.data() + write.target_offset, bytes, &param);
   if (UCS_PTR_IS_PTR(request)) return UCS_OK;
-  const std::unique_ptr<Receive> done(receive);
-  if (request == nullptr) Reply(reply_to, {.ticket = write.ticket, .ok = 1});
+  delete receive;
+  Reply(reply_to, {.ticket = write.ticket, .ok = request == nullptr});
   return UCS_OK;
 }
 

@@ -22,7 +22,7 @@ struct UcxWrite {
 };
 struct UcxReply {
   uint64_t ticket = 0;
-  int64_t ok = 0;       // 1: the bytes are in place; 0: refused, they are out of bounds
+  int64_t ok = 0;       // 1: the bytes are in place; 0: they are out of bounds, or could not be received
   uint64_t probed = 0;  // 8 bytes from target_offset on
 };
 

@@ -219,6 +219,19 @@ TEST_CASE("a descriptor that is damaged, of another version or foreign is refuse
   CHECK(connect(Encode(other)) == absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_CASE("a peer on this host that claims more memory than it shares is refused") {
+  UcxPeer peer(kSlab);
+  const Ours ours = MakeOurs();
+  const UcxDescriptor good = *DecodeUcxDescriptor(peer.descriptor());
+  UcxDescriptor larger = good;
+  larger.slab_bytes = larger.scratch_offset = uint64_t{1} << 40;
+  CHECK(ours.transport->Connect(Encode(larger)).status().code() == absl::StatusCode::kInvalidArgument);
+  UcxDescriptor elsewhere = good;  // 1 MiB into its memory, of which there is less from there on
+  elsewhere.base += 1 << 20;
+  CHECK(ours.transport->Connect(Encode(elsewhere)).status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(ours.transport->Connect(Encode(good)).ok());
+}
+
 TEST_CASE("a slab that cannot be had is an error") {
   auto transport = UcxTransport::Create({});
   REQUIRE(transport.ok());

@@ -1,0 +1,111 @@
+// What UCX seldom does: it refuses a request. This program's own functions stand before the library's.
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <future>
+#include <vector>
+
+#include "catch.h"
+#include "transport/ucx_descriptor.h"
+#include "transport/ucx_endpoint.h"
+#include "transport/ucx_transport.h"
+
+namespace {
+
+std::atomic<bool> refuse_sends = false;
+std::atomic<bool> refuse_receives = false;
+
+template <typename F>
+F* Library(const char* name) {
+  return reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+extern "C" ucs_status_ptr_t ucp_am_send_nbx(ucp_ep_h endpoint, unsigned id, const void* header, size_t header_bytes,
+                                            const void* data, size_t count, const ucp_request_param_t* param) {
+  static auto* const send = Library<decltype(ucp_am_send_nbx)>("ucp_am_send_nbx");
+  if (refuse_sends && id == baton::kWriteMessage) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+  return send(endpoint, id, header, header_bytes, data, count, param);
+}
+
+extern "C" ucs_status_ptr_t ucp_am_recv_data_nbx(ucp_worker_h worker, void* descriptor, void* buffer, size_t count,
+                                                 const ucp_request_param_t* param) {
+  static auto* const receive = Library<decltype(ucp_am_recv_data_nbx)>("ucp_am_recv_data_nbx");
+  if (refuse_receives) return UCS_STATUS_PTR(UCS_ERR_NO_MEMORY);
+  return receive(worker, descriptor, buffer, count, param);
+}
+
+namespace baton {
+namespace {
+
+constexpr int64_t kBytes = 3'000'001;
+
+// An endpoint to a target in this process, over TCP.
+class Connected {
+ public:
+  Connected() {
+    setenv("UCX_TLS", "tcp", 1);
+    target = *UcxTransport::Create({});
+    REQUIRE(target->AllocateSlab(kBytes).ok());
+    progress = *UcxProgress::Start({});
+    inbox = std::make_unique<UcxInbox>(progress->worker());
+    const UcxDescriptor descriptor = *DecodeUcxDescriptor(target->Descriptor());
+    progress->Call([&] {
+      REQUIRE(inbox->Listen().ok());
+      endpoint = *UcxEndpoint::Open(*progress, *inbox, source, descriptor);
+      return true;
+    });
+  }
+  ~Connected() {
+    std::promise<void> closed;
+    progress->Post([&] { endpoint->Close([&] { closed.set_value(); }); });
+    closed.get_future().get();
+    progress->Call([&] {
+      endpoint.reset();
+      return true;
+    });
+    unsetenv("UCX_TLS");
+  }
+  absl::Status Write(UcxPath path) {
+    auto result = std::make_shared<std::promise<absl::Status>>();
+    auto future = result->get_future();
+    progress->Post([this, path, result] {
+      endpoint->Write(path, {{0, 0, kBytes}}, [result](absl::Status status) { result->set_value(std::move(status)); });
+    });
+    REQUIRE(future.wait_for(std::chrono::seconds(30)) == std::future_status::ready);
+    return future.get();
+  }
+
+  const std::vector<std::byte> source = std::vector<std::byte>(kBytes);
+  std::unique_ptr<UcxTransport> target;
+  std::unique_ptr<UcxInbox> inbox;
+  std::unique_ptr<UcxProgress> progress;
+  std::unique_ptr<UcxEndpoint> endpoint;
+};
+
+TEST_CASE("a write that the target cannot receive is refused by it, and the next one goes through") {
+  Connected connected;
+  REQUIRE(connected.Write(UcxPath::kRendezvous).ok());
+  refuse_receives = true;
+  CHECK(connected.Write(UcxPath::kRendezvous).code() == absl::StatusCode::kInternal);
+  refuse_receives = false;
+  CHECK(connected.Write(UcxPath::kRendezvous).ok());
+}
+
+TEST_CASE("a write that UCX does not take breaks the connection, for what was sent before may still land") {
+  for (UcxPath path : {UcxPath::kRendezvous, UcxPath::kEager}) {
+    CAPTURE(NameOf(path));
+    Connected connected;
+    REQUIRE(connected.Write(path).ok());
+    refuse_sends = true;
+    const absl::Status status = connected.Write(path);
+    refuse_sends = false;
+    CHECK(status.code() == absl::StatusCode::kUnavailable);
+    CHECK(connected.Write(path).code() == absl::StatusCode::kUnavailable);
+  }
+}
+
+}  // namespace
+}  // namespace baton
