@@ -123,13 +123,19 @@ void RadixTree::Remove(Node& node) {
 void RadixTree::Touch(Node& node) {
   TakeFromLeaves(node);
   node.last_used = ++uses_;
+  node.reused = true;
   PutToLeaves(node);
 }
 
-void RadixTree::TakeFromLeaves(Node& node) { leaves_.erase({IsPinned(node), node.last_used}); }
+RadixTree::EvictionOrder RadixTree::OrderOf(const Node& node) const {
+  const auto pool = static_cast<uint64_t>(pool_.counts().total);
+  return {node.last_used + (node.reused ? pool : 0), node.last_used};
+}
+
+void RadixTree::TakeFromLeaves(Node& node) { leaves_.erase(OrderOf(node)); }
 
 void RadixTree::PutToLeaves(Node& node) {
-  if (IsLeaf(node)) leaves_[{IsPinned(node), node.last_used}] = &node;
+  if (IsLeaf(node)) leaves_[OrderOf(node)] = &node;
 }
 
 bool RadixTree::EvictOne() {
@@ -145,27 +151,6 @@ bool RadixTree::EvictOne() {
 std::optional<BlockRef> RadixTree::Allocate() {
   if (pool_.counts().free == 0 && !EvictOne()) return std::nullopt;
   return pool_.Allocate();
-}
-
-void RadixTree::Pin(std::span<const BlockKey> keys) {
-  for (const BlockKey& key : keys) {
-    Node* node = NodeOf(key);
-    if (node != nullptr) TakeFromLeaves(*node);
-    ++pins_[key];
-    if (node != nullptr) PutToLeaves(*node);
-  }
-}
-
-void RadixTree::Unpin(std::span<const BlockKey> keys) {
-  for (const BlockKey& key : keys) {
-    const auto pin = pins_.find(key);
-    BATON_CHECK(pin != pins_.end(), "unpinned what was not pinned");
-    if (--pin->second > 0) continue;
-    Node* node = NodeOf(key);
-    if (node != nullptr) TakeFromLeaves(*node);
-    pins_.erase(pin);
-    if (node != nullptr) PutToLeaves(*node);
-  }
 }
 
 void RadixTree::CheckInvariants() const {
@@ -188,7 +173,7 @@ void RadixTree::CheckInvariants() const {
     }
     if (!IsLeaf(node)) continue;
     ++leaves;
-    const auto leaf = leaves_.find({IsPinned(node), node.last_used});
+    const auto leaf = leaves_.find(OrderOf(node));
     BATON_CHECK(leaf != leaves_.end() && leaf->second == &node, "a leaf is missing from the eviction order");
   }
   for (const auto& [key, node] : nodes_) {

@@ -22,6 +22,11 @@ namespace baton {
 //
 // Whoever refers to a node's block refers to the blocks of all nodes above it too. So a node without references has no
 // referenced node below it, and every cached block can be evicted, leaf by leaf.
+// Evicted is the least recently used leaf. A block that was used again after it was made counts as used one pool of
+// uses later than it was: so a session's path, a shared instruction, whatever comes back, outlives the prompts that
+// come once, and nothing that has stopped coming back stays for ever. No one need say what belongs to a session, and a
+// client who names many sessions gains nothing. (The idea of segmented LRU, Karedla et al. 1994, in one order.)
+//
 // `path` is always the keys from a prompt's first block to the node meant, which is path.back().
 // Not thread-safe. The pool must outlive it.
 class RadixTree {
@@ -56,15 +61,10 @@ class RadixTree {
   // `block` released; otherwise `block` itself. REQUIRES: the caller holds the parent, and nobody promised the node.
   BlockRef Insert(std::span<const BlockKey> path, BlockRef block);
 
-  // A free block, evicting the least recently used unreferenced leaf when there is none. Pinned ones go last.
+  // A free block, evicting an unreferenced leaf when there is none.
   std::optional<BlockRef> Allocate();
   // How many blocks Allocate can give.
   int64_t Available() const { return pool_.counts().free + pool_.counts().cached; }
-
-  // A session's keys, whether or not there are nodes for them: evicted last. Pins are counted.
-  void Pin(std::span<const BlockKey> keys);
-  // REQUIRES: pinned.
-  void Unpin(std::span<const BlockKey> keys);
 
   int64_t size() const { return static_cast<int64_t>(nodes_.size()); }
   int64_t evictions() const { return evictions_; }  // since the start
@@ -78,26 +78,26 @@ class RadixTree {
     BlockId block;
     int64_t children = 0;
     bool ready = false;
+    bool reused = false;     // by another than who made it
     uint64_t last_used = 0;  // unique
   };
-  // (pinned, last_used): the order in which leaves are evicted.
-  using EvictionOrder = std::pair<bool, uint64_t>;
+  // (what last_used counts as, last_used): the order in which leaves are evicted.
+  using EvictionOrder = std::pair<uint64_t, uint64_t>;
 
   Node* NodeOf(const BlockKey& key) const;  // null: absent
   Node& Require(const BlockKey& key) const;
   Node& Add(std::span<const BlockKey> path, BlockId block);
   void Remove(Node& node);
   void Touch(Node& node);
-  bool IsPinned(const Node& node) const { return pins_.contains(node.key); }
+  EvictionOrder OrderOf(const Node& node) const;
   static bool IsLeaf(const Node& node) { return node.ready && node.children == 0; }
-  // Every change to what IsLeaf, IsPinned or last_used says about a node stands between these two.
+  // Every change to what IsLeaf or OrderOf says about a node stands between these two.
   void TakeFromLeaves(Node& node);
   void PutToLeaves(Node& node);
   bool EvictOne();
 
   BlockPool& pool_;
   absl::flat_hash_map<BlockKey, std::unique_ptr<Node>> nodes_;
-  absl::flat_hash_map<BlockKey, int64_t> pins_;  // how often each key is pinned; never 0
   // The ready nodes without children. Those whose block is referenced are skipped when evicting: at most one for each
   // running request.
   std::map<EvictionOrder, Node*> leaves_;

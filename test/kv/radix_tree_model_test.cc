@@ -21,12 +21,14 @@ std::vector<BlockKey> Keys(const Prompt& prompt) {
 
 class Reference {
  public:
+  explicit Reference(uint64_t pool_blocks) : pool_blocks_(pool_blocks) {}
   struct Node {
     Prompt path;
     BlockId block;
     bool ready = false;
     int64_t holders = 0;
     uint64_t used = 0;
+    bool reused = false;
   };
 
   Node* Find(const Prompt& path) {
@@ -45,26 +47,25 @@ class Reference {
   void Add(const Prompt& path, BlockId block, bool ready) {
     nodes_.push_back({.path = path, .block = block, .ready = ready, .holders = 1, .used = ++uses_});
   }
-  void Use(const Prompt& path) { Find(path)->used = ++uses_; }
+  void Use(const Prompt& path) {
+    Node& node = *Find(path);
+    node.used = ++uses_;
+    node.reused = true;
+  }
   void Remove(const Prompt& path) {
     std::erase_if(nodes_, [&](const Node& node) { return node.path == path; });
-  }
-  bool Pinned(const Prompt& path) const {
-    return std::any_of(pins.begin(), pins.end(), [&](const Prompt& pin) { return StartsWith(pin, path); });
   }
   // What must be evicted next.
   const Node* Victim() const {
     const Node* victim = nullptr;
     for (const Node& node : nodes_) {
       if (!node.ready || node.holders > 0 || HasChild(node)) continue;
-      const auto order = [&](const Node& n) { return std::pair(Pinned(n.path), n.used); };
+      const auto order = [&](const Node& n) { return std::pair(n.used + (n.reused ? pool_blocks_ : 0), n.used); };
       if (victim == nullptr || order(node) < order(*victim)) victim = &node;
     }
     return victim;
   }
   const std::vector<Node>& nodes() const { return nodes_; }
-
-  std::vector<Prompt> pins;
 
  private:
   static bool StartsWith(const Prompt& whole, const Prompt& prefix) {
@@ -76,6 +77,7 @@ class Reference {
     });
   }
 
+  uint64_t pool_blocks_;
   std::vector<Node> nodes_;
   uint64_t uses_ = 0;
 };
@@ -94,7 +96,7 @@ class Model {
   explicit Model(unsigned seed) : random_(seed), pool_(kBlocks), tree_(pool_) {}
 
   void Step() {
-    switch (random_() % 8) {
+    switch (random_() % 7) {
       case 0:
         Start();
         break;
@@ -113,9 +115,6 @@ class Model {
         break;
       case 6:
         End();
-        break;
-      case 7:
-        PinOrUnpin();
         break;
     }
     Compare();
@@ -217,16 +216,6 @@ class Model {
     std::swap(*holder, holders_.back());
     holders_.pop_back();
   }
-  void PinOrUnpin() {
-    if (reference_.pins.size() < 3) {
-      reference_.pins.push_back(RandomPrompt());
-      tree_.Pin(Keys(reference_.pins.back()));
-    } else {
-      tree_.Unpin(Keys(reference_.pins.front()));
-      reference_.pins.erase(reference_.pins.begin());
-    }
-  }
-
   void Compare() {
     tree_.CheckInvariants();
     REQUIRE(tree_.size() == static_cast<int64_t>(reference_.nodes().size()));
@@ -243,7 +232,7 @@ class Model {
   std::mt19937 random_;
   BlockPool pool_;
   RadixTree tree_;
-  Reference reference_;
+  Reference reference_{kBlocks};
   std::vector<Holder> holders_;
 };
 
