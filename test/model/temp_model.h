@@ -2,39 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "base/check.h"
 #include "nlohmann/json.hpp"
+#include "temp_dir.h"
 
 namespace baton {
-
-// A directory that goes away with the object.
-class TempDir {
- public:
-  TempDir() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "baton_model_XXXXXX").string();
-    BATON_CHECK(mkdtemp(pattern.data()) != nullptr, "no temporary directory");
-    path_ = pattern;
-  }
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  void Write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(*this / name, std::ios::binary) << bytes;
-  }
-
- private:
-  std::string path_;
-};
 
 inline std::string LittleEndian64(uint64_t value) {
   std::string bytes;

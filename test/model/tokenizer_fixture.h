@@ -1,10 +1,6 @@
 // Tokenizers for tests: small ones made here, in a directory of their own.
 #pragma once
 
-#include <stdlib.h>
-
-#include <filesystem>
-#include <fstream>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -15,28 +11,9 @@
 #include "catch.h"
 #include "model/tokenizer.h"
 #include "nlohmann/json.hpp"
+#include "temp_dir.h"
 
 namespace baton {
-
-class TempDirectory {
- public:
-  TempDirectory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "baton_XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  TempDirectory(const TempDirectory&) = delete;
-  TempDirectory& operator=(const TempDirectory&) = delete;
-  ~TempDirectory() { std::filesystem::remove_all(path_); }
-
-  const std::string& path() const { return path_; }
-  void Write(const std::string& name, std::string_view content) const {
-    std::ofstream(path_ + "/" + name, std::ios::binary) << content;
-  }
-
- private:
-  std::string path_;
-};
 
 // How byte-level files write a byte; the inverse of what the tokenizer reads.
 inline std::string ByteStandIn(int byte) {
@@ -82,7 +59,7 @@ inline nlohmann::json TinyTokenizer(std::initializer_list<std::pair<const char*,
 }
 
 inline absl::StatusOr<std::unique_ptr<Tokenizer>> TryLoad(const std::string& tokenizer_json) {
-  const TempDirectory directory;
+  const TempDir directory;
   directory.Write("tokenizer.json", tokenizer_json);
   return Tokenizer::Load(directory.path());
 }

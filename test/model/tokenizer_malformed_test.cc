@@ -33,7 +33,7 @@ void CheckRefusedWith(const char* place, const json& value, std::initializer_lis
 }
 
 TEST_CASE("a directory without tokenizer.json is not found") {
-  const TempDirectory directory;
+  const TempDir directory;
   const auto loaded = Tokenizer::Load(directory.path());
   CHECK(absl::IsNotFound(loaded.status()));
   CHECK(std::string(loaded.status().message()).find("tokenizer.json") != std::string::npos);
@@ -192,7 +192,7 @@ TEST_CASE("what a file says cannot forge a line of a log") {
 
 TEST_CASE("a config that contradicts is refused with its own name") {
   const auto refused = [](const std::string& config, const char* word) {
-    const TempDirectory directory;
+    const TempDir directory;
     directory.Write("tokenizer.json", TinyTokenizer().dump());
     directory.Write("tokenizer_config.json", config);
     const auto loaded = Tokenizer::Load(directory.path());

@@ -147,7 +147,7 @@ TEST_CASE("an added token may be searched for in normalised text") {
 }
 
 TEST_CASE("tokens that only tokenizer_config.json adds are added") {
-  const TempDirectory directory;
+  const TempDir directory;
   directory.Write("tokenizer.json", WithAdded(TinyTokenizer(), {AddedTokenJson(300, "<a>", true)}).dump());
   directory.Write("tokenizer_config.json",
                   R"({"added_tokens_decoder": {"300": {"content": "<a>", "special": false},
