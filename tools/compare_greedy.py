@@ -23,6 +23,7 @@ def generate(channel, types, ids, count):
     request.segments.segments.add().token_ids.ids.extend(ids)
     request.sampling.max_tokens = count
     request.sampling.temperature = 0
+    request.sampling.repetition_penalty = 1  # whatever the model's own defaults
     request.sampling.ignore_eos = True
     call = channel.unary_stream("/baton.v1.Inference/Generate",
                                 request_serializer=types["GenerateRequest"].SerializeToString,

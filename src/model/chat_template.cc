@@ -30,6 +30,14 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
+// NOT_FOUND if there is no such file.
+absl::StatusOr<json> ReadObject(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (object.is_object()) return object;
+  return absl::InvalidArgumentError(StrCat(path, ": expected a JSON object"));
+}
+
 // "bos_token" is a string, an object with "content", or null.
 std::string SpecialToken(const json& config, const char* name) {
   const auto token = config.find(name);
@@ -88,10 +96,15 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(std::string so
 }
 
 absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(const std::string& directory) {
-  const std::string path = directory + "/tokenizer_config.json";
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  const json config = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object()) return absl::InvalidArgumentError(StrCat(path, ": expected a JSON object"));
+  std::string path = directory + "/tokenizer_config.json";
+  absl::StatusOr<json> read = ReadObject(path);
+  if (absl::IsNotFound(read.status())) {
+    path = directory + "/special_tokens_map.json";  // has the special tokens, too
+    read = ReadObject(path);
+  }
+  if (absl::IsNotFound(read.status())) read = json::object();
+  RETURN_IF_ERROR(read.status());
+  const json& config = *read;
   absl::StatusOr<std::string> source = ReadFile(directory + "/chat_template.jinja");  // newer models keep it apart
   if (absl::IsNotFound(source.status())) source = TemplateSource(config, path);
   RETURN_IF_ERROR(source.status());

@@ -153,9 +153,19 @@ absl::StatusOr<ClientRequest> ReadCommon(const Request& in, const Room& room, ab
   return out;
 }
 
+// What the client leaves unset is as the model's makers want it.
+void FillIn(const SamplingParams& defaults, const v1::Sampling& given, SamplingParams& out) {
+  if (!given.has_temperature()) out.temperature = defaults.temperature;
+  if (!given.has_top_k()) out.top_k = defaults.top_k;
+  if (!given.has_top_p()) out.top_p = defaults.top_p;
+  if (!given.has_min_p()) out.min_p = defaults.min_p;
+  if (!given.has_repetition_penalty()) out.repetition_penalty = defaults.repetition_penalty;
+}
+
 absl::Status ReadSampling(const v1::Sampling& sampling, const ServedModel& model, ClientRequest& out) {
   const auto prompt = static_cast<int32_t>(out.tokens.size());
   out.sampling = FromProto(sampling);
+  FillIn(model.sampling, sampling, out.sampling);
   if (!sampling.has_max_tokens()) out.sampling.max_tokens = std::min(kDefaultMaxTokens, model.context - prompt);
   RETURN_IF_ERROR(Validate(out.sampling, model.vocab));
   if (out.sampling.max_tokens > model.context - prompt) {

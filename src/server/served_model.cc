@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "model/sampling_defaults.h"
 
 namespace baton {
 
@@ -27,6 +28,7 @@ absl::StatusOr<ServedModel> LoadServedModel(const std::string& directory) {
   model.context = static_cast<int32_t>(config.context);
   model.vocab = static_cast<int32_t>(config.vocab);
   ASSIGN_OR_RETURN(model.tokenizer, Tokenizer::Load(directory));
+  ASSIGN_OR_RETURN(model.sampling, LoadSamplingDefaults(directory));
   auto chat_template = ChatTemplate::Load(directory);
   if (chat_template.ok()) {
     model.chat_template = *std::move(chat_template);

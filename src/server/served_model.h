@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "model/chat_template.h"
 #include "model/config.h"
+#include "model/sampling_params.h"
 #include "model/tokenizer.h"
 
 namespace baton {
@@ -18,6 +19,7 @@ struct ServedModel {
   int32_t vocab = 0;
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // null: the model has none
+  SamplingParams sampling;                      // the model's defaults; max_tokens is not of them
 };
 
 // The name of a model directory: its last part.

@@ -10,6 +10,7 @@
 
 #include "base/strings.h"
 #include "catch.h"
+#include "temp_dir.h"
 
 namespace baton {
 namespace {
@@ -242,20 +243,28 @@ TEST_CASE("steps, text and recursion are limited") {
 }
 
 TEST_CASE("a template loads from tokenizer_config.json, and chat_template.jinja goes before it") {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / StrCat("baton_template_", getpid());
-  std::filesystem::create_directories(folder);
-  const std::string directory = folder.string();
-  CHECK(absl::IsNotFound(ChatTemplate::Load(directory).status()));
-  std::ofstream(folder / "tokenizer_config.json") << R"({"bos_token": {"content": "<b>"}})";
-  CHECK(absl::IsNotFound(ChatTemplate::Load(directory).status()));
-  std::ofstream(folder / "tokenizer_config.json")
-      << R"({"bos_token": {"content": "<b>"}, "eos_token": "<e>", "chat_template": "{{ bos_token }}1{{ eos_token }}"})";
-  CHECK(*(*ChatTemplate::Load(directory))->Render(Messages("[]")) == "<b>1<e>");
-  std::ofstream(folder / "chat_template.jinja") << "{{ bos_token }}2";
-  CHECK(*(*ChatTemplate::Load(directory))->Render(Messages("[]")) == "<b>2");
-  std::ofstream(folder / "chat_template.jinja") << "{% include 'x' %}";
-  CHECK(ChatTemplate::Load(directory).status().code() == absl::StatusCode::kUnimplemented);
-  std::filesystem::remove_all(folder);
+  const TempDir dir;
+  CHECK(absl::IsNotFound(ChatTemplate::Load(dir.path()).status()));
+  dir.Write("tokenizer_config.json", R"({"bos_token": {"content": "<b>"}})");
+  CHECK(absl::IsNotFound(ChatTemplate::Load(dir.path()).status()));
+  dir.Write(
+      "tokenizer_config.json",
+      R"({"bos_token": {"content": "<b>"}, "eos_token": "<e>", "chat_template": "{{ bos_token }}1{{ eos_token }}"})");
+  CHECK(*(*ChatTemplate::Load(dir.path()))->Render(Messages("[]")) == "<b>1<e>");
+  dir.Write("chat_template.jinja", "{{ bos_token }}2");
+  CHECK(*(*ChatTemplate::Load(dir.path()))->Render(Messages("[]")) == "<b>2");
+  dir.Write("chat_template.jinja", "{% include 'x' %}");
+  CHECK(ChatTemplate::Load(dir.path()).status().code() == absl::StatusCode::kUnimplemented);
+  dir.Write("tokenizer_config.json", "[]");
+  CHECK(absl::IsInvalidArgument(ChatTemplate::Load(dir.path()).status()));
+}
+
+TEST_CASE("chat_template.jinja needs no tokenizer_config.json beside it") {
+  const TempDir dir;
+  dir.Write("chat_template.jinja", "{{ bos_token }}2");
+  CHECK(*(*ChatTemplate::Load(dir.path()))->Render(Messages("[]")) == "2");
+  dir.Write("special_tokens_map.json", R"({"bos_token": "<b>"})");
+  CHECK(*(*ChatTemplate::Load(dir.path()))->Render(Messages("[]")) == "<b>2");
 }
 
 }  // namespace baton

@@ -58,6 +58,40 @@ TEST_CASE("unset sampling fields have the documented defaults") {
   CHECK_FALSE(read->prefill_only);
 }
 
+TEST_CASE("what the client leaves unset is the model's default, and what it sets is not") {
+  std::vector<ServedModel> list;
+  list.push_back(ByteModel("bytes"));
+  SamplingParams& defaults = list[0].sampling;
+  defaults.temperature = 0.5f;
+  defaults.top_k = 20;
+  defaults.top_p = 0.25f;
+  defaults.min_p = 0.125f;
+  defaults.repetition_penalty = 1.5f;
+  const ServedModels models(std::move(list));
+  v1::GenerateRequest request = Text("hello");
+  auto read = ReadRequest(request, models, absl::UnixEpoch());
+  REQUIRE(read.ok());
+  CHECK(read->sampling.temperature == 0.5f);
+  CHECK(read->sampling.top_k == 20);
+  CHECK(read->sampling.top_p == 0.25f);
+  CHECK(read->sampling.min_p == 0.125f);
+  CHECK(read->sampling.repetition_penalty == 1.5f);
+
+  v1::Sampling& given = *request.mutable_sampling();
+  given.set_temperature(0);
+  given.set_top_k(0);
+  given.set_top_p(1);
+  given.set_min_p(0);
+  given.set_repetition_penalty(1);
+  read = ReadRequest(request, models, absl::UnixEpoch());
+  REQUIRE(read.ok());
+  CHECK(read->sampling.temperature == 0);
+  CHECK(read->sampling.top_k == 0);
+  CHECK(read->sampling.top_p == 1);
+  CHECK(read->sampling.min_p == 0);
+  CHECK(read->sampling.repetition_penalty == 1);
+}
+
 TEST_CASE("a bad field is refused by name, value and limit") {
   v1::GenerateRequest request = Text("hello");
   SECTION("unknown model") {

@@ -1,0 +1,55 @@
+#include "model/sampling_defaults.h"
+
+#include "base/strings.h"
+#include "catch.h"
+#include "temp_dir.h"
+
+namespace baton {
+namespace {
+
+absl::StatusOr<SamplingParams> Load(const std::string& generation_config) {
+  const TempDir dir;
+  dir.Write("generation_config.json", generation_config);
+  return LoadSamplingDefaults(dir.path());
+}
+
+TEST_CASE("sampling defaults are those of generation_config.json") {
+  const auto params = Load(R"({"do_sample": true, "temperature": 0.5, "top_k": 20, "top_p": 0.25, "min_p": 0.125,
+                               "repetition_penalty": 1.5, "eos_token_id": [1, 2]})");
+  REQUIRE(params.ok());
+  CHECK(params->temperature == 0.5f);
+  CHECK(params->top_k == 20);
+  CHECK(params->top_p == 0.25f);
+  CHECK(params->min_p == 0.125f);
+  CHECK(params->repetition_penalty == 1.5f);
+}
+
+TEST_CASE("what the file leaves out, or says is off, changes nothing") {
+  for (const char* file : {"{}", R"({"temperature": null, "top_k": -1})", R"({"top_k": 0})"}) {
+    const auto params = Load(file);
+    REQUIRE(params.ok());
+    CHECK(params->temperature == 1);
+    CHECK(params->top_k == 0);
+    CHECK(params->top_p == 1);
+    CHECK(params->repetition_penalty == 1);
+  }
+  CHECK(LoadSamplingDefaults("/nonexistent").ok());
+}
+
+TEST_CASE("a default that no request may have is refused with file, field and limit") {
+  const auto error = [](const std::string& file) {
+    const auto params = Load(file);
+    CHECK(absl::IsInvalidArgument(params.status()));
+    const std::string message(Message(params.status()));
+    CHECK(message.find("generation_config.json: ") != std::string::npos);
+    return message.substr(message.find(".json: ") + 7);
+  };
+  CHECK(error(R"({"temperature": -1})") == "sampling.temperature is -1, expected a number in [0, 100]");
+  CHECK(error(R"({"top_p": "0.9"})") == "top_p: expected a number, got string");
+  CHECK(error(R"({"top_k": 1e300})").starts_with("top_k: expected [-1, "));
+  CHECK(error(R"({"top_k": -2})").starts_with("top_k: expected [-1, "));
+  CHECK(error("[]").find("expected a JSON object") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace baton
