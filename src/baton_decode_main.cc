@@ -14,6 +14,7 @@ namespace {
 absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));
+  WarnOfSharedMemory(model.blocks * model.block_bytes);
   if (options.common.check) return absl::OkStatus();
 
   const SteadyClock clock;

@@ -13,6 +13,7 @@ namespace {
 
 absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options));
+  WarnOfSharedMemory(model.blocks * model.block_bytes);
   if (options.common.check) return absl::OkStatus();
 
   const SteadyClock clock;

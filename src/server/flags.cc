@@ -1,5 +1,6 @@
 #include "server/flags.h"
 
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -12,22 +13,9 @@
 namespace baton {
 namespace {
 
-// host:port, with a port from 0 to 65535.
-const CLI::Validator kHostPort(
-    [](std::string& text) -> std::string {
-      const size_t colon = text.rfind(':');
-      int port = -1;
-      if (colon != std::string::npos && colon > 0 && CLI::detail::lexical_cast(text.substr(colon + 1), port) &&
-          port >= 0 && port <= 65535) {
-        return {};
-      }
-      return "expected host:port, got '" + text + "'";
-    },
-    "HOST:PORT");
-
 const CLI::Validator kMetricsAddress(
     [](std::string& text) -> std::string {
-      return text.empty() || text == "off" || text == "0" ? "" : kHostPort(text);
+      return text.empty() || text == "off" || text == "0" ? "" : HostPort()(text);
     },
     "HOST:PORT|off");
 
@@ -45,10 +33,10 @@ void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_na
 
 void AddPeerFlags(CLI::App& app, WorkerOptions& o) {
   app.add_option("--listen", o.listen, "where to listen; port 0 takes a free one")
-      ->check(kHostPort)
+      ->check(HostPort())
       ->capture_default_str();
   app.add_option("--advertise", o.advertise, "host:port under which peers reach it; default: where it listens")
-      ->check(kHostPort);
+      ->check(HostPort());
   app.add_option(
          "--kv-devices", o.kv_devices,
          "network devices for KV blocks between hosts, as in UCX_NET_DEVICES: eth0, mlx5_0:1, all; lo keeps to this "
@@ -70,7 +58,7 @@ void AddMaxBatch(CLI::App& app, WorkerOptions& o) {
 
 void AddClientFlags(CLI::App& app, RouterOptions& o) {
   app.add_option("--listen", o.listen, "where to listen for clients; port 0 takes a free one")
-      ->check(kHostPort)
+      ->check(HostPort())
       ->capture_default_str();
   app.add_option("--max-requests", o.limits.live_requests, "most live requests; more get RESOURCE_EXHAUSTED")
       ->check(CLI::Range(1, 1 << 20))
@@ -100,7 +88,7 @@ std::optional<std::vector<std::string>> Words(const toml::node& node) {
 absl::Status ApplyKey(CLI::App& app, const std::string& where, const std::string& key, const toml::node& node) {
   CLI::Option* option = app.get_option_no_throw("--" + key);
   if (option == nullptr || key == "config" || key == "help" || key == "version") {
-    return absl::InvalidArgumentError(StrCat(where, ": unknown option '", key, "'"));
+    return absl::InvalidArgumentError(StrCat(where, ": unknown option '", key, "' (the names are those of --help)"));
   }
   const auto words = Words(node);
   if (!words) {
@@ -117,7 +105,31 @@ absl::Status ApplyKey(CLI::App& app, const std::string& where, const std::string
   return absl::OkStatus();
 }
 
+// What is wrong with a command line, as a user would put it.
+std::string Explain(const CLI::App& app, const CLI::Error& error, int argc, const char* const* argv) {
+  const auto subcommands = app.get_subcommands([](const CLI::App*) { return true; });
+  if (subcommands.empty() || !app.get_subcommands().empty()) return error.what();
+  std::vector<std::string> names;
+  for (const CLI::App* subcommand : subcommands) names.push_back(subcommand->get_name());
+  return StrCat(argc > 1 ? StrCat("unknown command '", argv[1], "'") : std::string("no command"), ": expected ",
+                CLI::detail::join(names, ", "));
+}
+
 }  // namespace
+
+CLI::Validator HostPort() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        const size_t colon = text.rfind(':');
+        int port = -1;
+        if (colon != std::string::npos && colon > 0 && text.find('/') == std::string::npos &&
+            CLI::detail::lexical_cast(text.substr(colon + 1), port) && port >= 0 && port <= 65535) {
+          return {};
+        }
+        return "expected host:port, got '" + text + "'";
+      },
+      "HOST:PORT");
+}
 
 void AddFlags(CLI::App& app, CommonOptions& o) {
   app.add_option("--config", "TOML file with the same option names; flags win");
@@ -140,8 +152,8 @@ void AddFlags(CLI::App& app, RouterOptions& o) {
       ->delimiter(',');
   app.add_option("--prefill-workers", o.prefill_workers, "their addresses (required)")
       ->delimiter(',')
-      ->check(kHostPort);
-  app.add_option("--decode-workers", o.decode_workers, "their addresses (required)")->delimiter(',')->check(kHostPort);
+      ->check(HostPort());
+  app.add_option("--decode-workers", o.decode_workers, "their addresses (required)")->delimiter(',')->check(HostPort());
 }
 
 void AddPrefillFlags(CLI::App& app, WorkerOptions& o) {
@@ -174,7 +186,11 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) 
   try {
     app.parse(argc, argv);
   } catch (const CLI::Error& error) {
-    return app.exit(error) == 0 ? 0 : 1;
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::string command = app.get_name();
+    for (const CLI::App* subcommand : app.get_subcommands()) command += " " + subcommand->get_name();
+    std::cerr << command << ": " << Explain(app, error, argc, argv) << "\nTry: " << command << " --help\n";
+    return 1;
   }
   CLI::App* target = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
   const CLI::Option* config = target->get_option_no_throw("--config");
@@ -189,6 +205,9 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) 
 absl::Status ApplyConfigFile(CLI::App& app, const std::string& path) {
   std::ifstream file(path);
   if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
+  if (std::filesystem::is_directory(path)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is a directory, expected a TOML file"));
+  }
   toml::table table;
   try {
     table = toml::parse(file, path);

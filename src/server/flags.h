@@ -10,6 +10,9 @@
 
 namespace baton {
 
+// Refuses what is not host:port with a port from 0 to 65535.
+CLI::Validator HostPort();
+
 // Each declares the flags of one options struct, which must outlive the parse.
 void AddFlags(CLI::App& app, CommonOptions& options);
 void AddFlags(CLI::App& app, RouterOptions& options);

@@ -63,7 +63,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   auto result = std::make_unique<GrpcServer>();
   result->server_ = builder.BuildAndStart();
   if (result->server_ == nullptr || (!listen.empty() && port == 0)) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on '", listen, "': bad host:port, or taken"));
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on '", listen, "': no address of this machine, or taken by another process"));
   }
   if (!listen.empty()) result->address_ = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
   if (audience == Audience::kClients) result->SetServing(false);

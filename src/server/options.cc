@@ -1,18 +1,35 @@
 #include "server/options.h"
 
 #include <sched.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "base/status.h"
+#include "server/served_model.h"
 
 namespace baton {
 namespace {
 
 int64_t PhysicalBytes() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE); }
+
+// An address that listens on every interface, so that it names none.
+bool IsWildcard(const std::string& host_port) {
+  const std::string host = host_port.substr(0, host_port.rfind(':'));
+  return host == "0.0.0.0" || host == "[::]" || host == "::";
+}
+
+absl::Status NeedsAdvertise(const std::string& listening) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("advertise: is required with --listen ", listening,
+                   ": the HOST:PORT under which routers and other workers reach this worker"));
+}
 
 }  // namespace
 
@@ -40,17 +57,35 @@ int Threads(const WorkerOptions& options) {
 
 absl::StatusOr<WorkerAddress> AdvertisedAddress(const WorkerOptions& options, const std::string& listening) {
   if (!options.advertise.empty()) return options.advertise;
-  if (listening.starts_with("0.0.0.0:") || listening.starts_with("[::]:")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("advertise: must say how peers reach this worker, since it listens on '", listening, "'"));
-  }
+  if (IsWildcard(listening)) return NeedsAdvertise(listening);
   return listening;
+}
+
+std::string SharedMemoryShortage(const std::string& directory, int64_t bytes) {
+  constexpr char kOtherwise[] = "; until then KV blocks go through a network device even within this machine";
+  struct statvfs info {};
+  if (statvfs(directory.c_str(), &info) != 0 || access(directory.c_str(), W_OK | X_OK) != 0) {
+    return absl::StrCat(directory, " cannot be written (", std::strerror(errno),
+                        "): mount a tmpfs there that this user may write", kOtherwise);
+  }
+  const auto free = static_cast<int64_t>(info.f_bavail * info.f_frsize);
+  if (bytes <= free) return "";
+  return absl::StrCat(directory, " has ", free >> 20, " MiB free, the KV blocks need ", (bytes >> 20) + 1,
+                      " MiB: enlarge it (containers: --shm-size) or lower --kv-memory-mb", kOtherwise);
 }
 
 absl::Status Validate(const RouterOptions& options) {
   if (options.models.empty()) return absl::InvalidArgumentError("model: at least one directory is required");
   if (options.prefill_workers.empty()) return absl::InvalidArgumentError("prefill-workers: at least one is required");
   if (options.decode_workers.empty()) return absl::InvalidArgumentError("decode-workers: at least one is required");
+  std::map<std::string, std::string> directories;  // by model name
+  for (const std::string& directory : options.models) {
+    const auto [other, is_new] = directories.try_emplace(ModelName(directory), directory);
+    if (is_new) continue;
+    return absl::InvalidArgumentError(absl::StrCat("model: '", other->second, "' and '", directory,
+                                                   "' would both be served as '", other->first,
+                                                   "': rename one directory"));
+  }
   std::set<WorkerAddress> seen;
   for (const auto* list : {&options.prefill_workers, &options.decode_workers}) {
     for (const WorkerAddress& address : *list) {
@@ -64,6 +99,11 @@ absl::Status Validate(const RouterOptions& options) {
 
 absl::Status Validate(const WorkerOptions& options) {
   if (options.model.empty()) return absl::InvalidArgumentError("model: a directory is required");
+  if (options.advertise.empty() && IsWildcard(options.listen)) return NeedsAdvertise(options.listen);
+  if (IsWildcard(options.advertise) || options.advertise.ends_with(":0")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("advertise: '", options.advertise, "' is nowhere to connect to: expected a host and a port"));
+  }
   return absl::OkStatus();
 }
 

@@ -52,6 +52,9 @@ int Threads(const WorkerOptions& options);
 // The address that peers are told. INVALID_ARGUMENT: it listens on all interfaces and --advertise does not say which.
 absl::StatusOr<WorkerAddress> AdvertisedAddress(const WorkerOptions& options, const std::string& listening);
 
+// Why `bytes` of KV cannot lie in `directory`, where shared memory is files, and what to do about it; empty: they can.
+std::string SharedMemoryShortage(const std::string& directory, int64_t bytes);
+
 // INVALID_ARGUMENT: a field that is missing, or contradicts another.
 absl::Status Validate(const RouterOptions& options);
 absl::Status Validate(const WorkerOptions& options);

@@ -6,11 +6,26 @@
 #include "base/logging.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "google/protobuf/stubs/logging.h"
+#include "grpc/support/log.h"
 
 namespace baton {
+namespace {
+
+// gRPC and protobuf write to stderr what peers do wrong, as often as they do it. Who did it is told by a status, and
+// operators by metrics.
+void LogLibraries() {
+  gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("gRPC: {}", args->message); });
+  google::protobuf::SetLogHandler([](google::protobuf::LogLevel, const char*, int, const std::string& message) {
+    spdlog::debug("protobuf: {}", message);
+  });
+}
+
+}  // namespace
 
 int RunProgram(const std::string& program, const CommonOptions& options, const std::function<absl::Status()>& run) {
   absl::Status status = InitLogging(program, options.log_level);
+  LogLibraries();
   if (status.ok()) status = run();
   if (!status.ok()) {
     std::cerr << program << ": " << absl::StatusCodeToString(status.code()) << ": " << Message(status) << "\n";
@@ -18,6 +33,11 @@ int RunProgram(const std::string& program, const CommonOptions& options, const s
   }
   if (options.check) std::cout << program << ": the options, the model and the memory are fine\n";
   return 0;
+}
+
+void WarnOfSharedMemory(int64_t bytes) {
+  const std::string shortage = SharedMemoryShortage("/dev/shm", bytes);
+  if (!shortage.empty()) spdlog::warn("{}", shortage);
 }
 
 absl::Status ServeMetrics(Metrics& metrics, const CommonOptions& options) {

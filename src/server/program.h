@@ -14,6 +14,9 @@ namespace baton {
 // Sets up logging, runs, prints an error if there was one; the exit code. With --check, says that all is well.
 int RunProgram(const std::string& program, const CommonOptions& options, const std::function<absl::Status()>& run);
 
+// Warns if KV of this size cannot lie in shared memory: blocks would move, but slowly.
+void WarnOfSharedMemory(int64_t bytes);
+
 // Serves metrics where the options want it, and logs where.
 absl::Status ServeMetrics(Metrics& metrics, const CommonOptions& options);
 

@@ -1,27 +1,11 @@
 #include "server/flags.h"
 
-#include <unistd.h>
-
-#include <cstdio>
-#include <fstream>
-
 #include "base/strings.h"
 #include "catch.h"
+#include "temp_dir.h"
 
 namespace baton {
 namespace {
-
-class TempFile {
- public:
-  explicit TempFile(const std::string& content) : path_(absl::StrCat("/tmp/baton_flags_test_", getpid(), ".toml")) {
-    std::ofstream(path_) << content;
-  }
-  ~TempFile() { std::remove(path_.c_str()); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // The options that a router's command line and file give; the error of the file, if any.
 struct Parsed {
@@ -30,13 +14,14 @@ struct Parsed {
 };
 
 Parsed Parse(std::vector<std::string> words, const std::string& toml) {
-  const TempFile file(toml);
+  const TempDir directory;
+  directory.Write("baton.toml", toml);
   Parsed parsed;
   CLI::App app;
   AddFlags(app, parsed.options);
   std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
   app.parse(words);
-  parsed.file = ApplyConfigFile(app, file.path());
+  parsed.file = ApplyConfigFile(app, directory / "baton.toml");
   return parsed;
 }
 
@@ -66,9 +51,10 @@ TEST_CASE("a mistake in the file is named with its line") {
     const std::string message(Message(parsed.file));
     return message.substr(message.find(".toml:") + 6);
   };
-  CHECK(error("\nlisten = \"127.0.0.1:1\"\nlissten = 1\n") == "3: unknown option 'lissten'");
-  CHECK(error("config = \"x\"") == "1: unknown option 'config'");
-  CHECK(error("[router]\nlisten = \"x\"") == "1: unknown option 'router'");
+  CHECK(error("\nlisten = \"127.0.0.1:1\"\nlissten = 1\n") ==
+        "3: unknown option 'lissten' (the names are those of --help)");
+  CHECK(error("config = \"x\"").starts_with("1: unknown option 'config'"));
+  CHECK(error("[router]\nlisten = \"x\"").starts_with("1: unknown option 'router'"));
   CHECK(error("listen = { a = 1 }") == "1: listen: expected a string, number, boolean or an array of them");
   CHECK(error("\n\nmax-requests = -1").starts_with("3: --max-requests"));
   CHECK(error("max-requests = \"many\"").starts_with("1: "));
@@ -101,6 +87,23 @@ TEST_CASE("required options and addresses that are named twice are told") {
   CHECK(Validate(options).ok());
 }
 
+TEST_CASE("two models of one name are refused, since clients could not tell them apart") {
+  RouterOptions options;
+  options.prefill_workers = {"a:1"};
+  options.decode_workers = {"a:2"};
+  options.models = {"old/llama", "new/llama/"};
+  CHECK(Message(Validate(options)) ==
+        "model: 'old/llama' and 'new/llama/' would both be served as 'llama': rename one directory");
+}
+
+TEST_CASE("too little shared memory is told with both sizes and what to do") {
+  CHECK(SharedMemoryShortage("/dev/shm", 1).empty());
+  CHECK(SharedMemoryShortage("/nonexistent", 1).starts_with("/nonexistent cannot be written (No such file"));
+  const std::string shortage = SharedMemoryShortage("/dev/shm", int64_t{1} << 50);
+  INFO(shortage);
+  CHECK(shortage.find("the KV blocks need 1073741825 MiB: enlarge it") != std::string::npos);
+}
+
 TEST_CASE("more KV than memory, or next to none, is refused with both numbers") {
   WorkerOptions options;
   options.kv_memory_mb = 1;
@@ -116,7 +119,15 @@ TEST_CASE("a worker on all interfaces must say how it is reached") {
   WorkerOptions options;
   CHECK(AdvertisedAddress(options, "127.0.0.1:7").value() == "127.0.0.1:7");
   CHECK(absl::IsInvalidArgument(AdvertisedAddress(options, "0.0.0.0:7").status()));
+  options.model = "m";
+  options.listen = GENERATE("0.0.0.0:7", "[::]:7", ":::7");
+  CHECK(Message(Validate(options)).starts_with("advertise: is required with --listen " + options.listen));
+  for (const char* nowhere : {"0.0.0.0:7", "worker-0:0"}) {
+    options.advertise = nowhere;
+    CHECK(Message(Validate(options)).find("nowhere to connect to") != std::string::npos);
+  }
   options.advertise = "worker-0.workers:7";
+  CHECK(Validate(options).ok());
   CHECK(AdvertisedAddress(options, "0.0.0.0:7").value() == "worker-0.workers:7");
 }
 

@@ -305,6 +305,15 @@ TEST_CASE("text that is not UTF-8 is refused by field") {
         grpc::StatusCode::INVALID_ARGUMENT);
 }
 
+TEST_CASE("reflection lists the services") {
+  Cluster c;
+  std::string response;
+  // ServerReflectionRequest { list_services: "*" }
+  REQUIRE(RawCall(c, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "\x3a\x01*", response).ok());
+  CHECK(response.find("baton.v1.Inference") != std::string::npos);
+  CHECK(response.find("grpc.health.v1.Health") != std::string::npos);
+}
+
 TEST_CASE("health says SERVING while a worker of each role is attached") {
   Cluster c;
   const auto await = [&](char expected) {
