@@ -15,6 +15,7 @@
 #include "grpcpp/grpcpp.h"
 #include "inference.grpc.pb.h"
 #include "nlohmann/json.hpp"
+#include "server/flags.h"
 #include "server/grpc_server.h"
 #include "server/grpc_status.h"
 
@@ -46,8 +47,17 @@ v1::GenerateRequest RequestFrom(const ClientOptions& options) {
   return request;
 }
 
+// gRPC's words for a router that is not there, put so that a user knows what to do.
+absl::Status Explain(const absl::Status& status, const std::string& server) {
+  const std::string_view message = Message(status);
+  if (!message.starts_with("failed to connect") && !message.starts_with("DNS resolution failed")) return status;
+  const size_t reason = message.rfind(": ");
+  return absl::UnavailableError(StrCat("no router at ", server, reason == message.npos ? "" : message.substr(reason),
+                                       "; is one running (baton serve, tools/cluster up), and is --server right?"));
+}
+
 // `on_text` sees the text as it comes.
-Answer Generate(v1::Inference::Stub& stub, const v1::GenerateRequest& request,
+Answer Generate(v1::Inference::Stub& stub, const v1::GenerateRequest& request, const std::string& server,
                 const std::function<void(const std::string&)>& on_text) {
   Answer answer;
   grpc::ClientContext context;
@@ -60,7 +70,7 @@ Answer Generate(v1::Inference::Stub& stub, const v1::GenerateRequest& request,
     if (response.has_final()) answer.final = response.final();
     if (!response.text().empty()) on_text(response.text());
   }
-  answer.status = FromGrpc(reader->Finish());
+  answer.status = Explain(FromGrpc(reader->Finish()), server);
   answer.retry_after = RetryAfterOf(context);
   return answer;
 }
@@ -139,12 +149,17 @@ std::optional<std::vector<int32_t>> ParseIds(const std::string& text) {
   return ids;
 }
 
+const CLI::Validator kSeed(
+    [](std::string& text) -> std::string {
+      uint64_t seed = 0;
+      return absl::SimpleAtoi(text, &seed) ? "" : "expected an integer from 0 to 2^64 - 1, got '" + text + "'";
+    },
+    "SEED");
+
 void AddSamplingFlags(CLI::App& app, ClientOptions& o) {
   app.add_option("--max-tokens", o.max_tokens, "most tokens to generate; default 512, or what the context has left");
-  app.add_option("--temperature", o.temperature,
-                 "0: greedy; default 1 (a model's generation_config.json sets none of this)");
-  app.add_option("--seed", o.seed, "same seed, same tokens; drawn by the server if not given")
-      ->check(CLI::NonNegativeNumber);
+  app.add_option("--temperature", o.temperature, "0: greedy; default: the model's (generation_config.json), or 1");
+  app.add_option("--seed", o.seed, "same seed, same tokens; drawn by the server if not given")->check(kSeed);
   app.add_option("--stop", o.stop, "the output ends before this text; may be given several times")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -155,7 +170,7 @@ void AddSamplingFlags(CLI::App& app, ClientOptions& o) {
 }  // namespace
 
 void AddStatusFlags(CLI::App& app, ClientOptions& o) {
-  app.add_option("--server", o.server, "the router")->capture_default_str();
+  app.add_option("--server", o.server, "the router")->check(HostPort())->capture_default_str();
 }
 
 void AddChatFlags(CLI::App& app, ClientOptions& o) {
@@ -181,11 +196,12 @@ int RunGenerate(const GenerateOptions& options) {
     request.mutable_segments()->add_segments()->set_text(*options.prompt);
   } else {
     const auto ids = ParseIds(options.ids);
-    if (!ids) return 2;
+    if (!ids) return 1;
     request.mutable_segments()->add_segments()->mutable_token_ids()->mutable_ids()->Assign(ids->begin(), ids->end());
   }
   const auto stub = Connect(options.client);
-  const Answer answer = Generate(*stub, request, options.json ? [](const std::string&) {} : PrintNow);
+  const Answer answer =
+      Generate(*stub, request, options.client.server, options.json ? [](const std::string&) {} : PrintNow);
   if (options.json) {
     std::cout << ToJson(answer).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
     return answer.status.ok() ? 0 : 1;
@@ -207,7 +223,7 @@ int RunChat(ClientOptions options) {
     if (!std::getline(std::cin, line)) break;
     if (line.empty()) continue;
     *request.mutable_chat()->add_messages() = Message("user", line);
-    const Answer answer = Generate(*stub, request, PrintNow);
+    const Answer answer = Generate(*stub, request, options.server, PrintNow);
     if (!answer.text.empty()) std::cout << "\n";
     if (!answer.status.ok()) {
       PrintError(answer.status, answer.retry_after);
@@ -226,7 +242,7 @@ int RunStatus(const ClientOptions& options) {
   grpc::ClientContext context;
   v1::GetServerInfoResponse info;
   const grpc::Status status = stub->GetServerInfo(&context, {}, &info);
-  if (!status.ok()) return PrintError(FromGrpc(status), RetryAfterOf(context));
+  if (!status.ok()) return PrintError(Explain(FromGrpc(status), options.server), RetryAfterOf(context));
   std::cout << "baton " << info.version() << " at " << options.server << ": " << info.live_requests()
             << " live requests, " << info.waiting_requests() << " of them waiting for a worker\n";
   const auto row = [](const auto& role, const auto& address, const auto& state, const auto& model, const auto& running,

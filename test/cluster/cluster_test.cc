@@ -2,6 +2,8 @@
 #include <signal.h>
 
 #include <chrono>
+#include <cstdio>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -99,7 +101,9 @@ struct Call {
   std::vector<int32_t> ids;
   v1::Final final;
 
-  Call(v1::Inference::Stub& stub, const v1::GenerateRequest& request) {
+  Call(v1::Inference::Stub& stub, const v1::GenerateRequest& request,
+       grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
+    context.set_compression_algorithm(compression);
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
     reader = stub.Generate(&context, request);
   }
@@ -260,23 +264,89 @@ TEST_CASE("every program ends with 0 when it is asked to") {
   CHECK(cluster.decode_b->process.Wait() == 0);
 }
 
-TEST_CASE("--check says whether the options would work, and what would not") {
-  const auto run = [](const std::string& program, const std::vector<std::string>& arguments, int expected) {
-    Process process(program, arguments);
-    const int code = process.Wait();
-    INFO(process.Output());
-    CHECK(code == expected);
-    return process.Output();
+// What a client program printed; fails the test unless it ended with `code`.
+std::string Run(const std::string& program, const std::vector<std::string>& arguments, int code,
+                const std::string& input = "") {
+  Process process(program, arguments, input);
+  const int got = process.Wait();
+  INFO(program << ": " << process.Output());
+  CHECK(got == code);
+  return process.Output();
+}
+
+TEST_CASE("baton chat carries the conversation on, and baton status shows who serves it") {
+  const TempDir models;
+  const std::string model = models / "tiny";
+  std::filesystem::copy(kModel, model);
+  models.Write("tiny/chat_template.jinja",
+               "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>");
+  Process serve("baton", {"serve", model, "--listen", "127.0.0.1:0", "--threads", "1", "--kv-memory-mb", "8"});
+  const std::string server = serve.Await("listening on ");
+  serve.Await(" serving");
+
+  const std::string talk = Run("baton", {"chat", "--server", server, "--max-tokens", "7", "--temperature", "0"}, 0,
+                               "The first question, long enough for a block or two.\n\nAnd the second.\n");
+  std::vector<int> prompt, cached;  // tokens, by turn
+  for (size_t at = 0; (at = talk.find(" prompt tokens", at)) != std::string::npos; ++at) {
+    REQUIRE(std::sscanf(talk.c_str() + talk.rfind('[', at), "[%d prompt tokens, %d cached", &prompt.emplace_back(),
+                        &cached.emplace_back()) == 2);
+  }
+  INFO(talk);
+  REQUIRE(prompt.size() == 2);
+  CHECK(cached[0] == 0);
+  // The first turn, its answer and the second question; the KV of most of it is there.
+  CHECK(prompt[1] >= prompt[0] + static_cast<int>(std::string("<user>And the second.<assistant>").size()));
+  CHECK(cached[1] >= (prompt[0] - 1) / 16 * 16);  // the last token of a prompt has no KV yet
+
+  const std::string status = Run("baton", {"status", "--server", server}, 0);
+  CHECK(status.find(" at " + server + ": 0 live requests") != std::string::npos);
+  for (const char* role : {"\nprefill  ", "\ndecode   "}) {
+    const size_t row = status.find(role);
+    REQUIRE(row != std::string::npos);
+    CHECK(status.find("attached  tiny ", row) < status.find('\n', row + 1));
+  }
+}
+
+TEST_CASE("a client program says what is wrong in the user's words") {
+  const auto has = [](const std::string& text, const std::string& part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
   };
-  run("baton-prefill", Small({"--check"}), 0);
-  run("baton-decode", Small({"--check"}), 0);
-  run("baton", {"serve", kModel, "--check"}, 0);
-  run("baton-router", {"--check", "--model", kModel, "--prefill-workers", "a:1", "--decode-workers", "b:2"}, 0);
-  CHECK(run("baton-decode", {"--check"}, 1).find("model: a directory is required") != std::string::npos);
-  CHECK(run("baton-prefill", {"--check", "--model", "/nonexistent"}, 1).find("/nonexistent") != std::string::npos);
-  CHECK(run("baton-decode", {"--check", "--model", kModel, "--kv-blocks", "2000000000"}, 1).find("do not fit") !=
+  has(Run("baton", {"status", "--server", "127.0.0.1:1"}, 1), "baton: UNAVAILABLE: no router at 127.0.0.1:1: ");
+  has(Run("baton", {"generate", "--ids", "1", "--server", "127.0.0.1:1", "--json"}, 1), "no router at 127.0.0.1:1: ");
+  has(Run("baton", {"status", "--server", "nowhere"}, 1), "--server: expected host:port, got 'nowhere'");
+  has(Run("baton", {"chat", "--seed", "-1"}, 1), "--seed: expected an integer from 0 to 2^64 - 1, got '-1'");
+  has(Run("baton", {"generat"}, 1), "baton: unknown command 'generat': expected serve, generate, chat, status");
+  has(Run("baton", {}, 1), "baton: no command: expected serve");
+  has(Run("baton", {"generate", "--ids", "1,,2"}, 1), "--ids: expected integers");
+}
+
+TEST_CASE("what clients send wrong is not written to the router's log") {
+  Process serve("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--threads", "1", "--kv-memory-mb", "8"});
+  const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
+  v1::GenerateRequest request;
+  request.mutable_segments()->add_segments()->set_text("\xff");
+  CHECK(absl::IsInvalidArgument(Call(*stub, request).Finish()));
+  Call compressed(*stub, Request(1), GRPC_COMPRESS_GZIP);
+  CHECK(absl::IsUnimplemented(compressed.Finish()));
+  INFO(serve.Output());
+  CHECK(serve.Output().find("UTF-8") == std::string::npos);
+  CHECK(serve.Output().find("gzip") == std::string::npos);
+}
+
+TEST_CASE("--check says whether the options would work, and what would not") {
+  Run("baton-prefill", Small({"--check"}), 0);
+  Run("baton-decode", Small({"--check"}), 0);
+  Run("baton", {"serve", kModel, "--check"}, 0);
+  Run("baton-router", {"--check", "--model", kModel, "--prefill-workers", "a:1", "--decode-workers", "b:2"}, 0);
+  CHECK(Run("baton-decode", {"--check"}, 1).find("model: a directory is required") != std::string::npos);
+  CHECK(Run("baton-prefill", {"--check", "--model", "/nonexistent"}, 1).find("/nonexistent") != std::string::npos);
+  CHECK(Run("baton-decode", {"--check", "--model", kModel, "--kv-blocks", "2000000000"}, 1).find("do not fit") !=
         std::string::npos);
-  run("baton-decode", {"--no-such-flag"}, 1);
+  CHECK(Run("baton-decode", {"--check", "--model", kModel, "--listen", "0.0.0.0:7102"}, 1).find("advertise: ") !=
+        std::string::npos);
+  CHECK(Run("baton-decode", {"--no-such-flag"}, 1).find("--no-such-flag") != std::string::npos);
+  CHECK(Run("baton-router", {"--config", "/tmp"}, 1).find("/tmp: is a directory") != std::string::npos);
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -23,17 +22,17 @@ constexpr std::chrono::seconds kPatience(60);
 
 }  // namespace
 
-Process::Process(const std::string& program, const std::vector<std::string>& arguments) {
-  static int started = 0;
-  log_ = absl::StrCat("/tmp/baton_cluster_test_", getpid(), "_", ++started, ".log");
+Process::Process(const std::string& program, const std::vector<std::string>& arguments, const std::string& input) {
+  directory_.Write("in", input);
+  const std::string in = directory_ / "in", out = directory_ / "out";
   const std::string path = absl::StrCat(BATON_BIN_DIR, "/", program);
   std::vector<char*> argv{const_cast<char*>(path.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, 1, log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
+  posix_spawn_file_actions_addopen(&files, 0, in.c_str(), O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, 1, out.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
   posix_spawn_file_actions_adddup2(&files, 1, 2);
   const int error = posix_spawn(&pid_, path.c_str(), &files, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&files);
@@ -46,12 +45,11 @@ Process::~Process() {
     Signal(SIGKILL);
     Wait();
   }
-  std::remove(log_.c_str());
 }
 
 std::string Process::Output() const {
   std::ostringstream out;
-  out << std::ifstream(log_).rdbuf();
+  out << std::ifstream(directory_ / "out").rdbuf();
   return out.str();
 }
 

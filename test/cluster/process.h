@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "temp_dir.h"
+
 namespace baton {
 
 class Process {
  public:
-  // Starts BATON_BIN_DIR/program; its output goes to a file of its own.
-  Process(const std::string& program, const std::vector<std::string>& arguments);
+  // Starts BATON_BIN_DIR/program, which reads `input`; its output goes to a file of its own.
+  Process(const std::string& program, const std::vector<std::string>& arguments, const std::string& input = "");
   ~Process();  // kills it if it still runs
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -25,8 +27,8 @@ class Process {
  private:
   bool HasEnded();
 
-  std::string log_;
-  pid_t pid_ = -1;  // -1: it was waited for
+  TempDir directory_;  // of input and output
+  pid_t pid_ = -1;     // -1: it was waited for
   int exit_ = 0;
 };
 
