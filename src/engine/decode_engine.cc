@@ -14,6 +14,7 @@ namespace {
 
 DecodeEngineOptions Normalized(DecodeEngineOptions options) {
   options.model.positions = std::min(options.model.positions, options.blocks * kBlockTokens);
+  options.handoff.positions = options.model.positions;
   return options;
 }
 
@@ -52,6 +53,7 @@ absl::Status DecodeEngine::CheckJob(const DecodeJob& job) const {
 
 absl::Status DecodeEngine::Start(DecodeJob job, absl::Time now) {
   if (by_id_.contains(job.request_id)) {
+    receiver_.Cancel(job.request_id, now);  // what the running one came with is claimed: this is another hand-off
     return absl::FailedPreconditionError(absl::StrCat("request ", job.request_id, " is already being decoded"));
   }
   const absl::Status valid = CheckJob(job);

@@ -327,8 +327,8 @@ HandoffReceiver::Outstanding HandoffReceiver::outstanding() const {
   Outstanding sum;
   for (const auto& [id, reservation] : reservations_) {
     ++(reservation.committed ? sum.committed : sum.reserved);
-    sum.growth_blocks += BlocksFor(int64_t{reservation.kv_tokens} + reservation.max_new_tokens) -
-                         static_cast<int64_t>(reservation.table.size());
+    const int64_t longest = std::min(int64_t{reservation.kv_tokens} + reservation.max_new_tokens, options_.positions);
+    sum.growth_blocks += std::max<int64_t>(0, BlocksFor(longest) - static_cast<int64_t>(reservation.table.size()));
   }
   return sum;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <variant>
@@ -42,6 +43,8 @@ struct HandoffReceiverOptions {
   std::string transport_descriptor;
   // A reservation lapses this long after its last heartbeat, a commit that nobody claims this long after it.
   absl::Duration lease = absl::Seconds(10);
+  // Most KV tokens of one sequence: no max_new_tokens, however large, is counted beyond it.
+  int64_t positions = std::numeric_limits<int64_t>::max();
 };
 
 // The KV [0, kv_tokens) of one prompt, complete. Full blocks are ready nodes of the tree, except where another request

@@ -338,6 +338,30 @@ TEST_CASE("a doubled Start is refused and does not disturb the first") {
   CHECK(world.outputs["r"].tokens == FakeBackend::Greedy({1, 2, 3, 4}, 5));
 }
 
+TEST_CASE("a Start of a running request by another hand-off leaves nothing of that") {
+  DecodeWorld world(TestOptions(16));
+  DecodeJob job = TestJob("r", {1, 2, 3, 4}, 5), again = job;
+  REQUIRE(world.HandOffJob(job));
+  REQUIRE(world.HandOffJob(again));
+  REQUIRE(world.engine.Start(job, world.now).ok());
+  CHECK(world.engine.Start(again, world.now).code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(world.engine.load().committed == 0);
+  world.RunAll();
+  CHECK(world.outputs["r"].tokens == FakeBackend::Greedy({1, 2, 3, 4}, 5));
+  CHECK(world.AllBlocksBack());
+}
+
+TEST_CASE("a reservation counts no growth beyond the context, whatever it asks for") {
+  DecodeEngineOptions options = TestOptions(16);
+  options.model.positions = 64;
+  DecodeWorld world(options);
+  DecodeJob greedy = TestJob("greedy", {1, 2, 3, 4}, std::numeric_limits<int32_t>::max());
+  REQUIRE(world.HandOffJob(greedy));
+  CHECK(world.engine.handoff().outstanding().growth_blocks == 3);
+  DecodeJob other = TestJob("other", {5, 6}, 5);
+  CHECK(world.HandOffJob(other));
+}
+
 TEST_CASE("a prompt's blocks stay for the next turn; output blocks only where the modules are one") {
   for (const bool shares_output : {false, true}) {
     DecodeEngineOptions options = TestOptions(32);
