@@ -7,7 +7,9 @@ namespace baton {
 
 inline constexpr int64_t kBlockTokens = 16;
 
-// A block holds 16 tokens for all layers and is contiguous: [layer][k|v][kv_head][token][head_dim].
+// A block holds 16 tokens for all layers and is contiguous: [layer][k|v][kv_head][one head's K or V]. Within a head,
+// f32 lies as K [head_dim][token] and V [token][head_dim], and bf16 as K [head_dim / 2][token][2] and V [token /
+// 2][head_dim][2]: as attention multiplies it, so that no step has to transpose its whole history.
 struct KvLayout {
   int64_t layers = 0;
   int64_t kv_heads = 0;
@@ -19,6 +21,11 @@ struct KvLayout {
   int64_t BlockBytes() const { return layers * LayerBytes(); }
   int64_t KOffset(int64_t layer, int64_t head) const { return layer * LayerBytes() + head * HeadBytes(); }
   int64_t VOffset(int64_t layer, int64_t head) const { return KOffset(layer, kv_heads + head); }
+
+  // Where dimension i of the token in slot [0, 16) is in a head's K or V, in elements.
+  int64_t KIndex(int64_t slot, int64_t i) const { return (i / Pair() * kBlockTokens + slot) * Pair() + i % Pair(); }
+  int64_t VIndex(int64_t slot, int64_t i) const { return (slot / Pair() * head_dim + i) * Pair() + slot % Pair(); }
+  int64_t Pair() const { return element_bytes == 2 ? 2 : 1; }  // elements that lie side by side for one product
 
   friend bool operator==(const KvLayout&, const KvLayout&) = default;
 };

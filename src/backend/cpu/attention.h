@@ -46,10 +46,10 @@ struct AttentionArgs {
   std::byte* scratch = nullptr;  // AttentionScratchBytes, aligned to 64 bytes
 };
 
-// For `rows` = tokens * group: a tile's keys and values and the queries, as fp32 at most.
+// For `rows` = tokens * group: a tile's values and the queries, as fp32 at most.
 inline int64_t AttentionScratchBytes(int64_t rows, int64_t head_dim) {
   const int64_t width = (head_dim + 15) / 16 * 16;
-  return (2 * kAttentionTileKeys + rows) * width * static_cast<int64_t>(sizeof(float));
+  return (kAttentionTileKeys + rows) * width * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace baton

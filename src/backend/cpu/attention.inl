@@ -3,7 +3,7 @@
 //
 // Tiles and spans of keys start at fixed positions, and masked keys contribute exact zeros, so a row's order of
 // operations depends on its position and the model's shape alone: not on its chunk, its neighbours or the threads.
-// Positions that nobody has written are never read: their keys and values are zeros here.
+// Of positions that nobody has written, scores are masked and values are zeros here.
 #include <cstddef>
 #include <cstdint>
 
@@ -12,39 +12,83 @@
 namespace baton {
 namespace {
 
-// ---- products of a few rows with a tile: sums[row][column] (+)= x[row][step] w[column / 16][step][column % 16]
+// ---- products of a few rows with a tile of blocks, which lie as in kv/block_layout.h: sixteen words side by side are
+// what sixteen columns of the result bring to one step
 
 constexpr int kProductVectors = kTileSums >= 24 ? 4 : 1;
 constexpr int kProductRows = kTileSums / kProductVectors;
 
 template <class Format>
 struct Product {
-  const typename Format::X* x;  // [rows][x_stride]
+  const typename Format::X* x;  // [rows][x_stride], operands of all steps
   int64_t x_stride;
-  const typename Format::W* w;  // [columns / 16][w_stride]
-  int64_t w_stride;
-  int64_t steps;
-  float* sums;  // [rows][sums_stride]
+  const typename Format::Word* const* blocks;  // [kAttentionTileKeys / 16]
+  const typename Format::Word* const* ahead;   // [kAttentionTileKeys / 16], fetched line by line meanwhile
+  int64_t first_vector;                        // of the result's columns
+  int64_t steps;                               // within one block
+  int64_t step_words;                          // from one step to the next
+  float* sums;                                 // [rows][sums_stride]
   int64_t sums_stride;
 };
 
-template <class Format, bool kAccumulate, int kRows, int kVectors>
-void MultiplyTile(const Product<Format>& m) {
+// Sixteen columns of scores are the keys of one block.
+template <class Format>
+struct Scores : Product<Format> {
+  static constexpr bool kAccumulates = false;
+  int64_t pieces() const { return 1; }
+  int64_t Block(int64_t, int64_t vector) const { return this->first_vector + vector; }
+  int64_t Offset(int64_t) const { return 0; }  // in words
+};
+
+// Sixteen columns of values come from all blocks, one after the other.
+template <class Format>
+struct Values : Product<Format> {
+  static constexpr bool kAccumulates = true;
+  int64_t block_count;
+  int64_t pieces() const { return block_count; }
+  int64_t Block(int64_t piece, int64_t) const { return piece; }
+  int64_t Offset(int64_t vector) const { return (this->first_vector + vector) * kLanes; }
+};
+
+template <class Format, class Kind, int kRows, int kVectors>
+void MultiplyTile(const Kind& m) {
   F32x16 sum[kRows][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
-      sum[r][v] = kAccumulate ? Load(m.sums + r * m.sums_stride + v * kLanes) : Zero();
+      sum[r][v] = Kind::kAccumulates ? Load(m.sums + r * m.sums_stride + v * kLanes) : Zero();
     }
   }
-  for (int64_t s = 0; s < m.steps; ++s) {
+  const typename Format::X* x = m.x;
+  const typename Format::X* x3 = kRows > 3 ? m.x + 3 * m.x_stride : x;
+  for (int64_t piece = 0; piece < m.pieces(); ++piece) {
+    const typename Format::Word* words[kVectors];
+    const typename Format::Word* ahead[kVectors];
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) {
+      words[v] = m.blocks[m.Block(piece, v)] + m.Offset(v);
+      ahead[v] = m.ahead[m.Block(piece, v)] + m.Offset(v);
+    }
+    for (int64_t s = 0; s < m.steps; ++s) {
 #pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) {
-        sum[r][v] = Format::Step(sum[r][v], m.x[r * m.x_stride + s], m.w[v * m.w_stride + s]);
+      for (int v = 0; v < kVectors; ++v) Prefetch(ahead[v] + s * m.step_words);
+      // Two pointers and multiples of the stride address six rows; left alone, gcc keeps six pointers and spills.
+      asm volatile("" : "+r"(x), "+r"(x3));
+#pragma GCC unroll 2
+      for (int part = 0; part < Format::kParts; ++part) {
+        F32x16 w[kVectors];
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) w[v] = Format::LoadPart(words[v] + s * m.step_words, part);
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) {
+          const typename Format::X* row = (r < 3 ? x : x3) + r % 3 * m.x_stride;
+#pragma GCC unroll 16
+          for (int v = 0; v < kVectors; ++v) sum[r][v] = Format::Step(sum[r][v], *row, part, w[v]);
+        }
       }
+      ++x;
+      ++x3;
     }
   }
 #pragma GCC unroll 16
@@ -54,153 +98,84 @@ void MultiplyTile(const Product<Format>& m) {
   }
 }
 
-template <class Format, bool kAccumulate, int kVectors, int kRows = kProductRows>
-void MultiplyRows(Product<Format> m, int64_t rows) {
+template <class Format, int kVectors, int kRows = kProductRows, class Kind>
+void MultiplyRows(Kind m, int64_t rows) {
   for (; rows >= kRows; rows -= kRows) {
-    MultiplyTile<Format, kAccumulate, kRows, kVectors>(m);
+    MultiplyTile<Format, Kind, kRows, kVectors>(m);
     m.x += kRows * m.x_stride;
     m.sums += kRows * m.sums_stride;
   }
   if constexpr (kRows > 1) {
-    if (rows > 0) MultiplyRows<Format, kAccumulate, kVectors, kRows - 1>(m, rows);
+    if (rows > 0) MultiplyRows<Format, kVectors, kRows - 1>(m, rows);
   }
 }
 
-template <class Format, bool kAccumulate>
-void Multiply(Product<Format> m, int64_t rows, int64_t vectors) {
+template <class Format, class Kind>
+void Multiply(Kind m, int64_t rows, int64_t vectors) {
   for (; vectors >= kProductVectors; vectors -= kProductVectors) {
-    MultiplyRows<Format, kAccumulate, kProductVectors>(m, rows);
-    m.w += kProductVectors * m.w_stride;
+    MultiplyRows<Format, kProductVectors>(m, rows);
+    m.first_vector += kProductVectors;
     m.sums += kProductVectors * kLanes;
   }
   for (; vectors > 0; --vectors) {
-    MultiplyRows<Format, kAccumulate, 1>(m, rows);
-    m.w += m.w_stride;
+    MultiplyRows<Format, 1>(m, rows);
+    ++m.first_vector;
     m.sums += kLanes;
   }
 }
 
-// ---- formats: how queries, weights, keys and values become operands of a product
+// ---- formats: how queries, softmax weights, keys and values become operands of a product
 
-inline F32x16 LoadElements(const float* p) { return Load(p); }
-inline F32x16 LoadElements(const Bf16* p) { return LoadBf16(p); }
-inline float Element(float value) { return value; }
-inline float Element(Bf16 bits) { return WidenBf16(bits); }
-
-// fp32 operands; keys and values are widened when a tile is taken up.
-template <class Kv>
+// fp32 keys and values.
 struct F32Attention {
-  using Element = Kv;
-  using X = float;                      // what a row brings to one step
-  using W = float[kLanes];              // what sixteen columns bring to it
-  static constexpr int64_t kGroup = 1;  // columns of k per step
+  using Word = float;                   // what one column brings to one step
+  using X = float;                      // what a row brings to it
+  static constexpr int64_t kGroup = 1;  // products in it
 
-  static F32x16 Step(F32x16 sum, X x, const W& w) { return Fma(Broadcast(x), Load(w), sum); }
+  static constexpr int kParts = 1;  // that a step's words are taken apart to
+  static F32x16 LoadPart(const Word* w, int) { return Load(w); }
+  static F32x16 Step(F32x16 sum, X x, int, F32x16 w) { return Fma(Broadcast(x), w, sum); }
   static void StoreX(X* x, F32x16 v) { Store(x, v); }
   static void SetX(X* x, int64_t i, float value) { x[i] = value; }
-  // Sixteen steps of one key.
-  static F32x16 LoadSteps(const Kv* p) { return LoadElements(p); }
-  static float OneStep(const Kv* p) { return baton::Element(*p); }
-  // Values of one block, [keys][head_dim]: out[column / 16][key][column % 16], panels `stride` steps apart.
-  static void PackValues(const Kv* v, const Kv* ahead, int64_t head_dim, int64_t keys, W* out, int64_t stride) {
-    for (int64_t key = 0; key < kBlockKeys; ++key, v += head_dim, ahead += head_dim) {
-      W* panel = out + key;
-      for (int64_t i = 0; i < head_dim; i += kLanes, panel += stride) {
-        Prefetch(ahead + i);
-        if (key >= keys) {
-          Store(*panel, Zero());
-        } else if (i + kLanes <= head_dim) {
-          Store(*panel, LoadElements(v + i));
-        } else {
-          for (int64_t lane = 0; lane < kLanes; ++lane) {
-            (*panel)[lane] = i + lane < head_dim ? baton::Element(v[i + lane]) : 0.0f;
-          }
-        }
-      }
-    }
-  }
+  static Word FirstOnly(Word w) { return w; }
 };
 
-#ifdef __AVX512BF16__
-// Pairs of bf16; queries and softmax weights are rounded to bf16.
-struct PairAttention {
-  using Element = Bf16;
-  using X = uint32_t;
-  using W = uint32_t[kLanes];
+#ifndef __AVX512BF16__
+// Pairs of bf16 keys and values, widened; all else is fp32.
+struct Bf16Attention {
+  using Word = uint32_t;
+  struct X {
+    float first, second;
+  };
   static constexpr int64_t kGroup = 2;
 
-  static F32x16 Step(F32x16 sum, X x, const W& w) {
-    const __m512i pair = _mm512_set1_epi32(static_cast<int>(x));
-    return {_mm512_dpbf16_ps(sum.v, (__m512bh)pair, (__m512bh)_mm512_loadu_si512(w))};
+  static constexpr int kParts = 2;
+  static F32x16 LoadPart(const Word* w, int part) { return part == 0 ? WidenLower(w) : WidenUpper(w); }
+  static F32x16 Step(F32x16 sum, const X& x, int part, F32x16 w) {
+    return Fma(Broadcast(part == 0 ? x.first : x.second), w, sum);
   }
-  static void StoreX(X* x, F32x16 v) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(x), (__m256i)_mm512_cvtneps_pbh(v.v));
-  }
-  static void SetX(X* x, int64_t i, float value) { reinterpret_cast<Bf16*>(x)[i] = RoundToBf16(value); }
-  static F32x16 LoadSteps(const Bf16* p) { return {_mm512_loadu_ps(p)}; }
-  static float OneStep(const Bf16* p) {
-    float pair;
-    memcpy(&pair, p, sizeof(pair));
-    return pair;
-  }
-  // Values of one block, [keys][head_dim], those of two keys interleaved in one step:
-  // out[column / 16][key / 2][column % 16][key % 2], panels `stride` steps apart.
-  static void PackValues(const Bf16* v, const Bf16* ahead, int64_t head_dim, int64_t keys, W* out, int64_t stride) {
-    const __m512i low = InterleaveIndex(0), high = InterleaveIndex(kLanes);
-    for (int64_t key = 0; key < kBlockKeys; key += 2, v += 2 * head_dim, ahead += 2 * head_dim) {
-      W* panel = out + key / 2;
-      for (int64_t i = 0; i < head_dim; i += 2 * kLanes, panel += 2 * stride) {
-        Prefetch(ahead + i);
-        Prefetch(ahead + head_dim + i);
-        const int64_t left = head_dim - i;
-        const __mmask32 columns = left >= 2 * kLanes ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
-        const __m512i first = _mm512_maskz_loadu_epi16(key < keys ? columns : 0, v + i);
-        const __m512i second = _mm512_maskz_loadu_epi16(key + 1 < keys ? columns : 0, v + head_dim + i);
-        _mm512_storeu_si512(panel[0], _mm512_permutex2var_epi16(first, low, second));
-        if (left > kLanes) _mm512_storeu_si512(panel[stride], _mm512_permutex2var_epi16(first, high, second));
-      }
-    }
-  }
+  static void StoreX(X* x, F32x16 v) { Store(&x->first, v); }
+  static void SetX(X* x, int64_t i, float value) { (i % 2 == 0 ? x[i / 2].first : x[i / 2].second) = value; }
+  static Word FirstOnly(Word w) { return w & 0xffff; }
+};
+#else
+// Pairs of bf16; queries and softmax weights are rounded to bf16.
+struct Bf16Attention {
+  using Word = uint32_t;
+  using X = uint32_t;
+  static constexpr int64_t kGroup = 2;
 
- private:
-  // Lane 2 i takes element from + i of the first operand, lane 2 i + 1 that of the second.
-  static __m512i InterleaveIndex(int from) {
-    uint16_t index[2 * kLanes];
-    for (int i = 0; i < kLanes; ++i) {
-      index[2 * i] = static_cast<uint16_t>(from + i);
-      index[2 * i + 1] = static_cast<uint16_t>(from + i + 2 * kLanes);
-    }
-    return _mm512_loadu_si512(index);
+  static constexpr int kParts = 1;
+  static F32x16 LoadPart(const Word* w, int) { return {_mm512_loadu_ps(w)}; }
+  static F32x16 Step(F32x16 sum, X x, int, F32x16 w) {
+    const __m512i pair = _mm512_set1_epi32(static_cast<int>(x));
+    return {_mm512_dpbf16_ps(sum.v, (__m512bh)pair, (__m512bh)w.v)};
   }
+  static void StoreX(X* x, F32x16 v) { StoreBf16(reinterpret_cast<Bf16*>(x), v); }
+  static void SetX(X* x, int64_t i, float value) { reinterpret_cast<Bf16*>(x)[i] = RoundToBf16(value); }
+  static Word FirstOnly(Word w) { return w & 0xffff; }
 };
 #endif
-
-// Keys of one block, [keys][head_dim], transposed: out[step][key]; keys beyond `keys` are zeros. `ahead` is a block
-// that is packed later: blocks lie scattered, and unless asked for line by line they arrive when they are needed.
-template <class Format>
-void PackKeys(const typename Format::Element* k, const typename Format::Element* ahead, int64_t head_dim, int64_t keys,
-              typename Format::W* out) {
-  const int64_t steps = head_dim / Format::kGroup;
-  int64_t s = 0;
-  for (; s + 16 <= steps; s += 16) {
-    F32x16 rows[kBlockKeys];
-#pragma GCC unroll 16
-    for (int64_t key = 0; key < kBlockKeys; ++key) {
-      const int64_t at = key * head_dim + s * Format::kGroup;
-      Prefetch(ahead + at);
-      rows[key] = key < keys ? Format::LoadSteps(k + at) : Zero();
-    }
-    Transpose(rows);
-#pragma GCC unroll 16
-    for (int64_t i = 0; i < 16; ++i) Store(reinterpret_cast<float*>(out[s + i]), rows[i]);
-  }
-  for (; s < steps; ++s) {
-    for (int64_t key = 0; key < kBlockKeys; ++key) {
-      const float step = key < keys ? Format::OneStep(k + key * head_dim + s * Format::kGroup) : 0.0f;
-      memcpy(&out[s][key], &step, sizeof(step));
-    }
-  }
-}
 
 // ---- one span of keys for some rows
 
@@ -214,9 +189,8 @@ class Attention {
         rows_(args.tokens * args.group),
         width_((args.head_dim + kLanes - 1) / kLanes * kLanes),
         key_steps_(args.head_dim / Format::kGroup) {
-    keys_ = reinterpret_cast<W*>(args.scratch);
-    values_ = keys_ + kAttentionTileKeys / kLanes * key_steps_;
-    queries_ = reinterpret_cast<X*>(values_ + width_ / kLanes * kValueSteps);
+    copied_values_ = reinterpret_cast<Word*>(args.scratch);
+    queries_ = reinterpret_cast<X*>(copied_values_ + kValueSteps * width_);
   }
 
   void Run() {
@@ -239,9 +213,10 @@ class Attention {
 
  private:
   using X = typename Format::X;
-  using W = typename Format::W;
-  using Element = typename Format::Element;
-  static constexpr int64_t kValueSteps = kAttentionTileKeys / Format::kGroup;
+  using Word = typename Format::Word;
+  static constexpr int64_t kBlockSteps = kBlockKeys / Format::kGroup;  // of a product over one block's keys
+  static constexpr int64_t kTileBlocks = kAttentionTileKeys / kBlockKeys;
+  static constexpr int64_t kValueSteps = kTileBlocks * kBlockSteps;
 
   int64_t Position(int64_t row) const { return a_.first_position + row / a_.group; }
 
@@ -258,35 +233,65 @@ class Attention {
     }
   }
 
-  // Packs the blocks of keys [tile, tile + keys).
+  // Finds the blocks of keys [tile, tile + keys), and those one tile later to fetch meanwhile.
   void TakeTile(int64_t tile, int64_t keys) {
     for (int64_t key = 0; key < keys; key += kBlockKeys) {
-      const int64_t left = a_.kv.written - tile - key;
-      const int64_t written = left < kBlockKeys ? left : kBlockKeys;
-      const Operands block = BlockAt(a_.kv, tile + key);
-      const Operands ahead = Ahead(tile, key);
-      PackKeys<Format>(block.k, ahead.k, a_.head_dim, written, keys_ + key / kLanes * key_steps_);
-      Format::PackValues(block.v, ahead.v, a_.head_dim, written, values_ + key / Format::kGroup, kValueSteps);
+      const int64_t i = key / kBlockKeys;
+      keys_[i] = KeysAt(a_.kv, tile + key);
+      values_[i] = ValuesAt(a_.kv, tile + key);
+      const int64_t written = a_.kv.written - tile - key;
+      if (written < kBlockKeys || width_ != a_.head_dim) values_[i] = CopyValues(values_[i], written, i);
+      const Ahead ahead = AheadOf(tile, i);
+      keys_ahead_[i] = ahead.any ? ahead.keys : keys_[i];
+      values_ahead_[i] = ahead.any ? ahead.values : values_[i];
+    }
+    // The products of a short tile fetch only as many blocks as it has.
+    for (int64_t i = (keys + kBlockKeys - 1) / kBlockKeys; i < kTileBlocks; ++i) {
+      const Ahead ahead = AheadOf(tile, i);
+      if (!ahead.any) break;
+      for (int64_t word = 0; word < kBlockSteps * a_.head_dim; word += 16) {
+        Prefetch(ahead.keys + word);
+        Prefetch(ahead.values + word);
+      }
     }
   }
 
-  struct Operands {
-    const Element* k;  // [kBlockKeys][head_dim]
-    const Element* v;
-  };
-  static Operands BlockAt(const KvHead& kv, int64_t position) {
-    const std::byte* block = kv.blocks[position / kBlockKeys];
-    return {reinterpret_cast<const Element*>(block + kv.k_offset),
-            reinterpret_cast<const Element*>(block + kv.v_offset)};
+  static const Word* KeysAt(const KvHead& kv, int64_t position) {
+    return reinterpret_cast<const Word*>(kv.blocks[position / kBlockKeys] + kv.k_offset);
   }
-  // What is packed one tile after the block at tile + key: of this task or the next, or else the block itself.
-  Operands Ahead(int64_t tile, int64_t key) const {
-    if (tile + kAttentionTileKeys < a_.kv.written) {
-      const int64_t position = tile + kAttentionTileKeys + key;
-      return BlockAt(a_.kv, position < a_.kv.written ? position : tile + key);
+  static const Word* ValuesAt(const KvHead& kv, int64_t position) {
+    return reinterpret_cast<const Word*>(kv.blocks[position / kBlockKeys] + kv.v_offset);
+  }
+
+  // The values of one block with zeros for keys that are not written and, after a step's columns, up to the width.
+  const Word* CopyValues(const Word* values, int64_t written, int64_t block) {
+    Word* const copy = copied_values_ + block * kBlockSteps * width_;
+    for (int64_t step = 0; step < kBlockSteps; ++step, values += a_.head_dim) {
+      Word* out = copy + step * width_;
+      const int64_t keys = written - step * Format::kGroup;
+      memset(out, 0, static_cast<size_t>(width_) * sizeof(Word));
+      if (keys >= Format::kGroup) {
+        memcpy(out, values, static_cast<size_t>(a_.head_dim) * sizeof(Word));
+      } else if (keys > 0) {
+        for (int64_t i = 0; i < a_.head_dim; ++i) out[i] = Format::FirstOnly(values[i]);
+      }
     }
-    const int64_t position = a_.next_span * kAttentionSpanKeys + key;
-    return position < a_.next.written ? BlockAt(a_.next, position) : BlockAt(a_.kv, tile + key);
+    return copy;
+  }
+
+  struct Ahead {
+    bool any;
+    const Word* keys;
+    const Word* values;
+  };
+  // Blocks lie scattered: what is needed one tile later, by this task or the next, arrives in time only if asked for.
+  Ahead AheadOf(int64_t tile, int64_t block) const {
+    const bool more = tile + kAttentionTileKeys < a_.kv.written;
+    const KvHead& kv = more ? a_.kv : a_.next;
+    const int64_t first = more ? tile + kAttentionTileKeys : a_.next_span * kAttentionSpanKeys;
+    const int64_t position = first + block * kBlockKeys;
+    if (position >= kv.written) return {false, nullptr, nullptr};
+    return {true, KeysAt(kv, position), ValuesAt(kv, position)};
   }
 
   // Rows [row, row + rows) meet the tile. Keys beyond the last row's position are left out in steps of a block.
@@ -297,16 +302,31 @@ class Attention {
         visible_to_last >= kAttentionTileKeys ? kAttentionTileKeys / kLanes : (visible_to_last + kLanes - 1) / kLanes;
     alignas(64) float scores[kRowsAtOnce * kAttentionTileKeys];
     alignas(64) X weights[kRowsAtOnce * kValueSteps];
-    Multiply<Format, false>(
-        {queries_ + row * key_steps_, key_steps_, keys_, key_steps_, key_steps_, scores, kAttentionTileKeys}, rows,
-        vectors);
+    Multiply<Format>(Scores<Format>{{.x = queries_ + row * key_steps_,
+                                     .x_stride = key_steps_,
+                                     .blocks = keys_,
+                                     .ahead = row == 0 ? keys_ahead_ : keys_,
+                                     .first_vector = 0,
+                                     .steps = key_steps_,
+                                     .step_words = kBlockKeys,
+                                     .sums = scores,
+                                     .sums_stride = kAttentionTileKeys}},
+                     rows, vectors);
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t visible = Position(row + r) - tile + 1;
       Softmax(row + r, visible, vectors, scores + r * kAttentionTileKeys, weights + r * kValueSteps);
     }
-    Multiply<Format, true>({weights, kValueSteps, values_, kValueSteps, vectors * kLanes / Format::kGroup,
-                            a_.state.values + row * width_, width_},
-                           rows, width_ / kLanes);
+    Multiply<Format>(Values<Format>{{.x = weights,
+                                     .x_stride = kValueSteps,
+                                     .blocks = values_,
+                                     .ahead = row == 0 ? values_ahead_ : values_,
+                                     .first_vector = 0,
+                                     .steps = kBlockSteps,
+                                     .step_words = width_,
+                                     .sums = a_.state.values + row * width_,
+                                     .sums_stride = width_},
+                                    vectors},
+                     rows, width_ / kLanes);
   }
 
   // weights = 2^(score - max) over the keys that the row sees; sums and values so far are scaled to the new max.
@@ -340,20 +360,16 @@ class Attention {
   const int64_t rows_;
   const int64_t width_;      // head_dim rounded up to 16
   const int64_t key_steps_;  // of a product over head_dim
-  W* keys_;                  // [tile keys / 16][key_steps]
-  W* values_;                // [width / 16][kValueSteps]
-  X* queries_;               // [rows][key_steps]
+  const Word* keys_[kTileBlocks] = {};
+  const Word* values_[kTileBlocks] = {};  // steps are width_ apart
+  const Word* keys_ahead_[kTileBlocks] = {};
+  const Word* values_ahead_[kTileBlocks] = {};
+  Word* copied_values_;  // [kTileBlocks][kBlockSteps][width]
+  X* queries_;           // [rows][key_steps]
 };
 
-void AttendF32(const AttentionArgs& args) { Attention<F32Attention<float>>(args).Run(); }
-
-void AttendBf16(const AttentionArgs& args) {
-#ifdef __AVX512BF16__
-  Attention<PairAttention>(args).Run();
-#else
-  Attention<F32Attention<Bf16>>(args).Run();
-#endif
-}
+void AttendF32(const AttentionArgs& args) { Attention<F32Attention>(args).Run(); }
+void AttendBf16(const AttentionArgs& args) { Attention<Bf16Attention>(args).Run(); }
 
 void MergeAttention(const AttentionState& into, const AttentionState& from, int64_t rows, int64_t width) {
   for (int64_t row = 0; row < rows; ++row) {

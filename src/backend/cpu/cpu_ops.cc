@@ -192,7 +192,8 @@ Activations CpuOps::NormaliseHidden(WeightId norm) {
 }
 
 void CpuOps::StoreKv(int64_t layer, const std::optional<QkNorm>& norm) {
-  pool_.ParallelFor(rows(), RowGrain(QkvColumns()), [&](Share share) {
+  // Tokens of one block share cache lines: its rows should be one thread's.
+  pool_.ParallelFor(rows(), kBlockTokens, [&](Share share) {
     for (int64_t row = share.begin; row < share.end; ++row) StoreRow(layer, row, norm);
   });
 }
@@ -212,19 +213,14 @@ void CpuOps::StoreRow(int64_t layer, int64_t row, const std::optional<QkNorm>& n
     }
   }
   kernels_.rope(q, rope_.Row(positions_[row]), head_dim, config_.heads + config_.kv_heads);
-  const int64_t slot = positions_[row] % kBlockTokens * head_dim * layout_.element_bytes;
-  StoreHeads(k, row_blocks_[row] + layout_.KOffset(layer, 0) + slot);
-  StoreHeads(v, row_blocks_[row] + layout_.VOffset(layer, 0) + slot);
-}
-
-// x: [kv_heads, head_dim], one token's; `out` is its slot in the first head.
-void CpuOps::StoreHeads(const float* x, std::byte* out) const {
-  for (int64_t head = 0; head < config_.kv_heads; ++head, x += config_.head_dim, out += layout_.HeadBytes()) {
-    if (layout_.element_bytes == 4) {
-      std::memcpy(out, x, config_.head_dim * sizeof(float));
-    } else {
-      kernels_.round_to_bf16(x, config_.head_dim, reinterpret_cast<Bf16*>(out));
-    }
+  const int64_t slot = positions_[row] % kBlockTokens;
+  std::byte* k_out = row_blocks_[row] + layout_.KOffset(layer, 0);
+  std::byte* v_out = row_blocks_[row] + layout_.VOffset(layer, 0);
+  const auto store_k = layout_.element_bytes == 4 ? kernels_.store_k_f32 : kernels_.store_k_bf16;
+  const auto store_v = layout_.element_bytes == 4 ? kernels_.store_v_f32 : kernels_.store_v_bf16;
+  for (int64_t head = 0; head < config_.kv_heads; ++head) {
+    store_k(k + head * head_dim, head_dim, slot, k_out + head * layout_.HeadBytes());
+    store_v(v + head * head_dim, head_dim, slot, v_out + head * layout_.HeadBytes());
   }
 }
 

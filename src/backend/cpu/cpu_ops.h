@@ -56,7 +56,6 @@ class CpuOps final : public Ops {
   void CopyTable(const Tensor& table, Buffer<std::byte>& copy);
   void ReserveActivations();
   void StoreRow(int64_t layer, int64_t row, const std::optional<QkNorm>& norm);
-  void StoreHeads(const float* x, std::byte* out) const;
 
   const ModelConfig config_;
   const KernelTable& kernels_;

@@ -1,4 +1,7 @@
 // What happens to single rows between projections and attention.
+#include <cstddef>
+#include <cstring>
+
 #include "backend/cpu/kernels.h"
 
 namespace baton {
@@ -34,6 +37,44 @@ void RopeRow(float* x, const float* turn, int64_t head_dim, int64_t heads) {
       y[i] = b * turn[i] + a * sines[i];
     }
   }
+}
+
+// Calls store(i, values i and i + 1 as bf16) for even i.
+template <class Store>
+void ForBf16Pairs(const float* x, int64_t count, Store store) {
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    Bf16 pairs[kLanes];
+    StoreBf16(pairs, Load(x + i));
+#pragma GCC unroll 8
+    for (int64_t j = 0; j < kLanes; j += 2) store(i + j, pairs + j);
+  }
+  for (; i < count; i += 2) {
+    const Bf16 pair[2] = {RoundToBf16(x[i]), RoundToBf16(x[i + 1])};
+    store(i, pair);
+  }
+}
+
+void StoreKBf16(const float* k, int64_t head_dim, int64_t slot, std::byte* out) {
+  Bf16* words = reinterpret_cast<Bf16*>(out) + 2 * slot;
+  ForBf16Pairs(k, head_dim, [&](int64_t i, const Bf16* pair) { memcpy(words + i * kBlockKeys, pair, 4); });
+}
+
+void StoreVBf16(const float* v, int64_t head_dim, int64_t slot, std::byte* out) {
+  Bf16* words = reinterpret_cast<Bf16*>(out) + slot / 2 * 2 * head_dim + slot % 2;
+  ForBf16Pairs(v, head_dim, [&](int64_t i, const Bf16* pair) {
+    words[2 * i] = pair[0];
+    words[2 * i + 2] = pair[1];
+  });
+}
+
+void StoreKF32(const float* k, int64_t head_dim, int64_t slot, std::byte* out) {
+  float* column = reinterpret_cast<float*>(out) + slot;
+  for (int64_t i = 0; i < head_dim; ++i) column[i * kBlockKeys] = k[i];
+}
+
+void StoreVF32(const float* v, int64_t head_dim, int64_t slot, std::byte* out) {
+  memcpy(reinterpret_cast<float*>(out) + slot * head_dim, v, static_cast<size_t>(head_dim) * sizeof(float));
 }
 
 }  // namespace

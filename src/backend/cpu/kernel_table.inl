@@ -9,3 +9,7 @@
 .finish_attention = FinishAttention,
 .rms_norm = RmsNormRow,
 .rope = RopeRow,
+.store_k_bf16 = StoreKBf16,
+.store_v_bf16 = StoreVBf16,
+.store_k_f32 = StoreKF32,
+.store_v_f32 = StoreVF32,

@@ -79,6 +79,12 @@ struct KernelTable {
   void (*rms_norm)(const float* x, const float* weight, float epsilon, int64_t count, float* out);
   // Turns `heads` adjacent heads in place by a row of RopeTable: head_dim / 2 cosines, then as many sines.
   void (*rope)(float* x, const float* turn, int64_t head_dim, int64_t heads);
+  // Writes one head's k or v into slot [0, 16) of its place in a block (kv/block_layout.h). Touches nothing else there:
+  // other threads may store other slots.
+  void (*store_k_bf16)(const float* k, int64_t head_dim, int64_t slot, std::byte* out);
+  void (*store_v_bf16)(const float* v, int64_t head_dim, int64_t slot, std::byte* out);
+  void (*store_k_f32)(const float* k, int64_t head_dim, int64_t slot, std::byte* out);
+  void (*store_v_f32)(const float* v, int64_t head_dim, int64_t slot, std::byte* out);
 };
 
 extern const KernelTable kPortableKernels;

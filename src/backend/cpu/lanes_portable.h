@@ -13,16 +13,5 @@ inline float MaxLane(F32x16 v) {
   return v.lane[0];
 }
 
-// Lane j of row i becomes lane i of row j.
-inline void Transpose(F32x16 rows[16]) {
-  for (int i = 0; i < 16; ++i) {
-    for (int j = 0; j < i; ++j) {
-      const float t = rows[i].lane[j];
-      rows[i].lane[j] = rows[j].lane[i];
-      rows[j].lane[i] = t;
-    }
-  }
-}
-
 }  // namespace
 }  // namespace baton

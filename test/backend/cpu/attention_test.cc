@@ -12,6 +12,7 @@
 #include "backend/cpu/buffer.h"
 #include "backend/cpu/cpu_features.h"
 #include "catch.h"
+#include "kv/block_layout.h"
 
 namespace baton {
 namespace {
@@ -46,9 +47,12 @@ class History {
   int64_t BlockBytes() const { return 2 * kBlockKeys * RowBytes(); }
   // Element i of k, then of v.
   std::byte* At(int64_t position, int64_t i) const {
+    const KvLayout layout = {.kv_heads = 1, .head_dim = shape_.head_dim, .element_bytes = shape_.bf16 ? 2 : 4};
+    const int64_t slot = position % kBlockKeys;
+    const int64_t index = i < shape_.head_dim ? layout.KIndex(slot, i) : layout.VIndex(slot, i - shape_.head_dim);
     std::byte* half =
         const_cast<std::byte*>(blocks_[position / kBlockKeys]) + i / shape_.head_dim * kBlockKeys * RowBytes();
-    return half + position % kBlockKeys * RowBytes() + i % shape_.head_dim * (shape_.bf16 ? 2 : 4);
+    return half + index * layout.element_bytes;
   }
   void Set(int64_t position, int64_t i, float value) {
     Bf16 bits;

@@ -123,14 +123,18 @@ class TestBackend {
   // K and V of positions [0, n) as [position][layer][k|v][kv_head][head_dim], wherever their blocks are.
   std::vector<std::byte> Kv(const TestSequence& sequence) {
     const KvLayout& layout = backend_->kv_layout();
-    const int64_t row_bytes = layout.head_dim * layout.element_bytes;
     std::vector<std::byte> bytes;
     for (size_t position = 0; position < sequence.tokens.size(); ++position) {
       const std::byte* block =
           backend_->kv_slab().data() + sequence.blocks[position / kBlockTokens].value() * layout.BlockBytes();
+      const int64_t slot = position % kBlockTokens;
       for (int64_t head = 0; head < layout.layers * 2 * layout.kv_heads; ++head) {
-        const std::byte* row = block + head * layout.HeadBytes() + position % kBlockTokens * row_bytes;
-        bytes.insert(bytes.end(), row, row + row_bytes);
+        const bool is_k = head / layout.kv_heads % 2 == 0;
+        for (int64_t i = 0; i < layout.head_dim; ++i) {
+          const int64_t index = is_k ? layout.KIndex(slot, i) : layout.VIndex(slot, i);
+          const std::byte* element = block + head * layout.HeadBytes() + index * layout.element_bytes;
+          bytes.insert(bytes.end(), element, element + layout.element_bytes);
+        }
       }
     }
     return bytes;
