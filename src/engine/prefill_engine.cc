@@ -15,22 +15,28 @@ PrefillEngine::PrefillEngine(PrefillEngineOptions options)
     : options_(std::move(options)),
       pool_(options_.blocks),
       tree_(pool_),
-      scheduler_(pool_, tree_, {.tokens = options_.step_tokens}),
+      scheduler_(pool_, tree_, {.tokens = options_.step_tokens, .increment = options_.increment}),
       sender_(options_.sender) {}
 
-absl::Status PrefillEngine::Validate(const PrefillJob& job) const {
-  const auto tokens = static_cast<int64_t>(job.tokens.size());
-  if (tokens < 1 || tokens > options_.context) {
+// `before`: tokens that the prompt has already; `least`: with these.
+absl::Status PrefillEngine::CheckTokens(std::span<const TokenId> tokens, int64_t before, int64_t least) const {
+  const int64_t all = before + std::ssize(tokens);
+  if (all < least || all > options_.context) {
     return absl::InvalidArgumentError(
-        absl::StrCat("tokens: expected 1 to ", options_.context, " of them (the context), got ", tokens));
+        absl::StrCat("tokens: expected 1 to ", options_.context, " of them (the context), got ", all));
   }
-  for (int64_t i = 0; i < tokens; ++i) {
-    const TokenId token = job.tokens[static_cast<size_t>(i)];
-    if (token < 0 || token >= options_.vocab) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tokens[", i, "]: expected an id in [0, ", options_.vocab, "), got ", token));
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= options_.vocab) {
+      return absl::InvalidArgumentError(absl::StrCat("tokens[", before + static_cast<int64_t>(i),
+                                                     "]: expected an id in [0, ", options_.vocab, "), got ",
+                                                     tokens[i]));
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status PrefillEngine::Validate(const PrefillJob& job) const {
+  RETURN_IF_ERROR(CheckTokens(job.tokens, 0, job.open ? 0 : 1));
   if (job.max_new_tokens < 0) {
     return absl::InvalidArgumentError(absl::StrCat("max_new_tokens: expected >= 0, got ", job.max_new_tokens));
   }
@@ -51,6 +57,10 @@ std::optional<RequestFailed> PrefillEngine::Add(PrefillJob job, absl::Time now) 
   };
   if (const absl::Status status = Validate(job); !status.ok()) return refuse(status);
 
+  if (job.open) {
+    AddOpen(std::move(job), now);
+    return std::nullopt;
+  }
   const bool prefill_only = job.decode_worker.empty();
   const BlockKey root = RootKey(options_.sender.self.module_digest, job.cache_salt);
   PrefillTask task{.request_id = job.request_id, .tokens = std::move(job.tokens), .keys = {}, .priority = job.priority};
@@ -70,6 +80,64 @@ std::optional<RequestFailed> PrefillEngine::Add(PrefillJob job, absl::Time now) 
   if (!prefill_only) sender_.Begin(std::move(handoff), now);
   NoteComplete(job.request_id, now);  // a prompt of one token needs no KV
   return std::nullopt;
+}
+
+void PrefillEngine::AddOpen(PrefillJob job, absl::Time now) {
+  const RequestId id = job.request_id;
+  const absl::Status added =
+      scheduler_.Add({.request_id = id, .tokens = {}, .keys = {}, .priority = job.priority, .open = true});
+  BATON_CHECK(added.ok(), added.ToString());  // nothing always fits
+  jobs_[id] = {.prefill_only = true,          // until it is closed, it moves nothing
+               .open = true,
+               .last_key = RootKey(options_.sender.self.module_digest, job.cache_salt),
+               .added = now,
+               .failure = {}};
+  Append({.request_id = id, .tokens = std::move(job.tokens), .decode_worker = {}}, now);
+}
+
+void PrefillEngine::Append(PrefillAppend append, absl::Time now) {
+  const auto found = jobs_.find(append.request_id);
+  if (found == jobs_.end() || !found->second.open || !found->second.failure.ok()) return;
+  if (const absl::Status status = Extend(found->second, append); !status.ok()) {
+    return Fail(append.request_id, status, now);
+  }
+  if (append.last) Close(append, now);
+}
+
+// Whole blocks go to the scheduler, but never the prompt's last token, which the decode worker's first step runs.
+absl::Status PrefillEngine::Extend(Job& job, const PrefillAppend& append) {
+  const int64_t before = job.kv_tokens + std::ssize(job.rest);
+  RETURN_IF_ERROR(CheckTokens(append.tokens, before, append.last ? 1 : 0));
+  job.rest.insert(job.rest.end(), append.tokens.begin(), append.tokens.end());
+  std::vector<TokenId> tokens = job.rest;
+  const bool whole_blocks = !append.last || append.decode_worker.empty();
+  if (!tokens.empty()) tokens.pop_back();
+  if (whole_blocks) tokens.resize(tokens.size() - tokens.size() % kBlockTokens);
+  const std::vector<BlockKey> keys = BlockKeys(job.last_key, tokens);
+  RETURN_IF_ERROR(scheduler_.Extend(append.request_id, tokens, keys, append.last));
+  if (!keys.empty()) job.last_key = keys.back();
+  job.kv_tokens += std::ssize(tokens);
+  job.rest.erase(job.rest.begin(), job.rest.begin() + std::ssize(tokens));
+  return absl::OkStatus();
+}
+
+void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
+  Job& job = jobs_.at(append.request_id);
+  job.open = false;
+  job.rest.clear();
+  job.added = now;
+  job.prefill_only = append.decode_worker.empty();
+  if (!job.prefill_only) {
+    const auto keys = scheduler_.keys(append.request_id);
+    sender_.Begin({.request_id = append.request_id,
+                   .decode_worker = append.decode_worker,
+                   .keys = {keys.begin(), keys.end()},
+                   .kv_tokens = static_cast<int32_t>(job.kv_tokens),
+                   .max_new_tokens = append.max_new_tokens},
+                  now);
+  }
+  OnProgress(now, now);
+  NoteComplete(append.request_id, now);
 }
 
 void PrefillEngine::Cancel(const RequestId& id, absl::Time now) {
@@ -104,8 +172,10 @@ void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
 
 void PrefillEngine::OnProgress(absl::Time step_started, absl::Time now) {
   for (const auto& progress : scheduler_.TakeProgress()) {
-    Job& job = jobs_.at(progress.request_id);
-    job.started = std::min(job.started, step_started);
+    const auto found = jobs_.find(progress.request_id);
+    if (found == jobs_.end()) continue;  // over with an earlier part of its progress
+    Job& job = found->second;
+    job.started = std::min(job.started, std::max(step_started, job.added));
     PushReady(progress, options_.sender.self.layout.layers, now);
     NoteComplete(progress.request_id, now);
   }

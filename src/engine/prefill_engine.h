@@ -26,6 +26,7 @@ struct PrefillEngineOptions {
   int64_t vocab = 0;          // token ids are below this
   int64_t context = 0;        // most tokens in a prompt
   int64_t step_tokens = 512;  // most tokens computed in a step, >= 16
+  int64_t increment = 64;     // tokens of an open job that are worth a share of a step with others
   int64_t max_requests = 1024;
   absl::Duration overload_retry = absl::Seconds(1);  // the hint given when max_requests are there
   HandoffSenderOptions sender;
@@ -69,6 +70,9 @@ class PrefillEngine {
   // A refusal, after which nothing is remembered: INVALID_ARGUMENT (field, limit, got; also a prompt that can never
   // fit), ALREADY_EXISTS, RESOURCE_EXHAUSTED with a retry hint. Nothing if the job was added: its result is an action.
   std::optional<RequestFailed> Add(PrefillJob job, absl::Time now);
+  // What comes of an open job. Tokens that it cannot have end it with INVALID_ARGUMENT. Nothing if the job is not there
+  // (any more) or not open.
+  void Append(PrefillAppend append, absl::Time now);
   // The result is CANCELLED, as soon as no push of the request is in flight. Nothing if the request is not there (any
   // more).
   void Cancel(const RequestId& id, absl::Time now);
@@ -94,13 +98,20 @@ class PrefillEngine {
   struct Job {
     int64_t kv_tokens = 0;
     bool prefill_only = false;
+    bool open = false;
+    BlockKey last_key{};          // open: of the last full block, or the root
+    std::vector<TokenId> rest{};  // open: 0 to 16 tokens, which may be the prompt's last ones
     absl::Time added;
     absl::Time started = absl::InfiniteFuture();   // of the first step that took it up
     absl::Time computed = absl::InfiniteFuture();  // its last token
     absl::Status failure;                          // certain already; the result waits for pushes in flight
   };
 
+  absl::Status CheckTokens(std::span<const TokenId> tokens, int64_t before, int64_t least) const;
   absl::Status Validate(const PrefillJob& job) const;
+  void AddOpen(PrefillJob job, absl::Time now);
+  absl::Status Extend(Job& job, const PrefillAppend& append);
+  void Close(const PrefillAppend& append, absl::Time now);
   void OnProgress(absl::Time step_started, absl::Time now);
   void PushReady(const PrefillScheduler::Progress& progress, int64_t layers, absl::Time now);
   void NoteComplete(const RequestId& id, absl::Time now);

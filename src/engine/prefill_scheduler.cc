@@ -279,7 +279,7 @@ std::vector<PrefillScheduler::Progress> PrefillScheduler::LastSlices() const {
   std::vector<Progress> slices;
   for (const Request* request : step_) {
     const bool has_slice = request->slice_begin < request->planned;
-    if (request->stopped || !has_slice || request->planned < request->wanted) continue;
+    if (request->stopped || !request->told || !has_slice || request->planned < request->wanted) continue;
     slices.push_back({request->task.request_id, request->slice_begin, request->planned});
   }
   return slices;

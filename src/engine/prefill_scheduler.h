@@ -94,8 +94,9 @@ class PrefillScheduler {
   // The request has KV for all it wants. Unknown and removed requests are not complete.
   // Nor is an open one.
   bool IsComplete(const RequestId& id) const;
-  // REQUIRES for both: known, and not removed.
+  // REQUIRES for all: known, and not removed.
   std::span<const BlockId> blocks(const RequestId& id) const { return Get(id).table.ids(); }
+  std::span<const BlockKey> keys(const RequestId& id) const { return Get(id).task.keys; }
   const PrefillCounters& counters(const RequestId& id) const { return Get(id).counters; }
 
   struct Load {

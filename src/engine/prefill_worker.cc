@@ -38,6 +38,10 @@ std::optional<RequestFailed> PrefillWorker::Submit(PrefillJob job) {
   return refused;
 }
 
+void PrefillWorker::Append(PrefillAppend append) {
+  Post([&](PrefillEngine& engine, absl::Time now) { engine.Append(std::move(append), now); });
+}
+
 void PrefillWorker::Cancel(const RequestId& id) {
   Post([&](PrefillEngine& engine, absl::Time now) { engine.Cancel(id, now); });
 }

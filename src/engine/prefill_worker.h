@@ -52,7 +52,8 @@ class PrefillWorker {
 
   // As PrefillEngine::Add: a refusal, or the listener hears the result. UNAVAILABLE while shutting down.
   std::optional<RequestFailed> Submit(PrefillJob job);
-  // As PrefillEngine::Cancel.
+  // As PrefillEngine::Append and Cancel.
+  void Append(PrefillAppend append);
   void Cancel(const RequestId& id);
   PrefillLoad Load() const;
 

@@ -23,6 +23,17 @@ struct PrefillJob {
   int32_t priority = 0;  // higher runs first
   // Where the KV goes; empty for PrefillOnly, which keeps it in the cache and moves nothing.
   WorkerAddress decode_worker;
+  // More tokens come by PrefillAppend, the last of which says where the KV goes; `tokens` may be empty until then.
+  bool open = false;
+};
+
+// Router → prefill worker: the next tokens of an open job.
+struct PrefillAppend {
+  RequestId request_id;
+  std::vector<TokenId> tokens;
+  bool last = false;  // the job is open no more; what follows is set only then, as in PrefillJob
+  int32_t max_new_tokens = 0;
+  WorkerAddress decode_worker;
 };
 
 // Prefill worker → router.
@@ -35,6 +46,7 @@ struct PrefillDone {
   int32_t shared_tokens = 0;       // promised by another request and waited for
   int32_t computed_tokens = 0;     // cached + shared + computed <= n-1: what the decode worker held needs no compute
   int64_t bytes_pushed = 0;
+  // Of an open job from its last append on.
   absl::Duration queued;   // until the first step took it up
   absl::Duration compute;  // from then until its last token was computed
   absl::Duration handoff;  // from then until the commit was acknowledged

@@ -27,6 +27,10 @@ class EngineScenario {
     } else if (command.name == "submit") {
       world_->Submit(word, ParseTokens(command.Option("tokens")), command.Option("to"),
                      static_cast<int32_t>(command.Number("priority")));
+    } else if (command.name == "open") {
+      world_->Open(word, ParseTokens(command.Option("tokens")), static_cast<int32_t>(command.Number("priority")));
+    } else if (command.name == "append" || command.name == "close") {
+      world_->Append(word, ParseTokens(command.Option("tokens")), command.name == "close", command.Option("to"));
     } else if (command.name == "cancel") {
       world_->Cancel(word);
     } else if (command.name == "hold") {
@@ -121,6 +125,9 @@ void RunFile(const std::string& name) {
 
 TEST_CASE("KV is computed, pushed as it comes, and committed") { RunFile("prefill_engine_push.txt"); }
 TEST_CASE("requests wait for room, are refused, or find their KV there") { RunFile("prefill_engine_admission.txt"); }
+TEST_CASE("an open job is computed as it comes and handed off when it is closed") {
+  RunFile("prefill_engine_open.txt");
+}
 TEST_CASE("requests end early at every stage and leave no block") { RunFile("prefill_engine_cancel.txt"); }
 
 PrefillEngineOptions SmallOptions() { return {.blocks = 4, .vocab = 10, .context = 100, .sender = {}}; }
@@ -157,6 +164,30 @@ TEST_CASE("bad requests are refused by field, limit and value, and nothing of th
   engine.CheckInvariants();
 }
 
+TEST_CASE("an open job that is given what no prompt can have ends, and nothing of it stays") {
+  PrefillEngine engine(SmallOptions());
+  const absl::Time now = absl::UnixEpoch();
+  const auto open = [&](std::vector<TokenId> first, std::vector<TokenId> then, bool last) {
+    PrefillJob job = JobOf("a", std::move(first));
+    job.open = true;
+    REQUIRE_FALSE(engine.Add(std::move(job), now).has_value());
+    engine.Append({.request_id = "a", .tokens = std::move(then), .last = last, .decode_worker = {}}, now);
+    const auto actions = engine.TakeActions(now);
+    REQUIRE(actions.size() == 1);
+    engine.CheckInvariants();
+    REQUIRE(engine.idle());
+    return std::string(std::get<RequestFailed>(actions[0]).status.message());
+  };
+  CHECK(open({1}, {10}, false) == "tokens[1]: expected an id in [0, 10), got 10");
+  CHECK(open(std::vector<TokenId>(60, 1), std::vector<TokenId>(41, 1), false) ==
+        "tokens: expected 1 to 100 of them (the context), got 101");
+  CHECK(open(std::vector<TokenId>(60, 1), std::vector<TokenId>(40, 1), false) ==
+        "the prompt can never fit: it needs 6 KV blocks, this prefill worker has 4");
+  CHECK(open({}, {}, true) == "tokens: expected 1 to 100 of them (the context), got 0");
+  engine.Append({.request_id = "nobody", .tokens = {1}, .last = true, .decode_worker = "d"}, now);
+  CHECK(engine.TakeActions(now).empty());
+}
+
 TEST_CASE("times say how long a request queued, computed and was handed off") {
   PrefillEngine engine(SmallOptions());
   absl::Time now = absl::UnixEpoch();
@@ -184,9 +215,12 @@ class Chaos {
   }
 
   void Event() {
-    switch (Below(10)) {
+    switch (Below(11)) {
       case 0:
         Submit();
+        break;
+      case 10:
+        if (!open_.empty()) AppendToOne(Below(3) == 0);
         break;
       case 1:
         CancelOne();
@@ -213,6 +247,7 @@ class Chaos {
   }
 
   void Settle() {
+    while (!open_.empty()) AppendToOne(true);
     for (int i = 0; i < 4000 && !world_.engine().idle(); ++i) {
       while (!waiting_.empty()) DeliverOne(true);
       if (world_.running()) {
@@ -248,8 +283,30 @@ class Chaos {
       if (i % 24 == 0) branch = static_cast<TokenId>(Below(2));
       prompt[i] = branch;
     }
+    const RequestId id = absl::StrCat("r", ++submitted_);
+    const auto priority = static_cast<int32_t>(Below(3));
+    if (Below(2) == 0) return world_.Submit(id, prompt, AnyDecode(), priority);
+    const auto known = prompt.begin() + Below(std::ssize(prompt) + 1);
+    open_[id] = {known, prompt.end()};
+    world_.Open(id, {prompt.begin(), known}, priority);
+  }
+  WorkerAddress AnyDecode() {
     const char* to[] = {"d0", "d1", ""};
-    world_.Submit(absl::StrCat("r", ++submitted_), prompt, to[Below(3)], static_cast<int32_t>(Below(3)));
+    return to[Below(3)];
+  }
+  // The next part of an open job's prompt, or all the rest.
+  void AppendToOne(bool last) {
+    const auto it = std::next(open_.begin(), Below(std::ssize(open_)));
+    const auto& [id, rest] = *it;
+    const auto end = last ? rest.end() : rest.begin() + Below(std::ssize(rest) + 1);
+    const std::vector<TokenId> tokens(rest.begin(), end);
+    const std::vector<TokenId> left(end, rest.end());
+    world_.Append(id, tokens, last, last ? AnyDecode() : "");
+    if (last) {
+      open_.erase(it);
+    } else {
+      it->second = left;
+    }
   }
   void CancelOne() {
     auto& requests = world_.requests();
@@ -291,6 +348,7 @@ class Chaos {
   std::vector<PrefillWorld::Envelope> waiting_;
   PrefillWorld world_;
   int submitted_ = 0;
+  std::map<RequestId, std::vector<TokenId>> open_;  // what is still to be appended
   std::set<RequestId> started_;
   int64_t right_tokens_ = 0;
 };

@@ -80,6 +80,24 @@ class PrefillWorld {
     if (auto refused = engine_.Add(std::move(job), Now())) Do(std::move(*refused));
     Pump();
   }
+  // A job of which `prompt` is known so far; Append brings the rest.
+  void Open(const RequestId& id, std::vector<TokenId> prompt, int32_t priority = 0) {
+    PrefillJob job;
+    job.request_id = id;
+    job.tokens = prompt;
+    job.priority = priority;
+    job.open = true;
+    requests_[id] = {std::move(prompt), "", std::nullopt, std::nullopt};
+    if (auto refused = engine_.Add(std::move(job), Now())) Do(std::move(*refused));
+    Pump();
+  }
+  void Append(const RequestId& id, const std::vector<TokenId>& tokens, bool last, const WorkerAddress& to) {
+    Request& request = requests_.at(id);
+    request.prompt.insert(request.prompt.end(), tokens.begin(), tokens.end());
+    request.to = to;
+    engine_.Append({.request_id = id, .tokens = tokens, .last = last, .max_new_tokens = 1, .decode_worker = to}, Now());
+    Pump();
+  }
   void Cancel(const RequestId& id) {
     engine_.Cancel(id, Now());
     Pump();
