@@ -1,0 +1,133 @@
+"""Compares forward passes of Baton with llama.cpp (llama-cpp-python) and OpenVINO GenAI on this machine: same weights, same
+threads, measured in turn in one run.
+
+  bench/peers                                      SmolLM2-135M-Instruct, all cores
+  bench/peers --peers llama.cpp --rounds 1         a quick look
+
+The first run installs both from PyPI into build/peers, an environment of its own (about 700 MB with the converted
+models); llama-cpp-python is compiled for this machine, which takes several minutes on two cores. Weights are written once as GGUF:
+bf16 for llama.cpp, and f16 for OpenVINO, whose GGUF reader knows no bf16 (it computes in bf16 where the processor does).
+Baton and llama.cpp are timed without sampling; OpenVINO's pipeline always samples, greedily here. Nothing of this runs
+in CI. Stop other work first: only ratios of one run on a quiet machine mean anything.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+HOME = ROOT / "build" / "peers"
+PYTHON = HOME / "bin" / "python"
+PACKAGES = ["llama-cpp-python==0.3.36", "openvino-genai==2026.4.1.0", "gguf==0.19.0"]
+PEERS = {"llama.cpp": ("peer_llama.py", "bf16"), "openvino": ("peer_openvino.py", "f16")}
+# What is measured: name, tokens a step, the case of bench_forward that does the same, and the ratio we want.
+FIGURES = [("prefill", "prefill of 512", 512, ("prefill", 1, 512, 0), 1.5),
+           ("decode", "decode, 1 stream", 1, ("decode", 1, 1, 64), 1.2),
+           ("decode32", "decode, 32 streams", 32, ("decode", 32, 1, 256), 2.0)]
+
+
+def fail(message):
+    sys.exit(f"peers: {message}")
+
+
+def run(command, **options):
+    """stdout of a command that must succeed."""
+    try:
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, **options).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        fail(f"{' '.join(map(str, command))}: {error}")
+
+
+def install():
+    done = HOME / "packages.txt"  # written last
+    if done.exists() and done.read_text() == "\n".join(PACKAGES):
+        return
+    print(f"Installing {', '.join(PACKAGES)} into {HOME}", flush=True)
+    run([sys.executable, "-m", "venv", HOME])
+    environment = {**os.environ, "CMAKE_ARGS": "-DGGML_NATIVE=ON"}
+    for package in PACKAGES:
+        print(f"  {package} ...", flush=True)
+        subprocess.run([PYTHON, "-m", "pip", "install", "--prefer-binary", "--progress-bar", "on", package], check=True,
+                       env=environment)
+    done.write_text("\n".join(PACKAGES))
+
+
+def converted(model, kind):
+    path = HOME / f"{model.name}-{kind}.gguf"
+    if not path.exists():
+        print(f"Writing {path}", flush=True)
+        unfinished = path.with_suffix(".unfinished")
+        run([PYTHON, ROOT / "bench" / "peer_gguf.py", model, unfinished, kind])
+        unfinished.rename(path)
+    return path
+
+
+def measure_peer(name, args):
+    script, kind = PEERS[name]
+    output = run([PYTHON, ROOT / "bench" / script, converted(args.model, kind), str(args.threads), "3"],
+                 stderr=subprocess.DEVNULL)
+    return json.loads(output.splitlines()[-1])
+
+
+def measure_baton(args):
+    path = HOME / "baton.json"
+    run([args.bench_forward, "--model", args.model, "--threads", str(args.threads), "--rounds", "5", "--json", path],
+        stderr=subprocess.DEVNULL)
+    cases = {(c["name"], c["streams"], c["tokens"], c["history"]): c for c in json.loads(path.read_text())["cases"]}
+    return {name: [cases[case]["seconds_median"]] for name, _, _, case, _ in FIGURES}
+
+
+def report(seconds, args):
+    """Rates are medians over all rounds; ratios are to the best peer."""
+    rates = {who: {name: tokens / statistics.median(all_seconds[name]) for name, _, tokens, _, _ in FIGURES}
+             for who, all_seconds in seconds.items()}
+    peers = [who for who in rates if who != "baton"]
+    print(f"{'tokens/s':20}" + "".join(f"{who:>12}" for who in rates) + "   to the best peer   wanted")
+    figures = []
+    for name, title, _, _, wanted in FIGURES:
+        ratio = rates["baton"][name] / max(rates[peer][name] for peer in peers)
+        print(f"{title:20}" + "".join(f"{rates[who][name]:12.0f}" for who in rates) +
+              f"   {ratio:14.2f} x   {wanted:.1f} x")
+        figures.append({"figure": title, "tokens_per_s": {who: rates[who][name] for who in rates},
+                        "ratio_to_best_peer": ratio, "wanted": wanted})
+    commit = run(["git", "-C", ROOT, "describe", "--always", "--dirty"]).strip()
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "")
+    return {"date": datetime.date.today().isoformat(), "commit": commit, "cpu": cpu, "machine": platform.platform(),
+            "threads": args.threads, "rounds": args.rounds, "packages": PACKAGES, "model": args.model.name,
+            "figures": figures}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", type=pathlib.Path, default=ROOT / "models" / "smollm2-135m-instruct",
+                        help="Hugging Face directory of a Llama in bf16 with one model.safetensors")
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--rounds", type=int, default=3, help="turns that each has")
+    parser.add_argument("--bench-forward", type=pathlib.Path, default=ROOT / "build/release/bin/bench_forward")
+    parser.add_argument("--json", type=pathlib.Path, help="write the result to this file")
+    args = parser.parse_args()
+    if not (args.model / "model.safetensors").exists():
+        fail(f"{args.model}: no model.safetensors; run tools/fetch_model {args.model.name}")
+    if not args.bench_forward.exists():
+        fail(f"{args.bench_forward} is missing; build it: cmake --build --preset release")
+    install()
+    seconds = {who: {name: [] for name, *_ in FIGURES} for who in ["baton", *args.peers]}
+    for turn in range(args.rounds):
+        for who in seconds:
+            print(f"round {turn + 1} of {args.rounds}: {who}", flush=True)
+            measured = measure_baton(args) if who == "baton" else measure_peer(who, args)
+            for name in seconds[who]:
+                seconds[who][name] += measured[name]
+    result = report(seconds, args)
+    if args.json:
+        args.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+main()
