@@ -22,8 +22,9 @@ struct RouteRequest {
   std::string model{};           // of the decode worker; the prefill worker needs the same module digest
   std::string session{};         // empty: none
   std::vector<BlockKey> keys{};  // of the prompt's full blocks, for comparing prompts within this router
-  int32_t prompt_tokens = 0;     // >= 1
+  int32_t prompt_tokens = 0;     // >= 1; of an open one those that are known, >= 0
   int32_t max_new_tokens = 0;
+  bool open = false;          // the prompt still grows with other requests' outputs
   int32_t priority = 0;       // higher first
   bool prefill_only = false;  // needs no decode worker
   absl::Time deadline = absl::InfiniteFuture();

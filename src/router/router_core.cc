@@ -65,7 +65,7 @@ void RouterCore::WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load)
 // --- requests ------------------------------------------------------------------------------------------------------
 
 absl::Status RouterCore::Submit(RouteRequest request, absl::Time now) {
-  BATON_CHECK(request.prompt_tokens >= 1, request.id);
+  BATON_CHECK(request.prompt_tokens >= 1 || request.open, request.id);
   if (live_.contains(request.id)) {
     return absl::AlreadyExistsError(absl::StrCat("request_id: '", request.id, "' is in use by a live request"));
   }
@@ -90,6 +90,47 @@ absl::Status RouterCore::Submit(RouteRequest request, absl::Time now) {
 }
 
 void RouterCore::Cancel(const RequestId& id) { End(id, absl::CancelledError("cancelled by the client")); }
+
+void RouterCore::SetPromptTokens(Live& live, int32_t tokens) {
+  if (!live.prefill.empty()) workers_.at(live.prefill).prompt_tokens += tokens - live.request.prompt_tokens;
+  live.request.prompt_tokens = tokens;
+}
+
+void RouterCore::Grew(const RequestId& id, int32_t prompt_tokens) {
+  const auto found = live_.find(id);
+  if (found == live_.end()) return;
+  Live& live = found->second;
+  SetPromptTokens(live, prompt_tokens);
+  if (live.state != State::kGrowing) return;
+  actions_.push_back({.kind = RouterAction::Kind::kAppend, .request = id, .worker = live.prefill});
+}
+
+void RouterCore::Closed(const RequestId& id, int32_t prompt_tokens, int32_t max_new_tokens, absl::Time now) {
+  const auto found = live_.find(id);
+  if (found == live_.end()) return;
+  Live& live = found->second;
+  BATON_CHECK(live.request.open, id);
+  SetPromptTokens(live, prompt_tokens);
+  live.request.max_new_tokens = max_new_tokens;
+  live.request.open = false;
+  if (live.state == State::kWaiting) {
+    waiting_.erase(KeyOf(live));
+    return PlaceOrWait(live, now);
+  }
+  live.state = State::kPrefilling;
+  if (!live.request.prefill_only) {
+    const AttachedWorker* decode = DecodeFor(live, workers_.at(live.prefill), DecodeCandidates(live.request.model));
+    if (decode == nullptr) {
+      return End(id, absl::UnavailableError(absl::StrCat("no decode worker for model '", live.request.model,
+                                                         "' is attached any more; the request may be sent again")));
+    }
+    GoTo(live, *decode);
+  }
+  actions_.push_back({.kind = RouterAction::Kind::kClose,
+                      .request = id,
+                      .worker = live.prefill,
+                      .decode_worker = live.decode.empty() ? "" : workers_.at(live.decode).info.address});
+}
 
 bool RouterCore::PrefillDone(const WorkerAddress& link, const RequestId& id, Incarnation decode_incarnation) {
   const auto found = live_.find(id);
@@ -226,37 +267,45 @@ bool RouterCore::TryPlace(Live& live, absl::Time now) {
   std::erase_if(prefills, refused);
   const AttachedWorker* prefill = ChoosePrefill(prefills, request, limits_.placement);
   if (prefill == nullptr) return false;
-  if (request.prefill_only) {
+  if (request.prefill_only || request.open) {
     Place(live, *prefill, nullptr);
     return true;
   }
-  std::erase_if(decodes, [&](const AttachedWorker* decode) { return !CanShareKv(prefill->info, decode->info); });
-  const WorkerAddress* last_link = request.session.empty() ? nullptr : session_decode_.Find(request.session);
-  const AttachedWorker* decode =
-      ChooseDecode(decodes, request, last_link == nullptr ? nullptr : FindWorker(*last_link));
+  const AttachedWorker* decode = DecodeFor(live, *prefill, std::move(decodes));
   if (decode == nullptr) return false;
   Place(live, *prefill, decode);
   return true;
 }
 
+// The decode worker for KV of this prefill worker; null without candidates.
+const AttachedWorker* RouterCore::DecodeFor(const Live& live, const AttachedWorker& prefill, Candidates decodes) {
+  std::erase_if(decodes, [&](const AttachedWorker* decode) { return !CanShareKv(prefill.info, decode->info); });
+  const std::string& session = live.request.session;
+  const WorkerAddress* last_link = session.empty() ? nullptr : session_decode_.Find(session);
+  return ChooseDecode(decodes, live.request, last_link == nullptr ? nullptr : FindWorker(*last_link));
+}
+
+void RouterCore::GoTo(Live& live, const AttachedWorker& decode) {
+  live.decode = decode.link;
+  workers_.at(decode.link).requests.insert(live.request.id);
+  if (!live.request.session.empty()) session_decode_.Put(live.request.session, decode.link);
+}
+
 void RouterCore::Place(Live& live, const AttachedWorker& prefill, const AttachedWorker* decode) {
   const RouteRequest& request = live.request;
   waiting_.erase(KeyOf(live));
-  live.state = State::kPrefilling;
+  live.state = request.open ? State::kGrowing : State::kPrefilling;
   AttachedWorker& prefill_worker = workers_.at(prefill.link);
   live.prefill = prefill.link;
   prefill_worker.requests.insert(request.id);
   prefill_worker.prompt_tokens += request.prompt_tokens;
   prefill_worker.prefix_memory->Remember(request.keys);
-  if (decode != nullptr) {
-    live.decode = decode->link;
-    workers_.at(decode->link).requests.insert(request.id);
-    if (!request.session.empty()) session_decode_.Put(request.session, decode->link);
-  }
+  if (decode != nullptr) GoTo(live, *decode);
   actions_.push_back({.kind = RouterAction::Kind::kStartPrefill,
                       .request = request.id,
                       .worker = prefill.link,
-                      .decode_worker = decode == nullptr ? "" : decode->info.address});
+                      .decode_worker = decode == nullptr ? "" : decode->info.address,
+                      .open = request.open});
   Arm(live);
 }
 
@@ -348,8 +397,10 @@ void RouterCore::CheckInvariants() const {
   for (const auto& [id, live] : live_) {
     BATON_CHECK(live.request.id == id, id);
     BATON_CHECK((live.state == State::kWaiting) == waiting_.contains(KeyOf(live)), id);
-    BATON_CHECK((live.state == State::kPrefilling) == !live.prefill.empty(), id);
-    BATON_CHECK((live.state == State::kWaiting || live.request.prefill_only) == live.decode.empty(), id);
+    const bool growing = live.state == State::kGrowing;
+    BATON_CHECK((growing || live.state == State::kPrefilling) == !live.prefill.empty(), id);
+    BATON_CHECK((growing || live.state == State::kWaiting || live.request.prefill_only) == live.decode.empty(), id);
+    BATON_CHECK(live.state == State::kWaiting || growing == live.request.open, id);
     waiting += live.state == State::kWaiting;
     if (live.timer != absl::InfiniteFuture()) {
       ++timers;

@@ -40,11 +40,13 @@ struct RouterLimits {
 };
 
 struct RouterAction {
-  enum class Kind { kStartPrefill, kStartDecode, kCancel, kEnd };
+  // kAppend: the prompt has grown; kClose: it is complete, and goes on like any other.
+  enum class Kind { kStartPrefill, kAppend, kClose, kStartDecode, kCancel, kEnd };
   Kind kind = Kind::kEnd;
   RequestId request{};
   WorkerAddress worker{};         // the link to use; empty for kEnd
-  WorkerAddress decode_worker{};  // kStartPrefill: where the KV goes; empty for prefill-only
+  WorkerAddress decode_worker{};  // kStartPrefill, kClose: where the KV goes; empty for prefill-only and open ones
+  bool open = false;              // kStartPrefill: kAppend and kClose follow
   absl::Status status{};          // kEnd
   absl::Duration retry_after{};   // kEnd with RESOURCE_EXHAUSTED or UNAVAILABLE; zero: unknown
 };
@@ -64,6 +66,12 @@ class RouterCore {
   absl::Status Submit(RouteRequest request, absl::Time now);
   // Ends it with CANCELLED. Harmless for an unknown request, as are all the events below.
   void Cancel(const RequestId& id);
+  // Ends it with another error of ours.
+  void Fail(const RequestId& id, const absl::Status& status) { End(id, status); }
+  // An open prompt has this many tokens now.
+  void Grew(const RequestId& id, int32_t prompt_tokens);
+  // And these are all.
+  void Closed(const RequestId& id, int32_t prompt_tokens, int32_t max_new_tokens, absl::Time now);
   // True: the hand-off stands and kStartDecode follows (for prefill-only: kEnd, OK).
   bool PrefillDone(const WorkerAddress& link, const RequestId& id, Incarnation decode_incarnation);
   struct Failure {
@@ -92,7 +100,8 @@ class RouterCore {
   void CheckInvariants() const;
 
  private:
-  enum class State { kWaiting, kPrefilling, kStarting, kDecoding };
+  // kGrowing: its prompt is not complete; a prefill worker computes it as it comes.
+  enum class State { kWaiting, kGrowing, kPrefilling, kStarting, kDecoding };
   struct Refusal {
     WorkerAddress link;
     absl::Time until;
@@ -122,6 +131,9 @@ class RouterCore {
   void Wait(Live& live, absl::Time now);  // for a worker, or for room at one
   void PlaceOrWait(Live& live, absl::Time now);
   void Place(Live& live, const AttachedWorker& prefill, const AttachedWorker* decode);
+  const AttachedWorker* DecodeFor(const Live& live, const AttachedWorker& prefill, Candidates decodes);
+  void GoTo(Live& live, const AttachedWorker& decode);
+  void SetPromptTokens(Live& live, int32_t tokens);
   void PlaceWaiting(absl::Time now);
   void LeavePrefill(Live& live);  // its worker is done with it
   void LeaveDecode(Live& live);

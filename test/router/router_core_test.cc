@@ -31,7 +31,14 @@ std::vector<std::string> Take(RouterCore& core) {
   for (const RouterAction& action : core.TakeActions()) {
     switch (action.kind) {
       case Kind::kStartPrefill:
-        lines.push_back(absl::StrCat("prefill ", action.request, " ", action.worker, " ", action.decode_worker));
+        lines.push_back(absl::StrCat(action.open ? "open " : "prefill ", action.request, " ", action.worker, " ",
+                                     action.decode_worker));
+        break;
+      case Kind::kAppend:
+        lines.push_back(absl::StrCat("append ", action.request, " ", action.worker));
+        break;
+      case Kind::kClose:
+        lines.push_back(absl::StrCat("close ", action.request, " ", action.worker, " ", action.decode_worker));
         break;
       case Kind::kStartDecode:
         lines.push_back(absl::StrCat("decode ", action.request, " ", action.worker));
@@ -80,6 +87,78 @@ TEST_CASE("a request goes through prefill and decode and ends once") {
   c.core.Cancel("r");
   CHECK(Take(c.core).empty());
   CHECK(c.core.live_requests() == 0);
+}
+
+RouteRequest OpenRequest(const std::string& id) {
+  RouteRequest request = Request(id);
+  request.open = true;
+  request.prompt_tokens = 0;
+  return request;
+}
+
+TEST_CASE("a growing prompt is at a prefill worker, and gets a decode worker when it is complete") {
+  Cluster c;
+  REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
+  CHECK(Take(c.core) == Lines{"open r prefill-1 "});
+  c.core.Grew("r", 16);
+  CHECK(Take(c.core) == Lines{"append r prefill-1"});
+  CHECK(c.core.workers().at(kP).prompt_tokens == 16);
+  CHECK(c.core.workers().at(kD).requests.empty());
+  c.core.Closed("r", 30, 10, c.now);
+  CHECK(Take(c.core) == Lines{"close r prefill-1 decode-1"});
+  CHECK(c.core.PrefillDone(kP, "r", Incarnation(22)));
+  CHECK(Take(c.core) == Lines{"decode r decode-1"});
+  CHECK(c.core.workers().at(kP).prompt_tokens == 0);
+}
+
+TEST_CASE("a growing prompt that waits for a worker is sent as it is when one comes") {
+  Cluster c;
+  c.core.WorkerLost(kP);
+  REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
+  REQUIRE(c.core.Submit(OpenRequest("s"), c.now).ok());
+  c.core.Grew("r", 16);
+  c.core.Closed("s", 5, 10, c.now);
+  CHECK(Take(c.core).empty());
+  c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 12), c.now);
+  CHECK(Take(c.core) == Lines{"open r prefill-1 ", "prefill s prefill-1 decode-1"});
+}
+
+TEST_CASE("a growing prompt ends with its worker, its client, its deadline or an error of ours") {
+  Cluster c;
+  for (const char* id : {"a", "b", "c", "d"}) {
+    RouteRequest request = OpenRequest(id);
+    if (id[0] == 'c') request.deadline = c.now + absl::Seconds(1);
+    REQUIRE(c.core.Submit(request, c.now).ok());
+  }
+  Take(c.core);
+  c.core.Cancel("a");
+  CHECK(Take(c.core) == Lines{"cancel a prefill-1", "end a CANCELLED"});
+  c.core.Fail("b", absl::AbortedError("upstream"));
+  CHECK(Take(c.core) == Lines{"cancel b prefill-1", "end b ABORTED"});
+  c.core.Tick(c.now + absl::Seconds(2));
+  CHECK(Take(c.core) == Lines{"cancel c prefill-1", "end c DEADLINE_EXCEEDED"});
+  c.core.WorkerLost(kP);
+  CHECK(Take(c.core) == Lines{"end d UNAVAILABLE"});
+}
+
+TEST_CASE("a prompt that is complete when no decode worker is left fails and may be sent again") {
+  Cluster c;
+  REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
+  c.core.WorkerLost(kD);
+  Take(c.core);
+  c.core.Closed("r", 30, 10, c.now);
+  CHECK(Take(c.core) == Lines{"cancel r prefill-1", "end r UNAVAILABLE"});
+}
+
+TEST_CASE("a prefill worker that is full passes a growing prompt on, or lets it wait") {
+  Cluster c;
+  REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
+  Take(c.core);
+  c.core.Failed(kP, "r", {absl::ResourceExhaustedError("full"), absl::Milliseconds(100)}, c.now);
+  CHECK(Take(c.core).empty());
+  c.core.Grew("r", 32);
+  c.core.Tick(c.now + absl::Seconds(1));
+  CHECK(Take(c.core) == Lines{"open r prefill-1 "});
 }
 
 TEST_CASE("prefill-only needs no decode worker and ends when the prompt is computed") {

@@ -42,7 +42,10 @@ class RandomRun {
   }
 
   void Step() {
-    switch (Draw(12)) {
+    switch (Draw(14)) {
+      case 12:
+      case 13:
+        return Grow();
       case 0:
         return ToggleWorker();
       case 1:
@@ -81,8 +84,23 @@ class RandomRun {
     if (Draw(2) == 0) request.session = absl::StrCat("s", Draw(4));
     if (Draw(2) == 0) request.deadline = now_ + absl::Milliseconds(Draw(3000));
     request.prefill_only = Draw(5) == 0;
+    request.open = Draw(3) == 0;
+    if (request.open) {
+      request.prompt_tokens = Draw(100);
+      open_[request.id] = request.prompt_tokens;
+    }
     request.priority = Draw(3);
     if (core_.Submit(request, now_).ok()) live_.insert(request.id);
+  }
+
+  // Prompts grow whether or not their requests are still there.
+  void Grow() {
+    if (open_.empty()) return;
+    const auto it = std::next(open_.begin(), Draw(static_cast<int>(open_.size())));
+    it->second += Draw(40);
+    if (Draw(3) != 0) return core_.Grew(it->first, it->second);
+    core_.Closed(it->first, it->second + 1, 5, now_);
+    open_.erase(it);
   }
 
   // One worker answers one of its jobs somehow, perhaps twice and perhaps after a cancel.
@@ -97,7 +115,11 @@ class RandomRun {
       core_.Failed(link, id, {status, absl::Milliseconds(Draw(100)), Draw(2) == 0}, now_);
     } else if (is_prefill) {
       const std::string decode = absl::StrCat(2 + Draw(3));
-      core_.PrefillDone(link, id, incarnation_[decode]);
+      const bool done = core_.PrefillDone(link, id, incarnation_[decode]);
+      if (open_.contains(id)) {  // no worker is done with what it has not got
+        CHECK_FALSE(done);
+        return;
+      }
     } else {
       core_.TokensArrived(link, id, Draw(3) == 0);
     }
@@ -115,6 +137,11 @@ class RandomRun {
       REQUIRE(jobs_.contains(action.worker));
       if (action.kind == Kind::kCancel) continue;  // the worker may answer all the same
       CHECK(live_.contains(action.request));
+      if (action.kind == Kind::kStartPrefill) CHECK(action.open == open_.contains(action.request));
+      if (action.kind == Kind::kAppend) CHECK(open_.contains(action.request));
+      // While its prompt is open, a worker has nothing to say of it but that it fails.
+      if (action.kind == Kind::kAppend || action.kind == Kind::kClose)
+        CHECK(jobs_[action.worker].contains(action.request));
       jobs_[action.worker].insert(action.request);
     }
   }
@@ -125,6 +152,7 @@ class RandomRun {
   std::map<std::string, std::set<RequestId>> jobs_;  // of attached workers
   std::map<std::string, Incarnation> incarnation_;
   std::set<RequestId> live_;
+  std::map<RequestId, int32_t> open_;  // tokens so far
   int next_id_ = 0;
   uint64_t next_incarnation_ = 0;
 };
