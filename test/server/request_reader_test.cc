@@ -149,7 +149,7 @@ TEST_CASE("a bad field is refused by name, value and limit") {
     }
   }
   SECTION("a million stop strings") {
-    for (int i = 0; i < 1'000'000; ++i) request.mutable_sampling()->add_stop("x");
+    for (int i = 0; i < 1'000'000; ++i) request.mutable_sampling()->add_stop()->push_back('x');
     Has(ErrorOf(request), "sampling.stop is 1000000 strings");
   }
   SECTION("names that are too long") {
@@ -211,6 +211,46 @@ TEST_CASE("what is declared and not there yet is UNIMPLEMENTED") {
     request.mutable_chat()->add_messages()->set_role("user");
     Has(ErrorOf(request, absl::StatusCode::kUnimplemented), "chat: model 'bytes' has no chat template");
   }
+}
+
+TEST_CASE("a chat is rendered with its roles and contents") {
+  std::vector<ServedModel> list;
+  list.push_back(ByteModel("bytes"));
+  list[0].chat_template = *ChatTemplate::Parse(
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}!{% endif %}", "",
+      "");
+  const ServedModels models(std::move(list));
+  v1::GenerateRequest request;
+  v1::ChatMessage& first = *request.mutable_chat()->add_messages();
+  const auto error = [&] {
+    const auto read = ReadRequest(request, models, absl::UnixEpoch());
+    CHECK(absl::IsInvalidArgument(read.status()));
+    return std::string(Message(read.status()));
+  };
+  CHECK(error() == "chat.messages[0].role: must not be empty");
+  first.set_role(std::string(65, 'r'));
+  CHECK(error() == "chat.messages[0].role: 65 bytes, limit 64");
+  first.set_role("user");
+  first.set_content("hi");
+  v1::ChatMessage& second = *request.mutable_chat()->add_messages();
+  second.set_role("bot");
+  second.set_content("yes");
+  const auto read = ReadRequest(request, models, absl::UnixEpoch());
+  REQUIRE(read.ok());
+  CHECK(std::string(read->tokens.begin(), read->tokens.end()) == "<user>hi<bot>yes!");
+  while (request.chat().messages_size() <= 4096) *request.mutable_chat()->add_messages() = request.chat().messages(0);
+  CHECK(error() == "chat.messages: expected 1 to 4096, got 4097");
+  request.mutable_chat()->clear_messages();
+  CHECK(error() == "chat.messages: expected 1 to 4096, got 0");
+}
+
+TEST_CASE("where several models are served, a request must name one") {
+  std::vector<ServedModel> list;
+  list.push_back(ByteModel("a"));
+  list.push_back(ByteModel("b"));
+  const auto read = ReadRequest(Text("hi"), ServedModels(std::move(list)), absl::UnixEpoch());
+  CHECK(absl::IsInvalidArgument(read.status()));
+  CHECK(Message(read.status()) == "model: must be named where several are served; served here: 'a', 'b'");
 }
 
 TEST_CASE("prefill-only may fill the whole context") {

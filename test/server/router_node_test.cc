@@ -133,6 +133,65 @@ TEST_CASE("prefill-only computes and moves nothing") {
   CHECK_FALSE(response.request_id().empty());
 }
 
+TEST_CASE("priority, salt and log probabilities reach the workers and come back") {
+  Cluster c;
+  v1::GenerateRequest request;
+  request.set_request_id("r");
+  request.set_priority(-7);
+  request.set_cache_salt("tenant");
+  request.mutable_segments()->add_segments()->set_text("hello");
+  request.mutable_sampling()->set_logprobs(1);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(30)));
+  const auto reader = c.stub->Generate(&context, request);
+  const worker::v1::PrefillJob prefill = c.prefill->Next().prefill();
+  CHECK(prefill.priority() == -7);
+  CHECK(prefill.cache_salt() == "tenant");
+  c.prefill->Send(DoneEvent("r", Incarnation(22)));
+  const worker::v1::DecodeJob decode = c.decode->Next().decode();
+  CHECK(decode.priority() == -7);
+  CHECK(decode.cache_salt() == "tenant");
+  CHECK(decode.sampling().logprobs() == 1);
+  worker::v1::DecodeEvent event = TokensEvent("r", "x", FinishReason::kLength);
+  v1::TokenLogprobs& logprobs = *event.mutable_updates()->mutable_updates(0)->add_logprobs();
+  logprobs.set_logprob(-0.5f);
+  logprobs.add_top_ids('x');
+  logprobs.add_top_logprobs(-0.5f);
+  c.decode->Send(event);
+  v1::GenerateResponse response;
+  REQUIRE(reader->Read(&response));
+  REQUIRE(response.logprobs_size() == 1);
+  CHECK(response.logprobs(0).logprob() == -0.5f);
+  REQUIRE(response.logprobs(0).top_ids_size() == 1);
+  CHECK(response.logprobs(0).top_ids(0) == 'x');
+  CHECK(response.request_id() == "r");
+  while (reader->Read(&response)) continue;
+  CHECK(reader->Finish().ok());
+}
+
+TEST_CASE("a prefill-only call that the client cancels is cancelled at the worker") {
+  Cluster c;
+  grpc::ClientContext context;
+  std::thread client([&] {
+    v1::PrefillOnlyRequest request;
+    request.set_request_id("r");
+    request.mutable_segments()->add_segments()->set_text("hello");
+    v1::PrefillOnlyResponse response;
+    CHECK(c.stub->PrefillOnly(&context, request, &response).error_code() == grpc::StatusCode::CANCELLED);
+  });
+  CHECK(c.prefill->Next().prefill().request_id() == "r");
+  context.TryCancel();
+  CHECK(c.prefill->Next().cancel().request_id() == "r");
+  client.join();
+}
+
+TEST_CASE("an address that is taken is refused, not shared") {
+  Cluster c;
+  const auto second = GrpcServer::Start(c.node->server().address(), GrpcServer::Audience::kWorkers, {});
+  CHECK(absl::IsUnavailable(second.status()));
+  CHECK(Message(second.status()).find("taken by another process") != std::string::npos);
+}
+
 TEST_CASE("a call that the client cancels is cancelled at the workers") {
   Cluster c;
   Call call(c);
