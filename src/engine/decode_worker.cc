@@ -67,14 +67,6 @@ absl::StatusOr<HeartbeatReply> DecodeWorker::OnHeartbeat(const Heartbeat& heartb
   return engine_.handoff().OnHeartbeat(heartbeat, clock_.Now());
 }
 
-void DecodeWorker::OnWriterGone(Incarnation writer) {
-  {
-    const std::lock_guard lock(mutex_);
-    engine_.handoff().WriterGone(writer, clock_.Now());
-  }
-  loop_.Wake();
-}
-
 absl::Status DecodeWorker::Start(DecodeJob job) {
   {
     const std::lock_guard lock(mutex_);

@@ -56,7 +56,6 @@ class DecodeWorker {
   absl::Status OnCommit(const Commit& commit);
   void OnRelease(const Release& release);
   absl::StatusOr<HeartbeatReply> OnHeartbeat(const Heartbeat& heartbeat);
-  void OnWriterGone(Incarnation writer);
 
   // From the router, see DecodeEngine. Once Start was OK, the listener hears of the request, to its end.
   absl::Status Start(DecodeJob job);

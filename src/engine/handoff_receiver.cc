@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
@@ -13,6 +14,7 @@
 namespace baton {
 namespace {
 
+constexpr size_t kMostLinks = 1024;  // incarnations come and go for weeks; a live one that is forgotten links again
 constexpr absl::Duration kBusy = absl::Milliseconds(50);  // admitted, but the pool had no block after all
 
 std::string Hex(const Digest& digest) {
@@ -61,14 +63,10 @@ absl::Status HandoffReceiver::CheckLink(const LinkRequest& request) const {
   if (request.layout != options_.layout) {
     return Differs("KV layout", ToString(options_.layout), ToString(request.layout));
   }
-  if (gone_.contains(request.prefill_incarnation)) {
-    return absl::FailedPreconditionError(absl::StrCat("incarnation ", request.prefill_incarnation.value(), " of ",
-                                                      request.prefill_address, " is known to have ended"));
-  }
   const auto link = links_.find(request.prefill_incarnation);
-  if (link != links_.end() && link->second != request.prefill_address) {
+  if (link != links_.end() && link->second.address != request.prefill_address) {
     return absl::FailedPreconditionError(absl::StrCat("incarnation ", request.prefill_incarnation.value(),
-                                                      " is linked as ", link->second, " and as ",
+                                                      " is linked as ", link->second.address, " and as ",
                                                       request.prefill_address));
   }
   return absl::OkStatus();
@@ -77,14 +75,8 @@ absl::Status HandoffReceiver::CheckLink(const LinkRequest& request) const {
 absl::StatusOr<LinkReply> HandoffReceiver::OnLink(const LinkRequest& request, absl::Time now) {
   Tick(now);
   RETURN_IF_ERROR(CheckLink(request));
-  std::vector<Incarnation> replaced;
-  for (const auto& [incarnation, address] : links_) {
-    if (address == request.prefill_address && incarnation != request.prefill_incarnation) {
-      replaced.push_back(incarnation);
-    }
-  }
-  for (Incarnation incarnation : replaced) WriterGone(incarnation, now);
-  links_.emplace(request.prefill_incarnation, request.prefill_address);
+  links_[request.prefill_incarnation] = {request.prefill_address, now};
+  if (links_.size() > kMostLinks) ForgetIdleLink();
   if (request.numerics_id != options_.numerics_id) {
     spdlog::warn("prefill worker {} computes with '{}', this worker with '{}': no bit equality between them",
                  request.prefill_address, request.numerics_id, options_.numerics_id);
@@ -94,6 +86,18 @@ absl::StatusOr<LinkReply> HandoffReceiver::OnLink(const LinkRequest& request, ab
                    .slab_blocks = pool_.counts().total,
                    .numerics_id = options_.numerics_id,
                    .lease = options_.lease};
+}
+
+// The one that has not been heard of for longest.
+void HandoffReceiver::ForgetIdleLink() {
+  absl::flat_hash_set<Incarnation> writing;
+  for (const auto& [id, reservation] : reservations_) writing.insert(reservation.writer);
+  auto idle = links_.end();
+  for (auto it = links_.begin(); it != links_.end(); ++it) {
+    if (writing.contains(it->first)) continue;
+    if (idle == links_.end() || it->second.heard_at < idle->second.heard_at) idle = it;
+  }
+  if (idle != links_.end()) links_.erase(idle);
 }
 
 absl::Status HandoffReceiver::CheckReserve(const ReserveRequest& request) const {
@@ -116,6 +120,7 @@ absl::Status HandoffReceiver::CheckReserve(const ReserveRequest& request) const 
 absl::StatusOr<ReserveReply> HandoffReceiver::OnReserve(const ReserveRequest& request, absl::Time now) {
   Tick(now);
   RETURN_IF_ERROR(CheckReserve(request));
+  links_.at(request.writer).heard_at = now;
   const int64_t blocks = BlocksFor(request.kv_tokens);
   if (blocks > pool_.counts().total) {
     return NeverFits{
@@ -208,10 +213,12 @@ void HandoffReceiver::OnRelease(const Release& release, absl::Time now) {
 
 absl::StatusOr<HeartbeatReply> HandoffReceiver::OnHeartbeat(const Heartbeat& heartbeat, absl::Time now) {
   Tick(now);
-  if (!links_.contains(heartbeat.writer)) {
+  const auto link = links_.find(heartbeat.writer);
+  if (link == links_.end()) {
     return absl::FailedPreconditionError(
         absl::StrCat("prefill worker incarnation ", heartbeat.writer.value(), " is not linked"));
   }
+  link->second.heard_at = now;
   HeartbeatReply reply;
   for (const ReservationRef& ref : heartbeat.active) {
     const auto it = Find(ref);
@@ -276,10 +283,8 @@ void HandoffReceiver::Cancel(const RequestId& request, absl::Time now) {
 HandoffReceiver::Reservations::iterator HandoffReceiver::GiveUp(Reservations::iterator it, absl::Time now) {
   Reservation& reservation = it->second;
   if (!reservation.committed) {
-    Quarantine quarantine{.generation = reservation.generation,
-                          .writer = reservation.writer,
-                          .blocks = {},
-                          .ends_at = now + kQuarantineLeases * options_.lease};
+    Quarantine quarantine{
+        .generation = reservation.generation, .blocks = {}, .ends_at = now + kQuarantineLeases * options_.lease};
     while (reservation.table.size() > reservation.held) {
       BlockRef block = reservation.table.PopBack();
       quarantine.blocks.push_back(block.id());
@@ -293,18 +298,6 @@ HandoffReceiver::Reservations::iterator HandoffReceiver::GiveUp(Reservations::it
 HandoffReceiver::Quarantines::iterator HandoffReceiver::EndQuarantine(Quarantines::iterator it) {
   for (BlockId block : it->second.blocks) pool_.EndQuarantine(block);
   return quarantines_.erase(it);
-}
-
-void HandoffReceiver::WriterGone(Incarnation writer, absl::Time now) {
-  Tick(now);
-  gone_.insert(writer);
-  links_.erase(writer);
-  // What it committed is complete and stays.
-  std::erase_if(reservations_,
-                [&](const auto& entry) { return entry.second.writer == writer && !entry.second.committed; });
-  for (auto it = quarantines_.begin(); it != quarantines_.end();) {
-    it = it->second.writer == writer ? EndQuarantine(it) : std::next(it);
-  }
 }
 
 void HandoffReceiver::Tick(absl::Time now) {
@@ -340,7 +333,6 @@ void HandoffReceiver::CheckInvariants() const {
   for (const auto& [id, reservation] : reservations_) {
     BATON_CHECK(static_cast<int64_t>(reservation.table.size()) == BlocksFor(reservation.kv_tokens), "a block is lost");
     BATON_CHECK(reservation.held <= reservation.keys.size(), "a partial block cannot have been held");
-    BATON_CHECK(reservation.committed || !gone_.contains(reservation.writer), "kept room for a writer that is gone");
     BATON_CHECK(!quarantines_.contains(id), "both reserved and quarantined");
     for (size_t i = reservation.held; i < reservation.table.size() && !reservation.committed; ++i) {
       const BlockId block = reservation.table.ids()[i];

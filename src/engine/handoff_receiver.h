@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -60,16 +59,16 @@ struct ClaimedKv {
 //   committed    complete, waits to be claimed by Start
 //   quarantined  cancelled or lapsed while reserved: nobody gets its missing blocks until the writer has released it,
 //   or
-//                the writer's incarnation is gone, or kQuarantineLeases leases have passed, since a writer fences
-//                itself
-// and then forgotten. Messages about a forgotten or unknown one are harmless.
+//                kQuarantineLeases leases have passed, since a writer fences itself
+// and then forgotten. Messages about a forgotten or unknown one are harmless. Nothing else ends a writer's right to its
+// blocks: that another incarnation links from its address proves nothing, two workers may advertise the same.
 // Not thread-safe. Pool and tree must outlive it; it alone quarantines blocks of the pool.
 class HandoffReceiver {
  public:
   HandoffReceiver(HandoffReceiverOptions options, BlockPool& pool, RadixTree& tree, AdmissionPolicy admission);
 
-  // From prefill workers. FAILED_PRECONDITION: version, digest or layout differ (both values are named), or the
-  // incarnation has been replaced by a later one.
+  // From prefill workers. FAILED_PRECONDITION: version, digest or layout differ (both values are named), or one
+  // incarnation links from two addresses.
   absl::StatusOr<LinkReply> OnLink(const LinkRequest& request, absl::Time now);
   // FAILED_PRECONDITION: the writer is not linked. INVALID_ARGUMENT: the request contradicts itself.
   absl::StatusOr<ReserveReply> OnReserve(const ReserveRequest& request, absl::Time now);
@@ -86,8 +85,6 @@ class HandoffReceiver {
   // Gives up all that is reserved or committed for the request, in whatever state; nothing if nothing is.
   void Cancel(const RequestId& request, absl::Time now);
 
-  // The process that was this incarnation has certainly ended: nothing of it will be written any more.
-  void WriterGone(Incarnation writer, absl::Time now);
   // Lets leases and quarantines end. Call it at NextTick() or any time; every event does it first.
   void Tick(absl::Time now);
   absl::Time NextTick() const;  // infinite future if nothing waits for time
@@ -117,13 +114,17 @@ class HandoffReceiver {
   };
   struct Quarantine {
     Generation generation;
-    Incarnation writer;
     std::vector<BlockId> blocks;
     absl::Time ends_at;
+  };
+  struct Writer {
+    WorkerAddress address;
+    absl::Time heard_at;
   };
   using Reservations = std::map<ReservationId, Reservation>;
   using Quarantines = std::map<ReservationId, Quarantine>;
 
+  void ForgetIdleLink();
   absl::Status CheckLink(const LinkRequest& request) const;
   absl::Status CheckReserve(const ReserveRequest& request) const;
   absl::Status CheckStart(const DecodeJob& job, const Reservation& reservation) const;
@@ -140,8 +141,7 @@ class HandoffReceiver {
   AdmissionPolicy admission_;
   uint64_t made_ = 0;          // reservations so far
   uint64_t first_generation_;  // drawn from the incarnation
-  absl::flat_hash_map<Incarnation, WorkerAddress> links_;
-  absl::flat_hash_set<Incarnation> gone_;
+  absl::flat_hash_map<Incarnation, Writer> links_;
   Reservations reservations_;
   Quarantines quarantines_;
 };

@@ -11,6 +11,8 @@ namespace baton {
 namespace {
 
 constexpr absl::Duration kShortestRetry = absl::Milliseconds(1);
+// Leases. Blocks take milliseconds to seconds, a lease is some seconds; what takes longer than this never ends.
+constexpr int kOldestPush = 2;
 
 }  // namespace
 
@@ -187,7 +189,7 @@ void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> 
   if (now >= handoff.fenced_at) return Fence(id, handoff, now);
   if (!copies.empty()) {
     const PushId push(next_id_++);
-    pushes_.emplace(push, id);
+    pushes_.emplace(push, PushInFlight{id, now + kOldestPush * handoff.lease});
     ++handoff.pushes_in_flight;
     for (const BlockCopy& copy : copies) handoff.bytes_pushed += copy.bytes;
     actions_.push_back(PushBlocks{push, handoff.link, handoff.reservation, std::move(copies)});
@@ -207,7 +209,7 @@ void HandoffSender::Fence(HandoffId id, Handoff& handoff, absl::Time now) {
 void HandoffSender::OnPushDone(PushId push, const absl::Status& status, absl::Time now) {
   const auto it = pushes_.find(push);
   if (it == pushes_.end()) return;
-  const HandoffId id = it->second;
+  const HandoffId id = it->second.handoff;
   pushes_.erase(it);
   --Find(id)->pushes_in_flight;
   if (absl::IsUnavailable(status)) {
@@ -287,8 +289,21 @@ void HandoffSender::Tick(absl::Time now) {
   for (HandoffId id : ids) {
     if (Handoff* handoff = Find(id)) TickHandoff(id, *handoff, now);
   }
+  TickPushes(now);
   TickHeartbeats(now);
   TickReleases(now);
+}
+
+void HandoffSender::TickPushes(absl::Time now) {
+  std::vector<LinkId> hanging;
+  for (const auto& [id, push] : pushes_) {
+    if (now >= push.give_up_at) hanging.push_back(Find(push.handoff)->link);
+  }
+  for (LinkId link : hanging) {
+    if (auto* found = FindPeer(link)) {  // null: closed already
+      LosePeer(found->first, found->second, absl::UnavailableError("a push does not end"), now);
+    }
+  }
 }
 
 void HandoffSender::TickHandoff(HandoffId id, Handoff& handoff, absl::Time now) {
@@ -305,22 +320,36 @@ void HandoffSender::TickHandoff(HandoffId id, Handoff& handoff, absl::Time now) 
     case State::kCommitting:
       if (now >= handoff.fenced_at) Fence(id, handoff, now);
       break;
+    case State::kDraining:  // fails once more, which changes nothing, but breaks off what is in flight
+      if (handoff.pushes_in_flight > 0 && now >= handoff.fenced_at) Fence(id, handoff, now);
+      break;
     case State::kReserving:
-    case State::kDraining:
       break;
   }
 }
 
 absl::Time HandoffSender::NextTick() const {
   absl::Time next = absl::InfiniteFuture();
+  absl::flat_hash_set<LinkId> open;  // links that can be closed, and that a heartbeat is due on
+  for (const auto& [address, peer] : peers_) {
+    if (peer.state == LinkState::kLinked) open.insert(peer.link);
+  }
+  absl::flat_hash_set<LinkId> renewable;
   for (const auto& [id, handoff] : handoffs_) {
+    if (IsRenewable(handoff) && open.contains(handoff.link)) {
+      renewable.insert(handoff.link);
+      if (handoff.state == State::kDraining) next = std::min(next, handoff.fenced_at);
+    }
     if (handoff.state == State::kWaitingForLink) next = std::min(next, handoff.give_up_at);
     if (handoff.state == State::kWriting || handoff.state == State::kCommitting) {
       next = std::min(next, handoff.fenced_at);
     }
   }
   for (const auto& [address, peer] : peers_) {
-    if (peer.state == LinkState::kLinked && !Renewable(peer.link).empty()) next = std::min(next, peer.next_heartbeat);
+    if (peer.state == LinkState::kLinked && renewable.contains(peer.link)) next = std::min(next, peer.next_heartbeat);
+  }
+  for (const auto& [id, push] : pushes_) {
+    if (open.contains(handoffs_.at(push.handoff).link)) next = std::min(next, push.give_up_at);
   }
   for (const auto& [key, release] : releases_) {
     if (!release.reply_pending) next = std::min(next, release.retry_at);

@@ -121,7 +121,8 @@ struct HandoffSenderOptions {
 // A hand-off that fails is released, once its pushes have finished and unless one broke off: what was on its way then
 // may still land, so the decode worker keeps those blocks in quarantine. Self-fencing: nothing is pushed under a
 // reservation whose lease, counted from when the last acknowledged heartbeat (or the Reserve) was SENT, has run out. So
-// the decode worker, which counts from when it arrived, is never earlier.
+// the decode worker, which counts from when it arrived, is never earlier. A push that is in flight then, or that is in
+// flight for kOldestPush leases whatever the heartbeats say, hangs: its connection is closed, which ends it.
 class HandoffSender {
  public:
   explicit HandoffSender(HandoffSenderOptions options);
@@ -135,8 +136,6 @@ class HandoffSender {
   // The result is HandoffFailed with CANCELLED, at once or when its pushes have finished; nothing if there is no such
   // hand-off (any more).
   void Cancel(const RequestId& request, absl::Time now);
-  // Someone else (membership, the control connection) saw the peer go. The sender also finds out by itself.
-  void PeerLost(const WorkerAddress& peer, absl::Time now);
   // Call it at NextTick() or any time.
   void Tick(absl::Time now);
 
@@ -202,6 +201,10 @@ class HandoffSender {
     absl::Status failure;   // kDraining
     absl::Duration retry_after;
   };
+  struct PushInFlight {
+    HandoffId handoff;
+    absl::Time give_up_at;
+  };
   struct SentHeartbeat {
     LinkId link;
     absl::Time sent;
@@ -227,6 +230,8 @@ class HandoffSender {
   std::vector<HandoffId> Renewable(LinkId link) const;
   void RenewLease(const SentHeartbeat& heartbeat, const HeartbeatReply& reply, absl::Time now);
   static absl::Duration HeartbeatInterval(absl::Duration lease) { return lease / 4; }
+  static bool IsRenewable(const Handoff& handoff);
+  void TickPushes(absl::Time now);
   void TickHeartbeats(absl::Time now);
   void TickReleases(absl::Time now);
 
@@ -252,7 +257,7 @@ class HandoffSender {
   std::map<HandoffId, Handoff> handoffs_;                 // in the order of Begin
   absl::flat_hash_map<RequestId, HandoffId> by_request_;  // those without result
   std::map<HeartbeatId, SentHeartbeat> heartbeats_;
-  absl::flat_hash_map<PushId, HandoffId> pushes_;
+  std::map<PushId, PushInFlight> pushes_;
   std::map<std::pair<WorkerAddress, ReservationRef>, PendingRelease> releases_;
   std::vector<SenderAction> actions_;
 };

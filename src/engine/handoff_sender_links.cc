@@ -100,13 +100,15 @@ void HandoffSender::OnLinkReply(LinkId link, absl::StatusOr<LinkReply> reply, ab
 
 void HandoffSender::OnConnected(LinkId link, const absl::Status& status, absl::Time now) {
   auto* found = FindPeer(link);
-  if (found == nullptr) {  // lost while it was connecting
+  if (found == nullptr) {  // nobody waits for it any more
     if (status.ok()) actions_.push_back(CloseConnection{link});
     return;
   }
   auto& [to, peer] = *found;
   if (peer.state != LinkState::kLinking || !peer.connecting) return;
-  if (!status.ok()) {
+  if (absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status)) {  // says what differs
+    Refuse(to, peer, status, now);
+  } else if (!status.ok()) {
     LosePeer(to, peer, status, now);
   } else {
     OnLinked(to, peer, now);
@@ -135,13 +137,6 @@ void HandoffSender::CloseIfLinked(Peer& peer) {
   if (peer.state == LinkState::kLinked) actions_.push_back(CloseConnection{peer.link});
 }
 
-void HandoffSender::PeerLost(const WorkerAddress& address, absl::Time now) {
-  const auto it = peers_.find(address);
-  if (it == peers_.end()) return;
-  if (it->second.state != LinkState::kLinked && it->second.state != LinkState::kLinking) return;
-  LosePeer(it->first, it->second, absl::UnavailableError("reported as gone"), now);
-}
-
 void HandoffSender::LosePeer(const WorkerAddress& to, Peer& peer, const absl::Status& why, absl::Time now) {
   CloseIfLinked(peer);
   peer.state = LinkState::kLost;
@@ -164,13 +159,16 @@ void HandoffSender::RestartPeer(const WorkerAddress& to, Peer& peer, absl::Time 
   }
 }
 
-// Hand-offs whose reservation may still be written to by way of this link.
+// Its reservation may still be written to.
+bool HandoffSender::IsRenewable(const Handoff& handoff) {
+  return handoff.state == State::kWriting || handoff.state == State::kCommitting ||
+         (handoff.state == State::kDraining && handoff.pushes_in_flight > 0);
+}
+
 std::vector<HandoffId> HandoffSender::Renewable(LinkId link) const {
   std::vector<HandoffId> ids;
   for (const auto& [id, handoff] : handoffs_) {
-    const bool writing = handoff.state == State::kWriting || handoff.state == State::kCommitting ||
-                         (handoff.state == State::kDraining && handoff.pushes_in_flight > 0);
-    if (writing && handoff.link == link) ids.push_back(id);
+    if (IsRenewable(handoff) && handoff.link == link) ids.push_back(id);
   }
   return ids;
 }

@@ -95,18 +95,36 @@ TEST_CASE("a link whose version, digest or layout differs is refused, and both v
   CHECK(r.receiver.OnLink(numerics, r.clock.Now()).ok());
 }
 
-TEST_CASE("a late link message of a process that has been replaced is refused and harms nobody") {
+TEST_CASE("two live prefill workers may advertise one address: neither loses its blocks to the other") {
   Receiver r;
-  REQUIRE(r.receiver.OnLink(Receiver::Link(2), r.clock.Now()).ok());  // replaces 1
-  ReserveRequest request = Receiver::Request("r", 1);
+  const Reserved first = r.Reserve("r1");
+  REQUIRE(r.receiver.OnLink(Receiver::Link(2), r.clock.Now()).ok());
+  CHECK(r.pool.counts().referenced == 3);  // 1 may still write them
+  ReserveRequest request = Receiver::Request("r2", 2);
   request.writer = Incarnation(2);
-  REQUIRE(r.receiver.OnReserve(request, r.clock.Now()).ok());
-  CHECK(r.receiver.OnLink(Receiver::Link(1), r.clock.Now()).status().code() == absl::StatusCode::kFailedPrecondition);
-  CHECK(r.receiver.outstanding().reserved == 1);
-  CHECK(r.receiver.IsLinked(Incarnation(2)));
-  // Nor can one incarnation be two workers.
+  const auto second = r.receiver.OnReserve(request, r.clock.Now());
+  REQUIRE(second.ok());
+  REQUIRE(r.receiver.OnLink(Receiver::Link(1), r.clock.Now()).ok());
+  CHECK(r.receiver.OnHeartbeat({Incarnation(1), {first.reservation}}, r.clock.Now())->revoked.empty());
+  CHECK(r.receiver.OnCommit({first.reservation, 3}, r.clock.Now()).ok());
+  CHECK(r.receiver.OnCommit({std::get<Reserved>(*second).reservation, 3}, r.clock.Now()).ok());
+  // But one incarnation cannot be two workers.
   CHECK(r.receiver.OnLink(Receiver::Link(2, "q"), r.clock.Now()).status().code() ==
         absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("of thousands of incarnations the latest are remembered, and all that have room here") {
+  Receiver r;
+  r.Reserve("r");  // of 1
+  for (uint64_t i = 2; i < 5000; ++i) {
+    r.clock.Advance(absl::Milliseconds(1));
+    REQUIRE(r.receiver.OnLink(Receiver::Link(i, absl::StrCat("p", i)), r.clock.Now()).ok());
+  }
+  CHECK(r.receiver.IsLinked(Incarnation(1)));
+  CHECK_FALSE(r.receiver.IsLinked(Incarnation(2)));
+  CHECK_FALSE(r.receiver.IsLinked(Incarnation(3000)));
+  CHECK(r.receiver.IsLinked(Incarnation(4000)));
+  CHECK(r.receiver.IsLinked(Incarnation(4999)));
 }
 
 TEST_CASE("a reservation that contradicts itself is refused before anything is taken") {
@@ -202,8 +220,11 @@ TEST_CASE("a block that a remote may still write is not given out again") {
   // A release that names another generation is not about this one.
   r.receiver.OnRelease({{all[0].reservation.id, Generation(1)}}, r.clock.Now());
   CHECK(r.pool.counts().quarantined == 3);
-  r.receiver.WriterGone(Incarnation(1), r.clock.Now());
-  CHECK(r.pool.counts().free == 16);
+  // Nor is a successor's link proof that the writer has ended.
+  REQUIRE(r.receiver.OnLink(Receiver::Link(2), r.clock.Now()).ok());
+  CHECK(r.pool.counts().quarantined == 3);
+  r.receiver.OnRelease({all[0].reservation}, r.clock.Now());
+  CHECK(r.pool.counts().free == 4);
 }
 
 TEST_CASE("a heartbeat renews its writer's own reservations and names the others as revoked") {

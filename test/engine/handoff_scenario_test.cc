@@ -13,8 +13,6 @@
 //   finish REQ                              the decoder is done with it
 //   kill|restart p|d                        restart: as another incarnation
 //   restart d digest=N|blocks=N             with another prefill module, or pool
-//   lost                                    p hears from somebody else that d is gone
-//   gone                                    d hears from somebody else that the dead p is gone
 //   state                                   links, hand-offs and blocks
 #include <deque>
 #include <filesystem>
@@ -81,8 +79,6 @@ class Scenario {
     if (name == "start") return Start();
     if (name == "finish") return static_cast<void>(d().running.erase(Word(0)));
     if (name == "kill" || name == "restart") return Restart(name == "restart");
-    if (name == "lost") return world_.PeerLost(p(), "d");
-    if (name == "gone") return d().receiver->WriterGone(p().incarnation, clock_.Now());
     if (name == "state") return State();
     BATON_CHECK(false, name);
   }

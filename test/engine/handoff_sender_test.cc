@@ -178,13 +178,18 @@ TEST_CASE("an answer that comes twice, late or for nobody changes nothing") {
   linked.sender.OnLinkReply(LinkId(12345), absl::UnavailableError("late"), linked.Now());
   linked.sender.BlocksReady("nobody", {}, linked.Now());
   linked.sender.Cancel("nobody", linked.Now());
-  linked.sender.PeerLost("nobody", linked.Now());
   CHECK(linked.sender.TakeActions().empty());
   CHECK(linked.sender.handoffs() == 1);
   linked.sender.CheckInvariants();
 }
 
-TEST_CASE("a connection that opens after its peer was lost is closed again") {
+TEST_CASE("a connection that nobody waits for is closed again") {
+  Linked linked;
+  linked.sender.OnConnected(LinkId(12345), absl::OkStatus(), linked.Now());
+  CHECK(linked.Take<CloseConnection>()->link == LinkId(12345));
+}
+
+TEST_CASE("a decode worker whose transport is of another version is refused, with what differs, and not retried") {
   Linked linked;
   linked.sender.Begin({.request_id = "s", .decode_worker = "e", .keys = {}, .kv_tokens = 1}, linked.Now());
   linked.sender.OnLinkReply(linked.Take<SendLink>()->link,
@@ -194,11 +199,55 @@ TEST_CASE("a connection that opens after its peer was lost is closed again") {
                                       .numerics_id = "cpu",
                                       .lease = kLease},
                             linked.Now());
-  const auto open = linked.Take<OpenConnection>();
-  linked.sender.PeerLost("e", linked.Now());
+  linked.sender.OnConnected(linked.Take<OpenConnection>()->link,
+                            absl::FailedPreconditionError("UCX version differs: 1.13.1 here, 1.22.0 at the peer"),
+                            linked.Now());
+  const auto failed = linked.Take<HandoffFailed>();
+  CHECK(failed->status.code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(failed->status.message().find("1.13.1 here, 1.22.0 at the peer") != std::string::npos);
+  CHECK(linked.sender.link_state("e") == HandoffSender::LinkState::kRefused);
+}
+
+TEST_CASE("a push that outlives the lease of a cancelled hand-off is broken off") {
+  Linked linked;
+  linked.Ready(0, 30, 4);
+  linked.Reserve({{0, BlockId(50)}});
+  const auto push = linked.Take<PushBlocks>();
+  linked.sender.Cancel("r", linked.Now());
+  CHECK_FALSE(linked.Take<HandoffFailed>().has_value());
+  CHECK(linked.sender.NextTick() <= linked.Now() + kLease);
+  linked.clock.Advance(kLease);
+  linked.sender.Tick(linked.Now());
+  CHECK(linked.Take<CloseConnection>()->link == push->link);
+  linked.sender.OnPushDone(push->push, absl::UnavailableError("closed"), linked.Now());
+  std::vector<SenderAction> actions = linked.sender.TakeActions();
+  REQUIRE(actions.size() == 1);  // and no Release: what was on its way may still land
+  CHECK(std::get<HandoffFailed>(actions[0]).status.code() == absl::StatusCode::kCancelled);
+  CHECK(linked.sender.idle());
+}
+
+TEST_CASE("a push that never ends is broken off after two leases, however well heartbeats are answered") {
+  Linked linked;
+  linked.Ready(0, 30, 4);
+  linked.Reserve({{0, BlockId(50)}});
+  const auto push = linked.Take<PushBlocks>();
+  std::optional<CloseConnection> closed;
+  const absl::Time start = linked.Now();
+  while (!closed.has_value() && linked.Now() < start + 5 * kLease) {
+    linked.clock.Advance(linked.sender.NextTick() - linked.Now());
+    linked.sender.Tick(linked.Now());
+    for (SenderAction& action : linked.sender.TakeActions()) {
+      if (auto* beat = std::get_if<SendHeartbeat>(&action)) {
+        linked.sender.OnHeartbeatReply(beat->id, HeartbeatReply{}, linked.Now());
+      }
+      if (auto* close = std::get_if<CloseConnection>(&action)) closed = *close;
+    }
+  }
+  REQUIRE(closed.has_value());
+  CHECK(linked.Now() == start + 2 * kLease);
+  linked.sender.OnPushDone(push->push, absl::UnavailableError("closed"), linked.Now());
   CHECK(linked.Take<HandoffFailed>()->status.code() == absl::StatusCode::kUnavailable);
-  linked.sender.OnConnected(open->link, absl::OkStatus(), linked.Now());
-  CHECK(linked.Take<CloseConnection>()->link == open->link);
+  CHECK(linked.sender.idle());
 }
 
 }  // namespace

@@ -174,22 +174,16 @@ class Simulation {
     const int downtime = Uniform(1, 30'000);
     HandoffWorld::Prefill& p = AnyPrefill();
     HandoffWorld::Decode& d = AnyDecode();
-    switch (Uniform(0, 5)) {
-      case 0: {
-        const Incarnation old = p.incarnation;
+    switch (Uniform(0, 4)) {
+      case 0:
         world_.KillPrefill(p.address);
-        if (Chance(0.5) && d.receiver != nullptr) d.receiver->WriterGone(old, clock_.Now());
         At(downtime, [this, &p] { world_.StartPrefill(p.address); });
         break;
-      }
       case 1:
         world_.KillDecode(d.address);
         At(downtime, [this, &d] { world_.StartDecode(d.address, decode_blocks_); });
         break;
-      case 2:
-        if (p.sender != nullptr) world_.PeerLost(p, d.address);
-        break;
-      case 3:  // control messages are lost both ways, while blocks still move
+      case 2:  // control messages are lost both ways, while blocks still move
         cut_ = p.address;
         cut_until_ = clock_.Now() + 3 * absl::Milliseconds(downtime);
         break;

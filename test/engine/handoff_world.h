@@ -132,10 +132,6 @@ class HandoffWorld {
     p.sender->Cancel(request, Now());
     Pump(p);
   }
-  void PeerLost(Prefill& p, const WorkerAddress& peer) {
-    p.sender->PeerLost(peer, Now());
-    Pump(p);
-  }
   void Tick() {
     for (auto& [address, p] : prefills_) TickPrefill(p);
     for (auto& [address, d] : decodes_) TickDecode(d);
