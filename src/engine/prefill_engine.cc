@@ -84,20 +84,33 @@ std::optional<RequestFailed> PrefillEngine::Add(PrefillJob job, absl::Time now) 
 
 void PrefillEngine::AddOpen(PrefillJob job, absl::Time now) {
   const RequestId id = job.request_id;
+  Job& added = jobs_[id] = {.prefill_only = true,  // until it is closed, it moves nothing
+                            .open = true,
+                            .priority = job.priority,
+                            .root = RootKey(options_.sender.self.module_digest, job.cache_salt),
+                            .added = now,
+                            .failure = {}};
+  Restart(id, added);
+  Append({.request_id = id, .tokens = std::move(job.tokens), .decode_worker = {}}, now);
+}
+
+// The prompt is empty again. Its full blocks stay in the cache.
+void PrefillEngine::Restart(const RequestId& id, Job& job) {
   const absl::Status added =
       scheduler_.Add({.request_id = id, .tokens = {}, .keys = {}, .priority = job.priority, .open = true});
   BATON_CHECK(added.ok(), added.ToString());  // nothing always fits
-  jobs_[id] = {.prefill_only = true,          // until it is closed, it moves nothing
-               .open = true,
-               .last_key = RootKey(options_.sender.self.module_digest, job.cache_salt),
-               .added = now,
-               .failure = {}};
-  Append({.request_id = id, .tokens = std::move(job.tokens), .decode_worker = {}}, now);
+  job.kv_tokens = 0;
+  job.last_key = job.root;
+  job.rest.clear();
 }
 
 void PrefillEngine::Append(PrefillAppend append, absl::Time now) {
   const auto found = jobs_.find(append.request_id);
   if (found == jobs_.end() || !found->second.open || !found->second.failure.ok()) return;
+  if (append.restart) {
+    scheduler_.Remove(append.request_id);
+    Restart(append.request_id, found->second);
+  }
   if (const absl::Status status = Extend(found->second, append); !status.ok()) {
     return Fail(append.request_id, status, now);
   }

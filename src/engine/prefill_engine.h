@@ -99,6 +99,8 @@ class PrefillEngine {
     int64_t kv_tokens = 0;
     bool prefill_only = false;
     bool open = false;
+    int32_t priority = 0;         // open
+    BlockKey root{};              // open: of the keys
     BlockKey last_key{};          // open: of the last full block, or the root
     std::vector<TokenId> rest{};  // open: 0 to 16 tokens, which may be the prompt's last ones
     absl::Time added;
@@ -110,6 +112,7 @@ class PrefillEngine {
   absl::Status CheckTokens(std::span<const TokenId> tokens, int64_t before, int64_t least) const;
   absl::Status Validate(const PrefillJob& job) const;
   void AddOpen(PrefillJob job, absl::Time now);
+  void Restart(const RequestId& id, Job& job);
   absl::Status Extend(Job& job, const PrefillAppend& append);
   void Close(const PrefillAppend& append, absl::Time now);
   void OnProgress(absl::Time step_started, absl::Time now);

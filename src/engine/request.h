@@ -31,7 +31,8 @@ struct PrefillJob {
 struct PrefillAppend {
   RequestId request_id;
   std::vector<TokenId> tokens;
-  bool last = false;  // the job is open no more; what follows is set only then, as in PrefillJob
+  bool restart = false;  // what came before is void: the prompt begins with these tokens
+  bool last = false;     // the job is open no more; what follows is set only then, as in PrefillJob
   int32_t max_new_tokens = 0;
   WorkerAddress decode_worker;
 };

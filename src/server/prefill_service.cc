@@ -72,8 +72,12 @@ void PrefillService::Report() {
 void PrefillService::OnCommand(Streams::Stream* stream, const PrefillCommand& command) {
   PrefillWorker* worker = worker_;
   if (command.has_prefill()) return Submit(stream, FromProto(command.prefill()));
-  if (!command.has_cancel() || worker == nullptr) return;
-  if (streams_.MayCancel(command.cancel().request_id(), stream)) worker->Cancel(command.cancel().request_id());
+  if (worker == nullptr) return;
+  if (command.has_append() && streams_.Owns(command.append().request_id(), stream)) {
+    worker->Append(FromProto(command.append()));
+  } else if (command.has_cancel() && streams_.MayCancel(command.cancel().request_id(), stream)) {
+    worker->Cancel(command.cancel().request_id());
+  }
 }
 
 void PrefillService::Submit(Streams::Stream* stream, PrefillJob job) {

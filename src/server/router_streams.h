@@ -46,6 +46,13 @@ class RouterStreams {
     return absl::AlreadyExistsError(absl::StrCat("request_id: '", id, "' is live on this worker"));
   }
 
+  // This router asked for it.
+  bool Owns(const RequestId& id, const Stream* stream) {
+    const std::lock_guard lock(mutex_);
+    const auto found = owners_.find(id);
+    return found != owners_.end() && found->second == stream;
+  }
+
   // No other router asked for it.
   bool MayCancel(const RequestId& id, const Stream* stream) {
     const std::lock_guard lock(mutex_);

@@ -137,6 +137,7 @@ worker::v1::PrefillJob ToProto(const PrefillJob& job) {
   proto.set_max_new_tokens(job.max_new_tokens);
   proto.set_priority(job.priority);
   proto.set_decode_worker(job.decode_worker);
+  proto.set_open(job.open);
   return proto;
 }
 
@@ -148,7 +149,30 @@ PrefillJob FromProto(const worker::v1::PrefillJob& proto) {
   job.max_new_tokens = proto.max_new_tokens();
   job.priority = proto.priority();
   job.decode_worker = proto.decode_worker();
+  job.open = proto.open();
   return job;
+}
+
+worker::v1::PrefillAppend ToProto(const PrefillAppend& append) {
+  worker::v1::PrefillAppend proto;
+  proto.set_request_id(append.request_id);
+  proto.mutable_tokens()->Assign(append.tokens.begin(), append.tokens.end());
+  proto.set_restart(append.restart);
+  proto.set_last(append.last);
+  proto.set_max_new_tokens(append.max_new_tokens);
+  proto.set_decode_worker(append.decode_worker);
+  return proto;
+}
+
+PrefillAppend FromProto(const worker::v1::PrefillAppend& proto) {
+  PrefillAppend append;
+  append.request_id = proto.request_id();
+  append.tokens = Tokens(proto.tokens());
+  append.restart = proto.restart();
+  append.last = proto.last();
+  append.max_new_tokens = proto.max_new_tokens();
+  append.decode_worker = proto.decode_worker();
+  return append;
 }
 
 worker::v1::PrefillDone ToProto(const PrefillDone& done) {

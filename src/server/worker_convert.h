@@ -21,6 +21,8 @@ WorkerLoad FromProto(const worker::v1::Load& proto);  // negative counts become 
 
 worker::v1::PrefillJob ToProto(const PrefillJob& job);
 PrefillJob FromProto(const worker::v1::PrefillJob& proto);
+worker::v1::PrefillAppend ToProto(const PrefillAppend& append);
+PrefillAppend FromProto(const worker::v1::PrefillAppend& proto);
 worker::v1::PrefillDone ToProto(const PrefillDone& done);
 PrefillDone FromProto(const worker::v1::PrefillDone& proto);
 worker::v1::DecodeJob ToProto(const DecodeJob& job);

@@ -30,7 +30,8 @@ class EngineScenario {
     } else if (command.name == "open") {
       world_->Open(word, ParseTokens(command.Option("tokens")), static_cast<int32_t>(command.Number("priority")));
     } else if (command.name == "append" || command.name == "close") {
-      world_->Append(word, ParseTokens(command.Option("tokens")), command.name == "close", command.Option("to"));
+      world_->Append(word, ParseTokens(command.Option("tokens")), command.name == "close", command.Option("to"),
+                     command.Number("restart") == 1);
     } else if (command.name == "cancel") {
       world_->Cancel(word);
     } else if (command.name == "hold") {
@@ -301,7 +302,7 @@ class Chaos {
     const auto end = last ? rest.end() : rest.begin() + Below(std::ssize(rest) + 1);
     const std::vector<TokenId> tokens(rest.begin(), end);
     const std::vector<TokenId> left(end, rest.end());
-    world_.Append(id, tokens, last, last ? AnyDecode() : "");
+    world_.Append(id, tokens, last, last ? AnyDecode() : "", !tokens.empty() && Below(8) == 0);
     if (last) {
       open_.erase(it);
     } else {

@@ -91,11 +91,19 @@ class PrefillWorld {
     if (auto refused = engine_.Add(std::move(job), Now())) Do(std::move(*refused));
     Pump();
   }
-  void Append(const RequestId& id, const std::vector<TokenId>& tokens, bool last, const WorkerAddress& to) {
+  void Append(const RequestId& id, const std::vector<TokenId>& tokens, bool last, const WorkerAddress& to,
+              bool restart = false) {
     Request& request = requests_.at(id);
+    if (restart) request.prompt.clear();
     request.prompt.insert(request.prompt.end(), tokens.begin(), tokens.end());
     request.to = to;
-    engine_.Append({.request_id = id, .tokens = tokens, .last = last, .max_new_tokens = 1, .decode_worker = to}, Now());
+    engine_.Append({.request_id = id,
+                    .tokens = tokens,
+                    .restart = restart,
+                    .last = last,
+                    .max_new_tokens = 1,
+                    .decode_worker = to},
+                   Now());
     Pump();
   }
   void Cancel(const RequestId& id) {
