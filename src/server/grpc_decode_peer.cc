@@ -19,11 +19,11 @@ struct Call {
   Reply reply;
 };
 
-// What could not be delivered is a peer that could not be reached.
+// A call that the peer's end broke off is a peer that is gone. One that is slow to answer is not: what it was asked is
+// asked again until the lease ends, by then the sender has fenced itself.
 absl::Status Classify(const grpc::Status& status) {
   const absl::Status result = FromGrpc(status);
-  if (absl::IsDeadlineExceeded(result) || absl::IsCancelled(result)) return absl::UnavailableError(result.message());
-  return result;
+  return absl::IsCancelled(result) ? absl::UnavailableError(result.message()) : result;
 }
 
 template <typename Request, typename Reply, typename Convert, typename Result>

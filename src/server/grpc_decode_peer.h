@@ -10,7 +10,7 @@ namespace baton {
 
 class GrpcDecodePeer final : public DecodePeer {
  public:
-  // Each call ends after `timeout` at the latest, with UNAVAILABLE.
+  // Each call ends after `timeout` at the latest, with DEADLINE_EXCEEDED.
   GrpcDecodePeer(std::shared_ptr<grpc::Channel> channel, absl::Duration timeout);
 
   void SendLink(const LinkRequest& request, Done<LinkReply> done) override;
