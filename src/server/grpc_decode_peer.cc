@@ -36,13 +36,13 @@ void Start(Async* stub,
   call->context.set_wait_for_ready(false);
   // std::function must be copyable; `done` is called once all the same.
   auto shared_done = std::make_shared<DecodePeer::Done<Result>>(std::move(done));
-  (stub->*method)(&call->context, &call->request, &call->reply, [call, convert, shared_done](grpc::Status status) {
-    if (status.ok()) {
-      (*shared_done)(convert(call->reply));
-    } else {
-      (*shared_done)(Classify(status));
-    }
-  });
+  (stub->*method)(&call->context, &call->request, &call->reply,
+                  [call, convert, shared_done](grpc::Status status) mutable {
+                    auto result = status.ok() ? absl::StatusOr<Result>(convert(call->reply)) : Classify(status);
+                    // The call holds the channel, which must not end on gRPC's own thread: after `done` it might.
+                    call.reset();
+                    (*shared_done)(std::move(result));
+                  });
 }
 
 template <typename Reply>

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::chrono::seconds kPatience(30);
 
-// A decode worker's control side that hears a heartbeat and does not answer.
+// A decode worker's control side that takes a release, and hears a heartbeat but does not answer.
 class Silent final : public kv::v1::KvTransfer::CallbackService {
  public:
   Silent() {
@@ -40,6 +40,12 @@ class Silent final : public kv::v1::KvTransfer::CallbackService {
     heard_.set_value();
     return new Unanswered;
   }
+  grpc::ServerUnaryReactor* Release(grpc::CallbackServerContext* context, const kv::v1::ReleaseRequest*,
+                                    kv::v1::ReleaseReply*) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
 
  private:
   class Unanswered final : public grpc::ServerUnaryReactor {
@@ -52,31 +58,44 @@ class Silent final : public kv::v1::KvTransfer::CallbackService {
   std::promise<void> heard_;
 };
 
-std::future<absl::Status> Beat(const std::string& address, absl::Duration timeout) {
-  auto channel = grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
-  auto result = std::make_shared<std::promise<absl::Status>>();
-  GrpcDecodePeer peer(channel, timeout);  // ends before its call does
-  peer.SendHeartbeat({.writer = Incarnation(1), .active = {}},
-                     [result](absl::StatusOr<HeartbeatReply> reply) { result->set_value(reply.status()); });
-  return result->get_future();
-}
+// One heartbeat. The peer ends as soon as the answer is there.
+class Beat {
+ public:
+  Beat(const std::string& address, absl::Duration timeout)
+      : peer_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()), timeout) {
+    peer_.SendHeartbeat({.writer = Incarnation(1), .active = {}},
+                        [this](absl::StatusOr<HeartbeatReply> reply) { result_.set_value(reply.status()); });
+  }
+  absl::StatusCode Code() {
+    std::future<absl::Status> result = result_.get_future();
+    REQUIRE(result.wait_for(kPatience) == std::future_status::ready);
+    return result.get().code();
+  }
 
-absl::StatusCode CodeOf(std::future<absl::Status> result) {
-  REQUIRE(result.wait_for(kPatience) == std::future_status::ready);
-  return result.get().code();
+ private:
+  std::promise<absl::Status> result_;
+  GrpcDecodePeer peer_;
+};
+
+TEST_CASE("an answer is passed on") {
+  const Silent silent;
+  std::promise<absl::Status> result;
+  GrpcDecodePeer peer(grpc::CreateChannel(silent.address(), grpc::InsecureChannelCredentials()), absl::Minutes(5));
+  peer.SendRelease({}, [&](absl::StatusOr<DecodePeer::Ack> reply) { result.set_value(reply.status()); });
+  CHECK(result.get_future().get().ok());
 }
 
 TEST_CASE("a decode worker that is slow to answer is not one that is gone: it may have acted, and is asked again") {
   const Silent silent;
-  CHECK(CodeOf(Beat(silent.address(), absl::Milliseconds(300))) == absl::StatusCode::kDeadlineExceeded);
+  CHECK(Beat(silent.address(), absl::Milliseconds(300)).Code() == absl::StatusCode::kDeadlineExceeded);
 }
 
 TEST_CASE("a decode worker that closes in the middle of a call is gone") {
   Silent silent;
-  std::future<absl::Status> result = Beat(silent.address(), absl::Minutes(5));
+  Beat beat(silent.address(), absl::Minutes(5));
   REQUIRE(silent.Heard().wait_for(kPatience) == std::future_status::ready);
   silent.Die();
-  CHECK(CodeOf(std::move(result)) == absl::StatusCode::kUnavailable);
+  CHECK(beat.Code() == absl::StatusCode::kUnavailable);
 }
 
 TEST_CASE("a decode worker that nobody reaches is gone, long before the deadline") {
@@ -85,7 +104,7 @@ TEST_CASE("a decode worker that nobody reaches is gone, long before the deadline
     const Silent silent;
     address = silent.address();
   }
-  CHECK(CodeOf(Beat(address, absl::Minutes(5))) == absl::StatusCode::kUnavailable);
+  CHECK(Beat(address, absl::Minutes(5)).Code() == absl::StatusCode::kUnavailable);
 }
 
 }  // namespace
