@@ -31,10 +31,13 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
   void Send(Event event) {
     const std::lock_guard lock(mutex_);
     if (closing_) return;
-    // The first is being written and must not change.
-    if (queue_.size() >= 2 && Coalesce(queue_.back(), event)) {
+    // The first is being written and must not change. Merged ones stay below what gRPC takes as one message (4 MiB).
+    const size_t bytes = event.ByteSizeLong();
+    if (queue_.size() >= 2 && last_bytes_ + bytes <= kMaxMergedBytes && Coalesce(queue_.back(), event)) {
       ++coalesced_;
+      last_bytes_ += bytes;
     } else {
+      last_bytes_ = bytes;
       queue_.push_back(std::move(event));
       if (queue_.size() == 1) this->StartWrite(&queue_.front());
     }
@@ -79,12 +82,14 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
 
  private:
   static constexpr size_t kMaxUnsent = 100'000;  // events, merged ones counted
+  static constexpr size_t kMaxMergedBytes = size_t{1} << 20;
 
   grpc::CallbackServerContext* context_;
   Handlers handlers_;
   Command command_;
   std::mutex mutex_;         // guards what follows
   std::deque<Event> queue_;  // the first is being written
+  size_t last_bytes_ = 0;    // of the last in queue_, at most: merging only saves bytes
   size_t coalesced_ = 0;
   bool closing_ = false;
   grpc::Status status_;
