@@ -62,21 +62,48 @@ bool AgentGraph::WaitsFor(const PromptSpec& spec, const RequestId& target) const
   return false;
 }
 
+absl::Status AgentGraph::CheckId(const RequestId& id, const std::string& tenant) const {
+  const auto found = nodes_.find(id);
+  if (found == nodes_.end()) return absl::OkStatus();
+  const Node& node = *found->second;
+  if (node.state == State::kLive) {
+    return absl::AlreadyExistsError(absl::StrCat("request_id: '", id, "' is in use by a live request"));
+  }
+  if (node.state == State::kOver && !node.readers.empty()) {
+    return absl::AlreadyExistsError(absl::StrCat("request_id: a prompt still waits for the output of '", id, "'"));
+  }
+  if (node.state == State::kAnnounced && node.tenant != tenant) {
+    return absl::PermissionDeniedError(absl::StrCat("request_id: '", id, "' was announced with another cache_salt"));
+  }
+  return absl::OkStatus();
+}
+
+// REQUIRES: CheckId is OK.
+AgentGraph::Node& AgentGraph::Enter(const RequestId& id, const std::string& tenant, const Tokenizer& tokenizer) {
+  if (const auto found = nodes_.find(id); found != nodes_.end() && found->second->state == State::kOver) Drop(id);
+  std::unique_ptr<Node>& slot = nodes_[id];
+  if (slot == nullptr) {
+    slot = std::make_unique<Node>();
+  } else {  // announced
+    timers_.erase({slot->expires, TimerKind::kNode, id, 0});
+    slot->expires = absl::InfiniteFuture();
+    --announced_;
+  }
+  slot->tenant = tenant;
+  slot->state = State::kLive;
+  slot->output = std::make_unique<Output>(tokenizer);
+  return *slot;
+}
+
+absl::Status AgentGraph::Add(const RequestId& id, const std::string& tenant, const Tokenizer& tokenizer) {
+  RETURN_IF_ERROR(CheckId(id, tenant));
+  Enter(id, tenant, tokenizer);
+  return absl::OkStatus();
+}
+
 absl::Status AgentGraph::Submit(PromptSpec spec, absl::Time now) {
   const RequestId id = spec.id;
-  const auto found = nodes_.find(id);
-  if (found != nodes_.end()) {
-    const Node& node = *found->second;
-    if (node.state == State::kLive) {
-      return absl::AlreadyExistsError(absl::StrCat("request_id: '", id, "' is in use by a live request"));
-    }
-    if (node.state == State::kOver && !node.readers.empty()) {
-      return absl::AlreadyExistsError(absl::StrCat("request_id: a prompt still waits for the output of '", id, "'"));
-    }
-    if (node.state == State::kAnnounced && node.tenant != spec.tenant) {
-      return absl::PermissionDeniedError(absl::StrCat("request_id: '", id, "' was announced with another cache_salt"));
-    }
-  }
+  RETURN_IF_ERROR(CheckId(id, spec.tenant));
   int32_t announces = 0;
   for (const PromptSegment& segment : spec.segments) {
     const Reference* reference = AsReference(segment);
@@ -94,18 +121,7 @@ absl::Status AgentGraph::Submit(PromptSpec spec, absl::Time now) {
         absl::StrCat("output_of: a cycle: what '", id, "' would wait for waits for '", id, "'"));
   }
 
-  if (found != nodes_.end() && found->second->state == State::kOver) Drop(id);
-  std::unique_ptr<Node>& slot = nodes_[id];
-  if (slot == nullptr) slot = std::make_unique<Node>();
-  Node& node = *slot;
-  if (node.expires != absl::InfiniteFuture()) {
-    timers_.erase({node.expires, TimerKind::kNode, id, 0});
-    node.expires = absl::InfiniteFuture();
-    --announced_;
-  }
-  node.tenant = spec.tenant;
-  node.state = State::kLive;
-  node.output = std::make_unique<Output>(*spec.tokenizer);
+  Node& node = Enter(id, spec.tenant, *spec.tokenizer);
   node.growing = std::make_unique<Growing>(Growing{.prompt = Prompt(std::move(spec)), .untold = {}, .deadlines = {}});
   Link(id, node, now);
   return absl::OkStatus();

@@ -51,7 +51,9 @@ class AgentGraph {
  public:
   explicit AgentGraph(AgentLimits limits) : limits_(limits) {}
 
-  // Its output can be referred to from now on; its prompt grows by actions, at once as far as it is known. Growth is
+  // A request whose prompt is complete: its output can be referred to from now on. Refused as by Submit.
+  absl::Status Add(const RequestId& id, const std::string& tenant, const Tokenizer& tokenizer);
+  // And one whose prompt is not. It grows by actions, at once as far as it is known. Growth is
   // told in whole blocks of KV, its end aside. Refused, with nothing remembered: ALREADY_EXISTS, an id that is live or
   // that a prompt waits for; NOT_FOUND, an upstream that is unknown or whose output is kept no longer;
   // PERMISSION_DENIED, one of another tenant; INVALID_ARGUMENT, a cycle; RESOURCE_EXHAUSTED, too many announced
@@ -94,6 +96,8 @@ class AgentGraph {
   enum class TimerKind { kNode, kReference };
   using Timer = std::tuple<absl::Time, TimerKind, RequestId, size_t>;
 
+  absl::Status CheckId(const RequestId& id, const std::string& tenant) const;
+  Node& Enter(const RequestId& id, const std::string& tenant, const Tokenizer& tokenizer);
   absl::Status CheckUpstream(const PromptSpec& spec, const Reference& reference) const;
   bool WaitsFor(const PromptSpec& spec, const RequestId& target) const;
   void Link(const RequestId& id, Node& node, absl::Time now);

@@ -112,11 +112,9 @@ nlohmann::ordered_json ToJson(const Answer& answer) {
   json["usage"] = {{"prompt_tokens", usage.prompt_tokens()},
                    {"cached_tokens", usage.cached_tokens()},
                    {"completion_tokens", usage.completion_tokens()}};
-  json["timings"] = {{"queue_ms", timings.queue_ms()},
-                     {"prefill_ms", timings.prefill_ms()},
-                     {"handoff_ms", timings.handoff_ms()},
-                     {"first_token_ms", timings.first_token_ms()},
-                     {"total_ms", timings.total_ms()}};
+  json["timings"] = {{"upstream_ms", timings.upstream_ms()},       {"queue_ms", timings.queue_ms()},
+                     {"prefill_ms", timings.prefill_ms()},         {"handoff_ms", timings.handoff_ms()},
+                     {"first_token_ms", timings.first_token_ms()}, {"total_ms", timings.total_ms()}};
   return json;
 }
 

@@ -25,6 +25,7 @@ v1::Final ToFinal(const RequestOutcome& outcome) {
   final.mutable_usage()->set_cached_tokens(outcome.cached_tokens);
   final.mutable_usage()->set_completion_tokens(outcome.completion_tokens);
   v1::Timings& timings = *final.mutable_timings();
+  timings.set_upstream_ms(absl::ToDoubleMilliseconds(outcome.upstream));
   timings.set_queue_ms(absl::ToDoubleMilliseconds(outcome.queue));
   timings.set_prefill_ms(absl::ToDoubleMilliseconds(outcome.prefill));
   timings.set_handoff_ms(absl::ToDoubleMilliseconds(outcome.handoff));

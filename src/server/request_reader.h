@@ -3,6 +3,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "agent/prompt.h"
 #include "inference.pb.h"
 #include "model/sampling_params.h"
 #include "server/served_model.h"
@@ -11,11 +12,15 @@ namespace baton {
 
 struct ClientRequest {
   RequestId id;
-  std::string model;
+  const ServedModel* served = nullptr;
   std::string session;
   std::string cache_salt;
+  // Of a prompt that refers to outputs, else empty. Its tokens are put together later.
+  std::vector<PromptSegment> segments;
+  Join join = Join::kOrder;
   std::vector<TokenId> tokens;  // [n], n >= 1; n + sampling.max_tokens <= context
   SamplingParams sampling;
+  bool has_max_tokens = false;
   int32_t priority = 0;
   bool prefill_only = false;
   absl::Time deadline = absl::InfiniteFuture();
@@ -27,12 +32,15 @@ inline constexpr int32_t kDefaultMaxTokens = 512;
 size_t TextBytes(const v1::Segments& segments);
 size_t TextBytes(const v1::Chat& chat);
 
-// INVALID_ARGUMENT names field, value and limit; UNIMPLEMENTED: output_of, or chat without a template. Takes time
+// INVALID_ARGUMENT names field, value and limit; UNIMPLEMENTED: chat without a template. Takes time
 // linear in the text. `now`: for templates that tell the date. The id is empty where the client gave none; the
 // deadline is not set.
 absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, const ServedModels& models,
                                           absl::Time now);
 absl::StatusOr<ClientRequest> ReadRequest(const v1::PrefillOnlyRequest& request, const ServedModels& models,
                                           absl::Time now);
+
+// Once the prompt is complete: the default, or INVALID_ARGUMENT if what the client asked for does not fit.
+absl::Status SettleMaxTokens(ClientRequest& request);
 
 }  // namespace baton

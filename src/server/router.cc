@@ -17,16 +17,17 @@ constexpr std::chrono::milliseconds kTick(10);
 // Names of the prompt's full blocks among the prompts of this router; workers' keys hash the module digest as well.
 std::vector<BlockKey> RouterKeys(const ClientRequest& request) {
   constexpr std::array<uint8_t, 32> kNoDigest{};
-  return BlockKeys(RootKey(kNoDigest, absl::StrCat(request.model, "\n", request.cache_salt)), request.tokens);
+  return BlockKeys(RootKey(kNoDigest, absl::StrCat(request.served->name, "\n", request.cache_salt)), request.tokens);
 }
 
 RouteRequest ToRoute(const ClientRequest& request) {
   return {.id = request.id,
-          .model = request.model,
+          .model = request.served->name,
           .session = request.session,
           .keys = RouterKeys(request),
           .prompt_tokens = static_cast<int32_t>(request.tokens.size()),
           .max_new_tokens = request.sampling.max_tokens,
+          .open = !request.segments.empty(),
           .priority = request.priority,
           .prefill_only = request.prefill_only,
           .deadline = request.deadline};
@@ -35,7 +36,7 @@ RouteRequest ToRoute(const ClientRequest& request) {
 }  // namespace
 
 Router::Router(Options options, const Clock& clock, const ChannelFactory& channels, Metrics& metrics)
-    : clock_(clock), metrics_(metrics), core_(options.limits) {
+    : clock_(clock), metrics_(metrics), core_(options.limits), graph_(options.agents) {
   const auto lost = [this](const WorkerAddress& link) { OnLost(link); };
   for (const WorkerAddress& address : options.prefill_workers) {
     prefill_links_[address] = std::make_unique<PrefillLink>(
@@ -59,26 +60,55 @@ Router::~Router() {
 }
 
 absl::Status Router::Submit(ClientRequest request, std::shared_ptr<RequestSink> sink) {
-  RouteRequest route = ToRoute(request);  // hashes the prompt, so before the lock
+  // Hashes the prompt, so before the lock.
+  std::optional<RouteRequest> route;
+  if (request.segments.empty()) route = ToRoute(request);
   Deliveries deliveries;
   {
     const std::lock_guard lock(mutex_);
     const absl::Time now = clock_.Now();
     const RequestId id = request.id;
-    // Already in place when the core's first action needs it.
+    // Already in place when the first action needs it.
     const auto [record, is_new] = records_.try_emplace(id);
     if (!is_new) return absl::AlreadyExistsError(absl::StrCat("request_id: '", id, "' is in use by a live request"));
     record->second.request = std::move(request);
     record->second.sink = std::move(sink);
-    record->second.arrived = now;
-    if (absl::Status status = core_.Submit(std::move(route), now); !status.ok()) {
+    record->second.arrived = record->second.complete = now;
+    if (absl::Status status = Enter(id, std::move(route), now); !status.ok()) {
       records_.erase(id);
+      graph_.Ended(id, status, now);
       return status;
     }
     Act(deliveries);
   }
   Deliver(std::move(deliveries));
   return absl::OkStatus();
+}
+
+absl::Status Router::Enter(const RequestId& id, std::optional<RouteRequest> route, absl::Time now) {
+  ClientRequest& request = records_.at(id).request;
+  if (route) {
+    RETURN_IF_ERROR(graph_.Add(id, request.cache_salt, *request.served->tokenizer));
+    return core_.Submit(*std::move(route), now);
+  }
+  const int64_t most = int64_t{request.served->context} - (request.prefill_only ? 0 : 1);
+  RETURN_IF_ERROR(graph_.Submit({.id = id,
+                                 .tenant = request.cache_salt,
+                                 .tokenizer = request.served->tokenizer.get(),
+                                 .segments = request.segments,
+                                 .join = request.join,
+                                 .most_tokens = most},
+                                now));
+  // What is known of it already: all of it, if what it waits for is over.
+  for (AgentAction& action : graph_.TakeActions()) {
+    if (const auto* failed = std::get_if<PromptFailed>(&action)) return failed->status;
+    auto& grew = std::get<PromptGrew>(action);
+    request.tokens.insert(request.tokens.end(), grew.tokens.begin(), grew.tokens.end());
+    if (!grew.complete) continue;
+    request.segments.clear();
+    if (!request.prefill_only) RETURN_IF_ERROR(SettleMaxTokens(request));
+  }
+  return core_.Submit(ToRoute(request), now);
 }
 
 void Router::Cancel(const RequestId& id) {
@@ -109,6 +139,7 @@ void Router::Tick() {
   {
     const std::lock_guard lock(mutex_);
     core_.Tick(now);
+    graph_.Tick(now);
     Act(deliveries);
     metrics_.OnRequests(core_.live_requests(), core_.waiting_requests());
     const auto prefill = std::ranges::count_if(
@@ -200,7 +231,7 @@ void Router::OnPrefillDone(const WorkerAddress& link, const PrefillDone& done) {
       Record& record = records_.at(done.request_id);
       record.done = done;
       // All that was not prefill or hand-off was waiting, at the router or at the worker.
-      record.queue = std::max(clock_.Now() - record.arrived - done.compute - done.handoff, absl::ZeroDuration());
+      record.queue = std::max(clock_.Now() - record.complete - done.compute - done.handoff, absl::ZeroDuration());
     }
     Act(deliveries);
   }
@@ -237,6 +268,7 @@ void Router::OnUpdates(const WorkerAddress& link, const worker::v1::StepUpdates&
       record.last_update = now;
       record.completion_tokens += tokens;
       record.finish = update.finish;
+      graph_.Made(update.request_id, update.tokens, update.text);
       deliveries.push_back({record.sink, std::move(update)});
       Act(deliveries);  // its end, where this was the last
     }
@@ -247,26 +279,64 @@ void Router::OnUpdates(const WorkerAddress& link, const worker::v1::StepUpdates&
 // --- actions of the core -------------------------------------------------------------------------------------------
 
 void Router::Act(Deliveries& deliveries) {
-  for (const RouterAction& action : core_.TakeActions()) {
-    switch (action.kind) {
-      case RouterAction::Kind::kStartPrefill:
-        StartPrefill(action);
-        break;
-      case RouterAction::Kind::kStartDecode:
-        StartDecode(action);
-        break;
-      case RouterAction::Kind::kCancel:
-        SendCancel(action);
-        break;
-      case RouterAction::Kind::kEnd:
-        End(action, deliveries);
-        break;
+  while (true) {
+    std::vector<RouterAction> core_actions = core_.TakeActions();
+    std::vector<AgentAction> agent_actions = graph_.TakeActions();
+    if (core_actions.empty() && agent_actions.empty()) return;
+    for (const RouterAction& action : core_actions) Act(action, deliveries);
+    for (AgentAction& action : agent_actions) {
+      std::visit([this](auto& concrete) { Act(concrete); }, action);
     }
   }
 }
 
+void Router::Act(const RouterAction& action, Deliveries& deliveries) {
+  switch (action.kind) {
+    case RouterAction::Kind::kStartPrefill:
+      return StartPrefill(action);
+    case RouterAction::Kind::kAppend:
+    case RouterAction::Kind::kClose:
+      return AppendPrompt(action);
+    case RouterAction::Kind::kStartDecode:
+      return StartDecode(action);
+    case RouterAction::Kind::kCancel:
+      return SendCancel(action);
+    case RouterAction::Kind::kEnd:
+      return End(action, deliveries);
+  }
+}
+
+// A request may end between an action of the graph and this: then it is nobody's.
+void Router::Act(PromptGrew& grew) {
+  const auto found = records_.find(grew.id);
+  if (found == records_.end()) return;
+  Record& record = found->second;
+  ClientRequest& request = record.request;
+  request.tokens.insert(request.tokens.end(), grew.tokens.begin(), grew.tokens.end());
+  const auto tokens = static_cast<int32_t>(request.tokens.size());
+  if (!grew.complete) return core_.Grew(grew.id, tokens);
+  request.segments.clear();
+  record.complete = clock_.Now();
+  if (!request.prefill_only) {
+    if (absl::Status status = SettleMaxTokens(request); !status.ok()) return core_.Fail(grew.id, status);
+  }
+  core_.Closed(grew.id, tokens, request.sampling.max_tokens, record.complete);
+}
+
+void Router::Act(PromptRestarted& restarted) {
+  const auto found = records_.find(restarted.id);
+  if (found == records_.end()) return;
+  Record& record = found->second;
+  record.request.tokens.clear();
+  record.restart |= record.sent > 0;
+  record.sent = 0;
+}
+
+void Router::Act(PromptFailed& failed) { core_.Fail(failed.id, failed.status); }
+
 void Router::StartPrefill(const RouterAction& action) {
-  const ClientRequest& request = records_.at(action.request).request;
+  Record& record = records_.at(action.request);
+  const ClientRequest& request = record.request;
   PrefillJob job;
   job.request_id = request.id;
   job.tokens = request.tokens;
@@ -274,8 +344,27 @@ void Router::StartPrefill(const RouterAction& action) {
   job.max_new_tokens = request.sampling.max_tokens;
   job.priority = request.priority;
   job.decode_worker = action.decode_worker;
+  job.open = action.open;
+  record.sent = request.tokens.size();
+  record.restart = false;
   worker::v1::PrefillCommand command;
   *command.mutable_prefill() = ToProto(job);
+  prefill_links_.at(action.worker)->Send(std::move(command));
+}
+
+void Router::AppendPrompt(const RouterAction& action) {
+  Record& record = records_.at(action.request);
+  const ClientRequest& request = record.request;
+  PrefillAppend append;
+  append.request_id = request.id;
+  append.tokens.assign(request.tokens.begin() + static_cast<std::ptrdiff_t>(record.sent), request.tokens.end());
+  append.restart = std::exchange(record.restart, false);
+  append.last = action.kind == RouterAction::Kind::kClose;
+  append.max_new_tokens = request.sampling.max_tokens;
+  append.decode_worker = action.decode_worker;
+  record.sent = request.tokens.size();
+  worker::v1::PrefillCommand command;
+  *command.mutable_append() = ToProto(append);
   prefill_links_.at(action.worker)->Send(std::move(command));
 }
 
@@ -318,6 +407,7 @@ void Router::End(const RouterAction& action, Deliveries& deliveries) {
   outcome.prompt_tokens = static_cast<int32_t>(record.request.tokens.size());
   outcome.completion_tokens = record.completion_tokens;
   outcome.first_token = record.first_token;
+  outcome.upstream = record.complete - record.arrived;
   outcome.total = clock_.Now() - record.arrived;
   if (record.done) {
     // The prompt's last token has no KV before it is decoded, so it never counts as cached.
@@ -326,6 +416,7 @@ void Router::End(const RouterAction& action, Deliveries& deliveries) {
     outcome.prefill = record.done->compute;
     outcome.handoff = record.done->handoff;
   }
+  graph_.Ended(action.request, outcome.status, clock_.Now());
   metrics_.OnEnd(outcome, record.done.has_value());
   deliveries.push_back({std::move(record.sink), std::move(outcome)});
   records_.erase(found);

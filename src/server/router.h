@@ -11,6 +11,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
+#include "agent/agent_graph.h"
 #include "base/clock.h"
 #include "engine/request.h"
 #include "router/router_core.h"
@@ -30,7 +31,7 @@ struct RequestOutcome {
   int32_t prompt_tokens = 0;
   int32_t cached_tokens = 0;
   int32_t completion_tokens = 0;
-  absl::Duration queue, prefill, handoff, first_token, total;  // as in baton.v1.Timings
+  absl::Duration upstream, queue, prefill, handoff, first_token, total;  // as in baton.v1.Timings
 };
 
 // Who waits for a request. Calls come in order and must not block; none holds a lock of the router. After OnEnd, an
@@ -48,6 +49,7 @@ class Router {
     std::vector<WorkerAddress> prefill_workers;
     std::vector<WorkerAddress> decode_workers;
     RouterLimits limits;
+    AgentLimits agents{};
   };
   Router(Options options, const Clock& clock, const ChannelFactory& channels, Metrics& metrics);
   ~Router();  // ends what is live with UNAVAILABLE and closes all streams
@@ -76,7 +78,10 @@ class Router {
     ClientRequest request;
     std::shared_ptr<RequestSink> sink;
     absl::Time arrived;
+    absl::Time complete;  // the prompt
     absl::Time last_update;
+    size_t sent = 0;       // tokens of a growing prompt that its prefill worker has
+    bool restart = false;  // what it has is void
     absl::Duration queue, first_token;
     std::optional<PrefillDone> done;
     std::optional<FinishReason> finish;
@@ -99,9 +104,17 @@ class Router {
   void OnUpdates(const WorkerAddress& link, const worker::v1::StepUpdates& step);
   void Tick();
 
+  // Puts a new request, whose record is there, into graph and core. No route: its prompt is not complete.
+  absl::Status Enter(const RequestId& id, std::optional<RouteRequest> route, absl::Time now);
+  void Act(PromptGrew& grew);
+  void Act(PromptRestarted& restarted);
+  void Act(PromptFailed& failed);
+
   // Carries out what the core decided. All with the lock held, except Deliver.
   void Act(Deliveries& deliveries);
+  void Act(const RouterAction& action, Deliveries& deliveries);
   void StartPrefill(const RouterAction& action);
+  void AppendPrompt(const RouterAction& action);
   void StartDecode(const RouterAction& action);
   void SendCancel(const RouterAction& action);
   void End(const RouterAction& action, Deliveries& deliveries);
@@ -113,6 +126,7 @@ class Router {
   // follows.
   mutable std::mutex mutex_;
   RouterCore core_;
+  AgentGraph graph_;                                // of the same requests, and those lately over
   absl::flat_hash_map<RequestId, Record> records_;  // of live requests
 
   // Fixed after construction. Their threads call back into this, so they are stopped first.

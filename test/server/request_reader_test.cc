@@ -201,16 +201,90 @@ TEST_CASE("text that cannot fit is refused before it is tokenised") {
   CHECK(tokenizer.bytes_encoded_ == encoded);
 }
 
-TEST_CASE("what is declared and not there yet is UNIMPLEMENTED") {
+TEST_CASE("a chat with a model that has no template is UNIMPLEMENTED") {
   v1::GenerateRequest request;
-  SECTION("output_of") {
-    request.mutable_segments()->add_segments()->set_output_of("other");
-    Has(ErrorOf(request, absl::StatusCode::kUnimplemented), "segments[0].output_of");
-  }
-  SECTION("chat with a model that has no template") {
-    request.mutable_chat()->add_messages()->set_role("user");
-    Has(ErrorOf(request, absl::StatusCode::kUnimplemented), "chat: model 'bytes' has no chat template");
-  }
+  request.mutable_chat()->add_messages()->set_role("user");
+  Has(ErrorOf(request, absl::StatusCode::kUnimplemented), "chat: model 'bytes' has no chat template");
+}
+
+TEST_CASE("references are read with their options, between the tokens around them") {
+  v1::GenerateRequest request = Text("ab");
+  v1::OutputOf& first = *request.mutable_segments()->add_segments()->mutable_output_of();
+  first.set_request_id("up.1");
+  first.set_announced(true);
+  first.set_on_failure(v1::OutputOf::ON_FAILURE_SUBSTITUTE);
+  first.set_substitute("none");
+  first.set_timeout_ms(1500);
+  request.mutable_segments()->add_segments()->set_text("c");
+  request.mutable_segments()->add_segments()->set_text("d");
+  request.mutable_segments()->add_segments()->mutable_output_of()->set_request_id("up.2");
+  request.set_join(v1::JOIN_ARRIVAL);
+  const auto read = ReadRequest(request, OneByteModel(), absl::UnixEpoch());
+  REQUIRE(read.ok());
+  CHECK(read->tokens.empty());
+  CHECK(read->join == Join::kArrival);
+  REQUIRE(read->segments.size() == 4);
+  using Ids = std::vector<TokenId>;
+  CHECK(std::get<Ids>(read->segments[0]) == Ids{'a', 'b'});
+  const auto& reference = std::get<Reference>(read->segments[1]);
+  CHECK(reference.upstream == "up.1");
+  CHECK(reference.announced);
+  CHECK(reference.on_failure == OnFailure::kSubstitute);
+  CHECK(reference.substitute == Ids{'n', 'o', 'n', 'e'});
+  CHECK(reference.timeout == absl::Milliseconds(1500));
+  CHECK(std::get<Ids>(read->segments[2]) == Ids{'c', 'd'});
+  CHECK(std::get<Reference>(read->segments[3]).timeout == absl::InfiniteDuration());
+}
+
+TEST_CASE("bad references are refused by field") {
+  v1::GenerateRequest request = Text("ab");
+  v1::OutputOf& reference = *request.mutable_segments()->add_segments()->mutable_output_of();
+  const auto error = [&] { return ErrorOf(request, absl::StatusCode::kInvalidArgument); };
+  Has(error(), "segments[1].output_of.request_id: must not be empty");
+  reference.set_request_id("no spaces");
+  Has(error(), "segments[1].output_of.request_id: expected letters");
+  reference.set_request_id(std::string(129, 'a'));
+  Has(error(), "segments[1].output_of.request_id: 129 bytes, limit 128");
+  reference.set_request_id("up");
+  reference.set_substitute("none");
+  Has(error(), "segments[1].output_of.substitute: is for ON_FAILURE_SUBSTITUTE only");
+  reference.clear_substitute();
+  reference.set_timeout_ms(-1);
+  Has(error(), "segments[1].output_of.timeout_ms: expected >= 0, got -1");
+  reference.set_timeout_ms(0);
+  reference.set_on_failure(static_cast<v1::OutputOf::OnFailure>(7));
+  Has(error(), "segments[1].output_of.on_failure: unknown value 7");
+  reference.clear_on_failure();
+  request.set_join(static_cast<v1::Join>(5));
+  Has(error(), "join: unknown value 5");
+}
+
+TEST_CASE("a reference in a chat stands where the template puts the message") {
+  std::vector<ServedModel> list;
+  list.push_back(ByteModel("bytes"));
+  list[0].chat_template =
+      *ChatTemplate::Parse("{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}!", "", "");
+  const ServedModels models(std::move(list));
+  v1::GenerateRequest request;
+  v1::ChatMessage& message = *request.mutable_chat()->add_messages();
+  message.set_role("u");
+  message.add_parts()->set_text("see \uE000");  // looks like our own mark
+  message.add_parts()->mutable_output_of()->set_request_id("up");
+  message.add_parts()->set_text(" end ");
+  const auto read = ReadRequest(request, models, absl::UnixEpoch());
+  INFO(read.status());
+  REQUIRE(read.ok());
+  REQUIRE(read->segments.size() == 3);
+  const auto text = [&](size_t i) {
+    const auto& ids = std::get<std::vector<TokenId>>(read->segments[i]);
+    return std::string(ids.begin(), ids.end());
+  };
+  CHECK(text(0) == "<u>see \uE000");
+  CHECK(std::get<Reference>(read->segments[1]).upstream == "up");
+  CHECK(text(2) == " end!");
+  message.set_content("both");
+  CHECK(Message(ReadRequest(request, models, absl::UnixEpoch()).status()) ==
+        "chat.messages[0]: expected content or parts, got both");
 }
 
 TEST_CASE("a chat is rendered with its roles and contents") {

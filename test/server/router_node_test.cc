@@ -8,78 +8,10 @@
 #include "catch.h"
 #include "fake_worker.h"
 #include "grpcpp/generic/generic_stub.h"
-#include "inference.grpc.pb.h"
-#include "server/grpc_status.h"
+#include "router_cluster.h"
 
 namespace baton {
 namespace {
-
-struct Cluster {
-  std::optional<FakePrefill> prefill{std::in_place, WorkerRole::kPrefill, 11};
-  std::optional<FakeDecode> decode{std::in_place, WorkerRole::kDecode, 22};
-  SteadyClock clock;
-  Metrics metrics;
-  std::unique_ptr<RouterNode> node;
-  std::shared_ptr<grpc::Channel> channel;
-  std::unique_ptr<v1::Inference::Stub> stub;
-
-  explicit Cluster(RouterLimits limits = {.worker_wait = absl::Seconds(10)}) {
-    RouterOptions options;
-    options.listen = "127.0.0.1:0";
-    options.prefill_workers = {prefill->address()};
-    options.decode_workers = {decode->address()};
-    options.limits = limits;
-    std::vector<ServedModel> models;
-    models.push_back(ByteModel("bytes"));
-    auto started = RouterNode::Start(options, std::move(models), DialTcp, clock, metrics);
-    REQUIRE(started.ok());
-    node = *std::move(started);
-    channel = DialTcp(node->server().address());
-    stub = v1::Inference::NewStub(channel);
-  }
-};
-
-// A Generate call that a test holds in its hand.
-struct Call {
-  grpc::ClientContext context;
-  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
-
-  explicit Call(Cluster& cluster, const std::string& id = "r", absl::Duration timeout = absl::Seconds(30),
-                const std::string& text = "hello") {
-    v1::GenerateRequest request;
-    request.set_request_id(id);
-    request.mutable_segments()->add_segments()->set_text(text);
-    request.mutable_sampling()->set_max_tokens(8);
-    request.mutable_sampling()->set_seed(99);
-    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-    reader = cluster.stub->Generate(&context, request);
-  }
-
-  // Reads to the end.
-  struct Result {
-    std::string text;
-    std::vector<int32_t> ids;
-    v1::Final final;
-    absl::Status status;
-  };
-  Result Finish() {
-    Result result;
-    v1::GenerateResponse response;
-    while (reader->Read(&response)) {
-      result.text += response.text();
-      result.ids.insert(result.ids.end(), response.token_ids().begin(), response.token_ids().end());
-      if (response.has_final()) result.final = response.final();
-    }
-    result.status = FromGrpc(reader->Finish());
-    return result;
-  }
-};
-
-void PassPrefill(Cluster& c, const RequestId& id = "r") {
-  REQUIRE(c.prefill->Next().prefill().request_id() == id);
-  c.prefill->Send(DoneEvent(id, Incarnation(22)));
-  REQUIRE(c.decode->Next().decode().request_id() == id);
-}
 
 TEST_CASE("a request passes both workers and its tokens reach the client") {
   Cluster c;

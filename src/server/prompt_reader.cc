@@ -1,0 +1,243 @@
+#include "server/prompt_reader.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "base/status.h"
+#include "base/strings.h"
+
+namespace baton {
+namespace {
+
+constexpr int kMaxSegments = 4096;
+constexpr int kMaxMessages = 4096;
+constexpr size_t kMaxRoleBytes = 64;
+constexpr size_t kMaxRequestIdBytes = 128;
+
+// The prompt that is read so far.
+class Parts {
+ public:
+  explicit Parts(const Room& room) : room_(room) {}
+
+  absl::Status AddText(std::string_view text, Tokenizer::SpecialTokens special) {
+    RETURN_IF_ERROR(room_.CheckText(text, tokens_));
+    return AddIds(room_.model.tokenizer->Encode(text, special));
+  }
+  absl::Status AddIds(std::vector<TokenId> ids) {
+    if (ids.empty()) return absl::OkStatus();
+    const auto bad = std::ranges::find_if(ids, [&](TokenId id) { return id < 0 || id >= room_.model.vocab; });
+    if (bad != ids.end()) {
+      return absl::InternalError(StrCat("the tokenizer of '", room_.model.name, "' made token ", *bad,
+                                        ", its model has only ", room_.model.vocab));
+    }
+    tokens_ += std::ssize(ids);
+    auto* last = segments_.empty() ? nullptr : std::get_if<std::vector<TokenId>>(&segments_.back());
+    if (last == nullptr) {
+      segments_.emplace_back(std::move(ids));
+    } else {
+      last->insert(last->end(), ids.begin(), ids.end());
+    }
+    return room_.Check(tokens_, HasReference() ? "at least " : "");
+  }
+  void AddReference(Reference reference) { segments_.emplace_back(std::move(reference)); }
+
+  std::vector<PromptSegment> Take() { return std::move(segments_); }
+
+ private:
+  bool HasReference() const { return segments_.size() > 1; }
+
+  const Room& room_;
+  std::vector<PromptSegment> segments_;
+  int64_t tokens_ = 0;
+};
+
+absl::StatusOr<Reference> ReadReference(const v1::OutputOf& proto, const std::string& field, const Room& room) {
+  Reference reference;
+  if (proto.request_id().empty()) return absl::InvalidArgumentError(field + ".request_id: must not be empty");
+  RETURN_IF_ERROR(CheckRequestId(field + ".request_id", proto.request_id()));
+  reference.upstream = proto.request_id();
+  reference.announced = proto.announced();
+  switch (proto.on_failure()) {
+    case v1::OutputOf::ON_FAILURE_ABORT:
+      break;
+    case v1::OutputOf::ON_FAILURE_PARTIAL:
+      reference.on_failure = OnFailure::kPartial;
+      break;
+    case v1::OutputOf::ON_FAILURE_SUBSTITUTE:
+      reference.on_failure = OnFailure::kSubstitute;
+      break;
+    default:
+      return absl::InvalidArgumentError(StrCat(field, ".on_failure: unknown value ", int{proto.on_failure()}));
+  }
+  if (!proto.substitute().empty() && reference.on_failure != OnFailure::kSubstitute) {
+    return absl::InvalidArgumentError(field + ".substitute: is for ON_FAILURE_SUBSTITUTE only");
+  }
+  RETURN_IF_ERROR(room.CheckText(proto.substitute(), 0));
+  reference.substitute = room.model.tokenizer->Encode(proto.substitute(), Tokenizer::SpecialTokens::kAsText);
+  if (proto.timeout_ms() < 0) {
+    return absl::InvalidArgumentError(StrCat(field, ".timeout_ms: expected >= 0, got ", proto.timeout_ms()));
+  }
+  if (proto.timeout_ms() > 0) reference.timeout = absl::Milliseconds(proto.timeout_ms());
+  return reference;
+}
+
+absl::StatusOr<std::vector<TokenId>> ReadIds(const v1::TokenIds& proto, const std::string& field, const Room& room) {
+  const auto& ids = proto.ids();
+  for (int i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0 && ids[i] < room.model.vocab) continue;
+    return absl::InvalidArgumentError(StrCat(field, ".token_ids.ids[", i, "]: expected [0, ", room.model.vocab,
+                                             "), the vocabulary of '", room.model.name, "', got ", ids[i]));
+  }
+  return std::vector<TokenId>(ids.begin(), ids.end());
+}
+
+// A chat whose messages' references are written as marks, which no message contains otherwise.
+struct MarkedChat {
+  ChatInput input;
+  std::string mark;  // followed by the reference's index and kMarkEnd
+  std::vector<Reference> references;
+};
+
+constexpr std::string_view kMarkEnd = "\uE001";
+
+absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const Room& room) {
+  MarkedChat marked;
+  marked.mark = "\uE002\uE000";  // does not overlap itself
+  const auto is_in = [&](const v1::ChatMessage& message) {
+    return message.content().find(marked.mark) != std::string::npos ||
+           std::ranges::any_of(message.parts(), [&](const v1::Segment& part) {
+             return part.text().find(marked.mark) != std::string::npos;
+           });
+  };
+  while (std::ranges::any_of(chat.messages(), is_in)) marked.mark += "\uE000";
+
+  marked.input.messages = nlohmann::ordered_json::array();
+  for (int i = 0; i < chat.messages_size(); ++i) {
+    const v1::ChatMessage& message = chat.messages(i);
+    const std::string field = StrCat("chat.messages[", i, "]");
+    if (message.role().empty()) return absl::InvalidArgumentError(field + ".role: must not be empty");
+    if (message.role().size() > kMaxRoleBytes) {
+      return absl::InvalidArgumentError(
+          StrCat(field, ".role: ", message.role().size(), " bytes, limit ", kMaxRoleBytes));
+    }
+    if (message.parts_size() > 0 && !message.content().empty()) {
+      return absl::InvalidArgumentError(field + ": expected content or parts, got both");
+    }
+    std::string content = message.content();
+    for (int k = 0; k < message.parts_size(); ++k) {
+      const v1::Segment& part = message.parts(k);
+      const std::string part_field = StrCat(field, ".parts[", k, "]");
+      if (part.has_text()) {
+        content += part.text();
+      } else if (part.has_output_of()) {
+        ASSIGN_OR_RETURN(Reference reference, ReadReference(part.output_of(), part_field + ".output_of", room));
+        content += StrCat(marked.mark, marked.references.size(), kMarkEnd);
+        marked.references.push_back(std::move(reference));
+      } else {
+        return absl::InvalidArgumentError(part_field + ": expected text or output_of");
+      }
+    }
+    marked.input.messages.push_back({{"role", message.role()}, {"content", content}});
+  }
+  if (marked.references.size() > kMaxSegments) {
+    return absl::InvalidArgumentError(StrCat("chat: ", marked.references.size(), " references, limit ", kMaxSegments));
+  }
+  return marked;
+}
+
+}  // namespace
+
+absl::Status CheckRequestId(std::string_view field, std::string_view id) {
+  if (id.size() > kMaxRequestIdBytes) {
+    return absl::InvalidArgumentError(StrCat(field, ": ", id.size(), " bytes, limit ", kMaxRequestIdBytes));
+  }
+  const bool plain = std::ranges::all_of(id, [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || std::string_view("-_.:").find(c) != std::string::npos;
+  });
+  if (plain) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat(field, ": expected letters, digits and \"-_.:\" only"));
+}
+
+absl::Status Room::Check(int64_t tokens, std::string_view at_least) const {
+  if (tokens <= limit()) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat("prompt: ", at_least, tokens, " tokens, limit ", limit(), " (context ",
+                                           model.context, " of '", model.name, "'",
+                                           reserve > 0 ? ", less one token to generate" : "", ")"));
+}
+
+absl::Status Room::CheckText(std::string_view text, int64_t before) const {
+  return Check(before + static_cast<int64_t>(text.size()) / model.tokenizer->max_bytes_per_token(), "at least ");
+}
+
+absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const Room& room) {
+  if (segments.segments_size() > kMaxSegments) {
+    return absl::InvalidArgumentError(
+        StrCat("segments: ", segments.segments_size(), " segments, limit ", kMaxSegments));
+  }
+  Parts parts(room);
+  for (int i = 0; i < segments.segments_size(); ++i) {
+    const v1::Segment& segment = segments.segments(i);
+    const std::string field = StrCat("segments[", i, "]");
+    switch (segment.kind_case()) {
+      case v1::Segment::kText: {
+        const auto prefix = room.model.tokenizer->prompt_prefix();
+        if (i == 0) RETURN_IF_ERROR(parts.AddIds({prefix.begin(), prefix.end()}));
+        RETURN_IF_ERROR(parts.AddText(segment.text(), Tokenizer::SpecialTokens::kAsText));
+        break;
+      }
+      case v1::Segment::kTokenIds: {
+        ASSIGN_OR_RETURN(std::vector<TokenId> ids, ReadIds(segment.token_ids(), field, room));
+        RETURN_IF_ERROR(parts.AddIds(std::move(ids)));
+        break;
+      }
+      case v1::Segment::kOutputOf: {
+        ASSIGN_OR_RETURN(Reference reference, ReadReference(segment.output_of(), field + ".output_of", room));
+        parts.AddReference(std::move(reference));
+        break;
+      }
+      case v1::Segment::KIND_NOT_SET:
+        return absl::InvalidArgumentError(field + ": expected text, token_ids or output_of, got none");
+    }
+  }
+  return parts.Take();
+}
+
+absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const Room& room, absl::Time now) {
+  const ServedModel& model = room.model;
+  if (model.chat_template == nullptr) {
+    return absl::UnimplementedError(StrCat("chat: model '", model.name, "' has no chat template"));
+  }
+  if (chat.messages_size() < 1 || chat.messages_size() > kMaxMessages) {
+    return absl::InvalidArgumentError(
+        StrCat("chat.messages: expected 1 to ", kMaxMessages, ", got ", chat.messages_size()));
+  }
+  ASSIGN_OR_RETURN(MarkedChat marked, ReadMessages(chat, room));
+  marked.input.now = now;
+  auto rendered = model.chat_template->Render(marked.input);
+  if (!rendered.ok()) return absl::Status(rendered.status().code(), StrCat("chat: ", rendered.status().message()));
+
+  Parts parts(room);
+  std::string_view rest = *rendered;
+  while (!marked.references.empty()) {
+    const size_t mark = rest.find(marked.mark);
+    if (mark == std::string_view::npos) break;
+    RETURN_IF_ERROR(parts.AddText(rest.substr(0, mark), Tokenizer::SpecialTokens::kParse));
+    rest.remove_prefix(mark + marked.mark.size());
+    size_t index = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), index);
+    rest.remove_prefix(static_cast<size_t>(end - rest.data()));
+    if (error != std::errc() || index >= marked.references.size() || !rest.starts_with(kMarkEnd)) {
+      return absl::InvalidArgumentError(
+          StrCat("chat: the template of '", model.name, "' changes messages in a way that output_of cannot follow"));
+    }
+    rest.remove_prefix(kMarkEnd.size());
+    parts.AddReference(marked.references[index]);
+  }
+  RETURN_IF_ERROR(parts.AddText(rest, Tokenizer::SpecialTokens::kParse));
+  return parts.Take();
+}
+
+}  // namespace baton

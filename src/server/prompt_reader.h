@@ -1,0 +1,35 @@
+// A client's prompt, as the segments that it is made of.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "agent/prompt.h"
+#include "inference.pb.h"
+#include "server/served_model.h"
+
+namespace baton {
+
+// What a prompt may be at most.
+struct Room {
+  const ServedModel& model;
+  int32_t reserve;  // tokens of the context that must stay free
+  int64_t limit() const { return int64_t{model.context} - reserve; }
+
+  absl::Status Check(int64_t tokens, std::string_view at_least = "") const;
+  // Before text is tokenised, which takes time: whether it could fit after `before` tokens.
+  absl::Status CheckText(std::string_view text, int64_t before) const;
+};
+
+// Token segments are never empty, and no two of them are neighbours unless a reference stood between them.
+// INVALID_ARGUMENT names field, value and limit; UNIMPLEMENTED: chat without a template. `now`: for templates that tell
+// the date.
+absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const Room& room);
+absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const Room& room, absl::Time now);
+
+absl::Status CheckRequestId(std::string_view field, std::string_view id);
+
+}  // namespace baton

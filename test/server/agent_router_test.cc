@@ -1,0 +1,153 @@
+// Prompts that refer to other requests' outputs, through a router with real sockets; workers are fakes.
+#include "router_cluster.h"
+
+namespace baton {
+namespace {
+
+v1::GenerateRequest Downstream(const std::string& id, const std::string& upstream) {
+  v1::GenerateRequest request = Call::Request(id, "0123456789");
+  request.mutable_segments()->add_segments()->mutable_output_of()->set_request_id(upstream);
+  request.mutable_segments()->add_segments()->set_text("!");
+  return request;
+}
+
+std::string Text(const google::protobuf::RepeatedField<int32_t>& ids) { return {ids.begin(), ids.end()}; }
+
+TEST_CASE(
+    "a prompt goes to its prefill worker while its upstream decodes, and to a decode worker when it is complete") {
+  Cluster c;
+  Call up(c, "up");
+  PassPrefill(c, "up");
+  Call down(c, Downstream("down", "up"));
+  const worker::v1::PrefillJob open = c.prefill->Next().prefill();
+  CHECK(open.request_id() == "down");
+  CHECK(open.open());
+  CHECK(open.decode_worker().empty());
+  CHECK(Text(open.tokens()).empty());  // less than a block is known
+
+  c.decode->Send(TokensEvent("up", "abcdefgh", std::nullopt));
+  const worker::v1::PrefillAppend grown = c.prefill->Next().append();
+  CHECK(Text(grown.tokens()) == "0123456789abcdef");
+  CHECK_FALSE(grown.last());
+  c.decode->Send(TokensEvent("up", "ij", FinishReason::kStop));
+  const worker::v1::PrefillAppend last = c.prefill->Next().append();
+  CHECK(Text(last.tokens()) == "ghij!");
+  CHECK(last.last());
+  CHECK(last.decode_worker() == c.decode->address());
+  CHECK(last.max_new_tokens() == 8);
+  CHECK(up.Finish().status.ok());
+
+  c.prefill->Send(DoneEvent("down", Incarnation(22)));
+  const DecodeJob decode = FromProto(c.decode->Next().decode());
+  CHECK(std::string(decode.tokens.begin(), decode.tokens.end()) == "0123456789abcdefghij!");
+  c.decode->Send(TokensEvent("down", "ok", FinishReason::kStop));
+  const Call::Result result = down.Finish();
+  CHECK(result.text == "ok");
+  CHECK(result.final.usage().prompt_tokens() == 21);
+  CHECK(result.final.timings().upstream_ms() > 0);
+}
+
+TEST_CASE("a prompt whose upstream is over is complete at once") {
+  Cluster c;
+  Call up(c, "up");
+  PassPrefill(c, "up");
+  c.decode->Send(TokensEvent("up", "abc", FinishReason::kStop));
+  CHECK(up.Finish().status.ok());
+  Call down(c, Downstream("down", "up"));
+  const worker::v1::PrefillJob job = c.prefill->Next().prefill();
+  CHECK_FALSE(job.open());
+  CHECK(Text(job.tokens()) == "0123456789abc!");
+  CHECK(job.decode_worker() == c.decode->address());
+}
+
+TEST_CASE("an upstream's failure fails those that wait for it, and their workers are told") {
+  Cluster c;
+  Call up(c, "up");
+  PassPrefill(c, "up");
+  Call down(c, Downstream("down", "up"));
+  CHECK(c.prefill->Next().prefill().open());
+  c.decode->Send(FailedEvent<worker::v1::DecodeEvent>("up", absl::InternalError("broken")));
+  CHECK(absl::IsInternal(up.Finish().status));
+  const Call::Result result = down.Finish();
+  CHECK(absl::IsAborted(result.status));
+  CHECK(Message(result.status) == "output_of 'up': INTERNAL: broken");
+  CHECK(c.prefill->Next().cancel().request_id() == "down");
+}
+
+TEST_CASE("a substitute begins the prompt anew at its worker") {
+  Cluster c;
+  Call up(c, "up");
+  PassPrefill(c, "up");
+  v1::GenerateRequest request = Downstream("down", "up");
+  v1::OutputOf& reference = *request.mutable_segments()->mutable_segments(1)->mutable_output_of();
+  reference.set_on_failure(v1::OutputOf::ON_FAILURE_SUBSTITUTE);
+  reference.set_substitute("none");
+  Call down(c, request);
+  CHECK(c.prefill->Next().prefill().open());
+  c.decode->Send(TokensEvent("up", "abcdefgh", std::nullopt));
+  CHECK(Text(c.prefill->Next().append().tokens()) == "0123456789abcdef");
+  c.decode->Send(FailedEvent<worker::v1::DecodeEvent>("up", absl::InternalError("broken")));
+  const worker::v1::PrefillAppend last = c.prefill->Next().append();
+  CHECK(last.restart());
+  CHECK(last.last());
+  CHECK(Text(last.tokens()) == "0123456789none!");
+}
+
+TEST_CASE("a downstream request that its client cancels harms neither its upstream nor its siblings") {
+  Cluster c;
+  Call up(c, "up");
+  PassPrefill(c, "up");
+  Call one(c, Downstream("one", "up"));
+  CHECK(c.prefill->Next().prefill().request_id() == "one");
+  Call two(c, Downstream("two", "up"));
+  CHECK(c.prefill->Next().prefill().request_id() == "two");
+  one.context.TryCancel();
+  CHECK(c.prefill->Next().cancel().request_id() == "one");
+  c.decode->Send(TokensEvent("up", "abc", FinishReason::kStop));
+  CHECK(up.Finish().text == "abc");
+  const worker::v1::PrefillAppend last = c.prefill->Next().append();
+  CHECK(last.request_id() == "two");
+  CHECK(Text(last.tokens()) == "0123456789abc!");
+}
+
+TEST_CASE("unknown upstreams, cycles and prompts that outgrow the context are refused") {
+  Cluster c;
+  CHECK(absl::IsNotFound(Call(c, Downstream("down", "nobody")).Finish().status));
+  CHECK(absl::IsInvalidArgument(Call(c, Downstream("self", "self")).Finish().status));
+  Call up(c, "up");
+  PassPrefill(c, "up");
+  Call down(c, Downstream("down", "up"));
+  CHECK(c.prefill->Next().prefill().open());
+  c.decode->Send(TokensEvent("up", std::string(60, 'a'), std::nullopt));
+  const Call::Result result = down.Finish();
+  CHECK(absl::IsInvalidArgument(result.status));
+  CHECK(Message(result.status) == "prompt: with the outputs it refers to it has at least 70 tokens, limit 63");
+}
+
+TEST_CASE("max_tokens that does not fit once the prompt is complete is refused then") {
+  Cluster c;
+  Call up(c, "up");
+  PassPrefill(c, "up");
+  Call down(c, Downstream("down", "up"));
+  CHECK(c.prefill->Next().prefill().open());
+  c.decode->Send(TokensEvent("up", std::string(50, 'a'), FinishReason::kStop));
+  const Call::Result result = down.Finish();
+  CHECK(absl::IsInvalidArgument(result.status));
+  CHECK(Message(result.status) ==
+        "sampling.max_tokens: 8 after a prompt of 61 tokens, limit 3 (context 64 of 'bytes')");
+}
+
+TEST_CASE("an announced request is waited for") {
+  Cluster c;
+  v1::GenerateRequest request = Downstream("down", "up");
+  request.mutable_segments()->mutable_segments(1)->mutable_output_of()->set_announced(true);
+  Call down(c, request);
+  CHECK(c.prefill->Next().prefill().open());
+  Call up(c, "up");
+  PassPrefill(c, "up");
+  c.decode->Send(TokensEvent("up", "abc", FinishReason::kStop));
+  CHECK(Text(c.prefill->Next().append().tokens()) == "0123456789abc!");
+}
+
+}  // namespace
+}  // namespace baton
