@@ -41,7 +41,7 @@ void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& inf
   PlaceWaiting(now);
 }
 
-void RouterCore::WorkerLost(const WorkerAddress& link) {
+void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   const AttachedWorker* worker = FindWorker(link);
   if (worker == nullptr) return;
   const std::string what = absl::StrCat(worker->info.role == WorkerRole::kPrefill ? "prefill" : "decode", " worker ",
@@ -55,7 +55,14 @@ void RouterCore::WorkerLost(const WorkerAddress& link) {
     if (live.decode == link) LeaveDecode(live);
   }
   workers_.erase(link);
-  for (const RequestId& id : theirs) End(id, absl::UnavailableError(what), limits_.retry_hint);
+  for (const RequestId& id : theirs) {
+    Live& live = live_.at(id);
+    if (live.state == State::kGrowing) {
+      PlaceOrWait(live, now);
+    } else {
+      End(id, absl::UnavailableError(what), limits_.retry_hint);
+    }
+  }
 }
 
 void RouterCore::WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load) {

@@ -58,7 +58,8 @@ class RouterCore {
   // --- workers -------------------------------------------------------------------------------------------------
   // `link` is the address as configured. A link attaches at most once before it is lost.
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
-  void WorkerLost(const WorkerAddress& link);  // harmless if not attached
+  // Harmless if not attached. Its requests end; growing prompts, of which nothing was shown yet, are placed again.
+  void WorkerLost(const WorkerAddress& link, absl::Time now);
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load);
 
   // --- requests ------------------------------------------------------------------------------------------------

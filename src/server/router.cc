@@ -173,7 +173,7 @@ void Router::OnLost(const WorkerAddress& link) {
     const auto found = core_.workers().find(link);
     if (found == core_.workers().end()) return;
     metrics_.OnLost(found->second.info.role);
-    core_.WorkerLost(link);
+    core_.WorkerLost(link, clock_.Now());
     Act(deliveries);
   }
   spdlog::warn("worker {}: lost", link);

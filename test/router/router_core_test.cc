@@ -113,7 +113,7 @@ TEST_CASE("a growing prompt is at a prefill worker, and gets a decode worker whe
 
 TEST_CASE("a growing prompt that waits for a worker is sent as it is when one comes") {
   Cluster c;
-  c.core.WorkerLost(kP);
+  c.core.WorkerLost(kP, c.now);
   REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
   REQUIRE(c.core.Submit(OpenRequest("s"), c.now).ok());
   c.core.Grew("r", 16);
@@ -137,14 +137,28 @@ TEST_CASE("a growing prompt ends with its worker, its client, its deadline or an
   CHECK(Take(c.core) == Lines{"cancel b prefill-1", "end b ABORTED"});
   c.core.Tick(c.now + absl::Seconds(2));
   CHECK(Take(c.core) == Lines{"cancel c prefill-1", "end c DEADLINE_EXCEEDED"});
-  c.core.WorkerLost(kP);
-  CHECK(Take(c.core) == Lines{"end d UNAVAILABLE"});
+  CHECK(c.core.live_requests() == 1);
+}
+
+TEST_CASE("a growing prompt whose worker is lost is placed again, as far as it is known") {
+  Cluster c;
+  REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
+  c.core.Grew("r", 32);
+  Take(c.core);
+  c.core.WorkerLost(kP, c.now);
+  CHECK(Take(c.core).empty());
+  c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 12), c.now);
+  CHECK(Take(c.core) == Lines{"open r prefill-1 "});
+  CHECK(c.core.workers().at(kP).prompt_tokens == 32);
+  c.core.WorkerLost(kP, c.now);
+  c.core.Tick(c.now + absl::Seconds(5));
+  CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
 }
 
 TEST_CASE("a prompt that is complete when no decode worker is left fails and may be sent again") {
   Cluster c;
   REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
-  c.core.WorkerLost(kD);
+  c.core.WorkerLost(kD, c.now);
   Take(c.core);
   c.core.Closed("r", 30, 10, c.now);
   CHECK(Take(c.core) == Lines{"cancel r prefill-1", "end r UNAVAILABLE"});
@@ -163,7 +177,7 @@ TEST_CASE("a prefill worker that is full passes a growing prompt on, or lets it 
 
 TEST_CASE("prefill-only needs no decode worker and ends when the prompt is computed") {
   Cluster c;
-  c.core.WorkerLost(kD);
+  c.core.WorkerLost(kD, c.now);
   RouteRequest request = Request("r");
   request.prefill_only = true;
   REQUIRE(c.core.Submit(request, c.now).ok());
@@ -194,7 +208,7 @@ TEST_CASE("a cancelled request is cancelled wherever something of it may be") {
     CHECK_FALSE(c.core.TokensArrived(kD, "r", false));
   }
   SECTION("waiting") {
-    c.core.WorkerLost(kP);
+    c.core.WorkerLost(kP, c.now);
     REQUIRE(c.core.Submit(Request("r"), c.now).ok());
     c.core.Cancel("r");
     CHECK(Take(c.core) == Lines{"end r CANCELLED"});
@@ -219,27 +233,27 @@ TEST_CASE("a lost worker ends its requests with UNAVAILABLE and frees them at th
   Cluster c;
   SECTION("prefill worker while prefilling") {
     Bring(c, Stage::kPrefilling);
-    c.core.WorkerLost(kP);
+    c.core.WorkerLost(kP, c.now);
     CHECK(Take(c.core) == Lines{"cancel r decode-1", "end r UNAVAILABLE"});
   }
   SECTION("decode worker while prefilling") {
     Bring(c, Stage::kPrefilling);
-    c.core.WorkerLost(kD);
+    c.core.WorkerLost(kD, c.now);
     CHECK(Take(c.core) == Lines{"cancel r prefill-1", "end r UNAVAILABLE"});
   }
   SECTION("decode worker while starting") {
     Bring(c, Stage::kStarting);
-    c.core.WorkerLost(kD);
+    c.core.WorkerLost(kD, c.now);
     CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
   }
   SECTION("decode worker while decoding") {
     Bring(c, Stage::kDecoding);
-    c.core.WorkerLost(kD);
+    c.core.WorkerLost(kD, c.now);
     CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
   }
   SECTION("prefill worker while decoding: it has done its part") {
     Bring(c, Stage::kDecoding);
-    c.core.WorkerLost(kP);
+    c.core.WorkerLost(kP, c.now);
     CHECK(Take(c.core).empty());
     CHECK(c.core.TokensArrived(kD, "r", true));
     CHECK(Take(c.core) == Lines{"end r OK"});
@@ -255,7 +269,7 @@ TEST_CASE("a hand-off to a decode worker that has restarted since is not started
 
 TEST_CASE("a request waits a while for a worker, then is refused") {
   Cluster c({.waiting_requests = 1, .worker_wait = absl::Seconds(2)});
-  c.core.WorkerLost(kD);
+  c.core.WorkerLost(kD, c.now);
   REQUIRE(c.core.Submit(Request("r"), c.now).ok());
   CHECK(Take(c.core).empty());
   CHECK(absl::IsResourceExhausted(c.core.Submit(Request("too many"), c.now)));
@@ -358,15 +372,15 @@ TEST_CASE("a request that all decode workers refused goes to the first whose hin
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-3"});
   }
   SECTION("its worker is lost, and the other one's hint passes") {
-    c.core.WorkerLost(second[0].decode_worker);
+    c.core.WorkerLost(second[0].decode_worker, c.now);
     c.core.Tick(c.now + absl::Milliseconds(100));
     CHECK(Take(c.core).empty());
     c.core.Tick(c.now + absl::Milliseconds(300));
     CHECK(Take(c.core) == Lines{absl::StrCat("prefill r prefill-1 ", first)});
   }
   SECTION("all are lost") {
-    c.core.WorkerLost(kD);
-    c.core.WorkerLost("decode-2");
+    c.core.WorkerLost(kD, c.now);
+    c.core.WorkerLost("decode-2", c.now);
     for (absl::Time t = c.now; t < c.now + absl::Seconds(5); t += absl::Milliseconds(50)) c.core.Tick(t);
     CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
   }
@@ -425,7 +439,7 @@ TEST_CASE("a hand-off that is in doubt when it is started may be tried again by 
 
 TEST_CASE("a higher priority is placed first when a worker comes") {
   Cluster c;
-  c.core.WorkerLost(kP);
+  c.core.WorkerLost(kP, c.now);
   for (int priority : {0, 5, -3, 5}) {
     RouteRequest request = Request(absl::StrCat("p", priority, c.core.waiting_requests()));
     request.priority = priority;

@@ -68,7 +68,7 @@ class RandomRun {
     const std::string link = absl::StrCat(n);
     if (jobs_.contains(link)) {
       jobs_.erase(link);
-      core_.WorkerLost(link);
+      core_.WorkerLost(link, now_);
     } else {
       jobs_[link] = {};
       incarnation_[link] = Incarnation(++next_incarnation_);
