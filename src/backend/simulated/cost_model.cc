@@ -1,0 +1,78 @@
+#include "backend/simulated/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace baton {
+namespace {
+
+constexpr double kWeightBytes = 2;    // bf16
+constexpr double kUsableShare = 0.9;  // of a device's memory
+
+double QkvParameters(const ModelConfig& m) {
+  return static_cast<double>(m.hidden * (m.heads + 2 * m.kv_heads) * m.head_dim);
+}
+double LayerParameters(const ModelConfig& m) {
+  return QkvParameters(m) + static_cast<double>(m.hidden * (m.heads * m.head_dim + 3 * m.ffn));
+}
+double HeadParameters(const ModelConfig& m) { return static_cast<double>(m.vocab * m.hidden); }
+
+// Run for every token, and only for those with logits.
+double TokenParameters(const ModelConfig& m) {
+  return static_cast<double>(m.layers - 1) * LayerParameters(m) + QkvParameters(m);
+}
+double LogitParameters(const ModelConfig& m) { return LayerParameters(m) - QkvParameters(m) + HeadParameters(m); }
+
+double KvBytesPerToken(const ModelConfig& m) {
+  return static_cast<double>(SimulatedKvLayout(m).BlockBytes()) / static_cast<double>(kBlockTokens);
+}
+
+}  // namespace
+
+KvLayout SimulatedKvLayout(const ModelConfig& model) {
+  return {.layers = model.layers, .kv_heads = model.kv_heads, .head_dim = model.head_dim, .element_bytes = 2};
+}
+
+double WeightBytes(const ModelConfig& model) {
+  const double tables = model.tied_embeddings ? 1 : 2;
+  return kWeightBytes * (static_cast<double>(model.layers) * LayerParameters(model) + tables * HeadParameters(model));
+}
+
+int64_t BlocksBeside(const ModelConfig& model, const DeviceShape& device) {
+  const double left = kUsableShare * device.memory_bytes - WeightBytes(model);
+  return static_cast<int64_t>(std::max(0.0, left) / static_cast<double>(SimulatedKvLayout(model).BlockBytes()));
+}
+
+StepWork WorkOf(const ModelConfig& model, const Batch& batch) {
+  const double per_key = 4.0 * static_cast<double>(model.heads * model.head_dim);  // q k and p v, of one layer
+  double tokens = 0, rows = 0, keys = 0, row_keys = 0, history = 0;
+  for (const SequenceSlice& slice : batch.slices) {
+    const auto n = static_cast<double>(slice.tokens.size()), start = static_cast<double>(slice.start);
+    tokens += n;
+    history += start;
+    keys += n * start + n * (n + 1) / 2;
+    if (!slice.wants_logits) continue;
+    rows += 1;
+    row_keys += start + n;
+  }
+  StepWork work;
+  work.flops = 2 * (tokens * TokenParameters(model) + rows * LogitParameters(model)) +
+               per_key * (static_cast<double>(model.layers - 1) * keys + row_keys);
+  const double weights = TokenParameters(model) + (rows > 0 ? LogitParameters(model) : 0);
+  work.bytes = kWeightBytes * weights + (history + tokens) * KvBytesPerToken(model);
+  return work;
+}
+
+absl::Duration StepTime(const DeviceShape& device, const StepWork& work) {
+  const double seconds =
+      std::max(work.flops / (device.peak_flops * device.efficiency), work.bytes / device.memory_rate);
+  return absl::Seconds(seconds) + device.step_overhead;
+}
+
+int64_t BalancedTokens(const ModelConfig& model, const DeviceShape& device) {
+  const double read = kWeightBytes * TokenParameters(model) / device.memory_rate;
+  const double token = 2 * TokenParameters(model) / (device.peak_flops * device.efficiency);
+  return static_cast<int64_t>(std::ceil(read / token));
+}
+
+}  // namespace baton

@@ -1,0 +1,66 @@
+#include "backend/simulated/simulated_backend.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace baton {
+namespace {
+
+// SplitMix64's finaliser (Steele et al. 2014), kept off zero.
+uint64_t Chain(uint64_t before, TokenId token) {
+  uint64_t z = before * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(token) + 0x7f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return (z ^ (z >> 31)) | 1;
+}
+
+}  // namespace
+
+SimulatedBackend::SimulatedBackend(ModelConfig model, DeviceShape device, int64_t blocks)
+    : model_(std::move(model)),
+      device_(std::move(device)),
+      layout_(SimulatedKvLayout(model_)),
+      slab_(static_cast<size_t>(blocks * kBlockWords)) {}
+
+uint64_t& SimulatedBackend::At(std::span<const BlockId> blocks, int64_t position) {
+  const auto block = static_cast<size_t>(position / kBlockTokens);
+  BATON_CHECK(block < blocks.size(), "the block table is too short");
+  const auto word = static_cast<size_t>(blocks[block].value() * kBlockWords + position % kBlockTokens);
+  BATON_CHECK(word < slab_.size(), "a block outside the slab");
+  return slab_[word];
+}
+
+uint64_t SimulatedBackend::Read(std::span<const BlockId> blocks, int64_t position) {
+  const uint64_t word = At(blocks, position);
+  BATON_CHECK(word != 0, "read KV that was never written");
+  return word;
+}
+
+LogitsView SimulatedBackend::Forward(const Batch& batch) {
+  // A slice may read what another slice of the batch writes, which then starts earlier.
+  std::vector<const SequenceSlice*> slices;
+  for (const SequenceSlice& slice : batch.slices) slices.push_back(&slice);
+  std::stable_sort(slices.begin(), slices.end(), [](auto* a, auto* b) { return a->start < b->start; });
+  for (const SequenceSlice* slice : slices) {
+    uint64_t chain = slice->start == 0 ? 0 : Read(slice->blocks, slice->start - 1);
+    int64_t position = slice->start;
+    for (const TokenId token : slice->tokens) At(slice->blocks, position++) = chain = Chain(chain, token);
+  }
+  logits_.clear();
+  for (const SequenceSlice& slice : batch.slices) {
+    if (!slice.wants_logits) continue;
+    const uint64_t last = Read(slice.blocks, slice.start + static_cast<int64_t>(slice.tokens.size()) - 1);
+    logits_.resize(logits_.size() + kVocab);
+    logits_[logits_.size() - kVocab + (last >> 32) % kVocab] = 1;
+  }
+  return {.data = logits_.data(), .rows = static_cast<int64_t>(logits_.size()) / kVocab, .vocab = kVocab};
+}
+
+void SimulatedBackend::TakeBlock(const SimulatedBackend& from, BlockId source, BlockId target) {
+  const auto word = [](BlockId block) { return static_cast<ptrdiff_t>(block.value() * kBlockWords); };
+  std::copy_n(from.slab_.begin() + word(source), kBlockWords, slab_.begin() + word(target));
+}
+
+}  // namespace baton

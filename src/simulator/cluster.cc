@@ -1,0 +1,183 @@
+#include "simulator/cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace baton {
+namespace {
+
+const char* const kRouter = "router";
+const char* const kClient = "client";
+constexpr absl::Duration kLongest = absl::Hours(10);  // of virtual time: whoever waits longer waits for ever
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SimulatedCluster>> SimulatedCluster::Create(ClusterShape shape) {
+  const int64_t blocks = BlocksBeside(shape.model, shape.device);
+  if (blocks < BlocksFor(shape.step_tokens)) {
+    return absl::InvalidArgumentError(absl::StrCat("the model has ", WeightBytes(shape.model) / 1e9,
+                                                   " GB of weights, which leaves ", blocks, " KV blocks on device ",
+                                                   shape.device.name));
+  }
+  return std::unique_ptr<SimulatedCluster>(new SimulatedCluster(std::move(shape)));
+}
+
+SimulatedCluster::SimulatedCluster(ClusterShape shape)
+    : shape_(std::move(shape)),
+      blocks_(BlocksBeside(shape_.model, shape_.device)),
+      core_(shape_.network),
+      router_(tokenizer_, shape_.model.context, RouterOutlets(), core_.queue) {
+  for (int32_t i = 0; i < shape_.prefill_workers; ++i) AddPrefill(absl::StrCat("prefill", i));
+  for (int32_t i = 0; i < shape_.decode_workers; ++i) AddDecode(absl::StrCat("decode", i), kModel, std::nullopt);
+  if (shape_.pace) AddDecode("paced", kPaced, shape_.pace);
+}
+
+WorkerInfo SimulatedCluster::InfoOf(const WorkerAddress& address, const std::string& model, WorkerRole role) {
+  return {.role = role,
+          .address = address,
+          .incarnation = Incarnation(prefills_.size() + decodes_.size() + 1),
+          .model = model,
+          .numerics_id = "simulated",
+          .layout = SimulatedKvLayout(shape_.model),
+          .blocks_total = blocks_,
+          .context = static_cast<int32_t>(shape_.model.context),
+          .max_batch = 64};
+}
+
+void SimulatedCluster::AddPrefill(const WorkerAddress& address) {
+  const WorkerInfo info = InfoOf(address, kModel, WorkerRole::kPrefill);
+  SimulatedPrefill::Options options{.engine = {}, .model = shape_.model, .device = shape_.device};
+  const int64_t free_tokens = BlocksFor(BalancedTokens(shape_.model, shape_.device)) * kBlockTokens;
+  options.engine.blocks = blocks_;
+  options.engine.vocab = SimulatedBackend::kVocab;
+  options.engine.context = shape_.model.context;
+  options.engine.step_tokens = shape_.step_tokens;
+  options.engine.increment = shape_.increment.value_or(free_tokens);
+  options.engine.sender.self = {.prefill_address = address,
+                                .prefill_incarnation = info.incarnation,
+                                .layout = info.layout,
+                                .numerics_id = info.numerics_id};
+  options.reach = [this](const WorkerAddress& to) -> SimulatedDecode& { return *decodes_.at(to); };
+  options.done = [this, address](PrefillDone done) {
+    core_.network.Send(address, kRouter,
+                       [this, address, done = std::move(done)] { router_.OnPrefillDone(address, done); });
+  };
+  options.failed = [this, address](RequestFailed failed) {
+    core_.network.Send(address, kRouter,
+                       [this, address, failed = std::move(failed)] { router_.OnFailed(address, failed); });
+  };
+  prefills_[address] = std::make_unique<SimulatedPrefill>(address, std::move(options), core_);
+  router_.Attach(address, info);
+}
+
+void SimulatedCluster::AddDecode(const WorkerAddress& address, const std::string& model,
+                                 std::optional<absl::Duration> pace) {
+  const WorkerInfo info = InfoOf(address, model, WorkerRole::kDecode);
+  SimulatedDecode::Options options{.engine = {}, .model = shape_.model, .device = shape_.device, .step_time = pace};
+  options.engine.handoff.layout = info.layout;
+  options.engine.handoff.numerics_id = info.numerics_id;
+  options.engine.handoff.incarnation = info.incarnation;
+  options.engine.handoff.transport_descriptor = address;
+  options.engine.model = {
+      .tokenizer = &tokenizer_, .vocab = SimulatedBackend::kVocab, .eos_ids = {}, .positions = shape_.model.context};
+  options.engine.blocks = blocks_;
+  options.engine.max_batch = info.max_batch;
+  options.engine.shares_output = true;
+  options.tell = [this, address](DecodeEvents events) {
+    core_.network.Send(address, kRouter, [this, address, events = std::move(events)]() mutable {
+      router_.OnEvents(address, std::move(events));
+    });
+  };
+  decodes_[address] = std::make_unique<SimulatedDecode>(address, std::move(options), core_);
+  router_.Attach(address, info);
+}
+
+SimulatedRouter::Outlets SimulatedCluster::RouterOutlets() {
+  SimulatedRouter::Outlets outlets;
+  outlets.prefill = [this](const WorkerAddress& to, PrefillJob job) {
+    core_.network.Send(kRouter, to,
+                       [this, to, job = std::move(job)]() mutable { prefills_.at(to)->Submit(std::move(job)); });
+  };
+  outlets.append = [this](const WorkerAddress& to, PrefillAppend append) {
+    core_.network.Send(
+        kRouter, to, [this, to, append = std::move(append)]() mutable { prefills_.at(to)->Append(std::move(append)); });
+  };
+  outlets.decode = [this](const WorkerAddress& to, DecodeJob job) {
+    core_.network.Send(kRouter, to,
+                       [this, to, job = std::move(job)]() mutable { decodes_.at(to)->Start(std::move(job)); });
+  };
+  outlets.cancel = [this](const WorkerAddress& to, const RequestId& id) {
+    core_.network.Send(kRouter, to, [this, to, id] {
+      if (const auto prefill = prefills_.find(to); prefill != prefills_.end()) return prefill->second->Cancel(id);
+      decodes_.at(to)->Cancel(id);
+    });
+  };
+  outlets.tokens = [this](const RequestId& id, std::vector<TokenId> tokens) {
+    core_.network.Send(kRouter, kClient, [this, id, tokens = std::move(tokens)] {
+      Ran& ran = ran_.at(id);
+      if (!tokens.empty()) ran.first = std::min(ran.first, Now());
+      ran.tokens.insert(ran.tokens.end(), tokens.begin(), tokens.end());
+    });
+  };
+  outlets.end = [this](const RequestId& id, const absl::Status& status) {
+    core_.network.Send(kRouter, kClient, [this, id, status] {
+      Ran& ran = ran_.at(id);
+      ran.ended = Now();
+      ran.status = status;
+      const auto ended = live_.extract(id);
+      if (ended.mapped() != nullptr) ended.mapped()();
+    });
+  };
+  return outlets;
+}
+
+void SimulatedCluster::Submit(SimulatedRequest request, std::function<void()> ended) {
+  BATON_CHECK(!ran_.contains(request.id), request.id);
+  ran_[request.id] = {.submitted = Now()};
+  live_[request.id] = std::move(ended);
+  core_.network.Send(kClient, kRouter,
+                     [this, request = std::move(request)]() mutable { router_.Submit(std::move(request)); });
+}
+
+void SimulatedCluster::RunUntilIdle() {
+  const absl::Time began = Now();
+  const auto busy = [this] {
+    return !live_.empty() || std::ranges::any_of(prefills_, [](const auto& p) { return !p.second->engine().idle(); }) ||
+           std::ranges::any_of(decodes_, [](const auto& d) { return !d.second->engine().idle(); });
+  };
+  while (busy()) {
+    ArmRouter();
+    BATON_CHECK(core_.queue.RunOne() && Now() - began < kLongest, "a request waits for ever");
+  }
+}
+
+void SimulatedCluster::ArmRouter() {
+  const absl::Time next = std::max(router_.NextTick(), Now());
+  if (next >= router_timer_) return;
+  router_timer_ = next;
+  core_.queue.At(next, [this, next] {
+    if (router_timer_ != next) return;  // an earlier one has been set since
+    router_timer_ = absl::InfiniteFuture();
+    router_.Tick();
+  });
+}
+
+int64_t SimulatedCluster::BlocksHeld() const {
+  router_.CheckInvariants();
+  int64_t held = 0;
+  const auto count = [&](const BlockPool::Counts& counts) { held += counts.referenced + counts.quarantined; };
+  for (const auto& [address, worker] : prefills_) {
+    worker->engine().CheckInvariants();
+    count(worker->engine().load().blocks);
+  }
+  for (const auto& [address, worker] : decodes_) {
+    worker->engine().CheckInvariants();
+    count(worker->engine().load().blocks);
+  }
+  return held;
+}
+
+}  // namespace baton

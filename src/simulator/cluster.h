@@ -1,0 +1,79 @@
+// Router, prefill and decode workers of one model in one process and in virtual time. Every figure is simulated.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/statusor.h"
+#include "backend/simulated/cost_model.h"
+#include "simulator/letter_tokenizer.h"
+#include "simulator/router.h"
+#include "simulator/workers.h"
+
+namespace baton {
+
+struct ClusterShape {
+  ModelConfig model{};
+  DeviceShape device{};  // of each worker
+  NetworkShape network{};
+  int32_t prefill_workers = 1;
+  // Served as kModel by as many workers at the device's speed, and as kPaced by one of which every step takes `pace`.
+  int32_t decode_workers = 1;
+  std::optional<absl::Duration> pace{};
+  int64_t step_tokens = 512;         // see PrefillEngineOptions
+  std::optional<int64_t> increment{};  // the same; unset: as many as are free beside reading the weights
+};
+
+class SimulatedCluster {
+ public:
+  static constexpr const char* kModel = "model";
+  static constexpr const char* kPaced = "paced";
+
+  // INVALID_ARGUMENT: the model does not fit onto the device.
+  static absl::StatusOr<std::unique_ptr<SimulatedCluster>> Create(ClusterShape shape);
+
+  // How a request went, as its client saw it.
+  struct Ran {
+    absl::Time submitted{};
+    absl::Time first = absl::InfiniteFuture(), ended = absl::InfiniteFuture();
+    std::vector<TokenId> tokens{};
+    absl::Status status{};
+  };
+  // Sends it now. `ended`, which may be null, is called when the client knows.
+  void Submit(SimulatedRequest request, std::function<void()> ended);
+  const Ran& ran(const RequestId& id) const { return ran_.at(id); }
+
+  // Runs until nothing has to happen but what waits for time: leases, kept outputs.
+  void RunUntilIdle();
+  absl::Time Now() const { return core_.queue.Now(); }
+  const std::vector<StepRecord>& steps() const { return core_.steps; }
+  // Of all workers, still referenced or quarantined. REQUIRES: idle; all else is CHECKed.
+  int64_t BlocksHeld() const;
+
+ private:
+  explicit SimulatedCluster(ClusterShape shape);
+  void AddPrefill(const WorkerAddress& address);
+  void AddDecode(const WorkerAddress& address, const std::string& model, std::optional<absl::Duration> pace);
+  WorkerInfo InfoOf(const WorkerAddress& address, const std::string& model, WorkerRole role);
+  SimulatedRouter::Outlets RouterOutlets();
+  void ArmRouter();
+
+  const ClusterShape shape_;
+  const int64_t blocks_;  // of each worker
+  LetterTokenizer tokenizer_;
+  SimulatorCore core_;
+  absl::btree_map<WorkerAddress, std::unique_ptr<SimulatedPrefill>> prefills_;
+  absl::btree_map<WorkerAddress, std::unique_ptr<SimulatedDecode>> decodes_;
+  SimulatedRouter router_;
+  absl::Time router_timer_ = absl::InfiniteFuture();
+  std::map<RequestId, Ran> ran_;
+  std::map<RequestId, std::function<void()>> live_;
+};
+
+}  // namespace baton

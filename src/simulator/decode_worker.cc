@@ -1,0 +1,84 @@
+#include <memory>
+#include <utility>
+
+#include "engine/decode_swap.h"
+#include "simulator/workers.h"
+
+namespace baton {
+
+SimulatedDecode::SimulatedDecode(WorkerAddress address, Options options, SimulatorCore& core)
+    : address_(std::move(address)),
+      options_(std::move(options)),
+      core_(core),
+      backend_(options_.model, options_.device, options_.engine.blocks),
+      engine_(options_.engine) {}
+
+void SimulatedDecode::Start(DecodeJob job) {
+  const RequestId id = job.request_id;
+  if (const absl::Status status = engine_.Start(std::move(job), core_.queue.Now()); !status.ok()) {
+    options_.tell({.updates = {}, .failures = {{id, status, absl::ZeroDuration()}}});
+  }
+  Wake();
+}
+
+void SimulatedDecode::Cancel(const RequestId& id) {
+  engine_.Cancel(id, core_.queue.Now());
+  Wake();
+}
+
+// What arrives in the same instant is seen by the same step.
+void SimulatedDecode::Wake() {
+  ArmTimer();
+  if (std::exchange(woken_, true)) return;
+  core_.queue.After(absl::ZeroDuration(), [this] {
+    woken_ = false;
+    if (!stepping_) BeginStep();
+  });
+}
+
+void SimulatedDecode::BeginStep() {
+  DecodeStep* step = engine_.BeginStep();
+  TellEvents();
+  if (step == nullptr) return;
+  stepping_ = true;
+  StepRecord record{.worker = address_, .start = core_.queue.Now()};
+  record.time = options_.step_time.value_or(backend_.TimeOf(step->batch));
+  for (const SequenceSlice& slice : step->batch.slices) {
+    record.tokens += std::ssize(slice.tokens);
+    record.history += slice.start;
+  }
+  core_.steps.push_back(record);
+  core_.queue.After(record.time, [this, step] { FinishStep(*step); });
+}
+
+void SimulatedDecode::FinishStep(DecodeStep& step) {
+  CopySwaps(step, backend_.slab(), SimulatedBackend::BlockBytes());
+  const LogitsView logits = backend_.Forward(step.batch);
+  for (size_t row = 0; row < step.rows.size(); ++row) {
+    const std::span values(logits.data + row * SimulatedBackend::kVocab, size_t{SimulatedBackend::kVocab});
+    DecodeStep::Sample(step.rows[row], values, scratch_);
+  }
+  engine_.FinishStep(absl::OkStatus(), core_.queue.Now());
+  stepping_ = false;
+  TellEvents();
+  Wake();
+}
+
+void SimulatedDecode::TellEvents() {
+  DecodeEvents events = engine_.TakeEvents();
+  if (!events.updates.empty() || !events.failures.empty()) options_.tell(std::move(events));
+}
+
+void SimulatedDecode::ArmTimer() {
+  const absl::Time next = engine_.NextTick();
+  if (next >= timer_) return;
+  timer_ = next;
+  core_.queue.At(std::max(next, core_.queue.Now()), [this, next] {
+    if (timer_ != next) return;  // an earlier one has been set since
+    timer_ = absl::InfiniteFuture();
+    engine_.Tick(core_.queue.Now());
+    Wake();
+  });
+}
+
+}  // namespace baton

@@ -1,0 +1,42 @@
+// Virtual time: what happens next, and when.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/time/time.h"
+#include "base/check.h"
+#include "base/clock.h"
+
+namespace baton {
+
+// Events of one instant happen in the order in which they were asked for, so a run repeats exactly.
+class EventQueue {
+ public:
+  using Event = absl::AnyInvocable<void()>;
+
+  absl::Time Now() const { return clock_.Now(); }
+  // REQUIRES: `when` is not past.
+  void At(absl::Time when, Event event) {
+    BATON_CHECK(when >= Now(), "an event in the past");
+    events_.emplace(std::pair(when, ++sequence_), std::move(event));
+  }
+  void After(absl::Duration wait, Event event) { At(Now() + wait, std::move(event)); }
+  // Lets the next event happen, and the time until it pass. False: there is none.
+  bool RunOne() {
+    if (events_.empty()) return false;
+    auto next = events_.extract(events_.begin());
+    clock_.Advance(next.key().first - Now());
+    next.mapped()();
+    return true;
+  }
+
+ private:
+  ManualClock clock_;
+  uint64_t sequence_ = 0;
+  std::map<std::pair<absl::Time, uint64_t>, Event> events_;
+};
+
+}  // namespace baton

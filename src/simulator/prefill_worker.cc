@@ -1,0 +1,171 @@
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "base/check.h"
+#include "simulator/workers.h"
+
+namespace baton {
+
+SimulatedPrefill::SimulatedPrefill(WorkerAddress address, Options options, SimulatorCore& core)
+    : address_(std::move(address)),
+      options_(std::move(options)),
+      core_(core),
+      backend_(options_.model, options_.device, options_.engine.blocks),
+      engine_(options_.engine) {}
+
+void SimulatedPrefill::Submit(PrefillJob job) {
+  Tell([&](PrefillEngine& engine, absl::Time now) {
+    if (auto refused = engine.Add(std::move(job), now)) options_.failed(*std::move(refused));
+  });
+}
+
+void SimulatedPrefill::Append(PrefillAppend append) {
+  Tell([&](PrefillEngine& engine, absl::Time now) { engine.Append(std::move(append), now); });
+}
+
+void SimulatedPrefill::Cancel(const RequestId& id) {
+  Tell([&](PrefillEngine& engine, absl::Time now) { engine.Cancel(id, now); });
+}
+
+void SimulatedPrefill::Tell(absl::FunctionRef<void(PrefillEngine&, absl::Time now)> event) {
+  event(engine_, core_.queue.Now());
+  for (PrefillAction& action : engine_.TakeActions(core_.queue.Now())) {
+    std::visit([this](auto& concrete) { Do(std::move(concrete)); }, action);
+  }
+  ArmTimer();
+  Wake();
+}
+
+// What arrives in the same instant is seen by the same step.
+void SimulatedPrefill::Wake() {
+  if (stepping_ || std::exchange(woken_, true)) return;
+  core_.queue.After(absl::ZeroDuration(), [this] {
+    woken_ = false;
+    if (!stepping_) BeginStep();
+  });
+}
+
+void SimulatedPrefill::BeginStep() {
+  const Batch* batch = nullptr;
+  stepping_ = true;
+  Tell([&](PrefillEngine& engine, absl::Time now) { batch = engine.StartStep(now); });
+  if (batch == nullptr) {
+    stepping_ = false;
+    return;
+  }
+  StepRecord record{.worker = address_, .start = core_.queue.Now(), .time = backend_.TimeOf(*batch)};
+  for (const SequenceSlice& slice : batch->slices) {
+    record.tokens += std::ssize(slice.tokens);
+    record.history += slice.start;
+  }
+  core_.steps.push_back(record);
+  backend_.Forward(*batch);  // nobody reads it before its layers are done
+  const int64_t layers = backend_.kv_layout().layers;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const double share = static_cast<double>(layer + 1) / static_cast<double>(layers);
+    core_.queue.After(record.time * share, [this, layer] {
+      Tell([layer](PrefillEngine& engine, absl::Time now) { engine.LayerDone(layer, now); });
+    });
+  }
+  core_.queue.After(record.time, [this] {
+    stepping_ = false;
+    Tell([](PrefillEngine& engine, absl::Time now) { engine.FinishStep(absl::OkStatus(), now); });
+  });
+}
+
+void SimulatedPrefill::ArmTimer() {
+  const absl::Time next = engine_.NextTick();
+  if (next >= timer_) return;
+  timer_ = next;
+  core_.queue.At(std::max(next, core_.queue.Now()), [this, next] {
+    if (timer_ != next) return;  // an earlier one has been set since
+    timer_ = absl::InfiniteFuture();
+    Tell([](PrefillEngine& engine, absl::Time now) { engine.sender().Tick(now); });
+  });
+}
+
+// `handle` gives the reply on the other side, `answer` takes it on this one.
+template <typename Reply, typename Handle, typename Answer>
+void SimulatedPrefill::Call(const WorkerAddress& to, Handle handle, Answer answer) {
+  core_.network.Send(address_, to, [this, to, handle = std::move(handle), answer = std::move(answer)]() mutable {
+    Reply reply = options_.reach(to).Ask(std::move(handle));
+    core_.network.Send(to, address_, [this, reply = std::move(reply), answer = std::move(answer)]() mutable {
+      Tell([&](PrefillEngine& engine, absl::Time now) { answer(engine.sender(), std::move(reply), now); });
+    });
+  });
+}
+
+void SimulatedPrefill::Do(SendLink action) {
+  using Reply = absl::StatusOr<LinkReply>;
+  Call<Reply>(
+      action.to, [request = action.request](auto& receiver, auto now) { return receiver.OnLink(request, now); },
+      [link = action.link](auto& sender, Reply reply, auto now) { sender.OnLinkReply(link, std::move(reply), now); });
+}
+
+void SimulatedPrefill::Do(OpenConnection action) {
+  connections_[action.link] = action.to;
+  core_.network.Send(action.to, address_, [this, link = action.link] {
+    Tell([&](PrefillEngine& engine, absl::Time now) { engine.sender().OnConnected(link, absl::OkStatus(), now); });
+  });
+}
+
+void SimulatedPrefill::Do(SendReserve action) {
+  using Reply = absl::StatusOr<ReserveReply>;
+  Call<Reply>(
+      action.to, [request = action.request](auto& receiver, auto now) { return receiver.OnReserve(request, now); },
+      [id = action.handoff](auto& sender, Reply reply, auto now) { sender.OnReserveReply(id, std::move(reply), now); });
+}
+
+void SimulatedPrefill::Do(SendCommit action) {
+  Call<absl::Status>(
+      action.to, [commit = action.commit](auto& receiver, auto now) { return receiver.OnCommit(commit, now); },
+      [id = action.handoff](auto& sender, const absl::Status& reply, auto now) {
+        sender.OnCommitReply(id, reply, now);
+      });
+}
+
+void SimulatedPrefill::Do(SendRelease action) {
+  Call<absl::Status>(
+      action.to,
+      [release = action.release](auto& receiver, auto now) {
+        receiver.OnRelease(release, now);
+        return absl::OkStatus();
+      },
+      [from = action.to, ref = action.release.reservation](auto& sender, const absl::Status& reply, auto now) {
+        sender.OnReleaseReply(from, ref, reply, now);
+      });
+}
+
+void SimulatedPrefill::Do(SendHeartbeat action) {
+  using Reply = absl::StatusOr<HeartbeatReply>;
+  Call<Reply>(
+      action.to, [beat = action.heartbeat](auto& receiver, auto now) { return receiver.OnHeartbeat(beat, now); },
+      [id = action.id](auto& sender, Reply reply, auto now) { sender.OnHeartbeatReply(id, std::move(reply), now); });
+}
+
+// A block's content moves with its last layer.
+void SimulatedPrefill::Do(PushBlocks action) {
+  int64_t bytes = 0;
+  for (const BlockCopy& copy : action.copies) bytes += copy.bytes;
+  const auto connection = connections_.find(action.link);
+  BATON_CHECK(connection != connections_.end(), "pushed by a connection that is closed");
+  core_.network.Push(address_, bytes, options_.device.network_rate,
+                     [this, to = connection->second, action = std::move(action)] {
+                       const int64_t block_bytes = backend_.kv_layout().BlockBytes();
+                       SimulatedBackend& target = options_.reach(to).backend();
+                       for (const BlockCopy& copy : action.copies) {
+                         const int64_t shift = (copy.target_offset - copy.source_offset) / block_bytes;
+                         for (int64_t block = copy.source_offset / block_bytes;
+                              (block + 1) * block_bytes <= copy.source_offset + copy.bytes; ++block) {
+                           target.TakeBlock(backend_, BlockId(static_cast<uint32_t>(block)),
+                                            BlockId(static_cast<uint32_t>(block + shift)));
+                         }
+                       }
+                       Tell([&](PrefillEngine& engine, absl::Time now) {
+                         engine.sender().OnPushDone(action.push, absl::OkStatus(), now);
+                       });
+                     });
+}
+
+}  // namespace baton

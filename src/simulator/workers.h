@@ -1,0 +1,133 @@
+// The prefill and the decode worker's engines, driven in virtual time as their shells drive them in real time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "backend/simulated/simulated_backend.h"
+#include "engine/decode_engine.h"
+#include "engine/prefill_engine.h"
+#include "simulator/event_queue.h"
+#include "simulator/network.h"
+
+namespace baton {
+
+// One step of a worker.
+struct StepRecord {
+  WorkerAddress worker{};
+  absl::Time start{};
+  absl::Duration time{};
+  int64_t tokens = 0;   // computed
+  int64_t history = 0;  // attended to, of all slices together
+  friend bool operator==(const StepRecord&, const StepRecord&) = default;
+};
+
+// What all parts of a simulated cluster share.
+struct SimulatorCore {
+  EventQueue queue{};
+  SimulatedNetwork network;
+  std::vector<StepRecord> steps{};
+  explicit SimulatorCore(NetworkShape shape) : network(shape, queue) {}
+};
+
+class SimulatedDecode {
+ public:
+  struct Options {
+    DecodeEngineOptions engine;
+    ModelConfig model;
+    DeviceShape device;
+    // What every step takes, whatever the device; unset: as the roofline says.
+    std::optional<absl::Duration> step_time{};
+    // Towards the router, by the network.
+    std::function<void(DecodeEvents)> tell{};
+  };
+  SimulatedDecode(WorkerAddress address, Options options, SimulatorCore& core);
+
+  // Messages that have arrived.
+  template <typename Handle>
+  auto Ask(Handle handle) {
+    auto reply = handle(engine_.handoff(), core_.queue.Now());
+    Wake();
+    return reply;
+  }
+  void Start(DecodeJob job);
+  void Cancel(const RequestId& id);
+
+  SimulatedBackend& backend() { return backend_; }
+  const DecodeEngine& engine() const { return engine_; }
+
+ private:
+  void Wake();
+  void BeginStep();
+  void FinishStep(DecodeStep& step);
+  void TellEvents();
+  void ArmTimer();
+
+  const WorkerAddress address_;
+  Options options_;
+  SimulatorCore& core_;
+  SimulatedBackend backend_;
+  DecodeEngine engine_;
+  SamplerScratch scratch_;
+  bool woken_ = false, stepping_ = false;
+  absl::Time timer_ = absl::InfiniteFuture();
+};
+
+class SimulatedPrefill {
+ public:
+  struct Options {
+    PrefillEngineOptions engine;
+    ModelConfig model;
+    DeviceShape device;
+    std::function<SimulatedDecode&(const WorkerAddress&)> reach{};
+    // Towards the router, by the network.
+    std::function<void(PrefillDone)> done{};
+    std::function<void(RequestFailed)> failed{};
+  };
+  SimulatedPrefill(WorkerAddress address, Options options, SimulatorCore& core);
+
+  // Messages that have arrived.
+  void Submit(PrefillJob job);
+  void Append(PrefillAppend append);
+  void Cancel(const RequestId& id);
+
+  const PrefillEngine& engine() const { return engine_; }
+
+ private:
+  void Tell(absl::FunctionRef<void(PrefillEngine&, absl::Time now)> event);
+  void Wake();
+  void BeginStep();
+  void ArmTimer();
+  template <typename Reply, typename Handle, typename Answer>
+  void Call(const WorkerAddress& to, Handle handle, Answer answer);
+
+  void Do(SendLink action);
+  void Do(OpenConnection action);
+  void Do(CloseConnection action) { connections_.erase(action.link); }
+  void Do(SendReserve action);
+  void Do(SendCommit action);
+  void Do(SendRelease action);
+  void Do(SendHeartbeat action);
+  void Do(PushBlocks action);
+  void Do(PrefillDone action) { options_.done(std::move(action)); }
+  void Do(RequestFailed action) { options_.failed(std::move(action)); }
+
+  const WorkerAddress address_;
+  Options options_;
+  SimulatorCore& core_;
+  SimulatedBackend backend_;
+  PrefillEngine engine_;
+  std::map<LinkId, WorkerAddress> connections_;
+  bool woken_ = false, stepping_ = false;
+  absl::Time timer_ = absl::InfiniteFuture();
+};
+
+}  // namespace baton

@@ -1,0 +1,134 @@
+#include "simulator/workflow.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace baton {
+namespace {
+
+std::vector<TokenId> TokensOf(const NamedTokens& named) {
+  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, as the seed of Knuth's 64-bit linear congruential generator
+  for (const char c : named.name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  std::vector<TokenId> tokens;
+  for (int64_t i = 0; i < named.length; ++i) {
+    hash = hash * 6364136223846793005u + 1442695040888963407u;
+    tokens.push_back(static_cast<TokenId>((hash >> 33) % SimulatedBackend::kVocab));
+  }
+  return tokens;
+}
+
+absl::Status CheckOrder(const Workflow& workflow) {
+  std::set<std::string> named;
+  for (const Agent& agent : workflow) {
+    for (const auto& part : agent.parts) {
+      const auto* output = std::get_if<OutputOf>(&part);
+      if (output != nullptr && !named.contains(output->agent)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("agent '", agent.name, "' waits for '", output->agent, "', which is not named before it"));
+      }
+    }
+    if (!named.insert(agent.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("two agents are named '", agent.name, "'"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+class Runner {
+ public:
+  Runner(SimulatedCluster& cluster, const std::vector<Workflow>& workflows, const RunOptions& options, bool has_paced)
+      : cluster_(cluster), workflows_(workflows), options_(options), has_paced_(has_paced) {}
+
+  // Of each model, so that prefill workers are linked with all decode workers; nothing else finds their KV.
+  void WarmUp() {
+    for (const char* model : {SimulatedCluster::kModel, SimulatedCluster::kPaced}) {
+      if (model == SimulatedCluster::kPaced && !has_paced_) continue;
+      const NamedTokens prompt{"warm", 2};
+      cluster_.Submit({.id = absl::StrCat("warm ", model),
+                       .model = model,
+                       .cache_salt = "warm",
+                       .segments = {TokensOf(prompt)},
+                       .max_tokens = 1},
+                      nullptr);
+      cluster_.RunUntilIdle();
+    }
+  }
+
+  absl::StatusOr<RunResult> Run() {
+    const absl::Time began = cluster_.Now();
+    const size_t steps_before = cluster_.steps().size();
+    started_.resize(workflows_.size());
+    for (size_t w = 0; w < workflows_.size(); ++w) StartReady(w);
+    cluster_.RunUntilIdle();
+    RunResult result;
+    for (size_t w = 0; w < workflows_.size(); ++w) {
+      auto& agents = result.workflows.emplace_back();
+      for (const Agent& agent : workflows_[w]) {
+        if (!started_[w].contains(agent.name)) continue;  // one before it failed
+        const SimulatedCluster::Ran& ran = cluster_.ran(IdOf(w, agent.name));
+        if (!ran.status.ok()) return ran.status;
+        agents[agent.name] = {ran.submitted - began, ran.first - began, ran.ended - began, ran.tokens};
+      }
+    }
+    result.steps.assign(cluster_.steps().begin() + static_cast<std::ptrdiff_t>(steps_before), cluster_.steps().end());
+    result.blocks_held = cluster_.BlocksHeld();
+    return result;
+  }
+
+ private:
+  static RequestId IdOf(size_t workflow, const std::string& agent) { return absl::StrCat(workflow, " ", agent); }
+
+  // Those that wait for nobody (any more).
+  void StartReady(size_t w) {
+    for (const Agent& agent : workflows_[w]) {
+      const bool waits = !options_.overlap && std::ranges::any_of(agent.parts, [&](const auto& part) {
+        const auto* output = std::get_if<OutputOf>(&part);
+        return output != nullptr && !ended_.contains({w, output->agent});
+      });
+      if (!waits && started_[w].insert(agent.name).second) Start(w, agent);
+    }
+  }
+
+  void Start(size_t w, const Agent& agent) {
+    SimulatedRequest request;
+    request.id = IdOf(w, agent.name);
+    request.model = agent.paced && has_paced_ ? SimulatedCluster::kPaced : SimulatedCluster::kModel;
+    request.cache_salt = options_.share ? "shared" : absl::StrCat(w);
+    request.max_tokens = agent.output;
+    for (const auto& part : agent.parts) {
+      if (const auto* output = std::get_if<OutputOf>(&part)) {
+        request.segments.push_back(Reference{.upstream = IdOf(w, output->agent)});
+      } else {
+        request.segments.push_back(TokensOf(std::get<NamedTokens>(part)));
+      }
+    }
+    cluster_.Submit(std::move(request), [this, w, name = agent.name] {
+      ended_.insert({w, name});
+      if (cluster_.ran(IdOf(w, name)).status.ok()) StartReady(w);
+    });
+  }
+
+  SimulatedCluster& cluster_;
+  const std::vector<Workflow>& workflows_;
+  const RunOptions options_;
+  const bool has_paced_;
+  std::vector<std::set<std::string>> started_;  // by workflow
+  std::set<std::pair<size_t, std::string>> ended_;
+};
+
+}  // namespace
+
+absl::StatusOr<RunResult> RunWorkflows(const ClusterShape& shape, const std::vector<Workflow>& workflows,
+                                       const RunOptions& options) {
+  for (const Workflow& workflow : workflows) RETURN_IF_ERROR(CheckOrder(workflow));
+  ASSIGN_OR_RETURN(const std::unique_ptr<SimulatedCluster> cluster, SimulatedCluster::Create(shape));
+  Runner runner(*cluster, workflows, options, shape.pace.has_value());
+  runner.WarmUp();
+  return runner.Run();
+}
+
+}  // namespace baton
