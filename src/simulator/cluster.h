@@ -26,7 +26,7 @@ struct ClusterShape {
   // Served as kModel by as many workers at the device's speed, and as kPaced by one of which every step takes `pace`.
   int32_t decode_workers = 1;
   std::optional<absl::Duration> pace{};
-  int64_t step_tokens = 512;         // see PrefillEngineOptions
+  int64_t step_tokens = 512;           // see PrefillEngineOptions
   std::optional<int64_t> increment{};  // the same; unset: as many as are free beside reading the weights
 };
 
