@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "absl/container/flat_hash_set.h"
 #include "base/check.h"
 #include "base/status.h"
 
@@ -292,6 +291,7 @@ void HandoffSender::Tick(absl::Time now) {
   TickPushes(now);
   TickHeartbeats(now);
   TickReleases(now);
+  TickPeers(now);
 }
 
 void HandoffSender::TickPushes(absl::Time now) {
@@ -353,6 +353,10 @@ absl::Time HandoffSender::NextTick() const {
   }
   for (const auto& [key, release] : releases_) {
     if (!release.reply_pending) next = std::min(next, release.retry_at);
+  }
+  const absl::flat_hash_set<WorkerAddress> busy = BusyPeers();
+  for (const auto& [address, peer] : peers_) {
+    if (!busy.contains(address)) next = std::min(next, peer.last_used + options_.forget_idle);
   }
   return next;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -87,6 +88,10 @@ struct HandoffReserved {
   RequestId request_id;
   std::vector<int32_t> missing;
 };
+// Nothing is under way there any more: what is kept for reaching this peer may go. It may be met again.
+struct ForgetPeer {
+  WorkerAddress peer;
+};
 // A result, once for each Begin: no push of this request is in flight any more, its source blocks may be reused.
 struct HandoffCommitted {
   RequestId request_id;
@@ -103,14 +108,16 @@ struct HandoffFailed {
   absl::Status status;
   absl::Duration retry_after;
 };
-using SenderAction = std::variant<SendLink, OpenConnection, CloseConnection, SendReserve, SendCommit, SendRelease,
-                                  SendHeartbeat, PushBlocks, HandoffReserved, HandoffCommitted, HandoffFailed>;
+using SenderAction =
+    std::variant<SendLink, OpenConnection, CloseConnection, SendReserve, SendCommit, SendRelease, SendHeartbeat,
+                 PushBlocks, ForgetPeer, HandoffReserved, HandoffCommitted, HandoffFailed>;
 
 struct HandoffSenderOptions {
   LinkRequest self;                                  // what this worker tells a peer when it links
   absl::Duration max_wait = absl::Seconds(30);       // for a link
   absl::Duration relink_after = absl::Seconds(1);    // a lost peer is left alone for this long
   absl::Duration refused_again = absl::Seconds(10);  // a peer that refused to link is asked again after this long
+  absl::Duration forget_idle = absl::Minutes(10);    // without hand-offs; workers come and go
 };
 
 // Not thread-safe. Every event is followed by TakeActions. Events about ids that are not known (any more) are ignored.
@@ -168,6 +175,7 @@ class HandoffSender {
     absl::Status problem;  // why lost or refused
     absl::Time retry_at;   // lost or refused: not asked again before
     absl::Time next_heartbeat;
+    absl::Time last_used;  // a hand-off began, or was seen under way
   };
   // kDraining: failure is certain; the result waits for the pushes, the Release also for the reply that is due.
   enum class State { kWaitingForLink, kReserving, kWriting, kCommitting, kDraining };
@@ -231,9 +239,11 @@ class HandoffSender {
   void RenewLease(const SentHeartbeat& heartbeat, const HeartbeatReply& reply, absl::Time now);
   static absl::Duration HeartbeatInterval(absl::Duration lease) { return lease / 4; }
   static bool IsRenewable(const Handoff& handoff);
+  absl::flat_hash_set<WorkerAddress> BusyPeers() const;
   void TickPushes(absl::Time now);
   void TickHeartbeats(absl::Time now);
   void TickReleases(absl::Time now);
+  void TickPeers(absl::Time now);
 
   // handoff_sender.cc
   Handoff* Find(HandoffId id);

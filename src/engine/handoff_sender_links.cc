@@ -50,6 +50,7 @@ void HandoffSender::SeekLink(HandoffId id, absl::Time now) {
   const WorkerAddress& to = handoff.job.decode_worker;
   Peer& peer = peers_[to];
   handoff.state = State::kWaitingForLink;
+  peer.last_used = now;
   if (peer.state == LinkState::kLinked) {
     Reserve(id, handoff, peer, now);
   } else if (peer.state != LinkState::kLinking) {
@@ -242,6 +243,34 @@ void HandoffSender::TickReleases(absl::Time now) {
     if (release.reply_pending || now < release.retry_at) continue;
     release.reply_pending = true;
     actions_.push_back(SendRelease{key.first, Release{key.second}});
+  }
+}
+
+// An answer from there is due, or will be.
+absl::flat_hash_set<WorkerAddress> HandoffSender::BusyPeers() const {
+  absl::flat_hash_set<WorkerAddress> busy;
+  absl::flat_hash_set<LinkId> beating;
+  for (const auto& [id, handoff] : handoffs_) busy.insert(handoff.job.decode_worker);
+  for (const auto& [key, release] : releases_) busy.insert(key.first);
+  for (const auto& [id, heartbeat] : heartbeats_) beating.insert(heartbeat.link);
+  for (const auto& [address, peer] : peers_) {
+    if (peer.state == LinkState::kLinking || beating.contains(peer.link)) busy.insert(address);
+  }
+  return busy;
+}
+
+void HandoffSender::TickPeers(absl::Time now) {
+  const absl::flat_hash_set<WorkerAddress> busy = BusyPeers();
+  for (auto it = peers_.begin(); it != peers_.end();) {
+    auto& [address, peer] = *it;
+    if (busy.contains(address)) peer.last_used = now;
+    if (now < peer.last_used + options_.forget_idle) {
+      ++it;
+      continue;
+    }
+    CloseIfLinked(peer);
+    actions_.push_back(ForgetPeer{address});
+    it = peers_.erase(it);
   }
 }
 

@@ -248,19 +248,33 @@ void PrefillWorker::Do(CloseConnection& action) {
   connector_->Wake();
 }
 
+void PrefillWorker::Do(ForgetPeer& action) {
+  const auto found = peers_.find(action.peer);
+  BATON_CHECK(found != peers_.end(), "an unknown peer is to be forgotten");
+  {
+    const std::lock_guard lock(links_mutex_);
+    to_forget_.push_back(std::move(found->second));
+  }
+  peers_.erase(found);
+  connector_->Wake();
+}
+
 // Closes what is to be closed and opens one connection. False: nothing was left to open.
 bool PrefillWorker::ServeLinks() {
   std::vector<std::unique_ptr<Link>> closing;
+  std::vector<std::unique_ptr<DecodePeer>> forgotten;
   std::optional<OpenConnection> open;
   {
     const std::lock_guard lock(links_mutex_);
     closing = std::exchange(to_close_, {});
+    forgotten = std::exchange(to_forget_, {});
     if (!to_open_.empty()) {
       open = std::move(to_open_.front());
       to_open_.pop_front();
     }
   }
   closing.clear();
+  forgotten.clear();
   if (!open) return false;
   auto link = parts_.transport.Connect(open->transport_descriptor);
   const absl::Status status = link.status();

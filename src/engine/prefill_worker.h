@@ -82,6 +82,7 @@ class PrefillWorker {
   void Do(SendRelease& action);
   void Do(SendHeartbeat& action);
   void Do(PushBlocks& action);
+  void Do(ForgetPeer& action);
   void Do(PrefillDone& action) { parts_.listener.OnPrefillDone(action); }
   void Do(RequestFailed& action) { parts_.listener.OnPrefillFailed(action); }
 
@@ -109,7 +110,8 @@ class PrefillWorker {
   std::deque<OpenConnection> to_open_;
   std::set<LinkId> opening_;  // asked for, neither open nor closed yet
   std::map<LinkId, std::unique_ptr<Link>> links_;
-  std::vector<std::unique_ptr<Link>> to_close_;  // destroying a link may take time
+  std::vector<std::unique_ptr<Link>> to_close_;         // destroying a link may take time
+  std::vector<std::unique_ptr<DecodePeer>> to_forget_;  // and a peer's last word may come on gRPC's own thread
 
   std::once_flag shut_down_;
   std::optional<StepLoop> connector_, timer_, stepper_;  // last: their threads use the rest, and wake each other

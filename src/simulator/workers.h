@@ -112,6 +112,7 @@ class SimulatedPrefill {
   void Do(SendLink action);
   void Do(OpenConnection action);
   void Do(CloseConnection action) { connections_.erase(action.link); }
+  void Do(const ForgetPeer&) {}
   void Do(SendReserve action);
   void Do(SendCommit action);
   void Do(SendRelease action);

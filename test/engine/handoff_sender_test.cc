@@ -250,5 +250,30 @@ TEST_CASE("a push that never ends is broken off after two leases, however well h
   CHECK(linked.sender.idle());
 }
 
+TEST_CASE("a decode worker that nothing is handed to is closed and forgotten, and linked again when it is needed") {
+  Linked linked;
+  const absl::Duration idle = HandoffSenderOptions{}.forget_idle;
+  linked.clock.Advance(idle);
+  linked.sender.Tick(linked.Now());
+  CHECK(linked.sender.link_state("d") == HandoffSender::LinkState::kLinked);  // an answer is due
+
+  linked.sender.OnReserveReply(linked.handoff, ReserveReply(NeverFits{"too long"}), linked.Now());
+  linked.sender.TakeActions();
+  CHECK(linked.sender.NextTick() == linked.Now() + idle);
+  linked.clock.Advance(idle - absl::Seconds(1));
+  linked.sender.Tick(linked.Now());
+  CHECK(linked.sender.TakeActions().empty());
+  linked.clock.Advance(absl::Seconds(1));
+  linked.sender.Tick(linked.Now());
+  const std::vector<SenderAction> actions = linked.sender.TakeActions();
+  REQUIRE(actions.size() == 2);
+  CHECK(std::holds_alternative<CloseConnection>(actions[0]));
+  CHECK(std::get<ForgetPeer>(actions[1]).peer == "d");
+  CHECK(linked.sender.NextTick() == absl::InfiniteFuture());
+
+  linked.sender.Begin({.request_id = "s", .decode_worker = "d", .keys = {}, .kv_tokens = 1}, linked.Now());
+  CHECK(linked.Take<SendLink>().has_value());
+}
+
 }  // namespace
 }  // namespace baton

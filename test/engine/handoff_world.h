@@ -295,6 +295,7 @@ class HandoffWorld {
     BATON_CHECK(p.connections.erase(a.link) == 1, "closed a connection twice");
     log_(absl::StrCat(p.address, " disconnects"));
   }
+  void Do(Prefill& p, ForgetPeer& a) { log_(absl::StrCat(p.address, " forgets ", a.peer)); }
   void Do(Prefill& p, SendReserve& a) {
     Call<ReserveReply>(
         p, a.to, absl::StrCat("reserve ", a.request.request_id),

@@ -210,7 +210,9 @@ class Chaos {
   explicit Chaos(unsigned seed)
       : random_(seed),
         world_(
-            {.blocks = 12 + Below(40), .step_tokens = 16 + Below(64), .sender = {}},
+            {.blocks = 12 + Below(40),
+             .step_tokens = 16 + Below(64),
+             .sender = {.self = {}, .forget_idle = absl::Seconds(15)}},
             [this](PrefillWorld::Envelope e) { waiting_.push_back(std::move(e)); }, [](const std::string&) {}) {
     for (const char* d : {"d0", "d1"}) world_.AddDecode(d, 8 + Below(30));
   }

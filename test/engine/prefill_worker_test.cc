@@ -2,10 +2,12 @@
 #include "engine/prefill_worker.h"
 
 #include <array>
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
 #include <random>
+#include <semaphore>
 #include <thread>
 #include <vector>
 
@@ -48,7 +50,8 @@ class DecodeHost {
 // Answers on the caller's thread, before Send returns: the worst a peer may do.
 class DirectPeer final : public DecodePeer {
  public:
-  explicit DirectPeer(DecodeHost* host) : host_(host) {}
+  DirectPeer(DecodeHost* host, std::function<void()> gone) : host_(host), gone_(std::move(gone)) {}
+  ~DirectPeer() override { gone_(); }
   void SendLink(const LinkRequest& request, Done<LinkReply> done) override {
     Answer<LinkReply>(std::move(done), [&](auto& r, absl::Time now) { return r.OnLink(request, now); });
   }
@@ -79,6 +82,7 @@ class DirectPeer final : public DecodePeer {
   }
 
   DecodeHost* host_;  // null: there is nobody
+  std::function<void()> gone_;
 };
 
 // Answers nothing until it is let go, and then that nobody is there.
@@ -136,7 +140,8 @@ class Results final : public PrefillListener {
 // One prefill worker and two decode workers: "d", and "silent", which never answers; every other address is
 // unreachable.
 struct Cluster {
-  explicit Cluster(int64_t prefill_blocks = 64, int64_t decode_blocks = 64, int64_t max_requests = 1000)
+  explicit Cluster(int64_t prefill_blocks = 64, int64_t decode_blocks = 64, int64_t max_requests = 1000,
+                   absl::Duration forget_idle = absl::Minutes(10))
       : decode(network, clock, decode_blocks), transport(network), backend(Slab(transport, prefill_blocks)) {
     PrefillEngineOptions options{.blocks = prefill_blocks,
                                  .vocab = FakeBackend::kVocab,
@@ -144,6 +149,7 @@ struct Cluster {
                                  .step_tokens = 48,
                                  .max_requests = max_requests,
                                  .sender = {}};
+    options.sender.forget_idle = forget_idle;
     options.sender.self.prefill_address = "p";
     options.sender.self.prefill_incarnation = Incarnation(5);
     options.sender.self.layout = FakeBackend::Layout();
@@ -155,7 +161,8 @@ struct Cluster {
                                     .listener = results,
                                     .reach = [this](const WorkerAddress& address) -> std::unique_ptr<DecodePeer> {
                                       if (address != "silent") {
-                                        return std::make_unique<DirectPeer>(address == "d" ? &decode : nullptr);
+                                        return std::make_unique<DirectPeer>(address == "d" ? &decode : nullptr,
+                                                                            [this] { forgotten.release(); });
                                       }
                                       auto peer = std::make_unique<SilentPeer>();
                                       silent = peer.get();
@@ -181,8 +188,9 @@ struct Cluster {
   InProcessTransport transport;
   FakeBackend backend;
   Results results;
-  SilentPeer* silent = nullptr;           // once it was asked for something
-  std::unique_ptr<PrefillWorker> worker;  // last: uses the rest
+  SilentPeer* silent = nullptr;            // once it was asked for something
+  std::counting_semaphore<> forgotten{0};  // peers that are reachable no more
+  std::unique_ptr<PrefillWorker> worker;   // last: uses the rest
 };
 
 std::vector<TokenId> Prompt(size_t tokens, TokenId seed = 1) {
@@ -219,6 +227,18 @@ TEST_CASE("what the decode worker holds already is neither computed nor pushed")
     CHECK(*cluster.FirstToken(done, prompt) == FakeBackend::NextToken(prompt));
   }
   CHECK(cluster.worker->Load().totals.computed_tokens == 48);
+}
+
+TEST_CASE("a decode worker that was forgotten is reached again when a prompt goes there") {
+  Cluster cluster(64, 64, 1000, absl::Milliseconds(1));
+  for (const char* id : {"first", "second"}) {
+    const auto prompt = Prompt(33, *id);
+    REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job(id, prompt)).has_value());
+    const auto result = cluster.results.Await(id);
+    REQUIRE(result.status == absl::OkStatus());
+    CHECK(*cluster.FirstToken(result.done, prompt) == FakeBackend::NextToken(prompt));
+    REQUIRE(cluster.forgotten.try_acquire_for(std::chrono::seconds(10)));
+  }
 }
 
 TEST_CASE("a prompt for the cache alone moves nothing") {

@@ -224,6 +224,7 @@ class PrefillWorld {
             [report] { report(absl::UnavailableError("lost")); }});
   }
   void Do(CloseConnection a) { connections_.erase(a.link); }
+  void Do(const ForgetPeer&) {}
   void Do(PushBlocks a) {
     int64_t bytes = 0;
     for (const BlockCopy& copy : a.copies) bytes += copy.bytes;
