@@ -15,8 +15,20 @@ PrefillEngine::PrefillEngine(PrefillEngineOptions options)
     : options_(std::move(options)),
       pool_(options_.blocks),
       tree_(pool_),
-      scheduler_(pool_, tree_, {.tokens = options_.step_tokens, .increment = options_.increment}),
+      scheduler_(pool_, tree_, options_.step_tokens, OpenLimits()),
       sender_(options_.sender) {}
+
+OpenPromptLimits PrefillEngine::OpenLimits() const {
+  constexpr int64_t kNotMeasured = 64;
+  OpenPromptLimits limits;
+  limits.increment = options_.increment;
+  if (limits.increment == 0) limits.increment = step_cost_.WorthwhileTokens();
+  if (limits.increment == 0) limits.increment = kNotMeasured;
+  const int64_t within = step_cost_.TokensWithin(options_.open_step, options_.step_tokens);
+  limits.step_tokens = std::clamp(within, int64_t{kBlockTokens}, options_.step_tokens);
+  limits.increment = std::min(limits.increment, limits.step_tokens);
+  return limits;
+}
 
 // `before`: tokens that the prompt has already; `least`: with these.
 absl::Status PrefillEngine::CheckTokens(std::span<const TokenId> tokens, int64_t before, int64_t least) const {
@@ -167,6 +179,8 @@ void PrefillEngine::CancelAll(absl::Time now) {
 const Batch* PrefillEngine::StartStep(absl::Time now) {
   const Batch& batch = scheduler_.PlanStep();
   step_started_ = now;
+  step_computes_ = 0;
+  for (const SequenceSlice& slice : batch.slices) step_computes_ += std::ssize(slice.tokens);
   OnProgress(now, now);
   return scheduler_.step_running() ? &batch : nullptr;
 }
@@ -177,6 +191,8 @@ void PrefillEngine::LayerDone(int64_t layer, absl::Time now) {
 
 void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
   ++totals_.steps;
+  step_cost_.Add(step_computes_, now - step_started_);
+  scheduler_.LimitOpen(OpenLimits());
   for (const RequestId& id : scheduler_.FinishStep(status.ok())) {
     Fail(id, absl::InternalError(absl::StrCat("the forward pass failed: ", status.ToString())), now);
   }

@@ -15,6 +15,7 @@
 #include "engine/handoff_sender.h"
 #include "engine/prefill_scheduler.h"
 #include "engine/request.h"
+#include "engine/step_cost.h"
 #include "kv/block_pool.h"
 #include "kv/radix_tree.h"
 #include "model/batch.h"
@@ -26,7 +27,12 @@ struct PrefillEngineOptions {
   int64_t vocab = 0;          // token ids are below this
   int64_t context = 0;        // most tokens in a prompt
   int64_t step_tokens = 512;  // most tokens computed in a step, >= 16
-  int64_t increment = 64;     // tokens of an open job that are worth a share of a step with others
+  // Tokens of an open job that are worth a share of a step with others. 0: as many as make a step's fixed cost, as
+  // measured, a quarter of the whole.
+  int64_t increment = 0;
+  // Open jobs fill a step for this long at most, as measured, but compute at least a block: a job that arrives then
+  // waits no longer for them.
+  absl::Duration open_step = absl::Milliseconds(200);
   int64_t max_requests = 1024;
   absl::Duration overload_retry = absl::Seconds(1);  // the hint given when max_requests are there
   HandoffSenderOptions sender;
@@ -127,14 +133,17 @@ class PrefillEngine {
   void Fail(const RequestId& id, const absl::Status& status, absl::Time now);
   void Done(PrefillDone done, absl::Time now);
   void Failed(RequestFailed failed);
+  OpenPromptLimits OpenLimits() const;
 
   PrefillEngineOptions options_;
   BlockPool pool_;
   RadixTree tree_;
+  StepCost step_cost_;  // before the scheduler, whose limits it sets
   PrefillScheduler scheduler_;
   HandoffSender sender_;
   absl::flat_hash_map<RequestId, Job> jobs_;
   absl::Time step_started_;
+  int64_t step_computes_ = 0;  // tokens, the running step
   PrefillTotals totals_;
   std::vector<PrefillAction> actions_;
 };

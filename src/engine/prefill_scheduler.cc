@@ -20,9 +20,15 @@ bool PrefillScheduler::RunsBefore::operator()(const Request* a, const Request* b
          std::make_tuple(-int64_t{b->task.priority}, b->task.open, b->arrival);
 }
 
-PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, PrefillStepLimits limits)
-    : pool_(pool), tree_(tree), limits_(limits) {
-  BATON_CHECK(limits_.tokens >= kBlockTokens, "a step computes at least one block");
+PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open)
+    : pool_(pool), tree_(tree), step_tokens_(step_tokens) {
+  BATON_CHECK(step_tokens_ >= kBlockTokens, "a step computes at least one block");
+  LimitOpen(open);
+}
+
+void PrefillScheduler::LimitOpen(OpenPromptLimits open) {
+  BATON_CHECK(open.step_tokens >= kBlockTokens, "open prompts may compute at least one block in a step");
+  open_limits_ = open;
 }
 
 PrefillScheduler::~PrefillScheduler() {
@@ -132,7 +138,7 @@ std::vector<PrefillScheduler::Request*> PrefillScheduler::StepOrder() const {
 
 // Beside other requests in a step.
 bool PrefillScheduler::IsWorthwhile(const Request& request) const {
-  return !request.task.open || request.wanted - request.planned >= limits_.increment;
+  return !request.task.open || request.wanted - request.planned >= open_limits_.increment;
 }
 
 // Blocks that an admitted request may still take.
@@ -196,33 +202,34 @@ const Batch& PrefillScheduler::PlanStep() {
   if (active_.empty()) return batch_;
   if (++plans_ % kOldestFirstEvery == 0) oldest_first_ = true;
   const std::vector<Request*> order = StepOrder();
-  int64_t budget = limits_.tokens;
-  int64_t reserved = Reserved();
+  StepRoom room{.tokens = step_tokens_, .open_tokens = open_limits_.step_tokens, .reserved = Reserved()};
   PlanRequests(
-      order, [this](const Request& request) { return IsWorthwhile(request); }, budget, reserved);
+      order, [this](const Request& request) { return IsWorthwhile(request); }, room);
   // The worker would idle: what open prompts have is worth computing now.
   if (batch_.slices.empty())
     PlanRequests(
-        order, [](const Request& request) { return request.task.open; }, budget, reserved);
+        order, [](const Request& request) { return request.task.open; }, room);
   if (order.front()->admitted || order.front()->task.open) oldest_first_ = false;
   return batch_;
 }
 
 void PrefillScheduler::PlanRequests(const std::vector<Request*>& order,
-                                    absl::FunctionRef<bool(const Request&)> takes_part, int64_t& budget,
-                                    int64_t& reserved) {
+                                    absl::FunctionRef<bool(const Request&)> takes_part, StepRoom& room) {
   bool admitting = true;
   for (Request* request : order) {
-    if (budget < kBlockTokens) break;
-    if (!takes_part(*request) || !active_.contains(request)) continue;
-    if (!request->admitted && !(admitting && Admit(*request, reserved))) {
+    if (room.tokens < kBlockTokens) break;
+    const bool open = request->task.open;
+    if (!takes_part(*request) || !active_.contains(request) || (open && room.open_tokens < kBlockTokens)) continue;
+    if (!request->admitted && !(admitting && Admit(*request, room.reserved))) {
       admitting = false;  // nobody overtakes a request that waits for blocks
       continue;
     }
     // Promised blocks that are taken up stay reserved until the step has succeeded.
     const int64_t available = tree_.Available();
-    budget -= Advance(*request, budget);
-    reserved -= available - tree_.Available();
+    const int64_t computes = Advance(*request, open ? std::min(room.tokens, room.open_tokens) : room.tokens);
+    room.tokens -= computes;
+    if (open) room.open_tokens -= computes;
+    room.reserved -= available - tree_.Available();
   }
 }
 

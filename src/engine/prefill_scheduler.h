@@ -26,10 +26,10 @@ struct PrefillTask {
   bool open = false;            // Extend brings more; until the last of it only whole blocks, each with its key
 };
 
-struct PrefillStepLimits {
-  int64_t tokens = 512;  // computed in a step at most, at least one block
+struct OpenPromptLimits {
   // An open prompt takes part in a step beside others once this many of its tokens wait; alone at once.
   int64_t increment = 64;
+  int64_t step_tokens = 512;  // of all open prompts, computed in a step at most, at least one block
 };
 
 // How a request came to the tokens that it has KV for.
@@ -57,7 +57,8 @@ struct PrefillCounters {
 // Not thread-safe. Pool and tree must outlive it; nobody else takes blocks from them.
 class PrefillScheduler {
  public:
-  PrefillScheduler(BlockPool& pool, RadixTree& tree, PrefillStepLimits limits);
+  // `step_tokens`: computed in a step at most, at least one block.
+  PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open);
   ~PrefillScheduler();
 
   // INVALID_ARGUMENT, with needed and total blocks, if the prompt can never fit. REQUIRES: the id is new.
@@ -65,6 +66,7 @@ class PrefillScheduler {
   // The next tokens of an open prompt and the keys of the full blocks that they complete. `last`: it is open no more.
   // INVALID_ARGUMENT as from Add, and nothing of it is taken. REQUIRES: known, open, neither stopped nor removed.
   absl::Status Extend(const RequestId& id, std::span<const TokenId> tokens, std::span<const BlockKey> keys, bool last);
+  void LimitOpen(OpenPromptLimits open);
   // Only positions [0, tokens) are still wanted: the decode worker holds the rest. May be progress of a prompt that was
   // open.
   void Limit(const RequestId& id, int64_t tokens);
@@ -128,6 +130,13 @@ class PrefillScheduler {
     bool operator()(const Request* a, const Request* b) const;
   };
 
+  // What is left for a step that is being planned.
+  struct StepRoom {
+    int64_t tokens = 0;
+    int64_t open_tokens = 0;  // of those, for open prompts
+    int64_t reserved = 0;     // blocks promised to admitted requests
+  };
+
   const Request& Get(const RequestId& id) const;
   Request& Get(const RequestId& id);
   absl::Status CheckFits(int64_t tokens) const;
@@ -138,7 +147,7 @@ class PrefillScheduler {
   int64_t Needed(const Request& request) const;
   bool Admit(Request& request, int64_t& reserved);
   void PlanRequests(const std::vector<Request*>& order, absl::FunctionRef<bool(const Request&)> takes_part,
-                    int64_t& budget, int64_t& reserved);
+                    StepRoom& room);
   void MakeRoom(const Request& request, int64_t& reserved);
   void GiveBack(Request& request);
   void TellAll(Request& request);
@@ -151,7 +160,8 @@ class PrefillScheduler {
 
   BlockPool& pool_;
   RadixTree& tree_;
-  const PrefillStepLimits limits_;
+  const int64_t step_tokens_;
+  OpenPromptLimits open_limits_;
   absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests_;
   std::vector<std::unique_ptr<Request>> removed_;  // while the running step uses their blocks
   std::vector<std::vector<TokenId>> outgrown_;     // while the running step reads them

@@ -48,6 +48,18 @@ void AddStepTokens(CLI::App& app, WorkerOptions& o) {
   app.add_option("--step-tokens", o.step_tokens, "most prompt tokens computed in one step")
       ->check(CLI::Range(int64_t{16}, int64_t{1} << 20))
       ->capture_default_str();
+  app.add_option(
+         "--increment", o.increment,
+         "tokens of a prompt that still grows (it waits for another request's output) that are worth a share of "
+         "a step with others; 0: so many that a step's fixed cost, as measured, is a quarter of the whole")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
+      ->capture_default_str();
+  app.add_option(
+         "--growing-step-ms", o.growing_step_ms,
+         "prompts that still grow fill a step for this long at most, as measured: other requests wait no longer "
+         "for them")
+      ->check(CLI::Range(int64_t{1}, int64_t{60'000}))
+      ->capture_default_str();
 }
 
 void AddMaxBatch(CLI::App& app, WorkerOptions& o) {

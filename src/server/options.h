@@ -36,10 +36,12 @@ struct WorkerOptions {
   std::string model;              // directory
   int threads = 0;                // 0: one for each core
   int64_t kv_memory_mb = 1024;
-  int64_t kv_blocks = 0;        // 0: as many as kv_memory_mb holds
-  int64_t step_tokens = 512;    // prefill: most tokens computed in a step
-  int32_t max_batch = 64;       // decode: most requests in a step
-  int64_t max_requests = 1024;  // prefill: most requests that are there at once
+  int64_t kv_blocks = 0;      // 0: as many as kv_memory_mb holds
+  int64_t step_tokens = 512;  // prefill: most tokens computed in a step
+  int64_t increment = 0;      // prefill: tokens of a growing prompt that are worth a share of a step; 0: as measured
+  int64_t growing_step_ms = 200;  // prefill: how long growing prompts may fill a step
+  int32_t max_batch = 64;         // decode: most requests in a step
+  int64_t max_requests = 1024;    // prefill: most requests that are there at once
 };
 
 // How many blocks of `block_bytes` the options ask for. INVALID_ARGUMENT: none fits, or more than this machine's memory

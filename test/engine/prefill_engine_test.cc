@@ -204,6 +204,32 @@ TEST_CASE("times say how long a request queued, computed and was handed off") {
   CHECK(done.handoff == absl::ZeroDuration());
 }
 
+TEST_CASE("open jobs fill a step for as long as the options say, by what steps were measured to take") {
+  PrefillEngineOptions options = SmallOptions();
+  options.blocks = 64;
+  options.step_tokens = 256;
+  options.context = 1024;
+  options.open_step = absl::Milliseconds(80);
+  PrefillEngine engine(options);
+  absl::Time now = absl::UnixEpoch();
+  const auto step = [&] {  // of 1 ms for each token
+    const Batch* batch = engine.StartStep(now);
+    size_t tokens = 0;
+    for (const SequenceSlice& slice : batch->slices) tokens += slice.tokens.size();
+    engine.FinishStep(absl::OkStatus(), now += absl::Milliseconds(tokens));
+    return tokens;
+  };
+  REQUIRE_FALSE(engine.Add(JobOf("closed", std::vector<TokenId>(257, 1)), now).has_value());
+  CHECK(step() == 256);
+  PrefillJob open = JobOf("open", std::vector<TokenId>(257, 2));
+  open.open = true;
+  REQUIRE_FALSE(engine.Add(open, now).has_value());
+  CHECK(step() == 80);
+  REQUIRE_FALSE(engine.Add(JobOf("more", std::vector<TokenId>(401, 3)), now).has_value());
+  CHECK(step() == 256);
+  CHECK(step() == 144 + 80);
+}
+
 // A cluster under faults: two decode workers that come and go, messages in any order, some lost.
 class Chaos {
  public:

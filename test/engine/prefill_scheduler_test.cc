@@ -20,7 +20,7 @@ class SchedulerWorld {
       : backend_(blocks),
         pool_(blocks),
         tree_(pool_),
-        scheduler_(pool_, tree_, {.tokens = step_tokens, .increment = 32}) {}
+        scheduler_(pool_, tree_, step_tokens, {.increment = 32, .step_tokens = step_tokens}) {}
 
   PrefillScheduler& scheduler() { return scheduler_; }
   const BlockPool& pool() const { return pool_; }
@@ -140,6 +140,10 @@ class SchedulerScenario {
     if (command.name == "remove") return Remove(id);
     if (command.name == "blocks") return Blocks();
     if (command.name == "load") return Load();
+    if (command.name == "limit_open") {
+      world_->scheduler().LimitOpen({command.Number("increment"), command.Number("step")});
+      return "";
+    }
     FAIL("unknown command " << command.name);
     return "";
   }
@@ -284,6 +288,9 @@ TEST_CASE("random requests all end, with every token computed once and no block 
     for (int event = 0; event < 300; ++event) {
       const auto& requests = world.requests();
       const RequestId any = requests.empty() ? "" : std::next(requests.begin(), random() % requests.size())->first;
+      if (random() % 10 == 0) {
+        world.scheduler().LimitOpen({static_cast<int64_t>(random() % 80), 16 + static_cast<int64_t>(random() % 80)});
+      }
       switch (random() % 7) {
         case 0:
         case 1:

@@ -1,0 +1,49 @@
+#include "engine/step_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace baton {
+namespace {
+
+constexpr double kKeep = 0.98;      // of a step's weight, when the next one has run: about fifty steps count
+constexpr double kLikeness = 0.25;  // sizes that deviate less than this share of their mean say nothing of a slope
+constexpr double kMostFixed = 0.25;
+constexpr double kMostTokens = 1e9;
+
+}  // namespace
+
+void StepCost::Add(int64_t tokens, absl::Duration took) {
+  const double x = static_cast<double>(tokens), y = absl::ToDoubleSeconds(took);
+  weight_ = kKeep * weight_ + 1;
+  tokens_ = kKeep * tokens_ + x;
+  seconds_ = kKeep * seconds_ + y;
+  tokens_squared_ = kKeep * tokens_squared_ + x * x;
+  product_ = kKeep * product_ + x * y;
+
+  const double mean_tokens = tokens_ / weight_, mean_seconds = seconds_ / weight_;
+  const double variance = tokens_squared_ / weight_ - mean_tokens * mean_tokens;
+  const double most_each = mean_seconds / mean_tokens;  // no step costs less than nothing
+  if (std::sqrt(std::max(variance, 0.0)) >= kLikeness * mean_tokens) {
+    line_known_ = true;
+    each_ = (product_ / weight_ - mean_tokens * mean_seconds) / variance;
+  } else if (!line_known_) {
+    each_ = most_each;
+  }
+  each_ = std::clamp(each_, 0.01 * most_each, most_each);
+  fixed_ = mean_seconds - each_ * mean_tokens;
+}
+
+int64_t StepCost::WorthwhileTokens() const {
+  if (!line_known_ || each_ <= 0) return 0;
+  const double tokens = fixed_ * (1 / kMostFixed - 1) / each_;
+  return std::max<int64_t>(1, std::llround(std::ceil(std::min(tokens, kMostTokens))));
+}
+
+int64_t StepCost::TokensWithin(absl::Duration time, int64_t otherwise) const {
+  if (each_ <= 0) return otherwise;
+  const double tokens = (absl::ToDoubleSeconds(time) - fixed_) / each_;
+  return std::llround(std::floor(std::clamp(tokens, 0.0, kMostTokens)));
+}
+
+}  // namespace baton

@@ -1,0 +1,28 @@
+// What a worker's steps cost, learned from those that ran: seconds = fixed + each * tokens. `fixed` is what every step
+// pays however small it is (reading the weights, launching kernels).
+#pragma once
+
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace baton {
+
+// A weighted least-squares line through the latest steps; what is older counts less. Attention over a long history and
+// other work on the machine are noise to it.
+class StepCost {
+ public:
+  void Add(int64_t tokens, absl::Duration took);
+
+  // The fewest tokens of which a step's fixed cost is at most a quarter. 0: not known, steps were alike so far.
+  int64_t WorthwhileTokens() const;
+  // How many tokens a step computes within `time`; at least 0. `otherwise` if nothing is known.
+  int64_t TokensWithin(absl::Duration time, int64_t otherwise) const;
+
+ private:
+  double weight_ = 0, tokens_ = 0, seconds_ = 0, tokens_squared_ = 0, product_ = 0;  // weighted sums
+  bool line_known_ = false;                                                          // steps differed enough
+  double fixed_ = 0, each_ = 0;                                                      // seconds
+};
+
+}  // namespace baton

@@ -1,0 +1,56 @@
+#include "engine/step_cost.h"
+
+#include <random>
+
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+// A machine whose steps take 30 ms and 1 ms more for each token.
+absl::Duration Takes(int64_t tokens) { return absl::Milliseconds(30 + tokens); }
+
+TEST_CASE("the cost of steps is learned from steps of different sizes") {
+  StepCost cost;
+  for (const int64_t tokens : {16, 64, 512, 32, 256}) cost.Add(tokens, Takes(tokens));
+  CHECK(cost.WorthwhileTokens() == Approx(90).margin(1));  // 30 ms of 120 ms are fixed
+  CHECK(cost.TokensWithin(absl::Milliseconds(130), 0) == Approx(100).margin(1));
+  CHECK(cost.TokensWithin(absl::Milliseconds(20), 0) == 0);
+}
+
+TEST_CASE("steps that are alike say what a token costs at most, and nothing of what is fixed") {
+  StepCost cost;
+  CHECK(cost.TokensWithin(absl::Seconds(1), 77) == 77);
+  CHECK(cost.WorthwhileTokens() == 0);
+  for (int i = 0; i < 100; ++i) cost.Add(500, absl::Milliseconds(1000));
+  CHECK(cost.WorthwhileTokens() == 0);
+  CHECK(cost.TokensWithin(absl::Milliseconds(200), 0) == Approx(100).margin(1));
+}
+
+TEST_CASE("what was learned stays while steps are alike, and follows a machine that becomes slower") {
+  StepCost cost;
+  for (const int64_t tokens : {16, 512, 16, 512}) cost.Add(tokens, Takes(tokens));
+  for (int i = 0; i < 1000; ++i) cost.Add(512, Takes(512));
+  CHECK(cost.WorthwhileTokens() == Approx(90).margin(5));
+  for (int i = 0; i < 400; ++i) cost.Add(i % 2 == 0 ? 16 : 512, 3 * Takes(i % 2 == 0 ? 16 : 512));
+  CHECK(cost.TokensWithin(absl::Milliseconds(390), 0) == Approx(100).margin(2));
+}
+
+TEST_CASE("whatever times steps take, what is learned is a number that can be used") {
+  const uint32_t seed = std::random_device()();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  StepCost cost;
+  for (int i = 0; i < 10'000; ++i) {
+    const auto tokens = static_cast<int64_t>(1 + random() % (random() % 10 == 0 ? 4096 : 64));
+    cost.Add(tokens, absl::Nanoseconds(random() % 3 == 0 ? 0 : random()));
+    REQUIRE(cost.WorthwhileTokens() >= 0);
+    REQUIRE(cost.WorthwhileTokens() <= 1'000'000'000);
+    const int64_t within = cost.TokensWithin(absl::Milliseconds(random() % 1000), 5);
+    REQUIRE(within >= 0);
+    REQUIRE(within <= 1'000'000'000);
+  }
+}
+
+}  // namespace
+}  // namespace baton
