@@ -11,7 +11,8 @@
 namespace baton {
 namespace {
 
-constexpr size_t kMaxNameBytes = 256;  // session_id, cache_salt
+constexpr size_t kMaxNameBytes = 256;   // session_id, cache_salt
+constexpr size_t kMaxAgentBytes = 128;  // workflow, agent
 constexpr int32_t kMaxPriority = 1000;
 
 absl::Status CheckLength(std::string_view field, size_t bytes, size_t limit) {
@@ -27,6 +28,8 @@ absl::StatusOr<ClientRequest> ReadCommon(const Request& in, const Room& room, ab
   out.served = &model;
   RETURN_IF_ERROR(CheckLength("session_id", in.session_id().size(), kMaxNameBytes));
   RETURN_IF_ERROR(CheckLength("cache_salt", in.cache_salt().size(), kMaxNameBytes));
+  RETURN_IF_ERROR(CheckLength("workflow", in.workflow().size(), kMaxAgentBytes));
+  RETURN_IF_ERROR(CheckLength("agent", in.agent().size(), kMaxAgentBytes));
   RETURN_IF_ERROR(CheckRequestId("request_id", in.request_id()));
   if (in.priority() < -kMaxPriority || in.priority() > kMaxPriority) {
     return absl::InvalidArgumentError(
@@ -50,6 +53,8 @@ absl::StatusOr<ClientRequest> ReadCommon(const Request& in, const Room& room, ab
   out.cache_salt = in.cache_salt();
   out.id = in.request_id();
   out.priority = in.priority();
+  out.workflow = in.workflow();
+  out.agent = in.agent();
   return out;
 }
 
@@ -103,6 +108,10 @@ absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, co
   ASSIGN_OR_RETURN(const ServedModel* model, models.Find(request.model()));
   ASSIGN_OR_RETURN(ClientRequest out, ReadCommon(request, Room{*model, 1}, now));
   RETURN_IF_ERROR(ReadSampling(request.sampling(), *model, out));
+  if (request.expected_tokens() < 0) {
+    return absl::InvalidArgumentError(StrCat("expected_tokens: expected >= 0, got ", request.expected_tokens()));
+  }
+  out.expected_tokens = request.expected_tokens();
   if (out.segments.empty()) RETURN_IF_ERROR(SettleMaxTokens(out));
   return out;
 }

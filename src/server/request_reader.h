@@ -22,6 +22,8 @@ struct ClientRequest {
   SamplingParams sampling;
   bool has_max_tokens = false;
   int32_t priority = 0;
+  std::string workflow, agent;  // empty: none
+  int32_t expected_tokens = 0;  // of the output; 0: not known
   bool prefill_only = false;
   absl::Time deadline = absl::InfiniteFuture();
 };

@@ -165,6 +165,14 @@ TEST_CASE("a bad field is refused by name, value and limit") {
       request.set_request_id(std::string(129, 's'));
       Has(ErrorOf(request), "request_id: 129 bytes, limit 128");
     }
+    SECTION("workflow") {
+      request.set_workflow(std::string(129, 's'));
+      Has(ErrorOf(request), "workflow: 129 bytes, limit 128");
+    }
+    SECTION("agent") {
+      request.set_agent(std::string(129, 's'));
+      Has(ErrorOf(request), "agent: 129 bytes, limit 128");
+    }
   }
   SECTION("a request id with a newline") {
     request.set_request_id("a\nb");
@@ -174,6 +182,30 @@ TEST_CASE("a bad field is refused by name, value and limit") {
     request.set_priority(std::numeric_limits<int32_t>::min());
     Has(ErrorOf(request), "priority: expected [-1000, 1000], got -2147483648");
   }
+  SECTION("an expected length below nothing") {
+    request.set_expected_tokens(-1);
+    Has(ErrorOf(request), "expected_tokens: expected >= 0, got -1");
+  }
+}
+
+TEST_CASE("a request may say which workflow and agent it belongs to, and how long its output will be") {
+  v1::GenerateRequest request = Text("hello");
+  request.set_workflow("run 7");
+  request.set_agent("planner");
+  request.set_expected_tokens(1 << 30);
+  const auto read = ReadRequest(request, OneByteModel(), absl::UnixEpoch());
+  REQUIRE(read.ok());
+  CHECK(read->workflow == "run 7");
+  CHECK(read->agent == "planner");
+  CHECK(read->expected_tokens == 1 << 30);
+  v1::PrefillOnlyRequest prefill;
+  *prefill.mutable_segments() = request.segments();
+  prefill.set_workflow("run 7");
+  prefill.set_agent("planner");
+  const auto read_prefill = ReadRequest(prefill, OneByteModel(), absl::UnixEpoch());
+  REQUIRE(read_prefill.ok());
+  CHECK(read_prefill->workflow == "run 7");
+  CHECK(read_prefill->agent == "planner");
 }
 
 TEST_CASE("text that cannot fit is refused before it is tokenised") {
