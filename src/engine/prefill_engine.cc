@@ -170,10 +170,11 @@ void PrefillEngine::Cancel(const RequestId& id, absl::Time now) {
   Fail(id, absl::CancelledError("the request was cancelled"), now);
 }
 
-void PrefillEngine::CancelAll(absl::Time now) {
+void PrefillEngine::FailAll(const absl::Status& status, absl::Time now) {
+  HandleSender(now);  // a result that is out already stands
   std::vector<RequestId> ids;
   for (const auto& [id, job] : jobs_) ids.push_back(id);
-  for (const RequestId& id : ids) Cancel(id, now);
+  for (const RequestId& id : ids) Fail(id, status, now);
 }
 
 const Batch* PrefillEngine::StartStep(absl::Time now) {

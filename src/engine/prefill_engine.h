@@ -82,7 +82,7 @@ class PrefillEngine {
   // The result is CANCELLED, as soon as no push of the request is in flight. Nothing if the request is not there (any
   // more).
   void Cancel(const RequestId& id, absl::Time now);
-  void CancelAll(absl::Time now);
+  void FailAll(const absl::Status& status, absl::Time now);
 
   // Plans a step; null if there is nothing to compute. The batch is valid until FinishStep, which must follow.
   const Batch* StartStep(absl::Time now);

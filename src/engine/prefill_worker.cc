@@ -105,23 +105,23 @@ absl::Time PrefillWorker::Tick() {
   return next_tick_ = engine_.NextTick();
 }
 
-void PrefillWorker::AwaitIdle(absl::Time until) {
-  const absl::Duration longest = absl::Hours(24);
-  const absl::Duration wait = std::clamp(until - parts_.clock.Now(), absl::ZeroDuration(), longest);
+void PrefillWorker::AwaitIdle(absl::Duration longest) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, absl::ToChronoNanoseconds(wait),
+  changed_.wait_for(lock, absl::ToChronoNanoseconds(std::min(longest, absl::Hours(24))),
                     [this] { return engine_.idle() && outbox_.empty() && !draining_; });
 }
 
-void PrefillWorker::Shutdown(absl::Time deadline) {
+void PrefillWorker::Shutdown(absl::Duration grace) {
   std::call_once(shut_down_, [&] {
     {
       const std::lock_guard lock(mutex_);
       accepting_ = false;
     }
-    AwaitIdle(deadline);
-    Post([](PrefillEngine& engine, absl::Time now) { engine.CancelAll(now); });
-    AwaitIdle(parts_.clock.Now() + kLastWords);
+    AwaitIdle(grace);
+    Post([](PrefillEngine& engine, absl::Time now) {
+      engine.FailAll(absl::UnavailableError("the prefill worker was shut down"), now);
+    });
+    AwaitIdle(kLastWords);
     stepper_->Stop();
     timer_->Stop();
     connector_->Stop();

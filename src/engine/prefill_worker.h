@@ -46,7 +46,7 @@ struct PrefillWorkerParts {
 class PrefillWorker {
  public:
   PrefillWorker(PrefillEngineOptions options, PrefillWorkerParts parts);
-  ~PrefillWorker() { Shutdown(absl::InfinitePast()); }
+  ~PrefillWorker() { Shutdown(absl::ZeroDuration()); }
   PrefillWorker(const PrefillWorker&) = delete;
   PrefillWorker& operator=(const PrefillWorker&) = delete;
 
@@ -57,9 +57,9 @@ class PrefillWorker {
   void Cancel(const RequestId& id);
   PrefillLoad Load() const;
 
-  // Takes no more requests, lets those that are there end until `deadline`, cancels the rest, stops. All results have
-  // been given when it returns. Idempotent.
-  void Shutdown(absl::Time deadline);
+  // Takes no more requests, lets those that are there end within `grace`, fails the rest with UNAVAILABLE, stops. All
+  // results have been given when it returns. Idempotent.
+  void Shutdown(absl::Duration grace);
 
  private:
   using Event = absl::FunctionRef<void(PrefillEngine&, absl::Time now)>;
@@ -72,7 +72,7 @@ class PrefillWorker {
   void Drain();
   bool Step();  // false: there was nothing to compute
   absl::Time Tick();
-  void AwaitIdle(absl::Time until);
+  void AwaitIdle(absl::Duration longest);
 
   void Do(SendLink& action);
   void Do(OpenConnection& action);

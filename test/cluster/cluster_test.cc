@@ -24,7 +24,7 @@ namespace {
 const std::string kModel = BATON_SOURCE_DIR "/test/golden/tiny_llama3_bf16";
 
 std::vector<std::string> Small(std::vector<std::string> arguments) {
-  for (const char* word : {"--model", kModel.c_str(), "--threads", "1", "--kv-memory-mb", "8"}) {
+  for (const char* word : {"--model", kModel.c_str(), "--threads", "1", "--kv-memory-mb", "8", "--grace", "1"}) {
     arguments.push_back(word);
   }
   return arguments;
@@ -40,13 +40,15 @@ struct Worker {
         metrics(process.Await("metrics on http://").substr(0, process.Await("metrics on http://").find('/'))) {}
 
   // Waits until no request holds a block there.
-  bool BlocksComeBack() {
+  bool BlocksComeBack() { return AwaitUsed(false); }
+  // Waits until requests hold blocks, or none does.
+  bool AwaitUsed(bool some) {
     const std::string used = absl::StrCat("baton_kv_blocks{role=\"", role, "\",state=\"used\"}");
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     std::optional<double> last;
     while (std::chrono::steady_clock::now() < until) {
       last = Scrape(metrics, used);
-      if (last == 0) return true;
+      if (last.has_value() && (*last > 0) == some) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     UNSCOPED_INFO(role << " still uses " << last.value_or(-1) << " blocks:\n" << process.Output());
@@ -262,6 +264,19 @@ TEST_CASE("every program ends with 0 when it is asked to") {
   }
   cluster.decode_b->process.Signal(SIGINT);
   CHECK(cluster.decode_b->process.Wait() == 0);
+}
+
+TEST_CASE("a prefill worker that is asked to end fails what still waits when its grace is over, and ends") {
+  Cluster cluster;
+  v1::GenerateRequest request = Request(5);
+  auto& output_of = *request.mutable_segments()->add_segments()->mutable_output_of();
+  output_of.set_request_id("never-comes");
+  output_of.set_announced(true);
+  Call call(*cluster.stub, request);
+  REQUIRE(cluster.prefill->AwaitUsed(true));
+  cluster.prefill->process.Signal(SIGTERM);
+  CHECK(cluster.prefill->process.Wait() == 0);
+  CHECK(absl::IsUnavailable(call.Finish()));
 }
 
 // What a client program printed; fails the test unless it ended with `code`.
