@@ -1,8 +1,10 @@
 #include "router/placement.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <tuple>
+#include <vector>
 
 #include "router/rendezvous.h"
 
@@ -15,6 +17,15 @@ std::string_view PinKey(const RouteRequest& request) {
   if (request.keys.empty()) return {};
   const auto& bytes = request.keys.front().bytes;
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Those whose context and pool can hold so many tokens at all; if none can, all of them: one has to say so.
+std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* const> candidates, int64_t tokens) {
+  std::vector<const AttachedWorker*> large;
+  std::ranges::copy_if(candidates, std::back_inserter(large), [&](const AttachedWorker* worker) {
+    return worker->info.context >= tokens && worker->info.blocks_total >= BlocksFor(tokens);
+  });
+  return large.empty() ? std::vector(candidates.begin(), candidates.end()) : large;
 }
 
 }  // namespace
@@ -40,9 +51,10 @@ bool CanShareKv(const WorkerInfo& a, const WorkerInfo& b) {
   return a.module_digest == b.module_digest && a.layout == b.layout;
 }
 
-const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
+const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> all, const RouteRequest& request,
                                     const PlacementOptions& options) {
-  if (candidates.empty()) return nullptr;
+  if (all.empty()) return nullptr;
+  const auto candidates = LargeEnough(all, request.prompt_tokens);
   const std::string_view key = PinKey(request);
   const AttachedWorker* cheapest = *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
     // The id spreads requests over workers that cost the same.
@@ -56,9 +68,10 @@ const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> candi
   return static_cast<double>(PrefillCost(*pinned, request)) <= limit ? pinned : cheapest;
 }
 
-const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
+const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> all, const RouteRequest& request,
                                    const AttachedWorker* last) {
-  if (candidates.empty()) return nullptr;
+  if (all.empty()) return nullptr;
+  const auto candidates = LargeEnough(all, int64_t{request.prompt_tokens} + request.max_new_tokens);
   if (last != nullptr && std::ranges::count(candidates, last) > 0 && !IsOverloaded(*last, request)) return last;
   return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
     return std::tuple(IsOverloaded(*worker, request), DecodeLoad(*worker),

@@ -121,6 +121,31 @@ TEST_CASE("decode goes to the session's last worker until that is full, else to 
   CHECK(ChooseDecode({}, request, nullptr) == nullptr);
 }
 
+TEST_CASE("workers that could never hold a request are left out, unless none could") {
+  AttachedWorker small = Prefill("small"), large = Prefill("large");
+  small.info.context = large.info.context = 1000;
+  small.info.blocks_total = 4;
+  large.info.blocks_total = 40;
+  large.prompt_tokens = 1'000'000;  // overloaded, and dearer by far
+  const std::vector<const AttachedWorker*> prefills{&small, &large};
+  CHECK(ChoosePrefill(prefills, Request("", 3), {}) == &small);
+  CHECK(ChoosePrefill(prefills, Request("", 8), {}) == &large);
+  CHECK(ChoosePrefill(prefills, Request("", 80), {}) == &small);
+
+  AttachedWorker narrow = Decode("narrow"), wide = Decode("wide");
+  narrow.info.context = 100;
+  wide.info.context = 1000;
+  narrow.info.blocks_total = wide.info.blocks_total = 100;
+  wide.load.running_requests = 9;
+  const std::vector<const AttachedWorker*> decodes{&narrow, &wide};
+  RouteRequest request = Request("", 5);
+  request.max_new_tokens = 10;
+  CHECK(ChooseDecode(decodes, request, nullptr) == &narrow);
+  request.max_new_tokens = 50;
+  CHECK(ChooseDecode(decodes, request, nullptr) == &wide);
+  CHECK(ChooseDecode(decodes, request, &narrow) == &wide);
+}
+
 TEST_CASE("rendezvous weights are the same in every build") {
   CHECK(RendezvousWeight("", "") == 0xcfa3c5eb015b4663);
   CHECK(RendezvousWeight("session", "127.0.0.1:7001") == 0xb64584a4a54ba9b0);
