@@ -148,8 +148,8 @@ bool DecodeScheduler::SwapIn(Sequences::iterator it) {
   const int64_t blocks = BlocksFor(sequence.kv_tokens);
   const int64_t ready = tree_.ReadyPrefix(sequence.keys);
   const int64_t needed = blocks - ready + tree_.CachedInPrefix(sequence.keys);
-  const int64_t room = needed + static_cast<int64_t>(plan_.batch.size()) + 1;
-  if (tree_.Available() < std::min(room, pool_.counts().total)) {
+  const int64_t room = std::min(needed + static_cast<int64_t>(plan_.batch.size()) + 1, pool_.counts().total);
+  if (tree_.Available() < room) {
     MakeRoom(it, room - tree_.Available());
     return false;
   }
