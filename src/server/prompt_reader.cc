@@ -217,7 +217,12 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
   ASSIGN_OR_RETURN(MarkedChat marked, ReadMessages(chat, room));
   marked.input.now = now;
   auto rendered = model.chat_template->Render(marked.input);
-  if (!rendered.ok()) return absl::Status(rendered.status().code(), StrCat("chat: ", rendered.status().message()));
+  if (!rendered.ok()) {
+    // Too much for the template is too much whenever it is sent.
+    const bool never = absl::IsResourceExhausted(rendered.status());
+    return absl::Status(never ? absl::StatusCode::kInvalidArgument : rendered.status().code(),
+                        StrCat("chat: ", rendered.status().message()));
+  }
 
   Parts parts(room);
   std::string_view rest = *rendered;

@@ -77,9 +77,11 @@ absl::Status ReadSampling(const v1::Sampling& sampling, const ServedModel& model
 
 }  // namespace
 
+size_t TextBytes(const v1::Segment& segment) { return segment.text().size() + segment.output_of().substitute().size(); }
+
 size_t TextBytes(const v1::Segments& segments) {
   size_t bytes = 0;
-  for (const v1::Segment& segment : segments.segments()) bytes += segment.text().size();
+  for (const v1::Segment& segment : segments.segments()) bytes += TextBytes(segment);
   return bytes;
 }
 
@@ -87,7 +89,7 @@ size_t TextBytes(const v1::Chat& chat) {
   size_t bytes = 0;
   for (const v1::ChatMessage& message : chat.messages()) {
     bytes += message.content().size();
-    for (const v1::Segment& part : message.parts()) bytes += part.text().size();
+    for (const v1::Segment& part : message.parts()) bytes += TextBytes(part);
   }
   return bytes;
 }
