@@ -315,6 +315,11 @@ void AgentGraph::Tick(absl::Time now) {
   }
 }
 
+bool AgentGraph::HasReaders(const RequestId& id) const {
+  const auto found = nodes_.find(id);
+  return found != nodes_.end() && !found->second->readers.empty();
+}
+
 AgentGraph::Counts AgentGraph::counts() const {
   Counts counts{.announced = announced_, .kept_bytes = kept_bytes_};
   for (const auto& [id, node] : nodes_) {

@@ -64,6 +64,9 @@ class AgentGraph {
   // The request is over. Not OK: what it made is a part. Its prompt, if it still grows, is forgotten.
   void Ended(const RequestId& id, const absl::Status& status, absl::Time now);
 
+  // Whether growing prompts wait for its output.
+  bool HasReaders(const RequestId& id) const;
+
   void Tick(absl::Time now);    // timeouts of references, announced requests, kept outputs
   absl::Time NextTick() const;  // when Tick has something to do at the latest; InfiniteFuture: nothing
   std::vector<AgentAction> TakeActions() { return std::exchange(actions_, {}); }

@@ -73,10 +73,11 @@ void GenerateStream::OnUpdate(TokenUpdate update) {
     Continue();
     if (pending_bytes_ <= kMaxUnreadBytes && !paused) return;
     cut_off_ = true;
+    pending_.Clear();
   }
   spdlog::warn("a client was cut off: it does not read what it asked for");
+  handle_.LetGo();
   context_->TryCancel();  // also ends the write that hangs
-  handle_.Cancel();
 }
 
 void GenerateStream::OnEnd(const RequestOutcome& outcome) {

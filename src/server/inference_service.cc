@@ -100,11 +100,10 @@ void InferenceService::Admit(const Request& proto, absl::Time deadline, const st
   if (!request.ok()) return Refuse(sink, request.status());
   request->deadline = deadline;
   if (request->id.empty()) request->id = DrawId();
-  const RequestId id = request->id;
-  sink->SetId(id);
-  const absl::Status status = router_.Submit(*std::move(request), sink);
-  if (status.ok()) return sink->handle().Submitted(id);
-  Refuse(sink, status, absl::IsResourceExhausted(status) ? kRetryHint : absl::ZeroDuration());
+  sink->SetId(request->id);
+  const absl::StatusOr<RequestTicket> ticket = router_.Submit(*std::move(request), sink);
+  if (ticket.ok()) return sink->handle().Submitted(*ticket);
+  Refuse(sink, ticket.status(), absl::IsResourceExhausted(ticket.status()) ? kRetryHint : absl::ZeroDuration());
 }
 
 template <typename Sink>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 
 #include "server/router.h"
 
@@ -13,13 +14,13 @@ class RequestHandle {
   explicit RequestHandle(Router* router) : router_(router) {}
 
   // The router has accepted the request.
-  void Submitted(const RequestId& id) {
+  void Submitted(const RequestTicket& ticket) {
     {
       const std::lock_guard lock(mutex_);
-      id_ = id;
+      ticket_ = ticket;
       if (!cancelled_) return;
     }
-    router_->Cancel(id);
+    router_->Cancel(ticket);
   }
 
   bool cancelled() const {
@@ -28,20 +29,34 @@ class RequestHandle {
   }
 
   void Cancel() {
-    RequestId id;
+    std::optional<RequestTicket> ticket;
     {
       const std::lock_guard lock(mutex_);
+      if (let_go_) return;
       cancelled_ = true;
-      id = id_;
+      ticket = ticket_;
     }
-    if (!id.empty()) router_->Cancel(id);
+    if (ticket) router_->Cancel(*ticket);
+  }
+
+  // As Router::LetGo. That the call ends then means nothing for the request.
+  void LetGo() {
+    std::optional<RequestTicket> ticket;
+    {
+      const std::lock_guard lock(mutex_);
+      if (cancelled_) return;
+      let_go_ = true;
+      ticket = ticket_;
+    }
+    if (ticket) router_->LetGo(*ticket);
   }
 
  private:
   Router* const router_;
-  mutable std::mutex mutex_;  // guards what follows
-  RequestId id_;              // empty: not submitted
+  mutable std::mutex mutex_;             // guards what follows
+  std::optional<RequestTicket> ticket_;  // none: not submitted
   bool cancelled_ = false;
+  bool let_go_ = false;
 };
 
 }  // namespace baton

@@ -1,6 +1,7 @@
 #include "server/router.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "base/check.h"
@@ -20,6 +21,11 @@ std::vector<BlockKey> RouterKeys(const ClientRequest& request) {
   return BlockKeys(RootKey(kNoDigest, absl::StrCat(request.served->name, "\n", request.cache_salt)), request.tokens);
 }
 
+uint64_t DrawNonce() {
+  std::random_device random;
+  return uint64_t{random()} << 32 | random();
+}
+
 RouteRequest ToRoute(const ClientRequest& request) {
   return {.id = request.id,
           .model = request.served->name,
@@ -36,7 +42,7 @@ RouteRequest ToRoute(const ClientRequest& request) {
 }  // namespace
 
 Router::Router(Options options, const Clock& clock, const ChannelFactory& channels, Metrics& metrics)
-    : clock_(clock), metrics_(metrics), core_(options.limits), graph_(options.agents) {
+    : clock_(clock), nonce_(DrawNonce()), metrics_(metrics), core_(options.limits), graph_(options.agents) {
   const auto lost = [this](const WorkerAddress& link) { OnLost(link); };
   for (const WorkerAddress& address : options.prefill_workers) {
     prefill_links_[address] = std::make_unique<PrefillLink>(
@@ -59,18 +65,20 @@ Router::~Router() {
   for (auto& [address, link] : decode_links_) link->Stop();
 }
 
-absl::Status Router::Submit(ClientRequest request, std::shared_ptr<RequestSink> sink) {
+absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_ptr<RequestSink> sink) {
   // Hashes the prompt, so before the lock.
   std::optional<RouteRequest> route;
   if (request.segments.empty()) route = ToRoute(request);
   Deliveries deliveries;
+  RequestTicket ticket{.id = request.id};
   {
     const std::lock_guard lock(mutex_);
     const absl::Time now = clock_.Now();
-    const RequestId id = request.id;
+    const RequestId& id = ticket.id;
     // Already in place when the first action needs it.
     const auto [record, is_new] = records_.try_emplace(id);
     if (!is_new) return absl::AlreadyExistsError(absl::StrCat("request_id: '", id, "' is in use by a live request"));
+    ticket.number = record->second.number = ++submitted_;
     record->second.request = std::move(request);
     record->second.sink = std::move(sink);
     record->second.arrived = record->second.complete = now;
@@ -82,7 +90,7 @@ absl::Status Router::Submit(ClientRequest request, std::shared_ptr<RequestSink> 
     Act(deliveries);
   }
   Deliver(std::move(deliveries));
-  return absl::OkStatus();
+  return ticket;
 }
 
 absl::Status Router::Enter(const RequestId& id, std::optional<RouteRequest> route, absl::Time now) {
@@ -111,14 +119,33 @@ absl::Status Router::Enter(const RequestId& id, std::optional<RouteRequest> rout
   return core_.Submit(ToRoute(request), now);
 }
 
-void Router::Cancel(const RequestId& id) {
+void Router::Cancel(const RequestTicket& ticket) {
   Deliveries deliveries;
   {
     const std::lock_guard lock(mutex_);
-    core_.Cancel(id);
+    const auto found = records_.find(ticket.id);
+    if (found == records_.end() || found->second.number != ticket.number) return;
+    core_.Cancel(ticket.id);
     Act(deliveries);
   }
   Deliver(std::move(deliveries));
+}
+
+void Router::LetGo(const RequestTicket& ticket) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (graph_.HasReaders(ticket.id)) return;
+  }
+  Cancel(ticket);
+}
+
+RequestId Router::WorkerId(const Record& record) const {
+  return absl::StrCat(record.request.id, "#", absl::Hex(nonce_), ".", record.number);
+}
+
+Router::Record* Router::Find(const RequestId& worker_id) {
+  const auto found = records_.find(worker_id.substr(0, worker_id.find('#')));
+  return found != records_.end() && WorkerId(found->second) == worker_id ? &found->second : nullptr;
 }
 
 void Router::EndAll() {
@@ -223,12 +250,15 @@ void Router::OnLoad(const WorkerAddress& link, const worker::v1::Load& load) {
   core_.WorkerLoaded(link, FromProto(load));
 }
 
-void Router::OnPrefillDone(const WorkerAddress& link, const PrefillDone& done) {
+void Router::OnPrefillDone(const WorkerAddress& link, PrefillDone done) {
   Deliveries deliveries;
   {
     const std::lock_guard lock(mutex_);
+    Record* found = Find(done.request_id);
+    if (found == nullptr) return;
+    Record& record = *found;
+    done.request_id = record.request.id;
     if (core_.PrefillDone(link, done.request_id, done.decode_incarnation)) {
-      Record& record = records_.at(done.request_id);
       record.done = done;
       // All that was not prefill or hand-off was waiting, at the router or at the worker.
       record.queue = std::max(clock_.Now() - record.complete - done.compute - done.handoff, absl::ZeroDuration());
@@ -242,7 +272,9 @@ void Router::OnFailed(const WorkerAddress& link, const RequestFailed& failed) {
   Deliveries deliveries;
   {
     const std::lock_guard lock(mutex_);
-    core_.Failed(link, failed.request_id, {failed.status, failed.retry_after, failed.no_room_to_decode}, clock_.Now());
+    const Record* record = Find(failed.request_id);
+    if (record == nullptr) return;
+    core_.Failed(link, record->request.id, {failed.status, failed.retry_after, failed.no_room_to_decode}, clock_.Now());
     Act(deliveries);
   }
   Deliver(std::move(deliveries));
@@ -256,8 +288,11 @@ void Router::OnUpdates(const WorkerAddress& link, const worker::v1::StepUpdates&
     const absl::Time now = clock_.Now();
     for (const worker::v1::TokenUpdate& proto : step.updates()) {
       TokenUpdate update = FromProto(proto);
+      Record* found = Find(update.request_id);
+      if (found == nullptr) continue;
+      Record& record = *found;
+      update.request_id = record.request.id;
       if (!core_.TokensArrived(link, update.request_id, update.finish.has_value())) continue;
-      Record& record = records_.at(update.request_id);
       const auto tokens = static_cast<int32_t>(update.tokens.size());
       if (record.completion_tokens > 0) {
         metrics_.OnTokens(now - record.last_update, tokens);
@@ -338,7 +373,7 @@ void Router::StartPrefill(const RouterAction& action) {
   Record& record = records_.at(action.request);
   const ClientRequest& request = record.request;
   PrefillJob job;
-  job.request_id = request.id;
+  job.request_id = WorkerId(record);
   job.tokens = request.tokens;
   job.cache_salt = request.cache_salt;
   job.max_new_tokens = request.sampling.max_tokens;
@@ -356,7 +391,7 @@ void Router::AppendPrompt(const RouterAction& action) {
   Record& record = records_.at(action.request);
   const ClientRequest& request = record.request;
   PrefillAppend append;
-  append.request_id = request.id;
+  append.request_id = WorkerId(record);
   append.tokens.assign(request.tokens.begin() + static_cast<std::ptrdiff_t>(record.sent), request.tokens.end());
   append.restart = std::exchange(record.restart, false);
   append.last = action.kind == RouterAction::Kind::kClose;
@@ -371,7 +406,7 @@ void Router::AppendPrompt(const RouterAction& action) {
 void Router::StartDecode(const RouterAction& action) {
   const Record& record = records_.at(action.request);
   DecodeJob job;
-  job.request_id = record.request.id;
+  job.request_id = WorkerId(record);
   job.reservation = record.done->reservation;
   job.decode_incarnation = record.done->decode_incarnation;
   job.blocks = record.done->blocks;
@@ -385,13 +420,14 @@ void Router::StartDecode(const RouterAction& action) {
 }
 
 void Router::SendCancel(const RouterAction& action) {
+  const RequestId id = WorkerId(records_.at(action.request));
   if (const auto prefill = prefill_links_.find(action.worker); prefill != prefill_links_.end()) {
     worker::v1::PrefillCommand command;
-    command.mutable_cancel()->set_request_id(action.request);
+    command.mutable_cancel()->set_request_id(id);
     prefill->second->Send(std::move(command));
   } else {
     worker::v1::DecodeCommand command;
-    command.mutable_cancel()->set_request_id(action.request);
+    command.mutable_cancel()->set_request_id(id);
     decode_links_.at(action.worker)->Send(std::move(command));
   }
 }

@@ -11,6 +11,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
 #include "agent/agent_graph.h"
 #include "base/clock.h"
 #include "engine/request.h"
@@ -34,6 +35,12 @@ struct RequestOutcome {
   absl::Duration upstream, queue, prefill, handoff, first_token, total;  // as in baton.v1.Timings
 };
 
+// Tells a request from others that had its id before.
+struct RequestTicket {
+  RequestId id;
+  uint64_t number = 0;
+};
+
 // Who waits for a request. Calls come in order and must not block; none holds a lock of the router. After OnEnd, an
 // update may still come late: it is to be dropped.
 class RequestSink {
@@ -55,8 +62,11 @@ class Router {
   ~Router();  // ends what is live with UNAVAILABLE and closes all streams
 
   // The sink is told the end unless this fails. The request must have an id.
-  absl::Status Submit(ClientRequest request, std::shared_ptr<RequestSink> sink);
-  void Cancel(const RequestId& id);
+  absl::StatusOr<RequestTicket> Submit(ClientRequest request, std::shared_ptr<RequestSink> sink);
+  // Nothing if it is over.
+  void Cancel(const RequestTicket& ticket);
+  // Its client takes no more of it. It is cancelled, unless other requests wait for its output.
+  void LetGo(const RequestTicket& ticket);
   // Ends everything that is live, with UNAVAILABLE.
   void EndAll();
 
@@ -76,6 +86,7 @@ class Router {
   using DecodeLink = WorkerLink<worker::v1::DecodeWorker, worker::v1::DecodeCommand, worker::v1::DecodeEvent>;
   struct Record {
     ClientRequest request;
+    uint64_t number = 0;  // of its ticket
     std::shared_ptr<RequestSink> sink;
     absl::Time arrived;
     absl::Time complete;  // the prompt
@@ -99,7 +110,7 @@ class Router {
   void OnLost(const WorkerAddress& link);
   absl::Status Attach(const WorkerAddress& link, WorkerRole role, const worker::v1::WorkerInfo& info);
   void OnLoad(const WorkerAddress& link, const worker::v1::Load& load);
-  void OnPrefillDone(const WorkerAddress& link, const PrefillDone& done);
+  void OnPrefillDone(const WorkerAddress& link, PrefillDone done);
   void OnFailed(const WorkerAddress& link, const RequestFailed& failed);
   void OnUpdates(const WorkerAddress& link, const worker::v1::StepUpdates& step);
   void Tick();
@@ -109,6 +120,11 @@ class Router {
   void Act(PromptGrew& grew);
   void Act(PromptRestarted& restarted);
   void Act(PromptFailed& failed);
+
+  // What workers call a request: while they clear up after one, its id may come again, here or by another router.
+  RequestId WorkerId(const Record& record) const;
+  // The live request that a worker means; null if it is over.
+  Record* Find(const RequestId& worker_id);
 
   // Carries out what the core decided. All with the lock held, except Deliver.
   void Act(Deliveries& deliveries);
@@ -121,6 +137,7 @@ class Router {
   static void Deliver(Deliveries deliveries);
 
   const Clock& clock_;
+  const uint64_t nonce_;  // of this router, in what workers call its requests
   RouterMetrics metrics_;
   // The standard library's, because ThreadSanitizer does not see into Debian's build of absl::Mutex. Guards what
   // follows.
@@ -128,6 +145,7 @@ class Router {
   RouterCore core_;
   AgentGraph graph_;                                // of the same requests, and those lately over
   absl::flat_hash_map<RequestId, Record> records_;  // of live requests
+  uint64_t submitted_ = 0;
 
   // Fixed after construction. Their threads call back into this, so they are stopped first.
   absl::btree_map<WorkerAddress, std::unique_ptr<PrefillLink>> prefill_links_;

@@ -137,6 +137,33 @@ TEST_CASE("max_tokens that does not fit once the prompt is complete is refused t
         "sampling.max_tokens: 8 after a prompt of 61 tokens, limit 3 (context 64 of 'bytes')");
 }
 
+TEST_CASE("an upstream whose client does not read goes on for those that wait for its output") {
+  Cluster c;
+  Call slow(c, "slow");
+  PassPrefill(c, "slow");
+  Call down(c, Downstream("down", "slow"));
+  CHECK(c.prefill->Next().prefill().open());
+  // More than the transport's windows and the router's buffer hold.
+  for (int i = 0; i < 40; ++i) {
+    worker::v1::DecodeEvent event = TokensEvent("slow", "a", std::nullopt);
+    auto& logprobs = *event.mutable_updates()->mutable_updates(0)->add_logprobs();
+    for (int k = 0; k < 60'000; ++k) {
+      logprobs.add_top_ids(300'000'000);
+      logprobs.add_top_logprobs(-1);
+    }
+    c.decode->Send(std::move(event));
+  }
+  c.decode->Send(TokensEvent("slow", "b", FinishReason::kStop));
+  std::string grown;
+  worker::v1::PrefillAppend append;
+  while (!append.last()) {
+    append = c.prefill->Next().append();
+    grown += Text(append.tokens());
+  }
+  CHECK(grown == absl::StrCat("0123456789", std::string(40, 'a'), "b!"));
+  CHECK_FALSE(slow.Finish().status.ok());  // it was cut off
+}
+
 TEST_CASE("an announced request is waited for") {
   Cluster c;
   v1::GenerateRequest request = Downstream("down", "up");

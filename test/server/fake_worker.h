@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,6 +33,31 @@ inline WorkerInfo FakeInfo(WorkerRole role, const std::string& address, uint64_t
   return info;
 }
 
+// The request ids of a message.
+template <typename Visit>
+void EachId(worker::v1::PrefillCommand& command, Visit visit) {
+  if (command.has_prefill()) visit(*command.mutable_prefill()->mutable_request_id());
+  if (command.has_append()) visit(*command.mutable_append()->mutable_request_id());
+  if (command.has_cancel()) visit(*command.mutable_cancel()->mutable_request_id());
+}
+template <typename Visit>
+void EachId(worker::v1::DecodeCommand& command, Visit visit) {
+  if (command.has_decode()) visit(*command.mutable_decode()->mutable_request_id());
+  if (command.has_cancel()) visit(*command.mutable_cancel()->mutable_request_id());
+}
+template <typename Visit>
+void EachId(worker::v1::PrefillEvent& event, Visit visit) {
+  if (event.has_done()) visit(*event.mutable_done()->mutable_request_id());
+  if (event.has_failed()) visit(*event.mutable_failed()->mutable_request_id());
+}
+template <typename Visit>
+void EachId(worker::v1::DecodeEvent& event, Visit visit) {
+  if (event.has_failed()) visit(*event.mutable_failed()->mutable_request_id());
+  if (!event.has_updates()) return;
+  for (auto& update : *event.mutable_updates()->mutable_updates()) visit(*update.mutable_request_id());
+}
+
+// Tests name requests as clients do: by the id without what the router adds to it.
 template <typename Base, typename Command, typename Event>
 class FakeWorker final : public Base {
  public:
@@ -74,7 +100,16 @@ class FakeWorker final : public Base {
   void Send(Event event) {
     const std::lock_guard lock(mutex_);
     REQUIRE(stream_ != nullptr);
+    EachId(event, [&](RequestId& id) {
+      if (const auto found = full_ids_.find(id); found != full_ids_.end()) id = found->second;
+    });
     stream_->Send(std::move(event));
+  }
+
+  // What the router calls the latest request with this id.
+  RequestId FullId(const RequestId& id) {
+    const std::lock_guard lock(mutex_);
+    return full_ids_.at(id);
   }
 
   // Its streams break, nothing listens any more.
@@ -84,6 +119,11 @@ class FakeWorker final : public Base {
   void OnCommand(const Command& command) {
     const std::lock_guard lock(mutex_);
     commands_.push_back(command);
+    EachId(commands_.back(), [&](RequestId& id) {
+      const RequestId full = id;
+      id.resize(id.find('#'));
+      full_ids_[id] = full;
+    });
     changed_.notify_all();
   }
   void OnGone(Stream* gone) {
@@ -96,6 +136,7 @@ class FakeWorker final : public Base {
   std::optional<WorkerInfo> info_;
   Stream* stream_ = nullptr;
   std::deque<Command> commands_;
+  std::map<RequestId, RequestId> full_ids_;
   std::unique_ptr<GrpcServer> server_;
 };
 

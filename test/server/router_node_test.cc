@@ -344,6 +344,28 @@ TEST_CASE("a client that does not read is cut off and holds nobody else up") {
   CHECK(quick.Finish().status.ok());
 }
 
+TEST_CASE("an id may be used again at once: what workers still say of its predecessor is not taken for it") {
+  Cluster c;
+  Call first(c);
+  PassPrefill(c);
+  const RequestId old = c.decode->FullId("r");
+  CHECK(c.prefill->FullId("r") == old);
+  first.context.TryCancel();
+  CHECK(c.decode->Next().cancel().request_id() == "r");
+  Call second(c);
+  CHECK(c.prefill->Next().prefill().request_id() == "r");
+  CHECK(c.prefill->FullId("r") != old);
+  c.prefill->Send(FailedEvent<worker::v1::PrefillEvent>(old, absl::CancelledError("cancelled")));
+  c.prefill->Send(DoneEvent("r", Incarnation(22)));
+  CHECK(c.decode->Next().decode().request_id() == "r");
+  c.decode->Send(TokensEvent(old, "old", FinishReason::kStop));
+  c.decode->Send(FailedEvent<worker::v1::DecodeEvent>(old, absl::CancelledError("cancelled")));
+  c.decode->Send(TokensEvent("r", "new", FinishReason::kStop));
+  const Call::Result result = second.Finish();
+  CHECK(result.status == absl::OkStatus());
+  CHECK(result.text == "new");
+}
+
 TEST_CASE("shutting down ends what is live after the grace and takes nothing new") {
   Cluster c;
   Call call(c);
