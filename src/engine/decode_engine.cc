@@ -64,8 +64,9 @@ absl::Status DecodeEngine::Start(DecodeJob job, absl::Time now) {
   }
   const uint64_t seed = DefaultSeed(options_.handoff.incarnation, job.request_id);
   const int32_t priority = job.priority;
+  const absl::Time came = now + job.handicap;
   auto request = std::make_unique<Request>(std::move(job), options_.model, seed);
-  const SequenceId id = scheduler_.Add(*std::move(kv), request->stream.max_new_tokens(), priority, now);
+  const SequenceId id = scheduler_.Add(*std::move(kv), request->stream.max_new_tokens(), priority, came);
   by_id_[request->stream.request_id()] = id;
   requests_[id] = std::move(request);
   return absl::OkStatus();

@@ -57,11 +57,11 @@ Admission DecodeScheduler::Consider(const AdmissionQuery& query,
   return RetryAfter{options_.retry_after};
 }
 
-SequenceId DecodeScheduler::Add(ClaimedKv kv, int64_t max_new_tokens, int32_t priority, absl::Time now) {
+SequenceId DecodeScheduler::Add(ClaimedKv kv, int64_t max_new_tokens, int32_t priority, absl::Time came) {
   BATON_CHECK(kv.kv_tokens + 1 <= options_.positions, "a sequence that can never run");
   BATON_CHECK(static_cast<int64_t>(kv.table.size()) == BlocksFor(kv.kv_tokens), "table and tokens differ");
   const int32_t levels = std::clamp(priority, -kMostPriority, kMostPriority);
-  const SequenceId id{now - levels * options_.priority_worth, ++added_};
+  const SequenceId id{came - levels * options_.priority_worth, ++added_};
   Sequence& sequence = sequences_[id];
   sequence.table = std::move(kv.table);
   sequence.keys = std::move(kv.keys);

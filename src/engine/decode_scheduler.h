@@ -28,7 +28,7 @@ struct DecodeSchedulerOptions {
 // Names a sequence, and orders all of them: the smaller has the better claim to blocks and to a place in the batch.
 // A claim never changes and age always wins in the end, so no sequence starves, whatever the priorities.
 struct SequenceId {
-  absl::Time claim;  // when it came, less what its priority is worth
+  absl::Time claim;  // when it came or counts as having come, less what its priority is worth
   uint64_t number = 0;
   friend bool operator==(const SequenceId&, const SequenceId&) = default;
   friend bool operator<(const SequenceId& a, const SequenceId& b) {
@@ -71,8 +71,9 @@ class DecodeScheduler {
   // the worker, whatever has room for its first token is admitted.
   Admission Consider(const AdmissionQuery& query, const HandoffReceiver::Outstanding& outstanding) const;
 
-  // A sequence with all of [0, kv.kv_tokens) in its table, about to make max_new_tokens tokens at most.
-  SequenceId Add(ClaimedKv kv, int64_t max_new_tokens, int32_t priority, absl::Time now);
+  // A sequence with all of [0, kv.kv_tokens) in its table, about to make max_new_tokens tokens at most. `came`: when,
+  // or when it counts as having come.
+  SequenceId Add(ClaimedKv kv, int64_t max_new_tokens, int32_t priority, absl::Time came);
   // The block that the sequence's last computed token completed has this key: from now on others may share it. It must
   // follow the keys that the sequence came with.
   void NameBlock(const SequenceId& id, const BlockKey& key);

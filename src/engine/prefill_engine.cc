@@ -75,7 +75,11 @@ std::optional<RequestFailed> PrefillEngine::Add(PrefillJob job, absl::Time now) 
   }
   const bool prefill_only = job.decode_worker.empty();
   const BlockKey root = RootKey(options_.sender.self.module_digest, job.cache_salt);
-  PrefillTask task{.request_id = job.request_id, .tokens = std::move(job.tokens), .keys = {}, .priority = job.priority};
+  PrefillTask task{.request_id = job.request_id,
+                   .tokens = std::move(job.tokens),
+                   .keys = {},
+                   .priority = job.priority,
+                   .turn = now + job.handicap};
   task.tokens.pop_back();  // the decode worker's first step runs the last token
   // What only the cache will hold is whole blocks.
   if (prefill_only) task.tokens.resize(task.tokens.size() - task.tokens.size() % kBlockTokens);
@@ -99,6 +103,7 @@ void PrefillEngine::AddOpen(PrefillJob job, absl::Time now) {
   Job& added = jobs_[id] = {.prefill_only = true,  // until it is closed, it moves nothing
                             .open = true,
                             .priority = job.priority,
+                            .turn = now + job.handicap,
                             .root = RootKey(options_.sender.self.module_digest, job.cache_salt),
                             .added = now,
                             .failure = {}};
@@ -108,8 +113,8 @@ void PrefillEngine::AddOpen(PrefillJob job, absl::Time now) {
 
 // The prompt is empty again. Its full blocks stay in the cache.
 void PrefillEngine::Restart(const RequestId& id, Job& job) {
-  const absl::Status added =
-      scheduler_.Add({.request_id = id, .tokens = {}, .keys = {}, .priority = job.priority, .open = true});
+  const absl::Status added = scheduler_.Add(
+      {.request_id = id, .tokens = {}, .keys = {}, .priority = job.priority, .turn = job.turn, .open = true});
   BATON_CHECK(added.ok(), added.ToString());  // nothing always fits
   job.kv_tokens = 0;
   job.last_key = job.root;
@@ -126,6 +131,7 @@ void PrefillEngine::Append(PrefillAppend append, absl::Time now) {
   if (const absl::Status status = Extend(found->second, append); !status.ok()) {
     return Fail(append.request_id, status, now);
   }
+  if (append.handicap) scheduler_.SetTurn(append.request_id, now + *append.handicap);
   if (append.last) Close(append, now);
 }
 

@@ -16,8 +16,8 @@ constexpr uint64_t kOldestFirstEvery = 8;  // steps
 }  // namespace
 
 bool PrefillScheduler::RunsBefore::operator()(const Request* a, const Request* b) const {
-  return std::make_tuple(-int64_t{a->task.priority}, a->task.open, a->arrival) <
-         std::make_tuple(-int64_t{b->task.priority}, b->task.open, b->arrival);
+  return std::make_tuple(-int64_t{a->task.priority}, a->task.open, a->task.turn, a->arrival) <
+         std::make_tuple(-int64_t{b->task.priority}, b->task.open, b->task.turn, b->arrival);
 }
 
 PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open)
@@ -95,6 +95,13 @@ absl::Status PrefillScheduler::Extend(const RequestId& id, std::span<const Token
   if (request.planned < request.wanted) active_.insert(&request);
   if (last && request.done >= request.wanted) TellAll(request);
   return absl::OkStatus();
+}
+
+void PrefillScheduler::SetTurn(const RequestId& id, absl::Time turn) {
+  Request& request = Get(id);
+  const bool active = active_.erase(&request) > 0;
+  request.task.turn = turn;
+  if (active) active_.insert(&request);
 }
 
 // What a prompt that was open has, now that nothing can take it away any more.

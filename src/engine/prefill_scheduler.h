@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "base/ids.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"
@@ -23,6 +24,7 @@ struct PrefillTask {
   std::vector<TokenId> tokens;  // those that KV is made for
   std::vector<BlockKey> keys;   // of their full blocks; a partial last block is private
   int32_t priority = 0;         // higher runs first
+  absl::Time turn{};            // among equal priorities: the earlier first, then what was added first
   bool open = false;            // Extend brings more; until the last of it only whole blocks, each with its key
 };
 
@@ -44,8 +46,8 @@ struct PrefillCounters {
 // slice of the batch writes; and aborting a request never takes anything from another: what a step has begun to write
 // becomes ready whoever asked for it.
 //
-// Order: priority, then first come first served. Every eighth step begins with the oldest request, and a request whose
-// turn it is but whose blocks are not free holds up those that would overtake it: nobody starves.
+// Order: priority, turn, then first come first served. Every eighth step begins with the oldest request, and a request
+// whose turn it is but whose blocks are not free holds up those that would overtake it: nobody starves.
 //
 // A request is admitted when all the blocks it can still need are free or can be evicted, beside those promised to
 // requests admitted before it. So an admitted request never waits for blocks, and there is no deadlock.
@@ -67,6 +69,8 @@ class PrefillScheduler {
   // INVALID_ARGUMENT as from Add, and nothing of it is taken. REQUIRES: known, open, neither stopped nor removed.
   absl::Status Extend(const RequestId& id, std::span<const TokenId> tokens, std::span<const BlockKey> keys, bool last);
   void LimitOpen(OpenPromptLimits open);
+  // Another turn. REQUIRES: known, not removed.
+  void SetTurn(const RequestId& id, absl::Time turn);
   // Only positions [0, tokens) are still wanted: the decode worker holds the rest. May be progress of a prompt that was
   // open.
   void Limit(const RequestId& id, int64_t tokens);

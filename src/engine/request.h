@@ -21,6 +21,8 @@ struct PrefillJob {
   std::string cache_salt;
   int32_t max_new_tokens = 0;
   int32_t priority = 0;  // higher runs first
+  // Among equal priorities it counts as having come this much later than it does; negative: earlier.
+  absl::Duration handicap{};
   // Where the KV goes; empty for PrefillOnly, which keeps it in the cache and moves nothing.
   WorkerAddress decode_worker;
   // More tokens come by PrefillAppend, the last of which says where the KV goes; `tokens` may be empty until then.
@@ -35,6 +37,7 @@ struct PrefillAppend {
   bool last = false;     // the job is open no more; what follows is set only then, as in PrefillJob
   int32_t max_new_tokens = 0;
   WorkerAddress decode_worker;
+  std::optional<absl::Duration> handicap{};  // the new one; unset: the job keeps its place
 };
 
 // Prefill worker → router.
@@ -63,6 +66,7 @@ struct DecodeJob {
   std::string cache_salt;
   SamplingParams sampling;
   int32_t priority = 0;
+  absl::Duration handicap{};  // it counts as having come this much later than it does; negative: earlier
 };
 
 enum class FinishReason { kStop, kLength, kCancelled };

@@ -30,11 +30,14 @@ std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* c
 
 }  // namespace
 
-int64_t PrefillCost(const AttachedWorker& worker, const RouteRequest& request) {
+int64_t UncachedTokens(const AttachedWorker& worker, const RouteRequest& request) {
   const int64_t hits = worker.prefix_memory ? worker.prefix_memory->LeadingHits(request.keys) : 0;
-  const int64_t uncached = std::max<int64_t>(request.prompt_tokens - hits * kBlockTokens, 0);
+  return std::max<int64_t>(request.prompt_tokens - hits * kBlockTokens, 0);
+}
+
+int64_t PrefillCost(const AttachedWorker& worker, const RouteRequest& request) {
   // A report is old by up to its period and counts other routers; our own count is exact and counts only ours.
-  return uncached + std::max(worker.load.queued_tokens, worker.prompt_tokens);
+  return UncachedTokens(worker, request) + std::max(worker.load.queued_tokens, worker.prompt_tokens);
 }
 
 int64_t DecodeLoad(const AttachedWorker& worker) {

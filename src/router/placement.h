@@ -26,6 +26,7 @@ struct RouteRequest {
   int32_t max_new_tokens = 0;
   bool open = false;          // the prompt still grows with other requests' outputs
   int32_t priority = 0;       // higher first
+  absl::Time turn{};          // among equal priorities: the earlier first, then what was submitted first
   bool prefill_only = false;  // needs no decode worker
   absl::Time deadline = absl::InfiniteFuture();
 };
@@ -44,6 +45,9 @@ struct PlacementOptions {
   double pin_ratio = 2;
   int64_t pin_slack_tokens = 1024;
 };
+
+// Of the prompt's tokens those that the worker would have to compute.
+int64_t UncachedTokens(const AttachedWorker& worker, const RouteRequest& request);
 
 // Tokens that must be computed before this prompt is done: uncached tokens of its own plus those queued before it.
 int64_t PrefillCost(const AttachedWorker& worker, const RouteRequest& request);

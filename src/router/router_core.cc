@@ -21,7 +21,7 @@ constexpr absl::Duration kRetrySpacing = absl::Milliseconds(1);
 }  // namespace
 
 RouterCore::WaitingKey RouterCore::KeyOf(const Live& live) {
-  return {-live.request.priority, live.sequence, live.request.id};
+  return {-live.request.priority, live.request.turn, live.sequence, live.request.id};
 }
 
 AttachedWorker* RouterCore::FindWorker(const WorkerAddress& link) {
@@ -253,6 +253,14 @@ absl::Status RouterCore::Readiness(const std::string& model, bool prefill_only) 
   return absl::OkStatus();
 }
 
+int64_t RouterCore::FewestUncached(const RouteRequest& request) const {
+  int64_t fewest = request.prompt_tokens;
+  for (const AttachedWorker* worker : PrefillCandidates(request, DecodeCandidates(request.model))) {
+    fewest = std::min(fewest, UncachedTokens(*worker, request));
+  }
+  return fewest;
+}
+
 void RouterCore::LeaveOut(Live& live, const WorkerAddress& link, absl::Time until) {
   const auto known = std::ranges::find(live.refusals, link, &Refusal::link);
   if (known == live.refusals.end()) {
@@ -318,7 +326,7 @@ void RouterCore::Place(Live& live, const AttachedWorker& prefill, const Attached
 
 void RouterCore::PlaceWaiting(absl::Time now) {
   const std::vector<WaitingKey> waiting(waiting_.begin(), waiting_.end());
-  for (const auto& [priority, sequence, id] : waiting) TryPlace(live_.at(id), now);
+  for (const auto& [priority, turn, sequence, id] : waiting) TryPlace(live_.at(id), now);
 }
 
 void RouterCore::PlaceOrWait(Live& live, absl::Time now) {

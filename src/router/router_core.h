@@ -98,6 +98,8 @@ class RouterCore {
   int32_t waiting_requests() const { return static_cast<int32_t>(waiting_.size()); }
   // OK if a request for this model finds workers, full or not; else what is missing.
   absl::Status Readiness(const std::string& model, bool prefill_only) const;
+  // Of a prompt's tokens those that the prefill worker which has most of them cached would still have to compute.
+  int64_t FewestUncached(const RouteRequest& request) const;
   void CheckInvariants() const;
 
  private:
@@ -119,7 +121,7 @@ class RouterCore {
     absl::Status last_refusal;
     absl::Time timer = absl::InfiniteFuture();
   };
-  using WaitingKey = std::tuple<int32_t, int64_t, RequestId>;  // -priority, sequence, id
+  using WaitingKey = std::tuple<int32_t, absl::Time, int64_t, RequestId>;  // -priority, turn, sequence, id
 
   static WaitingKey KeyOf(const Live& live);
   AttachedWorker* FindWorker(const WorkerAddress& link);

@@ -39,10 +39,40 @@ RouteRequest ToRoute(const ClientRequest& request) {
           .deadline = request.deadline};
 }
 
+Workload::Arrival ToArrival(const ClientRequest& request, int64_t uncached) {
+  Workload::Arrival arrival{.id = request.id,
+                            .tenant = request.cache_salt,
+                            .model = request.served->name,
+                            .workflow = request.workflow,
+                            .agent = request.agent,
+                            .upstreams = {},
+                            .priority = request.priority,
+                            .prompt_tokens = uncached,
+                            .max_tokens = request.sampling.max_tokens,
+                            .expected_tokens = request.expected_tokens};
+  // Of a prompt that still grows, what stands behind its first reference is no part of its tokens yet.
+  int64_t known = 0;
+  for (const PromptSegment& segment : request.segments) {
+    if (const auto* reference = std::get_if<Reference>(&segment)) {
+      arrival.upstreams.push_back(reference->upstream);
+    } else {
+      known += std::ssize(std::get<std::vector<TokenId>>(segment));
+    }
+  }
+  arrival.prompt_tokens += std::max<int64_t>(known - std::ssize(request.tokens), 0);
+  if (request.prefill_only) {
+    arrival.max_tokens = 0;
+  } else if (!request.segments.empty() && !request.has_max_tokens) {
+    arrival.max_tokens = kDefaultMaxTokens;  // about what it will be
+  }
+  return arrival;
+}
+
 }  // namespace
 
 Router::Router(Options options, const Clock& clock, const ChannelFactory& channels, Metrics& metrics)
     : clock_(clock), nonce_(DrawNonce()), metrics_(metrics), core_(options.limits), graph_(options.agents) {
+  if (options.shortest_first) workload_.emplace(*options.shortest_first);
   const auto lost = [this](const WorkerAddress& link) { OnLost(link); };
   for (const WorkerAddress& address : options.prefill_workers) {
     prefill_links_[address] = std::make_unique<PrefillLink>(
@@ -85,6 +115,7 @@ absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_
     if (absl::Status status = Enter(id, std::move(route), now); !status.ok()) {
       records_.erase(id);
       graph_.Ended(id, status, now);
+      if (workload_) workload_->Ended(id, /*complete=*/false, now);
       return status;
     }
     Act(deliveries);
@@ -97,7 +128,7 @@ absl::Status Router::Enter(const RequestId& id, std::optional<RouteRequest> rout
   ClientRequest& request = records_.at(id).request;
   if (route) {
     RETURN_IF_ERROR(graph_.Add(id, request.cache_salt, *request.served->tokenizer));
-    return core_.Submit(*std::move(route), now);
+    return SubmitToCore(*std::move(route), now);
   }
   const int64_t most = int64_t{request.served->context} - (request.prefill_only ? 0 : 1);
   RETURN_IF_ERROR(graph_.Submit({.id = id,
@@ -116,7 +147,19 @@ absl::Status Router::Enter(const RequestId& id, std::optional<RouteRequest> rout
     request.segments.clear();
     if (!request.prefill_only) RETURN_IF_ERROR(SettleMaxTokens(request));
   }
-  return core_.Submit(ToRoute(request), now);
+  return SubmitToCore(ToRoute(request), now);
+}
+
+absl::Status Router::SubmitToCore(RouteRequest route, absl::Time now) {
+  if (workload_) {
+    workload_->Arrived(ToArrival(records_.at(route.id).request, core_.FewestUncached(route)), now);
+    route.turn = now + workload_->Handicap(route.id, now);
+  }
+  return core_.Submit(std::move(route), now);
+}
+
+absl::Duration Router::Handicap(const RequestId& id) const {
+  return workload_ ? workload_->Handicap(id, clock_.Now()) : absl::ZeroDuration();
 }
 
 void Router::Cancel(const RequestTicket& ticket) {
@@ -167,6 +210,7 @@ void Router::Tick() {
     const std::lock_guard lock(mutex_);
     core_.Tick(now);
     graph_.Tick(now);
+    if (workload_) workload_->Tick(now);
     Act(deliveries);
     metrics_.OnRequests(core_.live_requests(), core_.waiting_requests());
     const auto prefill = std::ranges::count_if(
@@ -260,6 +304,7 @@ void Router::OnPrefillDone(const WorkerAddress& link, PrefillDone done) {
     done.request_id = record.request.id;
     if (core_.PrefillDone(link, done.request_id, done.decode_incarnation)) {
       record.done = done;
+      if (workload_) workload_->Prefilled(done.request_id);
       // All that was not prefill or hand-off was waiting, at the router or at the worker.
       record.queue = std::max(clock_.Now() - record.complete - done.compute - done.handoff, absl::ZeroDuration());
     }
@@ -304,6 +349,7 @@ void Router::OnUpdates(const WorkerAddress& link, const worker::v1::StepUpdates&
       record.completion_tokens += tokens;
       record.finish = update.finish;
       graph_.Made(update.request_id, update.tokens, update.text);
+      if (workload_) workload_->Made(update.request_id, tokens);
       deliveries.push_back({record.sink, std::move(update)});
       Act(deliveries);  // its end, where this was the last
     }
@@ -378,6 +424,7 @@ void Router::StartPrefill(const RouterAction& action) {
   job.cache_salt = request.cache_salt;
   job.max_new_tokens = request.sampling.max_tokens;
   job.priority = request.priority;
+  job.handicap = Handicap(request.id);
   job.decode_worker = action.decode_worker;
   job.open = action.open;
   record.sent = request.tokens.size();
@@ -397,6 +444,7 @@ void Router::AppendPrompt(const RouterAction& action) {
   append.last = action.kind == RouterAction::Kind::kClose;
   append.max_new_tokens = request.sampling.max_tokens;
   append.decode_worker = action.decode_worker;
+  if (append.last && workload_) append.handicap = Handicap(request.id);
   record.sent = request.tokens.size();
   worker::v1::PrefillCommand command;
   *command.mutable_append() = ToProto(append);
@@ -414,6 +462,7 @@ void Router::StartDecode(const RouterAction& action) {
   job.cache_salt = record.request.cache_salt;
   job.sampling = record.request.sampling;
   job.priority = record.request.priority;
+  job.handicap = Handicap(record.request.id);
   worker::v1::DecodeCommand command;
   *command.mutable_decode() = ToProto(job);
   decode_links_.at(action.worker)->Send(std::move(command));
@@ -453,6 +502,10 @@ void Router::End(const RouterAction& action, Deliveries& deliveries) {
     outcome.handoff = record.done->handoff;
   }
   graph_.Ended(action.request, outcome.status, clock_.Now());
+  if (workload_) {
+    const bool complete = outcome.status.ok() && outcome.finish != FinishReason::kCancelled;
+    workload_->Ended(action.request, complete, clock_.Now());
+  }
   metrics_.OnEnd(outcome, record.done.has_value());
   deliveries.push_back({std::move(record.sink), std::move(outcome)});
   records_.erase(found);

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "engine/request.h"
 #include "router/router_core.h"
+#include "router/workload.h"
 #include "server/periodic_task.h"
 #include "server/request_reader.h"
 #include "server/router_metrics.h"
@@ -57,6 +58,7 @@ class Router {
     std::vector<WorkerAddress> decode_workers;
     RouterLimits limits;
     AgentLimits agents{};
+    std::optional<WorkloadOptions> shortest_first{};  // unset: first come first served
   };
   Router(Options options, const Clock& clock, const ChannelFactory& channels, Metrics& metrics);
   ~Router();  // ends what is live with UNAVAILABLE and closes all streams
@@ -117,6 +119,9 @@ class Router {
 
   // Puts a new request, whose record is there, into graph and core. No route: its prompt is not complete.
   absl::Status Enter(const RequestId& id, std::optional<RouteRequest> route, absl::Time now);
+  absl::Status SubmitToCore(RouteRequest route, absl::Time now);
+  // For the worker that is given the request now.
+  absl::Duration Handicap(const RequestId& id) const;
   void Act(PromptGrew& grew);
   void Act(PromptRestarted& restarted);
   void Act(PromptFailed& failed);
@@ -144,6 +149,7 @@ class Router {
   mutable std::mutex mutex_;
   RouterCore core_;
   AgentGraph graph_;                                // of the same requests, and those lately over
+  std::optional<Workload> workload_;                // of the same requests, where these are scheduled by it
   absl::flat_hash_map<RequestId, Record> records_;  // of live requests
   uint64_t submitted_ = 0;
 

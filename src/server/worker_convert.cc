@@ -138,6 +138,7 @@ worker::v1::PrefillJob ToProto(const PrefillJob& job) {
   proto.set_priority(job.priority);
   proto.set_decode_worker(job.decode_worker);
   proto.set_open(job.open);
+  proto.set_handicap_us(absl::ToInt64Microseconds(job.handicap));
   return proto;
 }
 
@@ -150,6 +151,7 @@ PrefillJob FromProto(const worker::v1::PrefillJob& proto) {
   job.priority = proto.priority();
   job.decode_worker = proto.decode_worker();
   job.open = proto.open();
+  job.handicap = absl::Microseconds(proto.handicap_us());
   return job;
 }
 
@@ -161,6 +163,7 @@ worker::v1::PrefillAppend ToProto(const PrefillAppend& append) {
   proto.set_last(append.last);
   proto.set_max_new_tokens(append.max_new_tokens);
   proto.set_decode_worker(append.decode_worker);
+  if (append.handicap) proto.set_handicap_us(absl::ToInt64Microseconds(*append.handicap));
   return proto;
 }
 
@@ -172,6 +175,7 @@ PrefillAppend FromProto(const worker::v1::PrefillAppend& proto) {
   append.last = proto.last();
   append.max_new_tokens = proto.max_new_tokens();
   append.decode_worker = proto.decode_worker();
+  if (proto.has_handicap_us()) append.handicap = absl::Microseconds(proto.handicap_us());
   return append;
 }
 
@@ -219,6 +223,7 @@ worker::v1::DecodeJob ToProto(const DecodeJob& job) {
   proto.set_cache_salt(job.cache_salt);
   *proto.mutable_sampling() = ToProto(job.sampling);
   proto.set_priority(job.priority);
+  proto.set_handicap_us(absl::ToInt64Microseconds(job.handicap));
   return proto;
 }
 
@@ -232,6 +237,7 @@ DecodeJob FromProto(const worker::v1::DecodeJob& proto) {
   job.cache_salt = proto.cache_salt();
   job.sampling = FromProto(proto.sampling());
   job.priority = proto.priority();
+  job.handicap = absl::Microseconds(proto.handicap_us());
   return job;
 }
 

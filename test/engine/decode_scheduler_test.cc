@@ -22,6 +22,7 @@ class SchedulerWorld {
     int32_t kv_tokens = 0;
     int64_t max_new_tokens = 0;
     int32_t priority = 0;
+    int64_t handicap_s = 0;
     TokenId family = 0;  // prompts of one family are prefixes of each other
   };
 
@@ -36,7 +37,8 @@ class SchedulerWorld {
       if (!block) return false;
       kv.table.Append(*std::move(block));
     }
-    const SequenceId id = scheduler_.Add(std::move(kv), spec.max_new_tokens, spec.priority, now);
+    const SequenceId id =
+        scheduler_.Add(std::move(kv), spec.max_new_tokens, spec.priority, now + absl::Seconds(spec.handicap_s));
     names_[id] = name;
     left_[id] = spec.max_new_tokens;
     Check();
@@ -127,6 +129,7 @@ TEST_CASE("decode scheduling goes as the scenarios say") {
         const bool added = world->Add(c.words.at(0), {.kv_tokens = static_cast<int32_t>(c.Number("kv")),
                                                       .max_new_tokens = c.Number("new", 1000),
                                                       .priority = static_cast<int32_t>(c.Number("priority")),
+                                                      .handicap_s = c.Number("handicap"),
                                                       .family = static_cast<TokenId>(c.Number("family"))});
         return added ? "" : "no room\n";
       }

@@ -30,9 +30,10 @@ class SchedulerWorld {
   // Tokens of the requests' distinct prefixes that are done: each was computed at least once.
   int64_t done(const RequestId& id) const { return done_.at(id); }
 
-  absl::Status Add(const RequestId& id, const std::vector<TokenId>& tokens, int32_t priority = 0, bool open = false) {
-    const absl::Status status =
-        scheduler_.Add({.request_id = id, .tokens = tokens, .keys = Keys(tokens), .priority = priority, .open = open});
+  absl::Status Add(const RequestId& id, const std::vector<TokenId>& tokens, int32_t priority = 0, bool open = false,
+                   absl::Time turn = {}) {
+    const absl::Status status = scheduler_.Add(
+        {.request_id = id, .tokens = tokens, .keys = Keys(tokens), .priority = priority, .turn = turn, .open = open});
     if (!status.ok()) return status;
     requests_[id] = tokens;
     done_[id] = 0;
@@ -123,8 +124,9 @@ class SchedulerScenario {
     }
     const RequestId id = command.words.empty() ? "" : command.words[0];
     if (command.name == "add") {
-      const auto status = world_->Add(id, ParseTokens(command.Option("tokens")),
-                                      static_cast<int32_t>(command.Number("priority")), command.Number("open") == 1);
+      const auto status =
+          world_->Add(id, ParseTokens(command.Option("tokens")), static_cast<int32_t>(command.Number("priority")),
+                      command.Number("open") == 1, absl::FromUnixSeconds(command.Number("turn")));
       return status.ok() ? "" : absl::StrCat(status.ToString(), "\n");
     }
     if (command.name == "extend" || command.name == "close") {
@@ -135,6 +137,10 @@ class SchedulerScenario {
     if (command.name == "begin") return Plan();
     if (command.name == "end") return Finish(true);
     if (command.name == "fail") return Finish(false);
+    if (command.name == "turn") {
+      world_->scheduler().SetTurn(id, absl::FromUnixSeconds(std::stoll(command.words.at(1))));
+      return "";
+    }
     if (command.name == "limit") return Limit(id, command.Number("tokens"));
     if (command.name == "stop") return (world_->scheduler().Stop(id), "");
     if (command.name == "remove") return Remove(id);
@@ -291,13 +297,17 @@ TEST_CASE("random requests all end, with every token computed once and no block 
       if (random() % 10 == 0) {
         world.scheduler().LimitOpen({static_cast<int64_t>(random() % 80), 16 + static_cast<int64_t>(random() % 80)});
       }
-      switch (random() % 7) {
+      const absl::Time turn = absl::FromUnixSeconds(static_cast<int64_t>(random() % 5));
+      switch (random() % 8) {
         case 0:
         case 1:
           if (random() % 2 == 0) {
-            world.Add(absl::StrCat(event), RandomPrompt(random), static_cast<int32_t>(random() % 3)).IgnoreError();
+            world.Add(absl::StrCat(event), RandomPrompt(random), static_cast<int32_t>(random() % 3), false, turn)
+                .IgnoreError();
           } else {
-            world.Add(absl::StrCat(event), WholeBlocks(RandomPrompt(random)), static_cast<int32_t>(random() % 3), true)
+            world
+                .Add(absl::StrCat(event), WholeBlocks(RandomPrompt(random)), static_cast<int32_t>(random() % 3), true,
+                     turn)
                 .IgnoreError();
           }
           break;
@@ -317,6 +327,9 @@ TEST_CASE("random requests all end, with every token computed once and no block 
           world.Extend(any, last ? more : WholeBlocks(more), last).IgnoreError();
           break;
         }
+        case 7:
+          if (!any.empty()) world.scheduler().SetTurn(any, turn);
+          break;
         case 5:
           if (any.empty() || world.IsOpen(any) || random() % 3 != 0) break;
           if (random() % 2 == 0) {
@@ -364,7 +377,8 @@ TEST_CASE("with room for all, no block is computed twice however requests arrive
         full_blocks.emplace(prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(end));
       }
       tails += static_cast<int64_t>(prompt.size() - full);
-      REQUIRE(world.Add(absl::StrCat(event), prompt, static_cast<int32_t>(random() % 3)).ok());
+      const absl::Time turn = absl::FromUnixSeconds(static_cast<int64_t>(random() % 5));
+      REQUIRE(world.Add(absl::StrCat(event), prompt, static_cast<int32_t>(random() % 3), false, turn).ok());
       if (random() % 2 == 0 && world.Plan()) world.Finish();
     }
     while (world.Plan()) world.Finish();

@@ -450,6 +450,36 @@ TEST_CASE("a higher priority is placed first when a worker comes") {
                               "prefill p00 prefill-1 decode-1", "prefill p-32 prefill-1 decode-1"});
 }
 
+TEST_CASE("among equal priorities the earlier turn is placed first, then what came first") {
+  Cluster c;
+  c.core.WorkerLost(kP, c.now);
+  const auto submit = [&](const std::string& id, int turn, int32_t priority) {
+    RouteRequest request = Request(id);
+    request.turn = c.now + absl::Seconds(turn);
+    request.priority = priority;
+    REQUIRE(c.core.Submit(request, c.now).ok());
+  };
+  submit("late", 9, 0);
+  submit("early", 2, 0);
+  submit("early too", 2, 0);
+  submit("high", 20, 1);
+  c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP), c.now);
+  CHECK(Take(c.core) == Lines{"prefill high prefill-1 decode-1", "prefill early prefill-1 decode-1",
+                              "prefill early too prefill-1 decode-1", "prefill late prefill-1 decode-1"});
+}
+
+TEST_CASE("a prompt's uncached tokens are those of the worker that has most of it") {
+  Cluster c;
+  c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
+  RouteRequest request = Request("r");
+  request.prompt_tokens = 40;
+  request.keys.resize(2);
+  request.keys[1].bytes[0] = 1;
+  CHECK(c.core.FewestUncached(request) == 40);
+  REQUIRE(c.core.Submit(request, c.now).ok());
+  CHECK(c.core.FewestUncached(request) == 8);
+}
+
 TEST_CASE("an id that is live, too many requests and a deadline in the past are refused") {
   Cluster c({.live_requests = 1});
   REQUIRE(c.core.Submit(Request("r"), c.now).ok());

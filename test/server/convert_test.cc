@@ -25,6 +25,7 @@ TEST_CASE("jobs and results survive the wire") {
   job.sampling.ignore_eos = true;
   job.sampling.logprobs = 0;
   job.priority = -4;
+  job.handicap = absl::Milliseconds(-1500);
   const DecodeJob back = FromProto(ToProto(job));
   CHECK(back.reservation == job.reservation);
   CHECK(back.decode_incarnation == job.decode_incarnation);
@@ -38,6 +39,7 @@ TEST_CASE("jobs and results survive the wire") {
   CHECK(back.sampling.ignore_eos);
   CHECK(back.sampling.logprobs == 0);
   CHECK(back.priority == -4);
+  CHECK(back.handicap == absl::Milliseconds(-1500));
   CHECK_FALSE(FromProto(ToProto(SamplingParams{})).seed.has_value());
   CHECK_FALSE(FromProto(ToProto(SamplingParams{})).logprobs.has_value());
 
@@ -53,6 +55,16 @@ TEST_CASE("jobs and results survive the wire") {
   CHECK(update_back.finish == FinishReason::kStop);
   update.finish.reset();
   CHECK_FALSE(FromProto(ToProto(update)).finish.has_value());
+}
+
+TEST_CASE("a prefill job's place in the order survives the wire, and keeping it does too") {
+  PrefillJob job;
+  job.handicap = absl::Seconds(3);
+  CHECK(FromProto(ToProto(job)).handicap == absl::Seconds(3));
+  PrefillAppend append;
+  CHECK_FALSE(FromProto(ToProto(append)).handicap.has_value());
+  append.handicap = absl::ZeroDuration();
+  CHECK(FromProto(ToProto(append)).handicap == absl::ZeroDuration());
 }
 
 TEST_CASE("hand-off messages survive the wire") {

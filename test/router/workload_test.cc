@@ -1,0 +1,309 @@
+#include "router/workload.h"
+
+#include <map>
+#include <random>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+// A prompt token costs a millisecond, an output token a second.
+WorkloadOptions Options() {
+  WorkloadOptions options;
+  options.bound = absl::Seconds(100);
+  options.per_prompt_token = absl::Milliseconds(1);
+  options.per_output_token = absl::Seconds(1);
+  options.keep = absl::Seconds(60);
+  return options;
+}
+
+struct World {
+  absl::Time now = absl::UnixEpoch();
+  Workload load{Options()};
+
+  void Arrive(Workload::Arrival arrival) {
+    load.Arrived(arrival, now);
+    load.CheckInvariants();
+  }
+  // Seconds from now until its turn.
+  double Turn(const RequestId& id) const { return absl::ToDoubleSeconds(load.Handicap(id, now)); }
+  void Finish(const RequestId& id, int64_t tokens, bool complete = true) {
+    load.Made(id, tokens);
+    load.Ended(id, complete, now);
+    load.CheckInvariants();
+  }
+  void Wait(double seconds) {
+    now += absl::Seconds(seconds);
+    load.Tick(now);
+    load.CheckInvariants();
+  }
+};
+
+TEST_CASE("a request's turn is after the work that is left of it, at most the bound") {
+  World world;
+  world.Arrive({.id = "r", .prompt_tokens = 2000, .max_tokens = 50, .expected_tokens = 10});
+  CHECK(world.Turn("r") == 12);
+  world.load.Prefilled("r");
+  CHECK(world.Turn("r") == 10);
+  world.load.Made("r", 4);
+  CHECK(world.Turn("r") == 6);
+  world.load.Made("r", 40);  // more than was expected
+  CHECK(world.Turn("r") == 0);
+  world.Arrive({.id = "cut", .max_tokens = 5, .expected_tokens = 10});
+  CHECK(world.Turn("cut") == 5);
+  world.Arrive({.id = "unknown", .max_tokens = 50});
+  CHECK(world.Turn("unknown") == 50);
+  world.Arrive({.id = "huge", .prompt_tokens = int64_t{1} << 31, .max_tokens = (int64_t{1} << 31) - 1});
+  CHECK(world.Turn("huge") == 100);
+  world.Wait(7);
+  CHECK(world.Turn("unknown") == 43);
+  CHECK(world.Turn("nobody") == 0);
+  world.load.Prefilled("nobody");
+  world.Finish("nobody", 3);
+}
+
+TEST_CASE("all requests of a workflow share its work, and one that is nearly done goes before one that begins") {
+  World world;
+  for (const char* id : {"a1", "a2", "a3"}) {
+    world.Arrive({.id = id, .workflow = "a", .max_tokens = 10});
+  }
+  CHECK(world.Turn("a1") == 30);
+  CHECK(world.Turn("a3") == 30);
+  world.Arrive({.id = "other tenant", .tenant = "t", .workflow = "a", .max_tokens = 10});
+  CHECK(world.Turn("other tenant") == 10);
+  world.Finish("a1", 10);
+  world.Finish("a2", 10);
+  world.Arrive({.id = "b", .workflow = "b", .max_tokens = 11});
+  CHECK(world.Turn("a3") == 10);
+  CHECK(world.Turn("b") == 11);
+}
+
+TEST_CASE("requests of a workflow come when it came, but at most the bound before themselves") {
+  World world;
+  world.Arrive({.id = "a1", .workflow = "a", .max_tokens = 10});
+  world.Finish("a1", 10);
+  world.Wait(40);  // a pause shorter than workflows are kept
+  world.Arrive({.id = "a2", .workflow = "a", .max_tokens = 10});
+  CHECK(world.Turn("a2") == -30);
+  world.Wait(40);
+  world.Arrive({.id = "a3", .workflow = "a", .max_tokens = 0});
+  world.Finish("a2", 10);
+  world.Wait(40);
+  world.Arrive({.id = "a4", .workflow = "a", .max_tokens = 10});
+  CHECK(world.Turn("a4") == -90);  // 120 s after its workflow, of which 100 count
+  world.Finish("a3", 0);
+  world.Finish("a4", 10);
+  world.Wait(60);
+  CHECK(world.load.workflows() == 0);
+  world.Arrive({.id = "a5", .workflow = "a", .max_tokens = 10});
+  CHECK(world.Turn("a5") == 10);  // another workflow of that name
+}
+
+TEST_CASE("a request without a workflow belongs to that of its upstream") {
+  World world;
+  world.Arrive({.id = "up", .max_tokens = 10});
+  world.Arrive({.id = "down", .upstreams = {"gone", "up"}, .max_tokens = 5});
+  CHECK(world.Turn("up") == 15);
+  CHECK(world.Turn("down") == 15);
+  world.Finish("up", 10);
+  CHECK(world.Turn("down") == 5);
+  world.Finish("down", 5);
+  CHECK(world.load.workflows() == 0);  // nobody can name it, so nobody can go on with it
+}
+
+TEST_CASE("the length of an output is learned by tenant, model and agent, from outputs that are complete") {
+  World world;
+  const auto arrive = [&](const std::string& id, const std::string& tenant, const std::string& model) {
+    world.Arrive({.id = id, .tenant = tenant, .model = model, .agent = "judge", .max_tokens = 50});
+  };
+  arrive("1", "t", "m");
+  CHECK(world.Turn("1") == 50);
+  world.Finish("1", 8);
+  arrive("2", "t", "m");
+  CHECK(world.Turn("2") == 8);
+  world.Finish("2", 16);
+  arrive("3", "t", "m");
+  CHECK(world.Turn("3") == 9);  // a mean of about the last eight
+  world.Finish("3", 40, /*complete=*/false);
+  arrive("4", "t", "m");
+  CHECK(world.Turn("4") == 9);
+  arrive("5", "other", "m");
+  CHECK(world.Turn("5") == 50);
+  arrive("6", "t", "other");
+  CHECK(world.Turn("6") == 50);
+}
+
+TEST_CASE("what follows an agent is learned from earlier workflows, so that a chain is known by its first request") {
+  World world;
+  const auto run = [&](const std::string& workflow) {
+    double first = 0;
+    for (const char* agent : {"plan", "write", "check"}) {
+      const RequestId id = absl::StrCat(workflow, agent);
+      world.Arrive({.id = id, .workflow = workflow, .agent = agent, .max_tokens = 50, .expected_tokens = 10});
+      if (first == 0) first = world.Turn(id);
+      if (agent == std::string("check")) CHECK(world.Turn(id) == 10);
+      world.Finish(id, 10);
+    }
+    return first;
+  };
+  CHECK(run("one") == 10);
+  CHECK(run("two") == 10);  // the first may still go on
+  world.Wait(60);
+  CHECK(run("three") == 30);
+}
+
+TEST_CASE("idle workflows are forgotten early where they are too many, and live ones never") {
+  WorkloadOptions options = Options();
+  options.idle_workflows = 3;
+  Workload load(options);
+  load.Arrived({.id = "live", .workflow = "live", .max_tokens = 1}, absl::UnixEpoch());
+  for (int i = 0; i < 10; ++i) {
+    const absl::Time now = absl::UnixEpoch() + absl::Seconds(i);
+    load.Arrived({.id = "r", .workflow = absl::StrCat(i), .max_tokens = 1}, now);
+    load.Ended("r", true, now);
+    load.CheckInvariants();
+  }
+  CHECK(load.workflows() == 4);
+}
+
+TEST_CASE("a level of priority is worth more than any difference in length and age") {
+  World world;
+  world.Arrive({.id = "old", .workflow = "w", .max_tokens = 0});
+  world.Wait(1000);
+  world.Arrive({.id = "short", .workflow = "w", .max_tokens = 0});
+  world.Arrive({.id = "long", .priority = 1, .max_tokens = 1000});
+  CHECK(world.Turn("short") == -100);
+  CHECK(world.Turn("long") == -100);
+  world.Arrive({.id = "highest", .priority = 1000, .max_tokens = 1});
+  world.Arrive({.id = "lowest", .priority = -1000, .max_tokens = 1});
+  CHECK(world.Turn("highest") == -19999);  // levels beyond a hundred are alike
+  CHECK(world.Turn("lowest") == 20001);
+}
+
+// One server that always runs the request whose turn is first, and clients that send more than it can do.
+struct Overload {
+  explicit Overload(uint64_t seed) : random(seed) {}
+
+  int64_t Draw(int64_t n) { return std::uniform_int_distribution<int64_t>(0, n - 1)(random); }
+
+  void Arrive() {
+    const RequestId id = absl::StrCat("r", arrived.size());
+    // Mostly workflows that are said to be nothing, some of which go on for ever; and long ones.
+    const bool is_short = Draw(10) != 0;
+    const std::string workflow = Draw(2) == 0 ? "" : absl::StrCat("w", Draw(4));
+    load.Arrived({.id = id,
+                  .workflow = workflow,
+                  .agent = absl::StrCat("a", Draw(3)),
+                  .max_tokens = is_short ? 1 + Draw(3) : 200,
+                  .expected_tokens = Draw(3)},
+                 now);
+    arrived[id] = now;
+    waiting[id] = now + load.Handicap(id, now);
+  }
+
+  // `fixed`: as when the request came; else as it is now.
+  absl::Time TurnOf(const RequestId& id, bool fixed) const {
+    return fixed ? waiting.at(id) : now + load.Handicap(id, now);
+  }
+
+  RequestId Next(bool fixed) const {
+    RequestId first = waiting.begin()->first;
+    for (const auto& [id, turn] : waiting) {
+      if (TurnOf(id, fixed) < TurnOf(first, fixed)) first = id;
+    }
+    return first;
+  }
+
+  std::mt19937_64 random;
+  absl::Time now = absl::UnixEpoch();
+  Workload load{Options()};
+  std::map<RequestId, absl::Time> arrived, waiting;
+};
+
+TEST_CASE("nobody is overtaken by what came more than twice the bound later, whatever comes") {
+  int overtaken = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    INFO("seed " << seed);
+    const bool fixed = seed % 2 == 0;
+    Overload world(seed);
+    for (int step = 0; step < 400; ++step) {
+      for (int64_t i = world.Draw(4); i >= 0; --i) world.Arrive();
+      const RequestId next = world.Next(fixed);
+      for (const auto& [id, turn] : world.waiting) {
+        CHECK(world.arrived[id] >= world.arrived[next] - 2 * Options().bound);
+        overtaken += world.arrived[id] < world.arrived[next];
+      }
+      world.waiting.erase(next);
+      world.now += absl::Seconds(1 + world.Draw(3));
+      world.load.Made(next, world.Draw(5));
+      world.load.Ended(next, world.Draw(5) != 0, world.now);
+      world.load.Tick(world.now);
+      world.load.CheckInvariants();
+    }
+  }
+  CHECK(overtaken > 1000);
+}
+
+// The mean time from a workflow's first request to the end of its last one, on one server that serves a request at a
+// time. Workflows are chains: each request comes when the one before it is done.
+double MeanWorkflowTime(uint64_t seed, bool shortest_first) {
+  struct Chain {
+    absl::Time came;
+    std::vector<int64_t> lengths;
+    size_t done = 0;
+  };
+  std::mt19937_64 random(seed);
+  std::vector<Chain> chains;
+  for (int i = 0; i < 30; ++i) {
+    const bool is_long = random() % 3 == 0;
+    chains.push_back({absl::UnixEpoch() + absl::Seconds(i * 2),
+                      std::vector<int64_t>(is_long ? 4 : 1, is_long ? 4 + static_cast<int64_t>(random() % 4) : 1)});
+  }
+  Workload load(Options());
+  std::map<std::pair<absl::Time, size_t>, size_t> waiting;  // chains by (turn, sequence)
+  size_t sequence = 0, come = 0, ended = 0;
+  absl::Duration sum;
+  absl::Time now = absl::UnixEpoch();
+  const auto submit = [&](size_t i) {
+    int64_t left = 0;  // an orchestrator submits what is known of its chain at once; here it is said in one number
+    for (size_t j = chains[i].done; j < chains[i].lengths.size(); ++j) left += chains[i].lengths[j];
+    load.Arrived({.id = absl::StrCat(i), .workflow = absl::StrCat(i), .max_tokens = 1000, .expected_tokens = left},
+                 now);
+    waiting[{now + (shortest_first ? load.Handicap(absl::StrCat(i), now) : absl::ZeroDuration()), sequence++}] = i;
+  };
+  while (ended < chains.size()) {
+    for (; come < chains.size() && chains[come].came <= now; ++come) submit(come);
+    if (waiting.empty()) {
+      now = chains[come].came;
+      continue;
+    }
+    const size_t i = waiting.begin()->second;
+    waiting.erase(waiting.begin());
+    Chain& chain = chains[i];
+    now += absl::Seconds(chain.lengths[chain.done++]);
+    load.Ended(absl::StrCat(i), true, now);
+    if (chain.done < chain.lengths.size()) {
+      submit(i);
+    } else {
+      sum += now - chain.came;
+      ++ended;
+    }
+  }
+  return absl::ToDoubleSeconds(sum) / static_cast<double>(chains.size());
+}
+
+TEST_CASE("under load, workflows end sooner on average than first come first served") {
+  double shortest_first = 0, first_come = 0;
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    shortest_first += MeanWorkflowTime(seed, true);
+    first_come += MeanWorkflowTime(seed, false);
+  }
+  CAPTURE(shortest_first / 50, first_come / 50);
+  CHECK(shortest_first < 0.85 * first_come);
+}
+
+}  // namespace
+}  // namespace baton
