@@ -6,11 +6,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <set>
 
+#include "base/logging.h"
 #include "base/status.h"
 #include "server/served_model.h"
 
@@ -49,10 +53,23 @@ absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_byt
   return blocks;
 }
 
+int CoresWithin(const std::string& cpu_max, int cores) {
+  int64_t quota = 0, period = 0;
+  if (std::sscanf(cpu_max.c_str(), "%" SCNd64 " %" SCNd64, &quota, &period) != 2 || quota <= 0 || period <= 0) {
+    return cores;
+  }
+  return static_cast<int>(std::clamp<int64_t>((quota + period - 1) / period, 1, cores));
+}
+
 int Threads(const WorkerOptions& options) {
-  if (options.threads > 0) return options.threads;
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? std::max(CPU_COUNT(&cores), 1) : 1;
+  cpu_set_t set;
+  const int may_run_on = sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(CPU_COUNT(&set), 1) : 1;
+  std::string cpu_max;
+  std::getline(std::ifstream("/sys/fs/cgroup/cpu.max"), cpu_max);
+  const int cores = CoresWithin(cpu_max, may_run_on);
+  if (options.threads <= cores) return options.threads > 0 ? options.threads : cores;
+  spdlog::warn("--threads {}: there are {} cores for this process, so it takes {}", options.threads, cores, cores);
+  return cores;
 }
 
 absl::StatusOr<WorkerAddress> AdvertisedAddress(const WorkerOptions& options, const std::string& listening) {

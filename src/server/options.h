@@ -48,7 +48,11 @@ struct WorkerOptions {
 // holds (both are named).
 absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_bytes);
 
-// threads, or the number of cores this process may use.
+// How many of `cores` a control group's CPU quota grants, rounded up. `cpu_max` is its file of this name: "QUOTA
+// PERIOD" in microseconds, or "max PERIOD".
+int CoresWithin(const std::string& cpu_max, int cores);
+
+// threads, or the number of cores this process may use (affinity and control group), which is also the most.
 int Threads(const WorkerOptions& options);
 
 // The address that peers are told. INVALID_ARGUMENT: it listens on all interfaces and --advertise does not say which.

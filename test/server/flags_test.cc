@@ -96,6 +96,16 @@ TEST_CASE("two models of one name are refused, since clients could not tell them
         "model: 'old/llama' and 'new/llama/' would both be served as 'llama': rename one directory");
 }
 
+TEST_CASE("a control group's CPU quota bounds the cores, rounded up") {
+  CHECK(CoresWithin("200000 100000", 8) == 2);
+  CHECK(CoresWithin("150000 100000", 8) == 2);
+  CHECK(CoresWithin("10000 100000", 8) == 1);
+  CHECK(CoresWithin("900000 100000", 8) == 8);
+  for (const char* none : {"max 100000", "", "200000", "-1 100000", "100000 0", "nonsense"}) {
+    CHECK(CoresWithin(none, 8) == 8);
+  }
+}
+
 TEST_CASE("too little shared memory is told with both sizes and what to do") {
   CHECK(SharedMemoryShortage("/dev/shm", 1).empty());
   CHECK(SharedMemoryShortage("/nonexistent", 1).starts_with("/nonexistent cannot be written (No such file"));
