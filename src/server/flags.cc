@@ -75,6 +75,12 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
   app.add_option("--max-requests", o.limits.live_requests, "most live requests; more get RESOURCE_EXHAUSTED")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
+  app.add_option(
+         "--schedule", o.schedule,
+         "among equal priorities: fcfs, first come first served; sjf, the workflow with the least expected work "
+         "left first, where nobody is overtaken by what came more than a minute later")
+      ->check(CLI::IsMember({"fcfs", "sjf"}))
+      ->capture_default_str();
 }
 
 // A TOML value as the words that a command line would have; nothing for tables and dates.

@@ -26,6 +26,7 @@ struct RouterOptions {
   std::vector<WorkerAddress> prefill_workers;
   std::vector<WorkerAddress> decode_workers;
   RouterLimits limits;
+  std::string schedule = "fcfs";  // or "sjf"
 };
 
 struct WorkerOptions {

@@ -16,7 +16,11 @@ constexpr std::chrono::milliseconds kHealthPeriod(50);
 RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> models, const ChannelFactory& channels,
                        const Clock& clock, Metrics& metrics)
     : models_(std::move(models)),
-      router_({options.prefill_workers, options.decode_workers, options.limits}, clock, channels, metrics),
+      router_({.prefill_workers = options.prefill_workers,
+               .decode_workers = options.decode_workers,
+               .limits = options.limits,
+               .shortest_first = options.schedule == "sjf" ? std::optional(WorkloadOptions{}) : std::nullopt},
+              clock, channels, metrics),
       service_(router_, models_, clock, metrics) {}
 
 absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOptions& options,

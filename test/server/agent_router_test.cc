@@ -176,5 +176,60 @@ TEST_CASE("an announced request is waited for") {
   CHECK(Text(c.prefill->Next().append().tokens()) == "0123456789abc!");
 }
 
+TEST_CASE("by default requests are first come first served, whatever they say of their work") {
+  Cluster c;
+  v1::GenerateRequest request = Call::Request("r", "hello");
+  request.set_workflow("w");
+  request.set_agent("a");
+  request.set_expected_tokens(5);
+  Call call(c, request);
+  CHECK_FALSE(c.prefill->Next().prefill().handicap_us());
+  c.prefill->Send(DoneEvent("r", Incarnation(22)));
+  CHECK_FALSE(c.decode->Next().decode().handicap_us());
+}
+
+TEST_CASE("under sjf workers are told how much work is left of a request's workflow, as it is then") {
+  Cluster c({.worker_wait = absl::Seconds(10)}, "sjf");
+  const WorkloadOptions costs;
+  const int64_t prompt = absl::ToInt64Microseconds(5 * costs.per_prompt_token);
+  const int64_t token = absl::ToInt64Microseconds(costs.per_output_token);
+  const int64_t slack = absl::ToInt64Microseconds(costs.bound) / 2;  // this machine may be slow
+  const auto near = [&](int64_t got, int64_t expected) {
+    INFO(got << " us, expected at most " << expected);
+    return got <= expected && got > expected - slack;
+  };
+  v1::GenerateRequest first = Call::Request("first", "hello"), second = Call::Request("second", "HELLO");
+  first.set_workflow("w");
+  first.set_expected_tokens(3);
+  second.set_workflow("w");  // 8 tokens at most
+  Call one(c, first);
+  CHECK(near(c.prefill->Next().prefill().handicap_us(), prompt + 3 * token));
+  Call two(c, second);
+  CHECK(near(c.prefill->Next().prefill().handicap_us(), 2 * prompt + 11 * token));
+  c.prefill->Send(DoneEvent("first", Incarnation(22)));
+  CHECK(near(c.decode->Next().decode().handicap_us(), prompt + 11 * token));
+  c.decode->Send(TokensEvent("first", "abc", FinishReason::kStop));
+  CHECK(one.Finish().status.ok());
+  c.prefill->Send(DoneEvent("second", Incarnation(22)));
+  CHECK(near(c.decode->Next().decode().handicap_us(), 8 * token));
+}
+
+TEST_CASE("under sjf a growing prompt belongs to its upstream's workflow, and is told its place anew when complete") {
+  Cluster c({.worker_wait = absl::Seconds(10)}, "sjf");
+  const int64_t bound = absl::ToInt64Microseconds(WorkloadOptions().bound);
+  v1::GenerateRequest long_one = Call::Request("up", "hello");
+  long_one.mutable_sampling()->set_max_tokens(50);
+  Call up(c, long_one);
+  PassPrefill(c, "up");
+  Call down(c, Downstream("down", "up"));
+  const int64_t open = c.prefill->Next().prefill().handicap_us();
+  CHECK(open > -bound);
+  c.decode->Send(TokensEvent("up", "abc", FinishReason::kStop));
+  const worker::v1::PrefillAppend last = c.prefill->Next().append();
+  REQUIRE(last.last());
+  REQUIRE(last.has_handicap_us());
+  CHECK(last.handicap_us() < open);  // what its upstream had to do is done
+}
+
 }  // namespace
 }  // namespace baton

@@ -31,6 +31,7 @@ listen = "127.0.0.1:2"
 model = ["c"]
 prefill-workers = ["127.0.0.1:3", "127.0.0.1:4"]
 max-requests = 17
+schedule = "sjf"
 grace = 2.5
 check = true
 )");
@@ -40,6 +41,7 @@ check = true
   CHECK(parsed.options.models == std::vector<std::string>{"a", "b"});
   CHECK(parsed.options.prefill_workers == std::vector<std::string>{"127.0.0.1:3", "127.0.0.1:4"});
   CHECK(parsed.options.limits.live_requests == 17);
+  CHECK(parsed.options.schedule == "sjf");
   CHECK(parsed.options.common.grace_seconds == 2.5);
   CHECK(parsed.options.common.check);
 }
@@ -59,6 +61,7 @@ TEST_CASE("a mistake in the file is named with its line") {
   CHECK(error("\n\nmax-requests = -1").starts_with("3: --max-requests"));
   CHECK(error("max-requests = \"many\"").starts_with("1: "));
   CHECK(error("listen = \"nowhere\"").find("expected host:port") != std::string::npos);
+  CHECK(error("schedule = \"lifo\"").starts_with("1: --schedule"));
   CHECK(error("\nlisten = ").starts_with("2: "));
 }
 

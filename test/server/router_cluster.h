@@ -25,12 +25,13 @@ struct Cluster {
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Inference::Stub> stub;
 
-  explicit Cluster(RouterLimits limits = {.worker_wait = absl::Seconds(10)}) {
+  explicit Cluster(RouterLimits limits = {.worker_wait = absl::Seconds(10)}, const std::string& schedule = "fcfs") {
     RouterOptions options;
     options.listen = "127.0.0.1:0";
     options.prefill_workers = {prefill->address()};
     options.decode_workers = {decode->address()};
     options.limits = limits;
+    options.schedule = schedule;
     std::vector<ServedModel> models;
     models.push_back(ByteModel("bytes"));
     auto started = RouterNode::Start(options, std::move(models), DialTcp, clock, metrics);
