@@ -57,7 +57,9 @@ Json ToJson(const RunResult& result) {
   }
   for (const StepRecord& step : result.steps) {
     if (step.worker.starts_with("prefill")) {
-      steps.push_back({{"tokens", step.tokens}, {"s", absl::ToDoubleSeconds(step.time)}});
+      steps.push_back({{"start", absl::ToDoubleSeconds(step.start - absl::UnixEpoch())},
+                       {"s", absl::ToDoubleSeconds(step.time)},
+                       {"tokens", step.tokens}});
     }
   }
   return {{"simulated", true},

@@ -236,8 +236,9 @@ void AgentGraph::Advance(const RequestId& id) {
     return StopGrowing(id, node);
   }
   const auto untold = static_cast<int64_t>(growing.untold.size());
-  const int64_t tell = untold - prompt.given() % kBlockTokens;
-  if (tell <= 0) return;
+  // A prompt's last token gets no KV in prefill, and this may be it: a block is complete with the token after it.
+  const int64_t tell = untold - (prompt.given() + kBlockTokens - 1) % kBlockTokens;
+  if (tell <= 0 || prompt.given() <= kBlockTokens) return;
   PromptGrew grew{id, {growing.untold.begin(), growing.untold.begin() + tell}};
   growing.untold.erase(growing.untold.begin(), growing.untold.begin() + tell);
   actions_.push_back(std::move(grew));
@@ -284,6 +285,27 @@ void AgentGraph::Drop(const RequestId& id) {
   announced_ -= node.state == State::kAnnounced;
   kept_bytes_ -= node.bytes;
   nodes_.erase(id);
+}
+
+// Workers are told once of what came at once, so that none begins a step with a part of it.
+std::vector<AgentAction> AgentGraph::TakeActions() {
+  std::vector<AgentAction> merged;
+  absl::flat_hash_map<RequestId, size_t> grew;  // where in `merged`
+  for (AgentAction& action : std::exchange(actions_, {})) {
+    if (auto* more = std::get_if<PromptGrew>(&action)) {
+      const auto [before, is_new] = grew.try_emplace(more->id, merged.size());
+      if (!is_new) {
+        auto& first = std::get<PromptGrew>(merged[before->second]);
+        first.tokens.insert(first.tokens.end(), more->tokens.begin(), more->tokens.end());
+        first.complete = more->complete;
+        continue;
+      }
+    } else if (const auto* restarted = std::get_if<PromptRestarted>(&action)) {
+      grew.erase(restarted->id);
+    }
+    merged.push_back(std::move(action));
+  }
+  return merged;
 }
 
 // --- time ----------------------------------------------------------------------------------------------------------

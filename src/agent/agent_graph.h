@@ -53,11 +53,10 @@ class AgentGraph {
 
   // A request whose prompt is complete: its output can be referred to from now on. Refused as by Submit.
   absl::Status Add(const RequestId& id, const std::string& tenant, const Tokenizer& tokenizer);
-  // And one whose prompt is not. It grows by actions, at once as far as it is known. Growth is
-  // told in whole blocks of KV, its end aside. Refused, with nothing remembered: ALREADY_EXISTS, an id that is live or
-  // that a prompt waits for; NOT_FOUND, an upstream that is unknown or whose output is kept no longer;
-  // PERMISSION_DENIED, one of another tenant; INVALID_ARGUMENT, a cycle; RESOURCE_EXHAUSTED, too many announced
-  // requests.
+  // And one whose prompt is not. It grows by actions, at once as far as it is known. Growth is told when it completes
+  // blocks of KV, its end aside. Refused, with nothing remembered: ALREADY_EXISTS, an id that is live or that a prompt
+  // waits for; NOT_FOUND, an upstream that is unknown or whose output is kept no longer; PERMISSION_DENIED, one of
+  // another tenant; INVALID_ARGUMENT, a cycle; RESOURCE_EXHAUSTED, too many announced requests.
   absl::Status Submit(PromptSpec spec, absl::Time now);
   // What the request made, as in a TokenUpdate. Harmless if it is unknown or over, as is Ended.
   void Made(const RequestId& id, std::span<const TokenId> tokens, std::string_view text);
@@ -69,7 +68,7 @@ class AgentGraph {
 
   void Tick(absl::Time now);    // timeouts of references, announced requests, kept outputs
   absl::Time NextTick() const;  // when Tick has something to do at the latest; InfiniteFuture: nothing
-  std::vector<AgentAction> TakeActions() { return std::exchange(actions_, {}); }
+  std::vector<AgentAction> TakeActions();
 
   struct Counts {
     int64_t growing = 0;    // prompts that are not complete

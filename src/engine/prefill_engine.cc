@@ -20,13 +20,15 @@ PrefillEngine::PrefillEngine(PrefillEngineOptions options)
 
 OpenPromptLimits PrefillEngine::OpenLimits() const {
   constexpr int64_t kNotMeasured = 64;
+  constexpr double kFixedShare = 0.25, kFixedShareAlone = 0.67;
   OpenPromptLimits limits;
   limits.increment = options_.increment;
-  if (limits.increment == 0) limits.increment = step_cost_.WorthwhileTokens();
+  if (limits.increment == 0) limits.increment = step_cost_.WorthwhileTokens(kFixedShare);
   if (limits.increment == 0) limits.increment = kNotMeasured;
   const int64_t within = step_cost_.TokensWithin(options_.open_step, options_.step_tokens);
   limits.step_tokens = std::clamp(within, int64_t{kBlockTokens}, options_.step_tokens);
   limits.increment = std::min(limits.increment, limits.step_tokens);
+  limits.alone = std::min(step_cost_.WorthwhileTokens(kFixedShareAlone), limits.increment);
   return limits;
 }
 

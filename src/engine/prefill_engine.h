@@ -28,7 +28,7 @@ struct PrefillEngineOptions {
   int64_t context = 0;        // most tokens in a prompt
   int64_t step_tokens = 512;  // most tokens computed in a step, >= 16
   // Tokens of an open job that are worth a share of a step with others. 0: as many as make a step's fixed cost, as
-  // measured, a quarter of the whole.
+  // measured, a quarter of the whole. Where the worker would idle, so many that it is two thirds.
   int64_t increment = 0;
   // Open jobs fill a step for this long at most, as measured, but compute at least a block: a job that arrives then
   // waits no longer for them.

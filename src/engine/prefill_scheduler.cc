@@ -148,6 +148,12 @@ bool PrefillScheduler::IsWorthwhile(const Request& request) const {
   return !request.task.open || request.wanted - request.planned >= open_limits_.increment;
 }
 
+bool PrefillScheduler::IsWorthAStep(const std::vector<Request*>& open) const {
+  int64_t tokens = 0;
+  for (const Request* request : open) tokens += request->wanted - request->planned;
+  return tokens >= open_limits_.alone;
+}
+
 // Blocks that an admitted request may still take.
 int64_t PrefillScheduler::Outstanding(const Request& request) {
   return std::max<int64_t>(0, BlocksFor(request.wanted) - static_cast<int64_t>(request.table.size()));
@@ -212,8 +218,8 @@ const Batch& PrefillScheduler::PlanStep() {
   StepRoom room{.tokens = step_tokens_, .open_tokens = open_limits_.step_tokens, .reserved = Reserved()};
   PlanRequests(
       order, [this](const Request& request) { return IsWorthwhile(request); }, room);
-  // The worker would idle: what open prompts have is worth computing now.
-  if (batch_.slices.empty())
+  // The worker would idle: what is left is open, or waits for blocks.
+  if (batch_.slices.empty() && IsWorthAStep(order))
     PlanRequests(
         order, [](const Request& request) { return request.task.open; }, room);
   if (order.front()->admitted || order.front()->task.open) oldest_first_ = false;

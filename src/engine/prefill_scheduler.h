@@ -29,9 +29,13 @@ struct PrefillTask {
 };
 
 struct OpenPromptLimits {
-  // An open prompt takes part in a step beside others once this many of its tokens wait; alone at once.
+  // An open prompt takes part in a step beside others once this many of its tokens wait.
   int64_t increment = 64;
   int64_t step_tokens = 512;  // of all open prompts, computed in a step at most, at least one block
+  // Open prompts have a step where the worker would idle once this many tokens of all of them wait. Where a step of few
+  // tokens takes as long as one of many, as on a GPU, a few gain nothing, and a prompt that is closed meanwhile has to
+  // wait for that step.
+  int64_t alone = 1;
 };
 
 // How a request came to the tokens that it has KV for.
@@ -146,6 +150,7 @@ class PrefillScheduler {
   absl::Status CheckFits(int64_t tokens) const;
   std::vector<Request*> StepOrder() const;
   bool IsWorthwhile(const Request& request) const;
+  bool IsWorthAStep(const std::vector<Request*>& open) const;
   static int64_t Outstanding(const Request& request);
   int64_t Reserved() const;
   int64_t Needed(const Request& request) const;

@@ -8,7 +8,6 @@ namespace {
 
 constexpr double kKeep = 0.98;      // of a step's weight, when the next one has run: about fifty steps count
 constexpr double kLikeness = 0.25;  // sizes that deviate less than this share of their mean say nothing of a slope
-constexpr double kMostFixed = 0.25;
 constexpr double kMostTokens = 1e9;
 
 }  // namespace
@@ -34,9 +33,9 @@ void StepCost::Add(int64_t tokens, absl::Duration took) {
   fixed_ = mean_seconds - each_ * mean_tokens;
 }
 
-int64_t StepCost::WorthwhileTokens() const {
+int64_t StepCost::WorthwhileTokens(double fixed_share) const {
   if (!line_known_ || each_ <= 0) return 0;
-  const double tokens = fixed_ * (1 / kMostFixed - 1) / each_;
+  const double tokens = fixed_ * (1 / fixed_share - 1) / each_;
   return std::max<int64_t>(1, std::llround(std::ceil(std::min(tokens, kMostTokens))));
 }
 

@@ -14,8 +14,8 @@ class StepCost {
  public:
   void Add(int64_t tokens, absl::Duration took);
 
-  // The fewest tokens of which a step's fixed cost is at most a quarter. 0: not known, steps were alike so far.
-  int64_t WorthwhileTokens() const;
+  // The fewest tokens of which a step's fixed cost is at most this share. 0: not known, steps were alike so far.
+  int64_t WorthwhileTokens(double fixed_share) const;
   // How many tokens a step computes within `time`; at least 0. `otherwise` if nothing is known.
   int64_t TokensWithin(absl::Duration time, int64_t otherwise) const;
 

@@ -10,7 +10,6 @@ namespace baton {
 namespace {
 
 const char* const kRouter = "router";
-const char* const kClient = "client";
 constexpr absl::Duration kLongest = absl::Hours(10);  // of virtual time: whoever waits longer waits for ever
 
 }  // namespace
@@ -50,12 +49,11 @@ WorkerInfo SimulatedCluster::InfoOf(const WorkerAddress& address, const std::str
 void SimulatedCluster::AddPrefill(const WorkerAddress& address) {
   const WorkerInfo info = InfoOf(address, kModel, WorkerRole::kPrefill);
   SimulatedPrefill::Options options{.engine = {}, .model = shape_.model, .device = shape_.device};
-  const int64_t free_tokens = BlocksFor(BalancedTokens(shape_.model, shape_.device)) * kBlockTokens;
   options.engine.blocks = blocks_;
   options.engine.vocab = SimulatedBackend::kVocab;
   options.engine.context = shape_.model.context;
   options.engine.step_tokens = shape_.step_tokens;
-  options.engine.increment = shape_.increment.value_or(free_tokens);
+  options.engine.increment = shape_.increment.value_or(0);
   options.engine.sender.self = {.prefill_address = address,
                                 .prefill_incarnation = info.incarnation,
                                 .layout = info.layout,
@@ -116,29 +114,30 @@ SimulatedRouter::Outlets SimulatedCluster::RouterOutlets() {
     });
   };
   outlets.tokens = [this](const RequestId& id, std::vector<TokenId> tokens) {
-    core_.network.Send(kRouter, kClient, [this, id, tokens = std::move(tokens)] {
+    core_.network.Send(kRouter, live_.at(id).client, [this, id, tokens = std::move(tokens)] {
       Ran& ran = ran_.at(id);
       if (!tokens.empty()) ran.first = std::min(ran.first, Now());
       ran.tokens.insert(ran.tokens.end(), tokens.begin(), tokens.end());
     });
   };
   outlets.end = [this](const RequestId& id, const absl::Status& status) {
-    core_.network.Send(kRouter, kClient, [this, id, status] {
+    core_.network.Send(kRouter, live_.at(id).client, [this, id, status] {
       Ran& ran = ran_.at(id);
       ran.ended = Now();
       ran.status = status;
-      const auto ended = live_.extract(id);
-      if (ended.mapped() != nullptr) ended.mapped()();
+      const auto live = live_.extract(id);
+      if (live.mapped().ended != nullptr) live.mapped().ended();
     });
   };
   return outlets;
 }
 
-void SimulatedCluster::Submit(SimulatedRequest request, std::function<void()> ended) {
+void SimulatedCluster::Submit(size_t client, SimulatedRequest request, std::function<void()> ended) {
   BATON_CHECK(!ran_.contains(request.id), request.id);
   ran_[request.id] = {.submitted = Now()};
-  live_[request.id] = std::move(ended);
-  core_.network.Send(kClient, kRouter,
+  const WorkerAddress address = absl::StrCat("client", client);
+  live_[request.id] = {address, std::move(ended)};
+  core_.network.Send(address, kRouter,
                      [this, request = std::move(request)]() mutable { router_.Submit(std::move(request)); });
 }
 

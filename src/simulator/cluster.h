@@ -27,7 +27,7 @@ struct ClusterShape {
   int32_t decode_workers = 1;
   std::optional<absl::Duration> pace{};
   int64_t step_tokens = 512;           // see PrefillEngineOptions
-  std::optional<int64_t> increment{};  // the same; unset: as many as are free beside reading the weights
+  std::optional<int64_t> increment{};  // the same; unset: as learned from steps
 };
 
 class SimulatedCluster {
@@ -45,8 +45,8 @@ class SimulatedCluster {
     std::vector<TokenId> tokens{};
     absl::Status status{};
   };
-  // Sends it now. `ended`, which may be null, is called when the client knows.
-  void Submit(SimulatedRequest request, std::function<void()> ended);
+  // Sends it now, on the connection of client number `client`. `ended`, which may be null, is called when it knows.
+  void Submit(size_t client, SimulatedRequest request, std::function<void()> ended);
   const Ran& ran(const RequestId& id) const { return ran_.at(id); }
 
   // Runs until nothing has to happen but what waits for time: leases, kept outputs.
@@ -73,7 +73,11 @@ class SimulatedCluster {
   SimulatedRouter router_;
   absl::Time router_timer_ = absl::InfiniteFuture();
   std::map<RequestId, Ran> ran_;
-  std::map<RequestId, std::function<void()>> live_;
+  struct Live {
+    WorkerAddress client;
+    std::function<void()> ended;
+  };
+  std::map<RequestId, Live> live_;
 };
 
 }  // namespace baton

@@ -11,26 +11,30 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "simulator/event_queue.h"
+#include "simulator/hash.h"
 
 namespace baton {
 
 struct NetworkShape {
   absl::Duration message = absl::Microseconds(100);  // one way, at least
-  double jitter = 0.5;                               // and up to this share of it longer
+  double spread = 0.5;                               // and up to this share of it longer, by connection
   absl::Duration push = absl::Microseconds(10);      // one way, beside the time on the wire
-  uint64_t seed = 1;                                 // of the jitter
+  uint64_t seed = 1;                                 // of the spread
 };
 
 class SimulatedNetwork {
  public:
-  SimulatedNetwork(NetworkShape shape, EventQueue& queue) : shape_(shape), queue_(queue), random_(shape.seed) {}
+  SimulatedNetwork(NetworkShape shape, EventQueue& queue) : shape_(shape), queue_(queue) {}
 
-  // Messages from one place to another arrive in order, as on one stream.
+  // Messages from one place to another take equally long, so they arrive in order, as on one stream.
   void Send(const WorkerAddress& from, const WorkerAddress& to, EventQueue::Event arrive) {
-    const double share = static_cast<double>(random_() >> 11) / static_cast<double>(uint64_t{1} << 53);
-    absl::Time& last = last_[{from, to}];
-    last = std::max(last, queue_.Now() + shape_.message * (1 + shape_.jitter * share));
-    queue_.At(last, std::move(arrive));
+    const auto [latency, is_new] = latency_.try_emplace({from, to});
+    if (is_new) {
+      std::seed_seq seed{shape_.seed, Fnv1a(from), Fnv1a(to)};
+      const double share = static_cast<double>(std::mt19937(seed)()) / static_cast<double>(std::mt19937::max());
+      latency->second = shape_.message * (1 + shape_.spread * share);
+    }
+    queue_.After(latency->second, std::move(arrive));
   }
   // `rate`: bytes a second out of `from`, for all its pushes together.
   void Push(const WorkerAddress& from, int64_t bytes, double rate, EventQueue::Event arrive) {
@@ -42,8 +46,7 @@ class SimulatedNetwork {
  private:
   const NetworkShape shape_;
   EventQueue& queue_;
-  std::mt19937_64 random_;
-  std::map<std::pair<WorkerAddress, WorkerAddress>, absl::Time> last_;  // arrival
+  std::map<std::pair<WorkerAddress, WorkerAddress>, absl::Duration> latency_;
   std::map<WorkerAddress, absl::Time> wire_free_;
 };
 

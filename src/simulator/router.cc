@@ -89,9 +89,9 @@ void SimulatedRouter::CheckInvariants() const {
 void SimulatedRouter::Act() {
   while (true) {
     const std::vector<RouterAction> core_actions = core_.TakeActions();
-    std::vector<AgentAction> agent_actions = graph_.TakeActions();
-    if (core_actions.empty() && agent_actions.empty()) return;
     for (const RouterAction& action : core_actions) Act(action);
+    std::vector<AgentAction> agent_actions = graph_.TakeActions();  // after an end, which completes prompts
+    if (core_actions.empty() && agent_actions.empty()) return;
     for (AgentAction& action : agent_actions) {
       std::visit([this](auto& concrete) { Act(concrete); }, action);
     }

@@ -1,23 +1,22 @@
 #include "simulator/workflow.h"
 
 #include <algorithm>
+#include <random>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "simulator/hash.h"
 
 namespace baton {
 namespace {
 
 std::vector<TokenId> TokensOf(const NamedTokens& named) {
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, as the seed of Knuth's 64-bit linear congruential generator
-  for (const char c : named.name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  std::mt19937_64 random(Fnv1a(named.name));
   std::vector<TokenId> tokens;
-  for (int64_t i = 0; i < named.length; ++i) {
-    hash = hash * 6364136223846793005u + 1442695040888963407u;
-    tokens.push_back(static_cast<TokenId>((hash >> 33) % SimulatedBackend::kVocab));
-  }
+  for (int64_t i = 0; i < named.length; ++i)
+    tokens.push_back(static_cast<TokenId>(random() % SimulatedBackend::kVocab));
   return tokens;
 }
 
@@ -43,18 +42,19 @@ class Runner {
   Runner(SimulatedCluster& cluster, const std::vector<Workflow>& workflows, const RunOptions& options, bool has_paced)
       : cluster_(cluster), workflows_(workflows), options_(options), has_paced_(has_paced) {}
 
-  // Of each model, so that prefill workers are linked with all decode workers; nothing else finds their KV.
+  // Links prefill workers with all decode workers, and lets them learn what steps cost, as those that have run for a
+  // while. Nothing finds its KV.
   void WarmUp() {
-    for (const char* model : {SimulatedCluster::kModel, SimulatedCluster::kPaced}) {
-      if (model == SimulatedCluster::kPaced && !has_paced_) continue;
-      const NamedTokens prompt{"warm", 2};
-      cluster_.Submit({.id = absl::StrCat("warm ", model),
-                       .model = model,
-                       .cache_salt = "warm",
-                       .segments = {TokensOf(prompt)},
-                       .max_tokens = 1},
-                      nullptr);
-      cluster_.RunUntilIdle();
+    for (const int64_t tokens : {32, 512, 64, 256, 128}) {
+      for (const char* model : {SimulatedCluster::kModel, SimulatedCluster::kPaced}) {
+        if (model == SimulatedCluster::kPaced && !has_paced_) continue;
+        const std::string name = absl::StrCat("warm ", tokens, " ", model);
+        cluster_.Submit(
+            0,
+            {.id = name, .model = model, .cache_salt = name, .segments = {TokensOf({name, tokens})}, .max_tokens = 1},
+            nullptr);
+        cluster_.RunUntilIdle();
+      }
     }
   }
 
@@ -106,7 +106,7 @@ class Runner {
         request.segments.push_back(TokensOf(std::get<NamedTokens>(part)));
       }
     }
-    cluster_.Submit(std::move(request), [this, w, name = agent.name] {
+    cluster_.Submit(w, std::move(request), [this, w, name = agent.name] {
       ended_.insert({w, name});
       if (cluster_.ran(IdOf(w, name)).status.ok()) StartReady(w);
     });

@@ -147,7 +147,8 @@ class SchedulerScenario {
     if (command.name == "blocks") return Blocks();
     if (command.name == "load") return Load();
     if (command.name == "limit_open") {
-      world_->scheduler().LimitOpen({command.Number("increment"), command.Number("step")});
+      world_->scheduler().LimitOpen(
+          {command.Number("increment"), command.Number("step"), std::max<int64_t>(1, command.Number("alone"))});
       return "";
     }
     FAIL("unknown command " << command.name);
@@ -295,7 +296,8 @@ TEST_CASE("random requests all end, with every token computed once and no block 
       const auto& requests = world.requests();
       const RequestId any = requests.empty() ? "" : std::next(requests.begin(), random() % requests.size())->first;
       if (random() % 10 == 0) {
-        world.scheduler().LimitOpen({static_cast<int64_t>(random() % 80), 16 + static_cast<int64_t>(random() % 80)});
+        world.scheduler().LimitOpen({static_cast<int64_t>(random() % 80), 16 + static_cast<int64_t>(random() % 80),
+                                     1 + static_cast<int64_t>(random() % 40)});
       }
       const absl::Time turn = absl::FromUnixSeconds(static_cast<int64_t>(random() % 5));
       switch (random() % 8) {

@@ -13,7 +13,8 @@ absl::Duration Takes(int64_t tokens) { return absl::Milliseconds(30 + tokens); }
 TEST_CASE("the cost of steps is learned from steps of different sizes") {
   StepCost cost;
   for (const int64_t tokens : {16, 64, 512, 32, 256}) cost.Add(tokens, Takes(tokens));
-  CHECK(cost.WorthwhileTokens() == Approx(90).margin(1));  // 30 ms of 120 ms are fixed
+  CHECK(cost.WorthwhileTokens(0.25) == Approx(90).margin(1));  // 30 ms of 120 ms are fixed
+  CHECK(cost.WorthwhileTokens(0.5) == Approx(30).margin(1));
   CHECK(cost.TokensWithin(absl::Milliseconds(130), 0) == Approx(100).margin(1));
   CHECK(cost.TokensWithin(absl::Milliseconds(20), 0) == 0);
 }
@@ -21,9 +22,9 @@ TEST_CASE("the cost of steps is learned from steps of different sizes") {
 TEST_CASE("steps that are alike say what a token costs at most, and nothing of what is fixed") {
   StepCost cost;
   CHECK(cost.TokensWithin(absl::Seconds(1), 77) == 77);
-  CHECK(cost.WorthwhileTokens() == 0);
+  CHECK(cost.WorthwhileTokens(0.25) == 0);
   for (int i = 0; i < 100; ++i) cost.Add(500, absl::Milliseconds(1000));
-  CHECK(cost.WorthwhileTokens() == 0);
+  CHECK(cost.WorthwhileTokens(0.25) == 0);
   CHECK(cost.TokensWithin(absl::Milliseconds(200), 0) == Approx(100).margin(1));
 }
 
@@ -31,7 +32,7 @@ TEST_CASE("what was learned stays while steps are alike, and follows a machine t
   StepCost cost;
   for (const int64_t tokens : {16, 512, 16, 512}) cost.Add(tokens, Takes(tokens));
   for (int i = 0; i < 1000; ++i) cost.Add(512, Takes(512));
-  CHECK(cost.WorthwhileTokens() == Approx(90).margin(5));
+  CHECK(cost.WorthwhileTokens(0.25) == Approx(90).margin(5));
   for (int i = 0; i < 400; ++i) cost.Add(i % 2 == 0 ? 16 : 512, 3 * Takes(i % 2 == 0 ? 16 : 512));
   CHECK(cost.TokensWithin(absl::Milliseconds(390), 0) == Approx(100).margin(2));
 }
@@ -44,8 +45,8 @@ TEST_CASE("whatever times steps take, what is learned is a number that can be us
   for (int i = 0; i < 10'000; ++i) {
     const auto tokens = static_cast<int64_t>(1 + random() % (random() % 10 == 0 ? 4096 : 64));
     cost.Add(tokens, absl::Nanoseconds(random() % 3 == 0 ? 0 : random()));
-    REQUIRE(cost.WorthwhileTokens() >= 0);
-    REQUIRE(cost.WorthwhileTokens() <= 1'000'000'000);
+    REQUIRE(cost.WorthwhileTokens(0.25) >= 0);
+    REQUIRE(cost.WorthwhileTokens(0.25) <= 1'000'000'000);
     const int64_t within = cost.TokensWithin(absl::Milliseconds(random() % 1000), 5);
     REQUIRE(within >= 0);
     REQUIRE(within <= 1'000'000'000);

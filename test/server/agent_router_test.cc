@@ -27,11 +27,11 @@ TEST_CASE(
 
   c.decode->Send(TokensEvent("up", "abcdefgh", std::nullopt));
   const worker::v1::PrefillAppend grown = c.prefill->Next().append();
-  CHECK(Text(grown.tokens()) == "0123456789abcdef");
+  CHECK(Text(grown.tokens()) == "0123456789abcdefg");
   CHECK_FALSE(grown.last());
   c.decode->Send(TokensEvent("up", "ij", FinishReason::kStop));
   const worker::v1::PrefillAppend last = c.prefill->Next().append();
-  CHECK(Text(last.tokens()) == "ghij!");
+  CHECK(Text(last.tokens()) == "hij!");
   CHECK(last.last());
   CHECK(last.decode_worker() == c.decode->address());
   CHECK(last.max_new_tokens() == 8);
@@ -85,7 +85,7 @@ TEST_CASE("a substitute begins the prompt anew at its worker") {
   Call down(c, request);
   CHECK(c.prefill->Next().prefill().open());
   c.decode->Send(TokensEvent("up", "abcdefgh", std::nullopt));
-  CHECK(Text(c.prefill->Next().append().tokens()) == "0123456789abcdef");
+  CHECK(Text(c.prefill->Next().append().tokens()) == "0123456789abcdefg");
   c.decode->Send(FailedEvent<worker::v1::DecodeEvent>("up", absl::InternalError("broken")));
   const worker::v1::PrefillAppend last = c.prefill->Next().append();
   CHECK(last.restart());
