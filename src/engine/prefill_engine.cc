@@ -202,10 +202,20 @@ void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
   ++totals_.steps;
   step_cost_.Add(step_computes_, now - step_started_);
   scheduler_.LimitOpen(OpenLimits());
+  NoteStep(now);
   for (const RequestId& id : scheduler_.FinishStep(status.ok())) {
     Fail(id, absl::InternalError(absl::StrCat("the forward pass failed: ", status.ToString())), now);
   }
   OnProgress(step_started_, now);
+}
+
+// `only`: the one request to note it for; null: all that it computes for.
+void PrefillEngine::NoteStep(absl::Time now, const RequestId* only) {
+  scheduler_.ForEachInStep([&](const RequestId& id, int64_t tokens) {
+    if (only != nullptr && id != *only) return;
+    const auto found = jobs_.find(id);
+    if (found != jobs_.end()) found->second.steps.Add(step_started_, now, static_cast<int32_t>(tokens));
+  });
 }
 
 void PrefillEngine::OnProgress(absl::Time step_started, absl::Time now) {
@@ -300,12 +310,14 @@ void PrefillEngine::Fail(const RequestId& id, const absl::Status& status, absl::
 void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   const auto found = jobs_.find(done.request_id);
   BATON_CHECK(found != jobs_.end(), "a hand-off without a job");
-  const Job& job = found->second;
+  Job& job = found->second;
   const PrefillCounters& counters = scheduler_.counters(done.request_id);
   done.cached_tokens = counters.cached;
   done.shared_tokens = counters.shared;
   done.computed_tokens = counters.computed;
   // The last layer may be committed before the step is over.
+  if (scheduler_.step_running()) NoteStep(now, &done.request_id);
+  done.steps = job.steps.Before(now);
   const absl::Time computed = std::min(job.computed, now);
   const absl::Time started = std::min(job.started, computed);
   done.queued = started - job.added;

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "engine/handoff_sender.h"
 #include "engine/prefill_scheduler.h"
+#include "engine/prefill_steps.h"
 #include "engine/request.h"
 #include "engine/step_cost.h"
 #include "kv/block_pool.h"
@@ -114,6 +115,7 @@ class PrefillEngine {
     absl::Time started = absl::InfiniteFuture();   // of the first step that took it up
     absl::Time computed = absl::InfiniteFuture();  // its last token
     absl::Status failure;                          // certain already; the result waits for pushes in flight
+    PrefillSteps steps{};
   };
 
   absl::Status CheckTokens(std::span<const TokenId> tokens, int64_t before, int64_t least) const;
@@ -122,6 +124,7 @@ class PrefillEngine {
   void Restart(const RequestId& id, Job& job);
   absl::Status Extend(Job& job, const PrefillAppend& append);
   void Close(const PrefillAppend& append, absl::Time now);
+  void NoteStep(absl::Time now, const RequestId* only = nullptr);
   void OnProgress(absl::Time step_started, absl::Time now);
   void PushReady(const PrefillScheduler::Progress& progress, int64_t layers, absl::Time now);
   void NoteComplete(const RequestId& id, absl::Time now);

@@ -305,6 +305,10 @@ std::vector<PrefillScheduler::Progress> PrefillScheduler::LastSlices() const {
   return slices;
 }
 
+void PrefillScheduler::ForEachInStep(absl::FunctionRef<void(const RequestId& id, int64_t tokens)> visit) const {
+  for (const Request* request : step_) visit(request->task.request_id, request->planned - request->slice_begin);
+}
+
 std::vector<RequestId> PrefillScheduler::FinishStep(bool ok) {
   BATON_CHECK(step_running(), "no step is running");
   std::vector<RequestId> failed;

@@ -95,6 +95,9 @@ class PrefillScheduler {
   bool step_running() const { return !batch_.slices.empty(); }
   // What the running step's slices compute that complete their requests: for moving it layer by layer.
   std::vector<Progress> LastSlices() const;
+  // Calls `visit` for each request that the running step brings further, with the tokens computed for it: 0 if others
+  // compute all that it gets.
+  void ForEachInStep(absl::FunctionRef<void(const RequestId& id, int64_t tokens)> visit) const;
   // The step's KV is written. For a failed step (`ok` false) promises are broken, requests that waited for them are
   // planned anew, and those with slices of their own are stopped: their ids are returned.
   std::vector<RequestId> FinishStep(bool ok);

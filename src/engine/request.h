@@ -40,6 +40,15 @@ struct PrefillAppend {
   std::optional<absl::Duration> handicap{};  // the new one; unset: the job keeps its place
 };
 
+// A time in which a step computed tokens of a prompt, or several such steps with the pauses between them. Told by how
+// long it lies before the PrefillDone that tells it, since clocks differ.
+struct PrefillStep {
+  absl::Duration began, ended;
+  int32_t tokens = 0;  // computed for this request; 0: only such as it shares with others of the step
+  int32_t steps = 1;
+};
+inline constexpr size_t kMaxPrefillSteps = 64;  // of one request
+
 // Prefill worker → router.
 struct PrefillDone {
   RequestId request_id;
@@ -51,9 +60,10 @@ struct PrefillDone {
   int32_t computed_tokens = 0;     // cached + shared + computed <= n-1: what the decode worker held needs no compute
   int64_t bytes_pushed = 0;
   // Of an open job from its last append on.
-  absl::Duration queued;   // until the first step took it up
-  absl::Duration compute;  // from then until its last token was computed
-  absl::Duration handoff;  // from then until the commit was acknowledged
+  absl::Duration queued;           // until the first step took it up
+  absl::Duration compute;          // from then until its last token was computed
+  absl::Duration handoff;          // from then until the commit was acknowledged
+  std::vector<PrefillStep> steps;  // in order, those of an open job too
 };
 
 // Router → decode worker, after PrefillDone.

@@ -193,6 +193,13 @@ worker::v1::PrefillDone ToProto(const PrefillDone& done) {
   proto.set_queued_us(absl::ToInt64Microseconds(done.queued));
   proto.set_compute_us(absl::ToInt64Microseconds(done.compute));
   proto.set_handoff_us(absl::ToInt64Microseconds(done.handoff));
+  for (const PrefillStep& step : done.steps) {
+    worker::v1::PrefillStep& out = *proto.add_steps();
+    out.set_began_us(absl::ToInt64Microseconds(step.began));
+    out.set_ended_us(absl::ToInt64Microseconds(step.ended));
+    out.set_tokens(step.tokens);
+    out.set_steps(step.steps);
+  }
   return proto;
 }
 
@@ -209,6 +216,14 @@ PrefillDone FromProto(const worker::v1::PrefillDone& proto) {
   done.queued = absl::Microseconds(proto.queued_us());
   done.compute = absl::Microseconds(proto.compute_us());
   done.handoff = absl::Microseconds(proto.handoff_us());
+  const int steps = std::min(proto.steps_size(), static_cast<int>(kMaxPrefillSteps));
+  for (int i = 0; i < steps; ++i) {
+    const worker::v1::PrefillStep& step = proto.steps(i);
+    done.steps.push_back({.began = absl::Microseconds(step.began_us()),
+                          .ended = absl::Microseconds(step.ended_us()),
+                          .tokens = std::max(step.tokens(), 0),
+                          .steps = std::max(step.steps(), 1)});
+  }
   return done;
 }
 

@@ -230,6 +230,41 @@ TEST_CASE("open jobs fill a step for as long as the options say, by what steps w
   CHECK(step() == 144 + 80);
 }
 
+TEST_CASE("steps say when a request was computed for, itself or by another") {
+  PrefillEngineOptions options = SmallOptions();
+  options.blocks = 8;
+  options.step_tokens = 32;
+  PrefillEngine engine(options);
+  absl::Time now = absl::UnixEpoch();
+  const auto later = [&](int64_t ms) { return now += absl::Milliseconds(ms); };
+  PrefillJob open = JobOf("open", std::vector<TokenId>(17, 1));
+  open.open = true;
+  REQUIRE_FALSE(engine.Add(std::move(open), now).has_value());
+  REQUIRE(engine.StartStep(later(5)) != nullptr);
+  engine.FinishStep(absl::OkStatus(), later(7));
+  // Another one computes the block that comes next.
+  REQUIRE_FALSE(engine.Add(JobOf("other", std::vector<TokenId>(33, 1)), now).has_value());
+  engine.Append({.request_id = "open", .tokens = std::vector<TokenId>(16, 1), .last = true, .decode_worker = {}}, now);
+  REQUIRE(engine.StartStep(later(3)) != nullptr);
+  engine.FinishStep(absl::OkStatus(), later(2));
+  const auto actions = engine.TakeActions(later(1));
+  REQUIRE(actions.size() == 2);
+  for (const PrefillAction& action : actions) {
+    const auto& done = std::get<PrefillDone>(action);
+    const bool was_open = done.request_id == "open";
+    INFO(done.request_id);
+    REQUIRE(done.steps.size() == (was_open ? 2 : 1));
+    if (was_open) {
+      CHECK(done.steps[0].began == absl::Milliseconds(12));
+      CHECK(done.steps[0].ended == absl::Milliseconds(5));
+      CHECK(done.steps[0].tokens == 16);
+    }
+    CHECK(done.steps.back().began == absl::Milliseconds(2));
+    CHECK(done.steps.back().ended == absl::ZeroDuration());
+    CHECK(done.steps.back().tokens == done.computed_tokens - (was_open ? 16 : 0));
+  }
+}
+
 // A cluster under faults: two decode workers that come and go, messages in any order, some lost.
 class Chaos {
  public:

@@ -43,6 +43,20 @@ TEST_CASE("jobs and results survive the wire") {
   CHECK_FALSE(FromProto(ToProto(SamplingParams{})).seed.has_value());
   CHECK_FALSE(FromProto(ToProto(SamplingParams{})).logprobs.has_value());
 
+  PrefillDone done;
+  done.request_id = "r";
+  done.handoff = absl::Milliseconds(3);
+  done.steps = {{.began = absl::Milliseconds(9), .ended = absl::Milliseconds(5), .tokens = 64, .steps = 2},
+                {.began = absl::Milliseconds(4), .ended = absl::ZeroDuration()}};
+  const PrefillDone done_back = FromProto(ToProto(done));
+  CHECK(done_back.handoff == done.handoff);
+  REQUIRE(done_back.steps.size() == 2);
+  CHECK(done_back.steps[0].began == absl::Milliseconds(9));
+  CHECK(done_back.steps[0].ended == absl::Milliseconds(5));
+  CHECK(done_back.steps[0].tokens == 64);
+  CHECK(done_back.steps[0].steps == 2);
+  CHECK(done_back.steps[1].tokens == 0);
+
   TokenUpdate update{.request_id = std::string("r"),
                      .tokens = {1, 2},
                      .logprobs = {{.logprob = -1, .top = {{3, -0.5f}, {4, -2.f}}}, {.logprob = -2, .top = {}}},
@@ -129,6 +143,12 @@ TEST_CASE("what contradicts itself is refused") {
   load.set_blocks_free(std::numeric_limits<int64_t>::max());
   CHECK(FromProto(load).queued_tokens == 0);
   CHECK(FromProto(load).blocks_free < std::numeric_limits<int64_t>::max() / 2);
+
+  worker::v1::PrefillDone many;
+  for (int i = 0; i < 1000; ++i) many.add_steps()->set_tokens(-1);
+  CHECK(FromProto(many).steps.size() == kMaxPrefillSteps);
+  CHECK(FromProto(many).steps[0].tokens == 0);
+  CHECK(FromProto(many).steps[0].steps == 1);
 
   RequestFailed full{"r", absl::ResourceExhaustedError("full"), absl::Milliseconds(50), /*no_room_to_decode=*/true};
   CHECK(FromProto(ToProto(full)).no_room_to_decode);

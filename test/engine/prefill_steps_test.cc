@@ -1,0 +1,49 @@
+#include "engine/prefill_steps.h"
+
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+absl::Time At(int64_t ms) { return absl::UnixEpoch() + absl::Milliseconds(ms); }
+
+TEST_CASE("steps are told by how long they lie back") {
+  PrefillSteps steps;
+  CHECK(steps.Before(At(9)).empty());
+  steps.Add(At(1), At(3), 16);
+  steps.Add(At(5), At(6), 32);
+  const auto told = steps.Before(At(10));
+  REQUIRE(told.size() == 2);
+  CHECK(told[0].began == absl::Milliseconds(9));
+  CHECK(told[0].ended == absl::Milliseconds(7));
+  CHECK(told[1].tokens == 32);
+  CHECK(told[1].steps == 1);
+}
+
+TEST_CASE("too many steps: those with the shortest pause between them become one, and no token is lost") {
+  PrefillSteps steps;
+  const auto begin = [](int i) { return 10 * i - (i == 40 ? 4 : 0); };  // the 41st comes early
+  const int all = static_cast<int>(kMaxPrefillSteps) + 1;
+  for (int i = 0; i < all; ++i) steps.Add(At(begin(i)), At(10 * i + 1), 2);
+  auto told = steps.Before(At(0));
+  REQUIRE(told.size() == kMaxPrefillSteps);
+  CHECK(told[39].began == -absl::Milliseconds(390));
+  CHECK(told[39].ended == -absl::Milliseconds(401));
+  CHECK(told[39].tokens == 4);
+  CHECK(told[39].steps == 2);
+  CHECK(told[40].began == -absl::Milliseconds(410));
+
+  for (int i = all; i < 1000; ++i) steps.Add(At(begin(i)), At(10 * i + 1), 2);
+  told = steps.Before(At(0));
+  CHECK(told.size() == kMaxPrefillSteps);
+  int32_t tokens = 0, count = 0;
+  for (const PrefillStep& step : told) {
+    tokens += step.tokens;
+    count += step.steps;
+  }
+  CHECK(tokens == 2000);
+  CHECK(count == 1000);
+}
+
+}  // namespace
+}  // namespace baton
