@@ -7,6 +7,7 @@
 #include "server/grpc_status.h"
 #include "server/message_check.h"
 #include "server/prefill_only_call.h"
+#include "server/trace_convert.h"
 #include "server/version.h"
 
 namespace baton {
@@ -151,6 +152,15 @@ grpc::ServerUnaryReactor* InferenceService::GetServerInfo(grpc::CallbackServerCo
   response->set_waiting_requests(router_.waiting_requests());
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* InferenceService::Trace(grpc::CallbackServerContext* context, const v1::TraceRequest* request,
+                                                  v1::TraceResponse* response) {
+  const auto trace = router_.TraceOf(request->workflow(), request->cache_salt());
+  if (trace.ok()) *response = ToProto(*trace);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpc(trace.status()));
   return reactor;
 }
 

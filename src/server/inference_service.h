@@ -16,9 +16,10 @@ namespace baton {
 
 // Calls with prompts are taken raw, so that a message that does not parse is answered with INVALID_ARGUMENT and the
 // field that is wrong, rather than with gRPC's UNIMPLEMENTED.
-using InferenceServiceBase = v1::Inference::WithRawCallbackMethod_Generate<
-    v1::Inference::WithRawCallbackMethod_PrefillOnly<v1::Inference::WithCallbackMethod_ListModels<
-        v1::Inference::WithCallbackMethod_GetServerInfo<v1::Inference::Service>>>>;
+using InferenceServiceBase =
+    v1::Inference::WithRawCallbackMethod_Generate<v1::Inference::WithRawCallbackMethod_PrefillOnly<
+        v1::Inference::WithCallbackMethod_ListModels<v1::Inference::WithCallbackMethod_GetServerInfo<
+            v1::Inference::WithCallbackMethod_Trace<v1::Inference::Service>>>>>;
 
 class InferenceService final : public InferenceServiceBase {
  public:
@@ -33,6 +34,8 @@ class InferenceService final : public InferenceServiceBase {
                                        v1::ListModelsResponse* response) override;
   grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context, const v1::GetServerInfoRequest* request,
                                           v1::GetServerInfoResponse* response) override;
+  grpc::ServerUnaryReactor* Trace(grpc::CallbackServerContext* context, const v1::TraceRequest* request,
+                                  v1::TraceResponse* response) override;
 
   // Accepts nothing any more: UNAVAILABLE.
   void Drain() { draining_ = true; }

@@ -99,6 +99,8 @@ absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_
   // Hashes the prompt, so before the lock.
   std::optional<RouteRequest> route;
   if (request.segments.empty()) route = ToRoute(request);
+  std::vector<RequestId> upstreams;
+  if (!request.workflow.empty()) upstreams = UpstreamsOf(request);
   Deliveries deliveries;
   RequestTicket ticket{.id = request.id};
   {
@@ -112,6 +114,7 @@ absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_
     record->second.request = std::move(request);
     record->second.sink = std::move(sink);
     record->second.arrived = record->second.complete = now;
+    record->second.upstreams = std::move(upstreams);
     if (absl::Status status = Enter(id, std::move(route), now); !status.ok()) {
       records_.erase(id);
       graph_.Ended(id, status, now);
@@ -304,9 +307,10 @@ void Router::OnPrefillDone(const WorkerAddress& link, PrefillDone done) {
     done.request_id = record.request.id;
     if (core_.PrefillDone(link, done.request_id, done.decode_incarnation)) {
       record.done = done;
+      record.prefilled = clock_.Now();
       if (workload_) workload_->Prefilled(done.request_id);
       // All that was not prefill or hand-off was waiting, at the router or at the worker.
-      record.queue = std::max(clock_.Now() - record.complete - done.compute - done.handoff, absl::ZeroDuration());
+      record.queue = std::max(record.prefilled - record.complete - done.compute - done.handoff, absl::ZeroDuration());
     }
     Act(deliveries);
   }
@@ -317,10 +321,17 @@ void Router::OnFailed(const WorkerAddress& link, const RequestFailed& failed) {
   Deliveries deliveries;
   {
     const std::lock_guard lock(mutex_);
-    const Record* record = Find(failed.request_id);
-    if (record == nullptr) return;
-    core_.Failed(link, record->request.id, {failed.status, failed.retry_after, failed.no_room_to_decode}, clock_.Now());
+    const Record* found = Find(failed.request_id);
+    if (found == nullptr) return;
+    const RequestId id = found->request.id;
+    const absl::Time now = clock_.Now();
+    core_.Failed(link, id, {failed.status, failed.retry_after, failed.no_room_to_decode}, now);
     Act(deliveries);
+    // It waits to begin anew, unless it did so right away.
+    const auto record = records_.find(id);
+    if (record != records_.end() && absl::IsResourceExhausted(failed.status) && record->second.placed < now) {
+      record->second.placed = record->second.prefilled = absl::InfiniteFuture();
+    }
   }
   Deliver(std::move(deliveries));
 }
@@ -429,6 +440,8 @@ void Router::StartPrefill(const RouterAction& action) {
   job.open = action.open;
   record.sent = request.tokens.size();
   record.restart = false;
+  record.placed = clock_.Now();
+  record.prefilled = absl::InfiniteFuture();
   worker::v1::PrefillCommand command;
   *command.mutable_prefill() = ToProto(job);
   prefill_links_.at(action.worker)->Send(std::move(command));
@@ -501,10 +514,17 @@ void Router::End(const RouterAction& action, Deliveries& deliveries) {
     outcome.prefill = record.done->compute;
     outcome.handoff = record.done->handoff;
   }
-  graph_.Ended(action.request, outcome.status, clock_.Now());
+  const absl::Time now = clock_.Now();
+  if (!record.request.workflow.empty()) {
+    RequestLife life = LifeOf(record);
+    life.ended = now;
+    life.status = outcome.status;
+    timeline_.Keep(std::move(life));
+  }
+  graph_.Ended(action.request, outcome.status, now);
   if (workload_) {
     const bool complete = outcome.status.ok() && outcome.finish != FinishReason::kCancelled;
-    workload_->Ended(action.request, complete, clock_.Now());
+    workload_->Ended(action.request, complete, now);
   }
   metrics_.OnEnd(outcome, record.done.has_value());
   deliveries.push_back({std::move(record.sink), std::move(outcome)});

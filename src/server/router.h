@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "engine/request.h"
 #include "router/router_core.h"
+#include "router/timeline.h"
 #include "router/workload.h"
 #include "server/periodic_task.h"
 #include "server/request_reader.h"
@@ -74,6 +75,15 @@ class Router {
 
   // OK if a Generate for this model would find workers now; else what is missing.
   absl::Status Readiness(const std::string& model) const;
+  // The latest requests of a tenant's workflow, live or lately over, by arrival; at most kMostTraced.
+  struct Trace {
+    Timeline::Lives lives;
+    int32_t omitted = 0;  // earlier ones
+    absl::Time now;
+  };
+  static constexpr size_t kMostTraced = 512;
+  // NOT_FOUND: none is known.
+  absl::StatusOr<Trace> TraceOf(const std::string& workflow, const std::string& tenant);
   struct WorkerView {
     WorkerRole role;
     WorkerAddress link;
@@ -93,6 +103,8 @@ class Router {
     absl::Time arrived;
     absl::Time complete;  // the prompt
     absl::Time last_update;
+    absl::Time placed = absl::InfiniteFuture(), prefilled = absl::InfiniteFuture();  // as in RequestLife
+    std::vector<RequestId> upstreams;                                                // of a request with a workflow
     size_t sent = 0;       // tokens of a growing prompt that its prefill worker has
     bool restart = false;  // what it has is void
     absl::Duration queue, first_token;
@@ -141,6 +153,9 @@ class Router {
   void End(const RouterAction& action, Deliveries& deliveries);
   static void Deliver(Deliveries deliveries);
 
+  static std::vector<RequestId> UpstreamsOf(const ClientRequest& request);  // each once
+  static RequestLife LifeOf(const Record& record);
+
   const Clock& clock_;
   const uint64_t nonce_;  // of this router, in what workers call its requests
   RouterMetrics metrics_;
@@ -151,6 +166,7 @@ class Router {
   AgentGraph graph_;                                // of the same requests, and those lately over
   std::optional<Workload> workload_;                // of the same requests, where these are scheduled by it
   absl::flat_hash_map<RequestId, Record> records_;  // of live requests
+  Timeline timeline_{TimelineLimits{}};             // of those with a workflow that are over
   uint64_t submitted_ = 0;
 
   // Fixed after construction. Their threads call back into this, so they are stopped first.

@@ -1,0 +1,100 @@
+#include "router/timeline.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace baton {
+namespace {
+
+// A shorter pause between steps is the step loop's own, not a wait for others.
+constexpr absl::Duration kShortestPause = absl::Microseconds(500);
+
+// Lays spans one after the other; each begins where the last one ended.
+class SpanBuilder {
+ public:
+  SpanBuilder(const RequestLife& life, absl::Time end)
+      : complete_(life.complete), at_(life.arrived), end_(std::max(end, life.arrived)) {}
+
+  absl::Time at() const { return at_; }
+
+  void To(absl::Time until, Phase phase, int32_t tokens = 0, int32_t steps = 0) {
+    until = std::clamp(until, at_, end_);
+    if (until > at_) spans_.push_back({phase, at_, until, tokens, steps});
+    at_ = until;
+  }
+  // Nothing is computed: for want of outputs while the prompt is not complete, then because others' turn it is.
+  void Idle(absl::Time until) {
+    To(std::min(until, complete_), Phase::kWaiting);
+    To(until, Phase::kQueued);
+  }
+  void Step(absl::Time begin, absl::Time until, const PrefillStep& step) {
+    const bool pause = spans_.empty() || spans_.back().phase != Phase::kPrefill || begin - at_ >= kShortestPause;
+    if (pause) Idle(begin);
+    To(until, Phase::kPrefill, step.tokens, step.steps);
+  }
+  std::vector<PhaseSpan> Take() { return std::move(spans_); }
+
+ private:
+  const absl::Time complete_;
+  absl::Time at_;
+  const absl::Time end_;
+  std::vector<PhaseSpan> spans_;
+};
+
+int64_t BytesOf(const RequestLife& life) {
+  size_t bytes = sizeof(RequestLife) + life.id.size() + life.workflow.size() + life.tenant.size() + life.agent.size() +
+                 life.status.message().size() + life.steps.size() * sizeof(PrefillStep);
+  for (const RequestId& upstream : life.upstreams) bytes += sizeof(RequestId) + upstream.size();
+  return static_cast<int64_t>(bytes);
+}
+
+}  // namespace
+
+std::vector<PhaseSpan> SpansOf(const RequestLife& life, absl::Time now) {
+  const absl::Time end = std::min(life.ended, now);
+  SpanBuilder spans(life, end);
+  if (life.prefilled == absl::InfiniteFuture()) {
+    spans.Idle(std::min(life.placed, end));
+    spans.To(std::min(life.complete, end), Phase::kWaiting);
+    spans.To(end, Phase::kPrefill);
+    return spans.Take();
+  }
+  const absl::Time computed = life.prefilled - life.handoff;
+  for (const PrefillStep& step : life.steps) {
+    spans.Step(life.prefilled - step.began, std::min(life.prefilled - step.ended, computed), step);
+  }
+  spans.Idle(computed);
+  spans.To(life.prefilled, Phase::kHandoff);
+  if (life.prefill_only) spans.To(end, Phase::kPrefill);
+  spans.To(life.first_token, Phase::kFirstStep);
+  spans.To(end, Phase::kDecode, life.completion_tokens);
+  return spans.Take();
+}
+
+void Timeline::Keep(RequestLife life) {
+  BATON_CHECK(life.over(), life.id);
+  BATON_CHECK(lives_.empty() || lives_.back()->ended <= life.ended, life.id);
+  bytes_ += BytesOf(life);
+  lives_.push_back(std::make_shared<const RequestLife>(std::move(life)));
+  DropOld(lives_.back()->ended);
+}
+
+Timeline::Lives Timeline::Find(std::string_view workflow, std::string_view tenant, absl::Time now) {
+  DropOld(now);
+  Lives found;
+  std::ranges::copy_if(lives_, std::back_inserter(found),
+                       [&](const auto& life) { return life->workflow == workflow && life->tenant == tenant; });
+  return found;
+}
+
+void Timeline::DropOld(absl::Time now) {
+  while (!lives_.empty() && (std::ssize(lives_) > limits_.requests || bytes_ > limits_.bytes ||
+                             lives_.front()->ended + limits_.age <= now)) {
+    bytes_ -= BytesOf(*lives_.front());
+    lives_.pop_front();
+  }
+}
+
+}  // namespace baton

@@ -1,0 +1,81 @@
+#include "server/trace_convert.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/strings.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kMaxErrorBytes = 256;
+
+v1::Span::Phase ToProto(Phase phase) {
+  switch (phase) {
+    case Phase::kWaiting:
+      return v1::Span::PHASE_WAITING;
+    case Phase::kQueued:
+      return v1::Span::PHASE_QUEUED;
+    case Phase::kPrefill:
+      return v1::Span::PHASE_PREFILL;
+    case Phase::kHandoff:
+      return v1::Span::PHASE_HANDOFF;
+    case Phase::kFirstStep:
+      return v1::Span::PHASE_FIRST_STEP;
+    case Phase::kDecode:
+      return v1::Span::PHASE_DECODE;
+  }
+  return v1::Span::PHASE_UNSPECIFIED;
+}
+
+// Cut between two characters of UTF-8.
+std::string ErrorOf(const absl::Status& status) {
+  if (status.ok()) return "";
+  std::string text = StrCat(absl::StatusCodeToString(status.code()), ": ", Message(status));
+  if (text.size() <= kMaxErrorBytes) return text;
+  size_t end = kMaxErrorBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "…";
+}
+
+}  // namespace
+
+v1::TraceResponse ToProto(const Router::Trace& trace) {
+  v1::TraceResponse response;
+  response.set_omitted(trace.omitted);
+  if (trace.lives.empty()) return response;
+  const absl::Time origin = trace.lives.front()->arrived;
+  const auto micros = [origin](absl::Time time) { return absl::ToInt64Microseconds(time - origin); };
+  absl::flat_hash_map<RequestId, int32_t> indices;  // of an id used again: the latest request
+  for (const auto& life : trace.lives) {
+    v1::TracedRequest& out = *response.add_requests();
+    out.set_request_id(life->id);
+    out.set_agent(life->agent);
+    out.set_arrived_us(micros(life->arrived));
+    out.set_ended_us(micros(std::min(life->ended, trace.now)));
+    out.set_over(life->over());
+    out.set_error(ErrorOf(life->status));
+    for (const PhaseSpan& span : SpansOf(*life, trace.now)) {
+      v1::Span& proto = *out.add_spans();
+      proto.set_phase(ToProto(span.phase));
+      proto.set_begin_us(micros(span.begin));
+      proto.set_end_us(micros(span.end));
+      proto.set_tokens(span.tokens);
+      proto.set_steps(span.steps);
+    }
+    out.mutable_usage()->set_prompt_tokens(life->prompt_tokens);
+    out.mutable_usage()->set_cached_tokens(life->cached_tokens);
+    out.mutable_usage()->set_completion_tokens(life->completion_tokens);
+    indices[life->id] = response.requests_size() - 1;
+  }
+  for (int i = 0; i < response.requests_size(); ++i) {
+    for (const RequestId& upstream : trace.lives[static_cast<size_t>(i)]->upstreams) {
+      const auto found = indices.find(upstream);
+      if (found != indices.end()) response.mutable_requests(i)->add_upstreams(found->second);
+    }
+  }
+  return response;
+}
+
+}  // namespace baton

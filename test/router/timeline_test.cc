@@ -1,0 +1,158 @@
+#include "router/timeline.h"
+
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+absl::Time At(int64_t ms) { return absl::UnixEpoch() + absl::Milliseconds(ms); }
+
+RequestLife Life(const std::string& id, int64_t ended_ms) {
+  RequestLife life;
+  life.id = id;
+  life.workflow = "w";
+  life.arrived = life.complete = At(0);
+  life.ended = At(ended_ms);
+  return life;
+}
+
+PrefillStep Step(int64_t began_ms, int64_t ended_ms, int32_t tokens) {
+  return {.began = absl::Milliseconds(began_ms), .ended = absl::Milliseconds(ended_ms), .tokens = tokens};
+}
+
+std::string Text(const std::vector<PhaseSpan>& spans) {
+  const char* names[] = {"waiting", "queued", "prefill", "handoff", "first", "decode"};
+  std::string text;
+  for (const PhaseSpan& span : spans) {
+    absl::StrAppend(&text, text.empty() ? "" : " ", names[static_cast<int>(span.phase)], " ",
+                    absl::ToInt64Milliseconds(span.begin - At(0)), "-", absl::ToInt64Milliseconds(span.end - At(0)));
+    if (span.tokens > 0) absl::StrAppend(&text, " (", span.tokens, ")");
+  }
+  return text;
+}
+
+TEST_CASE("a life shows what the request waited for, and when it was computed, handed off and decoded") {
+  RequestLife life = Life("r", 200);
+  life.arrived = At(10);
+  life.complete = At(60);
+  life.placed = At(11);
+  life.prefilled = At(100);
+  life.handoff = absl::Milliseconds(5);
+  // Two while it waited, two after that with somebody else's turn between them, and one right after.
+  life.steps = {Step(80, 75, 16), Step(60, 58, 32), Step(30, 20, 64), Step(15, 10, 8), Step(10, 5, 4)};
+  life.first_token = At(110);
+  life.completion_tokens = 7;
+  CHECK(Text(SpansOf(life, At(900))) ==
+        "waiting 10-20 prefill 20-25 (16) waiting 25-40 prefill 40-42 (32) waiting 42-60 queued 60-70 "
+        "prefill 70-80 (64) queued 80-85 prefill 85-90 (8) prefill 90-95 (4) handoff 95-100 first 100-110 "
+        "decode 110-200 (7)");
+}
+
+TEST_CASE("a pause that is the step loop's own is no wait") {
+  RequestLife life = Life("r", 10);
+  life.prefilled = At(10);
+  life.prefill_only = true;
+  life.steps = {Step(10, 6, 16), Step(6, 0, 16)};
+  life.steps[1].began -= absl::Microseconds(499);
+  CHECK(SpansOf(life, At(10)).size() == 2);
+  life.steps[1].began -= absl::Microseconds(1);
+  CHECK(SpansOf(life, At(10)).size() == 3);
+}
+
+TEST_CASE("a request that lives is shown up to now") {
+  RequestLife life = Life("r", 0);
+  life.ended = life.complete = absl::InfiniteFuture();
+  CHECK(Text(SpansOf(life, At(5))) == "waiting 0-5");
+  life.placed = At(2);
+  CHECK(Text(SpansOf(life, At(5))) == "waiting 0-2 waiting 2-5");
+  life.complete = At(4);
+  CHECK(Text(SpansOf(life, At(8))) == "waiting 0-2 waiting 2-4 prefill 4-8");
+  life.prefilled = At(9);
+  CHECK(Text(SpansOf(life, At(12))) == "waiting 0-4 queued 4-9 first 9-12");
+  life.first_token = At(12);
+  CHECK(Text(SpansOf(life, At(20))) == "waiting 0-4 queued 4-9 first 9-12 decode 12-20");
+}
+
+TEST_CASE("spans fill a life without gaps, whatever workers say of their steps") {
+  const unsigned seed = std::random_device{}();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  const auto any = [&] { return static_cast<int64_t>(random() % 2000) - 500; };
+  for (int i = 0; i < 2000; ++i) {
+    RequestLife life = Life("r", 1000);
+    for (absl::Time* time : {&life.complete, &life.placed, &life.prefilled, &life.first_token}) {
+      if (random() % 4 != 0) *time = At(any());
+    }
+    life.handoff = random() % 8 == 0 ? absl::InfiniteDuration() : absl::Milliseconds(any());
+    for (size_t step = random() % (kMaxPrefillSteps + 1); step > 0; --step) {
+      life.steps.push_back(Step(any(), any(), 1));
+    }
+    if (!life.steps.empty() && random() % 8 == 0) life.steps.back().began = -absl::InfiniteDuration();
+    life.prefill_only = random() % 2 == 0;
+    const std::vector<PhaseSpan> spans = SpansOf(life, At(2000));
+    REQUIRE(spans.size() <= 2 * kMaxPrefillSteps + 6);
+    absl::Time at = life.arrived;
+    for (const PhaseSpan& span : spans) {
+      REQUIRE(span.begin == at);
+      REQUIRE(span.end > span.begin);
+      at = span.end;
+    }
+    REQUIRE(at == life.ended);
+  }
+}
+
+std::string Ids(const Timeline::Lives& lives) {
+  std::string text;
+  for (const auto& life : lives) absl::StrAppend(&text, life->id);
+  return text;
+}
+
+TEST_CASE("a tenant's workflow is found by its name, and no other's") {
+  Timeline timeline({});
+  RequestLife other = Life("b", 2), salted = Life("c", 3);
+  other.workflow = "v";
+  salted.tenant = "t";
+  timeline.Keep(Life("a", 1));
+  timeline.Keep(other);
+  timeline.Keep(salted);
+  timeline.Keep(Life("d", 4));
+  CHECK(Ids(timeline.Find("w", "", At(5))) == "ad");
+  CHECK(Ids(timeline.Find("v", "", At(5))) == "b");
+  CHECK(Ids(timeline.Find("w", "t", At(5))) == "c");
+  CHECK(timeline.Find("v", "t", At(5)).empty());
+}
+
+TEST_CASE("the oldest lives go: when they are too old, too many or too large") {
+  SECTION("too many") {
+    Timeline timeline({.requests = 2});
+    for (const char* id : {"a", "b", "c"}) timeline.Keep(Life(id, 1));
+    CHECK(Ids(timeline.Find("w", "", At(1))) == "bc");
+  }
+  SECTION("too old") {
+    Timeline timeline({.age = absl::Milliseconds(10)});
+    timeline.Keep(Life("a", 1));
+    timeline.Keep(Life("b", 5));
+    CHECK(Ids(timeline.Find("w", "", At(10))) == "ab");
+    CHECK(Ids(timeline.Find("w", "", At(11))) == "b");
+    CHECK(Ids(timeline.Find("w", "", At(15))) == "");
+    CHECK(timeline.bytes() == 0);
+  }
+  SECTION("too large") {
+    Timeline timeline({.bytes = 4096});  // room for one of the large ones
+    RequestLife large = Life("c", 1);
+    timeline.Keep(Life("a", 1));
+    large.upstreams.assign(20, std::string(128, 'u'));
+    for (int i = 0; i < 3; ++i) timeline.Keep(large);
+    CHECK(timeline.bytes() <= 4096);
+    CHECK(Ids(timeline.Find("w", "", At(1))) == "c");
+    large.upstreams.assign(100, std::string(128, 'u'));
+    timeline.Keep(large);
+    CHECK(timeline.bytes() == 0);
+  }
+}
+
+}  // namespace
+}  // namespace baton
