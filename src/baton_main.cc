@@ -62,6 +62,7 @@ int Main(int argc, char** argv) {
   WorkerOptions worker;
   GenerateOptions generate;
   ClientOptions chat, status;
+  TraceOptions trace;
   CLI::App* serve_command = app.add_subcommand("serve", "router, prefill and decode in this process");
   AddServeFlags(*serve_command, router, worker);
   CLI::App* generate_command = app.add_subcommand("generate", "one answer from a running server");
@@ -69,6 +70,8 @@ int Main(int argc, char** argv) {
   CLI::App* chat_command = app.add_subcommand("chat", "a conversation with a running server");
   AddChatFlags(*chat_command, chat);
   AddStatusFlags(*app.add_subcommand("status", "the workers of a running router"), status);
+  CLI::App* trace_command = app.add_subcommand("trace", "when the agents of a workflow waited, computed and decoded");
+  AddTraceFlags(*trace_command, trace);
   if (const auto code = ParseFlags(app, argc, argv)) return *code;
 
   if (serve_command->parsed()) {
@@ -76,6 +79,7 @@ int Main(int argc, char** argv) {
   }
   signal.Release();  // a client ends at once
   if (generate_command->parsed()) return RunGenerate(generate);
+  if (trace_command->parsed()) return RunTrace(trace);
   return chat_command->parsed() ? RunChat(chat) : RunStatus(status);
 }
 

@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <functional>
 #include <iomanip>
 #include <iostream>
@@ -18,6 +21,8 @@
 #include "server/flags.h"
 #include "server/grpc_server.h"
 #include "server/grpc_status.h"
+#include "server/trace_layout.h"
+#include "server/trace_render.h"
 
 namespace baton {
 namespace {
@@ -147,6 +152,13 @@ std::optional<std::vector<int32_t>> ParseIds(const std::string& text) {
   return ids;
 }
 
+absl::Status WriteFile(const std::string& file, const std::string& text) {
+  std::ofstream out(file, std::ios::binary);
+  out << text << std::flush;
+  if (out) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot write '", file, "': ", std::strerror(errno)));
+}
+
 const CLI::Validator kSeed(
     [](std::string& text) -> std::string {
       uint64_t seed = 0;
@@ -183,11 +195,24 @@ void AddGenerateFlags(CLI::App& app, GenerateOptions& o) {
   prompt->add_option("--chat", o.chat, "a user's message, by the model's chat template");
   prompt->add_option("--ids", o.ids, "token ids: 1,2,3");
   prompt->require_option(1);
+  app.add_option("--workflow", o.workflow, "any name; `baton trace` shows the requests that share it");
+  app.add_option("--agent", o.agent, "what this request is called in the workflow");
   app.add_flag("--json", o.json, "one JSON object instead of text");
+}
+
+void AddTraceFlags(CLI::App& app, TraceOptions& o) {
+  app.add_option("workflow", o.workflow, "as its requests named it")->required();
+  app.add_option("--server", o.server, "the router that served it")->check(HostPort())->capture_default_str();
+  app.add_option("--cache-salt", o.cache_salt, "of its requests, if they have one");
+  app.add_option("--json", o.json, "write trace events to this file, for ui.perfetto.dev");
+  app.add_option("--html", o.html, "write a page with a picture to this file");
+  app.add_option("--svg", o.svg, "write the picture alone to this file");
 }
 
 int RunGenerate(const GenerateOptions& options) {
   v1::GenerateRequest request = RequestFrom(options.client);
+  request.set_workflow(options.workflow);
+  request.set_agent(options.agent);
   if (options.chat) {
     *request.mutable_chat()->add_messages() = Message("user", *options.chat);
   } else if (options.prompt) {
@@ -255,6 +280,29 @@ int RunStatus(const ClientOptions& options) {
         worker.attached() ? "attached" : "absent", worker.model(), worker.running_requests(), worker.queued_requests(),
         worker.queued_tokens(), StrCat(worker.blocks_free(), "+", worker.blocks_cached(), "/", worker.blocks_total()));
   }
+  return 0;
+}
+
+int RunTrace(const TraceOptions& options) {
+  const auto stub = v1::Inference::NewStub(DialTcp(options.server));
+  grpc::ClientContext context;
+  v1::TraceRequest request;
+  request.set_workflow(options.workflow);
+  request.set_cache_salt(options.cache_salt);
+  v1::TraceResponse trace;
+  absl::Status status = Explain(FromGrpc(stub->Trace(&context, request, &trace)), options.server);
+  if (status.ok()) status = CheckTrace(trace);
+  using Render = std::string (*)(const std::string&, const v1::TraceResponse&);
+  const std::pair<const std::string&, Render> files[] = {
+      {options.json, RenderEvents}, {options.html, RenderHtml}, {options.svg, RenderSvg}};
+  bool written = false;
+  for (const auto& [file, render] : files) {
+    if (file.empty() || !status.ok()) continue;
+    status = WriteFile(file, render(options.workflow, trace));
+    written = true;
+  }
+  if (!status.ok()) return PrintError(status, RetryAfterOf(context));
+  if (!written) std::cout << RenderText(options.workflow, trace);
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// The client side of the `baton` command line: generate, chat, status.
+// The client side of the `baton` command line: generate, chat, status, trace.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,26 @@ struct GenerateOptions {
   std::optional<std::string> prompt;  // exactly one of these three
   std::optional<std::string> chat;
   std::string ids;  // "1,2,3"
+  std::string workflow, agent;
   bool json = false;
+};
+
+struct TraceOptions {
+  std::string server = ClientOptions().server;
+  std::string workflow;
+  std::string cache_salt;
+  std::string json, html, svg;  // files to write; all empty: text to the terminal
 };
 
 void AddGenerateFlags(CLI::App& app, GenerateOptions& options);
 void AddChatFlags(CLI::App& app, ClientOptions& options);
 void AddStatusFlags(CLI::App& app, ClientOptions& options);
+void AddTraceFlags(CLI::App& app, TraceOptions& options);
 
 // Each returns the exit code: 0, or 1 after an error that was printed.
 int RunGenerate(const GenerateOptions& options);
 int RunChat(ClientOptions options);
 int RunStatus(const ClientOptions& options);
+int RunTrace(const TraceOptions& options);
 
 }  // namespace baton

@@ -55,7 +55,8 @@ class Agent:
 
 
 class Client:
-    def __init__(self, server):
+    def __init__(self, server, workflow=""):
+        self.workflow = workflow  # what `baton trace` knows the requests by
         self._channel = grpc.insecure_channel(server)
         self.generate = self._channel.unary_stream(
             "/baton.v1.Inference/Generate",
@@ -65,7 +66,8 @@ class Client:
     def agent(self, instruction, *inputs, max_tokens=64, join="ORDER", announced=(), name="agent", **sampling):
         """Starts an agent: a system message, and a user message of `inputs`, each a text or another agent (or, if it is
         named in `announced`, the id of one that comes later). Returns at once."""
-        request = MESSAGES["GenerateRequest"](request_id=f"{name}-{uuid.uuid4().hex[:12]}", join=f"JOIN_{join}")
+        request = MESSAGES["GenerateRequest"](request_id=f"{name}-{uuid.uuid4().hex[:12]}", agent=name,
+                                              join=f"JOIN_{join}")
         return self.start(request, instruction, inputs, max_tokens, announced, sampling)
 
     def start(self, request, instruction, inputs, max_tokens=64, announced=(), sampling=None):
@@ -85,6 +87,7 @@ class Client:
         return self.start_request(request)
 
     def start_request(self, request):
+        request.workflow = self.workflow
         return Agent(self, request)
 
 
@@ -92,7 +95,11 @@ def server_argument(description):
     import argparse
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--server", default="127.0.0.1:7070", help="the router (default 127.0.0.1:7070)")
-    return Client(parser.parse_args().server)
+    server = parser.parse_args().server
+    # A name of its own for each run: its trace shows no other.
+    workflow = f"{pathlib.Path(sys.argv[0]).stem}-{uuid.uuid4().hex[:6]}"
+    print(f"workflow {workflow}; for a picture of it: baton trace {workflow} --server {server} --html trace.html\n")
+    return Client(server, workflow)
 
 
 def show(name, agent):

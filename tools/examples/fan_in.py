@@ -5,7 +5,8 @@ from agents import MESSAGES, server_argument, show
 client = server_argument(__doc__)
 writers = {n: client.agent("You propose a name for a boat.", f"Use at most {n} words.", max_tokens=4 * n, name="writer")
            for n in (12, 6, 3)}
-request = MESSAGES["GenerateRequest"](request_id=f"judge-{next(iter(writers.values())).id}", join="JOIN_ARRIVAL")
+request = MESSAGES["GenerateRequest"](request_id=f"judge-{next(iter(writers.values())).id}", agent="judge",
+                                      join="JOIN_ARRIVAL")
 request.chat.messages.add(role="system", content="You choose the best of some proposals.")
 user = request.chat.messages.add(role="user")
 for writer in writers.values():

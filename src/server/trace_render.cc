@@ -1,0 +1,164 @@
+#include "server/trace_render.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "base/strings.h"
+#include "nlohmann/json.hpp"
+#include "server/trace_layout.h"
+
+namespace baton {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json Event(const char* kind, const std::string& name, int lane, int64_t at_us) {
+  return {{"ph", kind}, {"name", name}, {"cat", "baton"}, {"pid", 1}, {"tid", lane}, {"ts", at_us}};
+}
+
+Json Slice(const std::string& name, int lane, int64_t begin_us, int64_t end_us) {
+  Json event = Event("X", name, lane, begin_us);
+  event["dur"] = end_us - begin_us;
+  return event;
+}
+
+void AddRequest(const v1::TracedRequest& request, int lane, Json& events) {
+  Json whole = Slice(request.request_id(), lane, request.arrived_us(), request.ended_us());
+  whole["args"] = {{"prompt_tokens", request.usage().prompt_tokens()},
+                   {"cached_tokens", request.usage().cached_tokens()},
+                   {"completion_tokens", request.usage().completion_tokens()},
+                   {"over", request.over()},
+                   {"error", request.error()}};
+  events.push_back(std::move(whole));
+  for (const v1::Span& span : request.spans()) {
+    Json phase = Slice(StyleOf(span.phase()).name, lane, span.begin_us(), span.end_us());
+    phase["args"] = {{"tokens", span.tokens()}, {"steps", span.steps()}};
+    events.push_back(std::move(phase));
+  }
+}
+
+// A flow binds to the slice that is open at its time, so it ends where an output ends within both of the slices.
+void AddFlow(const v1::TracedRequest& from, int from_lane, const v1::TracedRequest& to, int to_lane, Json& events) {
+  const int flow = static_cast<int>(events.size());
+  const int64_t leaves = std::max(from.arrived_us(), from.ended_us() - 1);
+  const int64_t arrives = std::clamp(leaves, to.arrived_us(), std::max(to.arrived_us(), to.ended_us() - 1));
+  Json start = Event("s", "output_of", from_lane, std::min(leaves, arrives));
+  start["id"] = flow;
+  Json finish = Event("f", "output_of", to_lane, arrives);
+  finish["id"] = flow;
+  finish["bp"] = "e";
+  events.push_back(std::move(start));
+  events.push_back(std::move(finish));
+}
+
+constexpr int kNameColumns = 16;
+constexpr size_t kBarColumns = 64;
+
+bool IsContinuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
+// Without what a terminal obeys: control characters, C1 ones and the marks that turn the direction of text among them.
+std::string Printable(const std::string& text) {
+  std::string result;
+  for (size_t i = 0; i < text.size();) {
+    size_t end = i + 1;
+    while (end < text.size() && IsContinuation(text[end])) ++end;
+    const std::string_view character = std::string_view(text).substr(i, end - i);
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool c1 = byte == 0xC2 && character.size() == 2 && static_cast<unsigned char>(character[1]) < 0xA0;
+    const bool turns = character >= "\u2028" && character <= "\u202E";
+    const bool isolates = character >= "\u2066" && character <= "\u2069";
+    if (byte < 0x20 || byte == 0x7F || c1 || turns || isolates) {
+      result += '?';
+    } else {
+      result += character;
+    }
+    i = end;
+  }
+  return result;
+}
+
+// Of exactly kNameColumns characters.
+std::string Column(const std::string& name) {
+  std::string result = Printable(name);
+  int columns = 0;
+  size_t end = 0;
+  while (end < result.size() && columns < kNameColumns) {
+    do ++end;
+    while (end < result.size() && IsContinuation(result[end]));
+    ++columns;
+  }
+  result.resize(end);
+  return result.append(static_cast<size_t>(kNameColumns - columns), ' ');
+}
+
+// Each column shows the phase that takes most of its time.
+std::string Bar(const v1::TraceResponse& trace, const TraceLane& lane) {
+  const double width = static_cast<double>(EndOf(trace)) / kBarColumns;
+  const std::vector<PhaseStyle>& phases = Phases();
+  std::vector<std::vector<double>> shares(kBarColumns, std::vector<double>(phases.size()));
+  for (const int index : lane.requests) {
+    for (const v1::Span& span : trace.requests(index).spans()) {
+      const auto phase = static_cast<size_t>(&StyleOf(span.phase()) - phases.data());
+      const auto begin = static_cast<double>(span.begin_us()), end = static_cast<double>(span.end_us());
+      for (auto i = static_cast<size_t>(begin / width); i < kBarColumns; ++i) {
+        const double left = static_cast<double>(i) * width;
+        if (left >= end) break;
+        shares[i][phase] += std::max(0.0, std::min(end, left + width) - std::max(begin, left));
+      }
+    }
+  }
+  std::string bar;
+  for (const std::vector<double>& column : shares) {
+    const auto most = std::ranges::max_element(column);
+    bar += *most > 0 ? phases[static_cast<size_t>(most - column.begin())].mark : ' ';
+  }
+  return bar;
+}
+
+}  // namespace
+
+std::string RenderEvents(const std::string& workflow, const v1::TraceResponse& trace) {
+  Json events = Json::array();
+  Json process = Event("M", "process_name", 0, 0);
+  process["args"] = {{"name", workflow}};
+  events.push_back(std::move(process));
+  const std::vector<TraceLane> lanes = LanesOf(trace);
+  std::vector<int> lane_of(static_cast<size_t>(trace.requests_size()));
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    const int lane = static_cast<int>(i) + 1;
+    Json name = Event("M", "thread_name", lane, 0), order = Event("M", "thread_sort_index", lane, 0);
+    name["args"] = {{"name", lanes[i].name}};
+    order["args"] = {{"sort_index", lane}};
+    events.push_back(std::move(name));
+    events.push_back(std::move(order));
+    for (const int request : lanes[i].requests) {
+      lane_of[static_cast<size_t>(request)] = lane;
+      AddRequest(trace.requests(request), lane, events);
+    }
+  }
+  for (int to = 0; to < trace.requests_size(); ++to) {
+    for (const int from : trace.requests(to).upstreams()) {
+      AddFlow(trace.requests(from), lane_of[static_cast<size_t>(from)], trace.requests(to),
+              lane_of[static_cast<size_t>(to)], events);
+    }
+  }
+  const Json document = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}};
+  return document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string RenderText(const std::string& workflow, const v1::TraceResponse& trace) {
+  std::string text = absl::StrCat(Printable(workflow), ": ", Summarise(trace), "\n");
+  for (const PhaseStyle& phase : Phases()) absl::StrAppend(&text, "  ", std::string(1, phase.mark), " ", phase.name);
+  absl::StrAppend(&text, "\n");
+  for (const TraceLane& lane : LanesOf(trace)) {
+    absl::StrAppend(&text, Column(lane.name), " |", Bar(trace, lane), "|",
+                    absl::StrFormat(" %12s", Milliseconds(trace.requests(lane.requests.back()).ended_us())), "\n");
+    for (const int request : lane.requests) {
+      const std::string& error = trace.requests(request).error();
+      if (!error.empty()) absl::StrAppend(&text, std::string(kNameColumns, ' '), "  ", Printable(error), "\n");
+    }
+  }
+  return text;
+}
+
+}  // namespace baton

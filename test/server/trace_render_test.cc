@@ -1,0 +1,199 @@
+// A trace as JSON for Perfetto, as a picture, and as text.
+#include "server/trace_render.h"
+
+#include <map>
+#include <regex>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "catch.h"
+#include "nlohmann/json.hpp"
+#include "server/trace_layout.h"
+
+namespace baton {
+namespace {
+
+v1::TracedRequest& AddRequest(v1::TraceResponse& trace, const std::string& id, const std::string& agent, int64_t begin,
+                              int64_t end) {
+  v1::TracedRequest& request = *trace.add_requests();
+  request.set_request_id(id);
+  request.set_agent(agent);
+  request.set_arrived_us(begin);
+  request.set_ended_us(end);
+  request.set_over(true);
+  return request;
+}
+
+void AddSpan(v1::TracedRequest& request, v1::Span::Phase phase, int64_t begin, int64_t end, int32_t tokens = 0) {
+  v1::Span& span = *request.add_spans();
+  span.set_phase(phase);
+  span.set_begin_us(begin);
+  span.set_end_us(end);
+  span.set_tokens(tokens);
+}
+
+// A writer, and a reader that waits for it.
+v1::TraceResponse Two(const std::string& name = "reader") {
+  v1::TraceResponse trace;
+  v1::TracedRequest& up = AddRequest(trace, "up-1", "writer", 0, 4000);
+  AddSpan(up, v1::Span::PHASE_PREFILL, 0, 1000, 64);
+  AddSpan(up, v1::Span::PHASE_DECODE, 1000, 4000, 8);
+  v1::TracedRequest& down = AddRequest(trace, "down-1", name, 500, 8000);
+  AddSpan(down, v1::Span::PHASE_WAITING, 500, 4000);
+  AddSpan(down, v1::Span::PHASE_HANDOFF, 4000, 4500);
+  AddSpan(down, v1::Span::PHASE_DECODE, 4500, 8000, 9);
+  down.add_upstreams(0);
+  REQUIRE(CheckTrace(trace).ok());
+  return trace;
+}
+
+constexpr char kHostile[] = "<script>alert(1)</script>\"&'\n\x1b[31m]]>";
+
+TEST_CASE("trace events are what Perfetto reads: slices with times, nested, and flows between lanes") {
+  const nlohmann::json document = nlohmann::json::parse(RenderEvents("w", Two()));
+  std::map<int, std::string> names;
+  std::map<int, std::vector<std::pair<int64_t, int64_t>>> slices;
+  std::map<int, std::vector<nlohmann::json>> flows;
+  for (const auto& event : document.at("traceEvents")) {
+    const std::string kind = event.at("ph");
+    CHECK(event.at("name").is_string());
+    CHECK(event.at("pid") == 1);
+    const int lane = event.at("tid");
+    if (kind == "M" && event["name"] == "thread_name") names[lane] = event["args"]["name"];
+    if (kind == "X") slices[lane].push_back({event.at("ts"), event.at("dur")});
+    if (kind == "s" || kind == "f") flows[event.at("id")].push_back(event);
+  }
+  CHECK(names == std::map<int, std::string>{{1, "writer"}, {2, "reader"}});
+  REQUIRE(slices[1].size() == 3);
+  CHECK(slices[1][0] == std::pair<int64_t, int64_t>{0, 4000});
+  CHECK(slices[1][2] == std::pair<int64_t, int64_t>{1000, 3000});
+  CHECK(slices[2].size() == 4);
+  REQUIRE(flows.size() == 1);
+  const auto& flow = flows.begin()->second;
+  REQUIRE(flow.size() == 2);
+  CHECK(flow[0]["ph"] == "s");
+  CHECK(flow[0]["tid"] == 1);
+  CHECK(flow[0]["ts"] == 3999);
+  CHECK(flow[1]["tid"] == 2);
+  CHECK(flow[1]["ts"] == 3999);
+  CHECK(flow[1]["bp"] == "e");
+}
+
+TEST_CASE("requests of one agent share a lane unless they overlap") {
+  v1::TraceResponse trace;
+  AddRequest(trace, "a1", "a", 0, 10);
+  AddRequest(trace, "b1", "b", 0, 30);
+  AddRequest(trace, "a2", "a", 5, 20);
+  AddRequest(trace, "a3", "a", 10, 30);
+  AddRequest(trace, "nameless", "", 12, 13);
+  const auto lanes = LanesOf(trace);
+  REQUIRE(lanes.size() == 4);
+  CHECK(lanes[0].name == "a");
+  CHECK(lanes[0].requests == std::vector<int>{0, 3});
+  CHECK(lanes[1].requests == std::vector<int>{2});
+  CHECK(lanes[2].name == "nameless");  // ends before b
+  CHECK(lanes[3].name == "b");
+}
+
+// Tags that are open at the end, and whatever is no tag of ours.
+void CheckWellFormed(const std::string& svg) {
+  const std::set<std::string> known = {"svg",      "style", "defs", "marker", "path",
+                                       "clipPath", "rect",  "text", "g",      "title"};
+  const std::regex tag("<(/?)([^ />]*)[^<>]*?(/?)>");
+  std::vector<std::string> open;
+  for (auto it = std::sregex_iterator(svg.begin(), svg.end(), tag); it != std::sregex_iterator(); ++it) {
+    const std::string name = (*it)[2];
+    CAPTURE(name);
+    REQUIRE(known.contains(name));
+    if ((*it)[1].length() > 0) {
+      REQUIRE_FALSE(open.empty());
+      REQUIRE(open.back() == name);
+      open.pop_back();
+    } else if ((*it)[3].length() == 0) {
+      open.push_back(name);
+    }
+  }
+  CHECK(open.empty());
+}
+
+size_t Count(const std::string& text, const std::string& what) {
+  size_t count = 0;
+  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+TEST_CASE("the picture has a bar for each span, an arrow for each reference, and says what they are") {
+  const std::string svg = RenderSvg("run 7", Two());
+  CheckWellFormed(svg);
+  CHECK(Count(svg, "<rect class=\"decode\"") == 3);  // one in the legend
+  CHECK(Count(svg, "<rect class=\"waiting\"") == 2);
+  CHECK(Count(svg, "<rect class=\"handoff\"") == 2);
+  CHECK(Count(svg, "class=\"arrow\"") == 1);
+  CHECK(svg.find("<title>down-1 waits for up-1</title>") != svg.npos);
+  CHECK(svg.find("<title>decode, 8 tokens: 1.0 ms to 4.0 ms (3.0 ms)</title>") != svg.npos);
+  CHECK(svg.find(">run 7</text>") != svg.npos);
+  // The writer's decoding takes 3 of 8 ms of the width for bars.
+  CHECK(svg.find("x=\"253.1\" y=\"78\" width=\"309.4\"") != svg.npos);
+}
+
+TEST_CASE("names and errors are text in every form, whatever is in them") {
+  v1::TraceResponse trace = Two(kHostile);
+  trace.mutable_requests(1)->set_error(kHostile);
+  trace.mutable_requests(0)->set_request_id(kHostile);
+  const std::string html = RenderHtml(kHostile, trace);
+  CHECK(html.find("<script") == html.npos);
+  CHECK(html.find("&lt;script&gt;") != html.npos);
+  CHECK(html.find('\x1b') == html.npos);
+  CheckWellFormed(RenderSvg(kHostile, trace));
+  // Nothing is loaded from elsewhere.
+  CHECK(Count(html, "http") == 2);
+  CHECK(Count(html, "http-equiv") == 1);
+  CHECK(Count(html, "http://www.w3.org/2000/svg\"") == 1);
+
+  const std::string text = RenderText(kHostile, trace);
+  CHECK(text.find('\x1b') == text.npos);
+  CHECK(text.find("<script>alert(1)") != text.npos);
+  CHECK(Count(RenderText("a\u009Bb\u202Ec\u2066d\u00E9", Two()), "a?b?c?d\u00E9: ") == 1);
+
+  const auto document = nlohmann::json::parse(RenderEvents(kHostile, trace));
+  CHECK(document["traceEvents"][0]["args"]["name"] == kHostile);
+}
+
+TEST_CASE("text shows in each column the phase that takes most of its time") {
+  const std::string text = RenderText("w", Two());
+  CAPTURE(text);
+  CHECK(text.find("w: 2 requests, 8.0 ms\n") == 0);
+  const auto bar = [](int before, int a, char x, int b, char y, int c, char z) {
+    return " |" + std::string(before, ' ') + std::string(a, x) + std::string(b, y) + std::string(c, z);
+  };
+  CHECK(text.find("writer          " + bar(0, 8, '#', 24, '=', 32, ' ') + "|       4.0 ms\n") != text.npos);
+  CHECK(text.find("reader          " + bar(4, 28, '.', 4, '>', 28, '=') + "|       8.0 ms\n") != text.npos);
+}
+
+TEST_CASE("an empty trace and one of no length can be drawn") {
+  v1::TraceResponse trace;
+  CheckWellFormed(RenderSvg("w", trace));
+  AddRequest(trace, "r", "", 0, 0);
+  CHECK(CheckTrace(trace).ok());
+  CheckWellFormed(RenderSvg("w", trace));
+  CHECK(RenderText("w", trace).find("1 request, 0.0 ms") != std::string::npos);
+  CHECK(nlohmann::json::parse(RenderEvents("w", trace))["traceEvents"].size() == 4);
+}
+
+TEST_CASE("what no server of ours sends is refused before it is drawn") {
+  const auto refused = [](auto&& spoil) {
+    v1::TraceResponse trace = Two();
+    spoil(*trace.mutable_requests(1));
+    return absl::IsInvalidArgument(CheckTrace(trace));
+  };
+  CHECK(refused([](auto& request) { request.add_upstreams(2); }));
+  CHECK(refused([](auto& request) { request.add_upstreams(-1); }));
+  CHECK(refused([](auto& request) { request.set_arrived_us(-1); }));
+  CHECK(refused([](auto& request) { request.set_ended_us(int64_t{1} << 62); }));
+  CHECK(refused([](auto& request) { request.mutable_spans(0)->set_begin_us(499); }));
+  CHECK(refused([](auto& request) { request.mutable_spans(2)->set_end_us(8001); }));
+  CHECK(refused([](auto& request) { request.mutable_spans(1)->set_end_us(3999); }));
+}
+
+}  // namespace
+}  // namespace baton
