@@ -11,7 +11,7 @@
 
 namespace baton {
 
-// Callbacks come from gRPC's threads, one at a time; `done` comes once, last, and may destroy the stream.
+// Callbacks come from gRPC's threads, one at a time; `done` comes once, last.
 template <typename Command, typename Event>
 class AttachClient final : public grpc::ClientBidiReactor<Command, Event> {
  public:
@@ -58,7 +58,7 @@ class AttachClient final : public grpc::ClientBidiReactor<Command, Event> {
   }
 
   void OnDone(const grpc::Status& status) override {
-    const auto done = std::move(on_done_);
+    const auto done = std::move(on_done_);  // the stream may be destroyed by another thread before it returns
     done(status);
   }
 

@@ -82,7 +82,6 @@ class WorkerLink {
 
   void OnDone(const grpc::Status& status) {
     handlers_.on_lost(address_);
-    std::shared_ptr<Stream> ended;  // destroyed after the lock is released
     const std::lock_guard lock(mutex_);
     if (!stopping_ && status.error_message() != last_error_) {  // the same error again and again is logged once
       last_error_ = status.error_message();
@@ -90,7 +89,7 @@ class WorkerLink {
     }
     next_attempt_ = now_ + backoff_;
     backoff_ = std::min(backoff_ * 2, kMaxBackoff);
-    ended = std::exchange(stream_, nullptr);
+    ended_ = std::exchange(stream_, nullptr);
     closed_.notify_all();  // under the lock: whoever waits may destroy this
   }
 
@@ -100,6 +99,9 @@ class WorkerLink {
   std::mutex mutex_;  // guards what follows
   std::condition_variable closed_;
   std::shared_ptr<Stream> stream_;
+  // The last one. It holds the channel, and gRPC's own thread, on which it ends, must not be where the last channel is
+  // destroyed: the thread would then wait for itself and free its queue twice.
+  std::shared_ptr<Stream> ended_;
   bool stopping_ = false;
   absl::Time now_;
   absl::Time next_attempt_ = absl::InfinitePast();
