@@ -32,6 +32,7 @@ using TokenId = int32_t;  // an index into a vocabulary; plain, because kernels 
 using BlockId = Id<struct BlockIdTag, uint32_t>;              // an index into one worker's slab of KV blocks
 using ReservationId = Id<struct ReservationIdTag, uint64_t>;  // unique within one decode worker incarnation
 using Generation = Id<struct GenerationTag, uint64_t>;        // counts every reservation made; never reused
+using LeaseHolder = Id<struct LeaseHolderTag, uint64_t>;      // for whom a prefill worker keeps KV: one of its routers
 using Incarnation = Id<struct IncarnationTag, uint64_t>;      // random, drawn once at process start
 
 // Chosen by the router, unique in the cluster; shown to users and in logs.

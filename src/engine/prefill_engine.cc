@@ -15,7 +15,8 @@ PrefillEngine::PrefillEngine(PrefillEngineOptions options)
     : options_(std::move(options)),
       pool_(options_.blocks),
       tree_(pool_),
-      scheduler_(pool_, tree_, options_.step_tokens, OpenLimits()),
+      scheduler_(pool_, tree_, options_.step_tokens, OpenLimits(),
+                 static_cast<int64_t>(options_.leased_share * static_cast<double>(options_.blocks))),
       sender_(options_.sender) {}
 
 OpenPromptLimits PrefillEngine::OpenLimits() const {
@@ -94,7 +95,12 @@ std::optional<RequestFailed> PrefillEngine::Add(PrefillJob job, absl::Time now) 
                      .max_new_tokens = job.max_new_tokens};
   if (const absl::Status status = scheduler_.Add(std::move(task)); !status.ok()) return refuse(status);
 
-  jobs_[job.request_id] = {.kv_tokens = kv_tokens, .prefill_only = prefill_only, .added = now, .failure = {}};
+  jobs_[job.request_id] = {.kv_tokens = kv_tokens,
+                           .prefill_only = prefill_only,
+                           .lease = job.lease,
+                           .lease_holder = job.lease_holder,
+                           .added = now,
+                           .failure = {}};
   if (!prefill_only) sender_.Begin(std::move(handoff), now);
   NoteComplete(job.request_id, now);  // a prompt of one token needs no KV
   return std::nullopt;
@@ -107,6 +113,7 @@ void PrefillEngine::AddOpen(PrefillJob job, absl::Time now) {
                             .priority = job.priority,
                             .turn = now + job.handicap,
                             .root = RootKey(options_.sender.self.module_digest, job.cache_salt),
+                            .lease_holder = job.lease_holder,
                             .added = now,
                             .failure = {}};
   Restart(id, added);
@@ -160,6 +167,7 @@ void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
   job.rest.clear();
   job.added = now;
   job.prefill_only = append.decode_worker.empty();
+  job.lease = append.lease;
   if (!job.prefill_only) {
     const auto keys = scheduler_.keys(append.request_id);
     sender_.Begin({.request_id = append.request_id,
@@ -183,6 +191,12 @@ void PrefillEngine::FailAll(const absl::Status& status, absl::Time now) {
   std::vector<RequestId> ids;
   for (const auto& [id, job] : jobs_) ids.push_back(id);
   for (const RequestId& id : ids) Fail(id, status, now);
+  scheduler_.leases().EndAll();
+}
+
+void PrefillEngine::Tick(absl::Time now) {
+  sender_.Tick(now);
+  scheduler_.leases().Tick(now);
 }
 
 const Batch* PrefillEngine::StartStep(absl::Time now) {
@@ -328,6 +342,7 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   totals_.shared_tokens += counters.shared;
   totals_.computed_tokens += counters.computed;
   totals_.bytes_pushed += done.bytes_pushed;
+  if (job.failure.ok()) scheduler_.Lease(done.request_id, job.lease.tokens, job.lease_holder, now + job.lease.duration);
   scheduler_.Remove(done.request_id);
   jobs_.erase(found);
   actions_.push_back(std::move(done));
@@ -344,6 +359,7 @@ PrefillLoad PrefillEngine::load() const {
   PrefillLoad load{.queue = scheduler_.load(),
                    .requests = static_cast<int64_t>(jobs_.size()),
                    .blocks = pool_.counts(),
+                   .leased_blocks = scheduler_.leases().blocks(),
                    .totals = totals_};
   load.totals.evictions = tree_.evictions();
   return load;
@@ -353,7 +369,7 @@ void PrefillEngine::CheckInvariants() const {
   scheduler_.CheckInvariants();
   sender_.CheckInvariants();
   if (jobs_.empty() && !scheduler_.step_running()) {
-    BATON_CHECK(pool_.counts().referenced == 0, "blocks are held for nobody");
+    BATON_CHECK(pool_.counts().referenced == scheduler_.leases().blocks(), "blocks are held for nobody");
   }
 }
 

@@ -2,6 +2,7 @@
 // actions go out.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -35,6 +36,7 @@ struct PrefillEngineOptions {
   // waits no longer for them.
   absl::Duration open_step = absl::Milliseconds(200);
   int64_t max_requests = 1024;
+  double leased_share = 0.5;                         // of the blocks, which leases hold at most
   absl::Duration overload_retry = absl::Seconds(1);  // the hint given when max_requests are there
   HandoffSenderOptions sender;
 };
@@ -56,6 +58,7 @@ struct PrefillLoad {
   PrefillScheduler::Load queue;
   int64_t requests = 0;  // that have no result yet
   BlockPool::Counts blocks;
+  int64_t leased_blocks = 0;  // of those that are referenced
   PrefillTotals totals;
 };
 
@@ -67,7 +70,8 @@ using PrefillAction = std::variant<SendLink, OpenConnection, CloseConnection, Se
 // complete them, those of the last step layer by layer; what the decode worker holds already is neither pushed nor,
 // unless what is missing depends on it, computed. A request that finds no room fails at once, RESOURCE_EXHAUSTED with
 // the decode worker's hint: waiting for room is the router's part, and meanwhile its blocks are ordinary cached ones,
-// so it holds up nobody. A request's blocks stay referenced until its result.
+// so it holds up nobody. A request's blocks stay referenced until its result; a job that asks for a lease and is done
+// leaves the KV of its first tokens referenced until the lease ends.
 //
 // Not thread-safe. Every event is followed by TakeActions; events of the hand-off go to sender().
 class PrefillEngine {
@@ -83,7 +87,9 @@ class PrefillEngine {
   // The result is CANCELLED, as soon as no push of the request is in flight. Nothing if the request is not there (any
   // more).
   void Cancel(const RequestId& id, absl::Time now);
+  // Ends all leases, too.
   void FailAll(const absl::Status& status, absl::Time now);
+  void EndLeases(LeaseHolder holder) { scheduler_.leases().EndAllOf(holder); }
 
   // Plans a step; null if there is nothing to compute. The batch is valid until FinishStep, which must follow.
   const Batch* StartStep(absl::Time now);
@@ -94,8 +100,8 @@ class PrefillEngine {
 
   HandoffSender& sender() { return sender_; }
   std::vector<PrefillAction> TakeActions(absl::Time now);
-  // When sender().Tick must be called.
-  absl::Time NextTick() const { return sender_.NextTick(); }
+  void Tick(absl::Time now);  // sender().Tick, and leases that end
+  absl::Time NextTick() const { return std::min(sender_.NextTick(), scheduler_.leases().NextTick()); }
 
   bool idle() const { return jobs_.empty() && !scheduler_.step_running() && sender_.idle(); }
   PrefillLoad load() const;
@@ -106,10 +112,12 @@ class PrefillEngine {
     int64_t kv_tokens = 0;
     bool prefill_only = false;
     bool open = false;
-    int32_t priority = 0;         // open
-    absl::Time turn{};            // open
-    BlockKey root{};              // open: of the keys
-    BlockKey last_key{};          // open: of the last full block, or the root
+    int32_t priority = 0;  // open
+    absl::Time turn{};     // open
+    BlockKey root{};       // open: of the keys
+    BlockKey last_key{};   // open: of the last full block, or the root
+    KvLease lease{};
+    LeaseHolder lease_holder{};
     std::vector<TokenId> rest{};  // open: 0 to 16 tokens, which may be the prompt's last ones
     absl::Time added;
     absl::Time started = absl::InfiniteFuture();   // of the first step that took it up

@@ -20,8 +20,9 @@ bool PrefillScheduler::RunsBefore::operator()(const Request* a, const Request* b
          std::make_tuple(-int64_t{b->task.priority}, b->task.open, b->task.turn, b->arrival);
 }
 
-PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open)
-    : pool_(pool), tree_(tree), step_tokens_(step_tokens) {
+PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open,
+                                   int64_t leased_blocks)
+    : pool_(pool), tree_(tree), step_tokens_(step_tokens), leases_(pool, tree, leased_blocks) {
   BATON_CHECK(step_tokens_ >= kBlockTokens, "a step computes at least one block");
   LimitOpen(open);
 }
@@ -198,6 +199,14 @@ void PrefillScheduler::MakeRoom(const Request& request, int64_t& reserved) {
     if (victim->admitted && active_.contains(victim)) reserved -= Outstanding(*victim);
     GiveBack(*victim);
   }
+  EndLeases(request, reserved);
+}
+
+// As many as make room, if all of them could.
+void PrefillScheduler::EndLeases(const Request& request, int64_t reserved) {
+  const auto lacking = [&] { return Needed(request) - (tree_.Available() - reserved); };
+  if (lacking() > leases_.blocks()) return;
+  while (lacking() > 0 && leases_.blocks() > 0) leases_.EndFirst();
 }
 
 // Its full blocks stay in the cache as long as nobody needs the room.
@@ -335,6 +344,7 @@ std::vector<RequestId> PrefillScheduler::FinishStep(bool ok) {
   batch_.slices.clear();
   removed_.clear();
   outgrown_.clear();
+  leases_.Grant(tree_.Available() - Reserved());
   return failed;
 }
 
@@ -369,6 +379,13 @@ void PrefillScheduler::SetDone(Request& request, int64_t done) {
   if (!request.stopped && done >= request.wanted) TellAll(request);
 }
 
+void PrefillScheduler::Lease(const RequestId& id, int64_t tokens, LeaseHolder holder, absl::Time until) {
+  const std::span<const BlockKey> keys(Get(id).task.keys);
+  const size_t blocks = std::min(keys.size(), static_cast<size_t>(tokens / kBlockTokens));
+  leases_.Ask(holder, keys.first(blocks), until);
+  if (!step_running()) leases_.Grant(tree_.Available() - Reserved());
+}
+
 bool PrefillScheduler::IsComplete(const RequestId& id) const {
   const auto found = requests_.find(id);
   return found != requests_.end() && found->second->done >= found->second->wanted && !found->second->task.open;
@@ -385,6 +402,7 @@ PrefillScheduler::Load PrefillScheduler::load() const {
 
 void PrefillScheduler::CheckInvariants() const {
   tree_.CheckInvariants();
+  leases_.CheckInvariants();
   for (const auto& [id, request] : requests_) {
     BATON_CHECK(id == request->task.request_id, "a request under another's id");
     BATON_CHECK(request->done <= request->planned, "more done than planned");

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
+#include "engine/kv_leases.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"
 #include "model/batch.h"
@@ -60,11 +61,14 @@ struct PrefillCounters {
 // its priority: overlap is opportunistic. It holds up nobody: for room that another request lacks it gives its blocks
 // back to the cache, and takes them up again when it can. So what is told of it is told once it has ended.
 //
+// Leases hold up nobody either: they end, first those that would end first, where a request lacks room.
+//
 // Not thread-safe. Pool and tree must outlive it; nobody else takes blocks from them.
 class PrefillScheduler {
  public:
-  // `step_tokens`: computed in a step at most, at least one block.
-  PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open);
+  // `step_tokens`: computed in a step at most, at least one block; `leased_blocks`: that leases hold at most.
+  PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open,
+                   int64_t leased_blocks = 0);
   ~PrefillScheduler();
 
   // INVALID_ARGUMENT, with needed and total blocks, if the prompt can never fit. REQUIRES: the id is new.
@@ -101,6 +105,12 @@ class PrefillScheduler {
   // The step's KV is written. For a failed step (`ok` false) promises are broken, requests that waited for them are
   // planned anew, and those with slices of their own are stopped: their ids are returned.
   std::vector<RequestId> FinishStep(bool ok);
+  // Keeps the KV of the request's first `tokens` tokens, in whole blocks, until then. A running step is over first.
+  // REQUIRES: known.
+  void Lease(const RequestId& id, int64_t tokens, LeaseHolder holder, absl::Time until);
+  KvLeases& leases() { return leases_; }
+  const KvLeases& leases() const { return leases_; }
+
   // Since the last call. Nothing of an open prompt; all that it has, from position 0, once it is closed and has room.
   std::vector<Progress> TakeProgress() { return std::exchange(progress_, {}); }
 
@@ -161,6 +171,7 @@ class PrefillScheduler {
   void PlanRequests(const std::vector<Request*>& order, absl::FunctionRef<bool(const Request&)> takes_part,
                     StepRoom& room);
   void MakeRoom(const Request& request, int64_t& reserved);
+  void EndLeases(const Request& request, int64_t reserved);
   void GiveBack(Request& request);
   void TellAll(Request& request);
   int64_t Advance(Request& request, int64_t budget);
@@ -174,6 +185,7 @@ class PrefillScheduler {
   RadixTree& tree_;
   const int64_t step_tokens_;
   OpenPromptLimits open_limits_;
+  KvLeases leases_;
   absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests_;
   std::vector<std::unique_ptr<Request>> removed_;  // while the running step uses their blocks
   std::vector<std::vector<TokenId>> outgrown_;     // while the running step reads them

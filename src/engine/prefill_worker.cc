@@ -46,6 +46,10 @@ void PrefillWorker::Cancel(const RequestId& id) {
   Post([&](PrefillEngine& engine, absl::Time now) { engine.Cancel(id, now); });
 }
 
+void PrefillWorker::EndLeases(LeaseHolder holder) {
+  Post([&](PrefillEngine& engine, absl::Time) { engine.EndLeases(holder); });
+}
+
 PrefillLoad PrefillWorker::Load() const {
   const std::lock_guard lock(mutex_);
   return engine_.load();
@@ -100,7 +104,7 @@ bool PrefillWorker::Step() {
 }
 
 absl::Time PrefillWorker::Tick() {
-  Post([](PrefillEngine& engine, absl::Time now) { engine.sender().Tick(now); });
+  Post([](PrefillEngine& engine, absl::Time now) { engine.Tick(now); });
   const std::lock_guard lock(mutex_);
   return next_tick_ = engine_.NextTick();
 }

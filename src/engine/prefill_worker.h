@@ -55,6 +55,8 @@ class PrefillWorker {
   // As PrefillEngine::Append and Cancel.
   void Append(PrefillAppend append);
   void Cancel(const RequestId& id);
+  // As PrefillEngine::EndLeases.
+  void EndLeases(LeaseHolder holder);
   PrefillLoad Load() const;
 
   // Takes no more requests, lets those that are there end within `grace`, fails the rest with UNAVAILABLE, stops. All

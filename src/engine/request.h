@@ -14,6 +14,12 @@
 
 namespace baton {
 
+// KV that a prefill worker keeps for a while once a request is done, also when it is not done for the cache alone.
+struct KvLease {
+  int32_t tokens = 0;  // of the prompt, from its beginning: their full blocks; 0: none
+  absl::Duration duration{};
+};
+
 // Router → prefill worker.
 struct PrefillJob {
   RequestId request_id;
@@ -27,6 +33,8 @@ struct PrefillJob {
   WorkerAddress decode_worker;
   // More tokens come by PrefillAppend, the last of which says where the KV goes; `tokens` may be empty until then.
   bool open = false;
+  KvLease lease{};
+  LeaseHolder lease_holder{};  // who asks; the worker knows
 };
 
 // Router → prefill worker: the next tokens of an open job.
@@ -38,6 +46,7 @@ struct PrefillAppend {
   int32_t max_new_tokens = 0;
   WorkerAddress decode_worker;
   std::optional<absl::Duration> handicap{};  // the new one; unset: the job keeps its place
+  KvLease lease{};
 };
 
 // A time in which a step computed tokens of a prompt, or several such steps with the pauses between them. Told by how

@@ -81,7 +81,7 @@ void SimulatedPrefill::ArmTimer() {
   core_.queue.At(std::max(next, core_.queue.Now()), [this, next] {
     if (timer_ != next) return;  // an earlier one has been set since
     timer_ = absl::InfiniteFuture();
-    Tell([](PrefillEngine& engine, absl::Time now) { engine.sender().Tick(now); });
+    Tell([](PrefillEngine& engine, absl::Time now) { engine.Tick(now); });
   });
 }
 

@@ -279,7 +279,13 @@ class Chaos {
   }
 
   void Event() {
-    switch (Below(11)) {
+    world_.lease = {.tokens = static_cast<int32_t>(std::max<int64_t>(0, Below(200) - 100)),
+                    .duration = absl::Seconds(Below(10))};
+    world_.lease_holder = LeaseHolder(static_cast<uint64_t>(Below(3)));
+    switch (Below(12)) {
+      case 11:
+        if (Below(20) == 0) world_.engine().EndLeases(LeaseHolder(1));
+        break;
       case 0:
         Submit();
         break;
@@ -323,12 +329,15 @@ class Chaos {
       CheckTokens();
     }
     REQUIRE(world_.engine().idle());
-    CHECK(world_.engine().load().blocks.referenced == 0);
+    const PrefillLoad load = world_.engine().load();
+    CHECK(load.blocks.referenced == load.leased_blocks);
+    CHECK(load.leased_blocks <= load.blocks.total / 2);
     for (const auto& [id, request] : world_.requests()) {
       INFO(id);
       CHECK(request.done.has_value() != request.failed.has_value());
     }
     world_.Advance(absl::Minutes(5));  // leases end
+    CHECK(world_.engine().load().blocks.referenced == 0);
     world_.Advance(absl::Minutes(5));  // and then the quarantines
     for (auto& [address, decode] : world_.decodes()) {
       CHECK(decode->worker.pool().counts().referenced == 0);

@@ -57,6 +57,9 @@ class PrefillWorld {
   FakeDecodeWorker& decode(const WorkerAddress& address) { return decodes_.at(address)->worker; }
   std::map<WorkerAddress, std::shared_ptr<Decode>>& decodes() { return decodes_; }
 
+  KvLease lease{};  // of jobs that are submitted or closed from now on
+  LeaseHolder lease_holder{};
+
   PrefillEngine& engine() { return engine_; }
   FakeBackend& backend() { return backend_; }
   absl::Time Now() const { return clock_.Now(); }
@@ -76,6 +79,8 @@ class PrefillWorld {
     job.max_new_tokens = 1;
     job.priority = priority;
     job.decode_worker = to;
+    job.lease = lease;
+    job.lease_holder = lease_holder;
     requests_[id] = {std::move(prompt), to, std::nullopt, std::nullopt};
     if (auto refused = engine_.Add(std::move(job), Now())) Do(std::move(*refused));
     Pump();
@@ -87,6 +92,7 @@ class PrefillWorld {
     job.tokens = prompt;
     job.priority = priority;
     job.open = true;
+    job.lease_holder = lease_holder;
     requests_[id] = {std::move(prompt), "", std::nullopt, std::nullopt};
     if (auto refused = engine_.Add(std::move(job), Now())) Do(std::move(*refused));
     Pump();
@@ -102,7 +108,8 @@ class PrefillWorld {
                     .restart = restart,
                     .last = last,
                     .max_new_tokens = 1,
-                    .decode_worker = to},
+                    .decode_worker = to,
+                    .lease = lease},
                    Now());
     Pump();
   }
@@ -135,7 +142,7 @@ class PrefillWorld {
   }
   void Advance(absl::Duration by) {
     clock_.Advance(by);
-    engine_.sender().Tick(Now());
+    engine_.Tick(Now());
     for (auto& [address, decode] : decodes_) decode->worker.receiver().Tick(Now());
     Pump();
   }

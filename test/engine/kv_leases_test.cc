@@ -1,0 +1,146 @@
+#include "engine/kv_leases.h"
+
+#include "catch.h"
+#include "engine/prefill_world.h"
+
+namespace baton {
+namespace {
+
+constexpr LeaseHolder kRouter(1), kOther(2);
+
+// A prefill worker and a decode worker; everything arrives at once.
+struct World {
+  PrefillWorld world;
+
+  explicit World(int64_t blocks, int64_t step_tokens = 512)
+      : world(
+            {.blocks = blocks, .step_tokens = step_tokens, .sender = {}}, [](PrefillWorld::Envelope e) { e.arrive(); },
+            [](const std::string&) {}) {
+    world.AddDecode("d", 64);
+    world.lease_holder = kRouter;
+  }
+
+  // `blocks` blocks of KV, which no prompt with another `first` token shares.
+  static std::vector<TokenId> Prompt(TokenId first, int64_t blocks) {
+    std::vector<TokenId> prompt(static_cast<size_t>(blocks * kBlockTokens + 1), first);
+    return prompt;
+  }
+  void RunAll() {
+    while (world.Begin()) world.End();
+    world.CheckInvariants();
+  }
+  // Computes the prompt and, if it is not zero, leases its first `leased` tokens.
+  PrefillDone Run(const RequestId& id, std::vector<TokenId> prompt, int32_t leased = 0, const WorkerAddress& to = "",
+                  absl::Duration duration = absl::Seconds(60)) {
+    world.lease = {.tokens = leased, .duration = duration};
+    world.Submit(id, std::move(prompt), to);
+    RunAll();
+    REQUIRE(world.requests().at(id).done.has_value());
+    return *world.requests().at(id).done;
+  }
+  int64_t leased() { return world.engine().load().leased_blocks; }
+  int64_t referenced() { return world.engine().load().blocks.referenced; }
+};
+
+TEST_CASE("a leased prompt is found again after others have filled the cache, until the lease ends") {
+  for (const bool with_lease : {true, false}) {
+    World w(16);
+    CHECK(w.Run("a", w.Prompt(1, 4), with_lease ? 65 : 0).computed_tokens == 64);
+    CHECK(w.leased() == (with_lease ? 4 : 0));
+    for (TokenId i = 2; i < 12; ++i) w.Run(absl::StrCat("other", i), w.Prompt(i, 6));
+    CHECK(w.Run("again", w.Prompt(1, 4)).computed_tokens == (with_lease ? 0 : 64));
+    w.world.Advance(absl::Seconds(59));
+    CHECK(w.leased() == (with_lease ? 4 : 0));
+    w.world.Advance(absl::Seconds(1));
+    CHECK(w.leased() == 0);
+    CHECK(w.referenced() == 0);
+  }
+}
+
+TEST_CASE("each lease of a prompt that grows takes the place of the one before, and renews it") {
+  World w(32);
+  w.Run("a", w.Prompt(1, 2), 33, "", absl::Hours(1));
+  w.world.Advance(absl::Seconds(40));
+  w.Run("b", w.Prompt(1, 5), 81);
+  CHECK(w.leased() == 5);
+  w.world.Advance(absl::Seconds(40));
+  CHECK(w.leased() == 5);
+  w.Run("c", w.Prompt(1, 5), 81);
+  w.world.Advance(absl::Seconds(40));
+  CHECK(w.leased() == 5);
+  w.world.Advance(absl::Seconds(20));
+  CHECK(w.leased() == 0);
+}
+
+TEST_CASE("what is handed off is leased as far as asked for, also where the decode worker has it already") {
+  World w(32);
+  w.Run("a", w.Prompt(1, 4), 40, "d");
+  CHECK(w.leased() == 2);
+  w.world.Advance(absl::Seconds(60));
+  CHECK(w.leased() == 0);
+  CHECK(w.Run("b", w.Prompt(1, 4), 40, "d").computed_tokens == 0);
+  CHECK(w.leased() == 2);
+}
+
+TEST_CASE("an open job is leased when it is done") {
+  World w(32);
+  w.world.lease = {.tokens = 50, .duration = absl::Seconds(60)};
+  w.world.Open("a", w.Prompt(1, 2));
+  w.RunAll();
+  CHECK(w.leased() == 0);
+  w.world.Append("a", std::vector<TokenId>(40, 1), true, "");
+  w.RunAll();
+  CHECK(w.leased() == 3);
+}
+
+TEST_CASE("leases hold at most half of the pool, and the one that would end first gives way") {
+  World w(16);
+  w.Run("a", w.Prompt(1, 3), 100, "", absl::Seconds(30));
+  w.Run("b", w.Prompt(2, 3), 100, "", absl::Seconds(10));
+  w.Run("c", w.Prompt(3, 3), 100, "", absl::Seconds(20));
+  CHECK(w.leased() == 6);
+  w.world.Advance(absl::Seconds(10));  // the end of b, had it not given way
+  CHECK(w.leased() == 6);
+  w.Run("d", w.Prompt(4, 12), 1000);
+  CHECK(w.leased() == 8);  // the first of them
+}
+
+TEST_CASE("leases give way to a request that needs the room, but not before that helps it") {
+  World w(8, /*step_tokens=*/48);
+  w.Run("a", w.Prompt(1, 4), 100);
+  w.world.lease = {};
+  w.world.Submit("running", w.Prompt(2, 4), "");
+  REQUIRE(w.world.Begin());
+  w.world.Submit("large", w.Prompt(3, 8), "");
+  w.world.End();
+  REQUIRE(w.world.Begin());  // one block of what runs; room in the step for more
+  CHECK(w.leased() == 4);
+  w.world.End();
+  w.RunAll();
+  CHECK(w.world.requests().at("large").done.has_value());
+  CHECK(w.leased() == 0);
+  CHECK(w.referenced() == 0);
+}
+
+TEST_CASE("leases end with their holder and with the worker, and a request that fails gets none") {
+  World w(32);
+  w.Run("a", w.Prompt(1, 3), 100);
+  w.world.lease_holder = kOther;
+  w.Run("b", w.Prompt(1, 2), 100);
+  w.Run("c", w.Prompt(2, 2), 100);
+  CHECK(w.leased() == 5);
+  w.world.engine().EndLeases(kRouter);
+  w.world.CheckInvariants();
+  CHECK(w.leased() == 4);
+  w.world.Submit("d", w.Prompt(5, 3), "");
+  REQUIRE(w.world.Begin());
+  w.world.Cancel("d");
+  w.world.End();
+  CHECK(w.leased() == 4);
+  w.world.engine().FailAll(absl::UnavailableError("down"), w.world.Now());
+  w.world.CheckInvariants();
+  CHECK(w.referenced() == 0);
+}
+
+}  // namespace
+}  // namespace baton
