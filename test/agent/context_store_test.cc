@@ -1,0 +1,168 @@
+#include "agent/context_store.h"
+
+#include <numeric>
+#include <random>
+
+#include "base/clock.h"
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+std::vector<TokenId> Tokens(TokenId first, int count) {
+  std::vector<TokenId> tokens(static_cast<size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), first);
+  return tokens;
+}
+
+const ContextKey kKey{"tenant", "c"};
+
+// A store and calls that end as soon as they have begun.
+struct World {
+  ManualClock clock;
+  ContextStore store{{.contexts = 3, .tokens = 100}};
+
+  // The whole prompt, if the call was not refused.
+  absl::StatusOr<std::vector<TokenId>> Append(const std::vector<TokenId>& tokens, std::optional<int64_t> length = {},
+                                              const WorkerAddress& worker = "p", const ContextKey& key = kKey,
+                                              const std::string& model = "m") {
+    auto view = store.BeginAppend(key, model, length, clock.Now());
+    if (!view.ok()) return view.status();
+    view->tokens.insert(view->tokens.end(), tokens.begin(), tokens.end());
+    const absl::Status status = store.Complete(key, view->tokens);
+    store.EndAppend(key, status.ok() ? worker : "", clock.Now());
+    store.CheckInvariants();
+    if (!status.ok()) return status;
+    return view->tokens;
+  }
+  absl::StatusOr<std::vector<TokenId>> Read(std::optional<int64_t> length = {}, const ContextKey& key = kKey,
+                                            const std::string& model = "m") {
+    auto view = store.BeginRead(key, model, length, clock.Now());
+    if (!view.ok()) return view.status();
+    store.EndRead(key, "", clock.Now());
+    store.CheckInvariants();
+    return view->tokens;
+  }
+};
+
+TEST_CASE("a context grows call by call, and a call whose answer was lost may be repeated") {
+  World w;
+  CHECK(*w.Append(Tokens(0, 5), 0) == Tokens(0, 5));
+  CHECK(*w.Append(Tokens(5, 5), 5) == Tokens(0, 10));
+  CHECK(*w.Append(Tokens(10, 2)) == Tokens(0, 12));
+  for (int i = 0; i < 2; ++i) {
+    CHECK(*w.Append(Tokens(0, 5), 0) == Tokens(0, 5));
+    CHECK(*w.Append(Tokens(5, 5), 5) == Tokens(0, 10));
+  }
+  CHECK(*w.Append({}, 12) == Tokens(0, 12));
+  CHECK(*w.Read(12) == Tokens(0, 12));
+  CHECK(w.store.tokens() == 12);
+}
+
+TEST_CASE("a call that believes another length is refused with both, and changes nothing") {
+  World w;
+  REQUIRE(w.Append(Tokens(0, 8), 0).ok());
+  CHECK(w.Append(Tokens(8, 1), 9).status() ==
+        absl::FailedPreconditionError("context_length: expected 8, what context 'c' has, got 9"));
+  const std::string other =
+      "context_length: expected 8, what context 'c' has, got 4; and what follows there is not "
+      "what this call adds";
+  CHECK(w.Append(Tokens(5, 2), 4).status() == absl::FailedPreconditionError(other));
+  // More than what is there, though it begins with it.
+  CHECK(w.Append(Tokens(4, 5), 4).status() == absl::FailedPreconditionError(other));
+  CHECK(w.Read(7).status() == absl::FailedPreconditionError("context_length: expected 8, what context 'c' has, got 7"));
+  CHECK(*w.Read() == Tokens(0, 8));
+}
+
+TEST_CASE("a call that fails adds nothing, and a context whose first call fails is not there") {
+  World w;
+  CHECK(w.Append(Tokens(0, 4), 0, "").ok());
+  CHECK(absl::IsNotFound(w.Read().status()));
+  CHECK(w.store.size() == 0);
+  REQUIRE(w.Append(Tokens(0, 4), 0).ok());
+  CHECK(w.Append(Tokens(4, 4), 4, "").ok());
+  CHECK(*w.Append(Tokens(4, 1), 4) == Tokens(0, 5));
+  CHECK(w.store.tokens() == 5);
+}
+
+TEST_CASE("a context is forgotten when it was not used for the lease, and not while a call uses it") {
+  World w;
+  REQUIRE(w.Append(Tokens(0, 4), 0).ok());
+  for (int i = 0; i < 2; ++i) {
+    w.clock.Advance(w.store.lease() - absl::Seconds(1));
+    CHECK(w.Read().ok());  // which renews it
+  }
+  REQUIRE(w.store.BeginRead(kKey, "m", {}, w.clock.Now()).ok());
+  w.clock.Advance(10 * w.store.lease());
+  w.store.Tick(w.clock.Now());
+  CHECK(w.store.size() == 1);
+  w.store.EndRead(kKey, "p", w.clock.Now());
+  w.clock.Advance(w.store.lease() - absl::Seconds(1));
+  w.store.Tick(w.clock.Now());
+  CHECK(w.store.size() == 1);
+  w.clock.Advance(absl::Seconds(1));
+  const absl::Status expired =
+      absl::NotFoundError("context_id: no context 'c' here; one is kept for 1m after its last use");
+  CHECK(w.Read().status() == expired);
+  CHECK(w.Append(Tokens(4, 1), 4).status() == expired);
+  CHECK(w.store.size() == 0);
+  CHECK(w.store.tokens() == 0);
+  CHECK(*w.Append(Tokens(4, 1)) == Tokens(4, 1));
+}
+
+TEST_CASE("tenants do not see each other's contexts, and a context stays with its model") {
+  World w;
+  REQUIRE(w.Append(Tokens(0, 4), 0).ok());
+  CHECK(absl::IsNotFound(w.Read({}, {"other", "c"}).status()));
+  CHECK(*w.Append(Tokens(7, 2), 0, "p", {"other", "c"}) == Tokens(7, 2));
+  CHECK(*w.Read() == Tokens(0, 4));
+  const absl::Status mismatch = absl::FailedPreconditionError("model: context 'c' is of model 'm', got 'n'");
+  CHECK(w.Read({}, kKey, "n").status() == mismatch);
+  CHECK(w.Append({}, 4, "p", kKey, "n").status() == mismatch);
+}
+
+TEST_CASE("one call at a time adds to a context, and others read what it was") {
+  World w;
+  REQUIRE(w.Append(Tokens(0, 4), 0).ok());
+  REQUIRE(w.store.BeginAppend(kKey, "m", 4, w.clock.Now()).ok());
+  REQUIRE(w.store.Complete(kKey, Tokens(0, 6)).ok());
+  CHECK(absl::IsAborted(w.Append(Tokens(4, 2), 4).status()));
+  CHECK(*w.Read(4) == Tokens(0, 4));
+  w.store.EndAppend(kKey, "p", w.clock.Now());
+  CHECK(*w.Read() == Tokens(0, 6));
+}
+
+TEST_CASE("the worker that computed a context last is remembered until it is lost") {
+  World w;
+  REQUIRE(w.Append(Tokens(0, 4), 0, "p").ok());
+  REQUIRE(w.Append(Tokens(4, 4), 4, "").ok());
+  CHECK(w.store.BeginRead(kKey, "m", {}, w.clock.Now())->holder == "p");
+  w.store.EndRead(kKey, "q", w.clock.Now());
+  CHECK(w.store.BeginRead(kKey, "m", {}, w.clock.Now())->holder == "q");
+  w.store.EndRead(kKey, "", w.clock.Now());
+  w.store.WorkerLost("p");
+  CHECK(w.store.BeginRead(kKey, "m", {}, w.clock.Now())->holder == "q");
+  w.store.WorkerLost("q");
+  CHECK(w.store.BeginRead(kKey, "m", {}, w.clock.Now())->holder.empty());
+}
+
+TEST_CASE("contexts and their tokens are bounded, with those that are only being made") {
+  World w;
+  REQUIRE(w.Append(Tokens(0, 60), 0).ok());
+  CHECK(w.Append(Tokens(60, 41), 60).status() ==
+        absl::ResourceExhaustedError(
+            "context_id: the contexts of this router have 60 tokens, limit 100; this call adds 41"));
+  REQUIRE(w.store.BeginAppend({"", "d"}, "m", {}, w.clock.Now()).ok());
+  REQUIRE(w.store.Complete({"", "d"}, Tokens(0, 40)).ok());
+  CHECK(absl::IsResourceExhausted(w.Append(Tokens(60, 1), 60).status()));
+  REQUIRE(w.store.BeginAppend({"", "e"}, "m", {}, w.clock.Now()).ok());
+  CHECK(w.Append({}, 0, "p", {"", "f"}).status() ==
+        absl::ResourceExhaustedError("context_id: this router keeps 3 contexts, limit 3"));
+  w.store.EndAppend({"", "d"}, "", w.clock.Now());
+  w.store.EndAppend({"", "e"}, "", w.clock.Now());
+  CHECK(w.Append(Tokens(60, 40), 60).ok());
+  CHECK(w.store.tokens() == 100);
+}
+
+}  // namespace
+}  // namespace baton
