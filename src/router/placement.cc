@@ -32,7 +32,8 @@ std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* c
 
 int64_t UncachedTokens(const AttachedWorker& worker, const RouteRequest& request) {
   const int64_t hits = worker.prefix_memory ? worker.prefix_memory->LeadingHits(request.keys) : 0;
-  return std::max<int64_t>(request.prompt_tokens - hits * kBlockTokens, 0);
+  const int64_t held = worker.link == request.holder ? request.held_tokens : 0;
+  return std::max<int64_t>(request.prompt_tokens - std::max(hits * kBlockTokens, held), 0);
 }
 
 int64_t PrefillCost(const AttachedWorker& worker, const RouteRequest& request) {
@@ -63,9 +64,13 @@ const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> all, 
     // The id spreads requests over workers that cost the same.
     return std::tuple(PrefillCost(*worker, request), RendezvousWeight(request.id, worker->info.address));
   });
-  if (key.empty()) return cheapest;
-  const AttachedWorker* pinned = *std::ranges::max_element(
-      candidates, {}, [&](const AttachedWorker* worker) { return RendezvousWeight(key, worker->info.address); });
+  const auto holder = std::ranges::find(candidates, request.holder, &AttachedWorker::link);
+  if (key.empty() && holder == candidates.end()) return cheapest;
+  const AttachedWorker* pinned = holder != candidates.end()
+                                     ? *holder
+                                     : *std::ranges::max_element(candidates, {}, [&](const AttachedWorker* worker) {
+                                         return RendezvousWeight(key, worker->info.address);
+                                       });
   const double limit = options.pin_ratio * static_cast<double>(PrefillCost(*cheapest, request)) +
                        static_cast<double>(options.pin_slack_tokens);
   return static_cast<double>(PrefillCost(*pinned, request)) <= limit ? pinned : cheapest;

@@ -28,6 +28,8 @@ struct RouteRequest {
   int32_t priority = 0;       // higher first
   absl::Time turn{};          // among equal priorities: the earlier first, then what was submitted first
   bool prefill_only = false;  // needs no decode worker
+  WorkerAddress holder{};     // the link of the prefill worker that has lately computed its first `held_tokens` tokens
+  int32_t held_tokens = 0;
   absl::Time deadline = absl::InfiniteFuture();
 };
 
@@ -61,8 +63,8 @@ bool IsOverloaded(const AttachedWorker& decode, const RouteRequest& request);
 // KV of one may be used by the other.
 bool CanShareKv(const WorkerInfo& a, const WorkerInfo& b);
 
-// The worker to which rendezvous hashing pins the session, else the first block; the cheapest one where there is
-// neither or the pin is overloaded. Null without candidates.
+// The holder; else the worker to which rendezvous hashing pins the session, else the first block. The cheapest one
+// where there is none of them or the pin is overloaded. Null without candidates.
 const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
                                     const PlacementOptions& options);
 

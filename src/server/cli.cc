@@ -117,6 +117,9 @@ nlohmann::ordered_json ToJson(const Answer& answer) {
   json["usage"] = {{"prompt_tokens", usage.prompt_tokens()},
                    {"cached_tokens", usage.cached_tokens()},
                    {"completion_tokens", usage.completion_tokens()}};
+  if (answer.final.context_length() > 0) {
+    json["context"] = {{"length", answer.final.context_length()}, {"lease_ms", answer.final.lease_ms()}};
+  }
   json["timings"] = {{"upstream_ms", timings.upstream_ms()},       {"queue_ms", timings.queue_ms()},
                      {"prefill_ms", timings.prefill_ms()},         {"handoff_ms", timings.handoff_ms()},
                      {"first_token_ms", timings.first_token_ms()}, {"total_ms", timings.total_ms()}};
@@ -127,7 +130,12 @@ void PrintSummary(const v1::Final& final) {
   std::cerr << std::fixed << std::setprecision(0) << "[" << final.usage().prompt_tokens() << " prompt tokens, "
             << final.usage().cached_tokens() << " cached; " << final.usage().completion_tokens() << " generated; first "
             << final.timings().first_token_ms() << " ms, total " << final.timings().total_ms() << " ms; "
-            << ReasonName(final.finish_reason()) << "]\n";
+            << ReasonName(final.finish_reason());
+  if (final.context_length() > 0) {
+    std::cerr << "; the context has " << final.context_length() << " tokens, kept for " << final.lease_ms() / 1000
+              << " s";
+  }
+  std::cerr << "]\n";
 }
 
 void PrintNow(const std::string& text) { std::cout << text << std::flush; }
@@ -167,7 +175,8 @@ const CLI::Validator kSeed(
     "SEED");
 
 void AddSamplingFlags(CLI::App& app, ClientOptions& o) {
-  app.add_option("--max-tokens", o.max_tokens, "most tokens to generate; default 512, or what the context has left");
+  app.add_option("--max-tokens", o.max_tokens,
+                 "most tokens to generate; default 512, or what the context has left; 0: only compute the prompt");
   app.add_option("--temperature", o.temperature, "0: greedy; default: the model's (generation_config.json), or 1");
   app.add_option("--seed", o.seed, "same seed, same tokens; drawn by the server if not given")->check(kSeed);
   app.add_option("--stop", o.stop, "the output ends before this text; may be given several times")
@@ -194,7 +203,9 @@ void AddGenerateFlags(CLI::App& app, GenerateOptions& o) {
   prompt->add_option("--prompt", o.prompt, "text to continue");
   prompt->add_option("--chat", o.chat, "a user's message, by the model's chat template");
   prompt->add_option("--ids", o.ids, "token ids: 1,2,3");
-  prompt->require_option(1);
+  prompt->require_option(0, 1);
+  app.add_option("--context", o.context,
+                 "continue a prompt that the server keeps for 60 s after its last use; --max-tokens 0 adds to it");
   app.add_option("--workflow", o.workflow, "any name; `baton trace` shows the requests that share it");
   app.add_option("--agent", o.agent, "what this request is called in the workflow");
   app.add_flag("--json", o.json, "one JSON object instead of text");
@@ -210,14 +221,19 @@ void AddTraceFlags(CLI::App& app, TraceOptions& o) {
 }
 
 int RunGenerate(const GenerateOptions& options) {
+  if (!options.chat && !options.prompt && options.ids.empty() && options.context.empty()) {
+    std::cerr << "baton generate: expected one of --prompt, --chat, --ids and --context\nTry: baton generate --help\n";
+    return 1;
+  }
   v1::GenerateRequest request = RequestFrom(options.client);
   request.set_workflow(options.workflow);
   request.set_agent(options.agent);
+  request.set_context_id(options.context);
   if (options.chat) {
     *request.mutable_chat()->add_messages() = Message("user", *options.chat);
   } else if (options.prompt) {
     request.mutable_segments()->add_segments()->set_text(*options.prompt);
-  } else {
+  } else if (!options.ids.empty()) {
     const auto ids = ParseIds(options.ids);
     if (!ids) return 1;
     request.mutable_segments()->add_segments()->mutable_token_ids()->mutable_ids()->Assign(ids->begin(), ids->end());

@@ -23,7 +23,8 @@ struct ClientOptions {
 
 struct GenerateOptions {
   ClientOptions client;
-  std::optional<std::string> prompt;  // exactly one of these three
+  std::string context;                // empty: none
+  std::optional<std::string> prompt;  // one of these three at most, and exactly one without a context
   std::optional<std::string> chat;
   std::string ids;  // "1,2,3"
   std::string workflow, agent;

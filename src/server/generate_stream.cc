@@ -24,6 +24,8 @@ v1::Final ToFinal(const RequestOutcome& outcome) {
   final.mutable_usage()->set_prompt_tokens(outcome.prompt_tokens);
   final.mutable_usage()->set_cached_tokens(outcome.cached_tokens);
   final.mutable_usage()->set_completion_tokens(outcome.completion_tokens);
+  final.set_context_length(outcome.context.tokens);
+  final.set_lease_ms(absl::ToInt64Milliseconds(outcome.context.duration));
   v1::Timings& timings = *final.mutable_timings();
   timings.set_upstream_ms(absl::ToDoubleMilliseconds(outcome.upstream));
   timings.set_queue_ms(absl::ToDoubleMilliseconds(outcome.queue));

@@ -33,6 +33,8 @@ void PrefillOnlyCall::OnEnd(const RequestOutcome& outcome) {
   v1::Final final = ToFinal(outcome);
   response.mutable_usage()->Swap(final.mutable_usage());
   response.mutable_timings()->Swap(final.mutable_timings());
+  response.set_context_length(final.context_length());
+  response.set_lease_ms(final.lease_ms());
   bool own = false;
   grpc::SerializationTraits<v1::PrefillOnlyResponse>::Serialize(response, response_, &own);
   Finish(grpc::Status::OK);

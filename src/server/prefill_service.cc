@@ -30,6 +30,9 @@ PrefillEvent FailedEvent(const RequestFailed& failed) {
   return event;
 }
 
+// Unique among the streams that are open.
+LeaseHolder HolderOf(const void* stream) { return LeaseHolder(reinterpret_cast<uintptr_t>(stream)); }
+
 }  // namespace
 
 void PrefillService::Open(PrefillWorker& worker, const WorkerInfo& info) {
@@ -82,6 +85,7 @@ void PrefillService::OnCommand(Streams::Stream* stream, const PrefillCommand& co
 
 void PrefillService::Submit(Streams::Stream* stream, PrefillJob job) {
   const RequestId id = job.request_id;
+  job.lease_holder = HolderOf(stream);
   if (absl::Status status = streams_.Claim(id, stream); !status.ok()) {
     return streams_.SendTo(stream, FailedEvent({id, status, absl::ZeroDuration()}));
   }
@@ -96,6 +100,7 @@ void PrefillService::OnGone(Streams::Stream* stream) {
   for (const RequestId& id : streams_.Remove(stream)) {
     if (worker != nullptr) worker->Cancel(id);
   }
+  if (worker != nullptr) worker->EndLeases(HolderOf(stream));
 }
 
 void PrefillService::OnPrefillDone(const PrefillDone& done) {

@@ -172,7 +172,8 @@ absl::Status Room::CheckText(std::string_view text, int64_t before) const {
   return Check(before + static_cast<int64_t>(text.size()) / model.tokenizer->max_bytes_per_token(), "at least ");
 }
 
-absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const Room& room) {
+absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const Room& room,
+                                                      bool with_prefix) {
   if (segments.segments_size() > kMaxSegments) {
     return absl::InvalidArgumentError(
         StrCat("segments: ", segments.segments_size(), " segments, limit ", kMaxSegments));
@@ -184,7 +185,7 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segmen
     switch (segment.kind_case()) {
       case v1::Segment::kText: {
         const auto prefix = room.model.tokenizer->prompt_prefix();
-        if (i == 0) RETURN_IF_ERROR(parts.AddIds({prefix.begin(), prefix.end()}));
+        if (i == 0 && with_prefix) RETURN_IF_ERROR(parts.AddIds({prefix.begin(), prefix.end()}));
         RETURN_IF_ERROR(parts.AddText(segment.text(), Tokenizer::SpecialTokens::kAsText));
         break;
       }

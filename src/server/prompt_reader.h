@@ -26,8 +26,8 @@ struct Room {
 
 // Token segments are never empty, and no two of them are neighbours unless a reference stood between them.
 // INVALID_ARGUMENT names field, value and limit; UNIMPLEMENTED: chat without a template. `now`: for templates that tell
-// the date.
-absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const Room& room);
+// the date. `with_prefix`: a first segment that is text comes after what the tokenizer puts before every prompt.
+absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const Room& room, bool with_prefix);
 absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const Room& room, absl::Time now);
 
 absl::Status CheckRequestId(std::string_view field, std::string_view id);

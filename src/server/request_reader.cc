@@ -20,6 +20,28 @@ absl::Status CheckLength(std::string_view field, size_t bytes, size_t limit) {
   return absl::InvalidArgumentError(StrCat(field, ": ", bytes, " bytes, limit ", limit));
 }
 
+template <typename Request>
+absl::Status ReadContext(const Request& in, const ServedModel& model, ContextUse& out) {
+  RETURN_IF_ERROR(CheckRequestId("context_id", in.context_id()));
+  if (in.context_id().empty()) {
+    if (!in.has_context_length()) return absl::OkStatus();
+    return absl::InvalidArgumentError("context_length: is for a context_id only");
+  }
+  if (in.has_context_length() && in.context_length() < 0) {
+    return absl::InvalidArgumentError(StrCat("context_length: expected >= 0, got ", in.context_length()));
+  }
+  if (in.has_chat()) {
+    return absl::InvalidArgumentError("context_id: expected segments to continue it with; a chat is a whole prompt");
+  }
+  out.id = in.context_id();
+  if (in.has_context_length()) out.length = in.context_length();
+  if (in.segments().segments_size() > 0 && in.segments().segments(0).has_text()) {
+    const auto prefix = model.tokenizer->prompt_prefix();
+    out.prefix.assign(prefix.begin(), prefix.end());
+  }
+  return absl::OkStatus();
+}
+
 // The fields that both calls have.
 template <typename Request>
 absl::StatusOr<ClientRequest> ReadCommon(const Request& in, const Room& room, absl::Time now) {
@@ -35,11 +57,16 @@ absl::StatusOr<ClientRequest> ReadCommon(const Request& in, const Room& room, ab
     return absl::InvalidArgumentError(
         StrCat("priority: expected [", -kMaxPriority, ", ", kMaxPriority, "], got ", in.priority()));
   }
-  if (!in.has_segments() && !in.has_chat()) {
+  RETURN_IF_ERROR(ReadContext(in, model, out.context));
+  const bool continues = !out.context.id.empty();
+  if (!in.has_segments() && !in.has_chat() && !continues) {
     return absl::InvalidArgumentError("prompt: expected segments or chat, got none");
   }
-  ASSIGN_OR_RETURN(out.segments, in.has_chat() ? ReadPrompt(in.chat(), room, now) : ReadPrompt(in.segments(), room));
-  if (out.segments.empty()) return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
+  ASSIGN_OR_RETURN(out.segments, in.has_chat() ? ReadPrompt(in.chat(), room, now)
+                                               : ReadPrompt(in.segments(), room, /*with_prefix=*/!continues));
+  if (out.segments.empty() && !continues) {
+    return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
+  }
   if (in.join() != v1::JOIN_ORDER && in.join() != v1::JOIN_ARRIVAL) {
     return absl::InvalidArgumentError(StrCat("join: unknown value ", int{in.join()}));
   }
@@ -71,7 +98,7 @@ absl::Status ReadSampling(const v1::Sampling& sampling, const ServedModel& model
   out.sampling = FromProto(sampling);
   FillIn(model.sampling, sampling, out.sampling);
   out.has_max_tokens = sampling.has_max_tokens();
-  if (!out.has_max_tokens) out.sampling.max_tokens = 1;  // SettleMaxTokens says
+  if (!out.has_max_tokens || out.prefill_only) out.sampling.max_tokens = 1;  // SettleMaxTokens says, or nobody asks
   return Validate(out.sampling, model.vocab);
 }
 
@@ -108,13 +135,15 @@ absl::Status SettleMaxTokens(ClientRequest& request) {
 absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, const ServedModels& models,
                                           absl::Time now) {
   ASSIGN_OR_RETURN(const ServedModel* model, models.Find(request.model()));
-  ASSIGN_OR_RETURN(ClientRequest out, ReadCommon(request, Room{*model, 1}, now));
+  const bool generates = !request.sampling().has_max_tokens() || request.sampling().max_tokens() != 0;
+  ASSIGN_OR_RETURN(ClientRequest out, ReadCommon(request, Room{*model, generates ? 1 : 0}, now));
+  out.prefill_only = !generates;
   RETURN_IF_ERROR(ReadSampling(request.sampling(), *model, out));
   if (request.expected_tokens() < 0) {
     return absl::InvalidArgumentError(StrCat("expected_tokens: expected >= 0, got ", request.expected_tokens()));
   }
   out.expected_tokens = request.expected_tokens();
-  if (out.segments.empty()) RETURN_IF_ERROR(SettleMaxTokens(out));
+  if (generates && out.segments.empty() && out.context.id.empty()) RETURN_IF_ERROR(SettleMaxTokens(out));
   return out;
 }
 

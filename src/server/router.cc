@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "kv/prefix_key.h"
+#include "server/request_context.h"
 #include "server/worker_convert.h"
 
 namespace baton {
@@ -36,6 +37,8 @@ RouteRequest ToRoute(const ClientRequest& request) {
           .open = !request.segments.empty(),
           .priority = request.priority,
           .prefill_only = request.prefill_only,
+          .holder = request.context.holder,
+          .held_tokens = request.context.tokens,
           .deadline = request.deadline};
 }
 
@@ -96,6 +99,10 @@ Router::~Router() {
 }
 
 absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_ptr<RequestSink> sink) {
+  if (!request.context.id.empty()) {
+    const std::lock_guard lock(mutex_);
+    RETURN_IF_ERROR(BeginContext(contexts_, request, clock_.Now()));
+  }
   // Hashes the prompt, so before the lock.
   std::optional<RouteRequest> route;
   if (request.segments.empty()) route = ToRoute(request);
@@ -109,6 +116,7 @@ absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_
     const RequestId& id = ticket.id;
     // Already in place when the first action needs it.
     const auto [record, is_new] = records_.try_emplace(id);
+    if (!is_new) EndContext(contexts_, request, "", now);
     if (!is_new) return absl::AlreadyExistsError(absl::StrCat("request_id: '", id, "' is in use by a live request"));
     ticket.number = record->second.number = ++submitted_;
     record->second.request = std::move(request);
@@ -116,6 +124,7 @@ absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_
     record->second.arrived = record->second.complete = now;
     record->second.upstreams = std::move(upstreams);
     if (absl::Status status = Enter(id, std::move(route), now); !status.ok()) {
+      EndContext(contexts_, records_.at(id).request, "", now);
       records_.erase(id);
       graph_.Ended(id, status, now);
       if (workload_) workload_->Ended(id, /*complete=*/false, now);
@@ -149,6 +158,7 @@ absl::Status Router::Enter(const RequestId& id, std::optional<RouteRequest> rout
     if (!grew.complete) continue;
     request.segments.clear();
     if (!request.prefill_only) RETURN_IF_ERROR(SettleMaxTokens(request));
+    RETURN_IF_ERROR(CompleteContext(contexts_, request));
   }
   return SubmitToCore(ToRoute(request), now);
 }
@@ -214,6 +224,7 @@ void Router::Tick() {
     core_.Tick(now);
     graph_.Tick(now);
     if (workload_) workload_->Tick(now);
+    contexts_.Tick(now);
     Act(deliveries);
     metrics_.OnRequests(core_.live_requests(), core_.waiting_requests());
     const auto prefill = std::ranges::count_if(
@@ -248,6 +259,7 @@ void Router::OnLost(const WorkerAddress& link) {
     if (found == core_.workers().end()) return;
     metrics_.OnLost(found->second.info.role);
     core_.WorkerLost(link, clock_.Now());
+    contexts_.WorkerLost(link);
     Act(deliveries);
   }
   spdlog::warn("worker {}: lost", link);
@@ -309,6 +321,7 @@ void Router::OnPrefillDone(const WorkerAddress& link, PrefillDone done) {
       record.done = done;
       record.prefilled = clock_.Now();
       if (workload_) workload_->Prefilled(done.request_id);
+      record.prefilled_by = link;
       // All that was not prefill or hand-off was waiting, at the router or at the worker.
       record.queue = std::max(record.prefilled - record.complete - done.compute - done.handoff, absl::ZeroDuration());
     }
@@ -412,6 +425,7 @@ void Router::Act(PromptGrew& grew) {
   if (!request.prefill_only) {
     if (absl::Status status = SettleMaxTokens(request); !status.ok()) return core_.Fail(grew.id, status);
   }
+  if (absl::Status status = CompleteContext(contexts_, request); !status.ok()) return core_.Fail(grew.id, status);
   core_.Closed(grew.id, tokens, request.sampling.max_tokens, record.complete);
 }
 
@@ -438,6 +452,7 @@ void Router::StartPrefill(const RouterAction& action) {
   job.handicap = Handicap(request.id);
   job.decode_worker = action.decode_worker;
   job.open = action.open;
+  job.lease = LeaseOf(contexts_, request);
   record.sent = request.tokens.size();
   record.restart = false;
   record.placed = clock_.Now();
@@ -458,6 +473,7 @@ void Router::AppendPrompt(const RouterAction& action) {
   append.max_new_tokens = request.sampling.max_tokens;
   append.decode_worker = action.decode_worker;
   if (append.last && workload_) append.handicap = Handicap(request.id);
+  append.lease = LeaseOf(contexts_, request);
   record.sent = request.tokens.size();
   worker::v1::PrefillCommand command;
   *command.mutable_append() = ToProto(append);
@@ -501,7 +517,7 @@ void Router::End(const RouterAction& action, Deliveries& deliveries) {
   RequestOutcome outcome;
   outcome.status = action.status;
   outcome.retry_after = action.retry_after;
-  outcome.finish = record.finish.value_or(FinishReason::kStop);
+  outcome.finish = record.finish.value_or(record.request.prefill_only ? FinishReason::kLength : FinishReason::kStop);
   outcome.prompt_tokens = static_cast<int32_t>(record.request.tokens.size());
   outcome.completion_tokens = record.completion_tokens;
   outcome.first_token = record.first_token;
@@ -509,7 +525,9 @@ void Router::End(const RouterAction& action, Deliveries& deliveries) {
   outcome.total = clock_.Now() - record.arrived;
   if (record.done) {
     // The prompt's last token has no KV before it is decoded, so it never counts as cached.
-    outcome.cached_tokens = std::max(outcome.prompt_tokens - 1 - record.done->computed_tokens, 0);
+    outcome.cached_tokens = record.request.prefill_only
+                                ? record.done->cached_tokens + record.done->shared_tokens
+                                : std::max(outcome.prompt_tokens - 1 - record.done->computed_tokens, 0);
     outcome.queue = record.queue;
     outcome.prefill = record.done->compute;
     outcome.handoff = record.done->handoff;
@@ -521,6 +539,8 @@ void Router::End(const RouterAction& action, Deliveries& deliveries) {
     life.status = outcome.status;
     timeline_.Keep(std::move(life));
   }
+  outcome.context = LeaseOf(contexts_, record.request);
+  EndContext(contexts_, record.request, outcome.status.ok() ? record.prefilled_by : "", now);
   graph_.Ended(action.request, outcome.status, now);
   if (workload_) {
     const bool complete = outcome.status.ok() && outcome.finish != FinishReason::kCancelled;

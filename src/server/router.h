@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "agent/agent_graph.h"
+#include "agent/context_store.h"
 #include "base/clock.h"
 #include "engine/request.h"
 #include "router/router_core.h"
@@ -35,6 +36,7 @@ struct RequestOutcome {
   int32_t cached_tokens = 0;
   int32_t completion_tokens = 0;
   absl::Duration upstream, queue, prefill, handoff, first_token, total;  // as in baton.v1.Timings
+  KvLease context;                                                       // what is kept of the context that it used
 };
 
 // Tells a request from others that had its id before.
@@ -109,6 +111,7 @@ class Router {
     bool restart = false;  // what it has is void
     absl::Duration queue, first_token;
     std::optional<PrefillDone> done;
+    WorkerAddress prefilled_by;
     std::optional<FinishReason> finish;
     int32_t completion_tokens = 0;
   };
@@ -163,8 +166,9 @@ class Router {
   // follows.
   mutable std::mutex mutex_;
   RouterCore core_;
-  AgentGraph graph_;                                // of the same requests, and those lately over
-  std::optional<Workload> workload_;                // of the same requests, where these are scheduled by it
+  AgentGraph graph_;                  // of the same requests, and those lately over
+  std::optional<Workload> workload_;  // of the same requests, where these are scheduled by it
+  ContextStore contexts_{ContextLimits()};
   absl::flat_hash_map<RequestId, Record> records_;  // of live requests
   Timeline timeline_{TimelineLimits{}};             // of those with a workflow that are over
   uint64_t submitted_ = 0;

@@ -11,6 +11,7 @@ namespace {
 
 // No layout that a model of this decade has is refused, and products stay far from overflow.
 constexpr int64_t kMaxDimension = 1 << 16;
+constexpr absl::Duration kLongestLease = absl::Hours(1);
 
 template <typename Field>
 std::vector<TokenId> Tokens(const Field& field) {
@@ -22,6 +23,18 @@ TokenLogprobs FromProto(const v1::TokenLogprobs& proto) {
   const int n = std::min(proto.top_ids_size(), proto.top_logprobs_size());
   for (int i = 0; i < n; ++i) result.top.emplace_back(proto.top_ids(i), proto.top_logprobs(i));
   return result;
+}
+
+worker::v1::KvLease ToProto(const KvLease& lease) {
+  worker::v1::KvLease proto;
+  proto.set_tokens(lease.tokens);
+  proto.set_duration_us(absl::ToInt64Microseconds(lease.duration));
+  return proto;
+}
+
+KvLease FromProto(const worker::v1::KvLease& proto) {
+  return {.tokens = std::max(proto.tokens(), 0),
+          .duration = std::clamp(absl::Microseconds(proto.duration_us()), absl::ZeroDuration(), kLongestLease)};
 }
 
 std::optional<FinishReason> FromProto(v1::FinishReason reason) {
@@ -139,6 +152,7 @@ worker::v1::PrefillJob ToProto(const PrefillJob& job) {
   proto.set_decode_worker(job.decode_worker);
   proto.set_open(job.open);
   proto.set_handicap_us(absl::ToInt64Microseconds(job.handicap));
+  *proto.mutable_lease() = ToProto(job.lease);
   return proto;
 }
 
@@ -152,6 +166,7 @@ PrefillJob FromProto(const worker::v1::PrefillJob& proto) {
   job.decode_worker = proto.decode_worker();
   job.open = proto.open();
   job.handicap = absl::Microseconds(proto.handicap_us());
+  job.lease = FromProto(proto.lease());
   return job;
 }
 
@@ -164,6 +179,7 @@ worker::v1::PrefillAppend ToProto(const PrefillAppend& append) {
   proto.set_max_new_tokens(append.max_new_tokens);
   proto.set_decode_worker(append.decode_worker);
   if (append.handicap) proto.set_handicap_us(absl::ToInt64Microseconds(*append.handicap));
+  *proto.mutable_lease() = ToProto(append.lease);
   return proto;
 }
 
@@ -176,6 +192,7 @@ PrefillAppend FromProto(const worker::v1::PrefillAppend& proto) {
   append.max_new_tokens = proto.max_new_tokens();
   append.decode_worker = proto.decode_worker();
   if (proto.has_handicap_us()) append.handicap = absl::Microseconds(proto.handicap_us());
+  append.lease = FromProto(proto.lease());
   return append;
 }
 

@@ -39,12 +39,12 @@ struct Worker {
         address(process.Await("listening on ")),
         metrics(process.Await("metrics on http://").substr(0, process.Await("metrics on http://").find('/'))) {}
 
-  // Waits until no request holds a block there.
+  // Waits until no request holds a block there; not as long as a lease would last.
   bool BlocksComeBack() { return AwaitUsed(false); }
   // Waits until requests hold blocks, or none does.
   bool AwaitUsed(bool some) {
     const std::string used = absl::StrCat("baton_kv_blocks{role=\"", role, "\",state=\"used\"}");
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
     std::optional<double> last;
     while (std::chrono::steady_clock::now() < until) {
       last = Scrape(metrics, used);
@@ -101,6 +101,7 @@ struct Call {
   grpc::ClientContext context;
   std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
   std::vector<int32_t> ids;
+  std::vector<float> logprobs;
   v1::Final final;
 
   Call(v1::Inference::Stub& stub, const v1::GenerateRequest& request,
@@ -113,6 +114,7 @@ struct Call {
     v1::GenerateResponse response;
     if (!reader->Read(&response)) return false;
     ids.insert(ids.end(), response.token_ids().begin(), response.token_ids().end());
+    for (const v1::TokenLogprobs& entry : response.logprobs()) logprobs.push_back(entry.logprob());
     if (response.has_final()) final = response.final();
     return true;
   }
@@ -144,6 +146,68 @@ TEST_CASE("a cluster of processes answers like one process, and finds its prefix
   for (std::optional<Worker>* worker : {&cluster.prefill, &cluster.decode_a, &cluster.decode_b}) {
     CHECK((*worker)->BlocksComeBack());
   }
+}
+
+// One half of the prompt of Request(n), for a context.
+v1::GenerateRequest Part(int max_tokens, int begin, int end) {
+  v1::GenerateRequest request = Request(max_tokens, end);
+  auto& ids = *request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids();
+  ids.erase(ids.begin(), ids.begin() + begin);
+  request.set_context_id("c");
+  request.set_context_length(begin);
+  return request;
+}
+
+TEST_CASE(
+    "a context gives the same bits as its whole prompt, also after its worker died, and its lease ends with the "
+    "router") {
+  Cluster cluster;
+  const auto with_logprobs = [](v1::GenerateRequest request) {
+    request.mutable_sampling()->set_logprobs(0);
+    return request;
+  };
+  v1::GenerateRequest whole = with_logprobs(Request(20, 100));
+  whole.set_cache_salt("another");  // nothing is shared
+  Call plain(*cluster.stub, whole);
+  REQUIRE(plain.Finish().ok());
+  REQUIRE(plain.logprobs.size() == 20);
+
+  const auto prepare = [&](int begin, int end) {
+    Call call(*cluster.stub, Part(0, begin, end));
+    const absl::Status status = call.Finish();
+    INFO(Message(status));
+    REQUIRE(status.ok());
+    CHECK(call.ids.empty());
+    CHECK(call.final.context_length() == end);
+  };
+  prepare(0, 35);
+  prepare(35, 90);
+  prepare(35, 90);
+  Call continued(*cluster.stub, with_logprobs(Part(20, 90, 100)));
+  REQUIRE(continued.Finish().ok());
+  CHECK(continued.ids == plain.ids);
+  CHECK(continued.logprobs == plain.logprobs);
+  CHECK(continued.final.usage().cached_tokens() >= 80);
+
+  // Another worker at the same place has nothing of it.
+  const std::string address = cluster.prefill->address;
+  cluster.prefill.reset();
+  cluster.prefill.emplace("prefill", address);
+  cluster.router->Await(absl::StrCat("worker ", address, ": lost"));
+  std::optional<Call> again;
+  absl::Status status = absl::UnavailableError("not tried");
+  for (int i = 0; i < 20 && absl::IsUnavailable(status); ++i) {  // until the new worker is attached
+    again.emplace(*cluster.stub, with_logprobs(Part(20, 90, 100)));
+    status = again->Finish();
+  }
+  INFO(Message(status));
+  REQUIRE(status.ok());
+  CHECK(again->ids == plain.ids);
+  CHECK(again->logprobs == plain.logprobs);
+
+  CHECK(cluster.prefill->AwaitUsed(true));
+  cluster.router->Signal(SIGKILL);
+  CHECK(cluster.prefill->BlocksComeBack());
 }
 
 TEST_CASE("a prompt of one token takes the same way") {

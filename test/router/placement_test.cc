@@ -85,6 +85,38 @@ TEST_CASE("a pin is left when its worker is overloaded, and a cached prefix coun
   CHECK(ChoosePrefill(all, request, options) == &pinned);
 }
 
+TEST_CASE("a prompt goes to the worker that holds its beginning, unless that is overloaded or gone") {
+  std::vector<AttachedWorker> workers{Prefill("a"), Prefill("b"), Prefill("c")};
+  std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
+  const PlacementOptions options{.pin_ratio = 2, .pin_slack_tokens = 100};
+  for (AttachedWorker& holder : workers) {
+    for (uint8_t seed = 0; seed < 5; ++seed) {
+      RouteRequest request = Request(seed % 2 == 0 ? "" : "s", 100, seed);  // 1601 tokens
+      request.holder = holder.link;
+      request.held_tokens = 1500;
+      CHECK(PrefillCost(holder, request) == 101);
+      CHECK(ChoosePrefill(all, request, options) == &holder);
+      holder.load.queued_tokens = 100'000;
+      CHECK(ChoosePrefill(all, request, options) != &holder);
+      holder.load.queued_tokens = 0;
+      request.holder = "gone";
+      CHECK(ChoosePrefill(all, request, options) != nullptr);
+      CHECK(PrefillCost(holder, request) == 1601);
+    }
+  }
+  // Also where another worker would cost little more.
+  RouteRequest small = Request("s", 5);
+  for (AttachedWorker& holder : workers) {
+    small.holder = holder.link;
+    small.held_tokens = 64;
+    CHECK(ChoosePrefill(all, small, options) == &holder);
+  }
+  RouteRequest without_key = Request("", 0);
+  without_key.holder = "c";
+  without_key.held_tokens = 1;
+  CHECK(ChoosePrefill(all, without_key, options) == &workers[2]);
+}
+
 TEST_CASE("every full block that a worker was sent counts, up to the first that it was not") {
   AttachedWorker worker = Prefill("a");
   worker.prefix_memory->Remember(Keys(5, 1));

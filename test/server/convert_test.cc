@@ -1,4 +1,6 @@
 // What goes through protobuf comes out as it was; what a hostile peer makes up is refused.
+#include <limits>
+
 #include "catch.h"
 #include "server/kv_convert.h"
 #include "server/worker_convert.h"
@@ -79,6 +81,22 @@ TEST_CASE("a prefill job's place in the order survives the wire, and keeping it 
   CHECK_FALSE(FromProto(ToProto(append)).handicap.has_value());
   append.handicap = absl::ZeroDuration();
   CHECK(FromProto(ToProto(append)).handicap == absl::ZeroDuration());
+}
+
+TEST_CASE("leases survive the wire, and what a hostile router makes up is bounded") {
+  PrefillJob job;
+  job.lease = {.tokens = 7, .duration = absl::Seconds(60)};
+  CHECK(FromProto(ToProto(job)).lease.tokens == 7);
+  CHECK(FromProto(ToProto(job)).lease.duration == absl::Seconds(60));
+  PrefillAppend append{.request_id = std::string("r"), .tokens = {}, .decode_worker = {}, .lease = job.lease};
+  CHECK(FromProto(ToProto(append)).lease.tokens == 7);
+  worker::v1::PrefillJob hostile;
+  hostile.mutable_lease()->set_tokens(-1);
+  hostile.mutable_lease()->set_duration_us(std::numeric_limits<int64_t>::max());
+  CHECK(FromProto(hostile).lease.tokens == 0);
+  CHECK(FromProto(hostile).lease.duration == absl::Hours(1));
+  hostile.mutable_lease()->set_duration_us(-1);
+  CHECK(FromProto(hostile).lease.duration == absl::ZeroDuration());
 }
 
 TEST_CASE("hand-off messages survive the wire") {

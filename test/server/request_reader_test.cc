@@ -98,6 +98,24 @@ TEST_CASE("a bad field is refused by name, value and limit") {
     request.set_model("gpt");
     Has(ErrorOf(request), "model: unknown: 'gpt'; served here: 'bytes'");
   }
+  SECTION("a length of no context") {
+    request.set_context_length(3);
+    Has(ErrorOf(request), "context_length: is for a context_id only");
+  }
+  SECTION("a negative length") {
+    request.set_context_id("c");
+    request.set_context_length(-1);
+    Has(ErrorOf(request), "context_length: expected >= 0, got -1");
+  }
+  SECTION("a context id with other characters") {
+    request.set_context_id("a b");
+    Has(ErrorOf(request), "context_id: expected letters, digits");
+  }
+  SECTION("a chat in a context") {
+    request.mutable_chat();
+    request.set_context_id("c");
+    Has(ErrorOf(request), "context_id: expected segments");
+  }
   SECTION("no prompt") { Has(ErrorOf({}), "prompt: expected segments or chat"); }
   SECTION("empty prompt") { Has(ErrorOf(Text("")), "prompt: is empty"); }
   SECTION("a segment of nothing") {
@@ -125,8 +143,8 @@ TEST_CASE("a bad field is refused by name, value and limit") {
     request.mutable_sampling()->set_max_tokens(std::numeric_limits<int32_t>::max());
     Has(ErrorOf(request), "sampling.max_tokens: 2147483647");
   }
-  SECTION("max_tokens of nothing") {
-    request.mutable_sampling()->set_max_tokens(0);
+  SECTION("less than no max_tokens") {
+    request.mutable_sampling()->set_max_tokens(-1);
     Has(ErrorOf(request), "max_tokens");
   }
   SECTION("sampling that is no number, negative or infinite") {
@@ -357,6 +375,16 @@ TEST_CASE("where several models are served, a request must name one") {
   const auto read = ReadRequest(Text("hi"), ServedModels(std::move(list)), absl::UnixEpoch());
   CHECK(absl::IsInvalidArgument(read.status()));
   CHECK(Message(read.status()) == "model: must be named where several are served; served here: 'a', 'b'");
+}
+
+TEST_CASE("a request for no tokens is prefill-only, and may fill the whole context") {
+  v1::GenerateRequest request = Text(std::string(64, 'a'));
+  request.mutable_sampling()->set_max_tokens(0);
+  const auto read = ReadRequest(request, OneByteModel(), absl::UnixEpoch());
+  REQUIRE(read.ok());
+  CHECK(read->prefill_only);
+  request.mutable_sampling()->clear_max_tokens();
+  CHECK(absl::IsInvalidArgument(ReadRequest(request, OneByteModel(), absl::UnixEpoch()).status()));
 }
 
 TEST_CASE("prefill-only may fill the whole context") {

@@ -1,0 +1,71 @@
+#include "server/request_context.h"
+
+#include <utility>
+
+#include "base/status.h"
+#include "server/prompt_reader.h"
+
+namespace baton {
+namespace {
+
+ContextKey KeyOf(const ClientRequest& request) { return {request.cache_salt, request.context.id}; }
+
+void PutBefore(ClientRequest& request, std::vector<TokenId> tokens) {
+  if (tokens.empty()) return;
+  if (request.segments.empty()) {
+    tokens.insert(tokens.end(), request.tokens.begin(), request.tokens.end());
+    request.tokens = std::move(tokens);
+  } else if (auto* first = std::get_if<std::vector<TokenId>>(&request.segments.front())) {
+    first->insert(first->begin(), tokens.begin(), tokens.end());
+  } else {
+    request.segments.insert(request.segments.begin(), std::move(tokens));
+  }
+}
+
+// As for a prompt that is complete when it is read.
+absl::Status CheckWhole(ClientRequest& request) {
+  if (!request.segments.empty()) return absl::OkStatus();
+  if (request.tokens.empty()) return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
+  const Room room{*request.served, request.prefill_only ? 0 : 1};
+  RETURN_IF_ERROR(room.Check(std::ssize(request.tokens)));
+  return request.prefill_only ? absl::OkStatus() : SettleMaxTokens(request);
+}
+
+}  // namespace
+
+absl::Status BeginContext(ContextStore& contexts, ClientRequest& request, absl::Time now) {
+  ContextUse& use = request.context;
+  const std::optional<int64_t> length = use.length;
+  ASSIGN_OR_RETURN(ContextStore::View view,
+                   request.prefill_only ? contexts.BeginAppend(KeyOf(request), request.served->name, length, now)
+                                        : contexts.BeginRead(KeyOf(request), request.served->name, length, now));
+  use.tokens = static_cast<int32_t>(view.tokens.size());
+  use.holder = std::move(view.holder);
+  PutBefore(request, use.tokens > 0 ? std::move(view.tokens) : std::move(use.prefix));
+  absl::Status status = CheckWhole(request);
+  if (status.ok() && request.segments.empty()) status = CompleteContext(contexts, request);
+  if (!status.ok()) EndContext(contexts, request, "", now);
+  return status;
+}
+
+absl::Status CompleteContext(ContextStore& contexts, const ClientRequest& request) {
+  if (request.context.id.empty() || !request.prefill_only) return absl::OkStatus();
+  return contexts.Complete(KeyOf(request), request.tokens);
+}
+
+void EndContext(ContextStore& contexts, const ClientRequest& request, const WorkerAddress& holder, absl::Time now) {
+  if (request.context.id.empty()) return;
+  if (request.prefill_only) {
+    contexts.EndAppend(KeyOf(request), holder, now);
+  } else {
+    contexts.EndRead(KeyOf(request), holder, now);
+  }
+}
+
+KvLease LeaseOf(const ContextStore& contexts, const ClientRequest& request) {
+  if (request.context.id.empty()) return {};
+  const auto whole = static_cast<int32_t>(request.tokens.size());
+  return {.tokens = request.prefill_only ? whole : request.context.tokens, .duration = contexts.lease()};
+}
+
+}  // namespace baton

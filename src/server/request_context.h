@@ -1,0 +1,24 @@
+// What a client's request does to the context that it names.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "agent/context_store.h"
+#include "engine/request.h"
+#include "server/request_reader.h"
+
+namespace baton {
+
+// Puts the context's tokens before those of the request, and checks again what depends on their number. Errors are
+// those of ContextStore and of the edge; then there is nothing to end.
+absl::Status BeginContext(ContextStore& contexts, ClientRequest& request, absl::Time now);
+// The request's prompt is complete.
+absl::Status CompleteContext(ContextStore& contexts, const ClientRequest& request);
+// The request is over, or was not accepted. `holder`: the prefill worker that computed its prompt; empty: it failed.
+// Harmless for one without a context, as is CompleteContext.
+void EndContext(ContextStore& contexts, const ClientRequest& request, const WorkerAddress& holder, absl::Time now);
+
+// How much of the prompt's KV stays with its prefill worker.
+KvLease LeaseOf(const ContextStore& contexts, const ClientRequest& request);
+
+}  // namespace baton

@@ -1,0 +1,209 @@
+// Contexts, through a router with real sockets; workers are fakes.
+#include <future>
+
+#include "router_cluster.h"
+
+namespace baton {
+namespace {
+
+std::string Text(const google::protobuf::RepeatedField<int32_t>& ids) { return {ids.begin(), ids.end()}; }
+
+v1::PrefillOnlyRequest Addition(const std::string& text, std::optional<int32_t> length = {}) {
+  v1::PrefillOnlyRequest request;
+  request.set_context_id("c");
+  if (length) request.set_context_length(*length);
+  if (!text.empty()) request.mutable_segments()->add_segments()->set_text(text);
+  return request;
+}
+
+v1::GenerateRequest Continuation(const std::string& text) {
+  v1::GenerateRequest request = Call::Request("", text);
+  if (text.empty()) request.clear_segments();
+  request.set_context_id("c");
+  return request;
+}
+
+struct Answer {
+  v1::PrefillOnlyResponse response;
+  absl::Status status;
+};
+
+std::future<Answer> Start(Cluster& c, v1::PrefillOnlyRequest request) {
+  return std::async(std::launch::async, [&c, request] {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kPatience);
+    Answer answer;
+    answer.status = FromGrpc(c.stub->PrefillOnly(&context, request, &answer.response));
+    return answer;
+  });
+}
+
+// A call that the prefill worker computes; what it was given.
+std::pair<v1::PrefillOnlyResponse, std::string> Add(Cluster& c, const v1::PrefillOnlyRequest& request) {
+  std::future<Answer> call = Start(c, request);
+  const worker::v1::PrefillJob job = c.prefill->Next().prefill();
+  CHECK(job.decode_worker().empty());
+  CHECK(job.lease().tokens() == job.tokens_size());
+  CHECK(job.lease().duration_us() == 60'000'000);
+  c.prefill->Send(DoneEvent(job.request_id(), Incarnation()));
+  const Answer answer = call.get();
+  CHECK(Message(answer.status) == "");
+  return {answer.response, Text(job.tokens())};
+}
+
+TEST_CASE("a context is computed call by call, a repeated call adds nothing, and Generate continues it") {
+  Cluster c;
+  const auto [first, first_prompt] = Add(c, Addition("one ", 0));
+  CHECK(first_prompt == "one ");
+  CHECK(first.context_length() == 4);
+  CHECK(first.lease_ms() == 60'000);
+  CHECK(first.usage().prompt_tokens() == 4);
+  CHECK(first.usage().cached_tokens() == 3);  // what the worker said
+  for (int i = 0; i < 2; ++i) {
+    const auto [second, prompt] = Add(c, Addition("two ", 4));
+    CHECK(prompt == "one two ");
+    CHECK(second.context_length() == 8);
+    const auto [again, again_prompt] = Add(c, Addition("one ", 0));
+    CHECK(again_prompt == "one ");
+    CHECK(again.context_length() == 4);
+  }
+  for (const std::string more : {"three", ""}) {
+    Call call(c, Continuation(more));
+    const worker::v1::PrefillJob job = c.prefill->Next().prefill();
+    CHECK(Text(job.tokens()) == "one two " + more);
+    CHECK(job.decode_worker() == c.decode->address());
+    CHECK(job.lease().tokens() == 8);
+    c.prefill->Send(DoneEvent(job.request_id(), Incarnation(22)));
+    CHECK(Text(c.decode->Next().decode().tokens()) == "one two " + more);
+    c.decode->Send(TokensEvent(job.request_id(), "!", FinishReason::kStop));
+    const Call::Result result = call.Finish();
+    CHECK(result.text == "!");
+    CHECK(result.final.context_length() == 8);
+    CHECK(result.final.lease_ms() == 60'000);
+  }
+  CHECK(Add(c, Addition("", 8)).first.context_length() == 8);
+}
+
+TEST_CASE("what the tokenizer puts before a prompt stands there once") {
+  Cluster c;
+  RouterOptions options;
+  options.listen = "127.0.0.1:0";
+  options.prefill_workers = {c.prefill->address()};
+  options.decode_workers = {c.decode->address()};
+  options.limits.worker_wait = absl::Seconds(10);
+  std::vector<ServedModel> models;
+  models.push_back(ByteModel("bytes", {'<'}));
+  c.node.reset();
+  auto started = RouterNode::Start(options, std::move(models), DialTcp, c.clock, c.metrics);
+  REQUIRE(started.ok());
+  c.node = *std::move(started);
+  c.stub = v1::Inference::NewStub(DialTcp(c.node->server().address()));
+  CHECK(Add(c, Addition("a", 0)).second == "<a");
+  CHECK(Add(c, Addition("b", 2)).second == "<ab");
+  CHECK(Add(c, Addition("a", 0)).second == "<a");
+}
+
+TEST_CASE("max_tokens 0 is PrefillOnly by another name, and needs no decode worker") {
+  Cluster c;
+  c.decode.reset();
+  int32_t length = 0;
+  for (const bool with_context : {false, true, true}) {
+    v1::GenerateRequest request = Call::Request("", "hello");
+    request.mutable_sampling()->set_max_tokens(0);
+    if (with_context) {
+      request.set_context_id("c");
+      request.set_context_length(0);
+      length = 5;
+    }
+    Call call(c, request);
+    const worker::v1::PrefillJob job = c.prefill->Next().prefill();
+    CHECK(job.decode_worker().empty());
+    CHECK(job.lease().tokens() == length);
+    c.prefill->Send(DoneEvent(job.request_id(), Incarnation()));
+    const Call::Result result = call.Finish();
+    CHECK(Message(result.status) == "");
+    CHECK(result.ids.empty());
+    CHECK(result.final.finish_reason() == v1::FINISH_REASON_LENGTH);
+    CHECK(result.final.usage().prompt_tokens() == 5);
+    CHECK(result.final.usage().completion_tokens() == 0);
+    CHECK(result.final.context_length() == length);
+  }
+}
+
+TEST_CASE("a call that fails, is cancelled or refused adds nothing and leaves the context free") {
+  Cluster c;
+  Add(c, Addition("one ", 0));
+  std::future<Answer> failing = Start(c, Addition("two ", 4));
+  const RequestId id = c.prefill->Next().prefill().request_id();
+  // While it runs, no other call adds to the context, and it may be read.
+  CHECK(absl::IsAborted(Start(c, Addition("two ", 4)).get().status));
+  Call reader(c, Continuation(""));
+  const RequestId reading = c.prefill->Next().prefill().request_id();
+  c.prefill->Send(FailedEvent<worker::v1::PrefillEvent>(id, absl::InternalError("broken")));
+  CHECK(absl::IsInternal(failing.get().status));
+  v1::PrefillOnlyRequest twice = Addition("two ", 4);
+  twice.set_request_id(reading);
+  CHECK(absl::IsAlreadyExists(Start(c, twice).get().status));
+  CHECK(Add(c, Addition("2", 4)).second == "one 2");
+}
+
+TEST_CASE("an addition may contain another request's output, and a repetition of it is known by its tokens") {
+  Cluster c;
+  Add(c, Addition("one ", 0));
+  Call up(c, "up");
+  PassPrefill(c, "up");
+  v1::PrefillOnlyRequest request = Addition("", 4);
+  request.mutable_segments()->add_segments()->mutable_output_of()->set_request_id("up");
+  std::future<Answer> call = Start(c, request);
+  const worker::v1::PrefillJob open = c.prefill->Next().prefill();
+  CHECK(open.open());
+  c.decode->Send(TokensEvent("up", "abc", FinishReason::kStop));
+  const worker::v1::PrefillAppend last = c.prefill->Next().append();
+  CHECK(Text(open.tokens()) + Text(last.tokens()) == "one abc");
+  CHECK(last.lease().tokens() == 7);
+  c.prefill->Send(DoneEvent(open.request_id(), Incarnation()));
+  CHECK(call.get().response.context_length() == 7);
+  CHECK(up.Finish().status.ok());
+  CHECK(Add(c, request).first.context_length() == 7);
+  request.mutable_segments()->add_segments()->set_text("!");
+  CHECK(absl::IsFailedPrecondition(Start(c, request).get().status));
+}
+
+TEST_CASE("a context that is unknown, another tenant's, too long or used wrongly is refused by field") {
+  Cluster c;
+  Add(c, Addition("one ", 0));
+  const auto refusal = [&](const v1::PrefillOnlyRequest& request) { return Start(c, request).get().status; };
+  v1::PrefillOnlyRequest other = Addition("two", 4);
+  other.set_cache_salt("another");
+  const absl::Status unknown =
+      absl::NotFoundError("context_id: no context 'c' here; one is kept for 1m after its last use");
+  CHECK(refusal(other) == unknown);
+  v1::GenerateRequest generate = Continuation("");
+  generate.set_cache_salt("another");
+  CHECK(Call(c, generate).Finish().status == unknown);
+  CHECK(refusal(Addition("two", 5)) ==
+        absl::FailedPreconditionError("context_length: expected 4, what context 'c' has, got 5"));
+  CHECK(refusal(Addition(std::string(61, 'x'), 4)) ==
+        absl::InvalidArgumentError("prompt: 65 tokens, limit 64 (context 64 of 'bytes')"));
+  CHECK(Message(Call(c, Continuation(std::string(59, 'x'))).Finish().status) ==
+        "sampling.max_tokens: 8 after a prompt of 63 tokens, limit 1 (context 64 of 'bytes')");
+  v1::PrefillOnlyRequest fresh = Addition("");
+  fresh.set_context_id("new");
+  CHECK(refusal(fresh) == absl::InvalidArgumentError("prompt: is empty, expected at least one token"));
+  CHECK(Add(c, Addition("two", 4)).second == "one two");
+}
+
+TEST_CASE("a context whose worker is lost is computed anew from the router's tokens") {
+  Cluster c;
+  Add(c, Addition("one ", 0));
+  std::future<Answer> lost = Start(c, Addition("two ", 4));
+  CHECK(Text(c.prefill->Next().prefill().tokens()) == "one two ");
+  const WorkerAddress address = c.prefill->address();
+  c.prefill.reset();
+  CHECK(absl::IsUnavailable(lost.get().status));
+  c.prefill.emplace(WorkerRole::kPrefill, 12, address);
+  CHECK(Add(c, Addition("two ", 4)).second == "one two ");
+}
+
+}  // namespace
+}  // namespace baton
