@@ -62,6 +62,10 @@ class Client:
             "/baton.v1.Inference/Generate",
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=MESSAGES["GenerateResponse"].FromString)
+        self.prefill_only = self._channel.unary_unary(
+            "/baton.v1.Inference/PrefillOnly",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=MESSAGES["PrefillOnlyResponse"].FromString)
 
     def agent(self, instruction, *inputs, max_tokens=64, join="ORDER", announced=(), name="agent", **sampling):
         """Starts an agent: a system message, and a user message of `inputs`, each a text or another agent (or, if it is
