@@ -196,7 +196,7 @@ void Router::LetGo(const RequestTicket& ticket) {
 }
 
 RequestId Router::WorkerId(const Record& record) const {
-  return absl::StrCat(record.request.id, "#", absl::Hex(nonce_), ".", record.number);
+  return absl::StrCat(record.request.id, "#", absl::Hex(nonce_), ".", record.attempt);
 }
 
 Router::Record* Router::Find(const RequestId& worker_id) {
@@ -442,6 +442,7 @@ void Router::Act(PromptFailed& failed) { core_.Fail(failed.id, failed.status); }
 
 void Router::StartPrefill(const RouterAction& action) {
   Record& record = records_.at(action.request);
+  record.attempt = ++attempts_;
   const ClientRequest& request = record.request;
   PrefillJob job;
   job.request_id = WorkerId(record);

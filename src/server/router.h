@@ -100,7 +100,8 @@ class Router {
   using DecodeLink = WorkerLink<worker::v1::DecodeWorker, worker::v1::DecodeCommand, worker::v1::DecodeEvent>;
   struct Record {
     ClientRequest request;
-    uint64_t number = 0;  // of its ticket
+    uint64_t number = 0;   // of its ticket
+    uint64_t attempt = 0;  // to have it computed, drawn when a prefill worker is told
     std::shared_ptr<RequestSink> sink;
     absl::Time arrived;
     absl::Time complete;  // the prompt
@@ -141,7 +142,8 @@ class Router {
   void Act(PromptRestarted& restarted);
   void Act(PromptFailed& failed);
 
-  // What workers call a request: while they clear up after one, its id may come again, here or by another router.
+  // What workers call a request: while they clear up after one, its id may come again, here or by another router, or it
+  // may itself, placed anew.
   RequestId WorkerId(const Record& record) const;
   // The live request that a worker means; null if it is over.
   Record* Find(const RequestId& worker_id);
@@ -171,7 +173,7 @@ class Router {
   ContextStore contexts_{ContextLimits()};
   absl::flat_hash_map<RequestId, Record> records_;  // of live requests
   Timeline timeline_{TimelineLimits{}};             // of those with a workflow that are over
-  uint64_t submitted_ = 0;
+  uint64_t submitted_ = 0, attempts_ = 0;
 
   // Fixed after construction. Their threads call back into this, so they are stopped first.
   absl::btree_map<WorkerAddress, std::unique_ptr<PrefillLink>> prefill_links_;
