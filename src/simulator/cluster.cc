@@ -60,14 +60,13 @@ void SimulatedCluster::AddPrefill(const WorkerAddress& address) {
                                 .numerics_id = info.numerics_id};
   options.reach = [this](const WorkerAddress& to) -> SimulatedDecode& { return *decodes_.at(to); };
   options.done = [this, address](PrefillDone done) {
-    core_.network.Send(address, kRouter,
-                       [this, address, done = std::move(done)] { router_.OnPrefillDone(address, done); });
+    Tell(address, [this, address, done = std::move(done)] { router_.OnPrefillDone(address, done); });
   };
   options.failed = [this, address](RequestFailed failed) {
-    core_.network.Send(address, kRouter,
-                       [this, address, failed = std::move(failed)] { router_.OnFailed(address, failed); });
+    Tell(address, [this, address, failed = std::move(failed)] { router_.OnFailed(address, failed); });
   };
   prefills_[address] = std::make_unique<SimulatedPrefill>(address, std::move(options), core_);
+  infos_[address] = info;
   router_.Attach(address, info);
 }
 
@@ -85,30 +84,27 @@ void SimulatedCluster::AddDecode(const WorkerAddress& address, const std::string
   options.engine.max_batch = info.max_batch;
   options.engine.shares_output = true;
   options.tell = [this, address](DecodeEvents events) {
-    core_.network.Send(address, kRouter, [this, address, events = std::move(events)]() mutable {
-      router_.OnEvents(address, std::move(events));
-    });
+    Tell(address,
+         [this, address, events = std::move(events)]() mutable { router_.OnEvents(address, std::move(events)); });
   };
   decodes_[address] = std::make_unique<SimulatedDecode>(address, std::move(options), core_);
+  infos_[address] = info;
   router_.Attach(address, info);
 }
 
 SimulatedRouter::Outlets SimulatedCluster::RouterOutlets() {
   SimulatedRouter::Outlets outlets;
   outlets.prefill = [this](const WorkerAddress& to, PrefillJob job) {
-    core_.network.Send(kRouter, to,
-                       [this, to, job = std::move(job)]() mutable { prefills_.at(to)->Submit(std::move(job)); });
+    Command(to, [this, to, job = std::move(job)]() mutable { prefills_.at(to)->Submit(std::move(job)); });
   };
   outlets.append = [this](const WorkerAddress& to, PrefillAppend append) {
-    core_.network.Send(
-        kRouter, to, [this, to, append = std::move(append)]() mutable { prefills_.at(to)->Append(std::move(append)); });
+    Command(to, [this, to, append = std::move(append)]() mutable { prefills_.at(to)->Append(std::move(append)); });
   };
   outlets.decode = [this](const WorkerAddress& to, DecodeJob job) {
-    core_.network.Send(kRouter, to,
-                       [this, to, job = std::move(job)]() mutable { decodes_.at(to)->Start(std::move(job)); });
+    Command(to, [this, to, job = std::move(job)]() mutable { decodes_.at(to)->Start(std::move(job)); });
   };
   outlets.cancel = [this](const WorkerAddress& to, const RequestId& id) {
-    core_.network.Send(kRouter, to, [this, to, id] {
+    Command(to, [this, to, id] {
       if (const auto prefill = prefills_.find(to); prefill != prefills_.end()) return prefill->second->Cancel(id);
       decodes_.at(to)->Cancel(id);
     });
@@ -141,6 +137,49 @@ void SimulatedCluster::Submit(size_t client, SimulatedRequest request, std::func
                      [this, request = std::move(request)]() mutable { router_.Submit(std::move(request)); });
 }
 
+void SimulatedCluster::Cancel(const RequestId& id) {
+  const auto live = live_.find(id);
+  if (live != live_.end()) core_.network.Send(live->second.client, kRouter, [this, id] { router_.Cancel(id); });
+}
+
+// What is on its way when a stream breaks never arrives.
+EventQueue::Event SimulatedCluster::OnStream(const WorkerAddress& worker, EventQueue::Event arrive) {
+  return [this, worker, stream = streams_[worker], arrive = std::move(arrive)]() mutable {
+    if (streams_.at(worker) == stream) arrive();
+  };
+}
+
+void SimulatedCluster::Tell(const WorkerAddress& worker, EventQueue::Event arrive) {
+  core_.network.Send(worker, kRouter, OnStream(worker, std::move(arrive)));
+}
+
+void SimulatedCluster::Command(const WorkerAddress& worker, EventQueue::Event arrive) {
+  core_.network.Send(kRouter, worker, OnStream(worker, std::move(arrive)));
+}
+
+void SimulatedCluster::BreakStream(const WorkerAddress& worker) {
+  router_.OnLost(worker);
+  const auto prefill = prefills_.find(worker);
+  for (const auto& [id, live] : live_) {
+    if (prefill != prefills_.end()) {
+      prefill->second->Cancel(id);
+    } else {
+      decodes_.at(worker)->Cancel(id);
+    }
+  }
+  ++streams_[worker];
+  router_.Attach(worker, infos_.at(worker));
+}
+
+void SimulatedCluster::RunFor(absl::Duration time) {
+  bool over = false;
+  core_.queue.After(time, [&over] { over = true; });
+  while (!over) {
+    ArmRouter();
+    core_.queue.RunOne();
+  }
+}
+
 void SimulatedCluster::RunUntilIdle() {
   const absl::Time began = Now();
   const auto busy = [this] {
@@ -149,7 +188,8 @@ void SimulatedCluster::RunUntilIdle() {
   };
   while (busy()) {
     ArmRouter();
-    BATON_CHECK(core_.queue.RunOne() && Now() - began < kLongest, "a request waits for ever");
+    BATON_CHECK(core_.queue.RunOne() && Now() - began < kLongest,
+                live_.empty() ? "a worker is never idle" : absl::StrCat(live_.begin()->first, " waits for ever"));
   }
 }
 

@@ -48,9 +48,14 @@ class SimulatedCluster {
   // Sends it now, on the connection of client number `client`. `ended`, which may be null, is called when it knows.
   void Submit(size_t client, SimulatedRequest request, std::function<void()> ended);
   const Ran& ran(const RequestId& id) const { return ran_.at(id); }
+  // Its client cancels it now. Harmless once it has ended.
+  void Cancel(const RequestId& id);
+  // The stream between the router and this worker breaks: both end what came by it. It attaches again at once.
+  void BreakStream(const WorkerAddress& worker);
 
   // Runs until nothing has to happen but what waits for time: leases, kept outputs.
   void RunUntilIdle();
+  void RunFor(absl::Duration time);
   absl::Time Now() const { return core_.queue.Now(); }
   const std::vector<StepRecord>& steps() const { return core_.steps; }
   // Of all workers, still referenced or quarantined. REQUIRES: idle; all else is CHECKed.
@@ -63,6 +68,10 @@ class SimulatedCluster {
   WorkerInfo InfoOf(const WorkerAddress& address, const std::string& model, WorkerRole role);
   SimulatedRouter::Outlets RouterOutlets();
   void ArmRouter();
+  // A message on the stream between the router and a worker.
+  void Tell(const WorkerAddress& worker, EventQueue::Event arrive);
+  void Command(const WorkerAddress& worker, EventQueue::Event arrive);
+  EventQueue::Event OnStream(const WorkerAddress& worker, EventQueue::Event arrive);
 
   const ClusterShape shape_;
   const int64_t blocks_;  // of each worker
@@ -72,6 +81,8 @@ class SimulatedCluster {
   absl::btree_map<WorkerAddress, std::unique_ptr<SimulatedDecode>> decodes_;
   SimulatedRouter router_;
   absl::Time router_timer_ = absl::InfiniteFuture();
+  std::map<WorkerAddress, WorkerInfo> infos_;
+  std::map<WorkerAddress, int64_t> streams_;  // how many have broken
   std::map<RequestId, Ran> ran_;
   struct Live {
     WorkerAddress client;

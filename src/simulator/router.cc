@@ -13,6 +13,16 @@ void SimulatedRouter::Attach(const WorkerAddress& worker, const WorkerInfo& info
   Act();
 }
 
+void SimulatedRouter::OnLost(const WorkerAddress& worker) {
+  core_.WorkerLost(worker, queue_.Now());
+  Act();
+}
+
+void SimulatedRouter::Cancel(const RequestId& id) {
+  core_.Cancel(id);
+  Act();
+}
+
 void SimulatedRouter::Submit(SimulatedRequest request) {
   const RequestId id = request.id;
   Record& record = records_[id];
@@ -31,6 +41,7 @@ absl::Status SimulatedRouter::Enter(const RequestId& id, Record& record) {
                                  .tenant = request.cache_salt,
                                  .tokenizer = &tokenizer_,
                                  .segments = request.segments,
+                                 .join = request.join,
                                  .most_tokens = context_ - request.max_tokens},
                                 queue_.Now()));
   record.open = true;
@@ -174,6 +185,7 @@ void SimulatedRouter::StartDecode(const RouterAction& action) {
   job.sampling.temperature = 0;
   job.sampling.max_tokens = record.request.max_tokens;
   job.sampling.ignore_eos = true;
+  job.sampling.stop = record.request.stop;
   outlets_.decode(action.worker, std::move(job));
 }
 

@@ -20,7 +20,9 @@ struct SimulatedRequest {
   std::string model{};
   std::string cache_salt{};
   std::vector<PromptSegment> segments{};
+  Join join = Join::kOrder;
   int32_t max_tokens = 0;
+  std::vector<std::string> stop{};
 };
 
 class SimulatedRouter {
@@ -38,8 +40,10 @@ class SimulatedRouter {
       : tokenizer_(tokenizer), context_(context), outlets_(std::move(outlets)), queue_(queue) {}
 
   void Attach(const WorkerAddress& worker, const WorkerInfo& info);
+  void OnLost(const WorkerAddress& worker);
   // Messages that have arrived. A request that is refused ends at once.
   void Submit(SimulatedRequest request);
+  void Cancel(const RequestId& id);
   void OnPrefillDone(const WorkerAddress& from, const PrefillDone& done);
   void OnFailed(const WorkerAddress& from, const RequestFailed& failed);
   void OnEvents(const WorkerAddress& from, DecodeEvents events);

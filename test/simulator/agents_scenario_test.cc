@@ -1,0 +1,152 @@
+// Runs test/scenario/agents_*.txt: agents that wait for each other, on a simulated router, prefill and decode workers.
+//
+//   submit ID [prompt=NAME] [of=ID,ID] [then=N] [out=N]   a prompt of NAME's 48 tokens, outputs, and N tokens more
+//     slow=1          on the decode worker that takes a second for each token
+//     announced=1     what it refers to may be submitted later
+//     failure=partial|substitute, timeout=SECONDS           of each reference
+//     join=arrival, stop=TEXT, tenant=NAME
+//     copies=N        N of them, ID0 to ID(N-1)
+//   run [SECONDS]     until all have ended, or for so long
+//   cancel ID
+//   break WORKER      its stream to the router breaks: prefill0, decode0 or paced
+//   same ID ID        whether their outputs are the same
+//   blocks            that any worker still holds for a request
+//
+// Each command prints who has ended since: a text of one letter for each token, or why there is none.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "backend/simulated/shapes.h"
+#include "base/logging.h"
+#include "catch.h"
+#include "engine/scenario_file.h"
+#include "simulator/cluster.h"
+
+namespace baton {
+namespace {
+
+std::vector<TokenId> Tokens(uint32_t seed, int64_t length) {
+  std::mt19937 random(seed);
+  std::vector<TokenId> tokens(static_cast<size_t>(length));
+  for (TokenId& token : tokens) token = static_cast<TokenId>(random() % SimulatedBackend::kVocab);
+  return tokens;
+}
+
+class Scenario {
+ public:
+  Scenario() {
+    ClusterShape shape;
+    shape.model = *ModelNamed("qwen2.5-7b");
+    shape.device = *DeviceNamed("a100");
+    shape.pace = absl::Seconds(1);
+    cluster_ = *SimulatedCluster::Create(shape);
+  }
+
+  std::string Run(const ScenarioCommand& command) {
+    const std::string word = command.words.empty() ? "" : command.words[0];
+    if (command.name == "submit") {
+      Submit(word, command);
+    } else if (command.name == "run" && word.empty()) {
+      cluster_->RunUntilIdle();
+    } else if (command.name == "run") {
+      cluster_->RunFor(absl::Seconds(std::stoi(word)));
+    } else if (command.name == "cancel") {
+      cluster_->Cancel(word);
+    } else if (command.name == "break") {
+      cluster_->BreakStream(word);
+    } else if (command.name == "same") {
+      return cluster_->ran(word).tokens == cluster_->ran(command.words[1]).tokens ? "the same\n" : "not the same\n";
+    } else if (command.name == "blocks") {
+      return absl::StrCat(cluster_->BlocksHeld(), " held\n");
+    } else {
+      FAIL("unknown command " << command.name);
+    }
+    return Ended();
+  }
+
+ private:
+  void Submit(const std::string& id, const ScenarioCommand& command) {
+    SimulatedRequest request;
+    request.id = id;
+    request.model = command.Number("slow") == 1 ? SimulatedCluster::kPaced : SimulatedCluster::kModel;
+    request.cache_salt = command.Option("tenant");
+    request.max_tokens = static_cast<int32_t>(command.Number("out", 8));
+    request.join = command.Option("join") == "arrival" ? Join::kArrival : Join::kOrder;
+    if (const std::string stop = command.Option("stop"); !stop.empty()) request.stop = {stop};
+    if (const std::string name = command.Option("prompt"); !name.empty()) {
+      request.segments.push_back(Tokens(static_cast<uint32_t>(name[0]), 48));
+    }
+    for (const std::string& upstream :
+         std::vector<std::string>(absl::StrSplit(command.Option("of"), ',', absl::SkipEmpty()))) {
+      request.segments.push_back(ReferenceTo(upstream, command));
+    }
+    if (const int64_t then = command.Number("then"); then > 0) {
+      request.segments.push_back(Tokens(static_cast<uint32_t>(then), then));
+    }
+    const int64_t copies = command.Number("copies");
+    for (int64_t i = 0; i < std::max<int64_t>(copies, 1); ++i) {
+      SimulatedRequest copy = request;
+      if (copies > 0) absl::StrAppend(&copy.id, i);
+      const RequestId name = copy.id;
+      cluster_->Submit(0, std::move(copy),
+                       [this, id, name, copies] { (copies > 0 ? copies_ended_[id] : ended_).push_back(name); });
+    }
+  }
+  static Reference ReferenceTo(const std::string& upstream, const ScenarioCommand& command) {
+    Reference reference{.upstream = upstream, .announced = command.Number("announced") == 1};
+    if (command.Option("failure") == "partial") reference.on_failure = OnFailure::kPartial;
+    if (command.Option("failure") == "substitute") {
+      reference.on_failure = OnFailure::kSubstitute;
+      reference.substitute = Tokens(99, 5);
+    }
+    if (const int64_t timeout = command.Number("timeout"); timeout > 0) reference.timeout = absl::Seconds(timeout);
+    return reference;
+  }
+
+  std::string Ended() {
+    std::string printed;
+    for (const RequestId& id : std::exchange(ended_, {})) absl::StrAppend(&printed, id, ": ", Outcome(id), "\n");
+    for (const auto& [name, ids] : std::exchange(copies_ended_, {})) {
+      std::set<std::string> outcomes;
+      for (const RequestId& id : ids) outcomes.insert(Outcome(id));
+      absl::StrAppend(&printed, ids.size(), " of ", name, ": ", *outcomes.begin());
+      absl::StrAppend(&printed, outcomes.size() > 1 ? ", and others" : "", "\n");
+    }
+    return printed;
+  }
+  std::string Outcome(const RequestId& id) const {
+    const SimulatedCluster::Ran& ran = cluster_->ran(id);
+    if (!ran.status.ok()) return ran.status.ToString();
+    std::string text;
+    for (const TokenId token : ran.tokens) text += static_cast<char>('0' + token);
+    return text;
+  }
+
+  std::unique_ptr<SimulatedCluster> cluster_;
+  std::vector<RequestId> ended_;
+  std::map<std::string, std::vector<RequestId>> copies_ended_;
+};
+
+TEST_CASE("agents whose upstreams die, stall, stop or are cancelled go as it is written down") {
+  spdlog::set_level(spdlog::level::off);
+  const std::filesystem::path folder = std::filesystem::path(BATON_SOURCE_DIR) / "test" / "scenario";
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (!entry.path().filename().string().starts_with("agents_")) continue;
+    ++files;
+    Scenario scenario;
+    RunScenario(entry.path().string(), [&](const ScenarioCommand& command) { return scenario.Run(command); });
+  }
+  spdlog::set_level(spdlog::level::info);
+  CHECK(files == 3);
+}
+
+}  // namespace
+}  // namespace baton
