@@ -279,17 +279,20 @@ TEST_CASE("random requests all end, with every token computed once and no block 
     std::mt19937 random(seed);
     const int64_t blocks = 6 + static_cast<int64_t>(random() % 30);
     SchedulerWorld world(blocks, 16 + static_cast<int64_t>(random() % 80));
-    int64_t computed = 0;  // as the requests count it, of those that were not aborted
-    bool all_counted = true;
+    int64_t computed = 0;  // as the requests count it, of those that ended between steps
+    // Half of the time nothing fails or is removed, and no prompt is open, which would count anew what it gave back.
+    const bool calm = random() % 2 == 0;
+    bool all_counted = calm;
     const auto finish = [&] {
-      const bool ok = random() % 10 != 0;
-      for (const RequestId& id : world.Finish(ok)) {
-        world.Remove(id);
-        all_counted = false;
-      }
+      const bool ok = calm || random() % 10 != 0;
+      for (const RequestId& id : world.Finish(ok)) world.Remove(id);
     };
     const auto end = [&](const RequestId& id) {
-      computed += world.scheduler().counters(id).computed;
+      if (world.scheduler().step_running()) {
+        all_counted = false;  // it was limited, and the step that computes more for it may fail
+      } else {
+        computed += world.scheduler().counters(id).computed;
+      }
       world.Remove(id);
     };
     for (int event = 0; event < 300; ++event) {
@@ -303,7 +306,7 @@ TEST_CASE("random requests all end, with every token computed once and no block 
       switch (random() % 8) {
         case 0:
         case 1:
-          if (random() % 2 == 0) {
+          if (calm || random() % 2 == 0) {
             world.Add(absl::StrCat(event), RandomPrompt(random), static_cast<int32_t>(random() % 3), false, turn)
                 .IgnoreError();
           } else {
@@ -336,8 +339,7 @@ TEST_CASE("random requests all end, with every token computed once and no block 
           if (any.empty() || world.IsOpen(any) || random() % 3 != 0) break;
           if (random() % 2 == 0) {
             world.Limit(any, static_cast<int64_t>(random() % 4) * kBlockTokens);
-          } else {
-            all_counted = false;
+          } else if (!calm) {
             world.Remove(any);
           }
           break;
