@@ -100,8 +100,10 @@ class Router {
   using DecodeLink = WorkerLink<worker::v1::DecodeWorker, worker::v1::DecodeCommand, worker::v1::DecodeEvent>;
   struct Record {
     ClientRequest request;
-    uint64_t number = 0;   // of its ticket
-    uint64_t attempt = 0;  // to have it computed, drawn when a prefill worker is told
+    uint64_t number = 0;  // of its ticket
+    // What workers call it, drawn when a prefill worker is told: while they clear up after a request, its id may come
+    // again, here or by another router, or the request itself, placed anew.
+    RequestId worker_id;
     std::shared_ptr<RequestSink> sink;
     absl::Time arrived;
     absl::Time complete;  // the prompt
@@ -142,9 +144,6 @@ class Router {
   void Act(PromptRestarted& restarted);
   void Act(PromptFailed& failed);
 
-  // What workers call a request: while they clear up after one, its id may come again, here or by another router, or it
-  // may itself, placed anew.
-  RequestId WorkerId(const Record& record) const;
   // The live request that a worker means; null if it is over.
   Record* Find(const RequestId& worker_id);
 
