@@ -354,10 +354,8 @@ absl::Time HandoffSender::NextTick() const {
   for (const auto& [key, release] : releases_) {
     if (!release.reply_pending) next = std::min(next, release.retry_at);
   }
-  const absl::flat_hash_set<WorkerAddress> busy = BusyPeers();
-  for (const auto& [address, peer] : peers_) {
-    if (!busy.contains(address)) next = std::min(next, peer.last_used + options_.forget_idle);
-  }
+  // Of a busy one as well: TickPeers sees then that it is, and looks again after as long.
+  for (const auto& [address, peer] : peers_) next = std::min(next, peer.last_used + options_.forget_idle);
   return next;
 }
 

@@ -214,8 +214,10 @@ void PrefillEngine::LayerDone(int64_t layer, absl::Time now) {
 
 void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
   ++totals_.steps;
-  step_cost_.Add(step_computes_, now - step_started_);
-  scheduler_.LimitOpen(OpenLimits());
+  if (status.ok()) {
+    step_cost_.Add(step_computes_, now - step_started_);
+    scheduler_.LimitOpen(OpenLimits());
+  }
   NoteStep(now);
   for (const RequestId& id : scheduler_.FinishStep(status.ok())) {
     Fail(id, absl::InternalError(absl::StrCat("the forward pass failed: ", status.ToString())), now);

@@ -149,9 +149,11 @@ bool PrefillScheduler::IsWorthwhile(const Request& request) const {
   return !request.task.open || request.wanted - request.planned >= open_limits_.increment;
 }
 
-bool PrefillScheduler::IsWorthAStep(const std::vector<Request*>& open) const {
+bool PrefillScheduler::OpenAreWorthAStep() const {
   int64_t tokens = 0;
-  for (const Request* request : open) tokens += request->wanted - request->planned;
+  for (const Request* request : active_) {
+    if (request->task.open) tokens += request->wanted - request->planned;
+  }
   return tokens >= open_limits_.alone;
 }
 
@@ -228,7 +230,7 @@ const Batch& PrefillScheduler::PlanStep() {
   PlanRequests(
       order, [this](const Request& request) { return IsWorthwhile(request); }, room);
   // The worker would idle: what is left is open, or waits for blocks.
-  if (batch_.slices.empty() && IsWorthAStep(order))
+  if (batch_.slices.empty() && OpenAreWorthAStep())
     PlanRequests(
         order, [](const Request& request) { return request.task.open; }, room);
   if (order.front()->admitted || order.front()->task.open) oldest_first_ = false;

@@ -163,7 +163,7 @@ class PrefillScheduler {
   absl::Status CheckFits(int64_t tokens) const;
   std::vector<Request*> StepOrder() const;
   bool IsWorthwhile(const Request& request) const;
-  bool IsWorthAStep(const std::vector<Request*>& open) const;
+  bool OpenAreWorthAStep() const;
   static int64_t Outstanding(const Request& request);
   int64_t Reserved() const;
   int64_t Needed(const Request& request) const;

@@ -194,14 +194,7 @@ void SimulatedCluster::RunUntilIdle() {
 }
 
 void SimulatedCluster::ArmRouter() {
-  const absl::Time next = std::max(router_.NextTick(), Now());
-  if (next >= router_timer_) return;
-  router_timer_ = next;
-  core_.queue.At(next, [this, next] {
-    if (router_timer_ != next) return;  // an earlier one has been set since
-    router_timer_ = absl::InfiniteFuture();
-    router_.Tick();
-  });
+  timer_.By(core_.queue, router_.NextTick(), [this] { router_.Tick(); });
 }
 
 int64_t SimulatedCluster::BlocksHeld() const {

@@ -80,7 +80,7 @@ class SimulatedCluster {
   absl::btree_map<WorkerAddress, std::unique_ptr<SimulatedPrefill>> prefills_;
   absl::btree_map<WorkerAddress, std::unique_ptr<SimulatedDecode>> decodes_;
   SimulatedRouter router_;
-  absl::Time router_timer_ = absl::InfiniteFuture();
+  WakeUp timer_;  // the router's
   std::map<WorkerAddress, WorkerInfo> infos_;
   std::map<WorkerAddress, int64_t> streams_;  // how many have broken
   std::map<RequestId, Ran> ran_;

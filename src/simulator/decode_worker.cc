@@ -70,12 +70,7 @@ void SimulatedDecode::TellEvents() {
 }
 
 void SimulatedDecode::ArmTimer() {
-  const absl::Time next = engine_.NextTick();
-  if (next >= timer_) return;
-  timer_ = next;
-  core_.queue.At(std::max(next, core_.queue.Now()), [this, next] {
-    if (timer_ != next) return;  // an earlier one has been set since
-    timer_ = absl::InfiniteFuture();
+  timer_.By(core_.queue, engine_.NextTick(), [this] {
     engine_.Tick(core_.queue.Now());
     Wake();
   });

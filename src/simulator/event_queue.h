@@ -1,6 +1,7 @@
 // Virtual time: what happens next, and when.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -37,6 +38,25 @@ class EventQueue {
   ManualClock clock_;
   uint64_t sequence_ = 0;
   std::map<std::pair<absl::Time, uint64_t>, Event> events_;
+};
+
+// What a part of a simulation waits for next: the earliest time that was asked for.
+class WakeUp {
+ public:
+  // Calls `wake` at `when`, or now if that is past. Nothing if something earlier is waited for: whoever is called then
+  // asks again.
+  void By(EventQueue& queue, absl::Time when, EventQueue::Event wake) {
+    if (when >= next_) return;
+    next_ = when;
+    queue.At(std::max(when, queue.Now()), [this, when, wake = std::move(wake)]() mutable {
+      if (next_ != when) return;  // an earlier one has been asked for since
+      next_ = absl::InfiniteFuture();
+      wake();
+    });
+  }
+
+ private:
+  absl::Time next_ = absl::InfiniteFuture();
 };
 
 }  // namespace baton

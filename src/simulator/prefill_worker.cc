@@ -75,14 +75,8 @@ void SimulatedPrefill::BeginStep() {
 }
 
 void SimulatedPrefill::ArmTimer() {
-  const absl::Time next = engine_.NextTick();
-  if (next >= timer_) return;
-  timer_ = next;
-  core_.queue.At(std::max(next, core_.queue.Now()), [this, next] {
-    if (timer_ != next) return;  // an earlier one has been set since
-    timer_ = absl::InfiniteFuture();
-    Tell([](PrefillEngine& engine, absl::Time now) { engine.Tick(now); });
-  });
+  timer_.By(core_.queue, engine_.NextTick(),
+            [this] { Tell([](PrefillEngine& engine, absl::Time now) { engine.Tick(now); }); });
 }
 
 // `handle` gives the reply on the other side, `answer` takes it on this one.

@@ -78,7 +78,7 @@ class SimulatedDecode {
   DecodeEngine engine_;
   SamplerScratch scratch_;
   bool woken_ = false, stepping_ = false;
-  absl::Time timer_ = absl::InfiniteFuture();
+  WakeUp timer_;
 };
 
 class SimulatedPrefill {
@@ -128,7 +128,7 @@ class SimulatedPrefill {
   PrefillEngine engine_;
   std::map<LinkId, WorkerAddress> connections_;
   bool woken_ = false, stepping_ = false;
-  absl::Time timer_ = absl::InfiniteFuture();
+  WakeUp timer_;
 };
 
 }  // namespace baton

@@ -368,6 +368,30 @@ TEST_CASE("a chat is rendered with its roles and contents") {
   CHECK(error() == "chat.messages: expected 1 to 4096, got 0");
 }
 
+TEST_CASE("a chat that is too much for its template is refused for good") {
+  std::vector<ServedModel> list;
+  list.push_back(ByteModel("bytes"));
+  list[0].chat_template =
+      *ChatTemplate::Parse("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "", "");
+  const ServedModels models(std::move(list));
+  v1::GenerateRequest request;
+  v1::ChatMessage& message = *request.mutable_chat()->add_messages();
+  message.set_role("user");
+  message.set_content("hi");
+  const auto read = ReadRequest(request, models, absl::UnixEpoch());
+  CHECK(Message(read.status()).find("steps") != std::string::npos);
+  CHECK(absl::IsInvalidArgument(read.status()));  // RESOURCE_EXHAUSTED would say: send it again
+}
+
+TEST_CASE("substitutes count as text that has to be tokenised") {
+  v1::GenerateRequest request;
+  request.mutable_segments()->add_segments()->set_text("abc");
+  request.mutable_segments()->add_segments()->mutable_output_of()->set_substitute("defgh");
+  CHECK(TextBytes(request.segments()) == 8);
+  request.mutable_chat()->add_messages()->add_parts()->mutable_output_of()->set_substitute("ijk");
+  CHECK(TextBytes(request.chat()) == 3);
+}
+
 TEST_CASE("where several models are served, a request must name one") {
   std::vector<ServedModel> list;
   list.push_back(ByteModel("a"));
