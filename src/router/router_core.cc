@@ -393,17 +393,42 @@ void RouterCore::Arm(Live& live) {
 absl::Time RouterCore::NextTick() const { return timers_.empty() ? absl::InfiniteFuture() : timers_.begin()->first; }
 
 void RouterCore::Tick(absl::Time now) {
+  EndOverdue(now);
   while (!timers_.empty() && timers_.begin()->first <= now) {
-    const RequestId id = timers_.begin()->second;
-    Live& live = live_.at(id);
+    PlaceOrWait(FirstToAsk(live_.at(timers_.begin()->second), now), now);
+  }
+}
+
+void RouterCore::EndOverdue(absl::Time now) {
+  std::vector<RequestId> due;
+  for (auto timer = timers_.begin(); timer != timers_.end() && timer->first <= now; ++timer)
+    due.push_back(timer->second);
+  for (const RequestId& id : due) {
+    const Live& live = live_.at(id);
     if (now >= live.request.deadline) {
       End(id, absl::DeadlineExceededError("the deadline passed"));
     } else if (now >= live.give_up) {
       End(id, live.reason, limits_.retry_hint);
-    } else {
-      PlaceOrWait(live, now);
     }
   }
+}
+
+// Hints say when a worker may be asked, not by whom: the first in order of those that wait for the worker takes the
+// hint that has passed, and leaves its own.
+RouterCore::Live& RouterCore::FirstToAsk(Live& live, absl::Time now) {
+  for (Refusal& refusal : live.refusals) {
+    if (refusal.until > now) continue;
+    for (const WaitingKey& key : waiting_) {
+      Live& first = live_.at(std::get<RequestId>(key));
+      if (&first == &live) break;
+      const auto theirs = std::ranges::find(first.refusals, refusal.link, &Refusal::link);
+      if (theirs == first.refusals.end()) continue;
+      std::swap(theirs->until, refusal.until);
+      Arm(live);
+      return first;
+    }
+  }
+  return live;
 }
 
 void RouterCore::CheckInvariants() const {

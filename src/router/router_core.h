@@ -7,6 +7,7 @@
 //
 // A worker that refuses a request with RESOURCE_EXHAUSTED is left out for that request until its hint has passed,
 // pinned or not; another one is tried at once. When all have refused, the request waits for the first hint to pass.
+// Those that wait for the same worker ask it again in order of priority and turn, whosever hint has passed.
 //
 // Every accepted request ends exactly once, by one kEnd action. Workers that may still hold something of it are then
 // told to cancel it.
@@ -138,6 +139,8 @@ class RouterCore {
   void GoTo(Live& live, const AttachedWorker& decode);
   void SetPromptTokens(Live& live, int32_t tokens);
   void PlaceWaiting(absl::Time now);
+  Live& FirstToAsk(Live& live, absl::Time now);
+  void EndOverdue(absl::Time now);
   void LeavePrefill(Live& live);  // its worker is done with it
   void LeaveDecode(Live& live);
   void End(const RequestId& id, const absl::Status& status, absl::Duration retry_after = absl::ZeroDuration());

@@ -386,6 +386,56 @@ TEST_CASE("a request that all decode workers refused goes to the first whose hin
   }
 }
 
+TEST_CASE("requests that wait for room ask again in order of priority and turn, whosever hint has passed") {
+  Cluster c;
+  const auto refuse = [&](const std::string& id, int32_t priority, absl::Duration turn, absl::Duration hint) {
+    RouteRequest request = Request(id);
+    request.priority = priority;
+    request.turn = c.now + turn;
+    REQUIRE(c.core.Submit(request, c.now).ok());
+    c.core.Failed(kP, id, Full(hint), c.now);
+    Take(c.core);
+  };
+  refuse("late", 0, absl::Seconds(2), absl::Milliseconds(100));
+  refuse("early", 0, absl::Seconds(1), absl::Milliseconds(200));
+  refuse("urgent", 1, absl::Seconds(3), absl::Milliseconds(300));
+  REQUIRE(c.core.waiting_requests() == 3);
+  const auto asks = [](const std::string& id) { return absl::StrCat("prefill ", id, " prefill-1 decode-1"); };
+  SECTION("one hint after the other") {
+    for (const std::string id : {"urgent", "early", "late"}) {
+      CHECK(Take(c.core).empty());
+      c.core.Tick(c.now += absl::Milliseconds(100));
+      CHECK(Take(c.core) == Lines{asks(id)});
+    }
+  }
+  SECTION("all hints in one tick") {
+    c.core.Tick(c.now + absl::Milliseconds(300));
+    CHECK(Take(c.core) == Lines{asks("urgent"), asks("early"), asks("late")});
+  }
+  SECTION("one that is refused again waits for another hint") {
+    c.core.Tick(c.now += absl::Milliseconds(100));
+    CHECK(Take(c.core) == Lines{asks("urgent")});
+    c.core.Failed(kP, "urgent", Full(absl::Milliseconds(250)), c.now);
+    c.core.Tick(c.now += absl::Milliseconds(100));
+    CHECK(Take(c.core) == Lines{asks("urgent")});
+    c.core.Tick(c.now += absl::Milliseconds(100));
+    CHECK(Take(c.core) == Lines{asks("early")});
+  }
+  SECTION("one that waits for another worker is not asked for") {
+    WorkerInfo other = Info(WorkerRole::kDecode, "decode-2", 33);
+    other.model = "n";
+    c.core.WorkerAttached("decode-2", other, c.now);
+    RouteRequest request = Request("other");
+    request.model = "n";
+    request.priority = 9;
+    REQUIRE(c.core.Submit(request, c.now).ok());
+    c.core.Failed(kP, "other", Full(absl::Milliseconds(500)), c.now);
+    Take(c.core);
+    c.core.Tick(c.now += absl::Milliseconds(100));
+    CHECK(Take(c.core) == Lines{asks("urgent")});
+  }
+}
+
 TEST_CASE("a prefill worker that has too much is left out, not the decode worker") {
   Cluster c;
   c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
