@@ -1,0 +1,5 @@
+import sys
+
+from finetuning.command import main
+
+sys.exit(main())

@@ -1,0 +1,72 @@
+"""How many answers are exactly right: through a running server, or by the reference in this process."""
+
+import concurrent.futures
+import math
+
+import grpc
+
+import baton_messages
+from finetuning.errors import InputError
+from finetuning.reference import generate_in_batches
+
+REQUEST_SECONDS = 120
+CONCURRENT_REQUESTS = 16
+
+
+def wilson(right, total, z=1.96):
+    """The 95 % interval of a share (Wilson 1927), which holds near 0 and 1 too."""
+    share, denominator = right / total, 1 + z * z / total
+    middle = (share + z * z / (2 * total)) / denominator
+    half = z / denominator * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def score(examples, texts):
+    """What `tools/finetune evaluate` prints and writes."""
+    right = sum(text == example.text for example, text in zip(examples, texts))
+    low, high = wilson(right, len(examples))
+    return {"right": right, "total": len(examples), "accuracy": right / len(examples), "low": low, "high": high}
+
+
+def _room(example):
+    """Tokens an answer may take: one more than it should, so that one that goes on is not taken for right."""
+    return len(example.answer) + 1
+
+
+def texts_of_reference(base, decoder, module, examples, share=1.0):
+    outputs = generate_in_batches(base, decoder, [example.prompt for example in examples], max(map(_room, examples)),
+                                  kv_dtype=module.dtype, eos_ids=module.eos_ids, share=share)
+    return [module.tokenizer.decode([token for token in output["tokens"] if token not in module.eos_ids],
+                                    skip_special_tokens=True) for output in outputs]
+
+
+class Server:
+    """A running Baton router."""
+
+    def __init__(self, address, model=""):
+        self._address, self._model = address, model
+        self._types = baton_messages.load()
+        self._channel = grpc.insecure_channel(address)
+        self._generate = self._channel.unary_stream(
+            "/baton.v1.Inference/Generate", request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=self._types["GenerateResponse"].FromString)
+
+    def generate(self, prompt, max_tokens):
+        """(token ids, text) of a greedy request."""
+        request = self._types["GenerateRequest"](model=self._model)
+        request.segments.segments.add().token_ids.ids.extend(prompt)
+        request.sampling.max_tokens = max_tokens
+        request.sampling.temperature = 0
+        request.sampling.repetition_penalty = 1  # whatever the model's own defaults
+        ids, text = [], ""
+        try:
+            for response in self._generate(request, timeout=REQUEST_SECONDS):
+                ids.extend(response.token_ids)
+                text += response.text
+        except grpc.RpcError as error:
+            raise InputError(f"{self._address}: {error.code().name}: {error.details()}") from None
+        return ids, text
+
+    def texts(self, examples):
+        with concurrent.futures.ThreadPoolExecutor(CONCURRENT_REQUESTS) as pool:
+            return [text for _, text in pool.map(lambda e: self.generate(e.prompt, _room(e)), examples)]

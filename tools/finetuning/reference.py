@@ -1,0 +1,40 @@
+"""Greedy generation over KV of a base, with the server's own boundary rule: what a server's tokens are compared with."""
+
+import torch
+
+from finetuning.sequences import prefill
+
+
+@torch.no_grad()
+def generate(base, decoder, prompts, max_tokens, *, kv_dtype, eos_ids=(), share=1.0):
+    """For each prompt (a list of token ids) what `decoder` generates over KV of `base`: {"tokens": at most max_tokens ids,
+    the last of them an end of sequence if one came, "gaps": how far the best logit led the second at each of them}."""
+    device = decoder.device
+    sequences = prefill(base, decoder, prompts, share, kv_dtype, device)
+    outputs = [{"tokens": [], "gaps": []} for _ in prompts]
+    step = [prompt[-1:] for prompt in prompts]
+    for _ in range(max_tokens):
+        best = decoder.lm_head(sequences.extend(decoder, step)[:, -1]).float().topk(2)
+        gaps = (best.values[:, 0] - best.values[:, 1]).tolist()
+        step = best.indices[:, :1].tolist()
+        live = 0
+        for output, [token], gap in zip(outputs, step, gaps):
+            if output["tokens"] and output["tokens"][-1] in eos_ids:
+                continue
+            output["tokens"].append(token)
+            output["gaps"].append(round(gap, 4))
+            live += token not in eos_ids
+        if live == 0:
+            break
+    return outputs
+
+
+def generate_in_batches(base, decoder, prompts, max_tokens, *, batch=64, **options):
+    """As generate; prompts of similar length run together, and the results keep the prompts' order."""
+    order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+    outputs = [None] * len(prompts)
+    for begin in range(0, len(order), batch):
+        chosen = order[begin:begin + batch]
+        for i, output in zip(chosen, generate(base, decoder, [prompts[i] for i in chosen], max_tokens, **options)):
+            outputs[i] = output
+    return outputs

@@ -1,0 +1,187 @@
+"""The training loop: AdamW, warm-up, decay, checkpoints from which a run goes on as if it had never stopped."""
+
+import dataclasses
+import json
+import math
+import os
+import pickle
+import signal
+from pathlib import Path
+
+import torch
+
+from finetuning import examples as data
+from finetuning.errors import InputError
+from finetuning.line_plot import line_plot
+from finetuning.module_dir import write_module
+from finetuning.progress import Progress
+from finetuning.sequences import Sequences
+
+METHODS = ("cache-conditioned", "full")
+SCHEDULES = ("cosine", "linear")
+MAX_GRADIENT_NORM = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    method: str = "cache-conditioned"
+    learning_rate: float = 2e-5
+    epochs: int = 3
+    batch: int = 16  # examples
+    seed: int = 0  # of the order of examples
+    schedule: str = "cosine"
+    warmup: float = 0.03  # of all steps
+    weight_decay: float = 0.1
+    save_every: int = 200  # steps
+
+
+def answer_loss(base, decoder, examples, kv_dtype):
+    """Mean cross entropy over the tokens of the answers. With a `base`: eq. 7 of PrefillShare, where KV of all but the
+    last prompt token comes from it, without gradient. Without: full fine-tuning, where `decoder` does it all."""
+    sequences = Sequences(len(examples), kv_dtype, decoder.device)
+    heads = [example.prompt[:-1] for example in examples]
+    tails = [example.prompt[-1:] + example.answer[:-1] for example in examples]
+    if base is not None:
+        with torch.no_grad():
+            sequences.extend(base, heads)
+        hidden = sequences.extend(decoder, tails)
+    else:
+        hidden = sequences.extend(decoder, [head + tail for head, tail in zip(heads, tails)])
+    predicts = torch.cat([hidden[i, hidden.shape[1] - len(tail):] for i, tail in enumerate(tails)])  # [answer tokens, hidden]
+    labels = torch.tensor([token for example in examples for token in example.answer], device=decoder.device)
+    return torch.nn.functional.cross_entropy(decoder.lm_head(predicts).float(), labels)
+
+
+def rate_factor(step, steps, options):
+    """The learning rate of a step as a share of the highest: linear warm-up, then decay to 0."""
+    warmup = max(1, math.ceil(options.warmup * steps))
+    if step < warmup:
+        return (step + 1) / warmup
+    done = (step - warmup) / max(1, steps - warmup)
+    return 1 - done if options.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+
+
+def batch_of(examples, step, options):
+    """The examples of a step: each epoch is a permutation of its own, drawn from the seed, so any step can be found."""
+    per_epoch = math.ceil(len(examples) / options.batch)
+    epoch, index = divmod(step, per_epoch)
+    generator = torch.Generator().manual_seed(options.seed * 1_000_003 + epoch)
+    order = torch.randperm(len(examples), generator=generator)
+    return [examples[i] for i in order[index * options.batch:(index + 1) * options.batch].tolist()]
+
+
+class _Interrupt:
+    """Ctrl-C and SIGTERM as a flag, while it is entered."""
+
+    came = False
+
+    def _note(self, signum, frame):
+        self.came = True
+
+    def __enter__(self):
+        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *error):
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+class Training:
+    """One run, whose state is what a checkpoint holds."""
+
+    def __init__(self, base_dir, examples, options, out, device):
+        self._base_dir, self._examples, self._options, self._out = base_dir, examples, options, Path(out)
+        torch.manual_seed(options.seed)
+        self._decoder = base_dir.load(device).train()
+        self._base = None
+        if options.method == "cache-conditioned":
+            self._base = base_dir.load(device).eval().requires_grad_(False)
+        # Norms and biases are not decayed, as is usual.
+        decayed = [p for p in self._decoder.parameters() if p.dim() > 1]
+        others = [p for p in self._decoder.parameters() if p.dim() <= 1]
+        self._optimizer = torch.optim.AdamW([{"params": decayed, "weight_decay": options.weight_decay},
+                                             {"params": others, "weight_decay": 0.0}], lr=options.learning_rate)
+        self.steps = options.epochs * math.ceil(len(examples) / options.batch)
+        self.losses = []  # of each step that is done
+        # Two runs are one if all this is equal.
+        self._identity = dataclasses.asdict(options) | {"data": data.digest(examples), "base": str(base_dir.path.resolve())}
+        del self._identity["save_every"]
+
+    @property
+    def _checkpoint(self):
+        return self._out / "training" / "checkpoint.pt"
+
+    def start_or_resume(self, resume):
+        if resume:
+            self._load()
+        elif self._checkpoint.exists() or (self._out / "model.safetensors").exists():
+            raise InputError(f"{self._out}: holds a model or a run already; go on with --resume or take another --out")
+
+    def run(self, stop_after=None):
+        """Trains to the end, or for `stop_after` steps; writes the module when all steps are done."""
+        progress = Progress(f"{self._options.method} {self._out.name}", self.steps, len(self.losses))
+        end = self.steps if stop_after is None else min(self.steps, len(self.losses) + stop_after)
+        with _Interrupt() as interrupt:  # a step is done or not: half of one could not be resumed
+            while len(self.losses) < end and not interrupt.came:
+                self._step()
+                progress.show(len(self.losses), f"loss {self.losses[-1]:.4f}")
+                if len(self.losses) % self._options.save_every == 0:
+                    self._save()
+            self._save()
+        if interrupt.came:
+            raise InputError(f"interrupted after {len(self.losses)} of {self.steps} steps; go on with --resume")
+        if len(self.losses) == self.steps:
+            write_module(self._decoder, self._base_dir, self._out)
+
+    def _step(self):
+        step = len(self.losses)
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._options.learning_rate * rate_factor(step, self.steps, self._options)
+        loss = answer_loss(self._base, self._decoder, batch_of(self._examples, step, self._options), self._base_dir.dtype)
+        if not loss.isfinite():
+            raise InputError(f"step {step + 1}: the loss is {loss.item()}: try a lower --learning-rate")
+        self._optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self._decoder.parameters(), MAX_GRADIENT_NORM)
+        self._optimizer.step()
+        self.losses.append(loss.item())
+
+    def _save(self):
+        self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        partial = self._checkpoint.with_suffix(".partial")
+        torch.save({"identity": self._identity, "losses": self.losses, "weights": self._decoder.state_dict(),
+                    "optimizer": self._optimizer.state_dict(), "rng": torch.get_rng_state(),
+                    "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []}, partial)
+        os.replace(partial, self._checkpoint)
+        folder = self._checkpoint.parent
+        (folder / "loss.json").write_text(json.dumps(self._identity | {"steps": self.steps, "losses": self.losses}) + "\n")
+        line_plot(folder / "loss.svg", f"{self._options.method}: {self._out.name}", "step", "loss",
+                  {"loss of the step's batch": list(enumerate(self.losses, 1)),
+                   "mean of 20 steps": list(enumerate(_smoothed(self.losses, 20), 1))})
+
+    def _load(self):
+        try:
+            state = torch.load(self._checkpoint, map_location="cpu", weights_only=True)
+            identity = state["identity"]
+        except FileNotFoundError:
+            raise InputError(f"{self._checkpoint}: there is no such file; nothing to resume") from None
+        except (OSError, RuntimeError, pickle.UnpicklingError, KeyError, TypeError, EOFError) as error:
+            raise InputError(f"{self._checkpoint}: is damaged: {error}") from None
+        for name, ours in self._identity.items():
+            if identity.get(name) != ours:
+                raise InputError(f"{self._checkpoint}: {name} was {identity.get(name)}, now it is {ours}; a run resumes only as it began")
+        self._decoder.load_state_dict(state["weights"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.losses = state["losses"]
+        torch.set_rng_state(state["rng"])
+        if torch.cuda.is_available() and len(state["cuda_rng"]) == torch.cuda.device_count():
+            torch.cuda.set_rng_state_all(state["cuda_rng"])
+
+
+def _smoothed(values, width):
+    sums, out = 0.0, []
+    for i, value in enumerate(values):
+        sums += value - (values[i - width] if i >= width else 0)
+        out.append(sums / min(i + 1, width))
+    return out
