@@ -1,5 +1,6 @@
 // Whole forward passes on the CPU backend against what the machine can do at best: arithmetic rate and streaming read
-// bandwidth, measured in the same rounds. Medians and bests are reported, because the machine may be noisy.
+// bandwidth, measured in the same rounds; and one prompt computed in chunks against one pass. Medians and bests are
+// reported, because the machine may be noisy.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -9,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -97,6 +99,13 @@ double Bytes(const ModelConfig& c, const Case& step, const KvLayout& layout) {
   return weights * static_cast<double>(BytesPerElement(c.dtype)) + history;
 }
 
+// A prompt computed in chunks, each a step of its own that attends to those before it.
+struct ChunkedPrompt {
+  static constexpr int64_t kTokens = 1024;
+  int64_t chunk = kTokens;
+  std::vector<double> seconds = {}, first_seconds = {}, last_seconds = {};  // one per round
+};
+
 double Median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
   return values[values.size() / 2];
@@ -136,16 +145,19 @@ class Bench {
         // Short steps run several times: what is measured is a running worker, not its first step.
         for (int i = 0; i < (step.tokens > 1 ? 1 : 8); ++i) step.seconds.push_back(RunStep(step));
       }
+      for (ChunkedPrompt& prompt : chunked_) RunChunks(prompt);
     }
     std::fprintf(stderr, "\n");
   }
 
   nlohmann::json Report() const;
+  nlohmann::json ReportChunks() const;
 
  private:
   static constexpr int64_t kBlocks = 1100;  // 32 streams of 512 tokens
 
   double RunStep(Case& step);
+  void RunChunks(ChunkedPrompt& prompt);
 
   const Options options_;
   const ModelConfig config_;
@@ -168,6 +180,7 @@ class Bench {
                               {.name = "decode", .history = 2048, .logits = true},
                               {.name = "decode", .streams = 8, .history = 256, .logits = true},
                               {.name = "decode", .streams = 32, .history = 256, .logits = true}};
+  std::vector<ChunkedPrompt> chunked_ = {{}, {.chunk = 512}, {.chunk = 256}, {.chunk = 128}, {.chunk = 64}};
 };
 
 double Bench::RunStep(Case& step) {
@@ -184,11 +197,23 @@ double Bench::RunStep(Case& step) {
     batch.slices.push_back({tokens, static_cast<int32_t>(step.history), table, step.logits});
   }
   const auto start = Clock::now();
-  const auto logits = Forward(model_, batch, timed_, [](int64_t) {});
+  const auto logits = Forward(model_, batch, timed_, [](int64_t) { return true; });
   BATON_CHECK(logits.ok(), "a CPU step cannot fail");
   const double seconds = SecondsSince(start);
   for (const auto& [kind, of_kind] : timed_.TakeSeconds()) step.op_seconds[kind] += of_kind;
   return seconds;
+}
+
+void Bench::RunChunks(ChunkedPrompt& prompt) {
+  double all = 0;
+  for (int64_t begin = 0; begin < ChunkedPrompt::kTokens; begin += prompt.chunk) {
+    Case step{.name = "chunk", .tokens = prompt.chunk, .history = begin};
+    const double seconds = RunStep(step);
+    all += seconds;
+    if (begin == 0) prompt.first_seconds.push_back(seconds);
+    if (begin + prompt.chunk == ChunkedPrompt::kTokens) prompt.last_seconds.push_back(seconds);
+  }
+  prompt.seconds.push_back(all);
 }
 
 // Each kind of operation's share of all time spent in operations.
@@ -248,6 +273,29 @@ nlohmann::json Bench::Report() const {
                                {"share_of_roofline", share},
                                {"share_of_roofline_best", best_share},
                                {"op_shares", OpShares(step)}});
+  }
+  report["chunking"] = ReportChunks();
+  return report;
+}
+
+// Ratios are medians of those within a round: a round's runs stand beside each other.
+nlohmann::json Bench::ReportChunks() const {
+  const std::vector<double>& whole = chunked_.front().seconds;
+  std::printf("%ld tokens in one pass: %.1f ms\n", static_cast<long>(ChunkedPrompt::kTokens), Median(whole) * 1e3);
+  nlohmann::json report = {{"tokens", ChunkedPrompt::kTokens}, {"one_pass_seconds_median", Median(whole)}};
+  for (const ChunkedPrompt& prompt : std::span(chunked_).subspan(1)) {
+    std::vector<double> costs, last_to_first;
+    for (size_t i = 0; i < whole.size(); ++i) {
+      costs.push_back(prompt.seconds[i] / whole[i]);
+      last_to_first.push_back(prompt.last_seconds[i] / prompt.first_seconds[i]);
+    }
+    std::printf("  in chunks of %3ld: %.1f ms, %.3f times one pass; last chunk %+.1f %% to the first\n",
+                static_cast<long>(prompt.chunk), Median(prompt.seconds) * 1e3, Median(costs),
+                (Median(last_to_first) - 1) * 100);
+    report["chunks"].push_back({{"chunk", prompt.chunk},
+                                {"seconds_median", Median(prompt.seconds)},
+                                {"to_one_pass", Median(costs)},
+                                {"last_to_first", Median(last_to_first)}});
   }
   return report;
 }
