@@ -6,7 +6,8 @@ done) against overlapped (all submitted at once; prompts refer to outputs that d
   bench/agents --server 127.0.0.1:7070  a router that runs already
   bench/agents --simulated              A100s and H200s, 7B to 32B models, in virtual time (build target bench_simulator)
 
-Prompts are random token ids; outputs have fixed lengths. Every pair of runs has cache salts of its own, so neither finds
+Prompts are pieces of ../shared/data (agents' transcripts, questions, articles) where that is, else random token ids, of the
+same lengths; outputs have fixed lengths. Every pair of runs has cache salts of its own, so neither finds
 the other's KV, and its tokens must be equal. Ratios above 1: overlap is faster.
 """
 
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import uuid
 
+import agent_prompts
 import agent_workflows
 import agents_simulated
 import bench_serve
@@ -36,8 +38,8 @@ WORKFLOWS = {"chain of 4": agent_workflows.chain, "map-reduce 3+1": agent_workfl
 
 
 class Bench:
-    def __init__(self, target, repeats, runs):
-        self.target, self.repeats, self.different = target, repeats, 0
+    def __init__(self, server, repeats, runs):
+        self.server, self.repeats, self.different = server, repeats, 0
         self.progress = bench_serve.Progress(runs)
 
     async def pairs(self, make, concurrency):
@@ -48,7 +50,7 @@ class Bench:
             workflows = [make(f"{run_id} {n}") for n in range(concurrency)]
             pair = {}
             for mode in list(MODES)[::1 if repeat % 2 else -1]:
-                pair[mode] = await agent_workflows.run_workflows(self.target, workflows, f"{run_id}-{mode}", MODES[mode])
+                pair[mode] = await self.server.run_workflows(workflows, f"{run_id}-{mode}", MODES[mode])
                 self.progress.add(True)
             self.different += sum(a[name].tokens != b[name].tokens
                                   for a, b in zip(pair["sequential"], pair["overlapped"]) for name in a)
@@ -97,7 +99,7 @@ async def ablation(bench, concurrency=8, prefix=2000, output=64):
     for _, (kind, (overlap, share)) in itertools.product(range(bench.repeats), kinds.items()):
         run_id = uuid.uuid4().hex[:12]
         workflows = [agent_workflows.cascade(f"{run_id} {n}", prefix, output) for n in range(concurrency)]
-        ran = await agent_workflows.run_workflows(bench.target, workflows, run_id, overlap, share)
+        ran = await bench.server.run_workflows(workflows, run_id, overlap, share)
         times[kind].append(1e3 * statistics.fmean(r["B"].first - r["A"].first for r in ran))
         bench.progress.add(True)
     figures = {kind: statistics.median(values) for kind, values in times.items()}
@@ -115,16 +117,18 @@ def distribution(rows):
 async def run(args, server):
     target = bench_targets.Baton(server, args.model)
     await target.info()
+    prompts = agent_prompts.prompts(args.model_dir)
     grid = list(itertools.product(*((1, 2, 4, 8), (0, 1000, 2000), (32, 64, 128) if args.full else (64,))))
     repeats = args.repeats or (5 if args.full else 3)
-    bench = Bench(target, repeats, repeats * (2 * len(grid) + 4 * len(WORKFLOWS) + 4 * args.full))
-    await agent_workflows.run_workflow(target, agent_workflows.cascade("warm", 0, 4), f"{uuid.uuid4().hex[:12]}-", "", True)
+    bench = Bench(agent_workflows.Server(target, prompts), repeats,
+                  repeats * (2 * len(grid) + 4 * len(WORKFLOWS) + 4 * args.full))
+    await bench.server.run_workflow(agent_workflows.cascade("warm", 0, 4), f"{uuid.uuid4().hex[:12]}-", "", True)
     rows = await cascades(bench, grid)
     figures = {"cascades": distribution(rows), "cascade": rows, "workflow": await whole_workflows(bench, (1, 8))}
     if args.full:
         figures["ablation"] = await ablation(bench)
     await target.close()
-    return {"repeats": repeats, "different_outputs": bench.different} | figures
+    return {"prompts": prompts.what, "repeats": repeats, "different_outputs": bench.different} | figures
 
 
 def report(figures):
@@ -179,7 +183,8 @@ def parse_args():
     parser.add_argument("--repeats", type=int)
     parser.add_argument("--server", help="a router that runs; default: a cluster is started and stopped")
     parser.add_argument("--model", default="", help="needed where the server has several")
-    parser.add_argument("--model-dir", default=ROOT / "models" / "smollm2-135m-instruct", help="for the cluster")
+    parser.add_argument("--model-dir", default=ROOT / "models" / "smollm2-135m-instruct",
+                        help="for the cluster; its tokenizer makes the prompts")
     parser.add_argument("--json", help="write the figures here")
     parser.add_argument("--simulated", action="store_true", help="roofline of GPUs that are not here; 864 cascades with --full")
     parser.add_argument("--svg", help="with --simulated: draw the distribution of the cascades' ratios here")

@@ -92,7 +92,7 @@ def ablation(simulator, model, device, rate, output, concurrency=8, prefix=2000)
 
 def chunking(simulator, model, device, tokens=1024):
     """Prefill of one prompt in chunks against one pass; the last chunk against the first."""
-    prompt = [agent_workflows.Agent("A", [agent_workflows.Ids("prompt", tokens + 1)], 1)]  # the last gets no KV in prefill
+    prompt = [agent_workflows.Agent("A", [agent_workflows.Ids("prompt", tokens + 1, "document")], 1)]  # the last gets no KV in prefill
     seconds = {}
     for chunk in (*CHUNKS, tokens):
         steps = simulator.run([prompt], True, model=model, device=device, step_tokens=chunk)["prefill_steps"]
