@@ -27,8 +27,9 @@ class Backend {
 
   // Writes the batch's K/V into its blocks and computes the logits that were asked for. `layer_done(l)` is called on
   // the calling thread once layer l of the whole batch is stored, so that the hand-off can push it while l + 1
-  // computes. The batch is the engine's own work: malformed batches are CHECKed. Not thread-safe: one step at a time.
-  virtual absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<void(int64_t layer)> layer_done) = 0;
+  // computes; where it returns false, the pass ends there: ABORTED, and the batch's K/V is not to be used. The batch is
+  // the engine's own work: malformed batches are CHECKed. Not thread-safe: one step at a time.
+  virtual absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) = 0;
 };
 
 }  // namespace baton

@@ -139,7 +139,7 @@ absl::Time DecodeWorker::Step() {
 absl::Status DecodeWorker::Compute(DecodeStep& step) {
   CopySwaps(step, backend_.kv_slab(), backend_.kv_layout().BlockBytes());
   if (step.rows.empty()) return absl::OkStatus();
-  const absl::StatusOr<LogitsView> logits = backend_.Forward(step.batch, [](int64_t) {});
+  const absl::StatusOr<LogitsView> logits = backend_.Forward(step.batch, [](int64_t) { return true; });
   if (!logits.ok()) return logits.status();
   BATON_CHECK(logits->rows == std::ssize(step.rows), "the backend gave another number of rows");
   Sample(step, *logits);

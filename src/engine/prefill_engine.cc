@@ -208,8 +208,17 @@ const Batch* PrefillEngine::StartStep(absl::Time now) {
   return scheduler_.step_running() ? &batch : nullptr;
 }
 
-void PrefillEngine::LayerDone(int64_t layer, absl::Time now) {
+bool PrefillEngine::LayerDone(int64_t layer, absl::Time now) {
   for (const auto& slice : scheduler_.LastSlices()) PushReady(slice, layer + 1, now);
+  if (!scheduler_.StepHoldsUp()) return true;
+  const int64_t left = options_.sender.self.layout.layers - (layer + 1);
+  const absl::Duration wait = (now - step_started_) * left / (layer + 1);
+  return wait <= step_cost_.TimeAdded(step_computes_);
+}
+
+void PrefillEngine::BreakOffStep(absl::Time now) {
+  scheduler_.BreakOffStep();
+  OnProgress(now, now);
 }
 
 void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {

@@ -93,8 +93,11 @@ class PrefillEngine {
 
   // Plans a step; null if there is nothing to compute. The batch is valid until FinishStep, which must follow.
   const Batch* StartStep(absl::Time now);
-  // Backend::Forward has stored this layer of the running step.
-  void LayerDone(int64_t layer, absl::Time now);
+  // Backend::Forward has stored this layer of the running step. False: the step is to be broken off here, for a prompt
+  // that is whole would wait longer for the rest of it than its tokens will add to another step.
+  bool LayerDone(int64_t layer, absl::Time now);
+  // In place of FinishStep: nothing is left of the running step, and nobody has failed.
+  void BreakOffStep(absl::Time now);
   // With Backend::Forward's status. If it failed, so do the requests that the step computed for.
   void FinishStep(const absl::Status& status, absl::Time now);
 

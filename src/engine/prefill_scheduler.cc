@@ -65,6 +65,7 @@ absl::Status PrefillScheduler::Add(PrefillTask task) {
   request->told = !task.open;
   request->task = std::move(task);
   if (tokens > 0) active_.insert(request.get());
+  whole_came_ |= !request->task.open;
   requests_[request->task.request_id] = std::move(request);
   return absl::OkStatus();
 }
@@ -95,6 +96,8 @@ absl::Status PrefillScheduler::Extend(const RequestId& id, std::span<const Token
   request.extended = true;
   if (request.planned < request.wanted) active_.insert(&request);
   if (last && request.done >= request.wanted) TellAll(request);
+  whole_came_ |= last;
+  step_completes_ |= last && request.planned > request.done && request.planned >= request.wanted;
   return absl::OkStatus();
 }
 
@@ -234,6 +237,8 @@ const Batch& PrefillScheduler::PlanStep() {
     PlanRequests(
         order, [](const Request& request) { return request.task.open; }, room);
   if (order.front()->admitted || order.front()->task.open) oldest_first_ = false;
+  whole_came_ = step_completes_ = false;
+  step_of_open_ = std::all_of(step_.begin(), step_.end(), [](const Request* request) { return request->task.open; });
   return batch_;
 }
 
@@ -339,6 +344,20 @@ std::vector<RequestId> PrefillScheduler::FinishStep(bool ok) {
       }
     }
   }
+  ForgetStep();
+  return failed;
+}
+
+void PrefillScheduler::BreakOffStep() {
+  BATON_CHECK(step_running() && StepHoldsUp(), "no step that may be broken off is running");
+  for (auto it = step_.rbegin(); it != step_.rend(); ++it) {
+    RollBack(**it);
+    if (!(*it)->stopped && (*it)->planned < (*it)->wanted) active_.insert(*it);
+  }
+  ForgetStep();
+}
+
+void PrefillScheduler::ForgetStep() {
   for (Request* request : step_) {
     if (request->stopped) active_.erase(request);
   }
@@ -347,7 +366,6 @@ std::vector<RequestId> PrefillScheduler::FinishStep(bool ok) {
   removed_.clear();
   outgrown_.clear();
   leases_.Grant(tree_.Available() - Reserved());
-  return failed;
 }
 
 void PrefillScheduler::KeepPromises(Request& request) {

@@ -105,6 +105,11 @@ class PrefillScheduler {
   // The step's KV is written. For a failed step (`ok` false) promises are broken, requests that waited for them are
   // planned anew, and those with slices of their own are stopped: their ids are returned.
   std::vector<RequestId> FinishStep(bool ok);
+  // The running step is of prompts that were open when it was planned, none of which it completes, and a prompt that is
+  // whole has come since.
+  bool StepHoldsUp() const { return step_of_open_ && whole_came_ && !step_completes_; }
+  // Ends the running step as if it had never been planned: what it has written is lost. REQUIRES: StepHoldsUp().
+  void BreakOffStep();
   // Keeps the KV of the request's first `tokens` tokens, in whole blocks, until then. A running step is over first.
   // REQUIRES: known.
   void Lease(const RequestId& id, int64_t tokens, LeaseHolder holder, absl::Time until);
@@ -179,6 +184,7 @@ class PrefillScheduler {
   void PlanSlice(Request& request, int64_t budget);
   void KeepPromises(Request& request);
   void RollBack(Request& request);
+  void ForgetStep();
   void SetDone(Request& request, int64_t done);
 
   BlockPool& pool_;
@@ -194,6 +200,7 @@ class PrefillScheduler {
   uint64_t plans_ = 0;
   bool oldest_first_ = false;
   Batch batch_;
+  bool step_of_open_ = false, whole_came_ = false, step_completes_ = false;  // see StepHoldsUp
   std::vector<Request*> step_;  // with planned > done, in the order of planning: a promise before those that share it
   std::vector<Progress> progress_;
 };

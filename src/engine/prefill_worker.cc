@@ -94,10 +94,16 @@ bool PrefillWorker::Step() {
   const Batch* batch = nullptr;
   Tell([&](PrefillEngine& engine, absl::Time now) { batch = engine.StartStep(now); });
   if (batch == nullptr) return false;
-  const auto layer_done = [this](int64_t layer) {
-    Tell([layer](PrefillEngine& engine, absl::Time now) { engine.LayerDone(layer, now); });
+  bool go_on = true;
+  const auto layer_done = [&](int64_t layer) {
+    Tell([&](PrefillEngine& engine, absl::Time now) { go_on = engine.LayerDone(layer, now); });
+    return go_on;
   };
   const absl::Status status = parts_.backend.Forward(*batch, layer_done).status();
+  if (!go_on) {
+    Tell([](PrefillEngine& engine, absl::Time now) { engine.BreakOffStep(now); });
+    return true;
+  }
   if (!status.ok()) spdlog::error("the forward pass failed: {}", status.ToString());
   Tell([&](PrefillEngine& engine, absl::Time now) { engine.FinishStep(status, now); });
   return true;

@@ -16,6 +16,8 @@ class StepCost {
 
   // The fewest tokens of which a step's fixed cost is at most this share. 0: not known, steps were alike so far.
   int64_t WorthwhileTokens(double fixed_share) const;
+  // What these tokens add to a step. 0: not known.
+  absl::Duration TimeAdded(int64_t tokens) const { return absl::Seconds(each_ * static_cast<double>(tokens)); }
   // How many tokens a step computes within `time`; at least 0. `otherwise` if nothing is known.
   int64_t TokensWithin(absl::Duration time, int64_t otherwise) const;
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
 
@@ -54,7 +55,7 @@ absl::StatusOr<PackedModel> PackModel(const Weights& weights, bool with_lm_head,
 }
 
 absl::StatusOr<LogitsView> Forward(const PackedModel& model, const Batch& batch, Ops& ops,
-                                   absl::FunctionRef<void(int64_t layer)> layer_done) {
+                                   absl::FunctionRef<bool(int64_t layer)> layer_done) {
   const bool wants_logits = WantsLogits(batch);
   BATON_CHECK(model.lm_head.has_value() || !wants_logits, "logits are asked of a model without LM head");
   if (batch.slices.empty()) return LogitsView{};
@@ -66,7 +67,7 @@ absl::StatusOr<LogitsView> Forward(const PackedModel& model, const Batch& batch,
     const PackedLayer& layer = model.layers[l];
     ops.Linear({Activation::kHidden, layer.attention_norm, layer.qkv, Activation::kQkv, Then::kStore});
     ops.StoreKv(l, layer.qk_norm);
-    layer_done(l);
+    if (!layer_done(l)) return absl::AbortedError(absl::StrCat("broken off after layer ", l));
     if (l == last) {
       if (!wants_logits) return LogitsView{};
       ops.KeepLogitRows();

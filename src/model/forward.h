@@ -33,8 +33,9 @@ struct PackedModel {
 absl::StatusOr<PackedModel> PackModel(const Weights& weights, bool with_lm_head, Ops& ops);
 
 // Writes the batch's K/V and computes the logits that its slices want (none: an empty view). In the last layer only
-// these rows go on after their K/V is stored. `layer_done(l)` is called once layer l of the whole batch is stored.
+// these rows go on after their K/V is stored. `layer_done(l)` is called once layer l of the whole batch is stored;
+// where it returns false, the pass ends there: ABORTED.
 absl::StatusOr<LogitsView> Forward(const PackedModel& model, const Batch& batch, Ops& ops,
-                                   absl::FunctionRef<void(int64_t layer)> layer_done);
+                                   absl::FunctionRef<bool(int64_t layer)> layer_done);
 
 }  // namespace baton

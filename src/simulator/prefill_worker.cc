@@ -59,18 +59,27 @@ void SimulatedPrefill::BeginStep() {
     record.tokens += std::ssize(slice.tokens);
     record.history += slice.start;
   }
+  const size_t number = core_.steps.size();
   core_.steps.push_back(record);
   backend_.Forward(*batch);  // nobody reads it before its layers are done
+  RunLayer(number, 0);
+}
+
+void SimulatedPrefill::RunLayer(size_t step, int64_t layer) {
+  StepRecord& record = core_.steps[step];
   const int64_t layers = backend_.kv_layout().layers;
-  for (int64_t layer = 0; layer < layers; ++layer) {
-    const double share = static_cast<double>(layer + 1) / static_cast<double>(layers);
-    core_.queue.After(record.time * share, [this, layer] {
-      Tell([layer](PrefillEngine& engine, absl::Time now) { engine.LayerDone(layer, now); });
-    });
-  }
-  core_.queue.After(record.time, [this] {
+  const double share = static_cast<double>(layer + 1) / static_cast<double>(layers);
+  core_.queue.At(record.start + record.time * share, [this, step, layer, layers] {
+    bool go_on = true;
+    Tell([&](PrefillEngine& engine, absl::Time now) { go_on = engine.LayerDone(layer, now); });
+    if (go_on && layer + 1 < layers) return RunLayer(step, layer + 1);
     stepping_ = false;
-    Tell([](PrefillEngine& engine, absl::Time now) { engine.FinishStep(absl::OkStatus(), now); });
+    StepRecord& ended = core_.steps[step];
+    ended.broken_off = !go_on;
+    ended.time = core_.queue.Now() - ended.start;
+    Tell([go_on](PrefillEngine& engine, absl::Time now) {
+      go_on ? engine.FinishStep(absl::OkStatus(), now) : engine.BreakOffStep(now);
+    });
   });
 }
 

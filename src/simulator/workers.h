@@ -27,6 +27,7 @@ struct StepRecord {
   absl::Duration time{};
   int64_t tokens = 0;   // computed
   int64_t history = 0;  // attended to, of all slices together
+  bool broken_off = false;
   friend bool operator==(const StepRecord&, const StepRecord&) = default;
 };
 
@@ -105,6 +106,7 @@ class SimulatedPrefill {
   void Tell(absl::FunctionRef<void(PrefillEngine&, absl::Time now)> event);
   void Wake();
   void BeginStep();
+  void RunLayer(size_t step, int64_t layer);
   void ArmTimer();
   template <typename Reply, typename Handle, typename Answer>
   void Call(const WorkerAddress& to, Handle handle, Answer answer);

@@ -287,7 +287,7 @@ TEST_CASE("logits that are not finite fail their request alone") {
   DecodeStep* step = world.Begin();
   REQUIRE(step != nullptr);
   const std::vector<float> nan(FakeBackend::kVocab, std::nanf(""));
-  const LogitsView logits = world.backend.Forward(step->batch, [](int64_t) {}).value();
+  const LogitsView logits = world.backend.Forward(step->batch, [](int64_t) { return true; }).value();
   for (size_t i = 0; i < 2; ++i) {
     const bool bad = step->rows[i].stream->request_id() == "bad";
     DecodeStep::Sample(step->rows[i], std::span(bad ? nan.data() : logits.data + i * logits.vocab, logits.vocab),

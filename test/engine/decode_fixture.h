@@ -98,7 +98,7 @@ inline void PushPrompt(const DecodeJob& job, const std::vector<MissingBlock>& mi
   for (uint32_t i = 0; i < count; ++i) blocks.push_back(BlockId(i));
   Batch batch;
   batch.slices.push_back({.tokens = kv, .start = 0, .blocks = blocks, .wants_logits = false});
-  BATON_CHECK(prefill.Forward(batch, [](int64_t) {}).ok(), "the fake prefill failed");
+  BATON_CHECK(prefill.Forward(batch, [](int64_t) { return true; }).ok(), "the fake prefill failed");
   const auto bytes = static_cast<size_t>(FakeBackend::Layout().BlockBytes());
   for (const MissingBlock& block : missing) {
     std::memcpy(&slab[block.target.value() * bytes], &prefill.kv_slab()[static_cast<size_t>(block.index) * bytes],
@@ -193,7 +193,7 @@ class DecodeWorld {
     CopySwaps(step, backend.kv_slab(), FakeBackend::Layout().BlockBytes());
     absl::Status status;
     if (!step.rows.empty()) {
-      const absl::StatusOr<LogitsView> logits = backend.Forward(step.batch, [](int64_t) {});
+      const absl::StatusOr<LogitsView> logits = backend.Forward(step.batch, [](int64_t) { return true; });
       status = logits.status();
       for (size_t i = 0; logits.ok() && i < step.rows.size(); ++i) {
         DecodeStep::Sample(step.rows[i], std::span(logits->data + i * FakeBackend::kVocab, FakeBackend::kVocab),

@@ -52,7 +52,7 @@ class GatedBackend final : public Backend {
   const KvLayout& kv_layout() const override { return inner_.kv_layout(); }
   std::span<std::byte> kv_slab() override { return inner_.kv_slab(); }
   std::string numerics_id() const override { return inner_.numerics_id(); }
-  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<void(int64_t)> layer_done) override {
+  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t)> layer_done) override {
     {
       std::unique_lock lock(mutex_);
       ++arrived_;

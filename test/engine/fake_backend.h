@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
@@ -33,7 +34,7 @@ class FakeBackend final : public Backend {
     for (uint32_t i = 0; i < BlocksFor(static_cast<int64_t>(tokens.size())); ++i) blocks.push_back(BlockId(i));
     Batch batch;
     batch.slices.push_back({.tokens = tokens, .start = 0, .blocks = blocks, .wants_logits = true});
-    return Argmax(alone.Forward(batch, [](int64_t) {})->data);
+    return Argmax(alone.Forward(batch, [](int64_t) { return true; })->data);
   }
   // The first `count` tokens that greedy decoding must give after `prompt`.
   static std::vector<TokenId> Greedy(std::vector<TokenId> prompt, int64_t count) {
@@ -50,18 +51,20 @@ class FakeBackend final : public Backend {
   // [tokens] computed since the start, in all sequences.
   int64_t tokens_computed() const { return tokens_computed_; }
   int64_t steps() const { return steps_; }
+  std::function<void(int64_t layer)> at_layer;  // of a running step, on its thread
 
   const KvLayout& kv_layout() const override { return layout_; }
   std::span<std::byte> kv_slab() override { return slab_; }
   std::string numerics_id() const override { return "fake-1"; }
 
-  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<void(int64_t layer)> layer_done) override {
+  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) override {
     if (failure_) return *std::exchange(failure_, std::nullopt);
     CheckBatch(batch);
     ++steps_;
     for (int64_t layer = 0; layer < layout_.layers; ++layer) {
       for (const SequenceSlice* slice : ByStart(batch)) WriteLayer(*slice, layer);
-      layer_done(layer);
+      if (at_layer) at_layer(layer);
+      if (!layer_done(layer)) return absl::AbortedError("broken off");
     }
     logits_.clear();
     for (const SequenceSlice& slice : batch.slices) {

@@ -53,7 +53,7 @@ class FakeDecodeWorker {
     Batch batch;
     batch.slices.push_back(
         {.tokens = std::span(prompt).last(1), .start = last, .blocks = kv.table.ids(), .wants_logits = true});
-    ASSIGN_OR_RETURN(const LogitsView logits, backend_.Forward(batch, [](int64_t) {}));
+    ASSIGN_OR_RETURN(const LogitsView logits, backend_.Forward(batch, [](int64_t) { return true; }));
     return FakeBackend::Argmax(logits.data);
   }
 

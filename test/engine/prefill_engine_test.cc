@@ -230,6 +230,55 @@ TEST_CASE("open jobs fill a step for as long as the options say, by what steps w
   CHECK(step() == 144 + 80);
 }
 
+TEST_CASE("a step of open jobs is broken off where a prompt that is whole would wait long for little") {
+  PrefillEngineOptions options = SmallOptions();
+  options.blocks = 64;
+  options.sender.self.layout.layers = 10;
+  absl::Time now = absl::UnixEpoch();
+  const auto whole = [](const std::string& id, size_t tokens, TokenId token) {
+    return JobOf(id, std::vector<TokenId>(tokens + 1, token));
+  };
+  PrefillEngine engine(options);
+  const auto run = [&](PrefillJob job, int64_t ms) {
+    REQUIRE_FALSE(engine.Add(std::move(job), now).has_value());
+    REQUIRE(engine.StartStep(now) != nullptr);
+    engine.FinishStep(absl::OkStatus(), now += absl::Milliseconds(ms));
+  };
+  // 100 ms a step and 1 ms for each of its tokens.
+  run(whole("a", 16, 1), 116);
+  run(whole("b", 48, 2), 148);
+  engine.TakeActions(now);
+  PrefillJob open = whole("open", 64, 3);
+  open.open = true;
+  REQUIRE_FALSE(engine.Add(open, now).has_value());
+  REQUIRE(engine.StartStep(now) != nullptr);
+  const absl::Time began = now;
+  const auto layers = [&](int64_t done) { return began + absl::Milliseconds(164) * done / 10; };
+  CHECK(engine.LayerDone(4, layers(5)));  // nobody waits
+  SECTION("early") {
+    REQUIRE_FALSE(engine.Add(whole("late", 16, 4), layers(6)).has_value());
+    CHECK_FALSE(engine.LayerDone(5, layers(6)));  // 66 ms for what 64 ms will do
+    engine.BreakOffStep(layers(6));
+    const Batch* batch = engine.StartStep(layers(6));
+    REQUIRE(batch != nullptr);
+    CHECK(batch->slices.front().tokens.front() == 4);
+    engine.FinishStep(absl::OkStatus(), layers(6) + absl::Milliseconds(116));
+    engine.Append({.request_id = "open", .tokens = {}, .last = true, .decode_worker = {}}, layers(20));
+    REQUIRE(engine.StartStep(layers(20)) != nullptr);
+    engine.FinishStep(absl::OkStatus(), layers(30));
+    const auto actions = engine.TakeActions(layers(30));
+    REQUIRE(actions.size() == 2);
+    CHECK(std::get<PrefillDone>(actions[1]).computed_tokens == 64);
+    CHECK(std::get<PrefillDone>(actions[1]).steps.size() == 1);
+  }
+  SECTION("late") {
+    REQUIRE_FALSE(engine.Add(whole("late", 16, 4), layers(8)).has_value());
+    CHECK(engine.LayerDone(7, layers(8)));  // 33 ms
+    engine.FinishStep(absl::OkStatus(), layers(10));
+  }
+  engine.CheckInvariants();
+}
+
 TEST_CASE("steps say when a request was computed for, itself or by another") {
   PrefillEngineOptions options = SmallOptions();
   options.blocks = 8;

@@ -71,11 +71,16 @@ class SchedulerWorld {
     return scheduler_.step_running();
   }
   std::vector<RequestId> Finish(bool ok = true) {
-    if (ok) REQUIRE(backend_.Forward(*batch_, [](int64_t) {}).ok());
+    if (ok) REQUIRE(backend_.Forward(*batch_, [](int64_t) { return true; }).ok());
     std::vector<RequestId> failed = scheduler_.FinishStep(ok);
     scheduler_.CheckInvariants();
     NoteProgress();
     return failed;
+  }
+  void BreakOff() {
+    scheduler_.BreakOffStep();
+    scheduler_.CheckInvariants();
+    NoteProgress();
   }
 
  private:
@@ -102,7 +107,8 @@ class SchedulerWorld {
                             .blocks = scheduler_.blocks(id),
                             .wants_logits = true});
     FakeBackend reader(backend_.kv_slab());
-    REQUIRE(FakeBackend::Argmax(reader.Forward(batch, [](int64_t) {})->data) == FakeBackend::NextToken(tokens));
+    REQUIRE(FakeBackend::Argmax(reader.Forward(batch, [](int64_t) { return true; })->data) ==
+            FakeBackend::NextToken(tokens));
   }
 
   FakeBackend backend_;
@@ -137,6 +143,7 @@ class SchedulerScenario {
     if (command.name == "begin") return Plan();
     if (command.name == "end") return Finish(true);
     if (command.name == "fail") return Finish(false);
+    if (command.name == "break_off") return BreakOff();
     if (command.name == "turn") {
       world_->scheduler().SetTurn(id, absl::FromUnixSeconds(std::stoll(command.words.at(1))));
       return "";
@@ -179,6 +186,11 @@ class SchedulerScenario {
     std::string printed;
     for (const RequestId& id : world_->Finish(ok)) absl::StrAppend(&printed, id, " failed\n");
     return printed + Completed();
+  }
+  std::string BreakOff() {
+    if (!world_->scheduler().StepHoldsUp()) return "holds up nobody\n" + Finish(true);
+    world_->BreakOff();
+    return "broken off\n" + Completed();
   }
   std::string Completed() {
     std::string printed;
@@ -284,6 +296,7 @@ TEST_CASE("random requests all end, with every token computed once and no block 
     const bool calm = random() % 2 == 0;
     bool all_counted = calm;
     const auto finish = [&] {
+      if (world.scheduler().StepHoldsUp() && random() % 2 == 0) return world.BreakOff();
       const bool ok = calm || random() % 10 != 0;
       for (const RequestId& id : world.Finish(ok)) world.Remove(id);
     };

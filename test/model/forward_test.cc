@@ -1,5 +1,6 @@
 #include "model/forward.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -69,8 +70,10 @@ std::vector<std::string> CallsOfForward(const ModelConfig& shape, bool wants_log
   const std::vector<TokenId> tokens = {1, 2, 3};
   const std::vector<BlockId> blocks = {BlockId(0)};
   const Batch batch{{{tokens, 0, blocks, wants_logits}}};
-  const auto logits =
-      Forward(*model, batch, ops, [&](int64_t layer) { ops.calls.push_back(absl::StrCat("done ", layer)); });
+  const auto logits = Forward(*model, batch, ops, [&](int64_t layer) {
+    ops.calls.push_back(absl::StrCat("done ", layer));
+    return true;
+  });
   REQUIRE(logits.ok());
   CHECK(logits->rows == (wants_logits ? 1 : 0));
   return ops.calls;
@@ -111,7 +114,7 @@ TEST_CASE("an empty batch asks nothing of the device") {
   RecordingOps ops;
   const auto model = PackModel(RandomWeights(Shape(), 1), true, ops);
   ops.calls.clear();
-  const auto logits = Forward(*model, {}, ops, [](int64_t) {});
+  const auto logits = Forward(*model, {}, ops, [](int64_t) { return true; });
   REQUIRE(logits.ok());
   CHECK(logits->rows == 0);
   CHECK(ops.calls.empty());
@@ -142,6 +145,21 @@ TEST_CASE("a device that cannot pack says so") {
   RecordingOps ops;
   ops.fail_at = 3;
   CHECK(PackModel(RandomWeights(Shape(), 1), true, ops).status().code() == absl::StatusCode::kResourceExhausted);
+}
+
+TEST_CASE("a pass that is broken off computes nothing after the layer it is told at") {
+  RecordingOps ops;
+  const auto model = PackModel(RandomWeights(Shape(), 1), true, ops);
+  REQUIRE(model.ok());
+  const std::vector<TokenId> tokens = {1, 2, 3};
+  const std::vector<BlockId> blocks = {BlockId(0)};
+  ops.calls.clear();
+  const auto logits =
+      Forward(*model, Batch{{{tokens, 0, blocks, true}}}, ops, [&](int64_t layer) { return layer < 0; });
+  CHECK(absl::IsAborted(logits.status()));
+  const std::vector<std::string> all = CallsOfForward(Shape(), true);
+  const auto first_done = std::find(all.begin(), all.end(), "done 0");
+  CHECK(ops.calls == std::vector<std::string>(all.begin(), first_done));
 }
 
 }  // namespace baton

@@ -38,7 +38,7 @@ class CpuBackend final : public Backend {
   std::span<std::byte> kv_slab() override { return slab_; }
   std::string numerics_id() const override { return numerics_id_; }
 
-  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<void(int64_t layer)> layer_done) override {
+  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) override {
     CheckBatch(batch, config_, static_cast<int64_t>(slab_.size()) / layout_.BlockBytes());
     try {
       return baton::Forward(model_, batch, ops_, layer_done);

@@ -115,7 +115,7 @@ class TestBackend {
 
   // The logits' rows, one after another.
   std::vector<float> Run(const Batch& batch) {
-    const auto logits = backend_->Forward(batch, [](int64_t) {});
+    const auto logits = backend_->Forward(batch, [](int64_t) { return true; });
     REQUIRE(logits.ok());
     return {logits->data, logits->data + logits->rows * logits->vocab};
   }

@@ -64,6 +64,7 @@ TEST_CASE("a layer is stored when it is reported, in order") {
     REQUIRE(layer == std::ssize(stored));
     const std::byte* begin = first_block() + layer * layer_bytes;
     stored.emplace_back(begin, begin + layer_bytes);
+    return true;
   });
   REQUIRE(status.ok());
   REQUIRE(std::ssize(stored) == weights.config.layers);
