@@ -15,6 +15,9 @@ MODELS = ("qwen2.5-7b", "qwen2.5-32b", "llama-3.1-8b")
 DEVICES = ("a100", "h200")
 RATES = (25, 50, 100, 200)  # tokens/s of the upstream
 CHUNKS = (64, 128, 256, 512)
+# Concurrency, prefix, output and rate of cascades: those that the scheduler's rules were tried on, and others.
+GRID = ((1, 2, 4, 8), (0, 1000, 2000), (32, 64, 128), RATES)
+OTHERS = ((3, 6, 12), (0, 500, 3000), (24, 48, 100, 200), (30, 75, 150, 300))
 
 
 def as_json(agent):
@@ -143,10 +146,12 @@ def plot(rows, path):
 def run(workflows, distribution, full):
     simulator = Simulator()
     machines = list(itertools.product(MODELS, DEVICES))
-    grid = [(*machine, *rest) for machine, rest in
-            itertools.product(machines, itertools.product((1, 2, 4, 8), (0, 1000, 2000), (32, 64, 128), RATES))]
+    grid, others = ([(*machine, *rest) for machine, rest in itertools.product(machines, itertools.product(*axes))]
+                    for axes in (GRID, OTHERS))
     rows = cascades(simulator, grid if full else grid[::7])
+    other_rows = cascades(simulator, others if full else others[::7])
     figures = {"cascades": distribution(rows),
+               "other_cascades": distribution(other_rows) | {"not_faster": [row for row in other_rows if row["ratio"] <= 1]},
                "by_prefix": {prefix: distribution([row for row in rows if row["prefix"] == prefix]) for prefix in (0, 1000, 2000)},
                "cascade": rows,
                "ablation": [ablation(simulator, *machine, rate, output)
@@ -165,10 +170,11 @@ def report(figures):
     print("ratios: " + line(summary))
     for prefix, part in figures["by_prefix"].items():
         print(f"  prefix {prefix}: {line(part)}")
-    for row in figures["cascade"]:
-        if row["ratio"] <= 1:
-            print("not faster: " + ", ".join(f"{key} {value:.1f}" if isinstance(value, float) else f"{key} {value}"
-                                             for key, value in row.items()))
+    others = figures["other_cascades"]
+    print(f"other configurations: faster in {others['faster']} of {others['configurations']}; {line(others)}")
+    for row in [row for row in figures["cascade"] if row["ratio"] <= 1] + others["not_faster"]:
+        print("not faster: " + ", ".join(f"{key} {value:.1f}" if isinstance(value, float) else f"{key} {value}"
+                                         for key, value in row.items()))
     print(f"\n{'end to end, ms':40}{'N':>3}{'seq.':>9}{'over.':>9}{'less':>8}")
     for row in figures["workflow"]:
         print(f"{row['model'] + ' ' + row['device'] + ' ' + row['workflow']:47}{row['concurrency']:3}{row['sequential_ms']:9.0f}"
