@@ -14,6 +14,8 @@ namespace {
 absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));
+  ASSIGN_OR_RETURN(const Digest digest, KvDigest(options, model, *tokenizer));
+  const bool makes_same_kv = digest == model.weights->digest;
   WarnOfSharedMemory(model.blocks * model.block_bytes);
   if (options.common.check) return absl::OkStatus();
 
@@ -23,14 +25,13 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(const auto backend, MakeBackend(model, options, /*lm_head=*/true, *transport));
   const std::string name = ModelName(options.model);
   const ModelConfig config = model.weights->config;
-  const Digest digest = model.weights->digest;
   model.weights.reset();  // the backend has packed them
 
   ThreadPool sampling(Threads(options));
   RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   ASSIGN_OR_RETURN(const auto node,
-                   DecodeNode::Start({options, name, config, digest, *backend, *transport, clock, metrics}, *tokenizer,
-                                     SampleOn(sampling), options.listen, ""));
+                   DecodeNode::Start({options, name, config, digest, *backend, *transport, clock, metrics},
+                                     {*tokenizer, makes_same_kv, SampleOn(sampling)}, options.listen, ""));
   RunUntilSignal(signal, node->server().address());
   node->Shutdown(absl::Seconds(options.common.grace_seconds));
   return absl::OkStatus();

@@ -1,6 +1,9 @@
 // baton: all roles in one process (`serve`), and the client's side of the command line.
+#include <map>
+
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/strings.h"
 #include "cpu_parts.h"
 #include "server/cli.h"
 #include "server/decode_node.h"
@@ -14,43 +17,96 @@ namespace baton {
 namespace {
 
 constexpr char kPrefillName[] = "in-process:prefill";
-constexpr char kDecodeName[] = "in-process:decode";
 
-absl::Status Serve(RouterOptions router_options, const WorkerOptions& options, ShutdownSignal& signal) {
-  ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options));
-  std::vector<ServedModel> served(1);
-  ASSIGN_OR_RETURN(served[0], LoadServedModel(options.model));
-  ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));  // the decode worker's own
-  if (router_options.common.check) return absl::OkStatus();
+// One decode worker of this process. The node comes last: it ends before what it is made from.
+struct Decoder {
+  std::string name;
+  ModelConfig config;
+  bool makes_same_kv = false;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<InProcessTransport> transport;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<DecodeNode> node;
+
+  WorkerAddress address() const { return "in-process:decode:" + name; }
+};
+
+absl::StatusOr<Decoder> LoadDecoder(const WorkerOptions& options, const std::shared_ptr<InProcessNetwork>& network,
+                                    const LoadedModel& model) {
+  Decoder decoder;
+  decoder.name = ModelName(options.model);
+  decoder.config = model.weights->config;
+  ASSIGN_OR_RETURN(decoder.tokenizer, Tokenizer::Load(options.model));
+  decoder.transport = std::make_unique<InProcessTransport>(network);
+  if (!options.common.check) {
+    ASSIGN_OR_RETURN(decoder.backend, MakeBackend(model, options, /*lm_head=*/true, *decoder.transport));
+  }
+  return decoder;
+}
+
+// The model's own decoder and those that share its KV.
+absl::StatusOr<std::vector<Decoder>> LoadDecoders(const ServeOptions& options, const LoadedModel& model,
+                                                  const std::shared_ptr<InProcessNetwork>& network) {
+  std::vector<Decoder> decoders(1);
+  ASSIGN_OR_RETURN(decoders[0], LoadDecoder(options.worker, network, model));
+  decoders[0].makes_same_kv = true;
+  for (const std::string& directory : options.decoders) {
+    WorkerOptions worker = options.worker;
+    worker.model = directory;
+    ASSIGN_OR_RETURN(const LoadedModel tuned, LoadModel(worker));
+    ASSIGN_OR_RETURN(Decoder decoder, LoadDecoder(worker, network, tuned));
+    const absl::Status status = CheckSharesKv({decoders[0].config, *decoders[0].tokenizer},  //
+                                              {decoder.config, *decoder.tokenizer});
+    if (!status.ok()) return absl::InvalidArgumentError(StrCat("decoder ", directory, ": ", Message(status)));
+    decoder.makes_same_kv = tuned.weights->digest == model.weights->digest;
+    decoders.push_back(std::move(decoder));
+  }
+  return decoders;
+}
+
+absl::Status Serve(ServeOptions options, ShutdownSignal& signal) {
+  options.worker.common.check = options.router.common.check;
+  ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options.worker));
+  options.router.models = options.decoders;
+  options.router.models.insert(options.router.models.begin(), options.worker.model);
+  ASSIGN_OR_RETURN(std::vector<ServedModel> served, LoadServedModels(options.router.models));
+  const auto network = std::make_shared<InProcessNetwork>();
+  ASSIGN_OR_RETURN(std::vector<Decoder> decoders, LoadDecoders(options, model, network));
+  if (options.router.common.check) return absl::OkStatus();
 
   const SteadyClock clock;
   Metrics metrics;
-  const auto network = std::make_shared<InProcessNetwork>();
-  InProcessTransport prefill_transport(network), decode_transport(network);
-  ASSIGN_OR_RETURN(const auto prefill, MakeBackend(model, options, /*lm_head=*/false, prefill_transport));
-  ASSIGN_OR_RETURN(const auto decode, MakeBackend(model, options, /*lm_head=*/true, decode_transport));
-  const std::string name = served[0].name;
-  const ModelConfig config = model.weights->config;
+  InProcessTransport prefill_transport(network);
+  ASSIGN_OR_RETURN(const auto prefill, MakeBackend(model, options.worker, /*lm_head=*/false, prefill_transport));
   const Digest digest = model.weights->digest;
-  model.weights.reset();  // both backends have packed them
+  model.weights.reset();  // the backends have packed them
 
-  ThreadPool sampling(Threads(options));
-  const NodeParts decode_parts{options, name, config, digest, *decode, decode_transport, clock, metrics};
-  ASSIGN_OR_RETURN(const auto decode_node,
-                   DecodeNode::Start(decode_parts, *tokenizer, SampleOn(sampling), "", kDecodeName));
-  const NodeParts prefill_parts{options, name, config, digest, *prefill, prefill_transport, clock, metrics};
-  const auto reach_decode = [&](const WorkerAddress&) { return decode_node->server().InProcessChannel(); };
+  ThreadPool sampling(Threads(options.worker));
+  std::map<WorkerAddress, DecodeNode*> nodes;
+  for (Decoder& decoder : decoders) {
+    const NodeParts parts{options.worker,   decoder.name,       decoder.config, digest,
+                          *decoder.backend, *decoder.transport, clock,          metrics};
+    ASSIGN_OR_RETURN(decoder.node,
+                     DecodeNode::Start(parts, {*decoder.tokenizer, decoder.makes_same_kv, SampleOn(sampling)}, "",
+                                       decoder.address()));
+    nodes[decoder.address()] = decoder.node.get();
+    options.router.decode_workers.push_back(decoder.address());
+  }
+  const NodeParts prefill_parts{
+      options.worker, decoders[0].name, decoders[0].config, digest, *prefill, prefill_transport, clock, metrics};
+  const auto reach_decode = [&](const WorkerAddress& address) {
+    return nodes.at(address)->server().InProcessChannel();
+  };
   ASSIGN_OR_RETURN(const auto prefill_node, PrefillNode::Start(prefill_parts, "", kPrefillName, reach_decode));
 
-  router_options.prefill_workers = {kPrefillName};
-  router_options.decode_workers = {kDecodeName};
+  options.router.prefill_workers = {kPrefillName};
   const auto reach = [&](const WorkerAddress& address) {
-    return (address == kDecodeName ? decode_node->server() : prefill_node->server()).InProcessChannel();
+    return address == kPrefillName ? prefill_node->server().InProcessChannel() : reach_decode(address);
   };
-  RETURN_IF_ERROR(ServeMetrics(metrics, router_options.common));
-  ASSIGN_OR_RETURN(const auto node, RouterNode::Start(router_options, std::move(served), reach, clock, metrics));
+  RETURN_IF_ERROR(ServeMetrics(metrics, options.router.common));
+  ASSIGN_OR_RETURN(const auto node, RouterNode::Start(options.router, std::move(served), reach, clock, metrics));
   RunUntilSignal(signal, node->server().address());
-  node->Shutdown(absl::Seconds(router_options.common.grace_seconds));
+  node->Shutdown(absl::Seconds(options.router.common.grace_seconds));
   return absl::OkStatus();
 }
 
@@ -58,13 +114,12 @@ int Main(int argc, char** argv) {
   ShutdownSignal signal;  // before any thread
   CLI::App app("Baton: LLM inference with prefill and decode apart, for many agents.", "baton");
   app.require_subcommand(1);
-  RouterOptions router;
-  WorkerOptions worker;
+  ServeOptions serve;
   GenerateOptions generate;
   ClientOptions chat, status;
   TraceOptions trace;
   CLI::App* serve_command = app.add_subcommand("serve", "router, prefill and decode in this process");
-  AddServeFlags(*serve_command, router, worker);
+  AddServeFlags(*serve_command, serve);
   CLI::App* generate_command = app.add_subcommand("generate", "one answer from a running server");
   AddGenerateFlags(*generate_command, generate);
   CLI::App* chat_command = app.add_subcommand("chat", "a conversation with a running server");
@@ -75,7 +130,7 @@ int Main(int argc, char** argv) {
   if (const auto code = ParseFlags(app, argc, argv)) return *code;
 
   if (serve_command->parsed()) {
-    return RunProgram("baton serve", router.common, [&] { return Serve(router, worker, signal); });
+    return RunProgram("baton serve", serve.router.common, [&] { return Serve(serve, signal); });
   }
   signal.Release();  // a client ends at once
   if (generate_command->parsed()) return RunGenerate(generate);

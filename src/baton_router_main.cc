@@ -10,11 +10,7 @@ namespace {
 
 absl::Status Run(const RouterOptions& options, ShutdownSignal& signal) {
   RETURN_IF_ERROR(Validate(options));
-  std::vector<ServedModel> models;
-  for (const std::string& directory : options.models) {
-    ASSIGN_OR_RETURN(ServedModel model, LoadServedModel(directory));
-    models.push_back(std::move(model));
-  }
+  ASSIGN_OR_RETURN(std::vector<ServedModel> models, LoadServedModels(options.models));
   if (options.common.check) return absl::OkStatus();
   const SteadyClock clock;
   Metrics metrics;

@@ -9,6 +9,7 @@
 #include "backend/cpu/thread_pool.h"
 #include "base/status.h"
 #include "engine/decode_worker.h"
+#include "model/prefill_module.h"
 #include "model/weights.h"
 #include "server/options.h"
 #include "transport/transport.h"
@@ -29,6 +30,13 @@ inline absl::StatusOr<LoadedModel> LoadModel(const WorkerOptions& options) {
   model.block_bytes = CpuKvLayout(model.weights->config).BlockBytes();
   ASSIGN_OR_RETURN(model.blocks, KvBlocks(options, model.block_bytes));
   return model;
+}
+
+// Whose KV the worker goes on from: its prefill module's, or its own.
+inline absl::StatusOr<Digest> KvDigest(const WorkerOptions& options, const LoadedModel& model,
+                                       const Tokenizer& tokenizer) {
+  if (options.prefill_module.empty()) return model.weights->digest;
+  return PrefillModuleDigest(options.prefill_module, {model.weights->config, tokenizer});
 }
 
 // A backend whose KV lies in memory of the transport. Afterwards the weights are not needed any more.

@@ -253,6 +253,18 @@ absl::Status RouterCore::Readiness(const std::string& model, bool prefill_only) 
   return absl::OkStatus();
 }
 
+std::vector<RouterCore::Decoder> RouterCore::Decoders() const {
+  std::vector<Decoder> result;
+  for (const auto& [link, decode] : workers_) {
+    if (decode.info.role != WorkerRole::kDecode) continue;
+    const auto prefill = std::ranges::find_if(workers_, [&](const auto& other) {
+      return other.second.info.role == WorkerRole::kPrefill && CanShareKv(other.second.info, decode.info);
+    });
+    if (prefill != workers_.end()) result.push_back({decode.info.model, prefill->second.info.model});
+  }
+  return result;
+}
+
 int64_t RouterCore::FewestUncached(const RouteRequest& request) const {
   int64_t fewest = request.prompt_tokens;
   for (const AttachedWorker* worker : PrefillCandidates(request, DecodeCandidates(request.model))) {
@@ -295,15 +307,16 @@ bool RouterCore::TryPlace(Live& live, absl::Time now) {
 // The decode worker for KV of this prefill worker; null without candidates.
 const AttachedWorker* RouterCore::DecodeFor(const Live& live, const AttachedWorker& prefill, Candidates decodes) {
   std::erase_if(decodes, [&](const AttachedWorker* decode) { return !CanShareKv(prefill.info, decode->info); });
-  const std::string& session = live.request.session;
-  const WorkerAddress* last_link = session.empty() ? nullptr : session_decode_.Find(session);
+  const RouteRequest& request = live.request;
+  const WorkerAddress* last_link =
+      request.session.empty() ? nullptr : session_decode_.Find({request.session, request.model});
   return ChooseDecode(decodes, live.request, last_link == nullptr ? nullptr : FindWorker(*last_link));
 }
 
 void RouterCore::GoTo(Live& live, const AttachedWorker& decode) {
   live.decode = decode.link;
   workers_.at(decode.link).requests.insert(live.request.id);
-  if (!live.request.session.empty()) session_decode_.Put(live.request.session, decode.link);
+  if (!live.request.session.empty()) session_decode_.Put({live.request.session, live.request.model}, decode.link);
 }
 
 void RouterCore::Place(Live& live, const AttachedWorker& prefill, const AttachedWorker* decode) {

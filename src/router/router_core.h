@@ -99,6 +99,11 @@ class RouterCore {
   int32_t waiting_requests() const { return static_cast<int32_t>(waiting_.size()); }
   // OK if a request for this model finds workers, full or not; else what is missing.
   absl::Status Readiness(const std::string& model, bool prefill_only) const;
+  // Attached decode workers' models, with the model of a prefill worker whose KV they go on from.
+  struct Decoder {
+    std::string model, module;
+  };
+  std::vector<Decoder> Decoders() const;
   // Of a prompt's tokens those that the prefill worker which has most of them cached would still have to compute.
   int64_t FewestUncached(const RouteRequest& request) const;
   void CheckInvariants() const;
@@ -151,7 +156,7 @@ class RouterCore {
   absl::flat_hash_map<RequestId, Live> live_;
   std::set<WaitingKey> waiting_;
   std::set<std::pair<absl::Time, RequestId>> timers_;  // one for each live request that has one
-  LruMap<std::string, WorkerAddress> session_decode_{1 << 16};
+  LruMap<std::pair<std::string, std::string>, WorkerAddress> session_decode_{1 << 16};  // by session and model
   int64_t next_sequence_ = 0;
   std::vector<RouterAction> actions_;
 };

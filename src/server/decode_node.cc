@@ -9,27 +9,27 @@ namespace {
 
 constexpr absl::Duration kCloseStreams = absl::Seconds(1);
 
-DecodeEngineOptions EngineOptions(const NodeParts& parts, const Tokenizer& tokenizer, const WorkerInfo& info) {
+DecodeEngineOptions EngineOptions(const NodeParts& parts, const DecoderParts& decoder, const WorkerInfo& info) {
   DecodeEngineOptions options;
   options.handoff.module_digest = info.module_digest;
   options.handoff.layout = info.layout;
   options.handoff.numerics_id = info.numerics_id;
   options.handoff.incarnation = info.incarnation;
   options.handoff.transport_descriptor = parts.transport.Descriptor();
-  options.model.tokenizer = &tokenizer;
+  options.model.tokenizer = &decoder.tokenizer;
   options.model.vocab = parts.config.vocab;
   options.model.eos_ids = parts.config.eos_ids;
   options.model.positions = parts.config.context;
   options.blocks = info.blocks_total;
   options.max_batch = info.max_batch;
-  options.shares_output = true;  // the digest is that of this worker's own weights
+  options.shares_output = decoder.makes_same_kv;
   return options;
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DecodeNode>> DecodeNode::Start(const NodeParts& parts, const Tokenizer& tokenizer,
-                                                              ParallelFor parallel_for, const std::string& listen,
+absl::StatusOr<std::unique_ptr<DecodeNode>> DecodeNode::Start(const NodeParts& parts, DecoderParts decoder,
+                                                              const std::string& listen,
                                                               const std::string& in_process_name) {
   std::unique_ptr<DecodeNode> node(new DecodeNode(parts.metrics));
   ASSIGN_OR_RETURN(node->server_,
@@ -40,8 +40,8 @@ absl::StatusOr<std::unique_ptr<DecodeNode>> DecodeNode::Start(const NodeParts& p
   }
   const WorkerInfo info = Describe(parts, WorkerRole::kDecode, address, DrawIncarnation());
   DecodeWorkerOptions options;
-  options.engine = EngineOptions(parts, tokenizer, info);
-  options.parallel_for = std::move(parallel_for);
+  options.engine = EngineOptions(parts, decoder, info);
+  options.parallel_for = std::move(decoder.parallel_for);
   options.sampling_threads = Threads(parts.options);
   node->worker_ = std::make_unique<DecodeWorker>(std::move(options), parts.backend, node->service_, parts.clock);
   node->kv_service_.Open(*node->worker_);

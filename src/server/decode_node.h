@@ -12,12 +12,18 @@
 
 namespace baton {
 
+struct DecoderParts {
+  const Tokenizer& tokenizer;  // must outlive it
+  // The decoder has the prefill module's own weights: KV that it makes is KV that this would have made.
+  bool makes_same_kv;
+  ParallelFor parallel_for;  // samples on up to `threads` threads; may be empty
+};
+
 class DecodeNode {
  public:
-  // As for PrefillNode; the digest is that of the prefill module whose KV it takes. `parallel_for` samples on up to
-  // `threads` threads; may be empty.
-  static absl::StatusOr<std::unique_ptr<DecodeNode>> Start(const NodeParts& parts, const Tokenizer& tokenizer,
-                                                           ParallelFor parallel_for, const std::string& listen,
+  // As for PrefillNode; the digest is that of the prefill module whose KV it takes.
+  static absl::StatusOr<std::unique_ptr<DecodeNode>> Start(const NodeParts& parts, DecoderParts decoder,
+                                                           const std::string& listen,
                                                            const std::string& in_process_name);
   ~DecodeNode() { Shutdown(absl::ZeroDuration()); }
 

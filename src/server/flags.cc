@@ -24,7 +24,7 @@ void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_na
   app.add_option("--threads", o.threads, "threads that compute; 0: one for each core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  app.add_option("--kv-memory-mb", o.kv_memory_mb, "memory for KV blocks, MiB")
+  app.add_option("--kv-memory-mb", o.kv_memory_mb, "memory for KV blocks, MiB, of each worker")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
       ->capture_default_str();
   app.add_option("--kv-blocks", o.kv_blocks, "blocks of 16 tokens, instead of --kv-memory-mb")
@@ -189,14 +189,21 @@ void AddDecodeFlags(CLI::App& app, WorkerOptions& o) {
   AddWorkerFlags(app, o);
   AddPeerFlags(app, o);
   AddMaxBatch(app, o);
+  app.add_option("--prefill-module", o.prefill_module,
+                 "directory of the model that the prefill workers run, where this one was fine-tuned to go on from "
+                 "its KV (PrefillShare); default: the model itself");
 }
 
-void AddServeFlags(CLI::App& app, RouterOptions& router, WorkerOptions& worker) {
-  AddFlags(app, router.common);
-  AddClientFlags(app, router);
-  AddWorkerFlags(app, worker, "model,--model");
-  AddStepTokens(app, worker);
-  AddMaxBatch(app, worker);
+void AddServeFlags(CLI::App& app, ServeOptions& o) {
+  AddFlags(app, o.router.common);
+  AddClientFlags(app, o.router);
+  AddWorkerFlags(app, o.worker, "model,--model");
+  app.add_option("--decoder", o.decoders,
+                 "directories of models that were fine-tuned to go on from the KV of the first one (PrefillShare); "
+                 "each is served under its own name, with a decode worker of its own")
+      ->delimiter(',');
+  AddStepTokens(app, o.worker);
+  AddMaxBatch(app, o.worker);
 }
 
 std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) {

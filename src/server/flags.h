@@ -19,7 +19,7 @@ void AddFlags(CLI::App& app, RouterOptions& options);
 void AddPrefillFlags(CLI::App& app, WorkerOptions& options);
 void AddDecodeFlags(CLI::App& app, WorkerOptions& options);
 // All roles in one process: what concerns peers is left out.
-void AddServeFlags(CLI::App& app, RouterOptions& router, WorkerOptions& worker);
+void AddServeFlags(CLI::App& app, ServeOptions& options);
 
 // An exit code if the program is over already: 0 after --help or --version, 1 after an error, which was printed to
 // stderr. Reads the file that --config names, of the app or of the subcommand that was given.

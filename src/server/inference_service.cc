@@ -63,7 +63,7 @@ void Fill(const Router::WorkerView& view, v1::Worker& out) {
 
 }  // namespace
 
-InferenceService::InferenceService(Router& router, const ServedModels& models, const Clock& clock, Metrics& metrics)
+InferenceService::InferenceService(Router& router, ServedModels& models, const Clock& clock, Metrics& metrics)
     : router_(router),
       models_(models),
       clock_(clock),
@@ -72,6 +72,10 @@ InferenceService::InferenceService(Router& router, const ServedModels& models, c
       long_prompts_(/*threads=*/2, kLongPromptsWaiting) {}
 
 RequestId InferenceService::DrawId() { return absl::StrCat(id_prefix_, next_id_++); }
+
+void InferenceService::JoinDecoders() {
+  for (const auto& [decoder, module] : router_.Decoders()) models_.Join(decoder, module);
+}
 
 template <typename Request, typename Sink>
 void InferenceService::Accept(grpc::CallbackServerContext* context, const grpc::ByteBuffer& bytes,
@@ -97,6 +101,7 @@ void InferenceService::Admit(const Request& proto, absl::Time deadline, const st
   if (clock_.Now() >= deadline) {
     return Refuse(sink, absl::DeadlineExceededError("the deadline passed before the prompt was read"));
   }
+  if (!models_.Contains(proto.model())) JoinDecoders();
   absl::StatusOr<ClientRequest> request = ReadRequest(proto, models_, absl::Now());
   if (!request.ok()) return Refuse(sink, request.status());
   request->deadline = deadline;
@@ -130,13 +135,14 @@ grpc::ServerUnaryReactor* InferenceService::PrefillOnly(grpc::CallbackServerCont
 
 grpc::ServerUnaryReactor* InferenceService::ListModels(grpc::CallbackServerContext* context,
                                                        const v1::ListModelsRequest*, v1::ListModelsResponse* response) {
-  for (const ServedModel& model : models_.all()) {
+  JoinDecoders();
+  for (const ServedModel* model : models_.all()) {
     v1::Model& out = *response->add_models();
-    out.set_name(model.name);
-    out.set_context(model.context);
-    out.set_vocabulary(model.vocab);
-    out.set_has_chat_template(model.chat_template != nullptr);
-    out.set_ready(router_.Readiness(model.name).ok());
+    out.set_name(model->name);
+    out.set_context(model->context);
+    out.set_vocabulary(model->vocab);
+    out.set_has_chat_template(model->chat_template != nullptr);
+    out.set_ready(router_.Readiness(model->name).ok());
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(grpc::Status::OK);

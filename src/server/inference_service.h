@@ -24,7 +24,7 @@ using InferenceServiceBase =
 class InferenceService final : public InferenceServiceBase {
  public:
   // All must outlive it, and it the server that serves it.
-  InferenceService(Router& router, const ServedModels& models, const Clock& clock, Metrics& metrics);
+  InferenceService(Router& router, ServedModels& models, const Clock& clock, Metrics& metrics);
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request) override;
@@ -50,9 +50,10 @@ class InferenceService final : public InferenceServiceBase {
   template <typename Sink>
   void Refuse(const std::shared_ptr<Sink>& sink, const absl::Status& status, absl::Duration retry_after = {});
   RequestId DrawId();
+  void JoinDecoders();  // those whose workers have attached since
 
   Router& router_;
-  const ServedModels& models_;
+  ServedModels& models_;
   const Clock& clock_;
   Metrics& metrics_;
   const std::string id_prefix_;  // random, so that ids of different routers differ

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
-#include <map>
 #include <set>
 
 #include "base/logging.h"
@@ -95,14 +94,7 @@ absl::Status Validate(const RouterOptions& options) {
   if (options.models.empty()) return absl::InvalidArgumentError("model: at least one directory is required");
   if (options.prefill_workers.empty()) return absl::InvalidArgumentError("prefill-workers: at least one is required");
   if (options.decode_workers.empty()) return absl::InvalidArgumentError("decode-workers: at least one is required");
-  std::map<std::string, std::string> directories;  // by model name
-  for (const std::string& directory : options.models) {
-    const auto [other, is_new] = directories.try_emplace(ModelName(directory), directory);
-    if (is_new) continue;
-    return absl::InvalidArgumentError(absl::StrCat("model: '", other->second, "' and '", directory,
-                                                   "' would both be served as '", other->first,
-                                                   "': rename one directory"));
-  }
+  RETURN_IF_ERROR(CheckModelNames(options.models));
   std::set<WorkerAddress> seen;
   for (const auto* list : {&options.prefill_workers, &options.decode_workers}) {
     for (const WorkerAddress& address : *list) {

@@ -35,6 +35,7 @@ struct WorkerOptions {
   std::string advertise;          // host:port under which peers reach it; empty: where it listens
   std::string kv_devices = "lo";  // network devices that KV blocks may take, as in UCX_NET_DEVICES
   std::string model;              // directory
+  std::string prefill_module;     // decode: directory of the module whose KV it takes; empty: its own
   int threads = 0;                // 0: one for each core
   int64_t kv_memory_mb = 1024;
   int64_t kv_blocks = 0;      // 0: as many as kv_memory_mb holds
@@ -43,6 +44,13 @@ struct WorkerOptions {
   int64_t growing_step_ms = 200;  // prefill: how long growing prompts may fill a step
   int32_t max_batch = 64;         // decode: most requests in a step
   int64_t max_requests = 1024;    // prefill: most requests that are there at once
+};
+
+// Of `baton serve`: all roles in one process.
+struct ServeOptions {
+  RouterOptions router;
+  WorkerOptions worker;
+  std::vector<std::string> decoders;  // directories, beside the model's own
 };
 
 // How many blocks of `block_bytes` the options ask for. INVALID_ARGUMENT: none fits, or more than this machine's memory

@@ -19,7 +19,7 @@ constexpr std::chrono::milliseconds kTick(10);
 // Names of the prompt's full blocks among the prompts of this router; workers' keys hash the module digest as well.
 std::vector<BlockKey> RouterKeys(const ClientRequest& request) {
   constexpr std::array<uint8_t, 32> kNoDigest{};
-  return BlockKeys(RootKey(kNoDigest, absl::StrCat(request.served->name, "\n", request.cache_salt)), request.tokens);
+  return BlockKeys(RootKey(kNoDigest, absl::StrCat(request.served->family, "\n", request.cache_salt)), request.tokens);
 }
 
 uint64_t DrawNonce() {
@@ -416,6 +416,11 @@ void Router::Deliver(Deliveries deliveries) {
 absl::Status Router::Readiness(const std::string& model) const {
   const std::lock_guard lock(mutex_);
   return core_.Readiness(model, /*prefill_only=*/false);
+}
+
+std::vector<RouterCore::Decoder> Router::Decoders() const {
+  const std::lock_guard lock(mutex_);
+  return core_.Decoders();
 }
 
 std::vector<Router::WorkerView> Router::Workers() const {

@@ -92,6 +92,7 @@ class Router {
     std::optional<AttachedWorker> attached;
   };
   std::vector<WorkerView> Workers() const;
+  std::vector<RouterCore::Decoder> Decoders() const;
   int32_t live_requests() const;
   int32_t waiting_requests() const;
 

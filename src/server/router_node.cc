@@ -35,7 +35,7 @@ absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOption
 
 void RouterNode::CheckHealth() {
   const bool serving = std::ranges::any_of(
-      models_.all(), [this](const ServedModel& model) { return router_.Readiness(model.name).ok(); });
+      models_.all(), [this](const ServedModel* model) { return router_.Readiness(model->name).ok(); });
   if (serving == std::exchange(serving_, serving)) return;
   server_->SetServing(serving);
   spdlog::info(serving ? "serving" : "not serving: a prefill or a decode worker is missing");

@@ -1,7 +1,9 @@
 #include "server/served_model.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <map>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_join.h"
@@ -14,6 +16,18 @@ std::string ModelName(const std::string& directory) {
   std::filesystem::path path = std::filesystem::path(directory).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();  // "models/x/"
   return path.filename().string();
+}
+
+absl::Status CheckModelNames(const std::vector<std::string>& directories) {
+  std::map<std::string, std::string> by_name;
+  for (const std::string& directory : directories) {
+    const auto [other, is_new] = by_name.try_emplace(ModelName(directory), directory);
+    if (is_new) continue;
+    return absl::InvalidArgumentError(absl::StrCat("model: '", other->second, "' and '", directory,
+                                                   "' would both be served as '", other->first,
+                                                   "': rename one directory"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<ServedModel> LoadServedModel(const std::string& directory) {
@@ -38,13 +52,36 @@ absl::StatusOr<ServedModel> LoadServedModel(const std::string& directory) {
   return model;
 }
 
+absl::StatusOr<std::vector<ServedModel>> LoadServedModels(const std::vector<std::string>& directories) {
+  RETURN_IF_ERROR(CheckModelNames(directories));
+  std::vector<ServedModel> models;
+  for (const std::string& directory : directories) {
+    ASSIGN_OR_RETURN(ServedModel model, LoadServedModel(directory));
+    models.push_back(std::move(model));
+  }
+  return models;
+}
+
 constexpr size_t kShownNameBytes = 256;  // of an unknown name: status messages travel in headers
 
-absl::StatusOr<const ServedModel*> ServedModels::Find(const std::string& name) const {
-  if (name.empty() && models_.size() == 1) return &models_.front();
-  for (const ServedModel& model : models_) {
-    if (model.name == name) return &model;
+ServedModels::ServedModels(std::vector<ServedModel> models) : told_(models.size()) {
+  for (ServedModel& model : models) {
+    const auto same = std::ranges::find_if(
+        models_, [&](const ServedModel& earlier) { return earlier.tokenizer->digest() == model.tokenizer->digest(); });
+    model.family = same == models_.end() ? model.name : same->name;
+    models_.push_back(std::move(model));
   }
+}
+
+const ServedModel* ServedModels::FindLocked(const std::string& name) const {
+  const auto found = std::ranges::find(models_, name, &ServedModel::name);
+  return found == models_.end() ? nullptr : &*found;
+}
+
+absl::StatusOr<const ServedModel*> ServedModels::Find(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  if (name.empty() && told_ == 1) return &models_.front();
+  if (const ServedModel* model = FindLocked(name)) return model;
   const std::string served = absl::StrJoin(
       models_, ", ", [](std::string* out, const ServedModel& model) { absl::StrAppend(out, "'", model.name, "'"); });
   return absl::InvalidArgumentError(
@@ -52,6 +89,27 @@ absl::StatusOr<const ServedModel*> ServedModels::Find(const std::string& name) c
                    name.empty() ? "must be named where several are served"
                                 : "unknown: '" + absl::CHexEscape(name.substr(0, kShownNameBytes)) + "'",
                    "; served here: ", served));
+}
+
+bool ServedModels::Contains(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  return name.empty() || FindLocked(name) != nullptr;
+}
+
+std::vector<const ServedModel*> ServedModels::all() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<const ServedModel*> models;
+  for (const ServedModel& model : models_) models.push_back(&model);
+  return models;
+}
+
+void ServedModels::Join(const std::string& name, const std::string& module) {
+  const std::lock_guard lock(mutex_);
+  const ServedModel* base = FindLocked(module);
+  if (base == nullptr || FindLocked(name) != nullptr) return;
+  ServedModel decoder = *base;
+  decoder.name = name;
+  models_.push_back(std::move(decoder));
 }
 
 }  // namespace baton

@@ -14,47 +14,13 @@
 #include "catch.h"
 #include "inference.grpc.pb.h"
 #include "process.h"
+#include "programs.h"
 #include "scrape.h"
 #include "server/grpc_server.h"
 #include "server/grpc_status.h"
 
 namespace baton {
 namespace {
-
-const std::string kModel = BATON_SOURCE_DIR "/test/golden/tiny_llama3_bf16";
-
-std::vector<std::string> Small(std::vector<std::string> arguments) {
-  for (const char* word : {"--model", kModel.c_str(), "--threads", "1", "--kv-memory-mb", "8", "--grace", "1"}) {
-    arguments.push_back(word);
-  }
-  return arguments;
-}
-
-struct Worker {
-  Process process;
-  const std::string role, address, metrics;
-  explicit Worker(const std::string& role_name, const std::string& listen = "127.0.0.1:0")
-      : process("baton-" + role_name, Small({"--listen", listen})),
-        role(role_name),
-        address(process.Await("listening on ")),
-        metrics(process.Await("metrics on http://").substr(0, process.Await("metrics on http://").find('/'))) {}
-
-  // Waits until no request holds a block there; not as long as a lease would last.
-  bool BlocksComeBack() { return AwaitUsed(false); }
-  // Waits until requests hold blocks, or none does.
-  bool AwaitUsed(bool some) {
-    const std::string used = absl::StrCat("baton_kv_blocks{role=\"", role, "\",state=\"used\"}");
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
-    std::optional<double> last;
-    while (std::chrono::steady_clock::now() < until) {
-      last = Scrape(metrics, used);
-      if (last.has_value() && (*last > 0) == some) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    UNSCOPED_INFO(role << " still uses " << last.value_or(-1) << " blocks:\n" << process.Output());
-    return false;
-  }
-};
 
 struct Cluster {
   std::optional<Worker> prefill{std::in_place, "prefill"};
@@ -84,43 +50,6 @@ struct Cluster {
                                                      : std::pair(&decode_b, &decode_a);
       }
     }
-  }
-};
-
-v1::GenerateRequest Request(int max_tokens, int prompt_tokens = 40) {
-  v1::GenerateRequest request;
-  auto& ids = *request.mutable_segments()->add_segments()->mutable_token_ids()->mutable_ids();
-  for (int i = 0; i < prompt_tokens; ++i) ids.Add(2 + (i * 7) % 250);
-  request.mutable_sampling()->set_temperature(0);
-  request.mutable_sampling()->set_max_tokens(max_tokens);
-  request.mutable_sampling()->set_ignore_eos(true);
-  return request;
-}
-
-struct Call {
-  grpc::ClientContext context;
-  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
-  std::vector<int32_t> ids;
-  std::vector<float> logprobs;
-  v1::Final final;
-
-  Call(v1::Inference::Stub& stub, const v1::GenerateRequest& request,
-       grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
-    context.set_compression_algorithm(compression);
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
-    reader = stub.Generate(&context, request);
-  }
-  bool Read() {
-    v1::GenerateResponse response;
-    if (!reader->Read(&response)) return false;
-    ids.insert(ids.end(), response.token_ids().begin(), response.token_ids().end());
-    for (const v1::TokenLogprobs& entry : response.logprobs()) logprobs.push_back(entry.logprob());
-    if (response.has_final()) final = response.final();
-    return true;
-  }
-  absl::Status Finish() {
-    while (Read()) continue;
-    return FromGrpc(reader->Finish());
   }
 };
 

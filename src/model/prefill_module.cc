@@ -1,0 +1,87 @@
+#include "model/prefill_module.h"
+
+#include <initializer_list>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "base/strings.h"
+
+namespace baton {
+namespace {
+
+struct Field {
+  const char* name;
+  std::string module, decoder;
+};
+
+std::string Text(Architecture architecture) {
+  switch (architecture) {
+    case Architecture::kLlama:
+      return "llama";
+    case Architecture::kQwen2:
+      return "qwen2";
+    case Architecture::kQwen3:
+      return "qwen3";
+  }
+  return "unknown";
+}
+
+std::string Text(DType dtype) { return dtype == DType::kBF16 ? "bfloat16" : "float32"; }
+
+std::string Text(const std::optional<RopeScaling>& scaling) {
+  if (!scaling) return "none";
+  return absl::StrFormat("llama3 (factor %g, low %g, high %g, original context %d)", scaling->factor,
+                         scaling->low_freq_factor, scaling->high_freq_factor, scaling->original_context);
+}
+
+std::string Hex(const Digest& digest) {
+  return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()));
+}
+
+absl::Status CheckSameShape(const ModelConfig& module, const ModelConfig& decoder) {
+  const std::initializer_list<Field> fields = {
+      {"architecture", Text(module.architecture), Text(decoder.architecture)},
+      {"dtype", Text(module.dtype), Text(decoder.dtype)},
+      {"layers", absl::StrCat(module.layers), absl::StrCat(decoder.layers)},
+      {"hidden size", absl::StrCat(module.hidden), absl::StrCat(decoder.hidden)},
+      {"FFN size", absl::StrCat(module.ffn), absl::StrCat(decoder.ffn)},
+      {"heads", absl::StrCat(module.heads), absl::StrCat(decoder.heads)},
+      {"KV heads", absl::StrCat(module.kv_heads), absl::StrCat(decoder.kv_heads)},
+      {"head dimension", absl::StrCat(module.head_dim), absl::StrCat(decoder.head_dim)},
+      {"vocabulary", absl::StrCat(module.vocab), absl::StrCat(decoder.vocab)},
+      {"RMS epsilon", absl::StrFormat("%g", module.rms_eps), absl::StrFormat("%g", decoder.rms_eps)},
+      {"rope theta", absl::StrFormat("%g", module.rope_theta), absl::StrFormat("%g", decoder.rope_theta)},
+      {"rope scaling", Text(module.rope_scaling), Text(decoder.rope_scaling)},
+      {"QKV bias", absl::StrCat(module.qkv_bias), absl::StrCat(decoder.qkv_bias)},
+      {"QK norm", absl::StrCat(module.qk_norm), absl::StrCat(decoder.qk_norm)}};
+  for (const Field& field : fields) {
+    if (field.module == field.decoder) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(field.name, ": the prefill module has ", field.module, ", the decoder ", field.decoder));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckSharesKv(const ModuleTraits& module, const ModuleTraits& decoder) {
+  RETURN_IF_ERROR(CheckSameShape(module.config, decoder.config));
+  if (module.tokenizer.digest() == decoder.tokenizer.digest()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tokenizer: the prefill module has ", Hex(module.tokenizer.digest()),
+                                                 ", the decoder ", Hex(decoder.tokenizer.digest()),
+                                                 " (SHA-256 of what it does)"));
+}
+
+absl::StatusOr<Digest> PrefillModuleDigest(const std::string& directory, const ModuleTraits& decoder) {
+  ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(directory));
+  ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(directory));
+  if (const absl::Status status = CheckSharesKv({config, *tokenizer}, decoder); !status.ok()) {
+    return absl::InvalidArgumentError(StrCat(directory, ": ", Message(status)));
+  }
+  ASSIGN_OR_RETURN(const auto weights, LoadWeights(directory));
+  return weights->digest;
+}
+
+}  // namespace baton

@@ -1,0 +1,261 @@
+// One prefill module, many decoders: real processes, whose tokens a reference in PyTorch has made (tools/make_goldens).
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "nlohmann/json.hpp"
+#include "programs.h"
+#include "scrape.h"
+#include "temp_dir.h"
+
+namespace baton {
+namespace {
+
+const std::string kModule = BATON_SOURCE_DIR "/test/golden/tiny_llama3_f32";
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Model directories made from the module's files.
+class Decoders {
+ public:
+  std::string Copy(const std::string& name) const {
+    const std::filesystem::path directory = std::filesystem::path(root_.path()) / name;
+    std::filesystem::copy(kModule, directory);
+    return directory;
+  }
+  // The layers in reverse order, by their names in the header, which stays as long as it was.
+  std::string Reversed(const std::string& name) const {
+    const std::string directory = Copy(name);
+    const std::string path = directory + "/model.safetensors";
+    const std::string bytes =
+        absl::StrReplaceAll(ReadFile(path), {{"layers.0.", "layers.2."}, {"layers.2.", "layers.0."}});
+    std::ofstream(path, std::ios::binary) << bytes;
+    return directory;
+  }
+  std::string With(const std::string& name, const std::string& field, const nlohmann::json& value) const {
+    const std::string directory = Copy(name);
+    nlohmann::json config = nlohmann::json::parse(ReadFile(directory + "/config.json"));
+    config[field] = value;
+    std::ofstream(directory + "/config.json") << config;
+    return directory;
+  }
+
+ private:
+  TempDir root_;
+};
+
+std::vector<std::string> DecoderOf(const std::string& directory, const std::string& listen = "127.0.0.1:0") {
+  return Small({"--listen", listen, "--prefill-module", kModule}, directory);
+}
+
+// The router is told of the module alone; decoders join it.
+struct Group {
+  Worker prefill{"prefill", Small({"--listen", "127.0.0.1:0"}, kModule)};
+  Process router;
+  std::unique_ptr<v1::Inference::Stub> stub;
+
+  explicit Group(const std::vector<const Worker*>& decoders)
+      : router("baton-router", {"--listen", "127.0.0.1:0", "--model", kModule, "--prefill-workers", prefill.address,
+                                "--decode-workers", Addresses(decoders)}),
+        stub(v1::Inference::NewStub(DialTcp(router.Await("listening on ")))) {
+    router.Await(absl::StrCat("worker ", prefill.address, ": attached"));
+    for (const Worker* decoder : decoders) router.Await(absl::StrCat("worker ", decoder->address, ": attached"));
+  }
+  static std::string Addresses(const std::vector<const Worker*>& decoders) {
+    std::string list;
+    for (const Worker* decoder : decoders) absl::StrAppend(&list, list.empty() ? "" : ",", decoder->address);
+    return list;
+  }
+};
+
+v1::GenerateRequest Ask(const std::string& model, const std::vector<int32_t>& prompt, int max_tokens) {
+  v1::GenerateRequest request = Request(max_tokens, 0);
+  request.set_model(model);
+  auto& ids = *request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids();
+  ids.Add(prompt.begin(), prompt.end());
+  request.mutable_sampling()->set_logprobs(0);
+  return request;
+}
+
+struct Answer {
+  std::vector<int32_t> ids;
+  std::vector<float> logprobs;
+  int32_t cached = 0;
+  friend bool operator==(const Answer& a, const Answer& b) { return a.ids == b.ids && a.logprobs == b.logprobs; }
+};
+
+Answer Get(v1::Inference::Stub& stub, const v1::GenerateRequest& request) {
+  Call call(stub, request);
+  const absl::Status status = call.Finish();
+  INFO(Message(status));
+  REQUIRE(status.ok());
+  return {call.ids, call.logprobs, call.final.usage().cached_tokens()};
+}
+
+TEST_CASE("a decoder goes on from the prefill module's KV as the PyTorch reference does") {
+  const Decoders made;
+  const Worker tuned("decode", DecoderOf(made.Reversed("tuned")));
+  const Group group({&tuned});
+  const nlohmann::json golden = nlohmann::json::parse(ReadFile(BATON_SOURCE_DIR "/test/golden/shared_prefill.json"));
+  REQUIRE(golden.size() >= 20);
+  for (const auto& entry : golden) {
+    const std::vector<int32_t> tokens = entry["tokens"];
+    CHECK(Get(*group.stub, Ask("tuned", entry["prompt"], static_cast<int>(tokens.size()))).ids == tokens);
+  }
+}
+
+TEST_CASE("a decoder with the module's own weights gives exactly what the plain model gives") {
+  const Decoders made;
+  const Worker plain("decode", Small({"--listen", "127.0.0.1:0"}, kModule));
+  const Worker copy("decode", DecoderOf(made.Copy("copy")));
+  const Group group({&plain, &copy});
+  for (int i = 0; i < 20; ++i) {
+    std::vector<int32_t> prompt;
+    for (int k = 0; k < 2 + 6 * i; ++k) prompt.push_back(2 + (k * 11 + i * 31) % 250);
+    CHECK(Get(*group.stub, Ask("copy", prompt, 24)) == Get(*group.stub, Ask("tiny_llama3_f32", prompt, 24)));
+  }
+}
+
+TEST_CASE("a session's next turn takes no KV that another decoder has made, and moves only what is new") {
+  const Decoders made;
+  const Worker tuned("decode", DecoderOf(made.Reversed("tuned"))), copy("decode", DecoderOf(made.Copy("copy")));
+  const Group group({&tuned, &copy});
+  std::vector<int32_t> context;
+  for (int k = 0; k < 70; ++k) context.push_back(2 + (k * 13) % 250);
+  for (const std::string model : {"tuned", "copy", "tuned", "tuned", "copy"}) {
+    v1::GenerateRequest request = Ask(model, context, 40);
+    request.set_cache_salt(absl::StrCat("only of ", context.size(), " tokens"));
+    const Answer fresh = Get(*group.stub, request);
+    request.set_cache_salt("");
+    request.set_session_id("s");
+    const Answer turn = Get(*group.stub, request);
+    CHECK(turn == fresh);
+    CHECK((context.size() == 70 || turn.cached >= 64));
+    context.insert(context.end(), turn.ids.begin(), turn.ids.end());
+    context.push_back(7);
+    if (context.size() > 400) break;
+  }
+}
+
+TEST_CASE("a decoder that is gone gives a clear error, and the session goes on with another") {
+  const Decoders made;
+  std::optional<Worker> tuned(std::in_place, "decode", DecoderOf(made.Reversed("tuned")));
+  const Worker copy("decode", DecoderOf(made.Copy("copy")));
+  const Group group({&*tuned, &copy});
+  std::vector<int32_t> context(50, 9);
+  const auto ask = [&](const std::string& model) {
+    v1::GenerateRequest request = Ask(model, context, 8);
+    request.set_session_id("s");
+    return request;
+  };
+  CHECK(Get(*group.stub, ask("tuned")).ids.size() == 8);
+  const std::string address = tuned->address;
+  tuned.reset();
+  absl::Status status;
+  for (int i = 0; i < 20 && (i == 0 || status.ok()); ++i) {
+    Call call(*group.stub, ask("tuned"));
+    status = call.Finish();
+  }
+  CHECK(absl::IsUnavailable(status));
+  Call later(*group.stub, ask("tuned"));
+  status = later.Finish();
+  CHECK(Message(status) == "no decode worker for model 'tuned' is attached");
+  const Answer answer = Get(*group.stub, ask("copy"));
+  CHECK(answer.ids.size() == 8);
+  CHECK(answer.cached >= 48);
+
+  // A decoder that nobody knew takes its place.
+  const Worker back("decode", DecoderOf(made.Reversed("another"), address));
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!status.ok() && std::chrono::steady_clock::now() < until) {
+    Call call(*group.stub, ask("another"));
+    status = call.Finish();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  CHECK(status.ok());
+}
+
+TEST_CASE("a context that one model began is continued by all that share its prefill module") {
+  const Decoders made;
+  const Worker tuned("decode", DecoderOf(made.Reversed("tuned"))), copy("decode", DecoderOf(made.Copy("copy")));
+  const Group group({&tuned, &copy});
+  const std::vector<int32_t> prompt(81, 9), front(prompt.begin(), prompt.begin() + 64), rest(17, 9);
+  v1::GenerateRequest begin = Ask("tiny_llama3_f32", front, 0);
+  begin.set_context_id("c");
+  CHECK(Get(*group.stub, begin).ids.empty());
+  for (const std::string model : {"tuned", "copy"}) {
+    v1::GenerateRequest whole = Ask(model, prompt, 12), continued = Ask(model, rest, 12);
+    whole.set_cache_salt(model);
+    continued.set_context_id("c");
+    const Answer answer = Get(*group.stub, continued);
+    CHECK(answer == Get(*group.stub, whole));
+    CHECK(answer.cached >= 48);  // the context's last token has no KV yet
+  }
+}
+
+TEST_CASE("eight decoders over one context hold it once where it was prefilled, and get only what is new") {
+  const Decoders made;
+  std::vector<std::string> arguments = {"serve",     kModule, "--listen",       "127.0.0.1:0",
+                                        "--threads", "1",     "--kv-memory-mb", "8"};
+  std::vector<std::string> names = {"tiny_llama3_f32"};
+  for (int i = 1; i < 8; ++i) {
+    names.push_back(absl::StrCat("d", i));
+    arguments.insert(arguments.end(),
+                     {"--decoder", i % 2 == 0 ? made.Copy(names.back()) : made.Reversed(names.back())});
+  }
+  Process serve("baton", arguments);
+  const std::string metrics = MetricsOf(serve);
+  const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
+  const auto moved = [&] { return Scrape(metrics, "baton_transfer_bytes_total").value_or(0); };
+  const auto computed = [&] {
+    return Scrape(metrics, "baton_worker_tokens_total{role=\"prefill\",source=\"computed\"}").value_or(0);
+  };
+  // Counts are raised with a worker's report of its load.
+  const auto becomes = [&](const auto& read, double expected) {
+    for (int i = 0; i < 500 && read() < expected; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return read();
+  };
+  constexpr double kBlockBytes = 3 * 2 * 2 * 16 * 16 * 4;  // layers, K and V, KV heads, tokens, head dimension, float
+  std::vector<int32_t> context(161, 5);                    // 10 blocks of KV
+  for (const std::string& name : names) CHECK(Get(*stub, Ask(name, context, 1)).ids.size() == 1);
+  CHECK(becomes(computed, 160) == 160);
+  CHECK(becomes(moved, 8 * 10 * kBlockBytes) == 8 * 10 * kBlockBytes);
+  // One turn further: each decoder gets the one block more, which is computed once.
+  context.insert(context.end(), 16, 6);
+  for (const std::string& name : names) CHECK(Get(*stub, Ask(name, context, 1)).ids.size() == 1);
+  CHECK(becomes(computed, 176) == 176);
+  CHECK(becomes(moved, 8 * 11 * kBlockBytes) == 8 * 11 * kBlockBytes);
+}
+
+TEST_CASE("a decoder that cannot go on from the module's KV is refused at start, with both values") {
+  const Decoders made;
+  const auto refused = [](const std::string& directory, const std::string& module) {
+    Process decode("baton-decode", Small({"--check", "--prefill-module", module}, directory));
+    CHECK(decode.Wait() == 1);
+    return decode.Output();
+  };
+  CHECK(refused(kModule, made.With("heads", "num_attention_heads", 2))
+            .find("heads: the prefill module has 2, the decoder 4") != std::string::npos);
+  CHECK(refused(kModule, BATON_SOURCE_DIR "/test/golden/tiny_qwen3_f32")
+            .find("architecture: the prefill module has qwen3, the decoder llama") != std::string::npos);
+  CHECK(refused(kModule, BATON_SOURCE_DIR "/test/golden/tiny_llama3_bf16")
+            .find("dtype: the prefill module has bfloat16, the decoder float32") != std::string::npos);
+  const std::string other = made.Copy("tokenizer");
+  const std::string tokenizer = ReadFile(other + "/tokenizer.json");
+  std::ofstream(other + "/tokenizer.json") << absl::StrReplaceAll(tokenizer, {{"\"<s>\"", "\"<x>\""}});
+  CHECK(refused(kModule, other).find("tokenizer: the prefill module has ") != std::string::npos);
+  CHECK(refused(kModule, "/nowhere").find("/nowhere") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace baton

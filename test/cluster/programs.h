@@ -1,0 +1,66 @@
+// The programs that cluster tests start, on a tiny model, and how they are talked to.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "inference.grpc.pb.h"
+#include "process.h"
+#include "server/grpc_server.h"
+#include "server/grpc_status.h"
+
+namespace baton {
+
+inline const std::string kModel = BATON_SOURCE_DIR "/test/golden/tiny_llama3_bf16";
+
+std::vector<std::string> Small(std::vector<std::string> arguments, const std::string& model = kModel);
+
+// Where a program serves its metrics.
+std::string MetricsOf(Process& process);
+
+struct Worker {
+  Process process;
+  const std::string role, address, metrics;
+  explicit Worker(const std::string& role_name, const std::string& listen = "127.0.0.1:0");
+  Worker(const std::string& role_name, const std::vector<std::string>& arguments);
+  ~Worker();
+
+  // Waits until no request holds a block there; not as long as a lease would last.
+  bool BlocksComeBack() { return AwaitUsed(false); }
+  // Waits until requests hold blocks, or none does.
+  bool AwaitUsed(bool some);
+};
+
+// Greedy, of exactly so many tokens.
+v1::GenerateRequest Request(int max_tokens, int prompt_tokens = 40);
+
+struct Call {
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
+  std::vector<int32_t> ids;
+  std::vector<float> logprobs;
+  v1::Final final;
+
+  Call(v1::Inference::Stub& stub, const v1::GenerateRequest& request,
+       grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
+    context.set_compression_algorithm(compression);
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    reader = stub.Generate(&context, request);
+  }
+  bool Read() {
+    v1::GenerateResponse response;
+    if (!reader->Read(&response)) return false;
+    ids.insert(ids.end(), response.token_ids().begin(), response.token_ids().end());
+    for (const v1::TokenLogprobs& entry : response.logprobs()) logprobs.push_back(entry.logprob());
+    if (response.has_final()) final = response.final();
+    return true;
+  }
+  absl::Status Finish() {
+    while (Read()) continue;
+    return FromGrpc(reader->Finish());
+  }
+};
+
+}  // namespace baton
