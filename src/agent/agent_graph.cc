@@ -34,12 +34,40 @@ absl::Status AgentGraph::CheckUpstream(const PromptSpec& spec, const Reference& 
   }
   if (found != nodes_.end() || reference.announced) return absl::OkStatus();
   return absl::NotFoundError(
-      absl::StrCat("output_of: request '", reference.upstream, "' is unknown here, or ended more than ",
-                   absl::FormatDuration(limits_.keep_output), " ago; set `announced` if it comes later"));
+      absl::StrCat("output_of: request '", reference.upstream, "' is unknown here, or its output is kept no longer (",
+                   absl::FormatDuration(limits_.keep_output), " after its end, and ", limits_.kept_bytes >> 20,
+                   " MiB of all outputs); set `announced` if it comes later"));
 }
 
-// Whether what `spec` waits for waits, directly or not, for `target`.
-bool AgentGraph::WaitsFor(const PromptSpec& spec, const RequestId& target) const {
+absl::Status AgentGraph::CheckReferences(const PromptSpec& spec) const {
+  int64_t references = 0, announces = 0;
+  for (const PromptSegment& segment : spec.segments) {
+    const Reference* reference = AsReference(segment);
+    if (reference == nullptr) continue;
+    if (reference->upstream == spec.id) {
+      return absl::InvalidArgumentError("output_of: a request cannot wait for itself");
+    }
+    RETURN_IF_ERROR(CheckUpstream(spec, *reference));
+    ++references;
+    announces += !nodes_.contains(reference->upstream);
+  }
+  if (counts_.announced + announces > limits_.announced) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "output_of: ", counts_.announced, " requests are announced and not submitted, limit ", limits_.announced));
+  }
+  if (counts_.references + references > limits_.references) {
+    return absl::ResourceExhaustedError(absl::StrCat("output_of: the prompts that wait at this router have ",
+                                                     counts_.references, " references, limit ", limits_.references,
+                                                     "; this one adds ", references));
+  }
+  if (!IsCycle(spec)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("output_of: a cycle: what '", spec.id, "' would wait for waits for '", spec.id, "'"));
+}
+
+// Whether what the new prompt waits for waits, directly or not, for it.
+bool AgentGraph::IsCycle(const PromptSpec& spec) const {
+  if (!HasReaders(spec.id)) return false;  // the walk takes time linear in the references of all prompts
   absl::flat_hash_set<RequestId> seen;
   std::vector<RequestId> open;
   const auto visit = [&](const RequestId& id) {
@@ -51,12 +79,12 @@ bool AgentGraph::WaitsFor(const PromptSpec& spec, const RequestId& target) const
   while (!open.empty()) {
     const RequestId id = std::move(open.back());
     open.pop_back();
-    if (id == target) return true;
+    if (id == spec.id) return true;
     const auto found = nodes_.find(id);
     if (found == nodes_.end() || found->second->growing == nullptr) continue;
-    const Prompt& prompt = found->second->growing->prompt;
-    for (size_t i = 0; i < prompt.references(); ++i) {
-      if (!prompt.settled(i)) visit(prompt.reference(i).upstream);
+    const Growing& growing = *found->second->growing;
+    for (const auto& [upstream, indices] : growing.upstreams) {
+      if (!std::ranges::all_of(indices, [&](size_t i) { return growing.prompt.settled(i); })) visit(upstream);
     }
   }
   return false;
@@ -87,7 +115,7 @@ AgentGraph::Node& AgentGraph::Enter(const RequestId& id, const std::string& tena
   } else {  // announced
     timers_.erase({slot->expires, TimerKind::kNode, id, 0});
     slot->expires = absl::InfiniteFuture();
-    --announced_;
+    --counts_.announced;
   }
   slot->tenant = tenant;
   slot->state = State::kLive;
@@ -104,53 +132,49 @@ absl::Status AgentGraph::Add(const RequestId& id, const std::string& tenant, con
 absl::Status AgentGraph::Submit(PromptSpec spec, absl::Time now) {
   const RequestId id = spec.id;
   RETURN_IF_ERROR(CheckId(id, spec.tenant));
-  int32_t announces = 0;
-  for (const PromptSegment& segment : spec.segments) {
-    const Reference* reference = AsReference(segment);
-    if (reference == nullptr) continue;
-    if (reference->upstream == id) return absl::InvalidArgumentError("output_of: a request cannot wait for itself");
-    RETURN_IF_ERROR(CheckUpstream(spec, *reference));
-    announces += !nodes_.contains(reference->upstream);
-  }
-  if (announced_ + announces > limits_.announced) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "output_of: ", announced_, " requests are announced and not submitted, limit ", limits_.announced));
-  }
-  if (WaitsFor(spec, id)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("output_of: a cycle: what '", id, "' would wait for waits for '", id, "'"));
-  }
-
+  RETURN_IF_ERROR(CheckReferences(spec));
   Node& node = Enter(id, spec.tenant, *spec.tokenizer);
   node.growing = std::make_unique<Growing>(Growing{.prompt = Prompt(std::move(spec)), .untold = {}, .deadlines = {}});
   Link(id, node, now);
+  if (const absl::Status status = SettleWhatIsOver(id, *node.growing); status.ok()) {
+    Advance(id);
+  } else {
+    Fail(id, status);
+  }
   return absl::OkStatus();
 }
 
-// Joins the new prompt with its upstreams and tells what is known of it.
+// Joins the new prompt with its upstreams.
 void AgentGraph::Link(const RequestId& id, Node& node, absl::Time now) {
-  const Prompt& prompt = node.growing->prompt;
-  for (size_t i = 0; i < prompt.references(); ++i) {
-    const Reference& reference = prompt.reference(i);
+  Growing& growing = *node.growing;
+  ++counts_.growing;
+  counts_.references += static_cast<int64_t>(growing.prompt.references());
+  for (size_t i = 0; i < growing.prompt.references(); ++i) {
+    const Reference& reference = growing.prompt.reference(i);
     std::unique_ptr<Node>& upstream = nodes_[reference.upstream];
     if (upstream == nullptr) {
       upstream = std::make_unique<Node>();
       upstream->tenant = node.tenant;
       upstream->expires = now + limits_.wait_announced;
       timers_.insert({upstream->expires, TimerKind::kNode, reference.upstream, 0});
-      ++announced_;
+      ++counts_.announced;
     }
     upstream->readers.insert(id);
-    node.growing->deadlines.push_back(now + reference.timeout);
+    growing.upstreams[reference.upstream].push_back(i);
+    growing.deadlines.push_back(now + reference.timeout);
     if (reference.timeout != absl::InfiniteDuration()) {
       timers_.insert({now + reference.timeout, TimerKind::kReference, id, i});
     }
   }
-  for (size_t i = 0; node.growing != nullptr && i < node.growing->prompt.references(); ++i) {
-    const Node& upstream = *nodes_.at(node.growing->prompt.reference(i).upstream);
-    if (upstream.state == State::kOver) Settle(id, i, upstream.output->status());
+}
+
+// Before any of the new prompt is told, so that it never begins anew for what was known.
+absl::Status AgentGraph::SettleWhatIsOver(const RequestId& id, Growing& growing) {
+  for (size_t i = 0; i < growing.prompt.references(); ++i) {
+    const Node& upstream = *nodes_.at(growing.prompt.reference(i).upstream);
+    if (upstream.state == State::kOver) RETURN_IF_ERROR(Settle(id, growing, i, upstream.output->status()));
   }
-  if (node.growing != nullptr) Advance(id);
+  return absl::OkStatus();
 }
 
 void AgentGraph::Made(const RequestId& id, std::span<const TokenId> tokens, std::string_view text) {
@@ -182,24 +206,27 @@ void AgentGraph::Ended(const RequestId& id, const absl::Status& status, absl::Ti
 void AgentGraph::SettleReaders(const RequestId& upstream, const absl::Status& status) {
   const std::set<RequestId> readers = nodes_.at(upstream)->readers;
   for (const RequestId& reader : readers) {
-    for (size_t i = 0;; ++i) {
-      const Growing* growing = nodes_.at(reader)->growing.get();  // may end in between
-      if (growing == nullptr || i == growing->prompt.references()) break;
-      if (growing->prompt.reference(i).upstream == upstream) Settle(reader, i, status);
-    }
+    const std::vector<size_t> indices = nodes_.at(reader)->growing->upstreams.at(upstream);
+    SettleAndAdvance(reader, indices, status);
   }
 }
 
-// The output of a reference is complete, or will not be.
-void AgentGraph::Settle(const RequestId& id, size_t index, const absl::Status& status) {
+// All at once: what a prompt takes of one reference must not be void because of the next.
+void AgentGraph::SettleAndAdvance(const RequestId& id, std::span<const size_t> indices, const absl::Status& status) {
   Growing& growing = *nodes_.at(id)->growing;
+  for (const size_t index : indices) {
+    if (const absl::Status settled = Settle(id, growing, index, status); !settled.ok()) return Fail(id, settled);
+  }
+  Advance(id);
+}
+
+// The output of a reference is complete, or will not be. Not OK: the prompt fails.
+absl::Status AgentGraph::Settle(const RequestId& id, Growing& growing, size_t index, const absl::Status& status) {
   Prompt& prompt = growing.prompt;
-  if (prompt.settled(index)) return;
+  if (prompt.settled(index)) return absl::OkStatus();
   const Reference& reference = prompt.reference(index);
   const Node& upstream = *nodes_.at(reference.upstream);
-  if (!status.ok() && reference.on_failure == OnFailure::kAbort) {
-    return Fail(id, UpstreamFailed(reference.upstream, status));
-  }
+  if (!status.ok() && reference.on_failure == OnFailure::kAbort) return UpstreamFailed(reference.upstream, status);
   if (!status.ok() && reference.on_failure == OnFailure::kSubstitute) {
     if (prompt.Replace(index, reference.substitute)) {
       growing.untold.clear();
@@ -212,12 +239,11 @@ void AgentGraph::Settle(const RequestId& id, size_t index, const absl::Status& s
         upstream.output == nullptr ? std::span<const TokenId>() : upstream.output->TokensFor(*prompt.spec().tokenizer);
     prompt.Cut(index, std::vector<TokenId>(so_far.begin(), so_far.end()));
   }
-  Advance(id);
+  return absl::OkStatus();
 }
 
-void AgentGraph::Advance(const RequestId& id) {
-  Node& node = *nodes_.at(id);
-  Growing& growing = *node.growing;
+// What is to be told of the prompt now. Not OK: it fails.
+absl::StatusOr<PromptGrew> AgentGraph::Grow(const RequestId& id, Growing& growing) const {
   Prompt& prompt = growing.prompt;
   const auto fresh = prompt.Take([&](const RequestId& upstream) -> OutputView {
     Output* output = nodes_.at(upstream)->output.get();
@@ -225,23 +251,28 @@ void AgentGraph::Advance(const RequestId& id) {
   });
   growing.untold.insert(growing.untold.end(), fresh.begin(), fresh.end());
   if (prompt.given() > prompt.spec().most_tokens) {
-    return Fail(id,
-                absl::InvalidArgumentError(absl::StrCat("prompt: with the outputs it refers to it has at least ",
-                                                        prompt.given(), " tokens, limit ", prompt.spec().most_tokens)));
+    return absl::InvalidArgumentError(absl::StrCat("prompt: with the outputs it refers to it has at least ",
+                                                   prompt.given(), " tokens, limit ", prompt.spec().most_tokens));
   }
   if (prompt.complete()) {
-    if (prompt.given() == 0)
-      return Fail(id, absl::InvalidArgumentError("prompt: is empty, expected at least one token"));
-    actions_.push_back(PromptGrew{id, std::move(growing.untold), true});
-    return StopGrowing(id, node);
+    if (prompt.given() == 0) return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
+    return PromptGrew{id, std::move(growing.untold), true};
   }
   const auto untold = static_cast<int64_t>(growing.untold.size());
   // A prompt's last token gets no KV in prefill, and this may be it: a block is complete with the token after it.
   const int64_t tell = untold - (prompt.given() + kBlockTokens - 1) % kBlockTokens;
-  if (tell <= 0 || prompt.given() <= kBlockTokens) return;
-  PromptGrew grew{id, {growing.untold.begin(), growing.untold.begin() + tell}};
+  if (tell <= 0 || prompt.given() <= kBlockTokens) return PromptGrew{id, {}, false};
+  PromptGrew grew{id, {growing.untold.begin(), growing.untold.begin() + tell}, false};
   growing.untold.erase(growing.untold.begin(), growing.untold.begin() + tell);
-  actions_.push_back(std::move(grew));
+  return grew;
+}
+
+void AgentGraph::Advance(const RequestId& id) {
+  Node& node = *nodes_.at(id);
+  absl::StatusOr<PromptGrew> grew = Grow(id, *node.growing);
+  if (!grew.ok()) return Fail(id, grew.status());
+  if (grew->complete) StopGrowing(id, node);
+  if (grew->complete || !grew->tokens.empty()) actions_.push_back(*std::move(grew));
 }
 
 void AgentGraph::Fail(const RequestId& id, const absl::Status& status) {
@@ -252,9 +283,12 @@ void AgentGraph::Fail(const RequestId& id, const absl::Status& status) {
 void AgentGraph::StopGrowing(const RequestId& id, Node& node) {
   if (node.growing == nullptr) return;
   const std::unique_ptr<Growing> growing = std::move(node.growing);
-  for (size_t i = 0; i < growing->prompt.references(); ++i) {
+  --counts_.growing;
+  counts_.references -= static_cast<int64_t>(growing->prompt.references());
+  for (size_t i = 0; i < growing->deadlines.size(); ++i) {
     timers_.erase({growing->deadlines[i], TimerKind::kReference, id, i});
-    const RequestId& upstream = growing->prompt.reference(i).upstream;
+  }
+  for (const auto& [upstream, indices] : growing->upstreams) {
     const auto found = nodes_.find(upstream);
     if (found == nodes_.end()) continue;
     found->second->readers.erase(id);
@@ -268,9 +302,10 @@ void AgentGraph::StopGrowing(const RequestId& id, Node& node) {
 void AgentGraph::Keep(const RequestId& id, Node& node, absl::Time until) {
   node.expires = until;
   node.bytes = node.output->bytes();
-  kept_bytes_ += node.bytes;
+  ++counts_.kept;
+  counts_.kept_bytes += node.bytes;
   timers_.insert({until, TimerKind::kNode, id, 0});
-  for (auto timer = timers_.begin(); kept_bytes_ > limits_.kept_bytes && timer != timers_.end();) {
+  for (auto timer = timers_.begin(); counts_.kept_bytes > limits_.kept_bytes && timer != timers_.end();) {
     const auto& [time, kind, oldest, index] = *timer++;
     if (kind != TimerKind::kNode) continue;
     const Node& candidate = *nodes_.at(oldest);
@@ -282,8 +317,9 @@ void AgentGraph::Keep(const RequestId& id, Node& node, absl::Time until) {
 void AgentGraph::Drop(const RequestId& id) {
   const Node& node = *nodes_.at(id);
   timers_.erase({node.expires, TimerKind::kNode, id, 0});
-  announced_ -= node.state == State::kAnnounced;
-  kept_bytes_ -= node.bytes;
+  counts_.announced -= node.state == State::kAnnounced;
+  counts_.kept -= node.state == State::kOver;
+  counts_.kept_bytes -= node.bytes;
   nodes_.erase(id);
 }
 
@@ -319,7 +355,9 @@ void AgentGraph::Tick(absl::Time now) {
     const auto [time, kind, id, index] = *timers_.begin();
     timers_.erase(timers_.begin());
     if (kind == TimerKind::kReference) {
-      Settle(id, index, absl::DeadlineExceededError("its output was not complete before the reference's timeout"));
+      const size_t indices[] = {index};
+      SettleAndAdvance(id, indices,
+                       absl::DeadlineExceededError("its output was not complete before the reference's timeout"));
       continue;
     }
     Node& node = *nodes_.at(id);
@@ -342,21 +380,13 @@ bool AgentGraph::HasReaders(const RequestId& id) const {
   return found != nodes_.end() && !found->second->readers.empty();
 }
 
-AgentGraph::Counts AgentGraph::counts() const {
-  Counts counts{.announced = announced_, .kept_bytes = kept_bytes_};
-  for (const auto& [id, node] : nodes_) {
-    counts.growing += node->growing != nullptr;
-    counts.kept += node->state == State::kOver;
-  }
-  return counts;
-}
-
 void AgentGraph::CheckInvariants() const {
-  int64_t announced = 0, kept_bytes = 0;
+  Counts counts;
   size_t timers = 0;
   for (const auto& [id, node] : nodes_) {
-    announced += node->state == State::kAnnounced;
-    kept_bytes += node->bytes;
+    counts.announced += node->state == State::kAnnounced;
+    counts.kept += node->state == State::kOver;
+    counts.kept_bytes += node->bytes;
     BATON_CHECK((node->output == nullptr) == (node->state == State::kAnnounced), id);
     BATON_CHECK((node->expires == absl::InfiniteFuture()) == (node->state == State::kLive), id);
     BATON_CHECK(node->growing == nullptr || node->state == State::kLive, id);
@@ -367,13 +397,15 @@ void AgentGraph::CheckInvariants() const {
     for (const RequestId& reader : node->readers) BATON_CHECK(nodes_.at(reader)->growing != nullptr, reader);
     if (node->growing == nullptr) continue;
     const Prompt& prompt = node->growing->prompt;
+    ++counts.growing;
+    counts.references += static_cast<int64_t>(prompt.references());
     for (size_t i = 0; i < prompt.references(); ++i) {
       const bool timed = timers_.contains({node->growing->deadlines[i], TimerKind::kReference, id, i});
       timers += timed;
       BATON_CHECK(timed || prompt.settled(i) || node->growing->deadlines[i] == absl::InfiniteFuture(), id);
     }
   }
-  BATON_CHECK(announced == announced_ && kept_bytes == kept_bytes_ && timers == timers_.size(), "miscounted");
+  BATON_CHECK(counts == counts_ && timers == timers_.size(), "miscounted");
 }
 
 }  // namespace baton

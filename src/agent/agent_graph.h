@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -16,6 +17,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "agent/output.h"
 #include "agent/prompt.h"
@@ -28,6 +30,7 @@ struct AgentLimits {
   int64_t kept_bytes = int64_t{256} << 20;           // of such outputs; the oldest go first
   absl::Duration wait_announced = absl::Minutes(2);  // for an announced request to be submitted
   int32_t announced = 65536;                         // requests that are announced and not submitted
+  int64_t references = 65536;                        // of all prompts that are not complete
 };
 
 // These tokens follow those told before; `complete`: they are the last.
@@ -56,7 +59,7 @@ class AgentGraph {
   // And one whose prompt is not. It grows by actions, at once as far as it is known. Growth is told when it completes
   // blocks of KV, its end aside. Refused, with nothing remembered: ALREADY_EXISTS, an id that is live or that a prompt
   // waits for; NOT_FOUND, an upstream that is unknown or whose output is kept no longer; PERMISSION_DENIED, one of
-  // another tenant; INVALID_ARGUMENT, a cycle; RESOURCE_EXHAUSTED, too many announced requests.
+  // another tenant; INVALID_ARGUMENT, a cycle; RESOURCE_EXHAUSTED, too many announced requests or references.
   absl::Status Submit(PromptSpec spec, absl::Time now);
   // What the request made, as in a TokenUpdate. Harmless if it is unknown or over, as is Ended.
   void Made(const RequestId& id, std::span<const TokenId> tokens, std::string_view text);
@@ -71,12 +74,14 @@ class AgentGraph {
   std::vector<AgentAction> TakeActions();
 
   struct Counts {
-    int64_t growing = 0;    // prompts that are not complete
-    int64_t announced = 0;  // requests referred to and not submitted
-    int64_t kept = 0;       // outputs of requests that are over
+    int64_t growing = 0;     // prompts that are not complete
+    int64_t references = 0;  // of these
+    int64_t announced = 0;   // requests referred to and not submitted
+    int64_t kept = 0;        // outputs of requests that are over
     int64_t kept_bytes = 0;
+    friend bool operator==(const Counts&, const Counts&) = default;
   };
-  Counts counts() const;
+  Counts counts() const { return counts_; }
   void CheckInvariants() const;
 
  private:
@@ -84,7 +89,8 @@ class AgentGraph {
   struct Growing {
     Prompt prompt;
     std::vector<TokenId> untold;
-    std::vector<absl::Time> deadlines;  // of its references
+    std::vector<absl::Time> deadlines;                                // of its references
+    absl::flat_hash_map<RequestId, std::vector<size_t>> upstreams{};  // each once, with its references' indices
   };
   struct Node {
     std::string tenant;
@@ -93,18 +99,22 @@ class AgentGraph {
     std::unique_ptr<Growing> growing;  // while its prompt waits for another's output
     std::set<RequestId> readers;       // growing prompts that refer to it
     absl::Time expires = absl::InfiniteFuture();
-    int64_t bytes = 0;  // counted in kept_bytes_
+    int64_t bytes = 0;  // counted in kept_bytes
   };
   enum class TimerKind { kNode, kReference };
   using Timer = std::tuple<absl::Time, TimerKind, RequestId, size_t>;
 
   absl::Status CheckId(const RequestId& id, const std::string& tenant) const;
   Node& Enter(const RequestId& id, const std::string& tenant, const Tokenizer& tokenizer);
+  absl::Status CheckReferences(const PromptSpec& spec) const;
   absl::Status CheckUpstream(const PromptSpec& spec, const Reference& reference) const;
-  bool WaitsFor(const PromptSpec& spec, const RequestId& target) const;
+  bool IsCycle(const PromptSpec& spec) const;
   void Link(const RequestId& id, Node& node, absl::Time now);
-  void Settle(const RequestId& id, size_t index, const absl::Status& status);
+  absl::Status SettleWhatIsOver(const RequestId& id, Growing& growing);
+  absl::Status Settle(const RequestId& id, Growing& growing, size_t index, const absl::Status& status);
+  void SettleAndAdvance(const RequestId& id, std::span<const size_t> indices, const absl::Status& status);
   void SettleReaders(const RequestId& upstream, const absl::Status& status);
+  absl::StatusOr<PromptGrew> Grow(const RequestId& id, Growing& growing) const;
   void Advance(const RequestId& id);
   void Fail(const RequestId& id, const absl::Status& status);
   void StopGrowing(const RequestId& id, Node& node);
@@ -114,8 +124,7 @@ class AgentGraph {
   const AgentLimits limits_;
   absl::flat_hash_map<RequestId, std::unique_ptr<Node>> nodes_;
   std::set<Timer> timers_;
-  int64_t announced_ = 0;
-  int64_t kept_bytes_ = 0;
+  Counts counts_;
   std::vector<AgentAction> actions_;
 };
 

@@ -240,6 +240,51 @@ TEST_CASE("an upstream's failure aborts, is taken as a part, or is replaced, as 
   CHECK(world.told["other"].complete);
 }
 
+Reference Substitute(const RequestId& upstream, std::string_view text) {
+  return {.upstream = upstream, .on_failure = OnFailure::kSubstitute, .substitute = Bytes(text)};
+}
+
+TEST_CASE("a new prompt takes all that is over as it is, and does not begin anew") {
+  AgentWorld world;
+  for (const char* id : {"failed", "good"}) REQUIRE(world.Submit(Spec(id, {Bytes("x")})).ok());
+  world.Made("failed", std::string(40, 'f'));
+  world.End("failed", absl::CancelledError("by its client"));
+  world.Made("good", std::string(20, 'g'));
+  world.End("good");
+  REQUIRE(world.Submit(Spec("after", {Bytes("a"), Reference{"good"}, Bytes("c"), Substitute("failed", "x")})).ok());
+  CHECK(world.Text("after") == "a" + std::string(20, 'g') + "cx");
+  REQUIRE(world.Submit(Spec("twice", {Substitute("failed", "one"), Bytes(" "), Substitute("failed", "two")})).ok());
+  CHECK(world.Text("twice") == "one two");
+  for (const char* id : {"after", "twice"}) {
+    CHECK(world.told[id].complete);
+    CHECK(world.told[id].restarts == 0);
+  }
+}
+
+TEST_CASE("a prompt that refers to a failed output twice begins anew once") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  REQUIRE(world.Submit(Spec("b", {Bytes(">"), Substitute("a", "one"), Bytes(" "), Substitute("a", "two")})).ok());
+  world.Made("a", std::string(40, 'a'));
+  CHECK(world.Text("b").size() == 33);
+  world.End("a", absl::UnavailableError("the worker died"));
+  CHECK(world.Text("b") == ">one two");
+  CHECK(world.told["b"].restarts == 1);
+}
+
+TEST_CASE("the references of prompts that wait have a limit, of all prompts together") {
+  AgentWorld world({.references = 5});
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  REQUIRE(world.Submit(Spec("b", {Reference{"a"}, Reference{"a"}, Reference{"a"}})).ok());
+  CHECK(world.Submit(Spec("c", {Reference{"a"}, Reference{"a"}, Reference{"a"}})).code() == Code::kResourceExhausted);
+  REQUIRE(world.Submit(Spec("c", {Reference{"a"}, Reference{"a"}})).ok());
+  CHECK(world.graph.counts().references == 5);
+  world.Made("a", "x");
+  world.End("a");
+  CHECK(world.Text("b") == "xxx");
+  CHECK(world.graph.counts().references == 0);
+}
+
 TEST_CASE("a reference that takes too long has failed, for it alone") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
