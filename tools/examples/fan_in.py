@@ -15,7 +15,7 @@ for writer in writers.values():
     reference.request_id = writer.id
     reference.announced = True
     reference.timeout_ms = 20000
-    reference.on_failure = MESSAGES["OutputOf"].ON_FAILURE_PARTIAL
+    reference.on_failure = MESSAGES["OutputOf"].ON_FAILURE_SUBSTITUTE  # with no text: left out
 user.parts.add(text="\nWhich one?")
 request.sampling.max_tokens = 32
 request.sampling.temperature = 0
