@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/strings.h"
 #include "router/rendezvous.h"
 
 namespace baton {
@@ -28,6 +29,18 @@ std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* c
   return large.empty() ? std::vector(candidates.begin(), candidates.end()) : large;
 }
 
+// As good as random, and the same in every run; the salt makes the two choices for a request independent.
+const AttachedWorker* Anyone(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
+                             std::string_view salt) {
+  const std::string key = StrCat(request.id, salt);
+  return *std::ranges::max_element(
+      candidates, {}, [&](const AttachedWorker* worker) { return RendezvousWeight(key, worker->info.address); });
+}
+
+// Tokens queued there. A report is old by up to its period and counts other routers; our own count is exact and counts
+// only ours.
+int64_t QueuedTokens(const AttachedWorker& worker) { return std::max(worker.load.queued_tokens, worker.prompt_tokens); }
+
 }  // namespace
 
 int64_t UncachedTokens(const AttachedWorker& worker, const RouteRequest& request) {
@@ -37,8 +50,7 @@ int64_t UncachedTokens(const AttachedWorker& worker, const RouteRequest& request
 }
 
 int64_t PrefillCost(const AttachedWorker& worker, const RouteRequest& request) {
-  // A report is old by up to its period and counts other routers; our own count is exact and counts only ours.
-  return UncachedTokens(worker, request) + std::max(worker.load.queued_tokens, worker.prompt_tokens);
+  return UncachedTokens(worker, request) + QueuedTokens(worker);
 }
 
 int64_t DecodeLoad(const AttachedWorker& worker) {
@@ -59,6 +71,12 @@ const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> all, 
                                     const PlacementOptions& options) {
   if (all.empty()) return nullptr;
   const auto candidates = LargeEnough(all, request.prompt_tokens);
+  if (options.routing == Routing::kRandom) return Anyone(candidates, request, "");
+  if (options.routing == Routing::kLeastLoaded) {
+    return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
+      return std::tuple(QueuedTokens(*worker), RendezvousWeight(request.id, worker->info.address));
+    });
+  }
   const std::string_view key = PinKey(request);
   const AttachedWorker* cheapest = *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
     // The id spreads requests over workers that cost the same.
@@ -77,10 +95,13 @@ const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> all, 
 }
 
 const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> all, const RouteRequest& request,
-                                   const AttachedWorker* last) {
+                                   const AttachedWorker* last, const PlacementOptions& options) {
   if (all.empty()) return nullptr;
   const auto candidates = LargeEnough(all, int64_t{request.prompt_tokens} + request.max_new_tokens);
-  if (last != nullptr && std::ranges::count(candidates, last) > 0 && !IsOverloaded(*last, request)) return last;
+  if (options.routing == Routing::kRandom) return Anyone(candidates, request, " decode");
+  const bool may_stay = options.routing == Routing::kPinned;
+  if (may_stay && last != nullptr && std::ranges::count(candidates, last) > 0 && !IsOverloaded(*last, request))
+    return last;
   return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
     return std::tuple(IsOverloaded(*worker, request), DecodeLoad(*worker),
                       -(worker->load.blocks_free + worker->load.blocks_cached),

@@ -42,7 +42,14 @@ struct AttachedWorker {
   std::optional<PrefixMemory> prefix_memory{};  // prefill workers only
 };
 
+enum class Routing {
+  kPinned,       // by what their prefill workers hold: sessions and prefixes stay where they are
+  kLeastLoaded,  // by what is queued alone; to compare with
+  kRandom,       // anywhere; to compare with
+};
+
 struct PlacementOptions {
+  Routing routing = Routing::kPinned;
   // A pin is left when its cost exceeds `pin_ratio` times the cheapest worker's by more than `pin_slack_tokens`.
   double pin_ratio = 2;
   int64_t pin_slack_tokens = 1024;
@@ -63,14 +70,14 @@ bool IsOverloaded(const AttachedWorker& decode, const RouteRequest& request);
 // KV of one may be used by the other.
 bool CanShareKv(const WorkerInfo& a, const WorkerInfo& b);
 
-// The holder; else the worker to which rendezvous hashing pins the session, else the first block. The cheapest one
-// where there is none of them or the pin is overloaded. Null without candidates.
+// Under kPinned: the holder; else the worker to which rendezvous hashing pins the session, else the first block. The
+// cheapest one where there is none of them or the pin is overloaded. Null without candidates.
 const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
                                     const PlacementOptions& options);
 
-// `last`, the session's last decode worker (it holds most of the KV), unless null or overloaded; else the least loaded.
-// Null without candidates.
+// Under kPinned, `last`, the session's last decode worker (it holds most of the KV), unless null or overloaded; else
+// the least loaded. Null without candidates.
 const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
-                                   const AttachedWorker* last);
+                                   const AttachedWorker* last, const PlacementOptions& options);
 
 }  // namespace baton

@@ -310,7 +310,8 @@ const AttachedWorker* RouterCore::DecodeFor(const Live& live, const AttachedWork
   const RouteRequest& request = live.request;
   const WorkerAddress* last_link =
       request.session.empty() ? nullptr : session_decode_.Find({request.session, request.model});
-  return ChooseDecode(decodes, live.request, last_link == nullptr ? nullptr : FindWorker(*last_link));
+  return ChooseDecode(decodes, live.request, last_link == nullptr ? nullptr : FindWorker(*last_link),
+                      limits_.placement);
 }
 
 void RouterCore::GoTo(Live& live, const AttachedWorker& decode) {

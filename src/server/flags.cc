@@ -75,6 +75,10 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
   app.add_option("--max-requests", o.limits.live_requests, "most live requests; more get RESOURCE_EXHAUSTED")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
+  app.add_option("--routing", o.routing,
+                 "pinned: where a session or a prompt's beginning is already; least-loaded and random: to compare with")
+      ->check(CLI::IsMember({"pinned", "least-loaded", "random"}))
+      ->capture_default_str();
   app.add_option(
          "--schedule", o.schedule,
          "among equal priorities: fcfs, first come first served; sjf, the workflow with the least expected work "

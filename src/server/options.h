@@ -26,7 +26,8 @@ struct RouterOptions {
   std::vector<WorkerAddress> prefill_workers;
   std::vector<WorkerAddress> decode_workers;
   RouterLimits limits;
-  std::string schedule = "fcfs";  // or "sjf"
+  std::string schedule = "fcfs";   // or "sjf"
+  std::string routing = "pinned";  // or "least-loaded", "random"
 };
 
 struct WorkerOptions {

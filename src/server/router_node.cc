@@ -11,6 +11,13 @@ namespace {
 
 constexpr std::chrono::milliseconds kHealthPeriod(50);
 
+RouterLimits LimitsOf(const RouterOptions& options) {
+  RouterLimits limits = options.limits;
+  if (options.routing == "least-loaded") limits.placement.routing = Routing::kLeastLoaded;
+  if (options.routing == "random") limits.placement.routing = Routing::kRandom;
+  return limits;
+}
+
 }  // namespace
 
 RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> models, const ChannelFactory& channels,
@@ -18,7 +25,7 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
     : models_(std::move(models)),
       router_({.prefill_workers = options.prefill_workers,
                .decode_workers = options.decode_workers,
-               .limits = options.limits,
+               .limits = LimitsOf(options),
                .shortest_first = options.schedule == "sjf" ? std::optional(WorkloadOptions{}) : std::nullopt},
               clock, channels, metrics),
       service_(router_, models_, clock, metrics) {}

@@ -1,5 +1,6 @@
 #include "router/placement.h"
 
+#include <cstdlib>
 #include <map>
 
 #include "catch.h"
@@ -54,6 +55,56 @@ TEST_CASE("a session keeps its prefill worker, and sessions spread over the work
     CHECK(count > 60);
   }
   CHECK(share.size() == 4);
+}
+
+TEST_CASE("sessions balance over workers, move only with their worker, and routers agree on all") {
+  std::vector<AttachedWorker> workers;
+  for (int i = 0; i < 8; ++i) workers.push_back(Prefill(absl::StrCat("10.0.0.", i, ":7101")));
+  std::vector<const AttachedWorker*> one, other;  // as two routers see them, in an order of their own
+  for (const AttachedWorker& worker : workers) one.push_back(&worker);
+  other.assign(one.rbegin(), one.rend());
+  const AttachedWorker* leaves = one.back();
+  constexpr int kSessions = 100'000;
+  std::map<std::string, int> share;
+  int disagreed = 0, moved = 0;
+  for (int i = 0; i < kSessions; ++i) {
+    const RouteRequest request = Request(absl::StrCat("session ", i), 0);
+    const AttachedWorker* chosen = ChoosePrefill(one, request, {});
+    ++share[chosen->link];
+    disagreed += ChoosePrefill(other, request, {}) != chosen;
+    moved += chosen != leaves && ChoosePrefill(std::span(one).first(7), request, {}) != chosen;
+  }
+  CHECK(disagreed == 0);
+  CHECK(moved == 0);
+  CHECK(share.size() == 8);
+  for (const auto& [name, count] : share) {
+    INFO(name << " " << count);
+    CHECK(std::abs(count - kSessions / 8) <= kSessions / 80);
+  }
+}
+
+TEST_CASE("routing by load alone, or at random, does not care where a session is") {
+  std::vector<AttachedWorker> workers{Prefill("a"), Prefill("b"), Prefill("c")};
+  const std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
+  std::map<Routing, std::map<std::string, int>> share;
+  for (int i = 0; i < 300; ++i) {
+    RouteRequest request = Request("s", 2);
+    request.id = absl::StrCat("r", i);
+    for (const Routing routing : {Routing::kPinned, Routing::kLeastLoaded, Routing::kRandom}) {
+      ++share[routing][ChoosePrefill(all, request, {.routing = routing})->link];
+    }
+  }
+  CHECK(share[Routing::kPinned].size() == 1);
+  for (const char* name : {"a", "b", "c"}) CHECK(share[Routing::kRandom][name] > 60);
+  workers[0].prompt_tokens = 1;
+  workers[2].load.queued_tokens = 2;
+  workers[2].prefix_memory->Remember(Keys(2, 1));
+  CHECK(ChoosePrefill(all, Request("s", 2), {.routing = Routing::kLeastLoaded}) == &workers[1]);
+  AttachedWorker idle = Decode("d"), last = Decode("e");
+  last.load.running_requests = 1;
+  const std::vector<const AttachedWorker*> decodes{&idle, &last};
+  CHECK(ChooseDecode(decodes, Request("s", 1), &last, {}) == &last);
+  CHECK(ChooseDecode(decodes, Request("s", 1), &last, {.routing = Routing::kLeastLoaded}) == &idle);
 }
 
 TEST_CASE("requests without a session are pinned by their first block") {
@@ -142,15 +193,15 @@ TEST_CASE("decode goes to the session's last worker until that is full, else to 
   workers[0].requests = {"x", "y"};
   workers[1].load.running_requests = 3;
   workers[2].load.queued_requests = 1;
-  CHECK(ChooseDecode(all, request, nullptr) == &workers[2]);
-  CHECK(ChooseDecode(all, request, &workers[1]) == &workers[1]);
+  CHECK(ChooseDecode(all, request, nullptr, {}) == &workers[2]);
+  CHECK(ChooseDecode(all, request, &workers[1], {}) == &workers[1]);
   workers[1].load.running_requests = 4;  // max_batch
-  CHECK(ChooseDecode(all, request, &workers[1]) == &workers[2]);
+  CHECK(ChooseDecode(all, request, &workers[1], {}) == &workers[2]);
   workers[2].load.blocks_free = 10;  // the prompt needs 11
-  CHECK(ChooseDecode(all, request, &workers[1]) == &workers[0]);
+  CHECK(ChooseDecode(all, request, &workers[1], {}) == &workers[0]);
   workers[2].load.blocks_cached = 1;
-  CHECK(ChooseDecode(all, request, &workers[1]) == &workers[2]);
-  CHECK(ChooseDecode({}, request, nullptr) == nullptr);
+  CHECK(ChooseDecode(all, request, &workers[1], {}) == &workers[2]);
+  CHECK(ChooseDecode({}, request, nullptr, {}) == nullptr);
 }
 
 TEST_CASE("workers that could never hold a request are left out, unless none could") {
@@ -172,10 +223,10 @@ TEST_CASE("workers that could never hold a request are left out, unless none cou
   const std::vector<const AttachedWorker*> decodes{&narrow, &wide};
   RouteRequest request = Request("", 5);
   request.max_new_tokens = 10;
-  CHECK(ChooseDecode(decodes, request, nullptr) == &narrow);
+  CHECK(ChooseDecode(decodes, request, nullptr, {}) == &narrow);
   request.max_new_tokens = 50;
-  CHECK(ChooseDecode(decodes, request, nullptr) == &wide);
-  CHECK(ChooseDecode(decodes, request, &narrow) == &wide);
+  CHECK(ChooseDecode(decodes, request, nullptr, {}) == &wide);
+  CHECK(ChooseDecode(decodes, request, &narrow, {}) == &wide);
 }
 
 TEST_CASE("rendezvous weights are the same in every build") {
