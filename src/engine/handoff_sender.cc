@@ -105,6 +105,7 @@ void HandoffSender::OnReserveError(HandoffId id, Handoff& handoff, const absl::S
   if (absl::IsFailedPrecondition(status) && !handoff.relinked) {
     handoff.relinked = true;
     handoff.state = State::kWaitingForLink;
+    TickBy(handoff.give_up_at);
     if (found != nullptr) {
       RestartPeer(found->first, found->second, now);
     } else {
@@ -153,9 +154,11 @@ void HandoffSender::OnReserved(HandoffId id, Handoff& handoff, const Reserved& r
     Fail(id, std::move(status), absl::ZeroDuration(), now);
     return;
   }
-  if (Renewable(handoff.link).empty()) {  // no heartbeat is due
+  if (!HasRenewable(handoff.link)) {  // no heartbeat is due
     found->second.next_heartbeat = handoff.reserve_sent + HeartbeatInterval(handoff.lease);
+    TickBy(found->second.next_heartbeat);
   }
+  TickBy(handoff.fenced_at);
   handoff.state = State::kWriting;
   handoff.missing = handoff.unposted = static_cast<int32_t>(reserved.missing.size());
   HandoffReserved notice{handoff.job.request_id, {}};
@@ -188,7 +191,9 @@ void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> 
   if (now >= handoff.fenced_at) return Fence(id, handoff, now);
   if (!copies.empty()) {
     const PushId push(next_id_++);
-    pushes_.emplace(push, PushInFlight{id, now + kOldestPush * handoff.lease});
+    const absl::Time give_up_at = now + kOldestPush * handoff.lease;
+    pushes_.emplace(push, PushInFlight{id, give_up_at});
+    TickBy(give_up_at);
     ++handoff.pushes_in_flight;
     for (const BlockCopy& copy : copies) handoff.bytes_pushed += copy.bytes;
     actions_.push_back(PushBlocks{push, handoff.link, handoff.reservation, std::move(copies)});
@@ -285,6 +290,7 @@ void HandoffSender::MaybeFinish(HandoffId id, Handoff& handoff, absl::Time now) 
 void HandoffSender::Tick(absl::Time now) {
   std::vector<HandoffId> ids;
   for (const auto& [id, handoff] : handoffs_) ids.push_back(id);
+  visits_ += std::ssize(ids) + std::ssize(pushes_);
   for (HandoffId id : ids) {
     if (Handoff* handoff = Find(id)) TickHandoff(id, *handoff, now);
   }
@@ -292,6 +298,7 @@ void HandoffSender::Tick(absl::Time now) {
   TickHeartbeats(now);
   TickReleases(now);
   TickPeers(now);
+  next_tick_ = FindNextTick();
 }
 
 void HandoffSender::TickPushes(absl::Time now) {
@@ -328,7 +335,8 @@ void HandoffSender::TickHandoff(HandoffId id, Handoff& handoff, absl::Time now) 
   }
 }
 
-absl::Time HandoffSender::NextTick() const {
+absl::Time HandoffSender::FindNextTick() const {
+  visits_ += std::ssize(handoffs_) + std::ssize(pushes_);
   absl::Time next = absl::InfiniteFuture();
   absl::flat_hash_set<LinkId> open;  // links that can be closed, and that a heartbeat is due on
   for (const auto& [address, peer] : peers_) {
@@ -388,6 +396,7 @@ void HandoffSender::CheckInvariants() const {
     BATON_CHECK(unposted == handoff.unposted, "unposted blocks miscounted");
   }
   BATON_CHECK(unreported == by_request_.size(), "a request without hand-off");
+  BATON_CHECK(next_tick_ <= FindNextTick(), "something would be done too late");
   BATON_CHECK(pushes == static_cast<int64_t>(pushes_.size()), "pushes miscounted");
 }
 

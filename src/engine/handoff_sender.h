@@ -2,6 +2,7 @@
 // that is asked for, filled, committed, or given up. A state machine: events and the time come in, actions go out.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -156,12 +157,16 @@ class HandoffSender {
   void OnPushDone(PushId push, const absl::Status& status, absl::Time now);
 
   std::vector<SenderAction> TakeActions();
-  absl::Time NextTick() const;  // infinite future if nothing waits for time
+  // At the latest; sooner where what was waited for has come since. Infinite future if nothing waits for time.
+  absl::Time NextTick() const { return next_tick_; }
 
   enum class LinkState { kUnlinked, kLinking, kLinked, kRefused, kLost };
   LinkState link_state(const WorkerAddress& peer) const;
   int64_t handoffs() const;  // that have no result yet
   bool idle() const;         // no hand-off, no push in flight, no release to repeat
+  // Hand-offs and pushes that were looked at one by one in search of some of them. Only what is rare may search, such
+  // as Tick, and not each of thousands of events.
+  int64_t visits() const { return visits_; }
   void CheckInvariants() const;
 
  private:
@@ -236,6 +241,7 @@ class HandoffSender {
   std::pair<const WorkerAddress, Peer>* FindPeer(LinkId link);  // that is linking or linked by it, else null
   std::vector<HandoffId> HandoffsOf(const WorkerAddress& peer) const;
   std::vector<HandoffId> Renewable(LinkId link) const;
+  bool HasRenewable(LinkId link) const;
   void RenewLease(const SentHeartbeat& heartbeat, const HeartbeatReply& reply, absl::Time now);
   static absl::Duration HeartbeatInterval(absl::Duration lease) { return lease / 4; }
   static bool IsRenewable(const Handoff& handoff);
@@ -260,6 +266,8 @@ class HandoffSender {
   void Fail(HandoffId id, absl::Status status, absl::Duration retry_after, absl::Time now);
   void MaybeFinish(HandoffId id, Handoff& handoff, absl::Time now);
   void ReleaseReservation(const Handoff& handoff, absl::Time now);
+  void TickBy(absl::Time time) { next_tick_ = std::min(next_tick_, time); }
+  absl::Time FindNextTick() const;
 
   HandoffSenderOptions options_;
   uint64_t next_id_ = 1;
@@ -270,6 +278,8 @@ class HandoffSender {
   std::map<PushId, PushInFlight> pushes_;
   std::map<std::pair<WorkerAddress, ReservationRef>, PendingRelease> releases_;
   std::vector<SenderAction> actions_;
+  absl::Time next_tick_ = absl::InfiniteFuture();
+  mutable int64_t visits_ = 0;
 };
 
 }  // namespace baton

@@ -51,6 +51,7 @@ void HandoffSender::SeekLink(HandoffId id, absl::Time now) {
   Peer& peer = peers_[to];
   handoff.state = State::kWaitingForLink;
   peer.last_used = now;
+  TickBy(std::min(handoff.give_up_at, now + options_.forget_idle));
   if (peer.state == LinkState::kLinked) {
     Reserve(id, handoff, peer, now);
   } else if (peer.state != LinkState::kLinking) {
@@ -167,11 +168,19 @@ bool HandoffSender::IsRenewable(const Handoff& handoff) {
 }
 
 std::vector<HandoffId> HandoffSender::Renewable(LinkId link) const {
+  visits_ += std::ssize(handoffs_);
   std::vector<HandoffId> ids;
   for (const auto& [id, handoff] : handoffs_) {
     if (IsRenewable(handoff) && handoff.link == link) ids.push_back(id);
   }
   return ids;
+}
+
+bool HandoffSender::HasRenewable(LinkId link) const {
+  return std::ranges::any_of(handoffs_, [&](const auto& entry) {
+    ++visits_;
+    return IsRenewable(entry.second) && entry.second.link == link;
+  });
 }
 
 void HandoffSender::TickHeartbeats(absl::Time now) {
@@ -236,6 +245,7 @@ void HandoffSender::OnReleaseReply(const WorkerAddress& from, const ReservationR
   }
   it->second.reply_pending = false;
   it->second.retry_at = now + it->second.retry_every;
+  TickBy(it->second.retry_at);
 }
 
 void HandoffSender::TickReleases(absl::Time now) {

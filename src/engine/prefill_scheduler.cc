@@ -193,6 +193,7 @@ bool PrefillScheduler::Admit(Request& request, int64_t& reserved) {
 // Takes blocks from those of which nothing was told yet: open ones, and those closed lately, which come later in the
 // step's order. The least urgent first; what the step being planned uses stays.
 void PrefillScheduler::MakeRoom(const Request& request, int64_t& reserved) {
+  if (Needed(request) <= tree_.Available() - reserved) return;
   std::vector<Request*> victims;
   for (const auto& [id, other] : requests_) {
     const bool in_step = other->planned > other->done;

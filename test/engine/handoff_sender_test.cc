@@ -275,5 +275,69 @@ TEST_CASE("a decode worker that nothing is handed to is closed and forgotten, an
   CHECK(linked.Take<SendLink>().has_value());
 }
 
+// Each of them looked at all others once, and a thousand stood still until their pushes counted as hanging.
+TEST_CASE("what a thousand hand-offs cost does not grow with the square of their number") {
+  constexpr int kHandoffs = 1000;
+  constexpr int64_t kLayers = 30;
+  ManualClock clock;
+  HandoffSenderOptions options;
+  options.self.layout = {.layers = kLayers, .kv_heads = 1, .head_dim = 2, .element_bytes = 2};
+  HandoffSender sender(options);
+  int64_t events = 0;
+  const auto happens = [&](const auto& event) {
+    ++events;
+    clock.Advance(absl::Microseconds(100));
+    event(clock.Now());
+    if (clock.Now() >= sender.NextTick()) sender.Tick(clock.Now());
+    return sender.TakeActions();
+  };
+  const auto name = [](int i) { return absl::StrCat("r", i); };
+
+  for (int i = 0; i < kHandoffs; ++i) {
+    happens([&](absl::Time now) {
+      sender.Begin({.request_id = name(i), .decode_worker = "d", .keys = {}, .kv_tokens = 1}, now);
+    });
+  }
+  const LinkId link(2);  // ids count from 1, which is the first hand-off's
+  LinkReply reply;
+  reply.slab_blocks = kHandoffs;
+  reply.lease = kLease;
+  happens([&](absl::Time now) { sender.OnLinkReply(link, reply, now); });
+  const auto linked = happens([&](absl::Time now) { sender.OnConnected(link, absl::OkStatus(), now); });
+  REQUIRE(linked.size() == kHandoffs);
+  for (int i = 0; i < kHandoffs; ++i) {
+    const ReservationRef ref{ReservationId(i + 1u), Generation(i + 1u)};
+    happens([&](absl::Time now) {
+      sender.OnReserveReply(std::get<SendReserve>(linked[i]).handoff,
+                            ReserveReply(Reserved{ref, {{0, BlockId(static_cast<uint32_t>(i))}}}), now);
+    });
+  }
+  // A step that completes them all, layer by layer; no push ends before the last has begun.
+  std::vector<PushId> pushes;
+  for (int64_t layer = 0; layer < kLayers; ++layer) {
+    for (int i = 0; i < kHandoffs; ++i) {
+      const ReadyBlock ready{0, BlockId(static_cast<uint32_t>(i)), layer + 1};
+      for (const auto& action : happens([&](auto now) { sender.BlocksReady(name(i), std::span(&ready, 1), now); })) {
+        if (const auto* push = std::get_if<PushBlocks>(&action)) pushes.push_back(push->push);
+      }
+    }
+  }
+  REQUIRE(pushes.size() == kHandoffs * kLayers);
+  std::vector<HandoffId> committing;
+  for (const PushId push : pushes) {
+    for (const auto& action : happens([&](absl::Time now) { sender.OnPushDone(push, absl::OkStatus(), now); })) {
+      if (const auto* commit = std::get_if<SendCommit>(&action)) committing.push_back(commit->handoff);
+    }
+  }
+  REQUIRE(committing.size() == kHandoffs);
+  for (const HandoffId id : committing) {
+    happens([&](absl::Time now) { sender.OnCommitReply(id, absl::OkStatus(), now); });
+  }
+  CHECK(sender.idle());
+  // Once in a while, for heartbeats, all are looked at: 1,000 hand-offs and at most 30,000 pushes.
+  CAPTURE(events, sender.visits());
+  CHECK(sender.visits() < 5 * events);
+}
+
 }  // namespace
 }  // namespace baton
