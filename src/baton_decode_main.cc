@@ -2,10 +2,10 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "cpu_parts.h"
+#include "model/served_model.h"
 #include "server/decode_node.h"
 #include "server/flags.h"
 #include "server/program.h"
-#include "server/served_model.h"
 #include "transport/ucx_transport.h"
 
 namespace baton {

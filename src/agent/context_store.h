@@ -66,6 +66,7 @@ class ContextStore {
 
   void WorkerLost(const WorkerAddress& link);  // and what it computed
   void Tick(absl::Time now);                   // forgets what has not been used for too long
+  absl::Time NextTick() const { return expiries_.empty() ? absl::InfiniteFuture() : expiries_.begin()->first; }
 
   absl::Duration lease() const { return limits_.lease; }
   int64_t size() const { return static_cast<int64_t>(contexts_.size()); }

@@ -67,6 +67,7 @@ class Workload {
   // `complete`: its length is one to learn from.
   void Ended(const RequestId& id, bool complete, absl::Time now);
   void Tick(absl::Time now);  // forgets idle workflows; learns what follows whom
+  absl::Time NextTick() const { return idle_.empty() ? absl::InfiniteFuture() : idle_.begin()->first; }
 
   // How much later than now a request's turn is, as the work that is left says now; zero if it is not live. A level of
   // priority makes it 2 * bound earlier, so that priority goes before length even where workers weigh it against age.

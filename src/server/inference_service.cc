@@ -7,6 +7,7 @@
 #include "server/grpc_status.h"
 #include "server/message_check.h"
 #include "server/prefill_only_call.h"
+#include "server/request_reader.h"
 #include "server/trace_convert.h"
 #include "server/version.h"
 

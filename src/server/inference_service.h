@@ -7,9 +7,9 @@
 
 #include "base/clock.h"
 #include "inference.grpc.pb.h"
+#include "model/served_model.h"
 #include "server/generate_stream.h"
 #include "server/router.h"
-#include "server/served_model.h"
 #include "server/work_queue.h"
 
 namespace baton {

@@ -15,7 +15,7 @@
 
 #include "base/logging.h"
 #include "base/status.h"
-#include "server/served_model.h"
+#include "model/served_model.h"
 
 namespace baton {
 namespace {

@@ -161,17 +161,6 @@ absl::Status CheckRequestId(std::string_view field, std::string_view id) {
   return absl::InvalidArgumentError(StrCat(field, ": expected letters, digits and \"-_.:\" only"));
 }
 
-absl::Status Room::Check(int64_t tokens, std::string_view at_least) const {
-  if (tokens <= limit()) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat("prompt: ", at_least, tokens, " tokens, limit ", limit(), " (context ",
-                                           model.context, " of '", model.name, "'",
-                                           reserve > 0 ? ", less one token to generate" : "", ")"));
-}
-
-absl::Status Room::CheckText(std::string_view text, int64_t before) const {
-  return Check(before + static_cast<int64_t>(text.size()) / model.tokenizer->max_bytes_per_token(), "at least ");
-}
-
 absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const Room& room,
                                                       bool with_prefix) {
   if (segments.segments_size() > kMaxSegments) {

@@ -9,20 +9,9 @@
 #include "absl/time/time.h"
 #include "agent/prompt.h"
 #include "inference.pb.h"
-#include "server/served_model.h"
+#include "router/client_request.h"
 
 namespace baton {
-
-// What a prompt may be at most.
-struct Room {
-  const ServedModel& model;
-  int32_t reserve;  // tokens of the context that must stay free
-  int64_t limit() const { return int64_t{model.context} - reserve; }
-
-  absl::Status Check(int64_t tokens, std::string_view at_least = "") const;
-  // Before text is tokenised, which takes time: whether it could fit after `before` tokens.
-  absl::Status CheckText(std::string_view text, int64_t before) const;
-};
 
 // Token segments are never empty, and no two of them are neighbours unless a reference stood between them.
 // INVALID_ARGUMENT names field, value and limit; UNIMPLEMENTED: chat without a template. `now`: for templates that tell

@@ -121,17 +121,6 @@ size_t TextBytes(const v1::Chat& chat) {
   return bytes;
 }
 
-absl::Status SettleMaxTokens(ClientRequest& request) {
-  const ServedModel& model = *request.served;
-  const auto prompt = static_cast<int32_t>(request.tokens.size());
-  const int32_t left = model.context - prompt;
-  if (!request.has_max_tokens) request.sampling.max_tokens = std::min(kDefaultMaxTokens, left);
-  if (request.sampling.max_tokens <= left) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat("sampling.max_tokens: ", request.sampling.max_tokens, " after a prompt of ",
-                                           prompt, " tokens, limit ", left, " (context ", model.context, " of '",
-                                           model.name, "')"));
-}
-
 absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, const ServedModels& models,
                                           absl::Time now) {
   ASSIGN_OR_RETURN(const ServedModel* model, models.Find(request.model()));

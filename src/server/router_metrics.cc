@@ -39,11 +39,11 @@ void RouterMetrics::OnFirstToken(absl::Duration since_arrival) {
   first_token_.Observe(absl::ToDoubleSeconds(since_arrival));
 }
 
-void RouterMetrics::OnEnd(const RequestOutcome& outcome, bool prefilled) {
+void RouterMetrics::OnEnd(const RequestOutcome& outcome) {
   CountRequest(metrics_, outcome.status.code());
   request_.Observe(absl::ToDoubleSeconds(outcome.total));
   completion_tokens_.Increment(outcome.completion_tokens);
-  if (!prefilled) return;
+  if (!outcome.prefilled) return;
   prompt_tokens_.Increment(outcome.prompt_tokens);
   cached_tokens_.Increment(outcome.cached_tokens);
   queue_.Observe(absl::ToDoubleSeconds(outcome.queue));

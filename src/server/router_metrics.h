@@ -18,7 +18,7 @@ class RouterMetrics {
   explicit RouterMetrics(Metrics& metrics);
   void OnTokens(absl::Duration since_last, int64_t tokens);  // not for a request's first
   void OnFirstToken(absl::Duration since_arrival);
-  void OnEnd(const RequestOutcome& outcome, bool prefilled);
+  void OnEnd(const RequestOutcome& outcome);
   void OnWorkers(int64_t prefill, int64_t decode);
   void OnLost(WorkerRole role);
   void OnRequests(int64_t live, int64_t waiting);

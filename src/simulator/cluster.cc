@@ -28,7 +28,7 @@ SimulatedCluster::SimulatedCluster(ClusterShape shape)
     : shape_(std::move(shape)),
       blocks_(BlocksBeside(shape_.model, shape_.device)),
       core_(shape_.network),
-      router_(tokenizer_, shape_.model.context, RouterOutlets(), core_.queue) {
+      router_(Models(), {.shortest_first = shape_.shortest_first}, RouterOutlets(), core_.queue) {
   for (int32_t i = 0; i < shape_.prefill_workers; ++i) AddPrefill(absl::StrCat("prefill", i));
   for (int32_t i = 0; i < shape_.decode_workers; ++i) AddDecode(absl::StrCat("decode", i), kModel, std::nullopt);
   if (shape_.pace) AddDecode("paced", kPaced, shape_.pace);
@@ -92,23 +92,21 @@ void SimulatedCluster::AddDecode(const WorkerAddress& address, const std::string
   router_.Attach(address, info);
 }
 
+std::vector<ServedModel> SimulatedCluster::Models() const {
+  std::vector<ServedModel> models;
+  for (const char* name : {kModel, kPaced}) {
+    ServedModel& model = models.emplace_back();
+    model.name = name;
+    model.context = static_cast<int32_t>(shape_.model.context);
+    model.vocab = SimulatedBackend::kVocab;
+    model.tokenizer = std::make_unique<LetterTokenizer>();
+  }
+  return models;
+}
+
 SimulatedRouter::Outlets SimulatedCluster::RouterOutlets() {
   SimulatedRouter::Outlets outlets;
-  outlets.prefill = [this](const WorkerAddress& to, PrefillJob job) {
-    Command(to, [this, to, job = std::move(job)]() mutable { prefills_.at(to)->Submit(std::move(job)); });
-  };
-  outlets.append = [this](const WorkerAddress& to, PrefillAppend append) {
-    Command(to, [this, to, append = std::move(append)]() mutable { prefills_.at(to)->Append(std::move(append)); });
-  };
-  outlets.decode = [this](const WorkerAddress& to, DecodeJob job) {
-    Command(to, [this, to, job = std::move(job)]() mutable { decodes_.at(to)->Start(std::move(job)); });
-  };
-  outlets.cancel = [this](const WorkerAddress& to, const RequestId& id) {
-    Command(to, [this, to, id] {
-      if (const auto prefill = prefills_.find(to); prefill != prefills_.end()) return prefill->second->Cancel(id);
-      decodes_.at(to)->Cancel(id);
-    });
-  };
+  outlets.command = [this](WorkerCommand command) { Command(std::move(command)); };
   outlets.tokens = [this](const RequestId& id, std::vector<TokenId> tokens) {
     core_.network.Send(kRouter, live_.at(id).client, [this, id, tokens = std::move(tokens)] {
       Ran& ran = ran_.at(id);
@@ -153,20 +151,32 @@ void SimulatedCluster::Tell(const WorkerAddress& worker, EventQueue::Event arriv
   core_.network.Send(worker, kRouter, OnStream(worker, std::move(arrive)));
 }
 
-void SimulatedCluster::Command(const WorkerAddress& worker, EventQueue::Event arrive) {
-  core_.network.Send(kRouter, worker, OnStream(worker, std::move(arrive)));
+void SimulatedCluster::Command(WorkerCommand command) {
+  const WorkerAddress worker = command.worker;
+  core_.network.Send(kRouter, worker, OnStream(worker, [this, worker, what = std::move(command.what)]() mutable {
+                       std::visit([&](auto& job) { Do(worker, std::move(job)); }, what);
+                     }));
+}
+
+void SimulatedCluster::Do(const WorkerAddress& worker, PrefillJob job) {
+  jobs_[worker].insert(job.request_id);
+  prefills_.at(worker)->Submit(std::move(job));
+}
+
+void SimulatedCluster::Do(const WorkerAddress& worker, DecodeJob job) {
+  jobs_[worker].insert(job.request_id);
+  decodes_.at(worker)->Start(std::move(job));
+}
+
+void SimulatedCluster::Do(const WorkerAddress& worker, const CancelJob& cancel) {
+  const auto prefill = prefills_.find(worker);
+  if (prefill != prefills_.end()) return prefill->second->Cancel(cancel.request_id);
+  decodes_.at(worker)->Cancel(cancel.request_id);
 }
 
 void SimulatedCluster::BreakStream(const WorkerAddress& worker) {
   router_.OnLost(worker);
-  const auto prefill = prefills_.find(worker);
-  for (const auto& [id, live] : live_) {
-    if (prefill != prefills_.end()) {
-      prefill->second->Cancel(id);
-    } else {
-      decodes_.at(worker)->Cancel(id);
-    }
-  }
+  for (const RequestId& job : std::exchange(jobs_[worker], {})) Do(worker, CancelJob{job});
   ++streams_[worker];
   router_.Attach(worker, infos_.at(worker));
 }

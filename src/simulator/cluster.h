@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,9 @@ struct ClusterShape {
   // Served as kModel by as many workers at the device's speed, and as kPaced by one of which every step takes `pace`.
   int32_t decode_workers = 1;
   std::optional<absl::Duration> pace{};
-  int64_t step_tokens = 512;           // see PrefillEngineOptions
-  std::optional<int64_t> increment{};  // the same; unset: as learned from steps
+  int64_t step_tokens = 512;                        // see PrefillEngineOptions
+  std::optional<int64_t> increment{};               // the same; unset: as learned from steps
+  std::optional<WorkloadOptions> shortest_first{};  // unset: first come first served
 };
 
 class SimulatedCluster {
@@ -66,11 +68,16 @@ class SimulatedCluster {
   void AddPrefill(const WorkerAddress& address);
   void AddDecode(const WorkerAddress& address, const std::string& model, std::optional<absl::Duration> pace);
   WorkerInfo InfoOf(const WorkerAddress& address, const std::string& model, WorkerRole role);
+  std::vector<ServedModel> Models() const;
   SimulatedRouter::Outlets RouterOutlets();
   void ArmRouter();
   // A message on the stream between the router and a worker.
   void Tell(const WorkerAddress& worker, EventQueue::Event arrive);
-  void Command(const WorkerAddress& worker, EventQueue::Event arrive);
+  void Command(WorkerCommand command);
+  void Do(const WorkerAddress& worker, PrefillJob job);
+  void Do(const WorkerAddress& worker, PrefillAppend append) { prefills_.at(worker)->Append(std::move(append)); }
+  void Do(const WorkerAddress& worker, DecodeJob job);
+  void Do(const WorkerAddress& worker, const CancelJob& cancel);
   EventQueue::Event OnStream(const WorkerAddress& worker, EventQueue::Event arrive);
 
   const ClusterShape shape_;
@@ -82,7 +89,8 @@ class SimulatedCluster {
   SimulatedRouter router_;
   WakeUp timer_;  // the router's
   std::map<WorkerAddress, WorkerInfo> infos_;
-  std::map<WorkerAddress, int64_t> streams_;  // how many have broken
+  std::map<WorkerAddress, int64_t> streams_;           // how many have broken
+  std::map<WorkerAddress, std::set<RequestId>> jobs_;  // that came by the present stream, as the worker calls them
   std::map<RequestId, Ran> ran_;
   struct Live {
     WorkerAddress client;

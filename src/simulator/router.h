@@ -1,5 +1,4 @@
-// RouterCore and AgentGraph joined as server/router.cc joins them, between a simulated network's ends. It leaves out
-// what simulations do not use: metrics, limits of prompts, reports of load.
+// The router in virtual time: drives Dispatcher as server/router.cc does, between a simulated network's ends.
 #pragma once
 
 #include <functional>
@@ -8,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "agent/agent_graph.h"
 #include "engine/request.h"
-#include "router/router_core.h"
+#include "model/served_model.h"
+#include "router/dispatcher.h"
 #include "simulator/workers.h"
 
 namespace baton {
@@ -23,21 +22,21 @@ struct SimulatedRequest {
   Join join = Join::kOrder;
   int32_t max_tokens = 0;
   std::vector<std::string> stop{};
+  std::string workflow{}, agent{};  // empty: none
+  int32_t expected_tokens = 0;      // of the output; 0: not known
 };
 
 class SimulatedRouter {
  public:
   // Towards workers and clients, by the network.
   struct Outlets {
-    std::function<void(const WorkerAddress& to, PrefillJob)> prefill;
-    std::function<void(const WorkerAddress& to, PrefillAppend)> append;
-    std::function<void(const WorkerAddress& to, DecodeJob)> decode;
-    std::function<void(const WorkerAddress& to, const RequestId&)> cancel;
+    std::function<void(WorkerCommand)> command;
     std::function<void(const RequestId&, std::vector<TokenId>)> tokens;
     std::function<void(const RequestId&, absl::Status)> end;
   };
-  SimulatedRouter(const Tokenizer& tokenizer, int64_t context, Outlets outlets, const EventQueue& queue)
-      : tokenizer_(tokenizer), context_(context), outlets_(std::move(outlets)), queue_(queue) {}
+  // `models`: that requests name.
+  SimulatedRouter(std::vector<ServedModel> models, Dispatcher::Options options, Outlets outlets, const EventQueue& queue)
+      : models_(std::move(models)), dispatcher_(std::move(options)), outlets_(std::move(outlets)), queue_(queue) {}
 
   void Attach(const WorkerAddress& worker, const WorkerInfo& info);
   void OnLost(const WorkerAddress& worker);
@@ -48,39 +47,19 @@ class SimulatedRouter {
   void OnFailed(const WorkerAddress& from, const RequestFailed& failed);
   void OnEvents(const WorkerAddress& from, DecodeEvents events);
   void Tick();
-  absl::Time NextTick() const { return std::min(core_.NextTick(), graph_.NextTick()); }
+  absl::Time NextTick() const { return dispatcher_.NextTick(); }
 
-  void CheckInvariants() const;
+  void CheckInvariants() const { dispatcher_.CheckInvariants(); }
 
  private:
-  struct Record {
-    SimulatedRequest request;
-    std::vector<TokenId> tokens;  // of the prompt, as far as known
-    bool open = false;
-    size_t sent = 0;  // of an open prompt, to its prefill worker
-    bool restart = false;
-    PrefillDone done;
-  };
-
-  absl::Status Enter(const RequestId& id, Record& record);
-  RouteRequest RouteOf(const Record& record) const;
+  ClientRequest Read(SimulatedRequest request) const;
   void Act();
-  void Act(const RouterAction& action);
-  void Act(PromptGrew& grew);
-  void Act(PromptRestarted& restarted);
-  void Act(PromptFailed& failed) { core_.Fail(failed.id, failed.status); }
-  void StartPrefill(const RouterAction& action);
-  void AppendPrompt(const RouterAction& action);
-  void StartDecode(const RouterAction& action);
-  void End(const RouterAction& action);
 
-  const Tokenizer& tokenizer_;
-  const int64_t context_;
+  const ServedModels models_;
+  Dispatcher dispatcher_;
+  std::map<RequestId, RequestTicket> tickets_;  // of live requests
   Outlets outlets_;
   const EventQueue& queue_;
-  RouterCore core_{RouterLimits{}};
-  AgentGraph graph_{AgentLimits{}};
-  std::map<RequestId, Record> records_;
 };
 
 }  // namespace baton

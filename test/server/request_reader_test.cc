@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "base/strings.h"
-#include "byte_model.h"
 #include "catch.h"
+#include "model/byte_model.h"
 
 namespace baton {
 namespace {

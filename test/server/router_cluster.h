@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/strings.h"
-#include "byte_model.h"
 #include "catch.h"
 #include "fake_worker.h"
 #include "inference.grpc.pb.h"
+#include "model/byte_model.h"
 #include "server/grpc_status.h"
 #include "server/router_node.h"
 

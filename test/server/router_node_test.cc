@@ -4,10 +4,10 @@
 #include <thread>
 
 #include "base/strings.h"
-#include "byte_model.h"
 #include "catch.h"
 #include "fake_worker.h"
 #include "grpcpp/generic/generic_stub.h"
+#include "model/byte_model.h"
 #include "router_cluster.h"
 
 namespace baton {

@@ -68,7 +68,8 @@ TEST_CASE("a trace shows who waited for whom, while it runs and afterwards") {
   CHECK(running.trace.requests(1).agent() == "reader");
   CHECK(PhasesOf(running.trace.requests(1)).back() == v1::Span::PHASE_WAITING);
 
-  c.decode->Send(TokensEvent("up", "abcdefgh", FinishReason::kStop));
+  c.decode->Send(TokensEvent("up", "abcd", std::nullopt));
+  c.decode->Send(TokensEvent("up", "efgh", FinishReason::kStop));
   CHECK(up.Finish().status.ok());
   while (!c.prefill->Next().append().last()) continue;
   c.prefill->Send(DoneInOneStep("down", 17));

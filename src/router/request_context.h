@@ -5,7 +5,7 @@
 #include "absl/time/time.h"
 #include "agent/context_store.h"
 #include "engine/request.h"
-#include "server/request_reader.h"
+#include "router/client_request.h"
 
 namespace baton {
 

@@ -1,9 +1,8 @@
-#include "server/request_context.h"
+#include "router/request_context.h"
 
 #include <utility>
 
 #include "base/status.h"
-#include "server/prompt_reader.h"
 
 namespace baton {
 namespace {

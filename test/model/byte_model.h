@@ -1,4 +1,4 @@
-// A model for tests of the server: one token for each byte, 256 of them, a context of 64, no chat template.
+// A model for tests of routers: one token for each byte, 256 of them, a context of 64, no chat template.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/served_model.h"
+#include "model/served_model.h"
 
 namespace baton {
 

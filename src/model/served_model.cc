@@ -1,4 +1,4 @@
-#include "server/served_model.h"
+#include "model/served_model.h"
 
 #include <algorithm>
 #include <filesystem>

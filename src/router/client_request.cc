@@ -1,0 +1,97 @@
+#include "router/client_request.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/container/flat_hash_set.h"
+#include "base/strings.h"
+#include "kv/prefix_key.h"
+
+namespace baton {
+namespace {
+
+// Names of the prompt's full blocks among the prompts of this router; workers' keys hash the module digest as well.
+std::vector<BlockKey> RouterKeys(const ClientRequest& request) {
+  constexpr std::array<uint8_t, 32> kNoDigest{};
+  return BlockKeys(RootKey(kNoDigest, absl::StrCat(request.served->family, "\n", request.cache_salt)), request.tokens);
+}
+
+}  // namespace
+
+absl::Status Room::Check(int64_t tokens, std::string_view at_least) const {
+  if (tokens <= limit()) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat("prompt: ", at_least, tokens, " tokens, limit ", limit(), " (context ",
+                                           model.context, " of '", model.name, "'",
+                                           reserve > 0 ? ", less one token to generate" : "", ")"));
+}
+
+absl::Status Room::CheckText(std::string_view text, int64_t before) const {
+  return Check(before + static_cast<int64_t>(text.size()) / model.tokenizer->max_bytes_per_token(), "at least ");
+}
+
+absl::Status SettleMaxTokens(ClientRequest& request) {
+  const ServedModel& model = *request.served;
+  const auto prompt = static_cast<int32_t>(request.tokens.size());
+  const int32_t left = model.context - prompt;
+  if (!request.has_max_tokens) request.sampling.max_tokens = std::min(kDefaultMaxTokens, left);
+  if (request.sampling.max_tokens <= left) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat("sampling.max_tokens: ", request.sampling.max_tokens, " after a prompt of ",
+                                           prompt, " tokens, limit ", left, " (context ", model.context, " of '",
+                                           model.name, "')"));
+}
+
+RouteRequest ToRoute(const ClientRequest& request) {
+  return {.id = request.id,
+          .model = request.served->name,
+          .session = request.session,
+          .keys = RouterKeys(request),
+          .prompt_tokens = static_cast<int32_t>(request.tokens.size()),
+          .max_new_tokens = request.sampling.max_tokens,
+          .open = !request.segments.empty(),
+          .priority = request.priority,
+          .prefill_only = request.prefill_only,
+          .holder = request.context.holder,
+          .held_tokens = request.context.tokens,
+          .deadline = request.deadline};
+}
+
+Workload::Arrival ToArrival(const ClientRequest& request, int64_t uncached) {
+  Workload::Arrival arrival{.id = request.id,
+                            .tenant = request.cache_salt,
+                            .model = request.served->name,
+                            .workflow = request.workflow,
+                            .agent = request.agent,
+                            .upstreams = {},
+                            .priority = request.priority,
+                            .prompt_tokens = uncached,
+                            .max_tokens = request.sampling.max_tokens,
+                            .expected_tokens = request.expected_tokens};
+  // Of a prompt that still grows, what stands behind its first reference is no part of its tokens yet.
+  int64_t known = 0;
+  for (const PromptSegment& segment : request.segments) {
+    if (const auto* reference = std::get_if<Reference>(&segment)) {
+      arrival.upstreams.push_back(reference->upstream);
+    } else {
+      known += std::ssize(std::get<std::vector<TokenId>>(segment));
+    }
+  }
+  arrival.prompt_tokens += std::max<int64_t>(known - std::ssize(request.tokens), 0);
+  if (request.prefill_only) {
+    arrival.max_tokens = 0;
+  } else if (!request.segments.empty() && !request.has_max_tokens) {
+    arrival.max_tokens = kDefaultMaxTokens;  // about what it will be
+  }
+  return arrival;
+}
+
+std::vector<RequestId> UpstreamsOf(const ClientRequest& request) {
+  std::vector<RequestId> upstreams;
+  absl::flat_hash_set<RequestId> known;
+  for (const PromptSegment& segment : request.segments) {
+    const auto* reference = std::get_if<Reference>(&segment);
+    if (reference != nullptr && known.insert(reference->upstream).second) upstreams.push_back(reference->upstream);
+  }
+  return upstreams;
+}
+
+}  // namespace baton

@@ -1,0 +1,73 @@
+// What a client asks for. Whoever makes one has checked it: everything from here on may trust it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "agent/prompt.h"
+#include "base/ids.h"
+#include "model/sampling_params.h"
+#include "model/served_model.h"
+#include "router/placement.h"
+#include "router/workload.h"
+
+namespace baton {
+
+// The context that a prompt continues.
+struct ContextUse {
+  std::string id{};                 // empty: none
+  std::optional<int32_t> length{};  // tokens that the client believes it to have
+  std::vector<TokenId> prefix{};    // what the tokenizer puts before the prompt, if the context is new
+  // Known to the router:
+  int32_t tokens = 0;      // of the prompt that are the context's
+  WorkerAddress holder{};  // the link of the prefill worker that computed them; empty: none
+};
+
+struct ClientRequest {
+  RequestId id{};
+  const ServedModel* served = nullptr;  // outlives the request
+  std::string session{};
+  std::string cache_salt{};
+  // Of a prompt that refers to outputs, else empty. Its tokens are put together later.
+  std::vector<PromptSegment> segments{};
+  Join join = Join::kOrder;
+  std::vector<TokenId> tokens{};  // [n], n >= 1; n + sampling.max_tokens <= context
+  ContextUse context{};           // whose tokens the router puts before the others, and settles what depends on that
+  SamplingParams sampling{};
+  bool has_max_tokens = false;
+  int32_t priority = 0;
+  std::string workflow{}, agent{};  // empty: none
+  int32_t expected_tokens = 0;      // of the output; 0: not known
+  bool prefill_only = false;        // also a Generate of no tokens
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
+inline constexpr int32_t kDefaultMaxTokens = 512;
+
+// What a prompt may be at most.
+struct Room {
+  const ServedModel& model;
+  int32_t reserve;  // tokens of the context that must stay free
+  int64_t limit() const { return int64_t{model.context} - reserve; }
+
+  absl::Status Check(int64_t tokens, std::string_view at_least = "") const;
+  // Before text is tokenised, which takes time: whether it could fit after `before` tokens.
+  absl::Status CheckText(std::string_view text, int64_t before) const;
+};
+
+// Once the prompt is complete: the default, or INVALID_ARGUMENT if what the client asked for does not fit.
+absl::Status SettleMaxTokens(ClientRequest& request);
+
+// The same request as others see it. Placement: takes time, for it hashes the prompt.
+RouteRequest ToRoute(const ClientRequest& request);
+// Shortest-job-first; `uncached`: of its tokens so far those to compute.
+Workload::Arrival ToArrival(const ClientRequest& request, int64_t uncached);
+// Whose output it waits for, each once.
+std::vector<RequestId> UpstreamsOf(const ClientRequest& request);
+
+}  // namespace baton

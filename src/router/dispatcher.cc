@@ -1,0 +1,320 @@
+#include "router/dispatcher.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "base/strings.h"
+#include "router/request_context.h"
+
+namespace baton {
+
+PreparedRequest Prepare(ClientRequest request) {
+  PreparedRequest prepared;
+  if (request.segments.empty()) prepared.route = ToRoute(request);
+  if (!request.workflow.empty()) prepared.upstreams = UpstreamsOf(request);
+  prepared.request = std::move(request);
+  return prepared;
+}
+
+Dispatcher::Dispatcher(Options options) : nonce_(options.nonce), core_(options.limits), graph_(options.agents) {
+  if (options.shortest_first) workload_.emplace(*options.shortest_first);
+}
+
+// --- clients -------------------------------------------------------------------------------------------------------
+
+absl::Status Dispatcher::Begin(ClientRequest& request, absl::Time now) {
+  return request.context.id.empty() ? absl::OkStatus() : BeginContext(contexts_, request, now);
+}
+
+absl::StatusOr<RequestTicket> Dispatcher::Submit(PreparedRequest prepared, absl::Time now) {
+  const RequestTicket ticket{prepared.request.id, ++submitted_};
+  const RequestId& id = ticket.id;
+  // Already in place when the first action needs it.
+  const auto [found, is_new] = records_.try_emplace(id);
+  if (!is_new) {
+    EndContext(contexts_, prepared.request, "", now);
+    return absl::AlreadyExistsError(absl::StrCat("request_id: '", id, "' is in use by a live request"));
+  }
+  RequestRecord& record = found->second;
+  record.number = ticket.number;
+  record.request = std::move(prepared.request);
+  record.arrived = record.complete = now;
+  record.upstreams = std::move(prepared.upstreams);
+  if (absl::Status status = Enter(id, std::move(prepared.route), now); !status.ok()) {
+    EndContext(contexts_, records_.at(id).request, "", now);
+    records_.erase(id);
+    graph_.Ended(id, status, now);
+    if (workload_) workload_->Ended(id, /*complete=*/false, now);
+    Act(now);  // for those that wait for its output
+    return status;
+  }
+  Act(now);
+  return ticket;
+}
+
+absl::Status Dispatcher::Enter(const RequestId& id, std::optional<RouteRequest> route, absl::Time now) {
+  ClientRequest& request = records_.at(id).request;
+  if (route) {
+    RETURN_IF_ERROR(graph_.Add(id, request.cache_salt, *request.served->tokenizer));
+    return SubmitToCore(*std::move(route), now);
+  }
+  const int64_t most = int64_t{request.served->context} - (request.prefill_only ? 0 : 1);
+  RETURN_IF_ERROR(graph_.Submit({.id = id,
+                                 .tenant = request.cache_salt,
+                                 .tokenizer = request.served->tokenizer.get(),
+                                 .segments = request.segments,
+                                 .join = request.join,
+                                 .most_tokens = most},
+                                now));
+  // What is known of it already: all of it, if what it waits for is over.
+  for (AgentAction& action : graph_.TakeActions()) {
+    if (const auto* failed = std::get_if<PromptFailed>(&action)) return failed->status;
+    auto& grew = std::get<PromptGrew>(action);
+    request.tokens.insert(request.tokens.end(), grew.tokens.begin(), grew.tokens.end());
+    if (!grew.complete) continue;
+    request.segments.clear();
+    if (!request.prefill_only) RETURN_IF_ERROR(SettleMaxTokens(request));
+    RETURN_IF_ERROR(CompleteContext(contexts_, request));
+  }
+  return SubmitToCore(ToRoute(request), now);
+}
+
+absl::Status Dispatcher::SubmitToCore(RouteRequest route, absl::Time now) {
+  if (workload_) {
+    workload_->Arrived(ToArrival(records_.at(route.id).request, core_.FewestUncached(route)), now);
+    route.turn = now + workload_->Handicap(route.id, now);
+  }
+  return core_.Submit(std::move(route), now);
+}
+
+absl::Duration Dispatcher::Handicap(const RequestId& id, absl::Time now) const {
+  return workload_ ? workload_->Handicap(id, now) : absl::ZeroDuration();
+}
+
+void Dispatcher::Cancel(const RequestTicket& ticket, absl::Time now) {
+  const auto found = records_.find(ticket.id);
+  if (found == records_.end() || found->second.number != ticket.number) return;
+  core_.Cancel(ticket.id);
+  Act(now);
+}
+
+void Dispatcher::LetGo(const RequestTicket& ticket, absl::Time now) {
+  if (!graph_.HasReaders(ticket.id)) Cancel(ticket, now);
+}
+
+void Dispatcher::EndAll(absl::Time now) {
+  core_.EndAll();
+  Act(now);
+}
+
+// --- workers -------------------------------------------------------------------------------------------------------
+
+RequestRecord* Dispatcher::Find(const RequestId& worker_id) {
+  const auto found = records_.find(worker_id.substr(0, worker_id.find('#')));
+  return found != records_.end() && found->second.worker_id == worker_id ? &found->second : nullptr;
+}
+
+void Dispatcher::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
+  core_.WorkerAttached(link, info, now);
+  Act(now);
+}
+
+void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
+  core_.WorkerLost(link, now);
+  contexts_.WorkerLost(link);
+  Act(now);
+}
+
+void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl::Time now) {
+  RequestRecord* found = Find(done.request_id);
+  if (found == nullptr) return;
+  RequestRecord& record = *found;
+  done.request_id = record.request.id;
+  if (core_.PrefillDone(link, done.request_id, done.decode_incarnation)) {
+    if (workload_) workload_->Prefilled(done.request_id);
+    record.prefilled = now;
+    record.prefilled_by = link;
+    // All that was not prefill or hand-off was waiting, at the router or at the worker.
+    record.queue = std::max(record.prefilled - record.complete - done.compute - done.handoff, absl::ZeroDuration());
+    record.done = std::move(done);
+  }
+  Act(now);
+}
+
+void Dispatcher::OnFailed(const WorkerAddress& link, const RequestFailed& failed, absl::Time now) {
+  const RequestRecord* found = Find(failed.request_id);
+  if (found == nullptr) return;
+  const RequestId id = found->request.id;
+  core_.Failed(link, id, {failed.status, failed.retry_after, failed.no_room_to_decode}, now);
+  Act(now);
+  // It waits to begin anew, unless it did so right away.
+  const auto record = records_.find(id);
+  if (record != records_.end() && absl::IsResourceExhausted(failed.status) && record->second.placed < now) {
+    record->second.placed = record->second.prefilled = absl::InfiniteFuture();
+  }
+}
+
+void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::Time now) {
+  RequestRecord* found = Find(update.request_id);
+  if (found == nullptr) return;
+  RequestRecord& record = *found;
+  update.request_id = record.request.id;
+  if (!core_.TokensArrived(link, update.request_id, update.finish.has_value())) return;
+  const auto tokens = static_cast<int32_t>(update.tokens.size());
+  const bool first = record.completion_tokens == 0;
+  const absl::Duration wait = now - (first ? record.arrived : record.last_update);
+  if (first && tokens > 0) record.first_token = wait;
+  record.last_update = now;
+  record.completion_tokens += tokens;
+  record.finish = update.finish;
+  graph_.Made(update.request_id, update.tokens, update.text);
+  if (workload_) workload_->Made(update.request_id, tokens);
+  actions_.push_back(RequestProgress{{record.request.id, record.number}, std::move(update), first, wait});
+  Act(now);  // its end, where this was the last
+}
+
+// --- time ----------------------------------------------------------------------------------------------------------
+
+void Dispatcher::Tick(absl::Time now) {
+  core_.Tick(now);
+  graph_.Tick(now);
+  if (workload_) workload_->Tick(now);
+  contexts_.Tick(now);
+  Act(now);
+}
+
+absl::Time Dispatcher::NextTick() const {
+  const absl::Time workload = workload_ ? workload_->NextTick() : absl::InfiniteFuture();
+  return std::min({core_.NextTick(), graph_.NextTick(), workload, contexts_.NextTick()});
+}
+
+// --- what core and graph decided -----------------------------------------------------------------------------------
+
+void Dispatcher::Act(absl::Time now) {
+  while (true) {
+    const std::vector<RouterAction> core_actions = core_.TakeActions();
+    for (const RouterAction& action : core_actions) Act(action, now);
+    std::vector<AgentAction> agent_actions = graph_.TakeActions();  // after an end, which completes prompts
+    if (core_actions.empty() && agent_actions.empty()) return;
+    for (AgentAction& action : agent_actions) {
+      std::visit([&](auto& concrete) { Act(concrete, now); }, action);
+    }
+  }
+}
+
+void Dispatcher::Act(const RouterAction& action, absl::Time now) {
+  switch (action.kind) {
+    case RouterAction::Kind::kStartPrefill:
+      return StartPrefill(action, now);
+    case RouterAction::Kind::kAppend:
+    case RouterAction::Kind::kClose:
+      return AppendPrompt(action, now);
+    case RouterAction::Kind::kStartDecode:
+      return StartDecode(action, now);
+    case RouterAction::Kind::kCancel:
+      actions_.push_back(WorkerCommand{action.worker, CancelJob{records_.at(action.request).worker_id}});
+      return;
+    case RouterAction::Kind::kEnd:
+      return End(action, now);
+  }
+}
+
+// A request may end between an action of the graph and this: then it is nobody's.
+void Dispatcher::Act(PromptGrew& grew, absl::Time now) {
+  const auto found = records_.find(grew.id);
+  if (found == records_.end()) return;
+  RequestRecord& record = found->second;
+  ClientRequest& request = record.request;
+  request.tokens.insert(request.tokens.end(), grew.tokens.begin(), grew.tokens.end());
+  const auto tokens = static_cast<int32_t>(request.tokens.size());
+  if (!grew.complete) return core_.Grew(grew.id, tokens);
+  request.segments.clear();
+  record.complete = now;
+  if (!request.prefill_only) {
+    if (absl::Status status = SettleMaxTokens(request); !status.ok()) return core_.Fail(grew.id, status);
+  }
+  if (absl::Status status = CompleteContext(contexts_, request); !status.ok()) return core_.Fail(grew.id, status);
+  core_.Closed(grew.id, tokens, request.sampling.max_tokens, now);
+}
+
+void Dispatcher::Act(PromptRestarted& restarted, absl::Time) {
+  const auto found = records_.find(restarted.id);
+  if (found == records_.end()) return;
+  RequestRecord& record = found->second;
+  record.request.tokens.clear();
+  record.restart |= record.sent > 0;
+  record.sent = 0;
+}
+
+void Dispatcher::Act(PromptFailed& failed, absl::Time) { core_.Fail(failed.id, failed.status); }
+
+void Dispatcher::StartPrefill(const RouterAction& action, absl::Time now) {
+  RequestRecord& record = records_.at(action.request);
+  record.worker_id = absl::StrCat(action.request, "#", absl::Hex(nonce_), ".", ++attempts_);
+  record.placed = now;
+  record.prefilled = absl::InfiniteFuture();
+  PrefillJob job = record.StartPrefill(action);
+  job.handicap = Handicap(action.request, now);
+  job.lease = LeaseOf(contexts_, record.request);
+  actions_.push_back(WorkerCommand{action.worker, std::move(job)});
+}
+
+void Dispatcher::AppendPrompt(const RouterAction& action, absl::Time now) {
+  RequestRecord& record = records_.at(action.request);
+  PrefillAppend append = record.AppendPrompt(action);
+  if (append.last && workload_) append.handicap = Handicap(action.request, now);
+  append.lease = LeaseOf(contexts_, record.request);
+  actions_.push_back(WorkerCommand{action.worker, std::move(append)});
+}
+
+void Dispatcher::StartDecode(const RouterAction& action, absl::Time now) {
+  DecodeJob job = records_.at(action.request).StartDecode();
+  job.handicap = Handicap(action.request, now);
+  actions_.push_back(WorkerCommand{action.worker, std::move(job)});
+}
+
+void Dispatcher::End(const RouterAction& action, absl::Time now) {
+  const auto found = records_.find(action.request);
+  BATON_CHECK(found != records_.end(), action.request);
+  const RequestRecord& record = found->second;
+  RequestOutcome outcome = record.Outcome(action.status, now);
+  outcome.retry_after = action.retry_after;
+  outcome.context = LeaseOf(contexts_, record.request);
+  if (!record.request.workflow.empty()) {
+    RequestLife life = record.Life();
+    life.ended = now;
+    life.status = outcome.status;
+    timeline_.Keep(std::move(life));
+  }
+  EndContext(contexts_, record.request, outcome.status.ok() ? record.prefilled_by : "", now);
+  graph_.Ended(action.request, outcome.status, now);
+  if (workload_) {
+    const bool complete = outcome.status.ok() && outcome.finish != FinishReason::kCancelled;
+    workload_->Ended(action.request, complete, now);
+  }
+  actions_.push_back(RequestEnded{{action.request, record.number}, std::move(outcome)});
+  records_.erase(found);
+}
+
+// --- views ---------------------------------------------------------------------------------------------------------
+
+Timeline::Lives Dispatcher::LivesOf(const std::string& workflow, const std::string& tenant, absl::Time now) {
+  Timeline::Lives lives = timeline_.Find(workflow, tenant, now);
+  for (const auto& [id, record] : records_) {
+    if (record.request.workflow != workflow || record.request.cache_salt != tenant) continue;
+    lives.push_back(std::make_shared<const RequestLife>(record.Life()));
+  }
+  return lives;
+}
+
+void Dispatcher::CheckInvariants() const {
+  core_.CheckInvariants();
+  graph_.CheckInvariants();
+  contexts_.CheckInvariants();
+  if (workload_) workload_->CheckInvariants();
+  BATON_CHECK(static_cast<int32_t>(records_.size()) == core_.live_requests(), "records of requests that are over");
+}
+
+}  // namespace baton

@@ -1,0 +1,136 @@
+// All that a router does with requests, from their arrival until they end, but I/O: joins who serves a request
+// (RouterCore), who waits for whose output (AgentGraph), what comes first (Workload) and prompts that are built up call
+// by call (ContextStore). Events and the time come in, actions go out, in order. The server and the simulator drive it.
+// Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "agent/agent_graph.h"
+#include "agent/context_store.h"
+#include "router/client_request.h"
+#include "router/request_record.h"
+#include "router/router_core.h"
+#include "router/timeline.h"
+#include "router/workload.h"
+
+namespace baton {
+
+// Tells a request from others that had its id before.
+struct RequestTicket {
+  RequestId id;
+  uint64_t number = 0;
+};
+
+// What takes time in proportion to a request and needs nothing but it, so that it is done before a lock is taken.
+struct PreparedRequest {
+  ClientRequest request;
+  std::optional<RouteRequest> route;  // of a prompt that is complete
+  std::vector<RequestId> upstreams;   // of a request with a workflow
+};
+PreparedRequest Prepare(ClientRequest request);
+
+struct CancelJob {
+  RequestId request_id;
+};
+struct WorkerCommand {
+  WorkerAddress worker;  // the link
+  std::variant<PrefillJob, PrefillAppend, DecodeJob, CancelJob> what;
+};
+struct RequestProgress {
+  RequestTicket ticket;
+  TokenUpdate update;
+  bool first = false;   // its first tokens, or none yet
+  absl::Duration wait;  // since its arrival, if they are the first, else since those before
+};
+struct RequestEnded {
+  RequestTicket ticket;
+  RequestOutcome outcome;
+};
+using DispatchAction = std::variant<WorkerCommand, RequestProgress, RequestEnded>;
+
+class Dispatcher {
+ public:
+  struct Options {
+    RouterLimits limits{};
+    AgentLimits agents{};
+    std::optional<WorkloadOptions> shortest_first{};  // unset: first come first served
+    uint64_t nonce = 0;                               // of this router, in what workers call its requests
+  };
+  explicit Dispatcher(Options options);
+
+  // --- clients -------------------------------------------------------------------------------------------------
+  // Puts the tokens of the context that it names, if any, before its own. Errors as of baton::BeginContext.
+  absl::Status Begin(ClientRequest& request, absl::Time now);
+  // REQUIRES: begun; it has an id. It ends by one RequestEnded, unless this fails: ALREADY_EXISTS, the id is live; else
+  // as AgentGraph, RouterCore, SettleMaxTokens and ContextStore say.
+  absl::StatusOr<RequestTicket> Submit(PreparedRequest prepared, absl::Time now);
+  // Nothing if it is over, as for all that follow.
+  void Cancel(const RequestTicket& ticket, absl::Time now);
+  // Its client takes no more of it. It is cancelled, unless other requests wait for its output.
+  void LetGo(const RequestTicket& ticket, absl::Time now);
+  // Ends everything that is live, with UNAVAILABLE.
+  void EndAll(absl::Time now);
+
+  // --- workers -------------------------------------------------------------------------------------------------
+  // As in RouterCore. What workers say of requests that are over does nothing.
+  void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
+  void WorkerLost(const WorkerAddress& link, absl::Time now);
+  void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load) { core_.WorkerLoaded(link, load); }
+  void OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl::Time now);
+  void OnFailed(const WorkerAddress& link, const RequestFailed& failed, absl::Time now);
+  void OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::Time now);
+
+  void Tick(absl::Time now);
+  absl::Time NextTick() const;  // when Tick has something to do at the latest; InfiniteFuture: nothing
+
+  std::vector<DispatchAction> TakeActions() { return std::exchange(actions_, {}); }
+
+  // --- views ---------------------------------------------------------------------------------------------------
+  const RouterCore& core() const { return core_; }
+  // The requests of a tenant's workflow, live or lately over.
+  Timeline::Lives LivesOf(const std::string& workflow, const std::string& tenant, absl::Time now);
+  void CheckInvariants() const;
+
+ private:
+  // Puts a new request, whose record is there, into graph and core. No route: its prompt is not complete.
+  absl::Status Enter(const RequestId& id, std::optional<RouteRequest> route, absl::Time now);
+  absl::Status SubmitToCore(RouteRequest route, absl::Time now);
+  // For the worker that is given the request now.
+  absl::Duration Handicap(const RequestId& id, absl::Time now) const;
+  // The live request that a worker means; null if it is over.
+  RequestRecord* Find(const RequestId& worker_id);
+
+  // Carries out what core and graph decided.
+  void Act(absl::Time now);
+  void Act(const RouterAction& action, absl::Time now);
+  void Act(PromptGrew& grew, absl::Time now);
+  void Act(PromptRestarted& restarted, absl::Time now);
+  void Act(PromptFailed& failed, absl::Time now);
+  void StartPrefill(const RouterAction& action, absl::Time now);
+  void AppendPrompt(const RouterAction& action, absl::Time now);
+  void StartDecode(const RouterAction& action, absl::Time now);
+  void End(const RouterAction& action, absl::Time now);
+
+  const uint64_t nonce_;
+  RouterCore core_;
+  AgentGraph graph_;                  // of the same requests, and those lately over
+  std::optional<Workload> workload_;  // of the same requests, where these are scheduled by it
+  ContextStore contexts_{ContextLimits()};
+  absl::flat_hash_map<RequestId, RequestRecord> records_;  // of live requests
+  Timeline timeline_{TimelineLimits{}};                    // of those with a workflow that are over
+  uint64_t submitted_ = 0, attempts_ = 0;
+  std::vector<DispatchAction> actions_;
+};
+
+}  // namespace baton

@@ -1,0 +1,91 @@
+#include "router/request_record.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace baton {
+
+PrefillJob RequestRecord::StartPrefill(const RouterAction& action) {
+  sent = request.tokens.size();
+  restart = false;
+  PrefillJob job;
+  job.request_id = worker_id;
+  job.tokens = request.tokens;
+  job.cache_salt = request.cache_salt;
+  job.max_new_tokens = request.sampling.max_tokens;
+  job.priority = request.priority;
+  job.decode_worker = action.decode_worker;
+  job.open = action.open;
+  return job;
+}
+
+PrefillAppend RequestRecord::AppendPrompt(const RouterAction& action) {
+  PrefillAppend append;
+  append.request_id = worker_id;
+  append.tokens.assign(request.tokens.begin() + static_cast<std::ptrdiff_t>(sent), request.tokens.end());
+  append.restart = std::exchange(restart, false);
+  append.last = action.kind == RouterAction::Kind::kClose;
+  append.max_new_tokens = request.sampling.max_tokens;
+  append.decode_worker = action.decode_worker;
+  sent = request.tokens.size();
+  return append;
+}
+
+DecodeJob RequestRecord::StartDecode() const {
+  DecodeJob job;
+  job.request_id = worker_id;
+  job.reservation = done->reservation;
+  job.decode_incarnation = done->decode_incarnation;
+  job.blocks = done->blocks;
+  job.tokens = request.tokens;
+  job.cache_salt = request.cache_salt;
+  job.sampling = request.sampling;
+  job.priority = request.priority;
+  return job;
+}
+
+RequestOutcome RequestRecord::Outcome(const absl::Status& status, absl::Time now) const {
+  RequestOutcome outcome;
+  outcome.status = status;
+  outcome.finish = finish.value_or(request.prefill_only ? FinishReason::kLength : FinishReason::kStop);
+  outcome.prompt_tokens = static_cast<int32_t>(request.tokens.size());
+  outcome.completion_tokens = completion_tokens;
+  outcome.first_token = first_token;
+  outcome.upstream = complete - arrived;
+  outcome.total = now - arrived;
+  outcome.prefilled = done.has_value();
+  if (done) {
+    // The prompt's last token has no KV before it is decoded, so it never counts as cached.
+    outcome.cached_tokens = request.prefill_only ? done->cached_tokens + done->shared_tokens
+                                                 : std::max(outcome.prompt_tokens - 1 - done->computed_tokens, 0);
+    outcome.queue = queue;
+    outcome.prefill = done->compute;
+    outcome.handoff = done->handoff;
+  }
+  return outcome;
+}
+
+RequestLife RequestRecord::Life() const {
+  RequestLife life;
+  life.id = request.id;
+  life.workflow = request.workflow;
+  life.tenant = request.cache_salt;
+  life.agent = request.agent;
+  life.prefill_only = request.prefill_only;
+  life.upstreams = upstreams;
+  life.arrived = arrived;
+  if (request.segments.empty()) life.complete = complete;
+  life.placed = placed;
+  life.prefilled = prefilled;
+  life.prompt_tokens = static_cast<int32_t>(request.tokens.size());
+  if (done) {
+    life.steps = done->steps;
+    life.handoff = done->handoff;
+    life.cached_tokens = std::max(life.prompt_tokens - 1 - done->computed_tokens, 0);
+  }
+  if (completion_tokens > 0) life.first_token = arrived + first_token;
+  life.completion_tokens = completion_tokens;
+  return life;
+}
+
+}  // namespace baton

@@ -1,0 +1,59 @@
+// What a router remembers of a live request, beside what RouterCore does, and what is made of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "engine/request.h"
+#include "router/client_request.h"
+#include "router/router_core.h"
+#include "router/timeline.h"
+
+namespace baton {
+
+// How a request went, for its client.
+struct RequestOutcome {
+  absl::Status status;
+  absl::Duration retry_after;  // zero: unknown
+  FinishReason finish = FinishReason::kStop;
+  int32_t prompt_tokens = 0;
+  int32_t cached_tokens = 0;
+  int32_t completion_tokens = 0;
+  absl::Duration upstream, queue, prefill, handoff, first_token, total;  // as in baton.v1.Timings
+  bool prefilled = false;  // a prefill worker has told of it; else what it would tell is zero
+  KvLease context;         // what is kept of the context that it used
+};
+
+struct RequestRecord {
+  ClientRequest request;
+  uint64_t number = 0;  // of its ticket
+  // What workers call it, drawn when a prefill worker is told: while they clear up after a request, its id may come
+  // again, here or by another router, or the request itself, placed anew.
+  RequestId worker_id;
+  absl::Time arrived;
+  absl::Time complete;  // the prompt
+  absl::Time last_update;
+  absl::Time placed = absl::InfiniteFuture(), prefilled = absl::InfiniteFuture();  // as in RequestLife
+  std::vector<RequestId> upstreams;                                                // of a request with a workflow
+  size_t sent = 0;       // tokens of a growing prompt that its prefill worker has
+  bool restart = false;  // what it has is void
+  absl::Duration queue, first_token;
+  std::optional<PrefillDone> done;
+  WorkerAddress prefilled_by;
+  std::optional<FinishReason> finish;
+  int32_t completion_tokens = 0;
+
+  // What the prefill worker is told for this action of the core, and has then.
+  PrefillJob StartPrefill(const RouterAction& action);
+  PrefillAppend AppendPrompt(const RouterAction& action);
+  DecodeJob StartDecode() const;  // REQUIRES: done
+
+  // Less retry_after and context. `status`: with which it ends now.
+  RequestOutcome Outcome(const absl::Status& status, absl::Time now) const;
+  RequestLife Life() const;  // so far
+};
+
+}  // namespace baton

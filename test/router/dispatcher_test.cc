@@ -1,0 +1,193 @@
+#include "router/dispatcher.h"
+
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "catch.h"
+#include "model/byte_model.h"
+
+namespace baton {
+namespace {
+
+constexpr const char* kP = "prefill-1";
+constexpr const char* kD = "decode-1";
+
+WorkerInfo Info(WorkerRole role, const std::string& name, uint64_t incarnation) {
+  return {.role = role,
+          .address = name,
+          .incarnation = Incarnation(incarnation),
+          .model = "bytes",
+          .blocks_total = 100,
+          .context = 64,
+          .max_batch = 8};
+}
+
+std::string TextOf(const std::vector<TokenId>& tokens) { return {tokens.begin(), tokens.end()}; }
+
+// A dispatcher with a worker of each kind, which calls them by their requests' ids; actions are lines of text.
+class Driven {
+ public:
+  explicit Driven(bool shortest_first = false) : dispatcher_(Options(shortest_first)) {
+    dispatcher_.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 11), now);
+    dispatcher_.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), now);
+  }
+
+  ClientRequest Request(const RequestId& id, const std::string& prompt, int32_t max_tokens = 4) const {
+    ClientRequest request;
+    request.id = id;
+    request.served = &model_;
+    request.tokens.assign(prompt.begin(), prompt.end());
+    request.sampling.max_tokens = max_tokens;
+    request.has_max_tokens = true;
+    return request;
+  }
+  absl::StatusOr<RequestTicket> Submit(ClientRequest request) {
+    return dispatcher_.Submit(Prepare(std::move(request)), now);
+  }
+  void Prefilled(const RequestId& id) {
+    PrefillDone done;
+    done.request_id = names_.at(id);
+    done.decode_incarnation = Incarnation(22);
+    dispatcher_.OnPrefillDone(kP, done, now);
+  }
+  void Made(const RequestId& worker_id, const std::string& text, std::optional<FinishReason> finish) {
+    TokenUpdate update;
+    update.request_id = worker_id;
+    update.tokens.assign(text.begin(), text.end());
+    update.text = text;
+    update.finish = finish;
+    dispatcher_.OnUpdate(kD, update, now);
+  }
+  const RequestId& NameOf(const RequestId& id) const { return names_.at(id); }
+  Dispatcher& operator*() { return dispatcher_; }
+
+  std::vector<std::string> Take() {
+    dispatcher_.CheckInvariants();
+    std::vector<std::string> lines;
+    handicaps.clear();
+    for (const DispatchAction& action : dispatcher_.TakeActions()) {
+      if (const auto* command = std::get_if<WorkerCommand>(&action)) {
+        std::visit([&](const auto& job) { lines.push_back(absl::StrCat(command->worker, ": ", Line(job))); },
+                   command->what);
+      } else if (const auto* progress = std::get_if<RequestProgress>(&action)) {
+        lines.push_back(absl::StrCat(progress->ticket.id, " says ", progress->update.text, " after ",
+                                     absl::FormatDuration(progress->wait), progress->first ? ", first" : ""));
+      } else {
+        const auto& ended = std::get<RequestEnded>(action);
+        lines.push_back(absl::StrCat(ended.ticket.id, " ends ", absl::StatusCodeToString(ended.outcome.status.code()),
+                                     ", ", ended.outcome.completion_tokens, " tokens"));
+      }
+    }
+    return lines;
+  }
+
+  absl::Time now = absl::UnixEpoch();
+  std::vector<absl::Duration> handicaps;  // of the prompts last taken
+
+ private:
+  static Dispatcher::Options Options(bool shortest_first) {
+    Dispatcher::Options options{.nonce = 0xab};
+    if (shortest_first) options.shortest_first.emplace();
+    return options;
+  }
+  std::string Line(const PrefillJob& job) {
+    const RequestId id = job.request_id.substr(0, job.request_id.find('#'));
+    names_[id] = job.request_id;
+    handicaps.push_back(job.handicap);
+    return absl::StrCat(job.open ? "open " : "prefill ", job.request_id, " ", TextOf(job.tokens));
+  }
+  static std::string Line(const PrefillAppend& append) {
+    return absl::StrCat(append.last ? "close " : "append ", append.request_id, " ", TextOf(append.tokens));
+  }
+  static std::string Line(const DecodeJob& job) {
+    return absl::StrCat("decode ", job.request_id, " ", TextOf(job.tokens));
+  }
+  static std::string Line(const CancelJob& cancel) { return absl::StrCat("cancel ", cancel.request_id); }
+
+  const ServedModel model_ = ByteModel("bytes");
+  Dispatcher dispatcher_;
+  std::map<RequestId, RequestId> names_;
+};
+
+using Lines = std::vector<std::string>;
+
+TEST_CASE("what a request makes completes the prompt that refers to it, in one go") {
+  Driven d;
+  REQUIRE(d.Submit(d.Request("up", "ab")).ok());
+  ClientRequest down = d.Request("down", "");
+  down.segments = {std::vector<TokenId>{'c'}, Reference{.upstream = "up"}};
+  REQUIRE(d.Submit(down).ok());
+  CHECK(d.Take() == Lines{"prefill-1: prefill up#ab.1 ab", "prefill-1: open down#ab.2 "});
+  d.Prefilled("up");
+  CHECK(d.Take() == Lines{"decode-1: decode up#ab.1 ab"});
+  d.now += absl::Seconds(1);
+  d.Made(d.NameOf("up"), "x", std::nullopt);
+  d.now += absl::Seconds(2);
+  d.Made(d.NameOf("up"), "y", FinishReason::kStop);
+  CHECK(d.Take() == Lines{"up says x after 1s, first", "up says y after 2s", "up ends OK, 2 tokens",
+                          "prefill-1: close down#ab.2 cxy"});
+}
+
+TEST_CASE("a request that is placed anew has another name, and what workers say of the old one does nothing") {
+  Driven d;
+  ClientRequest down = d.Request("down", "");
+  down.segments = {std::vector<TokenId>{'c'}, Reference{.upstream = "up", .announced = true}};
+  REQUIRE(d.Submit(down).ok());
+  CHECK(d.Take() == Lines{"prefill-1: open down#ab.1 "});
+  const RequestId old = d.NameOf("down");
+  (*d).WorkerLost(kP, d.now);
+  (*d).WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 12), d.now);
+  CHECK(d.Take() == Lines{"prefill-1: open down#ab.2 "});
+  (*d).OnFailed(kP, {old, absl::InternalError("late"), absl::ZeroDuration()}, d.now);
+  CHECK(d.Take().empty());
+  (*d).OnFailed(kP, {d.NameOf("down"), absl::InternalError("broken"), absl::ZeroDuration()}, d.now);
+  CHECK(d.Take() == Lines{"down ends INTERNAL, 0 tokens"});
+}
+
+TEST_CASE("a ticket cancels its request, not the next one of its name") {
+  Driven d;
+  const auto first = d.Submit(d.Request("r", "ab"));
+  REQUIRE(first.ok());
+  CHECK(absl::IsAlreadyExists(d.Submit(d.Request("r", "cd")).status()));
+  (*d).Cancel(*first, d.now);
+  REQUIRE(d.Submit(d.Request("r", "ef")).ok());
+  CHECK(d.Take() == Lines{"prefill-1: prefill r#ab.1 ab", "prefill-1: cancel r#ab.1", "decode-1: cancel r#ab.1",
+                          "r ends CANCELLED, 0 tokens", "prefill-1: prefill r#ab.2 ef"});
+  (*d).Cancel(*first, d.now);
+  CHECK(d.Take().empty());
+}
+
+TEST_CASE("workers are told which requests count as later only under shortest-job-first") {
+  for (const bool shortest_first : {false, true}) {
+    CAPTURE(shortest_first);
+    Driven d(shortest_first);
+    REQUIRE(d.Submit(d.Request("long", "ab", 40)).ok());
+    REQUIRE(d.Submit(d.Request("short", "ab", 4)).ok());
+    d.Take();
+    REQUIRE(d.handicaps.size() == 2);
+    if (shortest_first) {
+      CHECK(d.handicaps[0] > d.handicaps[1]);
+      CHECK(d.handicaps[1] > absl::ZeroDuration());
+    } else {
+      CHECK(d.handicaps == std::vector(2, absl::ZeroDuration()));
+    }
+  }
+}
+
+TEST_CASE("a request that is refused leaves nothing behind") {
+  Driven d;
+  ClientRequest unknown = d.Request("r", "");
+  unknown.segments = {Reference{.upstream = "nobody"}};
+  CHECK(absl::IsNotFound(d.Submit(unknown).status()));
+  ClientRequest big = d.Request("r", "", 64);
+  big.segments = {std::vector<TokenId>{'a'}};
+  CHECK(absl::IsInvalidArgument(d.Submit(big).status()));
+  CHECK(d.Take().empty());
+  REQUIRE(d.Submit(d.Request("r", "ab")).ok());
+  CHECK(d.Take().size() == 1);
+  (*d).EndAll(d.now);
+  CHECK(d.Take() == Lines{"prefill-1: cancel r#ab.1", "decode-1: cancel r#ab.1", "r ends UNAVAILABLE, 0 tokens"});
+}
+
+}  // namespace
+}  // namespace baton
