@@ -186,7 +186,8 @@ def parse_args():
     parser.add_argument("--model-dir", default=ROOT / "models" / "smollm2-135m-instruct",
                         help="for the cluster; its tokenizer makes the prompts")
     parser.add_argument("--json", help="write the figures here")
-    parser.add_argument("--simulated", action="store_true", help="roofline of GPUs that are not here; 1,728 cascades with --full")
+    parser.add_argument("--simulated", action="store_true",
+                        help="roofline of GPUs that are not here; --full: 1,728 cascades. Compares --schedule fcfs and sjf, too")
     parser.add_argument("--svg", help="with --simulated: draw the distribution of the cascades' ratios here")
     return parser.parse_args()
 

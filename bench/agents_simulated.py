@@ -7,8 +7,10 @@ import pathlib
 import statistics
 import subprocess
 import sys
+from random import Random
 
 import agent_workflows
+from agent_workflows import Agent, Ids
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODELS = ("qwen2.5-7b", "qwen2.5-32b", "llama-3.1-8b")
@@ -18,6 +20,9 @@ CHUNKS = (64, 128, 256, 512)
 # Concurrency, prefix, output and rate of cascades: those that the scheduler's rules were tried on, and others.
 GRID = ((1, 2, 4, 8), (0, 1000, 2000), (32, 64, 128), RATES)
 OTHERS = ((3, 6, 12), (0, 500, 3000), (24, 48, 100, 200), (30, 75, 150, 300))
+LOADS = (0.5, 0.8, 0.95)  # of what the prefill worker does when all its steps are full
+LEARN_S = 150  # until the router knows what follows whom: it learns from workflows that have been over for 120 s
+SCHEDULES = {"sequential": (False, "fcfs"), "SJF alone": (False, "sjf"), "overlap alone": (True, "fcfs"), "both": (True, "sjf")}
 
 
 def as_json(agent):
@@ -99,7 +104,7 @@ def ablation(simulator, model, device, rate, output, concurrency=8, prefix=2000)
 
 def chunking(simulator, model, device, tokens=1024):
     """Prefill of one prompt in chunks against one pass; the last chunk against the first."""
-    prompt = [agent_workflows.Agent("A", [agent_workflows.Ids("prompt", tokens + 1, "document")], 1)]  # the last gets no KV in prefill
+    prompt = [Agent("A", [Ids("prompt", tokens + 1, "document")], 1)]  # the last gets no KV in prefill
     seconds = {}
     for chunk in (*CHUNKS, tokens):
         steps = simulator.run([prompt], True, model=model, device=device, step_tokens=chunk)["prefill_steps"]
@@ -118,6 +123,51 @@ def whole_workflows(simulator, workflows, model, device):
         rows.append({"model": model, "device": device, "workflow": name, "concurrency": concurrency} | figures
                     | {"reduction": 1 - 1 / figures["ratio"]})
     return rows
+
+
+def short(task):
+    """Two agents, 1.3 k tokens of prompts, 64 of output."""
+    return [Agent("triage", [Ids(f"{task} question", 600, "document")], 32),
+            Agent("answer", [Ids(f"{task} question", 600, "document"), Ids(f"{task} page", 600, "document"), "triage"], 32)]
+
+
+def long(task):
+    """A chain of four, 16 k tokens of prompts that share nothing, 400 of output."""
+    agents = [Agent("part 0", [Ids(f"{task} document 0", 4000, "document")], 100)]
+    for n in range(1, 4):
+        agents.append(Agent(f"part {n}", [Ids(f"{task} document {n}", 4000, "document"), f"part {n - 1}"], 100))
+    return agents
+
+
+def schedules(simulator, model, device, load, seconds, seed=1):
+    """Three short workflows for each long one, which come at random, at the same times under all schedules. Completion times of
+    those that come after LEARN_S."""
+    machine = {"model": model, "device": device}
+    random = Random(f"mix {seed}")
+    sample = simulator.run([kind(f"sample {n}") for n, kind in enumerate((short, short, short, long) * 8)], False, **machine)
+    full = [step for step in sample["prefill_steps"] if step["tokens"] >= 512]
+    tokens = sum(step["tokens"] for step in sample["prefill_steps"]) / 32  # of a workflow
+    rate = load / (tokens * sum(step["s"] for step in full) / sum(step["tokens"] for step in full))
+    arrivals = list(itertools.takewhile(lambda at: at < seconds, itertools.accumulate(
+        random.expovariate(rate) for _ in itertools.count())))
+    kinds = [random.choice((short, short, short, long)) for _ in arrivals]
+    workflows = [kind(f"task {n}") for n, kind in enumerate(kinds)]
+    runs = {name: simulator.run(workflows, overlap, schedule=schedule, arrivals=arrivals, **machine)["workflows"]
+            for name, (overlap, schedule) in SCHEDULES.items()}
+    simulator.different += sum(ran[agent].tokens != other[agent].tokens for run in runs.values()
+                               for ran, other in zip(run, runs["sequential"]) for agent in ran)
+    learned = sum(at < LEARN_S for at in arrivals)
+    return machine | {"load": load, "workflows_per_s": rate, "workflows": len(arrivals) - learned} | {
+        name: completion(kinds[learned:], run[learned:]) for name, run in runs.items()}
+
+
+def completion(kinds, workflows):
+    def figures(times):
+        return {"mean_s": statistics.fmean(times), "p95_s": statistics.quantiles(times, n=20, method="inclusive")[-1]}
+
+    times = list(map(end_to_end, workflows))
+    return {"all": figures(times)} | {kind.__name__: figures([t for k, t in zip(kinds, times) if k is kind])
+                                      for kind in (short, long)}
 
 
 def plot(rows, path):
@@ -157,9 +207,18 @@ def run(workflows, distribution, full):
                "ablation": [ablation(simulator, *machine, rate, output)
                             for machine, rate, output in itertools.product(machines, RATES, (32, 64, 128))],
                "chunking": [chunking(simulator, *machine) for machine in machines],
-               "workflow": [row for machine in machines for row in whole_workflows(simulator, workflows, *machine)]}
+               "workflow": [row for machine in machines for row in whole_workflows(simulator, workflows, *machine)],
+               "schedule": [schedules(simulator, *machine, load, seconds=300 if full else 200) for machine, load in
+                            itertools.product((("qwen2.5-7b", "a100"), ("qwen2.5-32b", "h200"))[:1 + full], LOADS)]}
     return {"simulated": True, "runs": simulator.runs, "different_outputs": simulator.different,
             "blocks_held": simulator.blocks_held} | figures
+
+
+def report_schedules(rows):
+    print(f"\n{'completion of workflows, s: mean (p95)':38}" + "".join(f"{name:>20}" for name in SCHEDULES))
+    for row, kind in itertools.product(rows, ("all", "short", "long")):
+        print(f"{row['model'] + ' ' + row['device']:20}{row['load']:5.0%} {kind:12}" + "".join(
+            f"{row[name][kind]['mean_s']:11.2f} ({row[name][kind]['p95_s']:6.2f})" for name in SCHEDULES))
 
 
 def report(figures):
@@ -192,5 +251,6 @@ def report(figures):
     for row in figures["chunking"]:
         print(f"{row['model'] + ' ' + row['device']:20}" + "".join(
             f"{c['chunk']:7}: {c['cost']:.2f}x ({c['last_to_first'] - 1:+.1%})" for c in row["chunks"]))
+    report_schedules(figures["schedule"])
     print(f"\n{figures['runs']} runs; agents whose tokens differ between the modes: {figures['different_outputs']}; "
           f"blocks held at the end: {figures['blocks_held']}")

@@ -4,6 +4,8 @@
 //   {"model": "qwen2.5-7b", "device": "a100", "overlap": true, "share": true,
 //    "tokens_per_s": 50,     of agents with "paced": true; unset: all run at the device's speed
 //    "step_tokens": 512, "increment": 64, "seed": 1,     optional
+//    "schedule": "sjf",                                  as the router's --schedule; "fcfs" where unset
+//    "arrivals": [0, 1.5],                               seconds, one for each workflow; unset: all at once
 //    "workflows": [[{"name": "A", "output": 64, "paced": true, "parts": [{"ids": "name", "length": 64}]},
 //                   {"name": "B", "output": 1, "parts": [{"output_of": "A"}]}]]}
 #include <iostream>
@@ -39,6 +41,12 @@ absl::StatusOr<ClusterShape> ReadShape(const Json& json) {
   ASSIGN_OR_RETURN(shape.device, DeviceNamed(json.at("device").get<std::string>()));
   if (json.contains("tokens_per_s")) shape.pace = absl::Seconds(1 / json["tokens_per_s"].get<double>());
   if (json.contains("increment")) shape.increment = json["increment"].get<int64_t>();
+  const std::string schedule = json.value("schedule", "fcfs");
+  if (schedule == "sjf") {
+    shape.shortest_first.emplace();
+  } else if (schedule != "fcfs") {
+    return absl::InvalidArgumentError("schedule: expected fcfs or sjf, got '" + schedule + "'");
+  }
   shape.step_tokens = json.value("step_tokens", shape.step_tokens);
   shape.network.seed = json.value("seed", shape.network.seed);
   return shape;
@@ -75,8 +83,11 @@ absl::StatusOr<Json> Run(const Json& json) {
     Workflow& workflow = workflows.emplace_back();
     for (const Json& agent : agents) workflow.push_back(ReadAgent(agent));
   }
-  ASSIGN_OR_RETURN(const RunResult result,
-                   RunWorkflows(shape, workflows, {.overlap = json.at("overlap"), .share = json.value("share", true)}));
+  RunOptions options{.overlap = json.at("overlap"), .share = json.value("share", true)};
+  for (const double seconds : json.value("arrivals", std::vector<double>())) {
+    options.arrivals.push_back(absl::Seconds(seconds));
+  }
+  ASSIGN_OR_RETURN(const RunResult result, RunWorkflows(shape, workflows, options));
   return ToJson(result);
 }
 

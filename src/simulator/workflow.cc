@@ -37,10 +37,21 @@ absl::Status CheckOrder(const Workflow& workflow) {
   return absl::OkStatus();
 }
 
+absl::Status CheckArrivals(const std::vector<absl::Duration>& arrivals, size_t workflows) {
+  if (arrivals.empty()) return absl::OkStatus();
+  if (arrivals.size() != workflows) {
+    return absl::InvalidArgumentError(absl::StrCat("arrivals: ", arrivals.size(), " for ", workflows, " workflows"));
+  }
+  if (arrivals.front() < absl::ZeroDuration() || !std::ranges::is_sorted(arrivals)) {
+    return absl::InvalidArgumentError("arrivals: expected times of 0 s or later, none before the one that it follows");
+  }
+  return absl::OkStatus();
+}
+
 class Runner {
  public:
-  Runner(SimulatedCluster& cluster, const std::vector<Workflow>& workflows, const RunOptions& options, bool has_paced)
-      : cluster_(cluster), workflows_(workflows), options_(options), has_paced_(has_paced) {}
+  Runner(SimulatedCluster& cluster, const std::vector<Workflow>& workflows, RunOptions options, bool has_paced)
+      : cluster_(cluster), workflows_(workflows), options_(std::move(options)), has_paced_(has_paced) {}
 
   // Links prefill workers with all decode workers, and lets them learn what steps cost, as those that have run for a
   // while. Nothing finds its KV.
@@ -62,7 +73,10 @@ class Runner {
     const absl::Time began = cluster_.Now();
     const size_t steps_before = cluster_.steps().size();
     started_.resize(workflows_.size());
-    for (size_t w = 0; w < workflows_.size(); ++w) StartReady(w);
+    for (size_t w = 0; w < workflows_.size(); ++w) {
+      if (!options_.arrivals.empty()) cluster_.RunFor(began + options_.arrivals[w] - cluster_.Now());
+      StartReady(w);
+    }
     cluster_.RunUntilIdle();
     RunResult result;
     for (size_t w = 0; w < workflows_.size(); ++w) {
@@ -99,6 +113,8 @@ class Runner {
     request.model = agent.paced && has_paced_ ? SimulatedCluster::kPaced : SimulatedCluster::kModel;
     request.cache_salt = options_.share ? "shared" : absl::StrCat(w);
     request.max_tokens = agent.output;
+    request.workflow = absl::StrCat("workflow ", w);
+    request.agent = agent.name;
     for (const auto& part : agent.parts) {
       if (const auto* output = std::get_if<OutputOf>(&part)) {
         request.segments.push_back(Reference{.upstream = IdOf(w, output->agent)});
@@ -125,6 +141,7 @@ class Runner {
 absl::StatusOr<RunResult> RunWorkflows(const ClusterShape& shape, const std::vector<Workflow>& workflows,
                                        const RunOptions& options) {
   for (const Workflow& workflow : workflows) RETURN_IF_ERROR(CheckOrder(workflow));
+  RETURN_IF_ERROR(CheckArrivals(options.arrivals, workflows.size()));
   ASSIGN_OR_RETURN(const std::unique_ptr<SimulatedCluster> cluster, SimulatedCluster::Create(shape));
   Runner runner(*cluster, workflows, options, shape.pace.has_value());
   runner.WarmUp();

@@ -34,9 +34,11 @@ using Workflow = std::vector<Agent>;
 struct RunOptions {
   bool overlap = true;  // false: sequential, with the same segments
   bool share = true;    // false: each workflow's KV is its own
+  // When each workflow begins, none before the one that it follows; empty: all at once.
+  std::vector<absl::Duration> arrivals{};
 };
 
-// From the submission of the first agent.
+// From the beginning of the run.
 struct AgentRan {
   absl::Duration submitted, first, ended;
   std::vector<TokenId> tokens;
@@ -47,8 +49,10 @@ struct RunResult {
   int64_t blocks_held = 0;  // once all is over: 0, or some leak
 };
 
-// Side by side, in a new cluster whose links stand already. INVALID_ARGUMENT: the cluster's shape, or a workflow in
-// which an agent waits for one that is not named before it; else the first request's failure.
+// Side by side, in a new cluster whose links stand already. INVALID_ARGUMENT: the cluster's shape, the arrivals, or a
+// workflow in which an agent waits for one that is not named before it; else the first request's failure.
+//
+// The router knows of each request its workflow, its agent's name and, by max_tokens, the length of its output.
 absl::StatusOr<RunResult> RunWorkflows(const ClusterShape& shape, const std::vector<Workflow>& workflows,
                                        const RunOptions& options);
 
