@@ -189,5 +189,21 @@ TEST_CASE("a request that is refused leaves nothing behind") {
   CHECK(d.Take() == Lines{"prefill-1: cancel r#ab.1", "decode-1: cancel r#ab.1", "r ends UNAVAILABLE, 0 tokens"});
 }
 
+TEST_CASE("an announced request that is refused fails those that wait for it, and nobody else") {
+  Driven d;
+  ClientRequest down = d.Request("down", "");
+  down.segments = {std::vector<TokenId>{'c'}, Reference{.upstream = "up", .announced = true}};
+  REQUIRE(d.Submit(down).ok());
+  CHECK(d.Take() == Lines{"prefill-1: open down#ab.1 "});
+  ClientRequest big = d.Request("up", "", 64);
+  big.segments = {std::vector<TokenId>{'a'}};
+  CHECK(absl::IsInvalidArgument(d.Submit(big).status()));
+  CHECK(d.Take() == Lines{"prefill-1: cancel down#ab.1", "down ends ABORTED, 0 tokens"});
+  ClientRequest other = d.Request("other", "");
+  other.segments = {std::vector<TokenId>{'a'}};
+  REQUIRE(d.Submit(other).ok());
+  CHECK(d.Take() == Lines{"prefill-1: prefill other#ab.2 a"});
+}
+
 }  // namespace
 }  // namespace baton
