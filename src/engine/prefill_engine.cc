@@ -58,9 +58,10 @@ absl::Status PrefillEngine::Validate(const PrefillJob& job) const {
   if (jobs_.contains(job.request_id)) {
     return absl::AlreadyExistsError(absl::StrCat("request_id: ", job.request_id, " is running already"));
   }
-  if (static_cast<int64_t>(jobs_.size()) >= options_.max_requests) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("this prefill worker has ", jobs_.size(), " requests, which is its limit"));
+  const int64_t there = job.open ? open_jobs_ : std::ssize(jobs_) - open_jobs_;
+  if (there >= options_.max_requests) {
+    return absl::ResourceExhaustedError(absl::StrCat("this prefill worker has ", there, " requests",
+                                                     job.open ? " whose prompts grow" : "", ", which is its limit"));
   }
   return absl::OkStatus();
 }
@@ -116,6 +117,7 @@ void PrefillEngine::AddOpen(PrefillJob job, absl::Time now) {
                             .lease_holder = job.lease_holder,
                             .added = now,
                             .failure = {}};
+  ++open_jobs_;
   Restart(id, added);
   Append({.request_id = id, .tokens = std::move(job.tokens), .decode_worker = {}}, now);
 }
@@ -164,6 +166,7 @@ absl::Status PrefillEngine::Extend(Job& job, const PrefillAppend& append) {
 void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
   Job& job = jobs_.at(append.request_id);
   job.open = false;
+  --open_jobs_;
   job.rest.clear();
   job.added = now;
   job.prefill_only = append.decode_worker.empty();
@@ -362,7 +365,9 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
 void PrefillEngine::Failed(RequestFailed failed) {
   ++totals_.failed;
   scheduler_.Remove(failed.request_id);
-  jobs_.erase(failed.request_id);
+  const auto found = jobs_.find(failed.request_id);
+  if (found->second.open) --open_jobs_;
+  jobs_.erase(found);
   actions_.push_back(std::move(failed));
 }
 
@@ -379,6 +384,8 @@ PrefillLoad PrefillEngine::load() const {
 void PrefillEngine::CheckInvariants() const {
   scheduler_.CheckInvariants();
   sender_.CheckInvariants();
+  const auto open = std::ranges::count_if(jobs_, [](const auto& entry) { return entry.second.open; });
+  BATON_CHECK(open == open_jobs_, "open jobs miscounted");
   if (jobs_.empty() && !scheduler_.step_running()) {
     BATON_CHECK(pool_.counts().referenced == scheduler_.leases().blocks(), "blocks are held for nobody");
   }

@@ -35,6 +35,7 @@ struct PrefillEngineOptions {
   // Open jobs fill a step for this long at most, as measured, but compute at least a block: a job that arrives then
   // waits no longer for them.
   absl::Duration open_step = absl::Milliseconds(200);
+  // Most open jobs, and most others: what grows keeps out nobody, nor what it waits for.
   int64_t max_requests = 1024;
   double leased_share = 0.5;                         // of the blocks, which leases hold at most
   absl::Duration overload_retry = absl::Seconds(1);  // the hint given when max_requests are there
@@ -157,6 +158,7 @@ class PrefillEngine {
   PrefillScheduler scheduler_;
   HandoffSender sender_;
   absl::flat_hash_map<RequestId, Job> jobs_;
+  int64_t open_jobs_ = 0;
   absl::Time step_started_;
   int64_t step_computes_ = 0;  // tokens, the running step
   PrefillTotals totals_;

@@ -120,8 +120,9 @@ void RouterCore::Closed(const RequestId& id, int32_t prompt_tokens, int32_t max_
   SetPromptTokens(live, prompt_tokens);
   live.request.max_new_tokens = max_new_tokens;
   live.request.open = false;
-  if (live.state == State::kWaiting) {
+  if (live.state == State::kWaiting || live.state == State::kAtHome) {
     waiting_.erase(KeyOf(live));
+    live.refusals.clear();  // of a growing prompt: whole ones may have room
     return PlaceOrWait(live, now);
   }
   live.state = State::kPrefilling;
@@ -179,16 +180,18 @@ void RouterCore::Failed(const WorkerAddress& link, const RequestId& id, const Fa
     reason =
         absl::UnavailableError(StrCat("the hand-off failed: ", Message(reason), "; the request may be sent again"));
   }
-  const bool again =
-      absl::IsResourceExhausted(reason) && (by_prefill || live.state == State::kStarting) && !live.request.prefill_only;
+  const bool growing = live.state == State::kGrowing;
+  const bool again = absl::IsResourceExhausted(reason) &&
+                     (growing || ((by_prefill || live.state == State::kStarting) && !live.request.prefill_only));
   if (again) {
     const absl::Duration delay =
         std::max({failure.retry_after, kShortestRetry, (waiting_requests() + 1) * kRetrySpacing});
     LeaveOut(live, by_prefill && failure.no_room_to_decode ? live.decode : link, now + delay);
-    if (!live.refused_at) live.refused_at = now;
-    live.last_refusal = reason;
     LeavePrefill(live);
     LeaveDecode(live);
+    if (growing) return PlaceOrWait(live, now);
+    if (!live.refused_at) live.refused_at = now;
+    live.last_refusal = reason;
     if (now < *live.refused_at + limits_.capacity_wait) {
       if (TryPlace(live, now)) return;
       if (waiting_requests() < limits_.waiting_requests) return Wait(live, now);
@@ -349,6 +352,11 @@ void RouterCore::PlaceOrWait(Live& live, absl::Time now) {
 
 void RouterCore::Wait(Live& live, absl::Time now) {
   live.reason = Readiness(live.request.model, live.request.prefill_only);
+  if (live.reason.ok() && live.request.open) {
+    waiting_.erase(KeyOf(live));
+    live.state = State::kAtHome;
+    return Arm(live);
+  }
   if (live.reason.ok()) {
     live.reason = live.last_refusal;
     live.give_up = *live.refused_at + limits_.capacity_wait;
@@ -453,8 +461,9 @@ void RouterCore::CheckInvariants() const {
     BATON_CHECK((live.state == State::kWaiting) == waiting_.contains(KeyOf(live)), id);
     const bool growing = live.state == State::kGrowing;
     BATON_CHECK((growing || live.state == State::kPrefilling) == !live.prefill.empty(), id);
-    BATON_CHECK((growing || live.state == State::kWaiting || live.request.prefill_only) == live.decode.empty(), id);
-    BATON_CHECK(live.state == State::kWaiting || growing == live.request.open, id);
+    const bool unplaced = live.state == State::kWaiting || live.state == State::kAtHome;
+    BATON_CHECK((growing || unplaced || live.request.prefill_only) == live.decode.empty(), id);
+    BATON_CHECK(live.state == State::kWaiting || (growing || live.state == State::kAtHome) == live.request.open, id);
     waiting += live.state == State::kWaiting;
     if (live.timer != absl::InfiniteFuture()) {
       ++timers;

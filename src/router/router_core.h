@@ -9,6 +9,9 @@
 // pinned or not; another one is tried at once. When all have refused, the request waits for the first hint to pass.
 // Those that wait for the same worker ask it again in order of priority and turn, whosever hint has passed.
 //
+// A growing prompt that all prefill workers have refused grows at home and is placed when it is complete: it may wait
+// for its upstream as long as it likes, and keeps nothing from those that could run.
+//
 // Every accepted request ends exactly once, by one kEnd action. Workers that may still hold something of it are then
 // told to cancel it.
 #pragma once
@@ -109,8 +112,9 @@ class RouterCore {
   void CheckInvariants() const;
 
  private:
-  // kGrowing: its prompt is not complete; a prefill worker computes it as it comes.
-  enum class State { kWaiting, kGrowing, kPrefilling, kStarting, kDecoding };
+  // kGrowing: its prompt is not complete; a prefill worker computes it as it comes. kAtHome: it grows, and no prefill
+  // worker has room for such prompts.
+  enum class State { kWaiting, kAtHome, kGrowing, kPrefilling, kStarting, kDecoding };
   struct Refusal {
     WorkerAddress link;
     absl::Time until;

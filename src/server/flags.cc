@@ -183,7 +183,8 @@ void AddPrefillFlags(CLI::App& app, WorkerOptions& o) {
   AddWorkerFlags(app, o);
   AddPeerFlags(app, o);
   AddStepTokens(app, o);
-  app.add_option("--max-requests", o.max_requests, "most requests that are there at once")
+  app.add_option("--max-requests", o.max_requests,
+                 "most requests that are there at once, and as many whose prompts still grow")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
 }

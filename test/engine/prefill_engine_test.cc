@@ -165,6 +165,35 @@ TEST_CASE("bad requests are refused by field, limit and value, and nothing of th
   engine.CheckInvariants();
 }
 
+TEST_CASE("open jobs have a limit of their own, and keep out nobody that could run") {
+  PrefillEngineOptions options = SmallOptions();
+  options.max_requests = 2;
+  PrefillEngine engine(options);
+  const absl::Time now = absl::UnixEpoch();
+  const auto add = [&](const RequestId& id, bool open) {
+    PrefillJob job = JobOf(id, {1, 2});
+    job.open = open;
+    job.decode_worker = open ? "" : "d";
+    const auto refused = engine.Add(std::move(job), now);
+    engine.CheckInvariants();
+    return refused ? refused->status : absl::OkStatus();
+  };
+  CHECK(add("reader 1", true).ok());
+  CHECK(add("reader 2", true).ok());
+  CHECK(add("reader 3", true) ==
+        absl::ResourceExhaustedError("this prefill worker has 2 requests whose prompts grow, which is its limit"));
+  CHECK(add("their upstream", false).ok());
+  CHECK(add("another", false).ok());
+  CHECK(add("one too many", false) ==
+        absl::ResourceExhaustedError("this prefill worker has 2 requests, which is its limit"));
+  engine.Append({.request_id = "reader 1", .tokens = {3}, .last = true, .decode_worker = "d"}, now);
+  engine.CheckInvariants();
+  CHECK(add("reader 3", true).ok());
+  engine.Cancel("reader 2", now);
+  engine.CheckInvariants();
+  CHECK(add("reader 4", true).ok());
+}
+
 TEST_CASE("an open job that is given what no prompt can have ends, and nothing of it stays") {
   PrefillEngine engine(SmallOptions());
   const absl::Time now = absl::UnixEpoch();

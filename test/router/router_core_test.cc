@@ -164,15 +164,66 @@ TEST_CASE("a prompt that is complete when no decode worker is left fails and may
   CHECK(Take(c.core) == Lines{"cancel r prefill-1", "end r UNAVAILABLE"});
 }
 
-TEST_CASE("a prefill worker that is full passes a growing prompt on, or lets it wait") {
+TEST_CASE("a growing prompt that a prefill worker has no room for goes to another, or grows at home") {
   Cluster c;
+  const RouterCore::Failure full{absl::ResourceExhaustedError("full"), absl::Milliseconds(100)};
   REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
   Take(c.core);
-  c.core.Failed(kP, "r", {absl::ResourceExhaustedError("full"), absl::Milliseconds(100)}, c.now);
+  SECTION("to another") {
+    c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
+    c.core.Failed(kP, "r", full, c.now);
+    CHECK(Take(c.core) == Lines{"open r prefill-2 "});
+  }
+  SECTION("at home, for as long as its upstream takes, until it is complete") {
+    c.core.Failed(kP, "r", full, c.now);
+    c.core.Grew("r", 32);
+    c.core.Tick(c.now += absl::Hours(1));
+    CHECK(Take(c.core).empty());
+    CHECK(c.core.NextTick() == absl::InfiniteFuture());
+    c.core.Closed("r", 40, 10, c.now);
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+    // From now on its waiting is counted as any other's.
+    c.core.Failed(kP, "r", full, c.now);
+    c.core.Tick(c.now += absl::Seconds(29));
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+    c.core.Failed(kP, "r", full, c.now += absl::Seconds(1));
+    CHECK(Take(c.core) == Lines{"end r RESOURCE_EXHAUSTED"});
+  }
+  SECTION("at home, until its client or its deadline ends it") {
+    RouteRequest late = OpenRequest("late");
+    late.deadline = c.now + absl::Seconds(5);
+    REQUIRE(c.core.Submit(late, c.now).ok());
+    Take(c.core);
+    c.core.Failed(kP, "r", full, c.now);
+    c.core.Failed(kP, "late", full, c.now);
+    c.core.Cancel("r");
+    CHECK(Take(c.core) == Lines{"end r CANCELLED"});
+    c.core.Tick(c.now + absl::Seconds(5));
+    CHECK(Take(c.core) == Lines{"end late DEADLINE_EXCEEDED"});
+  }
+}
+
+TEST_CASE("growing prompts at home keep no place from those that wait for room, and are as many as may live") {
+  RouterLimits limits;
+  limits.waiting_requests = 1;
+  Cluster c(limits);
+  const RouterCore::Failure full{absl::ResourceExhaustedError("full"), absl::Milliseconds(100)};
+  const Lines ids = {"a", "b", "c"};
+  for (const std::string& id : ids) {
+    REQUIRE(c.core.Submit(OpenRequest(id), c.now).ok());
+    c.core.Failed(kP, id, full, c.now);
+  }
+  REQUIRE(c.core.Submit(Request("whole"), c.now).ok());
+  Take(c.core);
+  c.core.Failed(kP, "whole", full, c.now);
   CHECK(Take(c.core).empty());
-  c.core.Grew("r", 32);
-  c.core.Tick(c.now + absl::Seconds(1));
-  CHECK(Take(c.core) == Lines{"open r prefill-1 "});
+  CHECK(c.core.waiting_requests() == 1);
+  c.core.Tick(c.now += absl::Seconds(1));
+  CHECK(Take(c.core) == Lines{"prefill whole prefill-1 decode-1"});
+  for (const std::string& id : ids) {
+    c.core.Closed(id, 20, 10, c.now);
+    CHECK(Take(c.core) == Lines{absl::StrCat("prefill ", id, " prefill-1 decode-1")});
+  }
 }
 
 TEST_CASE("prefill-only needs no decode worker and ends when the prompt is computed") {
