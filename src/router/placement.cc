@@ -15,7 +15,7 @@ namespace {
 // What pins the request to a prefill worker; empty: nothing.
 std::string_view PinKey(const RouteRequest& request) {
   if (!request.session.empty()) return request.session;
-  if (request.keys.empty()) return {};
+  if (request.keys.empty()) return request.upstream;
   const auto& bytes = request.keys.front().bytes;
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

@@ -25,6 +25,7 @@ struct RouteRequest {
   int32_t prompt_tokens = 0;     // >= 1; of an open one those that are known, >= 0
   int32_t max_new_tokens = 0;
   bool open = false;          // the prompt still grows with other requests' outputs
+  RequestId upstream{};       // of an open prompt: the first request whose output it waits for
   int32_t priority = 0;       // higher first
   absl::Time turn{};          // among equal priorities: the earlier first, then what was submitted first
   bool prefill_only = false;  // needs no decode worker
@@ -70,8 +71,9 @@ bool IsOverloaded(const AttachedWorker& decode, const RouteRequest& request);
 // KV of one may be used by the other.
 bool CanShareKv(const WorkerInfo& a, const WorkerInfo& b);
 
-// Under kPinned: the holder; else the worker to which rendezvous hashing pins the session, else the first block. The
-// cheapest one where there is none of them or the pin is overloaded. Null without candidates.
+// Under kPinned: the holder; else the worker to which rendezvous hashing pins the session, else the first block, else
+// the output that a prompt begins with, as it has no block yet: those that share it are computed once. The cheapest one
+// where there is none of them or the pin is overloaded. Null without candidates.
 const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
                                     const PlacementOptions& options);
 

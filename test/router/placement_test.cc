@@ -117,6 +117,23 @@ TEST_CASE("requests without a session are pinned by their first block") {
   }
 }
 
+TEST_CASE("open prompts of less than a block are pinned by the output that they begin with") {
+  std::vector<AttachedWorker> workers{Prefill("a"), Prefill("b"), Prefill("c")};
+  std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
+  std::map<std::string, int> share;
+  for (int upstream = 0; upstream < 30; ++upstream) {
+    std::map<std::string, int> chosen;
+    for (int reader = 0; reader < 12; ++reader) {
+      RouteRequest request{.id = absl::StrCat("reader", reader), .prompt_tokens = 10, .open = true};
+      request.upstream = absl::StrCat("upstream", upstream);
+      ++chosen[ChoosePrefill(all, request, {})->link];
+    }
+    CHECK(chosen.size() == 1);
+    ++share[chosen.begin()->first];
+  }
+  CHECK(share.size() == 3);
+}
+
 TEST_CASE("a pin is left when its worker is overloaded, and a cached prefix counts against load") {
   std::vector<AttachedWorker> workers{Prefill("a"), Prefill("b")};
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1]};
