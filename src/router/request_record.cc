@@ -72,7 +72,9 @@ RequestLife RequestRecord::Life() const {
   life.tenant = request.cache_salt;
   life.agent = request.agent;
   life.prefill_only = request.prefill_only;
-  life.upstreams = upstreams;
+  const size_t told = std::min(upstreams.size(), kMostUpstreams);
+  life.upstreams.assign(upstreams.begin(), upstreams.begin() + static_cast<std::ptrdiff_t>(told));
+  life.upstreams_omitted = static_cast<int32_t>(upstreams.size() - told);
   life.arrived = arrived;
   if (request.segments.empty()) life.complete = complete;
   life.placed = placed;

@@ -18,6 +18,10 @@
 
 namespace baton {
 
+// Whom a request waits for, as far as traces tell: with the thousands there may be, a few requests would fill a
+// timeline.
+inline constexpr size_t kMostUpstreams = 64;
+
 // InfiniteFuture: not yet, or never.
 struct RequestLife {
   RequestId id{};
@@ -25,7 +29,8 @@ struct RequestLife {
   std::string tenant{};  // the cache salt
   std::string agent{};   // may be empty
   bool prefill_only = false;
-  std::vector<RequestId> upstreams{};
+  std::vector<RequestId> upstreams{};  // the first kMostUpstreams
+  int32_t upstreams_omitted = 0;       // and how many more there are
   absl::Time arrived = absl::InfiniteFuture();
   absl::Time complete = absl::InfiniteFuture();   // the prompt
   absl::Time placed = absl::InfiniteFuture();     // a prefill worker has got it

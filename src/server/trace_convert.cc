@@ -67,6 +67,7 @@ v1::TraceResponse ToProto(const Router::Trace& trace) {
     out.mutable_usage()->set_prompt_tokens(life->prompt_tokens);
     out.mutable_usage()->set_cached_tokens(life->cached_tokens);
     out.mutable_usage()->set_completion_tokens(life->completion_tokens);
+    out.set_upstreams_omitted(life->upstreams_omitted);
     indices[life->id] = response.requests_size() - 1;
   }
   for (int i = 0; i < response.requests_size(); ++i) {
