@@ -16,8 +16,8 @@ namespace {
 absl::Status UpstreamFailed(const RequestId& upstream, const absl::Status& status) {
   const bool may_retry = absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
   return absl::Status(may_retry ? status.code() : absl::StatusCode::kAborted,
-                      absl::StrCat("output_of '", upstream, "': ", absl::StatusCodeToString(status.code()), ": ",
-                                   absl::string_view(status.message())));
+                      absl::StrCat("output_of '", NameOf(upstream), "': ", absl::StatusCodeToString(status.code()),
+                                   ": ", absl::string_view(status.message())));
 }
 
 const Reference* AsReference(const PromptSegment& segment) { return std::get_if<Reference>(&segment); }
@@ -26,17 +26,13 @@ const Reference* AsReference(const PromptSegment& segment) { return std::get_if<
 
 // --- requests ------------------------------------------------------------------------------------------------------
 
-absl::Status AgentGraph::CheckUpstream(const PromptSpec& spec, const Reference& reference) const {
-  const auto found = nodes_.find(reference.upstream);
-  if (found != nodes_.end() && found->second->tenant != spec.tenant) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("output_of: request '", reference.upstream, "' has another cache_salt"));
-  }
-  if (found != nodes_.end() || reference.announced) return absl::OkStatus();
-  return absl::NotFoundError(
-      absl::StrCat("output_of: request '", reference.upstream, "' is unknown here, or its output is kept no longer (",
-                   absl::FormatDuration(limits_.keep_output), " after its end, and ", limits_.kept_bytes >> 20,
-                   " MiB of all outputs); set `announced` if it comes later"));
+absl::Status AgentGraph::CheckUpstream(const Reference& reference) const {
+  if (nodes_.contains(reference.upstream) || reference.announced) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("output_of: no request '", NameOf(reference.upstream),
+                                          "' of this cache_salt is known here, or its output is kept no ", "longer (",
+                                          absl::FormatDuration(limits_.keep_output), " after its end, and ",
+                                          limits_.kept_bytes >> 20,
+                                          " MiB of all outputs); set `announced` if it comes later"));
 }
 
 absl::Status AgentGraph::CheckReferences(const PromptSpec& spec) const {
@@ -47,7 +43,7 @@ absl::Status AgentGraph::CheckReferences(const PromptSpec& spec) const {
     if (reference->upstream == spec.id) {
       return absl::InvalidArgumentError("output_of: a request cannot wait for itself");
     }
-    RETURN_IF_ERROR(CheckUpstream(spec, *reference));
+    RETURN_IF_ERROR(CheckUpstream(*reference));
     ++references;
     announces += !nodes_.contains(reference->upstream);
   }
@@ -61,8 +57,8 @@ absl::Status AgentGraph::CheckReferences(const PromptSpec& spec) const {
                                                      "; this one adds ", references));
   }
   if (!IsCycle(spec)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("output_of: a cycle: what '", spec.id, "' would wait for waits for '", spec.id, "'"));
+  return absl::InvalidArgumentError(absl::StrCat("output_of: a cycle: what '", NameOf(spec.id),
+                                                 "' would wait for waits for '", NameOf(spec.id), "'"));
 }
 
 // Whether what the new prompt waits for waits, directly or not, for it.
@@ -90,58 +86,80 @@ bool AgentGraph::IsCycle(const PromptSpec& spec) const {
   return false;
 }
 
-absl::Status AgentGraph::CheckId(const RequestId& id, const std::string& tenant) const {
+absl::Status AgentGraph::CheckId(const RequestId& id) const {
   const auto found = nodes_.find(id);
   if (found == nodes_.end()) return absl::OkStatus();
   const Node& node = *found->second;
   if (node.state == State::kLive) {
-    return absl::AlreadyExistsError(absl::StrCat("request_id: '", id, "' is in use by a live request"));
+    return absl::AlreadyExistsError(absl::StrCat("request_id: '", NameOf(id), "' is in use by a live request"));
   }
   if (node.state == State::kOver && !node.readers.empty()) {
-    return absl::AlreadyExistsError(absl::StrCat("request_id: a prompt still waits for the output of '", id, "'"));
-  }
-  if (node.state == State::kAnnounced && node.tenant != tenant) {
-    return absl::PermissionDeniedError(absl::StrCat("request_id: '", id, "' was announced with another cache_salt"));
+    return absl::AlreadyExistsError(
+        absl::StrCat("request_id: a prompt still waits for the output of '", NameOf(id), "'"));
   }
   return absl::OkStatus();
 }
 
 // REQUIRES: CheckId is OK.
-AgentGraph::Node& AgentGraph::Enter(const RequestId& id, const std::string& tenant, const Tokenizer& tokenizer) {
-  if (const auto found = nodes_.find(id); found != nodes_.end() && found->second->state == State::kOver) Drop(id);
+AgentGraph::Node& AgentGraph::Enter(const RequestId& id, const Tokenizer& tokenizer) {
+  const auto found = nodes_.find(id);
+  const bool is_over = found != nodes_.end() && found->second->state == State::kOver;
+  replaced_ = is_over ? Drop(id) : nullptr;
   std::unique_ptr<Node>& slot = nodes_[id];
   if (slot == nullptr) {
     slot = std::make_unique<Node>();
   } else {  // announced
     timers_.erase({slot->expires, TimerKind::kNode, id, 0});
-    slot->expires = absl::InfiniteFuture();
+    slot->announced_until = std::exchange(slot->expires, absl::InfiniteFuture());
     --counts_.announced;
   }
-  slot->tenant = tenant;
   slot->state = State::kLive;
   slot->output = std::make_unique<Output>(tokenizer);
   return *slot;
 }
 
-absl::Status AgentGraph::Add(const RequestId& id, const std::string& tenant, const Tokenizer& tokenizer) {
-  RETURN_IF_ERROR(CheckId(id, tenant));
-  Enter(id, tenant, tokenizer);
+absl::Status AgentGraph::Add(const RequestId& id, const Tokenizer& tokenizer) {
+  RETURN_IF_ERROR(CheckId(id));
+  Enter(id, tokenizer);
   return absl::OkStatus();
 }
 
-absl::Status AgentGraph::Submit(PromptSpec spec, absl::Time now) {
+absl::StatusOr<PromptGrew> AgentGraph::Submit(PromptSpec spec, absl::Time now) {
   const RequestId id = spec.id;
-  RETURN_IF_ERROR(CheckId(id, spec.tenant));
+  RETURN_IF_ERROR(CheckId(id));
   RETURN_IF_ERROR(CheckReferences(spec));
-  Node& node = Enter(id, spec.tenant, *spec.tokenizer);
+  Node& node = Enter(id, *spec.tokenizer);
   node.growing = std::make_unique<Growing>(Growing{.prompt = Prompt(std::move(spec)), .untold = {}, .deadlines = {}});
   Link(id, node, now);
-  if (const absl::Status status = SettleWhatIsOver(id, *node.growing); status.ok()) {
-    Advance(id);
-  } else {
-    Fail(id, status);
+  absl::StatusOr<PromptGrew> grew = Begin(id, *node.growing);
+  if (!grew.ok()) {
+    Refused(id);
+  } else if (grew->complete) {
+    StopGrowing(id, node);
   }
-  return absl::OkStatus();
+  return grew;
+}
+
+void AgentGraph::Refused(const RequestId& id) {
+  const auto found = nodes_.find(id);
+  if (found == nodes_.end() || found->second->state != State::kLive) return;
+  Node& node = *found->second;
+  StopGrowing(id, node);
+  if (!node.readers.empty()) return Announce(id, node, node.announced_until);
+  nodes_.erase(id);
+  if (replaced_ != nullptr) {
+    std::unique_ptr<Node>& slot = nodes_[id] = std::move(replaced_);
+    Keep(id, *slot, slot->expires);
+  }
+}
+
+// Its readers wait for it to be submitted.
+void AgentGraph::Announce(const RequestId& id, Node& node, absl::Time until) {
+  node.state = State::kAnnounced;
+  node.output = nullptr;
+  node.expires = until;
+  timers_.insert({until, TimerKind::kNode, id, 0});
+  ++counts_.announced;
 }
 
 // Joins the new prompt with its upstreams.
@@ -154,10 +172,7 @@ void AgentGraph::Link(const RequestId& id, Node& node, absl::Time now) {
     std::unique_ptr<Node>& upstream = nodes_[reference.upstream];
     if (upstream == nullptr) {
       upstream = std::make_unique<Node>();
-      upstream->tenant = node.tenant;
-      upstream->expires = now + limits_.wait_announced;
-      timers_.insert({upstream->expires, TimerKind::kNode, reference.upstream, 0});
-      ++counts_.announced;
+      Announce(reference.upstream, *upstream, now + limits_.wait_announced);
     }
     upstream->readers.insert(id);
     growing.upstreams[reference.upstream].push_back(i);
@@ -168,13 +183,13 @@ void AgentGraph::Link(const RequestId& id, Node& node, absl::Time now) {
   }
 }
 
-// Before any of the new prompt is told, so that it never begins anew for what was known.
-absl::Status AgentGraph::SettleWhatIsOver(const RequestId& id, Growing& growing) {
+// Settles all that is over before any of the new prompt is told, so that it never begins anew for what was known.
+absl::StatusOr<PromptGrew> AgentGraph::Begin(const RequestId& id, Growing& growing) {
   for (size_t i = 0; i < growing.prompt.references(); ++i) {
     const Node& upstream = *nodes_.at(growing.prompt.reference(i).upstream);
     if (upstream.state == State::kOver) RETURN_IF_ERROR(Settle(id, growing, i, upstream.output->status()));
   }
-  return absl::OkStatus();
+  return Grow(id, growing);
 }
 
 void AgentGraph::Made(const RequestId& id, std::span<const TokenId> tokens, std::string_view text) {
@@ -314,13 +329,15 @@ void AgentGraph::Keep(const RequestId& id, Node& node, absl::Time until) {
 }
 
 // REQUIRES: announced or over, and no reader still takes its output.
-void AgentGraph::Drop(const RequestId& id) {
-  const Node& node = *nodes_.at(id);
-  timers_.erase({node.expires, TimerKind::kNode, id, 0});
-  counts_.announced -= node.state == State::kAnnounced;
-  counts_.kept -= node.state == State::kOver;
-  counts_.kept_bytes -= node.bytes;
-  nodes_.erase(id);
+std::unique_ptr<AgentGraph::Node> AgentGraph::Drop(const RequestId& id) {
+  const auto found = nodes_.find(id);
+  std::unique_ptr<Node> node = std::move(found->second);
+  timers_.erase({node->expires, TimerKind::kNode, id, 0});
+  counts_.announced -= node->state == State::kAnnounced;
+  counts_.kept -= node->state == State::kOver;
+  counts_.kept_bytes -= node->bytes;
+  nodes_.erase(found);
+  return node;
 }
 
 // Workers are told once of what came at once, so that none begins a step with a part of it.

@@ -1,5 +1,6 @@
-// Who waits for whose output: every request of a router, live or lately over, and the prompts that refer to them.
-// I/O-free: events and the time come in, actions go out, in order. Not thread-safe.
+// Who waits for whose output: every request of a router, live or lately over, and the prompts that refer to them. Ids
+// are those of ScopedId, so that no prompt reads another tenant's output. I/O-free: events and the time come in,
+// actions go out, in order. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@
 #include "absl/time/time.h"
 #include "agent/output.h"
 #include "agent/prompt.h"
+#include "agent/scoped_id.h"
 #include "base/ids.h"
 
 namespace baton {
@@ -55,12 +57,16 @@ class AgentGraph {
   explicit AgentGraph(AgentLimits limits) : limits_(limits) {}
 
   // A request whose prompt is complete: its output can be referred to from now on. Refused as by Submit.
-  absl::Status Add(const RequestId& id, const std::string& tenant, const Tokenizer& tokenizer);
-  // And one whose prompt is not. It grows by actions, at once as far as it is known. Growth is told when it completes
-  // blocks of KV, its end aside. Refused, with nothing remembered: ALREADY_EXISTS, an id that is live or that a prompt
-  // waits for; NOT_FOUND, an upstream that is unknown or whose output is kept no longer; PERMISSION_DENIED, one of
-  // another tenant; INVALID_ARGUMENT, a cycle; RESOURCE_EXHAUSTED, too many announced requests or references.
-  absl::Status Submit(PromptSpec spec, absl::Time now);
+  absl::Status Add(const RequestId& id, const Tokenizer& tokenizer);
+  // And one whose prompt is not, or not yet. Returns what is known of it; the rest comes by actions. Growth is told
+  // when it completes blocks of KV, its end aside. Refused, with nothing changed: ALREADY_EXISTS, an id that is live or
+  // that a prompt waits for; NOT_FOUND, an upstream that is unknown or whose output is kept no longer;
+  // INVALID_ARGUMENT, a cycle, or a prompt that is empty or too long; RESOURCE_EXHAUSTED, too many announced requests
+  // or references; as PromptFailed, an upstream that has failed.
+  absl::StatusOr<PromptGrew> Submit(PromptSpec spec, absl::Time now);
+  // Whoever called Add or Submit just now could not go on with it: nothing has changed. Prompts that wait for it, as it
+  // was announced, wait on for another request of its id. Harmless if Add or Submit have refused it and none is live.
+  void Refused(const RequestId& id);
   // What the request made, as in a TokenUpdate. Harmless if it is unknown or over, as is Ended.
   void Made(const RequestId& id, std::span<const TokenId> tokens, std::string_view text);
   // The request is over. Not OK: what it made is a part. Its prompt, if it still grows, is forgotten.
@@ -93,24 +99,25 @@ class AgentGraph {
     absl::flat_hash_map<RequestId, std::vector<size_t>> upstreams{};  // each once, with its references' indices
   };
   struct Node {
-    std::string tenant;
     State state = State::kAnnounced;
     std::unique_ptr<Output> output;    // once it is submitted
     std::unique_ptr<Growing> growing;  // while its prompt waits for another's output
     std::set<RequestId> readers;       // growing prompts that refer to it
     absl::Time expires = absl::InfiniteFuture();
-    int64_t bytes = 0;  // counted in kept_bytes
+    absl::Time announced_until = absl::InfiniteFuture();  // what `expires` was before it was submitted
+    int64_t bytes = 0;                                    // counted in kept_bytes
   };
   enum class TimerKind { kNode, kReference };
   using Timer = std::tuple<absl::Time, TimerKind, RequestId, size_t>;
 
-  absl::Status CheckId(const RequestId& id, const std::string& tenant) const;
-  Node& Enter(const RequestId& id, const std::string& tenant, const Tokenizer& tokenizer);
+  absl::Status CheckId(const RequestId& id) const;
+  Node& Enter(const RequestId& id, const Tokenizer& tokenizer);
   absl::Status CheckReferences(const PromptSpec& spec) const;
-  absl::Status CheckUpstream(const PromptSpec& spec, const Reference& reference) const;
+  absl::Status CheckUpstream(const Reference& reference) const;
   bool IsCycle(const PromptSpec& spec) const;
   void Link(const RequestId& id, Node& node, absl::Time now);
-  absl::Status SettleWhatIsOver(const RequestId& id, Growing& growing);
+  void Announce(const RequestId& id, Node& node, absl::Time until);
+  absl::StatusOr<PromptGrew> Begin(const RequestId& id, Growing& growing);
   absl::Status Settle(const RequestId& id, Growing& growing, size_t index, const absl::Status& status);
   void SettleAndAdvance(const RequestId& id, std::span<const size_t> indices, const absl::Status& status);
   void SettleReaders(const RequestId& upstream, const absl::Status& status);
@@ -119,10 +126,11 @@ class AgentGraph {
   void Fail(const RequestId& id, const absl::Status& status);
   void StopGrowing(const RequestId& id, Node& node);
   void Keep(const RequestId& id, Node& node, absl::Time until);
-  void Drop(const RequestId& id);
+  std::unique_ptr<Node> Drop(const RequestId& id);
 
   const AgentLimits limits_;
   absl::flat_hash_map<RequestId, std::unique_ptr<Node>> nodes_;
+  std::unique_ptr<Node> replaced_;  // the earlier request of its id, whose output was kept, for Refused
   std::set<Timer> timers_;
   Counts counts_;
   std::vector<AgentAction> actions_;

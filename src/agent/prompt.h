@@ -40,7 +40,6 @@ enum class Join {
 
 struct PromptSpec {
   RequestId id{};
-  std::string tenant{};                  // the cache salt: outputs are not read across tenants
   const Tokenizer* tokenizer = nullptr;  // of the model that reads the prompt and writes the output; outlives the graph
   std::vector<PromptSegment> segments{};
   Join join = Join::kOrder;

@@ -29,25 +29,52 @@ absl::Status Room::CheckText(std::string_view text, int64_t before) const {
   return Check(before + static_cast<int64_t>(text.size()) / model.tokenizer->max_bytes_per_token(), "at least ");
 }
 
-absl::Status SettleMaxTokens(ClientRequest& request) {
+absl::Status CheckMaxTokens(const ClientRequest& request) {
+  if (request.prefill_only || !request.has_max_tokens) return absl::OkStatus();
   const ServedModel& model = *request.served;
-  const auto prompt = static_cast<int32_t>(request.tokens.size());
-  const int32_t left = model.context - prompt;
-  if (!request.has_max_tokens) request.sampling.max_tokens = std::min(kDefaultMaxTokens, left);
+  int64_t known = std::ssize(request.tokens);
+  for (const PromptSegment& segment : request.segments) {
+    if (const auto* tokens = std::get_if<std::vector<TokenId>>(&segment)) known += std::ssize(*tokens);
+  }
+  known = std::max<int64_t>(known, 1);
+  const int64_t left = model.context - known;
   if (request.sampling.max_tokens <= left) return absl::OkStatus();
   return absl::InvalidArgumentError(StrCat("sampling.max_tokens: ", request.sampling.max_tokens, " after a prompt of ",
-                                           prompt, " tokens, limit ", left, " (context ", model.context, " of '",
-                                           model.name, "')"));
+                                           request.segments.empty() ? "" : "at least ", known, " tokens, limit ", left,
+                                           " (context ", model.context, " of '", model.name, "')"));
+}
+
+absl::Status SettleMaxTokens(ClientRequest& request) {
+  const auto left = static_cast<int32_t>(request.served->context - std::ssize(request.tokens));
+  if (!request.has_max_tokens) request.sampling.max_tokens = std::min(kDefaultMaxTokens, left);
+  return CheckMaxTokens(request);
+}
+
+PromptSpec ToPromptSpec(const ClientRequest& request) {
+  PromptSpec spec{.id = ScopedId(request.cache_salt, request.id),
+                  .tokenizer = request.served->tokenizer.get(),
+                  .segments = request.segments,
+                  .join = request.join,
+                  .most_tokens = Room{*request.served, request.prefill_only ? 0 : 1}.limit()};
+  for (PromptSegment& segment : spec.segments) {
+    auto* reference = std::get_if<Reference>(&segment);
+    if (reference != nullptr) reference->upstream = ScopedId(request.cache_salt, reference->upstream);
+  }
+  return spec;
 }
 
 RouteRequest ToRoute(const ClientRequest& request) {
-  return {.id = request.id,
+  const auto first = std::ranges::find_if(
+      request.segments, [](const PromptSegment& segment) { return std::holds_alternative<Reference>(segment); });
+  const bool open = first != request.segments.end();
+  return {.id = ScopedId(request.cache_salt, request.id),
           .model = request.served->name,
           .session = request.session,
           .keys = RouterKeys(request),
           .prompt_tokens = static_cast<int32_t>(request.tokens.size()),
           .max_new_tokens = request.sampling.max_tokens,
-          .open = !request.segments.empty(),
+          .open = open,
+          .upstream = open ? ScopedId(request.cache_salt, std::get<Reference>(*first).upstream) : "",
           .priority = request.priority,
           .prefill_only = request.prefill_only,
           .holder = request.context.holder,
@@ -56,7 +83,7 @@ RouteRequest ToRoute(const ClientRequest& request) {
 }
 
 Workload::Arrival ToArrival(const ClientRequest& request, int64_t uncached) {
-  Workload::Arrival arrival{.id = request.id,
+  Workload::Arrival arrival{.id = ScopedId(request.cache_salt, request.id),
                             .tenant = request.cache_salt,
                             .model = request.served->name,
                             .workflow = request.workflow,
@@ -70,7 +97,7 @@ Workload::Arrival ToArrival(const ClientRequest& request, int64_t uncached) {
   int64_t known = 0;
   for (const PromptSegment& segment : request.segments) {
     if (const auto* reference = std::get_if<Reference>(&segment)) {
-      arrival.upstreams.push_back(reference->upstream);
+      arrival.upstreams.push_back(ScopedId(request.cache_salt, reference->upstream));
     } else {
       known += std::ssize(std::get<std::vector<TokenId>>(segment));
     }

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "agent/prompt.h"
+#include "agent/scoped_id.h"
 #include "base/ids.h"
 #include "model/sampling_params.h"
 #include "model/served_model.h"
@@ -60,10 +61,14 @@ struct Room {
   absl::Status CheckText(std::string_view text, int64_t before) const;
 };
 
+// Whether what the client asked for can fit: INVALID_ARGUMENT if what is known of the prompt leaves too little.
+absl::Status CheckMaxTokens(const ClientRequest& request);
 // Once the prompt is complete: the default, or INVALID_ARGUMENT if what the client asked for does not fit.
 absl::Status SettleMaxTokens(ClientRequest& request);
 
-// The same request as others see it. Placement: takes time, for it hashes the prompt.
+// The same request as others see it, who call it by its ScopedId. Of one whose prompt is not complete:
+PromptSpec ToPromptSpec(const ClientRequest& request);
+// Placement: takes time, for it hashes the prompt.
 RouteRequest ToRoute(const ClientRequest& request);
 // Shortest-job-first; `uncached`: of its tokens so far those to compute.
 Workload::Arrival ToArrival(const ClientRequest& request, int64_t uncached);

@@ -29,15 +29,17 @@ absl::Status Dispatcher::Begin(ClientRequest& request, absl::Time now) {
 }
 
 absl::StatusOr<RequestTicket> Dispatcher::Submit(PreparedRequest prepared, absl::Time now) {
-  const RequestTicket ticket{prepared.request.id, ++submitted_};
+  const RequestTicket ticket{ScopedId(prepared.request.cache_salt, prepared.request.id), ++submitted_};
   const RequestId& id = ticket.id;
   // Already in place when the first action needs it.
   const auto [found, is_new] = records_.try_emplace(id);
   if (!is_new) {
     EndContext(contexts_, prepared.request, "", now);
-    return absl::AlreadyExistsError(absl::StrCat("request_id: '", id, "' is in use by a live request"));
+    return absl::AlreadyExistsError(
+        absl::StrCat("request_id: '", prepared.request.id, "' is in use by a live request"));
   }
   RequestRecord& record = found->second;
+  record.id = id;
   record.number = ticket.number;
   record.request = std::move(prepared.request);
   record.arrived = record.complete = now;
@@ -45,9 +47,8 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(PreparedRequest prepared, absl:
   if (absl::Status status = Enter(id, std::move(prepared.route), now); !status.ok()) {
     EndContext(contexts_, records_.at(id).request, "", now);
     records_.erase(id);
-    graph_.Ended(id, status, now);
+    graph_.Refused(id);
     if (workload_) workload_->Ended(id, /*complete=*/false, now);
-    Act(now);  // for those that wait for its output
     return status;
   }
   Act(now);
@@ -57,28 +58,19 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(PreparedRequest prepared, absl:
 absl::Status Dispatcher::Enter(const RequestId& id, std::optional<RouteRequest> route, absl::Time now) {
   ClientRequest& request = records_.at(id).request;
   if (route) {
-    RETURN_IF_ERROR(graph_.Add(id, request.cache_salt, *request.served->tokenizer));
+    RETURN_IF_ERROR(graph_.Add(id, *request.served->tokenizer));
     return SubmitToCore(*std::move(route), now);
   }
-  const int64_t most = int64_t{request.served->context} - (request.prefill_only ? 0 : 1);
-  RETURN_IF_ERROR(graph_.Submit({.id = id,
-                                 .tenant = request.cache_salt,
-                                 .tokenizer = request.served->tokenizer.get(),
-                                 .segments = request.segments,
-                                 .join = request.join,
-                                 .most_tokens = most},
-                                now));
-  // What is known of it already: all of it, if what it waits for is over.
-  for (AgentAction& action : graph_.TakeActions()) {
-    if (const auto* failed = std::get_if<PromptFailed>(&action)) return failed->status;
-    auto& grew = std::get<PromptGrew>(action);
-    request.tokens.insert(request.tokens.end(), grew.tokens.begin(), grew.tokens.end());
-    if (!grew.complete) continue;
-    request.segments.clear();
-    if (!request.prefill_only) RETURN_IF_ERROR(SettleMaxTokens(request));
-    RETURN_IF_ERROR(CompleteContext(contexts_, request));
-  }
+  ASSIGN_OR_RETURN(PromptGrew known, graph_.Submit(ToPromptSpec(request), now));
+  request.tokens = std::move(known.tokens);
+  if (known.complete) RETURN_IF_ERROR(Complete(request));
   return SubmitToCore(ToRoute(request), now);
+}
+
+absl::Status Dispatcher::Complete(ClientRequest& request) {
+  request.segments.clear();
+  if (!request.prefill_only) RETURN_IF_ERROR(SettleMaxTokens(request));
+  return CompleteContext(contexts_, request);
 }
 
 absl::Status Dispatcher::SubmitToCore(RouteRequest route, absl::Time now) {
@@ -112,8 +104,8 @@ void Dispatcher::EndAll(absl::Time now) {
 // --- workers -------------------------------------------------------------------------------------------------------
 
 RequestRecord* Dispatcher::Find(const RequestId& worker_id) {
-  const auto found = records_.find(worker_id.substr(0, worker_id.find('#')));
-  return found != records_.end() && found->second.worker_id == worker_id ? &found->second : nullptr;
+  const auto found = called_.find(worker_id);
+  return found == called_.end() ? nullptr : &records_.at(found->second);
 }
 
 void Dispatcher::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
@@ -131,7 +123,7 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
   RequestRecord* found = Find(done.request_id);
   if (found == nullptr) return;
   RequestRecord& record = *found;
-  done.request_id = record.request.id;
+  done.request_id = record.id;
   if (core_.PrefillDone(link, done.request_id, done.decode_incarnation)) {
     if (workload_) workload_->Prefilled(done.request_id);
     record.prefilled = now;
@@ -146,7 +138,7 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
 void Dispatcher::OnFailed(const WorkerAddress& link, const RequestFailed& failed, absl::Time now) {
   const RequestRecord* found = Find(failed.request_id);
   if (found == nullptr) return;
-  const RequestId id = found->request.id;
+  const RequestId id = found->id;
   core_.Failed(link, id, {failed.status, failed.retry_after, failed.no_room_to_decode}, now);
   Act(now);
   // It waits to begin anew, unless it did so right away.
@@ -160,18 +152,18 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
   RequestRecord* found = Find(update.request_id);
   if (found == nullptr) return;
   RequestRecord& record = *found;
-  update.request_id = record.request.id;
+  update.request_id = record.id;
   if (!core_.TokensArrived(link, update.request_id, update.finish.has_value())) return;
   const auto tokens = static_cast<int32_t>(update.tokens.size());
   const bool first = record.completion_tokens == 0;
-  const absl::Duration wait = now - (first ? record.arrived : record.last_update);
-  if (first && tokens > 0) record.first_token = wait;
+  const absl::Duration wait = now - (first ? record.complete : record.last_update);
+  if (first && tokens > 0) record.first_token = now - record.arrived;
   record.last_update = now;
   record.completion_tokens += tokens;
   record.finish = update.finish;
   graph_.Made(update.request_id, update.tokens, update.text);
   if (workload_) workload_->Made(update.request_id, tokens);
-  actions_.push_back(RequestProgress{{record.request.id, record.number}, std::move(update), first, wait});
+  actions_.push_back(RequestProgress{{record.id, record.number}, std::move(update), first, wait});
   Act(now);  // its end, where this was the last
 }
 
@@ -230,12 +222,8 @@ void Dispatcher::Act(PromptGrew& grew, absl::Time now) {
   request.tokens.insert(request.tokens.end(), grew.tokens.begin(), grew.tokens.end());
   const auto tokens = static_cast<int32_t>(request.tokens.size());
   if (!grew.complete) return core_.Grew(grew.id, tokens);
-  request.segments.clear();
   record.complete = now;
-  if (!request.prefill_only) {
-    if (absl::Status status = SettleMaxTokens(request); !status.ok()) return core_.Fail(grew.id, status);
-  }
-  if (absl::Status status = CompleteContext(contexts_, request); !status.ok()) return core_.Fail(grew.id, status);
+  if (absl::Status status = Complete(request); !status.ok()) return core_.Fail(grew.id, status);
   core_.Closed(grew.id, tokens, request.sampling.max_tokens, now);
 }
 
@@ -252,7 +240,9 @@ void Dispatcher::Act(PromptFailed& failed, absl::Time) { core_.Fail(failed.id, f
 
 void Dispatcher::StartPrefill(const RouterAction& action, absl::Time now) {
   RequestRecord& record = records_.at(action.request);
-  record.worker_id = absl::StrCat(action.request, "#", absl::Hex(nonce_), ".", ++attempts_);
+  called_.erase(record.worker_id);
+  record.worker_id = absl::StrCat(record.request.id, "#", absl::Hex(nonce_), ".", ++attempts_);
+  called_[record.worker_id] = action.request;
   record.placed = now;
   record.prefilled = absl::InfiniteFuture();
   PrefillJob job = record.StartPrefill(action);
@@ -295,6 +285,7 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
     workload_->Ended(action.request, complete, now);
   }
   actions_.push_back(RequestEnded{{action.request, record.number}, std::move(outcome)});
+  called_.erase(record.worker_id);
   records_.erase(found);
 }
 
@@ -315,6 +306,7 @@ void Dispatcher::CheckInvariants() const {
   contexts_.CheckInvariants();
   if (workload_) workload_->CheckInvariants();
   BATON_CHECK(static_cast<int32_t>(records_.size()) == core_.live_requests(), "records of requests that are over");
+  for (const auto& [worker_id, id] : called_) BATON_CHECK(records_.at(id).worker_id == worker_id, worker_id);
 }
 
 }  // namespace baton

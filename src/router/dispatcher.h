@@ -28,7 +28,7 @@ namespace baton {
 
 // Tells a request from others that had its id before.
 struct RequestTicket {
-  RequestId id;
+  RequestId id;  // ScopedId
   uint64_t number = 0;
 };
 
@@ -72,8 +72,9 @@ class Dispatcher {
   // --- clients -------------------------------------------------------------------------------------------------
   // Puts the tokens of the context that it names, if any, before its own. Errors as of baton::BeginContext.
   absl::Status Begin(ClientRequest& request, absl::Time now);
-  // REQUIRES: begun; it has an id. It ends by one RequestEnded, unless this fails: ALREADY_EXISTS, the id is live; else
-  // as AgentGraph, RouterCore, SettleMaxTokens and ContextStore say.
+  // REQUIRES: begun; it has an id. It ends by one RequestEnded, unless this fails: ALREADY_EXISTS, the id is live among
+  // those of its cache salt; else as AgentGraph, RouterCore, SettleMaxTokens and ContextStore say. A request that is
+  // refused changes nothing for others: those that wait for it, as it was announced, wait on.
   absl::StatusOr<RequestTicket> Submit(PreparedRequest prepared, absl::Time now);
   // Nothing if it is over, as for all that follow.
   void Cancel(const RequestTicket& ticket, absl::Time now);
@@ -107,6 +108,8 @@ class Dispatcher {
   absl::Status Enter(const RequestId& id, std::optional<RouteRequest> route, absl::Time now);
   absl::Status SubmitToCore(RouteRequest route, absl::Time now);
   // For the worker that is given the request now.
+  // The prompt is, and settles what depends on it.
+  absl::Status Complete(ClientRequest& request);
   absl::Duration Handicap(const RequestId& id, absl::Time now) const;
   // The live request that a worker means; null if it is over.
   RequestRecord* Find(const RequestId& worker_id);
@@ -130,6 +133,7 @@ class Dispatcher {
   absl::flat_hash_map<RequestId, RequestRecord> records_;  // of live requests
   Timeline timeline_{TimelineLimits{}};                    // of those with a workflow that are over
   uint64_t submitted_ = 0, attempts_ = 0;
+  absl::flat_hash_map<RequestId, RequestId> called_;       // these, by what workers call them
   std::vector<DispatchAction> actions_;
 };
 

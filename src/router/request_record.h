@@ -29,6 +29,7 @@ struct RequestOutcome {
 
 struct RequestRecord {
   ClientRequest request;
+  RequestId id;  // ScopedId: what RouterCore and its like call it; `request.id` is its client's name for it
   uint64_t number = 0;  // of its ticket
   // What workers call it, drawn when a prefill worker is told: while they clear up after a request, its id may come
   // again, here or by another router, or the request itself, placed anew.

@@ -21,6 +21,7 @@ ClientRequest SimulatedRouter::Read(SimulatedRequest request) const {
   const auto served = models_.Find(request.model);
   BATON_CHECK(served.ok(), request.model);
   ClientRequest read;
+  BATON_CHECK(request.id.find('/') == std::string::npos, request.id);  // see ScopedId
   read.id = std::move(request.id);
   read.served = *served;
   read.cache_salt = std::move(request.cache_salt);
@@ -81,11 +82,12 @@ void SimulatedRouter::Act() {
     if (auto* command = std::get_if<WorkerCommand>(&action)) {
       outlets_.command(std::move(*command));
     } else if (auto* progress = std::get_if<RequestProgress>(&action)) {
-      outlets_.tokens(progress->ticket.id, std::move(progress->update.tokens));
+      outlets_.tokens(NameOf(progress->ticket.id), std::move(progress->update.tokens));
     } else {
       const auto& ended = std::get<RequestEnded>(action);
-      tickets_.erase(ended.ticket.id);
-      outlets_.end(ended.ticket.id, ended.outcome.status);
+      const RequestId id = NameOf(ended.ticket.id);
+      tickets_.erase(id);
+      outlets_.end(id, ended.outcome.status);
     }
   }
 }

@@ -206,16 +206,72 @@ TEST_CASE("cycles and self-references are refused") {
   CHECK(world.Submit(Spec("c", {Bytes("x")})).ok());
 }
 
-TEST_CASE("outputs are not read across tenants, nor are their ids taken") {
+TEST_CASE("requests of another tenant are not there, whatever they are called") {
+  CHECK(ScopedId("", "a") == "a");
+  CHECK(ScopedId("x/y", "a") == "x/y/a");
+  CHECK(NameOf("x/y/a") == "a");
   AgentWorld world;
-  PromptSpec other = Spec("a", {Bytes("x")});
-  other.tenant = "other";
-  REQUIRE(world.Submit(std::move(other)).ok());
-  CHECK(world.Submit(Spec("b", {Reference{"a"}})).code() == Code::kPermissionDenied);
+  const RequestId theirs = ScopedId("tenant", "a");
+  REQUIRE(world.Submit(Spec(theirs, {Bytes("x")})).ok());
+  const absl::Status unknown = world.Submit(Spec("b", {Reference{"a"}}));
+  CHECK(unknown.code() == Code::kNotFound);
+  const absl::Status twice = world.Submit(Spec(theirs, {Bytes("x")}));
+  CHECK(twice.code() == Code::kAlreadyExists);
+  CHECK(twice.message().find("tenant") == absl::string_view::npos);
+  // An announcement holds for its own tenant.
   REQUIRE(world.Submit(Spec("b", {Reference{.upstream = "z", .announced = true}})).ok());
-  other = Spec("z", {Bytes("x")});
-  other.tenant = "other";
-  CHECK(world.Submit(std::move(other)).code() == Code::kPermissionDenied);
+  REQUIRE(world.Submit(Spec(ScopedId("tenant", "z"), {Bytes("x")})).ok());
+  world.Made(ScopedId("tenant", "z"), "theirs");
+  world.End(ScopedId("tenant", "z"));
+  CHECK_FALSE(world.told["b"].complete);
+  REQUIRE(world.Submit(Spec("z", {Bytes("x")})).ok());
+  world.Made("z", "ours");
+  world.End("z");
+  CHECK(world.Text("b") == "ours");
+}
+
+TEST_CASE("a refused request leaves its announcement as it was") {
+  AgentWorld world({.wait_announced = absl::Seconds(5)});
+  REQUIRE(world.Submit(Spec("b", {Reference{.upstream = "a", .announced = true}})).ok());
+  world.Advance(absl::Seconds(3));
+  // By the graph.
+  REQUIRE(world.Submit(Spec("failed", {Bytes("x")})).ok());
+  world.End("failed", absl::CancelledError("by its client"));
+  CHECK(world.Submit(Spec("a", {Reference{"failed"}})).code() == Code::kAborted);
+  PromptSpec longer = Spec("a", {Bytes("four"), Reference{.upstream = "c", .announced = true}});
+  longer.most_tokens = 3;
+  CHECK(world.Submit(std::move(longer)).code() == Code::kInvalidArgument);
+  // By whoever submitted it.
+  REQUIRE(world.graph.Add("a", ByteTokens()).ok());
+  world.graph.Refused("a");
+  REQUIRE(world.Submit(Spec("a", {Reference{.upstream = "c", .announced = true}})).ok());
+  world.graph.Refused("a");
+  CHECK(world.graph.counts().announced == 1);
+  CHECK(world.graph.counts().growing == 1);
+
+  SECTION("another one serves those that wait") {
+    REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+    world.Made("a", "y");
+    world.End("a");
+    CHECK(world.Text("b") == "y");
+  }
+  SECTION("they wait no longer than they would have") {
+    world.Advance(absl::Seconds(2));
+    CHECK(world.told["b"].failure.code() == Code::kAborted);
+  }
+}
+
+TEST_CASE("a refused request leaves the output of an earlier one of its id") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  world.Made("a", "kept");
+  world.End("a");
+  REQUIRE(world.graph.Add("a", ByteTokens()).ok());
+  CHECK(world.graph.counts().kept == 0);
+  world.graph.Refused("a");
+  world.graph.Refused("a");  // harmless
+  REQUIRE(world.Submit(Spec("b", {Reference{"a"}})).ok());
+  CHECK(world.Text("b") == "kept");
 }
 
 TEST_CASE("an upstream's failure aborts, is taken as a part, or is replaced, as each reference says") {

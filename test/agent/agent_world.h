@@ -32,10 +32,10 @@ inline Ids TextIds(const Tokenizer& tokenizer, std::string_view text) {
 
 // What has been told of a prompt.
 struct Told {
-  Ids tokens;
+  Ids tokens{};
   bool complete = false;
   int restarts = 0;
-  absl::Status failure;
+  absl::Status failure{};
 };
 
 class AgentWorld {
@@ -46,10 +46,10 @@ class AgentWorld {
     if (spec.tokenizer == nullptr) spec.tokenizer = &ByteTokens();
     if (spec.most_tokens == 0) spec.most_tokens = 10000;
     const RequestId id = spec.id;
-    const absl::Status status = graph.Submit(std::move(spec), now);
-    if (status.ok()) told[id] = {};
+    absl::StatusOr<PromptGrew> grew = graph.Submit(std::move(spec), now);
+    if (grew.ok()) told[id] = {.tokens = std::move(grew->tokens), .complete = grew->complete};
     Drain();
-    return status;
+    return grew.status();
   }
   // Made by a model that reads bytes.
   void Made(const RequestId& id, std::string_view tokens, std::string_view text) {

@@ -58,6 +58,15 @@ class Driven {
     update.finish = finish;
     dispatcher_.OnUpdate(kD, update, now);
   }
+  // A request that makes this text.
+  RequestTicket Run(const RequestId& id, const std::string& text, std::optional<FinishReason> finish) {
+    const auto ticket = Submit(Request(id, "p"));
+    REQUIRE(ticket.ok());
+    Take();
+    Prefilled(id);
+    Made(NameOf(id), text, finish);
+    return *ticket;
+  }
   const RequestId& NameOf(const RequestId& id) const { return names_.at(id); }
   Dispatcher& operator*() { return dispatcher_; }
 
@@ -126,6 +135,26 @@ TEST_CASE("what a request makes completes the prompt that refers to it, in one g
   d.Made(d.NameOf("up"), "y", FinishReason::kStop);
   CHECK(d.Take() == Lines{"up says x after 1s, first", "up says y after 2s", "up ends OK, 2 tokens",
                           "prefill-1: close down#ab.2 cxy"});
+  // From here on its first token counts, not from its arrival.
+  d.Prefilled("down");
+  d.now += absl::Seconds(1);
+  d.Made(d.NameOf("down"), "z", FinishReason::kStop);
+  CHECK(d.Take() == Lines{"decode-1: decode down#ab.2 cxy", "down says z after 1s, first", "down ends OK, 1 tokens"});
+}
+
+TEST_CASE("a trace names the first of many upstreams, and counts the others") {
+  Driven d;
+  ClientRequest down = d.Request("down", "");
+  down.workflow = "w";
+  for (int i = 0; i < 70; ++i) {
+    down.segments.emplace_back(Reference{.upstream = absl::StrCat("up", i), .announced = true});
+  }
+  REQUIRE(d.Submit(down).ok());
+  const Timeline::Lives lives = (*d).LivesOf("w", "", d.now);
+  REQUIRE(lives.size() == 1);
+  CHECK(lives[0]->upstreams.size() == kMostUpstreams);
+  CHECK(lives[0]->upstreams.back() == "up63");
+  CHECK(lives[0]->upstreams_omitted == 6);
 }
 
 TEST_CASE("a request that is placed anew has another name, and what workers say of the old one does nothing") {
@@ -189,20 +218,65 @@ TEST_CASE("a request that is refused leaves nothing behind") {
   CHECK(d.Take() == Lines{"prefill-1: cancel r#ab.1", "decode-1: cancel r#ab.1", "r ends UNAVAILABLE, 0 tokens"});
 }
 
-TEST_CASE("an announced request that is refused fails those that wait for it, and nobody else") {
+TEST_CASE("requests of two tenants may have one name, and neither is told of the other") {
+  Driven d;
+  ClientRequest ours = d.Request("r", "ab"), theirs = d.Request("r", "cd");
+  theirs.cache_salt = "tenant";
+  REQUIRE(d.Submit(ours).ok());
+  const auto ticket = d.Submit(theirs);
+  REQUIRE(ticket.ok());
+  CHECK(d.Take() == Lines{"prefill-1: prefill r#ab.1 ab", "prefill-1: prefill r#ab.2 cd"});
+  const absl::Status twice = d.Submit(theirs).status();
+  CHECK(absl::IsAlreadyExists(twice));
+  CHECK(twice.message().find("tenant") == absl::string_view::npos);
+  ClientRequest down = d.Request("down", "");
+  down.cache_salt = "third";
+  down.segments = {Reference{.upstream = "r"}};
+  CHECK(absl::IsNotFound(d.Submit(down).status()));
+  (*d).Cancel(*ticket, d.now);
+  CHECK(d.Take() == Lines{"prefill-1: cancel r#ab.2", "decode-1: cancel r#ab.2", "tenant/r ends CANCELLED, 0 tokens"});
+}
+
+TEST_CASE("a prompt that comes after its upstreams' ends is complete at once, whichever of them failed") {
+  Driven d;
+  d.Run("good", "xy", FinishReason::kStop);
+  const RequestTicket failed = d.Run("failed", std::string(20, 'f'), std::nullopt);
+  (*d).Cancel(failed, d.now);
+  d.Take();
+  const Reference substitute{
+      .upstream = "failed", .on_failure = OnFailure::kSubstitute, .substitute = std::vector<TokenId>{'s'}};
+  ClientRequest one = d.Request("one", "");
+  one.segments = {std::vector<TokenId>{'a'}, Reference{.upstream = "good"}, std::vector<TokenId>{'c'}, substitute};
+  REQUIRE(d.Submit(one).ok());
+  ClientRequest two = d.Request("two", "");
+  two.segments = {substitute, std::vector<TokenId>{'+'}, substitute};
+  REQUIRE(d.Submit(two).ok());
+  CHECK(d.Take() == Lines{"prefill-1: prefill one#ab.3 axycs", "prefill-1: prefill two#ab.4 s+s"});
+}
+
+TEST_CASE("a refused request leaves those that wait for it waiting, and harms no other tenant's") {
   Driven d;
   ClientRequest down = d.Request("down", "");
-  down.segments = {std::vector<TokenId>{'c'}, Reference{.upstream = "up", .announced = true}};
+  down.segments = {Reference{.upstream = "up", .announced = true}};
   REQUIRE(d.Submit(down).ok());
-  CHECK(d.Take() == Lines{"prefill-1: open down#ab.1 "});
-  ClientRequest big = d.Request("up", "", 64);
-  big.segments = {std::vector<TokenId>{'a'}};
-  CHECK(absl::IsInvalidArgument(d.Submit(big).status()));
-  CHECK(d.Take() == Lines{"prefill-1: cancel down#ab.1", "down ends ABORTED, 0 tokens"});
+  d.Run("before", "0123456789", FinishReason::kStop);
+  d.Take();
+  ClientRequest up = d.Request("up", "", 60);  // of 64
+  up.segments = {Reference{.upstream = "before"}};
+  CHECK(absl::IsInvalidArgument(d.Submit(up).status()));
+  CHECK(d.Take().empty());
   ClientRequest other = d.Request("other", "");
-  other.segments = {std::vector<TokenId>{'a'}};
+  other.cache_salt = "tenant";
+  other.segments = {std::vector<TokenId>{'o'}, Reference{.upstream = "up", .announced = true}};
   REQUIRE(d.Submit(other).ok());
-  CHECK(d.Take() == Lines{"prefill-1: prefill other#ab.2 a"});
+  CHECK(d.Take() == Lines{"prefill-1: open other#ab.3 "});
+  up.sampling.max_tokens = 4;
+  REQUIRE(d.Submit(up).ok());
+  d.Take();
+  d.Prefilled("up");
+  d.Made(d.NameOf("up"), "x", FinishReason::kStop);
+  const Lines lines = d.Take();
+  CHECK(lines.back() == "prefill-1: close down#ab.1 x");
 }
 
 }  // namespace

@@ -1,0 +1,298 @@
+// Random requests of two tenants that call their requests by the same names: whatever is refused, cancelled or fails in
+// between, a prompt is what its own segments say, and a request fails only for a reason of its own.
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "catch.h"
+#include "model/byte_model.h"
+#include "router/dispatcher.h"
+
+namespace baton {
+namespace {
+
+constexpr const char* kP = "prefill-1";
+constexpr const char* kD = "decode-1";
+constexpr int kContext = 128;
+constexpr int kNames = 6;
+constexpr size_t kUnbound = SIZE_MAX;
+
+using Tenant = std::string;
+using Name = std::pair<Tenant, RequestId>;
+
+// An accepted request.
+struct Accepted {
+  Name name;
+  uint64_t ticket = 0;
+  std::vector<PromptSegment> segments{};
+  std::vector<size_t> upstreams{};  // of its references, by their place in the list of all; kUnbound: not submitted yet
+  bool prefill_only = false;
+  bool disturbed = false;  // cancelled, or failed by a worker
+  RequestId worker_id{};
+  std::string prompt{};  // as its worker was told
+  bool complete = false, decoding = false;
+  std::string made{};
+  bool over = false;
+  absl::Status status{};
+};
+
+class RandomRequests {
+ public:
+  explicit RandomRequests(unsigned seed) : random_(seed), model_(ByteModel("bytes")), dispatcher_(Options()) {
+    model_.context = kContext;
+    dispatcher_.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 11), now_);
+    dispatcher_.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), now_);
+  }
+
+  void Run() {
+    for (int step = 0; step < 150; ++step) Step();
+    now_ += absl::Minutes(5);  // what is announced will not come
+    dispatcher_.Tick(now_);
+    Take();
+    while (live() > 0) Step(/*submits=*/false);
+    CHECK(dispatcher_.core().live_requests() == 0);
+  }
+
+  std::map<absl::StatusCode, int> refusals;
+
+ private:
+  static Dispatcher::Options Options() { return {.limits = {.live_requests = 8}, .nonce = 1}; }
+  static WorkerInfo Info(WorkerRole role, const std::string& name, uint64_t incarnation) {
+    return {.role = role,
+            .address = name,
+            .incarnation = Incarnation(incarnation),
+            .model = "bytes",
+            .blocks_total = 1000,
+            .context = kContext,
+            .max_batch = 100};
+  }
+  int Below(int n) { return std::uniform_int_distribution<int>(0, n - 1)(random_); }
+  std::string Words(int most) {
+    std::string text;
+    for (int i = Below(most + 1); i > 0; --i) text += static_cast<char>('a' + Below(26));
+    return text;
+  }
+  static std::vector<TokenId> Ids(const std::string& text) { return {text.begin(), text.end()}; }
+  int64_t live() const { return std::ranges::count(all_, false, &Accepted::over); }
+
+  void Step(bool submits = true) {
+    now_ += absl::Milliseconds(1);
+    const int what = Below(10);
+    if (submits && what < 3) return Submit();
+    std::vector<size_t> live;
+    for (size_t i = 0; i < all_.size(); ++i) {
+      if (!all_[i].over) live.push_back(i);
+    }
+    if (live.empty()) return;
+    Accepted& request = all_[live[static_cast<size_t>(Below(static_cast<int>(live.size())))]];
+    if (what == 3 && Below(2) == 0) {
+      request.disturbed = true;
+      dispatcher_.Cancel({ScopedId(request.name.first, request.name.second), request.ticket}, now_);
+    } else if (what == 4 && Below(2) == 0) {
+      request.disturbed = true;
+      RequestFailed failed;
+      failed.request_id = request.worker_id;
+      failed.status = absl::UnavailableError("by chance");
+      for (const char* worker : {kP, kD}) dispatcher_.OnFailed(worker, failed, now_);
+    } else {
+      Work(request);
+    }
+    Take();
+  }
+
+  // What its worker may do next.
+  void Work(Accepted& request) {
+    if (request.decoding) {
+      TokenUpdate update;
+      update.request_id = request.worker_id;
+      update.text = Words(20);
+      update.tokens = Ids(update.text);
+      if (Below(3) == 0) update.finish = FinishReason::kStop;
+      request.made += update.text;
+      dispatcher_.OnUpdate(kD, std::move(update), now_);
+    } else if (request.complete) {
+      PrefillDone done;
+      done.request_id = request.worker_id;
+      if (!request.prefill_only) done.decode_incarnation = Incarnation(22);
+      dispatcher_.OnPrefillDone(kP, std::move(done), now_);
+    }
+  }
+
+  ClientRequest Draw() {
+    ClientRequest request;
+    request.id = absl::StrCat("r", Below(kNames));
+    request.cache_salt = Below(2) == 0 ? "" : "tenant-b";
+    request.served = &model_;
+    request.has_max_tokens = true;
+    request.sampling.max_tokens = Below(4) == 0 ? 100 : 8;  // 100 may prove too many
+    request.prefill_only = Below(8) == 0;
+    for (int i = Below(5); i >= 0; --i) {
+      if (Below(2) == 0) {
+        request.segments.emplace_back(Ids("." + Words(20)));
+        continue;
+      }
+      Reference reference{.upstream = absl::StrCat("r", Below(kNames)), .announced = Below(2) == 0};
+      reference.on_failure = static_cast<OnFailure>(Below(3));
+      if (reference.on_failure == OnFailure::kSubstitute) reference.substitute = Ids(Words(5));
+      request.segments.emplace_back(std::move(reference));
+    }
+    const auto is_text = [](const PromptSegment& segment) {
+      return std::holds_alternative<std::vector<TokenId>>(segment);
+    };
+    if (!std::ranges::all_of(request.segments, is_text)) return request;
+    for (const PromptSegment& segment : request.segments) {
+      const auto& ids = std::get<std::vector<TokenId>>(segment);
+      request.tokens.insert(request.tokens.end(), ids.begin(), ids.end());
+    }
+    request.segments.clear();
+    request.sampling.max_tokens = 8;
+    return request;
+  }
+
+  void Submit() {
+    const ClientRequest request = Draw();
+    Accepted accepted{.name = {request.cache_salt, request.id}};
+    accepted.segments = request.segments;
+    accepted.prefill_only = request.prefill_only;
+    if (accepted.segments.empty()) accepted.segments.emplace_back(request.tokens);
+    for (const PromptSegment& segment : accepted.segments) {
+      const auto* reference = std::get_if<Reference>(&segment);
+      if (reference == nullptr) continue;
+      const auto found = latest_.find({request.cache_salt, reference->upstream});
+      accepted.upstreams.push_back(found == latest_.end() ? kUnbound : found->second);
+    }
+    const auto ticket = dispatcher_.Submit(Prepare(request), now_);
+    if (ticket.ok()) {
+      accepted.ticket = ticket->number;
+      const size_t index = all_.size();
+      latest_[accepted.name] = index;
+      for (Accepted& reader : all_) Bind(reader, accepted.name, index);
+      all_.push_back(std::move(accepted));
+    } else {
+      ++refusals[ticket.status().code()];
+      CheckRefusal(request, ticket.status());
+    }
+    Take();
+  }
+
+  void Bind(Accepted& reader, const Name& name, size_t index) {
+    if (reader.over || reader.name.first != name.first) return;
+    size_t k = 0;
+    for (const PromptSegment& segment : reader.segments) {
+      const auto* reference = std::get_if<Reference>(&segment);
+      if (reference == nullptr) continue;
+      if (reader.upstreams[k] == kUnbound && reference->upstream == name.second) reader.upstreams[k] = index;
+      ++k;
+    }
+  }
+
+  void CheckRefusal(const ClientRequest& request, const absl::Status& status) {
+    INFO(status);
+    CHECK(status.message().find("tenant-b") == std::string::npos);  // no tenant is told of the other
+    const auto same = latest_.find({request.cache_salt, request.id});
+    if (absl::IsAlreadyExists(status)) CHECK(same != latest_.end());
+    if (request.segments.empty()) CHECK((absl::IsAlreadyExists(status) || absl::IsResourceExhausted(status)));
+  }
+
+  void Take() {
+    dispatcher_.CheckInvariants();
+    for (DispatchAction& action : dispatcher_.TakeActions()) {
+      if (const auto* command = std::get_if<WorkerCommand>(&action)) {
+        if (const auto* job = std::get_if<PrefillJob>(&command->what)) Told(*job);
+        if (const auto* append = std::get_if<PrefillAppend>(&command->what)) Told(*append);
+        if (const auto* job = std::get_if<DecodeJob>(&command->what)) Told(*job);
+      } else if (auto* ended = std::get_if<RequestEnded>(&action)) {
+        Accepted& request = *std::ranges::find(all_, ended->ticket.number, &Accepted::ticket);
+        REQUIRE_FALSE(request.over);
+        request.over = true;
+        request.status = ended->outcome.status;
+        CheckEnd(request);
+      }
+    }
+  }
+  Accepted& Called(const RequestId& worker_id) { return *std::ranges::find(all_, worker_id, &Accepted::worker_id); }
+  void Told(const PrefillJob& job) {
+    Accepted& request = all_[latest_.at({job.cache_salt, job.request_id.substr(0, job.request_id.find('#'))})];
+    request.worker_id = job.request_id;
+    request.prompt.assign(job.tokens.begin(), job.tokens.end());
+    if (!job.open) Complete(request);
+  }
+  void Told(const PrefillAppend& append) {
+    Accepted& request = Called(append.request_id);
+    if (append.restart) request.prompt.clear();
+    request.prompt.append(append.tokens.begin(), append.tokens.end());
+    if (append.last) Complete(request);
+  }
+  void Told(const DecodeJob& job) {
+    Accepted& request = Called(job.request_id);
+    CHECK(std::string(job.tokens.begin(), job.tokens.end()) == request.prompt);
+    request.decoding = true;
+  }
+
+  void Complete(Accepted& request) {
+    request.complete = true;
+    std::string expected;
+    size_t k = 0;
+    for (const PromptSegment& segment : request.segments) {
+      if (const auto* ids = std::get_if<std::vector<TokenId>>(&segment)) {
+        expected.append(ids->begin(), ids->end());
+        continue;
+      }
+      const auto& reference = std::get<Reference>(segment);
+      const size_t upstream = request.upstreams[k++];
+      const bool failed = upstream == kUnbound || !all_[upstream].status.ok();
+      REQUIRE((upstream == kUnbound || all_[upstream].over));
+      REQUIRE_FALSE((failed && reference.on_failure == OnFailure::kAbort));
+      if (failed && reference.on_failure == OnFailure::kSubstitute) {
+        expected.append(reference.substitute.begin(), reference.substitute.end());
+      } else if (upstream != kUnbound) {
+        expected += all_[upstream].made;
+      }
+    }
+    INFO(request.name.first << " " << request.name.second);
+    REQUIRE(request.prompt == expected);
+  }
+
+  void CheckEnd(const Accepted& request) {
+    INFO(request.name.first << " " << request.name.second << ": " << request.status);
+    if (request.status.ok() || request.disturbed) return;
+    bool aborts = false;
+    size_t k = 0;
+    for (const PromptSegment& segment : request.segments) {
+      const auto* reference = std::get_if<Reference>(&segment);
+      if (reference == nullptr) continue;
+      const size_t upstream = request.upstreams[k++];
+      const bool failed = upstream == kUnbound || (all_[upstream].over && !all_[upstream].status.ok());
+      aborts |= failed && reference->on_failure == OnFailure::kAbort;
+    }
+    CHECK((aborts || absl::IsInvalidArgument(request.status)));  // else it is too long, or empty
+    if (absl::IsInvalidArgument(request.status)) CHECK(request.segments.size() > 0);
+  }
+
+  std::mt19937 random_;
+  ServedModel model_;
+  Dispatcher dispatcher_;
+  absl::Time now_ = absl::UnixEpoch();
+  std::vector<Accepted> all_;
+  std::map<Name, size_t> latest_;
+};
+
+TEST_CASE("whatever is refused, cancelled or fails, each prompt is what its own segments say") {
+  const unsigned first = std::random_device{}();
+  std::map<absl::StatusCode, int> refusals;
+  for (unsigned seed = first; seed < first + 300; ++seed) {
+    INFO("seed " << seed);
+    RandomRequests requests(seed);
+    requests.Run();
+    for (const auto& [code, count] : requests.refusals) refusals[code] += count;
+  }
+  for (const auto code : {absl::StatusCode::kNotFound, absl::StatusCode::kAlreadyExists, absl::StatusCode::kAborted,
+                          absl::StatusCode::kInvalidArgument, absl::StatusCode::kResourceExhausted}) {
+    INFO(absl::StatusCodeToString(code));
+    CHECK(refusals[code] > 0);
+  }
+}
+
+}  // namespace
+}  // namespace baton
