@@ -23,7 +23,7 @@ void PutBefore(ClientRequest& request, std::vector<TokenId> tokens) {
 
 // As for a prompt that is complete when it is read.
 absl::Status CheckWhole(ClientRequest& request) {
-  if (!request.segments.empty()) return absl::OkStatus();
+  if (!request.segments.empty()) return CheckMaxTokens(request);
   if (request.tokens.empty()) return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
   const Room room{*request.served, request.prefill_only ? 0 : 1};
   RETURN_IF_ERROR(room.Check(std::ssize(request.tokens)));

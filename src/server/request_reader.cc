@@ -98,6 +98,9 @@ absl::Status ReadSampling(const v1::Sampling& sampling, const ServedModel& model
   out.sampling = FromProto(sampling);
   FillIn(model.sampling, sampling, out.sampling);
   out.has_max_tokens = sampling.has_max_tokens();
+  if (sampling.max_tokens() < 0) {
+    return absl::InvalidArgumentError(StrCat("sampling.max_tokens: expected >= 0, got ", sampling.max_tokens()));
+  }
   if (!out.has_max_tokens || out.prefill_only) out.sampling.max_tokens = 1;  // SettleMaxTokens says, or nobody asks
   return Validate(out.sampling, model.vocab);
 }
@@ -132,6 +135,7 @@ absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, co
     return absl::InvalidArgumentError(StrCat("expected_tokens: expected >= 0, got ", request.expected_tokens()));
   }
   out.expected_tokens = request.expected_tokens();
+  if (!out.segments.empty()) RETURN_IF_ERROR(CheckMaxTokens(out));
   if (generates && out.segments.empty() && out.context.id.empty()) RETURN_IF_ERROR(SettleMaxTokens(out));
   return out;
 }

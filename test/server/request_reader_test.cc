@@ -145,7 +145,7 @@ TEST_CASE("a bad field is refused by name, value and limit") {
   }
   SECTION("less than no max_tokens") {
     request.mutable_sampling()->set_max_tokens(-1);
-    Has(ErrorOf(request), "max_tokens");
+    Has(ErrorOf(request), "sampling.max_tokens: expected >= 0, got -1");
   }
   SECTION("sampling that is no number, negative or infinite") {
     const float bad = GENERATE(-1.0f, NAN, INFINITY, -INFINITY);
@@ -284,6 +284,20 @@ TEST_CASE("references are read with their options, between the tokens around the
   CHECK(reference.timeout == absl::Milliseconds(1500));
   CHECK(std::get<Ids>(read->segments[2]) == Ids{'c', 'd'});
   CHECK(std::get<Reference>(read->segments[3]).timeout == absl::InfiniteDuration());
+}
+
+TEST_CASE("max_tokens that cannot fit behind what is known of a prompt is refused at once") {
+  v1::GenerateRequest request = Text("abcd");
+  request.mutable_segments()->add_segments()->mutable_output_of()->set_request_id("up");
+  request.mutable_segments()->add_segments()->set_text("e");
+  request.mutable_sampling()->set_max_tokens(59);  // of 64
+  CHECK(ReadRequest(request, OneByteModel(), absl::UnixEpoch()).ok());
+  request.mutable_sampling()->set_max_tokens(60);
+  Has(ErrorOf(request), "sampling.max_tokens: 60 after a prompt of at least 5 tokens, limit 59");
+  request.mutable_segments()->mutable_segments()->DeleteSubrange(0, 1);
+  request.mutable_segments()->mutable_segments()->DeleteSubrange(1, 1);
+  request.mutable_sampling()->set_max_tokens(64);
+  Has(ErrorOf(request), "sampling.max_tokens: 64 after a prompt of at least 1 tokens, limit 63");
 }
 
 TEST_CASE("bad references are refused by field") {
