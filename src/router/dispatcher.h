@@ -51,7 +51,7 @@ struct RequestProgress {
   RequestTicket ticket;
   TokenUpdate update;
   bool first = false;   // its first tokens, or none yet
-  absl::Duration wait;  // since its arrival, if they are the first, else since those before
+  absl::Duration wait;  // since its prompt was complete, if they are the first, else since those before
 };
 struct RequestEnded {
   RequestTicket ticket;
@@ -99,6 +99,8 @@ class Dispatcher {
 
   // --- views ---------------------------------------------------------------------------------------------------
   const RouterCore& core() const { return core_; }
+  const AgentGraph& graph() const { return graph_; }
+  const ContextStore& contexts() const { return contexts_; }
   // The requests of a tenant's workflow, live or lately over.
   Timeline::Lives LivesOf(const std::string& workflow, const std::string& tenant, absl::Time now);
   void CheckInvariants() const;
@@ -106,10 +108,10 @@ class Dispatcher {
  private:
   // Puts a new request, whose record is there, into graph and core. No route: its prompt is not complete.
   absl::Status Enter(const RequestId& id, std::optional<RouteRequest> route, absl::Time now);
-  absl::Status SubmitToCore(RouteRequest route, absl::Time now);
-  // For the worker that is given the request now.
   // The prompt is, and settles what depends on it.
   absl::Status Complete(ClientRequest& request);
+  absl::Status SubmitToCore(RouteRequest route, absl::Time now);
+  // For the worker that is given the request now.
   absl::Duration Handicap(const RequestId& id, absl::Time now) const;
   // The live request that a worker means; null if it is over.
   RequestRecord* Find(const RequestId& worker_id);
@@ -131,9 +133,9 @@ class Dispatcher {
   std::optional<Workload> workload_;  // of the same requests, where these are scheduled by it
   ContextStore contexts_{ContextLimits()};
   absl::flat_hash_map<RequestId, RequestRecord> records_;  // of live requests
+  absl::flat_hash_map<RequestId, RequestId> called_;       // these, by what workers call them
   Timeline timeline_{TimelineLimits{}};                    // of those with a workflow that are over
   uint64_t submitted_ = 0, attempts_ = 0;
-  absl::flat_hash_map<RequestId, RequestId> called_;       // these, by what workers call them
   std::vector<DispatchAction> actions_;
 };
 

@@ -58,6 +58,7 @@ RequestOutcome RequestRecord::Outcome(const absl::Status& status, absl::Time now
     // The prompt's last token has no KV before it is decoded, so it never counts as cached.
     outcome.cached_tokens = request.prefill_only ? done->cached_tokens + done->shared_tokens
                                                  : std::max(outcome.prompt_tokens - 1 - done->computed_tokens, 0);
+    outcome.shared_tokens = std::min(done->shared_tokens, outcome.cached_tokens);
     outcome.queue = queue;
     outcome.prefill = done->compute;
     outcome.handoff = done->handoff;

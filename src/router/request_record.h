@@ -21,6 +21,7 @@ struct RequestOutcome {
   FinishReason finish = FinishReason::kStop;
   int32_t prompt_tokens = 0;
   int32_t cached_tokens = 0;
+  int32_t shared_tokens = 0;  // of these
   int32_t completion_tokens = 0;
   absl::Duration upstream, queue, prefill, handoff, first_token, total;  // as in baton.v1.Timings
   bool prefilled = false;  // a prefill worker has told of it; else what it would tell is zero
@@ -28,8 +29,8 @@ struct RequestOutcome {
 };
 
 struct RequestRecord {
-  ClientRequest request;
   RequestId id;  // ScopedId: what RouterCore and its like call it; `request.id` is its client's name for it
+  ClientRequest request;
   uint64_t number = 0;  // of its ticket
   // What workers call it, drawn when a prefill worker is told: while they clear up after a request, its id may come
   // again, here or by another router, or the request itself, placed anew.

@@ -23,6 +23,7 @@ v1::Final ToFinal(const RequestOutcome& outcome) {
   final.set_finish_reason(ToProto(outcome.finish));
   final.mutable_usage()->set_prompt_tokens(outcome.prompt_tokens);
   final.mutable_usage()->set_cached_tokens(outcome.cached_tokens);
+  final.mutable_usage()->set_shared_tokens(outcome.shared_tokens);
   final.mutable_usage()->set_completion_tokens(outcome.completion_tokens);
   final.set_context_length(outcome.context.tokens);
   final.set_lease_ms(absl::ToInt64Milliseconds(outcome.context.duration));

@@ -69,6 +69,7 @@ void PrefillService::Report() {
   metrics_.OnTokens("cached", load.totals.cached_tokens);
   metrics_.OnTokens("shared", load.totals.shared_tokens);
   metrics_.OnTransfer(load.totals.bytes_pushed);
+  metrics_.OnLeases(load.leased_blocks);
   streams_.SendAll(LoadEvent(load));
 }
 

@@ -111,6 +111,7 @@ void Router::Tick() {
     dispatcher.Tick(now);
     const RouterCore& core = dispatcher.core();
     metrics_.OnRequests(core.live_requests(), core.waiting_requests());
+    metrics_.OnAgents(dispatcher.graph().counts(), dispatcher.contexts());
     const auto prefill = std::ranges::count_if(
         core.workers(), [](const auto& worker) { return worker.second.info.role == WorkerRole::kPrefill; });
     metrics_.OnWorkers(prefill, static_cast<int64_t>(core.workers().size()) - prefill);

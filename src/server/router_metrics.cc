@@ -29,14 +29,21 @@ RouterMetrics::RouterMetrics(Metrics& metrics)
       live_(metrics.Gauge(Metric::kLiveRequests)),
       waiting_(metrics.Gauge(Metric::kWaitingRequests)),
       prefill_workers_(metrics.Gauge(Metric::kAttachedWorkers, RoleLabel(WorkerRole::kPrefill))),
-      decode_workers_(metrics.Gauge(Metric::kAttachedWorkers, RoleLabel(WorkerRole::kDecode))) {}
+      decode_workers_(metrics.Gauge(Metric::kAttachedWorkers, RoleLabel(WorkerRole::kDecode))),
+      growing_(metrics.Gauge(Metric::kGrowingPrompts)),
+      references_(metrics.Gauge(Metric::kReferences)),
+      announced_(metrics.Gauge(Metric::kAnnouncedRequests)),
+      kept_(metrics.Gauge(Metric::kKeptOutputs)),
+      kept_bytes_(metrics.Gauge(Metric::kKeptOutputBytes)),
+      contexts_(metrics.Gauge(Metric::kContexts)),
+      context_tokens_(metrics.Gauge(Metric::kContextTokens)) {}
 
 void RouterMetrics::OnTokens(absl::Duration since_last, int64_t tokens) {
   if (tokens > 0) inter_token_.Observe(absl::ToDoubleSeconds(since_last) / static_cast<double>(tokens));
 }
 
-void RouterMetrics::OnFirstToken(absl::Duration since_arrival) {
-  first_token_.Observe(absl::ToDoubleSeconds(since_arrival));
+void RouterMetrics::OnFirstToken(absl::Duration since_complete) {
+  first_token_.Observe(absl::ToDoubleSeconds(since_complete));
 }
 
 void RouterMetrics::OnEnd(const RequestOutcome& outcome) {
@@ -61,6 +68,16 @@ void RouterMetrics::OnLost(WorkerRole role) { metrics_.Counter(Metric::kWorkersL
 void RouterMetrics::OnRequests(int64_t live, int64_t waiting) {
   live_.Set(static_cast<double>(live));
   waiting_.Set(static_cast<double>(waiting));
+}
+
+void RouterMetrics::OnAgents(const AgentGraph::Counts& counts, const ContextStore& contexts) {
+  growing_.Set(static_cast<double>(counts.growing));
+  references_.Set(static_cast<double>(counts.references));
+  announced_.Set(static_cast<double>(counts.announced));
+  kept_.Set(static_cast<double>(counts.kept));
+  kept_bytes_.Set(static_cast<double>(counts.kept_bytes));
+  contexts_.Set(static_cast<double>(contexts.size()));
+  context_tokens_.Set(static_cast<double>(contexts.tokens()));
 }
 
 }  // namespace baton

@@ -3,6 +3,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "agent/agent_graph.h"
+#include "agent/context_store.h"
 #include "router/worker_state.h"
 #include "server/metrics.h"
 
@@ -17,17 +19,19 @@ class RouterMetrics {
  public:
   explicit RouterMetrics(Metrics& metrics);
   void OnTokens(absl::Duration since_last, int64_t tokens);  // not for a request's first
-  void OnFirstToken(absl::Duration since_arrival);
+  void OnFirstToken(absl::Duration since_complete);          // the prompt
   void OnEnd(const RequestOutcome& outcome);
   void OnWorkers(int64_t prefill, int64_t decode);
   void OnLost(WorkerRole role);
   void OnRequests(int64_t live, int64_t waiting);
+  void OnAgents(const AgentGraph::Counts& counts, const ContextStore& contexts);
 
  private:
   Metrics& metrics_;
   prometheus::Counter &prompt_tokens_, &cached_tokens_, &completion_tokens_;
   prometheus::Histogram &queue_, &prefill_, &handoff_, &first_token_, &inter_token_, &request_;
   prometheus::Gauge &live_, &waiting_, &prefill_workers_, &decode_workers_;
+  prometheus::Gauge &growing_, &references_, &announced_, &kept_, &kept_bytes_, &contexts_, &context_tokens_;
 };
 
 }  // namespace baton

@@ -32,6 +32,8 @@ void WorkerMetrics::OnLoad(const WorkerLoad& load, int64_t blocks_total) {
   used_.Set(static_cast<double>(blocks_total - load.blocks_free - load.blocks_cached));
 }
 
+void WorkerMetrics::OnLeases(int64_t blocks) { metrics_.Gauge(Metric::kLeasedBlocks).Set(static_cast<double>(blocks)); }
+
 void WorkerMetrics::OnJobEnded(absl::StatusCode code) {
   metrics_.Counter(Metric::kWorkerJobs, {{"role", role_}, {"code", absl::StatusCodeToString(code)}}).Increment();
 }

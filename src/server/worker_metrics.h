@@ -17,6 +17,7 @@ class WorkerMetrics {
  public:
   WorkerMetrics(Metrics& metrics, WorkerRole role);
   void OnLoad(const WorkerLoad& load, int64_t blocks_total);
+  void OnLeases(int64_t blocks);
   void OnJobEnded(absl::StatusCode code);
   // `total` since the start.
   void OnTokens(const std::string& source, int64_t total);

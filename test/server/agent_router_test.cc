@@ -124,6 +124,30 @@ TEST_CASE("unknown upstreams, cycles and prompts that outgrow the context are re
   CHECK(Message(result.status) == "prompt: with the outputs it refers to it has at least 70 tokens, limit 63");
 }
 
+TEST_CASE("metrics tell of prompts that wait, and of what they wait for") {
+  Cluster c;
+  v1::GenerateRequest request = Downstream("down", "up");
+  request.mutable_segments()->mutable_segments(1)->mutable_output_of()->set_announced(true);
+  Call down(c, request);
+  REQUIRE(c.prefill->Next().prefill().open());
+  const auto reaches = [&](Metric metric, double value) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(10);
+    while (c.metrics.Gauge(metric).Value() != value && absl::Now() < deadline) std::this_thread::yield();
+    return c.metrics.Gauge(metric).Value() == value;
+  };
+  for (const Metric metric : {Metric::kGrowingPrompts, Metric::kReferences, Metric::kAnnouncedRequests}) {
+    CHECK(reaches(metric, 1));
+  }
+  Call up(c, "up");
+  PassPrefill(c, "up");
+  c.decode->Send(TokensEvent("up", "abc", FinishReason::kStop));
+  CHECK(up.Finish().status.ok());
+  CHECK(reaches(Metric::kKeptOutputs, 1));
+  CHECK(reaches(Metric::kAnnouncedRequests, 0));
+  CHECK(reaches(Metric::kGrowingPrompts, 0));
+  CHECK(c.metrics.Gauge(Metric::kKeptOutputBytes).Value() > 0);
+}
+
 TEST_CASE("max_tokens that does not fit once the prompt is complete is refused then") {
   Cluster c;
   Call up(c, "up");

@@ -151,7 +151,8 @@ inline worker::v1::PrefillEvent DoneEvent(const RequestId& id, Incarnation decod
   done.reservation = {ReservationId(5), Generation(6)};
   done.decode_incarnation = decode;
   done.blocks = 2;
-  done.cached_tokens = 3;
+  done.cached_tokens = 2;
+  done.shared_tokens = 1;
   done.computed_tokens = 1;
   worker::v1::PrefillEvent event;
   *event.mutable_done() = ToProto(done);

@@ -42,6 +42,7 @@ TEST_CASE("a request passes both workers and its tokens reach the client") {
   CHECK(result.final.finish_reason() == v1::FINISH_REASON_LENGTH);
   CHECK(result.final.usage().prompt_tokens() == 5);
   CHECK(result.final.usage().cached_tokens() == 3);  // [0, 4) but for the one that was computed
+  CHECK(result.final.usage().shared_tokens() == 1);  // of these
   CHECK(result.final.usage().completion_tokens() == 5);
   CHECK(result.final.timings().total_ms() >= result.final.timings().first_token_ms());
   CHECK(c.metrics.Counter(Metric::kRequests, {{"code", "OK"}}).Value() == 1);
