@@ -5,6 +5,7 @@
   tools/finetune evaluate --base DIR --decoder DIR --data FILE.jsonl --reference
   tools/finetune reference --base DIR --decoder DIR --prompts FILE.json
 
+  tools/finetune study                    a base, three tasks, and what sharing the base's KV costs
   tools/finetune test                     this tool's own tests
 
 Data is JSON Lines of {"prompt": ..., "answer": ...}. A directory is a Hugging Face directory as the server loads it.
@@ -34,6 +35,10 @@ def share(text):
     if not 0 <= value <= 1:
         raise ValueError
     return value
+
+
+def share_or_any(text):
+    return None if text == "any" else share(text)
 
 
 def pick_device(name):
@@ -128,6 +133,11 @@ def write_json(path, value):
         Path(path).write_text(text, encoding="utf-8")
 
 
+def study(args):
+    from finetuning.study import study as runner
+    runner.run(args)
+
+
 def add_device(parser):
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: cuda where there is one")
 
@@ -148,6 +158,9 @@ def add_train(commands):
     parser.add_argument("--out", required=True, help="the decoder's directory")
     parser.add_argument("--method", choices=("cache-conditioned", "full"), default="cache-conditioned",
                         help="cache-conditioned (default): over KV of the base, as the server runs it; full: a model of its own")
+    parser.add_argument("--share", type=share_or_any, default=1.0,
+                        help="cache-conditioned: the share of the prompt's KV that comes from the base. Default 1, as in the "
+                             "server; any: drawn for each example, for a decoder that reads its own KV as well")
     parser.add_argument("--learning-rate", type=positive(float), default=2e-5, help="the highest; default 2e-5")
     parser.add_argument("--epochs", type=positive(int), default=3, help="default 3")
     parser.add_argument("--batch", type=positive(int), default=16, help="examples in a step; default 16")
@@ -188,13 +201,30 @@ def add_reference(commands):
     parser.set_defaults(run=reference)
 
 
+def add_study(commands):
+    parser = commands.add_parser("study", help="what sharing KV costs, on a small model",
+                                 description="Decoders for three tasks from one small base, fine-tuned each way: right answers by the "
+                                             "share of the prompt's KV that comes from the base, and through a server that is "
+                                             "started for it (build/release/bin/baton). CPU only.")
+    parser.add_argument("--train", type=positive(int), default=0, metavar="SEEDS",
+                        help="train all decoders anew, with this many seeds, instead of measuring those in "
+                             "tools/finetuning/study/weights and training one again")
+    parser.add_argument("--work", default="build/study", metavar="DIR", help="where data and decoders go; default build/study. "
+                        "What is there already is not trained again")
+    parser.add_argument("--json", metavar="FILE", help="write all figures here")
+    parser.add_argument("--svg", metavar="FILE", help="draw accuracy by sharing ratio here")
+    parser.add_argument("--make-base", action="store_true", help="train the base itself from nothing, into DIR/base")
+    parser.set_defaults(run=study)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="tools/finetune", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(required=True, metavar="train|evaluate|reference")
+    commands = parser.add_subparsers(required=True, metavar="train|evaluate|reference|study")
     add_train(commands)
     add_evaluate(commands)
     add_reference(commands)
+    add_study(commands)
     args = parser.parse_args()
     try:
         args.run(args)

@@ -24,7 +24,8 @@ from finetuning.line_plot import line_plot
 from finetuning.module_dir import ModuleDir, check_shareable, write_module
 from finetuning.reference import generate, generate_in_batches
 from finetuning.sequences import prefill
-from finetuning.training import Options, Training, answer_loss, batch_of, rate_factor
+from finetuning.study import report, tasks
+from finetuning.training import Options, Training, answer_loss, batch_of, rate_factor, shares_of
 
 GOLDEN = Path(__file__).resolve().parents[2] / "test" / "golden"
 LLAMA, LLAMA_BF16 = GOLDEN / "tiny_llama3_f32", GOLDEN / "tiny_llama3_bf16"
@@ -113,7 +114,7 @@ class ReferenceTest(unittest.TestCase):
     @torch.no_grad()
     def test_a_share_of_the_prompt_comes_from_the_base_and_the_rest_reads_it(self):
         [prompt] = [p for p in prompts(20) if len(p) == 21][:1] or [list(range(21))]
-        hidden = prefill(self.base, self.decoder, [prompt], 0.5, torch.float32, "cpu").extend(self.decoder, [prompt[-1:]])
+        hidden = prefill(self.base, self.decoder, [prompt], [0.5], torch.float32).extend(self.decoder, [prompt[-1:]])
         cache = self.base(torch.tensor([prompt[:10]]), use_cache=True).past_key_values
         expected = self.decoder.model(torch.tensor([prompt[10:]]), past_key_values=cache).last_hidden_state[:, -1]
         torch.testing.assert_close(hidden[:, -1], expected)
@@ -140,11 +141,11 @@ class LossTest(unittest.TestCase):
         losses = []
         for example in examples:
             with torch.no_grad():
-                cache = base(torch.tensor([example.prompt[:-1]])).past_key_values if len(example.prompt) > 1 else None
+                cache = base(torch.tensor([example.prompt[:-1]]), use_cache=True).past_key_values if len(example.prompt) > 1 else None
             logits = decoder(torch.tensor([example.prompt[-1:] + example.answer[:-1]]), past_key_values=cache).logits[0]
             losses.append(torch.nn.functional.cross_entropy(logits, torch.tensor(example.answer), reduction="sum"))
         expected = sum(losses) / sum(len(example.answer) for example in examples)
-        loss = answer_loss(base, decoder, examples, torch.float32)
+        loss = answer_loss(base.requires_grad_(False), decoder, examples, [1.0] * 5, torch.float32)
         torch.testing.assert_close(loss, expected)
         gradients = [torch.autograd.grad(value, list(decoder.parameters()), retain_graph=True) for value in (loss, expected)]
         for got, wanted in zip(*gradients):
@@ -158,8 +159,16 @@ class LossTest(unittest.TestCase):
         prompt, answer = list(range(5, 17)), list(range(30, 38))
         labels = torch.tensor([[-100] * len(prompt) + answer])
         expected = model(torch.tensor([prompt + answer]), labels=labels).loss
-        loss = answer_loss(None, model, [mock.Mock(prompt=prompt, answer=answer)], torch.float32)
+        loss = answer_loss(model, model, [mock.Mock(prompt=prompt, answer=answer)], [0.0], torch.float32)
         torch.testing.assert_close(loss, expected)
+
+    def test_shares_of_a_batch_are_as_asked_for_or_drawn_anew_each_step(self):
+        self.assertEqual(shares_of(3, 7, Options(method="full")), [0.0] * 3)
+        self.assertEqual(shares_of(3, 7, Options(share=0.5)), [0.5] * 3)
+        drawn = [shares_of(100, step, Options(share=None)) for step in (7, 7, 8)]
+        self.assertEqual(drawn[0], drawn[1])
+        self.assertNotEqual(drawn[1], drawn[2])
+        self.assertTrue(min(drawn[0]) < 0.1 and max(drawn[0]) > 0.9)
 
     def test_the_rate_rises_over_the_warm_up_and_falls_to_nothing(self):
         for schedule in ("cosine", "linear"):
@@ -183,19 +192,20 @@ class TrainingTest(Scratch):
         return (self.scratch / out / "model.safetensors").read_bytes()
 
     def test_a_resumed_run_gives_the_same_weights_as_one_that_never_stopped(self):
-        for method in ("cache-conditioned", "full"):
-            whole = self.training(f"whole-{method}", method)
-            whole.start_or_resume(False)
-            whole.run()
-            first = self.training(f"parts-{method}", method)
+        for method, share in (("cache-conditioned", 1.0), ("cache-conditioned", None), ("full", 1.0)):
+            whole, parts = f"whole-{method}-{share}", f"parts-{method}-{share}"
+            uninterrupted = self.training(whole, method, share=share)
+            uninterrupted.start_or_resume(False)
+            uninterrupted.run()
+            first = self.training(parts, method, share=share)
             first.start_or_resume(False)
             first.run(stop_after=1)
-            self.assertFalse((self.scratch / f"parts-{method}" / "model.safetensors").exists())
-            second = self.training(f"parts-{method}", method)
+            self.assertFalse((self.scratch / parts / "model.safetensors").exists())
+            second = self.training(parts, method, share=share)
             second.start_or_resume(True)
             second.run()
-            self.assertEqual(second.losses, whole.losses)
-            self.assertEqual(self.weights(f"parts-{method}"), self.weights(f"whole-{method}"))
+            self.assertEqual(second.losses, uninterrupted.losses)
+            self.assertEqual(self.weights(parts), self.weights(whole))
 
     def test_cache_conditioned_training_makes_the_base_kv_readable(self):
         training = self.training("out", epochs=30, base=LLAMA_BF16)
@@ -337,6 +347,47 @@ class FiguresTest(Scratch):
         line_plot(self.scratch / "plot.svg", "a < b & c", "x", "y", {"<one>": [(0, 1), (1, 3)], "two": [(0, 0)]})
         plot = xml.dom.minidom.parse(str(self.scratch / "plot.svg"))
         self.assertEqual(len(plot.getElementsByTagName("polyline")), 2)
+
+
+class StudyTest(unittest.TestCase):
+    def test_rows_are_the_same_for_a_seed_and_test_rows_are_not_trained_on(self):
+        for task in tasks.TASKS:
+            rows = tasks.make(task, random.Random(1), 200)
+            self.assertEqual(rows, tasks.make(task, random.Random(1), 200))
+            prompts_of_rows = {row["prompt"] for row in rows}
+            others = tasks.make(task, random.Random(2), 200, without=prompts_of_rows)
+            self.assertFalse(prompts_of_rows & {row["prompt"] for row in others})
+
+    def test_answers_are_right(self):
+        for row in tasks.make("arithmetic", random.Random(3), 100):
+            first, second = (int(word) for word in row["prompt"].split() if word.isdigit())
+            self.assertEqual(int(row["answer"]), first + second if "brings" in row["prompt"] else first - second)
+        for row in tasks.make("tool-call", random.Random(3), 100):
+            call = json.loads(row["answer"])
+            for value in call["args"].values():
+                self.assertIn(str(value), row["prompt"])
+
+
+    def runs(self, full, naive, ours, seeds=1):
+        ratios = [{0.0: full, 1.0: naive}, {0.0: 0, 1.0: ours}]
+        return [{"task": "sum", "method": method, "seed": seed, "ratios": by_ratio, "base": 1}
+                for seed in range(seeds) for method, by_ratio in zip(("full", "cache-conditioned"), ratios)]
+
+    def test_the_table_adds_up_the_seeds(self):
+        [row] = report.gather(self.runs(198, 10, 197, seeds=3), 200, (0.0, 1.0))
+        self.assertEqual([row[name] for name in ("total", "base", "full", "naive", "cache-conditioned")], [600, 3, 594, 30, 591])
+        self.assertAlmostEqual(row["difference"]["mean"], -0.005)
+        self.assertAlmostEqual(row["difference"]["half_interval"], 0)
+
+    def test_a_study_that_does_not_show_what_it_should_is_an_error(self):
+        def found(full, naive, ours, as_reference=200):
+            served = [{"task": "sum", "method": "cache-conditioned", "right": ours, "as_reference": as_reference, "total": 200}]
+            return list(report.problems(report.gather(self.runs(full, naive, ours), 200, (0.0, 1.0)), served, None))
+        self.assertEqual(found(198, 10, 197), [])
+        for numbers, part in (((198, 10, 150), "cache-conditioned has 75.0%"), ((198, 180, 197), "naive sharing has 90.0%"),
+                              ((198, 10, 197, 150), "150 of 200 answers of the server")):
+            [problem] = found(*numbers)
+            self.assertIn(part, problem)
 
 
 if __name__ == "__main__":

@@ -108,4 +108,5 @@ def write_module(model, base, out):
         raise InputError("the weights are no longer finite: try a lower --learning-rate")
     partial = out / "model.safetensors.partial"
     save_file(tensors, partial, metadata={"format": "pt"})
+    partial.chmod(0o644)  # the library makes it the user's alone, but servers read it
     partial.rename(out / "model.safetensors")

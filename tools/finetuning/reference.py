@@ -9,8 +9,7 @@ from finetuning.sequences import prefill
 def generate(base, decoder, prompts, max_tokens, *, kv_dtype, eos_ids=(), share=1.0):
     """For each prompt (a list of token ids) what `decoder` generates over KV of `base`: {"tokens": at most max_tokens ids,
     the last of them an end of sequence if one came, "gaps": how far the best logit led the second at each of them}."""
-    device = decoder.device
-    sequences = prefill(base, decoder, prompts, share, kv_dtype, device)
+    sequences = prefill(base, decoder, prompts, [share] * len(prompts), kv_dtype)
     outputs = [{"tokens": [], "gaps": []} for _ in prompts]
     step = [prompt[-1:] for prompt in prompts]
     for _ in range(max_tokens):

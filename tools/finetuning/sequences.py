@@ -42,11 +42,11 @@ class Sequences:
         return output.last_hidden_state
 
 
-def prefill(base, decoder, prompts, share, kv_dtype, device):
-    """KV of all but the last token of each prompt: the first `share` (0 to 1) of it from `base`, the rest, which reads
-    it, from `decoder`. The server's rule is share = 1."""
-    sequences = Sequences(len(prompts), kv_dtype, device)
-    borders = [round(share * (len(prompt) - 1)) for prompt in prompts]
+def prefill(base, decoder, prompts, shares, kv_dtype):
+    """KV of all but the last token of each prompt: the first `shares[i]` (0 to 1) of it from `base`, the rest, which reads
+    it, from `decoder`. The server's rule is a share of 1."""
+    sequences = Sequences(len(prompts), kv_dtype, decoder.device)
+    borders = [round(share * (len(prompt) - 1)) for share, prompt in zip(shares, prompts)]
     sequences.extend(base, [prompt[:border] for prompt, border in zip(prompts, borders)])
     sequences.extend(decoder, [prompt[border:-1] for prompt, border in zip(prompts, borders)])
     return sequences

@@ -15,7 +15,7 @@ from finetuning.errors import InputError
 from finetuning.line_plot import line_plot
 from finetuning.module_dir import write_module
 from finetuning.progress import Progress
-from finetuning.sequences import Sequences
+from finetuning.sequences import prefill
 
 METHODS = ("cache-conditioned", "full")
 SCHEDULES = ("cosine", "linear")
@@ -25,6 +25,7 @@ MAX_GRADIENT_NORM = 1.0
 @dataclasses.dataclass(frozen=True)
 class Options:
     method: str = "cache-conditioned"
+    share: float | None = 1.0  # of a prompt's KV that comes from the base; None: drawn for each example
     learning_rate: float = 2e-5
     epochs: int = 3
     batch: int = 16  # examples
@@ -35,21 +36,24 @@ class Options:
     save_every: int = 200  # steps
 
 
-def answer_loss(base, decoder, examples, kv_dtype):
-    """Mean cross entropy over the tokens of the answers. With a `base`: eq. 7 of PrefillShare, where KV of all but the
-    last prompt token comes from it, without gradient. Without: full fine-tuning, where `decoder` does it all."""
-    sequences = Sequences(len(examples), kv_dtype, decoder.device)
-    heads = [example.prompt[:-1] for example in examples]
-    tails = [example.prompt[-1:] + example.answer[:-1] for example in examples]
-    if base is not None:
-        with torch.no_grad():
-            sequences.extend(base, heads)
-        hidden = sequences.extend(decoder, tails)
-    else:
-        hidden = sequences.extend(decoder, [head + tail for head, tail in zip(heads, tails)])
-    predicts = torch.cat([hidden[i, hidden.shape[1] - len(tail):] for i, tail in enumerate(tails)])  # [answer tokens, hidden]
+def answer_loss(base, decoder, examples, shares, kv_dtype):
+    """Mean cross entropy over the tokens of the answers, with a share of each prompt's KV from `base`, which is frozen.
+    A share of 1 is eq. 7 of PrefillShare, one of 0 full fine-tuning."""
+    sequences = prefill(base, decoder, [example.prompt for example in examples], shares, kv_dtype)
+    inputs = [example.prompt[-1:] + example.answer[:-1] for example in examples]
+    hidden = sequences.extend(decoder, inputs)
+    predicts = torch.cat([hidden[i, hidden.shape[1] - len(row):] for i, row in enumerate(inputs)])  # [answer tokens, hidden]
     labels = torch.tensor([token for example in examples for token in example.answer], device=decoder.device)
     return torch.nn.functional.cross_entropy(decoder.lm_head(predicts).float(), labels)
+
+
+def shares_of(count, step, options):
+    """How much of each prompt's KV comes from the base."""
+    if options.method == "full":
+        return [0.0] * count
+    if options.share is not None:
+        return [options.share] * count
+    return torch.rand(count, generator=torch.Generator().manual_seed(options.seed * 1_000_003 + step)).tolist()
 
 
 def rate_factor(step, steps, options):
@@ -94,9 +98,7 @@ class Training:
         self._base_dir, self._examples, self._options, self._out = base_dir, examples, options, Path(out)
         torch.manual_seed(options.seed)
         self._decoder = base_dir.load(device).train()
-        self._base = None
-        if options.method == "cache-conditioned":
-            self._base = base_dir.load(device).eval().requires_grad_(False)
+        self._base = base_dir.load(device).eval().requires_grad_(False)
         # Norms and biases are not decayed, as is usual.
         decayed = [p for p in self._decoder.parameters() if p.dim() > 1]
         others = [p for p in self._decoder.parameters() if p.dim() <= 1]
@@ -138,7 +140,9 @@ class Training:
         step = len(self.losses)
         for group in self._optimizer.param_groups:
             group["lr"] = self._options.learning_rate * rate_factor(step, self.steps, self._options)
-        loss = answer_loss(self._base, self._decoder, batch_of(self._examples, step, self._options), self._base_dir.dtype)
+        examples = batch_of(self._examples, step, self._options)
+        loss = answer_loss(self._base, self._decoder, examples, shares_of(len(examples), step, self._options),
+                           self._base_dir.dtype)
         if not loss.isfinite():
             raise InputError(f"step {step + 1}: the loss is {loss.item()}: try a lower --learning-rate")
         self._optimizer.zero_grad()

@@ -1,0 +1,54 @@
+"""The study's decoders behind a server that is started for them: one prefill module, a decode worker for each decoder."""
+
+import re
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from finetuning.accuracy import Server, score
+from finetuning.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[3]
+BATON = ROOT / "build" / "release" / "bin" / "baton"
+START_SECONDS = 60
+
+
+@contextmanager
+def serving(base, decoders, log):
+    """Serves the base and its decoders, each by its directory's name; gives the address."""
+    if not BATON.exists():
+        raise InputError(f"{BATON}: there is no such program; build first: cmake --preset release && cmake --build --preset release")
+    command = [BATON, "serve", str(base), "--listen", "127.0.0.1:0", "--kv-memory-mb", "64", "--threads", "2",
+               "--decoder", ",".join(map(str, decoders))]
+    with open(log, "wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    try:
+        yield _address(process, Path(log))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _address(process, log):
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        text = log.read_text(errors="replace")
+        found = re.search(r"^listening on (\S+:\d+)$", text, re.MULTILINE)
+        if found and re.search(r"\bserving$", text, re.MULTILINE):
+            return found.group(1)
+        time.sleep(0.05)
+    raise InputError(f"baton serve did not start; see {log}:\n{log.read_text(errors='replace')[-1000:]}")
+
+
+def measure(base, results, examples_of, log):
+    """For each result, one decoder over the base's KV: its accuracy through the server, and how many of its answers are
+    those of the reference. `examples_of`: task -> test examples."""
+    rows = []
+    with serving(base, [result["decoder"] for result in results], log) as address:
+        for result in results:
+            examples = examples_of[result["task"]]
+            texts = Server(address, Path(result["decoder"]).name).texts(examples)
+            rows.append({"task": result["task"], "method": result["method"], "right": score(examples, texts)["right"],
+                         "as_reference": sum(a == b for a, b in zip(texts, result["shared_texts"])), "total": len(examples)})
+    return rows
