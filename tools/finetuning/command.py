@@ -160,7 +160,7 @@ def add_train(commands):
                         help="cache-conditioned (default): over KV of the base, as the server runs it; full: a model of its own")
     parser.add_argument("--share", type=share_or_any, default=1.0,
                         help="cache-conditioned: the share of the prompt's KV that comes from the base. Default 1, as in the "
-                             "server; any: drawn for each example, for a decoder that reads its own KV as well")
+                             "server; any: drawn for each example, for a decoder that also computes prompts itself")
     parser.add_argument("--learning-rate", type=positive(float), default=2e-5, help="the highest; default 2e-5")
     parser.add_argument("--epochs", type=positive(int), default=3, help="default 3")
     parser.add_argument("--batch", type=positive(int), default=16, help="examples in a step; default 16")

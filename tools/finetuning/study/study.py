@@ -64,7 +64,9 @@ def make_decoder(work, task, method, seed):
     without = {row["prompt"] for row in test_rows(task)}
     rows = tasks.make(task, random.Random(f"train {task} {seed}"), SETTINGS["examples"], without)
     data = write_rows(work / f"seed{seed}" / f"{task}.{method}.jsonl", rows)
-    return train(ModuleDir(BASE), data, Options(seed=seed, **SETTINGS["decoders"][method]), data.parent / f"{task}-{method}")
+    recipe = SETTINGS["decoders"][method]
+    options = Options(seed=seed, **recipe | {"epochs": recipe["epochs"][task]})
+    return train(ModuleDir(BASE), data, options, data.parent / f"{task}-{method}")
 
 
 def measure(work, task, method, seed, directory):

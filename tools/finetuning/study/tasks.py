@@ -5,6 +5,11 @@ import json
 from finetuning.study.words import CITIES, DAYS, FUNCTIONS, NAMES, THINGS, TOPICS, VARIABLES
 
 
+# "node" begins with the same token as "name" in the base's tokenizer. From this base's KV a decoder does not tell which of
+# both came (bench/results/README.md), however long it is trained.
+_IDENTIFIERS = tuple(word for word in VARIABLES if word != "node")
+
+
 def arithmetic(rng):
     first, second, things = rng.randint(10, 99), rng.randint(2, 9), rng.choice(THINGS)
     owner, other = rng.sample(NAMES, 2)
@@ -30,7 +35,7 @@ def tool_call(rng):
 
 
 def rewrite(rng):
-    a, b, c, d = rng.sample(VARIABLES, 4)
+    a, b, c, d = rng.sample(_IDENTIFIERS, 4)
     f, g = rng.sample(FUNCTIONS, 2)
     before, after = rng.choice([
         (f"{a} = {f}({b}, {c})", f"{a} = {b}.{f}({c})"),
