@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "router/request_context.h"
+#include "router/shadow_prefill.h"
 
 namespace baton {
 
@@ -18,7 +19,12 @@ PreparedRequest Prepare(ClientRequest request) {
   return prepared;
 }
 
-Dispatcher::Dispatcher(Options options) : nonce_(options.nonce), core_(options.limits), graph_(options.agents) {
+Dispatcher::Dispatcher(Options options)
+    : nonce_(options.nonce),
+      shadow_prefill_(options.shadow_prefill),
+      most_with_shadows_(options.limits.live_requests / 2),
+      core_(options.limits),
+      graph_(options.agents) {
   if (options.shortest_first) workload_.emplace(*options.shortest_first);
 }
 
@@ -74,7 +80,7 @@ absl::Status Dispatcher::Complete(ClientRequest& request) {
 }
 
 absl::Status Dispatcher::SubmitToCore(RouteRequest route, absl::Time now) {
-  if (workload_) {
+  if (workload_ && !records_.at(route.id).shadow) {
     workload_->Arrived(ToArrival(records_.at(route.id).request, core_.FewestUncached(route)), now);
     route.turn = now + workload_->Handicap(route.id, now);
   }
@@ -162,6 +168,7 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
   record.completion_tokens += tokens;
   record.finish = update.finish;
   graph_.Made(update.request_id, update.tokens, update.text);
+  if (shadow_prefill_) Shadow(record, update.tokens, /*all=*/false, now);
   if (workload_) workload_->Made(update.request_id, tokens);
   actions_.push_back(RequestProgress{{record.id, record.number}, std::move(update), first, wait});
   Act(now);  // its end, where this was the last
@@ -268,7 +275,8 @@ void Dispatcher::StartDecode(const RouterAction& action, absl::Time now) {
 void Dispatcher::End(const RouterAction& action, absl::Time now) {
   const auto found = records_.find(action.request);
   BATON_CHECK(found != records_.end(), action.request);
-  const RequestRecord& record = found->second;
+  RequestRecord& record = found->second;
+  if (record.shadowed) Shadow(record, {}, /*all=*/true, now);
   RequestOutcome outcome = record.Outcome(action.status, now);
   outcome.retry_after = action.retry_after;
   outcome.context = LeaseOf(contexts_, record.request);
@@ -284,9 +292,43 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
     const bool complete = outcome.status.ok() && outcome.finish != FinishReason::kCancelled;
     workload_->Ended(action.request, complete, now);
   }
-  actions_.push_back(RequestEnded{{action.request, record.number}, std::move(outcome)});
+  if (!record.shadow) actions_.push_back(RequestEnded{{action.request, record.number}, std::move(outcome)});
   called_.erase(record.worker_id);
   records_.erase(found);
+}
+
+void Dispatcher::Shadow(RequestRecord& record, std::span<const TokenId> tokens, bool all, absl::Time now) {
+  if (record.request.session.empty()) return;
+  std::vector<TokenId>& made = record.unshadowed;
+  made.insert(made.end(), tokens.begin(), tokens.end());
+  if (std::ssize(made) >= kBlockTokens && !record.shadowed) StartShadow(record, now);
+  const auto found = records_.find(ShadowId(record));
+  if (found == records_.end()) {  // it has failed, or there is none yet
+    if (record.shadowed) made.clear();
+    return;
+  }
+  std::vector<TokenId>& prompt = found->second.request.tokens;
+  if (std::ssize(made) >= kBlockTokens || all) {
+    prompt.insert(prompt.end(), made.begin(), made.end());
+    made.clear();
+    if (!all) core_.Grew(found->first, static_cast<int32_t>(prompt.size()));
+  }
+  if (all) core_.Closed(found->first, static_cast<int32_t>(prompt.size()), 0, now);
+}
+
+void Dispatcher::StartShadow(RequestRecord& record, absl::Time now) {
+  record.shadowed = true;
+  if (core_.live_requests() >= most_with_shadows_) return;
+  ClientRequest request = ShadowOf(record);
+  RouteRequest route = ToRoute(request);
+  route.open = true;
+  RequestRecord& shadow = records_[route.id];
+  shadow.id = route.id;
+  shadow.request = std::move(request);
+  shadow.arrived = shadow.complete = now;
+  shadow.shadow = true;
+  const RequestId id = route.id;
+  if (!core_.Submit(std::move(route), now).ok()) records_.erase(id);  // the next turn computes it then
 }
 
 // --- views ---------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -13,6 +14,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -66,6 +68,7 @@ class Dispatcher {
     AgentLimits agents{};
     std::optional<WorkloadOptions> shortest_first{};  // unset: first come first served
     uint64_t nonce = 0;                               // of this router, in what workers call its requests
+    bool shadow_prefill = true;
   };
   explicit Dispatcher(Options options);
 
@@ -126,13 +129,19 @@ class Dispatcher {
   void AppendPrompt(const RouterAction& action, absl::Time now);
   void StartDecode(const RouterAction& action, absl::Time now);
   void End(const RouterAction& action, absl::Time now);
+  // What the request has generated goes to its shadow, which begins with the first block if there is room; `all`: there
+  // is no more.
+  void Shadow(RequestRecord& record, std::span<const TokenId> tokens, bool all, absl::Time now);
+  void StartShadow(RequestRecord& record, absl::Time now);
 
   const uint64_t nonce_;
+  const bool shadow_prefill_;
+  const int32_t most_with_shadows_;  // live requests: shadows leave the other half of the room to clients
   RouterCore core_;
   AgentGraph graph_;                  // of the same requests, and those lately over
   std::optional<Workload> workload_;  // of the same requests, where these are scheduled by it
   ContextStore contexts_{ContextLimits()};
-  absl::flat_hash_map<RequestId, RequestRecord> records_;  // of live requests
+  absl::node_hash_map<RequestId, RequestRecord> records_;  // of live requests
   absl::flat_hash_map<RequestId, RequestId> called_;       // these, by what workers call them
   Timeline timeline_{TimelineLimits{}};                    // of those with a workflow that are over
   uint64_t submitted_ = 0, attempts_ = 0;

@@ -47,6 +47,10 @@ struct RequestRecord {
   WorkerAddress prefilled_by;
   std::optional<FinishReason> finish;
   int32_t completion_tokens = 0;
+  // Shadow prefill (shadow_prefill.h):
+  bool shadow = false;              // this is one, and no client's
+  bool shadowed = false;            // it has one, or had
+  std::vector<TokenId> unshadowed;  // generated, and not passed on to it yet
 
   // What the prefill worker is told for this action of the core, and has then.
   PrefillJob StartPrefill(const RouterAction& action);

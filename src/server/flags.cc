@@ -80,6 +80,10 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
       ->check(CLI::IsMember({"pinned", "least-loaded", "random"}))
       ->capture_default_str();
   app.add_option(
+         "--shadow-prefill", o.shadow_prefill,
+         "prefill what requests with a session generate while they do, for the session's next turn: true, false")
+      ->capture_default_str();
+  app.add_option(
          "--schedule", o.schedule,
          "among equal priorities: fcfs, first come first served; sjf, the workflow with the least expected work "
          "left first, where nobody is overtaken by what came more than a minute later")

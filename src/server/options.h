@@ -28,6 +28,7 @@ struct RouterOptions {
   RouterLimits limits;
   std::string schedule = "fcfs";   // or "sjf"
   std::string routing = "pinned";  // or "least-loaded", "random"
+  bool shadow_prefill = true;
 };
 
 struct WorkerOptions {

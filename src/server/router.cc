@@ -51,7 +51,8 @@ Router::Router(Options options, const Clock& clock, const ChannelFactory& channe
       dispatcher_({.limits = options.limits,
                    .agents = options.agents,
                    .shortest_first = options.shortest_first,
-                   .nonce = DrawNonce()}) {
+                   .nonce = DrawNonce(),
+                   .shadow_prefill = options.shadow_prefill}) {
   const auto lost = [this](const WorkerAddress& link) { OnLost(link); };
   for (const WorkerAddress& address : options.prefill_workers) {
     prefill_links_[address] = std::make_unique<PrefillLink>(

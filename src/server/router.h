@@ -38,6 +38,7 @@ class Router {
     RouterLimits limits;
     AgentLimits agents{};
     std::optional<WorkloadOptions> shortest_first{};  // unset: first come first served
+    bool shadow_prefill = true;
   };
   Router(Options options, const Clock& clock, const ChannelFactory& channels, Metrics& metrics);
   ~Router();  // ends what is live with UNAVAILABLE and closes all streams

@@ -26,7 +26,8 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
       router_({.prefill_workers = options.prefill_workers,
                .decode_workers = options.decode_workers,
                .limits = LimitsOf(options),
-               .shortest_first = options.schedule == "sjf" ? std::optional(WorkloadOptions{}) : std::nullopt},
+               .shortest_first = options.schedule == "sjf" ? std::optional(WorkloadOptions{}) : std::nullopt,
+               .shadow_prefill = options.shadow_prefill},
               clock, channels, metrics),
       service_(router_, models_, clock, metrics) {}
 

@@ -147,6 +147,35 @@ TEST_CASE("a session's next turn takes no KV that another decoder has made, and 
   }
 }
 
+TEST_CASE("what a session's turn generates is prefilled meanwhile, for whichever decoder has the next turn") {
+  const Decoders made;
+  Worker tuned("decode", DecoderOf(made.Reversed("tuned"))), copy("decode", DecoderOf(made.Copy("copy")));
+  Group group({&tuned, &copy});
+  std::vector<int32_t> context(50, 9);
+  const auto ask = [&](const std::string& model, const std::string& session) {
+    v1::GenerateRequest request = Ask(model, context, 100);
+    request.set_session_id(session);
+    return request;
+  };
+  const Answer first = Get(*group.stub, ask("tuned", "s"));
+  context.insert(context.end(), first.ids.begin(), first.ids.end());
+  context.insert(context.end(), {3, 1, 4});
+  // Its end comes by and by; 149 tokens have been computed then, 9 whole blocks.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto shadowed = [&] {
+    return Scrape(group.prefill.metrics, "baton_worker_jobs_total{code=\"OK\",role=\"prefill\"}").value_or(0) >= 2;
+  };
+  while (!shadowed() && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  const Answer next = Get(*group.stub, ask("copy", "s"));
+  CHECK(next.cached == 144);
+  v1::GenerateRequest fresh = ask("copy", "");
+  fresh.set_cache_salt("nothing is shared");
+  CHECK(Get(*group.stub, fresh) == next);
+  for (Worker* worker : {&group.prefill, &tuned, &copy}) CHECK(worker->BlocksComeBack());
+}
+
 TEST_CASE("a decoder that is gone gives a clear error, and the session goes on with another") {
   const Decoders made;
   std::optional<Worker> tuned(std::in_place, "decode", DecoderOf(made.Reversed("tuned")));

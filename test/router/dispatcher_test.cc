@@ -279,5 +279,70 @@ TEST_CASE("a refused request leaves those that wait for it waiting, and harms no
   CHECK(lines.back() == "prefill-1: close down#ab.1 x");
 }
 
+// A request of a session, of 3 tokens of prompt, that decodes.
+RequestTicket Talk(Driven& driven, const RequestId& id) {
+  ClientRequest request = driven.Request(id, "abc", 40);
+  request.session = "s";
+  request.cache_salt = "tenant";
+  const auto ticket = driven.Submit(std::move(request));
+  REQUIRE(ticket.ok());
+  driven.Take();
+  driven.Prefilled(id);
+  driven.Take();
+  return *ticket;
+}
+
+TEST_CASE("what a request of a session generates is prefilled block by block, and nobody hears of that") {
+  Driven driven;
+  Talk(driven, "r");
+  driven.Made(driven.NameOf("r"), "0123456789", std::nullopt);
+  CHECK(driven.Take().size() == 1);
+  driven.Made(driven.NameOf("r"), "abcdefgh", std::nullopt);
+  CHECK(driven.Take().back() == "prefill-1: open r~1#ab.2 abc0123456789abcdefgh");
+  driven.Made(driven.NameOf("r"), "ijkl", std::nullopt);
+  CHECK(driven.Take().size() == 1);
+  driven.Made(driven.NameOf("r"), "0123456789ab", std::nullopt);
+  CHECK(driven.Take().back() == "prefill-1: append r~1#ab.2 ijkl0123456789ab");
+  driven.Made(driven.NameOf("r"), "z", FinishReason::kStop);
+  const auto lines = driven.Take();
+  CHECK(std::ranges::count(lines, "prefill-1: close r~1#ab.2 z") == 1);
+  CHECK((*driven).core().live_requests() == 1);
+
+  // Its client may use the id at once.
+  Talk(driven, "r");
+  driven.Made(driven.NameOf("r"), "0123456789abcdef", std::nullopt);
+  CHECK((*driven).core().live_requests() == 3);
+  driven.Prefilled("r~1");
+  CHECK(driven.Take().back() == "prefill-1: open r~2#ab.4 abc0123456789abcdef");
+  CHECK((*driven).core().live_requests() == 2);
+}
+
+TEST_CASE("a shadow ends with its request, however that ends, and a worker's loss of it is no loss") {
+  Driven driven;
+  const RequestTicket ticket = Talk(driven, "r");
+  driven.Made(driven.NameOf("r"), "0123456789abcdef", std::nullopt);
+  driven.Take();
+  SECTION("cancelled") {
+    (*driven).Cancel(ticket, driven.now);
+    CHECK(std::ranges::count(driven.Take(), "prefill-1: close r~1#ab.2 ") == 1);
+  }
+  SECTION("let go: the shadow is no reader") {
+    (*driven).LetGo(ticket, driven.now);
+    CHECK(std::ranges::count(driven.Take(), "prefill-1: close r~1#ab.2 ") == 1);
+  }
+  SECTION("failed") {
+    (*driven).OnFailed(kP, {driven.NameOf("r~1"), absl::InternalError("broken"), {}}, driven.now);
+    CHECK(driven.Take().empty());
+    driven.Made(driven.NameOf("r"), "0123456789abcdef0123456789abcdef", FinishReason::kLength);
+    CHECK(driven.Take().size() == 2);
+    CHECK((*driven).core().live_requests() == 0);
+  }
+  SECTION("all end") {
+    (*driven).EndAll(driven.now);
+    driven.Take();
+    CHECK((*driven).core().live_requests() == 0);
+  }
+}
+
 }  // namespace
 }  // namespace baton

@@ -85,7 +85,7 @@ class Scenario {
     }
     for (const std::string& upstream :
          std::vector<std::string>(absl::StrSplit(command.Option("of"), ',', absl::SkipEmpty()))) {
-      request.segments.push_back(ReferenceTo(upstream, command));
+      request.segments.emplace_back(ReferenceTo(upstream, command));
     }
     if (const int64_t then = command.Number("then"); then > 0) {
       request.segments.push_back(Tokens(static_cast<uint32_t>(then), then));

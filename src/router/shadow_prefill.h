@@ -1,0 +1,19 @@
+// Shadow prefill (design section 5): while a request of a session decodes, the prefill module computes KV of what it
+// generates, so that the session's next turn has only its own words to prefill, whichever decoder that goes to.
+//
+// It is done by a request of the router's own that nobody hears of: an open prompt that begins with the request's and
+// grows with its tokens, a block at a time, after everything that clients wait for.
+#pragma once
+
+#include "router/request_record.h"
+
+namespace baton {
+
+inline constexpr int32_t kShadowPriority = -1001;  // below all of clients
+
+// Of a request that has generated a block; its tokens so far are taken from record.unshadowed.
+ClientRequest ShadowOf(RequestRecord& record);
+// Scoped; as no client may name a request, nor a later request of this one's id its own.
+RequestId ShadowId(const RequestRecord& record);
+
+}  // namespace baton
