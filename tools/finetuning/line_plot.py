@@ -32,7 +32,7 @@ def line_plot(path, title, x_label, y_label, series, y_range=None):
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT + 18 * len(series)}" '
            'font-family="sans-serif" font-size="12">', '<rect width="100%" height="100%" fill="white"/>',
            f'<text x="{_LEFT}" y="20">{html.escape(title)}</text>',
-           f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 8}" text-anchor="middle">{html.escape(x_label)}</text>',
+           f'<text x="{_WIDTH / 2}" y="{_HEIGHT - 14}" text-anchor="middle">{html.escape(x_label)}</text>',
            f'<text x="{_LEFT}" y="{_TOP - 6}" fill="#555">{html.escape(y_label)}</text>']
     for tick in _ticks(y_low, y_low + y_span):
         y = place(x_low, tick)[1]

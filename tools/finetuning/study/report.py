@@ -64,7 +64,7 @@ def plot(table, path):
     total = sum(row["total"] for row in table)
     series = {PLOTTED[method]: [(100 * ratio, 100 * sum(row["by_ratio"][method][ratio] for row in table) / total) for ratio in ratios]
               for method, ratios in table[0]["by_ratio"].items()}
-    line_plot(path, f"Exactly right answers, mean of {len(table)} tasks, by the share of the prompt's KV that comes from the base",
+    line_plot(path, f"Right answers (mean of {len(table)} tasks) by the share of the prompt's KV from the base",
               "KV from the base, %", "right, %", series, (0, 100))
 
 
