@@ -32,8 +32,8 @@ struct PrefillEngineOptions {
   // Tokens of an open job that are worth a share of a step with others. 0: as many as make a step's fixed cost, as
   // measured, a quarter of the whole. Where the worker would idle, so many that it is two thirds.
   int64_t increment = 0;
-  // Open jobs fill a step for this long at most, as measured, but compute at least a block: a job that arrives then
-  // waits no longer for them.
+  // Open jobs fill a step for this long at most, as measured, but compute at least a block. What arrives waits no
+  // longer for them in all, for the step that runs then and in steps that it shares.
   absl::Duration open_step = absl::Milliseconds(200);
   // Most open jobs, and most others: what grows keeps out nobody, nor what it waits for.
   int64_t max_requests = 1024;

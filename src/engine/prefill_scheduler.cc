@@ -63,6 +63,7 @@ absl::Status PrefillScheduler::Add(PrefillTask task) {
   request->wanted = tokens;
   request->ready_at_add = tree_.ReadyPrefix(task.keys) * kBlockTokens;
   request->told = !task.open;
+  request->waited_for_open = open_in_step_;
   request->task = std::move(task);
   if (tokens > 0) active_.insert(request.get());
   whole_came_ |= !request->task.open;
@@ -96,6 +97,7 @@ absl::Status PrefillScheduler::Extend(const RequestId& id, std::span<const Token
   request.extended = true;
   if (request.planned < request.wanted) active_.insert(&request);
   if (last && request.done >= request.wanted) TellAll(request);
+  if (last) request.waited_for_open = std::max<int64_t>(0, open_in_step_ - (request.planned - request.slice_begin));
   whole_came_ |= last;
   step_completes_ |= last && request.planned > request.done && request.planned >= request.wanted;
   return absl::OkStatus();
@@ -158,6 +160,22 @@ bool PrefillScheduler::OpenAreWorthAStep() const {
     if (request->task.open) tokens += request->wanted - request->planned;
   }
   return tokens >= open_limits_.alone;
+}
+
+// That the next step may compute for open prompts.
+int64_t PrefillScheduler::OpenTokens() const {
+  int64_t waited_for = 0;
+  for (const Request* request : active_) {
+    if (!request->task.open) waited_for = std::max(waited_for, request->waited_for_open);
+  }
+  return open_limits_.step_tokens - waited_for;
+}
+
+// `alone`: what waits has waited for blocks so far, and not for open prompts.
+void PrefillScheduler::NoteOpen(bool alone) {
+  for (Request* request : active_) {
+    if (!request->task.open) request->waited_for_open = open_in_step_ + (alone ? 0 : request->waited_for_open);
+  }
 }
 
 // Blocks that an admitted request may still take.
@@ -230,13 +248,19 @@ const Batch& PrefillScheduler::PlanStep() {
   if (active_.empty()) return batch_;
   if (++plans_ % kOldestFirstEvery == 0) oldest_first_ = true;
   const std::vector<Request*> order = StepOrder();
-  StepRoom room{.tokens = step_tokens_, .open_tokens = open_limits_.step_tokens, .reserved = Reserved()};
+  const int64_t open_tokens = OpenTokens();
+  StepRoom room{.tokens = step_tokens_, .open_tokens = open_tokens, .reserved = Reserved()};
   PlanRequests(
       order, [this](const Request& request) { return IsWorthwhile(request); }, room);
   // The worker would idle: what is left is open, or waits for blocks.
-  if (batch_.slices.empty() && OpenAreWorthAStep())
+  const bool alone = batch_.slices.empty() && OpenAreWorthAStep();
+  if (alone) {
+    room.open_tokens = open_limits_.step_tokens;
     PlanRequests(
         order, [](const Request& request) { return request.task.open; }, room);
+  }
+  open_in_step_ = (alone ? open_limits_.step_tokens : open_tokens) - room.open_tokens;
+  NoteOpen(alone);
   if (order.front()->admitted || order.front()->task.open) oldest_first_ = false;
   whole_came_ = step_completes_ = false;
   step_of_open_ = std::all_of(step_.begin(), step_.end(), [](const Request* request) { return request->task.open; });
@@ -351,6 +375,9 @@ std::vector<RequestId> PrefillScheduler::FinishStep(bool ok) {
 
 void PrefillScheduler::BreakOffStep() {
   BATON_CHECK(step_running() && StepHoldsUp(), "no step that may be broken off is running");
+  for (Request* request : active_) {
+    request->waited_for_open = std::max<int64_t>(0, request->waited_for_open - open_in_step_);
+  }
   for (auto it = step_.rbegin(); it != step_.rend(); ++it) {
     RollBack(**it);
     if (!(*it)->stopped && (*it)->planned < (*it)->wanted) active_.insert(*it);
@@ -359,6 +386,7 @@ void PrefillScheduler::BreakOffStep() {
 }
 
 void PrefillScheduler::ForgetStep() {
+  open_in_step_ = 0;
   for (Request* request : step_) {
     if (request->stopped) active_.erase(request);
   }

@@ -32,7 +32,9 @@ struct PrefillTask {
 struct OpenPromptLimits {
   // An open prompt takes part in a step beside others once this many of its tokens wait.
   int64_t increment = 64;
-  int64_t step_tokens = 512;  // of all open prompts, computed in a step at most, at least one block
+  // Of all open prompts, computed in a step at most, at least one block. Beside a closed prompt they compute no more
+  // than this from its arrival to its end, the step that ran when it came included.
+  int64_t step_tokens = 512;
   // Open prompts have a step where the worker would idle once this many tokens of all of them wait. Where a step of few
   // tokens takes as long as one of many, as on a GPU, a few gain nothing, and a prompt that is closed meanwhile has to
   // wait for that step.
@@ -149,8 +151,9 @@ class PrefillScheduler {
     PrefillCounters counters_before;  // what a failing step restores
     bool admitted = false;
     bool stopped = false;
-    bool extended = false;  // so it may hold blocks and wait for more
-    bool told = true;       // [0, done) was progress, so its blocks stay; false: open, or was until lately
+    bool extended = false;        // so it may hold blocks and wait for more
+    bool told = true;             // [0, done) was progress, so its blocks stay; false: open, or was until lately
+    int64_t waited_for_open = 0;  // closed: tokens of open prompts that steps computed since it came
   };
   struct RunsBefore {
     bool operator()(const Request* a, const Request* b) const;
@@ -169,6 +172,8 @@ class PrefillScheduler {
   std::vector<Request*> StepOrder() const;
   bool IsWorthwhile(const Request& request) const;
   bool OpenAreWorthAStep() const;
+  int64_t OpenTokens() const;
+  void NoteOpen(bool alone);
   static int64_t Outstanding(const Request& request);
   int64_t Reserved() const;
   int64_t Needed(const Request& request) const;
@@ -201,6 +206,7 @@ class PrefillScheduler {
   bool oldest_first_ = false;
   Batch batch_;
   bool step_of_open_ = false, whole_came_ = false, step_completes_ = false;  // see StepHoldsUp
+  int64_t open_in_step_ = 0;                                                 // tokens of open prompts
   std::vector<Request*> step_;  // with planned > done, in the order of planning: a promise before those that share it
   std::vector<Progress> progress_;
 };

@@ -57,7 +57,7 @@ void AddStepTokens(CLI::App& app, WorkerOptions& o) {
   app.add_option(
          "--growing-step-ms", o.growing_step_ms,
          "prompts that still grow fill a step for this long at most, as measured: other requests wait no longer "
-         "for them")
+         "for them, in all their steps together")
       ->check(CLI::Range(int64_t{1}, int64_t{60'000}))
       ->capture_default_str();
 }

@@ -308,6 +308,54 @@ TEST_CASE("a step of open jobs is broken off where a prompt that is whole would 
   engine.CheckInvariants();
 }
 
+// Measured from its arrival, which may fall into a step, to the end of the step that completes it.
+TEST_CASE("open jobs add no more to the time to a first token than the options say, whenever a job arrives") {
+  constexpr absl::Duration kMost = absl::Milliseconds(80);
+  const auto time_to = [&](int64_t tokens, absl::Duration into_step, int open_jobs) {
+    PrefillEngineOptions options = SmallOptions();
+    options.blocks = 4096;
+    options.step_tokens = 256;
+    options.context = 8192;
+    options.open_step = kMost;
+    PrefillEngine engine(options);
+    absl::Time now = absl::UnixEpoch();
+    const auto begin = [&] {  // 20 ms and 1 ms for each token
+      int64_t computed = 0;
+      for (const SequenceSlice& slice : engine.StartStep(now)->slices) computed += std::ssize(slice.tokens);
+      return now + absl::Milliseconds(20 + computed);
+    };
+    const auto finish = [&](absl::Time end) { engine.FinishStep(absl::OkStatus(), now = end); };
+    for (const int64_t known : {33, 161}) {
+      REQUIRE_FALSE(engine.Add(JobOf(absl::StrCat(known), std::vector<TokenId>(known, 1)), now).has_value());
+      finish(begin());
+    }
+    for (int i = 0; i < open_jobs; ++i) {
+      PrefillJob job = JobOf(absl::StrCat("open", i), std::vector<TokenId>(1000, i % 10));
+      job.cache_salt = job.request_id;
+      job.open = true;
+      REQUIRE_FALSE(engine.Add(std::move(job), now).has_value());
+    }
+    const absl::Time end = open_jobs > 0 ? begin() : now;
+    REQUIRE((open_jobs == 0 || end - now >= kMost / 2));  // it was worth a test
+    const absl::Time arrival = open_jobs > 0 ? now + into_step : now;
+    now = arrival;
+    REQUIRE_FALSE(engine.Add(JobOf("job", std::vector<TokenId>(tokens, 2)), now).has_value());
+    if (open_jobs > 0) finish(end);
+    engine.TakeActions(now);
+    while (engine.TakeActions(now).empty()) finish(begin());
+    return now - arrival;
+  };
+  for (const int64_t tokens : {33, 101, 301, 1201}) {
+    const absl::Duration alone = time_to(tokens, absl::ZeroDuration(), 0);
+    for (const int64_t ms : {0, 1, 30, 60}) {
+      CAPTURE(tokens, ms, absl::FormatDuration(alone));
+      const absl::Duration beside = time_to(tokens, absl::Milliseconds(ms), 12);
+      CAPTURE(absl::FormatDuration(beside));
+      CHECK(beside - alone <= kMost);
+    }
+  }
+}
+
 TEST_CASE("steps say when a request was computed for, itself or by another") {
   PrefillEngineOptions options = SmallOptions();
   options.blocks = 8;
