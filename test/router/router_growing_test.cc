@@ -1,0 +1,138 @@
+// Prompts that grow while their requests wait for others.
+#include "router_core_world.h"
+
+namespace baton {
+namespace {
+
+TEST_CASE("a growing prompt is at a prefill worker, and gets a decode worker when it is complete") {
+  Cluster c;
+  REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
+  CHECK(Take(c.core) == Lines{"open r prefill-1 "});
+  c.core.Grew("r", 16);
+  CHECK(Take(c.core) == Lines{"append r prefill-1"});
+  CHECK(c.core.workers().at(kP).prompt_tokens == 16);
+  CHECK(c.core.workers().at(kD).requests.empty());
+  c.core.Closed("r", 30, 10, c.now);
+  CHECK(Take(c.core) == Lines{"close r prefill-1 decode-1"});
+  CHECK(c.core.PrefillDone(kP, "r", Incarnation(22)));
+  CHECK(Take(c.core) == Lines{"decode r decode-1"});
+  CHECK(c.core.workers().at(kP).prompt_tokens == 0);
+}
+
+TEST_CASE("a growing prompt that waits for a worker is sent as it is when one comes") {
+  Cluster c;
+  c.core.WorkerLost(kP, c.now);
+  REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
+  REQUIRE(c.core.Submit(OpenRequest("s"), c.now).ok());
+  c.core.Grew("r", 16);
+  c.core.Closed("s", 5, 10, c.now);
+  CHECK(Take(c.core).empty());
+  c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 12), c.now);
+  CHECK(Take(c.core) == Lines{"open r prefill-1 ", "prefill s prefill-1 decode-1"});
+}
+
+TEST_CASE("a growing prompt ends with its worker, its client, its deadline or an error of ours") {
+  Cluster c;
+  for (const char* id : {"a", "b", "c", "d"}) {
+    RouteRequest request = OpenRequest(id);
+    if (id[0] == 'c') request.deadline = c.now + absl::Seconds(1);
+    REQUIRE(c.core.Submit(request, c.now).ok());
+  }
+  Take(c.core);
+  c.core.Cancel("a");
+  CHECK(Take(c.core) == Lines{"cancel a prefill-1", "end a CANCELLED"});
+  c.core.Fail("b", absl::AbortedError("upstream"));
+  CHECK(Take(c.core) == Lines{"cancel b prefill-1", "end b ABORTED"});
+  c.core.Tick(c.now + absl::Seconds(2));
+  CHECK(Take(c.core) == Lines{"cancel c prefill-1", "end c DEADLINE_EXCEEDED"});
+  CHECK(c.core.live_requests() == 1);
+}
+
+TEST_CASE("a growing prompt whose worker is lost is placed again, as far as it is known") {
+  Cluster c;
+  REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
+  c.core.Grew("r", 32);
+  Take(c.core);
+  c.core.WorkerLost(kP, c.now);
+  CHECK(Take(c.core).empty());
+  c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 12), c.now);
+  CHECK(Take(c.core) == Lines{"open r prefill-1 "});
+  CHECK(c.core.workers().at(kP).prompt_tokens == 32);
+  c.core.WorkerLost(kP, c.now);
+  c.core.Tick(c.now + absl::Seconds(5));
+  CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+}
+
+TEST_CASE("a prompt that is complete when no decode worker is left fails and may be sent again") {
+  Cluster c;
+  REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
+  c.core.WorkerLost(kD, c.now);
+  Take(c.core);
+  c.core.Closed("r", 30, 10, c.now);
+  CHECK(Take(c.core) == Lines{"cancel r prefill-1", "end r UNAVAILABLE"});
+}
+
+TEST_CASE("a growing prompt that a prefill worker has no room for goes to another, or grows at home") {
+  Cluster c;
+  const RouterCore::Failure full{absl::ResourceExhaustedError("full"), absl::Milliseconds(100)};
+  REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
+  Take(c.core);
+  SECTION("to another") {
+    c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
+    c.core.Failed(kP, "r", full, c.now);
+    CHECK(Take(c.core) == Lines{"open r prefill-2 "});
+  }
+  SECTION("at home, for as long as its upstream takes, until it is complete") {
+    c.core.Failed(kP, "r", full, c.now);
+    c.core.Grew("r", 32);
+    c.core.Tick(c.now += absl::Hours(1));
+    CHECK(Take(c.core).empty());
+    CHECK(c.core.NextTick() == absl::InfiniteFuture());
+    c.core.Closed("r", 40, 10, c.now);
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+    // From now on its waiting is counted as any other's.
+    c.core.Failed(kP, "r", full, c.now);
+    c.core.Tick(c.now += absl::Seconds(29));
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+    c.core.Failed(kP, "r", full, c.now += absl::Seconds(1));
+    CHECK(Take(c.core) == Lines{"end r RESOURCE_EXHAUSTED"});
+  }
+  SECTION("at home, until its client or its deadline ends it") {
+    RouteRequest late = OpenRequest("late");
+    late.deadline = c.now + absl::Seconds(5);
+    REQUIRE(c.core.Submit(late, c.now).ok());
+    Take(c.core);
+    c.core.Failed(kP, "r", full, c.now);
+    c.core.Failed(kP, "late", full, c.now);
+    c.core.Cancel("r");
+    CHECK(Take(c.core) == Lines{"end r CANCELLED"});
+    c.core.Tick(c.now + absl::Seconds(5));
+    CHECK(Take(c.core) == Lines{"end late DEADLINE_EXCEEDED"});
+  }
+}
+
+TEST_CASE("growing prompts at home keep no place from those that wait for room, and are as many as may live") {
+  RouterLimits limits;
+  limits.waiting_requests = 1;
+  Cluster c(limits);
+  const RouterCore::Failure full{absl::ResourceExhaustedError("full"), absl::Milliseconds(100)};
+  const Lines ids = {"a", "b", "c"};
+  for (const std::string& id : ids) {
+    REQUIRE(c.core.Submit(OpenRequest(id), c.now).ok());
+    c.core.Failed(kP, id, full, c.now);
+  }
+  REQUIRE(c.core.Submit(Request("whole"), c.now).ok());
+  Take(c.core);
+  c.core.Failed(kP, "whole", full, c.now);
+  CHECK(Take(c.core).empty());
+  CHECK(c.core.waiting_requests() == 1);
+  c.core.Tick(c.now += absl::Seconds(1));
+  CHECK(Take(c.core) == Lines{"prefill whole prefill-1 decode-1"});
+  for (const std::string& id : ids) {
+    c.core.Closed(id, 20, 10, c.now);
+    CHECK(Take(c.core) == Lines{absl::StrCat("prefill ", id, " prefill-1 decode-1")});
+  }
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,175 @@
+// Workers that have no room: refusals, hints and who asks again first.
+#include "router_core_world.h"
+
+namespace baton {
+namespace {
+
+TEST_CASE("a request that finds no room tries again until it fits, its deadline comes or the wait is over") {
+  Cluster c({.capacity_wait = absl::Seconds(30)});
+  const absl::Duration until = GENERATE(absl::Seconds(10), absl::Seconds(100));
+  REQUIRE(c.core.Submit(Request("r", c.now + until), c.now).ok());
+  Take(c.core);
+  c.core.Failed(kP, "r", {absl::ResourceExhaustedError("full"), absl::Milliseconds(300)}, c.now);
+  CHECK(Take(c.core).empty());
+  CHECK(c.core.waiting_requests() == 1);
+  CHECK(c.core.NextTick() == c.now + absl::Milliseconds(300));
+  c.core.Tick(c.now + absl::Milliseconds(300));
+  CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+  SECTION("it fits") {
+    CHECK(c.core.PrefillDone(kP, "r", Incarnation(22)));
+    CHECK(Take(c.core) == Lines{"decode r decode-1"});
+  }
+  SECTION("it never does") {
+    std::string end;
+    c.core.Failed(kP, "r", {absl::ResourceExhaustedError("full"), absl::Seconds(1)}, c.now);
+    for (absl::Time t = c.now; end.empty(); t += absl::Milliseconds(100)) {
+      REQUIRE(t < c.now + absl::Seconds(31));
+      c.core.Tick(t);
+      for (const std::string& line : Take(c.core)) {
+        if (line.starts_with("prefill")) {
+          c.core.Failed(kP, "r", {absl::ResourceExhaustedError("full"), absl::Seconds(1)}, t);
+        } else {
+          end = line;
+        }
+      }
+    }
+    CHECK(end == (until < absl::Seconds(30) ? "end r DEADLINE_EXCEEDED" : "end r RESOURCE_EXHAUSTED"));
+  }
+}
+
+TEST_CASE("a session leaves a decode worker that has no room for one that has, at once") {
+  Cluster c;
+  RouteRequest turn = Request("turn 1");
+  turn.session = std::string("s");
+  REQUIRE(c.core.Submit(turn, c.now).ok());
+  Take(c.core);
+  c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
+  turn.id = std::string("turn 2");
+  REQUIRE(c.core.Submit(turn, c.now).ok());
+  CHECK(Take(c.core) == Lines{"prefill turn 2 prefill-1 decode-1"});
+  SECTION("refused by the hand-off") { c.core.Failed(kP, "turn 2", Full(), c.now); }
+  SECTION("refused when it is started") {
+    REQUIRE(c.core.PrefillDone(kP, "turn 2", Incarnation(22)));
+    Take(c.core);
+    c.core.Failed(kD, "turn 2", Full(), c.now);
+  }
+  CHECK(Take(c.core) == Lines{"prefill turn 2 prefill-1 decode-2"});
+  turn.id = std::string("turn 3");  // the pin has moved
+  REQUIRE(c.core.Submit(turn, c.now).ok());
+  CHECK(Take(c.core) == Lines{"prefill turn 3 prefill-1 decode-2"});
+}
+
+TEST_CASE("a request that all decode workers refused goes to the first whose hint has passed") {
+  Cluster c;
+  c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
+  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  const std::string first = c.core.TakeActions()[0].decode_worker;
+  c.core.Failed(kP, "r", Full(absl::Milliseconds(300)), c.now);
+  const auto second = c.core.TakeActions();
+  REQUIRE(second.size() == 1);
+  CHECK(second[0].decode_worker != first);
+  c.core.Failed(kP, "r", Full(absl::Milliseconds(100)), c.now);
+  CHECK(Take(c.core).empty());
+  CHECK(c.core.waiting_requests() == 1);
+  CHECK(c.core.NextTick() == c.now + absl::Milliseconds(100));
+  SECTION("its hint") {
+    c.core.Tick(c.now + absl::Milliseconds(100));
+    CHECK(Take(c.core) == Lines{absl::StrCat("prefill r prefill-1 ", second[0].decode_worker)});
+  }
+  SECTION("a third worker comes before that") {
+    c.core.WorkerAttached("decode-3", Info(WorkerRole::kDecode, "decode-3", 44), c.now);
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-3"});
+  }
+  SECTION("its worker is lost, and the other one's hint passes") {
+    c.core.WorkerLost(second[0].decode_worker, c.now);
+    c.core.Tick(c.now + absl::Milliseconds(100));
+    CHECK(Take(c.core).empty());
+    c.core.Tick(c.now + absl::Milliseconds(300));
+    CHECK(Take(c.core) == Lines{absl::StrCat("prefill r prefill-1 ", first)});
+  }
+  SECTION("all are lost") {
+    c.core.WorkerLost(kD, c.now);
+    c.core.WorkerLost("decode-2", c.now);
+    for (absl::Time t = c.now; t < c.now + absl::Seconds(5); t += absl::Milliseconds(50)) c.core.Tick(t);
+    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+  }
+}
+
+TEST_CASE("requests that wait for room ask again in order of priority and turn, whosever hint has passed") {
+  Cluster c;
+  const auto refuse = [&](const std::string& id, int32_t priority, absl::Duration turn, absl::Duration hint) {
+    RouteRequest request = Request(id);
+    request.priority = priority;
+    request.turn = c.now + turn;
+    REQUIRE(c.core.Submit(request, c.now).ok());
+    c.core.Failed(kP, id, Full(hint), c.now);
+    Take(c.core);
+  };
+  refuse("late", 0, absl::Seconds(2), absl::Milliseconds(100));
+  refuse("early", 0, absl::Seconds(1), absl::Milliseconds(200));
+  refuse("urgent", 1, absl::Seconds(3), absl::Milliseconds(300));
+  REQUIRE(c.core.waiting_requests() == 3);
+  const auto asks = [](const std::string& id) { return absl::StrCat("prefill ", id, " prefill-1 decode-1"); };
+  SECTION("one hint after the other") {
+    for (const std::string id : {"urgent", "early", "late"}) {
+      CHECK(Take(c.core).empty());
+      c.core.Tick(c.now += absl::Milliseconds(100));
+      CHECK(Take(c.core) == Lines{asks(id)});
+    }
+  }
+  SECTION("all hints in one tick") {
+    c.core.Tick(c.now + absl::Milliseconds(300));
+    CHECK(Take(c.core) == Lines{asks("urgent"), asks("early"), asks("late")});
+  }
+  SECTION("one that is refused again waits for another hint") {
+    c.core.Tick(c.now += absl::Milliseconds(100));
+    CHECK(Take(c.core) == Lines{asks("urgent")});
+    c.core.Failed(kP, "urgent", Full(absl::Milliseconds(250)), c.now);
+    c.core.Tick(c.now += absl::Milliseconds(100));
+    CHECK(Take(c.core) == Lines{asks("urgent")});
+    c.core.Tick(c.now += absl::Milliseconds(100));
+    CHECK(Take(c.core) == Lines{asks("early")});
+  }
+  SECTION("one that waits for another worker is not asked for") {
+    WorkerInfo other = Info(WorkerRole::kDecode, "decode-2", 33);
+    other.model = "n";
+    c.core.WorkerAttached("decode-2", other, c.now);
+    RouteRequest request = Request("other");
+    request.model = "n";
+    request.priority = 9;
+    REQUIRE(c.core.Submit(request, c.now).ok());
+    c.core.Failed(kP, "other", Full(absl::Milliseconds(500)), c.now);
+    Take(c.core);
+    c.core.Tick(c.now += absl::Milliseconds(100));
+    CHECK(Take(c.core) == Lines{asks("urgent")});
+  }
+}
+
+TEST_CASE("a prefill worker that has too much is left out, not the decode worker") {
+  Cluster c;
+  c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
+  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  const std::string first = c.core.TakeActions()[0].worker;
+  c.core.Failed(first, "r", Full(absl::Milliseconds(50), false), c.now);
+  CHECK(Take(c.core) == Lines{absl::StrCat("prefill r ", first == kP ? "prefill-2" : kP, " decode-1")});
+}
+
+TEST_CASE("workers that take turns to refuse do not hold a request for ever") {
+  Cluster c({.capacity_wait = absl::Seconds(30)});
+  c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
+  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  absl::Time t = c.now;
+  std::string end;
+  for (; end.empty(); t += absl::Milliseconds(50)) {
+    REQUIRE(t < c.now + absl::Seconds(31));
+    c.core.Tick(t);
+    for (const std::string& line : Take(c.core)) {
+      if (line.starts_with("end")) end = line;
+    }
+    c.core.Failed(kP, "r", Full(absl::Milliseconds(20)), t);
+  }
+  CHECK(end == "end r RESOURCE_EXHAUSTED");
+}
+
+}  // namespace
+}  // namespace baton
