@@ -131,7 +131,11 @@ absl::StatusOr<PromptGrew> AgentGraph::Submit(PromptSpec spec, absl::Time now) {
   Node& node = Enter(id, *spec.tokenizer);
   node.growing = std::make_unique<Growing>(Growing{.prompt = Prompt(std::move(spec)), .untold = {}, .deadlines = {}});
   Link(id, node, now);
-  absl::StatusOr<PromptGrew> grew = Begin(id, *node.growing);
+  if (const absl::Status settled = SettleKnown(id, *node.growing); !settled.ok()) {
+    Ended(id, settled, now);  // as if its upstream had failed a little later
+    return settled;
+  }
+  absl::StatusOr<PromptGrew> grew = Grow(id, *node.growing);
   if (!grew.ok()) {
     Refused(id);
   } else if (grew->complete) {
@@ -184,12 +188,12 @@ void AgentGraph::Link(const RequestId& id, Node& node, absl::Time now) {
 }
 
 // Settles all that is over before any of the new prompt is told, so that it never begins anew for what was known.
-absl::StatusOr<PromptGrew> AgentGraph::Begin(const RequestId& id, Growing& growing) {
+absl::Status AgentGraph::SettleKnown(const RequestId& id, Growing& growing) {
   for (size_t i = 0; i < growing.prompt.references(); ++i) {
     const Node& upstream = *nodes_.at(growing.prompt.reference(i).upstream);
     if (upstream.state == State::kOver) RETURN_IF_ERROR(Settle(id, growing, i, upstream.output->status()));
   }
-  return Grow(id, growing);
+  return absl::OkStatus();
 }
 
 void AgentGraph::Made(const RequestId& id, std::span<const TokenId> tokens, std::string_view text) {

@@ -62,7 +62,7 @@ class AgentGraph {
   // when it completes blocks of KV, its end aside. Refused, with nothing changed: ALREADY_EXISTS, an id that is live or
   // that a prompt waits for; NOT_FOUND, an upstream that is unknown or whose output is kept no longer;
   // INVALID_ARGUMENT, a cycle, or a prompt that is empty or too long; RESOURCE_EXHAUSTED, too many announced requests
-  // or references; as PromptFailed, an upstream that has failed.
+  // or references. Or it fails at once, as PromptFailed, because an upstream has: then so do those that refer to it.
   absl::StatusOr<PromptGrew> Submit(PromptSpec spec, absl::Time now);
   // Whoever called Add or Submit just now could not go on with it: nothing has changed. Prompts that wait for it, as it
   // was announced, wait on for another request of its id. Harmless if Add or Submit have refused it and none is live.
@@ -117,7 +117,7 @@ class AgentGraph {
   bool IsCycle(const PromptSpec& spec) const;
   void Link(const RequestId& id, Node& node, absl::Time now);
   void Announce(const RequestId& id, Node& node, absl::Time until);
-  absl::StatusOr<PromptGrew> Begin(const RequestId& id, Growing& growing);
+  absl::Status SettleKnown(const RequestId& id, Growing& growing);
   absl::Status Settle(const RequestId& id, Growing& growing, size_t index, const absl::Status& status);
   void SettleAndAdvance(const RequestId& id, std::span<const size_t> indices, const absl::Status& status);
   void SettleReaders(const RequestId& upstream, const absl::Status& status);

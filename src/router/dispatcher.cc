@@ -55,6 +55,7 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(PreparedRequest prepared, absl:
     records_.erase(id);
     graph_.Refused(id);
     if (workload_) workload_->Ended(id, /*complete=*/false, now);
+    Act(now);  // for those that refer to one which failed at once
     return status;
   }
   Act(now);

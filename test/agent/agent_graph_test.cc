@@ -235,9 +235,6 @@ TEST_CASE("a refused request leaves its announcement as it was") {
   REQUIRE(world.Submit(Spec("b", {Reference{.upstream = "a", .announced = true}})).ok());
   world.Advance(absl::Seconds(3));
   // By the graph.
-  REQUIRE(world.Submit(Spec("failed", {Bytes("x")})).ok());
-  world.End("failed", absl::CancelledError("by its client"));
-  CHECK(world.Submit(Spec("a", {Reference{"failed"}})).code() == Code::kAborted);
   PromptSpec longer = Spec("a", {Bytes("four"), Reference{.upstream = "c", .announced = true}});
   longer.most_tokens = 3;
   CHECK(world.Submit(std::move(longer)).code() == Code::kInvalidArgument);
@@ -388,6 +385,19 @@ TEST_CASE("a thousand prompts read one output, and one that goes away harms none
     if (i != 500) REQUIRE(world.Text(absl::StrCat("r", i)) == "some text");
   }
   CHECK(world.graph.counts().growing == 0);
+}
+
+TEST_CASE("a request whose upstream has failed already is one that failed, to those that refer to it") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  world.End("a", absl::InternalError("broken"));
+  REQUIRE(world.Submit(Spec("early", {Reference{.upstream = "b", .announced = true}})).ok());
+  CHECK(world.Submit(Spec("b", {Bytes("y"), Reference{"a"}})).code() == Code::kAborted);
+  CHECK(world.told["early"].failure.code() == Code::kAborted);
+  CHECK(world.Submit(Spec("c", {Bytes("z"), Reference{"b"}})).code() == Code::kAborted);
+  const Reference instead{.upstream = "b", .on_failure = OnFailure::kSubstitute, .substitute = Bytes("none")};
+  REQUIRE(world.Submit(Spec("d", {Bytes("z"), instead})).ok());
+  CHECK(world.Text("d") == "znone");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "base/strings.h"
 #include "catch.h"
 #include "model/byte_model.h"
 #include "router/dispatcher.h"
@@ -172,8 +173,19 @@ class RandomRequests {
     } else {
       ++refusals[ticket.status().code()];
       CheckRefusal(request, ticket.status());
+      if (Message(ticket.status()).starts_with("output_of '")) FailedAtOnce(std::move(accepted), ticket.status());
     }
     Take();
+  }
+
+  // Its upstream had failed, so it is one that failed, to those that refer to it.
+  void FailedAtOnce(Accepted failed, const absl::Status& status) {
+    failed.over = true;
+    failed.status = status;
+    const size_t index = all_.size();
+    latest_[failed.name] = index;
+    for (Accepted& reader : all_) Bind(reader, failed.name, index);
+    all_.push_back(std::move(failed));
   }
 
   void Bind(Accepted& reader, const Name& name, size_t index) {
