@@ -1,0 +1,370 @@
+// Random workflows on a simulated cluster: whatever the steps' size, the timing, the cache and what fails meanwhile,
+// each agent says what it says to its whole prompt alone. Nothing that is expected comes from references: prompts are
+// put together here, of their segments and of the outputs that clients saw.
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "backend/simulated/shapes.h"
+#include "base/logging.h"
+#include "catch.h"
+#include "simulator/cluster.h"
+
+namespace baton {
+namespace {
+
+using Ids = std::vector<TokenId>;
+
+// How many agents were compared, so that the test does not become empty unnoticed.
+struct Totals {
+  int agents = 0, ended_well = 0, failed = 0;
+  int exactly_known = 0;  // of those that ended well, with one prompt that it can have been
+};
+
+class RandomWorkflow {
+ public:
+  RandomWorkflow(unsigned seed, Totals& totals) : random_(seed), totals_(totals) {
+    cluster_ = DrawCluster();
+    DrawAgents();
+  }
+
+  // The second round finds the KV of the first, if it was not evicted.
+  void Run() {
+    const int rounds = 1 + Below(2);
+    for (round_ = 0; round_ < rounds; ++round_) {
+      CAPTURE(round_);
+      Play();
+      // A hand-off that was committed, and the stream broke before the router knew: its lease ends.
+      if (broken_) cluster_->RunFor(absl::Minutes(1));
+      REQUIRE(cluster_->BlocksHeld() == 0);
+      for (const SimulatedRequest& request : requests_) Check(request);
+      REQUIRE(cluster_->BlocksHeld() == 0);
+    }
+  }
+
+ private:
+  int Below(int n) { return std::uniform_int_distribution<int>(0, n - 1)(random_); }
+  absl::Duration Within(absl::Duration most) { return most * std::uniform_real_distribution<double>(0, 1)(random_); }
+  template <typename T>
+  T OneOf(std::initializer_list<T> all) {
+    return all.begin()[Below(static_cast<int>(all.size()))];
+  }
+
+  // --- drawing -----------------------------------------------------------------------------------------------------
+
+  std::unique_ptr<SimulatedCluster> DrawCluster() {
+    ClusterShape shape;
+    shape.model = *ModelNamed("smollm2-135m");
+    shape.model.layers = 2;
+    shape.model.context = 1024;
+    shape.device = *DeviceNamed("a100");
+    shape.device.step_overhead = Within(absl::Milliseconds(2));
+    shape.step_tokens = OneOf<int64_t>({16, 32, 48, 128, 512});
+    if (Below(2) == 0) shape.increment = OneOf<int64_t>({1, 16, 40, 200});
+    const int64_t blocks = OneOf<int64_t>({64, 128, 512});  // the least are too few for all at once
+    shape.device.memory_bytes =
+        (WeightBytes(shape.model) +
+         (static_cast<double>(blocks) + 0.5) * static_cast<double>(SimulatedKvLayout(shape.model).BlockBytes())) /
+        0.9;
+    shape.network = {.message = kMessage, .spread = kSpread, .push = Within(absl::Milliseconds(1)), .seed = random_()};
+    shape.prefill_workers = 1 + Below(2);
+    shape.decode_workers = 1 + Below(2);
+    shape.pace = Within(absl::Milliseconds(20));
+    return *SimulatedCluster::Create(shape);
+  }
+
+  // Texts of few kinds, so that prompts share beginnings.
+  Ids Text() {
+    std::mt19937 text(static_cast<uint32_t>(Below(3)));
+    Ids ids(OneOf<size_t>({1, 7, 16, 40, 64}));
+    for (TokenId& id : ids) id = static_cast<TokenId>(text() % SimulatedBackend::kVocab);
+    return ids;
+  }
+
+  Reference ReferenceTo(const RequestId& upstream, Join join) {
+    Reference reference{.upstream = upstream, .announced = Below(2) == 0};
+    reference.on_failure = OneOf({OnFailure::kAbort, OnFailure::kPartial, OnFailure::kSubstitute});
+    if (reference.on_failure == OnFailure::kSubstitute) reference.substitute = Text();
+    if (join == Join::kOrder && Below(10) == 0) reference.timeout = Within(absl::Milliseconds(300));
+    return reference;
+  }
+
+  // Names without a round.
+  void DrawAgents() {
+    const int count = 2 + Below(6);
+    for (int i = 0; i < count; ++i) {
+      SimulatedRequest& agent = agents_.emplace_back();
+      agent.id = absl::StrCat(i);
+      agent.model = Below(2) == 0 ? SimulatedCluster::kPaced : SimulatedCluster::kModel;
+      agent.join = Below(3) == 0 ? Join::kArrival : Join::kOrder;
+      agent.max_tokens = 1 + Below(40);
+      agent.stop = DrawStop();
+      for (int parts = 1 + Below(5); parts > 0; --parts) {
+        const bool waits = i > 0 && Below(2) == 0;
+        agent.segments.push_back(waits ? PromptSegment(ReferenceTo(absl::StrCat(Below(i)), agent.join)) : Text());
+      }
+      // In order: when others come that wait for nobody too is not seen from outside.
+      if (Below(25) == 0 && agent.join == Join::kOrder) {
+        agent.segments.emplace_back(ReferenceTo("nobody", agent.join));
+      }
+      if (Below(4) > 0) agent.segments.push_back(Text());
+    }
+  }
+
+  // Of one letter, or so many of two that one of them comes now and then, split over two tokens.
+  std::vector<std::string> DrawStop() {
+    std::vector<std::string> stop(OneOf<size_t>({0, 0, 1, 40}));
+    for (std::string& text : stop) {
+      for (size_t i = stop.size() == 1 ? 1 : 2; i > 0; --i) text += static_cast<char>('0' + Below(64));
+    }
+    return stop;
+  }
+
+  // --- playing -----------------------------------------------------------------------------------------------------
+
+  RequestId Name(const RequestId& agent) const { return absl::StrCat("round", round_, "-", agent); }
+
+  // Who comes when, who is cancelled, what breaks.
+  std::multimap<absl::Duration, std::function<void()>> DrawEvents() {
+    std::multimap<absl::Duration, std::function<void()>> events;
+    const absl::Duration spread = absl::Milliseconds(OneOf({0, 20, 300}));
+    std::map<RequestId, absl::Duration> times;
+    for (const SimulatedRequest& agent : agents_) {
+      const absl::Duration time = times[agent.id] = Within(spread);
+      SimulatedRequest& request = requests_.emplace_back(agent);
+      request.id = Name(agent.id);
+      request.cache_salt = "one for both rounds";
+      for (PromptSegment& segment : request.segments) {
+        if (auto* reference = std::get_if<Reference>(&segment)) {
+          const auto upstream = times.find(reference->upstream);
+          reference->announced |= upstream == times.end() || upstream->second >= time;
+          reference->upstream = Name(reference->upstream);
+        }
+      }
+      events.emplace(time, [this, request] { Submit(request); });
+      if (Below(8) > 0) continue;
+      cancelled_.insert(request.id);
+      events.emplace(time + Within(absl::Milliseconds(200)), [this, id = request.id] { cluster_->Cancel(id); });
+    }
+    if (Below(10) == 0) {
+      broken_ = true;
+      events.emplace(Within(absl::Milliseconds(200)),
+                     [this, worker = OneOf({"prefill0", "decode0", "paced"})] { cluster_->BreakStream(worker); });
+    }
+    return events;
+  }
+
+  void Submit(const SimulatedRequest& request) {
+    cluster_->Submit(0, request, [this, id = request.id] {
+      const SimulatedCluster::Ran& ran = cluster_->ran(id);
+      outputs_.emplace(id, Output{ran.status.ok(), ran.ended, outputs_.size()});
+    });
+  }
+
+  void Play() {
+    requests_.clear();
+    broken_ = false;
+    outputs_.clear();
+    const auto events = DrawEvents();
+    const absl::Time began = cluster_->Now();
+    for (const auto& [time, event] : events) {
+      cluster_->RunFor(began + time - cluster_->Now());
+      event();
+    }
+    cluster_->RunUntilIdle();
+  }
+
+  // --- checking ----------------------------------------------------------------------------------------------------
+
+  // What its client knows of an agent that is over.
+  struct Output {
+    bool ok = false;
+    absl::Time ended = absl::InfiniteFuture();
+    size_t rank = SIZE_MAX;  // among all, by their ends
+  };
+  Output OutputOf(const RequestId& id) const {
+    const auto found = outputs_.find(id);
+    return found == outputs_.end() ? Output{} : found->second;  // nobody
+  }
+
+  // The tokens before the stop string, and before what may be the beginning of one unless it ended well.
+  Ids Shown(const RequestId& id) const {
+    const auto request = std::ranges::find(requests_, id, &SimulatedRequest::id);
+    if (request == requests_.end()) return {};
+    const Ids& tokens = cluster_->ran(id).tokens;
+    std::string text;
+    for (const TokenId token : tokens) text += static_cast<char>('0' + token);
+    size_t end = text.size();
+    for (const std::string& stop : request->stop) {
+      end = std::min(end, text.find(stop));
+      const bool may_begin = stop.size() == 2 && !text.empty() && text.back() == stop[0];
+      if (may_begin && !OutputOf(id).ok) end = std::min(end, text.size() - 1);
+    }
+    return {tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(end)};
+  }
+
+  // Prompts that it can have had, by what is seen from outside.
+  struct Expected {
+    std::vector<Ids> prompts{};
+    bool may_fail = false;  // with an upstream
+  };
+
+  // What may stand for the reference; nothing: the prompt fails.
+  std::vector<std::optional<Ids>> Candidates(const Reference& reference, absl::Time submitted) const {
+    const Output output = OutputOf(reference.upstream);
+    const Ids shown = Shown(reference.upstream);
+    std::vector<std::optional<Ids>> candidates;
+    const auto on_failure = [&](size_t least) {
+      if (reference.on_failure == OnFailure::kAbort) candidates.push_back(std::nullopt);
+      if (reference.on_failure == OnFailure::kSubstitute) candidates.emplace_back(reference.substitute);
+      for (size_t part = least; reference.on_failure == OnFailure::kPartial && part <= shown.size(); ++part) {
+        candidates.emplace_back(Ids(shown.begin(), shown.begin() + static_cast<std::ptrdiff_t>(part)));
+      }
+    };
+    const absl::Time deadline = submitted + reference.timeout;
+    if (output.ended <= deadline + kSlack) {  // in time, perhaps
+      if (output.ok) candidates.emplace_back(shown);
+      if (!output.ok) on_failure(shown.size());
+    }
+    if (output.ended > deadline - kSlack && deadline != absl::InfiniteFuture()) on_failure(0);
+    return candidates;
+  }
+
+  // The references in the order in which their outputs stand in the prompt.
+  std::vector<std::vector<Reference>> Orders(const SimulatedRequest& request, absl::Time submitted) const {
+    std::vector<Reference> references;
+    for (const PromptSegment& segment : request.segments) {
+      if (const auto* reference = std::get_if<Reference>(&segment)) references.push_back(*reference);
+    }
+    if (request.join == Join::kOrder) return {references};
+    // Those that are over when the request arrives fill the first places, in the prompt's order.
+    const auto over_at = [&](absl::Time time) {
+      return static_cast<size_t>(
+          std::ranges::count_if(outputs_, [&](const auto& o) { return o.second.ended <= time; }));
+    };
+    std::vector<std::vector<Reference>> orders;
+    for (size_t over = over_at(submitted); over <= over_at(submitted + kSlack); ++over) {
+      std::ranges::stable_sort(orders.emplace_back(references), {}, [&](const Reference& reference) {
+        const size_t rank = OutputOf(reference.upstream).rank;
+        return rank < over ? 0 : rank;
+      });
+    }
+    return orders;
+  }
+
+  Expected ExpectedOf(const SimulatedRequest& request) const {
+    const absl::Time submitted = cluster_->ran(request.id).submitted;
+    Expected expected;
+    for (const std::vector<Reference>& order : Orders(request, submitted)) {
+      std::vector<Ids> prompts = {{}};
+      auto reference = order.begin();
+      for (const PromptSegment& segment : request.segments) {
+        std::vector<std::optional<Ids>> candidates;
+        if (const auto* text = std::get_if<Ids>(&segment)) {
+          candidates.emplace_back(*text);
+        } else {
+          candidates = Candidates(*reference++, submitted);
+        }
+        std::vector<Ids> longer;
+        for (const std::optional<Ids>& candidate : candidates) {
+          expected.may_fail |= !candidate;
+          for (Ids prompt : candidate ? prompts : std::vector<Ids>()) {
+            prompt.insert(prompt.end(), candidate->begin(), candidate->end());
+            longer.push_back(std::move(prompt));
+          }
+        }
+        prompts = std::move(longer);
+      }
+      expected.prompts.insert(expected.prompts.end(), prompts.begin(), prompts.end());
+    }
+    std::ranges::sort(expected.prompts);
+    expected.prompts.erase(std::ranges::unique(expected.prompts).begin(), expected.prompts.end());
+    return expected;
+  }
+
+  // What the same request says to this prompt, sent whole to an idle cluster that knows nothing of it.
+  Ids SaysAlone(const SimulatedRequest& request, const Ids& prompt) {
+    SimulatedRequest alone = request;
+    alone.id = absl::StrCat("alone", ++alone_);
+    alone.cache_salt = alone.id;
+    alone.segments = {prompt};
+    const RequestId id = alone.id;
+    cluster_->Submit(0, std::move(alone), nullptr);
+    cluster_->RunUntilIdle();
+    REQUIRE(cluster_->ran(id).status == absl::OkStatus());
+    return cluster_->ran(id).tokens;
+  }
+
+  void Check(const SimulatedRequest& request) {
+    CAPTURE(request.id);
+    const SimulatedCluster::Ran ran = cluster_->ran(request.id);
+    INFO(ran.status);
+    const Expected expected = ExpectedOf(request);
+    ++totals_.agents;
+    if (!ran.status.ok()) CheckFailure(request, ran.status, expected);
+    if (!ran.status.ok() && ran.tokens.empty()) return;
+    CAPTURE(expected.prompts.size(), ran.tokens);
+    const bool is_right = std::ranges::any_of(expected.prompts, [&](const Ids& prompt) {
+      if (prompt.empty()) return false;
+      Ids said = SaysAlone(request, prompt);
+      if (!ran.status.ok()) said.resize(std::min(said.size(), ran.tokens.size()));  // the part that came
+      return said == ran.tokens;
+    });
+    REQUIRE(is_right);
+    totals_.ended_well += ran.status.ok();
+    totals_.exactly_known += ran.status.ok() && expected.prompts.size() == 1;
+  }
+
+  void CheckFailure(const SimulatedRequest& request, const absl::Status& status, const Expected& expected) {
+    ++totals_.failed;
+    if (absl::IsCancelled(status)) {
+      REQUIRE(cancelled_.contains(request.id));
+    } else if (absl::IsInvalidArgument(status)) {  // every output that it consists of was empty
+      REQUIRE(std::ranges::count(expected.prompts, Ids()) > 0);
+    } else {
+      REQUIRE((absl::IsAborted(status) || absl::IsUnavailable(status)));
+      REQUIRE((expected.may_fail || (broken_ && absl::IsUnavailable(status))));
+    }
+  }
+
+  // A message from a client to the router and one back, at most.
+  static constexpr absl::Duration kMessage = absl::Microseconds(100);
+  static constexpr double kSpread = 0.5;
+  static constexpr absl::Duration kSlack = absl::Microseconds(300);
+
+  std::mt19937 random_;
+  Totals& totals_;
+  std::unique_ptr<SimulatedCluster> cluster_;
+  std::vector<SimulatedRequest> agents_;
+  int round_ = 0;
+  std::vector<SimulatedRequest> requests_;  // of this round
+  std::set<RequestId> cancelled_;
+  bool broken_ = false;
+  std::map<RequestId, Output> outputs_;
+  int alone_ = 0;
+};
+
+TEST_CASE("whatever steps, timing, cache and failures are, an agent says what it says to its prompt alone") {
+  spdlog::set_level(spdlog::level::off);
+  const unsigned first = std::random_device{}();
+  Totals totals;
+  for (unsigned seed = first; seed != first + 1000; ++seed) {
+    INFO("seed " << seed);
+    RandomWorkflow(seed, totals).Run();
+  }
+  spdlog::set_level(spdlog::level::info);
+  CAPTURE(totals.agents, totals.ended_well, totals.exactly_known, totals.failed);
+  CHECK(totals.ended_well > totals.agents / 2);
+  CHECK(totals.exactly_known > totals.ended_well * 9 / 10);
+  CHECK(totals.failed > totals.agents / 20);
+}
+
+}  // namespace
+}  // namespace baton
