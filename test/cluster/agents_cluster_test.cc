@@ -1,0 +1,155 @@
+// Agents on real processes: what becomes of prompts that wait for others' outputs when a worker dies.
+#include <signal.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "programs.h"
+#include "scrape.h"
+
+namespace baton {
+namespace {
+
+// Two workers of each kind.
+struct AgentCluster {
+  std::array<std::optional<Worker>, 2> prefill, decode;
+  std::optional<Process> router;
+  std::unique_ptr<v1::Inference::Stub> stub;
+
+  AgentCluster() {
+    for (auto& worker : prefill) worker.emplace("prefill");
+    for (auto& worker : decode) worker.emplace("decode");
+    router.emplace("baton-router", std::vector<std::string>{
+                                       "--listen", "127.0.0.1:0", "--model", kModel, "--prefill-workers",
+                                       absl::StrCat(prefill[0]->address, ",", prefill[1]->address), "--decode-workers",
+                                       absl::StrCat(decode[0]->address, ",", decode[1]->address)});
+    stub = v1::Inference::NewStub(DialTcp(router->Await("listening on ")));
+    for (const auto* workers : {&prefill, &decode}) {
+      for (const auto& worker : *workers) router->Await(absl::StrCat("worker ", worker->address, ": attached"));
+    }
+  }
+};
+
+// Waits until one of them holds blocks for requests: the first such, and the other one.
+std::pair<Worker*, Worker*> HolderAndOther(std::array<std::optional<Worker>, 2>& workers) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
+  while (std::chrono::steady_clock::now() < until) {
+    for (size_t i = 0; i < 2; ++i) {
+      const std::string used = absl::StrCat("baton_kv_blocks{role=\"", workers[i]->role, "\",state=\"used\"}");
+      if (Scrape(workers[i]->metrics, used).value_or(0) > 0) return {&*workers[i], &*workers[1 - i]};
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  FAIL("no worker holds a block");
+  return {};
+}
+
+v1::GenerateRequest Named(const std::string& id, v1::GenerateRequest request) {
+  request.set_request_id(id);
+  request.mutable_sampling()->set_logprobs(0);
+  return request;
+}
+
+v1::OutputOf& AddReference(v1::GenerateRequest& request, const std::string& upstream) {
+  v1::OutputOf& reference = *request.mutable_segments()->add_segments()->mutable_output_of();
+  reference.set_request_id(upstream);
+  reference.set_announced(true);
+  return reference;
+}
+
+// As a prompt has them that refers to the output.
+void AddOutput(v1::GenerateRequest& request, const std::vector<int32_t>& ids) {
+  auto& added = *request.mutable_segments()->add_segments()->mutable_token_ids()->mutable_ids();
+  for (const int32_t id : ids) {
+    if (id > 1) added.Add(id);  // 0 and 1 are special tokens
+  }
+}
+
+void RequireOk(const absl::Status& status) {
+  INFO(Message(status));
+  REQUIRE(status.ok());
+}
+
+TEST_CASE("growing prompts whose prefill worker is killed are placed again, and go on as if nothing had been") {
+  AgentCluster cluster;
+  Call early(*cluster.stub, Named("early", Request(60)));
+  RequireOk(early.Finish());
+  for (auto& worker : cluster.prefill) REQUIRE(worker->BlocksComeBack());
+
+  std::vector<std::unique_ptr<Call>> waiting;
+  for (int i = 0; i < 3; ++i) {
+    v1::GenerateRequest request = Named(absl::StrCat("waits", i), Request(20 + i, 100));
+    AddReference(request, "early");
+    AddReference(request, "late");
+    waiting.push_back(std::make_unique<Call>(*cluster.stub, request));
+  }
+  const auto [holder, other] = HolderAndOther(cluster.prefill);
+  holder->process.Signal(SIGKILL);
+  cluster.router->Await(absl::StrCat("worker ", holder->address, ": lost"));
+  REQUIRE(other->AwaitUsed(true));
+  Call late(*cluster.stub, Named("late", Request(50, 30)));
+  RequireOk(late.Finish());
+
+  for (int i = 0; i < 3; ++i) {
+    RequireOk(waiting[i]->Finish());
+    v1::GenerateRequest request = Named(absl::StrCat("alone", i), Request(20 + i, 100));
+    request.set_cache_salt("another");  // nothing is shared
+    AddOutput(request, early.ids);
+    AddOutput(request, late.ids);
+    Call alone(*cluster.stub, request);
+    RequireOk(alone.Finish());
+    CHECK(alone.ids.size() == static_cast<size_t>(20 + i));
+    CHECK(waiting[i]->ids == alone.ids);
+    CHECK(waiting[i]->logprobs == alone.logprobs);
+  }
+  CHECK(other->BlocksComeBack());
+  for (auto& worker : cluster.decode) CHECK(worker->BlocksComeBack());
+}
+
+TEST_CASE(
+    "when an upstream's decode worker is killed, those that wait fail with it or take what they asked for instead") {
+  AgentCluster cluster;
+  v1::GenerateRequest fails = Named("fails", Request(20, 100)), goes_on = Named("goes-on", Request(20, 100));
+  AddReference(fails, "up");
+  v1::OutputOf& reference = AddReference(goes_on, "up");
+  reference.set_on_failure(v1::OutputOf::ON_FAILURE_SUBSTITUTE);
+  reference.set_substitute("nothing came");
+  Call failing(*cluster.stub, fails), going_on(*cluster.stub, goes_on);
+  HolderAndOther(cluster.prefill);  // they are there
+
+  Call up(*cluster.stub, Named("up", Request(450)));
+  REQUIRE(up.Read());
+  const auto [holder, other] = HolderAndOther(cluster.decode);
+  holder->process.Signal(SIGKILL);
+  const absl::Status lost = up.Finish();
+  INFO(Message(lost));
+  CHECK(absl::IsUnavailable(lost));
+  const absl::Status status = failing.Finish();
+  CHECK(absl::IsUnavailable(status));
+  INFO(Message(status));
+  CHECK(Message(status).find("output_of 'up'") != std::string_view::npos);
+
+  RequireOk(going_on.Finish());
+  v1::GenerateRequest request = Named("alone", Request(20, 100));
+  request.set_cache_salt("another");
+  request.mutable_segments()->add_segments()->set_text("nothing came");
+  Call alone(*cluster.stub, request);
+  RequireOk(alone.Finish());
+  CHECK(going_on.ids == alone.ids);
+  CHECK(going_on.logprobs == alone.logprobs);
+  CHECK(other->BlocksComeBack());
+  for (auto& worker : cluster.prefill) CHECK(worker->BlocksComeBack());
+}
+
+}  // namespace
+}  // namespace baton
