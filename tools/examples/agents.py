@@ -21,10 +21,11 @@ class Agent:
         self.id = request.request_id
         self.text = ""
         self.token_ids = []
-        self.logprobs = []  # of the tokens, where asked for
+        self.logprobs = []  # TokenLogprobs of the tokens, where asked for
         self.final = None
         self.started = time.monotonic()
         self.first_token_at = None
+        self.ended_at = None
         self.error = None
         self._call = client.generate(request)
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -37,11 +38,12 @@ class Agent:
                     self.first_token_at = time.monotonic()
                 self.text += response.text
                 self.token_ids.extend(response.token_ids)
-                self.logprobs.extend(entry.logprob for entry in response.logprobs)
+                self.logprobs.extend(response.logprobs)
                 if response.HasField("final"):
                     self.final = response.final
         except grpc.RpcError as error:
             self.error = error
+        self.ended_at = time.monotonic()
 
     def result(self):
         """Waits for the end; returns the text."""
