@@ -58,7 +58,7 @@ class RandomRequests {
   std::map<absl::StatusCode, int> refusals;
 
  private:
-  static Dispatcher::Options Options() { return {.limits = {.live_requests = 8}, .nonce = 1}; }
+  static Dispatcher::Options Options() { return {.limits = {.live_requests = 6}, .nonce = 1}; }
   static WorkerInfo Info(WorkerRole role, const std::string& name, uint64_t incarnation) {
     return {.role = role,
             .address = name,
