@@ -1,5 +1,6 @@
-// Runs agent workflows in simulated clusters: one run per line of standard input, its result as one line of standard
-// output, JSON both. bench/agents --simulated writes the runs and reads the results; every figure is simulated.
+// Runs agent workflows, or sessions, in simulated clusters: one run per line of standard input, its result as one line
+// of standard output, JSON both. bench/agents and bench/sessions, --simulated, write the runs and read the results;
+// every figure is simulated.
 //
 //   {"model": "qwen2.5-7b", "device": "a100", "overlap": true, "share": true,
 //    "tokens_per_s": 50,     of agents with "paced": true; unset: all run at the device's speed
@@ -8,6 +9,11 @@
 //    "arrivals": [0, 1.5],                               seconds, one for each workflow; unset: all at once
 //    "workflows": [[{"name": "A", "output": 64, "paced": true, "parts": [{"ids": "name", "length": 64}]},
 //                   {"name": "B", "output": 1, "parts": [{"output_of": "A"}]}]]}
+//
+//   {"model": "qwen3-14b", "device": "a100",            and step_tokens, increment, seed, schedule, arrivals as above
+//    "groups": [{"module": "base", "prefill_workers": 4, "decoders": ["planner", "writer"]}],
+//    "routing": "least-loaded", "shadow_prefill": true, "concurrent": 8,     optional; see SessionOptions
+//    "sessions": [[{"model": "planner", "added": [{"ids": "name", "length": 64}], "output": 40}]]}
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -16,6 +22,7 @@
 #include "backend/simulated/shapes.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "simulator/session.h"
 #include "simulator/workflow.h"
 
 namespace baton {
@@ -23,16 +30,36 @@ namespace {
 
 using Json = nlohmann::json;
 
+NamedTokens ReadTokens(const Json& json) { return {json.at("ids"), json.at("length")}; }
+
 Agent ReadAgent(const Json& json) {
   Agent agent{.name = json.at("name"), .output = json.at("output"), .paced = json.value("paced", false)};
   for (const Json& part : json.at("parts")) {
     if (part.contains("output_of")) {
       agent.parts.push_back(OutputOf{part["output_of"]});
     } else {
-      agent.parts.push_back(NamedTokens{part.at("ids"), part.at("length")});
+      agent.parts.push_back(ReadTokens(part));
     }
   }
   return agent;
+}
+
+Session ReadSession(const Json& json) {
+  Session session;
+  for (const Json& turn : json) {
+    Turn& read = session.emplace_back();
+    read.model = turn.at("model");
+    read.output = turn.at("output");
+    for (const Json& added : turn.at("added")) read.added.push_back(ReadTokens(added));
+  }
+  return session;
+}
+
+absl::StatusOr<Routing> ReadRouting(const std::string& name) {
+  if (name == "pinned") return Routing::kPinned;
+  if (name == "least-loaded") return Routing::kLeastLoaded;
+  if (name == "random") return Routing::kRandom;
+  return absl::InvalidArgumentError("routing: expected pinned, least-loaded or random, got '" + name + "'");
 }
 
 absl::StatusOr<ClusterShape> ReadShape(const Json& json) {
@@ -47,6 +74,11 @@ absl::StatusOr<ClusterShape> ReadShape(const Json& json) {
   } else if (schedule != "fcfs") {
     return absl::InvalidArgumentError("schedule: expected fcfs or sjf, got '" + schedule + "'");
   }
+  for (const Json& group : json.value("groups", Json::array())) {
+    shape.groups.push_back({group.at("module"), group.at("prefill_workers"), group.at("decoders")});
+  }
+  ASSIGN_OR_RETURN(shape.routing, ReadRouting(json.value("routing", "pinned")));
+  shape.shadow_prefill = json.value("shadow_prefill", true);
   shape.step_tokens = json.value("step_tokens", shape.step_tokens);
   shape.network.seed = json.value("seed", shape.network.seed);
   return shape;
@@ -76,17 +108,61 @@ Json ToJson(const RunResult& result) {
           {"blocks_held", result.blocks_held}};
 }
 
+// Without tokens, and of steps only what they sum to: these runs are long.
+Json ToJson(const SessionsResult& result) {
+  Json sessions = Json::array();
+  for (const std::vector<TurnRan>& turns : result.sessions) {
+    Json& session = sessions.emplace_back(Json::array());
+    for (const TurnRan& turn : turns) {
+      session.push_back({{"started", absl::ToDoubleSeconds(turn.submitted)},
+                         {"first", absl::ToDoubleSeconds(turn.first)},
+                         {"ended", absl::ToDoubleSeconds(turn.ended)},
+                         {"prompt_tokens", turn.prompt_tokens},
+                         {"cached_tokens", turn.cached_tokens},
+                         {"output_tokens", turn.tokens.size()}});
+    }
+  }
+  int64_t prefill_tokens = 0;
+  absl::Duration prefill_time, decode_time;
+  for (const StepRecord& step : result.steps) {
+    const bool is_prefill = step.worker.starts_with("prefill");
+    if (is_prefill) prefill_tokens += step.tokens;
+    (is_prefill ? prefill_time : decode_time) += step.time;
+  }
+  return {{"simulated", true},
+          {"sessions", std::move(sessions)},
+          {"prefill_tokens", prefill_tokens},
+          {"prefill_s", absl::ToDoubleSeconds(prefill_time)},
+          {"decode_s", absl::ToDoubleSeconds(decode_time)},
+          {"bytes_pushed", result.bytes_pushed},
+          {"refused", result.refused},
+          {"blocks_held", result.blocks_held}};
+}
+
+std::vector<absl::Duration> ReadArrivals(const Json& json) {
+  std::vector<absl::Duration> arrivals;
+  for (const double seconds : json.value("arrivals", std::vector<double>())) arrivals.push_back(absl::Seconds(seconds));
+  return arrivals;
+}
+
+absl::StatusOr<Json> RunSessions(const Json& json, const ClusterShape& shape) {
+  std::vector<Session> sessions;
+  for (const Json& session : json.at("sessions")) sessions.push_back(ReadSession(session));
+  const SessionOptions options{.arrivals = ReadArrivals(json), .concurrent = json.value("concurrent", 0)};
+  ASSIGN_OR_RETURN(const SessionsResult result, RunSessions(shape, sessions, options));
+  return ToJson(result);
+}
+
 absl::StatusOr<Json> Run(const Json& json) {
   ASSIGN_OR_RETURN(const ClusterShape shape, ReadShape(json));
+  if (json.contains("sessions")) return RunSessions(json, shape);
   std::vector<Workflow> workflows;
   for (const Json& agents : json.at("workflows")) {
     Workflow& workflow = workflows.emplace_back();
     for (const Json& agent : agents) workflow.push_back(ReadAgent(agent));
   }
-  RunOptions options{.overlap = json.at("overlap"), .share = json.value("share", true)};
-  for (const double seconds : json.value("arrivals", std::vector<double>())) {
-    options.arrivals.push_back(absl::Seconds(seconds));
-  }
+  const RunOptions options{
+      .overlap = json.at("overlap"), .share = json.value("share", true), .arrivals = ReadArrivals(json)};
   ASSIGN_OR_RETURN(const RunResult result, RunWorkflows(shape, workflows, options));
   return ToJson(result);
 }

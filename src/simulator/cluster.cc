@@ -1,16 +1,35 @@
 #include "simulator/cluster.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "simulator/hash.h"
 
 namespace baton {
 namespace {
 
 const char* const kRouter = "router";
 constexpr absl::Duration kLongest = absl::Hours(10);  // of virtual time: whoever waits longer waits for ever
+
+Dispatcher::Options OptionsOf(const ClusterShape& shape) {
+  Dispatcher::Options options{.shortest_first = shape.shortest_first, .shadow_prefill = shape.shadow_prefill};
+  options.limits.placement.routing = shape.routing;
+  return options;
+}
+
+// As SimulatedBackend wants them: others for another name.
+uint64_t WeightsOf(const std::string& name) { return name == SimulatedCluster::kModel ? 0 : Fnv1a(name); }
+
+// Equal for equal names only; not a digest of anything.
+Digest DigestOf(const std::string& module) {
+  Digest digest{};
+  const uint64_t name = Fnv1a(module);
+  std::memcpy(digest.data(), &name, sizeof(name));
+  return digest;
+}
 
 }  // namespace
 
@@ -28,17 +47,26 @@ SimulatedCluster::SimulatedCluster(ClusterShape shape)
     : shape_(std::move(shape)),
       blocks_(BlocksBeside(shape_.model, shape_.device)),
       core_(shape_.network),
-      router_(Models(), {.shortest_first = shape_.shortest_first}, RouterOutlets(), core_.queue) {
-  for (int32_t i = 0; i < shape_.prefill_workers; ++i) AddPrefill(absl::StrCat("prefill", i));
-  for (int32_t i = 0; i < shape_.decode_workers; ++i) AddDecode(absl::StrCat("decode", i), kModel, std::nullopt);
-  if (shape_.pace) AddDecode("paced", kPaced, shape_.pace);
+      router_(Models(), OptionsOf(shape_), RouterOutlets(), core_.queue) {
+  for (const GroupShape& group : shape_.groups) {
+    for (int32_t i = 0; i < group.prefill_workers; ++i) AddPrefill(group.module);
+    for (const std::string& decoder : group.decoders) {
+      AddDecode(absl::StrCat("decode", decodes_.size()), {decoder, group.module, decoder == group.module});
+    }
+  }
+  if (!shape_.groups.empty()) return;
+  for (int32_t i = 0; i < shape_.prefill_workers; ++i) AddPrefill(kModel);
+  for (int32_t i = 0; i < shape_.decode_workers; ++i) AddDecode(absl::StrCat("decode", i), {kModel, kModel});
+  if (shape_.pace) AddDecode("paced", {kPaced, kModel, /*makes_same_kv=*/true, shape_.pace});
 }
 
-WorkerInfo SimulatedCluster::InfoOf(const WorkerAddress& address, const std::string& model, WorkerRole role) {
+WorkerInfo SimulatedCluster::InfoOf(const WorkerAddress& address, const std::string& model, const std::string& module,
+                                    WorkerRole role) {
   return {.role = role,
           .address = address,
           .incarnation = Incarnation(prefills_.size() + decodes_.size() + 1),
           .model = model,
+          .module_digest = DigestOf(module),
           .numerics_id = "simulated",
           .layout = SimulatedKvLayout(shape_.model),
           .blocks_total = blocks_,
@@ -46,9 +74,11 @@ WorkerInfo SimulatedCluster::InfoOf(const WorkerAddress& address, const std::str
           .max_batch = 64};
 }
 
-void SimulatedCluster::AddPrefill(const WorkerAddress& address) {
-  const WorkerInfo info = InfoOf(address, kModel, WorkerRole::kPrefill);
-  SimulatedPrefill::Options options{.engine = {}, .model = shape_.model, .device = shape_.device};
+void SimulatedCluster::AddPrefill(const std::string& module) {
+  const WorkerAddress address = absl::StrCat("prefill", prefills_.size());
+  const WorkerInfo info = InfoOf(address, module, module, WorkerRole::kPrefill);
+  SimulatedPrefill::Options options{
+      .engine = {}, .model = shape_.model, .device = shape_.device, .weights = WeightsOf(module)};
   options.engine.blocks = blocks_;
   options.engine.vocab = SimulatedBackend::kVocab;
   options.engine.context = shape_.model.context;
@@ -56,6 +86,7 @@ void SimulatedCluster::AddPrefill(const WorkerAddress& address) {
   options.engine.increment = shape_.increment.value_or(0);
   options.engine.sender.self = {.prefill_address = address,
                                 .prefill_incarnation = info.incarnation,
+                                .module_digest = info.module_digest,
                                 .layout = info.layout,
                                 .numerics_id = info.numerics_id};
   options.reach = [this](const WorkerAddress& to) -> SimulatedDecode& { return *decodes_.at(to); };
@@ -70,10 +101,14 @@ void SimulatedCluster::AddPrefill(const WorkerAddress& address) {
   router_.Attach(address, info);
 }
 
-void SimulatedCluster::AddDecode(const WorkerAddress& address, const std::string& model,
-                                 std::optional<absl::Duration> pace) {
-  const WorkerInfo info = InfoOf(address, model, WorkerRole::kDecode);
-  SimulatedDecode::Options options{.engine = {}, .model = shape_.model, .device = shape_.device, .step_time = pace};
+void SimulatedCluster::AddDecode(const WorkerAddress& address, const Decoder& decoder) {
+  const WorkerInfo info = InfoOf(address, decoder.model, decoder.module, WorkerRole::kDecode);
+  SimulatedDecode::Options options{.engine = {},
+                                   .model = shape_.model,
+                                   .device = shape_.device,
+                                   .weights = WeightsOf(decoder.makes_same_kv ? decoder.module : decoder.model),
+                                   .step_time = decoder.pace};
+  options.engine.handoff.module_digest = info.module_digest;
   options.engine.handoff.layout = info.layout;
   options.engine.handoff.numerics_id = info.numerics_id;
   options.engine.handoff.incarnation = info.incarnation;
@@ -82,7 +117,7 @@ void SimulatedCluster::AddDecode(const WorkerAddress& address, const std::string
       .tokenizer = &tokenizer_, .vocab = SimulatedBackend::kVocab, .eos_ids = {}, .positions = shape_.model.context};
   options.engine.blocks = blocks_;
   options.engine.max_batch = info.max_batch;
-  options.engine.shares_output = true;
+  options.engine.shares_output = decoder.makes_same_kv;
   options.tell = [this, address](DecodeEvents events) {
     Tell(address,
          [this, address, events = std::move(events)]() mutable { router_.OnEvents(address, std::move(events)); });
@@ -94,7 +129,10 @@ void SimulatedCluster::AddDecode(const WorkerAddress& address, const std::string
 
 std::vector<ServedModel> SimulatedCluster::Models() const {
   std::vector<ServedModel> models;
-  for (const char* name : {kModel, kPaced}) {
+  std::vector<std::string> names;
+  for (const GroupShape& group : shape_.groups) names.insert(names.end(), group.decoders.begin(), group.decoders.end());
+  if (names.empty()) names = {kModel, kPaced};
+  for (const std::string& name : names) {
     ServedModel& model = models.emplace_back();
     model.name = name;
     model.context = static_cast<int32_t>(shape_.model.context);
@@ -114,11 +152,13 @@ SimulatedRouter::Outlets SimulatedCluster::RouterOutlets() {
       ran.tokens.insert(ran.tokens.end(), tokens.begin(), tokens.end());
     });
   };
-  outlets.end = [this](const RequestId& id, const absl::Status& status) {
-    core_.network.Send(kRouter, live_.at(id).client, [this, id, status] {
+  outlets.end = [this](const RequestId& id, const RequestOutcome& outcome) {
+    core_.network.Send(kRouter, live_.at(id).client, [this, id, outcome] {
       Ran& ran = ran_.at(id);
       ran.ended = Now();
-      ran.status = status;
+      ran.status = outcome.status;
+      ran.prompt_tokens = outcome.prompt_tokens;
+      ran.cached_tokens = outcome.cached_tokens;
       const auto live = live_.extract(id);
       if (live.mapped().ended != nullptr) live.mapped().ended();
     });

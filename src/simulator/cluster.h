@@ -19,6 +19,13 @@
 
 namespace baton {
 
+// A prefill module and the decoders that go on from its KV, each with a worker of its own.
+struct GroupShape {
+  std::string module{};
+  int32_t prefill_workers = 1;
+  std::vector<std::string> decoders{};  // one that is called as the module has its weights, the others have their own
+};
+
 struct ClusterShape {
   ModelConfig model{};
   DeviceShape device{};  // of each worker
@@ -27,9 +34,13 @@ struct ClusterShape {
   // Served as kModel by as many workers at the device's speed, and as kPaced by one of which every step takes `pace`.
   int32_t decode_workers = 1;
   std::optional<absl::Duration> pace{};
+  // Where there are any, they are all that is served.
+  std::vector<GroupShape> groups{};
   int64_t step_tokens = 512;                        // see PrefillEngineOptions
   std::optional<int64_t> increment{};               // the same; unset: as learned from steps
   std::optional<WorkloadOptions> shortest_first{};  // unset: first come first served
+  Routing routing = Routing::kPinned;
+  bool shadow_prefill = true;
 };
 
 class SimulatedCluster {
@@ -46,6 +57,7 @@ class SimulatedCluster {
     absl::Time first = absl::InfiniteFuture(), ended = absl::InfiniteFuture();
     std::vector<TokenId> tokens{};
     absl::Status status{};
+    int32_t prompt_tokens = 0, cached_tokens = 0;  // as in RequestOutcome
   };
   // Sends it now, on the connection of client number `client`. `ended`, which may be null, is called when it knows.
   void Submit(size_t client, SimulatedRequest request, std::function<void()> ended);
@@ -62,12 +74,18 @@ class SimulatedCluster {
   const std::vector<StepRecord>& steps() const { return core_.steps; }
   // Of all workers, still referenced or quarantined. REQUIRES: idle; all else is CHECKed.
   int64_t BlocksHeld() const;
+  int64_t BytesPushed() const { return core_.network.pushed(); }  // by all prefill workers
 
  private:
   explicit SimulatedCluster(ClusterShape shape);
-  void AddPrefill(const WorkerAddress& address);
-  void AddDecode(const WorkerAddress& address, const std::string& model, std::optional<absl::Duration> pace);
-  WorkerInfo InfoOf(const WorkerAddress& address, const std::string& model, WorkerRole role);
+  void AddPrefill(const std::string& module);
+  struct Decoder {
+    std::string model, module;
+    bool makes_same_kv = true;  // has the module's weights
+    std::optional<absl::Duration> pace{};
+  };
+  void AddDecode(const WorkerAddress& address, const Decoder& decoder);
+  WorkerInfo InfoOf(const WorkerAddress& address, const std::string& model, const std::string& module, WorkerRole role);
   std::vector<ServedModel> Models() const;
   SimulatedRouter::Outlets RouterOutlets();
   void ArmRouter();

@@ -10,7 +10,7 @@ SimulatedDecode::SimulatedDecode(WorkerAddress address, Options options, Simulat
     : address_(std::move(address)),
       options_(std::move(options)),
       core_(core),
-      backend_(options_.model, options_.device, options_.engine.blocks),
+      backend_(options_.model, options_.device, options_.engine.blocks, options_.weights),
       engine_(options_.engine) {}
 
 void SimulatedDecode::Start(DecodeJob job) {

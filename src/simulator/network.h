@@ -36,8 +36,10 @@ class SimulatedNetwork {
     }
     queue_.After(latency->second, std::move(arrive));
   }
+  int64_t pushed() const { return pushed_; }  // bytes, by all
   // `rate`: bytes a second out of `from`, for all its pushes together.
   void Push(const WorkerAddress& from, int64_t bytes, double rate, EventQueue::Event arrive) {
+    pushed_ += bytes;
     absl::Time& free = wire_free_[from];
     free = std::max(free, queue_.Now()) + absl::Seconds(static_cast<double>(bytes) / rate);
     queue_.At(free + shape_.push, std::move(arrive));
@@ -48,6 +50,7 @@ class SimulatedNetwork {
   EventQueue& queue_;
   std::map<std::pair<WorkerAddress, WorkerAddress>, absl::Duration> latency_;
   std::map<WorkerAddress, absl::Time> wire_free_;
+  int64_t pushed_ = 0;
 };
 
 }  // namespace baton

@@ -11,7 +11,7 @@ SimulatedPrefill::SimulatedPrefill(WorkerAddress address, Options options, Simul
     : address_(std::move(address)),
       options_(std::move(options)),
       core_(core),
-      backend_(options_.model, options_.device, options_.engine.blocks),
+      backend_(options_.model, options_.device, options_.engine.blocks, options_.weights),
       engine_(options_.engine) {}
 
 void SimulatedPrefill::Submit(PrefillJob job) {

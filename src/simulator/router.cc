@@ -24,6 +24,7 @@ ClientRequest SimulatedRouter::Read(SimulatedRequest request) const {
   BATON_CHECK(request.id.find('/') == std::string::npos, request.id);  // see ScopedId
   read.id = std::move(request.id);
   read.served = *served;
+  read.session = std::move(request.session);
   read.cache_salt = std::move(request.cache_salt);
   read.segments = std::move(request.segments);
   read.join = request.join;
@@ -44,7 +45,9 @@ void SimulatedRouter::Submit(SimulatedRequest request) {
   if (ticket.ok()) {
     tickets_[id] = *ticket;
   } else {
-    outlets_.end(id, ticket.status());
+    RequestOutcome refused;
+    refused.status = ticket.status();
+    outlets_.end(id, refused);
   }
   Act();
 }
@@ -87,7 +90,7 @@ void SimulatedRouter::Act() {
       const auto& ended = std::get<RequestEnded>(action);
       const RequestId id = NameOf(ended.ticket.id);
       tickets_.erase(id);
-      outlets_.end(id, ended.outcome.status);
+      outlets_.end(id, ended.outcome);
     }
   }
 }

@@ -17,6 +17,7 @@ namespace baton {
 struct SimulatedRequest {
   RequestId id{};
   std::string model{};
+  std::string session{};  // empty: none
   std::string cache_salt{};
   std::vector<PromptSegment> segments{};
   Join join = Join::kOrder;
@@ -32,10 +33,11 @@ class SimulatedRouter {
   struct Outlets {
     std::function<void(WorkerCommand)> command;
     std::function<void(const RequestId&, std::vector<TokenId>)> tokens;
-    std::function<void(const RequestId&, absl::Status)> end;
+    std::function<void(const RequestId&, const RequestOutcome&)> end;
   };
   // `models`: that requests name.
-  SimulatedRouter(std::vector<ServedModel> models, Dispatcher::Options options, Outlets outlets, const EventQueue& queue)
+  SimulatedRouter(std::vector<ServedModel> models, Dispatcher::Options options, Outlets outlets,
+                  const EventQueue& queue)
       : models_(std::move(models)), dispatcher_(std::move(options)), outlets_(std::move(outlets)), queue_(queue) {}
 
   void Attach(const WorkerAddress& worker, const WorkerInfo& info);

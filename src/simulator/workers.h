@@ -45,6 +45,7 @@ class SimulatedDecode {
     DecodeEngineOptions engine;
     ModelConfig model;
     DeviceShape device;
+    uint64_t weights = 0;  // see SimulatedBackend
     // What every step takes, whatever the device; unset: as the roofline says.
     std::optional<absl::Duration> step_time{};
     // Towards the router, by the network.
@@ -88,6 +89,7 @@ class SimulatedPrefill {
     PrefillEngineOptions engine;
     ModelConfig model;
     DeviceShape device;
+    uint64_t weights = 0;  // see SimulatedBackend
     std::function<SimulatedDecode&(const WorkerAddress&)> reach{};
     // Towards the router, by the network.
     std::function<void(PrefillDone)> done{};

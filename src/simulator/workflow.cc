@@ -10,7 +10,6 @@
 #include "simulator/hash.h"
 
 namespace baton {
-namespace {
 
 std::vector<TokenId> TokensOf(const NamedTokens& named) {
   std::mt19937_64 random(Fnv1a(named.name));
@@ -19,6 +18,19 @@ std::vector<TokenId> TokensOf(const NamedTokens& named) {
     tokens.push_back(static_cast<TokenId>(random() % SimulatedBackend::kVocab));
   return tokens;
 }
+
+absl::Status CheckArrivals(const std::vector<absl::Duration>& arrivals, size_t count) {
+  if (arrivals.empty()) return absl::OkStatus();
+  if (arrivals.size() != count) {
+    return absl::InvalidArgumentError(absl::StrCat("arrivals: ", arrivals.size(), ", expected none or ", count));
+  }
+  if (arrivals.front() < absl::ZeroDuration() || !std::ranges::is_sorted(arrivals)) {
+    return absl::InvalidArgumentError("arrivals: expected times of 0 s or later, none before the one that it follows");
+  }
+  return absl::OkStatus();
+}
+
+namespace {
 
 absl::Status CheckOrder(const Workflow& workflow) {
   std::set<std::string> named;
@@ -33,17 +45,6 @@ absl::Status CheckOrder(const Workflow& workflow) {
     if (!named.insert(agent.name).second) {
       return absl::InvalidArgumentError(absl::StrCat("two agents are named '", agent.name, "'"));
     }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckArrivals(const std::vector<absl::Duration>& arrivals, size_t workflows) {
-  if (arrivals.empty()) return absl::OkStatus();
-  if (arrivals.size() != workflows) {
-    return absl::InvalidArgumentError(absl::StrCat("arrivals: ", arrivals.size(), " for ", workflows, " workflows"));
-  }
-  if (arrivals.front() < absl::ZeroDuration() || !std::ranges::is_sorted(arrivals)) {
-    return absl::InvalidArgumentError("arrivals: expected times of 0 s or later, none before the one that it follows");
   }
   return absl::OkStatus();
 }

@@ -19,6 +19,7 @@ struct NamedTokens {
   std::string name;
   int64_t length = 0;
 };
+std::vector<TokenId> TokensOf(const NamedTokens& named);
 // The output of an agent of the same workflow, named before.
 struct OutputOf {
   std::string agent;
@@ -37,6 +38,9 @@ struct RunOptions {
   // When each workflow begins, none before the one that it follows; empty: all at once.
   std::vector<absl::Duration> arrivals{};
 };
+
+// INVALID_ARGUMENT: there are some, but not for each of `count`, or one is before the one that it follows.
+absl::Status CheckArrivals(const std::vector<absl::Duration>& arrivals, size_t count);
 
 // From the beginning of the run.
 struct AgentRan {

@@ -41,9 +41,10 @@ ModelConfig Shape(Architecture architecture, int64_t layers, int64_t hidden, int
 absl::StatusOr<ModelConfig> ModelNamed(std::string_view name) {
   ModelConfig smollm2 = Shape(Architecture::kLlama, 30, 576, 1536, 9, 3, 49152);
   smollm2.tied_embeddings = true;
-  const std::array<std::pair<const char*, ModelConfig>, 4> models = {{
+  const std::array<std::pair<const char*, ModelConfig>, 5> models = {{
       {"qwen2.5-7b", Shape(Architecture::kQwen2, 28, 3584, 18944, 28, 4, 152064)},
       {"qwen2.5-32b", Shape(Architecture::kQwen2, 64, 5120, 27648, 40, 8, 152064)},
+      {"qwen3-14b", Shape(Architecture::kQwen3, 40, 5120, 17408, 40, 8, 151936)},
       {"llama-3.1-8b", Shape(Architecture::kLlama, 32, 4096, 14336, 32, 8, 128256)},
       {"smollm2-135m", smollm2},
   }};

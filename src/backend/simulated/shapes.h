@@ -8,7 +8,8 @@
 
 namespace baton {
 
-// qwen2.5-7b, qwen2.5-32b, llama-3.1-8b, smollm2-135m: as in their config.json. INVALID_ARGUMENT names the known ones.
+// qwen2.5-7b, qwen2.5-32b, qwen3-14b, llama-3.1-8b, smollm2-135m: as in their config.json. INVALID_ARGUMENT names the
+// known ones.
 absl::StatusOr<ModelConfig> ModelNamed(std::string_view name);
 
 // a100: 312 TFLOP/s bf16 and 80 GB at 2.0 TB/s (NVIDIA's data sheet, SXM), hand-off over 200 Gb/s.

@@ -18,10 +18,11 @@ uint64_t Chain(uint64_t before, TokenId token) {
 
 }  // namespace
 
-SimulatedBackend::SimulatedBackend(ModelConfig model, DeviceShape device, int64_t blocks)
+SimulatedBackend::SimulatedBackend(ModelConfig model, DeviceShape device, int64_t blocks, uint64_t weights)
     : model_(std::move(model)),
       device_(std::move(device)),
       layout_(SimulatedKvLayout(model_)),
+      weights_(weights),
       slab_(static_cast<size_t>(blocks * kBlockWords)) {}
 
 uint64_t& SimulatedBackend::At(std::span<const BlockId> blocks, int64_t position) {
@@ -46,7 +47,7 @@ LogitsView SimulatedBackend::Forward(const Batch& batch) {
   for (const SequenceSlice* slice : slices) {
     uint64_t chain = slice->start == 0 ? 0 : Read(slice->blocks, slice->start - 1);
     int64_t position = slice->start;
-    for (const TokenId token : slice->tokens) At(slice->blocks, position++) = chain = Chain(chain, token);
+    for (const TokenId token : slice->tokens) At(slice->blocks, position++) = chain = Chain(chain ^ weights_, token);
   }
   logits_.clear();
   for (const SequenceSlice& slice : batch.slices) {

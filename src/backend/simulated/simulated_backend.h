@@ -23,7 +23,8 @@ class SimulatedBackend {
   static constexpr int64_t kVocab = 64;  // of the tokens that are made; the model's own counts for the cost
   static constexpr int64_t kBlockWords = kBlockTokens;
 
-  SimulatedBackend(ModelConfig model, DeviceShape device, int64_t blocks);
+  // `weights`: models of one shape that have others make other KV from the same tokens.
+  SimulatedBackend(ModelConfig model, DeviceShape device, int64_t blocks, uint64_t weights = 0);
 
   const KvLayout& kv_layout() const { return layout_; }
   absl::Duration TimeOf(const Batch& batch) const { return StepTime(device_, WorkOf(model_, batch)); }
@@ -43,6 +44,7 @@ class SimulatedBackend {
   const ModelConfig model_;
   const DeviceShape device_;
   const KvLayout layout_;
+  const uint64_t weights_;
   std::vector<uint64_t> slab_;  // 0: never written
   std::vector<float> logits_;
 };

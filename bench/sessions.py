@@ -1,0 +1,42 @@
+"""Sessions of four agents that take turns over one context, each with a model of its own: decoders over one prefill module
+against a prefill and a decode worker for each model.
+
+  bench/sessions --simulated          4 + 4 A100s, Llama-3.1-8B and Qwen3-14B shapes, in virtual time (build target bench_simulator)
+  bench/sessions --simulated --full   more sessions, rates and models
+
+Lengths are those of ReAct's and Reflexion's transcripts; see session_profiles.py, which says what is measured and what assumed."""
+
+import argparse
+import datetime
+import json
+import pathlib
+import subprocess
+import sys
+
+import sessions_simulated
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--simulated", action="store_true", required=True, help="the only kind there is yet")
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--seconds", type=float, default=3600, help="runs that would begin later are left out")
+    parser.add_argument("--json", help="write the figures here")
+    parser.add_argument("--svg", help="draw p95 and throughput here")
+    args = parser.parse_args()
+    figures = sessions_simulated.run(args.full, args.seconds)
+    sessions_simulated.report(figures)
+    if args.svg:
+        sessions_simulated.plot(figures["runs"], pathlib.Path(args.svg))
+    if args.json:
+        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+        where = {"date": datetime.date.today().isoformat(), "commit": commit.stdout.strip(),
+                 "setup": "simulated: no figure was measured"}
+        pathlib.Path(args.json).write_text(json.dumps(where | figures, indent=1) + "\n")
+    sys.exit(1 if figures["blocks_held"] else 0)
+
+
+if __name__ == "__main__":
+    main()

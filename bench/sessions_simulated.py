@@ -1,0 +1,178 @@
+"""The simulated half of bench/sessions: four agents with a model of their own each, on 4 + 4 A100s that are not here, run by
+build/*/bin/bench_simulator in virtual time. Every figure that comes from this is simulated.
+
+  baseline   a prefill and a decode worker for each model, which prefills all of the context again
+  shared     four prefill workers of one module, a decode worker for each decoder; routing and shadow prefill as said"""
+
+import concurrent.futures
+import itertools
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+from random import Random
+
+from session_profiles import AGENTS, sessions
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+OURS = [{"module": "base", "prefill_workers": 4, "decoders": AGENTS}]
+SYSTEMS = {
+    "baseline": {"groups": [{"module": agent, "prefill_workers": 1, "decoders": [agent]} for agent in AGENTS], "shadow_prefill": False},
+    "shared": {"groups": OURS},
+    "shared, no shadow": {"groups": OURS, "shadow_prefill": False},
+    "shared, least-loaded": {"groups": OURS, "routing": "least-loaded"},
+    "shared, random": {"groups": OURS, "routing": "random"},
+}
+COMPARED, OTHERS = ("baseline", "shared", "shared, no shadow"), ("shared, least-loaded", "shared, random")
+COLORS = {"baseline": "#ee6677", "shared": "#4477aa", "shared, no shadow": "#228833", "shared, least-loaded": "#ccbb44",
+          "shared, random": "#aa3377"}
+
+
+def p95(values):
+    return statistics.quantiles(values, n=20, method="inclusive")[-1]
+
+
+def binary():
+    built = sorted(ROOT.glob("build/*/bin/bench_simulator"), key=lambda path: path.stat().st_mtime)
+    if not built:
+        sys.exit("sessions: build/*/bin/bench_simulator is not built (cmake --build ... --target bench_simulator)")
+    return built[-1]
+
+
+def figures(result):
+    ran = [session for session in result["sessions"] if session]
+    turns = list(itertools.chain.from_iterable(ran))
+    end_to_end = [session[-1]["ended"] - session[0]["started"] for session in ran]
+    ttft = [turn["first"] - turn["started"] for turn in turns]
+    seconds = max(turn["ended"] for turn in turns) - min(turn["started"] for turn in turns)
+    prompt, cached = (sum(turn[key] for turn in turns) for key in ("prompt_tokens", "cached_tokens"))
+    return {"sessions": len(ran), "turns": len(turns), "p50_s": statistics.median(end_to_end), "p95_s": p95(end_to_end),
+            "tokens_per_s": sum(turn["output_tokens"] for turn in turns) / seconds,
+            "ttft_p50_s": statistics.median(ttft), "ttft_p95_s": p95(ttft), "hit_ratio": cached / prompt,
+            "prompt_tokens": prompt, "prefill_tokens": result["prefill_tokens"], "gb_pushed": result["bytes_pushed"] / 1e9,
+            "prefill_busy": result["prefill_s"] / seconds / 4, "decode_busy": result["decode_s"] / seconds / 4,
+            "refused": result["refused"], "blocks_held": result["blocks_held"]}
+
+
+def simulate(row):
+    """`row` names a run; adds what came of it."""
+    random = Random("arrivals")
+    todo = sessions(row["profile"], row["sessions"])
+    run = {"model": row["model"], "device": "a100", "sessions": todo} | SYSTEMS[row["system"]]
+    if "rate" in row:
+        run["arrivals"] = list(itertools.accumulate(random.expovariate(row["rate"]) for _ in todo))
+    else:
+        run["concurrent"] = row["concurrent"]
+    began = time.monotonic()
+    done = subprocess.run([binary()], input=json.dumps(run) + "\n", stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit("sessions: the simulator ended; what it said is above")
+    row = row | figures(json.loads(done.stdout))
+    print(f"{row['model']:13} {row['profile']:10} {row['system']:21} " + (
+        f"rate {row['rate']:5}" if "rate" in row else f"N {row['concurrent']:8}") + f"  p95 {row['p95_s']:7.2f} s  "
+        f"{row['tokens_per_s']:7.0f} tok/s  TTFT {1e3 * row['ttft_p50_s']:6.0f} / {1e3 * row['ttft_p95_s']:7.0f} ms  hits "
+        f"{row['hit_ratio']:4.0%}  {row['gb_pushed']:7.1f} GB  busy {row['prefill_busy']:4.0%} {row['decode_busy']:4.0%}  "
+        f"refused {row['refused']}  ({time.monotonic() - began:.0f} s)", flush=True)
+    return row
+
+
+def grid(full):
+    """The runs: those that are left out for want of time are the last."""
+    def rows(model, profile, systems, axis, values, count):
+        return [{"model": model, "profile": profile, "system": system, axis: value, "sessions": count(value)}
+                for value, system in itertools.product(values, systems)]
+
+    llama, qwen = "llama-3.1-8b", "qwen3-14b"
+    many, some, for_40_s = (lambda n: max(64, 3 * n)), (lambda n: max(48, 3 * n // 2)), (lambda rate: max(64, 40 * rate))  # noqa: E731
+    runs = rows(llama, "ReAct", COMPARED, "concurrent", (16, 64, 256), many)
+    runs += rows(llama, "ReAct", COMPARED[:2], "rate", (2, 8), for_40_s)
+    runs += rows(llama, "Reflexion", COMPARED[:2], "concurrent", (16, 64), some)
+    runs += rows(llama, "ReAct", OTHERS, "concurrent", (64,), many)
+    runs += rows(qwen, "ReAct", COMPARED[:2], "concurrent", (16, 64), many)
+    if full:
+        runs += rows(llama, "ReAct", COMPARED, "concurrent", (32, 128, 512), many)
+        runs += rows(llama, "Reflexion", COMPARED, "concurrent", (32, 128), some)
+        runs += rows(llama, "ReAct", COMPARED[:2], "rate", (4, 12), for_40_s)
+        runs += rows(qwen, "ReAct", COMPARED, "concurrent", (32, 128, 256), many)
+        runs += rows(qwen, "ReAct", COMPARED[:2], "rate", (2, 4, 8), for_40_s)
+        runs += rows(llama, "Reflexion", OTHERS, "concurrent", (64,), some)
+        runs += rows(qwen, "Reflexion", COMPARED[:2], "concurrent", (16, 32, 64), some)
+        runs += rows(llama, "Reflexion", COMPARED[:2], "rate", (0.5, 1, 2), lambda rate: 96)
+        runs += rows(llama, "Reflexion", COMPARED[:2], "concurrent", (256,), some)
+    return runs
+
+
+def ratios(rows):
+    """baseline to shared, of each pair of runs."""
+    by_run = {}
+    for row in rows:
+        key = (row["model"], row["profile"], "rate" if "rate" in row else "concurrent", row.get("rate", row.get("concurrent")))
+        by_run.setdefault(key, {})[row["system"]] = row
+    return [{"model": model, "profile": profile, axis: value,
+             "p95": systems["baseline"]["p95_s"] / systems["shared"]["p95_s"],
+             "throughput": systems["shared"]["tokens_per_s"] / systems["baseline"]["tokens_per_s"]}
+            for (model, profile, axis, value), systems in by_run.items() if {"baseline", "shared"} <= set(systems)]
+
+
+def run(full, seconds):
+    """Runs that would begin after `seconds` are left out."""
+    end = time.monotonic() + seconds
+    rows, left = [], 0
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for row in pool.map(lambda row: simulate(row) if time.monotonic() < end else None, grid(full)):
+            rows, left = (rows + [row], left) if row else (rows, left + 1)
+    return {"simulated": True, "left_out": left, "ratios": ratios(rows), "runs": rows,
+            "blocks_held": sum(row["blocks_held"] for row in rows)}
+
+
+def panel(out, rows, axis, measure, title, at):
+    """One plot, measure against axis, log both, a line for each system and profile."""
+    left, top, width, height = at
+    points = [(row[axis], row[measure]) for row in rows]
+    if not points:
+        return
+    from math import log
+
+    low, high = (f(y for _, y in points) for f in (min, max))
+    first, last = (f(x for x, _ in points) for f in (min, max))
+    x = lambda v: left + 50 + (width - 70) * log(v / first) / max(log(last / first), 1e-9)  # noqa: E731
+    y = lambda v: top + height - 25 - (height - 55) * log(v / low) / max(log(high / low), 1e-9)  # noqa: E731
+    out.append(f'<text x="{left + 8}" y="{top + 16}">{title}</text>')
+    for tick in sorted({v for v, _ in points}):
+        out.append(f'<text x="{x(tick):.1f}" y="{top + height - 8}" text-anchor="middle">{tick:g}</text>')
+    for tick in (low, (low * high) ** 0.5, high):
+        out.append(f'<path d="M{left + 50},{y(tick):.1f}H{left + width - 20}" stroke="#ddd"/>'
+                   f'<text x="{left + 46}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:.3g}</text>')
+    for profile, system in itertools.product(("ReAct", "Reflexion"), SYSTEMS):
+        line = sorted((row[axis], row[measure]) for row in rows if (row["profile"], row["system"]) == (profile, system))
+        dashes = ' stroke-dasharray="5 3"' if profile == "Reflexion" else ""
+        path = "".join(f"{'L' if n else 'M'}{x(a):.1f},{y(b):.1f}" for n, (a, b) in enumerate(line))
+        out.append(f'<path d="{path}" fill="none" stroke="{COLORS[system]}" stroke-width="2"{dashes}/>' if path else "")
+        out += [f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="3" fill="{COLORS[system]}"/>' for a, b in line]
+
+
+def plot(rows, path):
+    models = [model for model in ("llama-3.1-8b", "qwen3-14b") if any(row["model"] == model for row in rows)]
+    width, height = 400, 250
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {4 * width} {height * len(models) + 50}" '
+           'font-family="sans-serif" font-size="12">',
+           f'<rect width="{4 * width}" height="{height * len(models) + 50}" fill="white"/>',
+           '<text x="8" y="18">Sessions of four agents on 4 + 4 A100, simulated; dashed: Reflexion, else ReAct</text>']
+    for n, (system, color) in enumerate(COLORS.items()):
+        out.append(f'<text x="{8 + 180 * n}" y="38" fill="{color}">{system}</text>')
+    panels = list(itertools.product((("concurrent", "sessions at a time"), ("rate", "sessions/s")),
+                                    (("p95_s", "p95 of a session, s"), ("tokens_per_s", "output tokens/s"))))
+    for m, (n, ((axis, of), (measure, what))) in itertools.product(range(len(models)), enumerate(panels)):
+        panel(out, [row for row in rows if row["model"] == models[m] and axis in row], axis, measure,
+              f"{models[m]}: {what}, by {of}", (n * width, 50 + m * height, width, height))
+    path.write_text("\n".join([*out, "</svg>"]) + "\n")
+
+
+def report(figures):
+    print("\nSIMULATED: a roofline of model and device in place of both; see src/backend/simulated. baseline / shared:")
+    for row in figures["ratios"]:
+        print(f"{row['model']:13} {row['profile']:10} " + (f"rate {row['rate']:5}" if "rate" in row else f"N {row['concurrent']:8}")
+              + f"  p95 {row['p95']:5.2f}x less  throughput {row['throughput']:5.2f}x")
+    print(f"{len(figures['runs'])} runs, {figures['left_out']} left out for want of time; blocks held at the end: {figures['blocks_held']}")

@@ -1,0 +1,117 @@
+#include "simulator/session.h"
+
+#include "backend/simulated/shapes.h"
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+const std::vector<std::string> kAgents = {"planner", "searcher", "critic", "writer"};
+constexpr int64_t kTurns = 12;
+
+ClusterShape Shape(const std::string& first_decoder = kAgents.front()) {
+  ClusterShape shape;
+  shape.model = *ModelNamed("llama-3.1-8b");
+  shape.device = *DeviceNamed("a100");
+  shape.groups = {{.module = "base", .prefill_workers = 2, .decoders = kAgents}};
+  shape.groups.front().decoders.front() = first_decoder;
+  return shape;
+}
+
+// Turn by turn the next agent, over one context.
+std::vector<Session> Sessions(int count, const std::vector<std::string>& agents = kAgents) {
+  std::vector<Session> sessions(count);
+  for (int s = 0; s < count; ++s) {
+    for (int64_t t = 0; t < kTurns; ++t) {
+      const std::string name = "session " + std::to_string(s) + " turn " + std::to_string(t);
+      sessions[s].push_back({.model = agents[t % agents.size()], .added = {{name, 200 + 7 * t}}, .output = 50});
+    }
+  }
+  return sessions;
+}
+
+SessionsResult Run(const ClusterShape& shape, const std::vector<Session>& sessions, const SessionOptions& options) {
+  auto result = RunSessions(shape, sessions, options);
+  INFO(result.status());
+  REQUIRE(result.ok());
+  CHECK(result->blocks_held == 0);
+  return *std::move(result);
+}
+
+void CheckSameTokens(const SessionsResult& a, const SessionsResult& b) {
+  REQUIRE(a.sessions.size() == b.sessions.size());
+  for (size_t s = 0; s < a.sessions.size(); ++s) {
+    for (size_t t = 0; t < kTurns; ++t) {
+      CAPTURE(s, t);
+      CHECK(a.sessions[s].at(t).tokens.size() == 50);
+      CHECK(a.sessions[s].at(t).tokens == b.sessions[s].at(t).tokens);
+    }
+  }
+}
+
+int64_t PrefillTokens(const SessionsResult& result) {
+  int64_t tokens = 0;
+  for (const StepRecord& step : result.steps) tokens += step.worker.starts_with("prefill") ? step.tokens : 0;
+  return tokens;
+}
+
+TEST_CASE("decoders over one module say in sessions what they say one after the other without sharing") {
+  const auto sessions = Sessions(6);
+  ClusterShape shape = Shape();
+  const SessionsResult alone = Run(shape, sessions, {.share = false, .concurrent = 1});
+  CheckSameTokens(alone, Run(shape, sessions, {}));
+  for (const Routing routing : {Routing::kLeastLoaded, Routing::kRandom}) {
+    shape.routing = routing;
+    CheckSameTokens(alone, Run(shape, sessions, {}));
+  }
+}
+
+TEST_CASE("a decoder of its own weights says other things than one of the module's") {
+  const SessionsResult own = Run(Shape(), Sessions(1), {});
+  std::vector<std::string> agents = kAgents;
+  agents.front() = "base";
+  const SessionsResult base = Run(Shape("base"), Sessions(1, agents), {});
+  CHECK(own.sessions[0][0].tokens != base.sessions[0][0].tokens);
+}
+
+TEST_CASE("prefill computes each token of a session's context once, whichever decoders take turns") {
+  const auto sessions = Sessions(1);
+  ClusterShape shape = Shape();
+  for (const bool shadow : {true, false}) {
+    CAPTURE(shadow);
+    shape.shadow_prefill = shadow;
+    const SessionsResult result = Run(shape, sessions, {});
+    // What a turn adds to the context ends within a block, which is the next turn's to compute again, and a shadow's.
+    const int64_t context = result.sessions[0].back().prompt_tokens;
+    CHECK(PrefillTokens(result) >= context - 1);
+    CHECK(PrefillTokens(result) <= context + 2 * kBlockTokens * kTurns);
+  }
+}
+
+TEST_CASE("shadow prefill leaves a turn its own words to compute") {
+  ClusterShape shape = Shape();
+  const auto computed = [&](bool shadow) {
+    shape.shadow_prefill = shadow;
+    const TurnRan turn = Run(shape, Sessions(1), {}).sessions[0].back();
+    return turn.prompt_tokens - turn.cached_tokens;
+  };
+  const int64_t added = 200 + 7 * (kTurns - 1);
+  CHECK(computed(true) <= added + kBlockTokens);
+  CHECK(computed(false) >= added + 50 - kBlockTokens);
+}
+
+TEST_CASE("no more sessions than allowed run at a time, and all of them do in the end") {
+  const SessionsResult result = Run(Shape(), Sessions(5), {.concurrent = 2});
+  for (size_t s = 0; s < 5; ++s) {
+    int running = 0;
+    for (const auto& other : result.sessions) {
+      const absl::Duration at = result.sessions[s].front().submitted;
+      running += other.front().submitted <= at && at < other.back().ended ? 1 : 0;
+    }
+    CHECK(running <= 2);
+  }
+  CHECK_FALSE(RunSessions(Shape(), Sessions(2), {.arrivals = {absl::Seconds(1)}}).ok());
+}
+
+}  // namespace
+}  // namespace baton
