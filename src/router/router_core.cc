@@ -99,7 +99,11 @@ absl::Status RouterCore::Submit(RouteRequest request, absl::Time now) {
 void RouterCore::Cancel(const RequestId& id) { End(id, absl::CancelledError("cancelled by the client")); }
 
 void RouterCore::SetPromptTokens(Live& live, int32_t tokens) {
-  if (!live.prefill.empty()) workers_.at(live.prefill).prompt_tokens += tokens - live.request.prompt_tokens;
+  if (!live.prefill.empty()) {
+    const int64_t queued = std::max<int64_t>(live.queued_tokens + tokens - live.request.prompt_tokens, 0);
+    workers_.at(live.prefill).prompt_tokens += queued - live.queued_tokens;
+    live.queued_tokens = queued;
+  }
   live.request.prompt_tokens = tokens;
 }
 
@@ -330,7 +334,8 @@ void RouterCore::Place(Live& live, const AttachedWorker& prefill, const Attached
   AttachedWorker& prefill_worker = workers_.at(prefill.link);
   live.prefill = prefill.link;
   prefill_worker.requests.insert(request.id);
-  prefill_worker.prompt_tokens += request.prompt_tokens;
+  live.queued_tokens = UncachedTokens(prefill_worker, request);
+  prefill_worker.prompt_tokens += live.queued_tokens;
   prefill_worker.prefix_memory->Remember(request.keys);
   if (decode != nullptr) GoTo(live, *decode);
   actions_.push_back({.kind = RouterAction::Kind::kStartPrefill,
@@ -376,7 +381,7 @@ void RouterCore::LeavePrefill(Live& live) {
   if (live.prefill.empty()) return;
   AttachedWorker& worker = workers_.at(std::exchange(live.prefill, {}));
   worker.requests.erase(live.request.id);
-  worker.prompt_tokens -= live.request.prompt_tokens;
+  worker.prompt_tokens -= live.queued_tokens;
 }
 
 void RouterCore::LeaveDecode(Live& live) {
@@ -474,7 +479,7 @@ void RouterCore::CheckInvariants() const {
       BATON_CHECK(workers_.contains(link) && workers_.at(link).requests.contains(id), id);
       ++requests[link];
     }
-    if (!live.prefill.empty()) prompt_tokens[live.prefill] += live.request.prompt_tokens;
+    if (!live.prefill.empty()) prompt_tokens[live.prefill] += live.queued_tokens;
   }
   BATON_CHECK(waiting == waiting_.size() && timers == timers_.size(), "a request that is over still waits");
   for (const auto& [link, worker] : workers_) {

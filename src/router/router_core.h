@@ -124,6 +124,7 @@ class RouterCore {
     int64_t sequence = 0;
     State state = State::kWaiting;
     WorkerAddress prefill, decode;         // links of the workers that may hold something of it; empty: none
+    int64_t queued_tokens = 0;             // of its prompt, for `prefill` to compute
     absl::Time give_up;                    // waiting: when it ends with `reason`
     absl::Status reason;                   // waiting: why
     std::optional<absl::Time> refused_at;  // first RESOURCE_EXHAUSTED from a worker

@@ -134,5 +134,26 @@ TEST_CASE("growing prompts at home keep no place from those that wait for room, 
   }
 }
 
+TEST_CASE("what a worker has cached of a prompt is not queued there") {
+  Cluster c;
+  RouteRequest request = Request("r");
+  request.keys.resize(1);
+  REQUIRE(c.core.Submit(request, c.now).ok());
+  CHECK(c.core.workers().at(kP).prompt_tokens == 20);
+  request.id = "same prompt";
+  REQUIRE(c.core.Submit(request, c.now).ok());
+  CHECK(c.core.workers().at(kP).prompt_tokens == 20 + 4);
+  request = OpenRequest("shadow");
+  request.prompt_tokens = 500;
+  request.holder = kP;
+  request.held_tokens = 490;
+  REQUIRE(c.core.Submit(request, c.now).ok());
+  c.core.Grew("shadow", 516);
+  CHECK(c.core.workers().at(kP).prompt_tokens == 24 + 10 + 16);
+  for (const char* id : {"r", "same prompt", "shadow"}) c.core.Cancel(id);
+  CHECK(c.core.workers().at(kP).prompt_tokens == 0);
+  Take(c.core);
+}
+
 }  // namespace
 }  // namespace baton
