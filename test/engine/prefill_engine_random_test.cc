@@ -1,0 +1,239 @@
+// The prefill engine and hand-off under seeded faults.
+#include <algorithm>
+#include <deque>
+#include <random>
+#include <set>
+
+#include "catch.h"
+#include "engine/prefill_engine.h"
+#include "engine/prefill_world.h"
+
+namespace baton {
+namespace {
+
+// A cluster under faults: two decode workers that come and go, messages in any order, some lost.
+class Chaos {
+ public:
+  explicit Chaos(unsigned seed)
+      : random_(seed),
+        world_(
+            {.blocks = 12 + Below(40),
+             .step_tokens = 16 + Below(64),
+             .sender = {.self = {}, .forget_idle = absl::Seconds(15)}},
+            [this](PrefillWorld::Envelope e) { waiting_.push_back(std::move(e)); }, [](const std::string&) {}) {
+    for (const char* d : {"d0", "d1"}) world_.AddDecode(d, 8 + Below(30));
+  }
+
+  void Event() {
+    world_.lease = {.tokens = static_cast<int32_t>(std::max<int64_t>(0, Below(200) - 100)),
+                    .duration = absl::Seconds(Below(10))};
+    world_.lease_holder = LeaseHolder(static_cast<uint64_t>(Below(3)));
+    switch (Below(12)) {
+      case 11:
+        if (Below(20) == 0) world_.engine().EndLeases(LeaseHolder(1));
+        break;
+      case 0:
+        Submit();
+        break;
+      case 10:
+        if (!open_.empty()) AppendToOne(Below(3) == 0);
+        break;
+      case 1:
+        CancelOne();
+        break;
+      case 2:
+      case 3:
+        if (!world_.running()) world_.Begin();
+        break;
+      case 4:
+      case 5:
+        if (world_.running()) EndStep();
+        break;
+      case 6:
+        world_.Advance(absl::Milliseconds(Below(Below(20) == 0 ? 20000 : 100)));
+        break;
+      case 7:
+        if (Below(50) == 0) Restart();
+        break;
+      default:
+        DeliverOne(Below(20) != 0);
+    }
+    world_.CheckInvariants();
+    CheckTokens();
+  }
+
+  void Settle() {
+    while (!open_.empty()) AppendToOne(true);
+    for (int i = 0; i < 4000 && !world_.engine().idle(); ++i) {
+      while (!waiting_.empty()) DeliverOne(true);
+      if (world_.running()) {
+        world_.End();
+      } else if (!world_.Begin()) {
+        world_.Advance(absl::Milliseconds(50));
+      }
+      world_.CheckInvariants();
+      CheckTokens();
+    }
+    REQUIRE(world_.engine().idle());
+    const PrefillLoad load = world_.engine().load();
+    CHECK(load.blocks.referenced == load.leased_blocks);
+    CHECK(load.leased_blocks <= load.blocks.total / 2);
+    for (const auto& [id, request] : world_.requests()) {
+      INFO(id);
+      CHECK(request.done.has_value() != request.failed.has_value());
+    }
+    world_.Advance(absl::Minutes(5));  // leases end
+    CHECK(world_.engine().load().blocks.referenced == 0);
+    world_.Advance(absl::Minutes(5));  // and then the quarantines
+    for (auto& [address, decode] : world_.decodes()) {
+      CHECK(decode->worker.pool().counts().referenced == 0);
+      CHECK(decode->worker.pool().counts().quarantined == 0);
+    }
+  }
+  int64_t right_tokens() const { return right_tokens_; }
+
+ private:
+  int64_t Below(int64_t limit) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(limit)); }
+
+  void Submit() {
+    std::vector<TokenId> prompt(static_cast<size_t>(1 + Below(120)));
+    TokenId branch = 0;
+    for (size_t i = 0; i < prompt.size(); ++i) {
+      if (i % 24 == 0) branch = static_cast<TokenId>(Below(2));
+      prompt[i] = branch;
+    }
+    const RequestId id = absl::StrCat("r", ++submitted_);
+    const auto priority = static_cast<int32_t>(Below(3));
+    if (Below(2) == 0) return world_.Submit(id, prompt, AnyDecode(), priority);
+    const auto known = prompt.begin() + Below(std::ssize(prompt) + 1);
+    open_[id] = {known, prompt.end()};
+    world_.Open(id, {prompt.begin(), known}, priority);
+  }
+  WorkerAddress AnyDecode() {
+    const char* to[] = {"d0", "d1", ""};
+    return to[Below(3)];
+  }
+  // The next part of an open job's prompt, or all the rest.
+  void AppendToOne(bool last) {
+    const auto it = std::next(open_.begin(), Below(std::ssize(open_)));
+    const auto& [id, rest] = *it;
+    const auto end = last ? rest.end() : rest.begin() + Below(std::ssize(rest) + 1);
+    const std::vector<TokenId> tokens(rest.begin(), end);
+    const std::vector<TokenId> left(end, rest.end());
+    world_.Append(id, tokens, last, last ? AnyDecode() : "", !tokens.empty() && Below(8) == 0);
+    if (last) {
+      open_.erase(it);
+    } else {
+      it->second = left;
+    }
+  }
+  void CancelOne() {
+    auto& requests = world_.requests();
+    if (requests.empty() || Below(3) != 0) return;
+    world_.Cancel(std::next(requests.begin(), Below(static_cast<int64_t>(requests.size())))->first);
+  }
+  void EndStep() {
+    if (Below(15) == 0) {
+      world_.End(Below(FakeBackend::Layout().layers + 1));
+    } else {
+      world_.End();
+    }
+  }
+  void Restart() {
+    const WorkerAddress address = Below(2) == 0 ? "d0" : "d1";
+    world_.KillDecode(address);
+    if (Below(3) != 0) world_.AddDecode(address, 8 + Below(30));
+  }
+  void DeliverOne(bool arrives) {
+    if (waiting_.empty()) return;
+    const auto it = waiting_.begin() + Below(static_cast<int64_t>(waiting_.size()));
+    const PrefillWorld::Envelope envelope = std::move(*it);
+    waiting_.erase(it);
+    arrives ? envelope.arrive() : envelope.lose();
+  }
+  // What is done gives the right token, or the decode worker refuses it: never a wrong one.
+  void CheckTokens() {
+    for (auto& [id, request] : world_.requests()) {
+      if (!request.done || request.to.empty() || !started_.insert(id).second) continue;
+      const auto token = world_.FirstToken(id);
+      if (!token.ok()) continue;
+      INFO(id);
+      REQUIRE(*token == FakeBackend::NextToken(request.prompt));
+      ++right_tokens_;
+    }
+  }
+
+  std::mt19937 random_;
+  std::vector<PrefillWorld::Envelope> waiting_;
+  PrefillWorld world_;
+  int submitted_ = 0;
+  std::map<RequestId, std::vector<TokenId>> open_;  // what is still to be appended
+  std::set<RequestId> started_;
+  int64_t right_tokens_ = 0;
+};
+
+TEST_CASE("whatever is lost, late, cancelled or dies, tokens are right and all blocks come back") {
+  const unsigned first_seed = std::random_device{}();
+  int64_t right_tokens = 0;
+  for (unsigned seed = first_seed; seed < first_seed + 60; ++seed) {
+    INFO("seed " << seed);
+    Chaos chaos(seed);
+    for (int i = 0; i < 400; ++i) chaos.Event();
+    chaos.Settle();
+    right_tokens += chaos.right_tokens();
+  }
+  CHECK(right_tokens > 0);
+}
+
+// Prompts that are refused come again, as a router sends them, until they are through. Pools are short on both sides,
+// so whoever waited while it held blocks would stop the others.
+void SendUntilThrough(unsigned seed) {
+  std::mt19937 random(seed);
+  const auto below = [&](unsigned limit) { return static_cast<int>(random() % limit); };
+  std::deque<PrefillWorld::Envelope> waiting;
+  PrefillWorld world(
+      {.blocks = 6 + below(6), .step_tokens = 16 + below(64), .sender = {}},
+      [&](PrefillWorld::Envelope e) { waiting.push_back(std::move(e)); }, [](const std::string&) {});
+  for (const char* d : {"d0", "d1"}) world.AddDecode(d, 6 + below(4));
+  std::map<RequestId, PrefillWorld::Request> left;
+  for (int i = 0; i < 30; ++i) {
+    // Never a first token that needs a block of its own: the fake decode worker does not reserve for growth.
+    std::vector<TokenId> prompt(static_cast<size_t>(2 + below(15) + 16 * below(5)), static_cast<TokenId>(below(3)));
+    left[absl::StrCat("r", i)] = {std::move(prompt), below(3) == 0 ? "d1" : "d0", std::nullopt, std::nullopt};
+  }
+  for (const auto& [id, request] : left) world.Submit(id, request.prompt, request.to);
+  for (int round = 0; round < 500 && !left.empty(); ++round) {
+    for (; !waiting.empty(); waiting.pop_front()) waiting.front().arrive();
+    if (world.running()) world.End();
+    world.Begin();
+    world.CheckInvariants();
+    for (auto it = left.begin(); it != left.end();) {
+      const PrefillWorld::Request& request = world.requests().at(it->first);
+      if (request.done && below(3) == 0) {  // decoded: its blocks there are free again
+        const auto token = world.FirstToken(it->first);
+        REQUIRE(token.ok());
+        REQUIRE(*token == FakeBackend::NextToken(it->second.prompt));
+        it = left.erase(it);
+        continue;
+      }
+      if (request.failed) {
+        REQUIRE(absl::IsResourceExhausted(request.failed->status));
+        REQUIRE(request.failed->no_room_to_decode);
+        world.Submit(it->first, it->second.prompt, it->second.to);
+      }
+      ++it;
+    }
+  }
+  CHECK(left.empty());
+}
+
+TEST_CASE("prompts that come again while decode workers are full all get through") {
+  const unsigned first_seed = std::random_device{}();
+  for (unsigned seed = first_seed; seed < first_seed + 50; ++seed) {
+    INFO("seed " << seed);
+    SendUntilThrough(seed);
+  }
+}
+
+}  // namespace
+}  // namespace baton
