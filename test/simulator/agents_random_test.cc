@@ -114,9 +114,13 @@ class RandomWorkflow {
       if (Below(25) == 0 && agent.join == Join::kOrder) {
         agent.segments.emplace_back(ReferenceTo("nobody", agent.join));
       }
-      if (Below(4) > 0) agent.segments.push_back(Text());
+      // Never of outputs alone, which may all be empty: a request that comes then is refused, a moment earlier it
+      // fails.
+      if (Below(4) > 0 || std::ranges::none_of(agent.segments, IsText)) agent.segments.push_back(Text());
     }
   }
+
+  static bool IsText(const PromptSegment& segment) { return std::holds_alternative<Ids>(segment); }
 
   // Of one letter, or so many of two that one of them comes now and then, split over two tokens.
   std::vector<std::string> DrawStop() {
@@ -326,8 +330,6 @@ class RandomWorkflow {
     ++totals_.failed;
     if (absl::IsCancelled(status)) {
       REQUIRE(cancelled_.contains(request.id));
-    } else if (absl::IsInvalidArgument(status)) {  // every output that it consists of was empty
-      REQUIRE(std::ranges::count(expected.prompts, Ids()) > 0);
     } else {
       REQUIRE((absl::IsAborted(status) || absl::IsUnavailable(status)));
       REQUIRE((expected.may_fail || (broken_ && absl::IsUnavailable(status))));
