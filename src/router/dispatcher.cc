@@ -128,7 +128,7 @@ void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
 
 void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl::Time now) {
   RequestRecord* found = Find(done.request_id);
-  if (found == nullptr) return;
+  if (found == nullptr) return Discard(done);
   RequestRecord& record = *found;
   done.request_id = record.id;
   if (core_.PrefillDone(link, done.request_id, done.decode_incarnation)) {
@@ -140,6 +140,13 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
     record.done = std::move(done);
   }
   Act(now);
+}
+
+void Dispatcher::Discard(const PrefillDone& done) {
+  for (const auto& [link, worker] : core_.workers()) {
+    if (worker.info.role != WorkerRole::kDecode || worker.info.incarnation != done.decode_incarnation) continue;
+    actions_.push_back(WorkerCommand{link, CancelJob{done.request_id}});
+  }
 }
 
 void Dispatcher::OnFailed(const WorkerAddress& link, const RequestFailed& failed, absl::Time now) {

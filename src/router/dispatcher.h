@@ -119,6 +119,9 @@ class Dispatcher {
   // The live request that a worker means; null if it is over.
   RequestRecord* Find(const RequestId& worker_id);
 
+  // The request ended while its hand-off was being committed: the decode worker holds blocks that nobody will start.
+  void Discard(const PrefillDone& done);
+
   // Carries out what core and graph decided.
   void Act(absl::Time now);
   void Act(const RouterAction& action, absl::Time now);

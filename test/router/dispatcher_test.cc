@@ -279,6 +279,17 @@ TEST_CASE("a refused request leaves those that wait for it waiting, and harms no
   CHECK(lines.back() == "prefill-1: close down#ab.1 x");
 }
 
+TEST_CASE("a hand-off that stands when its request has ended is given up, and not left to its lease") {
+  Driven driven;
+  const auto ticket = driven.Submit(driven.Request("r", "abc"));
+  REQUIRE(ticket.ok());
+  driven.Take();
+  (*driven).Cancel(*ticket, driven.now);
+  driven.Take();
+  driven.Prefilled("r");
+  CHECK(driven.Take() == Lines{"decode-1: cancel r#ab.1"});
+}
+
 // A request of a session, of 3 tokens of prompt, that decodes.
 RequestTicket Talk(Driven& driven, const RequestId& id) {
   ClientRequest request = driven.Request(id, "abc", 40);
