@@ -54,6 +54,20 @@ std::pair<Worker*, Worker*> HolderAndOther(std::array<std::optional<Worker>, 2>&
   return {};
 }
 
+// The decode worker that has served something, and the other one.
+std::pair<Worker*, Worker*> UsedAndUnused(AgentCluster& cluster) {
+  while (true) {
+    grpc::ClientContext context;
+    v1::GetServerInfoResponse info;
+    REQUIRE(cluster.stub->GetServerInfo(&context, {}, &info).ok());
+    for (const v1::Worker& worker : info.workers()) {
+      if (worker.role() != v1::Worker::ROLE_DECODE || worker.blocks_cached() == 0) continue;
+      const size_t used = worker.address() == cluster.decode[0]->address ? 0 : 1;
+      return {&*cluster.decode[used], &*cluster.decode[1 - used]};
+    }
+  }
+}
+
 v1::GenerateRequest Named(const std::string& id, v1::GenerateRequest request) {
   request.set_request_id(id);
   request.mutable_sampling()->set_logprobs(0);
@@ -119,6 +133,14 @@ TEST_CASE("growing prompts whose prefill worker is killed are placed again, and 
 TEST_CASE(
     "when an upstream's decode worker is killed, those that wait fail with it or take what they asked for instead") {
   AgentCluster cluster;
+  // Where the session decodes, so that it can be killed as soon as the upstream has said something.
+  v1::GenerateRequest before = Request(1), upstream = Named("up", Request(400));
+  before.set_session_id("s");
+  upstream.set_session_id("s");
+  Call first(*cluster.stub, before);
+  RequireOk(first.Finish());
+  const auto [holder, other] = UsedAndUnused(cluster);
+
   v1::GenerateRequest fails = Named("fails", Request(20, 100)), goes_on = Named("goes-on", Request(20, 100));
   AddReference(fails, "up");
   v1::OutputOf& reference = AddReference(goes_on, "up");
@@ -127,9 +149,8 @@ TEST_CASE(
   Call failing(*cluster.stub, fails), going_on(*cluster.stub, goes_on);
   HolderAndOther(cluster.prefill);  // they are there
 
-  Call up(*cluster.stub, Named("up", Request(450)));
+  Call up(*cluster.stub, upstream);
   REQUIRE(up.Read());
-  const auto [holder, other] = HolderAndOther(cluster.decode);
   holder->process.Signal(SIGKILL);
   const absl::Status lost = up.Finish();
   INFO(Message(lost));
