@@ -1,8 +1,10 @@
 // One prefill module, many decoders: real processes, whose tokens a reference in PyTorch has made (tools/make_goldens).
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <thread>
 
@@ -264,6 +266,29 @@ TEST_CASE("eight decoders over one context hold it once where it was prefilled, 
   for (const std::string& name : names) CHECK(Get(*stub, Ask(name, context, 1)).ids.size() == 1);
   CHECK(becomes(computed, 176) == 176);
   CHECK(becomes(moved, 8 * 11 * kBlockBytes) == 8 * 11 * kBlockBytes);
+}
+
+TEST_CASE("decoders of one process that are busy at once give what each gives alone") {
+  const Decoders made;
+  Process serve("baton", {"serve", kModule, "--listen", "127.0.0.1:0", "--threads", "3", "--kv-memory-mb", "8",
+                          "--decoder", made.Reversed("tuned"), "--decoder", made.Copy("copy")});
+  const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
+  const auto ask = [](int i) {
+    const std::vector<int32_t> prompt(20 + i, 3 + i);
+    return Ask(std::array{"tiny_llama3_f32", "tuned", "copy"}[i % 3], prompt, 60);
+  };
+  constexpr int kRequests = 24;
+  std::vector<Answer> alone;
+  for (int i = 0; i < kRequests; ++i) alone.push_back(Get(*stub, ask(i)));
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::unique_ptr<Call>> calls;
+    for (int i = 0; i < kRequests; ++i) calls.push_back(std::make_unique<Call>(*stub, ask(i)));
+    for (int i = 0; i < kRequests; ++i) {
+      const absl::Status status = calls[i]->Finish();
+      CHECK(Message(status) == "");
+      CHECK(Answer{calls[i]->ids, calls[i]->logprobs} == alone[i]);
+    }
+  }
 }
 
 TEST_CASE("a decoder that cannot go on from the module's KV is refused at start, with both values") {

@@ -61,6 +61,7 @@ void ThreadPool::ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(Sh
     return;
   }
   BATON_CHECK(shares < kMaxShares, "a loop has fewer than 2^31 shares");
+  absl::MutexLock turn(&turn_);
   loop_ = {n, grain, &body};
   shares_done_.store(0, std::memory_order_relaxed);
   // Sequentially consistent, like sleepers_: either a worker about to sleep sees the shares, or we see that it sleeps.

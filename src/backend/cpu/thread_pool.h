@@ -19,7 +19,7 @@ struct Share {
 };
 
 // The caller is worker 0, so a pool of one thread starts none. Idle workers spin for a moment, then sleep.
-// One loop at a time: ParallelFor is not reentrant and not thread-safe.
+// Any thread may call ParallelFor, but none from within a loop: callers take turns, one loop at a time.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);  // >= 1
@@ -48,6 +48,7 @@ class ThreadPool {
   void AwaitShares();
   bool SharesLeft() const;
 
+  absl::Mutex turn_;  // held by the caller whose loop runs
   Loop loop_;
   // Shares of the loop in the upper half, the next unclaimed one in the lower: claimed by compare-and-swap.
   alignas(64) std::atomic<uint64_t> ticket_{0};

@@ -76,6 +76,22 @@ TEST_CASE("no two running shares have the same worker") {
   REQUIRE(clashes == 0);
 }
 
+TEST_CASE("loops of several callers run one at a time, every item exactly once") {
+  ThreadPool pool(3);
+  std::atomic<int> wrong{0};
+  const auto call = [&](int64_t n) {
+    std::vector<std::atomic<int>> done(n);
+    for (int round = 1; round <= 2000; ++round) {
+      pool.ParallelFor(n, 1, [&](Share share) { ++done[share.begin]; });
+      for (const auto& count : done) wrong += count != round;
+    }
+  };
+  std::vector<std::thread> callers;
+  for (int64_t n = 2; n < 6; ++n) callers.emplace_back(call, n);
+  for (std::thread& caller : callers) caller.join();
+  REQUIRE(wrong == 0);
+}
+
 TEST_CASE("an idle worker sleeps, and wakes for the next loop") {
   ThreadPool pool(2);
   for (int round = 0; round < 3; ++round) {
