@@ -69,4 +69,8 @@ class Server:
 
     def texts(self, examples):
         with concurrent.futures.ThreadPoolExecutor(CONCURRENT_REQUESTS) as pool:
-            return [text for _, text in pool.map(lambda e: self.generate(e.prompt, _room(e)), examples)]
+            answers = [pool.submit(self.generate, e.prompt, _room(e)) for e in examples]
+            try:
+                return [answer.result()[1] for answer in answers]
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)  # after an error, none is begun any more

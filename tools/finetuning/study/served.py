@@ -12,6 +12,7 @@ from finetuning.errors import InputError
 ROOT = Path(__file__).resolve().parents[3]
 BATON = ROOT / "build" / "release" / "bin" / "baton"
 START_SECONDS = 60
+STOP_SECONDS = 60
 
 
 @contextmanager
@@ -27,7 +28,11 @@ def serving(base, decoders, log):
         yield _address(process, Path(log))
     finally:
         process.terminate()
-        process.wait()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise InputError(f"baton serve did not stop within {STOP_SECONDS} s; see {log}") from None
 
 
 def _address(process, log):
