@@ -45,6 +45,8 @@ struct ReserveRequest {
   std::vector<BlockKey> keys;  // of the full blocks of the KV tokens
   int32_t kv_tokens = 0;       // [0, n-1) of a prompt of n tokens; 0 for a one-token prompt
   int32_t max_new_tokens = 0;
+  // For a prompt that still grows: nobody will Start it. Once committed, its blocks are cached ones, and it is over.
+  bool cache_only = false;
 };
 // Names one reservation for good: a reused reservation id cannot be mistaken, its generation differs. Generations count
 // from a number that is drawn from the incarnation, so that a restarted worker does not answer to its predecessor's.

@@ -155,6 +155,7 @@ Reserved HandoffReceiver::Grant(const ReserveRequest& request, BlockTable table,
   reservation.keys = request.keys;
   reservation.kv_tokens = request.kv_tokens;
   reservation.max_new_tokens = request.max_new_tokens;
+  reservation.cache_only = request.cache_only;
   reservation.table = std::move(table);
   reservation.held = held;
   reservation.lapses_at = now + options_.lease;
@@ -184,6 +185,7 @@ absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
   reservation.committed = true;
   reservation.lapses_at = now + options_.lease;
   ShareWrittenBlocks(reservation);
+  if (reservation.cache_only) reservations_.erase(it);
   return absl::OkStatus();
 }
 

@@ -56,7 +56,7 @@ struct ClaimedKv {
 
 // A reservation is
 //   reserved     its missing blocks may be written by the writer; kept alive by heartbeats
-//   committed    complete, waits to be claimed by Start
+//   committed    complete, waits to be claimed by Start; one for the cache alone is forgotten here
 //   quarantined  cancelled or lapsed while reserved: nobody gets its missing blocks until the writer has released it,
 //   or
 //                kQuarantineLeases leases have passed, since a writer fences itself
@@ -107,6 +107,7 @@ class HandoffReceiver {
     std::vector<BlockKey> keys;
     int32_t kv_tokens = 0;
     int32_t max_new_tokens = 0;
+    bool cache_only = false;
     BlockTable table;  // [BlocksFor(kv_tokens)]
     size_t held = 0;   // blocks [0, held) of the table were here already, [held, size) are the writer's to write
     bool committed = false;

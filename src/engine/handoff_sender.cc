@@ -72,7 +72,8 @@ void HandoffSender::Reserve(HandoffId id, Handoff& handoff, const Peer& peer, ab
                                                 .writer = options_.self.prefill_incarnation,
                                                 .keys = job.keys,
                                                 .kv_tokens = job.kv_tokens,
-                                                .max_new_tokens = job.max_new_tokens}});
+                                                .max_new_tokens = job.max_new_tokens,
+                                                .cache_only = job.cache_only}});
 }
 
 void HandoffSender::OnReserveReply(HandoffId id, absl::StatusOr<ReserveReply> reply, absl::Time now) {

@@ -35,6 +35,7 @@ struct HandoffJob {
   std::vector<BlockKey> keys;  // of the full blocks of the KV tokens
   int32_t kv_tokens = 0;       // [0, n-1) of a prompt of n tokens
   int32_t max_new_tokens = 0;
+  bool cache_only = false;  // as in ReserveRequest
 };
 
 // Layers [0, layers) of block `index` of the prompt's block table hold all the tokens that this prompt has there, and

@@ -10,6 +10,12 @@
 #include "kv/prefix_key.h"
 
 namespace baton {
+namespace {
+
+// Blocks that go ahead are at least this share of those that went before, since each such hand-off names them all.
+constexpr int64_t kAheadShare = 8;
+
+}  // namespace
 
 PrefillEngine::PrefillEngine(PrefillEngineOptions options)
     : options_(std::move(options)),
@@ -116,7 +122,8 @@ void PrefillEngine::AddOpen(PrefillJob job, absl::Time now) {
                             .root = RootKey(options_.sender.self.module_digest, job.cache_salt),
                             .lease_holder = job.lease_holder,
                             .added = now,
-                            .failure = {}};
+                            .failure = {},
+                            .ahead = {.to = std::move(job.decode_worker)}};
   ++open_jobs_;
   Restart(id, added);
   Append({.request_id = id, .tokens = std::move(job.tokens), .decode_worker = {}}, now);
@@ -130,6 +137,7 @@ void PrefillEngine::Restart(const RequestId& id, Job& job) {
   job.kv_tokens = 0;
   job.last_key = job.root;
   job.rest.clear();
+  job.ahead.sent = 0;
 }
 
 void PrefillEngine::Append(PrefillAppend append, absl::Time now) {
@@ -173,15 +181,54 @@ void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
   job.lease = append.lease;
   if (!job.prefill_only) {
     const auto keys = scheduler_.keys(append.request_id);
-    sender_.Begin({.request_id = append.request_id,
-                   .decode_worker = append.decode_worker,
-                   .keys = {keys.begin(), keys.end()},
-                   .kv_tokens = static_cast<int32_t>(job.kv_tokens),
-                   .max_new_tokens = append.max_new_tokens},
-                  now);
+    HandoffJob handoff{.request_id = append.request_id,
+                       .decode_worker = append.decode_worker,
+                       .keys = {keys.begin(), keys.end()},
+                       .kv_tokens = static_cast<int32_t>(job.kv_tokens),
+                       .max_new_tokens = append.max_new_tokens};
+    if (job.ahead.on_their_way.empty()) {
+      sender_.Begin(std::move(handoff), now);
+    } else {
+      job.ahead.next = std::move(handoff);
+      if (append.decode_worker != job.ahead.to) sender_.Cancel(append.request_id, now);
+    }
   }
   OnProgress(now, now);
   NoteComplete(append.request_id, now);
+}
+
+void PrefillEngine::SendAhead(const RequestId& id, Job& job, absl::Time now) {
+  Ahead& ahead = job.ahead;
+  if (!job.open || ahead.to.empty() || !ahead.on_their_way.empty()) return;
+  const int64_t blocks = scheduler_.ready_tokens(id) / kBlockTokens;
+  if (blocks < ahead.sent + std::max(options_.least_ahead, ahead.sent / kAheadShare)) return;
+  const auto keys = scheduler_.keys(id).first(static_cast<size_t>(blocks));
+  ahead.on_their_way = tree_.Match(keys);  // the job itself may give them back meanwhile
+  BATON_CHECK(std::ssize(ahead.on_their_way) == blocks, "an open job's blocks are not in the cache");
+  ahead.sent = blocks;
+  sender_.Begin({.request_id = id,
+                 .decode_worker = ahead.to,
+                 .keys = {keys.begin(), keys.end()},
+                 .kv_tokens = static_cast<int32_t>(blocks * kBlockTokens),
+                 .max_new_tokens = 0,
+                 .cache_only = true},
+                now);
+  std::vector<ReadyBlock> ready;
+  for (int32_t i = 0; const BlockRef& block : ahead.on_their_way) {
+    ready.push_back({i++, block.id(), options_.sender.self.layout.layers});
+  }
+  sender_.BlocksReady(id, ready, now);
+}
+
+void PrefillEngine::AheadEnded(const RequestId& id, Job& job, absl::Time now) {
+  job.ahead.on_their_way.clear();
+  if (!job.failure.ok()) return Failed({id, job.failure, absl::ZeroDuration()});
+  if (job.ahead.next) {
+    sender_.Begin(*std::exchange(job.ahead.next, std::nullopt), now);
+    if (job.ahead.told) PushReady({id, 0, *job.ahead.told}, options_.sender.self.layout.layers, now);
+  }
+  SendAhead(id, job, now);
+  NoteComplete(id, now);
 }
 
 void PrefillEngine::Cancel(const RequestId& id, absl::Time now) {
@@ -252,13 +299,18 @@ void PrefillEngine::OnProgress(absl::Time step_started, absl::Time now) {
     if (found == jobs_.end()) continue;  // over with an earlier part of its progress
     Job& job = found->second;
     job.started = std::min(job.started, std::max(step_started, job.added));
+    if (job.ahead.next) job.ahead.told = progress.end;
     PushReady(progress, options_.sender.self.layout.layers, now);
     NoteComplete(progress.request_id, now);
+  }
+  for (const RequestId& id : scheduler_.TakeGrown()) {
+    if (const auto found = jobs_.find(id); found != jobs_.end()) SendAhead(id, found->second, now);
   }
 }
 
 void PrefillEngine::PushReady(const PrefillScheduler::Progress& progress, int64_t layers, absl::Time now) {
-  if (jobs_.at(progress.request_id).prefill_only) return;
+  const Job& job = jobs_.at(progress.request_id);
+  if (job.prefill_only || job.ahead.next) return;
   const auto blocks = scheduler_.blocks(progress.request_id);
   std::vector<ReadyBlock> ready;
   for (int64_t i = progress.begin / kBlockTokens; i < BlocksFor(progress.end); ++i) {
@@ -272,7 +324,7 @@ void PrefillEngine::NoteComplete(const RequestId& id, absl::Time now) {
   Job& job = jobs_.at(id);
   job.started = std::min(job.started, now);
   job.computed = std::min(job.computed, now);
-  if (!job.prefill_only) return;
+  if (!job.prefill_only || !job.ahead.on_their_way.empty()) return;
   PrefillDone done;
   done.request_id = id;
   done.blocks = static_cast<int32_t>(BlocksFor(job.kv_tokens));
@@ -299,7 +351,7 @@ void PrefillEngine::Handle(Action action, absl::Time) {
 
 void PrefillEngine::Handle(HandoffReserved reserved, absl::Time now) {
   const auto job = jobs_.find(reserved.request_id);
-  if (job == jobs_.end()) return;
+  if (job == jobs_.end() || !job->second.ahead.on_their_way.empty()) return;
   const int64_t wanted = reserved.missing.empty() ? 0 : (int64_t{reserved.missing.back()} + 1) * kBlockTokens;
   scheduler_.Limit(reserved.request_id, wanted);
   OnProgress(now, now);
@@ -307,17 +359,25 @@ void PrefillEngine::Handle(HandoffReserved reserved, absl::Time now) {
 }
 
 void PrefillEngine::Handle(HandoffCommitted committed, absl::Time now) {
+  Job& job = jobs_.at(committed.request_id);
+  job.ahead.bytes += committed.bytes_pushed;
+  if (!job.ahead.on_their_way.empty()) return AheadEnded(committed.request_id, job, now);
   PrefillDone done;
   done.request_id = std::move(committed.request_id);
   done.reservation = committed.reservation;
   done.decode_incarnation = committed.decode_incarnation;
   done.blocks = committed.blocks;
-  done.bytes_pushed = committed.bytes_pushed;
+  done.bytes_pushed = job.ahead.bytes;
   Done(std::move(done), now);
 }
 
-void PrefillEngine::Handle(HandoffFailed failed, absl::Time) {
-  const absl::Status& failure = jobs_.at(failed.request_id).failure;
+void PrefillEngine::Handle(HandoffFailed failed, absl::Time now) {
+  Job& job = jobs_.at(failed.request_id);
+  if (!job.ahead.on_their_way.empty()) {
+    job.ahead.to.clear();
+    return AheadEnded(failed.request_id, job, now);
+  }
+  const absl::Status& failure = job.failure;
   if (!failure.ok()) failed = {failed.request_id, failure, absl::ZeroDuration()};
   const bool no_room = absl::IsResourceExhausted(failed.status);
   Failed({failed.request_id, failed.status, failed.retry_after, no_room});
@@ -327,7 +387,7 @@ void PrefillEngine::Fail(const RequestId& id, const absl::Status& status, absl::
   const auto found = jobs_.find(id);
   if (found == jobs_.end() || !found->second.failure.ok()) return;
   found->second.failure = status;
-  if (found->second.prefill_only) {
+  if (found->second.prefill_only && found->second.ahead.on_their_way.empty()) {
     Failed({id, status, absl::ZeroDuration()});
   } else {
     scheduler_.Stop(id);

@@ -35,6 +35,8 @@ struct PrefillEngineOptions {
   // Open jobs fill a step for this long at most, as measured, but compute at least a block. What arrives waits no
   // longer for them in all, for the step that runs then and in steps that it shares.
   absl::Duration open_step = absl::Milliseconds(200);
+  // Blocks of an open job that are worth a hand-off of their own.
+  int64_t least_ahead = 8;
   // Most open jobs, and most others: what grows keeps out nobody, nor what it waits for.
   int64_t max_requests = 1024;
   double leased_share = 0.5;                         // of the blocks, which leases hold at most
@@ -69,7 +71,8 @@ using PrefillAction = std::variant<SendLink, OpenConnection, CloseConnection, Se
 
 // Room at the decode worker is asked for when the job is added, while the prompt computes; blocks are pushed as steps
 // complete them, those of the last step layer by layer; what the decode worker holds already is neither pushed nor,
-// unless what is missing depends on it, computed. A request that finds no room fails at once, RESOURCE_EXHAUSTED with
+// unless what is missing depends on it, computed. The blocks of an open job go to the decode worker that it will
+// probably use ahead of it, as cached ones. A request that finds no room fails at once, RESOURCE_EXHAUSTED with
 // the decode worker's hint: waiting for room is the router's part, and meanwhile its blocks are ordinary cached ones,
 // so it holds up nobody. A request's blocks stay referenced until its result; a job that asks for a lease and is done
 // leaves the KV of its first tokens referenced until the lease ends.
@@ -112,6 +115,15 @@ class PrefillEngine {
   void CheckInvariants() const;
 
  private:
+  // An open job's blocks that go to a decode worker before it is known to be the right one, some at a time.
+  struct Ahead {
+    WorkerAddress to{};                    // empty: none go (any more)
+    int64_t sent = 0;                      // blocks that are there, or on their way
+    int64_t bytes = 0;                     // pushed
+    std::vector<BlockRef> on_their_way{};  // by a hand-off of their own
+    std::optional<HandoffJob> next{};      // closed: the job's hand-off waits for that one
+    std::optional<int64_t> told{};         // closed: tokens that may be pushed when it begins
+  };
   struct Job {
     int64_t kv_tokens = 0;
     bool prefill_only = false;
@@ -128,6 +140,7 @@ class PrefillEngine {
     absl::Time computed = absl::InfiniteFuture();  // its last token
     absl::Status failure;                          // certain already; the result waits for pushes in flight
     PrefillSteps steps{};
+    Ahead ahead{};
   };
 
   absl::Status CheckTokens(std::span<const TokenId> tokens, int64_t before, int64_t least) const;
@@ -136,6 +149,8 @@ class PrefillEngine {
   void Restart(const RequestId& id, Job& job);
   absl::Status Extend(Job& job, const PrefillAppend& append);
   void Close(const PrefillAppend& append, absl::Time now);
+  void SendAhead(const RequestId& id, Job& job, absl::Time now);
+  void AheadEnded(const RequestId& id, Job& job, absl::Time now);
   void NoteStep(absl::Time now, const RequestId* only = nullptr);
   void OnProgress(absl::Time step_started, absl::Time now);
   void PushReady(const PrefillScheduler::Progress& progress, int64_t layers, absl::Time now);

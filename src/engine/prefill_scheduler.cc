@@ -424,6 +424,7 @@ void PrefillScheduler::SetDone(Request& request, int64_t done) {
   if (done > request.done && !request.stopped && request.told) {
     progress_.push_back({request.task.request_id, request.done, done});
   }
+  if (done > request.done && !request.stopped && request.task.open) grown_.push_back(request.task.request_id);
   request.done = done;
   if (!request.stopped && done >= request.wanted) TellAll(request);
 }

@@ -120,6 +120,8 @@ class PrefillScheduler {
 
   // Since the last call. Nothing of an open prompt; all that it has, from position 0, once it is closed and has room.
   std::vector<Progress> TakeProgress() { return std::exchange(progress_, {}); }
+  // Open prompts that have got KV since the last call: for [0, ready_tokens), now, though they may give it back.
+  std::vector<RequestId> TakeGrown() { return std::exchange(grown_, {}); }
 
   // The request has KV for all it wants. Unknown and removed requests are not complete.
   // Nor is an open one.
@@ -127,6 +129,7 @@ class PrefillScheduler {
   // REQUIRES for all: known, and not removed.
   std::span<const BlockId> blocks(const RequestId& id) const { return Get(id).table.ids(); }
   std::span<const BlockKey> keys(const RequestId& id) const { return Get(id).task.keys; }
+  int64_t ready_tokens(const RequestId& id) const { return Get(id).done; }
   const PrefillCounters& counters(const RequestId& id) const { return Get(id).counters; }
 
   struct Load {
@@ -209,6 +212,7 @@ class PrefillScheduler {
   int64_t open_in_step_ = 0;                                                 // tokens of open prompts
   std::vector<Request*> step_;  // with planned > done, in the order of planning: a promise before those that share it
   std::vector<Progress> progress_;
+  std::vector<RequestId> grown_;
 };
 
 }  // namespace baton

@@ -29,7 +29,8 @@ struct PrefillJob {
   int32_t priority = 0;  // higher runs first
   // Among equal priorities it counts as having come this much later than it does; negative: earlier.
   absl::Duration handicap{};
-  // Where the KV goes; empty for PrefillOnly, which keeps it in the cache and moves nothing.
+  // Where the KV goes; empty for PrefillOnly, which keeps it in the cache and moves nothing. Of an open job: where it
+  // probably goes, or empty.
   WorkerAddress decode_worker;
   // More tokens come by PrefillAppend, the last of which says where the KV goes; `tokens` may be empty until then.
   bool open = false;
@@ -67,7 +68,7 @@ struct PrefillDone {
   int32_t cached_tokens = 0;       // found ready in the prefix cache
   int32_t shared_tokens = 0;       // promised by another request and waited for
   int32_t computed_tokens = 0;     // cached + shared + computed <= n-1: what the decode worker held needs no compute
-  int64_t bytes_pushed = 0;
+  int64_t bytes_pushed = 0;        // with those that went ahead while it was open
   // Of an open job from its last append on.
   absl::Duration queued;           // until the first step took it up
   absl::Duration compute;          // from then until its last token was computed

@@ -39,6 +39,7 @@ struct AttachedWorker {
   WorkerInfo info{};
   WorkerLoad load{};                            // as last reported: all routers' requests
   absl::flat_hash_set<RequestId> requests{};    // of this router, here now
+  absl::flat_hash_set<RequestId> expected{};    // of this router: growing ones that will probably decode here
   int64_t prompt_tokens = 0;                    // of those that it still has to prefill
   std::optional<PrefixMemory> prefix_memory{};  // prefill workers only
 };
@@ -77,8 +78,9 @@ bool CanShareKv(const WorkerInfo& a, const WorkerInfo& b);
 const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
                                     const PlacementOptions& options);
 
-// Under kPinned, `last`, the session's last decode worker (it holds most of the KV), unless null or overloaded; else
-// the least loaded. Null without candidates.
+// Under kPinned, `last`, which holds most of the KV (the session's last decode worker, or where the KV of a growing
+// prompt has gone), unless null or overloaded; else the least loaded, with what is expected there. Null without
+// candidates.
 const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
                                    const AttachedWorker* last, const PlacementOptions& options);
 

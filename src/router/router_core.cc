@@ -48,6 +48,7 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
                                         link, " was lost; the request may be sent again");
   std::vector<RequestId> theirs(worker->requests.begin(), worker->requests.end());
   std::ranges::sort(theirs);
+  for (const RequestId& id : worker->expected) live_.at(id).expected_at.clear();
   // Gone first: nothing is sent to it any more.
   for (const RequestId& id : theirs) {
     Live& live = live_.at(id);
@@ -132,6 +133,7 @@ void RouterCore::Closed(const RequestId& id, int32_t prompt_tokens, int32_t max_
   live.state = State::kPrefilling;
   if (!live.request.prefill_only) {
     const AttachedWorker* decode = DecodeFor(live, workers_.at(live.prefill), DecodeCandidates(live.request.model));
+    Expect(live, nullptr);
     if (decode == nullptr) {
       return End(id, absl::UnavailableError(absl::StrCat("no decode worker for model '", live.request.model,
                                                          "' is attached any more; the request may be sent again")));
@@ -301,12 +303,8 @@ bool RouterCore::TryPlace(Live& live, absl::Time now) {
   std::erase_if(prefills, refused);
   const AttachedWorker* prefill = ChoosePrefill(prefills, request, limits_.placement);
   if (prefill == nullptr) return false;
-  if (request.prefill_only || request.open) {
-    Place(live, *prefill, nullptr);
-    return true;
-  }
-  const AttachedWorker* decode = DecodeFor(live, *prefill, std::move(decodes));
-  if (decode == nullptr) return false;
+  const AttachedWorker* decode = request.prefill_only ? nullptr : DecodeFor(live, *prefill, std::move(decodes));
+  if (decode == nullptr && !request.prefill_only && !request.open) return false;
   Place(live, *prefill, decode);
   return true;
 }
@@ -315,10 +313,16 @@ bool RouterCore::TryPlace(Live& live, absl::Time now) {
 const AttachedWorker* RouterCore::DecodeFor(const Live& live, const AttachedWorker& prefill, Candidates decodes) {
   std::erase_if(decodes, [&](const AttachedWorker* decode) { return !CanShareKv(prefill.info, decode->info); });
   const RouteRequest& request = live.request;
-  const WorkerAddress* last_link =
-      request.session.empty() ? nullptr : session_decode_.Find({request.session, request.model});
-  return ChooseDecode(decodes, live.request, last_link == nullptr ? nullptr : FindWorker(*last_link),
-                      limits_.placement);
+  const WorkerAddress* last = live.expected_at.empty() ? nullptr : &live.expected_at;
+  if (last == nullptr && !request.session.empty()) last = session_decode_.Find({request.session, request.model});
+  return ChooseDecode(decodes, request, last == nullptr ? nullptr : FindWorker(*last), limits_.placement);
+}
+
+// Null: nowhere.
+void RouterCore::Expect(Live& live, const AttachedWorker* decode) {
+  if (!live.expected_at.empty()) workers_.at(live.expected_at).expected.erase(live.request.id);
+  live.expected_at = decode == nullptr ? "" : decode->link;
+  if (decode != nullptr) workers_.at(decode->link).expected.insert(live.request.id);
 }
 
 void RouterCore::GoTo(Live& live, const AttachedWorker& decode) {
@@ -337,7 +341,11 @@ void RouterCore::Place(Live& live, const AttachedWorker& prefill, const Attached
   live.queued_tokens = UncachedTokens(prefill_worker, request);
   prefill_worker.prompt_tokens += live.queued_tokens;
   prefill_worker.prefix_memory->Remember(request.keys);
-  if (decode != nullptr) GoTo(live, *decode);
+  if (request.open) {
+    Expect(live, decode);
+  } else if (decode != nullptr) {
+    GoTo(live, *decode);
+  }
   actions_.push_back({.kind = RouterAction::Kind::kStartPrefill,
                       .request = request.id,
                       .worker = prefill.link,
@@ -379,6 +387,7 @@ void RouterCore::Wait(Live& live, absl::Time now) {
 
 void RouterCore::LeavePrefill(Live& live) {
   if (live.prefill.empty()) return;
+  Expect(live, nullptr);
   AttachedWorker& worker = workers_.at(std::exchange(live.prefill, {}));
   worker.requests.erase(live.request.id);
   worker.prompt_tokens -= live.queued_tokens;
@@ -460,7 +469,7 @@ RouterCore::Live& RouterCore::FirstToAsk(Live& live, absl::Time now) {
 
 void RouterCore::CheckInvariants() const {
   absl::flat_hash_map<WorkerAddress, int64_t> requests, prompt_tokens;
-  size_t waiting = 0, timers = 0;
+  size_t waiting = 0, timers = 0, expected = 0;
   for (const auto& [id, live] : live_) {
     BATON_CHECK(live.request.id == id, id);
     BATON_CHECK((live.state == State::kWaiting) == waiting_.contains(KeyOf(live)), id);
@@ -480,12 +489,17 @@ void RouterCore::CheckInvariants() const {
       ++requests[link];
     }
     if (!live.prefill.empty()) prompt_tokens[live.prefill] += live.queued_tokens;
+    BATON_CHECK(growing || live.expected_at.empty(), id);
+    if (!live.expected_at.empty()) BATON_CHECK(workers_.at(live.expected_at).expected.contains(id), id);
+    expected += !live.expected_at.empty();
   }
   BATON_CHECK(waiting == waiting_.size() && timers == timers_.size(), "a request that is over still waits");
   for (const auto& [link, worker] : workers_) {
     BATON_CHECK(static_cast<int64_t>(worker.requests.size()) == requests[link], link);
     BATON_CHECK(worker.prompt_tokens == prompt_tokens[link], link);
+    expected -= worker.expected.size();
   }
+  BATON_CHECK(expected == 0, "a worker expects requests that do not know it");
 }
 
 }  // namespace baton

@@ -49,7 +49,7 @@ struct RouterAction {
   Kind kind = Kind::kEnd;
   RequestId request{};
   WorkerAddress worker{};         // the link to use; empty for kEnd
-  WorkerAddress decode_worker{};  // kStartPrefill, kClose: where the KV goes; empty for prefill-only and open ones
+  WorkerAddress decode_worker{};  // kStartPrefill, kClose: where the KV goes (of an open one: probably); or empty
   bool open = false;              // kStartPrefill: kAppend and kClose follow
   absl::Status status{};          // kEnd
   absl::Duration retry_after{};   // kEnd with RESOURCE_EXHAUSTED or UNAVAILABLE; zero: unknown
@@ -124,6 +124,7 @@ class RouterCore {
     int64_t sequence = 0;
     State state = State::kWaiting;
     WorkerAddress prefill, decode;         // links of the workers that may hold something of it; empty: none
+    WorkerAddress expected_at;             // growing: where it will probably decode, or empty
     int64_t queued_tokens = 0;             // of its prompt, for `prefill` to compute
     absl::Time give_up;                    // waiting: when it ends with `reason`
     absl::Status reason;                   // waiting: why
@@ -147,6 +148,7 @@ class RouterCore {
   void Place(Live& live, const AttachedWorker& prefill, const AttachedWorker* decode);
   const AttachedWorker* DecodeFor(const Live& live, const AttachedWorker& prefill, Candidates decodes);
   void GoTo(Live& live, const AttachedWorker& decode);
+  void Expect(Live& live, const AttachedWorker* decode);
   void SetPromptTokens(Live& live, int32_t tokens);
   void PlaceWaiting(absl::Time now);
   Live& FirstToAsk(Live& live, absl::Time now);

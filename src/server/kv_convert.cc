@@ -80,6 +80,7 @@ kv::v1::ReserveRequest ToProto(const ReserveRequest& request) {
   for (const BlockKey& key : request.keys) keys.append(key.bytes.begin(), key.bytes.end());
   proto.set_kv_tokens(request.kv_tokens);
   proto.set_max_new_tokens(request.max_new_tokens);
+  proto.set_cache_only(request.cache_only);
   return proto;
 }
 
@@ -98,6 +99,7 @@ absl::StatusOr<ReserveRequest> FromProto(const kv::v1::ReserveRequest& proto) {
   }
   request.kv_tokens = proto.kv_tokens();
   request.max_new_tokens = proto.max_new_tokens();
+  request.cache_only = proto.cache_only();
   return request;
 }
 

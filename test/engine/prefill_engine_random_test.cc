@@ -19,6 +19,7 @@ class Chaos {
         world_(
             {.blocks = 12 + Below(40),
              .step_tokens = 16 + Below(64),
+             .least_ahead = 1 + Below(3),
              .sender = {.self = {}, .forget_idle = absl::Seconds(15)}},
             [this](PrefillWorld::Envelope e) { waiting_.push_back(std::move(e)); }, [](const std::string&) {}) {
     for (const char* d : {"d0", "d1"}) world_.AddDecode(d, 8 + Below(30));
@@ -107,7 +108,7 @@ class Chaos {
     if (Below(2) == 0) return world_.Submit(id, prompt, AnyDecode(), priority);
     const auto known = prompt.begin() + Below(std::ssize(prompt) + 1);
     open_[id] = {known, prompt.end()};
-    world_.Open(id, {prompt.begin(), known}, priority);
+    world_.Open(id, {prompt.begin(), known}, priority, AnyDecode());
   }
   WorkerAddress AnyDecode() {
     const char* to[] = {"d0", "d1", ""};

@@ -27,7 +27,8 @@ class EngineScenario {
       world_->Submit(word, ParseTokens(command.Option("tokens")), command.Option("to"),
                      static_cast<int32_t>(command.Number("priority")));
     } else if (command.name == "open") {
-      world_->Open(word, ParseTokens(command.Option("tokens")), static_cast<int32_t>(command.Number("priority")));
+      world_->Open(word, ParseTokens(command.Option("tokens")), static_cast<int32_t>(command.Number("priority")),
+                   command.Option("to"));
     } else if (command.name == "append" || command.name == "close") {
       world_->Append(word, ParseTokens(command.Option("tokens")), command.name == "close", command.Option("to"),
                      command.Number("restart") == 1);
@@ -76,6 +77,7 @@ class EngineScenario {
     held_kinds_.clear();
     PrefillEngineOptions options{.blocks = command.Number("blocks"),
                                  .step_tokens = command.Number("budget", 64),
+                                 .least_ahead = command.Number("least_ahead", 8),
                                  .max_requests = command.Number("max_requests", 100),
                                  .sender = {}};
     world_ = std::make_unique<PrefillWorld>(
@@ -127,6 +129,9 @@ TEST_CASE("KV is computed, pushed as it comes, and committed") { RunFile("prefil
 TEST_CASE("requests wait for room, are refused, or find their KV there") { RunFile("prefill_engine_admission.txt"); }
 TEST_CASE("an open job is computed as it comes and handed off when it is closed") {
   RunFile("prefill_engine_open.txt");
+}
+TEST_CASE("an open job's KV goes ahead to the decode worker that it will probably use") {
+  RunFile("prefill_engine_ahead.txt");
 }
 TEST_CASE("requests end early at every stage and leave no block") { RunFile("prefill_engine_cancel.txt"); }
 

@@ -86,8 +86,10 @@ class PrefillWorld {
     Pump();
   }
   // A job of which `prompt` is known so far; Append brings the rest.
-  void Open(const RequestId& id, std::vector<TokenId> prompt, int32_t priority = 0) {
+  void Open(const RequestId& id, std::vector<TokenId> prompt, int32_t priority = 0,
+            const WorkerAddress& ahead_to = "") {
     PrefillJob job;
+    job.decode_worker = ahead_to;
     job.request_id = id;
     job.tokens = prompt;
     job.priority = priority;
@@ -197,7 +199,7 @@ class PrefillWorld {
   void Do(SendReserve a) {
     using Reply = absl::StatusOr<ReserveReply>;
     Carry_<Reply>(
-        "reserve", absl::StrCat("reserve ", a.request.request_id), a.to,
+        "reserve", absl::StrCat("reserve ", a.request.request_id, a.request.cache_only ? ", ahead" : ""), a.to,
         [this, a](HandoffReceiver& r) -> Reply { return r.OnReserve(a.request, Now()); },
         [this, a](Reply reply) { engine_.sender().OnReserveReply(a.handoff, std::move(reply), Now()); });
   }

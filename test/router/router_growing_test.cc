@@ -1,13 +1,15 @@
 // Prompts that grow while their requests wait for others.
+#include <map>
+
 #include "router_core_world.h"
 
 namespace baton {
 namespace {
 
-TEST_CASE("a growing prompt is at a prefill worker, and gets a decode worker when it is complete") {
+TEST_CASE("a growing prompt is at a prefill worker, and takes up a decode worker when it is complete") {
   Cluster c;
   REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
-  CHECK(Take(c.core) == Lines{"open r prefill-1 "});
+  CHECK(Take(c.core) == Lines{"open r prefill-1 decode-1"});
   c.core.Grew("r", 16);
   CHECK(Take(c.core) == Lines{"append r prefill-1"});
   CHECK(c.core.workers().at(kP).prompt_tokens == 16);
@@ -19,6 +21,40 @@ TEST_CASE("a growing prompt is at a prefill worker, and gets a decode worker whe
   CHECK(c.core.workers().at(kP).prompt_tokens == 0);
 }
 
+TEST_CASE("growing prompts are spread over the decode workers that they will use, and go where their KV has gone") {
+  Cluster c;
+  c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 23), c.now);
+  std::map<WorkerAddress, Lines> at;
+  for (const char* id : {"r", "s", "t", "u"}) {
+    REQUIRE(c.core.Submit(OpenRequest(id), c.now).ok());
+    c.core.CheckInvariants();
+    at[c.core.TakeActions().back().decode_worker].push_back(id);
+  }
+  CHECK(at[kD].size() == 2);
+  CHECK(at["decode-2"].size() == 2);
+  const Lines there = at["decode-2"], here = at[kD];
+  c.core.Closed(there[0], 30, 10, c.now);
+  CHECK(Take(c.core) == Lines{absl::StrCat("close ", there[0], " prefill-1 decode-2")});
+  SECTION("unless it is gone") {
+    c.core.WorkerLost("decode-2", c.now);
+    Take(c.core);
+    c.core.Closed(there[1], 30, 10, c.now);
+    CHECK(Take(c.core) == Lines{absl::StrCat("close ", there[1], " prefill-1 decode-1")});
+  }
+  SECTION("unless it is full") {
+    c.core.WorkerLoaded("decode-2", {.running_requests = 8, .blocks_free = 50});
+    c.core.Closed(there[1], 30, 10, c.now);
+    CHECK(Take(c.core) == Lines{absl::StrCat("close ", there[1], " prefill-1 decode-1")});
+  }
+  SECTION("and what ends or closes is expected no more") {
+    c.core.Cancel(there[1]);
+    for (const std::string& id : here) c.core.Closed(id, 30, 10, c.now);
+    Take(c.core);
+    CHECK(c.core.workers().at(kD).expected.empty());
+    CHECK(c.core.workers().at("decode-2").expected.empty());
+  }
+}
+
 TEST_CASE("a growing prompt that waits for a worker is sent as it is when one comes") {
   Cluster c;
   c.core.WorkerLost(kP, c.now);
@@ -28,7 +64,7 @@ TEST_CASE("a growing prompt that waits for a worker is sent as it is when one co
   c.core.Closed("s", 5, 10, c.now);
   CHECK(Take(c.core).empty());
   c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 12), c.now);
-  CHECK(Take(c.core) == Lines{"open r prefill-1 ", "prefill s prefill-1 decode-1"});
+  CHECK(Take(c.core) == Lines{"open r prefill-1 decode-1", "prefill s prefill-1 decode-1"});
 }
 
 TEST_CASE("a growing prompt ends with its worker, its client, its deadline or an error of ours") {
@@ -56,7 +92,7 @@ TEST_CASE("a growing prompt whose worker is lost is placed again, as far as it i
   c.core.WorkerLost(kP, c.now);
   CHECK(Take(c.core).empty());
   c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 12), c.now);
-  CHECK(Take(c.core) == Lines{"open r prefill-1 "});
+  CHECK(Take(c.core) == Lines{"open r prefill-1 decode-1"});
   CHECK(c.core.workers().at(kP).prompt_tokens == 32);
   c.core.WorkerLost(kP, c.now);
   c.core.Tick(c.now + absl::Seconds(5));
@@ -80,7 +116,7 @@ TEST_CASE("a growing prompt that a prefill worker has no room for goes to anothe
   SECTION("to another") {
     c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
     c.core.Failed(kP, "r", full, c.now);
-    CHECK(Take(c.core) == Lines{"open r prefill-2 "});
+    CHECK(Take(c.core) == Lines{"open r prefill-2 decode-1"});
   }
   SECTION("at home, for as long as its upstream takes, until it is complete") {
     c.core.Failed(kP, "r", full, c.now);

@@ -115,9 +115,11 @@ TEST_CASE("hand-off messages survive the wire") {
   reserve.keys.resize(3);
   for (uint8_t i = 0; i < 3; ++i) reserve.keys[i].bytes.fill(i);
   reserve.kv_tokens = 50;
+  reserve.cache_only = true;
   const auto reserve_back = FromProto(ToProto(reserve));
   REQUIRE(reserve_back.ok());
   CHECK(reserve_back->keys == reserve.keys);
+  CHECK(reserve_back->cache_only);
 
   const ReserveReply reserved = Reserved{{ReservationId(4), Generation(5)}, {{0, BlockId(9)}, {2, BlockId(7)}}};
   const auto reserved_back = FromProto(ToProto(reserved));
