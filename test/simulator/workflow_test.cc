@@ -139,6 +139,33 @@ TEST_CASE("under shortest-job-first short workflows overtake long ones that came
   }
 }
 
+TEST_CASE("under shortest-job-first nobody is overtaken by what came more than two bounds later, however much comes") {
+  // Prompts of 1,000 tokens, twice as many as can be computed; the first but one is four times as long, and its
+  // expected work 50 s.
+  constexpr absl::Duration kBound = absl::Milliseconds(300), kEvery = absl::Milliseconds(30);
+  std::vector<Workflow> workflows;
+  std::vector<absl::Duration> arrivals;
+  for (int i = 0; i < 200; ++i) {
+    const bool longest = i == 1;
+    workflows.push_back({{.name = "C",
+                          .parts = {NamedTokens{"prompt " + std::to_string(i), longest ? 4000 : 1000}},
+                          .output = longest ? 2000 : 1}});
+    arrivals.push_back(i * kEvery);
+  }
+  ClusterShape shape = Shape();
+  shape.shortest_first = WorkloadOptions{.bound = kBound, .per_prompt_token = absl::Microseconds(50)};
+  const RunResult result = Run(shape, workflows, {.overlap = true, .arrivals = arrivals});
+  const absl::Duration first = result.workflows[1].at("C").first;
+  int overtook = 0;
+  for (size_t w = 2; w < workflows.size(); ++w) {
+    CAPTURE(w);
+    if (result.workflows[w].at("C").first >= first) continue;
+    ++overtook;
+    CHECK(arrivals[w] - arrivals[1] <= 2 * kBound);
+  }
+  CHECK(overtook > 3);  // it is not first come first served
+}
+
 TEST_CASE("an upstream is as fast as it is told to be") {
   const RunResult result = Run(Shape("qwen2.5-7b", 25), Cascades(1, 0, 51), {});
   const AgentRan& a = result.workflows[0].at("A");
