@@ -5,21 +5,17 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
 #include "base/logging.h"
 #include "base/status.h"
+#include "model/module_digest.h"
 
 namespace baton {
 namespace {
 
 constexpr size_t kMostLinks = 1024;  // incarnations come and go for weeks; a live one that is forgotten links again
 constexpr absl::Duration kBusy = absl::Milliseconds(50);  // admitted, but the pool had no block after all
-
-std::string Hex(const Digest& digest) {
-  return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()));
-}
 
 std::string ToString(const KvLayout& layout) {
   return absl::StrFormat("%d layers x %d kv heads x %d x %d bytes", layout.layers, layout.kv_heads, layout.head_dim,

@@ -7,7 +7,9 @@
 #include <string_view>
 #include <thread>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "base/check.h"
 
 namespace baton {
@@ -109,6 +111,10 @@ Digest ModuleDigest(const Weights& weights) {
   }
   for (const Leaf& leaf : leaves) root.append(reinterpret_cast<const char*>(leaf.digest.data()), leaf.digest.size());
   return Sha256(root.data(), root.size());
+}
+
+std::string Hex(const Digest& digest) {
+  return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()));
 }
 
 }  // namespace baton

@@ -1,6 +1,8 @@
 // The identity of the KV that a module makes.
 #pragma once
 
+#include <string>
+
 #include "model/weights.h"
 
 namespace baton {
@@ -12,5 +14,7 @@ namespace baton {
 // A tree instead of one chain, so that all cores hash at once: 269 MB take 0.19 s of CPU time with SHA instructions and
 // 0.45 s without, shared by up to 16 threads.
 Digest ModuleDigest(const Weights& weights);
+
+std::string Hex(const Digest& digest);
 
 }  // namespace baton

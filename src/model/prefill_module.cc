@@ -2,11 +2,11 @@
 
 #include <initializer_list>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "model/module_digest.h"
 
 namespace baton {
 namespace {
@@ -34,10 +34,6 @@ std::string Text(const std::optional<RopeScaling>& scaling) {
   if (!scaling) return "none";
   return absl::StrFormat("llama3 (factor %g, low %g, high %g, original context %d)", scaling->factor,
                          scaling->low_freq_factor, scaling->high_freq_factor, scaling->original_context);
-}
-
-std::string Hex(const Digest& digest) {
-  return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()));
 }
 
 absl::Status CheckSameShape(const ModelConfig& module, const ModelConfig& decoder) {

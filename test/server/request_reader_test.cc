@@ -29,6 +29,13 @@ bool Has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+std::vector<ServedModel> WithTemplate(const char* chat_template) {
+  std::vector<ServedModel> list;
+  list.push_back(ByteModel("bytes"));
+  list[0].chat_template = *ChatTemplate::Parse(chat_template, "", "");
+  return list;
+}
+
 TEST_CASE("segments are tokenised on their own and joined, after the tokenizer's prefix if text comes first") {
   std::vector<ServedModel> list;
   list.push_back(ByteModel("a", {200, 201}));
@@ -324,11 +331,7 @@ TEST_CASE("bad references are refused by field") {
 }
 
 TEST_CASE("a reference in a chat stands where the template puts the message") {
-  std::vector<ServedModel> list;
-  list.push_back(ByteModel("bytes"));
-  list[0].chat_template =
-      *ChatTemplate::Parse("{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}!", "", "");
-  const ServedModels models(std::move(list));
+  const ServedModels models(WithTemplate("{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}!"));
   v1::GenerateRequest request;
   v1::ChatMessage& message = *request.mutable_chat()->add_messages();
   message.set_role("u");
@@ -352,12 +355,8 @@ TEST_CASE("a reference in a chat stands where the template puts the message") {
 }
 
 TEST_CASE("a chat is rendered with its roles and contents") {
-  std::vector<ServedModel> list;
-  list.push_back(ByteModel("bytes"));
-  list[0].chat_template = *ChatTemplate::Parse(
-      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}!{% endif %}", "",
-      "");
-  const ServedModels models(std::move(list));
+  const ServedModels models(WithTemplate(
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}!{% endif %}"));
   v1::GenerateRequest request;
   v1::ChatMessage& first = *request.mutable_chat()->add_messages();
   const auto error = [&] {
@@ -383,11 +382,8 @@ TEST_CASE("a chat is rendered with its roles and contents") {
 }
 
 TEST_CASE("a chat that is too much for its template is refused for good") {
-  std::vector<ServedModel> list;
-  list.push_back(ByteModel("bytes"));
-  list[0].chat_template =
-      *ChatTemplate::Parse("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}", "", "");
-  const ServedModels models(std::move(list));
+  const ServedModels models(
+      WithTemplate("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"));
   v1::GenerateRequest request;
   v1::ChatMessage& message = *request.mutable_chat()->add_messages();
   message.set_role("user");
