@@ -15,7 +15,7 @@
 
 namespace baton {
 
-inline constexpr uint32_t kHandoffVersion = 1;
+inline constexpr uint32_t kHandoffVersion = 2;
 // A writer stops by itself when its lease runs out, so blocks of a lapsed reservation are given out again at the latest
 // this many leases after it lapsed. Must outlast a push that was in flight at the lease's end.
 inline constexpr int kQuarantineLeases = 4;

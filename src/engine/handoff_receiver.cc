@@ -317,6 +317,7 @@ absl::Time HandoffReceiver::NextTick() const {
 HandoffReceiver::Outstanding HandoffReceiver::outstanding() const {
   Outstanding sum;
   for (const auto& [id, reservation] : reservations_) {
+    if (reservation.cache_only) continue;
     ++(reservation.committed ? sum.committed : sum.reserved);
     const int64_t longest = std::min(int64_t{reservation.kv_tokens} + reservation.max_new_tokens, options_.positions);
     sum.growth_blocks += std::max<int64_t>(0, BlocksFor(longest) - static_cast<int64_t>(reservation.table.size()));

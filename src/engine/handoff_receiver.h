@@ -89,7 +89,7 @@ class HandoffReceiver {
   void Tick(absl::Time now);
   absl::Time NextTick() const;  // infinite future if nothing waits for time
 
-  // Reserved and committed, not yet claimed.
+  // Reserved and committed, not yet claimed; not those for the cache alone, which never grow.
   struct Outstanding {
     int64_t reserved = 0;
     int64_t committed = 0;

@@ -27,7 +27,8 @@ void HandoffSender::Begin(HandoffJob job, absl::Time now) {
   const int64_t blocks = BlocksFor(job.kv_tokens);
   BATON_CHECK(static_cast<int64_t>(job.keys.size()) == job.kv_tokens / kBlockTokens, "one key for each full block");
   const HandoffId id(next_id_++);
-  BATON_CHECK(by_request_.emplace(job.request_id, id).second, "the request has a hand-off already");
+  BATON_CHECK(by_request_.emplace(std::pair(job.request_id, job.part), id).second,
+              "this part of the request has a hand-off already");
   Handoff& handoff = handoffs_[id];
   handoff.job = std::move(job);
   handoff.give_up_at = now + options_.max_wait;
@@ -35,8 +36,9 @@ void HandoffSender::Begin(HandoffJob job, absl::Time now) {
   SeekLink(id, now);
 }
 
-void HandoffSender::BlocksReady(const RequestId& request, std::span<const ReadyBlock> blocks, absl::Time now) {
-  const auto it = by_request_.find(request);
+void HandoffSender::BlocksReady(const RequestId& request, std::span<const ReadyBlock> blocks, absl::Time now,
+                                uint64_t part) {
+  const auto it = by_request_.find({request, part});
   if (it == by_request_.end()) return;
   const HandoffId id = it->second;
   Handoff& handoff = *Find(id);
@@ -53,8 +55,8 @@ void HandoffSender::BlocksReady(const RequestId& request, std::span<const ReadyB
   if (handoff.state == State::kWriting) Push(id, handoff, std::move(copies), now);
 }
 
-void HandoffSender::Cancel(const RequestId& request, absl::Time now) {
-  const auto it = by_request_.find(request);
+void HandoffSender::Cancel(const RequestId& request, absl::Time now, uint64_t part) {
+  const auto it = by_request_.find({request, part});
   if (it == by_request_.end()) return;
   Fail(it->second, absl::CancelledError("the request was cancelled"), absl::ZeroDuration(), now);
 }
@@ -73,7 +75,7 @@ void HandoffSender::Reserve(HandoffId id, Handoff& handoff, const Peer& peer, ab
                                                 .keys = job.keys,
                                                 .kv_tokens = job.kv_tokens,
                                                 .max_new_tokens = job.max_new_tokens,
-                                                .cache_only = job.cache_only}});
+                                                .cache_only = job.part != 0}});
 }
 
 void HandoffSender::OnReserveReply(HandoffId id, absl::StatusOr<ReserveReply> reply, absl::Time now) {
@@ -162,7 +164,7 @@ void HandoffSender::OnReserved(HandoffId id, Handoff& handoff, const Reserved& r
   TickBy(handoff.fenced_at);
   handoff.state = State::kWriting;
   handoff.missing = handoff.unposted = static_cast<int32_t>(reserved.missing.size());
-  HandoffReserved notice{handoff.job.request_id, {}};
+  HandoffReserved notice{handoff.job.request_id, {}, handoff.job.part};
   std::vector<BlockCopy> copies;
   for (const MissingBlock& missing : reserved.missing) {
     BlockProgress& block = handoff.blocks[static_cast<size_t>(missing.index)];
@@ -250,8 +252,9 @@ void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl
   }
   if (status.ok()) {
     actions_.push_back(HandoffCommitted{handoff->job.request_id, handoff->reservation, handoff->decode_incarnation,
-                                        static_cast<int32_t>(handoff->blocks.size()), handoff->bytes_pushed});
-    by_request_.erase(handoff->job.request_id);
+                                        static_cast<int32_t>(handoff->blocks.size()), handoff->bytes_pushed,
+                                        handoff->job.part});
+    by_request_.erase({handoff->job.request_id, handoff->job.part});
     handoffs_.erase(id);
     return;
   }
@@ -280,8 +283,8 @@ void HandoffSender::MaybeFinish(HandoffId id, Handoff& handoff, absl::Time now) 
   if (handoff.state != State::kDraining || handoff.pushes_in_flight > 0) return;
   if (!handoff.reported) {
     handoff.reported = true;
-    by_request_.erase(handoff.job.request_id);
-    actions_.push_back(HandoffFailed{handoff.job.request_id, handoff.failure, handoff.retry_after});
+    by_request_.erase({handoff.job.request_id, handoff.job.part});
+    actions_.push_back(HandoffFailed{handoff.job.request_id, handoff.failure, handoff.retry_after, handoff.job.part});
   }
   if (handoff.reply_pending) return;
   if (handoff.reserved && handoff.drained) ReleaseReservation(handoff, now);
@@ -385,7 +388,7 @@ void HandoffSender::CheckInvariants() const {
     BATON_CHECK(handoff.pushes_in_flight == 0 || handoff.reserved, "pushed without a reservation");
     if (!handoff.reported) {
       ++unreported;
-      const auto it = by_request_.find(handoff.job.request_id);
+      const auto it = by_request_.find({handoff.job.request_id, handoff.job.part});
       BATON_CHECK(it != by_request_.end() && it->second == id, "a hand-off cannot be found by its request");
     }
     int32_t unposted = 0;

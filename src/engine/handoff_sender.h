@@ -35,7 +35,9 @@ struct HandoffJob {
   std::vector<BlockKey> keys;  // of the full blocks of the KV tokens
   int32_t kv_tokens = 0;       // [0, n-1) of a prompt of n tokens
   int32_t max_new_tokens = 0;
-  bool cache_only = false;  // as in ReserveRequest
+  // 0: all of it, to be started. Else for the decode worker's cache alone (ReserveRequest::cache_only), beside others
+  // of the request.
+  uint64_t part = 0;
 };
 
 // Layers [0, layers) of block `index` of the prompt's block table hold all the tokens that this prompt has there, and
@@ -89,6 +91,7 @@ struct PushBlocks {  // Link::Push → OnPushDone; UNAVAILABLE if the connection
 struct HandoffReserved {
   RequestId request_id;
   std::vector<int32_t> missing;
+  uint64_t part = 0;
 };
 // Nothing is under way there any more: what is kept for reaching this peer may go. It may be met again.
 struct ForgetPeer {
@@ -101,6 +104,7 @@ struct HandoffCommitted {
   Incarnation decode_incarnation;
   int32_t blocks = 0;  // in the prompt's block table
   int64_t bytes_pushed = 0;
+  uint64_t part = 0;
 };
 // The other result. UNAVAILABLE and RESOURCE_EXHAUSTED (the decode worker has no room) may be retried after
 // `retry_after`; FAILED_PRECONDITION: the decode worker refuses to link; INVALID_ARGUMENT: the request can never fit;
@@ -109,6 +113,7 @@ struct HandoffFailed {
   RequestId request_id;
   absl::Status status;
   absl::Duration retry_after;
+  uint64_t part = 0;
 };
 using SenderAction =
     std::variant<SendLink, OpenConnection, CloseConnection, SendReserve, SendCommit, SendRelease, SendHeartbeat,
@@ -136,15 +141,15 @@ class HandoffSender {
  public:
   explicit HandoffSender(HandoffSenderOptions options);
 
-  // REQUIRES: the request has no hand-off without result here, BlocksFor(kv_tokens) >= keys.size().
+  // REQUIRES: this part of the request has no hand-off without result here, BlocksFor(kv_tokens) >= keys.size().
   void Begin(HandoffJob job, absl::Time now);
   // May come before or after room is reserved, and for blocks that turn out not to be missing. For an unknown request
   // it does nothing: the hand-off may just have failed. REQUIRES: index < BlocksFor(kv_tokens); `layers` never shrinks
   // and `source` never changes for an index.
-  void BlocksReady(const RequestId& request, std::span<const ReadyBlock> blocks, absl::Time now);
+  void BlocksReady(const RequestId& request, std::span<const ReadyBlock> blocks, absl::Time now, uint64_t part = 0);
   // The result is HandoffFailed with CANCELLED, at once or when its pushes have finished; nothing if there is no such
   // hand-off (any more).
-  void Cancel(const RequestId& request, absl::Time now);
+  void Cancel(const RequestId& request, absl::Time now, uint64_t part = 0);
   // Call it at NextTick() or any time.
   void Tick(absl::Time now);
 
@@ -273,8 +278,8 @@ class HandoffSender {
   HandoffSenderOptions options_;
   uint64_t next_id_ = 1;
   std::map<WorkerAddress, Peer> peers_;
-  std::map<HandoffId, Handoff> handoffs_;                 // in the order of Begin
-  absl::flat_hash_map<RequestId, HandoffId> by_request_;  // those without result
+  std::map<HandoffId, Handoff> handoffs_;                                      // in the order of Begin
+  absl::flat_hash_map<std::pair<RequestId, uint64_t>, HandoffId> by_request_;  // and part; those without result
   std::map<HeartbeatId, SentHeartbeat> heartbeats_;
   std::map<PushId, PushInFlight> pushes_;
   std::map<std::pair<WorkerAddress, ReservationRef>, PendingRelease> releases_;

@@ -14,6 +14,8 @@ namespace {
 
 // Blocks that go ahead are at least this share of those that went before, since each such hand-off names them all.
 constexpr int64_t kAheadShare = 8;
+constexpr int64_t kMostAhead = 4;          // such hand-offs under way; what is complete goes first
+constexpr size_t kAheadRemembered = 4096;  // such hand-offs
 
 }  // namespace
 
@@ -181,17 +183,12 @@ void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
   job.lease = append.lease;
   if (!job.prefill_only) {
     const auto keys = scheduler_.keys(append.request_id);
-    HandoffJob handoff{.request_id = append.request_id,
-                       .decode_worker = append.decode_worker,
-                       .keys = {keys.begin(), keys.end()},
-                       .kv_tokens = static_cast<int32_t>(job.kv_tokens),
-                       .max_new_tokens = append.max_new_tokens};
-    if (job.ahead.on_their_way.empty()) {
-      sender_.Begin(std::move(handoff), now);
-    } else {
-      job.ahead.next = std::move(handoff);
-      if (append.decode_worker != job.ahead.to) sender_.Cancel(append.request_id, now);
-    }
+    sender_.Begin({.request_id = append.request_id,
+                   .decode_worker = append.decode_worker,
+                   .keys = {keys.begin(), keys.end()},
+                   .kv_tokens = static_cast<int32_t>(job.kv_tokens),
+                   .max_new_tokens = append.max_new_tokens},
+                  now);
   }
   OnProgress(now, now);
   NoteComplete(append.request_id, now);
@@ -199,36 +196,67 @@ void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
 
 void PrefillEngine::SendAhead(const RequestId& id, Job& job, absl::Time now) {
   Ahead& ahead = job.ahead;
-  if (!job.open || ahead.to.empty() || !ahead.on_their_way.empty()) return;
+  if (!job.open || ahead.to.empty() || ahead.part != 0 || ahead.waits || now < ahead.again) return;
   const int64_t blocks = scheduler_.ready_tokens(id) / kBlockTokens;
   if (blocks < ahead.sent + std::max(options_.least_ahead, ahead.sent / kAheadShare)) return;
   const auto keys = scheduler_.keys(id).first(static_cast<size_t>(blocks));
-  ahead.on_their_way = tree_.Match(keys);  // the job itself may give them back meanwhile
-  BATON_CHECK(std::ssize(ahead.on_their_way) == blocks, "an open job's blocks are not in the cache");
+  if (std::ssize(ahead_) >= kMostAhead) {
+    ahead.waits = true;
+    ahead_waits_.push_back(id);
+    return;
+  }
   ahead.sent = blocks;
+  if (ahead_sent_.size() >= kAheadRemembered) ahead_sent_.clear();
+  if (!ahead_sent_.emplace(ahead.to, keys.back()).second) return;
+  ahead.part = ++parts_made_;
+  ahead_[ahead.part] = {.request = id, .to = ahead.to, .blocks = blocks, .last = keys.back()};
   sender_.Begin({.request_id = id,
                  .decode_worker = ahead.to,
                  .keys = {keys.begin(), keys.end()},
                  .kv_tokens = static_cast<int32_t>(blocks * kBlockTokens),
                  .max_new_tokens = 0,
-                 .cache_only = true},
+                 .part = ahead.part},
                 now);
-  std::vector<ReadyBlock> ready;
-  for (int32_t i = 0; const BlockRef& block : ahead.on_their_way) {
-    ready.push_back({i++, block.id(), options_.sender.self.layout.layers});
-  }
-  sender_.BlocksReady(id, ready, now);
 }
 
-void PrefillEngine::AheadEnded(const RequestId& id, Job& job, absl::Time now) {
-  job.ahead.on_their_way.clear();
-  if (!job.failure.ok()) return Failed({id, job.failure, absl::ZeroDuration()});
-  if (job.ahead.next) {
-    sender_.Begin(*std::exchange(job.ahead.next, std::nullopt), now);
-    if (job.ahead.told) PushReady({id, 0, *job.ahead.told}, options_.sender.self.layout.layers, now);
+// The job may have ended meanwhile, been closed or begun anew, or have given blocks back: then nothing goes.
+void PrefillEngine::AheadReserved(uint64_t part, absl::Time now) {
+  AheadPart& ahead = ahead_.at(part);
+  const auto job = jobs_.find(ahead.request);
+  const bool stands = job != jobs_.end() && job->second.open && job->second.ahead.part == part &&
+                      job->second.ahead.sent == ahead.blocks &&
+                      scheduler_.ready_tokens(ahead.request) >= ahead.blocks * kBlockTokens;
+  if (!stands) return sender_.Cancel(ahead.request, now, part);
+  std::vector<ReadyBlock> ready;
+  const auto blocks = scheduler_.blocks(ahead.request).first(static_cast<size_t>(ahead.blocks));
+  for (int32_t i = 0; const BlockId block : blocks) {
+    ahead.sources.push_back(pool_.Share(block));
+    ready.push_back({i++, block, options_.sender.self.layout.layers});
   }
-  SendAhead(id, job, now);
-  NoteComplete(id, now);
+  sender_.BlocksReady(ahead.request, ready, now, part);
+}
+
+void PrefillEngine::AheadEnded(uint64_t part, int64_t bytes, const absl::Status& status, absl::Time again,
+                               absl::Time now) {
+  const AheadPart ended = std::move(ahead_.extract(part).mapped());
+  totals_.bytes_pushed += bytes;
+  if (!status.ok()) ahead_sent_.erase({ended.to, ended.last});
+  if (const auto job = jobs_.find(ended.request); job != jobs_.end() && job->second.ahead.part == part) {
+    Ahead& ahead = job->second.ahead;
+    ahead.part = 0;
+    ahead.bytes += bytes;
+    if (!status.ok()) ahead.sent = 0;
+    if (absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status)) ahead.to.clear();
+    ahead.again = again;
+    SendAhead(ended.request, job->second, now);
+  }
+  while (!ahead_waits_.empty() && std::ssize(ahead_) < kMostAhead) {
+    const RequestId id = std::move(ahead_waits_.front());
+    ahead_waits_.pop_front();
+    if (const auto job = jobs_.find(id); job != jobs_.end() && std::exchange(job->second.ahead.waits, false)) {
+      SendAhead(id, job->second, now);
+    }
+  }
 }
 
 void PrefillEngine::Cancel(const RequestId& id, absl::Time now) {
@@ -241,6 +269,7 @@ void PrefillEngine::FailAll(const absl::Status& status, absl::Time now) {
   std::vector<RequestId> ids;
   for (const auto& [id, job] : jobs_) ids.push_back(id);
   for (const RequestId& id : ids) Fail(id, status, now);
+  for (const auto& [part, ahead] : ahead_) sender_.Cancel(ahead.request, now, part);
   scheduler_.leases().EndAll();
 }
 
@@ -299,7 +328,6 @@ void PrefillEngine::OnProgress(absl::Time step_started, absl::Time now) {
     if (found == jobs_.end()) continue;  // over with an earlier part of its progress
     Job& job = found->second;
     job.started = std::min(job.started, std::max(step_started, job.added));
-    if (job.ahead.next) job.ahead.told = progress.end;
     PushReady(progress, options_.sender.self.layout.layers, now);
     NoteComplete(progress.request_id, now);
   }
@@ -309,8 +337,7 @@ void PrefillEngine::OnProgress(absl::Time step_started, absl::Time now) {
 }
 
 void PrefillEngine::PushReady(const PrefillScheduler::Progress& progress, int64_t layers, absl::Time now) {
-  const Job& job = jobs_.at(progress.request_id);
-  if (job.prefill_only || job.ahead.next) return;
+  if (jobs_.at(progress.request_id).prefill_only) return;
   const auto blocks = scheduler_.blocks(progress.request_id);
   std::vector<ReadyBlock> ready;
   for (int64_t i = progress.begin / kBlockTokens; i < BlocksFor(progress.end); ++i) {
@@ -324,7 +351,7 @@ void PrefillEngine::NoteComplete(const RequestId& id, absl::Time now) {
   Job& job = jobs_.at(id);
   job.started = std::min(job.started, now);
   job.computed = std::min(job.computed, now);
-  if (!job.prefill_only || !job.ahead.on_their_way.empty()) return;
+  if (!job.prefill_only) return;
   PrefillDone done;
   done.request_id = id;
   done.blocks = static_cast<int32_t>(BlocksFor(job.kv_tokens));
@@ -350,8 +377,9 @@ void PrefillEngine::Handle(Action action, absl::Time) {
 }
 
 void PrefillEngine::Handle(HandoffReserved reserved, absl::Time now) {
+  if (reserved.part != 0) return AheadReserved(reserved.part, now);
   const auto job = jobs_.find(reserved.request_id);
-  if (job == jobs_.end() || !job->second.ahead.on_their_way.empty()) return;
+  if (job == jobs_.end()) return;
   const int64_t wanted = reserved.missing.empty() ? 0 : (int64_t{reserved.missing.back()} + 1) * kBlockTokens;
   scheduler_.Limit(reserved.request_id, wanted);
   OnProgress(now, now);
@@ -359,25 +387,20 @@ void PrefillEngine::Handle(HandoffReserved reserved, absl::Time now) {
 }
 
 void PrefillEngine::Handle(HandoffCommitted committed, absl::Time now) {
-  Job& job = jobs_.at(committed.request_id);
-  job.ahead.bytes += committed.bytes_pushed;
-  if (!job.ahead.on_their_way.empty()) return AheadEnded(committed.request_id, job, now);
+  if (committed.part != 0) return AheadEnded(committed.part, committed.bytes_pushed, absl::OkStatus(), now, now);
+  totals_.bytes_pushed += committed.bytes_pushed;
   PrefillDone done;
   done.request_id = std::move(committed.request_id);
   done.reservation = committed.reservation;
   done.decode_incarnation = committed.decode_incarnation;
   done.blocks = committed.blocks;
-  done.bytes_pushed = job.ahead.bytes;
+  done.bytes_pushed = committed.bytes_pushed;
   Done(std::move(done), now);
 }
 
 void PrefillEngine::Handle(HandoffFailed failed, absl::Time now) {
-  Job& job = jobs_.at(failed.request_id);
-  if (!job.ahead.on_their_way.empty()) {
-    job.ahead.to.clear();
-    return AheadEnded(failed.request_id, job, now);
-  }
-  const absl::Status& failure = job.failure;
+  if (failed.part != 0) return AheadEnded(failed.part, 0, failed.status, now + failed.retry_after, now);
+  const absl::Status& failure = jobs_.at(failed.request_id).failure;
   if (!failure.ok()) failed = {failed.request_id, failure, absl::ZeroDuration()};
   const bool no_room = absl::IsResourceExhausted(failed.status);
   Failed({failed.request_id, failed.status, failed.retry_after, no_room});
@@ -387,7 +410,7 @@ void PrefillEngine::Fail(const RequestId& id, const absl::Status& status, absl::
   const auto found = jobs_.find(id);
   if (found == jobs_.end() || !found->second.failure.ok()) return;
   found->second.failure = status;
-  if (found->second.prefill_only && found->second.ahead.on_their_way.empty()) {
+  if (found->second.prefill_only) {
     Failed({id, status, absl::ZeroDuration()});
   } else {
     scheduler_.Stop(id);
@@ -415,7 +438,7 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   totals_.cached_tokens += counters.cached;
   totals_.shared_tokens += counters.shared;
   totals_.computed_tokens += counters.computed;
-  totals_.bytes_pushed += done.bytes_pushed;
+  done.bytes_pushed += job.ahead.bytes;
   if (job.failure.ok()) scheduler_.Lease(done.request_id, job.lease.tokens, job.lease_holder, now + job.lease.duration);
   scheduler_.Remove(done.request_id);
   jobs_.erase(found);
@@ -446,7 +469,8 @@ void PrefillEngine::CheckInvariants() const {
   sender_.CheckInvariants();
   const auto open = std::ranges::count_if(jobs_, [](const auto& entry) { return entry.second.open; });
   BATON_CHECK(open == open_jobs_, "open jobs miscounted");
-  if (jobs_.empty() && !scheduler_.step_running()) {
+  const bool ahead = std::ranges::any_of(ahead_, [](const auto& entry) { return !entry.second.sources.empty(); });
+  if (jobs_.empty() && !scheduler_.step_running() && !ahead) {
     BATON_CHECK(pool_.counts().referenced == scheduler_.leases().blocks(), "blocks are held for nobody");
   }
 }

@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "engine/handoff_sender.h"
@@ -115,14 +119,22 @@ class PrefillEngine {
   void CheckInvariants() const;
 
  private:
-  // An open job's blocks that go to a decode worker before it is known to be the right one, some at a time.
+  // Of an open job: its blocks go to a decode worker before it is known to be the right one, some at a time.
   struct Ahead {
-    WorkerAddress to{};                    // empty: none go (any more)
-    int64_t sent = 0;                      // blocks that are there, or on their way
-    int64_t bytes = 0;                     // pushed
-    std::vector<BlockRef> on_their_way{};  // by a hand-off of their own
-    std::optional<HandoffJob> next{};      // closed: the job's hand-off waits for that one
-    std::optional<int64_t> told{};         // closed: tokens that may be pushed when it begins
+    WorkerAddress to{};  // empty: none go
+    int64_t sent = 0;    // blocks that are there, or on their way
+    int64_t bytes = 0;   // pushed
+    uint64_t part = 0;   // the hand-off that is under way; 0: none
+    bool waits = false;  // for others of which as many as may are under way
+    absl::Time again{};  // not before
+  };
+  // A hand-off of an open job's first blocks, which outlives the job.
+  struct AheadPart {
+    RequestId request;
+    WorkerAddress to;
+    int64_t blocks = 0;
+    BlockKey last{};
+    std::vector<BlockRef> sources{};  // from the time on when there is room for them
   };
   struct Job {
     int64_t kv_tokens = 0;
@@ -150,7 +162,8 @@ class PrefillEngine {
   absl::Status Extend(Job& job, const PrefillAppend& append);
   void Close(const PrefillAppend& append, absl::Time now);
   void SendAhead(const RequestId& id, Job& job, absl::Time now);
-  void AheadEnded(const RequestId& id, Job& job, absl::Time now);
+  void AheadReserved(uint64_t part, absl::Time now);
+  void AheadEnded(uint64_t part, int64_t bytes, const absl::Status& status, absl::Time again, absl::Time now);
   void NoteStep(absl::Time now, const RequestId* only = nullptr);
   void OnProgress(absl::Time step_started, absl::Time now);
   void PushReady(const PrefillScheduler::Progress& progress, int64_t layers, absl::Time now);
@@ -174,6 +187,10 @@ class PrefillEngine {
   HandoffSender sender_;
   absl::flat_hash_map<RequestId, Job> jobs_;
   int64_t open_jobs_ = 0;
+  std::map<uint64_t, AheadPart> ahead_;  // under way
+  uint64_t parts_made_ = 0;
+  std::deque<RequestId> ahead_waits_;
+  absl::flat_hash_set<std::pair<WorkerAddress, BlockKey>> ahead_sent_;  // their last blocks: siblings need not
   absl::Time step_started_;
   int64_t step_computes_ = 0;  // tokens, the running step
   PrefillTotals totals_;

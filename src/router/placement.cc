@@ -103,9 +103,9 @@ const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> all, c
   if (may_stay && last != nullptr && std::ranges::count(candidates, last) > 0 && !IsOverloaded(*last, request))
     return last;
   return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
-    return std::tuple(IsOverloaded(*worker, request), DecodeLoad(*worker) + std::ssize(worker->expected),
-                      -(worker->load.blocks_free + worker->load.blocks_cached),
-                      RendezvousWeight(request.id, worker->info.address));
+    return std::tuple(
+        IsOverloaded(*worker, request), DecodeLoad(*worker) + (request.open ? std::ssize(worker->expected) : 0),
+        -(worker->load.blocks_free + worker->load.blocks_cached), RendezvousWeight(request.id, worker->info.address));
   });
 }
 

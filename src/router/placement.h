@@ -79,8 +79,8 @@ const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> candi
                                     const PlacementOptions& options);
 
 // Under kPinned, `last`, which holds most of the KV (the session's last decode worker, or where the KV of a growing
-// prompt has gone), unless null or overloaded; else the least loaded, with what is expected there. Null without
-// candidates.
+// prompt has gone), unless null or overloaded; else the least loaded, for a growing one with what is expected there.
+// Null without candidates.
 const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
                                    const AttachedWorker* last, const PlacementOptions& options);
 

@@ -82,7 +82,7 @@ TEST_CASE("a link whose version, digest or layout differs is refused, and both v
   };
   LinkRequest version = Receiver::Link(2);
   version.version = 77;
-  refused(version, "1 at the decode worker", "77 at the prefill worker");
+  refused(version, absl::StrCat(kHandoffVersion, " at the decode worker"), "77 at the prefill worker");
   LinkRequest digest = Receiver::Link(2);
   digest.module_digest[31] = 0xab;
   refused(digest, "0000000000000000000000000000000000000000000000000000000000000000",
