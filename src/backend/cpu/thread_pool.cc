@@ -55,13 +55,13 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(Share)> body) {
   BATON_CHECK(n >= 0 && grain >= 1, "a loop has n >= 0 items in shares of at least one");
   if (n == 0) return;
+  const std::lock_guard turn(turn_);
   const int64_t shares = (n - 1) / grain + 1;
   if (shares == 1 || workers_.empty()) {
     for (int64_t begin = 0; begin < n; begin += grain) body({begin, std::min(n, begin + grain), 0});
     return;
   }
   BATON_CHECK(shares < kMaxShares, "a loop has fewer than 2^31 shares");
-  absl::MutexLock turn(&turn_);
   loop_ = {n, grain, &body};
   shares_done_.store(0, std::memory_order_relaxed);
   // Sequentially consistent, like sleepers_: either a worker about to sleep sees the shares, or we see that it sleeps.

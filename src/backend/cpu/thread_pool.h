@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -48,7 +49,7 @@ class ThreadPool {
   void AwaitShares();
   bool SharesLeft() const;
 
-  absl::Mutex turn_;  // held by the caller whose loop runs
+  std::mutex turn_;  // held by the caller whose loop runs
   Loop loop_;
   // Shares of the loop in the upper half, the next unclaimed one in the lower: claimed by compare-and-swap.
   alignas(64) std::atomic<uint64_t> ticket_{0};
