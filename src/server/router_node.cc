@@ -42,6 +42,7 @@ absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOption
 }
 
 void RouterNode::CheckHealth() {
+  for (const auto& [decoder, module] : router_.Decoders()) models_.Join(decoder, module);
   const bool serving = std::ranges::any_of(
       models_.all(), [this](const ServedModel* model) { return router_.Readiness(model->name).ok(); });
   if (serving == std::exchange(serving_, serving)) return;

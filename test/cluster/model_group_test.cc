@@ -72,6 +72,7 @@ struct Group {
         stub(v1::Inference::NewStub(DialTcp(router.Await("listening on ")))) {
     router.Await(absl::StrCat("worker ", prefill.address, ": attached"));
     for (const Worker* decoder : decoders) router.Await(absl::StrCat("worker ", decoder->address, ": attached"));
+    router.Await("info serving");
   }
   static std::string Addresses(const std::vector<const Worker*>& decoders) {
     std::string list;
