@@ -29,6 +29,7 @@ inline absl::StatusOr<LoadedModel> LoadModel(const WorkerOptions& options) {
   ASSIGN_OR_RETURN(model.weights, LoadWeights(options.model));
   model.block_bytes = CpuKvLayout(model.weights->config).BlockBytes();
   ASSIGN_OR_RETURN(model.blocks, KvBlocks(options, model.block_bytes));
+  RETURN_IF_ERROR(Staging(options, model.block_bytes).status());
   return model;
 }
 

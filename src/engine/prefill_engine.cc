@@ -24,7 +24,8 @@ PrefillEngine::PrefillEngine(PrefillEngineOptions options)
       pool_(options_.blocks),
       tree_(pool_),
       scheduler_(pool_, tree_, options_.step_tokens, OpenLimits(),
-                 static_cast<int64_t>(options_.leased_share * static_cast<double>(options_.blocks))),
+                 {.leased = static_cast<int64_t>(options_.leased_share * static_cast<double>(options_.blocks)),
+                  .staging = options_.staging}),
       sender_(options_.sender) {}
 
 OpenPromptLimits PrefillEngine::OpenLimits() const {
@@ -276,6 +277,7 @@ void PrefillEngine::FailAll(const absl::Status& status, absl::Time now) {
 void PrefillEngine::Tick(absl::Time now) {
   sender_.Tick(now);
   scheduler_.leases().Tick(now);
+  scheduler_.staging().Tick(now);
 }
 
 const Batch* PrefillEngine::StartStep(absl::Time now) {
@@ -302,9 +304,10 @@ void PrefillEngine::BreakOffStep(absl::Time now) {
 
 void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
   ++totals_.steps;
-  if (status.ok()) {
+  if (status.ok() && step_computes_ > 0) {
     step_cost_.Add(step_computes_, now - step_started_);
     scheduler_.LimitOpen(OpenLimits());
+    scheduler_.staging().SetComputeTime(step_cost_.TimeAdded(kBlockTokens));
   }
   NoteStep(now);
   for (const RequestId& id : scheduler_.FinishStep(status.ok())) {
@@ -423,7 +426,7 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   BATON_CHECK(found != jobs_.end(), "a hand-off without a job");
   Job& job = found->second;
   const PrefillCounters& counters = scheduler_.counters(done.request_id);
-  done.cached_tokens = counters.cached;
+  done.cached_tokens = counters.cached + counters.from_host + counters.from_disk;
   done.shared_tokens = counters.shared;
   done.computed_tokens = counters.computed;
   // The last layer may be committed before the step is over.
@@ -435,7 +438,9 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   done.compute = computed - started;
   done.handoff = now - computed;
   ++totals_.done;
-  totals_.cached_tokens += counters.cached;
+  totals_.cached_tokens += done.cached_tokens;
+  totals_.host_tokens += counters.from_host;
+  totals_.disk_tokens += counters.from_disk;
   totals_.shared_tokens += counters.shared;
   totals_.computed_tokens += counters.computed;
   done.bytes_pushed += job.ahead.bytes;
@@ -459,6 +464,7 @@ PrefillLoad PrefillEngine::load() const {
                    .requests = static_cast<int64_t>(jobs_.size()),
                    .blocks = pool_.counts(),
                    .leased_blocks = scheduler_.leases().blocks(),
+                   .staged = scheduler_.staging().counts(),
                    .totals = totals_};
   load.totals.evictions = tree_.evictions();
   return load;

@@ -44,6 +44,7 @@ struct PrefillEngineOptions {
   // Most open jobs, and most others: what grows keeps out nobody, nor what it waits for.
   int64_t max_requests = 1024;
   double leased_share = 0.5;                         // of the blocks, which leases hold at most
+  StagingOptions staging{};                          // of evicted blocks
   absl::Duration overload_retry = absl::Seconds(1);  // the hint given when max_requests are there
   HandoffSenderOptions sender;
 };
@@ -56,6 +57,8 @@ struct PrefillTotals {
   int64_t cached_tokens = 0;  // of requests that are done, as in PrefillDone
   int64_t shared_tokens = 0;
   int64_t computed_tokens = 0;
+  int64_t host_tokens = 0;  // of cached_tokens: evicted ones, brought back from host memory
+  int64_t disk_tokens = 0;  // of cached_tokens: from disk
   int64_t bytes_pushed = 0;
   int64_t evictions = 0;  // blocks
 };
@@ -66,6 +69,7 @@ struct PrefillLoad {
   int64_t requests = 0;  // that have no result yet
   BlockPool::Counts blocks;
   int64_t leased_blocks = 0;  // of those that are referenced
+  KvStaging::Counts staged;
   PrefillTotals totals;
 };
 
@@ -99,8 +103,10 @@ class PrefillEngine {
   void FailAll(const absl::Status& status, absl::Time now);
   void EndLeases(LeaseHolder holder) { scheduler_.leases().EndAllOf(holder); }
 
-  // Plans a step; null if there is nothing to compute. The batch is valid until FinishStep, which must follow.
+  // Plans a step; null if there is nothing to do. First come the copies, then the batch, which is empty if there are
+  // copies only. Both are valid until FinishStep, which must follow.
   const Batch* StartStep(absl::Time now);
+  const StagedCopies& copies() const { return scheduler_.staging().copies(); }
   // Backend::Forward has stored this layer of the running step. False: the step is to be broken off here, for a prompt
   // that is whole would wait longer for the rest of it than its tokens will add to another step.
   bool LayerDone(int64_t layer, absl::Time now);
@@ -110,9 +116,12 @@ class PrefillEngine {
   void FinishStep(const absl::Status& status, absl::Time now);
 
   HandoffSender& sender() { return sender_; }
+  KvStaging& staging() { return scheduler_.staging(); }  // TakeTransfers follows every event, too
   std::vector<PrefillAction> TakeActions(absl::Time now);
-  void Tick(absl::Time now);  // sender().Tick, and leases that end
-  absl::Time NextTick() const { return std::min(sender_.NextTick(), scheduler_.leases().NextTick()); }
+  void Tick(absl::Time now);  // of all parts
+  absl::Time NextTick() const {
+    return std::min({sender_.NextTick(), scheduler_.leases().NextTick(), scheduler_.staging().NextTick()});
+  }
 
   bool idle() const { return jobs_.empty() && !scheduler_.step_running() && sender_.idle(); }
   PrefillLoad load() const;

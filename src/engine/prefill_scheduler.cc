@@ -21,8 +21,8 @@ bool PrefillScheduler::RunsBefore::operator()(const Request* a, const Request* b
 }
 
 PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open,
-                                   int64_t leased_blocks)
-    : pool_(pool), tree_(tree), step_tokens_(step_tokens), leases_(pool, tree, leased_blocks) {
+                                   KeptPrompts kept)
+    : pool_(pool), tree_(tree), step_tokens_(step_tokens), leases_(pool, tree, kept.leased), staging_(kept.staging) {
   BATON_CHECK(step_tokens_ >= kBlockTokens, "a step computes at least one block");
   LimitOpen(open);
 }
@@ -61,10 +61,10 @@ absl::Status PrefillScheduler::Add(PrefillTask task) {
   auto request = std::make_unique<Request>();
   request->arrival = ++arrivals_;
   request->wanted = tokens;
-  request->ready_at_add = tree_.ReadyPrefix(task.keys) * kBlockTokens;
   request->told = !task.open;
   request->waited_for_open = open_in_step_;
   request->task = std::move(task);
+  request->ready_at_add = Expect(*request, 0);
   if (tokens > 0) active_.insert(request.get());
   whole_came_ |= !request->task.open;
   requests_[request->task.request_id] = std::move(request);
@@ -89,9 +89,9 @@ absl::Status PrefillScheduler::Extend(const RequestId& id, std::span<const Token
   request.task.keys.insert(request.task.keys.end(), keys.begin(), keys.end());
   BATON_CHECK(static_cast<int64_t>(request.task.keys.size()) == wanted / kBlockTokens, "one key for each full block");
   BATON_CHECK(last || wanted % kBlockTokens == 0, "an open prompt has whole blocks");
-  if (request.ready_at_add == request.wanted)
-    request.ready_at_add = tree_.ReadyPrefix(request.task.keys) * kBlockTokens;
+  if (request.ready_at_add == request.wanted) request.ready_at_add = Expect(request, request.wanted);
   request.wanted = wanted;
+  request.looked_again = false;
   request.task.open = !last;
   request.admitted = false;  // it needs more room
   request.extended = true;
@@ -129,6 +129,7 @@ void PrefillScheduler::Limit(const RequestId& id, int64_t tokens) {
 void PrefillScheduler::Stop(const RequestId& id) {
   Request& request = Get(id);
   request.stopped = true;
+  ReleaseStaged(request);
   active_.erase(&request);
 }
 
@@ -236,9 +237,10 @@ void PrefillScheduler::EndLeases(const Request& request, int64_t reserved) {
 // Its full blocks stay in the cache as long as nobody needs the room.
 void PrefillScheduler::GiveBack(Request& request) {
   request.table.Truncate(0);
-  request.planned = request.done = request.slice_begin = 0;
+  request.planned = request.done = request.own_begin = request.slice_begin = 0;
   request.counters = {};
-  request.ready_at_add = tree_.ReadyPrefix(request.task.keys) * kBlockTokens;
+  request.ready_at_add = Expect(request, request.wanted);
+  request.looked_again = false;
   request.admitted = false;
   if (!request.stopped && request.wanted > 0) active_.insert(&request);
 }
@@ -253,7 +255,7 @@ const Batch& PrefillScheduler::PlanStep() {
   PlanRequests(
       order, [this](const Request& request) { return IsWorthwhile(request); }, room);
   // The worker would idle: what is left is open, or waits for blocks.
-  const bool alone = batch_.slices.empty() && OpenAreWorthAStep();
+  const bool alone = !step_running() && OpenAreWorthAStep();
   if (alone) {
     room.open_tokens = open_limits_.step_tokens;
     PlanRequests(
@@ -274,9 +276,10 @@ void PrefillScheduler::PlanRequests(const std::vector<Request*>& order,
     if (room.tokens < kBlockTokens) break;
     const bool open = request->task.open;
     if (!takes_part(*request) || !active_.contains(request) || (open && room.open_tokens < kBlockTokens)) continue;
-    if (!request->admitted && !(admitting && Admit(*request, room.reserved))) {
-      admitting = false;  // nobody overtakes a request that waits for blocks
-      continue;
+    if (!request->admitted) {
+      if (!admitting || WaitsForDisk(*request)) continue;
+      admitting = Admit(*request, room.reserved);  // nobody overtakes a request that waits for blocks
+      if (!admitting) continue;
     }
     // Promised blocks that are taken up stay reserved until the step has succeeded.
     const int64_t available = tree_.Available();
@@ -294,6 +297,7 @@ int64_t PrefillScheduler::Advance(Request& request, int64_t budget) {
   SetDone(request, request.planned);
   request.counters_before = request.counters;
   TakeUp(request, RadixTree::State::kPromised);
+  BringBack(request);
   PlanSlice(request, budget);
   if (request.planned > request.done) step_.push_back(&request);
   if (request.planned >= request.wanted) active_.erase(&request);
@@ -322,11 +326,10 @@ void PrefillScheduler::PlanSlice(Request& request, int64_t budget) {
   request.planned += take;
   const std::span<const BlockKey> keys(request.task.keys);
   while (static_cast<int64_t>(request.table.size()) < BlocksFor(request.planned)) {
-    std::optional<BlockRef> block = tree_.Allocate();
-    BATON_CHECK(block.has_value(), "an admitted request found no block");
+    BlockRef block = Allocate();
     const size_t index = request.table.size();
-    if (index < keys.size()) tree_.Promise(keys.first(index + 1), *block);
-    request.table.Append(std::move(*block));
+    if (index < keys.size()) tree_.Promise(keys.first(index + 1), block);
+    request.table.Append(std::move(block));
   }
   request.counters.computed += static_cast<int32_t>(take);
   batch_.slices.push_back({
@@ -369,7 +372,7 @@ std::vector<RequestId> PrefillScheduler::FinishStep(bool ok) {
       }
     }
   }
-  ForgetStep();
+  ForgetStep(ok);
   return failed;
 }
 
@@ -382,11 +385,12 @@ void PrefillScheduler::BreakOffStep() {
     RollBack(**it);
     if (!(*it)->stopped && (*it)->planned < (*it)->wanted) active_.insert(*it);
   }
-  ForgetStep();
+  ForgetStep(false);
 }
 
-void PrefillScheduler::ForgetStep() {
+void PrefillScheduler::ForgetStep(bool ok) {
   open_in_step_ = 0;
+  staging_.EndStep(ok);
   for (Request* request : step_) {
     if (request->stopped) active_.erase(request);
   }
@@ -400,23 +404,24 @@ void PrefillScheduler::ForgetStep() {
 void PrefillScheduler::KeepPromises(Request& request) {
   const std::vector<BlockKey>& keys = request.task.keys;
   const auto end = std::min(keys.size(), request.table.size());
-  for (auto i = static_cast<size_t>(request.slice_begin / kBlockTokens); i < end; ++i) tree_.MakeReady(keys[i]);
-  request.slice_begin = request.planned;
+  for (auto i = static_cast<size_t>(request.own_begin / kBlockTokens); i < end; ++i) tree_.MakeReady(keys[i]);
+  request.own_begin = request.slice_begin = request.planned;
+  if (end >= request.staged_end) ReleaseStaged(request);
   SetDone(request, request.planned);
 }
 
 // To where the request was before the step. REQUIRES: those that share its promises were rolled back before.
 void PrefillScheduler::RollBack(Request& request) {
   const std::vector<BlockKey>& keys = request.task.keys;
-  if (request.slice_begin < request.planned) {
-    const auto first = static_cast<size_t>(request.slice_begin / kBlockTokens);
+  if (request.own_begin < request.planned) {
+    const auto first = static_cast<size_t>(request.own_begin / kBlockTokens);
     while (request.table.size() > first) {
       const BlockRef block = request.table.PopBack();
       if (request.table.size() < keys.size()) tree_.Break(keys[request.table.size()]);
     }
   }
   request.table.Truncate(static_cast<size_t>(BlocksFor(request.done)));
-  request.planned = request.slice_begin = request.done;
+  request.planned = request.own_begin = request.slice_begin = request.done;
   request.counters = request.counters_before;
 }
 
@@ -453,6 +458,7 @@ PrefillScheduler::Load PrefillScheduler::load() const {
 void PrefillScheduler::CheckInvariants() const {
   tree_.CheckInvariants();
   leases_.CheckInvariants();
+  if (!step_running()) staging_.CheckInvariants();
   for (const auto& [id, request] : requests_) {
     BATON_CHECK(id == request->task.request_id, "a request under another's id");
     BATON_CHECK(request->done <= request->planned, "more done than planned");
@@ -463,7 +469,9 @@ void PrefillScheduler::CheckInvariants() const {
     const bool active = !request->stopped && request->planned < request->wanted;
     BATON_CHECK(active_.contains(request.get()) == active, "an inactive request is planned, or an active one is not");
     const PrefillCounters& counters = request->counters;
-    BATON_CHECK(counters.cached + counters.shared + counters.computed == request->planned, "tokens miscounted");
+    const int64_t staged = counters.from_host + counters.from_disk;
+    BATON_CHECK(counters.cached + counters.shared + staged + counters.computed == request->planned,
+                "tokens miscounted");
   }
   BATON_CHECK(step_running() || removed_.empty(), "a removed request stayed");
   BATON_CHECK(Reserved() <= tree_.Available(), "an admitted request may find no block");

@@ -16,6 +16,7 @@
 #include "engine/kv_leases.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"
+#include "kv/staging.h"
 #include "model/batch.h"
 
 namespace baton {
@@ -41,11 +42,18 @@ struct OpenPromptLimits {
   int64_t alone = 1;
 };
 
+// What is kept of prompts beside the cache, in blocks.
+struct KeptPrompts {
+  int64_t leased = 0;  // of the pool, which leases hold at most
+  StagingOptions staging{};
+};
+
 // How a request came to the tokens that it has KV for.
 struct PrefillCounters {
-  int32_t cached = 0;    // were ready when it was added
-  int32_t shared = 0;    // another request computed them since
-  int32_t computed = 0;  // it computed them itself
+  int32_t cached = 0;                    // were ready, or staged, when it was added
+  int32_t shared = 0;                    // another request computed them since
+  int32_t computed = 0;                  // it computed them itself
+  int32_t from_host = 0, from_disk = 0;  // it brought them back from where evicted blocks are staged
 };
 
 // A step plans whole blocks (the end of a prompt aside), and a block is promised for just as long as the step that
@@ -65,12 +73,16 @@ struct PrefillCounters {
 //
 // Leases hold up nobody either: they end, first those that would end first, where a request lacks room.
 //
+// What is evicted is staged, and what is staged is brought back as part of a step, before its batch runs; it is
+// promised like what is computed. When a request comes, what it will find in the cache counts as used, and what it will
+// find staged is held and, where it is on disk, read: it is not planned until that is over, and holds up nobody
+// meanwhile.
+//
 // Not thread-safe. Pool and tree must outlive it; nobody else takes blocks from them.
 class PrefillScheduler {
  public:
-  // `step_tokens`: computed in a step at most, at least one block; `leased_blocks`: that leases hold at most.
-  PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open,
-                   int64_t leased_blocks = 0);
+  // `step_tokens`: computed in a step at most, at least one block.
+  PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open, KeptPrompts kept = {});
   ~PrefillScheduler();
 
   // INVALID_ARGUMENT, with needed and total blocks, if the prompt can never fit. REQUIRES: the id is new.
@@ -95,10 +107,11 @@ class PrefillScheduler {
     int64_t begin = 0;
     int64_t end = 0;
   };
-  // Plans the next step: nothing to compute if the batch is empty, else FinishStep must follow. The batch is valid
-  // until then. Whatever the cache has is taken up here and is progress at once.
+  // Plans the next step: its copies, then its batch, either of which may be empty. Where step_running() says that there
+  // is one, FinishStep must follow; both are valid until then. Whatever the cache has is taken up here and is progress
+  // at once.
   const Batch& PlanStep();
-  bool step_running() const { return !batch_.slices.empty(); }
+  bool step_running() const { return !step_.empty(); }
   // What the running step's slices compute that complete their requests: for moving it layer by layer.
   std::vector<Progress> LastSlices() const;
   // Calls `visit` for each request that the running step brings further, with the tokens computed for it: 0 if others
@@ -117,6 +130,8 @@ class PrefillScheduler {
   void Lease(const RequestId& id, int64_t tokens, LeaseHolder holder, absl::Time until);
   KvLeases& leases() { return leases_; }
   const KvLeases& leases() const { return leases_; }
+  KvStaging& staging() { return staging_; }
+  const KvStaging& staging() const { return staging_; }
 
   // Since the last call. Nothing of an open prompt; all that it has, from position 0, once it is closed and has room.
   std::vector<Progress> TakeProgress() { return std::exchange(progress_, {}); }
@@ -145,11 +160,14 @@ class PrefillScheduler {
     PrefillTask task;
     uint64_t arrival = 0;
     int64_t wanted = 0;        // [0, wanted) is to be there
-    int64_t ready_at_add = 0;  // tokens [0, ready_at_add) were in the cache
+    int64_t ready_at_add = 0;  // tokens [0, ready_at_add) were in the cache, or staged
     int64_t done = 0;          // [0, done) is written
     int64_t planned = 0;       // [0, planned) will be once the running step is over; = done between steps
+    int64_t own_begin = 0;     // what it brings to the running step itself is [own_begin, planned), staged KV first
     int64_t slice_begin = 0;   // the running step's slice is [slice_begin, planned), empty if = planned
-    BlockTable table;          // of [0, planned)
+    size_t staged_begin = 0, staged_end = 0;  // keys that it holds in staging
+    bool looked_again = false;                // for staged KV, when its turn came
+    BlockTable table;                         // of [0, planned)
     PrefillCounters counters;
     PrefillCounters counters_before;  // what a failing step restores
     bool admitted = false;
@@ -187,12 +205,17 @@ class PrefillScheduler {
   void EndLeases(const Request& request, int64_t reserved);
   void GiveBack(Request& request);
   void TellAll(Request& request);
+  int64_t Expect(Request& request, int64_t from);
+  void ReleaseStaged(Request& request);
+  bool WaitsForDisk(Request& request);
+  BlockRef Allocate();
   int64_t Advance(Request& request, int64_t budget);
   void TakeUp(Request& request, RadixTree::State state);
+  void BringBack(Request& request);
   void PlanSlice(Request& request, int64_t budget);
   void KeepPromises(Request& request);
   void RollBack(Request& request);
-  void ForgetStep();
+  void ForgetStep(bool ok);
   void SetDone(Request& request, int64_t done);
 
   BlockPool& pool_;
@@ -200,6 +223,7 @@ class PrefillScheduler {
   const int64_t step_tokens_;
   OpenPromptLimits open_limits_;
   KvLeases leases_;
+  KvStaging staging_;
   absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests_;
   std::vector<std::unique_ptr<Request>> removed_;  // while the running step uses their blocks
   std::vector<std::vector<TokenId>> outgrown_;     // while the running step reads them

@@ -20,6 +20,7 @@ absl::Time AgainIf(bool again) { return again ? absl::InfinitePast() : absl::Inf
 
 PrefillWorker::PrefillWorker(PrefillEngineOptions options, PrefillWorkerParts parts)
     : parts_(std::move(parts)), engine_(std::move(options)) {
+  BATON_CHECK(parts_.staging != nullptr || !engine_.staging().enabled(), "KV is staged nowhere");
   const std::lock_guard lock(mutex_);  // until all of them are there, none gets further than this
   connector_.emplace(parts_.clock, [this] { return AgainIf(ServeLinks()); });
   timer_.emplace(parts_.clock, [this] { return Tick(); });
@@ -92,14 +93,20 @@ void PrefillWorker::Drain() {
 
 bool PrefillWorker::Step() {
   const Batch* batch = nullptr;
-  Tell([&](PrefillEngine& engine, absl::Time now) { batch = engine.StartStep(now); });
+  const StagedCopies* copies = nullptr;
+  Tell([&](PrefillEngine& engine, absl::Time now) {
+    batch = engine.StartStep(now);
+    copies = &engine.copies();
+  });
   if (batch == nullptr) return false;
+  if (parts_.staging != nullptr) parts_.staging->Copy(*copies, parts_.backend.kv_slab());
   bool go_on = true;
   const auto layer_done = [&](int64_t layer) {
     Tell([&](PrefillEngine& engine, absl::Time now) { go_on = engine.LayerDone(layer, now); });
     return go_on;
   };
-  const absl::Status status = parts_.backend.Forward(*batch, layer_done).status();
+  absl::Status status;
+  if (!batch->slices.empty()) status = parts_.backend.Forward(*batch, layer_done).status();
   if (!go_on) {
     Tell([](PrefillEngine& engine, absl::Time now) { engine.BreakOffStep(now); });
     return true;

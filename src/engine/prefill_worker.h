@@ -18,6 +18,7 @@
 #include "engine/decode_peer.h"
 #include "engine/prefill_engine.h"
 #include "engine/request.h"
+#include "engine/staging_store.h"
 #include "engine/step_loop.h"
 #include "transport/transport.h"
 
@@ -40,6 +41,7 @@ struct PrefillWorkerParts {
   PrefillListener& listener;
   // A way to reach a decode worker's control side. Called once for each address; never null.
   absl::AnyInvocable<std::unique_ptr<DecodePeer>(const WorkerAddress&)> reach;
+  StagingStore* staging = nullptr;  // as large as the engine's options say; null: they say 0
 };
 
 // Owns three threads: one computes, one waits for times, one opens and closes the transport's links. Thread-safe.

@@ -65,7 +65,7 @@ struct PrefillDone {
   ReservationRef reservation;      // what Start must name; zero for PrefillOnly
   Incarnation decode_incarnation;  // which process holds the blocks
   int32_t blocks = 0;              // in the prompt's block table
-  int32_t cached_tokens = 0;       // found ready in the prefix cache
+  int32_t cached_tokens = 0;       // found ready in the prefix cache, or brought back to it
   int32_t shared_tokens = 0;       // promised by another request and waited for
   int32_t computed_tokens = 0;     // cached + shared + computed <= n-1: what the decode worker held needs no compute
   int64_t bytes_pushed = 0;        // with those that went ahead while it was open

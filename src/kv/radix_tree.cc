@@ -138,9 +138,10 @@ void RadixTree::PutToLeaves(Node& node) {
   if (IsLeaf(node)) leaves_[OrderOf(node)] = &node;
 }
 
-bool RadixTree::EvictOne() {
+bool RadixTree::EvictOne(Evicting evicting) {
   for (const auto& [order, node] : leaves_) {
     if (pool_.ReferencesOf(node->block) > 0) continue;
+    evicting(node->key, node->block);
     Remove(*node);
     ++evictions_;
     return true;
@@ -148,8 +149,12 @@ bool RadixTree::EvictOne() {
   return false;
 }
 
-std::optional<BlockRef> RadixTree::Allocate() {
-  if (pool_.counts().free == 0 && !EvictOne()) return std::nullopt;
+void RadixTree::Refresh(std::span<const BlockKey> nodes) {
+  for (const BlockKey& key : nodes) Touch(Require(key));
+}
+
+std::optional<BlockRef> RadixTree::Allocate(Evicting evicting) {
+  if (pool_.counts().free == 0 && !EvictOne(evicting)) return std::nullopt;
   return pool_.Allocate();
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "kv/block_pool.h"
 #include "kv/prefix_key.h"
 
@@ -61,8 +62,11 @@ class RadixTree {
   // `block` released; otherwise `block` itself. REQUIRES: the caller holds the parent, and nobody promised the node.
   BlockRef Insert(std::span<const BlockKey> path, BlockRef block);
 
-  // A free block, evicting an unreferenced leaf when there is none.
-  std::optional<BlockRef> Allocate();
+  // Nodes that are there, from the path's first to its last, are now used: whoever needs them soon says so.
+  void Refresh(std::span<const BlockKey> nodes);
+  // A free block, evicting an unreferenced leaf when there is none: `evicting` is told first which.
+  using Evicting = absl::FunctionRef<void(const BlockKey& key, BlockId block)>;
+  std::optional<BlockRef> Allocate(Evicting evicting = [](const BlockKey&, BlockId) {});
   // How many blocks Allocate can give.
   int64_t Available() const { return pool_.counts().free + pool_.counts().cached; }
 
@@ -94,7 +98,7 @@ class RadixTree {
   // Every change to what IsLeaf or OrderOf says about a node stands between these two.
   void TakeFromLeaves(Node& node);
   void PutToLeaves(Node& node);
-  bool EvictOne();
+  bool EvictOne(Evicting evicting);
 
   BlockPool& pool_;
   absl::flat_hash_map<BlockKey, std::unique_ptr<Node>> nodes_;

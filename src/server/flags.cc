@@ -62,6 +62,13 @@ void AddStepTokens(CLI::App& app, WorkerOptions& o) {
       ->capture_default_str();
 }
 
+void AddStaging(CLI::App& app, WorkerOptions& o) {
+  app.add_option("--kv-host-mb", o.kv_host_mb,
+                 "memory for KV blocks that were evicted from --kv-memory-mb and may be needed again, MiB; 0: none")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
+      ->capture_default_str();
+}
+
 void AddMaxBatch(CLI::App& app, WorkerOptions& o) {
   app.add_option("--max-batch", o.max_batch, "most requests decoded in one step")
       ->check(CLI::Range(1, 1 << 14))
@@ -187,6 +194,7 @@ void AddPrefillFlags(CLI::App& app, WorkerOptions& o) {
   AddWorkerFlags(app, o);
   AddPeerFlags(app, o);
   AddStepTokens(app, o);
+  AddStaging(app, o);
   app.add_option("--max-requests", o.max_requests,
                  "most requests that are there at once, and as many whose prompts still grow")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
@@ -212,6 +220,7 @@ void AddServeFlags(CLI::App& app, ServeOptions& o) {
                  "each is served under its own name, with a decode worker of its own")
       ->delimiter(',');
   AddStepTokens(app, o.worker);
+  AddStaging(app, o.worker);
   AddMaxBatch(app, o.worker);
 }
 

@@ -58,10 +58,14 @@ constexpr Spec kTable[] = {
      "KV blocks, by `role` and `state` (free, cached, used); the sum is the worker's total."},
     {Metric::kLeasedBlocks, Kind::kGauge, "baton_leased_blocks",
      "Of the KV blocks in use those that leases of contexts hold (prefill)."},
+    {Metric::kStagedBytes, Kind::kGauge, "baton_staged_bytes",
+     "KV that was evicted and is kept, by `tier` (host, disk; prefill)."},
+    {Metric::kStagingFailures, Kind::kCounter, "baton_staging_failures_total",
+     "KV blocks that were to be read from disk and could not: their tokens are computed again (prefill)."},
     {Metric::kWorkerJobs, Kind::kCounter, "baton_worker_jobs_total",
      "Jobs that ended on this worker, by `role` and gRPC status `code`."},
     {Metric::kWorkerTokens, Kind::kCounter, "baton_worker_tokens_total",
-     "Tokens, by `role` and `source`: computed, cached, shared (prefill), generated (decode)."},
+     "Tokens, by `role` and `source`: computed, cached, shared, host, disk (prefill), generated (decode)."},
     {Metric::kTransferBytes, Kind::kCounter, "baton_transfer_bytes_total", "KV bytes pushed to decode workers."},
 };
 

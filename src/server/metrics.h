@@ -42,6 +42,8 @@ enum class Metric {
   kWorkerQueuedTokens,
   kKvBlocks,
   kLeasedBlocks,
+  kStagedBytes,
+  kStagingFailures,
   kWorkerJobs,
   kWorkerTokens,
   kTransferBytes,

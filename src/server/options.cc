@@ -52,6 +52,18 @@ absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_byt
   return blocks;
 }
 
+absl::StatusOr<StagingOptions> Staging(const WorkerOptions& options, int64_t block_bytes) {
+  StagingOptions staging;
+  if (options.kv_host_mb == 0) return staging;
+  staging.host = options.kv_host_mb * (int64_t{1} << 20) / block_bytes;
+  if (staging.host == 0 || options.kv_host_mb > PhysicalBytes() >> 20) {
+    return absl::InvalidArgumentError(absl::StrCat("kv-host-mb: expected from one block (", block_bytes,
+                                                   " bytes) to this machine's ", PhysicalBytes() >> 20, " MiB, got ",
+                                                   options.kv_host_mb, " MiB"));
+  }
+  return staging;
+}
+
 int CoresWithin(const std::string& cpu_max, int cores) {
   int64_t quota = 0, period = 0;
   if (std::sscanf(cpu_max.c_str(), "%" SCNd64 " %" SCNd64, &quota, &period) != 2 || quota <= 0 || period <= 0) {

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
+#include "kv/staging.h"
 #include "router/router_core.h"
 
 namespace baton {
@@ -41,6 +42,7 @@ struct WorkerOptions {
   int threads = 0;                // 0: one for each core
   int64_t kv_memory_mb = 1024;
   int64_t kv_blocks = 0;      // 0: as many as kv_memory_mb holds
+  int64_t kv_host_mb = 0;     // prefill: memory for evicted KV blocks
   int64_t step_tokens = 512;  // prefill: most tokens computed in a step
   int64_t increment = 0;      // prefill: tokens of a growing prompt that are worth a share of a step; 0: as measured
   int64_t growing_step_ms = 200;  // prefill: how long growing prompts may fill a step
@@ -58,6 +60,10 @@ struct ServeOptions {
 // How many blocks of `block_bytes` the options ask for. INVALID_ARGUMENT: none fits, or more than this machine's memory
 // holds (both are named).
 absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_bytes);
+
+// How much evicted KV the options keep, in blocks of `block_bytes`. INVALID_ARGUMENT: less than a block, or more than
+// this machine's memory (both are named).
+absl::StatusOr<StagingOptions> Staging(const WorkerOptions& options, int64_t block_bytes);
 
 // How many of `cores` a control group's CPU quota grants, rounded up. `cpu_max` is its file of this name: "QUOTA
 // PERIOD" in microseconds, or "max PERIOD".

@@ -62,12 +62,19 @@ absl::StatusOr<std::unique_ptr<PrefillNode>> PrefillNode::Start(const NodeParts&
     ASSIGN_OR_RETURN(address, AdvertisedAddress(parts.options, node->server_->address()));
   }
   const WorkerInfo info = Describe(parts, WorkerRole::kPrefill, address, DrawIncarnation());
+  PrefillEngineOptions options = EngineOptions(parts, info);
+  const int64_t block_bytes = info.layout.BlockBytes();
+  ASSIGN_OR_RETURN(options.staging, Staging(parts.options, block_bytes));
+  if (options.staging.host > 0) {
+    ASSIGN_OR_RETURN(node->staging_, StagingStore::Create(options.staging.host, block_bytes));
+  }
   node->worker_ = std::make_unique<PrefillWorker>(
-      EngineOptions(parts, info),
+      std::move(options),
       PrefillWorkerParts{parts.backend, parts.transport, parts.clock, node->service_,
                          [reach = std::move(reach_decode)](const WorkerAddress& decode) -> std::unique_ptr<DecodePeer> {
                            return std::make_unique<GrpcDecodePeer>(reach(decode), kPeerTimeout);
-                         }});
+                         },
+                         node->staging_.get()});
   node->service_.Open(*node->worker_, info);
   return node;
 }

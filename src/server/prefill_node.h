@@ -47,6 +47,7 @@ class PrefillNode {
   explicit PrefillNode(Metrics& metrics) : service_(metrics) {}
 
   PrefillService service_;
+  std::unique_ptr<StagingStore> staging_;
   std::unique_ptr<PrefillWorker> worker_;
   std::unique_ptr<GrpcServer> server_;
 };

@@ -66,10 +66,13 @@ void PrefillService::Report() {
   const PrefillLoad load = worker_.load()->Load();
   metrics_.OnLoad(ToLoad(load), info_.blocks_total);
   metrics_.OnTokens("computed", load.totals.computed_tokens);
-  metrics_.OnTokens("cached", load.totals.cached_tokens);
+  metrics_.OnTokens("cached", load.totals.cached_tokens - load.totals.host_tokens - load.totals.disk_tokens);
+  metrics_.OnTokens("host", load.totals.host_tokens);
+  metrics_.OnTokens("disk", load.totals.disk_tokens);
   metrics_.OnTokens("shared", load.totals.shared_tokens);
   metrics_.OnTransfer(load.totals.bytes_pushed);
   metrics_.OnLeases(load.leased_blocks);
+  metrics_.OnStaged(load.staged, info_.layout.BlockBytes());
   streams_.SendAll(LoadEvent(load));
 }
 

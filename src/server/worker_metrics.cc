@@ -34,6 +34,15 @@ void WorkerMetrics::OnLoad(const WorkerLoad& load, int64_t blocks_total) {
 
 void WorkerMetrics::OnLeases(int64_t blocks) { metrics_.Gauge(Metric::kLeasedBlocks).Set(static_cast<double>(blocks)); }
 
+void WorkerMetrics::OnStaged(const KvStaging::Counts& counts, int64_t block_bytes) {
+  const auto set = [&](const char* tier, int64_t blocks) {
+    metrics_.Gauge(Metric::kStagedBytes, {{"tier", tier}}).Set(static_cast<double>(blocks * block_bytes));
+  };
+  set("host", counts.host);
+  set("disk", counts.disk);
+  RaiseTo(metrics_.Counter(Metric::kStagingFailures), counts.failures);
+}
+
 void WorkerMetrics::OnJobEnded(absl::StatusCode code) {
   metrics_.Counter(Metric::kWorkerJobs, {{"role", role_}, {"code", absl::StatusCodeToString(code)}}).Increment();
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "kv/staging.h"
 #include "router/worker_state.h"
 #include "server/metrics.h"
 
@@ -18,6 +19,7 @@ class WorkerMetrics {
   WorkerMetrics(Metrics& metrics, WorkerRole role);
   void OnLoad(const WorkerLoad& load, int64_t blocks_total);
   void OnLeases(int64_t blocks);
+  void OnStaged(const KvStaging::Counts& counts, int64_t block_bytes);
   void OnJobEnded(absl::StatusCode code);
   // `total` since the start.
   void OnTokens(const std::string& source, int64_t total);

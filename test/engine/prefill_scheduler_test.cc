@@ -16,11 +16,13 @@ namespace {
 // A scheduler, and a backend that computes what it plans and checks the KV of all that is done.
 class SchedulerWorld {
  public:
-  SchedulerWorld(int64_t blocks, int64_t step_tokens)
-      : backend_(blocks),
+  SchedulerWorld(int64_t blocks, int64_t step_tokens, StagingOptions staging = {})
+      : host_(static_cast<size_t>(staging.host)),
+        disk_(static_cast<size_t>(staging.disk)),
+        backend_(blocks),
         pool_(blocks),
         tree_(pool_),
-        scheduler_(pool_, tree_, step_tokens, {.increment = 32, .step_tokens = step_tokens}) {}
+        scheduler_(pool_, tree_, step_tokens, {.increment = 32, .step_tokens = step_tokens}, {.staging = staging}) {}
 
   PrefillScheduler& scheduler() { return scheduler_; }
   const BlockPool& pool() const { return pool_; }
@@ -71,19 +73,52 @@ class SchedulerWorld {
     return scheduler_.step_running();
   }
   std::vector<RequestId> Finish(bool ok = true) {
-    if (ok) REQUIRE(backend_.Forward(*batch_, [](int64_t) { return true; }).ok());
+    CopyStaged();
+    if (ok && !batch_->slices.empty()) REQUIRE(backend_.Forward(*batch_, [](int64_t) { return true; }).ok());
     std::vector<RequestId> failed = scheduler_.FinishStep(ok);
     scheduler_.CheckInvariants();
     NoteProgress();
     return failed;
   }
   void BreakOff() {
+    CopyStaged();
     scheduler_.BreakOffStep();
     scheduler_.CheckInvariants();
     NoteProgress();
   }
 
+  // What the disk is to do and has not done.
+  std::vector<DiskTransfer>& transfers() {
+    for (const DiskTransfer& transfer : scheduler_.staging().TakeTransfers({})) transfers_.push_back(transfer);
+    return transfers_;
+  }
+  void EndTransfer(size_t index, const absl::Status& status, absl::Duration took = absl::Microseconds(1)) {
+    const DiskTransfer transfer = transfers()[index];
+    transfers_.erase(transfers_.begin() + static_cast<ptrdiff_t>(index));
+    Bytes &host = host_[static_cast<size_t>(transfer.host_slot)],
+          &disk = disk_[static_cast<size_t>(transfer.disk_slot)];
+    if (status.ok()) (transfer.read ? host : disk) = transfer.read ? disk : host;
+    scheduler_.staging().OnTransferred(transfer, status, took, {});
+  }
+
  private:
+  using Bytes = std::vector<std::byte>;
+
+  // At the end of the step, so that whatever changes a slot before is found out.
+  void CopyStaged() {
+    const auto bytes = static_cast<size_t>(FakeBackend::Layout().BlockBytes());
+    const auto in_slab = [&](BlockId block) { return backend_.kv_slab().subspan(block.value() * bytes, bytes); };
+    const StagedCopies& copies = scheduler_.staging().copies();
+    for (const StagedCopy& copy : copies.out) {
+      const auto source = in_slab(copy.block);
+      host_[static_cast<size_t>(copy.slot)].assign(source.begin(), source.end());
+    }
+    for (const StagedCopy& copy : copies.in) {
+      const Bytes& source = host_[static_cast<size_t>(copy.slot)];
+      REQUIRE(source.size() == bytes);
+      std::copy(source.begin(), source.end(), in_slab(copy.block).begin());
+    }
+  }
   static std::vector<BlockKey> Keys(const std::vector<TokenId>& tokens) {
     return BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), tokens);
   }
@@ -111,6 +146,8 @@ class SchedulerWorld {
             FakeBackend::NextToken(tokens));
   }
 
+  std::vector<Bytes> host_, disk_;
+  std::vector<DiskTransfer> transfers_;
   FakeBackend backend_;
   BlockPool pool_;
   RadixTree tree_;
@@ -125,7 +162,9 @@ class SchedulerScenario {
  public:
   std::string Run(const ScenarioCommand& command) {
     if (command.name == "worker") {
-      world_ = std::make_unique<SchedulerWorld>(command.Number("blocks"), command.Number("budget"));
+      world_ = std::make_unique<SchedulerWorld>(
+          command.Number("blocks"), command.Number("budget"),
+          StagingOptions{.host = command.Number("host"), .disk = command.Number("disk")});
       return "";
     }
     const RequestId id = command.words.empty() ? "" : command.words[0];
@@ -153,6 +192,12 @@ class SchedulerScenario {
     if (command.name == "remove") return Remove(id);
     if (command.name == "blocks") return Blocks();
     if (command.name == "load") return Load();
+    if (command.name == "staged") return Staged();
+    if (command.name == "disk") return Disk(id, command.Number("after"));
+    if (command.name == "compute_time") {
+      world_->scheduler().staging().SetComputeTime(absl::Milliseconds(command.Number("ms")));
+      return "";
+    }
     if (command.name == "limit_open") {
       world_->scheduler().LimitOpen(
           {command.Number("increment"), command.Number("step"), std::max<int64_t>(1, command.Number("alone"))});
@@ -176,6 +221,8 @@ class SchedulerScenario {
       const PrefillCounters& now = world_->scheduler().counters(id);
       std::string line;
       if (now.cached > old.cached) absl::StrAppend(&line, " cached ", now.cached - old.cached);
+      if (now.from_host > old.from_host) absl::StrAppend(&line, " from host ", now.from_host - old.from_host);
+      if (now.from_disk > old.from_disk) absl::StrAppend(&line, " from disk ", now.from_disk - old.from_disk);
       if (now.shared > old.shared) absl::StrAppend(&line, " shares ", now.shared - old.shared);
       if (now.computed > old.computed) absl::StrAppend(&line, " computes ", now.computed - old.computed);
       if (!line.empty()) absl::StrAppend(&printed, id, line, "\n");
@@ -219,6 +266,28 @@ class SchedulerScenario {
                         "\n");
   }
 
+  std::string Staged() {
+    const KvStaging& staging = world_->scheduler().staging();
+    const KvStaging::Counts counts = staging.counts();
+    std::string printed = absl::StrCat("host ", counts.host, " disk ", counts.disk);
+    if (counts.failures > 0) absl::StrAppend(&printed, " failures ", counts.failures);
+    if (!staging.disk_status().ok()) absl::StrAppend(&printed, " no disk: ", staging.disk_status().ToString());
+    return printed + "\n";
+  }
+  // The disk does all that it is to do, and takes `ms` for each; or fails.
+  std::string Disk(const std::string& how, int64_t ms) {
+    const absl::Status status = how == "full"    ? absl::ResourceExhaustedError("no space left")
+                                : how == "wrong" ? absl::DataLossError("other bytes")
+                                                 : absl::OkStatus();
+    int64_t reads = 0, writes = 0;
+    while (!world_->transfers().empty()) {
+      ++(world_->transfers().front().read ? reads : writes);
+      world_->EndTransfer(0, status, absl::Milliseconds(ms));
+      world_->scheduler().CheckInvariants();
+    }
+    return absl::StrCat("read ", reads, " wrote ", writes, "\n");
+  }
+
   std::unique_ptr<SchedulerWorld> world_;
   std::set<RequestId> completed_;
 };
@@ -233,6 +302,11 @@ TEST_CASE("prompts are computed in chunks, by priority and in order") { RunFile(
 TEST_CASE("requests share what is cached and what is being computed") { RunFile("prefill_sharing.txt"); }
 TEST_CASE("blocks run short, and requests wait, evict or are refused") { RunFile("prefill_blocks.txt"); }
 TEST_CASE("open prompts are computed as they come, and hold up nobody") { RunFile("prefill_open.txt"); }
+TEST_CASE("evicted blocks are staged in host memory and come back") { RunFile("prefill_staging.txt"); }
+TEST_CASE("what leaves host memory comes back from disk") { RunFile("prefill_staging_disk.txt"); }
+TEST_CASE("a disk that is full, wrong or slow costs nothing but what it held") {
+  RunFile("prefill_staging_disk_fails.txt");
+}
 TEST_CASE("steps fail and requests end at any moment") { RunFile("prefill_aborts.txt"); }
 
 TEST_CASE("the oldest request runs however many of higher priority arrive") {
@@ -284,13 +358,31 @@ std::vector<TokenId> WholeBlocks(std::vector<TokenId> tokens) {
   return tokens;
 }
 
+// Off half of the time, and so small that it is full at once.
+StagingOptions RandomStaging(std::mt19937& random) {
+  StagingOptions staging;
+  if (random() % 2 == 0) staging.host = 1 + static_cast<int64_t>(random() % 20);
+  if (staging.host > 0 && random() % 2 == 0) staging.disk = 1 + static_cast<int64_t>(random() % 30);
+  return staging;
+}
+
+// One of the transfers ends, now and then with a failure.
+void EndSomeTransfer(SchedulerWorld& world, std::mt19937& random) {
+  if (world.transfers().empty()) return;
+  const absl::Status status = random() % 20 == 0    ? absl::DataLossError("other bytes")
+                              : random() % 100 == 0 ? absl::InternalError("broken")
+                                                    : absl::OkStatus();
+  world.EndTransfer(random() % world.transfers().size(), status, absl::Milliseconds(random() % 20));
+  if (random() % 10 == 0) world.scheduler().staging().SetComputeTime(absl::Milliseconds(random() % 20));
+}
+
 TEST_CASE("random requests all end, with every token computed once and no block left behind") {
   const unsigned first_seed = std::random_device{}();
   for (unsigned seed = first_seed; seed < first_seed + 40; ++seed) {
     INFO("seed " << seed);
     std::mt19937 random(seed);
     const int64_t blocks = 6 + static_cast<int64_t>(random() % 30);
-    SchedulerWorld world(blocks, 16 + static_cast<int64_t>(random() % 80));
+    SchedulerWorld world(blocks, 16 + static_cast<int64_t>(random() % 80), RandomStaging(random));
     int64_t computed = 0;  // as the requests count it, of those that ended between steps
     // Half of the time nothing fails or is removed, and no prompt is open, which would count anew what it gave back.
     const bool calm = random() % 2 == 0;
@@ -357,6 +449,7 @@ TEST_CASE("random requests all end, with every token computed once and no block 
           }
           break;
       }
+      if (random() % 2 == 0) EndSomeTransfer(world, random);
       world.scheduler().CheckInvariants();
     }
     // Everything left runs to its end.
@@ -367,6 +460,7 @@ TEST_CASE("random requests all end, with every token computed once and no block 
     while (!world.requests().empty() || world.scheduler().step_running()) {
       REQUIRE(++steps < 2000);
       if (world.scheduler().step_running() || world.Plan()) finish();
+      EndSomeTransfer(world, random);
       for (const auto& [id, tokens] : std::map(world.requests())) {
         if (world.scheduler().IsComplete(id)) end(id);
       }
@@ -374,6 +468,7 @@ TEST_CASE("random requests all end, with every token computed once and no block 
     world.scheduler().CheckInvariants();
     CHECK(world.pool().counts().referenced == 0);
     CHECK(world.scheduler().load().running == 0);
+    CHECK(world.scheduler().staging().counts().held == 0);
     if (all_counted) CHECK(computed == world.backend().tokens_computed());
     CHECK(computed <= world.backend().tokens_computed());
   }

@@ -141,13 +141,17 @@ class Results final : public PrefillListener {
 // unreachable.
 struct Cluster {
   explicit Cluster(int64_t prefill_blocks = 64, int64_t decode_blocks = 64, int64_t max_requests = 1000,
-                   absl::Duration forget_idle = absl::Minutes(10))
-      : decode(network, clock, decode_blocks), transport(network), backend(Slab(transport, prefill_blocks)) {
+                   absl::Duration forget_idle = absl::Minutes(10), StagingOptions staging = {})
+      : decode(network, clock, decode_blocks),
+        transport(network),
+        backend(Slab(transport, prefill_blocks)),
+        store(*StagingStore::Create(staging.host, FakeBackend::Layout().BlockBytes())) {
     PrefillEngineOptions options{.blocks = prefill_blocks,
                                  .vocab = FakeBackend::kVocab,
                                  .context = 10000,
                                  .step_tokens = 48,
                                  .max_requests = max_requests,
+                                 .staging = staging,
                                  .sender = {}};
     options.sender.forget_idle = forget_idle;
     options.sender.self.prefill_address = "p";
@@ -167,7 +171,8 @@ struct Cluster {
                                       auto peer = std::make_unique<SilentPeer>();
                                       silent = peer.get();
                                       return peer;
-                                    }});
+                                    },
+                                    .staging = store.get()});
   }
 
   static PrefillJob Job(const RequestId& id, std::vector<TokenId> tokens, const WorkerAddress& to = "d") {
@@ -187,6 +192,7 @@ struct Cluster {
   DecodeHost decode;
   InProcessTransport transport;
   FakeBackend backend;
+  std::unique_ptr<StagingStore> store;
   Results results;
   SilentPeer* silent = nullptr;            // once it was asked for something
   std::counting_semaphore<> forgotten{0};  // peers that are reachable no more
@@ -248,6 +254,24 @@ TEST_CASE("a prompt for the cache alone moves nothing") {
   CHECK(done.computed_tokens == 48);  // whole blocks
   CHECK(done.bytes_pushed == 0);
   CHECK(cluster.worker->Load().blocks.cached == 3);
+}
+
+TEST_CASE("a prompt whose KV was evicted to host memory gives the right token and computes the rest only") {
+  Cluster cluster(8, 7, 1000, absl::Minutes(10), {.host = 16});
+  const auto run = [&](const RequestId& id, const std::vector<TokenId>& prompt) {
+    CHECK_FALSE(cluster.worker->Submit(Cluster::Job(id, prompt)).has_value());
+    const PrefillDone done = cluster.results.Await(id).done;
+    CHECK(*cluster.FirstToken(done, prompt) == FakeBackend::NextToken(prompt));
+    return done;
+  };
+  std::vector<TokenId> prompt = Prompt(97, 1);
+  CHECK(run("first", prompt).computed_tokens == 96);
+  CHECK(run("other", Prompt(97, 2)).cached_tokens == 0);  // evicts at least four of the six blocks
+  prompt.push_back(3);
+  const PrefillDone again = run("again", prompt);
+  CHECK(again.cached_tokens == 96);
+  CHECK(again.computed_tokens == 1);
+  CHECK(cluster.worker->Load().totals.host_tokens >= 64);
 }
 
 TEST_CASE("a step of open prompts is broken off for one that is whole, and their tokens are right") {
@@ -314,7 +338,7 @@ TEST_CASE("shutdown fails what does not end in time so that it may be sent again
 TEST_CASE("many threads submit and cancel: every request has one result, every token is right, no block stays") {
   const unsigned first_seed = std::random_device{}();
   INFO("seed " << first_seed);
-  Cluster cluster(40, 60);
+  Cluster cluster(14, 60, 1000, absl::Minutes(10), {.host = 12});
   constexpr int kThreads = 4, kRequests = 40;
   std::atomic<int> accepted = 0, right = 0, wrong = 0;
   std::vector<std::thread> threads;

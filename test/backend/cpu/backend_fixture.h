@@ -113,6 +113,15 @@ class TestBackend {
     return sequence;
   }
 
+  // Its blocks may be another's.
+  void Free(const TestSequence& sequence) {
+    for (const BlockId block : sequence.blocks) {
+      std::memset(backend_->kv_slab().data() + block.value() * backend_->kv_layout().BlockBytes(), 0xff,
+                  static_cast<size_t>(backend_->kv_layout().BlockBytes()));
+      free_.push_back(block);
+    }
+  }
+
   // The logits' rows, one after another.
   std::vector<float> Run(const Batch& batch) {
     const auto logits = backend_->Forward(batch, [](int64_t) { return true; });

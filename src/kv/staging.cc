@@ -1,0 +1,341 @@
+#include "kv/staging.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kWritesAtOnce = 4;
+constexpr double kOfLatestRead = 0.2;  // what the latest read counts in the mean
+
+std::vector<int64_t> Slots(int64_t count) {
+  BATON_CHECK(count >= 0, "a tier of negative size");
+  std::vector<int64_t> slots;
+  slots.reserve(static_cast<size_t>(count));
+  for (int64_t i = count - 1; i >= 0; --i) slots.push_back(i);
+  return slots;
+}
+
+}  // namespace
+
+KvStaging::KvStaging(StagingOptions options)
+    : options_(options), free_host_(Slots(options.host)), free_disk_(Slots(options.disk)) {
+  BATON_CHECK(options_.disk == 0 || options_.host > 0, "the disk is reached through host memory");
+}
+
+KvStaging::Entry* KvStaging::EntryOf(const BlockKey& key) const {
+  const auto found = entries_.find(key);
+  return found == entries_.end() ? nullptr : found->second.get();
+}
+
+KvStaging::Entry& KvStaging::Require(const BlockKey& key) const {
+  Entry* entry = EntryOf(key);
+  BATON_CHECK(entry != nullptr, "no tier knows this block");
+  return *entry;
+}
+
+bool KvStaging::MayLeaveHost(const Entry& entry) {
+  return entry.host != kNone && !entry.reading && !entry.writing && entry.holds == 0 && entry.in_steps == 0;
+}
+
+// What host memory has, too, stays: it was written because it leaves there soon.
+bool KvStaging::MayLeaveDisk(const Entry& entry) {
+  return entry.disk != kNone && !entry.reading && !entry.writing && (entry.host == kNone || entry.in_pool);
+}
+
+template <typename Function>
+void KvStaging::Change(Entry& entry, Function change) {
+  written_.erase(entry.used);
+  unwritten_.erase(entry.used);
+  disk_order_.erase(entry.used);
+  if (entry.holds > 0) --held_;
+  change();
+  if (entry.holds > 0) ++held_;
+  if (MayLeaveHost(entry)) (IsElsewhere(entry) ? written_ : unwritten_)[entry.used] = &entry;
+  if (MayLeaveDisk(entry)) disk_order_[entry.used] = &entry;
+  if (entry.host == kNone && entry.disk == kNone && entry.holds == 0) {
+    const BlockKey key = entry.key;  // erase destroys the entry
+    entries_.erase(key);
+  }
+}
+
+int64_t KvStaging::TakeHostSlot() {
+  if (free_host_.empty()) {
+    const Order& order = written_.empty() ? unwritten_ : written_;
+    if (order.empty()) return kNone;
+    Entry& entry = *order.begin()->second;
+    free_host_.push_back(entry.host);
+    Change(entry, [&] { entry.host = kNone; });
+  }
+  const int64_t slot = free_host_.back();
+  free_host_.pop_back();
+  return slot;
+}
+
+int64_t KvStaging::TakeDiskSlot() {
+  if (free_disk_.empty()) {
+    if (disk_order_.empty()) return kNone;
+    Entry& entry = *disk_order_.begin()->second;
+    free_disk_.push_back(entry.disk);
+    Change(entry, [&] { entry.disk = kNone; });
+  }
+  const int64_t slot = free_disk_.back();
+  free_disk_.pop_back();
+  return slot;
+}
+
+void KvStaging::Keep(const BlockKey& key, BlockId block) {
+  Entry* entry = EntryOf(key);
+  int64_t slot = kNone;
+  if (entry == nullptr || entry->host == kNone) {
+    slot = TakeHostSlot();
+    if (slot == kNone) return;
+    entry = EntryOf(key);
+  }
+  if (entry == nullptr) {
+    entry = (entries_[key] = std::make_unique<Entry>()).get();
+    entry->key = key;
+    entry->used = ++hottest_;
+  }
+  Change(*entry, [&] {
+    entry->used = ++hottest_;
+    entry->in_pool = false;
+    if (slot == kNone) return;  // its bytes are there
+    entry->host = slot;
+    ++entry->in_steps;
+    in_step_.push_back(entry);
+    copies_.out.push_back({block, slot});
+  });
+}
+
+int64_t KvStaging::InTiers(std::span<const BlockKey> keys) const {
+  int64_t count = 0;
+  int64_t reads = 0;
+  int64_t without_reads = -1;
+  for (const BlockKey& key : keys) {
+    const Entry* entry = EntryOf(key);
+    if (entry == nullptr || (entry->host == kNone && entry->disk == kNone)) break;
+    if (entry->host == kNone) {
+      if (without_reads < 0) without_reads = count;
+      ++reads;
+    }
+    ++count;
+  }
+  return reads > 0 && !Pays(reads) ? without_reads : count;
+}
+
+// A mean read takes as long as those before it in the queue let it.
+bool KvStaging::Pays(int64_t reads) const {
+  if (compute_time_ <= absl::ZeroDuration()) return true;
+  return read_time_ * (reading_ + reads) <= compute_time_ * reads;
+}
+
+int64_t KvStaging::Hold(std::span<const BlockKey> keys) {
+  const auto in_tiers = static_cast<size_t>(InTiers(keys));
+  size_t count = 0;
+  for (; count < in_tiers; ++count) {  // before any of them can be evicted for another
+    Entry& entry = Require(keys[count]);
+    if (entry.holds == 0 && held_ >= std::max<int64_t>(1, options_.host / 2)) break;
+    Change(entry, [&] { ++entry.holds; });
+  }
+  for (size_t i = count; i > 0; --i) {  // the end of a prompt is of no use without its beginning, and goes first
+    Entry& entry = Require(keys[i - 1]);
+    Change(entry, [&] { entry.used = ++hottest_; });
+  }
+  for (size_t i = 0; i < count; ++i) {
+    Entry& entry = Require(keys[i]);
+    if (entry.host != kNone || BeginRead(entry)) continue;
+    Release(keys.subspan(i, count - i));
+    return static_cast<int64_t>(i);
+  }
+  return static_cast<int64_t>(count);
+}
+
+bool KvStaging::BeginRead(Entry& entry) {
+  const int64_t slot = TakeHostSlot();
+  if (slot == kNone) return false;
+  Change(entry, [&] {
+    entry.host = slot;
+    entry.reading = true;
+  });
+  ++reading_;
+  transfers_.push_back({.read = true, .key = entry.key, .host_slot = slot, .disk_slot = entry.disk});
+  return true;
+}
+
+void KvStaging::Release(std::span<const BlockKey> keys) {
+  for (const BlockKey& key : keys) {
+    Entry& entry = Require(key);
+    BATON_CHECK(entry.holds > 0, "released what nobody holds");
+    Change(entry, [&] { --entry.holds; });
+  }
+}
+
+bool KvStaging::IsComing(const BlockKey& key) const {
+  const Entry* entry = EntryOf(key);
+  return entry != nullptr && entry->reading && disk_status_.ok();
+}
+
+bool KvStaging::UseInStep(const BlockKey& key) {
+  Entry* entry = EntryOf(key);
+  if (entry == nullptr || entry->host == kNone || entry->reading) return false;
+  Change(*entry, [&] { ++entry->in_steps; });
+  in_step_.push_back(entry);
+  return true;
+}
+
+KvStaging::Tier KvStaging::CopyIn(const BlockKey& key, BlockId block) {
+  Entry& entry = Require(key);
+  BATON_CHECK(entry.in_steps > 0, "copied what may be evicted");
+  copies_.in.push_back({block, entry.host});
+  copied_in_.push_back(&entry);
+  return std::exchange(entry.was_read, false) ? Tier::kDisk : Tier::kHost;
+}
+
+void KvStaging::EndStep(bool kept) {
+  if (kept) {
+    for (Entry* entry : copied_in_) {
+      Change(*entry, [&] {
+        entry->in_pool = true;
+        entry->used = --coldest_;
+      });
+    }
+  }
+  for (Entry* entry : in_step_) {
+    Change(*entry, [&] { --entry->in_steps; });
+  }
+  copied_in_.clear();
+  in_step_.clear();
+  copies_.out.clear();
+  copies_.in.clear();
+}
+
+// Half of host memory, as much as may be held, can be had without losing anything.
+void KvStaging::PlanWrites() {
+  if (options_.disk == 0 || !disk_status_.ok()) return;
+  const auto ready = [&] { return std::ssize(free_host_) + std::ssize(written_) + writing_; };
+  while (writing_ < kWritesAtOnce && !unwritten_.empty() && ready() < std::max<int64_t>(1, options_.host / 2)) {
+    const int64_t slot = TakeDiskSlot();
+    if (slot == kNone) return;
+    Entry& entry = *unwritten_.begin()->second;
+    Change(entry, [&] {
+      entry.disk = slot;
+      entry.writing = true;
+    });
+    ++writing_;
+    transfers_.push_back({.read = false, .key = entry.key, .host_slot = entry.host, .disk_slot = slot});
+  }
+}
+
+std::vector<DiskTransfer> KvStaging::TakeTransfers(absl::Time now) {
+  PlanWrites();
+  if (!transfers_.empty()) disk_since_ = std::min(disk_since_, now);
+  return std::exchange(transfers_, {});
+}
+
+void KvStaging::OnTransferred(const DiskTransfer& transfer, const absl::Status& status, absl::Duration took,
+                              absl::Time now) {
+  Entry& entry = Require(transfer.key);
+  BATON_CHECK(transfer.read ? entry.reading : entry.writing, "the end of what was never begun");
+  if (!status.ok() && !absl::IsDataLoss(status)) GiveUpDisk(status);
+  if (transfer.read && !status.ok()) {
+    free_host_.push_back(entry.host);
+    ++failures_;
+  }
+  Change(entry, [&] {
+    if (!status.ok() || !disk_status_.ok()) {
+      free_disk_.push_back(entry.disk);
+      entry.disk = kNone;
+    }
+    if (transfer.read && !status.ok()) entry.host = kNone;
+    entry.was_read = transfer.read && status.ok();
+    entry.reading = entry.writing = false;
+  });
+  --(transfer.read ? reading_ : writing_);
+  if (transfer.read && status.ok()) {
+    const double latest = read_time_ == absl::ZeroDuration() ? 1 : kOfLatestRead;
+    read_time_ += (took - read_time_) * latest;
+  }
+  disk_since_ = reading_ + writing_ - std::ssize(transfers_) > 0 ? now : absl::InfiniteFuture();
+}
+
+void KvStaging::GiveUpDisk(absl::Status status) {
+  if (!disk_status_.ok()) return;
+  disk_status_ = std::move(status);
+  std::vector<Entry*> there;
+  for (const auto& [key, entry] : entries_) {
+    if (entry->disk != kNone && !entry->reading && !entry->writing) there.push_back(entry.get());
+  }
+  for (Entry* entry : there) {
+    free_disk_.push_back(entry->disk);
+    Change(*entry, [&] { entry->disk = kNone; });
+  }
+}
+
+void KvStaging::Tick(absl::Time now) {
+  if (NextTick() > now) return;
+  GiveUpDisk(absl::DeadlineExceededError(
+      absl::StrCat("the disk did not answer for ", absl::FormatDuration(options_.disk_patience))));
+}
+
+absl::Time KvStaging::NextTick() const {
+  return disk_status_.ok() ? disk_since_ + options_.disk_patience : absl::InfiniteFuture();
+}
+
+KvStaging::Counts KvStaging::counts() const {
+  return {.host = options_.host - std::ssize(free_host_),
+          .disk = options_.disk - std::ssize(free_disk_),
+          .failures = failures_,
+          .held = held_,
+          .reading = reading_,
+          .writing = writing_};
+}
+
+void KvStaging::CheckInvariants() const {
+  BATON_CHECK(in_step_.empty() && copied_in_.empty() && copies_.out.empty() && copies_.in.empty(), "a step left over");
+  std::vector<bool> host(static_cast<size_t>(options_.host)), disk(static_cast<size_t>(options_.disk));
+  const auto take = [](std::vector<bool>& slots, int64_t slot) {
+    BATON_CHECK(slot >= 0 && slot < std::ssize(slots) && !slots[static_cast<size_t>(slot)], "a slot is used twice");
+    slots[static_cast<size_t>(slot)] = true;
+  };
+  for (const int64_t slot : free_host_) take(host, slot);
+  for (const int64_t slot : free_disk_) take(disk, slot);
+  int64_t held = 0, reading = 0, writing = 0, written = 0, unwritten = 0, may_leave_disk = 0;
+  const auto listed = [](const Order& order, const Entry& entry) {
+    const auto found = order.find(entry.used);
+    return found != order.end() && found->second == &entry;
+  };
+  for (const auto& [key, owned] : entries_) {
+    const Entry& entry = *owned;
+    BATON_CHECK(entry.key == key, "an entry under another's key");
+    BATON_CHECK(entry.in_steps == 0, "held for a step that is over");
+    if (entry.host != kNone) take(host, entry.host);
+    if (entry.disk != kNone) take(disk, entry.disk);
+    BATON_CHECK(entry.host != kNone || entry.disk != kNone || entry.holds > 0, "an entry of nothing");
+    BATON_CHECK(!(entry.reading || entry.writing) || (entry.host != kNone && entry.disk != kNone), "moved to nowhere");
+    const bool is_written = MayLeaveHost(entry) && IsElsewhere(entry);
+    const bool is_unwritten = MayLeaveHost(entry) && !IsElsewhere(entry);
+    BATON_CHECK(listed(written_, entry) == is_written, "what may leave host memory is not listed");
+    BATON_CHECK(listed(unwritten_, entry) == is_unwritten, "what would be lost is not listed");
+    BATON_CHECK(listed(disk_order_, entry) == MayLeaveDisk(entry), "what may leave the disk is not listed");
+    held += entry.holds > 0;
+    reading += entry.reading;
+    writing += entry.writing;
+    written += is_written;
+    unwritten += is_unwritten;
+    may_leave_disk += MayLeaveDisk(entry);
+  }
+  BATON_CHECK(std::ranges::all_of(host, std::identity{}) && std::ranges::all_of(disk, std::identity{}),
+              "a slot is lost");
+  BATON_CHECK(held == held_ && reading == reading_ && writing == writing_, "entries miscounted");
+  BATON_CHECK(written == std::ssize(written_) && unwritten == std::ssize(unwritten_) &&
+                  may_leave_disk == std::ssize(disk_order_),
+              "an order lists what is not there");
+}
+
+}  // namespace baton

@@ -1,0 +1,81 @@
+// Real processes: what a small prefill worker evicts comes back.
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "programs.h"
+#include "scrape.h"
+
+namespace baton {
+namespace {
+
+// One worker of each kind. The prefill worker's pool holds one prompt.
+struct Cluster {
+  Worker prefill, decode{"decode"};
+  Process router;
+  std::unique_ptr<v1::Inference::Stub> stub;
+
+  explicit Cluster(const std::vector<std::string>& staging)
+      : prefill("prefill", With(staging)),
+        router("baton-router", {"--listen", "127.0.0.1:0", "--model", kModel, "--prefill-workers", prefill.address,
+                                "--decode-workers", decode.address}),
+        stub(v1::Inference::NewStub(DialTcp(router.Await("listening on ")))) {
+    for (const Worker* worker : {&prefill, &decode})
+      router.Await(absl::StrCat("worker ", worker->address, ": attached"));
+  }
+  static std::vector<std::string> With(const std::vector<std::string>& staging) {
+    std::vector<std::string> arguments = Small({"--listen", "127.0.0.1:0", "--kv-blocks", "24"});
+    arguments.insert(arguments.end(), staging.begin(), staging.end());
+    return arguments;
+  }
+
+  // The tokens after a context of 320 tokens, and how many of those came from the cache.
+  struct Answer {
+    std::vector<int32_t> ids;
+    int cached = 0;
+    friend bool operator==(const Answer&, const Answer&) = default;
+  };
+  Answer Ask(int context) {
+    v1::GenerateRequest request = Request(8, 320);
+    auto& tokens = *request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids();
+    for (int i = 0; i < tokens.size(); ++i) tokens[i] = 2 + (i * 7 + context * i / 3) % 250;
+    Call call(*stub, request);
+    const absl::Status status = call.Finish();
+    INFO(Message(status));
+    REQUIRE(status.ok());
+    return {call.ids, static_cast<int>(call.final.usage().cached_tokens())};
+  }
+};
+
+// Metrics are told now and then.
+bool AwaitMetric(const Cluster& cluster, const std::string& series, double least) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
+  while (std::chrono::steady_clock::now() < until) {
+    if (Scrape(cluster.prefill.metrics, series).value_or(-1) >= least) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
+TEST_CASE("a context that was evicted comes back from host memory, with the same tokens") {
+  Cluster cluster({"--kv-host-mb", "8"});
+  std::vector<Cluster::Answer> first;
+  for (int context = 0; context < 4; ++context) first.push_back(cluster.Ask(context));
+  for (int context = 0; context < 4; ++context) {
+    const Cluster::Answer again = cluster.Ask(context);
+    CHECK(again.ids == first[static_cast<size_t>(context)].ids);
+    CHECK(first[static_cast<size_t>(context)].cached == 0);
+    CHECK(again.cached >= 304);
+  }
+  CHECK(cluster.prefill.BlocksComeBack());
+  CHECK(AwaitMetric(cluster, "baton_worker_tokens_total{role=\"prefill\",source=\"host\"}", 3 * 304));
+  CHECK(AwaitMetric(cluster, "baton_staged_bytes{tier=\"host\"}", 1));
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,135 @@
+// Same tokens in, same bits out (design idea 5), for KV that was evicted: after it lay in host memory or on disk, the
+// logits of the decode step are those of one pass.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "backend/cpu/backend_fixture.h"
+#include "catch.h"
+#include "engine/prefill_scheduler.h"
+#include "engine/staging_store.h"
+#include "model/weights.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kPool = 14;
+constexpr StagingOptions kStaging = {.host = 16, .disk = 80};
+
+// Prompts that do not fit into the pool together, one after the other, again and again.
+class RandomPrompts {
+ public:
+  RandomPrompts(const Weights& weights, const std::string& kernels, unsigned seed)
+      : random_(seed),
+        prefill_(weights, {.lm_head = false, .kernels = kernels}, seed),
+        decode_(weights, {.kernels = kernels}, seed + 1),
+        store_(*StagingStore::Create(kStaging.host, prefill_->kv_layout().BlockBytes())),
+        disk_(kStaging.disk) {
+    const std::vector<TokenId> shared = prefill_.RandomTokens(50);
+    for (int i = 0; i < 6; ++i) {
+      std::vector<TokenId>& prompt = prompts_.emplace_back(shared);
+      const std::vector<TokenId> own = prefill_.RandomTokens(100 + static_cast<int64_t>(random_() % 60));
+      prompt.insert(prompt.end(), own.begin(), own.end());
+    }
+  }
+
+  void Run() {
+    for (int i = 0; i < 40; ++i) {
+      RunOne(absl::StrCat(i), prompts_[random_() % prompts_.size()]);
+      MoveAll();
+    }
+    scheduler_.CheckInvariants();
+    CHECK(pool_.counts().referenced == 0);
+    CHECK(from_host_ > 0);
+    CHECK(from_disk_ > 0);
+  }
+
+ private:
+  void RunOne(const RequestId& id, const std::vector<TokenId>& tokens) {
+    const std::vector<TokenId> wanted(tokens.begin(), tokens.end() - 1);
+    const auto keys = BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), wanted);
+    REQUIRE(scheduler_.Add({.request_id = id, .tokens = wanted, .keys = keys}).ok());
+    MoveAll();
+    for (int plans = 0; !scheduler_.IsComplete(id); ++plans) {
+      REQUIRE(plans < 100);
+      const Batch& batch = scheduler_.PlanStep();
+      MoveAll();  // reads that it began, and waits for
+      if (!scheduler_.step_running()) continue;
+      store_->Copy(scheduler_.staging().copies(), prefill_->kv_slab());
+      if (!batch.slices.empty()) prefill_.Run(batch);
+      REQUIRE(scheduler_.FinishStep(true).empty());
+    }
+    from_host_ += scheduler_.counters(id).from_host;
+    from_disk_ += scheduler_.counters(id).from_disk;
+    CompareLogits(id, tokens);
+    scheduler_.Remove(id);
+  }
+
+  // By a decode worker that is given the blocks.
+  void CompareLogits(const RequestId& id, const std::vector<TokenId>& tokens) {
+    const int64_t n = std::ssize(tokens), block_bytes = prefill_->kv_layout().BlockBytes();
+    INFO("a prompt of " << n << " tokens, of which " << scheduler_.counters(id).from_host << " came from memory and "
+                        << scheduler_.counters(id).from_disk << " from disk");
+    TestBackend& decode = decode_;
+    const TestSequence moved = decode.Place(tokens), alone = decode.Place(tokens);
+    const std::span<const BlockId> blocks = scheduler_.blocks(id);
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      std::memcpy(decode->kv_slab().data() + moved.blocks[i].value() * block_bytes,
+                  prefill_->kv_slab().data() + blocks[i].value() * block_bytes, static_cast<size_t>(block_bytes));
+    }
+    const std::vector<float> expected = decode.Run({{alone.Slice(0, n, true)}});
+    const std::vector<float> got = decode.Run({{moved.Slice(n - 1, n, true)}});
+    REQUIRE(std::ranges::all_of(expected, [](float logit) { return std::isfinite(logit); }));
+    REQUIRE(SameBits(expected, got));
+    decode.Free(moved);
+    decode.Free(alone);
+  }
+
+  void MoveAll() {
+    for (auto transfers = scheduler_.staging().TakeTransfers({}); !transfers.empty();
+         transfers = scheduler_.staging().TakeTransfers({})) {
+      for (const DiskTransfer& transfer : transfers) Move(transfer);
+    }
+  }
+  void Move(const DiskTransfer& transfer) {
+    const std::span<std::byte> host = store_->HostSlot(transfer.host_slot);
+    std::vector<std::byte>& disk = disk_[static_cast<size_t>(transfer.disk_slot)];
+    if (transfer.read) {
+      std::ranges::copy(disk, host.begin());
+    } else {
+      disk.assign(host.begin(), host.end());
+    }
+    scheduler_.staging().OnTransferred(transfer, absl::OkStatus(), absl::Microseconds(1), {});
+  }
+
+  std::mt19937 random_;
+  TestBackend prefill_, decode_;
+  std::unique_ptr<StagingStore> store_;
+  std::vector<std::vector<std::byte>> disk_;
+  BlockPool pool_{kPool};
+  RadixTree tree_{pool_};
+  PrefillScheduler scheduler_{pool_, tree_, 64, {}, {.staging = kStaging}};
+  std::vector<std::vector<TokenId>> prompts_;
+  int64_t from_host_ = 0, from_disk_ = 0;
+};
+
+TEST_CASE("the logits after KV that was in host memory or on disk are, bit for bit, those of one pass") {
+  const unsigned seed = std::random_device{}();
+  for (const std::string& kernels : KernelNames()) {
+    for (const std::string model :
+         {"llama3_f32", "llama3_bf16", "qwen2_5_f32", "qwen2_5_bf16", "qwen3_f32", "qwen3_bf16"}) {
+      const auto weights = LoadWeights(BATON_SOURCE_DIR "/test/golden/tiny_" + model);
+      REQUIRE(weights.ok());
+      INFO(model << ", kernels " << kernels << ", seed " << seed);
+      RandomPrompts(**weights, kernels, seed).Run();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace baton
