@@ -9,6 +9,7 @@
 #include "backend/cpu/thread_pool.h"
 #include "base/status.h"
 #include "engine/decode_worker.h"
+#include "engine/staging_file.h"
 #include "model/prefill_module.h"
 #include "model/weights.h"
 #include "server/options.h"
@@ -29,7 +30,10 @@ inline absl::StatusOr<LoadedModel> LoadModel(const WorkerOptions& options) {
   ASSIGN_OR_RETURN(model.weights, LoadWeights(options.model));
   model.block_bytes = CpuKvLayout(model.weights->config).BlockBytes();
   ASSIGN_OR_RETURN(model.blocks, KvBlocks(options, model.block_bytes));
-  RETURN_IF_ERROR(Staging(options, model.block_bytes).status());
+  ASSIGN_OR_RETURN(const StagingOptions staging, Staging(options, model.block_bytes));
+  if (options.common.check && staging.disk > 0) {
+    RETURN_IF_ERROR(StagingFile::Create(options.kv_disk_dir, staging.disk, model.block_bytes).status());
+  }
   return model;
 }
 

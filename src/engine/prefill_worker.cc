@@ -22,6 +22,7 @@ PrefillWorker::PrefillWorker(PrefillEngineOptions options, PrefillWorkerParts pa
     : parts_(std::move(parts)), engine_(std::move(options)) {
   BATON_CHECK(parts_.staging != nullptr || !engine_.staging().enabled(), "KV is staged nowhere");
   const std::lock_guard lock(mutex_);  // until all of them are there, none gets further than this
+  stager_.emplace(parts_.clock, [this] { return AgainIf(ServeDisk()); });
   connector_.emplace(parts_.clock, [this] { return AgainIf(ServeLinks()); });
   timer_.emplace(parts_.clock, [this] { return Tick(); });
   stepper_.emplace(parts_.clock, [this] { return AgainIf(Step()); });
@@ -63,13 +64,24 @@ void PrefillWorker::Post(Event event) {
 
 void PrefillWorker::Tell(Event event) {
   bool earlier = false;
+  std::vector<DiskTransfer> transfers;
+  absl::Status disk_lost;
   {
     const std::lock_guard lock(mutex_);
     const absl::Time now = parts_.clock.Now();
     event(engine_, now);
     std::vector<PrefillAction> actions = engine_.TakeActions(now);
     std::move(actions.begin(), actions.end(), std::back_inserter(outbox_));
+    transfers = engine_.staging().TakeTransfers(now);
+    if (!disk_given_up_) disk_lost = engine_.staging().disk_status();
+    disk_given_up_ |= !disk_lost.ok();
     earlier = engine_.NextTick() < next_tick_;
+  }
+  if (!disk_lost.ok()) spdlog::warn("staged KV goes to disk no more: {}", disk_lost.ToString());
+  if (!transfers.empty()) {
+    const std::lock_guard lock(disk_mutex_);
+    for (const DiskTransfer& transfer : transfers) (transfer.read ? reads_ : writes_).push_back(transfer);
+    stager_->Wake();
   }
   Drain();
   if (earlier) timer_->Wake();
@@ -89,6 +101,22 @@ void PrefillWorker::Drain() {
   }
   draining_ = false;
   changed_.notify_all();
+}
+
+bool PrefillWorker::ServeDisk() {
+  DiskTransfer transfer;
+  {
+    const std::lock_guard lock(disk_mutex_);
+    std::deque<DiskTransfer>& queue = reads_.empty() ? writes_ : reads_;
+    if (queue.empty()) return false;
+    transfer = queue.front();
+    queue.pop_front();
+  }
+  const absl::Time begin = parts_.clock.Now();
+  const absl::Status status = parts_.staging->Transfer(transfer);
+  const absl::Duration took = parts_.clock.Now() - begin;
+  Post([&](PrefillEngine& engine, absl::Time now) { engine.staging().OnTransferred(transfer, status, took, now); });
+  return true;
 }
 
 bool PrefillWorker::Step() {
@@ -142,6 +170,7 @@ void PrefillWorker::Shutdown(absl::Duration grace) {
     stepper_->Stop();
     timer_->Stop();
     connector_->Stop();
+    stager_->Stop();
     CloseAllLinks();
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return calls_ == 0 && outbox_.empty() && !draining_; });

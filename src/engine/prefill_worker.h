@@ -44,7 +44,8 @@ struct PrefillWorkerParts {
   StagingStore* staging = nullptr;  // as large as the engine's options say; null: they say 0
 };
 
-// Owns three threads: one computes, one waits for times, one opens and closes the transport's links. Thread-safe.
+// Owns four threads: one computes, one waits for times, one opens and closes the transport's links, one reads and
+// writes staged KV. Thread-safe.
 class PrefillWorker {
  public:
   PrefillWorker(PrefillEngineOptions options, PrefillWorkerParts parts);
@@ -74,6 +75,8 @@ class PrefillWorker {
   void Post(Event event);
   // Does the actions in the outbox in their order. One thread at a time: another's are done by the one that is at it.
   void Drain();
+  // One transfer between memory and disk, reads first. False: there was none.
+  bool ServeDisk();
   bool Step();  // false: there was nothing to compute
   absl::Time Tick();
   void AwaitIdle(absl::Duration longest);
@@ -104,6 +107,7 @@ class PrefillWorker {
   std::vector<PrefillAction> outbox_;
   bool draining_ = false;  // some thread is in Drain
   bool accepting_ = true;
+  bool disk_given_up_ = false;                   // and warned of
   int64_t calls_ = 0;                            // answers that have not come yet
   absl::Time next_tick_ = absl::InfinitePast();  // what the timer waits for
 
@@ -117,8 +121,12 @@ class PrefillWorker {
   std::vector<std::unique_ptr<Link>> to_close_;         // destroying a link may take time
   std::vector<std::unique_ptr<DecodePeer>> to_forget_;  // and a peer's last word may come on gRPC's own thread
 
+  std::mutex disk_mutex_;  // guards the transfers that have not begun
+  std::deque<DiskTransfer> reads_, writes_;
+
   std::once_flag shut_down_;
-  std::optional<StepLoop> connector_, timer_, stepper_;  // last: their threads use the rest, and wake each other
+  std::optional<StepLoop> stager_, connector_, timer_,
+      stepper_;  // last: their threads use the rest, and wake each other
 };
 
 }  // namespace baton

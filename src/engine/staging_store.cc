@@ -5,17 +5,28 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 
 namespace baton {
 
-absl::StatusOr<std::unique_ptr<StagingStore>> StagingStore::Create(int64_t host_blocks, int64_t block_bytes) {
-  const auto bytes = static_cast<size_t>(host_blocks) * static_cast<size_t>(block_bytes);
+absl::StatusOr<std::unique_ptr<StagingStore>> StagingStore::Create(const StagingOptions& blocks, int64_t block_bytes,
+                                                                   const std::string& directory) {
+  const auto bytes = static_cast<size_t>(blocks.host) * static_cast<size_t>(block_bytes);
   std::unique_ptr<std::byte[]> host(new (std::nothrow) std::byte[bytes]);
   if (host == nullptr) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for ", host_blocks, " staged KV blocks of ", block_bytes, " bytes"));
+        absl::StrCat("no memory for ", blocks.host, " staged KV blocks of ", block_bytes, " bytes"));
   }
-  return std::unique_ptr<StagingStore>(new StagingStore(std::move(host), block_bytes));
+  std::unique_ptr<StagingStore> store(new StagingStore(std::move(host), block_bytes));
+  if (blocks.disk > 0) {
+    ASSIGN_OR_RETURN(store->file_, StagingFile::Create(directory, blocks.disk, block_bytes));
+  }
+  return store;
+}
+
+absl::Status StagingStore::Transfer(const DiskTransfer& transfer) {
+  const std::span<std::byte> host = HostSlot(transfer.host_slot);
+  return transfer.read ? file_->Read(transfer.disk_slot, host) : file_->Write(transfer.disk_slot, host);
 }
 
 void StagingStore::Copy(const StagedCopies& copies, std::span<std::byte> slab) {

@@ -1,24 +1,32 @@
-// The memory that KvStaging's slots are in.
+// The memory and the file that KvStaging's slots are in.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "engine/staging_file.h"
 #include "kv/staging.h"
 
 namespace baton {
 
-// Not thread-safe.
+// One thread may copy while another transfers: KvStaging sees to it that they never use one slot at once, unless both
+// read it.
 class StagingStore {
  public:
-  // RESOURCE_EXHAUSTED: so much memory cannot be had.
-  static absl::StatusOr<std::unique_ptr<StagingStore>> Create(int64_t host_blocks, int64_t block_bytes);
+  // `directory`: of the disk's file, if there is a disk. RESOURCE_EXHAUSTED: so much memory cannot be had; else as
+  // StagingFile::Create.
+  static absl::StatusOr<std::unique_ptr<StagingStore>> Create(const StagingOptions& blocks, int64_t block_bytes,
+                                                              const std::string& directory = "");
 
   // Does a step's copies, out and then in.
   void Copy(const StagedCopies& copies, std::span<std::byte> slab);
+  // Takes as long as the disk does. DATA_LOSS: as StagingFile::Read.
+  absl::Status Transfer(const DiskTransfer& transfer);
   std::span<std::byte> HostSlot(int64_t slot) {
     return {&host_[static_cast<size_t>(slot) * block_bytes_], block_bytes_};
   }
@@ -29,6 +37,7 @@ class StagingStore {
 
   std::unique_ptr<std::byte[]> host_;  // [host_blocks * block_bytes]
   const size_t block_bytes_;
+  std::unique_ptr<StagingFile> file_;  // null: no disk
 };
 
 }  // namespace baton

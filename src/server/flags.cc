@@ -67,6 +67,13 @@ void AddStaging(CLI::App& app, WorkerOptions& o) {
                  "memory for KV blocks that were evicted from --kv-memory-mb and may be needed again, MiB; 0: none")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->capture_default_str();
+  app.add_option(
+      "--kv-disk-dir", o.kv_disk_dir,
+      "directory on a local disk for KV blocks that --kv-host-mb has no room for; the file there has no name "
+      "and nothing of it is left when the process ends");
+  app.add_option("--kv-disk-mb", o.kv_disk_mb, "disk space for them, MiB, which is allocated at the start; 0: none")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->capture_default_str();
 }
 
 void AddMaxBatch(CLI::App& app, WorkerOptions& o) {

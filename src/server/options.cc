@@ -54,7 +54,14 @@ absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_byt
 
 absl::StatusOr<StagingOptions> Staging(const WorkerOptions& options, int64_t block_bytes) {
   StagingOptions staging;
+  if (options.kv_disk_dir.empty() != (options.kv_disk_mb == 0)) {
+    return absl::InvalidArgumentError("kv-disk-dir, kv-disk-mb: expected both or none");
+  }
+  if (options.kv_disk_mb > 0 && options.kv_host_mb == 0) {
+    return absl::InvalidArgumentError("kv-disk-mb: needs kv-host-mb, through which KV goes to disk and comes back");
+  }
   if (options.kv_host_mb == 0) return staging;
+  staging.disk = options.kv_disk_mb * (int64_t{1} << 20) / block_bytes;
   staging.host = options.kv_host_mb * (int64_t{1} << 20) / block_bytes;
   if (staging.host == 0 || options.kv_host_mb > PhysicalBytes() >> 20) {
     return absl::InvalidArgumentError(absl::StrCat("kv-host-mb: expected from one block (", block_bytes,

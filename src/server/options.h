@@ -41,8 +41,10 @@ struct WorkerOptions {
   std::string prefill_module;     // decode: directory of the module whose KV it takes; empty: its own
   int threads = 0;                // 0: one for each core
   int64_t kv_memory_mb = 1024;
-  int64_t kv_blocks = 0;      // 0: as many as kv_memory_mb holds
-  int64_t kv_host_mb = 0;     // prefill: memory for evicted KV blocks
+  int64_t kv_blocks = 0;    // 0: as many as kv_memory_mb holds
+  int64_t kv_host_mb = 0;   // prefill: memory for evicted KV blocks
+  std::string kv_disk_dir;  // prefill: where those go that memory evicts
+  int64_t kv_disk_mb = 0;
   int64_t step_tokens = 512;  // prefill: most tokens computed in a step
   int64_t increment = 0;      // prefill: tokens of a growing prompt that are worth a share of a step; 0: as measured
   int64_t growing_step_ms = 200;  // prefill: how long growing prompts may fill a step
@@ -62,7 +64,7 @@ struct ServeOptions {
 absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_bytes);
 
 // How much evicted KV the options keep, in blocks of `block_bytes`. INVALID_ARGUMENT: less than a block, or more than
-// this machine's memory (both are named).
+// this machine's memory (both are named); a disk without directory or size, or without --kv-host-mb.
 absl::StatusOr<StagingOptions> Staging(const WorkerOptions& options, int64_t block_bytes);
 
 // How many of `cores` a control group's CPU quota grants, rounded up. `cpu_max` is its file of this name: "QUOTA

@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<PrefillNode>> PrefillNode::Start(const NodeParts&
   const int64_t block_bytes = info.layout.BlockBytes();
   ASSIGN_OR_RETURN(options.staging, Staging(parts.options, block_bytes));
   if (options.staging.host > 0) {
-    ASSIGN_OR_RETURN(node->staging_, StagingStore::Create(options.staging.host, block_bytes));
+    ASSIGN_OR_RETURN(node->staging_, StagingStore::Create(options.staging, block_bytes, parts.options.kv_disk_dir));
   }
   node->worker_ = std::make_unique<PrefillWorker>(
       std::move(options),

@@ -1,5 +1,6 @@
 // Real processes: what a small prefill worker evicts comes back.
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -10,6 +11,7 @@
 #include "catch.h"
 #include "programs.h"
 #include "scrape.h"
+#include "temp_dir.h"
 
 namespace baton {
 namespace {
@@ -75,6 +77,42 @@ TEST_CASE("a context that was evicted comes back from host memory, with the same
   CHECK(cluster.prefill.BlocksComeBack());
   CHECK(AwaitMetric(cluster, "baton_worker_tokens_total{role=\"prefill\",source=\"host\"}", 3 * 304));
   CHECK(AwaitMetric(cluster, "baton_staged_bytes{tier=\"host\"}", 1));
+}
+
+TEST_CASE("a context that memory had no room for comes back from disk, with the same tokens") {
+  const TempDir directory;
+  Cluster cluster({"--kv-host-mb", "1", "--kv-disk-dir", directory.path(), "--kv-disk-mb", "4"});
+  constexpr int kContexts = 16, kBlocks = 19, kBlockBytes = 6144, kPool = 24;
+  constexpr int kHost = (1 << 20) / kBlockBytes;
+  std::vector<Cluster::Answer> first;
+  for (int context = 0; context < kContexts; ++context) {
+    first.push_back(cluster.Ask(context));
+    // However slow the disk is: all but half of what memory holds is there before more is evicted.
+    const int written = (context + 1) * kBlocks - kPool - kHost / 2 - 10;
+    REQUIRE(AwaitMetric(cluster, "baton_staged_bytes{tier=\"disk\"}", written * kBlockBytes));
+  }
+  const Cluster::Answer again = cluster.Ask(0);
+  CHECK(again.ids == first[0].ids);
+  CHECK(again.cached >= 304);
+  CHECK(AwaitMetric(cluster, "baton_worker_tokens_total{role=\"prefill\",source=\"disk\"}", 304));
+  CHECK(std::filesystem::is_empty(directory.path()));
+  CHECK(cluster.prefill.BlocksComeBack());
+}
+
+TEST_CASE("a disk that cannot be used is said at the start") {
+  const auto check = [](const std::vector<std::string>& staging) {
+    std::vector<std::string> arguments = Cluster::With(staging);
+    arguments.push_back("--check");
+    Process process("baton-prefill", arguments);
+    CHECK(process.Wait() == 1);
+    return process.Output();
+  };
+  CHECK(check({"--kv-host-mb", "1", "--kv-disk-dir", "/nowhere/at/all", "--kv-disk-mb", "4"}).find("/nowhere/at/all") !=
+        std::string::npos);
+  CHECK(check({"--kv-host-mb", "1", "--kv-disk-dir", "/tmp", "--kv-disk-mb", "1000000000"}).find("MiB are free") !=
+        std::string::npos);
+  CHECK(check({"--kv-disk-dir", "/tmp", "--kv-disk-mb", "4"}).find("needs kv-host-mb") != std::string::npos);
+  CHECK(check({"--kv-host-mb", "1", "--kv-disk-mb", "4"}).find("expected both or none") != std::string::npos);
 }
 
 }  // namespace

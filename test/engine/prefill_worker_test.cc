@@ -13,6 +13,7 @@
 
 #include "catch.h"
 #include "engine/fake_decode_worker.h"
+#include "temp_dir.h"
 #include "transport/in_process_transport.h"
 
 namespace baton {
@@ -145,7 +146,7 @@ struct Cluster {
       : decode(network, clock, decode_blocks),
         transport(network),
         backend(Slab(transport, prefill_blocks)),
-        store(*StagingStore::Create(staging.host, FakeBackend::Layout().BlockBytes())) {
+        store(*StagingStore::Create(staging, FakeBackend::Layout().BlockBytes(), directory.path())) {
     PrefillEngineOptions options{.blocks = prefill_blocks,
                                  .vocab = FakeBackend::kVocab,
                                  .context = 10000,
@@ -192,6 +193,7 @@ struct Cluster {
   DecodeHost decode;
   InProcessTransport transport;
   FakeBackend backend;
+  TempDir directory;
   std::unique_ptr<StagingStore> store;
   Results results;
   SilentPeer* silent = nullptr;            // once it was asked for something
@@ -274,6 +276,28 @@ TEST_CASE("a prompt whose KV was evicted to host memory gives the right token an
   CHECK(cluster.worker->Load().totals.host_tokens >= 64);
 }
 
+TEST_CASE("a prompt whose KV went to disk gives the right token and computes the rest only") {
+  Cluster cluster(8, 7, 1000, absl::Minutes(10), {.host = 16, .disk = 64});
+  const auto run = [&](int number) {
+    const std::vector<TokenId> prompt = Prompt(97, static_cast<TokenId>(number));
+    const RequestId id = absl::StrCat(number, " ", cluster.results.size());
+    CHECK_FALSE(cluster.worker->Submit(Cluster::Job(id, prompt)).has_value());
+    const PrefillDone done = cluster.results.Await(id).done;
+    CHECK(*cluster.FirstToken(done, prompt) == FakeBackend::NextToken(prompt));
+    return done;
+  };
+  for (int number = 0; number < 8; ++number) {
+    run(number);
+    // The disk may be slow: what it is to write is there before more is evicted.
+    for (auto load = cluster.worker->Load(); load.staged.disk < 6 * number - 10 || load.staged.writing > 0;
+         load = cluster.worker->Load()) {
+      std::this_thread::yield();
+    }
+  }
+  CHECK(run(0).cached_tokens == 96);
+  CHECK(cluster.worker->Load().totals.disk_tokens == 96);
+}
+
 TEST_CASE("a step of open prompts is broken off for one that is whole, and their tokens are right") {
   Cluster cluster;
   const auto open = Prompt(33, 1), whole = Prompt(17, 2);
@@ -338,7 +362,7 @@ TEST_CASE("shutdown fails what does not end in time so that it may be sent again
 TEST_CASE("many threads submit and cancel: every request has one result, every token is right, no block stays") {
   const unsigned first_seed = std::random_device{}();
   INFO("seed " << first_seed);
-  Cluster cluster(14, 60, 1000, absl::Minutes(10), {.host = 12});
+  Cluster cluster(14, 60, 1000, absl::Minutes(10), {.host = 6, .disk = 20});
   constexpr int kThreads = 4, kRequests = 40;
   std::atomic<int> accepted = 0, right = 0, wrong = 0;
   std::vector<std::thread> threads;

@@ -28,7 +28,7 @@ class RandomPrompts {
       : random_(seed),
         prefill_(weights, {.lm_head = false, .kernels = kernels}, seed),
         decode_(weights, {.kernels = kernels}, seed + 1),
-        store_(*StagingStore::Create(kStaging.host, prefill_->kv_layout().BlockBytes())),
+        store_(*StagingStore::Create({.host = kStaging.host}, prefill_->kv_layout().BlockBytes())),
         disk_(kStaging.disk) {
     const std::vector<TokenId> shared = prefill_.RandomTokens(50);
     for (int i = 0; i < 6; ++i) {

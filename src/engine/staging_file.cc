@@ -1,0 +1,85 @@
+#include "engine/staging_file.h"
+
+#include <fcntl.h>
+#include <openssl/sha.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/status.h"
+
+namespace baton {
+namespace {
+
+// Without a name from the beginning, where the file system can; else without one from now on.
+absl::StatusOr<int> OpenNameless(const std::string& directory) {
+  int file = open(directory.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
+    std::string name = directory + "/baton-kv-XXXXXX";
+    file = mkostemp(name.data(), O_CLOEXEC);  // mode 0600
+    if (file >= 0) unlink(name.c_str());
+  }
+  if (file >= 0) return file;
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot create a file in the directory ", directory));
+}
+
+absl::Status Allocate(int file, const std::string& directory, int64_t bytes) {
+  struct statvfs info {};
+  if (fstatvfs(file, &info) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot ask for space in ", directory));
+  const auto free = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
+  const int error = static_cast<double>(bytes) > free ? ENOSPC : posix_fallocate(file, 0, bytes);
+  if (error == 0) return absl::OkStatus();
+  if (error != ENOSPC && error != EFBIG) return absl::ErrnoToStatus(error, absl::StrCat("cannot allocate ", directory));
+  return absl::ResourceExhaustedError(absl::StrCat("no space for ", bytes >> 20, " MiB in ", directory, ": ",
+                                                   static_cast<int64_t>(free) >> 20, " MiB are free"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StagingFile>> StagingFile::Create(const std::string& directory, int64_t slots,
+                                                                 int64_t slot_bytes) {
+  BATON_CHECK(slots > 0 && slot_bytes > 0 && slots <= std::numeric_limits<int64_t>::max() / slot_bytes, "bad sizes");
+  ASSIGN_OR_RETURN(const int file, OpenNameless(directory));
+  std::unique_ptr<StagingFile> created(new StagingFile(file));
+  RETURN_IF_ERROR(Allocate(file, directory, slots * slot_bytes));
+  created->digests_.resize(static_cast<size_t>(slots));
+  return created;
+}
+
+StagingFile::~StagingFile() { close(file_); }
+
+absl::Status StagingFile::Write(int64_t slot, std::span<const std::byte> bytes) {
+  const auto begin = slot * std::ssize(bytes);
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t wrote = pwrite(file_, &bytes[done], bytes.size() - done, begin + static_cast<int64_t>(done));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return absl::ErrnoToStatus(wrote < 0 ? errno : ENOSPC, "cannot write staged KV");
+    done += static_cast<size_t>(wrote);
+  }
+  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
+         digests_[static_cast<size_t>(slot)].data());
+  return absl::OkStatus();
+}
+
+absl::Status StagingFile::Read(int64_t slot, std::span<std::byte> bytes) {
+  const auto begin = slot * std::ssize(bytes);
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t read = pread(file_, &bytes[done], bytes.size() - done, begin + static_cast<int64_t>(done));
+    if (read < 0 && errno == EINTR) continue;
+    if (read < 0) return absl::ErrnoToStatus(errno, "cannot read staged KV");
+    if (read == 0) return absl::DataLossError("the file of staged KV has become shorter");
+    done += static_cast<size_t>(read);
+  }
+  Sha256 digest;
+  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
+  if (digest == digests_[static_cast<size_t>(slot)]) return absl::OkStatus();
+  return absl::DataLossError("staged KV is not what was written");
+}
+
+}  // namespace baton

@@ -1,0 +1,69 @@
+#include "engine/staging_file.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "temp_dir.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kSlot = 5000;
+
+std::vector<std::byte> Bytes(int seed) {
+  std::vector<std::byte> bytes(kSlot);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 + static_cast<size_t>(seed));
+  return bytes;
+}
+
+TEST_CASE("staged bytes are read as they were written, from a file that nobody sees and only its owner may read") {
+  const TempDir directory;
+  const auto file = StagingFile::Create(directory.path(), 4, kSlot);
+  REQUIRE(file.ok());
+  CHECK(std::filesystem::is_empty(directory.path()));
+  struct stat info {};
+  REQUIRE(fstat((*file)->descriptor(), &info) == 0);
+  CHECK((info.st_mode & 0777) == 0600);
+  CHECK(info.st_nlink == 0);
+  CHECK(info.st_size == 4 * kSlot);
+  for (int slot : {3, 0, 3}) REQUIRE((*file)->Write(slot, Bytes(slot)).ok());
+  std::vector<std::byte> read(kSlot);
+  for (int slot : {0, 3}) {
+    REQUIRE((*file)->Read(slot, read).ok());
+    CHECK(read == Bytes(slot));
+  }
+}
+
+TEST_CASE("bytes that changed on disk are found out") {
+  const TempDir directory;
+  const auto file = StagingFile::Create(directory.path(), 4, kSlot);
+  REQUIRE(file.ok());
+  REQUIRE((*file)->Write(2, Bytes(1)).ok());
+  const char other = 'x';
+  REQUIRE(pwrite((*file)->descriptor(), &other, 1, 2 * kSlot + 77) == 1);
+  std::vector<std::byte> read(kSlot);
+  CHECK(absl::IsDataLoss((*file)->Read(2, read)));
+  REQUIRE(ftruncate((*file)->descriptor(), 2 * kSlot + 100) == 0);
+  CHECK(absl::IsDataLoss((*file)->Read(2, read)));
+}
+
+TEST_CASE("where no file can be is said at the start") {
+  const TempDir directory;
+  directory.Write("file", "");
+  const auto missing = StagingFile::Create(directory / "missing", 4, kSlot);
+  CHECK(absl::IsNotFound(missing.status()));
+  CHECK(missing.status().message().find(directory / "missing") != std::string::npos);
+  CHECK_FALSE(StagingFile::Create(directory / "file", 4, kSlot).ok());
+  const auto huge = StagingFile::Create(directory.path(), int64_t{1} << 40, kSlot);
+  CHECK(absl::IsResourceExhausted(huge.status()));
+  CHECK(huge.status().message().find("MiB are free") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace baton
