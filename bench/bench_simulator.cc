@@ -13,6 +13,7 @@
 //   {"model": "qwen3-14b", "device": "a100",            and step_tokens, increment, seed, schedule, arrivals as above
 //    "groups": [{"module": "base", "prefill_workers": 4, "decoders": ["planner", "writer"]}],
 //    "routing": "least-loaded", "shadow_prefill": true, "concurrent": 8,     optional; see SessionOptions
+//    "max_sessions": 100,                                as the router's --max-sessions; unset: off
 //    "sessions": [[{"model": "planner", "added": [{"ids": "name", "length": 64}], "output": 40}]]}
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -78,6 +79,7 @@ absl::StatusOr<ClusterShape> ReadShape(const Json& json) {
     shape.groups.push_back({group.at("module"), group.at("prefill_workers"), group.at("decoders")});
   }
   ASSIGN_OR_RETURN(shape.routing, ReadRouting(json.value("routing", "pinned")));
+  if (json.contains("max_sessions")) shape.sessions = SessionLimits{.sessions = json["max_sessions"].get<int32_t>()};
   shape.shadow_prefill = json.value("shadow_prefill", true);
   shape.step_tokens = json.value("step_tokens", shape.step_tokens);
   shape.network.seed = json.value("seed", shape.network.seed);

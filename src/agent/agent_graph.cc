@@ -76,12 +76,7 @@ bool AgentGraph::IsCycle(const PromptSpec& spec) const {
     const RequestId id = std::move(open.back());
     open.pop_back();
     if (id == spec.id) return true;
-    const auto found = nodes_.find(id);
-    if (found == nodes_.end() || found->second->growing == nullptr) continue;
-    const Growing& growing = *found->second->growing;
-    for (const auto& [upstream, indices] : growing.upstreams) {
-      if (!std::ranges::all_of(indices, [&](size_t i) { return growing.prompt.settled(i); })) visit(upstream);
-    }
+    for (const RequestId& upstream : UpstreamsOf(id)) visit(upstream);
   }
   return false;
 }
@@ -399,6 +394,25 @@ void AgentGraph::Tick(absl::Time now) {
 bool AgentGraph::HasReaders(const RequestId& id) const {
   const auto found = nodes_.find(id);
   return found != nodes_.end() && !found->second->readers.empty();
+}
+
+std::vector<RequestId> AgentGraph::ReadersOf(const RequestId& id) const {
+  const auto found = nodes_.find(id);
+  if (found == nodes_.end()) return {};
+  return {found->second->readers.begin(), found->second->readers.end()};
+}
+
+std::vector<RequestId> AgentGraph::UpstreamsOf(const RequestId& id) const {
+  std::vector<RequestId> upstreams;
+  const auto found = nodes_.find(id);
+  if (found == nodes_.end() || found->second->growing == nullptr) return upstreams;
+  const Growing& growing = *found->second->growing;
+  for (const auto& [upstream, indices] : growing.upstreams) {
+    if (!std::ranges::all_of(indices, [&](size_t i) { return growing.prompt.settled(i); }))
+      upstreams.push_back(upstream);
+  }
+  std::ranges::sort(upstreams);  // so that runs repeat
+  return upstreams;
 }
 
 void AgentGraph::CheckInvariants() const {

@@ -72,8 +72,11 @@ class AgentGraph {
   // The request is over. Not OK: what it made is a part. Its prompt, if it still grows, is forgotten.
   void Ended(const RequestId& id, const absl::Status& status, absl::Time now);
 
-  // Whether growing prompts wait for its output.
+  // Whether growing prompts wait for its output, and which.
   bool HasReaders(const RequestId& id) const;
+  std::vector<RequestId> ReadersOf(const RequestId& id) const;
+  // Whose outputs a growing prompt still waits for, each once; of another none.
+  std::vector<RequestId> UpstreamsOf(const RequestId& id) const;
 
   void Tick(absl::Time now);    // timeouts of references, announced requests, kept outputs
   absl::Time NextTick() const;  // when Tick has something to do at the latest; InfiniteFuture: nothing

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "absl/container/flat_hash_set.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
@@ -26,6 +27,7 @@ Dispatcher::Dispatcher(Options options)
       core_(options.limits),
       graph_(options.agents) {
   if (options.shortest_first) workload_.emplace(*options.shortest_first);
+  if (options.sessions) gate_.emplace(*options.sessions);
 }
 
 // --- clients -------------------------------------------------------------------------------------------------------
@@ -55,6 +57,7 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(PreparedRequest prepared, absl:
     records_.erase(id);
     graph_.Refused(id);
     if (workload_) workload_->Ended(id, /*complete=*/false, now);
+    if (gate_) gate_->Ended(id, now);
     Act(now);  // for those that refer to one which failed at once
     return status;
   }
@@ -81,11 +84,56 @@ absl::Status Dispatcher::Complete(ClientRequest& request) {
 }
 
 absl::Status Dispatcher::SubmitToCore(RouteRequest route, absl::Time now) {
-  if (workload_ && !records_.at(route.id).shadow) {
-    workload_->Arrived(ToArrival(records_.at(route.id).request, core_.FewestUncached(route)), now);
+  RequestRecord& record = records_.at(route.id);
+  const SessionKey session{record.request.cache_salt, record.request.session};
+  route.held = record.held = gate_ && !session.name.empty();
+  if (route.held) RETURN_IF_ERROR(gate_->Arrived(route.id, session, IsNeeded(route.id), now));
+  if (workload_) {
+    workload_->Arrived(ToArrival(record.request, core_.FewestUncached(route)), now);
     route.turn = now + workload_->Handicap(route.id, now);
   }
+  if (gate_ && !route.held && IsNeeded(route.id)) PassUpstreams(route.id, now);
   return core_.Submit(std::move(route), now);
+}
+
+void Dispatcher::Admit(const RequestId& id, absl::Time now) {
+  const auto found = records_.find(id);
+  if (found == records_.end()) return;
+  found->second.held = false;
+  found->second.session_wait = now - found->second.arrived;
+  core_.Admit(id, now);
+  PassUpstreams(id, now);
+}
+
+bool Dispatcher::IsNeeded(const RequestId& id) const {
+  absl::flat_hash_set<RequestId> seen;
+  std::vector<RequestId> open{id};
+  while (!open.empty()) {
+    const std::vector<RequestId> readers = graph_.ReadersOf(open.back());
+    open.pop_back();
+    for (const RequestId& reader : readers) {
+      const SessionGate::State state = gate_->StateOf(reader);
+      if (state == SessionGate::State::kAdmitted) return true;
+      if (state == SessionGate::State::kUnknown && seen.insert(reader).second) open.push_back(reader);
+    }
+  }
+  return false;
+}
+
+void Dispatcher::PassUpstreams(const RequestId& id, absl::Time now) {
+  absl::flat_hash_set<RequestId> seen;
+  std::vector<RequestId> open{id};
+  while (!open.empty()) {
+    const std::vector<RequestId> upstreams = graph_.UpstreamsOf(open.back());
+    open.pop_back();
+    for (const RequestId& upstream : upstreams) {
+      if (gate_->StateOf(upstream) != SessionGate::State::kUnknown) {
+        gate_->Needed(upstream, now);
+      } else if (seen.insert(upstream).second) {
+        open.push_back(upstream);
+      }
+    }
+  }
 }
 
 absl::Duration Dispatcher::Handicap(const RequestId& id, absl::Time now) const {
@@ -189,12 +237,14 @@ void Dispatcher::Tick(absl::Time now) {
   graph_.Tick(now);
   if (workload_) workload_->Tick(now);
   contexts_.Tick(now);
+  if (gate_) gate_->Tick(now);
   Act(now);
 }
 
 absl::Time Dispatcher::NextTick() const {
   const absl::Time workload = workload_ ? workload_->NextTick() : absl::InfiniteFuture();
-  return std::min({core_.NextTick(), graph_.NextTick(), workload, contexts_.NextTick()});
+  const absl::Time gate = gate_ ? gate_->NextTick() : absl::InfiniteFuture();
+  return std::min({core_.NextTick(), graph_.NextTick(), workload, gate, contexts_.NextTick()});
 }
 
 // --- what core and graph decided -----------------------------------------------------------------------------------
@@ -204,10 +254,12 @@ void Dispatcher::Act(absl::Time now) {
     const std::vector<RouterAction> core_actions = core_.TakeActions();
     for (const RouterAction& action : core_actions) Act(action, now);
     std::vector<AgentAction> agent_actions = graph_.TakeActions();  // after an end, which completes prompts
-    if (core_actions.empty() && agent_actions.empty()) return;
     for (AgentAction& action : agent_actions) {
       std::visit([&](auto& concrete) { Act(concrete, now); }, action);
     }
+    const std::vector<RequestId> admitted = gate_ ? gate_->TakeAdmitted() : std::vector<RequestId>();
+    for (const RequestId& id : admitted) Admit(id, now);
+    if (core_actions.empty() && agent_actions.empty() && admitted.empty()) return;
   }
 }
 
@@ -300,6 +352,7 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
     const bool complete = outcome.status.ok() && outcome.finish != FinishReason::kCancelled;
     workload_->Ended(action.request, complete, now);
   }
+  if (gate_) gate_->Ended(action.request, now);
   if (!record.shadow) actions_.push_back(RequestEnded{{action.request, record.number}, std::move(outcome)});
   called_.erase(record.worker_id);
   records_.erase(found);
@@ -355,6 +408,7 @@ void Dispatcher::CheckInvariants() const {
   graph_.CheckInvariants();
   contexts_.CheckInvariants();
   if (workload_) workload_->CheckInvariants();
+  if (gate_) gate_->CheckInvariants();
   BATON_CHECK(static_cast<int32_t>(records_.size()) == core_.live_requests(), "records of requests that are over");
   for (const auto& [worker_id, id] : called_) BATON_CHECK(records_.at(id).worker_id == worker_id, worker_id);
 }

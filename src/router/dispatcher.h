@@ -1,7 +1,7 @@
 // All that a router does with requests, from their arrival until they end, but I/O: joins who serves a request
-// (RouterCore), who waits for whose output (AgentGraph), what comes first (Workload) and prompts that are built up call
-// by call (ContextStore). Events and the time come in, actions go out, in order. The server and the simulator drive it.
-// Not thread-safe.
+// (RouterCore), who waits for whose output (AgentGraph), what comes first (Workload), which sessions may run
+// (SessionGate) and prompts that are built up call by call (ContextStore). Events and the time come in, actions go out,
+// in order. The server and the simulator drive it. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,7 @@
 #include "router/client_request.h"
 #include "router/request_record.h"
 #include "router/router_core.h"
+#include "router/session_gate.h"
 #include "router/timeline.h"
 #include "router/workload.h"
 
@@ -67,6 +68,7 @@ class Dispatcher {
     RouterLimits limits{};
     AgentLimits agents{};
     std::optional<WorkloadOptions> shortest_first{};  // unset: first come first served
+    std::optional<SessionLimits> sessions{};          // unset: any number is active
     uint64_t nonce = 0;                               // of this router, in what workers call its requests
     bool shadow_prefill = true;
   };
@@ -104,6 +106,7 @@ class Dispatcher {
   const RouterCore& core() const { return core_; }
   const AgentGraph& graph() const { return graph_; }
   const ContextStore& contexts() const { return contexts_; }
+  SessionGate::Counts sessions() const { return gate_ ? gate_->counts() : SessionGate::Counts{}; }
   // The requests of a tenant's workflow, live or lately over.
   Timeline::Lives LivesOf(const std::string& workflow, const std::string& tenant, absl::Time now);
   void CheckInvariants() const;
@@ -114,6 +117,12 @@ class Dispatcher {
   // The prompt is, and settles what depends on it.
   absl::Status Complete(ClientRequest& request);
   absl::Status SubmitToCore(RouteRequest route, absl::Time now);
+  // Its session has its turn.
+  void Admit(const RequestId& id, absl::Time now);
+  // Whether a request that its session's turn admitted waits for it, directly or through some that need none.
+  bool IsNeeded(const RequestId& id) const;
+  // Such a request holds a place, so what it waits for must not wait for one.
+  void PassUpstreams(const RequestId& id, absl::Time now);
   // For the worker that is given the request now.
   absl::Duration Handicap(const RequestId& id, absl::Time now) const;
   // The live request that a worker means; null if it is over.
@@ -144,6 +153,7 @@ class Dispatcher {
   AgentGraph graph_;                  // of the same requests, and those lately over
   std::optional<Workload> workload_;  // of the same requests, where these are scheduled by it
   ContextStore contexts_{ContextLimits()};
+  std::optional<SessionGate> gate_;                        // of those with a session
   absl::node_hash_map<RequestId, RequestRecord> records_;  // of live requests
   absl::flat_hash_map<RequestId, RequestId> called_;       // these, by what workers call them
   Timeline timeline_{TimelineLimits{}};                    // of those with a workflow that are over

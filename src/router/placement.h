@@ -32,6 +32,7 @@ struct RouteRequest {
   WorkerAddress holder{};     // the link of the prefill worker that has lately computed its first `held_tokens` tokens
   int32_t held_tokens = 0;
   absl::Time deadline = absl::InfiniteFuture();
+  bool held = false;  // its session waits for its turn; nothing is done until RouterCore::Admit
 };
 
 struct AttachedWorker {

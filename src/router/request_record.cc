@@ -51,6 +51,7 @@ RequestOutcome RequestRecord::Outcome(const absl::Status& status, absl::Time now
   outcome.prompt_tokens = static_cast<int32_t>(request.tokens.size());
   outcome.completion_tokens = completion_tokens;
   outcome.first_token = first_token;
+  outcome.session_wait = held ? now - arrived : session_wait;
   outcome.upstream = complete - arrived;
   outcome.total = now - arrived;
   outcome.prefilled = done.has_value();

@@ -23,6 +23,7 @@ struct RequestOutcome {
   int32_t cached_tokens = 0;
   int32_t shared_tokens = 0;  // of these
   int32_t completion_tokens = 0;
+  absl::Duration session_wait;                                           // for its session's turn; part of `queue`
   absl::Duration upstream, queue, prefill, handoff, first_token, total;  // as in baton.v1.Timings
   bool prefilled = false;  // a prefill worker has told of it; else what it would tell is zero
   KvLease context;         // what is kept of the context that it used
@@ -42,7 +43,8 @@ struct RequestRecord {
   std::vector<RequestId> upstreams;                                                // of a request with a workflow
   size_t sent = 0;       // tokens of a growing prompt that its prefill worker has
   bool restart = false;  // what it has is void
-  absl::Duration queue, first_token;
+  bool held = false;     // its session waits for its turn
+  absl::Duration session_wait, queue, first_token;
   std::optional<PrefillDone> done;
   WorkerAddress prefilled_by;
   std::optional<FinishReason> finish;

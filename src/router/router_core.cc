@@ -91,10 +91,18 @@ absl::Status RouterCore::Submit(RouteRequest request, absl::Time now) {
   live.sequence = next_sequence_++;
   if (now >= live.request.deadline) {
     End(id, absl::DeadlineExceededError("the deadline had passed before the request was taken up"));
+  } else if (live.request.held) {
+    live.state = State::kHeld;
+    Arm(live);
   } else {
     PlaceOrWait(live, now);
   }
   return absl::OkStatus();
+}
+
+void RouterCore::Admit(const RequestId& id, absl::Time now) {
+  const auto found = live_.find(id);
+  if (found != live_.end() && found->second.state == State::kHeld) PlaceOrWait(found->second, now);
 }
 
 void RouterCore::Cancel(const RequestId& id) { End(id, absl::CancelledError("cancelled by the client")); }
@@ -125,6 +133,7 @@ void RouterCore::Closed(const RequestId& id, int32_t prompt_tokens, int32_t max_
   SetPromptTokens(live, prompt_tokens);
   live.request.max_new_tokens = max_new_tokens;
   live.request.open = false;
+  if (live.state == State::kHeld) return;
   if (live.state == State::kWaiting || live.state == State::kAtHome) {
     waiting_.erase(KeyOf(live));
     live.refusals.clear();  // of a growing prompt: whole ones may have room
@@ -475,9 +484,10 @@ void RouterCore::CheckInvariants() const {
     BATON_CHECK((live.state == State::kWaiting) == waiting_.contains(KeyOf(live)), id);
     const bool growing = live.state == State::kGrowing;
     BATON_CHECK((growing || live.state == State::kPrefilling) == !live.prefill.empty(), id);
-    const bool unplaced = live.state == State::kWaiting || live.state == State::kAtHome;
+    const bool either = live.state == State::kHeld || live.state == State::kWaiting;
+    const bool unplaced = either || live.state == State::kAtHome;
     BATON_CHECK((growing || unplaced || live.request.prefill_only) == live.decode.empty(), id);
-    BATON_CHECK(live.state == State::kWaiting || (growing || live.state == State::kAtHome) == live.request.open, id);
+    BATON_CHECK(either || (growing || live.state == State::kAtHome) == live.request.open, id);
     waiting += live.state == State::kWaiting;
     if (live.timer != absl::InfiniteFuture()) {
       ++timers;

@@ -9,6 +9,8 @@
 // pinned or not; another one is tried at once. When all have refused, the request waits for the first hint to pass.
 // Those that wait for the same worker ask it again in order of priority and turn, whosever hint has passed.
 //
+// A request that is submitted as held stays so until it is admitted: it ends like any other, but nothing else is done.
+//
 // A growing prompt that all prefill workers have refused grows at home and is placed when it is complete: it may wait
 // for its upstream as long as it likes, and keeps nothing from those that could run.
 //
@@ -69,6 +71,8 @@ class RouterCore {
   // --- requests ------------------------------------------------------------------------------------------------
   // ALREADY_EXISTS: the id is live; RESOURCE_EXHAUSTED: too many live or waiting requests. Such a request has no kEnd.
   absl::Status Submit(RouteRequest request, absl::Time now);
+  // The request was held and is no more.
+  void Admit(const RequestId& id, absl::Time now);
   // Ends it with CANCELLED. Harmless for an unknown request, as are all the events below.
   void Cancel(const RequestId& id);
   // Ends it with another error of ours.
@@ -112,9 +116,9 @@ class RouterCore {
   void CheckInvariants() const;
 
  private:
-  // kGrowing: its prompt is not complete; a prefill worker computes it as it comes. kAtHome: it grows, and no prefill
-  // worker has room for such prompts.
-  enum class State { kWaiting, kAtHome, kGrowing, kPrefilling, kStarting, kDecoding };
+  // kHeld: not to be placed yet, complete or not. kGrowing: its prompt is not complete; a prefill worker computes it as
+  // it comes. kAtHome: it grows, and no prefill worker has room for such prompts.
+  enum class State { kHeld, kWaiting, kAtHome, kGrowing, kPrefilling, kStarting, kDecoding };
   struct Refusal {
     WorkerAddress link;
     absl::Time until;

@@ -97,6 +97,10 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
          "--shadow-prefill", o.shadow_prefill,
          "prefill what requests with a session generate while they do, for the session's next turn: true, false")
       ->capture_default_str();
+  app.add_option("--max-sessions", o.max_sessions,
+                 "sessions that are active at a time; requests of others wait, tenants in turn: a number, or off")
+      ->check(CLI::Range(1, 1 << 20) | CLI::IsMember({"off"}))
+      ->capture_default_str();
   app.add_option(
          "--schedule", o.schedule,
          "among equal priorities: fcfs, first come first served; sjf, the workflow with the least expected work "

@@ -28,6 +28,8 @@ enum class Metric {
   kRequestSeconds,
   kLiveRequests,
   kWaitingRequests,
+  kSessions,
+  kSessionWaitSeconds,
   kGrowingPrompts,
   kReferences,
   kAnnouncedRequests,

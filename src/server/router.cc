@@ -51,6 +51,7 @@ Router::Router(Options options, const Clock& clock, const ChannelFactory& channe
       dispatcher_({.limits = options.limits,
                    .agents = options.agents,
                    .shortest_first = options.shortest_first,
+                   .sessions = options.sessions,
                    .nonce = DrawNonce(),
                    .shadow_prefill = options.shadow_prefill}) {
   const auto lost = [this](const WorkerAddress& link) { OnLost(link); };
@@ -112,6 +113,7 @@ void Router::Tick() {
     dispatcher.Tick(now);
     const RouterCore& core = dispatcher.core();
     metrics_.OnRequests(core.live_requests(), core.waiting_requests());
+    metrics_.OnSessions(dispatcher.sessions());
     metrics_.OnAgents(dispatcher.graph().counts(), dispatcher.contexts());
     const auto prefill = std::ranges::count_if(
         core.workers(), [](const auto& worker) { return worker.second.info.role == WorkerRole::kPrefill; });

@@ -38,6 +38,7 @@ class Router {
     RouterLimits limits;
     AgentLimits agents{};
     std::optional<WorkloadOptions> shortest_first{};  // unset: first come first served
+    std::optional<SessionLimits> sessions{};          // unset: any number is active
     bool shadow_prefill = true;
   };
   Router(Options options, const Clock& clock, const ChannelFactory& channels, Metrics& metrics);

@@ -26,8 +26,11 @@ RouterMetrics::RouterMetrics(Metrics& metrics)
       first_token_(metrics.Histogram(Metric::kFirstTokenSeconds)),
       inter_token_(metrics.Histogram(Metric::kInterTokenSeconds)),
       request_(metrics.Histogram(Metric::kRequestSeconds)),
+      session_wait_(metrics.Histogram(Metric::kSessionWaitSeconds)),
       live_(metrics.Gauge(Metric::kLiveRequests)),
       waiting_(metrics.Gauge(Metric::kWaitingRequests)),
+      active_sessions_(metrics.Gauge(Metric::kSessions, {{"state", "active"}})),
+      waiting_sessions_(metrics.Gauge(Metric::kSessions, {{"state", "waiting"}})),
       prefill_workers_(metrics.Gauge(Metric::kAttachedWorkers, RoleLabel(WorkerRole::kPrefill))),
       decode_workers_(metrics.Gauge(Metric::kAttachedWorkers, RoleLabel(WorkerRole::kDecode))),
       growing_(metrics.Gauge(Metric::kGrowingPrompts)),
@@ -50,6 +53,7 @@ void RouterMetrics::OnEnd(const RequestOutcome& outcome) {
   CountRequest(metrics_, outcome.status.code());
   request_.Observe(absl::ToDoubleSeconds(outcome.total));
   completion_tokens_.Increment(outcome.completion_tokens);
+  if (outcome.session_wait > absl::ZeroDuration()) session_wait_.Observe(absl::ToDoubleSeconds(outcome.session_wait));
   if (!outcome.prefilled) return;
   prompt_tokens_.Increment(outcome.prompt_tokens);
   cached_tokens_.Increment(outcome.cached_tokens);
@@ -68,6 +72,11 @@ void RouterMetrics::OnLost(WorkerRole role) { metrics_.Counter(Metric::kWorkersL
 void RouterMetrics::OnRequests(int64_t live, int64_t waiting) {
   live_.Set(static_cast<double>(live));
   waiting_.Set(static_cast<double>(waiting));
+}
+
+void RouterMetrics::OnSessions(const SessionGate::Counts& counts) {
+  active_sessions_.Set(static_cast<double>(counts.active));
+  waiting_sessions_.Set(static_cast<double>(counts.waiting));
 }
 
 void RouterMetrics::OnAgents(const AgentGraph::Counts& counts, const ContextStore& contexts) {

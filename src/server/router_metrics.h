@@ -5,6 +5,7 @@
 #include "absl/time/time.h"
 #include "agent/agent_graph.h"
 #include "agent/context_store.h"
+#include "router/session_gate.h"
 #include "router/worker_state.h"
 #include "server/metrics.h"
 
@@ -24,13 +25,14 @@ class RouterMetrics {
   void OnWorkers(int64_t prefill, int64_t decode);
   void OnLost(WorkerRole role);
   void OnRequests(int64_t live, int64_t waiting);
+  void OnSessions(const SessionGate::Counts& counts);
   void OnAgents(const AgentGraph::Counts& counts, const ContextStore& contexts);
 
  private:
   Metrics& metrics_;
   prometheus::Counter &prompt_tokens_, &cached_tokens_, &completion_tokens_;
-  prometheus::Histogram &queue_, &prefill_, &handoff_, &first_token_, &inter_token_, &request_;
-  prometheus::Gauge &live_, &waiting_, &prefill_workers_, &decode_workers_;
+  prometheus::Histogram &queue_, &prefill_, &handoff_, &first_token_, &inter_token_, &request_, &session_wait_;
+  prometheus::Gauge &live_, &waiting_, &active_sessions_, &waiting_sessions_, &prefill_workers_, &decode_workers_;
   prometheus::Gauge &growing_, &references_, &announced_, &kept_, &kept_bytes_, &contexts_, &context_tokens_;
 };
 

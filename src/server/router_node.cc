@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "base/logging.h"
 #include "base/status.h"
 
@@ -18,6 +19,12 @@ RouterLimits LimitsOf(const RouterOptions& options) {
   return limits;
 }
 
+std::optional<SessionLimits> SessionLimitsOf(const RouterOptions& options) {
+  int32_t sessions = 0;
+  if (!absl::SimpleAtoi(options.max_sessions, &sessions)) return std::nullopt;
+  return SessionLimits{.sessions = sessions, .waiting_requests = std::max(options.limits.live_requests / 2, 1)};
+}
+
 }  // namespace
 
 RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> models, const ChannelFactory& channels,
@@ -27,6 +34,7 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
                .decode_workers = options.decode_workers,
                .limits = LimitsOf(options),
                .shortest_first = options.schedule == "sjf" ? std::optional(WorkloadOptions{}) : std::nullopt,
+               .sessions = SessionLimitsOf(options),
                .shadow_prefill = options.shadow_prefill},
               clock, channels, metrics),
       service_(router_, models_, clock, metrics) {}

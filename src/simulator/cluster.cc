@@ -15,7 +15,8 @@ const char* const kRouter = "router";
 constexpr absl::Duration kLongest = absl::Hours(10);  // of virtual time: whoever waits longer waits for ever
 
 Dispatcher::Options OptionsOf(const ClusterShape& shape) {
-  Dispatcher::Options options{.shortest_first = shape.shortest_first, .shadow_prefill = shape.shadow_prefill};
+  Dispatcher::Options options{
+      .shortest_first = shape.shortest_first, .sessions = shape.sessions, .shadow_prefill = shape.shadow_prefill};
   options.limits.placement.routing = shape.routing;
   return options;
 }
@@ -34,7 +35,7 @@ Digest DigestOf(const std::string& module) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SimulatedCluster>> SimulatedCluster::Create(ClusterShape shape) {
-  const int64_t blocks = BlocksBeside(shape.model, shape.device);
+  const int64_t blocks = shape.blocks.value_or(BlocksBeside(shape.model, shape.device));
   if (blocks < BlocksFor(shape.step_tokens)) {
     return absl::InvalidArgumentError(absl::StrCat("the model has ", WeightBytes(shape.model) / 1e9,
                                                    " GB of weights, which leaves ", blocks, " KV blocks on device ",
@@ -45,7 +46,7 @@ absl::StatusOr<std::unique_ptr<SimulatedCluster>> SimulatedCluster::Create(Clust
 
 SimulatedCluster::SimulatedCluster(ClusterShape shape)
     : shape_(std::move(shape)),
-      blocks_(BlocksBeside(shape_.model, shape_.device)),
+      blocks_(shape_.blocks.value_or(BlocksBeside(shape_.model, shape_.device))),
       core_(shape_.network),
       router_(Models(), OptionsOf(shape_), RouterOutlets(), core_.queue) {
   for (const GroupShape& group : shape_.groups) {

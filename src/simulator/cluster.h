@@ -36,9 +36,11 @@ struct ClusterShape {
   std::optional<absl::Duration> pace{};
   // Where there are any, they are all that is served.
   std::vector<GroupShape> groups{};
-  int64_t step_tokens = 512;                        // see PrefillEngineOptions
-  std::optional<int64_t> increment{};               // the same; unset: as learned from steps
+  std::optional<int64_t> blocks{};     // of each worker; unset: as many as the device holds beside the model
+  int64_t step_tokens = 512;           // see PrefillEngineOptions
+  std::optional<int64_t> increment{};  // the same; unset: as learned from steps
   std::optional<WorkloadOptions> shortest_first{};  // unset: first come first served
+  std::optional<SessionLimits> sessions{};          // unset: any number is active
   Routing routing = Routing::kPinned;
   bool shadow_prefill = true;
 };
@@ -74,6 +76,7 @@ class SimulatedCluster {
   const std::vector<StepRecord>& steps() const { return core_.steps; }
   // Of all workers, still referenced or quarantined. REQUIRES: idle; all else is CHECKed.
   int64_t BlocksHeld() const;
+  SessionGate::Counts Sessions() const { return router_.sessions(); }
   int64_t BytesPushed() const { return core_.network.pushed(); }  // by all prefill workers
 
  private:

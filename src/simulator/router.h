@@ -51,6 +51,7 @@ class SimulatedRouter {
   void Tick();
   absl::Time NextTick() const { return dispatcher_.NextTick(); }
 
+  SessionGate::Counts sessions() const { return dispatcher_.sessions(); }
   void CheckInvariants() const { dispatcher_.CheckInvariants(); }
 
  private:

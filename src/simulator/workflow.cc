@@ -61,10 +61,9 @@ class Runner {
       for (const char* model : {SimulatedCluster::kModel, SimulatedCluster::kPaced}) {
         if (model == SimulatedCluster::kPaced && !has_paced_) continue;
         const std::string name = absl::StrCat("warm ", tokens, " ", model);
-        cluster_.Submit(
-            0,
-            {.id = name, .model = model, .cache_salt = name, .segments = {TokensOf({name, tokens})}, .max_tokens = 1},
-            nullptr);
+        SimulatedRequest request{.id = name, .model = model, .cache_salt = name, .max_tokens = 1};
+        request.segments.emplace_back(TokensOf({name, tokens}));
+        cluster_.Submit(0, std::move(request), nullptr);
         cluster_.RunUntilIdle();
       }
     }
@@ -118,9 +117,9 @@ class Runner {
     request.agent = agent.name;
     for (const auto& part : agent.parts) {
       if (const auto* output = std::get_if<OutputOf>(&part)) {
-        request.segments.push_back(Reference{.upstream = IdOf(w, output->agent)});
+        request.segments.emplace_back(Reference{.upstream = IdOf(w, output->agent)});
       } else {
-        request.segments.push_back(TokensOf(std::get<NamedTokens>(part)));
+        request.segments.emplace_back(TokensOf(std::get<NamedTokens>(part)));
       }
     }
     cluster_.Submit(w, std::move(request), [this, w, name = agent.name] {

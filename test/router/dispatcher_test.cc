@@ -27,7 +27,8 @@ std::string TextOf(const std::vector<TokenId>& tokens) { return {tokens.begin(),
 // A dispatcher with a worker of each kind, which calls them by their requests' ids; actions are lines of text.
 class Driven {
  public:
-  explicit Driven(bool shortest_first = false) : dispatcher_(Options(shortest_first)) {
+  explicit Driven(bool shortest_first = false, std::optional<SessionLimits> sessions = {})
+      : dispatcher_(Options(shortest_first, sessions)) {
     dispatcher_.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 11), now);
     dispatcher_.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), now);
   }
@@ -94,8 +95,8 @@ class Driven {
   std::vector<absl::Duration> handicaps;  // of the prompts last taken
 
  private:
-  static Dispatcher::Options Options(bool shortest_first) {
-    Dispatcher::Options options{.nonce = 0xab};
+  static Dispatcher::Options Options(bool shortest_first, std::optional<SessionLimits> sessions) {
+    Dispatcher::Options options{.sessions = sessions, .nonce = 0xab};
     if (shortest_first) options.shortest_first.emplace();
     return options;
   }
@@ -353,6 +354,71 @@ TEST_CASE("a shadow ends with its request, however that ends, and a worker's los
     driven.Take();
     CHECK((*driven).core().live_requests() == 0);
   }
+}
+
+TEST_CASE("a request that waits for its session's turn ends at its deadline, by its client or with the router") {
+  Driven d(false, SessionLimits{.sessions = 1});
+  const auto submit = [&](const RequestId& id, const std::string& session, absl::Time deadline) {
+    ClientRequest request = d.Request(id, "ab");
+    request.session = session;
+    request.deadline = deadline;
+    const auto ticket = d.Submit(std::move(request));
+    REQUIRE(ticket.ok());
+    return *ticket;
+  };
+  submit("runs", "s", absl::InfiniteFuture());
+  CHECK(d.Take() == Lines{"prefill-1: prefill runs#ab.1 ab"});
+  submit("late", "t", d.now + absl::Seconds(5));
+  const RequestTicket cancelled = submit("cancelled", "u", absl::InfiniteFuture());
+  submit("waits", "v", absl::InfiniteFuture());
+  CHECK(d.Take().empty());
+  CHECK((*d).sessions() == SessionGate::Counts{.active = 1, .waiting = 3, .waiting_requests = 3});
+  CHECK((*d).NextTick() == d.now + absl::Seconds(5));
+  d.now += absl::Seconds(5);
+  (*d).Tick(d.now);
+  CHECK(d.Take() == Lines{"late ends DEADLINE_EXCEEDED, 0 tokens"});
+  (*d).Cancel(cancelled, d.now);
+  CHECK(d.Take() == Lines{"cancelled ends CANCELLED, 0 tokens"});
+  (*d).EndAll(d.now);
+  CHECK(d.Take() == Lines{"prefill-1: cancel runs#ab.1", "decode-1: cancel runs#ab.1",
+                          "runs ends UNAVAILABLE, 0 tokens", "waits ends UNAVAILABLE, 0 tokens"});
+}
+
+TEST_CASE("a prompt that is completed while its session waits is prefilled whole, at its session's turn") {
+  Driven d(false, SessionLimits{.sessions = 1});
+  ClientRequest busy = d.Request("busy", "ab");
+  busy.session = "s";
+  REQUIRE(d.Submit(busy).ok());
+  d.Take();
+  REQUIRE(d.Submit(d.Request("up", "cd")).ok());
+  ClientRequest down = d.Request("down", "");
+  down.session = "t";
+  down.segments = {std::vector<TokenId>{'e'}, Reference{.upstream = "up"}};
+  REQUIRE(d.Submit(down).ok());
+  CHECK(d.Take() == Lines{"prefill-1: prefill up#ab.2 cd"});
+  d.Prefilled("up");
+  d.Made(d.NameOf("up"), "xy", FinishReason::kStop);
+  CHECK(d.Take() == Lines{"decode-1: decode up#ab.2 cd", "up says xy after 0, first", "up ends OK, 2 tokens"});
+  d.Prefilled("busy");
+  d.Made(d.NameOf("busy"), "z", FinishReason::kStop);
+  d.Take();
+  d.now += absl::Minutes(1);
+  (*d).Tick(d.now);
+  CHECK(d.Take() == Lines{"prefill-1: prefill down#ab.3 exy"});
+}
+
+TEST_CASE("a request that is refused, as too many wait for their turn, leaves nothing behind") {
+  Driven d(false, SessionLimits{.sessions = 1, .waiting_requests = 1});
+  const auto submit = [&](const RequestId& id, const std::string& session) {
+    ClientRequest request = d.Request(id, "ab");
+    request.session = session;
+    return d.Submit(std::move(request)).status();
+  };
+  REQUIRE(submit("a", "a").ok());
+  REQUIRE(submit("b", "b").ok());
+  CHECK(absl::IsResourceExhausted(submit("c", "c")));
+  CHECK(submit("c", "a").ok());  // the id is free
+  CHECK(d.Take() == Lines{"prefill-1: prefill a#ab.1 ab", "prefill-1: prefill c#ab.2 ab"});
 }
 
 }  // namespace

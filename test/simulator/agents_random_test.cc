@@ -41,12 +41,16 @@ class RandomWorkflow {
     for (round_ = 0; round_ < rounds; ++round_) {
       CAPTURE(round_);
       Play();
-      // A hand-off that was committed, and the stream broke before the router knew: its lease ends.
-      if (broken_) cluster_->RunFor(absl::Minutes(1));
+      // A hand-off that was committed, and the stream broke before the router knew: its lease ends. Else a cancel may
+      // be on its way, while its client knows and no worker has work.
+      cluster_->RunFor(broken_ ? absl::Minutes(1) : absl::Milliseconds(10));
       REQUIRE(cluster_->BlocksHeld() == 0);
+      REQUIRE(cluster_->Sessions().waiting == 0);
       for (const SimulatedRequest& request : requests_) Check(request);
       REQUIRE(cluster_->BlocksHeld() == 0);
     }
+    cluster_->RunFor(absl::Minutes(2));
+    REQUIRE(cluster_->Sessions() == SessionGate::Counts{});  // all places are back
   }
 
  private:
@@ -68,15 +72,12 @@ class RandomWorkflow {
     shape.device.step_overhead = Within(absl::Milliseconds(2));
     shape.step_tokens = OneOf<int64_t>({16, 32, 48, 128, 512});
     if (Below(2) == 0) shape.increment = OneOf<int64_t>({1, 16, 40, 200});
-    const int64_t blocks = OneOf<int64_t>({64, 128, 512});  // the least are too few for all at once
-    shape.device.memory_bytes =
-        (WeightBytes(shape.model) +
-         (static_cast<double>(blocks) + 0.5) * static_cast<double>(SimulatedKvLayout(shape.model).BlockBytes())) /
-        0.9;
+    shape.blocks = OneOf<int64_t>({64, 128, 512});  // the least are too few for all at once
     shape.network = {.message = kMessage, .spread = kSpread, .push = Within(absl::Milliseconds(1)), .seed = random_()};
     shape.prefill_workers = 1 + Below(2);
     shape.decode_workers = 1 + Below(2);
     shape.pace = Within(absl::Milliseconds(20));
+    if (Below(3) > 0) shape.sessions = SessionLimits{.sessions = 1 + Below(3)};
     return *SimulatedCluster::Create(shape);
   }
 
@@ -105,6 +106,7 @@ class RandomWorkflow {
       agent.model = Below(2) == 0 ? SimulatedCluster::kPaced : SimulatedCluster::kModel;
       agent.join = Below(3) == 0 ? Join::kArrival : Join::kOrder;
       agent.max_tokens = 1 + Below(40);
+      agent.session = OneOf({"", "s", "t", "u", "v"});
       agent.stop = DrawStop();
       for (int parts = 1 + Below(5); parts > 0; --parts) {
         const bool waits = i > 0 && Below(2) == 0;

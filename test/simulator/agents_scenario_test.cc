@@ -1,16 +1,19 @@
-// Runs test/scenario/agents_*.txt: agents that wait for each other, on a simulated router, prefill and decode workers.
+// Runs test/scenario/agents_*.txt and sessions_*.txt: agents that wait for each other, and sessions that wait for their
+// turn, on a simulated router, prefill and decode workers.
 //
+//   cluster [sessions=N] [blocks=N]   a new one, where at most so many sessions are active; blocks of each worker
 //   submit ID [prompt=NAME] [of=ID,ID] [then=N] [out=N]   a prompt of NAME's 48 tokens, outputs, and N tokens more
 //     slow=1          on the decode worker that takes a second for each token
 //     announced=1     what it refers to may be submitted later
 //     failure=partial|substitute, timeout=SECONDS           of each reference
-//     join=arrival, stop=TEXT, tenant=NAME
+//     join=arrival, stop=TEXT, tenant=NAME, session=NAME
 //     copies=N        N of them, ID0 to ID(N-1)
 //   run [SECONDS]     until all have ended, or for so long
 //   cancel ID
 //   break WORKER      its stream to the router breaks: prefill0, decode0 or paced
 //   same ID ID        whether their outputs are the same
 //   blocks            that any worker still holds for a request
+//   sessions          how many are active and wait
 //
 // Each command prints who has ended since: a text of one letter for each token, or why there is none.
 #include <algorithm>
@@ -41,17 +44,13 @@ std::vector<TokenId> Tokens(uint32_t seed, int64_t length) {
 
 class Scenario {
  public:
-  Scenario() {
-    ClusterShape shape;
-    shape.model = *ModelNamed("qwen2.5-7b");
-    shape.device = *DeviceNamed("a100");
-    shape.pace = absl::Seconds(1);
-    cluster_ = *SimulatedCluster::Create(shape);
-  }
+  Scenario() { Create(ScenarioCommand("cluster")); }
 
   std::string Run(const ScenarioCommand& command) {
     const std::string word = command.words.empty() ? "" : command.words[0];
-    if (command.name == "submit") {
+    if (command.name == "cluster") {
+      Create(command);
+    } else if (command.name == "submit") {
       Submit(word, command);
     } else if (command.name == "run" && word.empty()) {
       cluster_->RunUntilIdle();
@@ -65,6 +64,10 @@ class Scenario {
       return cluster_->ran(word).tokens == cluster_->ran(command.words[1]).tokens ? "the same\n" : "not the same\n";
     } else if (command.name == "blocks") {
       return absl::StrCat(cluster_->BlocksHeld(), " held\n");
+    } else if (command.name == "sessions") {
+      const SessionGate::Counts counts = cluster_->Sessions();
+      return absl::StrCat(counts.active, " active, ", counts.waiting, " waiting with ", counts.waiting_requests,
+                          " requests\n");
     } else {
       FAIL("unknown command " << command.name);
     }
@@ -72,11 +75,23 @@ class Scenario {
   }
 
  private:
+  void Create(const ScenarioCommand& command) {
+    ClusterShape shape;
+    shape.model = *ModelNamed("qwen2.5-7b");
+    shape.device = *DeviceNamed("a100");
+    shape.pace = absl::Seconds(1);
+    if (const int64_t sessions = command.Number("sessions"); sessions > 0) {
+      shape.sessions = SessionLimits{.sessions = static_cast<int32_t>(sessions)};
+    }
+    if (const int64_t blocks = command.Number("blocks"); blocks > 0) shape.blocks = blocks;
+    cluster_ = *SimulatedCluster::Create(shape);
+  }
   void Submit(const std::string& id, const ScenarioCommand& command) {
     SimulatedRequest request;
     request.id = id;
     request.model = command.Number("slow") == 1 ? SimulatedCluster::kPaced : SimulatedCluster::kModel;
     request.cache_salt = command.Option("tenant");
+    request.session = command.Option("session");
     request.max_tokens = static_cast<int32_t>(command.Number("out", 8));
     request.join = command.Option("join") == "arrival" ? Join::kArrival : Join::kOrder;
     if (const std::string stop = command.Option("stop"); !stop.empty()) request.stop = {stop};
@@ -134,18 +149,19 @@ class Scenario {
   std::map<std::string, std::vector<RequestId>> copies_ended_;
 };
 
-TEST_CASE("agents whose upstreams die, stall, stop or are cancelled go as it is written down") {
+TEST_CASE("agents and sessions whose workers die, that stall, stop or are cancelled go as it is written down") {
   spdlog::set_level(spdlog::level::off);
   const std::filesystem::path folder = std::filesystem::path(BATON_SOURCE_DIR) / "test" / "scenario";
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (!entry.path().filename().string().starts_with("agents_")) continue;
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("agents_") && !name.starts_with("sessions_")) continue;
     ++files;
     Scenario scenario;
     RunScenario(entry.path().string(), [&](const ScenarioCommand& command) { return scenario.Run(command); });
   }
   spdlog::set_level(spdlog::level::info);
-  CHECK(files == 3);
+  CHECK(files == 6);
 }
 
 }  // namespace

@@ -1,0 +1,193 @@
+#include "router/session_gate.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace baton {
+namespace {
+
+constexpr double kNewPause = 1.0 / 16;  // weight of the latest pause in their mean
+
+}  // namespace
+
+absl::Duration SessionGate::linger() const {
+  return std::clamp(4 * pause_, limits_.shortest_linger, limits_.longest_linger);
+}
+
+SessionGate::State SessionGate::StateOf(const RequestId& id) const {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return State::kUnknown;
+  return found->second.admitted ? State::kAdmitted : State::kWaiting;
+}
+
+// --- requests ------------------------------------------------------------------------------------------------------
+
+absl::Status SessionGate::Arrived(const RequestId& id, const SessionKey& key, bool needed, absl::Time now) {
+  Session& session = sessions_[key];
+  BATON_CHECK(requests_.try_emplace(id, Request{key}).second, id);
+  if (session.running == 0 && session.waiting.empty()) LearnPause(key, now);
+  if (session.active && (needed || !HasHadItsTurn(session, now))) {
+    Run(id, session, key);
+    return absl::OkStatus();
+  }
+  session.waiting.push_back(id);
+  ++counts_.waiting_requests;
+  if (session.waiting.size() == 1) {
+    session.number = ++arrivals_;
+    queues_[key.tenant].insert({session.number, key.name});
+    ++counts_.waiting;
+  }
+  if (needed) Admit(key, session, now);
+  if (session.active && session.running == 0) Leave(key, session);
+  AdmitNext(now);
+  if (StateOf(id) == State::kAdmitted || counts_.waiting_requests <= limits_.waiting_requests) return absl::OkStatus();
+  Ended(id, now);
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "overloaded: ", counts_.active, " sessions are active, limit ", limits_.sessions, ", and ",
+      counts_.waiting_requests, " requests of others wait, limit ", limits_.waiting_requests, " (--max-requests / 2)"));
+}
+
+void SessionGate::Needed(const RequestId& id, absl::Time now) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end() || found->second.admitted) return;
+  const SessionKey key = found->second.session;
+  Session& session = sessions_.at(key);
+  if (!session.active) return Admit(key, session, now);
+  Withdraw(id, session, key);
+  Run(id, session, key);
+}
+
+void SessionGate::Ended(const RequestId& id, absl::Time now) {
+  const auto found = requests_.extract(id);
+  if (found.empty()) return;
+  const SessionKey& key = found.mapped().session;
+  Session& session = sessions_.at(key);
+  if (!found.mapped().admitted) {
+    Withdraw(id, session, key);
+    return ForgetUnlessUsed(key);
+  }
+  if (--session.running > 0) return;
+  ended_.Put(key, now);
+  session.idle = now;
+  idle_.insert({now, key});
+  if (HasHadItsTurn(session, now)) Leave(key, session);
+  AdmitNext(now);
+}
+
+void SessionGate::Withdraw(const RequestId& id, Session& session, const SessionKey& key) {
+  std::erase(session.waiting, id);
+  --counts_.waiting_requests;
+  if (session.waiting.empty()) Unqueue(key, session);
+}
+
+void SessionGate::Run(const RequestId& id, Session& session, const SessionKey& key) {
+  if (session.running++ == 0) idle_.erase({session.idle, key});
+  requests_.at(id).admitted = true;
+  admitted_.push_back(id);
+}
+
+// --- places --------------------------------------------------------------------------------------------------------
+
+bool SessionGate::HasHadItsTurn(const Session& session, absl::Time now) const {
+  return counts_.waiting > 0 && now - session.since >= limits_.turn;
+}
+
+void SessionGate::Admit(const SessionKey& key, Session& session, absl::Time now) {
+  if (!session.active) {
+    session.active = true;
+    session.idle = now;
+    idle_.insert({now, key});
+    ++counts_.active;
+  }
+  session.since = now;
+  Unqueue(key, session);
+  const std::vector<RequestId> waiting = std::exchange(session.waiting, {});
+  counts_.waiting_requests -= std::ssize(waiting);
+  for (const RequestId& id : waiting) Run(id, session, key);
+}
+
+void SessionGate::Leave(const SessionKey& key, Session& session) {
+  BATON_CHECK(session.active && session.running == 0, key.name);
+  idle_.erase({session.idle, key});
+  session.active = false;
+  --counts_.active;
+  ForgetUnlessUsed(key);
+}
+
+void SessionGate::Unqueue(const SessionKey& key, Session& session) {
+  const auto queue = queues_.find(key.tenant);
+  queue->second.erase({session.number, key.name});
+  if (queue->second.empty()) queues_.erase(queue);
+  --counts_.waiting;
+}
+
+void SessionGate::ForgetUnlessUsed(const SessionKey& key) {
+  const auto found = sessions_.find(key);
+  if (!found->second.active && found->second.waiting.empty()) sessions_.erase(found);
+}
+
+// The first of the tenant after the one that was last.
+SessionKey SessionGate::Next() const {
+  auto queue = queues_.upper_bound(last_tenant_);
+  if (queue == queues_.end()) queue = queues_.begin();
+  return {queue->first, queue->second.begin()->second};
+}
+
+void SessionGate::AdmitNext(absl::Time now) {
+  while (counts_.waiting > 0 && counts_.active < limits_.sessions) {
+    const SessionKey key = Next();
+    last_tenant_ = key.tenant;
+    Admit(key, sessions_.at(key), now);
+  }
+}
+
+// --- time ----------------------------------------------------------------------------------------------------------
+
+// Pauses that are too long to wait for say nothing of the others.
+void SessionGate::LearnPause(const SessionKey& key, absl::Time now) {
+  const absl::Time* ended = ended_.Find(key);
+  if (ended != nullptr && now - *ended <= limits_.longest_linger) pause_ += kNewPause * (now - *ended - pause_);
+}
+
+absl::Time SessionGate::NextTick() const {
+  if (idle_.empty()) return absl::InfiniteFuture();
+  return idle_.begin()->first + (counts_.waiting > 0 ? linger() : limits_.keep);
+}
+
+void SessionGate::Tick(absl::Time now) {
+  while (NextTick() <= now) {
+    const SessionKey key = idle_.begin()->second;
+    Leave(key, sessions_.at(key));
+    AdmitNext(now);
+  }
+}
+
+void SessionGate::CheckInvariants() const {
+  Counts counts;
+  size_t idle = 0, requests = 0, queued = 0;
+  for (const auto& [key, session] : sessions_) {
+    counts.active += session.active;
+    counts.waiting += !session.waiting.empty();
+    counts.waiting_requests += std::ssize(session.waiting);
+    requests += session.waiting.size() + static_cast<size_t>(session.running);
+    BATON_CHECK(session.active || (!session.waiting.empty() && session.running == 0), key.name);
+    if (session.active && session.running == 0) {
+      ++idle;
+      BATON_CHECK(idle_.contains({session.idle, key}), key.name);
+    }
+    if (session.waiting.empty()) continue;
+    BATON_CHECK(queues_.at(key.tenant).contains({session.number, key.name}), key.name);
+    for (const RequestId& id : session.waiting) BATON_CHECK(StateOf(id) == State::kWaiting, id);
+  }
+  for (const auto& [tenant, queue] : queues_) {
+    BATON_CHECK(!queue.empty(), tenant);
+    queued += queue.size();
+  }
+  BATON_CHECK(counts == counts_ && idle == idle_.size() && requests == requests_.size(), "sessions are miscounted");
+  BATON_CHECK(queued == static_cast<size_t>(counts.waiting), "a session is queued that does not wait");
+  BATON_CHECK(counts.waiting == 0 || counts.active >= limits_.sessions, "sessions wait beside free places");
+}
+
+}  // namespace baton

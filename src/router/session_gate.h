@@ -1,0 +1,125 @@
+// Which sessions may run. The KV of more sessions than memory holds is evicted before their next turn and computed
+// again, so that all of them together get less done than fewer one after the other. So only some are active at a time,
+// and requests of the others wait here. I/O-free: events and the time come in, admitted requests go out. Not
+// thread-safe.
+//
+// A session is active from the admission of its first request on, and its requests are admitted at once. It loses its
+// place when it has been idle, with no request running, for
+//
+//   options.keep             if nobody waits
+//   linger()                 if others do: four times the mean of the pauses that sessions make between requests
+//   no time at all           if others do and it has had its place for options.turn
+//
+// so those that have been idle for longest make room first, and a session that pauses as sessions do keeps its KV until
+// its next turn. One that has had its turn and is never idle gets nothing more admitted while others wait; its place is
+// free when what runs has ended.
+//
+// Places go to tenants in turn, and to a tenant's sessions in the order in which they came; all that waits of a session
+// is admitted with it. What an admitted request waits for (Needed) must never wait behind it, so it is admitted
+// whatever the limit; its session then counts like any other. Nobody waits for ever, if requests end: each place is
+// free at the latest when what runs of its session `turn` after its admission has ended.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/ids.h"
+#include "router/lru_map.h"
+
+namespace baton {
+
+struct SessionLimits {
+  int32_t sessions = 1;             // active at a time, >= 1
+  int32_t waiting_requests = 2048;  // of all sessions that are not
+  absl::Duration keep = absl::Minutes(1);
+  absl::Duration turn = absl::Minutes(2);
+  absl::Duration shortest_linger = absl::Milliseconds(100), longest_linger = absl::Seconds(10);
+};
+
+struct SessionKey {
+  std::string tenant;  // the cache salt
+  std::string name;
+  friend auto operator<=>(const SessionKey&, const SessionKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const SessionKey& key) {
+    return H::combine(std::move(h), key.tenant, key.name);
+  }
+};
+
+class SessionGate {
+ public:
+  explicit SessionGate(const SessionLimits& limits) : limits_(limits) {}
+
+  // REQUIRES: the id is not known here. It is admitted, now or later, unless this is RESOURCE_EXHAUSTED: too many wait.
+  // `needed`: as for Needed.
+  absl::Status Arrived(const RequestId& id, const SessionKey& session, bool needed, absl::Time now);
+  // An admitted request waits for the end of this one. Harmless if it does not wait or is not known.
+  void Needed(const RequestId& id, absl::Time now);
+  // The request is over, whether it was admitted or not. Harmless if it is not known.
+  void Ended(const RequestId& id, absl::Time now);
+  void Tick(absl::Time now);
+  absl::Time NextTick() const;  // when Tick has something to do at the latest; InfiniteFuture: nothing
+
+  // In order. Those that have ended since may be among them.
+  std::vector<RequestId> TakeAdmitted() { return std::exchange(admitted_, {}); }
+
+  enum class State { kUnknown, kWaiting, kAdmitted };
+  State StateOf(const RequestId& id) const;
+  struct Counts {
+    int64_t active = 0;   // sessions
+    int64_t waiting = 0;  // sessions
+    int64_t waiting_requests = 0;
+    friend bool operator==(const Counts&, const Counts&) = default;
+  };
+  Counts counts() const { return counts_; }
+  absl::Duration linger() const;
+  void CheckInvariants() const;
+
+ private:
+  struct Session {
+    bool active = false;
+    absl::Time since;                // active: when it was admitted
+    int64_t running = 0;             // admitted requests
+    absl::Time idle;                 // active, none runs: since when
+    std::vector<RequestId> waiting;  // in order
+    int64_t number = 0;              // waiting: in its tenant's queue
+  };
+  struct Request {
+    SessionKey session;
+    bool admitted = false;
+  };
+  using Queue = std::set<std::pair<int64_t, std::string>>;  // sessions of a tenant, by number
+
+  bool HasHadItsTurn(const Session& session, absl::Time now) const;
+  void Run(const RequestId& id, Session& session, const SessionKey& key);  // it is admitted
+  void Admit(const SessionKey& key, Session& session, absl::Time now);     // with all that waits of it
+  void Leave(const SessionKey& key, Session& session);
+  void Withdraw(const RequestId& id, Session& session, const SessionKey& key);  // it waits no more
+  void Unqueue(const SessionKey& key, Session& session);
+  void ForgetUnlessUsed(const SessionKey& key);
+  SessionKey Next() const;  // REQUIRES: some wait
+  void AdmitNext(absl::Time now);
+  void LearnPause(const SessionKey& key, absl::Time now);
+
+  const SessionLimits limits_;
+  absl::node_hash_map<SessionKey, Session> sessions_;  // that are active, or wait, or both
+  absl::flat_hash_map<RequestId, Request> requests_;
+  absl::btree_map<std::string, Queue> queues_;        // by tenant; none is empty
+  std::string last_tenant_;                           // that got a place
+  std::set<std::pair<absl::Time, SessionKey>> idle_;  // active ones of which nothing runs, since when
+  LruMap<SessionKey, absl::Time> ended_{1 << 14};     // when the last request of a session did
+  absl::Duration pause_ = absl::Milliseconds(500);    // between a session's requests, a mean
+  int64_t arrivals_ = 0;
+  Counts counts_;
+  std::vector<RequestId> admitted_;
+};
+
+}  // namespace baton

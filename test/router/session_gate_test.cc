@@ -1,0 +1,269 @@
+#include "router/session_gate.h"
+
+#include <map>
+#include <random>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/strings.h"
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+// Requests are named TENANT:SESSION:NUMBER.
+SessionKey KeyOf(const RequestId& id) {
+  const size_t first = id.find(':'), last = id.rfind(':');
+  return {id.substr(0, first), id.substr(first + 1, last - first - 1)};
+}
+
+class Driven {
+ public:
+  explicit Driven(SessionLimits limits) : gate(limits) {}
+  absl::Status Arrive(const RequestId& id, bool needed = false) { return gate.Arrived(id, KeyOf(id), needed, now); }
+  // They all arrive; who is admitted.
+  std::string Come(std::initializer_list<const char*> ids) {
+    for (const char* id : ids) REQUIRE(Arrive(id).ok());
+    return Admitted();
+  }
+  std::string End(const RequestId& id) {
+    gate.Ended(id, now);
+    return Admitted();
+  }
+  std::string Wait(absl::Duration time) {
+    for (const absl::Time until = now + time; now < until;) {
+      now = std::min(until, std::max(now, gate.NextTick()));
+      gate.Tick(now);
+    }
+    return Admitted();
+  }
+  std::string Admitted() {
+    gate.CheckInvariants();
+    return absl::StrJoin(gate.TakeAdmitted(), " ");
+  }
+
+  SessionGate gate;
+  absl::Time now = absl::UnixEpoch();
+};
+
+TEST_CASE("requests of an active session are admitted at once, those of others wait for a place") {
+  Driven d({.sessions = 2});
+  CHECK(d.Come({"t:a:1", "t:b:1", "t:c:1", "t:a:2", "t:c:2"}) == "t:a:1 t:b:1 t:a:2");
+  CHECK(d.gate.counts() == SessionGate::Counts{.active = 2, .waiting = 1, .waiting_requests = 2});
+  CHECK(d.End("t:a:1") == "");  // the other one runs
+  CHECK(d.End("t:a:2") == "");
+  // What is idle keeps its place for its next turn, for some time.
+  CHECK(d.Wait(absl::Seconds(1)) == "");
+  CHECK(d.Come({"t:a:3"}) == "t:a:3");
+  CHECK(d.End("t:a:3") == "");
+  CHECK(d.Wait(absl::Minutes(1)) == "t:c:1 t:c:2");
+}
+
+TEST_CASE("tenants take turns, and a tenant's sessions go in the order in which they came") {
+  Driven d({.sessions = 1, .keep = {}, .shortest_linger = {}, .longest_linger = {}});
+  CHECK(d.Come({"a:1:1"}) == "a:1:1");
+  CHECK(d.Come({"a:2:1", "a:3:1", "a:4:1", "c:1:1", "b:1:1", "b:2:1", "c:1:2"}) == "");
+  std::string order;
+  for (std::string last = "a:1:1"; !last.empty();) {
+    d.gate.Ended(last, d.now);
+    d.gate.Tick(d.now);
+    last = d.Admitted();
+    absl::StrAppend(&order, last, ", ");
+    if (last == "c:1:1 c:1:2") {
+      d.gate.Ended("c:1:1", d.now);
+      last = "c:1:2";
+    }
+  }
+  CHECK(order == "b:1:1, c:1:1 c:1:2, a:2:1, b:2:1, a:3:1, a:4:1, , ");
+}
+
+TEST_CASE("the session that has been idle for longest makes room first") {
+  Driven d({.sessions = 3});
+  CHECK(d.Come({"t:a:1", "t:b:1", "t:c:1", "t:d:1"}) == "t:a:1 t:b:1 t:c:1");
+  d.End("t:b:1");
+  d.Wait(absl::Milliseconds(100));
+  d.End("t:a:1");
+  d.Wait(absl::Milliseconds(100));
+  CHECK(d.Wait(d.gate.linger() - absl::Milliseconds(201)) == "");
+  CHECK(d.Wait(absl::Milliseconds(1)) == "t:d:1");
+  CHECK(d.Come({"t:a:2"}) == "t:a:2");  // it has its place still
+  CHECK(d.Come({"t:b:2"}) == "");       // and it has not
+}
+
+TEST_CASE("a session keeps its place for longer than sessions pause") {
+  Driven d({.sessions = 1});
+  d.Come({"t:a:0"});
+  for (int i = 0; i < 200; ++i) {
+    d.End(absl::StrCat("t:a:", i));
+    d.Wait(absl::Milliseconds(10));
+    d.Come({absl::StrCat("t:a:", i + 1).c_str()});
+  }
+  CHECK(d.gate.linger() == absl::Milliseconds(100));
+  for (int i = 200; i < 400; ++i) {
+    d.End(absl::StrCat("t:a:", i));
+    d.Wait(absl::Seconds(2));
+    d.Come({absl::StrCat("t:a:", i + 1).c_str()});
+  }
+  CHECK(d.gate.linger() > absl::Seconds(7));
+  // An hour says nothing of those that come back.
+  d.End("t:a:400");
+  d.Wait(absl::Hours(1));
+  d.Come({"t:a:401"});
+  CHECK(d.gate.linger() > absl::Seconds(7));
+}
+
+TEST_CASE("an abandoned session is forgotten, whether others wait or not") {
+  Driven d({.sessions = 2});
+  CHECK(d.Come({"t:a:1", "t:b:1"}) == "t:a:1 t:b:1");
+  d.End("t:a:1");
+  d.Wait(absl::Minutes(2));
+  CHECK(d.gate.counts() == SessionGate::Counts{.active = 1});
+  d.End("t:b:1");
+  d.Wait(absl::Minutes(2));
+  CHECK(d.gate.counts() == SessionGate::Counts{});
+  CHECK(d.gate.NextTick() == absl::InfiniteFuture());
+}
+
+TEST_CASE("a session that never pauses gives others their turn") {
+  Driven d({.sessions = 1, .turn = absl::Seconds(10)});
+  CHECK(d.Come({"t:a:1", "t:b:1"}) == "t:a:1");
+  d.Wait(absl::Seconds(11));
+  CHECK(d.Come({"t:a:2"}) == "");
+  CHECK(d.End("t:a:1") == "t:b:1");
+  // And so back.
+  CHECK(d.End("t:b:1") == "");
+  CHECK(d.Wait(absl::Seconds(5)) == "t:a:2");
+  // Alone it may go on as long as it likes.
+  d.Wait(absl::Seconds(11));
+  CHECK(d.Come({"t:a:3"}) == "t:a:3");
+}
+
+TEST_CASE("what an admitted request waits for is admitted beyond the limit") {
+  Driven d({.sessions = 1});
+  CHECK(d.Come({"t:a:1", "t:b:1", "t:b:2", "t:c:1"}) == "t:a:1");
+  d.gate.Needed("t:b:2", d.now);
+  CHECK(d.Admitted() == "t:b:1 t:b:2");  // the whole session is active now
+  REQUIRE(d.Arrive("t:d:1", /*needed=*/true).ok());
+  CHECK(d.Admitted() == "t:d:1");
+  CHECK(d.gate.counts() == SessionGate::Counts{.active = 3, .waiting = 1, .waiting_requests = 1});
+  // They count: all of them make room before another is admitted.
+  for (const char* id : {"t:b:1", "t:b:2", "t:d:1"}) CHECK(d.End(id) == "");
+  CHECK(d.Wait(absl::Minutes(1)) == "");
+  CHECK(d.End("t:a:1") == "");
+  CHECK(d.Wait(absl::Minutes(1)) == "t:c:1");
+}
+
+TEST_CASE("requests that wait may go, and too many are refused") {
+  Driven d({.sessions = 1, .waiting_requests = 2});
+  CHECK(d.Come({"t:a:1", "t:b:1", "t:c:1"}) == "t:a:1");
+  const absl::Status refused = d.Arrive("t:d:1");
+  CHECK(absl::IsResourceExhausted(refused));
+  CHECK(Message(refused) ==
+        "overloaded: 1 sessions are active, limit 1, and 2 requests of others wait, limit 2 (--max-requests / 2)");
+  CHECK(d.gate.StateOf("t:d:1") == SessionGate::State::kUnknown);
+  CHECK(d.Come({"t:a:2"}) == "t:a:2");  // of an active session
+  CHECK(d.End("t:b:1") == "");          // cancelled
+  CHECK(d.Come({"t:d:2"}) == "");
+  d.End("t:a:1");
+  d.End("t:a:2");
+  CHECK(d.Wait(absl::Seconds(5)) == "t:c:1");
+}
+
+// --- at random -----------------------------------------------------------------------------------------------------
+
+class RandomSessions {
+ public:
+  explicit RandomSessions(unsigned seed) : random_(seed), limit_(1 + Below(4)), gate_(Limits()) {}
+
+  void Run() {
+    for (int step = 0; step < 400; ++step) Step(Below(100));
+    // Whoever waits gets its turn, if requests end.
+    for (int step = 0; !waiting_.empty(); ++step) {
+      REQUIRE(step < 10'000);
+      if (!running_.empty()) End(Any(running_));
+      Pass(absl::Milliseconds(200));
+    }
+    while (!running_.empty()) End(Any(running_));
+    Pass(absl::Hours(1));
+    REQUIRE(gate_.counts() == SessionGate::Counts{});
+    REQUIRE(gate_.NextTick() == absl::InfiniteFuture());
+  }
+
+ private:
+  SessionLimits Limits() {
+    return {.sessions = limit_, .waiting_requests = 20, .turn = absl::Seconds(Below(2) == 0 ? 1 : 100)};
+  }
+  int Below(int n) { return std::uniform_int_distribution<int>(0, n - 1)(random_); }
+  RequestId Any(const std::set<RequestId>& ids) { return *std::next(ids.begin(), Below(static_cast<int>(ids.size()))); }
+
+  void Step(int what) {
+    if (what < 40) {
+      const RequestId id = absl::StrCat("t", Below(3), ":s", Below(5), ":", ++arrivals_);
+      const bool needed = Below(20) == 0;
+      beyond_ += needed;
+      const absl::Status status = gate_.Arrived(id, KeyOf(id), needed, now_);
+      if (status.ok()) waiting_.insert(id);
+      if (!status.ok()) REQUIRE(waiting_.size() >= 20);
+    } else if (what < 65) {
+      if (!running_.empty()) End(Any(running_));
+    } else if (what < 70) {
+      if (!waiting_.empty()) End(Any(waiting_));
+    } else if (what < 73) {
+      if (!waiting_.empty()) gate_.Needed(Any(waiting_), now_);
+      ++beyond_;
+    } else {
+      Pass(absl::Milliseconds(Below(300)));
+    }
+    Check();
+  }
+
+  void End(const RequestId& id) {
+    waiting_.erase(id);
+    running_.erase(id);
+    gate_.Ended(id, now_);
+    Check();
+  }
+
+  void Pass(absl::Duration time) {
+    now_ += time;
+    gate_.Tick(now_);
+    Check();
+  }
+
+  void Check() {
+    gate_.CheckInvariants();
+    for (const RequestId& id : gate_.TakeAdmitted()) {
+      if (waiting_.erase(id) == 0) continue;  // it was ended first
+      running_.insert(id);
+    }
+    for (const RequestId& id : running_) REQUIRE(gate_.StateOf(id) == SessionGate::State::kAdmitted);
+    for (const RequestId& id : waiting_) REQUIRE(gate_.StateOf(id) == SessionGate::State::kWaiting);
+    std::set<SessionKey> active;
+    for (const RequestId& id : running_) active.insert(KeyOf(id));
+    const SessionGate::Counts counts = gate_.counts();
+    REQUIRE(counts.active >= std::ssize(active));
+    REQUIRE(counts.active <= limit_ + beyond_);
+    if (counts.active <= limit_) beyond_ = 0;
+    REQUIRE(counts.waiting_requests == std::ssize(waiting_));
+  }
+
+  std::mt19937 random_;
+  const int32_t limit_;
+  SessionGate gate_;
+  absl::Time now_ = absl::UnixEpoch();
+  int arrivals_ = 0;
+  int beyond_ = 0;  // sessions that may be active beyond the limit, since it was kept
+  std::set<RequestId> running_, waiting_;
+};
+
+TEST_CASE("whoever comes, goes or is needed, the limit is kept, nobody waits for ever and all places come back") {
+  const unsigned first = std::random_device{}();
+  for (unsigned seed = first; seed < first + 200; ++seed) {
+    INFO("seed " << seed);
+    RandomSessions(seed).Run();
+  }
+}
+
+}  // namespace
+}  // namespace baton
