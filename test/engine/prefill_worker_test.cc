@@ -2,6 +2,7 @@
 #include "engine/prefill_worker.h"
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <future>
 #include <map>
@@ -302,13 +303,15 @@ TEST_CASE("a step of open prompts is broken off for one that is whole, and their
   Cluster cluster;
   const auto open = Prompt(33, 1), whole = Prompt(17, 2);
   bool came = false;
-  cluster.backend.at_layer = [&](int64_t) {
-    if (!std::exchange(came, true)) CHECK_FALSE(cluster.worker->Submit(Cluster::Job("whole", whole)).has_value());
+  std::atomic<bool> refused = false;
+  cluster.backend.at_layer = [&](int64_t) {  // on the worker's thread
+    if (!std::exchange(came, true)) refused = cluster.worker->Submit(Cluster::Job("whole", whole)).has_value();
   };
   PrefillJob job = Cluster::Job("open", open, "");
   job.open = true;
   REQUIRE_FALSE(cluster.worker->Submit(std::move(job)).has_value());
   CHECK(*cluster.FirstToken(cluster.results.Await("whole").done, whole) == FakeBackend::NextToken(whole));
+  CHECK_FALSE(refused);
   cluster.worker->Append({.request_id = "open", .tokens = {}, .last = true, .max_new_tokens = 1, .decode_worker = "d"});
   const PrefillDone done = cluster.results.Await("open").done;
   CHECK(*cluster.FirstToken(done, open) == FakeBackend::NextToken(open));
