@@ -2,7 +2,9 @@
 build/*/bin/bench_simulator in virtual time. Every figure that comes from this is simulated.
 
   baseline   a prefill and a decode worker for each model, which prefills all of the context again
-  shared     four prefill workers of one module, a decode worker for each decoder; routing and shadow prefill as said"""
+  shared     four prefill workers of one module, a decode worker for each decoder; routing and shadow prefill as said
+  one prefill worker   of the module, with the same decode workers: more sessions than its KV memory holds, with --max-sessions
+                       and without"""
 
 import concurrent.futures
 import itertools
@@ -24,10 +26,12 @@ SYSTEMS = {
     "shared, no shadow": {"groups": OURS, "shadow_prefill": False},
     "shared, least-loaded": {"groups": OURS, "routing": "least-loaded"},
     "shared, random": {"groups": OURS, "routing": "random"},
+    "one prefill worker": {"groups": [OURS[0] | {"prefill_workers": 1}]},
+    "one prefill worker, 100 at a time": {"groups": [OURS[0] | {"prefill_workers": 1}], "max_sessions": 100},
 }
 COMPARED, OTHERS = ("baseline", "shared", "shared, no shadow"), ("shared, least-loaded", "shared, random")
 COLORS = {"baseline": "#ee6677", "shared": "#4477aa", "shared, no shadow": "#228833", "shared, least-loaded": "#ccbb44",
-          "shared, random": "#aa3377"}
+          "shared, random": "#aa3377", "one prefill worker": "#66ccee", "one prefill worker, 100 at a time": "#bbbbbb"}
 
 
 def p95(values):
@@ -41,8 +45,8 @@ def binary():
     return built[-1]
 
 
-def figures(result):
-    ran = [session for session in result["sessions"] if session]
+def turn_figures(ran):
+    """`ran`: of each session, its turns."""
     turns = list(itertools.chain.from_iterable(ran))
     end_to_end = [session[-1]["ended"] - session[0]["started"] for session in ran]
     ttft = [turn["first"] - turn["started"] for turn in turns]
@@ -51,9 +55,16 @@ def figures(result):
     return {"sessions": len(ran), "turns": len(turns), "p50_s": statistics.median(end_to_end), "p95_s": p95(end_to_end),
             "tokens_per_s": sum(turn["output_tokens"] for turn in turns) / seconds,
             "ttft_p50_s": statistics.median(ttft), "ttft_p95_s": p95(ttft), "hit_ratio": cached / prompt,
-            "prompt_tokens": prompt, "prefill_tokens": result["prefill_tokens"], "gb_pushed": result["bytes_pushed"] / 1e9,
-            "prefill_busy": result["prefill_s"] / seconds / 4, "decode_busy": result["decode_s"] / seconds / 4,
-            "refused": result["refused"], "blocks_held": result["blocks_held"]}
+            "prompt_tokens": prompt, "seconds": seconds}
+
+
+def figures(result, prefill_workers):
+    of_turns = turn_figures([session for session in result["sessions"] if session])
+    seconds = of_turns.pop("seconds")
+    return of_turns | {
+        "prefill_tokens": result["prefill_tokens"], "gb_pushed": result["bytes_pushed"] / 1e9,
+        "prefill_busy": result["prefill_s"] / seconds / prefill_workers, "decode_busy": result["decode_s"] / seconds / 4,
+        "refused": result["refused"], "blocks_held": result["blocks_held"]}
 
 
 def simulate(row):
@@ -69,8 +80,9 @@ def simulate(row):
     done = subprocess.run([binary()], input=json.dumps(run) + "\n", stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit("sessions: the simulator ended; what it said is above")
-    row = row | figures(json.loads(done.stdout))
-    print(f"{row['model']:13} {row['profile']:10} {row['system']:21} " + (
+    workers = sum(group["prefill_workers"] for group in SYSTEMS[row["system"]]["groups"])
+    row = row | figures(json.loads(done.stdout), workers)
+    print(f"{row['model']:13} {row['profile']:10} {row['system']:33} " + (
         f"rate {row['rate']:5}" if "rate" in row else f"N {row['concurrent']:8}") + f"  p95 {row['p95_s']:7.2f} s  "
         f"{row['tokens_per_s']:7.0f} tok/s  TTFT {1e3 * row['ttft_p50_s']:6.0f} / {1e3 * row['ttft_p95_s']:7.0f} ms  hits "
         f"{row['hit_ratio']:4.0%}  {row['gb_pushed']:7.1f} GB  busy {row['prefill_busy']:4.0%} {row['decode_busy']:4.0%}  "
@@ -78,7 +90,7 @@ def simulate(row):
     return row
 
 
-def grid(full):
+def grid(full, pressure):
     """The runs: those that are left out for want of time are the last."""
     def rows(model, profile, systems, axis, values, count):
         return [{"model": model, "profile": profile, "system": system, axis: value, "sessions": count(value)}
@@ -86,6 +98,8 @@ def grid(full):
 
     llama, qwen = "llama-3.1-8b", "qwen3-14b"
     many, some, for_40_s = (lambda n: max(64, 3 * n)), (lambda n: max(48, 3 * n // 2)), (lambda rate: max(64, 40 * rate))  # noqa: E731
+    if pressure:
+        return rows(llama, "ReAct", ("one prefill worker", "one prefill worker, 100 at a time"), "concurrent", (128, 256, 512), some)
     runs = rows(llama, "ReAct", COMPARED, "concurrent", (16, 64, 256), many)
     runs += rows(llama, "ReAct", COMPARED[:2], "rate", (2, 8), for_40_s)
     runs += rows(llama, "Reflexion", COMPARED[:2], "concurrent", (16, 64), some)
@@ -116,12 +130,12 @@ def ratios(rows):
             for (model, profile, axis, value), systems in by_run.items() if {"baseline", "shared"} <= set(systems)]
 
 
-def run(full, seconds):
+def run(full, pressure, seconds):
     """Runs that would begin after `seconds` are left out."""
     end = time.monotonic() + seconds
     rows, left = [], 0
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for row in pool.map(lambda row: simulate(row) if time.monotonic() < end else None, grid(full)):
+        for row in pool.map(lambda row: simulate(row) if time.monotonic() < end else None, grid(full, pressure)):
             rows, left = (rows + [row], left) if row else (rows, left + 1)
     return {"simulated": True, "left_out": left, "ratios": ratios(rows), "runs": rows,
             "blocks_held": sum(row["blocks_held"] for row in rows)}
