@@ -2,18 +2,15 @@
 // it, whatever is computed beside it and is in the cache, the logits of the decode step after it are those of one pass.
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstring>
 #include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "backend/cpu/backend_fixture.h"
 #include "catch.h"
+#include "engine/decode_bits.h"
 #include "engine/prefill_scheduler.h"
-#include "model/weights.h"
 
 namespace baton {
 namespace {
@@ -95,26 +92,10 @@ class RandomPrompts {
         ++i;
         continue;
       }
-      CompareLogits(prompts_[i]);
+      INFO("a prompt of " << prompts_[i].tokens.size() << " tokens");
+      CheckDecodesLikeOnePass(prefill_, scheduler_.blocks(prompts_[i].id), decode_, prompts_[i].tokens);
       Forget(prompts_[i].id);
     }
-  }
-
-  // By a decode worker that is given the blocks.
-  void CompareLogits(const Growing& prompt) {
-    const int64_t n = std::ssize(prompt.tokens), block_bytes = prefill_->kv_layout().BlockBytes();
-    INFO("a prompt of " << n << " tokens");
-    const TestSequence moved = decode_.Place(prompt.tokens), alone = decode_.Place(prompt.tokens);
-    const std::span<const BlockId> blocks = scheduler_.blocks(prompt.id);
-    REQUIRE(std::ssize(blocks) >= BlocksFor(n - 1));
-    for (int64_t i = 0; i < BlocksFor(n - 1); ++i) {
-      std::memcpy(decode_->kv_slab().data() + moved.blocks[i].value() * block_bytes,
-                  prefill_->kv_slab().data() + blocks[i].value() * block_bytes, static_cast<size_t>(block_bytes));
-    }
-    const std::vector<float> expected = decode_.Run({{alone.Slice(0, n, true)}});
-    const std::vector<float> got = decode_.Run({{moved.Slice(n - 1, n, true)}});
-    REQUIRE(std::ranges::all_of(expected, [](float logit) { return std::isfinite(logit); }));
-    REQUIRE(SameBits(expected, got));
   }
 
   void Forget(RequestId id) {
@@ -132,18 +113,12 @@ class RandomPrompts {
 };
 
 TEST_CASE("the logits after a prompt that grew are, bit for bit, those of one pass") {
-  const unsigned first = std::random_device{}();
-  for (const std::string& kernels : KernelNames()) {
-    for (const std::string model :
-         {"llama3_f32", "llama3_bf16", "qwen2_5_f32", "qwen2_5_bf16", "qwen3_f32", "qwen3_bf16"}) {
-      const auto weights = LoadWeights(BATON_SOURCE_DIR "/test/golden/tiny_" + model);
-      REQUIRE(weights.ok());
-      for (unsigned seed = first; seed != first + 3; ++seed) {
-        INFO(model << ", kernels " << kernels << ", seed " << seed);
-        RandomPrompts(**weights, kernels, seed).Run();
-      }
+  ForEachTinyModel([](const Weights& weights, const std::string& kernels, unsigned first) {
+    for (unsigned seed = first; seed != first + 3; ++seed) {
+      INFO("seed " << seed);
+      RandomPrompts(weights, kernels, seed).Run();
     }
-  }
+  });
 }
 
 }  // namespace

@@ -2,18 +2,15 @@
 // logits of the decode step are those of one pass.
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "backend/cpu/backend_fixture.h"
 #include "catch.h"
+#include "engine/decode_bits.h"
 #include "engine/prefill_scheduler.h"
 #include "engine/staging_store.h"
-#include "model/weights.h"
 
 namespace baton {
 namespace {
@@ -66,28 +63,10 @@ class RandomPrompts {
     }
     from_host_ += scheduler_.counters(id).from_host;
     from_disk_ += scheduler_.counters(id).from_disk;
-    CompareLogits(id, tokens);
+    INFO("a prompt of " << tokens.size() << " tokens, of which " << scheduler_.counters(id).from_host
+                        << " came from memory and " << scheduler_.counters(id).from_disk << " from disk");
+    CheckDecodesLikeOnePass(prefill_, scheduler_.blocks(id), decode_, tokens);
     scheduler_.Remove(id);
-  }
-
-  // By a decode worker that is given the blocks.
-  void CompareLogits(const RequestId& id, const std::vector<TokenId>& tokens) {
-    const int64_t n = std::ssize(tokens), block_bytes = prefill_->kv_layout().BlockBytes();
-    INFO("a prompt of " << n << " tokens, of which " << scheduler_.counters(id).from_host << " came from memory and "
-                        << scheduler_.counters(id).from_disk << " from disk");
-    TestBackend& decode = decode_;
-    const TestSequence moved = decode.Place(tokens), alone = decode.Place(tokens);
-    const std::span<const BlockId> blocks = scheduler_.blocks(id);
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      std::memcpy(decode->kv_slab().data() + moved.blocks[i].value() * block_bytes,
-                  prefill_->kv_slab().data() + blocks[i].value() * block_bytes, static_cast<size_t>(block_bytes));
-    }
-    const std::vector<float> expected = decode.Run({{alone.Slice(0, n, true)}});
-    const std::vector<float> got = decode.Run({{moved.Slice(n - 1, n, true)}});
-    REQUIRE(std::ranges::all_of(expected, [](float logit) { return std::isfinite(logit); }));
-    REQUIRE(SameBits(expected, got));
-    decode.Free(moved);
-    decode.Free(alone);
   }
 
   void MoveAll() {
@@ -119,16 +98,9 @@ class RandomPrompts {
 };
 
 TEST_CASE("the logits after KV that was in host memory or on disk are, bit for bit, those of one pass") {
-  const unsigned seed = std::random_device{}();
-  for (const std::string& kernels : KernelNames()) {
-    for (const std::string model :
-         {"llama3_f32", "llama3_bf16", "qwen2_5_f32", "qwen2_5_bf16", "qwen3_f32", "qwen3_bf16"}) {
-      const auto weights = LoadWeights(BATON_SOURCE_DIR "/test/golden/tiny_" + model);
-      REQUIRE(weights.ok());
-      INFO(model << ", kernels " << kernels << ", seed " << seed);
-      RandomPrompts(**weights, kernels, seed).Run();
-    }
-  }
+  ForEachTinyModel([](const Weights& weights, const std::string& kernels, unsigned seed) {
+    RandomPrompts(weights, kernels, seed).Run();
+  });
 }
 
 }  // namespace

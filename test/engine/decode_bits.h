@@ -1,0 +1,53 @@
+// Whether a decode worker that is given KV says what one pass over the prompt says (design idea 5).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/backend_fixture.h"
+#include "catch.h"
+#include "model/weights.h"
+
+namespace baton {
+
+// `blocks`: those of `prefill` that hold KV of all tokens but the last. They are copied to `decode`, whose logits after
+// that last token have to be, bit for bit, those of one pass of its own.
+inline void CheckDecodesLikeOnePass(TestBackend& prefill, std::span<const BlockId> blocks, TestBackend& decode,
+                                    const std::vector<TokenId>& tokens) {
+  const int64_t n = std::ssize(tokens), block_bytes = prefill->kv_layout().BlockBytes();
+  REQUIRE(std::ssize(blocks) >= BlocksFor(n - 1));
+  const TestSequence moved = decode.Place(tokens), alone = decode.Place(tokens);
+  for (int64_t i = 0; i < BlocksFor(n - 1); ++i) {
+    std::memcpy(decode->kv_slab().data() + moved.blocks[i].value() * block_bytes,
+                prefill->kv_slab().data() + blocks[i].value() * block_bytes, static_cast<size_t>(block_bytes));
+  }
+  const std::vector<float> expected = decode.Run({{alone.Slice(0, n, true)}});
+  const std::vector<float> got = decode.Run({{moved.Slice(n - 1, n, true)}});
+  REQUIRE(std::ranges::all_of(expected, [](float logit) { return std::isfinite(logit); }));
+  REQUIRE(SameBits(expected, got));
+  decode.Free(moved);
+  decode.Free(alone);
+}
+
+// Every family in both precisions, with all kernels that this machine can run.
+inline void ForEachTinyModel(
+    const std::function<void(const Weights&, const std::string& kernels, unsigned seed)>& run) {
+  const unsigned seed = std::random_device{}();
+  for (const std::string& kernels : KernelNames()) {
+    for (const std::string model :
+         {"llama3_f32", "llama3_bf16", "qwen2_5_f32", "qwen2_5_bf16", "qwen3_f32", "qwen3_bf16"}) {
+      const auto weights = LoadWeights(BATON_SOURCE_DIR "/test/golden/tiny_" + model);
+      REQUIRE(weights.ok());
+      INFO(model << ", kernels " << kernels << ", seed " << seed);
+      run(**weights, kernels, seed);
+    }
+  }
+}
+
+}  // namespace baton
