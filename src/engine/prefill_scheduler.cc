@@ -277,9 +277,11 @@ void PrefillScheduler::PlanRequests(const std::vector<Request*>& order,
     const bool open = request->task.open;
     if (!takes_part(*request) || !active_.contains(request) || (open && room.open_tokens < kBlockTokens)) continue;
     if (!request->admitted) {
-      if (!admitting || WaitsForDisk(*request)) continue;
-      admitting = Admit(*request, room.reserved);  // nobody overtakes a request that waits for blocks
-      if (!admitting) continue;
+      if ((!admitting && !open) || WaitsForDisk(*request)) continue;
+      if (!Admit(*request, room.reserved)) {
+        admitting = admitting && open;  // nobody overtakes a request that waits for blocks, unless it is open
+        continue;
+      }
     }
     // Promised blocks that are taken up stay reserved until the step has succeeded.
     const int64_t available = tree_.Available();
