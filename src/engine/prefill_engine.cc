@@ -305,7 +305,7 @@ void PrefillEngine::BreakOffStep(absl::Time now) {
 void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
   ++totals_.steps;
   if (status.ok() && step_computes_ > 0) {
-    step_cost_.Add(step_computes_, now - step_started_);
+    step_cost_.Add(step_computes_, now - step_started_, 2 * scheduler_.open_in_step() > step_computes_);
     scheduler_.LimitOpen(OpenLimits());
     scheduler_.staging().SetComputeTime(step_cost_.TimeAdded(kBlockTokens));
   }
@@ -430,7 +430,10 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   done.shared_tokens = counters.shared;
   done.computed_tokens = counters.computed;
   // The last layer may be committed before the step is over.
-  if (scheduler_.step_running()) NoteStep(now, &done.request_id);
+  if (scheduler_.step_running()) {
+    NoteStep(now, &done.request_id);
+    job.started = std::min(job.started, std::max(step_started_, job.added));
+  }
   done.steps = job.steps.Before(now);
   const absl::Time computed = std::min(job.computed, now);
   const absl::Time started = std::min(job.started, computed);

@@ -120,6 +120,8 @@ class PrefillScheduler {
   // The step's KV is written. For a failed step (`ok` false) promises are broken, requests that waited for them are
   // planned anew, and those with slices of their own are stopped: their ids are returned.
   std::vector<RequestId> FinishStep(bool ok);
+  // Tokens that the running step computes for prompts that were open when it was planned.
+  int64_t open_in_step() const { return open_in_step_; }
   // The running step is of prompts that were open when it was planned, none of which it completes, and a prompt that is
   // whole has come since.
   bool StepHoldsUp() const { return step_of_open_ && whole_came_ && !step_completes_; }

@@ -237,6 +237,21 @@ TEST_CASE("times say how long a request queued, computed and was handed off") {
   CHECK(done.handoff == absl::ZeroDuration());
 }
 
+TEST_CASE("what is committed before its last step is over has computed since that step began") {
+  PrefillWorld world(
+      {.blocks = 16, .sender = {}}, [](PrefillWorld::Envelope e) { e.arrive(); }, [](const auto&) {});
+  world.AddDecode("d", 16);
+  world.Submit("a", std::vector<TokenId>(33, 1), "d");
+  world.Advance(absl::Milliseconds(5));
+  REQUIRE(world.Begin());
+  world.Advance(absl::Milliseconds(7));
+  world.End();
+  const std::optional<PrefillDone>& done = world.requests().at("a").done;
+  REQUIRE(done.has_value());
+  CHECK(done->queued == absl::Milliseconds(5));
+  CHECK(done->compute == absl::Milliseconds(7));
+}
+
 TEST_CASE("open jobs fill a step for as long as the options say, by what steps were measured to take") {
   PrefillEngineOptions options = SmallOptions();
   options.blocks = 64;

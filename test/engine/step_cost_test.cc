@@ -37,6 +37,17 @@ TEST_CASE("what was learned stays while steps are alike, and follows a machine t
   CHECK(cost.TokensWithin(absl::Milliseconds(390), 0) == Approx(100).margin(2));
 }
 
+TEST_CASE(
+    "that steps of growing prompts take longer, for the histories that they attend to, is seen within a few of them") {
+  StepCost cost;
+  for (const int64_t tokens : {16, 64, 512, 32, 256}) cost.Add(tokens, Takes(tokens));
+  for (int i = 0; i < 4; ++i) cost.Add(200, 2 * Takes(200), /*growing=*/true);
+  CHECK(cost.TokensWithin(absl::Milliseconds(400), 0) <= 170);
+  CHECK(cost.TokensWithin(absl::Milliseconds(400), 0) > 100);
+  for (int i = 0; i < 4; ++i) cost.Add(200, Takes(200), /*growing=*/true);
+  CHECK(cost.TokensWithin(absl::Milliseconds(400), 0) > 280);
+}
+
 TEST_CASE("whatever times steps take, what is learned is a number that can be used") {
   const uint32_t seed = std::random_device()();
   INFO("seed " << seed);
@@ -44,7 +55,7 @@ TEST_CASE("whatever times steps take, what is learned is a number that can be us
   StepCost cost;
   for (int i = 0; i < 10'000; ++i) {
     const auto tokens = static_cast<int64_t>(1 + random() % (random() % 10 == 0 ? 4096 : 64));
-    cost.Add(tokens, absl::Nanoseconds(random() % 3 == 0 ? 0 : random()));
+    cost.Add(tokens, absl::Nanoseconds(random() % 3 == 0 ? 0 : random()), random() % 2 == 0);
     REQUIRE(cost.WorthwhileTokens(0.25) >= 0);
     REQUIRE(cost.WorthwhileTokens(0.25) <= 1'000'000'000);
     const int64_t within = cost.TokensWithin(absl::Milliseconds(random() % 1000), 5);
