@@ -1,5 +1,6 @@
 #include "agent/prompt.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -41,7 +42,9 @@ void Prompt::Cut(size_t index, std::vector<TokenId> tokens) {
 
 std::optional<size_t> Prompt::Source(size_t place) const {
   if (spec_.join == Join::kOrder) return place;
-  return place < arrivals_.size() ? std::optional(arrivals_[place]) : std::nullopt;
+  if (place < arrivals_.size()) return arrivals_[place];
+  if (arrivals_.size() + 1 < references_.size()) return std::nullopt;
+  return std::ranges::find(references_, false, &State::settled) - references_.begin();  // the last place is its own
 }
 
 std::optional<size_t> Prompt::waits_for() const { return complete() ? std::nullopt : Source(place_); }
@@ -49,6 +52,7 @@ std::optional<size_t> Prompt::waits_for() const { return complete() ? std::nullo
 std::vector<TokenId> Prompt::Take(const std::function<OutputView(const RequestId& upstream)>& output) {
   std::vector<TokenId> tokens;
   for (; at_ < spec_.segments.size(); ++at_, taken_ = 0) {
+    if (given_ + std::ssize(tokens) > spec_.most_tokens) break;
     if (const auto* text = std::get_if<std::vector<TokenId>>(&spec_.segments[at_])) {
       tokens.insert(tokens.end(), text->begin(), text->end());
       continue;

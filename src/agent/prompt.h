@@ -34,8 +34,10 @@ struct Reference {
 using PromptSegment = std::variant<std::vector<TokenId>, Reference>;
 
 enum class Join {
-  kOrder,    // each output stands where its reference does
-  kArrival,  // the outputs fill the places of the references in the order in which they are complete
+  kOrder,  // each output stands where its reference does
+  // The outputs fill the places of the references in the order in which they are complete. The last one's place is
+  // known as soon as all others are.
+  kArrival,
 };
 
 struct PromptSpec {
@@ -43,7 +45,7 @@ struct PromptSpec {
   const Tokenizer* tokenizer = nullptr;  // of the model that reads the prompt and writes the output; outlives the graph
   std::vector<PromptSegment> segments{};
   Join join = Join::kOrder;
-  int64_t most_tokens = 0;  // longer is refused
+  int64_t most_tokens = 0;  // longer is refused; of one that is, no more is put together than shows it
 };
 
 // What a prompt needs to know of an output; empty while the upstream has not been submitted.
@@ -70,7 +72,7 @@ class Prompt {
   // What has come of the output is taken for all of it; `tokens` begins with what was given out. Settles it.
   void Cut(size_t index, std::vector<TokenId> tokens);
 
-  // The reference that holds the prompt up; none: it is complete, or under kArrival waits for any.
+  // The reference that holds the prompt up; none: it is complete, or under kArrival waits for any of several.
   std::optional<size_t> waits_for() const;
   // The tokens that are stable now and were not returned before. `output` gives an upstream's output.
   std::vector<TokenId> Take(const std::function<OutputView(const RequestId& upstream)>& output);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "agent_world.h"
+#include "base/strings.h"
 
 namespace baton {
 namespace {
@@ -73,15 +74,42 @@ TEST_CASE("joined by arrival, outputs fill the places in the order in which they
   AgentWorld world;
   for (const char* id : {"a", "b"}) REQUIRE(world.Submit(Spec(id, {Bytes("x")})).ok());
   PromptSpec spec = Spec("c", {Bytes("1:"), Reference{"a"}, Bytes(" 2:"), Reference{"b"}});
+  auto& first = std::get<Reference>(spec.segments[1]);
+  first.on_failure = OnFailure::kSubstitute;
+  first.substitute = Bytes("other");
   spec.join = Join::kArrival;
   REQUIRE(world.Submit(std::move(spec)).ok());
-  world.Made("a", std::string(30, 'a'));
+  world.Made("a", std::string(20, 'a'));
   CHECK(world.Text("c").empty());
   world.Made("b", std::string(14, 'b'));
   world.End("b");
-  CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " ");
-  world.End("a");
+  // What is last is known, and told as it comes.
+  CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " 2:" + std::string(14, 'a'));
+  world.Made("a", std::string(10, 'a'));
   CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " 2:" + std::string(30, 'a'));
+  CHECK_FALSE(world.told["c"].complete);
+  SECTION("it ends") {
+    world.End("a");
+    CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " 2:" + std::string(30, 'a'));
+    CHECK(world.told["c"].restarts == 0);
+  }
+  SECTION("it fails, and another text stands there") {
+    world.End("a", absl::InternalError("broken"));
+    CHECK(world.Text("c") == "1:" + std::string(14, 'b') + " 2:other");
+    CHECK(world.told["c"].restarts == 1);
+  }
+  CHECK(world.told["c"].complete);
+}
+
+TEST_CASE("of a prompt that outgrows its limit no more is put together than shows it") {
+  AgentWorld world;
+  REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
+  world.Made("a", std::string(300, 'a'));
+  world.End("a");
+  PromptSpec spec = Spec("b", std::vector<PromptSegment>(4000, Reference{"a"}));
+  spec.most_tokens = 1000;
+  const absl::Status refused = world.Submit(std::move(spec));
+  CHECK(Message(refused) == "prompt: with the outputs it refers to it has at least 1200 tokens, limit 1000");
 }
 
 TEST_CASE("text of a stop string is not passed on, nor are tokens that may become part of one") {
