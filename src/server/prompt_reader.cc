@@ -101,19 +101,35 @@ struct MarkedChat {
   std::vector<Reference> references;
 };
 
-constexpr std::string_view kMarkEnd = "\uE001";
+constexpr std::string_view kMarkBegin = "\uE002", kMarkMore = "\uE000", kMarkEnd = "\uE001";
+
+// The most kMarkMore that follow a kMarkBegin.
+size_t LongestMark(std::string_view text) {
+  size_t longest = 0;
+  for (size_t at = text.find(kMarkBegin); at != std::string_view::npos; at = text.find(kMarkBegin, at)) {
+    at += kMarkBegin.size();
+    size_t more = 0;
+    for (; text.substr(at).starts_with(kMarkMore); at += kMarkMore.size()) ++more;
+    longest = std::max(longest, more);
+  }
+  return longest;
+}
+
+// Does not overlap itself.
+std::string MarkFor(const v1::Chat& chat) {
+  size_t longest = 0;
+  for (const v1::ChatMessage& message : chat.messages()) {
+    longest = std::max(longest, LongestMark(message.content()));
+    for (const v1::Segment& part : message.parts()) longest = std::max(longest, LongestMark(part.text()));
+  }
+  std::string mark(kMarkBegin);
+  for (size_t i = 0; i <= longest; ++i) mark += kMarkMore;
+  return mark;
+}
 
 absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const Room& room) {
   MarkedChat marked;
-  marked.mark = "\uE002\uE000";  // does not overlap itself
-  const auto is_in = [&](const v1::ChatMessage& message) {
-    return message.content().find(marked.mark) != std::string::npos ||
-           std::ranges::any_of(message.parts(), [&](const v1::Segment& part) {
-             return part.text().find(marked.mark) != std::string::npos;
-           });
-  };
-  while (std::ranges::any_of(chat.messages(), is_in)) marked.mark += "\uE000";
-
+  marked.mark = MarkFor(chat);
   marked.input.messages = nlohmann::ordered_json::array();
   for (int i = 0; i < chat.messages_size(); ++i) {
     const v1::ChatMessage& message = chat.messages(i);

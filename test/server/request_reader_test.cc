@@ -349,6 +349,11 @@ TEST_CASE("a reference in a chat stands where the template puts the message") {
   CHECK(text(0) == "<u>see \uE000");
   CHECK(std::get<Reference>(read->segments[1]).upstream == "up");
   CHECK(text(2) == " end!");
+  message.mutable_parts(0)->set_text("\uE002\uE000\uE0020\uE001\uE002\uE000\uE000");
+  const auto again = ReadRequest(request, models, absl::UnixEpoch());
+  REQUIRE(again.ok());
+  REQUIRE(again->segments.size() == 3);
+  CHECK(std::get<Reference>(again->segments[1]).upstream == "up");
   message.set_content("both");
   CHECK(Message(ReadRequest(request, models, absl::UnixEpoch()).status()) ==
         "chat.messages[0]: expected content or parts, got both");
