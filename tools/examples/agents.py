@@ -56,6 +56,15 @@ class Agent:
         self._call.cancel()
 
 
+def refer(reference, agent):
+    """Fills an OutputOf; `agent` may be the id of one that comes later."""
+    over = isinstance(agent, Agent) and agent.ended_at is not None
+    reference.request_id = agent.id if isinstance(agent, Agent) else agent
+    # Calls that run side by side may arrive in another order than they were made in. One that is over has arrived: if its
+    # output is not kept any more, that is an error at once and not after a wait for another of this name.
+    reference.announced = not over
+
+
 class Client:
     def __init__(self, server, workflow=""):
         self.workflow = workflow  # what `baton trace` knows the requests by
@@ -82,14 +91,10 @@ class Client:
         for part in inputs:
             if isinstance(part, Agent) or part in announced:
                 reference = user.parts.add().output_of
-                reference.request_id = part.id if isinstance(part, Agent) else part
-                # Calls that run side by side may arrive in another order than they were made in.
-                reference.announced = True
+                refer(reference, part)
             else:
                 user.parts.add(text=part)
-        request.sampling.max_tokens = max_tokens
-        for field, value in {"temperature": 0.0, **(sampling or {})}.items():
-            setattr(request.sampling, field, value)
+        request.sampling.MergeFrom(MESSAGES["Sampling"](max_tokens=max_tokens, **{"temperature": 0.0, **(sampling or {})}))
         return self.start_request(request)
 
     def start_request(self, request):

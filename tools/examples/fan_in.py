@@ -1,6 +1,6 @@
 """Fan-in by arrival: a judge reads proposals in the order in which they are finished; one that is late is left out."""
 
-from agents import MESSAGES, server_argument, show
+from agents import MESSAGES, refer, server_argument, show
 
 client = server_argument(__doc__)
 writers = {n: client.agent("You propose a name for a boat.", f"Use at most {n} words.", max_tokens=4 * n, name="writer")
@@ -12,8 +12,7 @@ user = request.chat.messages.add(role="user")
 for writer in writers.values():
     user.parts.add(text="\nProposal: ")
     reference = user.parts.add().output_of
-    reference.request_id = writer.id
-    reference.announced = True
+    refer(reference, writer)
     reference.timeout_ms = 20000
     reference.on_failure = MESSAGES["OutputOf"].ON_FAILURE_SUBSTITUTE  # with no text: left out
 user.parts.add(text="\nWhich one?")
