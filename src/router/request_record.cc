@@ -44,6 +44,12 @@ DecodeJob RequestRecord::StartDecode() const {
   return job;
 }
 
+// The prompt's last token has no KV before it is decoded, so it never counts as cached.
+int32_t RequestRecord::CachedTokens() const {
+  if (request.prefill_only) return done->cached_tokens + done->shared_tokens;
+  return std::max(static_cast<int32_t>(request.tokens.size()) - 1 - done->computed_tokens, 0);
+}
+
 RequestOutcome RequestRecord::Outcome(const absl::Status& status, absl::Time now) const {
   RequestOutcome outcome;
   outcome.status = status;
@@ -56,9 +62,7 @@ RequestOutcome RequestRecord::Outcome(const absl::Status& status, absl::Time now
   outcome.total = now - arrived;
   outcome.prefilled = done.has_value();
   if (done) {
-    // The prompt's last token has no KV before it is decoded, so it never counts as cached.
-    outcome.cached_tokens = request.prefill_only ? done->cached_tokens + done->shared_tokens
-                                                 : std::max(outcome.prompt_tokens - 1 - done->computed_tokens, 0);
+    outcome.cached_tokens = CachedTokens();
     outcome.shared_tokens = std::min(done->shared_tokens, outcome.cached_tokens);
     outcome.queue = queue;
     outcome.prefill = done->compute;
@@ -85,7 +89,7 @@ RequestLife RequestRecord::Life() const {
   if (done) {
     life.steps = done->steps;
     life.handoff = done->handoff;
-    life.cached_tokens = std::max(life.prompt_tokens - 1 - done->computed_tokens, 0);
+    life.cached_tokens = CachedTokens();
   }
   if (completion_tokens > 0) life.first_token = arrived + first_token;
   life.completion_tokens = completion_tokens;

@@ -62,6 +62,9 @@ struct RequestRecord {
   // Less retry_after and context. `status`: with which it ends now.
   RequestOutcome Outcome(const absl::Status& status, absl::Time now) const;
   RequestLife Life() const;  // so far
+
+ private:
+  int32_t CachedTokens() const;  // REQUIRES: done
 };
 
 }  // namespace baton
