@@ -13,7 +13,7 @@
 //   {"model": "qwen3-14b", "device": "a100",            and step_tokens, increment, seed, schedule, arrivals as above
 //    "groups": [{"module": "base", "prefill_workers": 4, "decoders": ["planner", "writer"]}],
 //    "routing": "least-loaded", "shadow_prefill": true, "concurrent": 8,     optional; see SessionOptions
-//    "max_sessions": 100,                                as the router's --max-sessions; unset: off
+//    "max_sessions": 100,                                as the router's --max-sessions; 0: auto; unset: off
 //    "sessions": [[{"model": "planner", "added": [{"ids": "name", "length": 64}], "output": 40}]]}
 #include <iostream>
 #include <nlohmann/json.hpp>

@@ -28,10 +28,13 @@ SYSTEMS = {
     "shared, random": {"groups": OURS, "routing": "random"},
     "one prefill worker": {"groups": [OURS[0] | {"prefill_workers": 1}]},
     "one prefill worker, 100 at a time": {"groups": [OURS[0] | {"prefill_workers": 1}], "max_sessions": 100},
+    "one prefill worker, as many as fit": {"groups": [OURS[0] | {"prefill_workers": 1}], "max_sessions": 0},
 }
 COMPARED, OTHERS = ("baseline", "shared", "shared, no shadow"), ("shared, least-loaded", "shared, random")
+UNDER_PRESSURE = ("one prefill worker", "one prefill worker, as many as fit", "one prefill worker, 100 at a time")
 COLORS = {"baseline": "#ee6677", "shared": "#4477aa", "shared, no shadow": "#228833", "shared, least-loaded": "#ccbb44",
-          "shared, random": "#aa3377", "one prefill worker": "#66ccee", "one prefill worker, 100 at a time": "#bbbbbb"}
+          "shared, random": "#aa3377", "one prefill worker": "#66ccee", "one prefill worker, 100 at a time": "#bbbbbb",
+          "one prefill worker, as many as fit": "#332288"}
 
 
 def p95(values):
@@ -99,7 +102,7 @@ def grid(full, pressure):
     llama, qwen = "llama-3.1-8b", "qwen3-14b"
     many, some, for_40_s = (lambda n: max(64, 3 * n)), (lambda n: max(48, 3 * n // 2)), (lambda rate: max(64, 40 * rate))  # noqa: E731
     if pressure:
-        return rows(llama, "ReAct", ("one prefill worker", "one prefill worker, 100 at a time"), "concurrent", (128, 256, 512), some)
+        return rows(llama, "ReAct", UNDER_PRESSURE, "concurrent", (128, 256, 512), some)
     runs = rows(llama, "ReAct", COMPARED, "concurrent", (16, 64, 256), many)
     runs += rows(llama, "ReAct", COMPARED[:2], "rate", (2, 8), for_40_s)
     runs += rows(llama, "Reflexion", COMPARED[:2], "concurrent", (16, 64), some)

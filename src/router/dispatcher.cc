@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "absl/container/flat_hash_set.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
@@ -87,9 +86,13 @@ absl::Status Dispatcher::SubmitToCore(RouteRequest route, absl::Time now) {
   RequestRecord& record = records_.at(route.id);
   const SessionKey session{record.request.cache_salt, record.request.session};
   route.held = record.held = gate_ && !session.name.empty();
-  if (route.held) RETURN_IF_ERROR(gate_->Arrived(route.id, session, IsNeeded(route.id), now));
+  const int64_t uncached = route.held || workload_ ? core_.FewestUncached(route) : 0;
+  if (route.held) {
+    const SessionGate::Prompt prompt{route.prompt_tokens, uncached};
+    RETURN_IF_ERROR(gate_->Arrived(route.id, session, prompt, IsNeeded(route.id), now));
+  }
   if (workload_) {
-    workload_->Arrived(ToArrival(record.request, core_.FewestUncached(route)), now);
+    workload_->Arrived(ToArrival(record.request, uncached), now);
     route.turn = now + workload_->Handicap(route.id, now);
   }
   if (gate_ && !route.held && IsNeeded(route.id)) PassUpstreams(route.id, now);
@@ -158,6 +161,15 @@ void Dispatcher::EndAll(absl::Time now) {
 
 // --- workers -------------------------------------------------------------------------------------------------------
 
+int64_t Dispatcher::SessionCapacity() const {
+  constexpr double kOfSessions = 0.9;  // the rest is for what has none
+  int64_t blocks = 0;
+  for (const auto& [link, worker] : core_.workers()) {
+    if (worker.info.role == WorkerRole::kPrefill) blocks += worker.info.blocks_total;
+  }
+  return static_cast<int64_t>(kOfSessions * static_cast<double>(blocks * kBlockTokens));
+}
+
 RequestRecord* Dispatcher::Find(const RequestId& worker_id) {
   const auto found = called_.find(worker_id);
   return found == called_.end() ? nullptr : &records_.at(found->second);
@@ -165,12 +177,14 @@ RequestRecord* Dispatcher::Find(const RequestId& worker_id) {
 
 void Dispatcher::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
   core_.WorkerAttached(link, info, now);
+  if (gate_) gate_->SetCapacity(SessionCapacity(), now);
   Act(now);
 }
 
 void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
   core_.WorkerLost(link, now);
   contexts_.WorkerLost(link);
+  if (gate_) gate_->SetCapacity(SessionCapacity(), now);
   Act(now);
 }
 
@@ -181,6 +195,7 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
   done.request_id = record.id;
   if (core_.PrefillDone(link, done.request_id, done.decode_incarnation)) {
     if (workload_) workload_->Prefilled(done.request_id);
+    if (gate_) gate_->Computed(done.request_id, done.computed_tokens);
     record.prefilled = now;
     record.prefilled_by = link;
     // All that was not prefill or hand-off was waiting, at the router or at the worker.
@@ -352,7 +367,10 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
     const bool complete = outcome.status.ok() && outcome.finish != FinishReason::kCancelled;
     workload_->Ended(action.request, complete, now);
   }
-  if (gate_) gate_->Ended(action.request, now);
+  if (gate_) {
+    gate_->Computed(action.request, record.completion_tokens);  // by its shadow, or in its next turn
+    gate_->Ended(action.request, now);
+  }
   if (!record.shadow) actions_.push_back(RequestEnded{{action.request, record.number}, std::move(outcome)});
   called_.erase(record.worker_id);
   records_.erase(found);

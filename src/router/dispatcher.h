@@ -14,6 +14,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -123,6 +124,8 @@ class Dispatcher {
   bool IsNeeded(const RequestId& id) const;
   // Such a request holds a place, so what it waits for must not wait for one.
   void PassUpstreams(const RequestId& id, absl::Time now);
+  // Tokens that all prefill workers together hold of sessions. Sessions are pinned to them evenly.
+  int64_t SessionCapacity() const;
   // For the worker that is given the request now.
   absl::Duration Handicap(const RequestId& id, absl::Time now) const;
   // The live request that a worker means; null if it is over.

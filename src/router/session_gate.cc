@@ -8,7 +8,7 @@
 namespace baton {
 namespace {
 
-constexpr double kNewPause = 1.0 / 16;  // weight of the latest pause in their mean
+constexpr double kNewest = 1.0 / 16;  // weight of the latest pause in their mean, and of the latest need
 
 }  // namespace
 
@@ -24,18 +24,24 @@ SessionGate::State SessionGate::StateOf(const RequestId& id) const {
 
 // --- requests ------------------------------------------------------------------------------------------------------
 
-absl::Status SessionGate::Arrived(const RequestId& id, const SessionKey& key, bool needed, absl::Time now) {
+absl::Status SessionGate::Arrived(const RequestId& id, const SessionKey& key, Prompt prompt, bool needed,
+                                  absl::Time now) {
   Session& session = sessions_[key];
   BATON_CHECK(requests_.try_emplace(id, Request{key}).second, id);
   if (session.running == 0 && session.waiting.empty()) LearnPause(key, now);
-  if (session.active && (needed || !HasHadItsTurn(session, now))) {
+  if (!session.active && session.expected == 0) {
+    session.expected = usual_ == 0 ? prompt.all : std::max(static_cast<int64_t>(usual_), prompt.uncached);
+  }
+  const bool parks = MustPark(session);
+  if (session.active && (needed || (!parks && !HasHadItsTurn(session, now)))) {
     Run(id, session, key);
     return absl::OkStatus();
   }
+  session.parked |= parks;
   session.waiting.push_back(id);
   ++counts_.waiting_requests;
   if (session.waiting.size() == 1) {
-    session.number = ++arrivals_;
+    if (!parks) session.number = ++arrivals_;
     queues_[key.tenant].insert({session.number, key.name});
     ++counts_.waiting;
   }
@@ -45,8 +51,18 @@ absl::Status SessionGate::Arrived(const RequestId& id, const SessionKey& key, bo
   if (StateOf(id) == State::kAdmitted || counts_.waiting_requests <= limits_.waiting_requests) return absl::OkStatus();
   Ended(id, now);
   return absl::ResourceExhaustedError(absl::StrCat(
-      "overloaded: ", counts_.active, " sessions are active, limit ", limits_.sessions, ", and ",
+      "overloaded: ", counts_.active, " sessions are active, ",
+      limits_.sessions > 0 ? absl::StrCat("limit ", limits_.sessions) : "as many as KV memory has room for", ", and ",
       counts_.waiting_requests, " requests of others wait, limit ", limits_.waiting_requests, " (--max-requests / 2)"));
+}
+
+void SessionGate::Computed(const RequestId& id, int64_t tokens) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end() || !found->second.admitted) return;
+  Session& session = sessions_.at(found->second.session);
+  needed_ -= session.need();
+  session.computed += tokens;
+  needed_ += session.need();
 }
 
 void SessionGate::Needed(const RequestId& id, absl::Time now) {
@@ -54,9 +70,13 @@ void SessionGate::Needed(const RequestId& id, absl::Time now) {
   if (found == requests_.end() || found->second.admitted) return;
   const SessionKey key = found->second.session;
   Session& session = sessions_.at(key);
-  if (!session.active) return Admit(key, session, now);
-  Withdraw(id, session, key);
-  Run(id, session, key);
+  if (session.active) {
+    Withdraw(id, session, key);
+    Run(id, session, key);
+  } else {
+    Admit(key, session, now);
+  }
+  AdmitNext(now);  // another one is first
 }
 
 void SessionGate::Ended(const RequestId& id, absl::Time now) {
@@ -66,7 +86,8 @@ void SessionGate::Ended(const RequestId& id, absl::Time now) {
   Session& session = sessions_.at(key);
   if (!found.mapped().admitted) {
     Withdraw(id, session, key);
-    return ForgetUnlessUsed(key);
+    ForgetUnlessUsed(key);
+    return AdmitNext(now);  // another one is first
   }
   if (--session.running > 0) return;
   ended_.Put(key, now);
@@ -94,9 +115,30 @@ bool SessionGate::HasHadItsTurn(const Session& session, absl::Time now) const {
   return counts_.waiting > 0 && now - session.since >= limits_.turn;
 }
 
+bool SessionGate::HasRoom(const Session& session) const {
+  if (limits_.sessions > 0) return counts_.active < limits_.sessions;
+  return capacity_ == 0 || counts_.active == 0 || needed_ + session.need() <= capacity_;
+}
+
+bool SessionGate::MustPark(const Session& session) const {
+  if (!session.active || session.running > 0 || limits_.sessions > 0) return false;
+  if (capacity_ == 0 || needed_ <= capacity_) return false;
+  int64_t older = 0;
+  for (const auto& [key, other] : sessions_) {
+    if (other.active && other.number < session.number) older += other.need();
+  }
+  return older > 0 && older + session.need() > capacity_;
+}
+
+void SessionGate::SetCapacity(int64_t tokens, absl::Time now) {
+  capacity_ = tokens;
+  AdmitNext(now);
+}
+
 void SessionGate::Admit(const SessionKey& key, Session& session, absl::Time now) {
   if (!session.active) {
     session.active = true;
+    needed_ += session.need();
     session.idle = now;
     idle_.insert({now, key});
     ++counts_.active;
@@ -112,6 +154,9 @@ void SessionGate::Leave(const SessionKey& key, Session& session) {
   BATON_CHECK(session.active && session.running == 0, key.name);
   idle_.erase({session.idle, key});
   session.active = false;
+  needed_ -= session.need();
+  session.expected = session.need();
+  session.computed = 0;
   --counts_.active;
   ForgetUnlessUsed(key);
 }
@@ -136,8 +181,9 @@ SessionKey SessionGate::Next() const {
 }
 
 void SessionGate::AdmitNext(absl::Time now) {
-  while (counts_.waiting > 0 && counts_.active < limits_.sessions) {
+  while (counts_.waiting > 0) {
     const SessionKey key = Next();
+    if (!HasRoom(sessions_.at(key))) return;
     last_tenant_ = key.tenant;
     Admit(key, sessions_.at(key), now);
   }
@@ -148,7 +194,14 @@ void SessionGate::AdmitNext(absl::Time now) {
 // Pauses that are too long to wait for say nothing of the others.
 void SessionGate::LearnPause(const SessionKey& key, absl::Time now) {
   const absl::Time* ended = ended_.Find(key);
-  if (ended != nullptr && now - *ended <= limits_.longest_linger) pause_ += kNewPause * (now - *ended - pause_);
+  if (ended != nullptr && now - *ended <= limits_.longest_linger) pause_ += kNewest * (now - *ended - pause_);
+}
+
+// What was parked may have found its KV again, so that less was computed than it needs.
+void SessionGate::LearnNeed(const Session& session) {
+  if (session.parked || session.computed == 0) return;
+  const auto computed = static_cast<double>(session.computed);
+  usual_ = usual_ == 0 ? computed : usual_ + kNewest * (computed - usual_);
 }
 
 absl::Time SessionGate::NextTick() const {
@@ -159,6 +212,7 @@ absl::Time SessionGate::NextTick() const {
 void SessionGate::Tick(absl::Time now) {
   while (NextTick() <= now) {
     const SessionKey key = idle_.begin()->second;
+    LearnNeed(sessions_.at(key));
     Leave(key, sessions_.at(key));
     AdmitNext(now);
   }
@@ -167,8 +221,10 @@ void SessionGate::Tick(absl::Time now) {
 void SessionGate::CheckInvariants() const {
   Counts counts;
   size_t idle = 0, requests = 0, queued = 0;
+  int64_t needed = 0;
   for (const auto& [key, session] : sessions_) {
     counts.active += session.active;
+    needed += session.active ? session.need() : 0;
     counts.waiting += !session.waiting.empty();
     counts.waiting_requests += std::ssize(session.waiting);
     requests += session.waiting.size() + static_cast<size_t>(session.running);
@@ -187,7 +243,8 @@ void SessionGate::CheckInvariants() const {
   }
   BATON_CHECK(counts == counts_ && idle == idle_.size() && requests == requests_.size(), "sessions are miscounted");
   BATON_CHECK(queued == static_cast<size_t>(counts.waiting), "a session is queued that does not wait");
-  BATON_CHECK(counts.waiting == 0 || counts.active >= limits_.sessions, "sessions wait beside free places");
+  BATON_CHECK(needed == needed_, "what sessions need is miscounted");
+  BATON_CHECK(counts.waiting == 0 || !HasRoom(sessions_.at(Next())), "sessions wait beside free places");
 }
 
 }  // namespace baton

@@ -97,9 +97,11 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
          "--shadow-prefill", o.shadow_prefill,
          "prefill what requests with a session generate while they do, for the session's next turn: true, false")
       ->capture_default_str();
-  app.add_option("--max-sessions", o.max_sessions,
-                 "sessions that are active at a time; requests of others wait, tenants in turn: a number, or off")
-      ->check(CLI::Range(1, 1 << 20) | CLI::IsMember({"off"}))
+  app.add_option(
+         "--max-sessions", o.max_sessions,
+         "sessions that are active at a time; requests of others wait, tenants in turn: a number; auto, as many as "
+         "the prefill workers' KV memory has room for; off")
+      ->check(CLI::Range(1, 1 << 20) | CLI::IsMember({"auto", "off"}))
       ->capture_default_str();
   app.add_option(
          "--schedule", o.schedule,

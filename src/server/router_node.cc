@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "base/check.h"
 #include "base/logging.h"
 #include "base/status.h"
 
@@ -20,8 +21,10 @@ RouterLimits LimitsOf(const RouterOptions& options) {
 }
 
 std::optional<SessionLimits> SessionLimitsOf(const RouterOptions& options) {
-  int32_t sessions = 0;
-  if (!absl::SimpleAtoi(options.max_sessions, &sessions)) return std::nullopt;
+  if (options.max_sessions == "off") return std::nullopt;
+  int32_t sessions = 0;  // auto
+  if (options.max_sessions != "auto")
+    BATON_CHECK(absl::SimpleAtoi(options.max_sessions, &sessions), options.max_sessions);
   return SessionLimits{.sessions = sessions, .waiting_requests = std::max(options.limits.live_requests / 2, 1)};
 }
 

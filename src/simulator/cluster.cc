@@ -50,13 +50,15 @@ SimulatedCluster::SimulatedCluster(ClusterShape shape)
       core_(shape_.network),
       router_(Models(), OptionsOf(shape_), RouterOutlets(), core_.queue) {
   for (const GroupShape& group : shape_.groups) {
-    for (int32_t i = 0; i < group.prefill_workers; ++i) AddPrefill(group.module);
+    for (int32_t i = 0; i < group.prefill_workers; ++i) {
+      StartPrefill(absl::StrCat("prefill", prefills_.size()), group.module);
+    }
     for (const std::string& decoder : group.decoders) {
       AddDecode(absl::StrCat("decode", decodes_.size()), {decoder, group.module, decoder == group.module});
     }
   }
   if (!shape_.groups.empty()) return;
-  for (int32_t i = 0; i < shape_.prefill_workers; ++i) AddPrefill(kModel);
+  for (int32_t i = 0; i < shape_.prefill_workers; ++i) StartPrefill(absl::StrCat("prefill", i), kModel);
   for (int32_t i = 0; i < shape_.decode_workers; ++i) AddDecode(absl::StrCat("decode", i), {kModel, kModel});
   if (shape_.pace) AddDecode("paced", {kPaced, kModel, /*makes_same_kv=*/true, shape_.pace});
 }
@@ -65,7 +67,7 @@ WorkerInfo SimulatedCluster::InfoOf(const WorkerAddress& address, const std::str
                                     WorkerRole role) {
   return {.role = role,
           .address = address,
-          .incarnation = Incarnation(prefills_.size() + decodes_.size() + 1),
+          .incarnation = Incarnation(++incarnations_),
           .model = model,
           .module_digest = DigestOf(module),
           .numerics_id = "simulated",
@@ -75,8 +77,7 @@ WorkerInfo SimulatedCluster::InfoOf(const WorkerAddress& address, const std::str
           .max_batch = 64};
 }
 
-void SimulatedCluster::AddPrefill(const std::string& module) {
-  const WorkerAddress address = absl::StrCat("prefill", prefills_.size());
+void SimulatedCluster::StartPrefill(const WorkerAddress& address, const std::string& module) {
   const WorkerInfo info = InfoOf(address, module, module, WorkerRole::kPrefill);
   SimulatedPrefill::Options options{
       .engine = {}, .model = shape_.model, .device = shape_.device, .weights = WeightsOf(module)};
@@ -220,6 +221,14 @@ void SimulatedCluster::BreakStream(const WorkerAddress& worker) {
   for (const RequestId& job : std::exchange(jobs_[worker], {})) Do(worker, CancelJob{job});
   ++streams_[worker];
   router_.Attach(worker, infos_.at(worker));
+}
+
+void SimulatedCluster::Kill(const WorkerAddress& prefill) {
+  prefills_.at(prefill)->Die();
+  dead_.push_back(std::move(prefills_.extract(prefill).mapped()));
+  jobs_.erase(prefill);
+  ++streams_[prefill];
+  router_.OnLost(prefill);
 }
 
 void SimulatedCluster::RunFor(absl::Duration time) {

@@ -68,6 +68,9 @@ class SimulatedCluster {
   void Cancel(const RequestId& id);
   // The stream between the router and this worker breaks: both end what came by it. It attaches again at once.
   void BreakStream(const WorkerAddress& worker);
+  // A prefill worker's process dies with all that it holds, and is started again, empty.
+  void Kill(const WorkerAddress& prefill);
+  void Restart(const WorkerAddress& prefill) { StartPrefill(prefill, infos_.at(prefill).model); }
 
   // Runs until nothing has to happen but what waits for time: leases, kept outputs.
   void RunUntilIdle();
@@ -81,7 +84,7 @@ class SimulatedCluster {
 
  private:
   explicit SimulatedCluster(ClusterShape shape);
-  void AddPrefill(const std::string& module);
+  void StartPrefill(const WorkerAddress& address, const std::string& module);
   struct Decoder {
     std::string model, module;
     bool makes_same_kv = true;  // has the module's weights
@@ -106,9 +109,11 @@ class SimulatedCluster {
   LetterTokenizer tokenizer_;
   SimulatorCore core_;
   absl::btree_map<WorkerAddress, std::unique_ptr<SimulatedPrefill>> prefills_;
+  std::vector<std::unique_ptr<SimulatedPrefill>> dead_;  // until what was to happen to them is over
   absl::btree_map<WorkerAddress, std::unique_ptr<SimulatedDecode>> decodes_;
   SimulatedRouter router_;
   WakeUp timer_;  // the router's
+  uint64_t incarnations_ = 0;
   std::map<WorkerAddress, WorkerInfo> infos_;
   std::map<WorkerAddress, int64_t> streams_;           // how many have broken
   std::map<WorkerAddress, std::set<RequestId>> jobs_;  // that came by the present stream, as the worker calls them

@@ -29,6 +29,7 @@ void SimulatedPrefill::Cancel(const RequestId& id) {
 }
 
 void SimulatedPrefill::Tell(absl::FunctionRef<void(PrefillEngine&, absl::Time now)> event) {
+  if (dead_) return;
   event(engine_, core_.queue.Now());
   for (PrefillAction& action : engine_.TakeActions(core_.queue.Now())) {
     std::visit([this](auto& concrete) { Do(std::move(concrete)); }, action);
@@ -42,7 +43,7 @@ void SimulatedPrefill::Wake() {
   if (stepping_ || std::exchange(woken_, true)) return;
   core_.queue.After(absl::ZeroDuration(), [this] {
     woken_ = false;
-    if (!stepping_) BeginStep();
+    if (!stepping_ && !dead_) BeginStep();
   });
 }
 
@@ -70,6 +71,7 @@ void SimulatedPrefill::RunLayer(size_t step, int64_t layer) {
   const int64_t layers = backend_.kv_layout().layers;
   const double share = static_cast<double>(layer + 1) / static_cast<double>(layers);
   core_.queue.At(record.start + record.time * share, [this, step, layer, layers] {
+    if (dead_) return;
     bool go_on = true;
     Tell([&](PrefillEngine& engine, absl::Time now) { go_on = engine.LayerDone(layer, now); });
     if (go_on && layer + 1 < layers) return RunLayer(step, layer + 1);
@@ -155,6 +157,7 @@ void SimulatedPrefill::Do(PushBlocks action) {
   BATON_CHECK(connection != connections_.end(), "pushed by a connection that is closed");
   core_.network.Push(address_, bytes, options_.device.network_rate,
                      [this, to = connection->second, action = std::move(action)] {
+                       if (dead_) return;
                        const int64_t block_bytes = backend_.kv_layout().BlockBytes();
                        SimulatedBackend& target = options_.reach(to).backend();
                        for (const BlockCopy& copy : action.copies) {

@@ -101,6 +101,8 @@ class SimulatedPrefill {
   void Submit(PrefillJob job);
   void Append(PrefillAppend append);
   void Cancel(const RequestId& id);
+  // Its process has died: nothing that was to happen does.
+  void Die() { dead_ = true; }
 
   const PrefillEngine& engine() const { return engine_; }
 
@@ -131,7 +133,7 @@ class SimulatedPrefill {
   SimulatedBackend backend_;
   PrefillEngine engine_;
   std::map<LinkId, WorkerAddress> connections_;
-  bool woken_ = false, stepping_ = false;
+  bool woken_ = false, stepping_ = false, dead_ = false;
   WakeUp timer_;
 };
 

@@ -21,7 +21,13 @@ SessionKey KeyOf(const RequestId& id) {
 class Driven {
  public:
   explicit Driven(SessionLimits limits) : gate(limits) {}
-  absl::Status Arrive(const RequestId& id, bool needed = false) { return gate.Arrived(id, KeyOf(id), needed, now); }
+  absl::Status Arrive(const RequestId& id, bool needed = false, SessionGate::Prompt prompt = {}) {
+    return gate.Arrived(id, KeyOf(id), prompt, needed, now);
+  }
+  std::string ComeWith(const RequestId& id, int64_t tokens, int64_t uncached) {
+    REQUIRE(Arrive(id, /*needed=*/false, {tokens, uncached}).ok());
+    return Admitted();
+  }
   // They all arrive; who is admitted.
   std::string Come(std::initializer_list<const char*> ids) {
     for (const char* id : ids) REQUIRE(Arrive(id).ok());
@@ -170,11 +176,63 @@ TEST_CASE("requests that wait may go, and too many are refused") {
   CHECK(d.Wait(absl::Seconds(5)) == "t:c:1");
 }
 
+// --- by KV memory --------------------------------------------------------------------------------------------------
+
+TEST_CASE("without a number, sessions are admitted while KV memory has room for what they are expected to need") {
+  Driven d({});
+  d.gate.SetCapacity(1000, d.now);
+  CHECK(d.ComeWith("t:a:1", 400, 400) == "t:a:1");
+  CHECK(d.ComeWith("t:b:1", 400, 10) == "t:b:1");
+  CHECK(d.ComeWith("t:c:1", 400, 10) == "");  // its whole prompt counts while nobody knows better
+  d.gate.Computed("t:a:1", 500);
+  d.End("t:a:1");
+  CHECK(d.Wait(d.gate.linger()) == "t:c:1");
+  // By now a session is expected to need what `a` did.
+  CHECK(d.ComeWith("t:d:1", 50, 50) == "");
+  d.gate.SetCapacity(1300, d.now);
+  CHECK(d.Admitted() == "t:d:1");
+}
+
+TEST_CASE("when sessions need more than was expected, the youngest are parked and go on before those that came later") {
+  Driven d({});
+  d.gate.SetCapacity(1000, d.now);
+  for (const char* id : {"t:a:1", "t:b:1", "t:c:1"}) CHECK(d.ComeWith(id, 300, 300) == id);
+  CHECK(d.ComeWith("t:d:1", 200, 200) == "");
+  for (const char* id : {"t:a:1", "t:b:1"}) {
+    d.gate.Computed(id, 450);
+    d.End(id);
+  }
+  d.gate.Computed("t:c:1", 300);
+  d.End("t:c:1");
+  CHECK(d.Come({"t:c:2", "t:b:2", "t:a:2"}) == "t:b:2 t:a:2");
+  CHECK(d.gate.counts() == SessionGate::Counts{.active = 2, .waiting = 2, .waiting_requests = 2});
+  d.End("t:a:2");
+  CHECK(d.Wait(d.gate.linger()) == "t:c:2 t:d:1");
+}
+
+TEST_CASE("a session that needs more than there is runs alone") {
+  Driven d({});
+  d.gate.SetCapacity(100, d.now);
+  CHECK(d.ComeWith("t:a:1", 400, 400) == "t:a:1");
+  CHECK(d.ComeWith("t:b:1", 10, 10) == "");
+  d.gate.Computed("t:a:1", 500);
+  CHECK(d.End("t:a:1") == "");
+  CHECK(d.Come({"t:a:2"}) == "t:a:2");
+  d.End("t:a:2");
+  CHECK(d.Wait(d.gate.linger()) == "t:b:1");
+}
+
+TEST_CASE("while no prefill worker is there, all sessions are admitted") {
+  Driven d({});
+  CHECK(d.ComeWith("t:a:1", 400, 400) == "t:a:1");
+  CHECK(d.ComeWith("t:b:1", 400, 400) == "t:b:1");
+}
+
 // --- at random -----------------------------------------------------------------------------------------------------
 
 class RandomSessions {
  public:
-  explicit RandomSessions(unsigned seed) : random_(seed), limit_(1 + Below(4)), gate_(Limits()) {}
+  explicit RandomSessions(unsigned seed) : random_(seed), limit_(Below(5)), gate_(Limits()) {}
 
   void Run() {
     for (int step = 0; step < 400; ++step) Step(Below(100));
@@ -202,7 +260,8 @@ class RandomSessions {
       const RequestId id = absl::StrCat("t", Below(3), ":s", Below(5), ":", ++arrivals_);
       const bool needed = Below(20) == 0;
       beyond_ += needed;
-      const absl::Status status = gate_.Arrived(id, KeyOf(id), needed, now_);
+      const SessionGate::Prompt prompt{.all = Below(300), .uncached = Below(100)};
+      const absl::Status status = gate_.Arrived(id, KeyOf(id), prompt, needed, now_);
       if (status.ok()) waiting_.insert(id);
       if (!status.ok()) REQUIRE(waiting_.size() >= 20);
     } else if (what < 65) {
@@ -212,6 +271,10 @@ class RandomSessions {
     } else if (what < 73) {
       if (!waiting_.empty()) gate_.Needed(Any(waiting_), now_);
       ++beyond_;
+    } else if (what < 85) {
+      if (!running_.empty()) gate_.Computed(Any(running_), Below(200));
+    } else if (what < 87) {
+      gate_.SetCapacity(Below(1000), now_);
     } else {
       Pass(absl::Milliseconds(Below(300)));
     }
@@ -243,13 +306,13 @@ class RandomSessions {
     for (const RequestId& id : running_) active.insert(KeyOf(id));
     const SessionGate::Counts counts = gate_.counts();
     REQUIRE(counts.active >= std::ssize(active));
-    REQUIRE(counts.active <= limit_ + beyond_);
+    if (limit_ > 0) REQUIRE(counts.active <= limit_ + beyond_);
     if (counts.active <= limit_) beyond_ = 0;
     REQUIRE(counts.waiting_requests == std::ssize(waiting_));
   }
 
   std::mt19937 random_;
-  const int32_t limit_;
+  const int32_t limit_;  // 0: by KV memory
   SessionGate gate_;
   absl::Time now_ = absl::UnixEpoch();
   int arrivals_ = 0;

@@ -77,7 +77,7 @@ class RandomWorkflow {
     shape.prefill_workers = 1 + Below(2);
     shape.decode_workers = 1 + Below(2);
     shape.pace = Within(absl::Milliseconds(20));
-    if (Below(3) > 0) shape.sessions = SessionLimits{.sessions = 1 + Below(3)};
+    if (Below(4) > 0) shape.sessions = SessionLimits{.sessions = Below(4)};
     return *SimulatedCluster::Create(shape);
   }
 
@@ -161,8 +161,14 @@ class RandomWorkflow {
     }
     if (Below(10) == 0) {
       broken_ = true;
-      events.emplace(Within(absl::Milliseconds(200)),
-                     [this, worker = OneOf({"prefill0", "decode0", "paced"})] { cluster_->BreakStream(worker); });
+      const absl::Duration time = Within(absl::Milliseconds(200));
+      if (Below(3) == 0) {
+        events.emplace(time, [this] { cluster_->Kill("prefill0"); });
+        events.emplace(time + Within(absl::Milliseconds(100)), [this] { cluster_->Restart("prefill0"); });
+      } else {
+        const WorkerAddress worker = OneOf({"prefill0", "decode0", "paced"});
+        events.emplace(time, [this, worker] { cluster_->BreakStream(worker); });
+      }
     }
     return events;
   }

@@ -1,8 +1,10 @@
 // Runs test/scenario/agents_*.txt and sessions_*.txt: agents that wait for each other, and sessions that wait for their
 // turn, on a simulated router, prefill and decode workers.
 //
-//   cluster [sessions=N] [blocks=N]   a new one, where at most so many sessions are active; blocks of each worker
+//   cluster [sessions=N] [blocks=N] [prefills=N]   a new one, where at most so many sessions are active (0: as many as
+//                   KV memory has room for); blocks of each worker; prefill workers
 //   submit ID [prompt=NAME] [of=ID,ID] [then=N] [out=N]   a prompt of NAME's 48 tokens, outputs, and N tokens more
+//     long=N          NAME's first N tokens
 //     slow=1          on the decode worker that takes a second for each token
 //     announced=1     what it refers to may be submitted later
 //     failure=partial|substitute, timeout=SECONDS           of each reference
@@ -11,6 +13,8 @@
 //   run [SECONDS]     until all have ended, or for so long
 //   cancel ID
 //   break WORKER      its stream to the router breaks: prefill0, decode0 or paced
+//   kill WORKER, restart WORKER       a prefill worker's process dies, and is there again with nothing in its memory
+//   computed          tokens that each prefill worker has computed since this was last asked
 //   same ID ID        whether their outputs are the same
 //   blocks            that any worker still holds for a request
 //   sessions          how many are active and wait
@@ -60,6 +64,12 @@ class Scenario {
       cluster_->Cancel(word);
     } else if (command.name == "break") {
       cluster_->BreakStream(word);
+    } else if (command.name == "kill") {
+      cluster_->Kill(word);
+    } else if (command.name == "restart") {
+      cluster_->Restart(word);
+    } else if (command.name == "computed") {
+      return Computed();
     } else if (command.name == "same") {
       return cluster_->ran(word).tokens == cluster_->ran(command.words[1]).tokens ? "the same\n" : "not the same\n";
     } else if (command.name == "blocks") {
@@ -80,11 +90,13 @@ class Scenario {
     shape.model = *ModelNamed("qwen2.5-7b");
     shape.device = *DeviceNamed("a100");
     shape.pace = absl::Seconds(1);
-    if (const int64_t sessions = command.Number("sessions"); sessions > 0) {
-      shape.sessions = SessionLimits{.sessions = static_cast<int32_t>(sessions)};
+    if (!command.Option("sessions").empty()) {
+      shape.sessions = SessionLimits{.sessions = static_cast<int32_t>(command.Number("sessions"))};
     }
+    shape.prefill_workers = static_cast<int32_t>(command.Number("prefills", 1));
     if (const int64_t blocks = command.Number("blocks"); blocks > 0) shape.blocks = blocks;
     cluster_ = *SimulatedCluster::Create(shape);
+    steps_told_ = 0;
   }
   void Submit(const std::string& id, const ScenarioCommand& command) {
     SimulatedRequest request;
@@ -96,7 +108,7 @@ class Scenario {
     request.join = command.Option("join") == "arrival" ? Join::kArrival : Join::kOrder;
     if (const std::string stop = command.Option("stop"); !stop.empty()) request.stop = {stop};
     if (const std::string name = command.Option("prompt"); !name.empty()) {
-      request.segments.push_back(Tokens(static_cast<uint32_t>(name[0]), 48));
+      request.segments.push_back(Tokens(static_cast<uint32_t>(name[0]), command.Number("long", 48)));
     }
     for (const std::string& upstream :
          std::vector<std::string>(absl::StrSplit(command.Option("of"), ',', absl::SkipEmpty()))) {
@@ -136,6 +148,17 @@ class Scenario {
     }
     return printed;
   }
+  std::string Computed() {
+    std::map<WorkerAddress, int64_t> tokens;
+    for (; steps_told_ < cluster_->steps().size(); ++steps_told_) {
+      const StepRecord& step = cluster_->steps()[steps_told_];
+      if (step.worker.starts_with("prefill") && !step.broken_off) tokens[step.worker] += step.tokens;
+    }
+    std::string printed;
+    for (const auto& [worker, computed] : tokens)
+      absl::StrAppend(&printed, worker, " computed ", computed, " tokens\n");
+    return printed.empty() ? "nothing\n" : printed;
+  }
   std::string Outcome(const RequestId& id) const {
     const SimulatedCluster::Ran& ran = cluster_->ran(id);
     if (!ran.status.ok()) return ran.status.ToString();
@@ -147,6 +170,7 @@ class Scenario {
   std::unique_ptr<SimulatedCluster> cluster_;
   std::vector<RequestId> ended_;
   std::map<std::string, std::vector<RequestId>> copies_ended_;
+  size_t steps_told_ = 0;
 };
 
 TEST_CASE("agents and sessions whose workers die, that stall, stop or are cancelled go as it is written down") {
