@@ -151,7 +151,9 @@ void Dispatcher::Cancel(const RequestTicket& ticket, absl::Time now) {
 }
 
 void Dispatcher::LetGo(const RequestTicket& ticket, absl::Time now) {
-  if (!graph_.HasReaders(ticket.id)) Cancel(ticket, now);
+  if (!graph_.HasReaders(ticket.id)) return Cancel(ticket, now);
+  const auto found = records_.find(ticket.id);
+  if (found != records_.end() && found->second.number == ticket.number) let_go_.insert(ticket.id);
 }
 
 void Dispatcher::EndAll(absl::Time now) {
@@ -374,6 +376,10 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
   if (!record.shadow) actions_.push_back(RequestEnded{{action.request, record.number}, std::move(outcome)});
   called_.erase(record.worker_id);
   records_.erase(found);
+  let_go_.erase(action.request);
+  for (const RequestId& id : let_go_) {
+    if (!graph_.HasReaders(id)) core_.Cancel(id);
+  }
 }
 
 void Dispatcher::Shadow(RequestRecord& record, std::span<const TokenId> tokens, bool all, absl::Time now) {

@@ -84,7 +84,7 @@ class Dispatcher {
   absl::StatusOr<RequestTicket> Submit(PreparedRequest prepared, absl::Time now);
   // Nothing if it is over, as for all that follow.
   void Cancel(const RequestTicket& ticket, absl::Time now);
-  // Its client takes no more of it. It is cancelled, unless other requests wait for its output.
+  // Its client takes no more of it. It is cancelled as soon as no other request waits for its output.
   void LetGo(const RequestTicket& ticket, absl::Time now);
   // Ends everything that is live, with UNAVAILABLE.
   void EndAll(absl::Time now);
@@ -159,6 +159,7 @@ class Dispatcher {
   std::optional<SessionGate> gate_;                        // of those with a session
   absl::node_hash_map<RequestId, RequestRecord> records_;  // of live requests
   absl::flat_hash_map<RequestId, RequestId> called_;       // these, by what workers call them
+  absl::flat_hash_set<RequestId> let_go_;                  // of these, those that go on for others only
   Timeline timeline_{TimelineLimits{}};                    // of those with a workflow that are over
   uint64_t submitted_ = 0, attempts_ = 0;
   std::vector<DispatchAction> actions_;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "catch.h"
 #include "model/byte_model.h"
+#include "model/tokenizer_fixture.h"
 
 namespace baton {
 namespace {
@@ -93,6 +94,7 @@ class Driven {
 
   absl::Time now = absl::UnixEpoch();
   std::vector<absl::Duration> handicaps;  // of the prompts last taken
+  std::vector<TokenId> appended;          // to a prompt, lately
 
  private:
   static Dispatcher::Options Options(bool shortest_first, std::optional<SessionLimits> sessions) {
@@ -106,7 +108,8 @@ class Driven {
     handicaps.push_back(job.handicap);
     return absl::StrCat(job.open ? "open " : "prefill ", job.request_id, " ", TextOf(job.tokens));
   }
-  static std::string Line(const PrefillAppend& append) {
+  std::string Line(const PrefillAppend& append) {
+    appended = append.tokens;
     return absl::StrCat(append.last ? "close " : "append ", append.request_id, " ", TextOf(append.tokens));
   }
   static std::string Line(const DecodeJob& job) {
@@ -302,6 +305,58 @@ RequestTicket Talk(Driven& driven, const RequestId& id) {
   driven.Prefilled(id);
   driven.Take();
   return *ticket;
+}
+
+TEST_CASE("an output comes to a model of another tokenizer as that model's own tokens") {
+  Driven d;
+  for (const auto role : {WorkerRole::kPrefill, WorkerRole::kDecode}) {
+    WorkerInfo info = Info(role, role == WorkerRole::kPrefill ? "prefill-2" : "decode-2", 33);
+    info.model = "pairs";
+    info.module_digest = {1};
+    (*d).WorkerAttached(info.address, info, d.now);
+  }
+  ServedModel pairs = ByteModel("pairs");
+  pairs.vocab = 300;
+  pairs.tokenizer = LoadTokenizer(TinyTokenizer({{"a", "b"}}));  // "ab" is one token
+  REQUIRE(d.Submit(d.Request("up", "p")).ok());
+  ClientRequest down = d.Request("down", "");
+  down.served = &pairs;
+  const auto ids = [&](std::string_view text) {
+    return pairs.tokenizer->Encode(text, Tokenizer::SpecialTokens::kAsText);
+  };
+  down.segments = {ids("ab"), Reference{.upstream = "up"}, ids("ab")};
+  REQUIRE(d.Submit(down).ok());
+  d.Take();
+  d.Prefilled("up");
+  for (const char* text : {"x", "a", "b", "a"}) d.Made(d.NameOf("up"), text, std::nullopt);
+  d.Made(d.NameOf("up"), "b", FinishReason::kStop);
+  REQUIRE(std::ranges::any_of(d.Take(), [](const std::string& line) { return line.starts_with("prefill-2: close"); }));
+  std::vector<TokenId> expected;
+  for (const char* text : {"ab", "xabab", "ab"}) {
+    for (const TokenId id : ids(text)) expected.push_back(id);
+  }
+  CHECK(expected.size() == 5);
+  CHECK(d.appended == expected);
+}
+
+TEST_CASE("a request that its client has let go of ends when nobody else waits for it") {
+  Driven d;
+  const auto up = d.Submit(d.Request("up", "ab"));
+  REQUIRE(up.ok());
+  std::vector<RequestTicket> readers;
+  for (const char* id : {"one", "two"}) {
+    ClientRequest reader = d.Request(id, "");
+    reader.segments = {Reference{.upstream = "up"}};
+    readers.push_back(*d.Submit(reader));
+  }
+  d.Take();
+  (*d).LetGo(*up, d.now);
+  (*d).Cancel(readers[0], d.now);
+  CHECK((*d).core().live_requests() == 2);
+  (*d).Cancel(readers[1], d.now);
+  CHECK((*d).core().live_requests() == 0);
+  const Lines lines = d.Take();
+  CHECK(std::ranges::count(lines, "prefill-1: cancel up#ab.1") == 1);
 }
 
 TEST_CASE("what a request of a session generates is prefilled block by block, and nobody hears of that") {
