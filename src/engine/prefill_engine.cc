@@ -292,13 +292,14 @@ const Batch* PrefillEngine::StartStep(absl::Time now) {
 bool PrefillEngine::LayerDone(int64_t layer, absl::Time now) {
   for (const auto& slice : scheduler_.LastSlices()) PushReady(slice, layer + 1, now);
   if (!scheduler_.StepHoldsUp()) return true;
-  const int64_t left = options_.sender.self.layout.layers - (layer + 1);
+  const int64_t layers = options_.sender.self.layout.layers, left = layers - (layer + 1);
   const absl::Duration wait = (now - step_started_) * left / (layer + 1);
+  step_done_ = static_cast<double>(layer + 1) / static_cast<double>(layers);
   return wait <= step_cost_.TimeAdded(step_computes_);
 }
 
 void PrefillEngine::BreakOffStep(absl::Time now) {
-  scheduler_.BreakOffStep();
+  scheduler_.BreakOffStep(step_done_);
   OnProgress(now, now);
 }
 

@@ -202,6 +202,7 @@ class PrefillEngine {
   absl::flat_hash_set<std::pair<WorkerAddress, BlockKey>> ahead_sent_;  // their last blocks: siblings need not
   absl::Time step_started_;
   int64_t step_computes_ = 0;  // tokens, the running step
+  double step_done_ = 0;       // of the running step, when it was last asked whether to go on
   PrefillTotals totals_;
   std::vector<PrefillAction> actions_;
 };

@@ -125,8 +125,9 @@ class PrefillScheduler {
   // The running step is of prompts that were open when it was planned, none of which it completes, and a prompt that is
   // whole has come since.
   bool StepHoldsUp() const { return step_of_open_ && whole_came_ && !step_completes_; }
-  // Ends the running step as if it had never been planned: what it has written is lost. REQUIRES: StepHoldsUp().
-  void BreakOffStep();
+  // Ends the running step as if it had never been planned: what it has written is lost. So much of it was done, in
+  // [0, 1], which prompts that are whole have waited for. REQUIRES: StepHoldsUp().
+  void BreakOffStep(double done);
   // Keeps the KV of the request's first `tokens` tokens, in whole blocks, until then. A running step is over first.
   // REQUIRES: known.
   void Lease(const RequestId& id, int64_t tokens, LeaseHolder holder, absl::Time until);

@@ -9,20 +9,15 @@ namespace {
 constexpr double kKeep = 0.98;      // of a step's weight, when the next one has run: about fifty steps count
 constexpr double kLikeness = 0.25;  // sizes that deviate less than this share of their mean say nothing of a slope
 constexpr double kMostTokens = 1e9;
-constexpr double kLatest = 0.5;     // weight of the latest step of growing prompts
-constexpr double kMostGrowing = 8;  // of such a step; more than that is another program's doing
+constexpr size_t kGrowingSteps = 16;
+constexpr double kMostGrowing = 4;  // of what the line says; more than that is another program's doing
 
 }  // namespace
 
 void StepCost::Add(int64_t tokens, absl::Duration took, bool growing) {
   const double x = static_cast<double>(tokens), y = absl::ToDoubleSeconds(took);
-  if (const double line = fixed_ + each_ * x; growing && line > 0) {
-    growing_ += kLatest * (std::clamp(y / line, 1.0, kMostGrowing) - growing_);
-  }
-  AddToLine(x, y);
-}
-
-void StepCost::AddToLine(double x, double y) {
+  if (growing) growing_.emplace_back(x, y);
+  if (growing_.size() > kGrowingSteps) growing_.pop_front();
   weight_ = kKeep * weight_ + 1;
   tokens_ = kKeep * tokens_ + x;
   seconds_ = kKeep * seconds_ + y;
@@ -42,6 +37,12 @@ void StepCost::AddToLine(double x, double y) {
   fixed_ = mean_seconds - each_ * mean_tokens;
 }
 
+double StepCost::GrowingToLine() const {
+  double most = 1;
+  for (const auto& [tokens, seconds] : growing_) most = std::max(most, seconds / (fixed_ + each_ * tokens));
+  return std::min(most, kMostGrowing);
+}
+
 int64_t StepCost::WorthwhileTokens(double fixed_share) const {
   if (!line_known_ || each_ <= 0) return 0;
   const double tokens = fixed_ * (1 / fixed_share - 1) / each_;
@@ -50,7 +51,7 @@ int64_t StepCost::WorthwhileTokens(double fixed_share) const {
 
 int64_t StepCost::TokensWithin(absl::Duration time, int64_t otherwise) const {
   if (each_ <= 0) return otherwise;
-  const double tokens = (absl::ToDoubleSeconds(time) / growing_ - fixed_) / each_;
+  const double tokens = (absl::ToDoubleSeconds(time) / GrowingToLine() - fixed_) / each_;
   return std::llround(std::floor(std::clamp(tokens, 0.0, kMostTokens)));
 }
 

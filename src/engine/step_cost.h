@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <utility>
 
 #include "absl/time/time.h"
 
@@ -10,7 +12,8 @@ namespace baton {
 
 // A weighted least-squares line through the latest steps; what is older counts less. Attention over a long history and
 // other work on the machine are noise to it. As growing prompts become long step by step, the line is too low for them;
-// by how much is learned from the latest few of their steps.
+// by how much at most is learned from the latest few of their steps, of which one prompt's first are short and its last
+// are long.
 class StepCost {
  public:
   // `growing`: most of the tokens were of growing prompts.
@@ -24,12 +27,13 @@ class StepCost {
   int64_t TokensWithin(absl::Duration time, int64_t otherwise) const;
 
  private:
-  void AddToLine(double tokens, double seconds);
+  double GrowingToLine()
+      const;  // what steps of growing prompts take at most, in terms of what the line says; at least 1
 
   double weight_ = 0, tokens_ = 0, seconds_ = 0, tokens_squared_ = 0, product_ = 0;  // weighted sums
   bool line_known_ = false;                                                          // steps differed enough
   double fixed_ = 0, each_ = 0;                                                      // seconds
-  double growing_ = 1;  // what steps of growing prompts take of what the line says, at least 1
+  std::deque<std::pair<double, double>> growing_;  // tokens and seconds of the latest steps of growing prompts
 };
 
 }  // namespace baton

@@ -281,6 +281,7 @@ TEST_CASE("open jobs fill a step for as long as the options say, by what steps w
 TEST_CASE("a step of open jobs is broken off where a prompt that is whole would wait long for little") {
   PrefillEngineOptions options = SmallOptions();
   options.blocks = 64;
+  options.context = 1024;
   options.sender.self.layout.layers = 10;
   absl::Time now = absl::UnixEpoch();
   const auto whole = [](const std::string& id, size_t tokens, TokenId token) {
@@ -318,6 +319,21 @@ TEST_CASE("a step of open jobs is broken off where a prompt that is whole would 
     REQUIRE(actions.size() == 2);
     CHECK(std::get<PrefillDone>(actions[1]).computed_tokens == 64);
     CHECK(std::get<PrefillDone>(actions[1]).steps.size() == 1);
+  }
+  SECTION("early, and what was done counts as waited for") {
+    // More than fits into the next step beside it.
+    PrefillJob more = whole("more", 256, 5);
+    more.open = true;
+    REQUIRE_FALSE(engine.Add(more, layers(6)).has_value());
+    REQUIRE_FALSE(engine.Add(whole("late", 16, 4), layers(6)).has_value());
+    CHECK_FALSE(engine.LayerDone(5, layers(6)));
+    engine.BreakOffStep(layers(6));
+    const Batch* batch = engine.StartStep(layers(6));
+    size_t tokens = 0;
+    for (const SequenceSlice& slice : batch->slices) tokens += slice.tokens.size();
+    // 200 ms are 100 tokens, of which 38 were waited for.
+    CHECK(tokens == 16 + 48);
+    engine.FinishStep(absl::OkStatus(), layers(6) + absl::Milliseconds(164));
   }
   SECTION("late") {
     REQUIRE_FALSE(engine.Add(whole("late", 16, 4), layers(8)).has_value());

@@ -82,7 +82,7 @@ class SchedulerWorld {
   }
   void BreakOff() {
     CopyStaged();
-    scheduler_.BreakOffStep();
+    scheduler_.BreakOffStep(0);
     scheduler_.CheckInvariants();
     NoteProgress();
   }
