@@ -86,7 +86,8 @@ absl::Status Dispatcher::SubmitToCore(RouteRequest route, absl::Time now) {
   RequestRecord& record = records_.at(route.id);
   const SessionKey session{record.request.cache_salt, record.request.session};
   route.held = record.held = gate_ && !session.name.empty();
-  const int64_t uncached = route.held || workload_ ? core_.FewestUncached(route) : 0;
+  const bool asks = workload_ || (route.held && gate_->by_memory());
+  const int64_t uncached = asks ? core_.FewestUncached(route) : 0;
   if (route.held) {
     const SessionGate::Prompt prompt{route.prompt_tokens, uncached};
     RETURN_IF_ERROR(gate_->Arrived(route.id, session, prompt, IsNeeded(route.id), now));
@@ -406,7 +407,7 @@ void Dispatcher::StartShadow(RequestRecord& record, absl::Time now) {
   if (core_.live_requests() >= most_with_shadows_) return;
   ClientRequest request = ShadowOf(record);
   RouteRequest route = ToRoute(request);
-  route.open = true;
+  route.open = route.at_holder = true;
   RequestRecord& shadow = records_[route.id];
   shadow.id = route.id;
   shadow.request = std::move(request);

@@ -84,7 +84,7 @@ class Dispatcher {
   absl::StatusOr<RequestTicket> Submit(PreparedRequest prepared, absl::Time now);
   // Nothing if it is over, as for all that follow.
   void Cancel(const RequestTicket& ticket, absl::Time now);
-  // Its client takes no more of it. It is cancelled as soon as no other request waits for its output.
+  // Its client takes no more of it. It is cancelled when the last request that waits for its output has ended.
   void LetGo(const RequestTicket& ticket, absl::Time now);
   // Ends everything that is live, with UNAVAILABLE.
   void EndAll(absl::Time now);

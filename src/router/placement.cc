@@ -71,6 +71,8 @@ const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> all, 
                                     const PlacementOptions& options) {
   if (all.empty()) return nullptr;
   const auto candidates = LargeEnough(all, request.prompt_tokens);
+  const auto holder = std::ranges::find(candidates, request.holder, &AttachedWorker::link);
+  if (request.at_holder && holder != candidates.end()) return *holder;
   if (options.routing == Routing::kRandom) return Anyone(candidates, request, "");
   if (options.routing == Routing::kLeastLoaded) {
     return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
@@ -82,7 +84,6 @@ const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> all, 
     // The id spreads requests over workers that cost the same.
     return std::tuple(PrefillCost(*worker, request), RendezvousWeight(request.id, worker->info.address));
   });
-  const auto holder = std::ranges::find(candidates, request.holder, &AttachedWorker::link);
   if (key.empty() && holder == candidates.end()) return cheapest;
   const AttachedWorker* pinned = holder != candidates.end()
                                      ? *holder

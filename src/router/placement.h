@@ -31,6 +31,7 @@ struct RouteRequest {
   bool prefill_only = false;  // needs no decode worker
   WorkerAddress holder{};     // the link of the prefill worker that has lately computed its first `held_tokens` tokens
   int32_t held_tokens = 0;
+  bool at_holder = false;  // elsewhere it is of no use
   absl::Time deadline = absl::InfiniteFuture();
   bool held = false;  // its session waits for its turn; nothing is done until RouterCore::Admit
 };
@@ -73,9 +74,9 @@ bool IsOverloaded(const AttachedWorker& decode, const RouteRequest& request);
 // KV of one may be used by the other.
 bool CanShareKv(const WorkerInfo& a, const WorkerInfo& b);
 
-// Under kPinned: the holder; else the worker to which rendezvous hashing pins the session, else the first block, else
-// the output that a prompt begins with, as it has no block yet: those that share it are computed once. The cheapest one
-// where there is none of them or the pin is overloaded. Null without candidates.
+// The holder, if it has to be there. Under kPinned: the holder; else the worker to which rendezvous hashing pins the
+// session, else the first block, else the output that a prompt begins with, as it has no block yet: those that share it
+// are computed once. The cheapest one where there is none of them or the pin is overloaded. Null without candidates.
 const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
                                     const PlacementOptions& options);
 

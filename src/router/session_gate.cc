@@ -62,6 +62,7 @@ void SessionGate::Computed(const RequestId& id, int64_t tokens) {
   Session& session = sessions_.at(found->second.session);
   needed_ -= session.need();
   session.computed += tokens;
+  if (capacity_ > 0) session.computed = std::min(session.computed, capacity_);
   needed_ += session.need();
 }
 
@@ -117,7 +118,15 @@ bool SessionGate::HasHadItsTurn(const Session& session, absl::Time now) const {
 
 bool SessionGate::HasRoom(const Session& session) const {
   if (limits_.sessions > 0) return counts_.active < limits_.sessions;
-  return capacity_ == 0 || counts_.active == 0 || needed_ + session.need() <= capacity_;
+  return capacity_ == 0 || counts_.active == 0 || needed_ + Expected(session) <= capacity_;
+}
+
+int64_t SessionGate::Expected(const Session& session) const {
+  return session.admitted ? session.need() : std::max(session.expected, static_cast<int64_t>(usual_));
+}
+
+bool SessionGate::MayGo(const Session& session) const {
+  return session.active ? counts_.waiting == 1 : HasRoom(session);
 }
 
 bool SessionGate::MustPark(const Session& session) const {
@@ -131,13 +140,14 @@ bool SessionGate::MustPark(const Session& session) const {
 }
 
 void SessionGate::SetCapacity(int64_t tokens, absl::Time now) {
-  capacity_ = tokens;
+  if (tokens > 0) capacity_ = tokens;
   AdmitNext(now);
 }
 
 void SessionGate::Admit(const SessionKey& key, Session& session, absl::Time now) {
   if (!session.active) {
-    session.active = true;
+    session.expected = Expected(session);
+    session.active = session.admitted = true;
     needed_ += session.need();
     session.idle = now;
     idle_.insert({now, key});
@@ -183,7 +193,7 @@ SessionKey SessionGate::Next() const {
 void SessionGate::AdmitNext(absl::Time now) {
   while (counts_.waiting > 0) {
     const SessionKey key = Next();
-    if (!HasRoom(sessions_.at(key))) return;
+    if (!MayGo(sessions_.at(key))) return;
     last_tenant_ = key.tenant;
     Admit(key, sessions_.at(key), now);
   }
@@ -244,7 +254,7 @@ void SessionGate::CheckInvariants() const {
   BATON_CHECK(counts == counts_ && idle == idle_.size() && requests == requests_.size(), "sessions are miscounted");
   BATON_CHECK(queued == static_cast<size_t>(counts.waiting), "a session is queued that does not wait");
   BATON_CHECK(needed == needed_, "what sessions need is miscounted");
-  BATON_CHECK(counts.waiting == 0 || !HasRoom(sessions_.at(Next())), "sessions wait beside free places");
+  BATON_CHECK(counts.waiting == 0 || !MayGo(sessions_.at(Next())), "sessions wait beside free places");
 }
 
 }  // namespace baton

@@ -18,7 +18,7 @@
 // expected to need fits into KV memory beside what the active ones need. A session needs what was computed for it since
 // it was admitted, and at least what sessions have needed on average; until one has ended, its whole first prompt,
 // though much of that may be cached. Where those that were admitted need more after all, the youngest are parked when
-// they come with their next request: they wait before all that came later, and are expected to need as much again.
+// they come with their next request: they wait before what of their tenant came later, and need as much again.
 //
 // Places go to tenants in turn, and to a tenant's sessions in the order in which they came; all that waits of a session
 // is admitted with it. What an admitted request waits for (Needed) must never wait behind it, so it is admitted
@@ -65,7 +65,8 @@ class SessionGate {
  public:
   explicit SessionGate(const SessionLimits& limits) : limits_(limits) {}
 
-  // Tokens that KV memory holds of sessions; 0: not known, all have room.
+  // Tokens that KV memory holds of sessions. Until it is known all have room; 0, as all workers are away, changes
+  // nothing.
   void SetCapacity(int64_t tokens, absl::Time now);
   struct Prompt {  // in tokens
     int64_t all = 0;
@@ -96,6 +97,7 @@ class SessionGate {
   };
   Counts counts() const { return counts_; }
   absl::Duration linger() const;
+  bool by_memory() const { return limits_.sessions == 0; }  // else prompts do not matter
   void CheckInvariants() const;
 
  private:
@@ -108,7 +110,8 @@ class SessionGate {
     int64_t number = 0;              // in its tenant's queue, and its age
     int64_t expected = 0;            // tokens: what it needs at least
     int64_t computed = 0;            // tokens, since it was admitted
-    bool parked = false;             // it was, at least once
+    bool admitted = false;           // it was, at least once
+    bool parked = false;             // so was it
     int64_t need() const { return std::max(expected, computed); }
   };
   struct Request {
@@ -118,8 +121,10 @@ class SessionGate {
   using Queue = std::set<std::pair<int64_t, std::string>>;  // sessions of a tenant, by number
 
   bool HasHadItsTurn(const Session& session, absl::Time now) const;
-  bool HasRoom(const Session& session) const;                              // one that is not active
-  bool MustPark(const Session& session) const;                             // one that is
+  int64_t Expected(const Session& session) const;  // what it will need once it is admitted
+  bool HasRoom(const Session& session) const;      // one that is not active
+  bool MayGo(const Session& session) const;        // the first of those that wait; an active one has had its turn
+  bool MustPark(const Session& session) const;     // one that is
   void Run(const RequestId& id, Session& session, const SessionKey& key);  // it is admitted
   void Admit(const SessionKey& key, Session& session, absl::Time now);     // with all that waits of it
   void Leave(const SessionKey& key, Session& session);

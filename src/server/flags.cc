@@ -5,6 +5,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "absl/strings/numbers.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "server/version.h"
@@ -18,6 +19,15 @@ const CLI::Validator kMetricsAddress(
       return text.empty() || text == "off" || text == "0" ? "" : HostPort()(text);
     },
     "HOST:PORT|off");
+
+const CLI::Validator kMaxSessions(
+    [](const std::string& text) -> std::string {
+      int32_t number = 0;
+      if (text == "auto" || text == "off") return "";
+      if (absl::SimpleAtoi(text, &number) && number >= 1 && number <= 1 << 20) return "";
+      return StrCat("expected 1 to ", 1 << 20, ", auto or off, got ", text);
+    },
+    "NUMBER|auto|off");
 
 void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_name = "--model") {
   app.add_option(model_name, o.model, "Hugging Face directory of the model (required)");
@@ -100,8 +110,8 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
   app.add_option(
          "--max-sessions", o.max_sessions,
          "sessions that are active at a time; requests of others wait, tenants in turn: a number; auto, as many as "
-         "the prefill workers' KV memory has room for; off")
-      ->check(CLI::Range(1, 1 << 20) | CLI::IsMember({"auto", "off"}))
+         "the prefill workers' KV memory has room for, by a rough reckoning; off")
+      ->check(kMaxSessions)
       ->capture_default_str();
   app.add_option(
          "--schedule", o.schedule,

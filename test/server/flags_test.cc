@@ -62,6 +62,7 @@ TEST_CASE("a mistake in the file is named with its line") {
   CHECK(error("max-requests = \"many\"").starts_with("1: "));
   CHECK(error("listen = \"nowhere\"").find("expected host:port") != std::string::npos);
   CHECK(error("schedule = \"lifo\"").starts_with("1: --schedule"));
+  CHECK(error("max-sessions = \"0x10\"").starts_with("1: --max-sessions: expected 1 to 1048576, auto or off"));
   CHECK(error("\nlisten = ").starts_with("2: "));
 }
 
