@@ -22,6 +22,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import time
 import uuid
 
 import agent_prompts
@@ -107,6 +108,32 @@ async def ablation(bench, concurrency=8, prefix=2000, output=64):
             "speedup": {kind: figures["sequential"] / ms for kind, ms in figures.items()}}
 
 
+async def beside_growing(bench):
+    """Time to first token of prompts that come one after the other, alone and while twelve long ones grow."""
+    ttft = {"alone": [], "beside": []}
+    for repeat in range(bench.repeats):
+        run_id = uuid.uuid4().hex[:12]
+
+        async def prompt(kind, n):
+            agent = agent_workflows.Agent(f"{kind} {n}", [agent_workflows.Ids(f"{run_id} {kind} {n}", 100, "question")], 1)
+            ran = await bench.server.run_agent(agent, f"{run_id}-", run_id, False)
+            ttft[kind].append(1e3 * (ran.first - ran.started))
+
+        for n in range(10):
+            await prompt("alone", n)
+        upstream = agent_workflows.Agent("A", [agent_workflows.Ids(run_id, 64, "question")], 600)
+        readers = [agent_workflows.Agent(f"B {n}", [agent_workflows.Ids(f"{run_id} {n}", 1500, "document"), "A"], 1) for n in range(12)]
+        workflow = asyncio.create_task(bench.server.run_workflow([upstream, *readers], f"{run_id}-", run_id, True))
+        for n in range(10):
+            await asyncio.sleep(0.2)
+            await prompt("beside", n)
+        beside_until = time.perf_counter()
+        if (await workflow)["A"].ended < beside_until:
+            sys.exit("agents: the upstream ended before the prompts beside its readers were measured")
+        bench.progress.add(True)
+    return {kind: {"ms": ms, "median": statistics.median(ms), "max": max(ms)} for kind, ms in ttft.items()}
+
+
 def distribution(rows):
     ratios = sorted(row["ratio"] for row in rows)
     cuts = statistics.quantiles(ratios, n=10, method="inclusive") if len(ratios) > 1 else ratios * 9
@@ -121,10 +148,11 @@ async def run(args, server):
     grid = list(itertools.product(*((1, 2, 4, 8), (0, 1000, 2000), (32, 64, 128) if args.full else (64,))))
     repeats = args.repeats or (5 if args.full else 3)
     bench = Bench(agent_workflows.Server(target, prompts), repeats,
-                  repeats * (2 * len(grid) + 4 * len(WORKFLOWS) + 4 * args.full))
+                  repeats * (2 * len(grid) + 4 * len(WORKFLOWS) + 4 * args.full + 1))
     await bench.server.run_workflow(agent_workflows.cascade("warm", 0, 4), f"{uuid.uuid4().hex[:12]}-", "", True)
     rows = await cascades(bench, grid)
-    figures = {"cascades": distribution(rows), "cascade": rows, "workflow": await whole_workflows(bench, (1, 8))}
+    figures = {"cascades": distribution(rows), "cascade": rows, "workflow": await whole_workflows(bench, (1, 8)),
+               "prompts_beside_growing": await beside_growing(bench)}
     if args.full:
         figures["ablation"] = await ablation(bench)
     await target.close()
@@ -147,6 +175,8 @@ def report(figures):
     for row in figures["workflow"]:
         print(f"{row['workflow']:26}{row['concurrency']:3}{row['sequential_ms']:9.0f}{row['overlapped_ms']:9.0f}"
               f"{row['reduction']:8.1%}")
+    print("\n100-token prompts alone, and beside 12 that grow; time to first token, ms, median (most): "
+          + ", ".join(f"{kind} {ms['median']:.0f} ({ms['max']:.0f})" for kind, ms in figures["prompts_beside_growing"].items()))
     if "ablation" in figures:
         print("\n8 pipelines, prefix 2,000, T against sequential without sharing: "
               + ", ".join(f"{kind} {speedup:.2f}x" for kind, speedup in figures["ablation"]["speedup"].items()))

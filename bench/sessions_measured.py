@@ -1,0 +1,168 @@
+"""The measured half of bench/sessions: four agents with a model of their own each, on this machine's CPU, in real processes.
+The models are one model, each with one weight of its last norm changed, so that none may use another's KV; in `shared` the
+model itself is the prefill module. Eight workers with one thread each, in both systems:
+
+  baseline   a prefill and a decode worker for each model, which prefills all of the context again
+  shared     four prefill workers of the module, a decode worker for each decoder
+
+Sessions have the lengths of session_profiles.py, tokens are random, and both systems run the same ones."""
+
+import asyncio
+import itertools
+import json
+import pathlib
+import re
+import shutil
+import time
+import urllib.request
+import uuid
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from random import Random
+
+import baton_messages
+import grpc
+from session_profiles import AGENTS, sessions
+from sessions_simulated import turn_figures
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+WORK = ROOT / "build" / "bench_sessions"
+LOADER = SourceFileLoader("cluster", str(ROOT / "tools" / "cluster"))
+cluster = module_from_spec(spec_from_loader("cluster", LOADER))
+LOADER.exec_module(cluster)
+
+
+def decoder(module, name):
+    """A directory with the module's files and weights, but for one bit of the first weight of the last norm."""
+    directory = WORK / name
+    directory.mkdir(parents=True, exist_ok=True)
+    for file in module.iterdir():
+        if file.suffix != ".safetensors":
+            shutil.copy(file, directory / file.name)
+    weights = shutil.copy(module / "model.safetensors", directory / "model.safetensors")
+    with open(weights, "r+b") as file:
+        header = int.from_bytes(file.read(8), "little")
+        at = 8 + header + json.loads(file.read(header))["model.norm.weight"]["data_offsets"][0] + AGENTS.index(name) * 2
+        file.seek(at)
+        bit = file.read(1)[0] ^ 1
+        file.seek(at)
+        file.write(bytes([bit]))
+    return directory
+
+
+class Cluster:
+    """Four prefill and four decode workers and their router."""
+
+    def __init__(self, system, module, decoders):
+        self.run, self.state = WORK / f"run_{system}", {"processes": []}
+        self.run.mkdir(parents=True, exist_ok=True)
+        try:
+            self.start(system == "shared", module, decoders)
+        except BaseException:
+            self.stop()
+            raise
+
+    def start(self, shared, module, decoders):
+        workers = ["--threads", "1", "--kv-memory-mb", "256", "--metrics", "127.0.0.1:0"]
+        start = lambda *arguments: cluster.start(self.run, self.state, *map(str, arguments))  # noqa: E731
+        prefill = [start(f"prefill-{d.name}", "baton-prefill", "--model", module if shared else d, *workers) for d in decoders]
+        decode = [start(f"decode-{d.name}", "baton-decode", "--model", d, *workers,
+                        *(["--prefill-module", module] if shared else [])) for d in decoders]
+        self.address = start("router", "baton-router", "--listen", "127.0.0.1:0", "--model", *([module] if shared else decoders),
+                             "--prefill-workers", ",".join(prefill), "--decode-workers", ",".join(decode))
+
+    def count(self, metric):
+        """Summed over the prefill workers."""
+        total = 0
+        for log in self.run.glob("prefill-*.log"):
+            url = re.search(r"metrics on (http://\S+)", log.read_text())[1]
+            text = urllib.request.urlopen(url, timeout=10).read().decode()
+            total += sum(float(v) for v in re.findall(rf"^{metric} (\S+)$", text, re.MULTILINE))
+        return total
+
+    def stop(self):
+        cluster.stop(self.run, self.state)
+
+
+async def turn(call, types, session, turn_of, context, salt):
+    request = types["GenerateRequest"](model=turn_of["model"], session_id=session, cache_salt=salt)
+    request.segments.segments.add().token_ids.ids.extend(context)
+    request.sampling.max_tokens = turn_of["output"]
+    request.sampling.temperature = 0
+    request.sampling.ignore_eos = True
+    ran = {"started": time.monotonic(), "first": None, "prompt_tokens": len(context), "cached_tokens": 0, "output_tokens": 0}
+    made = []
+    async for response in call(request):
+        if response.token_ids and ran["first"] is None:
+            ran["first"] = time.monotonic()
+        made.extend(response.token_ids)
+        if response.HasField("final"):
+            ran["cached_tokens"] = response.final.usage.cached_tokens
+    return made, ran | {"ended": time.monotonic(), "output_tokens": len(made)}
+
+
+async def run_session(call, types, name, todo, salt, vocabulary):
+    context, ran = [], []
+    for step in todo:
+        for piece in step["added"]:
+            random = Random(piece["ids"])
+            context += [random.randrange(vocabulary) for _ in range(piece["length"])]
+        made, of_turn = await turn(call, types, name, step, context, salt)
+        context += made
+        ran.append(of_turn)
+    return ran
+
+
+async def run_sessions(address, todo, concurrent):
+    """As many at a time; a system prompt that another run has had is not cached, by the salt."""
+    types, salt = baton_messages.load(), uuid.uuid4().hex
+    async with grpc.aio.insecure_channel(address) as channel:
+        call = channel.unary_stream(
+            "/baton.v1.Inference/Generate", request_serializer=types["GenerateRequest"].SerializeToString,
+            response_deserializer=types["GenerateResponse"].FromString)
+        places = asyncio.Semaphore(concurrent)
+
+        async def one(n):
+            async with places:
+                return await run_session(call, types, f"s{n} {salt}", todo[n], salt, 40000)
+
+        return await asyncio.gather(*map(one, range(len(todo))))
+
+
+def measure(row, module, decoders):
+    """`row` names a run; adds what came of it."""
+    system = Cluster(row["system"], module, decoders)
+    try:
+        ran = asyncio.run(run_sessions(system.address, sessions(row["profile"], row["sessions"]), row["concurrent"]))
+        pushed = system.count("baton_transfer_bytes_total")
+        computed = system.count(r'baton_worker_tokens_total\{role="prefill",source="computed"\}')
+    finally:
+        system.stop()
+    row = row | turn_figures(ran) | {"gb_pushed": pushed / 1e9, "prefill_tokens": computed}
+    print(f"{row['profile']:10} {row['system']:9} N {row['concurrent']:3}  p95 {row['p95_s']:7.2f} s  {row['tokens_per_s']:6.1f} tok/s  "
+          f"TTFT {1e3 * row['ttft_p50_s']:6.0f} / {1e3 * row['ttft_p95_s']:7.0f} ms  hits {row['hit_ratio']:4.0%}  "
+          f"{row['prefill_tokens']:8.0f} tokens prefilled  {row['gb_pushed']:6.2f} GB", flush=True)
+    return row
+
+
+def run(full, repeats, module):
+    decoders = [decoder(module, agent) for agent in AGENTS]
+    grid = [{"profile": "ReAct", "concurrent": n, "sessions": 2 * n} for n in ((1, 4, 8) if full else (4,))]
+    rows = [measure(cell | {"system": system, "repeat": repeat}, module, decoders)
+            for cell, repeat in itertools.product(grid, range(repeats)) for system in ("baseline", "shared")]
+    ratios = []
+    for cell in grid:
+        pairs = [{row["system"]: row for row in rows if row["concurrent"] == cell["concurrent"] and row["repeat"] == repeat}
+                 for repeat in range(repeats)]
+        middle = lambda values: sorted(values)[len(pairs) // 2]  # noqa: E731
+        ratios.append(cell | {"p95": middle(p["baseline"]["p95_s"] / p["shared"]["p95_s"] for p in pairs),
+                              "throughput": middle(p["shared"]["tokens_per_s"] / p["baseline"]["tokens_per_s"] for p in pairs),
+                              "ttft_p50": middle(p["baseline"]["ttft_p50_s"] / p["shared"]["ttft_p50_s"] for p in pairs)})
+    return {"repeats": repeats, "ratios": ratios, "runs": rows}
+
+
+def report(figures):
+    print("\nbaseline / shared, medians of pairs:")
+    for row in figures["ratios"]:
+        print(f"{row['profile']:10} N {row['concurrent']:3}  p95 {row['p95']:5.2f}x less  throughput {row['throughput']:5.2f}x  "
+              f"TTFT {row['ttft_p50']:5.2f}x less")
