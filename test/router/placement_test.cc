@@ -153,6 +153,22 @@ TEST_CASE("a pin is left when its worker is overloaded, and a cached prefix coun
   CHECK(ChoosePrefill(all, request, options) == &pinned);
 }
 
+TEST_CASE("what is of use at its holder only goes there, overloaded or not, under every policy") {
+  std::vector<AttachedWorker> workers;
+  for (const char* name : {"a", "b", "c"}) workers.push_back(Prefill(name));
+  const std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
+  RouteRequest request = Request("s", 100);
+  request.held_tokens = 1500;
+  request.at_holder = true;
+  for (AttachedWorker& holder : workers) {
+    request.holder = holder.link;
+    holder.load.queued_tokens = 100'000;
+    for (const Routing routing : {Routing::kPinned, Routing::kLeastLoaded, Routing::kRandom}) {
+      CHECK(ChoosePrefill(all, request, {.routing = routing}) == &holder);
+    }
+  }
+}
+
 TEST_CASE("a prompt goes to the worker that holds its beginning, unless that is overloaded or gone") {
   std::vector<AttachedWorker> workers{Prefill("a"), Prefill("b"), Prefill("c")};
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
