@@ -43,7 +43,7 @@ void Prompt::Cut(size_t index, std::vector<TokenId> tokens) {
 std::optional<size_t> Prompt::Source(size_t place) const {
   if (spec_.join == Join::kOrder) return place;
   if (place < arrivals_.size()) return arrivals_[place];
-  if (arrivals_.size() + 1 < references_.size()) return std::nullopt;
+  if (arrivals_.size() + 1 != references_.size()) return std::nullopt;
   return std::ranges::find(references_, false, &State::settled) - references_.begin();  // the last place is its own
 }
 

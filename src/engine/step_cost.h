@@ -27,8 +27,8 @@ class StepCost {
   int64_t TokensWithin(absl::Duration time, int64_t otherwise) const;
 
  private:
-  double GrowingToLine()
-      const;  // what steps of growing prompts take at most, in terms of what the line says; at least 1
+  // What steps of growing prompts take at most, in terms of what the line says; at least 1.
+  double GrowingToLine() const;
 
   double weight_ = 0, tokens_ = 0, seconds_ = 0, tokens_squared_ = 0, product_ = 0;  // weighted sums
   bool line_known_ = false;                                                          // steps differed enough

@@ -101,6 +101,7 @@ struct MarkedChat {
   std::vector<Reference> references;
 };
 
+constexpr size_t kMaxMarkBytes = 96;  // which each reference takes
 constexpr std::string_view kMarkBegin = "\uE002", kMarkMore = "\uE000", kMarkEnd = "\uE001";
 
 // The most kMarkMore that follow a kMarkBegin.
@@ -149,6 +150,11 @@ absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const Room& room) 
       if (part.has_text()) {
         content += part.text();
       } else if (part.has_output_of()) {
+        if (marked.mark.size() > kMaxMarkBytes) {
+          return absl::InvalidArgumentError(
+              StrCat(part_field, ".output_of: the messages beside it have ", marked.mark.size() / kMarkMore.size() - 2,
+                     " times U+E000 after a U+E002, limit ", kMaxMarkBytes / kMarkMore.size() - 2));
+        }
         ASSIGN_OR_RETURN(Reference reference, ReadReference(part.output_of(), part_field + ".output_of", room));
         content += StrCat(marked.mark, marked.references.size(), kMarkEnd);
         marked.references.push_back(std::move(reference));

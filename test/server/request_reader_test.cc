@@ -354,6 +354,12 @@ TEST_CASE("a reference in a chat stands where the template puts the message") {
   REQUIRE(again.ok());
   REQUIRE(again->segments.size() == 3);
   CHECK(std::get<Reference>(again->segments[1]).upstream == "up");
+  // A mark of thousands would take as much for each reference.
+  std::string marks = "\uE002";
+  for (int i = 0; i < 1000; ++i) marks += "\uE000";
+  message.mutable_parts(0)->set_text(marks);
+  CHECK(Message(ReadRequest(request, models, absl::UnixEpoch()).status()) ==
+        "chat.messages[0].parts[1].output_of: the messages beside it have 1000 times U+E000 after a U+E002, limit 30");
   message.set_content("both");
   CHECK(Message(ReadRequest(request, models, absl::UnixEpoch()).status()) ==
         "chat.messages[0]: expected content or parts, got both");
