@@ -134,6 +134,7 @@ def measure(row, module, decoders):
     system = Cluster(row["system"], module, decoders)
     try:
         ran = asyncio.run(run_sessions(system.address, sessions(row["profile"], row["sessions"]), row["concurrent"]))
+        time.sleep(1)  # workers tell their metrics several times a second, and shadows may compute still
         pushed = system.count("baton_transfer_bytes_total")
         computed = system.count(r'baton_worker_tokens_total\{role="prefill",source="computed"\}')
     finally:

@@ -161,6 +161,25 @@ TEST_CASE("a trace names the first of many upstreams, and counts the others") {
   CHECK(lives[0]->upstreams_omitted == 6);
 }
 
+TEST_CASE("a trace says what of a prompt was cached, of one that is only prefilled, too") {
+  Driven d;
+  for (const bool prefill_only : {false, true}) {
+    ClientRequest request = d.Request(prefill_only ? "only" : "whole", std::string(40, 'x'));
+    request.workflow = request.id;
+    request.prefill_only = prefill_only;
+    REQUIRE(d.Submit(request).ok());
+    d.Take();
+    PrefillDone done;
+    done.request_id = d.NameOf(request.id);
+    done.decode_incarnation = Incarnation(22);
+    done.computed_tokens = prefill_only ? 32 : 39;  // whole blocks, or all but the last token
+    (*d).OnPrefillDone(kP, done, d.now);
+    const Timeline::Lives lives = (*d).LivesOf(request.id, "", d.now);
+    REQUIRE(lives.size() == 1);
+    CHECK(lives[0]->cached_tokens == 0);
+  }
+}
+
 TEST_CASE("a request that is placed anew has another name, and what workers say of the old one does nothing") {
   Driven d;
   ClientRequest down = d.Request("down", "");
