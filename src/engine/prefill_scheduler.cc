@@ -20,6 +20,16 @@ bool PrefillScheduler::RunsBefore::operator()(const Request* a, const Request* b
          std::make_tuple(-int64_t{b->task.priority}, b->task.open, b->task.turn, b->arrival);
 }
 
+// Open prompts wait for tokens, and those in the background for all others: what they found may be evicted.
+std::optional<RadixTree::Place> PrefillScheduler::PlaceOf(const Request& request) {
+  if (request.task.open || IsBackground(request)) return std::nullopt;
+  return RadixTree::Place{-int64_t{request.task.priority}, request.task.turn, request.arrival};
+}
+
+void PrefillScheduler::WaitsNoMore(const Request& request) {
+  if (const auto place = PlaceOf(request)) tree_.WaitsNoMore(request.task.keys, *place);
+}
+
 PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open,
                                    KeptPrompts kept)
     : pool_(pool), tree_(tree), step_tokens_(step_tokens), leases_(pool, tree, kept.leased), staging_(kept.staging) {
@@ -106,6 +116,7 @@ absl::Status PrefillScheduler::Extend(const RequestId& id, std::span<const Token
 void PrefillScheduler::SetTurn(const RequestId& id, absl::Time turn) {
   Request& request = Get(id);
   const bool active = active_.erase(&request) > 0;
+  WaitsNoMore(request);
   request.task.turn = turn;
   if (active) active_.insert(&request);
 }
@@ -130,6 +141,7 @@ void PrefillScheduler::Stop(const RequestId& id) {
   Request& request = Get(id);
   request.stopped = true;
   ReleaseStaged(request);
+  WaitsNoMore(request);
   active_.erase(&request);
 }
 
@@ -143,7 +155,8 @@ std::vector<PrefillScheduler::Request*> PrefillScheduler::StepOrder() const {
   std::vector<Request*> order(active_.begin(), active_.end());
   if (oldest_first_) {
     const auto oldest = std::min_element(order.begin(), order.end(), [](const Request* a, const Request* b) {
-      return std::make_tuple(a->task.open, a->arrival) < std::make_tuple(b->task.open, b->arrival);
+      return std::make_tuple(IsBackground(*a), a->task.open, a->arrival) <
+             std::make_tuple(IsBackground(*b), b->task.open, b->arrival);
     });
     std::rotate(order.begin(), oldest, oldest + 1);
   }

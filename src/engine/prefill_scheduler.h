@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "engine/kv_leases.h"
+#include "engine/request.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"
 #include "kv/staging.h"
@@ -25,7 +27,7 @@ struct PrefillTask {
   RequestId request_id;
   std::vector<TokenId> tokens;  // those that KV is made for
   std::vector<BlockKey> keys;   // of their full blocks; a partial last block is private
-  int32_t priority = 0;         // higher runs first
+  int32_t priority = 0;         // higher runs first; see kBackgroundPriority
   absl::Time turn{};            // among equal priorities: the earlier first, then what was added first
   bool open = false;            // Extend brings more; until the last of it only whole blocks, each with its key
 };
@@ -62,7 +64,8 @@ struct PrefillCounters {
 // becomes ready whoever asked for it.
 //
 // Order: priority, turn, then first come first served. Every eighth step begins with the oldest request, and a request
-// whose turn it is but whose blocks are not free holds up those that would overtake it: nobody starves.
+// whose turn it is but whose blocks are not free holds up those that would overtake it: nobody starves but those in the
+// background.
 //
 // A request is admitted when all the blocks it can still need are free or can be evicted, beside those promised to
 // requests admitted before it. So an admitted request never waits for blocks, and there is no deadlock.
@@ -74,9 +77,9 @@ struct PrefillCounters {
 // Leases hold up nobody either: they end, first those that would end first, where a request lacks room.
 //
 // What is evicted is staged, and what is staged is brought back as part of a step, before its batch runs; it is
-// promised like what is computed. When a request comes, what it will find in the cache counts as used, and what it will
-// find staged is held and, where it is on disk, read: it is not planned until that is over, and holds up nobody
-// meanwhile.
+// promised like what is computed. When a request comes, what it will find in the cache is evicted after all that nobody
+// waits for, and what it will find staged is held and, where it is on disk, read: it is not planned until that is over,
+// and holds up nobody meanwhile.
 //
 // Not thread-safe. Pool and tree must outlive it; nobody else takes blocks from them.
 class PrefillScheduler {
@@ -208,6 +211,9 @@ class PrefillScheduler {
   void EndLeases(const Request& request, int64_t reserved);
   void GiveBack(Request& request);
   void TellAll(Request& request);
+  static bool IsBackground(const Request& request) { return request.task.priority <= kBackgroundPriority; }
+  static std::optional<RadixTree::Place> PlaceOf(const Request& request);  // none: what it waits for is not spared
+  void WaitsNoMore(const Request& request);
   int64_t Expect(Request& request, int64_t from);
   void ReleaseStaged(Request& request);
   bool WaitsForDisk(Request& request);

@@ -15,7 +15,7 @@ int64_t PrefillScheduler::Expect(Request& request, int64_t from) {
   const std::span<const BlockKey> keys(request.task.keys);
   const auto ready = static_cast<size_t>(tree_.ReadyPrefix(keys));
   const auto first = std::min(ready, static_cast<size_t>(from / kBlockTokens));
-  tree_.Refresh(keys.subspan(first, ready - first));
+  tree_.Refresh(keys.subspan(first, ready - first), PlaceOf(request));
   ReleaseStaged(request);
   request.staged_begin = ready;
   request.staged_end = ready + static_cast<size_t>(staging_.Hold(keys.subspan(ready)));

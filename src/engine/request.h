@@ -14,6 +14,9 @@
 
 namespace baton {
 
+// Below all of clients: such a prefill job runs when nobody waits, and may starve.
+inline constexpr int32_t kBackgroundPriority = -1001;
+
 // KV that a prefill worker keeps for a while once a request is done, also when it is not done for the cache alone.
 struct KvLease {
   int32_t tokens = 0;  // of the prompt, from its beginning: their full blocks; 0: none

@@ -6,11 +6,13 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
 #include "kv/block_pool.h"
 #include "kv/prefix_key.h"
 
@@ -27,6 +29,8 @@ namespace baton {
 // uses later than it was: so a session's path, a shared instruction, whatever comes back, outlives the prompts that
 // come once, and nothing that has stopped coming back stays for ever. No one need say what belongs to a session, and a
 // client who names many sessions gains nothing. (The idea of segmented LRU, Karedla et al. 1994, in one order.)
+// What somebody waits for is spared (Refresh). Without that, more sessions than fit find all of their KV gone when it
+// is their turn, for what has waited for longest, and so comes next, is what was used least recently.
 //
 // `path` is always the keys from a prompt's first block to the node meant, which is path.back().
 // Not thread-safe. The pool must outlive it.
@@ -62,8 +66,13 @@ class RadixTree {
   // `block` released; otherwise `block` itself. REQUIRES: the caller holds the parent, and nobody promised the node.
   BlockRef Insert(std::span<const BlockKey> path, BlockRef block);
 
-  // Nodes that are there, from the path's first to its last, are now used: whoever needs them soon says so.
-  void Refresh(std::span<const BlockKey> nodes);
+  // Nodes that are there, from the path's first to its last, are now used. Whoever waits to use them says so, with its
+  // place among all that wait: until their next use they are evicted after what nobody waits for, and of those first
+  // what is needed last. Where several wait for a node, the first place counts.
+  using Place = std::tuple<int64_t, absl::Time, uint64_t>;  // the lower, the sooner
+  void Refresh(std::span<const BlockKey> nodes, std::optional<Place> waits = {});
+  // It waits no more. Harmless for nodes that are gone or used since, and where an earlier place counts.
+  void WaitsNoMore(std::span<const BlockKey> nodes, const Place& place);
   // A free block, evicting an unreferenced leaf when there is none: `evicting` is told first which.
   using Evicting = absl::FunctionRef<void(const BlockKey& key, BlockId block)>;
   std::optional<BlockRef> Allocate(Evicting evicting = [](const BlockKey&, BlockId) {});
@@ -82,17 +91,26 @@ class RadixTree {
     BlockId block;
     int64_t children = 0;
     bool ready = false;
-    bool reused = false;     // by another than who made it
-    uint64_t last_used = 0;  // unique
+    bool reused = false;           // by another than who made it
+    uint64_t last_used = 0;        // unique
+    std::optional<Place> waits{};  // of whoever does
   };
-  // (what last_used counts as, last_used): the order in which leaves are evicted.
-  using EvictionOrder = std::pair<uint64_t, uint64_t>;
+  // The order in which leaves are evicted.
+  struct EvictionOrder {
+    std::optional<Place> waits{};
+    uint64_t counts_as = 0, last_used = 0;
+    bool operator<(const EvictionOrder& other) const {
+      if (waits.has_value() != other.waits.has_value()) return !waits.has_value();
+      if (waits != other.waits) return *waits > *other.waits;
+      return std::pair(counts_as, last_used) < std::pair(other.counts_as, other.last_used);
+    }
+  };
 
   Node* NodeOf(const BlockKey& key) const;  // null: absent
   Node& Require(const BlockKey& key) const;
   Node& Add(std::span<const BlockKey> path, BlockId block);
   void Remove(Node& node);
-  void Touch(Node& node);
+  void Touch(Node& node, std::optional<Place> waits = {});
   EvictionOrder OrderOf(const Node& node) const;
   static bool IsLeaf(const Node& node) { return node.ready && node.children == 0; }
   // Every change to what IsLeaf or OrderOf says about a node stands between these two.

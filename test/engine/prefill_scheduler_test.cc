@@ -301,6 +301,7 @@ void RunFile(const std::string& name) {
 TEST_CASE("prompts are computed in chunks, by priority and in order") { RunFile("prefill_chunks.txt"); }
 TEST_CASE("requests share what is cached and what is being computed") { RunFile("prefill_sharing.txt"); }
 TEST_CASE("blocks run short, and requests wait, evict or are refused") { RunFile("prefill_blocks.txt"); }
+TEST_CASE("what is expected soonest is evicted last") { RunFile("prefill_expected.txt"); }
 TEST_CASE("open prompts are computed as they come, and hold up nobody") { RunFile("prefill_open.txt"); }
 TEST_CASE("evicted blocks are staged in host memory and come back") { RunFile("prefill_staging.txt"); }
 TEST_CASE("what leaves host memory comes back from disk") { RunFile("prefill_staging_disk.txt"); }

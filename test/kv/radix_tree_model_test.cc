@@ -29,6 +29,7 @@ class Reference {
     int64_t holders = 0;
     uint64_t used = 0;
     bool reused = false;
+    std::optional<int64_t> waits{};  // seconds
   };
 
   Node* Find(const Prompt& path) {
@@ -51,6 +52,16 @@ class Reference {
     Node& node = *Find(path);
     node.used = ++uses_;
     node.reused = true;
+    node.waits.reset();
+  }
+  void Refresh(const Prompt& path, std::optional<int64_t> waits) {
+    const std::optional<int64_t> before = Find(path)->waits;
+    Use(path);
+    Find(path)->waits = before && waits ? std::min(before, waits) : before ? before : waits;
+  }
+  void WaitsNoMore(const Prompt& path, int64_t place) {
+    Node* node = Find(path);
+    if (node != nullptr && node->waits == place) node->waits.reset();
   }
   void Remove(const Prompt& path) {
     std::erase_if(nodes_, [&](const Node& node) { return node.path == path; });
@@ -60,7 +71,9 @@ class Reference {
     const Node* victim = nullptr;
     for (const Node& node : nodes_) {
       if (!node.ready || node.holders > 0 || HasChild(node)) continue;
-      const auto order = [&](const Node& n) { return std::pair(n.used + (n.reused ? pool_blocks_ : 0), n.used); };
+      const auto order = [&](const Node& n) {
+        return std::tuple(n.waits.has_value(), -n.waits.value_or(0), n.used + (n.reused ? pool_blocks_ : 0), n.used);
+      };
       if (victim == nullptr || order(node) < order(*victim)) victim = &node;
     }
     return victim;
@@ -96,7 +109,7 @@ class Model {
   explicit Model(unsigned seed) : random_(seed), pool_(kBlocks), tree_(pool_) {}
 
   void Step() {
-    switch (random_() % 7) {
+    switch (random_() % 9) {
       case 0:
         Start();
         break;
@@ -115,6 +128,12 @@ class Model {
         break;
       case 6:
         End();
+        break;
+      case 7:
+        Refresh();
+        break;
+      case 8:
+        WaitsNoMore();
         break;
     }
     Compare();
@@ -154,6 +173,26 @@ class Model {
     }
     holders_.push_back(std::move(holder));
   }
+
+  void Refresh() {
+    const Prompt prompt = RandomPrompt();
+    const auto ready = static_cast<size_t>(reference_.ReadyPrefix(prompt));
+    std::optional<int64_t> waits;
+    if (random_() % 3 > 0) waits = static_cast<int64_t>(random_() % 4);
+    const auto keys = Keys(prompt);
+    tree_.Refresh(std::span(keys).first(ready), waits ? std::optional(PlaceOf(*waits)) : std::nullopt);
+    for (size_t i = 1; i <= ready; ++i)
+      reference_.Refresh({prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(i)}, waits);
+  }
+  void WaitsNoMore() {
+    const Prompt prompt = RandomPrompt();
+    const auto place = static_cast<int64_t>(random_() % 4);
+    tree_.WaitsNoMore(Keys(prompt), PlaceOf(place));
+    for (size_t i = 1; i <= prompt.size(); ++i) {
+      reference_.WaitsNoMore({prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(i)}, place);
+    }
+  }
+  static RadixTree::Place PlaceOf(int64_t seconds) { return {0, absl::FromUnixSeconds(seconds), 0}; }
 
   // The next block of some request, where nobody is at it yet.
   Holder* Extendable(bool nothing_promised) {

@@ -131,6 +131,44 @@ TEST_CASE("a path that came again outlives prompts that come once, but not for e
   tree.CheckInvariants();
 }
 
+TEST_CASE("what somebody waits for is evicted last, and of that first what is needed last") {
+  BlockPool pool(4);
+  RadixTree tree(pool);
+  for (const TokenId prompt : {1, 2, 3, 4}) Fill(tree, Path({prompt}));
+  const auto place = [](int64_t seconds) { return RadixTree::Place{0, absl::FromUnixSeconds(seconds), 0}; };
+  const auto is_there = [&](TokenId prompt) { return tree.ReadyPrefix(Path({prompt})) == 1; };
+  // The one used least recently comes next. Of two that wait for the same, the first counts.
+  tree.Refresh(Path({1}), place(10));
+  tree.Refresh(Path({2}), place(11));
+  tree.Refresh(Path({1}), place(12));
+  tree.Refresh(Path({1}));
+  tree.CheckInvariants();
+  SECTION("until all else is gone") {
+    std::vector<BlockRef> others;
+    for (const TokenId goes : {3, 4, 2, 1}) {
+      CHECK(is_there(goes));
+      others.push_back(*tree.Allocate());
+      CHECK_FALSE(is_there(goes));
+    }
+  }
+  SECTION("until it is used") {
+    CHECK(tree.Match(Path({1})).size() == 1);
+    std::vector<BlockRef> others;
+    for (int i = 0; i < 3; ++i) others.push_back(*tree.Allocate());
+    CHECK_FALSE(is_there(1));
+    CHECK(is_there(2));
+  }
+  SECTION("until nobody waits") {
+    tree.WaitsNoMore(Path({1, 99}), place(12));  // another was before it
+    tree.WaitsNoMore(Path({2}), place(11));
+    std::vector<BlockRef> others;
+    for (int i = 0; i < 3; ++i) others.push_back(*tree.Allocate());
+    CHECK(is_there(1));
+    CHECK_FALSE(is_there(2));
+  }
+  tree.CheckInvariants();
+}
+
 TEST_CASE("what a match would take from the available blocks is what nobody refers to") {
   BlockPool pool(4);
   RadixTree tree(pool);
