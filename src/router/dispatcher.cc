@@ -11,6 +11,21 @@
 
 namespace baton {
 
+namespace {
+
+SessionKey SessionOf(const RequestRecord& record) { return {record.request.cache_salt, record.request.session}; }
+
+// `uncached`: of its prompt, tokens whose KV its prefill worker had never had, as far as the router knows.
+SessionWindow::Prefill ForWindow(const RequestRecord& record, int64_t uncached) {
+  const PrefillDone& done = *record.done;
+  // The block in which its KV ended may not have been whole.
+  const int64_t again = std::max<int64_t>(done.computed_tokens - uncached - kBlockTokens, 0);
+  if (record.shadow) return {.computed = done.computed_tokens, .again = again};
+  return {.computed = done.computed_tokens, .again = again, .queued = done.queued, .compute = done.compute};
+}
+
+}  // namespace
+
 PreparedRequest Prepare(ClientRequest request) {
   PreparedRequest prepared;
   if (request.segments.empty()) prepared.route = ToRoute(request);
@@ -84,16 +99,10 @@ absl::Status Dispatcher::Complete(ClientRequest& request) {
 
 absl::Status Dispatcher::SubmitToCore(RouteRequest route, absl::Time now) {
   RequestRecord& record = records_.at(route.id);
-  const SessionKey session{record.request.cache_salt, record.request.session};
-  route.held = record.held = gate_ && !session.name.empty();
-  const bool asks = workload_ || (route.held && gate_->by_memory());
-  const int64_t uncached = asks ? core_.FewestUncached(route) : 0;
-  if (route.held) {
-    const SessionGate::Prompt prompt{route.prompt_tokens, uncached};
-    RETURN_IF_ERROR(gate_->Arrived(route.id, session, prompt, IsNeeded(route.id), now));
-  }
+  route.held = record.held = gate_ && !record.request.session.empty();
+  if (route.held) RETURN_IF_ERROR(gate_->Arrived(route.id, SessionOf(record), IsNeeded(route.id), now));
   if (workload_) {
-    workload_->Arrived(ToArrival(record.request, uncached), now);
+    workload_->Arrived(ToArrival(record.request, core_.FewestUncached(route)), now);
     route.turn = now + workload_->Handicap(route.id, now);
   }
   if (gate_ && !route.held && IsNeeded(route.id)) PassUpstreams(route.id, now);
@@ -164,15 +173,6 @@ void Dispatcher::EndAll(absl::Time now) {
 
 // --- workers -------------------------------------------------------------------------------------------------------
 
-int64_t Dispatcher::SessionCapacity() const {
-  constexpr double kOfSessions = 0.9;  // the rest is for what has none
-  int64_t blocks = 0;
-  for (const auto& [link, worker] : core_.workers()) {
-    if (worker.info.role == WorkerRole::kPrefill) blocks += worker.info.blocks_total;
-  }
-  return static_cast<int64_t>(kOfSessions * static_cast<double>(blocks * kBlockTokens));
-}
-
 RequestRecord* Dispatcher::Find(const RequestId& worker_id) {
   const auto found = called_.find(worker_id);
   return found == called_.end() ? nullptr : &records_.at(found->second);
@@ -180,14 +180,12 @@ RequestRecord* Dispatcher::Find(const RequestId& worker_id) {
 
 void Dispatcher::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
   core_.WorkerAttached(link, info, now);
-  if (gate_) gate_->SetCapacity(SessionCapacity(), now);
   Act(now);
 }
 
 void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
   core_.WorkerLost(link, now);
   contexts_.WorkerLost(link);
-  if (gate_) gate_->SetCapacity(SessionCapacity(), now);
   Act(now);
 }
 
@@ -196,16 +194,28 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
   if (found == nullptr) return Discard(done);
   RequestRecord& record = *found;
   done.request_id = record.id;
+  const int64_t expected = core_.UncachedTokensOf(record.id);
   if (core_.PrefillDone(link, done.request_id, done.decode_incarnation)) {
     if (workload_) workload_->Prefilled(done.request_id);
-    if (gate_) gate_->Computed(done.request_id, done.computed_tokens);
     record.prefilled = now;
     record.prefilled_by = link;
     // All that was not prefill or hand-off was waiting, at the router or at the worker.
     record.queue = std::max(record.prefilled - record.complete - done.compute - done.handoff, absl::ZeroDuration());
     record.done = std::move(done);
+    if (gate_) gate_->Prefilled(SessionOf(record), ForWindow(record, expected), now);
+    EndShadowsOf(record);
   }
   Act(now);
+}
+
+// What they were to prefill, its session's next turn has brought with it.
+void Dispatcher::EndShadowsOf(const RequestRecord& record) {
+  const auto found = shadows_.find(SessionOf(record));
+  if (record.shadow || found == shadows_.end()) return;
+  for (const RequestId& id : found->second) {
+    const std::vector<TokenId>& theirs = records_.at(id).request.tokens;
+    if (std::ranges::mismatch(theirs, record.request.tokens).in1 == theirs.end()) core_.Cancel(id);
+  }
 }
 
 void Dispatcher::Discard(const PrefillDone& done) {
@@ -370,12 +380,10 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
     const bool complete = outcome.status.ok() && outcome.finish != FinishReason::kCancelled;
     workload_->Ended(action.request, complete, now);
   }
-  if (gate_) {
-    gate_->Computed(action.request, record.completion_tokens);  // by its shadow, or in its next turn
-    gate_->Ended(action.request, now);
-  }
+  if (gate_) gate_->Ended(action.request, now);
   if (!record.shadow) actions_.push_back(RequestEnded{{action.request, record.number}, std::move(outcome)});
   called_.erase(record.worker_id);
+  if (record.shadow) ForgetShadow(record);
   records_.erase(found);
   let_go_.erase(action.request);
   for (const RequestId& id : let_go_) {
@@ -399,7 +407,10 @@ void Dispatcher::Shadow(RequestRecord& record, std::span<const TokenId> tokens, 
     made.clear();
     if (!all) core_.Grew(found->first, static_cast<int32_t>(prompt.size()));
   }
-  if (all) core_.Closed(found->first, static_cast<int32_t>(prompt.size()), 0, now);
+  if (!all) return;
+  const RequestId id = found->first;
+  core_.Closed(id, static_cast<int32_t>(prompt.size()), 0, now);
+  core_.EndBy(id, now + kShadowWait);
 }
 
 void Dispatcher::StartShadow(RequestRecord& record, absl::Time now) {
@@ -414,7 +425,16 @@ void Dispatcher::StartShadow(RequestRecord& record, absl::Time now) {
   shadow.arrived = shadow.complete = now;
   shadow.shadow = true;
   const RequestId id = route.id;
-  if (!core_.Submit(std::move(route), now).ok()) records_.erase(id);  // the next turn computes it then
+  shadows_[SessionOf(shadow)].insert(id);
+  if (core_.Submit(std::move(route), now).ok()) return;
+  ForgetShadow(shadow);  // the next turn computes it then
+  records_.erase(id);
+}
+
+void Dispatcher::ForgetShadow(const RequestRecord& shadow) {
+  const auto found = shadows_.find(SessionOf(shadow));
+  found->second.erase(shadow.id);
+  if (found->second.empty()) shadows_.erase(found);
 }
 
 // --- views ---------------------------------------------------------------------------------------------------------
@@ -435,6 +455,9 @@ void Dispatcher::CheckInvariants() const {
   if (workload_) workload_->CheckInvariants();
   if (gate_) gate_->CheckInvariants();
   BATON_CHECK(static_cast<int32_t>(records_.size()) == core_.live_requests(), "records of requests that are over");
+  for (const auto& [session, ids] : shadows_) {
+    for (const RequestId& id : ids) BATON_CHECK(records_.at(id).shadow, id);
+  }
   for (const auto& [worker_id, id] : called_) BATON_CHECK(records_.at(id).worker_id == worker_id, worker_id);
 }
 

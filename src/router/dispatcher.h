@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/container/node_hash_map.h"
@@ -108,6 +109,7 @@ class Dispatcher {
   const AgentGraph& graph() const { return graph_; }
   const ContextStore& contexts() const { return contexts_; }
   SessionGate::Counts sessions() const { return gate_ ? gate_->counts() : SessionGate::Counts{}; }
+  int64_t session_limit() const { return gate_ ? gate_->limit() : 0; }  // 0: none
   // The requests of a tenant's workflow, live or lately over.
   Timeline::Lives LivesOf(const std::string& workflow, const std::string& tenant, absl::Time now);
   void CheckInvariants() const;
@@ -124,8 +126,6 @@ class Dispatcher {
   bool IsNeeded(const RequestId& id) const;
   // Such a request holds a place, so what it waits for must not wait for one.
   void PassUpstreams(const RequestId& id, absl::Time now);
-  // Tokens that all prefill workers together hold of sessions. Sessions are pinned to them evenly.
-  int64_t SessionCapacity() const;
   // For the worker that is given the request now.
   absl::Duration Handicap(const RequestId& id, absl::Time now) const;
   // The live request that a worker means; null if it is over.
@@ -148,6 +148,8 @@ class Dispatcher {
   // is no more.
   void Shadow(RequestRecord& record, std::span<const TokenId> tokens, bool all, absl::Time now);
   void StartShadow(RequestRecord& record, absl::Time now);
+  void EndShadowsOf(const RequestRecord& prefilled);
+  void ForgetShadow(const RequestRecord& shadow);
 
   const uint64_t nonce_;
   const bool shadow_prefill_;
@@ -156,11 +158,12 @@ class Dispatcher {
   AgentGraph graph_;                  // of the same requests, and those lately over
   std::optional<Workload> workload_;  // of the same requests, where these are scheduled by it
   ContextStore contexts_{ContextLimits()};
-  std::optional<SessionGate> gate_;                        // of those with a session
-  absl::node_hash_map<RequestId, RequestRecord> records_;  // of live requests
-  absl::flat_hash_map<RequestId, RequestId> called_;       // these, by what workers call them
-  absl::flat_hash_set<RequestId> let_go_;                  // of these, those that go on for others only
-  Timeline timeline_{TimelineLimits{}};                    // of those with a workflow that are over
+  std::optional<SessionGate> gate_;                                      // of those with a session
+  absl::node_hash_map<RequestId, RequestRecord> records_;                // of live requests
+  absl::flat_hash_map<RequestId, RequestId> called_;                     // these, by what workers call them
+  absl::flat_hash_map<SessionKey, absl::btree_set<RequestId>> shadows_;  // these, by session
+  absl::flat_hash_set<RequestId> let_go_;                                // of these, those that go on for others only
+  Timeline timeline_{TimelineLimits{}};                                  // of those with a workflow that are over
   uint64_t submitted_ = 0, attempts_ = 0;
   std::vector<DispatchAction> actions_;
 };

@@ -155,6 +155,13 @@ void RouterCore::Closed(const RequestId& id, int32_t prompt_tokens, int32_t max_
                       .decode_worker = live.decode.empty() ? "" : workers_.at(live.decode).info.address});
 }
 
+void RouterCore::EndBy(const RequestId& id, absl::Time deadline) {
+  const auto found = live_.find(id);
+  if (found == live_.end()) return;
+  found->second.request.deadline = std::min(found->second.request.deadline, deadline);
+  Arm(found->second);
+}
+
 bool RouterCore::PrefillDone(const WorkerAddress& link, const RequestId& id, Incarnation decode_incarnation) {
   const auto found = live_.find(id);
   if (found == live_.end() || found->second.state != State::kPrefilling || found->second.prefill != link) {
@@ -289,6 +296,11 @@ int64_t RouterCore::FewestUncached(const RouteRequest& request) const {
     fewest = std::min(fewest, UncachedTokens(*worker, request));
   }
   return fewest;
+}
+
+int64_t RouterCore::UncachedTokensOf(const RequestId& id) const {
+  const auto found = live_.find(id);
+  return found == live_.end() ? 0 : found->second.queued_tokens;
 }
 
 void RouterCore::LeaveOut(Live& live, const WorkerAddress& link, absl::Time until) {

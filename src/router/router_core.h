@@ -81,6 +81,8 @@ class RouterCore {
   void Grew(const RequestId& id, int32_t prompt_tokens);
   // And these are all.
   void Closed(const RequestId& id, int32_t prompt_tokens, int32_t max_new_tokens, absl::Time now);
+  // It has an earlier deadline from now on.
+  void EndBy(const RequestId& id, absl::Time deadline);
   // True: the hand-off stands and kStartDecode follows (for prefill-only: kEnd, OK).
   bool PrefillDone(const WorkerAddress& link, const RequestId& id, Incarnation decode_incarnation);
   struct Failure {
@@ -113,6 +115,8 @@ class RouterCore {
   std::vector<Decoder> Decoders() const;
   // Of a prompt's tokens those that the prefill worker which has most of them cached would still have to compute.
   int64_t FewestUncached(const RouteRequest& request) const;
+  // Of a prompt that a prefill worker has, those that it was not known to have cached when it was given the prompt.
+  int64_t UncachedTokensOf(const RequestId& id) const;
   void CheckInvariants() const;
 
  private:

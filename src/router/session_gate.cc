@@ -8,7 +8,7 @@
 namespace baton {
 namespace {
 
-constexpr double kNewest = 1.0 / 16;  // weight of the latest pause in their mean, and of the latest need
+constexpr double kNewest = 1.0 / 16;  // weight of the latest pause in their mean
 
 }  // namespace
 
@@ -24,20 +24,15 @@ SessionGate::State SessionGate::StateOf(const RequestId& id) const {
 
 // --- requests ------------------------------------------------------------------------------------------------------
 
-absl::Status SessionGate::Arrived(const RequestId& id, const SessionKey& key, Prompt prompt, bool needed,
-                                  absl::Time now) {
+absl::Status SessionGate::Arrived(const RequestId& id, const SessionKey& key, bool needed, absl::Time now) {
   Session& session = sessions_[key];
   BATON_CHECK(requests_.try_emplace(id, Request{key}).second, id);
   if (session.running == 0 && session.waiting.empty()) LearnPause(key, now);
-  if (!session.active && session.expected == 0) {
-    session.expected = usual_ == 0 ? prompt.all : std::max(static_cast<int64_t>(usual_), prompt.uncached);
-  }
   const bool parks = MustPark(session);
   if (session.active && (needed || (!parks && !HasHadItsTurn(session, now)))) {
     Run(id, session, key);
     return absl::OkStatus();
   }
-  session.parked |= parks;
   session.waiting.push_back(id);
   ++counts_.waiting_requests;
   if (session.waiting.size() == 1) {
@@ -51,19 +46,19 @@ absl::Status SessionGate::Arrived(const RequestId& id, const SessionKey& key, Pr
   if (StateOf(id) == State::kAdmitted || counts_.waiting_requests <= limits_.waiting_requests) return absl::OkStatus();
   Ended(id, now);
   return absl::ResourceExhaustedError(absl::StrCat(
-      "overloaded: ", counts_.active, " sessions are active, ",
-      limits_.sessions > 0 ? absl::StrCat("limit ", limits_.sessions) : "as many as KV memory has room for", ", and ",
-      counts_.waiting_requests, " requests of others wait, limit ", limits_.waiting_requests, " (--max-requests / 2)"));
+      "overloaded: ", counts_.active, " sessions are active, limit ", Places(), ", and ", counts_.waiting_requests,
+      " requests of others wait, limit ", limits_.waiting_requests, " (--max-requests / 2)"));
 }
 
-void SessionGate::Computed(const RequestId& id, int64_t tokens) {
-  const auto found = requests_.find(id);
-  if (found == requests_.end() || !found->second.admitted) return;
-  Session& session = sessions_.at(found->second.session);
-  needed_ -= session.need();
-  session.computed += tokens;
-  if (capacity_ > 0) session.computed = std::min(session.computed, capacity_);
-  needed_ += session.need();
+void SessionGate::Prefilled(const SessionKey& key, const SessionWindow::Prefill& prefill, absl::Time now) {
+  const auto found = sessions_.find(key);
+  if (found == sessions_.end() || !found->second.active || limits_.sessions > 0) return;
+  // What was evicted before it became active says nothing of those that are.
+  const bool first = !std::exchange(found->second.prefilled, true);
+  SessionWindow::Prefill counted = prefill;
+  if (first) counted.again = 0;
+  window_.Ran(counted, counts_.active, counts_.waiting > 0);
+  AdmitNext(now);
 }
 
 void SessionGate::Needed(const RequestId& id, absl::Time now) {
@@ -116,39 +111,23 @@ bool SessionGate::HasHadItsTurn(const Session& session, absl::Time now) const {
   return counts_.waiting > 0 && now - session.since >= limits_.turn;
 }
 
-bool SessionGate::HasRoom(const Session& session) const {
-  if (limits_.sessions > 0) return counts_.active < limits_.sessions;
-  return capacity_ == 0 || counts_.active == 0 || needed_ + Expected(session) <= capacity_;
-}
+int64_t SessionGate::Places() const { return limits_.sessions > 0 ? limits_.sessions : window_.size(); }
 
-int64_t SessionGate::Expected(const Session& session) const {
-  return session.admitted ? session.need() : std::max(session.expected, static_cast<int64_t>(usual_));
-}
+int64_t SessionGate::limit() const { return Places() == SessionWindow::kUnbounded ? 0 : Places(); }
 
 bool SessionGate::MayGo(const Session& session) const {
-  return session.active ? counts_.waiting == 1 : HasRoom(session);
+  return session.active ? counts_.waiting == 1 : counts_.active < Places();
 }
 
 bool SessionGate::MustPark(const Session& session) const {
-  if (!session.active || session.running > 0 || limits_.sessions > 0) return false;
-  if (capacity_ == 0 || needed_ <= capacity_) return false;
-  int64_t older = 0;
-  for (const auto& [key, other] : sessions_) {
-    if (other.active && other.number < session.number) older += other.need();
-  }
-  return older > 0 && older + session.need() > capacity_;
-}
-
-void SessionGate::SetCapacity(int64_t tokens, absl::Time now) {
-  if (tokens > 0) capacity_ = tokens;
-  AdmitNext(now);
+  if (!session.active || session.running > 0 || limits_.sessions > 0 || counts_.active <= Places()) return false;
+  const auto is_older = [&](const auto& other) { return other.second.active && other.second.number < session.number; };
+  return std::ranges::count_if(sessions_, is_older) >= Places();
 }
 
 void SessionGate::Admit(const SessionKey& key, Session& session, absl::Time now) {
   if (!session.active) {
-    session.expected = Expected(session);
-    session.active = session.admitted = true;
-    needed_ += session.need();
+    session.active = true;
     session.idle = now;
     idle_.insert({now, key});
     ++counts_.active;
@@ -163,10 +142,7 @@ void SessionGate::Admit(const SessionKey& key, Session& session, absl::Time now)
 void SessionGate::Leave(const SessionKey& key, Session& session) {
   BATON_CHECK(session.active && session.running == 0, key.name);
   idle_.erase({session.idle, key});
-  session.active = false;
-  needed_ -= session.need();
-  session.expected = session.need();
-  session.computed = 0;
+  session.active = session.prefilled = false;
   --counts_.active;
   ForgetUnlessUsed(key);
 }
@@ -207,13 +183,6 @@ void SessionGate::LearnPause(const SessionKey& key, absl::Time now) {
   if (ended != nullptr && now - *ended <= limits_.longest_linger) pause_ += kNewest * (now - *ended - pause_);
 }
 
-// What was parked may have found its KV again, so that less was computed than it needs.
-void SessionGate::LearnNeed(const Session& session) {
-  if (session.parked || session.computed == 0) return;
-  const auto computed = static_cast<double>(session.computed);
-  usual_ = usual_ == 0 ? computed : usual_ + kNewest * (computed - usual_);
-}
-
 absl::Time SessionGate::NextTick() const {
   if (idle_.empty()) return absl::InfiniteFuture();
   return idle_.begin()->first + (counts_.waiting > 0 ? linger() : limits_.keep);
@@ -222,7 +191,6 @@ absl::Time SessionGate::NextTick() const {
 void SessionGate::Tick(absl::Time now) {
   while (NextTick() <= now) {
     const SessionKey key = idle_.begin()->second;
-    LearnNeed(sessions_.at(key));
     Leave(key, sessions_.at(key));
     AdmitNext(now);
   }
@@ -231,10 +199,8 @@ void SessionGate::Tick(absl::Time now) {
 void SessionGate::CheckInvariants() const {
   Counts counts;
   size_t idle = 0, requests = 0, queued = 0;
-  int64_t needed = 0;
   for (const auto& [key, session] : sessions_) {
     counts.active += session.active;
-    needed += session.active ? session.need() : 0;
     counts.waiting += !session.waiting.empty();
     counts.waiting_requests += std::ssize(session.waiting);
     requests += session.waiting.size() + static_cast<size_t>(session.running);
@@ -253,7 +219,6 @@ void SessionGate::CheckInvariants() const {
   }
   BATON_CHECK(counts == counts_ && idle == idle_.size() && requests == requests_.size(), "sessions are miscounted");
   BATON_CHECK(queued == static_cast<size_t>(counts.waiting), "a session is queued that does not wait");
-  BATON_CHECK(needed == needed_, "what sessions need is miscounted");
   BATON_CHECK(counts.waiting == 0 || !MayGo(sessions_.at(Next())), "sessions wait beside free places");
 }
 

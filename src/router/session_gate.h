@@ -14,11 +14,9 @@
 // its next turn. One that has had its turn and is never idle gets nothing more admitted while others wait; its place is
 // free when what runs has ended.
 //
-// There is a place for a session where fewer than options.sessions are active; without such a number, where what it is
-// expected to need fits into KV memory beside what the active ones need. A session needs what was computed for it since
-// it was admitted, and at least what sessions have needed on average; until one has ended, its whole first prompt,
-// though much of that may be cached. Where those that were admitted need more after all, the youngest are parked when
-// they come with their next request: they wait before what of their tenant came later, and need as much again.
+// There is a place for a session where fewer than options.sessions are active, or, without such a number, fewer than
+// SessionWindow allows. Where that has become less than are active, the youngest are parked when they come with their
+// next request: they wait before what of their tenant came later.
 //
 // Places go to tenants in turn, and to a tenant's sessions in the order in which they came; all that waits of a session
 // is admitted with it. What an admitted request waits for (Needed) must never wait behind it, so it is admitted
@@ -26,7 +24,6 @@
 // free at the latest when what runs of its session `turn` after its admission has ended.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -40,11 +37,12 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "router/lru_map.h"
+#include "router/session_window.h"
 
 namespace baton {
 
 struct SessionLimits {
-  int32_t sessions = 0;             // active at a time; 0: as many as KV memory has room for
+  int32_t sessions = 0;             // active at a time; 0: as SessionWindow says
   int32_t waiting_requests = 2048;  // of all sessions that are not
   absl::Duration keep = absl::Minutes(1);
   absl::Duration turn = absl::Minutes(2);
@@ -65,18 +63,11 @@ class SessionGate {
  public:
   explicit SessionGate(const SessionLimits& limits) : limits_(limits) {}
 
-  // Tokens that KV memory holds of sessions. Until it is known all have room; 0, as all workers are away, changes
-  // nothing.
-  void SetCapacity(int64_t tokens, absl::Time now);
-  struct Prompt {  // in tokens
-    int64_t all = 0;
-    int64_t uncached = 0;
-  };
   // REQUIRES: the id is not known here. It is admitted, now or later, unless this is RESOURCE_EXHAUSTED: too many wait.
   // `needed`: as for Needed.
-  absl::Status Arrived(const RequestId& id, const SessionKey& session, Prompt prompt, bool needed, absl::Time now);
-  // KV of so many tokens was made for it that was not there. Harmless if it is not known.
-  void Computed(const RequestId& id, int64_t tokens);
+  absl::Status Arrived(const RequestId& id, const SessionKey& session, bool needed, absl::Time now);
+  // A request of the session was prefilled, or a shadow of one. Harmless if it is not known.
+  void Prefilled(const SessionKey& session, const SessionWindow::Prefill& prefill, absl::Time now);
   // An admitted request waits for the end of this one. Harmless if it does not wait or is not known.
   void Needed(const RequestId& id, absl::Time now);
   // The request is over, whether it was admitted or not. Harmless if it is not known.
@@ -97,7 +88,7 @@ class SessionGate {
   };
   Counts counts() const { return counts_; }
   absl::Duration linger() const;
-  bool by_memory() const { return limits_.sessions == 0; }  // else prompts do not matter
+  int64_t limit() const;  // of active sessions; 0: none
   void CheckInvariants() const;
 
  private:
@@ -105,14 +96,10 @@ class SessionGate {
     bool active = false;
     absl::Time since;                // active: when it was admitted
     int64_t running = 0;             // admitted requests
+    bool prefilled = false;          // active: one of its requests was
     absl::Time idle;                 // active, none runs: since when
     std::vector<RequestId> waiting;  // in order
     int64_t number = 0;              // in its tenant's queue, and its age
-    int64_t expected = 0;            // tokens: what it needs at least
-    int64_t computed = 0;            // tokens, since it was admitted
-    bool admitted = false;           // it was, at least once
-    bool parked = false;             // so was it
-    int64_t need() const { return std::max(expected, computed); }
   };
   struct Request {
     SessionKey session;
@@ -121,10 +108,9 @@ class SessionGate {
   using Queue = std::set<std::pair<int64_t, std::string>>;  // sessions of a tenant, by number
 
   bool HasHadItsTurn(const Session& session, absl::Time now) const;
-  int64_t Expected(const Session& session) const;  // what it will need once it is admitted
-  bool HasRoom(const Session& session) const;      // one that is not active
-  bool MayGo(const Session& session) const;        // the first of those that wait; an active one has had its turn
-  bool MustPark(const Session& session) const;     // one that is
+  int64_t Places() const;                    // SessionWindow::kUnbounded: any number
+  bool MayGo(const Session& session) const;  // the first of those that wait; an active one has had its turn
+  bool MustPark(const Session& session) const;
   void Run(const RequestId& id, Session& session, const SessionKey& key);  // it is admitted
   void Admit(const SessionKey& key, Session& session, absl::Time now);     // with all that waits of it
   void Leave(const SessionKey& key, Session& session);
@@ -134,7 +120,6 @@ class SessionGate {
   SessionKey Next() const;  // REQUIRES: some wait
   void AdmitNext(absl::Time now);
   void LearnPause(const SessionKey& key, absl::Time now);
-  void LearnNeed(const Session& session);
 
   const SessionLimits limits_;
   absl::node_hash_map<SessionKey, Session> sessions_;  // that are active, or wait, or both
@@ -144,8 +129,7 @@ class SessionGate {
   std::set<std::pair<absl::Time, SessionKey>> idle_;  // active ones of which nothing runs, since when
   LruMap<SessionKey, absl::Time> ended_{1 << 14};     // when the last request of a session did
   absl::Duration pause_ = absl::Milliseconds(500);    // between a session's requests, a mean
-  int64_t capacity_ = 0, needed_ = 0;                 // tokens; by active sessions
-  double usual_ = 0;  // tokens: a mean of what a session has needed in the end; 0: unknown
+  SessionWindow window_;                              // where there is no number
   int64_t arrivals_ = 0;
   Counts counts_;
   std::vector<RequestId> admitted_;

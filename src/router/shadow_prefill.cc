@@ -22,7 +22,7 @@ ClientRequest ShadowOf(RequestRecord& record) {
   shadow.tokens.insert(shadow.tokens.end(), made.begin(), made.end());
   shadow.context.holder = record.prefilled_by;
   shadow.context.tokens = static_cast<int32_t>(request.tokens.size());
-  shadow.priority = kShadowPriority;
+  shadow.priority = kBackgroundPriority;
   shadow.prefill_only = true;
   return shadow;
 }

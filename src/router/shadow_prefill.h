@@ -9,7 +9,9 @@
 
 namespace baton {
 
-inline constexpr int32_t kShadowPriority = -1001;  // below all of clients
+// From a request's end to that of its shadow. Where that takes longer, the session's next turn has come meanwhile, or
+// its KV has been evicted.
+inline constexpr absl::Duration kShadowWait = absl::Seconds(10);
 
 // Of a request that has generated a block; its tokens so far are taken from record.unshadowed.
 ClientRequest ShadowOf(RequestRecord& record);

@@ -109,8 +109,8 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
       ->capture_default_str();
   app.add_option(
          "--max-sessions", o.max_sessions,
-         "sessions that are active at a time; requests of others wait, tenants in turn: a number; auto, as many as "
-         "the prefill workers' KV memory has room for, by a rough reckoning; off")
+         "sessions that are active at a time; requests of others wait, tenants in turn: a number; auto, any number "
+         "until they lose their KV to each other, then as many as do not; off")
       ->check(kMaxSessions)
       ->capture_default_str();
   app.add_option(

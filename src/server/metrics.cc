@@ -40,6 +40,8 @@ constexpr Spec kTable[] = {
     {Metric::kLiveRequests, Kind::kGauge, "baton_live_requests", "Requests of this router that have not ended."},
     {Metric::kWaitingRequests, Kind::kGauge, "baton_waiting_requests", "Of those, requests that no worker has."},
     {Metric::kSessions, Kind::kGauge, "baton_sessions", "Sessions under --max-sessions, by `state` (active, waiting)."},
+    {Metric::kSessionLimit, Kind::kGauge, "baton_session_limit",
+     "Sessions that may be active now, by --max-sessions; 0: any number."},
     {Metric::kSessionWaitSeconds, Kind::kHistogram, "baton_session_wait_seconds",
      "From a request's arrival to its session's turn, of those that waited for it; --max-sessions."},
     {Metric::kGrowingPrompts, Kind::kGauge, "baton_growing_prompts",

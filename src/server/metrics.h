@@ -29,6 +29,7 @@ enum class Metric {
   kLiveRequests,
   kWaitingRequests,
   kSessions,
+  kSessionLimit,
   kSessionWaitSeconds,
   kGrowingPrompts,
   kReferences,

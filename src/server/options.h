@@ -27,9 +27,9 @@ struct RouterOptions {
   std::vector<WorkerAddress> prefill_workers;
   std::vector<WorkerAddress> decode_workers;
   RouterLimits limits;
-  std::string schedule = "fcfs";     // or "sjf"
-  std::string routing = "pinned";    // or "least-loaded", "random"
-  std::string max_sessions = "off";  // a number, auto or off
+  std::string schedule = "fcfs";      // or "sjf"
+  std::string routing = "pinned";     // or "least-loaded", "random"
+  std::string max_sessions = "auto";  // a number, auto or off
   bool shadow_prefill = true;
 };
 

@@ -113,7 +113,7 @@ void Router::Tick() {
     dispatcher.Tick(now);
     const RouterCore& core = dispatcher.core();
     metrics_.OnRequests(core.live_requests(), core.waiting_requests());
-    metrics_.OnSessions(dispatcher.sessions());
+    metrics_.OnSessions(dispatcher.sessions(), dispatcher.session_limit());
     metrics_.OnAgents(dispatcher.graph().counts(), dispatcher.contexts());
     const auto prefill = std::ranges::count_if(
         core.workers(), [](const auto& worker) { return worker.second.info.role == WorkerRole::kPrefill; });

@@ -31,6 +31,7 @@ RouterMetrics::RouterMetrics(Metrics& metrics)
       waiting_(metrics.Gauge(Metric::kWaitingRequests)),
       active_sessions_(metrics.Gauge(Metric::kSessions, {{"state", "active"}})),
       waiting_sessions_(metrics.Gauge(Metric::kSessions, {{"state", "waiting"}})),
+      session_limit_(metrics.Gauge(Metric::kSessionLimit)),
       prefill_workers_(metrics.Gauge(Metric::kAttachedWorkers, RoleLabel(WorkerRole::kPrefill))),
       decode_workers_(metrics.Gauge(Metric::kAttachedWorkers, RoleLabel(WorkerRole::kDecode))),
       growing_(metrics.Gauge(Metric::kGrowingPrompts)),
@@ -74,9 +75,10 @@ void RouterMetrics::OnRequests(int64_t live, int64_t waiting) {
   waiting_.Set(static_cast<double>(waiting));
 }
 
-void RouterMetrics::OnSessions(const SessionGate::Counts& counts) {
+void RouterMetrics::OnSessions(const SessionGate::Counts& counts, int64_t limit) {
   active_sessions_.Set(static_cast<double>(counts.active));
   waiting_sessions_.Set(static_cast<double>(counts.waiting));
+  session_limit_.Set(static_cast<double>(limit));
 }
 
 void RouterMetrics::OnAgents(const AgentGraph::Counts& counts, const ContextStore& contexts) {

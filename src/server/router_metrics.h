@@ -25,14 +25,15 @@ class RouterMetrics {
   void OnWorkers(int64_t prefill, int64_t decode);
   void OnLost(WorkerRole role);
   void OnRequests(int64_t live, int64_t waiting);
-  void OnSessions(const SessionGate::Counts& counts);
+  void OnSessions(const SessionGate::Counts& counts, int64_t limit);  // 0: none
   void OnAgents(const AgentGraph::Counts& counts, const ContextStore& contexts);
 
  private:
   Metrics& metrics_;
   prometheus::Counter &prompt_tokens_, &cached_tokens_, &completion_tokens_;
   prometheus::Histogram &queue_, &prefill_, &handoff_, &first_token_, &inter_token_, &request_, &session_wait_;
-  prometheus::Gauge &live_, &waiting_, &active_sessions_, &waiting_sessions_, &prefill_workers_, &decode_workers_;
+  prometheus::Gauge &live_, &waiting_, &active_sessions_, &waiting_sessions_, &session_limit_, &prefill_workers_,
+      &decode_workers_;
   prometheus::Gauge &growing_, &references_, &announced_, &kept_, &kept_bytes_, &contexts_, &context_tokens_;
 };
 

@@ -301,6 +301,8 @@ TEST_CASE("a decoder that cannot go on from the module's KV is refused at start,
   };
   CHECK(refused(kModule, made.With("heads", "num_attention_heads", 2))
             .find("heads: the prefill module has 2, the decoder 4") != std::string::npos);
+  CHECK(refused(kModule, made.With("layers", "num_hidden_layers", 2))
+            .find("layers: the prefill module has 2, the decoder 3") != std::string::npos);
   CHECK(refused(kModule, BATON_SOURCE_DIR "/test/golden/tiny_qwen3_f32")
             .find("architecture: the prefill module has qwen3, the decoder llama") != std::string::npos);
   CHECK(refused(kModule, BATON_SOURCE_DIR "/test/golden/tiny_llama3_bf16")

@@ -430,6 +430,34 @@ TEST_CASE("a shadow ends with its request, however that ends, and a worker's los
   }
 }
 
+TEST_CASE(
+    "a shadow ends when the session's next turn has brought its tokens with it, or ten seconds after its request") {
+  Driven d;
+  Talk(d, "r");
+  d.Made(d.NameOf("r"), "0123456789abcdef", std::nullopt);
+  d.Made(d.NameOf("r"), "z", FinishReason::kStop);
+  d.Take();
+  REQUIRE((*d).core().live_requests() == 1);
+  const auto next = [&](const std::string& prompt) {
+    ClientRequest request = d.Request("next", prompt);
+    request.cache_salt = "tenant";
+    request.session = "s";
+    REQUIRE(d.Submit(request).ok());
+    d.Take();
+    d.Prefilled("next");
+    return std::ranges::count(d.Take(), "prefill-1: cancel r~1#ab.2");
+  };
+  SECTION("the next turn") { CHECK(next("abc0123456789abcdefzand more") == 1); }
+  SECTION("another branch of the session") { CHECK(next("abc0123456789abcdefand more") == 0); }
+  SECTION("time") {
+    CHECK((*d).NextTick() == d.now + absl::Seconds(10));
+    d.now += absl::Seconds(10);
+    (*d).Tick(d.now);
+    CHECK(d.Take() == Lines{"prefill-1: cancel r~1#ab.2"});
+    CHECK((*d).core().live_requests() == 0);
+  }
+}
+
 TEST_CASE("a request that waits for its session's turn ends at its deadline, by its client or with the router") {
   Driven d(false, SessionLimits{.sessions = 1});
   const auto submit = [&](const RequestId& id, const std::string& session, absl::Time deadline) {

@@ -21,12 +21,11 @@ SessionKey KeyOf(const RequestId& id) {
 class Driven {
  public:
   explicit Driven(SessionLimits limits) : gate(limits) {}
-  absl::Status Arrive(const RequestId& id, bool needed = false, SessionGate::Prompt prompt = {}) {
-    return gate.Arrived(id, KeyOf(id), prompt, needed, now);
-  }
-  std::string ComeWith(const RequestId& id, int64_t tokens, int64_t uncached) {
-    REQUIRE(Arrive(id, /*needed=*/false, {tokens, uncached}).ok());
-    return Admitted();
+  absl::Status Arrive(const RequestId& id, bool needed = false) { return gate.Arrived(id, KeyOf(id), needed, now); }
+  // `again`: of 100 tokens that were computed for it.
+  void Prefilled(const RequestId& id, int64_t again) {
+    gate.Prefilled(KeyOf(id),
+                   {.computed = 100, .again = again, .queued = absl::Seconds(2), .compute = absl::Seconds(1)}, now);
   }
   // They all arrive; who is admitted.
   std::string Come(std::initializer_list<const char*> ids) {
@@ -176,58 +175,49 @@ TEST_CASE("requests that wait may go, and too many are refused") {
   CHECK(d.Wait(absl::Seconds(5)) == "t:c:1");
 }
 
-// --- by KV memory --------------------------------------------------------------------------------------------------
+// --- by what sessions lose -----------------------------------------------------------------------------------------
 
-TEST_CASE("without a number, sessions are admitted while KV memory has room for what they are expected to need") {
+TEST_CASE("without a number, any session is admitted until active ones lose their KV; then the youngest are parked") {
   Driven d({});
-  d.gate.SetCapacity(1000, d.now);
-  CHECK(d.ComeWith("t:a:1", 400, 400) == "t:a:1");
-  CHECK(d.ComeWith("t:b:1", 400, 10) == "t:b:1");
-  CHECK(d.ComeWith("t:c:1", 400, 10) == "");  // its whole prompt counts while nobody knows better
-  d.gate.Computed("t:a:1", 500);
-  d.End("t:a:1");
-  CHECK(d.Wait(d.gate.linger()) == "t:c:1");
-  // By now a session is expected to need what `a` did.
-  CHECK(d.ComeWith("t:d:1", 50, 50) == "");
-  d.gate.SetCapacity(1400, d.now);
-  CHECK(d.Admitted() == "t:d:1");
-}
-
-TEST_CASE("when sessions need more than was expected, the youngest are parked and go on before those that came later") {
-  Driven d({});
-  d.gate.SetCapacity(1000, d.now);
-  for (const char* id : {"t:a:1", "t:b:1", "t:c:1"}) CHECK(d.ComeWith(id, 300, 300) == id);
-  CHECK(d.ComeWith("t:d:1", 200, 200) == "");
-  for (const char* id : {"t:a:1", "t:b:1"}) {
-    d.gate.Computed(id, 450);
-    d.End(id);
-  }
-  d.gate.Computed("t:c:1", 300);
-  d.End("t:c:1");
-  CHECK(d.Come({"t:c:2", "t:b:2", "t:a:2"}) == "t:b:2 t:a:2");
-  CHECK(d.gate.counts() == SessionGate::Counts{.active = 2, .waiting = 2, .waiting_requests = 2});
+  const std::vector<RequestId> first{"t:a:1", "t:b:1", "t:c:1", "t:d:1"};
+  for (const RequestId& id : first) CHECK(d.Come({id.c_str()}) == id);
+  for (const RequestId& id : first) d.Prefilled(id, 0);
+  CHECK(d.gate.limit() == 0);
+  // Half of them.
+  for (const RequestId& id : first) d.Prefilled(id, id < "t:c" ? 90 : 0);
+  CHECK(d.gate.limit() == 2);
+  CHECK(d.Come({"t:e:1"}) == "");
+  for (const RequestId& id : first) CHECK(d.End(id) == "");
+  CHECK(d.Come({"t:d:2", "t:c:2", "t:a:2", "t:b:2"}) == "t:a:2 t:b:2");
+  CHECK(d.gate.counts() == SessionGate::Counts{.active = 2, .waiting = 3, .waiting_requests = 3});
+  // Parked ones go before what came later, the oldest first.
   d.End("t:a:2");
-  CHECK(d.Wait(d.gate.linger()) == "t:c:2");  // `d` came when nobody knew that it would need 450
-  d.End("t:b:2");
-  CHECK(d.Wait(d.gate.linger()) == "t:d:1");
+  CHECK(d.Wait(d.gate.linger()) == "t:c:2");
+  d.End("t:c:2");
+  CHECK(d.Wait(d.gate.linger()) == "t:d:2");
+  d.End("t:d:2");
+  CHECK(d.Wait(d.gate.linger()) == "t:e:1");
 }
 
-TEST_CASE("a session that needs more than there is runs alone") {
+TEST_CASE("what a session lost before it became active says nothing of those that are") {
   Driven d({});
-  d.gate.SetCapacity(100, d.now);
-  CHECK(d.ComeWith("t:a:1", 400, 400) == "t:a:1");
-  CHECK(d.ComeWith("t:b:1", 10, 10) == "");
-  d.gate.Computed("t:a:1", 500);
-  CHECK(d.End("t:a:1") == "");
+  for (const char* id : {"t:a:1", "t:b:1", "t:c:1", "t:d:1"}) CHECK(d.Come({id}) == id);
+  for (const char* id : {"t:a:1", "t:b:1", "t:c:1", "t:d:1"}) d.Prefilled(id, 90);
+  CHECK(d.gate.limit() == 0);
+  d.Prefilled("t:unknown:1", 90);
+  CHECK(d.gate.limit() == 0);
+}
+
+TEST_CASE("one session may always be active") {
+  Driven d({});
+  d.Come({"t:a:1"});
+  for (int i = 0; i < 5; ++i) d.Prefilled("t:a:1", 90);
+  CHECK(d.gate.limit() == 1);
+  CHECK(d.Come({"t:b:1"}) == "");
   CHECK(d.Come({"t:a:2"}) == "t:a:2");
+  d.End("t:a:1");
   d.End("t:a:2");
   CHECK(d.Wait(d.gate.linger()) == "t:b:1");
-}
-
-TEST_CASE("while no prefill worker is there, all sessions are admitted") {
-  Driven d({});
-  CHECK(d.ComeWith("t:a:1", 400, 400) == "t:a:1");
-  CHECK(d.ComeWith("t:b:1", 400, 400) == "t:b:1");
 }
 
 // --- at random -----------------------------------------------------------------------------------------------------
@@ -262,8 +252,7 @@ class RandomSessions {
       const RequestId id = absl::StrCat("t", Below(3), ":s", Below(5), ":", ++arrivals_);
       const bool needed = Below(20) == 0;
       beyond_ += needed;
-      const SessionGate::Prompt prompt{.all = Below(300), .uncached = Below(100)};
-      const absl::Status status = gate_.Arrived(id, KeyOf(id), prompt, needed, now_);
+      const absl::Status status = gate_.Arrived(id, KeyOf(id), needed, now_);
       if (status.ok()) waiting_.insert(id);
       if (!status.ok()) REQUIRE(waiting_.size() >= 20);
     } else if (what < 65) {
@@ -273,10 +262,9 @@ class RandomSessions {
     } else if (what < 73) {
       if (!waiting_.empty()) gate_.Needed(Any(waiting_), now_);
       ++beyond_;
-    } else if (what < 85) {
-      if (!running_.empty()) gate_.Computed(Any(running_), Below(200));
     } else if (what < 87) {
-      gate_.SetCapacity(Below(1000), now_);
+      const SessionWindow::Prefill prefill{.computed = 100, .again = 90 * Below(2), .queued = absl::Seconds(1)};
+      if (!running_.empty()) gate_.Prefilled(KeyOf(Any(running_)), prefill, now_);
     } else {
       Pass(absl::Milliseconds(Below(300)));
     }
@@ -314,7 +302,7 @@ class RandomSessions {
   }
 
   std::mt19937 random_;
-  const int32_t limit_;  // 0: by KV memory
+  const int32_t limit_;  // 0: by what sessions lose
   SessionGate gate_;
   absl::Time now_ = absl::UnixEpoch();
   int arrivals_ = 0;

@@ -113,5 +113,28 @@ TEST_CASE("no more sessions than allowed run at a time, and all of them do in th
   CHECK_FALSE(RunSessions(Shape(), Sessions(2), {.arrivals = {absl::Seconds(1)}}).ok());
 }
 
+TEST_CASE("of more sessions than KV memory holds some wait, and less is computed twice") {
+  const auto sessions = Sessions(120);
+  ClusterShape shape = Shape();
+  const SessionsResult roomy = Run(shape, sessions, {});
+  shape.blocks = 6000;  // a context ends with 3,900 tokens, and there are two prefill workers
+  const SessionsResult any_number = Run(shape, sessions, {});
+  shape.sessions = SessionLimits{};
+  const SessionsResult as_seen = Run(shape, sessions, {});
+  CheckSameTokens(roomy, as_seen);
+  CHECK(as_seen.refused == 0);
+  const int64_t once = PrefillTokens(roomy);
+  CAPTURE(once, PrefillTokens(any_number), PrefillTokens(as_seen));
+  CHECK(PrefillTokens(any_number) > 2 * once);
+  CHECK(4 * PrefillTokens(as_seen) < 3 * PrefillTokens(any_number));
+}
+
+TEST_CASE("where memory holds all sessions, none waits") {
+  ClusterShape shape = Shape();
+  const SessionsResult without = Run(shape, Sessions(24), {});
+  shape.sessions = SessionLimits{};
+  CHECK(Run(shape, Sessions(24), {}).steps == without.steps);
+}
+
 }  // namespace
 }  // namespace baton
