@@ -3,8 +3,9 @@ build/*/bin/bench_simulator in virtual time. Every figure that comes from this i
 
   baseline   a prefill and a decode worker for each model, which prefills all of the context again
   shared     four prefill workers of one module, a decode worker for each decoder; routing and shadow prefill as said
-  one prefill worker   of the module, with the same decode workers: more sessions than its KV memory holds, with --max-sessions
-                       and without"""
+  one prefill worker   of the module, with the same decode workers: more sessions than its KV memory holds
+
+--max-sessions is auto, as it is by default, where nothing else is said."""
 
 import concurrent.futures
 import itertools
@@ -19,22 +20,27 @@ from random import Random
 from session_profiles import AGENTS, sessions
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OURS = [{"module": "base", "prefill_workers": 4, "decoders": AGENTS}]
-SYSTEMS = {
-    "baseline": {"groups": [{"module": agent, "prefill_workers": 1, "decoders": [agent]} for agent in AGENTS], "shadow_prefill": False},
-    "shared": {"groups": OURS},
-    "shared, no shadow": {"groups": OURS, "shadow_prefill": False},
-    "shared, least-loaded": {"groups": OURS, "routing": "least-loaded"},
-    "shared, random": {"groups": OURS, "routing": "random"},
-    "one prefill worker": {"groups": [OURS[0] | {"prefill_workers": 1}]},
-    "one prefill worker, 100 at a time": {"groups": [OURS[0] | {"prefill_workers": 1}], "max_sessions": 100},
-    "one prefill worker, as many as fit": {"groups": [OURS[0] | {"prefill_workers": 1}], "max_sessions": 0},
+def group(prefill_workers):
+    return {"module": "base", "prefill_workers": prefill_workers, "decoders": AGENTS}
+
+
+PAIRS = {"groups": [group(1) | {"module": agent, "decoders": [agent]} for agent in AGENTS], "shadow_prefill": False}
+AUTO = {"max_sessions": 0}
+OURS, ONE = {"groups": [group(4)]} | AUTO, {"groups": [group(1)]} | AUTO
+SYSTEMS = {  # and their colours
+    "baseline": (PAIRS | AUTO, "#ee6677"),
+    "baseline, any number": (PAIRS, "#882255"),
+    "shared": (OURS, "#4477aa"),
+    "shared, no shadow": (OURS | {"shadow_prefill": False}, "#228833"),
+    "shared, least-loaded": (OURS | {"routing": "least-loaded"}, "#ccbb44"),
+    "shared, random": (OURS | {"routing": "random"}, "#aa3377"),
+    "one prefill worker": (ONE, "#332288"),
+    "one prefill worker, any number": ({"groups": [group(1)]}, "#66ccee"),
+    "one prefill worker, 100 at a time": (ONE | {"max_sessions": 100}, "#bbbbbb"),
 }
 COMPARED, OTHERS = ("baseline", "shared", "shared, no shadow"), ("shared, least-loaded", "shared, random")
-UNDER_PRESSURE = ("one prefill worker", "one prefill worker, as many as fit", "one prefill worker, 100 at a time")
-COLORS = {"baseline": "#ee6677", "shared": "#4477aa", "shared, no shadow": "#228833", "shared, least-loaded": "#ccbb44",
-          "shared, random": "#aa3377", "one prefill worker": "#66ccee", "one prefill worker, 100 at a time": "#bbbbbb",
-          "one prefill worker, as many as fit": "#332288"}
+UNBOUNDED = ("baseline, any number",)
+UNDER_PRESSURE = ("one prefill worker", "one prefill worker, any number", "one prefill worker, 100 at a time")
 
 
 def p95(values):
@@ -74,7 +80,7 @@ def simulate(row):
     """`row` names a run; adds what came of it."""
     random = Random("arrivals")
     todo = sessions(row["profile"], row["sessions"])
-    run = {"model": row["model"], "device": "a100", "sessions": todo} | SYSTEMS[row["system"]]
+    run = {"model": row["model"], "device": "a100", "sessions": todo} | SYSTEMS[row["system"]][0]
     if "rate" in row:
         run["arrivals"] = list(itertools.accumulate(random.expovariate(row["rate"]) for _ in todo))
     else:
@@ -83,7 +89,7 @@ def simulate(row):
     done = subprocess.run([binary()], input=json.dumps(run) + "\n", stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit("sessions: the simulator ended; what it said is above")
-    workers = sum(group["prefill_workers"] for group in SYSTEMS[row["system"]]["groups"])
+    workers = sum(group["prefill_workers"] for group in SYSTEMS[row["system"]][0]["groups"])
     row = row | figures(json.loads(done.stdout), workers)
     print(f"{row['model']:13} {row['profile']:10} {row['system']:33} " + (
         f"rate {row['rate']:5}" if "rate" in row else f"N {row['concurrent']:8}") + f"  p95 {row['p95_s']:7.2f} s  "
@@ -102,7 +108,8 @@ def grid(full, pressure):
     llama, qwen = "llama-3.1-8b", "qwen3-14b"
     many, some, for_40_s = (lambda n: max(64, 3 * n)), (lambda n: max(48, 3 * n // 2)), (lambda rate: max(64, 40 * rate))  # noqa: E731
     if pressure:
-        return rows(llama, "ReAct", UNDER_PRESSURE, "concurrent", (128, 256, 512), some)
+        runs = rows(llama, "ReAct", UNDER_PRESSURE, "concurrent", (64, 128, 256, 512, 1024), many)
+        return runs + rows(llama, "Reflexion", UNDER_PRESSURE[:2], "concurrent", (16, 32, 64, 128), many)
     runs = rows(llama, "ReAct", COMPARED, "concurrent", (16, 64, 256), many)
     runs += rows(llama, "ReAct", COMPARED[:2], "rate", (2, 8), for_40_s)
     runs += rows(llama, "Reflexion", COMPARED[:2], "concurrent", (16, 64), some)
@@ -118,6 +125,9 @@ def grid(full, pressure):
         runs += rows(qwen, "Reflexion", COMPARED[:2], "concurrent", (16, 32, 64), some)
         runs += rows(llama, "Reflexion", COMPARED[:2], "rate", (0.5, 1, 2), lambda rate: 96)
         runs += rows(llama, "Reflexion", COMPARED[:2], "concurrent", (256,), some)
+        runs += rows(llama, "ReAct", UNBOUNDED, "concurrent", (256, 512), many)
+        runs += rows(llama, "Reflexion", UNBOUNDED, "concurrent", (64, 128, 256), some)
+        runs += rows(qwen, "ReAct", UNBOUNDED, "concurrent", (128, 256), many)
     return runs
 
 
@@ -161,26 +171,27 @@ def panel(out, rows, axis, measure, title, at):
         out.append(f'<text x="{x(tick):.1f}" y="{top + height - 8}" text-anchor="middle">{tick:g}</text>')
     for tick in (low, (low * high) ** 0.5, high):
         out.append(f'<path d="M{left + 50},{y(tick):.1f}H{left + width - 20}" stroke="#ddd"/>'
-                   f'<text x="{left + 46}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:.3g}</text>')
-    for profile, system in itertools.product(("ReAct", "Reflexion"), SYSTEMS):
+                   f'<text x="{left + 46}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:,.{0 if tick >= 100 else 1}f}</text>')
+    for profile, (system, (_, color)) in itertools.product(("ReAct", "Reflexion"), SYSTEMS.items()):
         line = sorted((row[axis], row[measure]) for row in rows if (row["profile"], row["system"]) == (profile, system))
         dashes = ' stroke-dasharray="5 3"' if profile == "Reflexion" else ""
         path = "".join(f"{'L' if n else 'M'}{x(a):.1f},{y(b):.1f}" for n, (a, b) in enumerate(line))
-        out.append(f'<path d="{path}" fill="none" stroke="{COLORS[system]}" stroke-width="2"{dashes}/>' if path else "")
-        out += [f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="3" fill="{COLORS[system]}"/>' for a, b in line]
+        out.append(f'<path d="{path}" fill="none" stroke="{color}" stroke-width="2"{dashes}/>' if path else "")
+        out += [f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="3" fill="{color}"/>' for a, b in line]
 
 
 def plot(rows, path):
+    axes = [(axis, of) for axis, of in (("concurrent", "sessions at a time"), ("rate", "sessions/s")) if any(axis in row for row in rows)]
+    panels = list(itertools.product(axes, (("p95_s", "p95 of a session, s"), ("tokens_per_s", "output tokens/s"))))
     models = [model for model in ("llama-3.1-8b", "qwen3-14b") if any(row["model"] == model for row in rows)]
     width, height = 400, 250
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {4 * width} {height * len(models) + 50}" '
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {len(panels) * width} {height * len(models) + 50}" '
            'font-family="sans-serif" font-size="12">',
-           f'<rect width="{4 * width}" height="{height * len(models) + 50}" fill="white"/>',
-           '<text x="8" y="18">Sessions of four agents on 4 + 4 A100, simulated; dashed: Reflexion, else ReAct</text>']
-    for n, (system, color) in enumerate(COLORS.items()):
-        out.append(f'<text x="{8 + 180 * n}" y="38" fill="{color}">{system}</text>')
-    panels = list(itertools.product((("concurrent", "sessions at a time"), ("rate", "sessions/s")),
-                                    (("p95_s", "p95 of a session, s"), ("tokens_per_s", "output tokens/s"))))
+           f'<rect width="{len(panels) * width}" height="{height * len(models) + 50}" fill="white"/>',
+           '<text x="8" y="18">Sessions of four agents on A100s, simulated; dashed: Reflexion, else ReAct</text>']
+    drawn = {row["system"] for row in rows}
+    for n, system in enumerate(name for name in SYSTEMS if name in drawn):
+        out.append(f'<text x="{8 + 220 * n}" y="38" fill="{SYSTEMS[system][1]}">{system}</text>')
     for m, (n, ((axis, of), (measure, what))) in itertools.product(range(len(models)), enumerate(panels)):
         panel(out, [row for row in rows if row["model"] == models[m] and axis in row], axis, measure,
               f"{models[m]}: {what}, by {of}", (n * width, 50 + m * height, width, height))

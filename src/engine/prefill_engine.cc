@@ -67,7 +67,7 @@ absl::Status PrefillEngine::Validate(const PrefillJob& job) const {
   if (jobs_.contains(job.request_id)) {
     return absl::AlreadyExistsError(absl::StrCat("request_id: ", job.request_id, " is running already"));
   }
-  const int64_t there = job.open ? open_jobs_ : std::ssize(jobs_) - open_jobs_;
+  const int64_t there = job.open ? overlapping_jobs_ : std::ssize(jobs_) - overlapping_jobs_;
   if (there >= options_.max_requests) {
     return absl::ResourceExhaustedError(absl::StrCat("this prefill worker has ", there, " requests",
                                                      job.open ? " whose prompts grow" : "", ", which is its limit"));
@@ -127,7 +127,7 @@ void PrefillEngine::AddOpen(PrefillJob job, absl::Time now) {
                             .added = now,
                             .failure = {},
                             .ahead = {.to = std::move(job.decode_worker)}};
-  ++open_jobs_;
+  ++overlapping_jobs_;
   Restart(id, added);
   Append({.request_id = id, .tokens = std::move(job.tokens), .decode_worker = {}}, now);
 }
@@ -176,8 +176,9 @@ absl::Status PrefillEngine::Extend(Job& job, const PrefillAppend& append) {
 
 void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
   Job& job = jobs_.at(append.request_id);
+  overlapping_jobs_ -= Overlaps(job);
   job.open = false;
-  --open_jobs_;
+  overlapping_jobs_ += Overlaps(job);
   job.rest.clear();
   job.added = now;
   job.prefill_only = append.decode_worker.empty();
@@ -450,6 +451,7 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   done.bytes_pushed += job.ahead.bytes;
   if (job.failure.ok()) scheduler_.Lease(done.request_id, job.lease.tokens, job.lease_holder, now + job.lease.duration);
   scheduler_.Remove(done.request_id);
+  overlapping_jobs_ -= Overlaps(job);
   jobs_.erase(found);
   actions_.push_back(std::move(done));
 }
@@ -458,7 +460,7 @@ void PrefillEngine::Failed(RequestFailed failed) {
   ++totals_.failed;
   scheduler_.Remove(failed.request_id);
   const auto found = jobs_.find(failed.request_id);
-  if (found->second.open) --open_jobs_;
+  overlapping_jobs_ -= Overlaps(found->second);
   jobs_.erase(found);
   actions_.push_back(std::move(failed));
 }
@@ -477,8 +479,8 @@ PrefillLoad PrefillEngine::load() const {
 void PrefillEngine::CheckInvariants() const {
   scheduler_.CheckInvariants();
   sender_.CheckInvariants();
-  const auto open = std::ranges::count_if(jobs_, [](const auto& entry) { return entry.second.open; });
-  BATON_CHECK(open == open_jobs_, "open jobs miscounted");
+  const auto overlapping = std::ranges::count_if(jobs_, [](const auto& entry) { return Overlaps(entry.second); });
+  BATON_CHECK(overlapping == overlapping_jobs_, "jobs that only overlap are miscounted");
   const bool ahead = std::ranges::any_of(ahead_, [](const auto& entry) { return !entry.second.sources.empty(); });
   if (jobs_.empty() && !scheduler_.step_running() && !ahead) {
     BATON_CHECK(pool_.counts().referenced == scheduler_.leases().blocks(), "blocks are held for nobody");

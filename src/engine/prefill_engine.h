@@ -149,7 +149,7 @@ class PrefillEngine {
     int64_t kv_tokens = 0;
     bool prefill_only = false;
     bool open = false;
-    int32_t priority = 0;  // open
+    int32_t priority = 0;  // open, or was
     absl::Time turn{};     // open
     BlockKey root{};       // open: of the keys
     BlockKey last_key{};   // open: of the last full block, or the root
@@ -164,6 +164,8 @@ class PrefillEngine {
     Ahead ahead{};
   };
 
+  // Open, or in the background: it holds up nobody, and has no part in the limit of those that clients wait for.
+  static bool Overlaps(const Job& job) { return job.open || job.priority <= kBackgroundPriority; }
   absl::Status CheckTokens(std::span<const TokenId> tokens, int64_t before, int64_t least) const;
   absl::Status Validate(const PrefillJob& job) const;
   void AddOpen(PrefillJob job, absl::Time now);
@@ -195,7 +197,7 @@ class PrefillEngine {
   PrefillScheduler scheduler_;
   HandoffSender sender_;
   absl::flat_hash_map<RequestId, Job> jobs_;
-  int64_t open_jobs_ = 0;
+  int64_t overlapping_jobs_ = 0;
   std::map<uint64_t, AheadPart> ahead_;  // under way
   uint64_t parts_made_ = 0;
   std::deque<RequestId> ahead_waits_;

@@ -20,16 +20,6 @@ bool PrefillScheduler::RunsBefore::operator()(const Request* a, const Request* b
          std::make_tuple(-int64_t{b->task.priority}, b->task.open, b->task.turn, b->arrival);
 }
 
-// Open prompts wait for tokens, and those in the background for all others: what they found may be evicted.
-std::optional<RadixTree::Place> PrefillScheduler::PlaceOf(const Request& request) {
-  if (request.task.open || IsBackground(request)) return std::nullopt;
-  return RadixTree::Place{-int64_t{request.task.priority}, request.task.turn, request.arrival};
-}
-
-void PrefillScheduler::WaitsNoMore(const Request& request) {
-  if (const auto place = PlaceOf(request)) tree_.WaitsNoMore(request.task.keys, *place);
-}
-
 PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open,
                                    KeptPrompts kept)
     : pool_(pool), tree_(tree), step_tokens_(step_tokens), leases_(pool, tree, kept.leased), staging_(kept.staging) {
@@ -76,6 +66,7 @@ absl::Status PrefillScheduler::Add(PrefillTask task) {
   request->task = std::move(task);
   request->ready_at_add = Expect(*request, 0);
   if (tokens > 0) active_.insert(request.get());
+  Spare(*request);
   whole_came_ |= !request->task.open;
   requests_[request->task.request_id] = std::move(request);
   return absl::OkStatus();
@@ -106,6 +97,7 @@ absl::Status PrefillScheduler::Extend(const RequestId& id, std::span<const Token
   request.admitted = false;  // it needs more room
   request.extended = true;
   if (request.planned < request.wanted) active_.insert(&request);
+  if (last) Spare(request);
   if (last && request.done >= request.wanted) TellAll(request);
   if (last) request.waited_for_open = std::max<int64_t>(0, open_in_step_ - (request.planned - request.slice_begin));
   whole_came_ |= last;
@@ -116,9 +108,9 @@ absl::Status PrefillScheduler::Extend(const RequestId& id, std::span<const Token
 void PrefillScheduler::SetTurn(const RequestId& id, absl::Time turn) {
   Request& request = Get(id);
   const bool active = active_.erase(&request) > 0;
-  WaitsNoMore(request);
   request.task.turn = turn;
   if (active) active_.insert(&request);
+  if (request.spared > 0) Spare(request);
 }
 
 // What a prompt that was open has, now that nothing can take it away any more.
@@ -133,7 +125,10 @@ void PrefillScheduler::Limit(const RequestId& id, int64_t tokens) {
   if (tokens >= request.wanted) return;
   BATON_CHECK(tokens >= 0 && tokens % kBlockTokens == 0, "limited to whole blocks");
   request.wanted = tokens;
-  if (request.planned >= request.wanted) active_.erase(&request);
+  if (request.planned >= request.wanted) {
+    active_.erase(&request);
+    SpareNoMore(request);
+  }
   if (request.done >= request.wanted) TellAll(request);
 }
 
@@ -141,7 +136,7 @@ void PrefillScheduler::Stop(const RequestId& id) {
   Request& request = Get(id);
   request.stopped = true;
   ReleaseStaged(request);
-  WaitsNoMore(request);
+  SpareNoMore(request);
   active_.erase(&request);
 }
 
@@ -256,6 +251,7 @@ void PrefillScheduler::GiveBack(Request& request) {
   request.looked_again = false;
   request.admitted = false;
   if (!request.stopped && request.wanted > 0) active_.insert(&request);
+  Spare(request);
 }
 
 const Batch& PrefillScheduler::PlanStep() {
@@ -309,6 +305,7 @@ void PrefillScheduler::PlanRequests(const std::vector<Request*>& order,
 int64_t PrefillScheduler::Advance(Request& request, int64_t budget) {
   const int64_t begin = request.done;
   TakeUp(request, RadixTree::State::kReady);
+  SpareNoMore(request);
   SetDone(request, request.planned);
   request.counters_before = request.counters;
   TakeUp(request, RadixTree::State::kPromised);
@@ -484,6 +481,7 @@ void PrefillScheduler::CheckInvariants() const {
                 "a request took blocks before it was admitted");
     const bool active = !request->stopped && request->planned < request->wanted;
     BATON_CHECK(active_.contains(request.get()) == active, "an inactive request is planned, or an active one is not");
+    BATON_CHECK(request->spared == 0 || active, "cached blocks are spared for a request that has what it wants");
     const PrefillCounters& counters = request->counters;
     const int64_t staged = counters.from_host + counters.from_disk;
     BATON_CHECK(counters.cached + counters.shared + staged + counters.computed == request->planned,

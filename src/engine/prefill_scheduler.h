@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -173,6 +172,8 @@ class PrefillScheduler {
     int64_t slice_begin = 0;   // the running step's slice is [slice_begin, planned), empty if = planned
     size_t staged_begin = 0, staged_end = 0;  // keys that it holds in staging
     bool looked_again = false;                // for staged KV, when its turn came
+    size_t spared = 0;                        // of its first keys, while it waits to begin
+    RadixTree::Place place{};                 // with which they are
     BlockTable table;                         // of [0, planned)
     PrefillCounters counters;
     PrefillCounters counters_before;  // what a failing step restores
@@ -212,8 +213,8 @@ class PrefillScheduler {
   void GiveBack(Request& request);
   void TellAll(Request& request);
   static bool IsBackground(const Request& request) { return request.task.priority <= kBackgroundPriority; }
-  static std::optional<RadixTree::Place> PlaceOf(const Request& request);  // none: what it waits for is not spared
-  void WaitsNoMore(const Request& request);
+  void Spare(Request& request);  // what it would find in the cache now
+  void SpareNoMore(Request& request);
   int64_t Expect(Request& request, int64_t from);
   void ReleaseStaged(Request& request);
   bool WaitsForDisk(Request& request);

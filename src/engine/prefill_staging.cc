@@ -15,7 +15,7 @@ int64_t PrefillScheduler::Expect(Request& request, int64_t from) {
   const std::span<const BlockKey> keys(request.task.keys);
   const auto ready = static_cast<size_t>(tree_.ReadyPrefix(keys));
   const auto first = std::min(ready, static_cast<size_t>(from / kBlockTokens));
-  tree_.Refresh(keys.subspan(first, ready - first), PlaceOf(request));
+  tree_.Refresh(keys.subspan(first, ready - first));
   ReleaseStaged(request);
   request.staged_begin = ready;
   request.staged_end = ready + static_cast<size_t>(staging_.Hold(keys.subspan(ready)));
@@ -26,6 +26,21 @@ void PrefillScheduler::ReleaseStaged(Request& request) {
   const std::span<const BlockKey> keys(request.task.keys);
   staging_.Release(keys.subspan(request.staged_begin, request.staged_end - request.staged_begin));
   request.staged_begin = request.staged_end;
+}
+
+// Open prompts wait for tokens, and those of low priority for all others: what they found may be evicted.
+void PrefillScheduler::Spare(Request& request) {
+  SpareNoMore(request);
+  if (request.task.open || request.task.priority < 0 || !active_.contains(&request)) return;
+  const std::span<const BlockKey> keys(request.task.keys);
+  request.spared = static_cast<size_t>(tree_.ReadyPrefix(keys));
+  request.place = {-int64_t{request.task.priority}, request.task.turn, request.arrival};
+  tree_.Spare(keys.first(request.spared), request.place);
+}
+
+void PrefillScheduler::SpareNoMore(Request& request) {
+  const std::span<const BlockKey> keys(request.task.keys);
+  tree_.SpareNoMore(keys.first(std::exchange(request.spared, 0)), request.place);
 }
 
 // Looks once more before it begins: meanwhile some of its prefix may have been evicted.

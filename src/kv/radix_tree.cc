@@ -1,7 +1,5 @@
 #include "kv/radix_tree.h"
 
-#include <algorithm>
-
 #include "absl/container/flat_hash_set.h"
 #include "base/check.h"
 
@@ -122,17 +120,17 @@ void RadixTree::Remove(Node& node) {
   nodes_.erase(key);
 }
 
-void RadixTree::Touch(Node& node, std::optional<Place> waits) {
+void RadixTree::Touch(Node& node) {
   TakeFromLeaves(node);
   node.last_used = ++uses_;
   node.reused = true;
-  node.waits = waits;
   PutToLeaves(node);
 }
 
 RadixTree::EvictionOrder RadixTree::OrderOf(const Node& node) const {
   const auto pool = static_cast<uint64_t>(pool_.counts().total);
-  return {node.waits, node.last_used + (node.reused ? pool : 0), node.last_used};
+  const auto first = node.waits.empty() ? std::nullopt : std::optional(*node.waits.begin());
+  return {first, node.last_used + (node.reused ? pool : 0), node.last_used};
 }
 
 void RadixTree::TakeFromLeaves(Node& node) { leaves_.erase(OrderOf(node)); }
@@ -152,19 +150,25 @@ bool RadixTree::EvictOne(Evicting evicting) {
   return false;
 }
 
-void RadixTree::Refresh(std::span<const BlockKey> nodes, std::optional<Place> waits) {
+void RadixTree::Refresh(std::span<const BlockKey> nodes) {
+  for (const BlockKey& key : nodes) Touch(Require(key));
+}
+
+void RadixTree::Spare(std::span<const BlockKey> nodes, const Place& place) {
   for (const BlockKey& key : nodes) {
     Node& node = Require(key);
-    Touch(node, waits && node.waits ? std::min(waits, node.waits) : waits ? waits : node.waits);
+    TakeFromLeaves(node);
+    node.waits.insert(place);
+    PutToLeaves(node);
   }
 }
 
-void RadixTree::WaitsNoMore(std::span<const BlockKey> nodes, const Place& place) {
+void RadixTree::SpareNoMore(std::span<const BlockKey> nodes, const Place& place) {
   for (const BlockKey& key : nodes) {
     Node* node = NodeOf(key);
-    if (node == nullptr || node->waits != place) continue;
+    if (node == nullptr || !node->waits.contains(place)) continue;
     TakeFromLeaves(*node);
-    node->waits.reset();
+    node->waits.erase(place);
     PutToLeaves(*node);
   }
 }

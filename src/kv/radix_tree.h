@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -29,7 +30,7 @@ namespace baton {
 // uses later than it was: so a session's path, a shared instruction, whatever comes back, outlives the prompts that
 // come once, and nothing that has stopped coming back stays for ever. No one need say what belongs to a session, and a
 // client who names many sessions gains nothing. (The idea of segmented LRU, Karedla et al. 1994, in one order.)
-// What somebody waits for is spared (Refresh). Without that, more sessions than fit find all of their KV gone when it
+// What somebody waits for is spared. Without that, more sessions than fit find all of their KV gone when it
 // is their turn, for what has waited for longest, and so comes next, is what was used least recently.
 //
 // `path` is always the keys from a prompt's first block to the node meant, which is path.back().
@@ -66,13 +67,13 @@ class RadixTree {
   // `block` released; otherwise `block` itself. REQUIRES: the caller holds the parent, and nobody promised the node.
   BlockRef Insert(std::span<const BlockKey> path, BlockRef block);
 
-  // Nodes that are there, from the path's first to its last, are now used. Whoever waits to use them says so, with its
-  // place among all that wait: until their next use they are evicted after what nobody waits for, and of those first
-  // what is needed last. Where several wait for a node, the first place counts.
+  // Nodes that are there, from the path's first to its last, are now used.
+  void Refresh(std::span<const BlockKey> nodes);
+  // Somebody waits to use these nodes, which are there: until SpareNoMore they are evicted after what nobody waits for,
+  // and of those first what is needed last. Where several wait for a node, the first counts. Places are distinct.
   using Place = std::tuple<int64_t, absl::Time, uint64_t>;  // the lower, the sooner
-  void Refresh(std::span<const BlockKey> nodes, std::optional<Place> waits = {});
-  // It waits no more. Harmless for nodes that are gone or used since, and where an earlier place counts.
-  void WaitsNoMore(std::span<const BlockKey> nodes, const Place& place);
+  void Spare(std::span<const BlockKey> nodes, const Place& place);
+  void SpareNoMore(std::span<const BlockKey> nodes, const Place& place);  // harmless for nodes that are gone
   // A free block, evicting an unreferenced leaf when there is none: `evicting` is told first which.
   using Evicting = absl::FunctionRef<void(const BlockKey& key, BlockId block)>;
   std::optional<BlockRef> Allocate(Evicting evicting = [](const BlockKey&, BlockId) {});
@@ -91,9 +92,9 @@ class RadixTree {
     BlockId block;
     int64_t children = 0;
     bool ready = false;
-    bool reused = false;           // by another than who made it
-    uint64_t last_used = 0;        // unique
-    std::optional<Place> waits{};  // of whoever does
+    bool reused = false;      // by another than who made it
+    uint64_t last_used = 0;   // unique
+    std::set<Place> waits{};  // of whoever does
   };
   // The order in which leaves are evicted.
   struct EvictionOrder {
@@ -110,7 +111,7 @@ class RadixTree {
   Node& Require(const BlockKey& key) const;
   Node& Add(std::span<const BlockKey> path, BlockId block);
   void Remove(Node& node);
-  void Touch(Node& node, std::optional<Place> waits = {});
+  void Touch(Node& node);
   EvictionOrder OrderOf(const Node& node) const;
   static bool IsLeaf(const Node& node) { return node.ready && node.children == 0; }
   // Every change to what IsLeaf or OrderOf says about a node stands between these two.

@@ -13,16 +13,12 @@ namespace baton {
 
 namespace {
 
-SessionKey SessionOf(const RequestRecord& record) { return {record.request.cache_salt, record.request.session}; }
-
-// `uncached`: of its prompt, tokens whose KV its prefill worker had never had, as far as the router knows.
-SessionWindow::Prefill ForWindow(const RequestRecord& record, int64_t uncached) {
-  const PrefillDone& done = *record.done;
-  // The block in which its KV ended may not have been whole.
-  const int64_t again = std::max<int64_t>(done.computed_tokens - uncached - kBlockTokens, 0);
-  if (record.shadow) return {.computed = done.computed_tokens, .again = again};
-  return {.computed = done.computed_tokens, .again = again, .queued = done.queued, .compute = done.compute};
+// From the end, where the branches of a session differ.
+bool IsPrefix(const std::vector<TokenId>& a, const std::vector<TokenId>& of) {
+  return a.size() <= of.size() && std::equal(a.rbegin(), a.rend(), of.rend() - std::ssize(a));
 }
+
+SessionKey SessionOf(const RequestRecord& record) { return {record.request.cache_salt, record.request.session}; }
 
 }  // namespace
 
@@ -173,6 +169,14 @@ void Dispatcher::EndAll(absl::Time now) {
 
 // --- workers -------------------------------------------------------------------------------------------------------
 
+int64_t Dispatcher::PrefillBlocks() const {
+  int64_t blocks = 0;
+  for (const auto& [link, worker] : core_.workers()) {
+    if (worker.info.role == WorkerRole::kPrefill) blocks += worker.info.blocks_total;
+  }
+  return blocks;
+}
+
 RequestRecord* Dispatcher::Find(const RequestId& worker_id) {
   const auto found = called_.find(worker_id);
   return found == called_.end() ? nullptr : &records_.at(found->second);
@@ -180,12 +184,14 @@ RequestRecord* Dispatcher::Find(const RequestId& worker_id) {
 
 void Dispatcher::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
   core_.WorkerAttached(link, info, now);
+  if (gate_) gate_->SetCapacity(PrefillBlocks());
   Act(now);
 }
 
 void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
   core_.WorkerLost(link, now);
   contexts_.WorkerLost(link);
+  if (gate_) gate_->SetCapacity(PrefillBlocks());
   Act(now);
 }
 
@@ -194,7 +200,7 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
   if (found == nullptr) return Discard(done);
   RequestRecord& record = *found;
   done.request_id = record.id;
-  const int64_t expected = core_.UncachedTokensOf(record.id);
+  const std::vector<BlockKey> keys = gate_ ? core_.KeysOf(record.id) : std::vector<BlockKey>();
   if (core_.PrefillDone(link, done.request_id, done.decode_incarnation)) {
     if (workload_) workload_->Prefilled(done.request_id);
     record.prefilled = now;
@@ -202,10 +208,23 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
     // All that was not prefill or hand-off was waiting, at the router or at the worker.
     record.queue = std::max(record.prefilled - record.complete - done.compute - done.handoff, absl::ZeroDuration());
     record.done = std::move(done);
-    if (gate_) gate_->Prefilled(SessionOf(record), ForWindow(record, expected), now);
+    if (gate_) TellGate(record, keys, now);
     EndShadowsOf(record);
   }
   Act(now);
+}
+
+void Dispatcher::TellGate(const RequestRecord& record, std::span<const BlockKey> keys, absl::Time now) {
+  const PrefillDone& done = *record.done;
+  gate_->Prefilled(SessionOf(record),
+                   {.worker = record.prefilled_by,
+                    .keys = keys,
+                    .found = std::ssize(record.request.tokens) - 1 - done.computed_tokens,
+                    .computed = done.computed_tokens,
+                    .queued = done.queued,
+                    .compute = done.compute,
+                    .awaited = !record.shadow},
+                   now);
 }
 
 // What they were to prefill, its session's next turn has brought with it.
@@ -213,8 +232,7 @@ void Dispatcher::EndShadowsOf(const RequestRecord& record) {
   const auto found = shadows_.find(SessionOf(record));
   if (record.shadow || found == shadows_.end()) return;
   for (const RequestId& id : found->second) {
-    const std::vector<TokenId>& theirs = records_.at(id).request.tokens;
-    if (std::ranges::mismatch(theirs, record.request.tokens).in1 == theirs.end()) core_.Cancel(id);
+    if (IsPrefix(records_.at(id).request.tokens, record.request.tokens)) core_.Cancel(id);
   }
 }
 

@@ -298,9 +298,9 @@ int64_t RouterCore::FewestUncached(const RouteRequest& request) const {
   return fewest;
 }
 
-int64_t RouterCore::UncachedTokensOf(const RequestId& id) const {
+std::vector<BlockKey> RouterCore::KeysOf(const RequestId& id) const {
   const auto found = live_.find(id);
-  return found == live_.end() ? 0 : found->second.queued_tokens;
+  return found == live_.end() ? std::vector<BlockKey>() : found->second.request.keys;
 }
 
 void RouterCore::LeaveOut(Live& live, const WorkerAddress& link, absl::Time until) {

@@ -115,8 +115,8 @@ class RouterCore {
   std::vector<Decoder> Decoders() const;
   // Of a prompt's tokens those that the prefill worker which has most of them cached would still have to compute.
   int64_t FewestUncached(const RouteRequest& request) const;
-  // Of a prompt that a prefill worker has, those that it was not known to have cached when it was given the prompt.
-  int64_t UncachedTokensOf(const RequestId& id) const;
+  // Of its prompt, as they were submitted. Empty if it is not known.
+  std::vector<BlockKey> KeysOf(const RequestId& id) const;
   void CheckInvariants() const;
 
  private:

@@ -4,11 +4,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "kv/block_layout.h"
 
 namespace baton {
 namespace {
 
 constexpr double kNewest = 1.0 / 16;  // weight of the latest pause in their mean
+constexpr size_t kBranches = 4;       // of a session's context whose KV is remembered
 
 }  // namespace
 
@@ -50,15 +52,39 @@ absl::Status SessionGate::Arrived(const RequestId& id, const SessionKey& key, bo
       " requests of others wait, limit ", limits_.waiting_requests, " (--max-requests / 2)"));
 }
 
-void SessionGate::Prefilled(const SessionKey& key, const SessionWindow::Prefill& prefill, absl::Time now) {
+void SessionGate::Prefilled(const SessionKey& key, const Prefill& prefill, absl::Time now) {
   const auto found = sessions_.find(key);
   if (found == sessions_.end() || !found->second.active || limits_.sessions > 0) return;
-  // What was evicted before it became active says nothing of those that are.
-  const bool first = !std::exchange(found->second.prefilled, true);
-  SessionWindow::Prefill counted = prefill;
-  if (first) counted.again = 0;
-  window_.Ran(counted, counts_.active, counts_.waiting > 0);
+  Session& session = found->second;
+  const auto begins_with = [&](const Held& held) {
+    return held.worker == prefill.worker && held.blocks <= std::ssize(prefill.keys) &&
+           prefill.keys[static_cast<size_t>(held.blocks) - 1] == held.last;
+  };
+  int64_t had = 0;  // blocks
+  for (const Held& held : session.held) had = begins_with(held) ? std::max(had, held.blocks) : had;
+  // The block in which its KV ended may not have been whole.
+  const int64_t again = std::max<int64_t>((had - 1) * kBlockTokens - prefill.found, 0);
+  const int64_t before = window_.size();
+  window_.Ran({.counts = had > 0 && prefill.awaited,
+               .lost = again > prefill.computed - again,
+               .queued = prefill.queued,
+               .compute = prefill.compute},
+              {.active = counts_.active,
+               .fit = capacity_ * counts_.active / std::max<int64_t>(2 * held_blocks_, 1),
+               .some_wait = counts_.waiting > 0});
+  if (window_.size() < before) NoteCut();
+  held_blocks_ -= Longest(session);
+  std::erase_if(session.held, begins_with);
+  if (!prefill.keys.empty()) session.held.push_back({prefill.worker, prefill.keys.back(), std::ssize(prefill.keys)});
+  if (session.held.size() > kBranches) session.held.erase(session.held.begin());
+  held_blocks_ += Longest(session);
   AdmitNext(now);
+}
+
+int64_t SessionGate::Longest(const Session& session) const {
+  int64_t blocks = 0;
+  for (const Held& held : session.held) blocks = std::max(blocks, held.blocks);
+  return blocks;
 }
 
 void SessionGate::Needed(const RequestId& id, absl::Time now) {
@@ -119,10 +145,21 @@ bool SessionGate::MayGo(const Session& session) const {
   return session.active ? counts_.waiting == 1 : counts_.active < Places();
 }
 
+// The youngest are those that are too many.
+void SessionGate::NoteCut() {
+  std::vector<int64_t> numbers;
+  for (const auto& [key, session] : sessions_) {
+    if (session.active) numbers.push_back(session.number);
+  }
+  if (std::ssize(numbers) <= Places()) return;
+  const auto last = numbers.begin() + (Places() - 1);
+  std::ranges::nth_element(numbers, last);
+  parks_after_ = *last;
+}
+
 bool SessionGate::MustPark(const Session& session) const {
-  if (!session.active || session.running > 0 || limits_.sessions > 0 || counts_.active <= Places()) return false;
-  const auto is_older = [&](const auto& other) { return other.second.active && other.second.number < session.number; };
-  return std::ranges::count_if(sessions_, is_older) >= Places();
+  return session.active && session.running == 0 && limits_.sessions == 0 && counts_.active > Places() &&
+         session.number > parks_after_;
 }
 
 void SessionGate::Admit(const SessionKey& key, Session& session, absl::Time now) {
@@ -142,7 +179,9 @@ void SessionGate::Admit(const SessionKey& key, Session& session, absl::Time now)
 void SessionGate::Leave(const SessionKey& key, Session& session) {
   BATON_CHECK(session.active && session.running == 0, key.name);
   idle_.erase({session.idle, key});
-  session.active = session.prefilled = false;
+  session.active = false;
+  held_blocks_ -= Longest(session);
+  session.held.clear();
   --counts_.active;
   ForgetUnlessUsed(key);
 }
@@ -199,8 +238,11 @@ void SessionGate::Tick(absl::Time now) {
 void SessionGate::CheckInvariants() const {
   Counts counts;
   size_t idle = 0, requests = 0, queued = 0;
+  int64_t held_blocks = 0;
   for (const auto& [key, session] : sessions_) {
     counts.active += session.active;
+    held_blocks += Longest(session);
+    BATON_CHECK(session.active || session.held.empty(), key.name);
     counts.waiting += !session.waiting.empty();
     counts.waiting_requests += std::ssize(session.waiting);
     requests += session.waiting.size() + static_cast<size_t>(session.running);
@@ -218,6 +260,7 @@ void SessionGate::CheckInvariants() const {
     queued += queue.size();
   }
   BATON_CHECK(counts == counts_ && idle == idle_.size() && requests == requests_.size(), "sessions are miscounted");
+  BATON_CHECK(held_blocks == held_blocks_, "what active sessions have is miscounted");
   BATON_CHECK(queued == static_cast<size_t>(counts.waiting), "a session is queued that does not wait");
   BATON_CHECK(counts.waiting == 0 || !MayGo(sessions_.at(Next())), "sessions wait beside free places");
 }

@@ -26,6 +26,7 @@
 
 #include <cstdint>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
+#include "kv/prefix_key.h"
 #include "router/lru_map.h"
 #include "router/session_window.h"
 
@@ -66,8 +68,18 @@ class SessionGate {
   // REQUIRES: the id is not known here. It is admitted, now or later, unless this is RESOURCE_EXHAUSTED: too many wait.
   // `needed`: as for Needed.
   absl::Status Arrived(const RequestId& id, const SessionKey& session, bool needed, absl::Time now);
-  // A request of the session was prefilled, or a shadow of one. Harmless if it is not known.
-  void Prefilled(const SessionKey& session, const SessionWindow::Prefill& prefill, absl::Time now);
+  // KV blocks of all prefill workers.
+  void SetCapacity(int64_t blocks) { capacity_ = blocks; }
+  // A request of the session was prefilled. Harmless if the session is not known.
+  struct Prefill {
+    WorkerAddress worker{};
+    std::span<const BlockKey> keys{};  // of its prompt's full blocks, as far as they are known
+    int64_t found = 0;                 // tokens of its prompt that were not computed
+    int64_t computed = 0;              // tokens that were
+    absl::Duration queued{}, compute{};
+    bool awaited = true;  // false: a shadow
+  };
+  void Prefilled(const SessionKey& session, const Prefill& prefill, absl::Time now);
   // An admitted request waits for the end of this one. Harmless if it does not wait or is not known.
   void Needed(const RequestId& id, absl::Time now);
   // The request is over, whether it was admitted or not. Harmless if it is not known.
@@ -92,14 +104,20 @@ class SessionGate {
   void CheckInvariants() const;
 
  private:
+  // Some blocks of a prompt whose KV a worker had.
+  struct Held {
+    WorkerAddress worker;
+    BlockKey last;
+    int64_t blocks = 0;
+  };
   struct Session {
     bool active = false;
     absl::Time since;                // active: when it was admitted
     int64_t running = 0;             // admitted requests
-    bool prefilled = false;          // active: one of its requests was
     absl::Time idle;                 // active, none runs: since when
     std::vector<RequestId> waiting;  // in order
     int64_t number = 0;              // in its tenant's queue, and its age
+    std::vector<Held> held;          // since it is active; the latest last
   };
   struct Request {
     SessionKey session;
@@ -111,6 +129,8 @@ class SessionGate {
   int64_t Places() const;                    // SessionWindow::kUnbounded: any number
   bool MayGo(const Session& session) const;  // the first of those that wait; an active one has had its turn
   bool MustPark(const Session& session) const;
+  void NoteCut();
+  int64_t Longest(const Session& session) const;
   void Run(const RequestId& id, Session& session, const SessionKey& key);  // it is admitted
   void Admit(const SessionKey& key, Session& session, absl::Time now);     // with all that waits of it
   void Leave(const SessionKey& key, Session& session);
@@ -130,6 +150,8 @@ class SessionGate {
   LruMap<SessionKey, absl::Time> ended_{1 << 14};     // when the last request of a session did
   absl::Duration pause_ = absl::Milliseconds(500);    // between a session's requests, a mean
   SessionWindow window_;                              // where there is no number
+  int64_t parks_after_ = 0;  // sessions whose number is higher, while more are active than the window allows
+  int64_t capacity_ = 0, held_blocks_ = 0;  // held: the longest prompt of each active session
   int64_t arrivals_ = 0;
   Counts counts_;
   std::vector<RequestId> admitted_;

@@ -9,9 +9,6 @@ constexpr int64_t kRound = 32;       // prefills
 constexpr double kTolerated = 0.05;  // of these
 constexpr int64_t kRaise = 64;       // by one in so many
 
-// To compute it again was more work than what was new.
-bool LostItsKv(const SessionWindow::Prefill& prefill) { return prefill.again > prefill.computed - prefill.again; }
-
 }  // namespace
 
 bool SessionWindow::IsCongested() const {
@@ -19,24 +16,31 @@ bool SessionWindow::IsCongested() const {
          round_.queued > round_.compute;
 }
 
-void SessionWindow::Ran(const Prefill& prefill, int64_t active, bool sessions_wait) {
-  if (++round_.prefills <= 0) return;
-  round_.lost += LostItsKv(prefill);
+void SessionWindow::Ran(const Prefill& prefill, const Sessions& sessions) {
+  if (left_out_ > 0) {
+    --left_out_;
+    return;
+  }
+  if (!prefill.counts) return;
+  ++round_.prefills;
+  round_.lost += prefill.lost;
   round_.queued += prefill.queued;
   round_.compute += prefill.compute;
-  if (round_.prefills < std::min(kRound, active)) return;
+  if (round_.prefills < kRound) return;
   if (IsCongested()) {
-    Set(std::min(size_, active) * (round_.prefills - round_.lost) / round_.prefills, active);
-  } else if (size_ != kUnbounded && sessions_wait) {
-    Set(size_ + std::max<int64_t>(size_ / kRaise, 1), active);
+    const int64_t now = std::min(size_, sessions.active);
+    Set(std::max(now / 2, std::min(now, sessions.fit)), sessions);
+  } else if (size_ != kUnbounded && sessions.some_wait) {
+    Set(size_ + std::max<int64_t>(size_ / kRaise, 1), sessions);
   } else {
     round_ = {};
   }
 }
 
-void SessionWindow::Set(int64_t size, int64_t active) {
+void SessionWindow::Set(int64_t size, const Sessions& sessions) {
   size_ = std::max<int64_t>(size, 1);
-  round_ = {.prefills = -active};
+  left_out_ = sessions.active;
+  round_ = {};
 }
 
 }  // namespace baton

@@ -1,16 +1,15 @@
-// How many sessions may be active, found by trying, as TCP finds its window, and by how much it is reduced as in DCTCP
-// (RFC 8257): memory holds the KV of too many when active sessions find theirs evicted, and prefill workers, busy with
-// computing it again, keep others waiting. Nothing need be known of how long sessions get, what they share, or where KV
-// is kept. I/O-free, not thread-safe.
+// How many sessions may be active, found by trying, as TCP finds its window (RFC 5681): memory holds the KV of too many
+// when active sessions find theirs evicted, and prefill workers, busy with computing it again, keep others waiting.
+// Nothing need be known of how long sessions get, what they share, or where KV is kept. I/O-free, not thread-safe.
 //
-// There is no bound until that is first seen. Of a round of prefills then
+// There is no bound until that is first seen. Of a round of 32 prefills that count then
 //
 //   more than 5 % have lost their KV, and they waited for longer than they were computed
-//                 sets it to what is active, less the share that lost it
-//   else          raises it by a 64th, if sessions wait
+//          sets it to half of what is active, but not below what surely fits
+//   else   raises it by a 64th, if sessions wait
 //
-// A round has 32 prefills, or as many as sessions are active. After each change as many as are active are left out:
-// what was evicted before it says nothing of it.
+// After each change as many prefills as there are active sessions are left out: what was evicted before it says nothing
+// of it.
 #pragma once
 
 #include <cstdint>
@@ -24,25 +23,31 @@ class SessionWindow {
  public:
   static constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 
-  struct Prefill {                       // of an active session
-    int64_t computed = 0;                // tokens
-    int64_t again = 0;                   // of these, tokens whose KV had been there
-    absl::Duration queued{}, compute{};  // as in PrefillDone; nobody waits for a shadow: zero
+  struct Prefill {                   // of an active session
+    bool counts = true;              // the session had KV there, and its client waits for this
+    bool lost = false;               // more of it was computed again than was new
+    absl::Duration queued, compute;  // as in PrefillDone
   };
-  void Ran(const Prefill& prefill, int64_t active, bool sessions_wait);
+  struct Sessions {
+    int64_t active = 0;
+    int64_t fit = 0;  // surely
+    bool some_wait = false;
+  };
+  void Ran(const Prefill& prefill, const Sessions& sessions);
 
   int64_t size() const { return size_; }  // >= 1
 
  private:
   struct Round {
-    int64_t prefills = 0;  // negative: so many more are left out
-    int64_t lost = 0;      // of these
+    int64_t prefills = 0;
+    int64_t lost = 0;  // of these
     absl::Duration queued{}, compute{};
   };
   bool IsCongested() const;
-  void Set(int64_t size, int64_t active);
+  void Set(int64_t size, const Sessions& sessions);
 
   int64_t size_ = kUnbounded;
+  int64_t left_out_ = 0;  // prefills to come
   Round round_;
 };
 

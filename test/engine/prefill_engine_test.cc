@@ -169,6 +169,25 @@ TEST_CASE("bad requests are refused by field, limit and value, and nothing of th
   engine.CheckInvariants();
 }
 
+TEST_CASE("a job in the background keeps out nobody, closed or not") {
+  PrefillEngineOptions options = SmallOptions();
+  options.max_requests = 1;
+  PrefillEngine engine(options);
+  const absl::Time now = absl::UnixEpoch();
+  PrefillJob shadow = JobOf("shadow", std::vector<TokenId>(20, 1));
+  shadow.open = true;
+  shadow.priority = kBackgroundPriority;
+  REQUIRE_FALSE(engine.Add(shadow, now).has_value());
+  engine.Append({.request_id = "shadow", .tokens = {3}, .last = true, .decode_worker = ""}, now);
+  engine.CheckInvariants();
+  CHECK_FALSE(engine.Add(JobOf("client", {1, 2}), now).has_value());
+  shadow.request_id = "another";
+  CHECK(absl::IsResourceExhausted(engine.Add(shadow, now)->status));
+  for (const char* id : {"shadow", "client"}) engine.Cancel(id, now);
+  engine.CheckInvariants();
+  CHECK_FALSE(engine.Add(shadow, now).has_value());
+}
+
 TEST_CASE("open jobs have a limit of their own, and keep out nobody that could run") {
   PrefillEngineOptions options = SmallOptions();
   options.max_requests = 2;

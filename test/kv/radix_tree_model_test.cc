@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "catch.h"
@@ -29,7 +30,7 @@ class Reference {
     int64_t holders = 0;
     uint64_t used = 0;
     bool reused = false;
-    std::optional<int64_t> waits{};  // seconds
+    std::set<int64_t> waits{};  // seconds
   };
 
   Node* Find(const Prompt& path) {
@@ -52,16 +53,6 @@ class Reference {
     Node& node = *Find(path);
     node.used = ++uses_;
     node.reused = true;
-    node.waits.reset();
-  }
-  void Refresh(const Prompt& path, std::optional<int64_t> waits) {
-    const std::optional<int64_t> before = Find(path)->waits;
-    Use(path);
-    Find(path)->waits = before && waits ? std::min(before, waits) : before ? before : waits;
-  }
-  void WaitsNoMore(const Prompt& path, int64_t place) {
-    Node* node = Find(path);
-    if (node != nullptr && node->waits == place) node->waits.reset();
   }
   void Remove(const Prompt& path) {
     std::erase_if(nodes_, [&](const Node& node) { return node.path == path; });
@@ -72,7 +63,8 @@ class Reference {
     for (const Node& node : nodes_) {
       if (!node.ready || node.holders > 0 || HasChild(node)) continue;
       const auto order = [&](const Node& n) {
-        return std::tuple(n.waits.has_value(), -n.waits.value_or(0), n.used + (n.reused ? pool_blocks_ : 0), n.used);
+        return std::tuple(!n.waits.empty(), n.waits.empty() ? 0 : -*n.waits.begin(),
+                          n.used + (n.reused ? pool_blocks_ : 0), n.used);
       };
       if (victim == nullptr || order(node) < order(*victim)) victim = &node;
     }
@@ -130,10 +122,10 @@ class Model {
         End();
         break;
       case 7:
-        Refresh();
+        Spare();
         break;
       case 8:
-        WaitsNoMore();
+        SpareNoMore();
         break;
     }
     Compare();
@@ -174,23 +166,24 @@ class Model {
     holders_.push_back(std::move(holder));
   }
 
-  void Refresh() {
+  void Spare() {
     const Prompt prompt = RandomPrompt();
     const auto ready = static_cast<size_t>(reference_.ReadyPrefix(prompt));
-    std::optional<int64_t> waits;
-    if (random_() % 3 > 0) waits = static_cast<int64_t>(random_() % 4);
+    const auto place = static_cast<int64_t>(random_() % 4);
     const auto keys = Keys(prompt);
-    tree_.Refresh(std::span(keys).first(ready), waits ? std::optional(PlaceOf(*waits)) : std::nullopt);
-    for (size_t i = 1; i <= ready; ++i)
-      reference_.Refresh({prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(i)}, waits);
+    tree_.Spare(std::span(keys).first(ready), PlaceOf(place));
+    for (size_t i = 1; i <= ready; ++i) reference_.Find(First(prompt, i))->waits.insert(place);
   }
-  void WaitsNoMore() {
+  void SpareNoMore() {
     const Prompt prompt = RandomPrompt();
     const auto place = static_cast<int64_t>(random_() % 4);
-    tree_.WaitsNoMore(Keys(prompt), PlaceOf(place));
+    tree_.SpareNoMore(Keys(prompt), PlaceOf(place));
     for (size_t i = 1; i <= prompt.size(); ++i) {
-      reference_.WaitsNoMore({prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(i)}, place);
+      if (Reference::Node* node = reference_.Find(First(prompt, i))) node->waits.erase(place);
     }
+  }
+  static Prompt First(const Prompt& prompt, size_t length) {
+    return {prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(length)};
   }
   static RadixTree::Place PlaceOf(int64_t seconds) { return {0, absl::FromUnixSeconds(seconds), 0}; }
 

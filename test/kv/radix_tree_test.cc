@@ -138,10 +138,9 @@ TEST_CASE("what somebody waits for is evicted last, and of that first what is ne
   const auto place = [](int64_t seconds) { return RadixTree::Place{0, absl::FromUnixSeconds(seconds), 0}; };
   const auto is_there = [&](TokenId prompt) { return tree.ReadyPrefix(Path({prompt})) == 1; };
   // The one used least recently comes next. Of two that wait for the same, the first counts.
-  tree.Refresh(Path({1}), place(10));
-  tree.Refresh(Path({2}), place(11));
-  tree.Refresh(Path({1}), place(12));
-  tree.Refresh(Path({1}));
+  tree.Spare(Path({1}), place(10));
+  tree.Spare(Path({2}), place(11));
+  tree.Spare(Path({1}), place(12));
   tree.CheckInvariants();
   SECTION("until all else is gone") {
     std::vector<BlockRef> others;
@@ -151,16 +150,17 @@ TEST_CASE("what somebody waits for is evicted last, and of that first what is ne
       CHECK_FALSE(is_there(goes));
     }
   }
-  SECTION("until it is used") {
-    CHECK(tree.Match(Path({1})).size() == 1);
+  SECTION("for the next of them when the first waits no more") {
+    tree.Match(Path({1}));  // it was used, by whomever
+    tree.SpareNoMore(Path({1, 99}), place(10));
     std::vector<BlockRef> others;
     for (int i = 0; i < 3; ++i) others.push_back(*tree.Allocate());
     CHECK_FALSE(is_there(1));
     CHECK(is_there(2));
   }
   SECTION("until nobody waits") {
-    tree.WaitsNoMore(Path({1, 99}), place(12));  // another was before it
-    tree.WaitsNoMore(Path({2}), place(11));
+    tree.SpareNoMore(Path({2}), place(12));  // another's
+    tree.SpareNoMore(Path({2}), place(11));
     std::vector<BlockRef> others;
     for (int i = 0; i < 3; ++i) others.push_back(*tree.Allocate());
     CHECK(is_there(1));

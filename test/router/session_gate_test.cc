@@ -22,10 +22,20 @@ class Driven {
  public:
   explicit Driven(SessionLimits limits) : gate(limits) {}
   absl::Status Arrive(const RequestId& id, bool needed = false) { return gate.Arrived(id, KeyOf(id), needed, now); }
-  // `again`: of 100 tokens that were computed for it.
-  void Prefilled(const RequestId& id, int64_t again) {
+  // Of a prompt of 160 tokens that it had before, if it had one. It waited for longer than it was computed.
+  void Prefilled(const RequestId& id, bool lost, bool awaited = true, const WorkerAddress& worker = "p") {
+    std::vector<BlockKey> keys(10);
+    keys.back().bytes.front() = static_cast<uint8_t>(KeyOf(id).name.front());
     gate.Prefilled(KeyOf(id),
-                   {.computed = 100, .again = again, .queued = absl::Seconds(2), .compute = absl::Seconds(1)}, now);
+                   {.worker = worker,
+                    .keys = keys,
+                    .found = lost ? 0 : 150,
+                    .computed = lost ? 159 : 9,
+                    .queued = absl::Seconds(2),
+                    .compute = absl::Seconds(1),
+                    .awaited = awaited},
+                   now);
+    gate.CheckInvariants();
   }
   // They all arrive; who is admitted.
   std::string Come(std::initializer_list<const char*> ids) {
@@ -181,10 +191,10 @@ TEST_CASE("without a number, any session is admitted until active ones lose thei
   Driven d({});
   const std::vector<RequestId> first{"t:a:1", "t:b:1", "t:c:1", "t:d:1"};
   for (const RequestId& id : first) CHECK(d.Come({id.c_str()}) == id);
-  for (const RequestId& id : first) d.Prefilled(id, 0);
-  CHECK(d.gate.limit() == 0);
-  // Half of them.
-  for (const RequestId& id : first) d.Prefilled(id, id < "t:c" ? 90 : 0);
+  for (int i = 0; i < 9; ++i) {
+    CHECK(d.gate.limit() == 0);
+    for (const RequestId& id : first) d.Prefilled(id, i == 0 || i > 7);
+  }
   CHECK(d.gate.limit() == 2);
   CHECK(d.Come({"t:e:1"}) == "");
   for (const RequestId& id : first) CHECK(d.End(id) == "");
@@ -199,25 +209,49 @@ TEST_CASE("without a number, any session is admitted until active ones lose thei
   CHECK(d.Wait(d.gate.linger()) == "t:e:1");
 }
 
-TEST_CASE("what a session lost before it became active says nothing of those that are") {
+TEST_CASE("only what an active session had at the same worker, and its client waits for, can be lost") {
   Driven d({});
-  for (const char* id : {"t:a:1", "t:b:1", "t:c:1", "t:d:1"}) CHECK(d.Come({id}) == id);
-  for (const char* id : {"t:a:1", "t:b:1", "t:c:1", "t:d:1"}) d.Prefilled(id, 90);
-  CHECK(d.gate.limit() == 0);
-  d.Prefilled("t:unknown:1", 90);
+  for (const char* id : {"t:a:1", "t:b:1"}) CHECK(d.Come({id}) == id);
+  SECTION("not what it had before it was active") {
+    for (int i = 0; i < 100; ++i) {
+      d.Prefilled("t:a:1", true);
+      d.End("t:a:1");
+      d.Wait(absl::Minutes(2));
+      d.Come({"t:a:1"});
+    }
+  }
+  SECTION("not what others had") {
+    for (int i = 0; i < 100; ++i) d.Prefilled("t:unknown:1", true);
+  }
+  SECTION("not what another worker had") {
+    for (int i = 0; i < 100; ++i) d.Prefilled("t:a:1", true, true, std::to_string(i));
+  }
+  SECTION("not by a shadow") {
+    for (int i = 0; i < 100; ++i) d.Prefilled("t:a:1", true, false);
+  }
   CHECK(d.gate.limit() == 0);
 }
 
-TEST_CASE("one session may always be active") {
+TEST_CASE("one session may always be active, and as many as half of KV memory surely holds") {
   Driven d({});
   d.Come({"t:a:1"});
-  for (int i = 0; i < 5; ++i) d.Prefilled("t:a:1", 90);
-  CHECK(d.gate.limit() == 1);
-  CHECK(d.Come({"t:b:1"}) == "");
-  CHECK(d.Come({"t:a:2"}) == "t:a:2");
-  d.End("t:a:1");
-  d.End("t:a:2");
-  CHECK(d.Wait(d.gate.linger()) == "t:b:1");
+  SECTION("one") {
+    for (int i = 0; i < 500; ++i) d.Prefilled("t:a:1", true);
+    CHECK(d.gate.limit() == 1);
+    CHECK(d.Come({"t:b:1"}) == "");
+    CHECK(d.Come({"t:a:2"}) == "t:a:2");
+    d.End("t:a:1");
+    d.End("t:a:2");
+    CHECK(d.Wait(d.gate.linger()) == "t:b:1");
+  }
+  SECTION("half") {
+    d.gate.SetCapacity(60);
+    for (const char* id : {"t:b:1", "t:c:1", "t:d:1", "t:e:1", "t:f:1"}) d.Come({id});
+    for (int i = 0; i < 100; ++i) {
+      for (const char* id : {"t:a:1", "t:b:1", "t:c:1", "t:d:1", "t:e:1", "t:f:1"}) d.Prefilled(id, true);
+    }
+    CHECK(d.gate.limit() == 3);
+  }
 }
 
 // --- at random -----------------------------------------------------------------------------------------------------
@@ -263,12 +297,24 @@ class RandomSessions {
       if (!waiting_.empty()) gate_.Needed(Any(waiting_), now_);
       ++beyond_;
     } else if (what < 87) {
-      const SessionWindow::Prefill prefill{.computed = 100, .again = 90 * Below(2), .queued = absl::Seconds(1)};
-      if (!running_.empty()) gate_.Prefilled(KeyOf(Any(running_)), prefill, now_);
+      for (int i = Below(40); i > 0 && !running_.empty(); --i) Prefilled(KeyOf(Any(running_)));
     } else {
       Pass(absl::Milliseconds(Below(300)));
     }
     Check();
+  }
+
+  void Prefilled(const SessionKey& key) {
+    std::vector<BlockKey> keys(static_cast<size_t>(1 + Below(3)));
+    keys.back().bytes.front() = static_cast<uint8_t>(keys.size());
+    const SessionGate::Prefill prefill{.worker = std::to_string(Below(2)),
+                                       .keys = keys,
+                                       .found = Below(40),
+                                       .computed = Below(50),
+                                       .queued = absl::Seconds(1),
+                                       .compute = {},
+                                       .awaited = Below(3) > 0};
+    gate_.Prefilled(key, prefill, now_);
   }
 
   void End(const RequestId& id) {

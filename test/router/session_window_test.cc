@@ -7,80 +7,77 @@ namespace {
 
 class Driven {
  public:
-  // A session's prefill, of 100 new tokens, that waited for twice as long as it was computed.
-  void Run(int times, int64_t again = 0, absl::Duration queued = absl::Seconds(2)) {
+  // Prefills that waited for twice as long as they were computed.
+  void Run(int times, bool lost = false, absl::Duration queued = absl::Seconds(2), bool counts = true) {
     for (int i = 0; i < times; ++i) {
-      window.Ran({.computed = 100 + again, .again = again, .queued = queued, .compute = absl::Seconds(1)}, active,
-                 sessions_wait);
+      window.Ran({.counts = counts, .lost = lost, .queued = queued, .compute = absl::Seconds(1)}, sessions);
     }
   }
 
   SessionWindow window;
-  int64_t active = 100;
-  bool sessions_wait = true;
+  SessionWindow::Sessions sessions{.active = 100, .fit = 10, .some_wait = true};
 };
 
-TEST_CASE("there is no bound while sessions find their KV, or lose less than is new") {
+TEST_CASE("there is no bound while sessions find their KV") {
   Driven d;
   d.Run(1000);
-  d.Run(1000, 99);
   CHECK(d.window.size() == SessionWindow::kUnbounded);
 }
 
-TEST_CASE("the share that lost its KV is what becomes too many") {
-  Driven d;
-  d.Run(24);
-  d.Run(8, 2000);
-  CHECK(d.window.size() == 75);
-}
-
-TEST_CASE("one in thirty-two is no congestion") {
+TEST_CASE("one prefill of thirty-two that lost its KV is no congestion, two are") {
   Driven d;
   for (int round = 0; round < 10; ++round) {
     d.Run(31);
-    d.Run(1, 2000);
+    d.Run(1, /*lost=*/true);
   }
   CHECK(d.window.size() == SessionWindow::kUnbounded);
+  d.Run(30);
+  d.Run(2, /*lost=*/true);
+  CHECK(d.window.size() == 50);
 }
 
 TEST_CASE("where prefill workers have time to compute it again, nothing is reduced") {
   Driven d;
-  d.Run(1000, 2000, absl::Milliseconds(900));
+  d.Run(1000, /*lost=*/true, absl::Milliseconds(900));
   CHECK(d.window.size() == SessionWindow::kUnbounded);
 }
 
 TEST_CASE("after a change as many prefills as there are sessions are left out") {
   Driven d;
-  d.Run(32, 2000);
-  CHECK(d.window.size() == 1);
-  d.active = 40;
-  d.Run(100, 2000);  // the 100 that were active
-  CHECK(d.window.size() == 1);
+  d.Run(32, /*lost=*/true);
+  CHECK(d.window.size() == 50);
+  d.Run(100, /*lost=*/true);  // of the 100 that were active
+  d.sessions.active = 50;
   d.Run(32);
-  CHECK(d.window.size() == 2);
+  CHECK(d.window.size() == 51);
+}
+
+TEST_CASE("it is never reduced below what surely fits, and one session may always be active") {
+  Driven d;
+  for (int i = 0; i < 20; ++i) d.Run(132, /*lost=*/true);
+  CHECK(d.window.size() == 10);
+  d.sessions.fit = 0;
+  for (int i = 0; i < 20; ++i) d.Run(132, /*lost=*/true);
+  CHECK(d.window.size() == 1);
 }
 
 TEST_CASE("it grows by a 64th while sessions wait, and not while none does") {
   Driven d;
-  d.Run(24);
-  d.Run(8, 2000);
-  d.active = 75;
-  d.sessions_wait = false;
+  d.Run(32, /*lost=*/true);
+  d.sessions = {.active = 50, .some_wait = false};
   d.Run(1000);
-  CHECK(d.window.size() == 75);
-  d.sessions_wait = true;
+  CHECK(d.window.size() == 50);
+  d.sessions.some_wait = true;
   d.Run(32);
-  CHECK(d.window.size() == 76);
-  d.Run(75 + 32);
-  CHECK(d.window.size() == 77);
+  CHECK(d.window.size() == 51);
+  d.Run(50 + 32);
+  CHECK(d.window.size() == 52);
 }
 
-TEST_CASE("of few sessions, a round has as many prefills as there are") {
+TEST_CASE("shadows, and first prefills of a session, say nothing") {
   Driven d;
-  d.active = 4;
-  d.Run(3);
-  d.Run(1, 2000);
-  CHECK(d.window.size() == 3);
+  d.Run(1000, /*lost=*/true, absl::Seconds(2), /*counts=*/false);
+  CHECK(d.window.size() == SessionWindow::kUnbounded);
 }
 
 }  // namespace

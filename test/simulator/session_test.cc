@@ -114,7 +114,7 @@ TEST_CASE("no more sessions than allowed run at a time, and all of them do in th
 }
 
 TEST_CASE("of more sessions than KV memory holds some wait, and less is computed twice") {
-  const auto sessions = Sessions(120);
+  const auto sessions = Sessions(200);
   ClusterShape shape = Shape();
   const SessionsResult roomy = Run(shape, sessions, {});
   shape.blocks = 6000;  // a context ends with 3,900 tokens, and there are two prefill workers
