@@ -191,7 +191,10 @@ void Dispatcher::WorkerAttached(const WorkerAddress& link, const WorkerInfo& inf
 void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
   core_.WorkerLost(link, now);
   contexts_.WorkerLost(link);
-  if (gate_) gate_->SetCapacity(PrefillBlocks());
+  if (gate_) {
+    gate_->WorkerLost(link);
+    gate_->SetCapacity(PrefillBlocks());
+  }
   Act(now);
 }
 

@@ -81,6 +81,14 @@ void SessionGate::Prefilled(const SessionKey& key, const Prefill& prefill, absl:
   AdmitNext(now);
 }
 
+void SessionGate::WorkerLost(const WorkerAddress& worker) {
+  for (auto& [key, session] : sessions_) {
+    held_blocks_ -= Longest(session);
+    std::erase_if(session.held, [&](const Held& held) { return held.worker == worker; });
+    held_blocks_ += Longest(session);
+  }
+}
+
 int64_t SessionGate::Longest(const Session& session) const {
   int64_t blocks = 0;
   for (const Held& held : session.held) blocks = std::max(blocks, held.blocks);

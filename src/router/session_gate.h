@@ -80,6 +80,8 @@ class SessionGate {
     bool awaited = true;  // false: a shadow
   };
   void Prefilled(const SessionKey& session, const Prefill& prefill, absl::Time now);
+  // What sessions had there is gone, and no one's fault.
+  void WorkerLost(const WorkerAddress& worker);
   // An admitted request waits for the end of this one. Harmless if it does not wait or is not known.
   void Needed(const RequestId& id, absl::Time now);
   // The request is over, whether it was admitted or not. Harmless if it is not known.

@@ -226,6 +226,12 @@ TEST_CASE("only what an active session had at the same worker, and its client wa
   SECTION("not what another worker had") {
     for (int i = 0; i < 100; ++i) d.Prefilled("t:a:1", true, true, std::to_string(i));
   }
+  SECTION("not what went with its worker") {
+    for (int i = 0; i < 100; ++i) {
+      d.Prefilled("t:a:1", true);
+      d.gate.WorkerLost("p");
+    }
+  }
   SECTION("not by a shadow") {
     for (int i = 0; i < 100; ++i) d.Prefilled("t:a:1", true, false);
   }
@@ -298,6 +304,7 @@ class RandomSessions {
       ++beyond_;
     } else if (what < 87) {
       for (int i = Below(40); i > 0 && !running_.empty(); --i) Prefilled(KeyOf(Any(running_)));
+      if (Below(4) == 0) gate_.WorkerLost(std::to_string(Below(2)));
     } else {
       Pass(absl::Milliseconds(Below(300)));
     }
