@@ -405,7 +405,9 @@ void PrefillScheduler::ForgetStep(bool ok) {
   open_in_step_ = 0;
   staging_.EndStep(ok);
   for (Request* request : step_) {
-    if (request->stopped) active_.erase(request);
+    if (!request->stopped) continue;
+    active_.erase(request);
+    SpareNoMore(*request);
   }
   step_.clear();
   batch_.slices.clear();
