@@ -67,10 +67,11 @@ absl::Status PrefillEngine::Validate(const PrefillJob& job) const {
   if (jobs_.contains(job.request_id)) {
     return absl::AlreadyExistsError(absl::StrCat("request_id: ", job.request_id, " is running already"));
   }
-  const int64_t there = job.open ? overlapping_jobs_ : std::ssize(jobs_) - overlapping_jobs_;
+  const bool overlaps = job.open || job.priority <= kBackgroundPriority;
+  const int64_t there = overlaps ? overlapping_jobs_ : std::ssize(jobs_) - overlapping_jobs_;
   if (there >= options_.max_requests) {
     return absl::ResourceExhaustedError(absl::StrCat("this prefill worker has ", there, " requests",
-                                                     job.open ? " whose prompts grow" : "", ", which is its limit"));
+                                                     overlaps ? " whose prompts grow" : "", ", which is its limit"));
   }
   return absl::OkStatus();
 }
@@ -107,10 +108,12 @@ std::optional<RequestFailed> PrefillEngine::Add(PrefillJob job, absl::Time now) 
 
   jobs_[job.request_id] = {.kv_tokens = kv_tokens,
                            .prefill_only = prefill_only,
+                           .priority = job.priority,
                            .lease = job.lease,
                            .lease_holder = job.lease_holder,
                            .added = now,
                            .failure = {}};
+  overlapping_jobs_ += Overlaps(jobs_.at(job.request_id));
   if (!prefill_only) sender_.Begin(std::move(handoff), now);
   NoteComplete(job.request_id, now);  // a prompt of one token needs no KV
   return std::nullopt;

@@ -41,7 +41,7 @@ struct PrefillEngineOptions {
   absl::Duration open_step = absl::Milliseconds(200);
   // Blocks of an open job that are worth a hand-off of their own.
   int64_t least_ahead = 8;
-  // Most open jobs, and most others: what grows keeps out nobody, nor what it waits for.
+  // Most open or background jobs, and most others: what grows keeps out nobody, nor what it waits for.
   int64_t max_requests = 1024;
   double leased_share = 0.5;                         // of the blocks, which leases hold at most
   StagingOptions staging{};                          // of evicted blocks
@@ -149,10 +149,10 @@ class PrefillEngine {
     int64_t kv_tokens = 0;
     bool prefill_only = false;
     bool open = false;
-    int32_t priority = 0;  // open, or was
-    absl::Time turn{};     // open
-    BlockKey root{};       // open: of the keys
-    BlockKey last_key{};   // open: of the last full block, or the root
+    int32_t priority = 0;
+    absl::Time turn{};    // open
+    BlockKey root{};      // open: of the keys
+    BlockKey last_key{};  // open: of the last full block, or the root
     KvLease lease{};
     LeaseHolder lease_holder{};
     std::vector<TokenId> rest{};  // open: 0 to 16 tokens, which may be the prompt's last ones

@@ -133,7 +133,9 @@ RadixTree::EvictionOrder RadixTree::OrderOf(const Node& node) const {
   return {first, node.last_used + (node.reused ? pool : 0), node.last_used};
 }
 
-void RadixTree::TakeFromLeaves(Node& node) { leaves_.erase(OrderOf(node)); }
+void RadixTree::TakeFromLeaves(Node& node) {
+  if (IsLeaf(node)) leaves_.erase(OrderOf(node));
+}
 
 void RadixTree::PutToLeaves(Node& node) {
   if (IsLeaf(node)) leaves_[OrderOf(node)] = &node;

@@ -203,7 +203,8 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
   if (found == nullptr) return Discard(done);
   RequestRecord& record = *found;
   done.request_id = record.id;
-  const std::vector<BlockKey> keys = gate_ ? core_.KeysOf(record.id) : std::vector<BlockKey>();
+  const bool counts = gate_ && !record.request.session.empty();
+  const std::vector<BlockKey> keys = counts ? core_.KeysOf(record.id) : std::vector<BlockKey>();
   if (core_.PrefillDone(link, done.request_id, done.decode_incarnation)) {
     if (workload_) workload_->Prefilled(done.request_id);
     record.prefilled = now;
@@ -211,7 +212,7 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
     // All that was not prefill or hand-off was waiting, at the router or at the worker.
     record.queue = std::max(record.prefilled - record.complete - done.compute - done.handoff, absl::ZeroDuration());
     record.done = std::move(done);
-    if (gate_) TellGate(record, keys, now);
+    if (counts) TellGate(record, keys, now);
     EndShadowsOf(record);
   }
   Act(now);

@@ -65,34 +65,41 @@ void SessionGate::Prefilled(const SessionKey& key, const Prefill& prefill, absl:
   // The block in which its KV ended may not have been whole.
   const int64_t again = std::max<int64_t>((had - 1) * kBlockTokens - prefill.found, 0);
   const int64_t before = window_.size();
-  window_.Ran({.counts = had > 0 && prefill.awaited,
-               .lost = again > prefill.computed - again,
-               .queued = prefill.queued,
-               .compute = prefill.compute},
-              {.active = counts_.active,
-               .fit = capacity_ * counts_.active / std::max<int64_t>(2 * held_blocks_, 1),
-               .some_wait = counts_.waiting > 0});
+  if (prefill.awaited) {
+    window_.Ran({.tells = had > 0,
+                 .lost = again > prefill.computed - again,
+                 .queued = prefill.queued,
+                 .compute = prefill.compute},
+                {.active = counts_.active,
+                 .fit = capacity_ * having_ / std::max<int64_t>(2 * held_blocks_, 1),
+                 .some_wait = counts_.waiting > 0});
+  }
   if (window_.size() < before) NoteCut();
-  held_blocks_ -= Longest(session);
+  CountHeld(session, -1);
   std::erase_if(session.held, begins_with);
   if (!prefill.keys.empty()) session.held.push_back({prefill.worker, prefill.keys.back(), std::ssize(prefill.keys)});
   if (session.held.size() > kBranches) session.held.erase(session.held.begin());
-  held_blocks_ += Longest(session);
+  CountHeld(session, 1);
   AdmitNext(now);
 }
 
 void SessionGate::WorkerLost(const WorkerAddress& worker) {
   for (auto& [key, session] : sessions_) {
-    held_blocks_ -= Longest(session);
+    CountHeld(session, -1);
     std::erase_if(session.held, [&](const Held& held) { return held.worker == worker; });
-    held_blocks_ += Longest(session);
+    CountHeld(session, 1);
   }
 }
 
-int64_t SessionGate::Longest(const Session& session) const {
+int64_t SessionGate::Longest(const Session& session) {
   int64_t blocks = 0;
   for (const Held& held : session.held) blocks = std::max(blocks, held.blocks);
   return blocks;
+}
+
+void SessionGate::CountHeld(const Session& session, int64_t sign) {
+  having_ += session.held.empty() ? 0 : sign;
+  held_blocks_ += sign * Longest(session);
 }
 
 void SessionGate::Needed(const RequestId& id, absl::Time now) {
@@ -188,7 +195,7 @@ void SessionGate::Leave(const SessionKey& key, Session& session) {
   BATON_CHECK(session.active && session.running == 0, key.name);
   idle_.erase({session.idle, key});
   session.active = false;
-  held_blocks_ -= Longest(session);
+  CountHeld(session, -1);
   session.held.clear();
   --counts_.active;
   ForgetUnlessUsed(key);
@@ -246,10 +253,11 @@ void SessionGate::Tick(absl::Time now) {
 void SessionGate::CheckInvariants() const {
   Counts counts;
   size_t idle = 0, requests = 0, queued = 0;
-  int64_t held_blocks = 0;
+  int64_t held_blocks = 0, having = 0;
   for (const auto& [key, session] : sessions_) {
     counts.active += session.active;
     held_blocks += Longest(session);
+    having += !session.held.empty();
     BATON_CHECK(session.active || session.held.empty(), key.name);
     counts.waiting += !session.waiting.empty();
     counts.waiting_requests += std::ssize(session.waiting);
@@ -268,7 +276,7 @@ void SessionGate::CheckInvariants() const {
     queued += queue.size();
   }
   BATON_CHECK(counts == counts_ && idle == idle_.size() && requests == requests_.size(), "sessions are miscounted");
-  BATON_CHECK(held_blocks == held_blocks_, "what active sessions have is miscounted");
+  BATON_CHECK(held_blocks == held_blocks_ && having == having_, "what active sessions have is miscounted");
   BATON_CHECK(queued == static_cast<size_t>(counts.waiting), "a session is queued that does not wait");
   BATON_CHECK(counts.waiting == 0 || !MayGo(sessions_.at(Next())), "sessions wait beside free places");
 }

@@ -132,7 +132,8 @@ class SessionGate {
   bool MayGo(const Session& session) const;  // the first of those that wait; an active one has had its turn
   bool MustPark(const Session& session) const;
   void NoteCut();
-  int64_t Longest(const Session& session) const;
+  static int64_t Longest(const Session& session);
+  void CountHeld(const Session& session, int64_t sign);
   void Run(const RequestId& id, Session& session, const SessionKey& key);  // it is admitted
   void Admit(const SessionKey& key, Session& session, absl::Time now);     // with all that waits of it
   void Leave(const SessionKey& key, Session& session);
@@ -153,7 +154,8 @@ class SessionGate {
   absl::Duration pause_ = absl::Milliseconds(500);    // between a session's requests, a mean
   SessionWindow window_;                              // where there is no number
   int64_t parks_after_ = 0;  // sessions whose number is higher, while more are active than the window allows
-  int64_t capacity_ = 0, held_blocks_ = 0;  // held: the longest prompt of each active session
+  int64_t capacity_ = 0;
+  int64_t having_ = 0, held_blocks_ = 0;  // active sessions with something held, and the longest of each
   int64_t arrivals_ = 0;
   Counts counts_;
   std::vector<RequestId> admitted_;

@@ -5,14 +5,14 @@
 namespace baton {
 namespace {
 
-constexpr int64_t kRound = 32;       // prefills
-constexpr double kTolerated = 0.05;  // of these
-constexpr int64_t kRaise = 64;       // by one in so many
+constexpr int64_t kRound = 32, kLongestRound = 128;  // prefills that tell, and all
+constexpr double kTolerated = 0.05;                  // of those that tell
+constexpr int64_t kRaise = 64;                       // by one in so many
 
 }  // namespace
 
 bool SessionWindow::IsCongested() const {
-  return static_cast<double>(round_.lost) > kTolerated * static_cast<double>(round_.prefills) &&
+  return round_.lost > 1 && static_cast<double>(round_.lost) > kTolerated * static_cast<double>(round_.tell) &&
          round_.queued > round_.compute;
 }
 
@@ -21,12 +21,12 @@ void SessionWindow::Ran(const Prefill& prefill, const Sessions& sessions) {
     --left_out_;
     return;
   }
-  if (!prefill.counts) return;
   ++round_.prefills;
-  round_.lost += prefill.lost;
+  round_.tell += prefill.tells;
+  round_.lost += prefill.tells && prefill.lost;
   round_.queued += prefill.queued;
   round_.compute += prefill.compute;
-  if (round_.prefills < kRound) return;
+  if (round_.tell < kRound && round_.prefills < kLongestRound) return;
   if (IsCongested()) {
     const int64_t now = std::min(size_, sessions.active);
     Set(std::max(now / 2, std::min(now, sessions.fit)), sessions);

@@ -2,10 +2,10 @@
 // when active sessions find theirs evicted, and prefill workers, busy with computing it again, keep others waiting.
 // Nothing need be known of how long sessions get, what they share, or where KV is kept. I/O-free, not thread-safe.
 //
-// There is no bound until that is first seen. Of a round of 32 prefills that count then
+// There is no bound until that is first seen. Of a round of prefills then, 32 that tell of it or 128 in all,
 //
-//   more than 5 % have lost their KV, and they waited for longer than they were computed
-//          sets it to half of what is active, but not below what surely fits
+//   more than 5 %, and more than one, have lost their KV, and prefills waited for longer than they were computed
+//          sets it to half of what is active, but not below what should fit
 //   else   raises it by a 64th, if sessions wait
 //
 // After each change as many prefills as there are active sessions are left out: what was evicted before it says nothing
@@ -23,14 +23,14 @@ class SessionWindow {
  public:
   static constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 
-  struct Prefill {                   // of an active session
-    bool counts = true;              // the session had KV there, and its client waits for this
+  struct Prefill {                   // of an active session, for which its client waits
+    bool tells = true;               // the session had KV there
     bool lost = false;               // more of it was computed again than was new
     absl::Duration queued, compute;  // as in PrefillDone
   };
   struct Sessions {
     int64_t active = 0;
-    int64_t fit = 0;  // surely
+    int64_t fit = 0;  // roughly, in half of KV memory
     bool some_wait = false;
   };
   void Ran(const Prefill& prefill, const Sessions& sessions);
@@ -40,7 +40,7 @@ class SessionWindow {
  private:
   struct Round {
     int64_t prefills = 0;
-    int64_t lost = 0;  // of these
+    int64_t tell = 0, lost = 0;  // of these
     absl::Duration queued{}, compute{};
   };
   bool IsCongested() const;

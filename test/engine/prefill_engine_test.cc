@@ -183,9 +183,13 @@ TEST_CASE("a job in the background keeps out nobody, closed or not") {
   CHECK_FALSE(engine.Add(JobOf("client", {1, 2}), now).has_value());
   shadow.request_id = "another";
   CHECK(absl::IsResourceExhausted(engine.Add(shadow, now)->status));
+  shadow.open = false;  // it comes when it is complete
+  CHECK(absl::IsResourceExhausted(engine.Add(shadow, now)->status));
   for (const char* id : {"shadow", "client"}) engine.Cancel(id, now);
   engine.CheckInvariants();
   CHECK_FALSE(engine.Add(shadow, now).has_value());
+  CHECK_FALSE(engine.Add(JobOf("client", {1, 2}), now).has_value());
+  engine.CheckInvariants();
 }
 
 TEST_CASE("open jobs have a limit of their own, and keep out nobody that could run") {

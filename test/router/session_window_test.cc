@@ -8,9 +8,9 @@ namespace {
 class Driven {
  public:
   // Prefills that waited for twice as long as they were computed.
-  void Run(int times, bool lost = false, absl::Duration queued = absl::Seconds(2), bool counts = true) {
+  void Run(int times, bool lost = false, absl::Duration queued = absl::Seconds(2), bool tells = true) {
     for (int i = 0; i < times; ++i) {
-      window.Ran({.counts = counts, .lost = lost, .queued = queued, .compute = absl::Seconds(1)}, sessions);
+      window.Ran({.tells = tells, .lost = lost, .queued = queued, .compute = absl::Seconds(1)}, sessions);
     }
   }
 
@@ -74,10 +74,22 @@ TEST_CASE("it grows by a 64th while sessions wait, and not while none does") {
   CHECK(d.window.size() == 52);
 }
 
-TEST_CASE("shadows, and first prefills of a session, say nothing") {
+TEST_CASE("first prefills of sessions tell nothing of what is lost, and yet it grows where there are no others") {
   Driven d;
-  d.Run(1000, /*lost=*/true, absl::Seconds(2), /*counts=*/false);
+  d.Run(8 * 128, /*lost=*/true, absl::Seconds(2), /*tells=*/false);
   CHECK(d.window.size() == SessionWindow::kUnbounded);
+  d.Run(32, /*lost=*/true);
+  CHECK(d.window.size() == 50);
+  d.sessions.active = 50;
+  d.Run(100 + 10 * (128 + 50), /*lost=*/true, absl::Seconds(2), /*tells=*/false);
+  CHECK(d.window.size() == 60);
+}
+
+TEST_CASE("few that tell are enough") {
+  Driven d;
+  d.Run(126, /*lost=*/false, absl::Seconds(2), /*tells=*/false);
+  d.Run(2, /*lost=*/true);
+  CHECK(d.window.size() == 50);
 }
 
 }  // namespace
