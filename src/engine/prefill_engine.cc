@@ -67,11 +67,12 @@ absl::Status PrefillEngine::Validate(const PrefillJob& job) const {
   if (jobs_.contains(job.request_id)) {
     return absl::AlreadyExistsError(absl::StrCat("request_id: ", job.request_id, " is running already"));
   }
-  const bool overlaps = job.open || job.priority <= kBackgroundPriority;
+  const bool overlaps = job.open || IsBackground(job.priority);
   const int64_t there = overlaps ? overlapping_jobs_ : std::ssize(jobs_) - overlapping_jobs_;
   if (there >= options_.max_requests) {
     return absl::ResourceExhaustedError(absl::StrCat("this prefill worker has ", there, " requests",
-                                                     overlaps ? " whose prompts grow" : "", ", which is its limit"));
+                                                     overlaps ? " that grow or run in the background" : "",
+                                                     ", which is its limit"));
   }
   return absl::OkStatus();
 }

@@ -165,7 +165,7 @@ class PrefillEngine {
   };
 
   // Open, or in the background: it holds up nobody, and has no part in the limit of those that clients wait for.
-  static bool Overlaps(const Job& job) { return job.open || job.priority <= kBackgroundPriority; }
+  static bool Overlaps(const Job& job) { return job.open || IsBackground(job.priority); }
   absl::Status CheckTokens(std::span<const TokenId> tokens, int64_t before, int64_t least) const;
   absl::Status Validate(const PrefillJob& job) const;
   void AddOpen(PrefillJob job, absl::Time now);

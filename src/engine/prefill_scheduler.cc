@@ -150,8 +150,8 @@ std::vector<PrefillScheduler::Request*> PrefillScheduler::StepOrder() const {
   std::vector<Request*> order(active_.begin(), active_.end());
   if (oldest_first_) {
     const auto oldest = std::min_element(order.begin(), order.end(), [](const Request* a, const Request* b) {
-      return std::make_tuple(IsBackground(*a), a->task.open, a->arrival) <
-             std::make_tuple(IsBackground(*b), b->task.open, b->arrival);
+      return std::make_tuple(IsBackground(a->task.priority), a->task.open, a->arrival) <
+             std::make_tuple(IsBackground(b->task.priority), b->task.open, b->arrival);
     });
     std::rotate(order.begin(), oldest, oldest + 1);
   }

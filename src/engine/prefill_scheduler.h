@@ -76,9 +76,9 @@ struct PrefillCounters {
 // Leases hold up nobody either: they end, first those that would end first, where a request lacks room.
 //
 // What is evicted is staged, and what is staged is brought back as part of a step, before its batch runs; it is
-// promised like what is computed. When a request comes, what it will find in the cache is evicted after all that nobody
-// waits for, and what it will find staged is held and, where it is on disk, read: it is not planned until that is over,
-// and holds up nobody meanwhile.
+// promised like what is computed. What a request that comes will find staged is held and, where it is on disk, read: it
+// is not planned until that is over, and holds up nobody meanwhile. What one that waits to begin found in the cache is
+// spared, unless it is open, and waits for tokens, or of negative priority, and waits for all others.
 //
 // Not thread-safe. Pool and tree must outlive it; nobody else takes blocks from them.
 class PrefillScheduler {
@@ -212,7 +212,6 @@ class PrefillScheduler {
   void EndLeases(const Request& request, int64_t reserved);
   void GiveBack(Request& request);
   void TellAll(Request& request);
-  static bool IsBackground(const Request& request) { return request.task.priority <= kBackgroundPriority; }
   void Spare(Request& request);  // what it would find in the cache now
   void SpareNoMore(Request& request);
   int64_t Expect(Request& request, int64_t from);

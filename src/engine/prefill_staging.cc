@@ -28,7 +28,6 @@ void PrefillScheduler::ReleaseStaged(Request& request) {
   request.staged_begin = request.staged_end;
 }
 
-// Open prompts wait for tokens, and those of low priority for all others: what they found may be evicted.
 void PrefillScheduler::Spare(Request& request) {
   SpareNoMore(request);
   if (request.task.open || request.task.priority < 0 || !active_.contains(&request)) return;

@@ -16,6 +16,7 @@ namespace baton {
 
 // Below all of clients: such a prefill job runs when nobody waits, and may starve.
 inline constexpr int32_t kBackgroundPriority = -1001;
+inline bool IsBackground(int32_t priority) { return priority <= kBackgroundPriority; }
 
 // KV that a prefill worker keeps for a while once a request is done, also when it is not done for the cache alone.
 struct KvLease {

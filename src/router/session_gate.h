@@ -68,7 +68,7 @@ class SessionGate {
   // REQUIRES: the id is not known here. It is admitted, now or later, unless this is RESOURCE_EXHAUSTED: too many wait.
   // `needed`: as for Needed.
   absl::Status Arrived(const RequestId& id, const SessionKey& session, bool needed, absl::Time now);
-  // KV blocks of all prefill workers.
+  // KV blocks of all prefill workers. Sessions that half of them should hold may always be active.
   void SetCapacity(int64_t blocks) { capacity_ = blocks; }
   // A request of the session was prefilled. Harmless if the session is not known.
   struct Prefill {

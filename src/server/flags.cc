@@ -219,7 +219,7 @@ void AddPrefillFlags(CLI::App& app, WorkerOptions& o) {
   AddStepTokens(app, o);
   AddStaging(app, o);
   app.add_option("--max-requests", o.max_requests,
-                 "most requests that are there at once, and as many whose prompts still grow")
+                 "most requests that are there at once, and as many that still grow or run in the background")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
 }

@@ -208,7 +208,8 @@ TEST_CASE("open jobs have a limit of their own, and keep out nobody that could r
   CHECK(add("reader 1", true).ok());
   CHECK(add("reader 2", true).ok());
   CHECK(add("reader 3", true) ==
-        absl::ResourceExhaustedError("this prefill worker has 2 requests whose prompts grow, which is its limit"));
+        absl::ResourceExhaustedError(
+            "this prefill worker has 2 requests that grow or run in the background, which is its limit"));
   CHECK(add("their upstream", false).ok());
   CHECK(add("another", false).ok());
   CHECK(add("one too many", false) ==

@@ -238,7 +238,7 @@ TEST_CASE("only what an active session had at the same worker, and its client wa
   CHECK(d.gate.limit() == 0);
 }
 
-TEST_CASE("one session may always be active, and as many as half of KV memory surely holds") {
+TEST_CASE("one session may always be active, and as many as half of KV memory should hold") {
   Driven d({});
   d.Come({"t:a:1"});
   SECTION("one") {

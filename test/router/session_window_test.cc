@@ -52,7 +52,7 @@ TEST_CASE("after a change as many prefills as there are sessions are left out") 
   CHECK(d.window.size() == 51);
 }
 
-TEST_CASE("it is never reduced below what surely fits, and one session may always be active") {
+TEST_CASE("it is never reduced below what should fit, and one session may always be active") {
   Driven d;
   for (int i = 0; i < 20; ++i) d.Run(132, /*lost=*/true);
   CHECK(d.window.size() == 10);
