@@ -1,14 +1,13 @@
 // Who computes: runs one step of a ragged batch against a slab of KV blocks.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "kv/block_layout.h"
+#include "kv/slab.h"
 #include "model/batch.h"
 #include "model/logits.h"
 
@@ -21,7 +20,7 @@ class Backend {
   virtual const KvLayout& kv_layout() const = 0;
   // Block i is at [i * BlockBytes(), (i + 1) * BlockBytes()). Other threads may read or write blocks that the running
   // batch does not name.
-  virtual std::span<std::byte> kv_slab() = 0;
+  virtual Slab kv_slab() = 0;
   // Equal ids promise equal bits: backend, kernel set, weight dtype.
   virtual std::string numerics_id() const = 0;
 

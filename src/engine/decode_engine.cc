@@ -27,6 +27,16 @@ uint64_t DefaultSeed(Incarnation incarnation, const RequestId& request) {
 
 }  // namespace
 
+void DecodeStep::Sample(int64_t i, const LogitsView& forward, SamplerScratch& scratch) {
+  Row& row = rows[static_cast<size_t>(i)];
+  if (!forward.sampled.empty() && forward.sampled[static_cast<size_t>(i)].id != kNotSampled) {
+    row.update = row.stream->Advance(forward.sampled[static_cast<size_t>(i)]);
+  } else {
+    const std::span logits(forward.data + i * forward.vocab, static_cast<size_t>(forward.vocab));
+    row.update = row.stream->Advance(logits, scratch);
+  }
+}
+
 DecodeEngine::DecodeEngine(DecodeEngineOptions options)
     : options_(Normalized(std::move(options))),
       pool_(options_.blocks),
@@ -107,14 +117,17 @@ DecodeStep* DecodeEngine::BeginStep() {
   step_.in = plan.in;
   for (const SwapCopy& copy : plan.out) At(copy.sequence).stepping = true;
   for (const SwapCopy& copy : plan.in) At(copy.sequence).stepping = true;
+  step_.rows.reserve(plan.batch.size());  // slices point into them
   for (const SequenceId& id : plan.batch) {
     Request& request = At(id);
     request.stepping = true;
-    step_.rows.push_back({.sequence = id, .stream = &request.stream});
+    const DecodeStep::Row& row = step_.rows.emplace_back(
+        DecodeStep::Row{.sequence = id, .stream = &request.stream, .sample = request.stream.next_sample()});
     step_.batch.slices.push_back({.tokens = request.stream.next_input(),
                                   .start = request.stream.next_position(),
                                   .blocks = scheduler_.blocks(id),
-                                  .wants_logits = true});
+                                  .wants_logits = true,
+                                  .sample = row.sample ? &*row.sample : nullptr});
   }
   return &step_;
 }

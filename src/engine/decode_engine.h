@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@
 #include "kv/block_pool.h"
 #include "kv/radix_tree.h"
 #include "model/batch.h"
+#include "model/logits.h"
+#include "model/sample_spec.h"
 
 namespace baton {
 
@@ -44,6 +47,7 @@ struct DecodeStep {
   struct Row {
     SequenceId sequence;
     DecodeStream* stream = nullptr;
+    std::optional<SampleSpec> sample;  // what its slice points to; unset: it needs the logits
     absl::StatusOr<TokenUpdate> update = absl::InternalError("not sampled");
   };
   std::span<SwapCopy const> out;
@@ -51,10 +55,8 @@ struct DecodeStep {
   Batch batch;            // empty if there are copies only
   std::vector<Row> rows;  // of the batch
 
-  // `logits` [vocab] are the row's.
-  static void Sample(Row& row, std::span<const float> logits, SamplerScratch& scratch) {
-    row.update = row.stream->Advance(logits, scratch);
-  }
+  // Row i takes the token that was sampled, or chooses one from its logits. `forward`: of the batch.
+  void Sample(int64_t i, const LogitsView& forward, SamplerScratch& scratch);
 };
 
 // Not thread-safe, except as DecodeStep says.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/status.h"
 
 namespace baton {
@@ -15,6 +16,7 @@ DecodeStream::DecodeStream(DecodeJob job, const DecodeModel& model, uint64_t def
       prompt_size_(static_cast<int64_t>(tokens_.size())),
       max_new_tokens_(std::min<int64_t>(job.sampling.max_tokens, model.positions + 1 - prompt_size_)),
       wants_logprobs_(job.sampling.logprobs.has_value()),
+      wants_top_logprobs_(job.sampling.logprobs.value_or(0) > 0),
       ignore_eos_(job.sampling.ignore_eos),
       stop_ids_(job.sampling.stop_ids),
       sampler_(job.sampling, tokens_, default_seed),
@@ -34,11 +36,28 @@ std::string DecodeStream::Flush() {
   return text;
 }
 
+std::optional<SampleSpec> DecodeStream::next_sample() const {
+  if (wants_top_logprobs_) return std::nullopt;
+  return sampler_.Spec();
+}
+
 absl::StatusOr<TokenUpdate> DecodeStream::Advance(std::span<const float> logits, SamplerScratch& scratch) {
-  TokenUpdate update;
-  update.request_id = request_id_;
   TokenLogprobs logprobs;
   ASSIGN_OR_RETURN(const TokenId id, sampler_.Sample(logits, scratch, wants_logprobs_ ? &logprobs : nullptr));
+  return Take(id, std::move(logprobs));
+}
+
+absl::StatusOr<TokenUpdate> DecodeStream::Advance(const SampledToken& sampled) {
+  BATON_CHECK(!wants_top_logprobs_, "a row was sampled whose logits are needed");
+  if (sampled.id == kNotFinite) return sampler_.NotFinite(sampled.logprob);
+  BATON_CHECK(sampled.id >= 0 && sampled.id < model_.vocab, "a token was sampled that is not of the vocabulary");
+  sampler_.Accept(sampled.id);
+  return Take(sampled.id, {.logprob = sampled.logprob});
+}
+
+TokenUpdate DecodeStream::Take(TokenId id, TokenLogprobs logprobs) {
+  TokenUpdate update;
+  update.request_id = request_id_;
   tokens_.push_back(id);
   update.tokens.push_back(id);
   if (wants_logprobs_) update.logprobs.push_back(std::move(logprobs));

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/request.h"
+#include "model/logits.h"
+#include "model/sample_spec.h"
 #include "model/sampler.h"
 #include "model/stop_matcher.h"
 #include "model/tokenizer.h"
@@ -32,9 +35,15 @@ class DecodeStream {
   std::span<const TokenId> next_input() const { return std::span(tokens_).last(1); }
   int32_t next_position() const { return static_cast<int32_t>(tokens_.size()) - 1; }
 
+  // How the token after next_input() is to be chosen, for who chooses it in place of Advance(logits). Unset where top
+  // log probabilities are wanted, for which it takes the logits. Valid until Advance.
+  std::optional<SampleSpec> next_sample() const;
+
   // Takes logits [vocab] of next_input(): one token more. The update says whether it was the last. An error is the
   // logits', see Sampler. REQUIRES: no update has said that it was the last.
   absl::StatusOr<TokenUpdate> Advance(std::span<const float> logits, SamplerScratch& scratch);
+  // Takes what was chosen by next_sample() instead. REQUIRES: sampled.id != kNotSampled.
+  absl::StatusOr<TokenUpdate> Advance(const SampledToken& sampled);
   // The last update of a stream that ends from outside: what text is held back, and `reason`.
   TokenUpdate End(FinishReason reason);
 
@@ -45,6 +54,7 @@ class DecodeStream {
   int64_t max_new_tokens() const { return max_new_tokens_; }
 
  private:
+  TokenUpdate Take(TokenId id, TokenLogprobs logprobs);
   bool IsStop(TokenId id) const;
   std::string Flush();
 
@@ -55,6 +65,7 @@ class DecodeStream {
   int64_t prompt_size_;
   int64_t max_new_tokens_;
   bool wants_logprobs_;
+  bool wants_top_logprobs_;
   bool ignore_eos_;
   std::vector<TokenId> stop_ids_;
   Sampler sampler_;

@@ -1,24 +1,28 @@
 #include "engine/decode_swap.h"
 
-#include <cstring>
 #include <new>
+
+#include "base/status.h"
 
 namespace baton {
 
-void CopySwaps(const DecodeStep& step, std::span<std::byte> slab, int64_t block_bytes) {
+absl::Status CopySwaps(const DecodeStep& step, const Slab& slab, int64_t block_bytes) {
   const auto bytes = static_cast<size_t>(block_bytes);
   for (const SwapCopy& copy : step.out) {
     copy.host->reset(new (std::nothrow) std::byte[copy.pieces.size() * bytes]);
     if (*copy.host == nullptr) continue;
     for (const SwapCopy::Piece& piece : copy.pieces) {
-      std::memcpy(copy.host->get() + piece.index * bytes, &slab[piece.block.value() * bytes], bytes);
+      RETURN_IF_ERROR(
+          slab.Copy(copy.host->get() + piece.index * bytes, slab.data() + piece.block.value() * bytes, bytes));
     }
   }
   for (const SwapCopy& copy : step.in) {
     for (const SwapCopy::Piece& piece : copy.pieces) {
-      std::memcpy(&slab[piece.block.value() * bytes], copy.host->get() + piece.index * bytes, bytes);
+      RETURN_IF_ERROR(
+          slab.Copy(slab.data() + piece.block.value() * bytes, copy.host->get() + piece.index * bytes, bytes));
     }
   }
+  return absl::OkStatus();
 }
 
 }  // namespace baton

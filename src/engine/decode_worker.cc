@@ -137,11 +137,12 @@ absl::Time DecodeWorker::Step() {
 }
 
 absl::Status DecodeWorker::Compute(DecodeStep& step) {
-  CopySwaps(step, backend_.kv_slab(), backend_.kv_layout().BlockBytes());
+  RETURN_IF_ERROR(CopySwaps(step, backend_.kv_slab(), backend_.kv_layout().BlockBytes()));
   if (step.rows.empty()) return absl::OkStatus();
   const absl::StatusOr<LogitsView> logits = backend_.Forward(step.batch, [](int64_t) { return true; });
   if (!logits.ok()) return logits.status();
   BATON_CHECK(logits->rows == std::ssize(step.rows), "the backend gave another number of rows");
+  BATON_CHECK(logits->sampled.empty() || std::ssize(logits->sampled) == logits->rows, "some rows are not told of");
   Sample(step, *logits);
   return absl::OkStatus();
 }
@@ -151,8 +152,7 @@ void DecodeWorker::Sample(DecodeStep& step, const LogitsView& logits) {
   const auto parts = std::min<int64_t>(rows, std::ssize(scratches_));
   const auto sample_part = [&](int64_t part) {
     for (int64_t row = part; row < rows; row += parts) {
-      const std::span values(logits.data + row * logits.vocab, static_cast<size_t>(logits.vocab));
-      DecodeStep::Sample(step.rows[static_cast<size_t>(row)], values, scratches_[static_cast<size_t>(part)]);
+      step.Sample(row, logits, scratches_[static_cast<size_t>(part)]);
     }
   };
   if (parts > 1) {

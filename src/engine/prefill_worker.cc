@@ -127,14 +127,14 @@ bool PrefillWorker::Step() {
     copies = &engine.copies();
   });
   if (batch == nullptr) return false;
-  if (parts_.staging != nullptr) parts_.staging->Copy(*copies, parts_.backend.kv_slab());
   bool go_on = true;
   const auto layer_done = [&](int64_t layer) {
     Tell([&](PrefillEngine& engine, absl::Time now) { go_on = engine.LayerDone(layer, now); });
     return go_on;
   };
   absl::Status status;
-  if (!batch->slices.empty()) status = parts_.backend.Forward(*batch, layer_done).status();
+  if (parts_.staging != nullptr) status = parts_.staging->Copy(*copies, parts_.backend.kv_slab());
+  if (status.ok() && !batch->slices.empty()) status = parts_.backend.Forward(*batch, layer_done).status();
   if (!go_on) {
     Tell([](PrefillEngine& engine, absl::Time now) { engine.BreakOffStep(now); });
     return true;

@@ -1,6 +1,5 @@
 #include "engine/staging_store.h"
 
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -29,13 +28,16 @@ absl::Status StagingStore::Transfer(const DiskTransfer& transfer) {
   return transfer.read ? file_->Read(transfer.disk_slot, host) : file_->Write(transfer.disk_slot, host);
 }
 
-void StagingStore::Copy(const StagedCopies& copies, std::span<std::byte> slab) {
+absl::Status StagingStore::Copy(const StagedCopies& copies, const Slab& slab) {
   for (const StagedCopy& copy : copies.out) {
-    std::memcpy(HostSlot(copy.slot).data(), &slab[copy.block.value() * block_bytes_], block_bytes_);
+    RETURN_IF_ERROR(
+        slab.Copy(HostSlot(copy.slot).data(), slab.data() + copy.block.value() * block_bytes_, block_bytes_));
   }
   for (const StagedCopy& copy : copies.in) {
-    std::memcpy(&slab[copy.block.value() * block_bytes_], HostSlot(copy.slot).data(), block_bytes_);
+    RETURN_IF_ERROR(
+        slab.Copy(slab.data() + copy.block.value() * block_bytes_, HostSlot(copy.slot).data(), block_bytes_));
   }
+  return absl::OkStatus();
 }
 
 }  // namespace baton

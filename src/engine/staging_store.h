@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/staging_file.h"
+#include "kv/slab.h"
 #include "kv/staging.h"
 
 namespace baton {
@@ -23,8 +24,8 @@ class StagingStore {
   static absl::StatusOr<std::unique_ptr<StagingStore>> Create(const StagingOptions& blocks, int64_t block_bytes,
                                                               const std::string& directory = "");
 
-  // Does a step's copies, out and then in.
-  void Copy(const StagedCopies& copies, std::span<std::byte> slab);
+  // Does a step's copies, out and then in. An error is the slab's.
+  absl::Status Copy(const StagedCopies& copies, const Slab& slab);
   // Takes as long as the disk does. DATA_LOSS: as StagingFile::Read.
   absl::Status Transfer(const DiskTransfer& transfer);
   std::span<std::byte> HostSlot(int64_t slot) {

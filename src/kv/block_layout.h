@@ -7,14 +7,21 @@ namespace baton {
 
 inline constexpr int64_t kBlockTokens = 16;
 
-// A block holds 16 tokens for all layers and is contiguous: [layer][k|v][kv_head][one head's K or V]. Within a head,
-// f32 lies as K [head_dim][token] and V [token][head_dim], and bf16 as K [head_dim / 2][token][2] and V [token /
-// 2][head_dim][2]: as attention multiplies it, so that no step has to transpose its whole history.
+// How one head's K or V lies in a block: as the backend's attention multiplies it, so that no step has to transpose its
+// whole history.
+enum class KvOrder : uint8_t {
+  kPairs,  // CPU. f32: K [head_dim][token], V [token][head_dim]; bf16: K [head_dim / 2][token][2], V [token /
+           // 2][head_dim][2]
+  kRows,   // CUDA. K and V [token][head_dim]
+};
+
+// A block holds 16 tokens for all layers and is contiguous: [layer][k|v][kv_head][one head's K or V].
 struct KvLayout {
   int64_t layers = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   int64_t element_bytes = 2;  // 2: bf16, 4: f32 (for f32 checkpoints)
+  KvOrder order = KvOrder::kPairs;
 
   int64_t HeadBytes() const { return kBlockTokens * head_dim * element_bytes; }  // one head's K or V
   int64_t LayerBytes() const { return 2 * kv_heads * HeadBytes(); }
@@ -23,9 +30,13 @@ struct KvLayout {
   int64_t VOffset(int64_t layer, int64_t head) const { return KOffset(layer, kv_heads + head); }
 
   // Where dimension i of the token in slot [0, 16) is in a head's K or V, in elements.
-  int64_t KIndex(int64_t slot, int64_t i) const { return (i / Pair() * kBlockTokens + slot) * Pair() + i % Pair(); }
+  int64_t KIndex(int64_t slot, int64_t i) const {
+    if (order == KvOrder::kRows) return slot * head_dim + i;
+    return (i / Pair() * kBlockTokens + slot) * Pair() + i % Pair();
+  }
   int64_t VIndex(int64_t slot, int64_t i) const { return (slot / Pair() * head_dim + i) * Pair() + slot % Pair(); }
-  int64_t Pair() const { return element_bytes == 2 ? 2 : 1; }  // elements that lie side by side for one product
+  // Elements that lie side by side for one product.
+  int64_t Pair() const { return order == KvOrder::kPairs && element_bytes == 2 ? 2 : 1; }
 
   friend bool operator==(const KvLayout&, const KvLayout&) = default;
 };

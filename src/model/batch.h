@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "model/sample_spec.h"
 
 namespace baton {
 
@@ -15,6 +16,9 @@ struct SequenceSlice {
   int32_t start = 0;                // position of tokens[0]
   std::span<const BlockId> blocks;  // block table: position p lives in blocks[p / 16]; covers [0, start + n)
   bool wants_logits = false;        // of the last token only
+  // With wants_logits: a backend that can may choose the token itself instead of giving logits, see
+  // LogitsView::sampled. Null: it must give them.
+  const SampleSpec* sample = nullptr;
 };
 
 // Blocks of different slices may be the same for reading: a slice may attend to positions that another slice of the

@@ -136,7 +136,7 @@ void Sampler::Count(TokenId id, int32_t outputs) {
 }
 
 void Sampler::Penalize(std::span<float> logits) const {
-  for (const Seen& seen : seen_) {
+  for (const SeenToken& seen : seen_) {
     if (static_cast<size_t>(seen.id) >= logits.size()) continue;
     float& logit = logits[seen.id];
     logit = logit > 0 ? logit / repetition_penalty_ : logit * repetition_penalty_;
@@ -144,35 +144,41 @@ void Sampler::Penalize(std::span<float> logits) const {
   }
 }
 
+SampleSpec Sampler::Spec() const {
+  return {.temperature = temperature_,
+          .top_k = top_k_,
+          .top_p = top_p_,
+          .min_p = min_p_,
+          .repetition_penalty = repetition_penalty_,
+          .presence_penalty = presence_penalty_,
+          .frequency_penalty = frequency_penalty_,
+          .uniform = UniformAt(seed_, drawn_),
+          .seen = seen_};
+}
+
+void Sampler::Accept(TokenId id) {
+  ++drawn_;
+  Count(id, 1);
+}
+
+absl::Status Sampler::NotFinite(float largest) const {
+  return absl::InternalError(absl::StrCat("logits of output token ", drawn_, " are not finite: largest is ", largest));
+}
+
 absl::StatusOr<TokenId> Sampler::Sample(std::span<const float> logits, SamplerScratch& scratch,
                                         TokenLogprobs* logprobs) {
   BATON_CHECK(!logits.empty(), "no logits");
   const auto n = std::ssize(logits);
-  const float raw_max = Kernels().max(logits.data(), n);
-  if (!std::isfinite(raw_max)) {
-    return absl::InternalError(
-        absl::StrCat("logits of output token ", drawn_, " are not finite: largest is ", raw_max));
-  }
-  std::span<const float> shaped = logits;
-  float max = raw_max;
-  if (penalized_) {
-    Grow(scratch.logits, logits.size());
-    std::copy(logits.begin(), logits.end(), scratch.logits.begin());
-    Penalize(std::span(scratch.logits).first(logits.size()));
-    shaped = std::span(scratch.logits).first(logits.size());
-    max = Kernels().max(shaped.data(), n);
-  }
-  const bool greedy = temperature_ < kGreedyBelow || top_k_ == 1;
-  const TokenId id = greedy ? static_cast<TokenId>(std::find(shaped.begin(), shaped.end(), max) - shaped.begin())
-                            : Draw(shaped, max, scratch);
-  ++drawn_;
-  Count(id, 1);
+  const float max = Kernels().max(logits.data(), n);
+  if (!std::isfinite(max)) return NotFinite(max);
+  const TokenId id = Choose(logits, max, scratch);
+  Accept(id);
 
   if (logprobs != nullptr) {
     Grow(scratch.weights, logits.size());
-    Kernels().exp_weights(logits.data(), n, raw_max, 1, scratch.weights.data());
+    Kernels().exp_weights(logits.data(), n, max, 1, scratch.weights.data());
     const double log_sum = std::log(Kernels().tail(scratch.weights.data(), n, 0).sum);
-    const auto logprob = [&](float logit) { return static_cast<float>(double{logit} - raw_max - log_sum); };
+    const auto logprob = [&](float logit) { return static_cast<float>(double{logit} - max - log_sum); };
     logprobs->logprob = logprob(logits[id]);
     logprobs->top = Top(logits, std::min<size_t>(top_logprobs_, logits.size()));
     for (auto& [unused, value] : logprobs->top) value = logprob(value);
@@ -180,7 +186,22 @@ absl::StatusOr<TokenId> Sampler::Sample(std::span<const float> logits, SamplerSc
   return id;
 }
 
-TokenId Sampler::Draw(std::span<const float> logits, float max, SamplerScratch& scratch) {
+// `max` is the largest of the logits, and finite.
+TokenId Sampler::Choose(std::span<const float> logits, float max, SamplerScratch& scratch) const {
+  if (penalized_) {
+    Grow(scratch.logits, logits.size());
+    const std::span penalised = std::span(scratch.logits).first(logits.size());
+    std::copy(logits.begin(), logits.end(), penalised.begin());
+    Penalize(penalised);
+    logits = penalised;
+    max = Kernels().max(logits.data(), std::ssize(logits));
+  }
+  const bool greedy = temperature_ < kGreedyBelow || top_k_ == 1;
+  if (!greedy) return Draw(logits, max, scratch);
+  return static_cast<TokenId>(std::find(logits.begin(), logits.end(), max) - logits.begin());
+}
+
+TokenId Sampler::Draw(std::span<const float> logits, float max, SamplerScratch& scratch) const {
   const auto n = std::ssize(logits);
   Grow(scratch.weights, logits.size());
   Kernels().exp_weights(logits.data(), n, max, 1 / temperature_, scratch.weights.data());

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "model/sample_spec.h"
 #include "model/sampling_params.h"
 
 namespace baton {
@@ -32,15 +34,17 @@ class Sampler {
   // INTERNAL if any is NaN or +inf or if all are -inf.
   absl::StatusOr<TokenId> Sample(std::span<const float> logits, SamplerScratch& scratch, TokenLogprobs* logprobs);
 
- private:
-  struct Seen {
-    TokenId id;
-    int32_t outputs;  // times it was chosen; 0: in the prompt only
-  };
+  // In place of Sample, for who chooses elsewhere. Spec: the next choice, valid until the next Sample or Accept.
+  // Accept: the token that was chosen. NotFinite: the error of logits whose largest is not finite.
+  SampleSpec Spec() const;
+  void Accept(TokenId id);
+  absl::Status NotFinite(float largest) const;
 
+ private:
   void Count(TokenId id, int32_t outputs);
   void Penalize(std::span<float> logits) const;
-  TokenId Draw(std::span<const float> logits, float max, SamplerScratch& scratch);
+  TokenId Choose(std::span<const float> logits, float max, SamplerScratch& scratch) const;
+  TokenId Draw(std::span<const float> logits, float max, SamplerScratch& scratch) const;
   int64_t KeepCandidates(std::span<const float> weights, SamplerScratch& scratch) const;
 
   float temperature_;
@@ -55,7 +59,7 @@ class Sampler {
   uint64_t seed_;
   uint64_t drawn_ = 0;
 
-  std::vector<Seen> seen_;  // empty unless penalized_
+  std::vector<SeenToken> seen_;  // empty unless penalized_
   absl::flat_hash_map<TokenId, size_t> seen_index_;
 };
 

@@ -58,6 +58,7 @@ worker::v1::KvLayout ToProto(const KvLayout& layout) {
   proto.set_kv_heads(layout.kv_heads);
   proto.set_head_dim(layout.head_dim);
   proto.set_element_bytes(layout.element_bytes);
+  proto.set_order(static_cast<int32_t>(layout.order));
   return proto;
 }
 
@@ -69,10 +70,14 @@ absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto) {
                                                      ", ", proto.element_bytes()));
     }
   }
+  if (proto.order() < 0 || proto.order() > static_cast<int32_t>(KvOrder::kRows)) {
+    return absl::InvalidArgumentError(absl::StrCat("layout: order: expected 0 or 1, got ", proto.order()));
+  }
   return KvLayout{.layers = proto.layers(),
                   .kv_heads = proto.kv_heads(),
                   .head_dim = proto.head_dim(),
-                  .element_bytes = proto.element_bytes()};
+                  .element_bytes = proto.element_bytes(),
+                  .order = static_cast<KvOrder>(proto.order())};
 }
 
 absl::StatusOr<Digest> DigestFrom(const std::string& bytes) {

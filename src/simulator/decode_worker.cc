@@ -1,6 +1,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/check.h"
 #include "engine/decode_swap.h"
 #include "simulator/workers.h"
 
@@ -52,12 +53,10 @@ void SimulatedDecode::BeginStep() {
 }
 
 void SimulatedDecode::FinishStep(DecodeStep& step) {
-  CopySwaps(step, backend_.slab(), SimulatedBackend::BlockBytes());
+  const absl::Status swapped = CopySwaps(step, backend_.slab(), SimulatedBackend::BlockBytes());
+  BATON_CHECK(swapped.ok(), "host memory is always copied");
   const LogitsView logits = backend_.Forward(step.batch);
-  for (size_t row = 0; row < step.rows.size(); ++row) {
-    const std::span values(logits.data + row * SimulatedBackend::kVocab, size_t{SimulatedBackend::kVocab});
-    DecodeStep::Sample(step.rows[row], values, scratch_);
-  }
+  for (int64_t row = 0; row < std::ssize(step.rows); ++row) step.Sample(row, logits, scratch_);
   engine_.FinishStep(absl::OkStatus(), core_.queue.Now());
   stepping_ = false;
   TellEvents();

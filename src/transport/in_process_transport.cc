@@ -22,7 +22,7 @@ namespace {
 class InProcessLink final : public Link {
  public:
   InProcessLink(std::shared_ptr<InProcessNetwork> network, std::string target,
-                std::shared_ptr<InProcessNetwork::Slab> source)
+                std::shared_ptr<InProcessNetwork::Memory> source)
       : network_(std::move(network)),
         target_(std::move(target)),
         source_(std::move(source)),
@@ -69,20 +69,21 @@ class InProcessLink final : public Link {
   }
 
   absl::Status Copy(std::span<const BlockCopy> copies) {
-    const std::shared_ptr<InProcessNetwork::Slab> target = network_->Find(target_);
+    const std::shared_ptr<InProcessNetwork::Memory> target = network_->Find(target_);
     if (target == nullptr) return absl::UnavailableError(absl::StrCat(target_, " is gone"));
-    const std::span<std::byte> from = source_->memory();
-    const std::span<std::byte> to = target->memory();
+    const Slab &from = source_->slab(), &to = target->slab();
+    const Slab& copier = from.on_host() ? to : from;  // a device copies to and from the host, and within itself
     RETURN_IF_ERROR(CheckCopies(copies, static_cast<int64_t>(from.size()), static_cast<int64_t>(to.size())));
     for (const BlockCopy& run : Coalesce(copies)) {
-      std::memcpy(to.data() + run.target_offset, from.data() + run.source_offset, static_cast<size_t>(run.bytes));
+      RETURN_IF_ERROR(
+          copier.Copy(to.data() + run.target_offset, from.data() + run.source_offset, static_cast<size_t>(run.bytes)));
     }
     return absl::OkStatus();
   }
 
   const std::shared_ptr<InProcessNetwork> network_;
   const std::string target_;
-  const std::shared_ptr<InProcessNetwork::Slab> source_;
+  const std::shared_ptr<InProcessNetwork::Memory> source_;
   std::mutex mutex_;  // of queue_ and closing_
   std::condition_variable changed_;
   std::deque<Job> queue_;
@@ -92,22 +93,24 @@ class InProcessLink final : public Link {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<InProcessNetwork::Slab>> InProcessNetwork::Slab::Map(int64_t bytes) {
+absl::StatusOr<std::shared_ptr<InProcessNetwork::Memory>> InProcessNetwork::Memory::Map(int64_t bytes) {
   if (bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("slab of ", bytes, " bytes"));
   void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     return absl::ResourceExhaustedError(absl::StrCat("slab of ", bytes, " bytes: ", std::strerror(errno)));
   }
-  return std::make_shared<Slab>(std::span(static_cast<std::byte*>(memory), static_cast<size_t>(bytes)));
+  return std::make_shared<Memory>(std::span(static_cast<std::byte*>(memory), static_cast<size_t>(bytes)), nullptr);
 }
 
-InProcessNetwork::Slab::~Slab() { munmap(memory_.data(), memory_.size()); }
+InProcessNetwork::Memory::~Memory() {
+  if (owner_ == nullptr) munmap(slab_.data(), slab_.size());
+}
 
-std::string InProcessNetwork::Add(std::weak_ptr<Slab> slab) {
+std::string InProcessNetwork::Add(std::weak_ptr<Memory> memory) {
   const std::lock_guard lock(mutex_);
   std::string descriptor = absl::StrCat("in-process slab ", ++added_);
-  slabs_.emplace(descriptor, std::move(slab));
+  slabs_.emplace(descriptor, std::move(memory));
   return descriptor;
 }
 
@@ -116,31 +119,38 @@ void InProcessNetwork::Remove(const std::string& descriptor) {
   slabs_.erase(descriptor);
 }
 
-std::shared_ptr<InProcessNetwork::Slab> InProcessNetwork::Find(std::string_view descriptor) const {
+std::shared_ptr<InProcessNetwork::Memory> InProcessNetwork::Find(std::string_view descriptor) const {
   const std::lock_guard lock(mutex_);
   const auto it = slabs_.find(descriptor);
   return it == slabs_.end() ? nullptr : it->second.lock();
 }
 
 InProcessTransport::~InProcessTransport() {
-  if (slab_ != nullptr) network_->Remove(descriptor_);
+  if (memory_ != nullptr) network_->Remove(descriptor_);
 }
 
 absl::StatusOr<std::span<std::byte>> InProcessTransport::AllocateSlab(int64_t bytes) {
-  BATON_CHECK(slab_ == nullptr, "a worker has one slab");
-  ASSIGN_OR_RETURN(slab_, InProcessNetwork::Slab::Map(bytes));
-  descriptor_ = network_->Add(slab_);
-  return slab_->memory();
+  BATON_CHECK(memory_ == nullptr, "a worker has one slab");
+  ASSIGN_OR_RETURN(memory_, InProcessNetwork::Memory::Map(bytes));
+  descriptor_ = network_->Add(memory_);
+  return memory_->slab().host();
+}
+
+absl::Status InProcessTransport::AdoptSlab(const Slab& memory, int64_t bytes, std::shared_ptr<void> owner) {
+  BATON_CHECK(memory_ == nullptr && owner != nullptr, "a worker has one slab");
+  memory_ = std::make_shared<InProcessNetwork::Memory>(memory.First(static_cast<size_t>(bytes)), std::move(owner));
+  descriptor_ = network_->Add(memory_);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Link>> InProcessTransport::Connect(std::string_view peer_descriptor) {
-  BATON_CHECK(slab_ != nullptr, "connected before the slab was allocated");
+  BATON_CHECK(memory_ != nullptr, "connected before the slab was allocated");
   if (network_->Find(peer_descriptor) == nullptr) {
     return absl::UnavailableError(absl::StrCat(
         "no '", absl::CEscape(absl::string_view(peer_descriptor.data(), peer_descriptor.size()).substr(0, 64)),
         "' in this process"));
   }
-  return std::make_unique<InProcessLink>(network_, std::string(peer_descriptor), slab_);
+  return std::make_unique<InProcessLink>(network_, std::string(peer_descriptor), memory_);
 }
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// Blocks move by memcpy between slabs of one process: `baton serve`, and tests.
+// Blocks are copied between slabs of one process: `baton serve`, and tests.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "transport/transport.h"
@@ -18,26 +19,27 @@ namespace baton {
 // The slabs that can be reached, by descriptor. One for each process; shared by its transports.
 class InProcessNetwork {
  public:
-  // Zeroed memory, unmapped when the last who copies into it lets go.
-  class Slab {
+  // A slab: zeroed memory of the host, unmapped when the last who copies into it lets go, or another's memory.
+  class Memory {
    public:
-    static absl::StatusOr<std::shared_ptr<Slab>> Map(int64_t bytes);
-    explicit Slab(std::span<std::byte> memory) : memory_(memory) {}
-    ~Slab();
-    std::span<std::byte> memory() const { return memory_; }
+    static absl::StatusOr<std::shared_ptr<Memory>> Map(int64_t bytes);
+    Memory(const Slab& slab, std::shared_ptr<void> owner) : slab_(slab), owner_(std::move(owner)) {}
+    ~Memory();
+    const Slab& slab() const { return slab_; }
 
    private:
-    std::span<std::byte> memory_;
+    const Slab slab_;
+    const std::shared_ptr<void> owner_;  // null: mapped here
   };
 
-  std::string Add(std::weak_ptr<Slab> slab);  // its descriptor
+  std::string Add(std::weak_ptr<Memory> memory);  // its descriptor
   void Remove(const std::string& descriptor);
-  std::shared_ptr<Slab> Find(std::string_view descriptor) const;  // null: unknown, or its transport is gone
+  std::shared_ptr<Memory> Find(std::string_view descriptor) const;  // null: unknown, or its transport is gone
 
  private:
   mutable std::mutex mutex_;  // of all below
   int64_t added_ = 0;
-  std::map<std::string, std::weak_ptr<Slab>, std::less<>> slabs_;
+  std::map<std::string, std::weak_ptr<Memory>, std::less<>> slabs_;
 };
 
 // Each link copies on a thread of its own.
@@ -47,12 +49,13 @@ class InProcessTransport final : public Transport {
   ~InProcessTransport() override;
 
   absl::StatusOr<std::span<std::byte>> AllocateSlab(int64_t bytes) override;
+  absl::Status AdoptSlab(const Slab& memory, int64_t bytes, std::shared_ptr<void> owner) override;
   std::string Descriptor() const override { return descriptor_; }
   absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view peer_descriptor) override;
 
  private:
   std::shared_ptr<InProcessNetwork> network_;
-  std::shared_ptr<InProcessNetwork::Slab> slab_;
+  std::shared_ptr<InProcessNetwork::Memory> memory_;
   std::string descriptor_;
 };
 

@@ -10,6 +10,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
+#include "kv/slab.h"
 
 namespace baton {
 
@@ -34,6 +35,9 @@ class Link {
   virtual std::string Description() const = 0;
 };
 
+// What AdoptSlab wants behind a slab.
+inline constexpr int64_t kSlabMarginBytes = int64_t{8} << 20;
+
 // One per process. Owns its progress thread.
 class Transport {
  public:
@@ -41,6 +45,10 @@ class Transport {
   // Memory that peers can write to by the fastest way there is (shared memory on one host); freed with the transport.
   // Called at most once: a worker has one slab.
   virtual absl::StatusOr<std::span<std::byte>> AllocateSlab(int64_t bytes) = 0;
+  // Instead: the slab is the first `bytes` of a device's `memory`, which has kSlabMarginBytes more and holds nothing
+  // else; `owner` is let go with the transport. Where the transport cannot reach the memory by itself, what moves is
+  // copied through the host.
+  virtual absl::Status AdoptSlab(const Slab& memory, int64_t bytes, std::shared_ptr<void> owner) = 0;
   // What a peer needs in order to connect: opaque, travels in the Link message of the hand-off. Treat a peer's as
   // hostile.
   virtual std::string Descriptor() const = 0;

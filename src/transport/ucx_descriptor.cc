@@ -47,10 +47,10 @@ class Reader {
     left_.remove_prefix(8);
     return absl::OkStatus();
   }
-  absl::Status Get(std::string& value) {
+  absl::Status Get(std::string& value, uint64_t shortest) {
     uint64_t size = 0;
     RETURN_IF_ERROR(Get(size));
-    if (size == 0 || size > kLongestField || size > left_.size()) {
+    if (size < shortest || size > kLongestField || size > left_.size()) {
       return Malformed(absl::StrCat("a field of ", size, " bytes, ", left_.size(), " are left"));
     }
     value = left_.substr(0, size);
@@ -91,12 +91,12 @@ absl::StatusOr<UcxDescriptor> DecodeUcxDescriptor(std::string_view bytes) {
   RETURN_IF_ERROR(reader.Get(magic));
   if (magic != kMagic) return Malformed(absl::StrCat("magic and version ", magic, ", expected ", kMagic));
   UcxDescriptor descriptor;
-  RETURN_IF_ERROR(reader.Get(descriptor.ucx_version));
+  RETURN_IF_ERROR(reader.Get(descriptor.ucx_version, 1));
   RETURN_IF_ERROR(reader.Get(descriptor.base));
   RETURN_IF_ERROR(reader.Get(descriptor.slab_bytes));
   RETURN_IF_ERROR(reader.Get(descriptor.scratch_offset));
-  RETURN_IF_ERROR(reader.Get(descriptor.worker_address));
-  RETURN_IF_ERROR(reader.Get(descriptor.rkey));
+  RETURN_IF_ERROR(reader.Get(descriptor.worker_address, 1));
+  RETURN_IF_ERROR(reader.Get(descriptor.rkey, 0));
   if (!reader.empty()) return Malformed("bytes after its end");
   if (descriptor.slab_bytes == 0 || descriptor.slab_bytes > kLargestSlab ||
       descriptor.scratch_offset < descriptor.slab_bytes || descriptor.scratch_offset > kLargestSlab ||

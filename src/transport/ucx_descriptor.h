@@ -16,7 +16,7 @@ struct UcxDescriptor {
   uint64_t slab_bytes = 0;      // [base, base + slab_bytes)
   uint64_t scratch_offset = 0;  // from base; [scratch_offset, scratch_offset + kScratchBytes)
   std::string worker_address;
-  std::string rkey;
+  std::string rkey;  // empty: peers write by active messages alone
 };
 
 inline constexpr int64_t kScratchBytes = int64_t{4} << 20;

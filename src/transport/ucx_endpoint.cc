@@ -1,7 +1,6 @@
 #include "transport/ucx_endpoint.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,15 +49,16 @@ struct UcxEndpoint::Chunk {
   Operation* operation;
   UcxWrite header;
   BlockCopy copy;
+  std::unique_ptr<std::byte[]> staged = nullptr;  // its bytes, where UCX cannot read the source
 };
 
-UcxEndpoint::UcxEndpoint(UcxProgress& progress, UcxInbox& inbox, std::span<const std::byte> source)
-    : progress_(progress), inbox_(inbox), source_(source) {}
+UcxEndpoint::UcxEndpoint(UcxProgress& progress, UcxInbox& inbox, const Slab& source, bool direct)
+    : progress_(progress), inbox_(inbox), source_(source), direct_(direct) {}
 
 absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Open(UcxProgress& progress, UcxInbox& inbox,
-                                                               std::span<const std::byte> source,
+                                                               const Slab& source, bool direct,
                                                                const UcxDescriptor& peer) {
-  std::unique_ptr<UcxEndpoint> endpoint(new UcxEndpoint(progress, inbox, source));
+  std::unique_ptr<UcxEndpoint> endpoint(new UcxEndpoint(progress, inbox, source, direct));
   RETURN_IF_ERROR(endpoint->Create(peer));
   return endpoint;
 }
@@ -89,6 +89,7 @@ absl::Status UcxEndpoint::Create(const UcxDescriptor& peer) {
 // UCX computes where the peer's address lies here from what the peer says, and checks nothing.
 absl::Status UcxEndpoint::OpenMemory(const UcxDescriptor& peer) {
   remote_base_ = peer.base;
+  if (peer.rkey.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(ToStatus(ucp_ep_rkey_unpack(endpoint_, peer.rkey.data(), &rkey_), "the peer's memory key"));
   void* mapped = nullptr;
   if (ucp_rkey_ptr(rkey_, remote_base_, &mapped) != UCS_OK) return absl::OkStatus();
@@ -101,6 +102,12 @@ absl::Status UcxEndpoint::OpenMemory(const UcxDescriptor& peer) {
   }
   mapped_ = theirs.data();
   return absl::OkStatus();
+}
+
+std::vector<UcxPath> UcxEndpoint::Paths() const {
+  if (mapped_ != nullptr) return {UcxPath::kSharedMemory};
+  if (rkey_ != nullptr && direct_) return {UcxPath::kPut, UcxPath::kRendezvous, UcxPath::kEager};
+  return {UcxPath::kRendezvous, UcxPath::kEager};
 }
 
 UcxEndpoint::~UcxEndpoint() { BATON_CHECK(endpoint_ == nullptr, "destroyed before it was closed"); }
@@ -132,8 +139,10 @@ void UcxEndpoint::CopySlice(Operation* operation) {
   while (status_.ok() && budget > 0 && operation->next_run < operation->runs.size()) {
     const BlockCopy& run = operation->runs[operation->next_run];
     const int64_t bytes = std::min(budget, run.bytes - operation->copied);
-    std::memcpy(mapped_ + run.target_offset + operation->copied, source_.data() + run.source_offset + operation->copied,
-                static_cast<size_t>(bytes));
+    const absl::Status copied =
+        source_.Copy(mapped_ + run.target_offset + operation->copied,
+                     source_.data() + run.source_offset + operation->copied, static_cast<size_t>(bytes));
+    if (!copied.ok()) Break(copied);
     budget -= bytes;
     operation->copied += bytes;
     if (operation->copied == run.bytes) {
@@ -240,6 +249,15 @@ void UcxEndpoint::Send(std::unique_ptr<Chunk> chunk) {
     sent->operation->endpoint->Finish(sent->operation, status);
   };
   const std::byte* data = source_.data() + chunk->copy.source_offset;
+  if (!direct_) {
+    chunk->staged = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(chunk->copy.bytes));
+    const absl::Status copied = source_.Copy(chunk->staged.get(), data, static_cast<size_t>(chunk->copy.bytes));
+    if (!copied.ok()) {
+      Break(copied);
+      return Drop(operation, copied);
+    }
+    data = chunk->staged.get();
+  }
   void* request = ucp_am_send_nbx(endpoint_, kWriteMessage, &chunk->header, sizeof chunk->header, data,
                                   static_cast<size_t>(chunk->copy.bytes), &param);
   if (UCS_PTR_IS_PTR(request)) chunk.release();
@@ -323,7 +341,7 @@ void UcxEndpoint::CloseNow() {
     --self.active_;
     self.MaybeClose();
   };
-  ucp_rkey_destroy(rkey_);
+  if (rkey_ != nullptr) ucp_rkey_destroy(rkey_);
   if (UCS_PTR_IS_PTR(ucp_ep_close_nbx(std::exchange(endpoint_, nullptr), &param))) return;
   --active_;
   MaybeClose();

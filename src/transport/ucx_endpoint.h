@@ -27,7 +27,8 @@ enum class UcxPath {
 };
 const char* NameOf(UcxPath path);
 
-// On the progress thread only. `source` (our slab and scratch area) must outlive it. Offsets of copies are from the
+// On the progress thread only. `source` (our slab and scratch area) must outlive it; where UCX cannot read it
+// (`direct`), messages are sent from copies in host memory. Offsets of copies are from the
 // start of either side's memory; the caller has checked them.
 class UcxEndpoint {
  public:
@@ -35,14 +36,13 @@ class UcxEndpoint {
 
   // Returns before the peer has answered. UNAVAILABLE: no transport leads there. INVALID_ARGUMENT: it is on this host,
   // but its memory is not what it says.
-  static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Open(UcxProgress& progress, UcxInbox& inbox,
-                                                           std::span<const std::byte> source,
-                                                           const UcxDescriptor& peer);
+  static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Open(UcxProgress& progress, UcxInbox& inbox, const Slab& source,
+                                                           bool direct, const UcxDescriptor& peer);
   // REQUIRES: closed.
   ~UcxEndpoint();
 
-  // The peer's memory is mapped here: it is on this host.
-  bool maps_memory() const { return mapped_ != nullptr; }
+  // Those that lead into the peer's memory. Only one where that is mapped here: it is on this host.
+  std::vector<UcxPath> Paths() const;
 
   // `done` is called once, on the progress thread; UNAVAILABLE when the connection broke.
   void Write(UcxPath path, std::vector<BlockCopy> runs, Done done);
@@ -58,7 +58,7 @@ class UcxEndpoint {
   struct Operation;
   struct Chunk;
 
-  UcxEndpoint(UcxProgress& progress, UcxInbox& inbox, std::span<const std::byte> source);
+  UcxEndpoint(UcxProgress& progress, UcxInbox& inbox, const Slab& source, bool direct);
   absl::Status Create(const UcxDescriptor& peer);
   absl::Status OpenMemory(const UcxDescriptor& peer);
 
@@ -78,7 +78,8 @@ class UcxEndpoint {
 
   UcxProgress& progress_;
   UcxInbox& inbox_;
-  const std::span<const std::byte> source_;
+  const Slab source_;
+  const bool direct_;
   ucp_ep_h endpoint_ = nullptr;
   ucp_rkey_h rkey_ = nullptr;
   uint64_t remote_base_ = 0;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/logging.h"
 #include "base/status.h"
 
 namespace baton {
@@ -76,32 +77,53 @@ ucs_status_t UcxInbox::HandleWrite(void* self, const void* header, size_t header
   if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0) {
     return inbox.ReceiveRendezvous(*write, data, bytes, param->reply_ep);
   }
-  if (bytes > 0) std::memcpy(inbox.memory_.data() + write->target_offset, data, bytes);
-  Reply(param->reply_ep, {.ticket = write->ticket, .ok = 1});
+  const bool ok = inbox.Store(*write, data, bytes);
+  Reply(param->reply_ep, {.ticket = write->ticket, .ok = ok});
   return UCS_OK;
 }
 
+bool UcxInbox::Store(const UcxWrite& write, const void* data, size_t bytes) {
+  if (bytes == 0) return true;
+  const absl::Status stored = memory_.Copy(memory_.data() + write.target_offset, data, bytes);
+  if (!stored.ok()) spdlog::error("a peer's write was not stored: {}", stored.ToString());
+  return stored.ok();
+}
+
 struct UcxInbox::Receive {
-  uint64_t ticket;
+  UcxInbox* inbox;
+  UcxWrite write;
   ucp_ep_h reply_to;
+  std::unique_ptr<std::byte[]> staged = nullptr;  // the bytes, where UCX cannot write to the slab
 };
 
-// The bytes come straight into the slab; the reply goes out when they are all there.
+// The bytes come straight into the slab, where UCX reaches it; the reply goes out when they are all there.
 ucs_status_t UcxInbox::ReceiveRendezvous(const UcxWrite& write, void* data, size_t bytes, ucp_ep_h reply_to) {
-  auto* receive = new Receive{write.ticket, reply_to};
+  auto* receive = new Receive{this, write, reply_to};
+  void* target = memory_.data() + write.target_offset;
+  if (!direct_) {
+    receive->staged = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    target = receive->staged.get();
+  }
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.user_data = receive;
-  param.cb.recv_am = [](void* request, ucs_status_t status, size_t, void* user_data) {
+  param.cb.recv_am = [](void* request, ucs_status_t status, size_t received, void* user_data) {
     const std::unique_ptr<Receive> done(static_cast<Receive*>(user_data));
     ucp_request_free(request);
-    if (!IsConnectionError(status)) Reply(done->reply_to, {.ticket = done->ticket, .ok = status == UCS_OK});
+    done->inbox->EndReceive(*done, status, received);
   };
-  void* request = ucp_am_recv_data_nbx(worker_, data, memory_.data() + write.target_offset, bytes, &param);
+  void* request = ucp_am_recv_data_nbx(worker_, data, target, bytes, &param);
   if (UCS_PTR_IS_PTR(request)) return UCS_OK;
-  delete receive;
-  Reply(reply_to, {.ticket = write.ticket, .ok = request == nullptr});
+  const std::unique_ptr<Receive> done(receive);
+  EndReceive(*done, UCS_PTR_STATUS(request), bytes);
   return UCS_OK;
+}
+
+void UcxInbox::EndReceive(const Receive& receive, ucs_status_t status, size_t bytes) {
+  if (IsConnectionError(status)) return;
+  const bool stored =
+      status == UCS_OK && (receive.staged == nullptr || Store(receive.write, receive.staged.get(), bytes));
+  Reply(receive.reply_to, {.ticket = receive.write.ticket, .ok = stored});
 }
 
 ucs_status_t UcxInbox::HandleProbe(void* self, const void* header, size_t header_bytes, void*, size_t,
@@ -111,8 +133,8 @@ ucs_status_t UcxInbox::HandleProbe(void* self, const void* header, size_t header
   if (!probe.has_value()) return UCS_OK;
   UcxReply reply{.ticket = probe->ticket};
   if (inbox.Within(*probe, sizeof reply.probed)) {
-    reply.ok = 1;
-    std::memcpy(&reply.probed, inbox.memory_.data() + probe->target_offset, sizeof reply.probed);
+    const std::byte* target = inbox.memory_.data() + probe->target_offset;
+    reply.ok = inbox.memory_.Copy(&reply.probed, target, sizeof reply.probed).ok();
   }
   Reply(param->reply_ep, reply);
   return UCS_OK;

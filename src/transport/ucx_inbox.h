@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string_view>
 
 #include "absl/functional/any_invocable.h"
+#include "kv/slab.h"
 #include "transport/ucx_progress.h"
 
 namespace baton {
@@ -35,7 +35,11 @@ class UcxInbox {
   // Before this, messages are dropped.
   absl::Status Listen();
   // What peers may write to and probe; nothing until then.
-  void SetMemory(std::span<std::byte> memory) { memory_ = memory; }
+  // `direct`: UCX writes to it by itself.
+  void SetMemory(const Slab& memory, bool direct) {
+    memory_ = memory;
+    direct_ = direct;
+  }
 
   // `reply` is called at most once; never after Forget.
   uint64_t Expect(OnReply reply);
@@ -50,11 +54,14 @@ class UcxInbox {
   static ucs_status_t HandleReply(void* self, const void* header, size_t header_bytes, void* data, size_t bytes,
                                   const ucp_am_recv_param_t* param);
   bool Within(const UcxWrite& write, size_t bytes) const;
+  bool Store(const UcxWrite& write, const void* data, size_t bytes);
+  void EndReceive(const Receive& receive, ucs_status_t status, size_t bytes);
   ucs_status_t ReceiveRendezvous(const UcxWrite& write, void* data, size_t bytes, ucp_ep_h reply_to);
   static void Reply(ucp_ep_h to, const UcxReply& reply);
 
   const ucp_worker_h worker_;
-  std::span<std::byte> memory_;
+  Slab memory_;
+  bool direct_ = true;
   uint64_t next_ticket_ = 1;
   std::map<uint64_t, OnReply> expected_;
 };

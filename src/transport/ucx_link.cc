@@ -58,15 +58,12 @@ absl::StatusOr<std::unique_ptr<Link>> UcxLink::Connect(const UcxOptions& options
 // On the progress thread.
 absl::Status UcxLink::Open(const UcxSource& source, const UcxDescriptor& peer) {
   RETURN_IF_ERROR(inbox_->Listen());
-  ASSIGN_OR_RETURN(endpoint_, UcxEndpoint::Open(*progress_, *inbox_, source.memory, peer));
+  ASSIGN_OR_RETURN(endpoint_, UcxEndpoint::Open(*progress_, *inbox_, source.memory, source.direct, peer));
   return absl::OkStatus();
 }
 
 absl::Status UcxLink::ChoosePath(const UcxSource& source, const UcxDescriptor& peer) {
-  const bool same_host = progress_->Call([this] { return endpoint_->maps_memory(); });
-  const std::vector<UcxPath> paths = same_host
-                                         ? std::vector<UcxPath>{UcxPath::kSharedMemory}
-                                         : std::vector<UcxPath>{UcxPath::kPut, UcxPath::kRendezvous, UcxPath::kEager};
+  const std::vector<UcxPath> paths = progress_->Call([this] { return endpoint_->Paths(); });
   double best = 0;
   std::string rates;
   for (UcxPath path : paths) {
@@ -89,7 +86,7 @@ absl::StatusOr<double> UcxLink::Measure(UcxPath path, const UcxSource& source, c
   const auto theirs = static_cast<int64_t>(peer.scratch_offset);
   const uint64_t word = Random();
   const int64_t slot = kMeasuredBytes + static_cast<int64_t>(Random() % (kWordsBytes / 8)) * 8;
-  std::memcpy(source.memory.data() + ours + slot, &word, sizeof word);
+  RETURN_IF_ERROR(source.memory.Copy(source.memory.data() + ours + slot, &word, sizeof word));
   RETURN_IF_ERROR(WriteAndWait(path, {ours + slot, theirs + slot, sizeof word}));
   ASSIGN_OR_RETURN(const uint64_t arrived, ProbeAndWait(static_cast<uint64_t>(theirs + slot)));
   if (arrived != word) return 0;

@@ -18,7 +18,8 @@ namespace baton {
 
 // Ours: the slab [0, slab_bytes) of `memory`, and the scratch area from scratch_offset on.
 struct UcxSource {
-  std::span<std::byte> memory;
+  Slab memory;
+  bool direct = true;  // UCX reads it by itself
   int64_t slab_bytes = 0;
   int64_t scratch_offset = 0;
 };

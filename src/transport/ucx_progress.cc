@@ -46,6 +46,13 @@ absl::StatusOr<ucp_context_h> CreateContext(const UcxOptions& options) {
   return context;
 }
 
+bool ReachesCuda(ucp_context_h context) {
+  ucp_context_attr_t attributes{};
+  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+  return ucp_context_query(context, &attributes) == UCS_OK &&
+         (attributes.memory_types & (uint64_t{1} << UCS_MEMORY_TYPE_CUDA)) != 0;
+}
+
 }  // namespace
 
 absl::Status ToStatus(ucs_status_t status, std::string_view what) {
@@ -81,7 +88,9 @@ absl::StatusOr<std::unique_ptr<UcxProgress>> UcxProgress::Start(const UcxOptions
 }
 
 UcxProgress::UcxProgress(ucp_context_h context, ucp_worker_h worker, int event_fd)
-    : context_(context), worker_(worker), event_fd_(event_fd), thread_([this] { Run(); }) {}
+    : context_(context), worker_(worker), event_fd_(event_fd), reaches_cuda_(ReachesCuda(context)), thread_([this] {
+        Run();
+      }) {}
 
 UcxProgress::~UcxProgress() {
   {
@@ -90,8 +99,9 @@ UcxProgress::~UcxProgress() {
   }
   ucp_worker_signal(worker_);
   thread_.join();
-  ucp_worker_destroy(worker_);
+  // Before the worker: UCX 1.22 was seen to spin without end on unmapping what a worker that is gone had used.
   if (memory_ != nullptr) ucp_mem_unmap(context_, memory_);
+  ucp_worker_destroy(worker_);
   ucp_cleanup(context_);
 }
 

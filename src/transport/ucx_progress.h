@@ -44,8 +44,11 @@ class UcxProgress {
     return result.get_future().get();
   }
 
-  // Memory of context() that peers may write to through the worker; unmapped when the worker is gone.
+  // Memory of context() that peers may write to through the worker; unmapped with it.
   void Keep(ucp_mem_h memory) { memory_ = memory; }
+
+  // UCX can read and write the memory of CUDA devices.
+  bool reaches_cuda() const { return reaches_cuda_; }
 
   // For tasks only.
   ucp_context_h context() const { return context_; }
@@ -60,6 +63,7 @@ class UcxProgress {
   const ucp_context_h context_;
   const ucp_worker_h worker_;
   const int event_fd_;
+  const bool reaches_cuda_;
   ucp_mem_h memory_ = nullptr;
   std::mutex mutex_;  // of tasks_ and stopping_
   std::deque<Task> tasks_;

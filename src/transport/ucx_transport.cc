@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/logging.h"
 #include "base/status.h"
 #include "transport/ucx_descriptor.h"
 #include "transport/ucx_link.h"
@@ -15,6 +16,9 @@ namespace {
 
 constexpr int64_t kPage = 4096;
 constexpr int64_t kLargestSlab = int64_t{1} << 45;
+static_assert(kPage + kScratchBytes <= kSlabMarginBytes);
+
+int64_t ScratchOffset(int64_t slab_bytes) { return (slab_bytes + kPage - 1) / kPage * kPage; }
 
 }  // namespace
 
@@ -31,19 +35,31 @@ UcxTransport::UcxTransport(UcxOptions options, std::unique_ptr<UcxProgress> prog
       progress_(std::move(progress)) {}
 
 absl::StatusOr<std::span<std::byte>> UcxTransport::AllocateSlab(int64_t bytes) {
-  BATON_CHECK(memory_handle_ == nullptr, "a worker has one slab");
+  BATON_CHECK(memory_.size() == 0, "a worker has one slab");
   if (bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("slab of ", bytes, " bytes"));
   if (bytes > kLargestSlab) return absl::ResourceExhaustedError(absl::StrCat("slab of ", bytes, " bytes"));
-  RETURN_IF_ERROR(progress_->Call([&] { return MapSlab(bytes); }));
-  return memory_.first(static_cast<size_t>(bytes));
+  RETURN_IF_ERROR(progress_->Call([&] { return AllocateMemory(bytes); }));
+  RETURN_IF_ERROR(progress_->Call([&] { return Publish(bytes); }));
+  return memory_.host().first(static_cast<size_t>(bytes));
 }
 
-// On the progress thread.
-absl::Status UcxTransport::MapSlab(int64_t bytes) {
-  const int64_t scratch_offset = (bytes + kPage - 1) / kPage * kPage;
+absl::Status UcxTransport::AdoptSlab(const Slab& memory, int64_t bytes, std::shared_ptr<void> owner) {
+  BATON_CHECK(memory_.size() == 0, "a worker has one slab");
+  BATON_CHECK(static_cast<int64_t>(memory.size()) >= bytes + kSlabMarginBytes, "no margin behind the slab");
+  owner_ = std::move(owner);
+  memory_ = memory.First(static_cast<size_t>(ScratchOffset(bytes) + kScratchBytes));
+  const bool direct = progress_->reaches_cuda();
+  spdlog::info("KV blocks in device memory: UCX {} {}", ucp_get_version_string(),
+               direct ? "reaches them directly" : "has no CUDA here, so they are copied through host memory");
+  if (direct) RETURN_IF_ERROR(progress_->Call([&] { return RegisterMemory(memory_); }));
+  return progress_->Call([&] { return Publish(bytes); });
+}
+
+// On the progress thread, as the following.
+absl::Status UcxTransport::AllocateMemory(int64_t bytes) {
   ucp_mem_map_params_t params{};
   params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
-  params.length = static_cast<size_t>(scratch_offset + kScratchBytes);
+  params.length = static_cast<size_t>(ScratchOffset(bytes) + kScratchBytes);
   params.flags = UCP_MEM_MAP_ALLOCATE;
   RETURN_IF_ERROR(ToStatus(ucp_mem_map(progress_->context(), &params, &memory_handle_),
                            absl::StrCat("allocating a slab of ", bytes, " bytes")));
@@ -51,16 +67,37 @@ absl::Status UcxTransport::MapSlab(int64_t bytes) {
   ucp_mem_attr_t attributes{};
   attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH;
   RETURN_IF_ERROR(ToStatus(ucp_mem_query(memory_handle_, &attributes), "asking for the slab's address"));
-  memory_ = {static_cast<std::byte*>(attributes.address), params.length};
-  slab_bytes_ = bytes;
-  scratch_offset_ = scratch_offset;
-  inbox_->SetMemory(memory_);
+  memory_ = std::span(static_cast<std::byte*>(attributes.address), params.length);
+  return absl::OkStatus();
+}
 
+absl::Status UcxTransport::RegisterMemory(const Slab& memory) {
+  ucp_mem_map_params_t params{};
+  params.field_mask =
+      UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+  params.address = memory.data();
+  params.length = memory.size();
+  params.memory_type = UCS_MEMORY_TYPE_CUDA;
+  RETURN_IF_ERROR(ToStatus(ucp_mem_map(progress_->context(), &params, &memory_handle_),
+                           absl::StrCat("registering ", memory.size(), " bytes of device memory")));
+  progress_->Keep(memory_handle_);
+  return absl::OkStatus();
+}
+
+// Makes the descriptor; peers may write from here on.
+absl::Status UcxTransport::Publish(int64_t slab_bytes) {
+  slab_bytes_ = slab_bytes;
+  scratch_offset_ = ScratchOffset(slab_bytes);
+  inbox_->SetMemory(memory_, /*direct=*/memory_handle_ != nullptr);
   void* rkey = nullptr;
   size_t rkey_bytes = 0;
-  RETURN_IF_ERROR(
-      ToStatus(ucp_rkey_pack(progress_->context(), memory_handle_, &rkey, &rkey_bytes), "packing the slab's key"));
-  const absl::Cleanup release_rkey = [&] { ucp_rkey_buffer_release(rkey); };
+  if (memory_handle_ != nullptr) {
+    RETURN_IF_ERROR(
+        ToStatus(ucp_rkey_pack(progress_->context(), memory_handle_, &rkey, &rkey_bytes), "packing the slab's key"));
+  }
+  const absl::Cleanup release_rkey = [&] {
+    if (rkey != nullptr) ucp_rkey_buffer_release(rkey);
+  };
   ucp_address_t* address = nullptr;
   size_t address_bytes = 0;
   RETURN_IF_ERROR(
@@ -68,21 +105,21 @@ absl::Status UcxTransport::MapSlab(int64_t bytes) {
   const absl::Cleanup release_address = [&] { ucp_worker_release_address(progress_->worker(), address); };
   descriptor_ = Encode({.ucx_version = ucp_get_version_string(),
                         .base = reinterpret_cast<uint64_t>(memory_.data()),
-                        .slab_bytes = static_cast<uint64_t>(bytes),
-                        .scratch_offset = static_cast<uint64_t>(scratch_offset),
+                        .slab_bytes = static_cast<uint64_t>(slab_bytes),
+                        .scratch_offset = static_cast<uint64_t>(scratch_offset_),
                         .worker_address = std::string(reinterpret_cast<const char*>(address), address_bytes),
                         .rkey = std::string(static_cast<const char*>(rkey), rkey_bytes)});
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Link>> UcxTransport::Connect(std::string_view peer_descriptor) {
-  BATON_CHECK(memory_handle_ != nullptr, "connected before the slab was allocated");
+  BATON_CHECK(memory_.size() > 0, "connected before the slab was allocated");
   ASSIGN_OR_RETURN(const UcxDescriptor peer, DecodeUcxDescriptor(peer_descriptor));
   if (peer.ucx_version != ucp_get_version_string()) {  // their addresses differ in format
     return absl::FailedPreconditionError(absl::StrCat("UCX version differs: ", ucp_get_version_string(), " here, ",
                                                       absl::CHexEscape(peer.ucx_version), " at the peer"));
   }
-  return UcxLink::Connect(options_, {memory_, slab_bytes_, scratch_offset_}, peer);
+  return UcxLink::Connect(options_, {memory_, memory_handle_ != nullptr, slab_bytes_, scratch_offset_}, peer);
 }
 
 }  // namespace baton

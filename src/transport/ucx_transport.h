@@ -21,6 +21,8 @@ class UcxTransport final : public Transport {
   static absl::StatusOr<std::unique_ptr<UcxTransport>> Create(const UcxOptions& options);
 
   absl::StatusOr<std::span<std::byte>> AllocateSlab(int64_t bytes) override;
+  // Direct where this UCX has CUDA (its modules load only where the driver's libraries are).
+  absl::Status AdoptSlab(const Slab& memory, int64_t bytes, std::shared_ptr<void> owner) override;
   std::string Descriptor() const override { return descriptor_; }
   // INVALID_ARGUMENT: not a descriptor; FAILED_PRECONDITION: of another UCX version; UNAVAILABLE: the peer does not
   // answer within some seconds.
@@ -28,13 +30,16 @@ class UcxTransport final : public Transport {
 
  private:
   UcxTransport(UcxOptions options, std::unique_ptr<UcxProgress> progress);
-  absl::Status MapSlab(int64_t bytes);
+  absl::Status AllocateMemory(int64_t bytes);
+  absl::Status RegisterMemory(const Slab& memory);
+  absl::Status Publish(int64_t slab_bytes);
 
   const UcxOptions options_;
+  std::shared_ptr<void> owner_;            // of memory_, where it was adopted
   std::unique_ptr<UcxInbox> inbox_;        // outlives the thread that reads it
   std::unique_ptr<UcxProgress> progress_;  // serves peers that write to us; each link has its own
   ucp_mem_h memory_handle_ = nullptr;
-  std::span<std::byte> memory_;  // slab and scratch area
+  Slab memory_;  // slab and scratch area
   int64_t slab_bytes_ = 0;
   int64_t scratch_offset_ = 0;
   std::string descriptor_;

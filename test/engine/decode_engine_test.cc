@@ -1,6 +1,8 @@
 #include "engine/decode_engine.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <random>
 
 #include "catch.h"
@@ -8,6 +10,8 @@
 
 namespace baton {
 namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
 
 std::vector<TokenId> RandomPrompt(std::mt19937& rng, size_t length) {
   std::uniform_int_distribution<TokenId> token(0, FakeBackend::kVocab - 1);
@@ -49,11 +53,25 @@ std::vector<DecodeJob> RandomJobs(std::mt19937& rng, int count, size_t longest_p
       job.sampling.seed = rng();
     }
     if (rng() % 4 == 0) job.sampling.stop = {"ab", "c", "\u20ac"};
-    if (rng() % 4 == 0) job.sampling.logprobs = 2;
+    if (rng() % 4 == 0) job.sampling.logprobs = static_cast<int32_t>(rng() % 3);
     job.priority = static_cast<int32_t>(rng() % 3);
     jobs.push_back(std::move(job));
   }
   return jobs;
+}
+
+// Where the backend sampled, log probabilities may be rounded otherwise.
+void CheckSame(const Output& got, const Output& expected, bool backend_samples) {
+  CHECK(got.tokens == expected.tokens);
+  CHECK(got.text == expected.text);
+  CHECK(got.finish == expected.finish);
+  CHECK(got.failure == expected.failure);
+  REQUIRE(got.logprobs.size() == expected.logprobs.size());
+  for (size_t i = 0; i < got.logprobs.size(); ++i) {
+    const float difference = got.logprobs[i].logprob - expected.logprobs[i].logprob;
+    CHECK(std::abs(difference) <= (backend_samples ? 1e-5f : 0.0f));
+    CHECK(got.logprobs[i].top == expected.logprobs[i].top);
+  }
 }
 
 TEST_CASE("greedy decoding after a hand-off gives what one pass over the whole sequence gives") {
@@ -129,7 +147,7 @@ TEST_CASE("the context's end ends the output with kLength") {
   CHECK(std::holds_alternative<NeverFits>(reply));
 }
 
-TEST_CASE("what a request gives does not depend on neighbours, arrival, order, batch size or preemption") {
+TEST_CASE("what a request gives does not depend on neighbours, arrival, order, batch size, preemption or sampler") {
   int64_t preemptions = 0;
   for (uint32_t seed = 0; seed < 60; ++seed) {
     INFO("seed " << seed);
@@ -143,6 +161,7 @@ TEST_CASE("what a request gives does not depend on neighbours, arrival, order, b
     options.max_batch = seed % 3 == 0 ? 2 : 64;
     options.shares_output = seed % 5 == 0;
     DecodeWorld world(options);
+    world.backend.samples = seed % 4 < 2;
     for (DecodeJob& job : jobs) {
       job.handicap = absl::Seconds(static_cast<int>(rng() % 60) - 30);
       world.StartUnderReserved(job);
@@ -152,12 +171,7 @@ TEST_CASE("what a request gives does not depend on neighbours, arrival, order, b
     REQUIRE(world.outputs.size() == alone.size());
     for (const auto& [id, expected] : alone) {
       INFO(id);
-      const Output& got = world.outputs.at(id);
-      CHECK(got.tokens == expected.tokens);
-      CHECK(got.text == expected.text);
-      CHECK(got.finish == expected.finish);
-      REQUIRE(got.logprobs.size() == expected.logprobs.size());
-      for (size_t i = 0; i < got.logprobs.size(); ++i) CHECK(got.logprobs[i].logprob == expected.logprobs[i].logprob);
+      CheckSame(world.outputs.at(id), expected, world.backend.samples);
     }
     CHECK(world.AllBlocksBack());
     CHECK(world.engine.load().swapped == 0);
@@ -280,25 +294,62 @@ TEST_CASE("a failed step fails the requests of its batch and frees their blocks"
   CHECK(world.outputs["c"].tokens == FakeBackend::Greedy(prompt, 5));
 }
 
-TEST_CASE("logits that are not finite fail their request alone") {
+TEST_CASE("logits that are not finite fail their request alone, whoever samples") {
+  const bool samples = GENERATE(false, true);
+  const float bad = GENERATE(std::nanf(""), kInf, -kInf);
   DecodeWorld world(TestOptions(32));
-  world.StartJob(TestJob("bad", {1, 2, 3}, 5));
-  world.StartJob(TestJob("good", {4, 5, 6}, 5));
+  world.backend.samples = samples;
+  world.backend.at_logits = [&](const SequenceSlice& slice, std::span<float> logits) {
+    if (slice.start == 5) std::fill(logits.begin(), logits.end(), bad);
+  };
+  world.StartJob(TestJob("bad", {1, 2, 3, 4}, 9));  // its third token
+  world.StartJob(TestJob("good", {5, 6, 7, 8, 9, 1, 2}, 5));
+  world.RunAll();
+  CHECK(world.outputs["bad"].tokens == FakeBackend::Greedy({1, 2, 3, 4}, 2));
+  CHECK(world.outputs["bad"].failure ==
+        absl::InternalError(absl::StrCat("logits of output token 2 are not finite: largest is ", bad)));
+  CHECK(world.outputs["good"].tokens == FakeBackend::Greedy({5, 6, 7, 8, 9, 1, 2}, 5));
+  CHECK(world.AllBlocksBack());
+}
+
+TEST_CASE("a backend chooses tokens as the sampler does, but not where top log probabilities are wanted") {
+  std::vector<DecodeJob> jobs;
+  const auto add = [&](RequestId id, const SamplingParams& sampling) {
+    DecodeJob& job = jobs.emplace_back(TestJob(std::move(id), {1, 2, 3}, 0));
+    job.sampling = sampling;
+  };
+  add("greedy", {.temperature = 0, .max_tokens = 30});
+  add("stop", {.temperature = 0, .max_tokens = 30, .stop_ids = {FakeBackend::Greedy({1, 2, 3}, 8).back()}});
+  add("chosen", {.temperature = 0, .max_tokens = 30, .logprobs = 0});
+  add("top", {.temperature = 0, .max_tokens = 30, .logprobs = 3});
+  add("drawn", {.temperature = 0.7f, .top_k = 30, .seed = 4, .max_tokens = 30, .logprobs = 0});
+  add("penalised", {.top_p = 0.9f,
+                    .min_p = 0.01f,
+                    .repetition_penalty = 1.3f,
+                    .presence_penalty = 0.2f,
+                    .frequency_penalty = 0.1f,
+                    .seed = 9,
+                    .max_tokens = 30});
+  add("top of penalised", {.frequency_penalty = 0.5f, .seed = 9, .max_tokens = 30, .logprobs = 1});
+
+  DecodeWorld world(TestOptions(64));
+  world.backend.samples = true;
+  for (const DecodeJob& job : jobs) world.StartUnderReserved(job);
   DecodeStep* step = world.Begin();
   REQUIRE(step != nullptr);
-  const std::vector<float> nan(FakeBackend::kVocab, std::nanf(""));
-  const LogitsView logits = world.backend.Forward(step->batch, [](int64_t) { return true; }).value();
-  for (size_t i = 0; i < 2; ++i) {
-    const bool bad = step->rows[i].stream->request_id() == "bad";
-    DecodeStep::Sample(step->rows[i], std::span(bad ? nan.data() : logits.data + i * logits.vocab, logits.vocab),
-                       world.scratch);
+  REQUIRE(step->rows.size() == jobs.size());
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    INFO(jobs[i].request_id);
+    const SequenceSlice& slice = step->batch.slices[i];
+    CHECK((slice.sample == nullptr) == (jobs[i].sampling.logprobs.value_or(0) > 0));
+    if (slice.sample != nullptr) CHECK(slice.sample->temperature == jobs[i].sampling.temperature);
   }
-  world.engine.FinishStep(absl::OkStatus(), world.now);
-  world.TakeEvents();
+  world.Finish(*step);
   world.RunAll();
-  CHECK(world.outputs["bad"].failure.code() == absl::StatusCode::kInternal);
-  CHECK(world.outputs["good"].tokens == FakeBackend::Greedy({4, 5, 6}, 5));
-  CHECK(world.AllBlocksBack());
+  for (const DecodeJob& job : jobs) {
+    INFO(job.request_id);
+    CheckSame(world.outputs.at(job.request_id), RunAlone(job), /*backend_samples=*/true);
+  }
 }
 
 TEST_CASE("Start refuses what is out of range or in doubt, and leaves nothing behind") {

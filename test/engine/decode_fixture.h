@@ -101,8 +101,8 @@ inline void PushPrompt(const DecodeJob& job, const std::vector<MissingBlock>& mi
   BATON_CHECK(prefill.Forward(batch, [](int64_t) { return true; }).ok(), "the fake prefill failed");
   const auto bytes = static_cast<size_t>(FakeBackend::Layout().BlockBytes());
   for (const MissingBlock& block : missing) {
-    std::memcpy(&slab[block.target.value() * bytes], &prefill.kv_slab()[static_cast<size_t>(block.index) * bytes],
-                bytes);
+    std::memcpy(&slab[block.target.value() * bytes],
+                &prefill.kv_slab().host()[static_cast<size_t>(block.index) * bytes], bytes);
   }
 }
 
@@ -157,7 +157,7 @@ class DecodeWorld {
   // False: no room now.
   bool HandOffJob(DecodeJob& job) {
     return HandOff(
-        job, backend.kv_slab(), [&](const ReserveRequest& r) { return engine.handoff().OnReserve(r, now); },
+        job, backend.kv_slab().host(), [&](const ReserveRequest& r) { return engine.handoff().OnReserve(r, now); },
         [&](const Commit& c) { return engine.handoff().OnCommit(c, now); });
   }
   // Hands off and starts; runs steps while there is no room.
@@ -190,15 +190,12 @@ class DecodeWorld {
     return step;
   }
   void Finish(DecodeStep& step) {
-    CopySwaps(step, backend.kv_slab(), FakeBackend::Layout().BlockBytes());
-    absl::Status status;
+    absl::Status status = CopySwaps(step, backend.kv_slab(), FakeBackend::Layout().BlockBytes());
+    BATON_CHECK(status.ok(), "host memory is always copied");
     if (!step.rows.empty()) {
       const absl::StatusOr<LogitsView> logits = backend.Forward(step.batch, [](int64_t) { return true; });
       status = logits.status();
-      for (size_t i = 0; logits.ok() && i < step.rows.size(); ++i) {
-        DecodeStep::Sample(step.rows[i], std::span(logits->data + i * FakeBackend::kVocab, FakeBackend::kVocab),
-                           scratch);
-      }
+      for (int64_t i = 0; logits.ok() && i < std::ssize(step.rows); ++i) step.Sample(i, *logits, scratch);
     }
     engine.FinishStep(status, now);
     TakeEvents();

@@ -50,7 +50,7 @@ class GatedBackend final : public Backend {
  public:
   explicit GatedBackend(int64_t blocks) : inner_(blocks) {}
   const KvLayout& kv_layout() const override { return inner_.kv_layout(); }
-  std::span<std::byte> kv_slab() override { return inner_.kv_slab(); }
+  Slab kv_slab() override { return inner_.kv_slab(); }
   std::string numerics_id() const override { return inner_.numerics_id(); }
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t)> layer_done) override {
     {
@@ -96,7 +96,7 @@ std::vector<TokenId> Prompt(uint32_t seed, size_t length) {
 
 bool TryHandOff(DecodeWorker& worker, Backend& backend, DecodeJob& job) {
   return HandOff(
-      job, backend.kv_slab(), [&](const ReserveRequest& r) { return worker.OnReserve(r); },
+      job, backend.kv_slab().host(), [&](const ReserveRequest& r) { return worker.OnReserve(r); },
       [&](const Commit& c) { return worker.OnCommit(c); });
 }
 
@@ -106,10 +106,12 @@ void StartJob(DecodeWorker& worker, Backend& backend, DecodeJob job) {
   REQUIRE(started.ok());
 }
 
-TEST_CASE("requests started from many threads give what they give alone, in parallel sampling too") {
+TEST_CASE("requests started from many threads give what they give alone, whoever samples and on however many threads") {
   const SteadyClock clock;
+  const bool backend_samples = GENERATE(false, true);
   for (const int threads : {1, 3}) {
     FakeBackend backend(12);
+    backend.samples = backend_samples;
     Recorder recorder;
     DecodeWorkerOptions options = WorkerOptions();
     options.engine.max_batch = 5;
@@ -130,6 +132,7 @@ TEST_CASE("requests started from many threads give what they give alone, in para
         for (uint32_t i = 0; i < 5; ++i) {
           const std::vector<TokenId> prompt = Prompt(10 * c + i, 5 + 9 * i);
           DecodeJob job = TestJob(absl::StrCat(c, ".", i), prompt, 20);
+          if (i % 2 == 1) job.sampling.logprobs = c;  // with 0 it may still be sampled
           while (!TryHandOff(worker, backend, job)) std::this_thread::yield();
           if (!worker.Start(job).ok()) ++wrong;
           if (recorder.WaitForEnd(job.request_id).tokens != FakeBackend::Greedy(prompt, 20)) ++wrong;

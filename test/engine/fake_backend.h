@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <set>
 #include <span>
@@ -14,6 +15,7 @@
 
 #include "backend/backend.h"
 #include "base/check.h"
+#include "model/reference_sampler.h"
 
 namespace baton {
 
@@ -52,9 +54,13 @@ class FakeBackend final : public Backend {
   int64_t tokens_computed() const { return tokens_computed_; }
   int64_t steps() const { return steps_; }
   std::function<void(int64_t layer)> at_layer;  // of a running step, on its thread
+  // Changes a row's logits [kVocab] before they are given or chosen from.
+  std::function<void(const SequenceSlice& slice, std::span<float> logits)> at_logits;
+  // It chooses where it may, as a device does; NaN stands for the logits that it then does not give.
+  bool samples = false;
 
   const KvLayout& kv_layout() const override { return layout_; }
-  std::span<std::byte> kv_slab() override { return slab_; }
+  Slab kv_slab() override { return slab_; }
   std::string numerics_id() const override { return "fake-1"; }
 
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) override {
@@ -67,11 +73,15 @@ class FakeBackend final : public Backend {
       if (!layer_done(layer)) return absl::AbortedError("broken off");
     }
     logits_.clear();
+    sampled_.clear();
     for (const SequenceSlice& slice : batch.slices) {
       const uint64_t history = HashHistory(slice);
-      if (slice.wants_logits) AppendLogits(history);
+      if (slice.wants_logits) AppendRow(slice, history);
     }
-    return LogitsView{.data = logits_.data(), .rows = static_cast<int64_t>(logits_.size()) / kVocab, .vocab = kVocab};
+    return LogitsView{.data = logits_.data(),
+                      .rows = static_cast<int64_t>(logits_.size()) / kVocab,
+                      .vocab = kVocab,
+                      .sampled = sampled_};
   }
 
  private:
@@ -162,6 +172,16 @@ class FakeBackend final : public Backend {
     return hash;
   }
 
+  void AppendRow(const SequenceSlice& slice, uint64_t history) {
+    AppendLogits(history);
+    const std::span logits = std::span(logits_).last(kVocab);
+    if (at_logits) at_logits(slice, logits);
+    if (!samples) return;
+    sampled_.emplace_back();
+    if (slice.sample == nullptr) return;
+    sampled_.back() = NaiveSample(logits, *slice.sample);
+    std::fill(logits.begin(), logits.end(), std::numeric_limits<float>::quiet_NaN());
+  }
   void AppendLogits(uint64_t history) {
     for (int64_t v = 0; v < kVocab; ++v) {
       const uint64_t hash = Mix(history, static_cast<uint64_t>(v));
@@ -174,6 +194,7 @@ class FakeBackend final : public Backend {
   std::span<std::byte> slab_;
   std::optional<absl::Status> failure_;
   std::vector<float> logits_;
+  std::vector<SampledToken> sampled_;
   int64_t tokens_computed_ = 0;
   int64_t steps_ = 0;
 };

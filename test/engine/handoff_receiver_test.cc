@@ -90,6 +90,9 @@ TEST_CASE("a link whose version, digest or layout differs is refused, and both v
   LinkRequest layout = Receiver::Link(2);
   layout.layout.kv_heads = 3;
   refused(layout, "4 layers x 1 kv heads", "4 layers x 3 kv heads");
+  layout.layout = kLayout;
+  layout.layout.order = KvOrder::kRows;
+  refused(layout, "2 bytes, in pairs", "2 bytes, in rows");
   LinkRequest numerics = Receiver::Link(2);
   numerics.numerics_id = "cuda";
   CHECK(r.receiver.OnLink(numerics, r.clock.Now()).ok());

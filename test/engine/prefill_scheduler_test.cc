@@ -107,7 +107,7 @@ class SchedulerWorld {
   // At the end of the step, so that whatever changes a slot before is found out.
   void CopyStaged() {
     const auto bytes = static_cast<size_t>(FakeBackend::Layout().BlockBytes());
-    const auto in_slab = [&](BlockId block) { return backend_.kv_slab().subspan(block.value() * bytes, bytes); };
+    const auto in_slab = [&](BlockId block) { return backend_.kv_slab().host().subspan(block.value() * bytes, bytes); };
     const StagedCopies& copies = scheduler_.staging().copies();
     for (const StagedCopy& copy : copies.out) {
       const auto source = in_slab(copy.block);
@@ -141,7 +141,7 @@ class SchedulerWorld {
                             .start = static_cast<int32_t>(done) - 1,
                             .blocks = scheduler_.blocks(id),
                             .wants_logits = true});
-    FakeBackend reader(backend_.kv_slab());
+    FakeBackend reader(backend_.kv_slab().host());
     REQUIRE(FakeBackend::Argmax(reader.Forward(batch, [](int64_t) { return true; })->data) ==
             FakeBackend::NextToken(tokens));
   }

@@ -57,7 +57,7 @@ class RandomPrompts {
       const Batch& batch = scheduler_.PlanStep();
       MoveAll();  // reads that it began, and waits for
       if (!scheduler_.step_running()) continue;
-      store_->Copy(scheduler_.staging().copies(), prefill_->kv_slab());
+      REQUIRE(store_->Copy(scheduler_.staging().copies(), prefill_->kv_slab()).ok());
       if (!batch.slices.empty()) prefill_.Run(batch);
       REQUIRE(scheduler_.FinishStep(true).empty());
     }

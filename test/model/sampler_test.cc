@@ -5,11 +5,12 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <random>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "catch.h"
+#include "model/reference_sampler.h"
 #include "model/sampler_kernels.h"
 
 namespace baton {
@@ -22,41 +23,6 @@ std::vector<float> RandomLogits(std::mt19937& rng, size_t n, float spread) {
   std::vector<float> logits(n);
   for (float& l : logits) l = normal(rng);
   return logits;
-}
-
-// The filters as their definitions say, in double and with a full sort. `slack`: at least this far from any boundary.
-struct Naive {
-  std::map<TokenId, double> probabilities;
-  double slack = 1;
-};
-Naive NaiveFilter(const std::vector<float>& logits, const SamplingParams& params) {
-  std::vector<TokenId> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](TokenId a, TokenId b) { return logits[a] > logits[b]; });
-  std::vector<double> w;
-  for (const TokenId id : order) w.push_back(std::exp((double{logits[id]} - logits[order[0]]) / params.temperature));
-  Naive result;
-  size_t kept = w.size();
-  if (params.top_k > 0) kept = std::min<size_t>(kept, params.top_k);
-  if (params.top_p < 1) {
-    const double target = params.top_p * std::accumulate(w.begin(), w.begin() + kept, 0.0);
-    double sum = 0;
-    size_t n = 0;
-    while (n < kept && sum < target) sum += w[n++];
-    result.slack = std::min({result.slack, (sum - target) / target, (target - (sum - w[n - 1])) / target});
-    kept = n;
-  }
-  if (params.min_p > 0) {
-    size_t n = 0;
-    while (n < kept && w[n] >= params.min_p) ++n;
-    for (size_t i : {n - 1, n}) {
-      if (i < w.size()) result.slack = std::min(result.slack, std::abs(w[i] - params.min_p));
-    }
-    kept = n;
-  }
-  const double total = std::accumulate(w.begin(), w.begin() + kept, 0.0);
-  for (size_t i = 0; i < kept; ++i) result.probabilities[order[i]] = w[i] / total;
-  return result;
 }
 
 std::map<TokenId, int> Histogram(const std::vector<float>& logits, SamplingParams params, int draws) {
@@ -297,6 +263,77 @@ TEST_CASE("penalties shift the logits as defined") {
     std::vector<TokenId> out;
     for (int i = 0; i < 6; ++i) out.push_back(sampler.Sample(logits, scratch, nullptr).value());
     CHECK(out == std::vector<TokenId>{0, 0, 0, 1, 0, 1});
+  }
+}
+
+SamplingParams RandomParams(std::mt19937& rng, int32_t vocab) {
+  std::uniform_real_distribution<float> unit(0, 1);
+  SamplingParams params{.temperature = rng() % 4 == 0 ? 0 : 0.3f + 2 * unit(rng), .seed = rng()};
+  if (rng() % 2) params.top_k = std::uniform_int_distribution<int32_t>(1, 2 * vocab)(rng);
+  if (rng() % 2) params.top_p = 0.05f + 0.94f * unit(rng);
+  if (rng() % 2) params.min_p = 0.2f * unit(rng);
+  if (rng() % 2) params.repetition_penalty = 0.5f + 1.5f * unit(rng);
+  if (rng() % 2) params.presence_penalty = 4 * unit(rng) - 2;
+  if (rng() % 2) params.frequency_penalty = 4 * unit(rng) - 2;
+  return params;
+}
+
+TEST_CASE("who chooses by Spec and tells Accept gets the tokens and log probabilities of Sample") {
+  int compared = 0;
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 rng(seed);
+    const auto vocab = std::uniform_int_distribution<int32_t>(2, 40)(rng);
+    const SamplingParams params = RandomParams(rng, vocab);
+    std::vector<TokenId> prompt(rng() % 10);
+    for (TokenId& id : prompt) id = static_cast<TokenId>(rng() % vocab);
+    Sampler sampler(params, prompt, 0), told(params, prompt, 0);
+    SamplerScratch scratch;
+    for (int i = 0; i < 40; ++i) {
+      const std::vector<float> logits = RandomLogits(rng, vocab, 1);
+      double slack = 0;
+      const SampledToken chosen = NaiveSample(logits, told.Spec(), &slack);
+      TokenLogprobs logprobs;
+      const TokenId sampled = sampler.Sample(logits, scratch, &logprobs).value();
+      told.Accept(sampled);
+      if (slack < 1e-5) continue;
+      ++compared;
+      CHECK(chosen.id == sampled);
+      CHECK(chosen.logprob == Approx(logprobs.logprob).margin(1e-5));
+    }
+  }
+  CHECK(compared > 11000);
+}
+
+TEST_CASE("a Spec names the next draw, and seen tokens only for penalties") {
+  const TokenId prompt[] = {3, 1, 3};
+  Sampler plain({.top_k = 7, .min_p = 0.25f, .seed = 5}, prompt, 0);
+  CHECK(plain.Spec().top_k == 7);
+  CHECK(plain.Spec().min_p == 0.25f);
+  CHECK(plain.Spec().uniform == UniformAt(5, 0));
+  plain.Accept(2);
+  CHECK(plain.Spec().uniform == UniformAt(5, 1));
+  CHECK(plain.Spec().seen.empty());
+
+  Sampler penalised({.presence_penalty = 1}, prompt, 6);
+  for (const TokenId id : {1, 2, 1}) penalised.Accept(id);
+  const SampleSpec spec = penalised.Spec();
+  CHECK(spec.uniform == UniformAt(6, 3));
+  std::map<TokenId, int32_t> outputs;
+  for (const SeenToken& seen : spec.seen) outputs[seen.id] = seen.outputs;
+  CHECK(outputs == std::map<TokenId, int32_t>{{1, 2}, {2, 1}, {3, 0}});
+  CHECK(spec.seen.size() == 3);
+}
+
+TEST_CASE("the error of logits that another found not to be finite is that of Sample") {
+  SamplerScratch scratch;
+  Sampler sampler({}, {}, 1);
+  sampler.Accept(0);
+  for (const float bad : {kInf, -kInf, std::nanf("")}) {
+    const std::vector<float> logits(64, bad);
+    const absl::Status status = sampler.Sample(logits, scratch, nullptr).status();
+    CHECK(status == sampler.NotFinite(NaiveSample(logits, sampler.Spec()).logprob));
+    CHECK(status.message() == absl::StrCat("logits of output token 1 are not finite: largest is ", bad));
   }
 }
 

@@ -8,7 +8,7 @@
 namespace baton {
 namespace {
 
-constexpr KvLayout kLayout{.layers = 30, .kv_heads = 3, .head_dim = 64, .element_bytes = 2};
+constexpr KvLayout kLayout{.layers = 30, .kv_heads = 3, .head_dim = 64, .element_bytes = 2, .order = KvOrder::kRows};
 
 TEST_CASE("jobs and results survive the wire") {
   DecodeJob job;

@@ -25,7 +25,8 @@ TEST_CASE("each path over TCP brings the bytes, all of them and only there") {
   std::mt19937 random(3);
   for (std::byte& byte : source) byte = static_cast<std::byte>(random());
   const UcxDescriptor descriptor = *DecodeUcxDescriptor(peer.descriptor());
-  auto endpoint = (*progress)->Call([&] { return UcxEndpoint::Open(**progress, inbox, source, descriptor); });
+  auto endpoint =
+      (*progress)->Call([&] { return UcxEndpoint::Open(**progress, inbox, std::span(source), true, descriptor); });
   REQUIRE(endpoint.ok());
 
   int64_t target = 0;

@@ -54,7 +54,7 @@ class Connected {
     const UcxDescriptor descriptor = *DecodeUcxDescriptor(target->Descriptor());
     progress->Call([&] {
       REQUIRE(inbox->Listen().ok());
-      endpoint = *UcxEndpoint::Open(*progress, *inbox, source, descriptor);
+      endpoint = *UcxEndpoint::Open(*progress, *inbox, std::span(source), true, descriptor);
       return true;
     });
   }
@@ -78,7 +78,7 @@ class Connected {
     return future.get();
   }
 
-  const std::vector<std::byte> source = std::vector<std::byte>(kBytes);
+  std::vector<std::byte> source = std::vector<std::byte>(kBytes);
   std::unique_ptr<UcxTransport> target;
   std::unique_ptr<UcxInbox> inbox;
   std::unique_ptr<UcxProgress> progress;

@@ -35,7 +35,7 @@ class CpuBackend final : public Backend {
   }
 
   const KvLayout& kv_layout() const override { return layout_; }
-  std::span<std::byte> kv_slab() override { return slab_; }
+  Slab kv_slab() override { return slab_; }
   std::string numerics_id() const override { return numerics_id_; }
 
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) override {

@@ -1,0 +1,86 @@
+// Sampling as its definition says, in double and with a full sort, for tests of what does it faster or elsewhere.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "model/logits.h"
+#include "model/sample_spec.h"
+#include "model/sampling_params.h"
+
+namespace baton {
+
+// What temperature, top-k, top-p and min-p keep. `slack`: at least this far from any boundary.
+struct Naive {
+  std::map<TokenId, double> probabilities;
+  double slack = 1;
+};
+inline Naive NaiveFilter(std::span<const float> logits, const SamplingParams& params) {
+  std::vector<TokenId> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](TokenId a, TokenId b) { return logits[a] > logits[b]; });
+  std::vector<double> w;
+  for (const TokenId id : order) w.push_back(std::exp((double{logits[id]} - logits[order[0]]) / params.temperature));
+  Naive result;
+  size_t kept = w.size();
+  if (params.top_k > 0) kept = std::min<size_t>(kept, params.top_k);
+  if (params.top_p < 1) {
+    const double target = params.top_p * std::accumulate(w.begin(), w.begin() + kept, 0.0);
+    double sum = 0;
+    size_t n = 0;
+    while (n < kept && sum < target) sum += w[n++];
+    result.slack = std::min({result.slack, (sum - target) / target, (target - (sum - w[n - 1])) / target});
+    kept = n;
+  }
+  if (params.min_p > 0) {
+    size_t n = 0;
+    while (n < kept && w[n] >= params.min_p) ++n;
+    for (size_t i : {n - 1, n}) {
+      if (i < w.size()) result.slack = std::min(result.slack, std::abs(w[i] - params.min_p));
+    }
+    kept = n;
+  }
+  const double total = std::accumulate(w.begin(), w.begin() + kept, 0.0);
+  for (size_t i = 0; i < kept; ++i) result.probabilities[order[i]] = w[i] / total;
+  return result;
+}
+
+inline std::vector<float> NaivePenalties(std::span<const float> logits, const SampleSpec& spec) {
+  std::vector<float> penalised(logits.begin(), logits.end());
+  for (const SeenToken& seen : spec.seen) {
+    float& logit = penalised[static_cast<size_t>(seen.id)];
+    logit = logit > 0 ? logit / spec.repetition_penalty : logit * spec.repetition_penalty;
+    if (seen.outputs > 0) logit -= spec.presence_penalty + spec.frequency_penalty * static_cast<float>(seen.outputs);
+  }
+  return penalised;
+}
+
+// The choice that `spec` describes from logits [vocab]. `slack` as Naive's, also of the draw.
+inline SampledToken NaiveSample(std::span<const float> logits, const SampleSpec& spec, double* slack = nullptr) {
+  float max = logits[0];
+  for (const float logit : logits) max = std::isnan(logit) || logit > max ? logit : max;
+  if (!std::isfinite(max)) return {.id = kNotFinite, .logprob = max};
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(double{logit} - max);
+
+  const bool greedy = spec.temperature < 1e-5f;
+  const Naive naive = NaiveFilter(NaivePenalties(logits, spec), {.temperature = greedy ? 1 : spec.temperature,
+                                                                 .top_k = greedy ? 1 : spec.top_k,
+                                                                 .top_p = spec.top_p,
+                                                                 .min_p = spec.min_p});
+  double least = naive.slack, left = spec.uniform;
+  auto chosen = naive.probabilities.begin();
+  for (auto next = chosen; left >= 0 && next != naive.probabilities.end(); ++next) {
+    chosen = next;
+    left -= chosen->second;
+    least = std::min(least, std::abs(left));
+  }
+  if (slack != nullptr) *slack = least;
+  return {.id = chosen->first, .logprob = static_cast<float>(double{logits[chosen->first]} - max - std::log(sum))};
+}
+
+}  // namespace baton

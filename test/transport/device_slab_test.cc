@@ -1,0 +1,90 @@
+// Slabs in memory that neither the host nor UCX can touch: every byte must go through the slab's own copy.
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "catch.h"
+#include "transport/guarded_memory.h"
+#include "transport/in_process_transport.h"
+#include "transport/ucx_transport.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kBlock = 368'640;  // SmolLM2-135M
+constexpr int64_t kBlocks = 12;
+constexpr int64_t kSlab = kBlocks * kBlock;
+
+// One side: a transport with its slab, on the host or guarded.
+struct Side {
+  std::unique_ptr<Transport> transport;
+  std::byte* bytes = nullptr;  // of the slab, for the test
+};
+
+Side Make(std::unique_ptr<Transport> transport, bool guarded, uint32_t seed) {
+  Side side{std::move(transport)};
+  if (guarded) {
+    const auto memory = std::make_shared<GuardedMemory>(kSlab + kSlabMarginBytes);
+    side.bytes = memory->open();
+    REQUIRE(side.transport->AdoptSlab(memory->slab(), kSlab, memory).ok());
+  } else {
+    const auto slab = side.transport->AllocateSlab(kSlab);
+    REQUIRE(slab.ok());
+    side.bytes = slab->data();
+  }
+  std::mt19937 random(seed);
+  for (int64_t i = 0; i < kSlab; ++i) side.bytes[i] = static_cast<std::byte>(random());
+  return side;
+}
+
+// Pushes odd blocks, in reverse, and a piece of one; expects just these bytes to change.
+void CheckPush(const Side& from, const Side& to) {
+  const auto link = from.transport->Connect(to.transport->Descriptor());
+  INFO(link.status().ToString());
+  REQUIRE(link.ok());
+  INFO((*link)->Description());
+  std::vector<std::byte> expected(to.bytes, to.bytes + kSlab);
+  std::vector<BlockCopy> copies;
+  for (int64_t block = 1; block < kBlocks; block += 2) {
+    copies.push_back({block * kBlock, (kBlocks - block) * kBlock, kBlock});
+  }
+  copies.push_back({17, 5, 1000});
+  for (const BlockCopy& copy : copies) {
+    std::copy_n(from.bytes + copy.source_offset, copy.bytes, expected.begin() + copy.target_offset);
+  }
+  std::promise<absl::Status> pushed;
+  (*link)->Push(copies, [&](absl::Status status) { pushed.set_value(std::move(status)); });
+  REQUIRE(pushed.get_future().get().ok());
+  CHECK(std::equal(expected.begin(), expected.end(), to.bytes));
+}
+
+TEST_CASE("blocks move by UCX between device memory and device memory, and between it and the host's") {
+  for (const char* transports : {"", "tcp"}) {
+    if (*transports != '\0') setenv("UCX_TLS", transports, 1);
+    for (const auto& [source_guarded, target_guarded] : {std::pair(true, true), {true, false}, {false, true}}) {
+      CAPTURE(transports, source_guarded, target_guarded);
+      auto ours = UcxTransport::Create({}), theirs = UcxTransport::Create({});
+      REQUIRE(ours.ok());
+      REQUIRE(theirs.ok());
+      const Side from = Make(*std::move(ours), source_guarded, 1);
+      const Side to = Make(*std::move(theirs), target_guarded, 2);
+      CheckPush(from, to);
+    }
+    unsetenv("UCX_TLS");
+  }
+}
+
+TEST_CASE("blocks move within a process between device memory and device memory, and between it and the host's") {
+  for (const auto& [source_guarded, target_guarded] : {std::pair(true, true), {true, false}, {false, true}}) {
+    CAPTURE(source_guarded, target_guarded);
+    const auto network = std::make_shared<InProcessNetwork>();
+    const Side from = Make(std::make_unique<InProcessTransport>(network), source_guarded, 3);
+    const Side to = Make(std::make_unique<InProcessTransport>(network), target_guarded, 4);
+    CheckPush(from, to);
+  }
+}
+
+}  // namespace
+}  // namespace baton
