@@ -1,0 +1,496 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "kernels/decode_attention.h"
+#include "kernels/mma.cuh"
+
+namespace baton::cuda {
+namespace {
+
+// A CTA takes units, each one split of one KV head. The warps of a CTA take the unit's blocks in turn, every one
+// through its own ring of stages, and merge what they have gathered at its end. Rings run on from unit to unit, so
+// that copies never pause.
+//
+// With `group` query heads per KV head, a warp computes transposed products in m16n8k16 tiles,
+//   S^T [16 keys, heads] = K [16 keys, head_dim] Q^T      O^T [head_dim, heads] += V^T [head_dim, 16 keys] P^T,
+// so that heads fill tiles of 8 columns, and a lane's columns are the same two heads in S^T and in O^T.
+constexpr int kWarps = 4;
+constexpr int kThreads = kWarps * 32;
+constexpr int kStages = 3;  // of one block's K and V
+constexpr int kTileHeads = 8;
+constexpr int kMaxGroup = 16;
+constexpr float kLog2E = 1.44269504f;
+
+template <int kHeadDim>
+struct Block {
+  static constexpr int kRowBytes = kHeadDim * sizeof(Bf16);
+  static constexpr int kBytes = kBlockTokens * kRowBytes;  // of K or V
+  static constexpr int kStageBytes = 2 * kBytes;
+  static constexpr int kRingBytes = kStages * kStageBytes;                             // of a warp
+  static constexpr int kCtasPerSm = 256 / kHeadDim;                                    // 192 KB of shared memory
+  static constexpr float kScale = kLog2E * (kHeadDim == 64 ? 0.125f : 0.0883883476f);  // log2(e) / sqrt(head_dim)
+
+  // Byte offset of 16 bytes in a block. The eight keys that ldmatrix reads at once lie in different banks.
+  static __device__ int Offset(int key, int chunk) { return key * kRowBytes + (chunk ^ (key & 7)) * 16; }
+};
+
+struct DecodeParams {
+  AttentionArgs args;
+  const HistorySplit* splits;
+  int units;  // splits * kv_heads
+  float* workspace;
+};
+
+// One partial of one KV head in the workspace.
+struct PartialLayout {
+  int group;
+  int head_dim;
+
+  // values [group][head_dim], max [group], sum [group], and the arrivals of the splits, counted in the first one's.
+  __host__ __device__ int Max() const { return group * head_dim; }
+  __host__ __device__ int Sum() const { return Max() + group; }
+  __host__ __device__ int Arrivals() const { return Sum() + group; }
+  __host__ __device__ int Floats() const { return (Arrivals() + 4) / 4 * 4; }
+};
+
+__device__ uint32_t Transpose(uint32_t matrix) {
+  uint32_t transposed;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(matrix));
+  return transposed;
+}
+
+__device__ float Low(uint32_t pair) { return __uint_as_float(pair << 16); }
+__device__ float High(uint32_t pair) { return __uint_as_float(pair & 0xffff0000u); }
+
+// False past the last unit.
+__device__ bool ReadUnit(const DecodeParams& p, int unit, HistorySplit& split, int& kv_head) {
+  if (unit >= p.units) return false;
+  const int4 words = __ldg(reinterpret_cast<const int4*>(p.splits) + unit / p.args.kv.kv_heads);
+  split = {words.x, words.y, words.z, words.w};
+  kv_head = unit % p.args.kv.kv_heads;
+  return split.slice >= 0;
+}
+
+__device__ int Blocks(const HistorySplit& split) { return (split.end - split.begin + kBlockTokens - 1) / kBlockTokens; }
+
+// Copies a warp's blocks into its ring, in the order in which it will attend to them.
+template <int kHeadDim>
+class BlockReader {
+ public:
+  __device__ BlockReader(const DecodeParams& params, int warp, int lane) : p_(params), warp_(warp), lane_(lane) {
+    Advance();
+  }
+
+  // Starts copying the next block, if any is left, into a stage; keys past the split's end become zero, since what
+  // lies there may be NaN. Commits one group.
+  __device__ void Fetch(uint32_t stage) {
+    if (left_) {
+      const int keys = split_.end - split_.begin - block_ * kBlockTokens;
+      CopyBlock(stage, p_.args.kv.K(id_, kv_head_), keys);
+      CopyBlock(stage + Block<kHeadDim>::kBytes, p_.args.kv.V(id_, kv_head_), keys);
+      Advance();
+    }
+    CommitCopies();
+  }
+
+ private:
+  __device__ void CopyBlock(uint32_t shared, const Bf16* global, int keys) {
+    constexpr int kChunks = kHeadDim / 8;
+#pragma unroll
+    for (int i = 0; i < kBlockTokens * kChunks / 32; ++i) {
+      const int key = i * (32 / kChunks) + lane_ / kChunks;
+      CopyAsync(shared + Block<kHeadDim>::Offset(key, lane_ % kChunks), global + (i * 32 + lane_) * 8, key < keys);
+    }
+  }
+
+  // To this warp's next block, in this unit or a later one of its CTA; its id is loaded one Fetch ahead of its use.
+  __device__ void Advance() {
+    block_ += kWarps;
+    while (block_ >= blocks_) {
+      left_ = ReadUnit(p_, unit_, split_, kv_head_);
+      if (!left_) return;
+      unit_ += gridDim.x;
+      blocks_ = Blocks(split_);
+      block_ = warp_;
+      table_ = p_.args.block_tables + p_.args.slices[split_.slice].table + split_.begin / kBlockTokens;
+    }
+    id_ = __ldg(table_ + block_);
+  }
+
+  const DecodeParams& p_;
+  const int warp_;
+  const int lane_;
+  int unit_ = blockIdx.x;  // after the one that is read
+  HistorySplit split_;
+  int kv_head_ = 0;
+  const int32_t* table_ = nullptr;
+  int blocks_ = 0;
+  int block_ = 0;  // next to fetch, of blocks_
+  int id_ = 0;     // its place in the slab
+  bool left_ = true;
+};
+
+template <int kHeadDim, int kTiles>
+struct Query {
+  uint32_t b[kHeadDim / 16][kTiles][2];  // Q^T [head_dim, heads], columns past the group are zero
+
+  __device__ void Load(const Bf16* q, int group, int lane) {
+#pragma unroll
+    for (int step = 0; step < kHeadDim / 16; ++step) {
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        const int head = tile * kTileHeads + lane / 4;
+        const auto* pairs = reinterpret_cast<const uint32_t*>(q + head * kHeadDim + step * 16) + lane % 4;
+        b[step][tile][0] = head < group ? pairs[0] : 0;
+        b[step][tile][1] = head < group ? pairs[4] : 0;
+      }
+    }
+  }
+};
+
+// What a warp has gathered from a unit.
+template <int kHeadDim, int kTiles>
+struct State {
+  float values[kHeadDim / 16][kTiles][4];  // O^T, not normalised
+  float max[kTiles][2];                    // of scores, by the lane's columns
+  float sum[kTiles][2];                    // of weights of the lane's own keys
+
+  __device__ void Clear() {
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int column = 0; column < 2; ++column) {
+        max[tile][column] = -INFINITY;
+        sum[tile][column] = 0;
+      }
+#pragma unroll
+      for (auto& rows : values) rows[tile][0] = rows[tile][1] = rows[tile][2] = rows[tile][3] = 0;
+    }
+  }
+};
+
+// S^T of a block.
+template <int kHeadDim, int kTiles>
+__device__ void Score(uint32_t k, const Query<kHeadDim, kTiles>& query, int lane, float (&scores)[kTiles][4]) {
+#pragma unroll
+  for (auto& tile : scores) tile[0] = tile[1] = tile[2] = tile[3] = 0;
+#pragma unroll
+  for (int step = 0; step < kHeadDim / 16; ++step) {
+    uint32_t a[4];
+    LoadMatrices(a, k + Block<kHeadDim>::Offset(lane % 16, 2 * step + lane / 16));
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) Mma(scores[tile], a, query.b[step][tile][0], query.b[step][tile][1]);
+  }
+}
+
+// Turns one tile of S^T, whose keys from `keys` on count for nothing, into weights P^T, and rescales `state` to the new
+// maximum.
+template <int kHeadDim, int kTiles>
+__device__ void Weigh(float (&scores)[4], int keys, int lane, int tile, State<kHeadDim, kTiles>& state,
+                      uint32_t (&weights)[2]) {
+  float scale[2];
+#pragma unroll
+  for (int column = 0; column < 2; ++column) {
+    float& upper = scores[column];
+    float& lower = scores[column + 2];
+    upper = lane / 4 < keys ? upper * Block<kHeadDim>::kScale : -INFINITY;
+    lower = lane / 4 + 8 < keys ? lower * Block<kHeadDim>::kScale : -INFINITY;
+    float max = fmaxf(upper, lower);
+#pragma unroll
+    for (int mask = 4; mask < 32; mask *= 2) max = fmaxf(max, __shfl_xor_sync(~0u, max, mask));
+    max = fmaxf(max, state.max[tile][column]);
+    scale[column] = Exp2(state.max[tile][column] - max);
+    state.max[tile][column] = max;
+    upper = Exp2(upper - max);
+    lower = Exp2(lower - max);
+  }
+  const uint32_t upper = PackBf16(scores[0], scores[1]);
+  const uint32_t lower = PackBf16(scores[2], scores[3]);
+  // The sum is of weights as they are multiplied, rounded.
+  state.sum[tile][0] = state.sum[tile][0] * scale[0] + Low(upper) + Low(lower);
+  state.sum[tile][1] = state.sum[tile][1] * scale[1] + High(upper) + High(lower);
+  weights[0] = Transpose(upper);
+  weights[1] = Transpose(lower);
+#pragma unroll
+  for (auto& rows : state.values) {
+    rows[tile][0] *= scale[0];
+    rows[tile][1] *= scale[1];
+    rows[tile][2] *= scale[0];
+    rows[tile][3] *= scale[1];
+  }
+}
+
+// O^T += V^T P^T
+template <int kHeadDim, int kTiles>
+__device__ void Gather(uint32_t v, const uint32_t (&weights)[kTiles][2], int lane, State<kHeadDim, kTiles>& state) {
+#pragma unroll
+  for (int step = 0; step < kHeadDim / 16; ++step) {
+    uint32_t a[4];
+    LoadTransposed(a, v + Block<kHeadDim>::Offset(lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) Mma(state.values[step][tile], a, weights[tile][0], weights[tile][1]);
+  }
+}
+
+template <int kHeadDim, int kTiles>
+__device__ void Attend(uint32_t stage, int keys, const Query<kHeadDim, kTiles>& query, int lane,
+                       State<kHeadDim, kTiles>& state) {
+  float scores[kTiles][4];
+  Score(stage, query, lane, scores);
+  uint32_t weights[kTiles][2];
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) Weigh(scores[tile], keys, lane, tile, state, weights[tile]);
+  Gather(stage + Block<kHeadDim>::kBytes, weights, lane, state);
+}
+
+// What the warps of a CTA hand each other at the end of a unit, besides the values.
+struct Exchange {
+  const float* values[kWarps];  // [kTiles * kTileHeads][head_dim], see ValueIndex
+  float max[kWarps][kMaxGroup];
+  float sum[kWarps][kMaxGroup];
+  bool last;  // this CTA's split was the last of its slice
+};
+
+// Where a warp leaves the value of a head: pairs of heads lie in different banks.
+template <int kHeadDim>
+__device__ int ValueIndex(int head, int dim) {
+  return head * kHeadDim + (dim ^ (head / 2 % 4 * 8));
+}
+
+template <int kHeadDim, int kTiles>
+__device__ void Publish(State<kHeadDim, kTiles>& state, int warp, int lane, float* values, Exchange& exchange) {
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+    for (int column = 0; column < 2; ++column) {
+      const int head = tile * kTileHeads + lane % 4 * 2 + column;
+      float sum = state.sum[tile][column];
+#pragma unroll
+      for (int mask = 4; mask < 32; mask *= 2) sum += __shfl_xor_sync(~0u, sum, mask);
+      if (lane < 4) {
+        exchange.max[warp][head] = state.max[tile][column];
+        exchange.sum[warp][head] = sum;
+      }
+#pragma unroll
+      for (int step = 0; step < kHeadDim / 16; ++step) {
+        const int dim = step * 16 + lane / 4;
+        values[ValueIndex<kHeadDim>(head, dim)] = state.values[step][tile][column];
+        values[ValueIndex<kHeadDim>(head, dim + 8)] = state.values[step][tile][column + 2];
+      }
+    }
+  }
+  if (lane == 0) exchange.values[warp] = values;
+}
+
+// Four values of one head, merged.
+struct Merged {
+  float4 values = {0, 0, 0, 0};
+  float max = -INFINITY;
+  float sum = 0;
+
+  __device__ void Add(float4 other, float other_sum, float scale) {
+    values.x += scale * other.x;
+    values.y += scale * other.y;
+    values.z += scale * other.z;
+    values.w += scale * other.w;
+    sum += scale * other_sum;
+  }
+  __device__ uint2 Normalised() const {
+    return {PackBf16(values.x / sum, values.y / sum), PackBf16(values.z / sum, values.w / sum)};
+  }
+};
+
+template <int kHeadDim>
+__device__ Merged MergeWarps(const Exchange& exchange, int head, int dim) {
+  Merged merged;
+#pragma unroll
+  for (int warp = 0; warp < kWarps; ++warp) merged.max = fmaxf(merged.max, exchange.max[warp][head]);
+#pragma unroll
+  for (int warp = 0; warp < kWarps; ++warp) {
+    const float* values = exchange.values[warp] + ValueIndex<kHeadDim>(head, dim);
+    merged.Add(*reinterpret_cast<const float4*>(values), exchange.sum[warp][head],
+               Exp2(exchange.max[warp][head] - merged.max));
+  }
+  return merged;
+}
+
+// Other CTAs wrote the partials, so they are read past L1.
+__device__ Merged MergePartials(const float* first, int64_t stride, int count, const PartialLayout& layout, int head,
+                                int dim) {
+  Merged merged;
+#pragma unroll 8
+  for (int i = 0; i < count; ++i) merged.max = fmaxf(merged.max, __ldcg(first + i * stride + layout.Max() + head));
+#pragma unroll 8
+  for (int i = 0; i < count; ++i) {
+    const float* partial = first + i * stride;
+    merged.Add(__ldcg(reinterpret_cast<const float4*>(partial + head * layout.head_dim + dim)),
+               __ldcg(partial + layout.Sum() + head), Exp2(__ldcg(partial + layout.Max() + head) - merged.max));
+  }
+  return merged;
+}
+
+// Counts this CTA's partial. True in the last of `count`, which then sees all of them.
+__device__ bool Arrive(float* arrivals, int count, Exchange& exchange) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    auto* counter = reinterpret_cast<unsigned*>(arrivals);
+    __threadfence();
+    exchange.last = atomicAdd(counter, 1) == static_cast<unsigned>(count) - 1;
+    __threadfence();
+    if (exchange.last) *counter = 0;
+  }
+  __syncthreads();
+  return exchange.last;
+}
+
+// Merges what the warps published and writes the unit's output; in a split history, its partial, and the output once
+// all partials are there.
+template <int kHeadDim>
+__device__ void Finish(const DecodeParams& p, const HistorySplit& split, int kv_head, const AttentionSlice& slice,
+                       Exchange& exchange) {
+  const AttentionArgs& args = p.args;
+  const int group = args.heads / args.kv.kv_heads;
+  Bf16* out = args.out + (int64_t{slice.first_row} * args.heads + kv_head * group) * kHeadDim;
+  const PartialLayout layout{group, kHeadDim};
+  float* partial = p.workspace + (int64_t{split.partial} * args.kv.kv_heads + kv_head) * layout.Floats();
+
+  for (int i = threadIdx.x * 4; i < group * kHeadDim; i += kThreads * 4) {
+    const int head = i / kHeadDim;
+    const int dim = i % kHeadDim;
+    const Merged merged = MergeWarps<kHeadDim>(exchange, head, dim);
+    if (split.partial < 0) {
+      *reinterpret_cast<uint2*>(out + i) = merged.Normalised();
+      continue;
+    }
+    *reinterpret_cast<float4*>(partial + i) = merged.values;
+    if (dim == 0) {
+      partial[layout.Max() + head] = merged.max;
+      partial[layout.Sum() + head] = merged.sum;
+    }
+  }
+  if (split.partial < 0) return;
+
+  const int keys = slice.start + 1;
+  const int64_t stride = int64_t{args.kv.kv_heads} * layout.Floats();
+  float* first = partial - split.begin / SplitKeys(keys) * stride;
+  if (!Arrive(first + layout.Arrivals(), SplitCount(keys), exchange)) return;
+  for (int i = threadIdx.x * 4; i < group * kHeadDim; i += kThreads * 4) {
+    const Merged merged = MergePartials(first, stride, SplitCount(keys), layout, i / kHeadDim, i % kHeadDim);
+    *reinterpret_cast<uint2*>(out + i) = merged.Normalised();
+  }
+}
+
+template <int kHeadDim, int kTiles>
+__global__ void __launch_bounds__(kThreads, Block<kHeadDim>::kCtasPerSm)
+    DecodeAttentionKernel(const __grid_constant__ DecodeParams p) {
+  using B = Block<kHeadDim>;
+  static_assert(kTiles * kTileHeads * kHeadDim * sizeof(float) <= B::kStageBytes);  // published values fit a stage
+  extern __shared__ __align__(128) uint8_t rings[];
+  __shared__ Exchange exchange;
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  uint8_t* ring = rings + warp * B::kRingBytes;
+  const uint32_t ring_address = SharedAddress(ring);
+
+  BlockReader<kHeadDim> reader(p, warp, lane);
+  for (int stage = 0; stage < kStages - 1; ++stage) reader.Fetch(ring_address + stage * B::kStageBytes);
+  int stage = 0;           // holds the next block to attend to
+  int free = kStages - 1;  // holds none
+  HistorySplit split;
+  int kv_head;
+  for (int unit = blockIdx.x; ReadUnit(p, unit, split, kv_head); unit += gridDim.x) {
+    const AttentionSlice slice = p.args.slices[split.slice];
+    const int group = p.args.heads / p.args.kv.kv_heads;
+    Query<kHeadDim, kTiles> query;
+    query.Load(p.args.q + slice.first_row * p.args.q_stride + kv_head * group * kHeadDim, group, lane);
+    State<kHeadDim, kTiles> state;
+    state.Clear();
+    for (int begin = split.begin + warp * kBlockTokens; begin < split.end; begin += kWarps * kBlockTokens) {
+      WaitCopies<kStages - 2>();
+      __syncwarp();
+      reader.Fetch(ring_address + free * B::kStageBytes);
+      Attend(ring_address + stage * B::kStageBytes, split.end - begin, query, lane, state);
+      free = stage;
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+    }
+    __syncwarp();
+    Publish(state, warp, lane, reinterpret_cast<float*>(ring + free * B::kStageBytes), exchange);
+    __syncthreads();
+    Finish<kHeadDim>(p, split, kv_head, slice, exchange);
+    __syncthreads();
+  }
+}
+
+template <int kHeadDim, int kTiles>
+cudaError_t Launch(const DecodeParams& params, cudaStream_t stream) {
+  using B = Block<kHeadDim>;
+  const auto kernel = DecodeAttentionKernel<kHeadDim, kTiles>;
+  int device = 0;
+  int sms = 0;
+  if (const auto status = cudaGetDevice(&device); status != cudaSuccess) return status;
+  if (const auto status = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device); status != cudaSuccess) {
+    return status;
+  }
+  constexpr int kSharedBytes = kWarps * B::kRingBytes;
+  if (const auto status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+      status != cudaSuccess) {
+    return status;
+  }
+  kernel<<<std::min(params.units, sms * B::kCtasPerSm), kThreads, kSharedBytes, stream>>>(params);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+int32_t PlanHistorySplits(std::span<const AttentionSlice> slices, std::vector<HistorySplit>& splits) {
+  // Sorted by counting blocks, as this runs every step; splits of a history that long are about equal anyway.
+  constexpr int32_t kLengths = 4096 / kBlockTokens;
+  const auto length = [](const HistorySplit& split) {
+    return std::min((split.end - split.begin - 1) / kBlockTokens, kLengths - 1);
+  };
+  const auto for_each = [&](auto visit) {
+    for (int32_t slice = 0; slice < std::ssize(slices); ++slice) {
+      const int32_t keys = slices[slice].start + 1;
+      const int32_t step = SplitKeys(keys);
+      for (int32_t begin = 0; begin < keys; begin += step) {
+        visit(HistorySplit{slice, begin, std::min(begin + step, keys)}, keys > step);
+      }
+    }
+  };
+  std::array<int32_t, kLengths + 1> places{};  // of the next split of each length
+  for_each([&](const HistorySplit& split, bool) { ++places[length(split)]; });
+  for (int32_t i = kLengths - 1; i >= 0; --i) places[i] += places[i + 1];
+  splits.resize(places[0]);
+  for (int32_t i = 0; i < kLengths; ++i) places[i] = places[i + 1];
+  int32_t partials = 0;
+  for_each([&](HistorySplit split, bool one_of_many) {
+    if (one_of_many) split.partial = partials++;
+    splits[places[length(split)]++] = split;
+  });
+  return partials;
+}
+
+int64_t DecodeWorkspaceBytes(int32_t heads, int32_t kv_heads, int32_t head_dim, int64_t partials) {
+  return partials * kv_heads * PartialLayout{heads / kv_heads, head_dim}.Floats() * int64_t{sizeof(float)};
+}
+
+cudaError_t LaunchDecodeAttention(const AttentionArgs& args, const HistorySplit* splits, int32_t count, void* workspace,
+                                  cudaStream_t stream) {
+  const PagedKv& kv = args.kv;
+  if (count < 0 || kv.kv_heads <= 0 || args.heads % kv.kv_heads != 0) return cudaErrorInvalidValue;
+  if (args.heads < kv.kv_heads || args.heads / kv.kv_heads > kMaxGroup) return cudaErrorInvalidValue;
+  if (count == 0) return cudaSuccess;
+  const bool one_tile = args.heads / kv.kv_heads <= kTileHeads;
+  const DecodeParams params{args, splits, count * kv.kv_heads, static_cast<float*>(workspace)};
+  switch (kv.head_dim) {
+    case 64:
+      return one_tile ? Launch<64, 1>(params, stream) : Launch<64, 2>(params, stream);
+    case 128:
+      return one_tile ? Launch<128, 1>(params, stream) : Launch<128, 2>(params, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace baton::cuda

@@ -1,0 +1,51 @@
+// What the kernels share: how K and V lie in a slab of blocks, and the slices of a ragged batch.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+namespace baton::cuda {
+
+using Bf16 = __nv_bfloat16;
+
+inline constexpr int kBlockTokens = 16;
+
+// One layer's K and V in a slab [block][layer][k|v][kv_head][token][head_dim]: position p of a sequence is token p % 16
+// of block table[p / 16].
+struct PagedKv {
+  Bf16* slab = nullptr;      // block 0, device memory
+  int64_t blocks = 0;        // in the slab
+  int64_t block_stride = 0;  // elements from block to block
+  int64_t layer_offset = 0;  // elements from a block's start to this layer's K
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;  // 64 or 128
+
+  __host__ __device__ int64_t HeadStride() const { return int64_t{kBlockTokens} * head_dim; }  // elements of one K or V
+  __host__ __device__ Bf16* K(int64_t block, int32_t head) const {
+    return slab + block * block_stride + layer_offset + head * HeadStride();
+  }
+  __host__ __device__ Bf16* V(int64_t block, int32_t head) const { return K(block, kv_heads + head); }
+};
+
+// One sequence's share of a batch: its `rows` queries have positions [start, start + rows), and the query at position p
+// attends to [0, p].
+struct AttentionSlice {
+  int32_t first_row = 0;  // in q and out
+  int32_t rows = 0;
+  int32_t start = 0;
+  int32_t table = 0;  // index of its block table's first entry in `block_tables`; it covers [0, start + rows)
+};
+
+// What attention reads and writes. Device pointers.
+struct AttentionArgs {
+  const Bf16* q = nullptr;  // head h of row r: q + r * q_stride + h * head_dim; 16-byte aligned
+  int64_t q_stride = 0;     // elements, a multiple of 8
+  int32_t heads = 0;        // query heads, a multiple of kv.kv_heads: head h reads KV head h / (heads / kv_heads)
+  PagedKv kv;
+  const AttentionSlice* slices = nullptr;
+  const int32_t* block_tables = nullptr;  // block ids, one slice's after another's
+  Bf16* out = nullptr;                    // [rows][heads][head_dim]
+};
+
+}  // namespace baton::cuda

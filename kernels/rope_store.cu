@@ -1,0 +1,104 @@
+#include "kernels/rope_store.h"
+
+namespace baton::cuda {
+namespace {
+
+constexpr int kWarps = 8;
+
+// What one lane has of a head: kPairs neighbours from each half, so that it holds both sides of every rotation.
+template <int kPairs>
+struct Halves {
+  float low[kPairs], high[kPairs];
+};
+
+template <int kPairs>
+__device__ void Load(const Bf16* from, float (&values)[kPairs]) {
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) values[i] = __bfloat162float(from[i]);
+}
+
+template <int kPairs>
+__device__ void Store(const float (&values)[kPairs], Bf16* to) {
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) to[i] = __float2bfloat16_rn(values[i]);
+}
+
+template <int kPairs>
+__device__ void Normalise(Halves<kPairs>& x, const Bf16* weight, float epsilon, int lane) {
+  constexpr int kHalf = 32 * kPairs;
+  float squares = 0;
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) squares += x.low[i] * x.low[i] + x.high[i] * x.high[i];
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) squares += __shfl_xor_sync(~0u, squares, offset);
+  const float scale = rsqrtf(squares / (2 * kHalf) + epsilon);
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    x.low[i] *= scale * __bfloat162float(weight[lane * kPairs + i]);
+    x.high[i] *= scale * __bfloat162float(weight[kHalf + lane * kPairs + i]);
+  }
+}
+
+template <int kPairs>
+__device__ void Turn(Halves<kPairs>& x, const float* rope, int lane) {
+  constexpr int kHalf = 32 * kPairs;
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    const float cosine = rope[lane * kPairs + i], sine = rope[kHalf + lane * kPairs + i];
+    const float low = x.low[i];
+    x.low[i] = low * cosine - x.high[i] * sine;
+    x.high[i] = x.high[i] * cosine + low * sine;
+  }
+}
+
+// Grid: (rows, heads of all three kinds / kWarps); a warp has one head of one row, a lane 2 * kPairs elements of it.
+template <int kHeadDim>
+__global__ void RopeStoreKernel(RopeStoreArgs args) {
+  constexpr int kPairs = kHeadDim / 64, kHalf = kHeadDim / 2;
+  const int lane = threadIdx.x % 32;
+  const int head = blockIdx.y * kWarps + threadIdx.x / 32;  // q, then k, then v
+  const int kv_heads = args.kv.kv_heads;
+  if (head >= args.heads + 2 * kv_heads) return;
+  const int64_t row = blockIdx.x;
+  Bf16* x = args.qkv + (row * (args.heads + 2 * kv_heads) + head) * kHeadDim;
+  Halves<kPairs> halves;
+  Load(x + lane * kPairs, halves.low);
+  Load(x + kHalf + lane * kPairs, halves.high);
+
+  const bool is_q = head < args.heads;
+  const bool is_v = head >= args.heads + kv_heads;
+  if (!is_v) {
+    const Bf16* norm = is_q ? args.q_norm : args.k_norm;
+    if (norm != nullptr) Normalise(halves, norm, args.epsilon, lane);
+    Turn(halves, args.rope + int64_t{args.positions[row]} * kHeadDim, lane);
+  }
+  if (!is_q) {
+    const int64_t slot = args.slots[row];
+    if (slot < 0) return;
+    const int64_t block = slot / kBlockTokens;
+    const int kv_head = head - args.heads - (is_v ? kv_heads : 0);
+    x = (is_v ? args.kv.V(block, kv_head) : args.kv.K(block, kv_head)) + slot % kBlockTokens * kHeadDim;
+  }
+  Store(halves.low, x + lane * kPairs);
+  Store(halves.high, x + kHalf + lane * kPairs);
+}
+
+}  // namespace
+
+cudaError_t LaunchRopeStore(const RopeStoreArgs& args, cudaStream_t stream) {
+  if (args.rows < 1) return cudaErrorInvalidValue;
+  const dim3 grid(args.rows, (args.heads + 2 * args.kv.kv_heads + kWarps - 1) / kWarps);
+  switch (args.kv.head_dim) {
+    case 64:
+      RopeStoreKernel<64><<<grid, 32 * kWarps, 0, stream>>>(args);
+      break;
+    case 128:
+      RopeStoreKernel<128><<<grid, 32 * kWarps, 0, stream>>>(args);
+      break;
+    default:
+      return cudaErrorInvalidValue;
+  }
+  return cudaGetLastError();
+}
+
+}  // namespace baton::cuda

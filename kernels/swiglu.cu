@@ -1,0 +1,31 @@
+#include "kernels/swiglu.h"
+#include "kernels/vectors.cuh"
+
+namespace baton::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// Grid: (columns / (8 * kThreads), rows).
+__global__ void SwiGluKernel(const Bf16* gate_up, int32_t columns, Bf16* out) {
+  const int i = 8 * (blockIdx.x * kThreads + threadIdx.x);
+  if (i >= columns) return;
+  const int64_t row = blockIdx.y;
+  const Float8 gate = Load8(gate_up + 2 * row * columns + i);
+  Float8 up = Load8(gate_up + (2 * row + 1) * columns + i);
+#pragma unroll
+  for (int j = 0; j < 8; ++j) up.values[j] *= gate.values[j] / (1 + __expf(-gate.values[j]));
+  Store8(up, out + row * columns + i);
+}
+
+}  // namespace
+
+cudaError_t LaunchSwiGlu(const Bf16* gate_up, int32_t rows, int32_t columns, Bf16* out, cudaStream_t stream) {
+  constexpr int32_t kMostRows = 65535;  // of a grid's second dimension
+  if (rows < 1 || rows > kMostRows || columns % 8 != 0) return cudaErrorInvalidValue;
+  const dim3 grid((columns / 8 + kThreads - 1) / kThreads, rows);
+  SwiGluKernel<<<grid, kThreads, 0, stream>>>(gate_up, columns, out);
+  return cudaGetLastError();
+}
+
+}  // namespace baton::cuda
