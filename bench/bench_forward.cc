@@ -21,6 +21,7 @@
 #include "backend/cpu/cpu_features.h"
 #include "backend/cpu/cpu_ops.h"
 #include "base/check.h"
+#include "bench/forward_cost.h"
 #include "bench/roofline.h"
 #include "bench/timed_ops.h"
 #include "model/forward.h"
@@ -66,38 +67,9 @@ struct Case {
   bool logits = false;
   std::vector<double> seconds = {};               // one per round
   std::map<std::string, double> op_seconds = {};  // of all rounds, by kind of operation
+
+  ForwardStep Step() const { return {.streams = streams, .tokens = tokens, .history = history, .logits = logits}; }
 };
-
-// Of the projections of one layer.
-double LayerParameters(const ModelConfig& c) {
-  const double attention = static_cast<double>(2 * c.heads + 2 * c.kv_heads) * static_cast<double>(c.head_dim);
-  return static_cast<double>(c.hidden) * (attention + 3.0 * static_cast<double>(c.ffn));
-}
-double QkvParameters(const ModelConfig& c) {
-  return static_cast<double>(c.hidden * (c.heads + 2 * c.kv_heads) * c.head_dim);
-}
-
-// What the step must compute: the last layer goes on after its keys and values only for rows that want logits.
-double Flops(const ModelConfig& c, const Case& step) {
-  const auto tokens = static_cast<double>(step.tokens), history = static_cast<double>(step.history);
-  const double last_rows = step.logits ? 1 : 0;
-  const double layers = static_cast<double>(c.layers) - 1;
-  double flops = tokens * 2 * (layers * LayerParameters(c) + QkvParameters(c));
-  flops += last_rows * 2 * (LayerParameters(c) - QkvParameters(c) + static_cast<double>(c.vocab * c.hidden));
-  const double keys = tokens * history + tokens * (tokens + 1) / 2;  // that all tokens see together
-  const double per_key = 4 * static_cast<double>(c.heads * c.head_dim);
-  flops += per_key * (layers * keys + last_rows * (history + tokens));
-  return static_cast<double>(step.streams) * flops;
-}
-
-// What the step must read at least: each weight once, and all of the history.
-double Bytes(const ModelConfig& c, const Case& step, const KvLayout& layout) {
-  const double layers = static_cast<double>(c.layers);
-  double weights = (layers - 1) * LayerParameters(c) + QkvParameters(c);
-  if (step.logits) weights += LayerParameters(c) - QkvParameters(c) + static_cast<double>(c.vocab * c.hidden);
-  const double history = static_cast<double>(step.streams * step.history * layout.BlockBytes() / kBlockTokens);
-  return weights * static_cast<double>(BytesPerElement(c.dtype)) + history;
-}
 
 // A prompt computed in chunks, each a step of its own that attends to those before it.
 struct ChunkedPrompt {
@@ -250,7 +222,7 @@ nlohmann::json Bench::Report() const {
                              {"read_bytes_per_s", bandwidth},
                              {"best_read_bytes_per_s", best_bandwidth}}}};
   for (const Case& step : cases_) {
-    const double work = Flops(config_, step), bytes = Bytes(config_, step, layout_);
+    const double work = FlopsOf(step.Step(), config_), bytes = BytesOf(step.Step(), config_, layout_);
     const double seconds = Median(step.seconds);
     const double best = *std::min_element(step.seconds.begin(), step.seconds.end());
     const double share = std::max(work / flops, bytes / bandwidth) / seconds;

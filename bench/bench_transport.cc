@@ -8,14 +8,15 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <future>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
 #include "base/logging.h"
+#include "gpu_parts.h"
 #include "nlohmann/json.hpp"
 #include "transport/ucx_transport.h"
 
@@ -32,13 +33,30 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+// Full of random bytes.
+Slab MakeSlab(Transport& transport, bool cuda) {
+  Slab slab;
+  if (cuda) {
+    const auto adopted = AdoptCudaSlab(0, kSlab, transport);
+    BATON_CHECK(adopted.ok(), adopted.status().ToString());
+    slab = *adopted;
+  } else {
+    const auto allocated = transport.AllocateSlab(kSlab);
+    BATON_CHECK(allocated.ok(), allocated.status().ToString());
+    slab = *allocated;
+  }
+  std::mt19937_64 random(static_cast<uint64_t>(getpid()));
+  std::vector<uint64_t> words(kSlab / sizeof(uint64_t));
+  std::ranges::generate(words, random);
+  BATON_CHECK(slab.Copy(slab.data(), words.data(), kSlab).ok(), "filling the slab");
+  return slab;
+}
+
 // The other process: has a slab, tells its descriptor, and waits until its parent is done.
-[[noreturn]] void BePeer(int to_parent, int from_parent) {
+[[noreturn]] void BePeer(bool cuda, int to_parent, int from_parent) {
   auto transport = UcxTransport::Create({});
   BATON_CHECK(transport.ok(), transport.status().ToString());
-  const auto slab = (*transport)->AllocateSlab(kSlab);
-  BATON_CHECK(slab.ok(), slab.status().ToString());
-  std::memset(slab->data(), 1, slab->size());
+  MakeSlab(**transport, cuda);
   const std::string descriptor = (*transport)->Descriptor();
   BATON_CHECK(write(to_parent, descriptor.data(), descriptor.size()) > 0, "pipe");
   char end;
@@ -49,14 +67,11 @@ double Median(std::vector<double> values) {
 
 class Bench {
  public:
-  explicit Bench(const std::string& descriptor) {
+  Bench(bool cuda, const std::string& descriptor) {
     auto transport = UcxTransport::Create({});
     BATON_CHECK(transport.ok(), transport.status().ToString());
     transport_ = *std::move(transport);
-    const auto slab = transport_->AllocateSlab(kSlab);
-    BATON_CHECK(slab.ok(), slab.status().ToString());
-    slab_ = *slab;
-    std::memset(slab_.data(), 2, slab_.size());
+    slab_ = MakeSlab(*transport_, cuda);
     auto link = transport_->Connect(descriptor);
     BATON_CHECK(link.ok(), link.status().ToString());
     link_ = *std::move(link);
@@ -120,11 +135,11 @@ class Bench {
             {"share_of_memcpy", rate(block_s) / rate(memcpy_s)}};
   }
 
-  // Within this process, between the slab and other memory whose pages are mapped.
+  // Within this process, from one half of the slab to the other, twice.
   double TimeMemcpy(int64_t bytes) {
-    if (target_.empty()) target_.assign(static_cast<size_t>(kSlab), std::byte{3});
+    const auto half = static_cast<size_t>(bytes) / 2;
     const auto start = std::chrono::steady_clock::now();
-    std::memcpy(target_.data(), slab_.data(), static_cast<size_t>(bytes));
+    for (int i = 0; i < 2; ++i) BATON_CHECK(slab_.Copy(slab_.data() + half, slab_.data(), half).ok(), "copying");
     return Seconds(std::chrono::steady_clock::now() - start);
   }
 
@@ -138,13 +153,12 @@ class Bench {
   }
 
   std::unique_ptr<UcxTransport> transport_;
-  std::span<std::byte> slab_;
+  Slab slab_;
   std::unique_ptr<Link> link_;
-  std::vector<std::byte> target_;
 };
 
 // In a child of its own, so that UCX starts anew with the transports of this run. The result comes by a pipe.
-nlohmann::ordered_json RunWith(const char* transports) {
+nlohmann::ordered_json RunWith(bool cuda, const char* transports) {
   int result[2];
   BATON_CHECK(pipe(result) == 0, "pipe");
   const pid_t child = fork();
@@ -155,13 +169,13 @@ nlohmann::ordered_json RunWith(const char* transports) {
     BATON_CHECK(pipe(descriptor) == 0 && pipe(end) == 0, "pipe");
     if (fork() == 0) {
       close(end[1]);
-      BePeer(descriptor[1], end[0]);
+      BePeer(cuda, descriptor[1], end[0]);
     }
     close(end[0]);
     char buffer[65536];
     const ssize_t bytes = read(descriptor[0], buffer, sizeof buffer);
     BATON_CHECK(bytes > 0, "the peer did not start");
-    const std::string json = Bench(std::string(buffer, static_cast<size_t>(bytes))).Run().dump();
+    const std::string json = Bench(cuda, std::string(buffer, static_cast<size_t>(bytes))).Run().dump();
     BATON_CHECK(write(result[1], json.data(), json.size()) == static_cast<ssize_t>(json.size()), "pipe");
     close(end[1]);
     wait(nullptr);
@@ -182,13 +196,15 @@ nlohmann::ordered_json RunWith(const char* transports) {
 int main(int argc, char** argv) {
   CLI::App app("Measures block transfer between two processes by shared memory and by TCP.");
   std::string json;
+  bool cuda = false;
   app.add_option("--json", json, "write the results to this file");
+  app.add_flag("--cuda", cuda, "slabs in the memory of the first GPU");
   CLI11_PARSE(app, argc, argv);
   nlohmann::ordered_json result;
-  std::fprintf(stderr, "shared memory\n");
-  result["shared_memory"] = baton::RunWith(nullptr);
+  std::fprintf(stderr, "%s\n", cuda ? "device memory, one host" : "shared memory");
+  result[cuda ? "device_memory" : "shared_memory"] = baton::RunWith(cuda, nullptr);
   std::fprintf(stderr, "TCP over loopback\n");
-  result["tcp"] = baton::RunWith("tcp");
+  result["tcp"] = baton::RunWith(cuda, cuda ? "tcp,cuda_copy" : "tcp");
   if (json.empty()) return 0;
   std::ofstream file(json);
   file << result.dump(2) << "\n";

@@ -1,12 +1,12 @@
-// baton-decode: one decode worker on this machine's CPU; blocks reach it over UCX.
+// baton-decode: one decode worker on this machine's CPU or a GPU; blocks reach it over UCX.
 #include "base/clock.h"
 #include "base/status.h"
-#include "cpu_parts.h"
 #include "model/served_model.h"
 #include "server/decode_node.h"
 #include "server/flags.h"
 #include "server/program.h"
 #include "transport/ucx_transport.h"
+#include "worker_parts.h"
 
 namespace baton {
 namespace {
@@ -16,7 +16,6 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));
   ASSIGN_OR_RETURN(const Digest digest, KvDigest(options, model, *tokenizer));
   const bool makes_same_kv = digest == model.weights->digest;
-  WarnOfSharedMemory(model.blocks * model.block_bytes);
   if (options.common.check) return absl::OkStatus();
 
   const SteadyClock clock;

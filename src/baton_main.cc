@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/strings.h"
-#include "cpu_parts.h"
 #include "server/cli.h"
 #include "server/decode_node.h"
 #include "server/flags.h"
@@ -12,6 +11,7 @@
 #include "server/program.h"
 #include "server/router_node.h"
 #include "transport/in_process_transport.h"
+#include "worker_parts.h"
 
 namespace baton {
 namespace {
@@ -53,7 +53,7 @@ absl::StatusOr<std::vector<Decoder>> LoadDecoders(const ServeOptions& options, c
   for (const std::string& directory : options.decoders) {
     WorkerOptions worker = options.worker;
     worker.model = directory;
-    ASSIGN_OR_RETURN(const LoadedModel tuned, LoadModel(worker));
+    ASSIGN_OR_RETURN(const LoadedModel tuned, LoadModel(worker, 2 + static_cast<int>(options.decoders.size())));
     ASSIGN_OR_RETURN(Decoder decoder, LoadDecoder(worker, network, tuned));
     const absl::Status status = CheckSharesKv({decoders[0].config, *decoders[0].tokenizer},  //
                                               {decoder.config, *decoder.tokenizer});
@@ -66,7 +66,8 @@ absl::StatusOr<std::vector<Decoder>> LoadDecoders(const ServeOptions& options, c
 
 absl::Status Serve(ServeOptions options, ShutdownSignal& signal) {
   options.worker.common.check = options.router.common.check;
-  ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options.worker));
+  const int workers = 2 + static_cast<int>(options.decoders.size());  // a prefill worker, and its own decoder
+  ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options.worker, workers));
   options.router.models = options.decoders;
   options.router.models.insert(options.router.models.begin(), options.worker.model);
   ASSIGN_OR_RETURN(std::vector<ServedModel> served, LoadServedModels(options.router.models));

@@ -1,19 +1,18 @@
-// baton-prefill: one prefill worker on this machine's CPU; blocks leave it over UCX.
+// baton-prefill: one prefill worker on this machine's CPU or a GPU; blocks leave it over UCX.
 #include "base/clock.h"
 #include "base/status.h"
-#include "cpu_parts.h"
 #include "model/served_model.h"
 #include "server/flags.h"
 #include "server/prefill_node.h"
 #include "server/program.h"
 #include "transport/ucx_transport.h"
+#include "worker_parts.h"
 
 namespace baton {
 namespace {
 
 absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options));
-  WarnOfSharedMemory(model.blocks * model.block_bytes);
   if (options.common.check) return absl::OkStatus();
 
   const SteadyClock clock;

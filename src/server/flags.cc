@@ -29,13 +29,32 @@ const CLI::Validator kMaxSessions(
     },
     "NUMBER|auto|off");
 
+const CLI::Validator kDevice(
+    [](const std::string& text) -> std::string {
+      int number = 0;
+      if (text == "auto" || text == "cpu" || text == "cuda") return "";
+      if (text.starts_with("cuda:") && absl::SimpleAtoi(text.substr(5), &number) && number >= 0) return "";
+      return StrCat("expected auto, cpu, cuda or cuda:N, got ", text);
+    },
+    "auto|cpu|cuda|cuda:N");
+
 void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_name = "--model") {
   app.add_option(model_name, o.model, "Hugging Face directory of the model (required)");
   app.add_option("--threads", o.threads, "threads that compute; 0: one for each core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  app.add_option("--kv-memory-mb", o.kv_memory_mb, "memory for KV blocks, MiB, of each worker")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+  app.add_option("--device", o.device,
+                 "where it computes: cpu, cuda (the first GPU), cuda:N, or auto: a GPU where there is one that can run "
+                 "the model")
+      ->check(kDevice)
+      ->capture_default_str();
+  app.add_flag("--same-bits", o.same_bits,
+               "on a GPU: the same tokens give the same bits for any chunking and batch, which costs speed "
+               "(bench/results/README.md); on the CPU this is always so");
+  app.add_option("--kv-memory-mb", o.kv_memory_mb,
+                 "memory for KV blocks, MiB, of each worker; 0: 1024 on the CPU, on a GPU nine tenths of what the "
+                 "weights leave")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->capture_default_str();
   app.add_option("--kv-blocks", o.kv_blocks, "blocks of 16 tokens, instead of --kv-memory-mb")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31));

@@ -34,22 +34,34 @@ absl::Status NeedsAdvertise(const std::string& listening) {
                    ": the HOST:PORT under which routers and other workers reach this worker"));
 }
 
-}  // namespace
-
-absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_bytes) {
-  const int64_t memory = PhysicalBytes();
-  const int64_t blocks =
-      options.kv_blocks > 0 ? options.kv_blocks : options.kv_memory_mb * (int64_t{1} << 20) / block_bytes;
+// Of `memory` bytes in `where`.
+absl::StatusOr<int64_t> BlocksWithin(const WorkerOptions& options, int64_t default_mb, int64_t block_bytes,
+                                     int64_t memory, const std::string& where) {
+  const int64_t megabytes = options.kv_memory_mb > 0 ? options.kv_memory_mb : default_mb;
+  const int64_t blocks = options.kv_blocks > 0 ? options.kv_blocks : megabytes * (int64_t{1} << 20) / block_bytes;
   if (blocks < 2) {
-    return absl::InvalidArgumentError(absl::StrCat("kv-memory-mb: ", options.kv_memory_mb, " MiB hold ", blocks,
-                                                   " blocks of ", block_bytes, " bytes, expected at least 2"));
+    return absl::InvalidArgumentError(absl::StrCat("kv-memory-mb: ", megabytes, " MiB hold ", blocks, " blocks of ",
+                                                   block_bytes, " bytes, expected at least 2"));
   }
   // Blocks are numbered with 32 bits.
   if (blocks > memory / block_bytes || blocks > std::numeric_limits<int32_t>::max()) {
     return absl::InvalidArgumentError(absl::StrCat("kv blocks: ", blocks, " of ", block_bytes,
-                                                   " bytes do not fit into this machine's ", memory >> 20, " MiB"));
+                                                   " bytes do not fit into ", where, " ", memory >> 20, " MiB"));
   }
   return blocks;
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_bytes) {
+  return BlocksWithin(options, 1024, block_bytes, PhysicalBytes(), "this machine's");
+}
+
+absl::StatusOr<int64_t> KvBlocksOnDevice(const WorkerOptions& options, int64_t block_bytes, int64_t free_bytes,
+                                         int64_t weight_bytes) {
+  const int64_t left = std::max<int64_t>(0, free_bytes - weight_bytes);
+  return BlocksWithin(options, left / 10 * 9 >> 20, block_bytes, left,
+                      "what the weights leave of the device's memory,");
 }
 
 absl::StatusOr<StagingOptions> Staging(const WorkerOptions& options, int64_t block_bytes) {

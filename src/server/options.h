@@ -41,10 +41,12 @@ struct WorkerOptions {
   std::string model;              // directory
   std::string prefill_module;     // decode: directory of the module whose KV it takes; empty: its own
   int threads = 0;                // 0: one for each core
-  int64_t kv_memory_mb = 1024;
-  int64_t kv_blocks = 0;    // 0: as many as kv_memory_mb holds
-  int64_t kv_host_mb = 0;   // prefill: memory for evicted KV blocks
-  std::string kv_disk_dir;  // prefill: where those go that memory evicts
+  std::string device = "auto";    // where it computes: cpu, cuda, cuda:N or auto
+  bool same_bits = false;         // cuda: bit-equal results for any chunking and batch
+  int64_t kv_memory_mb = 0;       // 0: 1024 on the CPU, on a GPU nine tenths of what the weights leave
+  int64_t kv_blocks = 0;          // 0: as many as kv_memory_mb holds
+  int64_t kv_host_mb = 0;         // prefill: memory for evicted KV blocks
+  std::string kv_disk_dir;        // prefill: where those go that memory evicts
   int64_t kv_disk_mb = 0;
   int64_t step_tokens = 512;  // prefill: most tokens computed in a step
   int64_t increment = 0;      // prefill: tokens of a growing prompt that are worth a share of a step; 0: as measured
@@ -60,9 +62,13 @@ struct ServeOptions {
   std::vector<std::string> decoders;  // directories, beside the model's own
 };
 
-// How many blocks of `block_bytes` the options ask for. INVALID_ARGUMENT: none fits, or more than this machine's memory
-// holds (both are named).
+// How many blocks of `block_bytes` the options ask for on the CPU. INVALID_ARGUMENT: none fits, or more than this
+// machine's memory holds (both are named).
 absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_bytes);
+
+// The same on a device of which `free_bytes` are for one worker: its weights, activations and KV.
+absl::StatusOr<int64_t> KvBlocksOnDevice(const WorkerOptions& options, int64_t block_bytes, int64_t free_bytes,
+                                         int64_t weight_bytes);
 
 // How much evicted KV the options keep, in blocks of `block_bytes`. INVALID_ARGUMENT: less than a block, or more than
 // this machine's memory (both are named); a disk without directory or size, or without --kv-host-mb.

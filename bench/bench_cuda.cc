@@ -1,0 +1,288 @@
+// Kernels and forward passes of the CUDA backend against what the device can do at best, measured in the same run: the
+// rate of a large copy and of a large cuBLASLt product.
+#include <cuda_runtime.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_matmul.h"
+#include "backend/cuda/cuda_slab.h"
+#include "base/check.h"
+#include "bench/forward_cost.h"
+#include "test/kernels/device_array.h"
+#include "test/kernels/kernel_case.h"
+#include "test/kernels/random_values.h"
+#include "test/model/random_weights.h"
+
+namespace baton {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using cuda::DeviceArray;
+using cuda::KernelCase;
+using cuda::Must;
+
+struct Options {
+  int device = 0;
+  int64_t layers = 32;
+  bool kernels_only = false;
+  std::string json;
+};
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+// What the device does at best.
+struct Ceilings {
+  double bytes_per_second = 0;  // read and written
+  double flops_per_second = 0;  // bf16 in, fp32 accumulation
+  double SecondsFor(double flops, double bytes) const {
+    return std::max(flops / flops_per_second, bytes / bytes_per_second);
+  }
+};
+
+// Median seconds of what `enqueue` does, each time alone on the device: in a row, large products slow each other down
+// by the heat that they make.
+double SecondsOf(const std::function<cudaError_t(cudaStream_t)>& enqueue, cudaStream_t stream) {
+  constexpr int kRounds = 15;
+  for (int i = 0; i < 3; ++i) Must(enqueue(stream));
+  cudaEvent_t begin, end;
+  Must(cudaEventCreate(&begin));
+  Must(cudaEventCreate(&end));
+  std::vector<double> seconds;
+  for (int round = 0; round < kRounds; ++round) {
+    Must(cudaEventRecord(begin, stream));
+    Must(enqueue(stream));
+    Must(cudaEventRecord(end, stream));
+    Must(cudaEventSynchronize(end));
+    float milliseconds = 0;
+    Must(cudaEventElapsedTime(&milliseconds, begin, end));
+    seconds.push_back(milliseconds / 1e3);
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  return Median(seconds);
+}
+
+// The same for a short launch: several as one graph, so that no gap between them counts.
+double SecondsOfShort(const std::function<cudaError_t(cudaStream_t)>& launch, cudaStream_t stream) {
+  constexpr int kLaunches = 8;
+  Must(launch(stream));
+  Must(cudaStreamSynchronize(stream));
+  cudaGraph_t graph;
+  cudaGraphExec_t replay;
+  Must(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  for (int i = 0; i < kLaunches; ++i) Must(launch(stream));
+  Must(cudaStreamEndCapture(stream, &graph));
+  Must(cudaGraphInstantiate(&replay, graph, 0));
+  const double seconds = SecondsOf([&](cudaStream_t s) { return cudaGraphLaunch(replay, s); }, stream);
+  cudaGraphExecDestroy(replay);
+  cudaGraphDestroy(graph);
+  return seconds / kLaunches;
+}
+
+Ceilings MeasureCeilings(cudaStream_t stream) {
+  Ceilings ceilings;
+  {
+    constexpr size_t kBytes = size_t{2} << 30;
+    const DeviceArray<std::byte> from(kBytes), to(kBytes);
+    const double seconds = SecondsOf(
+        [&](cudaStream_t s) { return cudaMemcpyAsync(to.data(), from.data(), kBytes, cudaMemcpyDeviceToDevice, s); },
+        stream);
+    ceilings.bytes_per_second = 2.0 * kBytes / seconds;
+  }
+  constexpr int64_t kSize = 8192;
+  std::mt19937_64 random(1);
+  const DeviceArray<cuda::Bf16> x(cuda::RandomBf16(kSize * kSize, random)), w(cuda::RandomBf16(kSize * kSize, random)),
+      y(kSize * kSize);
+  const auto matmul = CudaMatmul::Create(/*same_bits=*/false).value();
+  const double seconds = SecondsOf(
+      [&](cudaStream_t s) {
+        const absl::Status ran =
+            matmul->Run({.x = x.data(), .w = w.data(), .y = y.data(), .rows = kSize, .n = kSize, .k = kSize}, s);
+        BATON_CHECK(ran.ok(), ran.ToString());
+        return cudaSuccess;
+      },
+      stream);
+  ceilings.flops_per_second = 2.0 * kSize * kSize * kSize / seconds;
+  return ceilings;
+}
+
+nlohmann::json ReportKernel(const KernelCase& bench, const Ceilings& ceilings, cudaStream_t stream) {
+  constexpr double kLong = 200e-6;
+  double seconds = SecondsOf(bench.launch, stream);
+  if (seconds < kLong) seconds = SecondsOfShort(bench.launch, stream);
+  const double share = ceilings.SecondsFor(bench.flops, bench.bytes) / seconds;
+  std::printf("%-58s %10.1f us %8.0f GB/s %7.1f TFLOP/s %5.0f %%\n", bench.name.c_str(), seconds * 1e6,
+              bench.bytes / seconds / 1e9, bench.flops / seconds / 1e12, share * 100);
+  std::fflush(stdout);
+  return {{"kernel", bench.name},
+          {"seconds_median", seconds},
+          {"bytes", bench.bytes},
+          {"flops", bench.flops},
+          {"share_of_ceiling", share}};
+}
+
+nlohmann::json BenchKernels(const Ceilings& ceilings, cudaStream_t stream) {
+  nlohmann::json report = nlohmann::json::array();
+  for (const auto make : {cuda::RowCases, cuda::PrefillAttentionCases, cuda::DecodeAttentionCases, cuda::BlockCopyCases,
+                          cuda::SamplingCases}) {
+    for (const KernelCase& bench : make(cuda::CaseSize::kBench, 1)) {
+      report.push_back(ReportKernel(bench, ceilings, stream));
+    }
+  }
+  return report;
+}
+
+ModelConfig Llama8bShape() {
+  ModelConfig shape;
+  shape.layers = 1;
+  shape.hidden = 4096;
+  shape.ffn = 14336;
+  shape.heads = 32;
+  shape.kv_heads = 8;
+  shape.head_dim = 128;
+  shape.vocab = 128256;
+  shape.context = 32768;
+  shape.rope_theta = 500000;
+  return shape;
+}
+
+// Every layer has the same weights on the host, and its own copy of them on the device: they take long to draw.
+std::unique_ptr<Weights> SameLayers(const ModelConfig& shape, int64_t layers) {
+  auto weights = std::make_unique<RandomWeights>(shape, 1);
+  weights->layers.resize(static_cast<size_t>(layers), weights->layers[0]);
+  weights->config.layers = layers;
+  return weights;
+}
+
+class ForwardBench {
+ public:
+  ForwardBench(const Options& options, bool same_bits, const Weights& weights)
+      : config_(weights.config), same_bits_(same_bits) {
+    auto memory = CudaSlab::Allocate(options.device, kBlocks * CudaKvLayout(config_).BlockBytes());
+    BATON_CHECK(memory.ok(), memory.status().ToString());
+    memory_ = *std::move(memory);
+    auto made = MakeCudaBackend(weights, {.device = options.device, .slab = memory_->slab(), .same_bits = same_bits});
+    BATON_CHECK(made.ok(), made.status().ToString());
+    backend_ = *std::move(made);
+    // Small numbers, and no two rows alike in what follows: zeros run faster than data does.
+    Must(cudaMemset(backend_->kv_slab().data(), 0x3c, backend_->kv_slab().size()));
+  }
+
+  nlohmann::json Run(const ForwardStep& step, const Ceilings& ceilings) {
+    std::mt19937 random(7);
+    std::vector<std::vector<TokenId>> tokens(static_cast<size_t>(step.streams));
+    std::vector<std::vector<BlockId>> tables(tokens.size());
+    const SampleSpec greedy = {.temperature = 0};  // chosen on the device, as nearly all requests' tokens are
+    Batch batch;
+    uint32_t next = 0;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i].resize(static_cast<size_t>(step.tokens));
+      for (TokenId& token : tokens[i]) token = static_cast<TokenId>(random() % config_.vocab);
+      for (int64_t b = 0; b < BlocksFor(step.history + step.tokens); ++b) tables[i].push_back(BlockId(next++));
+      batch.slices.push_back({tokens[i], static_cast<int32_t>(step.history), tables[i], step.logits, &greedy});
+    }
+    BATON_CHECK(next <= kBlocks, "the slab is too small for this bench");
+    const double seconds = Seconds(batch);
+    const double flops = FlopsOf(step, config_), bytes = BytesOf(step, config_, backend_->kv_layout());
+    const double share = ceilings.SecondsFor(flops, bytes) / seconds;
+    std::printf(
+        "forward%s: %4ld streams x %5ld tokens on %6ld %10.3f ms %8.0f tok/s %6.0f GB/s %6.1f TFLOP/s %5.0f %%\n",
+        same_bits_ ? " (same bits)" : "", static_cast<long>(step.streams), static_cast<long>(step.tokens),
+        static_cast<long>(step.history), seconds * 1e3, static_cast<double>(step.streams * step.tokens) / seconds,
+        bytes / seconds / 1e9, flops / seconds / 1e12, share * 100);
+    std::fflush(stdout);
+    return {{"same_bits", same_bits_}, {"streams", step.streams},   {"tokens", step.tokens},
+            {"history", step.history}, {"seconds_median", seconds}, {"flops", flops},
+            {"bytes", bytes},          {"share_of_ceiling", share}};
+  }
+
+ private:
+  static constexpr int64_t kBlocks = 20000;
+
+  // Host clock around the whole pass, which ends with the logits on the host.
+  double Seconds(const Batch& batch) {
+    std::vector<double> seconds;
+    for (int round = 0; round < 13; ++round) {
+      const auto begin = Clock::now();
+      const auto logits = backend_->Forward(batch, [](int64_t) { return true; });
+      BATON_CHECK(logits.ok(), logits.status().ToString());
+      if (round >= 3) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    }
+    return Median(seconds);
+  }
+
+  const ModelConfig config_;
+  const bool same_bits_;
+  std::shared_ptr<CudaSlab> memory_;
+  std::unique_ptr<Backend> backend_;
+};
+
+nlohmann::json BenchForward(const Options& options, const Ceilings& ceilings) {
+  const std::unique_ptr<Weights> weights = SameLayers(Llama8bShape(), options.layers);
+  nlohmann::json report = nlohmann::json::array();
+  for (const bool same_bits : {false, true}) {
+    ForwardBench bench(options, same_bits, *weights);
+    for (const ForwardStep& step :
+         {ForwardStep{.tokens = 8192}, ForwardStep{.tokens = 512, .history = 7680},
+          ForwardStep{.history = 1024, .logits = true}, ForwardStep{.streams = 16, .history = 1024, .logits = true},
+          ForwardStep{.streams = 64, .history = 1024, .logits = true},
+          ForwardStep{.streams = 256, .history = 1024, .logits = true}}) {
+      report.push_back(bench.Run(step, ceilings));
+    }
+  }
+  return report;
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App app(
+      "Measures the CUDA backend's kernels and forward passes (random weights of Llama-3.1-8B's shape) as shares of "
+      "the device's copy and matrix product rates.");
+  app.add_option("--device", options.device, "CUDA device");
+  app.add_option("--layers", options.layers, "layers of the model")->check(CLI::Range(1, 128));
+  app.add_flag("--kernels-only", options.kernels_only, "leave the forward passes out");
+  app.add_option("--json", options.json, "write the results to this file");
+  CLI11_PARSE(app, argc, argv);
+
+  const auto device = DescribeCudaDevice(options.device);
+  if (!device.ok()) {
+    std::fprintf(stderr, "%s\n", device.status().ToString().c_str());
+    return 1;
+  }
+  Must(cudaSetDevice(options.device));
+  cudaStream_t stream;
+  Must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  const Ceilings ceilings = MeasureCeilings(stream);
+  std::printf("%s: copy %.0f GB/s (read and written), bf16 product %.0f TFLOP/s\n", device->c_str(),
+              ceilings.bytes_per_second / 1e9, ceilings.flops_per_second / 1e12);
+  nlohmann::json report = {{"device", *device},
+                           {"copy_bytes_per_second", ceilings.bytes_per_second},
+                           {"product_flops_per_second", ceilings.flops_per_second},
+                           {"kernels", BenchKernels(ceilings, stream)}};
+  if (!options.kernels_only) report["forward"] = BenchForward(options, ceilings);
+  if (options.json.empty()) return 0;
+  std::ofstream file(options.json);
+  file << report.dump(2) << "\n";
+  if (file.flush()) return 0;
+  std::fprintf(stderr, "cannot write %s\n", options.json.c_str());
+  return 1;
+}
+
+}  // namespace
+}  // namespace baton
+
+int main(int argc, char** argv) { return baton::Main(argc, argv); }

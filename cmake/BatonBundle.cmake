@@ -1,0 +1,64 @@
+# The bundle: `cmake --install build/release --prefix DIR` makes a tree that runs wherever it is copied to.
+#   bin/      the programs, whose RPATH finds lib/ from where they are
+#   lib/      every library that they need but those of BATON_NOT_BUNDLED
+#   lib/ucx/  UCX's modules: UCX looks for them in ucx/ beside its libraries
+# tools/bundle wraps it (the wheel's UCX, extra components, sizes). Components: `baton`, `ucx`; only when named: `ucx_cuda`
+# in place of `ucx`, and `gpu`.
+if(BATON_SANITIZE)  # instrumented programs do not travel
+  return()
+endif()
+
+if(CMAKE_INSTALL_PREFIX STREQUAL "/usr/local")  # CMake's default, where others would find our copies of libraries
+  set(CMAKE_INSTALL_PREFIX ${CMAKE_BINARY_DIR}/bundle CACHE PATH "where the bundle goes without --prefix" FORCE)
+endif()
+
+# What the other machine must have itself: glibc, which belongs to its loader; CUDA and RDMA, which belong to its drivers.
+set(BATON_NOT_BUNDLED
+    "^(ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec))\\.so"
+    "^lib(cuda|cudart|cublas|cublasLt|nvrtc|nvidia-ml|nccl)\\.so"
+    "^lib(ibverbs|mlx5|rdmacm|efa)\\.so")
+
+# baton_bundle(COMPONENT [EXCLUDE_FROM_ALL] TARGETS target ...): programs, and the libraries that they are linked with.
+function(baton_bundle component)
+  cmake_parse_arguments(ARG "EXCLUDE_FROM_ALL" "" "TARGETS" ${ARGN})
+  set(rpath "$ORIGIN/../lib" /usr/local/cuda/lib64)
+  set_target_properties(${ARG_TARGETS} PROPERTIES INSTALL_RPATH "${rpath}" BUILD_RPATH "${rpath}")
+  foreach(target IN LISTS ARG_TARGETS)
+    # DT_RPATH, which counts for the libraries of libraries too; DT_RUNPATH does not.
+    target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
+  endforeach()
+  set(where COMPONENT ${component})
+  if(ARG_EXCLUDE_FROM_ALL)
+    list(APPEND where EXCLUDE_FROM_ALL)
+  endif()
+  install(TARGETS ${ARG_TARGETS}
+    RUNTIME_DEPENDENCIES PRE_EXCLUDE_REGEXES ${BATON_NOT_BUNDLED} "^libuc[mpst]\\.so"  # UCX: a component of its own
+    RUNTIME DESTINATION bin ${where}
+    LIBRARY DESTINATION lib ${where})
+endfunction()
+
+# baton_bundle_ucx(COMPONENT FOLDER [EXCLUDE_FROM_ALL]): UCX from the folder of its libraries (a pattern).
+function(baton_bundle_ucx component folder)
+  install(CODE "
+    set(BATON_NOT_BUNDLED [[${BATON_NOT_BUNDLED}]])
+    set(BATON_STRIP [[${CMAKE_STRIP}]])
+    include([[${PROJECT_SOURCE_DIR}/cmake/InstallUcx.cmake]])
+    install_ucx([[${folder}]])" COMPONENT ${component} ${ARGN})
+endfunction()
+
+install(CODE "set(CMAKE_INSTALL_DO_STRIP TRUE)" ALL_COMPONENTS)  # with debug information it were 128 MB
+
+baton_bundle(baton TARGETS baton baton-router baton-prefill baton-decode)
+# To test and to measure on a GPU machine.
+set(gpu_programs transport_test ucx_peer bench_transport)
+if(BATON_HAS_CUDA)
+  list(APPEND gpu_programs kernels_test cuda_test bench_cuda)
+endif()
+baton_bundle(gpu EXCLUDE_FROM_ALL TARGETS ${gpu_programs})
+
+get_target_property(ucx_library ucx::ucp IMPORTED_LOCATION)
+get_filename_component(ucx_folder ${ucx_library} DIRECTORY)
+baton_bundle_ucx(ucx ${ucx_folder})
+baton_bundle_ucx(ucx_cuda "${PROJECT_SOURCE_DIR}/.venv-cuda/lib/python3*/site-packages/libucx/lib" EXCLUDE_FROM_ALL)
+
+add_test(NAME bundle COMMAND ${PROJECT_SOURCE_DIR}/test/bundle/check_bundle ${CMAKE_BINARY_DIR})

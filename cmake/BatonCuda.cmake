@@ -1,0 +1,29 @@
+# CUDA where its compiler is: BATON_CUDA=AUTO takes it if found, ON demands it, OFF leaves it out. A build with CUDA runs
+# on machines without a GPU too, but needs libcublasLt there.
+set(BATON_CUDA AUTO CACHE STRING "AUTO, ON or OFF")
+set_property(CACHE BATON_CUDA PROPERTY STRINGS AUTO ON OFF)
+
+set(BATON_HAS_CUDA OFF)
+if(NOT BATON_CUDA STREQUAL "OFF" AND NOT BATON_SANITIZE)  # sanitizers know nothing of device memory
+  find_package(CUDAToolkit 13 QUIET)
+  if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE)
+    set(BATON_HAS_CUDA ON)
+  elseif(BATON_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "BATON_CUDA=ON: expected CUDA toolkit 13 or later with nvcc, found none (set CUDAToolkit_ROOT)")
+  else()
+    message(STATUS "CUDA toolkit 13 or later: not found; building without the CUDA backend")
+  endif()
+endif()
+
+if(BATON_HAS_CUDA)
+  set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+  # Ampere, and Hopper with its own instructions; newer devices compile what is for Ampere when they start.
+  set(CMAKE_CUDA_ARCHITECTURES 80 90a-real)
+  enable_language(CUDA)
+  # CMake before 3.26 does not know this flag of nvcc's.
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  if(BATON_CCACHE)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${BATON_CCACHE})
+  endif()
+endif()

@@ -1,0 +1,68 @@
+#include "backend/cuda/cuda_attention.h"
+
+#include <bit>
+
+#include "base/status.h"
+
+namespace baton {
+namespace {
+
+constexpr int kHopper = 90;
+
+}  // namespace
+
+CudaAttention::CudaAttention(const ModelConfig& config, bool same_bits, int capability)
+    : heads_(static_cast<int32_t>(config.heads)),
+      kv_heads_(static_cast<int32_t>(config.kv_heads)),
+      head_dim_(static_cast<int32_t>(config.head_dim)),
+      same_bits_(same_bits),
+      prefill_kernel_(capability == kHopper ? cuda::PrefillKernel::kWgmma : cuda::PrefillKernel::kMma) {}
+
+absl::Status CudaAttention::Prepare(const cuda::PagedKv& kv) {
+  if (prefill_kernel_ != cuda::PrefillKernel::kWgmma) return absl::OkStatus();
+  return CudaStatus(cuda::MakeKvTensorMap(kv, &tensor_map_), "describing the KV blocks to the device");
+}
+
+absl::Status CudaAttention::Plan(std::span<const cuda::AttentionSlice> slices, bool padded, cudaStream_t stream) {
+  prefill_.clear();
+  decode_.clear();
+  for (const cuda::AttentionSlice& slice : slices) {
+    (slice.rows > 1 || same_bits_ ? prefill_ : decode_).push_back(slice);
+  }
+  const int32_t queries = cuda::QueriesPerTile(prefill_kernel_, head_dim_, heads_ / kv_heads_);
+  RETURN_IF_ERROR(query_tiles_.Upload(cuda::PlanQueryTiles(prefill_, queries), "query tiles", stream));
+  return PlanDecode(padded, stream);
+}
+
+absl::Status CudaAttention::PlanDecode(bool padded, cudaStream_t stream) {
+  const int64_t partials = cuda::PlanHistorySplits(decode_, splits_);
+  if (padded) splits_.resize(std::bit_ceil(splits_.size()));
+  RETURN_IF_ERROR(decode_slices_.Upload(decode_, "slices", stream));
+  RETURN_IF_ERROR(uploaded_splits_.Upload(splits_, "history splits", stream));
+  const int64_t bytes = cuda::DecodeWorkspaceBytes(heads_, kv_heads_, head_dim_, partials);
+  if (bytes <= workspace_.capacity()) return absl::OkStatus();
+  RETURN_IF_ERROR(workspace_.Reserve(2 * bytes, "partial results of attention"));
+  return CudaStatus(cudaMemsetAsync(workspace_.data(), 0, static_cast<size_t>(workspace_.capacity()), stream),
+                    "workspace of attention");
+}
+
+cudaError_t CudaAttention::Run(cuda::AttentionArgs args, cudaStream_t stream) const {
+  if (query_tiles_.size() > 0) {
+    args.slices = query_tiles_.data();
+    const cudaError_t error = cuda::LaunchPrefillAttention(args, static_cast<int32_t>(query_tiles_.size()),
+                                                           prefill_kernel_, &tensor_map_, stream);
+    if (error != cudaSuccess) return error;
+  }
+  if (uploaded_splits_.size() == 0) return cudaSuccess;
+  args.slices = decode_slices_.data();
+  return cuda::LaunchDecodeAttention(args, uploaded_splits_.data(), static_cast<int32_t>(uploaded_splits_.size()),
+                                     workspace_.data(), stream);
+}
+
+void CudaAttention::Describe(std::vector<int64_t>& sizes, std::vector<const void*>& addresses) const {
+  sizes.insert(sizes.end(), {query_tiles_.size(), uploaded_splits_.size()});
+  addresses.insert(addresses.end(), {query_tiles_.data(), decode_slices_.data(), uploaded_splits_.data(),
+                                     static_cast<const void*>(workspace_.data())});
+}
+
+}  // namespace baton

@@ -1,0 +1,204 @@
+#include "backend/cuda/cuda_backend.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "backend/check_batch.h"
+#include "backend/cuda/cuda_memory.h"
+#include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/decode_graphs.h"
+#include "base/status.h"
+#include "model/forward.h"
+
+namespace baton {
+namespace {
+
+struct DestroyStream {
+  void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
+};
+struct DestroyEvent {
+  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+};
+
+// The kernels have tensor-core code for Ampere and later.
+constexpr int kLeastCapability = 80;
+
+absl::StatusOr<cudaDeviceProp> Properties(int device) {
+  cudaDeviceProp properties;
+  RETURN_IF_ERROR(CudaStatus(cudaGetDeviceProperties(&properties, device), absl::StrCat("device ", device)));
+  return properties;
+}
+
+class CudaBackend final : public Backend {
+ public:
+  static absl::StatusOr<std::unique_ptr<Backend>> Make(const Weights& weights, const CudaBackendOptions& options) {
+    std::unique_ptr<CudaBackend> backend(new CudaBackend(weights.config, options));
+    RETURN_IF_ERROR(backend->Start(weights, options));
+    return backend;
+  }
+
+  const KvLayout& kv_layout() const override { return layout_; }
+  Slab kv_slab() override { return options_.slab; }
+  std::string numerics_id() const override { return numerics_id_; }
+
+  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) override {
+    CheckBatch(batch, config_, static_cast<int64_t>(options_.slab.size()) / layout_.BlockBytes());
+    RETURN_IF_ERROR(CudaStatus(cudaSetDevice(options_.device), "device"));
+    const absl::StatusOr<LogitsView> logits = IsDecode(batch) ? Decode(batch) : ForwardByLayer(batch, layer_done);
+    // Also where the pass ended early: what it read may change now.
+    const absl::Status ended = CudaStatus(cudaStreamSynchronize(stream_.get()), "the forward pass");
+    RETURN_IF_ERROR(logits.status());
+    RETURN_IF_ERROR(ops_->status());
+    RETURN_IF_ERROR(ended);
+    if (!IsDecode(batch)) {
+      if (!layer_done(config_.layers - 1)) return absl::AbortedError("broken off after the last layer");
+      return logits;
+    }
+    for (int64_t layer = 0; layer < config_.layers; ++layer) {
+      if (!layer_done(layer)) return absl::AbortedError(absl::StrCat("broken off after layer ", layer));
+    }
+    return logits;
+  }
+
+ private:
+  CudaBackend(const ModelConfig& config, const CudaBackendOptions& options)
+      : config_(config), options_(options), layout_(CudaKvLayout(config)) {}
+
+  absl::Status Start(const Weights& weights, const CudaBackendOptions& options) {
+    RETURN_IF_ERROR(CudaStatus(cudaSetDevice(options.device), absl::StrCat("device ", options.device)));
+    ASSIGN_OR_RETURN(const cudaDeviceProp device, Properties(options.device));
+    const int capability = 10 * device.major + device.minor;
+    if (capability < kLeastCapability) {
+      return absl::UnavailableError(absl::StrCat("CUDA device ", options.device, " (", device.name,
+                                                 "): expected compute capability 8.0 or later, got ", device.major, ".",
+                                                 device.minor));
+    }
+    numerics_id_ = absl::StrCat("cuda-sm", capability, options.same_bits ? "-bf16-same-bits" : "-bf16");
+    cudaStream_t stream = nullptr;
+    RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream"));
+    stream_.reset(stream);
+    for (auto& stored : stored_) {
+      cudaEvent_t event = nullptr;
+      RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event"));
+      stored.reset(event);
+    }
+    ASSIGN_OR_RETURN(ops_, CudaOps::Create(config_, {.same_bits = options.same_bits,
+                                                     .capability = capability,
+                                                     .layout = layout_,
+                                                     .slab = {options.slab.data(), options.slab.size()},
+                                                     .stream = stream}));
+    ASSIGN_OR_RETURN(model_, PackModel(weights, options.lm_head, *ops_));
+    return absl::OkStatus();
+  }
+
+  // One new token for each sequence, and nobody pushes its K/V while it computes.
+  static bool IsDecode(const Batch& batch) {
+    for (const SequenceSlice& slice : batch.slices) {
+      if (slice.tokens.size() != 1 || !slice.wants_logits) return false;
+    }
+    return true;
+  }
+
+  // Decode steps of about the same size are one graph, launched at once.
+  absl::StatusOr<LogitsView> Decode(const Batch& batch) {
+    const auto forward = [&]() -> absl::Status {
+      RETURN_IF_ERROR(baton::Forward(model_, batch, *ops_, [](int64_t) { return true; }).status());
+      return ops_->status();
+    };
+    const absl::Cleanup end = [&] { ops_->EndDecode(); };
+    const int64_t rows = DecodeGraphs::RowsFor(std::ssize(batch.slices));
+    RETURN_IF_ERROR(ops_->BeginDecode(batch, rows));
+    RETURN_IF_ERROR(graphs_.Run(ops_->Describe(), forward, stream_.get()));
+    return ops_->FetchLogits();
+  }
+
+  // The host enqueues layer l before it waits for the K/V of l - 1, so that the device is never idle meanwhile. The
+  // last layer is told by Forward.
+  absl::StatusOr<LogitsView> ForwardByLayer(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) {
+    return baton::Forward(model_, batch, *ops_, [&](int64_t layer) {
+      cudaEventRecord(stored_[layer % 2].get(), stream_.get());
+      if (layer == 0) return true;
+      // An error is the stream's too, and found at the end.
+      return cudaEventSynchronize(stored_[(layer - 1) % 2].get()) != cudaSuccess || layer_done(layer - 1);
+    });
+  }
+
+  const ModelConfig config_;
+  const CudaBackendOptions options_;
+  const KvLayout layout_;
+  std::string numerics_id_;
+  std::unique_ptr<CUstream_st, DestroyStream> stream_;
+  std::unique_ptr<CUevent_st, DestroyEvent> stored_[2];  // the K/V of layers l and l - 1
+  std::unique_ptr<CudaOps> ops_;
+  DecodeGraphs graphs_;
+  PackedModel model_;
+};
+
+absl::Status CheckSlab(const Slab& slab, const KvLayout& layout) {
+  const int64_t most_blocks = std::numeric_limits<int32_t>::max() / kBlockTokens;
+  const auto bytes = static_cast<int64_t>(slab.size()), blocks = bytes / layout.BlockBytes();
+  if (slab.on_host() || bytes % layout.BlockBytes() != 0 || blocks < 1 || blocks > most_blocks) {
+    return absl::InvalidArgumentError(absl::StrCat("CUDA backend: KV slab: expected 1 to ", most_blocks,
+                                                   " whole blocks of ", layout.BlockBytes(), " bytes, got ", bytes,
+                                                   " bytes", slab.on_host() ? " of host memory" : ""));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+KvLayout CudaKvLayout(const ModelConfig& config) {
+  return {.layers = config.layers,
+          .kv_heads = config.kv_heads,
+          .head_dim = config.head_dim,
+          .element_bytes = 2,
+          .order = KvOrder::kRows};
+}
+
+absl::StatusOr<std::string> DescribeCudaDevice(int device) {
+  ASSIGN_OR_RETURN(const cudaDeviceProp properties, Properties(device));
+  return absl::StrCat(properties.name, ", ", properties.totalGlobalMem >> 20, " MiB, compute capability ",
+                      properties.major, ".", properties.minor);
+}
+
+absl::StatusOr<int64_t> FreeCudaBytes(int device) {
+  RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device), absl::StrCat("device ", device)));
+  size_t free_bytes = 0, total_bytes = 0;
+  RETURN_IF_ERROR(CudaStatus(cudaMemGetInfo(&free_bytes, &total_bytes), absl::StrCat("device ", device)));
+  return static_cast<int64_t>(free_bytes);
+}
+
+absl::Status CheckCudaShape(const ModelConfig& config) {
+  if (config.dtype != DType::kBF16) {
+    return absl::InvalidArgumentError(
+        "CUDA backend: expected bf16 weights, got fp32 ones: convert the checkpoint (tools/convert_weights)");
+  }
+  if (config.head_dim != 64 && config.head_dim != 128) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("CUDA backend: head_dim: expected 64 or 128, got ", config.head_dim));
+  }
+  const std::pair<const char*, int64_t> sizes[] = {{"hidden size", config.hidden}, {"FFN size", config.ffn}};
+  for (const auto& [name, value] : sizes) {
+    if (value < 8 || value % 8 != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("CUDA backend: ", name, ": expected a multiple of 8, got ", value));
+    }
+  }
+  constexpr int64_t kLargestGroup = 16;  // rows of a tensor core's tile
+  if (config.kv_heads < 1 || config.heads % config.kv_heads != 0 || config.heads / config.kv_heads > kLargestGroup) {
+    return absl::InvalidArgumentError(absl::StrCat("CUDA backend: expected 1 to ", kLargestGroup,
+                                                   " heads for each KV head, got ", config.heads, " and ",
+                                                   config.kv_heads));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const Weights& weights, const CudaBackendOptions& options) {
+  RETURN_IF_ERROR(CheckCudaShape(weights.config));
+  RETURN_IF_ERROR(CheckSlab(options.slab, CudaKvLayout(weights.config)));
+  return CudaBackend::Make(weights, options);
+}
+
+}  // namespace baton

@@ -1,0 +1,39 @@
+// A model on one CUDA device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "backend/backend.h"
+#include "model/weights.h"
+
+namespace baton {
+
+struct CudaBackendOptions {
+  int device = 0;
+  Slab slab;            // of the device, a multiple of BlockBytes(); must outlive the backend
+  bool lm_head = true;  // false: a prefill worker, which never makes logits
+  // Bit-equal results for any chunking and batch (design idea 5), at the price that bench/results/README.md states.
+  bool same_bits = false;
+};
+
+// Bf16, K and V row by row.
+KvLayout CudaKvLayout(const ModelConfig& config);
+
+// The device's name, memory and compute capability in words, for logs and `--check`. UNAVAILABLE: there is none.
+absl::StatusOr<std::string> DescribeCudaDevice(int device);
+
+// Of the device that nobody has taken.
+absl::StatusOr<int64_t> FreeCudaBytes(int device);
+
+// INVALID_ARGUMENT: the kernels cannot take it.
+absl::Status CheckCudaShape(const ModelConfig& config);
+
+// Copies the weights to the device; they may be dropped afterwards. UNAVAILABLE: no such device. INVALID_ARGUMENT:
+// options, or a shape that the kernels cannot take (weights other than bf16, a head_dim other than 64 and 128), with
+// what was expected and got. RESOURCE_EXHAUSTED: device memory.
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const Weights& weights, const CudaBackendOptions& options);
+
+}  // namespace baton

@@ -1,0 +1,69 @@
+// Projections by cuBLASLt, bf16 with fp32 accumulation.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "backend/cuda/cublas_lt.h"
+#include "backend/cuda/cuda_memory.h"
+
+namespace baton {
+
+// y = x w^T + bias, or y += x w^T. Device pointers, 16-byte aligned; n and k are multiples of 8.
+struct MatrixProduct {
+  const __nv_bfloat16* x = nullptr;     // [rows, k]
+  const __nv_bfloat16* w = nullptr;     // [n, k]
+  const __nv_bfloat16* bias = nullptr;  // [n], or null
+  void* y = nullptr;                    // [rows, n], bf16 or fp32
+  int64_t rows = 0, n = 0, k = 0;
+  int64_t y_stride = 0;  // elements from row to row of y; 0: n
+  bool fp32_output = false;
+  bool add = false;  // to what y holds
+
+  int64_t YStride() const { return y_stride > 0 ? y_stride : n; }
+};
+
+// Keeps the algorithm that cuBLASLt suggests for each shape of product, so that a shape is looked up once.
+//
+// With `same_bits`, a row's sums do not depend on how many rows there are: each shape of weight has one algorithm that
+// sums over k in one order, and others, suggested for other numbers of rows, are taken in its place only after they
+// gave the same bits on random rows.
+class CudaMatmul {
+ public:
+  static absl::StatusOr<std::unique_ptr<CudaMatmul>> Create(bool same_bits);
+  ~CudaMatmul();
+
+  // The first product of a shape is slow: it waits for the stream, and must not be captured.
+  absl::Status Run(const MatrixProduct& product, cudaStream_t stream);
+
+ private:
+  using Algorithm = cublasLtMatmulAlgo_t;
+  struct Shape {
+    int64_t rows, n, k, y_stride;
+    bool fp32_output, add, bias;
+    auto operator<=>(const Shape&) const = default;
+  };
+
+  CudaMatmul(bool same_bits, const CublasLt& lt) : same_bits_(same_bits), lt_(lt) {}
+  absl::StatusOr<Algorithm> AlgorithmFor(const MatrixProduct& product, cudaStream_t stream);
+  // The fastest first, by cuBLASLt's estimate.
+  absl::StatusOr<std::vector<Algorithm>> Suggest(const Shape& shape) const;
+  absl::StatusOr<Algorithm> ChooseSameBits(const MatrixProduct& product, Shape shape, cudaStream_t stream) const;
+  absl::Status RunWith(const Algorithm& algorithm, const MatrixProduct& product, cudaStream_t stream) const;
+  absl::Status Error(cublasStatus_t status, const std::string& what) const;
+
+  const bool same_bits_;
+  const CublasLt& lt_;
+  cublasLtHandle_t handle_ = nullptr;
+  DeviceBuffer<std::byte> workspace_;
+  std::map<Shape, Algorithm> algorithms_;
+};
+
+}  // namespace baton

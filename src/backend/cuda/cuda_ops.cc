@@ -1,0 +1,316 @@
+#include "backend/cuda/cuda_ops.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "kernels/embedding.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope_store.h"
+#include "kernels/swiglu.h"
+#include "model/rope.h"
+
+namespace baton {
+
+CudaOps::CudaOps(const ModelConfig& config, const CudaOpsOptions& options)
+    : config_(config),
+      options_(options),
+      stream_(options.stream),
+      attention_(config, options.same_bits, options.capability),
+      kept_attention_(config, options.same_bits, options.capability),
+      sampling_(config.vocab) {}
+
+absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const ModelConfig& config, const CudaOpsOptions& options) {
+  std::unique_ptr<CudaOps> ops(new CudaOps(config, options));
+  ASSIGN_OR_RETURN(ops->matmul_, CudaMatmul::Create(options.same_bits));
+  RETURN_IF_ERROR(ops->attention_.Prepare(ops->Kv(0)));
+  RETURN_IF_ERROR(ops->kept_attention_.Prepare(ops->Kv(0)));
+  const int64_t rope_size = config.context * config.head_dim;
+  RETURN_IF_ERROR(ops->rope_.Reserve(rope_size, "the rotary embedding"));
+  RopeTable table(config);
+  table.Extend(config.context);
+  RETURN_IF_ERROR(CudaStatus(
+      cudaMemcpy(ops->rope_.data(), table.Row(0), rope_size * sizeof(float), cudaMemcpyHostToDevice), "rope table"));
+  return ops;
+}
+
+cuda::PagedKv CudaOps::Kv(int64_t layer) const {
+  const KvLayout& layout = options_.layout;
+  return {.slab = reinterpret_cast<Bf16*>(options_.slab.data()),
+          .blocks = static_cast<int64_t>(options_.slab.size()) / layout.BlockBytes(),
+          .block_stride = layout.BlockBytes() / layout.element_bytes,
+          .layer_offset = layout.KOffset(layer, 0) / layout.element_bytes,
+          .kv_heads = static_cast<int32_t>(layout.kv_heads),
+          .head_dim = static_cast<int32_t>(layout.head_dim)};
+}
+
+namespace {
+
+// Stacks the parts by rows.
+absl::Status CopyParts(const std::vector<Tensor>& parts, DeviceBuffer<cuda::Bf16>& to) {
+  int64_t size = 0;
+  for (const Tensor& part : parts) size += part.rows * part.cols;
+  RETURN_IF_ERROR(to.Reserve(size, "weights"));
+  cuda::Bf16* target = to.data();
+  for (const Tensor& part : parts) {
+    const int64_t count = part.rows * part.cols;
+    RETURN_IF_ERROR(CudaStatus(
+        cudaMemcpy(target, part.data, static_cast<size_t>(count) * sizeof(cuda::Bf16), cudaMemcpyHostToDevice),
+        "copying weights"));
+    target += count;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<WeightId> CudaOps::Pack(const WeightSource& source) {
+  Packed packed;
+  RETURN_IF_ERROR(CopyParts(source.parts, packed.values));
+  if (!source.biases.empty()) RETURN_IF_ERROR(CopyParts(source.biases, packed.bias));
+  for (const Tensor& part : source.parts) packed.rows += part.rows;
+  packed.cols = source.parts[0].cols;
+  weights_.push_back(std::move(packed));
+  return WeightId(static_cast<uint32_t>(weights_.size() - 1));
+}
+
+absl::Status CudaOps::Begin(const Batch& batch) {
+  if (decode_rows_ > 0) return absl::OkStatus();  // BeginDecode has taken it up
+  return TakeUp(batch);
+}
+
+absl::Status CudaOps::BeginDecode(const Batch& batch, int64_t rows) {
+  decode_rows_ = rows;
+  return TakeUp(batch);
+}
+
+absl::Status CudaOps::TakeUp(const Batch& batch) {
+  status_ = absl::OkStatus();
+  only_kept_ = false;
+  Collect(batch);
+  while (std::ssize(batch_.tokens) < decode_rows_) {
+    batch_.tokens.push_back(0);
+    batch_.positions.push_back(0);
+    batch_.slots.push_back(-1);
+  }
+  RETURN_IF_ERROR(Upload());
+  rows_ = std::ssize(batch_.tokens);
+  RETURN_IF_ERROR(ReserveActivations(rows_, std::max(decode_rows_, std::ssize(batch_.kept))));
+  now_hidden_ = hidden_.data();
+  now_qkv_ = qkv_.data();
+  return absl::OkStatus();
+}
+
+void CudaOps::Collect(const Batch& batch) {
+  batch_ = {};
+  for (const SequenceSlice& slice : batch.slices) {
+    const auto first_row = static_cast<int32_t>(batch_.tokens.size());
+    const auto rows = static_cast<int32_t>(slice.tokens.size());
+    const auto table = static_cast<int32_t>(batch_.block_tables.size());
+    batch_.slices.push_back({.first_row = first_row, .rows = rows, .start = slice.start, .table = table});
+    batch_.tokens.insert(batch_.tokens.end(), slice.tokens.begin(), slice.tokens.end());
+    for (const BlockId block : slice.blocks) batch_.block_tables.push_back(static_cast<int32_t>(block.value()));
+    for (int32_t position = slice.start; position < slice.start + rows; ++position) {
+      batch_.positions.push_back(position);
+      const int64_t block = slice.blocks[position / kBlockTokens].value();
+      batch_.slots.push_back(block * kBlockTokens + position % kBlockTokens);
+    }
+    if (!slice.wants_logits) continue;
+    batch_.specs.push_back(slice.sample);
+    const int32_t last = rows - 1;
+    batch_.kept_rows.push_back(first_row + last);
+    batch_.kept.push_back({.first_row = static_cast<int32_t>(batch_.kept.size()),
+                           .rows = 1,
+                           .start = slice.start + last,
+                           .table = table});
+  }
+}
+
+absl::Status CudaOps::Upload() {
+  RETURN_IF_ERROR(tokens_.Upload(batch_.tokens, "tokens", stream_));
+  RETURN_IF_ERROR(positions_.Upload(batch_.positions, "positions", stream_));
+  RETURN_IF_ERROR(slots_.Upload(batch_.slots, "slots", stream_));
+  RETURN_IF_ERROR(block_tables_.Upload(batch_.block_tables, "block tables", stream_));
+  RETURN_IF_ERROR(sampling_.Plan(batch_.specs, stream_));
+  RETURN_IF_ERROR(attention_.Plan(batch_.slices, decode_rows_ > 0, stream_));
+  if (decode_rows_ > 0) return absl::OkStatus();  // all rows are kept
+  RETURN_IF_ERROR(kept_rows_.Upload(batch_.kept_rows, "rows that want logits", stream_));
+  return kept_attention_.Plan(batch_.kept, /*padded=*/false, stream_);
+}
+
+absl::Status CudaOps::ReserveActivations(int64_t rows, int64_t kept) {
+  RETURN_IF_ERROR(hidden_.Reserve(rows * config_.hidden, "activations"));
+  RETURN_IF_ERROR(qkv_.Reserve(rows * QkvColumns(), "activations"));
+  RETURN_IF_ERROR(normalised_.Reserve(rows * config_.hidden, "activations"));
+  RETURN_IF_ERROR(attended_.Reserve(rows * config_.heads * config_.head_dim, "activations"));
+  RETURN_IF_ERROR(gate_up_.Reserve(rows * 2 * config_.ffn, "activations"));
+  RETURN_IF_ERROR(gated_.Reserve(rows * config_.ffn, "activations"));
+  RETURN_IF_ERROR(kept_hidden_.Reserve(kept * config_.hidden, "activations"));
+  RETURN_IF_ERROR(kept_qkv_.Reserve(kept * QkvColumns(), "activations"));
+  RETURN_IF_ERROR(logits_.Reserve(kept * LogitsStride(), "logits"));
+  return host_logits_.Reserve(kept * config_.vocab, "logits");
+}
+
+template <typename Enqueue>
+void CudaOps::Do(const char* what, Enqueue enqueue) {
+  if (status_.ok()) status_ = CudaStatus(enqueue(), what);
+}
+
+void CudaOps::Embed(WeightId table) {
+  Do("embedding", [&] {
+    return cuda::LaunchEmbedding(At(table).values.data(), tokens_.data(), static_cast<int32_t>(rows_),
+                                 static_cast<int32_t>(config_.hidden), now_hidden_, stream_);
+  });
+}
+
+void CudaOps::Normalise(WeightId norm) {
+  Do("RMSNorm", [&] {
+    return cuda::LaunchRmsNorm(now_hidden_, At(norm).values.data(), static_cast<float>(config_.rms_eps),
+                               static_cast<int32_t>(rows_), static_cast<int32_t>(config_.hidden), normalised_.data(),
+                               stream_);
+  });
+}
+
+const CudaOps::Bf16* CudaOps::Input(const LinearStep& step) {
+  switch (step.input) {
+    case Activation::kHidden:
+      BATON_CHECK(step.norm.has_value(), "the hidden state is normalised before a projection");
+      Normalise(*step.norm);
+      return normalised_.data();
+    case Activation::kAttended:
+      return attended_.data();
+    case Activation::kGated:
+      return gated_.data();
+    case Activation::kQkv:
+      break;
+  }
+  BATON_CHECK(false, "q, k and v are inputs of attention only");
+}
+
+void CudaOps::Multiply(const Packed& weight, const Bf16* input, void* output, bool fp32_output, bool add,
+                       int64_t output_stride) {
+  if (!status_.ok()) return;
+  status_ = matmul_->Run({.x = input,
+                          .w = weight.values.data(),
+                          .bias = weight.bias.data(),
+                          .y = output,
+                          .rows = rows_,
+                          .n = weight.rows,
+                          .k = weight.cols,
+                          .y_stride = output_stride,
+                          .fp32_output = fp32_output,
+                          .add = add},
+                         stream_);
+}
+
+void CudaOps::Linear(const LinearStep& step) {
+  const Bf16* input = Input(step);
+  const Packed& weight = At(step.weight);
+  switch (step.then) {
+    case LinearStep::Then::kStore:
+      BATON_CHECK(step.output == Activation::kQkv, "a projection stores q, k and v alone");
+      return Multiply(weight, input, now_qkv_, /*fp32_output=*/false, /*add=*/false);
+    case LinearStep::Then::kAdd:
+      BATON_CHECK(step.output == Activation::kHidden, "only the hidden state is added to");
+      return Multiply(weight, input, now_hidden_, /*fp32_output=*/true, /*add=*/true);
+    case LinearStep::Then::kSwiGlu:
+      Multiply(weight, input, gate_up_.data(), /*fp32_output=*/false, /*add=*/false);
+      return Do("SwiGLU", [&] {
+        return cuda::LaunchSwiGlu(gate_up_.data(), static_cast<int32_t>(rows_), static_cast<int32_t>(config_.ffn),
+                                  gated_.data(), stream_);
+      });
+  }
+}
+
+void CudaOps::StoreKv(int64_t layer, const std::optional<QkNorm>& norm) {
+  cuda::RopeStoreArgs args = {.qkv = now_qkv_,
+                              .rows = static_cast<int32_t>(rows_),
+                              .heads = static_cast<int32_t>(config_.heads),
+                              .positions = positions_.data(),
+                              .slots = slots_.data(),
+                              .rope = rope_.data(),
+                              .epsilon = static_cast<float>(config_.rms_eps),
+                              .kv = Kv(layer)};
+  if (norm.has_value()) {
+    args.q_norm = At(norm->q).values.data();
+    args.k_norm = At(norm->k).values.data();
+  }
+  Do("rotary embedding", [&] { return cuda::LaunchRopeStore(args, stream_); });
+}
+
+void CudaOps::Attend(int64_t layer) {
+  const cuda::AttentionArgs args = {.q = now_qkv_,
+                                    .q_stride = QkvColumns(),
+                                    .heads = static_cast<int32_t>(config_.heads),
+                                    .kv = Kv(layer),
+                                    .block_tables = block_tables_.data(),
+                                    .out = attended_.data()};
+  Do("attention", [&] { return (only_kept_ ? kept_attention_ : attention_).Run(args, stream_); });
+}
+
+void CudaOps::KeepLogitRows() {
+  if (decode_rows_ > 0 || std::ssize(batch_.kept) == rows_) return;
+  const auto kept = static_cast<int32_t>(batch_.kept.size());
+  Do("hidden rows that want logits", [&] {
+    return cuda::LaunchGatherRows(hidden_.data(), kept_rows_.data(), kept, static_cast<int32_t>(config_.hidden),
+                                  kept_hidden_.data(), stream_);
+  });
+  Do("q of rows that want logits", [&] {
+    return cuda::LaunchGatherRows(qkv_.data(), kept_rows_.data(), kept, static_cast<int32_t>(QkvColumns()),
+                                  kept_qkv_.data(), stream_);
+  });
+  only_kept_ = true;
+  rows_ = kept;
+  now_hidden_ = kept_hidden_.data();
+  now_qkv_ = kept_qkv_.data();
+}
+
+absl::StatusOr<LogitsView> CudaOps::Logits(WeightId norm, WeightId head) {
+  const Packed& weight = At(head);
+  Normalise(norm);
+  Multiply(weight, normalised_.data(), logits_.data(), /*fp32_output=*/true, /*add=*/false, LogitsStride());
+  if (decode_rows_ > 0) return LogitsView{};
+  return FetchLogits();
+}
+
+absl::StatusOr<LogitsView> CudaOps::FetchLogits() {
+  if (sampling_.any()) {
+    Do("sampling", [&] { return sampling_.Run(logits_.data(), LogitsStride(), stream_); });
+  }
+  CopyLogits();
+  Do("the forward pass", [&] { return cudaStreamSynchronize(stream_); });
+  RETURN_IF_ERROR(status_);
+  LogitsView view{.data = host_logits_.data(), .rows = std::ssize(batch_.kept), .vocab = config_.vocab};
+  if (sampling_.any()) view.sampled = sampling_.Tokens();
+  return view;
+}
+
+// To the host: the rows that were not sampled, neighbours together.
+void CudaOps::CopyLogits() {
+  const auto rows = std::ssize(batch_.kept);
+  const size_t row_bytes = static_cast<size_t>(config_.vocab) * sizeof(float);
+  for (int64_t begin = 0, end; begin < rows; begin = end + 1) {
+    end = begin;
+    while (end < rows && !sampling_.IsSampled(end)) ++end;
+    if (end == begin) continue;
+    Do("copying logits", [&] {
+      return cudaMemcpy2DAsync(host_logits_.data() + begin * config_.vocab, row_bytes,
+                               logits_.data() + begin * LogitsStride(), LogitsStride() * sizeof(float), row_bytes,
+                               static_cast<size_t>(end - begin), cudaMemcpyDeviceToHost, stream_);
+    });
+  }
+}
+
+CudaOps::Captured CudaOps::Describe() const {
+  Captured captured;
+  captured.sizes.push_back(rows_);
+  attention_.Describe(captured.sizes, captured.addresses);
+  captured.addresses.insert(
+      captured.addresses.end(),
+      {tokens_.data(), positions_.data(), block_tables_.data(), slots_.data(), hidden_.data(), logits_.data(),
+       qkv_.data(), normalised_.data(), attended_.data(), gate_up_.data(), static_cast<const void*>(gated_.data())});
+  return captured;
+}
+
+}  // namespace baton

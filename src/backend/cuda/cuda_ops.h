@@ -1,0 +1,125 @@
+// The operations of a forward pass on a CUDA device. Each call enqueues; nothing waits for the device but Logits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "backend/cuda/cuda_attention.h"
+#include "backend/cuda/cuda_matmul.h"
+#include "backend/cuda/cuda_memory.h"
+#include "backend/cuda/cuda_sampling.h"
+#include "kernels/paged_kv.h"
+#include "kv/block_layout.h"
+#include "model/config.h"
+#include "model/ops.h"
+
+namespace baton {
+
+struct CudaOpsOptions {
+  bool same_bits = false;
+  int capability = 0;  // of the device, 10 * major + minor
+  KvLayout layout;     // that of the config
+  std::span<std::byte> slab;
+  cudaStream_t stream = nullptr;
+};
+
+// Weights and activations are bf16, the hidden state and logits fp32. After an operation failed the rest of the pass
+// does nothing, and status() says why.
+class CudaOps final : public Ops {
+ public:
+  // The slab and the stream must outlive it.
+  static absl::StatusOr<std::unique_ptr<CudaOps>> Create(const ModelConfig& config, const CudaOpsOptions& options);
+
+  absl::StatusOr<WeightId> Pack(const WeightSource& source) override;
+  // The previous batch's pass is over on the device too.
+  absl::Status Begin(const Batch& batch) override;
+  // Begin for a batch of one token for each sequence, all of which want logits, filled up to `rows`: the operations
+  // that follow, from a Begin that does nothing to Logits, can be captured, and Logits gives nothing. FetchLogits does.
+  absl::Status BeginDecode(const Batch& batch, int64_t rows);
+  // Waits for the device.
+  absl::StatusOr<LogitsView> FetchLogits();
+  void EndDecode() { decode_rows_ = 0; }
+  // What captured operations depend on: sizes of launches, and memory.
+  struct Captured {
+    std::vector<int64_t> sizes;
+    std::vector<const void*> addresses;
+  };
+  Captured Describe() const;
+  void Embed(WeightId table) override;
+  void Linear(const LinearStep& step) override;
+  void StoreKv(int64_t layer, const std::optional<QkNorm>& norm) override;
+  void Attend(int64_t layer) override;
+  void KeepLogitRows() override;
+  absl::StatusOr<LogitsView> Logits(WeightId norm, WeightId head) override;
+
+  // The first error since Begin.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  using Bf16 = cuda::Bf16;
+  // A weight on the device, row-major as in the file, its parts stacked.
+  struct Packed {
+    DeviceBuffer<Bf16> values;  // [rows, cols]
+    DeviceBuffer<Bf16> bias;    // [rows], or empty
+    int64_t rows = 0, cols = 0;
+  };
+
+  CudaOps(const ModelConfig& config, const CudaOpsOptions& options);
+  int64_t QkvColumns() const { return (config_.heads + 2 * config_.kv_heads) * config_.head_dim; }
+  const Packed& At(WeightId id) const { return weights_[id.value()]; }
+  cuda::PagedKv Kv(int64_t layer) const;
+  void Collect(const Batch& batch);
+  absl::Status TakeUp(const Batch& batch);
+  absl::Status Upload();
+  absl::Status ReserveActivations(int64_t rows, int64_t kept);
+  void Normalise(WeightId norm);
+  const Bf16* Input(const LinearStep& step);
+  // Of a row of logits_.
+  int64_t LogitsStride() const { return (config_.vocab + 3) / 4 * 4; }
+  void Multiply(const Packed& weight, const Bf16* input, void* output, bool fp32_output, bool add,
+                int64_t output_stride = 0);
+  void CopyLogits();
+  // Runs `enqueue`, which gives a cudaError_t, unless something failed before.
+  template <typename Enqueue>
+  void Do(const char* what, Enqueue enqueue);
+
+  const ModelConfig config_;
+  const CudaOpsOptions options_;
+  const cudaStream_t stream_;
+  std::unique_ptr<CudaMatmul> matmul_;
+  std::vector<Packed> weights_;
+  DeviceBuffer<float> rope_;  // [context, head_dim], kernels/rope_store.h
+  absl::Status status_;
+
+  // The batch on the host, as Begin took it up.
+  struct Rows {
+    std::vector<int32_t> tokens, positions;    // [rows]
+    std::vector<int64_t> slots;                // [rows], kernels/rope_store.h
+    std::vector<cuda::AttentionSlice> slices;  // of all rows
+    std::vector<cuda::AttentionSlice> kept;    // of the rows that want logits, each alone
+    std::vector<int32_t> kept_rows;            // where they are among all
+    std::vector<int32_t> block_tables;
+    std::vector<const SampleSpec*> specs;  // of kept
+  } batch_;
+  UploadedList<int32_t> tokens_, positions_, kept_rows_, block_tables_;
+  UploadedList<int64_t> slots_;
+  CudaAttention attention_, kept_attention_;
+  CudaSampling sampling_;
+
+  // Activations, [rows, columns].
+  DeviceBuffer<float> hidden_, kept_hidden_, logits_;
+  DeviceBuffer<Bf16> qkv_, kept_qkv_, normalised_, attended_, gate_up_, gated_;
+  PinnedBuffer<float> host_logits_;
+  int64_t decode_rows_ = 0;  // > 0: between BeginDecode and EndDecode
+  // Of the rows that the pass goes on with.
+  bool only_kept_ = false;
+  int64_t rows_ = 0;
+  float* now_hidden_ = nullptr;
+  Bf16* now_qkv_ = nullptr;
+};
+
+}  // namespace baton

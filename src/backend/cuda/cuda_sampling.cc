@@ -1,0 +1,73 @@
+#include "backend/cuda/cuda_sampling.h"
+
+#include <bit>
+
+#include "base/status.h"
+
+namespace baton {
+
+absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, cudaStream_t stream) {
+  any_ = false;
+  rows_.clear();
+  seen_.clear();
+  sampled_.assign(specs.size(), false);
+  if (vocab_ > cuda::kMaxSampledVocab) return absl::OkStatus();
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const SampleSpec spec = specs[i] != nullptr ? *specs[i] : SampleSpec{.temperature = 0};
+    sampled_[i] = specs[i] != nullptr;
+    any_ = any_ || sampled_[i];
+    rows_.push_back({.temperature = spec.temperature,
+                     .top_k = spec.top_k,
+                     .top_p = spec.top_p,
+                     .min_p = spec.min_p,
+                     .repetition_penalty = spec.repetition_penalty,
+                     .presence_penalty = spec.presence_penalty,
+                     .frequency_penalty = spec.frequency_penalty,
+                     .seen_begin = static_cast<int32_t>(seen_.size()),
+                     .seen_count = static_cast<int32_t>(spec.seen.size()),
+                     .uniform = spec.uniform});
+    for (const SeenToken& seen : spec.seen) seen_.push_back({.id = seen.id, .outputs = seen.outputs});
+  }
+  if (!any_) return absl::OkStatus();
+  RETURN_IF_ERROR(uploaded_rows_.Upload(rows_, "sampling parameters", stream));
+  RETURN_IF_ERROR(uploaded_seen_.Upload(seen_, "penalised tokens", stream));
+  const auto rows = static_cast<int64_t>(rows_.size());
+  RETURN_IF_ERROR(results_.Reserve(kResults * rows, "chosen tokens"));
+  RETURN_IF_ERROR(host_results_.Reserve(kResults * rows, "chosen tokens"));
+  const int64_t bytes = cuda::SamplingWorkspaceBytes(static_cast<int32_t>(rows));
+  if (bytes <= workspace_.capacity()) return absl::OkStatus();
+  RETURN_IF_ERROR(workspace_.Reserve(bytes, "sampling"));
+  return CudaStatus(cudaMemsetAsync(workspace_.data(), 0, static_cast<size_t>(bytes), stream), "sampling");
+}
+
+cudaError_t CudaSampling::Run(float* logits, int64_t stride, cudaStream_t stream) {
+  const auto rows = static_cast<int32_t>(rows_.size());
+  const cuda::SamplingArgs args = {.logits = logits,
+                                   .stride = stride,
+                                   .rows = rows,
+                                   .vocab = vocab_,
+                                   .params = uploaded_rows_.data(),
+                                   .seen = uploaded_seen_.data(),
+                                   .workspace = workspace_.data(),
+                                   .ids = results_.data(),
+                                   .logprobs = reinterpret_cast<float*>(results_.data() + rows),
+                                   .maxima = reinterpret_cast<float*>(results_.data() + 2 * rows)};
+  const cudaError_t launched = cuda::LaunchSampling(args, stream);
+  if (launched != cudaSuccess) return launched;
+  return cudaMemcpyAsync(host_results_.data(), results_.data(), kResults * rows_.size() * sizeof(int32_t),
+                         cudaMemcpyDeviceToHost, stream);
+}
+
+std::span<const SampledToken> CudaSampling::Tokens() {
+  tokens_.assign(rows_.size(), {});
+  const int32_t* ids = host_results_.data();
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (!sampled_[i]) continue;
+    const auto result = [&](size_t kind) { return std::bit_cast<float>(ids[kind * rows_.size() + i]); };
+    tokens_[i] = ids[i] >= 0 ? SampledToken{.id = ids[i], .logprob = result(1)}
+                             : SampledToken{.id = kNotFinite, .logprob = result(2)};
+  }
+  return tokens_;
+}
+
+}  // namespace baton

@@ -1,0 +1,47 @@
+// Chooses tokens on the device where a batch lets it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "backend/cuda/cuda_memory.h"
+#include "kernels/sampling.h"
+#include "model/logits.h"
+#include "model/sample_spec.h"
+
+namespace baton {
+
+class CudaSampling {
+ public:
+  explicit CudaSampling(int64_t vocab) : vocab_(static_cast<int32_t>(vocab)) {}
+
+  // Takes up a batch's rows of logits; null: the row is not sampled. Uploads, and so not while the last batch runs.
+  absl::Status Plan(std::span<const SampleSpec* const> specs, cudaStream_t stream);
+  bool any() const { return any_; }
+  bool IsSampled(int64_t row) const { return sampled_[static_cast<size_t>(row)]; }
+
+  // `logits` [rows, stride] on the device: chooses, and copies the choices to the host when the stream gets there.
+  cudaError_t Run(float* logits, int64_t stride, cudaStream_t stream);
+  // REQUIRES: the stream has got there. Valid until the next Plan.
+  std::span<const SampledToken> Tokens();
+
+ private:
+  // What a launch writes: ids, log probabilities and maxima, [rows] each, one after another.
+  static constexpr int64_t kResults = 3;
+
+  const int32_t vocab_;
+  bool any_ = false;
+  std::vector<bool> sampled_;  // [rows]
+  std::vector<cuda::SamplingRow> rows_;
+  std::vector<cuda::SeenToken> seen_;
+  UploadedList<cuda::SamplingRow> uploaded_rows_;
+  UploadedList<cuda::SeenToken> uploaded_seen_;
+  DeviceBuffer<std::byte> workspace_;
+  DeviceBuffer<int32_t> results_;
+  PinnedBuffer<int32_t> host_results_;
+  std::vector<SampledToken> tokens_;
+};
+
+}  // namespace baton

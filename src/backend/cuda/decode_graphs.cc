@@ -1,0 +1,51 @@
+#include "backend/cuda/decode_graphs.h"
+
+#include <bit>
+#include <utility>
+
+#include "backend/cuda/cuda_status.h"
+#include "base/status.h"
+
+namespace baton {
+namespace {
+
+// A graph of a large model takes some MB of host and device memory.
+constexpr size_t kMostGraphs = 128;
+
+int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+}  // namespace
+
+int64_t DecodeGraphs::RowsFor(int64_t sequences) {
+  if (sequences <= 8) return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(sequences)));
+  return RoundUp(sequences, sequences <= 64 ? 8 : 16);
+}
+
+absl::Status DecodeGraphs::Run(const CudaOps::Captured& step, absl::FunctionRef<absl::Status()> forward,
+                               cudaStream_t stream) {
+  if (graphs_.size() > kMostGraphs) graphs_.clear();
+  const auto [entry, added] = graphs_.try_emplace(step.sizes);
+  Graph& graph = entry->second;
+  if (added || graph.addresses != step.addresses) {
+    graph = {.addresses = step.addresses};
+    return forward();
+  }
+  if (graph.replay == nullptr) RETURN_IF_ERROR(Capture(forward, stream, graph));
+  return CudaStatus(cudaGraphLaunch(graph.replay.get(), stream), "launching a decode step");
+}
+
+absl::Status DecodeGraphs::Capture(absl::FunctionRef<absl::Status()> forward, cudaStream_t stream, Graph& graph) {
+  RETURN_IF_ERROR(CudaStatus(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capturing a step"));
+  const absl::Status enqueued = forward();
+  cudaGraph_t captured = nullptr;
+  const cudaError_t ended = cudaStreamEndCapture(stream, &captured);
+  cudaGraphExec_t replay = nullptr;
+  const cudaError_t made = ended == cudaSuccess ? cudaGraphInstantiate(&replay, captured, 0) : ended;
+  if (captured != nullptr) cudaGraphDestroy(captured);
+  RETURN_IF_ERROR(enqueued);
+  RETURN_IF_ERROR(CudaStatus(made, "making a graph of a decode step"));
+  graph.replay.reset(replay);
+  return absl::OkStatus();
+}
+
+}  // namespace baton

@@ -1,0 +1,37 @@
+// What a worker on a CUDA device is made of. In a build without CUDA the same functions say so.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "backend/backend.h"
+#include "model/weights.h"
+#include "transport/transport.h"
+
+namespace baton {
+
+struct CudaDeviceInfo {
+  std::string description;  // name, memory, compute capability
+  int64_t free_bytes = 0;
+};
+
+// UNAVAILABLE: there is no such device, or this build has no CUDA. INVALID_ARGUMENT: it cannot run such a model.
+absl::StatusOr<CudaDeviceInfo> FindCudaDevice(int device, const ModelConfig& config);
+
+// A slab in device memory that the transport keeps; of `bytes`.
+absl::StatusOr<Slab> AdoptCudaSlab(int device, int64_t bytes, Transport& transport);
+
+struct CudaWorkerOptions {
+  int device = 0;
+  int64_t blocks = 0;
+  bool lm_head = true;
+  bool same_bits = false;
+};
+
+// A backend whose KV lies in such a slab.
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaWorkerBackend(const Weights& weights, const CudaWorkerOptions& options,
+                                                               Transport& transport);
+
+}  // namespace baton

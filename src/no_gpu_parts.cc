@@ -1,0 +1,17 @@
+#include "gpu_parts.h"
+
+namespace baton {
+
+absl::StatusOr<CudaDeviceInfo> FindCudaDevice(int, const ModelConfig&) {
+  return absl::UnavailableError("this build has no CUDA (configure with the CUDA toolkit, BATON_CUDA=ON)");
+}
+
+absl::StatusOr<Slab> AdoptCudaSlab(int, int64_t, Transport&) {
+  return absl::UnavailableError("this build has no CUDA");
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaWorkerBackend(const Weights&, const CudaWorkerOptions&, Transport&) {
+  return absl::UnavailableError("this build has no CUDA");
+}
+
+}  // namespace baton

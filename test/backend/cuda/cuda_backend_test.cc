@@ -1,0 +1,346 @@
+// The CUDA backend against float64 and against the CPU backend. What needs a device is skipped, and says so, where
+// there is none.
+#include "backend/cuda/cuda_backend.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cmath>
+#include <iostream>
+
+#include "backend/cpu/backend_fixture.h"
+#include "backend/cuda/cuda_slab.h"
+#include "catch.h"
+#include "model/reference_forward.h"
+#include "model/sampler.h"
+
+namespace baton {
+namespace {
+
+bool HasDevice() {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0) return true;
+  std::cout << "SKIPPED: CUDA backend: no CUDA device\n";
+  return false;
+}
+
+// What the kernels can take of each family.
+ModelConfig Wide(ModelConfig shape, int64_t head_dim) {
+  shape.head_dim = head_dim;
+  shape.vocab = 136;
+  return shape;
+}
+std::vector<ModelConfig> Shapes() {
+  return {LlamaShape(DType::kBF16), Wide(Qwen2Shape(DType::kBF16), 64), Wide(Qwen3Shape(DType::kBF16), 128)};
+}
+
+// The backend and sequences whose blocks lie scattered in a slab full of NaN.
+class Device {
+ public:
+  static constexpr int64_t kBlocks = 400;
+
+  Device(const Weights& weights, bool same_bits, uint32_t seed = 1) : random_(seed) {
+    auto memory = CudaSlab::Allocate(0, kBlocks * CudaKvLayout(weights.config).BlockBytes());
+    REQUIRE(memory.ok());
+    memory_ = *std::move(memory);
+    auto made = MakeCudaBackend(weights, {.slab = memory_->slab(), .same_bits = same_bits});
+    INFO(made.status().ToString());
+    REQUIRE(made.ok());
+    backend_ = *std::move(made);
+    REQUIRE(cudaMemset(backend_->kv_slab().data(), 0xff, backend_->kv_slab().size()) == cudaSuccess);
+    for (uint32_t i = 0; i < kBlocks; ++i) free_.push_back(BlockId(i));
+    std::shuffle(free_.begin(), free_.end(), random_);
+  }
+
+  Backend* operator->() { return backend_.get(); }
+
+  TestSequence Place(std::vector<TokenId> tokens) {
+    TestSequence sequence{std::move(tokens), {}};
+    for (int64_t i = 0; i < BlocksFor(std::ssize(sequence.tokens)); ++i) {
+      sequence.blocks.push_back(free_.back());
+      free_.pop_back();
+    }
+    return sequence;
+  }
+
+  std::vector<float> Run(const Batch& batch) {
+    const auto logits = backend_->Forward(batch, [](int64_t) { return true; });
+    INFO(logits.status().ToString());
+    REQUIRE(logits.ok());
+    return {logits->data, logits->data + logits->rows * logits->vocab};
+  }
+
+  // K and V of the sequence as bf16 bits, [position][layer][k|v][kv_head][head_dim].
+  std::vector<uint16_t> Kv(const TestSequence& sequence) {
+    const KvLayout& layout = backend_->kv_layout();
+    std::vector<uint16_t> slab(backend_->kv_slab().size() / 2), values;
+    REQUIRE(cudaMemcpy(slab.data(), backend_->kv_slab().data(), 2 * slab.size(), cudaMemcpyDeviceToHost) ==
+            cudaSuccess);
+    for (size_t position = 0; position < sequence.tokens.size(); ++position) {
+      const int64_t block = sequence.blocks[position / kBlockTokens].value();
+      for (int64_t head = 0; head < layout.layers * 2 * layout.kv_heads; ++head) {
+        for (int64_t i = 0; i < layout.head_dim; ++i) {
+          values.push_back(slab[(block * layout.BlockBytes() + head * layout.HeadBytes()) / 2 +
+                                layout.KIndex(static_cast<int64_t>(position) % kBlockTokens, i)]);
+        }
+      }
+    }
+    return values;
+  }
+
+ private:
+  std::mt19937 random_;
+  std::shared_ptr<CudaSlab> memory_;
+  std::unique_ptr<Backend> backend_;
+  std::vector<BlockId> free_;
+};
+
+std::vector<TokenId> RandomTokens(int64_t count, int64_t vocab, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<TokenId> tokens(static_cast<size_t>(count));
+  for (TokenId& token : tokens) token = static_cast<TokenId>(random() % static_cast<uint32_t>(vocab));
+  return tokens;
+}
+
+template <typename T>
+double RelativeError(std::span<const T> got, const std::vector<double>& expected) {
+  REQUIRE(got.size() == expected.size());
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    difference += (got[i] - expected[i]) * (got[i] - expected[i]);
+    norm += expected[i] * expected[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+// Prefills [0, end) in chunks, without logits.
+void Prefill(Device& device, const TestSequence& sequence, int64_t end, int64_t chunk) {
+  for (int64_t begin = 0; begin < end; begin += chunk) {
+    device.Run({{sequence.Slice(begin, std::min(begin + chunk, end), false)}});
+  }
+}
+
+TEST_CASE("logits after prefill, and of decode steps in a batch, agree with float64 and with the CPU backend") {
+  if (!HasDevice()) return;
+  for (const ModelConfig& shape : Shapes()) {
+    for (const bool same_bits : {false, true}) {
+      INFO("head_dim " << shape.head_dim << ", same bits " << same_bits);
+      const RandomWeights weights(shape, 5);
+      Device device(weights, same_bits);
+      TestBackend cpu(weights, {});
+      const ReferenceForward reference(weights);
+      std::vector<TestSequence> sequences, on_cpu;
+      Batch decode, cpu_decode;
+      for (const int64_t length : {1, 2, 17, 70, 300}) {
+        std::vector<TokenId> tokens = RandomTokens(length, shape.vocab, static_cast<uint32_t>(length));
+        sequences.push_back(device.Place(tokens));
+        on_cpu.push_back(cpu.Place(tokens));
+        if (length == 1) continue;
+        Prefill(device, sequences.back(), length - 1, length);
+        cpu.Run({{on_cpu.back().Slice(0, length - 1, false)}});
+      }
+      for (const TestSequence& s : sequences) {
+        decode.slices.push_back(s.Slice(std::ssize(s.tokens) - 1, std::ssize(s.tokens), true));
+      }
+      for (const TestSequence& s : on_cpu) {
+        cpu_decode.slices.push_back(s.Slice(std::ssize(s.tokens) - 1, std::ssize(s.tokens), true));
+      }
+      const std::vector<float> logits = device.Run(decode), cpu_logits = cpu.Run(cpu_decode);
+      for (size_t i = 0; i < sequences.size(); ++i) {
+        const auto row =
+            std::span(logits).subspan(i * static_cast<size_t>(shape.vocab), static_cast<size_t>(shape.vocab));
+        const auto cpu_row =
+            std::span(cpu_logits).subspan(i * static_cast<size_t>(shape.vocab), static_cast<size_t>(shape.vocab));
+        INFO("length " << sequences[i].tokens.size());
+        CHECK(RelativeError(row, reference.Logits(sequences[i].tokens)) < 2e-2);
+        CHECK(RelativeError(row, {cpu_row.begin(), cpu_row.end()}) < 2e-2);
+      }
+    }
+  }
+}
+
+TEST_CASE("a prompt and its logits in one pass agree with float64, beside prompts that want none") {
+  if (!HasDevice()) return;
+  for (const ModelConfig& shape : Shapes()) {
+    const RandomWeights weights(shape, 6);
+    Device device(weights, false);
+    const TestSequence a = device.Place(RandomTokens(90, shape.vocab, 1));
+    const TestSequence b = device.Place(RandomTokens(33, shape.vocab, 2));
+    const TestSequence c = device.Place(RandomTokens(1, shape.vocab, 3));
+    const std::vector<float> logits = device.Run({{b.Slice(0, 33, false), a.Slice(0, 90, true), c.Slice(0, 1, true)}});
+    const ReferenceForward reference(weights);
+    const auto vocab = static_cast<size_t>(shape.vocab);
+    REQUIRE(logits.size() == 2 * vocab);
+    CHECK(RelativeError(std::span(logits).first(vocab), reference.Logits(a.tokens)) < 2e-2);
+    CHECK(RelativeError(std::span(logits).subspan(vocab), reference.Logits(c.tokens)) < 2e-2);
+  }
+}
+
+TEST_CASE("with same bits, neither chunks nor neighbours change a bit of K, V or logits") {
+  if (!HasDevice()) return;
+  for (const ModelConfig& shape : Shapes()) {
+    const RandomWeights weights(shape, 7);
+    Device device(weights, true);
+    const std::vector<TokenId> tokens = RandomTokens(333, shape.vocab, 4);
+    const int64_t length = std::ssize(tokens);
+    const TestSequence whole = device.Place(tokens);
+    Prefill(device, whole, length - 1, length);
+    const std::vector<float> logits = device.Run({{whole.Slice(length - 1, length, true)}});
+    const std::vector<uint16_t> kv = device.Kv(whole);
+    for (const int64_t chunk : {1, 7, 16, 64, 130}) {
+      INFO("head_dim " << shape.head_dim << ", chunk " << chunk);
+      const TestSequence chunked = device.Place(tokens);
+      const TestSequence neighbour = device.Place(RandomTokens(200, shape.vocab, static_cast<uint32_t>(chunk)));
+      for (int64_t begin = 0; begin < length - 1; begin += chunk) {
+        const int64_t end = std::min(begin + chunk, length - 1);
+        device.Run({{neighbour.Slice(0, 1 + begin % 200, false), chunked.Slice(begin, end, false)}});
+      }
+      const std::vector<float> again =
+          device.Run({{neighbour.Slice(0, 5, false), chunked.Slice(length - 1, length, true)}});
+      CHECK(SameBits(again, logits));
+      CHECK(device.Kv(chunked) == kv);
+    }
+  }
+}
+
+TEST_CASE("a decode step gives the same bits the first time, captured and replayed, beside any neighbours") {
+  if (!HasDevice()) return;
+  const ModelConfig shape = LlamaShape(DType::kBF16);
+  const RandomWeights weights(shape, 11);
+  for (const bool same_bits : {false, true}) {
+    Device device(weights, same_bits);
+    std::vector<TestSequence> sequences;
+    Batch batch;
+    for (const int64_t length : {700, 3, 40, 260, 90}) {
+      sequences.push_back(device.Place(RandomTokens(length, shape.vocab, static_cast<uint32_t>(length))));
+      Prefill(device, sequences.back(), length - 1, length);
+    }
+    for (const TestSequence& s : sequences) {
+      batch.slices.push_back(s.Slice(std::ssize(s.tokens) - 1, std::ssize(s.tokens), true));
+    }
+    const std::vector<float> logits = device.Run(batch);
+    for (int round = 0; round < 3; ++round) CHECK(SameBits(device.Run(batch), logits));
+    // As many rows after padding, other sequences in other rows, other histories.
+    for (int round = 0; round < 3; ++round) {
+      std::swap(batch.slices[0], batch.slices[4]);
+      batch.slices.push_back(batch.slices[0]);
+      const std::vector<float> swapped = device.Run(batch);
+      batch.slices.pop_back();
+      const auto vocab = static_cast<size_t>(shape.vocab);
+      const size_t first = round % 2 == 0 ? 4 : 0;
+      CHECK(std::equal(swapped.begin(), swapped.begin() + shape.vocab,
+                       logits.begin() + static_cast<int64_t>(first * vocab)));
+      CHECK(std::equal(swapped.begin() + shape.vocab, swapped.begin() + 4 * shape.vocab, logits.begin() + shape.vocab));
+    }
+  }
+}
+
+TEST_CASE("the device chooses the tokens that the sampler would, and gives logits to those who want them") {
+  if (!HasDevice()) return;
+  ModelConfig shape = LlamaShape(DType::kBF16);
+  shape.vocab = 1003;  // rows of logits that are not aligned
+  const RandomWeights weights(shape, 12);
+  Device device(weights, /*same_bits=*/true);
+  const std::vector<TokenId> prompt = RandomTokens(30, shape.vocab, 1);
+  const TestSequence sequence = device.Place(prompt);
+  Prefill(device, sequence, 29, 29);
+  const Batch alone = {{sequence.Slice(29, 30, true)}};
+  const std::vector<float> logits = device.Run(alone);
+
+  std::vector<Sampler> samplers;
+  for (const SamplingParams& params :
+       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0.8f, .seed = 3},
+        SamplingParams{.temperature = 1.2f, .top_k = 40, .seed = 4}, SamplingParams{.top_p = 0.8f, .seed = 5},
+        SamplingParams{.min_p = 0.05f, .seed = 6},
+        SamplingParams{.top_p = 0.95f, .repetition_penalty = 1.3f, .presence_penalty = 0.5f, .seed = 7}}) {
+    samplers.emplace_back(params, prompt, 1);
+  }
+  SamplerScratch scratch;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<SampleSpec> specs;
+    for (const Sampler& sampler : samplers) specs.push_back(sampler.Spec());
+    Batch batch;
+    for (const SampleSpec& spec : specs) {
+      batch.slices.push_back(alone.slices[0]);
+      batch.slices.back().sample = &spec;
+    }
+    batch.slices.insert(batch.slices.begin() + 2, alone.slices[0]);  // wants logits
+    const auto view = device->Forward(batch, [](int64_t) { return true; });
+    REQUIRE(view.ok());
+    REQUIRE(view->sampled.size() == samplers.size() + 1);
+    CHECK(view->sampled[2].id == kNotSampled);
+    const std::span given(view->data + 2 * shape.vocab, static_cast<size_t>(shape.vocab));
+    CHECK(SameBits({given.begin(), given.end()}, logits));
+    for (size_t i = 0; i < samplers.size(); ++i) {
+      INFO("round " << round << ", sampler " << i);
+      const SampledToken& chosen = view->sampled[i < 2 ? i : i + 1];
+      TokenLogprobs logprobs;
+      CHECK(samplers[i].Sample(logits, scratch, &logprobs).value() == chosen.id);
+      CHECK(std::abs(logprobs.logprob - chosen.logprob) < 1e-4);
+    }
+  }
+}
+
+TEST_CASE("a layer is told when its K and V are in the slab") {
+  if (!HasDevice()) return;
+  const ModelConfig shape = LlamaShape(DType::kBF16);
+  const RandomWeights weights(shape, 8);
+  Device device(weights, false);
+  const TestSequence sequence = device.Place(RandomTokens(64, shape.vocab, 5));
+  const KvLayout layout = device->kv_layout();
+  std::vector<int64_t> told;
+  const auto logits = device->Forward({{sequence.Slice(0, 64, false)}}, [&](int64_t layer) {
+    told.push_back(layer);
+    std::vector<uint16_t> bits(static_cast<size_t>(layout.LayerBytes() / 2));
+    const std::byte* block = device->kv_slab().data() + sequence.blocks.back().value() * layout.BlockBytes();
+    cudaStream_t other;
+    cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
+    cudaMemcpyAsync(bits.data(), block + layer * layout.LayerBytes(), 2 * bits.size(), cudaMemcpyDeviceToHost, other);
+    cudaStreamSynchronize(other);
+    cudaStreamDestroy(other);
+    CHECK(std::count(bits.begin(), bits.end(), 0xffff) == 0);
+    return true;
+  });
+  REQUIRE(logits.ok());
+  CHECK(told == std::vector<int64_t>{0, 1});
+}
+
+TEST_CASE("a pass that is broken off is ABORTED, and the next one is as if it had not been") {
+  if (!HasDevice()) return;
+  const ModelConfig shape = LlamaShape(DType::kBF16);
+  const RandomWeights weights(shape, 9);
+  Device device(weights, false);
+  const TestSequence sequence = device.Place(RandomTokens(40, shape.vocab, 6));
+  const std::vector<float> logits = device.Run({{sequence.Slice(0, 40, true)}});
+  for (const int64_t last : {0, 1}) {
+    const auto aborted = device->Forward({{sequence.Slice(0, 40, true)}}, [&](int64_t layer) { return layer < last; });
+    CHECK(absl::IsAborted(aborted.status()));
+  }
+  CHECK(SameBits(device.Run({{sequence.Slice(0, 40, true)}}), logits));
+}
+
+TEST_CASE("what the CUDA kernels cannot take is refused with what was expected and got") {
+  const auto refused = [](ModelConfig shape, const std::string& message) {
+    const RandomWeights weights(shape, 1);
+    const absl::Status status = MakeCudaBackend(weights, {}).status();
+    CHECK(absl::IsInvalidArgument(status));
+    INFO(status.ToString());
+    CHECK(std::string(status.message()).find(message) != std::string::npos);
+  };
+  refused(LlamaShape(DType::kF32), "expected bf16 weights");
+  refused(Qwen2Shape(DType::kBF16), "head_dim: expected 64 or 128, got 20");
+  ModelConfig odd = LlamaShape(DType::kBF16);
+  odd.ffn = 100;
+  refused(odd, "FFN size: expected a multiple of 8, got 100");
+  ModelConfig many = LlamaShape(DType::kBF16);
+  many.heads = 34;
+  refused(many, "heads for each KV head, got 34 and 2");
+  refused(LlamaShape(DType::kBF16), "whole blocks of 16384 bytes, got 0 bytes of host memory");
+}
+
+TEST_CASE("a device that is not there is UNAVAILABLE") {
+  CHECK(absl::IsUnavailable(CudaSlab::Allocate(1000, 1).status()));
+  CHECK(absl::IsUnavailable(DescribeCudaDevice(1000).status()));
+}
+
+}  // namespace
+}  // namespace baton
