@@ -3,60 +3,60 @@
 namespace baton::cuda {
 namespace {
 
-// A CTA copies one piece of one block; every thread has kUnroll loads under way.
+// A CTA copies one piece; every thread has kUnroll loads under way.
 constexpr int kThreads = 256;
 constexpr int kUnroll = 8;
-constexpr int kPieceWords = kThreads * kUnroll;  // of 16 bytes
-constexpr int32_t kMaxBlocks = 65535;            // grid limit in y
+static_assert(kCopyPieceBytes == kThreads * kUnroll * sizeof(uint4));
 
-enum class Direction { kGather, kScatter };
-
-template <Direction kDirection>
-__global__ void __launch_bounds__(kThreads) CopyBlocksKernel(const uint4* __restrict__ from, int64_t block_words,
-                                                             const int32_t* __restrict__ ids, uint4* __restrict__ to) {
-  const int64_t packed_block = blockIdx.y;
-  const int64_t slab_block = ids[packed_block];
-  const int64_t first = int64_t{blockIdx.x} * kPieceWords + threadIdx.x;
-  from += (kDirection == Direction::kGather ? slab_block : packed_block) * block_words + first;
-  to += (kDirection == Direction::kGather ? packed_block : slab_block) * block_words + first;
-  const auto left = static_cast<int>(min(block_words - first, int64_t{kPieceWords}));  // in the block, from `first`
-
+__device__ void CopyWords(const uint4* __restrict__ from, int count, uint4* __restrict__ to) {
   uint4 words[kUnroll];
 #pragma unroll
   for (int i = 0; i < kUnroll; ++i) {
-    if (i * kThreads < left) words[i] = __ldcs(from + i * kThreads);
+    const int at = i * kThreads + threadIdx.x;
+    if (at < count) words[i] = __ldcs(from + at);
   }
 #pragma unroll
   for (int i = 0; i < kUnroll; ++i) {
-    if (i * kThreads < left) __stcs(to + i * kThreads, words[i]);
+    const int at = i * kThreads + threadIdx.x;
+    if (at < count) __stcs(to + at, words[i]);
   }
 }
 
-template <Direction kDirection>
-cudaError_t Launch(const void* from, int64_t block_bytes, const int32_t* ids, int32_t count, void* to,
-                   cudaStream_t stream) {
-  const int64_t words = block_bytes / int64_t{sizeof(uint4)};
-  const int64_t pieces = (words + kPieceWords - 1) / kPieceWords;
-  if (count < 0 || count > kMaxBlocks || block_bytes <= 0 || block_bytes % sizeof(uint4) != 0) {
-    return cudaErrorInvalidValue;
+// The last run that begins at or before `piece`.
+__device__ CopyRun FindRun(const CopyRun* runs, int count, int64_t piece) {
+  int low = 0, high = count;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (runs[middle].first_piece <= piece ? low : high) = middle;
   }
-  if (count == 0) return cudaSuccess;
-  const dim3 grid(static_cast<unsigned>(pieces), count);
-  CopyBlocksKernel<kDirection>
-      <<<grid, kThreads, 0, stream>>>(static_cast<const uint4*>(from), words, ids, static_cast<uint4*>(to));
-  return cudaGetLastError();
+  return runs[low];
+}
+
+__global__ void __launch_bounds__(kThreads)
+    CopyRunsKernel(const char* __restrict__ from, const CopyRun* __restrict__ runs, int count, char* __restrict__ to) {
+  const CopyRun run = FindRun(runs, count, blockIdx.x);
+  const int64_t at = (blockIdx.x - run.first_piece) * kCopyPieceBytes;
+  from += run.from + at;
+  to += run.to + at;
+  const auto bytes = static_cast<int>(min(run.bytes - at, kCopyPieceBytes));
+  if ((reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to) | bytes) % sizeof(uint4) == 0) {
+    CopyWords(reinterpret_cast<const uint4*>(from), bytes / static_cast<int>(sizeof(uint4)),
+              reinterpret_cast<uint4*>(to));
+    return;
+  }
+  for (int i = threadIdx.x; i < bytes; i += kThreads) to[i] = from[i];
 }
 
 }  // namespace
 
-cudaError_t LaunchGatherBlocks(const void* slab, int64_t block_bytes, const int32_t* ids, int32_t count, void* packed,
-                               cudaStream_t stream) {
-  return Launch<Direction::kGather>(slab, block_bytes, ids, count, packed, stream);
-}
-
-cudaError_t LaunchScatterBlocks(const void* packed, int64_t block_bytes, const int32_t* ids, int32_t count, void* slab,
-                                cudaStream_t stream) {
-  return Launch<Direction::kScatter>(packed, block_bytes, ids, count, slab, stream);
+cudaError_t LaunchCopyRuns(const void* from, const CopyRun* runs, int32_t count, int64_t pieces, void* to,
+                           cudaStream_t stream) {
+  constexpr int64_t kMostPieces = (int64_t{1} << 31) - 1;  // of a grid
+  if (count < 0 || pieces < count || pieces > kMostPieces) return cudaErrorInvalidValue;
+  if (count == 0) return cudaSuccess;
+  CopyRunsKernel<<<static_cast<unsigned>(pieces), kThreads, 0, stream>>>(static_cast<const char*>(from), runs, count,
+                                                                         static_cast<char*>(to));
+  return cudaGetLastError();
 }
 
 }  // namespace baton::cuda

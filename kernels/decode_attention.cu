@@ -8,15 +8,18 @@
 namespace baton::cuda {
 namespace {
 
-// A CTA takes units, each one split of one KV head. The warps of a CTA take the unit's blocks in turn, every one
+// A CTA takes units, each one split of one KV head. Its attending warps take the unit's blocks in turn, every one
 // through its own ring of stages, and merge what they have gathered at its end. Rings run on from unit to unit, so
-// that copies never pause.
+// that copies never pause. The CTA that is the last to finish a split of a history merges its partials, by one more
+// warp, while the others attend to the next unit. Did they wait for its fence and its trips to L2, the slowest CTA
+// would be last again and again, and so become ever slower. After the CTA's last unit they merge themselves.
 //
 // With `group` query heads per KV head, a warp computes transposed products in m16n8k16 tiles,
 //   S^T [16 keys, heads] = K [16 keys, head_dim] Q^T      O^T [head_dim, heads] += V^T [head_dim, 16 keys] P^T,
 // so that heads fill tiles of 8 columns, and a lane's columns are the same two heads in S^T and in O^T.
-constexpr int kWarps = 4;
-constexpr int kThreads = kWarps * 32;
+constexpr int kWarps = 4;  // that attend
+constexpr int kAttendThreads = kWarps * 32;
+constexpr int kThreads = kAttendThreads + 32;
 constexpr int kStages = 3;  // of one block's K and V
 constexpr int kTileHeads = 8;
 constexpr int kMaxGroup = 16;
@@ -249,7 +252,7 @@ struct Exchange {
   const float* values[kWarps];  // [kTiles * kTileHeads][head_dim], see ValueIndex
   float max[kWarps][kMaxGroup];
   float sum[kWarps][kMaxGroup];
-  bool last;  // this CTA's split was the last of its slice
+  bool merge;  // the history of the CTA's last unit is left to merge
 };
 
 // Where a warp leaves the value of a head: pairs of heads lie in different banks.
@@ -283,21 +286,29 @@ __device__ void Publish(State<kHeadDim, kTiles>& state, int warp, int lane, floa
   if (lane == 0) exchange.values[warp] = values;
 }
 
-// Four values of one head, merged.
+// Four values of one head, merged. The compiler is left no choice of roundings: partials are merged by a warp or by
+// more, to the same bits.
 struct Merged {
   float4 values = {0, 0, 0, 0};
   float max = -INFINITY;
   float sum = 0;
 
+  __device__ void RaiseMax(float to) {
+    const float scale = Exp2(max - to);
+    values = {scale * values.x, scale * values.y, scale * values.z, scale * values.w};
+    sum *= scale;
+    max = to;
+  }
   __device__ void Add(float4 other, float other_sum, float scale) {
-    values.x += scale * other.x;
-    values.y += scale * other.y;
-    values.z += scale * other.z;
-    values.w += scale * other.w;
-    sum += scale * other_sum;
+    values.x = fmaf(scale, other.x, values.x);
+    values.y = fmaf(scale, other.y, values.y);
+    values.z = fmaf(scale, other.z, values.z);
+    values.w = fmaf(scale, other.w, values.w);
+    sum = fmaf(scale, other_sum, sum);
   }
   __device__ uint2 Normalised() const {
-    return {PackBf16(values.x / sum, values.y / sum), PackBf16(values.z / sum, values.w / sum)};
+    const float scale = 1 / sum;
+    return {PackBf16(scale * values.x, scale * values.y), PackBf16(scale * values.z, scale * values.w)};
   }
 };
 
@@ -315,81 +326,119 @@ __device__ Merged MergeWarps(const Exchange& exchange, int head, int dim) {
   return merged;
 }
 
-// Other CTAs wrote the partials, so they are read past L1.
-__device__ Merged MergePartials(const float* first, int64_t stride, int count, const PartialLayout& layout, int head,
-                                int dim) {
-  Merged merged;
-#pragma unroll 8
-  for (int i = 0; i < count; ++i) merged.max = fmaxf(merged.max, __ldcg(first + i * stride + layout.Max() + head));
-#pragma unroll 8
-  for (int i = 0; i < count; ++i) {
-    const float* partial = first + i * stride;
-    merged.Add(__ldcg(reinterpret_cast<const float4*>(partial + head * layout.head_dim + dim)),
-               __ldcg(partial + layout.Sum() + head), Exp2(__ldcg(partial + layout.Max() + head) - merged.max));
-  }
-  return merged;
-}
+// Where a unit's results go.
+struct Results {
+  int group;
+  PartialLayout layout;
+  Bf16* out;       // [group][head_dim]
+  int splits;      // of the history
+  int64_t stride;  // floats from partial to partial of the history
+  float* first;    // partial of the history
+  float* partial;  // of the unit; null if it is the whole history
 
-// Counts this CTA's partial. True in the last of `count`, which then sees all of them.
-__device__ bool Arrive(float* arrivals, int count, Exchange& exchange) {
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    auto* counter = reinterpret_cast<unsigned*>(arrivals);
-    __threadfence();
-    exchange.last = atomicAdd(counter, 1) == static_cast<unsigned>(count) - 1;
-    __threadfence();
-    if (exchange.last) *counter = 0;
+  __device__ Results(const DecodeParams& p, const HistorySplit& split, int kv_head, const AttentionSlice& slice) {
+    const PagedKv& kv = p.args.kv;
+    const int keys = slice.start + 1;
+    group = p.args.heads / kv.kv_heads;
+    layout = {group, kv.head_dim};
+    out = p.args.out + (int64_t{slice.first_row} * p.args.heads + kv_head * group) * kv.head_dim;
+    splits = SplitCount(keys);
+    stride = int64_t{kv.kv_heads} * layout.Floats();
+    const int place = split.begin / SplitKeys(keys);
+    first = p.workspace + (split.partial - place) * stride + kv_head * layout.Floats();
+    partial = split.partial < 0 ? nullptr : first + place * stride;
   }
-  __syncthreads();
-  return exchange.last;
-}
+};
 
-// Merges what the warps published and writes the unit's output; in a split history, its partial, and the output once
-// all partials are there.
+// By the attending warps: merges what they published, into the output or the unit's partial.
 template <int kHeadDim>
-__device__ void Finish(const DecodeParams& p, const HistorySplit& split, int kv_head, const AttentionSlice& slice,
-                       Exchange& exchange) {
-  const AttentionArgs& args = p.args;
-  const int group = args.heads / args.kv.kv_heads;
-  Bf16* out = args.out + (int64_t{slice.first_row} * args.heads + kv_head * group) * kHeadDim;
-  const PartialLayout layout{group, kHeadDim};
-  float* partial = p.workspace + (int64_t{split.partial} * args.kv.kv_heads + kv_head) * layout.Floats();
-
-  for (int i = threadIdx.x * 4; i < group * kHeadDim; i += kThreads * 4) {
+__device__ void WriteUnit(const Exchange& exchange, const Results& results) {
+  for (int i = threadIdx.x * 4; i < results.group * kHeadDim; i += kAttendThreads * 4) {
     const int head = i / kHeadDim;
     const int dim = i % kHeadDim;
     const Merged merged = MergeWarps<kHeadDim>(exchange, head, dim);
-    if (split.partial < 0) {
-      *reinterpret_cast<uint2*>(out + i) = merged.Normalised();
+    if (results.partial == nullptr) {
+      *reinterpret_cast<uint2*>(results.out + i) = merged.Normalised();
       continue;
     }
-    *reinterpret_cast<float4*>(partial + i) = merged.values;
+    *reinterpret_cast<float4*>(results.partial + i) = merged.values;
     if (dim == 0) {
-      partial[layout.Max() + head] = merged.max;
-      partial[layout.Sum() + head] = merged.sum;
+      results.partial[results.layout.Max() + head] = merged.max;
+      results.partial[results.layout.Sum() + head] = merged.sum;
     }
-  }
-  if (split.partial < 0) return;
-
-  const int keys = slice.start + 1;
-  const int64_t stride = int64_t{args.kv.kv_heads} * layout.Floats();
-  float* first = partial - split.begin / SplitKeys(keys) * stride;
-  if (!Arrive(first + layout.Arrivals(), SplitCount(keys), exchange)) return;
-  for (int i = threadIdx.x * 4; i < group * kHeadDim; i += kThreads * 4) {
-    const Merged merged = MergePartials(first, stride, SplitCount(keys), layout, i / kHeadDim, i % kHeadDim);
-    *reinterpret_cast<uint2*>(out + i) = merged.Normalised();
   }
 }
 
+// ---- the merging warp
+
+// Counts a partial that this CTA wrote before a barrier. True in the last of the history's, whose warp sees them all.
+__device__ bool Arrive(const Results& results, int lane) {
+  bool last = false;
+  if (lane == 0) {
+    auto* arrivals = reinterpret_cast<unsigned*>(results.first + results.layout.Arrivals());
+    unsigned before;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(arrivals) : "memory");
+    last = before == static_cast<unsigned>(results.splits) - 1;
+    if (last) *arrivals = 0;
+  }
+  return __shfl_sync(~0u, last, 0);
+}
+
+// By a warp, or by the attending warps: merges a history's partials in their order, into the output. What a thread
+// loads of a few partials is loaded together; as other CTAs wrote them, past L1.
+template <int kHeadDim, int kThreads>
+__device__ void MergePartials(const Results& results, int thread) {
+  constexpr int kTogether = 4;
+  constexpr int kColumns = kThreads == 32 ? kHeadDim / 32 : 1;  // of 4 values for each thread
+  const int end = results.group * kHeadDim;
+  for (int begin = thread * 4; begin < end; begin += kColumns * kThreads * 4) {
+    Merged merged[kColumns];
+    for (int split = 0; split < results.splits; split += kTogether) {
+      float4 values[kTogether][kColumns];
+      float sums[kTogether][kColumns];
+      float maxima[kTogether][kColumns];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        const float* partial = results.first + min(split + i, results.splits - 1) * results.stride;
+#pragma unroll
+        for (int column = 0; column < kColumns; ++column) {
+          const int at = min(begin + column * kThreads * 4, end - 4);
+          values[i][column] = __ldcg(reinterpret_cast<const float4*>(partial + at));
+          sums[i][column] = __ldcg(partial + results.layout.Sum() + at / kHeadDim);
+          const float max = __ldcg(partial + results.layout.Max() + at / kHeadDim);
+          maxima[i][column] = split + i < results.splits ? max : -INFINITY;
+        }
+      }
+#pragma unroll
+      for (int column = 0; column < kColumns; ++column) {
+        float max = merged[column].max;
+#pragma unroll
+        for (int i = 0; i < kTogether; ++i) max = fmaxf(max, maxima[i][column]);
+        merged[column].RaiseMax(max);
+#pragma unroll
+        for (int i = 0; i < kTogether; ++i) {
+          merged[column].Add(values[i][column], sums[i][column], Exp2(maxima[i][column] - max));
+        }
+      }
+    }
+#pragma unroll
+    for (int column = 0; column < kColumns; ++column) {
+      const int at = begin + column * kThreads * 4;
+      if (at < end) *reinterpret_cast<uint2*>(results.out + at) = merged[column].Normalised();
+    }
+  }
+}
+
+// ---- the kernel
+
+// Of the attending warps.
+__device__ void SyncAttending() { asm volatile("bar.sync 1, %0;" ::"n"(kAttendThreads) : "memory"); }
+
+// Returns the CTA's last unit; negative if it has none.
 template <int kHeadDim, int kTiles>
-__global__ void __launch_bounds__(kThreads, Block<kHeadDim>::kCtasPerSm)
-    DecodeAttentionKernel(const __grid_constant__ DecodeParams p) {
+__device__ int AttendToUnits(const DecodeParams& p, uint8_t* rings, Exchange& exchange, int warp, int lane) {
   using B = Block<kHeadDim>;
   static_assert(kTiles * kTileHeads * kHeadDim * sizeof(float) <= B::kStageBytes);  // published values fit a stage
-  extern __shared__ __align__(128) uint8_t rings[];
-  __shared__ Exchange exchange;
-  const int warp = threadIdx.x / 32;
-  const int lane = threadIdx.x % 32;
   uint8_t* ring = rings + warp * B::kRingBytes;
   const uint32_t ring_address = SharedAddress(ring);
 
@@ -399,7 +448,8 @@ __global__ void __launch_bounds__(kThreads, Block<kHeadDim>::kCtasPerSm)
   int free = kStages - 1;  // holds none
   HistorySplit split;
   int kv_head;
-  for (int unit = blockIdx.x; ReadUnit(p, unit, split, kv_head); unit += gridDim.x) {
+  int unit = blockIdx.x;
+  for (; ReadUnit(p, unit, split, kv_head); unit += gridDim.x) {
     const AttentionSlice slice = p.args.slices[split.slice];
     const int group = p.args.heads / p.args.kv.kv_heads;
     Query<kHeadDim, kTiles> query;
@@ -416,10 +466,50 @@ __global__ void __launch_bounds__(kThreads, Block<kHeadDim>::kCtasPerSm)
     }
     __syncwarp();
     Publish(state, warp, lane, reinterpret_cast<float*>(ring + free * B::kStageBytes), exchange);
-    __syncthreads();
-    Finish<kHeadDim>(p, split, kv_head, slice, exchange);
-    __syncthreads();
+    SyncAttending();
+    WriteUnit<kHeadDim>(exchange, Results(p, split, kv_head, slice));
+    __syncthreads();  // with the merging warp
   }
+  return unit - static_cast<int>(gridDim.x);
+}
+
+// Of the last unit only says whether there is something to merge.
+template <int kHeadDim>
+__device__ void MergeUnits(const DecodeParams& p, int lane, Exchange& exchange) {
+  HistorySplit split;
+  int kv_head;
+  int unit = blockIdx.x;
+  bool left = ReadUnit(p, unit, split, kv_head);
+  while (left) {
+    const Results results(p, split, kv_head, p.args.slices[split.slice]);
+    unit += gridDim.x;
+    left = ReadUnit(p, unit, split, kv_head);
+    __syncthreads();  // with the attending warps
+    const bool merge = results.partial != nullptr && Arrive(results, lane);
+    if (!left) exchange.merge = merge;
+    if (left && merge) MergePartials<kHeadDim, 32>(results, lane);
+  }
+}
+
+template <int kHeadDim, int kTiles>
+__global__ void __launch_bounds__(kThreads, Block<kHeadDim>::kCtasPerSm)
+    DecodeAttentionKernel(const __grid_constant__ DecodeParams p) {
+  extern __shared__ __align__(128) uint8_t rings[];
+  __shared__ Exchange exchange;
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  if (warp == kWarps) {
+    MergeUnits<kHeadDim>(p, lane, exchange);
+    __syncthreads();
+    return;
+  }
+  const int unit = AttendToUnits<kHeadDim, kTiles>(p, rings, exchange, warp, lane);
+  __syncthreads();
+  if (unit < 0 || !exchange.merge) return;
+  HistorySplit split;
+  int kv_head;
+  ReadUnit(p, unit, split, kv_head);
+  MergePartials<kHeadDim, kAttendThreads>(Results(p, split, kv_head, p.args.slices[split.slice]), threadIdx.x);
 }
 
 template <int kHeadDim, int kTiles>

@@ -14,7 +14,7 @@ namespace baton::cuda {
 
 // Histories are cut at multiples of SplitKeys, which depends on their own length only.
 inline constexpr int32_t kMinSplitKeys = 256;
-inline constexpr int32_t kMaxSplits = 64;
+inline constexpr int32_t kMaxSplits = 32;
 
 __host__ __device__ constexpr int32_t SplitKeys(int32_t keys) {
   constexpr int32_t kKeysAtMinimum = kMinSplitKeys * kMaxSplits;

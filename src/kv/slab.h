@@ -2,45 +2,70 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/check.h"
 
 namespace baton {
 
-// Does not own the memory. Where it is a device's, its addresses mean nothing to the host, which copies by Copy alone.
+// One contiguous copy; offsets in bytes from the start of each side's slab.
+struct BlockCopy {
+  int64_t source_offset = 0;
+  int64_t target_offset = 0;
+  int64_t bytes = 0;
+};
+
+// A kind of memory that the host cannot read or write by itself. Calls may come from any thread.
+class SlabDevice {
+ public:
+  virtual ~SlabDevice() = default;
+  // Copies between the device's memory and the host's, or within the device's; done when it returns.
+  virtual absl::Status Copy(void* to, const void* from, size_t bytes) const = 0;
+  // Copies all runs from slab to slab, both the device's.
+  virtual absl::Status CopyRuns(std::byte* to, const std::byte* from, std::span<const BlockCopy> runs) const = 0;
+  // What another process of this host maps `memory` by, which is a whole allocation. UNAVAILABLE: it cannot.
+  virtual absl::StatusOr<std::string> Share(std::byte* memory) const = 0;
+  // All of what another process shares; an error, nothing worse, where `shared` is not from Share. Until Unmap.
+  virtual absl::StatusOr<std::span<std::byte>> Map(std::string_view shared) const = 0;
+  virtual void Unmap(std::byte* mapped) const = 0;
+};
+
+// Does not own the memory.
 class Slab {
  public:
-  // Copies `bytes` between the slab and host memory or within the slab; done when it returns. From any thread.
-  using CopyBytes = absl::Status (*)(void* to, const void* from, size_t bytes);
-
   Slab() = default;
   // The host's memory.
   Slab(std::span<std::byte> memory) : memory_(memory) {}  // NOLINT(google-explicit-constructor)
-  // A device's.
-  Slab(std::span<std::byte> memory, CopyBytes copy) : memory_(memory), copy_(copy) {}
+  // A device's; null: the host's.
+  Slab(std::span<std::byte> memory, const SlabDevice* device) : memory_(memory), device_(device) {}
 
   std::byte* data() const { return memory_.data(); }
   size_t size() const { return memory_.size(); }
-  Slab First(size_t bytes) const { return {memory_.first(bytes), copy_}; }
-  bool on_host() const { return copy_ == nullptr; }
+  Slab First(size_t bytes) const { return {memory_.first(bytes), device_}; }
+  const SlabDevice* device() const { return device_; }
+  bool on_host() const { return device_ == nullptr; }
   // REQUIRES: on_host.
   std::span<std::byte> host() const {
     BATON_CHECK(on_host(), "the host reads a device's memory");
     return memory_;
   }
 
+  // As SlabDevice::Copy.
   absl::Status Copy(void* to, const void* from, size_t bytes) const {
-    if (!on_host()) return copy_(to, from, bytes);
+    if (!on_host()) return device_->Copy(to, from, bytes);
     std::memcpy(to, from, bytes);
     return absl::OkStatus();
   }
 
  private:
   std::span<std::byte> memory_;
-  CopyBytes copy_ = nullptr;  // null: memcpy
+  const SlabDevice* device_ = nullptr;  // must outlive it
 };
 
 }  // namespace baton

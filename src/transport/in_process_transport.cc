@@ -72,9 +72,13 @@ class InProcessLink final : public Link {
     const std::shared_ptr<InProcessNetwork::Memory> target = network_->Find(target_);
     if (target == nullptr) return absl::UnavailableError(absl::StrCat(target_, " is gone"));
     const Slab &from = source_->slab(), &to = target->slab();
-    const Slab& copier = from.on_host() ? to : from;  // a device copies to and from the host, and within itself
     RETURN_IF_ERROR(CheckCopies(copies, static_cast<int64_t>(from.size()), static_cast<int64_t>(to.size())));
-    for (const BlockCopy& run : Coalesce(copies)) {
+    const std::vector<BlockCopy> runs = Coalesce(copies);
+    if (from.device() != nullptr && from.device() == to.device()) {
+      return from.device()->CopyRuns(to.data(), from.data(), runs);
+    }
+    const Slab& copier = from.on_host() ? to : from;  // a device copies to and from the host
+    for (const BlockCopy& run : runs) {
       RETURN_IF_ERROR(
           copier.Copy(to.data() + run.target_offset, from.data() + run.source_offset, static_cast<size_t>(run.bytes)));
     }

@@ -14,13 +14,6 @@
 
 namespace baton {
 
-// One contiguous copy; offsets in bytes from the start of each side's slab.
-struct BlockCopy {
-  int64_t source_offset = 0;
-  int64_t target_offset = 0;
-  int64_t bytes = 0;
-};
-
 // A way to write into one peer's slab. Destroying it waits a little for what is in flight, then breaks it off; every
 // `done` has been called by then. Not to be destroyed inside `done`, nor after its transport.
 class Link {

@@ -74,6 +74,8 @@ std::string Encode(const UcxDescriptor& descriptor) {
   Put(out, descriptor.scratch_offset);
   Put(out, descriptor.worker_address);
   Put(out, descriptor.rkey);
+  Put(out, descriptor.on_device);
+  Put(out, descriptor.shared);
   const Sha sha = ShaOf(out);
   out.append(sha.begin(), sha.end());
   return out;
@@ -97,6 +99,8 @@ absl::StatusOr<UcxDescriptor> DecodeUcxDescriptor(std::string_view bytes) {
   RETURN_IF_ERROR(reader.Get(descriptor.scratch_offset));
   RETURN_IF_ERROR(reader.Get(descriptor.worker_address, 1));
   RETURN_IF_ERROR(reader.Get(descriptor.rkey, 0));
+  RETURN_IF_ERROR(reader.Get(descriptor.on_device));
+  RETURN_IF_ERROR(reader.Get(descriptor.shared, 0));
   if (!reader.empty()) return Malformed("bytes after its end");
   if (descriptor.slab_bytes == 0 || descriptor.slab_bytes > kLargestSlab ||
       descriptor.scratch_offset < descriptor.slab_bytes || descriptor.scratch_offset > kLargestSlab ||

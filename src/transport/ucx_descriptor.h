@@ -16,7 +16,9 @@ struct UcxDescriptor {
   uint64_t slab_bytes = 0;      // [base, base + slab_bytes)
   uint64_t scratch_offset = 0;  // from base; [scratch_offset, scratch_offset + kScratchBytes)
   std::string worker_address;
-  std::string rkey;  // empty: peers write by active messages alone
+  std::string rkey;        // empty: UCX itself cannot reach the memory
+  uint64_t on_device = 0;  // 1: the memory is a device's, 0: the host's
+  std::string shared;      // SlabDevice::Share of a device's memory; empty: it cannot be shared
 };
 
 inline constexpr int64_t kScratchBytes = int64_t{4} << 20;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/logging.h"
 #include "base/status.h"
 #include "transport/shared_mapping.h"
 
@@ -23,6 +24,8 @@ const char* NameOf(UcxPath path) {
   switch (path) {
     case UcxPath::kSharedMemory:
       return "shared memory";
+    case UcxPath::kMappedDevice:
+      return "mapped device memory";
     case UcxPath::kPut:
       return "put";
     case UcxPath::kRendezvous:
@@ -89,8 +92,10 @@ absl::Status UcxEndpoint::Create(const UcxDescriptor& peer) {
 // UCX computes where the peer's address lies here from what the peer says, and checks nothing.
 absl::Status UcxEndpoint::OpenMemory(const UcxDescriptor& peer) {
   remote_base_ = peer.base;
+  MapDevice(peer);
   if (peer.rkey.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(ToStatus(ucp_ep_rkey_unpack(endpoint_, peer.rkey.data(), &rkey_), "the peer's memory key"));
+  if (peer.on_device != 0) return absl::OkStatus();  // UCX may know an address of it here, which the host cannot use
   void* mapped = nullptr;
   if (ucp_rkey_ptr(rkey_, remote_base_, &mapped) != UCS_OK) return absl::OkStatus();
   const std::span theirs(static_cast<std::byte*>(mapped), peer.scratch_offset + kScratchBytes);
@@ -104,13 +109,30 @@ absl::Status UcxEndpoint::OpenMemory(const UcxDescriptor& peer) {
   return absl::OkStatus();
 }
 
+// A peer on another host has nothing that can be mapped here, nor has one whose device this process does not see.
+void UcxEndpoint::MapDevice(const UcxDescriptor& peer) {
+  if (peer.shared.empty() || source_.on_host()) return;
+  const auto mapped = source_.device()->Map(peer.shared);
+  if (!mapped.ok()) {
+    spdlog::info("the peer's device memory is not mapped: {}", mapped.status().ToString());
+  } else if (mapped->size() < peer.scratch_offset + kScratchBytes) {
+    source_.device()->Unmap(mapped->data());
+  } else {
+    mapped_device_ = mapped->data();
+  }
+}
+
 std::vector<UcxPath> UcxEndpoint::Paths() const {
+  if (mapped_device_ != nullptr) return {UcxPath::kMappedDevice};
   if (mapped_ != nullptr) return {UcxPath::kSharedMemory};
   if (rkey_ != nullptr && direct_) return {UcxPath::kPut, UcxPath::kRendezvous, UcxPath::kEager};
   return {UcxPath::kRendezvous, UcxPath::kEager};
 }
 
-UcxEndpoint::~UcxEndpoint() { BATON_CHECK(endpoint_ == nullptr, "destroyed before it was closed"); }
+UcxEndpoint::~UcxEndpoint() {
+  BATON_CHECK(endpoint_ == nullptr, "destroyed before it was closed");
+  if (mapped_device_ != nullptr) source_.device()->Unmap(mapped_device_);
+}
 
 void UcxEndpoint::Write(UcxPath path, std::vector<BlockCopy> runs, Done done) {
   ++active_;
@@ -123,6 +145,9 @@ void UcxEndpoint::Write(UcxPath path, std::vector<BlockCopy> runs, Done done) {
   switch (path) {
     case UcxPath::kSharedMemory:
       CopySlice(operation);
+      break;
+    case UcxPath::kMappedDevice:
+      CopyOnDevice(operation);
       break;
     case UcxPath::kPut:
       Put(operation);
@@ -155,6 +180,12 @@ void UcxEndpoint::CopySlice(Operation* operation) {
     return;
   }
   Drop(operation, status_);
+}
+
+void UcxEndpoint::CopyOnDevice(Operation* operation) {
+  const absl::Status copied = source_.device()->CopyRuns(mapped_device_, source_.data(), operation->runs);
+  if (!copied.ok()) Break(copied);
+  Drop(operation, copied);
 }
 
 ucp_request_param_t UcxEndpoint::ParamFor(Operation* operation) {

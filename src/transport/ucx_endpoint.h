@@ -21,6 +21,7 @@ namespace baton {
 
 enum class UcxPath {
   kSharedMemory,  // the peer's memory is mapped here; the progress thread copies
+  kMappedDevice,  // the same with a device's memory on both sides; the device copies
   kPut,           // one-sided: RDMA, or UCX's emulation over TCP
   kRendezvous,    // active messages that announce the data, which the peer then fetches or is sent
   kEager,         // active messages that carry the data
@@ -61,8 +62,10 @@ class UcxEndpoint {
   UcxEndpoint(UcxProgress& progress, UcxInbox& inbox, const Slab& source, bool direct);
   absl::Status Create(const UcxDescriptor& peer);
   absl::Status OpenMemory(const UcxDescriptor& peer);
+  void MapDevice(const UcxDescriptor& peer);
 
   void CopySlice(Operation* operation);
+  void CopyOnDevice(Operation* operation);
   void Put(Operation* operation);
   void Enqueue(UcxPath path, Operation* operation);
   void SendWaiting();
@@ -83,9 +86,10 @@ class UcxEndpoint {
   ucp_ep_h endpoint_ = nullptr;
   ucp_rkey_h rkey_ = nullptr;
   uint64_t remote_base_ = 0;
-  std::byte* mapped_ = nullptr;  // the peer's memory, where maps_memory()
-  absl::Status status_;          // why the connection is broken
-  int64_t active_ = 0;           // operations without result
+  std::byte* mapped_ = nullptr;         // the peer's memory, for kSharedMemory
+  std::byte* mapped_device_ = nullptr;  // for kMappedDevice
+  absl::Status status_;                 // why the connection is broken
+  int64_t active_ = 0;                  // operations without result
   std::deque<std::unique_ptr<Chunk>> waiting_;
   std::map<uint64_t, Operation*> tickets_;  // messages without reply
   int64_t window_used_ = 0;                 // bytes of messages without reply

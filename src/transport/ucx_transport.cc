@@ -18,6 +18,15 @@ constexpr int64_t kPage = 4096;
 constexpr int64_t kLargestSlab = int64_t{1} << 45;
 static_assert(kPage + kScratchBytes <= kSlabMarginBytes);
 
+// Empty: peers cannot map it.
+std::string SharedHandle(const Slab& memory) {
+  if (memory.on_host()) return "";  // UCX shares it
+  auto shared = memory.device()->Share(memory.data());
+  if (shared.ok()) return *std::move(shared);
+  spdlog::info("KV blocks are not shared with other processes: {}", shared.status().ToString());
+  return "";
+}
+
 int64_t ScratchOffset(int64_t slab_bytes) { return (slab_bytes + kPage - 1) / kPage * kPage; }
 
 }  // namespace
@@ -108,7 +117,9 @@ absl::Status UcxTransport::Publish(int64_t slab_bytes) {
                         .slab_bytes = static_cast<uint64_t>(slab_bytes),
                         .scratch_offset = static_cast<uint64_t>(scratch_offset_),
                         .worker_address = std::string(reinterpret_cast<const char*>(address), address_bytes),
-                        .rkey = std::string(static_cast<const char*>(rkey), rkey_bytes)});
+                        .rkey = std::string(static_cast<const char*>(rkey), rkey_bytes),
+                        .on_device = !memory_.on_host(),
+                        .shared = SharedHandle(memory_)});
   return absl::OkStatus();
 }
 

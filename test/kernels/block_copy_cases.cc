@@ -77,7 +77,15 @@ struct Copy {
 KernelCase MakeCase(const Copy& copy, bool check, std::mt19937_64& random) {
   const bool gather = copy.direction == Direction::kGather;
   const std::vector<int64_t> order = RandomOrder(copy.slab_blocks, random);
-  const DeviceArray<int32_t> ids(std::vector<int32_t>(order.begin(), order.begin() + copy.count));
+  std::vector<CopyRun> runs;
+  for (int64_t i = 0; i < copy.count; ++i) {
+    const int64_t in_slab = order[i] * copy.block_bytes, in_packed = i * copy.block_bytes;
+    runs.push_back({.from = gather ? in_slab : in_packed,
+                    .to = gather ? in_packed : in_slab,
+                    .bytes = copy.block_bytes,
+                    .first_piece = i * CopyPieces(copy.block_bytes)});
+  }
+  const DeviceArray<CopyRun> runs_on_device(runs);
   const Bytes slab_bytes = RandomBytes(copy.slab_blocks * copy.block_bytes, random);
   const Bytes packed_bytes = RandomBytes(copy.count * copy.block_bytes, random);
   const Buffer slab(Memory::kDevice, slab_bytes);
@@ -88,8 +96,10 @@ KernelCase MakeCase(const Copy& copy, bool check, std::mt19937_64& random) {
   result.bytes = 2.0 * copy.count * copy.block_bytes;
   result.tolerance = 0;
   result.launch = [=](cudaStream_t stream) {
-    return gather ? LaunchGatherBlocks(slab.data(), copy.block_bytes, ids.data(), copy.count, packed.data(), stream)
-                  : LaunchScatterBlocks(packed.data(), copy.block_bytes, ids.data(), copy.count, slab.data(), stream);
+    const uint8_t* from = gather ? slab.data() : packed.data();
+    uint8_t* to = gather ? packed.data() : slab.data();
+    return LaunchCopyRuns(from, runs_on_device.data(), copy.count, copy.count * CopyPieces(copy.block_bytes), to,
+                          stream);
   };
   if (!check) return result;
 
@@ -114,7 +124,7 @@ std::vector<KernelCase> BlockCopyCases(CaseSize size, uint64_t seed) {
   for (const Direction direction : {Direction::kGather, Direction::kScatter}) {
     for (const Memory packed : {Memory::kDevice, Memory::kPinnedHost}) {
       if (check) {
-        for (const int64_t block_bytes : {16, 32768, 36880, 3 * 16 * 1000}) {
+        for (const int64_t block_bytes : {16, 32768, 36880, 3 * 16 * 1000, 40'007}) {
           cases.push_back(MakeCase({direction, block_bytes, 23, 11, packed}, check, random));
         }
       } else {

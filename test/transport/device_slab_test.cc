@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "catch.h"
 #include "transport/guarded_memory.h"
 #include "transport/in_process_transport.h"
@@ -23,10 +24,12 @@ struct Side {
   std::byte* bytes = nullptr;  // of the slab, for the test
 };
 
-Side Make(std::unique_ptr<Transport> transport, bool guarded, uint32_t seed) {
+enum class Kind { kHost, kGuarded, kShared };
+
+Side Make(std::unique_ptr<Transport> transport, Kind kind, uint32_t seed) {
   Side side{std::move(transport)};
-  if (guarded) {
-    const auto memory = std::make_shared<GuardedMemory>(kSlab + kSlabMarginBytes);
+  if (kind != Kind::kHost) {
+    const auto memory = std::make_shared<GuardedMemory>(kSlab + kSlabMarginBytes, kind == Kind::kShared);
     side.bytes = memory->open();
     REQUIRE(side.transport->AdoptSlab(memory->slab(), kSlab, memory).ok());
   } else {
@@ -40,11 +43,12 @@ Side Make(std::unique_ptr<Transport> transport, bool guarded, uint32_t seed) {
 }
 
 // Pushes odd blocks, in reverse, and a piece of one; expects just these bytes to change.
-void CheckPush(const Side& from, const Side& to) {
+void CheckPush(const Side& from, const Side& to, const std::string& by) {
   const auto link = from.transport->Connect(to.transport->Descriptor());
   INFO(link.status().ToString());
   REQUIRE(link.ok());
   INFO((*link)->Description());
+  CHECK(absl::StrContains((*link)->Description(), by));
   std::vector<std::byte> expected(to.bytes, to.bytes + kSlab);
   std::vector<BlockCopy> copies;
   for (int64_t block = 1; block < kBlocks; block += 2) {
@@ -60,29 +64,39 @@ void CheckPush(const Side& from, const Side& to) {
   CHECK(std::equal(expected.begin(), expected.end(), to.bytes));
 }
 
+struct Pair {
+  Kind source, target;
+  const char* by;  // UCX: of the link's description
+};
+const Pair kPairs[] = {
+    {Kind::kGuarded, Kind::kGuarded, "active messages"},     {Kind::kGuarded, Kind::kHost, ""},
+    {Kind::kHost, Kind::kGuarded, "active messages"},        {Kind::kShared, Kind::kShared, "mapped device memory"},
+    {Kind::kGuarded, Kind::kShared, "mapped device memory"}, {Kind::kHost, Kind::kShared, "active messages"}};
+
 TEST_CASE("blocks move by UCX between device memory and device memory, and between it and the host's") {
   for (const char* transports : {"", "tcp"}) {
     if (*transports != '\0') setenv("UCX_TLS", transports, 1);
-    for (const auto& [source_guarded, target_guarded] : {std::pair(true, true), {true, false}, {false, true}}) {
-      CAPTURE(transports, source_guarded, target_guarded);
+    for (const Pair& pair : kPairs) {
+      CAPTURE(transports, static_cast<int>(pair.source), static_cast<int>(pair.target));
       auto ours = UcxTransport::Create({}), theirs = UcxTransport::Create({});
       REQUIRE(ours.ok());
       REQUIRE(theirs.ok());
-      const Side from = Make(*std::move(ours), source_guarded, 1);
-      const Side to = Make(*std::move(theirs), target_guarded, 2);
-      CheckPush(from, to);
+      const Side from = Make(*std::move(ours), pair.source, 1);
+      const Side to = Make(*std::move(theirs), pair.target, 2);
+      CheckPush(from, to, pair.by);
+      CHECK(GuardedMemory::mapped() == 0);  // no longer
     }
     unsetenv("UCX_TLS");
   }
 }
 
 TEST_CASE("blocks move within a process between device memory and device memory, and between it and the host's") {
-  for (const auto& [source_guarded, target_guarded] : {std::pair(true, true), {true, false}, {false, true}}) {
-    CAPTURE(source_guarded, target_guarded);
+  for (const Pair& pair : kPairs) {
+    CAPTURE(static_cast<int>(pair.source), static_cast<int>(pair.target));
     const auto network = std::make_shared<InProcessNetwork>();
-    const Side from = Make(std::make_unique<InProcessTransport>(network), source_guarded, 3);
-    const Side to = Make(std::make_unique<InProcessTransport>(network), target_guarded, 4);
-    CheckPush(from, to);
+    const Side from = Make(std::make_unique<InProcessTransport>(network), pair.source, 3);
+    const Side to = Make(std::make_unique<InProcessTransport>(network), pair.target, 4);
+    CheckPush(from, to, "in-process");
   }
 }
 

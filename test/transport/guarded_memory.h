@@ -1,10 +1,10 @@
-// Memory that faults when the host touches it, as a device's would be worse than useless to it: only CopyBytes reaches
-// it.
+// Memory that faults when the host touches it, as a device's would: only its SlabDevice reaches it.
 #pragma once
 
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -18,7 +18,8 @@ namespace baton {
 
 class GuardedMemory {
  public:
-  explicit GuardedMemory(size_t bytes) : bytes_(bytes) {
+  // `shared`: other transports can map it.
+  GuardedMemory(size_t bytes, bool shared) : bytes_(bytes), shared_(shared) {
     const int file = memfd_create("guarded", 0);
     BATON_CHECK(file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) == 0, "memfd");
     guarded_ = Map(PROT_NONE, file);
@@ -36,9 +37,14 @@ class GuardedMemory {
   GuardedMemory(const GuardedMemory&) = delete;
   GuardedMemory& operator=(const GuardedMemory&) = delete;
 
-  Slab slab() const { return {{guarded_, bytes_}, &CopyBytes}; }
+  Slab slab() const { return {{guarded_, bytes_}, &TheDevice()}; }
   // The same bytes, for the test.
   std::byte* open() const { return open_; }
+  // How many mappings by other transports there are now.
+  static std::atomic<int>& mapped() {
+    static std::atomic<int> count = 0;
+    return count;
+  }
 
  private:
   struct All {
@@ -50,26 +56,58 @@ class GuardedMemory {
     return registry;
   }
 
+  // Within this process memory is mapped where it is; its handle is its address.
+  class Device final : public SlabDevice {
+   public:
+    absl::Status Copy(void* to, const void* from, size_t bytes) const override {
+      std::memcpy(Open(to), Open(from), bytes);
+      return absl::OkStatus();
+    }
+    absl::Status CopyRuns(std::byte* to, const std::byte* from, std::span<const BlockCopy> runs) const override {
+      for (const BlockCopy& run : runs) {
+        std::memcpy(Open(to + run.target_offset), Open(from + run.source_offset), static_cast<size_t>(run.bytes));
+      }
+      return absl::OkStatus();
+    }
+    absl::StatusOr<std::string> Share(std::byte* memory) const override {
+      if (!Find(memory)->shared_) return absl::UnavailableError("not shared");
+      return std::string(reinterpret_cast<const char*>(&memory), sizeof memory);
+    }
+    absl::StatusOr<std::span<std::byte>> Map(std::string_view shared) const override {
+      std::byte* memory = nullptr;
+      if (shared.size() != sizeof memory) return absl::InvalidArgumentError("not a handle");
+      std::memcpy(&memory, shared.data(), sizeof memory);
+      const GuardedMemory* found = Find(memory);
+      if (found == nullptr) return absl::NotFoundError("no such memory");
+      ++mapped();
+      return std::span(found->guarded_, found->bytes_);
+    }
+    void Unmap(std::byte*) const override { --mapped(); }
+  };
+  static const Device& TheDevice() {
+    static const Device device;
+    return device;
+  }
+  static GuardedMemory* Find(const std::byte* at) {
+    const std::lock_guard lock(Registry().mutex);
+    for (GuardedMemory* memory : Registry().all) {
+      if (at >= memory->guarded_ && at < memory->guarded_ + memory->bytes_) return memory;
+    }
+    return nullptr;
+  }
+  static std::byte* Open(const void* address) {
+    auto* at = static_cast<std::byte*>(const_cast<void*>(address));
+    const GuardedMemory* memory = Find(at);
+    return memory == nullptr ? at : memory->open_ + (at - memory->guarded_);
+  }
+
   std::byte* Map(int protection, int file) const {
     void* memory = mmap(nullptr, bytes_, protection, MAP_SHARED, file, 0);
     BATON_CHECK(memory != MAP_FAILED, "mmap");
     return static_cast<std::byte*>(memory);
   }
-  static std::byte* Open(const void* address) {
-    auto* at = static_cast<std::byte*>(const_cast<void*>(address));
-    const std::lock_guard lock(Registry().mutex);
-    for (const GuardedMemory* memory : Registry().all) {
-      if (at >= memory->guarded_ && at < memory->guarded_ + memory->bytes_)
-        return memory->open_ + (at - memory->guarded_);
-    }
-    return at;
-  }
-  static absl::Status CopyBytes(void* to, const void* from, size_t bytes) {
-    std::memcpy(Open(to), Open(from), bytes);
-    return absl::OkStatus();
-  }
-
   const size_t bytes_;
+  const bool shared_;
   std::byte* guarded_;
   std::byte* open_;
 };

@@ -33,7 +33,10 @@ absl::StatusOr<const CublasLt*> Load() {
   RETURN_IF_ERROR(Find(library, "cublasLtCreate", lt.Create));
   RETURN_IF_ERROR(Find(library, "cublasLtDestroy", lt.Destroy));
   RETURN_IF_ERROR(Find(library, "cublasLtGetStatusString", lt.GetStatusString));
+  RETURN_IF_ERROR(Find(library, "cublasLtGetVersion", lt.GetVersion));
   RETURN_IF_ERROR(Find(library, "cublasLtMatmul", lt.Matmul));
+  RETURN_IF_ERROR(Find(library, "cublasLtMatmulAlgoCapGetAttribute", lt.MatmulAlgoCapGetAttribute));
+  RETURN_IF_ERROR(Find(library, "cublasLtMatmulAlgoConfigSetAttribute", lt.MatmulAlgoConfigSetAttribute));
   RETURN_IF_ERROR(Find(library, "cublasLtMatmulAlgoGetHeuristic", lt.MatmulAlgoGetHeuristic));
   RETURN_IF_ERROR(Find(library, "cublasLtMatmulDescInit_internal", lt.MatmulDescInit_internal));
   RETURN_IF_ERROR(Find(library, "cublasLtMatmulDescSetAttribute", lt.MatmulDescSetAttribute));

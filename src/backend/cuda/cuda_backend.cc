@@ -1,5 +1,6 @@
 #include "backend/cuda/cuda_backend.h"
 
+#include <chrono>
 #include <limits>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "backend/cuda/cuda_memory.h"
 #include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/decode_graphs.h"
+#include "base/logging.h"
 #include "base/status.h"
 #include "model/forward.h"
 
@@ -75,7 +77,6 @@ class CudaBackend final : public Backend {
                                                  "): expected compute capability 8.0 or later, got ", device.major, ".",
                                                  device.minor));
     }
-    numerics_id_ = absl::StrCat("cuda-sm", capability, options.same_bits ? "-bf16-same-bits" : "-bf16");
     cudaStream_t stream = nullptr;
     RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream"));
     stream_.reset(stream);
@@ -89,7 +90,13 @@ class CudaBackend final : public Backend {
                                                      .layout = layout_,
                                                      .slab = {options.slab.data(), options.slab.size()},
                                                      .stream = stream}));
+    numerics_id_ = absl::StrCat("cuda-sm", capability, "-cublas", ops_->cublas_version(), "-bf16",
+                                options.same_bits ? "-same-bits" : "-varying-bits");
     ASSIGN_OR_RETURN(model_, PackModel(weights, options.lm_head, *ops_));
+    const auto begin = std::chrono::steady_clock::now();
+    RETURN_IF_ERROR(ops_->Tune(model_));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    spdlog::info("{}: chose the projections' kernels in {:.1f} s", device.name, took.count());
     return absl::OkStatus();
   }
 

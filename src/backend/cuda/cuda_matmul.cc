@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -14,9 +14,12 @@ namespace {
 
 // What NVIDIA recommends for Hopper.
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-constexpr int kMostSuggested = 256;
-// Same bits: the rows that a weight's own algorithm is suggested for, and on which others are compared with it. So many
-// that it is of the family that prefill uses, which sums in one order for all tiles.
+constexpr int kMostSuggested = 8;
+constexpr size_t kTimedAgain = 8;
+constexpr int kRoundsAgain = 4;
+constexpr int64_t kMostRowsTimed = 512;  // beyond, cuBLASLt's first suggestion reaches 90 % of its own best
+// The rows that a weight's own algorithm is suggested for and, for same bits, compared on. So many that it is of the
+// family that prefill uses, which sums in one order for all tiles.
 constexpr int64_t kRowsOfOneAlgorithm = 256;
 
 // What describes one product to cuBLASLt, whose matrices are column-major: it computes y^T = w x^T.
@@ -43,11 +46,35 @@ class Description {
   const CublasLt& lt_;
 };
 
-// Neighbouring row counts are planned for as one: powers of two for decode, multiples of 256 for prefill.
-int64_t RowsToPlanFor(int64_t rows, bool same_bits) {
-  if (same_bits || rows <= 256) return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows)));
-  return (rows + 255) / 256 * 256;
+// Neighbouring row counts are planned for as one, and the fewest as the narrowest tile.
+int64_t RowsToPlanFor(int64_t rows) {
+  return std::max<int64_t>(8, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows))));
 }
+
+// Milliseconds between two points of a stream.
+class CudaTimer {
+ public:
+  ~CudaTimer() {
+    for (const cudaEvent_t event : {begin_, end_}) {
+      if (event != nullptr) cudaEventDestroy(event);
+    }
+  }
+  absl::Status Create() {
+    RETURN_IF_ERROR(CudaStatus(cudaEventCreate(&begin_), "event"));
+    return CudaStatus(cudaEventCreate(&end_), "event");
+  }
+  void Begin(cudaStream_t stream) { cudaEventRecord(begin_, stream); }
+  absl::StatusOr<float> End(cudaStream_t stream) {
+    float ms = 0;
+    cudaEventRecord(end_, stream);
+    RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(end_), "timing projections"));
+    RETURN_IF_ERROR(CudaStatus(cudaEventElapsedTime(&ms, begin_, end_), "timing projections"));
+    return ms;
+  }
+
+ private:
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
 
 std::string Words(int64_t rows, int64_t n, int64_t k) {
   return absl::StrCat("[", rows, ", ", k, "] by [", n, ", ", k, "] transposed");
@@ -92,7 +119,7 @@ absl::StatusOr<std::vector<CudaMatmul::Algorithm>> CudaMatmul::Suggest(const Sha
     lt_.MatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &whole_sums,
                                      sizeof whole_sums);
   }
-  std::vector<cublasLtMatmulHeuristicResult_t> results(same_bits_ ? kMostSuggested : 1);
+  std::vector<cublasLtMatmulHeuristicResult_t> results(kMostSuggested);
   int found = 0;
   const cublasStatus_t status =
       lt_.MatmulAlgoGetHeuristic(handle_, &description.product, &description.w, &description.x, &description.y,
@@ -105,30 +132,105 @@ absl::StatusOr<std::vector<CudaMatmul::Algorithm>> CudaMatmul::Suggest(const Sha
   return algorithms;
 }
 
-absl::StatusOr<CudaMatmul::Algorithm> CudaMatmul::AlgorithmFor(const MatrixProduct& product, cudaStream_t stream) {
-  const int64_t rows = RowsToPlanFor(product.rows, same_bits_);
-  const Shape shape = {
-      rows, product.n, product.k, product.YStride(), product.fp32_output, product.add, product.bias != nullptr};
-  const auto known = algorithms_.find(shape);
-  if (known != algorithms_.end()) return known->second;
-  ASSIGN_OR_RETURN(std::vector<Algorithm> suggested, Suggest(shape));
-  Algorithm algorithm = suggested.front();
-  if (same_bits_) {
-    ASSIGN_OR_RETURN(algorithm, ChooseSameBits(product, shape, stream));
-  }
-  algorithms_.emplace(shape, algorithm);
-  return algorithm;
+CudaMatmul::Shape CudaMatmul::ShapeOf(const MatrixProduct& product) const {
+  return {RowsToPlanFor(product.rows), product.n, product.k, product.YStride(), product.fp32_output, product.add,
+          product.bias != nullptr};
 }
 
-// The first of those suggested for the shape that gives each of some random rows what the weight's own algorithm gives
-// it.
-absl::StatusOr<CudaMatmul::Algorithm> CudaMatmul::ChooseSameBits(const MatrixProduct& product, Shape shape,
-                                                                 cudaStream_t stream) const {
-  ASSIGN_OR_RETURN(const std::vector<Algorithm> suggested, Suggest(shape));
-  const int64_t rows = std::clamp(shape.rows, int64_t{1}, kRowsOfOneAlgorithm);
-  shape.rows = kRowsOfOneAlgorithm;
-  ASSIGN_OR_RETURN(const std::vector<Algorithm> own, Suggest(shape));
+absl::Status CudaMatmul::Learn(MatrixProduct product, std::span<const __nv_bfloat16* const> weights,
+                               cudaStream_t stream) {
+  const Shape shape = ShapeOf(product);
+  if (algorithms_.contains(shape)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::vector<Algorithm> candidates, Suggest(shape));
+  Shape own_shape = shape;
+  own_shape.rows = kRowsOfOneAlgorithm;
+  ASSIGN_OR_RETURN(const std::vector<Algorithm> own, Suggest(own_shape));
+  if (shape.rows <= kMostRowsTimed) {
+    const std::vector<Algorithm> variants = VariantsOf(own.front());
+    candidates.insert(candidates.end(), variants.begin(), variants.end());
+    ASSIGN_OR_RETURN(candidates, FastestFirst(product, weights, candidates, stream));
+  }
+  Algorithm algorithm = candidates.front();
+  if (same_bits_) {
+    product.w = weights.front();
+    ASSIGN_OR_RETURN(algorithm, FirstWithBitsOf(own.front(), product, candidates, stream));
+  }
+  algorithms_.emplace(shape, algorithm);
+  return absl::OkStatus();
+}
 
+// Once each, then the best again: the least time counts, for whatever else runs can only add to it. Candidates that
+// cannot are left out.
+absl::StatusOr<std::vector<CudaMatmul::Algorithm>> CudaMatmul::FastestFirst(
+    const MatrixProduct& product, std::span<const __nv_bfloat16* const> weights,
+    const std::vector<Algorithm>& candidates, cudaStream_t stream) const {
+  DeviceBuffer<std::byte> y;
+  RETURN_IF_ERROR(y.Reserve(product.rows * product.YStride() * (product.fp32_output ? 4 : 2), "timing projections"));
+  MatrixProduct trial = product;
+  trial.y = y.data();
+  CudaTimer timer;
+  RETURN_IF_ERROR(timer.Create());
+  size_t runs = 0;
+  const auto time = [&](const Algorithm& algorithm) -> absl::StatusOr<float> {
+    trial.w = weights[runs++ % weights.size()];  // not one that is in the cache
+    timer.Begin(stream);
+    RETURN_IF_ERROR(RunWith(algorithm, trial, stream));
+    return timer.End(stream);
+  };
+  struct Timed {
+    float ms;
+    Algorithm algorithm;
+  };
+  const auto faster = [](const Timed& a, const Timed& b) { return a.ms < b.ms; };
+  std::vector<Timed> timed;
+  for (const Algorithm& algorithm : candidates) {
+    trial.w = weights.front();
+    if (!RunWith(algorithm, trial, stream).ok()) continue;  // it cannot, or has been loaded now
+    ASSIGN_OR_RETURN(const float ms, time(algorithm));
+    timed.push_back({ms, algorithm});
+  }
+  if (timed.empty())
+    return absl::InternalError(absl::StrCat("no algorithm for ", Words(product.rows, product.n, product.k)));
+  std::sort(timed.begin(), timed.end(), faster);
+  const size_t again = std::min(timed.size(), kTimedAgain);
+  for (int round = 0; round < kRoundsAgain; ++round) {
+    for (size_t i = 0; i < again; ++i) {
+      ASSIGN_OR_RETURN(const float ms, time(timed[i].algorithm));
+      timed[i].ms = std::min(timed[i].ms, ms);
+    }
+  }
+  std::sort(timed.begin(), timed.begin() + static_cast<int64_t>(again), faster);
+  std::vector<Algorithm> sorted;
+  for (const Timed& t : timed) sorted.push_back(t.algorithm);
+  return sorted;
+}
+
+// The same kernel with every other tile that it has, also without clusters: what changes is how rows and columns are
+// shared out, and seldom the order of a sum.
+std::vector<CudaMatmul::Algorithm> CudaMatmul::VariantsOf(const Algorithm& algorithm) const {
+  uint32_t tiles[CUBLASLT_MATMUL_TILE_END];
+  size_t bytes = 0;
+  if (lt_.MatmulAlgoCapGetAttribute(&algorithm, CUBLASLT_ALGO_CAP_TILE_IDS, tiles, sizeof tiles, &bytes) !=
+      CUBLAS_STATUS_SUCCESS) {
+    return {};
+  }
+  std::vector<Algorithm> variants;
+  for (size_t i = 0; i < bytes / sizeof tiles[0]; ++i) {
+    Algorithm variant = algorithm;
+    lt_.MatmulAlgoConfigSetAttribute(&variant, CUBLASLT_ALGO_CONFIG_TILE_ID, &tiles[i], sizeof tiles[i]);
+    variants.push_back(variant);
+    const uint16_t alone = CUBLASLT_CLUSTER_SHAPE_1x1x1;
+    lt_.MatmulAlgoConfigSetAttribute(&variant, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, &alone, sizeof alone);
+    variants.push_back(variant);
+  }
+  return variants;
+}
+
+// The first that gives each of some random rows what `own` gives it; else `own`.
+absl::StatusOr<CudaMatmul::Algorithm> CudaMatmul::FirstWithBitsOf(const Algorithm& own, const MatrixProduct& product,
+                                                                  const std::vector<Algorithm>& candidates,
+                                                                  cudaStream_t stream) const {
+  const int64_t rows = std::min(product.rows, kRowsOfOneAlgorithm);
   const std::vector<uint16_t> x = RandomRows(kRowsOfOneAlgorithm * product.k);
   DeviceBuffer<__nv_bfloat16> x_on_device;
   DeviceBuffer<std::byte> y;
@@ -137,7 +239,7 @@ absl::StatusOr<CudaMatmul::Algorithm> CudaMatmul::ChooseSameBits(const MatrixPro
   RETURN_IF_ERROR(y.Reserve(kRowsOfOneAlgorithm * row_bytes, "comparing algorithms"));
   RETURN_IF_ERROR(
       CudaStatus(cudaMemcpy(x_on_device.data(), x.data(), 2 * x.size(), cudaMemcpyHostToDevice), "comparing"));
-  // Of the first `count` rows; empty: it cannot.
+  // Four of the rows that `algorithm` makes of the first `count`; empty: it cannot.
   const auto run = [&](const Algorithm& algorithm, int64_t count) -> absl::StatusOr<std::vector<std::byte>> {
     MatrixProduct part = product;
     part.x = x_on_device.data();
@@ -145,17 +247,23 @@ absl::StatusOr<CudaMatmul::Algorithm> CudaMatmul::ChooseSameBits(const MatrixPro
     part.rows = count;
     RETURN_IF_ERROR(CudaStatus(cudaMemsetAsync(y.data(), 0, static_cast<size_t>(y.capacity()), stream), "comparing"));
     if (!RunWith(algorithm, part, stream).ok()) return std::vector<std::byte>{};
-    std::vector<std::byte> got(static_cast<size_t>(rows * row_bytes));
+    std::vector<std::byte> got(static_cast<size_t>(4 * row_bytes));
+    std::byte* to = got.data();
+    for (const int64_t row : {int64_t{0}, rows / 3, rows * 2 / 3, rows - 1}) {
+      RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(to, y.data() + row * row_bytes, static_cast<size_t>(row_bytes),
+                                                 cudaMemcpyDeviceToHost, stream),
+                                 "comparing algorithms"));
+      to += row_bytes;
+    }
     RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "comparing algorithms"));
-    RETURN_IF_ERROR(CudaStatus(cudaMemcpy(got.data(), y.data(), got.size(), cudaMemcpyDeviceToHost), "comparing"));
     return got;
   };
-  ASSIGN_OR_RETURN(const std::vector<std::byte> expected, run(own.front(), kRowsOfOneAlgorithm));
-  for (const Algorithm& algorithm : suggested) {
+  ASSIGN_OR_RETURN(const std::vector<std::byte> expected, run(own, kRowsOfOneAlgorithm));
+  for (const Algorithm& algorithm : candidates) {
     ASSIGN_OR_RETURN(const std::vector<std::byte> got, run(algorithm, rows));
     if (got == expected) return algorithm;
   }
-  return own.front();
+  return own;
 }
 
 absl::Status CudaMatmul::RunWith(const Algorithm& algorithm, const MatrixProduct& product, cudaStream_t stream) const {
@@ -170,8 +278,12 @@ absl::Status CudaMatmul::RunWith(const Algorithm& algorithm, const MatrixProduct
 }
 
 absl::Status CudaMatmul::Run(const MatrixProduct& product, cudaStream_t stream) {
-  ASSIGN_OR_RETURN(const Algorithm algorithm, AlgorithmFor(product, stream));
-  return RunWith(algorithm, product, stream);
+  auto known = algorithms_.find(ShapeOf(product));
+  if (known == algorithms_.end()) {
+    RETURN_IF_ERROR(Learn(product, {{product.w}}, stream));
+    known = algorithms_.find(ShapeOf(product));
+  }
+  return RunWith(known->second, product, stream);
 }
 
 }  // namespace baton

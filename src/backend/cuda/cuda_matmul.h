@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,8 @@ struct MatrixProduct {
   int64_t YStride() const { return y_stride > 0 ? y_stride : n; }
 };
 
-// Keeps the algorithm that cuBLASLt suggests for each shape of product, so that a shape is looked up once.
+// Keeps an algorithm for each shape of product: of those that cuBLASLt suggests, and other tiles of the one that it
+// suggests for many rows, the fastest, as measured when the shape is first seen; with many rows its first suggestion.
 //
 // With `same_bits`, a row's sums do not depend on how many rows there are: each shape of weight has one algorithm that
 // sums over k in one order, and others, suggested for other numbers of rows, are taken in its place only after they
@@ -40,7 +42,12 @@ class CudaMatmul {
   static absl::StatusOr<std::unique_ptr<CudaMatmul>> Create(bool same_bits);
   ~CudaMatmul();
 
-  // The first product of a shape is slow: it waits for the stream, and must not be captured.
+  // Of cuBLASLt: sums may be ordered otherwise in another version.
+  size_t version() const { return lt_.GetVersion(); }
+  // Chooses the algorithm for products like this one, whose w is any of `weights` (as many as do not fit into the
+  // device's cache, if the model has them). Takes some hundred milliseconds and waits for the stream. y is not used.
+  absl::Status Learn(MatrixProduct product, std::span<const __nv_bfloat16* const> weights, cudaStream_t stream);
+  // Learns first what it has not learnt, from this w alone: not to be captured then.
   absl::Status Run(const MatrixProduct& product, cudaStream_t stream);
 
  private:
@@ -52,10 +59,16 @@ class CudaMatmul {
   };
 
   CudaMatmul(bool same_bits, const CublasLt& lt) : same_bits_(same_bits), lt_(lt) {}
-  absl::StatusOr<Algorithm> AlgorithmFor(const MatrixProduct& product, cudaStream_t stream);
+  Shape ShapeOf(const MatrixProduct& product) const;
   // The fastest first, by cuBLASLt's estimate.
   absl::StatusOr<std::vector<Algorithm>> Suggest(const Shape& shape) const;
-  absl::StatusOr<Algorithm> ChooseSameBits(const MatrixProduct& product, Shape shape, cudaStream_t stream) const;
+  std::vector<Algorithm> VariantsOf(const Algorithm& algorithm) const;
+  absl::StatusOr<std::vector<Algorithm>> FastestFirst(const MatrixProduct& product,
+                                                      std::span<const __nv_bfloat16* const> weights,
+                                                      const std::vector<Algorithm>& candidates,
+                                                      cudaStream_t stream) const;
+  absl::StatusOr<Algorithm> FirstWithBitsOf(const Algorithm& own, const MatrixProduct& product,
+                                            const std::vector<Algorithm>& candidates, cudaStream_t stream) const;
   absl::Status RunWith(const Algorithm& algorithm, const MatrixProduct& product, cudaStream_t stream) const;
   absl::Status Error(cublasStatus_t status, const std::string& what) const;
 

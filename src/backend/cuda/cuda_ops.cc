@@ -75,6 +75,43 @@ absl::StatusOr<WeightId> CudaOps::Pack(const WeightSource& source) {
   return WeightId(static_cast<uint32_t>(weights_.size() - 1));
 }
 
+absl::Status CudaOps::Tune(const PackedModel& model) {
+  constexpr int64_t kMostRows = 512;  // beyond, nothing is measured
+  RETURN_IF_ERROR(ReserveActivations(kMostRows, 0));
+  struct Projection {
+    std::vector<WeightId> weights;  // of all layers
+    const Bf16* input;
+    bool fp32, add;
+    int64_t stride;
+  };
+  std::vector<Projection> projections = {{{}, normalised_.data(), false, false, 0},
+                                         {{}, attended_.data(), true, true, 0},
+                                         {{}, normalised_.data(), false, false, 0},
+                                         {{}, gated_.data(), true, true, 0}};
+  for (const PackedLayer& layer : model.layers) {
+    size_t i = 0;
+    for (const WeightId id : {layer.qkv, layer.o, layer.gate_up, layer.down}) projections[i++].weights.push_back(id);
+  }
+  if (model.lm_head) projections.push_back({{*model.lm_head}, normalised_.data(), true, false, LogitsStride()});
+  for (const Projection& p : projections) {
+    const Packed& weight = At(p.weights.front());
+    std::vector<const Bf16*> weights;
+    for (const WeightId id : p.weights) weights.push_back(At(id).values.data());
+    for (int64_t rows = 8; rows <= kMostRows; rows *= 2) {
+      RETURN_IF_ERROR(matmul_->Learn({.x = p.input,
+                                      .bias = weight.bias.data(),
+                                      .rows = rows,
+                                      .n = weight.rows,
+                                      .k = weight.cols,
+                                      .y_stride = p.stride,
+                                      .fp32_output = p.fp32,
+                                      .add = p.add},
+                                     weights, stream_));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CudaOps::Begin(const Batch& batch) {
   if (decode_rows_ > 0) return absl::OkStatus();  // BeginDecode has taken it up
   return TakeUp(batch);

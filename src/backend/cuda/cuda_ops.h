@@ -15,6 +15,7 @@
 #include "kernels/paged_kv.h"
 #include "kv/block_layout.h"
 #include "model/config.h"
+#include "model/forward.h"
 #include "model/ops.h"
 
 namespace baton {
@@ -56,6 +57,10 @@ class CudaOps final : public Ops {
   void KeepLogitRows() override;
   absl::StatusOr<LogitsView> Logits(WeightId norm, WeightId head) override;
 
+  // Chooses how the model's projections are computed, so that no step has to wait for it. Takes seconds.
+  absl::Status Tune(const PackedModel& model);
+
+  size_t cublas_version() const { return matmul_->version(); }
   // The first error since Begin.
   const absl::Status& status() const { return status_; }
 

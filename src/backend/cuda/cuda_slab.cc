@@ -1,14 +1,90 @@
 #include "backend/cuda/cuda_slab.h"
 
+#include <cuda.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
 #include "base/status.h"
+#include "kernels/block_copy.h"
 
 namespace baton {
 namespace {
 
-// A stream of each thread's own, so that a copy waits for nothing else and nothing waits for it.
-absl::Status CopyBytes(void* to, const void* from, size_t bytes) {
-  const cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread);
-  return CudaStatus(error == cudaSuccess ? cudaStreamSynchronize(cudaStreamPerThread) : error, "copying KV blocks");
+// Work goes to a stream of each thread's own, so that it waits for nothing else and nothing waits for it.
+absl::Status Wait(cudaError_t enqueued, absl::string_view what) {
+  return CudaStatus(enqueued == cudaSuccess ? cudaStreamSynchronize(cudaStreamPerThread) : enqueued, what);
+}
+
+// The extent of the allocation that holds `memory`.
+absl::StatusOr<size_t> AllocatedBytes(void* memory) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  RETURN_IF_ERROR(
+      CudaStatus(cudaGetDriverEntryPointByVersion("cuMemGetAddressRange", &function, 12000, cudaEnableDefault, &found),
+                 "cuMemGetAddressRange"));
+  CUdeviceptr base = 0;
+  size_t bytes = 0;
+  const auto get_range = reinterpret_cast<decltype(&cuMemGetAddressRange)>(function);
+  if (function == nullptr || get_range(&base, &bytes, reinterpret_cast<CUdeviceptr>(memory)) != CUDA_SUCCESS) {
+    return absl::InternalError("CUDA: asking for the extent of mapped memory");
+  }
+  return bytes;
+}
+
+class CudaDevice final : public SlabDevice {
+ public:
+  absl::Status Copy(void* to, const void* from, size_t bytes) const override {
+    return Wait(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread), "copying KV blocks");
+  }
+
+  absl::Status CopyRuns(std::byte* to, const std::byte* from, std::span<const BlockCopy> runs) const override {
+    thread_local UploadedList<cuda::CopyRun> uploaded;  // its memory is used again; the wait ends each use
+    std::vector<cuda::CopyRun> list;
+    int64_t pieces = 0;
+    for (const BlockCopy& run : runs) {
+      if (run.bytes == 0) continue;
+      list.push_back({.from = run.source_offset, .to = run.target_offset, .bytes = run.bytes, .first_piece = pieces});
+      pieces += cuda::CopyPieces(run.bytes);
+    }
+    RETURN_IF_ERROR(uploaded.Upload(list, "pushing KV blocks", cudaStreamPerThread));
+    return Wait(
+        cuda::LaunchCopyRuns(from, uploaded.data(), static_cast<int32_t>(list.size()), pieces, to, cudaStreamPerThread),
+        "pushing KV blocks");
+  }
+
+  absl::StatusOr<std::string> Share(std::byte* memory) const override {
+    cudaIpcMemHandle_t handle;
+    const cudaError_t error = cudaIpcGetMemHandle(&handle, memory);
+    if (error != cudaSuccess) return absl::UnavailableError(CudaStatus(error, "cudaIpcGetMemHandle").message());
+    return std::string(handle.reserved, sizeof handle.reserved);
+  }
+
+  absl::StatusOr<std::span<std::byte>> Map(std::string_view shared) const override {
+    cudaIpcMemHandle_t handle;
+    if (shared.size() != sizeof handle.reserved) {
+      return absl::InvalidArgumentError(absl::StrCat("shared device memory: expected a handle of ",
+                                                     sizeof handle.reserved, " bytes, got ", shared.size()));
+    }
+    std::memcpy(handle.reserved, shared.data(), shared.size());
+    void* memory = nullptr;
+    RETURN_IF_ERROR(CudaStatus(cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess),
+                               "mapping a peer's device memory"));
+    const absl::StatusOr<size_t> bytes = AllocatedBytes(memory);
+    if (!bytes.ok()) {
+      cudaIpcCloseMemHandle(memory);
+      return bytes.status();
+    }
+    return std::span(static_cast<std::byte*>(memory), *bytes);
+  }
+
+  void Unmap(std::byte* mapped) const override { cudaIpcCloseMemHandle(mapped); }
+};
+
+const CudaDevice& TheDevice() {
+  static const CudaDevice device;
+  return device;
 }
 
 }  // namespace
@@ -21,6 +97,8 @@ absl::StatusOr<std::shared_ptr<CudaSlab>> CudaSlab::Allocate(int device, int64_t
   return slab;
 }
 
-Slab CudaSlab::slab() const { return {std::span(memory_.data(), static_cast<size_t>(memory_.capacity())), &CopyBytes}; }
+Slab CudaSlab::slab() const {
+  return {std::span(memory_.data(), static_cast<size_t>(memory_.capacity())), &TheDevice()};
+}
 
 }  // namespace baton
