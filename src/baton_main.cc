@@ -72,17 +72,18 @@ absl::Status Serve(ServeOptions options, ShutdownSignal& signal) {
   options.router.models.insert(options.router.models.begin(), options.worker.model);
   ASSIGN_OR_RETURN(std::vector<ServedModel> served, LoadServedModels(options.router.models));
   const auto network = std::make_shared<InProcessNetwork>();
+  const SteadyClock clock;
+  Metrics metrics;
+  ThreadPool sampling(Threads(options.worker));
+  // After what its nodes use: their threads run until it is gone.
   ASSIGN_OR_RETURN(std::vector<Decoder> decoders, LoadDecoders(options, model, network));
   if (options.router.common.check) return absl::OkStatus();
 
-  const SteadyClock clock;
-  Metrics metrics;
   InProcessTransport prefill_transport(network);
   ASSIGN_OR_RETURN(const auto prefill, MakeBackend(model, options.worker, /*lm_head=*/false, prefill_transport));
   const Digest digest = model.weights->digest;
   model.weights.reset();  // the backends have packed them
 
-  ThreadPool sampling(Threads(options.worker));
   std::map<WorkerAddress, DecodeNode*> nodes;
   for (Decoder& decoder : decoders) {
     const NodeParts parts{options.worker,   decoder.name,       decoder.config, digest,

@@ -90,6 +90,12 @@ inline absl::StatusOr<Digest> KvDigest(const WorkerOptions& options, const Loade
 // A backend whose KV lies in memory of the transport. Afterwards the weights are not needed any more.
 inline absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const LoadedModel& model, const WorkerOptions& options,
                                                             bool lm_head, Transport& transport) {
+  if (model.cuda_device) {
+    return MakeCudaWorkerBackend(
+        *model.weights,
+        {.device = *model.cuda_device, .blocks = model.blocks, .lm_head = lm_head, .same_bits = options.same_bits},
+        transport);
+  }
   ASSIGN_OR_RETURN(const std::span<std::byte> slab, transport.AllocateSlab(model.blocks * model.block_bytes));
   return MakeCpuBackend(*model.weights, {.threads = Threads(options), .slab = slab, .lm_head = lm_head});
 }
