@@ -423,6 +423,14 @@ TEST_CASE("a shadow ends with its request, however that ends, and a worker's los
     CHECK(driven.Take().size() == 2);
     CHECK((*driven).core().live_requests() == 0);
   }
+  SECTION("refused: no other worker is asked") {
+    (*driven).WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), driven.now);
+    (*driven).OnFailed(kP, {driven.NameOf("r~1"), absl::ResourceExhaustedError("full"), absl::Seconds(1)}, driven.now);
+    CHECK(driven.Take().empty());
+    driven.Made(driven.NameOf("r"), "0123456789abcdef0123456789abcdef", FinishReason::kLength);
+    CHECK(driven.Take().size() == 2);
+    CHECK((*driven).core().live_requests() == 0);
+  }
   SECTION("all end") {
     (*driven).EndAll(driven.now);
     driven.Take();
