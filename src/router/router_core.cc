@@ -189,6 +189,10 @@ bool RouterCore::PrefillDone(const WorkerAddress& link, const RequestId& id, Inc
   return true;
 }
 
+void RouterCore::Remember(const WorkerAddress& link, std::span<const BlockKey> keys) {
+  if (AttachedWorker* worker = FindWorker(link)) worker->prefix_memory->Remember(keys);
+}
+
 void RouterCore::Failed(const WorkerAddress& link, const RequestId& id, const Failure& failure, absl::Time now) {
   const auto found = live_.find(id);
   if (found == live_.end()) return;
