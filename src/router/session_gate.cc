@@ -90,15 +90,20 @@ void SessionGate::WorkerLost(const WorkerAddress& worker) {
   }
 }
 
-int64_t SessionGate::Longest(const Session& session) {
+int64_t SessionGate::BlocksOf(const Session& session) {
   int64_t blocks = 0;
-  for (const Held& held : session.held) blocks = std::max(blocks, held.blocks);
+  for (const Held& held : session.held) {
+    const bool is_part = std::ranges::any_of(session.held, [&](const Held& other) {
+      return other.worker == held.worker && std::pair(other.blocks, &other) > std::pair(held.blocks, &held);
+    });
+    if (!is_part) blocks += held.blocks;
+  }
   return blocks;
 }
 
 void SessionGate::CountHeld(const Session& session, int64_t sign) {
   having_ += session.held.empty() ? 0 : sign;
-  held_blocks_ += sign * Longest(session);
+  held_blocks_ += sign * BlocksOf(session);
 }
 
 void SessionGate::Needed(const RequestId& id, absl::Time now) {
@@ -271,7 +276,7 @@ void SessionGate::CheckInvariants() const {
   int64_t held_blocks = 0, having = 0;
   for (const auto& [key, session] : sessions_) {
     counts.active += session.active;
-    held_blocks += Longest(session);
+    held_blocks += BlocksOf(session);
     having += !session.held.empty();
     BATON_CHECK(session.active || session.held.empty(), key.name);
     counts.waiting += !session.waiting.empty();

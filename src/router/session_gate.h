@@ -131,7 +131,7 @@ class SessionGate {
   int64_t Places() const;  // SessionWindow::kUnbounded: any number
   bool MustPark(const Session& session) const;
   void NoteCut();
-  static int64_t Longest(const Session& session);
+  static int64_t BlocksOf(const Session& session);  // that it should have: at each worker the longest it had there
   void CountHeld(const Session& session, int64_t sign);
   void Run(const RequestId& id, Session& session, const SessionKey& key);  // it is admitted
   void Admit(const SessionKey& key, Session& session, absl::Time now);     // with all that waits of it
@@ -156,7 +156,7 @@ class SessionGate {
   SessionWindow window_;                              // where there is no number
   int64_t parks_after_ = 0;  // sessions whose number is higher, while more are active than the window allows
   int64_t capacity_ = 0;
-  int64_t having_ = 0, held_blocks_ = 0;  // active sessions with something held, and the longest of each
+  int64_t having_ = 0, held_blocks_ = 0;  // active sessions with something held, and BlocksOf them
   int64_t arrivals_ = 0;
   Counts counts_;
   std::vector<RequestId> admitted_;

@@ -282,12 +282,22 @@ TEST_CASE("one session may always be active, and as many as half of KV memory sh
     d.End("t:a:2");
     CHECK(d.Wait(d.gate.linger()) == "t:b:1");
   }
-  SECTION("half") {
-    d.gate.SetCapacity(60);
+  const auto prefill_at = [&](std::initializer_list<const char*> workers) {
     for (const char* id : {"t:b:1", "t:c:1", "t:d:1", "t:e:1", "t:f:1"}) d.Come({id});
     for (int i = 0; i < 100; ++i) {
-      for (const char* id : {"t:a:1", "t:b:1", "t:c:1", "t:d:1", "t:e:1", "t:f:1"}) d.Prefilled(id, true);
+      for (const char* id : {"t:a:1", "t:b:1", "t:c:1", "t:d:1", "t:e:1", "t:f:1"}) {
+        for (const char* worker : workers) d.Prefilled(id, true, true, worker);
+      }
     }
+  };
+  SECTION("half") {
+    d.gate.SetCapacity(60);
+    prefill_at({"p"});
+    CHECK(d.gate.limit() == 3);
+  }
+  SECTION("half, where each has KV at the workers of two modules") {
+    d.gate.SetCapacity(120);
+    prefill_at({"p", "q"});
     CHECK(d.gate.limit() == 3);
   }
 }
