@@ -324,7 +324,7 @@ void PrefillScheduler::TakeUp(Request& request, RadixTree::State state) {
     if (tree_.Find(key) != state) break;
     const bool cached = state == RadixTree::State::kReady && request.planned < request.ready_at_add;
     (cached ? request.counters.cached : request.counters.shared) += kBlockTokens;
-    request.table.Append(tree_.Acquire(key));
+    request.table.Append(IsBackground(request.task.priority) ? tree_.Share(key) : tree_.Acquire(key));
     request.planned += kBlockTokens;
   }
 }

@@ -10,10 +10,11 @@
 namespace baton {
 
 // How many of its tokens are in the cache or staged. From token `from` on, what is in the cache was not counted as used
-// for it yet.
+// for it yet. Nobody waits for a job in the background: it uses what it finds when it runs.
 int64_t PrefillScheduler::Expect(Request& request, int64_t from) {
   const std::span<const BlockKey> keys(request.task.keys);
   const auto ready = static_cast<size_t>(tree_.ReadyPrefix(keys));
+  if (IsBackground(request.task.priority)) return static_cast<int64_t>(ready) * kBlockTokens;
   const auto first = std::min(ready, static_cast<size_t>(from / kBlockTokens));
   tree_.Refresh(keys.subspan(first, ready - first));
   ReleaseStaged(request);

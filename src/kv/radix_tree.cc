@@ -56,9 +56,8 @@ std::vector<BlockRef> RadixTree::Match(std::span<const BlockKey> keys) {
 }
 
 BlockRef RadixTree::Acquire(const BlockKey& key) {
-  Node& node = Require(key);
-  Touch(node);
-  return pool_.Share(node.block);
+  Touch(Require(key));
+  return Share(key);
 }
 
 void RadixTree::Promise(std::span<const BlockKey> path, const BlockRef& block) { Add(path, block.id()); }

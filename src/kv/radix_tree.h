@@ -53,6 +53,8 @@ class RadixTree {
   std::vector<BlockRef> Match(std::span<const BlockKey> keys);
   // A reference to one node, which is now the most recently used. REQUIRES: the node is there.
   BlockRef Acquire(const BlockKey& key);
+  // The same, but it counts as no use. REQUIRES: the node is there.
+  BlockRef Share(const BlockKey& key) { return pool_.Share(Require(key).block); }
 
   // Adds a promised node for `block`, which the caller holds and will write. REQUIRES: the node is absent, its parent
   // is not.

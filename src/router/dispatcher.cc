@@ -204,7 +204,7 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
   RequestRecord& record = *found;
   done.request_id = record.id;
   const bool counts = gate_ && !record.request.session.empty();
-  const std::vector<BlockKey> keys = counts ? core_.KeysOf(record.id) : std::vector<BlockKey>();
+  std::vector<BlockKey> keys = counts || record.shadow ? core_.KeysOf(record.id) : std::vector<BlockKey>();
   if (core_.PrefillDone(link, done.request_id, done.decode_incarnation)) {
     if (workload_) workload_->Prefilled(done.request_id);
     record.prefilled = now;
@@ -213,6 +213,7 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
     record.queue = std::max(record.prefilled - record.complete - done.compute - done.handoff, absl::ZeroDuration());
     record.done = std::move(done);
     if (counts) TellGate(record, keys, now);
+    if (record.shadow) core_.Remember(link, ShadowKeys(record, std::move(keys)));
     EndShadowsOf(record);
   }
   Act(now);

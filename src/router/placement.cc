@@ -72,7 +72,7 @@ const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> all, 
   if (all.empty()) return nullptr;
   const auto candidates = LargeEnough(all, request.prompt_tokens);
   const auto holder = std::ranges::find(candidates, request.holder, &AttachedWorker::link);
-  if (request.at_holder && holder != candidates.end()) return *holder;
+  if (request.at_holder) return holder == candidates.end() ? nullptr : *holder;
   if (options.routing == Routing::kRandom) return Anyone(candidates, request, "");
   if (options.routing == Routing::kLeastLoaded) {
     return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {

@@ -31,7 +31,7 @@ struct RouteRequest {
   bool prefill_only = false;  // needs no decode worker
   WorkerAddress holder{};     // the link of the prefill worker that has lately computed its first `held_tokens` tokens
   int32_t held_tokens = 0;
-  bool at_holder = false;  // elsewhere it is of no use
+  bool at_holder = false;  // elsewhere it is of no use: it ends where the holder refuses it or is gone
   absl::Time deadline = absl::InfiniteFuture();
   bool held = false;  // its session waits for its turn; nothing is done until RouterCore::Admit
 };
@@ -74,9 +74,10 @@ bool IsOverloaded(const AttachedWorker& decode, const RouteRequest& request);
 // KV of one may be used by the other.
 bool CanShareKv(const WorkerInfo& a, const WorkerInfo& b);
 
-// The holder, if it has to be there. Under kPinned: the holder; else the worker to which rendezvous hashing pins the
-// session, else the first block, else the output that a prompt begins with, as it has no block yet: those that share it
-// are computed once. The cheapest one where there is none of them or the pin is overloaded. Null without candidates.
+// The holder, if it has to be there: null without it. Under kPinned: the holder; else the worker to which rendezvous
+// hashing pins the session, else the first block, else the output that a prompt begins with, as it has no block yet:
+// those that share it are computed once. The cheapest one where there is none of them or the pin is overloaded. Null
+// without candidates.
 const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
                                     const PlacementOptions& options);
 

@@ -189,6 +189,10 @@ bool RouterCore::PrefillDone(const WorkerAddress& link, const RequestId& id, Inc
   return true;
 }
 
+void RouterCore::Remember(const WorkerAddress& link, std::span<const BlockKey> keys) {
+  if (AttachedWorker* worker = FindWorker(link)) worker->prefix_memory->Remember(keys);
+}
+
 void RouterCore::Failed(const WorkerAddress& link, const RequestId& id, const Failure& failure, absl::Time now) {
   const auto found = live_.find(id);
   if (found == live_.end()) return;
@@ -203,7 +207,7 @@ void RouterCore::Failed(const WorkerAddress& link, const RequestId& id, const Fa
         absl::UnavailableError(StrCat("the hand-off failed: ", Message(reason), "; the request may be sent again"));
   }
   const bool growing = live.state == State::kGrowing;
-  const bool again = absl::IsResourceExhausted(reason) &&
+  const bool again = absl::IsResourceExhausted(reason) && !live.request.at_holder &&
                      (growing || ((by_prefill || live.state == State::kStarting) && !live.request.prefill_only));
   if (again) {
     const absl::Duration delay =
@@ -381,7 +385,10 @@ void RouterCore::PlaceWaiting(absl::Time now) {
 }
 
 void RouterCore::PlaceOrWait(Live& live, absl::Time now) {
-  if (!TryPlace(live, now)) Wait(live, now);
+  if (TryPlace(live, now)) return;
+  if (!live.request.at_holder) return Wait(live, now);
+  const RequestId id = live.request.id;
+  End(id, absl::UnavailableError(absl::StrCat("prefill worker ", live.request.holder, " is gone or too small")));
 }
 
 void RouterCore::Wait(Live& live, absl::Time now) {
@@ -499,6 +506,7 @@ void RouterCore::CheckInvariants() const {
     const bool either = live.state == State::kHeld || live.state == State::kWaiting;
     const bool unplaced = either || live.state == State::kAtHome;
     BATON_CHECK((growing || unplaced || live.request.prefill_only) == live.decode.empty(), id);
+    BATON_CHECK(!live.request.at_holder || live.state == State::kHeld || live.prefill == live.request.holder, id);
     BATON_CHECK(either || (growing || live.state == State::kAtHome) == live.request.open, id);
     waiting += live.state == State::kWaiting;
     if (live.timer != absl::InfiniteFuture()) {

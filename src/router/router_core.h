@@ -12,7 +12,8 @@
 // A request that is submitted as held stays so until it is admitted: it ends like any other, but nothing else is done.
 //
 // A growing prompt that all prefill workers have refused grows at home and is placed when it is complete: it may wait
-// for its upstream as long as it likes, and keeps nothing from those that could run.
+// for its upstream as long as it likes, and keeps nothing from those that could run. What is of use at its holder only
+// ends where that refuses it or is gone.
 //
 // Every accepted request ends exactly once, by one kEnd action. Workers that may still hold something of it are then
 // told to cancel it.
@@ -85,6 +86,8 @@ class RouterCore {
   void EndBy(const RequestId& id, absl::Time deadline);
   // True: the hand-off stands and kStartDecode follows (for prefill-only: kEnd, OK).
   bool PrefillDone(const WorkerAddress& link, const RequestId& id, Incarnation decode_incarnation);
+  // A prefill worker has these first blocks of a prompt, though not all of them were submitted.
+  void Remember(const WorkerAddress& link, std::span<const BlockKey> keys);
   struct Failure {
     absl::Status status;
     absl::Duration retry_after{};

@@ -39,8 +39,7 @@ absl::Status SessionGate::Arrived(const RequestId& id, const SessionKey& key, bo
   ++counts_.waiting_requests;
   if (session.waiting.size() == 1) {
     if (!parks) session.number = ++arrivals_;
-    queues_[key.tenant].insert({session.number, key.name});
-    ++counts_.waiting;
+    Enqueue(key, session);
   }
   if (needed) Admit(key, session, now);
   if (session.active && session.running == 0) Leave(key, session);
@@ -91,15 +90,20 @@ void SessionGate::WorkerLost(const WorkerAddress& worker) {
   }
 }
 
-int64_t SessionGate::Longest(const Session& session) {
+int64_t SessionGate::BlocksOf(const Session& session) {
   int64_t blocks = 0;
-  for (const Held& held : session.held) blocks = std::max(blocks, held.blocks);
+  for (const Held& held : session.held) {
+    const bool is_part = std::ranges::any_of(session.held, [&](const Held& other) {
+      return other.worker == held.worker && std::pair(other.blocks, &other) > std::pair(held.blocks, &held);
+    });
+    if (!is_part) blocks += held.blocks;
+  }
   return blocks;
 }
 
 void SessionGate::CountHeld(const Session& session, int64_t sign) {
   having_ += session.held.empty() ? 0 : sign;
-  held_blocks_ += sign * Longest(session);
+  held_blocks_ += sign * BlocksOf(session);
 }
 
 void SessionGate::Needed(const RequestId& id, absl::Time now) {
@@ -149,16 +153,12 @@ void SessionGate::Run(const RequestId& id, Session& session, const SessionKey& k
 // --- places --------------------------------------------------------------------------------------------------------
 
 bool SessionGate::HasHadItsTurn(const Session& session, absl::Time now) const {
-  return counts_.waiting > 0 && now - session.since >= limits_.turn;
+  return !queues_.empty() && now - session.since >= limits_.turn;
 }
 
 int64_t SessionGate::Places() const { return limits_.sessions > 0 ? limits_.sessions : window_.size(); }
 
 int64_t SessionGate::limit() const { return Places() == SessionWindow::kUnbounded ? 0 : Places(); }
-
-bool SessionGate::MayGo(const Session& session) const {
-  return session.active ? counts_.waiting == 1 : counts_.active < Places();
-}
 
 // The youngest are those that are too many.
 void SessionGate::NoteCut() {
@@ -178,6 +178,7 @@ bool SessionGate::MustPark(const Session& session) const {
 }
 
 void SessionGate::Admit(const SessionKey& key, Session& session, absl::Time now) {
+  Unqueue(key, session);
   if (!session.active) {
     session.active = true;
     session.idle = now;
@@ -185,7 +186,6 @@ void SessionGate::Admit(const SessionKey& key, Session& session, absl::Time now)
     ++counts_.active;
   }
   session.since = now;
-  Unqueue(key, session);
   const std::vector<RequestId> waiting = std::exchange(session.waiting, {});
   counts_.waiting_requests -= std::ssize(waiting);
   for (const RequestId& id : waiting) Run(id, session, key);
@@ -194,18 +194,34 @@ void SessionGate::Admit(const SessionKey& key, Session& session, absl::Time now)
 void SessionGate::Leave(const SessionKey& key, Session& session) {
   BATON_CHECK(session.active && session.running == 0, key.name);
   idle_.erase({session.idle, key});
+  const bool waits = !session.waiting.empty();
+  if (waits) Unqueue(key, session);
   session.active = false;
+  if (waits) Enqueue(key, session);
   CountHeld(session, -1);
   session.held.clear();
   --counts_.active;
   ForgetUnlessUsed(key);
 }
 
-void SessionGate::Unqueue(const SessionKey& key, Session& session) {
+void SessionGate::Enqueue(const SessionKey& key, const Session& session) {
+  ++counts_.waiting;
+  if (session.active) {
+    over_.insert({session.number, key});
+  } else {
+    queues_[key.tenant].insert({session.number, key.name});
+  }
+}
+
+void SessionGate::Unqueue(const SessionKey& key, const Session& session) {
+  --counts_.waiting;
+  if (session.active) {
+    over_.erase({session.number, key});
+    return;
+  }
   const auto queue = queues_.find(key.tenant);
   queue->second.erase({session.number, key.name});
   if (queue->second.empty()) queues_.erase(queue);
-  --counts_.waiting;
 }
 
 void SessionGate::ForgetUnlessUsed(const SessionKey& key) {
@@ -221,10 +237,13 @@ SessionKey SessionGate::Next() const {
 }
 
 void SessionGate::AdmitNext(absl::Time now) {
-  while (counts_.waiting > 0) {
+  while (!queues_.empty() && counts_.active < Places()) {
     const SessionKey key = Next();
-    if (!MayGo(sessions_.at(key))) return;
     last_tenant_ = key.tenant;
+    Admit(key, sessions_.at(key), now);
+  }
+  while (queues_.empty() && !over_.empty()) {
+    const SessionKey key = over_.begin()->second;
     Admit(key, sessions_.at(key), now);
   }
 }
@@ -252,11 +271,12 @@ void SessionGate::Tick(absl::Time now) {
 
 void SessionGate::CheckInvariants() const {
   Counts counts;
-  size_t idle = 0, requests = 0, queued = 0;
+  size_t idle = 0, requests = 0, queued = over_.size();
+  bool some_want_a_place = false;
   int64_t held_blocks = 0, having = 0;
   for (const auto& [key, session] : sessions_) {
     counts.active += session.active;
-    held_blocks += Longest(session);
+    held_blocks += BlocksOf(session);
     having += !session.held.empty();
     BATON_CHECK(session.active || session.held.empty(), key.name);
     counts.waiting += !session.waiting.empty();
@@ -268,7 +288,10 @@ void SessionGate::CheckInvariants() const {
       BATON_CHECK(idle_.contains({session.idle, key}), key.name);
     }
     if (session.waiting.empty()) continue;
-    BATON_CHECK(queues_.at(key.tenant).contains({session.number, key.name}), key.name);
+    const bool is_queued = session.active ? over_.contains({session.number, key})
+                                          : queues_.at(key.tenant).contains({session.number, key.name});
+    BATON_CHECK(is_queued, key.name);
+    some_want_a_place |= !session.active;
     for (const RequestId& id : session.waiting) BATON_CHECK(StateOf(id) == State::kWaiting, id);
   }
   for (const auto& [tenant, queue] : queues_) {
@@ -278,7 +301,8 @@ void SessionGate::CheckInvariants() const {
   BATON_CHECK(counts == counts_ && idle == idle_.size() && requests == requests_.size(), "sessions are miscounted");
   BATON_CHECK(held_blocks == held_blocks_ && having == having_, "what active sessions have is miscounted");
   BATON_CHECK(queued == static_cast<size_t>(counts.waiting), "a session is queued that does not wait");
-  BATON_CHECK(counts.waiting == 0 || !MayGo(sessions_.at(Next())), "sessions wait beside free places");
+  BATON_CHECK(!some_want_a_place || counts.active >= Places(), "sessions wait beside free places");
+  BATON_CHECK(some_want_a_place || counts.waiting == 0, "sessions wait for nobody");
 }
 
 }  // namespace baton

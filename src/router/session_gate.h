@@ -11,8 +11,8 @@
 //   no time at all           if others do and it has had its place for options.turn
 //
 // so those that have been idle for longest make room first, and a session that pauses as sessions do keeps its KV until
-// its next turn. One that has had its turn and is never idle gets nothing more admitted while others wait; its place is
-// free when what runs has ended.
+// its next turn. One that has had its turn and is never idle gets nothing more admitted while others wait for a place;
+// its own is free when what runs has ended, and till then it is in nobody's way.
 //
 // There is a place for a session where fewer than options.sessions are active, or, without such a number, fewer than
 // SessionWindow allows. Where that has become less than are active, the youngest are parked when they come with their
@@ -128,26 +128,27 @@ class SessionGate {
   using Queue = std::set<std::pair<int64_t, std::string>>;  // sessions of a tenant, by number
 
   bool HasHadItsTurn(const Session& session, absl::Time now) const;
-  int64_t Places() const;                    // SessionWindow::kUnbounded: any number
-  bool MayGo(const Session& session) const;  // the first of those that wait; an active one has had its turn
+  int64_t Places() const;  // SessionWindow::kUnbounded: any number
   bool MustPark(const Session& session) const;
   void NoteCut();
-  static int64_t Longest(const Session& session);
+  static int64_t BlocksOf(const Session& session);  // that it should have: at each worker the longest it had there
   void CountHeld(const Session& session, int64_t sign);
   void Run(const RequestId& id, Session& session, const SessionKey& key);  // it is admitted
   void Admit(const SessionKey& key, Session& session, absl::Time now);     // with all that waits of it
   void Leave(const SessionKey& key, Session& session);
   void Withdraw(const RequestId& id, Session& session, const SessionKey& key);  // it waits no more
-  void Unqueue(const SessionKey& key, Session& session);
+  void Enqueue(const SessionKey& key, const Session& session);
+  void Unqueue(const SessionKey& key, const Session& session);
   void ForgetUnlessUsed(const SessionKey& key);
-  SessionKey Next() const;  // REQUIRES: some wait
+  SessionKey Next() const;  // REQUIRES: some wait for a place
   void AdmitNext(absl::Time now);
   void LearnPause(const SessionKey& key, absl::Time now);
 
   const SessionLimits limits_;
   absl::node_hash_map<SessionKey, Session> sessions_;  // that are active, or wait, or both
   absl::flat_hash_map<RequestId, Request> requests_;
-  absl::btree_map<std::string, Queue> queues_;        // by tenant; none is empty
+  absl::btree_map<std::string, Queue> queues_;        // of those that wait for a place, by tenant; none is empty
+  std::set<std::pair<int64_t, SessionKey>> over_;     // that wait and have a place, but have had their turn, by number
   std::string last_tenant_;                           // that got a place
   std::set<std::pair<absl::Time, SessionKey>> idle_;  // active ones of which nothing runs, since when
   LruMap<SessionKey, absl::Time> ended_{1 << 14};     // when the last request of a session did
@@ -155,7 +156,7 @@ class SessionGate {
   SessionWindow window_;                              // where there is no number
   int64_t parks_after_ = 0;  // sessions whose number is higher, while more are active than the window allows
   int64_t capacity_ = 0;
-  int64_t having_ = 0, held_blocks_ = 0;  // active sessions with something held, and the longest of each
+  int64_t having_ = 0, held_blocks_ = 0;  // active sessions with something held, and BlocksOf them
   int64_t arrivals_ = 0;
   Counts counts_;
   std::vector<RequestId> admitted_;

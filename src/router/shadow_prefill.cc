@@ -27,4 +27,11 @@ ClientRequest ShadowOf(RequestRecord& record) {
   return shadow;
 }
 
+std::vector<BlockKey> ShadowKeys(const RequestRecord& shadow, std::vector<BlockKey> first) {
+  const std::span<const TokenId> tokens(shadow.request.tokens);
+  const std::vector<BlockKey> rest = BlockKeys(first.back(), tokens.subspan(first.size() * kBlockTokens));
+  first.insert(first.end(), rest.begin(), rest.end());
+  return first;
+}
+
 }  // namespace baton

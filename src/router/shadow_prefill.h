@@ -15,6 +15,8 @@ inline constexpr absl::Duration kShadowWait = absl::Seconds(10);
 
 // Of a request that has generated a block; its tokens so far are taken from record.unshadowed.
 ClientRequest ShadowOf(RequestRecord& record);
+// Of all its full blocks, since it has grown; `first`: of those that it began with, at least one.
+std::vector<BlockKey> ShadowKeys(const RequestRecord& shadow, std::vector<BlockKey> first);
 // Scoped; as no client may name a request, nor a later request of this one's id its own.
 RequestId ShadowId(const RequestRecord& record);
 

@@ -359,6 +359,10 @@ std::vector<TokenId> WholeBlocks(std::vector<TokenId> tokens) {
   return tokens;
 }
 
+int32_t RandomPriority(std::mt19937& random) {
+  return random() % 5 == 0 ? kBackgroundPriority : static_cast<int32_t>(random() % 3);
+}
+
 // Off half of the time, and so small that it is full at once.
 StagingOptions RandomStaging(std::mt19937& random) {
   StagingOptions staging;
@@ -413,12 +417,9 @@ TEST_CASE("random requests all end, with every token computed once and no block 
         case 0:
         case 1:
           if (calm || random() % 2 == 0) {
-            world.Add(absl::StrCat(event), RandomPrompt(random), static_cast<int32_t>(random() % 3), false, turn)
-                .IgnoreError();
+            world.Add(absl::StrCat(event), RandomPrompt(random), RandomPriority(random), false, turn).IgnoreError();
           } else {
-            world
-                .Add(absl::StrCat(event), WholeBlocks(RandomPrompt(random)), static_cast<int32_t>(random() % 3), true,
-                     turn)
+            world.Add(absl::StrCat(event), WholeBlocks(RandomPrompt(random)), RandomPriority(random), true, turn)
                 .IgnoreError();
           }
           break;
@@ -491,7 +492,7 @@ TEST_CASE("with room for all, no block is computed twice however requests arrive
       }
       tails += static_cast<int64_t>(prompt.size() - full);
       const absl::Time turn = absl::FromUnixSeconds(static_cast<int64_t>(random() % 5));
-      REQUIRE(world.Add(absl::StrCat(event), prompt, static_cast<int32_t>(random() % 3), false, turn).ok());
+      REQUIRE(world.Add(absl::StrCat(event), prompt, RandomPriority(random), false, turn).ok());
       if (random() % 2 == 0 && world.Plan()) world.Finish();
     }
     while (world.Plan()) world.Finish();

@@ -156,11 +156,19 @@ class Model {
   void Start() {
     Holder holder{.prompt = RandomPrompt(), .blocks = {}};
     const int64_t expected = reference_.ReadyPrefix(holder.prompt);
-    holder.blocks = tree_.Match(Keys(holder.prompt));
+    const bool is_use = random_() % 3 > 0;
+    if (is_use) {
+      holder.blocks = tree_.Match(Keys(holder.prompt));
+    } else {
+      const std::vector<BlockKey> keys = Keys(holder.prompt);
+      for (const BlockKey& key : std::span(keys).first(static_cast<size_t>(expected))) {
+        holder.blocks.push_back(tree_.Share(key));
+      }
+    }
     REQUIRE(static_cast<int64_t>(holder.blocks.size()) == expected);
     holder.ready = holder.blocks.size();
     for (size_t i = 1; i <= holder.ready; ++i) {
-      reference_.Use(holder.Path(i));
+      if (is_use) reference_.Use(holder.Path(i));
       ++reference_.Find(holder.Path(i))->holders;
     }
     holders_.push_back(std::move(holder));

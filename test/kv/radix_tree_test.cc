@@ -131,6 +131,24 @@ TEST_CASE("a path that came again outlives prompts that come once, but not for e
   tree.CheckInvariants();
 }
 
+TEST_CASE("a path that was only shared goes as if nobody had taken it up") {
+  BlockPool pool(3);
+  RadixTree tree(pool);
+  Fill(tree, Path({1}));
+  Fill(tree, Path({2}));
+  Fill(tree, Path({2}));
+  {
+    const BlockRef shared = tree.Share(Path({1})[0]);
+    Fill(tree, Path({3}));
+    Fill(tree, Path({4}));  // in place of 3: the other is held
+    CHECK(tree.ReadyPrefix(Path({1})) == 1);
+  }
+  Fill(tree, Path({5}));
+  CHECK(tree.ReadyPrefix(Path({1})) == 0);
+  CHECK(tree.ReadyPrefix(Path({2})) == 1);
+  tree.CheckInvariants();
+}
+
 TEST_CASE("what somebody waits for is evicted last, and of that first what is needed last") {
   BlockPool pool(4);
   RadixTree tree(pool);

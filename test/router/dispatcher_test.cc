@@ -403,6 +403,21 @@ TEST_CASE("what a request of a session generates is prefilled block by block, an
   CHECK((*driven).core().live_requests() == 2);
 }
 
+TEST_CASE("what a shadow has computed counts as cached at its worker") {
+  Driven driven;
+  Talk(driven, "r");
+  driven.Made(driven.NameOf("r"), "0123456789abcdef", std::nullopt);
+  driven.Made(driven.NameOf("r"), "0123456789abcdef0123456789abcde", FinishReason::kStop);
+  driven.Take();
+  ClientRequest next = driven.Request("next", "abc0123456789abcdef0123456789abcdef0123456789abcde and more");
+  next.cache_salt = "tenant";
+  const std::optional<RouteRequest> route = Prepare(next).route;
+  REQUIRE(route->prompt_tokens == 59);
+  CHECK((*driven).core().FewestUncached(*route) == 59 - 16);
+  driven.Prefilled("r~1");
+  CHECK((*driven).core().FewestUncached(*route) == 59 - 48);
+}
+
 TEST_CASE("a shadow ends with its request, however that ends, and a worker's loss of it is no loss") {
   Driven driven;
   const RequestTicket ticket = Talk(driven, "r");
@@ -418,6 +433,14 @@ TEST_CASE("a shadow ends with its request, however that ends, and a worker's los
   }
   SECTION("failed") {
     (*driven).OnFailed(kP, {driven.NameOf("r~1"), absl::InternalError("broken"), {}}, driven.now);
+    CHECK(driven.Take().empty());
+    driven.Made(driven.NameOf("r"), "0123456789abcdef0123456789abcdef", FinishReason::kLength);
+    CHECK(driven.Take().size() == 2);
+    CHECK((*driven).core().live_requests() == 0);
+  }
+  SECTION("refused: no other worker is asked") {
+    (*driven).WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), driven.now);
+    (*driven).OnFailed(kP, {driven.NameOf("r~1"), absl::ResourceExhaustedError("full"), absl::Seconds(1)}, driven.now);
     CHECK(driven.Take().empty());
     driven.Made(driven.NameOf("r"), "0123456789abcdef0123456789abcdef", FinishReason::kLength);
     CHECK(driven.Take().size() == 2);

@@ -167,6 +167,10 @@ TEST_CASE("what is of use at its holder only goes there, overloaded or not, unde
       CHECK(ChoosePrefill(all, request, {.routing = routing}) == &holder);
     }
   }
+  request.holder = "gone";
+  for (const Routing routing : {Routing::kPinned, Routing::kLeastLoaded, Routing::kRandom}) {
+    CHECK(ChoosePrefill(all, request, {.routing = routing}) == nullptr);
+  }
 }
 
 TEST_CASE("a prompt goes to the worker that holds its beginning, unless that is overloaded or gone") {

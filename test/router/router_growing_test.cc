@@ -147,6 +147,40 @@ TEST_CASE("a growing prompt that a prefill worker has no room for goes to anothe
   }
 }
 
+TEST_CASE("a prompt that is of use at its holder only ends where that refuses it or is gone") {
+  Cluster c;
+  c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
+  RouteRequest request = OpenRequest("r");
+  request.prefill_only = request.at_holder = true;
+  request.holder = kP;
+  const RouterCore::Failure full{absl::ResourceExhaustedError("full"), absl::Milliseconds(100)};
+  SECTION("refused while it grows") {
+    REQUIRE(c.core.Submit(request, c.now).ok());
+    CHECK(Take(c.core) == Lines{"open r prefill-1 "});
+    c.core.Failed(kP, "r", full, c.now);
+    CHECK(Take(c.core) == Lines{"end r RESOURCE_EXHAUSTED"});
+  }
+  SECTION("refused when it is complete") {
+    REQUIRE(c.core.Submit(request, c.now).ok());
+    c.core.Closed("r", 40, 0, c.now);
+    Take(c.core);
+    c.core.Failed(kP, "r", full, c.now);
+    CHECK(Take(c.core) == Lines{"end r RESOURCE_EXHAUSTED"});
+  }
+  SECTION("lost while it grows") {
+    REQUIRE(c.core.Submit(request, c.now).ok());
+    Take(c.core);
+    c.core.WorkerLost(kP, c.now);
+    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+  }
+  SECTION("gone before it came") {
+    c.core.WorkerLost(kP, c.now);
+    REQUIRE(c.core.Submit(request, c.now).ok());
+    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+  }
+  CHECK(c.core.live_requests() == 0);
+}
+
 TEST_CASE("growing prompts at home keep no place from those that wait for room, and are as many as may live") {
   RouterLimits limits;
   limits.waiting_requests = 1;

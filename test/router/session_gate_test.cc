@@ -1,5 +1,6 @@
 #include "router/session_gate.h"
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <set>
@@ -154,6 +155,37 @@ TEST_CASE("a session that never pauses gives others their turn") {
   CHECK(d.Come({"t:a:3"}) == "t:a:3");
 }
 
+TEST_CASE("a session whose turn is over, and of which a request runs, keeps no others from a free place") {
+  Driven d({.sessions = 3, .turn = absl::Seconds(10)});
+  CHECK(d.Come({"t:busy:1", "t:idle:1", "a:busy:1"}) == "t:busy:1 t:idle:1 a:busy:1");
+  d.Wait(absl::Seconds(11));
+  CHECK(d.Come({"b:first:1", "t:busy:2", "a:busy:2", "t:next:1"}) == "");
+  CHECK(d.End("b:first:1") == "");  // cancelled: of each tenant whose turn it may be, a busy one is the first now
+  CHECK(d.Come({"b:next:1", "t:more:1"}) == "");
+  CHECK(d.End("t:idle:1") == "b:next:1");
+  CHECK(d.End("b:next:1") == "");
+  CHECK(d.Wait(d.gate.linger()) == "t:next:1");
+  // Its place is free when what runs has ended, and it goes before what came later.
+  CHECK(d.End("t:busy:1") == "t:busy:2");
+  CHECK(d.End("a:busy:1") == "a:busy:2");
+  CHECK(d.gate.counts() == SessionGate::Counts{.active = 3, .waiting = 1, .waiting_requests = 1});
+}
+
+TEST_CASE("sessions whose turn is over go on once nobody waits for a place") {
+  Driven d({.sessions = 2, .turn = absl::Seconds(10)});
+  CHECK(d.Come({"t:a:1", "u:b:1", "t:c:1"}) == "t:a:1 u:b:1");
+  d.Wait(absl::Seconds(11));
+  CHECK(d.Come({"u:b:2", "t:a:2", "t:a:3"}) == "");
+  SECTION("since the last of them is gone") { CHECK(d.End("t:c:1") == "u:b:2 t:a:2 t:a:3"); }
+  SECTION("since the last of them has one") {
+    CHECK(d.End("u:b:1") == "t:c:1");
+    CHECK(d.End("t:c:1") == "");
+    CHECK(d.Wait(d.gate.linger()) == "u:b:2 t:a:2 t:a:3");
+  }
+  d.Wait(absl::Seconds(5));
+  CHECK(d.Come({"t:d:1", "t:a:4"}) == "t:a:4");  // it has its turn anew
+}
+
 TEST_CASE("what an admitted request waits for is admitted beyond the limit") {
   Driven d({.sessions = 1});
   CHECK(d.Come({"t:a:1", "t:b:1", "t:b:2", "t:c:1"}) == "t:a:1");
@@ -250,12 +282,22 @@ TEST_CASE("one session may always be active, and as many as half of KV memory sh
     d.End("t:a:2");
     CHECK(d.Wait(d.gate.linger()) == "t:b:1");
   }
-  SECTION("half") {
-    d.gate.SetCapacity(60);
+  const auto prefill_at = [&](std::initializer_list<const char*> workers) {
     for (const char* id : {"t:b:1", "t:c:1", "t:d:1", "t:e:1", "t:f:1"}) d.Come({id});
     for (int i = 0; i < 100; ++i) {
-      for (const char* id : {"t:a:1", "t:b:1", "t:c:1", "t:d:1", "t:e:1", "t:f:1"}) d.Prefilled(id, true);
+      for (const char* id : {"t:a:1", "t:b:1", "t:c:1", "t:d:1", "t:e:1", "t:f:1"}) {
+        for (const char* worker : workers) d.Prefilled(id, true, true, worker);
+      }
     }
+  };
+  SECTION("half") {
+    d.gate.SetCapacity(60);
+    prefill_at({"p"});
+    CHECK(d.gate.limit() == 3);
+  }
+  SECTION("half, where each has KV at the workers of two modules") {
+    d.gate.SetCapacity(120);
+    prefill_at({"p", "q"});
     CHECK(d.gate.limit() == 3);
   }
 }
@@ -352,6 +394,11 @@ class RandomSessions {
     if (limit_ > 0) REQUIRE(counts.active <= limit_ + beyond_);
     if (counts.active <= limit_) beyond_ = 0;
     REQUIRE(counts.waiting_requests == std::ssize(waiting_));
+    // Sessions wait for a place, and none is free; one that has a place, because others wait for one.
+    const bool some_want_a_place =
+        std::ranges::any_of(waiting_, [&](const RequestId& id) { return !active.contains(KeyOf(id)); });
+    REQUIRE(some_want_a_place == !waiting_.empty());
+    if (some_want_a_place) REQUIRE((gate_.limit() > 0 && counts.active >= gate_.limit()));
   }
 
   std::mt19937 random_;
