@@ -6,11 +6,11 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Grid: (columns / (8 * kThreads), rows).
+// Grid: (rows, columns / (8 * kThreads)).
 __global__ void SwiGluKernel(const Bf16* gate_up, int32_t columns, Bf16* out) {
-  const int i = 8 * (blockIdx.x * kThreads + threadIdx.x);
+  const int i = 8 * (blockIdx.y * kThreads + threadIdx.x);
   if (i >= columns) return;
-  const int64_t row = blockIdx.y;
+  const int64_t row = blockIdx.x;
   const Float8 gate = Load8(gate_up + 2 * row * columns + i);
   Float8 up = Load8(gate_up + (2 * row + 1) * columns + i);
 #pragma unroll
@@ -21,9 +21,8 @@ __global__ void SwiGluKernel(const Bf16* gate_up, int32_t columns, Bf16* out) {
 }  // namespace
 
 cudaError_t LaunchSwiGlu(const Bf16* gate_up, int32_t rows, int32_t columns, Bf16* out, cudaStream_t stream) {
-  constexpr int32_t kMostRows = 65535;  // of a grid's second dimension
-  if (rows < 1 || rows > kMostRows || columns % 8 != 0) return cudaErrorInvalidValue;
-  const dim3 grid((columns / 8 + kThreads - 1) / kThreads, rows);
+  if (rows < 1 || columns % 8 != 0) return cudaErrorInvalidValue;
+  const dim3 grid(rows, (columns / 8 + kThreads - 1) / kThreads);
   SwiGluKernel<<<grid, kThreads, 0, stream>>>(gate_up, columns, out);
   return cudaGetLastError();
 }

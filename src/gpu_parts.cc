@@ -9,6 +9,7 @@ namespace baton {
 absl::StatusOr<CudaDeviceInfo> FindCudaDevice(int device, const ModelConfig& config) {
   CudaDeviceInfo info;
   ASSIGN_OR_RETURN(info.description, DescribeCudaDevice(device));
+  RETURN_IF_ERROR(CheckCudaDevice(device));
   RETURN_IF_ERROR(CheckCudaShape(config));
   ASSIGN_OR_RETURN(info.free_bytes, FreeCudaBytes(device));
   return info;

@@ -61,7 +61,9 @@ inline absl::Status Place(const WorkerOptions& options, int workers, LoadedModel
                                                       WeightBytes(*model.weights)));
       return absl::OkStatus();
     }
-    spdlog::info("computing on the CPU: {}", std::string(info.status().message()));
+    // No GPU is as usual as one; one that is not taken is worth a word.
+    const auto level = absl::IsUnavailable(info.status()) ? spdlog::level::info : spdlog::level::warn;
+    spdlog::log(level, "computing on the CPU: {}", std::string(info.status().message()));
   }
   ASSIGN_OR_RETURN(model.blocks, KvBlocks(options, model.block_bytes));
   return absl::OkStatus();

@@ -132,9 +132,13 @@ bool PrefillWorker::Step() {
     Tell([&](PrefillEngine& engine, absl::Time now) { go_on = engine.LayerDone(layer, now); });
     return go_on;
   };
+  if (parts_.staging != nullptr) {
+    const absl::Status copied = parts_.staging->Copy(*copies, parts_.backend.kv_slab());
+    // Only a device that has failed cannot copy, and blocks would go on under the names of what is not in them.
+    BATON_CHECK(copied.ok(), copied.ToString());
+  }
   absl::Status status;
-  if (parts_.staging != nullptr) status = parts_.staging->Copy(*copies, parts_.backend.kv_slab());
-  if (status.ok() && !batch->slices.empty()) status = parts_.backend.Forward(*batch, layer_done).status();
+  if (!batch->slices.empty()) status = parts_.backend.Forward(*batch, layer_done).status();
   if (!go_on) {
     Tell([](PrefillEngine& engine, absl::Time now) { engine.BreakOffStep(now); });
     return true;

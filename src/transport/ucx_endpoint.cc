@@ -129,10 +129,7 @@ std::vector<UcxPath> UcxEndpoint::Paths() const {
   return {UcxPath::kRendezvous, UcxPath::kEager};
 }
 
-UcxEndpoint::~UcxEndpoint() {
-  BATON_CHECK(endpoint_ == nullptr, "destroyed before it was closed");
-  if (mapped_device_ != nullptr) source_.device()->Unmap(mapped_device_);
-}
+UcxEndpoint::~UcxEndpoint() { BATON_CHECK(endpoint_ == nullptr, "destroyed before it was closed"); }
 
 void UcxEndpoint::Write(UcxPath path, std::vector<BlockCopy> runs, Done done) {
   ++active_;
@@ -373,6 +370,8 @@ void UcxEndpoint::CloseNow() {
     self.MaybeClose();
   };
   if (rkey_ != nullptr) ucp_rkey_destroy(rkey_);
+  // At once: while it is mapped here, a dead peer's device memory is not free for its successor.
+  if (mapped_device_ != nullptr) source_.device()->Unmap(std::exchange(mapped_device_, nullptr));
   if (UCS_PTR_IS_PTR(ucp_ep_close_nbx(std::exchange(endpoint_, nullptr), &param))) return;
   --active_;
   MaybeClose();

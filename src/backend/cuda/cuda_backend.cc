@@ -7,9 +7,11 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "backend/check_batch.h"
+#include "backend/cuda/cublas_lt.h"
 #include "backend/cuda/cuda_memory.h"
 #include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/decode_graphs.h"
+#include "base/check.h"
 #include "base/logging.h"
 #include "base/status.h"
 #include "model/forward.h"
@@ -51,6 +53,7 @@ class CudaBackend final : public Backend {
     const absl::StatusOr<LogitsView> logits = IsDecode(batch) ? Decode(batch) : ForwardByLayer(batch, layer_done);
     // Also where the pass ended early: what it read may change now.
     const absl::Status ended = CudaStatus(cudaStreamSynchronize(stream_.get()), "the forward pass");
+    if (!ended.ok()) Doubt(ended);
     RETURN_IF_ERROR(logits.status());
     RETURN_IF_ERROR(ops_->status());
     RETURN_IF_ERROR(ended);
@@ -69,14 +72,10 @@ class CudaBackend final : public Backend {
       : config_(config), options_(options), layout_(CudaKvLayout(config)) {}
 
   absl::Status Start(const Weights& weights, const CudaBackendOptions& options) {
+    RETURN_IF_ERROR(CheckCudaDevice(options.device));
     RETURN_IF_ERROR(CudaStatus(cudaSetDevice(options.device), absl::StrCat("device ", options.device)));
     ASSIGN_OR_RETURN(const cudaDeviceProp device, Properties(options.device));
     const int capability = 10 * device.major + device.minor;
-    if (capability < kLeastCapability) {
-      return absl::UnavailableError(absl::StrCat("CUDA device ", options.device, " (", device.name,
-                                                 "): expected compute capability 8.0 or later, got ", device.major, ".",
-                                                 device.minor));
-    }
     cudaStream_t stream = nullptr;
     RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream"));
     stream_.reset(stream);
@@ -93,11 +92,17 @@ class CudaBackend final : public Backend {
     numerics_id_ = absl::StrCat("cuda-sm", capability, "-cublas", ops_->cublas_version(), "-bf16",
                                 options.same_bits ? "-same-bits" : "-varying-bits");
     ASSIGN_OR_RETURN(model_, PackModel(weights, options.lm_head, *ops_));
+    RETURN_IF_ERROR(CudaStatus(cudaDeviceSynchronize(), "copying weights"));  // by another stream than the steps'
     const auto begin = std::chrono::steady_clock::now();
     RETURN_IF_ERROR(ops_->Tune(model_));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     spdlog::info("{}: chose the projections' kernels in {:.1f} s", device.name, took.count());
     return absl::OkStatus();
+  }
+
+  // Errors of launched work never go away. Whoever supervises the process starts it anew; peers recompute.
+  static void Doubt(const absl::Status& error) {
+    BATON_CHECK(cudaDeviceSynchronize() == cudaSuccess, absl::StrCat("the device has failed: ", error.ToString()));
   }
 
   // One new token for each sequence, and nobody pushes its K/V while it computes.
@@ -127,8 +132,9 @@ class CudaBackend final : public Backend {
     return baton::Forward(model_, batch, *ops_, [&](int64_t layer) {
       cudaEventRecord(stored_[layer % 2].get(), stream_.get());
       if (layer == 0) return true;
-      // An error is the stream's too, and found at the end.
-      return cudaEventSynchronize(stored_[(layer - 1) % 2].get()) != cudaSuccess || layer_done(layer - 1);
+      // After an error nothing more is told: it is found at the end.
+      return !ops_->status().ok() || cudaEventSynchronize(stored_[(layer - 1) % 2].get()) != cudaSuccess ||
+             layer_done(layer - 1);
     });
   }
 
@@ -168,6 +174,16 @@ absl::StatusOr<std::string> DescribeCudaDevice(int device) {
   ASSIGN_OR_RETURN(const cudaDeviceProp properties, Properties(device));
   return absl::StrCat(properties.name, ", ", properties.totalGlobalMem >> 20, " MiB, compute capability ",
                       properties.major, ".", properties.minor);
+}
+
+absl::Status CheckCudaDevice(int device) {
+  ASSIGN_OR_RETURN(const cudaDeviceProp properties, Properties(device));
+  if (10 * properties.major + properties.minor < kLeastCapability) {
+    return absl::UnavailableError(absl::StrCat("CUDA device ", device, " (", properties.name,
+                                               "): expected compute capability 8.0 or later, got ", properties.major,
+                                               ".", properties.minor));
+  }
+  return LoadCublasLt().status();
 }
 
 absl::StatusOr<int64_t> FreeCudaBytes(int device) {

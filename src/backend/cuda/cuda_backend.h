@@ -25,6 +25,9 @@ KvLayout CudaKvLayout(const ModelConfig& config);
 // The device's name, memory and compute capability in words, for logs and `--check`. UNAVAILABLE: there is none.
 absl::StatusOr<std::string> DescribeCudaDevice(int device);
 
+// UNAVAILABLE: it is not there, is older than the kernels, or cuBLASLt is not.
+absl::Status CheckCudaDevice(int device);
+
 // Of the device that nobody has taken.
 absl::StatusOr<int64_t> FreeCudaBytes(int device);
 

@@ -238,7 +238,8 @@ absl::StatusOr<CudaMatmul::Algorithm> CudaMatmul::FirstWithBitsOf(const Algorith
   RETURN_IF_ERROR(x_on_device.Reserve(kRowsOfOneAlgorithm * product.k, "comparing algorithms"));
   RETURN_IF_ERROR(y.Reserve(kRowsOfOneAlgorithm * row_bytes, "comparing algorithms"));
   RETURN_IF_ERROR(
-      CudaStatus(cudaMemcpy(x_on_device.data(), x.data(), 2 * x.size(), cudaMemcpyHostToDevice), "comparing"));
+      CudaStatus(cudaMemcpyAsync(x_on_device.data(), x.data(), 2 * x.size(), cudaMemcpyHostToDevice, stream),
+                 "comparing algorithms"));
   // Four of the rows that `algorithm` makes of the first `count`; empty: it cannot.
   const auto run = [&](const Algorithm& algorithm, int64_t count) -> absl::StatusOr<std::vector<std::byte>> {
     MatrixProduct part = product;

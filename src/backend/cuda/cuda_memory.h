@@ -80,8 +80,8 @@ class UploadedList {
     if (count == 0) return absl::OkStatus();
     if (count > device_.capacity()) {
       const int64_t room = 2 * count;  // so that a growing batch does not allocate at every step
-      RETURN_IF_ERROR(device_.Reserve(room, what));
       RETURN_IF_ERROR(host_.Reserve(room, what));
+      RETURN_IF_ERROR(device_.Reserve(room, what));  // last: it says whether there is room
     }
     std::copy(values.begin(), values.end(), host_.data());
     return CudaStatus(

@@ -186,7 +186,7 @@ absl::Status CudaOps::ReserveActivations(int64_t rows, int64_t kept) {
   RETURN_IF_ERROR(kept_hidden_.Reserve(kept * config_.hidden, "activations"));
   RETURN_IF_ERROR(kept_qkv_.Reserve(kept * QkvColumns(), "activations"));
   RETURN_IF_ERROR(logits_.Reserve(kept * LogitsStride(), "logits"));
-  return host_logits_.Reserve(kept * config_.vocab, "logits");
+  return sampling_.all() ? absl::OkStatus() : host_logits_.Reserve(kept * config_.vocab, "logits");
 }
 
 template <typename Enqueue>

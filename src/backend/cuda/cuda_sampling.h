@@ -1,6 +1,7 @@
 // Chooses tokens on the device where a batch lets it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -20,6 +21,7 @@ class CudaSampling {
   // Takes up a batch's rows of logits; null: the row is not sampled. Uploads, and so not while the last batch runs.
   absl::Status Plan(std::span<const SampleSpec* const> specs, cudaStream_t stream);
   bool any() const { return any_; }
+  bool all() const { return std::find(sampled_.begin(), sampled_.end(), false) == sampled_.end(); }
   bool IsSampled(int64_t row) const { return sampled_[static_cast<size_t>(row)]; }
 
   // `logits` [rows, stride] on the device: chooses, and copies the choices to the host when the stream gets there.

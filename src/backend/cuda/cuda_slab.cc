@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <vector>
 
 #include "base/status.h"
@@ -35,12 +37,17 @@ absl::StatusOr<size_t> AllocatedBytes(void* memory) {
 
 class CudaDevice final : public SlabDevice {
  public:
+  explicit CudaDevice(int device) : device_(device) {}
+
   absl::Status Copy(void* to, const void* from, size_t bytes) const override {
+    RETURN_IF_ERROR(Use());
     return Wait(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread), "copying KV blocks");
   }
 
   absl::Status CopyRuns(std::byte* to, const std::byte* from, std::span<const BlockCopy> runs) const override {
-    thread_local UploadedList<cuda::CopyRun> uploaded;  // its memory is used again; the wait ends each use
+    RETURN_IF_ERROR(Use());
+    thread_local std::map<int, UploadedList<cuda::CopyRun>> uploaded_to;  // used again; the wait ends each use
+    UploadedList<cuda::CopyRun>& uploaded = uploaded_to[device_];
     std::vector<cuda::CopyRun> list;
     int64_t pieces = 0;
     for (const BlockCopy& run : runs) {
@@ -55,6 +62,7 @@ class CudaDevice final : public SlabDevice {
   }
 
   absl::StatusOr<std::string> Share(std::byte* memory) const override {
+    RETURN_IF_ERROR(Use());
     cudaIpcMemHandle_t handle;
     const cudaError_t error = cudaIpcGetMemHandle(&handle, memory);
     if (error != cudaSuccess) return absl::UnavailableError(CudaStatus(error, "cudaIpcGetMemHandle").message());
@@ -68,6 +76,7 @@ class CudaDevice final : public SlabDevice {
                                                      sizeof handle.reserved, " bytes, got ", shared.size()));
     }
     std::memcpy(handle.reserved, shared.data(), shared.size());
+    RETURN_IF_ERROR(Use());
     void* memory = nullptr;
     RETURN_IF_ERROR(CudaStatus(cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess),
                                "mapping a peer's device memory"));
@@ -79,12 +88,23 @@ class CudaDevice final : public SlabDevice {
     return std::span(static_cast<std::byte*>(memory), *bytes);
   }
 
-  void Unmap(std::byte* mapped) const override { cudaIpcCloseMemHandle(mapped); }
+  void Unmap(std::byte* mapped) const override {
+    if (Use().ok()) cudaIpcCloseMemHandle(mapped);
+  }
+
+ private:
+  // Which device a thread works with is a property of the thread.
+  absl::Status Use() const { return CudaStatus(cudaSetDevice(device_), "device"); }
+
+  const int device_;
 };
 
-const CudaDevice& TheDevice() {
-  static const CudaDevice device;
-  return device;
+// One for each device, so that slabs of one device are known by it.
+const CudaDevice& DeviceNumber(int device) {
+  static std::mutex mutex;
+  static std::map<int, CudaDevice> devices;
+  const std::lock_guard lock(mutex);
+  return devices.try_emplace(device, device).first->second;
 }
 
 }  // namespace
@@ -93,12 +113,11 @@ absl::StatusOr<std::shared_ptr<CudaSlab>> CudaSlab::Allocate(int device, int64_t
   if (bytes < 1) return absl::InvalidArgumentError(absl::StrCat("slab of ", bytes, " bytes"));
   RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device), absl::StrCat("device ", device)));
   auto slab = std::make_shared<CudaSlab>();
+  slab->device_ = &DeviceNumber(device);
   RETURN_IF_ERROR(slab->memory_.Reserve(bytes, "KV blocks"));
   return slab;
 }
 
-Slab CudaSlab::slab() const {
-  return {std::span(memory_.data(), static_cast<size_t>(memory_.capacity())), &TheDevice()};
-}
+Slab CudaSlab::slab() const { return {std::span(memory_.data(), static_cast<size_t>(memory_.capacity())), device_}; }
 
 }  // namespace baton

@@ -19,6 +19,7 @@ class CudaSlab {
 
  private:
   DeviceBuffer<std::byte> memory_;
+  const SlabDevice* device_ = nullptr;
 };
 
 }  // namespace baton

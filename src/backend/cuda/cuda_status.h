@@ -12,6 +12,7 @@ namespace baton {
 // `what` was asked of the device. RESOURCE_EXHAUSTED: out of device memory; UNAVAILABLE: no device or no driver.
 inline absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
+  (void)cudaGetLastError();  // else the next launch would be taken to have failed
   const std::string message = absl::StrCat("CUDA: ", what, ": ", cudaGetErrorString(error));
   switch (error) {
     case cudaErrorMemoryAllocation:

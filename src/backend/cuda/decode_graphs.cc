@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/cuda/cuda_status.h"
+#include "base/logging.h"
 #include "base/status.h"
 
 namespace baton {
@@ -30,7 +31,12 @@ absl::Status DecodeGraphs::Run(const CudaOps::Captured& step, absl::FunctionRef<
     graph = {.addresses = step.addresses};
     return forward();
   }
-  if (graph.replay == nullptr) RETURN_IF_ERROR(Capture(forward, stream, graph));
+  if (graph.replay == nullptr && !graph.refused) {
+    const absl::Status captured = Capture(forward, stream, graph);
+    graph.refused = !captured.ok();
+    if (graph.refused) spdlog::warn("a decode step is not made a graph: {}", captured.ToString());
+  }
+  if (graph.replay == nullptr) return forward();
   return CudaStatus(cudaGraphLaunch(graph.replay.get(), stream), "launching a decode step");
 }
 

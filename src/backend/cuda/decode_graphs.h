@@ -21,7 +21,7 @@ class DecodeGraphs {
   static int64_t RowsFor(int64_t sequences);
 
   // Runs what `forward` enqueues on the stream: itself the first time that a step looks like this, so that whatever is
-  // chosen or loaded once is; as a graph from then on.
+  // chosen or loaded once is; as a graph from then on, where one can be made.
   absl::Status Run(const CudaOps::Captured& step, absl::FunctionRef<absl::Status()> forward, cudaStream_t stream);
 
  private:
@@ -29,6 +29,7 @@ class DecodeGraphs {
     void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
   };
   struct Graph {
+    bool refused = false;                                       // capturing it failed
     std::vector<const void*> addresses;                         // that it was captured, or first run, with
     std::unique_ptr<CUgraphExec_st, Destroy> replay = nullptr;  // null: not captured yet
   };
