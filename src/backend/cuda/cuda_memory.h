@@ -13,17 +13,22 @@
 
 namespace baton {
 
-// What frees memory of each kind.
-struct FreeDevice {
+// On the device.
+struct DeviceMemory {
+  static constexpr const char* kName = "device memory";
+  static cudaError_t Allocate(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }
   void operator()(void* memory) const { cudaFree(memory); }
 };
-struct FreePinned {
+// On the host, where the device copies from and to by itself.
+struct PinnedMemory {
+  static constexpr const char* kName = "pinned memory";
+  static cudaError_t Allocate(void** memory, size_t bytes) { return cudaMallocHost(memory, bytes); }
   void operator()(void* memory) const { cudaFreeHost(memory); }
 };
 
-// `count` elements on the device; grows and never shrinks. What it held is lost when it grows.
-template <typename T>
-class DeviceBuffer {
+// Elements in one kind of memory; grows and never shrinks. What it held is lost when it grows.
+template <typename T, typename Memory>
+class CudaBuffer {
  public:
   // `what` names it in the error: RESOURCE_EXHAUSTED.
   absl::Status Reserve(int64_t count, absl::string_view what) {
@@ -32,8 +37,8 @@ class DeviceBuffer {
     capacity_ = 0;
     void* memory = nullptr;
     const auto bytes = static_cast<size_t>(count) * sizeof(T);
-    const cudaError_t error = cudaMalloc(&memory, bytes);
-    if (error != cudaSuccess) return CudaStatus(error, absl::StrCat(bytes, " bytes of device memory for ", what));
+    const cudaError_t error = Memory::Allocate(&memory, bytes);
+    if (error != cudaSuccess) return CudaStatus(error, absl::StrCat(bytes, " bytes of ", Memory::kName, " for ", what));
     memory_.reset(static_cast<T*>(memory));
     capacity_ = count;
     return absl::OkStatus();
@@ -42,32 +47,14 @@ class DeviceBuffer {
   int64_t capacity() const { return capacity_; }
 
  private:
-  std::unique_ptr<T, FreeDevice> memory_;
+  std::unique_ptr<T, Memory> memory_;
   int64_t capacity_ = 0;
 };
 
-// As DeviceBuffer, on the host, where the device copies from and to by itself.
 template <typename T>
-class PinnedBuffer {
- public:
-  absl::Status Reserve(int64_t count, absl::string_view what) {
-    if (count <= capacity_) return absl::OkStatus();
-    memory_.reset();
-    capacity_ = 0;
-    void* memory = nullptr;
-    const auto bytes = static_cast<size_t>(count) * sizeof(T);
-    const cudaError_t error = cudaMallocHost(&memory, bytes);
-    if (error != cudaSuccess) return CudaStatus(error, absl::StrCat(bytes, " bytes of pinned memory for ", what));
-    memory_.reset(static_cast<T*>(memory));
-    capacity_ = count;
-    return absl::OkStatus();
-  }
-  T* data() const { return memory_.get(); }
-
- private:
-  std::unique_ptr<T, FreePinned> memory_;
-  int64_t capacity_ = 0;
-};
+using DeviceBuffer = CudaBuffer<T, DeviceMemory>;
+template <typename T>
+using PinnedBuffer = CudaBuffer<T, PinnedMemory>;
 
 // A list that the host makes and the device reads. Upload at most once between two waits for the stream: the copy reads
 // the host's side when the stream reaches it.
