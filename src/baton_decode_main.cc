@@ -1,5 +1,6 @@
 // baton-decode: one decode worker on this machine's CPU or a GPU; blocks reach it over UCX.
 #include "base/clock.h"
+#include "base/logging.h"
 #include "base/status.h"
 #include "model/served_model.h"
 #include "server/decode_node.h"
@@ -16,11 +17,12 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));
   ASSIGN_OR_RETURN(const Digest digest, KvDigest(options, model, *tokenizer));
   const bool makes_same_kv = digest == model.weights->digest;
+  ASSIGN_OR_RETURN(const auto transport, UcxTransport::Create({.tcp_devices = options.kv_devices}));
+  spdlog::info("KV blocks move by {}", transport->Description());
   if (options.common.check) return absl::OkStatus();
 
   const SteadyClock clock;
   Metrics metrics;
-  ASSIGN_OR_RETURN(const auto transport, UcxTransport::Create({.tcp_devices = options.kv_devices}));
   ASSIGN_OR_RETURN(const auto backend, MakeBackend(model, options, /*lm_head=*/true, *transport));
   const std::string name = ModelName(options.model);
   const ModelConfig config = model.weights->config;

@@ -1,5 +1,6 @@
 // baton-prefill: one prefill worker on this machine's CPU or a GPU; blocks leave it over UCX.
 #include "base/clock.h"
+#include "base/logging.h"
 #include "base/status.h"
 #include "model/served_model.h"
 #include "server/flags.h"
@@ -13,11 +14,12 @@ namespace {
 
 absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options));
+  ASSIGN_OR_RETURN(const auto transport, UcxTransport::Create({.tcp_devices = options.kv_devices}));
+  spdlog::info("KV blocks move by {}", transport->Description());
   if (options.common.check) return absl::OkStatus();
 
   const SteadyClock clock;
   Metrics metrics;
-  ASSIGN_OR_RETURN(const auto transport, UcxTransport::Create({.tcp_devices = options.kv_devices}));
   ASSIGN_OR_RETURN(const auto backend, MakeBackend(model, options, /*lm_head=*/false, *transport));
   const std::string name = ModelName(options.model);
   const ModelConfig config = model.weights->config;

@@ -43,6 +43,13 @@ UcxTransport::UcxTransport(UcxOptions options, std::unique_ptr<UcxProgress> prog
       inbox_(std::make_unique<UcxInbox>(progress->worker())),
       progress_(std::move(progress)) {}
 
+std::string UcxTransport::Description() const {
+  return absl::StrCat("UCX ", ucp_get_version_string(),
+                      progress_->reaches_cuda()
+                          ? ", which reaches GPU memory directly"
+                          : ", which does not reach GPU memory here: it is copied through the host's");
+}
+
 absl::StatusOr<std::span<std::byte>> UcxTransport::AllocateSlab(int64_t bytes) {
   BATON_CHECK(memory_.size() == 0, "a worker has one slab");
   if (bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("slab of ", bytes, " bytes"));
@@ -57,10 +64,7 @@ absl::Status UcxTransport::AdoptSlab(const Slab& memory, int64_t bytes, std::sha
   BATON_CHECK(static_cast<int64_t>(memory.size()) >= bytes + kSlabMarginBytes, "no margin behind the slab");
   owner_ = std::move(owner);
   memory_ = memory.First(static_cast<size_t>(ScratchOffset(bytes) + kScratchBytes));
-  const bool direct = progress_->reaches_cuda();
-  spdlog::info("KV blocks in device memory: UCX {} {}", ucp_get_version_string(),
-               direct ? "reaches them directly" : "has no CUDA here, so they are copied through host memory");
-  if (direct) RETURN_IF_ERROR(progress_->Call([&] { return RegisterMemory(memory_); }));
+  if (progress_->reaches_cuda()) RETURN_IF_ERROR(progress_->Call([&] { return RegisterMemory(memory_); }));
   return progress_->Call([&] { return Publish(bytes); });
 }
 

@@ -20,6 +20,9 @@ class UcxTransport final : public Transport {
   // UNAVAILABLE where UCX finds no transport for the devices.
   static absl::StatusOr<std::unique_ptr<UcxTransport>> Create(const UcxOptions& options);
 
+  // Which UCX this is, and what memory it reaches by itself: for logs and `--check`.
+  std::string Description() const;
+
   absl::StatusOr<std::span<std::byte>> AllocateSlab(int64_t bytes) override;
   // Direct where this UCX has CUDA (its modules load only where the driver's libraries are).
   absl::Status AdoptSlab(const Slab& memory, int64_t bytes, std::shared_ptr<void> owner) override;

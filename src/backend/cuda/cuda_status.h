@@ -13,7 +13,8 @@ namespace baton {
 inline absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
   (void)cudaGetLastError();  // else the next launch would be taken to have failed
-  const std::string message = absl::StrCat("CUDA: ", what, ": ", cudaGetErrorString(error));
+  const char* hint = error == cudaErrorInsufficientDriver ? " (no NVIDIA driver here, or too old a one)" : "";
+  const std::string message = absl::StrCat("CUDA: ", what, ": ", cudaGetErrorString(error), hint);
   switch (error) {
     case cudaErrorMemoryAllocation:
       return absl::ResourceExhaustedError(message);
