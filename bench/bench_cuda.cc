@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -17,8 +16,10 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_matmul.h"
 #include "backend/cuda/cuda_slab.h"
+#include "backend/simulated/shapes.h"
 #include "base/check.h"
 #include "bench/forward_cost.h"
+#include "bench/report.h"
 #include "test/kernels/device_array.h"
 #include "test/kernels/kernel_case.h"
 #include "test/kernels/random_values.h"
@@ -38,11 +39,6 @@ struct Options {
   bool kernels_only = false;
   std::string json;
 };
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
 
 // What the device does at best.
 struct Ceilings {
@@ -146,22 +142,9 @@ nlohmann::json BenchKernels(const Ceilings& ceilings, cudaStream_t stream) {
   return report;
 }
 
-ModelConfig Llama8bShape() {
-  ModelConfig shape;
-  shape.layers = 1;
-  shape.hidden = 4096;
-  shape.ffn = 14336;
-  shape.heads = 32;
-  shape.kv_heads = 8;
-  shape.head_dim = 128;
-  shape.vocab = 128256;
-  shape.context = 32768;
-  shape.rope_theta = 500000;
-  return shape;
-}
-
 // Every layer has the same weights on the host, and its own copy of them on the device: they take long to draw.
-std::unique_ptr<Weights> SameLayers(const ModelConfig& shape, int64_t layers) {
+std::unique_ptr<Weights> SameLayers(ModelConfig shape, int64_t layers) {
+  shape.layers = 1;
   auto weights = std::make_unique<RandomWeights>(shape, 1);
   weights->layers.resize(static_cast<size_t>(layers), weights->layers[0]);
   weights->config.layers = layers;
@@ -232,7 +215,7 @@ class ForwardBench {
 };
 
 nlohmann::json BenchForward(const Options& options, const Ceilings& ceilings) {
-  const std::unique_ptr<Weights> weights = SameLayers(Llama8bShape(), options.layers);
+  const std::unique_ptr<Weights> weights = SameLayers(ModelNamed("llama-3.1-8b").value(), options.layers);
   nlohmann::json report = nlohmann::json::array();
   for (const bool same_bits : {false, true}) {
     ForwardBench bench(options, same_bits, *weights);
@@ -274,12 +257,7 @@ int Main(int argc, char** argv) {
                            {"product_flops_per_second", ceilings.flops_per_second},
                            {"kernels", BenchKernels(ceilings, stream)}};
   if (!options.kernels_only) report["forward"] = BenchForward(options, ceilings);
-  if (options.json.empty()) return 0;
-  std::ofstream file(options.json);
-  file << report.dump(2) << "\n";
-  if (file.flush()) return 0;
-  std::fprintf(stderr, "cannot write %s\n", options.json.c_str());
-  return 1;
+  return WriteReport(report, options.json);
 }
 
 }  // namespace

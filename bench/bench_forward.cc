@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -22,6 +21,7 @@
 #include "backend/cpu/cpu_ops.h"
 #include "base/check.h"
 #include "bench/forward_cost.h"
+#include "bench/report.h"
 #include "bench/roofline.h"
 #include "bench/timed_ops.h"
 #include "model/forward.h"
@@ -77,11 +77,6 @@ struct ChunkedPrompt {
   int64_t chunk = kTokens;
   std::vector<double> seconds = {}, first_seconds = {}, last_seconds = {};  // one per round
 };
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
 
 class Bench {
  public:
@@ -302,10 +297,7 @@ int Main(int argc, char** argv) {
   weights.reset();  // all is packed
   bench.Run();
   const nlohmann::json report = bench.Report();
-  if (options.json.empty()) return 0;
-  std::ofstream file(options.json);
-  file << report.dump(2) << "\n";
-  return file.flush() ? 0 : Fail(absl::UnavailableError("cannot write " + options.json));
+  return WriteReport(report, options.json);
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -16,6 +15,7 @@
 #include "absl/time/time.h"
 #include "backend/cpu/cpu_features.h"
 #include "backend/cpu/linear.h"
+#include "bench/report.h"
 #include "bench/roofline.h"
 
 namespace baton {
@@ -207,11 +207,6 @@ std::string Machine() {
   return "unknown";
 }
 
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-
 nlohmann::json Bench::Report() const {
   const double flops = Median(flops_);
   const double bandwidth = Median(bandwidths_);
@@ -278,14 +273,7 @@ int Main(int argc, char** argv) {
   Bench bench(options, *kernels);
   bench.Run();
   const nlohmann::json report = bench.Report();
-  if (options.json.empty()) return 0;
-  std::ofstream file(options.json);
-  file << report.dump(2) << "\n";
-  if (!file.flush()) {
-    std::fprintf(stderr, "cannot write %s\n", options.json.c_str());
-    return 1;
-  }
-  return 0;
+  return WriteReport(report, options.json);
 }
 
 }  // namespace

@@ -16,7 +16,6 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,6 +25,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "bench/report.h"
 #include "inference.grpc.pb.h"
 #include "model/byte_model.h"
 #include "nlohmann/json.hpp"
@@ -478,12 +478,7 @@ int Main(int argc, char** argv) {
     Bench bench(options);
     for (const int streams : {1, options.streams}) report["cases"].push_back(bench.Run(streams));
   }
-  if (options.json.empty()) return 0;
-  std::ofstream file(options.json);
-  file << report.dump(2) << "\n";
-  if (file.flush()) return 0;
-  std::fprintf(stderr, "cannot write %s\n", options.json.c_str());
-  return 1;
+  return WriteReport(report, options.json);
 }
 
 }  // namespace

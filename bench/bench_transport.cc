@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <future>
 #include <random>
 #include <string>
@@ -16,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/logging.h"
+#include "bench/report.h"
 #include "gpu_parts.h"
 #include "nlohmann/json.hpp"
 #include "transport/ucx_transport.h"
@@ -27,11 +27,6 @@ constexpr int64_t kSlab = int64_t{256} << 20;
 constexpr int kRounds = 15;
 
 double Seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
-
-double Median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<int64_t>(values.size() / 2));
-  return values[values.size() / 2];
-}
 
 // Full of random bytes.
 Slab MakeSlab(Transport& transport, bool cuda) {
@@ -205,10 +200,5 @@ int main(int argc, char** argv) {
   result[cuda ? "device_memory" : "shared_memory"] = baton::RunWith(cuda, nullptr);
   std::fprintf(stderr, "TCP over loopback\n");
   result["tcp"] = baton::RunWith(cuda, cuda ? "tcp,cuda_copy" : "tcp");
-  if (json.empty()) return 0;
-  std::ofstream file(json);
-  file << result.dump(2) << "\n";
-  if (file.flush()) return 0;
-  std::fprintf(stderr, "cannot write %s\n", json.c_str());
-  return 1;
+  return baton::WriteReport(result, json);
 }
