@@ -32,7 +32,7 @@ struct alignas(16) HistorySplit {
   int32_t partial = -1;  // where in the workspace its result goes; -1: it is the whole history and needs none
 };
 
-// The splits of slices of one row each, longest first; the splits of one slice have partials one after another.
+// The splits of slices of one row each, longest first (in blocks); the splits of one slice have partials one after another.
 // Returns how many partials there are. Keeps the vector's memory.
 int32_t PlanHistorySplits(std::span<const AttentionSlice> slices, std::vector<HistorySplit>& splits);
 

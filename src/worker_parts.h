@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/thread_pool.h"
+#include "base/check.h"
 #include "base/logging.h"
 #include "base/status.h"
 #include "engine/decode_worker.h"
@@ -40,11 +41,11 @@ inline int64_t WeightBytes(const Weights& weights) {
   return elements * BytesPerElement(weights.config.dtype);
 }
 
-// Of `--device`. None: the CPU.
+// Of `--device`, which is valid. None: the CPU.
 inline std::optional<int> CudaDeviceOf(const std::string& device) {
   if (device == "cpu") return std::nullopt;
   int number = 0;
-  if (device.starts_with("cuda:") && !absl::SimpleAtoi(device.substr(5), &number)) return 0;
+  if (device.starts_with("cuda:")) BATON_CHECK(absl::SimpleAtoi(device.substr(5), &number), device);
   return number;
 }
 

@@ -24,10 +24,11 @@ class Backend {
   // Equal ids promise equal bits: backend, kernel set, weight dtype.
   virtual std::string numerics_id() const = 0;
 
-  // Writes the batch's K/V into its blocks and computes the logits that were asked for. `layer_done(l)` is called on
-  // the calling thread once layer l of the whole batch is stored, so that the hand-off can push it while l + 1
-  // computes; where it returns false, the pass ends there: ABORTED, and the batch's K/V is not to be used. The batch is
-  // the engine's own work: malformed batches are CHECKed. Not thread-safe: one step at a time.
+  // Writes the batch's K/V into its blocks and computes the logits that were asked for, or chooses tokens from them
+  // where a slice lets it and it can (SequenceSlice::sample). `layer_done(l)` is called on the calling thread once
+  // layer l of the whole batch is stored, so that the hand-off can push it while l + 1 computes; where it returns
+  // false, the pass ends there: ABORTED, and the batch's K/V is not to be used. The batch is the engine's own work:
+  // malformed batches are CHECKed. Not thread-safe: one step at a time.
   virtual absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) = 0;
 };
 

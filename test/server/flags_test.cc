@@ -129,6 +129,38 @@ TEST_CASE("more KV than memory, or next to none, is refused with both numbers") 
   CHECK(KvBlocks(options, 1 << 20).value() == 64);
 }
 
+TEST_CASE("a GPU's KV has nine tenths of what the weights leave, or what was asked for if that fits") {
+  constexpr int64_t kMb = 1 << 20;
+  WorkerOptions options;
+  CHECK(KvBlocksOnDevice(options, kMb, 1000 * kMb, 500 * kMb).value() == 450);
+  options.kv_memory_mb = 64;
+  CHECK(KvBlocksOnDevice(options, kMb, 1000 * kMb, 500 * kMb).value() == 64);
+  options.kv_blocks = 7;
+  CHECK(KvBlocksOnDevice(options, kMb, 1000 * kMb, 500 * kMb).value() == 7);
+  options.kv_blocks = 501;
+  CHECK(Message(KvBlocksOnDevice(options, kMb, 1000 * kMb, 500 * kMb).status())
+            .find("do not fit into what the weights "
+                  "leave of the device's memory, 500 "
+                  "MiB") != std::string::npos);
+  CHECK(absl::IsInvalidArgument(KvBlocksOnDevice({}, kMb, 400 * kMb, 500 * kMb).status()));
+}
+
+TEST_CASE("a device is the CPU, a GPU by its number, or chosen") {
+  for (const char* good : {"auto", "cpu", "cuda", "cuda:0", "cuda:7"}) {
+    CLI::App app;
+    WorkerOptions options;
+    AddPrefillFlags(app, options);
+    app.parse(std::vector<std::string>{good, "--device"});
+    CHECK(options.device == good);
+  }
+  for (const char* bad : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda1"}) {
+    CLI::App app;
+    WorkerOptions options;
+    AddPrefillFlags(app, options);
+    CHECK_THROWS_AS(app.parse(std::vector<std::string>{bad, "--device"}), CLI::Error);
+  }
+}
+
 TEST_CASE("a worker on all interfaces must say how it is reached") {
   WorkerOptions options;
   CHECK(AdvertisedAddress(options, "127.0.0.1:7").value() == "127.0.0.1:7");

@@ -9,6 +9,7 @@
 #include "catch.h"
 #include "transport/guarded_memory.h"
 #include "transport/in_process_transport.h"
+#include "transport/ucx_descriptor.h"
 #include "transport/ucx_transport.h"
 
 namespace baton {
@@ -88,6 +89,26 @@ TEST_CASE("blocks move by UCX between device memory and device memory, and betwe
     }
     unsetenv("UCX_TLS");
   }
+}
+
+TEST_CASE("a peer that claims more device memory than it shares has nothing mapped, and nothing written there") {
+  auto ours = UcxTransport::Create({}), theirs = UcxTransport::Create({});
+  REQUIRE(ours.ok());
+  REQUIRE(theirs.ok());
+  const Side from = Make(*std::move(ours), Kind::kShared, 1);
+  const Side to = Make(*std::move(theirs), Kind::kShared, 2);
+  UcxDescriptor descriptor = *DecodeUcxDescriptor(to.transport->Descriptor());
+  descriptor.slab_bytes += 64 << 20;
+  descriptor.scratch_offset += 64 << 20;
+  const std::vector<std::byte> before(to.bytes, to.bytes + kSlab);
+  CHECK_FALSE(from.transport->Connect(Encode(descriptor)).ok());
+  descriptor = *DecodeUcxDescriptor(to.transport->Descriptor());
+  descriptor.shared = "not a handle";
+  const auto link = from.transport->Connect(Encode(descriptor));  // by messages, which need no mapping
+  REQUIRE(link.ok());
+  CHECK(absl::StrContains((*link)->Description(), "active messages"));
+  CHECK(GuardedMemory::mapped() == 0);
+  CHECK(std::equal(before.begin(), before.end(), to.bytes));
 }
 
 TEST_CASE("blocks move within a process between device memory and device memory, and between it and the host's") {

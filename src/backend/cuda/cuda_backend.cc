@@ -89,8 +89,9 @@ class CudaBackend final : public Backend {
                                                      .layout = layout_,
                                                      .slab = {options.slab.data(), options.slab.size()},
                                                      .stream = stream}));
-    numerics_id_ = absl::StrCat("cuda-sm", capability, "-cublas", ops_->cublas_version(), "-bf16",
-                                options.same_bits ? "-same-bits" : "-varying-bits");
+    // cuBLASLt suggests by all of these: parts of one generation differ in their number of multiprocessors.
+    numerics_id_ = absl::StrCat("cuda-sm", capability, "x", device.multiProcessorCount, "-cublas",
+                                ops_->cublas_version(), "-bf16", options.same_bits ? "-same-bits" : "-varying-bits");
     ASSIGN_OR_RETURN(model_, PackModel(weights, options.lm_head, *ops_));
     RETURN_IF_ERROR(CudaStatus(cudaDeviceSynchronize(), "copying weights"));  // by another stream than the steps'
     const auto begin = std::chrono::steady_clock::now();

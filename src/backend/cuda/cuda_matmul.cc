@@ -17,7 +17,7 @@ constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 constexpr int kMostSuggested = 8;
 constexpr size_t kTimedAgain = 8;
 constexpr int kRoundsAgain = 4;
-constexpr int64_t kMostRowsTimed = 512;  // beyond, cuBLASLt's first suggestion reaches 90 % of its own best
+constexpr int64_t kMostRowsTimed = 512;  // beyond, a forward pass reaches 90 % of a large product's rate untimed
 // The rows that a weight's own algorithm is suggested for and, for same bits, compared on. So many that it is of the
 // family that prefill uses, which sums in one order for all tiles.
 constexpr int64_t kRowsOfOneAlgorithm = 256;
@@ -189,8 +189,9 @@ absl::StatusOr<std::vector<CudaMatmul::Algorithm>> CudaMatmul::FastestFirst(
     ASSIGN_OR_RETURN(const float ms, time(algorithm));
     timed.push_back({ms, algorithm});
   }
-  if (timed.empty())
+  if (timed.empty()) {
     return absl::InternalError(absl::StrCat("no algorithm for ", Words(product.rows, product.n, product.k)));
+  }
   std::sort(timed.begin(), timed.end(), faster);
   const size_t again = std::min(timed.size(), kTimedAgain);
   for (int round = 0; round < kRoundsAgain; ++round) {
@@ -260,6 +261,9 @@ absl::StatusOr<CudaMatmul::Algorithm> CudaMatmul::FirstWithBitsOf(const Algorith
     return got;
   };
   ASSIGN_OR_RETURN(const std::vector<std::byte> expected, run(own, kRowsOfOneAlgorithm));
+  if (expected.empty()) {
+    return absl::InternalError(absl::StrCat("no algorithm for ", Words(kRowsOfOneAlgorithm, product.n, product.k)));
+  }
   for (const Algorithm& algorithm : candidates) {
     ASSIGN_OR_RETURN(const std::vector<std::byte> got, run(algorithm, rows));
     if (got == expected) return algorithm;

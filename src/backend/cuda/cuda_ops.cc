@@ -140,7 +140,7 @@ absl::Status CudaOps::TakeUp(const Batch& batch) {
 }
 
 void CudaOps::Collect(const Batch& batch) {
-  batch_ = {};
+  batch_.Clear();
   for (const SequenceSlice& slice : batch.slices) {
     const auto first_row = static_cast<int32_t>(batch_.tokens.size());
     const auto rows = static_cast<int32_t>(slice.tokens.size());
@@ -287,7 +287,7 @@ void CudaOps::Attend(int64_t layer) {
 }
 
 void CudaOps::KeepLogitRows() {
-  if (decode_rows_ > 0 || std::ssize(batch_.kept) == rows_) return;
+  if (decode_rows_ > 0) return;  // all are
   const auto kept = static_cast<int32_t>(batch_.kept.size());
   Do("hidden rows that want logits", [&] {
     return cuda::LaunchGatherRows(hidden_.data(), kept_rows_.data(), kept, static_cast<int32_t>(config_.hidden),

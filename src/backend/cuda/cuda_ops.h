@@ -109,6 +109,13 @@ class CudaOps final : public Ops {
     std::vector<int32_t> kept_rows;            // where they are among all
     std::vector<int32_t> block_tables;
     std::vector<const SampleSpec*> specs;  // of kept
+
+    void Clear() {  // keeps the memory: this is every step
+      for (auto* list : {&tokens, &positions, &kept_rows, &block_tables}) list->clear();
+      for (auto* list : {&slices, &kept}) list->clear();
+      slots.clear();
+      specs.clear();
+    }
   } batch_;
   UploadedList<int32_t> tokens_, positions_, kept_rows_, block_tables_;
   UploadedList<int64_t> slots_;
