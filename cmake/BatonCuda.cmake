@@ -1,5 +1,5 @@
 # CUDA where its compiler is: BATON_CUDA=AUTO takes it if found, ON demands it, OFF leaves it out. A build with CUDA runs
-# on machines without a GPU too, but needs libcublasLt there.
+# on machines without CUDA too: what it needs of CUDA is loaded when a GPU is used.
 set(BATON_CUDA AUTO CACHE STRING "AUTO, ON or OFF")
 set_property(CACHE BATON_CUDA PROPERTY STRINGS AUTO ON OFF)
 

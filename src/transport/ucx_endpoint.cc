@@ -79,7 +79,7 @@ absl::Status UcxEndpoint::Create(const UcxDescriptor& peer) {
   RETURN_IF_ERROR(ToStatus(ucp_ep_create(progress_.worker(), &params, &endpoint_), "reaching the peer"));
   absl::Status status = OpenMemory(peer);
   if (!status.ok()) {
-    if (rkey_ != nullptr) ucp_rkey_destroy(rkey_);
+    ReleaseMemory();
     ucp_request_param_t param{};
     param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
     param.flags = UCP_EP_CLOSE_FLAG_FORCE;
@@ -120,6 +120,13 @@ void UcxEndpoint::MapDevice(const UcxDescriptor& peer) {
   } else {
     mapped_device_ = mapped->data();
   }
+}
+
+// When the connection ends, and not later: while a dead peer's device memory is mapped here, its successor cannot have
+// it.
+void UcxEndpoint::ReleaseMemory() {
+  if (rkey_ != nullptr) ucp_rkey_destroy(std::exchange(rkey_, nullptr));
+  if (mapped_device_ != nullptr) source_.device()->Unmap(std::exchange(mapped_device_, nullptr));
 }
 
 std::vector<UcxPath> UcxEndpoint::Paths() const {
@@ -369,9 +376,7 @@ void UcxEndpoint::CloseNow() {
     --self.active_;
     self.MaybeClose();
   };
-  if (rkey_ != nullptr) ucp_rkey_destroy(rkey_);
-  // At once: while it is mapped here, a dead peer's device memory is not free for its successor.
-  if (mapped_device_ != nullptr) source_.device()->Unmap(std::exchange(mapped_device_, nullptr));
+  ReleaseMemory();
   if (UCS_PTR_IS_PTR(ucp_ep_close_nbx(std::exchange(endpoint_, nullptr), &param))) return;
   --active_;
   MaybeClose();

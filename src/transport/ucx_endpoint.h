@@ -63,6 +63,7 @@ class UcxEndpoint {
   absl::Status Create(const UcxDescriptor& peer);
   absl::Status OpenMemory(const UcxDescriptor& peer);
   void MapDevice(const UcxDescriptor& peer);
+  void ReleaseMemory();
 
   void CopySlice(Operation* operation);
   void CopyOnDevice(Operation* operation);
