@@ -1,12 +1,10 @@
 // baton-decode: one decode worker on this machine's CPU or a GPU; blocks reach it over UCX.
 #include "base/clock.h"
-#include "base/logging.h"
 #include "base/status.h"
 #include "model/served_model.h"
 #include "server/decode_node.h"
 #include "server/flags.h"
 #include "server/program.h"
-#include "transport/ucx_transport.h"
 #include "worker_parts.h"
 
 namespace baton {
@@ -17,13 +15,12 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));
   ASSIGN_OR_RETURN(const Digest digest, KvDigest(options, model, *tokenizer));
   const bool makes_same_kv = digest == model.weights->digest;
-  ASSIGN_OR_RETURN(const auto transport, UcxTransport::Create({.tcp_devices = options.kv_devices}));
-  spdlog::info("KV blocks move by {}", transport->Description());
+  ASSIGN_OR_RETURN(const Transports transports, MakeUcxTransports(options));
   if (options.common.check) return absl::OkStatus();
 
   const SteadyClock clock;
   Metrics metrics;
-  ASSIGN_OR_RETURN(const auto backend, MakeBackend(model, options, /*lm_head=*/true, *transport));
+  ASSIGN_OR_RETURN(const WorkerBackend made, MakeBackend(model, options, /*lm_head=*/true, transports));
   const std::string name = ModelName(options.model);
   const ModelConfig config = model.weights->config;
   model.weights.reset();  // the backend has packed them
@@ -31,7 +28,7 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ThreadPool sampling(Threads(options));
   RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   ASSIGN_OR_RETURN(const auto node,
-                   DecodeNode::Start({options, name, config, digest, *backend, *transport, clock, metrics},
+                   DecodeNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
                                      {*tokenizer, makes_same_kv, SampleOn(sampling)}, options.listen, ""));
   RunUntilSignal(signal, node->server().address());
   node->Shutdown(absl::Seconds(options.common.grace_seconds));

@@ -10,7 +10,6 @@
 #include "server/prefill_node.h"
 #include "server/program.h"
 #include "server/router_node.h"
-#include "transport/in_process_transport.h"
 #include "worker_parts.h"
 
 namespace baton {
@@ -24,8 +23,8 @@ struct Decoder {
   ModelConfig config;
   bool makes_same_kv = false;
   std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<InProcessTransport> transport;
-  std::unique_ptr<Backend> backend;
+  Transports transports;
+  WorkerBackend made;
   std::unique_ptr<DecodeNode> node;
 
   WorkerAddress address() const { return "in-process:decode:" + name; }
@@ -37,9 +36,9 @@ absl::StatusOr<Decoder> LoadDecoder(const WorkerOptions& options, const std::sha
   decoder.name = ModelName(options.model);
   decoder.config = model.weights->config;
   ASSIGN_OR_RETURN(decoder.tokenizer, Tokenizer::Load(options.model));
-  decoder.transport = std::make_unique<InProcessTransport>(network);
+  decoder.transports = MakeInProcessTransports(options, network);
   if (!options.common.check) {
-    ASSIGN_OR_RETURN(decoder.backend, MakeBackend(model, options, /*lm_head=*/true, *decoder.transport));
+    ASSIGN_OR_RETURN(decoder.made, MakeBackend(model, options, /*lm_head=*/true, decoder.transports));
   }
   return decoder;
 }
@@ -79,23 +78,24 @@ absl::Status Serve(ServeOptions options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(std::vector<Decoder> decoders, LoadDecoders(options, model, network));
   if (options.router.common.check) return absl::OkStatus();
 
-  InProcessTransport prefill_transport(network);
-  ASSIGN_OR_RETURN(const auto prefill, MakeBackend(model, options.worker, /*lm_head=*/false, prefill_transport));
+  const Transports transports = MakeInProcessTransports(options.worker, network);
+  ASSIGN_OR_RETURN(const WorkerBackend prefill, MakeBackend(model, options.worker, /*lm_head=*/false, transports));
   const Digest digest = model.weights->digest;
   model.weights.reset();  // the backends have packed them
 
   std::map<WorkerAddress, DecodeNode*> nodes;
   for (Decoder& decoder : decoders) {
-    const NodeParts parts{options.worker,   decoder.name,       decoder.config, digest,
-                          *decoder.backend, *decoder.transport, clock,          metrics};
+    const NodeParts parts{options.worker,          decoder.name, decoder.config, digest, *decoder.made.backend,
+                          *decoder.made.connector, clock,        metrics};
     ASSIGN_OR_RETURN(decoder.node,
                      DecodeNode::Start(parts, {*decoder.tokenizer, decoder.makes_same_kv, SampleOn(sampling)}, "",
                                        decoder.address()));
     nodes[decoder.address()] = decoder.node.get();
     options.router.decode_workers.push_back(decoder.address());
   }
-  const NodeParts prefill_parts{
-      options.worker, decoders[0].name, decoders[0].config, digest, *prefill, prefill_transport, clock, metrics};
+  const NodeParts prefill_parts{options.worker, decoders[0].name, decoders[0].config,
+                                digest,         *prefill.backend, *prefill.connector,
+                                clock,          metrics};
   const auto reach_decode = [&](const WorkerAddress& address) {
     return nodes.at(address)->server().InProcessChannel();
   };

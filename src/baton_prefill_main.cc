@@ -1,12 +1,10 @@
 // baton-prefill: one prefill worker on this machine's CPU or a GPU; blocks leave it over UCX.
 #include "base/clock.h"
-#include "base/logging.h"
 #include "base/status.h"
 #include "model/served_model.h"
 #include "server/flags.h"
 #include "server/prefill_node.h"
 #include "server/program.h"
-#include "transport/ucx_transport.h"
 #include "worker_parts.h"
 
 namespace baton {
@@ -14,13 +12,12 @@ namespace {
 
 absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options));
-  ASSIGN_OR_RETURN(const auto transport, UcxTransport::Create({.tcp_devices = options.kv_devices}));
-  spdlog::info("KV blocks move by {}", transport->Description());
+  ASSIGN_OR_RETURN(const Transports transports, MakeUcxTransports(options));
   if (options.common.check) return absl::OkStatus();
 
   const SteadyClock clock;
   Metrics metrics;
-  ASSIGN_OR_RETURN(const auto backend, MakeBackend(model, options, /*lm_head=*/false, *transport));
+  ASSIGN_OR_RETURN(const WorkerBackend made, MakeBackend(model, options, /*lm_head=*/false, transports));
   const std::string name = ModelName(options.model);
   const ModelConfig config = model.weights->config;
   const Digest digest = model.weights->digest;
@@ -28,7 +25,7 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
 
   RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   ASSIGN_OR_RETURN(const auto node,
-                   PrefillNode::Start({options, name, config, digest, *backend, *transport, clock, metrics},
+                   PrefillNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
                                       options.listen, "", DialTcp));
   RunUntilSignal(signal, node->server().address());
   node->Shutdown(absl::Seconds(options.common.grace_seconds));

@@ -4,11 +4,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/cpu_group.h"
 #include "backend/cpu/thread_pool.h"
+#include "backend/tensor_parallel.h"
 #include "base/check.h"
 #include "base/logging.h"
 #include "base/status.h"
@@ -16,10 +19,14 @@
 #include "engine/staging_file.h"
 #include "gpu_parts.h"
 #include "model/prefill_module.h"
+#include "model/shard.h"
 #include "model/weights.h"
 #include "server/options.h"
 #include "server/program.h"
+#include "transport/in_process_transport.h"
+#include "transport/striped_connector.h"
 #include "transport/transport.h"
+#include "transport/ucx_transport.h"
 
 namespace baton {
 
@@ -49,10 +56,21 @@ inline std::optional<int> CudaDeviceOf(const std::string& device) {
   return number;
 }
 
+// Ranks are for CPUs so far: `auto` takes no GPU then.
+inline absl::Status CheckRanks(const WorkerOptions& options, const ModelConfig& config) {
+  if (options.tensor_parallel > 1 && options.device.starts_with("cuda")) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor-parallel: expected 1 with --device ", options.device,
+                                                   ": ranks on GPUs are not built yet, got ", options.tensor_parallel));
+  }
+  return CheckShard(config, options.tensor_parallel);
+}
+
 // Chooses the device, and sizes the KV memory for one of `workers` of this process there.
 inline absl::Status Place(const WorkerOptions& options, int workers, LoadedModel& model) {
   model.block_bytes = CpuKvLayout(model.weights->config).BlockBytes();
-  if (const std::optional<int> device = CudaDeviceOf(options.device)) {
+  RETURN_IF_ERROR(CheckRanks(options, model.weights->config));
+  const std::optional<int> device = options.tensor_parallel > 1 ? std::nullopt : CudaDeviceOf(options.device);
+  if (device) {
     const auto info = FindCudaDevice(*device, model.weights->config);
     if (!info.ok() && options.device != "auto") return info.status();
     if (info.ok()) {
@@ -90,17 +108,66 @@ inline absl::StatusOr<Digest> KvDigest(const WorkerOptions& options, const Loade
   return PrefillModuleDigest(options.prefill_module, {model.weights->config, tokenizer});
 }
 
-// A backend whose KV lies in memory of the transport. Afterwards the weights are not needed any more.
-inline absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const LoadedModel& model, const WorkerOptions& options,
-                                                            bool lm_head, Transport& transport) {
-  if (model.cuda_device) {
-    return MakeCudaWorkerBackend(
-        *model.weights,
-        {.device = *model.cuda_device, .blocks = model.blocks, .lm_head = lm_head, .same_bits = options.same_bits},
-        transport);
+using Transports = std::vector<std::unique_ptr<Transport>>;  // one for each rank
+
+inline absl::StatusOr<Transports> MakeUcxTransports(const WorkerOptions& options) {
+  Transports transports;
+  for (int rank = 0; rank < options.tensor_parallel; ++rank) {
+    ASSIGN_OR_RETURN(auto transport, UcxTransport::Create({.tcp_devices = options.kv_devices}));
+    if (rank == 0) spdlog::info("KV blocks move by {}", transport->Description());
+    transports.push_back(std::move(transport));
   }
-  ASSIGN_OR_RETURN(const std::span<std::byte> slab, transport.AllocateSlab(model.blocks * model.block_bytes));
-  return MakeCpuBackend(*model.weights, {.threads = Threads(options), .slab = slab, .lm_head = lm_head});
+  return transports;
+}
+
+inline Transports MakeInProcessTransports(const WorkerOptions& options,
+                                          const std::shared_ptr<InProcessNetwork>& network) {
+  Transports transports;
+  for (int i = 0; i < options.tensor_parallel; ++i) transports.push_back(std::make_unique<InProcessTransport>(network));
+  return transports;
+}
+
+// What computes, and how peers reach its KV, which lies in memory of the transports.
+struct WorkerBackend {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Connector> connector;
+};
+
+inline absl::StatusOr<std::unique_ptr<Backend>> MakeCpuRanks(const LoadedModel& model, const CpuBackendOptions& options,
+                                                             const Transports& transports) {
+  const KvLayout layout = CpuKvLayout(model.weights->config);
+  const int ranks = static_cast<int>(transports.size());
+  std::vector<std::span<std::byte>> slabs;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int64_t bytes = model.blocks * layout.planes() * StripeOf(layout, {rank, ranks}).width();
+    ASSIGN_OR_RETURN(slabs.emplace_back(), transports[rank]->AllocateSlab(bytes));
+  }
+  if (ranks > 1) return MakeCpuGroup(*model.weights, ranks, slabs, options);
+  CpuBackendOptions alone = options;
+  alone.slab = slabs[0];
+  return MakeCpuBackend(*model.weights, alone);
+}
+
+// Afterwards the weights are not needed any more. The transports must outlive it.
+inline absl::StatusOr<WorkerBackend> MakeBackend(const LoadedModel& model, const WorkerOptions& options, bool lm_head,
+                                                 const Transports& transports) {
+  WorkerBackend made;
+  if (model.cuda_device) {
+    const CudaWorkerOptions cuda{
+        .device = *model.cuda_device, .blocks = model.blocks, .lm_head = lm_head, .same_bits = options.same_bits};
+    ASSIGN_OR_RETURN(made.backend, MakeCudaWorkerBackend(*model.weights, cuda, *transports[0]));
+  } else {
+    const CpuBackendOptions cpu{.threads = Threads(options), .lm_head = lm_head};
+    ASSIGN_OR_RETURN(made.backend, MakeCpuRanks(model, cpu, transports));
+  }
+  const KvLayout& layout = made.backend->kv_layout();
+  const int ranks = static_cast<int>(transports.size());
+  std::vector<StripedConnector::Part> parts;
+  for (int rank = 0; rank < ranks; ++rank) {
+    parts.push_back({transports[rank].get(), StripeOf(layout, {rank, ranks})});
+  }
+  made.connector = std::make_unique<StripedConnector>(layout.PlaneBytes(), std::move(parts));
+  return made;
 }
 
 // Samples the rows of a batch on the pool, which must outlive it.

@@ -326,7 +326,7 @@ bool PrefillWorker::ServeLinks() {
   closing.clear();
   forgotten.clear();
   if (!open) return false;
-  auto link = parts_.transport.Connect(open->transport_descriptor);
+  auto link = parts_.connector.Connect(open->transport_descriptor);
   const absl::Status status = link.status();
   if (status.ok()) {
     spdlog::info("connected to decode worker {}: {}", open->to, (*link)->Description());

@@ -36,7 +36,7 @@ class PrefillListener {
 // What the worker works with; all must outlive it. Never called with the worker's mutex held.
 struct PrefillWorkerParts {
   Backend& backend;
-  Transport& transport;
+  Connector& connector;
   const Clock& clock;  // must move by itself
   PrefillListener& listener;
   // A way to reach a decode worker's control side. Called once for each address; never null.

@@ -24,7 +24,9 @@ struct KvLayout {
   KvOrder order = KvOrder::kPairs;
 
   int64_t HeadBytes() const { return kBlockTokens * head_dim * element_bytes; }  // one head's K or V
-  int64_t LayerBytes() const { return 2 * kv_heads * HeadBytes(); }
+  int64_t planes() const { return 2 * layers; }
+  int64_t PlaneBytes() const { return kv_heads * HeadBytes(); }  // a layer's K or V
+  int64_t LayerBytes() const { return 2 * PlaneBytes(); }
   int64_t BlockBytes() const { return layers * LayerBytes(); }
   int64_t KOffset(int64_t layer, int64_t head) const { return layer * LayerBytes() + head * HeadBytes(); }
   int64_t VOffset(int64_t layer, int64_t head) const { return KOffset(layer, kv_heads + head); }

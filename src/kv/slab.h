@@ -21,12 +21,17 @@ struct BlockCopy {
   int64_t bytes = 0;
 };
 
-// A kind of memory that the host cannot read or write by itself. Calls may come from any thread.
-class SlabDevice {
+// How the host reads and writes memory that it cannot by itself. Calls may come from any thread.
+class SlabAccess {
  public:
-  virtual ~SlabDevice() = default;
-  // Copies between the device's memory and the host's, or within the device's; done when it returns.
+  virtual ~SlabAccess() = default;
+  // Copies between this memory and the host's; done when it returns.
   virtual absl::Status Copy(void* to, const void* from, size_t bytes) const = 0;
+};
+
+// A device with memory of its own. Copy also copies within it.
+class SlabDevice : public SlabAccess {
+ public:
   // Copies all runs from slab to slab, both the device's.
   virtual absl::Status CopyRuns(std::byte* to, const std::byte* from, std::span<const BlockCopy> runs) const = 0;
   // What another process of this host maps `memory` by, which is a whole allocation. UNAVAILABLE: it cannot.
@@ -43,29 +48,36 @@ class Slab {
   // The host's memory.
   Slab(std::span<std::byte> memory) : memory_(memory) {}  // NOLINT(google-explicit-constructor)
   // A device's; null: the host's.
-  Slab(std::span<std::byte> memory, const SlabDevice* device) : memory_(memory), device_(device) {}
+  Slab(std::span<std::byte> memory, const SlabDevice* device) : memory_(memory), access_(device), device_(device) {}
+  // Addresses that only `access` knows how to use.
+  Slab(std::span<std::byte> memory, const SlabAccess* access) : memory_(memory), access_(access) {}
 
   std::byte* data() const { return memory_.data(); }
   size_t size() const { return memory_.size(); }
-  Slab First(size_t bytes) const { return {memory_.first(bytes), device_}; }
-  const SlabDevice* device() const { return device_; }
-  bool on_host() const { return device_ == nullptr; }
+  Slab First(size_t bytes) const {
+    Slab first = *this;
+    first.memory_ = memory_.first(bytes);
+    return first;
+  }
+  const SlabDevice* device() const { return device_; }  // null: it is not one device's
+  bool on_host() const { return access_ == nullptr; }
   // REQUIRES: on_host.
   std::span<std::byte> host() const {
-    BATON_CHECK(on_host(), "the host reads a device's memory");
+    BATON_CHECK(on_host(), "the host reads memory that is not its own");
     return memory_;
   }
 
-  // As SlabDevice::Copy.
+  // As SlabAccess::Copy.
   absl::Status Copy(void* to, const void* from, size_t bytes) const {
-    if (!on_host()) return device_->Copy(to, from, bytes);
+    if (!on_host()) return access_->Copy(to, from, bytes);
     std::memcpy(to, from, bytes);
     return absl::OkStatus();
   }
 
  private:
   std::span<std::byte> memory_;
-  const SlabDevice* device_ = nullptr;  // must outlive it
+  const SlabAccess* access_ = nullptr;  // must outlive it
+  const SlabDevice* device_ = nullptr;  // as which access_ is known
 };
 
 }  // namespace baton

@@ -19,6 +19,9 @@ struct Tensor {
   DType dtype = DType::kBF16;
   int64_t rows = 0;
   int64_t cols = 0;
+  int64_t stride = 0;  // elements from row to row; 0: cols
+
+  int64_t row_stride() const { return stride == 0 ? cols : stride; }
 };
 
 // Projections are [out, in], so y = W x.

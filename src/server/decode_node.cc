@@ -15,7 +15,7 @@ DecodeEngineOptions EngineOptions(const NodeParts& parts, const DecoderParts& de
   options.handoff.layout = info.layout;
   options.handoff.numerics_id = info.numerics_id;
   options.handoff.incarnation = info.incarnation;
-  options.handoff.transport_descriptor = parts.transport.Descriptor();
+  options.handoff.transport_descriptor = parts.connector.Descriptor();
   options.model.tokenizer = &decoder.tokenizer;
   options.model.vocab = parts.config.vocab;
   options.model.eos_ids = parts.config.eos_ids;

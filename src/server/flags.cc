@@ -48,6 +48,11 @@ void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_na
                  "the model")
       ->check(kDevice)
       ->capture_default_str();
+  app.add_option("--tensor-parallel", o.tensor_parallel,
+                 "ranks that share out the model's heads and compute together, each with KV memory of its own; at most "
+                 "one for each KV head. Not on GPUs yet; on the CPU the threads are the ranks', and nothing is gained")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
   app.add_flag("--same-bits", o.same_bits,
                "on a GPU: the same tokens give the same bits for any chunking and batch, which costs speed "
                "(bench/results/README.md); on the CPU this is always so");

@@ -42,6 +42,7 @@ struct WorkerOptions {
   std::string prefill_module;     // decode: directory of the module whose KV it takes; empty: its own
   int threads = 0;                // 0: one for each core
   std::string device = "auto";    // where it computes: cpu, cuda, cuda:N or auto
+  int tensor_parallel = 1;        // ranks that compute the model together
   bool same_bits = false;         // cuda: bit-equal results for any chunking and batch
   int64_t kv_memory_mb = 0;       // 0: 1024 on the CPU, on a GPU nine tenths of what the weights leave
   int64_t kv_blocks = 0;          // 0: as many as kv_memory_mb holds

@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<PrefillNode>> PrefillNode::Start(const NodeParts&
   }
   node->worker_ = std::make_unique<PrefillWorker>(
       std::move(options),
-      PrefillWorkerParts{parts.backend, parts.transport, parts.clock, node->service_,
+      PrefillWorkerParts{parts.backend, parts.connector, parts.clock, node->service_,
                          [reach = std::move(reach_decode)](const WorkerAddress& decode) -> std::unique_ptr<DecodePeer> {
                            return std::make_unique<GrpcDecodePeer>(reach(decode), kPeerTimeout);
                          },

@@ -20,8 +20,8 @@ struct NodeParts {
   const std::string& model_name;
   const ModelConfig& config;
   const Digest& digest;  // of the prefill module
-  Backend& backend;      // on the transport's slab
-  Transport& transport;
+  Backend& backend;
+  Connector& connector;  // to and from its slab
   const Clock& clock;
   Metrics& metrics;
 };

@@ -31,22 +31,27 @@ class Link {
 // What AdoptSlab wants behind a slab.
 inline constexpr int64_t kSlabMarginBytes = int64_t{8} << 20;
 
-// One per process. Owns its progress thread.
-class Transport {
+// A worker's slab, as its peers know it, and the way to theirs.
+class Connector {
  public:
-  virtual ~Transport() = default;
-  // Memory that peers can write to by the fastest way there is (shared memory on one host); freed with the transport.
-  // Called at most once: a worker has one slab.
-  virtual absl::StatusOr<std::span<std::byte>> AllocateSlab(int64_t bytes) = 0;
-  // Instead: the slab is the first `bytes` of a device's `memory`, which has kSlabMarginBytes more and holds nothing
-  // else; `owner` is let go with the transport. Where the transport cannot reach the memory by itself, what moves is
-  // copied through the host.
-  virtual absl::Status AdoptSlab(const Slab& memory, int64_t bytes, std::shared_ptr<void> owner) = 0;
+  virtual ~Connector() = default;
   // What a peer needs in order to connect: opaque, travels in the Link message of the hand-off. Treat a peer's as
   // hostile.
   virtual std::string Descriptor() const = 0;
   // Reaches the peer, runs the self-test that chooses between put and active messages, and logs choice and rate.
   virtual absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view peer_descriptor) = 0;
+};
+
+// One for each slab of a process. Owns its progress thread.
+class Transport : public Connector {
+ public:
+  // Memory that peers can write to by the fastest way there is (shared memory on one host); freed with the transport.
+  // Called at most once.
+  virtual absl::StatusOr<std::span<std::byte>> AllocateSlab(int64_t bytes) = 0;
+  // Instead: the slab is the first `bytes` of a device's `memory`, which has kSlabMarginBytes more and holds nothing
+  // else; `owner` is let go with the transport. Where the transport cannot reach the memory by itself, what moves is
+  // copied through the host.
+  virtual absl::Status AdoptSlab(const Slab& memory, int64_t bytes, std::shared_ptr<void> owner) = 0;
 };
 
 }  // namespace baton

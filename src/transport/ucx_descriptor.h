@@ -23,7 +23,7 @@ struct UcxDescriptor {
 
 inline constexpr int64_t kScratchBytes = int64_t{4} << 20;
 
-// Fields in little endian, strings with their length before them, SHA-256 over all of it at the end.
+// In the form of transport/descriptor_fields.h.
 std::string Encode(const UcxDescriptor& descriptor);
 
 // INVALID_ARGUMENT says what is wrong. UCX itself does not survive a damaged worker address, so nothing is handed to it

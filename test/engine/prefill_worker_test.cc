@@ -162,7 +162,7 @@ struct Cluster {
     options.sender.self.numerics_id = backend.numerics_id();
     worker = std::make_unique<PrefillWorker>(
         options, PrefillWorkerParts{.backend = backend,
-                                    .transport = transport,
+                                    .connector = transport,
                                     .clock = clock,
                                     .listener = results,
                                     .reach = [this](const WorkerAddress& address) -> std::unique_ptr<DecodePeer> {

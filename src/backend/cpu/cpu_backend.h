@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "backend/backend.h"
+#include "backend/communicator.h"
 #include "model/weights.h"
 
 namespace baton {
@@ -19,7 +20,10 @@ struct CpuBackendOptions {
   // own, of `kv_blocks`.
   std::span<std::byte> slab = {};
   int64_t kv_blocks = 0;
-  bool lm_head = true;       // false: a prefill worker, which never makes logits
+  bool lm_head = true;  // false: a prefill worker, which never makes logits
+  // The backend is this rank of a tensor-parallel group, and the weights are its part (ShardWeights); logits are whole,
+  // at rank 0 alone. Must outlive it. Null: it is alone.
+  Communicator* communicator = nullptr;
   std::string kernels = {};  // name of a kernel table; empty: the fastest that this machine can run
 };
 

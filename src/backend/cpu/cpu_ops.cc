@@ -36,12 +36,14 @@ std::vector<float> Widen(const Tensor& tensor) {
 }  // namespace
 
 CpuOps::CpuOps(const ModelConfig& config, const KernelTable& kernels, ThreadPool& pool, const KvLayout& layout,
-               std::span<std::byte> slab)
+               std::span<std::byte> slab, Communicator* communicator)
     : config_(config),
       kernels_(kernels),
       pool_(pool),
       layout_(layout),
       slab_(slab),
+      communicator_(communicator),
+      shard_(communicator == nullptr ? Shard{} : Shard{communicator->rank(), communicator->ranks()}),
       bf16_activations_(config.dtype == DType::kBF16 && kernels.bf16_format == WeightFormat::kBf16Pairs),
       linear_(kernels, pool),
       rope_(config),
@@ -132,6 +134,9 @@ void CpuOps::Embed(WeightId table) {
 void CpuOps::Linear(const LinearStep& step) {
   const Activations input = Input(step);
   linear_.Run(Matrix(step.weight), input, Output(step));
+  if (step.then == LinearStep::Then::kAdd && communicator_ != nullptr) {
+    communicator_->AllReduceSum(hidden_.data(), rows() * config_.hidden);
+  }
 }
 
 Activations CpuOps::Input(const LinearStep& step) {
@@ -156,6 +161,8 @@ LinearOutput CpuOps::Output(const LinearStep& step) {
     case Activation::kHidden:
       output.y = hidden_.data();
       output.stride = config_.hidden;
+      // Of ranks, the first alone puts in what was there before, so that their sum has it once.
+      if (shard_.rank > 0) output.then = LinearThen::kStore;
       return output;
     case Activation::kQkv:
       output.y = qkv_.data();
@@ -251,7 +258,20 @@ absl::StatusOr<LogitsView> CpuOps::Logits(WeightId norm, WeightId head) {
   const Activations input = NormaliseHidden(norm);
   float* y = logits_.Reserve(rows() * weight.n());
   linear_.Run(weight, input, {.y = y, .stride = weight.n()});
+  if (communicator_ != nullptr) return JoinLogits(y);
   return LogitsView{.data = y, .rows = rows(), .vocab = weight.n()};
+}
+
+// `part`: [rows, the rank's tokens]
+LogitsView CpuOps::JoinLogits(const float* part) {
+  std::vector<int64_t> columns;
+  for (int rank = 0; rank < shard_.ranks; ++rank) {
+    columns.push_back(VocabRange({rank, shard_.ranks}, config_).size());
+  }
+  const bool joins = shard_.rank == 0;
+  float* whole = joins ? joined_logits_.Reserve(rows() * config_.vocab) : nullptr;
+  communicator_->GatherColumns(part, rows(), columns, whole);
+  return joins ? LogitsView{.data = whole, .rows = rows(), .vocab = config_.vocab} : LogitsView{};
 }
 
 }  // namespace baton

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/communicator.h"
 #include "backend/cpu/buffer.h"
 #include "backend/cpu/cpu_attention.h"
 #include "backend/cpu/kernels.h"
@@ -17,6 +18,7 @@
 #include "model/config.h"
 #include "model/ops.h"
 #include "model/rope.h"
+#include "model/shard.h"
 
 namespace baton {
 
@@ -24,9 +26,10 @@ namespace baton {
 // and logits are always fp32.
 class CpuOps final : public Ops {
  public:
-  // `kernels`, `pool` and the slab must outlive it. The slab holds blocks of `layout`, that of the config.
+  // `kernels`, `pool`, the slab and the communicator must outlive it. The slab holds blocks of `layout`, that of the
+  // config. With a communicator (null: none) the weights are one rank's, as ShardWeights gives them.
   CpuOps(const ModelConfig& config, const KernelTable& kernels, ThreadPool& pool, const KvLayout& layout,
-         std::span<std::byte> slab);
+         std::span<std::byte> slab, Communicator* communicator = nullptr);
 
   absl::StatusOr<WeightId> Pack(const WeightSource& source) override;
   absl::Status Begin(const Batch& batch) override;
@@ -53,6 +56,7 @@ class CpuOps final : public Ops {
   Activations Input(const LinearStep& step);
   LinearOutput Output(const LinearStep& step);
   Activations NormaliseHidden(WeightId norm);
+  LogitsView JoinLogits(const float* part);
   void CopyTable(const Tensor& table, Buffer<std::byte>& copy);
   void ReserveActivations();
   void StoreRow(int64_t layer, int64_t row, const std::optional<QkNorm>& norm);
@@ -62,6 +66,8 @@ class CpuOps final : public Ops {
   ThreadPool& pool_;
   const KvLayout layout_;
   const std::span<std::byte> slab_;
+  Communicator* const communicator_;
+  const Shard shard_;
   const bool bf16_activations_;
   baton::Linear linear_;
   WeightMemory weight_memory_;  // of the matrices
@@ -79,6 +85,7 @@ class CpuOps final : public Ops {
 
   // Activations, [rows, columns]. Inputs of projections are bytes: bf16 or fp32.
   Buffer<float> hidden_, qkv_, logits_;
+  Buffer<float> joined_logits_;   // of all ranks, at the first
   Buffer<float> unrounded_rows_;  // [threads, hidden], a normalised row before it becomes bf16
   Buffer<std::byte> normalised_, attended_, gated_;
 };

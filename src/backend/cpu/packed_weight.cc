@@ -54,7 +54,7 @@ void PackColumns(WeightFormat format, const Tensor& row, int64_t lane, int64_t b
 
 // Row `row` of a matrix, a matrix of its own.
 Tensor RowOf(const Tensor& tensor, int64_t row) {
-  return {tensor.data + row * tensor.cols * BytesPerElement(tensor.dtype), tensor.dtype, 1, tensor.cols};
+  return {tensor.data + row * tensor.row_stride() * BytesPerElement(tensor.dtype), tensor.dtype, 1, tensor.cols};
 }
 
 }  // namespace

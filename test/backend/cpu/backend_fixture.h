@@ -11,6 +11,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_features.h"
+#include "backend/cpu/cpu_group.h"
 #include "catch.h"
 #include "model/random_weights.h"
 
@@ -83,14 +84,17 @@ class TestBackend {
  public:
   static constexpr int64_t kBlocks = 400;
 
-  TestBackend(const Weights& weights, CpuBackendOptions options, uint32_t seed = 1)
+  // Computed by so many ranks.
+  TestBackend(const Weights& weights, CpuBackendOptions options, uint32_t seed = 1, int ranks = 1)
       : vocab_(weights.config.vocab), random_(seed) {
     options.kv_blocks = kBlocks;
-    auto made = MakeCpuBackend(weights, options);
+    auto made = ranks == 1 ? MakeCpuBackend(weights, options) : MakeCpuGroup(weights, ranks, {}, options);
     REQUIRE(made.ok());
     backend_ = *std::move(made);
-    std::memset(backend_->kv_slab().data(), 0xff, backend_->kv_slab().size());  // NaN as bf16 and as fp32
-    for (uint32_t i = 0; i < kBlocks; ++i) free_.push_back(BlockId(i));
+    for (uint32_t i = 0; i < kBlocks; ++i) {
+      Clear(BlockId(i));
+      free_.push_back(BlockId(i));
+    }
     std::shuffle(free_.begin(), free_.end(), random_);
   }
 
@@ -116,8 +120,7 @@ class TestBackend {
   // Its blocks may be another's.
   void Free(const TestSequence& sequence) {
     for (const BlockId block : sequence.blocks) {
-      std::memset(backend_->kv_slab().data() + block.value() * backend_->kv_layout().BlockBytes(), 0xff,
-                  static_cast<size_t>(backend_->kv_layout().BlockBytes()));
+      Clear(block);
       free_.push_back(block);
     }
   }
@@ -129,19 +132,29 @@ class TestBackend {
     return {logits->data, logits->data + logits->rows * logits->vocab};
   }
 
+  // A block as `kv_layout` says, wherever its heads are.
+  std::vector<std::byte> Block(BlockId block) {
+    const KvLayout& layout = backend_->kv_layout();
+    const Slab slab = backend_->kv_slab();
+    std::vector<std::byte> bytes(layout.BlockBytes());
+    for (int64_t at = 0; at < std::ssize(bytes); at += layout.PlaneBytes()) {
+      REQUIRE(slab.Copy(&bytes[at], slab.data() + block.value() * std::ssize(bytes) + at, layout.PlaneBytes()).ok());
+    }
+    return bytes;
+  }
+
   // K and V of positions [0, n) as [position][layer][k|v][kv_head][head_dim], wherever their blocks are.
   std::vector<std::byte> Kv(const TestSequence& sequence) {
     const KvLayout& layout = backend_->kv_layout();
-    std::vector<std::byte> bytes;
+    std::vector<std::byte> bytes, block;
     for (size_t position = 0; position < sequence.tokens.size(); ++position) {
-      const std::byte* block =
-          backend_->kv_slab().data() + sequence.blocks[position / kBlockTokens].value() * layout.BlockBytes();
       const int64_t slot = position % kBlockTokens;
+      if (slot == 0) block = Block(sequence.blocks[position / kBlockTokens]);
       for (int64_t head = 0; head < layout.layers * 2 * layout.kv_heads; ++head) {
         const bool is_k = head / layout.kv_heads % 2 == 0;
         for (int64_t i = 0; i < layout.head_dim; ++i) {
           const int64_t index = is_k ? layout.KIndex(slot, i) : layout.VIndex(slot, i);
-          const std::byte* element = block + head * layout.HeadBytes() + index * layout.element_bytes;
+          const std::byte* element = block.data() + head * layout.HeadBytes() + index * layout.element_bytes;
           bytes.insert(bytes.end(), element, element + layout.element_bytes);
         }
       }
@@ -150,6 +163,13 @@ class TestBackend {
   }
 
  private:
+  // Fills it with NaN, as bf16 and as fp32.
+  void Clear(BlockId block) {
+    const std::vector<std::byte> nan(backend_->kv_layout().BlockBytes(), std::byte{0xff});
+    const Slab slab = backend_->kv_slab();
+    REQUIRE(slab.Copy(slab.data() + block.value() * nan.size(), nan.data(), nan.size()).ok());
+  }
+
   const int64_t vocab_;
   std::mt19937 random_;
   std::unique_ptr<Backend> backend_;

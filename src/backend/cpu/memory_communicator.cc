@@ -1,0 +1,89 @@
+#include "backend/cpu/memory_communicator.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "backend/cpu/buffer.h"
+#include "backend/rank_barrier.h"
+
+namespace baton {
+namespace {
+
+// What the ranks share.
+struct Group {
+  explicit Group(int ranks) : barrier(ranks), parts(ranks) {}
+  RankBarrier barrier;
+  // Each rank writes its own between two meetings, and all read them after the second.
+  std::vector<const float*> parts;
+  // Sums of one call, used in turn: a rank may fill one while another still copies the last call's.
+  std::array<Buffer<float>, 2> sums;
+};
+
+class MemoryCommunicator final : public Communicator {
+ public:
+  MemoryCommunicator(std::shared_ptr<Group> group, int rank, int ranks)
+      : group_(std::move(group)), rank_(rank), ranks_(ranks) {}
+
+  int rank() const override { return rank_; }
+  int ranks() const override { return ranks_; }
+
+  void AllReduceSum(float* data, int64_t count) override {
+    Buffer<float>& sums = group_->sums[calls_++ % 2];
+    if (rank_ == 0) sums.Reserve(count);
+    group_->parts[rank_] = data;
+    if (!group_->barrier.Arrive()) return;
+    Sum(count * rank_ / ranks_, count * (rank_ + 1) / ranks_, sums.data());
+    if (!group_->barrier.Arrive()) return;
+    std::memcpy(data, sums.data(), count * sizeof(float));
+  }
+
+  void GatherColumns(const float* part, int64_t rows, std::span<const int64_t> columns, float* whole) override {
+    group_->parts[rank_] = part;
+    if (!group_->barrier.Arrive()) return;
+    if (rank_ == 0) {
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int rank = 0; rank < ranks_; ++rank) {
+          const float* from = group_->parts[rank] + row * columns[rank];
+          whole = std::copy(from, from + columns[rank], whole);
+        }
+      }
+    }
+    group_->barrier.Arrive();  // the parts may change again
+  }
+
+  void Abort() override { group_->barrier.Break(); }
+  absl::Status Recover() override {
+    calls_ = 0;
+    group_->barrier.Mend();
+    return absl::OkStatus();
+  }
+
+ private:
+  // Elements [begin, end) of the sum, in the order of the ranks.
+  void Sum(int64_t begin, int64_t end, float* sums) const {
+    for (int64_t i = begin; i < end; ++i) {
+      float sum = group_->parts[0][i];
+      for (int rank = 1; rank < ranks_; ++rank) sum += group_->parts[rank][i];
+      sums[i] = sum;
+    }
+  }
+
+  const std::shared_ptr<Group> group_;
+  const int rank_;
+  const int ranks_;
+  int64_t calls_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> MakeMemoryCommunicators(int ranks) {
+  const auto group = std::make_shared<Group>(ranks);
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  for (int rank = 0; rank < ranks; ++rank) {
+    communicators.push_back(std::make_unique<MemoryCommunicator>(group, rank, ranks));
+  }
+  return communicators;
+}
+
+}  // namespace baton

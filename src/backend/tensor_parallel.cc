@@ -1,0 +1,135 @@
+#include "backend/tensor_parallel.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "backend/rank_barrier.h"
+#include "base/status.h"
+
+namespace baton {
+namespace {
+
+// A thread for each rank but the first, which is the caller's.
+class RankThreads {
+ public:
+  explicit RankThreads(int ranks) {
+    for (int rank = 1; rank < ranks; ++rank) threads_.emplace_back([this, rank] { Loop(rank); });
+  }
+  ~RankThreads() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  // Returns when body(rank) has for every rank.
+  void Run(absl::FunctionRef<void(int rank)> body) {
+    {
+      const std::lock_guard lock(mutex_);
+      body_ = &body;
+      running_ = threads_.size();
+      ++round_;
+    }
+    changed_.notify_all();
+    body(0);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return running_ == 0; });
+  }
+
+ private:
+  void Loop(int rank) {
+    std::unique_lock lock(mutex_);
+    for (int64_t rounds = 0;; ++rounds) {
+      changed_.wait(lock, [&] { return round_ > rounds || stopping_; });
+      if (stopping_) return;
+      const auto& body = *body_;
+      lock.unlock();
+      body(rank);
+      lock.lock();
+      if (--running_ == 0) changed_.notify_all();
+    }
+  }
+
+  // The standard library's: ThreadSanitizer does not see into Debian's build of absl::Mutex. Guards what follows.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const absl::FunctionRef<void(int)>* body_ = nullptr;
+  int64_t round_ = 0;
+  size_t running_ = 0;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+class TensorParallelBackend final : public Backend {
+ public:
+  TensorParallelBackend(std::vector<Rank> ranks, const KvLayout& layout, std::unique_ptr<StripedSlab> slab)
+      : ranks_(std::move(ranks)), layout_(layout), slab_(std::move(slab)), barrier_(size()), threads_(size()) {}
+
+  const KvLayout& kv_layout() const override { return layout_; }
+  Slab kv_slab() override { return slab_->slab(); }
+  std::string numerics_id() const override { return absl::StrCat(ranks_[0].backend->numerics_id(), "-tp", size()); }
+
+  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) override {
+    barrier_.Mend();
+    for (const Rank& rank : ranks_) RETURN_IF_ERROR(rank.communicator->Recover());
+    std::vector<absl::StatusOr<LogitsView>> results(ranks_.size(), LogitsView{});
+    threads_.Run([&](int rank) { results[rank] = RunRank(rank, batch, layer_done); });
+    for (const auto& result : results) {
+      // A rank that another one's failure broke off only says that it was.
+      if (!result.ok() && !absl::IsAborted(result.status())) return result;
+    }
+    return results[0];
+  }
+
+ private:
+  int size() const { return static_cast<int>(ranks_.size()); }
+
+  absl::StatusOr<LogitsView> RunRank(int rank, const Batch& batch, absl::FunctionRef<bool(int64_t)> layer_done) {
+    auto result =
+        ranks_[rank].backend->Forward(batch, [&](int64_t layer) { return LayerDone(rank, layer, layer_done); });
+    if (!result.ok()) {
+      barrier_.Break();
+      ranks_[rank].communicator->Abort();
+    }
+    return result;
+  }
+
+  // A layer is stored when all ranks have stored their heads; the caller is told on its own thread, and all ranks hear
+  // its answer.
+  bool LayerDone(int rank, int64_t layer, absl::FunctionRef<bool(int64_t)> layer_done) {
+    if (!barrier_.Arrive()) return false;
+    if (rank == 0) goes_on_ = layer_done(layer);
+    return barrier_.Arrive() && goes_on_;
+  }
+
+  std::vector<Rank> ranks_;
+  const KvLayout layout_;
+  const std::unique_ptr<StripedSlab> slab_;  // of the ranks' memory
+  RankBarrier barrier_;
+  bool goes_on_ = true;  // written and read between two meetings
+  RankThreads threads_;
+};
+
+}  // namespace
+
+StripeRange StripeOf(const KvLayout& layout, const Shard& shard) {
+  const ShardRange heads = RangeOf(shard, layout.kv_heads);
+  return {heads.begin * layout.HeadBytes(), heads.end * layout.HeadBytes()};
+}
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeTensorParallelBackend(std::vector<Rank> ranks, const KvLayout& layout) {
+  std::vector<Stripe> stripes;
+  const int count = static_cast<int>(ranks.size());
+  for (int rank = 0; rank < count; ++rank) {
+    stripes.push_back({ranks[rank].backend->kv_slab(), StripeOf(layout, {rank, count})});
+  }
+  ASSIGN_OR_RETURN(auto slab, StripedSlab::Make(layout.PlaneBytes(), std::move(stripes)));
+  return std::make_unique<TensorParallelBackend>(std::move(ranks), layout, std::move(slab));
+}
+
+}  // namespace baton

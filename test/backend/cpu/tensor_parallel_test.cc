@@ -1,0 +1,240 @@
+// Ranks that compute a model together give what one backend gives, and keep its promises.
+#include "backend/tensor_parallel.h"
+
+#include <cmath>
+#include <thread>
+#include <vector>
+
+#include "backend/cpu/backend_fixture.h"
+#include "backend/cpu/memory_communicator.h"
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+// KV heads that 2 and 4 ranks share out evenly, or not.
+std::vector<ModelConfig> Shapes(DType dtype) {
+  std::vector<ModelConfig> shapes = {LlamaShape(dtype), Qwen2Shape(dtype), Qwen3Shape(dtype)};
+  for (ModelConfig& shape : shapes) {
+    shape.kv_heads = 4;
+    shape.heads = 8;
+  }
+  shapes.push_back(LlamaShape(dtype));
+  shapes.back().kv_heads = 5;
+  shapes.back().heads = 15;
+  return shapes;
+}
+
+// With the fastest kernels, which know nothing of ranks.
+template <class Test>
+void ForAllModels(Test test) {
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    for (const ModelConfig& shape : Shapes(dtype)) {
+      INFO("bytes per weight " << BytesPerElement(dtype) << ", head_dim " << shape.head_dim << ", kv heads "
+                               << shape.kv_heads);
+      test(RandomWeights(shape, 11));
+    }
+  }
+}
+
+// The largest difference, as a share of the largest value.
+double Difference(const std::vector<float>& expected, const std::vector<float>& got) {
+  REQUIRE(expected.size() == got.size());
+  double most = 0, largest = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    REQUIRE(std::isfinite(got[i]));
+    most = std::max(most, std::abs(double{expected[i]} - got[i]));
+    largest = std::max(largest, std::abs(double{expected[i]}));
+  }
+  return most / largest;
+}
+
+// Prompts of several lengths in one step, then decode steps of all of them: all logits.
+std::vector<float> Steps(TestBackend& backend) {
+  std::vector<TestSequence> sequences;
+  Batch batch;
+  for (const int64_t length : {70, 1, 33}) sequences.push_back(backend.Place(backend.RandomTokens(length + 3)));
+  for (const TestSequence& s : sequences) batch.slices.push_back(s.Slice(0, std::ssize(s.tokens) - 3, true));
+  std::vector<float> logits = backend.Run(batch);
+  for (int64_t left = 3; left > 0; --left) {
+    batch.slices.clear();
+    for (const TestSequence& s : sequences) {
+      batch.slices.push_back(s.Slice(std::ssize(s.tokens) - left, std::ssize(s.tokens) - left + 1, true));
+    }
+    const std::vector<float> more = backend.Run(batch);
+    logits.insert(logits.end(), more.begin(), more.end());
+  }
+  return logits;
+}
+
+}  // namespace
+
+TEST_CASE("two, three and four ranks give what one gives") {
+  ForAllModels([](const Weights& weights) {
+    TestBackend alone(weights, {});
+    const std::vector<float> expected = Steps(alone);
+    for (const int ranks : {2, 3, 4}) {
+      INFO(ranks << " ranks");
+      TestBackend group(weights, {.threads = 4}, /*seed=*/1, ranks);
+      // fp32 sums in another order; in bf16 what is rounded may fall to the other side.
+      CHECK(Difference(expected, Steps(group)) < (weights.config.dtype == DType::kF32 ? 2e-5 : 2e-2));
+    }
+  });
+}
+
+TEST_CASE("ranks give the same bits for any chunks, neighbours and threads") {
+  ForAllModels([](const Weights& weights) {
+    for (const int ranks : {2, 4}) {
+      INFO(ranks << " ranks");
+      TestBackend backend(weights, {.threads = 1}, /*seed=*/1, ranks);
+      const std::vector<TokenId> tokens = backend.RandomTokens(150);
+      const TestSequence whole = backend.Place(tokens);
+      const std::vector<float> expected = backend.Run({{whole.Slice(0, 150, true)}});
+      const std::vector<std::byte> kv = backend.Kv(whole);
+
+      TestBackend other(weights, {.threads = 4}, /*seed=*/9, ranks);
+      const TestSequence cut = other.Place(tokens);
+      const TestSequence neighbour = other.Place(other.RandomTokens(90));
+      other.Run({{neighbour.Slice(0, 31, false), cut.Slice(0, 17, false)}});
+      other.Run({{cut.Slice(17, 149, false)}});
+      other.Run({{neighbour.Slice(31, 90, false)}});
+      CHECK(SameBits(expected, other.Run({{cut.Slice(149, 150, true)}})));
+      CHECK(kv == other.Kv(cut));
+    }
+  });
+}
+
+TEST_CASE("ranks write the KV that one writes, each its own heads") {
+  const RandomWeights weights(LlamaShape(DType::kF32), 5);
+  TestBackend group(weights, {.lm_head = false}, /*seed=*/1, /*ranks=*/2), alone(weights, {});
+  REQUIRE(group->kv_layout() == alone->kv_layout());
+  REQUIRE(group->kv_slab().size() == alone->kv_slab().size());
+  const std::vector<TokenId> tokens = group.RandomTokens(40);
+  const TestSequence there = group.Place(tokens), here = alone.Place(tokens);
+  group.Run({{there.Slice(0, 40, false)}});
+  alone.Run({{here.Slice(0, 40, false)}});
+  const auto floats = [](const std::vector<std::byte>& bytes) {
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  };
+  CHECK(Difference(floats(alone.Kv(here)), floats(group.Kv(there))) < 2e-5);
+}
+
+TEST_CASE("a group's numerics id tells its ranks") {
+  const RandomWeights weights(LlamaShape(DType::kF32), 5);
+  TestBackend two(weights, {.kernels = "portable"}, /*seed=*/1, /*ranks=*/2), one(weights, {.kernels = "portable"});
+  CHECK(two->numerics_id() == one->numerics_id() + "-tp2");
+}
+
+TEST_CASE("a pass that is broken off ends on all ranks, and the next one is whole") {
+  const RandomWeights weights(LlamaShape(DType::kF32), 5);
+  TestBackend backend(weights, {.threads = 2}, /*seed=*/1, /*ranks=*/2);
+  const TestSequence sequence = backend.Place(backend.RandomTokens(50));
+  const std::vector<float> expected = backend.Run({{sequence.Slice(0, 50, true)}});
+  const std::thread::id caller = std::this_thread::get_id();
+  for (const int64_t last : {0, 1}) {
+    std::vector<int64_t> told;
+    bool elsewhere = false;
+    const auto result = backend->Forward({{sequence.Slice(0, 50, true)}}, [&](int64_t layer) {
+      told.push_back(layer);
+      elsewhere |= std::this_thread::get_id() != caller;
+      return layer < last;
+    });
+    CHECK(absl::IsAborted(result.status()));
+    CHECK(std::ssize(told) == last + 1);
+    CHECK_FALSE(elsewhere);
+    CHECK(SameBits(expected, backend.Run({{sequence.Slice(0, 50, true)}})));
+  }
+}
+
+TEST_CASE("more ranks than KV heads are refused") {
+  const RandomWeights weights(LlamaShape(DType::kF32), 5);
+  const auto backend = MakeCpuGroup(weights, 3, {}, {.kv_blocks = 4});
+  CHECK(backend.status().code() == absl::StatusCode::kInvalidArgument);
+  CHECK(backend.status().message() == "tensor parallelism: expected 1 to 2 ranks, a KV head for each, got 3");
+}
+
+namespace {
+
+// A rank that may fail at some point of a pass of two collective calls.
+class FakeRank final : public Backend {
+ public:
+  enum class Fails { kNever, kAtFirst, kBetween };
+  FakeRank(Communicator& communicator, Fails fails) : communicator_(communicator), fails_(fails) {
+    slab_.resize(layout_.BlockBytes());
+  }
+
+  const KvLayout& kv_layout() const override { return layout_; }
+  Slab kv_slab() override { return std::span(slab_); }
+  std::string numerics_id() const override { return "fake"; }
+  absl::StatusOr<LogitsView> Forward(const Batch&, absl::FunctionRef<bool(int64_t)> layer_done) override {
+    const Fails fails = std::exchange(fails_, Fails::kNever);
+    if (fails == Fails::kAtFirst) return absl::ResourceExhaustedError("no memory for activations");
+    value_ = static_cast<float>(communicator_.rank() + 1);
+    communicator_.AllReduceSum(&value_, 1);
+    if (fails == Fails::kBetween) return absl::ResourceExhaustedError("no memory for activations");
+    if (!layer_done(0)) return absl::AbortedError("broken off");
+    communicator_.AllReduceSum(&value_, 1);
+    return LogitsView{.data = &value_, .rows = 1, .vocab = 1};
+  }
+
+ private:
+  Communicator& communicator_;
+  Fails fails_;
+  float value_ = 0;
+  const KvLayout layout_{.layers = 1, .kv_heads = 1, .head_dim = 2};
+  std::vector<std::byte> slab_;
+};
+
+}  // namespace
+
+TEST_CASE("a rank that fails ends the others' pass with its error, and the next pass works") {
+  using Fails = FakeRank::Fails;
+  for (const Fails fails : {Fails::kAtFirst, Fails::kBetween}) {
+    for (int failing = 0; failing < 3; ++failing) {
+      INFO("rank " << failing << (fails == Fails::kAtFirst ? " at first" : " between"));
+      std::vector<Rank> ranks;
+      for (auto& communicator : MakeMemoryCommunicators(3)) {
+        auto backend =
+            std::make_unique<FakeRank>(*communicator, communicator->rank() == failing ? fails : Fails::kNever);
+        ranks.push_back({std::move(communicator), std::move(backend)});
+      }
+      const auto made = MakeTensorParallelBackend(std::move(ranks), {.layers = 1, .kv_heads = 3, .head_dim = 2});
+      REQUIRE(made.ok());
+      Backend* const group = made->get();
+      const auto go_on = [](int64_t) { return true; };
+      CHECK(group->Forward({}, go_on).status() == absl::ResourceExhaustedError("no memory for activations"));
+      const auto next = group->Forward({}, go_on);
+      REQUIRE(next.ok());
+      CHECK(next->data[0] == 18);  // (1 + 2 + 3) from each of three
+    }
+  }
+}
+
+TEST_CASE("a sum over ranks is taken in their order, whatever else is summed with it") {
+  constexpr int kRanks = 3;
+  auto communicators = MakeMemoryCommunicators(kRanks);
+  // Any other order gives another result.
+  const float values[kRanks] = {1e8f, 1.0f, -1e8f};
+  const float expected = (values[0] + values[1]) + values[2];
+  REQUIRE(expected != values[0] + values[2] + values[1]);
+  const std::vector<int64_t> counts = {1, 2, 7, 1000, 3};
+  std::vector<std::vector<float>> results(kRanks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      for (const int64_t count : counts) {
+        std::vector<float> data(count, values[rank]);
+        communicators[rank]->AllReduceSum(data.data(), count);
+        results[rank].insert(results[rank].end(), data.begin(), data.end());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::vector<float>& result : results) {
+    CHECK(SameBits(result, std::vector<float>(1013, expected)));
+  }
+}
+
+}  // namespace baton
