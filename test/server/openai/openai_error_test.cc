@@ -15,6 +15,9 @@ TEST_CASE("an error has OpenAI's shape, and names the field") {
   CHECK(ErrorBody(absl::InvalidArgumentError("sampling.top_p is 2, expected a number in (0, 1]")) ==
         R"({"error":{"message":"top_p is 2, expected a number in (0, 1]","type":"invalid_request_error",)"
         R"("param":"top_p","code":"invalid_argument"}})");
+  CHECK(ErrorBody(absl::InvalidArgumentError("chat.messages: expected 1 to 4096, got 0")) ==
+        R"({"error":{"message":"messages: expected 1 to 4096, got 0","type":"invalid_request_error",)"
+        R"("param":"messages","code":"invalid_argument"}})");
   CHECK(ErrorBody(absl::ResourceExhaustedError("overloaded: 256 long prompts wait")) ==
         R"({"error":{"message":"overloaded: 256 long prompts wait","type":"rate_limit_error","param":null,)"
         R"("code":"rate_limit_exceeded"}})");
