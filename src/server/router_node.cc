@@ -40,7 +40,8 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
                .sessions = SessionLimitsOf(options),
                .shadow_prefill = options.shadow_prefill},
               clock, channels, metrics),
-      service_(router_, models_, clock, metrics) {}
+      admission_(router_, models_, clock, metrics),
+      service_(router_, models_, clock, admission_) {}
 
 absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOptions& options,
                                                               std::vector<ServedModel> models,
@@ -53,7 +54,7 @@ absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOption
 }
 
 void RouterNode::CheckHealth() {
-  for (const auto& [decoder, module] : router_.Decoders()) models_.Join(decoder, module);
+  admission_.JoinDecoders();
   const bool serving = std::ranges::any_of(
       models_.all(), [this](const ServedModel* model) { return router_.Readiness(model->name).ok(); });
   if (serving == std::exchange(serving_, serving)) return;
@@ -65,7 +66,7 @@ void RouterNode::Shutdown(absl::Duration grace) {
   if (!health_) return;
   health_.reset();
   server_->SetServing(false);
-  service_.Drain();
+  admission_.Drain();
   server_->Stop(grace);
 }
 

@@ -34,6 +34,7 @@ class RouterNode {
 
   ServedModels models_;
   Router router_;
+  Admission admission_;
   InferenceService service_;
   std::unique_ptr<GrpcServer> server_;
   bool serving_ = false;  // of the health thread
