@@ -70,8 +70,8 @@ absl::StatusOr<std::string> TemplateSource(const json& config, const std::string
 
 class JinjaChatTemplate final : public ChatTemplate {
  public:
-  JinjaChatTemplate(jinja::Body body, std::string bos, std::string eos)
-      : body_(std::move(body)), bos_(std::move(bos)), eos_(std::move(eos)) {}
+  JinjaChatTemplate(std::string source, jinja::Body body, std::string bos, std::string eos)
+      : source_(std::move(source)), body_(std::move(body)), bos_(std::move(bos)), eos_(std::move(eos)) {}
 
   absl::StatusOr<std::string> Render(const ChatInput& input) const override {
     jinja::Dict globals = {{"messages", jinja::Value::FromJson(input.messages)},
@@ -81,8 +81,10 @@ class JinjaChatTemplate final : public ChatTemplate {
                            {"eos_token", eos_}};
     return jinja::Run(body_, globals, input.now, jinja::Limits{});
   }
+  std::string_view source() const override { return source_; }
 
  private:
+  const std::string source_;
   const jinja::Body body_;
   const std::string bos_, eos_;
 };
@@ -92,7 +94,8 @@ class JinjaChatTemplate final : public ChatTemplate {
 absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(std::string source, std::string bos_token,
                                                                   std::string eos_token) {
   ASSIGN_OR_RETURN(jinja::Body body, jinja::Parse(source));
-  return std::make_unique<JinjaChatTemplate>(std::move(body), std::move(bos_token), std::move(eos_token));
+  return std::make_unique<JinjaChatTemplate>(std::move(source), std::move(body), std::move(bos_token),
+                                             std::move(eos_token));
 }
 
 absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(const std::string& directory) {

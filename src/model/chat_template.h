@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -28,6 +29,8 @@ class ChatTemplate {
   virtual ~ChatTemplate() = default;
   // INVALID_ARGUMENT carries what the template's raise_exception said. Steps and output size are limited. Thread-safe.
   virtual absl::StatusOr<std::string> Render(const ChatInput& input) const = 0;
+  // As the model's makers wrote it, for who has to guess what it has the model answer.
+  virtual std::string_view source() const = 0;
 };
 
 }  // namespace baton

@@ -13,7 +13,6 @@ namespace {
 constexpr size_t kMaxStopStrings = 64;
 constexpr size_t kMaxStopBytes = 1024;
 constexpr size_t kMaxStopIds = 256;
-constexpr int32_t kMaxTopLogprobs = 20;
 
 absl::Status Reject(const absl::AlphaNum& field, const absl::AlphaNum& value, const absl::AlphaNum& limit) {
   return absl::InvalidArgumentError(absl::StrCat("sampling.", field, " is ", value, ", expected ", limit));

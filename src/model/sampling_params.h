@@ -27,6 +27,8 @@ struct SamplingParams {
   std::optional<int32_t> logprobs{};  // also the top n of each step, 0..20; unset: none
 };
 
+inline constexpr int32_t kMaxTopLogprobs = 20;
+
 struct TokenLogprobs {
   float logprob = 0;  // of the chosen token, natural log, under the raw (unscaled, unpenalised) distribution
   std::vector<std::pair<TokenId, float>> top{};  // most likely first

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "server/openai/json_body.h"
 
 namespace baton {
 namespace {
@@ -16,6 +17,7 @@ constexpr int kMaxSegments = 4096;
 constexpr int kMaxMessages = 4096;
 constexpr size_t kMaxRoleBytes = 64;
 constexpr size_t kMaxRequestIdBytes = 128;
+constexpr size_t kMaxToolBytes = 1 << 20;  // of a chat's tools, and of a message's tool calls
 
 // The prompt that is read so far.
 class Parts {
@@ -116,11 +118,60 @@ size_t LongestMark(std::string_view text) {
   return longest;
 }
 
+// "" is null, as templates know what is not there.
+absl::StatusOr<Json> ReadJsonList(std::string_view text, const std::string& field) {
+  if (text.empty()) return Json();
+  if (text.size() > kMaxToolBytes) {
+    return absl::InvalidArgumentError(StrCat(field, ": ", text.size(), " bytes, limit ", kMaxToolBytes));
+  }
+  ASSIGN_OR_RETURN(Json list, ParseJson(text, field));
+  if (list.is_array()) return list;
+  return absl::InvalidArgumentError(StrCat(field, ": expected a JSON array, got ", ShowJson(list)));
+}
+
+// Templates write a call's arguments as JSON, and so expect the object that OpenAI's string of JSON stands for. What is
+// no object stays a string.
+absl::StatusOr<Json> ReadToolCalls(const v1::ChatMessage& message, const std::string& field) {
+  ASSIGN_OR_RETURN(Json calls, ReadJsonList(message.tool_calls(), field));
+  for (size_t i = 0; i < calls.size(); ++i) {
+    Json& call = calls[i];
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) {
+      return absl::InvalidArgumentError(StrCat(field, "[", i, "].function: expected an object"));
+    }
+    Json& function = call["function"];
+    const auto arguments = function.find("arguments");
+    if (arguments == function.end() || !arguments->is_string()) continue;
+    auto object = ParseJson(arguments->get_ref<const std::string&>(), field);
+    if (object.ok() && object->is_object()) *arguments = *std::move(object);
+  }
+  return calls;
+}
+
+// What a chat has beside its messages' contents, as the template is given it.
+struct ChatJson {
+  Json tools;
+  std::vector<Json> tool_calls;  // by message; null: it has none
+};
+
+absl::StatusOr<ChatJson> ReadChatJson(const v1::Chat& chat) {
+  ChatJson json;
+  ASSIGN_OR_RETURN(json.tools, ReadJsonList(chat.tools(), "chat.tools"));
+  for (int i = 0; i < chat.messages_size(); ++i) {
+    const std::string field = StrCat("chat.messages[", i, "].tool_calls");
+    ASSIGN_OR_RETURN(Json calls, ReadToolCalls(chat.messages(i), field));
+    json.tool_calls.push_back(std::move(calls));
+  }
+  return json;
+}
+
 // Does not overlap itself.
-std::string MarkFor(const v1::Chat& chat) {
-  size_t longest = 0;
+std::string MarkFor(const v1::Chat& chat, const ChatJson& json) {
+  size_t longest = LongestMark(json.tools.dump());
+  for (const Json& calls : json.tool_calls) longest = std::max(longest, LongestMark(calls.dump()));
   for (const v1::ChatMessage& message : chat.messages()) {
-    longest = std::max(longest, LongestMark(message.content()));
+    for (const std::string* text : {&message.content(), &message.name(), &message.tool_call_id()}) {
+      longest = std::max(longest, LongestMark(*text));
+    }
     for (const v1::Segment& part : message.parts()) longest = std::max(longest, LongestMark(part.text()));
   }
   std::string mark(kMarkBegin);
@@ -128,10 +179,21 @@ std::string MarkFor(const v1::Chat& chat) {
   return mark;
 }
 
+// The message as the template sees it. A field that is not set is not there.
+Json ForTemplate(const v1::ChatMessage& message, std::string content, Json tool_calls) {
+  Json out = {{"role", message.role()}, {"content", std::move(content)}};
+  if (!message.name().empty()) out["name"] = message.name();
+  if (!tool_calls.is_null()) out["tool_calls"] = std::move(tool_calls);
+  if (!message.tool_call_id().empty()) out["tool_call_id"] = message.tool_call_id();
+  return out;
+}
+
 absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const Room& room) {
   MarkedChat marked;
-  marked.mark = MarkFor(chat);
-  marked.input.messages = nlohmann::ordered_json::array();
+  ASSIGN_OR_RETURN(ChatJson json, ReadChatJson(chat));
+  marked.mark = MarkFor(chat, json);
+  marked.input.messages = Json::array();
+  marked.input.tools = std::move(json.tools);
   for (int i = 0; i < chat.messages_size(); ++i) {
     const v1::ChatMessage& message = chat.messages(i);
     const std::string field = StrCat("chat.messages[", i, "]");
@@ -162,7 +224,8 @@ absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const Room& room) 
         return absl::InvalidArgumentError(part_field + ": expected text or output_of");
       }
     }
-    marked.input.messages.push_back({{"role", message.role()}, {"content", content}});
+    marked.input.messages.push_back(
+        ForTemplate(message, std::move(content), std::move(json.tool_calls[static_cast<size_t>(i)])));
   }
   if (marked.references.size() > kMaxSegments) {
     return absl::InvalidArgumentError(StrCat("chat: ", marked.references.size(), " references, limit ", kMaxSegments));
@@ -255,6 +318,14 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
   }
   RETURN_IF_ERROR(parts.AddText(rest, Tokenizer::SpecialTokens::kParse));
   return parts.Take();
+}
+
+absl::StatusOr<std::vector<TokenId>> ChatTokens(const v1::Chat& chat, const ServedModel& model, absl::Time now) {
+  ASSIGN_OR_RETURN(std::vector<PromptSegment> segments, ReadPrompt(chat, Room{model, 0}, now));
+  if (segments.empty()) return std::vector<TokenId>();
+  auto* only = std::get_if<std::vector<TokenId>>(&segments.front());
+  if (segments.size() == 1 && only != nullptr) return std::move(*only);
+  return absl::InvalidArgumentError("chat: expected text only, got output_of");
 }
 
 }  // namespace baton

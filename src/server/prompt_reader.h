@@ -19,6 +19,9 @@ namespace baton {
 absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const Room& room, bool with_prefix);
 absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const Room& room, absl::Time now);
 
+// Of a chat without references; with one it is INVALID_ARGUMENT. Other errors as above.
+absl::StatusOr<std::vector<TokenId>> ChatTokens(const v1::Chat& chat, const ServedModel& model, absl::Time now);
+
 absl::Status CheckRequestId(std::string_view field, std::string_view id);
 
 }  // namespace baton

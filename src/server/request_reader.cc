@@ -116,9 +116,9 @@ size_t TextBytes(const v1::Segments& segments) {
 }
 
 size_t TextBytes(const v1::Chat& chat) {
-  size_t bytes = 0;
+  size_t bytes = chat.tools().size();
   for (const v1::ChatMessage& message : chat.messages()) {
-    bytes += message.content().size();
+    bytes += message.content().size() + message.tool_calls().size();
     for (const v1::Segment& part : message.parts()) bytes += TextBytes(part);
   }
   return bytes;

@@ -1,0 +1,31 @@
+// A tool call as models write it: one JSON object.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "server/openai/tool_parser.h"
+
+namespace baton {
+
+// Finds where a JSON object ends, whatever pieces it comes in.
+class ObjectScanner {
+ public:
+  // The index in `text` behind the object's last brace, if that has come. The first text begins with the first brace;
+  // each one goes on where the last one ended.
+  std::optional<size_t> Push(std::string_view text);
+
+ private:
+  int64_t depth_ = 0;
+  bool in_string_ = false;
+  bool escaped_ = false;
+};
+
+// {"name": "...", "arguments": {...}}, or "parameters" for "arguments"; without either a call has no arguments: "{}".
+// Arguments are as the model wrote them, to the byte; where they are a string with JSON in it, what is in it. Nothing:
+// it is no such object, or has other members than these, "type" and "id".
+std::optional<ToolCall> ReadCall(std::string_view object);
+
+}  // namespace baton

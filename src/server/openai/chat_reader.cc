@@ -1,0 +1,125 @@
+#include "server/openai/chat_reader.h"
+
+#include <utility>
+
+#include "base/status.h"
+#include "base/strings.h"
+#include "model/sampling_params.h"
+#include "server/openai/agent_fields.h"
+#include "server/openai/chat_tools.h"
+#include "server/openai/request_fields.h"
+
+namespace baton {
+namespace {
+
+void ReadPart(const Json& element, const std::string& path, FieldReader& message, v1::Segment& part) {
+  FieldReader fields(element, path);
+  const std::string* type = fields.Text("type");
+  if (!fields.ok()) return message.Check(fields.Finish());
+  if (type == nullptr) {
+    fields.Refuse("type", "expected 'text' or 'output_of', got none");
+  } else if (*type == "text") {
+    if (const auto* text = fields.Text("text")) {
+      part.set_text(*text);
+    } else {
+      fields.Refuse("text", "expected a string, got none");
+    }
+  } else if (*type == "output_of") {
+    if (fields.Any("output_of") == nullptr) fields.Refuse("output_of", "expected a request id or an object, got none");
+    ReadOutputOf(fields, *part.mutable_output_of());
+  } else {
+    fields.Refuse("type", StrCat("expected 'text' or 'output_of', got ", ShowJson(*type), ", which is not supported"));
+  }
+  message.Check(fields.Finish());
+}
+
+// A text, or parts, one after the other with nothing between.
+void ReadContent(FieldReader& message, v1::ChatMessage& out) {
+  const Json* content = message.Any("content");
+  if (content == nullptr) {
+    if (out.tool_calls().empty()) message.Refuse("content", "expected a string or a list of parts, got none");
+    return;
+  }
+  if (content->is_string()) return out.set_content(content->get_ref<const std::string&>());
+  if (!content->is_array()) return message.RefuseType("content", "a string or a list of parts", *content);
+  for (size_t i = 0; i < content->size() && message.ok(); ++i) {
+    ReadPart((*content)[i], ElementPath(message.Path("content"), i), message, *out.add_parts());
+  }
+}
+
+void ReadMessage(FieldReader& message, v1::ChatMessage& out) {
+  const std::string* role = message.Text("role");
+  const auto is = [&](std::string_view name) { return role != nullptr && *role == name; };
+  if (!is("system") && !is("developer") && !is("user") && !is("assistant") && !is("tool")) {
+    return message.Refuse("role", StrCat("expected 'system', 'developer', 'user', 'assistant' or 'tool', got ",
+                                         role == nullptr ? "none" : ShowJson(*role)));
+  }
+  out.set_role(is("developer") ? "system" : *role);
+  if (const auto* name = message.Text("name")) out.set_name(*name);
+  if (is("assistant")) ReadToolCalls(message, out);
+  if (is("tool")) {
+    if (const auto* id = message.Text("tool_call_id")) {
+      out.set_tool_call_id(*id);
+    } else {
+      message.Refuse("tool_call_id", "expected the id of the call that it answers, got none");
+    }
+  }
+  ReadContent(message, out);
+}
+
+void ReadMaxTokens(FieldReader& body, v1::Sampling& sampling) {
+  const auto max_tokens = body.Integer32("max_tokens");
+  const auto max_completion_tokens = body.Integer32("max_completion_tokens");
+  if (max_tokens && max_completion_tokens && *max_tokens != *max_completion_tokens) {
+    body.Refuse("max_completion_tokens",
+                StrCat("expected the same as max_tokens, ", *max_tokens, ", got ", *max_completion_tokens));
+  }
+  if (const auto limit = max_completion_tokens ? max_completion_tokens : max_tokens) sampling.set_max_tokens(*limit);
+}
+
+void ReadLogprobs(FieldReader& body, CompletionCall& call, v1::Sampling& sampling) {
+  const bool wanted = body.Bool("logprobs").value_or(false);
+  const auto top = body.Integer32("top_logprobs");
+  if (top && *top != 0 && !wanted) return body.Refuse("top_logprobs", "is for logprobs: true only");
+  if (!wanted) return;
+  call.logprobs = top.value_or(0);
+  if (*call.logprobs < 0 || *call.logprobs > kMaxTopLogprobs) {
+    body.Refuse("top_logprobs", StrCat("expected [0, ", kMaxTopLogprobs, "], got ", *call.logprobs));
+  }
+  sampling.set_logprobs(*call.logprobs);
+}
+
+}  // namespace
+
+void ReadMessages(FieldReader& body, v1::Chat& chat) {
+  const Json* messages = body.Array("messages");
+  if (messages == nullptr) return body.Refuse("messages", "expected a list of messages, got none");
+  for (size_t i = 0; i < messages->size() && body.ok(); ++i) {
+    FieldReader message((*messages)[i], ElementPath("messages", i));
+    if (message.ok()) ReadMessage(message, *chat.add_messages());
+    body.Check(message.Finish());
+  }
+}
+
+absl::StatusOr<CompletionCall> ReadChat(const Json& json, const ServedModels& models) {
+  FieldReader body(json, "");
+  CompletionCall call;
+  call.chat = true;
+  ASSIGN_OR_RETURN(call.model, ReadModel(body, models));
+  v1::GenerateRequest common;
+  common.set_model(call.model->name);
+  ReadAnswerFields(body, call);
+  ReadAgentFields(body, common);
+  v1::Sampling& sampling = *common.mutable_sampling();
+  ReadSampling(body, sampling);
+  ReadMaxTokens(body, sampling);
+  ReadLogprobs(body, call, sampling);
+  ReadFixedFields(body, call);
+  ReadMessages(body, *common.mutable_chat());
+  ReadTools(body, call, *common.mutable_chat());
+  RETURN_IF_ERROR(body.Finish());
+  RETURN_IF_ERROR(MakeChoices(common, std::vector<v1::Segments>(1), call));
+  return call;
+}
+
+}  // namespace baton

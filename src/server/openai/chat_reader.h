@@ -1,0 +1,17 @@
+// What a client posts to /v1/chat/completions.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "inference.pb.h"
+#include "server/openai/completion_call.h"
+#include "server/openai/field_reader.h"
+
+namespace baton {
+
+// Errors as ReadCompletion's. INVALID_ARGUMENT too: tools for a model whose format of calls is not known.
+absl::StatusOr<CompletionCall> ReadChat(const Json& body, const ServedModels& models);
+
+// "messages". A developer's message is passed on as the system's, which is what templates know.
+void ReadMessages(FieldReader& body, v1::Chat& chat);
+
+}  // namespace baton

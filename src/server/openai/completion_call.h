@@ -1,0 +1,35 @@
+// One HTTP call of /v1/completions or /v1/chat/completions, read and checked.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "inference.pb.h"
+#include "model/served_model.h"
+#include "server/openai/tool_format.h"
+
+namespace baton {
+
+struct CompletionCall {
+  // One for each choice. Choice s of prompt p is requests[p * samples + s].
+  std::vector<v1::GenerateRequest> requests{};
+  const ServedModel* model = nullptr;  // as long as the models that it was found in
+  int32_t samples = 1;                 // of each prompt
+  bool chat = false;
+  bool stream = false;
+  bool include_usage = false;             // a last chunk that tells it
+  std::vector<std::string> echo{};        // the text of each prompt, which its answers begin with; empty: they do not
+  std::optional<int32_t> logprobs{};      // of the likeliest tokens too, so many; unset: none at all
+  ToolFormat tools = ToolFormat::kNone;   // in which the model writes its calls
+  std::vector<std::string> tool_names{};  // that it may call
+  absl::Duration timeout = absl::InfiniteDuration();  // from its arrival; then it is DEADLINE_EXCEEDED
+};
+
+inline constexpr int32_t kMaxSamples = 16;
+inline constexpr size_t kMaxChoices = 128;
+inline constexpr size_t kMaxChoiceBytes = size_t{64} << 20;  // of the requests of one call, which repeat its prompts
+
+}  // namespace baton

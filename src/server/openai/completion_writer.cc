@@ -1,0 +1,178 @@
+#include "server/openai/completion_writer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "server/openai/json_text.h"
+#include "server/openai/openai_error.h"
+#include "server/openai/token_text.h"
+
+namespace baton {
+namespace {
+
+constexpr std::string_view kData = "data: ";
+constexpr std::string_view kEventEnd = "\n\n";
+constexpr std::string_view kNull = "null";
+
+std::string Identity(const CompletionCall& call, const ServedModel& model, std::string_view id, absl::Time created) {
+  const std::string_view chat = call.stream ? "chat.completion.chunk" : "chat.completion";
+  return StrCat("{\"id\":", JsonString(StrCat(call.chat ? "chatcmpl-" : "cmpl-", id)), ",\"object\":\"",
+                call.chat ? chat : "text_completion", "\",\"created\":", absl::ToUnixSeconds(created),
+                ",\"model\":", JsonString(model.name), ",\"choices\":[");
+}
+
+std::string_view Name(FinishReason reason) {
+  // Whoever ended it from outside: the answer is not whole.
+  return reason == FinishReason::kStop ? "stop" : "length";
+}
+
+// Tokens of the tool calls' formats that a model may have as special ones.
+const std::vector<std::string>& MarkNames() {
+  static const std::vector<std::string> names = {"<tool_call>", "</tool_call>", "<|python_tag|>"};
+  return names;
+}
+
+}  // namespace
+
+CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel& model, std::string id,
+                                   absl::Time created)
+    : chat_(call.chat),
+      stream_(call.stream),
+      include_usage_(call.include_usage),
+      samples_(static_cast<size_t>(call.samples)),
+      echo_(call.echo),
+      id_(id),
+      identity_(Identity(call, model, id, created)),
+      plain_tail_(Tail(kNull, kNull)),
+      choices_(call.requests.size()) {
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    Choice& choice = choices_[i];
+    if (stream_) choice.head = StrCat(kData, identity_, "{\"index\":", i, chat_ ? ",\"delta\":{" : ",\"text\":");
+    if (call.logprobs) {
+      const int64_t offset = echo_.empty() ? 0 : CountCharacters(echo_[i / samples_]);
+      choice.logprobs.emplace(*model.tokenizer, chat_, offset);
+    }
+    choice.tool_parser = MakeToolParser(call.tools, call.tool_names);
+    if (choice.tool_parser != nullptr) choice.marks.emplace(*model.tokenizer, MarkNames());
+  }
+}
+
+std::string CompletionWriter::Tail(std::string_view logprobs, std::string_view finish_reason) const {
+  return StrCat(chat_ ? "}" : "", ",\"logprobs\":", logprobs, ",\"finish_reason\":", finish_reason, "}]",
+                include_usage_ ? ",\"usage\":null" : "", "}", kEventEnd);
+}
+
+void CompletionWriter::Begin(Choice& choice, size_t index, std::string& out) {
+  choice.begun = true;
+  if (!echo_.empty()) ShowText(choice, echo_[index / samples_], out);
+  if (chat_ && stream_) out += StrCat(choice.head, R"("role":"assistant","content":"")", plain_tail_);
+}
+
+void CompletionWriter::Update(size_t index, const TokenUpdate& update, std::string& out) {
+  Choice& choice = choices_[index];
+  if (!choice.begun) Begin(choice, index, out);
+  if (choice.logprobs) choice.logprobs->Add(update);
+  if (choice.tool_parser == nullptr) return ShowText(choice, update.text, out);
+  Show(choice, choice.tool_parser->Push(choice.marks->Push(update)), out);
+}
+
+void CompletionWriter::Show(Choice& choice, const ParsedAnswer& answer, std::string& out) {
+  ShowText(choice, answer.content, out);
+  for (const ToolCall& call : answer.calls) ShowCall(choice, call, out);
+}
+
+void CompletionWriter::ShowText(Choice& choice, std::string_view text, std::string& out) {
+  if (!stream_) {
+    choice.text += text;
+    return;
+  }
+  const bool has_logprobs = choice.logprobs && !choice.logprobs->empty();
+  if (text.empty() && !has_logprobs) return;
+  out += choice.head;
+  if (chat_) out += "\"content\":";
+  AppendJsonString(out, text);
+  out += has_logprobs ? Tail(choice.logprobs->Take(), kNull) : plain_tail_;
+}
+
+void CompletionWriter::ShowCall(Choice& choice, const ToolCall& call, std::string& out) {
+  const auto index = static_cast<size_t>(&choice - choices_.data());
+  std::string json = "{";
+  if (stream_) json += StrCat("\"index\":", choice.calls_made, ",");
+  json += StrCat("\"id\":", JsonString(StrCat("call_", id_, "-", index, "-", choice.calls_made)),
+                 ",\"type\":\"function\",\"function\":{\"name\":", JsonString(call.name),
+                 ",\"arguments\":", JsonString(call.arguments), "}}");
+  ++choice.calls_made;
+  if (stream_) {
+    out += StrCat(choice.head, "\"tool_calls\":[", json, "]", plain_tail_);
+  } else {
+    choice.calls += StrCat(choice.calls.empty() ? "" : ",", json);
+  }
+}
+
+void CompletionWriter::End(size_t index, const RequestOutcome& outcome, std::string& out) {
+  Choice& choice = choices_[index];
+  BATON_CHECK(choice.finish_reason.empty(), "a choice ends twice");
+  if (!choice.begun) Begin(choice, index, out);
+  if (choice.tool_parser != nullptr) Show(choice, choice.tool_parser->Finish(), out);
+  const bool calls = choice.calls_made > 0 && outcome.finish == FinishReason::kStop;
+  choice.finish_reason = JsonString(calls ? "tool_calls" : Name(outcome.finish));
+  choice.prompt_tokens = outcome.prompt_tokens;
+  choice.cached_tokens = outcome.cached_tokens;
+  choice.completion_tokens = outcome.completion_tokens;
+  choice.logprobs_json = choice.logprobs ? choice.logprobs->Take() : std::string(kNull);
+  if (stream_) out += StrCat(choice.head, chat_ ? "" : "\"\"", Tail(choice.logprobs_json, choice.finish_reason));
+  ++ended_;
+  if (stream_ && done()) AppendLastEvents(out);
+}
+
+void CompletionWriter::AppendLastEvents(std::string& out) const {
+  if (include_usage_) out += StrCat(kData, identity_, "],\"usage\":", Usage(), "}", kEventEnd);
+  out += StrCat(kData, "[DONE]", kEventEnd);
+}
+
+void CompletionWriter::Fail(const absl::Status& status, std::string& out) {
+  out += StrCat(kData, ErrorBody(status), kEventEnd);
+}
+
+// A prompt that is sampled several times counts once, as its first choice found it.
+std::string CompletionWriter::Usage() const {
+  int64_t prompt = 0, cached = 0, completion = 0;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    completion += choices_[i].completion_tokens;
+    if (i % samples_ != 0) continue;
+    prompt += choices_[i].prompt_tokens;
+    cached += choices_[i].cached_tokens;
+  }
+  return StrCat("{\"prompt_tokens\":", prompt, ",\"completion_tokens\":", completion,
+                ",\"total_tokens\":", prompt + completion, ",\"prompt_tokens_details\":{\"cached_tokens\":", cached,
+                "}}");
+}
+
+void CompletionWriter::AppendChoice(const Choice& choice, size_t index, std::string& out) const {
+  out += StrCat("{\"index\":", index);
+  if (chat_) {
+    const bool silent = choice.text.empty() && !choice.calls.empty();
+    out += StrCat(",\"message\":{\"role\":\"assistant\",\"content\":", silent ? "null" : JsonString(choice.text),
+                  ",\"refusal\":null");
+    if (!choice.calls.empty()) out += StrCat(",\"tool_calls\":[", choice.calls, "]");
+    out += '}';
+  } else {
+    out += StrCat(",\"text\":", JsonString(choice.text));
+  }
+  out += StrCat(",\"logprobs\":", choice.logprobs_json, ",\"finish_reason\":", choice.finish_reason, "}");
+}
+
+std::string CompletionWriter::Body() const {
+  BATON_CHECK(!stream_ && done(), "there is no whole answer");
+  std::string out = identity_;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    if (i > 0) out += ',';
+    AppendChoice(choices_[i], i, out);
+  }
+  out += StrCat("],\"usage\":", Usage(), "}");
+  return out;
+}
+
+}  // namespace baton

@@ -1,0 +1,90 @@
+#include "server/openai/hermes_tools.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/openai/call_json.h"
+
+namespace baton {
+namespace {
+
+constexpr std::string_view kBegin = "<tool_call>";
+constexpr std::string_view kEnd = "</tool_call>";
+constexpr std::string_view kSpace = " \t\r\n";
+
+// Bytes at the end of `text` that may be the beginning of `tag`.
+size_t CutOff(std::string_view text, std::string_view tag) {
+  for (size_t size = std::min(text.size(), tag.size() - 1); size > 0; --size) {
+    if (text.ends_with(tag.substr(0, size))) return size;
+  }
+  return 0;
+}
+
+// `text` less white space at its end.
+size_t SizeWithoutSpace(std::string_view text) {
+  const size_t last = text.find_last_not_of(kSpace);
+  return last == std::string_view::npos ? 0 : last + 1;
+}
+
+}  // namespace
+
+void HermesTools::AddText(std::string_view text, ParsedAnswer& answer) {
+  if (text.empty()) return;
+  answer.content += text;
+  after_call_ = false;
+}
+
+// White space before what may be a tag is held back with it: a call takes it along.
+bool HermesTools::TakeText(ParsedAnswer& answer) {
+  const std::string_view held = held_;
+  const size_t tag = held.find(kBegin);
+  const size_t known = tag == std::string_view::npos ? held.size() - CutOff(held, kBegin) : tag;
+  const size_t shown = SizeWithoutSpace(held.substr(0, known));
+  AddText(held.substr(0, shown), answer);
+  in_call_ = tag != std::string_view::npos;
+  held_.erase(0, in_call_ ? tag : shown);
+  searched_ = kBegin.size();
+  return in_call_;
+}
+
+bool HermesTools::TakeCall(ParsedAnswer& answer) {
+  const std::string_view held = held_;
+  const size_t end = held.find(kEnd, searched_);
+  if (end == std::string_view::npos) {
+    searched_ = std::max(kBegin.size(), held.size() - std::min(held.size(), kEnd.size() - 1));
+    return false;
+  }
+  const size_t size = end + kEnd.size();
+  if (auto call = ReadCall(held.substr(kBegin.size(), end - kBegin.size()))) {
+    answer.calls.push_back(*std::move(call));
+    after_call_ = true;
+  } else {
+    AddText(held.substr(0, size), answer);
+  }
+  held_.erase(0, size);
+  in_call_ = false;
+  return true;
+}
+
+ParsedAnswer HermesTools::Push(std::string_view text) {
+  ParsedAnswer answer;
+  held_ += text;
+  while (in_call_ ? TakeCall(answer) : TakeText(answer)) {
+  }
+  return answer;
+}
+
+ParsedAnswer HermesTools::Finish() {
+  ParsedAnswer answer;
+  std::string rest = std::exchange(held_, "");
+  if (in_call_) {
+    if (auto call = ReadCall(std::string_view(rest).substr(kBegin.size()))) {
+      answer.calls.push_back(*std::move(call));
+      return answer;
+    }
+  }
+  if (!after_call_ || SizeWithoutSpace(rest) > 0) answer.content = std::move(rest);
+  return answer;
+}
+
+}  // namespace baton

@@ -1,0 +1,145 @@
+#include "server/openai/json_body.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "base/status.h"
+#include "base/strings.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kShownBytes = 64;
+constexpr size_t kReasonBytes = 120;
+
+// Of nlohmann's message what says why; it goes on with what was read, which may be megabytes.
+std::string_view ReasonOf(std::string_view message) {
+  message = message.substr(0, message.find("; last read: "));
+  // "[json.exception...] parse error at line 1, column 2: " is left out, or as much of it as there is.
+  const size_t column = message.find("column ");
+  const std::string_view before = column == std::string_view::npos ? "] " : ": ";
+  const size_t reason = message.find(before, column == std::string_view::npos ? 0 : column);
+  return (reason == std::string_view::npos ? message : message.substr(reason + 2)).substr(0, kReasonBytes);
+}
+
+// Builds the value. Any function that returns false ends the parse.
+class Builder final : public nlohmann::json_sax<Json> {
+ public:
+  explicit Builder(std::string_view field) : field_(field) {}
+
+  absl::StatusOr<Json> Take() {
+    RETURN_IF_ERROR(status_);
+    return std::move(root_);
+  }
+
+  bool null() override { return Add(nullptr) != nullptr; }
+  bool boolean(bool value) override { return Add(value) != nullptr; }
+  bool number_integer(int64_t value) override { return Add(value) != nullptr; }
+  bool number_unsigned(uint64_t value) override { return Add(value) != nullptr; }
+  bool number_float(double value, const std::string& text) override {
+    // nlohmann makes a double of an integer that is too large, and so another number.
+    if (text.find_first_of(".eE") != std::string::npos) return Add(value) != nullptr;
+    return Refuse(StrCat("expected integers of 64 bits, got ", std::string_view(text).substr(0, kShownBytes)));
+  }
+  bool string(std::string& value) override { return Add(std::move(value)) != nullptr; }
+  bool binary(Json::binary_t&) override { return Refuse("binary values are not JSON"); }
+  bool start_object(size_t) override { return Open(Json::object()); }
+  bool key(std::string& value) override {
+    Level& level = open_.back();
+    if (level.keys.size() == kMaxJsonMembers) {
+      return Refuse(StrCat("an object has more than ", kMaxJsonMembers, " members"));
+    }
+    if (!level.keys.insert(value).second) {
+      return Refuse(StrCat("an object has two members '", std::string_view(value).substr(0, kShownBytes), "'"));
+    }
+    key_ = std::move(value);
+    return true;
+  }
+  bool end_object() override { return Close(); }
+  bool start_array(size_t) override { return Open(Json::array()); }
+  bool end_array() override { return Close(); }
+  bool parse_error(size_t byte, const std::string&, const nlohmann::detail::exception& error) override {
+    return Refuse(StrCat("expected JSON, byte ", byte, ": ", ReasonOf(error.what())));
+  }
+
+ private:
+  struct Level {
+    Json* value = nullptr;  // stays where it is while it is open: nothing is added beside it
+    absl::flat_hash_set<std::string> keys{};
+  };
+
+  bool Refuse(const std::string& why) {
+    status_ = absl::InvalidArgumentError(StrCat(field_, ": ", why));
+    return false;
+  }
+  // Null: refused.
+  Json* Add(Json value) {
+    if (++values_ > kMaxJsonValues) {
+      Refuse(StrCat("more than ", kMaxJsonValues, " JSON values"));
+      return nullptr;
+    }
+    if (open_.empty()) {
+      root_ = std::move(value);
+      return &root_;
+    }
+    Json& parent = *open_.back().value;
+    if (parent.is_array()) {
+      parent.push_back(std::move(value));
+      return &parent.back();
+    }
+    auto& members = parent.get_ref<Json::object_t&>();
+    members.Container::emplace_back(std::move(key_), std::move(value));  // known to be new
+    return &members.back().second;
+  }
+  bool Open(Json value) {
+    if (open_.size() == kMaxJsonDepth) return Refuse(StrCat("JSON is nested deeper than ", kMaxJsonDepth));
+    Json* const added = Add(std::move(value));
+    if (added == nullptr) return false;
+    open_.push_back({.value = added});
+    return true;
+  }
+  bool Close() {
+    open_.pop_back();
+    return true;
+  }
+
+  const std::string_view field_;
+  absl::Status status_;
+  Json root_;
+  std::vector<Level> open_;
+  std::string key_;
+  size_t values_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view field) {
+  Builder builder(field);
+  Json::sax_parse(text.begin(), text.end(), &builder);
+  return builder.Take();
+}
+
+absl::StatusOr<Json> ParseJsonBody(std::string_view body) {
+  ASSIGN_OR_RETURN(Json value, ParseJson(body, "body"));
+  if (value.is_object()) return value;
+  return absl::InvalidArgumentError(StrCat("body: expected a JSON object, got ", ShowJson(value)));
+}
+
+std::string ShowJson(const Json& value) {
+  switch (value.type()) {
+    case Json::value_t::object:
+      return "an object";
+    case Json::value_t::array:
+      return StrCat("a list of ", value.size());
+    case Json::value_t::string: {
+      const auto& text = value.get_ref<const std::string&>();
+      return text.size() <= kShownBytes ? StrCat("'", text, "'") : StrCat("a string of ", text.size(), " bytes");
+    }
+    default:
+      return value.dump();
+  }
+}
+
+}  // namespace baton

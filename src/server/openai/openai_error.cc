@@ -1,0 +1,108 @@
+#include "server/openai/openai_error.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "absl/strings/ascii.h"
+#include "base/strings.h"
+#include "server/openai/json_text.h"
+
+namespace baton {
+namespace {
+
+bool IsFieldByte(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || std::string_view("_.[]").find(c) != std::string::npos;
+}
+
+// Messages begin with "FIELD: " or, of sampling parameters, with "sampling.FIELD is ".
+std::string_view FieldOf(std::string_view message) {
+  const auto end = std::ranges::find_if_not(message, IsFieldByte);
+  std::string_view field(message.begin(), end);
+  const std::string_view rest(end, message.end());
+  const bool sampling = field.starts_with("sampling.");
+  if (!rest.starts_with(": ") && !(sampling && rest.starts_with(" is "))) return "";
+  return field;
+}
+
+std::string_view TypeOf(absl::StatusCode code, int http) {
+  switch (code) {
+    case absl::StatusCode::kUnauthenticated:
+      return "authentication_error";
+    case absl::StatusCode::kPermissionDenied:
+      return "permission_error";
+    case absl::StatusCode::kResourceExhausted:
+      return "rate_limit_error";
+    default:
+      return http >= 500 ? "server_error" : "invalid_request_error";
+  }
+}
+
+std::string CodeOf(absl::StatusCode code, std::string_view field) {
+  switch (code) {
+    case absl::StatusCode::kUnimplemented:
+      return "unsupported";
+    case absl::StatusCode::kUnauthenticated:
+      return "invalid_api_key";
+    case absl::StatusCode::kResourceExhausted:
+      return "rate_limit_exceeded";
+    case absl::StatusCode::kNotFound:
+      return field == "model" ? "model_not_found" : "not_found";
+    default:
+      return absl::AsciiStrToLower(absl::StatusCodeToString(code));
+  }
+}
+
+}  // namespace
+
+int HttpStatusOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kUnimplemented:
+      return 400;
+    case absl::StatusCode::kUnauthenticated:
+      return 401;
+    case absl::StatusCode::kPermissionDenied:
+      return 403;
+    case absl::StatusCode::kNotFound:
+      return 404;
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kAborted:
+      return 409;
+    case absl::StatusCode::kResourceExhausted:
+      return 429;
+    case absl::StatusCode::kCancelled:
+      return 499;
+    case absl::StatusCode::kUnavailable:
+      return 503;
+    case absl::StatusCode::kDeadlineExceeded:
+      return 504;
+    default:
+      return 500;
+  }
+}
+
+std::string ErrorBody(const absl::Status& status) {
+  // Over HTTP the sampling parameters are fields of the body itself.
+  constexpr std::string_view kSampling = "sampling.";
+  std::string_view message = Message(status);
+  const int http = HttpStatusOf(status);
+  std::string_view field = http < 429 ? FieldOf(message) : "";  // what is beyond is not a field's fault
+  if (field.starts_with(kSampling)) {
+    message.remove_prefix(kSampling.size());
+    field.remove_prefix(kSampling.size());
+  }
+  std::string out = "{\"error\":{\"message\":";
+  AppendJsonString(out, message);
+  out += ",\"type\":";
+  AppendJsonString(out, TypeOf(status.code(), http));
+  out += ",\"param\":";
+  out += field.empty() ? "null" : JsonString(field);
+  out += ",\"code\":";
+  AppendJsonString(out, CodeOf(status.code(), field));
+  out += "}}";
+  return out;
+}
+
+}  // namespace baton

@@ -1,0 +1,68 @@
+#include "server/openai/json_body.h"
+
+#include "base/strings.h"
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+std::string ErrorOf(std::string_view text) {
+  const auto parsed = ParseJsonBody(text);
+  CHECK(absl::IsInvalidArgument(parsed.status()));
+  return std::string(Message(parsed.status()));
+}
+
+std::string Nested(size_t depth) {
+  return StrCat("{\"a\":", std::string(depth - 1, '['), std::string(depth - 1, ']'), "}");
+}
+
+TEST_CASE("a body is read with its members in their order") {
+  const auto body = ParseJsonBody(R"( {"b": [1, -2, 2.5, true, null, "\u00e9\n"], "a": {"c": 18446744073709551615}} )");
+  REQUIRE(body.ok());
+  CHECK(body->dump() == "{\"b\":[1,-2,2.5,true,null,\"\u00e9\\n\"],\"a\":{\"c\":18446744073709551615}}");
+}
+
+TEST_CASE("what is no JSON is refused with its place and why") {
+  CHECK(ErrorOf("") ==
+        "body: expected JSON, byte 1: syntax error while parsing value - unexpected end of input; expected "
+        "'[', '{', or a literal");
+  CHECK(ErrorOf("{\"a\": nope}") == "body: expected JSON, byte 8: syntax error while parsing value - invalid literal");
+  CHECK(ErrorOf("{} {}").starts_with("body: expected JSON, byte 4: syntax error while parsing value"));
+  CHECK(ErrorOf("{\"a\": NaN}").starts_with("body: expected JSON, byte 7"));
+  CHECK(ErrorOf("{\"a\": \"\xff\"}").find("ill-formed UTF-8 byte") != std::string::npos);
+  CHECK(ErrorOf("{\"a\": \"\\ud800\"}").find("surrogate") != std::string::npos);
+  CHECK(ErrorOf("{\"a\": 1").find("unexpected end of input") != std::string::npos);
+  // Nothing of a long text comes back.
+  CHECK(ErrorOf(StrCat("{\"a\": \"", std::string(1 << 20, 'x'))).size() < 300);
+}
+
+TEST_CASE("a body is an object") {
+  CHECK(ErrorOf("[1]") == "body: expected a JSON object, got a list of 1");
+  CHECK(ErrorOf("\"text\"") == "body: expected a JSON object, got 'text'");
+  CHECK(ErrorOf("null") == "body: expected a JSON object, got null");
+}
+
+TEST_CASE("numbers that no type holds are refused") {
+  CHECK(ErrorOf("{\"a\": 18446744073709551616}") == "body: expected integers of 64 bits, got 18446744073709551616");
+  CHECK(ErrorOf("{\"a\": -9223372036854775809}") == "body: expected integers of 64 bits, got -9223372036854775809");
+  CHECK(ErrorOf("{\"a\": 1e999}").find("byte 11: number overflow") != std::string::npos);
+}
+
+TEST_CASE("of two members of one name none is taken") {
+  CHECK(ErrorOf(R"({"a": 1, "b": {"a": 2}, "a": 3})") == "body: an object has two members 'a'");
+}
+
+TEST_CASE("depth and size are limited, and do not recurse") {
+  CHECK(ParseJsonBody(Nested(kMaxJsonDepth)).ok());
+  CHECK(ErrorOf(Nested(kMaxJsonDepth + 1)) == "body: JSON is nested deeper than 64");
+  CHECK(ErrorOf(StrCat("{\"a\":", std::string(8 << 20, '['))) == "body: JSON is nested deeper than 64");
+  std::string wide = "{";
+  for (size_t i = 0; i <= kMaxJsonMembers; ++i) wide += StrCat(i > 0 ? "," : "", "\"", i, "\":0");
+  CHECK(ErrorOf(wide + "}") == "body: an object has more than 4096 members");
+  std::string many = "{\"a\":[0";
+  for (size_t i = 0; i < kMaxJsonValues; ++i) many += ",0";
+  CHECK(ErrorOf(many + "]}") == "body: more than 2097152 JSON values");
+}
+
+}  // namespace
+}  // namespace baton
