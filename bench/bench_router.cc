@@ -323,6 +323,7 @@ class Client final : public grpc::ClientReadReactor<v1::GenerateResponse> {
 int BeRouter(const std::vector<std::string>& workers) {
   RouterOptions options;
   options.listen = "127.0.0.1:0";
+  options.http = "off";
   options.prefill_workers = {workers.at(0)};
   options.decode_workers = {workers.at(1)};
   std::vector<ServedModel> models;

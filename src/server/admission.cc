@@ -5,12 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "server/request_reader.h"
 
 namespace baton {
 namespace {
 
-constexpr size_t kLongPrompt = 16 << 10;  // bytes of text; tokenising less takes well under a millisecond
 constexpr size_t kLongPromptsWaiting = 256;
 
 std::string RandomPrefix() {
@@ -18,14 +16,9 @@ std::string RandomPrefix() {
   return absl::StrFormat("%08x%08x-", random(), random());
 }
 
-template <typename Request>
-size_t PromptBytes(const Request& request) {
-  return request.has_chat() ? TextBytes(request.chat()) : TextBytes(request.segments());
-}
-
 }  // namespace
 
-Admission::Admission(Router& router, ServedModels& models, const Clock& clock, Metrics& metrics)
+ClientAdmission::ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Metrics& metrics)
     : router_(router),
       models_(models),
       clock_(clock),
@@ -33,18 +26,18 @@ Admission::Admission(Router& router, ServedModels& models, const Clock& clock, M
       id_prefix_(RandomPrefix()),
       long_prompts_(/*threads=*/2, kLongPromptsWaiting) {}
 
-absl::Status Admission::Open() const {
+absl::Status ClientAdmission::Open() const {
   return draining_ ? absl::UnavailableError("the router shuts down") : absl::OkStatus();
 }
 
-RequestId Admission::DrawId() { return absl::StrCat(id_prefix_, next_id_++); }
+RequestId ClientAdmission::DrawId() { return absl::StrCat(id_prefix_, next_id_++); }
 
-void Admission::JoinDecoders() {
+void ClientAdmission::JoinDecoders() {
   for (const auto& [decoder, module] : router_.Decoders()) models_.Join(decoder, module);
 }
 
-absl::Status Admission::Run(size_t text_bytes, absl::AnyInvocable<void()> task) {
-  if (text_bytes <= kLongPrompt) {
+absl::Status ClientAdmission::Run(size_t text_bytes, absl::AnyInvocable<void()> task) {
+  if (IsShort(text_bytes)) {
     task();
     return absl::OkStatus();
   }
@@ -54,7 +47,8 @@ absl::Status Admission::Run(size_t text_bytes, absl::AnyInvocable<void()> task) 
 }
 
 template <typename Request>
-void Admission::Accept(std::shared_ptr<const Request> request, absl::Time deadline, std::shared_ptr<CallSink> sink) {
+void ClientAdmission::Accept(std::shared_ptr<const Request> request, absl::Time deadline,
+                             std::shared_ptr<CallSink> sink) {
   if (const absl::Status open = Open(); !open.ok()) return Refuse(*sink, open, kRetryHint);
   const size_t bytes = PromptBytes(*request);
   const absl::Status run =
@@ -63,7 +57,7 @@ void Admission::Accept(std::shared_ptr<const Request> request, absl::Time deadli
 }
 
 template <typename Request>
-void Admission::Admit(const Request& proto, absl::Time deadline, const std::shared_ptr<CallSink>& sink) {
+void ClientAdmission::Admit(const Request& proto, absl::Time deadline, const std::shared_ptr<CallSink>& sink) {
   // A long prompt may have waited: what nobody waits for any more is not tokenised.
   if (sink->handle().cancelled()) return Refuse(*sink, absl::CancelledError("the client cancelled"));
   if (clock_.Now() >= deadline) {
@@ -80,14 +74,16 @@ void Admission::Admit(const Request& proto, absl::Time deadline, const std::shar
   Refuse(*sink, ticket.status(), absl::IsResourceExhausted(ticket.status()) ? kRetryHint : absl::ZeroDuration());
 }
 
-void Admission::Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after) {
+void ClientAdmission::Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after) {
   CountRequest(metrics_, status.code());
   sink.Refuse(status, retry_after);
 }
 
-template void Admission::Accept(std::shared_ptr<const v1::GenerateRequest>, absl::Time, std::shared_ptr<CallSink>);
-template void Admission::Accept(std::shared_ptr<const v1::PrefillOnlyRequest>, absl::Time, std::shared_ptr<CallSink>);
-template void Admission::Admit(const v1::GenerateRequest&, absl::Time, const std::shared_ptr<CallSink>&);
-template void Admission::Admit(const v1::PrefillOnlyRequest&, absl::Time, const std::shared_ptr<CallSink>&);
+template void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest>, absl::Time,
+                                      std::shared_ptr<CallSink>);
+template void ClientAdmission::Accept(std::shared_ptr<const v1::PrefillOnlyRequest>, absl::Time,
+                                      std::shared_ptr<CallSink>);
+template void ClientAdmission::Admit(const v1::GenerateRequest&, absl::Time, const std::shared_ptr<CallSink>&);
+template void ClientAdmission::Admit(const v1::PrefillOnlyRequest&, absl::Time, const std::shared_ptr<CallSink>&);
 
 }  // namespace baton

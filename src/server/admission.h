@@ -11,6 +11,7 @@
 #include "model/served_model.h"
 #include "server/metrics.h"
 #include "server/request_handle.h"
+#include "server/request_reader.h"
 #include "server/router.h"
 #include "server/work_queue.h"
 
@@ -27,19 +28,26 @@ class CallSink : public RequestSink {
 };
 
 // Thread-safe. Whatever it runs elsewhere has run when it is gone.
-class Admission {
+class ClientAdmission {
  public:
   // When a client that was refused for lack of room may come again.
   static constexpr absl::Duration kRetryHint = absl::Seconds(1);
 
   // All must outlive it.
-  Admission(Router& router, ServedModels& models, const Clock& clock, Metrics& metrics);
+  ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Metrics& metrics);
 
   // Accepts nothing any more.
   void Drain() { draining_ = true; }
   // UNAVAILABLE: it drains.
   absl::Status Open() const;
 
+  // Bytes of text that a request has tokenised.
+  template <typename Request>
+  static size_t PromptBytes(const Request& request) {
+    return request.has_chat() ? TextBytes(request.chat()) : TextBytes(request.segments());
+  }
+  // So many that a thread which serves others may tokenise them: it takes well under a millisecond.
+  static bool IsShort(size_t text_bytes) { return text_bytes <= size_t{16} << 10; }
   // Runs `task`, which takes time in proportion to so many bytes of text: here or, if they are many, on another thread.
   // RESOURCE_EXHAUSTED: too many of these wait.
   absl::Status Run(size_t text_bytes, absl::AnyInvocable<void()> task);
@@ -66,11 +74,12 @@ class Admission {
   WorkQueue long_prompts_;
 };
 
-extern template void Admission::Accept(std::shared_ptr<const v1::GenerateRequest>, absl::Time,
-                                       std::shared_ptr<CallSink>);
-extern template void Admission::Accept(std::shared_ptr<const v1::PrefillOnlyRequest>, absl::Time,
-                                       std::shared_ptr<CallSink>);
-extern template void Admission::Admit(const v1::GenerateRequest&, absl::Time, const std::shared_ptr<CallSink>&);
-extern template void Admission::Admit(const v1::PrefillOnlyRequest&, absl::Time, const std::shared_ptr<CallSink>&);
+extern template void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest>, absl::Time,
+                                             std::shared_ptr<CallSink>);
+extern template void ClientAdmission::Accept(std::shared_ptr<const v1::PrefillOnlyRequest>, absl::Time,
+                                             std::shared_ptr<CallSink>);
+extern template void ClientAdmission::Admit(const v1::GenerateRequest&, absl::Time, const std::shared_ptr<CallSink>&);
+extern template void ClientAdmission::Admit(const v1::PrefillOnlyRequest&, absl::Time,
+                                            const std::shared_ptr<CallSink>&);
 
 }  // namespace baton

@@ -37,7 +37,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, 
  private:
   GenerateStream(grpc::CallbackServerContext* context, Router* router) : context_(context), handle_(router) {}
   void Continue();  // writes or finishes, as far as possible now
-  void Append(TokenUpdate update);
+  void Append(const TokenUpdate& update);
 
   grpc::CallbackServerContext* const context_;
   RequestHandle handle_;
@@ -56,5 +56,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, 
 };
 
 v1::Final ToFinal(const RequestOutcome& outcome);
+// Behind what it has.
+void AddTo(v1::GenerateResponse& response, const TokenUpdate& update);
 
 }  // namespace baton

@@ -49,14 +49,14 @@ void Fill(const Router::WorkerView& view, v1::Worker& out) {
 
 }  // namespace
 
-InferenceService::InferenceService(Router& router, ServedModels& models, const Clock& clock, Admission& admission)
+InferenceService::InferenceService(Router& router, ServedModels& models, const Clock& clock, ClientAdmission& admission)
     : router_(router), models_(models), clock_(clock), admission_(admission) {}
 
 template <typename Request>
 void InferenceService::Accept(const grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes,
                               const std::shared_ptr<CallSink>& sink) {
   if (const absl::Status open = admission_.Open(); !open.ok()) {
-    return admission_.Refuse(*sink, open, Admission::kRetryHint);
+    return admission_.Refuse(*sink, open, ClientAdmission::kRetryHint);
   }
   auto request = std::make_shared<Request>();
   if (absl::Status status = Parse(bytes, *request); !status.ok()) return admission_.Refuse(*sink, status);

@@ -21,7 +21,7 @@ using InferenceServiceBase =
 class InferenceService final : public InferenceServiceBase {
  public:
   // All must outlive it, and it the server that serves it.
-  InferenceService(Router& router, ServedModels& models, const Clock& clock, Admission& admission);
+  InferenceService(Router& router, ServedModels& models, const Clock& clock, ClientAdmission& admission);
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request) override;
@@ -42,7 +42,7 @@ class InferenceService final : public InferenceServiceBase {
   Router& router_;
   ServedModels& models_;
   const Clock& clock_;
-  Admission& admission_;
+  ClientAdmission& admission_;
 };
 
 }  // namespace baton

@@ -253,13 +253,13 @@ void HttpConnection::SendInterim() {
 }
 
 void HttpConnection::Flush() {
+  if (reply_ && reply_->cut_off()) return Leave(Gone::kCutOff);
   while (!awaiting_room_) {
     if (sent_ == out_.size()) {
       out_.clear();
       sent_ = 0;
       if (!reply_) return;
       const HttpReply::State reply = reply_->Take(out_);
-      if (reply.cut_off) return Leave(Gone::kCutOff);
       if (out_.empty()) return reply.ended ? FinishReply(reply.keep_alive) : void();
       reply_begun_ = true;
     }

@@ -45,11 +45,12 @@ void HttpReply::Write(std::string_view part) {
     if (gone_ || part.empty()) return;
     BATON_CHECK(begun_ && !ended_, "parts come between the beginning and the end of an answer");
     AppendPart(part);
-    if (unsent_.size() + sending_ > form_.max_unread) {
+    const bool too_much = unsent_.size() + sending_ > form_.max_unread;
+    if (too_much) {
       gone_ = Gone::kCutOff;
       std::string().swap(unsent_);
     }
-    wake = !std::exchange(awake_, true);
+    wake = !std::exchange(awake_, true) || too_much;
   }
   if (wake) wake_();
 }
@@ -79,12 +80,17 @@ void HttpReply::OnGone(absl::AnyInvocable<void(Gone)> callback) {
   if (gone) callback(*gone);
 }
 
+bool HttpReply::cut_off() {
+  const std::lock_guard lock(mutex_);
+  return gone_ == Gone::kCutOff;
+}
+
 HttpReply::State HttpReply::Take(std::string& out) {
   const std::lock_guard lock(mutex_);
   awake_ = false;
   std::swap(out, unsent_);
   sending_ = out.size();
-  return {.ended = ended_, .cut_off = gone_ == Gone::kCutOff, .keep_alive = keep_alive_};
+  return {.ended = ended_, .keep_alive = keep_alive_};
 }
 
 void HttpReply::Leave(Gone why) {

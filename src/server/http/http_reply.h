@@ -28,7 +28,7 @@ class HttpReply {
     bool keep_alive = true;        // the connection may take another request
     size_t max_unread = 1u << 20;  // bytes; of an answer that comes in parts
   };
-  // `wake`: there is something to Take; from any thread, not again until it is taken.
+  // `wake`: there is something to Take, or the client was cut off; from any thread.
   HttpReply(const Form& form, std::function<void()> wake) : form_(form), wake_(std::move(wake)) {}
 
   // The whole answer. REQUIRES: none has begun.
@@ -43,10 +43,10 @@ class HttpReply {
 
   // --- of its connection ---------------------------------------------------------------------------------------
   struct State {
-    bool ended = false;  // nothing more comes
-    bool cut_off = false;
+    bool ended = false;       // nothing more comes
     bool keep_alive = false;  // what the client was told
   };
+  bool cut_off();
   // Moves what there is to send into `out`, which must be empty and has all been sent before.
   State Take(std::string& out);
   // Nobody takes anything any more.
