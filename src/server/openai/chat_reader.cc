@@ -67,6 +67,11 @@ void ReadMessage(FieldReader& message, v1::ChatMessage& out) {
   ReadContent(message, out);
 }
 
+// Who has no template at all is refused later, for the whole chat.
+bool ShowsCalls(const ServedModel& model) {
+  return model.chat_template == nullptr || model.chat_template->source().find("tool_calls") != std::string_view::npos;
+}
+
 void ReadMaxTokens(FieldReader& body, v1::Sampling& sampling) {
   const auto max_tokens = body.Integer32("max_tokens");
   const auto max_completion_tokens = body.Integer32("max_completion_tokens");
@@ -91,12 +96,18 @@ void ReadLogprobs(FieldReader& body, CompletionCall& call, v1::Sampling& samplin
 
 }  // namespace
 
-void ReadMessages(FieldReader& body, v1::Chat& chat) {
+void ReadMessages(FieldReader& body, const ServedModel& model, v1::Chat& chat) {
   const Json* messages = body.Array("messages");
   if (messages == nullptr) return body.Refuse("messages", "expected a list of messages, got none");
   for (size_t i = 0; i < messages->size() && body.ok(); ++i) {
     FieldReader message((*messages)[i], ElementPath("messages", i));
-    if (message.ok()) ReadMessage(message, *chat.add_messages());
+    if (message.ok()) {
+      v1::ChatMessage& out = *chat.add_messages();
+      ReadMessage(message, out);
+      if (!out.tool_calls().empty() && !ShowsCalls(model)) {
+        message.Refuse("tool_calls", StrCat("expected a model whose chat template has them, got '", model.name, "'"));
+      }
+    }
     body.Check(message.Finish());
   }
 }
@@ -115,7 +126,7 @@ absl::StatusOr<CompletionCall> ReadChat(const Json& json, const ServedModels& mo
   ReadMaxTokens(body, sampling);
   ReadLogprobs(body, call, sampling);
   ReadFixedFields(body, call);
-  ReadMessages(body, *common.mutable_chat());
+  ReadMessages(body, *call.model, *common.mutable_chat());
   ReadTools(body, call, *common.mutable_chat());
   RETURN_IF_ERROR(body.Finish());
   RETURN_IF_ERROR(MakeChoices(common, std::vector<v1::Segments>(1), call));

@@ -11,7 +11,8 @@ namespace baton {
 // Errors as ReadCompletion's. INVALID_ARGUMENT too: tools for a model whose format of calls is not known.
 absl::StatusOr<CompletionCall> ReadChat(const Json& body, const ServedModels& models);
 
-// "messages". A developer's message is passed on as the system's, which is what templates know.
-void ReadMessages(FieldReader& body, v1::Chat& chat);
+// "messages". A developer's message is passed on as the system's, which is what templates know. Calls of tools are
+// refused where the model's template would leave them out; a name is passed on, and few templates tell it.
+void ReadMessages(FieldReader& body, const ServedModel& model, v1::Chat& chat);
 
 }  // namespace baton

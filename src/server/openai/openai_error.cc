@@ -14,13 +14,15 @@ bool IsFieldByte(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || std::string_view("_.[]").find(c) != std::string::npos;
 }
 
+// Over HTTP, what these have in the protocol are fields of the body itself.
+constexpr std::string_view kSampling = "sampling.", kChat = "chat.";
+
 // Messages begin with "FIELD: " or, of sampling parameters, with "sampling.FIELD is ".
 std::string_view FieldOf(std::string_view message) {
   const auto end = std::ranges::find_if_not(message, IsFieldByte);
-  std::string_view field(message.begin(), end);
+  const std::string_view field(message.begin(), end);
   const std::string_view rest(end, message.end());
-  const bool sampling = field.starts_with("sampling.");
-  if (!rest.starts_with(": ") && !(sampling && rest.starts_with(" is "))) return "";
+  if (!rest.starts_with(": ") && !(field.starts_with(kSampling) && rest.starts_with(" is "))) return "";
   return field;
 }
 
@@ -84,14 +86,13 @@ int HttpStatusOf(const absl::Status& status) {
 }
 
 std::string ErrorBody(const absl::Status& status) {
-  // Over HTTP the sampling parameters are fields of the body itself.
-  constexpr std::string_view kSampling = "sampling.";
   std::string_view message = Message(status);
   const int http = HttpStatusOf(status);
   std::string_view field = http < 429 ? FieldOf(message) : "";  // what is beyond is not a field's fault
-  if (field.starts_with(kSampling)) {
-    message.remove_prefix(kSampling.size());
-    field.remove_prefix(kSampling.size());
+  for (const std::string_view owner : {kSampling, kChat}) {
+    if (!field.starts_with(owner)) continue;
+    message.remove_prefix(owner.size());
+    field.remove_prefix(owner.size());
   }
   std::string out = "{\"error\":{\"message\":";
   AppendJsonString(out, message);

@@ -58,7 +58,8 @@ TEST_CASE("an assistant's calls and a tool's answer") {
   const CompletionCall call = MustRead(
       R"("messages": [{"role": "assistant", "content": null, "refusal": null, "audio": null, "function_call": null,
          "annotations": [], "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments":
-         "{\"x\": 1}"}}]}, {"role": "tool", "tool_call_id": "call_1", "content": "2"}])");
+         "{\"x\": 1}"}}]}, {"role": "tool", "tool_call_id": "call_1", "content": "2"}])",
+      "qwen");
   const v1::Chat& chat = call.requests[0].chat();
   CHECK(chat.messages(0).content().empty());
   CHECK(chat.messages(0).tool_calls() ==
@@ -168,6 +169,8 @@ TEST_CASE("a wrong message is refused by field") {
        "messages[0].tool_call_id: expected the id of the call that it answers, got none"},
       {OneMessage(R"({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]})"),
        "messages[0].tool_calls[0].function.arguments: expected a string, got an object"},
+      {OneMessage(R"({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]})"),
+       "messages[0].tool_calls: expected a model whose chat template has them, got 'plain'"},
       {OneMessage(R"({"role": "assistant", "content": "x", "audio": {"id": "a"}})"),
        "messages[0].audio: is not supported"},
   };

@@ -58,7 +58,8 @@ inline ServedModel MarkedModel(const std::string& name, const char* chat_templat
 }
 
 inline constexpr char kPlainTemplate[] = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
-inline constexpr char kQwenTemplate[] = "{% if tools %}{{ tools | tojson }}<tool_call>{% endif %}";
+inline constexpr char kQwenTemplate[] =
+    "{% if tools %}{{ tools | tojson }}<tool_call>{% endif %}{{ messages[0].tool_calls | tojson }}";
 inline constexpr char kLlamaTemplate[] = "{% if tools %}{{ tools | tojson }}<|python_tag|>{% endif %}";
 inline constexpr char kOtherTemplate[] = "{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}{% endif %}";
 

@@ -1,0 +1,107 @@
+#include "server/prompt_reader.h"
+
+#include "base/strings.h"
+#include "catch.h"
+#include "model/byte_model.h"
+
+namespace baton {
+namespace {
+
+ServedModel WithTemplate(const char* source) {
+  ServedModel model = ByteModel("bytes");
+  model.context = 10'000;
+  model.chat_template = *ChatTemplate::Parse(source, "", "");
+  return model;
+}
+
+std::string Render(const v1::Chat& chat, const char* source) {
+  const auto tokens = ChatTokens(chat, WithTemplate(source), absl::UnixEpoch());
+  INFO(tokens.status());
+  REQUIRE(tokens.ok());
+  return std::string(tokens->begin(), tokens->end());
+}
+
+std::string ErrorOf(const v1::Chat& chat) {
+  const auto tokens = ChatTokens(chat, WithTemplate("{{ messages[0].content }}"), absl::UnixEpoch());
+  CHECK(absl::IsInvalidArgument(tokens.status()));
+  return std::string(Message(tokens.status()));
+}
+
+v1::Chat Hello() {
+  v1::Chat chat;
+  chat.add_messages()->set_role("user");
+  chat.mutable_messages(0)->set_content("hi");
+  return chat;
+}
+
+TEST_CASE("tools are given to the template with their members in their order") {
+  v1::Chat chat = Hello();
+  constexpr char kTemplate[] = "{% if tools %}{% for t in tools %}{{ t | tojson }};{% endfor %}{% endif %}.";
+  CHECK(Render(chat, kTemplate) == ".");
+  chat.set_tools(R"([{"type":"function","function":{"name":"z","description":"a"}},{"b":1,"a":2}])");
+  CHECK(Render(chat, kTemplate) ==
+        R"({"type": "function", "function": {"name": "z", "description": "a"}};{"b": 1, "a": 2};.)");
+}
+
+TEST_CASE("a call's arguments are the object that their JSON is, and else the string") {
+  v1::Chat chat = Hello();
+  chat.mutable_messages(0)->set_tool_calls(
+      R"([{"id":"1","function":{"name":"f","arguments":"{\"y\": 1, \"x\": [\"é\"]}"}},)"
+      R"({"function":{"name":"g","arguments":"no JSON"}},{"function":{"name":"h"}}])");
+  CHECK(Render(chat,
+               "{% for c in messages[0].tool_calls %}{{ c.function.name }}={{ c.function.arguments | default(0) | "
+               "tojson }};{% endfor %}") == R"(f={"y": 1, "x": ["é"]};g="no JSON";h=0;)");
+}
+
+TEST_CASE("a message has its name and the call that it answers only where they are set") {
+  v1::Chat chat = Hello();
+  constexpr char kTemplate[] =
+      "{% for m in messages %}{% if m.name is defined %}{{ m.name }}{% endif %}{% if 'tool_calls' in m %}!{% endif %}"
+      "{% if m.tool_call_id %}{{ m.tool_call_id }}{% endif %};{% endfor %}";
+  chat.add_messages()->set_role("tool");
+  chat.mutable_messages(1)->set_name("n");
+  chat.mutable_messages(1)->set_tool_call_id("c");
+  CHECK(Render(chat, kTemplate) == ";nc;");
+}
+
+TEST_CASE("tools and calls that are no JSON, too deep or too large are refused by field") {
+  v1::Chat chat = Hello();
+  SECTION("tools") {
+    chat.set_tools("[");
+    CHECK(ErrorOf(chat).starts_with("chat.tools: expected JSON, byte 2: "));
+    chat.set_tools("{}");
+    CHECK(ErrorOf(chat) == "chat.tools: expected a JSON array, got an object");
+    chat.set_tools(std::string(65, '['));
+    CHECK(ErrorOf(chat) == "chat.tools: JSON is nested deeper than 64");
+    chat.set_tools(std::string((1 << 20) + 1, ' '));
+    CHECK(ErrorOf(chat) == "chat.tools: 1048577 bytes, limit 1048576");
+  }
+  SECTION("calls") {
+    chat.mutable_messages(0)->set_tool_calls("3");
+    CHECK(ErrorOf(chat) == "chat.messages[0].tool_calls: expected a JSON array, got 3");
+    for (const char* calls : {"[3]", "[{}]", R"([{"function":"f"}])"}) {
+      chat.mutable_messages(0)->set_tool_calls(calls);
+      CHECK(ErrorOf(chat) == "chat.messages[0].tool_calls[0].function: expected an object");
+    }
+  }
+}
+
+TEST_CASE("what a tool's text may look like, no reference is put there") {
+  v1::Chat chat = Hello();
+  chat.mutable_messages(0)->clear_content();
+  chat.mutable_messages(0)->add_parts()->mutable_output_of()->set_request_id("up");
+  std::string fake = R"([{"a":"\ue002\ue0000\ue001"}])";  // a mark in JSON's escapes
+  chat.set_tools(fake);
+  const ServedModel model = WithTemplate("{{ tools | tojson }}{{ messages[0].content }}!");
+  const auto segments = ReadPrompt(chat, Room{model, 1}, absl::UnixEpoch());
+  REQUIRE(segments.ok());
+  REQUIRE(segments->size() == 3);
+  const auto& before = std::get<std::vector<TokenId>>((*segments)[0]);
+  CHECK(std::string(before.begin(), before.end()) == "[{\"a\": \"\ue002\ue0000\ue001\"}]");
+  CHECK(std::get<Reference>((*segments)[1]).upstream == "up");
+  const auto tokens = ChatTokens(chat, model, absl::UnixEpoch());
+  CHECK(Message(tokens.status()) == "chat: expected text only, got output_of");
+}
+
+}  // namespace
+}  // namespace baton
