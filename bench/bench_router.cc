@@ -25,6 +25,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/logging.h"
 #include "bench/http_streams.h"
 #include "bench/report.h"
 #include "inference.grpc.pb.h"
@@ -322,10 +323,10 @@ class Client final : public grpc::ClientReadReactor<v1::GenerateResponse> {
 
 // The router's process: says where it listens, and ends with its standard input.
 int BeRouter(const std::vector<std::string>& workers) {
+  spdlog::set_level(spdlog::level::off);  // the address is all that it says
   RouterOptions options;
   options.listen = "127.0.0.1:0";
   options.http = "127.0.0.1:0";
-  options.common.log_level = "off";
   options.prefill_workers = {workers.at(0)};
   options.decode_workers = {workers.at(1)};
   std::vector<ServedModel> models;
