@@ -68,7 +68,7 @@ class Cluster:
         prefill = [start(f"prefill-{d.name}", "baton-prefill", "--model", module if shared else d, *workers) for d in decoders]
         decode = [start(f"decode-{d.name}", "baton-decode", "--model", d, *workers,
                         *(["--prefill-module", module] if shared else [])) for d in decoders]
-        self.address = start("router", "baton-router", "--listen", "127.0.0.1:0", "--model", *([module] if shared else decoders),
+        self.address = start("router", "baton-router", "--listen", "127.0.0.1:0", "--http", "off", "--model", *([module] if shared else decoders),
                              "--prefill-workers", ",".join(prefill), "--decode-workers", ",".join(decode))
 
     def count(self, metric):

@@ -20,6 +20,10 @@ const CLI::Validator kMetricsAddress(
     },
     "HOST:PORT|off");
 
+const CLI::Validator kHttpAddress([](std::string& text)
+                                      -> std::string { return text.empty() || text == "off" ? "" : HostPort()(text); },
+                                  "HOST:PORT|off");
+
 const CLI::Validator kMaxSessions(
     [](const std::string& text) -> std::string {
       int32_t number = 0;
@@ -119,6 +123,9 @@ void AddMaxBatch(CLI::App& app, WorkerOptions& o) {
 void AddClientFlags(CLI::App& app, RouterOptions& o) {
   app.add_option("--listen", o.listen, "where to listen for clients; port 0 takes a free one")
       ->check(HostPort())
+      ->capture_default_str();
+  app.add_option("--http", o.http, "where to listen for clients of OpenAI's API; port 0 takes a free one")
+      ->check(kHttpAddress)
       ->capture_default_str();
   app.add_option("--max-requests", o.limits.live_requests, "most live requests; more get RESOURCE_EXHAUSTED")
       ->check(CLI::Range(1, 1 << 20))

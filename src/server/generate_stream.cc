@@ -37,6 +37,12 @@ v1::Final ToFinal(const RequestOutcome& outcome) {
   return final;
 }
 
+void AddTo(v1::GenerateResponse& response, const TokenUpdate& update) {
+  response.mutable_text()->append(update.text);
+  response.mutable_token_ids()->Add(update.tokens.begin(), update.tokens.end());
+  for (const TokenLogprobs& logprobs : update.logprobs) *response.add_logprobs() = ToProto(logprobs);
+}
+
 std::shared_ptr<GenerateStream> GenerateStream::Make(grpc::CallbackServerContext* context, Router* router) {
   std::shared_ptr<GenerateStream> stream(new GenerateStream(context, router));
   const std::lock_guard lock(stream->mutex_);
@@ -56,22 +62,20 @@ void GenerateStream::Refuse(const absl::Status& status, absl::Duration retry_aft
   Continue();
 }
 
-void GenerateStream::Append(TokenUpdate update) {
+void GenerateStream::Append(const TokenUpdate& update) {
   has_pending_ = true;
   pending_bytes_ += update.text.size() + update.tokens.size() * sizeof(TokenId);
-  pending_.mutable_text()->append(update.text);
-  pending_.mutable_token_ids()->Add(update.tokens.begin(), update.tokens.end());
   for (const TokenLogprobs& logprobs : update.logprobs) {
     pending_bytes_ += sizeof(float) + logprobs.top.size() * 2 * sizeof(float);
-    *pending_.add_logprobs() = ToProto(logprobs);
   }
+  AddTo(pending_, update);
 }
 
 void GenerateStream::OnUpdate(TokenUpdate update) {
   {
     const std::lock_guard lock(mutex_);
     if (end_ || cut_off_) return;
-    Append(std::move(update));
+    Append(update);
     const bool paused = is_writing_ && absl::Now() - write_started_ > kMaxReadPause;
     Continue();
     if (pending_bytes_ <= kMaxUnreadBytes && !paused) return;

@@ -8,7 +8,7 @@
 
 #include "grpcpp/grpcpp.h"
 #include "inference.pb.h"
-#include "server/request_handle.h"
+#include "server/admission.h"
 
 namespace baton {
 
@@ -18,15 +18,14 @@ inline constexpr size_t kMaxUnreadBytes = 1 << 20;
 inline constexpr absl::Duration kMaxReadPause = absl::Seconds(60);
 
 // Owned by gRPC until OnDone, and by the router while the request is live.
-class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public RequestSink {
+class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public CallSink {
  public:
   static std::shared_ptr<GenerateStream> Make(grpc::CallbackServerContext* context, Router* router);
 
-  // Before the request is submitted: the first message tells this id.
-  void SetId(const RequestId& id);
-  RequestHandle& handle() { return handle_; }
-  // The request was not accepted.
-  void Refuse(const absl::Status& status, absl::Duration retry_after);
+  // The first message tells this id.
+  void SetId(const RequestId& id) override;
+  RequestHandle& handle() override { return handle_; }
+  void Refuse(const absl::Status& status, absl::Duration retry_after) override;
 
   void OnUpdate(TokenUpdate update) override;
   void OnEnd(const RequestOutcome& outcome) override;
@@ -38,7 +37,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, 
  private:
   GenerateStream(grpc::CallbackServerContext* context, Router* router) : context_(context), handle_(router) {}
   void Continue();  // writes or finishes, as far as possible now
-  void Append(TokenUpdate update);
+  void Append(const TokenUpdate& update);
 
   grpc::CallbackServerContext* const context_;
   RequestHandle handle_;
@@ -57,5 +56,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, 
 };
 
 v1::Final ToFinal(const RequestOutcome& outcome);
+// Behind what it has.
+void AddTo(v1::GenerateResponse& response, const TokenUpdate& update);
 
 }  // namespace baton

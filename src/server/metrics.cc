@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "prometheus/text_serializer.h"
 
 namespace baton {
 namespace {
@@ -120,5 +121,7 @@ absl::StatusOr<std::string> Metrics::Serve(const std::string& listen) {
     return absl::UnavailableError(absl::StrCat("metrics: cannot listen on '", listen, "': ", error.what()));
   }
 }
+
+std::string Metrics::Text() const { return prometheus::TextSerializer().Serialize(registry_->Collect()); }
 
 }  // namespace baton

@@ -61,6 +61,8 @@ class Metrics {
   prometheus::Histogram& Histogram(Metric metric, const prometheus::Labels& labels = {});
   // Answers GET /metrics on host:port, and says where: port 0 picks a free one. UNAVAILABLE: it cannot be bound.
   absl::StatusOr<std::string> Serve(const std::string& listen);
+  // What it answers: Prometheus' text format, version 0.0.4.
+  std::string Text() const;
 
  private:
   std::shared_ptr<prometheus::Registry> registry_;

@@ -23,7 +23,8 @@ struct CommonOptions {
 struct RouterOptions {
   CommonOptions common;
   std::string listen = "127.0.0.1:7070";
-  std::vector<std::string> models;  // directories
+  std::string http = "127.0.0.1:8000";  // host:port; empty or "off": none
+  std::vector<std::string> models;      // directories
   std::vector<WorkerAddress> prefill_workers;
   std::vector<WorkerAddress> decode_workers;
   RouterLimits limits;

@@ -5,6 +5,17 @@
 
 namespace baton {
 
+v1::PrefillOnlyResponse ToPrefillOnly(const RequestId& id, const RequestOutcome& outcome) {
+  v1::PrefillOnlyResponse response;
+  response.set_request_id(id);
+  v1::Final final = ToFinal(outcome);
+  response.mutable_usage()->Swap(final.mutable_usage());
+  response.mutable_timings()->Swap(final.mutable_timings());
+  response.set_context_length(final.context_length());
+  response.set_lease_ms(final.lease_ms());
+  return response;
+}
+
 std::shared_ptr<PrefillOnlyCall> PrefillOnlyCall::Make(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
                                                        Router* router) {
   std::shared_ptr<PrefillOnlyCall> call(new PrefillOnlyCall(context, response, router));
@@ -28,13 +39,8 @@ void PrefillOnlyCall::OnEnd(const RequestOutcome& outcome) {
   v1::PrefillOnlyResponse response;
   {
     const std::lock_guard lock(mutex_);
-    response.set_request_id(id_);
+    response = ToPrefillOnly(id_, outcome);
   }
-  v1::Final final = ToFinal(outcome);
-  response.mutable_usage()->Swap(final.mutable_usage());
-  response.mutable_timings()->Swap(final.mutable_timings());
-  response.set_context_length(final.context_length());
-  response.set_lease_ms(final.lease_ms());
   bool own = false;
   grpc::SerializationTraits<v1::PrefillOnlyResponse>::Serialize(response, response_, &own);
   Finish(grpc::Status::OK);

@@ -5,19 +5,18 @@
 #include <mutex>
 
 #include "grpcpp/grpcpp.h"
-#include "server/request_handle.h"
+#include "server/admission.h"
 
 namespace baton {
 
 // Owned by gRPC until OnDone, and by the router while the request is live.
-class PrefillOnlyCall final : public grpc::ServerUnaryReactor, public RequestSink {
+class PrefillOnlyCall final : public grpc::ServerUnaryReactor, public CallSink {
  public:
   static std::shared_ptr<PrefillOnlyCall> Make(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
                                                Router* router);
-  // As for GenerateStream.
-  void SetId(const RequestId& id);
-  RequestHandle& handle() { return handle_; }
-  void Refuse(const absl::Status& status, absl::Duration retry_after);
+  void SetId(const RequestId& id) override;
+  RequestHandle& handle() override { return handle_; }
+  void Refuse(const absl::Status& status, absl::Duration retry_after) override;
 
   void OnUpdate(TokenUpdate) override {}  // there are none
   void OnEnd(const RequestOutcome& outcome) override;
@@ -35,5 +34,7 @@ class PrefillOnlyCall final : public grpc::ServerUnaryReactor, public RequestSin
   std::shared_ptr<PrefillOnlyCall> self_;
   RequestId id_;
 };
+
+v1::PrefillOnlyResponse ToPrefillOnly(const RequestId& id, const RequestOutcome& outcome);
 
 }  // namespace baton

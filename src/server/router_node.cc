@@ -7,11 +7,13 @@
 #include "base/check.h"
 #include "base/logging.h"
 #include "base/status.h"
+#include "server/generate_stream.h"
 
 namespace baton {
 namespace {
 
 constexpr std::chrono::milliseconds kHealthPeriod(50);
+constexpr absl::Duration kLastWords = absl::Seconds(1);  // for answers to reach their clients, after the grace
 
 RouterLimits LimitsOf(const RouterOptions& options) {
   RouterLimits limits = options.limits;
@@ -40,7 +42,9 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
                .sessions = SessionLimitsOf(options),
                .shadow_prefill = options.shadow_prefill},
               clock, channels, metrics),
-      service_(router_, models_, clock, metrics) {}
+      admission_(router_, models_, clock, metrics),
+      service_(router_, models_, clock, admission_),
+      gateway_({router_, models_, clock, metrics, admission_, absl::Now()}) {}
 
 absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOptions& options,
                                                               std::vector<ServedModel> models,
@@ -48,12 +52,29 @@ absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOption
                                                               Metrics& metrics) {
   std::unique_ptr<RouterNode> node(new RouterNode(options, std::move(models), channels, clock, metrics));
   ASSIGN_OR_RETURN(node->server_, GrpcServer::Start(options.listen, GrpcServer::Audience::kClients, {&node->service_}));
+  RETURN_IF_ERROR(node->StartHttp(options.http));
   node->health_.emplace(kHealthPeriod, [node = node.get()] { node->CheckHealth(); });
   return node;
 }
 
+absl::Status RouterNode::StartHttp(const std::string& listen) {
+  if (listen.empty() || listen == "off") return absl::OkStatus();
+  HttpOptions options;
+  options.listen = listen;
+  options.max_unread_bytes = kMaxUnreadBytes;
+  options.max_read_pause = kMaxReadPause;
+  auto http = HttpServer::Start(options, gateway_);
+  if (!http.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("HTTP: ", http.status().message(), "; --http HOST:PORT takes another address, --http off none"));
+  }
+  http_ = *std::move(http);
+  spdlog::info("HTTP on http://{}", http_->address());
+  return absl::OkStatus();
+}
+
 void RouterNode::CheckHealth() {
-  for (const auto& [decoder, module] : router_.Decoders()) models_.Join(decoder, module);
+  admission_.JoinDecoders();
   const bool serving = std::ranges::any_of(
       models_.all(), [this](const ServedModel* model) { return router_.Readiness(model->name).ok(); });
   if (serving == std::exchange(serving_, serving)) return;
@@ -65,8 +86,16 @@ void RouterNode::Shutdown(absl::Duration grace) {
   if (!health_) return;
   health_.reset();
   server_->SetServing(false);
-  service_.Drain();
+  admission_.Drain();
+  if (http_) http_->Drain();
+  const absl::Time until = absl::Now() + grace;
   server_->Stop(grace);
+  if (!http_) return;
+  if (!http_->AwaitIdle(until - absl::Now())) {
+    router_.EndAll();  // so that who still waits is told
+    http_->AwaitIdle(kLastWords);
+  }
+  http_->Stop();
 }
 
 }  // namespace baton

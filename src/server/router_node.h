@@ -1,4 +1,4 @@
-// A router that serves: models, router, client service, health.
+// A router that serves: models, router, its fronts for clients (gRPC and HTTP), health.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "server/grpc_server.h"
+#include "server/http/http_server.h"
 #include "server/inference_service.h"
+#include "server/openai_gateway.h"
 #include "server/options.h"
 #include "server/periodic_task.h"
 
@@ -16,6 +18,7 @@ namespace baton {
 class RouterNode {
  public:
   // Listens when it returns, whether or not workers are there; health tells that. Clock and metrics must outlive it.
+  // UNAVAILABLE: an address cannot be bound.
   static absl::StatusOr<std::unique_ptr<RouterNode>> Start(const RouterOptions& options,
                                                            std::vector<ServedModel> models,
                                                            const ChannelFactory& channels, const Clock& clock,
@@ -23,6 +26,7 @@ class RouterNode {
   ~RouterNode() { Shutdown(absl::ZeroDuration()); }
 
   GrpcServer& server() { return *server_; }
+  const HttpServer* http() const { return http_.get(); }  // null: the options want none
   const Router& router() const { return router_; }
   // Refuses new calls, gives running ones `grace` to end, cancels the rest. Idempotent.
   void Shutdown(absl::Duration grace);
@@ -30,12 +34,16 @@ class RouterNode {
  private:
   RouterNode(const RouterOptions& options, std::vector<ServedModel> models, const ChannelFactory& channels,
              const Clock& clock, Metrics& metrics);
+  absl::Status StartHttp(const std::string& listen);
   void CheckHealth();
 
   ServedModels models_;
   Router router_;
+  ClientAdmission admission_;
   InferenceService service_;
+  OpenAiGateway gateway_;
   std::unique_ptr<GrpcServer> server_;
+  std::unique_ptr<HttpServer> http_;
   bool serving_ = false;  // of the health thread
   std::optional<PeriodicTask> health_;
 };

@@ -30,9 +30,9 @@ struct AgentCluster {
     for (auto& worker : prefill) worker.emplace("prefill");
     for (auto& worker : decode) worker.emplace("decode");
     router.emplace("baton-router", std::vector<std::string>{
-                                       "--listen", "127.0.0.1:0", "--model", kModel, "--prefill-workers",
-                                       absl::StrCat(prefill[0]->address, ",", prefill[1]->address), "--decode-workers",
-                                       absl::StrCat(decode[0]->address, ",", decode[1]->address)});
+                                       "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--model", kModel,
+                                       "--prefill-workers", absl::StrCat(prefill[0]->address, ",", prefill[1]->address),
+                                       "--decode-workers", absl::StrCat(decode[0]->address, ",", decode[1]->address)});
     stub = v1::Inference::NewStub(DialTcp(router->Await("listening on ")));
     for (const auto* workers : {&prefill, &decode}) {
       for (const auto& worker : *workers) router->Await(absl::StrCat("worker ", worker->address, ": attached"));

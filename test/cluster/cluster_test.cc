@@ -30,9 +30,10 @@ struct Cluster {
   std::unique_ptr<v1::Inference::Stub> stub;
 
   Cluster() {
-    router.emplace("baton-router", std::vector<std::string>{"--listen", "127.0.0.1:0", "--model", kModel,
-                                                            "--prefill-workers", prefill->address, "--decode-workers",
-                                                            absl::StrCat(decode_a->address, ",", decode_b->address)});
+    router.emplace("baton-router",
+                   std::vector<std::string>{"--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--model", kModel,
+                                            "--prefill-workers", prefill->address, "--decode-workers",
+                                            absl::StrCat(decode_a->address, ",", decode_b->address)});
     stub = v1::Inference::NewStub(DialTcp(router->Await("listening on ")));
     for (const auto* worker : {&*prefill, &*decode_a, &*decode_b}) {
       router->Await(absl::StrCat("worker ", worker->address, ": attached"));
@@ -66,7 +67,8 @@ TEST_CASE("a cluster of processes answers like one process, and finds its prefix
   CHECK(again.ids == first.ids);
   CHECK(again.final.usage().cached_tokens() >= 32);
 
-  Process serve("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--threads", "1", "--kv-memory-mb", "8"});
+  Process serve("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
+                          "--kv-memory-mb", "8"});
   const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
   Call alone(*stub, Request(20));
   REQUIRE(alone.Finish().ok());
@@ -288,7 +290,8 @@ TEST_CASE("baton chat carries the conversation on, and baton status shows who se
   std::filesystem::copy(kModel, model);
   models.Write("tiny/chat_template.jinja",
                "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>");
-  Process serve("baton", {"serve", model, "--listen", "127.0.0.1:0", "--threads", "1", "--kv-memory-mb", "8"});
+  Process serve("baton", {"serve", model, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
+                          "--kv-memory-mb", "8"});
   const std::string server = serve.Await("listening on ");
   serve.Await(" serving");
 
@@ -330,7 +333,8 @@ TEST_CASE("a client program says what is wrong in the user's words") {
 }
 
 TEST_CASE("what clients send wrong is not written to the router's log") {
-  Process serve("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--threads", "1", "--kv-memory-mb", "8"});
+  Process serve("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
+                          "--kv-memory-mb", "8"});
   const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
   v1::GenerateRequest request;
   request.mutable_segments()->add_segments()->set_text("\xff");

@@ -67,8 +67,8 @@ struct Group {
   std::unique_ptr<v1::Inference::Stub> stub;
 
   explicit Group(const std::vector<const Worker*>& decoders)
-      : router("baton-router", {"--listen", "127.0.0.1:0", "--model", kModule, "--prefill-workers", prefill.address,
-                                "--decode-workers", Addresses(decoders)}),
+      : router("baton-router", {"--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--model", kModule,
+                                "--prefill-workers", prefill.address, "--decode-workers", Addresses(decoders)}),
         stub(v1::Inference::NewStub(DialTcp(router.Await("listening on ")))) {
     router.Await(absl::StrCat("worker ", prefill.address, ": attached"));
     for (const Worker* decoder : decoders) router.Await(absl::StrCat("worker ", decoder->address, ": attached"));
@@ -237,8 +237,8 @@ TEST_CASE("a context that one model began is continued by all that share its pre
 
 TEST_CASE("eight decoders over one context hold it once where it was prefilled, and get only what is new") {
   const Decoders made;
-  std::vector<std::string> arguments = {"serve",     kModule, "--listen",       "127.0.0.1:0",
-                                        "--threads", "1",     "--kv-memory-mb", "8"};
+  std::vector<std::string> arguments = {"serve",       kModule,     "--listen", "127.0.0.1:0",    "--http",
+                                        "127.0.0.1:0", "--threads", "1",        "--kv-memory-mb", "8"};
   std::vector<std::string> names = {"tiny_llama3_f32"};
   for (int i = 1; i < 8; ++i) {
     names.push_back(absl::StrCat("d", i));
@@ -271,8 +271,8 @@ TEST_CASE("eight decoders over one context hold it once where it was prefilled, 
 
 TEST_CASE("decoders of one process that are busy at once give what each gives alone") {
   const Decoders made;
-  Process serve("baton", {"serve", kModule, "--listen", "127.0.0.1:0", "--threads", "3", "--kv-memory-mb", "8",
-                          "--decoder", made.Reversed("tuned"), "--decoder", made.Copy("copy")});
+  Process serve("baton", {"serve", kModule, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "3",
+                          "--kv-memory-mb", "8", "--decoder", made.Reversed("tuned"), "--decoder", made.Copy("copy")});
   const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
   const auto ask = [](int i) {
     const std::vector<int32_t> prompt(20 + i, 3 + i);

@@ -20,6 +20,8 @@ std::string MetricsOf(Process& process) {
   return url.substr(0, url.find('/'));
 }
 
+std::string HttpOf(Process& process) { return process.Await("HTTP on http://"); }
+
 Worker::Worker(const std::string& role_name, const std::string& listen)
     : Worker(role_name, Small({"--listen", listen})) {}
 

@@ -17,6 +17,8 @@ inline const std::string kModel = BATON_SOURCE_DIR "/test/golden/tiny_llama3_bf1
 
 std::vector<std::string> Small(std::vector<std::string> arguments, const std::string& model = kModel);
 
+// Where a router serves HTTP.
+std::string HttpOf(Process& process);
 // Where a program serves its metrics.
 std::string MetricsOf(Process& process);
 

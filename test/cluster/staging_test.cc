@@ -24,8 +24,8 @@ struct Cluster {
 
   explicit Cluster(const std::vector<std::string>& staging)
       : prefill("prefill", With(staging)),
-        router("baton-router", {"--listen", "127.0.0.1:0", "--model", kModel, "--prefill-workers", prefill.address,
-                                "--decode-workers", decode.address}),
+        router("baton-router", {"--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--model", kModel,
+                                "--prefill-workers", prefill.address, "--decode-workers", decode.address}),
         stub(v1::Inference::NewStub(DialTcp(router.Await("listening on ")))) {
     for (const Worker* worker : {&prefill, &decode})
       router.Await(absl::StrCat("worker ", worker->address, ": attached"));

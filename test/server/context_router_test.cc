@@ -87,7 +87,7 @@ TEST_CASE("a context is computed call by call, a repeated call adds nothing, and
 TEST_CASE("what the tokenizer puts before a prompt stands there once") {
   Cluster c;
   RouterOptions options;
-  options.listen = "127.0.0.1:0";
+  options.listen = options.http = "127.0.0.1:0";
   options.prefill_workers = {c.prefill->address()};
   options.decode_workers = {c.decode->address()};
   options.limits.worker_wait = absl::Seconds(10);

@@ -46,6 +46,13 @@ check = true
   CHECK(parsed.options.common.check);
 }
 
+TEST_CASE("HTTP is served on loopback, elsewhere or not at all") {
+  CHECK(Parse({}, "").options.http == "127.0.0.1:8000");
+  CHECK(Parse({"--http", "0.0.0.0:80"}, "").options.http == "0.0.0.0:80");
+  CHECK(Parse({}, "http = \"off\"").options.http == "off");
+  CHECK_FALSE(Parse({}, "http = \"everywhere\"").file.ok());
+}
+
 TEST_CASE("a mistake in the file is named with its line") {
   const auto error = [](const std::string& toml) {
     const Parsed parsed = Parse({}, toml);

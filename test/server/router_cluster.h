@@ -27,7 +27,7 @@ struct Cluster {
 
   explicit Cluster(RouterLimits limits = {.worker_wait = absl::Seconds(10)}, const std::string& schedule = "fcfs") {
     RouterOptions options;
-    options.listen = "127.0.0.1:0";
+    options.listen = options.http = "127.0.0.1:0";
     options.prefill_workers = {prefill->address()};
     options.decode_workers = {decode->address()};
     options.limits = limits;

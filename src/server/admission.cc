@@ -1,0 +1,89 @@
+#include "server/admission.h"
+
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kLongPromptsWaiting = 256;
+
+std::string RandomPrefix() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x-", random(), random());
+}
+
+}  // namespace
+
+ClientAdmission::ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Metrics& metrics)
+    : router_(router),
+      models_(models),
+      clock_(clock),
+      metrics_(metrics),
+      id_prefix_(RandomPrefix()),
+      long_prompts_(/*threads=*/2, kLongPromptsWaiting) {}
+
+absl::Status ClientAdmission::Open() const {
+  return draining_ ? absl::UnavailableError("the router shuts down") : absl::OkStatus();
+}
+
+RequestId ClientAdmission::DrawId() { return absl::StrCat(id_prefix_, next_id_++); }
+
+void ClientAdmission::JoinDecoders() {
+  for (const auto& [decoder, module] : router_.Decoders()) models_.Join(decoder, module);
+}
+
+absl::Status ClientAdmission::Run(size_t text_bytes, absl::AnyInvocable<void()> task) {
+  if (IsShort(text_bytes)) {
+    task();
+    return absl::OkStatus();
+  }
+  if (long_prompts_.TryRun(std::move(task))) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("overloaded: ", kLongPromptsWaiting, " long prompts wait to be tokenised"));
+}
+
+template <typename Request>
+void ClientAdmission::Accept(std::shared_ptr<const Request> request, absl::Time deadline,
+                             std::shared_ptr<CallSink> sink) {
+  if (const absl::Status open = Open(); !open.ok()) return Refuse(*sink, open, kRetryHint);
+  const size_t bytes = PromptBytes(*request);
+  const absl::Status run =
+      Run(bytes, [this, request = std::move(request), deadline, sink] { Admit(*request, deadline, sink); });
+  if (!run.ok()) Refuse(*sink, run, kRetryHint);
+}
+
+template <typename Request>
+void ClientAdmission::Admit(const Request& proto, absl::Time deadline, const std::shared_ptr<CallSink>& sink) {
+  // A long prompt may have waited: what nobody waits for any more is not tokenised.
+  if (sink->handle().cancelled()) return Refuse(*sink, absl::CancelledError("the client cancelled"));
+  if (clock_.Now() >= deadline) {
+    return Refuse(*sink, absl::DeadlineExceededError("the deadline passed before the prompt was read"));
+  }
+  if (!models_.Contains(proto.model())) JoinDecoders();
+  absl::StatusOr<ClientRequest> request = ReadRequest(proto, models_, absl::Now());
+  if (!request.ok()) return Refuse(*sink, request.status());
+  request->deadline = deadline;
+  if (request->id.empty()) request->id = DrawId();
+  sink->SetId(request->id);
+  const absl::StatusOr<RequestTicket> ticket = router_.Submit(*std::move(request), sink);
+  if (ticket.ok()) return sink->handle().Submitted(*ticket);
+  Refuse(*sink, ticket.status(), absl::IsResourceExhausted(ticket.status()) ? kRetryHint : absl::ZeroDuration());
+}
+
+void ClientAdmission::Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after) {
+  CountRequest(metrics_, status.code());
+  sink.Refuse(status, retry_after);
+}
+
+template void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest>, absl::Time,
+                                      std::shared_ptr<CallSink>);
+template void ClientAdmission::Accept(std::shared_ptr<const v1::PrefillOnlyRequest>, absl::Time,
+                                      std::shared_ptr<CallSink>);
+template void ClientAdmission::Admit(const v1::GenerateRequest&, absl::Time, const std::shared_ptr<CallSink>&);
+template void ClientAdmission::Admit(const v1::PrefillOnlyRequest&, absl::Time, const std::shared_ptr<CallSink>&);
+
+}  // namespace baton

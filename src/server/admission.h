@@ -1,0 +1,85 @@
+// What every front of the router does with a client's request: reads it, gives it an id, submits it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "absl/functional/any_invocable.h"
+#include "base/clock.h"
+#include "inference.pb.h"
+#include "model/served_model.h"
+#include "server/metrics.h"
+#include "server/request_handle.h"
+#include "server/request_reader.h"
+#include "server/router.h"
+#include "server/work_queue.h"
+
+namespace baton {
+
+// A call that becomes a request.
+class CallSink : public RequestSink {
+ public:
+  virtual RequestHandle& handle() = 0;
+  // Before the request is submitted.
+  virtual void SetId(const RequestId& id) = 0;
+  // The request was not accepted. A zero `retry_after` is not known.
+  virtual void Refuse(const absl::Status& status, absl::Duration retry_after) = 0;
+};
+
+// Thread-safe. Whatever it runs elsewhere has run when it is gone.
+class ClientAdmission {
+ public:
+  // When a client that was refused for lack of room may come again.
+  static constexpr absl::Duration kRetryHint = absl::Seconds(1);
+
+  // All must outlive it.
+  ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Metrics& metrics);
+
+  // Accepts nothing any more.
+  void Drain() { draining_ = true; }
+  // UNAVAILABLE: it drains.
+  absl::Status Open() const;
+
+  // Bytes of text that a request has tokenised.
+  template <typename Request>
+  static size_t PromptBytes(const Request& request) {
+    return request.has_chat() ? TextBytes(request.chat()) : TextBytes(request.segments());
+  }
+  // So many that a thread which serves others may tokenise them: it takes well under a millisecond.
+  static bool IsShort(size_t text_bytes) { return text_bytes <= size_t{16} << 10; }
+  // Runs `task`, which takes time in proportion to so many bytes of text: here or, if they are many, on another thread.
+  // RESOURCE_EXHAUSTED: too many of these wait.
+  absl::Status Run(size_t text_bytes, absl::AnyInvocable<void()> task);
+  // Reads the request and submits it for `sink`, which is told if either fails. Times are the clock's. Accept tokenises
+  // long prompts on another thread, Admit all of them here.
+  template <typename Request>
+  void Accept(std::shared_ptr<const Request> request, absl::Time deadline, std::shared_ptr<CallSink> sink);
+  template <typename Request>
+  void Admit(const Request& request, absl::Time deadline, const std::shared_ptr<CallSink>& sink);
+  // For requests that the router has not accepted; it counts the others itself.
+  void Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after = {});
+
+  RequestId DrawId();
+  void JoinDecoders();  // those whose workers have attached since
+
+ private:
+  Router& router_;
+  ServedModels& models_;
+  const Clock& clock_;
+  Metrics& metrics_;
+  const std::string id_prefix_;  // random, so that ids of different routers differ
+  std::atomic<uint64_t> next_id_ = 1;
+  std::atomic<bool> draining_ = false;
+  WorkQueue long_prompts_;
+};
+
+extern template void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest>, absl::Time,
+                                             std::shared_ptr<CallSink>);
+extern template void ClientAdmission::Accept(std::shared_ptr<const v1::PrefillOnlyRequest>, absl::Time,
+                                             std::shared_ptr<CallSink>);
+extern template void ClientAdmission::Admit(const v1::GenerateRequest&, absl::Time, const std::shared_ptr<CallSink>&);
+extern template void ClientAdmission::Admit(const v1::PrefillOnlyRequest&, absl::Time,
+                                            const std::shared_ptr<CallSink>&);
+
+}  // namespace baton

@@ -1,0 +1,84 @@
+#include "server/completion_answer.h"
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "server/http_call.h"
+
+namespace baton {
+
+std::shared_ptr<CompletionAnswer> CompletionAnswer::Make(Router& router, const CompletionCall& call,
+                                                         const std::string& call_id, const std::string& id,
+                                                         std::shared_ptr<HttpReply> reply) {
+  std::shared_ptr<CompletionAnswer> answer(new CompletionAnswer(router, call, call_id, id, std::move(reply)));
+  answer->reply_->OnGone([weak = answer->weak_from_this()](Gone why) {
+    if (const auto self = weak.lock()) self->OnGone(why);
+  });
+  return answer;
+}
+
+CompletionAnswer::CompletionAnswer(Router& router, const CompletionCall& call, const std::string& call_id,
+                                   const std::string& id, std::shared_ptr<HttpReply> reply)
+    : call_id_(call_id), stream_(call.stream), reply_(std::move(reply)), writer_(call, *call.model, id, absl::Now()) {
+  for (size_t i = 0; i < call.requests.size(); ++i) choices_.emplace_back(*this, i, router);
+}
+
+bool CompletionAnswer::over() const {
+  const std::lock_guard lock(mutex_);
+  return over_;
+}
+
+// The reply calls nothing back, so it may be written with the lock held: events keep their order.
+void CompletionAnswer::SendEvents() {
+  if (events_.empty()) return;
+  if (std::exchange(begun_, true)) {
+    reply_->Write(events_);
+  } else {
+    // Not before there is something to say: until then an error still has a status of its own.
+    reply_->Begin(EventStream(call_id_, events_));
+  }
+  events_.clear();
+}
+
+void CompletionAnswer::OnUpdate(size_t choice, const TokenUpdate& update) {
+  const std::lock_guard lock(mutex_);
+  if (over_) return;
+  writer_.Update(choice, update, events_);
+  SendEvents();
+}
+
+void CompletionAnswer::OnEnd(size_t choice, const RequestOutcome& outcome) {
+  if (!outcome.status.ok()) return Fail(outcome.status, outcome.retry_after);
+  const std::lock_guard lock(mutex_);
+  if (over_) return;
+  writer_.End(choice, outcome, events_);
+  SendEvents();
+  if (!writer_.done()) return;
+  over_ = true;
+  stream_ ? reply_->End() : reply_->Send(JsonResponse(call_id_, writer_.Body()));
+}
+
+void CompletionAnswer::Fail(const absl::Status& status, absl::Duration retry_after) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(over_, true)) return;
+    if (begun_) {
+      writer_.Fail(status, events_);
+      SendEvents();
+      reply_->End();
+    } else {
+      reply_->Send(ErrorResponse(call_id_, status, retry_after));
+    }
+  }
+  for (Choice& choice : choices_) choice.handle().Cancel();
+}
+
+void CompletionAnswer::OnGone(Gone why) {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  for (Choice& choice : choices_) why == Gone::kCutOff ? choice.handle().LetGo() : choice.handle().Cancel();
+}
+
+}  // namespace baton

@@ -1,0 +1,63 @@
+// One call of /v1/completions or /v1/chat/completions: joins its requests, its writer and its reply.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "server/admission.h"
+#include "server/http/http_reply.h"
+#include "server/openai/completion_call.h"
+#include "server/openai/completion_writer.h"
+
+namespace baton {
+
+// Kept by the router while a request of it is live. If one of them fails, the others are cancelled and the client is
+// told of that one; if the client goes away, all are. Thread-safe.
+class CompletionAnswer final : public std::enable_shared_from_this<CompletionAnswer> {
+ public:
+  // `call_id`: x-request-id; `id`: of the completion. The router and the call's model must outlive it.
+  static std::shared_ptr<CompletionAnswer> Make(Router& router, const CompletionCall& call, const std::string& call_id,
+                                                const std::string& id, std::shared_ptr<HttpReply> reply);
+
+  std::shared_ptr<CallSink> sink(size_t choice) { return {shared_from_this(), &choices_.at(choice)}; }
+  // There is nothing more to say: what was not submitted need not be.
+  bool over() const;
+  // Of the whole call.
+  void Fail(const absl::Status& status, absl::Duration retry_after);
+
+ private:
+  class Choice final : public CallSink {
+   public:
+    Choice(CompletionAnswer& answer, size_t index, Router& router) : answer_(answer), index_(index), handle_(&router) {}
+    RequestHandle& handle() override { return handle_; }
+    void SetId(const RequestId&) override {}  // the client knows the call by its own id
+    void Refuse(const absl::Status& status, absl::Duration retry_after) override { answer_.Fail(status, retry_after); }
+    void OnUpdate(TokenUpdate update) override { answer_.OnUpdate(index_, update); }
+    void OnEnd(const RequestOutcome& outcome) override { answer_.OnEnd(index_, outcome); }
+
+   private:
+    CompletionAnswer& answer_;
+    const size_t index_;
+    RequestHandle handle_;
+  };
+
+  CompletionAnswer(Router& router, const CompletionCall& call, const std::string& call_id, const std::string& id,
+                   std::shared_ptr<HttpReply> reply);
+  void OnUpdate(size_t choice, const TokenUpdate& update);
+  void OnEnd(size_t choice, const RequestOutcome& outcome);
+  void OnGone(Gone why);
+  void SendEvents();  // with the lock held
+
+  const std::string call_id_;
+  const bool stream_;
+  const std::shared_ptr<HttpReply> reply_;
+  std::deque<Choice> choices_;  // fixed after construction
+  mutable std::mutex mutex_;    // guards what follows
+  CompletionWriter writer_;
+  std::string events_;  // scratch
+  bool begun_ = false, over_ = false;
+};
+
+}  // namespace baton

@@ -1,0 +1,15 @@
+// The routes that make requests of the router.
+#pragma once
+
+#include "server/gateway_parts.h"
+
+namespace baton {
+
+// Each answers the call, at once or later. Bodies and prompts that are long are read on a thread of the admission's.
+void ServeCompletion(const GatewayParts& parts, const SharedCall& call);
+void ServeChat(const GatewayParts& parts, const SharedCall& call);
+// The JSON forms of baton.v1.Inference's Generate and PrefillOnly. /generate?stream=true answers with events.
+void ServeGenerate(const GatewayParts& parts, const SharedCall& call);
+void ServePrefillOnly(const GatewayParts& parts, const SharedCall& call);
+
+}  // namespace baton

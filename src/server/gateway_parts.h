@@ -1,0 +1,27 @@
+// What the routes of the HTTP front work with.
+#pragma once
+
+#include <memory>
+
+#include "base/clock.h"
+#include "model/served_model.h"
+#include "server/admission.h"
+#include "server/http_call.h"
+#include "server/metrics.h"
+#include "server/router.h"
+
+namespace baton {
+
+// All outlive whatever has a copy of this, on any thread.
+struct GatewayParts {
+  Router& router;
+  ServedModels& models;
+  const Clock& clock;
+  Metrics& metrics;
+  ClientAdmission& admission;
+  absl::Time started;  // wall-clock time
+};
+
+using SharedCall = std::shared_ptr<const HttpCall>;
+
+}  // namespace baton

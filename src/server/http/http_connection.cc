@@ -1,0 +1,329 @@
+#include "server/http/http_connection.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/logging.h"
+#include "boost/asio/buffer.hpp"
+#include "boost/asio/post.hpp"
+
+namespace baton {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+
+constexpr size_t kSmallRead = 4 << 10;   // bytes: for heads, and what idle connections hold
+constexpr size_t kLargeRead = 64 << 10;  // for bodies
+constexpr size_t kKeptBuffer = 16 << 10;
+constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
+
+int StatusOf(const boost::system::error_code& error) {
+  if (error == http::error::header_limit) return 431;
+  if (error == http::error::body_limit) return 413;
+  return 400;
+}
+
+// "http://host/path" is the same as "/path".
+std::string_view WithoutAuthority(std::string_view target) {
+  if (!target.starts_with("http://")) return target;
+  const size_t slash = target.find('/', 7);
+  return slash == std::string_view::npos ? "/" : target.substr(slash);
+}
+
+HttpRequest ToRequest(http::request<http::string_body>&& message) {
+  const auto text = [](boost::beast::string_view view) { return std::string(view.data(), view.size()); };
+  HttpRequest request;
+  request.method = text(message.method_string());
+  const std::string target(WithoutAuthority({message.target().data(), message.target().size()}));
+  const size_t mark = target.find('?');
+  request.path = target.substr(0, mark);
+  if (mark != std::string::npos) request.query = target.substr(mark + 1);
+  for (const auto& field : message) request.headers.emplace_back(text(field.name_string()), text(field.value()));
+  request.body = std::move(message.body());
+  return request;
+}
+
+}  // namespace
+
+void HttpShared::RequestBegins() {
+  const std::lock_guard lock(mutex_);
+  ++requests_;
+}
+
+void HttpShared::RequestEnds() {
+  const std::lock_guard lock(mutex_);
+  if (--requests_ == 0) idle_.notify_all();
+}
+
+bool HttpShared::AwaitIdle(std::chrono::nanoseconds patience) {
+  std::unique_lock lock(mutex_);
+  return idle_.wait_for(lock, patience, [this] { return requests_ == 0; });
+}
+
+HttpConnection::HttpConnection(Socket socket, HttpShared& shared, const std::shared_ptr<HttpLoop>& loop)
+    : socket_(std::move(socket)), shared_(shared), loop_(loop) {
+  ++shared_.connections;
+}
+
+HttpConnection::~HttpConnection() { --shared_.connections; }
+
+void HttpConnection::Open() {
+  Error ignored;
+  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  socket_.non_blocking(true, ignored);
+  loop_->connections.insert(shared_from_this());
+}
+
+void HttpConnection::Start() {
+  if (loop_->stopped) return;
+  Open();
+  Enter(State::kHead, shared_.options.header_timeout);
+  Read();
+}
+
+void HttpConnection::TurnAway() {
+  if (loop_->stopped) return;
+  Open();
+  Refuse(503, absl::StrCat("overloaded: ", shared_.options.max_connections, " connections are open"));
+}
+
+void HttpConnection::Enter(State state, absl::Duration patience) {
+  state_ = state;
+  deadline_ = patience == absl::InfiniteDuration()
+                  ? TimePoint::max()
+                  : std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(patience);
+}
+
+void HttpConnection::CheckDeadlines(TimePoint now) {
+  if (awaiting_room_ && now - stalled_since_ > absl::ToChronoNanoseconds(shared_.options.max_read_pause)) {
+    return Leave(Gone::kCutOff);
+  }
+  if (now < deadline_) return;
+  if (state_ == State::kLinger || (state_ == State::kHead && !parser_)) return Close();
+  Refuse(408, state_ == State::kHead ? "the request's headers did not come in time" : "the body did not come in time");
+}
+
+// --- what comes in -------------------------------------------------------------------------------------------------
+
+void HttpConnection::Read() {
+  if (reading_ || input_ended_ || closed_) return;
+  // The next requests wait until this one is answered.
+  if (state_ == State::kReply && input_.size() >= shared_.options.max_header_bytes) return WatchErrors();
+  reading_ = true;
+  const bool much = state_ == State::kBody || state_ == State::kLinger;
+  const size_t size = much ? kLargeRead : kSmallRead;
+  if (chunk_.size() != size) std::vector<char>(size).swap(chunk_);
+  socket_.async_read_some(asio::buffer(chunk_), [self = shared_from_this()](const Error& error, size_t bytes) {
+    self->OnRead(error, bytes);
+  });
+}
+
+void HttpConnection::OnRead(const Error& error, size_t bytes) {
+  reading_ = false;
+  if (closed_) return;
+  if (error && error != asio::error::eof) return Leave(Gone::kLeft);
+  input_ended_ = error == asio::error::eof;
+  if (state_ == State::kLinger) return input_ended_ ? Close() : Read();
+  input_.append(chunk_.data(), bytes);
+  if (state_ == State::kHead || state_ == State::kBody) return Advance();
+  if (!input_ended_) return Read();
+  // A client that has closed its side may still want its answer. One that is gone answers what is sent with a reset.
+  WatchErrors();
+  if (!reply_begun_ && !http_1_0_) SendInterim();
+}
+
+void HttpConnection::WatchErrors() {
+  if (std::exchange(watching_, true)) return;
+  socket_.async_wait(Socket::wait_error, [self = shared_from_this()](const Error& error) {
+    self->watching_ = false;
+    if (!self->closed_ && !error) self->Leave(Gone::kLeft);
+  });
+}
+
+void HttpConnection::Advance() {
+  Parse();
+  if (closed_) return;
+  if (input_ended_ && (state_ == State::kHead || state_ == State::kBody)) return OnInputEnd();
+  Read();
+}
+
+void HttpConnection::OnInputEnd() {
+  if (!parser_) return Close();
+  Refuse(400, "the request is not complete");
+}
+
+void HttpConnection::BeginParser() {
+  parser_.emplace();
+  parser_->header_limit(static_cast<uint32_t>(shared_.options.max_header_bytes));
+  parser_->body_limit(shared_.options.max_body_bytes);
+  head_bytes_ = 0;
+  Enter(State::kHead, shared_.options.header_timeout);
+}
+
+void HttpConnection::Parse() {
+  while ((state_ == State::kHead || state_ == State::kBody) && !input_.empty()) {
+    if (!parser_) BeginParser();
+    Error error;
+    const size_t used = parser_->put(asio::buffer(input_), error);
+    input_.erase(0, used);
+    if (state_ == State::kHead) {
+      head_bytes_ += used;
+      if (head_bytes_ > shared_.options.max_header_bytes) error = http::error::header_limit;
+    } else {
+      body_bytes_ += used;
+      if ((shared_.bodies_bytes += used) > shared_.options.max_bodies_bytes) {
+        return Refuse(503, "overloaded: too many large requests are being read");
+      }
+    }
+    const bool needs_more = error == http::error::need_more;
+    if (needs_more && head_bytes_ + input_.size() > shared_.options.max_header_bytes + kLargeRead) {
+      error = http::error::header_limit;  // a line without end, in a chunk's header too
+    } else if (needs_more) {
+      return;
+    }
+    if (error) return Refuse(StatusOf(error), absl::StrCat("the request is refused: ", error.message()));
+    if (state_ == State::kHead && parser_->is_header_done() && !HeadIsFine()) return;
+    if (parser_->is_done()) TakeRequest();
+  }
+}
+
+bool HttpConnection::HeadIsFine() {
+  const auto& head = parser_->get();
+  http_1_0_ = head.version() == 10;
+  const auto refused = [this](int status, const std::string& message) {
+    Refuse(status, message);
+    return false;
+  };
+  const auto headers = std::distance(head.begin(), head.end());
+  if (headers > shared_.options.max_headers) {
+    return refused(431, absl::StrCat("headers: ", headers, ", limit ", shared_.options.max_headers));
+  }
+  if (!http_1_0_ && head.count(http::field::host) != 1) return refused(400, "Host: expected exactly one");
+  if (head.count(http::field::transfer_encoding) > 0 && !parser_->chunked()) {
+    return refused(400, "Transfer-Encoding: only chunked is supported");
+  }
+  Enter(State::kBody, shared_.options.body_timeout);
+  parser_->eager(true);
+  if (head.count(http::field::expect) == 0 || http_1_0_) return true;
+  if (!boost::beast::iequals(head[http::field::expect], "100-continue")) {
+    return refused(417, "Expect: only 100-continue is supported");
+  }
+  if (!parser_->is_done() && input_.empty()) SendInterim();
+  return !closed_;
+}
+
+void HttpConnection::TakeRequest() {
+  const bool keep_alive = parser_->get().keep_alive() && !shared_.draining;
+  HttpRequest request = ToRequest(parser_->release());
+  parser_.reset();
+  BeginReply({.head_only = request.method == "HEAD", .http_1_0 = http_1_0_, .keep_alive = keep_alive});
+  shared_.handler.OnRequest(std::move(request), reply_);
+}
+
+void HttpConnection::Refuse(int status, const std::string& message) {
+  const bool is_head = parser_ && parser_->is_header_done() && parser_->get().method() == http::verb::head;
+  parser_.reset();
+  BeginReply({.head_only = is_head, .http_1_0 = http_1_0_, .keep_alive = false});
+  reply_->Send(shared_.handler.Refusal(status, message));
+}
+
+// --- what goes out -------------------------------------------------------------------------------------------------
+
+void HttpConnection::BeginReply(const HttpReply::Form& form) {
+  Enter(State::kReply, absl::InfiniteDuration());
+  shared_.RequestBegins();
+  reply_begun_ = false;
+  // The loop outlives the connection as long as somebody has the reply.
+  auto wake = [loop = loop_, weak = weak_from_this()] {
+    asio::post(loop->context, [weak] {
+      const auto self = weak.lock();
+      if (self && !self->closed_) self->Flush();
+    });
+  };
+  HttpReply::Form limited = form;
+  limited.max_unread = shared_.options.max_unread_bytes;
+  reply_ = std::make_shared<HttpReply>(limited, std::move(wake));
+}
+
+void HttpConnection::SendInterim() {
+  out_ += kContinue;
+  Flush();
+}
+
+void HttpConnection::Flush() {
+  if (reply_ && reply_->cut_off()) return Leave(Gone::kCutOff);
+  while (!awaiting_room_) {
+    if (sent_ == out_.size()) {
+      out_.clear();
+      sent_ = 0;
+      if (!reply_) return;
+      const HttpReply::State reply = reply_->Take(out_);
+      if (out_.empty()) return reply.ended ? FinishReply(reply.keep_alive) : void();
+      reply_begun_ = true;
+    }
+    Error error;
+    const size_t bytes = socket_.write_some(asio::buffer(out_.data() + sent_, out_.size() - sent_), error);
+    sent_ += bytes;
+    if (error == asio::error::would_block) return AwaitRoom();
+    if (error) return Leave(Gone::kLeft);
+  }
+}
+
+void HttpConnection::AwaitRoom() {
+  awaiting_room_ = true;
+  stalled_since_ = std::chrono::steady_clock::now();
+  socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const Error&) {
+    self->awaiting_room_ = false;
+    if (!self->closed_) self->Flush();
+  });
+}
+
+void HttpConnection::FinishReply(bool keep_alive) {
+  EndRequest();
+  if (!keep_alive) return Linger();
+  Enter(State::kHead, shared_.options.idle_timeout);
+  Advance();
+}
+
+void HttpConnection::EndRequest() {
+  if (!reply_) return;
+  reply_.reset();
+  shared_.bodies_bytes -= std::exchange(body_bytes_, 0);
+  if (out_.capacity() > kKeptBuffer) std::string().swap(out_);
+  if (input_.capacity() > kKeptBuffer) input_.shrink_to_fit();
+  shared_.RequestEnds();
+}
+
+void HttpConnection::Linger() {
+  if (input_ended_) return Close();
+  Error ignored;
+  socket_.shutdown(Socket::shutdown_send, ignored);
+  input_.clear();
+  Enter(State::kLinger, shared_.options.linger_timeout);
+  Read();
+}
+
+void HttpConnection::Leave(Gone why) {
+  if (closed_) return;
+  const std::shared_ptr<HttpReply> reply = reply_;
+  if (why == Gone::kCutOff) {
+    spdlog::warn("a client was cut off: it does not read what it asked for");
+    Error ignored;
+    socket_.set_option(asio::socket_base::linger(true, 0), ignored);  // drops what it has not read
+  }
+  Close();
+  if (reply) reply->Leave(why);
+}
+
+void HttpConnection::Close() {
+  closed_ = true;
+  EndRequest();
+  shared_.bodies_bytes -= std::exchange(body_bytes_, 0);
+  Error ignored;
+  socket_.close(ignored);
+  loop_->connections.erase(shared_from_this());
+}
+
+}  // namespace baton

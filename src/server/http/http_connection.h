@@ -1,0 +1,122 @@
+// One client's connection: reads a request, has it answered, and again. All of it runs on one thread, its loop's.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "boost/asio/io_context.hpp"
+#include "boost/asio/ip/tcp.hpp"
+#include "boost/beast/http/parser.hpp"
+#include "boost/beast/http/string_body.hpp"
+#include "server/http/http_server.h"
+
+namespace baton {
+
+class HttpConnection;
+
+// A thread that serves connections.
+struct HttpLoop {
+  boost::asio::io_context context{1};
+  absl::flat_hash_set<std::shared_ptr<HttpConnection>> connections;  // that are open
+  bool stopped = false;                                              // no connection opens any more
+};
+
+// What the connections of a server have in common. Thread-safe.
+class HttpShared {
+ public:
+  HttpShared(const HttpOptions& options_in, HttpHandler& handler_in) : options(options_in), handler(handler_in) {}
+  const HttpOptions options;
+  HttpHandler& handler;
+  std::atomic<bool> draining = false;
+  std::atomic<int> connections = 0;
+  std::atomic<size_t> bodies_bytes = 0;
+
+  void RequestBegins();
+  void RequestEnds();
+  bool AwaitIdle(std::chrono::nanoseconds patience);
+
+ private:
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable idle_;
+  int requests_ = 0;  // that wait for their answers
+};
+
+class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+ public:
+  using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, boost::asio::io_context::executor_type>;
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  // `shared` must outlive it.
+  HttpConnection(Socket socket, HttpShared& shared, const std::shared_ptr<HttpLoop>& loop);
+  ~HttpConnection();
+
+  void Start();
+  // Tells the client that there is no room for it.
+  void TurnAway();
+  void CheckDeadlines(TimePoint now);
+  // Whoever it answers is told that the client left.
+  void Leave(Gone why);
+
+ private:
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using Error = boost::system::error_code;
+  enum class State {
+    kHead,    // waits for a request, or reads its line and headers
+    kBody,    // reads its body
+    kReply,   // the request waits for its answer
+    kLinger,  // all is sent; what the client still sends is dropped, so that it sees the answer and no reset
+  };
+
+  void Enter(State state, absl::Duration patience);
+  void Open();
+  void Read();
+  void OnRead(const Error& error, size_t bytes);
+  void Advance();  // with what has been read
+  void Parse();
+  bool HeadIsFine();  // else it has been refused
+  void BeginParser();
+  void TakeRequest();
+  void BeginReply(const HttpReply::Form& form);
+  void Refuse(int status, const std::string& message);
+  void OnInputEnd();
+  void WatchErrors();
+  void SendInterim();
+  void Flush();
+  void AwaitRoom();
+  void FinishReply(bool keep_alive);
+  void EndRequest();
+  void Linger();
+  void Close();
+
+  Socket socket_;
+  HttpShared& shared_;
+  const std::shared_ptr<HttpLoop> loop_;
+  State state_ = State::kHead;
+  TimePoint deadline_ = TimePoint::max();  // of the state
+  bool closed_ = false;
+
+  // What comes in.
+  std::vector<char> chunk_;  // what is being read; of fixed size meanwhile
+  std::string input_;        // read and not yet parsed
+  bool reading_ = false, input_ended_ = false, watching_ = false;
+  std::optional<Parser> parser_;  // from a request's first byte to its last
+  size_t head_bytes_ = 0, body_bytes_ = 0;
+
+  // What goes out.
+  std::shared_ptr<HttpReply> reply_;
+  bool reply_begun_ = false;  // some of it was taken to be sent
+  bool http_1_0_ = false;
+  std::string out_;  // [0, sent_) is sent
+  size_t sent_ = 0;
+  bool awaiting_room_ = false;
+  TimePoint stalled_since_;
+};
+
+}  // namespace baton

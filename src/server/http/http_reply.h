@@ -1,0 +1,70 @@
+// The answer to one request: whoever has it writes it from any thread, its connection sends what there is when it can.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/functional/any_invocable.h"
+#include "server/http/http_message.h"
+
+namespace baton {
+
+// Why nobody takes an answer any more.
+enum class Gone {
+  kLeft,    // the client went away
+  kCutOff,  // it did not read what it asked for, and was sent away
+};
+
+// Thread-safe. Nothing blocks, and no call of it runs a callback but OnGone, if the client has gone already.
+class HttpReply {
+ public:
+  struct Form {
+    bool head_only = false;        // of a HEAD
+    bool http_1_0 = false;         // no chunks: the end of the connection ends the body
+    bool keep_alive = true;        // the connection may take another request
+    size_t max_unread = 1u << 20;  // bytes; of an answer that comes in parts
+  };
+  // `wake`: there is something to Take, or the client was cut off; from any thread.
+  HttpReply(const Form& form, std::function<void()> wake) : form_(form), wake_(std::move(wake)) {}
+
+  // The whole answer. REQUIRES: none has begun.
+  void Send(const HttpResponse& response);
+  // An answer that comes in parts; its body is the first, or empty. A client that leaves more than form.max_unread of
+  // them unread is cut off.
+  void Begin(const HttpResponse& head);
+  void Write(std::string_view part);
+  void End();
+  // `callback` is called once, on a thread of the server, if the client goes before the end; here, if it has.
+  void OnGone(absl::AnyInvocable<void(Gone)> callback);
+
+  // --- of its connection ---------------------------------------------------------------------------------------
+  struct State {
+    bool ended = false;       // nothing more comes
+    bool keep_alive = false;  // what the client was told
+  };
+  bool cut_off();
+  // Moves what there is to send into `out`, which must be empty and has all been sent before.
+  State Take(std::string& out);
+  // Nobody takes anything any more.
+  void Leave(Gone why);
+
+ private:
+  // With the lock held.
+  void AppendHead(const HttpResponse& head, std::optional<size_t> length);
+  void AppendPart(std::string_view part);
+
+  const Form form_;
+  const std::function<void()> wake_;
+  std::mutex mutex_;  // guards what follows
+  std::string unsent_;
+  size_t sending_ = 0;  // bytes that were taken last
+  bool begun_ = false, ended_ = false, awake_ = false, keep_alive_ = false;
+  std::optional<Gone> gone_;
+  absl::AnyInvocable<void(Gone)> on_gone_;
+};
+
+}  // namespace baton

@@ -1,0 +1,177 @@
+#include "server/http/http_server.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/logging.h"
+#include "boost/asio/executor_work_guard.hpp"
+#include "boost/asio/ip/tcp.hpp"
+#include "boost/asio/post.hpp"
+#include "boost/asio/steady_timer.hpp"
+#include "server/http/http_connection.h"
+
+namespace baton {
+namespace {
+
+namespace asio = boost::asio;
+using Error = boost::system::error_code;
+
+constexpr std::chrono::milliseconds kAcceptPause(100);  // when the process has no descriptor left
+constexpr int kTurnedAway = 64;                         // connections beyond the limit that are told of it
+
+// How often deadlines are looked at: no deadline is missed by more than a quarter.
+std::chrono::nanoseconds SweepPeriod(const HttpOptions& o) {
+  const absl::Duration least =
+      std::min({o.header_timeout, o.body_timeout, o.idle_timeout, o.linger_timeout, o.max_read_pause});
+  return absl::ToChronoNanoseconds(std::clamp(least / 4, absl::Milliseconds(1), absl::Seconds(1)));
+}
+
+}  // namespace
+
+struct HttpServer::Parts {
+  struct Runner {
+    std::shared_ptr<HttpLoop> loop = std::make_shared<HttpLoop>();
+    asio::executor_work_guard<asio::io_context::executor_type> work{loop->context.get_executor()};
+    asio::steady_timer sweep{loop->context};
+    std::thread thread{};
+  };
+
+  HttpShared shared;
+  std::vector<std::unique_ptr<Runner>> runners;  // fixed once started
+  std::optional<asio::ip::tcp::acceptor> acceptor;
+  std::optional<asio::steady_timer> accept_pause;
+  size_t next = 0;  // runner; of the accepting thread
+
+  Parts(const HttpOptions& options, HttpHandler& handler) : shared(options, handler) {
+    for (int i = 0; i < options.threads; ++i) runners.push_back(std::make_unique<Runner>());
+    acceptor.emplace(runners[0]->loop->context);
+    accept_pause.emplace(runners[0]->loop->context);
+  }
+
+  absl::StatusOr<std::string> Listen();
+  void Run();
+  void Accept();
+  void OnAccept(const Error& error, Runner& runner, HttpConnection::Socket socket);
+  void Sweep(Runner& runner);
+};
+
+absl::StatusOr<std::string> HttpServer::Parts::Listen() {
+  const std::string& listen = shared.options.listen;
+  const size_t colon = listen.rfind(':');
+  std::string host = listen.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  Error error;
+  asio::ip::tcp::resolver resolver(runners[0]->loop->context);
+  const auto found = resolver.resolve(host, listen.substr(colon + 1), asio::ip::tcp::resolver::passive, error);
+  if (!error) {
+    const asio::ip::tcp::endpoint endpoint = found.begin()->endpoint();
+    acceptor->open(endpoint.protocol(), error);
+    if (!error) acceptor->set_option(asio::socket_base::reuse_address(true), error);  // after a restart
+    if (!error) acceptor->bind(endpoint, error);
+    if (!error) acceptor->listen(asio::socket_base::max_listen_connections, error);
+  }
+  if (error) return absl::UnavailableError(absl::StrCat("cannot listen on '", listen, "': ", error.message()));
+  return absl::StrCat(listen.substr(0, colon), ":", acceptor->local_endpoint().port());
+}
+
+void HttpServer::Parts::Run() {
+  for (const auto& runner : runners) {
+    Sweep(*runner);
+    runner->thread = std::thread([loop = runner->loop] { loop->context.run(); });
+  }
+  asio::post(runners[0]->loop->context, [this] { Accept(); });
+}
+
+void HttpServer::Parts::Accept() {
+  Runner& runner = *runners[next++ % runners.size()];
+  acceptor->async_accept(runner.loop->context, [this, &runner](const Error& error, HttpConnection::Socket socket) {
+    OnAccept(error, runner, std::move(socket));
+  });
+}
+
+void HttpServer::Parts::OnAccept(const Error& error, Runner& runner, HttpConnection::Socket socket) {
+  if (!acceptor->is_open()) return;
+  if (error) {
+    spdlog::warn("HTTP: a connection was not taken: {}", error.message());
+    accept_pause->expires_after(kAcceptPause);
+    return accept_pause->async_wait([this](const Error& aborted) {
+      if (!aborted && acceptor->is_open()) Accept();
+    });
+  }
+  const int others = shared.connections;
+  if (others < shared.options.max_connections + kTurnedAway) {
+    const auto connection = std::make_shared<HttpConnection>(std::move(socket), shared, runner.loop);
+    const bool has_room = others < shared.options.max_connections;
+    asio::post(runner.loop->context,
+               [connection, has_room] { has_room ? connection->Start() : connection->TurnAway(); });
+  }
+  Accept();
+}
+
+void HttpServer::Parts::Sweep(Runner& runner) {
+  const auto now = std::chrono::steady_clock::now();
+  // A copy: connections that are closed leave the set.
+  const std::vector<std::shared_ptr<HttpConnection>> open(runner.loop->connections.begin(),
+                                                          runner.loop->connections.end());
+  for (const auto& connection : open) connection->CheckDeadlines(now);
+  runner.sweep.expires_after(SweepPeriod(shared.options));
+  runner.sweep.async_wait([this, &runner](const Error& aborted) {
+    if (!aborted && !runner.loop->stopped) Sweep(runner);
+  });
+}
+
+HttpServer::HttpServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions& options, HttpHandler& handler) {
+  std::unique_ptr<HttpServer> server(new HttpServer(std::make_unique<Parts>(options, handler)));
+  auto address = server->parts_->Listen();
+  if (!address.ok()) return address.status();
+  server->address_ = *std::move(address);
+  server->parts_->Run();
+  return server;
+}
+
+HttpServer::~HttpServer() { Stop(); }
+
+int HttpServer::connections() const { return parts_->shared.connections; }
+
+void HttpServer::Drain() { parts_->shared.draining = true; }
+
+bool HttpServer::AwaitIdle(absl::Duration patience) {
+  return parts_->shared.AwaitIdle(absl::ToChronoNanoseconds(std::max(patience, absl::ZeroDuration())));
+}
+
+void HttpServer::Stop() {
+  Parts& parts = *parts_;
+  for (const auto& runner : parts.runners) {
+    if (!runner->thread.joinable()) continue;
+    const bool accepts = runner == parts.runners[0];
+    asio::post(runner->loop->context, [&parts, &runner = *runner, accepts] {
+      if (accepts) {
+        Error ignored;
+        parts.acceptor->close(ignored);
+        parts.accept_pause->cancel();
+      }
+      runner.loop->stopped = true;
+      runner.sweep.cancel();
+      const std::vector<std::shared_ptr<HttpConnection>> open(runner.loop->connections.begin(),
+                                                              runner.loop->connections.end());
+      for (const auto& connection : open) connection->Leave(Gone::kLeft);
+      runner.work.reset();
+    });
+  }
+  for (const auto& runner : parts.runners) {
+    if (runner->thread.joinable()) runner->thread.join();
+  }
+  for (const auto& runner : parts.runners) {
+    runner->loop->context.restart();
+    runner->loop->context.poll();  // connections that came meanwhile
+  }
+}
+
+}  // namespace baton

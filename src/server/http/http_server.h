@@ -1,0 +1,64 @@
+// An HTTP/1.1 server: connections, limits, deadlines. What requests mean, its handler knows.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/http/http_message.h"
+#include "server/http/http_reply.h"
+
+namespace baton {
+
+class HttpHandler {
+ public:
+  virtual ~HttpHandler() = default;
+  // From a thread of the server, which serves others too: what takes long is done elsewhere. The reply must be answered
+  // once, at any time and from any thread.
+  virtual void OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) = 0;
+  // What a client is told whose request is refused before the handler sees it.
+  virtual HttpResponse Refusal(int status, const std::string& message) = 0;
+};
+
+struct HttpOptions {
+  std::string listen;  // host:port; port 0 takes a free one
+  int threads = 2;
+  int max_connections = 4096;
+  size_t max_header_bytes = 16u << 10;  // with the request line
+  int max_headers = 100;
+  size_t max_body_bytes = 8u << 20;
+  size_t max_bodies_bytes = 256u << 20;  // of all requests that are read or not yet answered
+  absl::Duration header_timeout = absl::Seconds(10);
+  absl::Duration body_timeout = absl::Seconds(30);
+  absl::Duration idle_timeout = absl::Seconds(75);   // between requests
+  absl::Duration linger_timeout = absl::Seconds(2);  // for a client to read the last answer
+  // A client that leaves this many bytes of an answer unread, or reads nothing for this long, is cut off.
+  size_t max_unread_bytes = 1u << 20;
+  absl::Duration max_read_pause = absl::Seconds(60);
+};
+
+class HttpServer {
+ public:
+  // UNAVAILABLE: the address cannot be bound. The handler must outlive it.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const HttpOptions& options, HttpHandler& handler);
+  ~HttpServer();  // Stop
+
+  const std::string& address() const { return address_; }  // host:port with the port that was chosen
+  int connections() const;
+  // From now on a connection ends with the answer that it waits for.
+  void Drain();
+  // Waits until no request waits for its answer; false if some still do after `patience`.
+  bool AwaitIdle(absl::Duration patience);
+  // Closes everything; who waits for an answer is gone. Idempotent.
+  void Stop();
+
+ private:
+  struct Parts;
+  explicit HttpServer(std::unique_ptr<Parts> parts);
+
+  const std::unique_ptr<Parts> parts_;
+  std::string address_;
+};
+
+}  // namespace baton

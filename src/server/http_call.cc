@@ -1,0 +1,44 @@
+#include "server/http_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "server/openai/openai_error.h"
+
+namespace baton {
+
+HttpResponse Response(int status, const std::string& id, const std::string& content_type, std::string body) {
+  HttpResponse response{.status = status, .headers = {{"x-request-id", id}}, .body = std::move(body)};
+  if (!content_type.empty()) response.headers.emplace_back("content-type", content_type);
+  return response;
+}
+
+HttpResponse JsonResponse(const std::string& id, std::string body) {
+  return Response(200, id, "application/json", std::move(body));
+}
+
+HttpResponse EventStream(const std::string& id, std::string first_events) {
+  HttpResponse response = Response(200, id, "text/event-stream", std::move(first_events));
+  response.headers.emplace_back("cache-control", "no-cache");
+  return response;
+}
+
+HttpResponse ErrorResponse(const std::string& id, const absl::Status& status, absl::Duration retry_after) {
+  HttpResponse response = Response(HttpStatusOf(status), id, "application/json", ErrorBody(status));
+  if (retry_after > absl::ZeroDuration()) {
+    const int64_t seconds = absl::ToInt64Seconds(absl::Ceil(retry_after, absl::Seconds(1)));
+    response.headers.emplace_back("retry-after", absl::StrCat(std::max<int64_t>(seconds, 1)));
+  }
+  return response;
+}
+
+absl::StatusOr<bool> ReadSwitch(const std::string& query, const std::string& name) {
+  if (query.empty() || query == name + "=false") return false;
+  if (query == name + "=true") return true;
+  return absl::InvalidArgumentError(absl::StrCat("query: expected ", name, "=true or ", name, "=false, got '",
+                                                 absl::CHexEscape(query.substr(0, 256)), "'"));
+}
+
+}  // namespace baton

@@ -1,0 +1,32 @@
+// One HTTP request on its way through the gateway, and the forms of its answer.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/http/http_message.h"
+#include "server/http/http_reply.h"
+
+namespace baton {
+
+// Thread-safe as far as its reply is: the rest does not change.
+struct HttpCall {
+  HttpRequest request;
+  std::shared_ptr<HttpReply> reply;
+  std::string id;  // x-request-id, of every answer
+  absl::Time arrived;
+};
+
+// `content_type`: may be empty, where there is no body.
+HttpResponse Response(int status, const std::string& id, const std::string& content_type, std::string body);
+HttpResponse JsonResponse(const std::string& id, std::string body);
+HttpResponse EventStream(const std::string& id, std::string first_events);
+// In OpenAI's shape. A zero `retry_after` is not known.
+HttpResponse ErrorResponse(const std::string& id, const absl::Status& status, absl::Duration retry_after = {});
+
+// The value of a parameter "NAME=true" or "NAME=false". INVALID_ARGUMENT: the query has anything else.
+absl::StatusOr<bool> ReadSwitch(const std::string& query, const std::string& name);
+
+}  // namespace baton

@@ -1,0 +1,74 @@
+#include "server/openai_gateway.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/strings.h"
+#include "server/completion_routes.h"
+#include "server/prompt_reader.h"
+#include "server/status_routes.h"
+
+namespace baton {
+
+const OpenAiGateway::Route OpenAiGateway::kRoutes[] = {
+    {"POST", "/v1/completions", ServeCompletion},
+    {"POST", "/v1/chat/completions", ServeChat},
+    {"GET", "/v1/models", ServeModels},
+    {"GET", "/v1/models/", ServeModel},
+    {"POST", "/tokenize", ServeTokenize},
+    {"POST", "/detokenize", ServeDetokenize},
+    {"POST", "/generate", ServeGenerate},
+    {"POST", "/prefill_only", ServePrefillOnly},
+    {"GET", "/health", ServeHealth},
+    {"GET", "/version", ServeVersion},
+    {"GET", "/metrics", ServeMetricsText},
+};
+
+const OpenAiGateway::Route* OpenAiGateway::Find(std::string_view path) {
+  const auto found = std::ranges::find_if(kRoutes, [&](const Route& route) {
+    return route.path.ends_with('/') ? path.starts_with(route.path) && path != route.path : path == route.path;
+  });
+  return found == std::end(kRoutes) ? nullptr : found;
+}
+
+std::string OpenAiGateway::IdOf(const HttpRequest& request) {
+  const std::string_view given = request.header("x-request-id");
+  const bool usable = !given.empty() && CheckRequestId("x-request-id", given).ok();
+  return usable ? std::string(given) : parts_.admission.DrawId();
+}
+
+void OpenAiGateway::OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  std::string id = IdOf(request);
+  const Route* route = Find(request.path);
+  if (route == nullptr) {
+    const std::string shown = absl::CHexEscape(request.path.substr(0, 256));
+    return reply->Send(ErrorResponse(id, absl::NotFoundError(absl::StrCat("there is nothing at '", shown, "'"))));
+  }
+  const bool reads = route->method == "GET";
+  if (request.method == route->method || (reads && request.method == "HEAD")) {
+    return route->serve(parts_, std::make_shared<const HttpCall>(
+                                    HttpCall{std::move(request), std::move(reply), std::move(id), parts_.clock.Now()}));
+  }
+  const bool asks = request.method == "OPTIONS";
+  HttpResponse response =
+      asks ? Response(204, id, "", "")
+           : ErrorResponse(id, absl::InvalidArgumentError(StrCat("method: expected ", route->method, ", got '",
+                                                                 absl::CHexEscape(request.method.substr(0, 64)), "'")));
+  if (!asks) response.status = 405;
+  response.headers.emplace_back("allow", reads ? "GET, HEAD, OPTIONS" : "POST, OPTIONS");
+  reply->Send(response);
+}
+
+HttpResponse OpenAiGateway::Refusal(int status, const std::string& message) {
+  const bool overloaded = status == 503;
+  HttpResponse response = ErrorResponse(
+      parts_.admission.DrawId(), overloaded ? absl::UnavailableError(message) : absl::InvalidArgumentError(message),
+      overloaded ? ClientAdmission::kRetryHint : absl::ZeroDuration());
+  response.status = status;
+  return response;
+}
+
+}  // namespace baton

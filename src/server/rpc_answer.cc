@@ -1,0 +1,93 @@
+#include "server/rpc_answer.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "google/protobuf/util/json_util.h"
+#include "server/generate_stream.h"
+#include "server/http_call.h"
+#include "server/openai/openai_error.h"
+#include "server/prefill_only_call.h"
+
+namespace baton {
+namespace {
+
+std::string ToJson(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  BATON_CHECK(google::protobuf::util::MessageToJsonString(message, &json, options).ok(), "a message of ours is JSON");
+  return json;
+}
+
+std::string ToEvent(const std::string& json) { return "data: " + json + "\n\n"; }
+
+}  // namespace
+
+absl::Status ParseRpc(const std::string& json, google::protobuf::Message& message) {
+  const auto status = google::protobuf::util::JsonStringToMessage(json, &message);
+  if (status.ok()) return absl::OkStatus();
+  const auto why = status.message();
+  return absl::InvalidArgumentError(absl::StrCat("body: ", std::string(why.data(), why.size())));
+}
+
+void RpcAnswer::Watch(const std::shared_ptr<RpcAnswer>& answer) {
+  answer->reply_->OnGone([weak = std::weak_ptr(answer)](Gone why) {
+    const auto self = weak.lock();
+    if (!self) return;
+    why == Gone::kCutOff ? self->handle_.LetGo() : self->handle_.Cancel();
+  });
+}
+
+void RpcAnswer::SetId(const RequestId& id) {
+  const std::lock_guard lock(mutex_);
+  id_ = id;
+}
+
+void RpcAnswer::Refuse(const absl::Status& status, absl::Duration retry_after) {
+  reply_->Send(ErrorResponse(call_id_, status, retry_after));
+}
+
+void GenerateAnswer::SendEvent() {
+  if (!begun_) pending_.set_request_id(id_);
+  const std::string event = ToEvent(ToJson(pending_));
+  pending_.Clear();
+  if (std::exchange(begun_, true)) {
+    reply_->Write(event);
+  } else {
+    reply_->Begin(EventStream(call_id_, event));
+  }
+}
+
+void GenerateAnswer::OnUpdate(TokenUpdate update) {
+  const std::lock_guard lock(mutex_);
+  if (over_) return;
+  AddTo(pending_, update);
+  if (stream_) SendEvent();
+}
+
+void GenerateAnswer::OnEnd(const RequestOutcome& outcome) {
+  const std::lock_guard lock(mutex_);
+  over_ = true;
+  if (!outcome.status.ok() && !begun_) return Refuse(outcome.status, outcome.retry_after);
+  if (!outcome.status.ok()) {
+    reply_->Write(ToEvent(ErrorBody(outcome.status)));
+    return reply_->End();
+  }
+  *pending_.mutable_final() = ToFinal(outcome);
+  if (stream_) {
+    SendEvent();
+    return reply_->End();
+  }
+  pending_.set_request_id(id_);
+  reply_->Send(JsonResponse(call_id_, ToJson(pending_)));
+}
+
+void PrefillOnlyAnswer::OnEnd(const RequestOutcome& outcome) {
+  if (!outcome.status.ok()) return Refuse(outcome.status, outcome.retry_after);
+  const std::lock_guard lock(mutex_);
+  reply_->Send(JsonResponse(call_id_, ToJson(ToPrefillOnly(id_, outcome))));
+}
+
+}  // namespace baton

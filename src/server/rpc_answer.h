@@ -1,0 +1,61 @@
+// The calls of baton.v1.Inference over HTTP: their messages as JSON.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "inference.pb.h"
+#include "server/admission.h"
+#include "server/http/http_reply.h"
+
+namespace baton {
+
+// What the two have in common: a refusal, and a client that goes away. Kept by the router while the request is live.
+class RpcAnswer : public CallSink {
+ public:
+  RpcAnswer(Router& router, std::string call_id, std::shared_ptr<HttpReply> reply)
+      : call_id_(std::move(call_id)), reply_(std::move(reply)), handle_(&router) {}
+  // Of an answer that is told when its client goes away.
+  static void Watch(const std::shared_ptr<RpcAnswer>& answer);
+
+  RequestHandle& handle() override { return handle_; }
+  void SetId(const RequestId& id) override;
+  void Refuse(const absl::Status& status, absl::Duration retry_after) override;
+
+ protected:
+  const std::string call_id_;
+  const std::shared_ptr<HttpReply> reply_;
+  RequestHandle handle_;
+  std::mutex mutex_;  // guards what follows
+  RequestId id_;
+};
+
+// Whole, as one GenerateResponse; or as server-sent events, each of which is one.
+class GenerateAnswer final : public RpcAnswer {
+ public:
+  GenerateAnswer(Router& router, std::string call_id, std::shared_ptr<HttpReply> reply, bool stream)
+      : RpcAnswer(router, std::move(call_id), std::move(reply)), stream_(stream) {}
+  void OnUpdate(TokenUpdate update) override;
+  void OnEnd(const RequestOutcome& outcome) override;
+
+ private:
+  void SendEvent();  // what is pending; with the lock held
+
+  const bool stream_;
+  // Guarded by mutex_.
+  v1::GenerateResponse pending_;
+  bool begun_ = false, over_ = false;
+};
+
+class PrefillOnlyAnswer final : public RpcAnswer {
+ public:
+  using RpcAnswer::RpcAnswer;
+  void OnUpdate(TokenUpdate) override {}  // there are none
+  void OnEnd(const RequestOutcome& outcome) override;
+};
+
+// INVALID_ARGUMENT: it is no JSON, or no such message; a field that is not known is named.
+absl::Status ParseRpc(const std::string& json, google::protobuf::Message& message);
+
+}  // namespace baton

@@ -1,0 +1,90 @@
+#include "server/status_routes.h"
+
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/time/clock.h"
+#include "server/openai/json_body.h"
+#include "server/openai/model_routes.h"
+#include "server/prompt_reader.h"
+
+namespace baton {
+namespace {
+
+constexpr std::string_view kModelPath = "/v1/models/";
+
+void Answer(const HttpCall& call, absl::StatusOr<std::string> body) {
+  call.reply->Send(body.ok() ? JsonResponse(call.id, *std::move(body)) : ErrorResponse(call.id, body.status()));
+}
+
+// "%20" is a space; what is no escape stands for itself.
+std::string Unescape(std::string_view text) {
+  const auto digit = [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); };
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) && digit(text[i + 2])) {
+      out += absl::HexStringToBytes(absl::string_view(text.data() + i + 1, 2));
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+// `body_of`: takes time linear in the body.
+void ServeTokens(const GatewayParts& parts, const SharedCall& call,
+                 absl::StatusOr<std::string> (*body_of)(const Json& body, const ServedModels& models)) {
+  const absl::Status run = parts.admission.Run(call->request.body.size(), [parts, call, body_of] {
+    const absl::StatusOr<Json> body = ParseJsonBody(call->request.body);
+    Answer(*call, body.ok() ? body_of(*body, parts.models) : body.status());
+  });
+  if (!run.ok()) call->reply->Send(ErrorResponse(call->id, run, ClientAdmission::kRetryHint));
+}
+
+absl::StatusOr<std::string> Tokenize(const Json& body, const ServedModels& models) {
+  return TokenizeBody(body, models, [](const v1::Chat& chat, const ServedModel& model) {
+    return ChatTokens(chat, model, absl::Now());
+  });
+}
+
+// OK: some model can be served.
+absl::Status Health(const GatewayParts& parts) {
+  absl::Status why = parts.admission.Open();
+  if (!why.ok()) return why;
+  for (const ServedModel* model : parts.models.all()) {
+    why = parts.router.Readiness(model->name);
+    if (why.ok()) return why;
+  }
+  return absl::UnavailableError(why.message());
+}
+
+}  // namespace
+
+void ServeModels(const GatewayParts& parts, const SharedCall& call) {
+  Answer(*call, ModelsBody(parts.models, parts.started));
+}
+
+void ServeModel(const GatewayParts& parts, const SharedCall& call) {
+  const std::string name = Unescape(std::string_view(call->request.path).substr(kModelPath.size()));
+  Answer(*call, ModelBody(parts.models, name, parts.started));
+}
+
+void ServeTokenize(const GatewayParts& parts, const SharedCall& call) { ServeTokens(parts, call, Tokenize); }
+
+void ServeDetokenize(const GatewayParts& parts, const SharedCall& call) { ServeTokens(parts, call, DetokenizeBody); }
+
+void ServeHealth(const GatewayParts& parts, const SharedCall& call) {
+  const absl::Status health = Health(parts);
+  call->reply->Send(health.ok() ? JsonResponse(call->id, "{\"status\":\"ok\"}")
+                                : ErrorResponse(call->id, health, ClientAdmission::kRetryHint));
+}
+
+void ServeVersion(const GatewayParts&, const SharedCall& call) { Answer(*call, VersionBody()); }
+
+void ServeMetricsText(const GatewayParts& parts, const SharedCall& call) {
+  call->reply->Send(Response(200, call->id, "text/plain; version=0.0.4; charset=utf-8", parts.metrics.Text()));
+}
+
+}  // namespace baton

@@ -1,0 +1,98 @@
+// A real router's two fronts, on a tiny model: both give the same tokens.
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "catch.h"
+#include "http_client.h"
+#include "nlohmann/json.hpp"
+#include "programs.h"
+
+namespace baton {
+namespace {
+
+using nlohmann::json;
+
+struct Answer {
+  std::string text, finish_reason;
+};
+
+// Of a completion, whole or as events.
+Answer Read(HttpClient& client) {
+  HttpAnswer answer = client.Read();
+  INFO(answer.body);
+  REQUIRE(answer.status == 200);
+  Answer out;
+  const auto add = [&](const std::string& text) {
+    const json choice = json::parse(text)["choices"][0];
+    out.text += choice["text"].get<std::string>();
+    if (choice["finish_reason"].is_string()) out.finish_reason = choice["finish_reason"].get<std::string>();
+  };
+  if (answer.headers["content-type"] != "text/event-stream") {
+    add(answer.body);
+    return out;
+  }
+  CHECK(answer.body.ends_with("data: [DONE]\n\n"));
+  for (size_t at = 0; answer.body.compare(at, 12, "data: [DONE]") != 0;) {
+    const size_t end = answer.body.find("\n\n", at);
+    REQUIRE(end != std::string::npos);
+    add(answer.body.substr(at + 6, end - at - 6));
+    at = end + 2;
+  }
+  return out;
+}
+
+TEST_CASE("HTTP and gRPC give the same tokens for the same seed") {
+  Process serve("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
+                          "--kv-memory-mb", "8"});
+  HttpClient http(HttpOf(serve));
+  const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
+  for (const int seed : {1, 2, 3}) {
+    v1::GenerateRequest request = Request(/*max_tokens=*/24);
+    request.mutable_sampling()->set_temperature(0.8f);
+    request.mutable_sampling()->set_seed(static_cast<uint64_t>(seed));
+    request.mutable_sampling()->set_ignore_eos(false);
+    grpc::ClientContext context;
+    const auto reader = stub->Generate(&context, request);
+    v1::GenerateResponse response;
+    std::string text;
+    std::vector<int32_t> ids;
+    while (reader->Read(&response)) {
+      text += response.text();
+      ids.insert(ids.end(), response.token_ids().begin(), response.token_ids().end());
+    }
+    REQUIRE(reader->Finish().ok());
+    REQUIRE_FALSE(text.empty());
+
+    const std::string prompt = absl::StrJoin(request.segments().segments(0).token_ids().ids(), ",");
+    for (const char* stream : {"false", "true"}) {
+      http.Post("/v1/completions",
+                absl::StrCat("{\"prompt\":[", prompt, "],\"max_tokens\":24,\"temperature\":0.8,\"seed\":", seed,
+                             ",\"stream\":", stream, "}"));
+      const Answer answer = Read(http);
+      CHECK(answer.text == text);
+      CHECK(answer.finish_reason == (ids.size() == 24 ? "length" : "stop"));
+    }
+    http.Post("/generate",
+              absl::StrCat("{\"segments\":{\"segments\":[{\"token_ids\":{\"ids\":[", prompt,
+                           "]}}]},\"sampling\":{\"max_tokens\":24,\"temperature\":0.8,\"seed\":", seed, "}}"));
+    const json generated = json::parse(http.Read().body);
+    CHECK(generated["text"] == text);
+    CHECK(generated["token_ids"] == json(ids));
+  }
+}
+
+TEST_CASE("a port that is taken is told with the flag that takes another") {
+  Process first("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
+                          "--kv-memory-mb", "8"});
+  const std::string address = HttpOf(first);
+  Process second("baton-router", {"--listen", "127.0.0.1:0", "--http", address, "--model", kModel, "--prefill-workers",
+                                  "127.0.0.1:1", "--decode-workers", "127.0.0.1:2"});
+  CHECK(second.Wait() == 1);
+  INFO(second.Output());
+  CHECK(second.Output().find(address) != std::string::npos);
+  CHECK(second.Output().find("--http HOST:PORT") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace baton

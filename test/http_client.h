@@ -1,0 +1,141 @@
+// A client that sends exactly what a test says, and reads answers of HTTP/1.1. Blocks, but not for ever.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "catch.h"
+
+namespace baton {
+
+struct HttpAnswer {
+  int status = 0;                              // 0: the connection ended before an answer
+  std::map<std::string, std::string> headers;  // names in lower case
+  std::string body;
+};
+
+class HttpClient {
+ public:
+  // `receive_buffer`: bytes that the kernel takes for a client that does not read; 0: its default.
+  explicit HttpClient(const std::string& address, int receive_buffer = 0) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    REQUIRE(socket_ >= 0);
+    const timeval patience{.tv_sec = 10, .tv_usec = 0};
+    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (receive_buffer > 0) setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
+    const size_t colon = address.rfind(':');
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(std::atoi(address.c_str() + colon + 1)));
+    REQUIRE(inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr) == 1);
+    REQUIRE(connect(socket_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
+  }
+  ~HttpClient() {
+    if (socket_ >= 0) close(socket_);
+  }
+  HttpClient(HttpClient&& other) noexcept : socket_(std::exchange(other.socket_, -1)), in_(std::move(other.in_)) {}
+  HttpClient& operator=(HttpClient&&) = delete;
+
+  // False if the server has closed.
+  bool Send(const std::string& bytes) {
+    for (size_t sent = 0; sent < bytes.size();) {
+      const ssize_t n = send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (n <= 0) return false;
+      sent += static_cast<size_t>(n);
+    }
+    return true;
+  }
+  bool Get(const std::string& target) { return Send(absl::StrCat("GET ", target, " HTTP/1.1\r\nHost: x\r\n\r\n")); }
+  bool Post(const std::string& target, const std::string& body, const std::string& headers = "") {
+    return Send(absl::StrCat("POST ", target, " HTTP/1.1\r\nHost: x\r\n", headers, "Content-Length: ", body.size(),
+                             "\r\n\r\n", body));
+  }
+  // It sends nothing more and still reads.
+  void EndInput() { shutdown(socket_, SHUT_WR); }
+  void Reset() {
+    const linger now{.l_onoff = 1, .l_linger = 0};
+    setsockopt(socket_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    Close();
+  }
+  void Close() { close(std::exchange(socket_, -1)); }
+
+  // Of the next answer; its body is read by what follows.
+  HttpAnswer ReadHead() {
+    HttpAnswer answer;
+    size_t end;
+    while ((end = in_.find("\r\n\r\n")) == std::string::npos) {
+      if (!Fill()) return answer;
+    }
+    const std::string head = in_.substr(0, end + 2);
+    in_.erase(0, end + 4);
+    answer.status = std::atoi(head.c_str() + head.find(' ') + 1);
+    for (size_t line = head.find("\r\n") + 2; line < head.size();) {
+      const size_t colon = head.find(": ", line), stop = head.find("\r\n", line);
+      std::string name = head.substr(line, colon - line);
+      std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+      answer.headers[name] = head.substr(colon + 2, stop - colon - 2);
+      line = stop + 2;
+    }
+    return answer;
+  }
+  // The next part of an answer that comes in parts; nothing after the last, or if the connection ends.
+  std::optional<std::string> ReadPart() {
+    size_t end;
+    while ((end = in_.find("\r\n")) == std::string::npos) {
+      if (!Fill()) return std::nullopt;
+    }
+    const size_t size = std::strtoul(in_.c_str(), nullptr, 16);
+    while (in_.size() < end + 2 + size + 2) {
+      if (!Fill()) return std::nullopt;
+    }
+    std::string part = in_.substr(end + 2, size);
+    in_.erase(0, end + 2 + size + 2);
+    if (size == 0) return std::nullopt;
+    return part;
+  }
+  // The next answer, to its end.
+  HttpAnswer Read(bool head_only = false) {
+    HttpAnswer answer = ReadHead();
+    while (answer.status == 100) answer = ReadHead();
+    if (answer.status == 0 || head_only) return answer;
+    if (answer.headers.contains("transfer-encoding")) {
+      while (const auto part = ReadPart()) answer.body += *part;
+    } else if (const auto length = answer.headers.find("content-length"); length != answer.headers.end()) {
+      const size_t size = std::strtoul(length->second.c_str(), nullptr, 10);
+      while (in_.size() < size && Fill()) continue;
+      answer.body = in_.substr(0, size);
+      in_.erase(0, size);
+    } else if (answer.status != 204) {
+      while (Fill()) continue;
+      answer.body = std::exchange(in_, {});
+    }
+    return answer;
+  }
+  // The server has ended the connection, and sent nothing before.
+  bool AtEnd() { return in_.empty() && !Fill(); }
+
+ private:
+  bool Fill() {
+    char bytes[16 << 10];
+    const ssize_t n = recv(socket_, bytes, sizeof bytes, 0);
+    if (n <= 0) return false;
+    in_.append(bytes, static_cast<size_t>(n));
+    return true;
+  }
+
+  int socket_;
+  std::string in_;
+};
+
+}  // namespace baton

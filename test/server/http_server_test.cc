@@ -1,0 +1,349 @@
+#include "server/http/http_server.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "http_client.h"
+
+namespace baton {
+namespace {
+
+constexpr std::chrono::seconds kPatience(10);  // for anything that should come at once
+
+// Answers /echo with what it got, and keeps all other requests for the test.
+class Handler final : public HttpHandler {
+ public:
+  struct Kept {
+    HttpRequest request;
+    std::shared_ptr<HttpReply> reply;
+  };
+
+  void OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
+    if (request.path == "/echo") {
+      return reply->Send(
+          {.status = 200, .headers = {{"x-method", request.method}, {"x-query", request.query}}, .body = request.body});
+    }
+    const std::lock_guard lock(mutex_);
+    reply->OnGone([this](Gone why) {
+      const std::lock_guard gone_lock(mutex_);
+      gone_.push_back(why);
+      changed_.notify_all();
+    });
+    kept_.push_back({std::move(request), std::move(reply)});
+    changed_.notify_all();
+  }
+  HttpResponse Refusal(int status, const std::string& message) override {
+    return {.status = status, .headers = {{"x-refused", "yes"}}, .body = message};
+  }
+
+  Kept Next() {
+    std::unique_lock lock(mutex_);
+    REQUIRE(changed_.wait_for(lock, kPatience, [this] { return !kept_.empty(); }));
+    Kept kept = std::move(kept_.front());
+    kept_.pop_front();
+    return kept;
+  }
+  Gone NextGone() {
+    std::unique_lock lock(mutex_);
+    REQUIRE(changed_.wait_for(lock, kPatience, [this] { return !gone_.empty(); }));
+    const Gone why = gone_.front();
+    gone_.pop_front();
+    return why;
+  }
+  bool NobodyIsGone() {
+    const std::lock_guard lock(mutex_);
+    return gone_.empty();
+  }
+
+ private:
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<Kept> kept_;
+  std::deque<Gone> gone_;
+};
+
+struct World {
+  Handler handler;
+  std::unique_ptr<HttpServer> server;
+
+  explicit World(const std::function<void(HttpOptions&)>& change = [](HttpOptions&) {}) {
+    HttpOptions options;
+    options.listen = "127.0.0.1:0";
+    change(options);
+    auto started = HttpServer::Start(options, handler);
+    REQUIRE(started.ok());
+    server = *std::move(started);
+  }
+  HttpClient Client(int receive_buffer = 0) { return HttpClient(server->address(), receive_buffer); }
+};
+
+// What the server answers to these bytes; the connection must end after it if it is an error.
+HttpAnswer Exchange(World& w, const std::string& bytes) {
+  HttpClient client = w.Client();
+  client.Send(bytes);
+  HttpAnswer answer = client.Read();
+  if (answer.status >= 400) {
+    CHECK(answer.headers["x-refused"] == "yes");
+    CHECK(answer.headers["connection"] == "close");
+    CHECK(client.AtEnd());
+  }
+  return answer;
+}
+
+TEST_CASE("requests of one connection are answered one after the other") {
+  World w;
+  HttpClient client = w.Client();
+  client.Post("/echo?a=b?c", "one");
+  HttpAnswer answer = client.Read();
+  CHECK(answer.status == 200);
+  CHECK(answer.body == "one");
+  CHECK(answer.headers["x-method"] == "POST");
+  CHECK(answer.headers["x-query"] == "a=b?c");
+  CHECK(answer.headers.contains("date"));
+  CHECK_FALSE(answer.headers.contains("connection"));
+  // Sent at once, and split anywhere.
+  client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\ntwoPOST /ec");
+  client.Send("ho HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nthr");
+  client.Send("eeGET /wait HTTP/1.1\r\nHost: x\r\n\r\nGET /echo HTTP/1.1\r\nhost: x\r\n\r\n");
+  CHECK(client.Read().body == "two");
+  CHECK(client.Read().body == "three");
+  const Handler::Kept kept = w.handler.Next();
+  kept.reply->Begin({.status = 200, .headers = {}, .body = "par"});
+  kept.reply->Write("ts");
+  kept.reply->End();
+  CHECK(client.Read().body == "parts");
+  CHECK(client.Read().headers["x-method"] == "GET");
+}
+
+TEST_CASE("a body may come in chunks, and with a question before it") {
+  World w;
+  HttpClient client = w.Client();
+  client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+  client.Send("2;extension=1\r\nde\r\n0\r\ntrailer: x\r\n\r\n");
+  CHECK(client.Read().body == "abcde");
+  client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  CHECK(client.ReadHead().status == 100);
+  client.Send("hi");
+  CHECK(client.Read().body == "hi");
+  client.Send("HEAD /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+  CHECK(client.Read(/*head_only=*/true).headers["x-method"] == "HEAD");
+  client.Send("GET /echo HTTP/1.0\r\n\r\n");
+  HttpAnswer old = client.Read();
+  CHECK(old.headers["connection"] == "close");
+  CHECK(client.AtEnd());
+}
+
+TEST_CASE("what is not HTTP is refused") {
+  World w;
+  CHECK(Exchange(w, "hello\r\n\r\n").status == 400);
+  CHECK(Exchange(w, "GET / HTTP/1.1\r\n\r\n").status == 400);  // no Host
+  CHECK(Exchange(w, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").status == 400);
+  CHECK(Exchange(w, "GET / HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n").status == 400);
+  CHECK(Exchange(w, "GET / HTTP/3.7\r\nHost: x\r\n\r\n").status == 400);
+  CHECK(Exchange(w, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").status == 400);
+  CHECK(Exchange(w, std::string("GET /\0 HTTP/1.1\r\nHost: x\r\n\r\n", 28)).status == 400);
+  const std::string post = "POST /echo HTTP/1.1\r\nHost: x\r\n";
+  CHECK(Exchange(w, post + "Content-Length: -1\r\n\r\n").status == 400);
+  CHECK(Exchange(w, post + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab").status == 400);
+  CHECK(Exchange(w, post + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n").status == 400);
+  CHECK(Exchange(w, post + "Transfer-Encoding: gzip\r\n\r\n").status == 400);
+  CHECK(Exchange(w, post + "Transfer-Encoding: chunked\r\n\r\nxyz\r\n").status == 400);
+  CHECK(Exchange(w, post + "Expect: miracles\r\nContent-Length: 1\r\n\r\n").status == 417);
+}
+
+TEST_CASE("what is too large is refused, however it comes") {
+  World w([](HttpOptions& o) { o.max_body_bytes = 1000; });
+  const std::string get = "GET /echo HTTP/1.1\r\nHost: x\r\n", post = "POST /echo HTTP/1.1\r\nHost: x\r\n";
+  CHECK(Exchange(w, absl::StrCat("GET /", std::string(20 << 10, 'x'), " HTTP/1.1\r\nHost: x\r\n\r\n")).status == 431);
+  CHECK(Exchange(w, absl::StrCat(get, "a: ", std::string(20 << 10, 'x'), "\r\n\r\n")).status == 431);
+  std::string headers;
+  for (int i = 0; i < 200; ++i) absl::StrAppend(&headers, "name-", i, ": ", std::string(100, 'x'), "\r\n");
+  CHECK(Exchange(w, absl::StrCat(get, headers, "\r\n")).status == 431);
+  headers.clear();
+  for (int i = 0; i < 99; ++i) absl::StrAppend(&headers, "n", i, ": x\r\n");
+  CHECK(Exchange(w, absl::StrCat(get, "Connection: close\r\n", headers, "\r\n")).status == 431);
+  headers.resize(headers.size() - 8);
+  CHECK(Exchange(w, absl::StrCat(get, headers, "\r\n")).status == 200);
+
+  CHECK(Exchange(w, absl::StrCat(post, "Content-Length: 1000\r\n\r\n", std::string(1000, 'x'))).status == 200);
+  CHECK(Exchange(w, absl::StrCat(post, "Content-Length: 1001\r\n\r\n", std::string(1001, 'x'))).status == 413);
+  CHECK(Exchange(w, absl::StrCat(post, "Content-Length: 1001\r\nExpect: 100-continue\r\n\r\n")).status == 413);
+  CHECK(Exchange(w, absl::StrCat(post, "Content-Length: 99999999999999999999\r\n\r\n")).status >= 400);
+  const std::string chunk = absl::StrCat("1F4\r\n", std::string(500, 'x'), "\r\n");
+  CHECK(Exchange(w, absl::StrCat(post, "Transfer-Encoding: chunked\r\n\r\n", chunk, chunk, "1\r\nx\r\n")).status ==
+        413);
+  CHECK(
+      Exchange(w, absl::StrCat(post, "Transfer-Encoding: chunked\r\n\r\n", "1;", std::string(200 << 10, 'x'))).status >=
+      400);
+}
+
+TEST_CASE("a client that sends slowly is refused") {
+  World w([](HttpOptions& o) {
+    o.header_timeout = absl::Milliseconds(30);
+    o.body_timeout = absl::Milliseconds(30);
+    o.idle_timeout = absl::Milliseconds(30);
+  });
+  HttpClient silent = w.Client();
+  CHECK(silent.AtEnd());
+  CHECK(Exchange(w, "GET /echo HTT").status == 408);
+  CHECK(Exchange(w, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab").status == 408);
+  HttpClient idle = w.Client();
+  idle.Get("/echo");
+  CHECK(idle.Read().status == 200);
+  CHECK(idle.AtEnd());
+}
+
+TEST_CASE("a client that closes its side gets its answer") {
+  World w;
+  HttpClient whole = w.Client(), parts = w.Client(), broken = w.Client();
+  whole.Get("/wait");
+  whole.EndInput();
+  const Handler::Kept kept = w.handler.Next();
+  CHECK(whole.ReadHead().status == 100);  // the question whether it is there
+  kept.reply->Send({.status = 200, .headers = {}, .body = "late"});
+  CHECK(whole.Read().body == "late");
+  CHECK(whole.AtEnd());
+
+  parts.Get("/wait");
+  const Handler::Kept streamed = w.handler.Next();
+  streamed.reply->Begin({.status = 200, .headers = {}, .body = "a"});
+  CHECK(parts.ReadHead().status == 200);
+  parts.EndInput();
+  streamed.reply->Write("b");
+  CHECK(parts.ReadPart() == "a");
+  CHECK(parts.ReadPart() == "b");
+  streamed.reply->End();
+  CHECK_FALSE(parts.ReadPart().has_value());
+  CHECK(parts.AtEnd());
+
+  broken.Send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab");
+  broken.EndInput();
+  CHECK(broken.Read().status == 400);
+  CHECK(w.handler.NobodyIsGone());
+}
+
+TEST_CASE("a client that is gone is noticed") {
+  World w;
+  HttpClient client = w.Client();
+  client.Get("/wait");
+  const Handler::Kept kept = w.handler.Next();
+  SECTION("by its reset, while it waits") { client.Reset(); }
+  SECTION("by its close, while it waits") { client.Close(); }
+  SECTION("by its reset, between parts") {
+    kept.reply->Begin({.status = 200, .headers = {}, .body = "a"});
+    CHECK(client.ReadHead().status == 200);
+    CHECK(client.ReadPart() == "a");
+    client.Reset();
+  }
+  SECTION("by its close, at the parts that follow") {
+    kept.reply->Begin({.status = 200, .headers = {}, .body = "a"});
+    CHECK(client.ReadHead().status == 200);
+    CHECK(client.ReadPart() == "a");
+    client.Close();
+    kept.reply->Write("b");
+  }
+  SECTION("with more requests than are read ahead") {
+    std::string requests;
+    for (int i = 0; i < 1000; ++i) requests += "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n";
+    client.Send(requests);
+    client.Reset();
+  }
+  CHECK(w.handler.NextGone() == Gone::kLeft);
+  // Whoever is late learns it at once, and what is written leads nowhere.
+  std::optional<Gone> late;
+  kept.reply->OnGone([&](Gone why) { late = why; });
+  CHECK(late == Gone::kLeft);
+  kept.reply->Write("c");
+  kept.reply->End();
+}
+
+TEST_CASE("a client that does not read is cut off") {
+  SECTION("when too much waits for it") {
+    World w([](HttpOptions& o) { o.max_unread_bytes = 100 << 10; });
+    HttpClient client = w.Client(/*receive_buffer=*/4096);
+    client.Get("/wait");
+    const Handler::Kept kept = w.handler.Next();
+    kept.reply->Begin({});
+    // More than the sockets' buffers hold.
+    for (int i = 0; i < 1000; ++i) kept.reply->Write(std::string(10 << 10, 'x'));
+    CHECK(w.handler.NextGone() == Gone::kCutOff);
+  }
+  SECTION("when it reads nothing for too long") {
+    World w([](HttpOptions& o) { o.max_read_pause = absl::Milliseconds(30); });
+    HttpClient client = w.Client(/*receive_buffer=*/4096);
+    client.Get("/wait");
+    w.handler.Next().reply->Send({.status = 200, .headers = {}, .body = std::string(32 << 20, 'x')});
+    const absl::Time until = absl::Now() + absl::FromChrono(kPatience);
+    while (w.server->connections() > 0 && absl::Now() < until) continue;
+    CHECK(w.server->connections() == 0);
+  }
+}
+
+TEST_CASE("connections beyond the limit are told so") {
+  World w([](HttpOptions& o) { o.max_connections = 2; });
+  HttpClient first = w.Client(), second = w.Client();
+  first.Get("/echo");
+  second.Get("/echo");
+  CHECK(first.Read().status == 200);
+  CHECK(second.Read().status == 200);
+  CHECK(Exchange(w, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n").status == 503);
+  first.Close();
+  const absl::Time until = absl::Now() + absl::FromChrono(kPatience);
+  while (w.server->connections() > 1 && absl::Now() < until) continue;
+  HttpClient third = w.Client();
+  third.Get("/echo");
+  CHECK(third.Read().status == 200);
+}
+
+TEST_CASE("bodies that together are too large are not all read") {
+  World w([](HttpOptions& o) { o.max_bodies_bytes = 1500; });
+  HttpClient first = w.Client();
+  first.Post("/wait", std::string(1000, 'x'));
+  const Handler::Kept kept = w.handler.Next();
+  const std::string request =
+      absl::StrCat("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", std::string(1000, 'x'));
+  CHECK(Exchange(w, request).status == 503);
+  kept.reply->Send({});
+  CHECK(first.Read().status == 200);
+  CHECK(Exchange(w, request).status == 200);
+}
+
+TEST_CASE("a server that drains ends connections with their answers, one that stops ends them at once") {
+  World w;
+  HttpClient waiting = w.Client(), streaming = w.Client(), idle = w.Client();
+  waiting.Get("/wait");
+  const Handler::Kept kept = w.handler.Next();
+  idle.Get("/echo");
+  CHECK(idle.Read().status == 200);
+  CHECK_FALSE(w.server->AwaitIdle(absl::ZeroDuration()));
+  w.server->Drain();
+  kept.reply->Send({});
+  CHECK(waiting.Read().status == 200);
+  CHECK(w.server->AwaitIdle(absl::Seconds(10)));
+  idle.Get("/echo");
+  CHECK(idle.Read().headers["connection"] == "close");
+  CHECK(idle.AtEnd());
+  streaming.Get("/wait");
+  const Handler::Kept cut = w.handler.Next();
+  cut.reply->Begin({});
+  w.server->Stop();
+  CHECK(w.handler.NextGone() == Gone::kLeft);
+  cut.reply->Write("nobody reads this");
+}
+
+TEST_CASE("an address that is taken is refused") {
+  World w;
+  HttpOptions options;
+  options.listen = w.server->address();
+  const auto second = HttpServer::Start(options, w.handler);
+  CHECK(absl::IsUnavailable(second.status()));
+  CHECK(std::string(second.status().message()).find(w.server->address()) != std::string::npos);
+}
+
+}  // namespace
+}  // namespace baton

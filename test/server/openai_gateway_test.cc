@@ -1,0 +1,401 @@
+// The HTTP front over real sockets, with workers that do what a test says.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "http_client.h"
+#include "nlohmann/json.hpp"
+#include "router_cluster.h"
+
+namespace baton {
+namespace {
+
+using nlohmann::json;
+
+const std::string kHello = R"({"prompt": "hello", "max_tokens": 8, "seed": 99, "request_id": "r"})";
+
+HttpClient Connect(Cluster& c) { return HttpClient(c.node->http()->address()); }
+
+HttpAnswer Post(Cluster& c, const std::string& path, const std::string& body, const std::string& headers = "") {
+  HttpClient client = Connect(c);
+  client.Post(path, body, headers);
+  return client.Read();
+}
+
+HttpAnswer Get(Cluster& c, const std::string& path) {
+  HttpClient client = Connect(c);
+  client.Get(path);
+  return client.Read();
+}
+
+json Parse(const HttpAnswer& answer) {
+  INFO(answer.body);
+  CHECK(answer.headers.at("content-type") == "application/json");
+  json body = json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
+  REQUIRE_FALSE(body.is_discarded());
+  return body;
+}
+
+// The error's message, if it has OpenAI's shape.
+std::string ErrorOf(const HttpAnswer& answer) {
+  const json body = Parse(answer);
+  REQUIRE(body.contains("error"));
+  for (const char* key : {"message", "type", "param", "code"}) CHECK(body["error"].contains(key));
+  CHECK(answer.headers.contains("x-request-id"));
+  return body["error"]["message"];
+}
+
+// What the events of a stream hold; the last must be [DONE] if the answer is whole.
+std::vector<json> EventsOf(const std::string& stream, bool whole = true) {
+  std::vector<json> events;
+  size_t at = 0;
+  bool done = false;
+  while (at < stream.size()) {
+    const size_t end = stream.find("\n\n", at);
+    REQUIRE(end != std::string::npos);
+    const std::string event = stream.substr(at, end - at);
+    REQUIRE(event.starts_with("data: "));
+    CHECK_FALSE(done);
+    done = event == "data: [DONE]";
+    if (!done) events.push_back(json::parse(event.substr(6)));
+    at = end + 2;
+  }
+  CHECK(done == whole);
+  return events;
+}
+
+// The ids of the next requests at both workers, of a call with several.
+std::vector<RequestId> PassPrefills(Cluster& c, size_t count) {
+  std::vector<RequestId> ids;
+  for (size_t i = 0; i < count; ++i) {
+    ids.push_back(c.prefill->Next().prefill().request_id());
+    c.prefill->Send(DoneEvent(ids.back(), Incarnation(22)));
+    CHECK(c.decode->Next().decode().request_id() == ids.back());
+  }
+  return ids;
+}
+
+TEST_CASE("a completion is answered whole, or as it comes") {
+  Cluster c;
+  HttpClient client = Connect(c);
+  client.Post("/v1/completions", kHello, "x-request-id: mine\r\n");
+  PassPrefill(c);
+  c.decode->Send(TokensEvent("r", "wor", std::nullopt));
+  c.decode->Send(TokensEvent("r", "ld", FinishReason::kStop));
+  const HttpAnswer answer = client.Read();
+  CHECK(answer.status == 200);
+  CHECK(answer.headers.at("x-request-id") == "mine");
+  const json body = Parse(answer);
+  CHECK(body["object"] == "text_completion");
+  CHECK(body["choices"][0]["text"] == "world");
+  CHECK(body["choices"][0]["finish_reason"] == "stop");
+  CHECK(body["usage"]["prompt_tokens"] == 5);
+  CHECK(body["usage"]["completion_tokens"] == 5);
+  CHECK(body["usage"]["prompt_tokens_details"]["cached_tokens"] == 3);
+
+  // The same connection, and each part as soon as it is there.
+  client.Post("/v1/completions", R"({"prompt": [1, 2], "stream": true, "request_id": "s"})");
+  PassPrefill(c, "s");
+  c.decode->Send(TokensEvent("s", "a", std::nullopt));
+  const HttpAnswer head = client.ReadHead();
+  CHECK(head.status == 200);
+  CHECK(head.headers.at("content-type") == "text/event-stream");
+  std::string stream = client.ReadPart().value_or("");
+  CHECK(stream.find("\"text\":\"a\"") != std::string::npos);
+  c.decode->Send(TokensEvent("s", "b", FinishReason::kLength));
+  while (const auto part = client.ReadPart()) stream += *part;
+  std::string text;
+  for (const json& event : EventsOf(stream)) text += event["choices"][0]["text"].get<std::string>();
+  CHECK(text == "ab");
+}
+
+TEST_CASE("several prompts and samples are one answer, in their order") {
+  Cluster c;
+  HttpClient client = Connect(c);
+  client.Post("/v1/completions", R"({"prompt": ["a", "b"], "n": 2, "max_tokens": 4})");
+  const std::vector<RequestId> ids = PassPrefills(c, 4);
+  for (const size_t i : {3u, 0u, 2u, 1u}) {
+    c.decode->Send(TokensEvent(ids[i], std::string(1, static_cast<char>('0' + i)), FinishReason::kStop));
+  }
+  const json body = Parse(client.Read());
+  REQUIRE(body["choices"].size() == 4);
+  for (size_t i = 0; i < 4; ++i) {
+    CHECK(body["choices"][i]["index"] == i);
+    CHECK(body["choices"][i]["text"] == std::to_string(i));
+  }
+  // Streaming, choices interleave.
+  client.Post("/v1/completions", R"({"prompt": "a", "n": 2, "stream": true})");
+  const std::vector<RequestId> streams = PassPrefills(c, 2);
+  for (const char* text : {"x", "y"}) {
+    for (const RequestId& id : streams) c.decode->Send(TokensEvent(id, text + id.substr(id.size()), std::nullopt));
+  }
+  for (const RequestId& id : streams) c.decode->Send(TokensEvent(id, "", FinishReason::kStop));
+  std::vector<std::string> texts(2);
+  for (const json& event : EventsOf(client.Read().body)) {
+    const json& choice = event["choices"][0];
+    texts[choice["index"].get<size_t>()] += choice["text"].get<std::string>();
+  }
+  CHECK(texts == std::vector<std::string>{"xy", "xy"});
+}
+
+TEST_CASE("if one choice of several fails, the others are cancelled and there is one error") {
+  Cluster c;
+  HttpClient client = Connect(c);
+  SECTION("before anything was said") {
+    client.Post("/v1/completions", R"({"prompt": "a", "n": 2, "stream": true})");
+    const std::vector<RequestId> ids = PassPrefills(c, 2);
+    c.decode->Send(FailedEvent<worker::v1::DecodeEvent>(ids[1], absl::InternalError("the backend broke")));
+    CHECK(c.decode->Next().cancel().request_id() == ids[0]);
+    const HttpAnswer answer = client.Read();
+    CHECK(answer.status == 500);
+    CHECK(ErrorOf(answer) == "the backend broke");
+  }
+  SECTION("in the middle of a stream") {
+    client.Post("/v1/completions", R"({"prompt": "a", "n": 2, "stream": true})");
+    const std::vector<RequestId> ids = PassPrefills(c, 2);
+    c.decode->Send(TokensEvent(ids[0], "x", std::nullopt));
+    CHECK(client.ReadHead().status == 200);
+    c.decode->Send(FailedEvent<worker::v1::DecodeEvent>(ids[1], absl::InternalError("the backend broke")));
+    CHECK(c.decode->Next().cancel().request_id() == ids[0]);
+    std::string stream;
+    while (const auto part = client.ReadPart()) stream += *part;
+    CHECK(EventsOf(stream, /*whole=*/false).back()["error"]["message"] == "the backend broke");
+  }
+  SECTION("where the last prompt is refused") {
+    client.Post("/v1/completions", kHello);  // the workers are attached when its job comes
+    PassPrefill(c);
+    c.decode->Send(TokensEvent("r", "x", FinishReason::kStop));
+    CHECK(client.Read().status == 200);
+    const std::string body = absl::StrCat(R"({"max_tokens": 4, "prompt": ["a", ")", std::string(70, 'x'), "\"]}");
+    client.Post("/v1/completions", body);
+    const HttpAnswer answer = client.Read();
+    CHECK(answer.status == 400);
+    ErrorOf(answer);
+    const RequestId first = c.prefill->Next().prefill().request_id();
+    CHECK(c.prefill->Next().cancel().request_id() == first);
+  }
+  const absl::Time until = absl::Now() + absl::FromChrono(kPatience);
+  while (c.node->router().live_requests() > 0 && absl::Now() < until) continue;
+  CHECK(c.node->router().live_requests() == 0);
+}
+
+TEST_CASE("a client that goes away cancels all its requests") {
+  Cluster c;
+  HttpClient client = Connect(c);
+  SECTION("while it waits for a whole answer") {
+    client.Post("/v1/completions", R"({"prompt": "a", "n": 2})");
+    std::vector<RequestId> ids = PassPrefills(c, 2);
+    client.Close();
+    for (int i = 0; i < 2; ++i) std::erase(ids, c.decode->Next().cancel().request_id());
+    CHECK(ids.empty());
+  }
+  SECTION("while it reads a stream") {
+    client.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "r"})");
+    PassPrefill(c);
+    c.decode->Send(TokensEvent("r", "a", std::nullopt));
+    CHECK(client.ReadHead().status == 200);
+    client.Reset();
+    CHECK(c.decode->Next().cancel().request_id() == "r");
+  }
+  SECTION("from /generate") {
+    client.Post("/generate", R"({"segments": {"segments": [{"text": "hello"}]}, "request_id": "r"})");
+    c.prefill->Next();
+    client.Reset();
+    CHECK(c.prefill->Next().cancel().request_id() == "r");
+  }
+}
+
+TEST_CASE("what a body gets wrong is named, in OpenAI's shape") {
+  Cluster c;
+  const auto refused = [&](const std::string& path, const std::string& body) {
+    const HttpAnswer answer = Post(c, path, body);
+    CHECK(answer.status == 400);
+    return ErrorOf(answer);
+  };
+  CHECK(refused("/v1/completions", "{").starts_with("body"));
+  CHECK(refused("/v1/completions", "[]").starts_with("body"));
+  CHECK(refused("/v1/completions", std::string(100'000, '[')).starts_with("body"));
+  CHECK(refused("/v1/completions", R"({"prompt": "a", "wishes": 3})").find("wishes") != std::string::npos);
+  CHECK(refused("/v1/completions", R"({"prompt": "a", "temperature": -1})").find("temperature") != std::string::npos);
+  CHECK(refused("/v1/chat/completions", R"({"messages": 1})").find("messages") != std::string::npos);
+  CHECK(refused("/generate", R"({"wishes": 3})").find("wishes") != std::string::npos);
+  CHECK(refused("/generate?wishes=3", "{}").find("wishes=3") != std::string::npos);
+  CHECK(refused("/prefill_only", "{}").find("prompt") != std::string::npos);
+  CHECK(refused("/tokenize", R"({"prompt": "a", "wishes": 3})").find("wishes") != std::string::npos);
+  CHECK(refused("/detokenize", R"({"tokens": [-1]})").find("tokens") != std::string::npos);
+  CHECK(Post(c, "/v1/completions", R"({"model": "nobody", "prompt": "a"})").status == 404);
+  CHECK(c.metrics.Counter(Metric::kRequests, {{"code", "INVALID_ARGUMENT"}}).Value() >= 8);
+}
+
+TEST_CASE("paths and methods that are not there are told so") {
+  Cluster c;
+  const HttpAnswer unknown = Get(c, "/v2/completions");
+  CHECK(unknown.status == 404);
+  CHECK(ErrorOf(unknown).find("/v2/completions") != std::string::npos);
+  const HttpAnswer wrong = Get(c, "/v1/completions");
+  CHECK(wrong.status == 405);
+  CHECK(wrong.headers.at("allow") == "POST, OPTIONS");
+  ErrorOf(wrong);
+  HttpClient client = Connect(c);
+  client.Send("OPTIONS /health HTTP/1.1\r\nHost: x\r\n\r\n");
+  const HttpAnswer options = client.Read();
+  CHECK(options.status == 204);
+  CHECK(options.headers.at("allow") == "GET, HEAD, OPTIONS");
+  client.Send("HEAD /version HTTP/1.1\r\nHost: x\r\n\r\n");
+  CHECK(client.Read(/*head_only=*/true).headers.at("content-length") != "0");
+  client.Send("nonsense\r\n\r\n");
+  const HttpAnswer broken = client.Read();
+  CHECK(broken.status == 400);
+  ErrorOf(broken);
+}
+
+TEST_CASE("overload and absent workers are told with the time to wait") {
+  Cluster c({.live_requests = 1, .worker_wait = absl::Milliseconds(50)});
+  HttpClient first = Connect(c);
+  first.Post("/v1/completions", kHello);
+  c.prefill->Next();
+  const HttpAnswer busy = Post(c, "/v1/completions", R"({"prompt": "b"})");
+  CHECK(busy.status == 429);
+  CHECK(busy.headers.at("retry-after") == "1");
+  ErrorOf(busy);
+  c.prefill->Die();
+  const HttpAnswer lost = first.Read();
+  CHECK(lost.status == 503);
+  CHECK(lost.headers.contains("retry-after"));
+  CHECK(Post(c, "/v1/completions", R"({"prompt": "b"})").status == 503);
+}
+
+TEST_CASE("a body's timeout is the requests' deadline") {
+  Cluster c;
+  HttpClient client = Connect(c);
+  client.Post("/v1/completions", R"({"prompt": "hello", "timeout_ms": 50, "request_id": "r"})");
+  const HttpAnswer answer = client.Read();
+  CHECK(answer.status == 504);
+  ErrorOf(answer);
+}
+
+TEST_CASE("long bodies are read elsewhere and answered alike") {
+  Cluster c;
+  const std::string body = absl::StrCat(R"({"prompt": "hello", "request_id": "r")", std::string(40'000, ' '), "}");
+  HttpClient client = Connect(c);
+  client.Post("/v1/completions", body);
+  PassPrefill(c);
+  c.decode->Send(TokensEvent("r", "world", FinishReason::kStop));
+  CHECK(Parse(client.Read())["choices"][0]["text"] == "world");
+  const HttpAnswer too_long =
+      Post(c, "/v1/completions", absl::StrCat(R"({"prompt": ")", std::string(1 << 20, 'x'), "\"}"));
+  CHECK(too_long.status == 400);
+  ErrorOf(too_long);
+}
+
+TEST_CASE("the calls of gRPC are there as JSON") {
+  Cluster c;
+  HttpClient client = Connect(c);
+  const std::string request = R"({"segments": {"segments": [{"text": "hello"}]}, "request_id": "r",
+                                  "sampling": {"max_tokens": 8}})";
+  client.Post("/generate", request);
+  PassPrefill(c);
+  c.decode->Send(TokensEvent("r", "wor", std::nullopt));
+  c.decode->Send(TokensEvent("r", "ld", FinishReason::kStop));
+  const json whole = Parse(client.Read());
+  CHECK(whole["request_id"] == "r");
+  CHECK(whole["text"] == "world");
+  CHECK(whole["token_ids"] == json({'w', 'o', 'r', 'l', 'd'}));
+  CHECK(whole["final"]["finish_reason"] == "FINISH_REASON_STOP");
+  CHECK(whole["final"]["usage"]["prompt_tokens"] == 5);
+
+  client.Post("/generate?stream=true", request);
+  PassPrefill(c);
+  c.decode->Send(TokensEvent("r", "a", std::nullopt));
+  CHECK(client.ReadHead().headers.at("content-type") == "text/event-stream");
+  c.decode->Send(TokensEvent("r", "b", FinishReason::kStop));
+  std::string stream;
+  while (const auto part = client.ReadPart()) stream += *part;
+  const std::vector<json> events = EventsOf(stream, /*whole=*/false);
+  REQUIRE(events.size() >= 2);
+  CHECK(events.front()["request_id"] == "r");
+  CHECK(events.front()["text"] == "a");
+  CHECK(events.back().contains("final"));
+
+  client.Post("/prefill_only", R"({"segments": {"segments": [{"text": "hello"}]}, "context_id": "c"})");
+  const RequestId id = c.prefill->Next().prefill().request_id();
+  c.prefill->Send(DoneEvent(id, Incarnation(0)));
+  const json filled = Parse(client.Read());
+  CHECK(filled["request_id"] == id);
+  CHECK(filled["context_length"] == 5);
+}
+
+TEST_CASE("the router tells of itself") {
+  Cluster c;
+  HttpClient client = Connect(c);
+  client.Post("/v1/completions", kHello);  // the workers are attached when its job comes
+  c.prefill->Next();
+  CHECK(Parse(Get(c, "/health"))["status"] == "ok");
+  CHECK(Parse(Get(c, "/version"))["version"].is_string());
+  CHECK(Parse(Get(c, "/v1/models"))["data"][0]["id"] == "bytes");
+  CHECK(Parse(Get(c, "/v1/models/byte%73"))["id"] == "bytes");
+  CHECK(Get(c, "/v1/models/nobody").status == 404);
+  CHECK(Parse(Post(c, "/tokenize", R"({"prompt": "ab"})"))["tokens"] == json({'a', 'b'}));
+  CHECK(Post(c, "/detokenize", R"({"tokens": [97, 98]})").status == 200);
+  const HttpAnswer metrics = Get(c, "/metrics");
+  CHECK(metrics.headers.at("content-type").starts_with("text/plain"));
+  CHECK(metrics.body.find("# TYPE baton_live_requests gauge") != std::string::npos);
+  c.decode->Die();
+  const absl::Time until = absl::Now() + absl::FromChrono(kPatience);
+  HttpAnswer health;
+  while ((health = Get(c, "/health")).status == 200 && absl::Now() < until) continue;
+  CHECK(health.status == 503);
+  CHECK(health.headers.contains("retry-after"));
+  ErrorOf(health);
+}
+
+TEST_CASE("a router that shuts down finishes what runs, refuses what is new and tells who is late") {
+  Cluster c;
+  HttpClient client = Connect(c), late = Connect(c), other = Connect(c);
+  client.Post("/v1/completions", kHello);
+  PassPrefill(c);
+  late.Post("/v1/completions", R"({"prompt": "hello", "request_id": "late"})");
+  c.prefill->Next();
+  std::thread shutdown([&] { c.node->Shutdown(absl::Milliseconds(500)); });
+  HttpAnswer refused;
+  const absl::Time until = absl::Now() + absl::FromChrono(kPatience);
+  do {
+    refused = Get(c, "/health");
+  } while (refused.status == 200 && absl::Now() < until);
+  CHECK(refused.status == 503);
+  other.Post("/v1/completions", R"({"prompt": "b"})");
+  refused = other.Read();
+  CHECK(refused.status == 503);
+  CHECK(refused.headers.at("retry-after") == "1");
+  CHECK(refused.headers.at("connection") == "close");
+  c.decode->Send(TokensEvent("r", "world", FinishReason::kStop));
+  CHECK(Parse(client.Read())["choices"][0]["text"] == "world");
+  const HttpAnswer ended = late.Read();
+  CHECK(ended.status == 503);
+  ErrorOf(ended);
+  shutdown.join();
+}
+
+TEST_CASE("a client that does not read a stream is cut off and holds nobody else up") {
+  Cluster c;
+  HttpClient slow(c.node->http()->address(), /*receive_buffer=*/4096);
+  slow.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "slow"})");
+  PassPrefill(c, "slow");
+  HttpClient quick = Connect(c);
+  quick.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "quick"})");
+  PassPrefill(c, "quick");
+  const std::string text(64 << 10, 'x');  // more of it than the sockets' buffers and the router's hold
+  bool cut = false;
+  for (int i = 0; i < 400 && !cut; ++i) {
+    c.decode->Send(TokensEvent("slow", text, std::nullopt));
+    c.decode->Send(TokensEvent("quick", "q", std::nullopt));
+    if (i == 0) CHECK(quick.ReadHead().status == 200);
+    REQUIRE(quick.ReadPart().has_value());
+    cut = c.node->router().live_requests() == 1;
+  }
+  CHECK(cut);
+  CHECK(c.decode->Next().cancel().request_id() == "slow");
+}
+
+}  // namespace
+}  // namespace baton
