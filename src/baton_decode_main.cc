@@ -30,8 +30,9 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(const auto node,
                    DecodeNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
                                      {*tokenizer, makes_same_kv, SampleOn(sampling)}, options.listen, ""));
-  RunUntilSignal(signal, node->server().address());
-  node->Shutdown(absl::Seconds(options.common.grace_seconds));
+  RunUntilSignal(signal, {.address = node->server().address(),
+                          .check_alive = [&] { node->CheckAlive(); },
+                          .shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); }});
   return absl::OkStatus();
 }
 

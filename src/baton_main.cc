@@ -107,8 +107,14 @@ absl::Status Serve(ServeOptions options, ShutdownSignal& signal) {
   };
   RETURN_IF_ERROR(ServeMetrics(metrics, options.router.common));
   ASSIGN_OR_RETURN(const auto node, RouterNode::Start(options.router, std::move(served), reach, clock, metrics));
-  RunUntilSignal(signal, node->server().address());
-  node->Shutdown(absl::Seconds(options.router.common.grace_seconds));
+  const auto check_alive = [&] {
+    node->CheckAlive();
+    prefill_node->CheckAlive();
+    for (const auto& [address, decode_node] : nodes) decode_node->CheckAlive();
+  };
+  RunUntilSignal(signal, {.address = node->server().address(), .check_alive = check_alive, .shutdown = [&] {
+                            node->Shutdown(absl::Seconds(options.router.common.grace_seconds));
+                          }});
   return absl::OkStatus();
 }
 

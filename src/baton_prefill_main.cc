@@ -27,8 +27,9 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(const auto node,
                    PrefillNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
                                       options.listen, "", DialTcp));
-  RunUntilSignal(signal, node->server().address());
-  node->Shutdown(absl::Seconds(options.common.grace_seconds));
+  RunUntilSignal(signal, {.address = node->server().address(),
+                          .check_alive = [&] { node->CheckAlive(); },
+                          .shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); }});
   return absl::OkStatus();
 }
 

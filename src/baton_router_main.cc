@@ -16,8 +16,9 @@ absl::Status Run(const RouterOptions& options, ShutdownSignal& signal) {
   Metrics metrics;
   RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   ASSIGN_OR_RETURN(const auto node, RouterNode::Start(options, std::move(models), DialTcp, clock, metrics));
-  RunUntilSignal(signal, node->server().address());
-  node->Shutdown(absl::Seconds(options.common.grace_seconds));
+  RunUntilSignal(signal, {.address = node->server().address(),
+                          .check_alive = [&] { node->CheckAlive(); },
+                          .shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); }});
   return absl::OkStatus();
 }
 

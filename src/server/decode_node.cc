@@ -46,10 +46,12 @@ absl::StatusOr<std::unique_ptr<DecodeNode>> DecodeNode::Start(const NodeParts& p
   node->worker_ = std::make_unique<DecodeWorker>(std::move(options), parts.backend, node->service_, parts.clock);
   node->kv_service_.Open(*node->worker_);
   node->service_.Open(*node->worker_, info);
+  node->server_->SetServing(true);
   return node;
 }
 
 void DecodeNode::Shutdown(absl::Duration grace) {
+  if (server_ != nullptr) server_->SetServing(false);
   if (worker_ != nullptr) worker_->Shutdown(grace);
   service_.Close();
   if (server_ != nullptr) server_->Stop(kCloseStreams);

@@ -28,6 +28,8 @@ class DecodeNode {
   ~DecodeNode() { Shutdown(absl::ZeroDuration()); }
 
   GrpcServer& server() { return *server_; }
+  // Returns unless the worker hangs. Thread-safe.
+  void CheckAlive() const { static_cast<void>(worker_->Load()); }
   void Shutdown(absl::Duration grace);
 
  private:

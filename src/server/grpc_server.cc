@@ -44,7 +44,7 @@ std::shared_ptr<grpc::Channel> DialTcp(const WorkerAddress& address) {
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& listen, Audience audience,
                                                               const std::vector<grpc::Service*>& services) {
   // Both switches are global and concern servers that are built after them.
-  grpc::EnableDefaultHealthCheckService(audience == Audience::kClients);
+  grpc::EnableDefaultHealthCheckService(true);
   if (audience == Audience::kClients) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   int port = 0;
@@ -61,13 +61,14 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   SetKeepalive(builder);
   for (grpc::Service* service : services) builder.RegisterService(service);
   auto result = std::make_unique<GrpcServer>();
+  result->audience_ = audience;
   result->server_ = builder.BuildAndStart();
   if (result->server_ == nullptr || (!listen.empty() && port == 0)) {
     return absl::UnavailableError(
         absl::StrCat("cannot listen on '", listen, "': no address of this machine, or taken by another process"));
   }
   if (!listen.empty()) result->address_ = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
-  if (audience == Audience::kClients) result->SetServing(false);
+  result->SetServing(false);
   return result;
 }
 
@@ -84,7 +85,7 @@ void GrpcServer::SetServing(bool serving) {
   grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
   if (health == nullptr) return;
   health->SetServingStatus(serving);  // the whole server and all that are registered below
-  health->SetServingStatus("baton.v1.Inference", serving);
+  if (audience_ == Audience::kClients) health->SetServingStatus("baton.v1.Inference", serving);
 }
 
 void GrpcServer::Stop(absl::Duration grace) {

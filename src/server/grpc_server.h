@@ -28,7 +28,7 @@ grpc::ChannelArguments InternalChannelArguments();
 class GrpcServer {
  public:
   enum class Audience {
-    kClients,  // with grpc.health.v1 and reflection
+    kClients,  // with reflection
     kWorkers,
   };
   // Listens on host:port (port 0: a free one) and serves. An empty address listens nowhere: in-process only.
@@ -39,12 +39,13 @@ class GrpcServer {
 
   const std::string& address() const { return address_; }  // host:port with the port that was chosen
   std::shared_ptr<grpc::Channel> InProcessChannel();
-  // What grpc.health.v1 answers, for the whole server and for "baton.v1.Inference". Audience kClients.
+  // What grpc.health.v1 answers: for the whole server and, to clients, for "baton.v1.Inference". At first: not serving.
   void SetServing(bool serving);
   // Accepts no new call, gives the running ones `grace` to end, then cancels them. Blocks until all are done.
   void Stop(absl::Duration grace);
 
  private:
+  Audience audience_ = Audience::kWorkers;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
 };

@@ -76,10 +76,12 @@ absl::StatusOr<std::unique_ptr<PrefillNode>> PrefillNode::Start(const NodeParts&
                          },
                          node->staging_.get()});
   node->service_.Open(*node->worker_, info);
+  node->server_->SetServing(true);
   return node;
 }
 
 void PrefillNode::Shutdown(absl::Duration grace) {
+  if (server_ != nullptr) server_->SetServing(false);
   if (worker_ != nullptr) worker_->Shutdown(grace);
   service_.Close();
   if (server_ != nullptr) server_->Stop(kCloseStreams);

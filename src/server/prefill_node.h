@@ -40,6 +40,8 @@ class PrefillNode {
   ~PrefillNode() { Shutdown(absl::ZeroDuration()); }
 
   GrpcServer& server() { return *server_; }
+  // Returns unless the worker hangs. Thread-safe.
+  void CheckAlive() const { static_cast<void>(worker_->Load()); }
   // Takes nothing new, gives what runs `grace`, fails the rest. Idempotent.
   void Shutdown(absl::Duration grace);
 

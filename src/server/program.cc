@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "google/protobuf/stubs/logging.h"
 #include "grpc/support/log.h"
+#include "server/service_manager.h"
 
 namespace baton {
 namespace {
@@ -47,9 +48,18 @@ absl::Status ServeMetrics(Metrics& metrics, const CommonOptions& options) {
   return absl::OkStatus();
 }
 
-void RunUntilSignal(ShutdownSignal& signal, const std::string& address) {
-  std::cout << "listening on " << address << std::endl;
+void RunUntilSignal(ShutdownSignal& signal, const Serving& serving) {
+  std::cout << "listening on " << serving.address << std::endl;
+  const ServiceManager manager = FindServiceManager();
+  const auto tell = [&manager](const char* state) {
+    const absl::Status status = Notify(manager, state);
+    if (!status.ok()) spdlog::warn("{}", Message(status));
+  };
+  const auto watchdog = KeepWatchdogQuiet(manager, serving.check_alive);
+  tell("READY=1");
   spdlog::info("{}: shutting down", strsignal(signal.Await()));
+  tell("STOPPING=1");
+  serving.shutdown();
 }
 
 }  // namespace baton

@@ -20,7 +20,15 @@ void WarnOfSharedMemory(int64_t bytes);
 // Serves metrics where the options want it, and logs where.
 absl::Status ServeMetrics(Metrics& metrics, const CommonOptions& options);
 
-// Prints "listening on HOST:PORT" to stdout, the one line that scripts wait for, and waits for the end.
-void RunUntilSignal(ShutdownSignal& signal, const std::string& address);
+// What a program runs once all is ready.
+struct Serving {
+  std::string address;                // where it listens
+  std::function<void()> check_alive;  // returns unless the process hangs; thread-safe, also while it shuts down
+  std::function<void()> shutdown;
+};
+
+// Prints "listening on HOST:PORT" to stdout, the one line that scripts wait for, waits for the end, and shuts down.
+// Tells the service manager of all this, if there is one.
+void RunUntilSignal(ShutdownSignal& signal, const Serving& serving);
 
 }  // namespace baton

@@ -40,7 +40,11 @@ RouterMetrics::RouterMetrics(Metrics& metrics)
       kept_(metrics.Gauge(Metric::kKeptOutputs)),
       kept_bytes_(metrics.Gauge(Metric::kKeptOutputBytes)),
       contexts_(metrics.Gauge(Metric::kContexts)),
-      context_tokens_(metrics.Gauge(Metric::kContextTokens)) {}
+      context_tokens_(metrics.Gauge(Metric::kContextTokens)) {
+  // There from the start, for Prometheus sees no increase in a series that begins with 1.
+  for (const auto role : {WorkerRole::kPrefill, WorkerRole::kDecode})
+    metrics.Counter(Metric::kWorkersLost, RoleLabel(role));
+}
 
 void RouterMetrics::OnTokens(absl::Duration since_last, int64_t tokens) {
   if (tokens > 0) inter_token_.Observe(absl::ToDoubleSeconds(since_last) / static_cast<double>(tokens));

@@ -28,6 +28,8 @@ class RouterNode {
   GrpcServer& server() { return *server_; }
   const HttpServer* http() const { return http_.get(); }  // null: the options want none
   const Router& router() const { return router_; }
+  // Returns unless the router hangs. Thread-safe.
+  void CheckAlive() const { static_cast<void>(router_.Decoders()); }
   // Refuses new calls, gives running ones `grace` to end, cancels the rest. Idempotent.
   void Shutdown(absl::Duration grace);
 

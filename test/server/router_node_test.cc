@@ -6,8 +6,8 @@
 #include "base/strings.h"
 #include "catch.h"
 #include "fake_worker.h"
-#include "grpcpp/generic/generic_stub.h"
 #include "model/byte_model.h"
+#include "raw_call.h"
 #include "router_cluster.h"
 
 namespace baton {
@@ -265,35 +265,15 @@ TEST_CASE("a compressed message, which could be inflated beyond any limit, is re
   CHECK(c.stub->PrefillOnly(&context, request, &response).error_code() == grpc::StatusCode::UNIMPLEMENTED);
 }
 
-// One unary call of bytes.
-grpc::Status RawCall(Cluster& c, const std::string& method, const std::string& request, std::string& response) {
-  grpc::GenericStub stub(c.channel);
-  grpc::CompletionQueue queue;
-  grpc::ClientContext context;
-  grpc::Slice slice(request);
-  const grpc::ByteBuffer bytes(&slice, 1);
-  const auto call = stub.PrepareUnaryCall(&context, method, bytes, &queue);
-  call->StartCall();
-  grpc::ByteBuffer reply;
-  grpc::Status status;
-  call->Finish(&reply, &status, nullptr);
-  void* tag = nullptr;
-  bool ok = false;
-  queue.Next(&tag, &ok);
-  grpc::Slice out;
-  if (status.ok() && reply.DumpToSingleSlice(&out).ok()) response.assign(out.begin(), out.end());
-  return status;
-}
-
 TEST_CASE("text that is not UTF-8 is refused by field") {
   Cluster c;
   // segments { segments { text: "\xff" } }
   std::string response;
   const grpc::Status status =
-      RawCall(c, "/baton.v1.Inference/PrefillOnly", std::string("\x12\x05\x0a\x03\x0a\x01\xff", 7), response);
+      RawCall(c.channel, "/baton.v1.Inference/PrefillOnly", std::string("\x12\x05\x0a\x03\x0a\x01\xff", 7), response);
   CHECK(status.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
   CHECK(status.error_message() == "segments.segments[0].text: is not valid UTF-8");
-  CHECK(RawCall(c, "/baton.v1.Inference/PrefillOnly", "\xff\xff\xff", response).error_code() ==
+  CHECK(RawCall(c.channel, "/baton.v1.Inference/PrefillOnly", "\xff\xff\xff", response).error_code() ==
         grpc::StatusCode::INVALID_ARGUMENT);
 }
 
@@ -301,7 +281,8 @@ TEST_CASE("reflection lists the services") {
   Cluster c;
   std::string response;
   // ServerReflectionRequest { list_services: "*" }
-  REQUIRE(RawCall(c, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "\x3a\x01*", response).ok());
+  REQUIRE(
+      RawCall(c.channel, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "\x3a\x01*", response).ok());
   CHECK(response.find("baton.v1.Inference") != std::string::npos);
   CHECK(response.find("grpc.health.v1.Health") != std::string::npos);
 }
@@ -312,7 +293,7 @@ TEST_CASE("health says SERVING while a worker of each role is attached") {
     const absl::Time until = absl::Now() + absl::FromChrono(kPatience);
     std::string response;
     while (absl::Now() < until) {
-      REQUIRE(RawCall(c, "/grpc.health.v1.Health/Check", "", response).ok());
+      REQUIRE(RawCall(c.channel, "/grpc.health.v1.Health/Check", "", response).ok());
       if (response == std::string{'\x08', expected}) return true;
     }
     return false;

@@ -1,0 +1,45 @@
+# The Debian package (component `deb`): `tools/package` makes it of what is built. Unlike the bundle it takes its libraries
+# from Debian, at the versions that it was built with.
+if(BATON_SANITIZE)
+  return()
+endif()
+
+set(deb COMPONENT deb EXCLUDE_FROM_ALL)
+set(deploy ${PROJECT_SOURCE_DIR}/deploy)
+install(TARGETS baton baton-router baton-prefill baton-decode RUNTIME DESTINATION bin ${deb})
+install(CODE [[
+  foreach(program baton baton-router baton-prefill baton-decode)
+    file(RPATH_REMOVE FILE $ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/bin/${program})  # which is the bundle's
+  endforeach()]] ${deb})
+
+file(GLOB units ${deploy}/systemd/baton*)
+install(FILES ${units} DESTINATION lib/systemd/system ${deb})
+install(FILES ${deploy}/systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME baton.conf ${deb})
+install(FILES ${deploy}/systemd/tmpfiles.conf DESTINATION lib/tmpfiles.d RENAME baton.conf ${deb})
+install(FILES ${deploy}/config/router.toml ${deploy}/config/prefill-0.toml ${deploy}/config/decode-0.toml
+  DESTINATION /etc/baton ${deb})
+install(FILES README.md docs/operations.md DESTINATION share/doc/baton ${deb})
+install(FILES ${deploy}/systemd/gpu.conf ${deploy}/systemd/network.conf DESTINATION share/doc/baton/examples ${deb})
+install(FILES ${deploy}/prometheus/alerts.yml ${deploy}/prometheus/rules.yml ${deploy}/prometheus/prometheus.yml
+  DESTINATION share/baton/prometheus ${deb})
+install(FILES ${deploy}/grafana/baton.json DESTINATION share/baton RENAME grafana.json ${deb})
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_COMPONENTS_ALL deb)
+set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_NAME baton)
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER "The Baton developers <baton@localhost>")
+set(CPACK_DEBIAN_PACKAGE_SECTION net)
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "disaggregated LLM inference server for agents")
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION "Prefill workers turn prompts into KV cache, decode workers turn KV cache into \
+tokens, and a router joins them; on CPUs and NVIDIA GPUs.")
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS systemd)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${deploy}/debian/conffiles ${deploy}/debian/postinst ${deploy}/debian/prerm
+  ${deploy}/debian/postrm)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+include(CPack)

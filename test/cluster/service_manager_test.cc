@@ -1,0 +1,62 @@
+// What systemd hears of each program, from its start to its end, and what a load balancer does.
+#include <signal.h>
+
+#include <cstdlib>
+
+#include "catch.h"
+#include "notify_socket.h"
+#include "programs.h"
+#include "raw_call.h"
+
+namespace baton {
+namespace {
+
+// The environment that programs started meanwhile have.
+struct Environment {
+  explicit Environment(const std::string& socket) {
+    setenv("NOTIFY_SOCKET", socket.c_str(), 1);
+    setenv("WATCHDOG_USEC", "600000", 1);
+  }
+  ~Environment() {
+    unsetenv("NOTIFY_SOCKET");
+    unsetenv("WATCHDOG_USEC");
+  }
+};
+
+// The next state that is not the watchdog's.
+std::string NextState(const NotifySocket& manager) {
+  std::string state = "WATCHDOG=1";
+  while (state == "WATCHDOG=1") state = manager.Next();
+  return state;
+}
+
+TEST_CASE("systemd hears when a program is ready, that it lives, and when it stops") {
+  const TempDir directory;
+  const NotifySocket manager(directory / "notify");
+  const std::string program = GENERATE("baton-router", "baton-prefill", "baton-decode", "baton");
+  std::vector<std::string> arguments{"--listen", "127.0.0.1:0", "--model", kModel, "--grace", "1"};
+  if (program == "baton-router") {
+    for (const char* word : {"--prefill-workers", "127.0.0.1:1", "--decode-workers", "127.0.0.1:2"}) {
+      arguments.push_back(word);
+    }
+  } else {
+    arguments.insert(arguments.end(), {"--threads", "1", "--kv-memory-mb", "8"});
+  }
+  if (program == "baton") arguments.insert(arguments.begin(), "serve");
+
+  const Environment environment(directory / "notify");
+  Process process(program, arguments);
+  INFO(program);
+  CHECK(manager.Next() == "READY=1");
+  std::string health;
+  REQUIRE(RawCall(DialTcp(process.Await("listening on ")), "/grpc.health.v1.Health/Check", "", health).ok());
+  const bool serves = program == "baton-prefill" || program == "baton-decode";  // a router once it has found workers
+  if (serves) CHECK(health == "\x08\x01");
+  CHECK(manager.Next() == "WATCHDOG=1");
+  process.Signal(SIGTERM);
+  CHECK(NextState(manager) == "STOPPING=1");
+  CHECK(process.Wait() == 0);
+}
+
+}  // namespace
+}  // namespace baton

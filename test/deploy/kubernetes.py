@@ -1,0 +1,208 @@
+"""usage: kubernetes.py base|overlays BUILD_FOLDER
+Are the manifests valid, do they agree with each other, and do the programs take what they are given there?
+
+base: the files as they are. overlays: what `kubectl kustomize` makes of each (77: there is no kubectl)."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+
+import kubernetes_validate
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KUBERNETES = ROOT / "deploy/kubernetes"
+MODEL = ROOT / "test/golden/tiny_llama3_bf16"
+VERSIONS = ("1.27", "1.32", "1.37")  # of Kubernetes: gRPC probes are stable from the first on
+UNITS = {"Mi": 1 << 20, "Gi": 1 << 30}
+
+
+class Manifests:
+    def __init__(self, name, documents, config):
+        self.name = name
+        self.documents = documents
+        self.config = {file: tomllib.loads(text) for file, text in config.items()}  # of the generated ConfigMap
+
+    def of_kind(self, *kinds):
+        return [document for document in self.documents if document["kind"] in kinds]
+
+    def workloads(self):
+        """component -> (workload, pod spec, container)"""
+        found = {}
+        for workload in self.of_kind("Deployment", "StatefulSet"):
+            pod = workload["spec"]["template"]["spec"]
+            found[workload["metadata"]["labels"]["app.kubernetes.io/component"]] = (workload, pod, pod["containers"][0])
+        return found
+
+
+def base():
+    kustomization = yaml.safe_load((KUBERNETES / "base/kustomization.yaml").read_text())
+    documents = []
+    for resource in kustomization["resources"]:
+        documents += yaml.safe_load_all((KUBERNETES / "base" / resource).read_text())
+    files = kustomization["configMapGenerator"][0]["files"]
+    return Manifests("base", documents, {pathlib.Path(f).name: (KUBERNETES / "base" / f).read_text() for f in files})
+
+
+def overlay(name):
+    text = subprocess.run(["kubectl", "kustomize", KUBERNETES / "overlays" / name], check=True, capture_output=True,
+                          text=True).stdout
+    documents = list(yaml.safe_load_all(text))
+    config = next(document["data"] for document in documents if document["kind"] == "ConfigMap")
+    return Manifests(name, documents, config)
+
+
+def schema_problems(manifests):
+    for document in manifests.documents:
+        for version in VERSIONS:
+            try:
+                kubernetes_validate.validate(document, version, strict=True)
+            except kubernetes_validate.ValidationError as error:
+                where = "/".join(map(str, error.absolute_path))
+                yield f"{document['kind']} {document['metadata']['name']}: {where}: {error.message} (Kubernetes {version})"
+
+
+def port_of(address):
+    return int(address.rsplit(":", 1)[1])
+
+
+def agreement_problems(manifests):
+    """Ports, names and seconds that are said in more than one place."""
+    for component, (workload, pod, container) in manifests.workloads().items():
+        config = manifests.config[f"{component}.toml"]
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        if ports != {"grpc": port_of(config["listen"]), "metrics": port_of(config["metrics"])}:
+            yield f"{component}: its configuration listens elsewhere than on {ports}"
+        for probe in ("startupProbe", "readinessProbe"):
+            if container.get(probe, {}).get("grpc", {}).get("port", ports["grpc"]) != ports["grpc"]:
+                yield f"{component}: {probe} asks another port"
+        if config["grace"] >= pod["terminationGracePeriodSeconds"]:
+            yield f"{component}: grace is not below terminationGracePeriodSeconds"
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        if volumes != {mount["name"] for mount in container["volumeMounts"]}:
+            yield f"{component}: volumes and mounts differ"
+        if component == "router":
+            continue
+        expected = [f"baton-{component}-{i}.{workload['spec']['serviceName']}:{ports['grpc']}"
+                    for i in range(workload["spec"]["replicas"])]
+        if manifests.config["router.toml"][f"{component}-workers"] != expected:
+            yield f"router.toml: {component}-workers: expected {expected}"
+
+
+def security_problems(manifests):
+    for component, (_, pod, container) in manifests.workloads().items():
+        context = container["securityContext"]
+        if not (pod["securityContext"]["runAsNonRoot"] and context["readOnlyRootFilesystem"]
+                and not context["allowPrivilegeEscalation"] and context["capabilities"] == {"drop": ["ALL"]}
+                and not pod["automountServiceAccountToken"]):
+            yield f"{component}: may more than it needs"
+    components = set(manifests.workloads())
+    for document in manifests.of_kind("NetworkPolicy", "PodDisruptionBudget", "Service"):
+        spec = document["spec"]
+        selector = spec.get("podSelector") or spec["selector"]
+        labels = selector.get("matchLabels", selector)
+        if labels.get("app.kubernetes.io/component", "router") not in components:
+            yield f"{document['kind']} {document['metadata']['name']}: selects no pod"
+
+
+def allowed(manifests):
+    """(from, to, port) between components, as the network policies have it at both ends."""
+    ends = {"ingress": set(), "egress": set()}
+    for policy in manifests.of_kind("NetworkPolicy"):
+        own = policy["spec"]["podSelector"]["matchLabels"].get("app.kubernetes.io/component")
+        for direction, side in (("ingress", "from"), ("egress", "to")):
+            for rule in policy["spec"].get(direction, []):
+                for peer in rule[side]:
+                    other = peer.get("podSelector", {}).get("matchLabels", {}).get("app.kubernetes.io/component")
+                    for port in rule["ports"] if own and other else []:
+                        pair = (other, own) if direction == "ingress" else (own, other)
+                        ends[direction].add((*pair, port["port"], port.get("endPort")))
+    return ends
+
+
+def network_problems(manifests):
+    prefill, decode = (port_of(manifests.config[f"{role}.toml"]["listen"]) for role in ("prefill", "decode"))
+    ranges = {tuple(int(port) for port in variable["value"].split("-"))
+              for _, _, container in manifests.workloads().values() for variable in container.get("env", [])
+              if variable["name"] == "UCX_TCP_PORT_RANGE"}
+    (kv,) = ranges  # the same for both
+    expected = {("router", "prefill", prefill, None), ("router", "decode", decode, None),
+                ("prefill", "decode", decode, None), ("prefill", "decode", *kv), ("decode", "prefill", *kv)}
+    for direction, found in allowed(manifests).items():
+        if found != expected:
+            yield f"network policies, {direction}: expected {sorted(expected, key=str)}, got {sorted(found, key=str)}"
+
+
+def size_of(text):
+    return int(text[:-2]) * UNITS[text[-2:]]
+
+
+def memory_problems(manifests):
+    """Overlays only: KV in shared memory, that within the container's."""
+    for component, (_, pod, container) in manifests.workloads().items():
+        limit = size_of(container["resources"]["limits"]["memory"])
+        shm = next((size_of(volume["emptyDir"]["sizeLimit"]) for volume in pod["volumes"] if volume["name"] == "shm"), 0)
+        kv = manifests.config[f"{component}.toml"].get("kv-memory-mb", 0) << 20
+        if component != "router" and not kv < shm < limit:
+            yield f"{component}: expected KV {kv} < shared memory {shm} < limit {limit}"
+
+
+def program_problems(manifests, binaries):
+    """Each container's command with --check, on a small model and this machine's processor."""
+    with tempfile.TemporaryDirectory() as folder:
+        for component, (workload, _, container) in manifests.workloads().items():
+            config = manifests.config[f"{component}.toml"]
+            model = config["model"]
+            config = config | {"model": [str(MODEL)] if isinstance(model, list) else str(MODEL)}
+            if component != "router":
+                config |= {"kv-memory-mb": 8, "device": "cpu", "kv-devices": "lo"}
+            file = pathlib.Path(folder, f"{component}.toml")
+            file.write_text("\n".join(f"{key} = {toml(value)}" for key, value in config.items()))
+            command = [word.replace("$(POD_NAME)", workload["metadata"]["name"] + "-0") for word in container["command"]]
+            command[0] = binaries / command[0]
+            command[command.index("--config") + 1] = file
+            run = subprocess.run([*command, "--check"], capture_output=True, text=True, timeout=60)
+            if run.returncode != 0:
+                yield f"{component} --check: {run.stdout}{run.stderr}"
+
+
+def toml(value):
+    return f"[{', '.join(map(toml, value))}]" if isinstance(value, list) else f'"{value}"' if isinstance(value, str) else value
+
+
+def gpu_problems(manifests):
+    _, pod, container = manifests.workloads()["decode"]
+    terms = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    if terms[0]["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] != "prefill" or not pod["hostIPC"]:
+        yield "decode: is not kept where it reaches prefill workers by cuda_ipc"
+    if container["resources"]["limits"].get("nvidia.com/gpu") != "1":
+        yield "decode: asks for no GPU"
+
+
+def problems_of(manifests, binaries):
+    checks = [schema_problems, agreement_problems, security_problems, network_problems]
+    if manifests.name != "base":
+        checks.append(memory_problems)
+    if manifests.name == "gpu":
+        checks.append(gpu_problems)
+    found = [problem for check in checks for problem in check(manifests)]
+    return [f"{manifests.name}: {problem}" for problem in found + list(program_problems(manifests, binaries))]
+
+
+def main():
+    what, build = sys.argv[1:]
+    if what == "overlays" and not shutil.which("kubectl"):
+        print("SKIPPED: the overlays for Kubernetes: there is no kubectl, which has kustomize")
+        return 77
+    all_manifests = [base()] if what == "base" else [overlay(name) for name in ("cpu", "gpu")]
+    problems = [problem for manifests in all_manifests
+                for problem in problems_of(manifests, pathlib.Path(build).resolve() / "bin")]
+    print("\n".join(problems) or f"kubernetes: {', '.join(m.name for m in all_manifests)}: as they should be")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""usage: monitoring.py BUILD_FOLDER
+Do Prometheus' own checks pass, and does every expression of rules, alerts and dashboard name what Baton really exports?"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+MODEL = ROOT / "test/golden/tiny_llama3_bf16"
+OF_PROMETHEUS = {"up": {"job", "instance"}}  # a metric -> its labels; every metric has job and instance
+
+
+def promtool(*arguments):
+    run = subprocess.run(["promtool", *arguments], cwd=DEPLOY / "prometheus", capture_output=True, text=True)
+    return [] if run.returncode == 0 else [f"promtool {' '.join(arguments)}: {run.stdout}{run.stderr}"]
+
+
+def exported():
+    """Metric -> (kind, labels), from the table that metrics are made from."""
+    text = (ROOT / "src/server/metrics.cc").read_text()
+    table = re.findall(r'\{Metric::k\w+, Kind::k(\w+), "(\w+)",\s*((?:"[^"]*"\s*)+)\}', text)
+    return {name: (kind, set(re.findall(r"`(\w+)`", help_text))) for kind, name, help_text in table}
+
+
+def rules():
+    """(where, rule) of every rule file."""
+    for name in ("rules.yml", "alerts.yml"):
+        for group in yaml.safe_load((DEPLOY / "prometheus" / name).read_text())["groups"]:
+            for rule in group["rules"]:
+                yield f"{name}: {rule.get('alert') or rule['record']}", rule
+
+
+def expressions():
+    """(where, expression) of all files."""
+    for where, rule in rules():
+        yield where, rule["expr"]
+    dashboard = json.loads((DEPLOY / "grafana/baton.json").read_text())
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", []):
+            yield f"dashboard: {panel['title']}", target["expr"]
+
+
+def series_of(expression):
+    """(metric, labels that it is selected by) for each selector of a PromQL expression."""
+    bare = re.sub(r'"[^"]*"', '""', expression)
+    for name, selector in re.findall(r"\b(up|baton[_:][\w:]+)\b(?:\{([^}]*)\})?", bare):
+        yield name, set(re.findall(r"(\w+)\s*(?:=|!)", selector or ""))
+
+
+def problems_of(where, expression, metrics, recorded):
+    by = {label.strip() for labels in re.findall(r"\bby \(([^)]*)\)", expression) for label in labels.split(",")}
+    known = {"job", "instance", "le"}
+    for name, labels in series_of(expression):
+        if name in OF_PROMETHEUS or name in recorded:
+            continue
+        metric = re.sub(r"_(bucket|sum|count)$", "", name)
+        kind, has = metrics.get(name) or metrics.get(metric) or (None, set())
+        known |= has
+        if kind is None or (kind == "Histogram") != (name != metric):
+            yield f"{where}: there is no {name}"
+        elif labels - has - {"job", "instance"}:
+            yield f"{where}: {name} has no label {sorted(labels - has)}"
+        elif kind == "Counter" and not re.search(rf"\b(rate|increase)\({name}\b", expression):
+            yield f"{where}: {name} only grows: expected its rate or increase"
+    if by - known and not recorded & {name for name, _ in series_of(expression)}:
+        yield f"{where}: groups by {sorted(by - known)}, which nothing here has"
+
+
+def not_served(names, binaries):
+    """Those of the names that a process does not export some time after one request."""
+    server = subprocess.Popen(
+        [binaries / "baton", "serve", MODEL, "--listen", "127.0.0.1:0", "--kv-memory-mb", "8", "--threads", "1"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        found = {}
+        for line in server.stdout:
+            for key, pattern in (("metrics", r"metrics on (\S+)"), ("listen", r"listening on (\S+)"), ("ready", r"( serving)")):
+                match = re.search(pattern, line)
+                if match:
+                    found[key] = match.group(1)
+            if len(found) == 3:
+                break
+        subprocess.run([binaries / "baton", "generate", "--server", found["listen"], "--prompt", "a b c", "--max-tokens", "3"],
+                       check=True, capture_output=True, timeout=60)
+        until = time.monotonic() + 20
+        while names and time.monotonic() < until:  # workers report now and then
+            text = urllib.request.urlopen(found["metrics"], timeout=10).read().decode()
+            names = names - set(re.findall(r"^(\w+)", text, re.MULTILINE))
+        return names
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def main():
+    problems = promtool("check", "rules", "rules.yml", "alerts.yml")
+    problems += promtool("check", "config", "prometheus.yml") + promtool("test", "rules", "alerts_test.yml")
+    metrics = exported()
+    recorded = {rule["record"] for _, rule in rules() if "record" in rule}
+    if len(metrics) < 30:
+        problems.append(f"src/server/metrics.cc: read {len(metrics)} metrics of its table, expected more")
+    names = set()
+    for where, expression in expressions():
+        problems += problems_of(where, expression, metrics, recorded)
+        names |= {name for name, _ in series_of(expression)}
+    missing = not_served(names - recorded - set(OF_PROMETHEUS), pathlib.Path(sys.argv[1]).resolve() / "bin")
+    problems += [f"a running server does not export {name}" for name in sorted(missing)]
+
+    documented = set(re.findall(r"^\| `(Baton\w+)`", (ROOT / "docs/operations.md").read_text(), re.MULTILINE))
+    alerts = {rule["alert"] for _, rule in rules() if "alert" in rule}
+    problems += [f"docs/operations.md and alerts.yml differ: {name}" for name in sorted(alerts ^ documented)]
+    tested = (DEPLOY / "prometheus/alerts_test.yml").read_text()
+    problems += [f"alerts_test.yml does not test {name}" for name in sorted(alerts) if f"alertname: {name}\n" not in tested]
+    print("\n".join(problems) or f"monitoring: {len(alerts)} alerts and {len(names)} series are right")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+#include "server/service_manager.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <future>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "notify_socket.h"
+#include "temp_dir.h"
+
+namespace baton {
+namespace {
+
+// What FindServiceManager makes of these variables.
+ServiceManager Find(const std::map<std::string, std::string>& environment) {
+  for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+  const ServiceManager manager = FindServiceManager();
+  for (const auto& [name, value] : environment) unsetenv(name.c_str());
+  return manager;
+}
+
+TEST_CASE("states reach a service manager at a path and at an abstract name") {
+  const TempDir directory;
+  for (const std::string& name : {directory / "notify", "@" + directory.path()}) {
+    INFO(name);
+    const NotifySocket manager(name);
+    CHECK(Notify({.socket = name}, "READY=1").ok());
+    CHECK(manager.Next() == "READY=1");
+  }
+}
+
+TEST_CASE("without a service manager nothing is sent and nothing is wrong") {
+  CHECK(Notify({}, "READY=1").ok());
+  CHECK(Find({}).socket.empty());
+  CHECK(KeepWatchdogQuiet({.watchdog = std::chrono::seconds(1)}, [] {}) == nullptr);
+}
+
+TEST_CASE("a socket that is none, or that nobody reads, is named") {
+  const TempDir directory;
+  for (const std::string& name : {std::string("relative"), std::string("@"), "/" + std::string(108, 'x')}) {
+    const absl::Status status = Notify({.socket = name}, "READY=1");
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(Message(status).find(name) != std::string::npos);
+  }
+  CHECK(absl::IsUnavailable(Notify({.socket = directory / "nobody"}, "READY=1")));
+}
+
+TEST_CASE("the watchdog's interval counts for the process that it is meant for") {
+  const std::string self = absl::StrCat(getpid()), other = absl::StrCat(getpid() + 1);
+  CHECK(Find({{"NOTIFY_SOCKET", "@n"}, {"WATCHDOG_USEC", "2000000"}}).watchdog == std::chrono::seconds(2));
+  CHECK(Find({{"WATCHDOG_USEC", "5"}, {"WATCHDOG_PID", self}}).watchdog.count() == 5);
+  CHECK(Find({{"WATCHDOG_USEC", "5"}, {"WATCHDOG_PID", other}}).watchdog.count() == 0);
+  CHECK(Find({{"WATCHDOG_USEC", "soon"}}).watchdog.count() == 0);
+  CHECK(Find({{"WATCHDOG_USEC", "-5"}}).watchdog.count() == 0);
+}
+
+TEST_CASE("the watchdog hears of a process only while that answers") {
+  const TempDir directory;
+  const NotifySocket socket(directory / "notify");
+  std::promise<void> hangs, goes_on;
+  bool first = true;
+  const auto watchdog =
+      KeepWatchdogQuiet({.socket = directory / "notify", .watchdog = std::chrono::milliseconds(30)}, [&] {
+        if (!std::exchange(first, false)) return;
+        hangs.set_value();
+        goes_on.get_future().wait();
+      });
+  hangs.get_future().wait();
+  CHECK(socket.Next(std::chrono::milliseconds(100)).empty());
+  goes_on.set_value();
+  CHECK(socket.Next() == "WATCHDOG=1");
+  CHECK(socket.Next() == "WATCHDOG=1");
+}
+
+}  // namespace
+}  // namespace baton
