@@ -4,66 +4,20 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "serve_parts.h"
 #include "server/cli.h"
-#include "server/decode_node.h"
 #include "server/flags.h"
 #include "server/prefill_node.h"
 #include "server/program.h"
 #include "server/router_node.h"
-#include "worker_parts.h"
 
 namespace baton {
 namespace {
 
 constexpr char kPrefillName[] = "in-process:prefill";
 
-// One decode worker of this process. The node comes last: it ends before what it is made from.
-struct Decoder {
-  std::string name;
-  ModelConfig config;
-  bool makes_same_kv = false;
-  std::unique_ptr<Tokenizer> tokenizer;
-  Transports transports;
-  WorkerBackend made;
-  std::unique_ptr<DecodeNode> node;
-
-  WorkerAddress address() const { return "in-process:decode:" + name; }
-};
-
-absl::StatusOr<Decoder> LoadDecoder(const WorkerOptions& options, const std::shared_ptr<InProcessNetwork>& network,
-                                    const LoadedModel& model) {
-  Decoder decoder;
-  decoder.name = ModelName(options.model);
-  decoder.config = model.weights->config;
-  ASSIGN_OR_RETURN(decoder.tokenizer, Tokenizer::Load(options.model));
-  decoder.transports = MakeInProcessTransports(options, network);
-  if (!options.common.check) {
-    ASSIGN_OR_RETURN(decoder.made, MakeBackend(model, options, /*lm_head=*/true, decoder.transports));
-  }
-  return decoder;
-}
-
-// The model's own decoder and those that share its KV.
-absl::StatusOr<std::vector<Decoder>> LoadDecoders(const ServeOptions& options, const LoadedModel& model,
-                                                  const std::shared_ptr<InProcessNetwork>& network) {
-  std::vector<Decoder> decoders(1);
-  ASSIGN_OR_RETURN(decoders[0], LoadDecoder(options.worker, network, model));
-  decoders[0].makes_same_kv = true;
-  for (const std::string& directory : options.decoders) {
-    WorkerOptions worker = options.worker;
-    worker.model = directory;
-    ASSIGN_OR_RETURN(const LoadedModel tuned, LoadModel(worker, 2 + static_cast<int>(options.decoders.size())));
-    ASSIGN_OR_RETURN(Decoder decoder, LoadDecoder(worker, network, tuned));
-    const absl::Status status = CheckSharesKv({decoders[0].config, *decoders[0].tokenizer},  //
-                                              {decoder.config, *decoder.tokenizer});
-    if (!status.ok()) return absl::InvalidArgumentError(StrCat("decoder ", directory, ": ", Message(status)));
-    decoder.makes_same_kv = tuned.weights->digest == model.weights->digest;
-    decoders.push_back(std::move(decoder));
-  }
-  return decoders;
-}
-
 absl::Status Serve(ServeOptions options, ShutdownSignal& signal) {
+  RETURN_IF_ERROR(ValidateAccess(options.router));
   options.worker.common.check = options.router.common.check;
   const int workers = 2 + static_cast<int>(options.decoders.size());  // a prefill worker, and its own decoder
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options.worker, workers));
@@ -112,9 +66,10 @@ absl::Status Serve(ServeOptions options, ShutdownSignal& signal) {
     prefill_node->CheckAlive();
     for (const auto& [address, decode_node] : nodes) decode_node->CheckAlive();
   };
-  RunUntilSignal(signal, {.address = node->server().address(), .check_alive = check_alive, .shutdown = [&] {
-                            node->Shutdown(absl::Seconds(options.router.common.grace_seconds));
-                          }});
+  RunUntilSignal(signal, {.address = node->server().address(),
+                          .check_alive = check_alive,
+                          .shutdown = [&] { node->Shutdown(absl::Seconds(options.router.common.grace_seconds)); },
+                          .reload = ReloadOf(options.router, *node)});
   return absl::OkStatus();
 }
 
@@ -135,6 +90,8 @@ int Main(int argc, char** argv) {
   AddStatusFlags(*app.add_subcommand("status", "the workers of a running router"), status);
   CLI::App* trace_command = app.add_subcommand("trace", "when the agents of a workflow waited, computed and decoded");
   AddTraceFlags(*trace_command, trace);
+  const CLI::App* key_command =
+      app.add_subcommand("key", "draws an API key, and its line for the router's file of keys");
   if (const auto code = ParseFlags(app, argc, argv)) return *code;
 
   if (serve_command->parsed()) {
@@ -143,6 +100,7 @@ int Main(int argc, char** argv) {
   signal.Release();  // a client ends at once
   if (generate_command->parsed()) return RunGenerate(generate);
   if (trace_command->parsed()) return RunTrace(trace);
+  if (key_command->parsed()) return RunKey();
   return chat_command->parsed() ? RunChat(chat) : RunStatus(status);
 }
 

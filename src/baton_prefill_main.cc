@@ -5,6 +5,7 @@
 #include "server/flags.h"
 #include "server/prefill_node.h"
 #include "server/program.h"
+#include "server/tls.h"
 #include "worker_parts.h"
 
 namespace baton {
@@ -26,7 +27,7 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   ASSIGN_OR_RETURN(const auto node,
                    PrefillNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
-                                      options.listen, "", DialTcp));
+                                      options.listen, "", DialBy(options.common.peer)));
   RunUntilSignal(signal, {.address = node->server().address(),
                           .check_alive = [&] { node->CheckAlive(); },
                           .shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); }});

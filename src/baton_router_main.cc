@@ -4,6 +4,7 @@
 #include "server/flags.h"
 #include "server/program.h"
 #include "server/router_node.h"
+#include "server/tls.h"
 
 namespace baton {
 namespace {
@@ -15,10 +16,12 @@ absl::Status Run(const RouterOptions& options, ShutdownSignal& signal) {
   const SteadyClock clock;
   Metrics metrics;
   RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
-  ASSIGN_OR_RETURN(const auto node, RouterNode::Start(options, std::move(models), DialTcp, clock, metrics));
+  ASSIGN_OR_RETURN(const auto node,
+                   RouterNode::Start(options, std::move(models), DialBy(options.common.peer), clock, metrics));
   RunUntilSignal(signal, {.address = node->server().address(),
                           .check_alive = [&] { node->CheckAlive(); },
-                          .shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); }});
+                          .shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); },
+                          .reload = ReloadOf(options, *node)});
   return absl::OkStatus();
 }
 

@@ -18,11 +18,13 @@ std::string RandomPrefix() {
 
 }  // namespace
 
-ClientAdmission::ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Metrics& metrics)
+ClientAdmission::ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Metrics& metrics,
+                                 Callers& callers)
     : router_(router),
       models_(models),
       clock_(clock),
       metrics_(metrics),
+      callers_(callers),
       id_prefix_(RandomPrefix()),
       long_prompts_(/*threads=*/2, kLongPromptsWaiting) {}
 
@@ -47,29 +49,32 @@ absl::Status ClientAdmission::Run(size_t text_bytes, absl::AnyInvocable<void()> 
 }
 
 template <typename Request>
-void ClientAdmission::Accept(std::shared_ptr<const Request> request, absl::Time deadline,
+void ClientAdmission::Accept(std::shared_ptr<const Request> request, const CallContext& context,
                              std::shared_ptr<CallSink> sink) {
   if (const absl::Status open = Open(); !open.ok()) return Refuse(*sink, open, kRetryHint);
   const size_t bytes = PromptBytes(*request);
   const absl::Status run =
-      Run(bytes, [this, request = std::move(request), deadline, sink] { Admit(*request, deadline, sink); });
+      Run(bytes, [this, request = std::move(request), context, sink] { Admit(*request, context, sink); });
   if (!run.ok()) Refuse(*sink, run, kRetryHint);
 }
 
 template <typename Request>
-void ClientAdmission::Admit(const Request& proto, absl::Time deadline, const std::shared_ptr<CallSink>& sink) {
+void ClientAdmission::Admit(const Request& proto, const CallContext& context, const std::shared_ptr<CallSink>& sink) {
   // A long prompt may have waited: what nobody waits for any more is not tokenised.
   if (sink->handle().cancelled()) return Refuse(*sink, absl::CancelledError("the client cancelled"));
-  if (clock_.Now() >= deadline) {
+  if (clock_.Now() >= context.deadline) {
     return Refuse(*sink, absl::DeadlineExceededError("the deadline passed before the prompt was read"));
   }
   if (!models_.Contains(proto.model())) JoinDecoders();
   absl::StatusOr<ClientRequest> request = ReadRequest(proto, models_, absl::Now());
   if (!request.ok()) return Refuse(*sink, request.status());
-  request->deadline = deadline;
+  request->deadline = context.deadline;
+  request->cache_salt = SaltOf(*context.caller, request->cache_salt);
   if (request->id.empty()) request->id = DrawId();
   sink->SetId(request->id);
-  const absl::StatusOr<RequestTicket> ticket = router_.Submit(*std::move(request), sink);
+  const Callers::Counted counted = callers_.Count(context.caller, *request, sink);
+  if (counted.sink == nullptr) return Refuse(*sink, counted.status, counted.retry_after);
+  const absl::StatusOr<RequestTicket> ticket = router_.Submit(*std::move(request), counted.sink);
   if (ticket.ok()) return sink->handle().Submitted(*ticket);
   Refuse(*sink, ticket.status(), absl::IsResourceExhausted(ticket.status()) ? kRetryHint : absl::ZeroDuration());
 }
@@ -79,11 +84,12 @@ void ClientAdmission::Refuse(CallSink& sink, const absl::Status& status, absl::D
   sink.Refuse(status, retry_after);
 }
 
-template void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest>, absl::Time,
+template void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest>, const CallContext&,
                                       std::shared_ptr<CallSink>);
-template void ClientAdmission::Accept(std::shared_ptr<const v1::PrefillOnlyRequest>, absl::Time,
+template void ClientAdmission::Accept(std::shared_ptr<const v1::PrefillOnlyRequest>, const CallContext&,
                                       std::shared_ptr<CallSink>);
-template void ClientAdmission::Admit(const v1::GenerateRequest&, absl::Time, const std::shared_ptr<CallSink>&);
-template void ClientAdmission::Admit(const v1::PrefillOnlyRequest&, absl::Time, const std::shared_ptr<CallSink>&);
+template void ClientAdmission::Admit(const v1::GenerateRequest&, const CallContext&, const std::shared_ptr<CallSink>&);
+template void ClientAdmission::Admit(const v1::PrefillOnlyRequest&, const CallContext&,
+                                     const std::shared_ptr<CallSink>&);
 
 }  // namespace baton

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "inference.pb.h"
 #include "model/served_model.h"
+#include "server/callers.h"
 #include "server/metrics.h"
 #include "server/request_handle.h"
 #include "server/request_reader.h"
@@ -27,6 +28,12 @@ class CallSink : public RequestSink {
   virtual void Refuse(const absl::Status& status, absl::Duration retry_after) = 0;
 };
 
+// Whose call it is, and until when somebody waits for it, by the clock.
+struct CallContext {
+  Caller caller;
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
 // Thread-safe. Whatever it runs elsewhere has run when it is gone.
 class ClientAdmission {
  public:
@@ -34,7 +41,9 @@ class ClientAdmission {
   static constexpr absl::Duration kRetryHint = absl::Seconds(1);
 
   // All must outlive it.
-  ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Metrics& metrics);
+  ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Metrics& metrics, Callers& callers);
+
+  Callers& callers() { return callers_; }
 
   // Accepts nothing any more.
   void Drain() { draining_ = true; }
@@ -54,9 +63,9 @@ class ClientAdmission {
   // Reads the request and submits it for `sink`, which is told if either fails. Times are the clock's. Accept tokenises
   // long prompts on another thread, Admit all of them here.
   template <typename Request>
-  void Accept(std::shared_ptr<const Request> request, absl::Time deadline, std::shared_ptr<CallSink> sink);
+  void Accept(std::shared_ptr<const Request> request, const CallContext& context, std::shared_ptr<CallSink> sink);
   template <typename Request>
-  void Admit(const Request& request, absl::Time deadline, const std::shared_ptr<CallSink>& sink);
+  void Admit(const Request& request, const CallContext& context, const std::shared_ptr<CallSink>& sink);
   // For requests that the router has not accepted; it counts the others itself.
   void Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after = {});
 
@@ -68,18 +77,20 @@ class ClientAdmission {
   ServedModels& models_;
   const Clock& clock_;
   Metrics& metrics_;
+  Callers& callers_;
   const std::string id_prefix_;  // random, so that ids of different routers differ
   std::atomic<uint64_t> next_id_ = 1;
   std::atomic<bool> draining_ = false;
   WorkQueue long_prompts_;
 };
 
-extern template void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest>, absl::Time,
+extern template void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest>, const CallContext&,
                                              std::shared_ptr<CallSink>);
-extern template void ClientAdmission::Accept(std::shared_ptr<const v1::PrefillOnlyRequest>, absl::Time,
+extern template void ClientAdmission::Accept(std::shared_ptr<const v1::PrefillOnlyRequest>, const CallContext&,
                                              std::shared_ptr<CallSink>);
-extern template void ClientAdmission::Admit(const v1::GenerateRequest&, absl::Time, const std::shared_ptr<CallSink>&);
-extern template void ClientAdmission::Admit(const v1::PrefillOnlyRequest&, absl::Time,
+extern template void ClientAdmission::Admit(const v1::GenerateRequest&, const CallContext&,
+                                            const std::shared_ptr<CallSink>&);
+extern template void ClientAdmission::Admit(const v1::PrefillOnlyRequest&, const CallContext&,
                                             const std::shared_ptr<CallSink>&);
 
 }  // namespace baton

@@ -18,9 +18,11 @@
 #include "grpcpp/grpcpp.h"
 #include "inference.grpc.pb.h"
 #include "nlohmann/json.hpp"
+#include "server/api_keys.h"
 #include "server/flags.h"
 #include "server/grpc_server.h"
 #include "server/grpc_status.h"
+#include "server/tls.h"
 #include "server/trace_layout.h"
 #include "server/trace_render.h"
 
@@ -36,8 +38,12 @@ struct Answer {
   absl::Duration retry_after;
 };
 
-std::unique_ptr<v1::Inference::Stub> Connect(const ClientOptions& options) {
-  return v1::Inference::NewStub(DialTcp(options.server));
+std::unique_ptr<v1::Inference::Stub> Connect(const ServerOptions& server) {
+  return v1::Inference::NewStub(DialServer(server.authority)(server.address));
+}
+
+void Authorize(grpc::ClientContext& context, const ServerOptions& server) {
+  if (!server.key.empty()) context.AddMetadata("authorization", "Bearer " + server.key);
 }
 
 v1::GenerateRequest RequestFrom(const ClientOptions& options) {
@@ -53,19 +59,21 @@ v1::GenerateRequest RequestFrom(const ClientOptions& options) {
 }
 
 // gRPC's words for a router that is not there, put so that a user knows what to do.
-absl::Status Explain(const absl::Status& status, const std::string& server) {
+absl::Status Explain(const absl::Status& status, const ServerOptions& server) {
   const std::string_view message = Message(status);
   if (!message.starts_with("failed to connect") && !message.starts_with("DNS resolution failed")) return status;
   const size_t reason = message.rfind(": ");
-  return absl::UnavailableError(StrCat("no router at ", server, reason == message.npos ? "" : message.substr(reason),
+  return absl::UnavailableError(StrCat("no router at ", server.address,
+                                       reason == message.npos ? "" : message.substr(reason),
                                        "; is one running (baton serve, tools/cluster up), and is --server right?"));
 }
 
 // `on_text` sees the text as it comes.
-Answer Generate(v1::Inference::Stub& stub, const v1::GenerateRequest& request, const std::string& server,
+Answer Generate(v1::Inference::Stub& stub, const v1::GenerateRequest& request, const ServerOptions& server,
                 const std::function<void(const std::string&)>& on_text) {
   Answer answer;
   grpc::ClientContext context;
+  Authorize(context, server);
   const auto reader = stub.Generate(&context, request);
   v1::GenerateResponse response;
   while (reader->Read(&response)) {
@@ -188,9 +196,19 @@ void AddSamplingFlags(CLI::App& app, ClientOptions& o) {
 
 }  // namespace
 
-void AddStatusFlags(CLI::App& app, ClientOptions& o) {
-  app.add_option("--server", o.server, "the router")->check(HostPort())->capture_default_str();
+namespace {
+
+void AddServerFlags(CLI::App& app, ServerOptions& o) {
+  app.add_option("--server", o.address, "the router")->check(HostPort())->capture_default_str();
+  app.add_option("--key", o.key,
+                 "API key, where the router asks for one; better in the environment, which others do not see")
+      ->envname("BATON_API_KEY");
+  app.add_option("--tls-ca", o.authority, "PEM: who signed the router's certificate; without it nothing is encrypted");
 }
+
+}  // namespace
+
+void AddStatusFlags(CLI::App& app, ClientOptions& o) { AddServerFlags(app, o.server); }
 
 void AddChatFlags(CLI::App& app, ClientOptions& o) {
   AddStatusFlags(app, o);
@@ -213,7 +231,7 @@ void AddGenerateFlags(CLI::App& app, GenerateOptions& o) {
 
 void AddTraceFlags(CLI::App& app, TraceOptions& o) {
   app.add_option("workflow", o.workflow, "as its requests named it")->required();
-  app.add_option("--server", o.server, "the router that served it")->check(HostPort())->capture_default_str();
+  AddServerFlags(app, o.server);
   app.add_option("--cache-salt", o.cache_salt, "of its requests, if they have one");
   app.add_option("--json", o.json, "write trace events to this file, for ui.perfetto.dev");
   app.add_option("--html", o.html, "write a page with a picture to this file");
@@ -238,7 +256,7 @@ int RunGenerate(const GenerateOptions& options) {
     if (!ids) return 1;
     request.mutable_segments()->add_segments()->mutable_token_ids()->mutable_ids()->Assign(ids->begin(), ids->end());
   }
-  const auto stub = Connect(options.client);
+  const auto stub = Connect(options.client.server);
   const Answer answer =
       Generate(*stub, request, options.client.server, options.json ? [](const std::string&) {} : PrintNow);
   if (options.json) {
@@ -253,7 +271,7 @@ int RunGenerate(const GenerateOptions& options) {
 
 int RunChat(ClientOptions options) {
   if (options.session.empty()) options.session = absl::StrCat("chat-", getpid(), "-", absl::ToUnixMicros(absl::Now()));
-  const auto stub = Connect(options);
+  const auto stub = Connect(options.server);
   v1::GenerateRequest request = RequestFrom(options);
   const bool interactive = isatty(STDIN_FILENO) != 0;
   std::string line;
@@ -277,12 +295,13 @@ int RunChat(ClientOptions options) {
 }
 
 int RunStatus(const ClientOptions& options) {
-  const auto stub = Connect(options);
+  const auto stub = Connect(options.server);
   grpc::ClientContext context;
+  Authorize(context, options.server);
   v1::GetServerInfoResponse info;
   const grpc::Status status = stub->GetServerInfo(&context, {}, &info);
   if (!status.ok()) return PrintError(Explain(FromGrpc(status), options.server), RetryAfterOf(context));
-  std::cout << "baton " << info.version() << " at " << options.server << ": " << info.live_requests()
+  std::cout << "baton " << info.version() << " at " << options.server.address << ": " << info.live_requests()
             << " live requests, " << info.waiting_requests() << " of them waiting for a worker\n";
   const auto row = [](const auto& role, const auto& address, const auto& state, const auto& model, const auto& running,
                       const auto& queued, const auto& tokens, const auto& blocks) {
@@ -300,8 +319,9 @@ int RunStatus(const ClientOptions& options) {
 }
 
 int RunTrace(const TraceOptions& options) {
-  const auto stub = v1::Inference::NewStub(DialTcp(options.server));
+  const auto stub = Connect(options.server);
   grpc::ClientContext context;
+  Authorize(context, options.server);
   v1::TraceRequest request;
   request.set_workflow(options.workflow);
   request.set_cache_salt(options.cache_salt);
@@ -319,6 +339,13 @@ int RunTrace(const TraceOptions& options) {
   }
   if (!status.ok()) return PrintError(status, RetryAfterOf(context));
   if (!written) std::cout << RenderText(options.workflow, trace);
+  return 0;
+}
+
+int RunKey() {
+  const NewKey key = DrawKey();
+  std::cout << "key, for the client, and kept nowhere else: " << key.key << "\n"
+            << "for the router's file of keys:              \"" << key.hash << "\"\n";
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// The client side of the `baton` command line: generate, chat, status, trace.
+// The client side of the `baton` command line: generate, chat, status, trace, key.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,14 @@
 
 namespace baton {
 
+struct ServerOptions {
+  std::string address = "127.0.0.1:7070";
+  std::string key;        // API key; empty: none
+  std::string authority;  // PEM file: who signed the router's certificate; empty: no encryption
+};
+
 struct ClientOptions {
-  std::string server = "127.0.0.1:7070";
+  ServerOptions server;
   std::string model;  // empty: the only one that is served
   std::optional<int32_t> max_tokens;
   std::optional<float> temperature;
@@ -32,7 +38,7 @@ struct GenerateOptions {
 };
 
 struct TraceOptions {
-  std::string server = ClientOptions().server;
+  ServerOptions server;
   std::string workflow;
   std::string cache_salt;
   std::string json, html, svg;  // files to write; all empty: text to the terminal
@@ -48,5 +54,6 @@ int RunGenerate(const GenerateOptions& options);
 int RunChat(ClientOptions options);
 int RunStatus(const ClientOptions& options);
 int RunTrace(const TraceOptions& options);
+int RunKey();  // draws an API key
 
 }  // namespace baton

@@ -30,12 +30,10 @@ void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvoca
   if (!run.ok()) Refuse(parts, *call, run, ClientAdmission::kRetryHint);
 }
 
-absl::Time DeadlineOf(const HttpCall& call, absl::Duration timeout) { return call.arrived + timeout; }
-
-void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, absl::Time deadline,
+void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, const CallContext& context,
                const std::shared_ptr<CompletionAnswer>& answer) {
   for (size_t i = 0; i < completion.requests.size() && !answer->over(); ++i) {
-    parts.admission.Admit(completion.requests[i], deadline, answer->sink(i));
+    parts.admission.Admit(completion.requests[i], context, answer->sink(i));
   }
 }
 
@@ -49,7 +47,7 @@ void ReadAndSubmit(const GatewayParts& parts, const SharedCall& call, Reader rea
   }
   if (!read.ok()) return Refuse(parts, *call, read.status());
   const auto completion = std::make_shared<const CompletionCall>(*std::move(read));
-  const absl::Time deadline = DeadlineOf(*call, completion->timeout);
+  const CallContext context{call->caller, call->arrived + completion->timeout};
   const auto answer =
       CompletionAnswer::Make(parts.router, *completion, call->id, parts.admission.DrawId(), call->reply);
   // A short body may ask for many samples of its prompt.
@@ -57,7 +55,7 @@ void ReadAndSubmit(const GatewayParts& parts, const SharedCall& call, Reader rea
   for (const v1::GenerateRequest& request : completion->requests) bytes += ClientAdmission::PromptBytes(request);
   const bool is_short = ClientAdmission::IsShort(call->request.body.size());
   const absl::Status run = parts.admission.Run(
-      is_short ? bytes : 0, [parts, completion, deadline, answer] { SubmitAll(parts, *completion, deadline, answer); });
+      is_short ? bytes : 0, [parts, completion, context, answer] { SubmitAll(parts, *completion, context, answer); });
   if (run.ok()) return;
   CountRequest(parts.metrics, run.code());
   answer->Fail(run, ClientAdmission::kRetryHint);
@@ -71,7 +69,7 @@ void ReadAndSubmitRpc(const GatewayParts& parts, const SharedCall& call, const s
     return Refuse(parts, *call, status);
   }
   RpcAnswer::Watch(answer);
-  parts.admission.Admit(request, absl::InfiniteFuture(), answer);
+  parts.admission.Admit(request, CallContext{call->caller}, answer);
 }
 
 }  // namespace

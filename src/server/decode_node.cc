@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "server/tls.h"
 
 namespace baton {
 namespace {
@@ -33,7 +34,8 @@ absl::StatusOr<std::unique_ptr<DecodeNode>> DecodeNode::Start(const NodeParts& p
                                                               const std::string& in_process_name) {
   std::unique_ptr<DecodeNode> node(new DecodeNode(parts.metrics));
   ASSIGN_OR_RETURN(node->server_,
-                   GrpcServer::Start(listen, GrpcServer::Audience::kWorkers, {&node->service_, &node->kv_service_}));
+                   GrpcServer::Start(listen, GrpcServer::Audience::kWorkers, {&node->service_, &node->kv_service_},
+                                     ServerCredentials(parts.options.common.peer)));
   WorkerAddress address = in_process_name;
   if (!listen.empty()) {
     ASSIGN_OR_RETURN(address, AdvertisedAddress(parts.options, node->server_->address()));

@@ -1,15 +1,13 @@
 #include "server/flags.h"
 
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <sstream>
 
 #include "absl/strings/numbers.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "server/toml_file.h"
 #include "server/version.h"
-#include "toml++/toml.h"
 
 namespace baton {
 namespace {
@@ -69,7 +67,17 @@ void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_na
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31));
 }
 
+void AddPeerCertificates(CLI::App& app, TlsFiles& files) {
+  app.add_option(
+      "--peer-cert", files.certificate,
+      "PEM: the certificate that this process shows to routers and workers, for the host names or addresses by "
+      "which they reach it; with it all that they say to each other is encrypted, but for the KV blocks");
+  app.add_option("--peer-key", files.key, "PEM: its private key");
+  app.add_option("--peer-ca", files.authority, "PEM: who signed the certificates of routers and workers");
+}
+
 void AddPeerFlags(CLI::App& app, WorkerOptions& o) {
+  AddPeerCertificates(app, o.common.peer);
   app.add_option("--listen", o.listen, "where to listen; port 0 takes a free one")
       ->check(HostPort())
       ->capture_default_str();
@@ -127,6 +135,10 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
   app.add_option("--http", o.http, "where to listen for clients of OpenAI's API; port 0 takes a free one")
       ->check(kHttpAddress)
       ->capture_default_str();
+  app.add_option("--keys", o.keys,
+                 "TOML file of API keys (docs/operations.md): who may call, and how much; SIGHUP reads it again");
+  app.add_option("--tls-cert", o.tls.certificate, "PEM: the certificate that gRPC clients are shown");
+  app.add_option("--tls-key", o.tls.key, "PEM: its private key");
   app.add_option("--max-requests", o.limits.live_requests, "most live requests; more get RESOURCE_EXHAUSTED")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
@@ -229,11 +241,15 @@ void AddFlags(CLI::App& app, CommonOptions& o) {
   app.add_option("--grace", o.grace_seconds, "seconds that running requests get after SIGTERM or SIGINT")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
+  app.add_flag(
+      "--open", o.open,
+      "listen where other machines may reach it even without keys or certificates: whoever reaches it may call");
   app.add_flag("--check", o.check, "validate options, model and memory, then exit with 0 or 1");
 }
 
 void AddFlags(CLI::App& app, RouterOptions& o) {
   AddFlags(app, o.common);
+  AddPeerCertificates(app, o.common.peer);
   AddClientFlags(app, o);
   app.add_option("--model", o.models, "Hugging Face directories of the models that are served (required)")
       ->delimiter(',');
@@ -300,20 +316,9 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) 
 }
 
 absl::Status ApplyConfigFile(CLI::App& app, const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
-  if (std::filesystem::is_directory(path)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": is a directory, expected a TOML file"));
-  }
-  toml::table table;
-  try {
-    table = toml::parse(file, path);
-  } catch (const toml::parse_error& error) {
-    return absl::InvalidArgumentError(StrCat(path, ":", error.source().begin.line, ": ", error.description()));
-  }
+  ASSIGN_OR_RETURN(const toml::table table, ReadTomlFile(path));
   for (const auto& [key, node] : table) {
-    const std::string where = StrCat(path, ":", node.source().begin.line);
-    RETURN_IF_ERROR(ApplyKey(app, where, std::string(key.str()), node));
+    RETURN_IF_ERROR(ApplyKey(app, PlaceOf(path, node), std::string(key.str()), node));
   }
   return absl::OkStatus();
 }

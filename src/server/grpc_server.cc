@@ -1,5 +1,7 @@
 #include "server/grpc_server.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -42,14 +44,15 @@ std::shared_ptr<grpc::Channel> DialTcp(const WorkerAddress& address) {
 }
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& listen, Audience audience,
-                                                              const std::vector<grpc::Service*>& services) {
+                                                              const std::vector<grpc::Service*>& services,
+                                                              std::shared_ptr<grpc::ServerCredentials> credentials) {
   // Both switches are global and concern servers that are built after them.
   grpc::EnableDefaultHealthCheckService(true);
   if (audience == Audience::kClients) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   int port = 0;
   if (!listen.empty()) {
-    builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(listen, std::move(credentials), &port);
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a taken port is an error, not a lottery
   }
   builder.SetMaxReceiveMessageSize(kMaxWireBytes);

@@ -33,8 +33,9 @@ class GrpcServer {
   };
   // Listens on host:port (port 0: a free one) and serves. An empty address listens nowhere: in-process only.
   // UNAVAILABLE: the address cannot be bound. The services must outlive it.
-  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const std::string& listen, Audience audience,
-                                                           const std::vector<grpc::Service*>& services);
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(
+      const std::string& listen, Audience audience, const std::vector<grpc::Service*>& services,
+      std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials());
   ~GrpcServer();  // Stop with no grace
 
   const std::string& address() const { return address_; }  // host:port with the port that was chosen

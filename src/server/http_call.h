@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/callers.h"
 #include "server/http/http_message.h"
 #include "server/http/http_reply.h"
 
@@ -17,6 +18,7 @@ struct HttpCall {
   std::shared_ptr<HttpReply> reply;
   std::string id;  // x-request-id, of every answer
   absl::Time arrived;
+  Caller caller;
 };
 
 // `content_type`: may be empty, where there is no body.

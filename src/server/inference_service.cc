@@ -52,15 +52,34 @@ void Fill(const Router::WorkerView& view, v1::Worker& out) {
 InferenceService::InferenceService(Router& router, ServedModels& models, const Clock& clock, ClientAdmission& admission)
     : router_(router), models_(models), clock_(clock), admission_(admission) {}
 
+namespace {
+
+// "" where the call says nothing.
+std::string_view AuthorizationOf(const grpc::CallbackServerContext& context) {
+  const auto it = context.client_metadata().find("authorization");
+  return it == context.client_metadata().end() ? std::string_view()
+                                               : std::string_view(it->second.data(), it->second.size());
+}
+
+grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context, const absl::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpc(status));
+  return reactor;
+}
+
+}  // namespace
+
 template <typename Request>
 void InferenceService::Accept(const grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes,
                               const std::shared_ptr<CallSink>& sink) {
+  absl::StatusOr<Caller> caller = admission_.callers().Authenticate(AuthorizationOf(context));
+  if (!caller.ok()) return admission_.Refuse(*sink, caller.status());
   if (const absl::Status open = admission_.Open(); !open.ok()) {
     return admission_.Refuse(*sink, open, ClientAdmission::kRetryHint);
   }
   auto request = std::make_shared<Request>();
   if (absl::Status status = Parse(bytes, *request); !status.ok()) return admission_.Refuse(*sink, status);
-  admission_.Accept<Request>(std::move(request), DeadlineOf(context, clock_), sink);
+  admission_.Accept<Request>(std::move(request), {*std::move(caller), DeadlineOf(context, clock_)}, sink);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(grpc::CallbackServerContext* context,
@@ -79,6 +98,8 @@ grpc::ServerUnaryReactor* InferenceService::PrefillOnly(grpc::CallbackServerCont
 
 grpc::ServerUnaryReactor* InferenceService::ListModels(grpc::CallbackServerContext* context,
                                                        const v1::ListModelsRequest*, v1::ListModelsResponse* response) {
+  const absl::Status known = admission_.callers().Authenticate(AuthorizationOf(*context)).status();
+  if (!known.ok()) return Finished(context, known);
   admission_.JoinDecoders();
   for (const ServedModel* model : models_.all()) {
     v1::Model& out = *response->add_models();
@@ -88,30 +109,28 @@ grpc::ServerUnaryReactor* InferenceService::ListModels(grpc::CallbackServerConte
     out.set_has_chat_template(model->chat_template != nullptr);
     out.set_ready(router_.Readiness(model->name).ok());
   }
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  return Finished(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* InferenceService::GetServerInfo(grpc::CallbackServerContext* context,
                                                           const v1::GetServerInfoRequest*,
                                                           v1::GetServerInfoResponse* response) {
+  const absl::Status known = admission_.callers().AuthenticateOperator(AuthorizationOf(*context)).status();
+  if (!known.ok()) return Finished(context, known);
   response->set_version(kVersion);
   for (const Router::WorkerView& view : router_.Workers()) Fill(view, *response->add_workers());
   response->set_live_requests(router_.live_requests());
   response->set_waiting_requests(router_.waiting_requests());
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  return Finished(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* InferenceService::Trace(grpc::CallbackServerContext* context, const v1::TraceRequest* request,
                                                   v1::TraceResponse* response) {
-  const auto trace = router_.TraceOf(request->workflow(), request->cache_salt());
+  const absl::StatusOr<Caller> caller = admission_.callers().Authenticate(AuthorizationOf(*context));
+  if (!caller.ok()) return Finished(context, caller.status());
+  const auto trace = router_.TraceOf(request->workflow(), SaltOf(**caller, request->cache_salt()));
   if (trace.ok()) *response = ToProto(*trace);
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(trace.status()));
-  return reactor;
+  return Finished(context, trace.status());
 }
 
 }  // namespace baton

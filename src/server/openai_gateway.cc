@@ -22,9 +22,9 @@ const OpenAiGateway::Route OpenAiGateway::kRoutes[] = {
     {"POST", "/detokenize", ServeDetokenize},
     {"POST", "/generate", ServeGenerate},
     {"POST", "/prefill_only", ServePrefillOnly},
-    {"GET", "/health", ServeHealth},
+    {"GET", "/health", ServeHealth, Route::For::kAll},
     {"GET", "/version", ServeVersion},
-    {"GET", "/metrics", ServeMetricsText},
+    {"GET", "/metrics", ServeMetricsText, Route::For::kOperators},
 };
 
 const OpenAiGateway::Route* OpenAiGateway::Find(std::string_view path) {
@@ -40,17 +40,29 @@ std::string OpenAiGateway::IdOf(const HttpRequest& request) {
   return usable ? std::string(given) : parts_.admission.DrawId();
 }
 
+// Of a path that is not there, too: what there is, a stranger is not told.
+absl::StatusOr<Caller> OpenAiGateway::CallerOf(const HttpRequest& request, const Route* route) const {
+  const Callers& callers = parts_.admission.callers();
+  const Route::For audience = route == nullptr ? Route::For::kTenants : route->audience;
+  if (audience == Route::For::kAll) return std::make_shared<const Tenant>();
+  const std::string_view authorization = request.header("authorization");
+  return audience == Route::For::kOperators ? callers.AuthenticateOperator(authorization)
+                                            : callers.Authenticate(authorization);
+}
+
 void OpenAiGateway::OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   std::string id = IdOf(request);
   const Route* route = Find(request.path);
+  absl::StatusOr<Caller> caller = CallerOf(request, route);
+  if (!caller.ok()) return reply->Send(ErrorResponse(id, caller.status()));
   if (route == nullptr) {
     const std::string shown = absl::CHexEscape(request.path.substr(0, 256));
     return reply->Send(ErrorResponse(id, absl::NotFoundError(absl::StrCat("there is nothing at '", shown, "'"))));
   }
   const bool reads = route->method == "GET";
   if (request.method == route->method || (reads && request.method == "HEAD")) {
-    return route->serve(parts_, std::make_shared<const HttpCall>(
-                                    HttpCall{std::move(request), std::move(reply), std::move(id), parts_.clock.Now()}));
+    HttpCall call{std::move(request), std::move(reply), std::move(id), parts_.clock.Now(), *std::move(caller)};
+    return route->serve(parts_, std::make_shared<const HttpCall>(std::move(call)));
   }
   const bool asks = request.method == "OPTIONS";
   HttpResponse response =

@@ -23,10 +23,12 @@ class OpenAiGateway final : public HttpHandler {
     std::string_view method;
     std::string_view path;  // one that ends with a slash: and what follows
     Serve serve;
+    enum class For { kTenants, kOperators, kAll } audience = For::kTenants;
   };
   static const Route kRoutes[];
 
   static const Route* Find(std::string_view path);
+  absl::StatusOr<Caller> CallerOf(const HttpRequest& request, const Route* route) const;
   std::string IdOf(const HttpRequest& request);
 
   const GatewayParts parts_;

@@ -16,6 +16,7 @@
 #include "base/logging.h"
 #include "base/status.h"
 #include "model/served_model.h"
+#include "server/tls.h"
 
 namespace baton {
 namespace {
@@ -26,6 +27,26 @@ int64_t PhysicalBytes() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_
 bool IsWildcard(const std::string& host_port) {
   const std::string host = host_port.substr(0, host_port.rfind(':'));
   return host == "0.0.0.0" || host == "[::]" || host == "::";
+}
+
+bool IsLoopback(const std::string& host_port) {
+  const std::string host = host_port.substr(0, host_port.rfind(':'));
+  const bool numeric = host.find_first_not_of("0123456789.") == std::string::npos;
+  return host.empty() || host == "localhost" || host == "[::1]" || (numeric && host.starts_with("127."));
+}
+
+// `guard`: what keeps strangers out.
+absl::Status CheckReach(const char* flag, const std::string& listen, bool guarded, bool open, const char* guard) {
+  if (guarded || open || IsLoopback(listen)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, ": ", listen, " may be reached from other machines, and whoever reaches it may call: give ",
+                   guard, ", or --open if that is what you want"));
+}
+
+absl::Status CheckPeer(const TlsFiles& files) {
+  RETURN_IF_ERROR(Check(files, "peer"));
+  if (files.empty() || !files.authority.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("peer-ca: is required with peer-cert");
 }
 
 absl::Status NeedsAdvertise(const std::string& listening) {
@@ -125,11 +146,20 @@ std::string SharedMemoryShortage(const std::string& directory, int64_t bytes) {
                       " MiB: enlarge it (containers: --shm-size) or lower --kv-memory-mb", kOtherwise);
 }
 
+absl::Status ValidateAccess(const RouterOptions& options) {
+  RETURN_IF_ERROR(Check(options.tls, "tls"));
+  RETURN_IF_ERROR(CheckPeer(options.common.peer));
+  const bool guarded = !options.keys.empty(), open = options.common.open;
+  RETURN_IF_ERROR(CheckReach("listen", options.listen, guarded, open, "--keys"));
+  return options.http == "off" ? absl::OkStatus() : CheckReach("http", options.http, guarded, open, "--keys");
+}
+
 absl::Status Validate(const RouterOptions& options) {
   if (options.models.empty()) return absl::InvalidArgumentError("model: at least one directory is required");
   if (options.prefill_workers.empty()) return absl::InvalidArgumentError("prefill-workers: at least one is required");
   if (options.decode_workers.empty()) return absl::InvalidArgumentError("decode-workers: at least one is required");
   RETURN_IF_ERROR(CheckModelNames(options.models));
+  RETURN_IF_ERROR(ValidateAccess(options));
   std::set<WorkerAddress> seen;
   for (const auto* list : {&options.prefill_workers, &options.decode_workers}) {
     for (const WorkerAddress& address : *list) {
@@ -143,6 +173,9 @@ absl::Status Validate(const RouterOptions& options) {
 
 absl::Status Validate(const WorkerOptions& options) {
   if (options.model.empty()) return absl::InvalidArgumentError("model: a directory is required");
+  RETURN_IF_ERROR(CheckPeer(options.common.peer));
+  RETURN_IF_ERROR(CheckReach("listen", options.listen, !options.common.peer.empty(), options.common.open,
+                             "--peer-cert, --peer-key and --peer-ca"));
   if (options.advertise.empty() && IsWildcard(options.listen)) return NeedsAdvertise(options.listen);
   if (IsWildcard(options.advertise) || options.advertise.ends_with(":0")) {
     return absl::InvalidArgumentError(

@@ -13,17 +13,30 @@
 
 namespace baton {
 
+// PEM files. They are read again every ten seconds, so that certificates can be renewed while a process runs.
+struct TlsFiles {
+  std::string certificate{};  // chain, the process's own first
+  std::string key{};
+  std::string authority{};  // those who may have signed the other side's certificate; empty: the other side shows none
+
+  bool empty() const { return certificate.empty() && key.empty() && authority.empty(); }
+};
+
 struct CommonOptions {
   std::string log_level = "info";
   std::string metrics = "127.0.0.1:0";  // host:port; empty, "off" or "0": none
   double grace_seconds = 10;            // for running requests, after SIGTERM or SIGINT
   bool check = false;                   // only validate
+  bool open = false;                    // may be called from other machines without keys or certificates
+  TlsFiles peer;                        // between router and workers; empty: no encryption
 };
 
 struct RouterOptions {
   CommonOptions common;
   std::string listen = "127.0.0.1:7070";
   std::string http = "127.0.0.1:8000";  // host:port; empty or "off": none
+  std::string keys;                     // file of API keys; empty: anyone may call
+  TlsFiles tls;                         // for clients, over gRPC; no authority
   std::vector<std::string> models;      // directories
   std::vector<WorkerAddress> prefill_workers;
   std::vector<WorkerAddress> decode_workers;
@@ -89,8 +102,10 @@ absl::StatusOr<WorkerAddress> AdvertisedAddress(const WorkerOptions& options, co
 // Why `bytes` of KV cannot lie in `directory`, where shared memory is files, and what to do about it; empty: they can.
 std::string SharedMemoryShortage(const std::string& directory, int64_t bytes);
 
-// INVALID_ARGUMENT: a field that is missing, or contradicts another.
+// INVALID_ARGUMENT: a field that is missing, or contradicts another; files that are wrong; an address that others may
+// reach without keys (router) or certificates (workers), unless `open`.
 absl::Status Validate(const RouterOptions& options);
+absl::Status ValidateAccess(const RouterOptions& options);  // the part that `baton serve` needs as well
 absl::Status Validate(const WorkerOptions& options);
 
 }  // namespace baton

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "server/grpc_decode_peer.h"
+#include "server/tls.h"
 
 namespace baton {
 namespace {
@@ -56,7 +57,8 @@ absl::StatusOr<std::unique_ptr<PrefillNode>> PrefillNode::Start(const NodeParts&
                                                                 const std::string& in_process_name,
                                                                 ChannelFactory reach_decode) {
   std::unique_ptr<PrefillNode> node(new PrefillNode(parts.metrics));
-  ASSIGN_OR_RETURN(node->server_, GrpcServer::Start(listen, GrpcServer::Audience::kWorkers, {&node->service_}));
+  ASSIGN_OR_RETURN(node->server_, GrpcServer::Start(listen, GrpcServer::Audience::kWorkers, {&node->service_},
+                                                    ServerCredentials(parts.options.common.peer)));
   WorkerAddress address = in_process_name;
   if (!listen.empty()) {
     ASSIGN_OR_RETURN(address, AdvertisedAddress(parts.options, node->server_->address()));

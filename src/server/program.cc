@@ -57,7 +57,9 @@ void RunUntilSignal(ShutdownSignal& signal, const Serving& serving) {
   };
   const auto watchdog = KeepWatchdogQuiet(manager, serving.check_alive);
   tell("READY=1");
-  spdlog::info("{}: shutting down", strsignal(signal.Await()));
+  int got = signal.Await();
+  for (; got == SIGHUP && serving.reload; got = signal.Await()) serving.reload();
+  spdlog::info("{}: shutting down", strsignal(got));
   tell("STOPPING=1");
   serving.shutdown();
 }

@@ -7,7 +7,9 @@
 #include "base/check.h"
 #include "base/logging.h"
 #include "base/status.h"
+#include "base/strings.h"
 #include "server/generate_stream.h"
+#include "server/tls.h"
 
 namespace baton {
 namespace {
@@ -32,9 +34,11 @@ std::optional<SessionLimits> SessionLimitsOf(const RouterOptions& options) {
 
 }  // namespace
 
-RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> models, const ChannelFactory& channels,
-                       const Clock& clock, Metrics& metrics)
+RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> models, std::unique_ptr<KeyRing> keys,
+                       const ChannelFactory& channels, const Clock& clock, Metrics& metrics)
     : models_(std::move(models)),
+      keys_(std::move(keys)),
+      callers_(*keys_, clock),
       router_({.prefill_workers = options.prefill_workers,
                .decode_workers = options.decode_workers,
                .limits = LimitsOf(options),
@@ -42,7 +46,7 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
                .sessions = SessionLimitsOf(options),
                .shadow_prefill = options.shadow_prefill},
               clock, channels, metrics),
-      admission_(router_, models_, clock, metrics),
+      admission_(router_, models_, clock, metrics, callers_),
       service_(router_, models_, clock, admission_),
       gateway_({router_, models_, clock, metrics, admission_, absl::Now()}) {}
 
@@ -50,8 +54,14 @@ absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOption
                                                               std::vector<ServedModel> models,
                                                               const ChannelFactory& channels, const Clock& clock,
                                                               Metrics& metrics) {
-  std::unique_ptr<RouterNode> node(new RouterNode(options, std::move(models), channels, clock, metrics));
-  ASSIGN_OR_RETURN(node->server_, GrpcServer::Start(options.listen, GrpcServer::Audience::kClients, {&node->service_}));
+  auto keys = std::make_unique<KeyRing>();
+  if (!options.keys.empty()) {
+    ASSIGN_OR_RETURN(keys, KeyRing::Load(options.keys));
+  }
+  std::unique_ptr<RouterNode> node(
+      new RouterNode(options, std::move(models), std::move(keys), channels, clock, metrics));
+  ASSIGN_OR_RETURN(node->server_, GrpcServer::Start(options.listen, GrpcServer::Audience::kClients, {&node->service_},
+                                                    ServerCredentials(options.tls)));
   RETURN_IF_ERROR(node->StartHttp(options.http));
   node->health_.emplace(kHealthPeriod, [node = node.get()] { node->CheckHealth(); });
   return node;
@@ -71,6 +81,18 @@ absl::Status RouterNode::StartHttp(const std::string& listen) {
   http_ = *std::move(http);
   spdlog::info("HTTP on http://{}", http_->address());
   return absl::OkStatus();
+}
+
+void RouterNode::ReloadKeys() {
+  if (!keys_->asks()) return;
+  const absl::Status status = keys_->Reload();
+  if (status.ok()) return spdlog::info("the keys were read again");
+  spdlog::error("the keys stay as they were: {}", std::string(Message(status)));
+}
+
+std::function<void()> ReloadOf(const RouterOptions& options, RouterNode& node) {
+  if (options.keys.empty()) return nullptr;
+  return [&node] { node.ReloadKeys(); };
 }
 
 void RouterNode::CheckHealth() {

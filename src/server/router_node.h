@@ -1,6 +1,7 @@
 // A router that serves: models, router, its fronts for clients (gRPC and HTTP), health.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,19 +29,23 @@ class RouterNode {
   GrpcServer& server() { return *server_; }
   const HttpServer* http() const { return http_.get(); }  // null: the options want none
   const Router& router() const { return router_; }
+  // Reads the file of keys again, and logs what became of it.
+  void ReloadKeys();
   // Returns unless the router hangs. Thread-safe.
   void CheckAlive() const { static_cast<void>(router_.Decoders()); }
   // Refuses new calls, gives running ones `grace` to end, cancels the rest. Idempotent.
   void Shutdown(absl::Duration grace);
 
  private:
-  RouterNode(const RouterOptions& options, std::vector<ServedModel> models, const ChannelFactory& channels,
-             const Clock& clock, Metrics& metrics);
+  RouterNode(const RouterOptions& options, std::vector<ServedModel> models, std::unique_ptr<KeyRing> keys,
+             const ChannelFactory& channels, const Clock& clock, Metrics& metrics);
   absl::Status StartHttp(const std::string& listen);
   void CheckHealth();
 
   ServedModels models_;
-  Router router_;
+  std::unique_ptr<KeyRing> keys_;
+  Callers callers_;
+  Router router_;  // ends what is live, and tells callers_
   ClientAdmission admission_;
   InferenceService service_;
   OpenAiGateway gateway_;
@@ -49,5 +54,8 @@ class RouterNode {
   bool serving_ = false;  // of the health thread
   std::optional<PeriodicTask> health_;
 };
+
+// What a program does at SIGHUP: reads the keys again, if it has any.
+std::function<void()> ReloadOf(const RouterOptions& options, RouterNode& node);
 
 }  // namespace baton

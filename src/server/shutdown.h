@@ -1,4 +1,4 @@
-// SIGTERM and SIGINT, without code that runs inside a signal handler.
+// SIGTERM, SIGINT and SIGHUP, without code that runs inside a signal handler.
 #pragma once
 
 namespace baton {
@@ -7,7 +7,7 @@ namespace baton {
 class ShutdownSignal {
  public:
   ShutdownSignal();
-  // Blocks until the process is asked to end; returns the signal's number.
+  // Blocks until one of them comes; returns its number.
   int Await();
   // Undoes the constructor: the signals end the process as usual.
   void Release();

@@ -173,6 +173,7 @@ TEST_CASE("a worker on all interfaces must say how it is reached") {
   CHECK(AdvertisedAddress(options, "127.0.0.1:7").value() == "127.0.0.1:7");
   CHECK(absl::IsInvalidArgument(AdvertisedAddress(options, "0.0.0.0:7").status()));
   options.model = "m";
+  options.common.open = true;
   options.listen = GENERATE("0.0.0.0:7", "[::]:7", ":::7");
   CHECK(Message(Validate(options)).starts_with("advertise: is required with --listen " + options.listen));
   for (const char* nowhere : {"0.0.0.0:7", "worker-0:0"}) {
@@ -182,6 +183,36 @@ TEST_CASE("a worker on all interfaces must say how it is reached") {
   options.advertise = "worker-0.workers:7";
   CHECK(Validate(options).ok());
   CHECK(AdvertisedAddress(options, "0.0.0.0:7").value() == "worker-0.workers:7");
+}
+
+TEST_CASE("nothing listens where other machines may reach it without keys or certificates, unless it is told to") {
+  for (const char* listen : {"0.0.0.0:7", "[::]:7", "10.0.0.1:7", "host:7", "127.host:7"}) {
+    INFO(listen);
+    WorkerOptions worker;
+    worker.model = "m";
+    worker.listen = listen;
+    worker.advertise = "worker:7";
+    CHECK(Message(Validate(worker)) ==
+          StrCat("listen: ", listen, " may be reached from other machines, and whoever reaches it may call: give ",
+                 "--peer-cert, --peer-key and --peer-ca, or --open if that is what you want"));
+    worker.common.open = true;
+    CHECK(Validate(worker).ok());
+
+    RouterOptions router;
+    router.listen = listen;
+    CHECK(absl::IsInvalidArgument(ValidateAccess(router)));
+    router.listen = "localhost:7";
+    CHECK(ValidateAccess(router).ok());
+    router.http = listen;
+    CHECK(Message(ValidateAccess(router)).starts_with(StrCat("http: ", listen)));
+    router.keys = "keys.toml";
+    CHECK(ValidateAccess(router).ok());
+  }
+  RouterOptions here;
+  for (const char* listen : {"127.0.0.1:0", "127.1.2.3:7", "[::1]:7", "localhost:7"}) {
+    here.listen = listen;
+    CHECK(ValidateAccess(here).ok());
+  }
 }
 
 }  // namespace

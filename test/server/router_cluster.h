@@ -25,8 +25,10 @@ struct Cluster {
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Inference::Stub> stub;
 
-  explicit Cluster(RouterLimits limits = {.worker_wait = absl::Seconds(10)}, const std::string& schedule = "fcfs") {
+  explicit Cluster(RouterLimits limits = {.worker_wait = absl::Seconds(10)}, const std::string& schedule = "fcfs",
+                   const std::string& keys = "") {
     RouterOptions options;
+    options.keys = keys;
     options.listen = options.http = "127.0.0.1:0";
     options.prefill_workers = {prefill->address()};
     options.decode_workers = {decode->address()};

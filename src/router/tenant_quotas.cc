@@ -1,0 +1,76 @@
+#include "router/tenant_quotas.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace baton {
+namespace {
+
+TenantQuotas::Refusal Exhausted(const Tenant& tenant, absl::string_view quota, int64_t limit,
+                                absl::Duration retry_after = absl::ZeroDuration()) {
+  return {
+      absl::ResourceExhaustedError(absl::StrCat("tenant '", tenant.name, "': ", quota, ": its ", limit, " are in use")),
+      retry_after};
+}
+
+}  // namespace
+
+void TenantQuotas::WorkOff(Use& use, int64_t tokens_per_minute, absl::Time now) {
+  if (now <= use.at) return;
+  const double minutes = absl::ToDoubleMinutes(now - use.at);
+  use.tokens =
+      tokens_per_minute == 0 ? 0 : std::max(0.0, use.tokens - minutes * static_cast<double>(tokens_per_minute));
+  use.at = now;
+}
+
+std::optional<TenantQuotas::Refusal> TenantQuotas::Begin(const Tenant& tenant, const std::string& session,
+                                                         int64_t tokens, absl::Time now) {
+  const TenantQuota& quota = tenant.quota;
+  Use& use = uses_[tenant.name];
+  WorkOff(use, quota.tokens_per_minute, now);
+  if (quota.max_requests > 0 && use.requests >= quota.max_requests) {
+    return Exhausted(tenant, "requests", quota.max_requests);
+  }
+  const bool new_session = !session.empty() && !use.sessions.contains(session);
+  if (quota.max_sessions > 0 && new_session && std::ssize(use.sessions) >= quota.max_sessions) {
+    return Exhausted(tenant, "sessions", quota.max_sessions);
+  }
+  const double over = use.tokens - static_cast<double>(quota.tokens_per_minute);
+  if (quota.tokens_per_minute > 0 && over >= 0) {
+    const absl::Duration wait = absl::Minutes((over + 1) / static_cast<double>(quota.tokens_per_minute));
+    return Exhausted(tenant, "tokens of a minute", quota.tokens_per_minute, wait);
+  }
+  ++use.requests;
+  if (!session.empty()) ++use.sessions[session];
+  use.tokens += static_cast<double>(tokens);
+  return std::nullopt;
+}
+
+void TenantQuotas::End(const Tenant& tenant, const std::string& session, int64_t tokens, absl::Time now) {
+  const auto it = uses_.find(tenant.name);
+  BATON_CHECK(it != uses_.end() && it->second.requests > 0, "a request ended that did not begin");
+  Use& use = it->second;
+  WorkOff(use, tenant.quota.tokens_per_minute, now);
+  use.tokens = std::max(0.0, use.tokens + static_cast<double>(tokens));  // some may have been worked off
+  --use.requests;
+  if (!session.empty()) {
+    const auto live = use.sessions.find(session);
+    BATON_CHECK(live != use.sessions.end(), "a session ended that did not begin");
+    if (--live->second == 0) use.sessions.erase(live);
+  }
+}
+
+void TenantQuotas::CheckInvariants() const {
+  for (const auto& [tenant, use] : uses_) {
+    int32_t in_sessions = 0;
+    for (const auto& [session, requests] : use.sessions) {
+      BATON_CHECK(requests > 0, "a session without requests is counted");
+      in_sessions += requests;
+    }
+    BATON_CHECK(in_sessions <= use.requests && use.tokens >= 0, "a tenant's use does not add up");
+  }
+}
+
+}  // namespace baton

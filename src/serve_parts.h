@@ -1,0 +1,63 @@
+// The decode workers of `baton serve`.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/status.h"
+#include "base/strings.h"
+#include "model/served_model.h"
+#include "server/decode_node.h"
+#include "worker_parts.h"
+
+namespace baton {
+
+// One decode worker of this process. The node comes last: it ends before what it is made from.
+struct Decoder {
+  std::string name;
+  ModelConfig config;
+  bool makes_same_kv = false;
+  std::unique_ptr<Tokenizer> tokenizer;
+  Transports transports;
+  WorkerBackend made;
+  std::unique_ptr<DecodeNode> node;
+
+  WorkerAddress address() const { return "in-process:decode:" + name; }
+};
+
+inline absl::StatusOr<Decoder> LoadDecoder(const WorkerOptions& options,
+                                           const std::shared_ptr<InProcessNetwork>& network, const LoadedModel& model) {
+  Decoder decoder;
+  decoder.name = ModelName(options.model);
+  decoder.config = model.weights->config;
+  ASSIGN_OR_RETURN(decoder.tokenizer, Tokenizer::Load(options.model));
+  decoder.transports = MakeInProcessTransports(options, network);
+  if (!options.common.check) {
+    ASSIGN_OR_RETURN(decoder.made, MakeBackend(model, options, /*lm_head=*/true, decoder.transports));
+  }
+  return decoder;
+}
+
+// The model's own decoder and those that share its KV.
+inline absl::StatusOr<std::vector<Decoder>> LoadDecoders(const ServeOptions& options, const LoadedModel& model,
+                                                         const std::shared_ptr<InProcessNetwork>& network) {
+  std::vector<Decoder> decoders(1);
+  ASSIGN_OR_RETURN(decoders[0], LoadDecoder(options.worker, network, model));
+  decoders[0].makes_same_kv = true;
+  for (const std::string& directory : options.decoders) {
+    WorkerOptions worker = options.worker;
+    worker.model = directory;
+    ASSIGN_OR_RETURN(const LoadedModel tuned, LoadModel(worker, 2 + static_cast<int>(options.decoders.size())));
+    ASSIGN_OR_RETURN(Decoder decoder, LoadDecoder(worker, network, tuned));
+    const absl::Status status = CheckSharesKv({decoders[0].config, *decoders[0].tokenizer},  //
+                                              {decoder.config, *decoder.tokenizer});
+    if (!status.ok()) return absl::InvalidArgumentError(StrCat("decoder ", directory, ": ", Message(status)));
+    decoder.makes_same_kv = tuned.weights->digest == model.weights->digest;
+    decoders.push_back(std::move(decoder));
+  }
+  return decoders;
+}
+
+}  // namespace baton

@@ -1,0 +1,67 @@
+#include "server/callers.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace baton {
+
+std::string SaltOf(const Tenant& tenant, const std::string& cache_salt) {
+  return tenant.name.empty() ? cache_salt : absl::StrCat(tenant.name, "\n", cache_salt);  // no name has a line's end
+}
+
+// Tells another sink everything, and the quotas the end.
+class Callers::CountedSink final : public RequestSink {
+ public:
+  CountedSink(Callers& callers, Caller caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink)
+      : callers_(callers),
+        caller_(std::move(caller)),
+        session_(request.session),
+        known_tokens_(std::ssize(request.tokens)),
+        sink_(std::move(sink)) {}
+  ~CountedSink() override {
+    if (!ended_) End(0);  // the router did not accept it
+  }
+
+  void OnUpdate(TokenUpdate update) override { sink_->OnUpdate(std::move(update)); }
+  void OnEnd(const RequestOutcome& outcome) override {
+    ended_ = true;
+    End(int64_t{outcome.prompt_tokens} + outcome.completion_tokens);
+    sink_->OnEnd(outcome);
+  }
+
+ private:
+  void End(int64_t tokens) { callers_.End(*caller_, session_, tokens - known_tokens_); }
+
+  Callers& callers_;
+  const Caller caller_;
+  const std::string session_;
+  const int64_t known_tokens_;
+  const std::shared_ptr<RequestSink> sink_;
+  bool ended_ = false;  // by the router's thread that ends it
+};
+
+absl::StatusOr<Caller> Callers::AuthenticateOperator(std::string_view authorization) const {
+  ASSIGN_OR_RETURN(Caller caller, Authenticate(authorization));
+  if (!keys_.asks() || caller->is_operator) return caller;
+  return absl::PermissionDeniedError(
+      absl::StrCat("tenant '", caller->name, "' may not see this: expected a tenant with operator = true"));
+}
+
+Callers::Counted Callers::Count(const Caller& caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink) {
+  if (!keys_.asks()) return {.sink = std::move(sink)};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto refusal = quotas_.Begin(*caller, request.session, std::ssize(request.tokens), clock_.Now());
+    if (refusal) return {.status = refusal->status, .retry_after = refusal->retry_after};
+  }
+  return {.sink = std::make_shared<CountedSink>(*this, caller, request, std::move(sink))};
+}
+
+void Callers::End(const Tenant& tenant, const std::string& session, int64_t tokens) {
+  const std::lock_guard lock(mutex_);
+  quotas_.End(tenant, session, tokens, clock_.Now());
+}
+
+}  // namespace baton

@@ -1,0 +1,90 @@
+#include "router/tenant_quotas.h"
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+const absl::Time kStart = absl::UnixEpoch();
+
+TEST_CASE("a tenant's quotas are its own") {
+  TenantQuotas quotas;
+  const Tenant small{"small", {.max_requests = 1}}, other{"other", {.max_requests = 1}}, free{"free", {}};
+  CHECK_FALSE(quotas.Begin(small, "", 10, kStart));
+  const auto refusal = quotas.Begin(small, "", 10, kStart);
+  REQUIRE(refusal);
+  CHECK(refusal->status == absl::ResourceExhaustedError("tenant 'small': requests: its 1 are in use"));
+  CHECK_FALSE(quotas.Begin(other, "", 10, kStart));
+  for (int i = 0; i < 100; ++i) CHECK_FALSE(quotas.Begin(free, "s", 1 << 20, kStart));
+  quotas.End(small, "", 0, kStart);
+  CHECK_FALSE(quotas.Begin(small, "", 10, kStart));
+  quotas.CheckInvariants();
+}
+
+TEST_CASE("requests of a session that is there already do not count as another session") {
+  TenantQuotas quotas;
+  const Tenant tenant{"t", {.max_sessions = 1}};
+  CHECK_FALSE(quotas.Begin(tenant, "a", 1, kStart));
+  CHECK_FALSE(quotas.Begin(tenant, "a", 1, kStart));
+  CHECK(quotas.Begin(tenant, "b", 1, kStart));
+  CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart));  // of no session
+  quotas.End(tenant, "a", 0, kStart);
+  CHECK(quotas.Begin(tenant, "b", 1, kStart));
+  quotas.End(tenant, "a", 0, kStart);
+  CHECK_FALSE(quotas.Begin(tenant, "b", 1, kStart));
+}
+
+TEST_CASE("tokens beyond a minute's are worked off before the next request, and the refusal says when") {
+  TenantQuotas quotas;
+  const Tenant tenant{"t", {.tokens_per_minute = 600}};
+  CHECK_FALSE(quotas.Begin(tenant, "", 500, kStart));
+  CHECK_FALSE(quotas.Begin(tenant, "", 500, kStart));  // 1,000 now: 400 too many
+  const auto refusal = quotas.Begin(tenant, "", 1, kStart);
+  REQUIRE(refusal);
+  CHECK(refusal->retry_after > absl::Seconds(40));
+  CHECK(refusal->retry_after < absl::Seconds(41));
+  CHECK(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(39)));
+  CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart + refusal->retry_after));
+  // What a request turned out to use counts when it ends.
+  quotas.End(tenant, "", 6000, kStart + absl::Seconds(60));
+  CHECK(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(600)));
+  CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(700)));
+}
+
+TEST_CASE("whatever comes and goes, a tenant's quotas hold and nothing stays counted") {
+  const uint32_t seed = std::random_device()();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  TenantQuotas quotas;
+  const std::vector<Tenant> tenants = {{"a", {.max_requests = 5, .max_sessions = 2}}, {"b", {.max_requests = 3}}};
+  struct Live {
+    const Tenant* tenant;
+    std::string session;
+  };
+  std::vector<Live> live;
+  for (int step = 0; step < 20'000; ++step) {
+    if (random() % 2 == 0) {
+      const Tenant& tenant = tenants[random() % 2];
+      const std::string session = random() % 3 == 0 ? "" : std::string(1, static_cast<char>('x' + random() % 3));
+      int requests = 0;
+      for (const Live& other : live) requests += other.tenant == &tenant;
+      const bool taken = !quotas.Begin(tenant, session, 1, kStart);
+      CHECK(!(taken && requests >= tenant.quota.max_requests));
+      if (taken) live.push_back({&tenant, session});
+    } else if (!live.empty()) {
+      std::swap(live[random() % live.size()], live.back());
+      quotas.End(*live.back().tenant, live.back().session, 1, kStart);
+      live.pop_back();
+    }
+    quotas.CheckInvariants();
+  }
+  for (const Live& request : live) quotas.End(*request.tenant, request.session, 0, kStart);
+  for (int i = 0; i < 5; ++i) CHECK_FALSE(quotas.Begin(tenants[0], "", 1, kStart));
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,100 @@
+#include "server/api_keys.h"
+
+#include "absl/strings/match.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "temp_dir.h"
+
+namespace baton {
+namespace {
+
+class KeyFile {
+ public:
+  explicit KeyFile(const std::string& text) { Write(text); }
+  void Write(const std::string& text) { directory_.Write("keys.toml", text); }
+  std::string path() const { return directory_ / "keys.toml"; }
+
+ private:
+  TempDir directory_;
+};
+
+std::string Entry(const std::string& tenant, const NewKey& key, const std::string& more = "") {
+  return "[" + tenant + "]\nkeys = [\"" + key.hash + "\"]\n" + more;
+}
+
+std::string NameOf(const KeyRing& ring, const std::string& authorization) {
+  const auto tenant = ring.Authenticate(authorization);
+  return tenant.ok() ? (*tenant)->name : std::string(tenant.status().message());
+}
+
+const std::string kRefusal = "expected an API key that this router knows: \"authorization: Bearer KEY\"";
+
+TEST_CASE("a key that was drawn lets its tenant in, and its hash does not") {
+  const NewKey a = DrawKey(), b = DrawKey(), unknown = DrawKey();
+  CHECK(a.key != b.key);
+  const KeyFile file(Entry("alpha", a, "max_requests = 4\ntokens_per_minute = 1000\n") + Entry("beta", b));
+  const auto ring = KeyRing::Load(file.path());
+  REQUIRE(ring.ok());
+  CHECK((*ring)->asks());
+  CHECK(NameOf(**ring, "Bearer " + a.key) == "alpha");
+  CHECK(NameOf(**ring, "bearer " + b.key) == "beta");
+  const auto tenant = (*ring)->Authenticate("Bearer " + a.key);
+  REQUIRE(tenant.ok());
+  CHECK((*tenant)->quota.max_requests == 4);
+  CHECK((*tenant)->quota.max_sessions == 0);
+  CHECK((*tenant)->quota.tokens_per_minute == 1000);
+  for (const std::string& wrong :
+       {std::string(), std::string("Bearer "), std::string("Bearer"), a.key, "Basic " + a.key, "Bearer " + a.hash,
+        "Bearer " + unknown.key, "Bearer " + a.key + " ", "Bearer " + std::string(100'000, 'x'),
+        "Bearer " + a.hash.substr(7)}) {
+    INFO(wrong.substr(0, 80));
+    CHECK(NameOf(**ring, wrong) == kRefusal);
+  }
+  CHECK(absl::IsUnauthenticated((*ring)->Authenticate("").status()));
+}
+
+TEST_CASE("a router without keys asks nobody") {
+  const KeyRing ring;
+  CHECK_FALSE(ring.asks());
+  CHECK(NameOf(ring, "") == "");
+  CHECK(NameOf(ring, "Bearer whatever") == "");
+}
+
+TEST_CASE("a file that is read again replaces the keys, and one that is wrong replaces nothing") {
+  const NewKey first = DrawKey(), second = DrawKey();
+  KeyFile file(Entry("t", first));
+  const auto ring = KeyRing::Load(file.path());
+  REQUIRE(ring.ok());
+  file.Write(Entry("t", second));
+  CHECK(NameOf(**ring, "Bearer " + first.key) == "t");
+  REQUIRE((*ring)->Reload().ok());
+  CHECK(NameOf(**ring, "Bearer " + first.key) == kRefusal);
+  CHECK(NameOf(**ring, "Bearer " + second.key) == "t");
+  file.Write("[t\n");
+  CHECK_FALSE((*ring)->Reload().ok());
+  CHECK(NameOf(**ring, "Bearer " + second.key) == "t");
+}
+
+TEST_CASE("a file of keys that is wrong is refused with its line") {
+  const NewKey key = DrawKey();
+  const auto refusal = [](const std::string& text) {
+    const KeyFile file(text);
+    const absl::Status status = ApiKeys::Load(file.path()).status();
+    const std::string message(Message(status));
+    return message.substr(std::min(message.size(), file.path().size()));
+  };
+  CHECK(refusal("") == ": expected at least one tenant, got none");
+  CHECK(absl::StrContains(refusal("[t]\n"), ":1: tenant 't' has no keys"));
+  CHECK(absl::StrContains(refusal("keys = []\n"), ":1: expected tables named after tenants, got 'keys'"));
+  CHECK(absl::StrContains(refusal("[t]\nkeys = [\"secret\"]\n"), ":2: keys: expected \"sha256:\""));
+  CHECK(absl::StrContains(refusal("[t]\nkeys = [\"sha256:" + std::string(63, 'a') + "g\"]\n"), ":2: keys: expected"));
+  CHECK(absl::StrContains(refusal("[\"a/b\"]\nkeys = []\n"), ":1: 'a/b': expected a tenant of"));
+  CHECK(absl::StrContains(refusal(Entry("t", key, "max_request = 3\n")), ":3: 'max_request': expected keys"));
+  CHECK(absl::StrContains(refusal(Entry("t", key, "max_requests = 0\n")), ":3: max_requests: expected 1 to"));
+  CHECK(absl::StrContains(refusal(Entry("t", key, "max_requests = \"3\"\n")), ":3: max_requests: expected 1 to"));
+  CHECK(absl::StrContains(refusal(Entry("t", key) + Entry("u", key)), "is there twice"));
+  CHECK_FALSE(absl::StrContains(refusal("[t]\nkeys = [\"secret\"]\n"), "secret"));  // messages go to logs
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,200 @@
+// Keys and tenants over real sockets: who is let in, and what one tenant learns of another.
+#include "server/callers.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "http_client.h"
+#include "router_cluster.h"
+#include "temp_dir.h"
+
+namespace baton {
+namespace {
+
+const std::string kRefusal = "expected an API key that this router knows: \"authorization: Bearer KEY\"";
+
+// A router that knows two tenants, of which one operates it.
+struct Tenants {
+  TempDir directory;
+  const NewKey alpha = DrawKey(), beta = DrawKey(), unknown = DrawKey();
+  std::optional<Cluster> c;
+
+  explicit Tenants(const std::string& alpha_quota = "") {
+    directory.Write("keys.toml", "[alpha]\nkeys = [\"" + alpha.hash + "\"]\n" + alpha_quota +
+                                     "\n[beta]\noperator = true\n" + "keys = [\"" + beta.hash + "\"]\n");
+    c.emplace(RouterLimits{.worker_wait = absl::Seconds(10)}, "fcfs", directory / "keys.toml");
+  }
+
+  HttpAnswer Http(const std::string& method, const std::string& path, const std::string& body, const NewKey* key) {
+    HttpClient client(c->node->http()->address());
+    client.Send(absl::StrCat(method, " ", path, " HTTP/1.1\r\nHost: x\r\n", Header(key),
+                             "Content-Length: ", body.size(), "\r\n\r\n", body));
+    return client.Read();
+  }
+  static std::string Header(const NewKey* key) {
+    return key == nullptr ? "" : "authorization: Bearer " + key->key + "\r\n";
+  }
+};
+
+// A Generate call of a tenant's.
+struct KeyedCall {
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
+
+  KeyedCall(Tenants& t, const NewKey* key, const v1::GenerateRequest& request) {
+    if (key != nullptr) context.AddMetadata("authorization", "Bearer " + key->key);
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+    reader = t.c->stub->Generate(&context, request);
+  }
+  absl::Status Finish() {
+    v1::GenerateResponse response;
+    while (reader->Read(&response)) continue;
+    return FromGrpc(reader->Finish());
+  }
+};
+
+void End(Cluster& c, const std::string& id) {
+  c.prefill->Send(DoneEvent(id, Incarnation(22)));
+  CHECK(c.decode->Next().decode().request_id() == id);
+  c.decode->Send(TokensEvent(id, "x", FinishReason::kStop));
+}
+
+TEST_CASE("every route of HTTP but health refuses missing and wrong keys in the same words") {
+  Tenants t;
+  const std::vector<std::pair<std::string, std::string>> routes = {
+      {"POST", "/v1/completions"}, {"POST", "/v1/chat/completions"},
+      {"GET", "/v1/models"},       {"GET", "/v1/models/bytes"},
+      {"POST", "/tokenize"},       {"POST", "/detokenize"},
+      {"POST", "/generate"},       {"POST", "/prefill_only"},
+      {"GET", "/version"},         {"GET", "/metrics"},
+      {"GET", "/nothing"},         {"DELETE", "/v1/models"},
+      {"OPTIONS", "/v1/models"}};
+  for (const auto& [method, path] : routes) {
+    INFO(method << " " << path);
+    const HttpAnswer missing = t.Http(method, path, "{}", nullptr), wrong = t.Http(method, path, "{}", &t.unknown);
+    CHECK(missing.status == 401);
+    CHECK(wrong.status == 401);
+    CHECK(missing.body == wrong.body);
+    CHECK(missing.body.find("an API key") != std::string::npos);
+    CHECK(t.Http(method, path, "{}", &t.beta).status != 401);
+  }
+  CHECK(t.Http("GET", "/health", "", nullptr).status != 401);
+  CHECK(t.Http("GET", "/v1/models", "", &t.alpha).status == 200);
+}
+
+TEST_CASE("every method of gRPC refuses missing and wrong keys") {
+  Tenants t;
+  for (const NewKey* key : {static_cast<const NewKey*>(nullptr), &t.unknown}) {
+    const auto refused = [&](const auto& call) {
+      grpc::ClientContext context;
+      if (key != nullptr) context.AddMetadata("authorization", "Bearer " + key->key);
+      const absl::Status status = FromGrpc(call(context));
+      CHECK(status == absl::UnauthenticatedError(kRefusal));
+    };
+    v1::Inference::Stub& stub = *t.c->stub;
+    refused([&](grpc::ClientContext& context) {
+      v1::ListModelsResponse response;
+      return stub.ListModels(&context, {}, &response);
+    });
+    refused([&](grpc::ClientContext& context) {
+      v1::GetServerInfoResponse response;
+      return stub.GetServerInfo(&context, {}, &response);
+    });
+    refused([&](grpc::ClientContext& context) {
+      v1::TraceResponse response;
+      return stub.Trace(&context, {}, &response);
+    });
+    refused([&](grpc::ClientContext& context) {
+      v1::PrefillOnlyResponse response;
+      return stub.PrefillOnly(&context, {}, &response);
+    });
+    CHECK(KeyedCall(t, key, Call::Request("r", "hello")).Finish() == absl::UnauthenticatedError(kRefusal));
+  }
+}
+
+TEST_CASE("what tells of all tenants is told to operators alone") {
+  Tenants t;
+  CHECK(t.Http("GET", "/metrics", "", &t.alpha).status == 403);
+  CHECK(t.Http("GET", "/metrics", "", &t.beta).status == 200);
+  grpc::ClientContext context;
+  context.AddMetadata("authorization", "Bearer " + t.alpha.key);
+  v1::GetServerInfoResponse response;
+  CHECK(FromGrpc(t.c->stub->GetServerInfo(&context, {}, &response)).code() == absl::StatusCode::kPermissionDenied);
+  CHECK(response.workers_size() == 0);
+}
+
+TEST_CASE("a tenant's requests, workflows and KV are nothing to another, whatever it calls them") {
+  Tenants t;
+  v1::GenerateRequest request = Call::Request("r", "hello");
+  request.set_cache_salt("salt");
+  request.set_workflow("flow");
+  KeyedCall first(t, &t.alpha, request);
+  const std::string alpha_salt = t.c->prefill->Next().prefill().cache_salt();
+
+  // The same name and salt, and another salt for the same prompt: so no block of the one has the name of the other's.
+  KeyedCall second(t, &t.beta, request);
+  CHECK(t.c->prefill->Next().prefill().cache_salt() != alpha_salt);
+
+  // A reference to what only the other one has is like one to what nobody has.
+  v1::GenerateRequest reader = request;
+  reader.set_request_id("reader");
+  reader.set_cache_salt("");
+  auto& upstream = *reader.mutable_segments()->mutable_segments(0)->mutable_output_of();
+  upstream.set_request_id("r");
+  const absl::Status of_others = KeyedCall(t, &t.beta, reader).Finish();
+  upstream.set_request_id("s");
+  const absl::Status of_nobody = KeyedCall(t, &t.beta, reader).Finish();
+  CHECK(of_others.code() == absl::StatusCode::kNotFound);
+  std::string words(Message(of_others));
+  words.replace(words.find("'r'"), 3, "'s'");
+  CHECK(words == Message(of_nobody));
+
+  const auto trace = [&](const NewKey& key) {
+    grpc::ClientContext context;
+    context.AddMetadata("authorization", "Bearer " + key.key);
+    v1::TraceRequest asked;
+    asked.set_workflow("flow");
+    asked.set_cache_salt("salt");
+    v1::TraceResponse response;
+    const absl::Status status = FromGrpc(t.c->stub->Trace(&context, asked, &response));
+    return status.ok() ? response.requests_size() : -1;
+  };
+  CHECK(trace(t.alpha) == 1);
+  CHECK(trace(t.beta) == 1);  // its own
+}
+
+TEST_CASE("a tenant beyond its quota waits until its own requests end, and nobody else does") {
+  Tenants t("max_requests = 1\n");
+  KeyedCall first(t, &t.alpha, Call::Request("first", "hello"));
+  REQUIRE(t.c->prefill->Next().prefill().request_id() == "first");
+  CHECK(KeyedCall(t, &t.alpha, Call::Request("second", "hello")).Finish() ==
+        absl::ResourceExhaustedError("tenant 'alpha': requests: its 1 are in use"));
+  const HttpAnswer over_http = t.Http("POST", "/v1/completions", R"({"prompt": "hello", "max_tokens": 8})", &t.alpha);
+  CHECK(over_http.status == 429);
+  KeyedCall other(t, &t.beta, Call::Request("other", "hello"));
+  REQUIRE(t.c->prefill->Next().prefill().request_id() == "other");
+  End(*t.c, "first");
+  CHECK(first.Finish().ok());
+  KeyedCall third(t, &t.alpha, Call::Request("third", "hello"));
+  CHECK(t.c->prefill->Next().prefill().request_id() == "third");
+}
+
+TEST_CASE("tokens count when a request ends, and a request that is refused gives its own back") {
+  Tenants t("tokens_per_minute = 6\n");
+  // Five tokens of prompt, given back: there is no such context length.
+  v1::GenerateRequest refused = Call::Request("refused", "hello");
+  refused.set_request_id("first");
+  KeyedCall first(t, &t.alpha, Call::Request("first", "hello"));
+  REQUIRE(t.c->prefill->Next().prefill().request_id() == "first");
+  CHECK(KeyedCall(t, &t.alpha, refused).Finish().code() == absl::StatusCode::kAlreadyExists);
+  End(*t.c, "first");
+  CHECK(first.Finish().ok());
+  KeyedCall second(t, &t.alpha, Call::Request("second", "hello"));  // five of six were used
+  REQUIRE(t.c->prefill->Next().prefill().request_id() == "second");
+  const absl::Status status = KeyedCall(t, &t.alpha, Call::Request("third", "hello")).Finish();
+  CHECK(status == absl::ResourceExhaustedError("tenant 'alpha': tokens of a minute: its 6 are in use"));
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,94 @@
+// Who is let in by certificates, over real sockets.
+#include "server/tls.h"
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "certificates.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "inference.grpc.pb.h"
+#include "server/grpc_status.h"
+
+namespace baton {
+namespace {
+
+class Echo final : public v1::Inference::Service {
+ public:
+  grpc::Status ListModels(grpc::ServerContext*, const v1::ListModelsRequest*, v1::ListModelsResponse*) override {
+    return grpc::Status::OK;
+  }
+};
+
+// Whether a call by this channel is answered.
+bool IsAnswered(const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  v1::ListModelsResponse response;
+  return v1::Inference::NewStub(channel)->ListModels(&context, {}, &response).ok();
+}
+
+std::unique_ptr<GrpcServer> Serve(grpc::Service& service, const TlsFiles& files) {
+  auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service}, ServerCredentials(files));
+  REQUIRE(server.ok());
+  return *std::move(server);
+}
+
+TEST_CASE("peers whose certificates one authority signed reach each other, and nobody else does") {
+  Authority ours("ours"), others("others");
+  Echo service;
+  const auto server = Serve(service, ours.Issue("worker"));
+  CHECK(IsAnswered(DialBy(ours.Issue("router"))(server->address())));
+  CHECK_FALSE(IsAnswered(DialTcp(server->address())));  // without TLS
+  // Signed by another, though it trusts ours; or trusting another.
+  TlsFiles stranger = others.Issue("router");
+  CHECK_FALSE(IsAnswered(DialBy(stranger)(server->address())));
+  stranger.authority = ours.path();
+  CHECK_FALSE(IsAnswered(DialBy(stranger)(server->address())));
+  TlsFiles misled = ours.Issue("misled");
+  misled.authority = others.path();
+  CHECK_FALSE(IsAnswered(DialBy(misled)(server->address())));
+}
+
+TEST_CASE("a certificate for another host is not accepted") {
+  Authority ours("ours");
+  Echo service;
+  const auto server = Serve(service, ours.Issue("worker"));
+  const std::string port = server->address().substr(server->address().rfind(':'));
+  const ChannelFactory dial = DialBy(ours.Issue("router"));
+  CHECK(IsAnswered(dial("localhost" + port)));
+  CHECK_FALSE(IsAnswered(dial("127.0.0.2" + port)));  // the same process, under a name that its certificate has not
+}
+
+TEST_CASE("a server that asks for no certificates serves whoever trusts its own") {
+  Authority ours("ours");
+  TlsFiles files = ours.Issue("router");
+  files.authority.clear();
+  Echo service;
+  const auto server = Serve(service, files);
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = [&] {
+    std::ifstream file(ours.path());
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }();
+  CHECK(IsAnswered(grpc::CreateChannel(server->address(), grpc::SslCredentials(options))));
+  CHECK_FALSE(IsAnswered(DialTcp(server->address())));
+}
+
+TEST_CASE("files that are missing or do not belong together are refused by name") {
+  Authority ours("ours");
+  const TlsFiles good = ours.Issue("a"), other = ours.Issue("b");
+  const auto refusal = [](const TlsFiles& files) { return std::string(Message(Check(files, "peer"))); };
+  CHECK(Check({}, "peer").ok());
+  CHECK(Check(good, "peer").ok());
+  CHECK(refusal({good.certificate, "", good.authority}) == "peer-cert, peer-key: expected both");
+  CHECK(refusal({good.certificate, "/nowhere", ""}) == "peer-key: /nowhere: cannot be read");
+  CHECK(absl::StrContains(refusal({good.certificate, other.key, ""}), "is not the key of the certificate"));
+  CHECK(absl::StrContains(refusal({good.key, good.key, ""}), "expected a certificate in PEM"));
+  CHECK(absl::StrContains(refusal({good.certificate, good.certificate, ""}), "expected a private key in PEM"));
+  CHECK(absl::StrContains(refusal({good.certificate, good.key, good.key}), "peer-ca: "));
+}
+
+}  // namespace
+}  // namespace baton
