@@ -30,9 +30,8 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(const auto node,
                    PrefillNode::Start({options, name, config, digest, *backend, *transport, clock, metrics},
                                       options.listen, "", DialTcp));
-  RunUntilSignal(signal, {.address = node->server().address(),
-                          .check_alive = [&] { node->CheckAlive(); },
-                          .shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); }});
+  const auto shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); };
+  RunUntilSignal(signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown});
   return absl::OkStatus();
 }
 

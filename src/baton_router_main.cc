@@ -16,9 +16,8 @@ absl::Status Run(const RouterOptions& options, ShutdownSignal& signal) {
   Metrics metrics;
   RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   ASSIGN_OR_RETURN(const auto node, RouterNode::Start(options, std::move(models), DialTcp, clock, metrics));
-  RunUntilSignal(signal, {.address = node->server().address(),
-                          .check_alive = [&] { node->CheckAlive(); },
-                          .shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); }});
+  const auto shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); };
+  RunUntilSignal(signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown});
   return absl::OkStatus();
 }
 
