@@ -36,7 +36,6 @@ absl::Status Serve(ServeOptions options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(const WorkerBackend prefill, MakeBackend(model, options.worker, /*lm_head=*/false, transports));
   const Digest digest = model.weights->digest;
   model.weights.reset();  // the backends have packed them
-
   std::map<WorkerAddress, DecodeNode*> nodes;
   for (Decoder& decoder : decoders) {
     const NodeParts parts{options.worker,          decoder.name, decoder.config, digest, *decoder.made.backend,
@@ -62,14 +61,12 @@ absl::Status Serve(ServeOptions options, ShutdownSignal& signal) {
   RETURN_IF_ERROR(ServeMetrics(metrics, options.router.common));
   ASSIGN_OR_RETURN(const auto node, RouterNode::Start(options.router, std::move(served), reach, clock, metrics));
   const auto check_alive = [&] {
-    node->CheckAlive();
+    for (const Decoder& decoder : decoders) decoder.node->CheckAlive();
     prefill_node->CheckAlive();
-    for (const auto& [address, decode_node] : nodes) decode_node->CheckAlive();
+    node->CheckAlive();
   };
-  RunUntilSignal(signal, {.address = node->server().address(),
-                          .check_alive = check_alive,
-                          .shutdown = [&] { node->Shutdown(absl::Seconds(options.router.common.grace_seconds)); },
-                          .reload = ReloadOf(options.router, *node)});
+  const auto shutdown = [&] { node->Shutdown(absl::Seconds(options.router.common.grace_seconds)); };
+  RunUntilSignal(signal, {node->server().address(), check_alive, shutdown, ReloadOf(options.router, *node)});
   return absl::OkStatus();
 }
 

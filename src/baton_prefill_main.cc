@@ -28,9 +28,8 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(const auto node,
                    PrefillNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
                                       options.listen, "", DialBy(options.common.peer)));
-  RunUntilSignal(signal, {.address = node->server().address(),
-                          .check_alive = [&] { node->CheckAlive(); },
-                          .shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); }});
+  const auto shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); };
+  RunUntilSignal(signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown, nullptr});
   return absl::OkStatus();
 }
 

@@ -18,10 +18,8 @@ absl::Status Run(const RouterOptions& options, ShutdownSignal& signal) {
   RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   ASSIGN_OR_RETURN(const auto node,
                    RouterNode::Start(options, std::move(models), DialBy(options.common.peer), clock, metrics));
-  RunUntilSignal(signal, {.address = node->server().address(),
-                          .check_alive = [&] { node->CheckAlive(); },
-                          .shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); },
-                          .reload = ReloadOf(options, *node)});
+  const auto shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); };
+  RunUntilSignal(signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown, ReloadOf(options, *node)});
   return absl::OkStatus();
 }
 

@@ -40,7 +40,7 @@ class Manifests:
 
 def base():
     kustomization = yaml.safe_load((KUBERNETES / "base/kustomization.yaml").read_text())
-    documents = []
+    documents = [yaml.safe_load((KUBERNETES / "loader.yaml").read_text())]
     for resource in kustomization["resources"]:
         documents += yaml.safe_load_all((KUBERNETES / "base" / resource).read_text())
     files = kustomization["configMapGenerator"][0]["files"]
