@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "base/strings.h"
 #include "catch.h"
-#include "certificates.h"
+#include "server/certificates.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "inference.grpc.pb.h"
 #include "server/grpc_status.h"

@@ -1,0 +1,127 @@
+// Real processes that let in whom they know: keys, certificates, and what they refuse to start with.
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "http_client.h"
+#include "programs.h"
+#include "server/api_keys.h"
+#include "server/certificates.h"
+#include "server/tls.h"
+#include "temp_dir.h"
+
+namespace baton {
+namespace {
+
+std::string FileOf(const NewKey& key) { return "[team]\nkeys = [\"" + key.hash + "\"]\n"; }
+
+int StatusOf(const std::string& http, const NewKey& key) {
+  HttpClient client(http);
+  client.Send("GET /v1/models HTTP/1.1\r\nHost: x\r\nauthorization: Bearer " + key.key + "\r\n\r\n");
+  return client.Read().status;
+}
+
+std::vector<std::string> With(std::vector<std::string> arguments, const TlsFiles& peer) {
+  for (const std::string& word : {std::string("--peer-cert"), peer.certificate, std::string("--peer-key"), peer.key,
+                                  std::string("--peer-ca"), peer.authority}) {
+    arguments.push_back(word);
+  }
+  return arguments;
+}
+
+std::vector<std::string> RouterOf(const Worker& prefill, const Worker& decode) {
+  return {"--listen",          "127.0.0.1:0",   "--http",           "off",         "--model", kModel,
+          "--prefill-workers", prefill.address, "--decode-workers", decode.address};
+}
+
+TEST_CASE("a program reads its keys again at SIGHUP, and goes on with the old ones where the file is wrong") {
+  TempDir directory;
+  const NewKey first = DrawKey(), second = DrawKey();
+  directory.Write("keys.toml", FileOf(first));
+  Process serve(
+      "baton", Small({"serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--keys", directory / "keys.toml"}));
+  serve.Await("listening on ");
+  const std::string http = serve.Await("HTTP on http://");
+  CHECK(StatusOf(http, first) == 200);
+  CHECK(StatusOf(http, second) == 401);
+
+  directory.Write("keys.toml", FileOf(second));
+  serve.Signal(SIGHUP);
+  serve.Await("the keys were read again");
+  CHECK(StatusOf(http, first) == 401);
+  CHECK(StatusOf(http, second) == 200);
+
+  directory.Write("keys.toml", "[team]\n");
+  serve.Signal(SIGHUP);
+  CHECK(absl::StrContains(serve.Await("the keys stay as they were: "), "tenant 'team' has no keys"));
+  CHECK(StatusOf(http, second) == 200);
+  serve.Signal(SIGTERM);
+  CHECK(serve.Wait() == 0);
+  for (const NewKey& key : {first, second}) {
+    CHECK_FALSE(absl::StrContains(serve.Output(), key.key));
+    CHECK_FALSE(absl::StrContains(serve.Output(), key.hash.substr(16)));
+  }
+}
+
+TEST_CASE("processes with certificates of one authority serve together, and a stranger reaches none of them") {
+  Authority ours("ours"), others("others");
+  Worker prefill("prefill", With(Small({"--listen", "127.0.0.1:0"}), ours.Issue("prefill")));
+  Worker decode("decode", With(Small({"--listen", "127.0.0.1:0"}), ours.Issue("decode")));
+  Process router("baton-router", With(RouterOf(prefill, decode), ours.Issue("router")));
+  const auto stub = v1::Inference::NewStub(DialTcp(router.Await("listening on ")));
+  for (const Worker* worker : {&prefill, &decode}) {
+    router.Await(absl::StrCat("worker ", worker->address, ": attached"));
+  }
+  Call call(*stub, Request(8));
+  const absl::Status status = call.Finish();
+  INFO(Message(status));
+  CHECK(status.ok());
+  CHECK(call.ids.size() == 8);
+
+  for (const bool certified : {true, false}) {
+    INFO("with a certificate of another authority: " << certified);
+    std::vector<std::string> arguments = RouterOf(prefill, decode);
+    Process stranger("baton-router", certified ? With(arguments, others.Issue("router")) : arguments);
+    const auto strange = v1::Inference::NewStub(DialTcp(stranger.Await("listening on ")));
+    Call refused(*strange, Request(8));
+    CHECK(absl::IsUnavailable(refused.Finish()));
+    CHECK_FALSE(absl::StrContains(stranger.Output(), ": attached"));
+  }
+}
+
+TEST_CASE("clients reach a router by its certificate, and the command line knows how") {
+  Authority ours("ours");
+  const TlsFiles files = ours.Issue("router");
+  TempDir directory;
+  const NewKey key = DrawKey();
+  directory.Write("keys.toml", FileOf(key) + "operator = true\n");
+  Process serve("baton", Small({"serve", "--listen", "127.0.0.1:0", "--http", "off", "--tls-cert", files.certificate,
+                                "--tls-key", files.key, "--keys", directory / "keys.toml"}));
+  const std::string address = serve.Await("listening on ");
+  Process status("baton", {"status", "--server", address, "--tls-ca", files.authority, "--key", key.key});
+  CHECK(status.Wait() == 0);
+  CHECK(absl::StrContains(status.Output(), "live requests"));
+  Process stranger("baton", {"status", "--server", address, "--tls-ca", files.authority});
+  CHECK(stranger.Wait() == 1);
+  CHECK(absl::StrContains(stranger.Output(), "expected an API key"));
+  Process plain("baton", {"status", "--server", address, "--key", key.key});
+  CHECK(plain.Wait() == 1);
+}
+
+TEST_CASE("programs that strangers could reach do not start") {
+  for (const auto& [program, arguments] : std::vector<std::pair<std::string, std::vector<std::string>>>{
+           {"baton", Small({"serve", "--listen", "0.0.0.0:0"})},
+           {"baton", Small({"serve", "--listen", "127.0.0.1:0", "--http", "0.0.0.0:0"})},
+           {"baton-prefill", Small({"--listen", "0.0.0.0:0", "--advertise", "127.0.0.1:7"})}}) {
+    Process process(program, arguments);
+    CHECK(process.Wait() == 1);
+    CHECK(absl::StrContains(process.Output(), "may be reached from other machines"));
+  }
+}
+
+}  // namespace
+}  // namespace baton
