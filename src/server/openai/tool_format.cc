@@ -13,11 +13,13 @@ absl::StatusOr<ToolFormat> ToolFormatOf(const ServedModel& model) {
     return absl::InvalidArgumentError(
         StrCat("tools: expected a model whose chat template has tools, got '", model.name, "'"));
   }
-  if (has("<tool_call>")) return ToolFormat::kHermes;
+  // Qwen3-Coder has the tag too, with XML in it.
+  if (has("<tool_call>") && !has("<function=")) return ToolFormat::kHermes;
   // Llama 3.1 names both; 3.2 and 3.3, only the JSON.
   if (has("<|python_tag|>") || has("\"parameters\": dictionary of argument name")) return ToolFormat::kLlama;
-  return absl::InvalidArgumentError(StrCat("tools: expected a chat template with <tool_call> (Qwen, Hermes) or with ",
-                                           "Llama 3's JSON, got another in '", model.name, "'"));
+  return absl::InvalidArgumentError(
+      StrCat("tools: expected a chat template with JSON in <tool_call> (Qwen, Hermes) or with ",
+             "Llama 3's JSON, got another in '", model.name, "'"));
 }
 
 }  // namespace baton

@@ -100,9 +100,22 @@ TEST_CASE("tools go to the template as they were written, where its format of ca
         R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}}])");
   CHECK(MustRead(fields, "llama").tools == ToolFormat::kLlama);
   CHECK(ErrorOf(fields, "plain") == "tools: expected a model whose chat template has tools, got 'plain'");
-  CHECK(
-      ErrorOf(fields, "other") ==
-      "tools: expected a chat template with <tool_call> (Qwen, Hermes) or with Llama 3's JSON, got another in 'other'");
+  CHECK(ErrorOf(fields, "other") ==
+        "tools: expected a chat template with JSON in <tool_call> (Qwen, Hermes) or with Llama 3's JSON, got another "
+        "in 'other'");
+}
+
+TEST_CASE("the format of calls is told by the chat template") {
+  const auto format = [](const char* chat_template) { return ToolFormatOf(MarkedModel("m", chat_template)); };
+  CHECK(*format("{% if tools %}<tool_call>{% endif %}") == ToolFormat::kHermes);
+  CHECK(*format("{% if tools %}<|python_tag|>{% endif %}") == ToolFormat::kLlama);
+  CHECK(*format("{% if tools %}{\"name\": function name, \"parameters\": dictionary of argument name{% endif %}") ==
+        ToolFormat::kLlama);
+  CHECK(absl::IsInvalidArgument(format("{% if tools %}<tool_call><function=f>{% endif %}").status()));
+  CHECK(absl::IsInvalidArgument(format("<tool_call>").status()));
+  ServedModel none = MarkedModel("m", "");
+  none.chat_template = nullptr;
+  CHECK(absl::IsInvalidArgument(ToolFormatOf(none).status()));
 }
 
 TEST_CASE("a model that may not call tools is not shown them") {
