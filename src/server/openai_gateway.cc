@@ -12,6 +12,16 @@
 #include "server/status_routes.h"
 
 namespace baton {
+namespace {
+
+// Browsers name the page that makes a request. One of another site may not read the answer, but it could make anybody's
+// browser use a router that listens on loopback only.
+bool IsOtherSites(const HttpRequest& request) {
+  const std::string_view origin = request.header("origin"), host = request.header("host");
+  return !origin.empty() && origin != StrCat("http://", host) && origin != StrCat("https://", host);
+}
+
+}  // namespace
 
 const OpenAiGateway::Route OpenAiGateway::kRoutes[] = {
     {"POST", "/v1/completions", ServeCompletion},
@@ -42,6 +52,9 @@ std::string OpenAiGateway::IdOf(const HttpRequest& request) {
 
 void OpenAiGateway::OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   std::string id = IdOf(request);
+  if (IsOtherSites(request)) {
+    return reply->Send(ErrorResponse(id, absl::PermissionDeniedError("Origin: pages of other sites have no access")));
+  }
   const Route* route = Find(request.path);
   if (route == nullptr) {
     const std::string shown = absl::CHexEscape(request.path.substr(0, 256));

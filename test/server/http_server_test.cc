@@ -175,6 +175,9 @@ TEST_CASE("what is too large is refused, however it comes") {
   const std::string get = "GET /echo HTTP/1.1\r\nHost: x\r\n", post = "POST /echo HTTP/1.1\r\nHost: x\r\n";
   CHECK(Exchange(w, absl::StrCat("GET /", std::string(20 << 10, 'x'), " HTTP/1.1\r\nHost: x\r\n\r\n")).status == 431);
   CHECK(Exchange(w, absl::StrCat(get, "a: ", std::string(20 << 10, 'x'), "\r\n\r\n")).status == 431);
+  // Neither the line nor the header is too long by itself.
+  const std::string ten(10 << 10, 'x');
+  CHECK(Exchange(w, absl::StrCat("GET /", ten, " HTTP/1.1\r\nHost: x\r\na: ", ten, "\r\n\r\n")).status == 431);
   std::string headers;
   for (int i = 0; i < 200; ++i) absl::StrAppend(&headers, "name-", i, ": ", std::string(100, 'x'), "\r\n");
   CHECK(Exchange(w, absl::StrCat(get, headers, "\r\n")).status == 431);
