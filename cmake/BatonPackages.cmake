@@ -1,7 +1,7 @@
 # Debian packages, found once. docs/dependencies.md says why each is here.
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
-find_package(Boost 1.74 REQUIRED)  # headers alone
+find_package(Boost 1.74 CONFIG REQUIRED)  # headers alone
 find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)
 find_package(spdlog REQUIRED)

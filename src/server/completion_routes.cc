@@ -26,7 +26,12 @@ void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvoca
   if (const absl::Status open = parts.admission.Open(); !open.ok()) {
     return Refuse(parts, *call, open, ClientAdmission::kRetryHint);
   }
-  const absl::Status run = parts.admission.Run(call->request.body.size(), std::move(read));
+  auto unless_gone = [parts, call, read = std::move(read)]() mutable {
+    // A long body may have waited: what nobody waits for any more is not parsed.
+    if (call->reply->gone()) return CountRequest(parts.metrics, absl::StatusCode::kCancelled);
+    read();
+  };
+  const absl::Status run = parts.admission.Run(call->request.body.size(), std::move(unless_gone));
   if (!run.ok()) Refuse(parts, *call, run, ClientAdmission::kRetryHint);
 }
 

@@ -12,6 +12,16 @@
 #include "server/status_routes.h"
 
 namespace baton {
+namespace {
+
+// Browsers name the page that makes a request. One of another site may not read the answer, but it could make anybody's
+// browser use a router that listens on loopback only.
+bool IsOtherSites(const HttpRequest& request) {
+  const std::string_view origin = request.header("origin"), host = request.header("host");
+  return !origin.empty() && origin != StrCat("http://", host) && origin != StrCat("https://", host);
+}
+
+}  // namespace
 
 const OpenAiGateway::Route OpenAiGateway::kRoutes[] = {
     {"POST", "/v1/completions", ServeCompletion},
@@ -52,6 +62,9 @@ absl::StatusOr<Caller> OpenAiGateway::CallerOf(const HttpRequest& request, const
 
 void OpenAiGateway::OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   std::string id = IdOf(request);
+  if (IsOtherSites(request)) {
+    return reply->Send(ErrorResponse(id, absl::PermissionDeniedError("Origin: pages of other sites have no access")));
+  }
   const Route* route = Find(request.path);
   absl::StatusOr<Caller> caller = CallerOf(request, route);
   if (!caller.ok()) return reply->Send(ErrorResponse(id, caller.status()));

@@ -1,4 +1,4 @@
-// The router's HTTP front: which path means what. docs/operations.md lists them.
+// The router's HTTP front: which path means what (kRoutes), and what all answers have in common.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,7 @@
 #include "server/program.h"
 
+#include <sys/resource.h>
+
 #include <csignal>
 #include <iostream>
 
@@ -22,11 +24,20 @@ void LogLibraries() {
   });
 }
 
+// Each connection of a client takes a descriptor, and shells grant 1,024: takes what the system allows.
+void RaiseFileLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 int RunProgram(const std::string& program, const CommonOptions& options, const std::function<absl::Status()>& run) {
   absl::Status status = InitLogging(program, options.log_level);
   LogLibraries();
+  RaiseFileLimit();
   if (status.ok()) status = run();
   if (!status.ok()) {
     std::cerr << program << ": " << absl::StatusCodeToString(status.code()) << ": " << Message(status) << "\n";

@@ -138,6 +138,20 @@ TEST_CASE("a body may come in chunks, and with a question before it") {
   CHECK(client.AtEnd());
 }
 
+TEST_CASE("a client of HTTP/1.0 gets parts until the connection ends") {
+  World w;
+  HttpClient client = w.Client();
+  client.Send("GET /wait HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  const Handler::Kept kept = w.handler.Next();
+  kept.reply->Begin({.status = 200, .headers = {}, .body = "a"});
+  kept.reply->Write("b");
+  kept.reply->End();
+  HttpAnswer answer = client.Read();
+  CHECK(answer.body == "ab");
+  CHECK(answer.headers["connection"] == "close");
+  CHECK_FALSE(answer.headers.contains("transfer-encoding"));
+}
+
 TEST_CASE("what is not HTTP is refused") {
   World w;
   CHECK(Exchange(w, "hello\r\n\r\n").status == 400);
@@ -161,6 +175,9 @@ TEST_CASE("what is too large is refused, however it comes") {
   const std::string get = "GET /echo HTTP/1.1\r\nHost: x\r\n", post = "POST /echo HTTP/1.1\r\nHost: x\r\n";
   CHECK(Exchange(w, absl::StrCat("GET /", std::string(20 << 10, 'x'), " HTTP/1.1\r\nHost: x\r\n\r\n")).status == 431);
   CHECK(Exchange(w, absl::StrCat(get, "a: ", std::string(20 << 10, 'x'), "\r\n\r\n")).status == 431);
+  // Neither the line nor the header is too long by itself.
+  const std::string ten(10 << 10, 'x');
+  CHECK(Exchange(w, absl::StrCat("GET /", ten, " HTTP/1.1\r\nHost: x\r\na: ", ten, "\r\n\r\n")).status == 431);
   std::string headers;
   for (int i = 0; i < 200; ++i) absl::StrAppend(&headers, "name-", i, ": ", std::string(100, 'x'), "\r\n");
   CHECK(Exchange(w, absl::StrCat(get, headers, "\r\n")).status == 431);
@@ -304,12 +321,13 @@ TEST_CASE("bodies that together are too large are not all read") {
   World w([](HttpOptions& o) { o.max_bodies_bytes = 1500; });
   HttpClient first = w.Client();
   first.Post("/wait", std::string(1000, 'x'));
-  const Handler::Kept kept = w.handler.Next();
+  std::optional<Handler::Kept> kept = w.handler.Next();
   const std::string request =
       absl::StrCat("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", std::string(1000, 'x'));
   CHECK(Exchange(w, request).status == 503);
-  kept.reply->Send({});
+  kept->reply->Send({});
   CHECK(first.Read().status == 200);
+  kept.reset();
   CHECK(Exchange(w, request).status == 200);
 }
 

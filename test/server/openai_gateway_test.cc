@@ -109,6 +109,52 @@ TEST_CASE("a completion is answered whole, or as it comes") {
   CHECK(text == "ab");
 }
 
+TEST_CASE("a chat goes through the model's template, and is answered whole or as it comes") {
+  Cluster c;
+  RouterOptions options;
+  options.listen = options.http = "127.0.0.1:0";
+  options.prefill_workers = {c.prefill->address()};
+  options.decode_workers = {c.decode->address()};
+  options.limits.worker_wait = absl::Seconds(10);
+  std::vector<ServedModel> models;
+  models.push_back(ByteModel("bytes"));
+  auto chat_template = ChatTemplate::Parse("{% for m in messages %}<{{ m.content }}>{% endfor %}", "", "");
+  REQUIRE(chat_template.ok());
+  models.back().chat_template = *std::move(chat_template);
+  c.node.reset();
+  auto started = RouterNode::Start(options, std::move(models), DialTcp, c.clock, c.metrics);
+  REQUIRE(started.ok());
+  c.node = *std::move(started);
+
+  HttpClient client = Connect(c);
+  const std::string messages = R"("messages": [{"role": "user", "content": "hi"}], "request_id": "r")";
+  client.Post("/v1/chat/completions", "{" + messages + "}");
+  const auto prompt = c.prefill->Next().prefill().tokens();
+  CHECK(std::string(prompt.begin(), prompt.end()) == "<hi>");
+  c.prefill->Send(DoneEvent("r", Incarnation(22)));
+  CHECK(c.decode->Next().decode().request_id() == "r");
+  c.decode->Send(TokensEvent("r", "hello", FinishReason::kStop));
+  const json body = Parse(client.Read());
+  CHECK(body["object"] == "chat.completion");
+  CHECK(body["choices"][0]["message"]["role"] == "assistant");
+  CHECK(body["choices"][0]["message"]["content"] == "hello");
+
+  client.Post("/v1/chat/completions",
+              "{\"stream\": true, \"stream_options\": {\"include_usage\": true}, " + messages + "}");
+  PassPrefill(c);
+  c.decode->Send(TokensEvent("r", "hel", std::nullopt));
+  c.decode->Send(TokensEvent("r", "lo", FinishReason::kStop));
+  std::string content;
+  const std::vector<json> events = EventsOf(client.Read().body);
+  for (const json& event : events) {
+    CHECK(event["object"] == "chat.completion.chunk");
+    if (event["choices"].empty()) continue;
+    content += event["choices"][0]["delta"].value("content", "");
+  }
+  CHECK(content == "hello");
+  CHECK(events.back()["usage"]["completion_tokens"] == 5);
+}
+
 TEST_CASE("several prompts and samples are one answer, in their order") {
   Cluster c;
   HttpClient client = Connect(c);
@@ -247,6 +293,16 @@ TEST_CASE("paths and methods that are not there are told so") {
   const HttpAnswer broken = client.Read();
   CHECK(broken.status == 400);
   ErrorOf(broken);
+}
+
+TEST_CASE("a browser's page of another site has no access") {
+  Cluster c;
+  for (const char* origin : {"http://evil.example", "null", "http://x:1", "http://xx"}) {
+    const HttpAnswer answer = Post(c, "/tokenize", R"({"prompt": "a"})", absl::StrCat("Origin: ", origin, "\r\n"));
+    CHECK(answer.status == 403);
+    ErrorOf(answer);
+  }
+  CHECK(Post(c, "/tokenize", R"({"prompt": "a"})", "Origin: http://x\r\n").status == 200);
 }
 
 TEST_CASE("overload and absent workers are told with the time to wait") {

@@ -45,6 +45,19 @@ HttpRequest ToRequest(http::request<http::string_body>&& message) {
   return request;
 }
 
+// A request's share of the bodies' bytes.
+class Charge {
+ public:
+  Charge(std::shared_ptr<std::atomic<size_t>> total, size_t bytes) : total_(std::move(total)), bytes_(bytes) {}
+  ~Charge() { *total_ -= bytes_; }
+  Charge(const Charge&) = delete;
+  Charge& operator=(const Charge&) = delete;
+
+ private:
+  const std::shared_ptr<std::atomic<size_t>> total_;
+  const size_t bytes_;
+};
+
 }  // namespace
 
 void HttpShared::RequestBegins() {
@@ -173,7 +186,7 @@ void HttpConnection::Parse() {
       if (head_bytes_ > shared_.options.max_header_bytes) error = http::error::header_limit;
     } else {
       body_bytes_ += used;
-      if ((shared_.bodies_bytes += used) > shared_.options.max_bodies_bytes) {
+      if ((*shared_.bodies_bytes += used) > shared_.options.max_bodies_bytes) {
         return Refuse(503, "overloaded: too many large requests are being read");
       }
     }
@@ -217,6 +230,7 @@ bool HttpConnection::HeadIsFine() {
 void HttpConnection::TakeRequest() {
   const bool keep_alive = parser_->get().keep_alive() && !shared_.draining;
   HttpRequest request = ToRequest(parser_->release());
+  request.charge = std::make_shared<const Charge>(shared_.bodies_bytes, std::exchange(body_bytes_, 0));
   parser_.reset();
   BeginReply({.head_only = request.method == "HEAD", .http_1_0 = http_1_0_, .keep_alive = keep_alive});
   shared_.handler.OnRequest(std::move(request), reply_);
@@ -290,7 +304,7 @@ void HttpConnection::FinishReply(bool keep_alive) {
 void HttpConnection::EndRequest() {
   if (!reply_) return;
   reply_.reset();
-  shared_.bodies_bytes -= std::exchange(body_bytes_, 0);
+  *shared_.bodies_bytes -= std::exchange(body_bytes_, 0);  // of a request that was refused
   if (out_.capacity() > kKeptBuffer) std::string().swap(out_);
   if (input_.capacity() > kKeptBuffer) input_.shrink_to_fit();
   shared_.RequestEnds();
@@ -320,7 +334,7 @@ void HttpConnection::Leave(Gone why) {
 void HttpConnection::Close() {
   closed_ = true;
   EndRequest();
-  shared_.bodies_bytes -= std::exchange(body_bytes_, 0);
+  *shared_.bodies_bytes -= std::exchange(body_bytes_, 0);
   Error ignored;
   socket_.close(ignored);
   loop_->connections.erase(shared_from_this());

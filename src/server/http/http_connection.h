@@ -36,7 +36,8 @@ class HttpShared {
   HttpHandler& handler;
   std::atomic<bool> draining = false;
   std::atomic<int> connections = 0;
-  std::atomic<size_t> bodies_bytes = 0;
+  // Outlives the server with the requests that are kept.
+  const std::shared_ptr<std::atomic<size_t>> bodies_bytes = std::make_shared<std::atomic<size_t>>(0);
 
   void RequestBegins();
   void RequestEnds();

@@ -1,6 +1,7 @@
 // A request and an answer of HTTP/1.1, as those who serve it see them.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@ struct HttpRequest {
   std::string path, query;  // around the first '?', as they came; the query may be empty
   HttpHeaders headers;
   std::string body;
+  std::shared_ptr<const void> charge;  // what it counts for among HttpOptions::max_bodies_bytes, as long as it is kept
 
   // The first value of this name, whatever the case of its letters; empty: there is none.
   std::string_view header(std::string_view name) const;

@@ -68,6 +68,11 @@ void HttpReply::End() {
   if (wake) wake_();
 }
 
+bool HttpReply::gone() const {
+  const std::lock_guard lock(mutex_);
+  return gone_.has_value();
+}
+
 void HttpReply::OnGone(absl::AnyInvocable<void(Gone)> callback) {
   std::optional<Gone> gone;
   {

@@ -38,6 +38,7 @@ class HttpReply {
   void Begin(const HttpResponse& head);
   void Write(std::string_view part);
   void End();
+  bool gone() const;
   // `callback` is called once, on a thread of the server, if the client goes before the end; here, if it has.
   void OnGone(absl::AnyInvocable<void(Gone)> callback);
 
@@ -59,7 +60,7 @@ class HttpReply {
 
   const Form form_;
   const std::function<void()> wake_;
-  std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards what follows
   std::string unsent_;
   size_t sending_ = 0;  // bytes that were taken last
   bool begun_ = false, ended_ = false, awake_ = false, keep_alive_ = false;

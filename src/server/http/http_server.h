@@ -28,7 +28,7 @@ struct HttpOptions {
   size_t max_header_bytes = 16u << 10;  // with the request line
   int max_headers = 100;
   size_t max_body_bytes = 8u << 20;
-  size_t max_bodies_bytes = 256u << 20;  // of all requests that are read or not yet answered
+  size_t max_bodies_bytes = 256u << 20;  // of all requests that are being read, or are kept by the handler
   absl::Duration header_timeout = absl::Seconds(10);
   absl::Duration body_timeout = absl::Seconds(30);
   absl::Duration idle_timeout = absl::Seconds(75);   // between requests
