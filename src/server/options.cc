@@ -174,14 +174,13 @@ absl::Status Validate(const RouterOptions& options) {
 absl::Status Validate(const WorkerOptions& options) {
   if (options.model.empty()) return absl::InvalidArgumentError("model: a directory is required");
   RETURN_IF_ERROR(CheckPeer(options.common.peer));
-  RETURN_IF_ERROR(CheckReach("listen", options.listen, !options.common.peer.empty(), options.common.open,
-                             "--peer-cert, --peer-key and --peer-ca"));
   if (options.advertise.empty() && IsWildcard(options.listen)) return NeedsAdvertise(options.listen);
   if (IsWildcard(options.advertise) || options.advertise.ends_with(":0")) {
     return absl::InvalidArgumentError(
         absl::StrCat("advertise: '", options.advertise, "' is nowhere to connect to: expected a host and a port"));
   }
-  return absl::OkStatus();
+  return CheckReach("listen", options.listen, !options.common.peer.empty(), options.common.open,
+                    "--peer-cert, --peer-key and --peer-ca");
 }
 
 }  // namespace baton

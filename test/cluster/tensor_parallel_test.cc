@@ -23,8 +23,8 @@ struct Cluster {
   Cluster(int prefill_ranks, int decode_ranks)
       : prefill("prefill", Ranks(prefill_ranks)),
         decode("decode", Ranks(decode_ranks)),
-        router("baton-router", {"--listen", "127.0.0.1:0", "--model", kModel, "--prefill-workers", prefill.address,
-                                "--decode-workers", decode.address}),
+        router("baton-router", {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--prefill-workers",
+                                prefill.address, "--decode-workers", decode.address}),
         stub(v1::Inference::NewStub(DialTcp(router.Await("listening on ")))) {
     for (const Worker* worker : {&prefill, &decode})
       router.Await(absl::StrCat("worker ", worker->address, ": attached"));

@@ -6,9 +6,9 @@
 #include "absl/strings/match.h"
 #include "base/strings.h"
 #include "catch.h"
-#include "server/certificates.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "inference.grpc.pb.h"
+#include "server/certificates.h"
 #include "server/grpc_status.h"
 
 namespace baton {
