@@ -30,7 +30,7 @@ absl::Status Serve(ServeOptions options, ShutdownSignal& signal) {
   ThreadPool sampling(Threads(options.worker));
   // After what its nodes use: their threads run until it is gone.
   ASSIGN_OR_RETURN(std::vector<Decoder> decoders, LoadDecoders(options, model, network));
-  if (options.router.common.check) return absl::OkStatus();
+  if (options.router.common.check) return KeyRing::Load(options.router.keys).status();
 
   const Transports transports = MakeInProcessTransports(options.worker, network);
   ASSIGN_OR_RETURN(const WorkerBackend prefill, MakeBackend(model, options.worker, /*lm_head=*/false, transports));

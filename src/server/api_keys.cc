@@ -148,7 +148,7 @@ std::shared_ptr<const Tenant> ApiKeys::Find(std::string_view key) const {
 absl::StatusOr<std::unique_ptr<KeyRing>> KeyRing::Load(const std::string& path) {
   auto ring = std::make_unique<KeyRing>();
   ring->path_ = path;
-  RETURN_IF_ERROR(ring->Reload());
+  if (!path.empty()) RETURN_IF_ERROR(ring->Reload());
   return ring;
 }
 

@@ -44,6 +44,7 @@ class KeyRing {
  public:
   // Without a file: whoever reaches the router may call it, as one tenant without a name.
   KeyRing() = default;
+  // An empty path: no file. Errors are those of ApiKeys::Load.
   static absl::StatusOr<std::unique_ptr<KeyRing>> Load(const std::string& path);
 
   bool asks() const { return !path_.empty(); }

@@ -69,7 +69,10 @@ void RunUntilSignal(ShutdownSignal& signal, const Serving& serving) {
   const auto watchdog = KeepWatchdogQuiet(manager, serving.check_alive);
   tell("READY=1");
   int got = signal.Await();
-  for (; got == SIGHUP && serving.reload; got = signal.Await()) serving.reload();
+  // Of a service manager it is a reload, also where there is nothing to read again; of a terminal, its end.
+  for (; got == SIGHUP && (serving.reload || !manager.socket.empty()); got = signal.Await()) {
+    if (serving.reload) serving.reload();
+  }
   spdlog::info("{}: shutting down", strsignal(got));
   tell("STOPPING=1");
   serving.shutdown();

@@ -25,7 +25,7 @@ struct Serving {
   std::string address;                // where it listens
   std::function<void()> check_alive;  // returns unless the process hangs; thread-safe, also while it shuts down
   std::function<void()> shutdown;
-  std::function<void()> reload{};  // at SIGHUP; null: that is the end, too
+  std::function<void()> reload{};  // at SIGHUP; null: that is the end, too, unless a service manager sent it
 };
 
 // Prints "listening on HOST:PORT" to stdout, the one line that scripts wait for, waits for the end, and shuts down.

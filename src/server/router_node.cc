@@ -54,10 +54,7 @@ absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOption
                                                               std::vector<ServedModel> models,
                                                               const ChannelFactory& channels, const Clock& clock,
                                                               Metrics& metrics) {
-  auto keys = std::make_unique<KeyRing>();
-  if (!options.keys.empty()) {
-    ASSIGN_OR_RETURN(keys, KeyRing::Load(options.keys));
-  }
+  ASSIGN_OR_RETURN(auto keys, KeyRing::Load(options.keys));
   std::unique_ptr<RouterNode> node(
       new RouterNode(options, std::move(models), std::move(keys), channels, clock, metrics));
   ASSIGN_OR_RETURN(node->server_, GrpcServer::Start(options.listen, GrpcServer::Audience::kClients, {&node->service_},

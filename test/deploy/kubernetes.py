@@ -1,9 +1,12 @@
 """usage: kubernetes.py base|overlays BUILD_FOLDER
 Are the manifests valid, do they agree with each other, and do the programs take what they are given there?
 
-base: the files as they are. overlays: what `kubectl kustomize` makes of each (77: there is no kubectl)."""
+base: the files as they are. overlays: what `kubectl kustomize` makes of each, with components/secured and without (77: there
+is no kubectl)."""
 
+import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -17,12 +20,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "deploy/kubernetes"
 MODEL = ROOT / "test/golden/tiny_llama3_bf16"
 VERSIONS = ("1.27", "1.32", "1.37")  # of Kubernetes: gRPC probes are stable from the first on
+REFUSAL = "may be reached from other machines"
 UNITS = {"Mi": 1 << 20, "Gi": 1 << 30}
 
 
 class Manifests:
-    def __init__(self, name, documents, config):
-        self.name = name
+    def __init__(self, name, documents, config, secured=False):
+        self.name = name + (" secured" if secured else "")
+        self.overlay = name
+        self.secured = secured
         self.documents = documents
         self.config = {file: tomllib.loads(text) for file, text in config.items()}  # of the generated ConfigMap
 
@@ -47,12 +53,23 @@ def base():
     return Manifests("base", documents, {pathlib.Path(f).name: (KUBERNETES / "base" / f).read_text() for f in files})
 
 
-def overlay(name):
-    text = subprocess.run(["kubectl", "kustomize", KUBERNETES / "overlays" / name], check=True, capture_output=True,
-                          text=True).stdout
-    documents = list(yaml.safe_load_all(text))
+def rendered(folder):
+    text = subprocess.run(["kubectl", "kustomize", folder], check=True, capture_output=True, text=True).stdout
+    return list(yaml.safe_load_all(text))
+
+
+def overlay(name, secured):
+    folder = KUBERNETES / "overlays" / name
+    if secured:
+        with tempfile.TemporaryDirectory() as work:
+            relative = {key: [os.path.relpath(path, os.path.realpath(work))] for key, path in
+                        {"resources": folder, "components": KUBERNETES / "components/secured"}.items()}
+            pathlib.Path(work, "kustomization.yaml").write_text(yaml.safe_dump(relative))
+            documents = rendered(work)
+    else:
+        documents = rendered(folder)
     config = next(document["data"] for document in documents if document["kind"] == "ConfigMap")
-    return Manifests(name, documents, config)
+    return Manifests(name, documents, config, secured)
 
 
 def schema_problems(manifests):
@@ -74,16 +91,25 @@ def agreement_problems(manifests):
     for component, (workload, pod, container) in manifests.workloads().items():
         config = manifests.config[f"{component}.toml"]
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-        if ports != {"grpc": port_of(config["listen"]), "metrics": port_of(config["metrics"])}:
+        listens = {"grpc": "listen", "http": "http", "metrics": "metrics"}
+        if ports != {name: port_of(config[key]) for name, key in listens.items() if key in config}:
             yield f"{component}: its configuration listens elsewhere than on {ports}"
-        for probe in ("startupProbe", "readinessProbe"):
-            if container.get(probe, {}).get("grpc", {}).get("port", ports["grpc"]) != ports["grpc"]:
-                yield f"{component}: {probe} asks another port"
+        for name in ("startupProbe", "readinessProbe", "livenessProbe"):
+            probe = container.get(name, {})
+            if probe.get("grpc", {}).get("port", ports["grpc"]) != ports["grpc"] or (
+                    probe.get("httpGet", {}).get("port", "grpc") not in ports):
+                yield f"{component}: {name} asks another port"
+            if manifests.secured and "grpc" in probe:
+                yield f"{component}: {name} has no certificate to show"
         if config["grace"] >= pod["terminationGracePeriodSeconds"]:
             yield f"{component}: grace is not below terminationGracePeriodSeconds"
         volumes = {volume["name"] for volume in pod["volumes"]}
         if volumes != {mount["name"] for mount in container["volumeMounts"]}:
             yield f"{component}: volumes and mounts differ"
+        mounts = tuple(mount["mountPath"] + "/" for mount in container["volumeMounts"])
+        for word in container["command"]:
+            if word.startswith("/") and not word.startswith(mounts):
+                yield f"{component}: {word} is not mounted"
         if component == "router":
             continue
         expected = [f"baton-{component}-{i}.{workload['spec']['serviceName']}:{ports['grpc']}"
@@ -123,6 +149,20 @@ def allowed(manifests):
     return ends
 
 
+def client_problems(manifests):
+    """What clients reach: the router's two ports, by the Service and as the network policies have it."""
+    config = manifests.config["router.toml"]
+    expected = {port_of(config["listen"]), port_of(config["http"])}
+    service = next(s for s in manifests.of_kind("Service") if s["metadata"]["name"] == "baton")
+    by_service = {port["port"] for port in service["spec"]["ports"]}
+    by_policy = {port["port"] for policy in manifests.of_kind("NetworkPolicy")
+                 for rule in policy["spec"].get("ingress", [])
+                 if any("baton-client" in peer.get("podSelector", {}).get("matchLabels", {}) for peer in rule["from"])
+                 for port in rule["ports"]}
+    if not by_service == by_policy == expected:
+        yield f"clients: expected ports {expected}, got {by_service} by the Service, {by_policy} by network policies"
+
+
 def network_problems(manifests):
     prefill, decode = (port_of(manifests.config[f"{role}.toml"]["listen"]) for role in ("prefill", "decode"))
     ranges = {tuple(int(port) for port in variable["value"].split("-"))
@@ -150,9 +190,42 @@ def memory_problems(manifests):
             yield f"{component}: expected KV {kv} < shared memory {shm} < limit {limit}"
 
 
+def documented_certificates(folder):
+    """Runs what docs/operations.md says makes the files of Secret baton-peer; the names that the certificate is for."""
+    text = (ROOT / "docs/operations.md").read_text()
+    (block,) = [block for block in re.findall(r"(?:^    .*\n)+", text, re.M) if "openssl req" in block]
+    subprocess.run(["bash", "-euc", block], cwd=folder, check=True, capture_output=True)
+    names = subprocess.run(["openssl", "x509", "-in", "tls.crt", "-noout", "-ext", "subjectAltName"], cwd=folder,
+                           check=True, capture_output=True, text=True).stdout
+    return set(re.findall(r"DNS:([\w.-]+)", names))
+
+
+def secret_problems(manifests, binaries, folder):
+    """Makes the files of both Secrets."""
+    names = documented_certificates(folder)
+    workers = {address.rsplit(":", 1)[0] for role in ("prefill", "decode")
+               for address in manifests.config["router.toml"][f"{role}-workers"]}
+    if names != workers:
+        yield f"docs/operations.md: expected certificates for {workers}, got {names}"
+    drawn = subprocess.run([binaries / "baton", "key"], check=True, capture_output=True, text=True).stdout
+    (hashed,) = re.findall('"sha256:[0-9a-f]{64}"', drawn)
+    pathlib.Path(folder, "keys.toml").write_text(f"[team]\nkeys = [{hashed}]\n")
+
+
+def check(command):
+    return subprocess.run([*command, "--check"], capture_output=True, text=True, timeout=60)
+
+
+def is_guarded(command):
+    """Whether it would be refused without the keys or certificates that it names."""
+    return "--open=false" in command and REFUSAL in check(command[:command.index("--open=false") + 1]).stderr
+
+
 def program_problems(manifests, binaries):
     """Each container's command with --check, on a small model and this machine's processor."""
     with tempfile.TemporaryDirectory() as folder:
+        if manifests.secured:
+            yield from secret_problems(manifests, binaries, folder)
         for component, (workload, _, container) in manifests.workloads().items():
             config = manifests.config[f"{component}.toml"]
             model = config["model"]
@@ -162,15 +235,20 @@ def program_problems(manifests, binaries):
             file = pathlib.Path(folder, f"{component}.toml")
             file.write_text("\n".join(f"{key} = {toml(value)}" for key, value in config.items()))
             command = [word.replace("$(POD_NAME)", workload["metadata"]["name"] + "-0") for word in container["command"]]
+            command = [re.sub("^/etc/baton-(keys|peer)", folder, word) for word in command]
             command[0] = binaries / command[0]
             command[command.index("--config") + 1] = file
-            run = subprocess.run([*command, "--check"], capture_output=True, text=True, timeout=60)
+            run = check(command)
             if run.returncode != 0:
                 yield f"{component} --check: {run.stdout}{run.stderr}"
+            if manifests.secured and not is_guarded(command):
+                yield f"{component}: `open = true` of its configuration is still there"
 
 
 def toml(value):
-    return f"[{', '.join(map(toml, value))}]" if isinstance(value, list) else f'"{value}"' if isinstance(value, str) else value
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml, value))}]"
+    return f'"{value}"' if isinstance(value, str) else str(value).lower()  # true, not True
 
 
 def gpu_problems(manifests):
@@ -183,12 +261,12 @@ def gpu_problems(manifests):
 
 
 def problems_of(manifests, binaries):
-    checks = [schema_problems, agreement_problems, security_problems, network_problems]
-    if manifests.name != "base":
+    checks = [schema_problems, agreement_problems, security_problems, client_problems, network_problems]
+    if manifests.overlay != "base":
         checks.append(memory_problems)
-    if manifests.name == "gpu":
+    if manifests.overlay == "gpu":
         checks.append(gpu_problems)
-    found = [problem for check in checks for problem in check(manifests)]
+    found = [problem for problems in checks for problem in problems(manifests)]
     return [f"{manifests.name}: {problem}" for problem in found + list(program_problems(manifests, binaries))]
 
 
@@ -197,7 +275,8 @@ def main():
     if what == "overlays" and not shutil.which("kubectl"):
         print("SKIPPED: the overlays for Kubernetes: there is no kubectl, which has kustomize")
         return 77
-    all_manifests = [base()] if what == "base" else [overlay(name) for name in ("cpu", "gpu")]
+    all_manifests = [base()] if what == "base" else [overlay(name, secured) for name in ("cpu", "gpu")
+                                                     for secured in (False, True)]
     problems = [problem for manifests in all_manifests
                 for problem in problems_of(manifests, pathlib.Path(build).resolve() / "bin")]
     print("\n".join(problems) or f"kubernetes: {', '.join(m.name for m in all_manifests)}: as they should be")
