@@ -133,6 +133,8 @@ TEST_CASE("a body may come in chunks, and with a question before it") {
   client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
   client.Send("2;extension=1\r\nde\r\n0\r\ntrailer: x\r\n\r\n");
   CHECK(client.Read().body == "abcde");
+  client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+  CHECK(client.Read().body.empty());
   client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
   CHECK(client.ReadHead().status == 100);
   client.Send("hi");
