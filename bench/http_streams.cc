@@ -42,8 +42,8 @@ HttpStreams::HttpStreams(const std::string& address, int count, std::function<do
     : microseconds_since_(std::move(microseconds_since)),
       streams_(static_cast<size_t>(count)),
       poll_(epoll_create1(0)) {
-  const std::string request =
-      absl::StrCat("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: ", sizeof kBody - 1, "\r\n\r\n", kBody);
+  const std::string request = absl::StrCat(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: ", sizeof kBody - 1, "\r\n\r\n", kBody);
   for (Stream& stream : streams_) {
     stream.socket = Connect(address);
     epoll_event event{.events = EPOLLIN, .data = {.ptr = &stream}};

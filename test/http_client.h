@@ -56,10 +56,12 @@ class HttpClient {
     }
     return true;
   }
-  bool Get(const std::string& target) { return Send(absl::StrCat("GET ", target, " HTTP/1.1\r\nHost: x\r\n\r\n")); }
+  bool Get(const std::string& target) {
+    return Send(absl::StrCat("GET ", target, " HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+  }
   bool Post(const std::string& target, const std::string& body, const std::string& headers = "") {
-    return Send(absl::StrCat("POST ", target, " HTTP/1.1\r\nHost: x\r\n", headers, "Content-Length: ", body.size(),
-                             "\r\n\r\n", body));
+    return Send(absl::StrCat("POST ", target, " HTTP/1.1\r\nHost: localhost\r\n", headers,
+                             "Content-Length: ", body.size(), "\r\n\r\n", body));
   }
   // It sends nothing more and still reads.
   void EndInput() { shutdown(socket_, SHUT_WR); }

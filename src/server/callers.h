@@ -26,6 +26,7 @@ class Callers {
   // Both must outlive it.
   Callers(const KeyRing& keys, const Clock& clock) : keys_(keys), clock_(clock) {}
 
+  bool asks() const { return keys_.asks(); }
   // As KeyRing::Authenticate.
   absl::StatusOr<Caller> Authenticate(std::string_view authorization) const {
     return keys_.Authenticate(authorization);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/strings.h"
 #include "server/completion_routes.h"
+#include "server/host_check.h"
 #include "server/prompt_reader.h"
 #include "server/status_routes.h"
 
@@ -21,6 +22,11 @@ bool IsOtherSites(const HttpRequest& request) {
   return !origin.empty() && origin != StrCat("http://", host) && origin != StrCat("https://", host);
 }
 
+bool HasBody(const HttpRequest& head) {
+  const std::string_view length = head.header("content-length");
+  return !head.header("transfer-encoding").empty() || length.find_first_not_of('0') != std::string_view::npos;
+}
+
 }  // namespace
 
 const OpenAiGateway::Route OpenAiGateway::kRoutes[] = {
@@ -30,7 +36,7 @@ const OpenAiGateway::Route OpenAiGateway::kRoutes[] = {
     {"GET", "/v1/models/", ServeModel},
     {"POST", "/tokenize", ServeTokenize},
     {"POST", "/detokenize", ServeDetokenize},
-    {"POST", "/generate", ServeGenerate},
+    {"POST", "/generate", ServeGenerate, Route::For::kTenants, /*takes_query=*/true},
     {"POST", "/prefill_only", ServePrefillOnly},
     {"GET", "/health", ServeHealth, Route::For::kAll},
     {"GET", "/version", ServeVersion},
@@ -60,31 +66,53 @@ absl::StatusOr<Caller> OpenAiGateway::CallerOf(const HttpRequest& request, const
                                             : callers.Authenticate(authorization);
 }
 
-void OpenAiGateway::OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) {
-  std::string id = IdOf(request);
-  if (IsOtherSites(request)) {
-    return reply->Send(ErrorResponse(id, absl::PermissionDeniedError("Origin: pages of other sites have no access")));
-  }
-  const Route* route = Find(request.path);
-  absl::StatusOr<Caller> caller = CallerOf(request, route);
-  if (!caller.ok()) return reply->Send(ErrorResponse(id, caller.status()));
-  if (route == nullptr) {
-    const std::string shown = absl::CHexEscape(request.path.substr(0, 256));
-    return reply->Send(ErrorResponse(id, absl::NotFoundError(absl::StrCat("there is nothing at '", shown, "'"))));
-  }
-  const bool reads = route->method == "GET";
-  if (request.method == route->method || (reads && request.method == "HEAD")) {
-    HttpCall call{std::move(request), std::move(reply), std::move(id), parts_.clock.Now(), *std::move(caller)};
-    return route->serve(parts_, std::make_shared<const HttpCall>(std::move(call)));
-  }
+HttpResponse OpenAiGateway::OtherMethod(const Route& route, const HttpRequest& request, const std::string& id) {
   const bool asks = request.method == "OPTIONS";
   HttpResponse response =
       asks ? Response(204, id, "", "")
-           : ErrorResponse(id, absl::InvalidArgumentError(StrCat("method: expected ", route->method, ", got '",
+           : ErrorResponse(id, absl::InvalidArgumentError(StrCat("method: expected ", route.method, ", got '",
                                                                  absl::CHexEscape(request.method.substr(0, 64)), "'")));
   if (!asks) response.status = 405;
-  response.headers.emplace_back("allow", reads ? "GET, HEAD, OPTIONS" : "POST, OPTIONS");
-  reply->Send(response);
+  response.headers.emplace_back("allow", route.method == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS");
+  return response;
+}
+
+OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const std::string& id) const {
+  const auto refused = [&id](const absl::Status& status) { return Decision{.refusal = ErrorResponse(id, status)}; };
+  if (IsOtherSites(head)) return refused(absl::PermissionDeniedError("Origin: pages of other sites have no access"));
+  if (!parts_.admission.callers().asks()) {
+    const absl::Status host = CheckHost(head.header("host"), listen_);
+    if (!host.ok()) return refused(host);
+  }
+  const Route* route = Find(head.path);
+  absl::StatusOr<Caller> caller = CallerOf(head, route);
+  if (!caller.ok()) return refused(caller.status());
+  if (route == nullptr) {
+    const std::string shown = absl::CHexEscape(head.path.substr(0, 256));
+    return refused(absl::NotFoundError(absl::StrCat("there is nothing at '", shown, "'")));
+  }
+  const bool is_read = route->method == "GET" && head.method == "HEAD";
+  if (head.method != route->method && !is_read) return {.refusal = OtherMethod(*route, head, id)};
+  if (!route->takes_query && !head.query.empty()) {
+    return refused(absl::InvalidArgumentError(
+        StrCat("query: ", route->path, " takes none, got '", absl::CHexEscape(head.query.substr(0, 256)), "'")));
+  }
+  // Health asks for no key: a stranger could have bodies kept.
+  if (route->method == "GET" && HasBody(head)) {
+    return refused(absl::InvalidArgumentError(StrCat("body: ", route->path, " takes none")));
+  }
+  return {.route = route, .caller = *std::move(caller)};
+}
+
+std::optional<HttpResponse> OpenAiGateway::OnHead(const HttpRequest& head) { return Decide(head, IdOf(head)).refusal; }
+
+void OpenAiGateway::OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  std::string id = IdOf(request);
+  // Again: the keys may have changed while the body came.
+  Decision decision = Decide(request, id);
+  if (decision.refusal) return reply->Send(*decision.refusal);
+  HttpCall call{std::move(request), std::move(reply), std::move(id), parts_.clock.Now(), std::move(decision.caller)};
+  decision.route->serve(parts_, std::make_shared<const HttpCall>(std::move(call)));
 }
 
 HttpResponse OpenAiGateway::Refusal(int status, const std::string& message) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "server/gateway_parts.h"
 #include "server/http/http_server.h"
@@ -12,8 +14,11 @@ namespace baton {
 
 class OpenAiGateway final : public HttpHandler {
  public:
-  explicit OpenAiGateway(const GatewayParts& parts) : parts_(parts) {}
+  // `listen`: host:port of --http.
+  OpenAiGateway(const GatewayParts& parts, std::string listen) : parts_(parts), listen_(std::move(listen)) {}
 
+  // Who may not call, or calls what is not there, is answered before its body is read.
+  std::optional<HttpResponse> OnHead(const HttpRequest& head) override;
   void OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
   HttpResponse Refusal(int status, const std::string& message) override;
 
@@ -24,14 +29,24 @@ class OpenAiGateway final : public HttpHandler {
     std::string_view path;  // one that ends with a slash: and what follows
     Serve serve;
     enum class For { kTenants, kOperators, kAll } audience = For::kTenants;
+    bool takes_query = false;
+  };
+  struct Decision {
+    std::optional<HttpResponse> refusal{};  // else what follows is there
+    const Route* route = nullptr;
+    Caller caller{};
   };
   static const Route kRoutes[];
 
   static const Route* Find(std::string_view path);
   absl::StatusOr<Caller> CallerOf(const HttpRequest& request, const Route* route) const;
+  Decision Decide(const HttpRequest& head, const std::string& id) const;
+  // The answer to a method that is not the route's.
+  static HttpResponse OtherMethod(const Route& route, const HttpRequest& request, const std::string& id);
   std::string IdOf(const HttpRequest& request);
 
   const GatewayParts parts_;
+  const std::string listen_;
 };
 
 }  // namespace baton

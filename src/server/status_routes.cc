@@ -76,7 +76,9 @@ void ServeTokenize(const GatewayParts& parts, const SharedCall& call) { ServeTok
 void ServeDetokenize(const GatewayParts& parts, const SharedCall& call) { ServeTokens(parts, call, DetokenizeBody); }
 
 void ServeHealth(const GatewayParts& parts, const SharedCall& call) {
-  const absl::Status health = Health(parts);
+  absl::Status health = Health(parts);
+  // The names of models are for those who have a key.
+  if (!health.ok() && parts.admission.callers().asks()) health = absl::UnavailableError("not ready");
   call->reply->Send(health.ok() ? JsonResponse(call->id, "{\"status\":\"ok\"}")
                                 : ErrorResponse(call->id, health, ClientAdmission::kRetryHint));
 }

@@ -21,7 +21,7 @@ std::string FileOf(const NewKey& key) { return "[team]\nkeys = [\"" + key.hash +
 
 int StatusOf(const std::string& http, const NewKey& key) {
   HttpClient client(http);
-  client.Send("GET /v1/models HTTP/1.1\r\nHost: x\r\nauthorization: Bearer " + key.key + "\r\n\r\n");
+  client.Send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\nauthorization: Bearer " + key.key + "\r\n\r\n");
   return client.Read().status;
 }
 

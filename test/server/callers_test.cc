@@ -28,7 +28,7 @@ struct Tenants {
 
   HttpAnswer Http(const std::string& method, const std::string& path, const std::string& body, const NewKey* key) {
     HttpClient client(c->node->http()->address());
-    client.Send(absl::StrCat(method, " ", path, " HTTP/1.1\r\nHost: x\r\n", Header(key),
+    client.Send(absl::StrCat(method, " ", path, " HTTP/1.1\r\nHost: any.example\r\n", Header(key),
                              "Content-Length: ", body.size(), "\r\n\r\n", body));
     return client.Read();
   }
@@ -81,6 +81,37 @@ TEST_CASE("every route of HTTP but health refuses missing and wrong keys in the 
   }
   CHECK(t.Http("GET", "/health", "", nullptr).status != 401);
   CHECK(t.Http("GET", "/v1/models", "", &t.alpha).status == 200);
+}
+
+TEST_CASE("a stranger's body is not read, nor a tenant's for what is not there") {
+  Tenants t;
+  const auto answer_to = [&](const std::string& request, const NewKey* key) {
+    HttpClient client(t.c->node->http()->address());
+    client.Send(
+        absl::StrCat(request, " HTTP/1.1\r\nHost: x\r\n", Tenants::Header(key), "Content-Length: 8000000\r\n\r\n"));
+    const HttpAnswer answer = client.Read();
+    CHECK(answer.headers.at("connection") == "close");
+    CHECK(client.AtEnd());
+    return answer.status;
+  };
+  CHECK(answer_to("POST /generate", nullptr) == 401);
+  CHECK(answer_to("POST /generate", &t.unknown) == 401);
+  CHECK(answer_to("GET /health", nullptr) == 400);
+  CHECK(answer_to("GET /metrics", &t.alpha) == 403);
+  CHECK(answer_to("POST /nothing", &t.alpha) == 404);
+  CHECK(answer_to("DELETE /generate", &t.alpha) == 405);
+}
+
+TEST_CASE("a router with keys answers to any name, and its health tells a stranger no model's") {
+  Tenants t;
+  t.c->prefill->Die();
+  t.c->decode->Die();
+  const absl::Time until = absl::Now() + absl::FromChrono(kPatience);
+  HttpAnswer health;
+  while ((health = t.Http("GET", "/health", "", nullptr)).status == 200 && absl::Now() < until) continue;
+  CHECK(health.status == 503);
+  CHECK(health.body.find("not ready") != std::string::npos);
+  CHECK(health.body.find("bytes") == std::string::npos);
 }
 
 TEST_CASE("every method of gRPC refuses missing and wrong keys") {

@@ -283,11 +283,11 @@ TEST_CASE("paths and methods that are not there are told so") {
   CHECK(wrong.headers.at("allow") == "POST, OPTIONS");
   ErrorOf(wrong);
   HttpClient client = Connect(c);
-  client.Send("OPTIONS /health HTTP/1.1\r\nHost: x\r\n\r\n");
+  client.Send("OPTIONS /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
   const HttpAnswer options = client.Read();
   CHECK(options.status == 204);
   CHECK(options.headers.at("allow") == "GET, HEAD, OPTIONS");
-  client.Send("HEAD /version HTTP/1.1\r\nHost: x\r\n\r\n");
+  client.Send("HEAD /version HTTP/1.1\r\nHost: localhost\r\n\r\n");
   CHECK(client.Read(/*head_only=*/true).headers.at("content-length") != "0");
   client.Send("nonsense\r\n\r\n");
   const HttpAnswer broken = client.Read();
@@ -297,12 +297,43 @@ TEST_CASE("paths and methods that are not there are told so") {
 
 TEST_CASE("a browser's page of another site has no access") {
   Cluster c;
-  for (const char* origin : {"http://evil.example", "null", "http://x:1", "http://xx"}) {
+  for (const char* origin : {"http://evil.example", "null", "http://localhost:1", "http://localhostx"}) {
     const HttpAnswer answer = Post(c, "/tokenize", R"({"prompt": "a"})", absl::StrCat("Origin: ", origin, "\r\n"));
     CHECK(answer.status == 403);
     ErrorOf(answer);
   }
-  CHECK(Post(c, "/tokenize", R"({"prompt": "a"})", "Origin: http://x\r\n").status == 200);
+  CHECK(Post(c, "/tokenize", R"({"prompt": "a"})", "Origin: http://localhost\r\n").status == 200);
+}
+
+TEST_CASE("without keys, a router answers to addresses, localhost and its own name only") {
+  Cluster c;
+  const auto status_for = [&](const std::string& host, const std::string& version = "HTTP/1.1") {
+    HttpClient client = Connect(c);
+    client.Send(absl::StrCat("GET /version ", version, "\r\n", host, "\r\n"));
+    const HttpAnswer answer = client.Read();
+    if (answer.status == 403) CHECK(ErrorOf(answer).find("--keys") != std::string::npos);
+    return answer.status;
+  };
+  CHECK(status_for("Host: 127.0.0.1:8000\r\n") == 200);
+  CHECK(status_for("Host: evil.example\r\n") == 403);
+  // An origin that is the host it names is another site's all the same.
+  CHECK(status_for("Host: evil.example\r\nOrigin: http://evil.example\r\n") == 403);
+  CHECK(status_for("", "HTTP/1.0") == 200);
+}
+
+TEST_CASE("a query is refused where none is taken") {
+  Cluster c;
+  for (const char* path : {"/health", "/version", "/metrics", "/v1/models", "/v1/models/bytes"}) {
+    INFO(path);
+    const HttpAnswer answer = Get(c, absl::StrCat(path, "?stream=true"));
+    CHECK(answer.status == 400);
+    CHECK(ErrorOf(answer).find("stream=true") != std::string::npos);
+  }
+  for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize", "/prefill_only"}) {
+    INFO(path);
+    CHECK(ErrorOf(Post(c, absl::StrCat(path, "?stream=true"), "{}")).find("stream=true") != std::string::npos);
+  }
+  CHECK(Get(c, "/version?").status == 200);
 }
 
 TEST_CASE("overload and absent workers are told with the time to wait") {

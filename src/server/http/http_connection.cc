@@ -1,6 +1,8 @@
 #include "server/http/http_connection.h"
 
 #include <algorithm>
+#include <new>
+#include <stdexcept>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +19,7 @@ namespace http = boost::beast::http;
 constexpr size_t kSmallRead = 4 << 10;   // bytes: for heads, and what idle connections hold
 constexpr size_t kLargeRead = 64 << 10;  // for bodies
 constexpr size_t kKeptBuffer = 16 << 10;
+constexpr size_t kLeastRest = 5;  // bytes; that a body in chunks ends with: "0\r\n\r\n"
 constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
 int StatusOf(const boost::system::error_code& error) {
@@ -32,7 +35,8 @@ std::string_view WithoutAuthority(std::string_view target) {
   return slash == std::string_view::npos ? "/" : target.substr(slash);
 }
 
-HttpRequest ToRequest(http::request<http::string_body>&& message) {
+// Without the body. Taken before it is read: the fields of a trailer come after it, and are no headers.
+HttpRequest HeadOf(const http::request<http::string_body>& message) {
   const auto text = [](boost::beast::string_view view) { return std::string(view.data(), view.size()); };
   HttpRequest request;
   request.method = text(message.method_string());
@@ -41,7 +45,6 @@ HttpRequest ToRequest(http::request<http::string_body>&& message) {
   request.path = target.substr(0, mark);
   if (mark != std::string::npos) request.query = target.substr(mark + 1);
   for (const auto& field : message) request.headers.emplace_back(text(field.name_string()), text(field.value()));
-  request.body = std::move(message.body());
   return request;
 }
 
@@ -89,17 +92,31 @@ void HttpConnection::Open() {
   loop_->connections.insert(shared_from_this());
 }
 
+template <typename Work>
+void HttpConnection::Guard(Work&& work) {
+  try {
+    work();
+  } catch (const std::exception& e) {
+    spdlog::error("HTTP: a connection is closed: {}", e.what());
+    Leave(Gone::kLeft);
+  }
+}
+
 void HttpConnection::Start() {
   if (loop_->stopped) return;
-  Open();
-  Enter(State::kHead, shared_.options.header_timeout);
-  Read();
+  Guard([this] {
+    Open();
+    Enter(State::kHead, shared_.options.header_timeout);
+    Read();
+  });
 }
 
 void HttpConnection::TurnAway() {
   if (loop_->stopped) return;
-  Open();
-  Refuse(503, absl::StrCat("overloaded: ", shared_.options.max_connections, " connections are open"));
+  Guard([this] {
+    Open();
+    Refuse(503, absl::StrCat("overloaded: ", shared_.options.max_connections, " connections are open"));
+  });
 }
 
 void HttpConnection::Enter(State state, absl::Duration patience) {
@@ -115,7 +132,8 @@ void HttpConnection::CheckDeadlines(TimePoint now) {
   }
   if (now < deadline_) return;
   if (state_ == State::kLinger || (state_ == State::kHead && !parser_)) return Close();
-  Refuse(408, state_ == State::kHead ? "the request's headers did not come in time" : "the body did not come in time");
+  const bool head = state_ == State::kHead;
+  Guard([&] { Refuse(408, absl::StrCat("the ", head ? "request's headers" : "body", " did not come in time")); });
 }
 
 // --- what comes in -------------------------------------------------------------------------------------------------
@@ -126,10 +144,10 @@ void HttpConnection::Read() {
   if (state_ == State::kReply && input_.size() >= shared_.options.max_header_bytes) return WatchErrors();
   reading_ = true;
   const bool much = state_ == State::kBody || state_ == State::kLinger;
-  const size_t size = much ? kLargeRead : kSmallRead;
+  const size_t size = std::min(much ? kLargeRead : kSmallRead, shared_.options.max_read_bytes);
   if (chunk_.size() != size) std::vector<char>(size).swap(chunk_);
   socket_.async_read_some(asio::buffer(chunk_), [self = shared_from_this()](const Error& error, size_t bytes) {
-    self->OnRead(error, bytes);
+    self->Guard([&] { self->OnRead(error, bytes); });
   });
 }
 
@@ -178,8 +196,13 @@ void HttpConnection::BeginParser() {
 void HttpConnection::Parse() {
   while ((state_ == State::kHead || state_ == State::kBody) && !input_.empty()) {
     if (!parser_) BeginParser();
+    // Beast asserts to have these where the last chunk's line has come. Until a body in chunks ends, more of it
+    // follows.
+    if (state_ == State::kBody && parser_->chunked() && input_.size() < kLeastRest) return;
     Error error;
-    const size_t used = parser_->put(asio::buffer(input_), error);
+    const std::optional<size_t> put = Put(error);
+    if (!put) return;
+    const size_t used = *put;
     input_.erase(0, used);
     if (state_ == State::kHead) {
       head_bytes_ += used;
@@ -189,17 +212,29 @@ void HttpConnection::Parse() {
       if ((*shared_.bodies_bytes += used) > shared_.options.max_bodies_bytes) {
         return Refuse(503, "overloaded: too many large requests are being read");
       }
+      // The parser does not count the lines between chunks.
+      if (body_bytes_ > shared_.options.max_body_bytes) error = http::error::body_limit;
     }
-    const bool needs_more = error == http::error::need_more;
-    if (needs_more && head_bytes_ + input_.size() > shared_.options.max_header_bytes + kLargeRead) {
-      error = http::error::header_limit;  // a line without end, in a chunk's header too
-    } else if (needs_more) {
-      return;
+    if (error == http::error::need_more) {
+      if (input_.size() <= shared_.options.max_header_bytes) return;
+      error = http::error::header_limit;  // a line without end, or a trailer
     }
     if (error) return Refuse(StatusOf(error), absl::StrCat("the request is refused: ", error.message()));
     if (state_ == State::kHead && parser_->is_header_done() && !HeadIsFine()) return;
     if (parser_->is_done()) TakeRequest();
   }
+}
+
+std::optional<size_t> HttpConnection::Put(Error& error) {
+  try {
+    return parser_->put(asio::buffer(input_), error);
+  } catch (const std::length_error&) {
+    // Of a field: those of a trailer are not held to the limit of headers.
+    Refuse(400, "the request is refused: a field is too long");
+  } catch (const std::bad_alloc&) {
+    Refuse(503, "overloaded: there is no memory to read the request");
+  }
+  return std::nullopt;
 }
 
 bool HttpConnection::HeadIsFine() {
@@ -214,8 +249,17 @@ bool HttpConnection::HeadIsFine() {
     return refused(431, absl::StrCat("headers: ", headers, ", limit ", shared_.options.max_headers));
   }
   if (!http_1_0_ && head.count(http::field::host) != 1) return refused(400, "Host: expected exactly one");
-  if (head.count(http::field::transfer_encoding) > 0 && !parser_->chunked()) {
-    return refused(400, "Transfer-Encoding: only chunked is supported");
+  // Other encodings around it would be passed on undone; what came with HTTP/1.0 some proxy did not understand.
+  const bool encoded = head.count(http::field::transfer_encoding) > 0;
+  if (encoded && (http_1_0_ || head.count(http::field::transfer_encoding) > 1 ||
+                  !boost::beast::iequals(head[http::field::transfer_encoding], "chunked"))) {
+    return refused(400, "Transfer-Encoding: only chunked is supported, of HTTP/1.1");
+  }
+  keep_alive_ = head.keep_alive();
+  request_ = HeadOf(head);
+  if (const auto answer = shared_.handler.OnHead(request_)) {
+    AnswerHead(*answer);
+    return false;
   }
   Enter(State::kBody, shared_.options.body_timeout);
   parser_->eager(true);
@@ -227,9 +271,20 @@ bool HttpConnection::HeadIsFine() {
   return !closed_;
 }
 
+void HttpConnection::AnswerHead(const HttpResponse& answer) {
+  const bool no_body = parser_->is_done();
+  parser_.reset();
+  // A body that nobody reads would be taken for the next request.
+  BeginReply({.head_only = request_.method == "HEAD",
+              .http_1_0 = http_1_0_,
+              .keep_alive = no_body && keep_alive_ && !shared_.draining});
+  reply_->Send(answer);
+}
+
 void HttpConnection::TakeRequest() {
-  const bool keep_alive = parser_->get().keep_alive() && !shared_.draining;
-  HttpRequest request = ToRequest(parser_->release());
+  const bool keep_alive = keep_alive_ && !shared_.draining;
+  HttpRequest request = std::move(request_);
+  request.body = std::move(parser_->get().body());
   request.charge = std::make_shared<const Charge>(shared_.bodies_bytes, std::exchange(body_bytes_, 0));
   parser_.reset();
   BeginReply({.head_only = request.method == "HEAD", .http_1_0 = http_1_0_, .keep_alive = keep_alive});
@@ -253,7 +308,7 @@ void HttpConnection::BeginReply(const HttpReply::Form& form) {
   auto wake = [loop = loop_, weak = weak_from_this()] {
     asio::post(loop->context, [weak] {
       const auto self = weak.lock();
-      if (self && !self->closed_) self->Flush();
+      if (self && !self->closed_) self->Guard([&] { self->Flush(); });
     });
   };
   HttpReply::Form limited = form;
@@ -280,6 +335,7 @@ void HttpConnection::Flush() {
     Error error;
     const size_t bytes = socket_.write_some(asio::buffer(out_.data() + sent_, out_.size() - sent_), error);
     sent_ += bytes;
+    if (reply_) reply_->Sent(bytes);
     if (error == asio::error::would_block) return AwaitRoom();
     if (error) return Leave(Gone::kLeft);
   }
@@ -290,7 +346,7 @@ void HttpConnection::AwaitRoom() {
   stalled_since_ = std::chrono::steady_clock::now();
   socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const Error&) {
     self->awaiting_room_ = false;
-    if (!self->closed_) self->Flush();
+    if (!self->closed_) self->Guard([&] { self->Flush(); });
   });
 }
 

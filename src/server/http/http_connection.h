@@ -75,13 +75,18 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     kLinger,  // all is sent; what the client still sends is dropped, so that it sees the answer and no reset
   };
 
+  // Closes the connection if `work` throws, as whatever allocates may: the others go on.
+  template <typename Work>
+  void Guard(Work&& work);
   void Enter(State state, absl::Duration patience);
   void Open();
   void Read();
   void OnRead(const Error& error, size_t bytes);
   void Advance();  // with what has been read
   void Parse();
-  bool HeadIsFine();  // else it has been refused
+  std::optional<size_t> Put(Error& error);  // bytes that the parser used; nothing: the request has been refused
+  bool HeadIsFine();                        // else it has been answered
+  void AnswerHead(const HttpResponse& answer);
   void BeginParser();
   void TakeRequest();
   void BeginReply(const HttpReply::Form& form);
@@ -108,6 +113,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::string input_;        // read and not yet parsed
   bool reading_ = false, input_ended_ = false, watching_ = false;
   std::optional<Parser> parser_;  // from a request's first byte to its last
+  HttpRequest request_;           // without its body; from the end of its head on
+  bool keep_alive_ = false;       // as its head says
   size_t head_bytes_ = 0, body_bytes_ = 0;
 
   // What goes out.

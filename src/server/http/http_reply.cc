@@ -1,5 +1,6 @@
 #include "server/http/http_reply.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -44,8 +45,9 @@ void HttpReply::Write(std::string_view part) {
     const std::lock_guard lock(mutex_);
     if (gone_ || part.empty()) return;
     BATON_CHECK(begun_ && !ended_, "parts come between the beginning and the end of an answer");
-    AppendPart(part);
+    // What comes now the client had no chance to read yet, however much it is.
     const bool too_much = unsent_.size() + sending_ > form_.max_unread;
+    AppendPart(part);
     if (too_much) {
       gone_ = Gone::kCutOff;
       std::string().swap(unsent_);
@@ -73,6 +75,11 @@ bool HttpReply::gone() const {
   return gone_.has_value();
 }
 
+size_t HttpReply::unsent() const {
+  const std::lock_guard lock(mutex_);
+  return unsent_.size() + sending_;
+}
+
 void HttpReply::OnGone(absl::AnyInvocable<void(Gone)> callback) {
   std::optional<Gone> gone;
   {
@@ -96,6 +103,11 @@ HttpReply::State HttpReply::Take(std::string& out) {
   std::swap(out, unsent_);
   sending_ = out.size();
   return {.ended = ended_, .keep_alive = keep_alive_};
+}
+
+void HttpReply::Sent(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  sending_ -= std::min(sending_, bytes);  // a question may have been sent before the answer
 }
 
 void HttpReply::Leave(Gone why) {

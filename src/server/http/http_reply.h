@@ -33,12 +33,13 @@ class HttpReply {
 
   // The whole answer. REQUIRES: none has begun.
   void Send(const HttpResponse& response);
-  // An answer that comes in parts; its body is the first, or empty. A client that leaves more than form.max_unread of
-  // them unread is cut off.
+  // An answer that comes in parts; its body is the first, or empty. A client that has left more than form.max_unread
+  // of them unread when the next comes is cut off.
   void Begin(const HttpResponse& head);
   void Write(std::string_view part);
   void End();
   bool gone() const;
+  size_t unsent() const;  // bytes that the connection has not sent yet
   // `callback` is called once, on a thread of the server, if the client goes before the end; here, if it has.
   void OnGone(absl::AnyInvocable<void(Gone)> callback);
 
@@ -50,6 +51,7 @@ class HttpReply {
   bool cut_off();
   // Moves what there is to send into `out`, which must be empty and has all been sent before.
   State Take(std::string& out);
+  void Sent(size_t bytes);  // of what was taken
   // Nobody takes anything any more.
   void Leave(Gone why);
 
@@ -62,7 +64,7 @@ class HttpReply {
   const std::function<void()> wake_;
   mutable std::mutex mutex_;  // guards what follows
   std::string unsent_;
-  size_t sending_ = 0;  // bytes that were taken last
+  size_t sending_ = 0;  // bytes that were taken and not yet sent
   bool begun_ = false, ended_ = false, awake_ = false, keep_alive_ = false;
   std::optional<Gone> gone_;
   absl::AnyInvocable<void(Gone)> on_gone_;

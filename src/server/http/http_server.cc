@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -31,6 +32,18 @@ std::chrono::nanoseconds SweepPeriod(const HttpOptions& o) {
   return absl::ToChronoNanoseconds(std::clamp(least / 4, absl::Milliseconds(1), absl::Seconds(1)));
 }
 
+// Until it is stopped, whatever is thrown: for lack of memory one event is lost, not the process.
+void RunLoop(HttpLoop& loop) {
+  while (true) {
+    try {
+      loop.context.run();
+      return;
+    } catch (const std::exception& e) {
+      spdlog::error("HTTP: {}", e.what());
+    }
+  }
+}
+
 }  // namespace
 
 struct HttpServer::Parts {
@@ -57,6 +70,7 @@ struct HttpServer::Parts {
   void Run();
   void Accept();
   void OnAccept(const Error& error, Runner& runner, HttpConnection::Socket socket);
+  void Take(Runner& runner, HttpConnection::Socket socket);
   void Sweep(Runner& runner);
 };
 
@@ -82,7 +96,7 @@ absl::StatusOr<std::string> HttpServer::Parts::Listen() {
 void HttpServer::Parts::Run() {
   for (const auto& runner : runners) {
     Sweep(*runner);
-    runner->thread = std::thread([loop = runner->loop] { loop->context.run(); });
+    runner->thread = std::thread([loop = runner->loop] { RunLoop(*loop); });
   }
   asio::post(runners[0]->loop->context, [this] { Accept(); });
 }
@@ -103,6 +117,15 @@ void HttpServer::Parts::OnAccept(const Error& error, Runner& runner, HttpConnect
       if (!aborted && acceptor->is_open()) Accept();
     });
   }
+  try {
+    Take(runner, std::move(socket));
+  } catch (const std::exception& e) {
+    spdlog::error("HTTP: a connection was not taken: {}", e.what());
+  }
+  Accept();
+}
+
+void HttpServer::Parts::Take(Runner& runner, HttpConnection::Socket socket) {
   const int others = shared.connections;
   if (others < shared.options.max_connections + kTurnedAway) {
     const auto connection = std::make_shared<HttpConnection>(std::move(socket), shared, runner.loop);
@@ -110,19 +133,19 @@ void HttpServer::Parts::OnAccept(const Error& error, Runner& runner, HttpConnect
     asio::post(runner.loop->context,
                [connection, has_room] { has_room ? connection->Start() : connection->TurnAway(); });
   }
-  Accept();
 }
 
 void HttpServer::Parts::Sweep(Runner& runner) {
+  // First, so that what follows may fail.
+  runner.sweep.expires_after(SweepPeriod(shared.options));
+  runner.sweep.async_wait([this, &runner](const Error& aborted) {
+    if (!aborted && !runner.loop->stopped) Sweep(runner);
+  });
   const auto now = std::chrono::steady_clock::now();
   // A copy: connections that are closed leave the set.
   const std::vector<std::shared_ptr<HttpConnection>> open(runner.loop->connections.begin(),
                                                           runner.loop->connections.end());
   for (const auto& connection : open) connection->CheckDeadlines(now);
-  runner.sweep.expires_after(SweepPeriod(shared.options));
-  runner.sweep.async_wait([this, &runner](const Error& aborted) {
-    if (!aborted && !runner.loop->stopped) Sweep(runner);
-  });
 }
 
 HttpServer::HttpServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}

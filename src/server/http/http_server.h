@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -17,6 +18,9 @@ class HttpHandler {
   // From a thread of the server, which serves others too: what takes long is done elsewhere. The reply must be answered
   // once, at any time and from any thread.
   virtual void OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) = 0;
+  // The same, before its body is read: an answer to a request that is not to be served, whatever its body is. With
+  // nothing, OnRequest gets it.
+  virtual std::optional<HttpResponse> OnHead(const HttpRequest& head) = 0;
   // What a client is told whose request is refused before the handler sees it.
   virtual HttpResponse Refusal(int status, const std::string& message) = 0;
 };
@@ -27,13 +31,14 @@ struct HttpOptions {
   int max_connections = 4096;
   size_t max_header_bytes = 16u << 10;  // with the request line
   int max_headers = 100;
-  size_t max_body_bytes = 8u << 20;
+  size_t max_body_bytes = 8u << 20;      // as it comes: of one in chunks, with what is between them
   size_t max_bodies_bytes = 256u << 20;  // of all requests that are being read, or are kept by the handler
+  size_t max_read_bytes = 64u << 10;     // at once
   absl::Duration header_timeout = absl::Seconds(10);
   absl::Duration body_timeout = absl::Seconds(30);
   absl::Duration idle_timeout = absl::Seconds(75);   // between requests
   absl::Duration linger_timeout = absl::Seconds(2);  // for a client to read the last answer
-  // A client that leaves this many bytes of an answer unread, or reads nothing for this long, is cut off.
+  // A client that leaves more bytes of an answer unread when more come, or reads nothing for this long, is cut off.
   size_t max_unread_bytes = 1u << 20;
   absl::Duration max_read_pause = absl::Seconds(60);
 };

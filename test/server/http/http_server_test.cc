@@ -37,6 +37,11 @@ class Handler final : public HttpHandler {
     kept_.push_back({std::move(request), std::move(reply)});
     changed_.notify_all();
   }
+  // Strangers are told so, whatever they send.
+  std::optional<HttpResponse> OnHead(const HttpRequest& head) override {
+    if (head.header("authorization") != "none") return std::nullopt;
+    return HttpResponse{.status = 401, .headers = {{"x-refused", "yes"}}, .body = "who?"};
+  }
   HttpResponse Refusal(int status, const std::string& message) override {
     return {.status = status, .headers = {{"x-refused", "yes"}}, .body = message};
   }
@@ -67,6 +72,7 @@ class Handler final : public HttpHandler {
   std::deque<Gone> gone_;
 };
 
+// Every test runs twice: once the server reads as much as there is, once byte by byte.
 struct World {
   Handler handler;
   std::unique_ptr<HttpServer> server;
@@ -74,6 +80,7 @@ struct World {
   explicit World(const std::function<void(HttpOptions&)>& change = [](HttpOptions&) {}) {
     HttpOptions options;
     options.listen = "127.0.0.1:0";
+    options.max_read_bytes = GENERATE(size_t{64} << 10, size_t{1});
     change(options);
     auto started = HttpServer::Start(options, handler);
     REQUIRE(started.ok());
@@ -126,6 +133,8 @@ TEST_CASE("a body may come in chunks, and with a question before it") {
   client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
   client.Send("2;extension=1\r\nde\r\n0\r\ntrailer: x\r\n\r\n");
   CHECK(client.Read().body == "abcde");
+  client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+  CHECK(client.Read().body.empty());
   client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
   CHECK(client.ReadHead().status == 100);
   client.Send("hi");
@@ -165,7 +174,12 @@ TEST_CASE("what is not HTTP is refused") {
   CHECK(Exchange(w, post + "Content-Length: -1\r\n\r\n").status == 400);
   CHECK(Exchange(w, post + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab").status == 400);
   CHECK(Exchange(w, post + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n").status == 400);
-  CHECK(Exchange(w, post + "Transfer-Encoding: gzip\r\n\r\n").status == 400);
+  for (const char* coding : {"gzip", "gzip, chunked", "chunked, gzip", "chunked, chunked", "identity", "chunked;q=1"}) {
+    INFO(coding);
+    CHECK(Exchange(w, absl::StrCat(post, "Transfer-Encoding: ", coding, "\r\n\r\n0\r\n\r\n")).status == 400);
+  }
+  CHECK(Exchange(w, post + "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n").status == 400);
+  CHECK(Exchange(w, "POST /echo HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n").status == 400);
   CHECK(Exchange(w, post + "Transfer-Encoding: chunked\r\n\r\nxyz\r\n").status == 400);
   CHECK(Exchange(w, post + "Expect: miracles\r\nContent-Length: 1\r\n\r\n").status == 417);
 }
@@ -197,6 +211,56 @@ TEST_CASE("what is too large is refused, however it comes") {
   CHECK(
       Exchange(w, absl::StrCat(post, "Transfer-Encoding: chunked\r\n\r\n", "1;", std::string(200 << 10, 'x'))).status >=
       400);
+}
+
+TEST_CASE("what is between chunks counts for the body") {
+  World w([](HttpOptions& o) { o.max_body_bytes = 1000; });
+  const std::string post = "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+  std::string chunks;
+  for (int i = 0; i < 20; ++i) absl::StrAppend(&chunks, "1;", std::string(40, 'e'), "\r\nx\r\n");
+  CHECK(Exchange(w, absl::StrCat(post, chunks, "0\r\n\r\n")).status == 200);
+  CHECK(Exchange(w, absl::StrCat(post, chunks, chunks, "0\r\n\r\n")).status == 413);
+}
+
+TEST_CASE("the fields of a trailer are no headers") {
+  World w;
+  const std::string chunks = "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n";
+  HttpClient client = w.Client();
+  client.Send("POST /wait HTTP/1.1\r\nHost: x\r\n" + chunks + "authorization: Bearer a\r\nConnection: close\r\n\r\n");
+  const Handler::Kept kept = w.handler.Next();
+  CHECK(kept.request.body == "x");
+  CHECK(kept.request.header("authorization").empty());
+  CHECK(kept.request.headers.size() == 2);
+  kept.reply->Send({});
+  CHECK_FALSE(client.Read().headers.contains("connection"));
+
+  const std::string post = "POST /echo HTTP/1.1\r\nHost: x\r\n" + chunks;
+  for (const size_t length : {size_t{20} << 10, size_t{65'533}, size_t{65'600}, size_t{200} << 10}) {
+    const int status = Exchange(w, absl::StrCat(post, "a: ", std::string(length, 'x'), "\r\n\r\n")).status;
+    const bool refused = status == 400 || status == 413 || status == 431;
+    CHECK((refused || (status == 200 && length <= 65'533)));
+  }
+}
+
+TEST_CASE("a request that its head forbids is answered without its body") {
+  World w([](HttpOptions& o) { o.max_bodies_bytes = 1000; });
+  const std::string stranger = "POST /echo HTTP/1.1\r\nHost: x\r\nAuthorization: none\r\n";
+  CHECK(Exchange(w, stranger + "Content-Length: 2000\r\n\r\n").status == 401);
+  CHECK(Exchange(w, stranger + "Content-Length: 2000\r\n\r\n" + std::string(2000, 'x')).status == 401);
+  CHECK(Exchange(w, stranger + "Transfer-Encoding: chunked\r\n\r\n1\r\n").status == 401);
+  HttpClient asking = w.Client();
+  asking.Send(stranger + "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  CHECK(asking.ReadHead().status == 401);
+  // Where nothing follows, the connection goes on.
+  HttpClient client = w.Client();
+  for (int i = 0; i < 3; ++i) {
+    client.Send("GET /echo HTTP/1.1\r\nHost: x\r\nAuthorization: none\r\n\r\n");
+    const HttpAnswer answer = client.Read();
+    CHECK(answer.status == 401);
+    CHECK_FALSE(answer.headers.contains("connection"));
+  }
+  client.Get("/echo");
+  CHECK(client.Read().status == 200);
 }
 
 TEST_CASE("a client that sends slowly is refused") {
@@ -299,6 +363,26 @@ TEST_CASE("a client that does not read is cut off") {
     while (w.server->connections() > 0 && absl::Now() < until) continue;
     CHECK(w.server->connections() == 0);
   }
+}
+
+TEST_CASE("a client that reads is not cut off, however much comes at once") {
+  World w([](HttpOptions& o) { o.max_unread_bytes = 100 << 10; });
+  HttpClient client = w.Client();
+  client.Get("/wait");
+  const Handler::Kept kept = w.handler.Next();
+  const std::string much(300 << 10, 'x');
+  kept.reply->Begin({});
+  kept.reply->Write(much);
+  CHECK(client.ReadHead().status == 200);
+  for (int i = 0; i < 20; ++i) {
+    REQUIRE(client.ReadPart() == much);
+    // What was read has been sent, but the server's thread may be about to note so.
+    const absl::Time until = absl::Now() + absl::FromChrono(kPatience);
+    while (kept.reply->unsent() > 0 && absl::Now() < until) continue;
+    kept.reply->Write(much);
+  }
+  REQUIRE(client.ReadPart() == much);
+  CHECK(w.handler.NobodyIsGone());
 }
 
 TEST_CASE("connections beyond the limit are told so") {

@@ -1,0 +1,32 @@
+#include "server/host_check.h"
+
+#include <string>
+
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+TEST_CASE("addresses, localhost and the server's own name are hosts, and no others") {
+  const auto accepts = [](const char* host) { return CheckHost(host, "Router.example:8000").ok(); };
+  for (const char* host : {"", "127.0.0.1", "127.0.0.1:8000", "10.1.2.3", "localhost", "LocalHost:1", "[::1]",
+                           "[::1]:80", "router.example", "ROUTER.example:1"}) {
+    INFO(host);
+    CHECK(accepts(host));
+  }
+  for (const char* host :
+       {"evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localhost.evil.example", "xlocalhost",
+        "router.example.evil", "[evil]", "[::1", "2130706433", "127.0.0.1:80:evil", ":80", ":"}) {
+    INFO(host);
+    CHECK_FALSE(accepts(host));
+  }
+  CHECK_FALSE(CheckHost(":80", ":8000").ok());
+  const absl::Status refused = CheckHost("evil.example:80", "127.0.0.1:8000");
+  CHECK(absl::IsPermissionDenied(refused));
+  const std::string message(refused.message());
+  CHECK(message.find("'evil.example:80'") != std::string::npos);
+  CHECK(message.find("--keys") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace baton
