@@ -15,6 +15,7 @@ namespace baton {
 
 absl::StatusOr<std::unique_ptr<StripedSlab>> StripedSlab::Make(int64_t plane_bytes, std::vector<Stripe> stripes) {
   BATON_CHECK(!stripes.empty(), "a slab has at least one stripe");
+  BATON_CHECK(stripes[0].range.width() > 0, "stripes follow each other");
   const int64_t planes = static_cast<int64_t>(stripes[0].memory.size()) / stripes[0].range.width();
   int64_t covered = 0;
   for (const Stripe& stripe : stripes) {

@@ -33,6 +33,7 @@ struct ClientRequest {
   RequestId id{};
   const ServedModel* served = nullptr;  // outlives the request
   std::string session{};
+  std::string tenant{};  // whose key it came with; empty: the router asks for none
   std::string cache_salt{};
   // Of a prompt that refers to outputs, else empty. Its tokens are put together later.
   std::vector<PromptSegment> segments{};

@@ -18,7 +18,12 @@ bool IsPrefix(const std::vector<TokenId>& a, const std::vector<TokenId>& of) {
   return a.size() <= of.size() && std::equal(a.rbegin(), a.rend(), of.rend() - std::ssize(a));
 }
 
-SessionKey SessionOf(const RequestRecord& record) { return {record.request.cache_salt, record.request.session}; }
+// Turns go to tenants; without keys, whoever has a salt of his own is one.
+SessionKey SessionOf(const RequestRecord& record) {
+  const ClientRequest& request = record.request;
+  if (request.tenant.empty() || request.session.empty()) return {request.cache_salt, request.session};
+  return {request.tenant, absl::StrCat(request.cache_salt, "\n", request.session)};
+}
 
 }  // namespace
 
@@ -265,6 +270,11 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
   RequestRecord* found = Find(update.request_id);
   if (found == nullptr) return;
   RequestRecord& record = *found;
+  if (record.request.sampling.logprobs && update.logprobs.size() != update.tokens.size()) {  // writers rely on it
+    const std::string what = absl::StrCat("decode worker ", link, " sent ", update.logprobs.size(),
+                                          " log probabilities for ", update.tokens.size(), " tokens");
+    return OnFailed(link, {update.request_id, absl::InternalError(what), absl::ZeroDuration(), false}, now);
+  }
   update.request_id = record.id;
   if (!core_.TokensArrived(link, update.request_id, update.finish.has_value())) return;
   const auto tokens = static_cast<int32_t>(update.tokens.size());

@@ -25,23 +25,26 @@ void TenantQuotas::WorkOff(Use& use, int64_t tokens_per_minute, absl::Time now) 
   use.at = now;
 }
 
-std::optional<TenantQuotas::Refusal> TenantQuotas::Begin(const Tenant& tenant, const std::string& session,
-                                                         int64_t tokens, absl::Time now) {
+std::optional<TenantQuotas::Refusal> TenantQuotas::Check(const Tenant& tenant, absl::Time now) {
   const TenantQuota& quota = tenant.quota;
   Use& use = uses_[tenant.name];
   WorkOff(use, quota.tokens_per_minute, now);
   if (quota.max_requests > 0 && use.requests >= quota.max_requests) {
     return Exhausted(tenant, "requests", quota.max_requests);
   }
-  const bool new_session = !session.empty() && !use.sessions.contains(session);
-  if (quota.max_sessions > 0 && new_session && std::ssize(use.sessions) >= quota.max_sessions) {
-    return Exhausted(tenant, "sessions", quota.max_sessions);
-  }
   const double over = use.tokens - static_cast<double>(quota.tokens_per_minute);
-  if (quota.tokens_per_minute > 0 && over >= 0) {
-    const absl::Duration wait = absl::Minutes((over + 1) / static_cast<double>(quota.tokens_per_minute));
-    return Exhausted(tenant, "tokens of a minute", quota.tokens_per_minute, wait);
-  }
+  if (quota.tokens_per_minute == 0 || over < 0) return std::nullopt;
+  const absl::Duration wait = absl::Minutes((over + 1) / static_cast<double>(quota.tokens_per_minute));
+  return Exhausted(tenant, "tokens of a minute", quota.tokens_per_minute, wait);
+}
+
+std::optional<TenantQuotas::Refusal> TenantQuotas::Begin(const Tenant& tenant, const std::string& session,
+                                                         int64_t tokens, absl::Time now) {
+  if (auto refusal = Check(tenant, now)) return refusal;
+  const int32_t most = tenant.quota.max_sessions;
+  Use& use = uses_[tenant.name];
+  const bool new_session = !session.empty() && !use.sessions.contains(session);
+  if (most > 0 && new_session && std::ssize(use.sessions) >= most) return Exhausted(tenant, "sessions", most);
   ++use.requests;
   if (!session.empty()) ++use.sessions[session];
   use.tokens += static_cast<double>(tokens);

@@ -31,10 +31,11 @@ class TenantQuotas {
     absl::Status status;         // RESOURCE_EXHAUSTED: names the quota
     absl::Duration retry_after;  // zero: when others of its requests end
   };
-  // Counts a request, with what is known of its tokens (a prompt that waits for others' outputs: 0), unless the tenant
-  // has used up a quota.
+  // Whether Begin would refuse any request of the tenant now, whatever its session.
+  std::optional<Refusal> Check(const Tenant& tenant, absl::Time now);
+  // Counts a request, with the tokens that it may use as far as they are known, unless the tenant has used up a quota.
   std::optional<Refusal> Begin(const Tenant& tenant, const std::string& session, int64_t tokens, absl::Time now);
-  // A request that Begin counted is over; it had so many tokens more (or less: negative) than were known then. A tenant
+  // A request that Begin counted is over; it had so many tokens more (or less: negative) than Begin was told. A tenant
   // that owes tokens is refused until they are worked off, at the rate of its quota: so one request may go beyond it,
   // the next may not.
   void End(const Tenant& tenant, const std::string& session, int64_t tokens, absl::Time now);

@@ -52,6 +52,7 @@ template <typename Request>
 void ClientAdmission::Accept(std::shared_ptr<const Request> request, const CallContext& context,
                              std::shared_ptr<CallSink> sink) {
   if (const absl::Status open = Open(); !open.ok()) return Refuse(*sink, open, kRetryHint);
+  if (const auto refusal = callers_.Check(context.caller)) return Refuse(*sink, refusal->status, refusal->retry_after);
   const size_t bytes = PromptBytes(*request);
   const absl::Status run =
       Run(bytes, [this, request = std::move(request), context, sink] { Admit(*request, context, sink); });
@@ -69,6 +70,7 @@ void ClientAdmission::Admit(const Request& proto, const CallContext& context, co
   absl::StatusOr<ClientRequest> request = ReadRequest(proto, models_, absl::Now());
   if (!request.ok()) return Refuse(*sink, request.status());
   request->deadline = context.deadline;
+  request->tenant = context.caller->name;
   request->cache_salt = SaltOf(*context.caller, request->cache_salt);
   if (request->id.empty()) request->id = DrawId();
   sink->SetId(request->id);

@@ -11,14 +11,28 @@ std::string SaltOf(const Tenant& tenant, const std::string& cache_salt) {
   return tenant.name.empty() ? cache_salt : absl::StrCat(tenant.name, "\n", cache_salt);  // no name has a line's end
 }
 
+namespace {
+
+// A tenant's sessions of one name and several salts are several.
+std::string SessionOf(const ClientRequest& request) {
+  return request.session.empty() ? "" : absl::StrCat(request.cache_salt, "\n", request.session);
+}
+
+// That it may use: what its prompt will be is not known where that waits for outputs.
+int64_t TokensOf(const ClientRequest& request) {
+  return std::ssize(request.tokens) + (request.prefill_only ? 0 : request.sampling.max_tokens);
+}
+
+}  // namespace
+
 // Tells another sink everything, and the quotas the end.
 class Callers::CountedSink final : public RequestSink {
  public:
   CountedSink(Callers& callers, Caller caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink)
       : callers_(callers),
         caller_(std::move(caller)),
-        session_(request.session),
-        known_tokens_(std::ssize(request.tokens)),
+        session_(SessionOf(request)),
+        reserved_tokens_(TokensOf(request)),
         sink_(std::move(sink)) {}
   ~CountedSink() override {
     if (!ended_) End(0);  // the router did not accept it
@@ -32,12 +46,12 @@ class Callers::CountedSink final : public RequestSink {
   }
 
  private:
-  void End(int64_t tokens) { callers_.End(*caller_, session_, tokens - known_tokens_); }
+  void End(int64_t tokens) { callers_.End(*caller_, session_, tokens - reserved_tokens_); }
 
   Callers& callers_;
   const Caller caller_;
   const std::string session_;
-  const int64_t known_tokens_;
+  const int64_t reserved_tokens_;
   const std::shared_ptr<RequestSink> sink_;
   bool ended_ = false;  // by the router's thread that ends it
 };
@@ -49,11 +63,17 @@ absl::StatusOr<Caller> Callers::AuthenticateOperator(std::string_view authorizat
       absl::StrCat("tenant '", caller->name, "' may not see this: expected a tenant with operator = true"));
 }
 
+std::optional<TenantQuotas::Refusal> Callers::Check(const Caller& caller) {
+  if (!keys_.asks()) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  return quotas_.Check(*caller, clock_.Now());
+}
+
 Callers::Counted Callers::Count(const Caller& caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink) {
   if (!keys_.asks()) return {.sink = std::move(sink)};
   {
     const std::lock_guard lock(mutex_);
-    const auto refusal = quotas_.Begin(*caller, request.session, std::ssize(request.tokens), clock_.Now());
+    const auto refusal = quotas_.Begin(*caller, SessionOf(request), TokensOf(request), clock_.Now());
     if (refusal) return {.status = refusal->status, .retry_after = refusal->retry_after};
   }
   return {.sink = std::make_shared<CountedSink>(*this, caller, request, std::move(sink))};

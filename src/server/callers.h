@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,8 @@ class Callers {
   // router.
   absl::StatusOr<Caller> AuthenticateOperator(std::string_view authorization) const;
 
+  // Before a request is read, which takes time: whether Count would refuse whatever it is.
+  std::optional<TenantQuotas::Refusal> Check(const Caller& caller);
   // Counts a request of the tenant until it ends, or until the sink is dropped without having been told. The sink to
   // submit it with tells `sink` everything.
   struct Counted {

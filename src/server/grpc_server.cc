@@ -5,13 +5,16 @@
 #include "absl/strings/str_cat.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/resource_quota.h"
 
 namespace baton {
 namespace {
 
-constexpr int kKeepaliveMs = 10000;         // ping an idle connection this often
-constexpr int kConnectTimeoutMs = 5000;     // a busy machine takes its time
-constexpr int kKeepaliveTimeoutMs = 10000;  // and give it up when no answer came for this long
+constexpr int kKeepaliveMs = 10000;                  // ping an idle connection this often
+constexpr int kMaxStreams = 8192;                    // of one connection
+constexpr size_t kMaxClientBytes = size_t{1} << 30;  // that all clients' messages may take before they are read
+constexpr int kConnectTimeoutMs = 5000;              // a busy machine takes its time
+constexpr int kKeepaliveTimeoutMs = 10000;           // and give it up when no answer came for this long
 
 void SetKeepalive(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
@@ -62,6 +65,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string&
   }
   builder.SetMaxSendMessageSize(kMaxWireBytes);
   SetKeepalive(builder);
+  if (audience == Audience::kClients) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreams);
+    builder.SetResourceQuota(grpc::ResourceQuota("clients").Resize(kMaxClientBytes));
+  }
   for (grpc::Service* service : services) builder.RegisterService(service);
   auto result = std::make_unique<GrpcServer>();
   result->audience_ = audience;

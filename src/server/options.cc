@@ -29,15 +29,9 @@ bool IsWildcard(const std::string& host_port) {
   return host == "0.0.0.0" || host == "[::]" || host == "::";
 }
 
-bool IsLoopback(const std::string& host_port) {
-  const std::string host = host_port.substr(0, host_port.rfind(':'));
-  const bool numeric = host.find_first_not_of("0123456789.") == std::string::npos;
-  return host.empty() || host == "localhost" || host == "[::1]" || (numeric && host.starts_with("127."));
-}
-
-// `guard`: what keeps strangers out.
+// `listen`: or "off". `guard`: what keeps strangers out.
 absl::Status CheckReach(const char* flag, const std::string& listen, bool guarded, bool open, const char* guard) {
-  if (guarded || open || IsLoopback(listen)) return absl::OkStatus();
+  if (guarded || open || listen == "off" || listen == "0" || IsLoopback(listen)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(flag, ": ", listen, " may be reached from other machines, and whoever reaches it may call: give ",
                    guard, ", or --open if that is what you want"));
@@ -151,7 +145,8 @@ absl::Status ValidateAccess(const RouterOptions& options) {
   RETURN_IF_ERROR(CheckPeer(options.common.peer));
   const bool guarded = !options.keys.empty(), open = options.common.open;
   RETURN_IF_ERROR(CheckReach("listen", options.listen, guarded, open, "--keys"));
-  return options.http == "off" ? absl::OkStatus() : CheckReach("http", options.http, guarded, open, "--keys");
+  RETURN_IF_ERROR(CheckReach("http", options.http, guarded, open, "--keys"));
+  return CheckReach("metrics", options.common.metrics, guarded, open, "--keys");
 }
 
 absl::Status Validate(const RouterOptions& options) {
@@ -179,8 +174,18 @@ absl::Status Validate(const WorkerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("advertise: '", options.advertise, "' is nowhere to connect to: expected a host and a port"));
   }
-  return CheckReach("listen", options.listen, !options.common.peer.empty(), options.common.open,
-                    "--peer-cert, --peer-key and --peer-ca");
+  constexpr char kGuard[] = "--peer-cert, --peer-key and --peer-ca";
+  const bool guarded = !options.common.peer.empty(), open = options.common.open;
+  RETURN_IF_ERROR(CheckReach("listen", options.listen, guarded, open, kGuard));
+  RETURN_IF_ERROR(CheckReach("metrics", options.common.metrics, guarded, open, kGuard));
+  if (options.kv_devices == "lo") return absl::OkStatus();
+  return CheckReach("kv-devices", options.kv_devices + ":0", guarded, open, kGuard);
+}
+
+bool IsLoopback(const std::string& host_port) {
+  const std::string host = host_port.substr(0, host_port.rfind(':'));
+  const bool numeric = host.find_first_not_of("0123456789.") == std::string::npos;
+  return host.empty() || host == "localhost" || host == "[::1]" || (numeric && host.starts_with("127."));
 }
 
 }  // namespace baton

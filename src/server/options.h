@@ -89,6 +89,9 @@ absl::StatusOr<int64_t> KvBlocksOnDevice(const WorkerOptions& options, int64_t b
 // this machine's memory (both are named); a disk without directory or size, or without --kv-host-mb.
 absl::StatusOr<StagingOptions> Staging(const WorkerOptions& options, int64_t block_bytes);
 
+// Whether what listens there is reached from this machine alone.
+bool IsLoopback(const std::string& host_port);
+
 // How many of `cores` a control group's CPU quota grants, rounded up. `cpu_max` is its file of this name: "QUOTA
 // PERIOD" in microseconds, or "max PERIOD".
 int CoresWithin(const std::string& cpu_max, int cores);

@@ -18,9 +18,9 @@ class RequestHandle {
     {
       const std::lock_guard lock(mutex_);
       ticket_ = ticket;
-      if (!cancelled_) return;
+      if (!cancelled_ && !let_go_) return;
     }
-    router_->Cancel(ticket);
+    cancelled() ? router_->Cancel(ticket) : router_->LetGo(ticket);
   }
 
   bool cancelled() const {

@@ -77,6 +77,10 @@ absl::Status RouterNode::StartHttp(const std::string& listen) {
   }
   http_ = *std::move(http);
   spdlog::info("HTTP on http://{}", http_->address());
+  if (keys_->asks() && !IsLoopback(listen)) {
+    spdlog::warn(
+        "HTTP is not encrypted: whoever listens to the network reads the keys; put a proxy with TLS before it");
+  }
   return absl::OkStatus();
 }
 

@@ -38,8 +38,8 @@ std::string Sealed(std::string fields) {
   return fields.append(sha.begin(), sha.end());
 }
 
-absl::StatusOr<FieldReader> FieldReader::Open(std::string_view kind, std::string_view bytes) {
-  FieldReader reader(kind, bytes);
+absl::StatusOr<DescriptorReader> DescriptorReader::Open(std::string_view kind, std::string_view bytes) {
+  DescriptorReader reader(kind, bytes);
   if (bytes.size() < sizeof(Sha)) return reader.Malformed(absl::StrCat(bytes.size(), " bytes"));
   reader.left_.remove_suffix(sizeof(Sha));
   const Sha sha = ShaOf(reader.left_);
@@ -49,7 +49,7 @@ absl::StatusOr<FieldReader> FieldReader::Open(std::string_view kind, std::string
   return reader;
 }
 
-absl::Status FieldReader::Get(uint64_t& value) {
+absl::Status DescriptorReader::Get(uint64_t& value) {
   if (left_.size() < 8) return Malformed("cut short");
   value = 0;
   for (size_t i = 0; i < 8; ++i) value |= uint64_t{static_cast<unsigned char>(left_[i])} << (8 * i);
@@ -57,7 +57,7 @@ absl::Status FieldReader::Get(uint64_t& value) {
   return absl::OkStatus();
 }
 
-absl::Status FieldReader::Get(std::string& value, uint64_t shortest) {
+absl::Status DescriptorReader::Get(std::string& value, uint64_t shortest) {
   uint64_t size = 0;
   RETURN_IF_ERROR(Get(size));
   if (size < shortest || size > kLongestField || size > left_.size()) {
@@ -68,9 +68,11 @@ absl::Status FieldReader::Get(std::string& value, uint64_t shortest) {
   return absl::OkStatus();
 }
 
-absl::Status FieldReader::End() const { return left_.empty() ? absl::OkStatus() : Malformed("bytes after its end"); }
+absl::Status DescriptorReader::End() const {
+  return left_.empty() ? absl::OkStatus() : Malformed("bytes after its end");
+}
 
-absl::Status FieldReader::Malformed(std::string_view what) const {
+absl::Status DescriptorReader::Malformed(std::string_view what) const {
   return absl::InvalidArgumentError(StrCat(kind_, " descriptor: ", what));
 }
 

@@ -18,10 +18,10 @@ std::string Sealed(std::string fields);
 inline constexpr uint64_t kLongestField = 64 << 10;
 
 // Takes fields off the front of what a peer sent. Errors are INVALID_ARGUMENT and begin with `kind`.
-class FieldReader {
+class DescriptorReader {
  public:
   // Fails unless the digest is right: it finds damage, not malice.
-  static absl::StatusOr<FieldReader> Open(std::string_view kind, std::string_view bytes);
+  static absl::StatusOr<DescriptorReader> Open(std::string_view kind, std::string_view bytes);
 
   absl::Status Get(uint64_t& value);
   absl::Status Get(std::string& value, uint64_t shortest);
@@ -29,7 +29,7 @@ class FieldReader {
   absl::Status Malformed(std::string_view what) const;
 
  private:
-  FieldReader(std::string_view kind, std::string_view left) : kind_(kind), left_(left) {}
+  DescriptorReader(std::string_view kind, std::string_view left) : kind_(kind), left_(left) {}
 
   std::string_view kind_;
   std::string_view left_;

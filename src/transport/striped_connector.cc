@@ -13,7 +13,7 @@ namespace baton {
 namespace {
 
 constexpr uint64_t kMagic = 0x0001'5453'4e54'4142;  // "BATNST" and the format's version
-constexpr uint64_t kMostParts = 1024;
+constexpr uint64_t kMostParts = 64;                 // each costs a link, with a thread of its own
 
 struct PeerPart {
   std::string descriptor;
@@ -23,7 +23,7 @@ struct PeerPart {
 bool Overlap(const StripeRange& a, const StripeRange& b) { return a.begin < b.end && b.begin < a.end; }
 
 absl::StatusOr<std::vector<PeerPart>> Decode(std::string_view bytes, int64_t plane_bytes) {
-  ASSIGN_OR_RETURN(FieldReader reader, FieldReader::Open("KV", bytes));
+  ASSIGN_OR_RETURN(DescriptorReader reader, DescriptorReader::Open("KV", bytes));
   uint64_t magic = 0, plane = 0, count = 0;
   RETURN_IF_ERROR(reader.Get(magic));
   if (magic != kMagic) return reader.Malformed(absl::StrCat("magic and version ", magic, ", expected ", kMagic));
@@ -52,20 +52,30 @@ absl::StatusOr<std::vector<PeerPart>> Decode(std::string_view bytes, int64_t pla
 // Reports once for several.
 class Joined {
  public:
-  Joined(size_t parts, absl::AnyInvocable<void(absl::Status)> done) : left_(parts), done_(std::move(done)) {}
+  Joined(size_t parts, absl::AnyInvocable<void(absl::Status)> done) : parts_(parts), done_(std::move(done)) {}
   void Ended(const absl::Status& status) {
     {
       const std::lock_guard lock(mutex_);
-      status_.Update(status);
-      if (--left_ > 0) return;
+      const bool refused = absl::IsInvalidArgument(status);
+      refused_ += refused;
+      (refused ? refusal_ : failure_).Update(status);
+      if (++ended_ < parts_) return;
     }
-    done_(status_);
+    done_(Result());
   }
 
  private:
+  // INVALID_ARGUMENT says that nothing was written, so only where every part refused.
+  absl::Status Result() const {
+    if (!failure_.ok() || refused_ == 0) return failure_;
+    if (refused_ == parts_) return refusal_;
+    return absl::UnavailableError(absl::StrCat("some ranks refused what others took: ", refusal_.message()));
+  }
+
+  const size_t parts_;
   std::mutex mutex_;  // guards what follows
-  size_t left_;
-  absl::Status status_;
+  size_t ended_ = 0, refused_ = 0;
+  absl::Status failure_, refusal_;
   absl::AnyInvocable<void(absl::Status)> done_;
 };
 

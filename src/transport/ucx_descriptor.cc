@@ -27,7 +27,7 @@ std::string Encode(const UcxDescriptor& descriptor) {
 }
 
 absl::StatusOr<UcxDescriptor> DecodeUcxDescriptor(std::string_view bytes) {
-  ASSIGN_OR_RETURN(FieldReader reader, FieldReader::Open("UCX", bytes));
+  ASSIGN_OR_RETURN(DescriptorReader reader, DescriptorReader::Open("UCX", bytes));
   uint64_t magic = 0;
   RETURN_IF_ERROR(reader.Get(magic));
   if (magic != kMagic) return reader.Malformed(absl::StrCat("magic and version ", magic, ", expected ", kMagic));

@@ -211,20 +211,38 @@ TEST_CASE("a tenant beyond its quota waits until its own requests end, and nobod
   CHECK(t.c->prefill->Next().prefill().request_id() == "third");
 }
 
-TEST_CASE("tokens count when a request ends, and a request that is refused gives its own back") {
-  Tenants t("tokens_per_minute = 6\n");
-  // Five tokens of prompt, given back: there is no such context length.
-  v1::GenerateRequest refused = Call::Request("refused", "hello");
-  refused.set_request_id("first");
-  KeyedCall first(t, &t.alpha, Call::Request("first", "hello"));
+TEST_CASE("a request counts what it may use until it ends, then what it used, and nothing if it was refused") {
+  Tenants t("tokens_per_minute = 17\n");
+  const auto refusal = absl::ResourceExhaustedError("tenant 'alpha': tokens of a minute: its 17 are in use");
+  const auto ask = [&](const char* id) { return KeyedCall(t, &t.alpha, Call::Request(id, "hello")).Finish(); };
+  KeyedCall first(t, &t.alpha, Call::Request("first", "hello"));  // six tokens, and eight of output at most
   REQUIRE(t.c->prefill->Next().prefill().request_id() == "first");
-  CHECK(KeyedCall(t, &t.alpha, refused).Finish().code() == absl::StatusCode::kAlreadyExists);
+  CHECK(absl::IsAlreadyExists(ask("first")));  // had this counted, there were no room for the second
+  KeyedCall second(t, &t.alpha, Call::Request("second", "hello"));
+  REQUIRE(t.c->prefill->Next().prefill().request_id() == "second");
+  CHECK(ask("third") == refusal);  // 28
   End(*t.c, "first");
   CHECK(first.Finish().ok());
-  KeyedCall second(t, &t.alpha, Call::Request("second", "hello"));  // five of six were used
-  REQUIRE(t.c->prefill->Next().prefill().request_id() == "second");
-  const absl::Status status = KeyedCall(t, &t.alpha, Call::Request("third", "hello")).Finish();
-  CHECK(status == absl::ResourceExhaustedError("tenant 'alpha': tokens of a minute: its 6 are in use"));
+  CHECK(ask("third") == refusal);  // what the first used, and 14
+  End(*t.c, "second");
+  CHECK(second.Finish().ok());
+  KeyedCall third(t, &t.alpha, Call::Request("third", "hello"));  // what the two used
+  CHECK(t.c->prefill->Next().prefill().request_id() == "third");
+}
+
+TEST_CASE("sessions of one name and several salts are several") {
+  Tenants t("max_sessions = 1\n");
+  v1::GenerateRequest request = Call::Request("first", "hello");
+  request.set_session_id("s");
+  KeyedCall first(t, &t.alpha, request);
+  REQUIRE(t.c->prefill->Next().prefill().request_id() == "first");
+  request.set_request_id("second");
+  request.set_cache_salt("other");
+  CHECK(KeyedCall(t, &t.alpha, request).Finish() ==
+        absl::ResourceExhaustedError("tenant 'alpha': sessions: its 1 are in use"));
+  request.set_cache_salt("");
+  KeyedCall second(t, &t.alpha, request);
+  CHECK(t.c->prefill->Next().prefill().request_id() == "second");
 }
 
 }  // namespace

@@ -208,6 +208,17 @@ TEST_CASE("nothing listens where other machines may reach it without keys or cer
     router.keys = "keys.toml";
     CHECK(ValidateAccess(router).ok());
   }
+  WorkerOptions quiet;
+  quiet.model = "m";
+  for (const char* metrics : {"off", "0", "", "127.0.0.1:9"}) {
+    quiet.common.metrics = metrics;
+    CHECK(Validate(quiet).ok());
+  }
+  quiet.common.metrics = "0.0.0.0:9";
+  CHECK(Message(Validate(quiet)).starts_with("metrics: 0.0.0.0:9 may be reached"));
+  quiet.common.metrics = "off";
+  quiet.kv_devices = "eth0";
+  CHECK(Message(Validate(quiet)).starts_with("kv-devices: eth0"));
   RouterOptions here;
   for (const char* listen : {"127.0.0.1:0", "127.1.2.3:7", "[::1]:7", "localhost:7"}) {
     here.listen = listen;

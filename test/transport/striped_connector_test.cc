@@ -117,6 +117,19 @@ TEST_CASE("a push fails where one of the peer's ranks is gone") {
   CHECK(prefill.connector().Connect(descriptor).status().code() == absl::StatusCode::kUnavailable);
 }
 
+TEST_CASE("a push that one rank refuses and another takes is not said to have written nothing") {
+  const auto network = std::make_shared<InProcessNetwork>();
+  Group prefill(network, {30, 30});
+  // A peer whose second rank has fewer planes than its first: only such a one tells the two apart.
+  InProcessTransport whole(network), half(network);
+  REQUIRE(whole.AllocateSlab(30 * kPlanes).ok());
+  REQUIRE(half.AllocateSlab(30 * kPlanes / 2).ok());
+  StripedConnector uneven(kPlane, {{&whole, {0, 30}}, {&half, {30, 60}}});
+  const auto link = prefill.connector().Connect(uneven.Descriptor());
+  REQUIRE(link.ok());
+  CHECK(absl::IsUnavailable(PushAndWait(**link, {{0, (kPlanes - 1) * kPlane, kPlane}})));
+}
+
 TEST_CASE("a copy beyond the peer's slab is refused by all its ranks") {
   const auto network = std::make_shared<InProcessNetwork>();
   Group prefill(network, {30, 30}), decode(network, {20, 40});

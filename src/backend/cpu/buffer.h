@@ -17,6 +17,7 @@ class Buffer {
   T* Reserve(size_t count) {
     if (count > capacity_) {
       data_.reset();
+      capacity_ = 0;  // where there is no memory for more
       data_.reset(static_cast<T*>(::operator new(count * sizeof(T), kCacheLine)));
       capacity_ = count;
     }
