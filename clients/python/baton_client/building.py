@@ -44,13 +44,14 @@ def _fill_reference(message: Any, reference: OutputOf) -> None:
 def fill_prompt(request: Any, prompt: Sequence[Part | Message], tools: Sequence[Any] = ()) -> None:
     """A chat if the prompt has messages, else segments. TypeError: it mixes both, or has something else."""
     chat = [part for part in prompt if isinstance(part, Message)]
+    parts = [part for part in prompt if not isinstance(part, Message)]
     if not chat:
         if tools:
             raise TypeError("tools are for chats")
-        for part in prompt:
+        for part in parts:
             _fill_segment(request.segments.segments.add(), part)
         return
-    if len(chat) != len(prompt):
+    if parts:
         raise TypeError("a prompt has either messages or other parts, not both")
     if tools:
         request.chat.tools = json.dumps(tools)
@@ -68,7 +69,7 @@ def _fill_options(request: Any, options: Options, workflow: str, agent: str) -> 
     request.workflow, request.agent = workflow, agent
     for name in ("model", "session_id", "cache_salt", "priority", "context_id"):
         setattr(request, name, getattr(options, name))
-    request.join = {"order": 0, "arrival": 1}[options.join]
+    request.join = ("order", "arrival").index(options.join)
     if options.context_length is not None:
         request.context_length = options.context_length
 
@@ -79,8 +80,8 @@ def generate_request(workflow: str, agent: str | Announced, prompt: Sequence[Par
     if max_tokens is not None:
         sampling = dataclasses.replace(sampling, max_tokens=max_tokens)
     name = agent.agent if isinstance(agent, Announced) else agent
-    request = MESSAGES["GenerateRequest"](
-        request_id=agent.id if isinstance(agent, Announced) else draw_id(name), expected_tokens=options.expected_tokens)
+    id = agent.id if isinstance(agent, Announced) else draw_id(name or "request")
+    request = MESSAGES["GenerateRequest"](request_id=id, expected_tokens=options.expected_tokens)
     _fill_options(request, options, workflow, name)
     fill_prompt(request, prompt, tools)
     request.sampling.MergeFrom(MESSAGES["Sampling"](**{

@@ -121,7 +121,8 @@ class Workflow:
         """Submits a request and returns at once. `agent` is its name, or what `announce` returned.
 
         The prompt is texts, TokenIds, runs and OutputOf, or Messages of a chat, for which `tools` may be given as OpenAI has
-        them. `options` replaces the workflow's. Errors come from the run; TypeError: not a prompt."""
+        them. `options` replaces the workflow's. Errors come from the run; TypeError
+        or ValueError: not a prompt, or options that do not exist."""
         options = options or self.options
         request = building.generate_request(self.id, agent, prompt, options, sampling, max_tokens, tools)
         return self._client._start(request, options.timeout)
