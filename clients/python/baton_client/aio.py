@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import weakref
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -102,17 +103,25 @@ class AsyncWorkflow:
         self.id = id  # what `baton trace` knows it by
         self.options = options
         self._client = client
+        self._runs: weakref.WeakSet[AsyncRun] = weakref.WeakSet()  # a run that is not over is kept by the client
 
     def agent(self, agent: str | Announced, *prompt: Part | Message, max_tokens: int | None = None,
               sampling: Sampling | None = None, options: Options | None = None, tools: Sequence[Any] = ()) -> AsyncRun:
         """As Workflow.agent: submits a request and returns at once. Wants a running event loop."""
         options = options or self.options
         request = building.generate_request(self.id, agent, prompt, options, sampling, max_tokens, tools)
-        return self._client._start(request, options.timeout)
+        run = self._client._start(request, options.timeout)
+        self._runs.add(run)
+        return run
 
     def announce(self, agent: str) -> Announced:
         """An agent whose output may stand in prompts before it is submitted."""
         return Announced(building.draw_id(agent), agent)
+
+    def cancel(self) -> None:
+        """Cancels all runs that were submitted by it. It may be used on."""
+        for run in list(self._runs):
+            run.cancel()
 
     async def prefill_only(self, *prompt: Part | Message, options: Options | None = None) -> results.Prefilled:
         """Computes a prompt ahead, or adds it to options.context_id. Raises BatonError."""
@@ -136,6 +145,7 @@ class AsyncClient:
                          else grpc.aio.secure_channel(address, secure, CHANNEL_OPTIONS))
         self._stub = Stub(self._channel)
         self._metadata = call_metadata(api_key)
+        self._readers: set[asyncio.Task[None]] = set()  # asyncio itself keeps no task alive
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -155,7 +165,10 @@ class AsyncClient:
         return results.read_models(await self._call(self._stub.list_models, MESSAGES["ListModelsRequest"](), None))
 
     def _start(self, request: Any, timeout: float | None) -> AsyncRun:
-        return AsyncRun(self._stub.generate(request, timeout=timeout, metadata=self._metadata), request.request_id)
+        run = AsyncRun(self._stub.generate(request, timeout=timeout, metadata=self._metadata), request.request_id)
+        self._readers.add(run._reader)
+        run._reader.add_done_callback(self._readers.discard)
+        return run
 
     async def _call(self, method: Any, request: Any, timeout: float | None) -> Any:
         try:

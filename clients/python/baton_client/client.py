@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -115,21 +116,33 @@ class Workflow:
         self.id = id  # what `baton trace` knows it by
         self.options = options
         self._client = client
+        self._lock = threading.Lock()  # guards what follows
+        self._runs: weakref.WeakSet[Run] = weakref.WeakSet()  # a run that is not over is kept by its thread
 
     def agent(self, agent: str | Announced, *prompt: Part | Message, max_tokens: int | None = None,
               sampling: Sampling | None = None, options: Options | None = None, tools: Sequence[Any] = ()) -> Run:
         """Submits a request and returns at once. `agent` is its name, or what `announce` returned.
 
         The prompt is texts, TokenIds, runs and OutputOf, or Messages of a chat, for which `tools` may be given as OpenAI has
-        them. `options` replaces the workflow's. Errors come from the run; TypeError
-        or ValueError: not a prompt, or options that do not exist."""
+        them. `options` replaces the workflow's. Errors come from the run, but TypeError and ValueError (not a prompt, an
+        option that does not exist, or a client that is closed) at once."""
         options = options or self.options
         request = building.generate_request(self.id, agent, prompt, options, sampling, max_tokens, tools)
-        return self._client._start(request, options.timeout)
+        run = self._client._start(request, options.timeout)
+        with self._lock:
+            self._runs.add(run)
+        return run
 
     def announce(self, agent: str) -> Announced:
         """An agent whose output may stand in prompts before it is submitted."""
         return Announced(building.draw_id(agent), agent)
+
+    def cancel(self) -> None:
+        """Cancels all runs that were submitted by it. It may be used on."""
+        with self._lock:
+            runs = list(self._runs)
+        for run in runs:
+            run.cancel()
 
     def prefill_only(self, *prompt: Part | Message, options: Options | None = None) -> results.Prefilled:
         """Computes a prompt ahead, or adds it to options.context_id. Raises BatonError."""

@@ -49,7 +49,7 @@ class Result:
     text: str
     token_ids: tuple[int, ...]
     logprobs: tuple[TokenLogprobs, ...]  # one for each token, where asked for
-    finish_reason: Literal["stop", "length", "cancelled"]
+    finish_reason: Literal["stop", "length", "cancelled", "unspecified"]
     usage: Usage
     timings: Timings
     context_length: int  # tokens; 0 without a context
@@ -111,6 +111,13 @@ def _fields(kind: Any, message: Any) -> Any:
     return kind(**{field.name: getattr(message, field.name) for field in dataclasses.fields(kind)})
 
 
+def _name(message: Any, field: str) -> Any:
+    """Of an enumeration's value, without the prefix; "unspecified" for one that a newer server knows."""
+    kind = message.DESCRIPTOR.fields_by_name[field].enum_type
+    value = kind.values_by_number.get(getattr(message, field), kind.values_by_number[0])
+    return value.name.removeprefix(f"{field.upper()}_").lower()
+
+
 def read_chunk(response: Any) -> Chunk:
     logprobs = tuple(TokenLogprobs(token.logprob, tuple(zip(token.top_ids, token.top_logprobs)))
                      for token in response.logprobs)
@@ -118,12 +125,11 @@ def read_chunk(response: Any) -> Chunk:
 
 
 def read_result(request_id: str, chunks: list[Chunk], final: Any) -> Result:
-    reason = final.DESCRIPTOR.fields_by_name["finish_reason"].enum_type.values_by_number[final.finish_reason].name
     return Result(
         request_id=request_id, text="".join(chunk.text for chunk in chunks),
         token_ids=tuple(id for chunk in chunks for id in chunk.token_ids),
         logprobs=tuple(token for chunk in chunks for token in chunk.logprobs),
-        finish_reason=reason.removeprefix("FINISH_REASON_").lower(), usage=_fields(Usage, final.usage),
+        finish_reason=_name(final, "finish_reason"), usage=_fields(Usage, final.usage),
         timings=_fields(Timings, final.timings), context_length=final.context_length, lease_ms=final.lease_ms)
 
 
@@ -137,8 +143,7 @@ def read_models(response: Any) -> list[Model]:
 
 
 def _read_span(span: Any) -> Span:
-    phase = span.DESCRIPTOR.fields_by_name["phase"].enum_type.values_by_number[span.phase].name
-    return Span(phase.removeprefix("PHASE_").lower(), span.begin_us, span.end_us, span.tokens, span.steps)
+    return Span(_name(span, "phase"), span.begin_us, span.end_us, span.tokens, span.steps)
 
 
 def read_trace(response: Any) -> Trace:

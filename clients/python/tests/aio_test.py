@@ -64,6 +64,14 @@ class AsyncClientTest(unittest.IsolatedAsyncioTestCase):
         run.cancel()
         await self.assert_fails(grpc.StatusCode.CANCELLED, run)
 
+    async def test_cancelling_a_workflow_ends_all_of_its_runs(self):
+        flow = self.client.workflow("w")
+        waits = flow.announce("never")
+        runs = [flow.agent("a", "Wait for ", waits) for _ in range(3)]
+        flow.cancel()
+        for run in runs:
+            await self.assert_fails(grpc.StatusCode.CANCELLED, run)
+
     async def test_closing_the_client_cancels_what_runs(self):
         async with AsyncClient(self.server.grpc, api_key=self.keys.key) as client:
             flow = client.workflow("w")

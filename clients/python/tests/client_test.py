@@ -1,6 +1,9 @@
 """The synchronous client against a real server."""
 
 import dataclasses
+import shutil
+import subprocess
+import tempfile
 import threading
 import time
 import unittest
@@ -121,6 +124,28 @@ class ClientTest(unittest.TestCase):
         self.assert_fails(grpc.StatusCode.ABORTED, waits, run.id)
         self.assertGreater(spared.result(timeout=20).usage.completion_tokens, 0)
 
+    def test_cancelling_a_workflow_ends_all_of_its_runs_and_no_others(self):
+        flow, other = self.client.workflow("w"), self.client.workflow("w")
+        waits = flow.announce("never")
+        runs = [flow.agent("a", "Wait for ", waits) for _ in range(3)]
+        spared = other.agent("a", "Wait for ", waits)
+        flow.cancel()
+        for run in runs:
+            self.assert_fails(grpc.StatusCode.CANCELLED, run, "")
+        flow.agent(waits, "Here I am", sampling=GREEDY).result()
+        self.assertGreater(spared.result(timeout=20).usage.completion_tokens, 0)
+
+    def test_a_server_that_dies_fails_what_runs_and_so_does_one_that_is_not_there(self):
+        server = Server()
+        self.addCleanup(server.stop)
+        with Client(server.grpc) as client:
+            flow = client.workflow("w")
+            run = flow.agent("a", "Wait for ", flow.announce("never"))
+            self.await_arrival(flow, 1)
+            server.kill()
+            self.assert_fails(grpc.StatusCode.UNAVAILABLE, run, "")
+            self.assert_fails(grpc.StatusCode.UNAVAILABLE, flow.agent("a", "x"), "")
+
     def test_closing_the_client_cancels_what_runs(self):
         with Client(self.server.grpc) as client:
             flow = client.workflow("w")
@@ -204,6 +229,32 @@ class KeysTest(unittest.TestCase):
                 flow.agent("b", "x", max_tokens=1).result()
         self.assertIs(caught.exception.code, grpc.StatusCode.RESOURCE_EXHAUSTED)
         self.assertGreater(caught.exception.retry_after, 1)
+
+
+@unittest.skipUnless(shutil.which("openssl"), "makes certificates")
+class TlsTest(unittest.TestCase):
+    def certificate(self, name):
+        """A certificate of 127.0.0.1 that only itself vouches for, and its key: two files."""
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        files = f"{directory.name}/{name}.pem", f"{directory.name}/{name}.key"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0],
+                        "-keyout", files[1]], check=True, capture_output=True)
+        return files
+
+    def test_a_server_is_trusted_by_its_authority_alone(self):
+        (ours, key), (others, _) = self.certificate("ours"), self.certificate("others")
+        server = Server("--tls-cert", ours, "--tls-key", key)
+        self.addCleanup(server.stop)
+        with Client(server.grpc, ca=ours) as client:
+            self.assertEqual(client.workflow("w").agent("a", "abc", sampling=GREEDY).result().finish_reason, "length")
+        for wrong in ({"ca": others}, {"tls": True}, {}):
+            with Client(server.grpc, **wrong) as client, self.assertRaises(BatonError) as caught:
+                client.models()
+            self.assertIs(caught.exception.code, grpc.StatusCode.UNAVAILABLE)
+        with self.assertRaises(OSError):
+            Client(server.grpc, ca=ours + ".not")
 
 
 if __name__ == "__main__":

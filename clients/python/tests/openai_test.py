@@ -135,10 +135,13 @@ class QuotaTest(unittest.TestCase):
 
 
 class AsyncOpenAiTest(unittest.IsolatedAsyncioTestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+        cls.addClassCleanup(cls.server.stop)
+
     async def test_many_streams_side_by_side_are_the_whole_answers(self):
-        server = Server()
-        self.addCleanup(server.stop)
-        async with openai.AsyncOpenAI(base_url=f"{server.http}/v1", api_key="none", max_retries=0) as client:
+        async with openai.AsyncOpenAI(base_url=f"{self.server.http}/v1", api_key="none", max_retries=0) as client:
             [model] = [model.id async for model in client.models.list()]
 
             async def streamed(prompt):

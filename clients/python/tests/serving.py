@@ -31,6 +31,10 @@ class Server:
                 return
         raise RuntimeError(f"baton serve ended: {log}")
 
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+
     def stop(self):
         self._process.send_signal(signal.SIGTERM)
         self._process.communicate()
