@@ -7,7 +7,7 @@ import grpc
 from baton_client import AsyncClient, BatonError, Client, Options, Sampling
 from serving import Keys, Server
 
-GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=24)
+GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=24, ignore_eos=True)
 
 
 class AsyncClientTest(unittest.IsolatedAsyncioTestCase):

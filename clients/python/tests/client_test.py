@@ -12,7 +12,7 @@ import grpc
 from baton_client import Announced, BatonError, Client, Message, Options, OutputOf, Sampling, TokenIds
 from serving import Keys, Server
 
-GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=24)
+GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=24, ignore_eos=True)
 SPECIAL = {0, 1}  # of the tiny model: an output in a prompt is without them
 
 

@@ -7,7 +7,7 @@ import openai
 from serving import Keys, Server
 
 TEXT = "Once upon a time there was a boat"
-GREEDY = {"temperature": 0, "max_tokens": 24}
+GREEDY = {"temperature": 0, "max_tokens": 24, "extra_body": {"ignore_eos": True}}  # whatever a machine's arithmetic makes
 
 
 class OpenAiTest(unittest.TestCase):
@@ -61,10 +61,10 @@ class OpenAiTest(unittest.TestCase):
         self.assertEqual(gathered, self.chat(TEXT, stop=stop).choices[0].message.content)
 
     def test_several_choices_are_drawn_apart(self):
-        first = self.complete(n=2, temperature=1, seed=7, extra_body={"ignore_eos": True})
+        first = self.complete(n=2, temperature=1, seed=7)
         self.assertEqual([choice.index for choice in first.choices], [0, 1])
         self.assertNotEqual(first.choices[0].text, first.choices[1].text)
-        again = self.complete(n=2, temperature=1, seed=7, extra_body={"ignore_eos": True})
+        again = self.complete(n=2, temperature=1, seed=7)
         self.assertEqual([choice.text for choice in first.choices], [choice.text for choice in again.choices])
         two = self.complete(prompt=[TEXT, TEXT + "."])
         self.assertEqual(two.choices[0].text, self.complete().choices[0].text)
@@ -112,7 +112,7 @@ class OpenAiTest(unittest.TestCase):
     def test_a_prompt_may_contain_another_requests_output(self):
         writer = self.complete(extra_body={"request_id": "writer-1", "ignore_eos": True})
         segments = [{"text": "Review: "}, {"output_of": "writer-1"}, {"text": " Now."}]
-        review = self.client.completions.create(model=self.model, prompt=None, extra_body={"segments": segments}, **GREEDY)
+        review = self.client.completions.create(model=self.model, prompt=None, temperature=0, extra_body={"segments": segments})
         short = self.client.completions.create(model=self.model, prompt="Review:  Now.", **GREEDY)
         self.assertGreater(review.usage.prompt_tokens, short.usage.prompt_tokens + writer.usage.completion_tokens // 2)
         parts = [{"type": "text", "text": "Review: "}, {"type": "output_of", "output_of": "writer-1"}]
