@@ -4,8 +4,8 @@ import asyncio
 import json
 import urllib.parse
 
-import baton_messages
 import grpc
+from baton_client.messages import MESSAGES
 
 
 class RequestError(Exception):
@@ -16,7 +16,7 @@ class Baton:
     """Greedy requests of token ids, so that nothing depends on a tokenizer; the end of sequence is ignored."""
 
     def __init__(self, address, model):
-        self.types = baton_messages.load()
+        self.types = MESSAGES
         self.channel = grpc.aio.insecure_channel(address, options=[("grpc.max_receive_message_length", 64 << 20)])
         self.model = model
         self.call = self.channel.unary_stream(

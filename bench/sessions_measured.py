@@ -20,8 +20,8 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from random import Random
 
-import baton_messages
 import grpc
+from baton_client.messages import MESSAGES
 from session_profiles import AGENTS, sessions
 from sessions_simulated import turn_figures
 
@@ -115,7 +115,7 @@ async def run_session(call, types, name, todo, salt, vocabulary):
 
 async def run_sessions(address, todo, concurrent):
     """As many at a time; a system prompt that another run has had is not cached, by the salt."""
-    types, salt = baton_messages.load(), uuid.uuid4().hex
+    types, salt = MESSAGES, uuid.uuid4().hex
     async with grpc.aio.insecure_channel(address) as channel:
         call = channel.unary_stream(
             "/baton.v1.Inference/Generate", request_serializer=types["GenerateRequest"].SerializeToString,

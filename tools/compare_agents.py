@@ -11,10 +11,8 @@ import random
 import sys
 import time
 
+from baton_client import Client, Options, Sampling, TokenIds
 from tokenizers import Tokenizer
-
-sys.path.insert(0, __file__.rsplit("/", 1)[0] + "/examples")
-import agents  # noqa: E402
 
 WORDS = "the sea boat and light of a red small house under wind song night over stone field river old sun".split()
 TOP = 20
@@ -34,7 +32,7 @@ def draw(rng):
         for _ in range(rng.randint(0, 3)):
             upstream = index > 0 and rng.random() < 0.6
             segments.append(rng.randrange(index) if upstream else words(rng, 30))
-        join = "JOIN_ARRIVAL" if rng.random() < 0.3 else "JOIN_ORDER"
+        join = "arrival" if rng.random() < 0.3 else "order"
         graph.append((segments, join, rng.randint(4, 40), [" the"] if rng.random() < 0.3 else []))
     return graph
 
@@ -47,9 +45,10 @@ class Outputs:
         self.special = {id for id, token in tokenizer.get_added_tokens_decoder().items() if token.special}
 
     def segments(self, agent):
-        text, ids, end, length = agent.text.encode(), [], 0, 0
+        result, ids, end, length = agent.result(), [], 0, 0
+        text = result.text.encode()
         kept = 0  # of ids: where a character ends
-        for id in agent.token_ids:
+        for id in result.token_ids:
             if id in self.special:
                 continue
             length += len(self.tokenizer.id_to_token(id))  # byte-level BPE: a character for each byte
@@ -61,41 +60,31 @@ class Outputs:
         return [part for part in (ids[:kept], text[end:].decode()) if part]
 
 
-def new_request(id, salt, agent):
+def start(flow, name, salt, agent, prompt):
     _, join, max_tokens, stop = agent
-    request = agents.MESSAGES["GenerateRequest"](request_id=id, cache_salt=salt, join=join)
-    sampling = request.sampling
-    sampling.max_tokens, sampling.temperature, sampling.repetition_penalty, sampling.logprobs = max_tokens, 0, 1, TOP
-    sampling.stop.extend(stop)
-    return request
+    sampling = Sampling(max_tokens=max_tokens, temperature=0, repetition_penalty=1, logprobs=TOP, stop=stop)
+    return flow.agent(name, *prompt, sampling=sampling, options=Options(cache_salt=salt, join=join))
 
 
 def outcome(agent):
-    agent.result()
-    logprobs = [(entry.logprob, list(entry.top_ids), list(entry.top_logprobs)) for entry in agent.logprobs]
-    assert all(len(top_ids) == TOP for _, top_ids, _ in logprobs)
-    return agent.text, agent.token_ids, logprobs, agent.final.usage.prompt_tokens
+    result = agent.result()
+    assert all(len(token.top) == TOP for token in result.logprobs)
+    return result.text, result.token_ids, result.logprobs, result.usage.prompt_tokens
 
 
 class Comparison:
     def __init__(self, client, outputs, name):
         self.client, self.outputs, self.name = client, outputs, name
         self.alone = {}  # outcomes by prompt
-        self.runs = itertools.count()
         self.seconds = {"overlapped": 0.0, "again": 0.0, "sequential": 0.0}
 
     def overlapped(self, graph, kind):
         """All agents at once. Both kinds have one salt: the second finds what the first computed."""
-        begin, started, run = time.monotonic(), [], next(self.runs)
-        for index, agent in enumerate(graph):
-            request = new_request(f"{self.name}-{run}-{index}", self.name, agent)
-            for segment in agent[0]:
-                if isinstance(segment, str):
-                    request.segments.segments.add(text=segment)
-                else:
-                    reference = request.segments.segments.add().output_of
-                    reference.request_id, reference.announced = f"{self.name}-{run}-{segment}", True
-            started.append(self.client.start_request(request))
+        begin, flow = time.monotonic(), self.client.workflow(self.name)
+        announced = [flow.announce("agent") for _ in graph]
+        started = [start(flow, own, self.name, agent, [segment if isinstance(segment, str) else announced[segment]
+                                                       for segment in agent[0]])
+                   for own, agent in zip(announced, graph)]
         for agent in started:
             agent.result()
         self.seconds[kind] += time.monotonic() - begin
@@ -109,25 +98,20 @@ class Comparison:
         key = repr((prompt, agent[2:]))
         if key not in self.alone:
             begin = time.monotonic()
-            id = f"{self.name}-alone-{len(self.alone)}"
-            request = new_request(id, id, agent)  # a salt of its own: it finds nobody's KV
-            for part in prompt:
-                added = request.segments.segments.add()
-                if isinstance(part, str):
-                    added.text = part
-                else:
-                    added.token_ids.ids.extend(part)
-            self.alone[key] = outcome(self.client.start_request(request))
+            flow = self.client.workflow(f"{self.name}-alone")
+            # A salt of its own: it finds nobody's KV.
+            self.alone[key] = outcome(start(flow, "agent", flow.id, agent,
+                                            [part if isinstance(part, str) else TokenIds(part) for part in prompt]))
             self.seconds["sequential"] += time.monotonic() - begin
         return self.alone[key]
 
     def difference(self, graph, started, index):
-        """None, or how an agent differs. Who came first is not quite known from here: under JOIN_ARRIVAL the order in
-        which the outputs seem to have ended is tried first, then the others."""
+        """None, or how an agent differs. Who came first is not quite known from here: where outputs join by arrival the order
+        in which they seem to have ended is tried first, then the others."""
         upstreams = [started[segment] for segment in graph[index][0] if not isinstance(segment, str)]
         orders = [upstreams]
-        if graph[index][1] == "JOIN_ARRIVAL":
-            orders = itertools.permutations(sorted(upstreams, key=lambda agent: agent.ended_at))
+        if graph[index][1] == "arrival":
+            orders = itertools.permutations(sorted(upstreams, key=lambda agent: agent.times["ended"]))
         got = outcome(started[index])
         for order in orders:
             expected = self.sequential(graph[index], order)
@@ -144,7 +128,7 @@ def main():
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     args = parser.parse_args()
     outputs = Outputs(Tokenizer.from_file(str(args.model / "tokenizer.json")))
-    client, different, count, seconds = agents.Client(args.server), 0, 0, {}
+    client, different, count, seconds = Client(args.server), 0, 0, {}
     for seed in range(args.seed, args.seed + args.graphs):
         graph = draw(random.Random(seed))
         comparison = Comparison(client, outputs, f"graph-{seed}")

@@ -11,8 +11,8 @@ import json
 import pathlib
 import sys
 
-import baton_messages
 import grpc
+from baton_client.messages import MESSAGES
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "test" / "golden" / "smollm2_greedy.json"
 
@@ -51,7 +51,7 @@ def main():
     parser.add_argument("--server", default="127.0.0.1:7070")
     parser.add_argument("--tie", type=float, default=0.1, help="logits this near are a tie (default 0.1)")
     args = parser.parse_args()
-    types = baton_messages.load()
+    types = MESSAGES
     channel = grpc.insecure_channel(args.server)
     equal, ties, wrong = 0, [], []
     prompts = json.loads(GOLDEN.read_text())["prompts"]

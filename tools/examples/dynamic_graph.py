@@ -1,17 +1,14 @@
 """A graph that grows while it runs: the reader of the last answer is submitted before anyone knows who will write it."""
 
-import uuid
+from agents import ask, show, start_workflow
 
-from agents import MESSAGES, server_argument, show
+flow = start_workflow(__doc__)
+last = flow.announce("last")
+reader = ask(flow, "reader", "You praise.", "Praise this answer:\n", last, max_tokens=24)
 
-client = server_argument(__doc__)
-last_id = f"last-{uuid.uuid4().hex[:12]}"
-reader = client.agent("You praise.", "Praise this answer:\n", last_id, announced=[last_id], max_tokens=24, name="reader")
-
-draft = client.agent("You answer in one sentence.", "Why is the sky blue?", max_tokens=48, name="draft")
+draft = ask(flow, "draft", "You answer in one sentence.", "Why is the sky blue?", max_tokens=48)
 # Only now is it known what happens next: a draft that is too long is shortened, another one is repeated.
-task = "Say it in five words:\n" if len(draft.result()) > 40 else "Repeat it:\n"
-request = MESSAGES["GenerateRequest"](request_id=last_id, agent="last")
-last = client.start(request, "You edit.", [task, draft], max_tokens=24)
-for name, agent in {"draft": draft, "last": last, "reader": reader}.items():
-    show(name, agent)
+task = "Say it in five words:\n" if len(draft.result().text) > 40 else "Repeat it:\n"
+written = ask(flow, last, "You edit.", task, draft, max_tokens=24)
+for name, run in {"draft": draft, "last": written, "reader": reader}.items():
+    show(name, run)

@@ -1,24 +1,16 @@
 """Fan-in by arrival: a judge reads proposals in the order in which they are finished; one that is late is left out."""
 
-from agents import MESSAGES, refer, server_argument, show
+from agents import ask, show, start_workflow
+from baton_client import Options, OutputOf
 
-client = server_argument(__doc__)
-writers = {n: client.agent("You propose a name for a boat.", f"Use at most {n} words.", max_tokens=4 * n, name="writer")
+flow = start_workflow(__doc__)
+writers = {n: ask(flow, "writer", "You propose a name for a boat.", f"Use at most {n} words.", max_tokens=4 * n)
            for n in (12, 6, 3)}
-request = MESSAGES["GenerateRequest"](request_id=f"judge-{next(iter(writers.values())).id}", agent="judge",
-                                      join="JOIN_ARRIVAL")
-request.chat.messages.add(role="system", content="You choose the best of some proposals.")
-user = request.chat.messages.add(role="user")
-for writer in writers.values():
-    user.parts.add(text="\nProposal: ")
-    reference = user.parts.add().output_of
-    refer(reference, writer)
-    reference.timeout_ms = 20000
-    reference.on_failure = MESSAGES["OutputOf"].ON_FAILURE_SUBSTITUTE  # with no text: left out
-user.parts.add(text="\nWhich one?")
-request.sampling.max_tokens = 32
-request.sampling.temperature = 0
-judge = client.start_request(request)
+# In the place of one that is late or fails stands a substitute without text: it is left out.
+proposals = [OutputOf(writer, timeout_ms=20000, on_failure="substitute") for writer in writers.values()]
+judge = ask(flow, "judge", "You choose the best of some proposals.",
+            *(part for proposal in proposals for part in ("\nProposal: ", proposal)), "\nWhich one?",
+            max_tokens=32, options=Options(join="arrival"))
 for n, writer in writers.items():
     show(f"writer of {n} words", writer)
 show("judge", judge)

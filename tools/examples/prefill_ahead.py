@@ -3,9 +3,10 @@
 import time
 import uuid
 
-from agents import MESSAGES, server_argument, show
+from agents import show, start_workflow
+from baton_client import Options, Sampling
 
-client = server_argument(__doc__)
+flow = start_workflow(__doc__)
 context = f"trip-{uuid.uuid4().hex[:12]}"
 
 
@@ -19,19 +20,16 @@ def tool():
 
 length = 0
 for piece in tool():
-    request = MESSAGES["PrefillOnlyRequest"](context_id=context, context_length=length)
-    request.segments.segments.add(text=piece)
-    answer = client.prefill_only(request)
-    assert client.prefill_only(request).context_length == answer.context_length  # as if the first answer had been lost
+    so_far = Options(context_id=context, context_length=length)
+    answer = flow.prefill_only(piece, options=so_far)
+    # As if the first answer had been lost.
+    assert flow.prefill_only(piece, options=so_far).context_length == answer.context_length
     length = answer.context_length
     print(f"{length} tokens are computed ahead, and kept for {answer.lease_ms / 1000:.0f} s")
 
 # Several may go on from there.
 for question in ("The best day to sail is", "The worst day to sail is"):
-    request = MESSAGES["GenerateRequest"](context_id=context, context_length=length)
-    request.segments.segments.add(text=question)
-    request.sampling.max_tokens = 12
-    request.sampling.temperature = 0
-    agent = client.start_request(request)
-    show(question, agent)
-    assert agent.final.usage.cached_tokens >= length - 16, agent.final  # KV is cached in blocks of 16 tokens
+    run = flow.agent("", question, sampling=Sampling(max_tokens=12, temperature=0),
+                     options=Options(context_id=context, context_length=length))
+    show(question, run)
+    assert run.result().usage.cached_tokens >= length - 16, run.result()  # KV is cached in blocks of 16 tokens

@@ -5,7 +5,7 @@ import math
 
 import grpc
 
-import baton_messages
+from baton_client.messages import MESSAGES
 from finetuning.errors import InputError
 from finetuning.reference import generate_in_batches
 
@@ -45,7 +45,7 @@ class Server:
 
     def __init__(self, address, model=""):
         self._address, self._model = address, model
-        self._types = baton_messages.load()
+        self._types = MESSAGES
         self._channel = grpc.insecure_channel(address)
         self._generate = self._channel.unary_stream(
             "/baton.v1.Inference/Generate", request_serializer=lambda message: message.SerializeToString(),

@@ -1,0 +1,22 @@
+"""Workflows of agents on a Baton server, over gRPC.
+
+    from baton_client import Client
+
+    with Client("127.0.0.1:7070") as client:
+        flow = client.workflow("trip")
+        facts = flow.agent("facts", "List three facts about the sea.", max_tokens=60)
+        story = flow.agent("story", "The facts:\\n", facts, "\\nTell a story.")  # waits for no one: submitted at once
+        for text in story.stream():
+            print(text, end="", flush=True)
+
+AsyncClient is the same for asyncio. What fails raises BatonError."""
+
+from .aio import AsyncClient, AsyncRun, AsyncWorkflow
+from .client import Client, Run, Workflow
+from .errors import BatonError
+from .prompts import Announced, Message, Options, OutputOf, Part, Reference, Sampling, TokenIds
+from .results import Chunk, Model, Prefilled, Result, Span, Timings, TokenLogprobs, Trace, TracedRequest, Usage
+
+__all__ = ["Announced", "AsyncClient", "AsyncRun", "AsyncWorkflow", "BatonError", "Chunk", "Client", "Message", "Model",
+           "Options", "OutputOf", "Part", "Prefilled", "Reference", "Result", "Run", "Sampling", "Span", "Timings",
+           "TokenIds", "TokenLogprobs", "Trace", "TracedRequest", "Usage", "Workflow"]

@@ -1,0 +1,101 @@
+"""Requests made of prompts: what the synchronous client and the asynchronous one send alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from .messages import MESSAGES
+from .prompts import Announced, Message, Options, OutputOf, Part, Reference, Sampling, TokenIds
+
+
+def draw_id(name: str) -> str:
+    """An id that no other has, which begins with the name as far as an id may."""
+    return f"{re.sub(r'[^A-Za-z0-9_.:-]', '-', name)[:100]}-{uuid.uuid4().hex[:12]}"
+
+
+def _fill_segment(segment: Any, part: Part) -> None:
+    if isinstance(part, str):
+        segment.text = part
+    elif isinstance(part, TokenIds):
+        segment.token_ids.ids.extend(part.ids)
+    else:
+        _fill_reference(segment.output_of, part if isinstance(part, OutputOf) else OutputOf(part))
+
+
+def _fill_reference(message: Any, reference: OutputOf) -> None:
+    upstream = reference.request
+    if not isinstance(upstream, (str, Reference)):
+        raise TypeError(f"a prompt has texts, token ids, runs and OutputOf, not {type(upstream).__name__}")
+    # Calls that run side by side may arrive in another order than they were made in. Of one that is there for certain an
+    # output that is not kept any more is an error at once, not after a wait for another of this id.
+    known = isinstance(upstream, str) or upstream.known
+    message.request_id = upstream if isinstance(upstream, str) else upstream.id
+    message.announced = not known if reference.announced is None else reference.announced
+    message.on_failure = message.OnFailure.Value(f"ON_FAILURE_{reference.on_failure.upper()}")
+    message.substitute = reference.substitute
+    message.timeout_ms = reference.timeout_ms
+
+
+def fill_prompt(request: Any, prompt: Sequence[Part | Message], tools: Sequence[Any] = ()) -> None:
+    """A chat if the prompt has messages, else segments. TypeError: it mixes both, or has something else."""
+    chat = [part for part in prompt if isinstance(part, Message)]
+    parts = [part for part in prompt if not isinstance(part, Message)]
+    if not chat:
+        if tools:
+            raise TypeError("tools are for chats")
+        for part in parts:
+            _fill_segment(request.segments.segments.add(), part)
+        return
+    if parts:
+        raise TypeError("a prompt has either messages or other parts, not both")
+    if tools:
+        request.chat.tools = json.dumps(tools)
+    for message in chat:
+        out = request.chat.messages.add(role=message.role, tool_calls=message.tool_calls,
+                                        tool_call_id=message.tool_call_id, name=message.name)
+        if len(message.parts) == 1 and isinstance(message.parts[0], str):
+            out.content = message.parts[0]
+            continue
+        for part in message.parts:
+            _fill_segment(out.parts.add(), part)
+
+
+def _fill_options(request: Any, options: Options, workflow: str, agent: str) -> None:
+    request.workflow, request.agent = workflow, agent
+    for name in ("model", "session_id", "cache_salt", "priority", "context_id"):
+        setattr(request, name, getattr(options, name))
+    request.join = ("order", "arrival").index(options.join)
+    if options.context_length is not None:
+        request.context_length = options.context_length
+
+
+def generate_request(workflow: str, agent: str | Announced, prompt: Sequence[Part | Message], options: Options,
+                     sampling: Sampling | None, max_tokens: int | None, tools: Sequence[Any]) -> Any:
+    sampling = sampling or Sampling()
+    if max_tokens is not None:
+        sampling = dataclasses.replace(sampling, max_tokens=max_tokens)
+    name = agent.agent if isinstance(agent, Announced) else agent
+    id = agent.id if isinstance(agent, Announced) else draw_id(name or "request")
+    request = MESSAGES["GenerateRequest"](request_id=id, expected_tokens=options.expected_tokens)
+    _fill_options(request, options, workflow, name)
+    fill_prompt(request, prompt, tools)
+    request.sampling.MergeFrom(MESSAGES["Sampling"](**{
+        field.name: value for field in dataclasses.fields(sampling)
+        if (value := getattr(sampling, field.name)) is not None}))
+    return request
+
+
+def prefill_request(workflow: str, prompt: Sequence[Part | Message], options: Options) -> Any:
+    request = MESSAGES["PrefillOnlyRequest"]()
+    _fill_options(request, options, workflow, "")
+    fill_prompt(request, prompt)
+    return request
+
+
+def trace_request(workflow: str, options: Options) -> Any:
+    return MESSAGES["TraceRequest"](workflow=workflow, cache_salt=options.cache_salt)

@@ -1,0 +1,24 @@
+"""The one exception of this package."""
+
+from __future__ import annotations
+
+import grpc
+
+
+class BatonError(Exception):
+    """What the server, or gRPC on the way to it, answers instead of a result."""
+
+    def __init__(self, code: grpc.StatusCode, message: str, retry_after: float | None = None):
+        super().__init__(f"{code.name}: {message}")
+        self.code = code  # UNAVAILABLE and RESOURCE_EXHAUSTED may be retried
+        self.message = message  # names the field, the value and the limit
+        self.retry_after = retry_after  # seconds; None: the server does not know
+
+
+def from_rpc(error: grpc.RpcError | grpc.aio.AioRpcError) -> BatonError:
+    """An error of a call as gRPC raises it."""
+    retry_after = None
+    for key, value in error.trailing_metadata() or ():
+        if key == "retry-after-ms" and str(value).isdecimal():
+            retry_after = int(value) / 1000
+    return BatonError(error.code(), error.details() or "", retry_after)

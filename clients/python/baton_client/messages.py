@@ -1,0 +1,34 @@
+"""The protocol's messages, from the description that an installed package carries, or by protoc (on the PATH) in a checkout.
+
+A description and not generated code: it suits every version of protobuf."""
+
+import pathlib
+import subprocess
+import tempfile
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+_PACKAGE = pathlib.Path(__file__).resolve().parent
+
+
+def _description() -> bytes:
+    installed = _PACKAGE / "inference.binpb"
+    if installed.exists():
+        return installed.read_bytes()
+    with tempfile.NamedTemporaryFile() as out:
+        subprocess.run(["protoc", f"--proto_path={_PACKAGE}", f"--descriptor_set_out={out.name}", "inference.proto"],
+                       check=True)
+        return pathlib.Path(out.name).read_bytes()
+
+
+def _load() -> dict[str, Any]:
+    file = descriptor_pb2.FileDescriptorSet.FromString(_description()).file[0]
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {message.name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.{message.name}"))
+            for message in file.message_type}
+
+
+# Classes by name, e.g. MESSAGES["GenerateRequest"].
+MESSAGES = _load()

@@ -1,0 +1,102 @@
+"""What a prompt is made of, and how it is sampled. Everything here is data; nothing is sent."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal, Protocol, Union, runtime_checkable
+
+
+@runtime_checkable
+class Reference(Protocol):
+    """A request whose output may stand in a prompt: a run, or one that is announced."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def known(self) -> bool:
+        """Whether the server certainly has it: something has come from it, or it is over."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Announced:
+    """A request that is submitted later, within two minutes; else it has failed. `Workflow.announce` makes it."""
+
+    id: str
+    agent: str
+
+    @property
+    def known(self) -> bool:
+        return False
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputOf:
+    """Another request's output, with what happens if it fails or is late. A run by itself in a prompt means OutputOf(run).
+
+    `request` may be an id, of a request that the server has already unless `announced` says otherwise.
+    `on_failure`: "abort" (this one fails too), "partial" (what has come stands for it), "substitute".
+    `timeout_ms`: milliseconds from the arrival of the reader; an output that is not complete then has failed. 0: none."""
+
+    request: Reference | str
+    announced: bool | None = None  # None: unless the request is known to be there
+    on_failure: Literal["abort", "partial", "substitute"] = "abort"
+    substitute: str = ""
+    timeout_ms: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenIds:
+    """Tokens of the model's vocabulary."""
+
+    ids: Sequence[int]
+
+
+Part = Union[str, TokenIds, OutputOf, Reference]
+
+
+class Message:
+    """One message of a chat. Its content is text and others' outputs, one after the other (no TokenIds)."""
+
+    def __init__(self, role: str, *parts: Part, tool_calls: str = "", tool_call_id: str = "", name: str = ""):
+        self.role = role  # what the model's template knows: "system", "user", "assistant", ...
+        self.parts = parts
+        self.tool_calls = tool_calls  # of an assistant: a JSON array of OpenAI's tool calls
+        self.tool_call_id = tool_call_id  # of a tool: the call that it answers
+        self.name = name
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """How tokens are chosen. What is None has the model's default; proto/inference.proto says which, and the limits."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None  # 0: greedy
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: int | None = None  # same seed and same request: same tokens
+    stop: Sequence[str] = ()
+    stop_ids: Sequence[int] = ()
+    ignore_eos: bool = False
+    logprobs: int | None = None  # of the chosen token and of so many likeliest ones
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How a request is served. A workflow has them for all its requests; `dataclasses.replace` makes variants."""
+
+    model: str = ""  # may be empty where the server has one
+    session_id: str = ""  # requests with equal ids share workers, and so their KV
+    cache_salt: str = ""  # only equal ones share KV and see each other's ids
+    priority: int = 0  # higher first; -1000 to 1000
+    join: Literal["order", "arrival"] = "order"  # "arrival": outputs take their places as they are complete
+    expected_tokens: int = 0  # a hint for scheduling; 0: not known
+    context_id: str = ""  # a prompt that prefill_only built up, which this one continues
+    context_length: int | None = None  # tokens it is believed to have; another length is refused
+    timeout: float | None = None  # seconds until the request is DEADLINE_EXCEEDED; None: no deadline

@@ -1,0 +1,19 @@
+"""Puts the protocol's description into the package: what protoc makes of inference.proto, which no one needs to commit."""
+
+import pathlib
+
+from grpc_tools import protoc
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+
+class BuildWithProtocol(build_py):
+    def run(self):
+        super().run()
+        package = pathlib.Path(self.build_lib) / "baton_client"
+        arguments = ["protoc", f"--proto_path={package}", f"--descriptor_set_out={package / 'inference.binpb'}"]
+        if protoc.main([*arguments, "inference.proto"]) != 0:
+            raise SystemExit("protoc failed on inference.proto")
+
+
+setup(cmdclass={"build_py": BuildWithProtocol})

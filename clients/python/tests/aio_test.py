@@ -1,0 +1,100 @@
+"""The client for asyncio against a real server."""
+
+import asyncio
+import unittest
+
+import grpc
+from baton_client import AsyncClient, BatonError, Client, Options, Sampling
+from serving import Keys, Server
+
+GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=24, ignore_eos=True)
+
+
+class AsyncClientTest(unittest.IsolatedAsyncioTestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.keys = Keys()
+        cls.addClassCleanup(cls.keys.close)
+        cls.server = Server("--keys", cls.keys.path)
+        cls.addClassCleanup(cls.server.stop)
+
+    async def asyncSetUp(self):
+        self.client = AsyncClient(self.server.grpc, api_key=self.keys.key)
+        self.addAsyncCleanup(self.client.close)
+
+    async def assert_fails(self, code, run):
+        with self.assertRaises(BatonError) as caught:
+            await asyncio.wait_for(run.result(), 20)
+        self.assertIs(caught.exception.code, code)
+
+    async def test_a_workflow_has_the_results_of_the_synchronous_client(self):
+        flow = self.client.workflow("trip")
+        facts = flow.agent("facts", "List three facts about the sea", sampling=GREEDY)
+        story = flow.agent("story", "The facts: ", facts, " Tell a story.", sampling=GREEDY)
+        streamed = [text async for text in story.stream()]
+        result = await story.result()
+        self.assertEqual(result.text, "".join(streamed))
+        self.assertEqual(result.text, "".join([chunk.text async for chunk in story.chunks()]))
+        self.assertTrue(facts.over)
+
+        def again():
+            with Client(self.server.grpc, api_key=self.keys.key) as client:
+                flow = client.workflow("trip")
+                facts = flow.agent("facts", "List three facts about the sea", sampling=GREEDY)
+                return flow.agent("story", "The facts: ", facts, " Tell a story.", sampling=GREEDY).result()
+
+        self.assertEqual(result.token_ids, (await asyncio.to_thread(again)).token_ids)
+        trace = await flow.trace()
+        self.assertEqual([request.agent for request in trace.requests if request.upstreams], ["story"])
+
+    async def test_a_graph_grows_and_many_run_side_by_side(self):
+        flow = self.client.workflow("w")
+        last = flow.announce("last")
+        readers = [flow.agent("reader", f"Praise {n}: ", last, sampling=GREEDY) for n in range(20)]
+        flow.agent(last, "Say it", sampling=GREEDY)
+        results = await asyncio.gather(*(reader.result() for reader in readers))
+        self.assertEqual([result.finish_reason for result in results], ["length"] * 20)
+
+    async def test_cancelling_ends_a_run(self):
+        flow = self.client.workflow("w")
+        run = flow.agent("a", flow.announce("never"))
+        with self.assertRaises(asyncio.TimeoutError):
+            await asyncio.wait_for(run.result(), 0.05)
+        self.assertFalse(run.over)
+        run.cancel()
+        await self.assert_fails(grpc.StatusCode.CANCELLED, run)
+
+    async def test_cancelling_a_workflow_ends_all_of_its_runs(self):
+        flow = self.client.workflow("w")
+        waits = flow.announce("never")
+        runs = [flow.agent("a", "Wait for ", waits) for _ in range(3)]
+        flow.cancel()
+        for run in runs:
+            await self.assert_fails(grpc.StatusCode.CANCELLED, run)
+
+    async def test_closing_the_client_cancels_what_runs(self):
+        async with AsyncClient(self.server.grpc, api_key=self.keys.key) as client:
+            flow = client.workflow("w")
+            run = flow.agent("a", flow.announce("never"))
+        await self.assert_fails(grpc.StatusCode.CANCELLED, run)
+
+    async def test_errors(self):
+        flow = self.client.workflow("w")
+        await self.assert_fails(grpc.StatusCode.INVALID_ARGUMENT, flow.agent("a", "x", sampling=Sampling(top_p=2)))
+        waits = flow.agent("a", flow.announce("never"), options=Options(timeout=0.2))
+        await self.assert_fails(grpc.StatusCode.DEADLINE_EXCEEDED, waits)
+        async with AsyncClient(self.server.grpc, api_key="baton-wrong") as stranger:
+            await self.assert_fails(grpc.StatusCode.UNAUTHENTICATED, stranger.workflow("w").agent("a", "x"))
+            with self.assertRaises(BatonError):
+                await stranger.models()
+
+    async def test_prefill_ahead_and_models(self):
+        flow = self.client.workflow("w")
+        added = await flow.prefill_only("Monday: rain. ", options=Options(context_id="aio"))
+        run = flow.agent("a", sampling=GREEDY, options=Options(context_id="aio", context_length=added.context_length))
+        self.assertEqual((await run.result()).usage.prompt_tokens, added.context_length)
+        self.assertEqual([model.name for model in await self.client.models()], ["tiny_llama3_bf16"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,261 @@
+"""The synchronous client against a real server."""
+
+import dataclasses
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+import grpc
+from baton_client import Announced, BatonError, Client, Message, Options, OutputOf, Sampling, TokenIds
+from serving import Keys, Server
+
+GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=24, ignore_eos=True)
+SPECIAL = {0, 1}  # of the tiny model: an output in a prompt is without them
+
+
+class ClientTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+        cls.addClassCleanup(cls.server.stop)
+
+    def setUp(self):
+        self.client = Client(self.server.grpc)
+        self.addCleanup(self.client.close)
+
+    def assert_fails(self, code, run, words):
+        with self.assertRaises(BatonError) as caught:
+            run.result(timeout=20)
+        self.assertIs(caught.exception.code, code)
+        self.assertIn(words, caught.exception.message)
+
+    def await_arrival(self, flow, count):
+        """Until so many of its requests are at the server."""
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                if len(flow.trace().requests) >= count:
+                    return
+            except BatonError as error:
+                self.assertIs(error.code, grpc.StatusCode.NOT_FOUND)
+        self.fail(f"{count} requests did not arrive")
+
+    def test_what_is_streamed_is_the_result_for_whoever_reads_it_however_often(self):
+        run = self.client.workflow("w").agent("a", "Once upon a time", sampling=GREEDY)
+        streamed = []
+        other = threading.Thread(target=lambda: streamed.extend(run.stream()))
+        other.start()
+        chunks = list(run.chunks())
+        other.join()
+        result = run.result()
+        self.assertEqual(result.text, "".join(streamed))
+        self.assertEqual(result.text, "".join(run.stream()))
+        self.assertEqual(result.token_ids, tuple(id for chunk in chunks for id in chunk.token_ids))
+        self.assertEqual(result.usage.completion_tokens, len(result.token_ids))
+        self.assertEqual(result.request_id, run.id)
+        self.assertTrue(run.over)
+        self.assertLessEqual(run.times["started"], run.times["first_token"])
+
+    def test_sampling_reaches_the_model(self):
+        flow = self.client.workflow("w")
+        drawn = [flow.agent("a", "abc", sampling=Sampling(max_tokens=20, temperature=1, seed=seed, ignore_eos=True,
+                                                          logprobs=2)).result() for seed in (1, 1, 2)]
+        self.assertEqual(drawn[0].token_ids, drawn[1].token_ids)
+        self.assertNotEqual(drawn[0].token_ids, drawn[2].token_ids)
+        self.assertEqual(drawn[0].finish_reason, "length")
+        self.assertEqual([len(token.top) for token in drawn[0].logprobs], [2] * 20)
+        first = drawn[0].token_ids[0]
+        stopped = flow.agent("a", "abc", max_tokens=20, sampling=Sampling(temperature=1, seed=1, stop_ids=[first])).result()
+        self.assertEqual((stopped.finish_reason, stopped.token_ids), ("stop", (first,)))
+
+    def test_a_reference_stands_for_the_tokens_of_the_output_to_the_bit(self):
+        flow = self.client.workflow("trip")
+        facts = flow.agent("facts", "List three facts about the sea", sampling=GREEDY)
+        story = flow.agent("story", "The facts: ", facts, " Tell a story.", sampling=dataclasses.replace(GREEDY, logprobs=5))
+        output = [id for id in facts.result().token_ids if id not in SPECIAL]
+        alone = self.client.workflow("alone", Options(cache_salt="none of the other's KV")).agent(
+            "story", "The facts: ", TokenIds(output), " Tell a story.", sampling=dataclasses.replace(GREEDY, logprobs=5))
+        self.assertEqual(story.result().token_ids, alone.result().token_ids)
+        self.assertEqual(story.result().logprobs, alone.result().logprobs)
+        self.assertEqual(story.result().usage.prompt_tokens, alone.result().usage.prompt_tokens)
+        other = flow.agent("story", "The facts: ", TokenIds(output[:-1]), " Tell a story.", sampling=dataclasses.replace(
+            GREEDY, logprobs=5))
+        self.assertNotEqual(other.result().logprobs, alone.result().logprobs)
+
+    def test_a_chat_may_contain_an_output(self):
+        flow = self.client.workflow("w")
+        facts = flow.agent("facts", Message("system", "You list facts."), Message("user", "the sea"), sampling=GREEDY)
+        judge = flow.agent("judge", Message("user", "Is this true? ", facts, "Answer."), sampling=GREEDY)
+        self.assertGreater(judge.result().usage.prompt_tokens, facts.result().usage.completion_tokens)
+        [trace] = [request for request in flow.trace().requests if request.agent == "judge"]
+        self.assertEqual(trace.upstreams, (facts.id,))
+
+    def test_a_graph_grows_while_it_runs(self):
+        flow = self.client.workflow("w")
+        last = flow.announce("last")
+        reader = flow.agent("reader", "Praise: ", last, sampling=GREEDY)
+        draft = flow.agent("draft", "Why is the sky blue?", sampling=GREEDY)
+        draft.result()
+        self.assertFalse(reader.over)
+        written = flow.agent(last, "Shorten: ", draft, sampling=GREEDY)
+        self.assertEqual(written.id, last.id)
+        reader.result(timeout=60)
+        trace = flow.trace()
+        self.assertEqual({request.agent: set(request.upstreams) for request in trace.requests},
+                         {"reader": {last.id}, "draft": set(), "last": {draft.id}})
+        for request in trace.requests:
+            self.assertTrue(request.over)
+            self.assertEqual(request.spans[0].begin_us, request.arrived_us)
+            self.assertEqual(request.spans[-1].phase, "decode")
+
+    def test_cancelling_ends_a_run_and_fails_what_waits_for_it(self):
+        flow = self.client.workflow("w")
+        run = flow.agent("a", "Wait for ", flow.announce("never"), sampling=GREEDY)
+        waits = flow.agent("b", "Wait for ", run, sampling=GREEDY)
+        spared = flow.agent("c", "Wait for ", OutputOf(run, on_failure="substitute", substitute="nothing"), sampling=GREEDY)
+        with self.assertRaises(TimeoutError):
+            run.result(timeout=0.01)
+        self.await_arrival(flow, 3)
+        run.cancel()
+        self.assert_fails(grpc.StatusCode.CANCELLED, run, "")
+        self.assert_fails(grpc.StatusCode.ABORTED, waits, run.id)
+        self.assertGreater(spared.result(timeout=20).usage.completion_tokens, 0)
+
+    def test_cancelling_a_workflow_ends_all_of_its_runs_and_no_others(self):
+        flow, other = self.client.workflow("w"), self.client.workflow("w")
+        waits = flow.announce("never")
+        runs = [flow.agent("a", "Wait for ", waits) for _ in range(3)]
+        spared = other.agent("a", "Wait for ", waits)
+        flow.cancel()
+        for run in runs:
+            self.assert_fails(grpc.StatusCode.CANCELLED, run, "")
+        flow.agent(waits, "Here I am", sampling=GREEDY).result()
+        self.assertGreater(spared.result(timeout=20).usage.completion_tokens, 0)
+
+    def test_a_server_that_dies_fails_what_runs_and_so_does_one_that_is_not_there(self):
+        server = Server()
+        self.addCleanup(server.stop)
+        with Client(server.grpc) as client:
+            flow = client.workflow("w")
+            run = flow.agent("a", "Wait for ", flow.announce("never"))
+            self.await_arrival(flow, 1)
+            server.kill()
+            self.assert_fails(grpc.StatusCode.UNAVAILABLE, run, "")
+            self.assert_fails(grpc.StatusCode.UNAVAILABLE, flow.agent("a", "x"), "")
+
+    def test_closing_the_client_cancels_what_runs(self):
+        with Client(self.server.grpc) as client:
+            flow = client.workflow("w")
+            run = flow.agent("a", "Wait for ", flow.announce("never"), sampling=GREEDY)
+        self.assert_fails(grpc.StatusCode.CANCELLED, run, "")
+
+    def test_a_prompt_is_prefilled_ahead_and_continued(self):
+        flow = self.client.workflow("w")
+        length = 0
+        for piece in ("Monday: rain and a strong wind. ", "Tuesday: fog until noon, then sun. "):
+            added = flow.prefill_only(piece, options=Options(context_id="trip", context_length=length))
+            self.assertGreater(added.context_length, length)
+            self.assertGreater(added.lease_ms, 0)
+            length = added.context_length
+        run = flow.agent("a", "The best day is", sampling=GREEDY, options=Options(context_id="trip", context_length=length))
+        self.assertGreaterEqual(run.result().usage.cached_tokens, length - 16)  # KV is cached in blocks of 16 tokens
+        with self.assertRaises(BatonError) as caught:
+            flow.prefill_only("more", options=Options(context_id="trip", context_length=3))
+        self.assertIs(caught.exception.code, grpc.StatusCode.FAILED_PRECONDITION)
+
+    def test_a_session_finds_its_kv(self):
+        flow = self.client.workflow("w", Options(session_id="s", cache_salt="test_a_session"))
+        prompt = "A prompt of more than one block of sixteen tokens, for the cache. "
+        first, second = (flow.agent("a", prompt, sampling=GREEDY).result() for _ in range(2))
+        self.assertEqual(first.usage.cached_tokens, 0)
+        self.assertGreater(second.usage.cached_tokens, 0)
+        self.assertEqual(first.token_ids, second.token_ids)
+
+    def test_errors_name_what_is_wrong(self):
+        flow = self.client.workflow("w")
+        code = grpc.StatusCode
+        self.assert_fails(code.INVALID_ARGUMENT, flow.agent("a", "x", sampling=Sampling(top_p=2)), "top_p")
+        self.assert_fails(code.NOT_FOUND, flow.agent("a", "x", OutputOf("no-such-request")), "no-such-request")
+        self.assert_fails(code.INVALID_ARGUMENT, flow.agent("a", "x", options=Options(model="nope")), "nope")
+        waits = flow.agent("a", flow.announce("never"), options=Options(timeout=0.2))
+        self.assert_fails(code.DEADLINE_EXCEEDED, waits, "")
+        for wrong in ((3,), (Message("user", "x"), "y"), (OutputOf(None),)):
+            with self.assertRaises(TypeError):
+                flow.agent("a", *wrong)
+        with self.assertRaises(BatonError) as caught:
+            self.client.workflow("nothing").trace()
+        self.assertIs(caught.exception.code, code.NOT_FOUND)
+
+    def test_an_id_that_is_used_twice_is_refused(self):
+        flow = self.client.workflow("w")
+        first = flow.announce("a")
+        waiting = flow.agent(first, flow.announce("never"))
+        self.await_arrival(flow, 1)
+        self.assert_fails(grpc.StatusCode.ALREADY_EXISTS, flow.agent(Announced(first.id, "a"), "x"), first.id)
+        waiting.cancel()
+
+    def test_models_are_listed(self):
+        [model] = self.client.models()
+        self.assertEqual((model.name, model.ready), ("tiny_llama3_bf16", True))
+
+
+class KeysTest(unittest.TestCase):
+    def serve_with_keys(self, limits=""):
+        """A server's address and its key."""
+        keys = Keys(limits)
+        self.addCleanup(keys.close)
+        server = Server("--keys", keys.path)
+        self.addCleanup(server.stop)
+        return server.grpc, keys.key
+
+    def test_the_key_lets_in_and_a_wrong_or_missing_one_does_not(self):
+        address, right = self.serve_with_keys()
+        with Client(address, api_key=right) as client:
+            self.assertEqual(client.workflow("w").agent("a", "abc", sampling=GREEDY).result().finish_reason, "length")
+        for key in (None, "baton-wrong"):
+            with Client(address, api_key=key) as client, self.assertRaises(BatonError) as caught:
+                client.workflow("w").agent("a", "abc").result()
+            self.assertIs(caught.exception.code, grpc.StatusCode.UNAUTHENTICATED)
+
+    def test_a_quota_that_is_used_up_says_when_to_try_again(self):
+        address, key = self.serve_with_keys("tokens_per_minute = 60")
+        with Client(address, api_key=key) as client:
+            flow = client.workflow("w")
+            flow.agent("a", "x" * 200, sampling=GREEDY).result()
+            with self.assertRaises(BatonError) as caught:
+                flow.agent("b", "x", max_tokens=1).result()
+        self.assertIs(caught.exception.code, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        self.assertGreater(caught.exception.retry_after, 1)
+
+
+@unittest.skipUnless(shutil.which("openssl"), "makes certificates")
+class TlsTest(unittest.TestCase):
+    def certificate(self, name):
+        """A certificate of 127.0.0.1 that only itself vouches for, and its key: two files."""
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        files = f"{directory.name}/{name}.pem", f"{directory.name}/{name}.key"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0],
+                        "-keyout", files[1]], check=True, capture_output=True)
+        return files
+
+    def test_a_server_is_trusted_by_its_authority_alone(self):
+        (ours, key), (others, _) = self.certificate("ours"), self.certificate("others")
+        server = Server("--tls-cert", ours, "--tls-key", key)
+        self.addCleanup(server.stop)
+        with Client(server.grpc, ca=ours) as client:
+            self.assertEqual(client.workflow("w").agent("a", "abc", sampling=GREEDY).result().finish_reason, "length")
+        for wrong in ({"ca": others}, {"tls": True}, {}):
+            with Client(server.grpc, **wrong) as client, self.assertRaises(BatonError) as caught:
+                client.models()
+            self.assertIs(caught.exception.code, grpc.StatusCode.UNAVAILABLE)
+        with self.assertRaises(OSError):
+            Client(server.grpc, ca=ours + ".not")
+
+
+if __name__ == "__main__":
+    unittest.main()

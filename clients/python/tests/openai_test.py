@@ -1,0 +1,167 @@
+"""OpenAI's own Python package, unmodified, against a real server."""
+
+import asyncio
+import unittest
+
+import openai
+from serving import Keys, Server
+
+TEXT = "Once upon a time there was a boat"
+GREEDY = {"temperature": 0, "max_tokens": 24, "extra_body": {"ignore_eos": True}}  # whatever a machine's arithmetic makes
+
+
+class OpenAiTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.keys = Keys()
+        cls.addClassCleanup(cls.keys.close)
+        cls.server = Server("--keys", cls.keys.path)
+        cls.addClassCleanup(cls.server.stop)
+
+    def setUp(self):
+        self.access = {"base_url": f"{self.server.http}/v1", "api_key": self.keys.key, "max_retries": 0, "timeout": 30}
+        self.client = openai.OpenAI(**self.access)
+        self.addCleanup(self.client.close)
+        self.model = self.client.models.list().data[0].id
+
+    def complete(self, **fields):
+        return self.client.completions.create(model=self.model, **{"prompt": TEXT, **GREEDY, **fields})
+
+    def chat(self, text, **fields):
+        return self.client.chat.completions.create(
+            model=self.model, messages=[{"role": "user", "content": text}], **{**GREEDY, **fields})
+
+    def test_models(self):
+        self.assertEqual([model.id for model in self.client.models.list()], ["tiny_llama3_bf16"])
+        self.assertEqual(self.client.models.retrieve(self.model).id, self.model)
+
+    def test_a_streamed_completion_is_the_whole_one(self):
+        whole = self.complete()
+        chunks = list(self.complete(stream=True, stream_options={"include_usage": True}))
+        self.assertEqual("".join(choice.text for chunk in chunks for choice in chunk.choices), whole.choices[0].text)
+        self.assertEqual(chunks[-1].usage.completion_tokens, whole.usage.completion_tokens)
+        self.assertEqual(whole.usage.prompt_tokens + whole.usage.completion_tokens, whole.usage.total_tokens)
+        self.assertEqual([chunk.choices[0].finish_reason for chunk in chunks[:-1]][-1], whole.choices[0].finish_reason)
+
+    def test_a_streamed_chat_is_the_whole_one(self):
+        whole = self.chat(TEXT, logprobs=True, top_logprobs=3)
+        streamed = [choice.delta.content or "" for chunk in self.chat(TEXT, stream=True) for choice in chunk.choices]
+        self.assertEqual("".join(streamed), whole.choices[0].message.content)
+        self.assertEqual(whole.choices[0].message.role, "assistant")
+        self.assertEqual(len(whole.choices[0].logprobs.content), whole.usage.completion_tokens)
+        self.assertEqual({len(token.top_logprobs) for token in whole.choices[0].logprobs.content}, {3})
+
+    def test_the_helper_of_streamed_chats_gathers_the_whole_one(self):
+        stop = next(character for character in self.chat(TEXT).choices[0].message.content[1:] if character.isascii())
+        with self.client.chat.completions.stream(  # which refuses answers that max_tokens ended
+                model=self.model, messages=[{"role": "user", "content": TEXT}], stop=stop, **GREEDY) as stream:
+            for _ in stream:
+                pass
+            gathered = stream.get_final_completion().choices[0].message.content
+        self.assertEqual(gathered, self.chat(TEXT, stop=stop).choices[0].message.content)
+
+    def test_several_choices_are_drawn_apart(self):
+        first = self.complete(n=2, temperature=1, seed=7)
+        self.assertEqual([choice.index for choice in first.choices], [0, 1])
+        self.assertNotEqual(first.choices[0].text, first.choices[1].text)
+        again = self.complete(n=2, temperature=1, seed=7)
+        self.assertEqual([choice.text for choice in first.choices], [choice.text for choice in again.choices])
+        two = self.complete(prompt=[TEXT, TEXT + "."])
+        self.assertEqual(two.choices[0].text, self.complete().choices[0].text)
+
+    def test_a_stop_string_ends_the_text_before_it(self):
+        whole = self.complete().choices[0].text
+        stop = next(character for character in whole[1:] if character.isascii())
+        choice = self.complete(stop=[stop]).choices[0]
+        self.assertEqual((choice.text, choice.finish_reason), (whole[:whole.index(stop)], "stop"))
+
+    def test_logprobs_of_a_completion(self):
+        logprobs = self.complete(logprobs=2, max_tokens=5).choices[0].logprobs
+        self.assertEqual(len(logprobs.tokens), 5)
+        for chosen, top in zip(logprobs.token_logprobs, logprobs.top_logprobs):
+            self.assertEqual(chosen, max(top.values()))  # greedy
+
+    def test_token_ids_as_a_prompt(self):
+        ids = self.client.post("/../tokenize", body={"prompt": TEXT}, cast_to=dict)["tokens"]
+        self.assertEqual(self.complete(prompt=ids).choices[0].text, self.complete().choices[0].text)
+
+    def test_errors_are_the_packages_exceptions(self):
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.complete(top_p=2)
+        self.assertEqual(caught.exception.param, "top_p")
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.complete(extra_body={"no_such_field": 1})
+        self.assertEqual(caught.exception.param, "no_such_field")
+        with self.assertRaises(openai.NotFoundError) as caught:
+            self.client.completions.create(model="nope", prompt="x")
+        self.assertEqual(caught.exception.code, "model_not_found")
+        with self.assertRaises(openai.NotFoundError):
+            self.client.models.retrieve("nope")
+        with openai.OpenAI(**{**self.access, "api_key": "baton-wrong"}) as stranger:
+            with self.assertRaises(openai.AuthenticationError):
+                stranger.models.list()
+            with self.assertRaises(openai.AuthenticationError):
+                stranger.completions.create(model=self.model, prompt="x")
+
+    def test_a_session_finds_its_kv(self):
+        extra = {"session_id": "s", "cache_salt": "test_a_session"}
+        first, second = (self.complete(prompt=TEXT * 2, extra_body=extra).usage for _ in range(2))
+        self.assertEqual(first.prompt_tokens_details.cached_tokens, 0)
+        self.assertGreater(second.prompt_tokens_details.cached_tokens, 0)
+
+    def test_a_prompt_may_contain_another_requests_output(self):
+        writer = self.complete(extra_body={"request_id": "writer-1", "ignore_eos": True})
+        segments = [{"text": "Review: "}, {"output_of": "writer-1"}, {"text": " Now."}]
+        review = self.client.completions.create(model=self.model, prompt=None, temperature=0, extra_body={"segments": segments})
+        short = self.client.completions.create(model=self.model, prompt="Review:  Now.", **GREEDY)
+        self.assertGreater(review.usage.prompt_tokens, short.usage.prompt_tokens + writer.usage.completion_tokens // 2)
+        parts = [{"type": "text", "text": "Review: "}, {"type": "output_of", "output_of": "writer-1"}]
+        self.assertGreater(self.chat(parts).usage.prompt_tokens, self.chat("Review: ").usage.prompt_tokens)
+        with self.assertRaises(openai.NotFoundError):
+            self.chat([{"type": "output_of", "output_of": "nobody"}])
+
+
+class QuotaTest(unittest.TestCase):
+    def test_a_quota_that_is_used_up_is_a_rate_limit_with_a_time(self):
+        keys = Keys("tokens_per_minute = 60")
+        self.addCleanup(keys.close)
+        server = Server("--keys", keys.path)
+        self.addCleanup(server.stop)
+        with openai.OpenAI(base_url=f"{server.http}/v1", api_key=keys.key, max_retries=0) as client:
+            client.completions.create(model="tiny_llama3_bf16", prompt="x" * 200, **GREEDY)
+            with self.assertRaises(openai.RateLimitError) as caught:
+                client.completions.create(model="tiny_llama3_bf16", prompt="x", **GREEDY)
+            self.assertGreater(int(caught.exception.response.headers["retry-after"]), 0)
+
+
+class AsyncOpenAiTest(unittest.IsolatedAsyncioTestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+        cls.addClassCleanup(cls.server.stop)
+
+    async def test_many_streams_side_by_side_are_the_whole_answers(self):
+        async with openai.AsyncOpenAI(base_url=f"{self.server.http}/v1", api_key="none", max_retries=0) as client:
+            [model] = [model.id async for model in client.models.list()]
+
+            async def streamed(prompt):
+                chunks = await client.completions.create(model=model, prompt=prompt, stream=True, **GREEDY)
+                return "".join([choice.text async for chunk in chunks for choice in chunk.choices])
+
+            async def chatted(prompt):
+                chunks = await client.chat.completions.create(
+                    model=model, messages=[{"role": "user", "content": prompt}], stream=True, **GREEDY)
+                return "".join([choice.delta.content or "" async for chunk in chunks for choice in chunk.choices])
+
+            prompts = [f"{TEXT} {n}" for n in range(8)]
+            texts = await asyncio.gather(*map(streamed, prompts), *map(chatted, prompts))
+            for prompt, text, chat in zip(prompts, texts, texts[8:]):
+                whole = await client.completions.create(model=model, prompt=prompt, **GREEDY)
+                self.assertEqual(text, whole.choices[0].text)
+                answer = await client.chat.completions.create(
+                    model=model, messages=[{"role": "user", "content": prompt}], **GREEDY)
+                self.assertEqual(chat, answer.choices[0].message.content)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,55 @@
+"""A real `baton serve` of the tiny model for the tests, on free ports."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PROGRAM = pathlib.Path(os.environ.get("BATON", ROOT / "build/release/bin/baton"))
+MODEL = ROOT / "test/golden/tiny_llama3_bf16"
+
+
+class Server:
+    """Its addresses: `grpc`, and `http` with the scheme. Ends with the process that made it, at the latest."""
+
+    def __init__(self, *flags):
+        self._process = subprocess.Popen(
+            [PROGRAM, "serve", MODEL, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
+             "--kv-memory-mb", "64", *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.grpc = self.http = ""
+        log = ""
+        for line in self._process.stdout:
+            log += line
+            if found := re.search(r"^listening on (\S+)", line):
+                self.grpc = found[1]
+            if found := re.search(r"HTTP on (\S+)", line):
+                self.http = found[1]
+            if re.search(r" info serving$", line):
+                return
+        raise RuntimeError(f"baton serve ended: {log}")
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self):
+        self._process.send_signal(signal.SIGTERM)
+        self._process.communicate()
+        return self._process.returncode
+
+
+class Keys:
+    """A file of keys with one tenant, as `baton key` draws them; `key` is the client's half."""
+
+    def __init__(self, limits=""):
+        self._directory = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self._directory.name) / "keys.toml"
+        drawn = subprocess.run([PROGRAM, "key"], check=True, capture_output=True, text=True).stdout
+        self.key, digest = re.search(r"baton-\w+", drawn)[0], re.search(r"sha256:\w+", drawn)[0]
+        self.path.write_text(f'[team]\nkeys = ["{digest}"]\n{limits}\n')
+
+    def close(self):
+        self._directory.cleanup()
