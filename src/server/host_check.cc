@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "base/strings.h"
+#include "server/options.h"
 
 namespace baton {
 namespace {
@@ -24,17 +25,14 @@ bool IsAddress(std::string_view host) {
   return inet_pton(AF_INET, text.c_str(), &address) == 1 || inet_pton(AF_INET6, text.c_str(), &address) == 1;
 }
 
-bool IsSame(std::string_view a, std::string_view b) { return absl::EqualsIgnoreCase(ToAbsl(a), ToAbsl(b)); }
-
 }  // namespace
 
 absl::Status CheckHost(std::string_view host, std::string_view listen) {
+  if (!IsLoopback(std::string(listen))) return absl::OkStatus();
   const std::string_view name = WithoutPort(host);
-  if (host.empty() || IsAddress(name) || IsSame(name, "localhost")) return absl::OkStatus();
-  if (!name.empty() && IsSame(name, WithoutPort(listen))) return absl::OkStatus();
+  if (host.empty() || IsAddress(name) || absl::EqualsIgnoreCase(ToAbsl(name), "localhost")) return absl::OkStatus();
   return absl::PermissionDeniedError(
-      StrCat("Host: expected an IP address, localhost or the host of --http, got '",
-             absl::CHexEscape(ToAbsl(host.substr(0, 256))),
+      StrCat("Host: expected an IP address or localhost, got '", absl::CHexEscape(ToAbsl(host.substr(0, 256))),
              "': a router without --keys answers to no other name; use its address, or give it --keys"));
 }
 

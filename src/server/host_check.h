@@ -8,8 +8,9 @@
 
 namespace baton {
 
-// `host`: of the header. PERMISSION_DENIED unless it is an IP address, localhost or the host of `listen` (host:port),
-// with any port; or empty, as of HTTP/1.0, which browsers do not speak.
+// `host`: of the header. PERMISSION_DENIED unless it is an IP address or localhost, with any port; or empty, as of
+// HTTP/1.0, which browsers do not speak. Any is right where `listen` (host:port) is not this machine's alone: whoever
+// opens that to others has names for it, and no page is needed to reach it.
 absl::Status CheckHost(std::string_view host, std::string_view listen);
 
 }  // namespace baton
