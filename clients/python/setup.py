@@ -10,6 +10,8 @@ from setuptools.command.build_py import build_py
 class BuildWithProtocol(build_py):
     def run(self):
         super().run()
+        if self.editable_mode:
+            return  # the checkout's protoc makes it at import
         package = pathlib.Path(self.build_lib) / "baton_client"
         arguments = ["protoc", f"--proto_path={package}", f"--descriptor_set_out={package / 'inference.binpb'}"]
         if protoc.main([*arguments, "inference.proto"]) != 0:

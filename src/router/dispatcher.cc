@@ -273,6 +273,7 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
   if (record.request.sampling.logprobs && update.logprobs.size() != update.tokens.size()) {  // writers rely on it
     const std::string what = absl::StrCat("decode worker ", link, " sent ", update.logprobs.size(),
                                           " log probabilities for ", update.tokens.size(), " tokens");
+    actions_.push_back(WorkerCommand{link, CancelJob{update.request_id}});  // it goes on there
     return OnFailed(link, {update.request_id, absl::InternalError(what), absl::ZeroDuration(), false}, now);
   }
   update.request_id = record.id;

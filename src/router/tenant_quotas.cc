@@ -25,28 +25,36 @@ void TenantQuotas::WorkOff(Use& use, int64_t tokens_per_minute, absl::Time now) 
   use.at = now;
 }
 
-std::optional<TenantQuotas::Refusal> TenantQuotas::Check(const Tenant& tenant, absl::Time now) {
-  const TenantQuota& quota = tenant.quota;
+std::optional<TenantQuotas::Refusal> TenantQuotas::CheckTokens(const Tenant& tenant, absl::Time now) {
+  const int64_t quota = tenant.quota.tokens_per_minute;
   Use& use = uses_[tenant.name];
-  WorkOff(use, quota.tokens_per_minute, now);
-  if (quota.max_requests > 0 && use.requests >= quota.max_requests) {
-    return Exhausted(tenant, "requests", quota.max_requests);
-  }
-  const double over = use.tokens - static_cast<double>(quota.tokens_per_minute);
-  if (quota.tokens_per_minute == 0 || over < 0) return std::nullopt;
-  const absl::Duration wait = absl::Minutes((over + 1) / static_cast<double>(quota.tokens_per_minute));
-  return Exhausted(tenant, "tokens of a minute", quota.tokens_per_minute, wait);
+  WorkOff(use, quota, now);
+  const double over = use.tokens - static_cast<double>(quota);
+  if (quota == 0 || over < 0) return std::nullopt;
+  return Exhausted(tenant, "tokens of a minute", quota, absl::Minutes((over + 1) / static_cast<double>(quota)));
+}
+
+std::optional<TenantQuotas::Refusal> TenantQuotas::CheckRequests(const Tenant& tenant) {
+  const int32_t quota = tenant.quota.max_requests;
+  if (quota == 0 || uses_[tenant.name].requests < quota) return std::nullopt;
+  return Exhausted(tenant, "requests", quota);
+}
+
+std::optional<TenantQuotas::Refusal> TenantQuotas::Check(const Tenant& tenant, absl::Time now) {
+  if (auto refusal = CheckRequests(tenant)) return refusal;
+  return CheckTokens(tenant, now);
 }
 
 std::optional<TenantQuotas::Refusal> TenantQuotas::Begin(const Tenant& tenant, const std::string& session,
-                                                         int64_t tokens, absl::Time now) {
-  if (auto refusal = Check(tenant, now)) return refusal;
+                                                         int64_t tokens, absl::Time now, bool further) {
+  if (auto refusal = further ? CheckRequests(tenant) : Check(tenant, now)) return refusal;
   const int32_t most = tenant.quota.max_sessions;
   Use& use = uses_[tenant.name];
   const bool new_session = !session.empty() && !use.sessions.contains(session);
   if (most > 0 && new_session && std::ssize(use.sessions) >= most) return Exhausted(tenant, "sessions", most);
   ++use.requests;
   if (!session.empty()) ++use.sessions[session];
+  WorkOff(use, tenant.quota.tokens_per_minute, now);
   use.tokens += static_cast<double>(tokens);
   return std::nullopt;
 }

@@ -34,7 +34,10 @@ class TenantQuotas {
   // Whether Begin would refuse any request of the tenant now, whatever its session.
   std::optional<Refusal> Check(const Tenant& tenant, absl::Time now);
   // Counts a request, with the tokens that it may use as far as they are known, unless the tenant has used up a quota.
-  std::optional<Refusal> Begin(const Tenant& tenant, const std::string& session, int64_t tokens, absl::Time now);
+  // `further`: it belongs to a call whose first request was let in, and is not refused for tokens, else a large call
+  // would be refused half-way whenever it came.
+  std::optional<Refusal> Begin(const Tenant& tenant, const std::string& session, int64_t tokens, absl::Time now,
+                               bool further = false);
   // A request that Begin counted is over; it had so many tokens more (or less: negative) than Begin was told. A tenant
   // that owes tokens is refused until they are worked off, at the rate of its quota: so one request may go beyond it,
   // the next may not.
@@ -49,6 +52,8 @@ class TenantQuotas {
     double tokens = 0;                                   // used and not worked off, at `at`
     absl::Time at = absl::InfinitePast();
   };
+  std::optional<Refusal> CheckRequests(const Tenant& tenant);
+  std::optional<Refusal> CheckTokens(const Tenant& tenant, absl::Time now);
   static void WorkOff(Use& use, int64_t tokens_per_minute, absl::Time now);
 
   absl::flat_hash_map<std::string, Use> uses_;  // by tenant; the file of keys bounds them

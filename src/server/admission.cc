@@ -74,7 +74,7 @@ void ClientAdmission::Admit(const Request& proto, const CallContext& context, co
   request->cache_salt = SaltOf(*context.caller, request->cache_salt);
   if (request->id.empty()) request->id = DrawId();
   sink->SetId(request->id);
-  const Callers::Counted counted = callers_.Count(context.caller, *request, sink);
+  const Callers::Counted counted = callers_.Count(context.caller, *request, sink, context.further);
   if (counted.sink == nullptr) return Refuse(*sink, counted.status, counted.retry_after);
   const absl::StatusOr<RequestTicket> ticket = router_.Submit(*std::move(request), counted.sink);
   if (ticket.ok()) return sink->handle().Submitted(*ticket);

@@ -32,6 +32,7 @@ class CallSink : public RequestSink {
 struct CallContext {
   Caller caller;
   absl::Time deadline = absl::InfiniteFuture();
+  bool further = false;  // a request of the call was submitted before this one
 };
 
 // Thread-safe. Whatever it runs elsewhere has run when it is gone.

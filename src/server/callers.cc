@@ -18,9 +18,16 @@ std::string SessionOf(const ClientRequest& request) {
   return request.session.empty() ? "" : absl::StrCat(request.cache_salt, "\n", request.session);
 }
 
-// That it may use: what its prompt will be is not known where that waits for outputs.
+// That it may use, as far as is known: what outputs and a context bring to its prompt is counted at its end.
 int64_t TokensOf(const ClientRequest& request) {
-  return std::ssize(request.tokens) + (request.prefill_only ? 0 : request.sampling.max_tokens);
+  int64_t prompt = std::ssize(request.tokens);
+  for (const PromptSegment& segment : request.segments) {
+    const auto* tokens = std::get_if<std::vector<TokenId>>(&segment);
+    if (tokens != nullptr) prompt += std::ssize(*tokens);
+  }
+  if (request.prefill_only) return prompt;
+  const bool settled = request.has_max_tokens || (request.segments.empty() && request.context.id.empty());
+  return prompt + (settled ? request.sampling.max_tokens : kDefaultMaxTokens);
 }
 
 }  // namespace
@@ -69,11 +76,12 @@ std::optional<TenantQuotas::Refusal> Callers::Check(const Caller& caller) {
   return quotas_.Check(*caller, clock_.Now());
 }
 
-Callers::Counted Callers::Count(const Caller& caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink) {
+Callers::Counted Callers::Count(const Caller& caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink,
+                                bool further) {
   if (!keys_.asks()) return {.sink = std::move(sink)};
   {
     const std::lock_guard lock(mutex_);
-    const auto refusal = quotas_.Begin(*caller, SessionOf(request), TokensOf(request), clock_.Now());
+    const auto refusal = quotas_.Begin(*caller, SessionOf(request), TokensOf(request), clock_.Now(), further);
     if (refusal) return {.status = refusal->status, .retry_after = refusal->retry_after};
   }
   return {.sink = std::make_shared<CountedSink>(*this, caller, request, std::move(sink))};

@@ -39,13 +39,13 @@ class Callers {
   // Before a request is read, which takes time: whether Count would refuse whatever it is.
   std::optional<TenantQuotas::Refusal> Check(const Caller& caller);
   // Counts a request of the tenant until it ends, or until the sink is dropped without having been told. The sink to
-  // submit it with tells `sink` everything.
+  // submit it with tells `sink` everything. `further`: as in TenantQuotas.
   struct Counted {
     std::shared_ptr<RequestSink> sink{};  // null: refused
     absl::Status status{};
     absl::Duration retry_after{};
   };
-  Counted Count(const Caller& caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink);
+  Counted Count(const Caller& caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink, bool further);
 
  private:
   class CountedSink;

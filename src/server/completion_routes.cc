@@ -26,6 +26,9 @@ void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvoca
   if (const absl::Status open = parts.admission.Open(); !open.ok()) {
     return Refuse(parts, *call, open, ClientAdmission::kRetryHint);
   }
+  if (const auto refusal = parts.admission.callers().Check(call->caller)) {
+    return Refuse(parts, *call, refusal->status, refusal->retry_after);
+  }
   auto unless_gone = [parts, call, read = std::move(read)]() mutable {
     // A long body may have waited: what nobody waits for any more is not parsed.
     if (call->reply->gone()) return CountRequest(parts.metrics, absl::StatusCode::kCancelled);
@@ -35,9 +38,10 @@ void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvoca
   if (!run.ok()) Refuse(parts, *call, run, ClientAdmission::kRetryHint);
 }
 
-void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, const CallContext& context,
+void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, CallContext context,
                const std::shared_ptr<CompletionAnswer>& answer) {
   for (size_t i = 0; i < completion.requests.size() && !answer->over(); ++i) {
+    context.further = i > 0;
     parts.admission.Admit(completion.requests[i], context, answer->sink(i));
   }
 }

@@ -22,6 +22,7 @@ HttpResponse JsonResponse(const std::string& id, std::string body) {
 HttpResponse EventStream(const std::string& id, std::string first_events) {
   HttpResponse response = Response(200, id, "text/event-stream", std::move(first_events));
   response.headers.emplace_back("cache-control", "no-cache");
+  response.headers.emplace_back("x-accel-buffering", "no");  // nginx would hold events back
   return response;
 }
 

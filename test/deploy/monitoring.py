@@ -76,7 +76,7 @@ def problems_of(where, expression, metrics, recorded):
 def not_served(names, binaries):
     """Those of the names that a process does not export some time after one request."""
     server = subprocess.Popen(
-        [binaries / "baton", "serve", MODEL, "--listen", "127.0.0.1:0", "--kv-memory-mb", "8", "--threads", "1"],
+        [binaries / "baton", "serve", MODEL, "--listen", "127.0.0.1:0", "--http", "off", "--kv-memory-mb", "8", "--threads", "1"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         found = {}

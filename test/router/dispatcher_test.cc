@@ -314,9 +314,10 @@ TEST_CASE("a hand-off that stands when its request has ended is given up, and no
 }
 
 // A request of a session, of 3 tokens of prompt, that decodes.
-RequestTicket Talk(Driven& driven, const RequestId& id) {
+RequestTicket Talk(Driven& driven, const RequestId& id, const std::string& tenant = "") {
   ClientRequest request = driven.Request(id, "abc", 40);
   request.session = "s";
+  request.tenant = tenant;
   request.cache_salt = "tenant";
   const auto ticket = driven.Submit(std::move(request));
   REQUIRE(ticket.ok());
@@ -376,6 +377,22 @@ TEST_CASE("a request that its client has let go of ends when nobody else waits f
   CHECK((*d).core().live_requests() == 0);
   const Lines lines = d.Take();
   CHECK(std::ranges::count(lines, "prefill-1: cancel up#ab.1") == 1);
+}
+
+TEST_CASE("a decode worker that leaves out log probabilities fails the request, and is told to stop") {
+  Driven d;
+  ClientRequest request = d.Request("r", "abc");
+  request.sampling.logprobs = 0;
+  REQUIRE(d.Submit(request).ok());
+  d.Take();
+  d.Prefilled("r");
+  d.Take();
+  const RequestId at_worker = d.NameOf("r");
+  d.Made(at_worker, "x", std::nullopt);
+  const Lines lines = d.Take();
+  CHECK(std::ranges::count(lines, "decode-1: cancel " + at_worker) == 1);
+  CHECK(std::ranges::count(lines, "r ends INTERNAL, 0 tokens") == 1);
+  CHECK((*d).core().live_requests() == 0);
 }
 
 TEST_CASE("what a request of a session generates is prefilled block by block, and nobody hears of that") {
@@ -455,14 +472,16 @@ TEST_CASE("a shadow ends with its request, however that ends, and a worker's los
 
 TEST_CASE(
     "a shadow ends when the session's next turn has brought its tokens with it, or ten seconds after its request") {
+  const std::string tenant = GENERATE(as<std::string>(), "", "whose key it came with");
   Driven d;
-  Talk(d, "r");
+  Talk(d, "r", tenant);
   d.Made(d.NameOf("r"), "0123456789abcdef", std::nullopt);
   d.Made(d.NameOf("r"), "z", FinishReason::kStop);
   d.Take();
   REQUIRE((*d).core().live_requests() == 1);
   const auto next = [&](const std::string& prompt) {
     ClientRequest request = d.Request("next", prompt);
+    request.tenant = tenant;
     request.cache_salt = "tenant";
     request.session = "s";
     REQUIRE(d.Submit(request).ok());

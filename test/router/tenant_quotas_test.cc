@@ -55,6 +55,21 @@ TEST_CASE("tokens beyond a minute's are worked off before the next request, and 
   CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(700)));
 }
 
+TEST_CASE("what belongs to a call that was let in is not refused for tokens, and counts") {
+  TenantQuotas quotas;
+  const Tenant tenant{"t", {.max_requests = 3, .tokens_per_minute = 600}};
+  CHECK_FALSE(quotas.Begin(tenant, "", 700, kStart));
+  CHECK_FALSE(quotas.Begin(tenant, "", 700, kStart, /*further=*/true));
+  CHECK(quotas.Begin(tenant, "", 1, kStart));
+  CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart, /*further=*/true));
+  const auto refusal = quotas.Begin(tenant, "", 1, kStart, /*further=*/true);
+  REQUIRE(refusal);
+  CHECK(refusal->status == absl::ResourceExhaustedError("tenant 't': requests: its 3 are in use"));
+  quotas.End(tenant, "", 0, kStart);
+  CHECK(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(60)));  // 1,401 - 600
+  CHECK_FALSE(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(81)));
+}
+
 TEST_CASE("whatever comes and goes, a tenant's quotas hold and nothing stays counted") {
   const uint32_t seed = std::random_device()();
   INFO("seed " << seed);

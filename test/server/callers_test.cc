@@ -230,6 +230,33 @@ TEST_CASE("a request counts what it may use until it ends, then what it used, an
   CHECK(t.c->prefill->Next().prefill().request_id() == "third");
 }
 
+TEST_CASE("a call of several choices is let in as a whole, and the next call is not read") {
+  Tenants t("tokens_per_minute = 20\n");
+  HttpClient client(t.c->node->http()->address());
+  const std::string body = R"({"prompt": "hello", "max_tokens": 8, "n": 2})";
+  client.Post("/v1/completions", body, Tenants::Header(&t.alpha));
+  for (int i = 0; i < 2; ++i) End(*t.c, t.c->prefill->Next().prefill().request_id());
+  CHECK(client.Read().status == 200);
+  HttpClient again(t.c->node->http()->address());
+  again.Post("/v1/completions", body, Tenants::Header(&t.alpha));
+  t.c->prefill->Next();
+  t.c->prefill->Next();
+  CHECK(t.Http("POST", "/v1/completions", "not JSON", &t.alpha).status == 429);
+}
+
+TEST_CASE("a prompt that waits for outputs counts what is known of it, and the tokens that it may make") {
+  Tenants t("tokens_per_minute = 500\n");
+  v1::GenerateRequest request = Call::Request("open", "hello");
+  request.mutable_sampling()->clear_max_tokens();
+  auto& upstream = *request.mutable_segments()->add_segments()->mutable_output_of();
+  upstream.set_request_id("later");
+  upstream.set_announced(true);
+  KeyedCall open(t, &t.alpha, request);
+  REQUIRE(t.c->prefill->Next().prefill().open());
+  const absl::Status status = KeyedCall(t, &t.alpha, Call::Request("second", "hello")).Finish();
+  CHECK(status == absl::ResourceExhaustedError("tenant 'alpha': tokens of a minute: its 500 are in use"));
+}
+
 TEST_CASE("sessions of one name and several salts are several") {
   Tenants t("max_sessions = 1\n");
   v1::GenerateRequest request = Call::Request("first", "hello");

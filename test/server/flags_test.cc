@@ -217,8 +217,10 @@ TEST_CASE("nothing listens where other machines may reach it without keys or cer
   quiet.common.metrics = "0.0.0.0:9";
   CHECK(Message(Validate(quiet)).starts_with("metrics: 0.0.0.0:9 may be reached"));
   quiet.common.metrics = "off";
-  quiet.kv_devices = "eth0";
-  CHECK(Message(Validate(quiet)).starts_with("kv-devices: eth0"));
+  for (const char* devices : {"eth0", "", "all"}) {
+    quiet.kv_devices = devices;
+    CHECK(Message(Validate(quiet)).starts_with(StrCat("kv-devices: '", devices, "' may be reached")));
+  }
   RouterOptions here;
   for (const char* listen : {"127.0.0.1:0", "127.1.2.3:7", "[::1]:7", "localhost:7"}) {
     here.listen = listen;

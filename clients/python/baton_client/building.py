@@ -84,6 +84,8 @@ def generate_request(workflow: str, agent: str | Announced, prompt: Sequence[Par
     request = MESSAGES["GenerateRequest"](request_id=id, expected_tokens=options.expected_tokens)
     _fill_options(request, options, workflow, name)
     fill_prompt(request, prompt, tools)
+    if isinstance(sampling.stop, str):  # itself a sequence of strings
+        sampling = dataclasses.replace(sampling, stop=(sampling.stop,))
     request.sampling.MergeFrom(MESSAGES["Sampling"](**{
         field.name: value for field in dataclasses.fields(sampling)
         if (value := getattr(sampling, field.name)) is not None}))

@@ -10,8 +10,13 @@ import grpc
 
 from .messages import MESSAGES
 
-# A trace of 512 requests is larger than gRPC's default of 4 MiB.
-CHANNEL_OPTIONS = [("grpc.max_receive_message_length", 64 << 20)]
+CHANNEL_OPTIONS = [
+    ("grpc.max_receive_message_length", 64 << 20),  # a trace of 512 requests is larger than gRPC's default of 4 MiB
+    # A server whose machine is gone is noticed within 20 s, also by a run that only waits.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
 
 
 def credentials(ca: str | os.PathLike[str] | None, tls: bool) -> grpc.ChannelCredentials | None:

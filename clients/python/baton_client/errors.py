@@ -14,6 +14,9 @@ class BatonError(Exception):
         self.message = message  # names the field, the value and the limit
         self.retry_after = retry_after  # seconds; None: the server does not know
 
+    def __reduce__(self) -> tuple[type[BatonError], tuple[grpc.StatusCode, str, float | None]]:
+        return BatonError, (self.code, self.message, self.retry_after)  # so that other processes may have it
+
 
 def from_rpc(error: grpc.RpcError | grpc.aio.AioRpcError) -> BatonError:
     """An error of a call as gRPC raises it."""

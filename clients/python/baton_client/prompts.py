@@ -81,7 +81,7 @@ class Sampling:
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     seed: int | None = None  # same seed and same request: same tokens
-    stop: Sequence[str] = ()
+    stop: str | Sequence[str] = ()
     stop_ids: Sequence[int] = ()
     ignore_eos: bool = False
     logprobs: int | None = None  # of the chosen token and of so many likeliest ones
