@@ -57,7 +57,7 @@ TEST_CASE("a certificate for another host is not accepted") {
   const auto server = Serve(service, ours.Issue("worker"));
   const std::string port = server->address().substr(server->address().rfind(':'));
   const ChannelFactory dial = DialBy(ours.Issue("router"));
-  CHECK(IsAnswered(dial("127.0.0.1" + port)));  // not by "localhost": c-ares 1.18 leaks that name
+  CHECK(IsAnswered(dial("127.0.0.1" + port)));        // not by "localhost": c-ares 1.18 leaks that name
   CHECK_FALSE(IsAnswered(dial("127.0.0.2" + port)));  // the same process, under a name that its certificate has not
 }
 
