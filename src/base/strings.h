@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace baton {
@@ -24,6 +25,11 @@ inline absl::string_view ForStrCat(std::string_view value) { return ToAbsl(value
 template <typename... Args>
 std::string StrCat(const Args&... args) {
   return absl::StrCat(internal::ForStrCat(args)...);
+}
+
+// An ASCII letter or digit, or one of `more`.
+inline bool IsPlain(char c, std::string_view more) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || more.find(c) != std::string_view::npos;
 }
 
 inline std::string_view Message(const absl::Status& status) { return ToStd(status.message()); }

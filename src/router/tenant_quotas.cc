@@ -9,7 +9,7 @@ namespace baton {
 namespace {
 
 TenantQuotas::Refusal Exhausted(const Tenant& tenant, absl::string_view quota, int64_t limit,
-                                absl::Duration retry_after = absl::ZeroDuration()) {
+                                absl::Duration retry_after = absl::Seconds(1)) {
   return {
       absl::ResourceExhaustedError(absl::StrCat("tenant '", tenant.name, "': ", quota, ": its ", limit, " are in use")),
       retry_after};

@@ -29,7 +29,7 @@ class TenantQuotas {
  public:
   struct Refusal {
     absl::Status status;         // RESOURCE_EXHAUSTED: names the quota
-    absl::Duration retry_after;  // zero: when others of its requests end
+    absl::Duration retry_after;  // a guess where others of its requests must end first
   };
   // Whether Begin would refuse any request of the tenant now, whatever its session.
   std::optional<Refusal> Check(const Tenant& tenant, absl::Time now);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/status.h"
 
 namespace baton {
 namespace {
@@ -32,6 +33,11 @@ absl::Status ClientAdmission::Open() const {
   return draining_ ? absl::UnavailableError("the router shuts down") : absl::OkStatus();
 }
 
+std::optional<TenantQuotas::Refusal> ClientAdmission::WhyNot(const Caller& caller) {
+  if (absl::Status open = Open(); !open.ok()) return TenantQuotas::Refusal{std::move(open), kRetryHint};
+  return callers_.Check(caller);
+}
+
 RequestId ClientAdmission::DrawId() { return absl::StrCat(id_prefix_, next_id_++); }
 
 void ClientAdmission::JoinDecoders() {
@@ -51,8 +57,6 @@ absl::Status ClientAdmission::Run(size_t text_bytes, absl::AnyInvocable<void()> 
 template <typename Request>
 void ClientAdmission::Accept(std::shared_ptr<const Request> request, const CallContext& context,
                              std::shared_ptr<CallSink> sink) {
-  if (const absl::Status open = Open(); !open.ok()) return Refuse(*sink, open, kRetryHint);
-  if (const auto refusal = callers_.Check(context.caller)) return Refuse(*sink, refusal->status, refusal->retry_after);
   const size_t bytes = PromptBytes(*request);
   const absl::Status run =
       Run(bytes, [this, request = std::move(request), context, sink] { Admit(*request, context, sink); });
@@ -63,21 +67,32 @@ template <typename Request>
 void ClientAdmission::Admit(const Request& proto, const CallContext& context, const std::shared_ptr<CallSink>& sink) {
   // A long prompt may have waited: what nobody waits for any more is not tokenised.
   if (sink->handle().cancelled()) return Refuse(*sink, absl::CancelledError("the client cancelled"));
+  absl::StatusOr<ClientRequest> request = Read(proto, context);
+  if (!request.ok()) return Refuse(*sink, request.status());
+  Submit(*std::move(request), context, sink);
+}
+
+template <typename Request>
+absl::StatusOr<ClientRequest> ClientAdmission::Read(const Request& proto, const CallContext& context) {
   if (clock_.Now() >= context.deadline) {
-    return Refuse(*sink, absl::DeadlineExceededError("the deadline passed before the prompt was read"));
+    return absl::DeadlineExceededError("the deadline passed before the prompt was read");
   }
   if (!models_.Contains(proto.model())) JoinDecoders();
-  absl::StatusOr<ClientRequest> request = ReadRequest(proto, models_, absl::Now());
-  if (!request.ok()) return Refuse(*sink, request.status());
-  request->deadline = context.deadline;
-  request->tenant = context.caller->name;
-  request->cache_salt = SaltOf(*context.caller, request->cache_salt);
-  if (request->id.empty()) request->id = DrawId();
-  sink->SetId(request->id);
-  const Callers::Counted counted = callers_.Count(context.caller, *request, sink, context.further);
+  ASSIGN_OR_RETURN(ClientRequest request, ReadRequest(proto, models_, absl::Now()));
+  request.deadline = context.deadline;
+  request.tenant = context.caller->name;
+  request.cache_salt = SaltOf(*context.caller, request.cache_salt);
+  return request;
+}
+
+void ClientAdmission::Submit(ClientRequest request, const CallContext& context, const std::shared_ptr<CallSink>& sink) {
+  if (request.id.empty()) request.id = DrawId();
+  sink->SetId(request.id);
+  Callers::Counted counted = callers_.Count(context.caller, request, sink, context.further);
   if (counted.sink == nullptr) return Refuse(*sink, counted.status, counted.retry_after);
-  const absl::StatusOr<RequestTicket> ticket = router_.Submit(*std::move(request), counted.sink);
+  const absl::StatusOr<RequestTicket> ticket = router_.Submit(std::move(request), counted.sink);
   if (ticket.ok()) return sink->handle().Submitted(*ticket);
+  counted.sink.reset();  // its quota is free before the client hears of it
   Refuse(*sink, ticket.status(), absl::IsResourceExhausted(ticket.status()) ? kRetryHint : absl::ZeroDuration());
 }
 
@@ -90,6 +105,7 @@ template void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest>
                                       std::shared_ptr<CallSink>);
 template void ClientAdmission::Accept(std::shared_ptr<const v1::PrefillOnlyRequest>, const CallContext&,
                                       std::shared_ptr<CallSink>);
+template absl::StatusOr<ClientRequest> ClientAdmission::Read(const v1::GenerateRequest&, const CallContext&);
 template void ClientAdmission::Admit(const v1::GenerateRequest&, const CallContext&, const std::shared_ptr<CallSink>&);
 template void ClientAdmission::Admit(const v1::PrefillOnlyRequest&, const CallContext&,
                                      const std::shared_ptr<CallSink>&);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/functional/any_invocable.h"
@@ -17,6 +18,11 @@
 #include "server/work_queue.h"
 
 namespace baton {
+
+// A client that lets this much of its output pile up is cut off, so that it cannot hold memory.
+inline constexpr size_t kMaxUnreadBytes = 1 << 20;
+// And one that reads nothing at all for this long, so that it cannot hold a stream.
+inline constexpr absl::Duration kMaxReadPause = absl::Seconds(60);
 
 // A call that becomes a request.
 class CallSink : public RequestSink {
@@ -50,6 +56,8 @@ class ClientAdmission {
   void Drain() { draining_ = true; }
   // UNAVAILABLE: it drains.
   absl::Status Open() const;
+  // Why a call would be refused, whatever it is: before it is read, which takes time.
+  std::optional<TenantQuotas::Refusal> WhyNot(const Caller& caller);
 
   // Bytes of text that a request has tokenised.
   template <typename Request>
@@ -67,6 +75,10 @@ class ClientAdmission {
   void Accept(std::shared_ptr<const Request> request, const CallContext& context, std::shared_ptr<CallSink> sink);
   template <typename Request>
   void Admit(const Request& request, const CallContext& context, const std::shared_ptr<CallSink>& sink);
+  // The two halves of Admit. The first takes time in proportion to the prompt.
+  template <typename Request>
+  absl::StatusOr<ClientRequest> Read(const Request& request, const CallContext& context);
+  void Submit(ClientRequest request, const CallContext& context, const std::shared_ptr<CallSink>& sink);
   // For requests that the router has not accepted; it counts the others itself.
   void Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after = {});
 
@@ -89,6 +101,7 @@ extern template void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateR
                                              std::shared_ptr<CallSink>);
 extern template void ClientAdmission::Accept(std::shared_ptr<const v1::PrefillOnlyRequest>, const CallContext&,
                                              std::shared_ptr<CallSink>);
+extern template absl::StatusOr<ClientRequest> ClientAdmission::Read(const v1::GenerateRequest&, const CallContext&);
 extern template void ClientAdmission::Admit(const v1::GenerateRequest&, const CallContext&,
                                             const std::shared_ptr<CallSink>&);
 extern template void ClientAdmission::Admit(const v1::PrefillOnlyRequest&, const CallContext&,

@@ -12,6 +12,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "base/check.h"
 #include "base/status.h"
@@ -38,9 +39,8 @@ std::string Hex(std::span<const uint8_t> bytes) {
 }
 
 bool IsTenantName(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxNameBytes && std::ranges::all_of(name, [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || std::string_view("-_.").find(c) != std::string::npos;
-  });
+  return !name.empty() && name.size() <= kMaxNameBytes &&
+         std::ranges::all_of(name, [](char c) { return IsPlain(c, "-_."); });
 }
 
 absl::StatusOr<Sha> ReadHash(const std::string& where, const toml::node& node) {
@@ -130,7 +130,6 @@ absl::StatusOr<ApiKeys> ApiKeys::Load(const std::string& path) {
       }
       keys.entries_.push_back({sha, tenant});
     }
-    ++keys.tenants_;
   }
   if (keys.entries_.empty()) return absl::InvalidArgumentError(path + ": expected at least one tenant, got none");
   return keys;
@@ -161,8 +160,7 @@ absl::StatusOr<std::shared_ptr<const Tenant>> KeyRing::Authenticate(std::string_
     keys = keys_;
   }
   constexpr std::string_view kScheme = "bearer ";
-  const bool bearer = authorization.size() > kScheme.size() &&
-                      absl::EqualsIgnoreCase({authorization.data(), kScheme.size()}, {kScheme.data(), kScheme.size()});
+  const bool bearer = absl::StartsWithIgnoreCase(ToAbsl(authorization), ToAbsl(kScheme));
   std::shared_ptr<const Tenant> tenant = keys->Find(bearer ? authorization.substr(kScheme.size()) : "");
   if (tenant != nullptr) return tenant;
   return absl::UnauthenticatedError("expected an API key that this router knows: \"authorization: Bearer KEY\"");

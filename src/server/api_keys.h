@@ -28,7 +28,6 @@ class ApiKeys {
 
   // Null: nobody's. Takes as long for any key: whether one is nearly right, or which tenant's it is, does not show.
   std::shared_ptr<const Tenant> Find(std::string_view key) const;
-  size_t tenants() const { return tenants_; }
 
  private:
   struct Entry {
@@ -36,7 +35,6 @@ class ApiKeys {
     std::shared_ptr<const Tenant> tenant;
   };
   std::vector<Entry> entries_;
-  size_t tenants_ = 0;
 };
 
 // The keys of a router that runs. Thread-safe.

@@ -194,10 +194,6 @@ void AddSamplingFlags(CLI::App& app, ClientOptions& o) {
   app.add_option("--model", o.model, "needed where several are served");
 }
 
-}  // namespace
-
-namespace {
-
 void AddServerFlags(CLI::App& app, ServerOptions& o) {
   app.add_option("--server", o.address, "the router")->check(HostPort())->capture_default_str();
   app.add_option("--key", o.key,

@@ -20,7 +20,7 @@ std::shared_ptr<CompletionAnswer> CompletionAnswer::Make(Router& router, const C
 CompletionAnswer::CompletionAnswer(Router& router, const CompletionCall& call, const std::string& call_id,
                                    const std::string& id, std::shared_ptr<HttpReply> reply)
     : call_id_(call_id), stream_(call.stream), reply_(std::move(reply)), writer_(call, *call.model, id, absl::Now()) {
-  for (size_t i = 0; i < call.requests.size(); ++i) choices_.emplace_back(*this, i, router);
+  for (size_t i = 0; i < call.choices(); ++i) choices_.emplace_back(*this, i, router);
 }
 
 bool CompletionAnswer::over() const {
@@ -78,7 +78,7 @@ void CompletionAnswer::OnGone(Gone why) {
     const std::lock_guard lock(mutex_);
     over_ = true;
   }
-  for (Choice& choice : choices_) why == Gone::kCutOff ? choice.handle().LetGo() : choice.handle().Cancel();
+  for (Choice& choice : choices_) LeaveTo(why, choice.handle());
 }
 
 }  // namespace baton

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "server/completion_answer.h"
+#include "server/json/json_body.h"
 #include "server/openai/chat_reader.h"
 #include "server/openai/completion_reader.h"
-#include "server/openai/json_body.h"
 #include "server/router_metrics.h"
 #include "server/rpc_answer.h"
 
@@ -23,11 +23,8 @@ void Refuse(const GatewayParts& parts, const HttpCall& call, const absl::Status&
 
 // Runs `read` where the body's length asks for it; not while the router shuts down.
 void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvocable<void()> read) {
-  if (const absl::Status open = parts.admission.Open(); !open.ok()) {
-    return Refuse(parts, *call, open, ClientAdmission::kRetryHint);
-  }
-  if (const auto refusal = parts.admission.callers().Check(call->caller)) {
-    return Refuse(parts, *call, refusal->status, refusal->retry_after);
+  if (const auto why = parts.admission.WhyNot(call->caller)) {
+    return Refuse(parts, *call, why->status, why->retry_after);
   }
   auto unless_gone = [parts, call, read = std::move(read)]() mutable {
     // A long body may have waited: what nobody waits for any more is not parsed.
@@ -38,11 +35,20 @@ void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvoca
   if (!run.ok()) Refuse(parts, *call, run, ClientAdmission::kRetryHint);
 }
 
+// A prompt is read once, however many samples of it are wanted.
 void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, CallContext context,
                const std::shared_ptr<CompletionAnswer>& answer) {
-  for (size_t i = 0; i < completion.requests.size() && !answer->over(); ++i) {
-    context.further = i > 0;
-    parts.admission.Admit(completion.requests[i], context, answer->sink(i));
+  size_t choice = 0;
+  for (const v1::GenerateRequest& prompt : completion.requests) {
+    if (answer->over()) return;
+    const absl::StatusOr<ClientRequest> read = parts.admission.Read(prompt, context);
+    if (!read.ok()) return parts.admission.Refuse(*answer->sink(choice), read.status());
+    for (int32_t sample = 0; sample < completion.samples && !answer->over(); ++sample, ++choice) {
+      ClientRequest request = *read;
+      if (request.sampling.seed) *request.sampling.seed += choice;
+      context.further = choice > 0;
+      parts.admission.Submit(std::move(request), context, answer->sink(choice));
+    }
   }
 }
 
@@ -55,19 +61,8 @@ void ReadAndSubmit(const GatewayParts& parts, const SharedCall& call, Reader rea
     read = reader(*body, parts.models);
   }
   if (!read.ok()) return Refuse(parts, *call, read.status());
-  const auto completion = std::make_shared<const CompletionCall>(*std::move(read));
-  const CallContext context{call->caller, call->arrived + completion->timeout};
-  const auto answer =
-      CompletionAnswer::Make(parts.router, *completion, call->id, parts.admission.DrawId(), call->reply);
-  // A short body may ask for many samples of its prompt.
-  size_t bytes = 0;
-  for (const v1::GenerateRequest& request : completion->requests) bytes += ClientAdmission::PromptBytes(request);
-  const bool is_short = ClientAdmission::IsShort(call->request.body.size());
-  const absl::Status run = parts.admission.Run(
-      is_short ? bytes : 0, [parts, completion, context, answer] { SubmitAll(parts, *completion, context, answer); });
-  if (run.ok()) return;
-  CountRequest(parts.metrics, run.code());
-  answer->Fail(run, ClientAdmission::kRetryHint);
+  const auto answer = CompletionAnswer::Make(parts.router, *read, call->id, parts.admission.DrawId(), call->reply);
+  SubmitAll(parts, *read, {call->caller, call->arrived + read->timeout}, answer);
 }
 
 // Of one message that is the whole body.

@@ -4,7 +4,7 @@
 
 #include "base/logging.h"
 #include "server/grpc_status.h"
-#include "server/worker_convert.h"
+#include "server/response_convert.h"
 
 namespace baton {
 namespace {
@@ -17,31 +17,6 @@ grpc::ByteBuffer Serialize(const v1::GenerateResponse& response) {
 }
 
 }  // namespace
-
-v1::Final ToFinal(const RequestOutcome& outcome) {
-  v1::Final final;
-  final.set_finish_reason(ToProto(outcome.finish));
-  final.mutable_usage()->set_prompt_tokens(outcome.prompt_tokens);
-  final.mutable_usage()->set_cached_tokens(outcome.cached_tokens);
-  final.mutable_usage()->set_shared_tokens(outcome.shared_tokens);
-  final.mutable_usage()->set_completion_tokens(outcome.completion_tokens);
-  final.set_context_length(outcome.context.tokens);
-  final.set_lease_ms(absl::ToInt64Milliseconds(outcome.context.duration));
-  v1::Timings& timings = *final.mutable_timings();
-  timings.set_upstream_ms(absl::ToDoubleMilliseconds(outcome.upstream));
-  timings.set_queue_ms(absl::ToDoubleMilliseconds(outcome.queue));
-  timings.set_prefill_ms(absl::ToDoubleMilliseconds(outcome.prefill));
-  timings.set_handoff_ms(absl::ToDoubleMilliseconds(outcome.handoff));
-  timings.set_first_token_ms(absl::ToDoubleMilliseconds(outcome.first_token));
-  timings.set_total_ms(absl::ToDoubleMilliseconds(outcome.total));
-  return final;
-}
-
-void AddTo(v1::GenerateResponse& response, const TokenUpdate& update) {
-  response.mutable_text()->append(update.text);
-  response.mutable_token_ids()->Add(update.tokens.begin(), update.tokens.end());
-  for (const TokenLogprobs& logprobs : update.logprobs) *response.add_logprobs() = ToProto(logprobs);
-}
 
 std::shared_ptr<GenerateStream> GenerateStream::Make(grpc::CallbackServerContext* context, Router* router) {
   std::shared_ptr<GenerateStream> stream(new GenerateStream(context, router));

@@ -12,11 +12,6 @@
 
 namespace baton {
 
-// A client that lets this much of its output pile up is cut off, so that it cannot hold memory.
-inline constexpr size_t kMaxUnreadBytes = 1 << 20;
-// And one that reads nothing at all for this long, so that it cannot hold a stream.
-inline constexpr absl::Duration kMaxReadPause = absl::Seconds(60);
-
 // Owned by gRPC until OnDone, and by the router while the request is live.
 class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, public CallSink {
  public:
@@ -54,9 +49,5 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, 
   std::optional<grpc::Status> end_;
   bool finished_ = false;
 };
-
-v1::Final ToFinal(const RequestOutcome& outcome);
-// Behind what it has.
-void AddTo(v1::GenerateResponse& response, const TokenUpdate& update);
 
 }  // namespace baton

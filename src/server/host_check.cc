@@ -7,7 +7,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "base/strings.h"
-#include "server/options.h"
 
 namespace baton {
 namespace {
@@ -27,8 +26,7 @@ bool IsAddress(std::string_view host) {
 
 }  // namespace
 
-absl::Status CheckHost(std::string_view host, std::string_view listen) {
-  if (!IsLoopback(std::string(listen))) return absl::OkStatus();
+absl::Status CheckHost(std::string_view host) {
   const std::string_view name = WithoutPort(host);
   if (host.empty() || IsAddress(name) || absl::EqualsIgnoreCase(ToAbsl(name), "localhost")) return absl::OkStatus();
   return absl::PermissionDeniedError(

@@ -9,8 +9,7 @@
 namespace baton {
 
 // `host`: of the header. PERMISSION_DENIED unless it is an IP address or localhost, with any port; or empty, as of
-// HTTP/1.0, which browsers do not speak. Any is right where `listen` (host:port) is not this machine's alone: whoever
-// opens that to others has names for it, and no page is needed to reach it.
-absl::Status CheckHost(std::string_view host, std::string_view listen);
+// HTTP/1.0, which browsers do not speak.
+absl::Status CheckHost(std::string_view host);
 
 }  // namespace baton

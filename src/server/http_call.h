@@ -9,6 +9,7 @@
 #include "server/callers.h"
 #include "server/http/http_message.h"
 #include "server/http/http_reply.h"
+#include "server/request_handle.h"
 
 namespace baton {
 
@@ -27,6 +28,9 @@ HttpResponse JsonResponse(const std::string& id, std::string body);
 HttpResponse EventStream(const std::string& id, std::string first_events);
 // In OpenAI's shape. A zero `retry_after` is not known.
 HttpResponse ErrorResponse(const std::string& id, const absl::Status& status, absl::Duration retry_after = {});
+
+// What becomes of a request whose client has gone.
+inline void LeaveTo(Gone why, RequestHandle& request) { why == Gone::kCutOff ? request.LetGo() : request.Cancel(); }
 
 // The value of a parameter "NAME=true" or "NAME=false". INVALID_ARGUMENT: the query has anything else.
 absl::StatusOr<bool> ReadSwitch(const std::string& query, const std::string& name);

@@ -47,13 +47,6 @@ void Fill(const Router::WorkerView& view, v1::Worker& out) {
   out.set_blocks_cached(load.blocks_cached);
 }
 
-}  // namespace
-
-InferenceService::InferenceService(Router& router, ServedModels& models, const Clock& clock, ClientAdmission& admission)
-    : router_(router), models_(models), clock_(clock), admission_(admission) {}
-
-namespace {
-
 // "" where the call says nothing.
 std::string_view AuthorizationOf(const grpc::CallbackServerContext& context) {
   const auto it = context.client_metadata().find("authorization");
@@ -69,14 +62,15 @@ grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context, const a
 
 }  // namespace
 
+InferenceService::InferenceService(Router& router, ServedModels& models, const Clock& clock, ClientAdmission& admission)
+    : router_(router), models_(models), clock_(clock), admission_(admission) {}
+
 template <typename Request>
 void InferenceService::Accept(const grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes,
                               const std::shared_ptr<CallSink>& sink) {
   absl::StatusOr<Caller> caller = admission_.callers().Authenticate(AuthorizationOf(context));
   if (!caller.ok()) return admission_.Refuse(*sink, caller.status());
-  if (const absl::Status open = admission_.Open(); !open.ok()) {
-    return admission_.Refuse(*sink, open, ClientAdmission::kRetryHint);
-  }
+  if (const auto why = admission_.WhyNot(*caller)) return admission_.Refuse(*sink, why->status, why->retry_after);
   auto request = std::make_shared<Request>();
   if (absl::Status status = Parse(bytes, *request); !status.ok()) return admission_.Refuse(*sink, status);
   admission_.Accept<Request>(std::move(request), {*std::move(caller), DeadlineOf(context, clock_)}, sink);

@@ -80,8 +80,8 @@ HttpResponse OpenAiGateway::OtherMethod(const Route& route, const HttpRequest& r
 OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const std::string& id) const {
   const auto refused = [&id](const absl::Status& status) { return Decision{.refusal = ErrorResponse(id, status)}; };
   if (IsOtherSites(head)) return refused(absl::PermissionDeniedError("Origin: pages of other sites have no access"));
-  if (!parts_.admission.callers().asks()) {
-    const absl::Status host = CheckHost(head.header("host"), listen_);
+  if (checks_host_) {
+    const absl::Status host = CheckHost(head.header("host"));
     if (!host.ok()) return refused(host);
   }
   const Route* route = Find(head.path);

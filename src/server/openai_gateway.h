@@ -9,13 +9,15 @@
 
 #include "server/gateway_parts.h"
 #include "server/http/http_server.h"
+#include "server/options.h"
 
 namespace baton {
 
 class OpenAiGateway final : public HttpHandler {
  public:
   // `listen`: host:port of --http.
-  OpenAiGateway(const GatewayParts& parts, std::string listen) : parts_(parts), listen_(std::move(listen)) {}
+  OpenAiGateway(const GatewayParts& parts, const std::string& listen)
+      : parts_(parts), checks_host_(!parts.admission.callers().asks() && IsLoopback(listen)) {}
 
   // Who may not call, or calls what is not there, is answered before its body is read.
   std::optional<HttpResponse> OnHead(const HttpRequest& head) override;
@@ -46,7 +48,9 @@ class OpenAiGateway final : public HttpHandler {
   std::string IdOf(const HttpRequest& request);
 
   const GatewayParts parts_;
-  const std::string listen_;
+  // Where anyone of this machine may call, a page must not. Whoever opens a router to other machines has names for it,
+  // and no page is needed to reach it.
+  const bool checks_host_;
 };
 
 }  // namespace baton

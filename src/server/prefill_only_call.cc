@@ -1,20 +1,9 @@
 #include "server/prefill_only_call.h"
 
-#include "server/generate_stream.h"
 #include "server/grpc_status.h"
+#include "server/response_convert.h"
 
 namespace baton {
-
-v1::PrefillOnlyResponse ToPrefillOnly(const RequestId& id, const RequestOutcome& outcome) {
-  v1::PrefillOnlyResponse response;
-  response.set_request_id(id);
-  v1::Final final = ToFinal(outcome);
-  response.mutable_usage()->Swap(final.mutable_usage());
-  response.mutable_timings()->Swap(final.mutable_timings());
-  response.set_context_length(final.context_length());
-  response.set_lease_ms(final.lease_ms());
-  return response;
-}
 
 std::shared_ptr<PrefillOnlyCall> PrefillOnlyCall::Make(grpc::CallbackServerContext* context, grpc::ByteBuffer* response,
                                                        Router* router) {

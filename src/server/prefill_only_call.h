@@ -35,6 +35,4 @@ class PrefillOnlyCall final : public grpc::ServerUnaryReactor, public CallSink {
   RequestId id_;
 };
 
-v1::PrefillOnlyResponse ToPrefillOnly(const RequestId& id, const RequestOutcome& outcome);
-
 }  // namespace baton

@@ -5,10 +5,9 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "base/status.h"
 #include "base/strings.h"
-#include "server/openai/json_body.h"
+#include "server/json/json_body.h"
 
 namespace baton {
 namespace {
@@ -239,10 +238,7 @@ absl::Status CheckRequestId(std::string_view field, std::string_view id) {
   if (id.size() > kMaxRequestIdBytes) {
     return absl::InvalidArgumentError(StrCat(field, ": ", id.size(), " bytes, limit ", kMaxRequestIdBytes));
   }
-  const bool plain = std::ranges::all_of(id, [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || std::string_view("-_.:").find(c) != std::string::npos;
-  });
-  if (plain) return absl::OkStatus();
+  if (std::ranges::all_of(id, [](char c) { return IsPlain(c, "-_.:"); })) return absl::OkStatus();
   return absl::InvalidArgumentError(StrCat(field, ": expected letters, digits and \"-_.:\" only"));
 }
 

@@ -42,8 +42,9 @@ RouterMetrics::RouterMetrics(Metrics& metrics)
       contexts_(metrics.Gauge(Metric::kContexts)),
       context_tokens_(metrics.Gauge(Metric::kContextTokens)) {
   // There from the start, for Prometheus sees no increase in a series that begins with 1.
-  for (const auto role : {WorkerRole::kPrefill, WorkerRole::kDecode})
+  for (const auto role : {WorkerRole::kPrefill, WorkerRole::kDecode}) {
     metrics.Counter(Metric::kWorkersLost, RoleLabel(role));
+  }
 }
 
 void RouterMetrics::OnTokens(absl::Duration since_last, int64_t tokens) {

@@ -8,7 +8,6 @@
 #include "base/logging.h"
 #include "base/status.h"
 #include "base/strings.h"
-#include "server/generate_stream.h"
 #include "server/tls.h"
 
 namespace baton {
@@ -109,8 +108,8 @@ void RouterNode::Shutdown(absl::Duration grace) {
   if (!health_) return;
   health_.reset();
   server_->SetServing(false);
+  if (http_) http_->Drain();  // first, so that who is refused sees its connection end
   admission_.Drain();
-  if (http_) http_->Drain();
   const absl::Time until = absl::Now() + grace;
   server_->Stop(grace);
   if (!http_) return;

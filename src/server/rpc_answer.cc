@@ -5,10 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "google/protobuf/util/json_util.h"
-#include "server/generate_stream.h"
 #include "server/http_call.h"
+#include "server/openai/json_text.h"
 #include "server/openai/openai_error.h"
-#include "server/prefill_only_call.h"
+#include "server/response_convert.h"
 
 namespace baton {
 namespace {
@@ -20,8 +20,6 @@ std::string ToJson(const google::protobuf::Message& message) {
   BATON_CHECK(google::protobuf::util::MessageToJsonString(message, &json, options).ok(), "a message of ours is JSON");
   return json;
 }
-
-std::string ToEvent(const std::string& json) { return "data: " + json + "\n\n"; }
 
 }  // namespace
 
@@ -35,8 +33,7 @@ absl::Status ParseRpc(const std::string& json, google::protobuf::Message& messag
 void RpcAnswer::Watch(const std::shared_ptr<RpcAnswer>& answer) {
   answer->reply_->OnGone([weak = std::weak_ptr(answer)](Gone why) {
     const auto self = weak.lock();
-    if (!self) return;
-    why == Gone::kCutOff ? self->handle_.LetGo() : self->handle_.Cancel();
+    if (self) LeaveTo(why, self->handle_);
   });
 }
 

@@ -9,7 +9,7 @@
 namespace baton {
 namespace {
 
-sigset_t EndSignals() {
+sigset_t Signals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
@@ -21,20 +21,20 @@ sigset_t EndSignals() {
 }  // namespace
 
 ShutdownSignal::ShutdownSignal() {
-  const sigset_t signals = EndSignals();
+  const sigset_t signals = Signals();
   BATON_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0, "pthread_sigmask");
   std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone is an error of the write, not the end of us
 }
 
 int ShutdownSignal::Await() {
-  const sigset_t signals = EndSignals();
+  const sigset_t signals = Signals();
   int signal = 0;
   while (sigwait(&signals, &signal) != 0) continue;
   return signal;
 }
 
 void ShutdownSignal::Release() {
-  const sigset_t signals = EndSignals();
+  const sigset_t signals = Signals();
   BATON_CHECK(pthread_sigmask(SIG_UNBLOCK, &signals, nullptr) == 0, "pthread_sigmask");
 }
 

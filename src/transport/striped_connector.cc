@@ -96,7 +96,6 @@ class StripedLink final : public Link {
   }
 
   std::string Description() const override {
-    if (parts_.size() == 1) return parts_[0].link->Description();
     return absl::StrCat(parts_.size(), " links, the first: ", parts_[0].link->Description());
   }
 
@@ -160,6 +159,7 @@ absl::StatusOr<std::unique_ptr<Link>> StripedConnector::Connect(std::string_view
       links.push_back({part.range, peer.range, std::move(link)});
     }
   }
+  if (parts_.size() == 1 && peers.size() == 1) return std::move(links[0].link);  // planes are whole on both sides
   return std::make_unique<StripedLink>(plane_bytes_, std::move(links));
 }
 

@@ -1,6 +1,8 @@
 #include "router/tenant_quotas.h"
 
+#include <cstdlib>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -71,8 +73,10 @@ TEST_CASE("what belongs to a call that was let in is not refused for tokens, and
 }
 
 TEST_CASE("whatever comes and goes, a tenant's quotas hold and nothing stays counted") {
-  const uint32_t seed = std::random_device()();
-  INFO("seed " << seed);
+  const char* given = std::getenv("BATON_TEST_SEED");
+  const uint32_t seed =
+      given == nullptr ? std::random_device()() : static_cast<uint32_t>(std::strtoul(given, nullptr, 10));
+  INFO("BATON_TEST_SEED=" << seed);
   std::mt19937 random(seed);
   TenantQuotas quotas;
   const std::vector<Tenant> tenants = {{"a", {.max_requests = 5, .max_sessions = 2}}, {"b", {.max_requests = 3}}};
@@ -90,6 +94,11 @@ TEST_CASE("whatever comes and goes, a tenant's quotas hold and nothing stays cou
       const bool taken = !quotas.Begin(tenant, session, 1, kStart);
       CHECK(!(taken && requests >= tenant.quota.max_requests));
       if (taken) live.push_back({&tenant, session});
+      std::set<std::string> sessions;
+      for (const Live& other : live) {
+        if (other.tenant == &tenants[0] && !other.session.empty()) sessions.insert(other.session);
+      }
+      CHECK(sessions.size() <= 2);
     } else if (!live.empty()) {
       std::swap(live[random() % live.size()], live.back());
       quotas.End(*live.back().tenant, live.back().session, 1, kStart);

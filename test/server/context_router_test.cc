@@ -86,18 +86,7 @@ TEST_CASE("a context is computed call by call, a repeated call adds nothing, and
 
 TEST_CASE("what the tokenizer puts before a prompt stands there once") {
   Cluster c;
-  RouterOptions options;
-  options.listen = options.http = "127.0.0.1:0";
-  options.prefill_workers = {c.prefill->address()};
-  options.decode_workers = {c.decode->address()};
-  options.limits.worker_wait = absl::Seconds(10);
-  std::vector<ServedModel> models;
-  models.push_back(ByteModel("bytes", {'<'}));
-  c.node.reset();
-  auto started = RouterNode::Start(options, std::move(models), DialTcp, c.clock, c.metrics);
-  REQUIRE(started.ok());
-  c.node = *std::move(started);
-  c.stub = v1::Inference::NewStub(DialTcp(c.node->server().address()));
+  c.Serve(ByteModel("bytes", {'<'}));
   CHECK(Add(c, Addition("a", 0)).second == "<a");
   CHECK(Add(c, Addition("b", 2)).second == "<ab");
   CHECK(Add(c, Addition("a", 0)).second == "<a");

@@ -2,6 +2,7 @@
 
 #include "base/strings.h"
 #include "catch.h"
+#include "server/certificates.h"
 #include "temp_dir.h"
 
 namespace baton {
@@ -221,7 +222,15 @@ TEST_CASE("nothing listens where other machines may reach it without keys or cer
     quiet.kv_devices = devices;
     CHECK(Message(Validate(quiet)).starts_with(StrCat("kv-devices: '", devices, "' may be reached")));
   }
+  Authority ours("ours");
+  quiet.kv_devices = "eth0";
+  quiet.common.metrics = "0.0.0.0:9";
+  quiet.common.peer = ours.Issue("worker");
+  CHECK(Validate(quiet).ok());
   RouterOptions here;
+  here.common.metrics = "0.0.0.0:9";
+  CHECK(Message(ValidateAccess(here)).starts_with("metrics: 0.0.0.0:9 may be reached"));
+  here.common.metrics = "off";
   for (const char* listen : {"127.0.0.1:0", "127.1.2.3:7", "[::1]:7", "localhost:7"}) {
     here.listen = listen;
     CHECK(ValidateAccess(here).ok());

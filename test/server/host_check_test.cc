@@ -7,8 +7,8 @@
 namespace baton {
 namespace {
 
-TEST_CASE("on loopback, addresses and localhost are hosts, and no others; elsewhere all are") {
-  const auto accepts = [](const char* host) { return CheckHost(host, "127.0.0.1:8000").ok(); };
+TEST_CASE("addresses and localhost are hosts, and no others") {
+  const auto accepts = [](const char* host) { return CheckHost(host).ok(); };
   for (const char* host :
        {"", "127.0.0.1", "127.0.0.1:8000", "10.1.2.3", "localhost", "LocalHost:1", "[::1]", "[::1]:80"}) {
     INFO(host);
@@ -20,10 +20,7 @@ TEST_CASE("on loopback, addresses and localhost are hosts, and no others; elsewh
     INFO(host);
     CHECK_FALSE(accepts(host));
   }
-  for (const char* listen : {"0.0.0.0:8000", "router.example:8000", "[::]:8000"}) {
-    CHECK(CheckHost("baton-router:8000", listen).ok());
-  }
-  const absl::Status refused = CheckHost("evil.example:80", "127.0.0.1:8000");
+  const absl::Status refused = CheckHost("evil.example:80");
   CHECK(absl::IsPermissionDenied(refused));
   const std::string message(refused.message());
   CHECK(message.find("'evil.example:80'") != std::string::npos);

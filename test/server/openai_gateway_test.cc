@@ -1,5 +1,6 @@
 // The HTTP front over real sockets, with workers that do what a test says.
 #include <algorithm>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -111,20 +112,11 @@ TEST_CASE("a completion is answered whole, or as it comes") {
 
 TEST_CASE("a chat goes through the model's template, and is answered whole or as it comes") {
   Cluster c;
-  RouterOptions options;
-  options.listen = options.http = "127.0.0.1:0";
-  options.prefill_workers = {c.prefill->address()};
-  options.decode_workers = {c.decode->address()};
-  options.limits.worker_wait = absl::Seconds(10);
-  std::vector<ServedModel> models;
-  models.push_back(ByteModel("bytes"));
+  ServedModel model = ByteModel("bytes");
   auto chat_template = ChatTemplate::Parse("{% for m in messages %}<{{ m.content }}>{% endfor %}", "", "");
   REQUIRE(chat_template.ok());
-  models.back().chat_template = *std::move(chat_template);
-  c.node.reset();
-  auto started = RouterNode::Start(options, std::move(models), DialTcp, c.clock, c.metrics);
-  REQUIRE(started.ok());
-  c.node = *std::move(started);
+  model.chat_template = *std::move(chat_template);
+  c.Serve(std::move(model));
 
   HttpClient client = Connect(c);
   const std::string messages = R"("messages": [{"role": "user", "content": "hi"}], "request_id": "r")";
@@ -173,7 +165,7 @@ TEST_CASE("several prompts and samples are one answer, in their order") {
   client.Post("/v1/completions", R"({"prompt": "a", "n": 2, "stream": true})");
   const std::vector<RequestId> streams = PassPrefills(c, 2);
   for (const char* text : {"x", "y"}) {
-    for (const RequestId& id : streams) c.decode->Send(TokensEvent(id, text + id.substr(id.size()), std::nullopt));
+    for (size_t i = 0; i < 2; ++i) c.decode->Send(TokensEvent(streams[i], absl::StrCat(text, i), std::nullopt));
   }
   for (const RequestId& id : streams) c.decode->Send(TokensEvent(id, "", FinishReason::kStop));
   std::vector<std::string> texts(2);
@@ -181,7 +173,7 @@ TEST_CASE("several prompts and samples are one answer, in their order") {
     const json& choice = event["choices"][0];
     texts[choice["index"].get<size_t>()] += choice["text"].get<std::string>();
   }
-  CHECK(texts == std::vector<std::string>{"xy", "xy"});
+  CHECK(texts == std::vector<std::string>{"x0y0", "x1y1"});
 }
 
 TEST_CASE("if one choice of several fails, the others are cancelled and there is one error") {
@@ -305,7 +297,7 @@ TEST_CASE("a browser's page of another site has no access") {
   CHECK(Post(c, "/tokenize", R"({"prompt": "a"})", "Origin: http://localhost\r\n").status == 200);
 }
 
-TEST_CASE("without keys, a router answers to addresses, localhost and its own name only") {
+TEST_CASE("without keys, a router answers to addresses and localhost only, unless other machines may reach it") {
   Cluster c;
   const auto status_for = [&](const std::string& host, const std::string& version = "HTTP/1.1") {
     HttpClient client = Connect(c);
@@ -319,6 +311,10 @@ TEST_CASE("without keys, a router answers to addresses, localhost and its own na
   // An origin that is the host it names is another site's all the same.
   CHECK(status_for("Host: evil.example\r\nOrigin: http://evil.example\r\n") == 403);
   CHECK(status_for("", "HTTP/1.0") == 200);
+  // One that is open to other machines has names that it does not know.
+  c.options.http = "0.0.0.0:0";
+  c.Serve(ByteModel("bytes"));
+  CHECK(status_for("Host: baton-router\r\n") == 200);
 }
 
 TEST_CASE("a query is refused where none is taken") {
@@ -338,6 +334,8 @@ TEST_CASE("a query is refused where none is taken") {
 
 TEST_CASE("overload and absent workers are told with the time to wait") {
   Cluster c({.live_requests = 1, .worker_wait = absl::Milliseconds(50)});
+  const absl::Time attached = absl::Now() + absl::FromChrono(kPatience);
+  while (Get(c, "/health").status != 200 && absl::Now() < attached) continue;
   HttpClient first = Connect(c);
   first.Post("/v1/completions", kHello);
   c.prefill->Next();
@@ -443,7 +441,7 @@ TEST_CASE("a router that shuts down finishes what runs, refuses what is new and 
   PassPrefill(c);
   late.Post("/v1/completions", R"({"prompt": "hello", "request_id": "late"})");
   c.prefill->Next();
-  std::thread shutdown([&] { c.node->Shutdown(absl::Milliseconds(500)); });
+  const auto shutdown = std::async(std::launch::async, [&] { c.node->Shutdown(absl::Seconds(3)); });
   HttpAnswer refused;
   const absl::Time until = absl::Now() + absl::FromChrono(kPatience);
   do {
@@ -460,7 +458,7 @@ TEST_CASE("a router that shuts down finishes what runs, refuses what is new and 
   const HttpAnswer ended = late.Read();
   CHECK(ended.status == 503);
   ErrorOf(ended);
-  shutdown.join();
+  shutdown.wait();
 }
 
 TEST_CASE("a client that does not read a stream is cut off and holds nobody else up") {

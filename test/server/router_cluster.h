@@ -21,21 +21,26 @@ struct Cluster {
   std::optional<FakeDecode> decode{std::in_place, WorkerRole::kDecode, 22};
   SteadyClock clock;
   Metrics metrics;
+  RouterOptions options;
   std::unique_ptr<RouterNode> node;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Inference::Stub> stub;
 
   explicit Cluster(RouterLimits limits = {.worker_wait = absl::Seconds(10)}, const std::string& schedule = "fcfs",
                    const std::string& keys = "") {
-    RouterOptions options;
     options.keys = keys;
     options.listen = options.http = "127.0.0.1:0";
     options.prefill_workers = {prefill->address()};
     options.decode_workers = {decode->address()};
     options.limits = limits;
     options.schedule = schedule;
+    Serve(ByteModel("bytes"));
+  }
+  // Starts the router anew, with this model and what the options say now.
+  void Serve(ServedModel model) {
+    node.reset();
     std::vector<ServedModel> models;
-    models.push_back(ByteModel("bytes"));
+    models.push_back(std::move(model));
     auto started = RouterNode::Start(options, std::move(models), DialTcp, clock, metrics);
     REQUIRE(started.ok());
     node = *std::move(started);

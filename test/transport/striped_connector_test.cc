@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "catch.h"
+#include "transport/descriptor_fields.h"
 #include "transport/in_process_transport.h"
 
 namespace baton {
@@ -93,6 +95,7 @@ TEST_CASE("blocks arrive whole between groups of any numbers of ranks") {
         std::memcpy(expected.data() + copy.target_offset, whole.data() + copy.source_offset, copy.bytes);
       }
       CHECK(decode.Whole() == expected);
+      if (from.size() > 1) CHECK(absl::StrContains((*link)->Description(), " links, the first: "));
     }
   }
 }
@@ -164,6 +167,13 @@ TEST_CASE("a descriptor that was cut, damaged or forged is refused") {
     REQUIRE(refused(bad));
   }
   CHECK(refused(good + "x"));
+  // With a right digest, but as many parts as nobody has.
+  for (const uint64_t count : {uint64_t{0}, uint64_t{65}, uint64_t{1} << 60}) {
+    std::string forged = good.substr(0, 16);  // magic and plane
+    PutField(forged, count);
+    const absl::Status status = prefill.connector().Connect(Sealed(std::move(forged))).status();
+    CHECK(absl::StrContains(status.message(), absl::StrCat(count, " parts")));
+  }
   // With a right digest, but parts that do not make up a plane.
   Group less(network, {20, 20}), more(network, {40, 40});
   CHECK(refused(less.connector().Descriptor()));

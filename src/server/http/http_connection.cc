@@ -16,8 +16,7 @@ namespace {
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
 
-constexpr size_t kSmallRead = 4 << 10;   // bytes: for heads, and what idle connections hold
-constexpr size_t kLargeRead = 64 << 10;  // for bodies
+constexpr size_t kSmallRead = 4 << 10;  // bytes: for heads, and what idle connections hold
 constexpr size_t kKeptBuffer = 16 << 10;
 constexpr size_t kLeastRest = 5;  // bytes; that a body in chunks ends with: "0\r\n\r\n"
 constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -47,19 +46,6 @@ HttpRequest HeadOf(const http::request<http::string_body>& message) {
   for (const auto& field : message) request.headers.emplace_back(text(field.name_string()), text(field.value()));
   return request;
 }
-
-// A request's share of the bodies' bytes.
-class Charge {
- public:
-  Charge(std::shared_ptr<std::atomic<size_t>> total, size_t bytes) : total_(std::move(total)), bytes_(bytes) {}
-  ~Charge() { *total_ -= bytes_; }
-  Charge(const Charge&) = delete;
-  Charge& operator=(const Charge&) = delete;
-
- private:
-  const std::shared_ptr<std::atomic<size_t>> total_;
-  const size_t bytes_;
-};
 
 }  // namespace
 
@@ -144,7 +130,8 @@ void HttpConnection::Read() {
   if (state_ == State::kReply && input_.size() >= shared_.options.max_header_bytes) return WatchErrors();
   reading_ = true;
   const bool much = state_ == State::kBody || state_ == State::kLinger;
-  const size_t size = std::min(much ? kLargeRead : kSmallRead, shared_.options.max_read_bytes);
+  const size_t most = shared_.options.max_read_bytes;
+  const size_t size = much ? most : std::min(kSmallRead, most);
   if (chunk_.size() != size) std::vector<char>(size).swap(chunk_);
   socket_.async_read_some(asio::buffer(chunk_), [self = shared_from_this()](const Error& error, size_t bytes) {
     self->Guard([&] { self->OnRead(error, bytes); });
@@ -208,12 +195,11 @@ void HttpConnection::Parse() {
       head_bytes_ += used;
       if (head_bytes_ > shared_.options.max_header_bytes) error = http::error::header_limit;
     } else {
-      body_bytes_ += used;
-      if ((*shared_.bodies_bytes += used) > shared_.options.max_bodies_bytes) {
+      if (charge_->Add(used) > shared_.options.max_bodies_bytes) {
         return Refuse(503, "overloaded: too many large requests are being read");
       }
       // The parser does not count the lines between chunks.
-      if (body_bytes_ > shared_.options.max_body_bytes) error = http::error::body_limit;
+      if (charge_->bytes() > shared_.options.max_body_bytes) error = http::error::body_limit;
     }
     if (error == http::error::need_more) {
       if (input_.size() <= shared_.options.max_header_bytes) return;
@@ -262,6 +248,7 @@ bool HttpConnection::HeadIsFine() {
     return false;
   }
   Enter(State::kBody, shared_.options.body_timeout);
+  charge_ = std::make_shared<Charge>(shared_.bodies_bytes);
   parser_->eager(true);
   if (head.count(http::field::expect) == 0 || http_1_0_) return true;
   if (!boost::beast::iequals(head[http::field::expect], "100-continue")) {
@@ -285,7 +272,7 @@ void HttpConnection::TakeRequest() {
   const bool keep_alive = keep_alive_ && !shared_.draining;
   HttpRequest request = std::move(request_);
   request.body = std::move(parser_->get().body());
-  request.charge = std::make_shared<const Charge>(shared_.bodies_bytes, std::exchange(body_bytes_, 0));
+  request.charge = std::move(charge_);
   parser_.reset();
   BeginReply({.head_only = request.method == "HEAD", .http_1_0 = http_1_0_, .keep_alive = keep_alive});
   shared_.handler.OnRequest(std::move(request), reply_);
@@ -294,13 +281,14 @@ void HttpConnection::TakeRequest() {
 void HttpConnection::Refuse(int status, const std::string& message) {
   const bool is_head = parser_ && parser_->is_header_done() && parser_->get().method() == http::verb::head;
   parser_.reset();
+  charge_.reset();
   BeginReply({.head_only = is_head, .http_1_0 = http_1_0_, .keep_alive = false});
   reply_->Send(shared_.handler.Refusal(status, message));
 }
 
 // --- what goes out -------------------------------------------------------------------------------------------------
 
-void HttpConnection::BeginReply(const HttpReply::Form& form) {
+void HttpConnection::BeginReply(HttpReply::Form form) {
   Enter(State::kReply, absl::InfiniteDuration());
   shared_.RequestBegins();
   reply_begun_ = false;
@@ -311,9 +299,8 @@ void HttpConnection::BeginReply(const HttpReply::Form& form) {
       if (self && !self->closed_) self->Guard([&] { self->Flush(); });
     });
   };
-  HttpReply::Form limited = form;
-  limited.max_unread = shared_.options.max_unread_bytes;
-  reply_ = std::make_shared<HttpReply>(limited, std::move(wake));
+  form.max_unread = shared_.options.max_unread_bytes;
+  reply_ = std::make_shared<HttpReply>(form, std::move(wake));
 }
 
 void HttpConnection::SendInterim() {
@@ -360,7 +347,6 @@ void HttpConnection::FinishReply(bool keep_alive) {
 void HttpConnection::EndRequest() {
   if (!reply_) return;
   reply_.reset();
-  *shared_.bodies_bytes -= std::exchange(body_bytes_, 0);  // of a request that was refused
   if (out_.capacity() > kKeptBuffer) std::string().swap(out_);
   if (input_.capacity() > kKeptBuffer) input_.shrink_to_fit();
   shared_.RequestEnds();
@@ -390,7 +376,7 @@ void HttpConnection::Leave(Gone why) {
 void HttpConnection::Close() {
   closed_ = true;
   EndRequest();
-  *shared_.bodies_bytes -= std::exchange(body_bytes_, 0);
+  charge_.reset();
   Error ignored;
   socket_.close(ignored);
   loop_->connections.erase(shared_from_this());

@@ -21,6 +21,25 @@ namespace baton {
 
 class HttpConnection;
 
+// A request's share of the bytes that all bodies take.
+class Charge {
+ public:
+  explicit Charge(std::shared_ptr<std::atomic<size_t>> total) : total_(std::move(total)) {}
+  ~Charge() { *total_ -= bytes_; }
+  Charge(const Charge&) = delete;
+  Charge& operator=(const Charge&) = delete;
+
+  size_t Add(size_t bytes) {  // the new total
+    bytes_ += bytes;
+    return *total_ += bytes;
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  const std::shared_ptr<std::atomic<size_t>> total_;
+  size_t bytes_ = 0;
+};
+
 // A thread that serves connections.
 struct HttpLoop {
   boost::asio::io_context context{1};
@@ -89,7 +108,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void AnswerHead(const HttpResponse& answer);
   void BeginParser();
   void TakeRequest();
-  void BeginReply(const HttpReply::Form& form);
+  void BeginReply(HttpReply::Form form);
   void Refuse(int status, const std::string& message);
   void OnInputEnd();
   void WatchErrors();
@@ -115,7 +134,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::optional<Parser> parser_;  // from a request's first byte to its last
   HttpRequest request_;           // without its body; from the end of its head on
   bool keep_alive_ = false;       // as its head says
-  size_t head_bytes_ = 0, body_bytes_ = 0;
+  size_t head_bytes_ = 0;
+  std::shared_ptr<Charge> charge_;  // for the body that is being read
 
   // What goes out.
   std::shared_ptr<HttpReply> reply_;

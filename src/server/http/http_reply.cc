@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/check.h"
@@ -146,7 +145,7 @@ void HttpReply::AppendPart(std::string_view part) {
   if (form_.http_1_0) {
     unsent_ += part;
   } else {
-    absl::StrAppendFormat(&unsent_, "%x\r\n", part.size());
+    absl::StrAppend(&unsent_, absl::Hex(part.size()), "\r\n");
     unsent_ += part;
     unsent_ += "\r\n";
   }

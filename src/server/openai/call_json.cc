@@ -1,10 +1,11 @@
 #include "server/openai/call_json.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/ascii.h"
 #include "base/strings.h"
-#include "server/openai/json_body.h"
+#include "server/json/json_body.h"
 
 namespace baton {
 namespace {
@@ -14,16 +15,11 @@ std::string_view Trim(std::string_view text) { return ToStd(absl::StripAsciiWhit
 // The text of the value of an object's member by its index. REQUIRES: a valid object that has it.
 std::string_view MemberText(std::string_view object, size_t index) {
   int64_t depth = 0;
-  bool in_string = false, escaped = false;
+  StringScanner strings;
   size_t member = 0, begin = 0;
   for (size_t i = 0; i < object.size(); ++i) {
     const char c = object[i];
-    if (in_string) {
-      if (!escaped && c == '"') in_string = false;
-      escaped = !escaped && c == '\\';
-      continue;
-    }
-    if (c == '"') in_string = true;
+    if (strings.Covers(c)) continue;
     if (c == '{' || c == '[') ++depth;
     if (c == '}' || c == ']') --depth;
     if (depth == 1 && c == ':') begin = i + 1;
@@ -45,15 +41,17 @@ std::optional<std::string> ReadArguments(const Json& value, std::string_view tex
 
 }  // namespace
 
+size_t CutOff(std::string_view text, std::string_view tag) {
+  for (size_t size = std::min(text.size(), tag.size() - 1); size > 0; --size) {
+    if (text.ends_with(tag.substr(0, size))) return size;
+  }
+  return 0;
+}
+
 std::optional<size_t> ObjectScanner::Push(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if (in_string_) {
-      if (!escaped_ && c == '"') in_string_ = false;
-      escaped_ = !escaped_ && c == '\\';
-      continue;
-    }
-    if (c == '"') in_string_ = true;
+    if (strings_.Covers(c)) continue;
     if (c == '{') ++depth_;
     if (c == '}' && --depth_ == 0) return i + 1;
   }

@@ -10,6 +10,26 @@
 
 namespace baton {
 
+inline constexpr std::string_view kSpace = " \t\r\n";
+
+// Bytes at the end of `text` that may be the beginning of `tag`.
+size_t CutOff(std::string_view text, std::string_view tag);
+
+// Where strings are in JSON that comes byte by byte.
+class StringScanner {
+ public:
+  // Whether `c`, the next byte, belongs to a string, its quotes included.
+  bool Covers(char c) {
+    if (!in_string_) return in_string_ = c == '"';
+    if (!escaped_ && c == '"') in_string_ = false;
+    escaped_ = !escaped_ && c == '\\';
+    return true;
+  }
+
+ private:
+  bool in_string_ = false, escaped_ = false;
+};
+
 // Finds where a JSON object ends, whatever pieces it comes in.
 class ObjectScanner {
  public:
@@ -19,8 +39,7 @@ class ObjectScanner {
 
  private:
   int64_t depth_ = 0;
-  bool in_string_ = false;
-  bool escaped_ = false;
+  StringScanner strings_;
 };
 
 // {"name": "...", "arguments": {...}}, or "parameters" for "arguments"; without either a call has no arguments: "{}".

@@ -116,20 +116,14 @@ absl::StatusOr<CompletionCall> ReadChat(const Json& json, const ServedModels& mo
   FieldReader body(json, "");
   CompletionCall call;
   call.chat = true;
-  ASSIGN_OR_RETURN(call.model, ReadModel(body, models));
-  v1::GenerateRequest common;
-  common.set_model(call.model->name);
-  ReadAnswerFields(body, call);
-  ReadAgentFields(body, common);
+  ASSIGN_OR_RETURN(v1::GenerateRequest common, ReadCommon(body, models, call));
   v1::Sampling& sampling = *common.mutable_sampling();
-  ReadSampling(body, sampling);
   ReadMaxTokens(body, sampling);
   ReadLogprobs(body, call, sampling);
-  ReadFixedFields(body, call);
   ReadMessages(body, *call.model, *common.mutable_chat());
   ReadTools(body, call, *common.mutable_chat());
   RETURN_IF_ERROR(body.Finish());
-  RETURN_IF_ERROR(MakeChoices(common, std::vector<v1::Segments>(1), call));
+  RETURN_IF_ERROR(MakeRequests(common, std::vector<v1::Segments>(1), call));
   return call;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/ascii.h"
 #include "base/strings.h"
 
 namespace baton {
@@ -12,9 +11,8 @@ constexpr size_t kMaxTools = 128;
 constexpr size_t kMaxNameBytes = 64;
 
 bool IsName(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxNameBytes && std::ranges::all_of(name, [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.';
-  });
+  return !name.empty() && name.size() <= kMaxNameBytes &&
+         std::ranges::all_of(name, [](char c) { return IsPlain(c, "-_."); });
 }
 
 // "type": "function", which may be left out, and the object "function". Null: refused.

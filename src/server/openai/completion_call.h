@@ -14,7 +14,8 @@
 namespace baton {
 
 struct CompletionCall {
-  // One for each choice. Choice s of prompt p is requests[p * samples + s].
+  // One for each prompt, of which `samples` are made, with seeds that go on from its own. Sample s of prompt p is
+  // choice p * samples + s.
   std::vector<v1::GenerateRequest> requests{};
   const ServedModel* model = nullptr;  // as long as the models that it was found in
   int32_t samples = 1;                 // of each prompt
@@ -26,10 +27,11 @@ struct CompletionCall {
   ToolFormat tools = ToolFormat::kNone;   // in which the model writes its calls
   std::vector<std::string> tool_names{};  // that it may call
   absl::Duration timeout = absl::InfiniteDuration();  // from its arrival; then it is DEADLINE_EXCEEDED
+
+  size_t choices() const { return requests.size() * static_cast<size_t>(samples); }
 };
 
 inline constexpr int32_t kMaxSamples = 16;
 inline constexpr size_t kMaxChoices = 128;
-inline constexpr size_t kMaxChoiceBytes = size_t{64} << 20;  // of the requests of one call, which repeat its prompts
 
 }  // namespace baton

@@ -98,22 +98,16 @@ absl::Status ReadEcho(FieldReader& body, const std::vector<v1::Segments>& prompt
 absl::StatusOr<CompletionCall> ReadCompletion(const Json& json, const ServedModels& models) {
   FieldReader body(json, "");
   CompletionCall call;
-  ASSIGN_OR_RETURN(call.model, ReadModel(body, models));
-  v1::GenerateRequest common;
-  common.set_model(call.model->name);
-  ReadAnswerFields(body, call);
-  ReadAgentFields(body, common);
+  ASSIGN_OR_RETURN(v1::GenerateRequest common, ReadCommon(body, models, call));
   v1::Sampling& sampling = *common.mutable_sampling();
-  ReadSampling(body, sampling);
   sampling.set_max_tokens(body.Integer32("max_tokens").value_or(kDefaultCompletionTokens));
   call.logprobs = body.Integer32("logprobs");
   if (call.logprobs) sampling.set_logprobs(*call.logprobs);
-  ReadFixedFields(body, call);
   ASSIGN_OR_RETURN(std::vector<v1::Segments> prompts,
                    ReadPromptOrSegments(body, call.model->vocab, !common.context_id().empty()));
   RETURN_IF_ERROR(ReadEcho(body, prompts, common, call));
   RETURN_IF_ERROR(body.Finish());
-  RETURN_IF_ERROR(MakeChoices(common, std::move(prompts), call));
+  RETURN_IF_ERROR(MakeRequests(common, std::move(prompts), call));
   return call;
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "absl/status/statusor.h"
+#include "server/json/json_body.h"
 #include "server/openai/completion_call.h"
-#include "server/openai/json_body.h"
 
 namespace baton {
 

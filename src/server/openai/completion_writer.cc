@@ -12,8 +12,6 @@
 namespace baton {
 namespace {
 
-constexpr std::string_view kData = "data: ";
-constexpr std::string_view kEventEnd = "\n\n";
 constexpr std::string_view kNull = "null";
 
 std::string Identity(const CompletionCall& call, const ServedModel& model, std::string_view id, absl::Time created) {
@@ -28,12 +26,6 @@ std::string_view Name(FinishReason reason) {
   return reason == FinishReason::kStop ? "stop" : "length";
 }
 
-// Tokens of the tool calls' formats that a model may have as special ones.
-const std::vector<std::string>& MarkNames() {
-  static const std::vector<std::string> names = {"<tool_call>", "</tool_call>", "<|python_tag|>"};
-  return names;
-}
-
 }  // namespace
 
 CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel& model, std::string id,
@@ -46,7 +38,7 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
       id_(id),
       identity_(Identity(call, model, id, created)),
       plain_tail_(Tail(kNull, kNull)),
-      choices_(call.requests.size()) {
+      choices_(call.choices()) {
   for (size_t i = 0; i < choices_.size(); ++i) {
     Choice& choice = choices_[i];
     if (stream_) choice.head = StrCat(kData, identity_, "{\"index\":", i, chat_ ? ",\"delta\":{" : ",\"text\":");
@@ -55,7 +47,7 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
       choice.logprobs.emplace(*model.tokenizer, chat_, offset);
     }
     choice.tool_parser = MakeToolParser(call.tools, call.tool_names);
-    if (choice.tool_parser != nullptr) choice.marks.emplace(*model.tokenizer, MarkNames());
+    if (choice.tool_parser != nullptr) choice.marks.emplace(*model.tokenizer, choice.tool_parser->marks());
   }
 }
 
@@ -129,12 +121,10 @@ void CompletionWriter::End(size_t index, const RequestOutcome& outcome, std::str
 
 void CompletionWriter::AppendLastEvents(std::string& out) const {
   if (include_usage_) out += StrCat(kData, identity_, "],\"usage\":", Usage(), "}", kEventEnd);
-  out += StrCat(kData, "[DONE]", kEventEnd);
+  out += ToEvent("[DONE]");
 }
 
-void CompletionWriter::Fail(const absl::Status& status, std::string& out) {
-  out += StrCat(kData, ErrorBody(status), kEventEnd);
-}
+void CompletionWriter::Fail(const absl::Status& status, std::string& out) { out += ToEvent(ErrorBody(status)); }
 
 // A prompt that is sampled several times counts once, as its first choice found it.
 std::string CompletionWriter::Usage() const {

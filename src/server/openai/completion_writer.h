@@ -20,7 +20,7 @@ namespace baton {
 // Not thread-safe. Each choice gets updates in their order and then one End; choices may interleave.
 class CompletionWriter {
  public:
-  // `id`: unique, without "cmpl-" or "chatcmpl-". Keeps nothing of the call, of whose requests only the number matters.
+  // `id`: unique, without "cmpl-" or "chatcmpl-". Keeps nothing of the call.
   // The model must outlive this.
   CompletionWriter(const CompletionCall& call, const ServedModel& model, std::string id, absl::Time created);
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/openai/json_body.h"
+#include "server/json/json_body.h"
 
 namespace baton {
 

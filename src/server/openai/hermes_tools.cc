@@ -10,15 +10,6 @@ namespace {
 
 constexpr std::string_view kBegin = "<tool_call>";
 constexpr std::string_view kEnd = "</tool_call>";
-constexpr std::string_view kSpace = " \t\r\n";
-
-// Bytes at the end of `text` that may be the beginning of `tag`.
-size_t CutOff(std::string_view text, std::string_view tag) {
-  for (size_t size = std::min(text.size(), tag.size() - 1); size > 0; --size) {
-    if (text.ends_with(tag.substr(0, size))) return size;
-  }
-  return 0;
-}
 
 // `text` less white space at its end.
 size_t SizeWithoutSpace(std::string_view text) {
@@ -86,5 +77,7 @@ ParsedAnswer HermesTools::Finish() {
   if (!after_call_ || SizeWithoutSpace(rest) > 0) answer.content = std::move(rest);
   return answer;
 }
+
+std::vector<std::string> HermesTools::marks() const { return {std::string(kBegin), std::string(kEnd)}; }
 
 }  // namespace baton

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/openai/tool_parser.h"
 
@@ -14,6 +15,7 @@ class HermesTools final : public ToolParser {
  public:
   ParsedAnswer Push(std::string_view text) override;
   ParsedAnswer Finish() override;
+  std::vector<std::string> marks() const override;
 
  private:
   bool TakeText(ParsedAnswer& answer);  // up to a call; whether there is one

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/strings.h"
 #include "model/tokenizer_utf8.h"
 
 namespace baton {
@@ -77,5 +78,7 @@ void AppendLogprob(std::string& out, float value) {
   const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
   out.append(buffer.data(), end);
 }
+
+std::string ToEvent(std::string_view line) { return StrCat(kData, line, kEventEnd); }
 
 }  // namespace baton

@@ -13,4 +13,9 @@ std::string JsonString(std::string_view text);
 // OpenAI.
 void AppendLogprob(std::string& out, float value);
 
+// A server-sent event is kData, one line, kEventEnd.
+inline constexpr std::string_view kData = "data: ";
+inline constexpr std::string_view kEventEnd = "\n\n";
+std::string ToEvent(std::string_view line);
+
 }  // namespace baton

@@ -7,16 +7,7 @@ namespace baton {
 namespace {
 
 constexpr std::string_view kTag = "<|python_tag|>";
-constexpr std::string_view kSpace = " \t\r\n";
 constexpr std::string_view kBetweenCalls = " \t\r\n;,";
-
-// Bytes at the end of `text` that may be the beginning of the tag.
-size_t CutOff(std::string_view text) {
-  for (size_t size = std::min(text.size(), kTag.size() - 1); size > 0; --size) {
-    if (text.ends_with(kTag.substr(0, size))) return size;
-  }
-  return 0;
-}
 
 }  // namespace
 
@@ -70,7 +61,7 @@ bool LlamaTools::TakeObject(ParsedAnswer& answer) {
 bool LlamaTools::TakeText(ParsedAnswer& answer) {
   const size_t tag = held_.find(kTag);
   const bool found = tag != std::string::npos;
-  const size_t shown = found ? tag : held_.size() - CutOff(held_);
+  const size_t shown = found ? tag : held_.size() - CutOff(held_, kTag);
   answer.content += held_.substr(0, shown);
   held_.erase(0, shown);
   if (found) state_ = State::kBetween;
@@ -104,5 +95,7 @@ ParsedAnswer LlamaTools::Finish() {
   if (!separators) answer.content = rest;
   return answer;
 }
+
+std::vector<std::string> LlamaTools::marks() const { return {std::string(kTag)}; }
 
 }  // namespace baton

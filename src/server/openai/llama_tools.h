@@ -19,6 +19,7 @@ class LlamaTools final : public ToolParser {
 
   ParsedAnswer Push(std::string_view text) override;
   ParsedAnswer Finish() override;
+  std::vector<std::string> marks() const override;
 
  private:
   enum class State {

@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "inference.pb.h"
 #include "model/served_model.h"
-#include "server/openai/json_body.h"
+#include "server/json/json_body.h"
 
 namespace baton {
 

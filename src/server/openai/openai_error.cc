@@ -3,23 +3,18 @@
 #include <algorithm>
 #include <string_view>
 
-#include "absl/strings/ascii.h"
 #include "base/strings.h"
 #include "server/openai/json_text.h"
 
 namespace baton {
 namespace {
 
-bool IsFieldByte(char c) {
-  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || std::string_view("_.[]").find(c) != std::string::npos;
-}
-
 // Over HTTP, what these have in the protocol are fields of the body itself.
 constexpr std::string_view kSampling = "sampling.", kChat = "chat.";
 
 // Messages begin with "FIELD: " or, of sampling parameters, with "sampling.FIELD is ".
 std::string_view FieldOf(std::string_view message) {
-  const auto end = std::ranges::find_if_not(message, IsFieldByte);
+  const auto end = std::ranges::find_if_not(message, [](char c) { return IsPlain(c, "_.[]"); });
   const std::string_view field(message.begin(), end);
   const std::string_view rest(end, message.end());
   if (!rest.starts_with(": ") && !(field.starts_with(kSampling) && rest.starts_with(" is "))) return "";

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "base/strings.h"
+#include "server/openai/agent_fields.h"
 
 namespace baton {
 namespace {
@@ -73,8 +74,6 @@ constexpr std::array kFixedFields = {
     FixedField{"min_tokens", "0"},
 };
 
-}  // namespace
-
 void ReadSampling(FieldReader& body, v1::Sampling& sampling) {
   if (const auto value = body.Number("temperature")) sampling.set_temperature(*value);
   if (const auto value = body.Number("top_p")) sampling.set_top_p(*value);
@@ -87,14 +86,6 @@ void ReadSampling(FieldReader& body, v1::Sampling& sampling) {
   if (const auto value = body.Bool("ignore_eos")) sampling.set_ignore_eos(*value);
   ReadStops(body, sampling);
   ReadStopIds(body, sampling);
-}
-
-absl::StatusOr<const ServedModel*> ReadModel(FieldReader& body, const ServedModels& models) {
-  const std::string* name = body.Text("model");
-  if (!body.ok()) return body.Finish();
-  auto model = models.Find(name == nullptr ? "" : *name);
-  if (model.ok() || name == nullptr || name->empty()) return model;
-  return absl::NotFoundError(model.status().message());
 }
 
 void ReadAnswerFields(FieldReader& body, CompletionCall& call) {
@@ -118,30 +109,38 @@ void ReadFixedFields(FieldReader& body, const CompletionCall& call) {
   }
 }
 
-absl::Status MakeChoices(const v1::GenerateRequest& common, std::vector<v1::Segments> prompts, CompletionCall& call) {
-  const size_t samples = static_cast<size_t>(call.samples);
-  const size_t choices = prompts.size() * samples;
-  if (choices > kMaxChoices) {
-    return absl::InvalidArgumentError(
-        StrCat("n: ", samples, " of each of ", prompts.size(), " prompts, limit ", kMaxChoices, " choices in all"));
-  }
-  if (choices > 1 && !common.request_id().empty()) {
-    return absl::InvalidArgumentError(StrCat("request_id: expected one choice to call so, got ", choices));
-  }
-  size_t bytes = common.ByteSizeLong() * choices;
-  for (const v1::Segments& prompt : prompts) bytes += prompt.ByteSizeLong() * samples;
-  if (bytes > kMaxChoiceBytes) {
-    return absl::InvalidArgumentError(
-        StrCat("n: the requests of all choices have ", bytes, " bytes, limit ", kMaxChoiceBytes));
-  }
+}  // namespace
+
+absl::StatusOr<const ServedModel*> ReadModel(FieldReader& body, const ServedModels& models) {
+  const std::string* name = body.Text("model");
+  if (!body.ok()) return body.Finish();
+  auto model = models.Find(name == nullptr ? "" : *name);
+  if (model.ok() || name == nullptr || name->empty()) return model;
+  return absl::NotFoundError(model.status().message());
+}
+
+absl::StatusOr<v1::GenerateRequest> ReadCommon(FieldReader& body, const ServedModels& models, CompletionCall& call) {
+  ASSIGN_OR_RETURN(call.model, ReadModel(body, models));
+  v1::GenerateRequest common;
+  common.set_model(call.model->name);
+  ReadAnswerFields(body, call);
+  ReadAgentFields(body, common);
+  ReadSampling(body, *common.mutable_sampling());
+  ReadFixedFields(body, call);
+  return common;
+}
+
+absl::Status MakeRequests(const v1::GenerateRequest& common, std::vector<v1::Segments> prompts, CompletionCall& call) {
   for (v1::Segments& prompt : prompts) {
-    for (size_t sample = 0; sample < samples; ++sample) {
-      v1::GenerateRequest& request = call.requests.emplace_back(common);
-      const bool last = sample + 1 == samples;
-      if (prompt.segments_size() > 0) *request.mutable_segments() = last ? std::move(prompt) : prompt;
-      if (!common.sampling().has_seed()) continue;
-      request.mutable_sampling()->set_seed(common.sampling().seed() + call.requests.size() - 1);
-    }
+    v1::GenerateRequest& request = call.requests.emplace_back(common);
+    if (prompt.segments_size() > 0) *request.mutable_segments() = std::move(prompt);
+  }
+  if (call.choices() > kMaxChoices) {
+    return absl::InvalidArgumentError(StrCat("n: ", call.samples, " of each of ", prompts.size(), " prompts, limit ",
+                                             kMaxChoices, " choices in all"));
+  }
+  if (call.choices() > 1 && !common.request_id().empty()) {
+    return absl::InvalidArgumentError(StrCat("request_id: expected one choice to call so, got ", call.choices()));
   }
   return absl::OkStatus();
 }

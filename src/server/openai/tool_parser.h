@@ -29,6 +29,8 @@ class ToolParser {
   virtual ParsedAnswer Push(std::string_view text) = 0;
   // The answer is over: what is still held back.
   virtual ParsedAnswer Finish() = 0;
+  // What its calls begin and end with: a model may have these as special tokens, which give no text.
+  virtual std::vector<std::string> marks() const = 0;
 };
 
 // Null for kNone. `names`: of the tools that there are.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "http_client.h"
 #include "server/http/http_server.h"
 
@@ -118,10 +119,17 @@ TEST_CASE("whatever bytes come, the server answers the next request") {
     client.Send(bytes.substr(0, cut));
     client.Send(bytes.substr(cut));
     client.EndInput();
-    while (client.ReadHead().status != 0) continue;  // bodies are too short to hold a head
+    const absl::Time start = absl::Now();
+    while (client.ReadHead().status != 0) continue;   // bodies are too short to hold a head
+    REQUIRE(absl::Now() - start < absl::Seconds(9));  // it was closed: the client waits for ten
     if (i % 100 == 0) REQUIRE(answered_well(server));
   }
-  for (const auto& server : servers) CHECK(answered_well(*server));
+  for (const auto& server : servers) {
+    CHECK(answered_well(*server));
+    const absl::Time until = absl::Now() + absl::Seconds(10);
+    while (server->connections() > 0 && absl::Now() < until) continue;
+    CHECK(server->connections() == 0);
+  }
 }
 
 }  // namespace

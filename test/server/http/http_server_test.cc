@@ -265,9 +265,9 @@ TEST_CASE("a request that its head forbids is answered without its body") {
 
 TEST_CASE("a client that sends slowly is refused") {
   World w([](HttpOptions& o) {
-    o.header_timeout = absl::Milliseconds(30);
-    o.body_timeout = absl::Milliseconds(30);
-    o.idle_timeout = absl::Milliseconds(30);
+    o.header_timeout = absl::Milliseconds(300);
+    o.body_timeout = absl::Milliseconds(300);
+    o.idle_timeout = absl::Milliseconds(300);
   });
   HttpClient silent = w.Client();
   CHECK(silent.AtEnd());
@@ -355,7 +355,7 @@ TEST_CASE("a client that does not read is cut off") {
     CHECK(w.handler.NextGone() == Gone::kCutOff);
   }
   SECTION("when it reads nothing for too long") {
-    World w([](HttpOptions& o) { o.max_read_pause = absl::Milliseconds(30); });
+    World w([](HttpOptions& o) { o.max_read_pause = absl::Milliseconds(300); });
     HttpClient client = w.Client(/*receive_buffer=*/4096);
     client.Get("/wait");
     w.handler.Next().reply->Send({.status = 200, .headers = {}, .body = std::string(32 << 20, 'x')});

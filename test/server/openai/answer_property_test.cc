@@ -4,8 +4,8 @@
 
 #include "base/strings.h"
 #include "catch.h"
+#include "server/json/json_body.h"
 #include "server/openai/completion_writer.h"
-#include "server/openai/json_body.h"
 #include "server/openai/openai_model.h"
 
 namespace baton {
@@ -128,8 +128,8 @@ TEST_CASE("a stream says what a body says") {
   std::mt19937 random(seed);
   CompletionCall call;
   call.chat = random() % 3 > 0;
-  call.requests.resize(random() % 3 + 1);
-  call.samples = static_cast<int32_t>(call.requests.size());
+  call.requests.resize(1);
+  call.samples = static_cast<int32_t>(random() % 3 + 1);
   call.include_usage = random() % 2 == 0;
   if (random() % 3 == 0) call.logprobs = 1;
   if (!call.chat && !call.logprobs && random() % 2 == 0) call.echo = {"prompt é"};
@@ -143,7 +143,7 @@ TEST_CASE("a stream says what a body says") {
   CompletionWriter body(call, model, "1", absl::UnixEpoch());
   CompletionWriter stream(streamed, model, "1", absl::UnixEpoch());
   std::string out, none;
-  for (size_t i = 0; i < call.requests.size(); ++i) {
+  for (size_t i = 0; i < call.choices(); ++i) {
     const std::vector<TokenId> tokens = RandomTokens(random);
     for (const TokenUpdate& update : Updates(tokens, call.logprobs.has_value(), random)) stream.Update(i, update, out);
     for (const TokenUpdate& update : Updates(tokens, call.logprobs.has_value(), random)) body.Update(i, update, none);
@@ -154,7 +154,7 @@ TEST_CASE("a stream says what a body says") {
   }
   CHECK(none.empty());
   CHECK(out.ends_with("data: [DONE]\n\n"));
-  const std::vector<Choice> streamed_choices = FromStream(out, call.requests.size());
+  const std::vector<Choice> streamed_choices = FromStream(out, call.choices());
   const std::vector<Choice> body_choices = FromBody(body.Body());
   REQUIRE(streamed_choices.size() == body_choices.size());
   for (size_t i = 0; i < body_choices.size(); ++i) {

@@ -84,11 +84,12 @@ TEST_CASE("log probabilities are asked for in two fields") {
   CHECK(ErrorOf(WithHello(R"("logprobs": 3)")) == "logprobs: expected true or false, got 3");
 }
 
-TEST_CASE("n samples of a chat are as many requests") {
+TEST_CASE("n samples of a chat are one prompt") {
   const CompletionCall call = MustRead(WithHello(R"("n": 3, "seed": 1, "timeout_ms": 10)"));
-  REQUIRE(call.requests.size() == 3);
-  CHECK(call.requests[2].sampling().seed() == 3);
-  CHECK(call.requests[2].chat().messages(0).content() == "hello");
+  REQUIRE(call.requests.size() == 1);
+  CHECK(call.choices() == 3);
+  CHECK(call.requests[0].sampling().seed() == 1);
+  CHECK(call.requests[0].chat().messages(0).content() == "hello");
 }
 
 TEST_CASE("tools go to the template as they were written, where its format of calls is known") {

@@ -2,15 +2,15 @@
 
 #include "base/strings.h"
 #include "catch.h"
-#include "server/openai/json_body.h"
+#include "server/json/json_body.h"
 #include "server/openai/openai_model.h"
 
 namespace baton {
 namespace {
 
-CompletionCall Call(bool chat, bool stream, size_t choices = 1) {
+CompletionCall Call(bool chat, bool stream, size_t prompts = 1) {
   CompletionCall call;
-  call.requests.resize(choices);
+  call.requests.resize(prompts);
   call.chat = chat;
   call.stream = stream;
   return call;
@@ -117,7 +117,7 @@ TEST_CASE("an error in a stream is an event, and the stream is not done") {
 }
 
 TEST_CASE("choices interleave, and a prompt counts once however often it is sampled") {
-  CompletionCall call = Call(/*chat=*/false, /*stream=*/false, 4);
+  CompletionCall call = Call(/*chat=*/false, /*stream=*/false, 2);
   call.samples = 2;
   call.echo = {"A:", "B:"};
   CompletionWriter writer = Writer(call);
@@ -138,7 +138,7 @@ TEST_CASE("choices interleave, and a prompt counts once however often it is samp
 }
 
 TEST_CASE("a stream's usage comes once, after all choices") {
-  CompletionCall call = Call(/*chat=*/true, /*stream=*/true, 2);
+  CompletionCall call = Call(/*chat=*/true, /*stream=*/true);
   call.samples = 2;
   call.include_usage = true;
   CompletionWriter writer = Writer(call);

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "catch.h"
-#include "server/openai/json_body.h"
+#include "server/json/json_body.h"
 
 namespace baton {
 namespace {

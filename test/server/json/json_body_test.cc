@@ -1,4 +1,4 @@
-#include "server/openai/json_body.h"
+#include "server/json/json_body.h"
 
 #include "base/strings.h"
 #include "catch.h"

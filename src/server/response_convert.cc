@@ -1,0 +1,43 @@
+#include "server/response_convert.h"
+
+#include "server/worker_convert.h"
+
+namespace baton {
+
+v1::Final ToFinal(const RequestOutcome& outcome) {
+  v1::Final final;
+  final.set_finish_reason(ToProto(outcome.finish));
+  final.mutable_usage()->set_prompt_tokens(outcome.prompt_tokens);
+  final.mutable_usage()->set_cached_tokens(outcome.cached_tokens);
+  final.mutable_usage()->set_shared_tokens(outcome.shared_tokens);
+  final.mutable_usage()->set_completion_tokens(outcome.completion_tokens);
+  final.set_context_length(outcome.context.tokens);
+  final.set_lease_ms(absl::ToInt64Milliseconds(outcome.context.duration));
+  v1::Timings& timings = *final.mutable_timings();
+  timings.set_upstream_ms(absl::ToDoubleMilliseconds(outcome.upstream));
+  timings.set_queue_ms(absl::ToDoubleMilliseconds(outcome.queue));
+  timings.set_prefill_ms(absl::ToDoubleMilliseconds(outcome.prefill));
+  timings.set_handoff_ms(absl::ToDoubleMilliseconds(outcome.handoff));
+  timings.set_first_token_ms(absl::ToDoubleMilliseconds(outcome.first_token));
+  timings.set_total_ms(absl::ToDoubleMilliseconds(outcome.total));
+  return final;
+}
+
+void AddTo(v1::GenerateResponse& response, const TokenUpdate& update) {
+  response.mutable_text()->append(update.text);
+  response.mutable_token_ids()->Add(update.tokens.begin(), update.tokens.end());
+  for (const TokenLogprobs& logprobs : update.logprobs) *response.add_logprobs() = ToProto(logprobs);
+}
+
+v1::PrefillOnlyResponse ToPrefillOnly(const RequestId& id, const RequestOutcome& outcome) {
+  v1::PrefillOnlyResponse response;
+  response.set_request_id(id);
+  v1::Final final = ToFinal(outcome);
+  response.mutable_usage()->Swap(final.mutable_usage());
+  response.mutable_timings()->Swap(final.mutable_timings());
+  response.set_context_length(final.context_length());
+  response.set_lease_ms(final.lease_ms());
+  return response;
+}
+
+}  // namespace baton
