@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "kernels/decode_attention.h"
 #include "kernels/mma.cuh"
@@ -69,8 +70,10 @@ __device__ float High(uint32_t pair) { return __uint_as_float(pair & 0xffff0000u
 // False past the last unit.
 __device__ bool ReadUnit(const DecodeParams& p, int unit, HistorySplit& split, int& kv_head) {
   if (unit >= p.units) return false;
-  const int4 words = __ldg(reinterpret_cast<const int4*>(p.splits) + unit / p.args.kv.kv_heads);
-  split = {words.x, words.y, words.z, words.w};
+  const auto* words = reinterpret_cast<const int4*>(p.splits + unit / p.args.kv.kv_heads);
+  const int4 range = __ldg(words);
+  const int4 parts = __ldg(words + 1);
+  split = {range.x, range.y, range.z, range.w, parts.x, parts.y};
   kv_head = unit % p.args.kv.kv_heads;
   return split.slice >= 0;
 }
@@ -338,15 +341,13 @@ struct Results {
 
   __device__ Results(const DecodeParams& p, const HistorySplit& split, int kv_head, const AttentionSlice& slice) {
     const PagedKv& kv = p.args.kv;
-    const int keys = slice.start + 1;
     group = p.args.heads / kv.kv_heads;
     layout = {group, kv.head_dim};
     out = p.args.out + (int64_t{slice.first_row} * p.args.heads + kv_head * group) * kv.head_dim;
-    splits = SplitCount(keys);
+    splits = split.splits;
     stride = int64_t{kv.kv_heads} * layout.Floats();
-    const int place = split.begin / SplitKeys(keys);
-    first = p.workspace + (split.partial - place) * stride + kv_head * layout.Floats();
-    partial = split.partial < 0 ? nullptr : first + place * stride;
+    first = p.workspace + (split.partial - split.place) * stride + kv_head * layout.Floats();
+    partial = split.partial < 0 ? nullptr : first + split.place * stride;
   }
 };
 
@@ -516,49 +517,90 @@ template <int kHeadDim, int kTiles>
 cudaError_t Launch(const DecodeParams& params, cudaStream_t stream) {
   using B = Block<kHeadDim>;
   const auto kernel = DecodeAttentionKernel<kHeadDim, kTiles>;
+  DecodeGrid grid;
+  if (const auto status = MakeDecodeGrid(params.args.kv.kv_heads, kHeadDim, &grid); status != cudaSuccess)
+    return status;
+  constexpr int kSharedBytes = kWarps * B::kRingBytes;
+  if (const auto status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+      status != cudaSuccess) {
+    return status;
+  }
+  kernel<<<std::min(params.units, grid.ctas), kThreads, kSharedBytes, stream>>>(params);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t MakeDecodeGrid(int32_t kv_heads, int32_t head_dim, DecodeGrid* grid) {
   int device = 0;
   int sms = 0;
   if (const auto status = cudaGetDevice(&device); status != cudaSuccess) return status;
   if (const auto status = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device); status != cudaSuccess) {
     return status;
   }
-  constexpr int kSharedBytes = kWarps * B::kRingBytes;
-  if (const auto status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
-      status != cudaSuccess) {
-    return status;
-  }
-  kernel<<<std::min(params.units, sms * B::kCtasPerSm), kThreads, kSharedBytes, stream>>>(params);
-  return cudaGetLastError();
+  *grid = {kv_heads, sms * (head_dim == 64 ? Block<64>::kCtasPerSm : Block<128>::kCtasPerSm)};
+  return cudaSuccess;
 }
 
-}  // namespace
+namespace {
 
-int32_t PlanHistorySplits(std::span<const AttentionSlice> slices, std::vector<HistorySplit>& splits) {
+// Splits of `least` keys and more, longest first.
+int32_t PlanSplitsOf(int32_t least, std::span<const AttentionSlice> slices, std::vector<HistorySplit>& splits) {
   // Sorted by counting blocks, as this runs every step; splits of a history that long are about equal anyway.
-  constexpr int32_t kLengths = 4096 / kBlockTokens;
+  constexpr int32_t kLengths = 8192 / kBlockTokens;
   const auto length = [](const HistorySplit& split) {
     return std::min((split.end - split.begin - 1) / kBlockTokens, kLengths - 1);
   };
   const auto for_each = [&](auto visit) {
     for (int32_t slice = 0; slice < std::ssize(slices); ++slice) {
       const int32_t keys = slices[slice].start + 1;
-      const int32_t step = SplitKeys(keys);
-      for (int32_t begin = 0; begin < keys; begin += step) {
-        visit(HistorySplit{slice, begin, std::min(begin + step, keys)}, keys > step);
+      const int32_t step = (keys - 1) / (least * kMaxSplits) * least + least;
+      const int32_t count = std::max(1, (keys + step / 2 - 1) / step);
+      for (int32_t place = 0; place < count; ++place) {
+        const int32_t begin = place * step;
+        visit(HistorySplit{slice, begin, place == count - 1 ? keys : begin + step, -1, place, count});
       }
     }
   };
   std::array<int32_t, kLengths + 1> places{};  // of the next split of each length
-  for_each([&](const HistorySplit& split, bool) { ++places[length(split)]; });
+  for_each([&](const HistorySplit& split) { ++places[length(split)]; });
   for (int32_t i = kLengths - 1; i >= 0; --i) places[i] += places[i + 1];
   splits.resize(places[0]);
   for (int32_t i = 0; i < kLengths; ++i) places[i] = places[i + 1];
   int32_t partials = 0;
-  for_each([&](HistorySplit split, bool one_of_many) {
-    if (one_of_many) split.partial = partials++;
+  for_each([&](HistorySplit split) {
+    if (split.splits > 1) split.partial = partials++;
     splits[places[length(split)]++] = split;
   });
   return partials;
+}
+
+// Of the first CTA, which has the longest unit of every round, in the time that a key takes.
+int64_t KeysUntilDone(const std::vector<HistorySplit>& splits, const DecodeGrid& grid) {
+  constexpr int64_t kUnitKeys = 24;  // what a unit takes besides: H200, splits of 256 keys against those of 1,024
+  int64_t keys = 0;
+  for (int64_t unit = 0; unit < std::ssize(splits) * grid.kv_heads; unit += grid.ctas) {
+    const HistorySplit& split = splits[unit / grid.kv_heads];
+    keys += split.end - split.begin + kUnitKeys;
+  }
+  return keys;
+}
+
+}  // namespace
+
+int32_t PlanHistorySplits(std::span<const AttentionSlice> slices, const DecodeGrid& grid,
+                          std::vector<HistorySplit>& splits) {
+  int32_t best = kMinSplitKeys;
+  int64_t soonest = std::numeric_limits<int64_t>::max();
+  for (const int32_t least : {kMinSplitKeys, 2 * kMinSplitKeys, 4 * kMinSplitKeys}) {
+    PlanSplitsOf(least, slices, splits);
+    const int64_t keys = KeysUntilDone(splits, grid);
+    if (keys < soonest) {
+      soonest = keys;
+      best = least;
+    }
+  }
+  return PlanSplitsOf(best, slices, splits);
 }
 
 int64_t DecodeWorkspaceBytes(int32_t heads, int32_t kv_heads, int32_t head_dim, int64_t partials) {

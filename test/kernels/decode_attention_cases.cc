@@ -71,7 +71,9 @@ struct Inputs {
         q(q_rows),
         out(histories.slices.size() * shape.heads * shape.head_dim) {
     std::vector<HistorySplit> planned;
-    const int32_t partials = PlanHistorySplits(histories.slices, planned);
+    DecodeGrid grid;
+    Must(MakeDecodeGrid(shape.kv_heads, shape.head_dim, &grid));
+    const int32_t partials = PlanHistorySplits(histories.slices, grid, planned);
     planned.resize(planned.size() + 5);  // padding
     splits = DeviceArray<HistorySplit>(planned);
     workspace = DeviceArray<uint8_t>(
@@ -159,7 +161,7 @@ KernelCase CheckCase(const Shape& shape, const std::vector<int32_t>& keys, std::
 }
 
 std::vector<KernelCase> CheckCases(std::mt19937_64& random) {
-  const std::vector<int32_t> ragged = {100, 1, 16, 17, 48, 255, 256, 257, 31, 530};
+  const std::vector<int32_t> ragged = {100, 1, 16, 17, 48, 255, 256, 257, 31, 384, 530, 769};
   std::vector<KernelCase> cases;
   for (const Shape& shape : std::initializer_list<Shape>{{2, 2, 64},
                                                          {3, 3, 128},

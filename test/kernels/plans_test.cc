@@ -36,42 +36,70 @@ TEST_CASE("query tiles hold every row of every slice once, those with the most k
   }
 }
 
-TEST_CASE("splits cover each history once, and where one is cut depends on its own length only") {
+std::vector<AttentionSlice> SlicesOf(const std::vector<int32_t>& histories) {
   std::vector<AttentionSlice> slices;
-  for (const int32_t keys : {1, 255, 256, 257, 1024, 8191, 8192, 8193, 100'000}) {
+  for (const int32_t keys : histories) {
     slices.push_back({.first_row = static_cast<int32_t>(slices.size()), .rows = 1, .start = keys - 1, .table = 0});
   }
-  std::vector<HistorySplit> splits;
-  const int32_t partials = PlanHistorySplits(slices, splits);
-  std::vector<int> used(static_cast<size_t>(partials));
-  for (size_t i = 0; i < slices.size(); ++i) {
-    const int32_t keys = slices[i].start + 1;
-    INFO(keys << " keys");
-    std::vector<HistorySplit> own;
-    std::copy_if(splits.begin(), splits.end(), std::back_inserter(own),
-                 [&](const HistorySplit& split) { return split.slice == static_cast<int32_t>(i); });
-    std::sort(own.begin(), own.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
-    REQUIRE(static_cast<int32_t>(own.size()) == SplitCount(keys));
-    CHECK(SplitCount(keys) <= kMaxSplits);
-    int32_t end = 0;
-    for (size_t part = 0; part < own.size(); ++part) {
-      CHECK(own[part].begin == end);
-      CHECK(own[part].begin % SplitKeys(keys) == 0);
-      CHECK(own[part].begin % kBlockTokens == 0);
-      end = own[part].end;
-      if (own.size() == 1) {
-        CHECK(own[part].partial == -1);
-      } else {
-        CHECK(own[part].partial == own[0].partial + static_cast<int32_t>(part));
-        ++used[static_cast<size_t>(own[part].partial)];
+  return slices;
+}
+
+// Those of one slice, in the order of their keys.
+std::vector<HistorySplit> SplitsOf(int32_t slice, const std::vector<HistorySplit>& splits) {
+  std::vector<HistorySplit> own;
+  std::copy_if(splits.begin(), splits.end(), std::back_inserter(own),
+               [&](const HistorySplit& split) { return split.slice == slice; });
+  std::sort(own.begin(), own.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  return own;
+}
+
+TEST_CASE("splits cover each history once, at most 32 of it, and none is short") {
+  for (const int32_t ctas : {1, 10, 264}) {
+    const std::vector<AttentionSlice> slices =
+        SlicesOf({1, 255, 256, 257, 383, 384, 385, 1024, 1025, 8191, 8192, 8193, 100'000});
+    std::vector<HistorySplit> splits;
+    const int32_t partials = PlanHistorySplits(slices, {.kv_heads = 2, .ctas = ctas}, splits);
+    std::vector<int> used(static_cast<size_t>(partials));
+    for (size_t i = 0; i < slices.size(); ++i) {
+      const int32_t keys = slices[i].start + 1;
+      INFO(keys << " keys, " << ctas << " CTAs");
+      const std::vector<HistorySplit> own = SplitsOf(static_cast<int32_t>(i), splits);
+      REQUIRE(!own.empty());
+      CHECK(std::ssize(own) <= kMaxSplits);
+      int32_t end = 0;
+      for (size_t part = 0; part < own.size(); ++part) {
+        CHECK(own[part].begin == end);
+        CHECK(own[part].begin % kBlockTokens == 0);
+        CHECK(own[part].place == static_cast<int32_t>(part));
+        CHECK(own[part].splits == std::ssize(own));
+        end = own[part].end;
+        if (own.size() == 1) {
+          CHECK(own[part].partial == -1);
+        } else {
+          CHECK(end - own[part].begin >= kMinSplitKeys / 2);
+          CHECK(own[part].partial == own[0].partial + static_cast<int32_t>(part));
+          ++used[static_cast<size_t>(own[part].partial)];
+        }
       }
+      CHECK(end == keys);
     }
-    CHECK(end == keys);
+    CHECK(std::count(used.begin(), used.end(), 1) == partials);
+    const auto blocks = [](const HistorySplit& split) { return (split.end - split.begin - 1) / kBlockTokens; };
+    CHECK(std::is_sorted(splits.begin(), splits.end(),
+                         [&](const auto& a, const auto& b) { return blocks(a) > blocks(b); }));
   }
-  CHECK(std::count(used.begin(), used.end(), 1) == partials);
-  const auto blocks = [](const HistorySplit& split) { return (split.end - split.begin - 1) / kBlockTokens; };
-  CHECK(std::is_sorted(splits.begin(), splits.end(),
-                       [&](const auto& a, const auto& b) { return blocks(a) > blocks(b); }));
+}
+
+TEST_CASE("few histories are split to fill the device, many are left whole") {
+  constexpr DecodeGrid kGrid = {.kv_heads = 8, .ctas = 264};
+  std::vector<HistorySplit> splits;
+  PlanHistorySplits(SlicesOf({1025}), kGrid, splits);
+  CHECK(splits.size() == 4);
+  PlanHistorySplits(SlicesOf(std::vector<int32_t>(256, 1025)), kGrid, splits);
+  CHECK(splits.size() == 256);
+  // 80 x 8 whole histories would take three rounds, the last of them for 112 of the 264 CTAs.
+  PlanHistorySplits(SlicesOf(std::vector<int32_t>(80, 1024)), kGrid, splits);
+  CHECK(splits.size() > 80);
 }
 
 TEST_CASE("a tile of queries holds whole groups, or says that none fits") {

@@ -19,6 +19,7 @@ CudaAttention::CudaAttention(const ModelConfig& config, bool same_bits, int capa
       prefill_kernel_(capability == kHopper ? cuda::PrefillKernel::kWgmma : cuda::PrefillKernel::kMma) {}
 
 absl::Status CudaAttention::Prepare(const cuda::PagedKv& kv) {
+  RETURN_IF_ERROR(CudaStatus(cuda::MakeDecodeGrid(kv_heads_, head_dim_, &grid_), "device"));
   if (prefill_kernel_ != cuda::PrefillKernel::kWgmma) return absl::OkStatus();
   return CudaStatus(cuda::MakeKvTensorMap(kv, &tensor_map_), "describing the KV blocks to the device");
 }
@@ -35,7 +36,7 @@ absl::Status CudaAttention::Plan(std::span<const cuda::AttentionSlice> slices, b
 }
 
 absl::Status CudaAttention::PlanDecode(bool padded, cudaStream_t stream) {
-  const int64_t partials = cuda::PlanHistorySplits(decode_, splits_);
+  const int64_t partials = cuda::PlanHistorySplits(decode_, grid_, splits_);
   if (padded) splits_.resize(std::bit_ceil(splits_.size()));
   RETURN_IF_ERROR(decode_slices_.Upload(decode_, "slices", stream));
   RETURN_IF_ERROR(uploaded_splits_.Upload(splits_, "history splits", stream));

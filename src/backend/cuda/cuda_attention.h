@@ -38,6 +38,7 @@ class CudaAttention {
   const bool same_bits_;
   const cuda::PrefillKernel prefill_kernel_;
   cuda::KvTensorMap tensor_map_;
+  cuda::DecodeGrid grid_;
 
   std::vector<cuda::AttentionSlice> prefill_, decode_;  // the batch's slices
   std::vector<cuda::HistorySplit> splits_;
