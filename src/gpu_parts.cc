@@ -1,7 +1,9 @@
 #include "gpu_parts.h"
 
 #include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_group.h"
 #include "backend/cuda/cuda_slab.h"
+#include "backend/tensor_parallel.h"
 #include "base/status.h"
 
 namespace baton {
@@ -22,11 +24,21 @@ absl::StatusOr<Slab> AdoptCudaSlab(int device, int64_t bytes, Transport& transpo
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaWorkerBackend(const Weights& weights, const CudaWorkerOptions& options,
-                                                               Transport& transport) {
-  const int64_t bytes = options.blocks * CudaKvLayout(weights.config).BlockBytes();
-  ASSIGN_OR_RETURN(const Slab slab, AdoptCudaSlab(options.device, bytes, transport));
-  return MakeCudaBackend(
-      weights, {.device = options.device, .slab = slab, .lm_head = options.lm_head, .same_bits = options.same_bits});
+                                                               std::span<const std::unique_ptr<Transport>> transports) {
+  const int count = static_cast<int>(options.devices.size());
+  const KvLayout layout = CudaKvLayout(weights.config);
+  std::vector<CudaRank> ranks;
+  for (int rank = 0; rank < count; ++rank) {
+    const int device = options.devices[static_cast<size_t>(rank)];
+    const int64_t bytes = options.blocks * layout.planes() * StripeOf(layout, {rank, count}).width();
+    ASSIGN_OR_RETURN(const Slab slab, AdoptCudaSlab(device, bytes, *transports[static_cast<size_t>(rank)]));
+    ranks.push_back({device, slab});
+  }
+  CudaBackendOptions backend{.lm_head = options.lm_head, .same_bits = options.same_bits};
+  if (count > 1) return MakeCudaGroup(weights, ranks, backend);
+  backend.device = ranks[0].device;
+  backend.slab = ranks[0].slab;
+  return MakeCudaBackend(weights, backend);
 }
 
 }  // namespace baton

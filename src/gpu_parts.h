@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "backend/backend.h"
@@ -24,14 +26,14 @@ absl::StatusOr<CudaDeviceInfo> FindCudaDevice(int device, const ModelConfig& con
 absl::StatusOr<Slab> AdoptCudaSlab(int device, int64_t bytes, Transport& transport);
 
 struct CudaWorkerOptions {
-  int device = 0;
-  int64_t blocks = 0;
+  std::vector<int> devices;  // one for each rank
+  int64_t blocks = 0;        // of the whole model
   bool lm_head = true;
   bool same_bits = false;
 };
 
-// A backend whose KV lies in such a slab.
+// A backend whose KV lies in such slabs, one in the transport of each rank.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaWorkerBackend(const Weights& weights, const CudaWorkerOptions& options,
-                                                               Transport& transport);
+                                                               std::span<const std::unique_ptr<Transport>> transports);
 
 }  // namespace baton

@@ -10,7 +10,8 @@ absl::StatusOr<Slab> AdoptCudaSlab(int, int64_t, Transport&) {
   return absl::UnavailableError("this build has no CUDA");
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeCudaWorkerBackend(const Weights&, const CudaWorkerOptions&, Transport&) {
+absl::StatusOr<std::unique_ptr<Backend>> MakeCudaWorkerBackend(const Weights&, const CudaWorkerOptions&,
+                                                               std::span<const std::unique_ptr<Transport>>) {
   return absl::UnavailableError("this build has no CUDA");
 }
 

@@ -1,18 +1,17 @@
 // The concrete parts that the programs' mains have in common.
 #pragma once
 
+#include <algorithm>
+#include <limits>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_group.h"
 #include "backend/cpu/thread_pool.h"
 #include "backend/tensor_parallel.h"
-#include "base/check.h"
 #include "base/logging.h"
 #include "base/status.h"
 #include "engine/decode_worker.h"
@@ -33,7 +32,7 @@ namespace baton {
 // A model's weights, checked, where it will compute, and how many blocks of KV the options give it there.
 struct LoadedModel {
   std::unique_ptr<Weights> weights;
-  std::optional<int> cuda_device;  // none: the CPU
+  std::vector<int> cuda_devices;  // one for each rank; none: the CPU
   int64_t blocks = 0;
   int64_t block_bytes = 0;
 };
@@ -48,41 +47,51 @@ inline int64_t WeightBytes(const Weights& weights) {
   return elements * BytesPerElement(weights.config.dtype);
 }
 
-// Of `--device`, which is valid. None: the CPU.
-inline std::optional<int> CudaDeviceOf(const std::string& device) {
-  if (device == "cpu") return std::nullopt;
-  int number = 0;
-  if (device.starts_with("cuda:")) BATON_CHECK(absl::SimpleAtoi(device.substr(5), &number), device);
-  return number;
-}
-
-// Ranks are for CPUs so far: `auto` takes no GPU then.
-inline absl::Status CheckRanks(const WorkerOptions& options, const ModelConfig& config) {
-  if (options.tensor_parallel > 1 && options.device.starts_with("cuda")) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor-parallel: expected 1 with --device ", options.device,
-                                                   ": ranks on GPUs are not built yet, got ", options.tensor_parallel));
+inline absl::StatusOr<std::vector<CudaDeviceInfo>> FindCudaDevices(const std::vector<int>& devices,
+                                                                   const ModelConfig& config) {
+  std::vector<CudaDeviceInfo> found;
+  for (const int device : devices) {
+    ASSIGN_OR_RETURN(found.emplace_back(), FindCudaDevice(device, config));
   }
-  return CheckShard(config, options.tensor_parallel);
+  return found;
 }
 
-// Chooses the device, and sizes the KV memory for one of `workers` of this process there.
+// Bytes of the model's KV blocks that a rank's device has room for its part of, after its weights.
+inline int64_t RoomForBlocks(const LoadedModel& model, Shard shard, int64_t free_bytes) {
+  const KvLayout layout = CpuKvLayout(model.weights->config);
+  const int64_t left = free_bytes - WeightBytes(*ShardWeights(*model.weights, shard));
+  const int64_t blocks = std::max<int64_t>(0, left) / (layout.planes() * StripeOf(layout, shard).width());
+  return blocks * model.block_bytes;
+}
+
+// Sizes the KV memory by the rank that has least room for it.
+inline absl::Status PlaceOnDevices(const WorkerOptions& options, int workers, const std::vector<int>& devices,
+                                   const std::vector<CudaDeviceInfo>& found, LoadedModel& model) {
+  int64_t room = std::numeric_limits<int64_t>::max();
+  const int ranks = static_cast<int>(devices.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    spdlog::info("computing on CUDA device {}: {}", devices[rank], found[rank].description);
+    const int64_t sharing = workers * std::count(devices.begin(), devices.end(), devices[rank]);
+    room = std::min(room, RoomForBlocks(model, {rank, ranks}, found[rank].free_bytes / sharing));
+  }
+  model.cuda_devices = devices;
+  ASSIGN_OR_RETURN(model.blocks, KvBlocksOnDevice(options, model.block_bytes, room));
+  return absl::OkStatus();
+}
+
+// Chooses where the model computes, and sizes the KV memory for one of `workers` of this process there.
 inline absl::Status Place(const WorkerOptions& options, int workers, LoadedModel& model) {
-  model.block_bytes = CpuKvLayout(model.weights->config).BlockBytes();
-  RETURN_IF_ERROR(CheckRanks(options, model.weights->config));
-  const std::optional<int> device = options.tensor_parallel > 1 ? std::nullopt : CudaDeviceOf(options.device);
-  if (device) {
-    const auto info = FindCudaDevice(*device, model.weights->config);
-    if (!info.ok() && options.device != "auto") return info.status();
-    if (info.ok()) {
-      spdlog::info("computing on CUDA device {}: {}", *device, info->description);
-      model.cuda_device = device;
-      ASSIGN_OR_RETURN(model.blocks, KvBlocksOnDevice(options, model.block_bytes, info->free_bytes / workers,
-                                                      WeightBytes(*model.weights)));
-      return absl::OkStatus();
-    }
+  const ModelConfig& config = model.weights->config;
+  model.block_bytes = CpuKvLayout(config).BlockBytes();
+  RETURN_IF_ERROR(CheckShard(config, options.tensor_parallel));
+  ASSIGN_OR_RETURN(const std::vector<int> devices, CudaDevices(options));
+  if (!devices.empty()) {
+    const auto found = FindCudaDevices(devices, config);
+    if (found.ok()) return PlaceOnDevices(options, workers, devices, *found, model);
+    if (options.device != "auto") return found.status();
     // No GPU is as usual as one; one that is not taken is worth a word.
-    const auto level = absl::IsUnavailable(info.status()) ? spdlog::level::info : spdlog::level::warn;
-    spdlog::log(level, "computing on the CPU: {}", std::string(info.status().message()));
+    const auto level = absl::IsUnavailable(found.status()) ? spdlog::level::info : spdlog::level::warn;
+    spdlog::log(level, "computing on the CPU: {}", std::string(found.status().message()));
   }
   ASSIGN_OR_RETURN(model.blocks, KvBlocks(options, model.block_bytes));
   return absl::OkStatus();
@@ -93,7 +102,7 @@ inline absl::StatusOr<LoadedModel> LoadModel(const WorkerOptions& options, int w
   LoadedModel model;
   ASSIGN_OR_RETURN(model.weights, LoadWeights(options.model));
   RETURN_IF_ERROR(Place(options, workers, model));
-  if (!model.cuda_device) WarnOfSharedMemory(model.blocks * model.block_bytes);
+  if (model.cuda_devices.empty()) WarnOfSharedMemory(model.blocks * model.block_bytes);
   ASSIGN_OR_RETURN(const StagingOptions staging, Staging(options, model.block_bytes));
   if (options.common.check && staging.disk > 0) {
     RETURN_IF_ERROR(StagingFile::Create(options.kv_disk_dir, staging.disk, model.block_bytes).status());
@@ -152,10 +161,10 @@ inline absl::StatusOr<std::unique_ptr<Backend>> MakeCpuRanks(const LoadedModel& 
 inline absl::StatusOr<WorkerBackend> MakeBackend(const LoadedModel& model, const WorkerOptions& options, bool lm_head,
                                                  const Transports& transports) {
   WorkerBackend made;
-  if (model.cuda_device) {
+  if (!model.cuda_devices.empty()) {
     const CudaWorkerOptions cuda{
-        .device = *model.cuda_device, .blocks = model.blocks, .lm_head = lm_head, .same_bits = options.same_bits};
-    ASSIGN_OR_RETURN(made.backend, MakeCudaWorkerBackend(*model.weights, cuda, *transports[0]));
+        .devices = model.cuda_devices, .blocks = model.blocks, .lm_head = lm_head, .same_bits = options.same_bits};
+    ASSIGN_OR_RETURN(made.backend, MakeCudaWorkerBackend(*model.weights, cuda, transports));
   } else {
     const CpuBackendOptions cpu{.threads = Threads(options), .lm_head = lm_head};
     ASSIGN_OR_RETURN(made.backend, MakeCpuRanks(model, cpu, transports));

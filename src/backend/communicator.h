@@ -20,7 +20,9 @@ class Communicator {
   // element stands among others changes nothing.
   virtual void AllReduceSum(float* data, int64_t count) = 0;
   // Joins columns at rank 0: `part` is [rows, columns[rank]], `whole` [rows, sum of columns], null at other ranks.
-  virtual void GatherColumns(const float* part, int64_t rows, std::span<const int64_t> columns, float* whole) = 0;
+  // Strides are elements from row to row.
+  virtual void GatherColumns(const float* part, int64_t part_stride, int64_t rows, std::span<const int64_t> columns,
+                             float* whole, int64_t whole_stride) = 0;
 
   // A rank gives the pass up: whatever waits in a call, or comes to one, goes on at once, and what it holds then means
   // nothing. From any thread.

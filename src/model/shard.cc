@@ -55,6 +55,12 @@ ShardRange VocabRange(const Shard& shard, const ModelConfig& config) {
   return RangeOf(shard, config.vocab, TileOf(config.vocab));
 }
 
+std::vector<int64_t> VocabColumns(int ranks, const ModelConfig& config) {
+  std::vector<int64_t> columns;
+  for (int rank = 0; rank < ranks; ++rank) columns.push_back(VocabRange({rank, ranks}, config).size());
+  return columns;
+}
+
 std::unique_ptr<Weights> ShardWeights(const Weights& whole, const Shard& shard) {
   const ModelConfig& config = whole.config;
   const ShardRange kv_heads = RangeOf(shard, config.kv_heads);

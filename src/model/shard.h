@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "model/weights.h"
@@ -27,8 +28,9 @@ ShardRange RangeOf(const Shard& shard, int64_t n, int64_t unit = 1);
 // heads: some have one head more then.
 absl::Status CheckShard(const ModelConfig& config, int ranks);
 
-// Whose logits a rank computes.
+// Whose logits a rank computes, and how many each of the ranks does.
 ShardRange VocabRange(const Shard& shard, const ModelConfig& config);
+std::vector<int64_t> VocabColumns(int ranks, const ModelConfig& config);
 
 // Whole KV heads with their query heads, and the part of the FFN, that belong to a rank: q, k, v, gate, up and LM head
 // by outputs, o and down by inputs. So a rank attends to its own heads only, and what o and down give is to be summed

@@ -3,7 +3,6 @@
 #include <iostream>
 #include <sstream>
 
-#include "absl/strings/numbers.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "server/toml_file.h"
@@ -33,26 +32,26 @@ const CLI::Validator kMaxSessions(
 
 const CLI::Validator kDevice(
     [](const std::string& text) -> std::string {
-      int number = 0;
-      if (text == "auto" || text == "cpu" || text == "cuda") return "";
-      if (text.starts_with("cuda:") && absl::SimpleAtoi(text.substr(5), &number) && number >= 0) return "";
-      return StrCat("expected auto, cpu, cuda or cuda:N, got ", text);
+      if (text == "auto" || text == "cpu" || text == "cuda" || !CudaDevicesIn(text).empty()) return "";
+      return StrCat("expected auto, cpu, cuda or cuda:N[,N...], got ", text);
     },
-    "auto|cpu|cuda|cuda:N");
+    "auto|cpu|cuda|cuda:N[,N...]");
 
 void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_name = "--model") {
   app.add_option(model_name, o.model, "Hugging Face directory of the model (required)");
   app.add_option("--threads", o.threads, "threads that compute; 0: one for each core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  app.add_option("--device", o.device,
-                 "where it computes: cpu, cuda (the first GPU), cuda:N, or auto: a GPU where there is one that can run "
-                 "the model")
+  app.add_option(
+         "--device", o.device,
+         "where it computes: cpu, cuda (the first GPUs, one for each rank), cuda:N,..., or auto: GPUs where there "
+         "are any that can run the model")
       ->check(kDevice)
       ->capture_default_str();
   app.add_option("--tensor-parallel", o.tensor_parallel,
                  "ranks that share out the model's heads and compute together, each with KV memory of its own; at most "
-                 "one for each KV head. Not on GPUs yet; on the CPU the threads are the ranks', and nothing is gained")
+                 "one for each KV head. A rank takes a GPU, and all of them reach each other's memory; on the CPU the "
+                 "threads are the ranks', and nothing is gained")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_flag("--same-bits", o.same_bits,

@@ -11,8 +11,12 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <numeric>
 #include <set>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/logging.h"
 #include "base/status.h"
 #include "model/served_model.h"
@@ -72,9 +76,33 @@ absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_byt
   return BlocksWithin(options, 1024, block_bytes, PhysicalBytes(), "this machine's");
 }
 
-absl::StatusOr<int64_t> KvBlocksOnDevice(const WorkerOptions& options, int64_t block_bytes, int64_t free_bytes,
-                                         int64_t weight_bytes) {
-  const int64_t left = std::max<int64_t>(0, free_bytes - weight_bytes);
+std::vector<int> CudaDevicesIn(const std::string& text) {
+  std::vector<int> devices;
+  absl::string_view list = text;
+  if (!absl::ConsumePrefix(&list, "cuda:")) return {};
+  for (const absl::string_view number : absl::StrSplit(list, ',')) {
+    int device = 0;
+    if (!absl::SimpleAtoi(number, &device) || device < 0) return {};
+    devices.push_back(device);
+  }
+  return devices;
+}
+
+absl::StatusOr<std::vector<int>> CudaDevices(const WorkerOptions& options) {
+  if (options.device == "cpu") return std::vector<int>();
+  std::vector<int> devices = CudaDevicesIn(options.device);
+  if (devices.empty()) {
+    devices.resize(static_cast<size_t>(options.tensor_parallel));
+    std::iota(devices.begin(), devices.end(), 0);
+  }
+  if (std::ssize(devices) != options.tensor_parallel) {
+    return absl::InvalidArgumentError(absl::StrCat("device: expected as many GPUs as --tensor-parallel says (",
+                                                   options.tensor_parallel, "), got ", options.device));
+  }
+  return devices;
+}
+
+absl::StatusOr<int64_t> KvBlocksOnDevice(const WorkerOptions& options, int64_t block_bytes, int64_t left) {
   return BlocksWithin(options, left / 10 * 9 >> 20, block_bytes, left,
                       "what the weights leave of the device's memory,");
 }

@@ -55,7 +55,7 @@ struct WorkerOptions {
   std::string model;              // directory
   std::string prefill_module;     // decode: directory of the module whose KV it takes; empty: its own
   int threads = 0;                // 0: one for each core
-  std::string device = "auto";    // where it computes: cpu, cuda, cuda:N or auto
+  std::string device = "auto";    // where it computes: cpu, cuda, cuda:N,M,... or auto
   int tensor_parallel = 1;        // ranks that compute the model together
   bool same_bits = false;         // cuda: bit-equal results for any chunking and batch
   int64_t kv_memory_mb = 0;       // 0: 1024 on the CPU, on a GPU nine tenths of what the weights leave
@@ -81,9 +81,13 @@ struct ServeOptions {
 // machine's memory holds (both are named).
 absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_bytes);
 
-// The same on a device of which `free_bytes` are for one worker: its weights, activations and KV.
-absl::StatusOr<int64_t> KvBlocksOnDevice(const WorkerOptions& options, int64_t block_bytes, int64_t free_bytes,
-                                         int64_t weight_bytes);
+// The GPUs of a text like "cuda:0,2"; empty: it is not one.
+std::vector<int> CudaDevicesIn(const std::string& text);
+// A GPU for each rank, of `--device`; empty: the CPU. INVALID_ARGUMENT: it names more or fewer.
+absl::StatusOr<std::vector<int>> CudaDevices(const WorkerOptions& options);
+
+// The same on devices where the weights leave one worker `left` bytes, for activations and KV.
+absl::StatusOr<int64_t> KvBlocksOnDevice(const WorkerOptions& options, int64_t block_bytes, int64_t left);
 
 // How much evicted KV the options keep, in blocks of `block_bytes`. INVALID_ARGUMENT: less than a block, or more than
 // this machine's memory (both are named); a disk without directory or size, or without --kv-host-mb.

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/embedding.h"
+#include "kernels/rank_sum.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope_store.h"
 #include "kernels/swiglu.h"
@@ -62,6 +63,36 @@ KernelCase Norm(int32_t rows, int32_t columns, bool check, std::mt19937_64& rand
       for (int64_t i = 0; i < columns; ++i) squares += double{x[row * columns + i]} * x[row * columns + i];
       const double scale = 1 / std::sqrt(squares / columns + kEpsilon);
       for (int64_t i = 0; i < columns; ++i) expected.push_back(x[row * columns + i] * scale * Double(weight[i]));
+    }
+    return RelativeError(out.ToHost(), expected);
+  };
+  return result;
+}
+
+KernelCase RankSum(int ranks, int64_t count, bool check, std::mt19937_64& random) {
+  std::vector<DeviceArray<float>> memory;
+  std::vector<std::vector<float>> values;
+  for (int rank = 0; rank < ranks; ++rank) {
+    values.push_back(RandomFloats(count, random));
+    memory.emplace_back(values.back());
+  }
+  const DeviceArray<float> out(static_cast<size_t>(count));
+  KernelCase result;
+  result.name = "rank_sum " + std::to_string(ranks) + " x " + std::to_string(count);
+  result.bytes = 4.0 * (ranks + 1) * static_cast<double>(count);
+  result.tolerance = 0;
+  result.launch = [=](cudaStream_t stream) {
+    RankParts parts{.ranks = ranks};
+    for (int rank = 0; rank < ranks; ++rank) parts.parts[rank] = memory[rank].data();
+    return LaunchRankSum(parts, count, out.data(), stream);
+  };
+  if (!check) return result;
+  result.error = [=] {
+    std::vector<double> expected;
+    for (int64_t i = 0; i < count; ++i) {
+      float sum = values[0][i];
+      for (int rank = 1; rank < ranks; ++rank) sum += values[rank][i];
+      expected.push_back(sum);
     }
     return RelativeError(out.ToHost(), expected);
   };
@@ -214,6 +245,7 @@ std::vector<KernelCase> RowCases(CaseSize size, uint64_t seed) {
          {RopeShape{37, 9, 3, 64, false}, {18, 7, 1, 128, false}, {50, 4, 2, 128, true}, {3, 32, 8, 64, true}}) {
       cases.push_back(RopeStore(shape, true, random));
     }
+    for (const int ranks : {1, 2, 3, kMaxRanks}) cases.push_back(RankSum(ranks, 4 * 45678, true, random));
     return cases;
   }
   for (const int32_t rows : {64, 8192}) {
@@ -221,6 +253,7 @@ std::vector<KernelCase> RowCases(CaseSize size, uint64_t seed) {
     cases.push_back(Norm(rows, 4096, false, random));
     cases.push_back(SwiGlu(rows, 14336, false, random));
     cases.push_back(RopeStore({rows, 32, 8, 128, false}, false, random));
+    cases.push_back(RankSum(2, rows * 4096, false, random));
   }
   return cases;
 }

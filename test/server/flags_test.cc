@@ -140,32 +140,49 @@ TEST_CASE("more KV than memory, or next to none, is refused with both numbers") 
 TEST_CASE("a GPU's KV has nine tenths of what the weights leave, or what was asked for if that fits") {
   constexpr int64_t kMb = 1 << 20;
   WorkerOptions options;
-  CHECK(KvBlocksOnDevice(options, kMb, 1000 * kMb, 500 * kMb).value() == 450);
+  CHECK(KvBlocksOnDevice(options, kMb, 500 * kMb).value() == 450);
   options.kv_memory_mb = 64;
-  CHECK(KvBlocksOnDevice(options, kMb, 1000 * kMb, 500 * kMb).value() == 64);
+  CHECK(KvBlocksOnDevice(options, kMb, 500 * kMb).value() == 64);
   options.kv_blocks = 7;
-  CHECK(KvBlocksOnDevice(options, kMb, 1000 * kMb, 500 * kMb).value() == 7);
+  CHECK(KvBlocksOnDevice(options, kMb, 500 * kMb).value() == 7);
   options.kv_blocks = 501;
-  CHECK(Message(KvBlocksOnDevice(options, kMb, 1000 * kMb, 500 * kMb).status())
+  CHECK(Message(KvBlocksOnDevice(options, kMb, 500 * kMb).status())
             .find("do not fit into what the weights "
                   "leave of the device's memory, 500 "
                   "MiB") != std::string::npos);
-  CHECK(absl::IsInvalidArgument(KvBlocksOnDevice({}, kMb, 400 * kMb, 500 * kMb).status()));
+  CHECK(absl::IsInvalidArgument(KvBlocksOnDevice({}, kMb, 0).status()));
 }
 
 TEST_CASE("a device is the CPU, a GPU by its number, or chosen") {
-  for (const char* good : {"auto", "cpu", "cuda", "cuda:0", "cuda:7"}) {
+  for (const char* good : {"auto", "cpu", "cuda", "cuda:0", "cuda:7", "cuda:1,0,0"}) {
     CLI::App app;
     WorkerOptions options;
     AddPrefillFlags(app, options);
     app.parse(std::vector<std::string>{good, "--device"});
     CHECK(options.device == good);
   }
-  for (const char* bad : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda1"}) {
+  for (const char* bad : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda1", "cuda:0,", "cuda:0,x"}) {
     CLI::App app;
     WorkerOptions options;
     AddPrefillFlags(app, options);
     CHECK_THROWS_AS(app.parse(std::vector<std::string>{bad, "--device"}), CLI::Error);
+  }
+}
+
+TEST_CASE("each rank has a GPU, the first ones or those that are named") {
+  WorkerOptions options;
+  const auto devices = [&](const char* device, int ranks) {
+    options.device = device;
+    options.tensor_parallel = ranks;
+    return CudaDevices(options);
+  };
+  CHECK(devices("cpu", 2).value().empty());
+  CHECK(devices("auto", 1).value() == std::vector<int>{0});
+  CHECK(devices("cuda", 3).value() == std::vector<int>{0, 1, 2});
+  CHECK(devices("cuda:3,1", 2).value() == std::vector<int>{3, 1});
+  for (const int ranks : {1, 3}) {
+    CHECK(Message(devices("cuda:3,1", ranks).status()) ==
+          StrCat("device: expected as many GPUs as --tensor-parallel says (", ranks, "), got cuda:3,1"));
   }
 }
 

@@ -264,13 +264,10 @@ absl::StatusOr<LogitsView> CpuOps::Logits(WeightId norm, WeightId head) {
 
 // `part`: [rows, the rank's tokens]
 LogitsView CpuOps::JoinLogits(const float* part) {
-  std::vector<int64_t> columns;
-  for (int rank = 0; rank < shard_.ranks; ++rank) {
-    columns.push_back(VocabRange({rank, shard_.ranks}, config_).size());
-  }
+  const std::vector<int64_t> columns = VocabColumns(shard_.ranks, config_);
   const bool joins = shard_.rank == 0;
   float* whole = joins ? joined_logits_.Reserve(rows() * config_.vocab) : nullptr;
-  communicator_->GatherColumns(part, rows(), columns, whole);
+  communicator_->GatherColumns(part, columns[shard_.rank], rows(), columns, whole, config_.vocab);
   return joins ? LogitsView{.data = whole, .rows = rows(), .vocab = config_.vocab} : LogitsView{};
 }
 

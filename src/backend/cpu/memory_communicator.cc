@@ -12,10 +12,11 @@ namespace {
 
 // What the ranks share.
 struct Group {
-  explicit Group(int ranks) : barrier(ranks), parts(ranks) {}
+  explicit Group(int ranks) : barrier(ranks), parts(ranks), strides(ranks) {}
   RankBarrier barrier;
   // Each rank writes its own between two meetings, and all read them after the second.
   std::vector<const float*> parts;
+  std::vector<int64_t> strides;
   // Sums of one call, used in turn: a rank may fill one while another still copies the last call's.
   std::array<Buffer<float>, 2> sums;
 };
@@ -38,14 +39,17 @@ class MemoryCommunicator final : public Communicator {
     std::memcpy(data, sums.data(), count * sizeof(float));
   }
 
-  void GatherColumns(const float* part, int64_t rows, std::span<const int64_t> columns, float* whole) override {
+  void GatherColumns(const float* part, int64_t part_stride, int64_t rows, std::span<const int64_t> columns,
+                     float* whole, int64_t whole_stride) override {
     group_->parts[rank_] = part;
+    group_->strides[rank_] = part_stride;
     if (!group_->barrier.Arrive()) return;
     if (rank_ == 0) {
       for (int64_t row = 0; row < rows; ++row) {
+        float* to = whole + row * whole_stride;
         for (int rank = 0; rank < ranks_; ++rank) {
-          const float* from = group_->parts[rank] + row * columns[rank];
-          whole = std::copy(from, from + columns[rank], whole);
+          const float* from = group_->parts[rank] + row * group_->strides[rank];
+          to = std::copy(from, from + columns[rank], to);
         }
       }
     }

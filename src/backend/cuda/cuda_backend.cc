@@ -79,6 +79,7 @@ class CudaBackend final : public Backend {
     cudaStream_t stream = nullptr;
     RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream"));
     stream_.reset(stream);
+    if (options.communicator != nullptr) RETURN_IF_ERROR(options.communicator->Join(stream));
     for (auto& stored : stored_) {
       cudaEvent_t event = nullptr;
       RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event"));
@@ -88,7 +89,8 @@ class CudaBackend final : public Backend {
                                                      .capability = capability,
                                                      .layout = layout_,
                                                      .slab = {options.slab.data(), options.slab.size()},
-                                                     .stream = stream}));
+                                                     .stream = stream,
+                                                     .communicator = options.communicator}));
     // cuBLASLt suggests by all of these: parts of one generation differ in their number of multiprocessors.
     numerics_id_ = absl::StrCat("cuda-sm", capability, "x", device.multiProcessorCount, "-cublas",
                                 ops_->cublas_version(), "-bf16", options.same_bits ? "-same-bits" : "-varying-bits");
@@ -123,7 +125,9 @@ class CudaBackend final : public Backend {
     const absl::Cleanup end = [&] { ops_->EndDecode(); };
     const int64_t rows = DecodeGraphs::RowsFor(std::ssize(batch.slices));
     RETURN_IF_ERROR(ops_->BeginDecode(batch, rows));
-    RETURN_IF_ERROR(graphs_.Run(ops_->Describe(), forward, stream_.get()));
+    // A graph knows nothing of what other ranks' streams do.
+    const bool alone = options_.communicator == nullptr;
+    RETURN_IF_ERROR(alone ? graphs_.Run(ops_->Describe(), forward, stream_.get()) : forward());
     return ops_->FetchLogits();
   }
 

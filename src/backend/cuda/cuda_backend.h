@@ -7,16 +7,20 @@
 
 #include "absl/status/statusor.h"
 #include "backend/backend.h"
+#include "backend/cuda/device_communicator.h"
 #include "model/weights.h"
 
 namespace baton {
 
 struct CudaBackendOptions {
   int device = 0;
-  Slab slab;            // of the device, a multiple of BlockBytes(); must outlive the backend
+  Slab slab = {};       // of the device, a multiple of BlockBytes(); must outlive the backend
   bool lm_head = true;  // false: a prefill worker, which never makes logits
   // Bit-equal results for any chunking and batch (design idea 5), at the price that bench/results/README.md states.
   bool same_bits = false;
+  // The backend is this rank of a tensor-parallel group, and the weights are its part (ShardWeights); logits are whole,
+  // the first rank's alone. Null: there is no group. Must outlive the backend.
+  DeviceCommunicator* communicator = nullptr;
 };
 
 // Bf16, K and V row by row.

@@ -17,6 +17,8 @@ CudaOps::CudaOps(const ModelConfig& config, const CudaOpsOptions& options)
     : config_(config),
       options_(options),
       stream_(options.stream),
+      shard_(options.communicator == nullptr ? Shard{}
+                                             : Shard{options.communicator->rank(), options.communicator->ranks()}),
       attention_(config, options.same_bits, options.capability),
       kept_attention_(config, options.same_bits, options.capability),
       sampling_(config.vocab) {}
@@ -54,11 +56,13 @@ absl::Status CopyParts(const std::vector<Tensor>& parts, DeviceBuffer<cuda::Bf16
   RETURN_IF_ERROR(to.Reserve(size, "weights"));
   cuda::Bf16* target = to.data();
   for (const Tensor& part : parts) {
-    const int64_t count = part.rows * part.cols;
-    RETURN_IF_ERROR(CudaStatus(
-        cudaMemcpy(target, part.data, static_cast<size_t>(count) * sizeof(cuda::Bf16), cudaMemcpyHostToDevice),
-        "copying weights"));
-    target += count;
+    const bool whole = part.row_stride() == part.cols;  // one long row then
+    const size_t rows = whole ? 1 : static_cast<size_t>(part.rows);
+    const size_t width = static_cast<size_t>(part.rows * part.cols) / rows * sizeof(cuda::Bf16);
+    const size_t pitch = whole ? width : static_cast<size_t>(part.row_stride()) * sizeof(cuda::Bf16);
+    RETURN_IF_ERROR(CudaStatus(cudaMemcpy2D(target, width, part.data, pitch, width, rows, cudaMemcpyHostToDevice),
+                               "copying weights"));
+    target += part.rows * part.cols;
   }
   return absl::OkStatus();
 }
@@ -84,15 +88,16 @@ absl::Status CudaOps::Tune(const PackedModel& model) {
     bool fp32, add;
     int64_t stride;
   };
+  const bool adds = shard_.rank == 0;
   std::vector<Projection> projections = {{{}, normalised_.data(), false, false, 0},
-                                         {{}, attended_.data(), true, true, 0},
+                                         {{}, attended_.data(), true, adds, 0},
                                          {{}, normalised_.data(), false, false, 0},
-                                         {{}, gated_.data(), true, true, 0}};
+                                         {{}, gated_.data(), true, adds, 0}};
   for (const PackedLayer& layer : model.layers) {
     size_t i = 0;
     for (const WeightId id : {layer.qkv, layer.o, layer.gate_up, layer.down}) projections[i++].weights.push_back(id);
   }
-  if (model.lm_head) projections.push_back({{*model.lm_head}, normalised_.data(), true, false, LogitsStride()});
+  if (model.lm_head) projections.push_back({{*model.lm_head}, normalised_.data(), true, false, PartStride()});
   for (const Projection& p : projections) {
     const Packed& weight = At(p.weights.front());
     std::vector<const Bf16*> weights;
@@ -185,6 +190,8 @@ absl::Status CudaOps::ReserveActivations(int64_t rows, int64_t kept) {
   RETURN_IF_ERROR(gated_.Reserve(rows * config_.ffn, "activations"));
   RETURN_IF_ERROR(kept_hidden_.Reserve(kept * config_.hidden, "activations"));
   RETURN_IF_ERROR(kept_qkv_.Reserve(kept * QkvColumns(), "activations"));
+  if (InGroup()) RETURN_IF_ERROR(part_logits_.Reserve(kept * PartStride(), "logits"));
+  if (shard_.rank > 0) return absl::OkStatus();
   RETURN_IF_ERROR(logits_.Reserve(kept * LogitsStride(), "logits"));
   return sampling_.all() ? absl::OkStatus() : host_logits_.Reserve(kept * config_.vocab, "logits");
 }
@@ -250,7 +257,9 @@ void CudaOps::Linear(const LinearStep& step) {
       return Multiply(weight, input, now_qkv_, /*fp32_output=*/false, /*add=*/false);
     case LinearStep::Then::kAdd:
       BATON_CHECK(step.output == Activation::kHidden, "only the hidden state is added to");
-      return Multiply(weight, input, now_hidden_, /*fp32_output=*/true, /*add=*/true);
+      // Of ranks, the first alone adds to what was there, so that their sum has it once.
+      Multiply(weight, input, now_hidden_, /*fp32_output=*/true, /*add=*/shard_.rank == 0);
+      return SumHidden();
     case LinearStep::Then::kSwiGlu:
       Multiply(weight, input, gate_up_.data(), /*fp32_output=*/false, /*add=*/false);
       return Do("SwiGLU", [&] {
@@ -258,6 +267,21 @@ void CudaOps::Linear(const LinearStep& step) {
                                   gated_.data(), stream_);
       });
   }
+}
+
+// Over the ranks. One that has failed meets nobody: its pass ends, and lets the others go.
+void CudaOps::SumHidden() {
+  if (!InGroup() || !status_.ok()) return;
+  options_.communicator->AllReduceSum(now_hidden_, rows_ * config_.hidden);
+  status_ = options_.communicator->status();
+}
+
+void CudaOps::JoinLogits() {
+  if (!InGroup() || !status_.ok()) return;
+  const std::vector<int64_t> columns = VocabColumns(shard_.ranks, config_);
+  options_.communicator->GatherColumns(part_logits_.data(), PartStride(), rows_, columns, logits_.data(),
+                                       LogitsStride());
+  status_ = options_.communicator->status();
 }
 
 void CudaOps::StoreKv(int64_t layer, const std::optional<QkNorm>& norm) {
@@ -306,12 +330,15 @@ void CudaOps::KeepLogitRows() {
 absl::StatusOr<LogitsView> CudaOps::Logits(WeightId norm, WeightId head) {
   const Packed& weight = At(head);
   Normalise(norm);
-  Multiply(weight, normalised_.data(), logits_.data(), /*fp32_output=*/true, /*add=*/false, LogitsStride());
+  float* logits = InGroup() ? part_logits_.data() : logits_.data();
+  Multiply(weight, normalised_.data(), logits, /*fp32_output=*/true, /*add=*/false, PartStride());
+  JoinLogits();
   if (decode_rows_ > 0) return LogitsView{};
   return FetchLogits();
 }
 
 absl::StatusOr<LogitsView> CudaOps::FetchLogits() {
+  if (shard_.rank > 0) return LogitsView{};  // the first has them
   if (sampling_.any()) {
     Do("sampling", [&] { return sampling_.Run(logits_.data(), LogitsStride(), stream_); });
   }

@@ -12,11 +12,13 @@
 #include "backend/cuda/cuda_matmul.h"
 #include "backend/cuda/cuda_memory.h"
 #include "backend/cuda/cuda_sampling.h"
+#include "backend/cuda/device_communicator.h"
 #include "kernels/paged_kv.h"
 #include "kv/block_layout.h"
 #include "model/config.h"
 #include "model/forward.h"
 #include "model/ops.h"
+#include "model/shard.h"
 
 namespace baton {
 
@@ -26,13 +28,15 @@ struct CudaOpsOptions {
   KvLayout layout;     // that of the config
   std::span<std::byte> slab;
   cudaStream_t stream = nullptr;
+  DeviceCommunicator* communicator = nullptr;  // of the rank that this is; null: there is no group
 };
 
 // Weights and activations are bf16, the hidden state and logits fp32. After an operation failed the rest of the pass
 // does nothing, and status() says why.
 class CudaOps final : public Ops {
  public:
-  // The slab and the stream must outlive it.
+  // The slab, the stream and the communicator must outlive it. With a communicator the weights are one rank's, as
+  // ShardWeights gives them.
   static absl::StatusOr<std::unique_ptr<CudaOps>> Create(const ModelConfig& config, const CudaOpsOptions& options);
 
   absl::StatusOr<WeightId> Pack(const WeightSource& source) override;
@@ -83,8 +87,13 @@ class CudaOps final : public Ops {
   absl::Status ReserveActivations(int64_t rows, int64_t kept);
   void Normalise(WeightId norm);
   const Bf16* Input(const LinearStep& step);
-  // Of a row of logits_.
-  int64_t LogitsStride() const { return (config_.vocab + 3) / 4 * 4; }
+  bool InGroup() const { return options_.communicator != nullptr; }
+  // Elements from row to row of so many logits.
+  static int64_t StrideOf(int64_t columns) { return (columns + 3) / 4 * 4; }
+  int64_t LogitsStride() const { return StrideOf(config_.vocab); }
+  int64_t PartStride() const { return StrideOf(VocabRange(shard_, config_).size()); }
+  void SumHidden();
+  void JoinLogits();
   void Multiply(const Packed& weight, const Bf16* input, void* output, bool fp32_output, bool add,
                 int64_t output_stride = 0);
   void CopyLogits();
@@ -95,6 +104,7 @@ class CudaOps final : public Ops {
   const ModelConfig config_;
   const CudaOpsOptions options_;
   const cudaStream_t stream_;
+  const Shard shard_;
   std::unique_ptr<CudaMatmul> matmul_;
   std::vector<Packed> weights_;
   DeviceBuffer<float> rope_;  // [context, head_dim], kernels/rope_store.h
@@ -124,6 +134,7 @@ class CudaOps final : public Ops {
 
   // Activations, [rows, columns].
   DeviceBuffer<float> hidden_, kept_hidden_, logits_;
+  DeviceBuffer<float> part_logits_;  // in a group: of the rank's tokens
   DeviceBuffer<Bf16> qkv_, kept_qkv_, normalised_, attended_, gate_up_, gated_;
   PinnedBuffer<float> host_logits_;
   int64_t decode_rows_ = 0;  // > 0: between BeginDecode and EndDecode

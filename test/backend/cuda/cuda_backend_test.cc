@@ -2,104 +2,14 @@
 // there is none.
 #include "backend/cuda/cuda_backend.h"
 
-#include <cuda_runtime_api.h>
-
 #include <cmath>
-#include <iostream>
 
-#include "backend/cpu/backend_fixture.h"
-#include "backend/cuda/cuda_slab.h"
-#include "catch.h"
+#include "backend/cuda/cuda_test_device.h"
 #include "model/reference_forward.h"
 #include "model/sampler.h"
 
 namespace baton {
 namespace {
-
-bool HasDevice() {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0) return true;
-  std::cout << "SKIPPED: CUDA backend: no CUDA device\n";
-  return false;
-}
-
-// What the kernels can take of each family.
-ModelConfig Wide(ModelConfig shape, int64_t head_dim) {
-  shape.head_dim = head_dim;
-  shape.vocab = 136;
-  return shape;
-}
-std::vector<ModelConfig> Shapes() {
-  return {LlamaShape(DType::kBF16), Wide(Qwen2Shape(DType::kBF16), 64), Wide(Qwen3Shape(DType::kBF16), 128)};
-}
-
-// The backend and sequences whose blocks lie scattered in a slab full of NaN.
-class Device {
- public:
-  static constexpr int64_t kBlocks = 400;
-
-  Device(const Weights& weights, bool same_bits, uint32_t seed = 1) : random_(seed) {
-    auto memory = CudaSlab::Allocate(0, kBlocks * CudaKvLayout(weights.config).BlockBytes());
-    REQUIRE(memory.ok());
-    memory_ = *std::move(memory);
-    auto made = MakeCudaBackend(weights, {.slab = memory_->slab(), .same_bits = same_bits});
-    INFO(made.status().ToString());
-    REQUIRE(made.ok());
-    backend_ = *std::move(made);
-    REQUIRE(cudaMemset(backend_->kv_slab().data(), 0xff, backend_->kv_slab().size()) == cudaSuccess);
-    for (uint32_t i = 0; i < kBlocks; ++i) free_.push_back(BlockId(i));
-    std::shuffle(free_.begin(), free_.end(), random_);
-  }
-
-  Backend* operator->() { return backend_.get(); }
-
-  TestSequence Place(std::vector<TokenId> tokens) {
-    TestSequence sequence{std::move(tokens), {}};
-    for (int64_t i = 0; i < BlocksFor(std::ssize(sequence.tokens)); ++i) {
-      sequence.blocks.push_back(free_.back());
-      free_.pop_back();
-    }
-    return sequence;
-  }
-
-  std::vector<float> Run(const Batch& batch) {
-    const auto logits = backend_->Forward(batch, [](int64_t) { return true; });
-    INFO(logits.status().ToString());
-    REQUIRE(logits.ok());
-    return {logits->data, logits->data + logits->rows * logits->vocab};
-  }
-
-  // K and V of the sequence as bf16 bits, [position][layer][k|v][kv_head][head_dim].
-  std::vector<uint16_t> Kv(const TestSequence& sequence) {
-    const KvLayout& layout = backend_->kv_layout();
-    std::vector<uint16_t> slab(backend_->kv_slab().size() / 2), values;
-    REQUIRE(cudaMemcpy(slab.data(), backend_->kv_slab().data(), 2 * slab.size(), cudaMemcpyDeviceToHost) ==
-            cudaSuccess);
-    for (size_t position = 0; position < sequence.tokens.size(); ++position) {
-      const int64_t block = sequence.blocks[position / kBlockTokens].value();
-      for (int64_t head = 0; head < layout.layers * 2 * layout.kv_heads; ++head) {
-        for (int64_t i = 0; i < layout.head_dim; ++i) {
-          values.push_back(slab[(block * layout.BlockBytes() + head * layout.HeadBytes()) / 2 +
-                                layout.KIndex(static_cast<int64_t>(position) % kBlockTokens, i)]);
-        }
-      }
-    }
-    return values;
-  }
-
- private:
-  std::mt19937 random_;
-  std::shared_ptr<CudaSlab> memory_;
-  std::unique_ptr<Backend> backend_;
-  std::vector<BlockId> free_;
-};
-
-std::vector<TokenId> RandomTokens(int64_t count, int64_t vocab, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<TokenId> tokens(static_cast<size_t>(count));
-  for (TokenId& token : tokens) token = static_cast<TokenId>(random() % static_cast<uint32_t>(vocab));
-  return tokens;
-}
 
 template <typename T>
 double RelativeError(std::span<const T> got, const std::vector<double>& expected) {
@@ -110,13 +20,6 @@ double RelativeError(std::span<const T> got, const std::vector<double>& expected
     norm += expected[i] * expected[i];
   }
   return std::sqrt(difference / norm);
-}
-
-// Prefills [0, end) in chunks, without logits.
-void Prefill(Device& device, const TestSequence& sequence, int64_t end, int64_t chunk) {
-  for (int64_t begin = 0; begin < end; begin += chunk) {
-    device.Run({{sequence.Slice(begin, std::min(begin + chunk, end), false)}});
-  }
 }
 
 TEST_CASE("logits after prefill, and of decode steps in a batch, agree with float64 and with the CPU backend") {
@@ -135,7 +38,7 @@ TEST_CASE("logits after prefill, and of decode steps in a batch, agree with floa
         sequences.push_back(device.Place(tokens));
         on_cpu.push_back(cpu.Place(tokens));
         if (length == 1) continue;
-        Prefill(device, sequences.back(), length - 1, length);
+        device.Prefill(sequences.back(), length - 1, length);
         cpu.Run({{on_cpu.back().Slice(0, length - 1, false)}});
       }
       for (const TestSequence& s : sequences) {
@@ -183,7 +86,7 @@ TEST_CASE("with same bits, neither chunks nor neighbours change a bit of K, V or
     const std::vector<TokenId> tokens = RandomTokens(333, shape.vocab, 4);
     const int64_t length = std::ssize(tokens);
     const TestSequence whole = device.Place(tokens);
-    Prefill(device, whole, length - 1, length);
+    device.Prefill(whole, length - 1, length);
     const std::vector<float> logits = device.Run({{whole.Slice(length - 1, length, true)}});
     const std::vector<uint16_t> kv = device.Kv(whole);
     for (const int64_t chunk : {1, 7, 16, 64, 130}) {
@@ -202,7 +105,7 @@ TEST_CASE("with same bits, neither chunks nor neighbours change a bit of K, V or
   }
 }
 
-TEST_CASE("a decode step gives the same bits the first time, captured and replayed, beside any neighbours") {
+TEST_CASE("a decode step gives the same bits the first time, captured and replayed, beside other neighbours") {
   if (!HasDevice()) return;
   const ModelConfig shape = LlamaShape(DType::kBF16);
   const RandomWeights weights(shape, 11);
@@ -212,7 +115,7 @@ TEST_CASE("a decode step gives the same bits the first time, captured and replay
     Batch batch;
     for (const int64_t length : {700, 3, 40, 260, 90}) {
       sequences.push_back(device.Place(RandomTokens(length, shape.vocab, static_cast<uint32_t>(length))));
-      Prefill(device, sequences.back(), length - 1, length);
+      device.Prefill(sequences.back(), length - 1, length);
     }
     for (const TestSequence& s : sequences) {
       batch.slices.push_back(s.Slice(std::ssize(s.tokens) - 1, std::ssize(s.tokens), true));
@@ -242,7 +145,7 @@ TEST_CASE("the device chooses the tokens that the sampler would, and gives logit
   Device device(weights, /*same_bits=*/true);
   const std::vector<TokenId> prompt = RandomTokens(30, shape.vocab, 1);
   const TestSequence sequence = device.Place(prompt);
-  Prefill(device, sequence, 29, 29);
+  device.Prefill(sequence, 29, 29);
   const Batch alone = {{sequence.Slice(29, 30, true)}};
   const std::vector<float> logits = device.Run(alone);
 

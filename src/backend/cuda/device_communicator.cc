@@ -1,0 +1,201 @@
+#include "backend/cuda/device_communicator.h"
+
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "backend/cuda/cuda_memory.h"
+#include "backend/rank_barrier.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "kernels/rank_sum.h"
+#include "model/shard.h"
+
+namespace baton {
+namespace {
+
+// Up to so many floats every rank reads all of all others', beyond it a part, and then the others' sums: two meetings,
+// but no byte crosses between devices more than twice.
+constexpr int64_t kSumAlone = 1 << 16;
+constexpr int64_t kAlignment = 4;  // floats
+
+// What a rank lets the others read at a meeting.
+struct Offer {
+  const float* data = nullptr;
+  int64_t stride = 0;
+  cudaEvent_t ready = nullptr;  // in the rank's stream, behind what wrote the data; the rank's own
+};
+
+struct Group {
+  explicit Group(int ranks) : barrier(ranks) {
+    for (auto& meeting : offers) meeting.resize(static_cast<size_t>(ranks));
+  }
+  RankBarrier barrier;
+  // Of two meetings in turn: a rank may make its next offer while another still reads the last meeting's.
+  std::array<std::vector<Offer>, 2> offers;
+};
+
+// A rank's memory that others have read at a meeting may be written after the rank's next meeting: by then they have
+// enqueued, before what they offer there, all that reads it.
+class EventCommunicator final : public DeviceCommunicator {
+ public:
+  EventCommunicator(std::shared_ptr<Group> group, int device, int rank, int ranks)
+      : group_(std::move(group)), device_(device), shard_{rank, ranks} {}
+  ~EventCommunicator() override {
+    for (auto& offers : group_->offers) {
+      const cudaEvent_t ready = offers[static_cast<size_t>(shard_.rank)].ready;
+      if (ready != nullptr && cudaSetDevice(device_) == cudaSuccess) cudaEventDestroy(ready);
+    }
+  }
+
+  int rank() const override { return shard_.rank; }
+  int ranks() const override { return shard_.ranks; }
+
+  absl::Status Join(cudaStream_t stream) override {
+    stream_ = stream;
+    for (auto& offers : group_->offers) {
+      RETURN_IF_ERROR(CudaStatus(
+          cudaEventCreateWithFlags(&offers[static_cast<size_t>(shard_.rank)].ready, cudaEventDisableTiming), "event"));
+    }
+    for (auto& staged : staged_) RETURN_IF_ERROR(staged.Reserve(kSumAlone, "sums over ranks"));
+    return absl::OkStatus();
+  }
+
+  void AllReduceSum(float* data, int64_t count) override {
+    if (count <= kSumAlone) {
+      SumAlone(data, count);
+    } else {
+      SumTogether(data, count);
+    }
+  }
+
+  void GatherColumns(const float* part, int64_t part_stride, int64_t rows, std::span<const int64_t> columns,
+                     float* whole, int64_t whole_stride) override {
+    const std::vector<Offer>* offers = Meet(part, part_stride);
+    if (offers == nullptr || shard_.rank != 0) return;
+    for (size_t rank = 0; rank < columns.size(); ++rank) {
+      const Offer& offer = (*offers)[rank];
+      const auto width = static_cast<size_t>(columns[rank]) * sizeof(float);
+      Check(cudaMemcpy2DAsync(whole, static_cast<size_t>(whole_stride) * sizeof(float), offer.data,
+                              static_cast<size_t>(offer.stride) * sizeof(float), width, static_cast<size_t>(rows),
+                              cudaMemcpyDefault, stream_),
+            "gathering the ranks' logits");
+      whole += columns[rank];
+    }
+  }
+
+  void Abort() override { group_->barrier.Break(); }
+  absl::Status Recover() override {
+    meetings_ = 0;
+    status_ = absl::OkStatus();
+    group_->barrier.Mend();
+    return absl::OkStatus();
+  }
+  const absl::Status& status() const override { return status_; }
+
+ private:
+  // Every rank sums everything. Others read a copy, for `data` is written at once.
+  void SumAlone(float* data, int64_t count) {
+    float* copy = staged_[meetings_ % 2].data();
+    Check(cudaMemcpyAsync(copy, data, static_cast<size_t>(count) * sizeof(float), cudaMemcpyDeviceToDevice, stream_),
+          "staging a sum over ranks");
+    const std::vector<Offer>* offers = Meet(copy, 0);
+    if (offers != nullptr) Sum(*offers, 0, count, data);
+  }
+
+  // Every rank sums its part, and then takes the other parts' sums.
+  void SumTogether(float* data, int64_t count) {
+    const ShardRange mine = RangeOf(shard_, count, kAlignment);
+    BATON_CHECK(meetings_ == 0 || mine.size() <= sums_.capacity(), "no later sum of a pass is longer than its first");
+    if (status_.ok()) status_ = sums_.Reserve(mine.size(), "sums over ranks");
+    const std::vector<Offer>* offers = Meet(data, 0);
+    if (offers == nullptr) return;
+    Sum(*offers, mine.begin, mine.size(), sums_.data());
+    offers = Meet(sums_.data(), 0);
+    if (offers == nullptr) return;
+    for (int rank = 0; rank < shard_.ranks; ++rank) {
+      const ShardRange range = RangeOf({rank, shard_.ranks}, count, kAlignment);
+      Check(cudaMemcpyAsync(data + range.begin, (*offers)[static_cast<size_t>(rank)].data,
+                            static_cast<size_t>(range.size()) * sizeof(float), cudaMemcpyDefault, stream_),
+            "taking another rank's sums");
+    }
+  }
+
+  void Sum(const std::vector<Offer>& offers, int64_t begin, int64_t count, float* out) {
+    cuda::RankParts parts{.ranks = shard_.ranks};
+    for (int rank = 0; rank < shard_.ranks; ++rank) {
+      parts.parts[rank] = offers[static_cast<size_t>(rank)].data + begin;
+    }
+    Check(cuda::LaunchRankSum(parts, count, out, stream_), "a sum over ranks");
+  }
+
+  // What all ranks offer; what is enqueued next waits for it. Null: this rank or another gave up.
+  const std::vector<Offer>* Meet(const float* data, int64_t stride) {
+    std::vector<Offer>& offers = group_->offers[meetings_++ % 2];
+    Offer& mine = offers[static_cast<size_t>(shard_.rank)];
+    mine.data = data;
+    mine.stride = stride;
+    Check(cudaEventRecord(mine.ready, stream_), "a meeting of ranks");
+    if (!status_.ok() || !group_->barrier.Arrive()) return nullptr;
+    for (const Offer& offer : offers) {
+      if (&offer != &mine) Check(cudaStreamWaitEvent(stream_, offer.ready, 0), "a meeting of ranks");
+    }
+    return status_.ok() ? &offers : nullptr;
+  }
+
+  void Check(cudaError_t error, absl::string_view what) {
+    if (status_.ok()) status_ = CudaStatus(error, what);
+  }
+
+  const std::shared_ptr<Group> group_;
+  const int device_;
+  const Shard shard_;
+  cudaStream_t stream_ = nullptr;
+  int64_t meetings_ = 0;  // of this pass
+  absl::Status status_;
+  DeviceBuffer<float> staged_[2];  // [kSumAlone], of meetings in turn
+  DeviceBuffer<float> sums_;       // of the rank's part
+};
+
+// Lets the current device read the other's memory.
+absl::Status Reach(int device, int other) {
+  int reachable = 0;
+  RETURN_IF_ERROR(
+      CudaStatus(cudaDeviceCanAccessPeer(&reachable, device, other), absl::StrCat("devices ", device, " and ", other)));
+  if (reachable == 0) {
+    return absl::UnavailableError(absl::StrCat("tensor parallelism: CUDA device ", device,
+                                               " cannot reach the memory of device ", other,
+                                               ": expected GPUs joined by NVLink, or by PCIe with peer access"));
+  }
+  const cudaError_t enabled = cudaDeviceEnablePeerAccess(other, 0);
+  if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();  // forgotten, or the next launch would report it
+    return absl::OkStatus();
+  }
+  return CudaStatus(enabled, absl::StrCat("reaching the memory of device ", other));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::unique_ptr<DeviceCommunicator>>> MakeDeviceCommunicators(std::span<const int> devices) {
+  const int ranks = static_cast<int>(devices.size());
+  if (ranks < 1 || ranks > cuda::kMaxRanks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor parallelism: expected 1 to ", cuda::kMaxRanks, " GPUs, got ", ranks));
+  }
+  for (const int device : devices) {
+    RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device), absl::StrCat("device ", device)));
+    for (const int other : devices) {
+      if (other != device) RETURN_IF_ERROR(Reach(device, other));
+    }
+  }
+  const auto group = std::make_shared<Group>(ranks);
+  std::vector<std::unique_ptr<DeviceCommunicator>> communicators;
+  for (int rank = 0; rank < ranks; ++rank) {
+    communicators.push_back(
+        std::make_unique<EventCommunicator>(group, devices[static_cast<size_t>(rank)], rank, ranks));
+  }
+  return communicators;
+}
+
+}  // namespace baton

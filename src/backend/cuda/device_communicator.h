@@ -1,0 +1,34 @@
+// A tensor-parallel group of CUDA devices in one process, which read each other's memory. Nothing waits on the host but
+// for the other ranks' threads to have enqueued as much: devices wait for each other by events.
+//
+// NCCL is not used: its sums depend on how much is summed at once, which breaks `--same-bits`, and it refuses two ranks
+// on one device, where a group can be tested on one.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "backend/communicator.h"
+
+namespace baton {
+
+// What is passed to its calls lies in its device's memory, rows 16-byte aligned; counts of sums are multiples of 4, and
+// no later sum of a pass is longer than its first.
+class DeviceCommunicator : public Communicator {
+ public:
+  // Before the first call, with the rank's device current: the stream that calls take their place in, which must
+  // outlive them. RESOURCE_EXHAUSTED: device memory.
+  virtual absl::Status Join(cudaStream_t stream) = 0;
+  // The first error since Recover. A rank that has failed makes no more calls, and its pass must Abort.
+  virtual const absl::Status& status() const = 0;
+};
+
+// One for each of `devices`, the ranks' in order, which may name a device more than once; any of them may go first.
+// UNAVAILABLE: two devices cannot reach each other's memory. INVALID_ARGUMENT: more ranks than the kernels take.
+absl::StatusOr<std::vector<std::unique_ptr<DeviceCommunicator>>> MakeDeviceCommunicators(std::span<const int> devices);
+
+}  // namespace baton

@@ -1,0 +1,161 @@
+// Ranks on CUDA devices give what one device gives, and keep its promises. All ranks are on the first device: what is
+// not tested here is memory that another device has.
+#include "backend/cuda/cuda_group.h"
+
+#include <cmath>
+#include <thread>
+#include <vector>
+
+#include "backend/cuda/cuda_test_device.h"
+#include "backend/cuda/device_communicator.h"
+
+namespace baton {
+namespace {
+
+// KV heads that 2 and 3 ranks share out evenly, or not.
+std::vector<ModelConfig> GroupShapes() {
+  std::vector<ModelConfig> shapes = {LlamaShape(DType::kBF16), Wide(Qwen2Shape(DType::kBF16), 64),
+                                     Wide(Qwen3Shape(DType::kBF16), 128)};
+  for (ModelConfig& shape : shapes) {
+    shape.kv_heads = 4;
+    shape.heads = 8;
+    shape.hidden = 256;  // enough rows are summed together, by parts
+  }
+  return shapes;
+}
+
+// The largest difference, as a share of the largest value.
+double Difference(const std::vector<float>& expected, const std::vector<float>& got) {
+  REQUIRE(expected.size() == got.size());
+  double most = 0, largest = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    REQUIRE(std::isfinite(got[i]));
+    most = std::max(most, std::abs(double{expected[i]} - got[i]));
+    largest = std::max(largest, std::abs(double{expected[i]}));
+  }
+  return most / largest;
+}
+
+// Prompts of several lengths in one pass, the longest summed by parts, then decode steps of all of them: all logits.
+std::vector<float> Steps(Device& device, int64_t vocab) {
+  std::vector<TestSequence> sequences;
+  Batch batch;
+  for (const int64_t length : {400, 70, 1, 33}) {
+    sequences.push_back(device.Place(RandomTokens(length + 3, vocab, static_cast<uint32_t>(length))));
+    batch.slices.push_back(sequences.back().Slice(0, length, true));
+  }
+  std::vector<float> logits = device.Run(batch);
+  for (int64_t left = 3; left > 0; --left) {
+    batch.slices.clear();
+    for (const TestSequence& s : sequences) {
+      batch.slices.push_back(s.Slice(std::ssize(s.tokens) - left, std::ssize(s.tokens) - left + 1, true));
+    }
+    const std::vector<float> more = device.Run(batch);
+    logits.insert(logits.end(), more.begin(), more.end());
+  }
+  return logits;
+}
+
+TEST_CASE("two, three and four ranks on a device give what one gives") {
+  if (!HasDevice()) return;
+  for (const ModelConfig& shape : GroupShapes()) {
+    const RandomWeights weights(shape, 11);
+    for (const bool same_bits : {false, true}) {
+      Device alone(weights, same_bits);
+      const std::vector<float> expected = Steps(alone, shape.vocab);
+      for (const int ranks : {2, 3, 4}) {
+        INFO("head_dim " << shape.head_dim << ", same bits " << same_bits << ", " << ranks << " ranks");
+        Device group(weights, same_bits, /*seed=*/1, ranks);
+        CHECK(Difference(expected, Steps(group, shape.vocab)) < 2e-2);
+      }
+    }
+  }
+}
+
+TEST_CASE("with same bits, ranks on a device give the same bits for any chunks and neighbours") {
+  if (!HasDevice()) return;
+  for (const ModelConfig& shape : GroupShapes()) {
+    const RandomWeights weights(shape, 7);
+    for (const int ranks : {2, 3}) {
+      INFO("head_dim " << shape.head_dim << ", " << ranks << " ranks");
+      Device device(weights, /*same_bits=*/true, /*seed=*/1, ranks);
+      const std::vector<TokenId> tokens = RandomTokens(400, shape.vocab, 4);
+      const TestSequence whole = device.Place(tokens), cut = device.Place(tokens);
+      const TestSequence neighbour = device.Place(RandomTokens(200, shape.vocab, 5));
+      const std::vector<float> logits = device.Run({{whole.Slice(0, 400, true)}});
+      device.Run({{neighbour.Slice(0, 31, false), cut.Slice(0, 17, false)}});
+      device.Run({{cut.Slice(17, 350, false), neighbour.Slice(31, 90, false)}});
+      device.Run({{cut.Slice(350, 399, false)}});
+      CHECK(SameBits(device.Run({{cut.Slice(399, 400, true)}}), logits));
+      CHECK(device.Kv(cut) == device.Kv(whole));
+    }
+  }
+}
+
+TEST_CASE("a pass that is broken off ends on all ranks of a device, and the next one is whole") {
+  if (!HasDevice()) return;
+  const RandomWeights weights(GroupShapes()[0], 5);
+  Device device(weights, /*same_bits=*/false, /*seed=*/1, /*ranks=*/2);
+  const TestSequence sequence = device.Place(RandomTokens(50, weights.config.vocab, 1));
+  const std::vector<float> expected = device.Run({{sequence.Slice(0, 50, true)}});
+  for (const int64_t last : {0, 1}) {
+    const auto aborted = device->Forward({{sequence.Slice(0, 50, true)}}, [&](int64_t layer) { return layer < last; });
+    CHECK(absl::IsAborted(aborted.status()));
+    CHECK(SameBits(expected, device.Run({{sequence.Slice(0, 50, true)}})));
+  }
+}
+
+TEST_CASE("a sum over ranks on a device is taken in their order, however much is summed") {
+  if (!HasDevice()) return;
+  constexpr int kRanks = 3;
+  const std::vector<int> devices(kRanks, 0);
+  auto communicators = MakeDeviceCommunicators(devices);
+  REQUIRE(communicators.ok());
+  // Any other order gives another result.
+  const float values[kRanks] = {1e8f, 1.0f, -1e8f};
+  const float expected = (values[0] + values[1]) + values[2];
+  const std::vector<int64_t> counts = {1 << 20, 4, 100, 400'000, 1 << 16, 8};
+  std::vector<std::vector<float>> results(kRanks);
+  std::vector<absl::Status> statuses(kRanks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      DeviceCommunicator& communicator = *(*communicators)[static_cast<size_t>(rank)];
+      cudaStream_t stream = nullptr;
+      cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+      absl::Status& status = statuses[static_cast<size_t>(rank)];
+      status = communicator.Join(stream);
+      DeviceBuffer<float> data;
+      status.Update(data.Reserve(counts[0], "test"));
+      for (const int64_t count : counts) {
+        const std::vector<float> own(static_cast<size_t>(count), values[rank]);
+        std::vector<float> sum(own.size());
+        const size_t bytes = own.size() * sizeof(float);
+        cudaMemcpyAsync(data.data(), own.data(), bytes, cudaMemcpyHostToDevice, stream);
+        communicator.AllReduceSum(data.data(), count);
+        cudaMemcpyAsync(sum.data(), data.data(), bytes, cudaMemcpyDeviceToHost, stream);
+        cudaStreamSynchronize(stream);
+        auto& result = results[static_cast<size_t>(rank)];
+        result.insert(result.end(), sum.begin(), sum.end());
+      }
+      status.Update(communicator.status());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int rank = 0; rank < kRanks; ++rank) {
+    CHECK(statuses[static_cast<size_t>(rank)] == absl::OkStatus());
+    const auto& result = results[static_cast<size_t>(rank)];
+    CHECK(std::count(result.begin(), result.end(), expected) == std::ssize(result));
+  }
+}
+
+TEST_CASE("a group of no device, of too many, or of more than there are KV heads is refused") {
+  CHECK(absl::IsInvalidArgument(MakeDeviceCommunicators({}).status()));
+  CHECK(absl::IsInvalidArgument(MakeDeviceCommunicators(std::vector<int>(17, 0)).status()));
+  const RandomWeights weights(LlamaShape(DType::kBF16), 5);
+  const absl::Status status = MakeCudaGroup(weights, std::vector<CudaRank>(3), {}).status();
+  CHECK(status.message() == "tensor parallelism: expected 1 to 2 ranks, a KV head for each, got 3");
+}
+
+}  // namespace
+}  // namespace baton
