@@ -7,6 +7,7 @@
 #include "base/strings.h"
 #include "server/toml_file.h"
 #include "server/version.h"
+#include "server/worker_names.h"
 
 namespace baton {
 namespace {
@@ -20,6 +21,13 @@ const CLI::Validator kMetricsAddress(
 const CLI::Validator kHttpAddress([](std::string& text)
                                       -> std::string { return text.empty() || text == "off" ? "" : HostPort()(text); },
                                   "HOST:PORT|off");
+
+const CLI::Validator kWorkerName(
+    [](const std::string& text) -> std::string {
+      const auto name = ParseWorkerName(text);
+      return name.ok() ? "" : std::string(Message(name.status()));
+    },
+    "HOST:PORT|dns:HOST:PORT|srv:NAME");
 
 const CLI::Validator kMaxSessions(
     [](const std::string& text) -> std::string {
@@ -252,10 +260,18 @@ void AddFlags(CLI::App& app, RouterOptions& o) {
   AddClientFlags(app, o);
   app.add_option("--model", o.models, "Hugging Face directories of the models that are served (required)")
       ->delimiter(',');
-  app.add_option("--prefill-workers", o.prefill_workers, "their addresses (required)")
+  app.add_option("--prefill-workers", o.prefill_workers,
+                 "their addresses (required): HOST:PORT; dns:HOST:PORT, a worker at each address that DNS has for the "
+                 "host; or srv:NAME, one for each SRV record. What DNS names may change while the router runs")
       ->delimiter(',')
+      ->check(kWorkerName);
+  app.add_option("--decode-workers", o.decode_workers, "likewise (required)")->delimiter(',')->check(kWorkerName);
+  app.add_option("--dns-server", o.dns_server,
+                 "IP:PORT of the DNS server that knows the workers; default: the system's")
       ->check(HostPort());
-  app.add_option("--decode-workers", o.decode_workers, "their addresses (required)")->delimiter(',')->check(HostPort());
+  app.add_option("--dns-seconds", o.dns_seconds, "how often it is asked")
+      ->check(CLI::Range(0.05, 3600.0))
+      ->capture_default_str();
 }
 
 void AddPrefillFlags(CLI::App& app, WorkerOptions& o) {

@@ -183,9 +183,9 @@ absl::Status Validate(const RouterOptions& options) {
   if (options.decode_workers.empty()) return absl::InvalidArgumentError("decode-workers: at least one is required");
   RETURN_IF_ERROR(CheckModelNames(options.models));
   RETURN_IF_ERROR(ValidateAccess(options));
-  std::set<WorkerAddress> seen;
+  std::set<std::string> seen;
   for (const auto* list : {&options.prefill_workers, &options.decode_workers}) {
-    for (const WorkerAddress& address : *list) {
+    for (const std::string& address : *list) {
       if (!seen.insert(address).second) {
         return absl::InvalidArgumentError(absl::StrCat("workers: '", address, "' is named twice"));
       }

@@ -34,12 +34,14 @@ struct CommonOptions {
 struct RouterOptions {
   CommonOptions common;
   std::string listen = "127.0.0.1:7070";
-  std::string http = "127.0.0.1:8000";  // host:port; empty or "off": none
-  std::string keys;                     // file of API keys; empty: anyone may call
-  TlsFiles tls;                         // for clients, over gRPC; no authority
-  std::vector<std::string> models;      // directories
-  std::vector<WorkerAddress> prefill_workers;
-  std::vector<WorkerAddress> decode_workers;
+  std::string http = "127.0.0.1:8000";       // host:port; empty or "off": none
+  std::string keys;                          // file of API keys; empty: anyone may call
+  TlsFiles tls;                              // for clients, over gRPC; no authority
+  std::vector<std::string> models;           // directories
+  std::vector<std::string> prefill_workers;  // as server/worker_names.h
+  std::vector<std::string> decode_workers;
+  std::string dns_server;  // IP:PORT; empty: the system's
+  double dns_seconds = 5;  // between two questions
   RouterLimits limits;
   std::string schedule = "fcfs";      // or "sjf"
   std::string routing = "pinned";     // or "least-loaded", "random"

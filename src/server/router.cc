@@ -4,7 +4,7 @@
 #include <random>
 #include <utility>
 
-#include "base/check.h"
+#include "base/logging.h"
 #include "base/status.h"
 #include "server/worker_convert.h"
 
@@ -53,27 +53,81 @@ Router::Router(Options options, const Clock& clock, const ChannelFactory& channe
                    .shortest_first = options.shortest_first,
                    .sessions = options.sessions,
                    .nonce = DrawNonce(),
-                   .shadow_prefill = options.shadow_prefill}) {
-  const auto lost = [this](const WorkerAddress& link) { OnLost(link); };
-  for (const WorkerAddress& address : options.prefill_workers) {
-    prefill_links_[address] = std::make_unique<PrefillLink>(
-        address, channels,
-        PrefillLink::Handlers{[this](const auto& link, const auto& event) { OnPrefillEvent(link, event); }, lost});
-  }
-  for (const WorkerAddress& address : options.decode_workers) {
-    BATON_CHECK(!prefill_links_.contains(address), "one address is both a prefill and a decode worker");
-    decode_links_[address] = std::make_unique<DecodeLink>(
-        address, channels,
-        DecodeLink::Handlers{[this](const auto& link, const auto& event) { OnDecodeEvent(link, event); }, lost});
-  }
+                   .shadow_prefill = options.shadow_prefill}),
+      channels_(channels) {
+  SetWorkers(WorkerRole::kPrefill, options.prefill_workers);
+  SetWorkers(WorkerRole::kDecode, options.decode_workers);
   ticker_.emplace(kTick, [this] { Tick(); });
 }
 
 Router::~Router() {
   EndAll();
   ticker_.reset();
-  for (auto& [address, link] : prefill_links_) link->Stop();
-  for (auto& [address, link] : decode_links_) link->Stop();
+  for (auto& [address, reached] : prefill_links_) reached.link->Stop();
+  for (auto& [address, reached] : decode_links_) reached.link->Stop();
+}
+
+void Router::SetWorkers(WorkerRole role, const std::vector<WorkerAddress>& addresses) {
+  const auto lost = [this](const WorkerAddress& link) { OnLost(link); };
+  const std::lock_guard lock(mutex_);
+  if (role == WorkerRole::kPrefill) {
+    Name<PrefillLink>(addresses, {[this](const auto& link, const auto& event) { OnPrefillEvent(link, event); }, lost},
+                      prefill_links_);
+  } else {
+    Name<DecodeLink>(addresses, {[this](const auto& link, const auto& event) { OnDecodeEvent(link, event); }, lost},
+                     decode_links_);
+  }
+}
+
+template <typename Link>
+void Router::Name(const std::vector<WorkerAddress>& addresses, const typename Link::Handlers& handlers,
+                  Links<Link>& links) {
+  for (auto& [address, reached] : links) reached.named = false;
+  for (const WorkerAddress& address : addresses) {
+    const auto known = links.find(address);
+    if (known != links.end()) {
+      known->second.named = true;
+    } else if (prefill_links_.contains(address) || decode_links_.contains(address)) {
+      spdlog::error("worker {}: named as a prefill and as a decode worker; it stays what it was first", address);
+    } else {
+      links[address].link = std::make_shared<Link>(address, channels_, handlers);
+    }
+  }
+}
+
+template <typename Link>
+std::vector<std::shared_ptr<Link>> Router::Unneeded(Links<Link>& links) {
+  std::vector<std::shared_ptr<Link>> unneeded;
+  absl::erase_if(links, [&](auto& entry) {
+    auto& [address, reached] = entry;
+    if (reached.named || dispatcher_.core().workers().contains(address)) return false;
+    spdlog::info("worker {}: is one no more", address);
+    unneeded.push_back(std::move(reached.link));
+    return true;
+  });
+  return unneeded;
+}
+
+void Router::TickLinks() {
+  std::vector<std::shared_ptr<PrefillLink>> prefill, ended_prefill;
+  std::vector<std::shared_ptr<DecodeLink>> decode, ended_decode;
+  {
+    const std::lock_guard lock(mutex_);
+    ended_prefill = Unneeded(prefill_links_);
+    ended_decode = Unneeded(decode_links_);
+    for (const auto& [address, reached] : prefill_links_) prefill.push_back(reached.link);
+    for (const auto& [address, reached] : decode_links_) decode.push_back(reached.link);
+  }
+  for (const auto& link : prefill) link->Tick(clock_.Now());
+  for (const auto& link : decode) link->Tick(clock_.Now());
+}
+
+void Router::Drop(const WorkerAddress& link) {
+  const std::lock_guard lock(mutex_);
+  const auto prefill = prefill_links_.find(link);
+  const auto decode = decode_links_.find(link);
+  if (prefill != prefill_links_.end()) prefill->second.link->Drop();
+  if (decode != decode_links_.end()) decode->second.link->Drop();
 }
 
 absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_ptr<RequestSink> sink) {
@@ -107,8 +161,7 @@ void Router::EndAll() {
 }
 
 void Router::Tick() {
-  for (auto& [address, link] : prefill_links_) link->Tick(clock_.Now());
-  for (auto& [address, link] : decode_links_) link->Tick(clock_.Now());
+  TickLinks();
   Drive([this](Dispatcher& dispatcher, absl::Time now) {
     dispatcher.Tick(now);
     const RouterCore& core = dispatcher.core();
@@ -151,15 +204,15 @@ void Router::Send(WorkerCommand command) {
   const auto prefill = prefill_links_.find(command.worker);
   const auto decode = decode_links_.find(command.worker);
   if (const auto* job = std::get_if<PrefillJob>(&command.what)) {
-    prefill->second->Send(ToCommand(*job));
+    prefill->second.link->Send(ToCommand(*job));
   } else if (const auto* append = std::get_if<PrefillAppend>(&command.what)) {
-    prefill->second->Send(ToCommand(*append));
+    prefill->second.link->Send(ToCommand(*append));
   } else if (const auto* start = std::get_if<DecodeJob>(&command.what)) {
-    decode->second->Send(ToCommand(*start));
+    decode->second.link->Send(ToCommand(*start));
   } else if (const auto& cancel = std::get<CancelJob>(command.what); prefill != prefill_links_.end()) {
-    prefill->second->Send(ToCommand<worker::v1::PrefillCommand>(cancel));
+    prefill->second.link->Send(ToCommand<worker::v1::PrefillCommand>(cancel));
   } else {
-    decode->second->Send(ToCommand<worker::v1::DecodeCommand>(cancel));
+    decode->second.link->Send(ToCommand<worker::v1::DecodeCommand>(cancel));
   }
 }
 
@@ -214,8 +267,8 @@ std::vector<Router::WorkerView> Router::Workers() const {
     }
     views.push_back(std::move(view));
   };
-  for (const auto& [address, link] : prefill_links_) add(WorkerRole::kPrefill, address);
-  for (const auto& [address, link] : decode_links_) add(WorkerRole::kDecode, address);
+  for (const auto& [address, reached] : prefill_links_) add(WorkerRole::kPrefill, address);
+  for (const auto& [address, reached] : decode_links_) add(WorkerRole::kDecode, address);
   return views;
 }
 

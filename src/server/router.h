@@ -53,6 +53,10 @@ class Router {
   // Ends everything that is live, with UNAVAILABLE.
   void EndAll();
 
+  // From now on these are the workers of a role. One that is not among them any more is let go when its stream ends,
+  // which is when it has finished what it has: it is not asked again.
+  void SetWorkers(WorkerRole role, const std::vector<WorkerAddress>& addresses);
+
   // OK if a Generate for this model would find workers now; else what is missing.
   absl::Status Readiness(const std::string& model) const;
   // The latest requests of a tenant's workflow, live or lately over, by arrival; at most kMostTraced.
@@ -93,6 +97,8 @@ class Router {
   void OnFailed(const WorkerAddress& link, const RequestFailed& failed);
   void OnUpdates(const WorkerAddress& link, const worker::v1::StepUpdates& step);
   void Tick();
+  void TickLinks();
+  void Drop(const WorkerAddress& link);
 
   // Lets `event` happen, and carries out what follows from it.
   void Drive(absl::FunctionRef<void(Dispatcher& dispatcher, absl::Time now)> event);
@@ -111,9 +117,22 @@ class Router {
   Dispatcher dispatcher_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<RequestSink>> sinks_;  // of live requests, by number of their ticket
 
-  // Fixed after construction. Their threads call back into this, so they are stopped first.
-  absl::btree_map<WorkerAddress, std::unique_ptr<PrefillLink>> prefill_links_;
-  absl::btree_map<WorkerAddress, std::unique_ptr<DecodeLink>> decode_links_;
+  // A worker's link is here as long as it may be attached. Links' threads call back into this: they are stopped first,
+  // and without the lock.
+  template <typename Link>
+  struct Reached {
+    std::shared_ptr<Link> link;
+    bool named = true;  // the worker still is one
+  };
+  template <typename Link>
+  using Links = absl::btree_map<WorkerAddress, Reached<Link>>;
+  template <typename Link>
+  void Name(const std::vector<WorkerAddress>& addresses, const typename Link::Handlers& handlers, Links<Link>& links);
+  template <typename Link>
+  std::vector<std::shared_ptr<Link>> Unneeded(Links<Link>& links);
+  Links<PrefillLink> prefill_links_;
+  Links<DecodeLink> decode_links_;
+  const ChannelFactory channels_;
   std::optional<PeriodicTask> ticker_;
 };
 

@@ -11,11 +11,13 @@ namespace baton {
 
 absl::Status Router::Attach(const WorkerAddress& link, WorkerRole role, const worker::v1::WorkerInfo& proto) {
   ASSIGN_OR_RETURN(const WorkerInfo info, FromProto(proto, role));
-  bool again = false;
+  bool again = false, known = false;
   Drive([&](Dispatcher& dispatcher, absl::Time now) {
+    known = prefill_links_.contains(link) || decode_links_.contains(link);
     again = dispatcher.core().workers().contains(link);
-    if (!again) dispatcher.WorkerAttached(link, info, now);
+    if (known && !again) dispatcher.WorkerAttached(link, info, now);
   });
+  if (!known) return absl::FailedPreconditionError("it is named no more");
   if (again) return absl::FailedPreconditionError("introduced itself twice");
   spdlog::info("worker {}: attached: {} model '{}', {} blocks, {}", link,
                role == WorkerRole::kPrefill ? "prefill" : "decode", info.model, info.blocks_total, info.numerics_id);
@@ -39,7 +41,7 @@ void Router::OnPrefillEvent(const WorkerAddress& link, const worker::v1::Prefill
     case worker::v1::PrefillEvent::kInfo:
       if (absl::Status status = Attach(link, WorkerRole::kPrefill, event.info()); !status.ok()) {
         spdlog::error("worker {}: refused: {}", link, Message(status));
-        prefill_links_.at(link)->Drop();
+        Drop(link);
       }
       return;
     case worker::v1::PrefillEvent::kLoad:
@@ -58,7 +60,7 @@ void Router::OnDecodeEvent(const WorkerAddress& link, const worker::v1::DecodeEv
     case worker::v1::DecodeEvent::kInfo:
       if (absl::Status status = Attach(link, WorkerRole::kDecode, event.info()); !status.ok()) {
         spdlog::error("worker {}: refused: {}", link, Message(status));
-        decode_links_.at(link)->Drop();
+        Drop(link);
       }
       return;
     case worker::v1::DecodeEvent::kLoad:

@@ -31,6 +31,25 @@ std::optional<SessionLimits> SessionLimitsOf(const RouterOptions& options) {
   return SessionLimits{.sessions = sessions, .waiting_requests = std::max(options.limits.live_requests / 2, 1)};
 }
 
+// Of valid options, or of this process's own workers, whose addresses have no port.
+std::vector<WorkerName> NamesOf(const std::vector<std::string>& texts) {
+  std::vector<WorkerName> names;
+  for (const std::string& text : texts) {
+    names.push_back(ParseWorkerName(text).value_or(WorkerName{WorkerName::Kind::kAddress, text}));
+  }
+  return names;
+}
+
+std::vector<WorkerAddress> AddressesIn(const std::vector<std::string>& texts) {
+  std::vector<WorkerAddress> addresses;
+  for (const WorkerName& name : NamesOf(texts)) {
+    if (name.kind == WorkerName::Kind::kAddress) addresses.push_back(name.name);
+  }
+  return addresses;
+}
+
+bool HasNames(const std::vector<std::string>& texts) { return AddressesIn(texts).size() < texts.size(); }
+
 }  // namespace
 
 RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> models, std::unique_ptr<KeyRing> keys,
@@ -38,8 +57,8 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
     : models_(std::move(models)),
       keys_(std::move(keys)),
       callers_(*keys_, clock),
-      router_({.prefill_workers = options.prefill_workers,
-               .decode_workers = options.decode_workers,
+      router_({.prefill_workers = AddressesIn(options.prefill_workers),
+               .decode_workers = AddressesIn(options.decode_workers),
                .limits = LimitsOf(options),
                .shortest_first = options.schedule == "sjf" ? std::optional(WorkloadOptions{}) : std::nullopt,
                .sessions = SessionLimitsOf(options),
@@ -59,6 +78,7 @@ absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOption
   ASSIGN_OR_RETURN(node->server_, GrpcServer::Start(options.listen, GrpcServer::Audience::kClients, {&node->service_},
                                                     ServerCredentials(options.tls)));
   RETURN_IF_ERROR(node->StartHttp(options.http));
+  RETURN_IF_ERROR(node->StartMembership(options));
   node->health_.emplace(kHealthPeriod, [node = node.get()] { node->CheckHealth(); });
   return node;
 }
@@ -80,6 +100,19 @@ absl::Status RouterNode::StartHttp(const std::string& listen) {
     spdlog::warn(
         "HTTP is not encrypted: whoever listens to the network reads the keys; put a proxy with TLS before it");
   }
+  return absl::OkStatus();
+}
+
+absl::Status RouterNode::StartMembership(const RouterOptions& options) {
+  if (!HasNames(options.prefill_workers) && !HasNames(options.decode_workers)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(resolver_, NameResolver::Make(options.dns_server));
+  membership_.emplace(
+      NamesOf(options.prefill_workers), NamesOf(options.decode_workers),
+      [this](const WorkerName& name) { return resolver_->Resolve(name); },
+      [this](WorkerRole role, const auto& addresses) { router_.SetWorkers(role, addresses); });
+  membership_->Update();
+  asks_dns_.emplace(std::chrono::milliseconds(std::lround(options.dns_seconds * 1000)),
+                    [this] { membership_->Update(); });
   return absl::OkStatus();
 }
 
@@ -107,6 +140,7 @@ void RouterNode::CheckHealth() {
 void RouterNode::Shutdown(absl::Duration grace) {
   if (!health_) return;
   health_.reset();
+  asks_dns_.reset();
   server_->SetServing(false);
   if (http_) http_->Drain();  // first, so that who is refused sees its connection end
   admission_.Drain();

@@ -10,6 +10,8 @@
 #include "server/grpc_server.h"
 #include "server/http/http_server.h"
 #include "server/inference_service.h"
+#include "server/membership.h"
+#include "server/name_resolver.h"
 #include "server/openai_gateway.h"
 #include "server/options.h"
 #include "server/periodic_task.h"
@@ -40,6 +42,7 @@ class RouterNode {
   RouterNode(const RouterOptions& options, std::vector<ServedModel> models, std::unique_ptr<KeyRing> keys,
              const ChannelFactory& channels, const Clock& clock, Metrics& metrics);
   absl::Status StartHttp(const std::string& listen);
+  absl::Status StartMembership(const RouterOptions& options);
   void CheckHealth();
 
   ServedModels models_;
@@ -53,6 +56,9 @@ class RouterNode {
   std::unique_ptr<HttpServer> http_;
   bool serving_ = false;  // of the health thread
   std::optional<PeriodicTask> health_;
+  std::unique_ptr<NameResolver> resolver_;  // these three are empty where all workers are named by address
+  std::optional<Membership> membership_;
+  std::optional<PeriodicTask> asks_dns_;
 };
 
 // What a program does at SIGHUP: reads the keys again, if it has any.

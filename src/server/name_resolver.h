@@ -1,0 +1,35 @@
+// Asks DNS which workers there are (c-ares).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/worker_names.h"
+
+struct ares_channeldata;
+
+namespace baton {
+
+// Not thread-safe.
+class NameResolver {
+ public:
+  // `server`: IP:PORT of the DNS server; empty: the system's. INVALID_ARGUMENT: it is no such address.
+  static absl::StatusOr<std::unique_ptr<NameResolver>> Make(const std::string& server);
+  ~NameResolver();
+  NameResolver(const NameResolver&) = delete;
+  NameResolver& operator=(const NameResolver&) = delete;
+
+  // The addresses of the workers that the name stands for, sorted, each once; none if DNS says that it knows none.
+  // Blocks for some seconds at most. UNAVAILABLE: no answer, or one that cannot be read.
+  absl::StatusOr<std::vector<WorkerAddress>> Resolve(const WorkerName& name);
+
+ private:
+  explicit NameResolver(ares_channeldata* channel) : channel_(channel) {}
+  void Wait(const bool& done);
+
+  ares_channeldata* const channel_;
+};
+
+}  // namespace baton

@@ -1,0 +1,161 @@
+// Workers that DNS names: how names are read and asked for, and what a router does when they change.
+#include "server/membership.h"
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "catch.h"
+#include "fake_dns.h"
+#include "fake_worker.h"
+#include "router_cluster.h"
+#include "server/name_resolver.h"
+
+namespace baton {
+namespace {
+
+using Kind = WorkerName::Kind;
+using Addresses = std::vector<WorkerAddress>;
+
+TEST_CASE("workers are named by address, by host or by service") {
+  CHECK(ParseWorkerName("10.0.0.1:7101")->kind == Kind::kAddress);
+  CHECK(ParseWorkerName("[::1]:7101")->name == "[::1]:7101");
+  const WorkerName hosts = ParseWorkerName("dns:baton-decode.ns.svc:7201").value();
+  CHECK(hosts.kind == Kind::kHosts);
+  CHECK(hosts.name == "baton-decode.ns.svc");
+  CHECK(hosts.port == "7201");
+  CHECK(ParseWorkerName("srv:_grpc._tcp.baton-decode")->name == "_grpc._tcp.baton-decode");
+  for (const char* bad : {"", "worker", "worker:", ":7", "worker:0", "worker:65536", "worker:x", "dns:", "dns:host",
+                          "dns::7", "dns:a b:7", "dns:[::1]:7", "srv:", "srv:a/b"}) {
+    INFO(bad);
+    CHECK(absl::IsInvalidArgument(ParseWorkerName(bad).status()));
+  }
+}
+
+TEST_CASE("a name stands for the workers that DNS knows, none where it knows of none") {
+  FakeDns dns;
+  dns.SetHosts("workers.test", {"127.0.0.3", "127.0.0.2"});
+  dns.SetService("_grpc._tcp.workers.test", {"b.test:7202", "a.test:7201", "none.test:0"});
+  const auto resolver = NameResolver::Make(dns.address()).value();
+  const auto resolve = [&](const char* name) { return resolver->Resolve(ParseWorkerName(name).value()); };
+  CHECK(resolve("dns:workers.test:7").value() == Addresses{"127.0.0.2:7", "127.0.0.3:7"});
+  CHECK(resolve("srv:_grpc._tcp.workers.test").value() == Addresses{"a.test:7201", "b.test:7202"});
+  CHECK(resolve("a:1").value() == Addresses{"a:1"});
+  CHECK(resolve("dns:nobody.test:7").value().empty());
+  CHECK(resolve("srv:nobody.test").value().empty());
+  dns.SetHosts("workers.test", {});
+  CHECK(resolve("dns:workers.test:7").value().empty());
+}
+
+TEST_CASE("DNS that fails, answers nonsense or is not there is UNAVAILABLE") {
+  FakeDns dns;
+  dns.SetService("workers.test", {"a.test:7201"});
+  for (const auto answers : {FakeDns::Answers::kServerFailure, FakeDns::Answers::kGarbage}) {
+    dns.Answer(answers);
+    const auto found = NameResolver::Make(dns.address()).value()->Resolve({Kind::kService, "workers.test"});
+    INFO(found.status().ToString());
+    CHECK(absl::IsUnavailable(found.status()));
+    CHECK(Message(found.status()).starts_with("DNS: workers.test: "));
+  }
+  std::string nobody;
+  {
+    const FakeDns gone;
+    nobody = gone.address();
+  }
+  CHECK(absl::IsUnavailable(NameResolver::Make(nobody).value()->Resolve({Kind::kService, "a.test"}).status()));
+  CHECK(absl::IsInvalidArgument(NameResolver::Make("nonsense").status()));
+}
+
+TEST_CASE("an outage of DNS costs no worker, and a name that knows none any more costs its own") {
+  std::map<std::string, absl::StatusOr<Addresses>> known = {{"a", Addresses{"1:1", "2:2"}}, {"b", Addresses{"2:2"}}};
+  std::map<WorkerRole, Addresses> set;
+  Membership membership(
+      {{Kind::kAddress, "0:0"}, {Kind::kHosts, "a"}}, {{Kind::kHosts, "b"}},
+      [&](const WorkerName& name) {
+        return name.kind == Kind::kAddress ? absl::StatusOr<Addresses>({name.name}) : known.at(name.name);
+      },
+      [&](WorkerRole role, const Addresses& addresses) { set[role] = addresses; });
+  membership.Update();
+  CHECK(set[WorkerRole::kPrefill] == Addresses{"0:0", "1:1", "2:2"});
+  CHECK(set[WorkerRole::kDecode] == Addresses{"2:2"});
+  known["a"] = absl::UnavailableError("DNS: a: no answer");
+  known["b"] = Addresses{};
+  membership.Update();
+  CHECK(set[WorkerRole::kPrefill] == Addresses{"0:0", "1:1", "2:2"});
+  CHECK(set[WorkerRole::kDecode].empty());
+  known["a"] = Addresses{"3:3"};
+  membership.Update();
+  CHECK(set[WorkerRole::kPrefill] == Addresses{"0:0", "3:3"});
+}
+
+// Waits until the router has these decode workers, attached.
+void AwaitDecoders(Cluster& c, const Addresses& expected) {
+  const absl::Time end = absl::Now() + absl::FromChrono(kPatience);
+  Addresses attached;
+  bool all = false;
+  while (!all && absl::Now() < end) {
+    attached.clear();
+    all = true;
+    for (const Router::WorkerView& worker : c.node->router().Workers()) {
+      if (worker.role != WorkerRole::kDecode) continue;
+      all = all && worker.attached.has_value();
+      attached.push_back(worker.link);
+    }
+    all = all && attached == expected;
+    std::this_thread::yield();
+  }
+  INFO(absl::StrJoin(attached, " "));
+  REQUIRE(all);
+}
+
+TEST_CASE("workers join and leave as DNS names them, and one that leaves finishes what it has") {
+  Cluster c;
+  FakeDns dns;
+  std::optional<FakeDecode> other(std::in_place, WorkerRole::kDecode, 22);
+  const WorkerAddress first = c.decode->address(), second = other->address();
+  dns.SetService("decode.test", {first});
+  c.options.dns_server = dns.address();
+  c.options.dns_seconds = 0.05;
+  c.options.decode_workers = {"srv:decode.test"};
+  c.Serve(ByteModel("bytes"));
+  AwaitDecoders(c, {first});
+
+  Call call(c);
+  PassPrefill(c);
+  dns.SetService("decode.test", {second});
+  AwaitDecoders(c, {std::min(first, second), std::max(first, second)});
+  c.decode->Send(TokensEvent("r", "word", FinishReason::kLength));
+  CHECK(call.Finish().text == "word");
+
+  c.decode->Die();  // its work is done
+  AwaitDecoders(c, {second});
+  Call next(c, "next");
+  REQUIRE(c.prefill->Next().prefill().decode_worker() == second);
+  c.prefill->Send(DoneEvent("next", Incarnation(22)));
+  REQUIRE(other->Next().decode().request_id() == "next");
+  other->Send(TokensEvent("next", "more", FinishReason::kLength));
+  CHECK(next.Finish().text == "more");
+}
+
+TEST_CASE("while DNS is out a router keeps its workers") {
+  Cluster c;
+  FakeDns dns;
+  dns.SetService("decode.test", {c.decode->address()});
+  c.options.dns_server = dns.address();
+  c.options.dns_seconds = 0.05;
+  c.options.decode_workers = {"srv:decode.test"};
+  c.Serve(ByteModel("bytes"));
+  AwaitDecoders(c, {c.decode->address()});
+  dns.Answer(FakeDns::Answers::kServerFailure);
+  Call call(c);
+  PassPrefill(c);
+  c.decode->Send(TokensEvent("r", "word", FinishReason::kLength));
+  CHECK(call.Finish().text == "word");
+  AwaitDecoders(c, {c.decode->address()});
+}
+
+}  // namespace
+}  // namespace baton
