@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/decode_attention.h"
+#include "kernels/launch.cuh"
 #include "kernels/mma.cuh"
 
 namespace baton::cuda {
@@ -498,6 +499,8 @@ __global__ void __launch_bounds__(kThreads, Block<kHeadDim>::kCtasPerSm)
   __shared__ Exchange exchange;
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
+  LetNextStart();
+  WaitForPrevious();
   if (warp == kWarps) {
     MergeUnits<kHeadDim>(p, lane, exchange);
     __syncthreads();
@@ -516,19 +519,14 @@ template <int kHeadDim, int kTiles>
 cudaError_t Launch(const DecodeParams& params, cudaStream_t stream) {
   using B = Block<kHeadDim>;
   const auto kernel = DecodeAttentionKernel<kHeadDim, kTiles>;
-  int device = 0;
   int sms = 0;
-  if (const auto status = cudaGetDevice(&device); status != cudaSuccess) return status;
-  if (const auto status = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device); status != cudaSuccess) {
-    return status;
-  }
+  if (const auto status = DeviceAttribute(cudaDevAttrMultiProcessorCount, &sms); status != cudaSuccess) return status;
   constexpr int kSharedBytes = kWarps * B::kRingBytes;
   if (const auto status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
       status != cudaSuccess) {
     return status;
   }
-  kernel<<<std::min(params.units, sms * B::kCtasPerSm), kThreads, kSharedBytes, stream>>>(params);
-  return cudaGetLastError();
+  return LaunchEarly(kernel, dim3(std::min(params.units, sms * B::kCtasPerSm)), kThreads, kSharedBytes, stream, params);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "kernels/launch.cuh"
 #include "kernels/rope_store.h"
 
 namespace baton::cuda {
@@ -54,6 +55,8 @@ __device__ void Turn(Halves<kPairs>& x, const float* rope, int lane) {
 // Grid: (rows, heads of all three kinds / kWarps); a warp has one head of one row, a lane 2 * kPairs elements of it.
 template <int kHeadDim>
 __global__ void RopeStoreKernel(RopeStoreArgs args) {
+  LetNextStart();
+  WaitForPrevious();
   constexpr int kPairs = kHeadDim / 64, kHalf = kHeadDim / 2;
   const int lane = threadIdx.x % 32;
   const int head = blockIdx.y * kWarps + threadIdx.x / 32;  // q, then k, then v
@@ -90,15 +93,12 @@ cudaError_t LaunchRopeStore(const RopeStoreArgs& args, cudaStream_t stream) {
   const dim3 grid(args.rows, (args.heads + 2 * args.kv.kv_heads + kWarps - 1) / kWarps);
   switch (args.kv.head_dim) {
     case 64:
-      RopeStoreKernel<64><<<grid, 32 * kWarps, 0, stream>>>(args);
-      break;
+      return LaunchEarly(RopeStoreKernel<64>, grid, 32 * kWarps, 0, stream, args);
     case 128:
-      RopeStoreKernel<128><<<grid, 32 * kWarps, 0, stream>>>(args);
-      break;
+      return LaunchEarly(RopeStoreKernel<128>, grid, 32 * kWarps, 0, stream, args);
     default:
       return cudaErrorInvalidValue;
   }
-  return cudaGetLastError();
 }
 
 }  // namespace baton::cuda

@@ -1,3 +1,4 @@
+#include "kernels/launch.cuh"
 #include "kernels/swiglu.h"
 #include "kernels/vectors.cuh"
 
@@ -8,6 +9,8 @@ constexpr int kThreads = 256;
 
 // Grid: (rows, columns / (8 * kThreads)).
 __global__ void SwiGluKernel(const Bf16* gate_up, int32_t columns, Bf16* out) {
+  LetNextStart();
+  WaitForPrevious();
   const int i = 8 * (blockIdx.y * kThreads + threadIdx.x);
   if (i >= columns) return;
   const int64_t row = blockIdx.x;
@@ -23,8 +26,7 @@ __global__ void SwiGluKernel(const Bf16* gate_up, int32_t columns, Bf16* out) {
 cudaError_t LaunchSwiGlu(const Bf16* gate_up, int32_t rows, int32_t columns, Bf16* out, cudaStream_t stream) {
   if (rows < 1 || columns % 8 != 0) return cudaErrorInvalidValue;
   const dim3 grid(rows, (columns / 8 + kThreads - 1) / kThreads);
-  SwiGluKernel<<<grid, kThreads, 0, stream>>>(gate_up, columns, out);
-  return cudaGetLastError();
+  return LaunchEarly(SwiGluKernel, grid, kThreads, 0, stream, gate_up, columns, out);
 }
 
 }  // namespace baton::cuda
