@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -17,6 +18,8 @@ struct CudaBackendOptions {
   bool lm_head = true;  // false: a prefill worker, which never makes logits
   // Bit-equal results for any chunking and batch (design idea 5), at the price that bench/results/README.md states.
   bool same_bits = false;
+  std::function<void()> enqueued =
+      nullptr;  // called when all of a pass with logits is, before the device is waited for
 };
 
 // Bf16, K and V row by row.

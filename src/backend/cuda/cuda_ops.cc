@@ -241,7 +241,42 @@ void CudaOps::Multiply(const Packed& weight, const Bf16* input, void* output, bo
                          stream_);
 }
 
+bool CudaOps::MultiplyFewRows(const Packed& weight, cuda::GemvArgs args) {
+  if (!matmul_->PrefersGemv({.bias = weight.bias.data(),
+                             .rows = rows_,
+                             .n = weight.rows,
+                             .k = weight.cols,
+                             .y_stride = args.swiglu ? weight.rows : args.y_stride,
+                             .fp32_output = args.fp32_output,
+                             .add = args.add})) {
+    return false;
+  }
+  args.w = weight.values.data();
+  args.bias = weight.bias.data();
+  args.rows = static_cast<int32_t>(rows_);
+  args.n = static_cast<int32_t>(weight.rows);
+  args.k = static_cast<int32_t>(weight.cols);
+  Do("a projection of few rows", [&] { return cuda::LaunchGemv(args, stream_); });
+  return true;
+}
+
+cuda::GemvArgs CudaOps::NormalisedFor(WeightId norm) const {
+  return {.hidden = now_hidden_, .norm = At(norm).values.data(), .epsilon = static_cast<float>(config_.rms_eps)};
+}
+
+bool CudaOps::LinearOfFewRows(const LinearStep& step) {
+  const Packed& weight = At(step.weight);
+  cuda::GemvArgs args = step.norm.has_value() ? NormalisedFor(*step.norm) : cuda::GemvArgs{};
+  if (!step.norm.has_value()) args.x = step.input == Activation::kGated ? gated_.data() : attended_.data();
+  args.add = args.fp32_output = step.then == LinearStep::Then::kAdd;
+  args.swiglu = step.then == LinearStep::Then::kSwiGlu;
+  args.y_stride = args.swiglu ? config_.ffn : weight.rows;
+  args.y = args.add ? static_cast<void*>(now_hidden_) : args.swiglu ? gated_.data() : now_qkv_;
+  return MultiplyFewRows(weight, args);
+}
+
 void CudaOps::Linear(const LinearStep& step) {
+  if (LinearOfFewRows(step)) return;
   const Bf16* input = Input(step);
   const Packed& weight = At(step.weight);
   switch (step.then) {
@@ -305,8 +340,14 @@ void CudaOps::KeepLogitRows() {
 
 absl::StatusOr<LogitsView> CudaOps::Logits(WeightId norm, WeightId head) {
   const Packed& weight = At(head);
-  Normalise(norm);
-  Multiply(weight, normalised_.data(), logits_.data(), /*fp32_output=*/true, /*add=*/false, LogitsStride());
+  cuda::GemvArgs few = NormalisedFor(norm);
+  few.y = logits_.data();
+  few.y_stride = LogitsStride();
+  few.fp32_output = true;
+  if (!MultiplyFewRows(weight, few)) {
+    Normalise(norm);
+    Multiply(weight, normalised_.data(), logits_.data(), /*fp32_output=*/true, /*add=*/false, LogitsStride());
+  }
   if (decode_rows_ > 0) return LogitsView{};
   return FetchLogits();
 }
@@ -316,6 +357,7 @@ absl::StatusOr<LogitsView> CudaOps::FetchLogits() {
     Do("sampling", [&] { return sampling_.Run(logits_.data(), LogitsStride(), stream_); });
   }
   CopyLogits();
+  if (options_.enqueued) options_.enqueued();
   Do("the forward pass", [&] { return cudaStreamSynchronize(stream_); });
   RETURN_IF_ERROR(status_);
   LogitsView view{.data = host_logits_.data(), .rows = std::ssize(batch_.kept), .vocab = config_.vocab};

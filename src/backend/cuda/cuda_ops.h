@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +13,7 @@
 #include "backend/cuda/cuda_matmul.h"
 #include "backend/cuda/cuda_memory.h"
 #include "backend/cuda/cuda_sampling.h"
+#include "kernels/gemv.h"
 #include "kernels/paged_kv.h"
 #include "kv/block_layout.h"
 #include "model/config.h"
@@ -26,6 +28,7 @@ struct CudaOpsOptions {
   KvLayout layout;     // that of the config
   std::span<std::byte> slab;
   cudaStream_t stream = nullptr;
+  std::function<void()> enqueued = nullptr;  // called when all of a pass with logits is
 };
 
 // Weights and activations are bf16, the hidden state and logits fp32. After an operation failed the rest of the pass
@@ -87,6 +90,11 @@ class CudaOps final : public Ops {
   int64_t LogitsStride() const { return (config_.vocab + 3) / 4 * 4; }
   void Multiply(const Packed& weight, const Bf16* input, void* output, bool fp32_output, bool add,
                 int64_t output_stride = 0);
+  // Does the product of kernels/gemv.h, of which x or the norm, y and what becomes of it are set, and gives true where
+  // that is the fastest: with few rows. Else does nothing.
+  bool MultiplyFewRows(const Packed& weight, cuda::GemvArgs args);
+  cuda::GemvArgs NormalisedFor(WeightId norm) const;  // the hidden state
+  bool LinearOfFewRows(const LinearStep& step);
   void CopyLogits();
   // Runs `enqueue`, which gives a cudaError_t, unless something failed before.
   template <typename Enqueue>
