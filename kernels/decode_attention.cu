@@ -443,7 +443,8 @@ __device__ int AttendToUnits(const DecodeParams& p, uint8_t* rings, Exchange& ex
   uint8_t* ring = rings + warp * B::kRingBytes;
   const uint32_t ring_address = SharedAddress(ring);
 
-  BlockReader<kHeadDim> reader(p, warp, lane);
+  BlockReader<kHeadDim> reader(p, warp, lane);  // looks up the first block
+  WaitForPrevious();
   for (int stage = 0; stage < kStages - 1; ++stage) reader.Fetch(ring_address + stage * B::kStageBytes);
   int stage = 0;           // holds the next block to attend to
   int free = kStages - 1;  // holds none
@@ -500,8 +501,8 @@ __global__ void __launch_bounds__(kThreads, Block<kHeadDim>::kCtasPerSm)
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
   LetNextStart();
-  WaitForPrevious();
   if (warp == kWarps) {
+    WaitForPrevious();
     MergeUnits<kHeadDim>(p, lane, exchange);
     __syncthreads();
     return;

@@ -104,13 +104,14 @@ __device__ void LoadInput(const GemvArgs& args, int stride, uint4* x) {
     for (int unit = filled + threadIdx.x % 32; unit < stride; unit += 32) x[row * stride + unit] = {};
   }
   if (args.hidden != nullptr) {
-    constexpr int kRows = 2;
+    constexpr int kRows = 2, kHeld = 2;  // at once, in few enough registers that other kernels' blocks find room
     __shared__ float of_warps[2][kRows][kNormWarps];
     for (int first = 0; first < rows; first += kRows) {
-      NormaliseRows<kRows>(args.hidden + int64_t{first} * args.k, args.norm, args.epsilon, rows - first, args.k,
-                           of_warps[first / kRows % 2], [&](int row, int column, const Float8& values) {
-                             Store8(values, reinterpret_cast<Bf16*>(x + (first + row) * stride + column / kUnit));
-                           });
+      NormaliseRows<kRows, kHeld>(args.hidden + int64_t{first} * args.k, args.norm, args.epsilon, rows - first, args.k,
+                                  of_warps[first / kRows % 2], [&](int row, int column, const Float8& values) {
+                                    Store8(values,
+                                           reinterpret_cast<Bf16*>(x + (first + row) * stride + column / kUnit));
+                                  });
     }
     return;
   }
@@ -167,7 +168,7 @@ class Output {
     const float sum = Sum(of_warps, tile_row_, w_row_);
     if (args_.swiglu) {
       const float up = Sum(of_warps, tile_row_ + 8, args_.n / 2 + w_row_);
-      static_cast<Bf16*>(args_.y)[at_] = __float2bfloat16_rn(up * sum / (1 + __expf(-sum)));
+      static_cast<Bf16*>(args_.y)[at_] = __float2bfloat16_rn(up * Silu(sum));
     } else if (args_.fp32_output) {
       static_cast<float*>(args_.y)[at_] = before_ + sum;
     } else {
@@ -192,7 +193,7 @@ class Output {
 
 // Grid: at most tiles. Shared memory: the rings, then x.
 template <int kStages>
-__global__ void __launch_bounds__(kThreads, 2) GemvKernel(const __grid_constant__ GemvParams p) {
+__global__ void __launch_bounds__(kThreads, 3) GemvKernel(const __grid_constant__ GemvParams p) {
   extern __shared__ __align__(128) uint8_t rings[];
   __shared__ float sums_of_warps[2][kWarps][kTileSums];  // of this tile and the one before
   constexpr int kRingBytes = kStages * kStageBytes;

@@ -11,8 +11,8 @@ __global__ void RmsNormKernel(const float* x, const Bf16* weight, float epsilon,
   const int64_t start = int64_t{blockIdx.x} * columns;
   LetNextStart();
   WaitForPrevious();
-  NormaliseRows<1>(x + start, weight, epsilon, 1, columns, of_warps,
-                   [&](int, int column, const Float8& values) { Store8(values, out + start + column); });
+  NormaliseRows<1, 4>(x + start, weight, epsilon, 1, columns, of_warps,
+                      [&](int, int column, const Float8& values) { Store8(values, out + start + column); });
 }
 
 }  // namespace

@@ -16,11 +16,12 @@ __device__ inline float SumOfWarp(float value) {
 
 // Rows [0, rows) of x, at most kRows of them at once: their loads are on their way together. Calls
 // `write(row, column, values)` for eight columns from `column` on. The sum's order depends on `columns` alone.
-// `of_warps` may be used again only after a barrier. By all kNormThreads threads.
-template <int kRows, typename Write>
+// Past the first 2,048 kHeld columns x is read twice. `of_warps` may be used again only after a barrier. By all
+// kNormThreads threads.
+template <int kRows, int kHeld, typename Write>
 __device__ void NormaliseRows(const float* x, const Bf16* weight, float epsilon, int rows, int columns,
                               float (&of_warps)[kRows][kNormWarps], Write write) {
-  constexpr int kHeld = 4, kStep = 8 * kNormThreads;  // columns past kHeld steps are read twice
+  constexpr int kStep = 8 * kNormThreads;
   const int begin = 8 * static_cast<int>(threadIdx.x);
   const auto row_of = [&](int row) { return x + int64_t{row} * columns; };
   Float8 held[kRows][kHeld];

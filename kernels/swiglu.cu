@@ -17,7 +17,7 @@ __global__ void SwiGluKernel(const Bf16* gate_up, int32_t columns, Bf16* out) {
   const Float8 gate = Load8(gate_up + 2 * row * columns + i);
   Float8 up = Load8(gate_up + (2 * row + 1) * columns + i);
 #pragma unroll
-  for (int j = 0; j < 8; ++j) up.values[j] *= gate.values[j] / (1 + __expf(-gate.values[j]));
+  for (int j = 0; j < 8; ++j) up.values[j] *= Silu(gate.values[j]);
   Store8(up, out + row * columns + i);
 }
 

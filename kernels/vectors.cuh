@@ -1,4 +1,4 @@
-// Sixteen bytes at a time: eight bf16, or four floats twice.
+// Sixteen bytes at a time: eight bf16, or four floats twice; and what becomes of them.
 #pragma once
 
 #include "kernels/paged_kv.h"
@@ -44,5 +44,8 @@ __device__ inline void Store8(const Float8& wide, float* to) {
   reinterpret_cast<float4*>(to)[0] = make_float4(v[0], v[1], v[2], v[3]);
   reinterpret_cast<float4*>(to)[1] = make_float4(v[4], v[5], v[6], v[7]);
 }
+
+// By quick division, exact to two units in the last place.
+__device__ inline float Silu(float x) { return __fdividef(x, 1 + __expf(-x)); }
 
 }  // namespace baton::cuda

@@ -168,8 +168,8 @@ KernelCase Apart(int32_t rows, int32_t n, int32_t k, std::mt19937_64& random) {
   return result;
 }
 
-// Layers that each read what the one before wrote, and write what it read: launched in a row, where each starts before
-// the last one has ended, they give the bits that they give one at a time.
+// Layers that each read what the one before wrote, and write what it read: as a graph, where each starts before the
+// last one has ended, they give the bits that they give one at a time.
 KernelCase Chain(int32_t rows, std::mt19937_64& random) {
   constexpr int32_t kHidden = 512, kFfn = 1536;
   constexpr int kLayers = 40;
@@ -189,10 +189,21 @@ KernelCase Chain(int32_t rows, std::mt19937_64& random) {
     }
     return status;
   };
+  cudaStream_t capturing;
+  cudaGraph_t captured;
+  cudaGraphExec_t replay;
+  Must(cudaStreamCreateWithFlags(&capturing, cudaStreamNonBlocking));
+  Must(cudaStreamBeginCapture(capturing, cudaStreamCaptureModeThreadLocal));
+  Must(run(capturing, false));
+  Must(cudaStreamEndCapture(capturing, &captured));
+  Must(cudaGraphInstantiate(&replay, captured, 0));
+  Must(cudaGraphDestroy(captured));
+  Must(cudaStreamDestroy(capturing));
+  const std::shared_ptr<CUgraphExec_st> graph(replay, [](cudaGraphExec_t held) { cudaGraphExecDestroy(held); });
   KernelCase result;
   result.name = "gemv chain of " + std::to_string(2 * kLayers) + ", " + std::to_string(rows) + " rows";
   result.tolerance = 0;
-  result.launch = [=](cudaStream_t stream) { return run(stream, false); };
+  result.launch = [=](cudaStream_t stream) { return cudaGraphLaunch(graph.get(), stream); };
   result.error = [=] {
     const DeviceArray<float> chained(hidden.ToHost());
     Must(run(nullptr, true));
