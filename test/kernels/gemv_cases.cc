@@ -172,7 +172,7 @@ KernelCase Apart(int32_t rows, int32_t n, int32_t k, std::mt19937_64& random) {
 // last one has ended, they give the bits that they give one at a time.
 KernelCase Chain(int32_t rows, std::mt19937_64& random) {
   constexpr int32_t kHidden = 512, kFfn = 1536;
-  constexpr int kLayers = 40;
+  constexpr int kLayers = 20;
   const auto up = std::make_shared<const Problem>(kForms[5], rows, 2 * kFfn, kHidden, random);
   const auto down = std::make_shared<const Problem>(kForms[2], rows, kHidden, kFfn, random);
   const DeviceArray<float> hidden(size_t(rows) * kHidden);
@@ -261,7 +261,7 @@ std::vector<KernelCase> GemvCases(CaseSize size, uint64_t seed) {
   }
   for (const Form& form : kForms) {
     for (const auto& [n, k] :
-         {std::pair{16, 8}, {32, 64}, {144, 72}, {1040, 576}, {5040, 136}, {48, 4104}, {16, 9000}}) {
+         {std::pair{48, 8}, {32, 64}, {144, 72}, {1040, 576}, {5040, 136}, {48, 4104}, {48, 9000}}) {
       const auto rows = static_cast<int32_t>(random() % kMaxGemvRows + 1);
       const int32_t ragged = form.swiglu ? 0 : static_cast<int32_t>(random() % 16);
       cases.push_back(Check(form, rows, n - ragged, k, random));
@@ -272,6 +272,8 @@ std::vector<KernelCase> GemvCases(CaseSize size, uint64_t seed) {
   for (int32_t rows = 1; rows <= kMaxGemvRows; ++rows) {
     cases.push_back(Check(kForms[0], rows, 200, 320, random));
     cases.push_back(Check(kForms[5], rows, 208, 320, random));
+  }
+  for (const int32_t rows : {1, 3, 8}) {
     cases.push_back(Apart(rows, 72, 4096, random));
     cases.push_back(Chain(rows, random));
   }
