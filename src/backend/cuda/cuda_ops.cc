@@ -265,6 +265,7 @@ cuda::GemvArgs CudaOps::NormalisedFor(WeightId norm) const {
 }
 
 bool CudaOps::LinearOfFewRows(const LinearStep& step) {
+  BATON_CHECK(step.norm.has_value() == (step.input == Activation::kHidden), "the hidden state alone is normalised");
   const Packed& weight = At(step.weight);
   cuda::GemvArgs args = step.norm.has_value() ? NormalisedFor(*step.norm) : cuda::GemvArgs{};
   if (!step.norm.has_value()) args.x = step.input == Activation::kGated ? gated_.data() : attended_.data();
