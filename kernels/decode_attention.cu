@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/decode_attention.h"
+#include "kernels/launch.cuh"
 #include "kernels/mma.cuh"
 
 namespace baton::cuda {
@@ -443,7 +444,8 @@ __device__ int AttendToUnits(const DecodeParams& p, uint8_t* rings, Exchange& ex
   uint8_t* ring = rings + warp * B::kRingBytes;
   const uint32_t ring_address = SharedAddress(ring);
 
-  BlockReader<kHeadDim> reader(p, warp, lane);
+  BlockReader<kHeadDim> reader(p, warp, lane);  // looks up the first block
+  WaitForPrevious();
   for (int stage = 0; stage < kStages - 1; ++stage) reader.Fetch(ring_address + stage * B::kStageBytes);
   int stage = 0;           // holds the next block to attend to
   int free = kStages - 1;  // holds none
@@ -499,7 +501,9 @@ __global__ void __launch_bounds__(kThreads, Block<kHeadDim>::kCtasPerSm)
   __shared__ Exchange exchange;
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
+  LetNextStart();
   if (warp == kWarps) {
+    WaitForPrevious();
     MergeUnits<kHeadDim>(p, lane, exchange);
     __syncthreads();
     return;
@@ -525,19 +529,14 @@ cudaError_t Launch(const DecodeParams& params, cudaStream_t stream) {
       status != cudaSuccess) {
     return status;
   }
-  kernel<<<std::min(params.units, grid.ctas), kThreads, kSharedBytes, stream>>>(params);
-  return cudaGetLastError();
+  return LaunchEarly(kernel, dim3(std::min(params.units, grid.ctas)), kThreads, kSharedBytes, stream, params);
 }
 
 }  // namespace
 
 cudaError_t MakeDecodeGrid(int32_t kv_heads, int32_t head_dim, DecodeGrid* grid) {
-  int device = 0;
   int sms = 0;
-  if (const auto status = cudaGetDevice(&device); status != cudaSuccess) return status;
-  if (const auto status = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device); status != cudaSuccess) {
-    return status;
-  }
+  if (const auto status = DeviceAttribute(cudaDevAttrMultiProcessorCount, &sms); status != cudaSuccess) return status;
   *grid = {kv_heads, sms * (head_dim == 64 ? Block<64>::kCtasPerSm : Block<128>::kCtasPerSm)};
   return cudaSuccess;
 }

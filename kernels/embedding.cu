@@ -1,4 +1,5 @@
 #include "kernels/embedding.h"
+#include "kernels/launch.cuh"
 #include "kernels/vectors.cuh"
 
 namespace baton::cuda {
@@ -9,6 +10,7 @@ constexpr int kThreads = 256;
 // Grid: rows. Each thread moves eight elements at a time.
 template <typename From, typename To>
 __global__ void GatherRowsKernel(const From* from, const int32_t* ids, int32_t columns, To* to) {
+  LetNextStart();
   const From* source = from + int64_t{ids[blockIdx.x]} * columns;
   To* target = to + int64_t{blockIdx.x} * columns;
   for (int i = 8 * threadIdx.x; i < columns; i += 8 * kThreads) Store8(Load8(source + i), target + i);

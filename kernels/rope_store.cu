@@ -1,3 +1,5 @@
+#include "kernels/launch.cuh"
+#include "kernels/mma.cuh"
 #include "kernels/rope_store.h"
 
 namespace baton::cuda {
@@ -13,14 +15,33 @@ struct Halves {
 
 template <int kPairs>
 __device__ void Load(const Bf16* from, float (&values)[kPairs]) {
-#pragma unroll
-  for (int i = 0; i < kPairs; ++i) values[i] = __bfloat162float(from[i]);
+  if constexpr (kPairs == 1) {
+    values[0] = __bfloat162float(from[0]);
+  } else {
+    const uint32_t pair = *reinterpret_cast<const uint32_t*>(from);
+    values[0] = __uint_as_float(pair << 16);
+    values[1] = __uint_as_float(pair & 0xffff0000u);
+  }
+}
+
+template <int kPairs>
+__device__ void Load(const float* from, float (&values)[kPairs]) {
+  if constexpr (kPairs == 1) {
+    values[0] = from[0];
+  } else {
+    const float2 pair = *reinterpret_cast<const float2*>(from);
+    values[0] = pair.x;
+    values[1] = pair.y;
+  }
 }
 
 template <int kPairs>
 __device__ void Store(const float (&values)[kPairs], Bf16* to) {
-#pragma unroll
-  for (int i = 0; i < kPairs; ++i) to[i] = __float2bfloat16_rn(values[i]);
+  if constexpr (kPairs == 1) {
+    to[0] = __float2bfloat16_rn(values[0]);
+  } else {
+    *reinterpret_cast<uint32_t*>(to) = PackBf16(values[0], values[1]);
+  }
 }
 
 template <int kPairs>
@@ -39,41 +60,49 @@ __device__ void Normalise(Halves<kPairs>& x, const Bf16* weight, float epsilon, 
   }
 }
 
+// `turn`: cosines, then sines.
 template <int kPairs>
-__device__ void Turn(Halves<kPairs>& x, const float* rope, int lane) {
-  constexpr int kHalf = 32 * kPairs;
+__device__ void Turn(Halves<kPairs>& x, const Halves<kPairs>& turn) {
 #pragma unroll
   for (int i = 0; i < kPairs; ++i) {
-    const float cosine = rope[lane * kPairs + i], sine = rope[kHalf + lane * kPairs + i];
     const float low = x.low[i];
-    x.low[i] = low * cosine - x.high[i] * sine;
-    x.high[i] = x.high[i] * cosine + low * sine;
+    x.low[i] = low * turn.low[i] - x.high[i] * turn.high[i];
+    x.high[i] = x.high[i] * turn.low[i] + low * turn.high[i];
   }
+}
+
+template <int kPairs, typename T>
+__device__ Halves<kPairs> LoadHalves(const T* from, int lane) {
+  Halves<kPairs> halves;
+  Load(from + lane * kPairs, halves.low);
+  Load(from + (32 + lane) * kPairs, halves.high);
+  return halves;
 }
 
 // Grid: (rows, heads of all three kinds / kWarps); a warp has one head of one row, a lane 2 * kPairs elements of it.
 template <int kHeadDim>
 __global__ void RopeStoreKernel(RopeStoreArgs args) {
   constexpr int kPairs = kHeadDim / 64, kHalf = kHeadDim / 2;
+  LetNextStart();
   const int lane = threadIdx.x % 32;
   const int head = blockIdx.y * kWarps + threadIdx.x / 32;  // q, then k, then v
   const int kv_heads = args.kv.kv_heads;
-  if (head >= args.heads + 2 * kv_heads) return;
   const int64_t row = blockIdx.x;
-  Bf16* x = args.qkv + (row * (args.heads + 2 * kv_heads) + head) * kHeadDim;
-  Halves<kPairs> halves;
-  Load(x + lane * kPairs, halves.low);
-  Load(x + kHalf + lane * kPairs, halves.high);
-
   const bool is_q = head < args.heads;
   const bool is_v = head >= args.heads + kv_heads;
+  // What the host uploaded, before what the projection writes.
+  const int64_t slot = args.slots[row];
+  const auto turn = LoadHalves<kPairs>(args.rope + int64_t{args.positions[row]} * kHeadDim, lane);
+  WaitForPrevious();
+  if (head >= args.heads + 2 * kv_heads) return;
+  Bf16* x = args.qkv + (row * (args.heads + 2 * kv_heads) + head) * kHeadDim;
+  auto halves = LoadHalves<kPairs>(x, lane);
   if (!is_v) {
     const Bf16* norm = is_q ? args.q_norm : args.k_norm;
     if (norm != nullptr) Normalise(halves, norm, args.epsilon, lane);
-    Turn(halves, args.rope + int64_t{args.positions[row]} * kHeadDim, lane);
+    Turn(halves, turn);
   }
   if (!is_q) {
-    const int64_t slot = args.slots[row];
     if (slot < 0) return;
     const int64_t block = slot / kBlockTokens;
     const int kv_head = head - args.heads - (is_v ? kv_heads : 0);
@@ -90,15 +119,12 @@ cudaError_t LaunchRopeStore(const RopeStoreArgs& args, cudaStream_t stream) {
   const dim3 grid(args.rows, (args.heads + 2 * args.kv.kv_heads + kWarps - 1) / kWarps);
   switch (args.kv.head_dim) {
     case 64:
-      RopeStoreKernel<64><<<grid, 32 * kWarps, 0, stream>>>(args);
-      break;
+      return LaunchEarly(RopeStoreKernel<64>, grid, 32 * kWarps, 0, stream, args);
     case 128:
-      RopeStoreKernel<128><<<grid, 32 * kWarps, 0, stream>>>(args);
-      break;
+      return LaunchEarly(RopeStoreKernel<128>, grid, 32 * kWarps, 0, stream, args);
     default:
       return cudaErrorInvalidValue;
   }
-  return cudaGetLastError();
 }
 
 }  // namespace baton::cuda

@@ -1,29 +1,27 @@
-// Sixteen bytes at a time: eight bf16, or four floats twice.
+// Sixteen bytes at a time: eight bf16, or four floats twice; and what becomes of them.
 #pragma once
 
 #include "kernels/paged_kv.h"
 
 namespace baton::cuda {
 
-struct alignas(16) Bf16x8 {
-  __nv_bfloat162 pairs[4];
-};
-
 struct Float8 {
   float values[8];
 };
 
-__device__ inline Float8 Load8(const Bf16* from) {
-  const Bf16x8 packed = *reinterpret_cast<const Bf16x8*>(from);
+__device__ inline Float8 Widen(uint4 packed) {
+  const uint32_t pairs[4] = {packed.x, packed.y, packed.z, packed.w};
   Float8 wide;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const float2 pair = __bfloat1622float2(packed.pairs[i]);
-    wide.values[2 * i] = pair.x;
-    wide.values[2 * i + 1] = pair.y;
+    wide.values[2 * i] = __uint_as_float(pairs[i] << 16);
+    wide.values[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000u);
   }
   return wide;
 }
+
+// As one word, and so stored: of a struct of bf16 pairs the compiler makes four loads or stores.
+__device__ inline Float8 Load8(const Bf16* from) { return Widen(*reinterpret_cast<const uint4*>(from)); }
 
 __device__ inline Float8 Load8(const float* from) {
   const float4 low = reinterpret_cast<const float4*>(from)[0];
@@ -32,10 +30,13 @@ __device__ inline Float8 Load8(const float* from) {
 }
 
 __device__ inline void Store8(const Float8& wide, Bf16* to) {
-  Bf16x8 packed;
+  uint32_t pairs[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) packed.pairs[i] = __floats2bfloat162_rn(wide.values[2 * i], wide.values[2 * i + 1]);
-  *reinterpret_cast<Bf16x8*>(to) = packed;
+  for (int i = 0; i < 4; ++i) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(wide.values[2 * i], wide.values[2 * i + 1]);
+    pairs[i] = reinterpret_cast<const uint32_t&>(pair);
+  }
+  *reinterpret_cast<uint4*>(to) = {pairs[0], pairs[1], pairs[2], pairs[3]};
 }
 
 __device__ inline void Store8(const Float8& wide, float* to) {
@@ -43,5 +44,8 @@ __device__ inline void Store8(const Float8& wide, float* to) {
   reinterpret_cast<float4*>(to)[0] = make_float4(v[0], v[1], v[2], v[3]);
   reinterpret_cast<float4*>(to)[1] = make_float4(v[4], v[5], v[6], v[7]);
 }
+
+// By quick division, exact to two units in the last place.
+__device__ inline float Silu(float x) { return __fdividef(x, 1 + __expf(-x)); }
 
 }  // namespace baton::cuda

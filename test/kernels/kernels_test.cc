@@ -31,6 +31,7 @@ void CheckAll(std::vector<KernelCase> (*make)(CaseSize, uint64_t)) {
 }
 
 TEST_CASE("embedding, norm, rotary embedding, KV store and SwiGLU agree with float64") { CheckAll(RowCases); }
+TEST_CASE("projections of few rows agree with float64, alone and in a row") { CheckAll(GemvCases); }
 TEST_CASE("prefill attention agrees with float64") { CheckAll(PrefillAttentionCases); }
 TEST_CASE("decode attention agrees with float64") { CheckAll(DecodeAttentionCases); }
 TEST_CASE("blocks are gathered and scattered bit for bit") { CheckAll(BlockCopyCases); }

@@ -90,7 +90,8 @@ class CudaBackend final : public Backend {
                                                      .layout = layout_,
                                                      .slab = {options.slab.data(), options.slab.size()},
                                                      .stream = stream,
-                                                     .communicator = options.communicator}));
+                                                     .communicator = options.communicator,
+                                                     .enqueued = options.enqueued}));
     // cuBLASLt suggests by all of these: parts of one generation differ in their number of multiprocessors.
     numerics_id_ = absl::StrCat("cuda-sm", capability, "x", device.multiProcessorCount, "-cublas",
                                 ops_->cublas_version(), "-bf16", options.same_bits ? "-same-bits" : "-varying-bits");

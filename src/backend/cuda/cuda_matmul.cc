@@ -4,10 +4,13 @@
 #include <bit>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/logging.h"
 #include "base/status.h"
+#include "kernels/gemv.h"
 
 namespace baton {
 namespace {
@@ -15,6 +18,8 @@ namespace {
 // What NVIDIA recommends for Hopper.
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 constexpr int kMostSuggested = 8;
+constexpr int64_t kFewestRowsPlanned = 8;
+constexpr int kRunsTimed = 3;
 constexpr size_t kTimedAgain = 8;
 constexpr int kRoundsAgain = 4;
 constexpr int64_t kMostRowsTimed = 512;  // beyond, a forward pass reaches 90 % of a large product's rate untimed
@@ -48,33 +53,72 @@ class Description {
 
 // Neighbouring row counts are planned for as one, and the fewest as the narrowest tile.
 int64_t RowsToPlanFor(int64_t rows) {
-  return std::max<int64_t>(8, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows))));
+  return std::max<int64_t>(kFewestRowsPlanned, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows))));
 }
 
-// Milliseconds between two points of a stream.
-class CudaTimer {
+// Times one product in several ways.
+class Trial {
  public:
-  ~CudaTimer() {
+  // `product` gets a y of its own and, at each run, another w.
+  Trial(const MatrixProduct& product, std::span<const __nv_bfloat16* const> weights, cudaStream_t stream)
+      : product_(product), weights_(weights), stream_(stream) {}
+  ~Trial() {
     for (const cudaEvent_t event : {begin_, end_}) {
       if (event != nullptr) cudaEventDestroy(event);
     }
   }
-  absl::Status Create() {
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  absl::Status Start() {
+    const int64_t bytes = product_.rows * product_.YStride() * (product_.fp32_output ? 4 : 2);
+    RETURN_IF_ERROR(y_.Reserve(bytes, "timing projections"));
+    product_.y = y_.data();
     RETURN_IF_ERROR(CudaStatus(cudaEventCreate(&begin_), "event"));
     return CudaStatus(cudaEventCreate(&end_), "event");
   }
-  void Begin(cudaStream_t stream) { cudaEventRecord(begin_, stream); }
-  absl::StatusOr<float> End(cudaStream_t stream) {
+  // One run, untimed.
+  template <typename Run>
+  absl::Status Warm(Run run) {
+    product_.w = weights_[runs_++ % weights_.size()];  // not one that is in the cache
+    return run(std::as_const(product_));
+  }
+  // Milliseconds of a run among several in a row, as projections run in a step: the first is on the device while the
+  // host enqueues the others.
+  template <typename Run>
+  absl::StatusOr<float> Time(Run run) {
+    RETURN_IF_ERROR(Warm(run));
+    cudaEventRecord(begin_, stream_);
+    for (int i = 0; i < kRunsTimed; ++i) RETURN_IF_ERROR(Warm(run));
+    cudaEventRecord(end_, stream_);
     float ms = 0;
-    cudaEventRecord(end_, stream);
     RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(end_), "timing projections"));
     RETURN_IF_ERROR(CudaStatus(cudaEventElapsedTime(&ms, begin_, end_), "timing projections"));
-    return ms;
+    return ms / kRunsTimed;
   }
 
  private:
+  MatrixProduct product_;
+  const std::span<const __nv_bfloat16* const> weights_;
+  const cudaStream_t stream_;
+  DeviceBuffer<std::byte> y_;
+  size_t runs_ = 0;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
+
+cudaError_t RunGemv(const MatrixProduct& product, cudaStream_t stream) {
+  return cuda::LaunchGemv({.x = product.x,
+                           .w = product.w,
+                           .bias = product.bias,
+                           .rows = static_cast<int32_t>(product.rows),
+                           .n = static_cast<int32_t>(product.n),
+                           .k = static_cast<int32_t>(product.k),
+                           .y = product.y,
+                           .y_stride = product.YStride(),
+                           .fp32_output = product.fp32_output,
+                           .add = product.add},
+                          stream);
+}
 
 std::string Words(int64_t rows, int64_t n, int64_t k) {
   return absl::StrCat("[", rows, ", ", k, "] by [", n, ", ", k, "] transposed");
@@ -140,53 +184,47 @@ CudaMatmul::Shape CudaMatmul::ShapeOf(const MatrixProduct& product) const {
 absl::Status CudaMatmul::Learn(MatrixProduct product, std::span<const __nv_bfloat16* const> weights,
                                cudaStream_t stream) {
   const Shape shape = ShapeOf(product);
-  if (algorithms_.contains(shape)) return absl::OkStatus();
+  if (choices_.contains(shape)) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::vector<Algorithm> candidates, Suggest(shape));
   Shape own_shape = shape;
   own_shape.rows = kRowsOfOneAlgorithm;
   ASSIGN_OR_RETURN(const std::vector<Algorithm> own, Suggest(own_shape));
+  Choice choice;
   if (shape.rows <= kMostRowsTimed) {
     const std::vector<Algorithm> variants = VariantsOf(own.front());
     candidates.insert(candidates.end(), variants.begin(), variants.end());
-    ASSIGN_OR_RETURN(candidates, FastestFirst(product, weights, candidates, stream));
+    ASSIGN_OR_RETURN(const std::vector<Timed> timed, FastestFirst(product, weights, candidates, stream));
+    candidates.clear();
+    for (const Timed& t : timed) candidates.push_back(t.algorithm);
+    if (!same_bits_ && shape.rows == kFewestRowsPlanned) {
+      ASSIGN_OR_RETURN(choice.gemv_rows, RowsForGemv(product, weights, timed.front().ms, stream));
+    }
   }
-  Algorithm algorithm = candidates.front();
+  choice.algorithm = candidates.front();
   if (same_bits_) {
     product.w = weights.front();
-    ASSIGN_OR_RETURN(algorithm, FirstWithBitsOf(own.front(), product, candidates, stream));
+    ASSIGN_OR_RETURN(choice.algorithm, FirstWithBitsOf(own.front(), product, candidates, stream));
   }
-  algorithms_.emplace(shape, algorithm);
+  choices_.emplace(shape, choice);
   return absl::OkStatus();
 }
 
 // Once each, then the best again: the least time counts, for whatever else runs can only add to it. Candidates that
 // cannot are left out.
-absl::StatusOr<std::vector<CudaMatmul::Algorithm>> CudaMatmul::FastestFirst(
-    const MatrixProduct& product, std::span<const __nv_bfloat16* const> weights,
-    const std::vector<Algorithm>& candidates, cudaStream_t stream) const {
-  DeviceBuffer<std::byte> y;
-  RETURN_IF_ERROR(y.Reserve(product.rows * product.YStride() * (product.fp32_output ? 4 : 2), "timing projections"));
-  MatrixProduct trial = product;
-  trial.y = y.data();
-  CudaTimer timer;
-  RETURN_IF_ERROR(timer.Create());
-  size_t runs = 0;
-  const auto time = [&](const Algorithm& algorithm) -> absl::StatusOr<float> {
-    trial.w = weights[runs++ % weights.size()];  // not one that is in the cache
-    timer.Begin(stream);
-    RETURN_IF_ERROR(RunWith(algorithm, trial, stream));
-    return timer.End(stream);
-  };
-  struct Timed {
-    float ms;
-    Algorithm algorithm;
+absl::StatusOr<std::vector<CudaMatmul::Timed>> CudaMatmul::FastestFirst(const MatrixProduct& product,
+                                                                        std::span<const __nv_bfloat16* const> weights,
+                                                                        const std::vector<Algorithm>& candidates,
+                                                                        cudaStream_t stream) const {
+  Trial trial(product, weights, stream);
+  RETURN_IF_ERROR(trial.Start());
+  const auto with = [&](const Algorithm& algorithm) {
+    return [&](const MatrixProduct& run) { return RunWith(algorithm, run, stream); };
   };
   const auto faster = [](const Timed& a, const Timed& b) { return a.ms < b.ms; };
   std::vector<Timed> timed;
   for (const Algorithm& algorithm : candidates) {
-    trial.w = weights.front();
-    if (!RunWith(algorithm, trial, stream).ok()) continue;  // it cannot, or has been loaded now
-    ASSIGN_OR_RETURN(const float ms, time(algorithm));
+    if (!trial.Warm(with(algorithm)).ok()) continue;  // it cannot, or has been loaded now
+    ASSIGN_OR_RETURN(const float ms, trial.Time(with(algorithm)));
     timed.push_back({ms, algorithm});
   }
   if (timed.empty()) {
@@ -196,14 +234,41 @@ absl::StatusOr<std::vector<CudaMatmul::Algorithm>> CudaMatmul::FastestFirst(
   const size_t again = std::min(timed.size(), kTimedAgain);
   for (int round = 0; round < kRoundsAgain; ++round) {
     for (size_t i = 0; i < again; ++i) {
-      ASSIGN_OR_RETURN(const float ms, time(timed[i].algorithm));
+      ASSIGN_OR_RETURN(const float ms, trial.Time(with(timed[i].algorithm)));
       timed[i].ms = std::min(timed[i].ms, ms);
     }
   }
   std::sort(timed.begin(), timed.begin() + static_cast<int64_t>(again), faster);
-  std::vector<Algorithm> sorted;
-  for (const Timed& t : timed) sorted.push_back(t.algorithm);
-  return sorted;
+  return timed;
+}
+
+// The most rows, of those that decode steps have, for which kernels/gemv.h is as fast; 0: none. What takes `ms_to_beat`
+// takes it for all of them.
+absl::StatusOr<int64_t> CudaMatmul::RowsForGemv(const MatrixProduct& product,
+                                                std::span<const __nv_bfloat16* const> weights, float ms_to_beat,
+                                                cudaStream_t stream) const {
+  static_assert(cuda::kMaxGemvRows == kFewestRowsPlanned);
+  const auto gemv = [&](const MatrixProduct& run) { return CudaStatus(RunGemv(run, stream), "timing projections"); };
+  MatrixProduct part = product;
+  for (part.rows = kFewestRowsPlanned; part.rows >= 1; part.rows /= 2) {
+    Trial trial(part, weights, stream);
+    RETURN_IF_ERROR(trial.Start());
+    if (!trial.Warm(gemv).ok()) continue;  // so many do not fit
+    for (int round = 0; round <= kRoundsAgain; ++round) {
+      ASSIGN_OR_RETURN(const float ms, trial.Time(gemv));
+      if (ms > ms_to_beat) continue;
+      spdlog::info("projections of up to {} rows by [{}, {}]: gemv, {:.1f} us, and {:.1f} by cuBLASLt", part.rows,
+                   product.n, product.k, 1e3 * ms, 1e3 * ms_to_beat);
+      return part.rows;
+    }
+  }
+  return 0;
+}
+
+bool CudaMatmul::PrefersGemv(const MatrixProduct& product) const {
+  if (same_bits_ || product.rows > cuda::kMaxGemvRows) return false;
+  const auto known = choices_.find(ShapeOf(product));
+  return known != choices_.end() && product.rows <= known->second.gemv_rows;
 }
 
 // The same kernel with every other tile that it has, also without clusters: what changes is how rows and columns are
@@ -283,12 +348,12 @@ absl::Status CudaMatmul::RunWith(const Algorithm& algorithm, const MatrixProduct
 }
 
 absl::Status CudaMatmul::Run(const MatrixProduct& product, cudaStream_t stream) {
-  auto known = algorithms_.find(ShapeOf(product));
-  if (known == algorithms_.end()) {
+  auto known = choices_.find(ShapeOf(product));
+  if (known == choices_.end()) {
     RETURN_IF_ERROR(Learn(product, {{product.w}}, stream));
-    known = algorithms_.find(ShapeOf(product));
+    known = choices_.find(ShapeOf(product));
   }
-  return RunWith(known->second, product, stream);
+  return RunWith(known->second.algorithm, product, stream);
 }
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// Projections by cuBLASLt, bf16 with fp32 accumulation.
+// Projections by cuBLASLt, bf16 with fp32 accumulation, and the choice between it and kernels/gemv.h for few rows.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -33,6 +33,7 @@ struct MatrixProduct {
 
 // Keeps an algorithm for each shape of product: of those that cuBLASLt suggests, and other tiles of the one that it
 // suggests for many rows, the fastest, as measured when the shape is first seen; with many rows its first suggestion.
+// Against that kernels/gemv.h is measured for as few rows as it takes.
 //
 // With `same_bits`, a row's sums do not depend on how many rows there are: each shape of weight has one algorithm that
 // sums over k in one order, and others, suggested for other numbers of rows, are taken in its place only after they
@@ -49,6 +50,9 @@ class CudaMatmul {
   absl::Status Learn(MatrixProduct product, std::span<const __nv_bfloat16* const> weights, cudaStream_t stream);
   // Learns first what it has not learnt, from this w alone: not to be captured then.
   absl::Status Run(const MatrixProduct& product, cudaStream_t stream);
+  // Whether kernels/gemv.h was measured to be faster for this than what Run does, which goes for its fused forms all
+  // the more: they save launches. Never with `same_bits`, nor for what was not learnt.
+  bool PrefersGemv(const MatrixProduct& product) const;
 
  private:
   using Algorithm = cublasLtMatmulAlgo_t;
@@ -58,15 +62,26 @@ class CudaMatmul {
     auto operator<=>(const Shape&) const = default;
   };
 
+  // How products of one shape are computed.
+  struct Choice {
+    Algorithm algorithm;
+    int64_t gemv_rows = 0;  // up to so many rows kernels/gemv.h is faster
+  };
+  struct Timed {
+    float ms;
+    Algorithm algorithm;
+  };
+
   CudaMatmul(bool same_bits, const CublasLt& lt) : same_bits_(same_bits), lt_(lt) {}
   Shape ShapeOf(const MatrixProduct& product) const;
   // The fastest first, by cuBLASLt's estimate.
   absl::StatusOr<std::vector<Algorithm>> Suggest(const Shape& shape) const;
   std::vector<Algorithm> VariantsOf(const Algorithm& algorithm) const;
-  absl::StatusOr<std::vector<Algorithm>> FastestFirst(const MatrixProduct& product,
-                                                      std::span<const __nv_bfloat16* const> weights,
-                                                      const std::vector<Algorithm>& candidates,
-                                                      cudaStream_t stream) const;
+  absl::StatusOr<std::vector<Timed>> FastestFirst(const MatrixProduct& product,
+                                                  std::span<const __nv_bfloat16* const> weights,
+                                                  const std::vector<Algorithm>& candidates, cudaStream_t stream) const;
+  absl::StatusOr<int64_t> RowsForGemv(const MatrixProduct& product, std::span<const __nv_bfloat16* const> weights,
+                                      float ms_to_beat, cudaStream_t stream) const;
   absl::StatusOr<Algorithm> FirstWithBitsOf(const Algorithm& own, const MatrixProduct& product,
                                             const std::vector<Algorithm>& candidates, cudaStream_t stream) const;
   absl::Status RunWith(const Algorithm& algorithm, const MatrixProduct& product, cudaStream_t stream) const;
@@ -76,7 +91,7 @@ class CudaMatmul {
   const CublasLt& lt_;
   cublasLtHandle_t handle_ = nullptr;
   DeviceBuffer<std::byte> workspace_;
-  std::map<Shape, Algorithm> algorithms_;
+  std::map<Shape, Choice> choices_;
 };
 
 }  // namespace baton

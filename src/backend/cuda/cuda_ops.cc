@@ -88,7 +88,7 @@ absl::Status CudaOps::Tune(const PackedModel& model) {
     bool fp32, add;
     int64_t stride;
   };
-  const bool adds = shard_.rank == 0;
+  const bool adds = AddsToHidden();
   std::vector<Projection> projections = {{{}, normalised_.data(), false, false, 0},
                                          {{}, attended_.data(), true, adds, 0},
                                          {{}, normalised_.data(), false, false, 0},
@@ -248,7 +248,47 @@ void CudaOps::Multiply(const Packed& weight, const Bf16* input, void* output, bo
                          stream_);
 }
 
+bool CudaOps::MultiplyFewRows(const Packed& weight, cuda::GemvArgs args) {
+  if (!matmul_->PrefersGemv({.bias = weight.bias.data(),
+                             .rows = rows_,
+                             .n = weight.rows,
+                             .k = weight.cols,
+                             .y_stride = args.swiglu ? weight.rows : args.y_stride,
+                             .fp32_output = args.fp32_output,
+                             .add = args.add})) {
+    return false;
+  }
+  args.w = weight.values.data();
+  args.bias = weight.bias.data();
+  args.rows = static_cast<int32_t>(rows_);
+  args.n = static_cast<int32_t>(weight.rows);
+  args.k = static_cast<int32_t>(weight.cols);
+  Do("a projection of few rows", [&] { return cuda::LaunchGemv(args, stream_); });
+  return true;
+}
+
+cuda::GemvArgs CudaOps::NormalisedFor(WeightId norm) const {
+  return {.hidden = now_hidden_, .norm = At(norm).values.data(), .epsilon = static_cast<float>(config_.rms_eps)};
+}
+
+bool CudaOps::LinearOfFewRows(const LinearStep& step) {
+  BATON_CHECK(step.norm.has_value() == (step.input == Activation::kHidden), "the hidden state alone is normalised");
+  const Packed& weight = At(step.weight);
+  cuda::GemvArgs args = step.norm.has_value() ? NormalisedFor(*step.norm) : cuda::GemvArgs{};
+  if (!step.norm.has_value()) args.x = step.input == Activation::kGated ? gated_.data() : attended_.data();
+  const bool adds = step.then == LinearStep::Then::kAdd;
+  args.fp32_output = adds;
+  args.add = adds && AddsToHidden();
+  args.swiglu = step.then == LinearStep::Then::kSwiGlu;
+  args.y_stride = args.swiglu ? config_.ffn : weight.rows;
+  args.y = adds ? static_cast<void*>(now_hidden_) : args.swiglu ? gated_.data() : now_qkv_;
+  if (!MultiplyFewRows(weight, args)) return false;
+  if (adds) SumHidden();
+  return true;
+}
+
 void CudaOps::Linear(const LinearStep& step) {
+  if (LinearOfFewRows(step)) return;
   const Bf16* input = Input(step);
   const Packed& weight = At(step.weight);
   switch (step.then) {
@@ -257,8 +297,7 @@ void CudaOps::Linear(const LinearStep& step) {
       return Multiply(weight, input, now_qkv_, /*fp32_output=*/false, /*add=*/false);
     case LinearStep::Then::kAdd:
       BATON_CHECK(step.output == Activation::kHidden, "only the hidden state is added to");
-      // Of ranks, the first alone adds to what was there, so that their sum has it once.
-      Multiply(weight, input, now_hidden_, /*fp32_output=*/true, /*add=*/shard_.rank == 0);
+      Multiply(weight, input, now_hidden_, /*fp32_output=*/true, /*add=*/AddsToHidden());
       return SumHidden();
     case LinearStep::Then::kSwiGlu:
       Multiply(weight, input, gate_up_.data(), /*fp32_output=*/false, /*add=*/false);
@@ -329,9 +368,15 @@ void CudaOps::KeepLogitRows() {
 
 absl::StatusOr<LogitsView> CudaOps::Logits(WeightId norm, WeightId head) {
   const Packed& weight = At(head);
-  Normalise(norm);
   float* logits = InGroup() ? part_logits_.data() : logits_.data();
-  Multiply(weight, normalised_.data(), logits, /*fp32_output=*/true, /*add=*/false, PartStride());
+  cuda::GemvArgs few = NormalisedFor(norm);
+  few.y = logits;
+  few.y_stride = PartStride();
+  few.fp32_output = true;
+  if (!MultiplyFewRows(weight, few)) {
+    Normalise(norm);
+    Multiply(weight, normalised_.data(), logits, /*fp32_output=*/true, /*add=*/false, PartStride());
+  }
   JoinLogits();
   if (decode_rows_ > 0) return LogitsView{};
   return FetchLogits();
@@ -343,6 +388,7 @@ absl::StatusOr<LogitsView> CudaOps::FetchLogits() {
     Do("sampling", [&] { return sampling_.Run(logits_.data(), LogitsStride(), stream_); });
   }
   CopyLogits();
+  if (options_.enqueued) options_.enqueued();
   Do("the forward pass", [&] { return cudaStreamSynchronize(stream_); });
   RETURN_IF_ERROR(status_);
   LogitsView view{.data = host_logits_.data(), .rows = std::ssize(batch_.kept), .vocab = config_.vocab};

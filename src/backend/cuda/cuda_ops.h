@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,7 @@
 #include "backend/cuda/cuda_memory.h"
 #include "backend/cuda/cuda_sampling.h"
 #include "backend/cuda/device_communicator.h"
+#include "kernels/gemv.h"
 #include "kernels/paged_kv.h"
 #include "kv/block_layout.h"
 #include "model/config.h"
@@ -29,6 +31,7 @@ struct CudaOpsOptions {
   std::span<std::byte> slab;
   cudaStream_t stream = nullptr;
   DeviceCommunicator* communicator = nullptr;  // of the rank that this is; null: there is no group
+  std::function<void()> enqueued = nullptr;    // called when all of a pass with logits is
 };
 
 // Weights and activations are bf16, the hidden state and logits fp32. After an operation failed the rest of the pass
@@ -87,6 +90,8 @@ class CudaOps final : public Ops {
   absl::Status ReserveActivations(int64_t rows, int64_t kept);
   void Normalise(WeightId norm);
   const Bf16* Input(const LinearStep& step);
+  // Of ranks, the first alone adds to what was there, so that their sum has it once.
+  bool AddsToHidden() const { return shard_.rank == 0; }
   bool InGroup() const { return options_.communicator != nullptr; }
   // Elements from row to row of so many logits.
   static int64_t StrideOf(int64_t columns) { return (columns + 3) / 4 * 4; }
@@ -96,6 +101,11 @@ class CudaOps final : public Ops {
   void JoinLogits();
   void Multiply(const Packed& weight, const Bf16* input, void* output, bool fp32_output, bool add,
                 int64_t output_stride = 0);
+  // Does the product of kernels/gemv.h, of which x or the norm, y and what becomes of it are set, and gives true where
+  // that is the fastest: with few rows. Else does nothing.
+  bool MultiplyFewRows(const Packed& weight, cuda::GemvArgs args);
+  cuda::GemvArgs NormalisedFor(WeightId norm) const;  // the hidden state
+  bool LinearOfFewRows(const LinearStep& step);
   void CopyLogits();
   // Runs `enqueue`, which gives a cudaError_t, unless something failed before.
   template <typename Enqueue>

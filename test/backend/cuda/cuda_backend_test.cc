@@ -61,6 +61,35 @@ TEST_CASE("logits after prefill, and of decode steps in a batch, agree with floa
   }
 }
 
+TEST_CASE("decode steps of one to eight rows agree with the CPU backend, the first time, captured and replayed") {
+  if (!HasDevice()) return;
+  for (const ModelConfig& shape : Shapes()) {
+    const RandomWeights weights(shape, 13);
+    Device device(weights, false);
+    TestBackend cpu(weights, {});
+    std::vector<TestSequence> sequences, on_cpu;
+    for (const int64_t length : {40, 2, 300, 17, 31, 5, 130, 64}) {
+      const std::vector<TokenId> tokens = RandomTokens(length, shape.vocab, static_cast<uint32_t>(length));
+      sequences.push_back(device.Place(tokens));
+      on_cpu.push_back(cpu.Place(tokens));
+      device.Prefill(sequences.back(), length - 1, length);
+      cpu.Run({{on_cpu.back().Slice(0, length - 1, false)}});
+    }
+    Batch batch, cpu_batch;
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      const int64_t length = std::ssize(sequences[i].tokens);
+      batch.slices.push_back(sequences[i].Slice(length - 1, length, true));
+      cpu_batch.slices.push_back(on_cpu[i].Slice(length - 1, length, true));
+      const std::vector<float> expected = cpu.Run(cpu_batch);
+      for (int round = 0; round < 3; ++round) {
+        INFO("head_dim " << shape.head_dim << ", " << batch.slices.size() << " rows, round " << round);
+        const std::vector<float> logits = device.Run(batch);
+        CHECK(RelativeError(std::span(logits), {expected.begin(), expected.end()}) < 2e-2);
+      }
+    }
+  }
+}
+
 TEST_CASE("a prompt and its logits in one pass agree with float64, beside prompts that want none") {
   if (!HasDevice()) return;
   for (const ModelConfig& shape : Shapes()) {

@@ -1,0 +1,284 @@
+#include <algorithm>
+
+#include "kernels/gemv.h"
+#include "kernels/launch.cuh"
+#include "kernels/mma.cuh"
+#include "kernels/rms_norm.cuh"
+
+namespace baton::cuda {
+namespace {
+
+// A block takes tiles of 16 rows of w, one after another. Its warps share a tile's columns, 64 at a time in turn, each
+// through a ring of its own that runs on from tile to tile, so that copies never pause; at a tile's end their sums are
+// added up in the order of the warps. Products are transposed and by tensor cores,
+//   Y^T [16 rows of w, 8 rows of x] = W [16, 16 columns] X^T [16 columns, 8],
+// which leaves the other units idle whatever the number of rows. The columns that a product multiplies may be any 16,
+// the same ones of both sides: each lane takes eight neighbours of each of its rows for two products.
+constexpr int kThreads = kNormThreads;
+constexpr int kWarps = kThreads / 32;
+constexpr int kTileRows = 16;
+constexpr int kChunkColumns = 64;  // 128 bytes of each row of w
+constexpr int kStageBytes = kTileRows * kChunkColumns * sizeof(Bf16);
+constexpr int kUnit = 8;  // elements of 16 bytes
+constexpr int kTileSums = kTileRows * kMaxGemvRows;
+static_assert(kThreads >= kTileSums);
+
+struct GemvParams {
+  GemvArgs args;
+  int tiles;
+  int chunks;  // of a row of w, the last one filled up with zeros
+  // Row r of tile t is row t * tile_step + r of w, for r >= 8 t * tile_step + second_half + r - 8.
+  int tile_step;
+  int second_half;
+};
+
+// Byte offset of 16 bytes in a stage: of the eight units that lanes read at once, four each of two rows, no two lie in
+// the same banks.
+__device__ int StageOffset(int row, int unit) { return row * 128 + (unit ^ (row % 2 * 4)) * 16; }
+
+// Units from row to row of x in shared memory, which has `chunks` whole chunks: again no two of eight units, four of
+// each of two rows, lie in the same banks.
+__host__ __device__ constexpr int InputStride(int chunks) { return chunks * kChunkColumns / kUnit + 4; }
+
+__device__ uint64_t EvictFirst() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+// CopyAsync of what is not read again before the cache has forgotten it.
+__device__ void CopyOnce(uint32_t to, const void* from, bool read, uint64_t policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(to), "l"(from),
+               "r"(read ? 16 : 0), "l"(policy)
+               : "memory");
+}
+
+// Copies a warp's chunks into its ring, in the order in which it multiplies them.
+class WeightReader {
+ public:
+  __device__ WeightReader(const GemvParams& params, int warp, int lane)
+      : p_(params), warp_(warp), lane_(lane), policy_(EvictFirst()), chunk_(warp) {
+    if (warp >= p_.chunks) tile_ = p_.tiles;
+  }
+
+  // Starts copying the next chunk, if any is left; what lies past w's end becomes zero. Commits one group.
+  __device__ void Fetch(uint32_t stage) {
+    if (tile_ < p_.tiles) {
+      const int64_t k = p_.args.k;
+      const int row = lane_ / 8, unit = lane_ % 8;
+      const int first = tile_ * p_.tile_step + row;
+      const int column = chunk_ * kChunkColumns + unit * kUnit;
+      const Bf16* from = p_.args.w + first * k + column;
+      const auto copy = [&](int tile_row, int w_row) {
+        CopyOnce(stage + StageOffset(row + tile_row, unit), from + w_row * k, column < k && first + w_row < p_.args.n,
+                 policy_);
+      };
+      copy(0, 0);
+      copy(4, 4);
+      copy(8, p_.second_half);
+      copy(12, p_.second_half + 4);
+      chunk_ += kWarps;
+      if (chunk_ >= p_.chunks) {
+        chunk_ = warp_;
+        tile_ += gridDim.x;
+      }
+    }
+    CommitCopies();
+  }
+
+ private:
+  const GemvParams& p_;
+  const int warp_;
+  const int lane_;
+  const uint64_t policy_;
+  int chunk_;  // next to fetch, of tile_
+  int tile_ = blockIdx.x;
+};
+
+// x, or the norm of the hidden state, with zeros past its end.
+__device__ void LoadInput(const GemvArgs& args, int stride, uint4* x) {
+  constexpr int kTogether = 8;  // loads on their way
+  const int rows = args.rows, filled = args.k / kUnit;
+  for (int row = threadIdx.x / 32; row < rows; row += kWarps) {
+#pragma unroll 1
+    for (int unit = filled + threadIdx.x % 32; unit < stride; unit += 32) x[row * stride + unit] = {};
+  }
+  if (args.hidden != nullptr) {
+    constexpr int kRows = 2, kHeld = 2;  // at once, in few enough registers that other kernels' blocks find room
+    __shared__ float of_warps[2][kRows][kNormWarps];
+    for (int first = 0; first < rows; first += kRows) {
+      NormaliseRows<kRows, kHeld>(args.hidden + int64_t{first} * args.k, args.norm, args.epsilon, rows - first, args.k,
+                                  of_warps[first / kRows % 2], [&](int row, int column, const Float8& values) {
+                                    Store8(values,
+                                           reinterpret_cast<Bf16*>(x + (first + row) * stride + column / kUnit));
+                                  });
+    }
+    return;
+  }
+  const auto* from = reinterpret_cast<const uint4*>(args.x);
+  int to = threadIdx.x, unit = threadIdx.x;  // in x, and in the row
+#pragma unroll 1
+  for (int begin = threadIdx.x; begin < rows * filled; begin += kTogether * kThreads) {
+    uint4 loaded[kTogether];
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      if (begin + i * kThreads < rows * filled) loaded[i] = from[begin + i * kThreads];
+    }
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      for (; unit >= filled; unit -= filled) to += stride - filled;  // to the next row
+      if (begin + i * kThreads < rows * filled) x[to] = loaded[i];
+      unit += kThreads;
+      to += kThreads;
+    }
+  }
+}
+
+// sums += W X^T of a chunk. `x` is its part of row 0.
+__device__ void Multiply(const uint8_t* stage, const uint4* x, int stride, int rows, int lane, float (&sums)[4]) {
+  const int group = lane / 4, place = lane % 4;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    uint4 b = {};
+    if (group < rows) b = x[group * stride + half * 4 + place];
+    const uint4 upper = *reinterpret_cast<const uint4*>(stage + StageOffset(group, half * 4 + place));
+    const uint4 lower = *reinterpret_cast<const uint4*>(stage + StageOffset(group + 8, half * 4 + place));
+    const uint32_t first[4] = {upper.x, lower.x, upper.y, lower.y}, second[4] = {upper.z, lower.z, upper.w, lower.w};
+    Mma(sums, first, b.x, b.y);
+    Mma(sums, second, b.z, b.w);
+  }
+}
+
+// What one thread writes of a tile: an element of one row of y.
+class Output {
+ public:
+  // Asks for what y holds, long before it is used.
+  __device__ Output(const GemvParams& params, int tile) : args_(params.args) {
+    const int tile_columns = params.tile_step;  // of y
+    row_ = static_cast<int>(threadIdx.x) / tile_columns;
+    tile_row_ = static_cast<int>(threadIdx.x) % tile_columns;
+    w_row_ = tile * tile_columns + tile_row_;
+    any_ = row_ < args_.rows && w_row_ < args_.n;
+    at_ = row_ * args_.y_stride + w_row_;
+    if (any_ && args_.add) before_ = static_cast<const float*>(args_.y)[at_];
+  }
+
+  __device__ void Write(const float (&of_warps)[kWarps][kTileSums]) const {
+    if (!any_) return;
+    const float sum = Sum(of_warps, tile_row_, w_row_);
+    if (args_.swiglu) {
+      const float up = Sum(of_warps, tile_row_ + 8, args_.n / 2 + w_row_);
+      static_cast<Bf16*>(args_.y)[at_] = __float2bfloat16_rn(up * Silu(sum));
+    } else if (args_.fp32_output) {
+      static_cast<float*>(args_.y)[at_] = before_ + sum;
+    } else {
+      static_cast<Bf16*>(args_.y)[at_] = __float2bfloat16_rn(sum);
+    }
+  }
+
+ private:
+  __device__ float Sum(const float (&of_warps)[kWarps][kTileSums], int tile_row, int w_row) const {
+    float sum = args_.bias != nullptr ? __bfloat162float(args_.bias[w_row]) : 0;
+#pragma unroll
+    for (const auto& of_warp : of_warps) sum += of_warp[tile_row * kMaxGemvRows + row_];
+    return sum;
+  }
+
+  const GemvArgs& args_;
+  int row_, tile_row_, w_row_;
+  bool any_;
+  int64_t at_;
+  float before_ = 0;
+};
+
+// Grid: at most tiles. Shared memory: the rings, then x.
+template <int kStages>
+__global__ void __launch_bounds__(kThreads, 3) GemvKernel(const __grid_constant__ GemvParams p) {
+  extern __shared__ __align__(128) uint8_t rings[];
+  __shared__ float sums_of_warps[2][kWarps][kTileSums];  // of this tile and the one before
+  constexpr int kRingBytes = kStages * kStageBytes;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = p.args.rows;
+  uint8_t* ring = rings + warp * kRingBytes;
+  auto* x = reinterpret_cast<uint4*>(rings + kWarps * kRingBytes);
+
+  LetNextStart();
+  WeightReader reader(p, warp, lane);
+  for (int stage = 0; stage < kStages - 1; ++stage) reader.Fetch(SharedAddress(ring + stage * kStageBytes));
+  WaitForPrevious();  // which did not write weights
+  const int stride = InputStride(p.chunks);
+  LoadInput(p.args, stride, x);
+  __syncthreads();
+
+  int stage = 0;           // holds the next chunk
+  int free = kStages - 1;  // holds none
+  int turn = 0;
+  for (int tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
+    const Output output(p, tile);
+    float sums[4] = {};
+    for (int chunk = warp; chunk < p.chunks; chunk += kWarps) {
+      WaitCopies<kStages - 2>();
+      __syncwarp();
+      reader.Fetch(SharedAddress(ring + free * kStageBytes));
+      Multiply(ring + stage * kStageBytes, x + chunk * (kChunkColumns / kUnit), stride, rows, lane, sums);
+      free = stage;
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+    }
+    auto* own = reinterpret_cast<float2*>(sums_of_warps[turn][warp]);
+    own[lane] = {sums[0], sums[1]};  // row lane / 4 of the tile, rows 2 (lane % 4) + {0, 1} of x
+    own[lane + 32] = {sums[2], sums[3]};
+    __syncthreads();
+    output.Write(sums_of_warps[turn]);
+    turn = 1 - turn;
+  }
+}
+
+template <int kStages>
+cudaError_t Launch(const GemvParams& params, int input_bytes, int blocks, cudaStream_t stream) {
+  constexpr int kDeclared = 9 << 10;  // in the kernel, at most
+  const auto kernel = GemvKernel<kStages>;
+  const int bytes = kWarps * kStages * kStageBytes + input_bytes;
+  int room = 0;
+  if (const auto status = DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, &room); status != cudaSuccess) {
+    return status;
+  }
+  if (bytes + kDeclared > room) return cudaErrorInvalidValue;
+  if (const auto status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+      status != cudaSuccess) {
+    return status;
+  }
+  return LaunchEarly(kernel, dim3(blocks), kThreads, bytes, stream, params);
+}
+
+}  // namespace
+
+cudaError_t LaunchGemv(const GemvArgs& args, cudaStream_t stream) {
+  if (args.rows < 1 || args.rows > kMaxGemvRows || args.n < 1 || args.k < kUnit || args.k % kUnit != 0) {
+    return cudaErrorInvalidValue;
+  }
+  if (args.swiglu ? args.n % 16 != 0 || args.fp32_output || args.add : args.add && !args.fp32_output) {
+    return cudaErrorInvalidValue;
+  }
+  int multiprocessors = 0;
+  if (const auto status = DeviceAttribute(cudaDevAttrMultiProcessorCount, &multiprocessors); status != cudaSuccess) {
+    return status;
+  }
+  const int tile_step = args.swiglu ? kTileRows / 2 : kTileRows;
+  const int columns = args.swiglu ? args.n / 2 : args.n;
+  const GemvParams params = {.args = args,
+                             .tiles = (columns + tile_step - 1) / tile_step,
+                             .chunks = (args.k + kChunkColumns - 1) / kChunkColumns,
+                             .tile_step = tile_step,
+                             .second_half = args.swiglu ? columns : kTileRows / 2};
+  const int input_bytes = args.rows * InputStride(params.chunks) * static_cast<int>(sizeof(uint4));
+  const int blocks = std::min(params.tiles, multiprocessors);
+  // The longest rings that leave room for the next launch's block, which fills its own meanwhile: of 228 KB of shared
+  // memory (164 on Ampere) half, without what is declared in the kernel and what the device keeps. Where x takes too
+  // much of that, the shortest.
+  constexpr int kHalf = 107'000;
+  constexpr int kStage = kWarps * kStageBytes;
+  if (6 * kStage + input_bytes <= kHalf) return Launch<6>(params, input_bytes, blocks, stream);
+  if (5 * kStage + input_bytes <= kHalf) return Launch<5>(params, input_bytes, blocks, stream);
+  return Launch<4>(params, input_bytes, blocks, stream);
+}
+
+}  // namespace baton::cuda
