@@ -146,10 +146,14 @@ class PublicStudyTest(Scratch):
         self.assertEqual(set(report["by_ratio"]["full"]), {"0.0", "0.5", "1.0"})
         xml.dom.minidom.parse(str(self.scratch / "work" / "ratios.gsm8k.svg"))
 
+        def refused(*more):
+            with mock.patch.object(sys, "argv", [*arguments, *more]), contextlib.redirect_stderr(io.StringIO()) as errors:
+                self.assertEqual(command.main(), 1)
+            return errors.getvalue()
+        self.assertIn("expected some of bfcl, gsm8k, got sums", refused("--tasks", "sums"))
+        self.assertIn("holds no results", refused("--report", "--work", str(self.scratch)))
         (self.scratch / "settings.json").write_text(json.dumps(settings | {"seeds": 3}))
-        with mock.patch.object(sys, "argv", arguments), contextlib.redirect_stderr(io.StringIO()) as errors:
-            self.assertEqual(command.main(), 1)
-        self.assertIn("other settings", errors.getvalue())
+        self.assertIn("other settings", refused())
 
     def test_a_job_that_fails_is_tried_again_and_then_named(self):
         tries = []

@@ -19,7 +19,7 @@ from finetuning.accuracy import Server, texts_of_reference
 from finetuning.command import pick_device
 from finetuning.errors import InputError
 from finetuning.examples import read_examples
-from finetuning.module_dir import ModuleDir
+from finetuning.module_dir import ModuleDir, read_json
 from finetuning.study import public_report, public_tasks, served
 from finetuning.training import Options, Training
 
@@ -45,6 +45,10 @@ class Study:
 
     def prepare(self, task):
         """Writes the task's data as the tool reads it."""
+        wanted, began_with = self.settings | {"tasks": self.settings["tasks"][task]}, self.work / f"{task}.settings.json"
+        if began_with.exists() and json.loads(began_with.read_text()) != wanted:
+            raise InputError(f"{self.work}: {task}: holds results of other settings; take another --work")
+        began_with.write_text(json.dumps(wanted))
         parts = public_tasks.load(task, self.data, self.settings["tasks"][task])
         for part, rows in zip(("train", "test"), parts):
             lines = [{"prompt": self.settings["chat"].replace("{prompt}", row["prompt"]), "answer": row["answer"]} for row in rows]
@@ -55,6 +59,7 @@ class Study:
         """One accuracy: which answers are right, and what they were."""
         marks = [public_tasks.right(task, text, gold) for text, gold in zip(texts, self.golds(task))]
         return {"task": task, "method": method, "seed": seed, "share": share, "through": through, "seconds": round(seconds, 1),
+                "device": torch.cuda.get_device_name() if self.device == "cuda" else self.device,
                 "right": "".join("01"[mark] for mark in marks), "texts": texts}
 
 
@@ -182,19 +187,21 @@ def measure_served(study, task, cells, baton):
 
 
 def run(args):
-    settings = json.loads(Path(args.settings).read_text())
+    if not Path(args.settings).is_file():
+        raise InputError(f"--settings: {args.settings}: there is no such file")
+    settings = read_json(Path(args.settings))
     names = args.tasks.split(",") if args.tasks else list(settings["tasks"])
+    if not set(names) <= set(settings["tasks"]):
+        raise InputError(f"--tasks: expected some of {', '.join(settings['tasks'])}, got {args.tasks}")
     work = Path(args.work)
     cells = Cells(work / "cells.jsonl")
     if args.report:
+        if not cells.all:
+            raise InputError(f"{work}/cells.jsonl: holds no results")
         public_report.write(work, settings, cells.all.values())
         return
     study = Study(Path(args.base).resolve(), Path(args.data), work, pick_device(args.device), settings)
     work.mkdir(parents=True, exist_ok=True)
-    began_with = work / "settings.json"
-    if began_with.exists() and json.loads(began_with.read_text()) != settings:
-        raise InputError(f"{work}: holds results of other settings; take another --work")
-    began_with.write_text(json.dumps(settings))
     for task in names:
         study.prepare(task)
     problems = run_jobs(study, names, cells, args.parallel)

@@ -104,9 +104,10 @@ def show(table):
 
 def write(work, settings, cells):
     """report.json and a plot for each task, in the work folder; and what they hold, as text."""
-    table = gather(list(cells))
+    cells = list(cells)
+    table = gather(cells)
     about = {"date": datetime.date.today().isoformat(), "torch": torch.__version__, "settings": settings,
-             "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"}
+             "devices": sorted({cell["device"] for cell in cells})}
     (work / "report.json").write_text(json.dumps(about | {"table": table}, indent=1) + "\n")
     for task, entry in table.items():
         series = {method: [(100 * float(share), 100 * summary["mean"]) for share, summary in by_share.items()]
