@@ -9,7 +9,9 @@ import dataclasses
 import gc
 import json
 import multiprocessing
+import multiprocessing.connection
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -83,7 +85,14 @@ class Cells:
               + f"{cell['right'].count('1')} of {len(cell['right'])} right, {cell['seconds']:.0f} s", flush=True)
 
 
+def _end_with_parent():
+    """A process of a pool would wait for work for ever, memory of the GPU in hand."""
+    multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
+    os._exit(1)
+
+
 def start_process(device, parallel):
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(max(1, os.cpu_count() // parallel))
     if pick_device(device) == "cuda":  # what a process keeps for later is bounded, lest it be short elsewhere
         torch.cuda.set_per_process_memory_fraction(0.92 / parallel)
