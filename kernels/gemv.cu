@@ -3,7 +3,7 @@
 #include "kernels/gemv.h"
 #include "kernels/launch.cuh"
 #include "kernels/mma.cuh"
-#include "kernels/rms_norm.cuh"
+#include "kernels/vectors.cuh"
 
 namespace baton::cuda {
 namespace {
@@ -14,7 +14,10 @@ namespace {
 //   Y^T [16 rows of w, 8 rows of x] = W [16, 16 columns] X^T [16 columns, 8],
 // which leaves the other units idle whatever the number of rows. The columns that a product multiplies may be any 16,
 // the same ones of both sides: each lane takes eight neighbours of each of its rows for two products.
-constexpr int kThreads = kNormThreads;
+//
+// A block takes more than half of a multiprocessor's shared memory: so blocks are spread evenly even where the launch
+// before has not ended everywhere, and as much as possible is on its way.
+constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
 constexpr int kTileRows = 16;
 constexpr int kChunkColumns = 64;  // 128 bytes of each row of w
@@ -95,25 +98,13 @@ class WeightReader {
   int tile_ = blockIdx.x;
 };
 
-// x, or the norm of the hidden state, with zeros past its end.
+// x, with zeros past its end.
 __device__ void LoadInput(const GemvArgs& args, int stride, uint4* x) {
-  constexpr int kTogether = 8;  // loads on their way
+  constexpr int kTogether = 4;  // loads on their way
   const int rows = args.rows, filled = args.k / kUnit;
   for (int row = threadIdx.x / 32; row < rows; row += kWarps) {
 #pragma unroll 1
     for (int unit = filled + threadIdx.x % 32; unit < stride; unit += 32) x[row * stride + unit] = {};
-  }
-  if (args.hidden != nullptr) {
-    constexpr int kRows = 2, kHeld = 2;  // at once, in few enough registers that other kernels' blocks find room
-    __shared__ float of_warps[2][kRows][kNormWarps];
-    for (int first = 0; first < rows; first += kRows) {
-      NormaliseRows<kRows, kHeld>(args.hidden + int64_t{first} * args.k, args.norm, args.epsilon, rows - first, args.k,
-                                  of_warps[first / kRows % 2], [&](int row, int column, const Float8& values) {
-                                    Store8(values,
-                                           reinterpret_cast<Bf16*>(x + (first + row) * stride + column / kUnit));
-                                  });
-    }
-    return;
   }
   const auto* from = reinterpret_cast<const uint4*>(args.x);
   int to = threadIdx.x, unit = threadIdx.x;  // in x, and in the row
@@ -193,7 +184,7 @@ class Output {
 
 // Grid: at most tiles. Shared memory: the rings, then x.
 template <int kStages>
-__global__ void __launch_bounds__(kThreads, 3) GemvKernel(const __grid_constant__ GemvParams p) {
+__global__ void __launch_bounds__(kThreads, 1) GemvKernel(const __grid_constant__ GemvParams p) {
   extern __shared__ __align__(128) uint8_t rings[];
   __shared__ float sums_of_warps[2][kWarps][kTileSums];  // of this tile and the one before
   constexpr int kRingBytes = kStages * kStageBytes;
@@ -232,20 +223,23 @@ __global__ void __launch_bounds__(kThreads, 3) GemvKernel(const __grid_constant_
   }
 }
 
+// Of a block, for rings and x. What the kernel declares takes the rest.
+cudaError_t SharedBytes(int* bytes) {
+  constexpr int kDeclared = 17 << 10;
+  static_assert(sizeof(float[2][kWarps][kTileSums]) <= kDeclared);
+  const auto status = DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, bytes);
+  *bytes -= kDeclared;
+  return status;
+}
+
 template <int kStages>
-cudaError_t Launch(const GemvParams& params, int input_bytes, int blocks, cudaStream_t stream) {
-  constexpr int kDeclared = 9 << 10;  // in the kernel, at most
+cudaError_t Launch(const GemvParams& params, int input_bytes, int shared_bytes, int blocks, cudaStream_t stream) {
   const auto kernel = GemvKernel<kStages>;
   const int bytes = kWarps * kStages * kStageBytes + input_bytes;
-  int room = 0;
-  if (const auto status = DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, &room); status != cudaSuccess) {
-    return status;
-  }
-  if (bytes + kDeclared > room) return cudaErrorInvalidValue;
-  if (const auto status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-      status != cudaSuccess) {
-    return status;
-  }
+  if (bytes > shared_bytes) return cudaErrorInvalidValue;
+  // Always the same limit: other threads set it too.
+  const auto status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  if (status != cudaSuccess) return status;
   return LaunchEarly(kernel, dim3(blocks), kThreads, bytes, stream, params);
 }
 
@@ -271,14 +265,13 @@ cudaError_t LaunchGemv(const GemvArgs& args, cudaStream_t stream) {
                              .second_half = args.swiglu ? columns : kTileRows / 2};
   const int input_bytes = args.rows * InputStride(params.chunks) * static_cast<int>(sizeof(uint4));
   const int blocks = std::min(params.tiles, multiprocessors);
-  // The longest rings that leave room for the next launch's block, which fills its own meanwhile: of 228 KB of shared
-  // memory (164 on Ampere) half, without what is declared in the kernel and what the device keeps. Where x takes too
-  // much of that, the shortest.
-  constexpr int kHalf = 107'000;
-  constexpr int kStage = kWarps * kStageBytes;
-  if (6 * kStage + input_bytes <= kHalf) return Launch<6>(params, input_bytes, blocks, stream);
-  if (5 * kStage + input_bytes <= kHalf) return Launch<5>(params, input_bytes, blocks, stream);
-  return Launch<4>(params, input_bytes, blocks, stream);
+  int shared_bytes = 0;
+  if (const auto status = SharedBytes(&shared_bytes); status != cudaSuccess) return status;
+  const int stages = (shared_bytes - input_bytes) / (kWarps * kStageBytes);
+  if (stages >= 6) return Launch<6>(params, input_bytes, shared_bytes, blocks, stream);
+  if (stages == 5) return Launch<5>(params, input_bytes, shared_bytes, blocks, stream);
+  if (stages == 4) return Launch<4>(params, input_bytes, shared_bytes, blocks, stream);
+  return Launch<3>(params, input_bytes, shared_bytes, blocks, stream);
 }
 
 }  // namespace baton::cuda

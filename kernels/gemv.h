@@ -1,5 +1,5 @@
 // Projections of few rows, as decode steps have them: every weight is read once and there is little else to do, so that
-// the time is that of reading. The norm before it and the SwiGLU behind it are part of the kernel.
+// the time is that of reading.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,12 +12,7 @@ inline constexpr int32_t kMaxGemvRows = 8;
 
 // y = x w^T + bias. Device pointers, 16-byte aligned. A row's bits do not depend on the other rows.
 struct GemvArgs {
-  const Bf16* x = nullptr;  // [rows, k]
-  // If set, it is normalised and taken for x, as kernels/rms_norm.h does to the same bits.
-  const float* hidden = nullptr;  // [rows, k]
-  const Bf16* norm = nullptr;     // [k]
-  float epsilon = 0;
-
+  const Bf16* x = nullptr;     // [rows, k]
   const Bf16* w = nullptr;     // [n, k]
   const Bf16* bias = nullptr;  // [n], or null
   int32_t rows = 0;            // 1 to kMaxGemvRows
@@ -28,8 +23,8 @@ struct GemvArgs {
   int64_t y_stride = 0;  // elements from row to row of y
   bool fp32_output = false;
   bool add = false;  // to what y holds, which is fp32
-  bool swiglu =
-      false;  // w is [gate; up], and y [rows, n / 2] = silu(gate x) * (up x) in bf16; n / 2 is a multiple of 8
+  // w is [gate; up], and y [rows, n / 2] = silu(gate x) * (up x) in bf16; n / 2 is a multiple of 8.
+  bool swiglu = false;
 };
 
 // cudaErrorInvalidValue also where x does not fit into a multiprocessor's memory: with k of 14,336 up to 4 rows do.

@@ -33,9 +33,11 @@ def _room(example):
     return len(example.answer) + 1
 
 
-def texts_of_reference(base, decoder, module, examples, share=1.0):
-    outputs = generate_in_batches(base, decoder, [example.prompt for example in examples], max(map(_room, examples)),
-                                  kv_dtype=module.dtype, eos_ids=module.eos_ids, share=share)
+def texts_of_reference(base, decoder, module, examples, share=1.0, *, max_tokens=None, batch=64):
+    """`max_tokens`: None, for what the right answers need."""
+    outputs = generate_in_batches(base, decoder, [example.prompt for example in examples],
+                                  max_tokens or max(map(_room, examples)), kv_dtype=module.dtype, eos_ids=module.eos_ids,
+                                  share=share, batch=batch)
     return [module.tokenizer.decode([token for token in output["tokens"] if token not in module.eos_ids],
                                     skip_special_tokens=True) for output in outputs]
 
@@ -67,9 +69,9 @@ class Server:
             raise InputError(f"{self._address}: {error.code().name}: {error.details()}") from None
         return ids, text
 
-    def texts(self, examples):
-        with concurrent.futures.ThreadPoolExecutor(CONCURRENT_REQUESTS) as pool:
-            answers = [pool.submit(self.generate, e.prompt, _room(e)) for e in examples]
+    def texts(self, examples, *, max_tokens=None, concurrent_requests=CONCURRENT_REQUESTS):
+        with concurrent.futures.ThreadPoolExecutor(concurrent_requests) as pool:
+            answers = [pool.submit(self.generate, e.prompt, max_tokens or _room(e)) for e in examples]
             try:
                 return [answer.result()[1] for answer in answers]
             finally:

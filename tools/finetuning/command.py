@@ -6,6 +6,7 @@
   tools/finetune reference --base DIR --decoder DIR --prompts FILE.json
 
   tools/finetune study                    a base, three tasks, and what sharing the base's KV costs
+  tools/finetune study-public --base DIR --data DIR --work DIR   the same on GSM8K and BFCL, for a GPU
   tools/finetune test                     this tool's own tests
 
 Data is JSON Lines of {"prompt": ..., "answer": ...}. A directory is a Hugging Face directory as the server loads it.
@@ -47,6 +48,8 @@ def pick_device(name):
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: PyTorch finds no usable GPU")
+    if name == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for each shape, and each token is one
     return name
 
 
@@ -138,6 +141,11 @@ def study(args):
     runner.run(args)
 
 
+def study_public(args):
+    from finetuning.study import public
+    public.run(args)
+
+
 def add_device(parser):
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: cuda where there is one")
 
@@ -170,6 +178,10 @@ def add_train(commands):
     parser.add_argument("--weight-decay", type=float, default=0.1, help="default 0.1")
     parser.add_argument("--save-every", type=positive(int), default=200, metavar="STEPS", help="default 200")
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32",
+                        help="of what is computed; weights and optimizer are float32 in both. Default float32")
+    parser.add_argument("--pass-tokens", type=positive(int), metavar="TOKENS",
+                        help="most tokens of a step that run at once, for what fits into memory; default: the whole step")
     add_device(parser)
     parser.set_defaults(run=train)
 
@@ -217,14 +229,40 @@ def add_study(commands):
     parser.set_defaults(run=study)
 
 
+def add_study_public(commands):
+    parser = commands.add_parser(
+        "study-public", help="what sharing KV costs, on public data and a real base",
+        description="Fine-tunes a base on GSM8K and BFCL each way with several seeds, and counts right answers by the share of the "
+                    "prompt's KV that comes from the base, and through servers that are started for it. Results come into "
+                    "DIR/cells.jsonl one by one; a run that was cut off goes on where it was. Then DIR/report.json and "
+                    "DIR/ratios.TASK.svg.")
+    parser.add_argument("--base", default="models/smollm2-135m-instruct", metavar="DIR", help="default models/smollm2-135m-instruct "
+                        "(tools/fetch_model)")
+    parser.add_argument("--data", default="../shared/data/prompts", metavar="DIR",
+                        help="holds gsm8k/train.jsonl of openai/grade-school-math and bfcl/ of ShishirPatil/gorilla: "
+                             "BFCL_v4_PART.json and possible_answer/. Default ../shared/data/prompts")
+    parser.add_argument("--work", default="build/study-public", metavar="DIR", help="default build/study-public")
+    parser.add_argument("--settings", default=Path(__file__).resolve().parent / "study" / "public.json", metavar="FILE",
+                        help="seeds, recipes, sizes; default tools/finetuning/study/public.json")
+    parser.add_argument("--tasks", metavar="NAME,...", help="default: all of the settings")
+    parser.add_argument("--parallel", type=positive(int), default=1, metavar="PROCESSES",
+                        help="decoders that are trained or measured at a time, with some 15 GB of GPU memory each; default 1")
+    parser.add_argument("--baton", default="build/release/bin/baton", metavar="FILE",
+                        help="the server; none: without. Default build/release/bin/baton")
+    parser.add_argument("--report", action="store_true", help="only report on what --work holds")
+    add_device(parser)
+    parser.set_defaults(run=study_public)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="tools/finetune", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(required=True, metavar="train|evaluate|reference|study")
+    commands = parser.add_subparsers(required=True, metavar="train|evaluate|reference|study|study-public")
     add_train(commands)
     add_evaluate(commands)
     add_reference(commands)
     add_study(commands)
+    add_study_public(commands)
     args = parser.parse_args()
     try:
         args.run(args)

@@ -19,6 +19,7 @@ from finetuning.sequences import prefill
 
 METHODS = ("cache-conditioned", "full")
 SCHEDULES = ("cosine", "linear")
+PRECISIONS = ("float32", "bfloat16")
 MAX_GRADIENT_NORM = 1.0
 
 
@@ -33,7 +34,9 @@ class Options:
     schedule: str = "cosine"
     warmup: float = 0.03  # of all steps
     weight_decay: float = 0.1
-    save_every: int = 200  # steps
+    save_every: int | None = 200  # steps; None: no checkpoints
+    precision: str = "float32"  # of what is computed; weights and their sums are float32 in both
+    pass_tokens: int | None = None  # most tokens of a step, padding counted, that run at once; None: all
 
 
 def answer_loss(base, decoder, examples, shares, kv_dtype):
@@ -45,6 +48,20 @@ def answer_loss(base, decoder, examples, shares, kv_dtype):
     predicts = torch.cat([hidden[i, hidden.shape[1] - len(row):] for i, row in enumerate(inputs)])  # [answer tokens, hidden]
     labels = torch.tensor([token for example in examples for token in example.answer], device=decoder.device)
     return torch.nn.functional.cross_entropy(decoder.lm_head(predicts).float(), labels)
+
+
+def passes(examples, most_tokens):
+    """Cuts a step's examples, by length, into lists of indices that fit into memory with little padding."""
+    if most_tokens is None:
+        return [list(range(len(examples)))]
+    out, widths = [], (0, 0)
+    for i in sorted(range(len(examples)), key=lambda i: len(examples[i].prompt) + len(examples[i].answer)):
+        sizes = len(examples[i].prompt), len(examples[i].answer)
+        widths = tuple(map(max, widths, sizes))  # each part of a sequence is padded by itself
+        if not out or (len(out[-1]) + 1) * sum(widths) > most_tokens:
+            out, widths = [*out, []], sizes
+        out[-1].append(i)
+    return out
 
 
 def shares_of(count, step, options):
@@ -128,7 +145,7 @@ class Training:
             while len(self.losses) < end and not interrupt.came:
                 self._step()
                 progress.show(len(self.losses), f"loss {self.losses[-1]:.4f}")
-                if len(self.losses) % self._options.save_every == 0:
+                if self._options.save_every and len(self.losses) % self._options.save_every == 0:
                     self._save()
             self._save()
         if interrupt.came:
@@ -141,28 +158,43 @@ class Training:
         for group in self._optimizer.param_groups:
             group["lr"] = self._options.learning_rate * rate_factor(step, self.steps, self._options)
         examples = batch_of(self._examples, step, self._options)
-        loss = answer_loss(self._base, self._decoder, examples, shares_of(len(examples), step, self._options),
-                           self._base_dir.dtype)
-        if not loss.isfinite():
-            raise InputError(f"step {step + 1}: the loss is {loss.item()}: try a lower --learning-rate")
         self._optimizer.zero_grad()
-        loss.backward()
+        loss = self._backward(examples, shares_of(len(examples), step, self._options))
+        if not math.isfinite(loss):
+            raise InputError(f"step {step + 1}: the loss is {loss}: try a lower --learning-rate")
         torch.nn.utils.clip_grad_norm_(self._decoder.parameters(), MAX_GRADIENT_NORM)
         self._optimizer.step()
-        self.losses.append(loss.item())
+        self.losses.append(loss)
+
+    def _backward(self, examples, shares):
+        """Adds up the gradients of a step in as many passes as it takes; returns its loss."""
+        tokens = sum(len(example.answer) for example in examples)
+        total = torch.zeros((), device=self._decoder.device)  # on the device: to ask for it after each pass would wait for the pass
+        for chosen in passes(examples, self._options.pass_tokens):
+            some = [examples[i] for i in chosen]
+            with torch.autocast(self._decoder.device.type, torch.bfloat16, enabled=self._options.precision == "bfloat16"):
+                loss = answer_loss(self._base, self._decoder, some, [shares[i] for i in chosen], self._base_dir.dtype)
+            loss = loss * (sum(len(example.answer) for example in some) / tokens)
+            loss.backward()
+            total += loss.detach()
+        return total.item()
 
     def _save(self):
-        self._checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        folder = self._checkpoint.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        if self._options.save_every:
+            self._save_checkpoint()
+        (folder / "loss.json").write_text(json.dumps(self._identity | {"steps": self.steps, "losses": self.losses}) + "\n")
+        line_plot(folder / "loss.svg", f"{self._options.method}: {self._out.name}", "step", "loss",
+                  {"loss of the step's batch": list(enumerate(self.losses, 1)),
+                   "mean of 20 steps": list(enumerate(_smoothed(self.losses, 20), 1))})
+
+    def _save_checkpoint(self):
         partial = self._checkpoint.with_suffix(".partial")
         torch.save({"identity": self._identity, "losses": self.losses, "weights": self._decoder.state_dict(),
                     "optimizer": self._optimizer.state_dict(), "rng": torch.get_rng_state(),
                     "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []}, partial)
         os.replace(partial, self._checkpoint)
-        folder = self._checkpoint.parent
-        (folder / "loss.json").write_text(json.dumps(self._identity | {"steps": self.steps, "losses": self.losses}) + "\n")
-        line_plot(folder / "loss.svg", f"{self._options.method}: {self._out.name}", "step", "loss",
-                  {"loss of the step's batch": list(enumerate(self.losses, 1)),
-                   "mean of 20 steps": list(enumerate(_smoothed(self.losses, 20), 1))})
 
     def _load(self):
         try:

@@ -17,6 +17,7 @@ struct CublasLt {
   decltype(&cublasLtGetVersion) GetVersion;
   decltype(&cublasLtMatmul) Matmul;
   decltype(&cublasLtMatmulAlgoCapGetAttribute) MatmulAlgoCapGetAttribute;
+  decltype(&cublasLtMatmulAlgoCheck) MatmulAlgoCheck;
   decltype(&cublasLtMatmulAlgoConfigSetAttribute) MatmulAlgoConfigSetAttribute;
   decltype(&cublasLtMatmulAlgoGetHeuristic) MatmulAlgoGetHeuristic;
   decltype(&cublasLtMatmulDescInit_internal) MatmulDescInit_internal;

@@ -83,18 +83,18 @@ class Trial {
     product_.w = weights_[runs_++ % weights_.size()];  // not one that is in the cache
     return run(std::as_const(product_));
   }
-  // Milliseconds of a run among several in a row, as projections run in a step: the first is on the device while the
-  // host enqueues the others.
+  // Milliseconds of a run among `runs` in a row, as projections run in a step. Of several the first is not timed: it is
+  // on the device while the host enqueues the others.
   template <typename Run>
-  absl::StatusOr<float> Time(Run run) {
-    RETURN_IF_ERROR(Warm(run));
+  absl::StatusOr<float> Time(Run run, int runs) {
+    if (runs > 1) RETURN_IF_ERROR(Warm(run));
     cudaEventRecord(begin_, stream_);
-    for (int i = 0; i < kRunsTimed; ++i) RETURN_IF_ERROR(Warm(run));
+    for (int i = 0; i < runs; ++i) RETURN_IF_ERROR(Warm(run));
     cudaEventRecord(end_, stream_);
     float ms = 0;
     RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(end_), "timing projections"));
     RETURN_IF_ERROR(CudaStatus(cudaEventElapsedTime(&ms, begin_, end_), "timing projections"));
-    return ms / kRunsTimed;
+    return ms / static_cast<float>(runs);
   }
 
  private:
@@ -105,20 +105,6 @@ class Trial {
   size_t runs_ = 0;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
-
-cudaError_t RunGemv(const MatrixProduct& product, cudaStream_t stream) {
-  return cuda::LaunchGemv({.x = product.x,
-                           .w = product.w,
-                           .bias = product.bias,
-                           .rows = static_cast<int32_t>(product.rows),
-                           .n = static_cast<int32_t>(product.n),
-                           .k = static_cast<int32_t>(product.k),
-                           .y = product.y,
-                           .y_stride = product.YStride(),
-                           .fp32_output = product.fp32_output,
-                           .add = product.add},
-                          stream);
-}
 
 std::string Words(int64_t rows, int64_t n, int64_t k) {
   return absl::StrCat("[", rows, ", ", k, "] by [", n, ", ", k, "] transposed");
@@ -133,6 +119,21 @@ std::vector<uint16_t> RandomRows(int64_t count) {
 }
 
 }  // namespace
+
+cudaError_t RunGemv(const MatrixProduct& product, bool swiglu, cudaStream_t stream) {
+  return cuda::LaunchGemv({.x = product.x,
+                           .w = product.w,
+                           .bias = product.bias,
+                           .rows = static_cast<int32_t>(product.rows),
+                           .n = static_cast<int32_t>(product.n),
+                           .k = static_cast<int32_t>(product.k),
+                           .y = product.y,
+                           .y_stride = swiglu ? product.n / 2 : product.YStride(),
+                           .fp32_output = product.fp32_output,
+                           .add = product.add,
+                           .swiglu = swiglu},
+                          stream);
+}
 
 absl::Status CudaMatmul::Error(cublasStatus_t status, const std::string& what) const {
   return absl::InternalError(absl::StrCat("cuBLASLt: ", what, ": ", lt_.GetStatusString(status)));
@@ -181,6 +182,32 @@ CudaMatmul::Shape CudaMatmul::ShapeOf(const MatrixProduct& product) const {
           product.bias != nullptr};
 }
 
+bool CudaMatmul::IsAble(const Algorithm& algorithm, const Shape& shape, int64_t rows) const {
+  Description description(lt_, rows, shape.n, shape.k, shape.y_stride, shape.fp32_output);
+  if (shape.bias) description.AddBias(workspace_.data());
+  cublasLtMatmulHeuristicResult_t result;
+  const cublasStatus_t status = lt_.MatmulAlgoCheck(handle_, &description.product, &description.w, &description.x,
+                                                    &description.y, &description.y, &algorithm, &result);
+  return status == CUBLAS_STATUS_SUCCESS && result.state == CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= kWorkspaceBytes;
+}
+
+absl::StatusOr<std::vector<CudaMatmul::Algorithm>> CudaMatmul::Able(const std::vector<Algorithm>& algorithms,
+                                                                    const Shape& shape) const {
+  const int64_t fewest = shape.rows == kFewestRowsPlanned ? 1 : shape.rows / 2 + 1;
+  std::vector<int64_t> rows = {shape.rows};
+  for (int64_t more = 1; fewest - 1 + more <= shape.rows; more *= 2)
+    rows.push_back(fewest - 1 + more);  // aligned to any
+  std::vector<Algorithm> able;
+  for (const Algorithm& algorithm : algorithms) {
+    const bool all =
+        std::all_of(rows.begin(), rows.end(), [&](int64_t count) { return IsAble(algorithm, shape, count); });
+    if (all) able.push_back(algorithm);
+  }
+  if (!able.empty()) return able;
+  return absl::InternalError(absl::StrCat("cuBLASLt: no algorithm for ", Words(shape.rows, shape.n, shape.k)));
+}
+
 absl::Status CudaMatmul::Learn(MatrixProduct product, std::span<const __nv_bfloat16* const> weights,
                                cudaStream_t stream) {
   const Shape shape = ShapeOf(product);
@@ -193,6 +220,9 @@ absl::Status CudaMatmul::Learn(MatrixProduct product, std::span<const __nv_bfloa
   if (shape.rows <= kMostRowsTimed) {
     const std::vector<Algorithm> variants = VariantsOf(own.front());
     candidates.insert(candidates.end(), variants.begin(), variants.end());
+  }
+  ASSIGN_OR_RETURN(candidates, Able(candidates, shape));
+  if (shape.rows <= kMostRowsTimed) {
     ASSIGN_OR_RETURN(const std::vector<Timed> timed, FastestFirst(product, weights, candidates, stream));
     candidates.clear();
     for (const Timed& t : timed) candidates.push_back(t.algorithm);
@@ -224,7 +254,7 @@ absl::StatusOr<std::vector<CudaMatmul::Timed>> CudaMatmul::FastestFirst(const Ma
   std::vector<Timed> timed;
   for (const Algorithm& algorithm : candidates) {
     if (!trial.Warm(with(algorithm)).ok()) continue;  // it cannot, or has been loaded now
-    ASSIGN_OR_RETURN(const float ms, trial.Time(with(algorithm)));
+    ASSIGN_OR_RETURN(const float ms, trial.Time(with(algorithm), 1));
     timed.push_back({ms, algorithm});
   }
   if (timed.empty()) {
@@ -234,7 +264,7 @@ absl::StatusOr<std::vector<CudaMatmul::Timed>> CudaMatmul::FastestFirst(const Ma
   const size_t again = std::min(timed.size(), kTimedAgain);
   for (int round = 0; round < kRoundsAgain; ++round) {
     for (size_t i = 0; i < again; ++i) {
-      ASSIGN_OR_RETURN(const float ms, trial.Time(with(timed[i].algorithm)));
+      ASSIGN_OR_RETURN(const float ms, trial.Time(with(timed[i].algorithm), kRunsTimed));
       timed[i].ms = std::min(timed[i].ms, ms);
     }
   }
@@ -248,14 +278,16 @@ absl::StatusOr<int64_t> CudaMatmul::RowsForGemv(const MatrixProduct& product,
                                                 std::span<const __nv_bfloat16* const> weights, float ms_to_beat,
                                                 cudaStream_t stream) const {
   static_assert(cuda::kMaxGemvRows == kFewestRowsPlanned);
-  const auto gemv = [&](const MatrixProduct& run) { return CudaStatus(RunGemv(run, stream), "timing projections"); };
+  const auto gemv = [&](const MatrixProduct& run) {
+    return CudaStatus(RunGemv(run, false, stream), "timing projections");
+  };
   MatrixProduct part = product;
   for (part.rows = kFewestRowsPlanned; part.rows >= 1; part.rows /= 2) {
     Trial trial(part, weights, stream);
     RETURN_IF_ERROR(trial.Start());
     if (!trial.Warm(gemv).ok()) continue;  // so many do not fit
     for (int round = 0; round <= kRoundsAgain; ++round) {
-      ASSIGN_OR_RETURN(const float ms, trial.Time(gemv));
+      ASSIGN_OR_RETURN(const float ms, trial.Time(gemv, kRunsTimed));
       if (ms > ms_to_beat) continue;
       spdlog::info("projections of up to {} rows by [{}, {}]: gemv, {:.1f} us, and {:.1f} by cuBLASLt", part.rows,
                    product.n, product.k, 1e3 * ms, 1e3 * ms_to_beat);
@@ -353,6 +385,7 @@ absl::Status CudaMatmul::Run(const MatrixProduct& product, cudaStream_t stream) 
     RETURN_IF_ERROR(Learn(product, {{product.w}}, stream));
     known = choices_.find(ShapeOf(product));
   }
+  if (product.rows <= known->second.gemv_rows) return CudaStatus(RunGemv(product, false, stream), "a projection");
   return RunWith(known->second.algorithm, product, stream);
 }
 

@@ -31,6 +31,9 @@ struct MatrixProduct {
   int64_t YStride() const { return y_stride > 0 ? y_stride : n; }
 };
 
+// By kernels/gemv.h; with `swiglu` as its form of that name.
+cudaError_t RunGemv(const MatrixProduct& product, bool swiglu, cudaStream_t stream);
+
 // Keeps an algorithm for each shape of product: of those that cuBLASLt suggests, and other tiles of the one that it
 // suggests for many rows, the fastest, as measured when the shape is first seen; with many rows its first suggestion.
 // Against that kernels/gemv.h is measured for as few rows as it takes.
@@ -50,8 +53,8 @@ class CudaMatmul {
   absl::Status Learn(MatrixProduct product, std::span<const __nv_bfloat16* const> weights, cudaStream_t stream);
   // Learns first what it has not learnt, from this w alone: not to be captured then.
   absl::Status Run(const MatrixProduct& product, cudaStream_t stream);
-  // Whether kernels/gemv.h was measured to be faster for this than what Run does, which goes for its fused forms all
-  // the more: they save launches. Never with `same_bits`, nor for what was not learnt.
+  // Whether Run takes kernels/gemv.h, as measured. Its fused form is faster then, too: it saves a launch. Never with
+  // `same_bits`, nor for what was not learnt.
   bool PrefersGemv(const MatrixProduct& product) const;
 
  private:
@@ -76,6 +79,9 @@ class CudaMatmul {
   Shape ShapeOf(const MatrixProduct& product) const;
   // The fastest first, by cuBLASLt's estimate.
   absl::StatusOr<std::vector<Algorithm>> Suggest(const Shape& shape) const;
+  // Those that can do every number of rows that is planned for as the shape's; an error if none can.
+  absl::StatusOr<std::vector<Algorithm>> Able(const std::vector<Algorithm>& algorithms, const Shape& shape) const;
+  bool IsAble(const Algorithm& algorithm, const Shape& shape, int64_t rows) const;
   std::vector<Algorithm> VariantsOf(const Algorithm& algorithm) const;
   absl::StatusOr<std::vector<Timed>> FastestFirst(const MatrixProduct& product,
                                                   std::span<const __nv_bfloat16* const> weights,

@@ -152,7 +152,9 @@ void CudaOps::Collect(const Batch& batch) {
     const auto table = static_cast<int32_t>(batch_.block_tables.size());
     batch_.slices.push_back({.first_row = first_row, .rows = rows, .start = slice.start, .table = table});
     batch_.tokens.insert(batch_.tokens.end(), slice.tokens.begin(), slice.tokens.end());
-    for (const BlockId block : slice.blocks) batch_.block_tables.push_back(static_cast<int32_t>(block.value()));
+    batch_.block_tables.resize(batch_.block_tables.size() + slice.blocks.size());
+    std::transform(slice.blocks.begin(), slice.blocks.end(), batch_.block_tables.begin() + table,
+                   [](BlockId block) { return static_cast<int32_t>(block.value()); });
     for (int32_t position = slice.start; position < slice.start + rows; ++position) {
       batch_.positions.push_back(position);
       const int64_t block = slice.blocks[position / kBlockTokens].value();
@@ -248,47 +250,25 @@ void CudaOps::Multiply(const Packed& weight, const Bf16* input, void* output, bo
                          stream_);
 }
 
-bool CudaOps::MultiplyFewRows(const Packed& weight, cuda::GemvArgs args) {
-  if (!matmul_->PrefersGemv({.bias = weight.bias.data(),
-                             .rows = rows_,
-                             .n = weight.rows,
-                             .k = weight.cols,
-                             .y_stride = args.swiglu ? weight.rows : args.y_stride,
-                             .fp32_output = args.fp32_output,
-                             .add = args.add})) {
-    return false;
+void CudaOps::MultiplySwiGlu(const Packed& weight, const Bf16* input) {
+  const MatrixProduct product{.x = input,
+                              .w = weight.values.data(),
+                              .bias = weight.bias.data(),
+                              .y = gated_.data(),
+                              .rows = rows_,
+                              .n = weight.rows,
+                              .k = weight.cols};
+  if (matmul_->PrefersGemv(product)) {
+    return Do("SwiGLU", [&] { return RunGemv(product, /*swiglu=*/true, stream_); });
   }
-  args.w = weight.values.data();
-  args.bias = weight.bias.data();
-  args.rows = static_cast<int32_t>(rows_);
-  args.n = static_cast<int32_t>(weight.rows);
-  args.k = static_cast<int32_t>(weight.cols);
-  Do("a projection of few rows", [&] { return cuda::LaunchGemv(args, stream_); });
-  return true;
-}
-
-cuda::GemvArgs CudaOps::NormalisedFor(WeightId norm) const {
-  return {.hidden = now_hidden_, .norm = At(norm).values.data(), .epsilon = static_cast<float>(config_.rms_eps)};
-}
-
-bool CudaOps::LinearOfFewRows(const LinearStep& step) {
-  BATON_CHECK(step.norm.has_value() == (step.input == Activation::kHidden), "the hidden state alone is normalised");
-  const Packed& weight = At(step.weight);
-  cuda::GemvArgs args = step.norm.has_value() ? NormalisedFor(*step.norm) : cuda::GemvArgs{};
-  if (!step.norm.has_value()) args.x = step.input == Activation::kGated ? gated_.data() : attended_.data();
-  const bool adds = step.then == LinearStep::Then::kAdd;
-  args.fp32_output = adds;
-  args.add = adds && AddsToHidden();
-  args.swiglu = step.then == LinearStep::Then::kSwiGlu;
-  args.y_stride = args.swiglu ? config_.ffn : weight.rows;
-  args.y = adds ? static_cast<void*>(now_hidden_) : args.swiglu ? gated_.data() : now_qkv_;
-  if (!MultiplyFewRows(weight, args)) return false;
-  if (adds) SumHidden();
-  return true;
+  Multiply(weight, input, gate_up_.data(), /*fp32_output=*/false, /*add=*/false);
+  Do("SwiGLU", [&] {
+    return cuda::LaunchSwiGlu(gate_up_.data(), static_cast<int32_t>(rows_), static_cast<int32_t>(config_.ffn),
+                              gated_.data(), stream_);
+  });
 }
 
 void CudaOps::Linear(const LinearStep& step) {
-  if (LinearOfFewRows(step)) return;
   const Bf16* input = Input(step);
   const Packed& weight = At(step.weight);
   switch (step.then) {
@@ -300,11 +280,7 @@ void CudaOps::Linear(const LinearStep& step) {
       Multiply(weight, input, now_hidden_, /*fp32_output=*/true, /*add=*/AddsToHidden());
       return SumHidden();
     case LinearStep::Then::kSwiGlu:
-      Multiply(weight, input, gate_up_.data(), /*fp32_output=*/false, /*add=*/false);
-      return Do("SwiGLU", [&] {
-        return cuda::LaunchSwiGlu(gate_up_.data(), static_cast<int32_t>(rows_), static_cast<int32_t>(config_.ffn),
-                                  gated_.data(), stream_);
-      });
+      return MultiplySwiGlu(weight, input);
   }
 }
 
@@ -368,15 +344,9 @@ void CudaOps::KeepLogitRows() {
 
 absl::StatusOr<LogitsView> CudaOps::Logits(WeightId norm, WeightId head) {
   const Packed& weight = At(head);
+  Normalise(norm);
   float* logits = InGroup() ? part_logits_.data() : logits_.data();
-  cuda::GemvArgs few = NormalisedFor(norm);
-  few.y = logits;
-  few.y_stride = PartStride();
-  few.fp32_output = true;
-  if (!MultiplyFewRows(weight, few)) {
-    Normalise(norm);
-    Multiply(weight, normalised_.data(), logits, /*fp32_output=*/true, /*add=*/false, PartStride());
-  }
+  Multiply(weight, normalised_.data(), logits, /*fp32_output=*/true, /*add=*/false, PartStride());
   JoinLogits();
   if (decode_rows_ > 0) return LogitsView{};
   return FetchLogits();

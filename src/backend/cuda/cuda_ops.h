@@ -14,7 +14,6 @@
 #include "backend/cuda/cuda_memory.h"
 #include "backend/cuda/cuda_sampling.h"
 #include "backend/cuda/device_communicator.h"
-#include "kernels/gemv.h"
 #include "kernels/paged_kv.h"
 #include "kv/block_layout.h"
 #include "model/config.h"
@@ -101,11 +100,7 @@ class CudaOps final : public Ops {
   void JoinLogits();
   void Multiply(const Packed& weight, const Bf16* input, void* output, bool fp32_output, bool add,
                 int64_t output_stride = 0);
-  // Does the product of kernels/gemv.h, of which x or the norm, y and what becomes of it are set, and gives true where
-  // that is the fastest: with few rows. Else does nothing.
-  bool MultiplyFewRows(const Packed& weight, cuda::GemvArgs args);
-  cuda::GemvArgs NormalisedFor(WeightId norm) const;  // the hidden state
-  bool LinearOfFewRows(const LinearStep& step);
+  void MultiplySwiGlu(const Packed& weight, const Bf16* input);
   void CopyLogits();
   // Runs `enqueue`, which gives a cudaError_t, unless something failed before.
   template <typename Enqueue>

@@ -16,12 +16,13 @@ STOP_SECONDS = 60
 
 
 @contextmanager
-def serving(base, decoders, log):
+def serving(base, decoders, log, baton=BATON, options=("--kv-memory-mb", "64", "--threads", "2")):
     """Serves the base and its decoders, each by its directory's name; gives the address."""
-    if not BATON.exists():
-        raise InputError(f"{BATON}: there is no such program; build first: cmake --preset release && cmake --build --preset release")
-    command = [BATON, "serve", str(base), "--listen", "127.0.0.1:0", "--http", "off", "--kv-memory-mb", "64", "--threads", "2",
-               "--decoder", ",".join(map(str, decoders))]
+    if not baton.exists():
+        raise InputError(f"{baton}: there is no such program; build first: cmake --preset release && cmake --build --preset release")
+    command = [baton, "serve", str(base), "--listen", "127.0.0.1:0", "--http", "off", *options]
+    if decoders:
+        command += ["--decoder", ",".join(map(str, decoders))]
     with open(log, "wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     try:

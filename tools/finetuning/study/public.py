@@ -1,0 +1,223 @@
+"""The study on public data: what sharing KV of a real base costs, by task, way of fine-tuning and seed; also through a server.
+
+What is done is kept in the work folder: decoders, and one line of cells.jsonl for each accuracy. So a run that was cut off goes on.
+"""
+
+import collections
+import concurrent.futures
+import dataclasses
+import gc
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import threading
+import time
+from pathlib import Path
+
+import torch
+
+from finetuning.accuracy import Server, texts_of_reference
+from finetuning.command import pick_device
+from finetuning.errors import InputError
+from finetuning.examples import read_examples
+from finetuning.module_dir import ModuleDir, read_json
+from finetuning.study import public_report, public_tasks, served
+from finetuning.training import Options, Training
+
+CONCURRENT_REQUESTS = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    base: Path
+    data: Path
+    work: Path
+    device: str
+    settings: dict  # public.json
+
+    def decoder(self, task, method, seed):
+        return self.base if method == "base" else self.work / f"{task}-{method}-{seed}"
+
+    def examples(self, task, part):
+        return read_examples(self.work / f"{task}.{part}.jsonl", ModuleDir(self.base))
+
+    def golds(self, task):
+        return json.loads((self.work / f"{task}.golds.json").read_text())
+
+    def prepare(self, task):
+        """Writes the task's data as the tool reads it."""
+        wanted, began_with = self.settings | {"tasks": self.settings["tasks"][task]}, self.work / f"{task}.settings.json"
+        if began_with.exists() and json.loads(began_with.read_text()) != wanted:
+            raise InputError(f"{self.work}: {task}: holds results of other settings; take another --work")
+        began_with.write_text(json.dumps(wanted))
+        parts = public_tasks.load(task, self.data, self.settings["tasks"][task])
+        for part, rows in zip(("train", "test"), parts):
+            lines = [{"prompt": self.settings["chat"].replace("{prompt}", row["prompt"]), "answer": row["answer"]} for row in rows]
+            (self.work / f"{task}.{part}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (self.work / f"{task}.golds.json").write_text(json.dumps([row["gold"] for row in parts[1]]))
+
+    def cell(self, task, method, seed, share, through, texts, seconds):
+        """One accuracy: which answers are right, and what they were."""
+        marks = [public_tasks.right(task, text, gold) for text, gold in zip(texts, self.golds(task))]
+        return {"task": task, "method": method, "seed": seed, "share": share, "through": through, "seconds": round(seconds, 1),
+                "device": torch.cuda.get_device_name() if self.device == "cuda" else self.device,
+                "right": "".join("01"[mark] for mark in marks), "texts": texts}
+
+
+class Cells:
+    """The accuracies so far, by what they are of; each is on disk once it is added."""
+
+    def __init__(self, path):
+        self._path = path
+        self.all = {}
+        for line in path.read_text().splitlines() if path.exists() else ():
+            self._put(json.loads(line))
+
+    def _put(self, cell):
+        self.all[tuple(cell[name] for name in ("task", "method", "seed", "share", "through"))] = cell
+
+    def add(self, cell):
+        self._put(cell)
+        with open(self._path, "a") as out:
+            out.write(json.dumps(cell) + "\n")
+        print("study: {task}, {method}, seed {seed}, {share:.0%} shared, {through}: ".format(**cell)
+              + f"{cell['right'].count('1')} of {len(cell['right'])} right, {cell['seconds']:.0f} s", flush=True)
+
+
+def _end_with_parent():
+    """A process of a pool would wait for work for ever, memory of the GPU in hand."""
+    multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
+    os._exit(1)
+
+
+def start_process(device, parallel):
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(max(1, os.cpu_count() // parallel))
+    if pick_device(device) == "cuda":  # what a process keeps for later is bounded, lest it be short elsewhere
+        torch.cuda.set_per_process_memory_fraction(0.92 / parallel)
+
+
+def train(study, task, method, seed):
+    began = time.monotonic()
+    recipe = study.settings["tasks"][task]["decoders"][method]
+    training = Training(ModuleDir(study.base), study.examples(task, "train"),
+                        Options(seed=seed, **study.settings["training"] | recipe), study.decoder(task, method, seed), study.device)
+    training.start_or_resume(False)
+    training.run()
+    last = training.losses[-20:]
+    print(f"study: {task}, {method}, seed {seed}: {training.steps} steps in {time.monotonic() - began:.0f} s, "
+          f"loss {sum(last) / len(last):.3f}", flush=True)
+
+
+def measure(study, task, method, seed, share):
+    began = time.monotonic()
+    module = ModuleDir(study.base)
+    base = module.load(study.device).eval()
+    decoder = base if method == "base" else ModuleDir(study.decoder(task, method, seed)).load(study.device).eval()
+    texts = texts_of_reference(base, decoder, module, study.examples(task, "test"), share, **study.settings["generate"],
+                               max_tokens=study.settings["tasks"][task]["max_tokens"])
+    return study.cell(task, method, seed, share, "reference", texts, time.monotonic() - began)
+
+
+def job(function, *arguments):
+    try:
+        return function(*arguments)
+    finally:  # other processes want the memory
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def measurements(study, task, method, seed, cells):
+    """What of a decoder is still to be measured: the first seed at all ratios, the others where the table needs them."""
+    shares = study.settings["ratios"] if seed == 0 else [0.0, 1.0] if method == "full" else [1.0]
+    if method == "base":
+        shares = [1.0]
+    return [(measure, study, task, method, seed, share) for share in shares
+            if (task, method, seed, share, "reference") not in cells.all]
+
+
+def run_jobs(study, names, cells, parallel):
+    """Trains and measures in `parallel` processes. Returns what failed twice: a job may find the memory full and later free."""
+    ready, failed, running = collections.deque(), collections.Counter(), {}
+    for seed in range(study.settings["seeds"]):
+        for task in names:
+            for method in study.settings["tasks"][task]["decoders"]:
+                trained = (study.decoder(task, method, seed) / "model.safetensors").exists()
+                ready += measurements(study, task, method, seed, cells) if trained else [(train, study, task, method, seed)]
+    for task in names:
+        ready += measurements(study, task, "base", 0, cells)
+    problems = []
+    with concurrent.futures.ProcessPoolExecutor(parallel, multiprocessing.get_context("spawn"), start_process,
+                                                (study.device, parallel)) as pool:
+        while ready or running:
+            while ready and len(running) < parallel:
+                work = ready.popleft()
+                running[pool.submit(job, *work)] = work
+            done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+            for future in done:
+                function, _, *what = work = running.pop(future)
+                name = " ".join(map(str, (function.__name__, *what)))
+                if future.exception() is None and function is train:
+                    ready.extendleft(reversed(measurements(study, *what, cells)))
+                elif future.exception() is None:
+                    cells.add(future.result())
+                elif failed[name] == 0:
+                    failed[name] += 1
+                    print(f"study: {name}: {future.exception()!r:.300}; will be tried again", flush=True)
+                    ready.append(work)
+                else:
+                    problems.append(f"{name}: {future.exception()!r:.300}")
+    return problems
+
+
+def measure_served(study, task, cells, baton):
+    """A server of the base with all decoders, then one of each fully fine-tuned decoder by itself."""
+    options = [*study.settings["server"], "--device", study.device]
+    pairs = [(method, seed) for seed in range(study.settings["seeds"]) for method in study.settings["tasks"][task]["decoders"]]
+    pairs = [pair for pair in pairs if (study.decoder(task, *pair) / "model.safetensors").exists()]
+    shared = [(*pair, 1.0) for pair in (("base", 0), *pairs)]
+    alone = [[("full", seed, 0.0)] for method, seed in pairs if method == "full"]
+    examples = study.examples(task, "test")
+    for number, group in enumerate([shared, *alone]):
+        missing = [one for one in group if (task, *one, "server") not in cells.all]
+        first, *others = [study.decoder(task, method, seed) for method, seed, _ in group]
+        log = study.work / f"serve.{task}.{number}.log"
+        if not missing:
+            continue
+        with served.serving(first, others, log, baton, options) as address:
+            for method, seed, share in missing:
+                began = time.monotonic()
+                server = Server(address, study.decoder(task, method, seed).name)
+                texts = server.texts(examples, max_tokens=study.settings["tasks"][task]["max_tokens"],
+                                     concurrent_requests=CONCURRENT_REQUESTS)
+                cells.add(study.cell(task, method, seed, share, "server", texts, time.monotonic() - began))
+
+
+def run(args):
+    if not Path(args.settings).is_file():
+        raise InputError(f"--settings: {args.settings}: there is no such file")
+    settings = read_json(Path(args.settings))
+    names = args.tasks.split(",") if args.tasks else list(settings["tasks"])
+    if not set(names) <= set(settings["tasks"]):
+        raise InputError(f"--tasks: expected some of {', '.join(settings['tasks'])}, got {args.tasks}")
+    work = Path(args.work)
+    cells = Cells(work / "cells.jsonl")
+    if args.report:
+        if not cells.all:
+            raise InputError(f"{work}/cells.jsonl: holds no results")
+        public_report.write(work, settings, cells.all.values())
+        return
+    study = Study(Path(args.base).resolve(), Path(args.data), work, pick_device(args.device), settings)
+    work.mkdir(parents=True, exist_ok=True)
+    for task in names:
+        study.prepare(task)
+    problems = run_jobs(study, names, cells, args.parallel)
+    public_report.write(work, settings, cells.all.values())  # before the servers, lest this run be cut off
+    if args.baton != "none":
+        for task in names:
+            measure_served(study, task, cells, Path(args.baton))
+        public_report.write(work, settings, cells.all.values())
+    if problems:
+        raise InputError("study: " + "; ".join(problems))

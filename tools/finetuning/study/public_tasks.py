@@ -1,0 +1,125 @@
+"""Tasks of public data sets: GSM8K (school sums, reasoned out) and BFCL (a function to call, by its description).
+
+A row is {"prompt", "answer", "gold"}: what is trained on, and what `right` compares a text with."""
+
+import json
+import random
+import re
+
+from finetuning.errors import InputError
+
+_BFCL_PARTS = ("simple_python", "multiple", "live_simple")  # those with one call
+
+
+def _lines(path):
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+# GSM8K: https://github.com/openai/grade-school-math
+
+def _gsm8k(folder, test):
+    rows = [{"prompt": f'{row["question"]}\nThink step by step. End with "#### " and the number.', "answer": row["answer"],
+             "gold": _final_number(row["answer"])} for row in _lines(folder / "gsm8k" / "train.jsonl")]
+    random.Random("gsm8k").shuffle(rows)
+    return rows[test:], rows[:test]
+
+
+def _final_number(text):
+    """The one after ####, or else the last one, so that a model which was never shown the marks can be right too."""
+    _, marks, tail = text.rpartition("####")
+    numbers = re.findall(r"-?\d[\d,]*(?:\.\d+)?", tail)
+    return float(numbers[0 if marks else -1].replace(",", "")) if numbers else None
+
+
+def _is_number(text, gold):
+    return _final_number(text) == gold
+
+
+# BFCL: https://gorilla.cs.berkeley.edu/leaderboard.html. A parameter has a list of accepted values; "" there: may be left out.
+
+def _bfcl(folder, test):
+    """No function that is asked for in testing is the right one in training."""
+    by_name = {}
+    for part in _BFCL_PARTS:
+        golds = {row["id"]: row["ground_truth"] for row in _lines(folder / "bfcl" / "possible_answer" / f"BFCL_v4_{part}.json")}
+        for row in _lines(folder / "bfcl" / f"BFCL_v4_{part}.json"):
+            [(name, parameters)] = golds[row["id"]][0].items()
+            answer = json.dumps({"name": name, "arguments": _chosen(parameters)}, ensure_ascii=False)
+            if is_call(answer, golds[row["id"]][0]):  # a few list no value at all for a parameter
+                by_name.setdefault(name, []).append({"prompt": _bfcl_prompt(row), "answer": answer, "gold": golds[row["id"]][0]})
+    names = sorted(by_name)
+    random.Random("bfcl").shuffle(names)
+    rows = [row for name in names for row in by_name[name]]
+    border = next((i for i in range(test, len(rows)) if rows[i] is by_name[_called(rows[i])][0]), len(rows))
+    return rows[border:], rows[:test]
+
+
+def _called(row):
+    return next(iter(row["gold"]))
+
+
+def _bfcl_prompt(row):
+    functions = "\n".join(json.dumps(function, ensure_ascii=False) for function in row["function"])
+    said = "\n".join(message["content"] for message in row["question"][0])
+    return f'Functions:\n{functions}\n\n{said}\nAnswer with the call alone: {{"name": ..., "arguments": {{...}}}}'
+
+
+def _chosen(parameters):
+    """The first accepted value of each parameter that may not be left out."""
+    return {name: _plain(options[0]) for name, options in parameters.items() if options and "" not in options}
+
+
+def _plain(option):
+    if isinstance(option, dict):
+        return _chosen(option)
+    return [_plain(item) for item in option] if isinstance(option, list) else option
+
+
+def is_call(text, gold):
+    """Whether a text is a call that `gold`, {name: {parameter: [accepted values]}}, accepts."""
+    try:
+        call = json.loads(text)
+    except ValueError:
+        return False
+    [(name, parameters)] = gold.items()
+    return (isinstance(call, dict) and set(call) == {"name", "arguments"} and call["name"] == name
+            and _accepts(parameters, call["arguments"]))
+
+
+def _accepts(option, value):
+    if isinstance(option, dict):
+        return (isinstance(value, dict) and set(value) <= set(option) and all(
+            any(_accepts(one, value[name]) for one in options) if name in value else "" in options
+            for name, options in option.items()))
+    if isinstance(option, list):
+        return isinstance(value, list) and len(value) == len(option) and all(map(_accepts, option, value))
+    if isinstance(option, str):
+        return isinstance(value, str) and _letters(option) == _letters(value)
+    if isinstance(option, bool) or option is None:
+        return value is option
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == option
+
+
+def _letters(text):
+    """As BFCL compares: letters of either case, spaces and punctuation do not matter."""
+    return re.sub(r"[^\w]|_", "", text).casefold()
+
+
+_TASKS = {"gsm8k": (_gsm8k, _is_number), "bfcl": (_bfcl, is_call)}
+
+
+def load(task, folder, settings):
+    """(rows to train on, rows to test on), the same ones each time. `settings`: of the task, in public.json."""
+    if task not in _TASKS:
+        raise InputError(f"tasks: expected some of {', '.join(_TASKS)}, got {task!r}")
+    train, test = _TASKS[task][0](folder, settings["test"])
+    if len(test) < settings["test"] or not train:
+        raise InputError(f"{folder}: {task}: {len(train)} + {len(test)} rows; wanted {settings['test']} to test on, and more to train on")
+    return train[:settings["train"]], test
+
+
+def right(task, text, gold):
+    return _TASKS[task][1](text, gold)
