@@ -15,9 +15,9 @@ MODEL = ROOT / "test/golden/tiny_llama3_bf16"
 class Server:
     """Its addresses: `grpc`, and `http` with the scheme. Ends with the process that made it, at the latest."""
 
-    def __init__(self, *flags, model=MODEL):
+    def __init__(self, *flags, model=MODEL, threads=1):
         self._process = subprocess.Popen(
-            [PROGRAM, "serve", model, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
+            [PROGRAM, "serve", model, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", str(threads),
              "--kv-memory-mb", "64", *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.grpc = self.http = ""
         log = ""
