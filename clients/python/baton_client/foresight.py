@@ -13,7 +13,8 @@ import threading
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Union
 
-KEPT_CALLS = 64
+KEPT_CALLS = 256
+KEPT_AGENTS = 256
 MOST_FOLLOWERS = 8  # of one call
 SHORTEST_QUOTE = 16  # characters of an output that is looked for within a text; a shorter one only as the whole of it
 MOST_CHANGES = 2  # of a prompt that was learned, one after the other: then it is no longer guessed
@@ -101,7 +102,7 @@ class Foresight:
         self._clock = itertools.count(1)
         self._calls: collections.OrderedDict[str, Call] = collections.OrderedDict()
         # By agent: the call that others followed last, and they.
-        self._followers: dict[Agent, tuple[str, list[Follower]]] = {}
+        self._followers: collections.OrderedDict[Agent, tuple[str, list[Follower]]] = collections.OrderedDict()
 
     def begin(self, id: str, body: dict[str, Any]) -> list[dict[str, Any]]:
         """A chat is about to be sent. What is likely to follow it: chats in OpenAI's shape, to be prefilled only."""
@@ -153,6 +154,9 @@ class Foresight:
             follower = Follower(call.agent, body, recipe, before.changes + 1 if before is not None and changed else 0)
             others = [one for one in followers if one.agent != call.agent] if known == upstream.id else []
             self._followers[upstream.agent] = (upstream.id, [*others, follower][-MOST_FOLLOWERS:])
+            self._followers.move_to_end(upstream.agent)
+        while len(self._followers) > KEPT_AGENTS:  # some have another name in each call
+            self._followers.popitem(last=False)
 
     def _recipe(self, call: Call, upstream: Call, sources: list[Call]) -> Iterator[Union[Said, Copied]]:
         theirs = [text_of(message) for message in upstream.messages]

@@ -27,21 +27,28 @@ httpx: Any = importlib.import_module(openai.DefaultHttpxClient.__bases__[0].__mo
 
 _LOG = logging.getLogger(__name__)
 _MOST_BYTES = 8 << 20  # of a request or an answer that is looked at
-_MOST_THREADS = 32  # in which guesses of one synchronous client wait
+_MOST_GUESSES = 32  # of one client that wait
 
 # By server and key, as agents may have a client each.
 _foresights: dict[tuple[str, str], Foresight] = {}
 _foresights_lock = threading.Lock()
 
 
-def streaming_prefill(**options: Any) -> openai.DefaultAsyncHttpxClient:
-    """The `http_client` of an openai.AsyncOpenAI, or of what makes one. Options are httpx.AsyncClient's."""
-    return openai.DefaultAsyncHttpxClient(transport=_AsyncTransport(httpx.AsyncHTTPTransport()), **options)
+def streaming_prefill(**transport: Any) -> openai.DefaultAsyncHttpxClient:
+    """The `http_client` of an openai.AsyncOpenAI, or of what makes one. The options are httpx.AsyncHTTPTransport's, such as
+    `verify` and `proxy`, which is not taken from the environment."""
+    return openai.DefaultAsyncHttpxClient(transport=_AsyncTransport(*_transports(httpx.AsyncHTTPTransport, transport)))
 
 
-def streaming_prefill_sync(**options: Any) -> openai.DefaultHttpxClient:
-    """The `http_client` of an openai.OpenAI, or of what makes one. Options are httpx.Client's."""
-    return openai.DefaultHttpxClient(transport=_SyncTransport(httpx.HTTPTransport()), **options)
+def streaming_prefill_sync(**transport: Any) -> openai.DefaultHttpxClient:
+    """The `http_client` of an openai.OpenAI, or of what makes one. The options are httpx.HTTPTransport's."""
+    return openai.DefaultHttpxClient(transport=_SyncTransport(*_transports(httpx.HTTPTransport, transport)))
+
+
+def _transports(kind: Any, options: dict[str, Any]) -> tuple[Any, Any]:
+    """For calls, and for guesses: these wait for calls, which therefore must never wait for a connection that they have."""
+    calls = httpx.Limits(max_connections=1000, max_keepalive_connections=100)  # as openai has it
+    return kind(**{"limits": calls, **options}), kind(**options)
 
 
 def _foresight(request: Any) -> Foresight:
@@ -54,7 +61,7 @@ class _Watched:
     """One chat on its way: what is sent in its place, what to prefill beside it, and what it answers."""
 
     def __init__(self, request: Any, body: dict[str, Any]):
-        self.id = body.setdefault("request_id", f"ahead-{uuid.uuid4().hex}")
+        body["request_id"] = self.id = body.get("request_id") or f"ahead-{uuid.uuid4().hex}"
         self.request = _remade(request, body)
         self._foresight = _foresight(request)
         self.guesses = [_remade(request, _prefill_only(guess, body)) for guess in self._foresight.begin(self.id, body)]
@@ -150,9 +157,9 @@ class _AsyncAnswer(httpx.AsyncByteStream):
 
 
 class _SyncTransport(httpx.BaseTransport):
-    def __init__(self, inner: Any):
-        self._inner = inner
-        self._free = threading.Semaphore(_MOST_THREADS)
+    def __init__(self, inner: Any, ahead: Any):
+        self._inner, self._ahead = inner, ahead
+        self._free = threading.Semaphore(_MOST_GUESSES)
 
     def handle_request(self, request: Any) -> Any:
         watched = _watch(request, request.read())
@@ -173,7 +180,7 @@ class _SyncTransport(httpx.BaseTransport):
 
     def _prefill(self, guess: Any) -> None:
         try:
-            response = self._inner.handle_request(guess)
+            response = self._ahead.handle_request(guess)
             response.read()
             _LOG.debug("prefilled ahead: %s", response.text)
             response.close()
@@ -184,18 +191,20 @@ class _SyncTransport(httpx.BaseTransport):
 
     def close(self) -> None:
         self._inner.close()
+        self._ahead.close()
 
 
 class _AsyncTransport(httpx.AsyncBaseTransport):
-    def __init__(self, inner: Any):
-        self._inner = inner
+    def __init__(self, inner: Any, ahead: Any):
+        self._inner, self._ahead = inner, ahead
         self._prefills: set[asyncio.Task[None]] = set()  # asyncio itself keeps no task alive
 
     async def handle_async_request(self, request: Any) -> Any:
         watched = _watch(request, await request.aread())
         if watched is None:
             return await self._inner.handle_async_request(request)
-        prefills = [asyncio.create_task(self._prefill(guess), name="baton prefill") for guess in watched.guesses]
+        prefills = [asyncio.create_task(self._prefill(guess), name="baton prefill")
+                    for guess in watched.guesses[:_MOST_GUESSES - len(self._prefills)]]
         for prefill in prefills:
             self._prefills.add(prefill)
             prefill.add_done_callback(self._prefills.discard)
@@ -213,7 +222,7 @@ class _AsyncTransport(httpx.AsyncBaseTransport):
 
     async def _prefill(self, guess: Any) -> None:
         try:
-            response = await self._inner.handle_async_request(guess)
+            response = await self._ahead.handle_async_request(guess)
             await response.aread()
             _LOG.debug("prefilled ahead: %s", response.text)
             await response.aclose()
@@ -223,6 +232,7 @@ class _AsyncTransport(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         _cancel(list(self._prefills))
         await self._inner.aclose()
+        await self._ahead.aclose()
 
 
 def _cancel(tasks: list[asyncio.Task[None]]) -> None:

@@ -122,6 +122,13 @@ class ForesightTest(unittest.TestCase):
         self.assertEqual({name: guesses[0][name] for name in ("session_id", "cache_salt", "tools")},
                          {"session_id": "two", "cache_salt": "t", "tools": [1]})
 
+    def test_agents_of_another_name_each_time_are_forgotten(self):
+        for turn in range(300):
+            self.talk.ask(f"{DRAFT} {turn}", ("system", f"It is minute {turn}."), ("user", "The sea"))
+            self.talk.ask(f"{REVIEW} {turn}", ("system", "You review."), ("user", f"{DRAFT} {turn}"))
+        counts = [len(self.talk.begin(("system", f"It is minute {turn}."), ("user", "The sea"))) for turn in range(300)]
+        self.assertEqual(counts, [0] * 44 + [1] * 256)
+
     def test_a_call_that_failed_is_forgotten(self):
         self.talk.ask(None, *write("The sea"))
         self.talk.ask(REVIEW, *review("The sea", DRAFT))

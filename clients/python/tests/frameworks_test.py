@@ -121,6 +121,17 @@ class AsyncTest(unittest.IsolatedAsyncioTestCase):
     async def test_answers_are_the_same_with_it(self):
         self.assertEqual((await self.talk(http_client=streaming_prefill()))[0], (await self.talk())[0])
 
+    async def test_hundreds_of_calls_side_by_side_are_all_answered(self):
+        server = Server()
+        self.addCleanup(server.kill)
+        async with openai.AsyncOpenAI(base_url=f"{server.http}/v1", api_key="none", max_retries=0,
+                                      http_client=streaming_prefill()) as client:
+            draft = await client.chat.completions.create(messages=write(TASKS[0]), **ANY_TEXT)
+            await client.chat.completions.create(messages=review(TASKS[0], draft.choices[0].message.content), **ANY_TEXT)
+            answers = await asyncio.wait_for(asyncio.gather(*(
+                client.chat.completions.create(messages=write(f"{TASKS[0]} {n}"), **ANY_TEXT) for n in range(300))), 60)
+        self.assertEqual(len(answers), 300)
+
     async def test_closing_the_client_ends_what_is_prefilled(self):
         server = Server()
         self.addCleanup(server.kill)
