@@ -1,4 +1,4 @@
-"""A real `baton serve` of the tiny model for the tests, on free ports."""
+"""A real `baton serve` for the tests, of the tiny model unless told otherwise, on free ports."""
 
 import os
 import pathlib
@@ -15,9 +15,9 @@ MODEL = ROOT / "test/golden/tiny_llama3_bf16"
 class Server:
     """Its addresses: `grpc`, and `http` with the scheme. Ends with the process that made it, at the latest."""
 
-    def __init__(self, *flags):
+    def __init__(self, *flags, model=MODEL, threads=1):
         self._process = subprocess.Popen(
-            [PROGRAM, "serve", MODEL, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
+            [PROGRAM, "serve", model, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", str(threads),
              "--kv-memory-mb", "64", *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.grpc = self.http = ""
         log = ""
@@ -33,12 +33,16 @@ class Server:
 
     def kill(self):
         self._process.kill()
-        self._process.wait()
+        self._await_end()
 
     def stop(self):
         self._process.send_signal(signal.SIGTERM)
-        self._process.communicate()
+        self._await_end()
         return self._process.returncode
+
+    def _await_end(self):
+        if not self._process.stdout.closed:  # it may have ended before
+            self._process.communicate()
 
 
 class Keys:

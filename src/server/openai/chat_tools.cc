@@ -60,6 +60,7 @@ bool ReadToolChoice(FieldReader& body) {
 void ReadTools(FieldReader& body, CompletionCall& call, v1::Chat& chat) {
   const Json* tools = body.Array("tools");
   const bool may_call = ReadToolChoice(body);
+  call.one_tool_call = !body.Bool("parallel_tool_calls").value_or(true);
   if (tools == nullptr || tools->empty()) return;
   if (tools->size() > kMaxTools) return body.Refuse("tools", StrCat(tools->size(), " tools, limit ", kMaxTools));
   for (size_t i = 0; i < tools->size() && body.ok(); ++i) {

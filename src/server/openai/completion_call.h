@@ -26,6 +26,7 @@ struct CompletionCall {
   std::optional<int32_t> logprobs{};      // of the likeliest tokens too, so many; unset: none at all
   ToolFormat tools = ToolFormat::kNone;   // in which the model writes its calls
   std::vector<std::string> tool_names{};  // that it may call
+  bool one_tool_call = false;             // of several calls in an answer the first is all that is shown
   absl::Duration timeout = absl::InfiniteDuration();  // from its arrival; then it is DEADLINE_EXCEEDED
 
   size_t choices() const { return requests.size() * static_cast<size_t>(samples); }

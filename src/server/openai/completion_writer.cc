@@ -33,6 +33,7 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
     : chat_(call.chat),
       stream_(call.stream),
       include_usage_(call.include_usage),
+      one_tool_call_(call.one_tool_call),
       samples_(static_cast<size_t>(call.samples)),
       echo_(call.echo),
       id_(id),
@@ -72,7 +73,9 @@ void CompletionWriter::Update(size_t index, const TokenUpdate& update, std::stri
 
 void CompletionWriter::Show(Choice& choice, const ParsedAnswer& answer, std::string& out) {
   ShowText(choice, answer.content, out);
-  for (const ToolCall& call : answer.calls) ShowCall(choice, call, out);
+  for (const ToolCall& call : answer.calls) {
+    if (!one_tool_call_ || choice.calls_made == 0) ShowCall(choice, call, out);
+  }
 }
 
 void CompletionWriter::ShowText(Choice& choice, std::string_view text, std::string& out) {

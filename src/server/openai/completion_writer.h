@@ -62,7 +62,7 @@ class CompletionWriter {
   std::string Usage() const;
   void AppendChoice(const Choice& choice, size_t index, std::string& out) const;
 
-  const bool chat_, stream_, include_usage_;
+  const bool chat_, stream_, include_usage_, one_tool_call_;
   const size_t samples_;
   const std::vector<std::string> echo_;
   const std::string id_;

@@ -68,7 +68,6 @@ constexpr std::array kFixedFields = {
     FixedField{"suffix", R"("")"},
     FixedField{"response_format", R"({"type":"text"})"},
     FixedField{"modalities", R"(["text"])"},
-    FixedField{"parallel_tool_calls", "true"},
     FixedField{"functions", "[]"},
     FixedField{"function_call", R"("none")"},
     FixedField{"min_tokens", "0"},

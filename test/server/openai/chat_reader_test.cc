@@ -99,6 +99,8 @@ TEST_CASE("tools go to the template as they were written, where its format of ca
   CHECK(call.tool_names == std::vector<std::string>{"f"});
   CHECK(call.requests[0].chat().tools() ==
         R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}}])");
+  CHECK_FALSE(call.one_tool_call);
+  CHECK(MustRead(WithHello(StrCat("\"parallel_tool_calls\": false, \"tools\": [", kTool, "]")), "qwen").one_tool_call);
   CHECK(MustRead(fields, "llama").tools == ToolFormat::kLlama);
   CHECK(ErrorOf(fields, "plain") == "tools: expected a model whose chat template has tools, got 'plain'");
   CHECK(ErrorOf(fields, "other") ==
@@ -142,8 +144,8 @@ TEST_CASE("what is not supported of tools is refused by name") {
         "tool_choice: expected 'auto' or 'none', got 'required', which is not supported");
   CHECK(ErrorOf(WithHello(R"("tool_choice": {"type": "function", "function": {"name": "f"}})"), "qwen") ==
         "tool_choice: expected 'auto' or 'none', got an object, which is not supported");
-  CHECK(ErrorOf(WithHello(R"("parallel_tool_calls": false)")) ==
-        "parallel_tool_calls: is not supported beside true, got false");
+  CHECK(ErrorOf(WithHello(R"("parallel_tool_calls": "no")")) ==
+        "parallel_tool_calls: expected true or false, got 'no'");
   CHECK(ErrorOf(WithHello(R"("functions": [{}])")) == "functions: is not supported beside [], got a list of 1");
 }
 

@@ -79,6 +79,24 @@ TEST_CASE("a body's message has the calls, and no content where there is none") 
       R"("content":"<tool_call>{","refusal":null},"logprobs":null,"finish_reason":"stop")");
 }
 
+TEST_CASE("without parallel calls the first of several is shown, and text") {
+  const bool stream = GENERATE(false, true);
+  CompletionCall call = Call(ToolFormat::kHermes, stream);
+  call.one_tool_call = true;
+  CompletionWriter writer = Writer(call);
+  std::string out;
+  for (const char* name : {"first", "second"}) {
+    writer.Update(0, Text(StrCat("<tool_call>{\"name\": \"", name, "\"}</tool_call>")), out);
+  }
+  writer.Update(0, Text("Done."), out);
+  writer.End(0, Outcome(FinishReason::kStop), out);
+  if (!stream) out = writer.Body();
+  Has(out, R"("name":"first")");
+  Has(out, "Done.");
+  Has(out, R"("finish_reason":"tool_calls")");
+  CHECK(out.find("second") == std::string::npos);
+}
+
 TEST_CASE("without tools an answer that looks like a call is text") {
   Has(BodyOf(ToolFormat::kNone, {Text("<tool_call>{\"name\": \"f\"}</tool_call>")}, FinishReason::kStop),
       R"("content":"<tool_call>{\"name\": \"f\"}</tool_call>")");
