@@ -56,7 +56,7 @@ void OnService(void* argument, int status, int /*timeouts*/, unsigned char* repl
   ares_srv_reply* found = nullptr;
   answer.status = ares_parse_srv_reply(reply, length, &found);
   for (const ares_srv_reply* record = found; record != nullptr; record = record->next) {
-    if (record->port == 0 || record->host[0] == '\0') continue;  // "decidedly not available" (RFC 2782)
+    if (record->port == 0 || !IsDnsName(record->host)) continue;  // a lone dot: it is not to be had (RFC 2782)
     answer.addresses.push_back(absl::StrCat(record->host, ":", record->port));
   }
   if (found != nullptr) ares_free_data(found);
@@ -86,7 +86,9 @@ NameResolver::~NameResolver() { ares_destroy(channel_); }
 
 // Not by select, whose sets end at descriptor 1,023.
 void NameResolver::Wait(const bool& done) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;  // several servers and domains may each be silent
   while (!done) {
+    if (std::chrono::steady_clock::now() > end) return ares_cancel(channel_);  // which sets it
     std::array<ares_socket_t, ARES_GETSOCK_MAXNUM> sockets{};
     const int wanted = ares_getsock(channel_, sockets.data(), ARES_GETSOCK_MAXNUM);
     std::vector<pollfd> polled;
@@ -122,6 +124,10 @@ absl::StatusOr<std::vector<WorkerAddress>> NameResolver::Resolve(const WorkerNam
   if (answer.status == ARES_ENOTFOUND || answer.status == ARES_ENODATA) return std::vector<WorkerAddress>();
   if (answer.status != ARES_SUCCESS) {
     return absl::UnavailableError(absl::StrCat("DNS: ", name.name, ": ", ares_strerror(answer.status)));
+  }
+  if (answer.addresses.size() > kMostWorkers) {
+    return absl::UnavailableError(absl::StrCat("DNS: ", name.name, ": expected at most ", kMostWorkers,
+                                               " workers, got ", answer.addresses.size()));
   }
   std::sort(answer.addresses.begin(), answer.addresses.end());
   answer.addresses.erase(std::unique(answer.addresses.begin(), answer.addresses.end()), answer.addresses.end());

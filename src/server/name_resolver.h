@@ -1,6 +1,7 @@
 // Asks DNS which workers there are (c-ares).
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,7 +23,9 @@ class NameResolver {
   NameResolver& operator=(const NameResolver&) = delete;
 
   // The addresses of the workers that the name stands for, sorted, each once; none if DNS says that it knows none.
-  // Blocks for some seconds at most. UNAVAILABLE: no answer, or one that cannot be read.
+  // Blocks for kPatience at most. UNAVAILABLE: no answer, one that cannot be read, or more than kMostWorkers.
+  static constexpr std::chrono::seconds kPatience{4};
+  static constexpr size_t kMostWorkers = 1024;
   absl::StatusOr<std::vector<WorkerAddress>> Resolve(const WorkerName& name);
 
  private:

@@ -203,6 +203,8 @@ Router::Deliveries Router::Act() {
 void Router::Send(WorkerCommand command) {
   const auto prefill = prefill_links_.find(command.worker);
   const auto decode = decode_links_.find(command.worker);
+  // Lost, and named no more.
+  if (prefill == prefill_links_.end() && decode == decode_links_.end()) return;
   if (const auto* job = std::get_if<PrefillJob>(&command.what)) {
     prefill->second.link->Send(ToCommand(*job));
   } else if (const auto* append = std::get_if<PrefillAppend>(&command.what)) {

@@ -18,12 +18,12 @@ bool IsPort(absl::string_view text) {
   return absl::SimpleAtoi(text, &port) && port >= 1 && port <= 65535;
 }
 
+}  // namespace
+
 bool IsDnsName(absl::string_view text) {
   const auto allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
   return !text.empty() && text.size() <= kLongestName && std::all_of(text.begin(), text.end(), allowed);
 }
-
-}  // namespace
 
 absl::StatusOr<WorkerName> ParseWorkerName(const std::string& text) {
   absl::string_view rest = text;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "base/ids.h"
 
 namespace baton {
@@ -19,6 +20,9 @@ struct WorkerName {
   std::string name;    // the whole address, the host, or the service
   std::string port{};  // of kHosts
 };
+
+// Letters, digits, hyphens, underscores and dots, at most 253 of them.
+bool IsDnsName(absl::string_view text);
 
 // INVALID_ARGUMENT: it is none of these.
 absl::StatusOr<WorkerName> ParseWorkerName(const std::string& text);
