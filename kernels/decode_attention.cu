@@ -522,8 +522,9 @@ cudaError_t Launch(const DecodeParams& params, cudaStream_t stream) {
   using B = Block<kHeadDim>;
   const auto kernel = DecodeAttentionKernel<kHeadDim, kTiles>;
   DecodeGrid grid;
-  if (const auto status = MakeDecodeGrid(params.args.kv.kv_heads, kHeadDim, &grid); status != cudaSuccess)
+  if (const auto status = MakeDecodeGrid(params.args.kv.kv_heads, kHeadDim, &grid); status != cudaSuccess) {
     return status;
+  }
   constexpr int kSharedBytes = kWarps * B::kRingBytes;
   if (const auto status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
       status != cudaSuccess) {

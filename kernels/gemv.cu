@@ -22,6 +22,7 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kTileRows = 16;
 constexpr int kChunkColumns = 64;  // 128 bytes of each row of w
 constexpr int kStageBytes = kTileRows * kChunkColumns * sizeof(Bf16);
+constexpr int kFewestStages = 3;
 constexpr int kUnit = 8;  // elements of 16 bytes
 constexpr int kTileSums = kTileRows * kMaxGemvRows;
 static_assert(kThreads >= kTileSums);
@@ -245,6 +246,13 @@ cudaError_t Launch(const GemvParams& params, int input_bytes, int shared_bytes, 
 
 }  // namespace
 
+int32_t GemvRowsThatFit(int32_t k) {
+  int shared_bytes = 0;
+  if (SharedBytes(&shared_bytes) != cudaSuccess) return 0;
+  const int row_bytes = InputStride((k + kChunkColumns - 1) / kChunkColumns) * static_cast<int>(sizeof(uint4));
+  return std::clamp((shared_bytes - kFewestStages * kWarps * kStageBytes) / row_bytes, 0, kMaxGemvRows);
+}
+
 cudaError_t LaunchGemv(const GemvArgs& args, cudaStream_t stream) {
   if (args.rows < 1 || args.rows > kMaxGemvRows || args.n < 1 || args.k < kUnit || args.k % kUnit != 0) {
     return cudaErrorInvalidValue;
@@ -271,7 +279,7 @@ cudaError_t LaunchGemv(const GemvArgs& args, cudaStream_t stream) {
   if (stages >= 6) return Launch<6>(params, input_bytes, shared_bytes, blocks, stream);
   if (stages == 5) return Launch<5>(params, input_bytes, shared_bytes, blocks, stream);
   if (stages == 4) return Launch<4>(params, input_bytes, shared_bytes, blocks, stream);
-  return Launch<3>(params, input_bytes, shared_bytes, blocks, stream);
+  return Launch<kFewestStages>(params, input_bytes, shared_bytes, blocks, stream);
 }
 
 }  // namespace baton::cuda

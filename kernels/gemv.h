@@ -27,7 +27,11 @@ struct GemvArgs {
   bool swiglu = false;
 };
 
-// cudaErrorInvalidValue also where x does not fit into a multiprocessor's memory: with k of 14,336 up to 4 rows do.
+// How many rows of x fit into a multiprocessor's memory of the current device, at most kMaxGemvRows: with k of 14,336
+// four on Hopper, one on an A100, none where it has 100 KB.
+int32_t GemvRowsThatFit(int32_t k);
+
+// cudaErrorInvalidValue also where x does not fit.
 cudaError_t LaunchGemv(const GemvArgs& args, cudaStream_t stream);
 
 }  // namespace baton::cuda

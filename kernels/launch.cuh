@@ -1,12 +1,10 @@
 // How the small kernels of a decode step follow one another. On Hopper each is launched while the one before it still
-// runs ("programmatic dependent launch"): its blocks start wherever there is room, do what depends on nothing, and
-// wait.
+// runs ("programmatic dependent launch"): its blocks start wherever there is room, do what depends on nothing and wait.
 //
 // What makes that safe:
 // - A kernel that is launched so calls WaitForPrevious in every thread, before it reads what an earlier kernel wrote
-// and
-//   before it writes what an earlier one may still read. Before that it may read weights, and what was uploaded before
-//   the pass.
+//   and before it writes what an earlier one may still read. Before that it may read weights, and what was uploaded
+//   before the pass.
 // - The wait ends when all of the kernel before has ended and what it wrote can be seen. As that one waited too, so has
 //   everything before it.
 // - Whatever is launched plainly, as cuBLASLt and the first kernel of a pass are, starts when all before it has ended.

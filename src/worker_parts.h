@@ -38,7 +38,7 @@ struct LoadedModel {
 };
 
 inline int64_t WeightBytes(const Weights& weights) {
-  int64_t elements = 2 * weights.embedding.rows * weights.embedding.cols;  // the LM head too
+  int64_t elements = weights.embedding.rows * weights.embedding.cols + weights.lm_head.rows * weights.lm_head.cols;
   for (const LayerWeights& layer : weights.layers) {
     for (const Tensor& t : {layer.q, layer.k, layer.v, layer.o, layer.gate, layer.up, layer.down}) {
       elements += t.rows * t.cols;
@@ -90,7 +90,8 @@ inline absl::Status Place(const WorkerOptions& options, int workers, LoadedModel
     if (found.ok()) return PlaceOnDevices(options, workers, devices, *found, model);
     if (options.device != "auto") return found.status();
     // No GPU is as usual as one; one that is not taken is worth a word.
-    const auto level = absl::IsUnavailable(found.status()) ? spdlog::level::info : spdlog::level::warn;
+    const bool usual = absl::IsUnavailable(found.status()) && options.tensor_parallel == 1;
+    const auto level = usual ? spdlog::level::info : spdlog::level::warn;
     spdlog::log(level, "computing on the CPU: {}", std::string(found.status().message()));
   }
   ASSIGN_OR_RETURN(model.blocks, KvBlocks(options, model.block_bytes));

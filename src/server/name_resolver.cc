@@ -62,6 +62,22 @@ void OnService(void* argument, int status, int /*timeouts*/, unsigned char* repl
   if (found != nullptr) ares_free_data(found);
 }
 
+// Sorted, each once.
+absl::StatusOr<std::vector<WorkerAddress>> AddressesOf(const WorkerName& name, Answer answer) {
+  if (answer.status == ARES_ENOTFOUND || answer.status == ARES_ENODATA) return std::vector<WorkerAddress>();
+  if (answer.status != ARES_SUCCESS) {
+    return absl::UnavailableError(absl::StrCat("DNS: ", name.name, ": ", ares_strerror(answer.status)));
+  }
+  std::vector<WorkerAddress> addresses = std::move(answer.addresses);
+  if (addresses.size() > NameResolver::kMostWorkers) {
+    return absl::UnavailableError(absl::StrCat("DNS: ", name.name, ": expected at most ", NameResolver::kMostWorkers,
+                                               " workers, got ", addresses.size()));
+  }
+  std::sort(addresses.begin(), addresses.end());
+  addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
+  return addresses;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NameResolver>> NameResolver::Make(const std::string& server) {
@@ -88,7 +104,7 @@ NameResolver::~NameResolver() { ares_destroy(channel_); }
 void NameResolver::Wait(const bool& done) {
   const auto end = std::chrono::steady_clock::now() + kPatience;  // several servers and domains may each be silent
   while (!done) {
-    if (std::chrono::steady_clock::now() > end) return ares_cancel(channel_);  // which sets it
+    if (cancelled_ || std::chrono::steady_clock::now() > end) return ares_cancel(channel_);  // which sets it
     std::array<ares_socket_t, ARES_GETSOCK_MAXNUM> sockets{};
     const int wanted = ares_getsock(channel_, sockets.data(), ARES_GETSOCK_MAXNUM);
     std::vector<pollfd> polled;
@@ -98,7 +114,7 @@ void NameResolver::Wait(const bool& done) {
       if (events != 0) polled.push_back({sockets[static_cast<size_t>(i)], static_cast<int16_t>(events), 0});
     }
     timeval left{};
-    timeval most{.tv_sec = 1, .tv_usec = 0};
+    timeval most{.tv_sec = 0, .tv_usec = 100'000};
     const timeval* timeout = ares_timeout(channel_, &most, &left);
     poll(polled.data(), polled.size(), static_cast<int>(timeout->tv_sec * 1000 + timeout->tv_usec / 1000 + 1));
     ares_process_fd(channel_, ARES_SOCKET_BAD, ARES_SOCKET_BAD);  // timeouts
@@ -109,29 +125,31 @@ void NameResolver::Wait(const bool& done) {
   }
 }
 
+absl::StatusOr<std::vector<WorkerAddress>> NameResolver::ResolveHost(const WorkerName& name, int family) {
+  Answer answer{.port = name.port};
+  ares_addrinfo_hints hints{};
+  hints.ai_family = family;
+  hints.ai_flags = ARES_AI_NOSORT;
+  ares_getaddrinfo(channel_, name.name.c_str(), nullptr, &hints, OnHosts, &answer);
+  Wait(answer.done);
+  return AddressesOf(name, std::move(answer));
+}
+
+absl::StatusOr<std::vector<WorkerAddress>> NameResolver::ResolveService(const WorkerName& name) {
+  Answer answer{.port = ""};
+  ares_search(channel_, name.name.c_str(), ns_c_in, ns_t_srv, OnService, &answer);
+  Wait(answer.done);
+  return AddressesOf(name, std::move(answer));
+}
+
 absl::StatusOr<std::vector<WorkerAddress>> NameResolver::Resolve(const WorkerName& name) {
   if (name.kind == WorkerName::Kind::kAddress) return std::vector<WorkerAddress>{name.name};
-  Answer answer{.port = name.port};
-  if (name.kind == WorkerName::Kind::kHosts) {
-    ares_addrinfo_hints hints{};
-    hints.ai_family = AF_UNSPEC;
-    hints.ai_flags = ARES_AI_NOSORT;
-    ares_getaddrinfo(channel_, name.name.c_str(), nullptr, &hints, OnHosts, &answer);
-  } else {
-    ares_search(channel_, name.name.c_str(), ns_c_in, ns_t_srv, OnService, &answer);
-  }
-  Wait(answer.done);
-  if (answer.status == ARES_ENOTFOUND || answer.status == ARES_ENODATA) return std::vector<WorkerAddress>();
-  if (answer.status != ARES_SUCCESS) {
-    return absl::UnavailableError(absl::StrCat("DNS: ", name.name, ": ", ares_strerror(answer.status)));
-  }
-  if (answer.addresses.size() > kMostWorkers) {
-    return absl::UnavailableError(absl::StrCat("DNS: ", name.name, ": expected at most ", kMostWorkers,
-                                               " workers, got ", answer.addresses.size()));
-  }
-  std::sort(answer.addresses.begin(), answer.addresses.end());
-  answer.addresses.erase(std::unique(answer.addresses.begin(), answer.addresses.end()), answer.addresses.end());
-  return std::move(answer.addresses);
+  if (name.kind == WorkerName::Kind::kService) return ResolveService(name);
+  // One after the other: asked for both at once, c-ares takes what one kind says where the other failed. And a worker
+  // that has an address of each kind is one worker.
+  ASSIGN_OR_RETURN(auto addresses, ResolveHost(name, AF_INET));
+  if (!addresses.empty()) return addresses;
+  return ResolveHost(name, AF_INET6);
 }
 
 }  // namespace baton

@@ -20,6 +20,7 @@
 #include "base/logging.h"
 #include "base/status.h"
 #include "model/served_model.h"
+#include "server/name_resolver.h"
 #include "server/tls.h"
 
 namespace baton {
@@ -177,12 +178,23 @@ absl::Status ValidateAccess(const RouterOptions& options) {
   return CheckReach("metrics", options.common.metrics, guarded, open, "--keys");
 }
 
+absl::Status CheckDns(const RouterOptions& options) {
+  if (options.dns_server.empty()) return absl::OkStatus();
+  for (const auto* list : {&options.prefill_workers, &options.decode_workers}) {
+    for (const std::string& name : *list) {
+      if (name.starts_with("dns:") || name.starts_with("srv:")) return NameResolver::Make(options.dns_server).status();
+    }
+  }
+  return absl::InvalidArgumentError("dns-server: no worker is named by dns: or srv:");
+}
+
 absl::Status Validate(const RouterOptions& options) {
   if (options.models.empty()) return absl::InvalidArgumentError("model: at least one directory is required");
   if (options.prefill_workers.empty()) return absl::InvalidArgumentError("prefill-workers: at least one is required");
   if (options.decode_workers.empty()) return absl::InvalidArgumentError("decode-workers: at least one is required");
   RETURN_IF_ERROR(CheckModelNames(options.models));
   RETURN_IF_ERROR(ValidateAccess(options));
+  RETURN_IF_ERROR(CheckDns(options));
   std::set<std::string> seen;
   for (const auto* list : {&options.prefill_workers, &options.decode_workers}) {
     for (const std::string& address : *list) {

@@ -12,8 +12,10 @@ namespace baton {
 
 class PeriodicTask {
  public:
-  PeriodicTask(std::chrono::milliseconds period, std::function<void()> task)
-      : period_(period), task_(std::move(task)), thread_([this] { Loop(); }) {}
+  // The first time after a period, or at once.
+  enum class First { kAfterPeriod, kAtOnce };
+  PeriodicTask(std::chrono::milliseconds period, std::function<void()> task, First first = First::kAfterPeriod)
+      : period_(period), task_(std::move(task)), thread_([this, first] { Loop(first); }) {}
   // Waits for a call that runs.
   ~PeriodicTask() {
     {
@@ -25,7 +27,8 @@ class PeriodicTask {
   }
 
  private:
-  void Loop() {
+  void Loop(First first) {
+    if (first == First::kAtOnce) task_();
     std::unique_lock lock(mutex_);
     while (!stopped_.wait_for(lock, period_, [this] { return stopping_; })) {
       lock.unlock();

@@ -88,7 +88,9 @@ void Router::Name(const std::vector<WorkerAddress>& addresses, const typename Li
     if (known != links.end()) {
       known->second.named = true;
     } else if (prefill_links_.contains(address) || decode_links_.contains(address)) {
-      spdlog::error("worker {}: named as a prefill and as a decode worker; it stays what it was first", address);
+      if (named_twice_.insert(address).second) {
+        spdlog::error("worker {}: named as a prefill and as a decode worker; it stays what it was first", address);
+      }
     } else {
       links[address].link = std::make_shared<Link>(address, channels_, handlers);
     }

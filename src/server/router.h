@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -53,8 +54,8 @@ class Router {
   // Ends everything that is live, with UNAVAILABLE.
   void EndAll();
 
-  // From now on these are the workers of a role. One that is not among them any more is let go when its stream ends,
-  // which is when it has finished what it has: it is not asked again.
+  // From now on these are the workers of a role. One that is not among them any more stays as it is until its stream
+  // ends, which is when it has finished what it has, and is then let go.
   void SetWorkers(WorkerRole role, const std::vector<WorkerAddress>& addresses);
 
   // OK if a Generate for this model would find workers now; else what is missing.
@@ -132,6 +133,7 @@ class Router {
   std::vector<std::shared_ptr<Link>> Unneeded(Links<Link>& links);
   Links<PrefillLink> prefill_links_;
   Links<DecodeLink> decode_links_;
+  std::set<WorkerAddress> named_twice_;  // as a prefill and as a decode worker; told once
   const ChannelFactory channels_;
   std::optional<PeriodicTask> ticker_;
 };

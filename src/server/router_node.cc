@@ -1,6 +1,7 @@
 #include "server/router_node.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -110,9 +111,9 @@ absl::Status RouterNode::StartMembership(const RouterOptions& options) {
       NamesOf(options.prefill_workers), NamesOf(options.decode_workers),
       [this](const WorkerName& name) { return resolver_->Resolve(name); },
       [this](WorkerRole role, const auto& addresses) { router_.SetWorkers(role, addresses); });
-  membership_->Update();
-  asks_dns_.emplace(std::chrono::milliseconds(std::lround(options.dns_seconds * 1000)),
-                    [this] { membership_->Update(); });
+  asks_dns_.emplace(
+      std::chrono::milliseconds(std::lround(options.dns_seconds * 1000)), [this] { membership_->Update(); },
+      PeriodicTask::First::kAtOnce);
   return absl::OkStatus();
 }
 
@@ -140,6 +141,7 @@ void RouterNode::CheckHealth() {
 void RouterNode::Shutdown(absl::Duration grace) {
   if (!health_) return;
   health_.reset();
+  if (resolver_ != nullptr) resolver_->Cancel();
   asks_dns_.reset();
   server_->SetServing(false);
   if (http_) http_->Drain();  // first, so that who is refused sees its connection end

@@ -15,7 +15,8 @@ constexpr size_t kLongestName = 253;  // RFC 1035
 
 bool IsPort(absl::string_view text) {
   int port = 0;
-  return absl::SimpleAtoi(text, &port) && port >= 1 && port <= 65535;
+  const bool digits = std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+  return digits && absl::SimpleAtoi(text, &port) && port >= 1 && port <= 65535;
 }
 
 }  // namespace
@@ -34,7 +35,9 @@ absl::StatusOr<WorkerName> ParseWorkerName(const std::string& text) {
   const bool hosts = absl::ConsumePrefix(&rest, "dns:");
   const size_t colon = rest.rfind(':');
   const bool has_port = colon != absl::string_view::npos && colon > 0 && IsPort(rest.substr(colon + 1));
-  if (!hosts && has_port) return WorkerName{WorkerName::Kind::kAddress, text};
+  const bool plain =
+      std::all_of(rest.begin(), rest.end(), [](unsigned char c) { return std::isgraph(c) != 0 && c != '/'; });
+  if (!hosts && has_port && plain) return WorkerName{WorkerName::Kind::kAddress, text};
   if (hosts && has_port && IsDnsName(rest.substr(0, colon))) {
     return WorkerName{WorkerName::Kind::kHosts, std::string(rest.substr(0, colon)),
                       std::string(rest.substr(colon + 1))};

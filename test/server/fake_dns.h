@@ -65,6 +65,8 @@ class FakeDns {
     Set({name, kSrv}, std::move(records));
   }
   void Answer(Answers answers) { answers_ = answers; }
+  // How many questions it has been asked.
+  int asked() const { return asked_; }
 
  private:
   static constexpr int kA = 1, kSrv = 33;
@@ -96,6 +98,7 @@ class FakeDns {
           recvfrom(socket_, query.data(), query.size(), 0, reinterpret_cast<sockaddr*>(&from), &size);
       if (length < 17) continue;
       const std::string reply = Reply({query.data(), static_cast<size_t>(length)});
+      ++asked_;
       sendto(socket_, reply.data(), reply.size(), 0, reinterpret_cast<sockaddr*>(&from), size);
     }
   }
@@ -132,6 +135,7 @@ class FakeDns {
   std::array<int, 2> stop_{};
   std::string address_;
   std::atomic<Answers> answers_ = Answers::kTruly;
+  std::atomic<int> asked_ = 0;
   std::mutex mutex_;  // guards what follows
   std::map<Key, std::vector<std::string>> records_;
   std::thread thread_;

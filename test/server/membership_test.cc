@@ -28,8 +28,9 @@ TEST_CASE("workers are named by address, by host or by service") {
   CHECK(hosts.name == "baton-decode.ns.svc");
   CHECK(hosts.port == "7201");
   CHECK(ParseWorkerName("srv:_grpc._tcp.baton-decode")->name == "_grpc._tcp.baton-decode");
-  for (const char* bad : {"", "worker", "worker:", ":7", "worker:0", "worker:65536", "worker:x", "dns:", "dns:host",
-                          "dns::7", "dns:a b:7", "dns:[::1]:7", "srv:", "srv:a/b"}) {
+  for (const char* bad :
+       {"", "worker", "worker:", ":7", "worker:0", "worker:65536", "worker:x", "dns:", "dns:host", "dns::7",
+        "dns:a b:7", "dns:a: 7", "a:+7", "unix:/x:7", "a b:7", "dns:[::1]:7", "srv:", "srv:a/b"}) {
     INFO(bad);
     CHECK(absl::IsInvalidArgument(ParseWorkerName(bad).status()));
   }
@@ -140,21 +141,56 @@ TEST_CASE("workers join and leave as DNS names them, and one that leaves finishe
   CHECK(next.Finish().text == "more");
 }
 
-TEST_CASE("while DNS is out a router keeps its workers") {
+TEST_CASE("while DNS is out a router keeps its workers, and attaches one again that comes back") {
   Cluster c;
   FakeDns dns;
-  dns.SetService("decode.test", {c.decode->address()});
+  const WorkerAddress address = c.decode->address();
+  dns.SetService("decode.test", {address});
   c.options.dns_server = dns.address();
   c.options.dns_seconds = 0.05;
   c.options.decode_workers = {"srv:decode.test"};
   c.Serve(ByteModel("bytes"));
-  AwaitDecoders(c, {c.decode->address()});
+  AwaitDecoders(c, {address});
   dns.Answer(FakeDns::Answers::kServerFailure);
-  Call call(c);
-  PassPrefill(c);
-  c.decode->Send(TokensEvent("r", "word", FinishReason::kLength));
-  CHECK(call.Finish().text == "word");
-  AwaitDecoders(c, {c.decode->address()});
+  const int asked = dns.asked();
+  c.decode.reset();
+  const absl::Time end = absl::Now() + absl::FromChrono(kPatience);
+  while (dns.asked() < asked + 5 && absl::Now() < end) std::this_thread::yield();
+  REQUIRE(dns.asked() >= asked + 5);
+  c.decode.emplace(WorkerRole::kDecode, 23, address);
+  AwaitDecoders(c, {address});
+}
+
+TEST_CASE("silent DNS keeps a router neither from starting nor from ending") {
+  Cluster c;
+  // Nobody reads what is sent here.
+  const int silent = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(bind(silent, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(getsockname(silent, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  c.options.dns_server = StrCat("127.0.0.1:", ntohs(address.sin_port));
+  c.options.decode_workers = {"srv:a.test", "srv:b.test", "srv:c.test"};
+  const absl::Time begin = absl::Now();
+  c.Serve(ByteModel("bytes"));
+  c.node->Shutdown(absl::ZeroDuration());
+  CHECK(absl::Now() - begin < absl::FromChrono(NameResolver::kPatience));
+  close(silent);
+}
+
+TEST_CASE("a DNS server is asked for names alone, and must be an address") {
+  RouterOptions options;
+  options.models = {"m"};
+  options.prefill_workers = {"a:1"};
+  options.decode_workers = {"b:1"};
+  options.dns_server = "127.0.0.1:53";
+  CHECK(Message(Validate(options)) == "dns-server: no worker is named by dns: or srv:");
+  options.decode_workers = {"srv:b.test"};
+  CHECK(Validate(options).ok());
+  options.dns_server = "localhost:53";
+  CHECK(absl::IsInvalidArgument(Validate(options)));
 }
 
 }  // namespace

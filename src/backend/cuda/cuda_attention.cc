@@ -37,7 +37,7 @@ absl::Status CudaAttention::Plan(std::span<const cuda::AttentionSlice> slices, b
 
 absl::Status CudaAttention::PlanDecode(bool padded, cudaStream_t stream) {
   const int64_t partials = cuda::PlanHistorySplits(decode_, grid_, splits_);
-  if (padded) splits_.resize(std::bit_ceil(splits_.size()));
+  if (padded && !splits_.empty()) splits_.resize(std::bit_ceil(splits_.size()));
   RETURN_IF_ERROR(decode_slices_.Upload(decode_, "slices", stream));
   RETURN_IF_ERROR(uploaded_splits_.Upload(splits_, "history splits", stream));
   const int64_t bytes = cuda::DecodeWorkspaceBytes(heads_, kv_heads_, head_dim_, partials);

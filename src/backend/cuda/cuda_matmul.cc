@@ -282,7 +282,7 @@ absl::StatusOr<int64_t> CudaMatmul::RowsForGemv(const MatrixProduct& product,
     return CudaStatus(RunGemv(run, false, stream), "timing projections");
   };
   MatrixProduct part = product;
-  for (part.rows = kFewestRowsPlanned; part.rows >= 1; part.rows /= 2) {
+  for (; part.rows >= 1; part.rows /= 2) {
     Trial trial(part, weights, stream);
     RETURN_IF_ERROR(trial.Start());
     if (!trial.Warm(gemv).ok()) continue;  // so many do not fit

@@ -17,7 +17,7 @@
 
 namespace baton {
 
-// y = x w^T + bias, or y += x w^T. Device pointers, 16-byte aligned; n and k are multiples of 8.
+// y = x w^T + bias, or y += x w^T. Device pointers, 16-byte aligned; k is a multiple of 8.
 struct MatrixProduct {
   const __nv_bfloat16* x = nullptr;     // [rows, k]
   const __nv_bfloat16* w = nullptr;     // [n, k]

@@ -136,7 +136,8 @@ class EventCommunicator final : public DeviceCommunicator {
     mine.data = data;
     mine.stride = stride;
     Check(cudaEventRecord(mine.ready, stream_), "a meeting of ranks");
-    if (!status_.ok() || !group_->barrier.Arrive()) return nullptr;
+    if (status_.ok() && !group_->barrier.Arrive()) status_ = absl::AbortedError("another rank gave its pass up");
+    if (!status_.ok()) return nullptr;
     for (const Offer& offer : offers) {
       if (&offer != &mine) Check(cudaStreamWaitEvent(stream_, offer.ready, 0), "a meeting of ranks");
     }

@@ -23,7 +23,8 @@ class DeviceCommunicator : public Communicator {
   // Before the first call, with the rank's device current: the stream that calls take their place in, which must
   // outlive them. RESOURCE_EXHAUSTED: device memory.
   virtual absl::Status Join(cudaStream_t stream) = 0;
-  // The first error since Recover. A rank that has failed makes no more calls, and its pass must Abort.
+  // The first error since Recover; ABORTED: of another rank. A rank that has one makes no more calls, and its pass must
+  // Abort.
   virtual const absl::Status& status() const = 0;
 };
 

@@ -72,7 +72,10 @@ class Cells:
         self._path = path
         self.all = {}
         for line in path.read_text().splitlines() if path.exists() else ():
-            self._put(json.loads(line))
+            try:
+                self._put(json.loads(line))
+            except json.JSONDecodeError:  # what was being written when the last run was killed
+                print(f"study: {path}: a line that is not whole is left out", flush=True)
 
     def _put(self, cell):
         self.all[tuple(cell[name] for name in ("task", "method", "seed", "share", "through"))] = cell
