@@ -66,6 +66,7 @@ class DecodeEngine {
 
   // For the prefill workers' messages. Not for Start and Cancel.
   HandoffReceiver& handoff() { return receiver_; }
+  const HandoffReceiver& handoff() const { return receiver_; }
 
   // Begins to decode what was handed off. INVALID_ARGUMENT: a field is out of range. FAILED_PRECONDITION: the hand-off
   // is in doubt, or the request runs already. Unless OK, nothing is left of the request.

@@ -28,13 +28,13 @@ DecodeWorker::DecodeWorker(DecodeWorkerOptions options, Backend& backend, Decode
       engine_(WithBackend(std::move(options.engine), backend)),
       loop_(clock, [this] { return Step(); }) {}
 
-absl::Status DecodeWorker::CheckOpen() const {
-  return closing_ ? absl::UnavailableError("the decode worker is shutting down") : absl::OkStatus();
+bool DecodeWorker::drained() const {
+  const HandoffReceiver::Outstanding outstanding = engine_.handoff().outstanding();
+  return engine_.idle() && outstanding.reserved == 0 && outstanding.committed == 0;
 }
 
 absl::StatusOr<LinkReply> DecodeWorker::OnLink(const LinkRequest& request) {
   const std::lock_guard lock(mutex_);
-  RETURN_IF_ERROR(CheckOpen());
   return engine_.handoff().OnLink(request, clock_.Now());
 }
 
@@ -42,7 +42,7 @@ absl::StatusOr<ReserveReply> DecodeWorker::OnReserve(const ReserveRequest& reque
   absl::StatusOr<ReserveReply> reply;
   {
     const std::lock_guard lock(mutex_);
-    RETURN_IF_ERROR(CheckOpen());
+    if (closing_) return RetryAfter{kDrainRetry};
     reply = engine_.handoff().OnReserve(request, clock_.Now());
   }
   loop_.Wake();  // its lease is a new time to wait for
@@ -70,7 +70,7 @@ absl::StatusOr<HeartbeatReply> DecodeWorker::OnHeartbeat(const Heartbeat& heartb
 absl::Status DecodeWorker::Start(DecodeJob job) {
   {
     const std::lock_guard lock(mutex_);
-    RETURN_IF_ERROR(CheckOpen());
+    if (grace_over_) return absl::UnavailableError("the decode worker was shut down");
     RETURN_IF_ERROR(engine_.Start(std::move(job), clock_.Now()));
   }
   loop_.Wake();
@@ -96,7 +96,7 @@ void DecodeWorker::Shutdown(absl::Duration grace) {
     closing_ = true;
     if (grace > absl::ZeroDuration()) {
       drained_.wait_for(lock, absl::ToChronoNanoseconds(std::min(grace, absl::Hours(24))),
-                        [this] { return engine_.idle(); });
+                        [this] { return drained(); });
     }
     grace_over_ = true;
   }
@@ -121,7 +121,7 @@ absl::Time DecodeWorker::Step() {
     step = engine_.BeginStep();
     events = engine_.TakeEvents();
     next = engine_.NextTick();
-    if (engine_.idle()) drained_.notify_all();
+    if (drained()) drained_.notify_all();
   }
   Deliver(std::move(events));
   if (step == nullptr) return next;

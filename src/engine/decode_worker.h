@@ -50,21 +50,23 @@ class DecodeWorker {
   DecodeWorker(DecodeWorkerOptions options, Backend& backend, DecodeListener& listener, const Clock& clock);
   ~DecodeWorker() { Shutdown(absl::ZeroDuration()); }
 
-  // From prefill workers, see HandoffReceiver. While it shuts down, new links and reservations are UNAVAILABLE.
+  // From prefill workers, see HandoffReceiver. While it shuts down there is no room for reservations (kDrainRetry), so
+  // that their requests go elsewhere, or wait for what comes in this worker's place.
   absl::StatusOr<LinkReply> OnLink(const LinkRequest& request);
   absl::StatusOr<ReserveReply> OnReserve(const ReserveRequest& request);
   absl::Status OnCommit(const Commit& commit);
   void OnRelease(const Release& release);
   absl::StatusOr<HeartbeatReply> OnHeartbeat(const Heartbeat& heartbeat);
 
-  // From the router, see DecodeEngine. Once Start was OK, the listener hears of the request, to its end.
+  // From the router, see DecodeEngine. Once Start was OK, the listener hears of the request, to its end. UNAVAILABLE:
+  // it has shut down.
   absl::Status Start(DecodeJob job);
   void Cancel(const RequestId& request);
 
   DecodeEngine::Load Load() const;
 
-  // Takes nothing new, lets what was started go on for at most `grace`, fails the rest with UNAVAILABLE, and stops. The
-  // listener has heard the end of every request when it returns. Idempotent.
+  // Takes nothing new, lets what was reserved or started go on for at most `grace`, fails the rest with UNAVAILABLE,
+  // and stops. The listener has heard the end of every request when it returns. Idempotent.
   void Shutdown(absl::Duration grace);
 
  private:
@@ -72,7 +74,7 @@ class DecodeWorker {
   absl::Status Compute(DecodeStep& step);
   void Sample(DecodeStep& step, const LogitsView& logits);
   void Deliver(DecodeEvents events);
-  absl::Status CheckOpen() const;
+  bool drained() const;
 
   Backend& backend_;
   DecodeListener& listener_;

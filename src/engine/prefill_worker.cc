@@ -34,7 +34,8 @@ std::optional<RequestFailed> PrefillWorker::Submit(PrefillJob job) {
     if (accepting_) {
       refused = engine.Add(std::move(job), now);
     } else {
-      refused = {job.request_id, absl::UnavailableError("this prefill worker is shutting down"), absl::ZeroDuration()};
+      // Another worker may have room, or what comes in this one's place.
+      refused = {job.request_id, absl::ResourceExhaustedError("this prefill worker is shutting down"), kDrainRetry};
     }
   });
   return refused;

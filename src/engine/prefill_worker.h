@@ -53,7 +53,7 @@ class PrefillWorker {
   PrefillWorker(const PrefillWorker&) = delete;
   PrefillWorker& operator=(const PrefillWorker&) = delete;
 
-  // As PrefillEngine::Add: a refusal, or the listener hears the result. UNAVAILABLE while shutting down.
+  // As PrefillEngine::Add: a refusal, or the listener hears the result. RESOURCE_EXHAUSTED while shutting down.
   std::optional<RequestFailed> Submit(PrefillJob job);
   // As PrefillEngine::Append and Cancel.
   void Append(PrefillAppend append);

@@ -105,6 +105,9 @@ struct TokenUpdate {
   std::optional<FinishReason> finish;  // set on the last update
 };
 
+// How long a worker that shuts down is left alone: it may have ended by then, or another have come in its place.
+inline constexpr absl::Duration kDrainRetry = absl::Seconds(1);
+
 // Either worker → router: the request is over and nothing of it is left.
 // UNAVAILABLE and RESOURCE_EXHAUSTED may be retried, after `retry_after`.
 struct RequestFailed {

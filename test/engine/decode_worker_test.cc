@@ -193,7 +193,7 @@ TEST_CASE("messages are answered while a step computes") {
   CHECK(a.tokens.size() == 1);
 }
 
-TEST_CASE("shutdown lets what was started finish, within its grace, and takes nothing new") {
+TEST_CASE("shutdown lets what was started or handed off finish, within its grace, and has room for nothing new") {
   const SteadyClock clock;
   GatedBackend backend(32);
   Recorder recorder;
@@ -202,28 +202,44 @@ TEST_CASE("shutdown lets what was started finish, within its grace, and takes no
   DecodeJob late = TestJob("late", Prompt(3, 20), 5);
   REQUIRE(TryHandOff(worker, backend, late));
 
+  const DecodeJob refused = TestJob("refused", Prompt(4, 20), 5);
+  const auto has_room = [&] {
+    const absl::StatusOr<ReserveReply> reply = worker.OnReserve(ReserveFor(refused));
+    if (!reply.ok()) return false;
+    const auto* reserved = std::get_if<Reserved>(&*reply);
+    if (reserved != nullptr) worker.OnRelease({reserved->reservation});
+    return reserved != nullptr;
+  };
+  REQUIRE(has_room());
+
   SECTION("finish") {
     StartJob(worker, backend, TestJob("a", Prompt(1, 20), 30));
-    worker.Shutdown(absl::InfiniteDuration());
+    std::thread closing([&] { worker.Shutdown(absl::InfiniteDuration()); });
+    while (has_room()) std::this_thread::yield();
+    const absl::Status started = worker.Start(late);
+    closing.join();
+    REQUIRE(started.ok());
     CHECK(recorder.WaitForEnd("a").tokens.size() == 30);
+    CHECK(recorder.WaitForEnd("late").tokens.size() == 5);
+    CHECK(recorder.ended() == 2);
   }
   SECTION("no grace") {
     backend.Set(false);
     StartJob(worker, backend, TestJob("a", Prompt(1, 20), 30));
     backend.WaitForArrivals(1);
     std::thread closing([&] { worker.Shutdown(absl::ZeroDuration()); });
-    while (worker.OnLink(TestLink()).ok()) std::this_thread::yield();
+    while (has_room()) std::this_thread::yield();
     backend.Set(true);
     closing.join();
     CHECK(recorder.ended() == 1);
     const Output a = recorder.WaitForEnd("a");
     CHECK(a.failure.code() == absl::StatusCode::kUnavailable);
+    CHECK(worker.Start(late).code() == absl::StatusCode::kUnavailable);
   }
-  CHECK(worker.OnLink(TestLink()).status().code() == absl::StatusCode::kUnavailable);
-  CHECK(worker.OnReserve(ReserveFor(late)).status().code() == absl::StatusCode::kUnavailable);
-  CHECK(worker.Start(late).code() == absl::StatusCode::kUnavailable);
+  const auto ended = recorder.ended();
+  CHECK_FALSE(has_room());
   worker.Shutdown(absl::ZeroDuration());
-  CHECK(recorder.ended() == 1);
+  CHECK(recorder.ended() == ended);
 }
 
 TEST_CASE("a request that waits for blocks goes on when a writer releases them") {

@@ -358,7 +358,7 @@ TEST_CASE("shutdown fails what does not end in time so that it may be sent again
   });
   cluster.worker->Shutdown(absl::Milliseconds(20));
   peer.join();
-  CHECK(absl::IsUnavailable(cluster.worker->Submit(Cluster::Job("late", Prompt(33)))->status));
+  CHECK(absl::IsResourceExhausted(cluster.worker->Submit(Cluster::Job("late", Prompt(33)))->status));
   CHECK(cluster.worker->Load().blocks.referenced == 0);
 }
 
