@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <limits>
 
 #include "kernels/decode_attention.h"
 #include "kernels/launch.cuh"
@@ -540,67 +538,6 @@ cudaError_t MakeDecodeGrid(int32_t kv_heads, int32_t head_dim, DecodeGrid* grid)
   if (const auto status = DeviceAttribute(cudaDevAttrMultiProcessorCount, &sms); status != cudaSuccess) return status;
   *grid = {kv_heads, sms * (head_dim == 64 ? Block<64>::kCtasPerSm : Block<128>::kCtasPerSm)};
   return cudaSuccess;
-}
-
-namespace {
-
-// Splits of `least` keys and more, longest first.
-int32_t PlanSplitsOf(int32_t least, std::span<const AttentionSlice> slices, std::vector<HistorySplit>& splits) {
-  // Sorted by counting blocks, as this runs every step; splits of a history that long are about equal anyway.
-  constexpr int32_t kLengths = 8192 / kBlockTokens;
-  const auto length = [](const HistorySplit& split) {
-    return std::min((split.end - split.begin - 1) / kBlockTokens, kLengths - 1);
-  };
-  const auto for_each = [&](auto visit) {
-    for (int32_t slice = 0; slice < std::ssize(slices); ++slice) {
-      const int32_t keys = slices[slice].start + 1;
-      const int32_t step = (keys - 1) / (least * kMaxSplits) * least + least;
-      const int32_t count = std::max(1, (keys + step / 2 - 1) / step);
-      for (int32_t place = 0; place < count; ++place) {
-        const int32_t begin = place * step;
-        visit(HistorySplit{slice, begin, place == count - 1 ? keys : begin + step, -1, place, count});
-      }
-    }
-  };
-  std::array<int32_t, kLengths + 1> places{};  // of the next split of each length
-  for_each([&](const HistorySplit& split) { ++places[length(split)]; });
-  for (int32_t i = kLengths - 1; i >= 0; --i) places[i] += places[i + 1];
-  splits.resize(places[0]);
-  for (int32_t i = 0; i < kLengths; ++i) places[i] = places[i + 1];
-  int32_t partials = 0;
-  for_each([&](HistorySplit split) {
-    if (split.splits > 1) split.partial = partials++;
-    splits[places[length(split)]++] = split;
-  });
-  return partials;
-}
-
-// Of the first CTA, which has the longest unit of every round, in the time that a key takes.
-int64_t KeysUntilDone(const std::vector<HistorySplit>& splits, const DecodeGrid& grid) {
-  constexpr int64_t kUnitKeys = 24;  // what a unit takes besides: H200, splits of 256 keys against those of 1,024
-  int64_t keys = 0;
-  for (int64_t unit = 0; unit < std::ssize(splits) * grid.kv_heads; unit += grid.ctas) {
-    const HistorySplit& split = splits[unit / grid.kv_heads];
-    keys += split.end - split.begin + kUnitKeys;
-  }
-  return keys;
-}
-
-}  // namespace
-
-int32_t PlanHistorySplits(std::span<const AttentionSlice> slices, const DecodeGrid& grid,
-                          std::vector<HistorySplit>& splits) {
-  int32_t best = kMinSplitKeys;
-  int64_t soonest = std::numeric_limits<int64_t>::max();
-  for (const int32_t least : {kMinSplitKeys, 2 * kMinSplitKeys, 4 * kMinSplitKeys}) {
-    PlanSplitsOf(least, slices, splits);
-    const int64_t keys = KeysUntilDone(splits, grid);
-    if (keys < soonest) {
-      soonest = keys;
-      best = least;
-    }
-  }
-  return PlanSplitsOf(best, slices, splits);
 }
 
 int64_t DecodeWorkspaceBytes(int32_t heads, int32_t kv_heads, int32_t head_dim, int64_t partials) {

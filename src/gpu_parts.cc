@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaWorkerBackend(const Weights& we
   std::vector<CudaRank> ranks;
   for (int rank = 0; rank < count; ++rank) {
     const int device = options.devices[static_cast<size_t>(rank)];
-    const int64_t bytes = options.blocks * layout.planes() * StripeOf(layout, {rank, count}).width();
+    const int64_t bytes = options.blocks * BlockBytesOf(layout, {rank, count});
     ASSIGN_OR_RETURN(const Slab slab, AdoptCudaSlab(device, bytes, *transports[static_cast<size_t>(rank)]));
     ranks.push_back({device, slab});
   }

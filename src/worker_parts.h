@@ -60,7 +60,7 @@ inline absl::StatusOr<std::vector<CudaDeviceInfo>> FindCudaDevices(const std::ve
 inline int64_t RoomForBlocks(const LoadedModel& model, Shard shard, int64_t free_bytes) {
   const KvLayout layout = CpuKvLayout(model.weights->config);
   const int64_t left = free_bytes - WeightBytes(*ShardWeights(*model.weights, shard));
-  const int64_t blocks = std::max<int64_t>(0, left) / (layout.planes() * StripeOf(layout, shard).width());
+  const int64_t blocks = std::max<int64_t>(0, left) / BlockBytesOf(layout, shard);
   return blocks * model.block_bytes;
 }
 
@@ -149,7 +149,7 @@ inline absl::StatusOr<std::unique_ptr<Backend>> MakeCpuRanks(const LoadedModel& 
   const int ranks = static_cast<int>(transports.size());
   std::vector<std::span<std::byte>> slabs;
   for (int rank = 0; rank < ranks; ++rank) {
-    const int64_t bytes = model.blocks * layout.planes() * StripeOf(layout, {rank, ranks}).width();
+    const int64_t bytes = model.blocks * BlockBytesOf(layout, {rank, ranks});
     ASSIGN_OR_RETURN(slabs.emplace_back(), transports[rank]->AllocateSlab(bytes));
   }
   if (ranks > 1) return MakeCpuGroup(*model.weights, ranks, slabs, options);

@@ -122,6 +122,10 @@ StripeRange StripeOf(const KvLayout& layout, const Shard& shard) {
   return {heads.begin * layout.HeadBytes(), heads.end * layout.HeadBytes()};
 }
 
+int64_t BlockBytesOf(const KvLayout& layout, const Shard& shard) {
+  return layout.planes() * StripeOf(layout, shard).width();
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> MakeTensorParallelBackend(std::vector<Rank> ranks, const KvLayout& layout) {
   std::vector<Stripe> stripes;
   const int count = static_cast<int>(ranks.size());

@@ -21,6 +21,9 @@ struct Rank {
 // Which bytes of a plane (kv/striped_slab.h) of blocks of `layout`, the whole model's, a rank has.
 StripeRange StripeOf(const KvLayout& layout, const Shard& shard);
 
+// Of a rank's part of a block.
+int64_t BlockBytesOf(const KvLayout& layout, const Shard& shard);
+
 // Runs every rank's pass on a thread of its own, the first on the caller's; the logits are the first rank's. `layout`
 // is the whole model's, and the slab is all ranks' as one. REQUIRES: at least one rank, in order, each with what
 // ShardWeights gives it. RESOURCE_EXHAUSTED: as for StripedSlab.

@@ -5,7 +5,7 @@
 
 #include "catch.h"
 #include "kernels/block_copy.h"
-#include "kernels/decode_attention.h"
+#include "kernels/history_splits.h"
 #include "kernels/prefill_attention.h"
 
 namespace baton::cuda {

@@ -22,7 +22,7 @@ namespace baton {
 
 class FakeDns {
  public:
-  enum class Answers { kTruly, kServerFailure, kGarbage };
+  enum class Answers { kTruly, kServerFailure, kGarbage, kNever };
 
   FakeDns() {
     socket_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -97,6 +97,7 @@ class FakeDns {
       const ssize_t length =
           recvfrom(socket_, query.data(), query.size(), 0, reinterpret_cast<sockaddr*>(&from), &size);
       if (length < 17) continue;
+      if (answers_ == Answers::kNever) continue;
       const std::string reply = Reply({query.data(), static_cast<size_t>(length)});
       ++asked_;
       sendto(socket_, reply.data(), reply.size(), 0, reinterpret_cast<sockaddr*>(&from), size);

@@ -112,16 +112,21 @@ void AwaitDecoders(Cluster& c, const Addresses& expected) {
   REQUIRE(all);
 }
 
+// The router of `c` from now on has the decode workers that `dns` has for decode.test.
+void ServeByName(Cluster& c, const FakeDns& dns) {
+  c.options.dns_server = dns.address();
+  c.options.dns_seconds = 0.05;
+  c.options.decode_workers = {"srv:decode.test"};
+  c.Serve(ByteModel("bytes"));
+}
+
 TEST_CASE("workers join and leave as DNS names them, and one that leaves finishes what it has") {
   Cluster c;
   FakeDns dns;
   std::optional<FakeDecode> other(std::in_place, WorkerRole::kDecode, 22);
   const WorkerAddress first = c.decode->address(), second = other->address();
   dns.SetService("decode.test", {first});
-  c.options.dns_server = dns.address();
-  c.options.dns_seconds = 0.05;
-  c.options.decode_workers = {"srv:decode.test"};
-  c.Serve(ByteModel("bytes"));
+  ServeByName(c, dns);
   AwaitDecoders(c, {first});
 
   Call call(c);
@@ -146,10 +151,7 @@ TEST_CASE("while DNS is out a router keeps its workers, and attaches one again t
   FakeDns dns;
   const WorkerAddress address = c.decode->address();
   dns.SetService("decode.test", {address});
-  c.options.dns_server = dns.address();
-  c.options.dns_seconds = 0.05;
-  c.options.decode_workers = {"srv:decode.test"};
-  c.Serve(ByteModel("bytes"));
+  ServeByName(c, dns);
   AwaitDecoders(c, {address});
   dns.Answer(FakeDns::Answers::kServerFailure);
   const int asked = dns.asked();
@@ -163,21 +165,14 @@ TEST_CASE("while DNS is out a router keeps its workers, and attaches one again t
 
 TEST_CASE("silent DNS keeps a router neither from starting nor from ending") {
   Cluster c;
-  // Nobody reads what is sent here.
-  const int silent = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  REQUIRE(bind(silent, reinterpret_cast<sockaddr*>(&address), size) == 0);
-  REQUIRE(getsockname(silent, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-  c.options.dns_server = StrCat("127.0.0.1:", ntohs(address.sin_port));
+  FakeDns dns;
+  dns.Answer(FakeDns::Answers::kNever);
+  c.options.dns_server = dns.address();
   c.options.decode_workers = {"srv:a.test", "srv:b.test", "srv:c.test"};
   const absl::Time begin = absl::Now();
   c.Serve(ByteModel("bytes"));
   c.node->Shutdown(absl::ZeroDuration());
   CHECK(absl::Now() - begin < absl::FromChrono(NameResolver::kPatience));
-  close(silent);
 }
 
 TEST_CASE("a DNS server is asked for names alone, and must be an address") {

@@ -149,7 +149,8 @@ class Training:
                     self._save()
             self._save()
         if interrupt.came:
-            raise InputError(f"interrupted after {len(self.losses)} of {self.steps} steps; go on with --resume")
+            kept = "go on with --resume" if self._options.save_every else "nothing of it was to be kept"
+            raise InputError(f"interrupted after {len(self.losses)} of {self.steps} steps; {kept}")
         if len(self.losses) == self.steps:
             write_module(self._decoder, self._base_dir, self._out)
 

@@ -77,9 +77,8 @@ class Trial {
     RETURN_IF_ERROR(CudaStatus(cudaEventCreate(&begin_), "event"));
     return CudaStatus(cudaEventCreate(&end_), "event");
   }
-  // One run, untimed.
   template <typename Run>
-  absl::Status Warm(Run run) {
+  absl::Status Once(Run run) {
     product_.w = weights_[runs_++ % weights_.size()];  // not one that is in the cache
     return run(std::as_const(product_));
   }
@@ -87,9 +86,9 @@ class Trial {
   // on the device while the host enqueues the others.
   template <typename Run>
   absl::StatusOr<float> Time(Run run, int runs) {
-    if (runs > 1) RETURN_IF_ERROR(Warm(run));
+    if (runs > 1) RETURN_IF_ERROR(Once(run));
     cudaEventRecord(begin_, stream_);
-    for (int i = 0; i < runs; ++i) RETURN_IF_ERROR(Warm(run));
+    for (int i = 0; i < runs; ++i) RETURN_IF_ERROR(Once(run));
     cudaEventRecord(end_, stream_);
     float ms = 0;
     RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(end_), "timing projections"));
@@ -253,7 +252,7 @@ absl::StatusOr<std::vector<CudaMatmul::Timed>> CudaMatmul::FastestFirst(const Ma
   const auto faster = [](const Timed& a, const Timed& b) { return a.ms < b.ms; };
   std::vector<Timed> timed;
   for (const Algorithm& algorithm : candidates) {
-    if (!trial.Warm(with(algorithm)).ok()) continue;  // it cannot, or has been loaded now
+    if (!trial.Once(with(algorithm)).ok()) continue;  // it cannot, or has been loaded now
     ASSIGN_OR_RETURN(const float ms, trial.Time(with(algorithm), 1));
     timed.push_back({ms, algorithm});
   }
@@ -285,7 +284,7 @@ absl::StatusOr<int64_t> CudaMatmul::RowsForGemv(const MatrixProduct& product,
   for (; part.rows >= 1; part.rows /= 2) {
     Trial trial(part, weights, stream);
     RETURN_IF_ERROR(trial.Start());
-    if (!trial.Warm(gemv).ok()) continue;  // so many do not fit
+    if (!trial.Once(gemv).ok()) continue;  // so many do not fit
     for (int round = 0; round <= kRoundsAgain; ++round) {
       ASSIGN_OR_RETURN(const float ms, trial.Time(gemv, kRunsTimed));
       if (ms > ms_to_beat) continue;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -179,6 +180,18 @@ class TestBackend {
 // Equal as bits: tells 0 from -0 and does not accept NaN for NaN by accident.
 inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// The largest difference, as a share of the largest value.
+inline double Difference(const std::vector<float>& expected, const std::vector<float>& got) {
+  REQUIRE(expected.size() == got.size());
+  double most = 0, largest = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    REQUIRE(std::isfinite(got[i]));
+    most = std::max(most, std::abs(double{expected[i]} - got[i]));
+    largest = std::max(largest, std::abs(double{expected[i]}));
+  }
+  return most / largest;
 }
 
 }  // namespace baton

@@ -37,18 +37,6 @@ void ForAllModels(Test test) {
   }
 }
 
-// The largest difference, as a share of the largest value.
-double Difference(const std::vector<float>& expected, const std::vector<float>& got) {
-  REQUIRE(expected.size() == got.size());
-  double most = 0, largest = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    REQUIRE(std::isfinite(got[i]));
-    most = std::max(most, std::abs(double{expected[i]} - got[i]));
-    largest = std::max(largest, std::abs(double{expected[i]}));
-  }
-  return most / largest;
-}
-
 // Prompts of several lengths in one step, then decode steps of all of them: all logits.
 std::vector<float> Steps(TestBackend& backend) {
   std::vector<TestSequence> sequences;

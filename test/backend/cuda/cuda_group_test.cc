@@ -24,18 +24,6 @@ std::vector<ModelConfig> GroupShapes() {
   return shapes;
 }
 
-// The largest difference, as a share of the largest value.
-double Difference(const std::vector<float>& expected, const std::vector<float>& got) {
-  REQUIRE(expected.size() == got.size());
-  double most = 0, largest = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    REQUIRE(std::isfinite(got[i]));
-    most = std::max(most, std::abs(double{expected[i]} - got[i]));
-    largest = std::max(largest, std::abs(double{expected[i]}));
-  }
-  return most / largest;
-}
-
 // Prompts of several lengths in one pass, the longest summed by parts, then decode steps of all of them: all logits.
 std::vector<float> Steps(Device& device, int64_t vocab) {
   std::vector<TestSequence> sequences;

@@ -47,7 +47,7 @@ class Device {
     const KvLayout layout = CudaKvLayout(weights.config);
     std::vector<CudaRank> group;
     for (int rank = 0; rank < ranks; ++rank) {
-      auto memory = CudaSlab::Allocate(0, kBlocks * layout.planes() * StripeOf(layout, {rank, ranks}).width());
+      auto memory = CudaSlab::Allocate(0, kBlocks * BlockBytesOf(layout, {rank, ranks}));
       REQUIRE(memory.ok());
       memory_.push_back(*std::move(memory));
       const Slab slab = memory_.back()->slab();

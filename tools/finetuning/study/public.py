@@ -7,6 +7,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import gc
+import hashlib
 import json
 import multiprocessing
 import multiprocessing.connection
@@ -47,11 +48,13 @@ class Study:
 
     def prepare(self, task):
         """Writes the task's data as the tool reads it."""
-        wanted, began_with = self.settings | {"tasks": self.settings["tasks"][task]}, self.work / f"{task}.settings.json"
-        if began_with.exists() and json.loads(began_with.read_text()) != wanted:
-            raise InputError(f"{self.work}: {task}: holds results of other settings; take another --work")
-        began_with.write_text(json.dumps(wanted))
         parts = public_tasks.load(task, self.data, self.settings["tasks"][task])
+        rows = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        wanted = self.settings | {"tasks": self.settings["tasks"][task], "base": str(self.base), "rows": rows}
+        began_with = self.work / f"{task}.settings.json"
+        if began_with.exists() and json.loads(began_with.read_text()) != wanted:
+            raise InputError(f"{self.work}: {task}: holds results of other settings, data or another base; take another --work")
+        began_with.write_text(json.dumps(wanted))
         for part, rows in zip(("train", "test"), parts):
             lines = [{"prompt": self.settings["chat"].replace("{prompt}", row["prompt"]), "answer": row["answer"]} for row in rows]
             (self.work / f"{task}.{part}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
