@@ -142,8 +142,8 @@ def study(args):
 
 
 def study_public(args):
-    from finetuning.study import public
-    public.run(args)
+    from finetuning.study import public, tuning
+    (tuning if args.tune else public).run(args)
 
 
 def add_device(parser):
@@ -250,6 +250,8 @@ def add_study_public(commands):
     parser.add_argument("--baton", default="build/release/bin/baton", metavar="FILE",
                         help="the server; none: without. Default build/release/bin/baton")
     parser.add_argument("--report", action="store_true", help="only report on what --work holds")
+    parser.add_argument("--tune", action="store_true", help="compare the settings' recipes (\"tuning\") on rows that are kept from "
+                        "training and are not those tested on; writes DIR/tuning.json. Wants a --work of its own")
     add_device(parser)
     parser.set_defaults(run=study_public)
 

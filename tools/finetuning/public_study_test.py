@@ -16,7 +16,7 @@ from finetuning.examples import read_examples
 from finetuning.finetuning_test import LLAMA, LLAMA_BF16, OPTIONS, ROWS, Scratch, changed, prompts
 from finetuning.module_dir import ModuleDir
 from finetuning.sequences import Sequences
-from finetuning.study import public, public_report, public_tasks
+from finetuning.study import public, public_report, public_tasks, tuning
 from finetuning.training import Options, Training, passes
 
 TOOLS = Path(__file__).resolve().parent
@@ -70,6 +70,22 @@ class PublicTasksTest(Scratch):
             self.assertEqual(len(test), 3)
             self.assertTrue(all(public_tasks.right(task, row["answer"], row["gold"]) for row in train + test))
             self.assertFalse({row["prompt"] for row in train} & {row["prompt"] for row in test})
+
+    def test_rows_to_validate_on_are_neither_trained_on_nor_tested_on(self):
+        write_data(self.scratch)
+        for task in ("gsm8k", "bfcl"):
+            settings = {"train": 100, "test": 2}
+            _, test = public_tasks.load(task, self.scratch, settings)
+            train, validation = public_tasks.load(task, self.scratch, settings | {"validate": 3})
+            self.assertEqual(len(validation), 3)
+            prompts_of = [{row["prompt"] for row in rows} for rows in (train, validation, test)]
+            self.assertEqual(len(set.union(*prompts_of)), sum(map(len, prompts_of)))
+
+    def test_no_function_of_a_test_row_is_one_of_a_training_row(self):
+        rows = [{"gold": {name: {}}} for name in "aabbbc"]
+        self.assertEqual([len(part) for part in public_tasks._split(rows, 2)], [4, 2])
+        self.assertEqual([len(part) for part in public_tasks._split(rows, 3)], [1, 3])
+        self.assertEqual([len(part) for part in public_tasks._split(rows, 6)], [0, 6])
 
     def test_data_that_lacks_is_an_error(self):
         write_data(self.scratch)
@@ -169,6 +185,17 @@ class PublicStudyTest(Scratch):
             [problem] = public.run_jobs(study, ["bfcl"], done, 1)
         self.assertEqual(len(tries), 2)
         self.assertIn("full 0: MemoryError", problem)
+
+    def test_recipes_are_ranked_by_what_each_decoder_does_as_it_is_meant_to_be_served(self):
+        task = {"tuning": {"validate": 4, "recipes": {"full": [{"epochs": 1}, {"epochs": 2}], "cache-conditioned": [{"epochs": 3}]}}}
+        settings = {"tasks": {"bfcl": tuning.grid(task)}}
+        cells = [self.cell("full-0", 0.0, "1000"), self.cell("full-1", 0.0, "1100"), self.cell("full-1", 1.0, "1111"),
+                 self.cell("base", 1.0, "1111"), self.cell("cache-conditioned-0", 1.0, "1110")]
+        self.assertEqual([(row["recipe"], row["right"]) for row in tuning.compare(settings, cells)],
+                         [({"method": "cache-conditioned", "epochs": 3}, 3), ({"method": "full", "epochs": 2}, 2),
+                          ({"method": "full", "epochs": 1}, 1)])
+        self.assertNotIn("tuning", settings["tasks"]["bfcl"])
+        self.assertEqual(settings["tasks"]["bfcl"]["validate"], 4)
 
     def cell(self, method, share, right, seed=0, through="reference"):
         return {"task": "bfcl", "method": method, "seed": seed, "share": share, "through": through, "right": right,

@@ -40,6 +40,9 @@ class Study:
     def decoder(self, task, method, seed):
         return self.base if method == "base" else self.work / f"{task}-{method}-{seed}"
 
+    def is_full(self, task, name):
+        return name != "base" and self.settings["tasks"][task]["decoders"][name]["method"] == "full"
+
     def examples(self, task, part):
         return read_examples(self.work / f"{task}.{part}.jsonl", ModuleDir(self.base))
 
@@ -136,10 +139,10 @@ def job(function, *arguments):
 
 
 def measurements(study, task, method, seed, cells):
-    """What of a decoder is still to be measured: the first seed at all ratios, the others where the table needs them."""
-    shares = study.settings["ratios"] if seed == 0 else [0.0, 1.0] if method == "full" else [1.0]
-    if method == "base":
-        shares = [1.0]
+    """What of a decoder the reference is still to measure: of the first seed all ratios, of the others what the table needs."""
+    shares = study.settings["ratios"] if seed == 0 else [0.0, 1.0] if study.is_full(task, method) else [1.0]
+    if method == "base" or not study.settings["ratios"]:
+        shares = [1.0] if study.settings["ratios"] else []
     return [(measure, study, task, method, seed, share) for share in shares
             if (task, method, seed, share, "reference") not in cells.all]
 
@@ -184,7 +187,7 @@ def measure_served(study, task, cells, baton):
     pairs = [(method, seed) for seed in range(study.settings["seeds"]) for method in study.settings["tasks"][task]["decoders"]]
     pairs = [pair for pair in pairs if (study.decoder(task, *pair) / "model.safetensors").exists()]
     shared = [(*pair, 1.0) for pair in (("base", 0), *pairs)]
-    alone = [[("full", seed, 0.0)] for method, seed in pairs if method == "full"]
+    alone = [[(*pair, 0.0)] for pair in pairs if study.is_full(task, pair[0])]
     examples = study.examples(task, "test")
     for number, group in enumerate([shared, *alone]):
         missing = [one for one in group if (task, *one, "server") not in cells.all]
@@ -201,25 +204,27 @@ def measure_served(study, task, cells, baton):
                 cells.add(study.cell(task, method, seed, share, "server", texts, time.monotonic() - began))
 
 
-def run(args):
+def read_settings(args):
+    """The settings, and the names of the tasks that are wanted."""
     if not Path(args.settings).is_file():
         raise InputError(f"--settings: {args.settings}: there is no such file")
     settings = read_json(Path(args.settings))
     names = args.tasks.split(",") if args.tasks else list(settings["tasks"])
     if not set(names) <= set(settings["tasks"]):
         raise InputError(f"--tasks: expected some of {', '.join(settings['tasks'])}, got {args.tasks}")
+    return settings, names
+
+
+def run(args):
+    settings, names = read_settings(args)
     work = Path(args.work)
-    cells = Cells(work / "cells.jsonl")
     if args.report:
+        cells = Cells(work / "cells.jsonl")
         if not cells.all:
             raise InputError(f"{work}/cells.jsonl: holds no results")
         public_report.write(work, settings, cells.all.values())
         return
-    study = Study(Path(args.base).resolve(), Path(args.data), work, pick_device(args.device), settings)
-    work.mkdir(parents=True, exist_ok=True)
-    for task in names:
-        study.prepare(task)
-    problems = run_jobs(study, names, cells, args.parallel)
+    study, cells, problems = train_and_measure(args, settings, names)
     public_report.write(work, settings, cells.all.values())  # before the servers, lest this run be cut off
     if args.baton != "none":
         for task in names:
@@ -227,3 +232,12 @@ def run(args):
         public_report.write(work, settings, cells.all.values())
     if problems:
         raise InputError("study: " + "; ".join(problems))
+
+
+def train_and_measure(args, settings, names):
+    study = Study(Path(args.base).resolve(), Path(args.data), Path(args.work), pick_device(args.device), settings)
+    study.work.mkdir(parents=True, exist_ok=True)
+    for task in names:
+        study.prepare(task)
+    cells = Cells(study.work / "cells.jsonl")
+    return study, cells, run_jobs(study, names, cells, args.parallel)

@@ -20,11 +20,11 @@ def _lines(path):
 
 # GSM8K: https://github.com/openai/grade-school-math
 
-def _gsm8k(folder, test):
+def _gsm8k(folder):
     rows = [{"prompt": f'{row["question"]}\nThink step by step. End with "#### " and the number.', "answer": row["answer"],
              "gold": _final_number(row["answer"])} for row in _lines(folder / "gsm8k" / "train.jsonl")]
     random.Random("gsm8k").shuffle(rows)
-    return rows[test:], rows[:test]
+    return rows
 
 
 def _final_number(text):
@@ -40,8 +40,7 @@ def _is_number(text, gold):
 
 # BFCL: https://gorilla.cs.berkeley.edu/leaderboard.html. A parameter has a list of accepted values; "" there: may be left out.
 
-def _bfcl(folder, test):
-    """No function that is asked for in testing is the right one in training."""
+def _bfcl(folder):
     by_name = {}
     for part in _BFCL_PARTS:
         golds = {row["id"]: row["ground_truth"] for row in _lines(folder / "bfcl" / "possible_answer" / f"BFCL_v4_{part}.json")}
@@ -52,13 +51,7 @@ def _bfcl(folder, test):
                 by_name.setdefault(name, []).append({"prompt": _bfcl_prompt(row), "answer": answer, "gold": golds[row["id"]][0]})
     names = sorted(by_name)
     random.Random("bfcl").shuffle(names)
-    rows = [row for name in names for row in by_name[name]]
-    border = next((i for i in range(test, len(rows)) if rows[i] is by_name[_called(rows[i])][0]), len(rows))
-    return rows[border:], rows[:test]
-
-
-def _called(row):
-    return next(iter(row["gold"]))
+    return [row for name in names for row in by_name[name]]
 
 
 def _bfcl_prompt(row):
@@ -111,13 +104,26 @@ def _letters(text):
 _TASKS = {"gsm8k": (_gsm8k, _is_number), "bfcl": (_bfcl, is_call)}
 
 
+def _split(rows, test):
+    """The first rows to test on. No function that is asked for in testing is the right one in training."""
+    def called(row):
+        return set(row["gold"]) if isinstance(row["gold"], dict) else None
+    border = test
+    while border < len(rows) and called(rows[border]) and called(rows[border]) == called(rows[test - 1]):
+        border += 1
+    return rows[border:], rows[:test]
+
+
 def load(task, folder, settings):
-    """(rows to train on, rows to test on), the same ones each time. `settings`: of the task, in public.json."""
+    """(rows to train on, rows to test on), the same ones each time. `settings`: of the task, in public.json. With "validate" the rows
+    to test on are put away and as many are tested that would be trained on: what is chosen by them has not seen the test."""
     if task not in _TASKS:
         raise InputError(f"tasks: expected some of {', '.join(_TASKS)}, got {task!r}")
-    train, test = _TASKS[task][0](folder, settings["test"])
-    if len(test) < settings["test"] or not train:
-        raise InputError(f"{folder}: {task}: {len(train)} + {len(test)} rows; wanted {settings['test']} to test on, and more to train on")
+    train, test = _split(_TASKS[task][0](folder), wanted := settings["test"])
+    if "validate" in settings:
+        train, test = _split(train, wanted := settings["validate"])
+    if len(test) < wanted or not train:
+        raise InputError(f"{folder}: {task}: {len(train)} + {len(test)} rows; wanted {wanted} to test on, and more to train on")
     return train[:settings["train"]], test
 
 
