@@ -2,68 +2,100 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 
 namespace baton::cuda {
 namespace {
 
-// Splits of `least` keys and more, longest first.
-int32_t PlanSplitsOf(int32_t least, std::span<const AttentionSlice> slices, std::vector<HistorySplit>& splits) {
-  // Sorted by counting blocks, as this runs every step; splits of a history that long are about equal anyway.
-  constexpr int32_t kLengths = 8192 / kBlockTokens;
-  const auto length = [](const HistorySplit& split) {
-    return std::min((split.end - split.begin - 1) / kBlockTokens, kLengths - 1);
-  };
-  const auto for_each = [&](auto visit) {
-    for (int32_t slice = 0; slice < std::ssize(slices); ++slice) {
-      const int32_t keys = slices[slice].start + 1;
-      const int32_t step = (keys - 1) / (least * kMaxSplits) * least + least;
-      const int32_t count = std::max(1, (keys + step / 2 - 1) / step);
-      for (int32_t place = 0; place < count; ++place) {
-        const int32_t begin = place * step;
-        visit(HistorySplit{slice, begin, place == count - 1 ? keys : begin + step, -1, place, count});
-      }
-    }
-  };
-  std::array<int32_t, kLengths + 1> places{};  // of the next split of each length
-  for_each([&](const HistorySplit& split) { ++places[length(split)]; });
-  for (int32_t i = kLengths - 1; i >= 0; --i) places[i] += places[i + 1];
-  splits.resize(places[0]);
-  for (int32_t i = 0; i < kLengths; ++i) places[i] = places[i + 1];
-  int32_t partials = 0;
-  for_each([&](HistorySplit split) {
-    if (split.splits > 1) split.partial = partials++;
-    splits[places[length(split)]++] = split;
-  });
-  return partials;
+// Splits are sorted by counting blocks, as this runs every step; those of a history that long are about equal anyway.
+constexpr int32_t kLengths = 8192 / kBlockTokens;
+
+int32_t LengthOf(int32_t keys) { return std::min((keys - 1) / kBlockTokens, kLengths - 1); }
+
+// How a history is cut: all parts but the last have `step` keys.
+struct Cut {
+  int32_t step, splits, last;
+};
+
+// `least`: a power of two, as division takes most of the time.
+Cut CutOf(int32_t keys, int32_t least) {
+  const int shift = std::countr_zero(static_cast<uint32_t>(least));
+  const int32_t multiple = (keys - 1) / kMaxSplits >> shift;
+  const int32_t step = least * (multiple + 1);
+  const int32_t rounded = keys + step / 2 - 1;
+  const int32_t splits = std::max(1, multiple == 0 ? rounded >> shift : rounded / step);
+  return {step, splits, keys - (splits - 1) * step};
+}
+
+// How many splits there are of each length.
+using Counts = std::array<int32_t, kLengths>;
+
+Counts CountSplits(std::span<const AttentionSlice> slices, int32_t least) {
+  Counts counts{};
+  int32_t shortest = 0;  // of `least` keys: in a register, as nearly all are
+  for (const AttentionSlice& slice : slices) {
+    const Cut cut = CutOf(slice.start + 1, least);
+    (cut.step == least ? shortest : counts[LengthOf(cut.step)]) += cut.splits - 1;
+    ++counts[LengthOf(cut.last)];
+  }
+  counts[LengthOf(least)] += shortest;
+  return counts;
 }
 
 // Of the first CTA, which has the longest unit of every round, in the time that a key takes.
-int64_t KeysUntilDone(const std::vector<HistorySplit>& splits, const DecodeGrid& grid) {
+int64_t KeysUntilDone(const Counts& counts, const DecodeGrid& grid) {
   constexpr int64_t kUnitKeys = 24;  // what a unit takes besides: H200, splits of 256 keys against those of 1,024
-  int64_t keys = 0;
-  for (int64_t unit = 0; unit < std::ssize(splits) * grid.kv_heads; unit += grid.ctas) {
-    const HistorySplit& split = splits[unit / grid.kv_heads];
-    keys += split.end - split.begin + kUnitKeys;
+  int64_t keys = 0, units = 0;       // units: of the splits so far
+  int64_t rounds = 0;
+  for (int32_t length = kLengths - 1; length >= 0; --length) {
+    if (counts[length] == 0) continue;
+    units += int64_t{counts[length]} * grid.kv_heads;
+    const int64_t until = (units + grid.ctas - 1) / grid.ctas;
+    keys += (until - rounds) * ((length + 1) * kBlockTokens + kUnitKeys);
+    rounds = until;
   }
   return keys;
+}
+
+// Longest first.
+int32_t PlaceSplits(std::span<const AttentionSlice> slices, int32_t least, const Counts& counts,
+                    std::vector<HistorySplit>& splits) {
+  Counts places;  // of the next split of each length
+  int32_t total = 0;
+  for (int32_t length = kLengths - 1; length >= 0; --length) {
+    places[length] = total;
+    total += counts[length];
+  }
+  splits.resize(static_cast<size_t>(total));
+  int32_t partials = 0;
+  for (int32_t slice = 0; slice < std::ssize(slices); ++slice) {
+    const Cut cut = CutOf(slices[slice].start + 1, least);
+    for (int32_t place = 0, begin = 0; place < cut.splits; ++place, begin += cut.step) {
+      const int32_t keys = place == cut.splits - 1 ? cut.last : cut.step;
+      const int32_t partial = cut.splits > 1 ? partials++ : -1;
+      splits[places[LengthOf(keys)]++] = {slice, begin, begin + keys, partial, place, cut.splits};
+    }
+  }
+  return partials;
 }
 
 }  // namespace
 
 int32_t PlanHistorySplits(std::span<const AttentionSlice> slices, const DecodeGrid& grid,
                           std::vector<HistorySplit>& splits) {
-  constexpr int32_t kLongest = 4 * kMinSplitKeys;
-  int32_t best = 0, partials = 0;
+  int32_t best = 0;
+  Counts best_counts;
   int64_t soonest = std::numeric_limits<int64_t>::max();
-  for (int32_t least = kMinSplitKeys; least <= kLongest; least *= 2) {
-    partials = PlanSplitsOf(least, slices, splits);
-    const int64_t keys = KeysUntilDone(splits, grid);
+  for (int32_t least = kMinSplitKeys; least <= 4 * kMinSplitKeys; least *= 2) {
+    const Counts counts = CountSplits(slices, least);
+    const int64_t keys = KeysUntilDone(counts, grid);
     if (keys >= soonest) continue;
     soonest = keys;
     best = least;
+    best_counts = counts;
   }
-  return best == kLongest ? partials : PlanSplitsOf(best, slices, splits);  // the longest ones are what is there
+  return PlaceSplits(slices, best, best_counts, splits);
 }
 
 }  // namespace baton::cuda

@@ -24,22 +24,24 @@ absl::Status CudaAttention::Prepare(const cuda::PagedKv& kv) {
   return CudaStatus(cuda::MakeKvTensorMap(kv, &tensor_map_), "describing the KV blocks to the device");
 }
 
-absl::Status CudaAttention::Plan(std::span<const cuda::AttentionSlice> slices, bool padded, cudaStream_t stream) {
+absl::Status CudaAttention::Plan(std::span<const cuda::AttentionSlice> slices, int64_t rows, UploadBuffer& upload,
+                                 cudaStream_t stream) {
   prefill_.clear();
   decode_.clear();
   for (const cuda::AttentionSlice& slice : slices) {
     (slice.rows > 1 || same_bits_ ? prefill_ : decode_).push_back(slice);
   }
   const int32_t queries = cuda::QueriesPerTile(prefill_kernel_, head_dim_, heads_ / kv_heads_);
-  RETURN_IF_ERROR(query_tiles_.Upload(cuda::PlanQueryTiles(prefill_, queries), "query tiles", stream));
-  return PlanDecode(padded, stream);
+  const std::vector<cuda::AttentionSlice> tiles = cuda::PlanQueryTiles(prefill_, queries);
+  RETURN_IF_ERROR(upload.Add(std::span(tiles), query_tiles_));
+  return PlanDecode(rows, upload, stream);
 }
 
-absl::Status CudaAttention::PlanDecode(bool padded, cudaStream_t stream) {
+absl::Status CudaAttention::PlanDecode(int64_t rows, UploadBuffer& upload, cudaStream_t stream) {
   const int64_t partials = cuda::PlanHistorySplits(decode_, grid_, splits_);
-  if (padded && !splits_.empty()) splits_.resize(std::bit_ceil(splits_.size()));
-  RETURN_IF_ERROR(decode_slices_.Upload(decode_, "slices", stream));
-  RETURN_IF_ERROR(uploaded_splits_.Upload(splits_, "history splits", stream));
+  if (rows > 0 && !splits_.empty()) splits_.resize(std::bit_ceil(splits_.size()));
+  RETURN_IF_ERROR(upload.Add(std::span<const cuda::AttentionSlice>(decode_), decode_slices_, rows));
+  RETURN_IF_ERROR(upload.Add(std::span<const cuda::HistorySplit>(splits_), uploaded_splits_));
   const int64_t bytes = cuda::DecodeWorkspaceBytes(heads_, kv_heads_, head_dim_, partials);
   if (bytes <= workspace_.capacity()) return absl::OkStatus();
   RETURN_IF_ERROR(workspace_.Reserve(2 * bytes, "partial results of attention"));

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "backend/cuda/cuda_memory.h"
+#include "backend/cuda/upload.h"
 #include "kernels/decode_attention.h"
 #include "kernels/prefill_attention.h"
 #include "model/config.h"
@@ -22,9 +23,10 @@ class CudaAttention {
 
   // Any layer's view of the slab.
   absl::Status Prepare(const cuda::PagedKv& kv);
-  // Uploads what Run needs. Not while the last plan's launches run. With `padded`, plans of about the same size launch
-  // the same, so that a captured graph serves them all.
-  absl::Status Plan(std::span<const cuda::AttentionSlice> slices, bool padded, cudaStream_t stream);
+  // Adds what Run needs to the upload. With `rows` > 0 the batch is padded to so many slices of one row: plans of about
+  // the same size launch the same and lie in the same place, so that a captured graph serves them all.
+  absl::Status Plan(std::span<const cuda::AttentionSlice> slices, int64_t rows, UploadBuffer& upload,
+                    cudaStream_t stream);
   // `args.slices` is filled in here.
   cudaError_t Run(cuda::AttentionArgs args, cudaStream_t stream) const;
 
@@ -32,7 +34,7 @@ class CudaAttention {
   void Describe(std::vector<int64_t>& sizes, std::vector<const void*>& addresses) const;
 
  private:
-  absl::Status PlanDecode(bool padded, cudaStream_t stream);
+  absl::Status PlanDecode(int64_t rows, UploadBuffer& upload, cudaStream_t stream);
 
   const int32_t heads_, kv_heads_, head_dim_;
   const bool same_bits_;

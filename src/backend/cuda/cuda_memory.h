@@ -56,31 +56,4 @@ using DeviceBuffer = CudaBuffer<T, DeviceMemory>;
 template <typename T>
 using PinnedBuffer = CudaBuffer<T, PinnedMemory>;
 
-// A list that the host makes and the device reads. Upload at most once between two waits for the stream: the copy reads
-// the host's side when the stream reaches it.
-template <typename T>
-class UploadedList {
- public:
-  absl::Status Upload(std::span<const T> values, absl::string_view what, cudaStream_t stream) {
-    const auto count = static_cast<int64_t>(values.size());
-    size_ = count;
-    if (count == 0) return absl::OkStatus();
-    if (count > device_.capacity()) {
-      const int64_t room = 2 * count;  // so that a growing batch does not allocate at every step
-      RETURN_IF_ERROR(host_.Reserve(room, what));
-      RETURN_IF_ERROR(device_.Reserve(room, what));  // last: it says whether there is room
-    }
-    std::copy(values.begin(), values.end(), host_.data());
-    return CudaStatus(
-        cudaMemcpyAsync(device_.data(), host_.data(), values.size_bytes(), cudaMemcpyHostToDevice, stream), what);
-  }
-  T* data() const { return device_.data(); }
-  int64_t size() const { return size_; }
-
- private:
-  DeviceBuffer<T> device_;
-  PinnedBuffer<T> host_;
-  int64_t size_ = 0;
-};
-
 }  // namespace baton

@@ -1,6 +1,8 @@
 #include "backend/cuda/cuda_ops.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "base/check.h"
@@ -136,7 +138,7 @@ absl::Status CudaOps::TakeUp(const Batch& batch) {
     batch_.positions.push_back(0);
     batch_.slots.push_back(-1);
   }
-  RETURN_IF_ERROR(Upload());
+  RETURN_IF_ERROR(Upload(batch));
   rows_ = std::ssize(batch_.tokens);
   RETURN_IF_ERROR(ReserveActivations(rows_, std::max(decode_rows_, std::ssize(batch_.kept))));
   now_hidden_ = hidden_.data();
@@ -146,15 +148,13 @@ absl::Status CudaOps::TakeUp(const Batch& batch) {
 
 void CudaOps::Collect(const Batch& batch) {
   batch_.Clear();
+  int32_t next_table = 0;
   for (const SequenceSlice& slice : batch.slices) {
+    const int32_t table = std::exchange(next_table, next_table + static_cast<int32_t>(slice.blocks.size()));
     const auto first_row = static_cast<int32_t>(batch_.tokens.size());
     const auto rows = static_cast<int32_t>(slice.tokens.size());
-    const auto table = static_cast<int32_t>(batch_.block_tables.size());
     batch_.slices.push_back({.first_row = first_row, .rows = rows, .start = slice.start, .table = table});
     batch_.tokens.insert(batch_.tokens.end(), slice.tokens.begin(), slice.tokens.end());
-    batch_.block_tables.resize(batch_.block_tables.size() + slice.blocks.size());
-    std::transform(slice.blocks.begin(), slice.blocks.end(), batch_.block_tables.begin() + table,
-                   [](BlockId block) { return static_cast<int32_t>(block.value()); });
     for (int32_t position = slice.start; position < slice.start + rows; ++position) {
       batch_.positions.push_back(position);
       const int64_t block = slice.blocks[position / kBlockTokens].value();
@@ -171,16 +171,34 @@ void CudaOps::Collect(const Batch& batch) {
   }
 }
 
-absl::Status CudaOps::Upload() {
-  RETURN_IF_ERROR(tokens_.Upload(batch_.tokens, "tokens", stream_));
-  RETURN_IF_ERROR(positions_.Upload(batch_.positions, "positions", stream_));
-  RETURN_IF_ERROR(slots_.Upload(batch_.slots, "slots", stream_));
-  RETURN_IF_ERROR(block_tables_.Upload(batch_.block_tables, "block tables", stream_));
-  RETURN_IF_ERROR(sampling_.Plan(batch_.specs, stream_));
-  RETURN_IF_ERROR(attention_.Plan(batch_.slices, decode_rows_ > 0, stream_));
-  if (decode_rows_ > 0) return absl::OkStatus();  // all rows are kept
-  RETURN_IF_ERROR(kept_rows_.Upload(batch_.kept_rows, "rows that want logits", stream_));
-  return kept_attention_.Plan(batch_.kept, /*padded=*/false, stream_);
+// First what a captured decode step reads: the places of these lists follow from the sizes that it was captured with.
+absl::Status CudaOps::Upload(const Batch& batch) {
+  upload_.Clear();
+  RETURN_IF_ERROR(upload_.Add(std::span<const int32_t>(batch_.tokens), tokens_));
+  RETURN_IF_ERROR(upload_.Add(std::span<const int32_t>(batch_.positions), positions_));
+  RETURN_IF_ERROR(upload_.Add(std::span<const int64_t>(batch_.slots), slots_));
+  RETURN_IF_ERROR(attention_.Plan(batch_.slices, decode_rows_, upload_, stream_));
+  RETURN_IF_ERROR(AddBlockTables(batch));
+  RETURN_IF_ERROR(sampling_.Plan(batch_.specs, upload_, stream_));
+  if (decode_rows_ == 0) {  // else all rows are kept
+    RETURN_IF_ERROR(upload_.Add(std::span<const int32_t>(batch_.kept_rows), kept_rows_));
+    RETURN_IF_ERROR(kept_attention_.Plan(batch_.kept, /*rows=*/0, upload_, stream_));
+  }
+  return upload_.Send("what a step reads", stream_);
+}
+
+// These are most of what is uploaded.
+absl::Status CudaOps::AddBlockTables(const Batch& batch) {
+  static_assert(sizeof(BlockId) == sizeof(int32_t) && std::is_trivially_copyable_v<BlockId>);
+  int64_t size = 0;
+  for (const SequenceSlice& slice : batch.slices) size += std::ssize(slice.blocks);
+  ASSIGN_OR_RETURN(const std::span<int32_t> place, upload_.Place(size, block_tables_));
+  int32_t* to = place.data();
+  for (const SequenceSlice& slice : batch.slices) {
+    std::memcpy(to, slice.blocks.data(), slice.blocks.size_bytes());
+    to += slice.blocks.size();
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CudaOps::ReserveActivations(int64_t rows, int64_t kept) {

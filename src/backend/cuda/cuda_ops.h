@@ -14,6 +14,7 @@
 #include "backend/cuda/cuda_memory.h"
 #include "backend/cuda/cuda_sampling.h"
 #include "backend/cuda/device_communicator.h"
+#include "backend/cuda/upload.h"
 #include "kernels/paged_kv.h"
 #include "kv/block_layout.h"
 #include "model/config.h"
@@ -85,7 +86,8 @@ class CudaOps final : public Ops {
   cuda::PagedKv Kv(int64_t layer) const;
   void Collect(const Batch& batch);
   absl::Status TakeUp(const Batch& batch);
-  absl::Status Upload();
+  absl::Status Upload(const Batch& batch);
+  absl::Status AddBlockTables(const Batch& batch);
   absl::Status ReserveActivations(int64_t rows, int64_t kept);
   void Normalise(WeightId norm);
   const Bf16* Input(const LinearStep& step);
@@ -122,16 +124,16 @@ class CudaOps final : public Ops {
     std::vector<cuda::AttentionSlice> slices;  // of all rows
     std::vector<cuda::AttentionSlice> kept;    // of the rows that want logits, each alone
     std::vector<int32_t> kept_rows;            // where they are among all
-    std::vector<int32_t> block_tables;
-    std::vector<const SampleSpec*> specs;  // of kept
+    std::vector<const SampleSpec*> specs;      // of kept
 
     void Clear() {  // keeps the memory: this is every step
-      for (auto* list : {&tokens, &positions, &kept_rows, &block_tables}) list->clear();
+      for (auto* list : {&tokens, &positions, &kept_rows}) list->clear();
       for (auto* list : {&slices, &kept}) list->clear();
       slots.clear();
       specs.clear();
     }
   } batch_;
+  UploadBuffer upload_;
   UploadedList<int32_t> tokens_, positions_, kept_rows_, block_tables_;
   UploadedList<int64_t> slots_;
   CudaAttention attention_, kept_attention_;

@@ -6,7 +6,7 @@
 
 namespace baton {
 
-absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, cudaStream_t stream) {
+absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, UploadBuffer& upload, cudaStream_t stream) {
   any_ = false;
   rows_.clear();
   seen_.clear();
@@ -29,8 +29,8 @@ absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, cudaSt
     for (const SeenToken& seen : spec.seen) seen_.push_back({.id = seen.id, .outputs = seen.outputs});
   }
   if (!any_) return absl::OkStatus();
-  RETURN_IF_ERROR(uploaded_rows_.Upload(rows_, "sampling parameters", stream));
-  RETURN_IF_ERROR(uploaded_seen_.Upload(seen_, "penalised tokens", stream));
+  RETURN_IF_ERROR(upload.Add(std::span<const cuda::SamplingRow>(rows_), uploaded_rows_));
+  RETURN_IF_ERROR(upload.Add(std::span<const cuda::SeenToken>(seen_), uploaded_seen_));
   const auto rows = static_cast<int64_t>(rows_.size());
   RETURN_IF_ERROR(results_.Reserve(kResults * rows, "chosen tokens"));
   RETURN_IF_ERROR(host_results_.Reserve(kResults * rows, "chosen tokens"));

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "backend/cuda/cuda_memory.h"
+#include "backend/cuda/upload.h"
 #include "kernels/sampling.h"
 #include "model/logits.h"
 #include "model/sample_spec.h"
@@ -18,8 +19,9 @@ class CudaSampling {
  public:
   explicit CudaSampling(int64_t vocab) : vocab_(static_cast<int32_t>(vocab)) {}
 
-  // Takes up a batch's rows of logits; null: the row is not sampled. Uploads, and so not while the last batch runs.
-  absl::Status Plan(std::span<const SampleSpec* const> specs, cudaStream_t stream);
+  // Takes up a batch's rows of logits, null: the row is not sampled; adds what Run needs to the upload. Not while the
+  // last batch runs.
+  absl::Status Plan(std::span<const SampleSpec* const> specs, UploadBuffer& upload, cudaStream_t stream);
   bool any() const { return any_; }
   bool all() const { return std::find(sampled_.begin(), sampled_.end(), false) == sampled_.end(); }
   bool IsSampled(int64_t row) const { return sampled_[static_cast<size_t>(row)]; }

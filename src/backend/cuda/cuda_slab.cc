@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "backend/cuda/upload.h"
 #include "base/status.h"
 #include "kernels/block_copy.h"
 
@@ -46,8 +47,8 @@ class CudaDevice final : public SlabDevice {
 
   absl::Status CopyRuns(std::byte* to, const std::byte* from, std::span<const BlockCopy> runs) const override {
     RETURN_IF_ERROR(Use());
-    thread_local std::map<int, UploadedList<cuda::CopyRun>> uploaded_to;  // used again; the wait ends each use
-    UploadedList<cuda::CopyRun>& uploaded = uploaded_to[device_];
+    thread_local std::map<int, UploadBuffer> upload_to;  // used again; the wait ends each use
+    UploadBuffer& upload = upload_to[device_];
     std::vector<cuda::CopyRun> list;
     int64_t pieces = 0;
     for (const BlockCopy& run : runs) {
@@ -55,7 +56,10 @@ class CudaDevice final : public SlabDevice {
       list.push_back({.from = run.source_offset, .to = run.target_offset, .bytes = run.bytes, .first_piece = pieces});
       pieces += cuda::CopyPieces(run.bytes);
     }
-    RETURN_IF_ERROR(uploaded.Upload(list, "pushing KV blocks", cudaStreamPerThread));
+    upload.Clear();
+    UploadedList<cuda::CopyRun> uploaded;
+    RETURN_IF_ERROR(upload.Add(std::span<const cuda::CopyRun>(list), uploaded));
+    RETURN_IF_ERROR(upload.Send("pushing KV blocks", cudaStreamPerThread));
     return Wait(
         cuda::LaunchCopyRuns(from, uploaded.data(), static_cast<int32_t>(list.size()), pieces, to, cudaStreamPerThread),
         "pushing KV blocks");
