@@ -1,5 +1,6 @@
 #include "backend/cuda/cuda_attention.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/status.h"
@@ -19,7 +20,9 @@ CudaAttention::CudaAttention(const ModelConfig& config, bool same_bits, int capa
       prefill_kernel_(capability == kHopper ? cuda::PrefillKernel::kWgmma : cuda::PrefillKernel::kMma) {}
 
 absl::Status CudaAttention::Prepare(const cuda::PagedKv& kv) {
-  RETURN_IF_ERROR(CudaStatus(cuda::MakeDecodeGrid(kv_heads_, head_dim_, &grid_), "device"));
+  cuda::DecodeGrid grid;
+  RETURN_IF_ERROR(CudaStatus(cuda::MakeDecodeGrid(kv_heads_, head_dim_, &grid), "device"));
+  splits_.SetGrid(grid);
   if (prefill_kernel_ != cuda::PrefillKernel::kWgmma) return absl::OkStatus();
   return CudaStatus(cuda::MakeKvTensorMap(kv, &tensor_map_), "describing the KV blocks to the device");
 }
@@ -38,11 +41,13 @@ absl::Status CudaAttention::Plan(std::span<const cuda::AttentionSlice> slices, i
 }
 
 absl::Status CudaAttention::PlanDecode(int64_t rows, UploadBuffer& upload, cudaStream_t stream) {
-  const int64_t partials = cuda::PlanHistorySplits(decode_, grid_, splits_);
-  if (rows > 0 && !splits_.empty()) splits_.resize(std::bit_ceil(splits_.size()));
+  const std::span<const cuda::HistorySplit> splits = splits_.Plan(decode_);
+  const size_t launched = rows > 0 && !splits.empty() ? std::bit_ceil(splits.size()) : splits.size();
   RETURN_IF_ERROR(upload.Add(std::span<const cuda::AttentionSlice>(decode_), decode_slices_, rows));
-  RETURN_IF_ERROR(upload.Add(std::span<const cuda::HistorySplit>(splits_), uploaded_splits_));
-  const int64_t bytes = cuda::DecodeWorkspaceBytes(heads_, kv_heads_, head_dim_, partials);
+  ASSIGN_OR_RETURN(const std::span<cuda::HistorySplit> place,
+                   upload.Place(static_cast<int64_t>(launched), uploaded_splits_));
+  std::fill(std::copy(splits.begin(), splits.end(), place.begin()), place.end(), cuda::HistorySplit{});
+  const int64_t bytes = cuda::DecodeWorkspaceBytes(heads_, kv_heads_, head_dim_, splits_.partials());
   if (bytes <= workspace_.capacity()) return absl::OkStatus();
   RETURN_IF_ERROR(workspace_.Reserve(2 * bytes, "partial results of attention"));
   return CudaStatus(cudaMemsetAsync(workspace_.data(), 0, static_cast<size_t>(workspace_.capacity()), stream),

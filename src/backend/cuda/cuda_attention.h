@@ -27,6 +27,8 @@ class CudaAttention {
   // the same size launch the same and lie in the same place, so that a captured graph serves them all.
   absl::Status Plan(std::span<const cuda::AttentionSlice> slices, int64_t rows, UploadBuffer& upload,
                     cudaStream_t stream);
+  // While the launches of a step run: plans the step that is likely to follow, so that its Plan has less to do.
+  void PlanNext() { splits_.PlanNext(); }
   // `args.slices` is filled in here.
   cudaError_t Run(cuda::AttentionArgs args, cudaStream_t stream) const;
 
@@ -40,10 +42,9 @@ class CudaAttention {
   const bool same_bits_;
   const cuda::PrefillKernel prefill_kernel_;
   cuda::KvTensorMap tensor_map_;
-  cuda::DecodeGrid grid_;
 
   std::vector<cuda::AttentionSlice> prefill_, decode_;  // the batch's slices
-  std::vector<cuda::HistorySplit> splits_;
+  cuda::SplitPlanner splits_;
   UploadedList<cuda::AttentionSlice> query_tiles_, decode_slices_;
   UploadedList<cuda::HistorySplit> uploaded_splits_;
   DeviceBuffer<std::byte> workspace_;

@@ -377,6 +377,7 @@ absl::StatusOr<LogitsView> CudaOps::FetchLogits() {
   }
   CopyLogits();
   if (options_.enqueued) options_.enqueued();
+  if (decode_rows_ > 0) attention_.PlanNext();
   Do("the forward pass", [&] { return cudaStreamSynchronize(stream_); });
   RETURN_IF_ERROR(status_);
   LogitsView view{.data = host_logits_.data(), .rows = std::ssize(batch_.kept), .vocab = config_.vocab};
