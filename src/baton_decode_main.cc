@@ -3,6 +3,7 @@
 #include "base/status.h"
 #include "model/served_model.h"
 #include "server/decode_node.h"
+#include "server/etcd_registration.h"
 #include "server/flags.h"
 #include "server/program.h"
 #include "worker_parts.h"
@@ -30,7 +31,11 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(const auto node,
                    DecodeNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
                                      {*tokenizer, makes_same_kv, SampleOn(sampling)}, options.listen, ""));
-  const auto shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); };
+  ASSIGN_OR_RETURN(const auto registration, Register(options, node->server().address()));
+  const auto shutdown = [&] {
+    if (registration != nullptr) registration->Withdraw();  // first, so that routers need not find out
+    node->Shutdown(absl::Seconds(options.common.grace_seconds));
+  };
   RunUntilSignal(signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown, nullptr});
   return absl::OkStatus();
 }

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "model/served_model.h"
+#include "server/etcd_registration.h"
 #include "server/flags.h"
 #include "server/prefill_node.h"
 #include "server/program.h"
@@ -28,7 +29,11 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(const auto node,
                    PrefillNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
                                       options.listen, "", DialBy(options.common.peer)));
-  const auto shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); };
+  ASSIGN_OR_RETURN(const auto registration, Register(options, node->server().address()));
+  const auto shutdown = [&] {
+    if (registration != nullptr) registration->Withdraw();  // first, so that routers need not find out
+    node->Shutdown(absl::Seconds(options.common.grace_seconds));
+  };
   RunUntilSignal(signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown, nullptr});
   return absl::OkStatus();
 }

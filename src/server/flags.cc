@@ -27,7 +27,7 @@ const CLI::Validator kWorkerName(
       const auto name = ParseWorkerName(text);
       return name.ok() ? "" : std::string(Message(name.status()));
     },
-    "HOST:PORT|dns:HOST:PORT|srv:NAME");
+    "HOST:PORT|dns:HOST:PORT|srv:NAME|etcd:PREFIX");
 
 const CLI::Validator kMaxSessions(
     [](const std::string& text) -> std::string {
@@ -83,6 +83,15 @@ void AddPeerCertificates(CLI::App& app, TlsFiles& files) {
   app.add_option("--peer-ca", files.authority, "PEM: who signed the certificates of routers and workers");
 }
 
+void AddEtcd(CLI::App& app, EtcdOptions& o) {
+  app.add_option("--etcd", o.servers, "the servers of the etcd that knows the workers (its API v3)")
+      ->delimiter(',')
+      ->check(HostPort());
+  app.add_option("--etcd-ca", o.tls.authority, "PEM: who signed their certificates; default: no encryption");
+  app.add_option("--etcd-cert", o.tls.certificate, "PEM: the certificate that they are shown, which etcd may ask for");
+  app.add_option("--etcd-key", o.tls.key, "PEM: its private key");
+}
+
 void AddPeerFlags(CLI::App& app, WorkerOptions& o) {
   AddPeerCertificates(app, o.common.peer);
   app.add_option("--listen", o.listen, "where to listen; port 0 takes a free one")
@@ -90,6 +99,14 @@ void AddPeerFlags(CLI::App& app, WorkerOptions& o) {
       ->capture_default_str();
   app.add_option("--advertise", o.advertise, "host:port under which peers reach it; default: where it listens")
       ->check(HostPort());
+  app.add_option(
+         "--register", o.register_under,
+         "etcd:PREFIX, as a router names it: there the worker keeps that address while it serves, under a lease")
+      ->check(kWorkerName);
+  app.add_option("--lease-seconds", o.lease_seconds, "for which etcd keeps it when it is heard of no more")
+      ->check(CLI::Range(int64_t{2}, int64_t{3600}))
+      ->capture_default_str();
+  AddEtcd(app, o.common.etcd);
   app.add_option(
          "--kv-devices", o.kv_devices,
          "network devices for KV blocks between hosts, as in UCX_NET_DEVICES: eth0, mlx5_0:1, all; lo keeps to this "
@@ -260,9 +277,11 @@ void AddFlags(CLI::App& app, RouterOptions& o) {
   AddClientFlags(app, o);
   app.add_option("--model", o.models, "Hugging Face directories of the models that are served (required)")
       ->delimiter(',');
-  app.add_option("--prefill-workers", o.prefill_workers,
-                 "their addresses (required): HOST:PORT; dns:HOST:PORT, a worker at each address that DNS has for the "
-                 "host; or srv:NAME, one for each SRV record. What DNS names may change while the router runs")
+  app.add_option(
+         "--prefill-workers", o.prefill_workers,
+         "their addresses (required): HOST:PORT; dns:HOST:PORT, a worker at each address that DNS has for the "
+         "host; srv:NAME, one for each SRV record; or etcd:PREFIX, one for each key that etcd has under it. What "
+         "DNS and etcd name may change while the router runs")
       ->delimiter(',')
       ->check(kWorkerName);
   app.add_option("--decode-workers", o.decode_workers, "likewise (required)")->delimiter(',')->check(kWorkerName);
@@ -272,6 +291,7 @@ void AddFlags(CLI::App& app, RouterOptions& o) {
   app.add_option("--dns-seconds", o.dns_seconds, "how often it is asked")
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
+  AddEtcd(app, o.common.etcd);
 }
 
 void AddPrefillFlags(CLI::App& app, WorkerOptions& o) {

@@ -13,12 +13,16 @@ void Membership::Update() {
   for (Group& group : groups_) {
     std::vector<WorkerAddress> all;
     for (const WorkerName& name : group.names) {
-      Known& known = group.known[StrCat(name.name, ":", name.port)];
+      const std::string key = name.port.empty() ? name.name : StrCat(name.name, ":", name.port);
+      Known& known = group.known[key];
       auto found = resolve_(name);
       const std::string error = found.ok() ? "" : std::string(Message(found.status()));
       if (found.ok()) known.addresses = *std::move(found);
-      if (error != std::exchange(known.error, error) && !error.empty()) {
+      const std::string before = std::exchange(known.error, error);
+      if (error != before && !error.empty()) {
         spdlog::warn("{}; its {} workers stay as they were", error, known.addresses.size());
+      } else if (error != before) {
+        spdlog::info("{} is answered for again, with {} workers", key, known.addresses.size());
       }
       for (const WorkerAddress& address : known.addresses) {
         if (std::find(all.begin(), all.end(), address) == all.end()) all.push_back(address);

@@ -1,4 +1,4 @@
-// Keeps a router's workers as DNS names them.
+// Keeps a router's workers as DNS and etcd name them.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ class Membership {
         set_(std::move(set)) {}
 
   // Asks for all names, and tells what they stand for. One that gets no answer stands for what it stood for last: an
-  // outage of DNS costs no worker.
+  // outage of DNS or etcd costs no worker.
   void Update();
 
  private:
@@ -35,7 +35,7 @@ class Membership {
   struct Group {
     WorkerRole role;
     std::vector<WorkerName> names;
-    std::map<std::string, Known> known;  // by host and port, or service
+    std::map<std::string, Known> known;  // by host and port, service, or prefix
   };
 
   std::vector<Group> groups_;

@@ -69,9 +69,9 @@ absl::StatusOr<std::vector<WorkerAddress>> AddressesOf(const WorkerName& name, A
     return absl::UnavailableError(absl::StrCat("DNS: ", name.name, ": ", ares_strerror(answer.status)));
   }
   std::vector<WorkerAddress> addresses = std::move(answer.addresses);
-  if (addresses.size() > NameResolver::kMostWorkers) {
-    return absl::UnavailableError(absl::StrCat("DNS: ", name.name, ": expected at most ", NameResolver::kMostWorkers,
-                                               " workers, got ", addresses.size()));
+  if (addresses.size() > kMostWorkers) {
+    return absl::UnavailableError(
+        absl::StrCat("DNS: ", name.name, ": expected at most ", kMostWorkers, " workers, got ", addresses.size()));
   }
   std::sort(addresses.begin(), addresses.end());
   addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());

@@ -26,7 +26,6 @@ class NameResolver {
   // The addresses of the workers that the name stands for, sorted, each once; none if DNS says that it knows none.
   // Blocks for kPatience at most. UNAVAILABLE: no answer, one that cannot be read, or more than kMostWorkers.
   static constexpr std::chrono::seconds kPatience{4};
-  static constexpr size_t kMostWorkers = 1024;
   absl::StatusOr<std::vector<WorkerAddress>> Resolve(const WorkerName& name);
   // From any thread: what runs ends within a tenth of a second, and what comes at once, with UNAVAILABLE.
   void Cancel() { cancelled_ = true; }

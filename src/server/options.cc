@@ -22,6 +22,7 @@
 #include "model/served_model.h"
 #include "server/name_resolver.h"
 #include "server/tls.h"
+#include "server/worker_names.h"
 
 namespace baton {
 namespace {
@@ -178,14 +179,47 @@ absl::Status ValidateAccess(const RouterOptions& options) {
   return CheckReach("metrics", options.common.metrics, guarded, open, "--keys");
 }
 
+bool NamesAny(const RouterOptions& options, const std::vector<std::string>& kinds) {
+  const auto is_one = [&](const std::string& name) {
+    return std::ranges::any_of(kinds, [&](const std::string& kind) { return name.starts_with(kind); });
+  };
+  return std::ranges::any_of(options.prefill_workers, is_one) || std::ranges::any_of(options.decode_workers, is_one);
+}
+
 absl::Status CheckDns(const RouterOptions& options) {
   if (options.dns_server.empty()) return absl::OkStatus();
-  for (const auto* list : {&options.prefill_workers, &options.decode_workers}) {
-    for (const std::string& name : *list) {
-      if (name.starts_with("dns:") || name.starts_with("srv:")) return NameResolver::Make(options.dns_server).status();
-    }
-  }
+  if (NamesAny(options, {"dns:", "srv:"})) return NameResolver::Make(options.dns_server).status();
   return absl::InvalidArgumentError("dns-server: no worker is named by dns: or srv:");
+}
+
+// `asked`: whether something is asked of it; `by`: the option that would.
+absl::Status CheckEtcd(const EtcdOptions& options, bool asked, const char* by) {
+  if (options.servers.empty() && asked) {
+    return absl::InvalidArgumentError(absl::StrCat("etcd: its HOST:PORT is required with ", by));
+  }
+  if (!options.servers.empty() && !asked) {
+    return absl::InvalidArgumentError(absl::StrCat("etcd: nothing is asked of it, expected ", by));
+  }
+  RETURN_IF_ERROR(CheckForClient(options.tls, "etcd"));
+  if (options.servers.empty() && !options.tls.empty()) {
+    return absl::InvalidArgumentError("etcd-ca: is for --etcd, which is not given");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRegistration(const WorkerOptions& options) {
+  const std::string& name = options.register_under;
+  RETURN_IF_ERROR(CheckEtcd(options.common.etcd, !name.empty(), "--register etcd:PREFIX"));
+  if (name.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const WorkerName parsed, ParseWorkerName(name));
+  if (parsed.kind != WorkerName::Kind::kEtcd) {
+    return absl::InvalidArgumentError(absl::StrCat("register: expected etcd:PREFIX, got '", name, "'"));
+  }
+  const std::string& address = options.advertise.empty() ? options.listen : options.advertise;
+  const bool any_port = options.advertise.empty() && address.ends_with(":0");
+  if (any_port || IsWorkerAddress(address)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("advertise: expected a DNS name or an IP address and a port, for etcd, got '", address, "'"));
 }
 
 absl::Status Validate(const RouterOptions& options) {
@@ -195,6 +229,7 @@ absl::Status Validate(const RouterOptions& options) {
   RETURN_IF_ERROR(CheckModelNames(options.models));
   RETURN_IF_ERROR(ValidateAccess(options));
   RETURN_IF_ERROR(CheckDns(options));
+  RETURN_IF_ERROR(CheckEtcd(options.common.etcd, NamesAny(options, {"etcd:"}), "a worker named by etcd:PREFIX"));
   std::set<std::string> seen;
   for (const auto* list : {&options.prefill_workers, &options.decode_workers}) {
     for (const std::string& address : *list) {
@@ -214,6 +249,7 @@ absl::Status Validate(const WorkerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("advertise: '", options.advertise, "' is nowhere to connect to: expected a host and a port"));
   }
+  RETURN_IF_ERROR(CheckRegistration(options));
   constexpr char kGuard[] = "--peer-cert, --peer-key and --peer-ca";
   const bool guarded = !options.common.peer.empty(), open = options.common.open;
   RETURN_IF_ERROR(CheckReach("listen", options.listen, guarded, open, kGuard));

@@ -22,6 +22,12 @@ struct TlsFiles {
   bool empty() const { return certificate.empty() && key.empty() && authority.empty(); }
 };
 
+// The etcd that knows the workers.
+struct EtcdOptions {
+  std::vector<std::string> servers;  // HOST:PORT; any one of them may answer
+  TlsFiles tls;                      // its authority, and what it is shown, if anything
+};
+
 struct CommonOptions {
   std::string log_level = "info";
   std::string metrics = "127.0.0.1:0";  // host:port; empty, "off" or "0": none
@@ -29,6 +35,7 @@ struct CommonOptions {
   bool check = false;                   // only validate
   bool open = false;                    // may be called from other machines without keys or certificates
   TlsFiles peer;                        // between router and workers; empty: no encryption
+  EtcdOptions etcd;
 };
 
 struct RouterOptions {
@@ -53,6 +60,8 @@ struct WorkerOptions {
   CommonOptions common;
   std::string listen = "127.0.0.1:0";
   std::string advertise;          // host:port under which peers reach it; empty: where it listens
+  std::string register_under;     // as server/worker_names.h, of etcd; empty: it is registered nowhere
+  int64_t lease_seconds = 10;     // for which etcd keeps a worker that is heard of no more
   std::string kv_devices = "lo";  // network devices that KV blocks may take, as in UCX_NET_DEVICES
   std::string model;              // directory
   std::string prefill_module;     // decode: directory of the module whose KV it takes; empty: its own

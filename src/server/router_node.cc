@@ -106,14 +106,11 @@ absl::Status RouterNode::StartHttp(const std::string& listen) {
 
 absl::Status RouterNode::StartMembership(const RouterOptions& options) {
   if (!HasNames(options.prefill_workers) && !HasNames(options.decode_workers)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(resolver_, NameResolver::Make(options.dns_server));
-  membership_.emplace(
-      NamesOf(options.prefill_workers), NamesOf(options.decode_workers),
-      [this](const WorkerName& name) { return resolver_->Resolve(name); },
-      [this](WorkerRole role, const auto& addresses) { router_.SetWorkers(role, addresses); });
-  asks_dns_.emplace(
-      std::chrono::milliseconds(std::lround(options.dns_seconds * 1000)), [this] { membership_->Update(); },
-      PeriodicTask::First::kAtOnce);
+  ASSIGN_OR_RETURN(
+      membership_,
+      LiveMembership::Start({NamesOf(options.prefill_workers), NamesOf(options.decode_workers), options.dns_server,
+                             std::chrono::milliseconds(std::lround(options.dns_seconds * 1000)), options.common.etcd},
+                            [this](WorkerRole role, const auto& addresses) { router_.SetWorkers(role, addresses); }));
   return absl::OkStatus();
 }
 
@@ -141,8 +138,7 @@ void RouterNode::CheckHealth() {
 void RouterNode::Shutdown(absl::Duration grace) {
   if (!health_) return;
   health_.reset();
-  if (resolver_ != nullptr) resolver_->Cancel();
-  asks_dns_.reset();
+  membership_.reset();
   server_->SetServing(false);
   if (http_) http_->Drain();  // first, so that who is refused sees its connection end
   admission_.Drain();

@@ -10,8 +10,7 @@
 #include "server/grpc_server.h"
 #include "server/http/http_server.h"
 #include "server/inference_service.h"
-#include "server/membership.h"
-#include "server/name_resolver.h"
+#include "server/live_membership.h"
 #include "server/openai_gateway.h"
 #include "server/options.h"
 #include "server/periodic_task.h"
@@ -56,9 +55,7 @@ class RouterNode {
   std::unique_ptr<HttpServer> http_;
   bool serving_ = false;  // of the health thread
   std::optional<PeriodicTask> health_;
-  std::unique_ptr<NameResolver> resolver_;  // these three are empty where all workers are named by address
-  std::optional<Membership> membership_;
-  std::optional<PeriodicTask> asks_dns_;
+  std::unique_ptr<LiveMembership> membership_;  // null where all workers are named by address
 };
 
 // What a program does at SIGHUP: reads the keys again, if it has any.

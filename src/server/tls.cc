@@ -71,6 +71,15 @@ absl::Status Check(const TlsFiles& files, const std::string& flags) {
   return ReadCertificate(authority_flag, files.authority).status();
 }
 
+absl::Status CheckForClient(const TlsFiles& files, const std::string& flags) {
+  if (files.empty()) return absl::OkStatus();
+  const std::string flag = flags + "-ca";
+  if (files.authority.empty())
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": is required with ", flags, "-cert"));
+  if (files.certificate.empty() && files.key.empty()) return ReadCertificate(flag, files.authority).status();
+  return Check(files, flags);
+}
+
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const TlsFiles& files) {
   if (files.empty()) return grpc::InsecureServerCredentials();
   tls::TlsServerCredentialsOptions options(ProviderOf(files));
@@ -84,15 +93,19 @@ std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const TlsFiles& files
 
 ChannelFactory DialServer(const std::string& authority) { return DialBy({.authority = authority}); }
 
-ChannelFactory DialBy(const TlsFiles& files) {
-  if (files.empty()) return DialTcp;
+ChannelFactory DialBy(const TlsFiles& files, const grpc::ChannelArguments& arguments) {
+  if (files.empty()) {
+    return [arguments](const WorkerAddress& address) {
+      return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+    };
+  }
   tls::TlsChannelCredentialsOptions options;
   options.set_certificate_provider(ProviderOf(files));
   if (!files.certificate.empty()) options.watch_identity_key_cert_pairs();
   options.watch_root_certs();
   options.set_verify_server_certs(true);
-  return [credentials = tls::TlsCredentials(options)](const WorkerAddress& address) {
-    return grpc::CreateCustomChannel(address, credentials, InternalChannelArguments());
+  return [credentials = tls::TlsCredentials(options), arguments](const WorkerAddress& address) {
+    return grpc::CreateCustomChannel(address, credentials, arguments);
   };
 }
 

@@ -14,6 +14,9 @@ namespace baton {
 // that is not the certificate's.
 absl::Status Check(const TlsFiles& files, const std::string& flags);
 
+// The same of a process that only dials: it may trust an authority and show nothing.
+absl::Status CheckForClient(const TlsFiles& files, const std::string& flags);
+
 // Without files: no encryption. With an authority, callers must show a certificate that it signed.
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const TlsFiles& files);
 
@@ -23,6 +26,6 @@ ChannelFactory DialServer(const std::string& authority);
 
 // Like DialTcp, and encrypted where there are files: both sides show certificates, and the other side's must be for the
 // host name or IP address that is dialled.
-ChannelFactory DialBy(const TlsFiles& files);
+ChannelFactory DialBy(const TlsFiles& files, const grpc::ChannelArguments& arguments = InternalChannelArguments());
 
 }  // namespace baton

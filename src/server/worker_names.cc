@@ -1,5 +1,7 @@
 #include "server/worker_names.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -12,11 +14,18 @@ namespace baton {
 namespace {
 
 constexpr size_t kLongestName = 253;  // RFC 1035
+constexpr size_t kLongestPrefix = 256;
 
 bool IsPort(absl::string_view text) {
   int port = 0;
   const bool digits = std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
   return digits && absl::SimpleAtoi(text, &port) && port >= 1 && port <= 65535;
+}
+
+bool IsPrefix(absl::string_view text) {
+  const auto allowed = [](unsigned char c) { return std::isgraph(c) != 0 && c != ','; };
+  return text.size() > 1 && text[0] == '/' && text.size() <= kLongestPrefix &&
+         std::all_of(text.begin(), text.end(), allowed);
 }
 
 }  // namespace
@@ -26,11 +35,25 @@ bool IsDnsName(absl::string_view text) {
   return !text.empty() && text.size() <= kLongestName && std::all_of(text.begin(), text.end(), allowed);
 }
 
+bool IsWorkerAddress(absl::string_view text) {
+  const size_t colon = text.rfind(':');
+  if (colon == absl::string_view::npos || !IsPort(text.substr(colon + 1))) return false;
+  absl::string_view host = text.substr(0, colon);
+  if (!absl::ConsumePrefix(&host, "[")) return IsDnsName(host);
+  in6_addr address{};
+  return absl::ConsumeSuffix(&host, "]") && inet_pton(AF_INET6, std::string(host).c_str(), &address) == 1;
+}
+
 absl::StatusOr<WorkerName> ParseWorkerName(const std::string& text) {
   absl::string_view rest = text;
   if (absl::ConsumePrefix(&rest, "srv:")) {
     if (IsDnsName(rest)) return WorkerName{WorkerName::Kind::kService, std::string(rest)};
     return absl::InvalidArgumentError(StrCat("expected srv:NAME, the DNS name of SRV records, got '", text, "'"));
+  }
+  if (absl::ConsumePrefix(&rest, "etcd:")) {
+    if (IsPrefix(rest)) return WorkerName{WorkerName::Kind::kEtcd, StrCat(absl::StripSuffix(rest, "/"), "/")};
+    return absl::InvalidArgumentError(
+        StrCat("expected etcd:PREFIX, the beginning of keys such as /baton/decode, got '", text, "'"));
   }
   const bool hosts = absl::ConsumePrefix(&rest, "dns:");
   const size_t colon = rest.rfind(':');
@@ -42,8 +65,8 @@ absl::StatusOr<WorkerName> ParseWorkerName(const std::string& text) {
     return WorkerName{WorkerName::Kind::kHosts, std::string(rest.substr(0, colon)),
                       std::string(rest.substr(colon + 1))};
   }
-  return absl::InvalidArgumentError(
-      StrCat("expected HOST:PORT, dns:HOST:PORT or srv:NAME with a port from 1 to 65535, got '", text, "'"));
+  return absl::InvalidArgumentError(StrCat(
+      "expected HOST:PORT, dns:HOST:PORT, srv:NAME or etcd:PREFIX with a port from 1 to 65535, got '", text, "'"));
 }
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// What a router's --prefill-workers and --decode-workers name: workers, or names that DNS knows workers by.
+// What a router's --prefill-workers and --decode-workers name: workers, or names by which DNS or etcd know workers.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,22 @@ struct WorkerName {
     kAddress,  // HOST:PORT, one worker
     kHosts,    // dns:HOST:PORT, a worker at each address of the host
     kService,  // srv:NAME, a worker for each SRV record of the name: its target and port
+    kEtcd,     // etcd:PREFIX, a worker for each key under the prefix: the address that is its value
   };
   Kind kind = Kind::kAddress;
-  std::string name;    // the whole address, the host, or the service
+  std::string name;    // the whole address, the host, the service, or the prefix, which ends in a slash
   std::string port{};  // of kHosts
 };
 
+// Of one name. More are a mistake, or malice.
+inline constexpr size_t kMostWorkers = 1024;
+
 // Letters, digits, hyphens, underscores and dots, at most 253 of them.
 bool IsDnsName(absl::string_view text);
+
+// Whether it is HOST:PORT with a DNS name or an IP address, the one of IPv6 in brackets. For what strangers say: what a
+// user says is let through that gRPC may understand.
+bool IsWorkerAddress(absl::string_view text);
 
 // INVALID_ARGUMENT: it is none of these.
 absl::StatusOr<WorkerName> ParseWorkerName(const std::string& text);

@@ -1,0 +1,51 @@
+// Which workers etcd has under a prefix, as of now.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/etcd_client.h"
+
+namespace baton {
+
+// Thread-safe.
+class EtcdWatch {
+ public:
+  EtcdWatch(const EtcdOptions& options, std::string prefix) : prefix_(std::move(prefix)), client_(options) {}
+  ~EtcdWatch() { Stop(); }
+
+  // From now on reads and watches, on a thread of its own, which calls `on_change` when Workers would say another
+  // thing.
+  void Start(std::function<void()> on_change);
+  // No call of on_change comes after it. Idempotent; from one thread.
+  void Stop();
+
+  // The addresses that the keys under the prefix have as values, sorted, each once; none before etcd has been read for
+  // the first time. A value that is no address names no worker, and is logged. UNAVAILABLE: etcd could not be read the
+  // last time, or has more than kMostWorkers keys there.
+  absl::StatusOr<std::vector<WorkerAddress>> Workers() const;
+
+ private:
+  void Loop();
+  bool Sleep(std::chrono::milliseconds duration);  // false: it is to stop
+  std::vector<WorkerAddress> AddressesOf(const EtcdClient::Entries& found);
+  void Tell(absl::StatusOr<std::vector<WorkerAddress>> workers);
+
+  const std::string prefix_;
+  EtcdClient client_;
+  std::function<void()> on_change_;
+  std::string nonsense_;  // of the thread: what it logged last of values that are no addresses
+  mutable std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool stopping_ = false;                                               // guarded by mutex_
+  absl::StatusOr<std::vector<WorkerAddress>> workers_{absl::in_place};  // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace baton

@@ -1,0 +1,43 @@
+// A router's workers as DNS and etcd name them while it runs.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/etcd_watch.h"
+#include "server/membership.h"
+#include "server/name_resolver.h"
+#include "server/periodic_task.h"
+
+namespace baton {
+
+class LiveMembership {
+ public:
+  struct Options {
+    std::vector<WorkerName> prefill;
+    std::vector<WorkerName> decode;
+    std::string dns_server;                // IP:PORT; empty: the system's
+    std::chrono::milliseconds dns_period;  // between two questions
+    EtcdOptions etcd;
+  };
+  // From now on calls `set`, on threads of its own, whenever DNS was asked and whenever etcd changes.
+  // INVALID_ARGUMENT: the address of the DNS server.
+  static absl::StatusOr<std::unique_ptr<LiveMembership>> Start(Options options, Membership::SetWorkers set);
+  // `set` is called no more.
+  ~LiveMembership();
+
+ private:
+  explicit LiveMembership(std::unique_ptr<NameResolver> resolver) : resolver_(std::move(resolver)) {}
+  absl::StatusOr<std::vector<WorkerAddress>> Resolve(const WorkerName& name);
+
+  const std::unique_ptr<NameResolver> resolver_;
+  std::map<std::string, EtcdWatch> watches_;  // by prefix
+  std::optional<Membership> membership_;      // of the thread of updates_
+  std::optional<PeriodicTask> updates_;
+};
+
+}  // namespace baton
