@@ -25,7 +25,7 @@ constexpr std::chrono::seconds kPatience(60);
 Process::Process(const std::string& program, const std::vector<std::string>& arguments, const std::string& input) {
   directory_.Write("in", input);
   const std::string in = directory_ / "in", out = directory_ / "out";
-  const std::string path = absl::StrCat(BATON_BIN_DIR, "/", program);
+  const std::string path = program.starts_with('/') ? program : absl::StrCat(BATON_BIN_DIR, "/", program);
   std::vector<char*> argv{const_cast<char*>(path.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);

@@ -1,4 +1,4 @@
-// A program of ours that a test starts and may kill.
+// A program that a test starts and may kill.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,8 @@ namespace baton {
 
 class Process {
  public:
-  // Starts BATON_BIN_DIR/program, which reads `input`; its output goes to a file of its own.
+  // Starts BATON_BIN_DIR/program, or that of an absolute path, which reads `input`; its output goes to a file of its
+  // own.
   Process(const std::string& program, const std::vector<std::string>& arguments, const std::string& input = "");
   ~Process();  // kills it if it still runs
   Process(const Process&) = delete;

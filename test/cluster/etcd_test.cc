@@ -1,0 +1,169 @@
+// Workers that register in a real etcd, and routers that find them there.
+#include <signal.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "etcd_process.h"
+#include "programs.h"
+#include "server/certificates.h"
+#include "server/etcd_client.h"
+
+namespace baton {
+namespace {
+
+// Registered for two seconds after it is heard of last.
+std::unique_ptr<Worker> StartWorker(const std::string& role, const Etcd& etcd) {
+  return std::make_unique<Worker>(role, Small({"--listen", "127.0.0.1:0", "--etcd", etcd.address(), "--register",
+                                               "etcd:/baton/" + role, "--lease-seconds", "2"}));
+}
+
+struct Router {
+  Process process;
+  const std::unique_ptr<v1::Inference::Stub> stub;
+
+  explicit Router(const Etcd& etcd)
+      : process("baton-router",
+                {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--prefill-workers",
+                 "etcd:/baton/prefill", "--decode-workers", "etcd:/baton/decode", "--etcd", etcd.address()}),
+        stub(v1::Inference::NewStub(DialTcp(process.Await("listening on ")))) {}
+
+  void AwaitAttached(const std::string& worker) { process.Await(absl::StrCat("worker ", worker, ": attached")); }
+  void AwaitGone(const std::string& worker) { process.Await(absl::StrCat("worker ", worker, ": is one no more")); }
+  void Serve() {
+    Call call(*stub, Request(8));
+    const absl::Status status = call.Finish();
+    INFO(Message(status) << "\n" << process.Output());
+    REQUIRE(status.ok());
+    CHECK(call.ids.size() == 8);
+  }
+  bool LostAny() { return absl::StrContains(process.Output(), "is one no more"); }
+};
+
+std::vector<std::string> AddressesIn(const Etcd& etcd, const std::string& role) {
+  const auto found = EtcdClient({{etcd.address()}, {}}).Read(absl::StrCat("/baton/", role, "/"), 100);
+  REQUIRE(found.ok());
+  std::vector<std::string> addresses;
+  for (const auto& entry : found->entries) addresses.push_back(entry.value);
+  return addresses;
+}
+
+void AwaitEntries(const Etcd& etcd, const std::string& role, size_t count) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
+  while (AddressesIn(etcd, role).size() != count) {
+    INFO(role);
+    REQUIRE(std::chrono::steady_clock::now() < until);
+    std::this_thread::yield();
+  }
+}
+
+TEST_CASE("a worker that starts is found through etcd, and one that stops has left it") {
+  const Etcd etcd;
+  Router router(etcd);
+  const auto prefill = StartWorker("prefill", etcd);
+  auto decode = StartWorker("decode", etcd);
+  router.AwaitAttached(prefill->address);
+  router.AwaitAttached(decode->address);
+  router.Serve();
+
+  const auto next = StartWorker("decode", etcd);
+  router.AwaitAttached(next->address);
+  decode->process.Signal(SIGTERM);
+  CHECK(decode->process.Wait() == 0);
+  CHECK(AddressesIn(etcd, "decode") == std::vector<std::string>{next->address});
+  router.AwaitGone(decode->address);
+  router.Serve();
+}
+
+TEST_CASE("a worker that dies vanishes when its lease ends") {
+  const Etcd etcd;
+  Router router(etcd);
+  const auto prefill = StartWorker("prefill", etcd), decode = StartWorker("decode", etcd);
+  router.AwaitAttached(prefill->address);
+  router.AwaitAttached(decode->address);
+  decode->process.Signal(SIGKILL);
+  decode->process.Wait();
+  router.AwaitGone(decode->address);
+  CHECK(AddressesIn(etcd, "decode").empty());
+  const auto next = StartWorker("decode", etcd);
+  router.AwaitAttached(next->address);
+  router.Serve();
+}
+
+TEST_CASE("an etcd that dies and comes back costs nothing of what serves, with its data or without") {
+  const bool with_data = GENERATE(true, false);
+  Etcd etcd;
+  Router router(etcd);
+  const auto prefill = StartWorker("prefill", etcd), decode = StartWorker("decode", etcd);
+  router.AwaitAttached(prefill->address);
+  router.AwaitAttached(decode->address);
+  etcd.Kill();
+  router.process.Await("workers stay as they were");
+  router.Serve();
+  const auto next = StartWorker("decode", etcd);
+  next->process.Await("until it is renewed");
+  if (!with_data) etcd.LoseData();
+  etcd.Start();
+  router.AwaitAttached(next->address);
+  router.Serve();
+  // What it has forgotten, the workers tell it again.
+  AwaitEntries(etcd, "prefill", 1);
+  AwaitEntries(etcd, "decode", 2);
+  router.process.Await("is answered for again");
+  CHECK_FALSE(router.LostAny());
+}
+
+TEST_CASE("a router that starts without etcd serves once it is there") {
+  Etcd etcd;
+  etcd.Kill();
+  Router router(etcd);
+  router.process.Await("its 0 workers stay as they were");
+  const auto prefill = StartWorker("prefill", etcd), decode = StartWorker("decode", etcd);
+  etcd.Start();
+  router.AwaitAttached(prefill->address);
+  router.AwaitAttached(decode->address);
+  router.Serve();
+}
+
+TEST_CASE("nonsense in etcd, and thousands of keys, cost nothing of what serves") {
+  const Etcd etcd;
+  Router router(etcd);
+  const auto prefill = StartWorker("prefill", etcd), decode = StartWorker("decode", etcd);
+  router.AwaitAttached(prefill->address);
+  router.AwaitAttached(decode->address);
+  EtcdClient writer({{etcd.address()}, {}});
+  REQUIRE(writer.Put({"/baton/decode/nonsense", "unix:/etc/passwd\n:1"}, 0).ok());
+  const std::string said = router.process.Await("1 of 2 keys under /baton/decode/ name no worker");
+  CHECK(absl::StrContains(said, "expected HOST:PORT, got 'unix:/etc/passwd\\n:1'"));
+  router.Serve();
+  for (int i = 0; i < 2000; ++i) {
+    REQUIRE(writer.Put({absl::StrCat("/baton/decode/", i), absl::StrCat("127.0.0.1:", i + 1)}, 0).ok());
+  }
+  router.process.Await("expected at most 1024 keys under /baton/decode/, got more");
+  router.Serve();
+}
+
+TEST_CASE("an etcd that asks for certificates is reached with one, and not without") {
+  Authority ours("ours"), others("others");
+  const Etcd etcd(ours.Issue("etcd"));
+  const TlsFiles own = ours.Issue("worker");
+  Worker worker("prefill",
+                Small({"--listen", "127.0.0.1:0", "--register", "etcd:/baton/prefill", "--etcd", etcd.address(),
+                       "--etcd-ca", own.authority, "--etcd-cert", own.certificate, "--etcd-key", own.key}));
+  worker.process.Await("is registered");
+  CHECK(EtcdClient({{etcd.address()}, own}).Read("/baton/prefill/", 10)->entries.size() == 1);
+  for (const TlsFiles& files : {TlsFiles{}, TlsFiles{.authority = own.authority}, others.Issue("worker")}) {
+    CHECK(absl::IsUnavailable(EtcdClient({{etcd.address()}, files}).Read("/baton/prefill/", 10).status()));
+  }
+}
+
+}  // namespace
+}  // namespace baton
