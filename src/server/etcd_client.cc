@@ -118,7 +118,7 @@ absl::Status EtcdClient::AwaitChange(const std::string& prefix, int64_t revision
     bool over = !stream->Write(request), changed = false;
     while (!over && !changed && stream->Read(&response)) {
       over = response.canceled();
-      changed = !response.events().empty() || response.compact_revision() > 0;  // forgotten: some have changed
+      changed = !response.events().empty();
     }
     context.TryCancel();
     const grpc::Status end = stream->Finish();

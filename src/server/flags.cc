@@ -29,6 +29,14 @@ const CLI::Validator kWorkerName(
     },
     "HOST:PORT|dns:HOST:PORT|srv:NAME|etcd:PREFIX");
 
+const CLI::Validator kEtcdName(
+    [](const std::string& text) -> std::string {
+      const auto name = ParseWorkerName(text);
+      const bool good = name.ok() && name->kind == WorkerName::Kind::kEtcd;
+      return good ? "" : StrCat("expected etcd:PREFIX, a prefix such as /baton/decode, got ", text);
+    },
+    "etcd:PREFIX");
+
 const CLI::Validator kMaxSessions(
     [](const std::string& text) -> std::string {
       int32_t number = 0;
@@ -99,10 +107,9 @@ void AddPeerFlags(CLI::App& app, WorkerOptions& o) {
       ->capture_default_str();
   app.add_option("--advertise", o.advertise, "host:port under which peers reach it; default: where it listens")
       ->check(HostPort());
-  app.add_option(
-         "--register", o.register_under,
-         "etcd:PREFIX, as a router names it: there the worker keeps that address while it serves, under a lease")
-      ->check(kWorkerName);
+  app.add_option("--register", o.register_under,
+                 "as a router names it: there the worker keeps that address while it serves, under a lease")
+      ->check(kEtcdName);
   app.add_option("--lease-seconds", o.lease_seconds, "for which etcd keeps it when it is heard of no more")
       ->check(CLI::Range(int64_t{2}, int64_t{3600}))
       ->capture_default_str();

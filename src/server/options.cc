@@ -208,13 +208,9 @@ absl::Status CheckEtcd(const EtcdOptions& options, bool asked, const char* by) {
 }
 
 absl::Status CheckRegistration(const WorkerOptions& options) {
-  const std::string& name = options.register_under;
-  RETURN_IF_ERROR(CheckEtcd(options.common.etcd, !name.empty(), "--register etcd:PREFIX"));
-  if (name.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const WorkerName parsed, ParseWorkerName(name));
-  if (parsed.kind != WorkerName::Kind::kEtcd) {
-    return absl::InvalidArgumentError(absl::StrCat("register: expected etcd:PREFIX, got '", name, "'"));
-  }
+  const bool registers = !options.register_under.empty();
+  RETURN_IF_ERROR(CheckEtcd(options.common.etcd, registers, "--register etcd:PREFIX"));
+  if (!registers) return absl::OkStatus();
   const std::string& address = options.advertise.empty() ? options.listen : options.advertise;
   const bool any_port = options.advertise.empty() && address.ends_with(":0");
   if (any_port || IsWorkerAddress(address)) return absl::OkStatus();

@@ -118,12 +118,13 @@ class FakeEtcd {
         etcdserverpb::WatchResponse response;
         if (start <= fake.compacted_) {
           response.set_canceled(true);
-          response.set_compact_revision(fake.compacted_ + 1);
+          response.set_cancel_reason("etcdserver: mvcc: required revision has been compacted");
         } else {
           response.add_events();
         }
         lock.unlock();
         stream->Write(response);
+        stream->Read(&request);  // it stays open
         return grpc::Status::OK;
       });
     }

@@ -87,6 +87,19 @@ TEST_CASE("addresses need a host and a port") {
   CHECK_THROWS_AS(app.parse(std::vector<std::string>{bad, "--listen"}), CLI::Error);
 }
 
+TEST_CASE("a worker registers under a prefix of etcd, and nowhere else") {
+  const auto parse = [](const std::string& name) {
+    CLI::App app;
+    WorkerOptions options;
+    AddDecodeFlags(app, options);
+    app.parse(std::vector<std::string>{"a:1,b:2", "--etcd", name, "--register"});
+    return options;
+  };
+  CHECK(parse("etcd:/decode").register_under == "etcd:/decode");
+  CHECK(parse("etcd:/decode").common.etcd.servers == std::vector<std::string>{"a:1", "b:2"});
+  for (const char* bad : {"/decode", "srv:decode", "etcd:", "a:1"}) CHECK_THROWS_AS(parse(bad), CLI::Error);
+}
+
 TEST_CASE("required options and addresses that are named twice are told") {
   RouterOptions options;
   CHECK(Message(Validate(options)).starts_with("model: "));
