@@ -77,7 +77,7 @@ void EtcdRegistration::Report(const absl::Status& status) {
   if (absl::IsCancelled(status)) return;
   const std::string error = status.ok() ? "" : std::string(Message(status));
   if (error != std::exchange(error_, error) && !error.empty()) {
-    spdlog::warn("{}; until it is renewed, {} stays in etcd for {} s at most", error, entry_.key, wanted_.count());
+    spdlog::warn("{}; until etcd answers, routers may not find {} there", error, entry_.key);
   }
 }
 

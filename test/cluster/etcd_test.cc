@@ -83,6 +83,29 @@ TEST_CASE("a worker that starts is found through etcd, and one that stops has le
   router.Serve();
 }
 
+TEST_CASE("a worker that is told to stop leaves etcd before it has finished what it has") {
+  const Etcd etcd;
+  Router router(etcd);
+  Worker prefill("prefill", {"--listen", "127.0.0.1:0", "--model", kModel, "--threads", "1", "--kv-memory-mb", "8",
+                             "--grace", "60", "--etcd", etcd.address(), "--register", "etcd:/baton/prefill"});
+  const auto decode = StartWorker("decode", etcd);
+  router.AwaitAttached(prefill.address);
+  router.AwaitAttached(decode->address);
+  v1::GenerateRequest request = Request(5);
+  auto& output_of = *request.mutable_segments()->add_segments()->mutable_output_of();
+  output_of.set_request_id("never-comes");
+  output_of.set_announced(true);
+  Call call(*router.stub, request);
+  REQUIRE(prefill.AwaitUsed(true));
+  prefill.process.Signal(SIGTERM);
+  prefill.process.Await("is withdrawn");
+  CHECK(AddressesIn(etcd, "prefill").empty());
+  CHECK(prefill.AwaitUsed(true));
+  call.context.TryCancel();
+  CHECK(absl::IsCancelled(call.Finish()));
+  CHECK(prefill.process.Wait() == 0);
+}
+
 TEST_CASE("a worker that dies vanishes when its lease ends") {
   const Etcd etcd;
   Router router(etcd);
@@ -109,7 +132,7 @@ TEST_CASE("an etcd that dies and comes back costs nothing of what serves, with i
   router.process.Await("workers stay as they were");
   router.Serve();
   const auto next = StartWorker("decode", etcd);
-  next->process.Await("until it is renewed");
+  next->process.Await("until etcd answers, routers may not find");
   if (!with_data) etcd.LoseData();
   etcd.Start();
   router.AwaitAttached(next->address);
