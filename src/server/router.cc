@@ -7,6 +7,7 @@
 #include "base/logging.h"
 #include "base/status.h"
 #include "server/worker_convert.h"
+#include "server/worker_names.h"
 
 namespace baton {
 namespace {
@@ -88,6 +89,8 @@ void Router::Name(const std::vector<WorkerAddress>& addresses, const typename Li
     if (known != links.end()) {
       known->second.named = true;
     } else if (prefill_links_.contains(address) || decode_links_.contains(address)) {
+      // Logged again, rather than remembered for ever: whoever writes to etcd may name new ones all the time.
+      if (named_twice_.size() >= kMostWorkers) named_twice_.clear();
       if (named_twice_.insert(address).second) {
         spdlog::error("worker {}: named as a prefill and as a decode worker; it stays what it was first", address);
       }
