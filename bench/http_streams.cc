@@ -23,7 +23,9 @@ constexpr char kBody[] = R"({"model":"bytes","prompt":"hello","max_tokens":50000
 // A token's text is this and the number of its step.
 constexpr char kMark = '#';
 
-int Connect(const std::string& address) {
+}  // namespace
+
+int ConnectTcp(const std::string& address) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   const size_t colon = address.rfind(':');
   sockaddr_in to{};
@@ -36,8 +38,6 @@ int Connect(const std::string& address) {
   return fd;
 }
 
-}  // namespace
-
 HttpStreams::HttpStreams(const std::string& address, int count, std::function<double(int)> microseconds_since)
     : microseconds_since_(std::move(microseconds_since)),
       streams_(static_cast<size_t>(count)),
@@ -45,7 +45,7 @@ HttpStreams::HttpStreams(const std::string& address, int count, std::function<do
   const std::string request = absl::StrCat(
       "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: ", sizeof kBody - 1, "\r\n\r\n", kBody);
   for (Stream& stream : streams_) {
-    stream.socket = Connect(address);
+    stream.socket = ConnectTcp(address);
     epoll_event event{.events = EPOLLIN, .data = {.ptr = &stream}};
     epoll_ctl(poll_, EPOLL_CTL_ADD, stream.socket, &event);
     BATON_CHECK(send(stream.socket, request.data(), request.size(), 0) == std::ssize(request), "not sent");

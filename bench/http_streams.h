@@ -10,6 +10,9 @@
 
 namespace baton {
 
+// A socket to HOST:PORT, which blocks and sends at once.
+int ConnectTcp(const std::string& address);
+
 class HttpStreams {
  public:
   // `microseconds_since`: the step whose number a token's text is; from another thread.
