@@ -75,7 +75,7 @@ absl::Status DecodeEngine::Start(DecodeJob job, absl::Time now) {
   const uint64_t seed = DefaultSeed(options_.handoff.incarnation, job.request_id);
   const int32_t priority = job.priority;
   const absl::Time came = now + job.handicap;
-  auto request = std::make_unique<Request>(std::move(job), options_.model, seed);
+  auto request = std::make_unique<Request>(std::move(job), options_.model, seed, now);
   const SequenceId id = scheduler_.Add(*std::move(kv), request->stream.max_new_tokens(), priority, came);
   by_id_[request->stream.request_id()] = id;
   requests_[id] = std::move(request);
@@ -106,7 +106,7 @@ DecodeEngine::Request& DecodeEngine::At(const SequenceId& id) {
   return *it->second;
 }
 
-DecodeStep* DecodeEngine::BeginStep() {
+DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
   const DecodePlan& plan = scheduler_.BeginStep();
   if (plan.empty()) {
     scheduler_.FinishStep();
@@ -121,6 +121,7 @@ DecodeStep* DecodeEngine::BeginStep() {
   for (const SequenceId& id : plan.batch) {
     Request& request = At(id);
     request.stepping = true;
+    request.began = std::min(request.began, now);
     const DecodeStep::Row& row = step_.rows.emplace_back(
         DecodeStep::Row{.sequence = id, .stream = &request.stream, .sample = request.stream.next_sample()});
     step_.batch.slices.push_back({.tokens = request.stream.next_input(),
@@ -162,6 +163,7 @@ void DecodeEngine::FinishRow(DecodeStep::Row& row, const absl::Status& forward, 
     return;
   }
   ++totals_.tokens_out;
+  if (request.stream.made() == 1) row.update->queued = request.began - request.added;
   const bool ended = row.update->finish.has_value();
   if (options_.shares_output) NameOutputBlock(row.sequence, request);
   Emit(*std::move(row.update));
@@ -215,6 +217,7 @@ DecodeEngine::Load DecodeEngine::load() const {
   load.growth_share = counts.growth_share;
   load.preemptions = counts.preemptions;
   load.evictions = tree_.evictions();
+  load.expired_leases = receiver_.expired_leases();
   return load;
 }
 

@@ -79,7 +79,7 @@ class DecodeEngine {
   absl::Time NextTick() const { return receiver_.NextTick(); }
 
   // Null: nothing can run now. Valid until FinishStep. REQUIRES: no step runs.
-  DecodeStep* BeginStep();
+  DecodeStep* BeginStep(absl::Time now);
   // `status`: of Forward; where it failed, the batch's requests fail.
   void FinishStep(const absl::Status& status, absl::Time now);
 
@@ -100,6 +100,7 @@ class DecodeEngine {
     int64_t failed = 0;
     int64_t preemptions = 0;
     int64_t evictions = 0;
+    int64_t expired_leases = 0;
   };
   Load load() const;
   bool idle() const { return requests_.empty(); }
@@ -108,9 +109,12 @@ class DecodeEngine {
  private:
   struct Request {
     DecodeStream stream;
-    bool stepping = false;   // the running step refers to it
-    bool cancelled = false;  // by an event during the step
-    Request(DecodeJob job, const DecodeModel& model, uint64_t seed) : stream(std::move(job), model, seed) {}
+    absl::Time added;
+    absl::Time began = absl::InfiniteFuture();  // of the first step that took it up
+    bool stepping = false;                      // the running step refers to it
+    bool cancelled = false;                     // by an event during the step
+    Request(DecodeJob job, const DecodeModel& model, uint64_t seed, absl::Time now)
+        : stream(std::move(job), model, seed), added(now) {}
   };
   using Requests = std::map<SequenceId, std::unique_ptr<Request>>;
 

@@ -118,7 +118,7 @@ absl::Time DecodeWorker::Step() {
     const std::lock_guard lock(mutex_);
     if (grace_over_) return absl::InfiniteFuture();
     engine_.Tick(clock_.Now());
-    step = engine_.BeginStep();
+    step = engine_.BeginStep(clock_.Now());
     events = engine_.TakeEvents();
     next = engine_.NextTick();
     if (drained()) drained_.notify_all();

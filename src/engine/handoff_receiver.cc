@@ -300,7 +300,9 @@ HandoffReceiver::Quarantines::iterator HandoffReceiver::EndQuarantine(Quarantine
 
 void HandoffReceiver::Tick(absl::Time now) {
   for (auto it = reservations_.begin(); it != reservations_.end();) {
-    it = it->second.lapses_at <= now ? GiveUp(it, now) : std::next(it);
+    const bool lapses = it->second.lapses_at <= now;
+    expired_leases_ += lapses;
+    it = lapses ? GiveUp(it, now) : std::next(it);
   }
   for (auto it = quarantines_.begin(); it != quarantines_.end();) {
     it = it->second.ends_at <= now ? EndQuarantine(it) : std::next(it);

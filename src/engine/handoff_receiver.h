@@ -96,6 +96,7 @@ class HandoffReceiver {
     int64_t growth_blocks = 0;  // what all of them may come to need beyond what they hold, at their max_new_tokens
   };
   Outstanding outstanding() const;
+  int64_t expired_leases() const { return expired_leases_; }  // reservations that lapsed, since the start
   bool IsLinked(Incarnation writer) const { return links_.contains(writer); }
   void CheckInvariants() const;
 
@@ -140,7 +141,8 @@ class HandoffReceiver {
   BlockPool& pool_;
   RadixTree& tree_;
   AdmissionPolicy admission_;
-  uint64_t made_ = 0;          // reservations so far
+  uint64_t made_ = 0;  // reservations so far
+  int64_t expired_leases_ = 0;
   uint64_t first_generation_;  // drawn from the incarnation
   absl::flat_hash_map<Incarnation, Writer> links_;
   Reservations reservations_;

@@ -208,6 +208,7 @@ void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> 
 // off, so that it ends.
 void HandoffSender::Fence(HandoffId id, Handoff& handoff, absl::Time now) {
   const absl::Status status = absl::UnavailableError("the lease of the reservation ran out");
+  totals_.expired_leases += handoff.state != State::kDraining;
   auto* found = handoff.pushes_in_flight > 0 ? FindPeer(handoff.link) : nullptr;
   if (found != nullptr) LosePeer(found->first, found->second, status, now);
   Fail(id, status, kShortestRetry, now);
@@ -251,6 +252,9 @@ void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl
     return;
   }
   if (status.ok()) {
+    ++totals_.ended[absl::StatusCode::kOk];
+    totals_.blocks_pushed += handoff->missing;
+    totals_.blocks_held += std::ssize(handoff->blocks) - handoff->missing;
     actions_.push_back(HandoffCommitted{handoff->job.request_id, handoff->reservation, handoff->decode_incarnation,
                                         static_cast<int32_t>(handoff->blocks.size()), handoff->bytes_pushed,
                                         handoff->job.part});
@@ -283,6 +287,7 @@ void HandoffSender::MaybeFinish(HandoffId id, Handoff& handoff, absl::Time now) 
   if (handoff.state != State::kDraining || handoff.pushes_in_flight > 0) return;
   if (!handoff.reported) {
     handoff.reported = true;
+    ++totals_.ended[handoff.failure.code()];
     by_request_.erase({handoff.job.request_id, handoff.job.part});
     actions_.push_back(HandoffFailed{handoff.job.request_id, handoff.failure, handoff.retry_after, handoff.job.part});
   }

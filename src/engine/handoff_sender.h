@@ -115,6 +115,13 @@ struct HandoffFailed {
   absl::Duration retry_after;
   uint64_t part = 0;
 };
+// Since the start. Parts that go ahead of an open prompt are hand-offs, too.
+struct HandoffTotals {
+  std::map<absl::StatusCode, int64_t> ended;  // hand-offs, by their result
+  int64_t blocks_pushed = 0;                  // of those that were committed
+  int64_t blocks_held = 0;                    // of these the blocks that the decode worker had already
+  int64_t expired_leases = 0;                 // of reservations: none of their heartbeats was answered in time
+};
 using SenderAction =
     std::variant<SendLink, OpenConnection, CloseConnection, SendReserve, SendCommit, SendRelease, SendHeartbeat,
                  PushBlocks, ForgetPeer, HandoffReserved, HandoffCommitted, HandoffFailed>;
@@ -170,6 +177,7 @@ class HandoffSender {
   LinkState link_state(const WorkerAddress& peer) const;
   int64_t handoffs() const;  // that have no result yet
   bool idle() const;         // no hand-off, no push in flight, no release to repeat
+  const HandoffTotals& totals() const { return totals_; }
   // Hand-offs and pushes that were looked at one by one in search of some of them. Only what is rare may search, such
   // as Tick, and not each of thousands of events.
   int64_t visits() const { return visits_; }
@@ -285,6 +293,7 @@ class HandoffSender {
   std::map<std::pair<WorkerAddress, ReservationRef>, PendingRelease> releases_;
   std::vector<SenderAction> actions_;
   absl::Time next_tick_ = absl::InfiniteFuture();
+  HandoffTotals totals_;
   mutable int64_t visits_ = 0;
 };
 

@@ -477,6 +477,7 @@ PrefillLoad PrefillEngine::load() const {
                    .staged = scheduler_.staging().counts(),
                    .totals = totals_};
   load.totals.evictions = tree_.evictions();
+  load.totals.handoffs = sender_.totals();
   return load;
 }
 

@@ -61,6 +61,7 @@ struct PrefillTotals {
   int64_t disk_tokens = 0;  // of cached_tokens: from disk
   int64_t bytes_pushed = 0;
   int64_t evictions = 0;  // blocks
+  HandoffTotals handoffs{};
 };
 
 // For placement and for metrics.

@@ -103,6 +103,8 @@ struct TokenUpdate {
   std::vector<TokenLogprobs> logprobs;  // one per token where asked for
   std::string text;
   std::optional<FinishReason> finish;  // set on the last update
+  // On the first, until it leaves the worker: from Start until a step took the request up.
+  std::optional<absl::Duration> queued{};
 };
 
 // How long a worker that shuts down is left alone: it may have ended by then, or another have come in its place.

@@ -65,6 +65,7 @@ RequestOutcome RequestRecord::Outcome(const absl::Status& status, absl::Time now
     outcome.cached_tokens = CachedTokens();
     outcome.shared_tokens = std::min(done->shared_tokens, outcome.cached_tokens);
     outcome.queue = queue;
+    outcome.router_queue = std::max(placed - complete, absl::ZeroDuration());
     outcome.prefill = done->compute;
     outcome.handoff = done->handoff;
   }

@@ -25,8 +25,9 @@ struct RequestOutcome {
   int32_t completion_tokens = 0;
   absl::Duration session_wait;                                           // for its session's turn; part of `queue`
   absl::Duration upstream, queue, prefill, handoff, first_token, total;  // as in baton.v1.Timings
-  bool prefilled = false;  // a prefill worker has told of it; else what it would tell is zero
-  KvLease context;         // what is kept of the context that it used
+  absl::Duration router_queue;  // part of `queue`: until a prefill worker was given it
+  bool prefilled = false;       // a prefill worker has told of it; else what it would tell is zero
+  KvLease context;              // what is kept of the context that it used
 };
 
 struct RequestRecord {

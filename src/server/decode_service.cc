@@ -62,6 +62,7 @@ void DecodeService::Report() {
   const DecodeEngine::Load load = worker_.load()->Load();
   metrics_.OnLoad(ToLoad(load), info_.blocks_total);
   metrics_.OnTokens("generated", load.tokens_out);
+  metrics_.OnExpiredLeases(load.expired_leases);
   streams_.SendAll(LoadEvent(load));
 }
 
@@ -91,6 +92,7 @@ void DecodeService::OnGone(Streams::Stream* stream) {
 void DecodeService::OnUpdates(std::span<TokenUpdate> updates) {
   streams_.SendEach(updates, [this](DecodeEvent& event, const TokenUpdate& update) {
     *event.mutable_updates()->add_updates() = ToProto(update);
+    if (update.queued) metrics_.OnTakenUp(*update.queued);
     if (update.finish) metrics_.OnJobEnded(absl::StatusCode::kOk);
     return update.finish.has_value();
   });

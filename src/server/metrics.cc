@@ -72,13 +72,35 @@ constexpr Spec kTable[] = {
      "Jobs that ended on this worker, by `role` and gRPC status `code`."},
     {Metric::kWorkerTokens, Kind::kCounter, "baton_worker_tokens_total",
      "Tokens, by `role` and `source`: computed, cached, shared, host, disk (prefill), generated (decode)."},
-    {Metric::kTransferBytes, Kind::kCounter, "baton_transfer_bytes_total", "KV bytes pushed to decode workers."},
+    {Metric::kTransferBytes, Kind::kCounter, "baton_transfer_bytes_total",
+     "KV bytes pushed to decode workers, of hand-offs that were committed (prefill)."},
+    {Metric::kTransferSeconds, Kind::kHistogram, "baton_transfer_seconds",
+     "A push: from when blocks, or layers of them, were ready and had room until the decode worker had them "
+     "(prefill)."},
+    {Metric::kTransferDescriptors, Kind::kCounter, "baton_transfer_descriptors_total",
+     "Writes that pushes consist of: neighbouring blocks are one (prefill)."},
+    {Metric::kTransferFailures, Kind::kCounter, "baton_transfer_failures_total",
+     "Pushes that broke off or were refused (prefill)."},
+    {Metric::kHandoffs, Kind::kCounter, "baton_handoffs_total",
+     "Hand-offs to decode workers that ended, by gRPC status `code`; those of prompts that still grow, too (prefill)."},
+    {Metric::kHandoffBlocks, Kind::kCounter, "baton_handoff_blocks_total",
+     "KV blocks of hand-offs that were committed, by `source`: pushed, held (the decode worker had them already; "
+     "prefill)."},
+    {Metric::kExpiredLeases, Kind::kCounter, "baton_expired_leases_total",
+     "Reservations of KV blocks whose lease ran out, by `role`: at a prefill worker, for its decode worker answered no "
+     "heartbeat in time; at a decode worker, for its prefill worker sent none, or no router started what was "
+     "committed."},
+    {Metric::kStageQueueSeconds, Kind::kHistogram, "baton_stage_queue_seconds",
+     "Waits of requests, by `stage`: router (from the complete prompt until a prefill worker was given it; told once "
+     "it "
+     "is prefilled), prefill (from then until a step took up what was left of it), decode (from its start there until "
+     "a step took it up)."},
 };
 
-// Seconds: 0.1 ms to 100 s, three a decade.
+// Seconds: 10 us to 100 s, three a decade.
 const prometheus::Histogram::BucketBoundaries& Buckets() {
   static const prometheus::Histogram::BucketBoundaries buckets{
-      1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100};
+      1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100};
   return buckets;
 }
 

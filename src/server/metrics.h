@@ -50,6 +50,14 @@ enum class Metric {
   kWorkerJobs,
   kWorkerTokens,
   kTransferBytes,
+  kTransferSeconds,
+  kTransferDescriptors,
+  kTransferFailures,
+  kHandoffs,
+  kHandoffBlocks,
+  kExpiredLeases,
+  // Both.
+  kStageQueueSeconds,
 };
 
 class Metrics {

@@ -70,9 +70,10 @@ absl::StatusOr<std::unique_ptr<PrefillNode>> PrefillNode::Start(const NodeParts&
   if (options.staging.host > 0) {
     ASSIGN_OR_RETURN(node->staging_, StagingStore::Create(options.staging, block_bytes, parts.options.kv_disk_dir));
   }
+  node->connector_ = std::make_unique<MeasuredConnector>(parts.connector, parts.clock, parts.metrics);
   node->worker_ = std::make_unique<PrefillWorker>(
       std::move(options),
-      PrefillWorkerParts{parts.backend, parts.connector, parts.clock, node->service_,
+      PrefillWorkerParts{parts.backend, *node->connector_, parts.clock, node->service_,
                          [reach = std::move(reach_decode)](const WorkerAddress& decode) -> std::unique_ptr<DecodePeer> {
                            return std::make_unique<GrpcDecodePeer>(reach(decode), kPeerTimeout);
                          },

@@ -8,6 +8,7 @@
 #include "engine/prefill_worker.h"
 #include "model/weights.h"
 #include "server/grpc_server.h"
+#include "server/measured_connector.h"
 #include "server/options.h"
 #include "server/prefill_service.h"
 #include "transport/transport.h"
@@ -49,6 +50,7 @@ class PrefillNode {
   explicit PrefillNode(Metrics& metrics) : service_(metrics) {}
 
   PrefillService service_;
+  std::unique_ptr<MeasuredConnector> connector_;
   std::unique_ptr<StagingStore> staging_;
   std::unique_ptr<PrefillWorker> worker_;
   std::unique_ptr<GrpcServer> server_;

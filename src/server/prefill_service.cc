@@ -70,7 +70,7 @@ void PrefillService::Report() {
   metrics_.OnTokens("host", load.totals.host_tokens);
   metrics_.OnTokens("disk", load.totals.disk_tokens);
   metrics_.OnTokens("shared", load.totals.shared_tokens);
-  metrics_.OnTransfer(load.totals.bytes_pushed);
+  metrics_.OnTransfer(load.totals.bytes_pushed, load.totals.handoffs);
   metrics_.OnLeases(load.leased_blocks);
   metrics_.OnStaged(load.staged, info_.layout.BlockBytes());
   streams_.SendAll(LoadEvent(load));
@@ -109,6 +109,7 @@ void PrefillService::OnGone(Streams::Stream* stream) {
 
 void PrefillService::OnPrefillDone(const PrefillDone& done) {
   metrics_.OnJobEnded(absl::StatusCode::kOk);
+  metrics_.OnTakenUp(done.queued);
   PrefillEvent event;
   *event.mutable_done() = ToProto(done);
   streams_.SendLast(done.request_id, std::move(event));

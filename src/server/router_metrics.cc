@@ -21,6 +21,7 @@ RouterMetrics::RouterMetrics(Metrics& metrics)
       cached_tokens_(metrics.Counter(Metric::kCachedTokens)),
       completion_tokens_(metrics.Counter(Metric::kCompletionTokens)),
       queue_(metrics.Histogram(Metric::kQueueSeconds)),
+      router_queue_(metrics.Histogram(Metric::kStageQueueSeconds, {{"stage", "router"}})),
       prefill_(metrics.Histogram(Metric::kPrefillSeconds)),
       handoff_(metrics.Histogram(Metric::kHandoffSeconds)),
       first_token_(metrics.Histogram(Metric::kFirstTokenSeconds)),
@@ -64,6 +65,7 @@ void RouterMetrics::OnEnd(const RequestOutcome& outcome) {
   prompt_tokens_.Increment(outcome.prompt_tokens);
   cached_tokens_.Increment(outcome.cached_tokens);
   queue_.Observe(absl::ToDoubleSeconds(outcome.queue));
+  router_queue_.Observe(absl::ToDoubleSeconds(outcome.router_queue));
   prefill_.Observe(absl::ToDoubleSeconds(outcome.prefill));
   handoff_.Observe(absl::ToDoubleSeconds(outcome.handoff));
 }

@@ -31,7 +31,8 @@ class RouterMetrics {
  private:
   Metrics& metrics_;
   prometheus::Counter &prompt_tokens_, &cached_tokens_, &completion_tokens_;
-  prometheus::Histogram &queue_, &prefill_, &handoff_, &first_token_, &inter_token_, &request_, &session_wait_;
+  prometheus::Histogram &queue_, &router_queue_, &prefill_, &handoff_, &first_token_, &inter_token_, &request_,
+      &session_wait_;
   prometheus::Gauge &live_, &waiting_, &active_sessions_, &waiting_sessions_, &session_limit_, &prefill_workers_,
       &decode_workers_;
   prometheus::Gauge &growing_, &references_, &announced_, &kept_, &kept_bytes_, &contexts_, &context_tokens_;

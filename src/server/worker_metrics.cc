@@ -21,7 +21,9 @@ WorkerMetrics::WorkerMetrics(Metrics& metrics, WorkerRole role)
       queued_tokens_(metrics.Gauge(Metric::kWorkerQueuedTokens, {{"role", role_}})),
       free_(metrics.Gauge(Metric::kKvBlocks, {{"role", role_}, {"state", "free"}})),
       cached_(metrics.Gauge(Metric::kKvBlocks, {{"role", role_}, {"state", "cached"}})),
-      used_(metrics.Gauge(Metric::kKvBlocks, {{"role", role_}, {"state", "used"}})) {}
+      used_(metrics.Gauge(Metric::kKvBlocks, {{"role", role_}, {"state", "used"}})),
+      expired_leases_(metrics.Counter(Metric::kExpiredLeases, {{"role", role_}})),
+      queue_(metrics.Histogram(Metric::kStageQueueSeconds, {{"stage", role_}})) {}
 
 void WorkerMetrics::OnLoad(const WorkerLoad& load, int64_t blocks_total) {
   running_.Set(load.running_requests);
@@ -51,6 +53,18 @@ void WorkerMetrics::OnTokens(const std::string& source, int64_t total) {
   RaiseTo(metrics_.Counter(Metric::kWorkerTokens, {{"role", role_}, {"source", source}}), total);
 }
 
-void WorkerMetrics::OnTransfer(int64_t total_bytes) { RaiseTo(metrics_.Counter(Metric::kTransferBytes), total_bytes); }
+void WorkerMetrics::OnTransfer(int64_t total_bytes, const HandoffTotals& handoffs) {
+  RaiseTo(metrics_.Counter(Metric::kTransferBytes), total_bytes);
+  for (const auto& [code, ended] : handoffs.ended) {
+    RaiseTo(metrics_.Counter(Metric::kHandoffs, {{"code", absl::StatusCodeToString(code)}}), ended);
+  }
+  RaiseTo(metrics_.Counter(Metric::kHandoffBlocks, {{"source", "pushed"}}), handoffs.blocks_pushed);
+  RaiseTo(metrics_.Counter(Metric::kHandoffBlocks, {{"source", "held"}}), handoffs.blocks_held);
+  OnExpiredLeases(handoffs.expired_leases);
+}
+
+void WorkerMetrics::OnExpiredLeases(int64_t total) { RaiseTo(expired_leases_, total); }
+
+void WorkerMetrics::OnTakenUp(absl::Duration queued) { queue_.Observe(absl::ToDoubleSeconds(queued)); }
 
 }  // namespace baton

@@ -5,6 +5,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "engine/handoff_sender.h"
 #include "kv/staging.h"
 #include "router/worker_state.h"
 #include "server/metrics.h"
@@ -23,12 +25,18 @@ class WorkerMetrics {
   void OnJobEnded(absl::StatusCode code);
   // `total` since the start.
   void OnTokens(const std::string& source, int64_t total);
-  void OnTransfer(int64_t total_bytes);
+  // All since the start.
+  void OnTransfer(int64_t total_bytes, const HandoffTotals& handoffs);
+  void OnExpiredLeases(int64_t total);
+  // It waited here until a step took it up.
+  void OnTakenUp(absl::Duration queued);
 
  private:
   Metrics& metrics_;
   const std::string role_;
   prometheus::Gauge &running_, &queued_, &queued_tokens_, &free_, &cached_, &used_;
+  prometheus::Counter& expired_leases_;
+  prometheus::Histogram& queue_;
 };
 
 }  // namespace baton

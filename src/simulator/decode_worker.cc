@@ -38,7 +38,7 @@ void SimulatedDecode::Wake() {
 }
 
 void SimulatedDecode::BeginStep() {
-  DecodeStep* step = engine_.BeginStep();
+  DecodeStep* step = engine_.BeginStep(core_.queue.Now());
   TellEvents();
   if (step == nullptr) return;
   stepping_ = true;

@@ -79,6 +79,40 @@ TEST_CASE("a cluster of processes answers like one process, and finds its prefix
   }
 }
 
+TEST_CASE("metrics of a cluster tell what its hand-offs moved, and how long requests waited at each stage") {
+  Cluster cluster;
+  const std::string router_metrics = MetricsOf(*cluster.router);
+  // Counts are raised with a worker's report of its load.
+  const auto becomes = [](const std::string& metrics, const std::string& series, double expected) {
+    double value = -1;
+    for (int i = 0; i < 500 && value < expected; ++i) {
+      if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      value = Scrape(metrics, series).value_or(-1);
+    }
+    return value;
+  };
+  CHECK(becomes(cluster.prefill->metrics, "baton_expired_leases_total{role=\"prefill\"}", 0) == 0);
+  for (int turn = 0; turn < 2; ++turn) {
+    Call call(*cluster.stub, Request(3, 81));  // 5 blocks of KV
+    REQUIRE(call.Finish().ok());
+  }
+  const std::string& prefill = cluster.prefill->metrics;
+  CHECK(becomes(prefill, "baton_handoffs_total{code=\"OK\"}", 2) == 2);
+  CHECK(becomes(prefill, "baton_handoff_blocks_total{source=\"pushed\"}", 5) == 5);
+  CHECK(becomes(prefill, "baton_handoff_blocks_total{source=\"held\"}", 5) == 5);  // the second time
+  const double pushes = becomes(prefill, "baton_transfer_seconds_count", 1);
+  CHECK(pushes >= 1);
+  CHECK(becomes(prefill, "baton_transfer_descriptors_total", pushes) >= pushes);
+  CHECK(Scrape(prefill, "baton_transfer_failures_total") == 0.0);
+  CHECK(becomes(prefill, "baton_stage_queue_seconds_count{stage=\"prefill\"}", 2) == 2);
+  CHECK(becomes(router_metrics, "baton_stage_queue_seconds_count{stage=\"router\"}", 2) == 2);
+  CHECK(Scrape(router_metrics, "baton_stage_queue_seconds_bucket{stage=\"router\",le=\"2\"}") == 2.0);
+  const auto waited = [](const Worker& worker) {
+    return Scrape(worker.metrics, "baton_stage_queue_seconds_count{stage=\"decode\"}").value_or(0);
+  };
+  CHECK(waited(*cluster.decode_a) + waited(*cluster.decode_b) == 2);
+}
+
 // One half of the prompt of Request(n), for a context.
 v1::GenerateRequest Part(int max_tokens, int begin, int end) {
   v1::GenerateRequest request = Request(max_tokens, end);

@@ -86,6 +86,17 @@ TEST_CASE("greedy decoding after a hand-off gives what one pass over the whole s
   }
 }
 
+TEST_CASE("a request's first update, and no other, tells how long it waited for a place in the batch") {
+  DecodeEngineOptions options = TestOptions(16);
+  options.max_batch = 1;
+  DecodeWorld world(options);
+  world.StartJob(TestJob("first", {1, 2, 3}, 4));
+  world.StartJob(TestJob("second", {4, 5, 6}, 4));
+  world.RunAll();
+  CHECK(world.outputs["first"].queued == std::vector{absl::Milliseconds(10)});
+  CHECK(world.outputs["second"].queued == std::vector{absl::Milliseconds(50)});  // behind four steps
+}
+
 TEST_CASE("a stop id ends the output and gives no text; ignore_eos goes on") {
   std::mt19937 rng(4);
   const std::vector<TokenId> prompt = RandomPrompt(rng, 20);

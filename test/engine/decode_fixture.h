@@ -127,6 +127,7 @@ struct Output {
   std::vector<TokenLogprobs> logprobs;
   std::string text;
   std::optional<FinishReason> finish;
+  std::vector<absl::Duration> queued;  // as its updates tell it
   absl::Status failure;
   bool ended() const { return finish.has_value() || !failure.ok(); }
 };
@@ -139,6 +140,7 @@ inline void Collect(std::span<const TokenUpdate> updates, std::map<RequestId, Ou
     output.logprobs.insert(output.logprobs.end(), update.logprobs.begin(), update.logprobs.end());
     output.text += update.text;
     output.finish = update.finish;
+    if (update.queued) output.queued.push_back(*update.queued);
   }
 }
 inline void Collect(const RequestFailed& failed, std::map<RequestId, Output>& outputs) {
@@ -185,7 +187,7 @@ class DecodeWorld {
   }
   DecodeStep* Begin() {
     engine.Tick(now);
-    DecodeStep* step = engine.BeginStep();
+    DecodeStep* step = engine.BeginStep(now);
     TakeEvents();
     return step;
   }

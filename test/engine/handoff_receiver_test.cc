@@ -230,6 +230,21 @@ TEST_CASE("a block that a remote may still write is not given out again") {
   CHECK(r.pool.counts().free == 4);
 }
 
+TEST_CASE("leases that run out are counted, of reservations and of what is committed and not claimed") {
+  Receiver r;
+  r.Reserve("reserved", 1);
+  const Reserved committed = r.Reserve("committed", 2);
+  REQUIRE(r.receiver.OnCommit({committed.reservation, 3}, r.clock.Now()).ok());
+  const Reserved released = r.Reserve("released", 3);
+  r.receiver.OnRelease({released.reservation}, r.clock.Now());
+  CHECK(r.receiver.expired_leases() == 0);
+  r.clock.Advance(absl::Minutes(1));
+  r.receiver.Tick(r.clock.Now());
+  CHECK(r.receiver.expired_leases() == 2);
+  r.receiver.Tick(r.clock.Now());
+  CHECK(r.receiver.expired_leases() == 2);
+}
+
 TEST_CASE("a heartbeat renews its writer's own reservations and names the others as revoked") {
   Receiver r;
   REQUIRE(r.receiver.OnLink(Receiver::Link(2, "q"), r.clock.Now()).ok());

@@ -102,6 +102,11 @@ TEST_CASE("only missing blocks are pushed, each layer once, from where they are 
   CHECK(committed->blocks == 3);
   CHECK(committed->bytes_pushed == 2 * kLayout.BlockBytes());
   CHECK(linked.sender.idle());
+  const HandoffTotals& totals = linked.sender.totals();
+  CHECK(totals.ended == std::map<absl::StatusCode, int64_t>{{absl::StatusCode::kOk, 1}});
+  CHECK(totals.blocks_pushed == 2);
+  CHECK(totals.blocks_held == 1);
+  CHECK(totals.expired_leases == 0);
 }
 
 TEST_CASE("a peer's answer that names impossible blocks fails the hand-off and is released, nothing is pushed") {
@@ -163,6 +168,7 @@ TEST_CASE("a lease counts from when the renewing heartbeat was sent, not from wh
   linked.clock.Advance(absl::Seconds(0.2));
   linked.Ready(1, 1, 4);
   CHECK_FALSE(linked.Take<PushBlocks>().has_value());
+  CHECK(linked.sender.totals().expired_leases == 1);
 }
 
 TEST_CASE("an answer that comes twice, late or for nobody changes nothing") {
@@ -224,6 +230,8 @@ TEST_CASE("a push that outlives the lease of a cancelled hand-off is broken off"
   REQUIRE(actions.size() == 1);  // and no Release: what was on its way may still land
   CHECK(std::get<HandoffFailed>(actions[0]).status.code() == absl::StatusCode::kCancelled);
   CHECK(linked.sender.idle());
+  CHECK(linked.sender.totals().ended == std::map<absl::StatusCode, int64_t>{{absl::StatusCode::kCancelled, 1}});
+  CHECK(linked.sender.totals().expired_leases == 0);  // it was over before
 }
 
 TEST_CASE("a push that never ends is broken off after two leases, however well heartbeats are answered") {

@@ -1,0 +1,66 @@
+#include "server/measured_connector.h"
+
+#include <utility>
+#include <vector>
+
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+// A link whose pushes end when the test says so.
+struct Pending {
+  std::vector<absl::AnyInvocable<void(absl::Status)>> pushes;
+};
+
+class PendingLink final : public Link {
+ public:
+  explicit PendingLink(Pending& pending) : pending_(pending) {}
+  void Push(std::span<const BlockCopy>, absl::AnyInvocable<void(absl::Status)> done) override {
+    pending_.pushes.push_back(std::move(done));
+  }
+  std::string Description() const override { return "pending"; }
+
+ private:
+  Pending& pending_;
+};
+
+class PendingConnector final : public Connector {
+ public:
+  std::string Descriptor() const override { return "mine"; }
+  absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view peer) override {
+    if (peer != "peer") return absl::UnavailableError("nobody there");
+    return std::make_unique<PendingLink>(pending);
+  }
+  Pending pending;
+};
+
+TEST_CASE("pushes are timed and counted, those that fail apart, and all else is passed on") {
+  PendingConnector inner;
+  ManualClock clock;
+  Metrics metrics;
+  MeasuredConnector connector(inner, clock, metrics);
+  CHECK(connector.Descriptor() == "mine");
+  CHECK(connector.Connect("another").status() == absl::UnavailableError("nobody there"));
+  std::unique_ptr<Link> link = connector.Connect("peer").value();
+  CHECK(link->Description() == "pending");
+
+  std::vector<absl::Status> ends;
+  const auto done = [&](const absl::Status& status) { ends.push_back(status); };
+  const std::vector<BlockCopy> copies = {{0, 0, 8}, {8, 8, 8}, {32, 64, 8}};  // the first two are neighbours
+  link->Push(copies, done);
+  link->Push(copies, done);
+  clock.Advance(absl::Milliseconds(3));
+  inner.pending.pushes[0](absl::OkStatus());
+  inner.pending.pushes[1](absl::UnavailableError("the peer is gone"));
+  CHECK(ends == std::vector<absl::Status>{absl::OkStatus(), absl::UnavailableError("the peer is gone")});
+
+  CHECK(metrics.Counter(Metric::kTransferDescriptors).Value() == 4);
+  CHECK(metrics.Counter(Metric::kTransferFailures).Value() == 1);
+  const auto seconds = metrics.Histogram(Metric::kTransferSeconds).Collect().histogram;
+  CHECK(seconds.sample_count == 1);
+  CHECK(seconds.sample_sum == Approx(0.003));
+}
+
+}  // namespace
+}  // namespace baton
