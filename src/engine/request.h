@@ -40,6 +40,7 @@ struct PrefillJob {
   bool open = false;
   KvLease lease{};
   LeaseHolder lease_holder{};  // who asks; the worker knows
+  std::string traceparent{};   // the router's span (base/trace_context.h); empty: none
 };
 
 // Router → prefill worker: the next tokens of an open job.
@@ -91,6 +92,7 @@ struct DecodeJob {
   SamplingParams sampling;
   int32_t priority = 0;
   absl::Duration handicap{};  // it counts as having come this much later than it does; negative: earlier
+  std::string traceparent{};  // as in PrefillJob
 };
 
 enum class FinishReason { kStop, kLength, kCancelled };

@@ -12,6 +12,7 @@
 #include "agent/prompt.h"
 #include "agent/scoped_id.h"
 #include "base/ids.h"
+#include "base/trace_context.h"
 #include "model/sampling_params.h"
 #include "model/served_model.h"
 #include "router/placement.h"
@@ -47,6 +48,7 @@ struct ClientRequest {
   int32_t expected_tokens = 0;      // of the output; 0: not known
   bool prefill_only = false;        // also a Generate of no tokens
   absl::Time deadline = absl::InfiniteFuture();
+  TraceContext span{};  // of the call that it came by; without a trace: none
 };
 
 inline constexpr int32_t kDefaultMaxTokens = 512;

@@ -4,6 +4,13 @@
 #include <utility>
 
 namespace baton {
+namespace {
+
+std::string TraceparentOf(const ClientRequest& request) {
+  return request.span.trace_id.empty() ? "" : ToTraceparent(request.span);
+}
+
+}  // namespace
 
 PrefillJob RequestRecord::StartPrefill(const RouterAction& action) {
   sent = request.tokens.size();
@@ -16,6 +23,7 @@ PrefillJob RequestRecord::StartPrefill(const RouterAction& action) {
   job.priority = request.priority;
   job.decode_worker = action.decode_worker;
   job.open = action.open;
+  job.traceparent = TraceparentOf(request);
   return job;
 }
 
@@ -41,6 +49,7 @@ DecodeJob RequestRecord::StartDecode() const {
   job.cache_salt = request.cache_salt;
   job.sampling = request.sampling;
   job.priority = request.priority;
+  job.traceparent = TraceparentOf(request);
   return job;
 }
 
@@ -78,6 +87,7 @@ RequestLife RequestRecord::Life() const {
   life.workflow = request.workflow;
   life.tenant = request.cache_salt;
   life.agent = request.agent;
+  life.trace_id = request.span.trace_id;
   life.prefill_only = request.prefill_only;
   const size_t told = std::min(upstreams.size(), kMostUpstreams);
   life.upstreams.assign(upstreams.begin(), upstreams.begin() + static_cast<std::ptrdiff_t>(told));

@@ -45,7 +45,7 @@ class SpanBuilder {
 
 int64_t BytesOf(const RequestLife& life) {
   size_t bytes = sizeof(RequestLife) + life.id.size() + life.workflow.size() + life.tenant.size() + life.agent.size() +
-                 life.status.message().size() + life.steps.size() * sizeof(PrefillStep);
+                 life.trace_id.size() + life.status.message().size() + life.steps.size() * sizeof(PrefillStep);
   for (const RequestId& upstream : life.upstreams) bytes += sizeof(RequestId) + upstream.size();
   return static_cast<int64_t>(bytes);
 }

@@ -26,8 +26,9 @@ inline constexpr size_t kMostUpstreams = 64;
 struct RequestLife {
   RequestId id{};
   std::string workflow{};
-  std::string tenant{};  // the cache salt
-  std::string agent{};   // may be empty
+  std::string tenant{};    // the cache salt
+  std::string agent{};     // may be empty
+  std::string trace_id{};  // W3C; empty: none
   bool prefill_only = false;
   std::vector<RequestId> upstreams{};  // the first kMostUpstreams
   int32_t upstreams_omitted = 0;       // and how many more there are

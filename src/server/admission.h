@@ -34,9 +34,10 @@ class CallSink : public RequestSink {
   virtual void Refuse(const absl::Status& status, absl::Duration retry_after) = 0;
 };
 
-// Whose call it is, and until when somebody waits for it, by the clock.
+// Whose call it is, of which trace, and until when somebody waits for it, by the clock.
 struct CallContext {
   Caller caller;
+  TraceContext span{};
   absl::Time deadline = absl::InfiniteFuture();
   bool further = false;  // a request of the call was submitted before this one
 };

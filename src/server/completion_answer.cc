@@ -3,12 +3,11 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "server/http_call.h"
 
 namespace baton {
 
 std::shared_ptr<CompletionAnswer> CompletionAnswer::Make(Router& router, const CompletionCall& call,
-                                                         const std::string& call_id, const std::string& id,
+                                                         const CallId& call_id, const std::string& id,
                                                          std::shared_ptr<HttpReply> reply) {
   std::shared_ptr<CompletionAnswer> answer(new CompletionAnswer(router, call, call_id, id, std::move(reply)));
   answer->reply_->OnGone([weak = answer->weak_from_this()](Gone why) {
@@ -17,7 +16,7 @@ std::shared_ptr<CompletionAnswer> CompletionAnswer::Make(Router& router, const C
   return answer;
 }
 
-CompletionAnswer::CompletionAnswer(Router& router, const CompletionCall& call, const std::string& call_id,
+CompletionAnswer::CompletionAnswer(Router& router, const CompletionCall& call, const CallId& call_id,
                                    const std::string& id, std::shared_ptr<HttpReply> reply)
     : call_id_(call_id), stream_(call.stream), reply_(std::move(reply)), writer_(call, *call.model, id, absl::Now()) {
   for (size_t i = 0; i < call.choices(); ++i) choices_.emplace_back(*this, i, router);

@@ -8,6 +8,7 @@
 
 #include "server/admission.h"
 #include "server/http/http_reply.h"
+#include "server/http_call.h"
 #include "server/openai/completion_call.h"
 #include "server/openai/completion_writer.h"
 
@@ -17,8 +18,8 @@ namespace baton {
 // told of that one; if the client goes away, all are. Thread-safe.
 class CompletionAnswer final : public std::enable_shared_from_this<CompletionAnswer> {
  public:
-  // `call_id`: x-request-id; `id`: of the completion. The router and the call's model must outlive it.
-  static std::shared_ptr<CompletionAnswer> Make(Router& router, const CompletionCall& call, const std::string& call_id,
+  // `id`: of the completion. The router and the call's model must outlive it.
+  static std::shared_ptr<CompletionAnswer> Make(Router& router, const CompletionCall& call, const CallId& call_id,
                                                 const std::string& id, std::shared_ptr<HttpReply> reply);
 
   std::shared_ptr<CallSink> sink(size_t choice) { return {shared_from_this(), &choices_.at(choice)}; }
@@ -43,14 +44,14 @@ class CompletionAnswer final : public std::enable_shared_from_this<CompletionAns
     RequestHandle handle_;
   };
 
-  CompletionAnswer(Router& router, const CompletionCall& call, const std::string& call_id, const std::string& id,
+  CompletionAnswer(Router& router, const CompletionCall& call, const CallId& call_id, const std::string& id,
                    std::shared_ptr<HttpReply> reply);
   void OnUpdate(size_t choice, const TokenUpdate& update);
   void OnEnd(size_t choice, const RequestOutcome& outcome);
   void OnGone(Gone why);
   void SendEvents();  // with the lock held
 
-  const std::string call_id_;
+  const CallId call_id_;
   const bool stream_;
   const std::shared_ptr<HttpReply> reply_;
   std::deque<Choice> choices_;  // fixed after construction

@@ -9,24 +9,26 @@
 
 namespace baton {
 
-HttpResponse Response(int status, const std::string& id, const std::string& content_type, std::string body) {
-  HttpResponse response{.status = status, .headers = {{"x-request-id", id}}, .body = std::move(body)};
+HttpResponse Response(int status, const CallId& id, const std::string& content_type, std::string body) {
+  HttpResponse response{.status = status,
+                        .headers = {{"x-request-id", id.request_id}, {"traceparent", ToTraceparent(id.span)}},
+                        .body = std::move(body)};
   if (!content_type.empty()) response.headers.emplace_back("content-type", content_type);
   return response;
 }
 
-HttpResponse JsonResponse(const std::string& id, std::string body) {
+HttpResponse JsonResponse(const CallId& id, std::string body) {
   return Response(200, id, "application/json", std::move(body));
 }
 
-HttpResponse EventStream(const std::string& id, std::string first_events) {
+HttpResponse EventStream(const CallId& id, std::string first_events) {
   HttpResponse response = Response(200, id, "text/event-stream", std::move(first_events));
   response.headers.emplace_back("cache-control", "no-cache");
   response.headers.emplace_back("x-accel-buffering", "no");  // nginx would hold events back
   return response;
 }
 
-HttpResponse ErrorResponse(const std::string& id, const absl::Status& status, absl::Duration retry_after) {
+HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::Duration retry_after) {
   HttpResponse response = Response(HttpStatusOf(status), id, "application/json", ErrorBody(status));
   if (retry_after > absl::ZeroDuration()) {
     const int64_t seconds = absl::ToInt64Seconds(absl::Ceil(retry_after, absl::Seconds(1)));

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/trace_context.h"
 #include "server/callers.h"
 #include "server/http/http_message.h"
 #include "server/http/http_reply.h"
@@ -13,21 +14,27 @@
 
 namespace baton {
 
+// What every answer to a call tells of it.
+struct CallId {
+  std::string request_id;  // x-request-id
+  TraceContext span;       // traceparent: ours, in the caller's trace
+};
+
 // Thread-safe as far as its reply is: the rest does not change.
 struct HttpCall {
   HttpRequest request;
   std::shared_ptr<HttpReply> reply;
-  std::string id;  // x-request-id, of every answer
+  CallId id;
   absl::Time arrived;
   Caller caller;
 };
 
 // `content_type`: may be empty, where there is no body.
-HttpResponse Response(int status, const std::string& id, const std::string& content_type, std::string body);
-HttpResponse JsonResponse(const std::string& id, std::string body);
-HttpResponse EventStream(const std::string& id, std::string first_events);
+HttpResponse Response(int status, const CallId& id, const std::string& content_type, std::string body);
+HttpResponse JsonResponse(const CallId& id, std::string body);
+HttpResponse EventStream(const CallId& id, std::string first_events);
 // In OpenAI's shape. A zero `retry_after` is not known.
-HttpResponse ErrorResponse(const std::string& id, const absl::Status& status, absl::Duration retry_after = {});
+HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::Duration retry_after = {});
 
 // What becomes of a request whose client has gone.
 inline void LeaveTo(Gone why, RequestHandle& request) { why == Gone::kCutOff ? request.LetGo() : request.Cancel(); }

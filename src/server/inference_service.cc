@@ -1,5 +1,6 @@
 #include "server/inference_service.h"
 
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -54,6 +55,13 @@ std::string_view AuthorizationOf(const grpc::CallbackServerContext& context) {
                                                : std::string_view(it->second.data(), it->second.size());
 }
 
+// "" where the call says nothing, or several things, of which none is to be believed.
+std::string_view TraceparentOf(const grpc::CallbackServerContext& context) {
+  const auto [begin, end] = context.client_metadata().equal_range("traceparent");
+  if (std::distance(begin, end) != 1) return {};
+  return {begin->second.data(), begin->second.size()};
+}
+
 grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context, const absl::Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpc(status));
@@ -66,14 +74,17 @@ InferenceService::InferenceService(Router& router, ServedModels& models, const C
     : router_(router), models_(models), clock_(clock), admission_(admission) {}
 
 template <typename Request>
-void InferenceService::Accept(const grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes,
+void InferenceService::Accept(grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes,
                               const std::shared_ptr<CallSink>& sink) {
+  TraceContext span = BeginSpan(TraceparentOf(context));
+  context.AddInitialMetadata("traceparent", ToTraceparent(span));
   absl::StatusOr<Caller> caller = admission_.callers().Authenticate(AuthorizationOf(context));
   if (!caller.ok()) return admission_.Refuse(*sink, caller.status());
   if (const auto why = admission_.WhyNot(*caller)) return admission_.Refuse(*sink, why->status, why->retry_after);
   auto request = std::make_shared<Request>();
   if (absl::Status status = Parse(bytes, *request); !status.ok()) return admission_.Refuse(*sink, status);
-  admission_.Accept<Request>(std::move(request), {*std::move(caller), DeadlineOf(context, clock_)}, sink);
+  admission_.Accept<Request>(std::move(request), {*std::move(caller), std::move(span), DeadlineOf(context, clock_)},
+                             sink);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(grpc::CallbackServerContext* context,

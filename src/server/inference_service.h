@@ -36,7 +36,7 @@ class InferenceService final : public InferenceServiceBase {
 
  private:
   template <typename Request>
-  void Accept(const grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes,
+  void Accept(grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes,
               const std::shared_ptr<CallSink>& sink);
 
   Router& router_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/strings.h"
 #include "server/completion_routes.h"
@@ -20,6 +21,12 @@ namespace {
 bool IsOtherSites(const HttpRequest& request) {
   const std::string_view origin = request.header("origin"), host = request.header("host");
   return !origin.empty() && origin != StrCat("http://", host) && origin != StrCat("https://", host);
+}
+
+// Empty where there is none, and where there are several, of which none is to be believed.
+std::string_view TraceparentOf(const HttpRequest& request) {
+  const auto is_one = [](const auto& header) { return absl::EqualsIgnoreCase(header.first, "traceparent"); };
+  return std::ranges::count_if(request.headers, is_one) == 1 ? request.header("traceparent") : std::string_view();
 }
 
 bool HasBody(const HttpRequest& head) {
@@ -50,10 +57,10 @@ const OpenAiGateway::Route* OpenAiGateway::Find(std::string_view path) {
   return found == std::end(kRoutes) ? nullptr : found;
 }
 
-std::string OpenAiGateway::IdOf(const HttpRequest& request) {
+CallId OpenAiGateway::IdOf(const HttpRequest& request) {
   const std::string_view given = request.header("x-request-id");
   const bool usable = !given.empty() && CheckRequestId("x-request-id", given).ok();
-  return usable ? std::string(given) : parts_.admission.DrawId();
+  return {usable ? std::string(given) : parts_.admission.DrawId(), BeginSpan(TraceparentOf(request))};
 }
 
 // Of a path that is not there, too: what there is, a stranger is not told.
@@ -66,7 +73,7 @@ absl::StatusOr<Caller> OpenAiGateway::CallerOf(const HttpRequest& request, const
                                             : callers.Authenticate(authorization);
 }
 
-HttpResponse OpenAiGateway::OtherMethod(const Route& route, const HttpRequest& request, const std::string& id) {
+HttpResponse OpenAiGateway::OtherMethod(const Route& route, const HttpRequest& request, const CallId& id) {
   const bool asks = request.method == "OPTIONS";
   HttpResponse response =
       asks ? Response(204, id, "", "")
@@ -77,7 +84,7 @@ HttpResponse OpenAiGateway::OtherMethod(const Route& route, const HttpRequest& r
   return response;
 }
 
-OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const std::string& id) const {
+OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const CallId& id) const {
   const auto refused = [&id](const absl::Status& status) { return Decision{.refusal = ErrorResponse(id, status)}; };
   if (IsOtherSites(head)) return refused(absl::PermissionDeniedError("Origin: pages of other sites have no access"));
   if (checks_host_) {
@@ -107,7 +114,7 @@ OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const std
 std::optional<HttpResponse> OpenAiGateway::OnHead(const HttpRequest& head) { return Decide(head, IdOf(head)).refusal; }
 
 void OpenAiGateway::OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) {
-  std::string id = IdOf(request);
+  CallId id = IdOf(request);
   // Again: the keys may have changed while the body came.
   Decision decision = Decide(request, id);
   if (decision.refusal) return reply->Send(*decision.refusal);
@@ -117,9 +124,10 @@ void OpenAiGateway::OnRequest(HttpRequest request, std::shared_ptr<HttpReply> re
 
 HttpResponse OpenAiGateway::Refusal(int status, const std::string& message) {
   const bool overloaded = status == 503;
-  HttpResponse response = ErrorResponse(
-      parts_.admission.DrawId(), overloaded ? absl::UnavailableError(message) : absl::InvalidArgumentError(message),
-      overloaded ? ClientAdmission::kRetryHint : absl::ZeroDuration());
+  HttpResponse response =
+      ErrorResponse({parts_.admission.DrawId(), BeginSpan("")},
+                    overloaded ? absl::UnavailableError(message) : absl::InvalidArgumentError(message),
+                    overloaded ? ClientAdmission::kRetryHint : absl::ZeroDuration());
   response.status = status;
   return response;
 }

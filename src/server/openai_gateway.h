@@ -42,10 +42,10 @@ class OpenAiGateway final : public HttpHandler {
 
   static const Route* Find(std::string_view path);
   absl::StatusOr<Caller> CallerOf(const HttpRequest& request, const Route* route) const;
-  Decision Decide(const HttpRequest& head, const std::string& id) const;
+  Decision Decide(const HttpRequest& head, const CallId& id) const;
   // The answer to a method that is not the route's.
-  static HttpResponse OtherMethod(const Route& route, const HttpRequest& request, const std::string& id);
-  std::string IdOf(const HttpRequest& request);
+  static HttpResponse OtherMethod(const Route& route, const HttpRequest& request, const CallId& id);
+  CallId IdOf(const HttpRequest& request);
 
   const GatewayParts parts_;
   // Where anyone of this machine may call, a page must not. Whoever opens a router to other machines has names for it,

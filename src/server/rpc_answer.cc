@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "google/protobuf/util/json_util.h"
-#include "server/http_call.h"
 #include "server/openai/json_text.h"
 #include "server/openai/openai_error.h"
 #include "server/response_convert.h"

@@ -8,13 +8,14 @@
 #include "inference.pb.h"
 #include "server/admission.h"
 #include "server/http/http_reply.h"
+#include "server/http_call.h"
 
 namespace baton {
 
 // What the two have in common: a refusal, and a client that goes away. Kept by the router while the request is live.
 class RpcAnswer : public CallSink {
  public:
-  RpcAnswer(Router& router, std::string call_id, std::shared_ptr<HttpReply> reply)
+  RpcAnswer(Router& router, CallId call_id, std::shared_ptr<HttpReply> reply)
       : call_id_(std::move(call_id)), reply_(std::move(reply)), handle_(&router) {}
   // Of an answer that is told when its client goes away.
   static void Watch(const std::shared_ptr<RpcAnswer>& answer);
@@ -24,7 +25,7 @@ class RpcAnswer : public CallSink {
   void Refuse(const absl::Status& status, absl::Duration retry_after) override;
 
  protected:
-  const std::string call_id_;
+  const CallId call_id_;
   const std::shared_ptr<HttpReply> reply_;
   RequestHandle handle_;
   std::mutex mutex_;  // guards what follows
@@ -34,7 +35,7 @@ class RpcAnswer : public CallSink {
 // Whole, as one GenerateResponse; or as server-sent events, each of which is one.
 class GenerateAnswer final : public RpcAnswer {
  public:
-  GenerateAnswer(Router& router, std::string call_id, std::shared_ptr<HttpReply> reply, bool stream)
+  GenerateAnswer(Router& router, CallId call_id, std::shared_ptr<HttpReply> reply, bool stream)
       : RpcAnswer(router, std::move(call_id), std::move(reply)), stream_(stream) {}
   void OnUpdate(TokenUpdate update) override;
   void OnEnd(const RequestOutcome& outcome) override;

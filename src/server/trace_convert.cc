@@ -52,6 +52,7 @@ v1::TraceResponse ToProto(const Router::Trace& trace) {
     v1::TracedRequest& out = *response.add_requests();
     out.set_request_id(life->id);
     out.set_agent(life->agent);
+    out.set_trace_id(life->trace_id);
     out.set_arrived_us(micros(life->arrived));
     out.set_ended_us(micros(std::min(life->ended, trace.now)));
     out.set_over(life->over());

@@ -28,7 +28,8 @@ void AddRequest(const v1::TracedRequest& request, int lane, Json& events) {
                    {"cached_tokens", request.usage().cached_tokens()},
                    {"completion_tokens", request.usage().completion_tokens()},
                    {"over", request.over()},
-                   {"error", request.error()}};
+                   {"error", request.error()},
+                   {"trace_id", request.trace_id()}};
   events.push_back(std::move(whole));
   for (const v1::Span& span : request.spans()) {
     Json phase = Slice(StyleOf(span.phase()).name, lane, span.begin_us(), span.end_us());

@@ -157,6 +157,7 @@ worker::v1::PrefillJob ToProto(const PrefillJob& job) {
   proto.set_decode_worker(job.decode_worker);
   proto.set_open(job.open);
   proto.set_handicap_us(absl::ToInt64Microseconds(job.handicap));
+  proto.set_traceparent(job.traceparent);
   *proto.mutable_lease() = ToProto(job.lease);
   return proto;
 }
@@ -171,6 +172,7 @@ PrefillJob FromProto(const worker::v1::PrefillJob& proto) {
   job.decode_worker = proto.decode_worker();
   job.open = proto.open();
   job.handicap = absl::Microseconds(proto.handicap_us());
+  job.traceparent = proto.traceparent();
   job.lease = FromProto(proto.lease());
   return job;
 }
@@ -261,6 +263,7 @@ worker::v1::DecodeJob ToProto(const DecodeJob& job) {
   *proto.mutable_sampling() = ToProto(job.sampling);
   proto.set_priority(job.priority);
   proto.set_handicap_us(absl::ToInt64Microseconds(job.handicap));
+  proto.set_traceparent(job.traceparent);
   return proto;
 }
 
@@ -275,6 +278,7 @@ DecodeJob FromProto(const worker::v1::DecodeJob& proto) {
   job.sampling = FromProto(proto.sampling());
   job.priority = proto.priority();
   job.handicap = absl::Microseconds(proto.handicap_us());
+  job.traceparent = proto.traceparent();
   return job;
 }
 

@@ -98,6 +98,7 @@ class TracedRequest:
     spans: tuple[Span, ...]
     upstreams: tuple[str, ...]  # request ids that its prompt refers to, as far as the trace has them
     usage: Usage
+    trace_id: str  # of its W3C trace
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,6 +152,7 @@ def read_trace(response: Any) -> Trace:
     requests = (TracedRequest(
         request_id=request.request_id, agent=request.agent, arrived_us=request.arrived_us, ended_us=request.ended_us,
         over=request.over, error=request.error, spans=tuple(map(_read_span, request.spans)),
-        upstreams=tuple(ids[index] for index in request.upstreams), usage=_fields(Usage, request.usage))
+        upstreams=tuple(ids[index] for index in request.upstreams), usage=_fields(Usage, request.usage),
+        trace_id=request.trace_id)
         for request in response.requests)
     return Trace(tuple(requests), response.omitted)

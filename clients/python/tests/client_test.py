@@ -92,6 +92,7 @@ class ClientTest(unittest.TestCase):
         self.assertGreater(judge.result().usage.prompt_tokens, facts.result().usage.completion_tokens)
         [trace] = [request for request in flow.trace().requests if request.agent == "judge"]
         self.assertEqual(trace.upstreams, (facts.id,))
+        self.assertRegex(trace.trace_id, "^[0-9a-f]{32}$")
 
     def test_a_graph_grows_while_it_runs(self):
         flow = self.client.workflow("w")
