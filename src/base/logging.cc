@@ -1,11 +1,80 @@
 #include "base/logging.h"
 
+#include <algorithm>
+#include <span>
+
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "nlohmann/json.hpp"
+#include "spdlog/pattern_formatter.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
 
 namespace baton {
+namespace {
 
-absl::Status InitLogging(const std::string& program, const std::string& level) {
+using Json = nlohmann::ordered_json;
+
+// Of the line that this thread writes: spdlog hands formatters nothing but the message, on the thread that logs.
+thread_local std::span<const LogField> line_fields;
+
+bool IsEmpty(const LogField& field) {
+  const auto* text = std::get_if<std::string_view>(&field.value);
+  return text != nullptr && text->empty();
+}
+
+// On one line, whatever is in it.
+std::string ToText(const Json& json) {
+  return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+std::string ToText(const LogField& field) {
+  const Json json = std::visit([](const auto& value) { return Json(value); }, field.value);
+  const auto* text = std::get_if<std::string_view>(&field.value);
+  const auto is_plain = [](char c) { return '!' <= c && c <= '~' && c != '"' && c != '\\'; };
+  return text != nullptr && std::ranges::all_of(*text, is_plain) ? std::string(*text) : ToText(json);
+}
+
+class FieldsFlag final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg&, const std::tm&, spdlog::memory_buf_t& line) override {
+    std::string text;
+    for (const LogField& field : line_fields) {
+      if (!IsEmpty(field)) text += " " + std::string(field.name) + "=" + ToText(field);
+    }
+    line.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<FieldsFlag>(); }
+};
+
+class JsonFormatter final : public spdlog::formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& line) override {
+    const auto level = spdlog::level::to_string_view(message.level);
+    const absl::Time time = absl::FromChrono(message.time);
+    Json json = {{"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone())},
+                 {"level", std::string_view(level.data(), level.size())},
+                 {"where", std::string_view(message.logger_name.data(), message.logger_name.size())},
+                 {"message", std::string_view(message.payload.data(), message.payload.size())}};
+    for (const LogField& field : line_fields) {
+      if (IsEmpty(field)) continue;
+      std::visit([&](const auto& value) { json[std::string(field.name)] = value; }, field.value);
+    }
+    const std::string text = ToText(json) + "\n";
+    line.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<formatter> clone() const override { return std::make_unique<JsonFormatter>(); }
+};
+
+}  // namespace
+
+std::unique_ptr<spdlog::formatter> MakeLogFormatter(LogFormat format) {
+  if (format == LogFormat::kJson) return std::make_unique<JsonFormatter>();
+  auto text = std::make_unique<spdlog::pattern_formatter>();
+  text->add_flag<FieldsFlag>('*').set_pattern("%Y-%m-%d %H:%M:%S.%e %n %^%l%$ %v%*");
+  return text;
+}
+
+absl::Status InitLogging(const std::string& program, const std::string& level, LogFormat format) {
   const spdlog::level::level_enum parsed = spdlog::level::from_str(level);
   if (parsed == spdlog::level::off && level != "off") {
     return absl::InvalidArgumentError(
@@ -13,8 +82,15 @@ absl::Status InitLogging(const std::string& program, const std::string& level) {
   }
   spdlog::set_default_logger(spdlog::stderr_color_mt(program));
   spdlog::set_level(parsed);
-  spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %n %^%l%$ %v");
+  spdlog::set_formatter(MakeLogFormatter(format));
   return absl::OkStatus();
+}
+
+void LogFields(spdlog::level::level_enum level, std::string_view message, std::initializer_list<LogField> fields) {
+  if (!spdlog::should_log(level)) return;
+  line_fields = {fields.begin(), fields.size()};
+  spdlog::log(level, "{}", message);
+  line_fields = {};
 }
 
 }  // namespace baton

@@ -51,6 +51,10 @@ std::optional<TraceContext> ParseTraceparent(std::string_view header) {
                       .random = (bits & kRandom) != 0};
 }
 
+std::string TraceIdOf(std::string_view traceparent) {
+  return ParseTraceparent(traceparent).value_or(TraceContext{}).trace_id;
+}
+
 std::string ToTraceparent(const TraceContext& context) {
   BATON_CHECK(!context.trace_id.empty(), "no trace");
   const int flags = (context.sampled ? kSampled : 0) | (context.random ? kRandom : 0);

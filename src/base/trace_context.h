@@ -20,6 +20,8 @@ struct TraceContext {
 
 // Nothing: it is malformed, and by the standard to be ignored.
 std::optional<TraceContext> ParseTraceparent(std::string_view header);
+// Its trace id; empty: it is malformed.
+std::string TraceIdOf(std::string_view traceparent);
 // As version 00.
 std::string ToTraceparent(const TraceContext& context);
 

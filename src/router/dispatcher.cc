@@ -389,7 +389,9 @@ void Dispatcher::AppendPrompt(const RouterAction& action, absl::Time now) {
 }
 
 void Dispatcher::StartDecode(const RouterAction& action, absl::Time now) {
-  DecodeJob job = records_.at(action.request).StartDecode();
+  RequestRecord& record = records_.at(action.request);
+  record.decoded_by = action.worker;
+  DecodeJob job = record.StartDecode();
   job.handicap = Handicap(action.request, now);
   actions_.push_back(WorkerCommand{action.worker, std::move(job)});
 }
@@ -415,7 +417,9 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
     workload_->Ended(action.request, complete, now);
   }
   if (gate_) gate_->Ended(action.request, now);
-  if (!record.shadow) actions_.push_back(RequestEnded{{action.request, record.number}, std::move(outcome)});
+  if (!record.shadow) {
+    actions_.push_back(RequestEnded{{action.request, record.number}, std::move(outcome), record.Parties()});
+  }
   called_.erase(record.worker_id);
   if (record.shadow) ForgetShadow(record);
   records_.erase(found);

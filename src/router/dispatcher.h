@@ -61,6 +61,7 @@ struct RequestProgress {
 struct RequestEnded {
   RequestTicket ticket;
   RequestOutcome outcome;
+  RequestParties parties;
 };
 using DispatchAction = std::variant<WorkerCommand, RequestProgress, RequestEnded>;
 

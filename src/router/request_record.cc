@@ -81,6 +81,15 @@ RequestOutcome RequestRecord::Outcome(const absl::Status& status, absl::Time now
   return outcome;
 }
 
+RequestParties RequestRecord::Parties() const {
+  return {.id = request.id,
+          .tenant = request.tenant,
+          .model = request.served->name,
+          .trace_id = request.span.trace_id,
+          .prefill_worker = prefilled_by,
+          .decode_worker = decoded_by};
+}
+
 RequestLife RequestRecord::Life() const {
   RequestLife life;
   life.id = request.id;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,6 +31,13 @@ struct RequestOutcome {
   KvLease context;              // what is kept of the context that it used
 };
 
+// Who took part in a request, for logs and metrics.
+struct RequestParties {
+  RequestId id;  // its client's name for it
+  std::string tenant, model, trace_id;
+  WorkerAddress prefill_worker, decode_worker;  // links; empty: none had it
+};
+
 struct RequestRecord {
   RequestId id;  // ScopedId: what RouterCore and its like call it; `request.id` is its client's name for it
   ClientRequest request;
@@ -47,7 +55,7 @@ struct RequestRecord {
   bool held = false;     // its session waits for its turn
   absl::Duration session_wait, queue, first_token;
   std::optional<PrefillDone> done;
-  WorkerAddress prefilled_by;
+  WorkerAddress prefilled_by, decoded_by;
   std::optional<FinishReason> finish;
   int32_t completion_tokens = 0;
   // Shadow prefill (shadow_prefill.h):
@@ -62,6 +70,7 @@ struct RequestRecord {
 
   // Less retry_after and context. `status`: with which it ends now.
   RequestOutcome Outcome(const absl::Status& status, absl::Time now) const;
+  RequestParties Parties() const;
   RequestLife Life() const;  // so far
 
  private:

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/trace_context.h"
+#include "server/request_log.h"
 #include "server/worker_convert.h"
 
 namespace baton {
@@ -75,7 +77,7 @@ void DecodeService::OnCommand(Streams::Stream* stream, const DecodeCommand& comm
 
 void DecodeService::Start(Streams::Stream* stream, DecodeJob job) {
   const RequestId id = job.request_id;
-  absl::Status status = streams_.Claim(id, stream);
+  absl::Status status = streams_.Claim(id, stream, TraceIdOf(job.traceparent));
   if (!status.ok()) return streams_.SendTo(stream, FailedEvent({id, status, absl::ZeroDuration()}));
   DecodeWorker* worker = worker_;
   status = worker == nullptr ? absl::UnavailableError("the worker shuts down") : worker->Start(std::move(job));
@@ -90,16 +92,20 @@ void DecodeService::OnGone(Streams::Stream* stream) {
 }
 
 void DecodeService::OnUpdates(std::span<TokenUpdate> updates) {
-  streams_.SendEach(updates, [this](DecodeEvent& event, const TokenUpdate& update) {
+  streams_.SendEach(updates, [this](DecodeEvent& event, const TokenUpdate& update, const std::string& trace_id) {
     *event.mutable_updates()->add_updates() = ToProto(update);
     if (update.queued) metrics_.OnTakenUp(*update.queued);
-    if (update.finish) metrics_.OnJobEnded(absl::StatusCode::kOk);
+    if (update.finish) {
+      metrics_.OnJobEnded(absl::StatusCode::kOk);
+      LogJobEnd(update.request_id, trace_id, absl::StatusCode::kOk);
+    }
     return update.finish.has_value();
   });
 }
 
 void DecodeService::OnFailed(const RequestFailed& failed) {
   metrics_.OnJobEnded(failed.status.code());
+  LogJobEnd(failed.request_id, streams_.TraceOf(failed.request_id), failed.status.code());
   streams_.SendLast(failed.request_id, FailedEvent(failed));
 }
 

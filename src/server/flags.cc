@@ -266,6 +266,9 @@ void AddFlags(CLI::App& app, CommonOptions& o) {
   app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
+  app.add_option("--log-format", o.log_format, "text, or json: an object for each line (docs/operations.md)")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
   app.add_option("--metrics", o.metrics, "where Prometheus finds /metrics; port 0 takes a free one")
       ->check(kMetricsAddress)
       ->capture_default_str();

@@ -27,7 +27,7 @@ std::shared_ptr<GenerateStream> GenerateStream::Make(grpc::CallbackServerContext
 
 void GenerateStream::SetId(const RequestId& id) {
   const std::lock_guard lock(mutex_);
-  untold_id_ = id;
+  id_ = untold_id_ = id;
 }
 
 void GenerateStream::Refuse(const absl::Status& status, absl::Duration retry_after) {
@@ -56,8 +56,8 @@ void GenerateStream::OnUpdate(TokenUpdate update) {
     if (pending_bytes_ <= kMaxUnreadBytes && !paused) return;
     cut_off_ = true;
     pending_.Clear();
+    LogFields(spdlog::level::warn, "a client was cut off: it does not read what it asked for", {{"request", id_}});
   }
-  spdlog::warn("a client was cut off: it does not read what it asked for");
   handle_.LetGo();
   context_->TryCancel();  // also ends the write that hangs
 }

@@ -38,7 +38,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, 
   RequestHandle handle_;
   std::mutex mutex_;  // guards what follows
   std::shared_ptr<GenerateStream> self_;
-  RequestId untold_id_;
+  RequestId id_, untold_id_;
   bool cut_off_ = false;          // nothing is written any more
   v1::GenerateResponse pending_;  // not yet written
   bool has_pending_ = false;

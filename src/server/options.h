@@ -30,6 +30,7 @@ struct EtcdOptions {
 
 struct CommonOptions {
   std::string log_level = "info";
+  std::string log_format = "text";      // or "json"
   std::string metrics = "127.0.0.1:0";  // host:port; empty, "off" or "0": none
   double grace_seconds = 10;            // for running requests, after SIGTERM or SIGINT
   bool check = false;                   // only validate

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/trace_context.h"
+#include "server/request_log.h"
 #include "server/worker_convert.h"
 
 namespace baton {
@@ -90,7 +92,7 @@ void PrefillService::OnCommand(Streams::Stream* stream, const PrefillCommand& co
 void PrefillService::Submit(Streams::Stream* stream, PrefillJob job) {
   const RequestId id = job.request_id;
   job.lease_holder = HolderOf(stream);
-  if (absl::Status status = streams_.Claim(id, stream); !status.ok()) {
+  if (absl::Status status = streams_.Claim(id, stream, TraceIdOf(job.traceparent)); !status.ok()) {
     return streams_.SendTo(stream, FailedEvent({id, status, absl::ZeroDuration()}));
   }
   PrefillWorker* worker = worker_;
@@ -110,6 +112,7 @@ void PrefillService::OnGone(Streams::Stream* stream) {
 void PrefillService::OnPrefillDone(const PrefillDone& done) {
   metrics_.OnJobEnded(absl::StatusCode::kOk);
   metrics_.OnTakenUp(done.queued);
+  LogPrefilled(done, streams_.TraceOf(done.request_id));
   PrefillEvent event;
   *event.mutable_done() = ToProto(done);
   streams_.SendLast(done.request_id, std::move(event));
@@ -117,6 +120,7 @@ void PrefillService::OnPrefillDone(const PrefillDone& done) {
 
 void PrefillService::OnPrefillFailed(const RequestFailed& failed) {
   metrics_.OnJobEnded(failed.status.code());
+  LogJobEnd(failed.request_id, streams_.TraceOf(failed.request_id), failed.status.code());
   streams_.SendLast(failed.request_id, FailedEvent(failed));
 }
 

@@ -24,6 +24,17 @@ void LogLibraries() {
   });
 }
 
+// Why the program ends, whatever the log's level is.
+void TellFailure(const std::string& program, LogFormat format, const absl::Status& status) {
+  const std::string why = StrCat(absl::StatusCodeToString(status.code()), ": ", Message(status));
+  if (format == LogFormat::kText) {
+    std::cerr << program << ": " << why << "\n";
+  } else {
+    spdlog::set_level(spdlog::level::critical);
+    spdlog::critical("{}", why);
+  }
+}
+
 // Each connection of a client takes a descriptor, and shells grant 1,024: takes what the system allows.
 void RaiseFileLimit() {
   rlimit limit{};
@@ -35,12 +46,13 @@ void RaiseFileLimit() {
 }  // namespace
 
 int RunProgram(const std::string& program, const CommonOptions& options, const std::function<absl::Status()>& run) {
-  absl::Status status = InitLogging(program, options.log_level);
+  const LogFormat format = options.log_format == "json" ? LogFormat::kJson : LogFormat::kText;
+  absl::Status status = InitLogging(program, options.log_level, format);
   LogLibraries();
   RaiseFileLimit();
   if (status.ok()) status = run();
   if (!status.ok()) {
-    std::cerr << program << ": " << absl::StatusCodeToString(status.code()) << ": " << Message(status) << "\n";
+    TellFailure(program, format, status);
     return 1;
   }
   if (options.check) std::cout << program << ": the options, the model and the memory are fine\n";

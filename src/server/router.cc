@@ -6,6 +6,7 @@
 
 #include "base/logging.h"
 #include "base/status.h"
+#include "server/request_log.h"
 #include "server/worker_convert.h"
 #include "server/worker_names.h"
 
@@ -236,7 +237,7 @@ Router::Delivery Router::ToSink(RequestProgress progress) {
 Router::Delivery Router::ToSink(RequestEnded ended) {
   metrics_.OnEnd(ended.outcome);
   auto sink = sinks_.extract(ended.ticket.number);
-  return {std::move(sink.mapped()), std::move(ended.outcome)};
+  return {std::move(sink.mapped()), std::move(ended)};
 }
 
 void Router::Deliver(Deliveries deliveries) {
@@ -244,7 +245,9 @@ void Router::Deliver(Deliveries deliveries) {
     if (auto* update = std::get_if<TokenUpdate>(&delivery.what)) {
       delivery.sink->OnUpdate(std::move(*update));
     } else {
-      delivery.sink->OnEnd(std::get<RequestOutcome>(delivery.what));
+      const auto& ended = std::get<RequestEnded>(delivery.what);
+      LogRequestEnd(ended.parties, ended.outcome);  // first: a client that has its answer finds the line
+      delivery.sink->OnEnd(ended.outcome);
     }
   }
 }

@@ -85,7 +85,7 @@ class Router {
   // What sinks are told once the lock is released.
   struct Delivery {
     std::shared_ptr<RequestSink> sink;
-    std::variant<TokenUpdate, RequestOutcome> what;
+    std::variant<TokenUpdate, RequestEnded> what;
   };
   using Deliveries = std::vector<Delivery>;
 

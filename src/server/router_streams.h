@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,31 +34,38 @@ class RouterStreams {
     std::erase(streams_, stream);
     std::vector<RequestId> orphans;
     absl::erase_if(owners_, [&](const auto& entry) {
-      if (entry.second == stream) orphans.push_back(entry.first);
-      return entry.second == stream;
+      if (entry.second.stream == stream) orphans.push_back(entry.first);
+      return entry.second.stream == stream;
     });
     return orphans;
   }
 
-  // ALREADY_EXISTS: a live request has this id, perhaps another router's.
-  absl::Status Claim(const RequestId& id, Stream* stream) {
+  // `trace_id`: for logs. ALREADY_EXISTS: a live request has this id, perhaps another router's.
+  absl::Status Claim(const RequestId& id, Stream* stream, std::string trace_id) {
     const std::lock_guard lock(mutex_);
-    if (owners_.try_emplace(id, stream).second) return absl::OkStatus();
+    if (owners_.try_emplace(id, Owner{stream, std::move(trace_id)}).second) return absl::OkStatus();
     return absl::AlreadyExistsError(absl::StrCat("request_id: '", id, "' is live on this worker"));
+  }
+
+  // Of a live request; else empty.
+  std::string TraceOf(const RequestId& id) {
+    const std::lock_guard lock(mutex_);
+    const auto found = owners_.find(id);
+    return found == owners_.end() ? "" : found->second.trace_id;
   }
 
   // This router asked for it.
   bool Owns(const RequestId& id, const Stream* stream) {
     const std::lock_guard lock(mutex_);
     const auto found = owners_.find(id);
-    return found != owners_.end() && found->second == stream;
+    return found != owners_.end() && found->second.stream == stream;
   }
 
   // No other router asked for it.
   bool MayCancel(const RequestId& id, const Stream* stream) {
     const std::lock_guard lock(mutex_);
     const auto found = owners_.find(id);
-    return found == owners_.end() || found->second == stream;
+    return found == owners_.end() || found->second.stream == stream;
   }
 
   void SendTo(Stream* stream, Event event) {
@@ -70,12 +78,12 @@ class RouterStreams {
     const std::lock_guard lock(mutex_);
     const auto found = owners_.find(id);
     if (found == owners_.end()) return;
-    found->second->Send(std::move(event));
+    found->second.stream->Send(std::move(event));
     owners_.erase(found);
   }
 
-  // One event for each router: `add(event, item)` puts an item of a request of its own into it, and says whether it is
-  // the request's last.
+  // One event for each router: `add(event, item, trace_id)` puts an item of a request of its own into it, and says
+  // whether it is the request's last.
   template <typename Items, typename Add>
   void SendEach(Items&& items, Add add) {
     const std::lock_guard lock(mutex_);
@@ -83,9 +91,10 @@ class RouterStreams {
     for (auto& item : items) {
       const auto owner = owners_.find(item.request_id);
       if (owner == owners_.end()) continue;
-      auto event = std::ranges::find(events, owner->second, &std::pair<Stream*, Event>::first);
-      if (event == events.end()) event = events.insert(event, {owner->second, Event()});
-      if (add(event->second, item)) owners_.erase(owner);
+      const auto& [stream, trace_id] = owner->second;
+      auto event = std::ranges::find(events, stream, &std::pair<Stream*, Event>::first);
+      if (event == events.end()) event = events.insert(event, {stream, Event()});
+      if (add(event->second, item, trace_id)) owners_.erase(owner);
     }
     for (auto& [stream, event] : events) stream->Send(std::move(event));
   }
@@ -101,9 +110,13 @@ class RouterStreams {
   }
 
  private:
+  struct Owner {
+    Stream* stream = nullptr;
+    std::string trace_id;
+  };
   std::mutex mutex_;  // guards what follows
   std::vector<Stream*> streams_;
-  absl::flat_hash_map<RequestId, Stream*> owners_;  // of live requests
+  absl::flat_hash_map<RequestId, Owner> owners_;  // of live requests
 };
 
 }  // namespace baton

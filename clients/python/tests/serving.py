@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import tempfile
+import threading
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROGRAM = pathlib.Path(os.environ.get("BATON", ROOT / "build/release/bin/baton"))
@@ -28,8 +29,16 @@ class Server:
             if found := re.search(r"HTTP on (\S+)", line):
                 self.http = found[1]
             if re.search(r" info serving$", line):
-                return
-        raise RuntimeError(f"baton serve ended: {log}")
+                break
+        else:
+            raise RuntimeError(f"baton serve ended: {log}")
+        self._rest = threading.Thread(target=self._drop_log, daemon=True)
+        self._rest.start()
+
+    def _drop_log(self):
+        """A log that nobody reads would hold up the server."""
+        for _ in self._process.stdout:
+            pass
 
     def kill(self):
         self._process.kill()
@@ -41,8 +50,9 @@ class Server:
         return self._process.returncode
 
     def _await_end(self):
-        if not self._process.stdout.closed:  # it may have ended before
-            self._process.communicate()
+        self._process.wait()
+        self._rest.join()
+        self._process.stdout.close()
 
 
 class Keys:

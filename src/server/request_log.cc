@@ -1,0 +1,66 @@
+#include "server/request_log.h"
+
+#include <cmath>
+
+#include "base/logging.h"
+
+namespace baton {
+namespace {
+
+// To the microsecond.
+double Milliseconds(absl::Duration duration) { return std::round(absl::ToDoubleMicroseconds(duration)) / 1000; }
+
+std::string_view NameOf(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "cancelled";
+  }
+  return "";
+}
+
+}  // namespace
+
+void LogRequestEnd(const RequestParties& parties, const RequestOutcome& outcome) {
+  LogFields(spdlog::level::info, "a request ended",
+            {{"request", parties.id},
+             {"trace_id", parties.trace_id},
+             {"tenant", parties.tenant},
+             {"model", parties.model},
+             {"code", absl::StatusCodeToString(outcome.status.code())},
+             {"finish", outcome.status.ok() ? NameOf(outcome.finish) : ""},
+             {"prompt_tokens", int64_t{outcome.prompt_tokens}},
+             {"cached_tokens", int64_t{outcome.cached_tokens}},
+             {"completion_tokens", int64_t{outcome.completion_tokens}},
+             {"upstream_ms", Milliseconds(outcome.upstream)},
+             {"queue_ms", Milliseconds(outcome.queue)},
+             {"prefill_ms", Milliseconds(outcome.prefill)},
+             {"handoff_ms", Milliseconds(outcome.handoff)},
+             {"first_token_ms", Milliseconds(outcome.first_token)},
+             {"total_ms", Milliseconds(outcome.total)},
+             {"prefill_worker", parties.prefill_worker},
+             {"decode_worker", parties.decode_worker}});
+}
+
+void LogJobEnd(const RequestId& id, const std::string& trace_id, absl::StatusCode code) {
+  LogFields(spdlog::level::debug, "a job ended",
+            {{"request", id}, {"trace_id", trace_id}, {"code", absl::StatusCodeToString(code)}});
+}
+
+void LogPrefilled(const PrefillDone& done, const std::string& trace_id) {
+  LogFields(spdlog::level::debug, "a prompt is prefilled",
+            {{"request", done.request_id},
+             {"trace_id", trace_id},
+             {"cached_tokens", int64_t{done.cached_tokens}},
+             {"shared_tokens", int64_t{done.shared_tokens}},
+             {"computed_tokens", int64_t{done.computed_tokens}},
+             {"bytes_pushed", done.bytes_pushed},
+             {"queue_ms", Milliseconds(done.queued)},
+             {"prefill_ms", Milliseconds(done.compute)},
+             {"handoff_ms", Milliseconds(done.handoff)}});
+}
+
+}  // namespace baton

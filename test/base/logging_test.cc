@@ -1,0 +1,87 @@
+#include "base/logging.h"
+
+#include <sstream>
+
+#include "catch.h"
+#include "nlohmann/json.hpp"
+#include "spdlog/sinks/ostream_sink.h"
+
+namespace baton {
+namespace {
+
+using Json = nlohmann::json;
+
+// Takes the place of the log while it lives.
+class Captured {
+ public:
+  explicit Captured(LogFormat format) : before_(spdlog::default_logger()) {
+    auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(stream_);
+    auto logger = std::make_shared<spdlog::logger>("baton-test", sink);
+    logger->set_formatter(MakeLogFormatter(format));
+    spdlog::set_default_logger(logger);
+  }
+  ~Captured() { spdlog::set_default_logger(before_); }
+
+  std::string Take() {
+    std::string text = stream_.str();
+    stream_.str("");
+    return text;
+  }
+
+ private:
+  std::shared_ptr<spdlog::logger> before_;
+  std::ostringstream stream_;
+};
+
+TEST_CASE("a JSON line is one object: when, how grave, where, what, and its fields") {
+  Captured log(LogFormat::kJson);
+  LogFields(spdlog::level::warn, "a request ended",
+            {{"request", "r-1"}, {"tenant", ""}, {"tokens", int64_t{7}}, {"total_ms", 1.5}});
+  const std::string line = log.Take();
+  CHECK(line.find('\n') == line.size() - 1);
+  const Json json = Json::parse(line);
+  CHECK(json.size() == 7);
+  CHECK(json.at("level") == "warning");
+  CHECK(json.at("where") == "baton-test");
+  CHECK(json.at("message") == "a request ended");
+  CHECK(json.at("request") == "r-1");
+  CHECK(json.at("tokens") == 7);
+  CHECK(json.at("total_ms") == 1.5);
+  const std::string time = json.at("time");
+  CHECK(time.size() == std::string("2026-01-02T03:04:05.678Z").size());
+  CHECK(time.ends_with("Z"));
+
+  spdlog::info("without fields: those of the line before are gone");
+  CHECK(Json::parse(log.Take()).size() == 4);
+}
+
+TEST_CASE("whatever a line is to say, it stays one line of valid JSON") {
+  Captured log(LogFormat::kJson);
+  const std::string hostile = "a\"b\\c\nd\r\x01\xff\xc3 \xe2\x80\xa8{\"level\":\"error\"}";
+  LogFields(spdlog::level::info, hostile, {{"request", hostile}});
+  const std::string line = log.Take();
+  CHECK(line.find('\n') == line.size() - 1);
+  const Json json = Json::parse(line);
+  CHECK(json.at("level") == "info");
+  CHECK(json.at("request") == json.at("message"));
+  CHECK(json.at("request").get<std::string>().starts_with("a\"b\\c\nd\r\x01\xef\xbf\xbd"));
+}
+
+TEST_CASE("text has the fields behind the message, quoted where they need it") {
+  Captured log(LogFormat::kText);
+  LogFields(spdlog::level::info, "a request ended",
+            {{"request", "r-1"}, {"tenant", ""}, {"model", "a b\n\"c\""}, {"tokens", int64_t{7}}, {"total_ms", 1.5}});
+  CHECK(log.Take().ends_with(
+      " baton-test info a request ended request=r-1 model=\"a b\\n\\\"c\\\"\" tokens=7 total_ms=1.5\n"));
+  spdlog::info("plain");
+  CHECK(log.Take().ends_with(" baton-test info plain\n"));
+}
+
+TEST_CASE("what is below the level is not written") {
+  Captured log(LogFormat::kJson);
+  LogFields(spdlog::level::debug, "detail", {{"request", "r"}});
+  CHECK(log.Take().empty());
+}
+
+}  // namespace
+}  // namespace baton
