@@ -288,7 +288,8 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
   graph_.Made(update.request_id, update.tokens, update.text);
   if (shadow_prefill_) Shadow(record, update.tokens, /*all=*/false, now);
   if (workload_) workload_->Made(update.request_id, tokens);
-  actions_.push_back(RequestProgress{{record.id, record.number}, std::move(update), first, wait});
+  actions_.push_back(
+      RequestProgress{{record.id, record.number}, std::move(update), first, wait, record.request.served});
   Act(now);  // its end, where this was the last
 }
 

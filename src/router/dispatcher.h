@@ -57,6 +57,7 @@ struct RequestProgress {
   TokenUpdate update;
   bool first = false;   // its first tokens, or none yet
   absl::Duration wait;  // since its prompt was complete, if they are the first, else since those before
+  const ServedModel* served = nullptr;
 };
 struct RequestEnded {
   RequestTicket ticket;

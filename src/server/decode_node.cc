@@ -32,7 +32,7 @@ DecodeEngineOptions EngineOptions(const NodeParts& parts, const DecoderParts& de
 absl::StatusOr<std::unique_ptr<DecodeNode>> DecodeNode::Start(const NodeParts& parts, DecoderParts decoder,
                                                               const std::string& listen,
                                                               const std::string& in_process_name) {
-  std::unique_ptr<DecodeNode> node(new DecodeNode(parts.metrics));
+  std::unique_ptr<DecodeNode> node(new DecodeNode(parts));
   ASSIGN_OR_RETURN(node->server_,
                    GrpcServer::Start(listen, GrpcServer::Audience::kWorkers, {&node->service_, &node->kv_service_},
                                      ServerCredentials(parts.options.common.peer)));

@@ -33,7 +33,7 @@ class DecodeNode {
   void Shutdown(absl::Duration grace);
 
  private:
-  explicit DecodeNode(Metrics& metrics) : service_(metrics) {}
+  explicit DecodeNode(const NodeParts& parts) : service_(parts.metrics, VllmModel(parts)) {}
 
   DecodeService service_;
   KvTransferService kv_service_;

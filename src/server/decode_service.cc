@@ -65,6 +65,7 @@ void DecodeService::Report() {
   metrics_.OnLoad(ToLoad(load), info_.blocks_total);
   metrics_.OnTokens("generated", load.tokens_out);
   metrics_.OnExpiredLeases(load.expired_leases);
+  metrics_.OnPreemptions(load.preemptions);
   streams_.SendAll(LoadEvent(load));
 }
 

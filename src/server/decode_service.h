@@ -18,7 +18,7 @@ using DecodeServiceBase = worker::v1::DecodeWorker::WithCallbackMethod_Attach<wo
 
 class DecodeService final : public DecodeServiceBase, public DecodeListener {
  public:
-  explicit DecodeService(Metrics& metrics) : metrics_(metrics, WorkerRole::kDecode) {}
+  DecodeService(Metrics& metrics, const std::string& vllm_model) : metrics_(metrics, WorkerRole::kDecode, vllm_model) {}
 
   // Before this, routers are turned away. The worker must outlive the server's streams.
   void Open(DecodeWorker& worker, const WorkerInfo& info);

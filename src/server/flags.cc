@@ -272,6 +272,8 @@ void AddFlags(CLI::App& app, CommonOptions& o) {
   app.add_option("--metrics", o.metrics, "where Prometheus finds /metrics; port 0 takes a free one")
       ->check(kMetricsAddress)
       ->capture_default_str();
+  app.add_flag("--vllm-metrics", o.vllm_metrics,
+               "metrics also under vLLM's names (vllm:...), where these mean the same (docs/operations.md)");
   app.add_option("--grace", o.grace_seconds, "seconds that running requests get after SIGTERM or SIGINT")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();

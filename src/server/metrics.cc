@@ -90,11 +90,43 @@ constexpr Spec kTable[] = {
      "Reservations of KV blocks whose lease ran out, by `role`: at a prefill worker, for its decode worker answered no "
      "heartbeat in time; at a decode worker, for its prefill worker sent none, or no router started what was "
      "committed."},
+    {Metric::kPreemptions, Kind::kCounter, "baton_preemptions_total",
+     "Times that a running request had to leave its KV memory to others, and waited to come back (decode)."},
     {Metric::kStageQueueSeconds, Kind::kHistogram, "baton_stage_queue_seconds",
      "Waits of requests, by `stage`: router (from the complete prompt until a prefill worker was given it; told once "
      "it "
      "is prefilled), prefill (from then until a step took up what was left of it), decode (from its start there until "
      "a step took it up)."},
+    // With --vllm-metrics. By `model_name`; those of workers by `engine` (prefill, decode) as well.
+    {Metric::kVllmPromptTokens, Kind::kCounter, "vllm:prompt_tokens_total", "As baton_prompt_tokens_total."},
+    {Metric::kVllmCachedTokens, Kind::kCounter, "vllm:prompt_tokens_cached_total", "As baton_cached_tokens_total."},
+    {Metric::kVllmPrefixQueries, Kind::kCounter, "vllm:prefix_cache_queries_total", "As baton_prompt_tokens_total."},
+    {Metric::kVllmPrefixHits, Kind::kCounter, "vllm:prefix_cache_hits_total", "As baton_cached_tokens_total."},
+    {Metric::kVllmGenerationTokens, Kind::kCounter, "vllm:generation_tokens_total",
+     "As baton_completion_tokens_total, counted as they come."},
+    {Metric::kVllmRequests, Kind::kCounter, "vllm:request_success_total",
+     "Requests that ended other than by an error, by `finished_reason` (stop, length, abort)."},
+    {Metric::kVllmFirstTokenSeconds, Kind::kHistogram, "vllm:time_to_first_token_seconds",
+     "As baton_first_token_seconds."},
+    {Metric::kVllmInterTokenSeconds, Kind::kHistogram, "vllm:inter_token_latency_seconds",
+     "As baton_inter_token_seconds."},
+    {Metric::kVllmPerTokenSeconds, Kind::kHistogram, "vllm:request_time_per_output_token_seconds",
+     "Time from the first token to the last, for each but the first."},
+    {Metric::kVllmRequestSeconds, Kind::kHistogram, "vllm:e2e_request_latency_seconds",
+     "From the complete prompt until the last token."},
+    {Metric::kVllmQueueSeconds, Kind::kHistogram, "vllm:request_queue_time_seconds", "As baton_queue_seconds."},
+    {Metric::kVllmPrefillSeconds, Kind::kHistogram, "vllm:request_prefill_time_seconds",
+     "From then until the first token."},
+    {Metric::kVllmDecodeSeconds, Kind::kHistogram, "vllm:request_decode_time_seconds",
+     "From then until the last token."},
+    {Metric::kVllmInferenceSeconds, Kind::kHistogram, "vllm:request_inference_time_seconds",
+     "Both together: all but the queue."},
+    {Metric::kVllmPromptLength, Kind::kHistogram, "vllm:request_prompt_tokens", "Prompt tokens of requests."},
+    {Metric::kVllmOutputLength, Kind::kHistogram, "vllm:request_generation_tokens", "Their tokens generated."},
+    {Metric::kVllmRunning, Kind::kGauge, "vllm:num_requests_running", "As baton_worker_requests, state running."},
+    {Metric::kVllmWaiting, Kind::kGauge, "vllm:num_requests_waiting", "As baton_worker_requests, state queued."},
+    {Metric::kVllmKvUsage, Kind::kGauge, "vllm:kv_cache_usage_perc", "Share of baton_kv_blocks that is used, 0 to 1."},
+    {Metric::kVllmPreemptions, Kind::kCounter, "vllm:num_preemptions_total", "As baton_preemptions_total (decode)."},
 };
 
 // Seconds: 10 us to 100 s, three a decade.
@@ -103,6 +135,16 @@ const prometheus::Histogram::BucketBoundaries& Buckets() {
       1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100};
   return buckets;
 }
+
+// 1 to 1,000,000, three a decade.
+const prometheus::Histogram::BucketBoundaries& TokenBuckets() {
+  static const prometheus::Histogram::BucketBoundaries buckets{
+      1,     2,     5,      10,     20,     50,      100,     200,     500,      1'000,
+      2'000, 5'000, 10'000, 20'000, 50'000, 100'000, 200'000, 500'000, 1'000'000};
+  return buckets;
+}
+
+bool CountsTokens(Metric metric) { return metric == Metric::kVllmPromptLength || metric == Metric::kVllmOutputLength; }
 
 }  // namespace
 
@@ -130,7 +172,7 @@ prometheus::Gauge& Metrics::Gauge(Metric metric, const prometheus::Labels& label
 }
 
 prometheus::Histogram& Metrics::Histogram(Metric metric, const prometheus::Labels& labels) {
-  return histograms_.at(metric)->Add(labels, Buckets());
+  return histograms_.at(metric)->Add(labels, CountsTokens(metric) ? TokenBuckets() : Buckets());
 }
 
 absl::StatusOr<std::string> Metrics::Serve(const std::string& listen) {

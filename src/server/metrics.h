@@ -56,8 +56,31 @@ enum class Metric {
   kHandoffs,
   kHandoffBlocks,
   kExpiredLeases,
+  kPreemptions,
   // Both.
   kStageQueueSeconds,
+  // vLLM's, of routers.
+  kVllmPromptTokens,
+  kVllmCachedTokens,
+  kVllmPrefixQueries,
+  kVllmPrefixHits,
+  kVllmGenerationTokens,
+  kVllmRequests,
+  kVllmFirstTokenSeconds,
+  kVllmInterTokenSeconds,
+  kVllmPerTokenSeconds,
+  kVllmRequestSeconds,
+  kVllmQueueSeconds,
+  kVllmPrefillSeconds,
+  kVllmDecodeSeconds,
+  kVllmInferenceSeconds,
+  kVllmPromptLength,
+  kVllmOutputLength,
+  // vLLM's, of workers.
+  kVllmRunning,
+  kVllmWaiting,
+  kVllmKvUsage,
+  kVllmPreemptions,
 };
 
 class Metrics {

@@ -32,6 +32,7 @@ struct CommonOptions {
   std::string log_level = "info";
   std::string log_format = "text";      // or "json"
   std::string metrics = "127.0.0.1:0";  // host:port; empty, "off" or "0": none
+  bool vllm_metrics = false;            // also under vLLM's names
   double grace_seconds = 10;            // for running requests, after SIGTERM or SIGINT
   bool check = false;                   // only validate
   bool open = false;                    // may be called from other machines without keys or certificates

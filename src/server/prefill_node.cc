@@ -56,7 +56,7 @@ WorkerInfo Describe(const NodeParts& parts, WorkerRole role, const WorkerAddress
 absl::StatusOr<std::unique_ptr<PrefillNode>> PrefillNode::Start(const NodeParts& parts, const std::string& listen,
                                                                 const std::string& in_process_name,
                                                                 ChannelFactory reach_decode) {
-  std::unique_ptr<PrefillNode> node(new PrefillNode(parts.metrics));
+  std::unique_ptr<PrefillNode> node(new PrefillNode(parts));
   ASSIGN_OR_RETURN(node->server_, GrpcServer::Start(listen, GrpcServer::Audience::kWorkers, {&node->service_},
                                                     ServerCredentials(parts.options.common.peer)));
   WorkerAddress address = in_process_name;

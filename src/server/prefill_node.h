@@ -32,6 +32,11 @@ Incarnation DrawIncarnation();
 
 WorkerInfo Describe(const NodeParts& parts, WorkerRole role, const WorkerAddress& address, Incarnation incarnation);
 
+// Whose metrics have vLLM's names, too; empty: none.
+inline std::string VllmModel(const NodeParts& parts) {
+  return parts.options.common.vllm_metrics ? parts.model_name : "";
+}
+
 class PrefillNode {
  public:
   // `listen` empty: in-process only, known to peers as `in_process_name`. When it returns, the worker serves.
@@ -47,7 +52,7 @@ class PrefillNode {
   void Shutdown(absl::Duration grace);
 
  private:
-  explicit PrefillNode(Metrics& metrics) : service_(metrics) {}
+  explicit PrefillNode(const NodeParts& parts) : service_(parts.metrics, VllmModel(parts)) {}
 
   PrefillService service_;
   std::unique_ptr<MeasuredConnector> connector_;

@@ -17,7 +17,8 @@ using PrefillServiceBase = worker::v1::PrefillWorker::WithCallbackMethod_Attach<
 
 class PrefillService final : public PrefillServiceBase, public PrefillListener {
  public:
-  explicit PrefillService(Metrics& metrics) : metrics_(metrics, WorkerRole::kPrefill) {}
+  PrefillService(Metrics& metrics, const std::string& vllm_model)
+      : metrics_(metrics, WorkerRole::kPrefill, vllm_model) {}
 
   // Before this, routers are turned away. The worker must outlive the server's streams.
   void Open(PrefillWorker& worker, const WorkerInfo& info);

@@ -57,6 +57,7 @@ Router::Router(Options options, const Clock& clock, const ChannelFactory& channe
                    .nonce = DrawNonce(),
                    .shadow_prefill = options.shadow_prefill}),
       channels_(channels) {
+  if (options.vllm_metrics) vllm_metrics_.emplace(metrics, *options.vllm_metrics);
   SetWorkers(WorkerRole::kPrefill, options.prefill_workers);
   SetWorkers(WorkerRole::kDecode, options.decode_workers);
   ticker_.emplace(kTick, [this] { Tick(); });
@@ -225,6 +226,7 @@ void Router::Send(WorkerCommand command) {
 }
 
 Router::Delivery Router::ToSink(RequestProgress progress) {
+  if (vllm_metrics_) vllm_metrics_->OnProgress(progress);
   const int64_t tokens = std::ssize(progress.update.tokens);
   if (!progress.first) {
     metrics_.OnTokens(progress.wait, tokens);
@@ -236,6 +238,7 @@ Router::Delivery Router::ToSink(RequestProgress progress) {
 
 Router::Delivery Router::ToSink(RequestEnded ended) {
   metrics_.OnEnd(ended.outcome);
+  if (vllm_metrics_) vllm_metrics_->OnEnd(ended);
   auto sink = sinks_.extract(ended.ticket.number);
   return {std::move(sink.mapped()), std::move(ended)};
 }

@@ -17,6 +17,7 @@
 #include "router/dispatcher.h"
 #include "server/periodic_task.h"
 #include "server/router_metrics.h"
+#include "server/vllm_metrics.h"
 #include "server/worker_link.h"
 #include "worker.grpc.pb.h"
 
@@ -41,6 +42,7 @@ class Router {
     std::optional<WorkloadOptions> shortest_first{};  // unset: first come first served
     std::optional<SessionLimits> sessions{};          // unset: any number is active
     bool shadow_prefill = true;
+    std::optional<std::vector<std::string>> vllm_metrics{};  // of these models and others; unset: none
   };
   Router(Options options, const Clock& clock, const ChannelFactory& channels, Metrics& metrics);
   ~Router();  // ends what is live with UNAVAILABLE and closes all streams
@@ -112,6 +114,7 @@ class Router {
 
   const Clock& clock_;
   RouterMetrics metrics_;
+  std::optional<VllmMetrics> vllm_metrics_;  // used with the lock held
   // The standard library's, because ThreadSanitizer does not see into Debian's build of absl::Mutex. Guards what
   // follows.
   mutable std::mutex mutex_;

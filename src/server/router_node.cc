@@ -49,6 +49,13 @@ std::vector<WorkerAddress> AddressesIn(const std::vector<std::string>& texts) {
   return addresses;
 }
 
+std::optional<std::vector<std::string>> VllmModels(const RouterOptions& options, const ServedModels& models) {
+  if (!options.common.vllm_metrics) return std::nullopt;
+  std::vector<std::string> names;
+  for (const ServedModel* model : models.all()) names.push_back(model->name);
+  return names;
+}
+
 bool HasNames(const std::vector<std::string>& texts) { return AddressesIn(texts).size() < texts.size(); }
 
 }  // namespace
@@ -63,7 +70,8 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
                .limits = LimitsOf(options),
                .shortest_first = options.schedule == "sjf" ? std::optional(WorkloadOptions{}) : std::nullopt,
                .sessions = SessionLimitsOf(options),
-               .shadow_prefill = options.shadow_prefill},
+               .shadow_prefill = options.shadow_prefill,
+               .vllm_metrics = VllmModels(options, models_)},
               clock, channels, metrics),
       admission_(router_, models_, clock, metrics, callers_),
       service_(router_, models_, clock, admission_),

@@ -13,7 +13,7 @@ std::string RoleName(WorkerRole role) { return role == WorkerRole::kPrefill ? "p
 
 }  // namespace
 
-WorkerMetrics::WorkerMetrics(Metrics& metrics, WorkerRole role)
+WorkerMetrics::WorkerMetrics(Metrics& metrics, WorkerRole role, const std::string& vllm_model)
     : metrics_(metrics),
       role_(RoleName(role)),
       running_(metrics.Gauge(Metric::kWorkerRequests, {{"role", role_}, {"state", "running"}})),
@@ -23,7 +23,13 @@ WorkerMetrics::WorkerMetrics(Metrics& metrics, WorkerRole role)
       cached_(metrics.Gauge(Metric::kKvBlocks, {{"role", role_}, {"state", "cached"}})),
       used_(metrics.Gauge(Metric::kKvBlocks, {{"role", role_}, {"state", "used"}})),
       expired_leases_(metrics.Counter(Metric::kExpiredLeases, {{"role", role_}})),
-      queue_(metrics.Histogram(Metric::kStageQueueSeconds, {{"stage", role_}})) {}
+      queue_(metrics.Histogram(Metric::kStageQueueSeconds, {{"stage", role_}})) {
+  if (vllm_model.empty()) return;
+  // vLLM numbers its engines; here, too, several may serve one model, and report at one address.
+  const prometheus::Labels labels{{"model_name", vllm_model}, {"engine", role_}};
+  vllm_.emplace(Vllm{metrics.Gauge(Metric::kVllmRunning, labels), metrics.Gauge(Metric::kVllmWaiting, labels),
+                     metrics.Gauge(Metric::kVllmKvUsage, labels), metrics.Counter(Metric::kVllmPreemptions, labels)});
+}
 
 void WorkerMetrics::OnLoad(const WorkerLoad& load, int64_t blocks_total) {
   running_.Set(load.running_requests);
@@ -31,7 +37,12 @@ void WorkerMetrics::OnLoad(const WorkerLoad& load, int64_t blocks_total) {
   queued_tokens_.Set(static_cast<double>(load.queued_tokens));
   free_.Set(static_cast<double>(load.blocks_free));
   cached_.Set(static_cast<double>(load.blocks_cached));
-  used_.Set(static_cast<double>(blocks_total - load.blocks_free - load.blocks_cached));
+  const auto used = static_cast<double>(blocks_total - load.blocks_free - load.blocks_cached);
+  used_.Set(used);
+  if (!vllm_) return;
+  vllm_->running.Set(load.running_requests);
+  vllm_->waiting.Set(load.queued_requests);
+  vllm_->kv_usage.Set(used / static_cast<double>(blocks_total));
 }
 
 void WorkerMetrics::OnLeases(int64_t blocks) { metrics_.Gauge(Metric::kLeasedBlocks).Set(static_cast<double>(blocks)); }
@@ -64,6 +75,11 @@ void WorkerMetrics::OnTransfer(int64_t total_bytes, const HandoffTotals& handoff
 }
 
 void WorkerMetrics::OnExpiredLeases(int64_t total) { RaiseTo(expired_leases_, total); }
+
+void WorkerMetrics::OnPreemptions(int64_t total) {
+  RaiseTo(metrics_.Counter(Metric::kPreemptions), total);
+  if (vllm_) RaiseTo(vllm_->preemptions, total);
+}
 
 void WorkerMetrics::OnTakenUp(absl::Duration queued) { queue_.Observe(absl::ToDoubleSeconds(queued)); }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -18,7 +19,8 @@ inline constexpr std::chrono::milliseconds kLoadPeriod(100);
 
 class WorkerMetrics {
  public:
-  WorkerMetrics(Metrics& metrics, WorkerRole role);
+  // `vllm_model`: what is counted under vLLM's names, too, is this model's; empty: nothing is.
+  WorkerMetrics(Metrics& metrics, WorkerRole role, const std::string& vllm_model);
   void OnLoad(const WorkerLoad& load, int64_t blocks_total);
   void OnLeases(int64_t blocks);
   void OnStaged(const KvStaging::Counts& counts, int64_t block_bytes);
@@ -28,6 +30,7 @@ class WorkerMetrics {
   // All since the start.
   void OnTransfer(int64_t total_bytes, const HandoffTotals& handoffs);
   void OnExpiredLeases(int64_t total);
+  void OnPreemptions(int64_t total);
   // It waited here until a step took it up.
   void OnTakenUp(absl::Duration queued);
 
@@ -37,6 +40,11 @@ class WorkerMetrics {
   prometheus::Gauge &running_, &queued_, &queued_tokens_, &free_, &cached_, &used_;
   prometheus::Counter& expired_leases_;
   prometheus::Histogram& queue_;
+  struct Vllm {
+    prometheus::Gauge &running, &waiting, &kv_usage;
+    prometheus::Counter& preemptions;
+  };
+  std::optional<Vllm> vllm_;
 };
 
 }  // namespace baton

@@ -113,6 +113,27 @@ TEST_CASE("metrics of a cluster tell what its hand-offs moved, and how long requ
   CHECK(waited(*cluster.decode_a) + waited(*cluster.decode_b) == 2);
 }
 
+TEST_CASE(
+    "a cluster counts under vLLM's names, too, where that is asked for: requests at the router, engines at workers") {
+  Process serve("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
+                          "--kv-memory-mb", "8", "--vllm-metrics"});
+  const std::string metrics = MetricsOf(serve);
+  const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
+  Call call(*stub, Request(7));
+  REQUIRE(call.Finish().ok());
+  const std::string model = "model_name=\"tiny_llama3_bf16\"}";
+  CHECK(Scrape(metrics, "vllm:generation_tokens_total{" + model) == 7.0);
+  CHECK(Scrape(metrics, "vllm:e2e_request_latency_seconds_count{" + model) == 1.0);
+  for (const std::string engine : {"{engine=\"prefill\",", "{engine=\"decode\","}) {
+    CHECK(Scrape(metrics, "vllm:num_requests_running" + engine + model).has_value());
+    CHECK(Scrape(metrics, "vllm:num_requests_waiting" + engine + model).has_value());
+    const auto usage = Scrape(metrics, "vllm:kv_cache_usage_perc" + engine + model);
+    REQUIRE(usage.has_value());
+    CHECK((*usage >= 0 && *usage <= 1));
+    CHECK(Scrape(metrics, "vllm:num_preemptions_total" + engine + model) == 0.0);
+  }
+}
+
 // One half of the prompt of Request(n), for a context.
 v1::GenerateRequest Part(int max_tokens, int begin, int end) {
   v1::GenerateRequest request = Request(max_tokens, end);
