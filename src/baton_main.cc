@@ -10,6 +10,7 @@
 #include "server/prefill_node.h"
 #include "server/program.h"
 #include "server/router_node.h"
+#include "server/status_command.h"
 
 namespace baton {
 namespace {
@@ -77,7 +78,8 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   ServeOptions serve;
   GenerateOptions generate;
-  ClientOptions chat, status;
+  ClientOptions chat;
+  StatusOptions status;
   TraceOptions trace;
   CLI::App* serve_command = app.add_subcommand("serve", "router, prefill and decode in this process");
   AddServeFlags(*serve_command, serve);

@@ -31,6 +31,7 @@ struct WorkerLoad {
   int64_t queued_tokens = 0;  // prompt tokens accepted and not yet computed
   int64_t blocks_free = 0;
   int64_t blocks_cached = 0;
+  bool draining = false;  // it shuts down: it finishes what it has and takes nothing new
 };
 
 }  // namespace baton

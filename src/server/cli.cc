@@ -19,10 +19,7 @@
 #include "inference.grpc.pb.h"
 #include "nlohmann/json.hpp"
 #include "server/api_keys.h"
-#include "server/flags.h"
-#include "server/grpc_server.h"
 #include "server/grpc_status.h"
-#include "server/tls.h"
 #include "server/trace_layout.h"
 #include "server/trace_render.h"
 
@@ -38,14 +35,6 @@ struct Answer {
   absl::Duration retry_after;
 };
 
-std::unique_ptr<v1::Inference::Stub> Connect(const ServerOptions& server) {
-  return v1::Inference::NewStub(DialServer(server.authority)(server.address));
-}
-
-void Authorize(grpc::ClientContext& context, const ServerOptions& server) {
-  if (!server.key.empty()) context.AddMetadata("authorization", "Bearer " + server.key);
-}
-
 v1::GenerateRequest RequestFrom(const ClientOptions& options) {
   v1::GenerateRequest request;
   request.set_model(options.model);
@@ -56,16 +45,6 @@ v1::GenerateRequest RequestFrom(const ClientOptions& options) {
   if (options.seed) sampling.set_seed(*options.seed);
   for (const std::string& stop : options.stop) sampling.add_stop(stop);
   return request;
-}
-
-// gRPC's words for a router that is not there, put so that a user knows what to do.
-absl::Status Explain(const absl::Status& status, const ServerOptions& server) {
-  const std::string_view message = Message(status);
-  if (!message.starts_with("failed to connect") && !message.starts_with("DNS resolution failed")) return status;
-  const size_t reason = message.rfind(": ");
-  return absl::UnavailableError(StrCat("no router at ", server.address,
-                                       reason == message.npos ? "" : message.substr(reason),
-                                       "; is one running (baton serve, tools/cluster up), and is --server right?"));
 }
 
 // `on_text` sees the text as it comes.
@@ -86,13 +65,6 @@ Answer Generate(v1::Inference::Stub& stub, const v1::GenerateRequest& request, c
   answer.status = Explain(FromGrpc(reader->Finish()), server);
   answer.retry_after = RetryAfterOf(context);
   return answer;
-}
-
-int PrintError(const absl::Status& status, absl::Duration retry_after) {
-  std::cerr << "baton: " << absl::StatusCodeToString(status.code()) << ": " << Message(status);
-  if (retry_after > absl::ZeroDuration()) std::cerr << " (retry after " << absl::FormatDuration(retry_after) << ")";
-  std::cerr << "\n";
-  return 1;
 }
 
 const char* ReasonName(v1::FinishReason reason) {
@@ -194,20 +166,10 @@ void AddSamplingFlags(CLI::App& app, ClientOptions& o) {
   app.add_option("--model", o.model, "needed where several are served");
 }
 
-void AddServerFlags(CLI::App& app, ServerOptions& o) {
-  app.add_option("--server", o.address, "the router")->check(HostPort())->capture_default_str();
-  app.add_option("--key", o.key,
-                 "API key, where the router asks for one; better in the environment, which others do not see")
-      ->envname("BATON_API_KEY");
-  app.add_option("--tls-ca", o.authority, "PEM: who signed the router's certificate; without it nothing is encrypted");
-}
-
 }  // namespace
 
-void AddStatusFlags(CLI::App& app, ClientOptions& o) { AddServerFlags(app, o.server); }
-
 void AddChatFlags(CLI::App& app, ClientOptions& o) {
-  AddStatusFlags(app, o);
+  AddServerFlags(app, o.server);
   AddSamplingFlags(app, o);
 }
 
@@ -286,30 +248,6 @@ int RunChat(ClientOptions options) {
     }
     PrintSummary(answer.final);
     *request.mutable_chat()->add_messages() = Message("assistant", answer.text);
-  }
-  return 0;
-}
-
-int RunStatus(const ClientOptions& options) {
-  const auto stub = Connect(options.server);
-  grpc::ClientContext context;
-  Authorize(context, options.server);
-  v1::GetServerInfoResponse info;
-  const grpc::Status status = stub->GetServerInfo(&context, {}, &info);
-  if (!status.ok()) return PrintError(Explain(FromGrpc(status), options.server), RetryAfterOf(context));
-  std::cout << "baton " << info.version() << " at " << options.server.address << ": " << info.live_requests()
-            << " live requests, " << info.waiting_requests() << " of them waiting for a worker\n";
-  const auto row = [](const auto& role, const auto& address, const auto& state, const auto& model, const auto& running,
-                      const auto& queued, const auto& tokens, const auto& blocks) {
-    std::cout << std::left << std::setw(9) << role << std::setw(24) << address << std::setw(10) << state
-              << std::setw(28) << model << std::right << std::setw(8) << running << std::setw(8) << queued
-              << std::setw(10) << tokens << "  " << std::left << blocks << "\n";
-  };
-  row("role", "address", "state", "model", "running", "queued", "tokens", "blocks free+cached/total");
-  for (const v1::Worker& worker : info.workers()) {
-    row(worker.role() == v1::Worker::ROLE_PREFILL ? "prefill" : "decode", worker.address(),
-        worker.attached() ? "attached" : "absent", worker.model(), worker.running_requests(), worker.queued_requests(),
-        worker.queued_tokens(), StrCat(worker.blocks_free(), "+", worker.blocks_cached(), "/", worker.blocks_total()));
   }
   return 0;
 }

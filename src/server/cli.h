@@ -1,4 +1,4 @@
-// The client side of the `baton` command line: generate, chat, status, trace, key.
+// The client side of the `baton` command line: generate, chat, trace, key; status has a file of its own.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,9 @@
 
 #include "CLI/CLI.hpp"
 #include "base/ids.h"
+#include "server/cli_server.h"
 
 namespace baton {
-
-struct ServerOptions {
-  std::string address = "127.0.0.1:7070";
-  std::string key;        // API key; empty: none
-  std::string authority;  // PEM file: who signed the router's certificate; empty: no encryption
-};
 
 struct ClientOptions {
   ServerOptions server;
@@ -46,13 +41,11 @@ struct TraceOptions {
 
 void AddGenerateFlags(CLI::App& app, GenerateOptions& options);
 void AddChatFlags(CLI::App& app, ClientOptions& options);
-void AddStatusFlags(CLI::App& app, ClientOptions& options);
 void AddTraceFlags(CLI::App& app, TraceOptions& options);
 
 // Each returns the exit code: 0, or 1 after an error that was printed.
 int RunGenerate(const GenerateOptions& options);
 int RunChat(ClientOptions options);
-int RunStatus(const ClientOptions& options);
 int RunTrace(const TraceOptions& options);
 int RunKey();  // draws an API key
 

@@ -54,6 +54,7 @@ absl::StatusOr<std::unique_ptr<DecodeNode>> DecodeNode::Start(const NodeParts& p
 
 void DecodeNode::Shutdown(absl::Duration grace) {
   if (server_ != nullptr) server_->SetServing(false);
+  service_.Drain();
   if (worker_ != nullptr) worker_->Shutdown(grace);
   service_.Close();
   if (server_ != nullptr) server_->Stop(kCloseStreams);

@@ -12,16 +12,17 @@ namespace {
 using worker::v1::DecodeCommand;
 using worker::v1::DecodeEvent;
 
-WorkerLoad ToLoad(const DecodeEngine::Load& load) {
+WorkerLoad ToLoad(const DecodeEngine::Load& load, bool draining) {
   return {.running_requests = static_cast<int32_t>(load.running),
           .queued_requests = static_cast<int32_t>(load.reserved + load.committed),
           .blocks_free = load.blocks.free,
-          .blocks_cached = load.blocks.cached};
+          .blocks_cached = load.blocks.cached,
+          .draining = draining};
 }
 
-DecodeEvent LoadEvent(const DecodeEngine::Load& load) {
+DecodeEvent LoadEvent(const WorkerLoad& load) {
   DecodeEvent event;
-  *event.mutable_load() = ToProto(ToLoad(load));
+  *event.mutable_load() = ToProto(load);
   return event;
 }
 
@@ -55,18 +56,19 @@ grpc::ServerBidiReactor<DecodeCommand, DecodeEvent>* DecodeService::Attach(grpc:
   }
   DecodeEvent hello;
   *hello.mutable_info() = ToProto(info_);
-  streams_.Add(stream, {hello, LoadEvent(worker->Load())});
+  streams_.Add(stream, {hello, LoadEvent(ToLoad(worker->Load(), draining_))});
   stream->Start();
   return stream;
 }
 
 void DecodeService::Report() {
   const DecodeEngine::Load load = worker_.load()->Load();
-  metrics_.OnLoad(ToLoad(load), info_.blocks_total);
+  const WorkerLoad told = ToLoad(load, draining_);
+  metrics_.OnLoad(told, info_.blocks_total);
   metrics_.OnTokens("generated", load.tokens_out);
   metrics_.OnExpiredLeases(load.expired_leases);
   metrics_.OnPreemptions(load.preemptions);
-  streams_.SendAll(LoadEvent(load));
+  streams_.SendAll(LoadEvent(told));
 }
 
 void DecodeService::OnCommand(Streams::Stream* stream, const DecodeCommand& command) {

@@ -22,6 +22,8 @@ class DecodeService final : public DecodeServiceBase, public DecodeListener {
 
   // Before this, routers are turned away. The worker must outlive the server's streams.
   void Open(DecodeWorker& worker, const WorkerInfo& info);
+  // Routers are told, with the next load, that the worker shuts down.
+  void Drain() { draining_ = true; }
   // Ends all streams; new ones are turned away.
   void Close();
 
@@ -42,6 +44,7 @@ class DecodeService final : public DecodeServiceBase, public DecodeListener {
   Streams streams_;
   WorkerInfo info_;                              // set by Open, before worker_
   std::atomic<DecodeWorker*> worker_ = nullptr;  // null: closed
+  std::atomic<bool> draining_ = false;
   std::optional<PeriodicTask> reporter_;
 };
 

@@ -85,6 +85,7 @@ absl::StatusOr<std::unique_ptr<PrefillNode>> PrefillNode::Start(const NodeParts&
 
 void PrefillNode::Shutdown(absl::Duration grace) {
   if (server_ != nullptr) server_->SetServing(false);
+  service_.Drain();
   if (worker_ != nullptr) worker_->Shutdown(grace);
   service_.Close();
   if (server_ != nullptr) server_->Stop(kCloseStreams);

@@ -12,17 +12,18 @@ namespace {
 using worker::v1::PrefillCommand;
 using worker::v1::PrefillEvent;
 
-WorkerLoad ToLoad(const PrefillLoad& load) {
+WorkerLoad ToLoad(const PrefillLoad& load, bool draining) {
   return {.running_requests = static_cast<int32_t>(load.requests - load.queue.waiting),
           .queued_requests = static_cast<int32_t>(load.queue.waiting),
           .queued_tokens = load.queue.queued_tokens,
           .blocks_free = load.blocks.free,
-          .blocks_cached = load.blocks.cached};
+          .blocks_cached = load.blocks.cached,
+          .draining = draining};
 }
 
-PrefillEvent LoadEvent(const PrefillLoad& load) {
+PrefillEvent LoadEvent(const WorkerLoad& load) {
   PrefillEvent event;
-  *event.mutable_load() = ToProto(ToLoad(load));
+  *event.mutable_load() = ToProto(load);
   return event;
 }
 
@@ -59,14 +60,15 @@ grpc::ServerBidiReactor<PrefillCommand, PrefillEvent>* PrefillService::Attach(gr
   }
   PrefillEvent hello;
   *hello.mutable_info() = ToProto(info_);
-  streams_.Add(stream, {hello, LoadEvent(worker->Load())});
+  streams_.Add(stream, {hello, LoadEvent(ToLoad(worker->Load(), draining_))});
   stream->Start();
   return stream;
 }
 
 void PrefillService::Report() {
   const PrefillLoad load = worker_.load()->Load();
-  metrics_.OnLoad(ToLoad(load), info_.blocks_total);
+  const WorkerLoad told = ToLoad(load, draining_);
+  metrics_.OnLoad(told, info_.blocks_total);
   metrics_.OnTokens("computed", load.totals.computed_tokens);
   metrics_.OnTokens("cached", load.totals.cached_tokens - load.totals.host_tokens - load.totals.disk_tokens);
   metrics_.OnTokens("host", load.totals.host_tokens);
@@ -75,7 +77,7 @@ void PrefillService::Report() {
   metrics_.OnTransfer(load.totals.bytes_pushed, load.totals.handoffs);
   metrics_.OnLeases(load.leased_blocks);
   metrics_.OnStaged(load.staged, info_.layout.BlockBytes());
-  streams_.SendAll(LoadEvent(load));
+  streams_.SendAll(LoadEvent(told));
 }
 
 void PrefillService::OnCommand(Streams::Stream* stream, const PrefillCommand& command) {

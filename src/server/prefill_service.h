@@ -22,6 +22,8 @@ class PrefillService final : public PrefillServiceBase, public PrefillListener {
 
   // Before this, routers are turned away. The worker must outlive the server's streams.
   void Open(PrefillWorker& worker, const WorkerInfo& info);
+  // Routers are told, with the next load, that the worker shuts down.
+  void Drain() { draining_ = true; }
   // Ends all streams; new ones are turned away.
   void Close();
 
@@ -42,6 +44,7 @@ class PrefillService final : public PrefillServiceBase, public PrefillListener {
   Streams streams_;
   WorkerInfo info_;                               // set by Open, before worker_
   std::atomic<PrefillWorker*> worker_ = nullptr;  // null: closed
+  std::atomic<bool> draining_ = false;
   std::optional<PeriodicTask> reporter_;
 };
 

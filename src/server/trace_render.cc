@@ -5,6 +5,8 @@
 #include "absl/strings/str_format.h"
 #include "base/strings.h"
 #include "nlohmann/json.hpp"
+#include "server/openai/token_text.h"
+#include "server/printable.h"
 #include "server/trace_layout.h"
 
 namespace baton {
@@ -52,44 +54,14 @@ void AddFlow(const v1::TracedRequest& from, int from_lane, const v1::TracedReque
   events.push_back(std::move(finish));
 }
 
-constexpr int kNameColumns = 16;
+constexpr size_t kNameColumns = 16;
 constexpr size_t kBarColumns = 64;
-
-bool IsContinuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
-
-// Without what a terminal obeys: control characters, C1 ones and the marks that turn the direction of text among them.
-std::string Printable(const std::string& text) {
-  std::string result;
-  for (size_t i = 0; i < text.size();) {
-    size_t end = i + 1;
-    while (end < text.size() && IsContinuation(text[end])) ++end;
-    const std::string_view character = std::string_view(text).substr(i, end - i);
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool c1 = byte == 0xC2 && character.size() == 2 && static_cast<unsigned char>(character[1]) < 0xA0;
-    const bool turns = character >= "\u2028" && character <= "\u202E";
-    const bool isolates = character >= "\u2066" && character <= "\u2069";
-    if (byte < 0x20 || byte == 0x7F || c1 || turns || isolates) {
-      result += '?';
-    } else {
-      result += character;
-    }
-    i = end;
-  }
-  return result;
-}
 
 // Of exactly kNameColumns characters.
 std::string Column(const std::string& name) {
-  std::string result = Printable(name);
-  int columns = 0;
-  size_t end = 0;
-  while (end < result.size() && columns < kNameColumns) {
-    do ++end;
-    while (end < result.size() && IsContinuation(result[end]));
-    ++columns;
-  }
-  result.resize(end);
-  return result.append(static_cast<size_t>(kNameColumns - columns), ' ');
+  const std::string printable = Printable(name);
+  std::string result(FirstCharacters(printable, kNameColumns));
+  return result.append(kNameColumns - static_cast<size_t>(CountCharacters(result)), ' ');
 }
 
 // Each column shows the phase that takes most of its time.

@@ -134,6 +134,7 @@ worker::v1::Load ToProto(const WorkerLoad& load) {
   proto.set_queued_tokens(load.queued_tokens);
   proto.set_blocks_free(load.blocks_free);
   proto.set_blocks_cached(load.blocks_cached);
+  proto.set_draining(load.draining);
   return proto;
 }
 
@@ -144,7 +145,8 @@ WorkerLoad FromProto(const worker::v1::Load& proto) {
           .queued_requests = std::max(proto.queued_requests(), 0),
           .queued_tokens = count(proto.queued_tokens()),
           .blocks_free = count(proto.blocks_free()),
-          .blocks_cached = count(proto.blocks_cached())};
+          .blocks_cached = count(proto.blocks_cached()),
+          .draining = proto.draining()};
 }
 
 worker::v1::PrefillJob ToProto(const PrefillJob& job) {

@@ -369,7 +369,7 @@ TEST_CASE("baton chat carries the conversation on, and baton status shows who se
   for (const char* role : {"\nprefill  ", "\ndecode   "}) {
     const size_t row = status.find(role);
     REQUIRE(row != std::string::npos);
-    CHECK(status.find("attached  tiny ", row) < status.find('\n', row + 1));
+    CHECK(status.find("ready     tiny ", row) < status.find('\n', row + 1));
   }
 }
 

@@ -1,0 +1,43 @@
+#include "server/cli_server.h"
+
+#include <iostream>
+
+#include "base/strings.h"
+#include "server/flags.h"
+#include "server/tls.h"
+
+namespace baton {
+
+void AddServerFlags(CLI::App& app, ServerOptions& o) {
+  app.add_option("--server", o.address, "the router")->check(HostPort())->capture_default_str();
+  app.add_option("--key", o.key,
+                 "API key, where the router asks for one; better in the environment, which others do not see")
+      ->envname("BATON_API_KEY");
+  app.add_option("--tls-ca", o.authority, "PEM: who signed the router's certificate; without it nothing is encrypted");
+}
+
+std::unique_ptr<v1::Inference::Stub> Connect(const ServerOptions& server) {
+  return v1::Inference::NewStub(DialServer(server.authority)(server.address));
+}
+
+void Authorize(grpc::ClientContext& context, const ServerOptions& server) {
+  if (!server.key.empty()) context.AddMetadata("authorization", "Bearer " + server.key);
+}
+
+absl::Status Explain(const absl::Status& status, const ServerOptions& server) {
+  const std::string_view message = Message(status);
+  if (!message.starts_with("failed to connect") && !message.starts_with("DNS resolution failed")) return status;
+  const size_t reason = message.rfind(": ");
+  return absl::UnavailableError(StrCat("no router at ", server.address,
+                                       reason == message.npos ? "" : message.substr(reason),
+                                       "; is one running (baton serve, tools/cluster up), and is --server right?"));
+}
+
+int PrintError(const absl::Status& status, absl::Duration retry_after) {
+  std::cerr << "baton: " << absl::StatusCodeToString(status.code()) << ": " << Message(status);
+  if (retry_after > absl::ZeroDuration()) std::cerr << " (retry after " << absl::FormatDuration(retry_after) << ")";
+  std::cerr << "\n";
+  return 1;
+}
+
+}  // namespace baton

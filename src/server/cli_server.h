@@ -1,0 +1,31 @@
+// The router that a command of `baton` calls.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "grpcpp/grpcpp.h"
+#include "inference.grpc.pb.h"
+
+namespace baton {
+
+struct ServerOptions {
+  std::string address = "127.0.0.1:7070";
+  std::string key;        // API key; empty: none
+  std::string authority;  // PEM file: who signed the router's certificate; empty: no encryption
+};
+
+void AddServerFlags(CLI::App& app, ServerOptions& options);
+
+std::unique_ptr<v1::Inference::Stub> Connect(const ServerOptions& server);
+void Authorize(grpc::ClientContext& context, const ServerOptions& server);
+
+// gRPC's words for a router that is not there, put so that a user knows what to do.
+absl::Status Explain(const absl::Status& status, const ServerOptions& server);
+// To stderr. Returns the exit code. A zero `retry_after` is not known.
+int PrintError(const absl::Status& status, absl::Duration retry_after);
+
+}  // namespace baton

@@ -1,0 +1,39 @@
+#include "server/printable.h"
+
+namespace baton {
+namespace {
+
+bool IsContinuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
+}  // namespace
+
+std::string Printable(std::string_view text) {
+  std::string result;
+  for (size_t i = 0; i < text.size();) {
+    size_t end = i + 1;
+    while (end < text.size() && IsContinuation(text[end])) ++end;
+    const std::string_view character = text.substr(i, end - i);
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool c1 = byte == 0xC2 && character.size() == 2 && static_cast<unsigned char>(character[1]) < 0xA0;
+    const bool turns = character >= "\u2028" && character <= "\u202E";
+    const bool isolates = character >= "\u2066" && character <= "\u2069";
+    if (byte < 0x20 || byte == 0x7F || c1 || turns || isolates) {
+      result += '?';
+    } else {
+      result += character;
+    }
+    i = end;
+  }
+  return result;
+}
+
+std::string_view FirstCharacters(std::string_view text, size_t count) {
+  size_t end = 0;
+  for (; end < text.size() && count > 0; --count) {
+    do ++end;
+    while (end < text.size() && IsContinuation(text[end]));
+  }
+  return text.substr(0, end);
+}
+
+}  // namespace baton

@@ -1,0 +1,150 @@
+// `baton status`: a router's answer as text, and again and again as a test says.
+#include "server/status_command.h"
+
+#include <deque>
+#include <sstream>
+
+#include "base/strings.h"
+#include "catch.h"
+#include "router_cluster.h"
+
+namespace baton {
+namespace {
+
+v1::Worker& AddWorker(v1::GetServerInfoResponse& info, const std::string& address, bool attached = true) {
+  v1::Worker& worker = *info.add_workers();
+  worker.set_role(v1::Worker::ROLE_DECODE);
+  worker.set_address(address);
+  worker.set_attached(attached);
+  return worker;
+}
+
+v1::GetServerInfoResponse Info(int32_t live = 1) {
+  v1::GetServerInfoResponse info;
+  info.set_version("9.9");
+  info.set_live_requests(live);
+  AddWorker(info, "d:1");
+  return info;
+}
+
+// Answers, one for each question; the watch ends after the last.
+struct Watched {
+  std::deque<absl::StatusOr<v1::GetServerInfoResponse>> answers;
+  std::optional<TerminalSize> terminal{};
+  std::ostringstream out{};
+
+  absl::Status Run() {
+    const auto ask = [this] {
+      REQUIRE_FALSE(answers.empty());
+      auto answer = answers.front();
+      answers.pop_front();
+      return answer;
+    };
+    return WatchStatus({.address = "r:7",
+                        .ask = ask,
+                        .now = [] { return absl::UnixEpoch(); },
+                        .terminal = [this] { return terminal; },
+                        .pause = [this] { return !answers.empty(); }},
+                       out);
+  }
+};
+
+size_t CountOf(const std::string& part, const std::string& text) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+TEST_CASE("a worker is ready, draining or gone") {
+  v1::GetServerInfoResponse info = Info();
+  AddWorker(info, "d:2").set_draining(true);
+  AddWorker(info, "d:3", /*attached=*/false);
+  const std::string text = StatusText("r:7", info);
+  INFO(text);
+  CHECK(text.starts_with("baton 9.9 at r:7: 1 live requests"));
+  CHECK(text.find("d:1                     ready ") != std::string::npos);
+  CHECK(text.find("d:2                     draining ") != std::string::npos);
+  CHECK(text.find("d:3                     gone ") != std::string::npos);
+}
+
+TEST_CASE("a worker that says so is shown as draining, and the router hears it from a real stream") {
+  Cluster c;
+  worker::v1::DecodeEvent load;
+  load.mutable_load()->set_draining(true);
+  Call call(c);
+  PassPrefill(c);  // the workers are attached
+  c.decode->Send(load);
+  const absl::Time until = absl::Now() + absl::FromChrono(kPatience);
+  v1::GetServerInfoResponse info;
+  bool draining = false;
+  while (!draining && absl::Now() < until) {
+    grpc::ClientContext context;
+    REQUIRE(c.stub->GetServerInfo(&context, {}, &info).ok());
+    for (const v1::Worker& worker : info.workers()) {
+      draining |= worker.role() == v1::Worker::ROLE_DECODE && std::string(StateOf(worker)) == "draining";
+    }
+  }
+  CHECK(draining);
+  call.context.TryCancel();
+}
+
+TEST_CASE("what a router sends does not reach the terminal as commands") {
+  v1::GetServerInfoResponse info = Info();
+  AddWorker(info, "evil\x1b[2J\n").set_model("\x1b]0;x\a");
+  const std::string text = StatusText("r:7", info);
+  CHECK(text.find('\x1b') == std::string::npos);
+  CHECK(text.find("evil?[2J? ") != std::string::npos);
+}
+
+TEST_CASE("where there is no terminal, answers stand one below the other without escape codes") {
+  Watched w{.answers = {Info(1), Info(2), Info(3)}};
+  CHECK(w.Run().ok());
+  const std::string text = w.out.str();
+  INFO(text);
+  CHECK(text.find('\x1b') == std::string::npos);
+  for (const char* live : {": 1 live", ": 2 live", ": 3 live"}) CHECK(CountOf(live, text) == 1);
+  CHECK(CountOf("\n\n", text) == 2);
+}
+
+TEST_CASE("on a terminal each answer is drawn over the last one, and fits") {
+  v1::GetServerInfoResponse many = Info();
+  for (int i = 0; i < 50; ++i) AddWorker(many, absl::StrCat("w", i));
+  Watched w{.answers = {Info(1), many}, .terminal = TerminalSize{.rows = 10, .columns = 40}};
+  CHECK(w.Run().ok());
+  const std::string text = w.out.str();
+  CHECK(CountOf("\x1b[2J", text) == 1);
+  CHECK(text.starts_with("\x1b[2J\x1b[H"));
+  REQUIRE(CountOf("\x1b[H", text) == 2);
+  CHECK(text.ends_with("\n\x1b[J"));  // the cursor stands below, at the start of a line
+  const std::string last = text.substr(text.rfind("\x1b[H"));
+  CHECK(CountOf("\n", last) == 9);
+  CHECK(last.find("... and 46 lines more") != std::string::npos);
+  std::istringstream lines(last);
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 40 + std::string("\x1b[H\x1b[K").size());
+}
+
+TEST_CASE("a router that is away for a while is waited for, once there was an answer") {
+  const absl::Status away = absl::UnavailableError("no router at r:7");
+  Watched w{.answers = {Info(1), away, Info(2)}};
+  CHECK(w.Run().ok());
+  CHECK(CountOf("no router at r:7\n", w.out.str()) == 1);
+  CHECK(CountOf(": 2 live", w.out.str()) == 1);
+
+  Watched never{.answers = {away, Info(2)}};
+  CHECK(never.Run() == away);
+  CHECK(never.out.str().empty());
+
+  const absl::Status denied = absl::PermissionDeniedError("not yours");
+  Watched changed{.answers = {Info(1), denied, Info(2)}};
+  CHECK(changed.Run() == denied);
+}
+
+TEST_CASE("a watch ends when nobody reads it") {
+  Watched w{.answers = {Info(1), Info(2), Info(3)}};
+  w.out.setstate(std::ios::badbit);
+  CHECK(w.Run().ok());
+  CHECK(w.answers.size() == 2);
+}
+
+}  // namespace
+}  // namespace baton
