@@ -1,7 +1,9 @@
 #include "router/dispatcher.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/status.h"
@@ -485,6 +487,32 @@ Timeline::Lives Dispatcher::LivesOf(const std::string& workflow, const std::stri
     lives.push_back(std::make_shared<const RequestLife>(record.Life()));
   }
   return lives;
+}
+
+std::vector<WorkflowView> Dispatcher::WorkflowsOf(const std::string& tenant, size_t most, absl::Time now) {
+  absl::flat_hash_map<std::string, WorkflowView> views;
+  const auto count = [&views](const std::string& name, absl::Time arrived, bool live) {
+    WorkflowView& view = views[name];
+    view.name = name;
+    ++view.requests;
+    view.live += live;
+    view.latest = std::max(view.latest, arrived);
+  };
+  for (const auto& life : timeline_.OfTenant(tenant, now)) count(life->workflow, life->arrived, /*live=*/false);
+  for (const auto& [id, record] : records_) {
+    if (record.request.workflow.empty() || record.request.cache_salt != tenant) continue;
+    count(record.request.workflow, record.arrived, /*live=*/true);
+  }
+  std::vector<WorkflowView> sorted;
+  for (auto& [name, view] : views) sorted.push_back(std::move(view));
+  std::ranges::sort(sorted, std::greater<>(),
+                    [](const WorkflowView& view) { return std::tie(view.latest, view.name); });
+  if (sorted.size() > most) sorted.resize(most);
+  return sorted;
+}
+
+std::vector<SessionGate::View> Dispatcher::LatestSessions(size_t most) const {
+  return gate_ ? gate_->Latest(most) : std::vector<SessionGate::View>();
 }
 
 void Dispatcher::CheckInvariants() const {

@@ -114,6 +114,9 @@ class Dispatcher {
   int64_t session_limit() const { return gate_ ? gate_->limit() : 0; }  // 0: none
   // The requests of a tenant's workflow, live or lately over.
   Timeline::Lives LivesOf(const std::string& workflow, const std::string& tenant, absl::Time now);
+  // The workflows of a tenant, the latest first.
+  std::vector<WorkflowView> WorkflowsOf(const std::string& tenant, size_t most, absl::Time now);
+  std::vector<SessionGate::View> LatestSessions(size_t most) const;
   void CheckInvariants() const;
 
  private:

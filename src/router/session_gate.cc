@@ -1,6 +1,7 @@
 #include "router/session_gate.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -159,6 +160,22 @@ bool SessionGate::HasHadItsTurn(const Session& session, absl::Time now) const {
 int64_t SessionGate::Places() const { return limits_.sessions > 0 ? limits_.sessions : window_.size(); }
 
 int64_t SessionGate::limit() const { return Places() == SessionWindow::kUnbounded ? 0 : Places(); }
+
+std::vector<SessionGate::View> SessionGate::Latest(size_t most) const {
+  using Entry = std::pair<int64_t, const SessionKey*>;  // its number
+  std::vector<Entry> entries;
+  entries.reserve(sessions_.size());
+  for (const auto& [key, session] : sessions_) entries.emplace_back(session.number, &key);
+  const size_t count = std::min(most, entries.size());
+  std::ranges::partial_sort(entries, entries.begin() + static_cast<std::ptrdiff_t>(count), std::greater<>());
+  std::vector<View> views;
+  for (size_t i = 0; i < count; ++i) {
+    const Session& session = sessions_.at(*entries[i].second);
+    views.push_back(
+        {*entries[i].second, session.active, session.running, std::ssize(session.waiting), BlocksOf(session)});
+  }
+  return views;
+}
 
 // The youngest are those that are too many.
 void SessionGate::NoteCut() {

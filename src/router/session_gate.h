@@ -101,6 +101,13 @@ class SessionGate {
     friend bool operator==(const Counts&, const Counts&) = default;
   };
   Counts counts() const { return counts_; }
+  struct View {
+    SessionKey key{};
+    bool active = false;
+    int64_t running = 0, waiting = 0;  // requests
+    int64_t blocks = 0;                // that workers should have of it
+  };
+  std::vector<View> Latest(size_t most) const;  // the sessions that came last, the latest first
   absl::Duration linger() const;
   int64_t limit() const;  // of active sessions; 0: none
   void CheckInvariants() const;

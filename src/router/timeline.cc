@@ -89,6 +89,13 @@ Timeline::Lives Timeline::Find(std::string_view workflow, std::string_view tenan
   return found;
 }
 
+Timeline::Lives Timeline::OfTenant(std::string_view tenant, absl::Time now) {
+  DropOld(now);
+  Lives found;
+  std::ranges::copy_if(lives_, std::back_inserter(found), [&](const auto& life) { return life->tenant == tenant; });
+  return found;
+}
+
 void Timeline::DropOld(absl::Time now) {
   while (!lives_.empty() && (std::ssize(lives_) > limits_.requests || bytes_ > limits_.bytes ||
                              lives_.front()->ended + limits_.age <= now)) {

@@ -72,6 +72,13 @@ struct TimelineLimits {
   int64_t bytes = int64_t{16} << 20;  // about
 };
 
+// A workflow, of whose requests some are live or ended lately.
+struct WorkflowView {
+  std::string name{};
+  int32_t requests = 0, live = 0;
+  absl::Time latest = absl::InfinitePast();  // arrival of a request
+};
+
 // The requests that ended lately.
 class Timeline {
  public:
@@ -82,6 +89,9 @@ class Timeline {
   using Lives = std::vector<std::shared_ptr<const RequestLife>>;
   // Those of a tenant's workflow, by their ends.
   Lives Find(std::string_view workflow, std::string_view tenant, absl::Time now);
+
+  // Those of all of a tenant's workflows, by their ends.
+  Lives OfTenant(std::string_view tenant, absl::Time now);
 
   int64_t bytes() const { return bytes_; }
 

@@ -49,9 +49,13 @@ absl::Status ClientAdmission::Run(size_t text_bytes, absl::AnyInvocable<void()> 
     task();
     return absl::OkStatus();
   }
+  return RunElsewhere(std::move(task));
+}
+
+absl::Status ClientAdmission::RunElsewhere(absl::AnyInvocable<void()> task) {
   if (long_prompts_.TryRun(std::move(task))) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      absl::StrCat("overloaded: ", kLongPromptsWaiting, " long prompts wait to be tokenised"));
+      absl::StrCat("overloaded: ", kLongPromptsWaiting, " long prompts and traces wait for a thread"));
 }
 
 template <typename Request>

@@ -70,6 +70,7 @@ class ClientAdmission {
   // Runs `task`, which takes time in proportion to so many bytes of text: here or, if they are many, on another thread.
   // RESOURCE_EXHAUSTED: too many of these wait.
   absl::Status Run(size_t text_bytes, absl::AnyInvocable<void()> task);
+  absl::Status RunElsewhere(absl::AnyInvocable<void()> task);  // however little it is
   // Reads the request and submits it for `sink`, which is told if either fails. Times are the clock's. Accept tokenises
   // long prompts on another thread, Admit all of them here.
   template <typename Request>

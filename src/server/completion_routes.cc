@@ -6,6 +6,7 @@
 #include "server/json/json_body.h"
 #include "server/openai/chat_reader.h"
 #include "server/openai/completion_reader.h"
+#include "server/proto_json.h"
 #include "server/router_metrics.h"
 #include "server/rpc_answer.h"
 

@@ -3,13 +3,12 @@
 #include <iterator>
 #include <utility>
 
-#include "absl/strings/str_format.h"
 #include "server/generate_stream.h"
 #include "server/grpc_status.h"
 #include "server/message_check.h"
 #include "server/prefill_only_call.h"
+#include "server/server_info.h"
 #include "server/trace_convert.h"
-#include "server/version.h"
 
 namespace baton {
 namespace {
@@ -28,25 +27,6 @@ absl::Status Parse(const grpc::ByteBuffer& bytes, google::protobuf::Message& mes
   if (!bytes.DumpToSingleSlice(&slice).ok()) return absl::InvalidArgumentError("the message has no content");
   if (message.ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) return absl::OkStatus();
   return ExplainParseError({reinterpret_cast<const char*>(slice.begin()), slice.size()}, message);
-}
-
-void Fill(const Router::WorkerView& view, v1::Worker& out) {
-  out.set_role(view.role == WorkerRole::kPrefill ? v1::Worker::ROLE_PREFILL : v1::Worker::ROLE_DECODE);
-  out.set_address(view.link);
-  out.set_attached(view.attached.has_value());
-  if (!view.attached) return;
-  const WorkerInfo& info = view.attached->info;
-  const WorkerLoad& load = view.attached->load;
-  out.set_model(info.model);
-  out.set_numerics_id(info.numerics_id);
-  out.set_incarnation(absl::StrFormat("%016x", info.incarnation.value()));
-  out.set_running_requests(load.running_requests);
-  out.set_queued_requests(load.queued_requests);
-  out.set_queued_tokens(load.queued_tokens);
-  out.set_blocks_total(info.blocks_total);
-  out.set_blocks_free(load.blocks_free);
-  out.set_blocks_cached(load.blocks_cached);
-  out.set_draining(load.draining);
 }
 
 // "" where the call says nothing.
@@ -123,10 +103,7 @@ grpc::ServerUnaryReactor* InferenceService::GetServerInfo(grpc::CallbackServerCo
                                                           v1::GetServerInfoResponse* response) {
   const absl::Status known = admission_.callers().AuthenticateOperator(AuthorizationOf(*context)).status();
   if (!known.ok()) return Finished(context, known);
-  response->set_version(kVersion);
-  for (const Router::WorkerView& view : router_.Workers()) Fill(view, *response->add_workers());
-  response->set_live_requests(router_.live_requests());
-  response->set_waiting_requests(router_.waiting_requests());
+  *response = ServerInfo(router_, admission_.callers());
   return Finished(context, absl::OkStatus());
 }
 

@@ -12,6 +12,7 @@
 #include "server/host_check.h"
 #include "server/prompt_reader.h"
 #include "server/status_routes.h"
+#include "server/ui_routes.h"
 
 namespace baton {
 namespace {
@@ -48,6 +49,10 @@ const OpenAiGateway::Route OpenAiGateway::kRoutes[] = {
     {"GET", "/health", ServeHealth, Route::For::kAll},
     {"GET", "/version", ServeVersion},
     {"GET", "/metrics", ServeMetricsText, Route::For::kOperators},
+    {"GET", "/ui", ServeUiPage, Route::For::kAll},
+    {"GET", "/ui/status", ServeUiStatus, Route::For::kOperators},
+    {"POST", "/ui/workflows", ServeUiWorkflows},
+    {"POST", "/ui/trace", ServeUiTrace},
 };
 
 const OpenAiGateway::Route* OpenAiGateway::Find(std::string_view path) {

@@ -285,6 +285,11 @@ std::vector<Router::WorkerView> Router::Workers() const {
   return views;
 }
 
+Router::Sessions Router::sessions() const {
+  const std::lock_guard lock(mutex_);
+  return {dispatcher_.sessions(), dispatcher_.session_limit(), dispatcher_.LatestSessions(kMostSessions)};
+}
+
 int32_t Router::live_requests() const {
   const std::lock_guard lock(mutex_);
   return dispatcher_.core().live_requests();

@@ -71,6 +71,21 @@ class Router {
   static constexpr size_t kMostTraced = 512;
   // NOT_FOUND: none is known.
   absl::StatusOr<Trace> TraceOf(const std::string& workflow, const std::string& tenant);
+  // The latest workflows of a tenant, the latest first; at most kMostWorkflows.
+  static constexpr size_t kMostWorkflows = 64;
+  struct Workflows {
+    std::vector<WorkflowView> views;
+    absl::Time now;
+  };
+  Workflows WorkflowsOf(const std::string& tenant);
+  struct Sessions {
+    SessionGate::Counts counts;
+    int64_t limit = 0;                      // 0: none
+    std::vector<SessionGate::View> latest;  // at most kMostSessions
+  };
+  static constexpr size_t kMostSessions = 64;
+  Sessions sessions() const;
+  RouterMetrics::Tokens tokens() const { return metrics_.tokens(); }
   struct WorkerView {
     WorkerRole role;
     WorkerAddress link;

@@ -70,6 +70,11 @@ void RouterMetrics::OnEnd(const RequestOutcome& outcome) {
   handoff_.Observe(absl::ToDoubleSeconds(outcome.handoff));
 }
 
+RouterMetrics::Tokens RouterMetrics::tokens() const {
+  return {static_cast<int64_t>(prompt_tokens_.Value()), static_cast<int64_t>(cached_tokens_.Value()),
+          static_cast<int64_t>(completion_tokens_.Value())};
+}
+
 void RouterMetrics::OnWorkers(int64_t prefill, int64_t decode) {
   prefill_workers_.Set(static_cast<double>(prefill));
   decode_workers_.Set(static_cast<double>(decode));

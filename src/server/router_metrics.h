@@ -27,6 +27,10 @@ class RouterMetrics {
   void OnRequests(int64_t live, int64_t waiting);
   void OnSessions(const SessionGate::Counts& counts, int64_t limit);  // 0: none
   void OnAgents(const AgentGraph::Counts& counts, const ContextStore& contexts);
+  struct Tokens {
+    int64_t prompt = 0, cached = 0, completion = 0;  // as counted by OnEnd
+  };
+  Tokens tokens() const;
 
  private:
   Metrics& metrics_;

@@ -27,4 +27,10 @@ absl::StatusOr<Router::Trace> Router::TraceOf(const std::string& workflow, const
   return trace;
 }
 
+Router::Workflows Router::WorkflowsOf(const std::string& tenant) {
+  const std::lock_guard lock(mutex_);
+  const absl::Time now = clock_.Now();
+  return {dispatcher_.WorkflowsOf(tenant, kMostWorkflows, now), now};
+}
+
 }  // namespace baton

@@ -56,7 +56,4 @@ class PrefillOnlyAnswer final : public RpcAnswer {
   void OnEnd(const RequestOutcome& outcome) override;
 };
 
-// INVALID_ARGUMENT: it is no JSON, or no such message; a field that is not known is named.
-absl::Status ParseRpc(const std::string& json, google::protobuf::Message& message);
-
 }  // namespace baton

@@ -66,7 +66,10 @@ const char* StateOf(const v1::Worker& worker) {
 std::string StatusText(const std::string& address, const v1::GetServerInfoResponse& info) {
   std::ostringstream out;
   out << "baton " << Printable(info.version()) << " at " << address << ": " << info.live_requests()
-      << " live requests, " << info.waiting_requests() << " of them waiting for a worker\n";
+      << " live requests, " << info.waiting_requests() << " of them waiting for a worker\n"
+      << info.active_sessions() << " sessions active, " << info.waiting_sessions() << " waiting; "
+      << info.cached_tokens() << " of " << info.prompt_tokens() << " prompt tokens were cached; "
+      << info.completion_tokens() << " tokens generated\n";
   size_t longest = 22;
   for (const v1::Worker& worker : info.workers()) longest = std::clamp(worker.address().size(), longest, size_t{64});
   const auto row = [&out, width = static_cast<int>(longest) + 2](

@@ -80,4 +80,16 @@ v1::TraceResponse ToProto(const Router::Trace& trace) {
   return response;
 }
 
+v1::ListWorkflowsResponse ToProto(const Router::Workflows& workflows) {
+  v1::ListWorkflowsResponse response;
+  for (const WorkflowView& view : workflows.views) {
+    v1::Workflow& out = *response.add_workflows();
+    out.set_name(view.name);
+    out.set_requests(view.requests);
+    out.set_live(view.live);
+    out.set_latest_us(absl::ToInt64Microseconds(workflows.now - view.latest));
+  }
+  return response;
+}
+
 }  // namespace baton

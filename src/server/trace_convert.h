@@ -1,4 +1,4 @@
-// A workflow's lives → the protocol's trace.
+// A tenant's workflows, and a workflow's lives → the protocol's.
 #pragma once
 
 #include "inference.pb.h"
@@ -7,5 +7,6 @@
 namespace baton {
 
 v1::TraceResponse ToProto(const Router::Trace& trace);
+v1::ListWorkflowsResponse ToProto(const Router::Workflows& workflows);
 
 }  // namespace baton

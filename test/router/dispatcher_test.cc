@@ -161,6 +161,37 @@ TEST_CASE("a trace names the first of many upstreams, and counts the others") {
   CHECK(lives[0]->upstreams_omitted == 6);
 }
 
+TEST_CASE("the workflows of a tenant are listed, the latest first") {
+  Driven d;
+  const auto submit = [&d](const std::string& id, const std::string& workflow, const std::string& tenant) {
+    ClientRequest request = d.Request(id, "x");
+    request.workflow = workflow;
+    request.cache_salt = tenant;
+    REQUIRE(d.Submit(request).ok());
+    d.now += absl::Seconds(1);
+  };
+  const auto listed = [&d](const std::string& tenant, size_t most = 9) {
+    std::string text;
+    for (const WorkflowView& view : (*d).WorkflowsOf(tenant, most, d.now)) {
+      absl::StrAppend(&text, view.name, " ", view.requests, "/", view.live, " ",
+                      absl::FormatDuration(d.now - view.latest), "; ");
+    }
+    return text;
+  };
+  CHECK(listed("t").empty());
+  submit("a", "one", "t");
+  submit("b", "two", "t");
+  submit("c", "one", "t");
+  submit("d", "other", "");
+  CHECK(listed("t") == "one 2/2 2s; two 1/1 3s; ");
+  CHECK(listed("t", 1) == "one 2/2 2s; ");
+  CHECK(listed("") == "other 1/1 1s; ");
+  (*d).EndAll(d.now);
+  CHECK(listed("t") == "one 2/0 2s; two 1/0 3s; ");
+  d.now += absl::Minutes(10);
+  CHECK(listed("t").empty());
+}
+
 TEST_CASE("a trace says what of a prompt was cached, of one that is only prefilled, too") {
   Driven d;
   for (const bool prefill_only : {false, true}) {

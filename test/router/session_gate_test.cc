@@ -418,5 +418,28 @@ TEST_CASE("whoever comes, goes or is needed, the limit is kept, nobody waits for
   }
 }
 
+TEST_CASE("the latest sessions can be looked at") {
+  Driven d({.sessions = 2});
+  CHECK(d.gate.Latest(9).empty());
+  d.Come({"a:one:1", "a:two:1", "b:three:1", "b:three:2"});
+  d.End("a:one:1");  // it keeps its place until another wants it
+  const auto names = [&d](size_t most) {
+    std::string text;
+    for (const SessionGate::View& view : d.gate.Latest(most)) {
+      absl::StrAppend(&text, view.key.tenant, ":", view.key.name, view.active ? " active " : " waits ", view.running,
+                      "+", view.waiting, "; ");
+    }
+    return text;
+  };
+  CHECK(names(9) == "b:three waits 0+2; a:two active 1+0; a:one active 0+0; ");
+  CHECK(names(1) == "b:three waits 0+2; ");
+
+  Driven free({});
+  free.Come({"a:x:1"});
+  free.Prefilled("a:x:1", /*lost=*/false);
+  REQUIRE(free.gate.Latest(1).size() == 1);
+  CHECK(free.gate.Latest(1)[0].blocks == 10);
+}
+
 }  // namespace
 }  // namespace baton

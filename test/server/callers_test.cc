@@ -68,6 +68,8 @@ TEST_CASE("every route of HTTP but health refuses missing and wrong keys in the 
       {"POST", "/tokenize"},       {"POST", "/detokenize"},
       {"POST", "/generate"},       {"POST", "/prefill_only"},
       {"GET", "/version"},         {"GET", "/metrics"},
+      {"GET", "/ui/status"},       {"POST", "/ui/workflows"},
+      {"POST", "/ui/trace"},       {"GET", "/ui/trace"},
       {"GET", "/nothing"},         {"DELETE", "/v1/models"},
       {"OPTIONS", "/v1/models"}};
   for (const auto& [method, path] : routes) {

@@ -57,11 +57,18 @@ size_t CountOf(const std::string& part, const std::string& text) {
 
 TEST_CASE("a worker is ready, draining or gone") {
   v1::GetServerInfoResponse info = Info();
+  info.set_active_sessions(2);
+  info.set_waiting_sessions(1);
+  info.set_cached_tokens(30);
+  info.set_prompt_tokens(40);
+  info.set_completion_tokens(7);
   AddWorker(info, "d:2").set_draining(true);
   AddWorker(info, "d:3", /*attached=*/false);
   const std::string text = StatusText("r:7", info);
   INFO(text);
   CHECK(text.starts_with("baton 9.9 at r:7: 1 live requests"));
+  CHECK(text.find("\n2 sessions active, 1 waiting; 30 of 40 prompt tokens were cached; 7 tokens generated\n") !=
+        std::string::npos);
   CHECK(text.find("d:1                     ready ") != std::string::npos);
   CHECK(text.find("d:2                     draining ") != std::string::npos);
   CHECK(text.find("d:3                     gone ") != std::string::npos);
@@ -118,7 +125,7 @@ TEST_CASE("on a terminal each answer is drawn over the last one, and fits") {
   CHECK(text.ends_with("\n\x1b[J"));  // the cursor stands below, at the start of a line
   const std::string last = text.substr(text.rfind("\x1b[H"));
   CHECK(CountOf("\n", last) == 9);
-  CHECK(last.find("... and 46 lines more") != std::string::npos);
+  CHECK(last.find("... and 47 lines more") != std::string::npos);
   std::istringstream lines(last);
   for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 40 + std::string("\x1b[H\x1b[K").size());
 }

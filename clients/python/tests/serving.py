@@ -13,13 +13,12 @@ PROGRAM = pathlib.Path(os.environ.get("BATON", ROOT / "build/release/bin/baton")
 MODEL = ROOT / "test/golden/tiny_llama3_bf16"
 
 
-class Server:
-    """Its addresses: `grpc`, and `http` with the scheme. Ends with the process that made it, at the latest."""
+class Process:
+    """A program of Baton's, once it has printed a line that has `until` in it. Its addresses: `grpc`, and `http` with the
+    scheme. Ends with the process that made it, at the latest."""
 
-    def __init__(self, *flags, model=MODEL, threads=1):
-        self._process = subprocess.Popen(
-            [PROGRAM, "serve", model, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", str(threads),
-             "--kv-memory-mb", "64", *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    def __init__(self, *command, until=" info serving$"):
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.grpc = self.http = ""
         log = ""
         for line in self._process.stdout:
@@ -28,10 +27,10 @@ class Server:
                 self.grpc = found[1]
             if found := re.search(r"HTTP on (\S+)", line):
                 self.http = found[1]
-            if re.search(r" info serving$", line):
+            if re.search(until, line):
                 break
         else:
-            raise RuntimeError(f"baton serve ended: {log}")
+            raise RuntimeError(f"{command[0]} ended: {log}")
         self._rest = threading.Thread(target=self._drop_log, daemon=True)
         self._rest.start()
 
@@ -45,14 +44,25 @@ class Server:
         self._await_end()
 
     def stop(self):
-        self._process.send_signal(signal.SIGTERM)
+        self.begin_stop()
         self._await_end()
         return self._process.returncode
+
+    def begin_stop(self):
+        self._process.send_signal(signal.SIGTERM)
 
     def _await_end(self):
         self._process.wait()
         self._rest.join()
         self._process.stdout.close()
+
+
+class Server(Process):
+    """A router and its workers in one process."""
+
+    def __init__(self, *flags, model=MODEL, threads=1):
+        super().__init__(PROGRAM, "serve", model, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads",
+                         str(threads), "--kv-memory-mb", "64", *flags)
 
 
 class Keys:

@@ -44,7 +44,8 @@ class StatusTest(unittest.TestCase):
         self.assertEqual(process.wait(timeout=10), 0)
 
     def test_a_router_that_is_not_there_is_an_error_at_once(self):
-        done = subprocess.run([PROGRAM, "status", "--server", "127.0.0.1:1", "--watch"], capture_output=True, text=True, timeout=20)
+        done = subprocess.run([PROGRAM, "status", "--server", "127.0.0.1:1", "--watch"], capture_output=True, text=True,
+                              timeout=20)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("no router at 127.0.0.1:1", done.stderr)
         bad = subprocess.run([PROGRAM, "status", "--watch=0"], capture_output=True, text=True, timeout=20)

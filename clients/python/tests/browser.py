@@ -1,0 +1,123 @@
+"""Headless Chromium, by its DevTools protocol over a pair of pipes: a page is opened, asked, and looked at."""
+
+import base64
+import fcntl
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+
+PROGRAMS = ("chromium-headless-shell", "chromium")
+PATIENCE_SECONDS = 30
+
+
+class BrowserError(Exception):
+    pass
+
+
+class Browser:
+    """One page. `complaints` are the errors of its scripts, and what its Content-Security-Policy refused."""
+
+    def __init__(self):
+        program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+        if program is None:
+            raise BrowserError(f"there is no browser, none of {PROGRAMS}: tools/setup --clients installs one")
+        self.complaints = []
+        self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        theirs_in, ours_out = os.pipe()
+        ours_in, theirs_out = os.pipe()
+        # It reads commands from descriptor 3 and writes to 4, which none of these may be.
+        theirs_in, theirs_out = (self._above_standard(end) for end in (theirs_in, theirs_out))
+        # Root may not have its sandbox; what it opens here is ours.
+        self._process = subprocess.Popen(
+            ["/bin/bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "bash", program, "--remote-debugging-pipe",
+             "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--headless",
+             f"--user-data-dir={self._profile.name}", "--window-size=1280,900", "about:blank"],
+            pass_fds=(theirs_in, theirs_out), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self._out, self._in = os.fdopen(ours_out, "wb"), os.fdopen(ours_in, "rb")
+        self._answers, self._count, self._session = queue.Queue(), 0, None
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
+
+    @staticmethod
+    def _above_standard(descriptor):
+        copy = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+        os.close(descriptor)
+        return copy
+
+    def close(self):
+        os.killpg(self._process.pid, signal.SIGKILL)  # its renderers too, which hold the pipes
+        self._process.wait()
+        self._reader.join(PATIENCE_SECONDS)
+        self._in.close()
+        self._out.close()
+        self._profile.cleanup()
+
+    def call(self, method, **params):
+        """Its result. Raises BrowserError."""
+        self._count += 1
+        message = {"id": self._count, "method": method, "params": params}
+        if self._session:
+            message["sessionId"] = self._session
+        self._out.write(json.dumps(message).encode() + b"\0")
+        self._out.flush()
+        while True:
+            try:
+                answer = self._answers.get(timeout=PATIENCE_SECONDS)
+            except queue.Empty:
+                raise BrowserError(f"no answer to {method} in {PATIENCE_SECONDS} s") from None
+            if answer is None:
+                raise BrowserError(f"the browser ended with {self._process.wait()}")
+            if answer["id"] == self._count:
+                break
+        if "error" in answer:
+            raise BrowserError(f"{method}: {answer['error']['message']}")
+        return answer["result"]
+
+    def open(self, url):
+        self.call("Page.navigate", url=url)
+        self.wait('document.readyState === "complete" && location.href !== "about:blank"')
+
+    def ask(self, expression):
+        """What a JavaScript expression is; of a promise, what it comes to."""
+        result = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in result:
+            raise BrowserError(f"{expression}: {result['exceptionDetails'].get('exception', {}).get('description')}")
+        return result["result"].get("value")
+
+    def wait(self, expression):
+        """Until it is true. Raises BrowserError, with the text of the page, if that takes too long."""
+        if not self.ask(f"""new Promise(done => {{
+              const until = performance.now() + {1000 * PATIENCE_SECONDS // 2};
+              const look = () => {expression} ? done(true) : performance.now() > until ? done(false) : setTimeout(look, 20);
+              look();
+            }})"""):
+            raise BrowserError(f"still not so: {expression}; the page says: {self.ask('document.body.innerText')}")
+
+    def screenshot(self):
+        return base64.b64decode(self.call("Page.captureScreenshot")["data"])
+
+    def _read(self):
+        rest = b""
+        while block := self._in.read1(1 << 16):
+            *messages, rest = (rest + block).split(b"\0")
+            for message in map(json.loads, messages):
+                if "id" in message:
+                    self._answers.put(message)
+                elif message["method"] == "Runtime.exceptionThrown":
+                    self.complaints.append(json.dumps(message["params"]))
+                elif message["method"] == "Log.entryAdded":
+                    entry = message["params"]["entry"]
+                    if entry["source"] in ("javascript", "security"):
+                        self.complaints.append(entry["text"])
+        self._answers.put(None)

@@ -1,0 +1,13 @@
+// What a router tells its operators of itself.
+#pragma once
+
+#include "inference.pb.h"
+#include "server/callers.h"
+#include "server/router.h"
+
+namespace baton {
+
+// No cache salt is told: it may be a secret.
+v1::GetServerInfoResponse ServerInfo(const Router& router, const Callers& callers);
+
+}  // namespace baton

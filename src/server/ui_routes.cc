@@ -1,0 +1,98 @@
+#include "server/ui_routes.h"
+
+#include <openssl/sha.h>
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "base/check.h"
+#include "base/strings.h"
+#include "server/proto_json.h"
+#include "server/server_info.h"
+#include "server/trace_convert.h"
+
+namespace baton {
+namespace {
+
+// CMake makes it of ui.html.
+constexpr std::string_view kPage =
+#include "server/ui_page.inc"
+    ;
+
+// "'sha256-...'" of what stands in the page's only element of this name, as a Content-Security-Policy allows it.
+std::string SourceOf(const std::string& element) {
+  const size_t begin = kPage.find("<" + element + ">"), end = kPage.find("</" + element + ">");
+  BATON_CHECK(begin != kPage.npos && end != kPage.npos, element);
+  const size_t text = begin + element.size() + 2;
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> sha;
+  SHA256(reinterpret_cast<const unsigned char*>(kPage.data()) + text, end - text, sha.data());
+  return absl::StrCat(
+      "'sha256-", absl::Base64Escape(absl::string_view(reinterpret_cast<const char*>(sha.data()), sha.size())), "'");
+}
+
+// Should foreign text ever become an element, it still loads, runs and sends nothing.
+std::string Policy() {
+  return absl::StrCat("default-src 'none'; script-src ", SourceOf("script"), "; style-src ", SourceOf("style"),
+                      "; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+}
+
+HttpResponse Hardened(HttpResponse response) {
+  response.headers.emplace_back("cache-control", "no-store");
+  response.headers.emplace_back("x-content-type-options", "nosniff");
+  response.headers.emplace_back("referrer-policy", "no-referrer");
+  return response;
+}
+
+void Answer(const HttpCall& call, const absl::StatusOr<std::string>& json) {
+  call.reply->Send(Hardened(json.ok() ? JsonResponse(call.id, *json) : ErrorResponse(call.id, json.status())));
+}
+
+// A trace may be megabytes. `answer` is called on another thread, unless its client has gone.
+template <typename Request>
+void AnswerElsewhere(const GatewayParts& parts, const SharedCall& call,
+                     absl::StatusOr<std::string> (*answer)(const GatewayParts& parts, const HttpCall& call,
+                                                           const Request& request)) {
+  Request request;
+  if (const absl::Status status = ParseRpc(call->request.body, request); !status.ok()) return Answer(*call, status);
+  const absl::Status run = parts.admission.RunElsewhere([parts, call, request = std::move(request), answer] {
+    if (!call->reply->gone()) Answer(*call, answer(parts, *call, request));
+  });
+  if (!run.ok()) call->reply->Send(ErrorResponse(call->id, run, ClientAdmission::kRetryHint));
+}
+
+absl::StatusOr<std::string> TraceJson(const GatewayParts& parts, const HttpCall& call,
+                                      const v1::TraceRequest& request) {
+  const auto trace = parts.router.TraceOf(request.workflow(), SaltOf(*call.caller, request.cache_salt()));
+  if (!trace.ok()) return trace.status();
+  return ToJson(ToProto(*trace));
+}
+
+absl::StatusOr<std::string> WorkflowsJson(const GatewayParts& parts, const HttpCall& call,
+                                          const v1::ListWorkflowsRequest& request) {
+  return ToJson(ToProto(parts.router.WorkflowsOf(SaltOf(*call.caller, request.cache_salt()))));
+}
+
+}  // namespace
+
+void ServeUiPage(const GatewayParts&, const SharedCall& call) {
+  static const std::string policy = Policy();
+  HttpResponse page = Hardened(Response(200, call->id, "text/html; charset=utf-8", std::string(kPage)));
+  page.headers.emplace_back("content-security-policy", policy);
+  call->reply->Send(std::move(page));
+}
+
+void ServeUiStatus(const GatewayParts& parts, const SharedCall& call) {
+  Answer(*call, ToJson(ServerInfo(parts.router, parts.admission.callers())));
+}
+
+void ServeUiWorkflows(const GatewayParts& parts, const SharedCall& call) {
+  AnswerElsewhere<v1::ListWorkflowsRequest>(parts, call, WorkflowsJson);
+}
+
+void ServeUiTrace(const GatewayParts& parts, const SharedCall& call) {
+  AnswerElsewhere<v1::TraceRequest>(parts, call, TraceJson);
+}
+
+}  // namespace baton

@@ -1,0 +1,201 @@
+// The page at /ui and its data over real sockets. What the page shows is tested in a browser:
+// clients/python/tests/ui_test.py.
+#include <openssl/sha.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "http_client.h"
+#include "nlohmann/json.hpp"
+#include "router_cluster.h"
+#include "temp_dir.h"
+
+namespace baton {
+namespace {
+
+using nlohmann::json;
+
+HttpAnswer Ask(Cluster& c, const std::string& method, const std::string& path, const std::string& body = "",
+               const NewKey* key = nullptr) {
+  HttpClient client(c.node->http()->address());
+  client.Send(absl::StrCat(method, " ", path, " HTTP/1.1\r\nHost: localhost\r\n",
+                           key == nullptr ? "" : "authorization: Bearer " + key->key + "\r\n",
+                           body.empty() ? "" : absl::StrCat("Content-Length: ", body.size(), "\r\n"), "\r\n", body));
+  return client.Read();
+}
+
+json Parse(const HttpAnswer& answer) {
+  INFO(answer.body);
+  CHECK(answer.headers.at("content-type") == "application/json");
+  CHECK(answer.headers.at("cache-control") == "no-store");
+  CHECK(answer.headers.at("x-content-type-options") == "nosniff");
+  json body = json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
+  REQUIRE_FALSE(body.is_discarded());
+  return body;
+}
+
+std::string Sha256Of(const std::string& page, const std::string& element) {
+  const size_t begin = page.find("<" + element + ">") + element.size() + 2, end = page.find("</" + element + ">");
+  REQUIRE((begin < end && end < page.size()));
+  const std::string text = page.substr(begin, end - begin);
+  std::string sha(SHA256_DIGEST_LENGTH, '\0');
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+         reinterpret_cast<unsigned char*>(sha.data()));
+  return absl::StrCat("-src 'sha256-", absl::Base64Escape(sha), "'");
+}
+
+std::string Body(const std::string& id, const std::string& more) {
+  return absl::StrCat(R"({"prompt": "hello", "max_tokens": 8, "seed": 99, "request_id": ")", id, "\", ", more, "}");
+}
+
+TEST_CASE("the page needs nothing but itself, and its policy allows its own script and style alone") {
+  Cluster c;
+  const HttpAnswer page = Ask(c, "GET", "/ui");
+  CHECK(page.status == 200);
+  CHECK(page.headers.at("content-type") == "text/html; charset=utf-8");
+  CHECK(page.headers.at("cache-control") == "no-store");
+  CHECK(page.headers.at("x-content-type-options") == "nosniff");
+  CHECK(page.headers.at("referrer-policy") == "no-referrer");
+  const std::string& policy = page.headers.at("content-security-policy");
+  INFO(policy);
+  for (const std::string& part :
+       {std::string("default-src 'none'; "), "script" + Sha256Of(page.body, "script"),
+        "style" + Sha256Of(page.body, "style"), std::string("connect-src 'self'"), std::string("base-uri 'none'"),
+        std::string("form-action 'none'"), std::string("frame-ancestors 'none'")}) {
+    CHECK(policy.find(part) != std::string::npos);
+  }
+  CHECK(policy.find("unsafe") == std::string::npos);
+  // Nothing is loaded from elsewhere, and no foreign text becomes an element.
+  for (const char* never :
+       {"http:", "https:", "//cdn", " src=", "href=", "@import", "url(", "innerHTML", "outerHTML", "insertAdjacentHTML",
+        "document.write", "eval(", "new Function", "localStorage", " style="}) {
+    INFO(never);
+    CHECK(page.body.find(never) == std::string::npos);
+  }
+}
+
+TEST_CASE("the page's data tell of workers, sessions and tokens, and of no salt") {
+  Cluster c;
+  HttpClient client(c.node->http()->address());
+  client.Post("/v1/completions", Body("r", R"("session_id": "talk", "cache_salt": "secret-salt")"));
+  PassPrefill(c);
+  const HttpAnswer running = Ask(c, "GET", "/ui/status");
+  CHECK(running.status == 200);
+  json status = Parse(running);
+  REQUIRE(status["workers"].size() == 2);
+  CHECK(status["workers"][0]["role"] == "ROLE_PREFILL");
+  CHECK(status["workers"][0]["address"] == c.prefill->address());
+  CHECK(status["workers"][0]["attached"] == true);
+  CHECK(status["live_requests"] == 1);
+  REQUIRE(status["sessions"].size() == 1);
+  CHECK(status["sessions"][0]["session_id"] == "talk");
+  CHECK(status["sessions"][0]["active"] == true);
+  CHECK(status["sessions"][0]["running_requests"] == "1");
+  CHECK(running.body.find("secret-salt") == std::string::npos);
+  c.decode->Send(TokensEvent("r", "world", FinishReason::kStop));
+  CHECK(client.Read().status == 200);
+  status = Parse(Ask(c, "GET", "/ui/status"));
+  CHECK(status["prompt_tokens"] == "5");
+  CHECK(status["cached_tokens"] == "3");
+  CHECK(status["completion_tokens"] == "5");
+}
+
+TEST_CASE("a run's timeline is there while it runs and after, for who knows its salt") {
+  Cluster c;
+  HttpClient client(c.node->http()->address());
+  client.Post("/v1/completions", Body("r", R"("workflow": "trip", "agent": "writer", "cache_salt": "s")"));
+  PassPrefill(c);
+  CHECK(Parse(Ask(c, "POST", "/ui/workflows", "{}")).empty());
+  json workflows = Parse(Ask(c, "POST", "/ui/workflows", R"({"cache_salt": "s"})"))["workflows"];
+  REQUIRE(workflows.size() == 1);
+  CHECK(workflows[0]["name"] == "trip");
+  CHECK(workflows[0]["live"] == 1);
+  const std::string ours = R"({"workflow": "trip", "cache_salt": "s"})";
+  json trace = Parse(Ask(c, "POST", "/ui/trace", ours));
+  REQUIRE(trace["requests"].size() == 1);
+  CHECK(trace["requests"][0]["agent"] == "writer");
+  CHECK_FALSE(trace["requests"][0].contains("over"));
+  c.decode->Send(TokensEvent("r", "wor", std::nullopt));
+  c.decode->Send(TokensEvent("r", "ld", FinishReason::kStop));
+  CHECK(client.Read().status == 200);
+  trace = Parse(Ask(c, "POST", "/ui/trace", ours));
+  CHECK(trace["requests"][0]["over"] == true);
+  CHECK(trace["requests"][0]["spans"].back()["phase"] == "PHASE_DECODE");
+  workflows = Parse(Ask(c, "POST", "/ui/workflows", R"({"cache_salt": "s"})"))["workflows"];
+  CHECK(workflows[0]["requests"] == 1);
+  CHECK_FALSE(workflows[0].contains("live"));
+  // Another salt and another name are both unknown, in the same words.
+  const HttpAnswer unknown = Ask(c, "POST", "/ui/trace", R"({"workflow": "trip"})");
+  CHECK(unknown.status == 404);
+  CHECK(Parse(unknown)["error"]["message"].get<std::string>().find("no request of 'trip'") != std::string::npos);
+  CHECK(Ask(c, "POST", "/ui/trace", R"({"workflow": "nobody", "cache_salt": "s"})").status == 404);
+}
+
+TEST_CASE("what the page's routes are asked wrongly is told") {
+  Cluster c;
+  const auto refused = [&](const std::string& method, const std::string& path, const std::string& body, int code) {
+    const HttpAnswer answer = Ask(c, method, path, body);
+    INFO(method << " " << path << " " << body << ": " << answer.body);
+    CHECK(answer.status == code);
+    return answer;
+  };
+  CHECK(refused("POST", "/ui", "{}", 405).headers.at("allow") == "GET, HEAD, OPTIONS");
+  CHECK(refused("POST", "/ui/status", "{}", 405).headers.at("allow") == "GET, HEAD, OPTIONS");
+  CHECK(refused("GET", "/ui/workflows", "", 405).headers.at("allow") == "POST, OPTIONS");
+  CHECK(refused("GET", "/ui/trace", "", 405).headers.at("allow") == "POST, OPTIONS");
+  refused("DELETE", "/ui", "", 405);
+  refused("GET", "/ui/", "", 404);
+  refused("GET", "/ui/ui.html", "", 404);
+  refused("GET", "/ui?key=baton-1", "", 400);
+  refused("GET", "/ui/status?x", "", 400);
+  for (const char* path : {"/ui/workflows", "/ui/trace"}) {
+    refused("POST", path, "{", 400);
+    refused("POST", path, "[]", 400);
+    CHECK(refused("POST", path, R"({"wishes": 1})", 400).body.find("wishes") != std::string::npos);
+  }
+  refused("POST", "/ui/trace", "{}", 400);
+  HttpClient other(c.node->http()->address());
+  other.Post("/ui/workflows", "{}", "Origin: http://evil.example\r\n");
+  CHECK(other.Read().status == 403);
+}
+
+TEST_CASE("with keys, the page is anybody's, workers are the operators', and a run is its tenant's") {
+  TempDir directory;
+  const NewKey alpha = DrawKey(), beta = DrawKey(), boss = DrawKey();
+  directory.Write("keys.toml", absl::StrCat("[alpha]\nkeys = [\"", alpha.hash, "\"]\n[beta]\nkeys = [\"", beta.hash,
+                                            "\"]\n[boss]\noperator = true\nkeys = [\"", boss.hash, "\"]\n"));
+  Cluster c({.worker_wait = absl::Seconds(10)}, "fcfs", directory / "keys.toml");
+  const std::string page = Ask(c, "GET", "/ui").body;
+  CHECK(page.find("<!doctype html>") == 0);
+  CHECK(page == Ask(c, "GET", "/ui", "", &boss).body);
+  for (const char* path : {"/ui/workflows", "/ui/trace"}) CHECK(Ask(c, "POST", path, "{}").status == 401);
+  CHECK(Ask(c, "GET", "/ui/status").status == 401);
+
+  HttpClient client(c.node->http()->address());
+  client.Post("/v1/completions", Body("r", R"("workflow": "plan", "session_id": "talk", "cache_salt": "pepper")"),
+              "authorization: Bearer " + alpha.key + "\r\n");
+  PassPrefill(c);
+  const HttpAnswer denied = Ask(c, "GET", "/ui/status", "", &alpha);
+  CHECK(denied.status == 403);
+  const HttpAnswer all = Ask(c, "GET", "/ui/status", "", &boss);
+  const json status = Parse(all);
+  CHECK(status["sessions"][0]["tenant"] == "alpha");
+  CHECK(status["sessions"][0]["session_id"] == "talk");
+  CHECK(all.body.find("pepper") == std::string::npos);
+
+  const std::string salt = R"("cache_salt": "pepper")", plan = R"({"workflow": "plan", )" + salt + "}";
+  CHECK(Parse(Ask(c, "POST", "/ui/workflows", "{" + salt + "}", &alpha))["workflows"][0]["name"] == "plan");
+  CHECK(Ask(c, "POST", "/ui/trace", plan, &alpha).status == 200);
+  for (const NewKey* other : {&beta, &boss}) {
+    CHECK(Parse(Ask(c, "POST", "/ui/workflows", "{" + salt + "}", other)).empty());
+    CHECK(Ask(c, "POST", "/ui/trace", plan, other).status == 404);
+    // Not even by guessing how salts are kept.
+    CHECK(Ask(c, "POST", "/ui/trace", R"({"workflow": "plan", "cache_salt": "alpha\npepper"})", other).status == 404);
+  }
+  c.decode->Send(TokensEvent("r", "x", FinishReason::kStop));
+  CHECK(client.Read().status == 200);
+}
+
+}  // namespace
+}  // namespace baton
