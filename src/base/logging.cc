@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/stderr_sink.h"
 #include "nlohmann/json.hpp"
 #include "spdlog/pattern_formatter.h"
-#include "spdlog/sinks/stdout_color_sinks.h"
 
 namespace baton {
 namespace {
@@ -80,7 +80,7 @@ absl::Status InitLogging(const std::string& program, const std::string& level, L
     return absl::InvalidArgumentError(
         absl::StrCat("log level: expected trace, debug, info, warn, error or off, got '", level, "'"));
   }
-  spdlog::set_default_logger(spdlog::stderr_color_mt(program));
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(program, std::make_shared<StderrSink>()));
   spdlog::set_level(parsed);
   spdlog::set_formatter(MakeLogFormatter(format));
   return absl::OkStatus();

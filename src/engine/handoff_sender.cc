@@ -254,7 +254,8 @@ void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl
   if (status.ok()) {
     ++totals_.ended[absl::StatusCode::kOk];
     totals_.blocks_pushed += handoff->missing;
-    totals_.blocks_held += std::ssize(handoff->blocks) - handoff->missing;
+    // Each part of a growing prompt finds what the ones before it brought.
+    if (handoff->job.part == 0) totals_.blocks_held += std::ssize(handoff->blocks) - handoff->missing;
     actions_.push_back(HandoffCommitted{handoff->job.request_id, handoff->reservation, handoff->decode_incarnation,
                                         static_cast<int32_t>(handoff->blocks.size()), handoff->bytes_pushed,
                                         handoff->job.part});

@@ -48,6 +48,7 @@ struct ClientRequest {
   int32_t expected_tokens = 0;      // of the output; 0: not known
   bool prefill_only = false;        // also a Generate of no tokens
   absl::Time deadline = absl::InfiniteFuture();
+  std::string call{};   // the id of the call that it came by, for logs; empty: it has none
   TraceContext span{};  // of the call that it came by; without a trace: none
 };
 

@@ -15,6 +15,8 @@ std::string TraceparentOf(const ClientRequest& request) {
 PrefillJob RequestRecord::StartPrefill(const RouterAction& action) {
   sent = request.tokens.size();
   restart = false;
+  placed_at = action.worker;
+  decoded_by.clear();
   PrefillJob job;
   job.request_id = worker_id;
   job.tokens = request.tokens;
@@ -83,11 +85,13 @@ RequestOutcome RequestRecord::Outcome(const absl::Status& status, absl::Time now
 
 RequestParties RequestRecord::Parties() const {
   return {.id = request.id,
+          .call = request.call,
           .tenant = request.tenant,
           .model = request.served->name,
           .trace_id = request.span.trace_id,
-          .prefill_worker = prefilled_by,
-          .decode_worker = decoded_by};
+          .prefill_worker = placed_at,
+          .decode_worker = decoded_by,
+          .prefill_only = request.prefill_only};
 }
 
 RequestLife RequestRecord::Life() const {

@@ -34,8 +34,9 @@ struct RequestOutcome {
 // Who took part in a request, for logs and metrics.
 struct RequestParties {
   RequestId id;  // its client's name for it
-  std::string tenant, model, trace_id;
-  WorkerAddress prefill_worker, decode_worker;  // links; empty: none had it
+  std::string call, tenant, model, trace_id;
+  WorkerAddress prefill_worker, decode_worker;  // links that had it last; empty: none
+  bool prefill_only = false;
 };
 
 struct RequestRecord {
@@ -55,7 +56,7 @@ struct RequestRecord {
   bool held = false;     // its session waits for its turn
   absl::Duration session_wait, queue, first_token;
   std::optional<PrefillDone> done;
-  WorkerAddress prefilled_by, decoded_by;
+  WorkerAddress placed_at, prefilled_by, decoded_by;
   std::optional<FinishReason> finish;
   int32_t completion_tokens = 0;
   // Shadow prefill (shadow_prefill.h):

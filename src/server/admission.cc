@@ -84,6 +84,7 @@ absl::StatusOr<ClientRequest> ClientAdmission::Read(const Request& proto, const 
   if (!models_.Contains(proto.model())) JoinDecoders();
   ASSIGN_OR_RETURN(ClientRequest request, ReadRequest(proto, models_, absl::Now()));
   request.deadline = context.deadline;
+  request.call = context.id;
   request.span = context.span;
   request.tenant = context.caller->name;
   request.cache_salt = SaltOf(*context.caller, request.cache_salt);

@@ -37,6 +37,7 @@ class CallSink : public RequestSink {
 // Whose call it is, of which trace, and until when somebody waits for it, by the clock.
 struct CallContext {
   Caller caller;
+  std::string id{};  // what the answer calls it, where that is not a request's id: x-request-id
   TraceContext span{};
   absl::Time deadline = absl::InfiniteFuture();
   bool further = false;  // a request of the call was submitted before this one

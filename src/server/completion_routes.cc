@@ -63,7 +63,7 @@ void ReadAndSubmit(const GatewayParts& parts, const SharedCall& call, Reader rea
   }
   if (!read.ok()) return Refuse(parts, *call, read.status());
   const auto answer = CompletionAnswer::Make(parts.router, *read, call->id, parts.admission.DrawId(), call->reply);
-  SubmitAll(parts, *read, {call->caller, call->id.span, call->arrived + read->timeout}, answer);
+  SubmitAll(parts, *read, {call->caller, call->id.request_id, call->id.span, call->arrived + read->timeout}, answer);
 }
 
 // Of one message that is the whole body.
@@ -74,7 +74,7 @@ void ReadAndSubmitRpc(const GatewayParts& parts, const SharedCall& call, const s
     return Refuse(parts, *call, status);
   }
   RpcAnswer::Watch(answer);
-  parts.admission.Admit(request, CallContext{call->caller, call->id.span}, answer);
+  parts.admission.Admit(request, CallContext{call->caller, call->id.request_id, call->id.span}, answer);
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ void DecodeService::Report() {
   const DecodeEngine::Load load = worker_.load()->Load();
   const WorkerLoad told = ToLoad(load, draining_);
   metrics_.OnLoad(told, info_.blocks_total);
+  metrics_.OnVllmLoad(load.batch, load.running - load.batch + load.committed);
   metrics_.OnTokens("generated", load.tokens_out);
   metrics_.OnExpiredLeases(load.expired_leases);
   metrics_.OnPreemptions(load.preemptions);

@@ -64,8 +64,8 @@ void InferenceService::Accept(grpc::CallbackServerContext& context, const grpc::
   if (const auto why = admission_.WhyNot(*caller)) return admission_.Refuse(*sink, why->status, why->retry_after);
   auto request = std::make_shared<Request>();
   if (absl::Status status = Parse(bytes, *request); !status.ok()) return admission_.Refuse(*sink, status);
-  admission_.Accept<Request>(std::move(request), {*std::move(caller), std::move(span), DeadlineOf(context, clock_)},
-                             sink);
+  admission_.Accept<Request>(std::move(request),
+                             {*std::move(caller), /*id=*/"", std::move(span), DeadlineOf(context, clock_)}, sink);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(grpc::CallbackServerContext* context,

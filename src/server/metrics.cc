@@ -123,16 +123,17 @@ constexpr Spec kTable[] = {
      "Both together: all but the queue."},
     {Metric::kVllmPromptLength, Kind::kHistogram, "vllm:request_prompt_tokens", "Prompt tokens of requests."},
     {Metric::kVllmOutputLength, Kind::kHistogram, "vllm:request_generation_tokens", "Their tokens generated."},
-    {Metric::kVllmRunning, Kind::kGauge, "vllm:num_requests_running", "As baton_worker_requests, state running."},
-    {Metric::kVllmWaiting, Kind::kGauge, "vllm:num_requests_waiting", "As baton_worker_requests, state queued."},
+    {Metric::kVllmRunning, Kind::kGauge, "vllm:num_requests_running", "Requests that steps compute."},
+    {Metric::kVllmWaiting, Kind::kGauge, "vllm:num_requests_waiting", "Requests that wait to be computed."},
     {Metric::kVllmKvUsage, Kind::kGauge, "vllm:kv_cache_usage_perc", "Share of baton_kv_blocks that is used, 0 to 1."},
     {Metric::kVllmPreemptions, Kind::kCounter, "vllm:num_preemptions_total", "As baton_preemptions_total (decode)."},
 };
 
-// Seconds: 10 us to 100 s, three a decade.
+// Seconds: 10 us to 5,000 s, three a decade.
 const prometheus::Histogram::BucketBoundaries& Buckets() {
-  static const prometheus::Histogram::BucketBoundaries buckets{
-      1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100};
+  static const prometheus::Histogram::BucketBoundaries buckets{1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3,
+                                                               1e-2, 2e-2, 5e-2, 0.1,  0.2,  0.5,  1,    2,    5,
+                                                               10,   20,   50,   100,  200,  500,  1000, 2000, 5000};
   return buckets;
 }
 

@@ -69,6 +69,7 @@ void PrefillService::Report() {
   const PrefillLoad load = worker_.load()->Load();
   const WorkerLoad told = ToLoad(load, draining_);
   metrics_.OnLoad(told, info_.blocks_total);
+  metrics_.OnVllmLoad(told.running_requests, told.queued_requests);
   metrics_.OnTokens("computed", load.totals.computed_tokens);
   metrics_.OnTokens("cached", load.totals.cached_tokens - load.totals.host_tokens - load.totals.disk_tokens);
   metrics_.OnTokens("host", load.totals.host_tokens);

@@ -27,6 +27,7 @@ std::string_view NameOf(FinishReason reason) {
 void LogRequestEnd(const RequestParties& parties, const RequestOutcome& outcome) {
   LogFields(spdlog::level::info, "a request ended",
             {{"request", parties.id},
+             {"call", parties.call},
              {"trace_id", parties.trace_id},
              {"tenant", parties.tenant},
              {"model", parties.model},

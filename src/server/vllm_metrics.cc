@@ -63,9 +63,9 @@ void VllmMetrics::OnEnd(const RequestEnded& ended) {
     model.cached_tokens.Increment(outcome.cached_tokens);
     model.prefix_hits.Increment(outcome.cached_tokens);
   }
+  if (ended.parties.prefill_only) return;  // vLLM has no such requests
   const bool cancelled = absl::IsCancelled(outcome.status) || outcome.finish == FinishReason::kCancelled;
   if (cancelled) model.aborted.Increment();
-  // What only computes a prompt, vLLM has not.
   if (cancelled || !outcome.status.ok() || outcome.completion_tokens == 0) return;
   (outcome.finish == FinishReason::kStop ? model.stopped : model.full).Increment();
   model.prompt_length.Observe(outcome.prompt_tokens);

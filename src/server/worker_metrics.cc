@@ -1,13 +1,9 @@
 #include "server/worker_metrics.h"
 
+#include <algorithm>
+
 namespace baton {
 namespace {
-
-// A counter that somebody else counts.
-void RaiseTo(prometheus::Counter& counter, int64_t total) {
-  const double missing = static_cast<double>(total) - counter.Value();
-  if (missing > 0) counter.Increment(missing);
-}
 
 std::string RoleName(WorkerRole role) { return role == WorkerRole::kPrefill ? "prefill" : "decode"; }
 
@@ -31,6 +27,12 @@ WorkerMetrics::WorkerMetrics(Metrics& metrics, WorkerRole role, const std::strin
                      metrics.Gauge(Metric::kVllmKvUsage, labels), metrics.Counter(Metric::kVllmPreemptions, labels)});
 }
 
+void WorkerMetrics::Raise(prometheus::Counter& counter, int64_t total) {
+  int64_t& told = told_[&counter];
+  if (total > told) counter.Increment(static_cast<double>(total - told));
+  told = std::max(told, total);
+}
+
 void WorkerMetrics::OnLoad(const WorkerLoad& load, int64_t blocks_total) {
   running_.Set(load.running_requests);
   queued_.Set(load.queued_requests);
@@ -40,9 +42,13 @@ void WorkerMetrics::OnLoad(const WorkerLoad& load, int64_t blocks_total) {
   const auto used = static_cast<double>(blocks_total - load.blocks_free - load.blocks_cached);
   used_.Set(used);
   if (!vllm_) return;
-  vllm_->running.Set(load.running_requests);
-  vllm_->waiting.Set(load.queued_requests);
   vllm_->kv_usage.Set(used / static_cast<double>(blocks_total));
+}
+
+void WorkerMetrics::OnVllmLoad(int64_t running, int64_t waiting) {
+  if (!vllm_) return;
+  vllm_->running.Set(static_cast<double>(running));
+  vllm_->waiting.Set(static_cast<double>(waiting));
 }
 
 void WorkerMetrics::OnLeases(int64_t blocks) { metrics_.Gauge(Metric::kLeasedBlocks).Set(static_cast<double>(blocks)); }
@@ -53,7 +59,7 @@ void WorkerMetrics::OnStaged(const KvStaging::Counts& counts, int64_t block_byte
   };
   set("host", counts.host);
   set("disk", counts.disk);
-  RaiseTo(metrics_.Counter(Metric::kStagingFailures), counts.failures);
+  Raise(metrics_.Counter(Metric::kStagingFailures), counts.failures);
 }
 
 void WorkerMetrics::OnJobEnded(absl::StatusCode code) {
@@ -61,24 +67,24 @@ void WorkerMetrics::OnJobEnded(absl::StatusCode code) {
 }
 
 void WorkerMetrics::OnTokens(const std::string& source, int64_t total) {
-  RaiseTo(metrics_.Counter(Metric::kWorkerTokens, {{"role", role_}, {"source", source}}), total);
+  Raise(metrics_.Counter(Metric::kWorkerTokens, {{"role", role_}, {"source", source}}), total);
 }
 
 void WorkerMetrics::OnTransfer(int64_t total_bytes, const HandoffTotals& handoffs) {
-  RaiseTo(metrics_.Counter(Metric::kTransferBytes), total_bytes);
+  Raise(metrics_.Counter(Metric::kTransferBytes), total_bytes);
   for (const auto& [code, ended] : handoffs.ended) {
-    RaiseTo(metrics_.Counter(Metric::kHandoffs, {{"code", absl::StatusCodeToString(code)}}), ended);
+    Raise(metrics_.Counter(Metric::kHandoffs, {{"code", absl::StatusCodeToString(code)}}), ended);
   }
-  RaiseTo(metrics_.Counter(Metric::kHandoffBlocks, {{"source", "pushed"}}), handoffs.blocks_pushed);
-  RaiseTo(metrics_.Counter(Metric::kHandoffBlocks, {{"source", "held"}}), handoffs.blocks_held);
+  Raise(metrics_.Counter(Metric::kHandoffBlocks, {{"source", "pushed"}}), handoffs.blocks_pushed);
+  Raise(metrics_.Counter(Metric::kHandoffBlocks, {{"source", "held"}}), handoffs.blocks_held);
   OnExpiredLeases(handoffs.expired_leases);
 }
 
-void WorkerMetrics::OnExpiredLeases(int64_t total) { RaiseTo(expired_leases_, total); }
+void WorkerMetrics::OnExpiredLeases(int64_t total) { Raise(expired_leases_, total); }
 
 void WorkerMetrics::OnPreemptions(int64_t total) {
-  RaiseTo(metrics_.Counter(Metric::kPreemptions), total);
-  if (vllm_) RaiseTo(vllm_->preemptions, total);
+  Raise(metrics_.Counter(Metric::kPreemptions), total);
+  if (vllm_) Raise(vllm_->preemptions, total);
 }
 
 void WorkerMetrics::OnTakenUp(absl::Duration queued) { queue_.Observe(absl::ToDoubleSeconds(queued)); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -22,6 +23,8 @@ class WorkerMetrics {
   // `vllm_model`: what is counted under vLLM's names, too, is this model's; empty: nothing is.
   WorkerMetrics(Metrics& metrics, WorkerRole role, const std::string& vllm_model);
   void OnLoad(const WorkerLoad& load, int64_t blocks_total);
+  // As vLLM counts: what steps compute, and what waits for it and has all that it needs. Nothing without vllm_model.
+  void OnVllmLoad(int64_t running, int64_t waiting);
   void OnLeases(int64_t blocks);
   void OnStaged(const KvStaging::Counts& counts, int64_t block_bytes);
   void OnJobEnded(absl::StatusCode code);
@@ -35,8 +38,12 @@ class WorkerMetrics {
   void OnTakenUp(absl::Duration queued);
 
  private:
+  // A counter that somebody else counts, and others of this process may, too: by what has come since the last time.
+  void Raise(prometheus::Counter& counter, int64_t total);
+
   Metrics& metrics_;
   const std::string role_;
+  std::map<const prometheus::Counter*, int64_t> told_;
   prometheus::Gauge &running_, &queued_, &queued_tokens_, &free_, &cached_, &used_;
   prometheus::Counter& expired_leases_;
   prometheus::Histogram& queue_;

@@ -1,7 +1,11 @@
 #include "base/logging.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <sstream>
 
+#include "base/stderr_sink.h"
 #include "catch.h"
 #include "nlohmann/json.hpp"
 #include "spdlog/sinks/ostream_sink.h"
@@ -53,6 +57,33 @@ TEST_CASE("a JSON line is one object: when, how grave, where, what, and its fiel
 
   spdlog::info("without fields: those of the line before are gone");
   CHECK(Json::parse(log.Take()).size() == 4);
+}
+
+TEST_CASE("a log that nobody reads holds up nobody, and says later how much is missing") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  spdlog::logger logger("baton-test", std::make_shared<StderrSink>(ends[1]));
+  logger.set_formatter(MakeLogFormatter(LogFormat::kJson));
+  const std::string filler(1000, 'x');
+  for (int i = 0; i < 1000; ++i) logger.info("{} {}", i, filler);  // a pipe takes 64 KiB
+
+  const auto read_all = [&] {
+    std::string text(1 << 20, 0);
+    text.resize(static_cast<size_t>(read(ends[0], text.data(), text.size())));
+    return text;
+  };
+  const std::string before = read_all();
+  const auto kept = std::count(before.begin(), before.end(), '\n');
+  CHECK(kept > 10);
+  CHECK(before.back() == '\n');
+  logger.info("again");
+  const std::string after = read_all();
+  CHECK(after.find("again") != std::string::npos);
+  CHECK(after.find("are lost: " + std::to_string(1000 - kept)) != std::string::npos);
+  logger.info("and on");
+  CHECK(read_all().find("lost") == std::string::npos);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST_CASE("whatever a line is to say, it stays one line of valid JSON") {

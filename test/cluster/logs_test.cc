@@ -61,10 +61,12 @@ TEST_CASE("each line of a cluster's JSON logs is an object; a request is told by
   INFO(answer.body);
   REQUIRE(answer.status == 200);
   const std::string text = json::parse(answer.body)["choices"][0]["text"];
+  REQUIRE(text.size() > 3);
   for (Process* process : {&router, &prefill.process, &decode.process}) {
     process->Signal(SIGTERM);
     CHECK(process->Wait() == 0);
     CHECK(process->Output().find("zanzibar") == std::string::npos);
+    CHECK(process->Output().find(text) == std::string::npos);
   }
 
   const std::vector<json> ended = With(LinesOf(router), "a request ended");

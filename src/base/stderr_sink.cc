@@ -1,0 +1,47 @@
+#include "base/stderr_sink.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace baton {
+namespace {
+
+// A pipe that can be written to takes this many bytes without waiting (pipe(7)).
+constexpr size_t kMostBytes = PIPE_BUF;
+
+bool HasRoom(int fd) {
+  pollfd asked{.fd = fd, .events = POLLOUT, .revents = 0};
+  return poll(&asked, 1, /*timeout=*/0) == 1 && (asked.revents & POLLOUT) != 0;
+}
+
+}  // namespace
+
+void StderrSink::sink_it_(const spdlog::details::log_msg& message) {
+  if (!Write(message)) {
+    ++dropped_;
+    return;
+  }
+  if (dropped_ == 0) return;
+  const std::string text = absl::StrCat("lines of the log that nobody read in time, and that are lost: ", dropped_);
+  if (Write(spdlog::details::log_msg(message.logger_name, spdlog::level::warn, text))) dropped_ = 0;
+}
+
+bool StderrSink::Write(const spdlog::details::log_msg& message) {
+  spdlog::memory_buf_t line;
+  formatter_->format(message, line);
+  for (size_t begin = 0; begin < line.size();) {
+    if (!HasRoom(fd_)) return false;
+    const ssize_t written = write(fd_, line.data() + begin, std::min(line.size() - begin, kMostBytes));
+    if (written <= 0) return false;
+    begin += static_cast<size_t>(written);
+  }
+  return true;
+}
+
+}  // namespace baton
