@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -162,17 +163,19 @@ int64_t SessionGate::Places() const { return limits_.sessions > 0 ? limits_.sess
 int64_t SessionGate::limit() const { return Places() == SessionWindow::kUnbounded ? 0 : Places(); }
 
 std::vector<SessionGate::View> SessionGate::Latest(size_t most) const {
-  using Entry = std::pair<int64_t, const SessionKey*>;  // its number
+  using Entry = std::tuple<bool, bool, int64_t, const SessionKey*>;  // runs, waits, its number
   std::vector<Entry> entries;
   entries.reserve(sessions_.size());
-  for (const auto& [key, session] : sessions_) entries.emplace_back(session.number, &key);
+  for (const auto& [key, session] : sessions_) {
+    entries.emplace_back(session.running > 0, !session.waiting.empty(), session.number, &key);
+  }
   const size_t count = std::min(most, entries.size());
   std::ranges::partial_sort(entries, entries.begin() + static_cast<std::ptrdiff_t>(count), std::greater<>());
   std::vector<View> views;
   for (size_t i = 0; i < count; ++i) {
-    const Session& session = sessions_.at(*entries[i].second);
+    const Session& session = sessions_.at(*std::get<3>(entries[i]));
     views.push_back(
-        {*entries[i].second, session.active, session.running, std::ssize(session.waiting), BlocksOf(session)});
+        {*std::get<3>(entries[i]), session.active, session.running, std::ssize(session.waiting), BlocksOf(session)});
   }
   return views;
 }

@@ -4,6 +4,7 @@
 
 #include "base/strings.h"
 #include "server/flags.h"
+#include "server/printable.h"
 #include "server/tls.h"
 
 namespace baton {
@@ -34,7 +35,7 @@ absl::Status Explain(const absl::Status& status, const ServerOptions& server) {
 }
 
 int PrintError(const absl::Status& status, absl::Duration retry_after) {
-  std::cerr << "baton: " << absl::StatusCodeToString(status.code()) << ": " << Message(status);
+  std::cerr << "baton: " << absl::StatusCodeToString(status.code()) << ": " << Printable(Message(status));
   if (retry_after > absl::ZeroDuration()) std::cerr << " (retry after " << absl::FormatDuration(retry_after) << ")";
   std::cerr << "\n";
   return 1;

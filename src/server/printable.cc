@@ -5,6 +5,13 @@ namespace {
 
 bool IsContinuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
+// Bytes of the character that begins with this one; 0: none does.
+size_t SizeOf(unsigned char first) {
+  if (first < 0x80) return 1;
+  if (first < 0xC2) return 0;
+  return first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+}
+
 }  // namespace
 
 std::string Printable(std::string_view text) {
@@ -15,9 +22,10 @@ std::string Printable(std::string_view text) {
     const std::string_view character = text.substr(i, end - i);
     const auto byte = static_cast<unsigned char>(text[i]);
     const bool c1 = byte == 0xC2 && character.size() == 2 && static_cast<unsigned char>(character[1]) < 0xA0;
+    const bool broken = character.size() != SizeOf(byte);
     const bool turns = character >= "\u2028" && character <= "\u202E";
     const bool isolates = character >= "\u2066" && character <= "\u2069";
-    if (byte < 0x20 || byte == 0x7F || c1 || turns || isolates) {
+    if (byte < 0x20 || byte == 0x7F || c1 || broken || turns || isolates) {
       result += '?';
     } else {
       result += character;

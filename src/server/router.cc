@@ -228,6 +228,7 @@ void Router::Send(WorkerCommand command) {
 Router::Delivery Router::ToSink(RequestProgress progress) {
   if (vllm_metrics_) vllm_metrics_->OnProgress(progress);
   const int64_t tokens = std::ssize(progress.update.tokens);
+  metrics_.OnDelivered(tokens);
   if (!progress.first) {
     metrics_.OnTokens(progress.wait, tokens);
   } else if (tokens > 0) {

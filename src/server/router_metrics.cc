@@ -52,6 +52,8 @@ void RouterMetrics::OnTokens(absl::Duration since_last, int64_t tokens) {
   if (tokens > 0) inter_token_.Observe(absl::ToDoubleSeconds(since_last) / static_cast<double>(tokens));
 }
 
+void RouterMetrics::OnDelivered(int64_t tokens) { completion_tokens_.Increment(static_cast<double>(tokens)); }
+
 void RouterMetrics::OnFirstToken(absl::Duration since_complete) {
   first_token_.Observe(absl::ToDoubleSeconds(since_complete));
 }
@@ -59,7 +61,6 @@ void RouterMetrics::OnFirstToken(absl::Duration since_complete) {
 void RouterMetrics::OnEnd(const RequestOutcome& outcome) {
   CountRequest(metrics_, outcome.status.code());
   request_.Observe(absl::ToDoubleSeconds(outcome.total));
-  completion_tokens_.Increment(outcome.completion_tokens);
   if (outcome.session_wait > absl::ZeroDuration()) session_wait_.Observe(absl::ToDoubleSeconds(outcome.session_wait));
   if (!outcome.prefilled) return;
   prompt_tokens_.Increment(outcome.prompt_tokens);

@@ -39,7 +39,11 @@ std::optional<TerminalSize> SizeOfStdout() {
   return TerminalSize{.rows = size.ws_row, .columns = size.ws_col};
 }
 
-bool MayPass(const absl::Status& status) { return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status); }
+// A router that stops cancels what it was asked, and one that dies in an answer leaves half of it.
+bool MayPass(const absl::Status& status) {
+  return !absl::IsUnauthenticated(status) && !absl::IsPermissionDenied(status) && !absl::IsUnimplemented(status) &&
+         !absl::IsInvalidArgument(status);
+}
 
 // Drawn over the last one, and so that nothing scrolls. A terminal that does not tell its size (0) is not cut to it.
 std::string OnTerminal(const std::string& text, const TerminalSize& size) {

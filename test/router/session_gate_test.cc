@@ -431,8 +431,8 @@ TEST_CASE("the latest sessions can be looked at") {
     }
     return text;
   };
-  CHECK(names(9) == "b:three waits 0+2; a:two active 1+0; a:one active 0+0; ");
-  CHECK(names(1) == "b:three waits 0+2; ");
+  CHECK(names(9) == "a:two active 1+0; b:three waits 0+2; a:one active 0+0; ");  // what runs, waits, is the latest
+  CHECK(names(1) == "a:two active 1+0; ");
 
   Driven free({});
   free.Come({"a:x:1"});

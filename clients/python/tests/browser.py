@@ -1,6 +1,5 @@
 """Headless Chromium, by its DevTools protocol over a pair of pipes: a page is opened, asked, and looked at."""
 
-import base64
 import fcntl
 import json
 import os
@@ -104,9 +103,6 @@ class Browser:
             }})"""):
             raise BrowserError(f"still not so: {expression}; the page says: {self.ask('document.body.innerText')}")
 
-    def screenshot(self):
-        return base64.b64decode(self.call("Page.captureScreenshot")["data"])
-
     def _read(self):
         rest = b""
         while block := self._in.read1(1 << 16):
@@ -116,6 +112,8 @@ class Browser:
                     self._answers.put(message)
                 elif message["method"] == "Runtime.exceptionThrown":
                     self.complaints.append(json.dumps(message["params"]))
+                elif message["method"] == "Runtime.consoleAPICalled" and message["params"]["type"] == "error":
+                    self.complaints.append(json.dumps(message["params"]["args"]))
                 elif message["method"] == "Log.entryAdded":
                     entry = message["params"]["entry"]
                     if entry["source"] in ("javascript", "security"):

@@ -221,6 +221,9 @@ class UiKeyTest(unittest.TestCase):
         self.assertEqual(self.browser.ask(rows("sessions"))[0][:2], ["secret-session", "team"])
         self.assertEqual(self.browser.ask(NAMES), [])
         self.assertNotIn("secret-plan", self.browser.ask("document.documentElement.outerHTML"))
+        self.browser.ask('document.getElementById("forget").click()')
+        self.assert_nothing_shown()
+        self.assertEqual(self.browser.ask('[...document.querySelectorAll("#tiles b, #tiles span[id], #tip")].map(x => x.textContent).join("")'), "")
         self.assertEqual(self.browser.complaints, [])
 
 
