@@ -56,8 +56,9 @@ void OnService(void* argument, int status, int /*timeouts*/, unsigned char* repl
   ares_srv_reply* found = nullptr;
   answer.status = ares_parse_srv_reply(reply, length, &found);
   for (const ares_srv_reply* record = found; record != nullptr; record = record->next) {
-    if (record->port == 0 || !IsDnsName(record->host)) continue;  // a lone dot: it is not to be had (RFC 2782)
-    answer.addresses.push_back(absl::StrCat(record->host, ":", record->port));
+    WorkerAddress address = absl::StrCat(record->host, ":", record->port);
+    if (!IsWorkerAddress(address)) continue;  // also a lone dot: it is not to be had (RFC 2782)
+    answer.addresses.push_back(std::move(address));
   }
   if (found != nullptr) ares_free_data(found);
 }

@@ -200,6 +200,11 @@ absl::Status CheckEtcd(const EtcdOptions& options, bool asked, const char* by) {
   if (!options.servers.empty() && !asked) {
     return absl::InvalidArgumentError(absl::StrCat("etcd: nothing is asked of it, expected ", by));
   }
+  for (const std::string& server : options.servers) {
+    if (IsWorkerAddress(server)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("etcd: expected a DNS name or an IP address and a port from 1 to 65535, got '", server, "'"));
+  }
   RETURN_IF_ERROR(CheckForClient(options.tls, "etcd"));
   if (options.servers.empty() && !options.tls.empty()) {
     return absl::InvalidArgumentError("etcd-ca: is for --etcd, which is not given");

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -20,6 +22,14 @@ bool IsPort(absl::string_view text) {
   int port = 0;
   const bool digits = std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
   return digits && absl::SimpleAtoi(text, &port) && port >= 1 && port <= 65535;
+}
+
+// gRPC dials SCHEME:REST as the scheme says, also where the rest looks like a port: unix:1 is a file.
+bool IsScheme(absl::string_view host) {
+  constexpr absl::string_view kSchemes[] = {"dns",   "ipv4", "ipv6",   "unix",       "unix-abstract",
+                                            "vsock", "xds",  "binder", "google-c2p", "google-c2p-experimental"};
+  return std::any_of(std::begin(kSchemes), std::end(kSchemes),
+                     [&](absl::string_view scheme) { return absl::EqualsIgnoreCase(host, scheme); });
 }
 
 bool IsPrefix(absl::string_view text) {
@@ -39,7 +49,7 @@ bool IsWorkerAddress(absl::string_view text) {
   const size_t colon = text.rfind(':');
   if (colon == absl::string_view::npos || !IsPort(text.substr(colon + 1))) return false;
   absl::string_view host = text.substr(0, colon);
-  if (!absl::ConsumePrefix(&host, "[")) return IsDnsName(host);
+  if (!absl::ConsumePrefix(&host, "[")) return IsDnsName(host) && !IsScheme(host);
   in6_addr address{};
   return absl::ConsumeSuffix(&host, "]") && inet_pton(AF_INET6, std::string(host).c_str(), &address) == 1;
 }

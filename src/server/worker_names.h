@@ -28,8 +28,8 @@ inline constexpr size_t kMostWorkers = 1024;
 // Letters, digits, hyphens, underscores and dots, at most 253 of them.
 bool IsDnsName(absl::string_view text);
 
-// Whether it is HOST:PORT with a DNS name or an IP address, the one of IPv6 in brackets. For what strangers say: what a
-// user says is let through that gRPC may understand.
+// Whether it is HOST:PORT with a DNS name or an IP address, the one of IPv6 in brackets, and gRPC dials it as
+// such. For what strangers say: what a user says of workers is let through that gRPC may understand.
 bool IsWorkerAddress(absl::string_view text);
 
 // INVALID_ARGUMENT: it is none of these.

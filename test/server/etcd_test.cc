@@ -75,9 +75,12 @@ TEST_CASE("workers may be named by a prefix of etcd's keys") {
 }
 
 TEST_CASE("an address is what strangers may name, and nothing else that gRPC would dial") {
-  for (const char* good : {"10.0.0.1:7101", "worker-0.ns.svc:1", "[::1]:65535"}) CHECK(IsWorkerAddress(good));
-  for (const char* bad : {"", ":1", "a", "a:", "a:0", "a:65536", "a:+1", "a b:1", "unix:x:1", "ipv4:1.2.3.4:5", "[:1",
-                          "[]:1", "[a]:1", "::1:1", "dns:a:1", "a:1,b:2", "a/b:1", "\xff:1"}) {
+  for (const char* good : {"10.0.0.1:7101", "worker-0.ns.svc:1", "[::1]:65535", "unix.lan:1"})
+    CHECK(IsWorkerAddress(good));
+  for (const char* bad :
+       {"",      ":1",      "a",      "a:",     "a:0",     "a:65536", "a:+1",  "a b:1",  "unix:x:1", "ipv4:1.2.3.4:5",
+        "[:1",   "[]:1",    "[a]:1",  "::1:1",  "dns:a:1", "a:1,b:2", "a/b:1", "\xff:1", "unix:1",   "unix-abstract:77",
+        "dns:1", "xds:443", "ipv4:1", "IPV6:1", "vsock:1"}) {
     INFO(bad);
     CHECK_FALSE(IsWorkerAddress(bad));
   }
@@ -210,6 +213,11 @@ TEST_CASE("a router's options name etcd if and only if it is asked") {
   CHECK(Message(Validate(options)) == "etcd: its HOST:PORT is required with a worker named by etcd:PREFIX");
   options.common.etcd.servers = {"127.0.0.1:2379"};
   CHECK(Validate(options).ok());
+  for (const char* bad : {"unix:1", "xds:443", "etcd-0:0"}) {
+    options.common.etcd.servers = {"127.0.0.1:2379", bad};
+    CHECK(Message(Validate(options)).starts_with("etcd: expected a DNS name or an IP address and a port from 1"));
+  }
+  options.common.etcd.servers = {"127.0.0.1:2379"};
   options.decode_workers = {"b:1"};
   CHECK(Message(Validate(options)) == "etcd: nothing is asked of it, expected a worker named by etcd:PREFIX");
   options.common.etcd = {};

@@ -39,7 +39,7 @@ TEST_CASE("workers are named by address, by host or by service") {
 TEST_CASE("a name stands for the workers that DNS knows, none where it knows of none") {
   FakeDns dns;
   dns.SetHosts("workers.test", {"127.0.0.3", "127.0.0.2"});
-  dns.SetService("_grpc._tcp.workers.test", {"b.test:7202", "a.test:7201", "none.test:0", "a b.test:7"});
+  dns.SetService("_grpc._tcp.workers.test", {"b.test:7202", "a.test:7201", "none.test:0", "a b.test:7", "unix:7"});
   const auto resolver = NameResolver::Make(dns.address()).value();
   const auto resolve = [&](const char* name) { return resolver->Resolve(ParseWorkerName(name).value()); };
   CHECK(resolve("dns:workers.test:7").value() == Addresses{"127.0.0.2:7", "127.0.0.3:7"});
