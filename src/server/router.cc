@@ -8,7 +8,6 @@
 #include "base/status.h"
 #include "server/request_log.h"
 #include "server/worker_convert.h"
-#include "server/worker_names.h"
 
 namespace baton {
 namespace {
@@ -75,31 +74,32 @@ void Router::SetWorkers(WorkerRole role, const std::vector<WorkerAddress>& addre
   const std::lock_guard lock(mutex_);
   if (role == WorkerRole::kPrefill) {
     Name<PrefillLink>(addresses, {[this](const auto& link, const auto& event) { OnPrefillEvent(link, event); }, lost},
-                      prefill_links_);
+                      prefill_links_, prefill_named_twice_);
   } else {
     Name<DecodeLink>(addresses, {[this](const auto& link, const auto& event) { OnDecodeEvent(link, event); }, lost},
-                     decode_links_);
+                     decode_links_, decode_named_twice_);
   }
 }
 
 template <typename Link>
 void Router::Name(const std::vector<WorkerAddress>& addresses, const typename Link::Handlers& handlers,
-                  Links<Link>& links) {
+                  Links<Link>& links, std::set<WorkerAddress>& named_twice) {
+  std::set<WorkerAddress> twice;
   for (auto& [address, reached] : links) reached.named = false;
   for (const WorkerAddress& address : addresses) {
     const auto known = links.find(address);
     if (known != links.end()) {
       known->second.named = true;
     } else if (prefill_links_.contains(address) || decode_links_.contains(address)) {
-      // Logged again, rather than remembered for ever: whoever writes to etcd may name new ones all the time.
-      if (named_twice_.size() >= kMostWorkers) named_twice_.clear();
-      if (named_twice_.insert(address).second) {
+      twice.insert(address);
+      if (!named_twice.contains(address)) {
         spdlog::error("worker {}: named as a prefill and as a decode worker; it stays what it was first", address);
       }
     } else {
       links[address].link = std::make_shared<Link>(address, channels_, handlers);
     }
   }
+  named_twice = std::move(twice);  // who is named no more is forgotten: strangers may name new ones all the time
 }
 
 template <typename Link>

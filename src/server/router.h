@@ -146,12 +146,14 @@ class Router {
   template <typename Link>
   using Links = absl::btree_map<WorkerAddress, Reached<Link>>;
   template <typename Link>
-  void Name(const std::vector<WorkerAddress>& addresses, const typename Link::Handlers& handlers, Links<Link>& links);
+  void Name(const std::vector<WorkerAddress>& addresses, const typename Link::Handlers& handlers, Links<Link>& links,
+            std::set<WorkerAddress>& named_twice);
   template <typename Link>
   std::vector<std::shared_ptr<Link>> Unneeded(Links<Link>& links);
   Links<PrefillLink> prefill_links_;
   Links<DecodeLink> decode_links_;
-  std::set<WorkerAddress> named_twice_;  // as a prefill and as a decode worker; told once
+  // Those of the last list that are workers of the other role; told once.
+  std::set<WorkerAddress> prefill_named_twice_, decode_named_twice_;
   const ChannelFactory channels_;
   std::optional<PeriodicTask> ticker_;
 };
