@@ -32,9 +32,9 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
                    DecodeNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
                                      {*tokenizer, makes_same_kv, SampleOn(sampling)}, options.listen, ""));
   ASSIGN_OR_RETURN(const auto registration, Register(options, node->server().address()));
-  const auto shutdown = [&] {
-    if (registration != nullptr) registration->Withdraw();  // first, so that routers need not find out
-    node->Shutdown(absl::Seconds(options.common.grace_seconds));
+  const auto shutdown = [&, grace = absl::Seconds(options.common.grace_seconds)] {
+    if (registration != nullptr) registration->Withdraw(grace);  // first, so that routers need not find out
+    node->Shutdown(grace);
   };
   RunUntilSignal(signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown, nullptr});
   return absl::OkStatus();

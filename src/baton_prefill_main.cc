@@ -30,9 +30,9 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
                    PrefillNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
                                       options.listen, "", DialBy(options.common.peer)));
   ASSIGN_OR_RETURN(const auto registration, Register(options, node->server().address()));
-  const auto shutdown = [&] {
-    if (registration != nullptr) registration->Withdraw();  // first, so that routers need not find out
-    node->Shutdown(absl::Seconds(options.common.grace_seconds));
+  const auto shutdown = [&, grace = absl::Seconds(options.common.grace_seconds)] {
+    if (registration != nullptr) registration->Withdraw(grace);  // first, so that routers need not find out
+    node->Shutdown(grace);
   };
   RunUntilSignal(signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown, nullptr});
   return absl::OkStatus();

@@ -1,6 +1,5 @@
 #include "server/etcd_client.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -15,7 +14,6 @@ namespace {
 
 namespace etcd = etcdserverpb;
 
-constexpr std::chrono::seconds kLongestWatch(60);
 constexpr size_t kLongestReason = 300;  // bytes of what a server says
 
 // As for workers, but for pings: etcd hangs up on who pings while it asks for nothing.
@@ -36,11 +34,30 @@ std::string EndOf(std::string prefix) {
   return prefix;
 }
 
+// Waits for the one operation that runs, and cancels the call of it at a certain time.
+struct Patient {
+  grpc::CompletionQueue& queue;
+  grpc::ClientContext& context;
+  const std::chrono::system_clock::time_point until;
+
+  // False: it failed.
+  bool Done() const {
+    void* tag = nullptr;
+    bool done = false;
+    if (queue.AsyncNext(&tag, &done, until) == grpc::CompletionQueue::TIMEOUT) {
+      context.TryCancel();
+      queue.Next(&tag, &done);
+    }
+    return done;
+  }
+};
+
 }  // namespace
 
-EtcdClient::EtcdClient(const EtcdOptions& options)
-    : servers_(options.servers), dial_(DialBy(options.tls, Arguments())) {
+EtcdClient::EtcdClient(const EtcdOptions& options, std::chrono::milliseconds patience, size_t first)
+    : servers_(options.servers), patience_(patience), dial_(DialBy(options.tls, Arguments())) {
   BATON_CHECK(!servers_.empty(), "etcd has a server");
+  server_ = answered_ = first % servers_.size();
 }
 
 void EtcdClient::Cancel() {
@@ -49,17 +66,17 @@ void EtcdClient::Cancel() {
   if (running_ != nullptr) running_->TryCancel();
 }
 
-absl::Status EtcdClient::Ask(Call call) {
+absl::Status EtcdClient::Ask(std::chrono::milliseconds patience, Call call) {
   absl::Status status;
   // Of all that fail the error is always the same server's, so that it does not look new each time.
   for (size_t i = 0; i < servers_.size(); ++i) {
-    status = AskOnce(kPatience, call);
+    status = AskOnce(patience, call);
     if (status.ok() || absl::IsCancelled(status)) break;
   }
   return status;
 }
 
-absl::Status EtcdClient::AskOnce(std::chrono::seconds patience, Call call) {
+absl::Status EtcdClient::AskOnce(std::chrono::milliseconds patience, Call call) {
   const std::string& server = servers_[server_];
   if (channel_ == nullptr) channel_ = dial_(server);
   grpc::ClientContext context;
@@ -75,14 +92,23 @@ absl::Status EtcdClient::AskOnce(std::chrono::seconds patience, Call call) {
     running_ = nullptr;
     if (cancelled_) return absl::CancelledError("etcd: cancelled");
   }
-  if (answer.ok()) return absl::OkStatus();
+  if (answer.ok()) {
+    answered_ = server_;
+    return absl::OkStatus();
+  }
   channel_.reset();
   server_ = (server_ + 1) % servers_.size();
   std::string reason = absl::CEscape(answer.error_message().substr(0, kLongestReason));
   if (answer.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    reason = absl::StrCat("no answer within ", patience.count(), " s");
+    reason = absl::StrCat("no answer within ", static_cast<double>(patience.count()) / 1000, " s");
+  } else if (answer.error_code() != grpc::StatusCode::UNAVAILABLE) {  // it did answer
+    reason = absl::StrCat(absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.error_code())), ": ", reason);
   }
   return absl::UnavailableError(absl::StrCat("etcd: ", server, ": ", reason));
+}
+
+absl::Status EtcdClient::Useless(absl::string_view why) const {
+  return absl::UnavailableError(absl::StrCat("etcd: ", servers_[answered_], ": ", why));
 }
 
 absl::StatusOr<EtcdClient::Entries> EtcdClient::Read(const std::string& prefix, int64_t most) {
@@ -95,7 +121,7 @@ absl::StatusOr<EtcdClient::Entries> EtcdClient::Read(const std::string& prefix, 
     return etcd::KV::NewStub(channel)->Range(&context, request, &response);
   }));
   if (response.kvs_size() > most || response.more()) {
-    return absl::UnavailableError(absl::StrCat("etcd: expected at most ", most, " keys under ", prefix, ", got more"));
+    return Useless(absl::StrCat("expected at most ", most, " keys under ", prefix, ", got more"));
   }
   Entries found{.revision = response.header().revision()};
   for (etcd::KeyValue& entry : *response.mutable_kvs()) {
@@ -104,26 +130,37 @@ absl::StatusOr<EtcdClient::Entries> EtcdClient::Read(const std::string& prefix, 
   return found;
 }
 
-absl::Status EtcdClient::AwaitChange(const std::string& prefix, int64_t revision) {
+absl::Status EtcdClient::AwaitChange(const std::string& prefix, int64_t revision, std::chrono::milliseconds longest) {
   etcd::WatchRequest request;
   etcd::WatchCreateRequest& watch = *request.mutable_create_request();
   watch.set_key(prefix);
   watch.set_range_end(EndOf(prefix));
   watch.set_start_revision(revision + 1);
   watch.set_fragment(true);
-  return AskOnce(kLongestWatch, [&](const auto& channel, grpc::ClientContext& context) {
+  // Its deadline is never met: etcd would count that as its own failure, as it does not when the watch is cancelled.
+  return AskOnce(longest + kPatience, [&](const auto& channel, grpc::ClientContext& context) {
     context.AddMetadata("hasleader", "true");  // a server that is cut off from the others says so, rather than nothing
-    const auto stream = etcd::Watch::NewStub(channel)->Watch(&context);
+    grpc::CompletionQueue queue;
+    const Patient patient{queue, context, std::chrono::system_clock::now() + longest};
+    const auto stream = etcd::Watch::NewStub(channel)->AsyncWatch(&context, &queue, nullptr);
     etcd::WatchResponse response;
-    bool over = !stream->Write(request), changed = false;
-    while (!over && !changed && stream->Read(&response)) {
-      over = response.canceled();
-      changed = !response.events().empty();
+    bool over = !patient.Done(), changed = false;
+    if (!over) {
+      stream->Write(request, nullptr);
+      over = !patient.Done();
     }
-    context.TryCancel();
-    const grpc::Status end = stream->Finish();
-    if (changed || end.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) return grpc::Status::OK;
-    if (over && response.canceled()) return grpc::Status(grpc::StatusCode::UNAVAILABLE, response.cancel_reason());
+    while (!over && !changed) {
+      stream->Read(&response, nullptr);
+      over = !patient.Done() || response.canceled();
+      changed = !over && !response.events().empty();
+    }
+    const bool quiet = !changed && std::chrono::system_clock::now() >= patient.until;
+    if (changed || quiet || response.canceled()) context.TryCancel();  // else it ended, and says why
+    grpc::Status end;
+    stream->Finish(&end, nullptr);
+    patient.Done();
+    if (changed || quiet) return grpc::Status::OK;
+    if (response.canceled()) return grpc::Status(grpc::StatusCode::UNAVAILABLE, response.cancel_reason());
     return end.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "it ended the watch") : end;
   });
 }
@@ -135,7 +172,7 @@ absl::StatusOr<EtcdClient::Lease> EtcdClient::Grant(std::chrono::seconds duratio
   RETURN_IF_ERROR(Ask([&](const auto& channel, grpc::ClientContext& context) {
     return etcd::Lease::NewStub(channel)->LeaseGrant(&context, request, &response);
   }));
-  if (response.id() == 0 || response.ttl() <= 0) return absl::UnavailableError("etcd: it granted no lease");
+  if (response.id() == 0 || response.ttl() <= 0) return Useless("it granted no lease");
   return Lease{response.id(), std::chrono::seconds(response.ttl())};
 }
 
@@ -145,8 +182,9 @@ absl::StatusOr<bool> EtcdClient::Renew(int64_t lease) {
   etcd::LeaseKeepAliveResponse response;
   RETURN_IF_ERROR(Ask([&](const auto& channel, grpc::ClientContext& context) {
     const auto stream = etcd::Lease::NewStub(channel)->LeaseKeepAlive(&context);
-    const bool answered = stream->Write(request) && stream->Read(&response);
-    context.TryCancel();
+    const bool answered = stream->Write(request) && stream->WritesDone() && stream->Read(&response);
+    etcd::LeaseKeepAliveResponse more;
+    while (stream->Read(&more)) continue;  // to the end: etcd counts what is cancelled as its own failure
     const grpc::Status end = stream->Finish();
     if (answered) return grpc::Status::OK;
     return end.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "it did not renew the lease") : end;
@@ -154,11 +192,11 @@ absl::StatusOr<bool> EtcdClient::Renew(int64_t lease) {
   return response.ttl() > 0;
 }
 
-absl::Status EtcdClient::Revoke(int64_t lease) {
+absl::Status EtcdClient::Revoke(int64_t lease, std::chrono::milliseconds total) {
   etcd::LeaseRevokeRequest request;
   request.set_id(lease);
   etcd::LeaseRevokeResponse response;
-  return Ask([&](const auto& channel, grpc::ClientContext& context) {
+  return Ask(total / static_cast<int64_t>(servers_.size()), [&](const auto& channel, grpc::ClientContext& context) {
     const grpc::Status status = etcd::Lease::NewStub(channel)->LeaseRevoke(&context, request, &response);
     return status.error_code() == grpc::StatusCode::NOT_FOUND ? grpc::Status::OK : status;
   });
@@ -175,14 +213,15 @@ absl::Status EtcdClient::Put(const Entry& entry, int64_t lease) {
   });
 }
 
-absl::StatusOr<bool> EtcdClient::Has(const Entry& entry, int64_t lease) {
+absl::StatusOr<std::optional<EtcdClient::Held>> EtcdClient::Find(const std::string& key) {
   etcd::RangeRequest request;
-  request.set_key(entry.key);
+  request.set_key(key);
   etcd::RangeResponse response;
   RETURN_IF_ERROR(Ask([&](const auto& channel, grpc::ClientContext& context) {
     return etcd::KV::NewStub(channel)->Range(&context, request, &response);
   }));
-  return response.kvs_size() == 1 && response.kvs(0).value() == entry.value && response.kvs(0).lease() == lease;
+  if (response.kvs().empty()) return std::nullopt;
+  return Held{response.kvs(0).value(), response.kvs(0).lease()};
 }
 
 }  // namespace baton

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,14 +16,15 @@
 
 namespace baton {
 
-// Not thread-safe, but for Cancel. Calls block; each asks the servers in turn until one answers, for kPatience at most
-// each. UNAVAILABLE: none did, or what they answer is no use; the last one is named. CANCELLED: Cancel was called.
+// Not thread-safe, but for Cancel. Calls block; each asks the servers in turn until one answers, each of them for
+// `patience` at most. UNAVAILABLE: none did, or what they answer is no use; the last one is named, and what it said, if
+// anything. CANCELLED: Cancel was called.
 class EtcdClient {
  public:
-  static constexpr std::chrono::seconds kPatience{3};
+  static constexpr std::chrono::milliseconds kPatience{3000};
 
-  // REQUIRES: at least one server.
-  explicit EtcdClient(const EtcdOptions& options);
+  // Begins with server `first`, counted round. REQUIRES: at least one server.
+  explicit EtcdClient(const EtcdOptions& options, std::chrono::milliseconds patience = kPatience, size_t first = 0);
 
   struct Entry {
     std::string key;
@@ -34,9 +36,8 @@ class EtcdClient {
   };
   // The keys that begin with `prefix`, which ends in a slash. UNAVAILABLE also: there are more than `most`.
   absl::StatusOr<Entries> Read(const std::string& prefix, int64_t most);
-  // Returns once such keys may have changed since `revision`. That is after a minute at the latest, so that a server
-  // which has fallen silent is noticed.
-  absl::Status AwaitChange(const std::string& prefix, int64_t revision);
+  // Returns once such keys may have changed since `revision`, and after `longest` in any case. Asks one server.
+  absl::Status AwaitChange(const std::string& prefix, int64_t revision, std::chrono::milliseconds longest);
 
   struct Lease {
     int64_t id = 0;
@@ -45,22 +46,32 @@ class EtcdClient {
   absl::StatusOr<Lease> Grant(std::chrono::seconds duration);
   // False: etcd has no such lease any more.
   absl::StatusOr<bool> Renew(int64_t lease);
-  absl::Status Revoke(int64_t lease);
+  // For `total` at most, of which each server has the same share.
+  absl::Status Revoke(int64_t lease, std::chrono::milliseconds total);
   absl::Status Put(const Entry& entry, int64_t lease);
-  // Whether the entry is there as it was put, under this lease.
-  absl::StatusOr<bool> Has(const Entry& entry, int64_t lease);
+  struct Held {
+    std::string value;
+    int64_t lease = 0;  // 0: none
+  };
+  // What the key has; none: there is no such key.
+  absl::StatusOr<std::optional<Held>> Find(const std::string& key);
 
+  size_t answered() const { return answered_; }  // which server did last
   // From any thread: what runs ends, and what comes fails.
   void Cancel();
 
  private:
   using Call = absl::FunctionRef<grpc::Status(std::shared_ptr<grpc::Channel> channel, grpc::ClientContext& context)>;
-  absl::Status Ask(Call call);
-  absl::Status AskOnce(std::chrono::seconds patience, Call call);
+  absl::Status Ask(Call call) { return Ask(patience_, call); }
+  absl::Status Ask(std::chrono::milliseconds patience, Call call);
+  absl::Status AskOnce(std::chrono::milliseconds patience, Call call);
+  absl::Status Useless(absl::string_view why) const;  // what the server answered
 
   const std::vector<std::string> servers_;
+  const std::chrono::milliseconds patience_;
   const ChannelFactory dial_;
-  size_t server_ = 0;  // which is asked
+  size_t server_;    // which is asked
+  size_t answered_;  // which answered last
   std::shared_ptr<grpc::Channel> channel_;
   std::mutex mutex_;  // guards what follows
   bool cancelled_ = false;

@@ -1,8 +1,11 @@
 #include "server/etcd_registration.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "base/status.h"
 #include "base/strings.h"
@@ -11,17 +14,21 @@
 namespace baton {
 namespace {
 
-constexpr std::chrono::milliseconds kFirstBackoff(100);
-constexpr std::chrono::milliseconds kMaxBackoff(2000);
+// A lease outlives a renewal for which every server is waited for: a third of it passes before, and as much meanwhile.
+std::chrono::milliseconds PatienceFor(std::chrono::seconds lease, int64_t servers) {
+  return std::min(EtcdClient::kPatience, std::chrono::milliseconds(lease) / (3 * servers));
+}
 
 }  // namespace
 
 EtcdRegistration::EtcdRegistration(EtcdOptions options, const std::string& prefix, const WorkerAddress& address,
-                                   std::chrono::seconds lease)
+                                   std::chrono::seconds lease, uint32_t seed)
     : options_(std::move(options)),
       entry_{absl::StrCat(prefix, address), address},
       wanted_(lease),
-      client_(options_),
+      patience_(PatienceFor(lease, static_cast<int64_t>(options_.servers.size()))),
+      client_(options_, patience_, seed),
+      backoff_(seed),
       thread_([this] { Loop(); }) {}
 
 EtcdRegistration::~EtcdRegistration() {
@@ -29,31 +36,37 @@ EtcdRegistration::~EtcdRegistration() {
   thread_.join();
 }
 
-void EtcdRegistration::Withdraw() {
+void EtcdRegistration::Withdraw(absl::Duration longest) {
   {
     const std::lock_guard lock(mutex_);
+    if (stopping_) return;
     stopping_ = true;
+    until_ = std::chrono::steady_clock::now() + absl::ToChronoMilliseconds(std::min(longest, kLongestWithdrawal));
   }
   stopped_.notify_all();
   client_.Cancel();
 }
 
 void EtcdRegistration::Loop() {
-  auto backoff = kFirstBackoff;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     lock.unlock();
     const absl::Status status = Keep();
     Report(status);
     const auto period = std::chrono::milliseconds(std::min(lease_.duration, wanted_)) / 3;
-    const auto pause = status.ok() ? period : backoff;
-    backoff = status.ok() ? kFirstBackoff : std::min(backoff * 2, kMaxBackoff);
+    const auto pause = status.ok() ? period : backoff_.Next();
+    if (status.ok()) backoff_.Reset();
     lock.lock();
     stopped_.wait_for(lock, pause, [this] { return stopping_; });
   }
   lock.unlock();
-  if (lease_.id == 0) return;
-  const absl::Status status = EtcdClient(options_).Revoke(lease_.id);  // client_ is cancelled
+  if (lease_.id != 0) Revoke();
+}
+
+void EtcdRegistration::Revoke() {
+  EtcdClient client(options_, patience_, client_.answered());  // client_ is cancelled
+  const auto left = std::chrono::floor<std::chrono::milliseconds>(until_ - std::chrono::steady_clock::now());
+  const absl::Status status = client.Revoke(lease_.id, std::max(left, std::chrono::milliseconds(0)));
   if (status.ok()) return spdlog::info("etcd: {} is withdrawn", entry_.key);
   spdlog::warn("{}; {} goes when its lease ends", std::string(Message(status)), entry_.key);
 }
@@ -66,9 +79,24 @@ absl::Status EtcdRegistration::Keep() {
   if (lease_.id == 0) {
     ASSIGN_OR_RETURN(lease_, client_.Grant(wanted_));
   }
-  ASSIGN_OR_RETURN(const bool there, client_.Has(entry_, lease_.id));
-  if (there) return absl::OkStatus();
+  return Enter();
+}
+
+absl::Status EtcdRegistration::Enter() {
+  ASSIGN_OR_RETURN(const auto held, client_.Find(entry_.key));
+  if (held.has_value() && held->lease == lease_.id) return absl::OkStatus();
+  if (held.has_value()) {
+    const std::string holder = StrCat("lease ", absl::Hex(held->lease), " ('", absl::CEscape(held->value), "')");
+    if (holder != std::exchange(holder_, holder)) {
+      spdlog::warn(
+          "etcd: {} is held by {}, not by this worker's lease {}: by one with the same --advertise, or by this "
+          "one before it was started again; it is taken when that has gone",
+          entry_.key, holder, std::string(absl::StrCat(absl::Hex(lease_.id))));
+    }
+    return absl::OkStatus();
+  }
   RETURN_IF_ERROR(client_.Put(entry_, lease_.id));
+  holder_.clear();
   spdlog::info("etcd: {} is registered", entry_.key);
   return absl::OkStatus();
 }
@@ -76,9 +104,10 @@ absl::Status EtcdRegistration::Keep() {
 void EtcdRegistration::Report(const absl::Status& status) {
   if (absl::IsCancelled(status)) return;
   const std::string error = status.ok() ? "" : std::string(Message(status));
-  if (error != std::exchange(error_, error) && !error.empty()) {
-    spdlog::warn("{}; until etcd answers, routers may not find {} there", error, entry_.key);
-  }
+  const std::string before = std::exchange(error_, error);
+  if (error == before) return;
+  if (error.empty()) return spdlog::info("etcd answers again: {} is kept there", entry_.key);
+  spdlog::warn("{}; until that is over, routers may not find {} there", error, entry_.key);
 }
 
 absl::StatusOr<std::unique_ptr<EtcdRegistration>> Register(const WorkerOptions& options, const std::string& listening) {
@@ -86,7 +115,7 @@ absl::StatusOr<std::unique_ptr<EtcdRegistration>> Register(const WorkerOptions& 
   ASSIGN_OR_RETURN(const WorkerName name, ParseWorkerName(options.register_under));
   ASSIGN_OR_RETURN(const WorkerAddress address, AdvertisedAddress(options, listening));
   return std::make_unique<EtcdRegistration>(options.common.etcd, name.name, address,
-                                            std::chrono::seconds(options.lease_seconds));
+                                            std::chrono::seconds(options.lease_seconds), std::random_device()());
 }
 
 }  // namespace baton

@@ -3,43 +3,56 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 
+#include "absl/time/time.h"
+#include "server/backoff.h"
 #include "server/etcd_client.h"
 
 namespace baton {
 
 // On a thread of its own it puts the key PREFIX/ADDRESS with the address as value, under a lease that it renews three
-// times in its duration, and puts it anew where etcd lost it. What fails is logged and tried again.
+// times in its duration, and puts it anew where etcd lost it. A key that somebody else holds is left alone until it is
+// gone. What fails is logged and tried again.
 class EtcdRegistration {
  public:
-  // `prefix` ends in a slash.
+  static constexpr absl::Duration kLongestWithdrawal = absl::Seconds(3);
+
+  // `prefix` ends in a slash; `seed`: of which server is asked first, and of when it is asked again.
   EtcdRegistration(EtcdOptions options, const std::string& prefix, const WorkerAddress& address,
-                   std::chrono::seconds lease);
-  // Withdraws, and waits until etcd knows or was asked in vain: kPatience at most for each server.
+                   std::chrono::seconds lease, uint32_t seed);
+  // Withdraws, and waits until etcd knows or its time is up.
   ~EtcdRegistration();
 
-  // The key goes, in the background. Idempotent.
-  void Withdraw();
+  // The key goes, in the background: within `longest`, and kLongestWithdrawal, or when its lease ends. Only the first
+  // call counts.
+  void Withdraw(absl::Duration longest = kLongestWithdrawal);
 
  private:
   void Loop();
   absl::Status Keep();
+  absl::Status Enter();
+  void Revoke();
   void Report(const absl::Status& status);
 
   const EtcdOptions options_;
   const EtcdClient::Entry entry_;
   const std::chrono::seconds wanted_;
+  const std::chrono::milliseconds patience_;  // with each server
   EtcdClient client_;
-  EtcdClient::Lease lease_;  // this and what follows: of the thread; id 0: none
+  Backoff backoff_;          // this and what follows: of the thread
+  EtcdClient::Lease lease_;  // id 0: none
   std::string error_;        // of the last time; logged once
+  std::string holder_;       // who has the key instead; logged once
   std::mutex mutex_;
   std::condition_variable stopped_;
-  bool stopping_ = false;  // guarded by mutex_
-  std::thread thread_;     // last: starts when the rest is ready
+  bool stopping_ = false;                        // guarded by mutex_
+  std::chrono::steady_clock::time_point until_;  // when it is to have stopped; guarded by mutex_
+  std::thread thread_;                           // last: starts when the rest is ready
 };
 
 // For a worker that listens there; null: the options do not want it. INVALID_ARGUMENT: as AdvertisedAddress.

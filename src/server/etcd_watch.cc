@@ -6,15 +6,17 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
+#include "base/strings.h"
 #include "server/worker_names.h"
 
 namespace baton {
 namespace {
 
-constexpr std::chrono::milliseconds kRest(50);  // so that keys which change all the time are not read all the time
-constexpr std::chrono::milliseconds kFirstBackoff(100);
-constexpr std::chrono::milliseconds kMaxBackoff(2000);
-constexpr size_t kLongestShown = 64;  // bytes of a key or value
+// So that keys which change all the time are not read all the time: doubled while changes keep coming.
+constexpr std::chrono::milliseconds kFirstRest(50);
+constexpr std::chrono::milliseconds kMaxRest(1000);
+constexpr std::chrono::seconds kLongestWatch(60);  // then all is read again, for a watch that is heard of no more
+constexpr size_t kLongestShown = 64;               // bytes of a key or value
 
 std::string Shown(const std::string& text) {
   return absl::StrCat("'", absl::CEscape(text.substr(0, kLongestShown)), text.size() > kLongestShown ? "...'" : "'");
@@ -44,20 +46,32 @@ absl::StatusOr<std::vector<WorkerAddress>> EtcdWatch::Workers() const {
 
 // A change is only a reason to read all anew: so nothing that is missed, or comes twice, is ever held against etcd.
 void EtcdWatch::Loop() {
-  auto backoff = kFirstBackoff;
-  auto pause = kRest;
+  auto rest = kFirstRest, pause = kFirstRest;
   do {
     const auto found = client_.Read(prefix_, kMostWorkers);
     absl::Status status = found.status();
     if (found.ok()) {
       Tell(AddressesOf(*found));
-      status = client_.AwaitChange(prefix_, found->revision);
+      const auto begin = std::chrono::steady_clock::now();
+      status = client_.AwaitChange(prefix_, found->revision, kLongestWatch);
+      const bool at_once = std::chrono::steady_clock::now() - begin < kMaxRest;
+      rest = at_once ? std::min(2 * rest, kMaxRest) : kFirstRest;
+      ReportWatch(status);
     } else if (!absl::IsCancelled(status)) {
       Tell(status);
     }
-    pause = status.ok() ? kRest : backoff;
-    backoff = status.ok() ? kFirstBackoff : std::min(backoff * 2, kMaxBackoff);
+    pause = status.ok() ? rest : backoff_.Next();
+    if (status.ok()) backoff_.Reset();
   } while (Sleep(pause));
+}
+
+// One that fails is made up for by reading again, so only the second in a row is worth a word.
+void EtcdWatch::ReportWatch(const absl::Status& status) {
+  if (absl::IsCancelled(status)) return;
+  const int failed = std::exchange(failed_watches_, status.ok() ? 0 : failed_watches_ + 1);
+  if (status.ok() && failed > 1) spdlog::info("etcd: {} is watched again", prefix_);
+  if (status.ok() || failed != 1) return;
+  spdlog::warn("{}; {} cannot be watched, and is read every few seconds", std::string(Message(status)), prefix_);
 }
 
 bool EtcdWatch::Sleep(std::chrono::milliseconds duration) {

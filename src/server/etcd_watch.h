@@ -2,14 +2,15 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/backoff.h"
 #include "server/etcd_client.h"
 
 namespace baton {
@@ -17,7 +18,9 @@ namespace baton {
 // Thread-safe.
 class EtcdWatch {
  public:
-  EtcdWatch(const EtcdOptions& options, std::string prefix) : prefix_(std::move(prefix)), client_(options) {}
+  // `seed`: of which server is asked first, and of when it is asked again.
+  EtcdWatch(const EtcdOptions& options, std::string prefix, uint32_t seed)
+      : prefix_(std::move(prefix)), client_(options, EtcdClient::kPatience, seed), backoff_(seed) {}
   ~EtcdWatch() { Stop(); }
 
   // From now on reads and watches, on a thread of its own, which calls `on_change` when Workers would say another
@@ -33,6 +36,7 @@ class EtcdWatch {
 
  private:
   void Loop();
+  void ReportWatch(const absl::Status& status);
   bool Sleep(std::chrono::milliseconds duration);  // false: it is to stop
   std::vector<WorkerAddress> AddressesOf(const EtcdClient::Entries& found);
   void Tell(absl::StatusOr<std::vector<WorkerAddress>> workers);
@@ -40,7 +44,9 @@ class EtcdWatch {
   const std::string prefix_;
   EtcdClient client_;
   std::function<void()> on_change_;
-  std::string nonsense_;  // of the thread: what it logged last of values that are no addresses
+  Backoff backoff_;         // this and what follows: of the thread
+  std::string nonsense_;    // what it logged last of values that are no addresses
+  int failed_watches_ = 0;  // since the last one that did not
   mutable std::mutex mutex_;
   std::condition_variable stopped_;
   bool stopping_ = false;                                               // guarded by mutex_

@@ -107,11 +107,13 @@ void AddPeerFlags(CLI::App& app, WorkerOptions& o) {
       ->capture_default_str();
   app.add_option("--advertise", o.advertise, "host:port under which peers reach it; default: where it listens")
       ->check(HostPort());
-  app.add_option("--register", o.register_under,
-                 "as a router names it: there the worker keeps that address while it serves, under a lease")
-      ->check(kEtcdName);
+  auto* registers =
+      app.add_option("--register", o.register_under,
+                     "as a router names it: there the worker keeps that address while it serves, under a lease");
+  registers->check(kEtcdName);
   app.add_option("--lease-seconds", o.lease_seconds, "for which etcd keeps it when it is heard of no more")
       ->check(CLI::Range(int64_t{2}, int64_t{3600}))
+      ->needs(registers)
       ->capture_default_str();
   AddEtcd(app, o.common.etcd);
   app.add_option(

@@ -11,22 +11,24 @@ absl::StatusOr<std::unique_ptr<LiveMembership>> LiveMembership::Start(Options op
   std::unique_ptr<LiveMembership> live(new LiveMembership(std::move(resolver)));
   for (const auto* names : {&options.prefill, &options.decode}) {
     for (const WorkerName& name : *names) {
-      if (name.kind == WorkerName::Kind::kEtcd) live->watches_.try_emplace(name.name, options.etcd, name.name);
+      if (name.kind == WorkerName::Kind::kEtcd)
+        live->watches_.try_emplace(name.name, options.etcd, name.name, options.seed);
     }
   }
   live->membership_.emplace(
       std::move(options.prefill), std::move(options.decode),
       [live = live.get()](const WorkerName& name) { return live->Resolve(name); }, std::move(set));
-  live->updates_.emplace(
-      options.dns_period, [live = live.get()] { live->membership_->Update(); }, PeriodicTask::First::kAtOnce);
-  for (auto& [prefix, watch] : live->watches_) watch.Start([live = live.get()] { live->updates_->Wake(); });
+  const auto update = [membership = &*live->membership_](Membership::Source source) { membership->Update(source); };
+  live->dns_.emplace(
+      options.dns_period, [update] { update(Membership::Source::kDns); }, PeriodicTask::First::kAtOnce);
+  for (auto& [prefix, watch] : live->watches_) watch.Start([update] { update(Membership::Source::kEtcd); });
   return live;
 }
 
 LiveMembership::~LiveMembership() {
-  for (auto& [prefix, watch] : watches_) watch.Stop();  // while updates_ may still be woken
+  for (auto& [prefix, watch] : watches_) watch.Stop();
   resolver_->Cancel();
-  updates_.reset();
+  dns_.reset();
 }
 
 absl::StatusOr<std::vector<WorkerAddress>> LiveMembership::Resolve(const WorkerName& name) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,8 +24,10 @@ class LiveMembership {
     std::string dns_server;                // IP:PORT; empty: the system's
     std::chrono::milliseconds dns_period;  // between two questions
     EtcdOptions etcd;
+    uint32_t seed = 0;  // of which of etcd's servers is asked first, and of when those are asked again that failed
   };
-  // From now on calls `set`, on threads of its own, whenever DNS was asked and whenever etcd changes.
+  // From now on calls `set`, on threads of its own, whenever DNS was asked and whenever etcd changes, for which DNS is
+  // not asked.
   // INVALID_ARGUMENT: the address of the DNS server.
   static absl::StatusOr<std::unique_ptr<LiveMembership>> Start(Options options, Membership::SetWorkers set);
   // `set` is called no more.
@@ -36,8 +39,8 @@ class LiveMembership {
 
   const std::unique_ptr<NameResolver> resolver_;
   std::map<std::string, EtcdWatch> watches_;  // by prefix
-  std::optional<Membership> membership_;      // of the thread of updates_
-  std::optional<PeriodicTask> updates_;
+  std::optional<Membership> membership_;
+  std::optional<PeriodicTask> dns_;
 };
 
 }  // namespace baton

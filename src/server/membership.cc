@@ -8,27 +8,56 @@
 #include "base/strings.h"
 
 namespace baton {
+namespace {
 
-void Membership::Update() {
+using Kind = WorkerName::Kind;
+
+bool Knows(Membership::Source source, const WorkerName& name) {
+  if (name.kind == Kind::kAddress) return false;  // stands for itself
+  return (name.kind == Kind::kEtcd) == (source == Membership::Source::kEtcd);
+}
+
+}  // namespace
+
+Membership::Membership(std::vector<WorkerName> prefill, std::vector<WorkerName> decode, Resolve resolve, SetWorkers set)
+    : resolve_(std::move(resolve)), set_(std::move(set)) {
+  groups_.push_back({WorkerRole::kPrefill, std::move(prefill), {}});
+  groups_.push_back({WorkerRole::kDecode, std::move(decode), {}});
   for (Group& group : groups_) {
+    for (const WorkerName& name : group.names) {
+      if (name.kind == Kind::kAddress) group.known[name].addresses = {name.name};
+    }
+  }
+}
+
+void Membership::Update(Source source) {
+  const std::lock_guard updating(source == Source::kDns ? dns_mutex_ : etcd_mutex_);
+  for (Group& group : groups_) {
+    std::vector<std::pair<WorkerName, absl::StatusOr<std::vector<WorkerAddress>>>> answers;
+    for (const WorkerName& name : group.names) {
+      if (Knows(source, name)) answers.emplace_back(name, resolve_(name));
+    }
+    const std::lock_guard lock(mutex_);
+    for (auto& [name, found] : answers) Learn(name, std::move(found), group.known[name]);
     std::vector<WorkerAddress> all;
     for (const WorkerName& name : group.names) {
-      const std::string key = name.port.empty() ? name.name : StrCat(name.name, ":", name.port);
-      Known& known = group.known[key];
-      auto found = resolve_(name);
-      const std::string error = found.ok() ? "" : std::string(Message(found.status()));
-      if (found.ok()) known.addresses = *std::move(found);
-      const std::string before = std::exchange(known.error, error);
-      if (error != before && !error.empty()) {
-        spdlog::warn("{}; its {} workers stay as they were", error, known.addresses.size());
-      } else if (error != before) {
-        spdlog::info("{} is answered for again, with {} workers", key, known.addresses.size());
-      }
-      for (const WorkerAddress& address : known.addresses) {
+      for (const WorkerAddress& address : group.known[name].addresses) {
         if (std::find(all.begin(), all.end(), address) == all.end()) all.push_back(address);
       }
     }
     set_(group.role, all);
+  }
+}
+
+void Membership::Learn(const WorkerName& name, absl::StatusOr<std::vector<WorkerAddress>> found, Known& known) {
+  const std::string error = found.ok() ? "" : std::string(Message(found.status()));
+  if (found.ok()) known.addresses = *std::move(found);
+  if (error == std::exchange(known.error, error)) return;
+  if (!error.empty()) {
+    spdlog::warn("{}; its {} workers stay as they were", error, known.addresses.size());
+  } else {
+    const std::string text = name.port.empty() ? name.name : StrCat(name.name, ":", name.port);
+    spdlog::info("{} is answered for again, with {} workers", text, known.addresses.size());
   }
 }
 

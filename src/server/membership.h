@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -12,20 +13,19 @@
 
 namespace baton {
 
-// Not thread-safe.
+// Thread-safe.
 class Membership {
  public:
   using Resolve = std::function<absl::StatusOr<std::vector<WorkerAddress>>(const WorkerName& name)>;
   using SetWorkers = std::function<void(WorkerRole role, const std::vector<WorkerAddress>& addresses)>;
 
-  Membership(std::vector<WorkerName> prefill, std::vector<WorkerName> decode, Resolve resolve, SetWorkers set)
-      : groups_{{WorkerRole::kPrefill, std::move(prefill), {}}, {WorkerRole::kDecode, std::move(decode), {}}},
-        resolve_(std::move(resolve)),
-        set_(std::move(set)) {}
+  Membership(std::vector<WorkerName> prefill, std::vector<WorkerName> decode, Resolve resolve, SetWorkers set);
 
-  // Asks for all names, and tells what they stand for. One that gets no answer stands for what it stood for last: an
-  // outage of DNS or etcd costs no worker.
-  void Update();
+  enum class Source { kDns, kEtcd };
+  // Asks for the names that this source knows, and tells what all names stand for. One that gets no answer stands for
+  // what it stood for last: an outage of DNS or etcd costs no worker. What one source takes its time over keeps nobody
+  // from updating the other's.
+  void Update(Source source);
 
  private:
   struct Known {
@@ -35,12 +35,15 @@ class Membership {
   struct Group {
     WorkerRole role;
     std::vector<WorkerName> names;
-    std::map<std::string, Known> known;  // by host and port, service, or prefix
+    std::map<WorkerName, Known> known;
   };
+  void Learn(const WorkerName& name, absl::StatusOr<std::vector<WorkerAddress>> found, Known& known);
 
-  std::vector<Group> groups_;
   const Resolve resolve_;
   const SetWorkers set_;
+  std::mutex dns_mutex_, etcd_mutex_;  // one update by a source at a time; taken before mutex_
+  std::mutex mutex_;                   // guards what groups_ know, and that the last word is told last
+  std::vector<Group> groups_;
 };
 
 }  // namespace baton

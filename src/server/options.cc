@@ -179,6 +179,8 @@ absl::Status ValidateAccess(const RouterOptions& options) {
   return CheckReach("metrics", options.common.metrics, guarded, open, "--keys");
 }
 
+namespace {
+
 bool NamesAny(const RouterOptions& options, const std::vector<std::string>& kinds) {
   const auto is_one = [&](const std::string& name) {
     return std::ranges::any_of(kinds, [&](const std::string& kind) { return name.starts_with(kind); });
@@ -200,15 +202,19 @@ absl::Status CheckEtcd(const EtcdOptions& options, bool asked, const char* by) {
   if (!options.servers.empty() && !asked) {
     return absl::InvalidArgumentError(absl::StrCat("etcd: nothing is asked of it, expected ", by));
   }
+  if (options.servers.empty() && !options.tls.empty()) {
+    return absl::InvalidArgumentError("etcd-ca, etcd-cert, etcd-key: are for --etcd, which is not given");
+  }
+  std::set<std::string> seen;
   for (const std::string& server : options.servers) {
+    if (!seen.insert(server).second) {
+      return absl::InvalidArgumentError(absl::StrCat("etcd: '", server, "' is named twice"));
+    }
     if (IsWorkerAddress(server)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("etcd: expected a DNS name or an IP address and a port from 1 to 65535, got '", server, "'"));
   }
   RETURN_IF_ERROR(CheckForClient(options.tls, "etcd"));
-  if (options.servers.empty() && !options.tls.empty()) {
-    return absl::InvalidArgumentError("etcd-ca: is for --etcd, which is not given");
-  }
   return absl::OkStatus();
 }
 
@@ -216,12 +222,42 @@ absl::Status CheckRegistration(const WorkerOptions& options) {
   const bool registers = !options.register_under.empty();
   RETURN_IF_ERROR(CheckEtcd(options.common.etcd, registers, "--register etcd:PREFIX"));
   if (!registers) return absl::OkStatus();
+  const auto servers = static_cast<int64_t>(options.common.etcd.servers.size());
+  if (options.lease_seconds < servers) {  // it renews the lease in a third of it, also where most of them are silent
+    return absl::InvalidArgumentError(absl::StrCat("lease-seconds: expected at least one for each server of --etcd (",
+                                                   servers, "), got ", options.lease_seconds));
+  }
   const std::string& address = options.advertise.empty() ? options.listen : options.advertise;
   const bool any_port = options.advertise.empty() && address.ends_with(":0");
-  if (any_port || IsWorkerAddress(address)) return absl::OkStatus();
+  if (!any_port && !IsWorkerAddress(address)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("advertise: expected a DNS name or an IP address and a port, for etcd, got '", address, "'"));
+  }
+  if (!IsLoopback(address) || std::ranges::all_of(options.common.etcd.servers, IsLoopback)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("advertise: expected a DNS name or an IP address and a port, for etcd, got '", address, "'"));
+      absl::StrCat("advertise: routers that read an etcd on another machine do not reach '", address,
+                   "', which is this machine's own: give --advertise or --listen an address that they reach"));
 }
+
+// A key under both would name a worker twice.
+absl::Status CheckPrefixes(const RouterOptions& options) {
+  std::vector<std::string> prefixes;  // each ends in a slash
+  for (const auto* list : {&options.prefill_workers, &options.decode_workers}) {
+    for (const std::string& text : *list) {
+      const auto name = ParseWorkerName(text);
+      if (!name.ok() || name->kind != WorkerName::Kind::kEtcd) continue;
+      for (const std::string& other : prefixes) {
+        if (!name->name.starts_with(other) && !other.starts_with(name->name)) continue;
+        return absl::InvalidArgumentError(absl::StrCat(
+            "workers: expected prefixes of which none is within another, got etcd:", other, " and etcd:", name->name));
+      }
+      prefixes.push_back(name->name);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::Status Validate(const RouterOptions& options) {
   if (options.models.empty()) return absl::InvalidArgumentError("model: at least one directory is required");
@@ -231,6 +267,7 @@ absl::Status Validate(const RouterOptions& options) {
   RETURN_IF_ERROR(ValidateAccess(options));
   RETURN_IF_ERROR(CheckDns(options));
   RETURN_IF_ERROR(CheckEtcd(options.common.etcd, NamesAny(options, {"etcd:"}), "a worker named by etcd:PREFIX"));
+  RETURN_IF_ERROR(CheckPrefixes(options));
   std::set<std::string> seen;
   for (const auto* list : {&options.prefill_workers, &options.decode_workers}) {
     for (const std::string& address : *list) {

@@ -16,21 +16,13 @@ class PeriodicTask {
   enum class First { kAfterPeriod, kAtOnce };
   PeriodicTask(std::chrono::milliseconds period, std::function<void()> task, First first = First::kAfterPeriod)
       : period_(period), task_(std::move(task)), thread_([this, first] { Loop(first); }) {}
-  // The next call comes at once, or right after the one that runs.
-  void Wake() {
-    {
-      const std::lock_guard lock(mutex_);
-      woken_ = true;
-    }
-    wake_.notify_one();
-  }
   // Waits for a call that runs.
   ~PeriodicTask() {
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
     }
-    wake_.notify_one();
+    stopped_.notify_one();
     thread_.join();
   }
 
@@ -38,10 +30,7 @@ class PeriodicTask {
   void Loop(First first) {
     if (first == First::kAtOnce) task_();
     std::unique_lock lock(mutex_);
-    while (true) {
-      wake_.wait_for(lock, period_, [this] { return stopping_ || woken_; });
-      if (stopping_) return;
-      woken_ = false;
+    while (!stopped_.wait_for(lock, period_, [this] { return stopping_; })) {
       lock.unlock();
       task_();
       lock.lock();
@@ -51,8 +40,7 @@ class PeriodicTask {
   const std::chrono::milliseconds period_;
   const std::function<void()> task_;
   std::mutex mutex_;
-  std::condition_variable wake_;
-  bool woken_ = false;     // guarded by mutex_
+  std::condition_variable stopped_;
   bool stopping_ = false;  // guarded by mutex_
   std::thread thread_;     // last: starts when the rest is ready
 };

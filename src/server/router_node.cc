@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -114,11 +115,18 @@ absl::Status RouterNode::StartHttp(const std::string& listen) {
 
 absl::Status RouterNode::StartMembership(const RouterOptions& options) {
   if (!HasNames(options.prefill_workers) && !HasNames(options.decode_workers)) return absl::OkStatus();
+  const EtcdOptions& etcd = options.common.etcd;
+  if (!std::ranges::all_of(etcd.servers, IsLoopback) && etcd.tls.empty() && options.common.peer.empty()) {
+    spdlog::warn(
+        "etcd is on another machine, and neither it (--etcd-ca) nor workers (--peer-ca) show certificates: "
+        "whoever writes there, or to the network, is sent prompts");
+  }
   ASSIGN_OR_RETURN(
       membership_,
-      LiveMembership::Start({NamesOf(options.prefill_workers), NamesOf(options.decode_workers), options.dns_server,
-                             std::chrono::milliseconds(std::lround(options.dns_seconds * 1000)), options.common.etcd},
-                            [this](WorkerRole role, const auto& addresses) { router_.SetWorkers(role, addresses); }));
+      LiveMembership::Start(
+          {NamesOf(options.prefill_workers), NamesOf(options.decode_workers), options.dns_server,
+           std::chrono::milliseconds(std::lround(options.dns_seconds * 1000)), etcd, std::random_device()()},
+          [this](WorkerRole role, const auto& addresses) { router_.SetWorkers(role, addresses); }));
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 // What a router's --prefill-workers and --decode-workers name: workers, or names by which DNS or etcd know workers.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 
@@ -20,6 +21,8 @@ struct WorkerName {
   Kind kind = Kind::kAddress;
   std::string name;    // the whole address, the host, the service, or the prefix, which ends in a slash
   std::string port{};  // of kHosts
+
+  auto operator<=>(const WorkerName&) const = default;
 };
 
 // Of one name. More are a mistake, or malice.

@@ -1,18 +1,23 @@
 // Workers that register in a real etcd, and routers that find them there.
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "catch.h"
 #include "etcd_process.h"
+#include "http_client.h"
 #include "programs.h"
 #include "server/certificates.h"
 #include "server/etcd_client.h"
@@ -132,7 +137,7 @@ TEST_CASE("an etcd that dies and comes back costs nothing of what serves, with i
   router.process.Await("workers stay as they were");
   router.Serve();
   const auto next = StartWorker("decode", etcd);
-  next->process.Await("until etcd answers, routers may not find");
+  next->process.Await("until that is over, routers may not find");
   if (!with_data) etcd.LoseData();
   etcd.Start();
   router.AwaitAttached(next->address);
@@ -156,6 +161,43 @@ TEST_CASE("a router that starts without etcd serves once it is there") {
   router.Serve();
 }
 
+// What etcd counts of calls that ended with such a code, but for those of its health.
+int64_t Handled(const Etcd& etcd, const std::string& method, const std::set<std::string>& codes) {
+  HttpClient client(etcd.address());
+  REQUIRE(client.Get("/metrics"));
+  int64_t sum = 0;
+  for (const auto line : absl::StrSplit(client.Read().body, '\n')) {
+    if (!absl::StartsWith(line, "grpc_server_handled_total") || !absl::StrContains(line, "\"etcdserverpb.")) continue;
+    if (!absl::StrContains(line, absl::StrCat("grpc_method=\"", method))) continue;
+    const bool of_these = std::any_of(codes.begin(), codes.end(), [&](const std::string& code) {
+      return absl::StrContains(line, absl::StrCat("grpc_code=\"", code, "\""));
+    });
+    if (of_these) sum += std::atoll(std::string(line.substr(line.rfind(' ') + 1)).c_str());
+  }
+  return sum;
+}
+
+TEST_CASE("etcd counts nothing of what workers and routers do as its own failure") {
+  const Etcd etcd;
+  EtcdClient client({{etcd.address()}, {}});
+  const auto lease = client.Grant(std::chrono::seconds(60)).value();
+  REQUIRE(client.Put({"/baton/x/a", "a:1"}, lease.id).ok());
+  const int64_t revision = client.Read("/baton/x/", 10)->revision;
+  CHECK(client.AwaitChange("/baton/x/", revision, std::chrono::milliseconds(200)).ok());  // quiet
+  CHECK(client.AwaitChange("/baton/x/", revision - 1, EtcdClient::kPatience).ok());       // it has changed
+  for (int i = 0; i < 10; ++i) CHECK(client.Renew(lease.id).value());
+  REQUIRE(client.Revoke(lease.id, EtcdClient::kPatience).ok());
+  CHECK_FALSE(client.Renew(lease.id).value());
+
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (Handled(etcd, "Watch", {"Canceled"}) + Handled(etcd, "LeaseKeepAlive", {"OK"}) < 13) {
+    REQUIRE(std::chrono::steady_clock::now() < until);
+  }
+  CHECK(Handled(etcd, "",
+                {"Unknown", "FailedPrecondition", "ResourceExhausted", "Internal", "Unavailable", "DataLoss",
+                 "DeadlineExceeded"}) == 0);
+}
+
 TEST_CASE("nonsense in etcd, and thousands of keys, cost nothing of what serves") {
   const Etcd etcd;
   Router router(etcd);
@@ -168,7 +210,7 @@ TEST_CASE("nonsense in etcd, and thousands of keys, cost nothing of what serves"
   CHECK(absl::StrContains(said, "expected HOST:PORT, got 'unix:/etc/passwd\\n:1'"));
   router.Serve();
   for (int i = 0; i < 2000; ++i) {
-    REQUIRE(writer.Put({absl::StrCat("/baton/decode/", i), absl::StrCat("127.0.0.1:", i + 1)}, 0).ok());
+    REQUIRE(writer.Put({absl::StrCat("/baton/decode/", i), absl::StrCat("w", i, ".invalid:1")}, 0).ok());
   }
   router.process.Await("expected at most 1024 keys under /baton/decode/, got more");
   router.Serve();

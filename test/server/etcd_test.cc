@@ -1,7 +1,13 @@
 // Workers that etcd names, against an etcd that does what real ones do seldom; test/cluster/etcd_test.cc has a real
 // one.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,8 +18,10 @@
 #include "base/strings.h"
 #include "catch.h"
 #include "certificates.h"
+#include "fake_dns.h"
 #include "fake_etcd.h"
 #include "fake_worker.h"
+#include "log_capture.h"
 #include "server/etcd_registration.h"
 #include "server/live_membership.h"
 
@@ -32,6 +40,25 @@ bool Await(Condition condition) {
   }
   return true;
 }
+
+// Where connections are refused: bound, but nobody listens, and nobody else can.
+struct ClosedPort {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  std::string address;
+
+  ClosedPort() {
+    sockaddr_in name{};
+    name.sin_family = AF_INET;
+    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof name;
+    REQUIRE(bind(fd, reinterpret_cast<const sockaddr*>(&name), size) == 0);
+    REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) == 0);
+    address = absl::StrCat("127.0.0.1:", ntohs(name.sin_port));
+  }
+  ~ClosedPort() { close(fd); }
+  ClosedPort(const ClosedPort&) = delete;
+  ClosedPort& operator=(const ClosedPort&) = delete;
+};
 
 // What a router that has the decode workers under /decode is told.
 struct Told {
@@ -109,12 +136,53 @@ TEST_CASE("a value that is no address names no worker, and costs the others noth
   CHECK(told.AwaitWorkers({"a:1"}));
 }
 
+TEST_CASE("keys that change all the time are not read all the time") {
+  FakeEtcd etcd;
+  etcd.Put("/decode/a", "a:1");
+  Told told({etcd.address()});
+  REQUIRE(told.AwaitWorkers({"a:1"}));
+  const int before = etcd.reads();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  for (int i = 0; std::chrono::steady_clock::now() < end; ++i) etcd.Put("/decode/a", absl::StrCat("a:", 1 + i % 9999));
+  CHECK(etcd.reads() - before < 12);
+}
+
+TEST_CASE("a change in etcd waits for no answer of DNS") {
+  FakeEtcd etcd;
+  FakeDns dns;
+  dns.Answer(FakeDns::Answers::kNever);
+  std::mutex mutex;
+  std::set<WorkerAddress> decode, prefill;
+  const auto set = [&](WorkerRole role, const Addresses& addresses) {
+    const std::lock_guard lock(mutex);
+    (role == WorkerRole::kDecode ? decode : prefill).insert(addresses.begin(), addresses.end());
+  };
+  const auto membership = LiveMembership::Start({{{Kind::kAddress, "p:1"}, {Kind::kService, "prefill.test"}},
+                                                 {{Kind::kEtcd, "/decode/"}},
+                                                 dns.address(),
+                                                 std::chrono::hours(1),
+                                                 {{etcd.address()}, {}}},
+                                                set)
+                              .value();
+  const auto begin = std::chrono::steady_clock::now();
+  etcd.Put("/decode/a", "a:1");
+  CHECK(Await([&] {
+    const std::lock_guard lock(mutex);
+    return decode.contains("a:1");
+  }));
+  CHECK(std::chrono::steady_clock::now() - begin < NameResolver::kPatience);
+  const std::lock_guard lock(mutex);
+  CHECK(prefill == std::set<WorkerAddress>{"p:1"});
+}
+
 TEST_CASE("more keys than a router takes workers change nothing") {
   FakeEtcd etcd;
   etcd.Put("/decode/a", "a:1");
   Told told({etcd.address()});
   REQUIRE(told.AwaitWorkers({"a:1"}));
-  for (size_t i = 0; i < 5 * kMostWorkers; ++i) etcd.Put(absl::StrCat("/decode/", i), absl::StrCat("x:", i + 1));
+  std::map<std::string, std::string> many;
+  for (size_t i = 0; i < kMostWorkers; ++i) many[absl::StrCat("/decode/", i)] = absl::StrCat("x:", i + 1);
+  etcd.Put(many);
   REQUIRE(AwaitReads(etcd, 3));
   CHECK(told.Has({"a:1"}));
 }
@@ -161,14 +229,10 @@ TEST_CASE("an etcd that refuses or is gone costs no worker, and is followed agai
 
 TEST_CASE("of several servers one that answers is enough, and the others may be silent") {
   FakeEtcd silent, etcd;
-  std::string nobody;
-  {
-    const FakeEtcd gone;
-    nobody = gone.address();
-  }
+  const ClosedPort nobody;
   silent.Answer(FakeEtcd::Answers::kNever);
   etcd.Put("/decode/a", "a:1");
-  Told told({nobody, silent.address(), etcd.address()});
+  Told told({nobody.address, silent.address(), etcd.address()});
   CHECK(told.AwaitWorkers({"a:1"}));
 }
 
@@ -176,7 +240,10 @@ TEST_CASE("a silent etcd keeps nobody from ending") {
   FakeEtcd etcd;
   etcd.Answer(FakeEtcd::Answers::kNever);
   const auto begin = std::chrono::steady_clock::now();
-  { const Told told({etcd.address()}); }
+  {
+    const Told told({etcd.address()});
+    REQUIRE(AwaitReads(etcd, 1));
+  }
   CHECK(std::chrono::steady_clock::now() - begin < EtcdClient::kPatience);
 }
 
@@ -184,12 +251,11 @@ TEST_CASE("a worker's key is there while it is registered, and put anew where et
   FakeEtcd etcd;
   const std::map<std::string, std::string> expected = {{"/decode/a:1", "a:1"}};
   const EtcdOptions options{{etcd.address()}, {}};
-  std::optional<EtcdRegistration> registration(std::in_place, options, "/decode/", "a:1", std::chrono::seconds(1));
+  std::optional<EtcdRegistration> registration(std::in_place, options, "/decode/", "a:1", std::chrono::seconds(1), 0);
   CHECK(Await([&] { return etcd.values() == expected; }));
   etcd.LoseLeases();
   CHECK(Await([&] { return etcd.values() == expected; }));
-  etcd.Put("/decode/a:1", "somebody:2");
-  CHECK(Await([&] { return etcd.values() == expected; }));
+  CHECK(etcd.hung_up() == 0);  // it counts those as its own failures
   registration->Withdraw();
   CHECK(Await([&] { return etcd.values().empty(); }));
   registration.reset();
@@ -197,12 +263,91 @@ TEST_CASE("a worker's key is there while it is registered, and put anew where et
 }
 
 TEST_CASE("a worker that etcd refuses at first is registered once it does not") {
+  const LogCapture log;
   FakeEtcd etcd;
   etcd.Answer(FakeEtcd::Answers::kDenied);
   const EtcdOptions options{{etcd.address()}, {}};
-  const EtcdRegistration registration(options, "/decode/", "a:1", std::chrono::seconds(1));
+  const EtcdRegistration registration(options, "/decode/", "a:1", std::chrono::seconds(1), 0);
+  REQUIRE(Await([&] { return etcd.refused() > 0; }));
   etcd.Answer(FakeEtcd::Answers::kTruly);
   CHECK(Await([&] { return etcd.values().size() == 1; }));
+  CHECK(Await([&] { return log.Count("etcd answers again: /decode/a:1 is kept there") == 1; }));
+  CHECK(log.Count("PERMISSION_DENIED: etcdserver: permission denied; until that is over") == 1);
+}
+
+TEST_CASE("a watch that keeps failing is told once, and that it works again") {
+  const LogCapture log;
+  FakeEtcd etcd;
+  etcd.DenyWatches(true);
+  etcd.Put("/decode/a", "a:1");
+  Told told({etcd.address()});
+  REQUIRE(AwaitReads(etcd, 4));
+  CHECK(log.Count("PERMISSION_DENIED: etcdserver: permission denied; /decode/ cannot be watched") == 1);
+  etcd.DenyWatches(false);
+  CHECK(Await([&, i = 0]() mutable {
+    etcd.Put("/decode/a", absl::StrCat("a:", 1 + i++ % 1000));
+    return log.Count("/decode/ is watched again") == 1;
+  }));
+}
+
+TEST_CASE("a key that another holds is left to it, and taken when it is gone") {
+  const LogCapture log;
+  FakeEtcd etcd;
+  const EtcdOptions options{{etcd.address()}, {}};
+  std::optional<EtcdRegistration> first(std::in_place, options, "/decode/", "a:1", std::chrono::seconds(1), 0);
+  REQUIRE(Await([&] { return etcd.values().size() == 1; }));
+  const EtcdRegistration second(options, "/decode/", "a:1", std::chrono::seconds(1), 0);
+  REQUIRE(AwaitReads(etcd, 10));  // both looked for it
+  CHECK(etcd.puts() == 1);
+  CHECK(log.Count("etcd: /decode/a:1 is held by lease 1 ('a:1'), not by this worker's lease 2: ") == 1);
+  first.reset();
+  CHECK(Await([&] { return etcd.puts() == 2; }));
+  CHECK(etcd.values().size() == 1);
+}
+
+TEST_CASE("a withdrawal begins with who answered last, and ends in its time where nobody answers") {
+  FakeEtcd silent, etcd;
+  const std::vector<std::string> servers = {silent.address(), etcd.address()};
+  const std::chrono::seconds lease(60);
+  SECTION("one answers") {
+    silent.Answer(FakeEtcd::Answers::kNever);
+    std::optional<EtcdRegistration> registration(std::in_place, EtcdOptions{servers, {}}, "/decode/", "a:1", lease, 0);
+    REQUIRE(Await([&] { return etcd.values().size() == 1; }));
+    const auto begin = std::chrono::steady_clock::now();
+    registration.reset();
+    CHECK(etcd.values().empty());
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(1400));  // no share of the silent one's
+  }
+  SECTION("none answers") {
+    std::optional<EtcdRegistration> registration(std::in_place, EtcdOptions{servers, {}}, "/decode/", "a:1", lease, 0);
+    REQUIRE(Await([&] { return silent.values().size() == 1; }));
+    silent.Answer(FakeEtcd::Answers::kNever);
+    etcd.Answer(FakeEtcd::Answers::kNever);
+    const auto begin = std::chrono::steady_clock::now();
+    registration->Withdraw(absl::Seconds(1));
+    registration.reset();
+    CHECK(std::chrono::steady_clock::now() - begin < EtcdClient::kPatience);
+  }
+}
+
+TEST_CASE("processes begin with servers of their own, and come back at times of their own") {
+  FakeEtcd first, second;
+  EtcdClient client({{first.address(), second.address()}, {}}, EtcdClient::kPatience, 3);
+  REQUIRE(client.Read("/decode/", 1).ok());
+  CHECK(first.reads() == 0);
+  CHECK(second.reads() == 1);
+  Backoff one(1), again(1), other(2);
+  bool differ = false;
+  for (int64_t most = 100; most < 20'000; most *= 2) {
+    const auto pause = one.Next();
+    CHECK(pause.count() >= std::min<int64_t>(most, 2000) / 2);
+    CHECK(pause.count() <= std::min<int64_t>(most, 2000));
+    CHECK(again.Next() == pause);
+    differ = differ || other.Next() != pause;
+  }
+  CHECK(differ);
+  one.Reset();
+  CHECK(one.Next().count() <= 100);
 }
 
 TEST_CASE("a router's options name etcd if and only if it is asked") {
@@ -222,10 +367,33 @@ TEST_CASE("a router's options name etcd if and only if it is asked") {
   CHECK(Message(Validate(options)) == "etcd: nothing is asked of it, expected a worker named by etcd:PREFIX");
   options.common.etcd = {};
   options.common.etcd.tls.authority = "/nonexistent";
+  options.common.etcd.servers = {"127.0.0.1:2379"};
+  options.decode_workers = {"etcd:/decode"};
   CHECK(Message(Validate(options)).starts_with("etcd-ca: /nonexistent: "));
+  options.common.etcd.servers = {"e:1", "f:1", "e:1"};
+  CHECK(Message(Validate(options)) == "etcd: 'e:1' is named twice");
+  options.common.etcd.servers = {};
+  options.decode_workers = {"b:1"};
   const Authority ours("ours");
   options.common.etcd.tls.authority = ours.path();
-  CHECK(Message(Validate(options)) == "etcd-ca: is for --etcd, which is not given");
+  CHECK(Message(Validate(options)) == "etcd-ca, etcd-cert, etcd-key: are for --etcd, which is not given");
+}
+
+TEST_CASE("prefixes of etcd that lie within each other are refused, in a list and across") {
+  RouterOptions options;
+  options.models = {"m"};
+  options.common.etcd.servers = {"127.0.0.1:2379"};
+  using Names = std::vector<std::string>;
+  for (const auto& [prefill, decode] : std::vector<std::pair<Names, Names>>{{{"etcd:/baton"}, {"etcd:/baton/decode"}},
+                                                                            {{"etcd:/x/y"}, {"a:1", "etcd:/x/"}},
+                                                                            {{"a:1"}, {"etcd:/x", "etcd:/x/"}}}) {
+    options.prefill_workers = prefill;
+    options.decode_workers = decode;
+    CHECK(Message(Validate(options)).starts_with("workers: expected prefixes of which none is within another, got "));
+  }
+  options.prefill_workers = {"etcd:/baton/decode"};
+  options.decode_workers = {"etcd:/baton/decode2"};
+  CHECK(Validate(options).ok());
 }
 
 TEST_CASE("a worker's options say where in etcd it registers, and an address that routers take") {
@@ -235,6 +403,15 @@ TEST_CASE("a worker's options say where in etcd it registers, and an address tha
   CHECK(Message(Validate(options)) == "etcd: its HOST:PORT is required with --register etcd:PREFIX");
   options.common.etcd.servers = {"127.0.0.1:2379"};
   CHECK(Validate(options).ok());
+  options.common.etcd.servers = {"127.0.0.1:2379", "etcd-1:2379", "etcd-2:2379"};
+  CHECK(Message(Validate(options))
+            .starts_with("advertise: routers that read an etcd on another machine do not reach "
+                         "'127.0.0.1:0'"));
+  options.advertise = "worker-1:7201";
+  CHECK(Validate(options).ok());
+  options.lease_seconds = 2;
+  CHECK(Message(Validate(options)) == "lease-seconds: expected at least one for each server of --etcd (3), got 2");
+  options.lease_seconds = 10;
   options.advertise = "ipv4:10.0.0.1:7";
   CHECK(Message(Validate(options)).starts_with("advertise: expected a DNS name or an IP address and a port"));
   options.advertise.clear();

@@ -1,6 +1,7 @@
 // An etcd on loopback that has what a test puts there, and answers as a test wants.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -30,14 +31,23 @@ class FakeEtcd {
   }
 
   const std::string& address() const { return server_->address(); }
-  void Put(const std::string& key, const std::string& value) {
+  void Put(const std::string& key, const std::string& value) { Put({{key, value}}); }
+  // In one step.
+  void Put(const std::map<std::string, std::string>& entries) {
     const std::lock_guard lock(mutex_);
-    values_[key] = value;
     ++revision_;
+    for (const auto& [key, value] : entries) Set(key, value, 0);
+  }
+  void Erase(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    values_.erase(key);
+    changed_at_[key] = ++revision_;
     changed_.notify_all();
   }
   // Of what is called from now on.
   void Answer(Answers answers) { answers_ = answers; }
+  // Of watches that are begun from now on.
+  void DenyWatches(bool deny) { deny_watches_ = deny; }
   // Ends all watches: their changes are forgotten.
   void Compact() {
     const std::lock_guard lock(mutex_);
@@ -48,20 +58,42 @@ class FakeEtcd {
   void LoseLeases() {
     const std::lock_guard lock(mutex_);
     leases_.clear();
-    values_.clear();
     ++revision_;
+    for (const auto& [key, value] : values_) changed_at_[key] = revision_;
+    values_.clear();
+    changed_.notify_all();
   }
   // How often it was asked for keys, answered or not.
   int reads() const { return reads_; }
+  // How often something was put there by a call.
+  int puts() const { return puts_; }
+  int refused() const { return refused_; }
+  // How many renewals ended because who asked hung up on them.
+  int hung_up() const { return hung_up_; }
   std::map<std::string, std::string> values() {
     const std::lock_guard lock(mutex_);
     return values_;
   }
 
  private:
+  void Set(const std::string& key, const std::string& value, int64_t lease) {  // with the lock, at revision_
+    values_[key] = value;
+    held_by_[key] = lease;
+    changed_at_[key] = revision_;
+    changed_.notify_all();
+  }
+  // Whether a key in [begin, end) changed at revision `start` or later.
+  bool Changed(const etcdserverpb::WatchCreateRequest& watch) const {
+    const auto end = changed_at_.lower_bound(watch.range_end());
+    return std::any_of(changed_at_.lower_bound(watch.key()), end,
+                       [&](const auto& entry) { return entry.second >= watch.start_revision(); });
+  }
   template <class Handle>
   grpc::Status Serve(const grpc::ServerContext* context, Handle handle) {
-    if (answers_ == Answers::kDenied) return {grpc::StatusCode::PERMISSION_DENIED, "etcdserver: permission denied"};
+    if (answers_ == Answers::kDenied) {
+      ++refused_;
+      return {grpc::StatusCode::PERMISSION_DENIED, "etcdserver: permission denied"};
+    }
     std::unique_lock lock(mutex_);
     while (answers_ == Answers::kNever && !Over(context)) changed_.wait_for(lock, std::chrono::milliseconds(5));
     return handle(lock);
@@ -92,10 +124,9 @@ class FakeEtcd {
     grpc::Status Put(grpc::ServerContext* context, const etcdserverpb::PutRequest* request,
                      etcdserverpb::PutResponse*) override {
       return fake.Serve(context, [&](auto&) {
-        fake.values_[request->key()] = request->value();
-        fake.held_by_[request->key()] = request->lease();
+        ++fake.puts_;
         ++fake.revision_;
-        fake.changed_.notify_all();
+        fake.Set(request->key(), request->value(), request->lease());
         return grpc::Status::OK;
       });
     }
@@ -106,17 +137,18 @@ class FakeEtcd {
     using Stream = grpc::ServerReaderWriter<etcdserverpb::WatchResponse, etcdserverpb::WatchRequest>;
     explicit Watching(FakeEtcd& etcd) : fake(etcd) {}
     grpc::Status Watch(grpc::ServerContext* context, Stream* stream) override {
+      if (fake.deny_watches_) return {grpc::StatusCode::PERMISSION_DENIED, "etcdserver: permission denied"};
       return fake.Serve(context, [&](std::unique_lock<std::mutex>& lock) {
         etcdserverpb::WatchRequest request;
         lock.unlock();
         if (!stream->Read(&request)) return grpc::Status::OK;
         lock.lock();
-        const int64_t start = request.create_request().start_revision();
-        while (fake.revision_ < start && !fake.Over(context)) {
+        const auto& watch = request.create_request();
+        while (fake.compacted_ < watch.start_revision() && !fake.Changed(watch) && !fake.Over(context)) {
           fake.changed_.wait_for(lock, std::chrono::milliseconds(5));
         }
         etcdserverpb::WatchResponse response;
-        if (start <= fake.compacted_) {
+        if (watch.start_revision() <= fake.compacted_) {
           response.set_canceled(true);
           response.set_cancel_reason("etcdserver: mvcc: required revision has been compacted");
         } else {
@@ -146,7 +178,13 @@ class FakeEtcd {
     grpc::Status LeaseRevoke(grpc::ServerContext* context, const etcdserverpb::LeaseRevokeRequest* request,
                              etcdserverpb::LeaseRevokeResponse*) override {
       return fake.Serve(context, [&](auto&) {
-        std::erase_if(fake.values_, [&](const auto& entry) { return fake.held_by_[entry.first] == request->id(); });
+        ++fake.revision_;
+        std::erase_if(fake.values_, [&](const auto& entry) {
+          const bool gone = fake.held_by_[entry.first] == request->id();
+          if (gone) fake.changed_at_[entry.first] = fake.revision_;
+          return gone;
+        });
+        fake.changed_.notify_all();
         return fake.leases_.erase(request->id()) > 0 ? grpc::Status::OK
                                                      : grpc::Status(grpc::StatusCode::NOT_FOUND, "no such lease");
       });
@@ -163,20 +201,22 @@ class FakeEtcd {
           lock.unlock();
           stream->Write(response);
         }
+        if (context->IsCancelled()) ++fake.hung_up_;
         return grpc::Status::OK;
       });
     }
     FakeEtcd& fake;
   };
 
-  std::atomic<bool> stopping_ = false;
+  std::atomic<bool> stopping_ = false, deny_watches_ = false;
   std::atomic<Answers> answers_ = Answers::kTruly;
-  std::atomic<int> reads_ = 0;
+  std::atomic<int> reads_ = 0, puts_ = 0, refused_ = 0, hung_up_ = 0;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::map<std::string, std::string> values_;
-  std::map<std::string, int64_t> held_by_;  // keys that have a lease
-  std::map<int64_t, int64_t> leases_;       // to their seconds
+  std::map<std::string, int64_t> held_by_;     // the lease of a key; 0: none
+  std::map<std::string, int64_t> changed_at_;  // the revision of a key's last change
+  std::map<int64_t, int64_t> leases_;          // to their seconds
   int64_t last_lease_ = 0, revision_ = 1, compacted_ = 0;
   Keys keys_{*this};
   Watching watch_{*this};

@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "catch.h"
 #include "fake_dns.h"
 #include "fake_worker.h"
+#include "log_capture.h"
 #include "router_cluster.h"
 #include "server/name_resolver.h"
 
@@ -79,17 +81,53 @@ TEST_CASE("an outage of DNS costs no worker, and a name that knows none any more
         return name.kind == Kind::kAddress ? absl::StatusOr<Addresses>({name.name}) : known.at(name.name);
       },
       [&](WorkerRole role, const Addresses& addresses) { set[role] = addresses; });
-  membership.Update();
+  membership.Update(Membership::Source::kDns);
   CHECK(set[WorkerRole::kPrefill] == Addresses{"0:0", "1:1", "2:2"});
   CHECK(set[WorkerRole::kDecode] == Addresses{"2:2"});
   known["a"] = absl::UnavailableError("DNS: a: no answer");
   known["b"] = Addresses{};
-  membership.Update();
+  membership.Update(Membership::Source::kDns);
   CHECK(set[WorkerRole::kPrefill] == Addresses{"0:0", "1:1", "2:2"});
   CHECK(set[WorkerRole::kDecode].empty());
   known["a"] = Addresses{"3:3"};
-  membership.Update();
+  membership.Update(Membership::Source::kDns);
   CHECK(set[WorkerRole::kPrefill] == Addresses{"0:0", "3:3"});
+}
+
+TEST_CASE("an update by etcd asks DNS for nothing, and keeps what it said") {
+  std::map<WorkerRole, Addresses> set;
+  std::vector<std::string> asked;
+  Membership membership(
+      {{Kind::kHosts, "a", "1"}}, {{Kind::kAddress, "b:2"}, {Kind::kEtcd, "/c/"}},
+      [&](const WorkerName& name) {
+        asked.push_back(name.name);
+        return absl::StatusOr<Addresses>(Addresses{absl::StrCat("of-", asked.size(), ":1")});
+      },
+      [&](WorkerRole role, const Addresses& addresses) { set[role] = addresses; });
+  membership.Update(Membership::Source::kDns);
+  CHECK(set[WorkerRole::kDecode] == Addresses{"b:2"});
+  membership.Update(Membership::Source::kEtcd);
+  membership.Update(Membership::Source::kEtcd);
+  CHECK(asked == std::vector<std::string>{"a", "/c/", "/c/"});
+  CHECK(set[WorkerRole::kPrefill] == Addresses{"of-1:1"});
+  CHECK(set[WorkerRole::kDecode] == Addresses{"b:2", "of-3:1"});
+}
+
+TEST_CASE("names that look alike are told apart while DNS is down") {
+  std::map<WorkerRole, Addresses> set;
+  bool down = false;
+  Membership membership(
+      {{Kind::kAddress, "w:7201"}, {Kind::kHosts, "w", "7201"}}, {},
+      [&](const WorkerName&) {
+        return down ? absl::StatusOr<Addresses>(absl::UnavailableError("DNS: w: no answer"))
+                    : Addresses{"10.0.0.1:7201"};
+      },
+      [&](WorkerRole role, const Addresses& addresses) { set[role] = addresses; });
+  for (int i = 0; i < 2; ++i) {
+    membership.Update(Membership::Source::kDns);
+    CHECK(set[WorkerRole::kPrefill] == Addresses{"w:7201", "10.0.0.1:7201"});
+    down = true;
+  }
 }
 
 // Waits until the router has these decode workers, attached.
@@ -144,6 +182,28 @@ TEST_CASE("workers join and leave as DNS names them, and one that leaves finishe
   REQUIRE(other->Next().decode().request_id() == "next");
   other->Send(TokensEvent("next", "more", FinishReason::kLength));
   CHECK(next.Finish().text == "more");
+}
+
+TEST_CASE("a worker that is named for both roles is told once for as long as it is") {
+  const LogCapture log;
+  Cluster c;
+  FakeDns dns;
+  const WorkerAddress decode = c.decode->address(), prefill = c.prefill->address();
+  dns.SetService("decode.test", {decode, prefill});
+  ServeByName(c, dns);
+  const auto await_updates = [&] {
+    const absl::Time end = absl::Now() + absl::FromChrono(kPatience);
+    const int asked = dns.asked();
+    while (dns.asked() < asked + 4 && absl::Now() < end) std::this_thread::yield();
+    REQUIRE(dns.asked() >= asked + 4);
+  };
+  await_updates();
+  CHECK(log.Count("named as a prefill and as a decode worker") == 1);
+  dns.SetService("decode.test", {decode});
+  await_updates();
+  dns.SetService("decode.test", {decode, prefill});
+  await_updates();
+  CHECK(log.Count("named as a prefill and as a decode worker") == 2);
 }
 
 TEST_CASE("while DNS is out a router keeps its workers, and attaches one again that comes back") {
