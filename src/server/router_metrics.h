@@ -20,8 +20,8 @@ class RouterMetrics {
  public:
   explicit RouterMetrics(Metrics& metrics);
   void OnTokens(absl::Duration since_last, int64_t tokens);  // not for a request's first
-  void OnDelivered(int64_t tokens);  // to whoever asked for them
-  void OnFirstToken(absl::Duration since_complete);  // the prompt
+  void OnDelivered(int64_t tokens);                          // to whoever asked for them
+  void OnFirstToken(absl::Duration since_complete);          // the prompt
   void OnEnd(const RequestOutcome& outcome);
   void OnWorkers(int64_t prefill, int64_t decode);
   void OnLost(WorkerRole role);

@@ -93,7 +93,9 @@ TEST_CASE("metrics of a cluster tell what its hand-offs moved, and how long requ
   };
   CHECK(becomes(cluster.prefill->metrics, "baton_expired_leases_total{role=\"prefill\"}", 0) == 0);
   for (int turn = 0; turn < 2; ++turn) {
-    Call call(*cluster.stub, Request(3, 81));  // 5 blocks of KV
+    v1::GenerateRequest request = Request(3, 81);  // 5 blocks of KV
+    request.set_session_id("one");                 // goes where it was before
+    Call call(*cluster.stub, request);
     REQUIRE(call.Finish().ok());
   }
   const std::string& prefill = cluster.prefill->metrics;
