@@ -52,7 +52,7 @@ class SendTimes {
 };
 
 // Every prompt is done at once.
-class PrefillService final
+class InstantPrefill final
     : public worker::v1::PrefillWorker::WithCallbackMethod_Attach<worker::v1::PrefillWorker::Service> {
  public:
   using Stream = AttachServer<worker::v1::PrefillCommand, worker::v1::PrefillEvent>;
@@ -81,7 +81,7 @@ class PrefillService final
 };
 
 // A request for a single token has it at once.
-class DecodeService final
+class InstantDecode final
     : public worker::v1::DecodeWorker::WithCallbackMethod_Attach<worker::v1::DecodeWorker::Service> {
  public:
   using Stream = AttachServer<worker::v1::DecodeCommand, worker::v1::DecodeEvent>;
@@ -228,8 +228,8 @@ class Workers {
     BATON_CHECK(server.ok(), server.status().ToString());
     return *std::move(server);
   }
-  PrefillService prefill_;
-  DecodeService decode_;
+  InstantPrefill prefill_;
+  InstantDecode decode_;
   DirectService direct_;
   std::unique_ptr<GrpcServer> prefill_server_, decode_server_, direct_server_;
   std::atomic<bool> stopping_ = false, paused_ = false;

@@ -14,8 +14,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of the line that this thread writes: spdlog hands formatters nothing but the message, on the thread that logs.
+// Of the line that this thread writes: spdlog hands formatters nothing but the message, on the thread that logs. Lines
+// that a sink adds have other messages, and none of these fields.
 thread_local std::span<const LogField> line_fields;
+thread_local const char* line_message = nullptr;
+
+std::span<const LogField> FieldsOf(const spdlog::details::log_msg& message) {
+  return message.payload.data() == line_message ? line_fields : std::span<const LogField>();
+}
 
 bool IsEmpty(const LogField& field) {
   const auto* text = std::get_if<std::string_view>(&field.value);
@@ -36,9 +42,9 @@ std::string ToText(const LogField& field) {
 
 class FieldsFlag final : public spdlog::custom_flag_formatter {
  public:
-  void format(const spdlog::details::log_msg&, const std::tm&, spdlog::memory_buf_t& line) override {
+  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& line) override {
     std::string text;
-    for (const LogField& field : line_fields) {
+    for (const LogField& field : FieldsOf(message)) {
       if (!IsEmpty(field)) text += " " + std::string(field.name) + "=" + ToText(field);
     }
     line.append(text.data(), text.data() + text.size());
@@ -55,7 +61,7 @@ class JsonFormatter final : public spdlog::formatter {
                  {"level", std::string_view(level.data(), level.size())},
                  {"where", std::string_view(message.logger_name.data(), message.logger_name.size())},
                  {"message", std::string_view(message.payload.data(), message.payload.size())}};
-    for (const LogField& field : line_fields) {
+    for (const LogField& field : FieldsOf(message)) {
       if (IsEmpty(field)) continue;
       std::visit([&](const auto& value) { json[std::string(field.name)] = value; }, field.value);
     }
@@ -89,8 +95,10 @@ absl::Status InitLogging(const std::string& program, const std::string& level, L
 void LogFields(spdlog::level::level_enum level, std::string_view message, std::initializer_list<LogField> fields) {
   if (!spdlog::should_log(level)) return;
   line_fields = {fields.begin(), fields.size()};
-  spdlog::log(level, "{}", message);
+  line_message = message.data();
+  spdlog::default_logger_raw()->log(level, spdlog::string_view_t(message.data(), message.size()));
   line_fields = {};
+  line_message = nullptr;
 }
 
 }  // namespace baton

@@ -1,5 +1,6 @@
 #include "server/decode_service.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/trace_context.h"
@@ -65,7 +66,8 @@ void DecodeService::Report() {
   const DecodeEngine::Load load = worker_.load()->Load();
   const WorkerLoad told = ToLoad(load, draining_);
   metrics_.OnLoad(told, info_.blocks_total);
-  metrics_.OnVllmLoad(load.batch, load.running - load.batch + load.committed);
+  // Between two steps some of the last one may be gone.
+  metrics_.OnVllmLoad(load.batch, std::max<int64_t>(load.running - load.batch, 0) + load.committed);
   metrics_.OnTokens("generated", load.tokens_out);
   metrics_.OnExpiredLeases(load.expired_leases);
   metrics_.OnPreemptions(load.preemptions);

@@ -101,8 +101,11 @@ bool MayBeSentAgain(const absl::Status& status, int tokens) {
   return tokens == 0 && (absl::IsUnavailable(status) || absl::IsCancelled(status));
 }
 
-// Calls one router after the other, as clients of several do: what has not begun may be sent again to the next.
+// Calls one router after the other, as clients of several do: what has not begun may be sent again to the next. More
+// than once to each: the first may be back, and not found yet, when the second stops.
 class Clients {
+  static constexpr size_t kTries = 2;
+
  public:
   explicit Clients(const std::vector<std::string>& addresses) {
     for (int i = 0; i < kClients; ++i) threads_.emplace_back([this, addresses, i] { Loop(addresses, i); });
@@ -131,7 +134,7 @@ class Clients {
     for (int i = 0; !stopping_; ++i) {
       std::vector<std::string> tries;
       bool ended = false;
-      for (size_t attempt = 0; attempt < stubs.size() && !ended; ++attempt) {
+      for (size_t attempt = 0; attempt < kTries * stubs.size() && !ended; ++attempt) {
         auto& stub = *stubs[(static_cast<size_t>(client) + attempt) % stubs.size()];
         int tokens = 0;
         const absl::Status status = Ask(stub, 20 + (i * 7 + client) % 60, /*wait=*/attempt > 0, tokens);

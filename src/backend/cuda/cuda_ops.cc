@@ -371,7 +371,10 @@ absl::StatusOr<LogitsView> CudaOps::Logits(WeightId norm, WeightId head) {
 }
 
 absl::StatusOr<LogitsView> CudaOps::FetchLogits() {
-  if (shard_.rank > 0) return LogitsView{};  // the first has them
+  if (shard_.rank > 0) {  // the first has them
+    if (decode_rows_ > 0) attention_.PlanNext();
+    return LogitsView{};
+  }
   if (sampling_.any()) {
     Do("sampling", [&] { return sampling_.Run(logits_.data(), LogitsStride(), stream_); });
   }

@@ -53,7 +53,8 @@ class Study:
         """Writes the task's data as the tool reads it."""
         parts = public_tasks.load(task, self.data, self.settings["tasks"][task])
         rows = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-        wanted = self.settings | {"tasks": self.settings["tasks"][task], "base": str(self.base), "rows": rows}
+        recipes = {name: value for name, value in self.settings["tasks"][task].items() if name != "tuning"}
+        wanted = self.settings | {"tasks": recipes, "base": str(self.base), "rows": rows}
         began_with = self.work / f"{task}.settings.json"
         if began_with.exists() and json.loads(began_with.read_text()) != wanted:
             raise InputError(f"{self.work}: {task}: holds results of other settings, data or another base; take another --work")
