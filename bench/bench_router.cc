@@ -217,15 +217,15 @@ nlohmann::json MeasureFront(const Options& options) {
   std::printf(
       "first token: gRPC %.0f us, HTTP %.0f us, added %+.0f us; %d idle streams: %.1f kB each, /metrics %.2f ms\n",
       Median(grpc), Median(http), Median(added), kIdle, idle_bytes / 1e3, Median(metrics) / 1e3);
-  return {{"first_token_us", {{"grpc", Median(grpc)}, {"http", Median(http)}, {"added", Median(added)}}},
+  return {{"first_token_us",
+           {{"grpc", Median(grpc)}, {"http", Median(http)}, {"added", Median(added)}, {"added_by_round", added}}},
           {"idle_streams", kIdle},
           {"idle_stream_bytes", idle_bytes},
           {"metrics_us", Median(metrics)}};
 }
 
-// A router that is full: how soon it says so, and what its refusals do to the streams that it has.
+// A router that is full: how soon it says so to a client that asks without a pause, and what that does to its streams.
 nlohmann::json MeasureOverload(const Options& options) {
-  constexpr int kRefusals = 1000;
   SendTimes times;
   Workers workers(options.step_ms, times);
   const RouterProcess router(workers, options.streams);
@@ -241,7 +241,8 @@ nlohmann::json MeasureOverload(const Options& options) {
   std::vector<double> refusals;
   HttpCaller caller(router.http());
   const double busy = while_measuring([&] {
-    for (int i = 0; i < kRefusals; ++i) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(options.seconds);
+    while (std::chrono::steady_clock::now() < end) {
       const HttpCaller::Answer answer = caller.FirstToken();
       BATON_CHECK(answer.status == 429 && answer.retry_after, "expected 429 with Retry-After");
       refusals.push_back(answer.end_us);
@@ -250,6 +251,7 @@ nlohmann::json MeasureOverload(const Options& options) {
   std::printf("overload: refused in %.2f ms, p99 %.2f ms; tokens of %d streams: p50 %.0f us, %.0f us meanwhile\n",
               Quantile(refusals, 0.5) / 1e3, Quantile(refusals, 0.99) / 1e3, options.streams, quiet, busy);
   return {{"streams", options.streams},
+          {"refusals", refusals.size()},
           {"refusal_us", {{"p50", Quantile(refusals, 0.5)}, {"p99", Quantile(refusals, 0.99)}}},
           {"token_p50_us", {{"before", quiet}, {"meanwhile", busy}}}};
 }

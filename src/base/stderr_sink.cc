@@ -34,12 +34,14 @@ void StderrSink::sink_it_(const spdlog::details::log_msg& message) {
 
 bool StderrSink::Write(const spdlog::details::log_msg& message) {
   spdlog::memory_buf_t line;
+  if (cut_) line.push_back('\n');
   formatter_->format(message, line);
   for (size_t begin = 0; begin < line.size();) {
     if (!HasRoom(fd_)) return false;
     const ssize_t written = write(fd_, line.data() + begin, std::min(line.size() - begin, kMostBytes));
     if (written <= 0) return false;
     begin += static_cast<size_t>(written);
+    cut_ = begin < line.size();
   }
   return true;
 }

@@ -21,6 +21,7 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
 
   const int fd_;
   int64_t dropped_ = 0;  // since the last line that was written
+  bool cut_ = false;     // the last line has no end
 };
 
 }  // namespace baton

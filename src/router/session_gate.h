@@ -107,7 +107,7 @@ class SessionGate {
     int64_t running = 0, waiting = 0;  // requests
     int64_t blocks = 0;                // that workers should have of it
   };
-  std::vector<View> Latest(size_t most) const;  // the sessions that came last, the latest first
+  std::vector<View> Latest(size_t most) const;  // those that run, then those that wait, then those that came last
   absl::Duration linger() const;
   int64_t limit() const;  // of active sessions; 0: none
   void CheckInvariants() const;

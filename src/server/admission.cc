@@ -11,6 +11,7 @@ namespace baton {
 namespace {
 
 constexpr size_t kLongPromptsWaiting = 256;
+constexpr size_t kViewsWaiting = 32;
 
 std::string RandomPrefix() {
   std::random_device random;
@@ -27,7 +28,8 @@ ClientAdmission::ClientAdmission(Router& router, ServedModels& models, const Clo
       metrics_(metrics),
       callers_(callers),
       id_prefix_(RandomPrefix()),
-      long_prompts_(/*threads=*/2, kLongPromptsWaiting) {}
+      long_prompts_(/*threads=*/2, kLongPromptsWaiting),
+      views_(/*threads=*/1, kViewsWaiting) {}
 
 absl::Status ClientAdmission::Open() const {
   return draining_ ? absl::UnavailableError("the router shuts down") : absl::OkStatus();
@@ -49,13 +51,15 @@ absl::Status ClientAdmission::Run(size_t text_bytes, absl::AnyInvocable<void()> 
     task();
     return absl::OkStatus();
   }
-  return RunElsewhere(std::move(task));
-}
-
-absl::Status ClientAdmission::RunElsewhere(absl::AnyInvocable<void()> task) {
   if (long_prompts_.TryRun(std::move(task))) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      absl::StrCat("overloaded: ", kLongPromptsWaiting, " long prompts and traces wait for a thread"));
+      absl::StrCat("overloaded: ", kLongPromptsWaiting, " long prompts wait for a thread"));
+}
+
+absl::Status ClientAdmission::RunView(absl::AnyInvocable<void()> task) {
+  if (views_.TryRun(std::move(task))) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("overloaded: ", kViewsWaiting, " questions about workflows wait for a thread"));
 }
 
 template <typename Request>

@@ -71,7 +71,8 @@ class ClientAdmission {
   // Runs `task`, which takes time in proportion to so many bytes of text: here or, if they are many, on another thread.
   // RESOURCE_EXHAUSTED: too many of these wait.
   absl::Status Run(size_t text_bytes, absl::AnyInvocable<void()> task);
-  absl::Status RunElsewhere(absl::AnyInvocable<void()> task);  // however little it is
+  // The same for what looks at many requests, and in a line of its own: who looks keeps no prompt waiting.
+  absl::Status RunView(absl::AnyInvocable<void()> task);
   // Reads the request and submits it for `sink`, which is told if either fails. Times are the clock's. Accept tokenises
   // long prompts on another thread, Admit all of them here.
   template <typename Request>
@@ -97,7 +98,7 @@ class ClientAdmission {
   const std::string id_prefix_;  // random, so that ids of different routers differ
   std::atomic<uint64_t> next_id_ = 1;
   std::atomic<bool> draining_ = false;
-  WorkQueue long_prompts_;
+  WorkQueue long_prompts_, views_;
 };
 
 extern template void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest>, const CallContext&,

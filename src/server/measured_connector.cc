@@ -16,7 +16,7 @@ class MeasuredLink final : public Link {
       : link_(std::move(link)), clock_(clock), seconds_(seconds), descriptors_(descriptors), failures_(failures) {}
 
   void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) override {
-    descriptors_.Increment(static_cast<double>(Coalesce(copies).size()));
+    descriptors_.Increment(static_cast<double>(CountRuns(copies)));
     link_->Push(copies, [began = clock_.Now(), &clock = clock_, &seconds = seconds_, &failures = failures_,
                          done = std::move(done)](absl::Status status) mutable {
       if (status.ok()) {

@@ -17,12 +17,13 @@ size_t SizeOf(unsigned char first) {
 std::string Printable(std::string_view text) {
   std::string result;
   for (size_t i = 0; i < text.size();) {
-    size_t end = i + 1;
-    while (end < text.size() && IsContinuation(text[end])) ++end;
-    const std::string_view character = text.substr(i, end - i);
     const auto byte = static_cast<unsigned char>(text[i]);
+    const size_t size = SizeOf(byte);
+    size_t end = i + 1;
+    while (end < text.size() && end - i < size && IsContinuation(text[end])) ++end;
+    const std::string_view character = text.substr(i, end - i);
     const bool c1 = byte == 0xC2 && character.size() == 2 && static_cast<unsigned char>(character[1]) < 0xA0;
-    const bool broken = character.size() != SizeOf(byte);
+    const bool broken = character.size() != size;
     const bool turns = character >= "\u2028" && character <= "\u202E";
     const bool isolates = character >= "\u2066" && character <= "\u2069";
     if (byte < 0x20 || byte == 0x7F || c1 || broken || turns || isolates) {

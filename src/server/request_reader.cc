@@ -49,6 +49,9 @@ absl::StatusOr<ClientRequest> ReadCommon(const Request& in, const Room& room, ab
   ClientRequest out;
   out.served = &model;
   RETURN_IF_ERROR(CheckLength("session_id", in.session_id().size(), kMaxNameBytes));
+  if (std::ranges::any_of(in.session_id(), [](unsigned char c) { return c < 0x20; })) {
+    return absl::InvalidArgumentError("session_id: expected no control characters");  // operators read it
+  }
   RETURN_IF_ERROR(CheckLength("cache_salt", in.cache_salt().size(), kMaxNameBytes));
   RETURN_IF_ERROR(CheckLength("workflow", in.workflow().size(), kMaxAgentBytes));
   RETURN_IF_ERROR(CheckLength("agent", in.agent().size(), kMaxAgentBytes));

@@ -9,6 +9,10 @@ bool Within(int64_t offset, int64_t bytes, int64_t size) {
   return offset >= 0 && bytes <= size && offset <= size - bytes;
 }
 
+bool Continues(const BlockCopy& last, const BlockCopy& copy) {
+  return copy.source_offset == last.source_offset + last.bytes && copy.target_offset == last.target_offset + last.bytes;
+}
+
 }  // namespace
 
 absl::Status CheckCopies(std::span<const BlockCopy> copies, int64_t source_bytes, int64_t target_bytes) {
@@ -27,16 +31,18 @@ absl::Status CheckCopies(std::span<const BlockCopy> copies, int64_t source_bytes
 std::vector<BlockCopy> Coalesce(std::span<const BlockCopy> copies) {
   std::vector<BlockCopy> runs;
   for (const BlockCopy& copy : copies) {
-    if (!runs.empty()) {
-      BlockCopy& last = runs.back();
-      if (copy.source_offset == last.source_offset + last.bytes &&
-          copy.target_offset == last.target_offset + last.bytes) {
-        last.bytes += copy.bytes;
-        continue;
-      }
+    if (!runs.empty() && Continues(runs.back(), copy)) {
+      runs.back().bytes += copy.bytes;
+    } else {
+      runs.push_back(copy);
     }
-    runs.push_back(copy);
   }
+  return runs;
+}
+
+int64_t CountRuns(std::span<const BlockCopy> copies) {
+  int64_t runs = copies.empty() ? 0 : 1;
+  for (size_t i = 1; i < copies.size(); ++i) runs += !Continues(copies[i - 1], copies[i]);
   return runs;
 }
 

@@ -16,5 +16,7 @@ absl::Status CheckCopies(std::span<const BlockCopy> copies, int64_t source_bytes
 
 // The same copies in the same order, where each that continues the one before it on both sides is joined to it.
 std::vector<BlockCopy> Coalesce(std::span<const BlockCopy> copies);
+// How many these are.
+int64_t CountRuns(std::span<const BlockCopy> copies);
 
 }  // namespace baton

@@ -90,6 +90,22 @@ TEST_CASE("a log that nobody reads holds up nobody, and says later how much is m
   close(ends[1]);
 }
 
+TEST_CASE("a line that was cut keeps its end from the next one") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  spdlog::logger logger("baton-test", std::make_shared<StderrSink>(ends[1]));
+  logger.set_formatter(MakeLogFormatter(LogFormat::kJson));
+  logger.info("{}", std::string(200'000, 'x'));  // more than a pipe takes
+  std::string text(1 << 20, 0);
+  REQUIRE(read(ends[0], text.data(), text.size()) > 0);
+  logger.info("whole");
+  text.resize(static_cast<size_t>(read(ends[0], text.data(), text.size())));
+  CHECK(text.starts_with("\n{"));
+  CHECK(Json::parse(text.substr(1, text.find('\n', 1))).at("message") == "whole");
+  close(ends[0]);
+  close(ends[1]);
+}
+
 TEST_CASE("whatever a line is to say, it stays one line of valid JSON") {
   Captured log(LogFormat::kJson);
   const std::string hostile = "a\"b\\c\nd\r\x01\xff\xc3 \xe2\x80\xa8{\"level\":\"error\"}";

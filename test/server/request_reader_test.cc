@@ -177,6 +177,10 @@ TEST_CASE("a bad field is refused by name, value and limit") {
     for (int i = 0; i < 1'000'000; ++i) request.mutable_sampling()->add_stop()->push_back('x');
     Has(ErrorOf(request), "sampling.stop is 1000000 strings");
   }
+  SECTION("a session that would look like another's") {
+    request.set_session_id("x\nbilling");
+    Has(ErrorOf(request), "session_id: expected no control characters");
+  }
   SECTION("names that are too long") {
     SECTION("session") {
       request.set_session_id(std::string(257, 's'));

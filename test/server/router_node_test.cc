@@ -32,6 +32,7 @@ TEST_CASE("a request passes both workers and its tokens reach the client") {
   CHECK(decode.sampling.seed == 99);
   CHECK(decode.sampling.max_tokens == 8);
   c.decode->Send(TokensEvent("r", "wor", std::nullopt));
+  while (c.metrics.Counter(Metric::kCompletionTokens).Value() < 3) std::this_thread::yield();  // not only at the end
   c.decode->Send(TokensEvent("r", "ld", FinishReason::kLength));
 
   const Call::Result result = call.Finish();

@@ -141,6 +141,11 @@ TEST_CASE("a router that is away for a while is waited for, once there was an an
   CHECK(never.Run() == away);
   CHECK(never.out.str().empty());
 
+  const absl::Status stopping = absl::CancelledError("CANCELLED");  // what a router that stops says
+  Watched restarted{.answers = {Info(1), stopping, away, Info(2)}};
+  CHECK(restarted.Run().ok());
+  CHECK(CountOf(": 2 live", restarted.out.str()) == 1);
+
   const absl::Status denied = absl::PermissionDeniedError("not yours");
   Watched changed{.answers = {Info(1), denied, Info(2)}};
   CHECK(changed.Run() == denied);

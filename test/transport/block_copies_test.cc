@@ -10,9 +10,11 @@ namespace baton {
 namespace {
 
 TEST_CASE("neighbours on both sides become one copy") {
-  const std::vector<BlockCopy> runs =
-      Coalesce(std::vector<BlockCopy>{{0, 100, 10}, {10, 110, 10}, {20, 200, 10}, {40, 210, 10}, {50, 220, 5}});
+  const std::vector<BlockCopy> copies = {{0, 100, 10}, {10, 110, 10}, {20, 200, 10}, {40, 210, 10}, {50, 220, 5}};
+  const std::vector<BlockCopy> runs = Coalesce(copies);
   REQUIRE(runs.size() == 3);
+  CHECK(CountRuns(copies) == 3);
+  CHECK(CountRuns({}) == 0);
   CHECK(runs[0].bytes == 20);
   CHECK(runs[1].source_offset == 20);
   CHECK(runs[1].bytes == 10);

@@ -17,7 +17,8 @@ namespace {
 
 // Work goes to a stream of each thread's own, so that it waits for nothing else and nothing waits for it.
 absl::Status Wait(cudaError_t enqueued, absl::string_view what) {
-  return CudaStatus(enqueued == cudaSuccess ? cudaStreamSynchronize(cudaStreamPerThread) : enqueued, what);
+  const cudaError_t ended = cudaStreamSynchronize(cudaStreamPerThread);  // also of what was enqueued before
+  return CudaStatus(enqueued == cudaSuccess ? ended : enqueued, what);
 }
 
 // The extent of the allocation that holds `memory`.

@@ -62,7 +62,7 @@ class UploadBuffer {
   // Enqueues the copy. `what` names the lists in errors.
   absl::Status Send(absl::string_view what, cudaStream_t stream) {
     if (used_ == 0) return absl::OkStatus();
-    RETURN_IF_ERROR(device_.Reserve(host_.capacity(), what));
+    if (used_ > device_.capacity()) RETURN_IF_ERROR(device_.Reserve(std::max(2 * used_, kLeastBytes), what));
     return CudaStatus(
         cudaMemcpyAsync(device_.data(), host_.data(), static_cast<size_t>(used_), cudaMemcpyHostToDevice, stream),
         what);

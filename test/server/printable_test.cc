@@ -1,0 +1,26 @@
+#include "server/printable.h"
+
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+TEST_CASE("what a terminal would take for a command, or show in another order, is a question mark") {
+  CHECK(Printable("worker-0:7101, caf\u00e9, \u65e5\u672c, \U0001F600") ==
+        "worker-0:7101, caf\u00e9, \u65e5\u672c, \U0001F600");
+  CHECK(Printable("\x1b[2J\a\x7f") == "?[2J??");
+  CHECK(Printable("\u009b2J") == "?2J");            // CSI as one character
+  CHECK(Printable("\u202egnp.exe") == "?gnp.exe");  // right to left from here
+}
+
+TEST_CASE("what is no UTF-8 is a question mark") {
+  CHECK(Printable("\x9b\x31J") == "?1J");  // CSI as one byte
+  CHECK(Printable("a\x80\x80z") == "a??z");
+  CHECK(Printable("\xc2\x9b\x80") == "??");
+  CHECK(Printable("\xc0\xaf") == "??");
+  CHECK(Printable("\xe2\x82") == "?");
+  CHECK(Printable("\xff") == "?");
+}
+
+}  // namespace
+}  // namespace baton
