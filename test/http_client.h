@@ -1,16 +1,21 @@
-// A client that sends exactly what a test says, and reads answers of HTTP/1.1. Blocks, but not for ever.
+// A client that sends exactly what a test says, encrypted or not, and reads answers of HTTP/1.1. Blocks, but not for
+// ever.
 #pragma once
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <csignal>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -27,8 +32,10 @@ struct HttpAnswer {
 
 class HttpClient {
  public:
-  // `receive_buffer`: bytes that the kernel takes for a client that does not read; 0: its default.
-  explicit HttpClient(const std::string& address, int receive_buffer = 0) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+  // `receive_buffer`: bytes that the kernel takes for a client that does not read; 0: its default. With `tls` it speaks
+  // HTTPS as that says; encrypted() tells whether the server agreed.
+  explicit HttpClient(const std::string& address, int receive_buffer = 0, SSL_CTX* tls = nullptr)
+      : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
     REQUIRE(socket_ >= 0);
     const timeval patience{.tv_sec = 10, .tv_usec = 0};
     setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
@@ -40,17 +47,20 @@ class HttpClient {
     to.sin_port = htons(static_cast<uint16_t>(std::atoi(address.c_str() + colon + 1)));
     REQUIRE(inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr) == 1);
     REQUIRE(connect(socket_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
+    if (tls != nullptr) Encrypt(tls);
   }
   ~HttpClient() {
     if (socket_ >= 0) close(socket_);
   }
-  HttpClient(HttpClient&& other) noexcept : socket_(std::exchange(other.socket_, -1)), in_(std::move(other.in_)) {}
+  HttpClient(HttpClient&& other) noexcept
+      : socket_(std::exchange(other.socket_, -1)), tls_(std::move(other.tls_)), in_(std::move(other.in_)) {}
   HttpClient& operator=(HttpClient&&) = delete;
 
   // False if the server has closed.
   bool Send(const std::string& bytes) {
     for (size_t sent = 0; sent < bytes.size();) {
-      const ssize_t n = send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      const ssize_t n = tls_ ? SSL_write(tls_.get(), bytes.data() + sent, static_cast<int>(bytes.size() - sent))
+                             : send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
       if (n <= 0) return false;
       sent += static_cast<size_t>(n);
     }
@@ -64,13 +74,28 @@ class HttpClient {
                              "Content-Length: ", body.size(), "\r\n\r\n", body));
   }
   // It sends nothing more and still reads.
-  void EndInput() { shutdown(socket_, SHUT_WR); }
+  void EndInput() {
+    if (tls_) SSL_shutdown(tls_.get());
+    shutdown(socket_, SHUT_WR);
+  }
+  // The same, but over TLS it does not say so first.
+  void CutInput() { shutdown(socket_, SHUT_WR); }
   void Reset() {
     const linger now{.l_onoff = 1, .l_linger = 0};
     setsockopt(socket_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
     Close();
   }
   void Close() { close(std::exchange(socket_, -1)); }
+
+  // Of the handshake. Null without TLS.
+  const SSL* tls() const { return tls_.get(); }
+  bool encrypted() const { return tls_ != nullptr && SSL_is_init_finished(tls_.get()) == 1; }
+  // Asks the server for new keys, which it answers; false if it has closed. REQUIRES: TLS 1.3.
+  bool UpdateKeys() {
+    return SSL_key_update(tls_.get(), SSL_KEY_UPDATE_REQUESTED) == 1 && SSL_do_handshake(tls_.get()) == 1;
+  }
+  // The server has said that nothing more comes.
+  bool was_told_of_the_end() const { return (SSL_get_shutdown(tls_.get()) & SSL_RECEIVED_SHUTDOWN) != 0; }
 
   // Of the next answer; its body is read by what follows.
   HttpAnswer ReadHead() {
@@ -124,19 +149,37 @@ class HttpClient {
     }
     return answer;
   }
+  // The server ends the connection, whatever it sends before.
+  bool EndsAtLast() {
+    while (Fill()) in_.clear();
+    char byte;
+    return recv(socket_, &byte, 1, 0) == 0;
+  }
   // The server has ended the connection, and sent nothing before.
   bool AtEnd() { return in_.empty() && !Fill(); }
 
  private:
+  void Encrypt(SSL_CTX* context) {
+    static_cast<void>(std::signal(SIGPIPE, SIG_IGN));  // OpenSSL does not say MSG_NOSIGNAL
+    tls_.reset(SSL_new(context));
+    SSL_set_fd(tls_.get(), socket_);
+    SSL_connect(tls_.get());
+    ERR_clear_error();
+  }
   bool Fill() {
     char bytes[16 << 10];
-    const ssize_t n = recv(socket_, bytes, sizeof bytes, 0);
+    const ssize_t n = tls_ ? SSL_read(tls_.get(), bytes, sizeof bytes) : recv(socket_, bytes, sizeof bytes, 0);
     if (n <= 0) return false;
     in_.append(bytes, static_cast<size_t>(n));
     return true;
   }
 
+  struct FreeTls {
+    void operator()(SSL* tls) const { SSL_free(tls); }
+  };
+
   int socket_;
+  std::unique_ptr<SSL, FreeTls> tls_;
   std::string in_;
 };
 

@@ -165,12 +165,14 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
   app.add_option("--listen", o.listen, "where to listen for clients; port 0 takes a free one")
       ->check(HostPort())
       ->capture_default_str();
-  app.add_option("--http", o.http, "where to listen for clients of OpenAI's API; port 0 takes a free one")
+  app.add_option("--http", o.http,
+                 "where to listen for clients of OpenAI's API (HTTPS with --tls-cert); port 0 takes a free one")
       ->check(kHttpAddress)
       ->capture_default_str();
   app.add_option("--keys", o.keys,
                  "TOML file of API keys (docs/operations.md): who may call, and how much; SIGHUP reads it again");
-  app.add_option("--tls-cert", o.tls.certificate, "PEM: the certificate that gRPC clients are shown");
+  app.add_option("--tls-cert", o.tls.certificate,
+                 "PEM: the certificate that clients are shown; with it gRPC and HTTP are encrypted");
   app.add_option("--tls-key", o.tls.key, "PEM: its private key");
   app.add_option("--max-requests", o.limits.live_requests, "most live requests; more get RESOURCE_EXHAUSTED")
       ->check(CLI::Range(1, 1 << 20))

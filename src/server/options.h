@@ -45,7 +45,7 @@ struct RouterOptions {
   std::string listen = "127.0.0.1:7070";
   std::string http = "127.0.0.1:8000";       // host:port; empty or "off": none
   std::string keys;                          // file of API keys; empty: anyone may call
-  TlsFiles tls;                              // for clients, over gRPC; no authority
+  TlsFiles tls;                              // for clients, over gRPC and HTTP; no authority
   std::vector<std::string> models;           // directories
   std::vector<std::string> prefill_workers;  // as server/worker_names.h
   std::vector<std::string> decode_workers;

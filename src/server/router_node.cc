@@ -16,6 +16,7 @@ namespace baton {
 namespace {
 
 constexpr std::chrono::milliseconds kHealthPeriod(50);
+constexpr std::chrono::seconds kRenewalPeriod(10);       // as gRPC looks at its certificates
 constexpr absl::Duration kLastWords = absl::Seconds(1);  // for answers to reach their clients, after the grace
 
 RouterLimits LimitsOf(const RouterOptions& options) {
@@ -87,30 +88,42 @@ absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOption
       new RouterNode(options, std::move(models), std::move(keys), channels, clock, metrics));
   ASSIGN_OR_RETURN(node->server_, GrpcServer::Start(options.listen, GrpcServer::Audience::kClients, {&node->service_},
                                                     ServerCredentials(options.tls)));
-  RETURN_IF_ERROR(node->StartHttp(options.http));
+  RETURN_IF_ERROR(node->StartHttp(options));
   RETURN_IF_ERROR(node->StartMembership(options));
   node->health_.emplace(kHealthPeriod, [node = node.get()] { node->CheckHealth(); });
   return node;
 }
 
-absl::Status RouterNode::StartHttp(const std::string& listen) {
+absl::Status RouterNode::StartHttp(const RouterOptions& options) {
+  const std::string& listen = options.http;
   if (listen.empty() || listen == "off") return absl::OkStatus();
-  HttpOptions options;
-  options.listen = listen;
-  options.max_unread_bytes = kMaxUnreadBytes;
-  options.max_read_pause = kMaxReadPause;
-  auto http = HttpServer::Start(options, gateway_);
+  const bool encrypted = !options.tls.empty();
+  if (encrypted) {
+    ASSIGN_OR_RETURN(certificate_, TlsCertificate::Load({options.tls.certificate, options.tls.key}));
+    renewal_.emplace(kRenewalPeriod, [this] { RenewCertificate(); });
+  }
+  auto http = HttpServer::Start(
+      {.listen = listen, .tls = certificate_, .max_unread_bytes = kMaxUnreadBytes, .max_read_pause = kMaxReadPause},
+      gateway_);
   if (!http.ok()) {
     return absl::UnavailableError(
         absl::StrCat("HTTP: ", http.status().message(), "; --http HOST:PORT takes another address, --http off none"));
   }
   http_ = *std::move(http);
-  spdlog::info("HTTP on http://{}", http_->address());
-  if (keys_->asks() && !IsLoopback(listen)) {
-    spdlog::warn(
-        "HTTP is not encrypted: whoever listens to the network reads the keys; put a proxy with TLS before it");
+  spdlog::info("HTTP on {}://{}", encrypted ? "https" : "http", http_->address());
+  if (keys_->asks() && !encrypted && !IsLoopback(listen)) {
+    spdlog::warn("HTTP is not encrypted: whoever listens to the network reads the keys; give --tls-cert and --tls-key");
   }
   return absl::OkStatus();
+}
+
+void RouterNode::RenewCertificate() {
+  const absl::StatusOr<bool> renewed = certificate_->Renew();
+  if (!renewed.ok()) {
+    spdlog::error("HTTP: the certificate stays as it was: {}", std::string(Message(renewed.status())));
+  } else if (*renewed) {
+    spdlog::info("HTTP: the certificate was read again");
+  }
 }
 
 absl::Status RouterNode::StartMembership(const RouterOptions& options) {
@@ -154,6 +167,7 @@ void RouterNode::CheckHealth() {
 void RouterNode::Shutdown(absl::Duration grace) {
   if (!health_) return;
   health_.reset();
+  renewal_.reset();
   membership_.reset();
   server_->SetServing(false);
   if (http_) http_->Drain();  // first, so that who is refused sees its connection end

@@ -40,7 +40,8 @@ class RouterNode {
  private:
   RouterNode(const RouterOptions& options, std::vector<ServedModel> models, std::unique_ptr<KeyRing> keys,
              const ChannelFactory& channels, const Clock& clock, Metrics& metrics);
-  absl::Status StartHttp(const std::string& listen);
+  absl::Status StartHttp(const RouterOptions& options);
+  void RenewCertificate();
   absl::Status StartMembership(const RouterOptions& options);
   void CheckHealth();
 
@@ -52,9 +53,10 @@ class RouterNode {
   InferenceService service_;
   OpenAiGateway gateway_;
   std::unique_ptr<GrpcServer> server_;
+  std::shared_ptr<TlsCertificate> certificate_;  // for HTTP; null: it is not encrypted
   std::unique_ptr<HttpServer> http_;
   bool serving_ = false;  // of the health thread
-  std::optional<PeriodicTask> health_;
+  std::optional<PeriodicTask> health_, renewal_;
   std::unique_ptr<LiveMembership> membership_;  // null where all workers are named by address
 };
 

@@ -99,8 +99,14 @@ TEST_CASE("clients reach a router by its certificate, and the command line knows
   TempDir directory;
   const NewKey key = DrawKey();
   directory.Write("keys.toml", FileOf(key) + "operator = true\n");
-  Process serve("baton", Small({"serve", "--listen", "127.0.0.1:0", "--http", "off", "--tls-cert", files.certificate,
-                                "--tls-key", files.key, "--keys", directory / "keys.toml"}));
+  Process serve("baton", Small({"serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--tls-cert",
+                                files.certificate, "--tls-key", files.key, "--keys", directory / "keys.toml"}));
+  const std::string http = serve.Await("HTTP on https://");
+  HttpClient client(http, 0, ours.ClientContext().get());
+  CHECK(client.encrypted());
+  client.Send("GET /v1/models HTTP/1.1\r\nHost: localhost\r\nauthorization: Bearer " + key.key + "\r\n\r\n");
+  CHECK(client.Read().status == 200);
+  CHECK(StatusOf(http, key) == 400);  // not encrypted
   const std::string address = serve.Await("listening on ");
   Process status("baton", {"status", "--server", address, "--tls-ca", files.authority, "--key", key.key});
   CHECK(status.Wait() == 0);

@@ -3,6 +3,7 @@
 
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
@@ -10,7 +11,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "server/tls.h"
+#include "server/options.h"
 #include "temp_dir.h"
 
 namespace baton {
@@ -24,6 +25,14 @@ class Authority {
   }
 
   std::string path() const { return directory_ / "ca.pem"; }
+
+  // Of a client that accepts servers which it signed for, and no others.
+  std::shared_ptr<SSL_CTX> ClientContext() const {
+    std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
+    BATON_CHECK(SSL_CTX_load_verify_file(context.get(), path().c_str()) == 1, "reading an authority");
+    SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+    return context;
+  }
 
   // A process's own files; it trusts this authority.
   TlsFiles Issue(const std::string& process) {

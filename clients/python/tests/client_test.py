@@ -2,15 +2,13 @@
 
 import dataclasses
 import shutil
-import subprocess
-import tempfile
 import threading
 import time
 import unittest
 
 import grpc
 from baton_client import Announced, BatonError, Client, Message, Options, OutputOf, Sampling, TokenIds
-from serving import Keys, Server
+from serving import Certificate, Keys, Server
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=24, ignore_eos=True)
 SPECIAL = {0, 1}  # of the tiny model: an output in a prompt is without them
@@ -234,28 +232,20 @@ class KeysTest(unittest.TestCase):
 
 @unittest.skipUnless(shutil.which("openssl"), "makes certificates")
 class TlsTest(unittest.TestCase):
-    def certificate(self, name):
-        """A certificate of 127.0.0.1 that only itself vouches for, and its key: two files."""
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        files = f"{directory.name}/{name}.pem", f"{directory.name}/{name}.key"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                        "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0],
-                        "-keyout", files[1]], check=True, capture_output=True)
-        return files
-
     def test_a_server_is_trusted_by_its_authority_alone(self):
-        (ours, key), (others, _) = self.certificate("ours"), self.certificate("others")
-        server = Server("--tls-cert", ours, "--tls-key", key)
+        ours, others = Certificate("ours"), Certificate("others")
+        self.addCleanup(ours.close)
+        self.addCleanup(others.close)
+        server = Server("--tls-cert", ours.path, "--tls-key", ours.key)
         self.addCleanup(server.stop)
-        with Client(server.grpc, ca=ours) as client:
+        with Client(server.grpc, ca=ours.path) as client:
             self.assertEqual(client.workflow("w").agent("a", "abc", sampling=GREEDY).result().finish_reason, "length")
-        for wrong in ({"ca": others}, {"tls": True}, {}):
+        for wrong in ({"ca": others.path}, {"tls": True}, {}):
             with Client(server.grpc, **wrong) as client, self.assertRaises(BatonError) as caught:
                 client.models()
             self.assertIs(caught.exception.code, grpc.StatusCode.UNAVAILABLE)
         with self.assertRaises(OSError):
-            Client(server.grpc, ca=ours + ".not")
+            Client(server.grpc, ca=ours.path + ".not")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """OpenAI's own Python package, unmodified, against a real server."""
 
 import asyncio
+import shutil
+import ssl
 import unittest
 
 import openai
-from serving import Keys, Server
+from serving import Certificate, Keys, Server
 
 TEXT = "Once upon a time there was a boat"
 GREEDY = {"temperature": 0, "max_tokens": 24, "extra_body": {"ignore_eos": True}}  # whatever a machine's arithmetic makes
@@ -119,6 +121,29 @@ class OpenAiTest(unittest.TestCase):
         self.assertGreater(self.chat(parts).usage.prompt_tokens, self.chat("Review: ").usage.prompt_tokens)
         with self.assertRaises(openai.NotFoundError):
             self.chat([{"type": "output_of", "output_of": "nobody"}])
+
+
+@unittest.skipUnless(shutil.which("openssl"), "makes certificates")
+class TlsTest(unittest.TestCase):
+    def test_a_server_with_a_certificate_is_reached_by_https_and_by_those_alone_who_trust_it(self):
+        ours, others = Certificate("ours"), Certificate("others")
+        self.addCleanup(ours.close)
+        self.addCleanup(others.close)
+        server = Server("--tls-cert", ours.path, "--tls-key", ours.key)
+        self.addCleanup(server.stop)
+        self.assertTrue(server.http.startswith("https://"))
+
+        def complete(authority, url=server.http, **fields):
+            with openai.DefaultHttpxClient(verify=ssl.create_default_context(cafile=authority)) as http:
+                client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=30, http_client=http)
+                answer = client.completions.create(model="tiny_llama3_bf16", prompt=TEXT, **GREEDY, **fields)
+                return "".join(chunk.choices[0].text for chunk in answer) if fields else answer.choices[0].text
+
+        self.assertEqual(complete(ours.path, stream=True), complete(ours.path))
+        with self.assertRaises(openai.APIConnectionError):
+            complete(others.path)
+        with self.assertRaisesRegex(openai.BadRequestError, "https://"):
+            complete(ours.path, server.http.replace("https", "http"))
 
 
 class QuotaTest(unittest.TestCase):

@@ -65,6 +65,20 @@ class Server(Process):
                          str(threads), "--kv-memory-mb", "64", *flags)
 
 
+class Certificate:
+    """One of 127.0.0.1 that only itself vouches for: the files `path` and `key`. Wants the program openssl."""
+
+    def __init__(self, name):
+        self._directory = tempfile.TemporaryDirectory()
+        self.path, self.key = f"{self._directory.name}/{name}.pem", f"{self._directory.name}/{name}.key"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-out", self.path,
+                        "-keyout", self.key], check=True, capture_output=True)
+
+    def close(self):
+        self._directory.cleanup()
+
+
 class Keys:
     """A file of keys with one tenant, as `baton key` draws them; `key` is the client's half."""
 

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "boost/asio/buffer.hpp"
@@ -18,7 +19,9 @@ namespace http = boost::beast::http;
 
 constexpr size_t kSmallRead = 4 << 10;  // bytes: for heads, and what idle connections hold
 constexpr size_t kKeptBuffer = 16 << 10;
-constexpr size_t kLeastRest = 5;  // bytes; that a body in chunks ends with: "0\r\n\r\n"
+constexpr size_t kEncryptedAtOnce = 64 << 10;  // bytes; what an answer takes in memory beside itself
+constexpr size_t kMostOwed = 256 << 10;        // bytes; of handshakes that a client asks for and does not read
+constexpr size_t kLeastRest = 5;               // bytes; that a body in chunks ends with: "0\r\n\r\n"
 constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
 int StatusOf(const boost::system::error_code& error) {
@@ -29,8 +32,9 @@ int StatusOf(const boost::system::error_code& error) {
 
 // "http://host/path" is the same as "/path".
 std::string_view WithoutAuthority(std::string_view target) {
-  if (!target.starts_with("http://")) return target;
-  const size_t slash = target.find('/', 7);
+  const size_t host = target.starts_with("http://") ? 7 : target.starts_with("https://") ? 8 : 0;
+  if (host == 0) return target;
+  const size_t slash = target.find('/', host);
   return slash == std::string_view::npos ? "/" : target.substr(slash);
 }
 
@@ -76,6 +80,8 @@ void HttpConnection::Open() {
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.non_blocking(true, ignored);
   loop_->connections.insert(shared_from_this());
+  if (shared_.options.tls != nullptr) tls_ = std::make_unique<TlsSession>(shared_.options.tls->context().get());
+  Enter(tls_ == nullptr ? State::kHead : State::kHandshake, shared_.options.header_timeout);
 }
 
 template <typename Work>
@@ -92,7 +98,6 @@ void HttpConnection::Start() {
   if (loop_->stopped) return;
   Guard([this] {
     Open();
-    Enter(State::kHead, shared_.options.header_timeout);
     Read();
   });
 }
@@ -101,7 +106,9 @@ void HttpConnection::TurnAway() {
   if (loop_->stopped) return;
   Guard([this] {
     Open();
-    Refuse(503, absl::StrCat("overloaded: ", shared_.options.max_connections, " connections are open"));
+    turned_away_ = true;
+    if (state_ == State::kHandshake) return Read();
+    OnHandshake();
   });
 }
 
@@ -117,7 +124,7 @@ void HttpConnection::CheckDeadlines(TimePoint now) {
     return Leave(Gone::kCutOff);
   }
   if (now < deadline_) return;
-  if (state_ == State::kLinger || (state_ == State::kHead && !parser_)) return Close();
+  if (state_ == State::kHandshake || state_ == State::kLinger || (state_ == State::kHead && !parser_)) return Close();
   const bool head = state_ == State::kHead;
   Guard([&] { Refuse(408, absl::StrCat("the ", head ? "request's headers" : "body", " did not come in time")); });
 }
@@ -129,6 +136,12 @@ void HttpConnection::Read() {
   // The next requests wait until this one is answered.
   if (state_ == State::kReply && input_.size() >= shared_.options.max_header_bytes) return WatchErrors();
   reading_ = true;
+  // Its word for the end is as good as the end, and so is the end without a word: a request's own framing says whether
+  // all of it has come.
+  if (tls_ != nullptr && tls_->ended()) {
+    return asio::post(loop_->context,
+                      [self = shared_from_this()] { self->Guard([&] { self->OnRead(asio::error::eof, 0); }); });
+  }
   const bool much = state_ == State::kBody || state_ == State::kLinger;
   const size_t most = shared_.options.max_read_bytes;
   const size_t size = much ? most : std::min(kSmallRead, most);
@@ -144,12 +157,52 @@ void HttpConnection::OnRead(const Error& error, size_t bytes) {
   if (error && error != asio::error::eof) return Leave(Gone::kLeft);
   input_ended_ = error == asio::error::eof;
   if (state_ == State::kLinger) return input_ended_ ? Close() : Read();
-  input_.append(chunk_.data(), bytes);
+  if (!Receive({chunk_.data(), bytes})) return;
+  if (state_ == State::kHandshake && input_ended_) return Close();
   if (state_ == State::kHead || state_ == State::kBody) return Advance();
   if (!input_ended_) return Read();
   // A client that has closed its side may still want its answer. One that is gone answers what is sent with a reset.
   WatchErrors();
   if (!reply_begun_ && !http_1_0_) SendInterim();
+}
+
+bool HttpConnection::Receive(std::string_view bytes) {
+  if (tls_ == nullptr) {
+    input_ += bytes;
+    return true;
+  }
+  // Every message of TLS begins with a control character, all of HTTP with a letter.
+  if (!tls_->begun() && !bytes.empty() && absl::ascii_isalpha(static_cast<unsigned char>(bytes[0]))) {
+    tls_.reset();
+    Refuse(400, "this port takes encrypted requests only: expected https://, got http://");
+    return false;
+  }
+  const absl::Status status = tls_->Receive(bytes, input_);
+  if (!status.ok()) {
+    FailTls(status);
+    return false;
+  }
+  if (state_ == State::kHandshake && tls_->established()) OnHandshake();
+  if (!tls_->outgoing().empty()) Flush();
+  if (!closed_ && tls_->outgoing().size() > kMostOwed) Leave(Gone::kCutOff);
+  return !closed_;
+}
+
+void HttpConnection::OnHandshake() {
+  state_ = State::kHead;  // before the same deadline
+  if (turned_away_) {
+    Refuse(503, absl::StrCat("overloaded: ", shared_.options.max_connections, " connections are open"));
+  }
+}
+
+void HttpConnection::FailTls(const absl::Status& why) {
+  spdlog::debug("HTTP: a connection is closed: {}", std::string(why.message()));
+  if (!awaiting_room_) {  // tells the client why, if it can
+    Error ignored;
+    socket_.write_some(asio::buffer(tls_->outgoing().data(), tls_->outgoing().size()), ignored);
+  }
+  if (reply_ != nullptr) return Leave(Gone::kLeft);
+  Linger();
 }
 
 void HttpConnection::WatchErrors() {
@@ -311,21 +364,36 @@ void HttpConnection::SendInterim() {
 void HttpConnection::Flush() {
   if (reply_ && reply_->cut_off()) return Leave(Gone::kCutOff);
   while (!awaiting_room_) {
-    if (sent_ == out_.size()) {
+    if (AllIsSent()) {
       out_.clear();
       sent_ = 0;
       if (!reply_) return;
       const HttpReply::State reply = reply_->Take(out_);
-      if (out_.empty()) return reply.ended ? FinishReply(reply.keep_alive) : void();
+      if (out_.empty()) {
+        if (!reply.ended) return;
+        if (tls_ != nullptr && !reply.keep_alive && tls_->Close()) continue;
+        return FinishReply(reply.keep_alive);
+      }
       reply_begun_ = true;
     }
     Error error;
-    const size_t bytes = socket_.write_some(asio::buffer(out_.data() + sent_, out_.size() - sent_), error);
+    const size_t bytes = WriteSome(error);
     sent_ += bytes;
     if (reply_) reply_->Sent(bytes);
     if (error == asio::error::would_block) return AwaitRoom();
     if (error) return Leave(Gone::kLeft);
   }
+}
+
+size_t HttpConnection::WriteSome(Error& error) {
+  const std::string_view rest = std::string_view(out_).substr(sent_);
+  if (tls_ == nullptr) return socket_.write_some(asio::buffer(rest.data(), rest.size()), error);
+  if (tls_->outgoing().empty()) {
+    encrypted_ = std::min(rest.size(), kEncryptedAtOnce);
+    tls_->Send(rest.substr(0, encrypted_));
+  }
+  tls_->Sent(socket_.write_some(asio::buffer(tls_->outgoing().data(), tls_->outgoing().size()), error));
+  return tls_->outgoing().empty() ? std::exchange(encrypted_, 0) : 0;
 }
 
 void HttpConnection::AwaitRoom() {
@@ -378,6 +446,9 @@ void HttpConnection::Close() {
   EndRequest();
   charge_.reset();
   Error ignored;
+  if (tls_ != nullptr && AllIsSent() && tls_->Close()) {
+    socket_.write_some(asio::buffer(tls_->outgoing().data(), tls_->outgoing().size()), ignored);
+  }
   socket_.close(ignored);
   loop_->connections.erase(shared_from_this());
 }

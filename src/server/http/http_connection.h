@@ -16,6 +16,7 @@
 #include "boost/beast/http/parser.hpp"
 #include "boost/beast/http/string_body.hpp"
 #include "server/http/http_server.h"
+#include "server/http/tls_session.h"
 
 namespace baton {
 
@@ -88,10 +89,11 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   using Error = boost::system::error_code;
   enum class State {
-    kHead,    // waits for a request, or reads its line and headers
-    kBody,    // reads its body
-    kReply,   // the request waits for its answer
-    kLinger,  // all is sent; what the client still sends is dropped, so that it sees the answer and no reset
+    kHandshake,  // of TLS
+    kHead,       // waits for a request, or reads its line and headers
+    kBody,       // reads its body
+    kReply,      // the request waits for its answer
+    kLinger,     // all is sent; what the client still sends is dropped, so that it sees the answer and no reset
   };
 
   // Closes the connection if `work` throws, as whatever allocates may: the others go on.
@@ -101,6 +103,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void Open();
   void Read();
   void OnRead(const Error& error, size_t bytes);
+  bool Receive(std::string_view bytes);  // decrypted, into input_; false: the connection has been answered or left
+  void OnHandshake();
+  void FailTls(const absl::Status& why);
   void Advance();  // with what has been read
   void Parse();
   std::optional<size_t> Put(Error& error);  // bytes that the parser used; nothing: the request has been refused
@@ -114,6 +119,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void WatchErrors();
   void SendInterim();
   void Flush();
+  bool AllIsSent() const { return sent_ == out_.size() && (tls_ == nullptr || tls_->outgoing().empty()); }
+  size_t WriteSome(Error& error);  // bytes of out_ that went with it
   void AwaitRoom();
   void FinishReply(bool keep_alive);
   void EndRequest();
@@ -126,6 +133,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   State state_ = State::kHead;
   TimePoint deadline_ = TimePoint::max();  // of the state
   bool closed_ = false;
+  bool turned_away_ = false;         // which it is told after the handshake
+  std::unique_ptr<TlsSession> tls_;  // null: nothing is encrypted
 
   // What comes in.
   std::vector<char> chunk_;  // what is being read; of fixed size meanwhile
@@ -143,6 +152,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool http_1_0_ = false;
   std::string out_;  // [0, sent_) is sent
   size_t sent_ = 0;
+  size_t encrypted_ = 0;  // bytes after these, which tls_ is to send
   bool awaiting_room_ = false;
   TimePoint stalled_since_;
 };

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "server/http/http_message.h"
 #include "server/http/http_reply.h"
+#include "server/http/tls_certificate.h"
 
 namespace baton {
 
@@ -26,7 +27,8 @@ class HttpHandler {
 };
 
 struct HttpOptions {
-  std::string listen;  // host:port; port 0 takes a free one
+  std::string listen;                         // host:port; port 0 takes a free one
+  std::shared_ptr<const TlsCertificate> tls;  // null: nothing is encrypted
   int threads = 2;
   int max_connections = 4096;
   size_t max_header_bytes = 16u << 10;  // with the request line
@@ -34,6 +36,7 @@ struct HttpOptions {
   size_t max_body_bytes = 8u << 20;      // as it comes: of one in chunks, with what is between them
   size_t max_bodies_bytes = 256u << 20;  // of all requests that are being read, or are kept by the handler
   size_t max_read_bytes = 64u << 10;     // at once
+  // For the handshake of TLS with the wait for a first request, and for each request's headers.
   absl::Duration header_timeout = absl::Seconds(10);
   absl::Duration body_timeout = absl::Seconds(30);
   absl::Duration idle_timeout = absl::Seconds(75);   // between requests

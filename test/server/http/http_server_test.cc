@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "http_client.h"
+#include "server/certificates.h"
 
 namespace baton {
 namespace {
@@ -72,21 +73,34 @@ class Handler final : public HttpHandler {
   std::deque<Gone> gone_;
 };
 
-// Every test runs twice: once the server reads as much as there is, once byte by byte.
+// Every test runs four times: once the server reads as much as there is, once byte by byte; and both over TLS.
 struct World {
   Handler handler;
   std::unique_ptr<HttpServer> server;
+  std::shared_ptr<SSL_CTX> tls;  // the clients'; null: nothing is encrypted
 
   explicit World(const std::function<void(HttpOptions&)>& change = [](HttpOptions&) {}) {
     HttpOptions options;
     options.listen = "127.0.0.1:0";
     options.max_read_bytes = GENERATE(size_t{64} << 10, size_t{1});
+    if (GENERATE(false, true)) {
+      static Authority authority("tests");
+      static const TlsFiles kFiles = authority.Issue("server");
+      tls = authority.ClientContext();
+      auto certificate = TlsCertificate::Load({kFiles.certificate, kFiles.key});
+      REQUIRE(certificate.ok());
+      options.tls = *certificate;
+    }
     change(options);
     auto started = HttpServer::Start(options, handler);
     REQUIRE(started.ok());
     server = *std::move(started);
   }
-  HttpClient Client(int receive_buffer = 0) { return HttpClient(server->address(), receive_buffer); }
+  HttpClient Client(int receive_buffer = 0) {
+    HttpClient client(server->address(), receive_buffer, tls.get());
+    CHECK(client.encrypted() == (tls != nullptr));
+    return client;
+  }
 };
 
 // What the server answers to these bytes; the connection must end after it if it is an error.

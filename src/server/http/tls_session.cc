@@ -1,0 +1,126 @@
+#include "server/http/tls_session.h"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace baton {
+
+// OpenSSL's own memory BIOs keep the memory of the most that they ever held.
+struct TlsBytes {
+  static TlsSession& SessionOf(BIO* bio) { return *static_cast<TlsSession*>(BIO_get_data(bio)); }
+
+  static int Read(BIO* bio, char* to, int size) {
+    std::string_view& from = SessionOf(bio).incoming_;
+    BIO_clear_retry_flags(bio);
+    if (from.empty()) {
+      BIO_set_retry_read(bio);
+      return -1;
+    }
+    const size_t bytes = std::min(from.size(), static_cast<size_t>(size));
+    std::memcpy(to, from.data(), bytes);
+    from.remove_prefix(bytes);
+    return static_cast<int>(bytes);
+  }
+
+  static int Write(BIO* bio, const char* from, int size) {
+    BIO_clear_retry_flags(bio);
+    try {
+      SessionOf(bio).outgoing_.append(from, static_cast<size_t>(size));
+    } catch (const std::exception&) {  // which C code cannot pass on
+      return -1;
+    }
+    return size;
+  }
+
+  static long Control(BIO*, int command, long, void*) {  // NOLINT(google-runtime-int): OpenSSL's
+    return command == BIO_CTRL_FLUSH ? 1 : 0;
+  }
+
+  static const BIO_METHOD* Method() {
+    static BIO_METHOD* const kMethod = [] {
+      BIO_METHOD* method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "bytes");
+      if (method == nullptr) throw std::bad_alloc();
+      BIO_meth_set_read(method, Read);
+      BIO_meth_set_write(method, Write);
+      BIO_meth_set_ctrl(method, Control);
+      return method;
+    }();
+    return kMethod;
+  }
+};
+
+TlsSession::TlsSession(SSL_CTX* context) : ssl_(SSL_new(context), SSL_free) {
+  BIO* const bio = ssl_ == nullptr ? nullptr : BIO_new(TlsBytes::Method());
+  if (bio == nullptr) throw std::bad_alloc();
+  BIO_set_data(bio, this);
+  BIO_set_init(bio, 1);
+  SSL_set_bio(ssl_.get(), bio, bio);  // owns it
+  SSL_set_accept_state(ssl_.get());
+}
+
+TlsSession::~TlsSession() = default;
+
+bool TlsSession::established() const { return SSL_is_init_finished(ssl_.get()) == 1; }
+
+bool TlsSession::ended() const { return (SSL_get_shutdown(ssl_.get()) & SSL_RECEIVED_SHUTDOWN) != 0; }
+
+absl::Status TlsSession::Receive(std::string_view bytes, std::string& plaintext) {
+  incoming_ = bytes;
+  begun_ = begun_ || !bytes.empty();
+  std::array<char, 16u << 10> part;  // a record
+  while (true) {
+    ERR_clear_error();  // else what another connection left there is taken for this one's
+    const int got = SSL_read(ssl_.get(), part.data(), static_cast<int>(part.size()));
+    if (got > 0) {
+      plaintext.append(part.data(), static_cast<size_t>(got));
+      continue;
+    }
+    incoming_ = {};
+    const int error = SSL_get_error(ssl_.get(), got);
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_ZERO_RETURN) return absl::OkStatus();
+    failed_ = true;
+    const char* reason = ERR_reason_error_string(ERR_peek_error());
+    ERR_clear_error();
+    return absl::InvalidArgumentError(absl::StrCat("TLS: ", reason == nullptr ? "no memory" : reason));
+  }
+}
+
+void TlsSession::Send(std::string_view plaintext) {
+  if (plaintext.empty()) return;
+  ERR_clear_error();
+  const int sent = SSL_write(ssl_.get(), plaintext.data(), static_cast<int>(plaintext.size()));
+  if (sent == static_cast<int>(plaintext.size())) return;
+  failed_ = true;
+  ERR_clear_error();
+  throw std::bad_alloc();  // all is taken unless there is no memory
+}
+
+bool TlsSession::Close() {
+  if (failed_ || !established() || (SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0) return false;
+  ERR_clear_error();
+  SSL_shutdown(ssl_.get());
+  ERR_clear_error();
+  return !outgoing().empty();
+}
+
+void TlsSession::Sent(size_t bytes) {
+  BATON_CHECK(bytes <= outgoing_.size() - sent_, "more was sent than there was");
+  sent_ += bytes;
+  if (sent_ < outgoing_.size()) return;
+  sent_ = 0;
+  outgoing_.clear();
+  constexpr size_t kKept = 4u << 10;  // bytes; what a token takes
+  if (outgoing_.capacity() > kKept) std::string().swap(outgoing_);
+}
+
+}  // namespace baton

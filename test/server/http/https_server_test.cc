@@ -1,0 +1,233 @@
+// What TLS adds: who agrees to it, how it ends, and that a certificate may be renewed. All else http_server_test.cc
+// tests with and without it.
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
+#include "base/strings.h"
+#include "http_client.h"
+#include "server/certificates.h"
+#include "server/http/http_server.h"
+
+namespace baton {
+namespace {
+
+class Echo final : public HttpHandler {
+ public:
+  void OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
+    reply->Begin({.status = 200, .headers = {}, .body = std::move(request.body)});
+    reply->End();
+  }
+  std::optional<HttpResponse> OnHead(const HttpRequest&) override { return std::nullopt; }
+  HttpResponse Refusal(int status, const std::string& message) override {
+    return {.status = status, .headers = {}, .body = message};
+  }
+};
+
+struct World {
+  Authority authority{"ours"};
+  TlsFiles files = authority.Issue("server");
+  std::shared_ptr<TlsCertificate> certificate;
+  Echo handler;
+  std::unique_ptr<HttpServer> server;
+
+  explicit World(absl::Duration header_timeout = absl::Seconds(10)) {
+    auto loaded = TlsCertificate::Load({files.certificate, files.key});
+    REQUIRE(loaded.ok());
+    certificate = *loaded;
+    auto started = HttpServer::Start(
+        {.listen = "127.0.0.1:0", .tls = certificate, .header_timeout = header_timeout, .idle_timeout = header_timeout},
+        handler);
+    REQUIRE(started.ok());
+    server = *std::move(started);
+  }
+  HttpClient Client(SSL_CTX* context) { return HttpClient(server->address(), 0, context); }
+  HttpClient Client() { return Client(authority.ClientContext().get()); }
+  HttpClient PlainClient() { return HttpClient(server->address()); }
+  void AwaitNobody() {
+    const absl::Time until = absl::Now() + absl::Seconds(10);
+    while (server->connections() > 0 && absl::Now() < until) continue;
+    CHECK(server->connections() == 0);
+  }
+};
+
+// A client's first message, as OpenSSL writes it.
+std::string ClientHello(SSL_CTX* context) {
+  const std::unique_ptr<SSL, void (*)(SSL*)> client(SSL_new(context), SSL_free);
+  BIO* const out = BIO_new(BIO_s_mem());
+  SSL_set_bio(client.get(), BIO_new(BIO_s_mem()), out);
+  SSL_connect(client.get());
+  char* bytes = nullptr;
+  const auto size = BIO_get_mem_data(out, &bytes);
+  return std::string(bytes, static_cast<size_t>(size));
+}
+
+std::string NameOf(const X509* certificate) {
+  char name[64] = "";
+  X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, name, sizeof name);
+  return name;
+}
+std::string ServerSeenBy(const HttpClient& client) {
+  const std::unique_ptr<X509, void (*)(X509*)> certificate(SSL_get1_peer_certificate(client.tls()), X509_free);
+  REQUIRE(certificate != nullptr);
+  return NameOf(certificate.get());
+}
+
+void Copy(const std::string& from, const std::string& to) {
+  std::ofstream(to, std::ios::binary) << std::ifstream(from, std::ios::binary).rdbuf();
+}
+
+TEST_CASE("TLS 1.2 and 1.3 are spoken, older ones are not") {
+  World w;
+  const auto context = w.authority.ClientContext();
+  SSL_CTX_set_cipher_list(context.get(), "DEFAULT@SECLEVEL=0");  // else OpenSSL offers no old version at all
+  const auto version_of = [&](int only) {
+    SSL_CTX_set_min_proto_version(context.get(), only);
+    SSL_CTX_set_max_proto_version(context.get(), only);
+    HttpClient client = w.Client(context.get());
+    if (!client.encrypted()) return 0;
+    client.Post("/", "x");
+    CHECK(client.Read().body == "x");
+    return SSL_version(client.tls());
+  };
+  CHECK(version_of(TLS1_3_VERSION) == TLS1_3_VERSION);
+  CHECK(version_of(TLS1_2_VERSION) == TLS1_2_VERSION);
+  CHECK(version_of(TLS1_1_VERSION) == 0);
+  CHECK(version_of(TLS1_VERSION) == 0);
+}
+
+TEST_CASE("of the protocols that a client offers HTTP/1.1 is chosen, and a client of others alone is refused") {
+  World w;
+  const auto chosen_of = [&](const std::string& offered) -> std::string {
+    const auto context = w.authority.ClientContext();
+    SSL_CTX_set_alpn_protos(context.get(), reinterpret_cast<const unsigned char*>(offered.data()),
+                            static_cast<unsigned>(offered.size()));
+    const HttpClient client = w.Client(context.get());
+    if (!client.encrypted()) return "none";
+    const unsigned char* chosen = nullptr;
+    unsigned size = 0;
+    SSL_get0_alpn_selected(client.tls(), &chosen, &size);
+    return std::string(reinterpret_cast<const char*>(chosen), size);
+  };
+  CHECK(chosen_of("\x02h2\x08http/1.1") == "http/1.1");
+  CHECK(chosen_of("\x02h2") == "none");
+  CHECK(w.Client().encrypted());  // offers nothing
+}
+
+TEST_CASE("a client that trusts another authority goes, and others are served") {
+  World w;
+  Authority others("others");
+  CHECK_FALSE(w.Client(others.ClientContext().get()).encrypted());
+  HttpClient client = w.Client();
+  client.Post("/", "x");
+  CHECK(client.Read().body == "x");
+}
+
+TEST_CASE("who does not encrypt is told that this port does") {
+  World w;
+  for (const std::string begin : {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "G", "POST /echo HTTP/1.1\r\n"}) {
+    HttpClient client = w.PlainClient();
+    client.Send(begin);
+    HttpAnswer answer = client.Read();
+    CHECK(answer.status == 400);
+    CHECK(absl::StrContains(answer.body, "https://"));
+    CHECK(client.AtEnd());
+  }
+}
+
+TEST_CASE("what is no TLS ends the connection") {
+  World w;
+  std::string hello = ClientHello(w.authority.ClientContext().get());
+  SECTION("from the first byte") { hello = std::string("\0\1\2\3", 4) + std::string(100, '\xff'); }
+  SECTION("within its first message") { hello.replace(20, 50, std::string(50, '\xff')); }
+  SECTION("after its first message") { hello += std::string(100, 'x'); }
+  SECTION("with a length that no record has") { hello[3] = '\xff'; }
+  HttpClient client = w.PlainClient();
+  client.Send(hello);
+  CHECK(client.EndsAtLast());
+  client.Close();
+  w.AwaitNobody();
+}
+
+TEST_CASE("a client that stalls within the handshake, or says nothing after it, is sent away") {
+  World w(absl::Milliseconds(300));
+  const std::string hello = ClientHello(w.authority.ClientContext().get());
+  HttpClient silent = w.PlainClient(), stalled = w.PlainClient(), encrypted = w.Client();
+  stalled.Send(hello.substr(0, hello.size() / 2));
+  CHECK(silent.AtEnd());
+  CHECK(stalled.AtEnd());
+  CHECK(encrypted.AtEnd());
+  CHECK(encrypted.was_told_of_the_end());
+  HttpClient answered = w.PlainClient();  // it does not answer to what the server says
+  answered.Send(hello);
+  CHECK(answered.EndsAtLast());
+}
+
+TEST_CASE("bodies and answers of many records arrive as they are") {
+  World w;
+  HttpClient client = w.Client();
+  std::string body;
+  for (int i = 0; body.size() < 3u << 20; ++i) body += std::to_string(i);
+  for (int i = 0; i < 2; ++i) {
+    client.Post("/", body);
+    CHECK((client.Read().body == body));
+  }
+}
+
+TEST_CASE("a client that cuts its side off without a word has its answer, and the server's word that it has all") {
+  World w;
+  HttpClient whole = w.Client(), part = w.Client();
+  whole.Send("GET / HTTP/1.0\r\nContent-Length: 1\r\n\r\nx");
+  whole.CutInput();
+  CHECK(whole.Read().body == "x");  // to the end of the connection
+  CHECK(whole.was_told_of_the_end());
+  part.Send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx");
+  part.CutInput();
+  CHECK(part.Read().status == 400);
+  CHECK(part.AtEnd());
+  CHECK(part.was_told_of_the_end());
+}
+
+TEST_CASE("a client that asks for ever new keys and reads none of them is cut off") {
+  World w(absl::Seconds(100));
+  const auto context = w.authority.ClientContext();
+  HttpClient client = HttpClient(w.server->address(), /*receive_buffer=*/4096, context.get());
+  REQUIRE(client.encrypted());
+  int updates = 0;  // some 200,000 fill the sockets' buffers
+  while (updates < 2'000'000 && client.UpdateKeys()) ++updates;
+  CHECK(updates < 2'000'000);
+  w.AwaitNobody();
+}
+
+TEST_CASE("a renewed certificate is shown to those who come, and one that is no good to nobody") {
+  World w;
+  HttpClient before = w.Client();
+  CHECK(ServerSeenBy(before) == "server");
+  CHECK(w.certificate->Renew().value() == false);
+
+  const TlsFiles renewed = w.authority.Issue("renewed");
+  Copy(renewed.certificate, w.files.certificate);  // and not yet its key
+  const auto refused = w.certificate->Renew();
+  CHECK(absl::IsInvalidArgument(refused.status()));
+  CHECK(absl::StrContains(ToAbsl(Message(refused.status())), w.files.key));
+  CHECK(w.certificate->Renew().value() == false);  // told once
+  CHECK(ServerSeenBy(w.Client()) == "server");
+
+  Copy(renewed.key, w.files.key);
+  CHECK(w.certificate->Renew().value() == true);
+  CHECK(ServerSeenBy(w.Client()) == "renewed");
+  before.Post("/", "x");
+  CHECK(before.Read().body == "x");
+
+  std::ofstream(w.files.certificate) << "no certificate";
+  CHECK(absl::StrContains(ToAbsl(Message(w.certificate->Renew().status())), "expected certificates in PEM"));
+  std::remove(w.files.certificate.c_str());
+  CHECK(absl::StrContains(ToAbsl(Message(w.certificate->Renew().status())), "cannot be read"));
+  CHECK(ServerSeenBy(w.Client()) == "renewed");
+}
+
+}  // namespace
+}  // namespace baton

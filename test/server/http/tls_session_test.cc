@@ -1,0 +1,156 @@
+// However the ciphertext is cut, what comes out is the same; and whatever is changed in it, nothing false does.
+#include "server/http/tls_session.h"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <random>
+
+#include "catch.h"
+#include "server/certificates.h"
+#include "server/http/tls_certificate.h"
+
+namespace baton {
+namespace {
+
+// OpenSSL's own client, over memory.
+class Client {
+ public:
+  explicit Client(SSL_CTX* context) : tls_(SSL_new(context), SSL_free) {
+    SSL_set_bio(tls_.get(), in_, out_);
+    SSL_set_connect_state(tls_.get());
+  }
+  // What it sends for the handshake, and then `plaintext`, once.
+  std::string Bytes(std::string& plaintext) {
+    ERR_clear_error();
+    if (SSL_do_handshake(tls_.get()) == 1 && !plaintext.empty()) {
+      SSL_write(tls_.get(), plaintext.data(), static_cast<int>(plaintext.size()));
+      plaintext.clear();
+    }
+    std::string bytes(BIO_pending(out_), '\0');
+    if (!bytes.empty()) BIO_read(out_, bytes.data(), static_cast<int>(bytes.size()));
+    return bytes;
+  }
+  std::string Read(std::string_view bytes) {
+    BIO_write(in_, bytes.data(), static_cast<int>(bytes.size()));
+    std::string plaintext;
+    char part[1000];
+    ERR_clear_error();
+    for (int n; (n = SSL_read(tls_.get(), part, sizeof part)) > 0;) plaintext.append(part, static_cast<size_t>(n));
+    return plaintext;
+  }
+
+ private:
+  BIO* in_ = BIO_new(BIO_s_mem());  // tls_ owns them
+  BIO* out_ = BIO_new(BIO_s_mem());
+  std::unique_ptr<SSL, void (*)(SSL*)> tls_;
+};
+
+struct World {
+  Authority authority{"ours"};
+  std::shared_ptr<SSL_CTX> server_context;
+  std::shared_ptr<SSL_CTX> client_context = authority.ClientContext();
+
+  World() {
+    const TlsFiles files = authority.Issue("server");
+    server_context = TlsCertificate::Load({files.certificate, files.key}).value()->context();
+  }
+};
+
+std::string Drawn(std::mt19937& random, size_t size) {
+  std::string bytes(size, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+// Moves what each has to say to the other, cut at random, until neither has more: what each has understood.
+struct Talk {
+  std::string at_server, at_client;
+  bool refused = false;
+};
+Talk Converse(World& w, std::mt19937& random, const std::string& question, const std::string& answer, bool changed) {
+  TlsSession server(w.server_context.get());
+  Client client(w.client_context.get());
+  Talk talk;
+  std::string to_ask = question, to_answer = answer;
+  const size_t most = 1 + random() % 3000;
+  for (int silent = 0; silent < 3; ++silent) {
+    std::string bytes = client.Bytes(to_ask);
+    if (changed && !bytes.empty() && random() % 3 == 0)
+      bytes[random() % bytes.size()] ^= static_cast<char>(1 + random() % 255);
+    if (!bytes.empty()) silent = 0;
+    while (!bytes.empty()) {
+      const size_t cut = std::min(bytes.size(), 1 + random() % most);
+      if (!server.Receive(bytes.substr(0, cut), talk.at_server).ok()) {
+        talk.refused = true;
+        CHECK_FALSE(server.Close());
+        return talk;
+      }
+      bytes.erase(0, cut);
+    }
+    if (server.established() && talk.at_server.size() == question.size() && !to_answer.empty()) {
+      const size_t cut = std::min(to_answer.size(), 1 + random() % 50'000);
+      server.Send(std::string_view(to_answer).substr(0, cut));
+      to_answer.erase(0, cut);
+    }
+    while (!server.outgoing().empty()) {
+      silent = 0;
+      const std::string part(server.outgoing().substr(0, 1 + random() % most));
+      server.Sent(part.size());
+      talk.at_client += client.Read(part);
+    }
+  }
+  return talk;
+}
+
+TEST_CASE("the same plaintext comes out however the ciphertext is cut") {
+  World w;
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 random(seed);
+    const std::string question = Drawn(random, 1 + random() % 60'000), answer = Drawn(random, random() % 200'000);
+    const Talk talk = Converse(w, random, question, answer, /*changed=*/false);
+    CHECK_FALSE(talk.refused);
+    CHECK((talk.at_server == question));
+    CHECK((talk.at_client == answer));
+  }
+}
+
+TEST_CASE("ciphertext that was changed is refused, and nothing that was not sent comes out") {
+  World w;
+  int refused = 0;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 random(seed);
+    const std::string question = Drawn(random, 1 + random() % 40'000);
+    const Talk talk = Converse(w, random, question, "answer", /*changed=*/true);
+    refused += talk.refused;
+    CHECK((question.starts_with(talk.at_server)));
+  }
+  CHECK(refused > 100);
+}
+
+TEST_CASE("the end is said once, after the handshake, and what comes is received still") {
+  World w;
+  TlsSession server(w.server_context.get());
+  Client client(w.client_context.get());
+  CHECK_FALSE(server.begun());
+  CHECK_FALSE(server.Close());
+  std::string question(1, 'a'), heard;
+  for (int i = 0; i < 4; ++i) {
+    REQUIRE(server.Receive(client.Bytes(question), heard).ok());
+    client.Read(server.outgoing());
+    server.Sent(server.outgoing().size());
+  }
+  CHECK(server.established());
+  CHECK(server.Close());
+  CHECK_FALSE(server.Close());
+  question += 'b';
+  REQUIRE(server.Receive(client.Bytes(question), heard).ok());
+  CHECK(heard == "ab");
+  CHECK_FALSE(server.ended());
+}
+
+}  // namespace
+}  // namespace baton
