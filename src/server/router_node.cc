@@ -117,13 +117,15 @@ absl::Status RouterNode::StartHttp(const RouterOptions& options) {
   return absl::OkStatus();
 }
 
-void RouterNode::RenewCertificate() {
+void RouterNode::RenewCertificate() try {
   const absl::StatusOr<bool> renewed = certificate_->Renew();
   if (!renewed.ok()) {
     spdlog::error("HTTP: the certificate stays as it was: {}", std::string(Message(renewed.status())));
   } else if (*renewed) {
     spdlog::info("HTTP: the certificate was read again");
   }
+} catch (const std::exception& e) {  // no memory: the next time, perhaps
+  spdlog::error("HTTP: the certificate stays as it was: {}", e.what());
 }
 
 absl::Status RouterNode::StartMembership(const RouterOptions& options) {

@@ -35,8 +35,8 @@ class Authority {
   }
 
   // A process's own files; it trusts this authority.
-  TlsFiles Issue(const std::string& process) {
-    const Key key = NewKey();
+  TlsFiles Issue(const std::string& process, bool rsa = false) {
+    const Key key = rsa ? Key(EVP_RSA_gen(2048)) : NewKey();
     const Certificate certificate = Sign(process, key.get(), /*is_authority=*/false);
     Write(process + ".pem", [&](BIO* file) { return PEM_write_bio_X509(file, certificate.get()); });
     Write(process + ".key",

@@ -81,7 +81,8 @@ void HttpConnection::Open() {
   socket_.non_blocking(true, ignored);
   loop_->connections.insert(shared_from_this());
   if (shared_.options.tls != nullptr) tls_ = std::make_unique<TlsSession>(shared_.options.tls->context().get());
-  Enter(tls_ == nullptr ? State::kHead : State::kHandshake, shared_.options.header_timeout);
+  Enter(tls_ == nullptr ? State::kHead : State::kHandshake,
+        turned_away_ ? shared_.options.linger_timeout : shared_.options.header_timeout);
 }
 
 template <typename Work>
@@ -105,8 +106,8 @@ void HttpConnection::Start() {
 void HttpConnection::TurnAway() {
   if (loop_->stopped) return;
   Guard([this] {
-    Open();
     turned_away_ = true;
+    Open();
     if (state_ == State::kHandshake) return Read();
     OnHandshake();
   });

@@ -75,6 +75,8 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> ContextOf(const TlsCertificate::Files& 
   if (SSL_CTX_use_PrivateKey_file(context.get(), files.key.c_str(), SSL_FILETYPE_PEM) != 1) {
     return Wrong(files.key, "expected the certificate's private key in PEM, without a password");
   }
+  // Keys of another kind (EC, where the certificate is for RSA) are not compared above.
+  if (SSL_CTX_check_private_key(context.get()) != 1) return Wrong(files.key, "expected the certificate's private key");
   return context;
 }
 
@@ -87,14 +89,21 @@ absl::StatusOr<std::shared_ptr<TlsCertificate>> TlsCertificate::Load(Files files
 }
 
 absl::StatusOr<bool> TlsCertificate::Renew() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard renewing(renewal_mutex_);
   const auto certificate = ContentOf(files_.certificate), key = ContentOf(files_.key);
   std::string now = DigestOf(absl::StrCat(certificate.value_or(""), "\n", key.value_or("")));
-  if (now == seen_) return false;
-  seen_ = std::move(now);
-  RETURN_IF_ERROR(certificate.status());
-  RETURN_IF_ERROR(key.status());
-  ASSIGN_OR_RETURN(context_, ContextOf(files_));
+  if (now == shown_) return false;
+  absl::Status status = certificate.status();
+  if (status.ok()) status = key.status();
+  auto context = status.ok() ? ContextOf(files_) : status;
+  if (!context.ok()) {  // tried again the next time: the reason may be another than what they hold
+    if (now == refused_) return false;
+    refused_ = std::move(now);
+    return context.status();
+  }
+  shown_ = std::move(now);
+  const std::lock_guard lock(mutex_);
+  context_ = *std::move(context);
   return true;
 }
 

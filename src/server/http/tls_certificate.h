@@ -32,9 +32,10 @@ class TlsCertificate {
   explicit TlsCertificate(Files files) : files_(std::move(files)) {}
 
   const Files files_;
-  mutable std::mutex mutex_;  // guards what follows
+  std::mutex renewal_mutex_;     // guards what follows; held while files are read, which may take long
+  std::string shown_, refused_;  // digests of the files as they are used, and as they last could not be
+  mutable std::mutex mutex_;     // guards what follows
   std::shared_ptr<SSL_CTX> context_;
-  std::string seen_;  // digest of the files as they were when they were last looked at
 };
 
 }  // namespace baton

@@ -9,11 +9,20 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 
 namespace baton {
+namespace {
+
+// Bytes without plaintext that a client may send: more than a record (16 KiB) has before its plaintext comes out. Each
+// request for new keys is answered, at no cost to who asks.
+constexpr size_t kMostIdleBytes = 64u << 10;
+constexpr size_t kMostSent = 64u << 10;  // bytes that are sent and still there
+
+}  // namespace
 
 // OpenSSL's own memory BIOs keep the memory of the most that they ever held.
 struct TlsBytes {
@@ -77,12 +86,18 @@ bool TlsSession::ended() const { return (SSL_get_shutdown(ssl_.get()) & SSL_RECE
 absl::Status TlsSession::Receive(std::string_view bytes, std::string& plaintext) {
   incoming_ = bytes;
   begun_ = begun_ || !bytes.empty();
+  if (established()) idle_bytes_ += bytes.size();
+  if (idle_bytes_ > kMostIdleBytes) {
+    failed_ = true;
+    return absl::InvalidArgumentError("TLS: messages that carry nothing");
+  }
   std::array<char, 16u << 10> part;  // a record
   while (true) {
     ERR_clear_error();  // else what another connection left there is taken for this one's
     const int got = SSL_read(ssl_.get(), part.data(), static_cast<int>(part.size()));
     if (got > 0) {
       plaintext.append(part.data(), static_cast<size_t>(got));
+      idle_bytes_ = 0;
       continue;
     }
     incoming_ = {};
@@ -116,7 +131,10 @@ bool TlsSession::Close() {
 void TlsSession::Sent(size_t bytes) {
   BATON_CHECK(bytes <= outgoing_.size() - sent_, "more was sent than there was");
   sent_ += bytes;
-  if (sent_ < outgoing_.size()) return;
+  if (sent_ < outgoing_.size()) {
+    if (sent_ > kMostSent) outgoing_.erase(0, std::exchange(sent_, 0));  // what grows as fast as it is sent is not kept
+    return;
+  }
   sent_ = 0;
   outgoing_.clear();
   constexpr size_t kKept = 4u << 10;  // bytes; what a token takes

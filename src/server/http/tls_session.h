@@ -23,7 +23,7 @@ class TlsSession {
 
   // Takes what the client sent, cut anywhere, and appends the plaintext to `plaintext`, which grows by no more than
   // there was, and a record (16 KiB). INVALID_ARGUMENT: no TLS that we speak, or the client will have none of us;
-  // outgoing() may tell it why, and no other call may follow.
+  // outgoing() may tell it why, and no other call may follow. The same for one that sends nothing but messages of TLS.
   absl::Status Receive(std::string_view bytes, std::string& plaintext);
   bool begun() const { return begun_; }  // something was received
   bool established() const;              // so that Send may be called
@@ -44,6 +44,7 @@ class TlsSession {
   std::string_view incoming_;  // not yet read; of the call that runs
   std::string outgoing_;       // [0, sent_) is sent
   size_t sent_ = 0;
+  size_t idle_bytes_ = 0;  // received since the last plaintext, after the handshake
   bool begun_ = false, failed_ = false;
   std::unique_ptr<SSL, void (*)(SSL*)> ssl_;
 };

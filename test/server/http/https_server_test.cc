@@ -196,7 +196,7 @@ TEST_CASE("a client that asks for ever new keys and reads none of them is cut of
   const auto context = w.authority.ClientContext();
   HttpClient client = HttpClient(w.server->address(), /*receive_buffer=*/4096, context.get());
   REQUIRE(client.encrypted());
-  int updates = 0;  // some 200,000 fill the sockets' buffers
+  int updates = 0;
   while (updates < 2'000'000 && client.UpdateKeys()) ++updates;
   CHECK(updates < 2'000'000);
   w.AwaitNobody();
@@ -221,6 +221,11 @@ TEST_CASE("a renewed certificate is shown to those who come, and one that is no 
   CHECK(ServerSeenBy(w.Client()) == "renewed");
   before.Post("/", "x");
   CHECK(before.Read().body == "x");
+
+  const TlsFiles other_kind = w.authority.Issue("rsa", /*rsa=*/true);
+  Copy(other_kind.certificate, w.files.certificate);
+  CHECK(absl::StrContains(ToAbsl(Message(w.certificate->Renew().status())), w.files.key));
+  CHECK(ServerSeenBy(w.Client()) == "renewed");
 
   std::ofstream(w.files.certificate) << "no certificate";
   CHECK(absl::StrContains(ToAbsl(Message(w.certificate->Renew().status())), "expected certificates in PEM"));
