@@ -66,6 +66,10 @@ class HttpClient {
     }
     return true;
   }
+  // As they are, whatever the connection speaks.
+  bool SendRaw(const std::string& bytes) {
+    return send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+  }
   bool Get(const std::string& target) {
     return Send(absl::StrCat("GET ", target, " HTTP/1.1\r\nHost: localhost\r\n\r\n"));
   }

@@ -17,13 +17,6 @@
 namespace baton {
 namespace {
 
-// Browsers name the page that makes a request. One of another site may not read the answer, but it could make anybody's
-// browser use a router that listens on loopback only.
-bool IsOtherSites(const HttpRequest& request) {
-  const std::string_view origin = request.header("origin"), host = request.header("host");
-  return !origin.empty() && origin != StrCat("http://", host) && origin != StrCat("https://", host);
-}
-
 // Empty where there is none, and where there are several, of which none is to be believed.
 std::string_view TraceparentOf(const HttpRequest& request) {
   const auto is_one = [](const auto& header) { return absl::EqualsIgnoreCase(header.first, "traceparent"); };
@@ -87,6 +80,15 @@ HttpResponse OpenAiGateway::OtherMethod(const Route& route, const HttpRequest& r
   if (!asks) response.status = 405;
   response.headers.emplace_back("allow", route.method == "GET" ? "GET, HEAD, OPTIONS" : "POST, OPTIONS");
   return response;
+}
+
+// Browsers name the page that makes a request. One of another site may not read the answer, but it could make anybody's
+// browser use a router that listens on loopback only. What came in clear, anyone on the way may have written: it is no
+// page of a port that encrypts. A port that does not may stand behind a proxy that does.
+bool OpenAiGateway::IsOtherSites(const HttpRequest& request) const {
+  const std::string_view origin = request.header("origin"), host = request.header("host");
+  if (origin.empty() || origin == StrCat("https://", host)) return false;
+  return encrypted_ || origin != StrCat("http://", host);
 }
 
 OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const CallId& id) const {

@@ -15,9 +15,9 @@ namespace baton {
 
 class OpenAiGateway final : public HttpHandler {
  public:
-  // `listen`: host:port of --http.
-  OpenAiGateway(const GatewayParts& parts, const std::string& listen)
-      : parts_(parts), checks_host_(!parts.admission.callers().asks() && IsLoopback(listen)) {}
+  // `listen`: host:port of --http. `encrypted`: it speaks HTTPS.
+  OpenAiGateway(const GatewayParts& parts, const std::string& listen, bool encrypted)
+      : parts_(parts), encrypted_(encrypted), checks_host_(!parts.admission.callers().asks() && IsLoopback(listen)) {}
 
   // Who may not call, or calls what is not there, is answered before its body is read.
   std::optional<HttpResponse> OnHead(const HttpRequest& head) override;
@@ -42,12 +42,14 @@ class OpenAiGateway final : public HttpHandler {
 
   static const Route* Find(std::string_view path);
   absl::StatusOr<Caller> CallerOf(const HttpRequest& request, const Route* route) const;
+  bool IsOtherSites(const HttpRequest& request) const;
   Decision Decide(const HttpRequest& head, const CallId& id) const;
   // The answer to a method that is not the route's.
   static HttpResponse OtherMethod(const Route& route, const HttpRequest& request, const CallId& id);
   CallId IdOf(const HttpRequest& request);
 
   const GatewayParts parts_;
+  const bool encrypted_;
   // Where anyone of this machine may call, a page must not. Whoever opens a router to other machines has names for it,
   // and no page is needed to reach it.
   const bool checks_host_;

@@ -77,7 +77,7 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
               clock, channels, metrics),
       admission_(router_, models_, clock, metrics, callers_),
       service_(router_, models_, clock, admission_),
-      gateway_({router_, models_, clock, metrics, admission_, absl::Now()}, options.http) {}
+      gateway_({router_, models_, clock, metrics, admission_, absl::Now()}, options.http, !options.tls.empty()) {}
 
 absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOptions& options,
                                                               std::vector<ServedModel> models,

@@ -7,6 +7,7 @@
 #include "http_client.h"
 #include "nlohmann/json.hpp"
 #include "router_cluster.h"
+#include "server/certificates.h"
 
 namespace baton {
 namespace {
@@ -294,7 +295,24 @@ TEST_CASE("a browser's page of another site has no access") {
     CHECK(answer.status == 403);
     ErrorOf(answer);
   }
-  CHECK(Post(c, "/tokenize", R"({"prompt": "a"})", "Origin: http://localhost\r\n").status == 200);
+  for (const char* ours : {"http://localhost", "https://localhost"}) {  // the second behind a proxy
+    CHECK(Post(c, "/tokenize", R"({"prompt": "a"})", absl::StrCat("Origin: ", ours, "\r\n")).status == 200);
+  }
+}
+
+TEST_CASE("where the port speaks HTTPS, a page that came in clear is another site's") {
+  Authority authority("ours");
+  Cluster c;
+  c.options.tls = authority.Issue("router");
+  c.options.tls.authority.clear();
+  c.Serve(ByteModel("bytes"));
+  const auto status_for = [&](const std::string& origin) {
+    HttpClient client(c.node->http()->address(), 0, authority.ClientContext().get());
+    client.Post("/tokenize", R"({"prompt": "a"})", "Origin: " + origin + "\r\n");
+    return client.Read().status;
+  };
+  CHECK(status_for("https://localhost") == 200);
+  CHECK(status_for("http://localhost") == 403);
 }
 
 TEST_CASE("without keys, a router answers to addresses and localhost only, unless other machines may reach it") {

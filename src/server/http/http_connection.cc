@@ -135,7 +135,9 @@ void HttpConnection::CheckDeadlines(TimePoint now) {
 void HttpConnection::Read() {
   if (reading_ || input_ended_ || closed_) return;
   // The next requests wait until this one is answered.
-  if (state_ == State::kReply && input_.size() >= shared_.options.max_header_bytes) return WatchErrors();
+  if (state_ == State::kReply && input_.size() >= shared_.options.max_header_bytes && !awaiting_message_) {
+    return WatchErrors();
+  }
   reading_ = true;
   // Its word for the end is as good as the end, and so is the end without a word: a request's own framing says whether
   // all of it has come.
@@ -184,7 +186,12 @@ bool HttpConnection::Receive(std::string_view bytes) {
     return false;
   }
   if (state_ == State::kHandshake && tls_->established()) OnHandshake();
-  if (!tls_->outgoing().empty()) Flush();
+  if (awaiting_message_ && tls_->can_send()) {
+    awaiting_room_ = awaiting_message_ = false;
+    Flush();
+  } else if (!tls_->outgoing().empty()) {
+    Flush();
+  }
   if (!closed_ && tls_->outgoing().size() > kMostOwed) Leave(Gone::kCutOff);
   return !closed_;
 }
@@ -377,6 +384,7 @@ void HttpConnection::Flush() {
       }
       reply_begun_ = true;
     }
+    if (tls_ != nullptr && tls_->outgoing().empty() && !tls_->can_send()) return AwaitMessage();
     Error error;
     const size_t bytes = WriteSome(error);
     sent_ += bytes;
@@ -404,6 +412,12 @@ void HttpConnection::AwaitRoom() {
     self->awaiting_room_ = false;
     if (!self->closed_) self->Guard([&] { self->Flush(); });
   });
+}
+
+void HttpConnection::AwaitMessage() {
+  awaiting_room_ = awaiting_message_ = true;
+  stalled_since_ = std::chrono::steady_clock::now();  // as long as one that does not read
+  Read();
 }
 
 void HttpConnection::FinishReply(bool keep_alive) {

@@ -122,6 +122,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool AllIsSent() const { return sent_ == out_.size() && (tls_ == nullptr || tls_->outgoing().empty()); }
   size_t WriteSome(Error& error);  // bytes of out_ that went with it
   void AwaitRoom();
+  void AwaitMessage();  // the rest of one of TLS, without which nothing can be sent
   void FinishReply(bool keep_alive);
   void EndRequest();
   void Linger();
@@ -152,8 +153,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool http_1_0_ = false;
   std::string out_;  // [0, sent_) is sent
   size_t sent_ = 0;
-  size_t encrypted_ = 0;  // bytes after these, which tls_ is to send
-  bool awaiting_room_ = false;
+  size_t encrypted_ = 0;                                   // bytes after these, which tls_ is to send
+  bool awaiting_room_ = false, awaiting_message_ = false;  // the second never without the first
   TimePoint stalled_since_;
 };
 

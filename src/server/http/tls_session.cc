@@ -21,6 +21,8 @@ namespace {
 // request for new keys is answered, at no cost to who asks.
 constexpr size_t kMostIdleBytes = 64u << 10;
 constexpr size_t kMostSent = 64u << 10;  // bytes that are sent and still there
+// As OpenSSL refuses a message that is too long: an alert in a record, fatal, "illegal parameter".
+constexpr std::string_view kTooLong("\x15\x03\x03\x00\x02\x02\x2f", 7);
 
 }  // namespace
 
@@ -79,14 +81,20 @@ TlsSession::TlsSession(SSL_CTX* context) : ssl_(SSL_new(context), SSL_free) {
 
 TlsSession::~TlsSession() = default;
 
-bool TlsSession::established() const { return SSL_is_init_finished(ssl_.get()) == 1; }
-
 bool TlsSession::ended() const { return (SSL_get_shutdown(ssl_.get()) & SSL_RECEIVED_SHUTDOWN) != 0; }
+
+bool TlsSession::can_send() const { return established_ && SSL_is_init_finished(ssl_.get()) == 1; }
 
 absl::Status TlsSession::Receive(std::string_view bytes, std::string& plaintext) {
   incoming_ = bytes;
   begun_ = begun_ || !bytes.empty();
-  if (established()) idle_bytes_ += bytes.size();
+  if (established_) idle_bytes_ += bytes.size();
+  // A client of TLS 1.2 has no second hello, and what follows its first is encrypted under the same type of record.
+  if (!established_ && SSL_version(ssl_.get()) == TLS1_3_VERSION && !hello_.Take(bytes)) {
+    failed_ = true;
+    outgoing_ += kTooLong;
+    return absl::InvalidArgumentError(absl::StrCat("TLS: a message of more than ", TlsHello::kMost, " bytes"));
+  }
   if (idle_bytes_ > kMostIdleBytes) {
     failed_ = true;
     return absl::InvalidArgumentError("TLS: messages that carry nothing");
@@ -101,6 +109,7 @@ absl::Status TlsSession::Receive(std::string_view bytes, std::string& plaintext)
       continue;
     }
     incoming_ = {};
+    established_ = established_ || SSL_is_init_finished(ssl_.get()) == 1;
     const int error = SSL_get_error(ssl_.get(), got);
     if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_ZERO_RETURN) return absl::OkStatus();
     failed_ = true;
@@ -121,7 +130,7 @@ void TlsSession::Send(std::string_view plaintext) {
 }
 
 bool TlsSession::Close() {
-  if (failed_ || !established() || (SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0) return false;
+  if (failed_ || !established_ || (SSL_get_shutdown(ssl_.get()) & SSL_SENT_SHUTDOWN) != 0) return false;
   ERR_clear_error();
   SSL_shutdown(ssl_.get());
   ERR_clear_error();

@@ -1,5 +1,6 @@
 // What TLS adds: who agrees to it, how it ends, and that a certificate may be renewed. All else http_server_test.cc
 // tests with and without it.
+#include <atomic>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include "http_client.h"
 #include "server/certificates.h"
 #include "server/http/http_server.h"
+#include "tls_records.h"
 
 namespace baton {
 namespace {
@@ -18,6 +20,7 @@ namespace {
 class Echo final : public HttpHandler {
  public:
   void OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
+    ++requests;
     reply->Begin({.status = 200, .headers = {}, .body = std::move(request.body)});
     reply->End();
   }
@@ -25,6 +28,8 @@ class Echo final : public HttpHandler {
   HttpResponse Refusal(int status, const std::string& message) override {
     return {.status = status, .headers = {}, .body = message};
   }
+
+  std::atomic<int> requests = 0;
 };
 
 struct World {
@@ -145,6 +150,7 @@ TEST_CASE("what is no TLS ends the connection") {
   SECTION("within its first message") { hello.replace(20, 50, std::string(50, '\xff')); }
   SECTION("after its first message") { hello += std::string(100, 'x'); }
   SECTION("with a length that no record has") { hello[3] = '\xff'; }
+  SECTION("longer than hellos are") { hello = hello.substr(0, 5) + std::string("\1\1\0\0", 4); }
   HttpClient client = w.PlainClient();
   client.Send(hello);
   CHECK(client.EndsAtLast());
@@ -189,6 +195,39 @@ TEST_CASE("a client that cuts its side off without a word has its answer, and th
   CHECK(part.Read().status == 400);
   CHECK(part.AtEnd());
   CHECK(part.was_told_of_the_end());
+}
+
+TEST_CASE("an answer waits for the rest of a message that its client cut in two") {
+  World w;
+  const auto context = w.authority.ClientContext();
+  const TrafficSecret secret(context.get());
+  HttpClient client = w.Client(context.get());
+  REQUIRE(client.encrypted());
+  REQUIRE_FALSE(secret.client().empty());
+  TlsRecords records(secret.client());
+  const std::string key_update{24, 0, 0, 1, 0};
+  const size_t cut = GENERATE(2, 4);  // within its header, and after that
+  const std::string request = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nfirst";
+  SECTION("which comes") {
+    std::string bytes = records.Seal(TlsRecords::kData, request);
+    bytes += records.Seal(TlsRecords::kHandshake, key_update.substr(0, cut));
+    client.SendRaw(bytes);  // in one write, so that the answer is there while the message is not
+    const absl::Time until = absl::Now() + absl::Seconds(10);
+    while (w.handler.requests == 0 && absl::Now() < until) continue;
+    client.SendRaw(records.Seal(TlsRecords::kHandshake, key_update.substr(cut)));
+    CHECK(client.Read().body == "first");
+    records.UpdateKeys();
+    client.SendRaw(records.Seal(TlsRecords::kData, request));
+    CHECK(client.Read().body == "first");
+  }
+  SECTION("which never comes, while more requests than are kept do") {
+    std::string many;
+    for (int i = 0; i < 3; ++i) many += records.Seal(TlsRecords::kData, request + std::string(8000, '\n'));
+    many += records.Seal(TlsRecords::kHandshake, key_update.substr(0, cut));
+    client.SendRaw(many);
+    client.SendRaw(records.Seal(TlsRecords::kData, request));  // within the message, which is none
+    w.AwaitNobody();
+  }
 }
 
 TEST_CASE("a client that asks for ever new keys and reads none of them is cut off") {

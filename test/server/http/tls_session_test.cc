@@ -131,6 +131,75 @@ TEST_CASE("ciphertext that was changed is refused, and nothing that was not sent
   CHECK(refused > 100);
 }
 
+// A context whose hello has about so many bytes more.
+std::shared_ptr<SSL_CTX> Verbose(const World& w, size_t bytes) {
+  std::string protocols = "\x08http/1.1";
+  while (protocols.size() < bytes) protocols += '\xff' + std::string(255, 'x');
+  const auto context = w.authority.ClientContext();
+  SSL_CTX_set_alpn_protos(context.get(), reinterpret_cast<const unsigned char*>(protocols.data()),
+                          static_cast<unsigned>(protocols.size()));
+  return context;
+}
+
+std::string Handshake(std::string_view content) {
+  return std::string{22, 3, 1, 0, static_cast<char>(content.size())} + std::string(content);
+}
+
+TEST_CASE("a hello that says that it is long is refused before memory is taken for it") {
+  World w;
+  const std::string told("\x15\x03\x03\x00\x02\x02\x2f", 7), most("\1\0\x40\0", 4), more("\1\0\x40\1", 4);
+  std::string heard;
+  const auto refuses = [&](TlsSession& server, const std::string& bytes) {
+    const bool refused = !server.Receive(bytes, heard).ok();
+    if (refused) CHECK(server.outgoing().ends_with(told));
+    return refused;
+  };
+  SECTION("at once") {
+    CHECK(refuses(*std::make_unique<TlsSession>(w.server_context.get()), Handshake(more)));
+    CHECK_FALSE(refuses(*std::make_unique<TlsSession>(w.server_context.get()), Handshake(most)));
+  }
+  SECTION("in records of a byte, of which each comes by itself") {
+    TlsSession server(w.server_context.get());
+    std::string bytes;
+    for (const char byte : more) bytes += Handshake(std::string(1, byte));
+    for (const char byte : bytes.substr(0, bytes.size() - 1)) CHECK_FALSE(refuses(server, std::string(1, byte)));
+    CHECK(refuses(server, bytes.substr(bytes.size() - 1)));
+  }
+  SECTION("and not one of a client that has much to say") {
+    for (const auto& [bytes, fine] : {std::pair(14'000, true), std::pair(17'000, false)}) {
+      const auto context = Verbose(w, static_cast<size_t>(bytes));
+      TlsSession server(w.server_context.get());
+      Client client(context.get());
+      std::string nothing;
+      CHECK(refuses(server, client.Bytes(nothing)) != fine);
+      if (!fine) continue;
+      client.Read(server.outgoing());
+      CHECK_FALSE(refuses(server, client.Bytes(nothing)));
+      CHECK(server.established());
+    }
+  }
+  SECTION("also as the second, which a server asks for that wants another key") {
+    SSL_CTX_set1_groups_list(w.server_context.get(), "P-256");
+    SSL_CTX_set1_groups_list(w.client_context.get(), "X25519:P-256");
+    const bool long_second = GENERATE(true, false);
+    TlsSession server(w.server_context.get());
+    Client client(w.client_context.get());
+    std::string nothing;
+    CHECK_FALSE(refuses(server, client.Bytes(nothing)));
+    CHECK_FALSE(server.outgoing().empty());
+    client.Read(server.outgoing());
+    server.Sent(server.outgoing().size());
+    if (long_second) {
+      CHECK(refuses(server, Handshake(more)));
+      return;
+    }
+    CHECK_FALSE(refuses(server, client.Bytes(nothing)));
+    client.Read(server.outgoing());
+    CHECK_FALSE(refuses(server, client.Bytes(nothing)));
+    CHECK(server.established());
+  }
+}
+
 TEST_CASE("the end is said once, after the handshake, and what comes is received still") {
   World w;
   TlsSession server(w.server_context.get());
