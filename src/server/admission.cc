@@ -10,6 +10,7 @@
 namespace baton {
 namespace {
 
+// Of one tenant.
 constexpr size_t kLongPromptsWaiting = 256;
 constexpr size_t kViewsWaiting = 32;
 
@@ -46,18 +47,18 @@ void ClientAdmission::JoinDecoders() {
   for (const auto& [decoder, module] : router_.Decoders()) models_.Join(decoder, module);
 }
 
-absl::Status ClientAdmission::Run(size_t text_bytes, absl::AnyInvocable<void()> task) {
+absl::Status ClientAdmission::Run(const Tenant& tenant, size_t text_bytes, absl::AnyInvocable<void()> task) {
   if (IsShort(text_bytes)) {
     task();
     return absl::OkStatus();
   }
-  if (long_prompts_.TryRun(std::move(task))) return absl::OkStatus();
+  if (long_prompts_.TryRun(tenant.name, std::move(task))) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("overloaded: ", kLongPromptsWaiting, " long prompts wait for a thread"));
 }
 
-absl::Status ClientAdmission::RunView(absl::AnyInvocable<void()> task) {
-  if (views_.TryRun(std::move(task))) return absl::OkStatus();
+absl::Status ClientAdmission::RunView(const Tenant& tenant, absl::AnyInvocable<void()> task) {
+  if (views_.TryRun(tenant.name, std::move(task))) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("overloaded: ", kViewsWaiting, " questions about workflows wait for a thread"));
 }
@@ -66,8 +67,8 @@ template <typename Request>
 void ClientAdmission::Accept(std::shared_ptr<const Request> request, const CallContext& context,
                              std::shared_ptr<CallSink> sink) {
   const size_t bytes = PromptBytes(*request);
-  const absl::Status run =
-      Run(bytes, [this, request = std::move(request), context, sink] { Admit(*request, context, sink); });
+  const absl::Status run = Run(*context.caller, bytes,
+                               [this, request = std::move(request), context, sink] { Admit(*request, context, sink); });
   if (!run.ok()) Refuse(*sink, run, kRetryHint);
 }
 

@@ -68,11 +68,11 @@ class ClientAdmission {
   }
   // So many that a thread which serves others may tokenise them: it takes well under a millisecond.
   static bool IsShort(size_t text_bytes) { return text_bytes <= size_t{16} << 10; }
-  // Runs `task`, which takes time in proportion to so many bytes of text: here or, if they are many, on another thread.
-  // RESOURCE_EXHAUSTED: too many of these wait.
-  absl::Status Run(size_t text_bytes, absl::AnyInvocable<void()> task);
+  // Runs `task`, which takes time in proportion to so many bytes of text: here or, if they are many, on another thread,
+  // where tenants take turns. RESOURCE_EXHAUSTED: too many of this tenant's wait.
+  absl::Status Run(const Tenant& tenant, size_t text_bytes, absl::AnyInvocable<void()> task);
   // The same for what looks at many requests, and in a line of its own: who looks keeps no prompt waiting.
-  absl::Status RunView(absl::AnyInvocable<void()> task);
+  absl::Status RunView(const Tenant& tenant, absl::AnyInvocable<void()> task);
   // Reads the request and submits it for `sink`, which is told if either fails. Times are the clock's. Accept tokenises
   // long prompts on another thread, Admit all of them here.
   template <typename Request>

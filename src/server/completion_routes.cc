@@ -32,7 +32,7 @@ void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvoca
     if (call->reply->gone()) return CountRequest(parts.metrics, absl::StatusCode::kCancelled);
     read();
   };
-  const absl::Status run = parts.admission.Run(call->request.body.size(), std::move(unless_gone));
+  const absl::Status run = parts.admission.Run(*call->caller, call->request.body.size(), std::move(unless_gone));
   if (!run.ok()) Refuse(parts, *call, run, ClientAdmission::kRetryHint);
 }
 

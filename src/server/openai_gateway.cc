@@ -118,7 +118,11 @@ OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const Cal
   return {.route = route, .caller = *std::move(caller)};
 }
 
-std::optional<HttpResponse> OpenAiGateway::OnHead(const HttpRequest& head) { return Decide(head, IdOf(head)).refusal; }
+std::optional<HttpResponse> OpenAiGateway::OnHead(HttpRequest& head) {
+  Decision decision = Decide(head, IdOf(head));
+  if (decision.caller != nullptr) head.account = decision.caller->name;
+  return std::move(decision.refusal);
+}
 
 void OpenAiGateway::OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   CallId id = IdOf(request);

@@ -20,7 +20,7 @@ class OpenAiGateway final : public HttpHandler {
       : parts_(parts), encrypted_(encrypted), checks_host_(!parts.admission.callers().asks() && IsLoopback(listen)) {}
 
   // Who may not call, or calls what is not there, is answered before its body is read.
-  std::optional<HttpResponse> OnHead(const HttpRequest& head) override;
+  std::optional<HttpResponse> OnHead(HttpRequest& head) override;
   void OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
   HttpResponse Refusal(int status, const std::string& message) override;
 

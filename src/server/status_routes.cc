@@ -36,7 +36,8 @@ std::string Unescape(std::string_view text) {
 // `body_of`: takes time linear in the body.
 void ServeTokens(const GatewayParts& parts, const SharedCall& call,
                  absl::StatusOr<std::string> (*body_of)(const Json& body, const ServedModels& models)) {
-  const absl::Status run = parts.admission.Run(call->request.body.size(), [parts, call, body_of] {
+  const absl::Status run = parts.admission.Run(*call->caller, call->request.body.size(), [parts, call, body_of] {
+    if (call->reply->gone()) return;  // a long body may have waited
     const absl::StatusOr<Json> body = ParseJsonBody(call->request.body);
     Answer(*call, body.ok() ? body_of(*body, parts.models) : body.status());
   });

@@ -56,7 +56,7 @@ void AnswerElsewhere(const GatewayParts& parts, const SharedCall& call,
                                                            const Request& request)) {
   Request request;
   if (const absl::Status status = ParseRpc(call->request.body, request); !status.ok()) return Answer(*call, status);
-  const absl::Status run = parts.admission.RunView([parts, call, request = std::move(request), answer] {
+  const absl::Status run = parts.admission.RunView(*call->caller, [parts, call, request = std::move(request), answer] {
     if (!call->reply->gone()) Answer(*call, answer(parts, *call, request));
   });
   if (!run.ok()) call->reply->Send(ErrorResponse(call->id, run, ClientAdmission::kRetryHint));

@@ -17,27 +17,56 @@ WorkQueue::~WorkQueue() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-bool WorkQueue::TryRun(absl::AnyInvocable<void()> task) {
+bool WorkQueue::TryRun(const std::string& tenant, absl::AnyInvocable<void()> task) {
   {
     const std::lock_guard lock(mutex_);
-    if (tasks_.size() >= capacity_) return false;
-    tasks_.push_back(std::move(task));
+    Line& line = lines_[tenant];
+    if (line.tasks.size() >= capacity_) return false;
+    if (line.tasks.empty()) line.since = ++events_;
+    line.tasks.push_back(std::move(task));
   }
   changed_.notify_one();
   return true;
 }
 
-void WorkQueue::Loop() {
-  while (true) {
-    absl::AnyInvocable<void()> task;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
-      if (tasks_.empty()) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
+WorkQueue::Lines::iterator WorkQueue::Next() {
+  auto next = lines_.end();
+  for (auto it = lines_.begin(); it != lines_.end(); ++it) {
+    const Line& line = it->second;
+    if (line.tasks.empty()) continue;
+    if (next == lines_.end() ||
+        std::pair(line.running, line.since) < std::pair(next->second.running, next->second.since)) {
+      next = it;
     }
-    task();
+  }
+  return next;
+}
+
+void WorkQueue::RunOne(std::unique_lock<std::mutex>& lock, const std::string& tenant) {
+  absl::AnyInvocable<void()> task;
+  {
+    Line& line = lines_[tenant];
+    task = std::move(line.tasks.front());
+    line.tasks.pop_front();
+    ++line.running;
+  }
+  lock.unlock();
+  task();
+  task = nullptr;  // what it holds may take time to go, too
+  lock.lock();
+  Line& line = lines_[tenant];
+  --line.running;
+  line.since = ++events_;  // those who waited meanwhile come first
+  if (line.running == 0 && line.tasks.empty()) lines_.erase(tenant);
+}
+
+void WorkQueue::Loop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || Next() != lines_.end(); });
+    const auto next = Next();
+    if (next == lines_.end()) return;
+    RunOne(lock, std::string(next->first));
   }
 }
 

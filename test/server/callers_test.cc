@@ -228,6 +228,24 @@ TEST_CASE("a tenant beyond its quota waits until its own requests end, and nobod
   CHECK(t.c->prefill->Next().prefill().request_id() == "third");
 }
 
+TEST_CASE("a body counts in the share of the tenant whose key its head has") {
+  Tenants t;
+  const auto keys = KeyRing::Load(t.directory / "keys.toml");
+  REQUIRE(keys.ok());
+  ServedModels models(std::vector<ServedModel>{});
+  Callers callers(**keys, t.c->clock);
+  Router router({}, t.c->clock, DialTcp, t.c->metrics);
+  ClientAdmission admission(router, models, t.c->clock, t.c->metrics, callers);
+  OpenAiGateway gateway({router, models, t.c->clock, t.c->metrics, admission, absl::Now()}, "127.0.0.1:0", false);
+  HttpRequest head;
+  head.method = "POST";
+  head.path = "/tokenize";
+  CHECK(gateway.OnHead(head).has_value());  // refused
+  head.headers = {{"authorization", "Bearer " + t.beta.key}};
+  CHECK_FALSE(gateway.OnHead(head).has_value());
+  CHECK(head.account == "beta");
+}
+
 TEST_CASE("a request counts what it may use until it ends, then what it used, and nothing if it was refused") {
   Tenants t("tokens_per_minute = 17\n");
   const auto refusal = absl::ResourceExhaustedError("tenant 'alpha': tokens of a minute: its 17 are in use");

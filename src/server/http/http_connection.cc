@@ -256,7 +256,7 @@ void HttpConnection::Parse() {
       head_bytes_ += used;
       if (head_bytes_ > shared_.options.max_header_bytes) error = http::error::header_limit;
     } else {
-      if (charge_->Add(used) > shared_.options.max_bodies_bytes) {
+      if (!charge_->Add(used)) {
         return Refuse(503, "overloaded: too many large requests are being read");
       }
       // The parser does not count the lines between chunks.
@@ -309,7 +309,7 @@ bool HttpConnection::HeadIsFine() {
     return false;
   }
   Enter(State::kBody, shared_.options.body_timeout);
-  charge_ = std::make_shared<Charge>(shared_.bodies_bytes);
+  charge_ = std::make_shared<BodyCharge>(shared_.bodies, request_.account);
   parser_->eager(true);
   if (head.count(http::field::expect) == 0 || http_1_0_) return true;
   if (!boost::beast::iequals(head[http::field::expect], "100-continue")) {

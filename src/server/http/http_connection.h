@@ -15,31 +15,13 @@
 #include "boost/asio/ip/tcp.hpp"
 #include "boost/beast/http/parser.hpp"
 #include "boost/beast/http/string_body.hpp"
+#include "server/http/body_bytes.h"
 #include "server/http/http_server.h"
 #include "server/http/tls_session.h"
 
 namespace baton {
 
 class HttpConnection;
-
-// A request's share of the bytes that all bodies take.
-class Charge {
- public:
-  explicit Charge(std::shared_ptr<std::atomic<size_t>> total) : total_(std::move(total)) {}
-  ~Charge() { *total_ -= bytes_; }
-  Charge(const Charge&) = delete;
-  Charge& operator=(const Charge&) = delete;
-
-  size_t Add(size_t bytes) {  // the new total
-    bytes_ += bytes;
-    return *total_ += bytes;
-  }
-  size_t bytes() const { return bytes_; }
-
- private:
-  const std::shared_ptr<std::atomic<size_t>> total_;
-  size_t bytes_ = 0;
-};
 
 // A thread that serves connections.
 struct HttpLoop {
@@ -57,7 +39,7 @@ class HttpShared {
   std::atomic<bool> draining = false;
   std::atomic<int> connections = 0;
   // Outlives the server with the requests that are kept.
-  const std::shared_ptr<std::atomic<size_t>> bodies_bytes = std::make_shared<std::atomic<size_t>>(0);
+  const std::shared_ptr<BodyBytes> bodies = std::make_shared<BodyBytes>(options.max_bodies_bytes);
 
   void RequestBegins();
   void RequestEnds();
@@ -145,7 +127,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpRequest request_;           // without its body; from the end of its head on
   bool keep_alive_ = false;       // as its head says
   size_t head_bytes_ = 0;
-  std::shared_ptr<Charge> charge_;  // for the body that is being read
+  std::shared_ptr<BodyCharge> charge_;  // for the body that is being read
 
   // What goes out.
   std::shared_ptr<HttpReply> reply_;

@@ -20,8 +20,8 @@ class HttpHandler {
   // once, at any time and from any thread.
   virtual void OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) = 0;
   // The same, before its body is read: an answer to a request that is not to be served, whatever its body is. With
-  // nothing, OnRequest gets it.
-  virtual std::optional<HttpResponse> OnHead(const HttpRequest& head) = 0;
+  // nothing, OnRequest gets it, with the account that this may have given it.
+  virtual std::optional<HttpResponse> OnHead(HttpRequest& head) = 0;
   // What a client is told whose request is refused before the handler sees it.
   virtual HttpResponse Refusal(int status, const std::string& message) = 0;
 };
@@ -34,7 +34,7 @@ struct HttpOptions {
   size_t max_header_bytes = 16u << 10;  // with the request line
   int max_headers = 100;
   size_t max_body_bytes = 8u << 20;      // as it comes: of one in chunks, with what is between them
-  size_t max_bodies_bytes = 256u << 20;  // of all requests that are being read, or are kept by the handler
+  size_t max_bodies_bytes = 256u << 20;  // of all requests that are being read, or are kept by the handler: BodyBytes
   size_t max_read_bytes = 64u << 10;     // at once
   // For the handshake of TLS with the wait for a first request, and for each request's headers.
   absl::Duration header_timeout = absl::Seconds(10);

@@ -19,7 +19,7 @@ class Echo final : public HttpHandler {
   void OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
     reply->Send({.status = 200, .headers = {}, .body = std::move(request.body)});
   }
-  std::optional<HttpResponse> OnHead(const HttpRequest&) override { return std::nullopt; }
+  std::optional<HttpResponse> OnHead(HttpRequest&) override { return std::nullopt; }
   HttpResponse Refusal(int status, const std::string& message) override {
     return {.status = status, .headers = {}, .body = message};
   }

@@ -38,8 +38,9 @@ class Handler final : public HttpHandler {
     kept_.push_back({std::move(request), std::move(reply)});
     changed_.notify_all();
   }
-  // Strangers are told so, whatever they send.
-  std::optional<HttpResponse> OnHead(const HttpRequest& head) override {
+  // Strangers are told so, whatever they send; others say whose account it is.
+  std::optional<HttpResponse> OnHead(HttpRequest& head) override {
+    head.account = head.header("x-account");
     if (head.header("authorization") != "none") return std::nullopt;
     return HttpResponse{.status = 401, .headers = {{"x-refused", "yes"}}, .body = "who?"};
   }
@@ -427,6 +428,24 @@ TEST_CASE("bodies that together are too large are not all read") {
   CHECK(first.Read().status == 200);
   kept.reset();
   CHECK(Exchange(w, request).status == 200);
+}
+
+TEST_CASE("bodies of one account leave room for another's") {
+  World w([](HttpOptions& o) { o.max_bodies_bytes = 3000; });
+  const auto status_for = [&w](const std::string& account) {
+    return Exchange(w, absl::StrCat("POST /echo HTTP/1.1\r\nHost: x\r\nx-account: ", account,
+                                    "\r\nContent-Length: 700\r\n\r\n", std::string(700, 'x')))
+        .status;
+  };
+  HttpClient first = w.Client();
+  first.Post("/wait", std::string(1000, 'x'), "x-account: a\r\n");
+  std::optional<Handler::Kept> kept = w.handler.Next();
+  CHECK(status_for("a") == 503);
+  CHECK(status_for("b") == 200);
+  kept->reply->Send({});
+  CHECK(first.Read().status == 200);
+  kept.reset();
+  CHECK(status_for("a") == 200);
 }
 
 TEST_CASE("a server that drains ends connections with their answers, one that stops ends them at once") {

@@ -24,7 +24,7 @@ class Echo final : public HttpHandler {
     reply->Begin({.status = 200, .headers = {}, .body = std::move(request.body)});
     reply->End();
   }
-  std::optional<HttpResponse> OnHead(const HttpRequest&) override { return std::nullopt; }
+  std::optional<HttpResponse> OnHead(HttpRequest&) override { return std::nullopt; }
   HttpResponse Refusal(int status, const std::string& message) override {
     return {.status = status, .headers = {}, .body = message};
   }
