@@ -211,6 +211,80 @@ TEST_CASE("a tenant's requests, workflows and KV are nothing to another, whateve
   CHECK(trace(t.beta) == 1);  // its own
 }
 
+TEST_CASE(
+    "a reference to another tenant's output goes the way of one to nobody's, while that runs and when it is over") {
+  Tenants t;
+  const auto refusal_of = [&](const std::string& upstream) {
+    const std::string body = R"({"segments": {"segments": [{"output_of": {"request_id": ")" + upstream +
+                             R"("}}]}, "request_id": "reader", "sampling": {"max_tokens": 8}})";
+    const HttpAnswer answer = t.Http("POST", "/generate", body, &t.alpha);
+    CHECK(answer.status == 404);
+    std::string words = answer.body;
+    words.replace(words.find("'" + upstream + "'"), upstream.size() + 2, "'it'");
+    return words;
+  };
+  KeyedCall theirs(t, &t.beta, Call::Request("theirs", "hello"));
+  REQUIRE(t.c->prefill->Next().prefill().request_id() == "theirs");
+  CHECK(refusal_of("theirs") == refusal_of("nobodys"));
+  End(*t.c, "theirs");  // the next that the workers hear of: no refusal reached them
+  CHECK(theirs.Finish().ok());
+  CHECK(refusal_of("theirs") == refusal_of("nobodys"));
+  KeyedCall last(t, &t.alpha, Call::Request("theirs", "hello"));  // nor is the name taken
+  CHECK(t.c->prefill->Next().prefill().request_id() == "theirs");
+}
+
+TEST_CASE("who waits for an announced output waits for its tenant's own, whatever another's of that name does") {
+  Tenants t;
+  const auto wait_for = [&](const std::string& id, const std::string& upstream) {
+    v1::GenerateRequest request = Call::Request(id, "0123456789abcdef");
+    auto& output = *request.mutable_segments()->add_segments()->mutable_output_of();
+    output.set_request_id(upstream);
+    output.set_announced(true);
+    return request;
+  };
+  const auto open_job = [&](const std::string& id) {
+    worker::v1::PrefillJob job = t.c->prefill->Next().prefill();
+    REQUIRE(job.request_id() == id);
+    CHECK(job.open());
+    job.clear_request_id();
+    job.clear_traceparent();
+    return job.SerializeAsString();
+  };
+  KeyedCall theirs(t, &t.beta, Call::Request("r", "hello"));
+  REQUIRE(t.c->prefill->Next().prefill().request_id() == "r");
+  KeyedCall reader(t, &t.alpha, wait_for("reader", "r"));
+  const std::string job = open_job("reader");
+  KeyedCall other(t, &t.alpha, wait_for("other", "nobodys"));
+  CHECK(open_job("other") == job);
+
+  End(*t.c, "r");
+  CHECK(theirs.Finish().ok());
+  KeyedCall own(t, &t.alpha, Call::Request("r", "hello"));
+  REQUIRE(t.c->prefill->Next().prefill().request_id() == "r");  // and nothing of the reader's before
+  t.c->prefill->Send(DoneEvent("r", Incarnation(22)));
+  REQUIRE(t.c->decode->Next().decode().request_id() == "r");
+  t.c->decode->Send(TokensEvent("r", "own", FinishReason::kStop));
+  const worker::v1::PrefillAppend append = t.c->prefill->Next().append();
+  CHECK(append.request_id() == "reader");
+  CHECK(std::string(append.tokens().begin(), append.tokens().end()).ends_with("own"));
+}
+
+TEST_CASE("a key that is nearly right is refused as one that is not right at all") {
+  Tenants t;
+  const std::string refusal = t.Http("GET", "/v1/models", "", &t.unknown).body;
+  const std::string& key = t.alpha.key;
+  std::string first = key, last = key;
+  first.front() ^= 1;
+  last.back() ^= 1;
+  for (const std::string& near : {first, last, key.substr(0, key.size() - 1), key + "x", std::string(4000, 'x')}) {
+    const NewKey wrong{near, ""};
+    const HttpAnswer answer = t.Http("GET", "/v1/models", "", &wrong);
+    CHECK(answer.status == 401);
+    CHECK(answer.body == refusal);
+    CHECK(KeyedCall(t, &wrong, Call::Request("r", "hello")).Finish() == absl::UnauthenticatedError(kRefusal));
+  }
+}
+
 TEST_CASE("a tenant beyond its quota waits until its own requests end, and nobody else does") {
   Tenants t("max_requests = 1\n");
   KeyedCall first(t, &t.alpha, Call::Request("first", "hello"));

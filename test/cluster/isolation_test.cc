@@ -1,0 +1,185 @@
+// What one tenant does changes nothing of what another's request costs: the work is the same, token by token and block
+// by block, so that its time tells nothing. Counted, for clocks on a machine with other work show less.
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "programs.h"
+#include "scrape.h"
+#include "server/api_keys.h"
+#include "temp_dir.h"
+
+namespace baton {
+namespace {
+
+constexpr int kPromptTokens = 160, kPromptBlocks = 10;  // of 16 tokens; the last token is no prefill's
+
+// What a request took from the cluster, and what its client was told.
+struct Cost {
+  int computed = 0, cached = 0, shared = 0;  // tokens, at the prefill worker
+  int pushed = 0, held = 0;                  // blocks, between the workers
+  int told_cached = 0, told_prompt = 0;      // tokens
+  std::vector<int32_t> ids{};
+  friend bool operator==(const Cost&, const Cost&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const Cost& cost) {
+    return out << cost.computed << " computed, " << cost.cached << " cached, " << cost.shared << " shared, "
+               << cost.pushed << " pushed, " << cost.held << " held, told " << cost.told_cached << " of "
+               << cost.told_prompt;
+  }
+};
+
+v1::GenerateRequest Prompt(int which, int max_tokens = 4) {
+  v1::GenerateRequest request = Request(max_tokens, kPromptTokens);
+  auto& tokens = *request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids();
+  for (int i = 0; i < tokens.size(); ++i) tokens[i] = 2 + (i * 7 + which * (i + 3)) % 250;
+  return request;
+}
+
+// A worker of each kind, and a router that two tenants may call.
+struct Cluster {
+  TempDir directory;
+  const NewKey alpha = DrawKey(), beta = DrawKey();
+  Worker prefill{"prefill"}, decode{"decode"};
+  std::unique_ptr<Process> router;
+  std::unique_ptr<v1::Inference::Stub> stub;
+
+  Cluster() {
+    directory.Write("keys.toml", "[alpha]\nkeys = [\"" + alpha.hash + "\"]\n[beta]\nkeys = [\"" + beta.hash + "\"]\n");
+    // Shadows are computed when a request is over, and would be counted with the next.
+    router = std::make_unique<Process>(
+        "baton-router",
+        std::vector<std::string>{"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--shadow-prefill",
+                                 "false", "--keys", directory / "keys.toml", "--prefill-workers", prefill.address,
+                                 "--decode-workers", decode.address});
+    stub = v1::Inference::NewStub(DialTcp(router->Await("listening on ")));
+    for (const Worker* worker : {&prefill, &decode})
+      router->Await(absl::StrCat("worker ", worker->address, ": attached"));
+  }
+
+  struct Live {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader;
+  };
+  std::unique_ptr<Live> Begin(const NewKey& key, const v1::GenerateRequest& request) {
+    auto live = std::make_unique<Live>();
+    live->context.AddMetadata("authorization", "Bearer " + key.key);
+    live->context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    live->reader = stub->Generate(&live->context, request);
+    return live;
+  }
+
+  Cost Counted() const {
+    const auto metric = [&](const std::string& series) {
+      return static_cast<int>(std::lround(Scrape(prefill.metrics, series).value_or(0)));
+    };
+    const auto tokens = [&](const std::string& source) {
+      return metric("baton_worker_tokens_total{role=\"prefill\",source=\"" + source + "\"}");
+    };
+    const auto blocks = [&](const std::string& source) {
+      return metric("baton_handoff_blocks_total{source=\"" + source + "\"}");
+    };
+    return {.computed = tokens("computed"),
+            .cached = tokens("cached"),
+            .shared = tokens("shared"),
+            .pushed = blocks("pushed"),
+            .held = blocks("held")};
+  }
+  // Once there is one more prompt than before: workers tell their metrics now and then.
+  Cost CountedSince(const Cost& before) const {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
+    while (true) {
+      Cost now = Counted();
+      now.computed -= before.computed;
+      now.cached -= before.cached;
+      now.shared -= before.shared;
+      now.pushed -= before.pushed;
+      now.held -= before.held;
+      const bool whole =
+          now.computed + now.cached + now.shared >= kPromptTokens - 1 && now.pushed + now.held >= kPromptBlocks;
+      if (whole) return now;
+      INFO(now);
+      REQUIRE(std::chrono::steady_clock::now() < until);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+  // Runs a request, while no other is being prefilled.
+  Cost CostOf(const NewKey& key, const v1::GenerateRequest& request) {
+    const Cost before = Counted();
+    const auto live = Begin(key, request);
+    std::vector<int32_t> ids;
+    v1::Usage told;
+    v1::GenerateResponse response;
+    while (live->reader->Read(&response)) {
+      ids.insert(ids.end(), response.token_ids().begin(), response.token_ids().end());
+      if (response.has_final()) told = response.final().usage();
+    }
+    const absl::Status status = FromGrpc(live->reader->Finish());
+    INFO(Message(status));
+    REQUIRE(status.ok());
+    Cost cost = CountedSince(before);
+    cost.told_cached = told.cached_tokens();
+    cost.told_prompt = told.prompt_tokens();
+    cost.ids = std::move(ids);
+    return cost;
+  }
+};
+
+TEST_CASE("a tenant's prompt costs the same whether another tenant has it cached or not") {
+  Cluster c;
+  const Cost first = c.CostOf(c.beta, Prompt(1)), again = c.CostOf(c.beta, Prompt(1));
+  CHECK(again.cached >= kPromptTokens - 32);  // so what is looked at here does tell of a cache
+  CHECK(again.told_cached == again.cached);
+  CHECK(again.held > first.held);
+
+  const Cost known_to_other = c.CostOf(c.alpha, Prompt(1)), known_to_nobody = c.CostOf(c.alpha, Prompt(2));
+  CHECK(known_to_other.computed == kPromptTokens - 1);
+  CHECK(known_to_other.held == 0);
+  CHECK(known_to_other.ids == first.ids);
+  Cost expected = known_to_nobody;
+  expected.ids = first.ids;  // another prompt has others
+  CHECK(known_to_other == expected);
+}
+
+TEST_CASE("a tenant's prompt costs the same while another tenant's equal request runs") {
+  Cluster c;
+  v1::GenerateRequest shared = Prompt(1), alone = Prompt(2);
+  SECTION("of a prompt") {}
+  SECTION("of a session") {
+    shared.set_session_id("s");
+    alone.set_session_id("t");
+  }
+  SECTION("of a workflow and a cache salt") {
+    shared.set_workflow("w");
+    shared.set_cache_salt("salt");
+    alone.set_workflow("v");
+    alone.set_cache_salt("pepper");
+  }
+  v1::GenerateRequest theirs = shared;
+  theirs.mutable_sampling()->set_max_tokens(340);
+  const Cost before = c.Counted();
+  const auto live = c.Begin(c.beta, theirs);
+  v1::GenerateResponse begun;
+  REQUIRE(live->reader->Read(&begun));  // what it has is cached, and in use at both workers
+  while (begun.token_ids().empty()) REQUIRE(live->reader->Read(&begun));
+  REQUIRE_FALSE(begun.has_final());
+  CHECK(c.CountedSince(before).computed == kPromptTokens - 1);
+
+  const Cost of_shared = c.CostOf(c.alpha, shared), of_alone = c.CostOf(c.alpha, alone);
+  CHECK(of_shared.computed == kPromptTokens - 1);
+  Cost expected = of_alone;
+  expected.ids = of_shared.ids;
+  CHECK(of_shared == expected);
+  live->context.TryCancel();
+  live->reader->Finish();
+}
+
+}  // namespace
+}  // namespace baton
