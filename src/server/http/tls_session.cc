@@ -95,10 +95,6 @@ absl::Status TlsSession::Receive(std::string_view bytes, std::string& plaintext)
     outgoing_ += kTooLong;
     return absl::InvalidArgumentError(absl::StrCat("TLS: a message of more than ", TlsHello::kMost, " bytes"));
   }
-  if (idle_bytes_ > kMostIdleBytes) {
-    failed_ = true;
-    return absl::InvalidArgumentError("TLS: messages that carry nothing");
-  }
   std::array<char, 16u << 10> part;  // a record
   while (true) {
     ERR_clear_error();  // else what another connection left there is taken for this one's
@@ -111,8 +107,10 @@ absl::Status TlsSession::Receive(std::string_view bytes, std::string& plaintext)
     incoming_ = {};
     established_ = established_ || SSL_is_init_finished(ssl_.get()) == 1;
     const int error = SSL_get_error(ssl_.get(), got);
-    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_ZERO_RETURN) return absl::OkStatus();
+    const bool fine = error == SSL_ERROR_WANT_READ || error == SSL_ERROR_ZERO_RETURN;
+    if (fine && idle_bytes_ <= kMostIdleBytes) return absl::OkStatus();
     failed_ = true;
+    if (fine) return absl::InvalidArgumentError("TLS: messages that carry nothing");
     const char* reason = ERR_reason_error_string(ERR_peek_error());
     ERR_clear_error();
     return absl::InvalidArgumentError(absl::StrCat("TLS: ", reason == nullptr ? "no memory" : reason));

@@ -131,6 +131,29 @@ TEST_CASE("ciphertext that was changed is refused, and nothing that was not sent
   CHECK(refused > 100);
 }
 
+TEST_CASE("a record that comes in part, and then with many others, is no message that carries nothing") {
+  World w;
+  TlsSession server(w.server_context.get());
+  Client client(w.client_context.get());
+  std::string nothing, heard;
+  for (int i = 0; i < 3; ++i) {
+    REQUIRE(server.Receive(client.Bytes(nothing), heard).ok());
+    client.Read(server.outgoing());
+    server.Sent(server.outgoing().size());
+  }
+  REQUIRE(server.established());
+  const std::string body(150'000, 'x');
+  std::string question = body;
+  std::string_view bytes;
+  const std::string sent = client.Bytes(question);
+  bytes = sent;
+  for (const size_t cut : {size_t{16'000}, size_t{64} << 10, sent.size()}) {
+    CHECK(server.Receive(bytes.substr(0, cut), heard).ok());
+    bytes.remove_prefix(std::min(cut, bytes.size()));
+  }
+  CHECK((heard == body));
+}
+
 // A context whose hello has about so many bytes more.
 std::shared_ptr<SSL_CTX> Verbose(const World& w, size_t bytes) {
   std::string protocols = "\x08http/1.1";
