@@ -54,13 +54,13 @@ absl::Status ClientAdmission::Run(const Tenant& tenant, size_t text_bytes, absl:
   }
   if (long_prompts_.TryRun(tenant.name, std::move(task))) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      absl::StrCat("overloaded: ", kLongPromptsWaiting, " long prompts wait for a thread"));
+      absl::StrCat("overloaded: ", kLongPromptsWaiting, " long prompts of this tenant wait for a thread"));
 }
 
 absl::Status ClientAdmission::RunView(const Tenant& tenant, absl::AnyInvocable<void()> task) {
   if (views_.TryRun(tenant.name, std::move(task))) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      absl::StrCat("overloaded: ", kViewsWaiting, " questions about workflows wait for a thread"));
+      absl::StrCat("overloaded: ", kViewsWaiting, " questions of this tenant about workflows wait for a thread"));
 }
 
 template <typename Request>
