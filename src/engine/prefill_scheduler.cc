@@ -110,7 +110,7 @@ void PrefillScheduler::SetTurn(const RequestId& id, absl::Time turn) {
   const bool active = active_.erase(&request) > 0;
   request.task.turn = turn;
   if (active) active_.insert(&request);
-  if (request.spared > 0) Spare(request);
+  if (request.spares) Spare(request);
 }
 
 // What a prompt that was open has, now that nothing can take it away any more.
@@ -483,7 +483,7 @@ void PrefillScheduler::CheckInvariants() const {
                 "a request took blocks before it was admitted");
     const bool active = !request->stopped && request->planned < request->wanted;
     BATON_CHECK(active_.contains(request.get()) == active, "an inactive request is planned, or an active one is not");
-    BATON_CHECK(request->spared == 0 || active, "cached blocks are spared for a request that has what it wants");
+    BATON_CHECK(!request->spares || active, "cached blocks are spared for a request that has what it wants");
     const PrefillCounters& counters = request->counters;
     const int64_t staged = counters.from_host + counters.from_disk;
     BATON_CHECK(counters.cached + counters.shared + staged + counters.computed == request->planned,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -172,11 +173,10 @@ class PrefillScheduler {
     int64_t planned = 0;       // [0, planned) will be once the running step is over; = done between steps
     int64_t own_begin = 0;     // what it brings to the running step itself is [own_begin, planned), staged KV first
     int64_t slice_begin = 0;   // the running step's slice is [slice_begin, planned), empty if = planned
-    size_t staged_begin = 0, staged_end = 0;  // keys that it holds in staging
-    bool looked_again = false;                // for staged KV, when its turn came
-    size_t spared = 0;                        // of its first keys, while it waits to begin
-    RadixTree::Place place{};                 // with which they are
-    BlockTable table;                         // of [0, planned)
+    size_t staged_begin = 0, staged_end = 0;   // keys that it holds in staging
+    bool looked_again = false;                 // for staged KV, when its turn came
+    std::optional<RadixTree::Place> spares{};  // while it waits to begin, and the cache has something of it
+    BlockTable table;                          // of [0, planned)
     PrefillCounters counters;
     PrefillCounters counters_before;  // what a failing step restores
     bool admitted = false;

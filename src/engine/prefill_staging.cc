@@ -32,15 +32,14 @@ void PrefillScheduler::ReleaseStaged(Request& request) {
 void PrefillScheduler::Spare(Request& request) {
   SpareNoMore(request);
   if (request.task.open || request.task.priority < 0 || !active_.contains(&request)) return;
-  const std::span<const BlockKey> keys(request.task.keys);
-  request.spared = static_cast<size_t>(tree_.ReadyPrefix(keys));
-  request.place = {-int64_t{request.task.priority}, request.task.turn, request.arrival};
-  tree_.Spare(keys.first(request.spared), request.place);
+  const int64_t ready = tree_.ReadyPrefix(request.task.keys);
+  if (ready == 0) return;
+  request.spares = {-int64_t{request.task.priority}, request.task.turn, request.arrival};
+  tree_.Spare(request.task.keys[static_cast<size_t>(ready) - 1], *request.spares);
 }
 
 void PrefillScheduler::SpareNoMore(Request& request) {
-  const std::span<const BlockKey> keys(request.task.keys);
-  tree_.SpareNoMore(keys.first(std::exchange(request.spared, 0)), request.place);
+  if (request.spares) tree_.SpareNoMore(*std::exchange(request.spares, std::nullopt));
 }
 
 // Looks once more before it begins: meanwhile some of its prefix may have been evicted.

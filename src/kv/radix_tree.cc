@@ -141,10 +141,12 @@ void RadixTree::PutToLeaves(Node& node) {
 }
 
 bool RadixTree::EvictOne(Evicting evicting) {
-  for (const auto& [order, node] : leaves_) {
-    if (pool_.ReferencesOf(node->block) > 0) continue;
-    evicting(node->key, node->block);
-    Remove(*node);
+  for (const auto& [order, leaf] : leaves_) {
+    if (pool_.ReferencesOf(leaf->block) > 0) continue;
+    Node& node = *leaf;  // its entry goes before it does
+    evicting(node.key, node.block);
+    PassOnWaits(node);
+    Remove(node);
     ++evictions_;
     return true;
   }
@@ -155,23 +157,41 @@ void RadixTree::Refresh(std::span<const BlockKey> nodes) {
   for (const BlockKey& key : nodes) Touch(Require(key));
 }
 
-void RadixTree::Spare(std::span<const BlockKey> nodes, const Place& place) {
-  for (const BlockKey& key : nodes) {
-    Node& node = Require(key);
-    TakeFromLeaves(node);
-    node.waits.insert(place);
-    PutToLeaves(node);
-  }
+void RadixTree::Spare(const BlockKey& key, const Place& place) {
+  Node& node = Require(key);
+  BATON_CHECK(node.ready, "spared before it is written");
+  BATON_CHECK(spared_.try_emplace(place, &node).second, "two wait at one place");
+  TakeFromLeaves(node);
+  node.waits.insert(place);
+  PutToLeaves(node);
 }
 
-void RadixTree::SpareNoMore(std::span<const BlockKey> nodes, const Place& place) {
-  for (const BlockKey& key : nodes) {
-    Node* node = NodeOf(key);
-    if (node == nullptr || !node->waits.contains(place)) continue;
-    TakeFromLeaves(*node);
-    node->waits.erase(place);
-    PutToLeaves(*node);
+void RadixTree::SpareNoMore(const Place& place) {
+  const auto spared = spared_.find(place);
+  if (spared == spared_.end()) return;
+  Node& node = *spared->second;
+  TakeFromLeaves(node);
+  node.waits.erase(place);
+  PutToLeaves(node);
+  spared_.erase(spared);
+}
+
+// A leaf's, which is about to go. Its parent is no leaf yet, so its place in the order need not change.
+void RadixTree::PassOnWaits(Node& node) {
+  TakeFromLeaves(node);
+  for (const Place& place : node.waits) {
+    if (node.parent == nullptr) {
+      spared_.erase(place);
+    } else {
+      spared_.at(place) = node.parent;
+    }
   }
+  if (node.parent != nullptr && node.parent->waits.empty()) {
+    node.parent->waits.swap(node.waits);
+  } else if (node.parent != nullptr) {
+    node.parent->waits.merge(node.waits);
+  }
+  node.waits.clear();
 }
 
 std::optional<BlockRef> RadixTree::Allocate(Evicting evicting) {
@@ -183,7 +203,7 @@ void RadixTree::CheckInvariants() const {
   pool_.CheckInvariants();
   absl::flat_hash_map<const Node*, int64_t> children;
   absl::flat_hash_set<BlockId> blocks;
-  size_t leaves = 0;
+  size_t leaves = 0, waits = 0;
   for (const auto& [key, owned] : nodes_) {
     const Node& node = *owned;
     BATON_CHECK(node.key == key, "a node under another's key");
@@ -197,6 +217,8 @@ void RadixTree::CheckInvariants() const {
       BATON_CHECK(pool_.ReferencesOf(node.block) == 0 || pool_.ReferencesOf(node.parent->block) > 0,
                   "a node is held without its parent");
     }
+    for (const Place& place : node.waits) BATON_CHECK(spared_.at(place) == &node, "a place that is not known");
+    waits += node.waits.size();
     if (!IsLeaf(node)) continue;
     ++leaves;
     const auto leaf = leaves_.find(OrderOf(node));
@@ -207,6 +229,7 @@ void RadixTree::CheckInvariants() const {
     BATON_CHECK(node->children == (counted == children.end() ? 0 : counted->second), "children miscounted");
   }
   BATON_CHECK(leaves == leaves_.size(), "the eviction order holds what is no leaf");
+  BATON_CHECK(waits == spared_.size(), "a place is known that no node has");
 }
 
 }  // namespace baton

@@ -71,11 +71,12 @@ class RadixTree {
 
   // Nodes that are there, from the path's first to its last, are now used.
   void Refresh(std::span<const BlockKey> nodes);
-  // Somebody waits to use these nodes, which are there: until SpareNoMore they are evicted after what nobody waits for,
-  // and of those first what is needed last. Where several wait for a node, the first counts. Places are distinct.
+  // Somebody waits to use this node and those above it: until SpareNoMore they are evicted after what nobody waits for,
+  // and of those first what is needed last. Where several wait for a node, the first counts. Where the node itself is
+  // evicted, what is left of its path goes on being spared. REQUIRES: ready, and the place is nobody else's.
   using Place = std::tuple<int64_t, absl::Time, uint64_t>;  // the lower, the sooner
-  void Spare(std::span<const BlockKey> nodes, const Place& place);
-  void SpareNoMore(std::span<const BlockKey> nodes, const Place& place);  // harmless for nodes that are gone
+  void Spare(const BlockKey& node, const Place& place);
+  void SpareNoMore(const Place& place);  // harmless where nothing is spared
   // A free block, evicting an unreferenced leaf when there is none: `evicting` is told first which.
   using Evicting = absl::FunctionRef<void(const BlockKey& key, BlockId block)>;
   std::optional<BlockRef> Allocate(Evicting evicting = [](const BlockKey&, BlockId) {});
@@ -96,7 +97,7 @@ class RadixTree {
     bool ready = false;
     bool reused = false;      // by another than who made it
     uint64_t last_used = 0;   // unique
-    std::set<Place> waits{};  // of whoever does
+    std::set<Place> waits{};  // of whoever's path ends here: nodes above it cannot be evicted before it
   };
   // The order in which leaves are evicted.
   struct EvictionOrder {
@@ -120,12 +121,14 @@ class RadixTree {
   void TakeFromLeaves(Node& node);
   void PutToLeaves(Node& node);
   bool EvictOne(Evicting evicting);
+  void PassOnWaits(Node& node);
 
   BlockPool& pool_;
   absl::flat_hash_map<BlockKey, std::unique_ptr<Node>> nodes_;
   // The ready nodes without children. Those whose block is referenced are skipped when evicting: at most one for each
   // running request.
   std::map<EvictionOrder, Node*> leaves_;
+  absl::flat_hash_map<Place, Node*> spared_;  // where the paths that somebody waits for end
   uint64_t uses_ = 0;
   int64_t evictions_ = 0;
 };

@@ -30,7 +30,7 @@ class Reference {
     int64_t holders = 0;
     uint64_t used = 0;
     bool reused = false;
-    std::set<int64_t> waits{};  // seconds
+    std::set<int64_t> waits{};  // seconds; of all whose path it is on
   };
 
   Node* Find(const Prompt& path) {
@@ -71,6 +71,7 @@ class Reference {
     return victim;
   }
   const std::vector<Node>& nodes() const { return nodes_; }
+  std::vector<Node>& nodes() { return nodes_; }
 
  private:
   static bool StartsWith(const Prompt& whole, const Prompt& prefix) {
@@ -177,19 +178,19 @@ class Model {
   void Spare() {
     const Prompt prompt = RandomPrompt();
     const auto ready = static_cast<size_t>(reference_.ReadyPrefix(prompt));
-    const auto place = static_cast<int64_t>(random_() % 4);
-    const auto keys = Keys(prompt);
-    tree_.Spare(std::span(keys).first(ready), PlaceOf(place));
+    const int64_t place = RandomPlace();
+    const bool is_taken = std::ranges::any_of(reference_.nodes(),
+                                              [&](const Reference::Node& node) { return node.waits.contains(place); });
+    if (ready == 0 || is_taken) return;
+    tree_.Spare(Keys(prompt)[ready - 1], PlaceOf(place));
     for (size_t i = 1; i <= ready; ++i) reference_.Find(First(prompt, i))->waits.insert(place);
   }
   void SpareNoMore() {
-    const Prompt prompt = RandomPrompt();
-    const auto place = static_cast<int64_t>(random_() % 4);
-    tree_.SpareNoMore(Keys(prompt), PlaceOf(place));
-    for (size_t i = 1; i <= prompt.size(); ++i) {
-      if (Reference::Node* node = reference_.Find(First(prompt, i))) node->waits.erase(place);
-    }
+    const int64_t place = RandomPlace();
+    tree_.SpareNoMore(PlaceOf(place));
+    for (Reference::Node& node : reference_.nodes()) node.waits.erase(place);
   }
+  int64_t RandomPlace() { return static_cast<int64_t>(random_() % 4); }  // seconds
   static Prompt First(const Prompt& prompt, size_t length) {
     return {prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(length)};
   }

@@ -156,9 +156,9 @@ TEST_CASE("what somebody waits for is evicted last, and of that first what is ne
   const auto place = [](int64_t seconds) { return RadixTree::Place{0, absl::FromUnixSeconds(seconds), 0}; };
   const auto is_there = [&](TokenId prompt) { return tree.ReadyPrefix(Path({prompt})) == 1; };
   // The one used least recently comes next. Of two that wait for the same, the first counts.
-  tree.Spare(Path({1}), place(10));
-  tree.Spare(Path({2}), place(11));
-  tree.Spare(Path({1}), place(12));
+  tree.Spare(Path({1}).back(), place(10));
+  tree.Spare(Path({2}).back(), place(11));
+  tree.Spare(Path({1}).back(), place(12));
   tree.CheckInvariants();
   SECTION("until all else is gone") {
     std::vector<BlockRef> others;
@@ -170,21 +170,56 @@ TEST_CASE("what somebody waits for is evicted last, and of that first what is ne
   }
   SECTION("for the next of them when the first waits no more") {
     tree.Match(Path({1}));  // it was used, by whomever
-    tree.SpareNoMore(Path({1, 99}), place(10));
+    tree.SpareNoMore(place(10));
     std::vector<BlockRef> others;
     for (int i = 0; i < 3; ++i) others.push_back(*tree.Allocate());
     CHECK_FALSE(is_there(1));
     CHECK(is_there(2));
   }
   SECTION("until nobody waits") {
-    tree.SpareNoMore(Path({2}), place(12));  // another's
-    tree.SpareNoMore(Path({2}), place(11));
+    tree.SpareNoMore(place(13));  // nobody's
+    tree.SpareNoMore(place(11));
     std::vector<BlockRef> others;
     for (int i = 0; i < 3; ++i) others.push_back(*tree.Allocate());
     CHECK(is_there(1));
     CHECK_FALSE(is_there(2));
   }
   tree.CheckInvariants();
+}
+
+TEST_CASE("of a path that somebody waits for, what is left is spared when its end is evicted") {
+  BlockPool pool(5);
+  RadixTree tree(pool);
+  const auto place = [](int64_t seconds) { return RadixTree::Place{0, absl::FromUnixSeconds(seconds), 0}; };
+  Fill(tree, Path({1, 2}));
+  Fill(tree, Path({1, 3}));
+  Fill(tree, Path({4, 5}));
+  tree.Spare(Path({1, 2}).back(), place(11));
+  tree.Spare(Path({1, 3}).back(), place(12));
+  tree.Spare(Path({4, 5}).back(), place(10));
+  std::vector<BlockRef> others;
+  const auto left = [&] {
+    others.push_back(*tree.Allocate());
+    tree.CheckInvariants();
+    return std::tuple(tree.ReadyPrefix(Path({1, 2})), tree.ReadyPrefix(Path({1, 3})), tree.ReadyPrefix(Path({4, 5})));
+  };
+  CHECK(left() == std::tuple(2, 1, 2));  // needed last
+  CHECK(left() == std::tuple(1, 1, 2));
+  SECTION("for whoever waits for it") {
+    CHECK(left() == std::tuple(0, 0, 2));
+    CHECK(left() == std::tuple(0, 0, 1));
+    CHECK(left() == std::tuple(0, 0, 0));
+    CHECK_FALSE(tree.Allocate().has_value());
+    tree.SpareNoMore(place(10));  // nothing is left of it
+  }
+  SECTION("until nobody does") {
+    tree.SpareNoMore(place(10));
+    CHECK(left() == std::tuple(1, 1, 1));
+    tree.SpareNoMore(place(11));
+    CHECK(left() == std::tuple(1, 1, 0));
+    tree.SpareNoMore(place(12));
+    CHECK(left() == std::tuple(0, 0, 0));
+  }
 }
 
 TEST_CASE("what a match would take from the available blocks is what nobody refers to") {
