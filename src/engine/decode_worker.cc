@@ -21,11 +21,11 @@ DecodeEngineOptions WithBackend(DecodeEngineOptions options, Backend& backend) {
 
 DecodeWorker::DecodeWorker(DecodeWorkerOptions options, Backend& backend, DecodeListener& listener, const Clock& clock)
     : backend_(backend),
-      listener_(listener),
       clock_(clock),
       parallel_for_(std::move(options.parallel_for)),
       scratches_(parallel_for_ ? std::max(1, options.sampling_threads) : 1),
       engine_(WithBackend(std::move(options.engine), backend)),
+      delivery_(listener),
       loop_(clock, [this] { return Step(); }) {}
 
 bool DecodeWorker::drained() const {
@@ -107,7 +107,8 @@ void DecodeWorker::Shutdown(absl::Duration grace) {
     engine_.FailAll(absl::UnavailableError("the decode worker was shut down"));
     events = engine_.TakeEvents();
   }
-  Deliver(std::move(events));
+  delivery_.Deliver(std::move(events));
+  delivery_.Flush();
 }
 
 absl::Time DecodeWorker::Step() {
@@ -123,7 +124,7 @@ absl::Time DecodeWorker::Step() {
     next = engine_.NextTick();
     if (drained()) drained_.notify_all();
   }
-  Deliver(std::move(events));
+  delivery_.Deliver(std::move(events));
   if (step == nullptr) return next;
 
   const absl::Status computed = Compute(*step);
@@ -132,7 +133,7 @@ absl::Time DecodeWorker::Step() {
     engine_.FinishStep(computed, clock_.Now());
     events = engine_.TakeEvents();
   }
-  Deliver(std::move(events));
+  delivery_.Deliver(std::move(events));
   return absl::InfinitePast();
 }
 
@@ -162,11 +163,6 @@ void DecodeWorker::Sample(DecodeStep& step, const LogitsView& logits) {
   } else {
     sample_part(0);
   }
-}
-
-void DecodeWorker::Deliver(DecodeEvents events) {
-  if (!events.updates.empty()) listener_.OnUpdates(events.updates);
-  for (const RequestFailed& failed : events.failures) listener_.OnFailed(failed);
 }
 
 }  // namespace baton

@@ -1,11 +1,11 @@
-// The decode worker as a thread-safe object: a DecodeEngine, a backend and the thread that drives them.
+// The decode worker as a thread-safe object: a DecodeEngine, a backend, the thread that drives them, and one that tells
+// what they made.
 #pragma once
 
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -16,22 +16,13 @@
 #include "absl/time/time.h"
 #include "backend/backend.h"
 #include "base/clock.h"
+#include "engine/decode_delivery.h"
 #include "engine/decode_engine.h"
 #include "engine/handoff_messages.h"
 #include "engine/request.h"
 #include "engine/step_loop.h"
 
 namespace baton {
-
-// Hears of requests, in the order of DecodeEvents, from one thread at a time and without any lock of the worker held.
-// It may call the worker, except Shutdown.
-class DecodeListener {
- public:
-  virtual ~DecodeListener() = default;
-  // All that one step made, at most two updates of a request.
-  virtual void OnUpdates(std::span<TokenUpdate> updates) = 0;
-  virtual void OnFailed(const RequestFailed& failed) = 0;
-};
 
 // Calls body(i) for each i of [0, n), on as many threads as it likes, and returns when all are done.
 using ParallelFor = absl::AnyInvocable<void(int64_t n, absl::FunctionRef<void(int64_t i)> body)>;
@@ -73,11 +64,9 @@ class DecodeWorker {
   absl::Time Step();
   absl::Status Compute(DecodeStep& step);
   void Sample(DecodeStep& step, const LogitsView& logits);
-  void Deliver(DecodeEvents events);
   bool drained() const;
 
   Backend& backend_;
-  DecodeListener& listener_;
   const Clock& clock_;
   ParallelFor parallel_for_;
   std::vector<SamplerScratch> scratches_;  // one for each part of a batch
@@ -88,7 +77,8 @@ class DecodeWorker {
   DecodeEngine engine_;      // guarded by mutex_, except what a running DecodeStep refers to
   bool closing_ = false;     // guarded by mutex_; nothing new is taken
   bool grace_over_ = false;  // guarded by mutex_; no further step begins
-  StepLoop loop_;            // last: its thread uses all of the above
+  DecodeDelivery delivery_;
+  StepLoop loop_;  // last: its thread uses all of the above
 };
 
 }  // namespace baton

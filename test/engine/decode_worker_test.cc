@@ -1,6 +1,7 @@
 #include "engine/decode_worker.h"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <random>
@@ -68,7 +69,8 @@ class GatedBackend final : public Backend {
   }
   void WaitForArrivals(int64_t count) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return arrived_ >= count; });
+    const bool arrived = changed_.wait_for(lock, std::chrono::minutes(2), [&] { return arrived_ >= count; });
+    BATON_CHECK(arrived, "a step did not begin");
   }
 
  private:
@@ -168,6 +170,45 @@ TEST_CASE("all tokens of one step are told together") {
   backend.Set(true);
   worker.Shutdown(absl::InfiniteDuration());
   CHECK(spans.sizes == std::vector<size_t>{1, 3, 3});
+}
+
+TEST_CASE("the next step runs while tokens of the last are told, and no step is told before the one that came first") {
+  class Slow final : public DecodeListener {
+   public:
+    void OnUpdates(std::span<TokenUpdate> updates) override {
+      std::unique_lock lock(mutex_);
+      tokens.insert(tokens.end(), updates[0].tokens.begin(), updates[0].tokens.end());
+      changed_.wait(lock, [this] { return open_; });
+      running.push_back(worker->Load().running);  // as any caller may
+    }
+    void OnFailed(const RequestFailed&) override {}
+    void Open() {
+      const std::lock_guard lock(mutex_);
+      open_ = true;
+      changed_.notify_all();
+    }
+    DecodeWorker* worker = nullptr;
+    std::vector<TokenId> tokens;  // once the worker is shut down
+    std::vector<int64_t> running;
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool open_ = false;
+  } slow;
+  const SteadyClock clock;
+  GatedBackend backend(32);
+  DecodeWorker worker(WorkerOptions(), backend, slow, clock);
+  slow.worker = &worker;
+  REQUIRE(worker.OnLink(TestLink()).ok());
+  const std::vector<TokenId> prompt = Prompt(1, 9);
+  StartJob(worker, backend, TestJob("a", prompt, 20));
+  backend.WaitForArrivals(2);
+  std::thread closing([&] { worker.Shutdown(absl::InfiniteDuration()); });
+  slow.Open();
+  closing.join();
+  CHECK(slow.tokens == FakeBackend::Greedy(prompt, 20));
+  CHECK(slow.running.size() == 20);
 }
 
 TEST_CASE("messages are answered while a step computes") {
