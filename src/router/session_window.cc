@@ -7,14 +7,17 @@ namespace {
 
 constexpr int64_t kRound = 32, kLongestRound = 128;  // prefills that tell, and all
 constexpr double kTolerated = 0.05;                  // of those that tell
-constexpr int64_t kRaise = 64;                       // by one in so many
+constexpr int kFull = 8;                             // times as long
+constexpr int64_t kLower = 8, kRaise = 64;           // by one in so many
 
 }  // namespace
 
-bool SessionWindow::IsCongested() const {
+bool SessionWindow::HasLost() const {
   return round_.lost > 1 && static_cast<double>(round_.lost) > kTolerated * static_cast<double>(round_.tell) &&
          round_.queued > round_.compute;
 }
+
+bool SessionWindow::IsFull() const { return round_.queued > kFull * round_.compute; }
 
 void SessionWindow::Ran(const Prefill& prefill, const Sessions& sessions) {
   if (left_out_ > 0) {
@@ -27,9 +30,12 @@ void SessionWindow::Ran(const Prefill& prefill, const Sessions& sessions) {
   round_.queued += prefill.queued;
   round_.compute += prefill.compute;
   if (round_.tell < kRound && round_.prefills < kLongestRound) return;
-  if (IsCongested()) {
-    const int64_t now = std::min(size_, sessions.active);
+  const int64_t now = std::min(size_, sessions.active);
+  const bool is_tight = IsFull() && now > 2 * sessions.fit;
+  if (HasLost() || (is_tight && size_ == kUnbounded)) {
     Set(std::max(now / 2, std::min(now, sessions.fit)), sessions);
+  } else if (is_tight) {
+    Set(now - now / kLower, sessions);
   } else if (size_ != kUnbounded && sessions.some_wait) {
     Set(size_ + std::max<int64_t>(size_ / kRaise, 1), sessions);
   } else {

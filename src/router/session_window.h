@@ -1,15 +1,23 @@
-// How many sessions may be active, found by trying, as TCP finds its window (RFC 5681): memory holds the KV of too many
-// when active sessions find theirs evicted, and prefill workers, busy with computing it again, keep others waiting.
-// Nothing need be known of how long sessions get, what they share, or where KV is kept. I/O-free, not thread-safe.
+// How many sessions may be active, found by trying, as TCP finds its window (RFC 5681), by two signs. Little need be
+// known of how long sessions get, what they share, or where KV is kept. I/O-free, not thread-safe.
 //
-// There is no bound until that is first seen. Of a round of prefills then, 32 that tell of it or 128 in all,
+//   lost    memory holds the KV of too many: active sessions find theirs evicted, and prefill workers, busy with
+//           computing it again, keep others waiting
+//   tight   what active sessions have would not fit, if they shared nothing, and prefill workers have more to do than
+//           they can. It shows before anything is lost, while there is little to compute again, and costs little where
+//           it errs: more sessions would get no more done, only wait for longer. (TCP Vegas, Brakmo and Peterson 1995,
+//           goes by delays likewise.)
 //
-//   more than 5 %, and more than one, have lost their KV, and prefills waited for longer than they were computed
-//          sets it to half of what is active, but not below what should fit
-//   else   raises it by a 64th, if sessions wait
+// There is no bound until either is first seen. Of a round of prefills then, 32 that tell of lost KV or 128 in all,
 //
-// After each change as many prefills as there are active sessions are left out: what was evicted before it says nothing
-// of it.
+//   lost: more than 5 %, and more than one, and prefills waited for longer than they were computed;
+//   or tight for the first time
+//           sets it to half of what is active, but not below what should fit
+//   tight: prefills waited for more than eight times as long as they were computed
+//           lowers it by an eighth
+//   else    raises it by a 64th, if sessions wait
+//
+// After each change as many prefills as there are active sessions are left out: what was before it says nothing of it.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +51,8 @@ class SessionWindow {
     int64_t tell = 0, lost = 0;  // of these
     absl::Duration queued{}, compute{};
   };
-  bool IsCongested() const;
+  bool HasLost() const;
+  bool IsFull() const;
   void Set(int64_t size, const Sessions& sessions);
 
   int64_t size_ = kUnbounded;

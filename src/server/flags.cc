@@ -188,7 +188,7 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
   app.add_option(
          "--max-sessions", o.max_sessions,
          "sessions that are active at a time; requests of others wait, tenants in turn: a number; auto, any number "
-         "until they lose their KV to each other, then as many as do not; off")
+         "until memory is short of their KV, then as many as it holds; off")
       ->check(kMaxSessions)
       ->capture_default_str();
   app.add_option(

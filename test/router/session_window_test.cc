@@ -42,6 +42,37 @@ TEST_CASE("where prefill workers have time to compute it again, nothing is reduc
   CHECK(d.window.size() == SessionWindow::kUnbounded);
 }
 
+TEST_CASE(
+    "where prefills wait for more than eight times as long as they are computed, and memory may be short, it is "
+    "lowered "
+    "before anything is lost") {
+  constexpr absl::Duration kFull = absl::Milliseconds(8001), kNot = absl::Seconds(8);
+  Driven d;
+  SECTION("to half, then by an eighth again and again, and raised when they wait less") {
+    d.Run(64, /*lost=*/false, kNot);
+    CHECK(d.window.size() == SessionWindow::kUnbounded);
+    d.Run(32, /*lost=*/false, kFull);
+    CHECK(d.window.size() == 50);
+    d.sessions.active = 50;
+    d.Run(100 + 32, /*lost=*/false, kFull);
+    CHECK(d.window.size() == 44);
+    d.sessions.active = 44;
+    d.Run(50 + 32, /*lost=*/false, kFull);
+    CHECK(d.window.size() == 39);
+    d.sessions.active = 39;
+    d.Run(44 + 32, /*lost=*/false, kNot);
+    CHECK(d.window.size() == 40);
+  }
+  SECTION("not where all of it should fit") {
+    d.sessions.fit = 50;  // in half of memory
+    d.Run(1000, /*lost=*/false, kFull);
+    CHECK(d.window.size() == SessionWindow::kUnbounded);
+    d.sessions.fit = 49;
+    d.Run(32, /*lost=*/false, kFull);
+    CHECK(d.window.size() == 50);
+  }
+}
+
 TEST_CASE("after a change as many prefills as there are sessions are left out") {
   Driven d;
   d.Run(32, /*lost=*/true);
