@@ -62,28 +62,59 @@ absl::Status DecodeEngine::CheckJob(const DecodeJob& job) const {
 }
 
 absl::Status DecodeEngine::Start(DecodeJob job, absl::Time now) {
-  if (by_id_.contains(job.request_id)) {
+  if (by_id_.contains(job.request_id) || FindChecking(job.request_id) != checking_.end()) {
     receiver_.Cancel(job.request_id, now);  // what the running one came with is claimed: this is another hand-off
     return absl::FailedPreconditionError(absl::StrCat("request ", job.request_id, " is already being decoded"));
   }
   const absl::Status valid = CheckJob(job);
-  absl::StatusOr<ClaimedKv> kv = valid.ok() ? receiver_.Start(job, now) : valid;
-  if (!kv.ok()) {
+  absl::StatusOr<Claim> claim = valid.ok() ? receiver_.Start(job, now) : valid;
+  if (!claim.ok()) {
     receiver_.Cancel(job.request_id, now);
-    return kv.status();
+    return claim.status();
   }
   const uint64_t seed = DefaultSeed(options_.handoff.incarnation, job.request_id);
   const int32_t priority = job.priority;
   const absl::Time came = now + job.handicap;
-  auto request = std::make_unique<Request>(std::move(job), options_.model, seed, now);
-  const SequenceId id = scheduler_.Add(*std::move(kv), request->stream.max_new_tokens(), priority, came);
-  by_id_[request->stream.request_id()] = id;
-  requests_[id] = std::move(request);
+  Started started{std::make_unique<Request>(std::move(job), options_.model, seed, now), priority, came};
+  if (auto* kv = std::get_if<ClaimedKv>(&*claim)) {
+    Schedule(std::move(started), std::move(*kv));
+  } else {
+    checking_.emplace(std::get<ReservationId>(*claim), std::move(started));
+  }
   return absl::OkStatus();
+}
+
+void DecodeEngine::Schedule(Started started, ClaimedKv kv) {
+  DecodeStream& stream = started.request->stream;
+  const SequenceId id = scheduler_.Add(std::move(kv), stream.max_new_tokens(), started.priority, started.came);
+  by_id_[stream.request_id()] = id;
+  requests_[id] = std::move(started.request);
+}
+
+void DecodeEngine::OnDigests(ReservationId check, const absl::StatusOr<std::vector<BlockDigest>>& digests,
+                             absl::Time now) {
+  std::optional<absl::StatusOr<ClaimedKv>> kv = receiver_.OnDigests(check, digests, now);
+  auto taken = checking_.extract(check);
+  if (!kv.has_value() || taken.empty()) return;  // for the cache alone, or cancelled since
+  if (kv->ok()) {
+    Schedule(std::move(taken.mapped()), *std::move(*kv));
+  } else {
+    Report(taken.mapped().request->stream.request_id(), kv->status());
+  }
+}
+
+DecodeEngine::Checking::iterator DecodeEngine::FindChecking(const RequestId& id) {
+  return std::ranges::find_if(checking_,
+                              [&](const auto& entry) { return entry.second.request->stream.request_id() == id; });
 }
 
 void DecodeEngine::Cancel(const RequestId& request, absl::Time now) {
   receiver_.Cancel(request, now);
+  if (const auto checking = FindChecking(request); checking != checking_.end()) {
+    Emit(checking->second.request->stream.End(FinishReason::kCancelled));
+    checking_.erase(checking);
+    return;
+  }
   const auto found = by_id_.find(request);
   if (found == by_id_.end()) return;
   const SequenceId id = found->second;
@@ -98,6 +129,9 @@ void DecodeEngine::Cancel(const RequestId& request, absl::Time now) {
 
 void DecodeEngine::FailAll(const absl::Status& status) {
   while (!requests_.empty()) Fail(requests_.begin()->first, status);
+  for (const auto& [check, started] : std::exchange(checking_, {})) {
+    Report(started.request->stream.request_id(), status);
+  }
 }
 
 DecodeEngine::Request& DecodeEngine::At(const SequenceId& id) {
@@ -190,9 +224,13 @@ void DecodeEngine::Emit(TokenUpdate update) {
 }
 
 void DecodeEngine::Fail(const SequenceId& id, absl::Status status) {
-  ++totals_.failed;
-  events_.failures.push_back({At(id).stream.request_id(), std::move(status), absl::ZeroDuration()});
+  Report(At(id).stream.request_id(), std::move(status));
   Forget(id);
+}
+
+void DecodeEngine::Report(const RequestId& id, absl::Status status) {
+  ++totals_.failed;
+  events_.failures.push_back({id, std::move(status), absl::ZeroDuration()});
 }
 
 void DecodeEngine::Forget(const SequenceId& id) {
@@ -218,6 +256,7 @@ DecodeEngine::Load DecodeEngine::load() const {
   load.preemptions = counts.preemptions;
   load.evictions = tree_.evictions();
   load.expired_leases = receiver_.expired_leases();
+  load.failed_checks = receiver_.failed_checks();
   return load;
 }
 

@@ -67,10 +67,15 @@ class DecodeEngine {
   // For the prefill workers' messages. Not for Start and Cancel.
   HandoffReceiver& handoff() { return receiver_; }
   const HandoffReceiver& handoff() const { return receiver_; }
+  bool verifies() const { return options_.handoff.verify; }
 
-  // Begins to decode what was handed off. INVALID_ARGUMENT: a field is out of range. FAILED_PRECONDITION: the hand-off
-  // is in doubt, or the request runs already. Unless OK, nothing is left of the request.
+  // Begins to decode what was handed off, or has it checked first (HandoffReceiverOptions::verify), and a request whose
+  // blocks are not those that were sent fails with DATA_LOSS. INVALID_ARGUMENT: a field is out of range.
+  // FAILED_PRECONDITION: the hand-off is in doubt, or the request runs already. Unless OK, nothing is left of the
+  // request.
   absl::Status Start(DecodeJob job, absl::Time now);
+  // What came of HandoffReceiver::NextCheck.
+  void OnDigests(ReservationId check, const absl::StatusOr<std::vector<BlockDigest>>& digests, absl::Time now);
   // Ends the request wherever it is; a running one gets a last update. Nothing if there is none.
   void Cancel(const RequestId& request, absl::Time now);
   // Fails all that was started. REQUIRES: no step runs.
@@ -101,9 +106,10 @@ class DecodeEngine {
     int64_t preemptions = 0;
     int64_t evictions = 0;
     int64_t expired_leases = 0;
+    int64_t failed_checks = 0;
   };
   Load load() const;
-  bool idle() const { return requests_.empty(); }
+  bool idle() const { return requests_.empty() && checking_.empty(); }
   void CheckInvariants() const;
 
  private:
@@ -117,12 +123,22 @@ class DecodeEngine {
         : stream(std::move(job), model, seed), added(now) {}
   };
   using Requests = std::map<SequenceId, std::unique_ptr<Request>>;
+  // Started, and not yet a sequence.
+  struct Started {
+    std::unique_ptr<Request> request;
+    int32_t priority = 0;
+    absl::Time came;
+  };
+  using Checking = std::map<ReservationId, Started>;
 
   absl::Status CheckJob(const DecodeJob& job) const;
+  Checking::iterator FindChecking(const RequestId& id);
+  void Schedule(Started started, ClaimedKv kv);
   Request& At(const SequenceId& id);
   void FinishRow(DecodeStep::Row& row, const absl::Status& forward, absl::Time now);
   void NameOutputBlock(const SequenceId& id, const Request& request);
   void Emit(TokenUpdate update);
+  void Report(const RequestId& id, absl::Status status);
   void Fail(const SequenceId& id, absl::Status status);
   void Forget(const SequenceId& id);
 
@@ -132,6 +148,7 @@ class DecodeEngine {
   DecodeScheduler scheduler_;
   HandoffReceiver receiver_;
   Requests requests_;
+  Checking checking_;
   absl::flat_hash_map<RequestId, SequenceId> by_id_;
   DecodeStep step_;
   DecodeEvents events_;

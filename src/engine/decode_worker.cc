@@ -26,7 +26,9 @@ DecodeWorker::DecodeWorker(DecodeWorkerOptions options, Backend& backend, Decode
       scratches_(parallel_for_ ? std::max(1, options.sampling_threads) : 1),
       engine_(WithBackend(std::move(options.engine), backend)),
       delivery_(listener),
-      loop_(clock, [this] { return Step(); }) {}
+      loop_(clock, [this] { return Step(); }) {
+  if (engine_.verifies()) checker_.emplace(clock, [this] { return Check(); });
+}
 
 bool DecodeWorker::drained() const {
   const HandoffReceiver::Outstanding outstanding = engine_.handoff().outstanding();
@@ -50,8 +52,12 @@ absl::StatusOr<ReserveReply> DecodeWorker::OnReserve(const ReserveRequest& reque
 }
 
 absl::Status DecodeWorker::OnCommit(const Commit& commit) {
-  const std::lock_guard lock(mutex_);
-  return engine_.handoff().OnCommit(commit, clock_.Now());
+  {
+    const std::lock_guard lock(mutex_);
+    RETURN_IF_ERROR(engine_.handoff().OnCommit(commit, clock_.Now()));
+  }
+  if (checker_) checker_->Wake();  // what is for the cache alone is checked now
+  return absl::OkStatus();
 }
 
 void DecodeWorker::OnRelease(const Release& release) {
@@ -74,6 +80,7 @@ absl::Status DecodeWorker::Start(DecodeJob job) {
     RETURN_IF_ERROR(engine_.Start(std::move(job), clock_.Now()));
   }
   loop_.Wake();
+  if (checker_) checker_->Wake();
   return absl::OkStatus();
 }
 
@@ -100,6 +107,7 @@ void DecodeWorker::Shutdown(absl::Duration grace) {
     }
     grace_over_ = true;
   }
+  if (checker_) checker_->Stop();
   loop_.Stop();
   DecodeEvents events;
   {
@@ -134,6 +142,22 @@ absl::Time DecodeWorker::Step() {
     events = engine_.TakeEvents();
   }
   delivery_.Deliver(std::move(events));
+  return absl::InfinitePast();
+}
+
+absl::Time DecodeWorker::Check() {
+  std::optional<BlockCheck> check;
+  {
+    const std::lock_guard lock(mutex_);
+    check = engine_.handoff().NextCheck();
+  }
+  if (!check) return absl::InfiniteFuture();
+  const auto digests = DigestsOf(backend_.kv_slab(), backend_.kv_layout(), check->blocks);
+  {
+    const std::lock_guard lock(mutex_);
+    engine_.OnDigests(check->id, digests, clock_.Now());
+  }
+  loop_.Wake();
   return absl::InfinitePast();
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,7 @@ class DecodeWorker {
 
  private:
   absl::Time Step();
+  absl::Time Check();
   absl::Status Compute(DecodeStep& step);
   void Sample(DecodeStep& step, const LogitsView& logits);
   bool drained() const;
@@ -78,7 +80,9 @@ class DecodeWorker {
   bool closing_ = false;     // guarded by mutex_; nothing new is taken
   bool grace_over_ = false;  // guarded by mutex_; no further step begins
   DecodeDelivery delivery_;
-  StepLoop loop_;  // last: its thread uses all of the above
+  StepLoop loop_;  // its thread uses all of the above
+  // With options.engine.handoff.verify: its thread digests blocks, so that no step and no message waits for that.
+  std::optional<StepLoop> checker_;
 };
 
 }  // namespace baton

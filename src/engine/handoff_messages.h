@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "base/ids.h"
+#include "kv/block_digest.h"
 #include "kv/block_layout.h"
 #include "kv/prefix_key.h"
 #include "model/weights.h"
@@ -29,6 +30,7 @@ struct LinkRequest {
   Digest module_digest{};
   KvLayout layout;
   std::string numerics_id;
+  bool can_digest = false;  // its commits have digests where the reply asks for them; older workers cannot
 };
 struct LinkReply {
   Incarnation decode_incarnation;
@@ -36,6 +38,7 @@ struct LinkReply {
   int64_t slab_blocks = 0;
   std::string numerics_id;
   absl::Duration lease;  // a reservation lapses when no heartbeat names it for this long
+  bool wants_digests = false;
 };
 
 // Prefill → decode: room for one prompt's KV and for the growth that is expected of it.
@@ -75,6 +78,7 @@ using ReserveReply = std::variant<Reserved, RetryAfter, NeverFits>;
 struct Commit {
   ReservationRef reservation;
   int32_t blocks_written = 0;
+  std::vector<BlockDigest> digests{};  // of the missing blocks' bytes, in their order; none unless they are wanted
 };
 
 // Prefill → decode: this writer will not write under this reservation any more ("drained"). Ends an aborted hand-off;

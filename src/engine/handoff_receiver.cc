@@ -59,6 +59,11 @@ absl::Status HandoffReceiver::CheckLink(const LinkRequest& request) const {
   if (request.layout != options_.layout) {
     return Differs("KV layout", ToString(options_.layout), ToString(request.layout));
   }
+  if (options_.verify && !request.can_digest) {
+    return absl::FailedPreconditionError(
+        "the decode worker verifies KV blocks by digests (--verify-kv), and the prefill worker can send none: its "
+        "version is older");
+  }
   const auto link = links_.find(request.prefill_incarnation);
   if (link != links_.end() && link->second.address != request.prefill_address) {
     return absl::FailedPreconditionError(absl::StrCat("incarnation ", request.prefill_incarnation.value(),
@@ -81,7 +86,8 @@ absl::StatusOr<LinkReply> HandoffReceiver::OnLink(const LinkRequest& request, ab
                    .transport_descriptor = options_.transport_descriptor,
                    .slab_blocks = pool_.counts().total,
                    .numerics_id = options_.numerics_id,
-                   .lease = options_.lease};
+                   .lease = options_.lease,
+                   .wants_digests = options_.verify};
 }
 
 // The one that has not been heard of for longest.
@@ -177,11 +183,25 @@ absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
     return absl::FailedPreconditionError(absl::StrCat(ToString(commit.reservation), ": ", commit.blocks_written,
                                                       " blocks written, expected ", expected));
   }
+  if (options_.verify && std::ssize(commit.digests) != expected) {
+    GiveUp(it, now);
+    return absl::FailedPreconditionError(absl::StrCat(ToString(commit.reservation), ": digests of ",
+                                                      commit.digests.size(), " blocks, expected ", expected));
+  }
   if (reservation.committed) return absl::OkStatus();
   reservation.committed = true;
   reservation.lapses_at = now + options_.lease;
-  ShareWrittenBlocks(reservation);
-  if (reservation.cache_only) reservations_.erase(it);
+  if (options_.verify) {
+    reservation.digests = commit.digests;
+  } else {
+    ShareWrittenBlocks(reservation);
+  }
+  if (!reservation.cache_only) return absl::OkStatus();
+  if (reservation.digests.empty()) {
+    reservations_.erase(it);
+  } else {
+    BeginCheck(it);
+  }
   return absl::OkStatus();
 }
 
@@ -252,7 +272,7 @@ absl::Status HandoffReceiver::CheckStart(const DecodeJob& job, const Reservation
   return absl::OkStatus();
 }
 
-absl::StatusOr<ClaimedKv> HandoffReceiver::Start(const DecodeJob& job, absl::Time now) {
+absl::StatusOr<Claim> HandoffReceiver::Start(const DecodeJob& job, absl::Time now) {
   Tick(now);
   if (job.decode_incarnation != options_.incarnation) {
     return absl::FailedPreconditionError(absl::StrCat("start of ", job.request_id, ": its blocks are at incarnation ",
@@ -265,8 +285,11 @@ absl::StatusOr<ClaimedKv> HandoffReceiver::Start(const DecodeJob& job, absl::Tim
                                                       " is unknown, has lapsed or is claimed already"));
   }
   RETURN_IF_ERROR(CheckStart(job, it->second));
-  Reservation& reservation = it->second;
-  ClaimedKv claimed{std::move(reservation.table), std::move(reservation.keys), reservation.kv_tokens};
+  if (!it->second.digests.empty()) {
+    BeginCheck(it);
+    return job.reservation.id;
+  }
+  ClaimedKv claimed = TakeKv(it->second);
   reservations_.erase(it);
   return claimed;
 }
@@ -318,11 +341,13 @@ absl::Time HandoffReceiver::NextTick() const {
 
 HandoffReceiver::Outstanding HandoffReceiver::outstanding() const {
   Outstanding sum;
-  for (const auto& [id, reservation] : reservations_) {
-    if (reservation.cache_only) continue;
-    ++(reservation.committed ? sum.committed : sum.reserved);
-    const int64_t longest = std::min(int64_t{reservation.kv_tokens} + reservation.max_new_tokens, options_.positions);
-    sum.growth_blocks += std::max<int64_t>(0, BlocksFor(longest) - static_cast<int64_t>(reservation.table.size()));
+  for (const Reservations* some : {&reservations_, &checks_}) {
+    for (const auto& [id, reservation] : *some) {
+      if (reservation.cache_only) continue;
+      ++(reservation.committed ? sum.committed : sum.reserved);
+      const int64_t longest = std::min(int64_t{reservation.kv_tokens} + reservation.max_new_tokens, options_.positions);
+      sum.growth_blocks += std::max<int64_t>(0, BlocksFor(longest) - static_cast<int64_t>(reservation.table.size()));
+    }
   }
   return sum;
 }
@@ -338,6 +363,13 @@ void HandoffReceiver::CheckInvariants() const {
     for (size_t i = reservation.held; i < reservation.table.size() && !reservation.committed; ++i) {
       const BlockId block = reservation.table.ids()[i];
       BATON_CHECK(pool_.ReferencesOf(block) == 1 && !pool_.IsRetained(block), "an unwritten block is shared");
+    }
+  }
+  for (const auto& [id, check] : checks_) {
+    BATON_CHECK(check.committed && !check.digests.empty() && !reservations_.contains(id), "checked before it is there");
+    for (size_t i = check.held; i < check.table.size(); ++i) {
+      const BlockId block = check.table.ids()[i];
+      BATON_CHECK(pool_.ReferencesOf(block) == 1 && !pool_.IsRetained(block), "an unchecked block is shared");
     }
   }
   tree_.CheckInvariants();

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -42,6 +44,9 @@ struct HandoffReceiverOptions {
   std::string transport_descriptor;
   // A reservation lapses this long after its last heartbeat, a commit that nobody claims this long after it.
   absl::Duration lease = absl::Seconds(10);
+  // Blocks are used, and shared, only once their bytes were found to be those that their writer has read. Who sends no
+  // digests is not linked.
+  bool verify = false;
   // Most KV tokens of one sequence: no max_new_tokens, however large, is counted beyond it.
   int64_t positions = std::numeric_limits<int64_t>::max();
 };
@@ -54,13 +59,23 @@ struct ClaimedKv {
   int32_t kv_tokens = 0;
 };
 
+// The bytes of these blocks are to be digested (DigestsOf) → OnDigests, exactly once. They stay referenced until then.
+struct BlockCheck {
+  ReservationId id;
+  std::vector<BlockId> blocks;
+};
+// What Start gives: KV, or that it is checked first, and the check's name.
+using Claim = std::variant<ClaimedKv, ReservationId>;
+
 // A reservation is
 //   reserved     its missing blocks may be written by the writer; kept alive by heartbeats
-//   committed    complete, waits to be claimed by Start; one for the cache alone is forgotten here
+//   committed    complete, waits to be claimed by Start; one for the cache alone is claimed here
+//   checked      claimed, and its written blocks are compared with their digests; only where options.verify says so
 //   quarantined  cancelled or lapsed while reserved: nobody gets its missing blocks until the writer has released it,
 //   or
 //                kQuarantineLeases leases have passed, since a writer fences itself
-// and then forgotten. Messages about a forgotten or unknown one are harmless. Nothing else ends a writer's right to its
+// and then forgotten. Without options.verify written blocks are shared through the tree from Commit on, with it once
+// they were checked. Messages about a forgotten or unknown one are harmless. Nothing else ends a writer's right to its
 // blocks: that another incarnation links from its address proves nothing, two workers may advertise the same.
 // Not thread-safe. Pool and tree must outlive it; it alone quarantines blocks of the pool.
 class HandoffReceiver {
@@ -73,7 +88,7 @@ class HandoffReceiver {
   // FAILED_PRECONDITION: the writer is not linked. INVALID_ARGUMENT: the request contradicts itself.
   absl::StatusOr<ReserveReply> OnReserve(const ReserveRequest& request, absl::Time now);
   // FAILED_PRECONDITION: the reservation is not there, has lapsed, or lacks blocks (then it is given up). OK again when
-  // repeated.
+  // repeated. The same for a commit without the digests that were asked for.
   absl::Status OnCommit(const Commit& commit, absl::Time now);
   void OnRelease(const Release& release, absl::Time now);
   // FAILED_PRECONDITION: the writer is not linked.
@@ -81,15 +96,22 @@ class HandoffReceiver {
 
   // From the router. Claims a committed reservation, once. FAILED_PRECONDITION when anything is in doubt: another
   // incarnation, generation, request, prompt or block count; not committed; lapsed; claimed already.
-  absl::StatusOr<ClaimedKv> Start(const DecodeJob& job, absl::Time now);
-  // Gives up all that is reserved or committed for the request, in whatever state; nothing if nothing is.
+  absl::StatusOr<Claim> Start(const DecodeJob& job, absl::Time now);
+  // The oldest check that nobody has taken yet.
+  std::optional<BlockCheck> NextCheck();
+  // What a check of Start's gives; nothing if it was for the cache alone. DATA_LOSS: a block's bytes are not those that
+  // were sent. Or the error that `digests` is. In both cases all of the blocks are given back, and none was shared.
+  std::optional<absl::StatusOr<ClaimedKv>> OnDigests(ReservationId check,
+                                                     const absl::StatusOr<std::vector<BlockDigest>>& digests,
+                                                     absl::Time now);
+  // Gives up all that is reserved or committed for the request and not claimed; nothing if nothing is.
   void Cancel(const RequestId& request, absl::Time now);
 
   // Lets leases and quarantines end. Call it at NextTick() or any time; every event does it first.
   void Tick(absl::Time now);
   absl::Time NextTick() const;  // infinite future if nothing waits for time
 
-  // Reserved and committed, not yet claimed; not those for the cache alone, which never grow.
+  // Reserved and committed (with those that are checked); not those for the cache alone, which never grow.
   struct Outstanding {
     int64_t reserved = 0;
     int64_t committed = 0;
@@ -97,6 +119,7 @@ class HandoffReceiver {
   };
   Outstanding outstanding() const;
   int64_t expired_leases() const { return expired_leases_; }  // reservations that lapsed, since the start
+  int64_t failed_checks() const { return failed_checks_; }    // hand-offs whose blocks were others than those sent
   bool IsLinked(Incarnation writer) const { return links_.contains(writer); }
   void CheckInvariants() const;
 
@@ -112,6 +135,7 @@ class HandoffReceiver {
     BlockTable table;  // [BlocksFor(kv_tokens)]
     size_t held = 0;   // blocks [0, held) of the table were here already, [held, size) are the writer's to write
     bool committed = false;
+    std::vector<BlockDigest> digests;  // of blocks [held, size), once committed; empty: they are not checked
     absl::Time lapses_at;
   };
   struct Quarantine {
@@ -136,6 +160,10 @@ class HandoffReceiver {
   Reservations::iterator GiveUp(Reservations::iterator it, absl::Time now);
   Quarantines::iterator EndQuarantine(Quarantines::iterator it);
   void ShareWrittenBlocks(Reservation& reservation);
+  // handoff_receiver_checks.cc
+  void BeginCheck(Reservations::iterator it);
+  absl::Status Compare(const Reservation& reservation, const absl::StatusOr<std::vector<BlockDigest>>& digests) const;
+  static ClaimedKv TakeKv(Reservation& reservation);
 
   HandoffReceiverOptions options_;
   BlockPool& pool_;
@@ -143,10 +171,13 @@ class HandoffReceiver {
   AdmissionPolicy admission_;
   uint64_t made_ = 0;  // reservations so far
   int64_t expired_leases_ = 0;
+  int64_t failed_checks_ = 0;
   uint64_t first_generation_;  // drawn from the incarnation
   absl::flat_hash_map<Incarnation, Writer> links_;
   Reservations reservations_;
   Quarantines quarantines_;
+  Reservations checks_;                      // claimed; no message reaches them any more
+  std::deque<ReservationId> to_be_checked_;  // of checks_, not taken yet
 };
 
 }  // namespace baton

@@ -67,6 +67,7 @@ void HandoffSender::Reserve(HandoffId id, Handoff& handoff, const Peer& peer, ab
   handoff.link = peer.link;
   handoff.lease = peer.lease;
   handoff.decode_incarnation = peer.incarnation;
+  handoff.wants_digests = peer.wants_digests;
   handoff.reserve_sent = now;
   const HandoffJob& job = handoff.job;
   actions_.push_back(SendReserve{id, job.decode_worker,
@@ -186,7 +187,9 @@ void HandoffSender::CollectReady(Handoff& handoff, int32_t index, std::vector<Bl
                     .target_offset = block.target.value() * layout.BlockBytes() + skip,
                     .bytes = (block.layers_ready - block.layers_posted) * layout.LayerBytes()});
   block.layers_posted = block.layers_ready;
-  if (block.layers_posted == layout.layers) --handoff.unposted;
+  if (block.layers_posted < layout.layers) return;
+  --handoff.unposted;
+  if (handoff.wants_digests) handoff.undigested.push_back(index);
 }
 
 // Also with nothing to push: then it may be time to commit.
@@ -201,6 +204,7 @@ void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> 
     for (const BlockCopy& copy : copies) handoff.bytes_pushed += copy.bytes;
     actions_.push_back(PushBlocks{push, handoff.link, handoff.reservation, std::move(copies)});
   }
+  if (!handoff.undigested.empty()) AskForDigests(id, handoff);
   MaybeCommit(id, handoff);
 }
 
@@ -233,14 +237,16 @@ void HandoffSender::OnPushDone(PushId push, const absl::Status& status, absl::Ti
 }
 
 void HandoffSender::MaybeCommit(HandoffId id, Handoff& handoff) {
-  if (handoff.state != State::kWriting || handoff.unposted > 0 || handoff.pushes_in_flight > 0) return;
+  if (handoff.state != State::kWriting || handoff.unposted > 0) return;
+  if (handoff.pushes_in_flight > 0 || handoff.digests_in_flight > 0) return;
   handoff.state = State::kCommitting;
   PostCommit(id, handoff);
 }
 
 void HandoffSender::PostCommit(HandoffId id, Handoff& handoff) {
   handoff.reply_pending = true;
-  actions_.push_back(SendCommit{id, handoff.job.decode_worker, Commit{handoff.reservation, handoff.missing}});
+  actions_.push_back(SendCommit{id, handoff.job.decode_worker,
+                                Commit{handoff.reservation, handoff.missing, DigestsOfMissing(handoff)}});
 }
 
 void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl::Time now) {
@@ -285,7 +291,7 @@ void HandoffSender::Fail(HandoffId id, absl::Status status, absl::Duration retry
 }
 
 void HandoffSender::MaybeFinish(HandoffId id, Handoff& handoff, absl::Time now) {
-  if (handoff.state != State::kDraining || handoff.pushes_in_flight > 0) return;
+  if (handoff.state != State::kDraining || handoff.pushes_in_flight > 0 || handoff.digests_in_flight > 0) return;
   if (!handoff.reported) {
     handoff.reported = true;
     ++totals_.ended[handoff.failure.code()];
@@ -381,15 +387,20 @@ std::vector<SenderAction> HandoffSender::TakeActions() { return std::exchange(ac
 
 int64_t HandoffSender::handoffs() const { return static_cast<int64_t>(by_request_.size()); }
 
-bool HandoffSender::idle() const { return handoffs_.empty() && pushes_.empty() && releases_.empty(); }
+bool HandoffSender::idle() const {
+  return handoffs_.empty() && pushes_.empty() && digests_.empty() && releases_.empty();
+}
 
 void HandoffSender::CheckInvariants() const {
   size_t unreported = 0;
   int64_t pushes = 0;
+  int64_t digests = 0;
   for (const auto& [id, handoff] : handoffs_) {
     pushes += handoff.pushes_in_flight;
-    BATON_CHECK(handoff.reported == (handoff.state == State::kDraining && handoff.pushes_in_flight == 0),
-                "a failure is reported when its pushes have finished, no sooner and no later");
+    digests += handoff.digests_in_flight;
+    const bool at_rest = handoff.pushes_in_flight == 0 && handoff.digests_in_flight == 0;
+    BATON_CHECK(handoff.reported == (handoff.state == State::kDraining && at_rest),
+                "a failure is reported when its pushes and digests have finished, no sooner and no later");
     BATON_CHECK(!handoff.reported || handoff.reply_pending, "a finished hand-off is kept");
     BATON_CHECK(handoff.pushes_in_flight == 0 || handoff.reserved, "pushed without a reservation");
     if (!handoff.reported) {
@@ -408,6 +419,7 @@ void HandoffSender::CheckInvariants() const {
   BATON_CHECK(unreported == by_request_.size(), "a request without hand-off");
   BATON_CHECK(next_tick_ <= FindNextTick(), "something would be done too late");
   BATON_CHECK(pushes == static_cast<int64_t>(pushes_.size()), "pushes miscounted");
+  BATON_CHECK(digests == static_cast<int64_t>(digests_.size()), "digests miscounted");
 }
 
 }  // namespace baton

@@ -27,6 +27,7 @@ using LinkId = Id<struct LinkIdTag, uint64_t>;            // one attempt to link
 using HandoffId = Id<struct HandoffIdTag, uint64_t>;      // one request's hand-off
 using HeartbeatId = Id<struct HeartbeatIdTag, uint64_t>;  // one heartbeat
 using PushId = Id<struct PushIdTag, uint64_t>;            // one push
+using DigestId = Id<struct DigestIdTag, uint64_t>;        // one DigestBlocks
 
 // One request's KV, to be moved to one decode worker.
 struct HandoffJob {
@@ -87,6 +88,13 @@ struct PushBlocks {  // Link::Push → OnPushDone; UNAVAILABLE if the connection
   ReservationRef reservation;  // that it writes under, for logs and tests
   std::vector<BlockCopy> copies;
 };
+// The bytes of these blocks of our slab, for a decode worker that wants digests (DigestsOf) → OnDigests. They stay
+// untouched until then.
+struct DigestBlocks {
+  DigestId id;
+  ReservationRef reservation;  // for logs and tests
+  std::vector<BlockId> blocks;
+};
 // There is room. `missing` are the block indices that the decode worker does not hold, ascending: the only ones pushed.
 struct HandoffReserved {
   RequestId request_id;
@@ -97,7 +105,8 @@ struct HandoffReserved {
 struct ForgetPeer {
   WorkerAddress peer;
 };
-// A result, once for each Begin: no push of this request is in flight any more, its source blocks may be reused.
+// A result, once for each Begin: no push of this request is in flight any more, none of its blocks is digested, they
+// may be reused.
 struct HandoffCommitted {
   RequestId request_id;
   ReservationRef reservation;
@@ -124,7 +133,7 @@ struct HandoffTotals {
 };
 using SenderAction =
     std::variant<SendLink, OpenConnection, CloseConnection, SendReserve, SendCommit, SendRelease, SendHeartbeat,
-                 PushBlocks, ForgetPeer, HandoffReserved, HandoffCommitted, HandoffFailed>;
+                 PushBlocks, DigestBlocks, ForgetPeer, HandoffReserved, HandoffCommitted, HandoffFailed>;
 
 struct HandoffSenderOptions {
   LinkRequest self;                                  // what this worker tells a peer when it links
@@ -154,8 +163,8 @@ class HandoffSender {
   // it does nothing: the hand-off may just have failed. REQUIRES: index < BlocksFor(kv_tokens); `layers` never shrinks
   // and `source` never changes for an index.
   void BlocksReady(const RequestId& request, std::span<const ReadyBlock> blocks, absl::Time now, uint64_t part = 0);
-  // The result is HandoffFailed with CANCELLED, at once or when its pushes have finished; nothing if there is no such
-  // hand-off (any more).
+  // The result is HandoffFailed with CANCELLED, at once or when its pushes and digests have finished; nothing if there
+  // is no such hand-off (any more).
   void Cancel(const RequestId& request, absl::Time now, uint64_t part = 0);
   // Call it at NextTick() or any time.
   void Tick(absl::Time now);
@@ -168,6 +177,8 @@ class HandoffSender {
                       absl::Time now);
   void OnHeartbeatReply(HeartbeatId heartbeat, absl::StatusOr<HeartbeatReply> reply, absl::Time now);
   void OnPushDone(PushId push, const absl::Status& status, absl::Time now);
+  // An error fails the hand-off.
+  void OnDigests(DigestId id, const absl::StatusOr<std::vector<BlockDigest>>& digests, absl::Time now);
 
   std::vector<SenderAction> TakeActions();
   // At the latest; sooner where what was waited for has come since. Infinite future if nothing waits for time.
@@ -176,7 +187,7 @@ class HandoffSender {
   enum class LinkState { kUnlinked, kLinking, kLinked, kRefused, kLost };
   LinkState link_state(const WorkerAddress& peer) const;
   int64_t handoffs() const;  // that have no result yet
-  bool idle() const;         // no hand-off, no push in flight, no release to repeat
+  bool idle() const;         // no hand-off, no push or digest under way, no release to repeat
   const HandoffTotals& totals() const { return totals_; }
   // Hand-offs and pushes that were looked at one by one in search of some of them. Only what is rare may search, such
   // as Tick, and not each of thousands of events.
@@ -191,12 +202,13 @@ class HandoffSender {
     Incarnation incarnation;  // from here on: as the peer said when it was last linked
     int64_t slab_blocks = 0;
     absl::Duration lease;
+    bool wants_digests = false;
     absl::Status problem;  // why lost or refused
     absl::Time retry_at;   // lost or refused: not asked again before
     absl::Time next_heartbeat;
     absl::Time last_used;  // a hand-off began, or was seen under way
   };
-  // kDraining: failure is certain; the result waits for the pushes, the Release also for the reply that is due.
+  // kDraining: failure is certain; the result waits for pushes and digests, the Release also for the reply that is due.
   enum class State { kWaitingForLink, kReserving, kWriting, kCommitting, kDraining };
   struct BlockProgress {
     BlockId source;
@@ -222,6 +234,10 @@ class HandoffSender {
     int32_t missing = 0;                // blocks to push
     int32_t unposted = 0;               // of those, not posted in full
     int64_t pushes_in_flight = 0;
+    int64_t digests_in_flight = 0;
+    bool wants_digests = false;
+    std::vector<int32_t> undigested;   // indices that are posted in full, not asked for yet
+    std::vector<BlockDigest> digests;  // like `blocks`, of those that are missing; empty unless they are wanted
     int64_t bytes_pushed = 0;
     bool drained = true;    // false: a push broke off and may still land
     bool reported = false;  // the result is out
@@ -231,6 +247,10 @@ class HandoffSender {
   struct PushInFlight {
     HandoffId handoff;
     absl::Time give_up_at;
+  };
+  struct DigestInFlight {
+    HandoffId handoff;
+    std::vector<int32_t> indices;
   };
   struct SentHeartbeat {
     LinkId link;
@@ -273,6 +293,10 @@ class HandoffSender {
   absl::Status CheckMissing(const Handoff& handoff, const std::vector<MissingBlock>& missing) const;
   void CollectReady(Handoff& handoff, int32_t index, std::vector<BlockCopy>& copies);
   void Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> copies, absl::Time now);
+  // handoff_sender_digests.cc
+  void AskForDigests(HandoffId id, Handoff& handoff);
+  static std::vector<BlockDigest> DigestsOfMissing(const Handoff& handoff);
+
   void MaybeCommit(HandoffId id, Handoff& handoff);
   void PostCommit(HandoffId id, Handoff& handoff);
   void TickHandoff(HandoffId id, Handoff& handoff, absl::Time now);
@@ -290,6 +314,7 @@ class HandoffSender {
   absl::flat_hash_map<std::pair<RequestId, uint64_t>, HandoffId> by_request_;  // and part; those without result
   std::map<HeartbeatId, SentHeartbeat> heartbeats_;
   std::map<PushId, PushInFlight> pushes_;
+  std::map<DigestId, DigestInFlight> digests_;
   std::map<std::pair<WorkerAddress, ReservationRef>, PendingRelease> releases_;
   std::vector<SenderAction> actions_;
   absl::Time next_tick_ = absl::InfiniteFuture();

@@ -92,6 +92,7 @@ void HandoffSender::OnLinkReply(LinkId link, absl::StatusOr<LinkReply> reply, ab
   peer.incarnation = reply->decode_incarnation;
   peer.slab_blocks = reply->slab_blocks;
   peer.lease = reply->lease;
+  peer.wants_digests = reply->wants_digests;
   peer.connecting = true;
   if (reply->numerics_id != options_.self.numerics_id) {
     spdlog::warn("decode worker {} computes with '{}', this worker with '{}': no bit equality between them", to,

@@ -76,7 +76,7 @@ struct PrefillLoad {
 
 // The sender's actions as they are; then the results, one for each request added.
 using PrefillAction = std::variant<SendLink, OpenConnection, CloseConnection, SendReserve, SendCommit, SendRelease,
-                                   SendHeartbeat, PushBlocks, ForgetPeer, PrefillDone, RequestFailed>;
+                                   SendHeartbeat, PushBlocks, DigestBlocks, ForgetPeer, PrefillDone, RequestFailed>;
 
 // Room at the decode worker is asked for when the job is added, while the prompt computes; blocks are pushed as steps
 // complete them, those of the last step layer by layer; what the decode worker holds already is neither pushed nor,

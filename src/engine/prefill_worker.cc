@@ -23,6 +23,7 @@ PrefillWorker::PrefillWorker(PrefillEngineOptions options, PrefillWorkerParts pa
   BATON_CHECK(parts_.staging != nullptr || !engine_.staging().enabled(), "KV is staged nowhere");
   const std::lock_guard lock(mutex_);  // until all of them are there, none gets further than this
   stager_.emplace(parts_.clock, [this] { return AgainIf(ServeDisk()); });
+  digester_.emplace(parts_.clock, [this] { return AgainIf(ServeDigests()); });
   connector_.emplace(parts_.clock, [this] { return AgainIf(ServeLinks()); });
   timer_.emplace(parts_.clock, [this] { return Tick(); });
   stepper_.emplace(parts_.clock, [this] { return AgainIf(Step()); });
@@ -176,7 +177,9 @@ void PrefillWorker::Shutdown(absl::Duration grace) {
     timer_->Stop();
     connector_->Stop();
     stager_->Stop();
+    digester_->Stop();
     CloseAllLinks();
+    GiveUpDigests();
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return calls_ == 0 && outbox_.empty() && !draining_; });
   });
@@ -276,6 +279,38 @@ void PrefillWorker::Do(PushBlocks& action) {
   } else {
     answer(absl::UnavailableError("the connection is closed"));
   }
+}
+
+void PrefillWorker::Do(DigestBlocks& action) {
+  auto answer = Answer<Digests>(
+      [id = action.id](auto& sender, Digests digests, auto now) { sender.OnDigests(id, digests, now); });
+  {
+    const std::lock_guard lock(digests_mutex_);
+    to_digest_.push_back({std::move(action.blocks), std::move(answer)});
+  }
+  digester_->Wake();
+}
+
+bool PrefillWorker::ServeDigests() {
+  ToDigest next;
+  {
+    const std::lock_guard lock(digests_mutex_);
+    if (to_digest_.empty()) return false;
+    next = std::move(to_digest_.front());
+    to_digest_.pop_front();
+  }
+  next.answer(DigestsOf(parts_.backend.kv_slab(), parts_.backend.kv_layout(), next.blocks));
+  return true;
+}
+
+// So that the last results come; nobody asks any more, for all hand-offs have failed.
+void PrefillWorker::GiveUpDigests() {
+  std::deque<ToDigest> left;
+  {
+    const std::lock_guard lock(digests_mutex_);
+    left.swap(to_digest_);
+  }
+  for (ToDigest& one : left) one.answer(absl::CancelledError("the prefill worker shuts down"));
 }
 
 void PrefillWorker::Do(OpenConnection& action) {

@@ -44,8 +44,8 @@ struct PrefillWorkerParts {
   StagingStore* staging = nullptr;  // as large as the engine's options say; null: they say 0
 };
 
-// Owns four threads: one computes, one waits for times, one opens and closes the transport's links, one reads and
-// writes staged KV. Thread-safe.
+// Owns five threads: one computes, one waits for times, one opens and closes the transport's links, one reads and
+// writes staged KV, one digests blocks for decode workers that want that. Thread-safe.
 class PrefillWorker {
  public:
   PrefillWorker(PrefillEngineOptions options, PrefillWorkerParts parts);
@@ -77,6 +77,8 @@ class PrefillWorker {
   void Drain();
   // One transfer between memory and disk, reads first. False: there was none.
   bool ServeDisk();
+  // Digests the blocks of one action. False: there was none.
+  bool ServeDigests();
   bool Step();  // false: there was nothing to compute
   absl::Time Tick();
   void AwaitIdle(absl::Duration longest);
@@ -89,6 +91,7 @@ class PrefillWorker {
   void Do(SendRelease& action);
   void Do(SendHeartbeat& action);
   void Do(PushBlocks& action);
+  void Do(DigestBlocks& action);
   void Do(ForgetPeer& action);
   void Do(PrefillDone& action) { parts_.listener.OnPrefillDone(action); }
   void Do(RequestFailed& action) { parts_.listener.OnPrefillFailed(action); }
@@ -99,6 +102,7 @@ class PrefillWorker {
   absl::AnyInvocable<void(Reply)> Answer(Handler handler);
   bool ServeLinks();
   void CloseAllLinks();
+  void GiveUpDigests();
 
   PrefillWorkerParts parts_;
   mutable std::mutex mutex_;  // guards what follows
@@ -124,8 +128,16 @@ class PrefillWorker {
   std::mutex disk_mutex_;  // guards the transfers that have not begun
   std::deque<DiskTransfer> reads_, writes_;
 
+  using Digests = absl::StatusOr<std::vector<BlockDigest>>;
+  struct ToDigest {
+    std::vector<BlockId> blocks;
+    absl::AnyInvocable<void(Digests)> answer;
+  };
+  std::mutex digests_mutex_;
+  std::deque<ToDigest> to_digest_;
+
   std::once_flag shut_down_;
-  std::optional<StepLoop> stager_, connector_, timer_,
+  std::optional<StepLoop> stager_, digester_, connector_, timer_,
       stepper_;  // last: their threads use the rest, and wake each other
 };
 

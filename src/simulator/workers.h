@@ -119,6 +119,7 @@ class SimulatedPrefill {
   void Do(OpenConnection action);
   void Do(CloseConnection action) { connections_.erase(action.link); }
   void Do(const ForgetPeer&) {}
+  void Do(const DigestBlocks&) { BATON_CHECK(false, "no simulated decode worker wants digests"); }
   void Do(SendReserve action);
   void Do(SendCommit action);
   void Do(SendRelease action);

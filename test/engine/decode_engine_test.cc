@@ -414,6 +414,68 @@ TEST_CASE("a Start of a running request by another hand-off leaves nothing of th
   CHECK(world.AllBlocksBack());
 }
 
+TEST_CASE("a request whose blocks are checked first gives the same tokens, and its prompt's blocks stay") {
+  DecodeEngineOptions options = TestOptions(16);
+  options.handoff.verify = true;
+  DecodeWorld world(options);
+  std::mt19937 rng(5);
+  const DecodeJob job = TestJob("r", RandomPrompt(rng, 40), 5);
+  world.StartJob(job);
+  CHECK_FALSE(world.Step());  // not before it was checked
+  CHECK_FALSE(world.engine.idle());
+  CHECK(world.engine.load().committed == 1);
+  world.RunChecks();
+  world.RunAll();
+  CHECK(world.outputs["r"].tokens == RunAlone(job).tokens);
+  CHECK(world.engine.load().blocks.cached == 2);
+  CHECK(world.AllBlocksBack());
+}
+
+TEST_CASE("a request whose blocks were forged before its start makes no token, and leaves nothing") {
+  DecodeEngineOptions options = TestOptions(16);
+  options.handoff.verify = true;
+  DecodeWorld world(options);
+  std::mt19937 rng(5);
+  DecodeJob job = TestJob("r", RandomPrompt(rng, 40), 5);
+  REQUIRE(world.HandOffJob(job));
+  world.backend.kv_slab().host()[0] ^= std::byte{1};
+  REQUIRE(world.engine.Start(job, world.now).ok());
+  world.RunChecks();
+  world.RunAll();
+  CHECK(world.outputs["r"].failure.code() == absl::StatusCode::kDataLoss);
+  CHECK(world.outputs["r"].tokens.empty());
+  CHECK(world.engine.load().blocks.free == 16);
+  CHECK(world.engine.load().failed == 1);
+  CHECK(world.engine.load().failed_checks == 1);
+  CHECK(world.engine.idle());
+}
+
+TEST_CASE("while a request is checked it cannot be started twice, and it can be cancelled or failed") {
+  for (const bool cancel : {true, false}) {
+    DecodeEngineOptions options = TestOptions(16);
+    options.handoff.verify = true;
+    DecodeWorld world(options);
+    DecodeJob job = TestJob("r", {1, 2, 3, 4}, 5), again = job;
+    REQUIRE(world.HandOffJob(job));
+    REQUIRE(world.HandOffJob(again));
+    REQUIRE(world.engine.Start(job, world.now).ok());
+    CHECK(world.engine.Start(again, world.now).code() == absl::StatusCode::kFailedPrecondition);
+    CHECK(world.engine.load().committed == 1);  // of the other one nothing is left
+    if (cancel) {
+      world.engine.Cancel("r", world.now);
+    } else {
+      world.engine.FailAll(absl::UnavailableError("over"));
+    }
+    CHECK(world.engine.idle());
+    world.RunChecks();  // comes too late for it
+    CHECK_FALSE(world.Step());
+    CHECK(world.outputs["r"].tokens.empty());
+    CHECK(world.outputs["r"].finish.has_value() == cancel);
+    CHECK(world.outputs["r"].failure.ok() == cancel);
+    CHECK(world.AllBlocksBack());
+  }
+}
+
 TEST_CASE("a reservation counts no growth beyond the context, whatever it asks for") {
   DecodeEngineOptions options = TestOptions(16);
   options.model.positions = 64;

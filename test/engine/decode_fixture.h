@@ -66,6 +66,7 @@ inline LinkRequest TestLink() {
   link.prefill_incarnation = kWriter;
   link.layout = FakeBackend::Layout();
   link.numerics_id = "fake-1";
+  link.can_digest = true;
   return link;
 }
 
@@ -114,7 +115,10 @@ bool HandOff(DecodeJob& job, std::span<std::byte> slab, OnReserve on_reserve, On
   if (std::holds_alternative<RetryAfter>(reply)) return false;
   const auto& reserved = std::get<Reserved>(reply);
   PushPrompt(job, reserved.missing, slab);
-  const absl::Status committed = on_commit(Commit{reserved.reservation, static_cast<int32_t>(reserved.missing.size())});
+  std::vector<BlockId> written;
+  for (const MissingBlock& block : reserved.missing) written.push_back(block.target);
+  const absl::Status committed = on_commit(Commit{reserved.reservation, static_cast<int32_t>(written.size()),
+                                                  DigestsOf(slab, FakeBackend::Layout(), written).value()});
   BATON_CHECK(committed.ok(), "the commit was refused");
   job.reservation = reserved.reservation;
   job.blocks = static_cast<int32_t>(BlocksFor(std::ssize(job.tokens) - 1));
@@ -176,6 +180,15 @@ class DecodeWorld {
     job.sampling.max_tokens = max_tokens;
     const absl::Status started = engine.Start(std::move(job), now);
     BATON_CHECK(started.ok(), started.ToString());
+  }
+
+  // Digests what is to be checked, as a worker's own thread does.
+  void RunChecks() {
+    while (const std::optional<BlockCheck> check = engine.handoff().NextCheck()) {
+      engine.OnDigests(check->id, DigestsOf(backend.kv_slab(), FakeBackend::Layout(), check->blocks), now);
+    }
+    TakeEvents();
+    engine.CheckInvariants();
   }
 
   // False: nothing could run.

@@ -111,12 +111,14 @@ void StartJob(DecodeWorker& worker, Backend& backend, DecodeJob job) {
 TEST_CASE("requests started from many threads give what they give alone, whoever samples and on however many threads") {
   const SteadyClock clock;
   const bool backend_samples = GENERATE(false, true);
+  const bool verify = GENERATE(false, true);
   for (const int threads : {1, 3}) {
     FakeBackend backend(12);
     backend.samples = backend_samples;
     Recorder recorder;
     DecodeWorkerOptions options = WorkerOptions();
     options.engine.max_batch = 5;
+    options.engine.handoff.verify = verify;
     options.sampling_threads = threads;
     if (threads > 1) {
       options.parallel_for = [](int64_t n, absl::FunctionRef<void(int64_t)> body) {
@@ -300,6 +302,33 @@ TEST_CASE("a request that waits for blocks goes on when a writer releases them")
   worker.Cancel("blocker");
   worker.OnRelease({std::get<Reserved>(*blocker).reservation});
   CHECK(recorder.WaitForEnd("a").tokens == FakeBackend::Greedy(prompt, 45));
+}
+
+TEST_CASE("blocks are checked while a step computes, and of two requests the one that was forged fails") {
+  const SteadyClock clock;
+  GatedBackend backend(32);
+  Recorder recorder;
+  DecodeWorkerOptions options = WorkerOptions();
+  options.engine.handoff.verify = true;
+  DecodeWorker worker(std::move(options), backend, recorder, clock);
+  REQUIRE(worker.OnLink(TestLink()).ok());
+  backend.Set(false);
+  StartJob(worker, backend, TestJob("first", Prompt(1, 5), 3));
+  backend.WaitForArrivals(1);
+
+  DecodeJob forged = TestJob("forged", Prompt(2, 40), 3);
+  REQUIRE(TryHandOff(worker, backend, forged));
+  // Block 0 is the first request's, which is in use.
+  for (std::byte& byte : backend.kv_slab().host()) {
+    if (&byte - backend.kv_slab().data() >= FakeBackend::Layout().BlockBytes()) byte ^= std::byte{1};
+  }
+  REQUIRE(worker.Start(forged).ok());
+  while (worker.Load().failed_checks == 0) std::this_thread::yield();  // by another thread than the one that is held
+  backend.Set(true);
+  CHECK(recorder.WaitForEnd("forged").failure.code() == absl::StatusCode::kDataLoss);
+  CHECK(recorder.WaitForEnd("first").tokens == FakeBackend::Greedy(Prompt(1, 5), 3));
+  worker.Shutdown(absl::InfiniteDuration());
+  CHECK(worker.Load().blocks.free == worker.Load().blocks.total);
 }
 
 }  // namespace

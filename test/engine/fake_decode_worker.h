@@ -19,18 +19,29 @@ namespace baton {
 class FakeDecodeWorker {
  public:
   // The slab is `backend`'s.
-  FakeDecodeWorker(FakeBackend& backend, Incarnation incarnation, std::string transport_descriptor)
+  FakeDecodeWorker(FakeBackend& backend, Incarnation incarnation, std::string transport_descriptor, bool verify = false)
       : backend_(backend),
         pool_(static_cast<int64_t>(backend.kv_slab().size()) / FakeBackend::Layout().BlockBytes()),
         tree_(pool_),
         receiver_({.layout = FakeBackend::Layout(),
                    .numerics_id = backend.numerics_id(),
                    .incarnation = incarnation,
-                   .transport_descriptor = std::move(transport_descriptor)},
+                   .transport_descriptor = std::move(transport_descriptor),
+                   .verify = verify},
                   pool_, tree_, [this](const AdmissionQuery& query) { return Admission_(query); }) {}
 
   HandoffReceiver& receiver() { return receiver_; }
   const BlockPool& pool() const { return pool_; }
+
+  // Digests what is to be checked, as a decode worker's own thread does. What the last of it gives Start.
+  std::optional<absl::StatusOr<ClaimedKv>> Check(absl::Time now) {
+    std::optional<absl::StatusOr<ClaimedKv>> claimed;
+    while (const std::optional<BlockCheck> check = receiver_.NextCheck()) {
+      claimed =
+          receiver_.OnDigests(check->id, DigestsOf(backend_.kv_slab(), FakeBackend::Layout(), check->blocks), now);
+    }
+    return claimed;
+  }
 
   // Claims what was handed off, and decodes the first token after the prompt.
   absl::StatusOr<TokenId> FirstToken(const PrefillDone& done, const std::vector<TokenId>& prompt,
@@ -42,7 +53,11 @@ class FakeDecodeWorker {
     job.blocks = done.blocks;
     job.tokens = prompt;
     job.cache_salt = salt;
-    ASSIGN_OR_RETURN(ClaimedKv kv, receiver_.Start(job, now));
+    ASSIGN_OR_RETURN(Claim claim, receiver_.Start(job, now));
+    if (std::holds_alternative<ReservationId>(claim)) {
+      ASSIGN_OR_RETURN(claim, Check(now).value());
+    }
+    ClaimedKv& kv = std::get<ClaimedKv>(claim);
     const auto last = static_cast<int32_t>(prompt.size()) - 1;
     BATON_CHECK(kv.kv_tokens == last, "a claim of another length");
     if (static_cast<int64_t>(kv.table.size()) < BlocksFor(last + 1)) {

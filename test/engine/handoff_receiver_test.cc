@@ -15,7 +15,7 @@ constexpr KvLayout kLayout{.layers = 4, .kv_heads = 1, .head_dim = 2, .element_b
 
 class Receiver {
  public:
-  Receiver() {
+  explicit Receiver(bool verify = false) : verify_(verify) {
     spdlog::set_level(spdlog::level::off);
     REQUIRE(receiver.OnLink(Link(1), clock.Now()).ok());
   }
@@ -27,7 +27,8 @@ class Receiver {
             .prefill_incarnation = Incarnation(incarnation),
             .module_digest = {},
             .layout = kLayout,
-            .numerics_id = "cpu"};
+            .numerics_id = "cpu",
+            .can_digest = true};
   }
   static ReserveRequest Request(const RequestId& id, int32_t family) {
     const std::vector<TokenId> tokens(40, family);
@@ -54,6 +55,13 @@ class Receiver {
     return job;
   }
 
+  // Three blocks, in none of which the same stands.
+  static std::vector<BlockDigest> Digests() { return {BlockDigest{1}, BlockDigest{2}, BlockDigest{3}}; }
+
+ private:
+  const bool verify_;
+
+ public:
   ManualClock clock;
   BlockPool pool{16};
   RadixTree tree{pool};
@@ -64,7 +72,8 @@ class Receiver {
                                                   .numerics_id = "cpu",
                                                   .incarnation = Incarnation(5),
                                                   .transport_descriptor = "slab",
-                                                  .lease = absl::Seconds(10)},
+                                                  .lease = absl::Seconds(10),
+                                                  .verify = verify_},
                            pool, tree, [this](const AdmissionQuery& query) {
                              asked = query;
                              return answer;
@@ -191,8 +200,10 @@ TEST_CASE("KV is claimed once, only when it is complete, and only by whom it was
        }) {
     CHECK(start(change) == absl::StatusCode::kFailedPrecondition);
   }
-  auto claimed = r.receiver.Start(Receiver::Job("r", reserved.reservation), r.clock.Now());
-  REQUIRE(claimed.ok());
+  auto claim = r.receiver.Start(Receiver::Job("r", reserved.reservation), r.clock.Now());
+  REQUIRE(claim.ok());
+  auto* claimed = std::get_if<ClaimedKv>(&*claim);
+  REQUIRE(claimed != nullptr);
   CHECK(claimed->table.size() == 3);
   CHECK(claimed->keys.size() == 2);
   CHECK(claimed->kv_tokens == 40);
@@ -261,6 +272,85 @@ TEST_CASE("a heartbeat renews its writer's own reservations and names the others
   CHECK(r.receiver.OnCommit({reserved.reservation, 3}, r.clock.Now()).ok());
   CHECK(r.receiver.OnHeartbeat({Incarnation(3), {}}, r.clock.Now()).status().code() ==
         absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_CASE("a writer that sends no digests is not linked where blocks are verified, and asked for none elsewhere") {
+  Receiver plain, verifying(true);
+  LinkRequest old = Receiver::Link(2);
+  CHECK_FALSE(plain.receiver.OnLink(old, plain.clock.Now())->wants_digests);
+  CHECK(verifying.receiver.OnLink(old, verifying.clock.Now())->wants_digests);
+  old.can_digest = false;
+  CHECK(plain.receiver.OnLink(old, plain.clock.Now()).ok());
+  const absl::Status refused = verifying.receiver.OnLink(old, verifying.clock.Now()).status();
+  CHECK(refused.code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(absl::StrContains(refused.message(), "--verify-kv"));
+}
+
+TEST_CASE("a commit without a digest of each block gives the reservation up, in quarantine") {
+  for (const size_t digests : {0, 2, 4}) {
+    Receiver r(true);
+    const Reserved reserved = r.Reserve("r");
+    const Commit commit{reserved.reservation, 3, std::vector<BlockDigest>(digests)};
+    const absl::Status status = r.receiver.OnCommit(commit, r.clock.Now());
+    CHECK(status.code() == absl::StatusCode::kFailedPrecondition);
+    CHECK(absl::StrContains(status.message(), absl::StrCat("digests of ", digests, " blocks, expected 3")));
+    CHECK(r.pool.counts().quarantined == 3);
+    r.receiver.CheckInvariants();
+  }
+}
+
+TEST_CASE("blocks that are not what was sent are given back, shared with nobody and counted") {
+  Receiver r(true);
+  const auto claim = [&](const RequestId& id, const absl::StatusOr<std::vector<BlockDigest>>& found) {
+    const Reserved reserved = r.Reserve(id);
+    CHECK(reserved.missing.size() == 3);
+    REQUIRE(r.receiver.OnCommit({reserved.reservation, 3, Receiver::Digests()}, r.clock.Now()).ok());
+    REQUIRE(r.receiver.Start(Receiver::Job(id, reserved.reservation), r.clock.Now()).ok());
+    const BlockCheck check = r.receiver.NextCheck().value();
+    CHECK(check.blocks.size() == 3);
+    CHECK_FALSE(r.receiver.NextCheck().has_value());
+    r.clock.Advance(absl::Minutes(1));  // a check ends by its digests, not by time
+    r.receiver.Tick(r.clock.Now());
+    CHECK(r.receiver.outstanding().committed == 1);
+    r.receiver.CheckInvariants();
+    return r.receiver.OnDigests(check.id, found, r.clock.Now()).value();
+  };
+  std::vector<BlockDigest> forged = Receiver::Digests();
+  forged[1][31] = 1;
+  const absl::Status refused = claim("r", forged).status();
+  CHECK(refused.code() == absl::StatusCode::kDataLoss);
+  CHECK(absl::StrContains(refused.message(), "request r: KV block 1 of 3"));
+  CHECK(r.pool.counts().free == 16);
+  const absl::Status unread = claim("s", absl::InternalError("the device failed")).status();
+  CHECK(unread.code() == absl::StatusCode::kInternal);
+  CHECK(r.pool.counts().free == 16);
+  CHECK(r.receiver.failed_checks() == 2);
+
+  CHECK(claim("t", Receiver::Digests())->table.size() == 3);
+  CHECK(r.pool.counts().cached == 2);
+  CHECK(r.receiver.failed_checks() == 2);
+}
+
+TEST_CASE("blocks for the cache alone are shared once they were checked, or not at all") {
+  Receiver r(true);
+  ReserveRequest request = Receiver::Request("r", 1);
+  request.cache_only = true;
+  const auto reserved = std::get<Reserved>(*r.receiver.OnReserve(request, r.clock.Now()));
+  REQUIRE(r.receiver.OnCommit({reserved.reservation, 3, Receiver::Digests()}, r.clock.Now()).ok());
+  CHECK(r.pool.counts().referenced == 3);
+  r.receiver.OnRelease({reserved.reservation}, r.clock.Now());  // its writer did not hear that it was committed
+  r.receiver.Cancel("r", r.clock.Now());
+  const BlockCheck check = r.receiver.NextCheck().value();
+  CHECK_FALSE(r.receiver.OnDigests(check.id, std::vector<BlockDigest>(3), r.clock.Now()));
+  CHECK(r.pool.counts().free == 16);
+  CHECK(r.receiver.failed_checks() == 1);
+
+  request.request_id = "s";
+  const auto again = std::get<Reserved>(*r.receiver.OnReserve(request, r.clock.Now()));
+  REQUIRE(r.receiver.OnCommit({again.reservation, 3, Receiver::Digests()}, r.clock.Now()).ok());
+  CHECK_FALSE(r.receiver.OnDigests(r.receiver.NextCheck()->id, Receiver::Digests(), r.clock.Now()));
+  CHECK(r.pool.counts().cached == 2);
+  r.receiver.CheckInvariants();
 }
 
 TEST_CASE("generations of two incarnations do not meet") {

@@ -17,7 +17,7 @@ constexpr ReservationRef kRef{ReservationId(7), Generation(70)};
 // A sender that is linked to "d" and has one hand-off "r" of three blocks there, waiting for the answer to Reserve.
 class Linked {
  public:
-  Linked() {
+  explicit Linked(bool wants_digests = false) {
     spdlog::set_level(spdlog::level::off);
     sender.Begin({.request_id = "r", .decode_worker = "d", .keys = std::vector<BlockKey>(2), .kv_tokens = 40}, Now());
     const auto link = Take<SendLink>()->link;
@@ -26,7 +26,8 @@ class Linked {
                                  .transport_descriptor = "slab",
                                  .slab_blocks = 100,
                                  .numerics_id = "cpu",
-                                 .lease = kLease},
+                                 .lease = kLease,
+                                 .wants_digests = wants_digests},
                        Now());
     sender.OnConnected(Take<OpenConnection>()->link, absl::OkStatus(), Now());
     handoff = Take<SendReserve>()->handoff;
@@ -107,6 +108,61 @@ TEST_CASE("only missing blocks are pushed, each layer once, from where they are 
   CHECK(totals.blocks_pushed == 2);
   CHECK(totals.blocks_held == 1);
   CHECK(totals.expired_leases == 0);
+}
+
+TEST_CASE("where they are wanted, a commit has the digests of the blocks that were missing, in their order") {
+  Linked linked(true);
+  linked.Ready(2, 32, 4);
+  linked.Reserve({{1, BlockId(51)}, {2, BlockId(52)}});
+  std::vector<PushId> pushes;
+  std::vector<DigestBlocks> digests;
+  bool committed = false;
+  const auto collect = [&] {
+    for (SenderAction& action : linked.sender.TakeActions()) {
+      if (auto* is = std::get_if<PushBlocks>(&action)) pushes.push_back(is->push);
+      if (auto* is = std::get_if<DigestBlocks>(&action)) digests.push_back(*is);
+      committed = committed || std::holds_alternative<SendCommit>(action);
+    }
+    linked.sender.CheckInvariants();
+  };
+  collect();
+  linked.Ready(0, 30, 4);  // is there already
+  linked.Ready(1, 31, 2);  // is digested when all of it is on its way
+  collect();
+  CHECK(digests.size() == 1);
+  linked.Ready(1, 31, 4);
+  collect();
+  REQUIRE(digests.size() == 2);
+  CHECK(digests[0].blocks == std::vector{BlockId(32)});
+  CHECK(digests[1].blocks == std::vector{BlockId(31)});
+
+  for (const PushId push : pushes) linked.sender.OnPushDone(push, absl::OkStatus(), linked.Now());
+  linked.sender.OnDigests(digests[1].id, std::vector{BlockDigest{1}}, linked.Now());
+  linked.sender.OnDigests(digests[1].id, std::vector{BlockDigest{9}}, linked.Now());  // doubled
+  collect();
+  CHECK_FALSE(committed);
+  linked.sender.OnDigests(digests[0].id, std::vector{BlockDigest{2}}, linked.Now());
+  CHECK(linked.Take<SendCommit>()->commit.digests == std::vector{BlockDigest{1}, BlockDigest{2}});
+}
+
+TEST_CASE("a hand-off whose blocks cannot be digested fails, when no other of them is being read") {
+  Linked linked(true);
+  linked.Ready(0, 30, 4);
+  linked.Reserve({{0, BlockId(50)}, {1, BlockId(51)}});
+  linked.Ready(1, 31, 4);
+  std::vector<PushId> pushes;
+  std::vector<DigestId> digests;
+  for (const SenderAction& action : linked.sender.TakeActions()) {
+    if (const auto* is = std::get_if<PushBlocks>(&action)) pushes.push_back(is->push);
+    if (const auto* is = std::get_if<DigestBlocks>(&action)) digests.push_back(is->id);
+  }
+  REQUIRE(digests.size() == 2);
+  linked.sender.OnDigests(digests[0], absl::InternalError("the device failed"), linked.Now());
+  CHECK_FALSE(linked.Take<HandoffFailed>().has_value());
+  for (const PushId push : pushes) linked.sender.OnPushDone(push, absl::OkStatus(), linked.Now());
+  CHECK_FALSE(linked.Take<HandoffFailed>().has_value());
+  linked.sender.OnDigests(digests[1], std::vector<BlockDigest>(1), linked.Now());
+  CHECK(linked.Take<HandoffFailed>()->status.code() == absl::StatusCode::kInternal);
 }
 
 TEST_CASE("a peer's answer that names impossible blocks fails the hand-off and is released, nothing is pushed") {

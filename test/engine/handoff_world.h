@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -60,19 +61,22 @@ class HandoffWorld {
     std::vector<uint64_t> slab;                 // [blocks, layers]
     std::vector<uint64_t> owner;                // [blocks]: the reservation or the decoder that got it last
     std::map<RequestId, ClaimedKv> running;
+    std::map<ReservationId, DecodeJob> checking;  // started, not claimed yet
     Digest digest{};
   };
 
-  void StartPrefill(const WorkerAddress& address) {
+  // `digests`: false as at an older worker.
+  void StartPrefill(const WorkerAddress& address, bool digests = true) {
     Prefill& prefill = prefills_[address];
     prefill = Prefill{address, Incarnation(++incarnations_), nullptr, {}, {}};
     prefill.sender =
         std::make_unique<HandoffSender>(HandoffSenderOptions{.self = {.prefill_address = address,
                                                                       .prefill_incarnation = prefill.incarnation,
                                                                       .layout = kLayout,
-                                                                      .numerics_id = "cpu"}});
+                                                                      .numerics_id = "cpu",
+                                                                      .can_digest = digests}});
   }
-  void StartDecode(const WorkerAddress& address, int64_t blocks, Digest digest = {}) {
+  void StartDecode(const WorkerAddress& address, int64_t blocks, Digest digest = {}, bool verify = false) {
     KillDecode(address);
     Decode& decode = decodes_[address];
     decode.address = address;
@@ -88,13 +92,15 @@ class HandoffWorld {
                                .numerics_id = "cpu",
                                .incarnation = decode.incarnation,
                                .transport_descriptor = absl::StrCat(decode.incarnation.value()),
-                               .lease = lease_},
+                               .lease = lease_,
+                               .verify = verify},
         *decode.pool, *decode.tree, [&decode](const AdmissionQuery& query) { return AskRoom(decode, query); });
   }
   void KillPrefill(const WorkerAddress& address) { prefills_[address].sender.reset(); }
   void KillDecode(const WorkerAddress& address) {
     Decode& decode = decodes_[address];
     decode.running.clear();
+    decode.checking.clear();
     decode.receiver.reset();
     decode.tree.reset();
     decode.pool.reset();
@@ -109,6 +115,7 @@ class HandoffWorld {
   struct Outcome {
     std::optional<HandoffCommitted> committed;
     std::optional<HandoffFailed> failed;
+    bool refused = false;  // by a check at the decode worker
   };
   std::map<RequestId, Outcome>& outcomes() { return outcomes_; }
 
@@ -146,24 +153,28 @@ class HandoffWorld {
     d.receiver->Tick(Now());
     d.receiver->CheckInvariants();
   }
-  // Claims the KV and checks every bit of it. The decoder then writes to blocks of its own, as many as there is room.
+  // Claims the KV and checks every bit of it, at once or when the worker has digested it. The decoder then writes to
+  // blocks of its own, as many as there is room.
   absl::Status Start(Decode& d, const DecodeJob& job) {
-    absl::StatusOr<ClaimedKv> claimed = d.receiver->Start(job, Now());
+    absl::StatusOr<Claim> claim = d.receiver->Start(job, Now());
     d.receiver->CheckInvariants();
-    if (!claimed.ok()) return claimed.status();
-    for (size_t i = 0; i < claimed->table.size(); ++i) {
-      for (int64_t layer = 0; layer < kLayout.layers; ++layer) {
-        BATON_CHECK(d.slab[SlabIndex(claimed->table.ids()[i], layer)] == Content(job.tokens, i, layer),
-                    "started on a block that is not what the prompt says");
-      }
+    if (!claim.ok()) return claim.status();
+    if (auto* claimed = std::get_if<ClaimedKv>(&*claim)) {
+      Run(d, job, std::move(*claimed));
+    } else {
+      d.checking[std::get<ReservationId>(*claim)] = job;
+      PostChecks(d);
     }
-    if (std::optional<BlockRef> grown = d.tree->Allocate()) {
-      d.owner[grown->id().value()] = ++owners_;
-      d.slab[SlabIndex(grown->id(), 0)] = owners_;
-      claimed->table.Append(*std::move(grown));
-    }
-    BATON_CHECK(d.running.emplace(job.request_id, *std::move(claimed)).second, "started twice");
     return absl::OkStatus();
+  }
+  // Somebody who is not the reserved peer writes into this block, and nobody can keep him from it.
+  void Forge(Decode& d, BlockId block) { d.slab[SlabIndex(block, kLayout.layers - 1)] ^= 1; }
+  // The same, into the first block that this reservation has written; false: none.
+  bool ForgeOneOf(Decode& d, const ReservationRef& reservation) {
+    const auto written = std::ranges::find(d.owner, reservation.generation.value());
+    if (written == d.owner.end()) return false;
+    Forge(d, BlockId(static_cast<uint32_t>(written - d.owner.begin())));
+    return true;
   }
   DecodeJob JobOf(const RequestId& request, const std::vector<TokenId>& prompt) {
     const HandoffCommitted& committed = *outcomes_.at(request).committed;
@@ -184,6 +195,71 @@ class HandoffWorld {
   }
 
  private:
+  void Run(Decode& d, const DecodeJob& job, ClaimedKv claimed) {
+    for (size_t i = 0; i < claimed.table.size(); ++i) {
+      for (int64_t layer = 0; layer < kLayout.layers; ++layer) {
+        BATON_CHECK(d.slab[SlabIndex(claimed.table.ids()[i], layer)] == Content(job.tokens, i, layer),
+                    "started on a block that is not what the prompt says");
+      }
+    }
+    if (std::optional<BlockRef> grown = d.tree->Allocate()) {
+      d.owner[grown->id().value()] = ++owners_;
+      d.slab[SlabIndex(grown->id(), 0)] = owners_;
+      claimed.table.Append(*std::move(grown));
+    }
+    BATON_CHECK(d.running.emplace(job.request_id, std::move(claimed)).second, "started twice");
+  }
+
+  // A digest that is as good as its block is long.
+  static BlockDigest DigestOf(uint64_t first_layer, uint64_t second_layer) {
+    BlockDigest digest{};
+    std::memcpy(digest.data(), &first_layer, sizeof first_layer);
+    std::memcpy(digest.data() + sizeof first_layer, &second_layer, sizeof second_layer);
+    return digest;
+  }
+  // What the worker's own thread is asked to digest comes back later.
+  void PostChecks(Decode& d) {
+    while (const std::optional<BlockCheck> check = d.receiver->NextCheck()) {
+      post_({absl::StrCat(d.address, " digests R", check->id.value()),
+             [this, to = d.address, incarnation = d.incarnation, check] {
+               Decode& target = decodes_.at(to);
+               if (target.receiver != nullptr && target.incarnation == incarnation) Digested(target, *check);
+             },
+             nullptr});
+    }
+  }
+  void Digested(Decode& d, const BlockCheck& check) {
+    std::vector<BlockDigest> digests;
+    for (const BlockId block : check.blocks) {
+      digests.push_back(DigestOf(d.slab[SlabIndex(block, 0)], d.slab[SlabIndex(block, 1)]));
+    }
+    auto claimed = d.receiver->OnDigests(check.id, digests, Now());
+    d.receiver->CheckInvariants();
+    if (!claimed.has_value()) return;
+    const DecodeJob job = d.checking.extract(check.id).mapped();
+    log_(absl::StrCat(d.address, " ", job.request_id, claimed->ok() ? " STARTED" : " FAILED ",
+                      claimed->ok() ? "" : claimed->status().ToString()));
+    if (!claimed->ok()) outcomes_.at(job.request_id).refused = true;
+    if (claimed->ok()) Run(d, job, **std::move(claimed));
+  }
+  void Do(Prefill& p, DigestBlocks& a) {
+    std::string text = absl::StrCat(p.address, " digests ", Name(a.reservation));
+    for (const BlockId block : a.blocks) absl::StrAppend(&text, " ", block.value());
+    post_({text,
+           [this, from = p.address, mine = p.incarnation, a] {
+             Prefill& caller = prefills_.at(from);
+             if (caller.sender == nullptr || caller.incarnation != mine) return;
+             const std::vector<TokenId>& prompt = caller.prompts.at(request_of_.at(a.reservation.generation));
+             std::vector<BlockDigest> digests;
+             for (const BlockId block : a.blocks) {
+               digests.push_back(DigestOf(Content(prompt, block.value(), 0), Content(prompt, block.value(), 1)));
+             }
+             caller.sender->OnDigests(a.id, digests, Now());
+             Pump(caller);
+           },
+           nullptr});
+  }
+
   static uint64_t Content(const std::vector<TokenId>& prompt, size_t block, int64_t layer) {
     const size_t end = std::min((block + 1) * kBlockTokens, prompt.size() - 1);
     return absl::HashOf(std::vector<TokenId>(prompt.begin(), prompt.begin() + static_cast<int64_t>(end)), layer);

@@ -22,6 +22,7 @@ class Chaos {
              .least_ahead = 1 + Below(3),
              .sender = {.self = {}, .forget_idle = absl::Seconds(15)}},
             [this](PrefillWorld::Envelope e) { waiting_.push_back(std::move(e)); }, [](const std::string&) {}) {
+    world_.verify = Below(2) == 0;
     for (const char* d : {"d0", "d1"}) world_.AddDecode(d, 8 + Below(30));
   }
 

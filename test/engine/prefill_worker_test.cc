@@ -29,11 +29,11 @@ std::span<std::byte> Slab(Transport& transport, int64_t blocks) {
 // A decode worker that any thread may call.
 class DecodeHost {
  public:
-  DecodeHost(std::shared_ptr<InProcessNetwork> network, const Clock& clock, int64_t blocks)
+  DecodeHost(std::shared_ptr<InProcessNetwork> network, const Clock& clock, int64_t blocks, bool verify)
       : clock_(clock),
         transport_(std::move(network)),
         backend_(Slab(transport_, blocks)),
-        worker_(backend_, Incarnation(77), transport_.Descriptor()) {}
+        worker_(backend_, Incarnation(77), transport_.Descriptor(), verify) {}
 
   template <typename Function>
   auto With(Function function) {
@@ -143,8 +143,8 @@ class Results final : public PrefillListener {
 // unreachable.
 struct Cluster {
   explicit Cluster(int64_t prefill_blocks = 64, int64_t decode_blocks = 64, int64_t max_requests = 1000,
-                   absl::Duration forget_idle = absl::Minutes(10), StagingOptions staging = {})
-      : decode(network, clock, decode_blocks),
+                   absl::Duration forget_idle = absl::Minutes(10), StagingOptions staging = {}, bool verify = false)
+      : decode(network, clock, decode_blocks, verify),
         transport(network),
         backend(Slab(transport, prefill_blocks)),
         store(*StagingStore::Create(staging, FakeBackend::Layout().BlockBytes(), directory.path())) {
@@ -160,6 +160,7 @@ struct Cluster {
     options.sender.self.prefill_incarnation = Incarnation(5);
     options.sender.self.layout = FakeBackend::Layout();
     options.sender.self.numerics_id = backend.numerics_id();
+    options.sender.self.can_digest = true;
     worker = std::make_unique<PrefillWorker>(
         options, PrefillWorkerParts{.backend = backend,
                                     .connector = transport,
@@ -365,7 +366,8 @@ TEST_CASE("shutdown fails what does not end in time so that it may be sent again
 TEST_CASE("many threads submit and cancel: every request has one result, every token is right, no block stays") {
   const unsigned first_seed = std::random_device{}();
   INFO("seed " << first_seed);
-  Cluster cluster(14, 60, 1000, absl::Minutes(10), {.host = 6, .disk = 20});
+  const bool verify = GENERATE(false, true);
+  Cluster cluster(14, 60, 1000, absl::Minutes(10), {.host = 6, .disk = 20}, verify);
   constexpr int kThreads = 4, kRequests = 40;
   std::atomic<int> accepted = 0, right = 0, wrong = 0;
   std::vector<std::thread> threads;

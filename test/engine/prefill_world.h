@@ -37,27 +37,29 @@ class PrefillWorld {
           options.sender.self.prefill_incarnation = Incarnation(1);
           options.sender.self.layout = FakeBackend::Layout();
           options.sender.self.numerics_id = "fake-1";
+          options.sender.self.can_digest = true;
           return std::move(options);
         }()) {}
 
   struct Decode {
-    Decode(int64_t blocks, Incarnation incarnation)
+    Decode(int64_t blocks, Incarnation incarnation, bool verify)
         : descriptor(absl::StrCat("slab of ", incarnation.value())),
           backend(blocks),
-          worker(backend, incarnation, descriptor) {}
+          worker(backend, incarnation, descriptor, verify) {}
     std::string descriptor;
     FakeBackend backend;
     FakeDecodeWorker worker;
   };
   void AddDecode(const WorkerAddress& address, int64_t blocks) {
-    decodes_[address] = std::make_shared<Decode>(blocks, Incarnation(++incarnations_));
+    decodes_[address] = std::make_shared<Decode>(blocks, Incarnation(++incarnations_), verify);
   }
   // Its process is gone: nothing arrives there any more.
   void KillDecode(const WorkerAddress& address) { decodes_.erase(address); }
   FakeDecodeWorker& decode(const WorkerAddress& address) { return decodes_.at(address)->worker; }
   std::map<WorkerAddress, std::shared_ptr<Decode>>& decodes() { return decodes_; }
 
-  KvLease lease{};  // of jobs that are submitted or closed from now on
+  bool verify = false;  // of decode workers that are added from now on
+  KvLease lease{};      // of jobs that are submitted or closed from now on
   LeaseHolder lease_holder{};
 
   PrefillEngine& engine() { return engine_; }
@@ -205,7 +207,12 @@ class PrefillWorld {
   }
   void Do(SendCommit a) {
     Carry_<absl::Status>(
-        "commit", "commit", a.to, [this, a](HandoffReceiver& r) { return r.OnCommit(a.commit, Now()); },
+        "commit", "commit", a.to,
+        [this, a](HandoffReceiver& r) {
+          const absl::Status status = r.OnCommit(a.commit, Now());
+          for (auto& [address, decode] : decodes_) decode->worker.Check(Now());
+          return status;
+        },
         [this, a](const absl::Status& status) { engine_.sender().OnCommitReply(a.handoff, status, Now()); });
   }
   void Do(SendRelease a) {
@@ -240,6 +247,13 @@ class PrefillWorld {
   }
   void Do(CloseConnection a) { connections_.erase(a.link); }
   void Do(const ForgetPeer&) {}
+  void Do(const DigestBlocks& a) {
+    const auto report = [this, a] {
+      engine_.sender().OnDigests(a.id, DigestsOf(backend_.kv_slab(), FakeBackend::Layout(), a.blocks), Now());
+      Pump();
+    };
+    carry_({"digest", absl::StrCat("digest ", a.blocks.size(), " blocks"), report, report});
+  }
   void Do(PushBlocks a) {
     int64_t bytes = 0;
     for (const BlockCopy& copy : a.copies) bytes += copy.bytes;
