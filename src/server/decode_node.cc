@@ -17,6 +17,7 @@ DecodeEngineOptions EngineOptions(const NodeParts& parts, const DecoderParts& de
   options.handoff.numerics_id = info.numerics_id;
   options.handoff.incarnation = info.incarnation;
   options.handoff.transport_descriptor = parts.connector.Descriptor();
+  options.handoff.verify = parts.options.verify_kv;
   options.model.tokenizer = &decoder.tokenizer;
   options.model.vocab = parts.config.vocab;
   options.model.eos_ids = parts.config.eos_ids;

@@ -70,6 +70,7 @@ void DecodeService::Report() {
   metrics_.OnVllmLoad(load.batch, std::max<int64_t>(load.running - load.batch, 0) + load.committed);
   metrics_.OnTokens("generated", load.tokens_out);
   metrics_.OnExpiredLeases(load.expired_leases);
+  metrics_.OnFailedChecks(load.failed_checks);
   metrics_.OnPreemptions(load.preemptions);
   streams_.SendAll(LoadEvent(told));
 }

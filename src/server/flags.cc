@@ -330,6 +330,10 @@ void AddDecodeFlags(CLI::App& app, WorkerOptions& o) {
   app.add_option("--prefill-module", o.prefill_module,
                  "directory of the model that the prefill workers run, where this one was fine-tuned to go on from "
                  "its KV (PrefillShare); default: the model itself");
+  app.add_flag(
+      "--verify-kv", o.verify_kv,
+      "use no KV block whose bytes are not those that its prefill worker sent: both sides take SHA-256 of what "
+      "moves, and a request whose blocks were damaged or forged fails (docs/operations.md says what it costs)");
 }
 
 void AddServeFlags(CLI::App& app, ServeOptions& o) {

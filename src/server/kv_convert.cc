@@ -21,6 +21,12 @@ ReservationRef FromProto(const kv::v1::ReservationRef& proto) {
   return {ReservationId(proto.id()), Generation(proto.generation())};
 }
 
+absl::Status CheckMultiple(absl::string_view field, const std::string& bytes, size_t size) {
+  if (bytes.size() % size == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": expected a multiple of ", size, " bytes, got ", bytes.size()));
+}
+
 absl::Duration DurationFrom(int64_t us) { return absl::Microseconds(std::max<int64_t>(us, 0)); }
 
 }  // namespace
@@ -33,6 +39,7 @@ kv::v1::LinkRequest ToProto(const LinkRequest& request) {
   proto.set_module_digest(ToBytes(request.module_digest));
   *proto.mutable_layout() = ToProto(request.layout);
   proto.set_numerics_id(request.numerics_id);
+  proto.set_can_digest(request.can_digest);
   return proto;
 }
 
@@ -44,6 +51,7 @@ absl::StatusOr<LinkRequest> FromProto(const kv::v1::LinkRequest& proto) {
   ASSIGN_OR_RETURN(request.module_digest, DigestFrom(proto.module_digest()));
   ASSIGN_OR_RETURN(request.layout, FromProto(proto.layout()));
   request.numerics_id = proto.numerics_id();
+  request.can_digest = proto.can_digest();
   return request;
 }
 
@@ -54,6 +62,7 @@ kv::v1::LinkReply ToProto(const LinkReply& reply) {
   proto.set_slab_blocks(reply.slab_blocks);
   proto.set_numerics_id(reply.numerics_id);
   proto.set_lease_us(absl::ToInt64Microseconds(reply.lease));
+  proto.set_wants_digests(reply.wants_digests);
   return proto;
 }
 
@@ -68,6 +77,7 @@ absl::StatusOr<LinkReply> FromProto(const kv::v1::LinkReply& proto) {
   reply.slab_blocks = proto.slab_blocks();
   reply.numerics_id = proto.numerics_id();
   reply.lease = DurationFrom(proto.lease_us());
+  reply.wants_digests = proto.wants_digests();
   return reply;
 }
 
@@ -86,10 +96,7 @@ kv::v1::ReserveRequest ToProto(const ReserveRequest& request) {
 
 absl::StatusOr<ReserveRequest> FromProto(const kv::v1::ReserveRequest& proto) {
   constexpr size_t kKeyBytes = sizeof(BlockKey::bytes);
-  if (proto.keys().size() % kKeyBytes != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("keys: expected a multiple of ", kKeyBytes, " bytes, got ", proto.keys().size()));
-  }
+  RETURN_IF_ERROR(CheckMultiple("keys", proto.keys(), kKeyBytes));
   ReserveRequest request;
   request.request_id = proto.request_id();
   request.writer = Incarnation(proto.writer());
@@ -148,11 +155,18 @@ kv::v1::CommitRequest ToProto(const Commit& commit) {
   kv::v1::CommitRequest proto;
   *proto.mutable_reservation() = ToProto(commit.reservation);
   proto.set_blocks_written(commit.blocks_written);
+  std::string& digests = *proto.mutable_digests();
+  digests.reserve(commit.digests.size() * sizeof(BlockDigest));
+  for (const BlockDigest& digest : commit.digests) digests.append(digest.begin(), digest.end());
   return proto;
 }
 
-Commit FromProto(const kv::v1::CommitRequest& proto) {
-  return {.reservation = FromProto(proto.reservation()), .blocks_written = proto.blocks_written()};
+absl::StatusOr<Commit> FromProto(const kv::v1::CommitRequest& proto) {
+  RETURN_IF_ERROR(CheckMultiple("digests", proto.digests(), sizeof(BlockDigest)));
+  Commit commit{.reservation = FromProto(proto.reservation()), .blocks_written = proto.blocks_written()};
+  commit.digests.resize(proto.digests().size() / sizeof(BlockDigest));
+  if (!commit.digests.empty()) std::memcpy(commit.digests.data(), proto.digests().data(), proto.digests().size());
+  return commit;
 }
 
 kv::v1::ReleaseRequest ToProto(const Release& release) {

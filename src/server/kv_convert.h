@@ -19,7 +19,7 @@ kv::v1::ReserveReply ToProto(const ReserveReply& reply);
 absl::StatusOr<ReserveReply> FromProto(const kv::v1::ReserveReply& proto);
 
 kv::v1::CommitRequest ToProto(const Commit& commit);
-Commit FromProto(const kv::v1::CommitRequest& proto);
+absl::StatusOr<Commit> FromProto(const kv::v1::CommitRequest& proto);
 kv::v1::ReleaseRequest ToProto(const Release& release);
 Release FromProto(const kv::v1::ReleaseRequest& proto);
 kv::v1::HeartbeatRequest ToProto(const Heartbeat& heartbeat);

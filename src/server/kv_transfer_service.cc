@@ -40,7 +40,10 @@ grpc::ServerUnaryReactor* KvTransferService::Reserve(grpc::CallbackServerContext
 
 grpc::ServerUnaryReactor* KvTransferService::Commit(grpc::CallbackServerContext* context,
                                                     const kv::v1::CommitRequest* request, kv::v1::CommitReply*) {
-  return Answer(context, [&](DecodeWorker& worker) { return worker.OnCommit(FromProto(*request)); });
+  return Answer(context, [&](DecodeWorker& worker) -> absl::Status {
+    ASSIGN_OR_RETURN(const baton::Commit commit, FromProto(*request));
+    return worker.OnCommit(commit);
+  });
 }
 
 grpc::ServerUnaryReactor* KvTransferService::Release(grpc::CallbackServerContext* context,

@@ -91,6 +91,8 @@ constexpr Spec kTable[] = {
      "Reservations of KV blocks whose lease ran out, by `role`: at a prefill worker, for its decode worker answered no "
      "heartbeat in time; at a decode worker, for its prefill worker sent none, or no router started what was "
      "committed."},
+    {Metric::kFailedChecks, Kind::kCounter, "baton_kv_checks_failed_total",
+     "Hand-offs that were refused since a KV block was not what was sent, with `--verify-kv` (decode)."},
     {Metric::kPreemptions, Kind::kCounter, "baton_preemptions_total",
      "Times that a running request had to leave its KV memory to others, and waited to come back (decode)."},
     {Metric::kStageQueueSeconds, Kind::kHistogram, "baton_stage_queue_seconds",

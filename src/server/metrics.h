@@ -56,6 +56,7 @@ enum class Metric {
   kHandoffs,
   kHandoffBlocks,
   kExpiredLeases,
+  kFailedChecks,
   kPreemptions,
   // Both.
   kStageQueueSeconds,

@@ -27,7 +27,8 @@ PrefillEngineOptions EngineOptions(const NodeParts& parts, const WorkerInfo& inf
                          .prefill_incarnation = info.incarnation,
                          .module_digest = info.module_digest,
                          .layout = info.layout,
-                         .numerics_id = info.numerics_id};
+                         .numerics_id = info.numerics_id,
+                         .can_digest = true};
   return options;
 }
 

@@ -82,6 +82,8 @@ void WorkerMetrics::OnTransfer(int64_t total_bytes, const HandoffTotals& handoff
 
 void WorkerMetrics::OnExpiredLeases(int64_t total) { Raise(expired_leases_, total); }
 
+void WorkerMetrics::OnFailedChecks(int64_t total) { Raise(metrics_.Counter(Metric::kFailedChecks), total); }
+
 void WorkerMetrics::OnPreemptions(int64_t total) {
   Raise(metrics_.Counter(Metric::kPreemptions), total);
   if (vllm_) Raise(vllm_->preemptions, total);

@@ -15,6 +15,12 @@ std::vector<std::string> Ranks(int ranks) {
   return Small({"--listen", "127.0.0.1:0", "--tensor-parallel", absl::StrCat(ranks)});
 }
 
+// Whose digests are those of whole blocks, however many ranks they lie in.
+std::vector<std::string> Verifying(std::vector<std::string> arguments) {
+  arguments.push_back("--verify-kv");
+  return arguments;
+}
+
 struct Cluster {
   Worker prefill, decode;
   Process router;
@@ -22,7 +28,7 @@ struct Cluster {
 
   Cluster(int prefill_ranks, int decode_ranks)
       : prefill("prefill", Ranks(prefill_ranks)),
-        decode("decode", Ranks(decode_ranks)),
+        decode("decode", Verifying(Ranks(decode_ranks))),
         router("baton-router", {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--prefill-workers",
                                 prefill.address, "--decode-workers", decode.address}),
         stub(v1::Inference::NewStub(DialTcp(router.Await("listening on ")))) {

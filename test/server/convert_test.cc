@@ -110,6 +110,22 @@ TEST_CASE("hand-off messages survive the wire") {
   REQUIRE(link_back.ok());
   CHECK(link_back->module_digest == link.module_digest);
   CHECK(link_back->layout == kLayout);
+  for (const bool digests : {false, true}) {
+    link.can_digest = digests;
+    CHECK(FromProto(ToProto(link))->can_digest == digests);
+    LinkReply reply;
+    reply.slab_blocks = 1;
+    reply.lease = absl::Seconds(1);
+    reply.wants_digests = digests;
+    CHECK(FromProto(ToProto(reply))->wants_digests == digests);
+  }
+
+  const Commit commit{{ReservationId(4), Generation(5)}, 2, {BlockDigest{1}, BlockDigest{2}}};
+  const auto commit_back = FromProto(ToProto(commit));
+  REQUIRE(commit_back.ok());
+  CHECK(commit_back->reservation == commit.reservation);
+  CHECK(commit_back->blocks_written == 2);
+  CHECK(commit_back->digests == commit.digests);
 
   ReserveRequest reserve;
   reserve.keys.resize(3);
@@ -149,6 +165,10 @@ TEST_CASE("what contradicts itself is refused") {
   kv::v1::ReserveRequest reserve;
   reserve.set_keys(std::string(33, 'x'));
   CHECK(absl::IsInvalidArgument(FromProto(reserve).status()));
+
+  kv::v1::CommitRequest commit;
+  commit.set_digests(std::string(33, 'x'));
+  CHECK(absl::IsInvalidArgument(FromProto(commit).status()));
 
   kv::v1::ReserveReply reply;
   CHECK(absl::IsInvalidArgument(FromProto(reply).status()));

@@ -54,6 +54,17 @@ TEST_CASE("HTTP is served on loopback, elsewhere or not at all") {
   CHECK_FALSE(Parse({}, "http = \"everywhere\"").file.ok());
 }
 
+TEST_CASE("a decode worker is told to verify KV, and asks prefill workers for what they need no option for") {
+  WorkerOptions decode, prefill;
+  CLI::App decode_app, prefill_app;
+  AddDecodeFlags(decode_app, decode);
+  AddPrefillFlags(prefill_app, prefill);
+  CHECK_FALSE(decode.verify_kv);
+  decode_app.parse(std::vector<std::string>{"--verify-kv"});
+  CHECK(decode.verify_kv);
+  CHECK(prefill_app.get_option_no_throw("--verify-kv") == nullptr);
+}
+
 TEST_CASE("a mistake in the file is named with its line") {
   const auto error = [](const std::string& toml) {
     const Parsed parsed = Parse({}, toml);
