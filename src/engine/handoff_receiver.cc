@@ -188,7 +188,13 @@ absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
     return absl::FailedPreconditionError(absl::StrCat(ToString(commit.reservation), ": digests of ",
                                                       commit.digests.size(), " blocks, expected ", expected));
   }
-  if (reservation.committed) return absl::OkStatus();
+  if (reservation.committed) {
+    if (commit.digests == reservation.digests) return absl::OkStatus();
+    reservation.committed = false;  // one of the two is not its writer's, who may write still
+    GiveUp(it, now);
+    return absl::FailedPreconditionError(
+        absl::StrCat(ToString(commit.reservation), " was committed with other digests before"));
+  }
   reservation.committed = true;
   reservation.lapses_at = now + options_.lease;
   if (options_.verify) {

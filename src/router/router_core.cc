@@ -201,8 +201,8 @@ void RouterCore::Failed(const WorkerAddress& link, const RequestId& id, const Fa
   if (!by_prefill && live.decode != link) return;
   absl::Status reason = failure.status;
   if (reason.ok()) reason = absl::InternalError("the worker failed the request without a reason");
-  if (live.state == State::kStarting && absl::IsFailedPrecondition(reason)) {
-    // The hand-off did not last until Start: another one may.
+  if (live.state == State::kStarting && (absl::IsFailedPrecondition(reason) || absl::IsDataLoss(reason))) {
+    // The hand-off did not last until Start, or its bytes did not: another one may.
     reason =
         absl::UnavailableError(StrCat("the hand-off failed: ", Message(reason), "; the request may be sent again"));
   }

@@ -153,10 +153,12 @@ TEST_CASE("other failures end the request with the worker's words") {
 }
 
 TEST_CASE("a hand-off that is in doubt when it is started may be tried again by the client") {
-  Cluster c;
-  Bring(c, Stage::kStarting);
-  c.core.Failed(kD, "r", {absl::FailedPreconditionError("lapsed"), absl::ZeroDuration()}, c.now);
-  CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+  for (const absl::Status& doubt : {absl::FailedPreconditionError("lapsed"), absl::DataLossError("other bytes")}) {
+    Cluster c;
+    Bring(c, Stage::kStarting);
+    c.core.Failed(kD, "r", {doubt, absl::ZeroDuration()}, c.now);
+    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+  }
 }
 
 TEST_CASE("a higher priority is placed first when a worker comes") {
