@@ -19,13 +19,15 @@ class TlsCertificate {
     std::string certificate;
     std::string key;
   };
-  // INVALID_ARGUMENT: a file cannot be read or is not PEM, or the key is not the certificate's.
+  // INVALID_ARGUMENT: a file cannot be read or is not PEM, or the key is not the certificate's. FAILED_PRECONDITION:
+  // OpenSSL lacks what we speak.
   static absl::StatusOr<std::shared_ptr<TlsCertificate>> Load(Files files);
 
   // Looks whether the files have changed: true if they have, and what they hold is shown to those who come from now on.
   // INVALID_ARGUMENT: they have, to what cannot be used, and all stays as it was. Told once of each such change.
   absl::StatusOr<bool> Renew();
-  // For a new connection, and as long as that lasts. TLS 1.2 or newer, for HTTP/1.1.
+  // For a new connection, and as long as that lasts. TLS 1.2 or newer, with keys by X25519 or P-256, for
+  // HTTP/1.1.
   std::shared_ptr<SSL_CTX> context() const;
 
  private:

@@ -88,7 +88,10 @@ void Copy(const std::string& from, const std::string& to) {
 TEST_CASE("TLS 1.2 and 1.3 are spoken, older ones are not") {
   World w;
   const auto context = w.authority.ClientContext();
-  SSL_CTX_set_cipher_list(context.get(), "DEFAULT@SECLEVEL=0");  // else OpenSSL offers no old version at all
+  // Else OpenSSL offers no old version at all, and takes none.
+  for (SSL_CTX* side : {context.get(), w.certificate->context().get()}) {
+    REQUIRE(SSL_CTX_set_cipher_list(side, "DEFAULT@SECLEVEL=0") == 1);
+  }
   const auto version_of = [&](int only) {
     SSL_CTX_set_min_proto_version(context.get(), only);
     SSL_CTX_set_max_proto_version(context.get(), only);
@@ -102,6 +105,32 @@ TEST_CASE("TLS 1.2 and 1.3 are spoken, older ones are not") {
   CHECK(version_of(TLS1_2_VERSION) == TLS1_2_VERSION);
   CHECK(version_of(TLS1_1_VERSION) == 0);
   CHECK(version_of(TLS1_VERSION) == 0);
+}
+
+TEST_CASE("keys are exchanged by curves that take little time, and by nothing else") {
+  World w;
+  const auto agrees = [&](int version, const std::string& groups, const std::string& ciphers) {
+    const auto context = w.authority.ClientContext();
+    SSL_CTX_set_min_proto_version(context.get(), version);
+    SSL_CTX_set_max_proto_version(context.get(), version);
+    REQUIRE(SSL_CTX_set1_groups_list(context.get(), groups.c_str()) == 1);
+    REQUIRE(SSL_CTX_set_cipher_list(context.get(), ciphers.c_str()) == 1);
+    return w.Client(context.get()).encrypted();
+  };
+  CHECK_FALSE(agrees(TLS1_3_VERSION, "ffdhe8192", "DEFAULT"));
+  CHECK_FALSE(agrees(TLS1_3_VERSION, "ffdhe2048", "DEFAULT"));
+  CHECK_FALSE(agrees(TLS1_3_VERSION, "P-521", "DEFAULT"));
+  CHECK(agrees(TLS1_3_VERSION, "ffdhe8192:P-521:P-256", "DEFAULT"));  // asked for a key of the last
+  CHECK(agrees(TLS1_3_VERSION, "X25519", "DEFAULT"));
+  CHECK(agrees(TLS1_2_VERSION, "P-256", "DEFAULT"));
+
+  const TlsFiles rsa = w.authority.Issue("rsa", /*rsa=*/true);  // with which TLS 1.2 has more ways
+  Copy(rsa.certificate, w.files.certificate);
+  Copy(rsa.key, w.files.key);
+  REQUIRE(w.certificate->Renew().value() == true);
+  CHECK(agrees(TLS1_2_VERSION, "P-256", "kECDHE"));
+  CHECK_FALSE(agrees(TLS1_2_VERSION, "P-256", "kDHE"));
+  CHECK_FALSE(agrees(TLS1_2_VERSION, "P-256", "kRSA"));
 }
 
 TEST_CASE("of the protocols that a client offers HTTP/1.1 is chosen, and a client of others alone is refused") {
