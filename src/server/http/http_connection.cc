@@ -19,9 +19,9 @@ namespace http = boost::beast::http;
 
 constexpr size_t kSmallRead = 4 << 10;  // bytes: for heads, and what idle connections hold
 constexpr size_t kKeptBuffer = 16 << 10;
-constexpr size_t kEncryptedAtOnce = 64 << 10;  // bytes; what an answer takes in memory beside itself
-constexpr size_t kMostOwed = 256 << 10;        // bytes; of handshakes that a client asks for and does not read
-constexpr size_t kLeastRest = 5;               // bytes; that a body in chunks ends with: "0\r\n\r\n"
+constexpr size_t kEncryptedAtOnce = 64 << 10;                // bytes; what an answer takes in memory beside itself
+constexpr size_t kMostOwed = kEncryptedAtOnce + (32 << 10);  // with keys that a client asks for and does not read
+constexpr size_t kLeastRest = 5;                             // bytes; that a body in chunks ends with: "0\r\n\r\n"
 constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
 int StatusOf(const boost::system::error_code& error) {
@@ -161,6 +161,7 @@ void HttpConnection::OnRead(const Error& error, size_t bytes) {
   input_ended_ = error == asio::error::eof;
   if (state_ == State::kLinger) return input_ended_ ? Close() : Read();
   if (!Receive({chunk_.data(), bytes})) return;
+  if (input_ended_ && awaiting_message_) return Leave(Gone::kLeft);  // nothing can be sent any more
   if (state_ == State::kHandshake && input_ended_) return Close();
   if (state_ == State::kHead || state_ == State::kBody) return Advance();
   if (!input_ended_) return Read();
@@ -210,6 +211,8 @@ void HttpConnection::FailTls(const absl::Status& why) {
     socket_.write_some(asio::buffer(tls_->outgoing().data(), tls_->outgoing().size()), ignored);
   }
   if (reply_ != nullptr) return Leave(Gone::kLeft);
+  parser_.reset();
+  charge_.reset();
   Linger();
 }
 
@@ -351,7 +354,6 @@ void HttpConnection::Refuse(int status, const std::string& message) {
 
 void HttpConnection::BeginReply(HttpReply::Form form) {
   Enter(State::kReply, absl::InfiniteDuration());
-  shared_.RequestBegins();
   reply_begun_ = false;
   // The loop outlives the connection as long as somebody has the reply.
   auto wake = [loop = loop_, weak = weak_from_this()] {
@@ -362,6 +364,7 @@ void HttpConnection::BeginReply(HttpReply::Form form) {
   };
   form.max_unread = shared_.options.max_unread_bytes;
   reply_ = std::make_shared<HttpReply>(form, std::move(wake));
+  shared_.RequestBegins();  // last, for EndRequest counts what has a reply
 }
 
 void HttpConnection::SendInterim() {
@@ -415,6 +418,7 @@ void HttpConnection::AwaitRoom() {
 }
 
 void HttpConnection::AwaitMessage() {
+  if (input_ended_) return Leave(Gone::kLeft);
   awaiting_room_ = awaiting_message_ = true;
   stalled_since_ = std::chrono::steady_clock::now();  // as long as one that does not read
   Read();
@@ -458,10 +462,11 @@ void HttpConnection::Leave(Gone why) {
 
 void HttpConnection::Close() {
   closed_ = true;
+  const bool whole = reply_ == nullptr;  // else its word would vouch for an answer that is cut
   EndRequest();
   charge_.reset();
   Error ignored;
-  if (tls_ != nullptr && AllIsSent() && tls_->Close()) {
+  if (tls_ != nullptr && whole && AllIsSent() && tls_->Close()) {
     socket_.write_some(asio::buffer(tls_->outgoing().data(), tls_->outgoing().size()), ignored);
   }
   socket_.close(ignored);

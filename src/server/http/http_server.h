@@ -27,8 +27,8 @@ class HttpHandler {
 };
 
 struct HttpOptions {
-  std::string listen;                         // host:port; port 0 takes a free one
-  std::shared_ptr<const TlsCertificate> tls;  // null: nothing is encrypted
+  std::string listen{};                         // host:port; port 0 takes a free one
+  std::shared_ptr<const TlsCertificate> tls{};  // null: nothing is encrypted
   int threads = 2;
   int max_connections = 4096;
   size_t max_header_bytes = 16u << 10;  // with the request line

@@ -64,9 +64,11 @@ std::shared_ptr<SSL_CTX> NewContext() {
   std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
   if (context == nullptr) throw std::bad_alloc();
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
-  SSL_CTX_set_options(context.get(), SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
-  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);           // of connections that are idle
-  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);   // clients keep their own, as tickets
+  SSL_CTX_set_options(context.get(), SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET);
+  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);  // of connections that are idle
+  // No session is resumed: the key of tickets would live as long as the context, and what it opens with it.
+  SSL_CTX_set_num_tickets(context.get(), 0);
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   const auto no_password = [](char*, int, int, void*) { return -1; };  // else it asks the terminal
   SSL_CTX_set_default_passwd_cb(context.get(), no_password);
   SSL_CTX_set_alpn_select_cb(context.get(), ChooseProtocol, nullptr);

@@ -101,7 +101,7 @@ absl::Status TlsSession::Receive(std::string_view bytes, std::string& plaintext)
     const int got = SSL_read(ssl_.get(), part.data(), static_cast<int>(part.size()));
     if (got > 0) {
       plaintext.append(part.data(), static_cast<size_t>(got));
-      idle_bytes_ = 0;
+      idle_bytes_ = incoming_.size();
       continue;
     }
     incoming_ = {};

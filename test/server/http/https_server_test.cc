@@ -22,6 +22,7 @@ class Echo final : public HttpHandler {
   void OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
     ++requests;
     reply->Begin({.status = 200, .headers = {}, .body = std::move(request.body)});
+    if (request.path == "/no-end") return;
     reply->End();
   }
   std::optional<HttpResponse> OnHead(HttpRequest&) override { return std::nullopt; }
@@ -39,13 +40,13 @@ struct World {
   Echo handler;
   std::unique_ptr<HttpServer> server;
 
-  explicit World(absl::Duration header_timeout = absl::Seconds(10)) {
+  explicit World(HttpOptions options = {}) {
     auto loaded = TlsCertificate::Load({files.certificate, files.key});
     REQUIRE(loaded.ok());
     certificate = *loaded;
-    auto started = HttpServer::Start(
-        {.listen = "127.0.0.1:0", .tls = certificate, .header_timeout = header_timeout, .idle_timeout = header_timeout},
-        handler);
+    options.listen = "127.0.0.1:0";
+    options.tls = certificate;
+    auto started = HttpServer::Start(options, handler);
     REQUIRE(started.ok());
     server = *std::move(started);
   }
@@ -188,7 +189,7 @@ TEST_CASE("what is no TLS ends the connection") {
 }
 
 TEST_CASE("a client that stalls within the handshake, or says nothing after it, is sent away") {
-  World w(absl::Milliseconds(300));
+  World w({.header_timeout = absl::Milliseconds(300), .idle_timeout = absl::Milliseconds(300)});
   const std::string hello = ClientHello(w.authority.ClientContext().get());
   HttpClient silent = w.PlainClient(), stalled = w.PlainClient(), encrypted = w.Client();
   stalled.Send(hello.substr(0, hello.size() / 2));
@@ -257,17 +258,74 @@ TEST_CASE("an answer waits for the rest of a message that its client cut in two"
     client.SendRaw(records.Seal(TlsRecords::kData, request));  // within the message, which is none
     w.AwaitNobody();
   }
+  SECTION("which never comes, for the client has ended its side") {
+    client.SendRaw(records.Seal(TlsRecords::kData, request));
+    CHECK(client.Read().body == "first");  // so that what follows comes after the handshake
+    std::string bytes = records.Seal(TlsRecords::kData, request);
+    bytes += records.Seal(TlsRecords::kHandshake, key_update.substr(0, cut));
+    client.SendRaw(bytes);
+    client.CutInput();
+    w.AwaitNobody();
+  }
 }
 
-TEST_CASE("a client that asks for ever new keys and reads none of them is cut off") {
-  World w(absl::Seconds(100));
-  const auto context = w.authority.ClientContext();
-  HttpClient client = HttpClient(w.server->address(), /*receive_buffer=*/4096, context.get());
+TEST_CASE("messages that carry nothing end the connection") {
+  World w({.header_timeout = absl::Seconds(100)});
+  HttpClient client = w.Client();
   REQUIRE(client.encrypted());
   int updates = 0;
   while (updates < 2'000'000 && client.UpdateKeys()) ++updates;
   CHECK(updates < 2'000'000);
   w.AwaitNobody();
+}
+
+TEST_CASE("a client that asks for ever new keys and reads none of them is cut off") {
+  World w({.header_timeout = absl::Seconds(100), .max_read_pause = absl::Seconds(100)});
+  const auto context = w.authority.ClientContext();
+  HttpClient client = HttpClient(w.server->address(), /*receive_buffer=*/4096, context.get());
+  REQUIRE(client.encrypted());
+  client.Send("GET / HTTP/1.1\r\nHost: x\r\nX: ");
+  int updates = 0;
+  const auto next = [&] { return updates % 1000 != 0 || client.Send("x"); };  // so that they carry something
+  while (updates < 2'000'000 && next() && client.UpdateKeys()) ++updates;
+  CHECK(updates < 2'000'000);
+  w.AwaitNobody();
+}
+
+TEST_CASE("no session is resumed") {
+  World w;
+  for (const int only : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+    const auto context = w.authority.ClientContext();
+    SSL_CTX_set_min_proto_version(context.get(), only);
+    SSL_CTX_set_max_proto_version(context.get(), only);
+    HttpClient client = w.Client(context.get());
+    client.Post("/", "x");
+    CHECK(client.Read().body == "x");
+    CHECK(SSL_SESSION_is_resumable(SSL_get_session(client.tls())) == 0);
+  }
+}
+
+TEST_CASE("a client is not told that it has all of an answer that is cut") {
+  World w;
+  HttpClient cut = w.Client(), idle = w.Client();
+  cut.Send("POST /no-end HTTP/1.0\r\nContent-Length: 1\r\n\r\nx");
+  CHECK(cut.ReadHead().status == 200);
+  w.server->Stop();
+  CHECK(cut.EndsAtLast());
+  CHECK_FALSE(cut.was_told_of_the_end());
+  CHECK(idle.EndsAtLast());
+  CHECK(idle.was_told_of_the_end());
+}
+
+TEST_CASE("a body that ends in what is no TLS keeps no room from others") {
+  World w({.max_bodies_bytes = 100'000, .linger_timeout = absl::Seconds(100)});
+  HttpClient broken = w.Client(), other = w.Client();
+  const std::string body(80'000, 'x');
+  broken.Send(absl::StrCat("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n", body));
+  broken.SendRaw("no record");
+  CHECK(broken.EndsAtLast());
+  other.Post("/", body);
+  CHECK(other.Read().status == 200);
 }
 
 TEST_CASE("a renewed certificate is shown to those who come, and one that is no good to nobody") {

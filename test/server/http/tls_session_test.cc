@@ -32,6 +32,13 @@ class Client {
     if (!bytes.empty()) BIO_read(out_, bytes.data(), static_cast<int>(bytes.size()));
     return bytes;
   }
+  // Asks for new keys, so many times.
+  void UpdateKeys(int times) {
+    while (times-- > 0) {
+      REQUIRE(SSL_key_update(tls_.get(), SSL_KEY_UPDATE_REQUESTED) == 1);
+      REQUIRE(SSL_do_handshake(tls_.get()) == 1);
+    }
+  }
   std::string Read(std::string_view bytes) {
     BIO_write(in_, bytes.data(), static_cast<int>(bytes.size()));
     std::string plaintext;
@@ -131,10 +138,8 @@ TEST_CASE("ciphertext that was changed is refused, and nothing that was not sent
   CHECK(refused > 100);
 }
 
-TEST_CASE("a record that comes in part, and then with many others, is no message that carries nothing") {
-  World w;
-  TlsSession server(w.server_context.get());
-  Client client(w.client_context.get());
+// Until both have ended the handshake.
+void Agree(TlsSession& server, Client& client) {
   std::string nothing, heard;
   for (int i = 0; i < 3; ++i) {
     REQUIRE(server.Receive(client.Bytes(nothing), heard).ok());
@@ -142,6 +147,30 @@ TEST_CASE("a record that comes in part, and then with many others, is no message
     server.Sent(server.outgoing().size());
   }
   REQUIRE(server.established());
+}
+
+TEST_CASE("messages that carry nothing count from the last that did, also where they come with it") {
+  World w;
+  TlsSession server(w.server_context.get());
+  Client client(w.client_context.get());
+  Agree(server, client);
+  std::string nothing, question = "question", heard;
+  const auto updates = [&] {
+    client.UpdateKeys(1500);  // some 40 kB
+    return client.Bytes(nothing);
+  };
+  const std::string before = updates(), something = client.Bytes(question), after = updates();
+  CHECK(server.Receive(before + something + after, heard).ok());
+  CHECK(heard == "question");
+  CHECK_FALSE(server.Receive(updates(), heard).ok());
+}
+
+TEST_CASE("a record that comes in part, and then with many others, is no message that carries nothing") {
+  World w;
+  TlsSession server(w.server_context.get());
+  Client client(w.client_context.get());
+  Agree(server, client);
+  std::string heard;
   const std::string body(150'000, 'x');
   std::string question = body;
   std::string_view bytes;
