@@ -13,6 +13,7 @@ namespace {
 // Of one tenant.
 constexpr size_t kLongPromptsWaiting = 256;
 constexpr size_t kViewsWaiting = 32;
+constexpr size_t kBytesWaiting = 256u << 20;  // of all
 
 std::string RandomPrefix() {
   std::random_device random;
@@ -29,6 +30,7 @@ ClientAdmission::ClientAdmission(Router& router, ServedModels& models, const Clo
       metrics_(metrics),
       callers_(callers),
       id_prefix_(RandomPrefix()),
+      waiting_(std::make_shared<BodyBytes>(kBytesWaiting)),
       long_prompts_(/*threads=*/2, kLongPromptsWaiting),
       views_(/*threads=*/1, kViewsWaiting) {}
 
@@ -67,8 +69,14 @@ template <typename Request>
 void ClientAdmission::Accept(std::shared_ptr<const Request> request, const CallContext& context,
                              std::shared_ptr<CallSink> sink) {
   const size_t bytes = PromptBytes(*request);
-  const absl::Status run = Run(*context.caller, bytes,
-                               [this, request = std::move(request), context, sink] { Admit(*request, context, sink); });
+  const auto charge = std::make_shared<BodyCharge>(waiting_, context.caller->name);
+  if (!IsShort(bytes) && !charge->Add(request->ByteSizeLong())) {
+    return Refuse(*sink, absl::ResourceExhaustedError("overloaded: too many large requests wait to be read"),
+                  kRetryHint);
+  }
+  const absl::Status run = Run(*context.caller, bytes, [this, request = std::move(request), context, sink, charge] {
+    Admit(*request, context, sink);
+  });
   if (!run.ok()) Refuse(*sink, run, kRetryHint);
 }
 

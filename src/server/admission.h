@@ -11,6 +11,7 @@
 #include "inference.pb.h"
 #include "model/served_model.h"
 #include "server/callers.h"
+#include "server/http/body_bytes.h"
 #include "server/metrics.h"
 #include "server/request_handle.h"
 #include "server/request_reader.h"
@@ -74,7 +75,8 @@ class ClientAdmission {
   // The same for what looks at many requests, and in a line of its own: who looks keeps no prompt waiting.
   absl::Status RunView(const Tenant& tenant, absl::AnyInvocable<void()> task);
   // Reads the request and submits it for `sink`, which is told if either fails. Times are the clock's. Accept tokenises
-  // long prompts on another thread, Admit all of them here.
+  // long prompts on another thread, for which no more bytes wait than BodyBytes has for the tenant; Admit all of them
+  // here.
   template <typename Request>
   void Accept(std::shared_ptr<const Request> request, const CallContext& context, std::shared_ptr<CallSink> sink);
   template <typename Request>
@@ -98,6 +100,7 @@ class ClientAdmission {
   const std::string id_prefix_;  // random, so that ids of different routers differ
   std::atomic<uint64_t> next_id_ = 1;
   std::atomic<bool> draining_ = false;
+  const std::shared_ptr<BodyBytes> waiting_;  // messages for Accept's threads; HTTP counts its own
   WorkQueue long_prompts_, views_;
 };
 

@@ -5,6 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/synchronization/notification.h"
+#include "base/strings.h"
 #include "http_client.h"
 #include "router_cluster.h"
 #include "temp_dir.h"
@@ -318,6 +321,50 @@ TEST_CASE("a body counts in the share of the tenant whose key its head has") {
   head.headers = {{"authorization", "Bearer " + t.beta.key}};
   CHECK_FALSE(gateway.OnHead(head).has_value());
   CHECK(head.account == "beta");
+}
+
+class Refused final : public CallSink {
+ public:
+  explicit Refused(Router& router) : handle_(&router) {}
+  void OnUpdate(TokenUpdate) override {}
+  void OnEnd(const RequestOutcome&) override {}
+  RequestHandle& handle() override { return handle_; }
+  void SetId(const RequestId&) override {}
+  void Refuse(const absl::Status& status, absl::Duration) override { why = status; }
+
+  absl::Status why;  // of the last call
+
+ private:
+  RequestHandle handle_;
+};
+
+TEST_CASE("a tenant's messages that wait for a thread hold no more bytes than leave as many to others") {
+  Tenants t;
+  ServedModels models(std::vector<ServedModel>{});
+  const auto keys = KeyRing::Load(t.directory / "keys.toml");
+  REQUIRE(keys.ok());
+  Callers callers(**keys, t.c->clock);
+  Router router({}, t.c->clock, DialTcp, t.c->metrics);
+  absl::Notification go;
+  Tenant busy;
+  busy.name = "busy";
+  ClientAdmission admission(router, models, t.c->clock, t.c->metrics, callers);
+  for (int thread = 0; thread < 2; ++thread) {
+    CHECK(admission.Run(busy, 1 << 20, [&go] { go.WaitForNotification(); }).ok());
+  }
+  auto request = std::make_shared<v1::GenerateRequest>();
+  request->mutable_segments()->add_segments()->set_text(std::string(8'000'000, 'x'));
+  const auto ask = [&](const NewKey& key) {
+    const auto sink = std::make_shared<Refused>(router);
+    admission.Accept<v1::GenerateRequest>(request, {.caller = callers.Authenticate("Bearer " + key.key).value()}, sink);
+    return sink->why;
+  };
+  for (int i = 0; i < 16; ++i) CHECK(ask(t.alpha).ok());  // 122 MiB of its 128
+  const absl::Status refused = ask(t.alpha);
+  CHECK(absl::IsResourceExhausted(refused));
+  CHECK(absl::StrContains(ToAbsl(Message(refused)), "too many large requests"));
+  CHECK(ask(t.beta).ok());
+  go.Notify();
 }
 
 TEST_CASE("a request counts what it may use until it ends, then what it used, and nothing if it was refused") {
