@@ -22,6 +22,8 @@ class StatusTest(unittest.TestCase):
         return process
 
     def test_a_terminal_is_drawn_over_and_left_at_the_start_of_a_line_by_ctrl_c(self):
+        # A shell's background jobs, of which this may be one, ignore it, and what they start would, too.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         ours, theirs = pty.openpty()
         self.addCleanup(os.close, ours)
         process = self.watch(stdout=theirs, stdin=theirs, start_new_session=True)
