@@ -411,7 +411,9 @@ void PrefillEngine::Handle(HandoffFailed failed, absl::Time now) {
   if (failed.part != 0) return AheadEnded(failed.part, 0, failed.status, now + failed.retry_after, now);
   const absl::Status& failure = jobs_.at(failed.request_id).failure;
   if (!failure.ok()) failed = {failed.request_id, failure, absl::ZeroDuration()};
-  const bool no_room = absl::IsResourceExhausted(failed.status);
+  // Where it was lost and is back already, this worker may be the last to know.
+  const bool lost = absl::IsUnavailable(failed.status) && failed.retry_after > absl::ZeroDuration();
+  const bool no_room = absl::IsResourceExhausted(failed.status) || lost;
   Failed({failed.request_id, failed.status, failed.retry_after, no_room});
 }
 

@@ -118,7 +118,7 @@ struct RequestFailed {
   RequestId request_id;
   absl::Status status;
   absl::Duration retry_after;
-  bool no_room_to_decode = false;  // from a prefill worker: not it but the decode worker is full
+  bool no_room_to_decode = false;  // from a prefill worker: not it but the decode worker is full, or not reached
 };
 
 }  // namespace baton

@@ -207,7 +207,8 @@ void RouterCore::Failed(const WorkerAddress& link, const RequestId& id, const Fa
         absl::UnavailableError(StrCat("the hand-off failed: ", Message(reason), "; the request may be sent again"));
   }
   const bool growing = live.state == State::kGrowing;
-  const bool again = absl::IsResourceExhausted(reason) && !live.request.at_holder &&
+  const bool cannot_hand_off = by_prefill && failure.no_room_to_decode && absl::IsUnavailable(reason);
+  const bool again = (absl::IsResourceExhausted(reason) || cannot_hand_off) && !live.request.at_holder &&
                      (growing || ((by_prefill || live.state == State::kStarting) && !live.request.prefill_only));
   if (again) {
     const absl::Duration delay =

@@ -91,7 +91,7 @@ class RouterCore {
   struct Failure {
     absl::Status status;
     absl::Duration retry_after{};
-    bool no_room_to_decode = false;  // a prefill worker says it of the decode worker
+    bool no_room_to_decode = false;  // a prefill worker says it of the decode worker, or cannot reach it
   };
   void Failed(const WorkerAddress& link, const RequestId& id, const Failure& failure, absl::Time now);
   // True: the tokens may be passed on. `finished`: they are the last, and kEnd with OK follows.

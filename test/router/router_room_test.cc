@@ -154,6 +154,29 @@ TEST_CASE("a prefill worker that has too much is left out, not the decode worker
   CHECK(Take(c.core) == Lines{absl::StrCat("prefill r ", first == kP ? "prefill-2" : kP, " decode-1")});
 }
 
+TEST_CASE(
+    "a decode worker that the prefill worker cannot reach is left out for a while, and no request is lost by it") {
+  Cluster c;
+  const RouterCore::Failure lost{absl::UnavailableError("decode worker decode-1 was lost"), absl::Seconds(1), true};
+  SECTION("for another") {
+    c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
+    REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+    const bool first = Take(c.core) == Lines{"prefill r prefill-1 decode-1"};
+    c.core.Failed(kP, "r", lost, c.now);
+    CHECK(Take(c.core) == Lines{absl::StrCat("prefill r prefill-1 decode-", first ? 2 : 1)});
+  }
+  SECTION("until it is back, where there is no other") {
+    REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+    Take(c.core);
+    c.core.Failed(kP, "r", lost, c.now);
+    CHECK(Take(c.core).empty());
+    c.core.Tick(c.now += absl::Milliseconds(999));
+    CHECK(Take(c.core).empty());
+    c.core.Tick(c.now += absl::Milliseconds(1));
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+  }
+}
+
 TEST_CASE("workers that take turns to refuse do not hold a request for ever") {
   Cluster c({.capacity_wait = absl::Seconds(30)});
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
