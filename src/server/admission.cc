@@ -69,10 +69,13 @@ template <typename Request>
 void ClientAdmission::Accept(std::shared_ptr<const Request> request, const CallContext& context,
                              std::shared_ptr<CallSink> sink) {
   const size_t bytes = PromptBytes(*request);
-  const auto charge = std::make_shared<BodyCharge>(waiting_, context.caller->name);
-  if (!IsShort(bytes) && !charge->Add(request->ByteSizeLong())) {
-    return Refuse(*sink, absl::ResourceExhaustedError("overloaded: too many large requests wait to be read"),
-                  kRetryHint);
+  std::shared_ptr<BodyCharge> charge;  // null: it does not wait
+  if (!IsShort(bytes)) {
+    charge = std::make_shared<BodyCharge>(waiting_, context.caller->name);
+    if (!charge->Add(request->ByteSizeLong())) {
+      return Refuse(*sink, absl::ResourceExhaustedError("overloaded: too many large requests wait to be read"),
+                    kRetryHint);
+    }
   }
   const absl::Status run = Run(*context.caller, bytes, [this, request = std::move(request), context, sink, charge] {
     Admit(*request, context, sink);
