@@ -215,6 +215,14 @@ void AgentGraph::Ended(const RequestId& id, const absl::Status& status, absl::Ti
   Keep(id, node, now + limits_.keep_output);
 }
 
+void AgentGraph::EndedUnread(const RequestId& id) {
+  const auto found = nodes_.find(id);
+  if (found == nodes_.end() || found->second->state != State::kLive) return;
+  BATON_CHECK(found->second->readers.empty(), id);
+  StopGrowing(id, *found->second);
+  nodes_.erase(id);
+}
+
 // --- references ----------------------------------------------------------------------------------------------------
 
 void AgentGraph::SettleReaders(const RequestId& upstream, const absl::Status& status) {

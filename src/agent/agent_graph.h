@@ -71,6 +71,8 @@ class AgentGraph {
   void Made(const RequestId& id, std::span<const TokenId> tokens, std::string_view text);
   // The request is over. Not OK: what it made is a part. Its prompt, if it still grows, is forgotten.
   void Ended(const RequestId& id, const absl::Status& status, absl::Time now);
+  // The same for one whose output nobody may refer to, so that none is kept. REQUIRES: nobody does.
+  void EndedUnread(const RequestId& id);
 
   // Whether growing prompts wait for its output, and which.
   bool HasReaders(const RequestId& id) const;

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "router/follower.h"
 #include "router/request_context.h"
 #include "router/shadow_prefill.h"
 
@@ -164,9 +165,44 @@ void Dispatcher::Cancel(const RequestTicket& ticket, absl::Time now) {
 }
 
 void Dispatcher::LetGo(const RequestTicket& ticket, absl::Time now) {
-  if (!graph_.HasReaders(ticket.id)) return Cancel(ticket, now);
+  if (!IsAwaited(ticket.id)) return Cancel(ticket, now);
   const auto found = records_.find(ticket.id);
   if (found != records_.end() && found->second.number == ticket.number) let_go_.insert(ticket.id);
+}
+
+bool Dispatcher::IsAwaited(const RequestId& id) const {
+  return std::ranges::any_of(graph_.ReadersOf(id), [this](const RequestId& reader) {
+    const auto found = records_.find(reader);
+    return found == records_.end() || !found->second.follower;
+  });
+}
+
+absl::Status Dispatcher::Follow(const RequestTicket& call, ClientRequest prompt, absl::Time now) {
+  const auto found = records_.find(call.id);
+  if (found == records_.end() || found->second.number != call.number) return absl::NotFoundError("the call is over");
+  const bool waits = found->second.placed == absl::InfiniteFuture();
+  if (waits || core_.live_requests() >= most_with_shadows_) {
+    return absl::ResourceExhaustedError(waits ? "the call itself waits" : "no room to spare");
+  }
+  ClientRequest request = FollowerOf(found->second, std::move(prompt), ++submitted_);
+  ASSIGN_OR_RETURN(PromptGrew known, graph_.Submit(ToPromptSpec(request), now));
+  request.tokens = std::move(known.tokens);
+  RouteRequest route = ToRoute(request);
+  RequestRecord& record = records_[route.id];
+  record.id = route.id;
+  record.number = submitted_;
+  record.arrived = record.complete = now;
+  if (!request.workflow.empty()) record.upstreams = UpstreamsOf(request);
+  record.request = std::move(request);
+  record.follower = true;
+  const RequestId id = route.id;
+  if (absl::Status status = core_.Submit(std::move(route), now); !status.ok()) {
+    graph_.Refused(id);
+    records_.erase(id);
+    return status;
+  }
+  Act(now);
+  return absl::OkStatus();
 }
 
 void Dispatcher::EndAll(absl::Time now) {
@@ -211,7 +247,7 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
   RequestRecord& record = *found;
   done.request_id = record.id;
   const bool counts = gate_ && !record.request.session.empty();
-  std::vector<BlockKey> keys = counts || record.shadow ? core_.KeysOf(record.id) : std::vector<BlockKey>();
+  std::vector<BlockKey> keys = counts || record.unheard() ? core_.KeysOf(record.id) : std::vector<BlockKey>();
   if (core_.PrefillDone(link, done.request_id, done.decode_incarnation)) {
     if (workload_) workload_->Prefilled(done.request_id);
     record.prefilled = now;
@@ -220,7 +256,7 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
     record.queue = std::max(record.prefilled - record.complete - done.compute - done.handoff, absl::ZeroDuration());
     record.done = std::move(done);
     if (counts) TellGate(record, keys, now);
-    if (record.shadow) core_.Remember(link, ShadowKeys(record, std::move(keys)));
+    if (record.unheard()) core_.Remember(link, GrownKeys(record, std::move(keys)));
     EndShadowsOf(record);
   }
   Act(now);
@@ -235,14 +271,14 @@ void Dispatcher::TellGate(const RequestRecord& record, std::span<const BlockKey>
                     .computed = done.computed_tokens,
                     .queued = done.queued,
                     .compute = done.compute,
-                    .awaited = !record.shadow},
+                    .awaited = !record.unheard()},
                    now);
 }
 
 // What they were to prefill, its session's next turn has brought with it.
 void Dispatcher::EndShadowsOf(const RequestRecord& record) {
   const auto found = shadows_.find(SessionOf(record));
-  if (record.shadow || found == shadows_.end()) return;
+  if (record.unheard() || found == shadows_.end()) return;
   for (const RequestId& id : found->second) {
     if (IsPrefix(records_.at(id).request.tokens, record.request.tokens)) core_.Cancel(id);
   }
@@ -259,7 +295,11 @@ void Dispatcher::OnFailed(const WorkerAddress& link, const RequestFailed& failed
   const RequestRecord* found = Find(failed.request_id);
   if (found == nullptr) return;
   const RequestId id = found->id;
-  core_.Failed(link, id, {failed.status, failed.retry_after, failed.no_room_to_decode}, now);
+  if (found->follower) {
+    core_.Fail(id, failed.status);  // another worker might have room, but there is little
+  } else {
+    core_.Failed(link, id, {failed.status, failed.retry_after, failed.no_room_to_decode}, now);
+  }
   Act(now);
   // It waits to begin anew, unless it did so right away.
   const auto record = records_.find(id);
@@ -357,6 +397,7 @@ void Dispatcher::Act(PromptGrew& grew, absl::Time now) {
   record.complete = now;
   if (absl::Status status = Complete(request); !status.ok()) return core_.Fail(grew.id, status);
   core_.Closed(grew.id, tokens, request.sampling.max_tokens, now);
+  if (record.follower) core_.EndBy(grew.id, now + kShadowWait);
 }
 
 void Dispatcher::Act(PromptRestarted& restarted, absl::Time) {
@@ -414,13 +455,15 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
     timeline_.Keep(std::move(life));
   }
   EndContext(contexts_, record.request, outcome.status.ok() ? record.prefilled_by : "", now);
-  graph_.Ended(action.request, outcome.status, now);
+  record.follower ? graph_.EndedUnread(action.request) : graph_.Ended(action.request, outcome.status, now);
   if (workload_) {
     const bool complete = outcome.status.ok() && outcome.finish != FinishReason::kCancelled;
     workload_->Ended(action.request, complete, now);
   }
   if (gate_) gate_->Ended(action.request, now);
-  if (!record.shadow) {
+  if (record.follower) {
+    actions_.push_back(FollowerEnded{outcome.status.code()});
+  } else if (!record.shadow) {
     actions_.push_back(RequestEnded{{action.request, record.number}, std::move(outcome), record.Parties()});
   }
   called_.erase(record.worker_id);
@@ -428,7 +471,7 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
   records_.erase(found);
   let_go_.erase(action.request);
   for (const RequestId& id : let_go_) {
-    if (!graph_.HasReaders(id)) core_.Cancel(id);
+    if (!IsAwaited(id)) core_.Cancel(id);
   }
 }
 

@@ -64,7 +64,11 @@ struct RequestEnded {
   RequestOutcome outcome;
   RequestParties parties;
 };
-using DispatchAction = std::variant<WorkerCommand, RequestProgress, RequestEnded>;
+// What became of a follower that Follow took.
+struct FollowerEnded {
+  absl::StatusCode code;
+};
+using DispatchAction = std::variant<WorkerCommand, RequestProgress, RequestEnded, FollowerEnded>;
 
 class Dispatcher {
  public:
@@ -85,6 +89,9 @@ class Dispatcher {
   // those of its cache salt; else as AgentGraph, RouterCore, SettleMaxTokens and ContextStore say. A request that is
   // refused changes nothing for others: those that wait for it, as it was announced, wait on.
   absl::StatusOr<RequestTicket> Submit(PreparedRequest prepared, absl::Time now);
+  // Prefills a prompt that will be asked after this call (follower.h). Refused, with nothing changed: NOT_FOUND, the
+  // call is over; RESOURCE_EXHAUSTED, there is no room to spare or the call itself waits; else as AgentGraph says.
+  absl::Status Follow(const RequestTicket& call, ClientRequest prompt, absl::Time now);
   // Nothing if it is over, as for all that follow.
   void Cancel(const RequestTicket& ticket, absl::Time now);
   // Its client takes no more of it. It is cancelled when the last request that waits for its output has ended.
@@ -141,6 +148,9 @@ class Dispatcher {
 
   // The request ended while its hand-off was being committed: the decode worker holds blocks that nobody will start.
   void Discard(const PrefillDone& done);
+
+  // Whether a client's request waits for its output.
+  bool IsAwaited(const RequestId& id) const;
 
   // Carries out what core and graph decided.
   void Act(absl::Time now);

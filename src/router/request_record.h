@@ -60,9 +60,11 @@ struct RequestRecord {
   std::optional<FinishReason> finish;
   int32_t completion_tokens = 0;
   // Shadow prefill (shadow_prefill.h):
-  bool shadow = false;              // this is one, and no client's
-  bool shadowed = false;            // it has one, or had
-  std::vector<TokenId> unshadowed;  // generated, and not passed on to it yet
+  bool shadow = false;                                 // this is one, and no client's
+  bool shadowed = false;                               // it has one, or had
+  std::vector<TokenId> unshadowed;                     // generated, and not passed on to it yet
+  bool follower = false;                               // this is one (follower.h), and no client's
+  bool unheard() const { return shadow || follower; }  // nobody is told of it
 
   // What the prefill worker is told for this action of the core, and has then.
   PrefillJob StartPrefill(const RouterAction& action);

@@ -28,8 +28,9 @@ ClientRequest ShadowOf(RequestRecord& record) {
   return shadow;
 }
 
-std::vector<BlockKey> ShadowKeys(const RequestRecord& shadow, std::vector<BlockKey> first) {
-  const std::span<const TokenId> tokens(shadow.request.tokens);
+std::vector<BlockKey> GrownKeys(const RequestRecord& record, std::vector<BlockKey> first) {
+  if (first.empty()) return ToRoute(record.request).keys;
+  const std::span<const TokenId> tokens(record.request.tokens);
   const std::vector<BlockKey> rest = BlockKeys(first.back(), tokens.subspan(first.size() * kBlockTokens));
   first.insert(first.end(), rest.begin(), rest.end());
   return first;

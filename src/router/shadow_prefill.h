@@ -9,14 +9,14 @@
 
 namespace baton {
 
-// From a request's end to that of its shadow. Where that takes longer, the session's next turn has come meanwhile, or
-// its KV has been evicted.
+// From a request's end to that of its shadow, and of its followers. Where that takes longer, the session's next turn
+// has come meanwhile, or its KV has been evicted.
 inline constexpr absl::Duration kShadowWait = absl::Seconds(10);
 
 // Of a request that has generated a block; its tokens so far are taken from record.unshadowed.
 ClientRequest ShadowOf(RequestRecord& record);
-// Of all its full blocks, since it has grown; `first`: of those that it began with, at least one.
-std::vector<BlockKey> ShadowKeys(const RequestRecord& shadow, std::vector<BlockKey> first);
+// Of all full blocks of a prompt that has grown; `first`: of those that it began with.
+std::vector<BlockKey> GrownKeys(const RequestRecord& record, std::vector<BlockKey> first);
 // Scoped; as no client may name a request, nor a later request of this one's id its own.
 RequestId ShadowId(const RequestRecord& record);
 

@@ -107,15 +107,34 @@ absl::StatusOr<ClientRequest> ClientAdmission::Read(const Request& proto, const 
   return request;
 }
 
-void ClientAdmission::Submit(ClientRequest request, const CallContext& context, const std::shared_ptr<CallSink>& sink) {
+std::optional<RequestTicket> ClientAdmission::Submit(ClientRequest request, const CallContext& context,
+                                                     const std::shared_ptr<CallSink>& sink) {
   if (request.id.empty()) request.id = DrawId();
   sink->SetId(request.id);
   Callers::Counted counted = callers_.Count(context.caller, request, sink, context.further);
-  if (counted.sink == nullptr) return Refuse(*sink, counted.status, counted.retry_after);
+  if (counted.sink == nullptr) {
+    Refuse(*sink, counted.status, counted.retry_after);
+    return std::nullopt;
+  }
   const absl::StatusOr<RequestTicket> ticket = router_.Submit(std::move(request), counted.sink);
-  if (ticket.ok()) return sink->handle().Submitted(*ticket);
+  if (ticket.ok()) {
+    sink->handle().Submitted(*ticket);
+    return *ticket;
+  }
   counted.sink.reset();  // its quota is free before the client hears of it
   Refuse(*sink, ticket.status(), absl::IsResourceExhausted(ticket.status()) ? kRetryHint : absl::ZeroDuration());
+  return std::nullopt;
+}
+
+void ClientAdmission::Follow(const RequestTicket& call, v1::PrefillOnlyRequest follower) {
+  for (v1::ChatMessage& message : *follower.mutable_chat()->mutable_messages()) {
+    for (v1::Segment& part : *message.mutable_parts()) {
+      if (part.has_output_of()) part.mutable_output_of()->set_request_id(NameOf(call.id));
+    }
+  }
+  absl::StatusOr<ClientRequest> request = ReadRequest(follower, models_, absl::Now());
+  if (!request.ok()) return CountFollower(metrics_, request.status().code());
+  router_.Follow(call, *std::move(request));
 }
 
 void ClientAdmission::Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after) {

@@ -84,7 +84,12 @@ class ClientAdmission {
   // The two halves of Admit. The first takes time in proportion to the prompt.
   template <typename Request>
   absl::StatusOr<ClientRequest> Read(const Request& request, const CallContext& context);
-  void Submit(ClientRequest request, const CallContext& context, const std::shared_ptr<CallSink>& sink);
+  // None: it was refused.
+  std::optional<RequestTicket> Submit(ClientRequest request, const CallContext& context,
+                                      const std::shared_ptr<CallSink>& sink);
+  // Prefills what follows a call that was submitted, outside its tenant's quotas, if there is room. Its references,
+  // which have no names, are to the call. Takes time in proportion to the prompt.
+  void Follow(const RequestTicket& call, v1::PrefillOnlyRequest follower);
   // For requests that the router has not accepted; it counts the others itself.
   void Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after = {});
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
 namespace baton {
@@ -18,13 +19,23 @@ std::shared_ptr<CompletionAnswer> CompletionAnswer::Make(Router& router, const C
 
 CompletionAnswer::CompletionAnswer(Router& router, const CompletionCall& call, const CallId& call_id,
                                    const std::string& id, std::shared_ptr<HttpReply> reply)
-    : call_id_(call_id), stream_(call.stream), reply_(std::move(reply)), writer_(call, *call.model, id, absl::Now()) {
+    : call_id_(call_id),
+      chat_(call.chat),
+      stream_(call.stream),
+      reply_(std::move(reply)),
+      writer_(call, *call.model, id, absl::Now()) {
   for (size_t i = 0; i < call.choices(); ++i) choices_.emplace_back(*this, i, router);
 }
 
 bool CompletionAnswer::over() const {
   const std::lock_guard lock(mutex_);
   return over_;
+}
+
+// Tells clients that might say what follows that they may, for another server would refuse it.
+HttpResponse CompletionAnswer::WithLimits(HttpResponse response) const {
+  if (chat_) response.headers.emplace_back("x-baton-followers", absl::StrCat(kMaxFollowers));
+  return response;
 }
 
 // The reply calls nothing back, so it may be written with the lock held: events keep their order.
@@ -34,7 +45,7 @@ void CompletionAnswer::SendEvents() {
     reply_->Write(events_);
   } else {
     // Not before there is something to say: until then an error still has a status of its own.
-    reply_->Begin(EventStream(call_id_, events_));
+    reply_->Begin(WithLimits(EventStream(call_id_, events_)));
   }
   events_.clear();
 }
@@ -54,7 +65,7 @@ void CompletionAnswer::OnEnd(size_t choice, const RequestOutcome& outcome) {
   SendEvents();
   if (!writer_.done()) return;
   over_ = true;
-  stream_ ? reply_->End() : reply_->Send(JsonResponse(call_id_, writer_.Body()));
+  stream_ ? reply_->End() : reply_->Send(WithLimits(JsonResponse(call_id_, writer_.Body())));
 }
 
 void CompletionAnswer::Fail(const absl::Status& status, absl::Duration retry_after) {

@@ -50,9 +50,10 @@ class CompletionAnswer final : public std::enable_shared_from_this<CompletionAns
   void OnEnd(size_t choice, const RequestOutcome& outcome);
   void OnGone(Gone why);
   void SendEvents();  // with the lock held
+  HttpResponse WithLimits(HttpResponse response) const;
 
   const CallId call_id_;
-  const bool stream_;
+  const bool chat_, stream_;
   const std::shared_ptr<HttpReply> reply_;
   std::deque<Choice> choices_;  // fixed after construction
   mutable std::mutex mutex_;    // guards what follows

@@ -48,7 +48,11 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
       ClientRequest request = *read;
       if (request.sampling.seed) *request.sampling.seed += choice;
       context.further = choice > 0;
-      parts.admission.Submit(std::move(request), context, answer->sink(choice));
+      const auto ticket = parts.admission.Submit(std::move(request), context, answer->sink(choice));
+      if (!ticket) continue;
+      for (const v1::PrefillOnlyRequest& follower : completion.followers) {
+        if (!answer->over()) parts.admission.Follow(*ticket, follower);
+      }
     }
   }
 }

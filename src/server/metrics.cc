@@ -21,6 +21,8 @@ struct Spec {
 // Every metric there is. Labels are in the help text.
 constexpr Spec kTable[] = {
     {Metric::kRequests, Kind::kCounter, "baton_requests_total", "Requests that ended, by gRPC status `code`."},
+    {Metric::kFollowers, Kind::kCounter, "baton_followers_total",
+     "Prompts prefilled ahead, as calls named what follows them, that ended or were refused, by gRPC status `code`."},
     {Metric::kPromptTokens, Kind::kCounter, "baton_prompt_tokens_total",
      "Prompt tokens of requests that were prefilled."},
     {Metric::kCachedTokens, Kind::kCounter, "baton_cached_tokens_total",

@@ -155,6 +155,13 @@ absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_
   return ticket;
 }
 
+void Router::Follow(const RequestTicket& call, ClientRequest prompt) {
+  Drive([&](Dispatcher& dispatcher, absl::Time now) {
+    const absl::Status status = dispatcher.Follow(call, std::move(prompt), now);
+    if (!status.ok()) metrics_.OnFollower(status.code());
+  });
+}
+
 void Router::Cancel(const RequestTicket& ticket) {
   Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.Cancel(ticket, now); });
 }
@@ -200,6 +207,8 @@ Router::Deliveries Router::Act() {
       Send(std::move(*command));
     } else if (auto* progress = std::get_if<RequestProgress>(&action)) {
       deliveries.push_back(ToSink(std::move(*progress)));
+    } else if (const auto* follower = std::get_if<FollowerEnded>(&action)) {
+      metrics_.OnFollower(follower->code);
     } else {
       deliveries.push_back(ToSink(std::get<RequestEnded>(std::move(action))));
     }

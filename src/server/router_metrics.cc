@@ -15,6 +15,10 @@ void CountRequest(Metrics& metrics, absl::StatusCode code) {
   metrics.Counter(Metric::kRequests, {{"code", absl::StatusCodeToString(code)}}).Increment();
 }
 
+void CountFollower(Metrics& metrics, absl::StatusCode code) {
+  metrics.Counter(Metric::kFollowers, {{"code", absl::StatusCodeToString(code)}}).Increment();
+}
+
 RouterMetrics::RouterMetrics(Metrics& metrics)
     : metrics_(metrics),
       prompt_tokens_(metrics.Counter(Metric::kPromptTokens)),

@@ -16,6 +16,9 @@ struct RequestOutcome;
 // Every request that ends, accepted or not.
 void CountRequest(Metrics& metrics, absl::StatusCode code);
 
+// Every follower that ends, accepted or not.
+void CountFollower(Metrics& metrics, absl::StatusCode code);
+
 class RouterMetrics {
  public:
   explicit RouterMetrics(Metrics& metrics);
@@ -23,6 +26,7 @@ class RouterMetrics {
   void OnDelivered(int64_t tokens);                          // to whoever asked for them
   void OnFirstToken(absl::Duration since_complete);          // the prompt
   void OnEnd(const RequestOutcome& outcome);
+  void OnFollower(absl::StatusCode code) { CountFollower(metrics_, code); }
   void OnWorkers(int64_t prefill, int64_t decode);
   void OnLost(WorkerRole role);
   void OnRequests(int64_t live, int64_t waiting);

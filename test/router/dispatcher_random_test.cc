@@ -38,6 +38,14 @@ struct Accepted {
   absl::Status status{};
 };
 
+struct Follower {
+  uint64_t call = 0;  // its ticket
+  std::vector<PromptSegment> segments{};
+  RequestId worker_id{};
+  std::string prompt{};  // as its worker was told
+  bool complete = false;
+};
+
 class RandomRequests {
  public:
   explicit RandomRequests(unsigned seed) : random_(seed), model_(ByteModel("bytes")), dispatcher_(Options()) {
@@ -52,10 +60,14 @@ class RandomRequests {
     dispatcher_.Tick(now_);
     Take();
     while (live() > 0) Step(/*submits=*/false);
+    now_ += absl::Seconds(10);  // the last that followers have
+    dispatcher_.Tick(now_);
+    Take();
     CHECK(dispatcher_.core().live_requests() == 0);
   }
 
   std::map<absl::StatusCode, int> refusals;
+  int followers_prefilled = 0;
 
  private:
   static Dispatcher::Options Options() { return {.limits = {.live_requests = 6}, .nonce = 1}; }
@@ -96,10 +108,43 @@ class RandomRequests {
       failed.request_id = request.worker_id;
       failed.status = absl::UnavailableError("by chance");
       for (const char* worker : {kP, kD}) dispatcher_.OnFailed(worker, failed, now_);
+    } else if (what == 5 && Below(2) == 0) {
+      Follow(request);
+    } else if (what == 6 && !followers_.empty()) {
+      WorkOnFollower();
     } else {
       Work(request);
     }
     Take();
+  }
+
+  // A prompt with the request's output in it, once or twice.
+  void Follow(const Accepted& call) {
+    ClientRequest prompt;
+    prompt.served = &model_;
+    for (int i = Below(2); i >= 0; --i) {
+      prompt.segments.emplace_back(Ids("." + Words(20)));
+      prompt.segments.emplace_back(Reference{.upstream = call.name.second});
+    }
+    Follower follower{.call = call.ticket, .segments = prompt.segments};
+    const RequestId id = ScopedId(call.name.first, call.name.second);
+    following_ = &follower;
+    if (dispatcher_.Follow({id, call.ticket}, std::move(prompt), now_).ok()) Take();
+    following_ = nullptr;
+    if (!follower.worker_id.empty()) followers_.push_back(std::move(follower));
+  }
+
+  // Its worker may end it at any time after its prompt is complete, or fail it.
+  void WorkOnFollower() {
+    const auto follower = followers_.begin() + Below(static_cast<int>(followers_.size()));
+    if (follower->complete) {
+      PrefillDone done;
+      done.request_id = follower->worker_id;
+      dispatcher_.OnPrefillDone(kP, std::move(done), now_);
+    } else if (Below(4) == 0) {
+      dispatcher_.OnFailed(kP, {follower->worker_id, absl::ResourceExhaustedError("by chance"), absl::Seconds(1)},
+                           now_);
+    }
   }
 
   // What its worker may do next.
@@ -220,21 +265,46 @@ class RandomRequests {
         request.over = true;
         request.status = ended->outcome.status;
         CheckEnd(request);
+      } else if (const auto* follower = std::get_if<FollowerEnded>(&action)) {
+        followers_prefilled += follower->code == absl::StatusCode::kOk;
       }
     }
   }
   Accepted& Called(const RequestId& worker_id) { return *std::ranges::find(all_, worker_id, &Accepted::worker_id); }
   void Told(const PrefillJob& job) {
+    if (job.request_id.find('~') != std::string::npos) {
+      REQUIRE(following_ != nullptr);
+      CHECK(IsBackground(job.priority));
+      CHECK(job.open);
+      following_->worker_id = job.request_id;
+      following_->prompt.assign(job.tokens.begin(), job.tokens.end());
+      return;
+    }
     Accepted& request = all_[latest_.at({job.cache_salt, job.request_id.substr(0, job.request_id.find('#'))})];
     request.worker_id = job.request_id;
     request.prompt.assign(job.tokens.begin(), job.tokens.end());
     if (!job.open) Complete(request);
   }
   void Told(const PrefillAppend& append) {
+    const auto follower = std::ranges::find(followers_, append.request_id, &Follower::worker_id);
+    if (follower != followers_.end()) return Told(*follower, append);
     Accepted& request = Called(append.request_id);
     if (append.restart) request.prompt.clear();
     request.prompt.append(append.tokens.begin(), append.tokens.end());
     if (append.last) Complete(request);
+  }
+  void Told(Follower& follower, const PrefillAppend& append) {
+    follower.prompt.append(append.tokens.begin(), append.tokens.end());
+    if (!append.last) return;
+    follower.complete = true;
+    const Accepted& call = *std::ranges::find(all_, follower.call, &Accepted::ticket);
+    std::string expected;
+    for (const PromptSegment& segment : follower.segments) {
+      const auto* ids = std::get_if<std::vector<TokenId>>(&segment);
+      expected += ids == nullptr ? call.made : std::string(ids->begin(), ids->end());
+    }
+    CHECK(call.status.ok());
+    CHECK(follower.prompt == expected);
   }
   void Told(const DecodeJob& job) {
     Accepted& request = Called(job.request_id);
@@ -287,18 +357,23 @@ class RandomRequests {
   Dispatcher dispatcher_;
   absl::Time now_ = absl::UnixEpoch();
   std::vector<Accepted> all_;
+  std::vector<Follower> followers_;
+  Follower* following_ = nullptr;  // that Follow is about to add
   std::map<Name, size_t> latest_;
 };
 
 TEST_CASE("whatever is refused, cancelled or fails, each prompt is what its own segments say") {
   const unsigned first = std::random_device{}();
   std::map<absl::StatusCode, int> refusals;
+  int followers_prefilled = 0;
   for (unsigned seed = first; seed < first + 300; ++seed) {
     INFO("seed " << seed);
     RandomRequests requests(seed);
     requests.Run();
     for (const auto& [code, count] : requests.refusals) refusals[code] += count;
+    followers_prefilled += requests.followers_prefilled;
   }
+  CHECK(followers_prefilled > 0);
   for (const auto code : {absl::StatusCode::kNotFound, absl::StatusCode::kAlreadyExists, absl::StatusCode::kAborted,
                           absl::StatusCode::kInvalidArgument, absl::StatusCode::kResourceExhausted}) {
     INFO(absl::StatusCodeToString(code));

@@ -7,34 +7,38 @@
 #include "model/sampling_params.h"
 #include "server/openai/agent_fields.h"
 #include "server/openai/chat_tools.h"
+#include "server/openai/followers_reader.h"
 #include "server/openai/request_fields.h"
 
 namespace baton {
 namespace {
 
-void ReadPart(const Json& element, const std::string& path, FieldReader& message, v1::Segment& part) {
+void ReadPart(const Json& element, const std::string& path, FieldReader& message, Outputs outputs, v1::Segment& part) {
+  const std::string known = outputs == Outputs::kOwn ? "expected 'text' or 'output'" : "expected 'text' or 'output_of'";
   FieldReader fields(element, path);
   const std::string* type = fields.Text("type");
   if (!fields.ok()) return message.Check(fields.Finish());
   if (type == nullptr) {
-    fields.Refuse("type", "expected 'text' or 'output_of', got none");
+    fields.Refuse("type", known + ", got none");
   } else if (*type == "text") {
     if (const auto* text = fields.Text("text")) {
       part.set_text(*text);
     } else {
       fields.Refuse("text", "expected a string, got none");
     }
-  } else if (*type == "output_of") {
+  } else if (outputs == Outputs::kOwn && *type == "output") {
+    part.mutable_output_of();
+  } else if (outputs == Outputs::kNamed && *type == "output_of") {
     if (fields.Any("output_of") == nullptr) fields.Refuse("output_of", "expected a request id or an object, got none");
     ReadOutputOf(fields, *part.mutable_output_of());
   } else {
-    fields.Refuse("type", StrCat("expected 'text' or 'output_of', got ", ShowJson(*type), ", which is not supported"));
+    fields.Refuse("type", StrCat(known, ", got ", ShowJson(*type), ", which is not supported"));
   }
   message.Check(fields.Finish());
 }
 
 // A text, or parts, one after the other with nothing between.
-void ReadContent(FieldReader& message, v1::ChatMessage& out) {
+void ReadContent(FieldReader& message, Outputs outputs, v1::ChatMessage& out) {
   const Json* content = message.Any("content");
   if (content == nullptr) {
     if (out.tool_calls().empty()) message.Refuse("content", "expected a string or a list of parts, got none");
@@ -43,11 +47,11 @@ void ReadContent(FieldReader& message, v1::ChatMessage& out) {
   if (content->is_string()) return out.set_content(content->get_ref<const std::string&>());
   if (!content->is_array()) return message.RefuseType("content", "a string or a list of parts", *content);
   for (size_t i = 0; i < content->size() && message.ok(); ++i) {
-    ReadPart((*content)[i], ElementPath(message.Path("content"), i), message, *out.add_parts());
+    ReadPart((*content)[i], ElementPath(message.Path("content"), i), message, outputs, *out.add_parts());
   }
 }
 
-void ReadMessage(FieldReader& message, v1::ChatMessage& out) {
+void ReadMessage(FieldReader& message, Outputs outputs, v1::ChatMessage& out) {
   const std::string* role = message.Text("role");
   const auto is = [&](std::string_view name) { return role != nullptr && *role == name; };
   if (!is("system") && !is("developer") && !is("user") && !is("assistant") && !is("tool")) {
@@ -64,7 +68,7 @@ void ReadMessage(FieldReader& message, v1::ChatMessage& out) {
       message.Refuse("tool_call_id", "expected the id of the call that it answers, got none");
     }
   }
-  ReadContent(message, out);
+  ReadContent(message, outputs, out);
 }
 
 // Who has no template at all is refused later, for the whole chat.
@@ -96,14 +100,14 @@ void ReadLogprobs(FieldReader& body, CompletionCall& call, v1::Sampling& samplin
 
 }  // namespace
 
-void ReadMessages(FieldReader& body, const ServedModel& model, v1::Chat& chat) {
+void ReadMessages(FieldReader& body, const ServedModel& model, Outputs outputs, v1::Chat& chat) {
   const Json* messages = body.Array("messages");
   if (messages == nullptr) return body.Refuse("messages", "expected a list of messages, got none");
   for (size_t i = 0; i < messages->size() && body.ok(); ++i) {
-    FieldReader message((*messages)[i], ElementPath("messages", i));
+    FieldReader message((*messages)[i], ElementPath(body.Path("messages"), i));
     if (message.ok()) {
       v1::ChatMessage& out = *chat.add_messages();
-      ReadMessage(message, out);
+      ReadMessage(message, outputs, out);
       if (!out.tool_calls().empty() && !ShowsCalls(model)) {
         message.Refuse("tool_calls", StrCat("expected a model whose chat template has them, got '", model.name, "'"));
       }
@@ -120,8 +124,9 @@ absl::StatusOr<CompletionCall> ReadChat(const Json& json, const ServedModels& mo
   v1::Sampling& sampling = *common.mutable_sampling();
   ReadMaxTokens(body, sampling);
   ReadLogprobs(body, call, sampling);
-  ReadMessages(body, *call.model, *common.mutable_chat());
+  ReadMessages(body, *call.model, Outputs::kNamed, *common.mutable_chat());
   ReadTools(body, call, *common.mutable_chat());
+  RETURN_IF_ERROR(ReadFollowers(body, models, call));
   RETURN_IF_ERROR(body.Finish());
   RETURN_IF_ERROR(MakeRequests(common, std::vector<v1::Segments>(1), call));
   return call;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/status.h"
 #include "base/strings.h"
 
 namespace baton {
@@ -64,13 +65,13 @@ void ReadTools(FieldReader& body, CompletionCall& call, v1::Chat& chat) {
   if (tools == nullptr || tools->empty()) return;
   if (tools->size() > kMaxTools) return body.Refuse("tools", StrCat(tools->size(), " tools, limit ", kMaxTools));
   for (size_t i = 0; i < tools->size() && body.ok(); ++i) {
-    FieldReader tool((*tools)[i], ElementPath("tools", i));
+    FieldReader tool((*tools)[i], ElementPath(body.Path("tools"), i));
     if (tool.ok()) ReadTool(tool, call);
     body.Check(tool.Finish());
   }
   if (!body.ok() || !may_call) return;
   const auto format = ToolFormatOf(*call.model);
-  if (!format.ok()) return body.Check(format.status());
+  if (!format.ok()) return body.Check(absl::InvalidArgumentError(StrCat(body.Path(""), Message(format.status()))));
   call.tools = *format;
   chat.set_tools(tools->dump());
 }

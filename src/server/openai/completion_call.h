@@ -27,6 +27,8 @@ struct CompletionCall {
   ToolFormat tools = ToolFormat::kNone;   // in which the model writes its calls
   std::vector<std::string> tool_names{};  // that it may call
   bool one_tool_call = false;             // of several calls in an answer the first is all that is shown
+  // Prompts that will be asked next, with this call's output in them: references without a name. For one choice only.
+  std::vector<v1::PrefillOnlyRequest> followers{};
   absl::Duration timeout = absl::InfiniteDuration();  // from its arrival; then it is DEADLINE_EXCEEDED
 
   size_t choices() const { return requests.size() * static_cast<size_t>(samples); }
@@ -34,5 +36,7 @@ struct CompletionCall {
 
 inline constexpr int32_t kMaxSamples = 16;
 inline constexpr size_t kMaxChoices = 128;
+inline constexpr size_t kMaxFollowers = 4;
+inline constexpr int kMaxOutputs = 16;  // in a follower's messages
 
 }  // namespace baton

@@ -58,7 +58,7 @@ absl::StatusOr<std::string> TokenizeBody(const Json& json, const ServedModels& m
   if (prompt == nullptr) {
     CompletionCall call;
     call.model = model;
-    ReadMessages(body, *model, chat);
+    ReadMessages(body, *model, Outputs::kNamed, chat);
     ReadTools(body, call, chat);
   }
   RETURN_IF_ERROR(body.Finish());

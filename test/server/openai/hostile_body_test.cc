@@ -23,6 +23,9 @@ const std::vector<std::string>& Bodies() {
       R"("c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c",)"
       R"("content":"r"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}],)"
       R"("tool_choice":"auto","logprobs":true,"top_logprobs":3,"response_format":{"type":"text"},"best_of":1})",
+      R"({"model":"plain","messages":[{"role":"user","content":"u"}],"followers":[{"model":"qwen","messages":[{"role":)"
+      R"("user","content":[{"type":"text","text":"t"},{"type":"output"}]}],"tools":[{"type":"function","function":)"
+      R"({"name":"f"}}],"tool_choice":"auto"}]})",
       R"({"model":"plain","tokens":[1,2,257],"prompt":"p","add_special_tokens":false})"};
   return bodies;
 }

@@ -1,0 +1,137 @@
+// What follows a chat, on real processes: prefilled while the chat is answered, and gone with it.
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "catch.h"
+#include "http_client.h"
+#include "nlohmann/json.hpp"
+#include "programs.h"
+#include "scrape.h"
+
+namespace baton {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kSystem = "Say what is good about it, and what could be better, in as few words as you can.";
+
+struct OneOfEach {
+  Worker prefill{"prefill"}, decode{"decode"};
+  Process router{"baton-router",
+                 {"--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--model", kModel, "--prefill-workers",
+                  prefill.address, "--decode-workers", decode.address}};
+  std::unique_ptr<v1::Inference::Stub> stub;
+  std::string http;
+
+  OneOfEach() {
+    stub = v1::Inference::NewStub(DialTcp(router.Await("listening on ")));
+    http = HttpOf(router);
+    for (const Worker* worker : {&prefill, &decode})
+      router.Await(absl::StrCat("worker ", worker->address, ": attached"));
+  }
+
+  // Of its followers that ended so.
+  double Followers(const std::string& code) {
+    return Scrape(http, absl::StrCat("baton_followers_total{code=\"", code, "\"}")).value_or(0);
+  }
+};
+
+json Chat(const std::string& salt, int tokens, int followers) {
+  json body = {{"messages", {{{"role", "user"}, {"content", "Write about the sea."}}}},
+               {"cache_salt", salt},
+               {"request_id", "chat"},
+               {"workflow", "w"},
+               {"temperature", 0},
+               {"ignore_eos", true},
+               {"max_tokens", tokens}};
+  for (int i = 0; i < followers; ++i) {
+    const json output = {{{"type", "text"}, {"text", absl::StrCat(i, ": ")}}, {{"type", "output"}}};
+    body["followers"].push_back(
+        {{"messages", {{{"role", "system"}, {"content", kSystem}}, {{"role", "user"}, {"content", output}}}}});
+  }
+  return body;
+}
+
+// What the chat's follower is asked as, with the output token by token.
+v1::GenerateRequest Next(const std::string& salt) {
+  v1::GenerateRequest request = Request(/*max_tokens=*/20);
+  request.set_cache_salt(salt);
+  request.mutable_sampling()->set_logprobs(0);
+  v1::ChatMessage& system = *request.mutable_chat()->add_messages();
+  system.set_role("system");
+  system.set_content(kSystem);
+  v1::ChatMessage& user = *request.mutable_chat()->add_messages();
+  user.set_role("user");
+  user.add_parts()->set_text("0: ");
+  user.add_parts()->mutable_output_of()->set_request_id("chat");
+  return request;
+}
+
+void AwaitEqual(const std::function<double()>& value, double expected) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
+  while (value() != expected && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  REQUIRE(value() == expected);
+}
+
+TEST_CASE("what follows a chat is computed before the chat ends, and the next request finds it, bit for bit") {
+  OneOfEach cluster;
+  HttpClient client(cluster.http);
+  json usage[2];
+  for (const bool ahead : {false, true}) {
+    client.Post("/v1/chat/completions", Chat(ahead ? "ahead" : "plain", /*tokens=*/200, ahead).dump());
+    const HttpAnswer answer = client.Read();
+    INFO(answer.body);
+    REQUIRE(answer.status == 200);
+    usage[ahead] = json::parse(answer.body)["usage"];
+  }
+  CHECK(usage[0] == usage[1]);
+  AwaitEqual([&] { return cluster.Followers("OK"); }, 1);
+
+  v1::TraceRequest wanted;
+  wanted.set_workflow("w");
+  wanted.set_cache_salt("ahead");
+  v1::TraceResponse trace;
+  grpc::ClientContext context;
+  REQUIRE(cluster.stub->Trace(&context, wanted, &trace).ok());
+  REQUIRE(trace.requests_size() == 2);
+  const auto computes = [](const v1::Span& span) { return span.phase() == v1::Span::PHASE_PREFILL; };
+  const auto& spans = trace.requests(1).spans();
+  const auto first = std::ranges::find_if(spans, computes);
+  REQUIRE(first != spans.end());
+  CHECK(first->begin_us() < trace.requests(0).ended_us());
+
+  Call plain(*cluster.stub, Next("plain")), next(*cluster.stub, Next("ahead"));
+  REQUIRE(plain.Finish().ok());
+  REQUIRE(next.Finish().ok());
+  CHECK(next.ids == plain.ids);
+  CHECK(next.logprobs == plain.logprobs);
+  CHECK(plain.final.usage().cached_tokens() == 0);
+  const int32_t prompt = next.final.usage().prompt_tokens();
+  CHECK(prompt > 200);
+  CHECK(next.final.usage().cached_tokens() == (prompt - 1) / 16 * 16);
+  CHECK(cluster.prefill.BlocksComeBack());
+}
+
+TEST_CASE("a client that goes away leaves nothing of what would have followed") {
+  OneOfEach cluster;
+  HttpClient client(cluster.http);
+  json body = Chat("", /*tokens=*/400, /*followers=*/4);
+  body["stream"] = true;
+  client.Post("/v1/chat/completions", body.dump());
+  CHECK(client.ReadHead().status == 200);
+  client.Reset();
+  AwaitEqual([&] { return cluster.Followers("ABORTED"); }, 4);
+  CHECK(cluster.prefill.BlocksComeBack());
+  CHECK(cluster.decode.BlocksComeBack());
+  AwaitEqual([&] { return Scrape(cluster.http, "baton_live_requests").value_or(-1); }, 0);
+}
+
+}  // namespace
+}  // namespace baton

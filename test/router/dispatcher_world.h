@@ -1,0 +1,132 @@
+// A dispatcher driven by hand.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "catch.h"
+#include "model/byte_model.h"
+#include "router/dispatcher.h"
+
+namespace baton {
+
+inline constexpr const char* kP = "prefill-1";
+inline constexpr const char* kD = "decode-1";
+
+inline WorkerInfo Info(WorkerRole role, const std::string& name, uint64_t incarnation) {
+  return {.role = role,
+          .address = name,
+          .incarnation = Incarnation(incarnation),
+          .model = "bytes",
+          .blocks_total = 100,
+          .context = 64,
+          .max_batch = 8};
+}
+
+inline std::string TextOf(const std::vector<TokenId>& tokens) { return {tokens.begin(), tokens.end()}; }
+
+// A dispatcher with a worker of each kind, which calls them by their requests' ids; actions are lines of text.
+class Driven {
+ public:
+  explicit Driven(bool shortest_first = false, std::optional<SessionLimits> sessions = {}, RouterLimits limits = {})
+      : dispatcher_(Options(shortest_first, sessions, limits)) {
+    dispatcher_.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 11), now);
+    dispatcher_.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), now);
+  }
+
+  ClientRequest Request(const RequestId& id, const std::string& prompt, int32_t max_tokens = 4) const {
+    ClientRequest request;
+    request.id = id;
+    request.served = &model_;
+    request.tokens.assign(prompt.begin(), prompt.end());
+    request.sampling.max_tokens = max_tokens;
+    request.has_max_tokens = true;
+    return request;
+  }
+  absl::StatusOr<RequestTicket> Submit(ClientRequest request) {
+    return dispatcher_.Submit(Prepare(std::move(request)), now);
+  }
+  void Prefilled(const RequestId& id) {
+    PrefillDone done;
+    done.request_id = names_.at(id);
+    done.decode_incarnation = Incarnation(22);
+    dispatcher_.OnPrefillDone(kP, done, now);
+  }
+  void Made(const RequestId& worker_id, const std::string& text, std::optional<FinishReason> finish) {
+    TokenUpdate update;
+    update.request_id = worker_id;
+    update.tokens.assign(text.begin(), text.end());
+    update.text = text;
+    update.finish = finish;
+    dispatcher_.OnUpdate(kD, update, now);
+  }
+  // A request that makes this text.
+  RequestTicket Run(const RequestId& id, const std::string& text, std::optional<FinishReason> finish) {
+    const auto ticket = Submit(Request(id, "p"));
+    REQUIRE(ticket.ok());
+    Take();
+    Prefilled(id);
+    Made(NameOf(id), text, finish);
+    return *ticket;
+  }
+  const RequestId& NameOf(const RequestId& id) const { return names_.at(id); }
+  Dispatcher& operator*() { return dispatcher_; }
+
+  std::vector<std::string> Take() {
+    dispatcher_.CheckInvariants();
+    std::vector<std::string> lines;
+    handicaps.clear();
+    for (const DispatchAction& action : dispatcher_.TakeActions()) {
+      if (const auto* command = std::get_if<WorkerCommand>(&action)) {
+        std::visit([&](const auto& job) { lines.push_back(absl::StrCat(command->worker, ": ", Line(job))); },
+                   command->what);
+      } else if (const auto* progress = std::get_if<RequestProgress>(&action)) {
+        lines.push_back(absl::StrCat(progress->ticket.id, " says ", progress->update.text, " after ",
+                                     absl::FormatDuration(progress->wait), progress->first ? ", first" : ""));
+      } else if (const auto* follower = std::get_if<FollowerEnded>(&action)) {
+        lines.push_back(absl::StrCat("a follower ends ", absl::StatusCodeToString(follower->code)));
+      } else {
+        const auto& ended = std::get<RequestEnded>(action);
+        lines.push_back(absl::StrCat(ended.ticket.id, " ends ", absl::StatusCodeToString(ended.outcome.status.code()),
+                                     ", ", ended.outcome.completion_tokens, " tokens"));
+      }
+    }
+    return lines;
+  }
+
+  absl::Time now = absl::UnixEpoch();
+  std::vector<absl::Duration> handicaps;  // of the prompts last taken
+  std::vector<TokenId> appended;          // to a prompt, lately
+
+ private:
+  static Dispatcher::Options Options(bool shortest_first, std::optional<SessionLimits> sessions, RouterLimits limits) {
+    Dispatcher::Options options{.limits = limits, .sessions = sessions, .nonce = 0xab};
+    if (shortest_first) options.shortest_first.emplace();
+    return options;
+  }
+  std::string Line(const PrefillJob& job) {
+    const RequestId id = job.request_id.substr(0, job.request_id.find('#'));
+    names_[id] = job.request_id;
+    handicaps.push_back(job.handicap);
+    return absl::StrCat(job.open ? "open " : "prefill ", job.request_id, " ", TextOf(job.tokens));
+  }
+  std::string Line(const PrefillAppend& append) {
+    appended = append.tokens;
+    return absl::StrCat(append.last ? "close " : "append ", append.request_id, " ", TextOf(append.tokens));
+  }
+  static std::string Line(const DecodeJob& job) {
+    return absl::StrCat("decode ", job.request_id, " ", TextOf(job.tokens));
+  }
+  static std::string Line(const CancelJob& cancel) { return absl::StrCat("cancel ", cancel.request_id); }
+
+  const ServedModel model_ = ByteModel("bytes");
+  Dispatcher dispatcher_;
+  std::map<RequestId, RequestId> names_;
+};
+
+using Lines = std::vector<std::string>;
+
+}  // namespace baton

@@ -1,0 +1,220 @@
+#include "router/follower.h"
+
+#include <algorithm>
+
+#include "router/dispatcher_world.h"
+
+namespace baton {
+namespace {
+
+// "<before><the call's output><after>".
+ClientRequest Prompt(const Driven& d, const std::string& before, const std::string& after = "") {
+  ClientRequest prompt = d.Request("", "");
+  prompt.segments.emplace_back(std::vector<TokenId>(before.begin(), before.end()));
+  prompt.segments.emplace_back(Reference{.upstream = "call"});
+  if (!after.empty()) prompt.segments.emplace_back(std::vector<TokenId>(after.begin(), after.end()));
+  return prompt;
+}
+
+// A call that decodes, of tenant "t".
+RequestTicket Decoding(Driven& d, const std::string& session = "") {
+  ClientRequest request = d.Request("call", "ab", /*max_tokens=*/40);
+  request.cache_salt = "t";
+  request.session = session;
+  const auto ticket = d.Submit(request);
+  REQUIRE(ticket.ok());
+  d.Take();
+  d.Prefilled("call");
+  d.Take();
+  return *ticket;
+}
+
+int64_t CountStarts(const Lines& lines, std::string_view start) {
+  return std::ranges::count_if(lines, [&](const std::string& line) { return line.starts_with(start); });
+}
+
+constexpr const char* kFixed = "0123456789abcdef";
+
+TEST_CASE("what follows a call is prefilled while the call decodes, and the next request finds it") {
+  Driven d;
+  const RequestTicket call = Decoding(d);
+  REQUIRE((*d).Follow(call, Prompt(d, kFixed, "!"), d.now).ok());
+  CHECK(d.Take() == Lines{"prefill-1: open call~2#ab.2 "});
+  d.Made(d.NameOf("call"), "ghijklmnopqrstuv+", std::nullopt);
+  CHECK(d.Take().back() == "prefill-1: append call~2#ab.2 0123456789abcdefghijklmnopqrstuv+");
+  d.Made(d.NameOf("call"), "w", FinishReason::kStop);
+  CHECK(d.Take() == Lines{"t/call says w after 0", "t/call ends OK, 18 tokens", "prefill-1: close call~2#ab.2 w!"});
+
+  ClientRequest next = d.Request("next", absl::StrCat(kFixed, "ghijklmnopqrstuv+w!?"));
+  next.cache_salt = "t";
+  const auto uncached = [&] { return (*d).core().FewestUncached(*Prepare(next).route); };
+  CHECK(uncached() == 36);
+  d.Prefilled("call~2");
+  CHECK(d.Take() == Lines{"a follower ends OK"});
+  CHECK(uncached() == 36 - 32);
+  next.cache_salt = "another";
+  CHECK(uncached() == 36);
+  CHECK((*d).core().live_requests() == 0);
+  CHECK((*d).graph().counts().kept == 1);  // the call's output, and nothing of the follower's
+}
+
+TEST_CASE("a follower is its call's tenant's and session's, and runs after all that clients wait for") {
+  Driven d;
+  ClientRequest request = d.Request("call", "ab");
+  request.cache_salt = "t";
+  request.tenant = "tenant";
+  request.session = "s";
+  request.workflow = "w";
+  request.deadline = d.now + absl::Seconds(5);
+  RequestRecord call;
+  call.id = "t/call";
+  call.request = request;
+  ClientRequest prompt = Prompt(d, "x");
+  prompt.cache_salt = "stolen";
+  const ClientRequest follower = FollowerOf(call, prompt, 7);
+  CHECK(follower.id == "call~7");
+  CHECK(follower.cache_salt == "t");
+  CHECK(follower.tenant == "tenant");
+  CHECK(follower.session == "s");
+  CHECK(follower.workflow == "w");
+  CHECK(follower.deadline == request.deadline);
+  CHECK(follower.priority == kBackgroundPriority);
+  CHECK(follower.prefill_only);
+}
+
+TEST_CASE("followers end with a call that does not end well, and keep none alive") {
+  Driven d;
+  const RequestTicket call = Decoding(d);
+  REQUIRE((*d).Follow(call, Prompt(d, kFixed), d.now).ok());
+  REQUIRE((*d).Follow(call, Prompt(d, "z"), d.now).ok());
+  d.Take();
+  SECTION("cancelled") { (*d).Cancel(call, d.now); }
+  SECTION("let go: a follower is no reader") { (*d).LetGo(call, d.now); }
+  SECTION("failed") { (*d).OnFailed(kD, {d.NameOf("call"), absl::InternalError("broken"), {}}, d.now); }
+  SECTION("its worker is lost") { (*d).WorkerLost(kD, d.now); }
+  const Lines lines = d.Take();
+  CHECK(std::ranges::count(lines, "prefill-1: cancel call~2#ab.2") == 1);
+  CHECK(std::ranges::count(lines, "prefill-1: cancel call~3#ab.3") == 1);
+  CHECK(CountStarts(lines, "a follower ends ") == 2);
+  CHECK((*d).core().live_requests() == 0);
+}
+
+TEST_CASE("a call that is let go goes on for its readers, and not for its followers") {
+  Driven d;
+  const RequestTicket call = Decoding(d);
+  ClientRequest reader = d.Request("reader", "");
+  reader.cache_salt = "t";
+  reader.segments = {Reference{.upstream = "call"}};
+  const auto reading = d.Submit(reader);
+  REQUIRE(reading.ok());
+  REQUIRE((*d).Follow(call, Prompt(d, kFixed), d.now).ok());
+  (*d).LetGo(call, d.now);
+  CHECK((*d).core().live_requests() == 3);
+  (*d).Cancel(*reading, d.now);
+  CHECK((*d).core().live_requests() == 0);
+}
+
+TEST_CASE("a call goes on as if there were no followers, whatever becomes of them") {
+  Driven d;
+  const RequestTicket call = Decoding(d);
+  REQUIRE((*d).Follow(call, Prompt(d, kFixed), d.now).ok());
+  d.Take();
+  SECTION("its worker fails it") {
+    (*d).OnFailed(kP, {d.NameOf("call~2"), absl::InternalError("broken"), {}}, d.now);
+    CHECK(std::ranges::count(d.Take(), "a follower ends INTERNAL") == 1);
+  }
+  SECTION("its worker has no room: no other is asked") {
+    (*d).WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), d.now);
+    (*d).OnFailed(kP, {d.NameOf("call~2"), absl::ResourceExhaustedError("full"), absl::Seconds(1)}, d.now);
+    const Lines lines = d.Take();
+    CHECK(std::ranges::count(lines, "a follower ends RESOURCE_EXHAUSTED") == 1);
+    CHECK(CountStarts(lines, "prefill-2") == 0);
+  }
+  SECTION("it outgrows the context") {
+    REQUIRE((*d).Follow(call, Prompt(d, std::string(60, 'x')), d.now).ok());
+    d.Made(d.NameOf("call"), "0123456789", std::nullopt);
+    CHECK(std::ranges::count(d.Take(), "a follower ends INVALID_ARGUMENT") == 1);
+  }
+  d.Made(d.NameOf("call"), "x", FinishReason::kStop);
+  CHECK(CountStarts(d.Take(), "t/call ends OK") == 1);
+}
+
+TEST_CASE("a follower outlives its call by ten seconds at most") {
+  Driven d;
+  const RequestTicket call = Decoding(d);
+  REQUIRE((*d).Follow(call, Prompt(d, kFixed), d.now).ok());
+  d.Made(d.NameOf("call"), "x", FinishReason::kStop);
+  d.Take();
+  CHECK((*d).NextTick() == d.now + absl::Seconds(10));
+  d.now += absl::Seconds(10);
+  (*d).Tick(d.now);
+  CHECK(d.Take() == Lines{"prefill-1: cancel call~2#ab.2", "a follower ends DEADLINE_EXCEEDED"});
+}
+
+TEST_CASE("nothing follows a call that is over, that waits itself, or where the room is half full") {
+  const auto refused = [](Driven& d, const RequestTicket& call) {
+    const int32_t live = (*d).core().live_requests();
+    const absl::Status status = (*d).Follow(call, Prompt(d, kFixed), d.now);
+    CHECK((*d).core().live_requests() == live);
+    return status;
+  };
+  SECTION("over, though another has its name now") {
+    Driven d;
+    const RequestTicket call = Decoding(d);
+    d.Made(d.NameOf("call"), "x", FinishReason::kStop);
+    Decoding(d);
+    CHECK(absl::IsNotFound(refused(d, call)));
+  }
+  SECTION("its session waits") {
+    Driven d(false, SessionLimits{.sessions = 1});
+    Decoding(d, "s");
+    ClientRequest request = d.Request("waits", "ab");
+    request.session = "t";
+    const auto ticket = d.Submit(request);
+    REQUIRE(ticket.ok());
+    CHECK(absl::IsResourceExhausted(refused(d, *ticket)));
+  }
+  SECTION("it waits for a worker") {
+    Driven d;
+    (*d).WorkerLost(kP, d.now);
+    const auto ticket = d.Submit(d.Request("waits", "ab"));
+    REQUIRE(ticket.ok());
+    CHECK(absl::IsResourceExhausted(refused(d, *ticket)));
+  }
+  SECTION("half full") {
+    Driven d(false, {}, RouterLimits{.live_requests = 4});
+    const RequestTicket call = Decoding(d);
+    REQUIRE((*d).Follow(call, Prompt(d, kFixed), d.now).ok());
+    CHECK(absl::IsResourceExhausted(refused(d, call)));
+  }
+}
+
+TEST_CASE("a session that is active is joined by its followers without a turn of their own") {
+  Driven d(false, SessionLimits{.sessions = 1});
+  const RequestTicket call = Decoding(d, "s");
+  REQUIRE((*d).Follow(call, Prompt(d, kFixed), d.now).ok());
+  CHECK(d.Take() == Lines{"prefill-1: open call~2#ab.2 "});
+  d.Made(d.NameOf("call"), "x", FinishReason::kStop);
+  d.Take();
+  d.Prefilled("call~2");
+  CHECK(d.Take() == Lines{"a follower ends OK"});
+  CHECK((*d).core().live_requests() == 0);
+}
+
+TEST_CASE("a trace has the followers of a workflow's calls") {
+  Driven d;
+  ClientRequest request = d.Request("call", "ab");
+  request.workflow = "w";
+  const auto call = d.Submit(request);
+  REQUIRE(call.ok());
+  REQUIRE((*d).Follow(*call, Prompt(d, kFixed), d.now).ok());
+  const Timeline::Lives lives = (*d).LivesOf("w", "", d.now);
+  REQUIRE(lives.size() == 2);
+  const auto follower = std::ranges::find_if(lives, [](const auto& life) { return life->prefill_only; });
+  REQUIRE(follower != lives.end());
+  CHECK((*follower)->id == "call~2");
+  CHECK((*follower)->upstreams == std::vector<RequestId>{"call"});
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,154 @@
+// What follows a chat, over real sockets, with workers that do what a test says.
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "http_client.h"
+#include "nlohmann/json.hpp"
+#include "router_cluster.h"
+#include "server/api_keys.h"
+#include "temp_dir.h"
+
+namespace baton {
+namespace {
+
+using nlohmann::json;
+
+// "<contents>", each in angles; no tools, and nobody shouts.
+ServedModel ChatModel() {
+  ServedModel model = ByteModel("bytes");
+  auto chat_template = ChatTemplate::Parse(
+      "{% for m in messages %}<{{ m.content }}>"
+      "{% if 'SHOUT' in m.content %}{{ raise_exception('quiet') }}{% endif %}{% endfor %}",
+      "", "");
+  REQUIRE(chat_template.ok());
+  model.chat_template = *std::move(chat_template);
+  return model;
+}
+
+void Await(const std::function<bool()>& condition) {
+  const absl::Time until = absl::Now() + absl::Seconds(30);
+  while (!condition() && absl::Now() < until) std::this_thread::yield();
+  REQUIRE(condition());
+}
+
+// Until its workers have attached: nothing follows a call that waits for them.
+void Serve(Cluster& c) {
+  c.Serve(ChatModel());
+  Await([&] { return c.node->router().Readiness("bytes").ok(); });
+}
+
+// Named "r"; of `count` followers "<before><the output>".
+std::string Chat(const std::string& before = "0123456789abcd", int count = 1) {
+  json body = {{"messages", {{{"role", "user"}, {"content", "hi"}}}}, {"request_id", "r"}};
+  for (int i = 0; i < count; ++i) {
+    body["followers"].push_back(
+        {{"messages",
+          {{{"role", "system"}, {"content", before}}, {{"role", "user"}, {"content", {{{"type", "output"}}}}}}}});
+  }
+  return body.dump();
+}
+
+std::string TextOf(const google::protobuf::RepeatedField<int32_t>& tokens) { return {tokens.begin(), tokens.end()}; }
+
+double Followers(Cluster& c, const std::string& code) {
+  return c.metrics.Counter(Metric::kFollowers, {{"code", code}}).Value();
+}
+
+TEST_CASE("what follows a chat is prefilled as the chat is answered, and not counted in its usage") {
+  Cluster c;
+  Serve(c);
+  HttpClient client(c.node->http()->address());
+  client.Post("/v1/chat/completions", Chat());
+  CHECK(c.prefill->Next().prefill().request_id() == "r");
+  const worker::v1::PrefillJob follower = c.prefill->Next().prefill();
+  CHECK(follower.open());
+  CHECK(follower.decode_worker().empty());
+  c.prefill->Send(DoneEvent("r", Incarnation(22)));
+  CHECK(c.decode->Next().decode().request_id() == "r");
+
+  c.decode->Send(TokensEvent("r", "hello, hello and hello", std::nullopt));
+  const worker::v1::PrefillAppend append = c.prefill->Next().append();
+  CHECK(append.request_id() == follower.request_id());
+  CHECK_FALSE(append.last());
+  c.decode->Send(TokensEvent("r", "!", FinishReason::kStop));
+  const worker::v1::PrefillAppend last = c.prefill->Next().append();
+  CHECK(last.last());
+  CHECK(TextOf(follower.tokens()) + TextOf(append.tokens()) + TextOf(last.tokens()) ==
+        "<0123456789abcd><hello, hello and hello!>");
+
+  const HttpAnswer answer = client.Read();
+  CHECK(answer.headers.at("x-baton-followers") == "4");
+  const json body = json::parse(answer.body);
+  CHECK(body["choices"][0]["message"]["content"] == "hello, hello and hello!");
+  CHECK(body["usage"]["prompt_tokens"] == 4);
+  CHECK(body["usage"]["completion_tokens"] == 23);
+  c.prefill->Send(DoneEvent(follower.request_id(), Incarnation(0)));
+  Await([&] { return Followers(c, "OK") == 1; });
+  CHECK(c.metrics.Counter(Metric::kPromptTokens).Value() == 4);
+  CHECK(c.metrics.Counter(Metric::kRequests, {{"code", "OK"}}).Value() == 1);
+}
+
+TEST_CASE("a client that goes away cancels what would have followed") {
+  Cluster c;
+  Serve(c);
+  HttpClient client(c.node->http()->address());
+  client.Post("/v1/chat/completions", Chat());
+  PassPrefill(c);
+  const RequestId follower = c.prefill->Next().prefill().request_id();
+  client.Reset();
+  CHECK(c.decode->Next().cancel().request_id() == "r");
+  CHECK(c.prefill->Next().cancel().request_id() == follower);
+}
+
+TEST_CASE("a chat is answered though the template or the context does not take what follows it") {
+  Cluster c;
+  Serve(c);
+  HttpClient client(c.node->http()->address());
+  client.Post("/v1/chat/completions", Chat(GENERATE(std::string("SHOUT"), std::string(100, 'x'))));
+  PassPrefill(c);
+  Await([&] { return Followers(c, "INVALID_ARGUMENT") == 1; });
+  c.decode->Send(TokensEvent("r", "hello", FinishReason::kStop));
+  CHECK(json::parse(client.Read().body)["choices"][0]["message"]["content"] == "hello");
+}
+
+TEST_CASE("a malformed follower is refused by name, before anything of the chat is done") {
+  Cluster c;
+  Serve(c);
+  HttpClient client(c.node->http()->address());
+  client.Post("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "hi"}], "followers": [{}]})");
+  const HttpAnswer answer = client.Read();
+  CHECK(answer.status == 400);
+  CHECK(json::parse(answer.body)["error"]["param"] == "followers[0].messages");
+  CHECK(c.node->router().live_requests() == 0);
+}
+
+TEST_CASE("followers count in no quota") {
+  const TempDir directory;
+  const NewKey key = DrawKey();
+  directory.Write("keys.toml", "[team]\nkeys = [\"" + key.hash + "\"]\nmax_requests = 1\n");
+  Cluster c({.worker_wait = absl::Seconds(10)}, "fcfs", directory / "keys.toml");
+  Serve(c);
+  const std::string bearer = "authorization: Bearer " + key.key + "\r\n";
+  HttpClient client(c.node->http()->address());
+  client.Post("/v1/chat/completions", Chat("0123456789abcd", 4), bearer);
+  PassPrefill(c);
+  for (int i = 0; i < 4; ++i) CHECK(c.prefill->Next().prefill().open());
+  c.decode->Send(TokensEvent("r", "hello", FinishReason::kStop));
+  CHECK(client.Read().status == 200);
+  for (int i = 0; i < 4; ++i) CHECK(c.prefill->Next().append().last());
+
+  // All four go on; the next chat is let in, and at most one.
+  client.Post("/v1/chat/completions", Chat("0123456789abcd", 0), bearer);
+  PassPrefill(c);
+  HttpClient other(c.node->http()->address());
+  other.Post("/v1/chat/completions", Chat("0123456789abcd", 0), bearer);
+  CHECK(other.Read().status == 429);
+  c.decode->Send(TokensEvent("r", "hello", FinishReason::kStop));
+  CHECK(client.Read().status == 200);
+}
+
+}  // namespace
+}  // namespace baton

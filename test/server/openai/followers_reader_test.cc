@@ -1,0 +1,103 @@
+#include "server/openai/followers_reader.h"
+
+#include "absl/strings/str_join.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "server/openai/chat_reader.h"
+#include "server/openai/openai_model.h"
+
+namespace baton {
+namespace {
+
+constexpr char kFollower[] = R"({"messages": [{"role": "user", "content": [{"type": "output"}]}]})";
+
+absl::StatusOr<CompletionCall> Read(std::string_view followers, std::string_view more = "") {
+  const auto body = ParseJsonBody(StrCat(
+      R"({"model": "plain", "messages": [{"role": "user", "content": "hello"}], "followers": )", followers, more, "}"));
+  INFO(body.status());
+  REQUIRE(body.ok());
+  return ReadChat(*body, TestModels());
+}
+
+std::string ErrorOf(std::string_view followers, std::string_view more = "") {
+  const auto call = Read(followers, more);
+  CHECK(absl::IsInvalidArgument(call.status()));
+  return std::string(Message(call.status()));
+}
+
+// Of one with this message.
+std::string ErrorOfMessage(std::string_view message) { return ErrorOf(StrCat(R"([{"messages": [)", message, "]}]")); }
+
+TEST_CASE("a chat says what follows it, with its own output in it") {
+  const auto call = Read(R"([{"messages": [{"role": "developer", "content": "be kind"}, {"role": "user", "content":
+      [{"type": "text", "text": "a"}, {"type": "output"}]}]}, {"model": "qwen", "messages": [{"role": "assistant",
+      "content": [{"type": "output"}]}], "tools": [{"type": "function", "function": {"name": "f"}}]}])");
+  INFO(call.status());
+  REQUIRE(call.ok());
+  REQUIRE(call->followers.size() == 2);
+  CHECK(call->followers[0].ShortDebugString() ==
+        R"(model: "plain" chat { messages { role: "system" content: "be kind" } messages { role: "user" )"
+        R"(parts { text: "a" } parts { output_of { } } } })");
+  CHECK(call->followers[1].model() == "qwen");
+  CHECK(call->followers[1].chat().tools() == R"([{"type":"function","function":{"name":"f"}}])");
+  // They say nothing of the chat itself.
+  CHECK(call->tools == ToolFormat::kNone);
+  CHECK(call->tool_names.empty());
+  CHECK(call->requests[0].ShortDebugString() ==
+        R"(model: "plain" chat { messages { role: "user" content: "hello" } } sampling { })");
+}
+
+TEST_CASE("none is as good as no field") {
+  for (const char* none : {"[]", "null"}) CHECK(Read(none)->followers.empty());
+}
+
+TEST_CASE("what a follower gets wrong is named") {
+  CHECK(ErrorOf("{}") == "followers: expected a list, got an object");
+  CHECK(ErrorOf("[1]") == "followers[0]: expected an object, got 1");
+  CHECK(ErrorOf(StrCat("[", kFollower, ", {}]")) == "followers[1].messages: expected a list of messages, got none");
+  CHECK(ErrorOf(R"([{"messages": [], "session_id": "s"}])") ==
+        "followers[0].messages: expected 1 to 16 parts of type 'output', got 0");
+  CHECK(ErrorOfMessage(R"({"role": "user", "content": [{"type": "output", "of": "x"}]})") ==
+        "followers[0].messages[0].content[0].of: is not supported");
+  CHECK(
+      ErrorOfMessage(R"({"role": "user", "content": [{"type": "output_of", "output_of": "x"}]})") ==
+      "followers[0].messages[0].content[0].type: expected 'text' or 'output', got 'output_of', which is not supported");
+  CHECK(ErrorOfMessage(R"({"role": "nobody", "content": [{"type": "output"}]})")
+            .starts_with("followers[0].messages[0].role"));
+  CHECK(ErrorOf(R"([{"messages": [{"role": "user", "content": [{"type": "output"}]}], "cache_salt": "s"}])") ==
+        "followers[0].cache_salt: is not supported");
+  CHECK(ErrorOf(R"([{"messages": [{"role": "user", "content": [{"type": "output"}]}], "tools": [{}]}])")
+            .starts_with("followers[0].tools[0].function: "));
+  CHECK(ErrorOf(R"([{"messages": [{"role": "user", "content": [{"type": "output"}]}],
+                     "tools": [{"type": "function", "function": {"name": "f"}}]}])")
+            .starts_with("followers[0].tools: "));
+  const auto unknown = Read(R"([{"model": "nobody", "messages": []}])");
+  CHECK(absl::IsNotFound(unknown.status()));
+  CHECK(Message(unknown.status()).starts_with("followers[0].model: "));
+}
+
+TEST_CASE("followers are few, for one choice, and in chats only") {
+  CHECK(Read(StrCat("[", absl::StrJoin(std::vector<std::string>(4, kFollower), ","), "]")).ok());
+  CHECK(ErrorOf(StrCat("[", absl::StrJoin(std::vector<std::string>(5, kFollower), ","), "]")) ==
+        "followers: 5 elements, limit 4");
+  const auto outputs = [](size_t count) {
+    return StrCat(R"({"role": "user", "content": [)",
+                  absl::StrJoin(std::vector<std::string>(count, R"({"type": "output"})"), ","), "]}");
+  };
+  CHECK(Read(StrCat(R"([{"messages": [)", outputs(16), "]}]")).ok());
+  CHECK(ErrorOfMessage(outputs(17)) == "followers[0].messages: expected 1 to 16 parts of type 'output', got 17");
+  CHECK(ErrorOf(StrCat("[", kFollower, "]"), R"(, "n": 2)") ==
+        "followers: expected one choice whose output they wait for, got n 2");
+  CHECK(ErrorOfMessage(R"({"role": "user", "content": [{"type": "output"}]}], "followers": [)") ==
+        "followers[0].followers: is not supported");
+}
+
+TEST_CASE("the chat itself has no output to refer to") {
+  const auto body =
+      ParseJsonBody(R"({"model": "plain", "messages": [{"role": "user", "content": [{"type": "output"}]}]})");
+  CHECK(Message(ReadChat(*body, TestModels()).status()) ==
+        "messages[0].content[0].type: expected 'text' or 'output_of', got 'output', which is not supported");
+}
+
+}  // namespace
+}  // namespace baton
