@@ -1,10 +1,11 @@
-"""A writer and a critic in Microsoft's Agent Framework, on a Baton server: pip install agent-framework-openai."""
+"""A writer and a critic in Microsoft's Agent Framework, on a Baton server: pip install agent-framework-openai, and clients/python."""
 
 import argparse
 import asyncio
 
 from agent_framework import Agent, AgentExecutor, WorkflowBuilder
 from agent_framework.openai import OpenAIChatCompletionClient
+from baton_client.frameworks import streaming_prefill
 from openai import AsyncOpenAI
 
 WRITER = "You are a writer. Write two sentences about what you are asked."
@@ -14,9 +15,12 @@ OPTIONS = {"temperature": 0, "max_tokens": 64}
 
 
 async def main(base_url: str, model: str) -> None:
-    async with AsyncOpenAI(base_url=base_url, api_key="none") as client:
+    async with AsyncOpenAI(
+        base_url=base_url, api_key="none",
+        http_client=streaming_prefill(),  # the one line
+    ) as client:
         llm = OpenAIChatCompletionClient(model=model, async_client=client)
-        for subject in ("the sea", "a mountain", "the city at night"):
+        for subject in ("the sea", "a mountain", "the city at night"):  # who follows whom is learned from the first
             writer = Agent(llm, WRITER, name="writer", default_options=OPTIONS)
             critic = Agent(llm, CRITIC, name="critic", default_options=OPTIONS)
             workflow = WorkflowBuilder(start_executor=writer, output_from="all").add_edge(writer, critic).build()

@@ -1,7 +1,8 @@
-"""A writer and a critic in LangGraph, on a Baton server: pip install langgraph langchain-openai."""
+"""A writer and a critic in LangGraph, on a Baton server: pip install langgraph langchain-openai, and clients/python."""
 
 import argparse
 
+from baton_client.frameworks import streaming_prefill_sync
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -12,7 +13,10 @@ CRITIC = ("You are a critic. Say in one sentence what is good about the text tha
 
 
 def main(base_url: str, model: str) -> None:
-    llm = ChatOpenAI(base_url=base_url, api_key="none", model=model, temperature=0, max_tokens=64)
+    llm = ChatOpenAI(
+        base_url=base_url, api_key="none", model=model, temperature=0, max_tokens=64,
+        http_client=streaming_prefill_sync(),  # the one line
+    )
 
     def agent(instructions):
         return lambda state: {"messages": [llm.invoke([SystemMessage(instructions), *state["messages"]])]}
@@ -24,7 +28,7 @@ def main(base_url: str, model: str) -> None:
     graph.add_edge("writer", "critic")
     graph.add_edge("critic", END)
     app = graph.compile()
-    for subject in ("the sea", "a mountain", "the city at night"):
+    for subject in ("the sea", "a mountain", "the city at night"):  # who follows whom is learned from the first
         for message in app.invoke({"messages": [HumanMessage(f"Write about {subject}.")]})["messages"][1:]:
             cached = message.usage_metadata["input_token_details"]["cache_read"]
             print(f"{subject}: {message.content!r} ({cached} of {message.usage_metadata['input_tokens']} tokens were there)")
