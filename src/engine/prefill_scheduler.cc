@@ -67,7 +67,7 @@ absl::Status PrefillScheduler::Add(PrefillTask task) {
   request->ready_at_add = Expect(*request, 0);
   if (tokens > 0) active_.insert(request.get());
   Spare(*request);
-  whole_came_ |= !request->task.open;
+  whole_came_ |= !Yields(*request);
   requests_[request->task.request_id] = std::move(request);
   return absl::OkStatus();
 }
@@ -100,8 +100,8 @@ absl::Status PrefillScheduler::Extend(const RequestId& id, std::span<const Token
   if (last) Spare(request);
   if (last && request.done >= request.wanted) TellAll(request);
   if (last) request.waited_for_open = std::max<int64_t>(0, open_in_step_ - (request.planned - request.slice_begin));
-  whole_came_ |= last;
-  step_completes_ |= last && request.planned > request.done && request.planned >= request.wanted;
+  whole_came_ |= !Yields(request);
+  step_completes_ |= !Yields(request) && request.planned > request.done && request.planned >= request.wanted;
   return absl::OkStatus();
 }
 
@@ -166,6 +166,8 @@ bool PrefillScheduler::IsWorthwhile(const Request& request) const {
 bool PrefillScheduler::OpenAreWorthAStep() const {
   int64_t tokens = 0;
   for (const Request* request : active_) {
+    // One that is closed gets no more that it could wait for.
+    if (!request->task.open && Yields(*request)) return true;
     if (request->task.open) tokens += request->wanted - request->planned;
   }
   return tokens >= open_limits_.alone;
@@ -175,7 +177,7 @@ bool PrefillScheduler::OpenAreWorthAStep() const {
 int64_t PrefillScheduler::OpenTokens() const {
   int64_t waited_for = 0;
   for (const Request* request : active_) {
-    if (!request->task.open) waited_for = std::max(waited_for, request->waited_for_open);
+    if (!Yields(*request)) waited_for = std::max(waited_for, request->waited_for_open);
   }
   return open_limits_.step_tokens - waited_for;
 }
@@ -183,7 +185,7 @@ int64_t PrefillScheduler::OpenTokens() const {
 // `alone`: what waits has waited for blocks so far, and not for open prompts.
 void PrefillScheduler::NoteOpen(bool alone) {
   for (Request* request : active_) {
-    if (!request->task.open) request->waited_for_open = open_in_step_ + (alone ? 0 : request->waited_for_open);
+    if (!Yields(*request)) request->waited_for_open = open_in_step_ + (alone ? 0 : request->waited_for_open);
   }
 }
 
@@ -209,7 +211,7 @@ int64_t PrefillScheduler::Needed(const Request& request) const {
 }
 
 bool PrefillScheduler::Admit(Request& request, int64_t& reserved) {
-  if (!request.task.open) MakeRoom(request, reserved);
+  MakeRoom(request, reserved);
   if (Needed(request) > tree_.Available() - reserved) return false;
   request.admitted = true;
   reserved += Needed(request);
@@ -217,14 +219,19 @@ bool PrefillScheduler::Admit(Request& request, int64_t& reserved) {
   return true;
 }
 
-// Takes blocks from those of which nothing was told yet: open ones, and those closed lately, which come later in the
-// step's order. The least urgent first; what the step being planned uses stays.
+// Takes blocks from those of which nothing was told yet, open ones and those closed lately, and which come later in the
+// step's order; for an open one from the background alone, and for the background from nobody. The least urgent first;
+// what the step being planned uses stays.
 void PrefillScheduler::MakeRoom(const Request& request, int64_t& reserved) {
-  if (Needed(request) <= tree_.Available() - reserved) return;
+  if (IsBackground(request.task.priority) || Needed(request) <= tree_.Available() - reserved) return;
+  const auto gives_way = [&](const Request& other) {
+    return request.task.open ? IsBackground(other.task.priority) : RunsBefore()(&request, &other);
+  };
   std::vector<Request*> victims;
   for (const auto& [id, other] : requests_) {
     const bool in_step = other->planned > other->done;
-    if (!other->told && !in_step && other->table.size() > 0 && other.get() != &request) victims.push_back(other.get());
+    const bool has_some = !other->told && !in_step && other->table.size() > 0;
+    if (has_some && gives_way(*other)) victims.push_back(other.get());
   }
   std::sort(victims.begin(), victims.end(), [](const Request* a, const Request* b) { return RunsBefore()(b, a); });
   for (Request* victim : victims) {
@@ -232,7 +239,7 @@ void PrefillScheduler::MakeRoom(const Request& request, int64_t& reserved) {
     if (victim->admitted && active_.contains(victim)) reserved -= Outstanding(*victim);
     GiveBack(*victim);
   }
-  EndLeases(request, reserved);
+  if (!request.task.open) EndLeases(request, reserved);
 }
 
 // As many as make room, if all of them could.
@@ -268,13 +275,13 @@ const Batch& PrefillScheduler::PlanStep() {
   if (alone) {
     room.open_tokens = open_limits_.step_tokens;
     PlanRequests(
-        order, [](const Request& request) { return request.task.open; }, room);
+        order, [](const Request& request) { return Yields(request); }, room);
   }
   open_in_step_ = (alone ? open_limits_.step_tokens : open_tokens) - room.open_tokens;
   NoteOpen(alone);
   if (order.front()->admitted || order.front()->task.open) oldest_first_ = false;
   whole_came_ = step_completes_ = false;
-  step_of_open_ = std::all_of(step_.begin(), step_.end(), [](const Request* request) { return request->task.open; });
+  step_of_open_ = std::all_of(step_.begin(), step_.end(), [](const Request* request) { return Yields(*request); });
   return batch_;
 }
 
@@ -283,8 +290,8 @@ void PrefillScheduler::PlanRequests(const std::vector<Request*>& order,
   bool admitting = true;
   for (Request* request : order) {
     if (room.tokens < kBlockTokens) break;
-    const bool open = request->task.open;
-    if (!takes_part(*request) || !active_.contains(request) || (open && room.open_tokens < kBlockTokens)) continue;
+    const bool open = request->task.open, yields = Yields(*request);
+    if (!takes_part(*request) || !active_.contains(request) || (yields && room.open_tokens < kBlockTokens)) continue;
     if (!request->admitted) {
       if ((!admitting && !open) || WaitsForDisk(*request)) continue;
       if (!Admit(*request, room.reserved)) {
@@ -294,9 +301,9 @@ void PrefillScheduler::PlanRequests(const std::vector<Request*>& order,
     }
     // Promised blocks that are taken up stay reserved until the step has succeeded.
     const int64_t available = tree_.Available();
-    const int64_t computes = Advance(*request, open ? std::min(room.tokens, room.open_tokens) : room.tokens);
+    const int64_t computes = Advance(*request, yields ? std::min(room.tokens, room.open_tokens) : room.tokens);
     room.tokens -= computes;
-    if (open) room.open_tokens -= computes;
+    if (yields) room.open_tokens -= computes;
     room.reserved -= available - tree_.Available();
   }
 }
