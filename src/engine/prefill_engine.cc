@@ -69,7 +69,9 @@ absl::Status PrefillEngine::Validate(const PrefillJob& job) const {
   }
   const bool overlaps = job.open || IsBackground(job.priority);
   const int64_t there = overlaps ? overlapping_jobs_ : std::ssize(jobs_) - overlapping_jobs_;
-  if (there >= options_.max_requests) {
+  // The background leaves the other half to prompts of clients that grow.
+  const int64_t most = IsBackground(job.priority) ? options_.max_requests / 2 : options_.max_requests;
+  if (there >= most) {
     return absl::ResourceExhaustedError(absl::StrCat("this prefill worker has ", there, " requests",
                                                      overlaps ? " that grow or run in the background" : "",
                                                      ", which is its limit"));

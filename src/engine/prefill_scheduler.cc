@@ -219,19 +219,15 @@ bool PrefillScheduler::Admit(Request& request, int64_t& reserved) {
   return true;
 }
 
-// Takes blocks from those of which nothing was told yet, open ones and those closed lately, and which come later in the
-// step's order; for an open one from the background alone, and for the background from nobody. The least urgent first;
-// what the step being planned uses stays.
+// Takes blocks from those of which nothing was told yet, open ones and those closed lately; for an open one, from the
+// background alone, and for the background from nobody. The least urgent first; what the step being planned uses stays.
 void PrefillScheduler::MakeRoom(const Request& request, int64_t& reserved) {
   if (IsBackground(request.task.priority) || Needed(request) <= tree_.Available() - reserved) return;
-  const auto gives_way = [&](const Request& other) {
-    return request.task.open ? IsBackground(other.task.priority) : RunsBefore()(&request, &other);
-  };
   std::vector<Request*> victims;
   for (const auto& [id, other] : requests_) {
     const bool in_step = other->planned > other->done;
-    const bool has_some = !other->told && !in_step && other->table.size() > 0;
-    if (has_some && gives_way(*other)) victims.push_back(other.get());
+    const bool gives_way = !other->told && (!request.task.open || IsBackground(other->task.priority));
+    if (gives_way && !in_step && other->table.size() > 0 && other.get() != &request) victims.push_back(other.get());
   }
   std::sort(victims.begin(), victims.end(), [](const Request* a, const Request* b) { return RunsBefore()(b, a); });
   for (Request* victim : victims) {
@@ -472,6 +468,7 @@ PrefillScheduler::Load PrefillScheduler::load() const {
   Load load;
   for (const Request* request : active_) {
     ++(request->admitted ? load.running : load.waiting);
+    if (IsBackground(request->task.priority)) continue;  // whoever comes does not wait for them
     load.queued_tokens += std::max<int64_t>(0, request->wanted - std::max(request->planned, request->ready_at_add));
   }
   return load;

@@ -158,7 +158,7 @@ class PrefillScheduler {
   struct Load {
     int64_t waiting = 0;        // requests of which nothing is planned yet
     int64_t running = 0;        // requests admitted and not complete
-    int64_t queued_tokens = 0;  // wanted, not planned yet, and not known to be cached
+    int64_t queued_tokens = 0;  // wanted, not planned yet, not known to be cached, nor in the background
   };
   Load load() const;
   void CheckInvariants() const;

@@ -8,27 +8,10 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
-#include "router/follower.h"
 #include "router/request_context.h"
 #include "router/shadow_prefill.h"
 
 namespace baton {
-
-namespace {
-
-// From the end, where the branches of a session differ.
-bool IsPrefix(const std::vector<TokenId>& a, const std::vector<TokenId>& of) {
-  return a.size() <= of.size() && std::equal(a.rbegin(), a.rend(), of.rend() - std::ssize(a));
-}
-
-// Turns go to tenants; without keys, whoever has a salt of his own is one.
-SessionKey SessionOf(const RequestRecord& record) {
-  const ClientRequest& request = record.request;
-  if (request.tenant.empty() || request.session.empty()) return {request.cache_salt, request.session};
-  return {request.tenant, absl::StrCat(request.cache_salt, "\n", request.session)};
-}
-
-}  // namespace
 
 PreparedRequest Prepare(ClientRequest request) {
   PreparedRequest prepared;
@@ -104,7 +87,7 @@ absl::Status Dispatcher::Complete(ClientRequest& request) {
 absl::Status Dispatcher::SubmitToCore(RouteRequest route, absl::Time now) {
   RequestRecord& record = records_.at(route.id);
   route.held = record.held = gate_ && !record.request.session.empty();
-  if (route.held) RETURN_IF_ERROR(gate_->Arrived(route.id, SessionOf(record), IsNeeded(route.id), now));
+  if (route.held) RETURN_IF_ERROR(gate_->Arrived(route.id, SessionOf(record.request), IsNeeded(route.id), now));
   if (workload_) {
     workload_->Arrived(ToArrival(record.request, core_.FewestUncached(route)), now);
     route.turn = now + workload_->Handicap(route.id, now);
@@ -177,34 +160,6 @@ bool Dispatcher::IsAwaited(const RequestId& id) const {
   });
 }
 
-absl::Status Dispatcher::Follow(const RequestTicket& call, ClientRequest prompt, absl::Time now) {
-  const auto found = records_.find(call.id);
-  if (found == records_.end() || found->second.number != call.number) return absl::NotFoundError("the call is over");
-  const bool waits = found->second.placed == absl::InfiniteFuture();
-  if (waits || core_.live_requests() >= most_with_shadows_) {
-    return absl::ResourceExhaustedError(waits ? "the call itself waits" : "no room to spare");
-  }
-  ClientRequest request = FollowerOf(found->second, std::move(prompt), ++submitted_);
-  ASSIGN_OR_RETURN(PromptGrew known, graph_.Submit(ToPromptSpec(request), now));
-  request.tokens = std::move(known.tokens);
-  RouteRequest route = ToRoute(request);
-  RequestRecord& record = records_[route.id];
-  record.id = route.id;
-  record.number = submitted_;
-  record.arrived = record.complete = now;
-  if (!request.workflow.empty()) record.upstreams = UpstreamsOf(request);
-  record.request = std::move(request);
-  record.follower = true;
-  const RequestId id = route.id;
-  if (absl::Status status = core_.Submit(std::move(route), now); !status.ok()) {
-    graph_.Refused(id);
-    records_.erase(id);
-    return status;
-  }
-  Act(now);
-  return absl::OkStatus();
-}
-
 void Dispatcher::EndAll(absl::Time now) {
   core_.EndAll();
   Act(now);
@@ -246,7 +201,7 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
   if (found == nullptr) return Discard(done);
   RequestRecord& record = *found;
   done.request_id = record.id;
-  const bool counts = gate_ && !record.request.session.empty();
+  const bool counts = gate_ && !record.request.session.empty() && !record.follower;  // which may be no turn of it
   std::vector<BlockKey> keys = counts || record.unheard() ? core_.KeysOf(record.id) : std::vector<BlockKey>();
   if (core_.PrefillDone(link, done.request_id, done.decode_incarnation)) {
     if (workload_) workload_->Prefilled(done.request_id);
@@ -264,7 +219,7 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
 
 void Dispatcher::TellGate(const RequestRecord& record, std::span<const BlockKey> keys, absl::Time now) {
   const PrefillDone& done = *record.done;
-  gate_->Prefilled(SessionOf(record),
+  gate_->Prefilled(SessionOf(record.request),
                    {.worker = record.prefilled_by,
                     .keys = keys,
                     .found = std::ssize(record.request.tokens) - 1 - done.computed_tokens,
@@ -273,15 +228,6 @@ void Dispatcher::TellGate(const RequestRecord& record, std::span<const BlockKey>
                     .compute = done.compute,
                     .awaited = !record.unheard()},
                    now);
-}
-
-// What they were to prefill, its session's next turn has brought with it.
-void Dispatcher::EndShadowsOf(const RequestRecord& record) {
-  const auto found = shadows_.find(SessionOf(record));
-  if (record.unheard() || found == shadows_.end()) return;
-  for (const RequestId& id : found->second) {
-    if (IsPrefix(records_.at(id).request.tokens, record.request.tokens)) core_.Cancel(id);
-  }
 }
 
 void Dispatcher::Discard(const PrefillDone& done) {
@@ -462,6 +408,8 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
   }
   if (gate_) gate_->Ended(action.request, now);
   if (record.follower) {
+    const auto others = followers_.find(TenantOf(record.request));
+    if (--others->second == 0) followers_.erase(others);
     actions_.push_back(FollowerEnded{outcome.status.code()});
   } else if (!record.shadow) {
     actions_.push_back(RequestEnded{{action.request, record.number}, std::move(outcome), record.Parties()});
@@ -473,52 +421,6 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
   for (const RequestId& id : let_go_) {
     if (!IsAwaited(id)) core_.Cancel(id);
   }
-}
-
-void Dispatcher::Shadow(RequestRecord& record, std::span<const TokenId> tokens, bool all, absl::Time now) {
-  if (record.request.session.empty()) return;
-  std::vector<TokenId>& made = record.unshadowed;
-  made.insert(made.end(), tokens.begin(), tokens.end());
-  if (std::ssize(made) >= kBlockTokens && !record.shadowed) StartShadow(record, now);
-  const auto found = records_.find(ShadowId(record));
-  if (found == records_.end()) {  // it has failed, or there is none yet
-    if (record.shadowed) made.clear();
-    return;
-  }
-  std::vector<TokenId>& prompt = found->second.request.tokens;
-  if (std::ssize(made) >= kBlockTokens || all) {
-    prompt.insert(prompt.end(), made.begin(), made.end());
-    made.clear();
-    if (!all) core_.Grew(found->first, static_cast<int32_t>(prompt.size()));
-  }
-  if (!all) return;
-  const RequestId id = found->first;
-  core_.Closed(id, static_cast<int32_t>(prompt.size()), 0, now);
-  core_.EndBy(id, now + kShadowWait);
-}
-
-void Dispatcher::StartShadow(RequestRecord& record, absl::Time now) {
-  record.shadowed = true;
-  if (core_.live_requests() >= most_with_shadows_) return;
-  ClientRequest request = ShadowOf(record);
-  RouteRequest route = ToRoute(request);
-  route.open = route.at_holder = true;
-  RequestRecord& shadow = records_[route.id];
-  shadow.id = route.id;
-  shadow.request = std::move(request);
-  shadow.arrived = shadow.complete = now;
-  shadow.shadow = true;
-  const RequestId id = route.id;
-  shadows_[SessionOf(shadow)].insert(id);
-  if (core_.Submit(std::move(route), now).ok()) return;
-  ForgetShadow(shadow);  // the next turn computes it then
-  records_.erase(id);
-}
-
-void Dispatcher::ForgetShadow(const RequestRecord& shadow) {
-  const auto found = shadows_.find(SessionOf(shadow));
-  found->second.erase(shadow.id);
-  if (found->second.empty()) shadows_.erase(found);
 }
 
 // --- views ---------------------------------------------------------------------------------------------------------
@@ -568,6 +470,11 @@ void Dispatcher::CheckInvariants() const {
   for (const auto& [session, ids] : shadows_) {
     for (const RequestId& id : ids) BATON_CHECK(records_.at(id).shadow, id);
   }
+  absl::flat_hash_map<std::string, int32_t> followers;
+  for (const auto& [id, record] : records_) {
+    if (record.follower) ++followers[TenantOf(record.request)];
+  }
+  BATON_CHECK(followers == followers_, "followers of tenants");
   for (const auto& [worker_id, id] : called_) BATON_CHECK(records_.at(id).worker_id == worker_id, worker_id);
 }
 

@@ -90,7 +90,8 @@ class Dispatcher {
   // refused changes nothing for others: those that wait for it, as it was announced, wait on.
   absl::StatusOr<RequestTicket> Submit(PreparedRequest prepared, absl::Time now);
   // Prefills a prompt that will be asked after this call (follower.h). Refused, with nothing changed: NOT_FOUND, the
-  // call is over; RESOURCE_EXHAUSTED, there is no room to spare or the call itself waits; else as AgentGraph says.
+  // call is over; RESOURCE_EXHAUSTED, there is no room to spare, the call itself waits, or the tenant has as many
+  // followers as it may; else as RouterCore::Readiness and AgentGraph say.
   absl::Status Follow(const RequestTicket& call, ClientRequest prompt, absl::Time now);
   // Nothing if it is over, as for all that follow.
   void Cancel(const RequestTicket& ticket, absl::Time now);
@@ -149,6 +150,8 @@ class Dispatcher {
   // The request ended while its hand-off was being committed: the decode worker holds blocks that nobody will start.
   void Discard(const PrefillDone& done);
 
+  absl::Status MayFollow(const RequestTicket& call, const ClientRequest& prompt) const;
+
   // Whether a client's request waits for its output.
   bool IsAwaited(const RequestId& id) const;
 
@@ -180,6 +183,7 @@ class Dispatcher {
   absl::node_hash_map<RequestId, RequestRecord> records_;                // of live requests
   absl::flat_hash_map<RequestId, RequestId> called_;                     // these, by what workers call them
   absl::flat_hash_map<SessionKey, absl::btree_set<RequestId>> shadows_;  // these, by session
+  absl::flat_hash_map<std::string, int32_t> followers_;                  // these, by tenant; never 0
   absl::flat_hash_set<RequestId> let_go_;                                // of these, those that go on for others only
   Timeline timeline_{TimelineLimits{}};                                  // of those with a workflow that are over
   uint64_t submitted_ = 0, attempts_ = 0;

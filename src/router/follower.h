@@ -5,9 +5,14 @@
 // after everything that clients wait for. It fails with its call, and where there is no room at once there is none.
 #pragma once
 
+#include <cstdint>
+
 #include "router/request_record.h"
 
 namespace baton {
+
+// Of one tenant at a time: each holds a place at router and worker until ten seconds after its call.
+inline constexpr int32_t kFollowersOfTenant = 64;
 
 // `prompt`: read as a client's, with references to the call's output and no others. `number`: no other request's.
 ClientRequest FollowerOf(const RequestRecord& call, ClientRequest prompt, uint64_t number);

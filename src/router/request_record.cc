@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace baton {
 namespace {
 
@@ -11,6 +13,15 @@ std::string TraceparentOf(const ClientRequest& request) {
 }
 
 }  // namespace
+
+const std::string& TenantOf(const ClientRequest& request) {
+  return request.tenant.empty() ? request.cache_salt : request.tenant;
+}
+
+SessionKey SessionOf(const ClientRequest& request) {
+  if (request.tenant.empty() || request.session.empty()) return {request.cache_salt, request.session};
+  return {request.tenant, absl::StrCat(request.cache_salt, "\n", request.session)};
+}
 
 PrefillJob RequestRecord::StartPrefill(const RouterAction& action) {
   sent = request.tokens.size();

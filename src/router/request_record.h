@@ -11,6 +11,7 @@
 #include "engine/request.h"
 #include "router/client_request.h"
 #include "router/router_core.h"
+#include "router/session_gate.h"
 #include "router/timeline.h"
 
 namespace baton {
@@ -38,6 +39,11 @@ struct RequestParties {
   WorkerAddress prefill_worker, decode_worker;  // links that had it last; empty: none
   bool prefill_only = false;
 };
+
+// Whose it is: without keys, whoever has a salt of his own is a tenant.
+const std::string& TenantOf(const ClientRequest& request);
+// Turns go to tenants.
+SessionKey SessionOf(const ClientRequest& request);
 
 struct RequestRecord {
   RequestId id;  // ScopedId: what RouterCore and its like call it; `request.id` is its client's name for it

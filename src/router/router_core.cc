@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "engine/request.h"
 
 namespace baton {
 namespace {
@@ -108,7 +109,7 @@ void RouterCore::Admit(const RequestId& id, absl::Time now) {
 void RouterCore::Cancel(const RequestId& id) { End(id, absl::CancelledError("cancelled by the client")); }
 
 void RouterCore::SetPromptTokens(Live& live, int32_t tokens) {
-  if (!live.prefill.empty()) {
+  if (!live.prefill.empty() && !IsBackground(live.request.priority)) {
     const int64_t queued = std::max<int64_t>(live.queued_tokens + tokens - live.request.prompt_tokens, 0);
     workers_.at(live.prefill).prompt_tokens += queued - live.queued_tokens;
     live.queued_tokens = queued;
@@ -364,7 +365,7 @@ void RouterCore::Place(Live& live, const AttachedWorker& prefill, const Attached
   AttachedWorker& prefill_worker = workers_.at(prefill.link);
   live.prefill = prefill.link;
   prefill_worker.requests.insert(request.id);
-  live.queued_tokens = UncachedTokens(prefill_worker, request);
+  live.queued_tokens = IsBackground(request.priority) ? 0 : UncachedTokens(prefill_worker, request);
   prefill_worker.prompt_tokens += live.queued_tokens;
   prefill_worker.prefix_memory->Remember(request.keys);
   if (request.open) {

@@ -59,6 +59,16 @@ std::optional<TenantQuotas::Refusal> TenantQuotas::Begin(const Tenant& tenant, c
   return std::nullopt;
 }
 
+bool TenantQuotas::BeginAhead(const Tenant& tenant, int64_t tokens, absl::Time now) {
+  const int64_t quota = tenant.quota.tokens_per_minute;
+  Use& use = uses_[tenant.name];
+  WorkOff(use, quota, now);
+  const double used = use.tokens + static_cast<double>(tokens);
+  if (quota > 0 && used > static_cast<double>(quota) / 2) return false;
+  use.tokens = used;
+  return true;
+}
+
 void TenantQuotas::End(const Tenant& tenant, const std::string& session, int64_t tokens, absl::Time now) {
   const auto it = uses_.find(tenant.name);
   BATON_CHECK(it != uses_.end() && it->second.requests > 0, "a request ended that did not begin");

@@ -126,7 +126,7 @@ std::optional<RequestTicket> ClientAdmission::Submit(ClientRequest request, cons
   return std::nullopt;
 }
 
-void ClientAdmission::Follow(const RequestTicket& call, v1::PrefillOnlyRequest follower) {
+void ClientAdmission::Follow(const Caller& caller, const RequestTicket& call, v1::PrefillOnlyRequest follower) {
   for (v1::ChatMessage& message : *follower.mutable_chat()->mutable_messages()) {
     for (v1::Segment& part : *message.mutable_parts()) {
       if (part.has_output_of()) part.mutable_output_of()->set_request_id(NameOf(call.id));
@@ -134,6 +134,7 @@ void ClientAdmission::Follow(const RequestTicket& call, v1::PrefillOnlyRequest f
   }
   absl::StatusOr<ClientRequest> request = ReadRequest(follower, models_, absl::Now());
   if (!request.ok()) return CountFollower(metrics_, request.status().code());
+  if (!callers_.CountAhead(caller, *request)) return CountFollower(metrics_, absl::StatusCode::kResourceExhausted);
   router_.Follow(call, *std::move(request));
 }
 

@@ -87,9 +87,10 @@ class ClientAdmission {
   // None: it was refused.
   std::optional<RequestTicket> Submit(ClientRequest request, const CallContext& context,
                                       const std::shared_ptr<CallSink>& sink);
-  // Prefills what follows a call that was submitted, outside its tenant's quotas, if there is room. Its references,
-  // which have no names, are to the call. Takes time in proportion to the prompt.
-  void Follow(const RequestTicket& call, v1::PrefillOnlyRequest follower);
+  // Prefills what follows a caller's call that was submitted, if there is room, and quota to spare
+  // (Callers::CountAhead). Its references, which have no names, are to the call. Takes time in proportion to the
+  // prompt.
+  void Follow(const Caller& caller, const RequestTicket& call, v1::PrefillOnlyRequest follower);
   // For requests that the router has not accepted; it counts the others itself.
   void Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after = {});
 

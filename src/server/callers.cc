@@ -14,7 +14,7 @@ std::string SaltOf(const Tenant& tenant, const std::string& cache_salt) {
 namespace {
 
 // A tenant's sessions of one name and several salts are several.
-std::string SessionOf(const ClientRequest& request) {
+std::string SessionNameOf(const ClientRequest& request) {
   return request.session.empty() ? "" : absl::StrCat(request.cache_salt, "\n", request.session);
 }
 
@@ -38,7 +38,7 @@ class Callers::CountedSink final : public RequestSink {
   CountedSink(Callers& callers, Caller caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink)
       : callers_(callers),
         caller_(std::move(caller)),
-        session_(SessionOf(request)),
+        session_(SessionNameOf(request)),
         reserved_tokens_(TokensOf(request)),
         sink_(std::move(sink)) {}
   ~CountedSink() override {
@@ -81,10 +81,16 @@ Callers::Counted Callers::Count(const Caller& caller, const ClientRequest& reque
   if (!keys_.asks()) return {.sink = std::move(sink)};
   {
     const std::lock_guard lock(mutex_);
-    const auto refusal = quotas_.Begin(*caller, SessionOf(request), TokensOf(request), clock_.Now(), further);
+    const auto refusal = quotas_.Begin(*caller, SessionNameOf(request), TokensOf(request), clock_.Now(), further);
     if (refusal) return {.status = refusal->status, .retry_after = refusal->retry_after};
   }
   return {.sink = std::make_shared<CountedSink>(*this, caller, request, std::move(sink))};
+}
+
+bool Callers::CountAhead(const Caller& caller, const ClientRequest& request) {
+  if (!keys_.asks()) return true;
+  const std::lock_guard lock(mutex_);
+  return quotas_.BeginAhead(*caller, TokensOf(request), clock_.Now());
 }
 
 void Callers::End(const Tenant& tenant, const std::string& session, int64_t tokens) {

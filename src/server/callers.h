@@ -46,6 +46,8 @@ class Callers {
     absl::Duration retry_after{};
   };
   Counted Count(const Caller& caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink, bool further);
+  // As TenantQuotas::BeginAhead.
+  bool CountAhead(const Caller& caller, const ClientRequest& request);
 
  private:
   class CountedSink;

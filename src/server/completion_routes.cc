@@ -51,7 +51,7 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
       const auto ticket = parts.admission.Submit(std::move(request), context, answer->sink(choice));
       if (!ticket) continue;
       for (const v1::PrefillOnlyRequest& follower : completion.followers) {
-        if (!answer->over()) parts.admission.Follow(*ticket, follower);
+        if (!answer->over()) parts.admission.Follow(context.caller, *ticket, follower);
       }
     }
   }

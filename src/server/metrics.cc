@@ -62,7 +62,7 @@ constexpr Spec kTable[] = {
     {Metric::kWorkerRequests, Kind::kGauge, "baton_worker_requests",
      "Requests on this worker, by `role` and `state` (running, queued)."},
     {Metric::kWorkerQueuedTokens, Kind::kGauge, "baton_worker_queued_tokens",
-     "Prompt tokens that were accepted and wait to be computed, by `role`."},
+     "Prompt tokens that were accepted and wait to be computed, but for the background's, by `role`."},
     {Metric::kKvBlocks, Kind::kGauge, "baton_kv_blocks",
      "KV blocks, by `role` and `state` (free, cached, used); the sum is the worker's total."},
     {Metric::kLeasedBlocks, Kind::kGauge, "baton_leased_blocks",

@@ -169,9 +169,9 @@ TEST_CASE("bad requests are refused by field, limit and value, and nothing of th
   engine.CheckInvariants();
 }
 
-TEST_CASE("a job in the background keeps out nobody, closed or not") {
+TEST_CASE("jobs in the background keep out nobody, closed or not") {
   PrefillEngineOptions options = SmallOptions();
-  options.max_requests = 1;
+  options.max_requests = 2;
   PrefillEngine engine(options);
   const absl::Time now = absl::UnixEpoch();
   PrefillJob shadow = JobOf("shadow", std::vector<TokenId>(20, 1));
@@ -185,7 +185,10 @@ TEST_CASE("a job in the background keeps out nobody, closed or not") {
   CHECK(absl::IsResourceExhausted(engine.Add(shadow, now)->status));
   shadow.open = false;  // it comes when it is complete
   CHECK(absl::IsResourceExhausted(engine.Add(shadow, now)->status));
-  for (const char* id : {"shadow", "client"}) engine.Cancel(id, now);
+  PrefillJob growing = JobOf("growing", {1, 2});
+  growing.open = true;
+  CHECK_FALSE(engine.Add(growing, now).has_value());  // for whom half of the room is left
+  for (const char* id : {"shadow", "client", "growing"}) engine.Cancel(id, now);
   engine.CheckInvariants();
   CHECK_FALSE(engine.Add(shadow, now).has_value());
   CHECK_FALSE(engine.Add(JobOf("client", {1, 2}), now).has_value());

@@ -16,10 +16,10 @@ ClientRequest Prompt(const Driven& d, const std::string& before, const std::stri
   return prompt;
 }
 
-// A call that decodes, of tenant "t".
-RequestTicket Decoding(Driven& d, const std::string& session = "") {
+// A call that decodes.
+RequestTicket Decoding(Driven& d, const std::string& session = "", const std::string& tenant = "t") {
   ClientRequest request = d.Request("call", "ab", /*max_tokens=*/40);
-  request.cache_salt = "t";
+  request.cache_salt = tenant;
   request.session = session;
   const auto ticket = d.Submit(request);
   REQUIRE(ticket.ok());
@@ -181,6 +181,31 @@ TEST_CASE("nothing follows a call that is over, that waits itself, or where the 
     REQUIRE(ticket.ok());
     CHECK(absl::IsResourceExhausted(refused(d, *ticket)));
   }
+  SECTION("its tenant has 64") {
+    Driven d;
+    const RequestTicket call = Decoding(d);
+    for (int i = 0; i < 64; ++i) REQUIRE((*d).Follow(call, Prompt(d, kFixed), d.now).ok());
+    CHECK(absl::IsResourceExhausted(refused(d, call)));
+    d.Take();
+    d.Made(d.NameOf("call"), "x", FinishReason::kStop);
+    d.Take();
+    d.Prefilled("call~2");
+    d.Take();
+    const RequestTicket anothers = Decoding(d, "", "u");
+    CHECK((*d).Follow(anothers, Prompt(d, kFixed), d.now).ok());
+    const RequestTicket next = Decoding(d);  // one of the 64 is over
+    CHECK((*d).Follow(next, Prompt(d, kFixed), d.now).ok());
+    CHECK(absl::IsResourceExhausted(refused(d, next)));
+  }
+  SECTION("no worker serves the model that it names") {
+    Driven d;
+    const RequestTicket call = Decoding(d);
+    ServedModel other = ByteModel("other");
+    ClientRequest prompt = Prompt(d, kFixed);
+    prompt.served = &other;
+    CHECK(absl::IsUnavailable((*d).Follow(call, prompt, d.now)));
+    CHECK((*d).core().live_requests() == 1);
+  }
   SECTION("half full") {
     Driven d(false, {}, RouterLimits{.live_requests = 4});
     const RequestTicket call = Decoding(d);
@@ -199,6 +224,20 @@ TEST_CASE("a session that is active is joined by its followers without a turn of
   d.Prefilled("call~2");
   CHECK(d.Take() == Lines{"a follower ends OK"});
   CHECK((*d).core().live_requests() == 0);
+}
+
+TEST_CASE("followers are no turns of their call's session, and nobody waits for what they queue") {
+  Driven d(false, SessionLimits{});
+  const RequestTicket call = Decoding(d, "s");
+  REQUIRE((*d).LatestSessions(1).at(0).blocks == 0);
+  REQUIRE((*d).Follow(call, Prompt(d, std::string(40, 'x')), d.now).ok());
+  CHECK((*d).core().workers().at(kP).prompt_tokens == 0);
+  d.Made(d.NameOf("call"), "x", FinishReason::kStop);
+  CHECK((*d).core().workers().at(kP).prompt_tokens == 0);
+  d.Take();
+  d.Prefilled("call~2");
+  CHECK(d.Take() == Lines{"a follower ends OK"});
+  CHECK((*d).LatestSessions(1).at(0).blocks == 0);
 }
 
 TEST_CASE("a trace has the followers of a workflow's calls") {

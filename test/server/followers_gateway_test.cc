@@ -125,7 +125,24 @@ TEST_CASE("a malformed follower is refused by name, before anything of the chat 
   CHECK(c.node->router().live_requests() == 0);
 }
 
-TEST_CASE("followers count in no quota") {
+TEST_CASE("followers' texts count among a tenant's tokens, of which half are left for calls") {
+  const TempDir directory;
+  const NewKey key = DrawKey();
+  directory.Write("keys.toml", "[team]\nkeys = [\"" + key.hash + "\"]\ntokens_per_minute = 120\n");
+  Cluster c({.worker_wait = absl::Seconds(10)}, "fcfs", directory / "keys.toml");
+  Serve(c);
+  HttpClient client(c.node->http()->address());
+  json body = json::parse(Chat("0123456789abcd", 4));
+  body["max_tokens"] = 10;
+  client.Post("/v1/chat/completions", body.dump(), "authorization: Bearer " + key.key + "\r\n");
+  PassPrefill(c);
+  for (int i = 0; i < 2; ++i) CHECK(c.prefill->Next().prefill().open());
+  Await([&] { return Followers(c, "RESOURCE_EXHAUSTED") == 2; });  // the chat may use 14, each of them some 18
+  c.decode->Send(TokensEvent("r", "hello", FinishReason::kStop));
+  CHECK(client.Read().status == 200);
+}
+
+TEST_CASE("followers are none of a tenant's requests") {
   const TempDir directory;
   const NewKey key = DrawKey();
   directory.Write("keys.toml", "[team]\nkeys = [\"" + key.hash + "\"]\nmax_requests = 1\n");
