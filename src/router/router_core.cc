@@ -39,6 +39,7 @@ void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& inf
   worker.info = info;
   worker.load.blocks_free = info.blocks_total;  // until it says otherwise
   if (info.role == WorkerRole::kPrefill) worker.prefix_memory.emplace(kRememberedBlocks);
+  restarting_.erase(link);
   PlaceWaiting(now);
 }
 
@@ -56,6 +57,8 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
     if (live.prefill == link) LeavePrefill(live);
     if (live.decode == link) LeaveDecode(live);
   }
+  absl::erase_if(restarting_, [&](const auto& entry) { return entry.second.until <= now; });
+  if (worker->load.draining) restarting_[link] = {worker->info, now + limits_.restart_wait};
   workers_.erase(link);
   for (const RequestId& id : theirs) {
     Live& live = live_.at(id);
@@ -284,6 +287,23 @@ absl::Status RouterCore::Readiness(const std::string& model, bool prefill_only) 
   return absl::OkStatus();
 }
 
+absl::Time RouterCore::AwaitedUntil(const std::string& model, bool prefill_only) const {
+  std::vector<const WorkerInfo*> decodes;
+  for (const AttachedWorker* decode : DecodeCandidates(model)) decodes.push_back(&decode->info);
+  for (const auto& [link, left] : restarting_) {
+    if (left.info.role == WorkerRole::kDecode && left.info.model == model) decodes.push_back(&left.info);
+  }
+  absl::Time until = absl::InfinitePast();
+  for (const auto& [link, left] : restarting_) {
+    const bool prefills =
+        std::ranges::any_of(decodes, [&](const auto* info) { return CanShareKv(*info, left.info); }) ||
+        (prefill_only && left.info.model == model);
+    const bool serves = left.info.role == WorkerRole::kPrefill ? prefills : left.info.model == model;
+    if (serves) until = std::max(until, left.until);
+  }
+  return until;
+}
+
 std::vector<RouterCore::Decoder> RouterCore::Decoders() const {
   std::vector<Decoder> result;
   for (const auto& [link, decode] : workers_) {
@@ -405,7 +425,7 @@ void RouterCore::Wait(Live& live, absl::Time now) {
     live.give_up = *live.refused_at + limits_.capacity_wait;
   } else {
     // Also one that its workers refused and left since: it waits for others like a new request.
-    live.give_up = now + limits_.worker_wait;
+    live.give_up = std::max(now + limits_.worker_wait, AwaitedUntil(live.request.model, live.request.prefill_only));
     if (live.refused_at) live.give_up = std::min(live.give_up, *live.refused_at + limits_.capacity_wait);
   }
   live.state = State::kWaiting;
@@ -498,6 +518,7 @@ RouterCore::Live& RouterCore::FirstToAsk(Live& live, absl::Time now) {
 }
 
 void RouterCore::CheckInvariants() const {
+  for (const auto& [link, left] : restarting_) BATON_CHECK(!workers_.contains(link), link);
   absl::flat_hash_map<WorkerAddress, int64_t> requests, prompt_tokens;
   size_t waiting = 0, timers = 0, expected = 0;
   for (const auto& [id, live] : live_) {

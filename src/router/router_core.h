@@ -41,6 +41,7 @@ struct RouterLimits {
   int32_t live_requests = 4096;
   int32_t waiting_requests = 1024;
   absl::Duration worker_wait = absl::Seconds(2);     // for a worker that could serve it to attach
+  absl::Duration restart_wait = absl::Seconds(30);   // the same, in place of one that drained before it left
   absl::Duration capacity_wait = absl::Seconds(30);  // for room on a full decode worker, if no deadline comes first
   absl::Duration retry_hint = absl::Seconds(1);      // told to clients that are refused
   PlacementOptions placement{};
@@ -111,6 +112,8 @@ class RouterCore {
   int32_t waiting_requests() const { return static_cast<int32_t>(waiting_.size()); }
   // OK if a request for this model finds workers, full or not; else what is missing.
   absl::Status Readiness(const std::string& model, bool prefill_only) const;
+  // Until when a request for it waits for workers that were restarted to come back; InfinitePast: for none.
+  absl::Time AwaitedUntil(const std::string& model, bool prefill_only) const;
   // Attached decode workers' models, with the model of a prefill worker whose KV they go on from.
   struct Decoder {
     std::string model, module;
@@ -170,6 +173,11 @@ class RouterCore {
   void Arm(Live& live);
 
   RouterLimits limits_;
+  struct Restarting {
+    WorkerInfo info;
+    absl::Time until;
+  };
+  absl::btree_map<WorkerAddress, Restarting> restarting_;   // drained and gone, and may be awaited
   absl::btree_map<WorkerAddress, AttachedWorker> workers_;  // attached ones, by link; ordered, so runs repeat
   absl::flat_hash_map<RequestId, Live> live_;
   std::set<WaitingKey> waiting_;

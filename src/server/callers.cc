@@ -73,7 +73,9 @@ absl::StatusOr<Caller> Callers::AuthenticateOperator(std::string_view authorizat
 std::optional<TenantQuotas::Refusal> Callers::Check(const Caller& caller) {
   if (!keys_.asks()) return std::nullopt;
   const std::lock_guard lock(mutex_);
-  return quotas_.Check(*caller, clock_.Now());
+  const auto refusal = quotas_.Check(*caller, clock_.Now());
+  if (refusal) CountRefusal(*caller);
+  return refusal;
 }
 
 Callers::Counted Callers::Count(const Caller& caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink,
@@ -82,6 +84,7 @@ Callers::Counted Callers::Count(const Caller& caller, const ClientRequest& reque
   {
     const std::lock_guard lock(mutex_);
     const auto refusal = quotas_.Begin(*caller, SessionNameOf(request), TokensOf(request), clock_.Now(), further);
+    if (refusal) CountRefusal(*caller);
     if (refusal) return {.status = refusal->status, .retry_after = refusal->retry_after};
   }
   return {.sink = std::make_shared<CountedSink>(*this, caller, request, std::move(sink))};
@@ -91,6 +94,10 @@ bool Callers::CountAhead(const Caller& caller, const ClientRequest& request) {
   if (!keys_.asks()) return true;
   const std::lock_guard lock(mutex_);
   return quotas_.BeginAhead(*caller, TokensOf(request), clock_.Now());
+}
+
+void Callers::CountRefusal(const Tenant& tenant) {
+  metrics_.Counter(Metric::kQuotaRefusals, {{"tenant", tenant.name}}).Increment();
 }
 
 void Callers::End(const Tenant& tenant, const std::string& session, int64_t tokens) {

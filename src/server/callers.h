@@ -12,6 +12,7 @@
 #include "router/client_request.h"
 #include "router/tenant_quotas.h"
 #include "server/api_keys.h"
+#include "server/metrics.h"
 #include "server/router.h"
 
 namespace baton {
@@ -24,8 +25,8 @@ std::string SaltOf(const Tenant& tenant, const std::string& cache_salt);
 // Thread-safe.
 class Callers {
  public:
-  // Both must outlive it.
-  Callers(const KeyRing& keys, const Clock& clock) : keys_(keys), clock_(clock) {}
+  // All must outlive it.
+  Callers(const KeyRing& keys, const Clock& clock, Metrics& metrics) : keys_(keys), clock_(clock), metrics_(metrics) {}
 
   bool asks() const { return keys_.asks(); }
   // As KeyRing::Authenticate.
@@ -52,9 +53,11 @@ class Callers {
  private:
   class CountedSink;
   void End(const Tenant& tenant, const std::string& session, int64_t tokens);
+  void CountRefusal(const Tenant& tenant);
 
   const KeyRing& keys_;
   const Clock& clock_;
+  Metrics& metrics_;
   std::mutex mutex_;  // guards what follows
   TenantQuotas quotas_;
 };

@@ -41,6 +41,11 @@ void DecodeService::Open(DecodeWorker& worker, const WorkerInfo& info) {
   reporter_.emplace(kLoadPeriod, [this] { Report(); });
 }
 
+void DecodeService::Drain() {
+  draining_ = true;
+  if (worker_ != nullptr) Report();
+}
+
 void DecodeService::Close() {
   reporter_.reset();
   worker_ = nullptr;

@@ -22,8 +22,8 @@ class DecodeService final : public DecodeServiceBase, public DecodeListener {
 
   // Before this, routers are turned away. The worker must outlive the server's streams.
   void Open(DecodeWorker& worker, const WorkerInfo& info);
-  // Routers are told, with the next load, that the worker shuts down.
-  void Drain() { draining_ = true; }
+  // Routers are told that the worker shuts down: it may be back soon, and is not lost when it goes.
+  void Drain();
   // Ends all streams; new ones are turned away.
   void Close();
 

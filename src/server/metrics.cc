@@ -21,6 +21,8 @@ struct Spec {
 // Every metric there is. Labels are in the help text.
 constexpr Spec kTable[] = {
     {Metric::kRequests, Kind::kCounter, "baton_requests_total", "Requests that ended, by gRPC status `code`."},
+    {Metric::kQuotaRefusals, Kind::kCounter, "baton_quota_refusals_total",
+     "Requests that were refused (RESOURCE_EXHAUSTED) as their `tenant` has used up a quota of its own."},
     {Metric::kFollowers, Kind::kCounter, "baton_followers_total",
      "Prompts prefilled ahead, as calls named what follows them, that ended or were refused, by gRPC status `code`."},
     {Metric::kPromptTokens, Kind::kCounter, "baton_prompt_tokens_total",
@@ -58,7 +60,8 @@ constexpr Spec kTable[] = {
     {Metric::kContexts, Kind::kGauge, "baton_contexts", "Contexts that this router keeps; limit 16384."},
     {Metric::kContextTokens, Kind::kGauge, "baton_context_tokens", "Tokens of those; limit 16777216."},
     {Metric::kAttachedWorkers, Kind::kGauge, "baton_attached_workers", "Workers attached to this router, by `role`."},
-    {Metric::kWorkersLost, Kind::kCounter, "baton_workers_lost_total", "Attached workers that were lost, by `role`."},
+    {Metric::kWorkersLost, Kind::kCounter, "baton_workers_lost_total",
+     "Attached workers that were lost and had not said that they shut down, by `role`."},
     {Metric::kWorkerRequests, Kind::kGauge, "baton_worker_requests",
      "Requests on this worker, by `role` and `state` (running, queued)."},
     {Metric::kWorkerQueuedTokens, Kind::kGauge, "baton_worker_queued_tokens",

@@ -17,6 +17,7 @@ namespace baton {
 enum class Metric {
   // Router.
   kRequests,
+  kQuotaRefusals,
   kFollowers,
   kPromptTokens,
   kCachedTokens,

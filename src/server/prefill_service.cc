@@ -44,6 +44,11 @@ void PrefillService::Open(PrefillWorker& worker, const WorkerInfo& info) {
   reporter_.emplace(kLoadPeriod, [this] { Report(); });
 }
 
+void PrefillService::Drain() {
+  draining_ = true;
+  if (worker_ != nullptr) Report();
+}
+
 void PrefillService::Close() {
   reporter_.reset();
   worker_ = nullptr;

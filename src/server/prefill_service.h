@@ -22,8 +22,8 @@ class PrefillService final : public PrefillServiceBase, public PrefillListener {
 
   // Before this, routers are turned away. The worker must outlive the server's streams.
   void Open(PrefillWorker& worker, const WorkerInfo& info);
-  // Routers are told, with the next load, that the worker shuts down.
-  void Drain() { draining_ = true; }
+  // Routers are told that the worker shuts down: it may be back soon, and is not lost when it goes.
+  void Drain();
   // Ends all streams; new ones are turned away.
   void Close();
 

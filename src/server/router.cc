@@ -269,7 +269,9 @@ void Router::Deliver(Deliveries deliveries) {
 
 absl::Status Router::Readiness(const std::string& model) const {
   const std::lock_guard lock(mutex_);
-  return dispatcher_.core().Readiness(model, /*prefill_only=*/false);
+  const absl::Status status = dispatcher_.core().Readiness(model, /*prefill_only=*/false);
+  const bool awaited = dispatcher_.core().AwaitedUntil(model, /*prefill_only=*/false) > clock_.Now();
+  return awaited ? absl::OkStatus() : status;
 }
 
 std::vector<RouterCore::Decoder> Router::Decoders() const {

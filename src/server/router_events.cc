@@ -25,15 +25,20 @@ absl::Status Router::Attach(const WorkerAddress& link, WorkerRole role, const wo
 }
 
 void Router::OnLost(const WorkerAddress& link) {
-  bool attached = false;
+  bool attached = false, left = false;
   Drive([&](Dispatcher& dispatcher, absl::Time now) {
     const auto found = dispatcher.core().workers().find(link);
     attached = found != dispatcher.core().workers().end();
     if (!attached) return;
-    metrics_.OnLost(found->second.info.role);
+    left = found->second.load.draining;
+    if (!left) metrics_.OnLost(found->second.info.role);
     dispatcher.WorkerLost(link, now);
   });
-  if (attached) spdlog::warn("worker {}: lost", link);
+  if (left) {
+    spdlog::info("worker {}: has shut down", link);
+  } else if (attached) {
+    spdlog::warn("worker {}: lost", link);
+  }
 }
 
 void Router::OnPrefillEvent(const WorkerAddress& link, const worker::v1::PrefillEvent& event) {

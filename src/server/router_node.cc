@@ -66,7 +66,7 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
                        const ChannelFactory& channels, const Clock& clock, Metrics& metrics)
     : models_(std::move(models)),
       keys_(std::move(keys)),
-      callers_(*keys_, clock),
+      callers_(*keys_, clock, metrics),
       router_({.prefill_workers = AddressesIn(options.prefill_workers),
                .decode_workers = AddressesIn(options.decode_workers),
                .limits = LimitsOf(options),

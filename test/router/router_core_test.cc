@@ -134,6 +134,38 @@ TEST_CASE("a request waits a while for a worker, then is refused") {
   }
 }
 
+TEST_CASE("a request waits longer for a worker that was restarted, for it had said that it would go") {
+  Cluster c({.worker_wait = absl::Seconds(2), .restart_wait = absl::Seconds(30)});
+  const WorkerAddress link = GENERATE(WorkerAddress(kP), WorkerAddress(kD));
+  const WorkerInfo info = c.core.workers().at(link).info;
+  c.core.WorkerLoaded(link, {.draining = true});
+  c.core.WorkerLost(link, c.now);
+  CHECK(absl::IsUnavailable(c.core.Readiness("m", false)));
+  CHECK(c.core.AwaitedUntil("m", false) == c.now + absl::Seconds(30));
+  CHECK(c.core.AwaitedUntil("another", false) == absl::InfinitePast());
+  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  SECTION("it comes back") {
+    c.core.Tick(c.now + absl::Seconds(29));
+    c.core.WorkerAttached(link, info, c.now + absl::Seconds(29));
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+    CHECK(c.core.AwaitedUntil("m", false) == absl::InfinitePast());
+  }
+  SECTION("another comes in its place") {
+    c.core.WorkerAttached("elsewhere", info, c.now + absl::Seconds(29));
+    CHECK(Take(c.core).size() == 1);
+  }
+  SECTION("none comes") {
+    c.core.Tick(c.now + absl::Seconds(29));
+    CHECK(Take(c.core).empty());
+    c.core.Tick(c.now + absl::Seconds(30));
+    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+    c.now += absl::Seconds(30);
+    REQUIRE(c.core.Submit(Request("later"), c.now).ok());
+    c.core.Tick(c.now + absl::Seconds(2));
+    CHECK(Take(c.core) == Lines{"end later UNAVAILABLE"});
+  }
+}
+
 TEST_CASE("a request that has begun to answer is not tried again") {
   Cluster c;
   Bring(c, Stage::kDecoding);

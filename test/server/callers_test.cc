@@ -296,6 +296,7 @@ TEST_CASE("a tenant beyond its quota waits until its own requests end, and nobod
         absl::ResourceExhaustedError("tenant 'alpha': requests: its 1 are in use"));
   const HttpAnswer over_http = t.Http("POST", "/v1/completions", R"({"prompt": "hello", "max_tokens": 8})", &t.alpha);
   CHECK(over_http.status == 429);
+  CHECK(t.c->metrics.Counter(Metric::kQuotaRefusals, {{"tenant", "alpha"}}).Value() >= 2);
   CHECK(over_http.headers.at("retry-after") == "1");  // a guess: when its own requests end
   KeyedCall other(t, &t.beta, Call::Request("other", "hello"));
   REQUIRE(t.c->prefill->Next().prefill().request_id() == "other");
@@ -310,7 +311,7 @@ TEST_CASE("a body counts in the share of the tenant whose key its head has") {
   const auto keys = KeyRing::Load(t.directory / "keys.toml");
   REQUIRE(keys.ok());
   ServedModels models(std::vector<ServedModel>{});
-  Callers callers(**keys, t.c->clock);
+  Callers callers(**keys, t.c->clock, t.c->metrics);
   Router router({}, t.c->clock, DialTcp, t.c->metrics);
   ClientAdmission admission(router, models, t.c->clock, t.c->metrics, callers);
   OpenAiGateway gateway({router, models, t.c->clock, t.c->metrics, admission, absl::Now()}, "127.0.0.1:0", false);
@@ -343,7 +344,7 @@ TEST_CASE("a tenant's messages that wait for a thread hold no more bytes than le
   ServedModels models(std::vector<ServedModel>{});
   const auto keys = KeyRing::Load(t.directory / "keys.toml");
   REQUIRE(keys.ok());
-  Callers callers(**keys, t.c->clock);
+  Callers callers(**keys, t.c->clock, t.c->metrics);
   Router router({}, t.c->clock, DialTcp, t.c->metrics);
   absl::Notification go;
   Tenant busy;
