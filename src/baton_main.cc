@@ -19,6 +19,7 @@ constexpr char kPrefillName[] = "in-process:prefill";
 
 absl::Status Serve(ServeOptions options, ShutdownSignal& signal) {
   RETURN_IF_ERROR(ValidateAccess(options.router));
+  WarnOfKeys(options.router);
   options.worker.common.check = options.router.common.check;
   options.worker.common.vllm_metrics = options.router.common.vllm_metrics;
   const int workers = 2 + static_cast<int>(options.decoders.size());  // a prefill worker, and its own decoder

@@ -11,6 +11,7 @@ namespace {
 
 absl::Status Run(const RouterOptions& options, ShutdownSignal& signal) {
   RETURN_IF_ERROR(Validate(options));
+  WarnOfKeys(options);
   ASSIGN_OR_RETURN(std::vector<ServedModel> models, LoadServedModels(options.models));
   if (options.common.check) return KeyRing::Load(options.keys).status();
   const SteadyClock clock;

@@ -179,6 +179,12 @@ absl::Status ValidateAccess(const RouterOptions& options) {
   return CheckReach("metrics", options.common.metrics, guarded, open, "--keys");
 }
 
+std::string KeysInTheClear(const RouterOptions& options) {
+  const auto leaves = [](const std::string& listen) { return listen != "off" && !IsLoopback(listen); };
+  if (options.keys.empty() || !options.tls.empty() || !(leaves(options.listen) || leaves(options.http))) return "";
+  return "not encrypted: whoever listens to the network reads the keys; give --tls-cert and --tls-key";
+}
+
 namespace {
 
 bool NamesAny(const RouterOptions& options, const std::vector<std::string>& kinds) {

@@ -127,6 +127,8 @@ std::string SharedMemoryShortage(const std::string& directory, int64_t bytes);
 // reach without keys (router) or certificates (workers), unless `open`.
 absl::Status Validate(const RouterOptions& options);
 absl::Status ValidateAccess(const RouterOptions& options);  // the part that `baton serve` needs as well
+// That whoever listens to the network reads keys; empty: they do not.
+std::string KeysInTheClear(const RouterOptions& options);
 absl::Status Validate(const WorkerOptions& options);
 
 }  // namespace baton

@@ -59,6 +59,11 @@ int RunProgram(const std::string& program, const CommonOptions& options, const s
   return 0;
 }
 
+void WarnOfKeys(const RouterOptions& options) {
+  const std::string clear = KeysInTheClear(options);
+  if (!clear.empty()) spdlog::warn("{}", clear);
+}
+
 void WarnOfSharedMemory(int64_t bytes) {
   const std::string shortage = SharedMemoryShortage("/dev/shm", bytes);
   if (!shortage.empty()) spdlog::warn("{}", shortage);
@@ -73,6 +78,7 @@ absl::Status ServeMetrics(Metrics& metrics, const CommonOptions& options) {
 
 void RunUntilSignal(ShutdownSignal& signal, const Serving& serving) {
   std::cout << "listening on " << serving.address << std::endl;
+  if (IsLoopback(serving.address)) spdlog::info("no other machine reaches {}", serving.address);
   const ServiceManager manager = FindServiceManager();
   const auto tell = [&manager](const char* state) {
     const absl::Status status = Notify(manager, state);

@@ -14,6 +14,9 @@ namespace baton {
 // Sets up logging, runs, prints an error if there was one; the exit code. With --check, says that all is well.
 int RunProgram(const std::string& program, const CommonOptions& options, const std::function<absl::Status()>& run);
 
+// Warns if keys go over a network in clear text.
+void WarnOfKeys(const RouterOptions& options);
+
 // Warns if KV of this size cannot lie in shared memory: blocks would move, but slowly.
 void WarnOfSharedMemory(int64_t bytes);
 

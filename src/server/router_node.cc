@@ -111,9 +111,6 @@ absl::Status RouterNode::StartHttp(const RouterOptions& options) {
   }
   http_ = *std::move(http);
   spdlog::info("HTTP on {}://{}", encrypted ? "https" : "http", http_->address());
-  if (keys_->asks() && !encrypted && !IsLoopback(listen)) {
-    spdlog::warn("HTTP is not encrypted: whoever listens to the network reads the keys; give --tls-cert and --tls-key");
-  }
   return absl::OkStatus();
 }
 
