@@ -252,6 +252,12 @@ TEST_CASE("eight decoders over one context hold it once where it was prefilled, 
   const auto computed = [&] {
     return Scrape(metrics, "baton_worker_tokens_total{role=\"prefill\",source=\"computed\"}").value_or(0);
   };
+  const auto held = [&] {  // by the prefill worker, in blocks
+    const auto blocks = [&](const std::string& state) {
+      return Scrape(metrics, absl::StrCat("baton_kv_blocks{role=\"prefill\",state=\"", state, "\"}")).value_or(0);
+    };
+    return blocks("used") + blocks("cached");
+  };
   // Counts are raised with a worker's report of its load.
   const auto becomes = [&](const auto& read, double expected) {
     for (int i = 0; i < 500 && read() < expected; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -262,11 +268,22 @@ TEST_CASE("eight decoders over one context hold it once where it was prefilled, 
   for (const std::string& name : names) CHECK(Get(*stub, Ask(name, context, 1)).ids.size() == 1);
   CHECK(becomes(computed, 160) == 160);
   CHECK(becomes(moved, 8 * 10 * kBlockBytes) == 8 * 10 * kBlockBytes);
+  CHECK(becomes(held, 10) == 10);
   // One turn further: each decoder gets the one block more, which is computed once.
   context.insert(context.end(), 16, 6);
   for (const std::string& name : names) CHECK(Get(*stub, Ask(name, context, 1)).ids.size() == 1);
   CHECK(becomes(computed, 176) == 176);
   CHECK(becomes(moved, 8 * 11 * kBlockBytes) == 8 * 11 * kBlockBytes);
+  CHECK(becomes(held, 11) == 11);
+  // What each is told alone, 40 tokens, is held and moved for it alone: two whole blocks, and the begun one, which moves.
+  for (int i = 0; i < 8; ++i) {
+    std::vector<int32_t> own = context;
+    own.insert(own.end(), 40, 10 + i);
+    CHECK(Get(*stub, Ask(names[static_cast<size_t>(i)], own, 1)).ids.size() == 1);
+  }
+  CHECK(becomes(computed, 176 + 8 * 40) == 176 + 8 * 40);
+  CHECK(becomes(moved, 8 * 14 * kBlockBytes) == 8 * 14 * kBlockBytes);
+  CHECK(becomes(held, 11 + 8 * 2) == 11 + 8 * 2);
 }
 
 TEST_CASE("decoders of one process that are busy at once give what each gives alone") {
