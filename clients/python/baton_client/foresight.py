@@ -159,8 +159,12 @@ class Foresight:
                 continue
             self._followers[source.agent] = [*(one for one in known if one is not before), follower][-MOST_FOLLOWERS:]
             self._followers.move_to_end(source.agent)
-        while len(self._followers) > KEPT_AGENTS or sum(one.size for known in self._followers.values() for one in known) > KEPT_LEARNED:
+        while len(self._followers) > KEPT_AGENTS or self._learned() > KEPT_LEARNED:
             self._followers.popitem(last=False)
+
+    def _learned(self) -> int:
+        """Bytes."""
+        return sum(follower.size for known in self._followers.values() for follower in known)
 
     def _guesses(self, chat: Chat, sources: Sequence[Call], authors: Mapping[str, Agent], most: int) -> list[dict[str, Any]]:
         guesses: list[dict[str, Any]] = []
@@ -255,7 +259,8 @@ def _split(text: str, sources: Sequence[Call]) -> list[Union[str, Call]]:
 
 
 def _voices(chat: Chat, authors: Mapping[str, Agent]) -> dict[Agent, str]:
-    told = [(authors[words], _rest(message)) for message, text in zip(chat.messages, chat.texts) if (words := text.strip()) in authors]
+    told = [(author, _rest(message)) for message, text in zip(chat.messages, chat.texts)
+            if (author := authors.get(text.strip())) is not None]
     return dict(told[-MOST_VOICES:])
 
 

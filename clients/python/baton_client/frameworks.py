@@ -11,7 +11,6 @@ followers, nothing is kept, and it gets every request as it is. Wants `openai`."
 from __future__ import annotations
 
 import collections
-import contextlib
 import functools
 import hashlib
 import importlib
@@ -42,7 +41,6 @@ _NOT_WHO = ("accept", "accept-encoding", "connection", "content-length", "conten
 _NOT_WHO_BEGIN = "x-stainless-"  # openai's version, system and number of the try
 
 _CALLERS_OWN = (401, 403, 408, 429)  # refusals that are not of what a request says
-_BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
 
 _log = logging.getLogger(__name__)
 _logged = threading.Event()
@@ -146,9 +144,9 @@ class _Text:
         return "".join(self._said) if not self._streamed and self._take(json.loads(self._rest)["choices"][0]["message"]) else ""
 
     def _take(self, said: dict[str, Any]) -> bool:
-        text = said.get("content") or ""
-        self._said.append(text)
-        self._size += len(text)
+        if text := said.get("content"):
+            self._said.append(text)
+            self._size += len(text)
         return not said.get("tool_calls") and self._size <= MOST_OUTPUT
 
 
@@ -228,13 +226,13 @@ class _Watched:
 
 @_harmless
 def _watch(client: Any, request: Any, options: dict[str, Any]) -> Optional[_Watched]:
-    """None: it is no chat, or a long one, or its server minded followers a while ago, or httpx will yet add what tells who asks. No
-    body is looked at for that."""
+    """None: it is no chat, or a long one, or its server minded followers a while ago, or httpx will yet add what tells who asks, or
+    tells others of each answer. No body is looked at for that."""
     length = request.headers.get("content-length", "")
     if (request.method != "POST" or not request.url.path.endswith("/chat/completions")
             or not request.headers.get("content-type", "").startswith("application/json")
             or not length.isdecimal() or int(length) > _MOST_BYTES
-            or client.auth is not None or "auth" in options or client.event_hooks["request"]):
+            or client.auth is not None or "auth" in options or any(client.event_hooks.values())):
         return None
     url = f"{request.url.scheme}://{request.url.netloc.decode()}{request.url.path}"
     return None if _scopes.takes_none(url) else _Watched(request, url, client.owner)
@@ -264,8 +262,12 @@ class _SyncClient(openai.DefaultHttpxClient):
             return super().send(request, **options)
         response = None
         if watched.ahead is not None:
-            with contextlib.suppress(*_BROKEN):
+            try:
                 response = super().send(watched.ahead, **{**options, "follow_redirects": False})
+            except httpx.TimeoutException:
+                raise  # to wait as long again would be no better
+            except Exception:
+                pass  # what it was, the chat as it is will show
             if watched.refused(response) and response is not None:
                 response.close()
                 response = None
@@ -291,8 +293,12 @@ class _AsyncClient(openai.DefaultAsyncHttpxClient):
             return await super().send(request, **options)
         response = None
         if watched.ahead is not None:
-            with contextlib.suppress(*_BROKEN):
+            try:
                 response = await super().send(watched.ahead, **{**options, "follow_redirects": False})
+            except httpx.TimeoutException:
+                raise
+            except Exception:
+                pass
             if watched.refused(response) and response is not None:
                 await response.aclose()
                 response = None

@@ -4,6 +4,8 @@ import asyncio
 import io
 import json
 import os
+import pickle
+import ssl
 import unittest
 from unittest import mock
 
@@ -91,6 +93,7 @@ class SentTest(ListenerCase):
         for task in TASKS[:2]:
             with client.chat.completions.with_streaming_response.create(model="m", messages=write(task)) as response:
                 draft = response.parse().choices[0].message.content
+                self.assertTrue(pickle.loads(pickle.dumps(response.http_response)).content)
             client.chat.completions.create(model="m", messages=review(task, draft))
         self.assertEqual(self.followers(listener.bodies), [0, 0, 1, 0])
 
@@ -135,7 +138,8 @@ class ApartTest(ListenerCase):
         self.assertFalse(self.knows())
 
     def test_by_every_header_that_may_tell_who_asks(self):
-        for name in ("api-key", "x-api-key", "Cookie", "OpenAI-Organization", "OpenAI-Project", "X-Forwarded-User", "X-Any", "User-Agent"):
+        for name in ("api-key", "x-api-key", "Cookie", "OpenAI-Organization", "OpenAI-Project", "X-Forwarded-User", "X-Any",
+                     "User-Agent"):
             self.assertFalse(self.knows(extra_headers={"api-key": "ann", name: "bob"}), name)
         for name in ("traceparent", "x-stainless-retry-count"):  # which tell calls apart, not people
             self.assertTrue(self.knows(extra_headers={"api-key": "ann", name: "1"}), name)
@@ -154,7 +158,8 @@ class ApartTest(ListenerCase):
         def hook(request):
             request.headers["x-user"] = "bob"
 
-        options = ({"auth": ("bob", "secret")}, {"event_hooks": {"request": [hook]}})
+        options = ({"auth": ("bob", "secret")}, {"event_hooks": {"request": [hook]}},
+                   {"event_hooks": {"response": [lambda _: None]}})
         for client in (self.client(self.baton, http_client=streaming_prefill_sync(**option)) for option in options):
             self.assertEqual(self.followers(self.talk(self.baton, client, **self.ann)), [0] * 6)
         self.assertEqual(len(self.scopes._scopes), 1)
@@ -179,6 +184,22 @@ class HarmlessTest(ListenerCase):
             listener.refuses = None
             with mock.patch.object(frameworks.time, "monotonic", return_value=frameworks.time.monotonic() + 3600):
                 self.assertEqual(self.followers(self.talk(listener, client, TASKS[:1])), [1, 0])
+
+    def test_what_fails_with_followers_in_any_way_but_by_taking_long_is_sent_without(self):
+        class Transport(frameworks.httpx.HTTPTransport):
+            def handle_request(self, request):
+                if b'"followers"' in request.content:
+                    raise failure
+                return super().handle_request(request)
+
+        listener = self.listener(limit=4)
+        for failure in (ssl.SSLError("broken"), frameworks.httpx.DecodingError("broken")):
+            self.talk(listener, self.client(listener, http_client=streaming_prefill_sync(transport=Transport())))
+            self.scopes._left_out.clear()
+        failure = frameworks.httpx.ReadTimeout("late")
+        with self.assertRaises(openai.APITimeoutError):
+            self.talk(listener, self.client(listener, http_client=streaming_prefill_sync(transport=Transport())))
+        self.assertEqual(self.followers(listener.bodies), [0] * (6 + 6 + 2))
 
     def test_refusals_of_who_asks_or_how_often_are_the_callers(self):
         for status in (401, 403, 408, 429, 503):
@@ -214,7 +235,8 @@ class HarmlessTest(ListenerCase):
         for name in ("begin", "end"):
             listener = self.listener(limit=4)
             frameworks._logged.clear()
-            with mock.patch.object(Foresight, name, side_effect=ZeroDivisionError), self.assertLogs(frameworks._log, "DEBUG") as logs:
+            failing = mock.patch.object(Foresight, name, side_effect=ZeroDivisionError)
+            with failing, self.assertLogs(frameworks._log, "DEBUG") as logs:
                 for fields in ({}, {"stream": True}):
                     bodies = self.talk(listener, self.client(listener), **fields)
                     self.assertEqual(self.followers(bodies), [0] * 6)
