@@ -7,46 +7,69 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
+import hashlib
 import itertools
 import json
 import os.path
+import sys
 import threading
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional, Union
 
-KEPT_CALLS = 64
-KEPT_CHARACTERS = 4 << 20  # of these calls
-MOST_CHARACTERS = 1 << 18  # of a call; a longer one is neither learned from nor guessed for
-MOST_MESSAGES = 256  # likewise
-MOST_LITERALS = 1 << 16  # characters of its own, tools' too, in a prompt that is learned
-KEPT_AGENTS = 32
-MOST_FOLLOWERS = 4  # of an agent
+# What is looked at, so that no chat takes long. A call beyond it is neither learned from nor guessed for.
+MOST_CHARACTERS = 1 << 18  # of a call's messages; and of all guesses for it
+MOST_MESSAGES = 256
+MOST_OUTPUT = 1 << 16  # characters
 MOST_SOURCES = 8  # outputs that are looked for in a chat, the latest
-SHORTEST_QUOTE = 16  # characters of an output that is looked for within a text; a shorter one only as the whole of it
+QUOTED_WITHIN = 1 << 16  # characters at a chat's end in which outputs are looked for that are no whole message
+SHORTEST_QUOTE = 16  # characters of such an output
+MOST_STEPS = 16  # of a recipe: what comes later is left out
+MOST_PARTS = 32  # of a text
+MOST_OWN = 16  # places of the call's own output in a follower, as the server has it
+
+# What is kept.
+KEPT_CALLS = 32
+KEPT_OUTPUTS = 1 << 19  # bytes, of these calls
+KEPT_AGENTS = 32  # that have followers
+KEPT_LEARNED = 1 << 19  # bytes, of all followers
+MOST_LEARNED = 1 << 16  # bytes, of a follower: a prompt with more of its own is not learned
+MOST_FOLLOWERS = 4  # of an agent
+MOST_VOICES = 8  # of a follower, the latest
+
 MOST_CHANGES = 2  # of a prompt that was learned, until it is given up
 MOST_UNUSED = 8  # guesses, one after the other, that were not asked: until it is no longer guessed
 
 Message = dict[str, Any]
-Agent = Hashable
+Agent = bytes  # SHA-256 of its instructions and tools
+
+
+@dataclasses.dataclass(frozen=True)
+class Chat:
+    """A call that is about to be sent."""
+
+    agent: Agent
+    messages: Sequence[Message]
+    texts: Sequence[str]  # theirs
+    shaping: str  # JSON: what shapes its prompt beside them
 
 
 @dataclasses.dataclass(eq=False)
 class Call:
-    agent: Agent
-    body: dict[str, Any]
-    size: int
-    text: str = ""  # its output; empty: not there yet, or no text
+    """What is kept of a chat."""
 
-    @property
-    def messages(self) -> Sequence[Message]:
-        return self.body["messages"]  # type: ignore[no-any-return]
+    number: int
+    agent: Agent
+    marks: Sequence[int]  # hashes of its texts
+    sources: frozenset[int]  # calls whose outputs stand in it: their numbers
+    output: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Output:
     """An agent's; None: of the call that the guess is made for."""
 
-    agent: Agent = None
+    agent: Optional[Agent] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,206 +94,233 @@ Step = Union[Said, Copied]
 @dataclasses.dataclass
 class Follower:
     agent: Agent
-    body: dict[str, Any]  # of its call: what shapes the prompt, but for the messages
+    shaping: str
     recipe: tuple[Step, ...]
-    voices: dict[Agent, Message]  # how outputs are told to it, by author: all of the message but its text
+    voices: dict[Agent, str]  # how outputs are told to it, by author: JSON of the message but its text
+    size: int = 0  # bytes
     changes: int = 0
     unused: int = 0
 
 
-def text_of(message: Message) -> Optional[str]:
+class Foresight:
+    """Of calls that may know of each other: of one model, key and salt. Keeps 1.5 MB at most. May be used by any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._calls: collections.deque[Call] = collections.deque()  # those that answered last at the end
+        self._followers: collections.OrderedDict[Agent, list[Follower]] = collections.OrderedDict()
+
+    def begin(self, body: Mapping[str, Any], most: int) -> tuple[Optional[Call], list[dict[str, Any]]]:
+        """A chat is about to be sent: what End wants to be told, and at most so many guesses. None: a chat that says nothing."""
+        chat = _read(body)
+        if chat is None:
+            return None, []
+        with self._lock:
+            sources = self._sources(chat.texts)
+            authors = {call.output.strip(): call.agent for call in self._calls}
+            self._learn(chat, sources, authors)
+            call = Call(next(self._numbers), chat.agent, tuple(map(hash, chat.texts)), frozenset(one.number for one in sources))
+            return call, self._guesses(chat, sources, authors, most)
+
+    def end(self, call: Call, output: str) -> None:
+        """What the call answered."""
+        if not output.strip() or len(output) > MOST_OUTPUT:
+            return
+        with self._lock:
+            call.output = output
+            self._calls.append(call)
+            while len(self._calls) > KEPT_CALLS or sum(sys.getsizeof(one.output) for one in self._calls) > KEPT_OUTPUTS:
+                self._calls.popleft()
+
+    def _sources(self, texts: Sequence[str]) -> list[Call]:
+        """Whose outputs stand in these, the latest first."""
+        whole = {text.strip() for text in texts}
+        within = "\0".join(texts)[-QUOTED_WITHIN:]
+        found = (call for call in reversed(self._calls) if (words := call.output.strip()) in whole
+                 or (len(words) >= SHORTEST_QUOTE and words in within))
+        return list(itertools.islice(found, MOST_SOURCES))
+
+    def _learn(self, chat: Chat, sources: Sequence[Call], authors: Mapping[str, Agent]) -> None:
+        """Of the calls whose outputs stand in this one: those that did not stand in another's of these before."""
+        split = functools.cache(lambda text: _split(text, sources))
+        for source in sources:
+            if any(source.number in other.sources for other in sources):
+                continue
+            follower = Follower(chat.agent, chat.shaping, _recipe(chat, source, split), _voices(chat, authors))
+            if not _has_own(follower.recipe):
+                continue
+            known = self._followers.get(source.agent, [])
+            before = next((one for one in known if one.agent == chat.agent), None)
+            if before is not None:
+                _merge(before, follower)
+            follower.size = _size(follower)
+            if follower.size > MOST_LEARNED:
+                continue
+            self._followers[source.agent] = [*(one for one in known if one is not before), follower][-MOST_FOLLOWERS:]
+            self._followers.move_to_end(source.agent)
+        while len(self._followers) > KEPT_AGENTS or self._learned() > KEPT_LEARNED:
+            self._followers.popitem(last=False)
+
+    def _learned(self) -> int:
+        """Bytes."""
+        return sum(follower.size for known in self._followers.values() for follower in known)
+
+    def _guesses(self, chat: Chat, sources: Sequence[Call], authors: Mapping[str, Agent], most: int) -> list[dict[str, Any]]:
+        guesses: list[dict[str, Any]] = []
+        room = MOST_CHARACTERS
+        for follower in reversed(self._followers.get(chat.agent, [])):
+            if len(guesses) == most or follower.changes >= MOST_CHANGES or follower.unused >= MOST_UNUSED:
+                continue
+            guess = _guess(chat, follower, sources, authors, room)
+            if guess is not None:
+                follower.unused += 1
+                room -= sum(map(_length, guess))
+                guesses.append({**json.loads(follower.shaping), "messages": guess})
+        return guesses
+
+
+def _text_of(message: Any) -> Optional[str]:
     """A content that is text, or parts that are. None: there is something else in it, or none."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
+    content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list):
-        return None
+        return content if isinstance(content, str) else None
     parts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
     return "".join(parts) if all(isinstance(part, str) for part in parts) else None  # type: ignore[arg-type]
 
 
-class Foresight:
-    """Of calls that may know of each other: of one server, key and salt. May be used by any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._calls: collections.deque[Call] = collections.deque()  # those that answered last at the end
-        self._followers: collections.OrderedDict[Agent, list[Follower]] = collections.OrderedDict()
-
-    def begin(self, body: dict[str, Any], most: int) -> tuple[Optional[Call], list[dict[str, Any]]]:
-        """A chat is about to be sent: what End wants to be told, and at most so many guesses. None: a chat that says nothing."""
-        agent = _agent(body)
-        size = len(json.dumps(body))
-        if agent is None or size > MOST_CHARACTERS or len(body["messages"]) > MOST_MESSAGES:
-            return None, []
-        call = Call(agent, body, size)
-        with self._lock:
-            sources = list(itertools.islice((one for one in reversed(self._calls) if _quotes(call, one)), MOST_SOURCES))
-            self._learn(call, sources)
-            guesses: list[dict[str, Any]] = []
-            for follower in reversed(self._followers.get(agent, [])):
-                if len(guesses) == most or follower.changes >= MOST_CHANGES or follower.unused >= MOST_UNUSED:
-                    continue
-                if (guess := _guess(call, follower, sources)) is not None:
-                    follower.unused += 1
-                    guesses.append(guess)
-            return call, guesses
-
-    def end(self, call: Call, text: str) -> None:
-        """What the call answered."""
-        if not text.strip() or len(text) > MOST_CHARACTERS:
-            return
-        with self._lock:
-            call.text = text
-            call.size += len(text)
-            self._calls.append(call)
-            while len(self._calls) > KEPT_CALLS or sum(one.size for one in self._calls) > KEPT_CHARACTERS:
-                self._calls.popleft()
-
-    # --- learning ---------------------------------------------------------------------------------------------------
-
-    def _learn(self, call: Call, sources: Sequence[Call]) -> None:
-        """Of the calls whose outputs stand in this one: those that did not stand in another's of these before."""
-        for source in sources:
-            if any(_quotes(other, source) for other in sources):
-                continue
-            recipe = _recipe(call, source, sources)
-            shaping = {key: call.body[key] for key in ("model", "tools", "tool_choice") if call.body.get(key) is not None}
-            if not _has_own(recipe) or _literals(recipe) + len(json.dumps(shaping)) > MOST_LITERALS:
-                continue
-            known = self._followers.setdefault(source.agent, [])
-            self._followers.move_to_end(source.agent)
-            before = next((one for one in known if one.agent == call.agent), None)
-            follower = Follower(call.agent, shaping, recipe, _voices(call, sources))
-            if before is not None:
-                known.remove(before)
-                follower.voices = before.voices | follower.voices
-                shared = _shared(before.recipe, recipe)
-                follower.changes = 0 if _has_own(shared) else before.changes + 1
-                follower.recipe = shared if _has_own(shared) else recipe
-            known.append(follower)
-            del known[:-MOST_FOLLOWERS]
-        while len(self._followers) > KEPT_AGENTS:
-            self._followers.popitem(last=False)
+def _length(message: Message) -> int:
+    content = message["content"]
+    return len(content) if isinstance(content, str) else sum(len(part.get("text", "")) for part in content)
 
 
-def _quoted(output: str, text: str) -> Optional[str]:
-    """What of the text is this output, whole or without the white space around it."""
-    for words in (output, output.strip()):
-        if words and (words == text or (len(words) >= SHORTEST_QUOTE and words in text)):
-            return words
-    return None
-
-
-def _quotes(call: Call, source: Call) -> bool:
-    return call is not source and any(_quoted(source.text, text_of(message) or "") for message in call.messages)
-
-
-def _rest(message: Message) -> Message:
-    return {key: value for key, value in message.items() if key != "content" and value is not None}
-
-
-def _agent(body: dict[str, Any]) -> Agent:
-    """By its instructions; None: it has none, or messages that are not text alone."""
-    messages = body["messages"]
-    texts = [text_of(message) for message in messages]
-    instructions = tuple(text for message, text in zip(messages, texts) if message.get("role") in ("system", "developer"))
-    if not instructions or any(text is None for text in texts):
+def _read(body: Mapping[str, Any]) -> Optional[Chat]:
+    """None: it has no instructions to know its agent by, messages that are not text alone, or too much of them."""
+    messages = body.get("messages")
+    if not isinstance(messages, list) or len(messages) > MOST_MESSAGES:
         return None
-    return (body.get("model"), json.dumps(body.get("tools")), instructions)
+    texts: list[str] = []
+    for message in messages:
+        text = _text_of(message)
+        if text is None:
+            return None
+        texts.append(text)
+    instructions = [text for message, text in zip(messages, texts) if message.get("role") in ("system", "developer")]
+    if not instructions or sum(map(len, texts)) > MOST_CHARACTERS:
+        return None
+    shaping = json.dumps({key: body[key] for key in ("tools", "tool_choice") if body.get(key) is not None})
+    agent = hashlib.sha256(json.dumps([body.get("tools"), instructions]).encode()).digest()
+    return Chat(agent, messages, texts, shaping)
 
 
-def _recipe(call: Call, source: Call, sources: Sequence[Call]) -> tuple[Step, ...]:
-    """The call's messages as far as they can be known while the source answers."""
-    theirs = [text_of(message) for message in source.messages]
-    mine = [text_of(message) or "" for message in call.messages]
+def _rest(message: Message) -> str:
+    return json.dumps({key: value for key, value in message.items() if key != "content" and value is not None})
+
+
+def _recipe(chat: Chat, source: Call, split: Callable[[str], list[Union[str, Call]]]) -> tuple[Step, ...]:
+    """The chat's messages as far as they can be known while the source answers."""
+    marks = tuple(map(hash, chat.texts))
+    places = {mark: place for place, mark in reversed(list(enumerate(source.marks)))}  # the first of each
     steps: list[Step] = []
     index = 0
-    while index < len(mine):
-        begin, size = _longest_run(mine, index, theirs)
-        if size > 0:
-            steps.append(Copied(begin, len(theirs) - begin - size))
-            index += size
+    while index < len(marks) and len(steps) < MOST_STEPS:
+        begin = places.get(marks[index]) if chat.texts[index] else None
+        if begin is None:
+            parts = (part if isinstance(part, str) else Output(None if part is source else part.agent)
+                     for part in split(chat.texts[index]))
+            steps.append(Said(tuple(parts), _rest(chat.messages[index])))
+            index += 1
             continue
-        steps.append(Said(_parts(mine[index], source, sources), json.dumps(_rest(call.messages[index]))))
-        index += 1
+        size = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(marks[index:], source.marks[begin:])))
+        steps.append(Copied(begin, len(source.marks) - begin - size))
+        index += size
     return tuple(steps)
 
 
-def _longest_run(mine: Sequence[str], index: int, theirs: Sequence[Optional[str]]) -> tuple[int, int]:
-    """Of mine[index:], what theirs have one after the other: from where, and how many."""
-    best = (0, 0)
-    for begin in range(len(theirs)):
-        size = 0
-        while (index + size < len(mine) and begin + size < len(theirs) and mine[index + size]
-               and mine[index + size] == theirs[begin + size]):
-            size += 1
-        if size > best[1]:
-            best = (begin, size)
-    return best
+def _split(text: str, sources: Sequence[Call]) -> list[Union[str, Call]]:
+    """The text, with calls in place of what stands there of their outputs."""
+    found = []  # where the next one is, its words, and whose
+    for call in sources:
+        for words in dict.fromkeys((call.output, call.output.strip())):
+            if words == text:
+                return [call]
+            if len(words) >= SHORTEST_QUOTE and (place := text.find(words)) >= 0:
+                found.append((place, words, call))
+                break
+    parts: list[Union[str, Call]] = []
+    at = 0
+    while found and len(parts) < MOST_PARTS:
+        place, words, call = min(found, key=lambda one: (one[0], -len(one[1])))
+        parts += [text[at:place], call] if place > at else [call]
+        at = place + len(words)
+        found = [(text.find(words, at) if place < at else place, words, call) for place, words, call in found]
+        found = [one for one in found if one[0] >= 0]
+    return [*parts, text[at:]] if at < len(text) else parts
 
 
-def _parts(text: str, source: Call, sources: Sequence[Call]) -> tuple[Union[str, Output], ...]:
-    for one in (source, *(other for other in sources if other is not source)):
-        if words := _quoted(one.text, text):
-            before, after = text.split(words, 1)
-            output = Output(None if one is source else one.agent)
-            return (*(_parts(before, source, sources) if before else ()), output,
-                    *(_parts(after, source, sources) if after else ()))
-    return (text,)
+def _voices(chat: Chat, authors: Mapping[str, Agent]) -> dict[Agent, str]:
+    told = [(author, _rest(message)) for message, text in zip(chat.messages, chat.texts)
+            if (author := authors.get(text.strip())) is not None]
+    return dict(told[-MOST_VOICES:])
 
 
-def _voices(call: Call, sources: Sequence[Call]) -> dict[Agent, Message]:
-    voices: dict[Agent, Message] = {}
-    for message in call.messages:
-        text = text_of(message) or ""
-        author = next((one.agent for one in sources if one.text.strip() == text.strip()), None)
-        if author is not None:
-            voices[author] = _rest(message)
-    return voices
+def _size(follower: Follower) -> int:
+    said = [step for step in follower.recipe if isinstance(step, Said)]
+    parts = [part for step in said for part in step.parts if isinstance(part, str)]
+    return sum(map(sys.getsizeof, (follower.shaping, *follower.voices.values(), *(step.rest for step in said), *parts)))
 
 
-def _told(message: Message, follower: Follower, sources: Sequence[Call]) -> Message:
-    """A message of the call as the follower is told it: what is an output of its own to one is another's to the other."""
-    text = (text_of(message) or "").strip()
-    author = next((one.agent for one in sources if one.text.strip() == text), None)
-    voice = follower.voices.get(author)
-    if author is not None and voice is None and author == follower.agent:
-        voice = {"role": "assistant"}
-    return message if author is None or voice is None else {**voice, "content": message["content"]}
+def _merge(before: Follower, now: Follower) -> None:
+    """What was known of the follower into what is now: of the recipes, what both begin with."""
+    older = {author: voice for author, voice in before.voices.items() if author not in now.voices}
+    now.voices = dict([*older.items(), *now.voices.items()][-MOST_VOICES:])
+    shared = _shared(before.recipe, now.recipe)
+    if _has_own(shared):
+        now.recipe = shared
+    else:
+        now.changes = before.changes + 1
 
 
-def _guess(call: Call, follower: Follower, sources: Sequence[Call]) -> Optional[dict[str, Any]]:
-    """As far as it is known; None: that does not reach the call's own output."""
+def _guess(chat: Chat, follower: Follower, sources: Sequence[Call], authors: Mapping[str, Agent],
+           room: int) -> Optional[list[Message]]:
+    """Its messages, as far as they are known; None: that does not reach the call's own output, or has more characters."""
     messages: list[Message] = []
+    own = 0
     for step in follower.recipe:
         if isinstance(step, Copied):
-            copied = call.messages[step.begin:max(len(call.messages) - step.rest, 0)]
-            messages += [_told(message, follower, sources) for message in copied]
-            continue
-        content = [_part(part, sources) for part in step.parts]
-        known = content[:content.index(None)] if None in content else content
-        if known:
-            messages.append({**json.loads(step.rest), "content": known})
-        if known != content:
-            break
-    own = any(isinstance(message["content"], list) and {"type": "output"} in message["content"] for message in messages)
-    return {**follower.body, "messages": messages} if own else None
+            for index in range(step.begin, len(chat.messages) - step.rest):
+                messages.append(_told(chat.messages[index], authors.get(chat.texts[index].strip()), follower))
+                room -= len(chat.texts[index])
+        else:
+            content = [_part(part, sources) for part in step.parts]
+            known = [part for part in itertools.takewhile(lambda part: part is not None, content) if part is not None]
+            own += sum(part["type"] == "output" for part in known)
+            if known:
+                messages.append({**json.loads(step.rest), "content": known})
+                room -= _length(messages[-1])
+            if len(known) < len(content):
+                break
+        if room < 0:
+            return None
+    return messages if 0 < own <= MOST_OWN else None
+
+
+def _told(message: Message, author: Optional[Agent], follower: Follower) -> Message:
+    """A message of the call as the follower is told it: what is an output of its own to one is another's to the other."""
+    if author in follower.voices:
+        return {**json.loads(follower.voices[author]), "content": message["content"]}
+    return {"role": "assistant", "content": message["content"]} if author == follower.agent else message
 
 
 def _part(part: Union[str, Output], sources: Sequence[Call]) -> Optional[Message]:
     if isinstance(part, Output) and part.agent is None:
         return {"type": "output"}
-    text = part if isinstance(part, str) else next((one.text for one in sources if one.agent == part.agent), None)
+    text = part if isinstance(part, str) else next((one.output for one in sources if one.agent == part.agent), None)
     return None if text is None else {"type": "text", "text": text}
 
 
 def _has_own(recipe: Sequence[Step]) -> bool:
     return any(isinstance(step, Said) and Output() in step.parts for step in recipe)
-
-
-def _literals(recipe: Sequence[Step]) -> int:
-    return sum(len(part) for step in recipe if isinstance(step, Said) for part in step.parts if isinstance(part, str))
 
 
 def _shared(one: Sequence[Step], other: Sequence[Step]) -> tuple[Step, ...]:

@@ -1,8 +1,11 @@
 """What is learned of who follows whom, without a server."""
 
+import gc
+import time
+import tracemalloc
 import unittest
 
-from baton_client.foresight import MOST_CHARACTERS, MOST_UNUSED, Foresight
+from baton_client.foresight import MOST_CHARACTERS, MOST_OWN, MOST_UNUSED, MOST_VOICES, Foresight
 
 OWN = {"type": "output"}
 
@@ -106,30 +109,103 @@ class ForesightTest(unittest.TestCase):
             self.call([EDITOR, said("user", f"{plan} / {draft}")])
         self.assertEqual(guesses[0][1]["content"], [*text(plan), *text(" / "), OWN])
 
-    def test_agents_are_told_by_model_instructions_and_tools(self):
+    def test_agents_are_told_by_instructions_and_tools(self):
         tools = [{"type": "function", "function": {"name": "f"}}]
         written = "All that there is to say."
         self.call([WRITER, said("user", "x")], written)
         self.call([CRITIC, said("user", written)], tools=tools, tool_choice="auto")
-        self.assertEqual(self.call([WRITER, said("user", "x")], model="other"), [])
         self.assertEqual(self.call([WRITER, said("user", "x")], tools=tools), [])
         self.call([WRITER, said("user", "y")])
         self.assertEqual({key: value for key, value in self.guesses[0].items() if key != "messages"},
-                         {"model": "m", "tools": tools, "tool_choice": "auto"})
+                         {"tools": tools, "tool_choice": "auto"})
 
     def test_chats_that_say_too_little_or_too_much_are_let_be(self):
         for messages in ([said("user", "no instructions")], [WRITER, said("user", "x" * MOST_CHARACTERS)],
                          [WRITER, said("user", [{"type": "image_url"}])], [WRITER, said("assistant", None)]):
             self.assertEqual(self.foresight.begin({"model": "m", "messages": messages}, 4), (None, []))
 
-    def test_memory_is_bounded(self):
-        for i in range(1000):
-            self.call([said("system", f"You are number {i}."), said("user", "x" * 50_000)], f"This is what {i} says of it.")
-        self.assertLess(sum(call.size for call in self.foresight._calls), 5 << 20)
-        for i in range(200):
-            self.call([said("system", f"You are number {i}."), said("user", "x")], f"This is what {i} says of it.")
-            self.call([said("system", f"You come after {i}."), said("user", f"This is what {i} says of it.")])
-        self.assertLess(len(self.foresight._followers), 100)
+    def test_more_places_of_an_output_than_a_server_takes_are_not_guessed(self):
+        for count, guessed in ((MOST_OWN, 1), (MOST_OWN + 1, 0)):
+            self.foresight = Foresight()
+            for subject in ("the sea", "a hill"):
+                written = f"All that is known of {subject}."
+                guesses = self.call([WRITER, said("user", subject)], written)
+                self.call([CRITIC, said("user", ", ".join([written] * count))])
+            self.assertEqual(len(guesses), guessed)
+
+    def test_an_output_within_a_text_is_looked_for_at_the_end_of_a_chat(self):
+        for size, guessed in ((1 << 10, 1), (1 << 16, 0)):
+            self.foresight = Foresight()
+            for subject in ("the sea", "a hill"):
+                written, task = f"All that is known of {subject}.", said("user", subject + "x" * size)
+                guesses = self.call([WRITER, task], written)
+                self.call([CRITIC, said("user", f"Text: {written}"), task])
+            self.assertEqual(len(guesses), guessed)
+
+    def test_a_prompt_with_much_of_its_own_is_not_learned(self):
+        for size, guessed in ((1 << 10, 1), (1 << 16, 0)):
+            self.foresight = Foresight()
+            for subject in ("the sea", "a hill"):
+                written = f"All that is known of {subject}."
+                guesses = self.call([WRITER, said("user", subject)], written)
+                self.call([CRITIC, said("user", "x" * size), said("user", written)])
+            self.assertEqual(len(guesses), guessed)
+
+    def test_memory_is_bounded_for_long_outputs(self):
+        self.assert_bounded(lambda i: self.call([said("system", f"You are number {i}."), said("user", "x" * 100_000)],
+                                                f"This is what {i} says. {'x' * 60_000}"))
+
+    def test_memory_is_bounded_for_long_prompts(self):
+        def a_round(i):
+            self.call([said("system", f"You are number {i}.")], f"This is what {i} says.")
+            self.call([said("system", f"You come after {i}. {'x' * 50_000}"), said("user", f"This is what {i} says.")])
+
+        self.assert_bounded(a_round)
+
+    def test_memory_is_bounded_for_many_who_speak_to_one(self):
+        def a_round(i):
+            words = [f"This is what number {i}.{part} has to say." for part in range(3)]
+            for part, word in enumerate(words):
+                self.call([said("system", f"You are number {i}.{part}. {'x' * 1000}")], word)
+            self.call([CRITIC, *(said("user", word, name=f"n{i}") for word in words)], f"So number {i} is done.")
+
+        self.assert_bounded(a_round, most=1 << 19)
+
+    def assert_bounded(self, a_round, most=1 << 20):
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        for number in range(300):
+            a_round(number)
+        self.guesses = None
+        gc.collect()
+        self.assertLess(tracemalloc.get_traced_memory()[0], most)
+
+    def test_voices_are_the_latest_few(self):
+        for i in range(50):
+            words = f"This is what number {i} has to say."
+            self.call([WRITER, said("user", f"About {i}.")], "It is all said and done.")
+            self.call([said("system", f"You are number {i}."), said("user", "x")], words)
+            self.call([CRITIC, said("user", words), said("user", "It is all said and done.")])
+        [critic] = [one for known in self.foresight._followers.values() for one in known][-1:]
+        self.assertLessEqual(len(critic.voices), MOST_VOICES)
+
+    def test_long_chats_take_little_time(self):
+        """Also such that are made to take much. In CPU time, the shortest of some."""
+        outputs = [f"{'a' * 3000}{i}" for i in range(32)]
+        ends = ["".join(outputs[16:]), "".join(outputs[:16] * 2), " ".join([outputs[-1][:16]] * 9000)]
+        chats = [[WRITER, *(said("user", f"{i} {'x' * 900}") for i in range(250))],
+                 *([WRITER, said("user", "a" * (MOST_CHARACTERS - len(end) - 100) + end)] for end in ends),
+                 [WRITER, *(said("user", "same") for _ in range(250))],
+                 [WRITER, *(said("user", output) for output in outputs), *(said("user", f"{i}") for i in range(200))]]
+        for chat in chats:
+            for i, output in enumerate(outputs):
+                self.call([said("system", f"You are number {i}."), *(said("user", f"{n}") for n in range(200))], output)
+            times = []
+            for _ in range(4):
+                begin = time.process_time()
+                self.foresight.begin({"messages": chat}, 4)
+                times.append(time.process_time() - begin)
+            self.assertLess(min(times), 0.03)
 
 
 if __name__ == "__main__":

@@ -1,155 +1,17 @@
-"""Streaming prefill between agents through OpenAI's own package, against a real server, and one that only listens."""
+"""Streaming prefill between agents through OpenAI's own package, against a real server."""
 
 import asyncio
-import http.server
-import json
-import threading
 import unittest
 
 import openai
 from baton_client.frameworks import streaming_prefill, streaming_prefill_sync
+from listener import TASKS, review, write
 from serving import Keys, Server
 
 MODEL = "tiny_llama3_bf16"
 ANY_TEXT = {"model": MODEL, "temperature": 0, "max_tokens": 40, "extra_body": {"ignore_eos": True}}
-TASKS = [f"Write about the {subject}, {'and its beauty, ' * 4}please." for subject in ("sea", "moon", "city")]
-
-
-def write(task):
-    return [{"role": "system", "content": "You write."}, {"role": "user", "content": task}]
-
-
-def review(task, draft):
-    return [{"role": "system", "content": "You review."}, {"role": "user", "content": task},
-            {"role": "user", "content": draft}]
-
-
 def text_of(chunks):
     return "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
-
-
-class Listener(http.server.ThreadingHTTPServer):
-    """A server of chats that keeps their bodies. `limit`: of followers, as it tells it; None: it is not Baton's. `takes`: they
-    are not refused."""
-
-    def __init__(self, limit=None, takes=True):
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.limit, self.takes, self.answer, self.bodies = limit, takes, None, []
-        self.url = f"http://127.0.0.1:{self.server_port}/v1"
-        self._thread = threading.Thread(target=self.serve_forever)
-        self._thread.start()
-
-    def stop(self):
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.bodies.append(body)
-        if b'"top_p": 2' in body or b'"top_p":2' in body:
-            return self._answer(400, {"error": {"message": "top_p", "param": "top_p"}})
-        if b"followers" in body and not self.server.takes:
-            return self._answer(400, {"error": {"message": "no", "param": "followers[0].messages"}})
-        content = self.server.answer or f"This is answer {len(self.server.bodies)}."
-        self._answer(200, {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [
-            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}]})
-
-    def _answer(self, status, answer):
-        body = json.dumps(answer).encode()
-        self.send_response(status)
-        if self.server.limit is not None:
-            self.send_header("x-baton-followers", str(self.server.limit))
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
-class ListenerTest(unittest.TestCase):
-    def listener(self, **options):
-        listener = Listener(**options)
-        self.addCleanup(listener.stop)
-        return listener
-
-    def client(self, listener, key="none", **options):
-        client = openai.OpenAI(base_url=listener.url, api_key=key, max_retries=0, **options)
-        self.addCleanup(client.close)
-        return client
-
-    def talk(self, listener, client, tasks=TASKS, **fields):
-        """What was sent, but for what is learned: bodies."""
-        before = len(listener.bodies)
-        for task in tasks:
-            draft = client.chat.completions.create(model="m", messages=write(task), **fields).choices[0].message.content
-            client.chat.completions.create(model="m", messages=review(task, draft), **fields)
-        return listener.bodies[before:]
-
-    def followers(self, bodies):
-        return [len(json.loads(body).get("followers", [])) for body in bodies]
-
-    def test_a_server_of_others_gets_what_it_would_get_without(self):
-        listener = self.listener()
-        ahead = self.talk(listener, self.client(listener, http_client=streaming_prefill_sync()))
-        listener.bodies.clear()
-        self.assertEqual(ahead, self.talk(listener, self.client(listener)))
-
-    def test_a_server_that_says_so_is_told_what_follows(self):
-        listener = self.listener(limit=4)
-        bodies = self.talk(listener, self.client(listener, http_client=streaming_prefill_sync()))
-        self.assertEqual(self.followers(bodies), [0, 0, 1, 0, 1, 0])
-        sent = json.loads(bodies[2])
-        self.assertEqual(sent.pop("followers")[0]["messages"][-1], {"role": "user", "content": [{"type": "output"}]})
-        self.assertEqual(sent, {"model": "m", "messages": write(TASKS[1])})
-
-    def test_what_was_learned_stays_with_the_key_the_salt_and_the_user(self):
-        listener = self.listener(limit=4)
-        options = {"http_client": streaming_prefill_sync()}
-        self.talk(listener, self.client(listener, **options), extra_body={"cache_salt": "a"}, user="ann")
-        for key, salt, user in (("none", "b", "ann"), ("none", "a", "bob"), ("other", "a", "ann")):
-            client = self.client(listener, key, **options)
-            bodies = self.talk(listener, client, TASKS[:1], extra_body={"cache_salt": salt}, user=user)
-            self.assertEqual(self.followers(bodies), [0, 0], (key, salt, user))
-        bodies = self.talk(listener, self.client(listener, **options), TASKS[:1], extra_body={"cache_salt": "a"}, user="ann")
-        self.assertEqual(self.followers(bodies), [1, 0])
-
-    def test_where_followers_are_refused_the_chat_is_sent_as_it_was_and_soon_without_any(self):
-        listener = self.listener(limit=4, takes=False)
-        bodies = self.talk(listener, self.client(listener, http_client=streaming_prefill_sync()), [*TASKS, *TASKS])
-        self.assertEqual(sum(self.followers(bodies)), 2)
-        self.assertEqual(len(bodies), 12 + 2)
-
-    def test_other_errors_are_the_callers(self):
-        listener = self.listener(limit=4)
-        client = self.client(listener, http_client=streaming_prefill_sync())
-        self.talk(listener, client)
-        before = len(listener.bodies)
-        with self.assertRaises(openai.BadRequestError) as caught:
-            client.chat.completions.create(model="m", messages=write("x"), top_p=2)
-        self.assertEqual(caught.exception.param, "top_p")
-        self.assertEqual(self.followers(listener.bodies[before:]), [1])
-
-    def test_answers_and_chats_of_any_shape_go_through(self):
-        listener = self.listener(limit=4)
-        listener.answer = [{"odd": True}]
-        client = self.client(listener, http_client=streaming_prefill_sync())
-        for messages in (["odd"], {"odd": 1}, [{"role": ["odd"], "content": "x"}], [{"role": "system", "content": [1]}]):
-            answer = client.chat.completions.create(model="m", messages=messages)
-            self.assertEqual(answer.choices[0].message.content, listener.answer)
-        client.chat.completions.create(model=["odd"], messages=write("x"))
-
-    def test_a_server_that_takes_none_any_more_is_told_none(self):
-        listener = self.listener(limit=4)
-        client = self.client(listener, http_client=streaming_prefill_sync())
-        self.talk(listener, client)
-        listener.limit = None
-        self.talk(listener, client, TASKS[:1])
-        self.assertEqual(self.followers(self.talk(listener, client, TASKS[:1])), [0, 0])
 
 
 class SyncTest(unittest.TestCase):

@@ -1,0 +1,291 @@
+"""What streaming prefill sends and keeps, and that no call fails of it, against a server that only listens."""
+
+import asyncio
+import io
+import json
+import os
+import pickle
+import ssl
+import unittest
+from unittest import mock
+
+import openai
+from baton_client import frameworks
+from baton_client.foresight import Foresight
+from baton_client.frameworks import streaming_prefill, streaming_prefill_sync
+from listener import TASKS, Listener, review, write
+
+
+class ListenerCase(unittest.TestCase):
+    def setUp(self):
+        patch = mock.patch.object(frameworks, "_scopes", frameworks._Scopes())
+        self.scopes = patch.start()
+        self.addCleanup(patch.stop)
+
+    def listener(self, **options):
+        listener = Listener(**options)
+        self.addCleanup(listener.stop)
+        return listener
+
+    def client(self, listener, key="none", **options):
+        options = {"http_client": streaming_prefill_sync(), **options}
+        client = openai.OpenAI(base_url=listener.url, api_key=key, max_retries=0, **options)
+        self.addCleanup(client.close)
+        return client
+
+    def talk(self, listener, client, tasks=TASKS, **fields):
+        """What was sent, but for what is learned: bodies."""
+        before = len(listener.bodies)
+        fields = {"model": "m", **fields}
+        for task in tasks:
+            answer = client.chat.completions.create(messages=write(task), **fields)
+            draft = (answer.choices[0].message.content if not fields.get("stream")
+                     else "".join(chunk.choices[0].delta.content for chunk in answer))
+            list(client.chat.completions.create(messages=review(task, draft), **fields))
+        return listener.bodies[before:]
+
+    def followers(self, bodies):
+        return [len(json.loads(body).get("followers", [])) for body in bodies]
+
+
+class SentTest(ListenerCase):
+    def test_a_server_of_others_gets_what_it_would_get_without_and_nothing_is_kept_of_it(self):
+        listener = self.listener()
+        ahead = self.talk(listener, self.client(listener))
+        self.assertFalse(self.scopes._scopes)
+        listener.bodies.clear()
+        self.assertEqual(ahead, self.talk(listener, self.client(listener, http_client=None)))
+
+    def test_a_server_that_says_so_is_told_what_follows(self):
+        listener = self.listener(limit=4)
+        bodies = self.talk(listener, self.client(listener))
+        self.assertEqual(self.followers(bodies), [0, 0, 1, 0, 1, 0])
+        sent = json.loads(bodies[2])
+        self.assertEqual(sent.pop("followers")[0]["messages"][-1], {"role": "user", "content": [{"type": "output"}]})
+        self.assertEqual(sent, {"model": "m", "messages": write(TASKS[1])})
+
+    def test_numbers_above_what_is_known_here_are_as_good(self):
+        for limit, followers in ((5, 1), (99_999, 1), (1, 1), (0, 0), ("", 0), ("-1", 0), ("four", 0), ("9" * 99, 0)):
+            listener = self.listener(limit=limit)
+            self.assertEqual(self.followers(self.talk(listener, self.client(listener)))[2], followers, limit)
+
+    def test_a_server_that_takes_none_any_more_is_told_none_and_nothing_is_kept_of_it(self):
+        listener = self.listener(limit=4)
+        client = self.client(listener)
+        self.talk(listener, client)
+        self.assertTrue(self.scopes._scopes)
+        listener.limit = None
+        self.talk(listener, client, TASKS[:1])
+        self.assertFalse(self.scopes._scopes)
+        self.assertEqual(self.followers(self.talk(listener, client, TASKS[:1])), [0, 0])
+
+    def test_compressed_and_streamed_answers_teach_too(self):
+        for encoding in (None, "gzip", "deflate"):
+            for stream in (False, True):
+                listener = self.listener(limit=4, encoding=encoding)
+                fields = {"stream": True} if stream else {}
+                bodies = self.talk(listener, self.client(listener), **fields)
+                self.assertEqual(self.followers(bodies), [0, 0, 1, 0, 1, 0], (encoding, stream))
+
+    def test_raw_answers_that_are_read_later_teach_too(self):
+        listener = self.listener(limit=4)
+        client = self.client(listener)
+        for task in TASKS[:2]:
+            with client.chat.completions.with_streaming_response.create(model="m", messages=write(task)) as response:
+                draft = response.parse().choices[0].message.content
+                self.assertTrue(pickle.loads(pickle.dumps(response.http_response)).content)
+            client.chat.completions.create(model="m", messages=review(task, draft))
+        self.assertEqual(self.followers(listener.bodies), [0, 0, 1, 0])
+
+    def test_proxies_of_the_environment_are_used_as_httpx_does(self):
+        proxy = self.listener(limit=4)
+        with mock.patch.dict(os.environ, {"http_proxy": proxy.url[:-3], "no_proxy": "127.0.0.1"}):
+            proxy.url = "http://baton.invalid/v1"
+            self.assertEqual(self.followers(self.talk(proxy, self.client(proxy))), [0, 0, 1, 0, 1, 0])
+            self.assertEqual(set(proxy.paths), {"http://baton.invalid/v1/chat/completions"})
+            direct = self.listener(limit=4)
+            self.talk(direct, self.client(direct))
+            self.assertEqual(len(direct.bodies), 6)
+
+    def test_followers_are_not_sent_on_to_where_a_server_redirects_to(self):
+        other, listener = self.listener(), self.listener(limit=4)
+        client = self.client(listener)
+        self.talk(listener, client)
+        listener.redirects_to = f"{other.url}/chat/completions"
+        bodies = self.talk(other, client)
+        self.assertEqual(self.followers(bodies), [0] * 6)
+
+
+class ApartTest(ListenerCase):
+    def setUp(self):
+        super().setUp()
+        self.baton = self.listener(limit=4)
+        self.http_client = streaming_prefill_sync()
+        self.ann = {"user": "ann", "extra_body": {"cache_salt": "a"}, "extra_headers": {"api-key": "ann"}}
+        self.talk(self.baton, self.client(self.baton, http_client=self.http_client), **self.ann)
+
+    def knows(self, client=None, **fields):
+        """Whether what was learned is used."""
+        client = client or self.client(self.baton, http_client=self.http_client)
+        bodies = self.talk(self.baton, client, TASKS[:1], **{**self.ann, **fields})
+        return self.followers(bodies) == [1, 0]
+
+    def test_by_key_and_base_url(self):
+        self.assertTrue(self.knows())
+        self.assertTrue(self.knows(self.client(self.baton)))  # another client of the process
+        self.assertFalse(self.knows(self.client(self.baton, "other", http_client=self.http_client)))
+        self.baton.url = self.baton.url.replace("/v1", "/v2")
+        self.assertFalse(self.knows())
+
+    def test_by_every_header_that_may_tell_who_asks(self):
+        for name in ("api-key", "x-api-key", "Cookie", "OpenAI-Organization", "OpenAI-Project", "X-Forwarded-User", "X-Any",
+                     "User-Agent"):
+            self.assertFalse(self.knows(extra_headers={"api-key": "ann", name: "bob"}), name)
+        for name in ("traceparent", "x-stainless-retry-count"):  # which tell calls apart, not people
+            self.assertTrue(self.knows(extra_headers={"api-key": "ann", name: "1"}), name)
+
+    def test_by_fields_that_tell_who_asks_and_by_model(self):
+        for fields in ({"user": "bob"}, {"extra_body": {"cache_salt": "b"}}, {"safety_identifier": "bob"}, {"model": "other"},
+                       {"prompt_cache_key": "bob"}, {"metadata": {"of": "bob"}}):
+            self.assertFalse(self.knows(**fields), fields)
+
+    def test_by_options_of_the_client(self):
+        client = self.client(self.baton, http_client=streaming_prefill_sync(verify=False))
+        self.assertFalse(self.knows(client))
+        self.assertTrue(self.knows(client))  # of its own
+
+    def test_where_something_tells_it_later_the_calls_are_let_be(self):
+        def hook(request):
+            request.headers["x-user"] = "bob"
+
+        options = ({"auth": ("bob", "secret")}, {"event_hooks": {"request": [hook]}},
+                   {"event_hooks": {"response": [lambda _: None]}})
+        for client in (self.client(self.baton, http_client=streaming_prefill_sync(**option)) for option in options):
+            self.assertEqual(self.followers(self.talk(self.baton, client, **self.ann)), [0] * 6)
+        self.assertEqual(len(self.scopes._scopes), 1)
+
+    def test_the_latest_few_only_are_kept(self):
+        for number in range(40):
+            self.knows(user=f"number {number}")
+        self.assertLessEqual(len(self.scopes._scopes), 16)
+        for number in range(100):
+            self.scopes.leave_out(f"http://{number}")
+        self.assertLessEqual(len(self.scopes._left_out), 64)
+
+
+class HarmlessTest(ListenerCase):
+    def test_where_followers_are_refused_the_chat_is_sent_as_it_was_and_for_a_while_without_any(self):
+        for status in (400, 404, 405, 413, 422, 451, 500, 0):
+            listener = self.listener(limit=4, refuses=status)
+            client = self.client(listener)
+            bodies = self.talk(listener, client, [*TASKS, *TASKS])
+            self.assertEqual(self.followers(bodies), [0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], status)
+            self.assertEqual(json.loads(bodies[3]), {"model": "m", "messages": write(TASKS[1])})
+            listener.refuses = None
+            with mock.patch.object(frameworks.time, "monotonic", return_value=frameworks.time.monotonic() + 3600):
+                self.assertEqual(self.followers(self.talk(listener, client, TASKS[:1])), [1, 0])
+
+    def test_what_fails_with_followers_in_any_way_but_by_taking_long_is_sent_without(self):
+        class Transport(frameworks.httpx.HTTPTransport):
+            def handle_request(self, request):
+                if b'"followers"' in request.content:
+                    raise failure
+                return super().handle_request(request)
+
+        listener = self.listener(limit=4)
+        for failure in (ssl.SSLError("broken"), frameworks.httpx.DecodingError("broken")):
+            self.talk(listener, self.client(listener, http_client=streaming_prefill_sync(transport=Transport())))
+            self.scopes._left_out.clear()
+        failure = frameworks.httpx.ReadTimeout("late")
+        with self.assertRaises(openai.APITimeoutError):
+            self.talk(listener, self.client(listener, http_client=streaming_prefill_sync(transport=Transport())))
+        self.assertEqual(self.followers(listener.bodies), [0] * (6 + 6 + 2))
+
+    def test_refusals_of_who_asks_or_how_often_are_the_callers(self):
+        for status in (401, 403, 408, 429, 503):
+            listener = self.listener(limit=4, refuses=status)
+            client = self.client(listener)
+            with self.assertRaises(openai.APIStatusError) as caught:
+                self.talk(listener, client)
+            self.assertEqual(caught.exception.status_code, status)
+            self.assertEqual(self.followers(listener.bodies), [0, 0, 1])
+            self.assertEqual(self.followers(self.talk(listener, client, TASKS[:1])), [0, 0])
+
+    def test_a_chat_that_is_refused_either_way_is_the_callers_and_says_nothing_of_followers(self):
+        listener = self.listener(limit=4)
+        client = self.client(listener)
+        self.talk(listener, client)
+        before = len(listener.bodies)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            client.chat.completions.create(model="m", messages=write("x"), top_p=2)
+        self.assertEqual(caught.exception.param, "top_p")
+        self.assertEqual(self.followers(listener.bodies[before:]), [1, 0])
+        self.assertEqual(self.followers(self.talk(listener, client, TASKS[:1])), [1, 0])
+
+    def test_answers_and_chats_of_any_shape_go_through(self):
+        listener = self.listener(limit=4)
+        listener.answer = [{"odd": True}]
+        client = self.client(listener)
+        for messages in (["odd"], {"odd": 1}, [{"role": ["odd"], "content": "x"}], [{"role": "system", "content": [1]}]):
+            answer = client.chat.completions.create(model="m", messages=messages)
+            self.assertEqual(answer.choices[0].message.content, listener.answer)
+        client.chat.completions.create(model=["odd"], messages=write("x"))
+
+    def test_our_own_failures_are_logged_once_and_harm_no_call(self):
+        for name in ("begin", "end"):
+            listener = self.listener(limit=4)
+            frameworks._logged.clear()
+            failing = mock.patch.object(Foresight, name, side_effect=ZeroDivisionError)
+            with failing, self.assertLogs(frameworks._log, "DEBUG") as logs:
+                for fields in ({}, {"stream": True}):
+                    bodies = self.talk(listener, self.client(listener), **fields)
+                    self.assertEqual(self.followers(bodies), [0] * 6)
+            self.assertEqual(len(logs.records), 1)
+
+    def test_of_what_is_no_short_chat_no_body_is_read(self):
+        listener = self.listener(limit=4)
+        client = self.client(listener)
+        self.talk(listener, client)
+
+        def send(**body):
+            return client._client.send(client._client.build_request("POST", f"{listener.url}/chat/completions", **body))
+
+        pieces = iter([b'{"model":"m",', b'"messages":[]}'])
+        chat = {"content-type": "application/json", "content-length": "27"}
+        with mock.patch.object(frameworks, "_Watched", side_effect=AssertionError) as watched:
+            client.files.create(file=io.BytesIO(b"x" * 1000), purpose="user_data")
+            client.embeddings.create(model="m", input="x", encoding_format="float")
+            client.chat.completions.create(model="m", messages=write("x" * (1 << 18)))
+            send(files={"file": b"x"})
+            self.assertFalse(watched.called)
+        with mock.patch.object(frameworks.httpx.Request, "read") as read:
+            answer = send(content=pieces, headers=chat)
+            self.assertFalse(read.called)
+        self.assertEqual((answer.status_code, listener.bodies[-1]), (200, b'{"model":"m","messages":[]}'))
+
+
+class AsyncTest(ListenerCase, unittest.IsolatedAsyncioTestCase):
+    async def test_it_is_the_same_there(self):
+        for stream in (False, True):
+            listener = await asyncio.to_thread(self.listener, limit=4, refuses=422, encoding="gzip")
+            async with openai.AsyncOpenAI(base_url=listener.url, api_key="none", max_retries=0,
+                                          http_client=streaming_prefill()) as client:
+                for task in TASKS:
+                    answer = await client.chat.completions.create(model="m", messages=write(task), stream=stream)
+                    draft = (answer.choices[0].message.content if not stream
+                             else "".join([chunk.choices[0].delta.content async for chunk in answer]))
+                    await client.chat.completions.create(model="m", messages=review(task, draft))
+            self.assertEqual(self.followers(listener.bodies), [0, 0, 1, 0, 0, 0, 0])
+
+    async def test_a_server_that_hangs_up_on_followers_gets_the_chat_without(self):
+        listener = await asyncio.to_thread(self.listener, limit=4, refuses=0)
+        async with openai.AsyncOpenAI(base_url=listener.url, api_key="none", max_retries=0,
+                                      http_client=streaming_prefill()) as client:
+            for task in TASKS:
+                answer = await client.chat.completions.create(model="m", messages=write(task))
+                await client.chat.completions.create(model="m", messages=review(task, answer.choices[0].message.content))
+        self.assertEqual(self.followers(listener.bodies), [0, 0, 1, 0, 0, 0, 0])
+
+
+if __name__ == "__main__":
+    unittest.main()
