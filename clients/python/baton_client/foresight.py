@@ -41,7 +41,7 @@ MOST_CHANGES = 2  # of a prompt that was learned, until it is given up
 MOST_UNUSED = 8  # guesses, one after the other, that were not asked: until it is no longer guessed
 
 Message = dict[str, Any]
-Agent = bytes  # SHA-256 of its instructions and tools
+Agent = bytes  # SHA-256 of its model, instructions and tools
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Follower:
 
 
 class Foresight:
-    """Of calls that may know of each other: of one model, key and salt. Keeps 1.5 MB at most. May be used by any thread."""
+    """Of calls that may know of each other: of one key and salt. Keeps 1.5 MB at most. May be used by any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -208,8 +208,8 @@ def _read(body: Mapping[str, Any]) -> Optional[Chat]:
     instructions = [text for message, text in zip(messages, texts) if message.get("role") in ("system", "developer")]
     if not instructions or sum(map(len, texts)) > MOST_CHARACTERS:
         return None
-    shaping = json.dumps({key: body[key] for key in ("tools", "tool_choice") if body.get(key) is not None})
-    agent = hashlib.sha256(json.dumps([body.get("tools"), instructions]).encode()).digest()
+    shaping = json.dumps({key: body[key] for key in ("model", "tools", "tool_choice") if body.get(key) is not None})
+    agent = hashlib.sha256(json.dumps([body.get("model"), body.get("tools"), instructions]).encode()).digest()
     return Chat(agent, messages, texts, shaping)
 
 

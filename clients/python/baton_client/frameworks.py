@@ -36,7 +36,7 @@ _KEPT_LEFT_OUT = 64
 _LIMIT = "x-baton-followers"  # a header of answers: so many may be named
 
 # What tells people apart: these fields of a chat, and all headers but those of which it is known that they do not.
-_WHO = ("model", "cache_salt", "user", "safety_identifier", "prompt_cache_key", "metadata")
+_WHO = ("cache_salt", "user", "safety_identifier", "prompt_cache_key", "metadata")
 _NOT_WHO = ("accept", "accept-encoding", "connection", "content-length", "content-type", "traceparent", "tracestate")
 _NOT_WHO_BEGIN = "x-stainless-"  # openai's version, system and number of the try
 

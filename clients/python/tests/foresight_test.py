@@ -117,7 +117,15 @@ class ForesightTest(unittest.TestCase):
         self.assertEqual(self.call([WRITER, said("user", "x")], tools=tools), [])
         self.call([WRITER, said("user", "y")])
         self.assertEqual({key: value for key, value in self.guesses[0].items() if key != "messages"},
-                         {"tools": tools, "tool_choice": "auto"})
+                         {"model": "m", "tools": tools, "tool_choice": "auto"})
+
+    def test_agents_of_several_decoders_follow_each_other(self):
+        written = "All that there is to say."
+        self.call([WRITER, said("user", "x")], written, model="writer")
+        self.call([CRITIC, said("user", written)], model="critic")
+        self.assertEqual(self.call([WRITER, said("user", "y")], model="critic"), [])  # another agent
+        self.call([WRITER, said("user", "y")], model="writer")
+        self.assertEqual([guess["model"] for guess in self.guesses], ["critic"])
 
     def test_chats_that_say_too_little_or_too_much_are_let_be(self):
         for messages in ([said("user", "no instructions")], [WRITER, said("user", "x" * MOST_CHARACTERS)],

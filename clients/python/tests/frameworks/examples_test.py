@@ -6,15 +6,41 @@ import inspect
 import io
 import logging
 import re
+import time
 import unittest
 import urllib.request
+from unittest import mock
 
 from autogen_core import EVENT_LOGGER_NAME
 from autogen_core.logging import LLMCallEvent
+from baton_client import frameworks
 from serving import ROOT, Server
 
 MODEL = ROOT / "models/smollm2-135m-instruct"
 THE_LINE = re.compile(r"^ +http_client=streaming_prefill.*\n", re.M)
+
+
+@contextlib.contextmanager
+def unhurried(server):
+    """Each call of a client with the line waits until what follows the one before is prefilled, however busy the machine is."""
+
+    def wait():
+        until = time.monotonic() + 60
+        while metric(server, "baton_live_requests") > 0:
+            assert time.monotonic() < until, "requests do not end"
+            time.sleep(0.01)
+
+    def send(client, *arguments, **options):
+        wait()
+        return sends[0](client, *arguments, **options)
+
+    async def send_async(client, *arguments, **options):
+        wait()
+        return await sends[1](client, *arguments, **options)
+
+    sends = frameworks._SyncClient.send, frameworks._AsyncClient.send
+    with mock.patch.object(frameworks._SyncClient, "send", send), mock.patch.object(frameworks._AsyncClient, "send", send_async):
+        yield
 
 
 def run(example, with_the_line, server):
@@ -28,7 +54,7 @@ def run(example, with_the_line, server):
     exec(compile(program.replace("max_tokens=64", "max_tokens=32").replace('"max_tokens": 64', '"max_tokens": 32'), path,
                  "exec"), space)
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(printed), unhurried(server):
         result = space["main"](f"{server.http}/v1", MODEL.name)
         if inspect.isawaitable(result):
             asyncio.run(result)
