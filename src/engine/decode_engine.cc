@@ -146,21 +146,27 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
     scheduler_.FinishStep();
     return nullptr;
   }
-  step_ = {};
+  step_.Clear();
+  stepping_.clear();
   step_.out = plan.out;
   step_.in = plan.in;
   for (const SwapCopy& copy : plan.out) At(copy.sequence).stepping = true;
   for (const SwapCopy& copy : plan.in) At(copy.sequence).stepping = true;
   step_.rows.reserve(plan.batch.size());  // slices point into them
-  for (const SequenceId& id : plan.batch) {
-    Request& request = At(id);
+  auto next = requests_.begin();  // in the order of the batch: to go on costs less than to search for each request
+  for (size_t i = 0; i < plan.batch.size(); ++i) {
+    const SequenceId& id = plan.batch[i];
+    while (next != requests_.end() && next->first < id) ++next;
+    BATON_CHECK(next != requests_.end() && next->first == id, "a sequence without request");
+    Request& request = *next->second;
+    stepping_.push_back(&request);
     request.stepping = true;
     request.began = std::min(request.began, now);
     const DecodeStep::Row& row = step_.rows.emplace_back(
         DecodeStep::Row{.sequence = id, .stream = &request.stream, .sample = request.stream.next_sample()});
     step_.batch.slices.push_back({.tokens = request.stream.next_input(),
                                   .start = request.stream.next_position(),
-                                  .blocks = scheduler_.blocks(id),
+                                  .blocks = plan.tables[i],
                                   .wants_logits = true,
                                   .sample = row.sample ? &*row.sample : nullptr});
   }
@@ -170,7 +176,8 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
 void DecodeEngine::FinishStep(const absl::Status& status, absl::Time now) {
   scheduler_.FinishStep();
   ++totals_.steps;
-  for (DecodeStep::Row& row : step_.rows) FinishRow(row, status, now);
+  events_.updates.reserve(events_.updates.size() + step_.rows.size());
+  for (size_t i = 0; i < step_.rows.size(); ++i) FinishRow(step_.rows[i], *stepping_[i], status, now);
   const auto settle = [&](const SwapCopy& copy) {
     const auto it = requests_.find(copy.sequence);
     if (it == requests_.end()) return;  // its row ended it
@@ -185,11 +192,11 @@ void DecodeEngine::FinishStep(const absl::Status& status, absl::Time now) {
       settle(copy);
     }
   }
-  step_ = {};
+  step_.Clear();
+  stepping_.clear();
 }
 
-void DecodeEngine::FinishRow(DecodeStep::Row& row, const absl::Status& forward, absl::Time now) {
-  Request& request = At(row.sequence);
+void DecodeEngine::FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward, absl::Time now) {
   request.stepping = false;
   const absl::Status status = forward.ok() ? row.update.status() : forward;
   if (!status.ok()) {

@@ -48,13 +48,19 @@ struct DecodeStep {
     SequenceId sequence;
     DecodeStream* stream = nullptr;
     std::optional<SampleSpec> sample;  // what its slice points to; unset: it needs the logits
-    absl::StatusOr<TokenUpdate> update = absl::InternalError("not sampled");
+    absl::StatusOr<TokenUpdate> update = absl::UnknownError("");  // not sampled; without words it takes no memory
   };
   std::span<SwapCopy const> out;
   std::span<SwapCopy const> in;
   Batch batch;            // empty if there are copies only
   std::vector<Row> rows;  // of the batch
 
+  void Clear() {  // keeps the memory: this is every step
+    out = {};
+    in = {};
+    batch.slices.clear();
+    rows.clear();
+  }
   // Row i takes the token that was sampled, or chooses one from its logits. `forward`: of the batch.
   void Sample(int64_t i, const LogitsView& forward, SamplerScratch& scratch);
 };
@@ -135,7 +141,7 @@ class DecodeEngine {
   Checking::iterator FindChecking(const RequestId& id);
   void Schedule(Started started, ClaimedKv kv);
   Request& At(const SequenceId& id);
-  void FinishRow(DecodeStep::Row& row, const absl::Status& forward, absl::Time now);
+  void FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward, absl::Time now);
   void NameOutputBlock(const SequenceId& id, const Request& request);
   void Emit(TokenUpdate update);
   void Report(const RequestId& id, absl::Status status);
@@ -151,6 +157,7 @@ class DecodeEngine {
   Checking checking_;
   absl::flat_hash_map<RequestId, SequenceId> by_id_;
   DecodeStep step_;
+  std::vector<Request*> stepping_;  // of the step's rows
   DecodeEvents events_;
   Load totals_;  // only the counts since the start
 };
