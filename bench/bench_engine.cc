@@ -36,13 +36,16 @@ class IdleBackend final : public Backend {
   Slab kv_slab() override { return memory_.kv_slab(); }
   std::string numerics_id() const override { return memory_.numerics_id(); }
 
-  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)>) override {
+  using Backend::Forward;
+  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)>,
+                                     absl::FunctionRef<void()> meanwhile) override {
     const SteadyTime begin = Now();
     const auto rows = std::ssize(batch.slices);
     // The first steps, and those in which requests begin or end, are others.
     if (rows == last_rows_) gaps_us_.push_back(std::chrono::duration<double, std::micro>(begin - ended_).count());
     last_rows_ = rows;
     tokens_.assign(static_cast<size_t>(rows), {.id = 'n' - 'a', .logprob = 0});
+    meanwhile();
     while (Now() < begin + takes_) {  // as a host waits for a GPU
     }
     ended_ = Now();
