@@ -42,13 +42,14 @@ struct DecodeEvents {
 };
 
 // One step: copies out, copies in, Forward, Sample of each row. No two rows share state, and the engine's methods leave
-// alone what a step refers to, so this can happen while messages come in.
+// alone what a step refers to, so this can happen while messages come in. Sample REQUIRES: TakeEvents was called since
+// the last step.
 struct DecodeStep {
   struct Row {
     SequenceId sequence;
     DecodeStream* stream = nullptr;
-    std::optional<SampleSpec> sample;  // what its slice points to; unset: it needs the logits
-    absl::StatusOr<TokenUpdate> update = absl::UnknownError("");  // not sampled; without words it takes no memory
+    std::optional<SampleSpec> sample;                     // what its slice points to; unset: it needs the logits
+    absl::StatusOr<bool> ended = absl::UnknownError("");  // not sampled; without words it takes no memory
   };
   std::span<SwapCopy const> out;
   std::span<SwapCopy const> in;
@@ -94,6 +95,8 @@ class DecodeEngine {
   // `status`: of Forward; where it failed, the batch's requests fail.
   void FinishStep(const absl::Status& status, absl::Time now);
 
+  // All that is to be told since the last call. Updates of a step's tokens are made here and not by FinishStep: the
+  // next step does not depend on them, so the time for it is when a device computes that.
   DecodeEvents TakeEvents();
 
   struct Load {
@@ -142,6 +145,8 @@ class DecodeEngine {
   void Schedule(Started started, ClaimedKv kv);
   Request& At(const SequenceId& id);
   void FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward, absl::Time now);
+  TokenUpdate UpdateOf(Request& request);
+  void TellTokens();
   void NameOutputBlock(const SequenceId& id, const Request& request);
   void Emit(TokenUpdate update);
   void Report(const RequestId& id, absl::Status status);
@@ -158,6 +163,7 @@ class DecodeEngine {
   absl::flat_hash_map<RequestId, SequenceId> by_id_;
   DecodeStep step_;
   std::vector<Request*> stepping_;  // of the step's rows
+  std::vector<Request*> untold_;    // whose last token has no update yet
   DecodeEvents events_;
   Load totals_;  // only the counts since the start
 };
