@@ -74,11 +74,12 @@ class TensorParallelBackend final : public Backend {
   Slab kv_slab() override { return slab_->slab(); }
   std::string numerics_id() const override { return absl::StrCat(ranks_[0].backend->numerics_id(), "-tp", size()); }
 
-  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) override {
+  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
+                                     absl::FunctionRef<void()> meanwhile) override {
     barrier_.Mend();
     for (const Rank& rank : ranks_) RETURN_IF_ERROR(rank.communicator->Recover());
     std::vector<absl::StatusOr<LogitsView>> results(ranks_.size(), LogitsView{});
-    threads_.Run([&](int rank) { results[rank] = RunRank(rank, batch, layer_done); });
+    threads_.Run([&](int rank) { results[rank] = RunRank(rank, batch, layer_done, meanwhile); });
     for (const auto& result : results) {
       // A rank that another one's failure broke off only says that it was.
       if (!result.ok() && !absl::IsAborted(result.status())) return result;
@@ -89,9 +90,11 @@ class TensorParallelBackend final : public Backend {
  private:
   int size() const { return static_cast<int>(ranks_.size()); }
 
-  absl::StatusOr<LogitsView> RunRank(int rank, const Batch& batch, absl::FunctionRef<bool(int64_t)> layer_done) {
-    auto result =
-        ranks_[rank].backend->Forward(batch, [&](int64_t layer) { return LayerDone(rank, layer, layer_done); });
+  absl::StatusOr<LogitsView> RunRank(int rank, const Batch& batch, absl::FunctionRef<bool(int64_t)> layer_done,
+                                     absl::FunctionRef<void()> meanwhile) {
+    const auto done = [&](int64_t layer) { return LayerDone(rank, layer, layer_done); };
+    Backend& backend = *ranks_[rank].backend;
+    auto result = rank == 0 ? backend.Forward(batch, done, meanwhile) : backend.Forward(batch, done);
     if (!result.ok()) {
       barrier_.Break();
       ranks_[rank].communicator->Abort();

@@ -30,10 +30,10 @@ uint64_t DefaultSeed(Incarnation incarnation, const RequestId& request) {
 void DecodeStep::Sample(int64_t i, const LogitsView& forward, SamplerScratch& scratch) {
   Row& row = rows[static_cast<size_t>(i)];
   if (!forward.sampled.empty() && forward.sampled[static_cast<size_t>(i)].id != kNotSampled) {
-    row.update = row.stream->Advance(forward.sampled[static_cast<size_t>(i)]);
+    row.ended = row.stream->Advance(forward.sampled[static_cast<size_t>(i)]);
   } else {
     const std::span logits(forward.data + i * forward.vocab, static_cast<size_t>(forward.vocab));
-    row.update = row.stream->Advance(logits, scratch);
+    row.ended = row.stream->Advance(logits, scratch);
   }
 }
 
@@ -123,11 +123,13 @@ void DecodeEngine::Cancel(const RequestId& request, absl::Time now) {
     running.cancelled = true;
     return;
   }
+  TellTokens();
   Emit(running.stream.End(FinishReason::kCancelled));
   Forget(id);
 }
 
 void DecodeEngine::FailAll(const absl::Status& status) {
+  TellTokens();
   while (!requests_.empty()) Fail(requests_.begin()->first, status);
   for (const auto& [check, started] : std::exchange(checking_, {})) {
     Report(started.request->stream.request_id(), status);
@@ -146,21 +148,27 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
     scheduler_.FinishStep();
     return nullptr;
   }
-  step_ = {};
+  step_.Clear();
+  stepping_.clear();
   step_.out = plan.out;
   step_.in = plan.in;
   for (const SwapCopy& copy : plan.out) At(copy.sequence).stepping = true;
   for (const SwapCopy& copy : plan.in) At(copy.sequence).stepping = true;
   step_.rows.reserve(plan.batch.size());  // slices point into them
-  for (const SequenceId& id : plan.batch) {
-    Request& request = At(id);
+  auto next = requests_.begin();  // in the order of the batch: to go on costs less than to search for each request
+  for (size_t i = 0; i < plan.batch.size(); ++i) {
+    const SequenceId& id = plan.batch[i];
+    while (next != requests_.end() && next->first < id) ++next;
+    BATON_CHECK(next != requests_.end() && next->first == id, "a sequence without request");
+    Request& request = *next->second;
+    stepping_.push_back(&request);
     request.stepping = true;
     request.began = std::min(request.began, now);
     const DecodeStep::Row& row = step_.rows.emplace_back(
         DecodeStep::Row{.sequence = id, .stream = &request.stream, .sample = request.stream.next_sample()});
     step_.batch.slices.push_back({.tokens = request.stream.next_input(),
                                   .start = request.stream.next_position(),
-                                  .blocks = scheduler_.blocks(id),
+                                  .blocks = plan.tables[i],
                                   .wants_logits = true,
                                   .sample = row.sample ? &*row.sample : nullptr});
   }
@@ -170,7 +178,8 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
 void DecodeEngine::FinishStep(const absl::Status& status, absl::Time now) {
   scheduler_.FinishStep();
   ++totals_.steps;
-  for (DecodeStep::Row& row : step_.rows) FinishRow(row, status, now);
+  TellTokens();  // if there was no row, or the step failed
+  for (size_t i = 0; i < step_.rows.size(); ++i) FinishRow(step_.rows[i], *stepping_[i], status, now);
   const auto settle = [&](const SwapCopy& copy) {
     const auto it = requests_.find(copy.sequence);
     if (it == requests_.end()) return;  // its row ended it
@@ -185,27 +194,38 @@ void DecodeEngine::FinishStep(const absl::Status& status, absl::Time now) {
       settle(copy);
     }
   }
-  step_ = {};
+  step_.Clear();
+  stepping_.clear();
 }
 
-void DecodeEngine::FinishRow(DecodeStep::Row& row, const absl::Status& forward, absl::Time now) {
-  Request& request = At(row.sequence);
+void DecodeEngine::FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward, absl::Time now) {
   request.stepping = false;
-  const absl::Status status = forward.ok() ? row.update.status() : forward;
+  const absl::Status status = forward.ok() ? row.ended.status() : forward;
   if (!status.ok()) {
     Fail(row.sequence, status);
     return;
   }
   ++totals_.tokens_out;
-  if (request.stream.made() == 1) row.update->queued = request.began - request.added;
-  const bool ended = row.update->finish.has_value();
   if (options_.shares_output) NameOutputBlock(row.sequence, request);
-  Emit(*std::move(row.update));
-  if (ended) {
+  if (*row.ended) {
+    Emit(UpdateOf(request));
     Forget(row.sequence);
-  } else if (request.cancelled) {
-    Cancel(request.stream.request_id(), now);
+    return;
   }
+  untold_.push_back(&request);
+  if (request.cancelled) Cancel(request.stream.request_id(), now);
+}
+
+TokenUpdate DecodeEngine::UpdateOf(Request& request) {
+  TokenUpdate update = request.stream.Tell();
+  if (request.stream.made() == 1) update.queued = request.began - request.added;
+  return update;
+}
+
+void DecodeEngine::TellTokens() {
+  events_.updates.reserve(events_.updates.size() + untold_.size());
+  for (Request* request : untold_) Emit(UpdateOf(*request));
+  untold_.clear();
 }
 
 // The step wrote the KV of the token before the newest. Where that filled a block, the block gets its name.
@@ -240,7 +260,10 @@ void DecodeEngine::Forget(const SequenceId& id) {
   requests_.erase(id);
 }
 
-DecodeEvents DecodeEngine::TakeEvents() { return std::exchange(events_, {}); }
+DecodeEvents DecodeEngine::TakeEvents() {
+  TellTokens();
+  return std::exchange(events_, {});
+}
 
 DecodeEngine::Load DecodeEngine::load() const {
   const DecodeScheduler::Counts counts = scheduler_.counts();
@@ -265,6 +288,7 @@ void DecodeEngine::CheckInvariants() const {
   scheduler_.CheckInvariants();
   receiver_.CheckInvariants();
   BATON_CHECK(requests_.size() == by_id_.size(), "requests and their names differ");
+  BATON_CHECK(untold_.size() <= requests_.size(), "a token of no request is to be told");
   BATON_CHECK(static_cast<int64_t>(requests_.size()) == scheduler_.counts().sequences, "a sequence without request");
 }
 

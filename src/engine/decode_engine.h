@@ -42,19 +42,26 @@ struct DecodeEvents {
 };
 
 // One step: copies out, copies in, Forward, Sample of each row. No two rows share state, and the engine's methods leave
-// alone what a step refers to, so this can happen while messages come in.
+// alone what a step refers to, so this can happen while messages come in. Sample REQUIRES: TakeEvents was called since
+// the last step.
 struct DecodeStep {
   struct Row {
     SequenceId sequence;
     DecodeStream* stream = nullptr;
-    std::optional<SampleSpec> sample;  // what its slice points to; unset: it needs the logits
-    absl::StatusOr<TokenUpdate> update = absl::InternalError("not sampled");
+    std::optional<SampleSpec> sample;                     // what its slice points to; unset: it needs the logits
+    absl::StatusOr<bool> ended = absl::UnknownError("");  // not sampled; without words it takes no memory
   };
   std::span<SwapCopy const> out;
   std::span<SwapCopy const> in;
   Batch batch;            // empty if there are copies only
   std::vector<Row> rows;  // of the batch
 
+  void Clear() {  // keeps the memory: this is every step
+    out = {};
+    in = {};
+    batch.slices.clear();
+    rows.clear();
+  }
   // Row i takes the token that was sampled, or chooses one from its logits. `forward`: of the batch.
   void Sample(int64_t i, const LogitsView& forward, SamplerScratch& scratch);
 };
@@ -88,6 +95,8 @@ class DecodeEngine {
   // `status`: of Forward; where it failed, the batch's requests fail.
   void FinishStep(const absl::Status& status, absl::Time now);
 
+  // All that is to be told since the last call. Updates of a step's tokens are made here and not by FinishStep: the
+  // next step does not depend on them, so the time for it is when a device computes that.
   DecodeEvents TakeEvents();
 
   struct Load {
@@ -135,7 +144,9 @@ class DecodeEngine {
   Checking::iterator FindChecking(const RequestId& id);
   void Schedule(Started started, ClaimedKv kv);
   Request& At(const SequenceId& id);
-  void FinishRow(DecodeStep::Row& row, const absl::Status& forward, absl::Time now);
+  void FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward, absl::Time now);
+  TokenUpdate UpdateOf(Request& request);
+  void TellTokens();
   void NameOutputBlock(const SequenceId& id, const Request& request);
   void Emit(TokenUpdate update);
   void Report(const RequestId& id, absl::Status status);
@@ -151,6 +162,8 @@ class DecodeEngine {
   Checking checking_;
   absl::flat_hash_map<RequestId, SequenceId> by_id_;
   DecodeStep step_;
+  std::vector<Request*> stepping_;  // of the step's rows
+  std::vector<Request*> untold_;    // whose last token has no update yet
   DecodeEvents events_;
   Load totals_;  // only the counts since the start
 };

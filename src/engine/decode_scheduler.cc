@@ -112,7 +112,8 @@ bool DecodeScheduler::InPlan(const SequenceId& id) const {
 const DecodePlan& DecodeScheduler::BeginStep() {
   BATON_CHECK(!running_, "a step within a step");
   running_ = true;
-  plan_ = {};
+  plan_.Clear();
+  batch_.clear();
   releasing_ = 0;
   leaving_.clear();
   bool waiting = false;  // a swapped sequence found no room: none with a worse claim may take it
@@ -123,7 +124,10 @@ const DecodePlan& DecodeScheduler::BeginStep() {
       waiting = true;
       continue;
     }
-    if (GrowOne(it)) plan_.batch.push_back(it->first);
+    if (!GrowOne(it)) continue;
+    plan_.batch.push_back(it->first);
+    plan_.tables.push_back(it->second.table.ids());
+    batch_.push_back(&it->second);
   }
   return plan_;
 }
@@ -221,13 +225,7 @@ void DecodeScheduler::FinishStep() {
     sequence.host.reset();
     ShareBlocks(sequence);
   }
-  for (const SequenceId& id : plan_.batch) ++At(id).kv_tokens;
-}
-
-std::span<const BlockId> DecodeScheduler::blocks(const SequenceId& id) const {
-  const Sequence& sequence = At(id);
-  BATON_CHECK(!sequence.swapped, "a swapped sequence has no blocks");
-  return sequence.table.ids();
+  for (Sequence* sequence : batch_) ++sequence->kv_tokens;
 }
 
 DecodeScheduler::Counts DecodeScheduler::counts() const {

@@ -51,8 +51,15 @@ struct SwapCopy {
 struct DecodePlan {
   std::vector<SwapCopy> out;
   std::vector<SwapCopy> in;
-  std::vector<SequenceId> batch;  // best claim first
+  std::vector<SequenceId> batch;                 // best claim first
+  std::vector<std::span<const BlockId>> tables;  // of the batch: each has a place for the sequence's next token
   bool empty() const { return out.empty() && in.empty() && batch.empty(); }
+  void Clear() {  // keeps the memory: this is every step
+    out.clear();
+    in.clear();
+    batch.clear();
+    tables.clear();
+  }
 };
 
 // When a sequence's next token has no block, the sequence with the worst claim is swapped out: its blocks are copied to
@@ -86,8 +93,6 @@ class DecodeScheduler {
   // All that was planned has happened; each sequence of the batch has one computed token more.
   void FinishStep();
 
-  // REQUIRES: resident, which every sequence of a plan's batch is.
-  std::span<const BlockId> blocks(const SequenceId& id) const;
   const std::vector<BlockKey>& keys(const SequenceId& id) const { return At(id).keys; }
 
   struct Counts {
@@ -134,6 +139,7 @@ class DecodeScheduler {
   int64_t preemptions_ = 0;
 
   DecodePlan plan_;
+  std::vector<Sequence*> batch_;  // of the plan
   bool running_ = false;
   LeavingReferences leaving_;
   int64_t releasing_ = 0;  // blocks that come free when the step is over and that nobody has claimed yet

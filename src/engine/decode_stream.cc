@@ -41,13 +41,13 @@ std::optional<SampleSpec> DecodeStream::next_sample() const {
   return sampler_.Spec();
 }
 
-absl::StatusOr<TokenUpdate> DecodeStream::Advance(std::span<const float> logits, SamplerScratch& scratch) {
+absl::StatusOr<bool> DecodeStream::Advance(std::span<const float> logits, SamplerScratch& scratch) {
   TokenLogprobs logprobs;
   ASSIGN_OR_RETURN(const TokenId id, sampler_.Sample(logits, scratch, wants_logprobs_ ? &logprobs : nullptr));
   return Take(id, std::move(logprobs));
 }
 
-absl::StatusOr<TokenUpdate> DecodeStream::Advance(const SampledToken& sampled) {
+absl::StatusOr<bool> DecodeStream::Advance(const SampledToken& sampled) {
   BATON_CHECK(!wants_top_logprobs_, "a row was sampled whose logits are needed");
   if (sampled.id == kNotFinite) return sampler_.NotFinite(sampled.logprob);
   BATON_CHECK(sampled.id >= 0 && sampled.id < model_.vocab, "a token was sampled that is not of the vocabulary");
@@ -55,28 +55,41 @@ absl::StatusOr<TokenUpdate> DecodeStream::Advance(const SampledToken& sampled) {
   return Take(sampled.id, {.logprob = sampled.logprob});
 }
 
-TokenUpdate DecodeStream::Take(TokenId id, TokenLogprobs logprobs) {
+// No more than the next step depends on: a device waits for it.
+bool DecodeStream::Take(TokenId id, TokenLogprobs logprobs) {
+  BATON_CHECK(!untold_, "a token came before the last one was told");
+  untold_ = true;
+  tokens_.push_back(id);
+  if (wants_logprobs_) logprobs_ = std::move(logprobs);
+  const bool stops = IsStop(id);
+  if (!stops && !stop_matcher_.empty()) Spell();
+  if (stops || stop_matcher_.stopped()) {
+    finish_ = FinishReason::kStop;
+  } else if (made() == max_new_tokens_) {
+    finish_ = FinishReason::kLength;
+  }
+  return finish_.has_value();
+}
+
+void DecodeStream::Spell() { text_ = stop_matcher_.Push(detokenizer_.Push(tokens_.back())); }
+
+TokenUpdate DecodeStream::Tell() {
+  BATON_CHECK(untold_, "there is no token to tell of");
+  untold_ = false;
+  // A stop id gives no text.
+  if (stop_matcher_.empty() && finish_ != FinishReason::kStop) Spell();
   TokenUpdate update;
   update.request_id = request_id_;
-  tokens_.push_back(id);
-  update.tokens.push_back(id);
-  if (wants_logprobs_) update.logprobs.push_back(std::move(logprobs));
-
-  if (IsStop(id)) {
-    update.finish = FinishReason::kStop;
-  } else {
-    update.text = stop_matcher_.Push(detokenizer_.Push(id));
-    if (stop_matcher_.stopped()) {
-      update.finish = FinishReason::kStop;
-    } else if (made() == max_new_tokens_) {
-      update.finish = FinishReason::kLength;
-    }
-  }
-  if (update.finish) update.text += Flush();
+  update.tokens.push_back(tokens_.back());
+  if (wants_logprobs_) update.logprobs.push_back(std::move(logprobs_));
+  update.text = std::exchange(text_, {});
+  update.finish = finish_;
+  if (finish_) update.text += Flush();
   return update;
 }
 
 TokenUpdate DecodeStream::End(FinishReason reason) {
+  BATON_CHECK(!untold_, "a stream ends before its last token was told");
   TokenUpdate update;
   update.request_id = request_id_;
   update.text = Flush();

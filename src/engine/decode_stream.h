@@ -39,12 +39,14 @@ class DecodeStream {
   // log probabilities are wanted, for which it takes the logits. Valid until Advance.
   std::optional<SampleSpec> next_sample() const;
 
-  // Takes logits [vocab] of next_input(): one token more. The update says whether it was the last. An error is the
-  // logits', see Sampler. REQUIRES: no update has said that it was the last.
-  absl::StatusOr<TokenUpdate> Advance(std::span<const float> logits, SamplerScratch& scratch);
+  // Takes logits [vocab] of next_input(): one token more. Says whether it was the last. An error is the logits', see
+  // Sampler. REQUIRES: none was the last, and Tell has told of the one before.
+  absl::StatusOr<bool> Advance(std::span<const float> logits, SamplerScratch& scratch);
   // Takes what was chosen by next_sample() instead. REQUIRES: sampled.id != kNotSampled.
-  absl::StatusOr<TokenUpdate> Advance(const SampledToken& sampled);
-  // The last update of a stream that ends from outside: what text is held back, and `reason`.
+  absl::StatusOr<bool> Advance(const SampledToken& sampled);
+  // The update of the token that Advance took. Changes nothing that the next step reads, so it may be called meanwhile.
+  TokenUpdate Tell();
+  // The last update of a stream that ends from outside: what text is held back, and `reason`. REQUIRES: all is told.
   TokenUpdate End(FinishReason reason);
 
   const RequestId& request_id() const { return request_id_; }
@@ -54,7 +56,8 @@ class DecodeStream {
   int64_t max_new_tokens() const { return max_new_tokens_; }
 
  private:
-  TokenUpdate Take(TokenId id, TokenLogprobs logprobs);
+  bool Take(TokenId id, TokenLogprobs logprobs);
+  void Spell();
   bool IsStop(TokenId id) const;
   std::string Flush();
 
@@ -71,6 +74,12 @@ class DecodeStream {
   Sampler sampler_;
   Detokenizer detokenizer_;
   StopMatcher stop_matcher_;
+
+  // Of the last token, until it is told.
+  bool untold_ = false;
+  TokenLogprobs logprobs_;  // if wanted
+  std::string text_;        // if it was needed to know whether the stream ends
+  std::optional<FinishReason> finish_;
 };
 
 }  // namespace baton

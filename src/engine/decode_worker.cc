@@ -119,30 +119,35 @@ void DecodeWorker::Shutdown(absl::Duration grace) {
   delivery_.Flush();
 }
 
+// What a step made is told when the next one runs, so that a device does not wait for it.
 absl::Time DecodeWorker::Step() {
   DecodeStep* step;
-  DecodeEvents events;
   absl::Time next;
   {
     const std::lock_guard lock(mutex_);
     if (grace_over_) return absl::InfiniteFuture();
     engine_.Tick(clock_.Now());
     step = engine_.BeginStep(clock_.Now());
-    events = engine_.TakeEvents();
     next = engine_.NextTick();
     if (drained()) drained_.notify_all();
   }
-  delivery_.Deliver(std::move(events));
-  if (step == nullptr) return next;
-
+  if (step == nullptr) {
+    Tell();
+    return next;
+  }
   const absl::Status computed = Compute(*step);
+  const std::lock_guard lock(mutex_);
+  engine_.FinishStep(computed, clock_.Now());
+  return absl::InfinitePast();
+}
+
+void DecodeWorker::Tell() {
+  DecodeEvents events;
   {
     const std::lock_guard lock(mutex_);
-    engine_.FinishStep(computed, clock_.Now());
     events = engine_.TakeEvents();
   }
   delivery_.Deliver(std::move(events));
-  return absl::InfinitePast();
 }
 
 absl::Time DecodeWorker::Check() {
@@ -162,11 +167,13 @@ absl::Time DecodeWorker::Check() {
 }
 
 absl::Status DecodeWorker::Compute(DecodeStep& step) {
+  if (!step.out.empty() || !step.in.empty()) Tell();  // copies take long, and the host makes them
   const absl::Status swapped = CopySwaps(step, backend_.kv_slab(), backend_.kv_layout().BlockBytes());
   // Only a device that has failed cannot copy, and requests would go on with what is not theirs.
   BATON_CHECK(swapped.ok(), swapped.ToString());
   if (step.rows.empty()) return absl::OkStatus();
-  const absl::StatusOr<LogitsView> logits = backend_.Forward(step.batch, [](int64_t) { return true; });
+  const absl::StatusOr<LogitsView> logits = backend_.Forward(
+      step.batch, [](int64_t) { return true; }, [this] { Tell(); });
   if (!logits.ok()) return logits.status();
   BATON_CHECK(logits->rows == std::ssize(step.rows), "the backend gave another number of rows");
   BATON_CHECK(logits->sampled.empty() || std::ssize(logits->sampled) == logits->rows, "some rows are not told of");

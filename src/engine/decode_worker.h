@@ -64,6 +64,7 @@ class DecodeWorker {
  private:
   absl::Time Step();
   absl::Time Check();
+  void Tell();
   absl::Status Compute(DecodeStep& step);
   void Sample(DecodeStep& step, const LogitsView& logits);
   bool drained() const;

@@ -63,7 +63,7 @@ StopMatcher::Node StopMatcher::Step(Node node, char byte) const {
 
 std::string StopMatcher::Push(std::string_view text) {
   if (stopped_) return "";
-  if (states_.size() == 1) return std::string(text);
+  if (empty()) return std::string(text);
   held_ += text;
   size_t end = held_.size() - text.size();
   for (const char byte : text) {

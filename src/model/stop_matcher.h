@@ -24,6 +24,7 @@ class StopMatcher {
   // Ends the stream: what is still held back, which turned out to be no stop string.
   std::string Finish();
   bool stopped() const { return stopped_; }
+  bool empty() const { return states_.size() == 1; }  // there are no stop strings
 
  private:
   using Node = int32_t;

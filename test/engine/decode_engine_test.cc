@@ -1,78 +1,16 @@
 #include "engine/decode_engine.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <random>
 
 #include "catch.h"
-#include "engine/decode_fixture.h"
+#include "engine/decode_outputs.h"
 
 namespace baton {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-
-std::vector<TokenId> RandomPrompt(std::mt19937& rng, size_t length) {
-  std::uniform_int_distribution<TokenId> token(0, FakeBackend::kVocab - 1);
-  std::vector<TokenId> prompt(length);
-  for (TokenId& t : prompt) t = token(rng);
-  return prompt;
-}
-
-std::string TextOf(std::span<const TokenId> tokens) {
-  Detokenizer detokenizer(TestTokenizer());
-  std::string text;
-  for (const TokenId id : tokens) text += detokenizer.Push(id);
-  return text + detokenizer.Finish();
-}
-
-// The same job in a worker of its own.
-Output RunAlone(DecodeJob job) {
-  DecodeWorld world(TestOptions(64));
-  const RequestId id = job.request_id;
-  world.StartJob(std::move(job));
-  world.RunAll();
-  return world.outputs.at(id);
-}
-
-// A mix of prompts, some with common prefixes, of sampling parameters and of lengths.
-std::vector<DecodeJob> RandomJobs(std::mt19937& rng, int count, size_t longest_prompt, int most_tokens) {
-  std::uniform_int_distribution<size_t> length(1, longest_prompt);
-  std::uniform_int_distribution<int> tokens(1, most_tokens);
-  const std::vector<TokenId> common = RandomPrompt(rng, longest_prompt);
-  std::vector<DecodeJob> jobs;
-  for (int i = 0; i < count; ++i) {
-    std::vector<TokenId> prompt = RandomPrompt(rng, length(rng));
-    if (rng() % 2 == 0) std::copy_n(common.begin(), std::min(prompt.size(), length(rng)), prompt.begin());
-    DecodeJob job = TestJob(absl::StrCat("r", i), std::move(prompt), tokens(rng));
-    if (rng() % 2 == 0) {
-      job.sampling.temperature = 0.9f;
-      job.sampling.top_p = 0.9f;
-      job.sampling.repetition_penalty = 1.2f;
-      job.sampling.seed = rng();
-    }
-    if (rng() % 4 == 0) job.sampling.stop = {"ab", "c", "\u20ac"};
-    if (rng() % 4 == 0) job.sampling.logprobs = static_cast<int32_t>(rng() % 3);
-    job.priority = static_cast<int32_t>(rng() % 3);
-    jobs.push_back(std::move(job));
-  }
-  return jobs;
-}
-
-// Where the backend sampled, log probabilities may be rounded otherwise.
-void CheckSame(const Output& got, const Output& expected, bool backend_samples) {
-  CHECK(got.tokens == expected.tokens);
-  CHECK(got.text == expected.text);
-  CHECK(got.finish == expected.finish);
-  CHECK(got.failure == expected.failure);
-  REQUIRE(got.logprobs.size() == expected.logprobs.size());
-  for (size_t i = 0; i < got.logprobs.size(); ++i) {
-    const float difference = got.logprobs[i].logprob - expected.logprobs[i].logprob;
-    CHECK(std::abs(difference) <= (backend_samples ? 1e-5f : 0.0f));
-    CHECK(got.logprobs[i].top == expected.logprobs[i].top);
-  }
-}
 
 TEST_CASE("greedy decoding after a hand-off gives what one pass over the whole sequence gives") {
   for (const size_t n : {1, 2, 15, 16, 17, 18, 32, 33, 50}) {
@@ -156,39 +94,6 @@ TEST_CASE("the context's end ends the output with kLength") {
   DecodeJob longer = TestJob("longer", RandomPrompt(rng, 41), 1);
   const ReserveReply reply = world.engine.handoff().OnReserve(ReserveFor(longer), world.now).value();
   CHECK(std::holds_alternative<NeverFits>(reply));
-}
-
-TEST_CASE("what a request gives does not depend on neighbours, arrival, order, batch size, preemption or sampler") {
-  int64_t preemptions = 0;
-  for (uint32_t seed = 0; seed < 60; ++seed) {
-    INFO("seed " << seed);
-    std::mt19937 rng(seed);
-    std::vector<DecodeJob> jobs = RandomJobs(rng, 10, 60, 60);
-    std::map<RequestId, Output> alone;
-    for (const DecodeJob& job : jobs) alone[job.request_id] = RunAlone(job);
-    std::shuffle(jobs.begin(), jobs.end(), rng);
-
-    DecodeEngineOptions options = TestOptions(seed % 2 == 0 ? 9 : 12);
-    options.max_batch = seed % 3 == 0 ? 2 : 64;
-    options.shares_output = seed % 5 == 0;
-    DecodeWorld world(options);
-    world.backend.samples = seed % 4 < 2;
-    for (DecodeJob& job : jobs) {
-      job.handicap = absl::Seconds(static_cast<int>(rng() % 60) - 30);
-      world.StartUnderReserved(job);
-      for (uint32_t i = rng() % 4; i > 0; --i) world.Step();
-    }
-    world.RunAll();
-    REQUIRE(world.outputs.size() == alone.size());
-    for (const auto& [id, expected] : alone) {
-      INFO(id);
-      CheckSame(world.outputs.at(id), expected, world.backend.samples);
-    }
-    CHECK(world.AllBlocksBack());
-    CHECK(world.engine.load().swapped == 0);
-    preemptions += world.engine.load().preemptions;
-  }
-  CHECK(preemptions > 20);
 }
 
 TEST_CASE("a request cancelled in any state ends once and gives all blocks back") {
@@ -284,6 +189,73 @@ TEST_CASE("a request cancelled in any state ends once and gives all blocks back"
   world.engine.CheckInvariants();
   CHECK(world.AllBlocksBack());
   CHECK(world.engine.idle());
+}
+
+TEST_CASE("whatever comes before a step's tokens are told, they are told first, with all their text") {
+  const std::vector<TokenId> prompt = {1, 2, 3}, tokens = FakeBackend::Greedy(prompt, 3);
+  DecodeWorld world(TestOptions(32));
+  DecodeJob with_stop = TestJob("with stop", prompt, 9);
+  with_stop.sampling.stop = {TextOf(tokens) + "#"};  // text is held back
+  DecodeJob last = TestJob("last", prompt, 3);
+  last.sampling.logprobs = 0;
+  world.StartJob(with_stop);
+  world.StartJob(TestJob("plain", prompt, 9));
+  world.StartJob(last);
+  world.Step();
+  world.Step();
+  DecodeStep* step = world.Begin();
+  REQUIRE(step != nullptr);
+  const absl::StatusOr<LogitsView> logits = world.backend.Forward(step->batch, [](int64_t) { return true; });
+  for (int64_t i = 0; i < std::ssize(step->rows); ++i) step->Sample(i, *logits, world.scratch);
+  world.engine.FinishStep(absl::OkStatus(), world.now);
+  CHECK(world.engine.load().tokens_out == 9);
+  CHECK(world.engine.load().finished == 1);
+  CHECK(world.engine.load().running == 2);
+
+  absl::Status failure;
+  std::optional<FinishReason> finish = FinishReason::kCancelled;
+  size_t others = tokens.size();
+  SECTION("they are cancelled") {
+    world.engine.Cancel("plain", world.now);
+    world.engine.Cancel("with stop", world.now);
+  }
+  SECTION("they fail") {
+    failure = absl::UnavailableError("over");
+    finish = std::nullopt;
+    world.engine.FailAll(failure);
+  }
+  SECTION("the next step fails") {
+    failure = absl::UnavailableError("the device is lost");
+    finish = std::nullopt;
+    REQUIRE(world.engine.BeginStep(world.now) != nullptr);
+    world.engine.FinishStep(failure, world.now);
+  }
+  SECTION("they are cancelled in the next step, whose token they get") {
+    step = world.engine.BeginStep(world.now);
+    REQUIRE(step != nullptr);
+    world.engine.Cancel("plain", world.now);
+    world.engine.Cancel("with stop", world.now);
+    world.Finish(*step);
+    ++others;
+  }
+  world.TakeEvents();
+  world.engine.CheckInvariants();
+  for (const char* id : {"plain", "with stop"}) {
+    INFO(id);
+    const Output& output = world.outputs[id];
+    CHECK(output.tokens == FakeBackend::Greedy(prompt, static_cast<int64_t>(others)));
+    CHECK(output.finish == finish);
+    CHECK(output.failure == failure);
+    CHECK(output.queued.size() == 1);
+  }
+  // A failed one says no more than is sure not to be a stop string's beginning.
+  CHECK(world.outputs["with stop"].text == (finish ? TextOf(FakeBackend::Greedy(prompt, others)) : ""));
+  CHECK(world.outputs["last"].tokens == tokens);
+  CHECK(world.outputs["last"].text == TextOf(tokens));
+  CHECK(world.outputs["last"].logprobs.size() == 3);
+  CHECK(world.outputs["last"].finish == FinishReason::kLength);
+  CHECK(world.engine.idle());
+  CHECK(world.AllBlocksBack());
 }
 
 TEST_CASE("a failed step fails the requests of its batch and frees their blocks") {

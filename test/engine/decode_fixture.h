@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <map>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -201,19 +202,20 @@ class DecodeWorld {
   DecodeStep* Begin() {
     engine.Tick(now);
     DecodeStep* step = engine.BeginStep(now);
-    TakeEvents();
+    if (step == nullptr || step->rows.empty() || !TellsLate()) TakeEvents();
     return step;
   }
   void Finish(DecodeStep& step) {
     absl::Status status = CopySwaps(step, backend.kv_slab(), FakeBackend::Layout().BlockBytes());
     BATON_CHECK(status.ok(), "host memory is always copied");
     if (!step.rows.empty()) {
-      const absl::StatusOr<LogitsView> logits = backend.Forward(step.batch, [](int64_t) { return true; });
+      const absl::StatusOr<LogitsView> logits = backend.Forward(
+          step.batch, [](int64_t) { return true; }, [this] { TakeEvents(); });
       status = logits.status();
       for (int64_t i = 0; logits.ok() && i < std::ssize(step.rows); ++i) step.Sample(i, *logits, scratch);
     }
     engine.FinishStep(status, now);
-    TakeEvents();
+    if (!TellsLate()) TakeEvents();
     engine.CheckInvariants();
   }
   void RunAll() {
@@ -236,6 +238,11 @@ class DecodeWorld {
   FakeBackend backend;
   std::map<RequestId, Output> outputs;
   SamplerScratch scratch;
+  // If set, what a step made is at times told only while the next one runs, or when that is over, as a worker does.
+  std::mt19937* tells_late = nullptr;
+
+ private:
+  bool TellsLate() { return tells_late != nullptr && (*tells_late)() % 2 == 0; }
 };
 
 }  // namespace baton

@@ -48,7 +48,7 @@ class SchedulerWorld {
   // What the step did, one line each; empty if nothing could run.
   std::string Step() {
     now += absl::Milliseconds(10);
-    const DecodePlan plan = Copy(scheduler_.BeginStep());
+    const DecodePlan plan = scheduler_.BeginStep();
     scheduler_.CheckInvariants();
     std::string lines;
     for (const SwapCopy& copy : plan.out) {
@@ -94,7 +94,6 @@ class SchedulerWorld {
     if (options.positions == 0) options.positions = blocks * kBlockTokens;
     return options;
   }
-  static DecodePlan Copy(const DecodePlan& plan) { return {plan.out, plan.in, plan.batch}; }
   void Remove(SequenceId id) {
     scheduler_.Remove(id, 1);
     names_.erase(id);

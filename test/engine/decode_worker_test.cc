@@ -32,7 +32,9 @@ class Recorder final : public DecodeListener {
   }
   void WaitForTokens(const RequestId& id, size_t count) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return outputs_[id].tokens.size() >= count; });
+    const bool told =
+        changed_.wait_for(lock, std::chrono::minutes(2), [&] { return outputs_[id].tokens.size() >= count; });
+    BATON_CHECK(told, "tokens were not told");
   }
   size_t ended() {
     const std::lock_guard lock(mutex_);
@@ -46,25 +48,34 @@ class Recorder final : public DecodeListener {
   std::map<RequestId, Output> outputs_;
 };
 
-// Lets the test hold a step inside Forward.
+// Lets the test hold a step inside Forward, when it is with the device.
 class GatedBackend final : public Backend {
  public:
   explicit GatedBackend(int64_t blocks) : inner_(blocks) {}
   const KvLayout& kv_layout() const override { return inner_.kv_layout(); }
   Slab kv_slab() override { return inner_.kv_slab(); }
   std::string numerics_id() const override { return inner_.numerics_id(); }
-  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t)> layer_done) override {
+  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t)> layer_done,
+                                     absl::FunctionRef<void()> meanwhile) override {
+    meanwhile();
     {
       std::unique_lock lock(mutex_);
       ++arrived_;
       changed_.notify_all();
-      changed_.wait(lock, [this] { return open_; });
+      changed_.wait(lock, [this] { return open_ || passes_ > 0; });
+      if (!open_) --passes_;
     }
     return inner_.Forward(batch, layer_done);
   }
   void Set(bool open) {
     const std::lock_guard lock(mutex_);
     open_ = open;
+    changed_.notify_all();
+  }
+  // Lets one step go on.
+  void Pass() {
+    const std::lock_guard lock(mutex_);
+    ++passes_;
     changed_.notify_all();
   }
   void WaitForArrivals(int64_t count) {
@@ -78,6 +89,7 @@ class GatedBackend final : public Backend {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool open_ = true;
+  int64_t passes_ = 0;
   int64_t arrived_ = 0;
 };
 
@@ -211,6 +223,26 @@ TEST_CASE("the next step runs while tokens of the last are told, and no step is 
   closing.join();
   CHECK(slow.tokens == FakeBackend::Greedy(prompt, 20));
   CHECK(slow.running.size() == 20);
+}
+
+TEST_CASE("a step's tokens are told while the next one is with the device, and so is how it ended") {
+  const SteadyClock clock;
+  GatedBackend backend(32);
+  Recorder recorder;
+  DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
+  REQUIRE(worker.OnLink(TestLink()).ok());
+  backend.Set(false);
+  StartJob(worker, backend, TestJob("a", Prompt(1, 9), 3));
+  backend.WaitForArrivals(1);
+  StartJob(worker, backend, TestJob("b", Prompt(2, 9), 1));
+  for (size_t steps = 1; steps <= 2; ++steps) {
+    backend.Pass();
+    backend.WaitForArrivals(static_cast<int64_t>(steps) + 1);
+    recorder.WaitForTokens("a", steps);
+  }
+  CHECK(recorder.WaitForEnd("b").tokens == FakeBackend::Greedy(Prompt(2, 9), 1));
+  backend.Pass();  // the last; nothing follows it
+  CHECK(recorder.WaitForEnd("a").tokens == FakeBackend::Greedy(Prompt(1, 9), 3));
 }
 
 TEST_CASE("messages are answered while a step computes") {

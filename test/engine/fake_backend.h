@@ -63,7 +63,9 @@ class FakeBackend final : public Backend {
   Slab kv_slab() override { return slab_; }
   std::string numerics_id() const override { return "fake-1"; }
 
-  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) override {
+  using Backend::Forward;
+  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
+                                     absl::FunctionRef<void()> meanwhile) override {
     if (failure_) return *std::exchange(failure_, std::nullopt);
     CheckBatch(batch);
     ++steps_;
@@ -78,6 +80,7 @@ class FakeBackend final : public Backend {
       const uint64_t history = HashHistory(slice);
       if (slice.wants_logits) AppendRow(slice, history);
     }
+    meanwhile();  // as late as a device that had all of it long ago
     return LogitsView{.data = logits_.data(),
                       .rows = static_cast<int64_t>(logits_.size()) / kVocab,
                       .vocab = kVocab,

@@ -1,5 +1,7 @@
 #include "engine/step_loop.h"
 
+#include <sys/resource.h>
+
 #include <atomic>
 
 #include "absl/synchronization/notification.h"
@@ -24,6 +26,27 @@ TEST_CASE("a loop steps at once, again while told to, and then waits for a wake"
   woken.WaitForNotification();
   loop.Stop();
   CHECK(steps == 4);
+}
+
+TEST_CASE("a loop whose next step is due does not give its thread up before it") {
+  SteadyClock clock;
+  absl::Notification done;
+  const auto waits = [] {  // so far, of this thread
+    rusage usage;
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_nvcsw;
+  };
+  int steps = 0;
+  int64_t waits_before = 0, waits_between = 0;
+  StepLoop loop(clock, [&] {
+    if (++steps == 1) waits_before = waits();
+    if (steps <= 1000) return absl::InfinitePast();
+    waits_between = waits() - waits_before;
+    done.Notify();
+    return absl::InfiniteFuture();
+  });
+  done.WaitForNotification();
+  CHECK(waits_between < 10);
 }
 
 TEST_CASE("a loop steps again when its time has come") {

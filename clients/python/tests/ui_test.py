@@ -1,9 +1,11 @@
 """The router's page at /ui, in a browser, while real agents run."""
 
+import time
 import unittest
 
-from baton_client import Client, Options, OutputOf, Sampling
-from browser import Browser
+import grpc
+from baton_client import BatonError, Client, Options, OutputOf, Sampling
+from browser import PATIENCE_SECONDS, Browser
 from serving import MODEL, PROGRAM, Keys, Process, Server
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=24, ignore_eos=True)
@@ -52,12 +54,23 @@ class UiTest(unittest.TestCase):
         self.browser.open((server or self.server).http + "/ui")
 
     def run_story(self, client, name, options=Options()):
-        """Two agents that are over, of which one has waited for the other."""
+        """Two agents that are over, of which one has waited for the other, long enough to be seen."""
         flow = client.workflow(name, options)
-        writer = flow.agent(HOSTILE, TEXT * 2, sampling=GREEDY)
-        reader = flow.agent("reader", TEXT * 3, writer, "And so", sampling=GREEDY)
+        writer = flow.announce(HOSTILE)
+        reader = flow.agent("reader", TEXT * 3, OutputOf(writer, announced=True), "And so", sampling=GREEDY)
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not any(span.phase == "waiting" and span.end_us - span.begin_us > 20_000 for span in self.spans(flow)):
+            self.assertLess(time.monotonic(), until, "the reader does not wait")
+        flow.agent(writer, TEXT * 2, sampling=GREEDY)
         reader.result()
         return flow
+
+    def spans(self, flow):
+        try:
+            return [span for request in flow.trace().requests for span in request.spans]
+        except BatonError as error:
+            self.assertEqual(error.code, grpc.StatusCode.NOT_FOUND)  # the reader's request is still on its way
+            return []
 
     def test_workers_sessions_kv_and_a_workflow_are_shown_and_names_are_only_text(self):
         flow = self.run_story(self.client, "story", Options(session_id="<i>talk</i>"))
@@ -74,8 +87,10 @@ class UiTest(unittest.TestCase):
         self.assertEqual(self.browser.ask(NAMES), [HOSTILE, "reader"])
         self.assertRegex(self.browser.ask(SUMMARY), f"^{flow.id}" r": 2 agents, 2 requests, [\d.]+ m?s$")
         pixels = self.browser.ask(PIXELS)
-        for phase in ("prefill", "decode", "waiting"):
+        for phase in ("decode", "waiting"):  # the others may be shorter than a pixel
             self.assertGreater(pixels[phase], 20, pixels)
+        phases = self.browser.ask("trace.lanes.flatMap(lane => lane.requests).flatMap(run => run.spans).map(span => span.phase)")
+        self.assertLessEqual({"WAITING", "QUEUED", "PREFILL", "HANDOFF", "FIRST_STEP", "DECODE"}, set(phases))
         self.assertEqual(self.browser.ask("document.querySelectorAll('img, b:not(.tile b), i:not(.meter i)').length"), 0)
         self.assertIsNone(self.browser.ask("window.owned"))
         self.assertEqual(self.browser.complaints, [])

@@ -38,8 +38,10 @@ class CpuBackend final : public Backend {
   Slab kv_slab() override { return slab_; }
   std::string numerics_id() const override { return numerics_id_; }
 
-  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) override {
+  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
+                                     absl::FunctionRef<void()> meanwhile) override {
     CheckBatch(batch, config_, static_cast<int64_t>(slab_.size()) / layout_.BlockBytes());
+    meanwhile();
     try {
       return baton::Forward(model_, batch, ops_, layer_done);
     } catch (const std::bad_alloc&) {

@@ -47,17 +47,20 @@ class CudaBackend final : public Backend {
   Slab kv_slab() override { return options_.slab; }
   std::string numerics_id() const override { return numerics_id_; }
 
-  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) override {
+  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
+                                     absl::FunctionRef<void()> meanwhile) override {
     CheckBatch(batch, config_, static_cast<int64_t>(options_.slab.size()) / layout_.BlockBytes());
     RETURN_IF_ERROR(CudaStatus(cudaSetDevice(options_.device), "device"));
-    const absl::StatusOr<LogitsView> logits = IsDecode(batch) ? Decode(batch) : ForwardByLayer(batch, layer_done);
+    const bool decode = IsDecode(batch);
+    if (!decode) meanwhile();
+    const absl::StatusOr<LogitsView> logits = decode ? Decode(batch, meanwhile) : ForwardByLayer(batch, layer_done);
     // Also where the pass ended early: what it read may change now.
     const absl::Status ended = CudaStatus(cudaStreamSynchronize(stream_.get()), "the forward pass");
     if (!ended.ok()) Doubt(ended);
     RETURN_IF_ERROR(logits.status());
     RETURN_IF_ERROR(ops_->status());
     RETURN_IF_ERROR(ended);
-    if (!IsDecode(batch)) {
+    if (!decode) {
       if (!layer_done(config_.layers - 1)) return absl::AbortedError("broken off after the last layer");
       return logits;
     }
@@ -90,8 +93,7 @@ class CudaBackend final : public Backend {
                                                      .layout = layout_,
                                                      .slab = {options.slab.data(), options.slab.size()},
                                                      .stream = stream,
-                                                     .communicator = options.communicator,
-                                                     .enqueued = options.enqueued}));
+                                                     .communicator = options.communicator}));
     // cuBLASLt suggests by all of these: parts of one generation differ in their number of multiprocessors.
     numerics_id_ = absl::StrCat("cuda-sm", capability, "x", device.multiProcessorCount, "-cublas",
                                 ops_->cublas_version(), "-bf16", options.same_bits ? "-same-bits" : "-varying-bits");
@@ -118,7 +120,7 @@ class CudaBackend final : public Backend {
   }
 
   // Decode steps of about the same size are one graph, launched at once.
-  absl::StatusOr<LogitsView> Decode(const Batch& batch) {
+  absl::StatusOr<LogitsView> Decode(const Batch& batch, absl::FunctionRef<void()> meanwhile) {
     const auto forward = [&]() -> absl::Status {
       RETURN_IF_ERROR(baton::Forward(model_, batch, *ops_, [](int64_t) { return true; }).status());
       return ops_->status();
@@ -129,7 +131,7 @@ class CudaBackend final : public Backend {
     // A graph knows nothing of what other ranks' streams do.
     const bool alone = options_.communicator == nullptr;
     RETURN_IF_ERROR(alone ? graphs_.Run(ops_->Describe(), forward, stream_.get()) : forward());
-    return ops_->FetchLogits();
+    return ops_->FetchLogits(meanwhile);
   }
 
   // The host enqueues layer l before it waits for the K/V of l - 1, so that the device is never idle meanwhile. The

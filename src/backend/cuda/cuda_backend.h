@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,8 +21,6 @@ struct CudaBackendOptions {
   // The backend is this rank of a tensor-parallel group, and the weights are its part (ShardWeights); logits are whole,
   // the first rank's alone. Null: there is no group. Must outlive the backend.
   DeviceCommunicator* communicator = nullptr;
-  // Called when all of a pass with logits is enqueued, before the device is waited for: how long the host takes.
-  std::function<void()> enqueued = nullptr;
 };
 
 // Bf16, K and V row by row.

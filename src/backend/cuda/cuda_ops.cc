@@ -367,11 +367,12 @@ absl::StatusOr<LogitsView> CudaOps::Logits(WeightId norm, WeightId head) {
   Multiply(weight, normalised_.data(), logits, /*fp32_output=*/true, /*add=*/false, PartStride());
   JoinLogits();
   if (decode_rows_ > 0) return LogitsView{};
-  return FetchLogits();
+  return FetchLogits([] {});
 }
 
-absl::StatusOr<LogitsView> CudaOps::FetchLogits() {
+absl::StatusOr<LogitsView> CudaOps::FetchLogits(absl::FunctionRef<void()> meanwhile) {
   if (shard_.rank > 0) {  // the first has them
+    meanwhile();
     if (decode_rows_ > 0) attention_.PlanNext();
     return LogitsView{};
   }
@@ -379,7 +380,7 @@ absl::StatusOr<LogitsView> CudaOps::FetchLogits() {
     Do("sampling", [&] { return sampling_.Run(logits_.data(), LogitsStride(), stream_); });
   }
   CopyLogits();
-  if (options_.enqueued) options_.enqueued();
+  meanwhile();
   if (decode_rows_ > 0) attention_.PlanNext();
   Do("the forward pass", [&] { return cudaStreamSynchronize(stream_); });
   RETURN_IF_ERROR(status_);

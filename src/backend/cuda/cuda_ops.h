@@ -3,12 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "backend/cuda/cuda_attention.h"
 #include "backend/cuda/cuda_matmul.h"
 #include "backend/cuda/cuda_memory.h"
@@ -31,7 +31,6 @@ struct CudaOpsOptions {
   std::span<std::byte> slab;
   cudaStream_t stream = nullptr;
   DeviceCommunicator* communicator = nullptr;  // of the rank that this is; null: there is no group
-  std::function<void()> enqueued = nullptr;    // called when all of a pass with logits is
 };
 
 // Weights and activations are bf16, the hidden state and logits fp32. After an operation failed the rest of the pass
@@ -48,8 +47,8 @@ class CudaOps final : public Ops {
   // Begin for a batch of one token for each sequence, all of which want logits, filled up to `rows`: the operations
   // that follow, from a Begin that does nothing to Logits, can be captured, and Logits gives nothing. FetchLogits does.
   absl::Status BeginDecode(const Batch& batch, int64_t rows);
-  // Waits for the device.
-  absl::StatusOr<LogitsView> FetchLogits();
+  // Calls `meanwhile`, then waits for the device.
+  absl::StatusOr<LogitsView> FetchLogits(absl::FunctionRef<void()> meanwhile);
   void EndDecode() { decode_rows_ = 0; }
   // What captured operations depend on: sizes of launches, and memory.
   struct Captured {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -128,8 +129,11 @@ class TestBackend {
 
   // The logits' rows, one after another.
   std::vector<float> Run(const Batch& batch) {
-    const auto logits = backend_->Forward(batch, [](int64_t) { return true; });
+    std::vector<std::thread::id> meanwhile;  // who called it
+    const auto logits = backend_->Forward(
+        batch, [](int64_t) { return true; }, [&] { meanwhile.push_back(std::this_thread::get_id()); });
     REQUIRE(logits.ok());
+    REQUIRE(meanwhile == std::vector{std::this_thread::get_id()});
     return {logits->data, logits->data + logits->rows * logits->vocab};
   }
 

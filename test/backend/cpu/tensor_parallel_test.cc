@@ -156,7 +156,8 @@ class FakeRank final : public Backend {
   const KvLayout& kv_layout() const override { return layout_; }
   Slab kv_slab() override { return std::span(slab_); }
   std::string numerics_id() const override { return "fake"; }
-  absl::StatusOr<LogitsView> Forward(const Batch&, absl::FunctionRef<bool(int64_t)> layer_done) override {
+  absl::StatusOr<LogitsView> Forward(const Batch&, absl::FunctionRef<bool(int64_t)> layer_done,
+                                     absl::FunctionRef<void()>) override {
     const Fails fails = std::exchange(fails_, Fails::kNever);
     if (fails == Fails::kAtFirst) return absl::ResourceExhaustedError("no memory for activations");
     value_ = static_cast<float>(communicator_.rank() + 1);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <random>
 #include <span>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -75,9 +76,12 @@ class Device {
   }
 
   std::vector<float> Run(const Batch& batch) {
-    const auto logits = backend_->Forward(batch, [](int64_t) { return true; });
+    std::vector<std::thread::id> meanwhile;  // who called it
+    const auto logits = backend_->Forward(
+        batch, [](int64_t) { return true; }, [&] { meanwhile.push_back(std::this_thread::get_id()); });
     INFO(logits.status().ToString());
     REQUIRE(logits.ok());
+    REQUIRE(meanwhile == std::vector{std::this_thread::get_id()});
     return {logits->data, logits->data + logits->rows * logits->vocab};
   }
 

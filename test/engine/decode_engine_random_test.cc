@@ -1,0 +1,117 @@
+// A decode engine under seeds: random jobs in a pool that runs out, with whatever may happen to them.
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "catch.h"
+#include "engine/decode_engine.h"
+#include "engine/decode_outputs.h"
+
+namespace baton {
+namespace {
+
+// A mix of prompts, some with common prefixes, of sampling parameters and of lengths.
+std::vector<DecodeJob> RandomJobs(std::mt19937& rng, int count, size_t longest_prompt, int most_tokens) {
+  std::uniform_int_distribution<size_t> length(1, longest_prompt);
+  std::uniform_int_distribution<int> tokens(1, most_tokens);
+  const std::vector<TokenId> common = RandomPrompt(rng, longest_prompt);
+  std::vector<DecodeJob> jobs;
+  for (int i = 0; i < count; ++i) {
+    std::vector<TokenId> prompt = RandomPrompt(rng, length(rng));
+    if (rng() % 2 == 0) std::copy_n(common.begin(), std::min(prompt.size(), length(rng)), prompt.begin());
+    DecodeJob job = TestJob(absl::StrCat("r", i), std::move(prompt), tokens(rng));
+    if (rng() % 2 == 0) {
+      job.sampling.temperature = 0.9f;
+      job.sampling.top_p = 0.9f;
+      job.sampling.repetition_penalty = 1.2f;
+      job.sampling.seed = rng();
+    }
+    if (rng() % 4 == 0) job.sampling.stop = {"ab", "c", "\u20ac"};
+    if (rng() % 4 == 0) job.sampling.logprobs = static_cast<int32_t>(rng() % 3);
+    job.priority = static_cast<int32_t>(rng() % 3);
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
+}
+
+TEST_CASE("what a request gives does not depend on neighbours, arrival, order, batch size, preemption or sampler") {
+  int64_t preemptions = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 rng(seed);
+    std::vector<DecodeJob> jobs = RandomJobs(rng, 10, 60, 60);
+    std::map<RequestId, Output> alone;
+    for (const DecodeJob& job : jobs) alone[job.request_id] = RunAlone(job);
+    std::shuffle(jobs.begin(), jobs.end(), rng);
+
+    DecodeEngineOptions options = TestOptions(seed % 2 == 0 ? 9 : 12);
+    options.max_batch = seed % 3 == 0 ? 2 : 64;
+    options.shares_output = seed % 5 == 0;
+    DecodeWorld world(options);
+    world.backend.samples = seed % 4 < 2;
+    std::mt19937 late_rng(seed);
+    if (seed % 7 != 0) world.tells_late = &late_rng;
+    for (DecodeJob& job : jobs) {
+      job.handicap = absl::Seconds(static_cast<int>(rng() % 60) - 30);
+      world.StartUnderReserved(job);
+      for (uint32_t i = rng() % 4; i > 0; --i) world.Step();
+    }
+    world.RunAll();
+    REQUIRE(world.outputs.size() == alone.size());
+    for (const auto& [id, expected] : alone) {
+      INFO(id);
+      CheckSame(world.outputs.at(id), expected, world.backend.samples);
+    }
+    CHECK(world.AllBlocksBack());
+    CHECK(world.engine.load().swapped == 0);
+    preemptions += world.engine.load().preemptions;
+  }
+  CHECK(preemptions > 20);
+}
+
+TEST_CASE("cancelled or failed at any moment, a request told what it gives alone as far as it came, and one end") {
+  int64_t cancelled = 0, failed = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937 rng(seed);
+    const std::vector<DecodeJob> jobs = RandomJobs(rng, 10, 40, 30);
+    DecodeWorld world(TestOptions(10));
+    world.backend.samples = rng() % 2 == 0;
+    world.tells_late = &rng;
+    const auto cancel_one = [&] { world.engine.Cancel(jobs[rng() % jobs.size()].request_id, world.now); };
+    for (const DecodeJob& job : jobs) {
+      world.StartUnderReserved(job);
+      for (uint32_t i = rng() % 6; i > 0; --i) {
+        if (rng() % 8 == 0) cancel_one();
+        if (rng() % 16 == 0) world.backend.FailNext(absl::UnavailableError("lost"));
+        DecodeStep* step = world.Begin();
+        if (rng() % 8 == 0) cancel_one();
+        if (step != nullptr) world.Finish(*step);
+      }
+    }
+    world.RunAll();
+    REQUIRE(world.outputs.size() == jobs.size());
+    for (const DecodeJob& job : jobs) {
+      INFO(job.request_id);
+      const Output &got = world.outputs.at(job.request_id), alone = RunAlone(job);
+      REQUIRE(got.ended());
+      REQUIRE(got.tokens.size() <= alone.tokens.size());
+      CHECK(std::equal(got.tokens.begin(), got.tokens.end(), alone.tokens.begin()));
+      if (got.finish == FinishReason::kCancelled) {
+        ++cancelled;
+        if (job.sampling.stop.empty()) CHECK(got.text == TextOf(got.tokens));
+      } else if (got.finish) {
+        CheckSame(got, alone, world.backend.samples);
+      } else {
+        ++failed;
+      }
+    }
+    CHECK(world.AllBlocksBack());
+    CHECK(world.engine.idle());
+  }
+  CHECK(cancelled > 50);
+  CHECK(failed > 20);
+}
+
+}  // namespace
+}  // namespace baton
