@@ -1,9 +1,11 @@
 #include "model/prefill_module.h"
 
+#include <array>
+#include <charconv>
+#include <concepts>
 #include <initializer_list>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "model/module_digest.h"
@@ -30,10 +32,17 @@ std::string Text(Architecture architecture) {
 
 std::string Text(DType dtype) { return dtype == DType::kBF16 ? "bfloat16" : "float32"; }
 
+// No two numbers have the same.
+template <std::floating_point Number>
+std::string Text(Number number) {
+  std::array<char, 32> text;
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
+}
+
 std::string Text(const std::optional<RopeScaling>& scaling) {
   if (!scaling) return "none";
-  return absl::StrFormat("llama3 (factor %g, low %g, high %g, original context %d)", scaling->factor,
-                         scaling->low_freq_factor, scaling->high_freq_factor, scaling->original_context);
+  return absl::StrCat("llama3 (factor ", Text(scaling->factor), ", low ", Text(scaling->low_freq_factor), ", high ",
+                      Text(scaling->high_freq_factor), ", original context ", scaling->original_context, ")");
 }
 
 absl::Status CheckSameShape(const ModelConfig& module, const ModelConfig& decoder) {
@@ -47,8 +56,8 @@ absl::Status CheckSameShape(const ModelConfig& module, const ModelConfig& decode
       {"KV heads", absl::StrCat(module.kv_heads), absl::StrCat(decoder.kv_heads)},
       {"head dimension", absl::StrCat(module.head_dim), absl::StrCat(decoder.head_dim)},
       {"vocabulary", absl::StrCat(module.vocab), absl::StrCat(decoder.vocab)},
-      {"RMS epsilon", absl::StrFormat("%g", module.rms_eps), absl::StrFormat("%g", decoder.rms_eps)},
-      {"rope theta", absl::StrFormat("%g", module.rope_theta), absl::StrFormat("%g", decoder.rope_theta)},
+      {"RMS epsilon", Text(module.rms_eps), Text(decoder.rms_eps)},
+      {"rope theta", Text(module.rope_theta), Text(decoder.rope_theta)},
       {"rope scaling", Text(module.rope_scaling), Text(decoder.rope_scaling)},
       {"QKV bias", absl::StrCat(module.qkv_bias), absl::StrCat(decoder.qkv_bias)},
       {"QK norm", absl::StrCat(module.qk_norm), absl::StrCat(decoder.qk_norm)}};

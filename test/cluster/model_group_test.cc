@@ -275,7 +275,8 @@ TEST_CASE("eight decoders over one context hold it once where it was prefilled, 
   CHECK(becomes(computed, 176) == 176);
   CHECK(becomes(moved, 8 * 11 * kBlockBytes) == 8 * 11 * kBlockBytes);
   CHECK(becomes(held, 11) == 11);
-  // What each is told alone, 40 tokens, is held and moved for it alone: two whole blocks, and the begun one, which moves.
+  // What each is told alone, 40 tokens, is held and moved for it alone: two whole blocks, and the begun one, which
+  // moves.
   for (int i = 0; i < 8; ++i) {
     std::vector<int32_t> own = context;
     own.insert(own.end(), 40, 10 + i);
@@ -318,6 +319,8 @@ TEST_CASE("a decoder that cannot go on from the module's KV is refused at start,
   };
   CHECK(refused(kModule, made.With("heads", "num_attention_heads", 2))
             .find("heads: the prefill module has 2, the decoder 4") != std::string::npos);
+  CHECK(refused(kModule, made.With("epsilon", "rms_norm_eps", 1.0000001e-5))
+            .find("RMS epsilon: the prefill module has 1.0000001e-05, the decoder 1e-05") != std::string::npos);
   CHECK(refused(kModule, made.With("layers", "num_hidden_layers", 2))
             .find("layers: the prefill module has 2, the decoder 3") != std::string::npos);
   CHECK(refused(kModule, BATON_SOURCE_DIR "/test/golden/tiny_qwen3_f32")
