@@ -95,6 +95,7 @@ std::optional<RequestFailed> PrefillEngine::Add(PrefillJob job, absl::Time now) 
   PrefillTask task{.request_id = job.request_id,
                    .tokens = std::move(job.tokens),
                    .keys = {},
+                   .tenant = std::move(job.tenant),
                    .priority = job.priority,
                    .turn = now + job.handicap};
   task.tokens.pop_back();  // the decode worker's first step runs the last token
@@ -127,6 +128,7 @@ void PrefillEngine::AddOpen(PrefillJob job, absl::Time now) {
   Job& added = jobs_[id] = {.prefill_only = true,  // until it is closed, it moves nothing
                             .open = true,
                             .priority = job.priority,
+                            .tenant = std::move(job.tenant),
                             .turn = now + job.handicap,
                             .root = RootKey(options_.sender.self.module_digest, job.cache_salt),
                             .lease_holder = job.lease_holder,
@@ -140,8 +142,13 @@ void PrefillEngine::AddOpen(PrefillJob job, absl::Time now) {
 
 // The prompt is empty again. Its full blocks stay in the cache.
 void PrefillEngine::Restart(const RequestId& id, Job& job) {
-  const absl::Status added = scheduler_.Add(
-      {.request_id = id, .tokens = {}, .keys = {}, .priority = job.priority, .turn = job.turn, .open = true});
+  const absl::Status added = scheduler_.Add({.request_id = id,
+                                             .tokens = {},
+                                             .keys = {},
+                                             .tenant = job.tenant,
+                                             .priority = job.priority,
+                                             .turn = job.turn,
+                                             .open = true});
   BATON_CHECK(added.ok(), added.ToString());  // nothing always fits
   job.kv_tokens = 0;
   job.last_key = job.root;

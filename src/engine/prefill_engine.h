@@ -151,9 +151,10 @@ class PrefillEngine {
     bool prefill_only = false;
     bool open = false;
     int32_t priority = 0;
-    absl::Time turn{};    // open
-    BlockKey root{};      // open: of the keys
-    BlockKey last_key{};  // open: of the last full block, or the root
+    std::string tenant{};  // open
+    absl::Time turn{};     // open
+    BlockKey root{};       // open: of the keys
+    BlockKey last_key{};   // open: of the last full block, or the root
     KvLease lease{};
     LeaseHolder lease_holder{};
     std::vector<TokenId> rest{};  // open: 0 to 16 tokens, which may be the prompt's last ones

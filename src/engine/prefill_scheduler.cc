@@ -1,7 +1,6 @@
 #include "engine/prefill_scheduler.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -9,16 +8,6 @@
 #include "kv/block_layout.h"
 
 namespace baton {
-namespace {
-
-constexpr uint64_t kOldestFirstEvery = 8;  // steps
-
-}  // namespace
-
-bool PrefillScheduler::RunsBefore::operator()(const Request* a, const Request* b) const {
-  return std::make_tuple(-int64_t{a->task.priority}, a->task.open, a->task.turn, a->arrival) <
-         std::make_tuple(-int64_t{b->task.priority}, b->task.open, b->task.turn, b->arrival);
-}
 
 PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open,
                                    KeptPrompts kept)
@@ -146,18 +135,6 @@ void PrefillScheduler::Remove(const RequestId& id) {
   if (node.mapped()->planned > node.mapped()->done) removed_.push_back(std::move(node.mapped()));
 }
 
-std::vector<PrefillScheduler::Request*> PrefillScheduler::StepOrder() const {
-  std::vector<Request*> order(active_.begin(), active_.end());
-  if (oldest_first_) {
-    const auto oldest = std::min_element(order.begin(), order.end(), [](const Request* a, const Request* b) {
-      return std::make_tuple(IsBackground(a->task.priority), a->task.open, a->arrival) <
-             std::make_tuple(IsBackground(b->task.priority), b->task.open, b->arrival);
-    });
-    std::rotate(order.begin(), oldest, oldest + 1);
-  }
-  return order;
-}
-
 // Beside other requests in a step.
 bool PrefillScheduler::IsWorthwhile(const Request& request) const {
   return !request.task.open || request.wanted - request.planned >= open_limits_.increment;
@@ -229,7 +206,7 @@ void PrefillScheduler::MakeRoom(const Request& request, int64_t& reserved) {
     const bool gives_way = !other->told && (!request.task.open || IsBackground(other->task.priority));
     if (gives_way && !in_step && other->table.size() > 0 && other.get() != &request) victims.push_back(other.get());
   }
-  std::sort(victims.begin(), victims.end(), [](const Request* a, const Request* b) { return RunsBefore()(b, a); });
+  std::ranges::sort(victims, [this](const Request* a, const Request* b) { return GivesWayBefore(*a, *b); });
   for (Request* victim : victims) {
     if (Needed(request) <= tree_.Available() - reserved) return;
     if (victim->admitted && active_.contains(victim)) reserved -= Outstanding(*victim);
@@ -260,22 +237,22 @@ void PrefillScheduler::GiveBack(Request& request) {
 const Batch& PrefillScheduler::PlanStep() {
   BATON_CHECK(!step_running(), "the last step has not been finished");
   if (active_.empty()) return batch_;
-  if (++plans_ % kOldestFirstEvery == 0) oldest_first_ = true;
-  const std::vector<Request*> order = StepOrder();
+  ++plans_;
+  const StepOrder order = OrderStep();
   const int64_t open_tokens = OpenTokens();
   StepRoom room{.tokens = step_tokens_, .open_tokens = open_tokens, .reserved = Reserved()};
   PlanRequests(
-      order, [this](const Request& request) { return IsWorthwhile(request); }, room);
+      order.requests, [this](const Request& request) { return IsWorthwhile(request); }, room);
   // The worker would idle: what is left is open, or waits for blocks.
   const bool alone = !step_running() && OpenAreWorthAStep();
   if (alone) {
     room.open_tokens = open_limits_.step_tokens;
     PlanRequests(
-        order, [](const Request& request) { return Yields(request); }, room);
+        order.requests, [](const Request& request) { return Yields(request); }, room);
   }
   open_in_step_ = (alone ? open_limits_.step_tokens : open_tokens) - room.open_tokens;
   NoteOpen(alone);
-  if (order.front()->admitted || order.front()->task.open) oldest_first_ = false;
+  NoteTurns(order, room);
   whole_came_ = step_completes_ = false;
   step_of_open_ = std::all_of(step_.begin(), step_.end(), [](const Request* request) { return Yields(*request); });
   return batch_;
@@ -294,11 +271,13 @@ void PrefillScheduler::PlanRequests(const std::vector<Request*>& order,
         admitting = admitting && open;  // nobody overtakes a request that waits for blocks, unless it is open
         continue;
       }
+      if (!open && !IsBackground(request->task.priority)) room.spent[request->task.tenant] += kBlockTokens;
     }
     // Promised blocks that are taken up stay reserved until the step has succeeded.
     const int64_t available = tree_.Available();
     const int64_t computes = Advance(*request, yields ? std::min(room.tokens, room.open_tokens) : room.tokens);
     room.tokens -= computes;
+    if (computes > 0 && !IsBackground(request->task.priority)) room.spent[request->task.tenant] += computes;
     if (yields) room.open_tokens -= computes;
     room.reserved -= available - tree_.Available();
   }
@@ -307,6 +286,7 @@ void PrefillScheduler::PlanRequests(const std::vector<Request*>& order,
 // Returns the number of tokens that the step computes for the request.
 int64_t PrefillScheduler::Advance(Request& request, int64_t budget) {
   const int64_t begin = request.done;
+  request.plan = plans_;
   TakeUp(request, RadixTree::State::kReady);
   SpareNoMore(request);
   SetDone(request, request.planned);
@@ -398,6 +378,9 @@ void PrefillScheduler::BreakOffStep(double done) {
     request->waited_for_open = std::max<int64_t>(0, request->waited_for_open - not_done);
   }
   for (auto it = step_.rbegin(); it != step_.rend(); ++it) {
+    const auto spent = static_cast<double>((*it)->planned - (*it)->slice_begin);
+    if (!IsBackground((*it)->task.priority))
+      turns_.GiveBack((*it)->task.tenant, static_cast<int64_t>((1 - done) * spent));
     RollBack(**it);
     if (!(*it)->stopped && (*it)->planned < (*it)->wanted) active_.insert(*it);
   }

@@ -6,16 +6,20 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "engine/kv_leases.h"
 #include "engine/request.h"
+#include "engine/tenant_turns.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"
 #include "kv/staging.h"
@@ -27,7 +31,8 @@ struct PrefillTask {
   RequestId request_id;
   std::vector<TokenId> tokens;  // those that KV is made for
   std::vector<BlockKey> keys;   // of their full blocks; a partial last block is private
-  int32_t priority = 0;         // higher runs first; see kBackgroundPriority
+  std::string tenant{};         // tenants take turns; empty is one as well
+  int32_t priority = 0;         // of a tenant's the higher runs first; see kBackgroundPriority
   absl::Time turn{};            // among equal priorities: the earlier first, then what was added first
   bool open = false;            // Extend brings more; until the last of it only whole blocks, each with its key
 };
@@ -63,16 +68,19 @@ struct PrefillCounters {
 // slice of the batch writes; and aborting a request never takes anything from another: what a step has begun to write
 // becomes ready whoever asked for it.
 //
-// Order: priority, turn, then first come first served. Every eighth step begins with the oldest request, and a request
-// whose turn it is but whose blocks are not free holds up those that would overtake it: nobody starves but those in the
-// background.
+// Order: tenants take turns (engine/tenant_turns.h), and a step goes on with the next tenant where one leaves something
+// of it. Of a tenant's: priority, turn, then first come first served. In every eighth step a tenant's turn begins with
+// its oldest request, and a request whose turn it is but whose blocks are not free holds up those that would overtake
+// it, of other tenants too. Those may overtake it in a turn of their own; but each of them costs them at least a block,
+// and its own tenant nothing as long as it computes nothing, so that it is its turn again: nobody starves but those in
+// the background, which come after all others.
 //
 // A request is admitted when all the blocks it can still need are free or can be evicted, beside those promised to
 // requests admitted before it. So an admitted request never waits for blocks, and there is no deadlock.
 //
 // An open prompt (design idea 3) is computed as it comes, when its share of a step is worth it and after the others of
-// its priority: overlap is opportunistic. It holds up nobody: for room that another request lacks it gives its blocks
-// back to the cache, and takes them up again when it can. So what is told of it is told once it has ended.
+// its tenant and priority: overlap is opportunistic. It holds up nobody: for room that another request lacks it gives
+// its blocks back to the cache, and takes them up again when it can. So what is told of it is told once it has ended.
 //
 // Leases hold up nobody either: they end, first those that would end first, where a request lacks room.
 //
@@ -184,6 +192,7 @@ class PrefillScheduler {
     bool extended = false;        // so it may hold blocks and wait for more
     bool told = true;             // [0, done) was progress, so its blocks stay; false: open, or was until lately
     int64_t waited_for_open = 0;  // closed: tokens of open prompts that steps computed since it came
+    uint64_t plan = 0;            // the last one that it had a part in
   };
   struct RunsBefore {
     bool operator()(const Request* a, const Request* b) const;
@@ -192,8 +201,13 @@ class PrefillScheduler {
   // What is left for a step that is being planned.
   struct StepRoom {
     int64_t tokens = 0;
-    int64_t open_tokens = 0;  // of those, for open prompts
-    int64_t reserved = 0;     // blocks promised to admitted requests
+    int64_t open_tokens = 0;                        // of those, for open prompts
+    int64_t reserved = 0;                           // blocks promised to admitted requests
+    absl::btree_map<std::string, int64_t> spent{};  // by tenant, for its turns
+  };
+  struct StepOrder {
+    std::vector<Request*> requests;
+    std::vector<Request*> firsts;  // of each tenant
   };
 
   // It has its share of steps beside others, and what comes whole breaks it off: open, or in the background.
@@ -201,7 +215,10 @@ class PrefillScheduler {
   const Request& Get(const RequestId& id) const;
   Request& Get(const RequestId& id);
   absl::Status CheckFits(int64_t tokens) const;
-  std::vector<Request*> StepOrder() const;
+  StepOrder OrderStep();
+  void AddLine(const std::string& tenant, std::vector<Request*> line, StepOrder& order);
+  void NoteTurns(const StepOrder& order, const StepRoom& room);
+  bool GivesWayBefore(const Request& a, const Request& b) const;
   bool IsWorthwhile(const Request& request) const;
   bool OpenAreWorthAStep() const;
   int64_t OpenTokens() const;
@@ -243,7 +260,8 @@ class PrefillScheduler {
   std::set<Request*, RunsBefore> active_;          // neither stopped nor planned to the end
   uint64_t arrivals_ = 0;
   uint64_t plans_ = 0;
-  bool oldest_first_ = false;
+  TenantTurns turns_;
+  absl::flat_hash_set<std::string> oldest_first_;  // tenants whose next turn their oldest request begins
   Batch batch_;
   bool step_of_open_ = false, whole_came_ = false, step_completes_ = false;  // see StepHoldsUp
   int64_t open_in_step_ = 0;                                                 // tokens of open prompts

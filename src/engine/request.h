@@ -29,8 +29,9 @@ struct PrefillJob {
   RequestId request_id;
   std::vector<TokenId> tokens;  // the whole prompt, [0, n), n >= 1; KV is made for [0, n-1)
   std::string cache_salt;
+  std::string tenant{};  // whose key it came with; tenants take turns. Empty: the router asks for none
   int32_t max_new_tokens = 0;
-  int32_t priority = 0;  // higher runs first
+  int32_t priority = 0;  // of a tenant's the higher runs first
   // Among equal priorities it counts as having come this much later than it does; negative: earlier.
   absl::Duration handicap{};
   // Where the KV goes; empty for PrefillOnly, which keeps it in the cache and moves nothing. Of an open job: where it

@@ -68,6 +68,7 @@ RouteRequest ToRoute(const ClientRequest& request) {
       request.segments, [](const PromptSegment& segment) { return std::holds_alternative<Reference>(segment); });
   const bool open = first != request.segments.end();
   return {.id = ScopedId(request.cache_salt, request.id),
+          .tenant = request.tenant,
           .model = request.served->name,
           .session = request.session,
           .keys = RouterKeys(request),

@@ -19,6 +19,7 @@ namespace baton {
 // A request as far as routing cares; its tokens stay with the caller.
 struct RouteRequest {
   RequestId id{};
+  std::string tenant{};          // whose key it came with; empty: the router asks for none
   std::string model{};           // of the decode worker; the prefill worker needs the same module digest
   std::string session{};         // empty: none
   std::vector<BlockKey> keys{};  // of the prompt's full blocks, for comparing prompts within this router

@@ -32,6 +32,7 @@ PrefillJob RequestRecord::StartPrefill(const RouterAction& action) {
   job.request_id = worker_id;
   job.tokens = request.tokens;
   job.cache_salt = request.cache_salt;
+  job.tenant = request.tenant;
   job.max_new_tokens = request.sampling.max_tokens;
   job.priority = request.priority;
   job.decode_worker = action.decode_worker;

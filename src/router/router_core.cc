@@ -85,6 +85,7 @@ absl::Status RouterCore::Submit(RouteRequest request, absl::Time now) {
     return absl::ResourceExhaustedError(
         absl::StrCat("overloaded: ", live_requests(), " live requests, limit ", limits_.live_requests));
   }
+  RETURN_IF_ERROR(CheckShare(request));
   const RequestId id = request.id;
   if (waiting_requests() >= limits_.waiting_requests && !Readiness(request.model, request.prefill_only).ok()) {
     return absl::ResourceExhaustedError(
@@ -93,6 +94,7 @@ absl::Status RouterCore::Submit(RouteRequest request, absl::Time now) {
   Live& live = live_[id];
   live.request = std::move(request);
   live.sequence = next_sequence_++;
+  CountLive(live.request, +1);
   if (now >= live.request.deadline) {
     End(id, absl::DeadlineExceededError("the deadline had passed before the request was taken up"));
   } else if (live.request.held) {
@@ -402,8 +404,10 @@ void RouterCore::Place(Live& live, const AttachedWorker& prefill, const Attached
 }
 
 void RouterCore::PlaceWaiting(absl::Time now) {
-  const std::vector<WaitingKey> waiting(waiting_.begin(), waiting_.end());
-  for (const auto& [priority, turn, sequence, id] : waiting) TryPlace(live_.at(id), now);
+  for (const RequestId& id : WaitingInTurn()) {
+    Live& live = live_.at(id);
+    if (TryPlace(live, now)) NoteTurn(live.request.tenant);
+  }
 }
 
 void RouterCore::PlaceOrWait(Live& live, absl::Time now) {
@@ -458,6 +462,7 @@ void RouterCore::End(const RequestId& id, const absl::Status& status, absl::Dura
   LeavePrefill(live);
   LeaveDecode(live);
   waiting_.erase(KeyOf(live));
+  CountLive(live.request, -1);
   timers_.erase({live.timer, id});
   actions_.push_back({.kind = RouterAction::Kind::kEnd, .request = id, .status = status, .retry_after = retry_after});
   live_.erase(found);
@@ -499,21 +504,19 @@ void RouterCore::EndOverdue(absl::Time now) {
   }
 }
 
-// Hints say when a worker may be asked, not by whom: the first in order of those that wait for the worker takes the
-// hint that has passed, and leaves its own.
+// Hints say when a worker may be asked, not by whom: the first of those that wait for the worker takes the hint that
+// has passed, and leaves its own.
 RouterCore::Live& RouterCore::FirstToAsk(Live& live, absl::Time now) {
   for (Refusal& refusal : live.refusals) {
     if (refusal.until > now) continue;
-    for (const WaitingKey& key : waiting_) {
-      Live& first = live_.at(std::get<RequestId>(key));
-      if (&first == &live) break;
-      const auto theirs = std::ranges::find(first.refusals, refusal.link, &Refusal::link);
-      if (theirs == first.refusals.end()) continue;
-      std::swap(theirs->until, refusal.until);
-      Arm(live);
-      return first;
-    }
+    Live* first = FirstWaitingFor(refusal.link);
+    if (first == nullptr || first == &live) continue;
+    std::swap(std::ranges::find(first->refusals, refusal.link, &Refusal::link)->until, refusal.until);
+    Arm(live);
+    NoteTurn(first->request.tenant);
+    return *first;
   }
+  NoteTurn(live.request.tenant);
   return live;
 }
 
@@ -521,8 +524,10 @@ void RouterCore::CheckInvariants() const {
   for (const auto& [link, left] : restarting_) BATON_CHECK(!workers_.contains(link), link);
   absl::flat_hash_map<WorkerAddress, int64_t> requests, prompt_tokens;
   size_t waiting = 0, timers = 0, expected = 0;
+  absl::flat_hash_map<std::string, int32_t> of_tenants;
   for (const auto& [id, live] : live_) {
     BATON_CHECK(live.request.id == id, id);
+    if (tenants_.contains(live.request.tenant)) of_tenants[live.request.tenant] += !IsBackground(live.request.priority);
     BATON_CHECK((live.state == State::kWaiting) == waiting_.contains(KeyOf(live)), id);
     const bool growing = live.state == State::kGrowing;
     BATON_CHECK((growing || live.state == State::kPrefilling) == !live.prefill.empty(), id);
@@ -552,6 +557,7 @@ void RouterCore::CheckInvariants() const {
     BATON_CHECK(worker.prompt_tokens == prompt_tokens[link], link);
     expected -= worker.expected.size();
   }
+  for (const auto& [tenant, use] : tenants_) BATON_CHECK(use.live == of_tenants[tenant], tenant);
   BATON_CHECK(expected == 0, "a worker expects requests that do not know it");
 }
 

@@ -7,7 +7,8 @@
 //
 // A worker that refuses a request with RESOURCE_EXHAUSTED is left out for that request until its hint has passed,
 // pinned or not; another one is tried at once. When all have refused, the request waits for the first hint to pass.
-// Those that wait for the same worker ask it again in order of priority and turn, whosever hint has passed.
+// Those that wait for the same worker ask it again, whosever hint has passed: tenants take turns, and a tenant's go in
+// order of priority and turn. A tenant has no more live requests than are left for others.
 //
 // A request that is submitted as held stays so until it is admitted: it ends like any other, but nothing else is done.
 //
@@ -71,7 +72,8 @@ class RouterCore {
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load);
 
   // --- requests ------------------------------------------------------------------------------------------------
-  // ALREADY_EXISTS: the id is live; RESOURCE_EXHAUSTED: too many live or waiting requests. Such a request has no kEnd.
+  // ALREADY_EXISTS: the id is live; RESOURCE_EXHAUSTED: too many live or waiting requests, of all or of its
+  // tenant. Such a request has no kEnd.
   absl::Status Submit(RouteRequest request, absl::Time now);
   // The request was held and is no more.
   void Admit(const RequestId& id, absl::Time now);
@@ -149,6 +151,11 @@ class RouterCore {
   };
   using WaitingKey = std::tuple<int32_t, absl::Time, int64_t, RequestId>;  // -priority, turn, sequence, id
 
+  struct TenantUse {
+    int32_t live = 0;  // requests that clients wait for; never 0
+    int64_t turn = 0;  // the last one that it had
+  };
+
   static WaitingKey KeyOf(const Live& live);
   AttachedWorker* FindWorker(const WorkerAddress& link);
   using Candidates = std::vector<const AttachedWorker*>;
@@ -166,6 +173,12 @@ class RouterCore {
   void SetPromptTokens(Live& live, int32_t tokens);
   void PlaceWaiting(absl::Time now);
   Live& FirstToAsk(Live& live, absl::Time now);
+  absl::Status CheckShare(const RouteRequest& request) const;
+  void CountLive(const RouteRequest& request, int32_t change);
+  int64_t LastTurn(const std::string& tenant) const;
+  void NoteTurn(const std::string& tenant);
+  std::vector<RequestId> WaitingInTurn() const;
+  Live* FirstWaitingFor(const WorkerAddress& link);
   void EndOverdue(absl::Time now);
   void LeavePrefill(Live& live);  // its worker is done with it
   void LeaveDecode(Live& live);
@@ -181,6 +194,8 @@ class RouterCore {
   absl::btree_map<WorkerAddress, AttachedWorker> workers_;  // attached ones, by link; ordered, so runs repeat
   absl::flat_hash_map<RequestId, Live> live_;
   std::set<WaitingKey> waiting_;
+  absl::flat_hash_map<std::string, TenantUse> tenants_;  // of those with keys
+  int64_t turns_ = 0;
   std::set<std::pair<absl::Time, RequestId>> timers_;  // one for each live request that has one
   LruMap<std::pair<std::string, std::string>, WorkerAddress> session_decode_{1 << 16};  // by session and model
   int64_t next_sequence_ = 0;

@@ -160,6 +160,7 @@ worker::v1::PrefillJob ToProto(const PrefillJob& job) {
   proto.set_open(job.open);
   proto.set_handicap_us(absl::ToInt64Microseconds(job.handicap));
   proto.set_traceparent(job.traceparent);
+  proto.set_tenant(job.tenant);
   *proto.mutable_lease() = ToProto(job.lease);
   return proto;
 }
@@ -175,6 +176,7 @@ PrefillJob FromProto(const worker::v1::PrefillJob& proto) {
   job.open = proto.open();
   job.handicap = absl::Microseconds(proto.handicap_us());
   job.traceparent = proto.traceparent();
+  job.tenant = proto.tenant();
   job.lease = FromProto(proto.lease());
   return job;
 }

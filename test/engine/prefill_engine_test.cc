@@ -169,6 +169,28 @@ TEST_CASE("bad requests are refused by field, limit and value, and nothing of th
   engine.CheckInvariants();
 }
 
+TEST_CASE("tenants' jobs take turns, those that grew too") {
+  PrefillEngineOptions options = SmallOptions();
+  options.step_tokens = 16;
+  PrefillEngine engine(options);
+  const absl::Time now = absl::UnixEpoch();
+  const bool grew = GENERATE(false, true);
+  for (const std::string id : {"a1", "a2", "b1"}) {
+    PrefillJob job = JobOf(id, std::vector<TokenId>(17, 1));
+    job.tenant = id.substr(0, 1);
+    job.cache_salt = id;
+    job.open = grew && job.tenant == "b";
+    REQUIRE_FALSE(engine.Add(job, now).has_value());
+    if (job.open) engine.Append({.request_id = id, .tokens = {}, .last = true, .decode_worker = ""}, now);
+  }
+  std::vector<RequestId> done;
+  while (engine.StartStep(now) != nullptr) {
+    engine.FinishStep(absl::OkStatus(), now);
+    for (const auto& action : engine.TakeActions(now)) done.push_back(std::get<PrefillDone>(action).request_id);
+  }
+  CHECK(done == std::vector<RequestId>{"a1", "b1", "a2"});
+}
+
 TEST_CASE("jobs in the background keep out nobody, closed or not") {
   PrefillEngineOptions options = SmallOptions();
   options.max_requests = 2;

@@ -33,9 +33,14 @@ class SchedulerWorld {
   int64_t done(const RequestId& id) const { return done_.at(id); }
 
   absl::Status Add(const RequestId& id, const std::vector<TokenId>& tokens, int32_t priority = 0, bool open = false,
-                   absl::Time turn = {}) {
-    const absl::Status status = scheduler_.Add(
-        {.request_id = id, .tokens = tokens, .keys = Keys(tokens), .priority = priority, .turn = turn, .open = open});
+                   absl::Time turn = {}, const std::string& tenant = "") {
+    const absl::Status status = scheduler_.Add({.request_id = id,
+                                                .tokens = tokens,
+                                                .keys = Keys(tokens),
+                                                .tenant = tenant,
+                                                .priority = priority,
+                                                .turn = turn,
+                                                .open = open});
     if (!status.ok()) return status;
     requests_[id] = tokens;
     done_[id] = 0;
@@ -169,9 +174,9 @@ class SchedulerScenario {
     }
     const RequestId id = command.words.empty() ? "" : command.words[0];
     if (command.name == "add") {
-      const auto status =
-          world_->Add(id, ParseTokens(command.Option("tokens")), static_cast<int32_t>(command.Number("priority")),
-                      command.Number("open") == 1, absl::FromUnixSeconds(command.Number("turn")));
+      const auto status = world_->Add(id, ParseTokens(command.Option("tokens")),
+                                      static_cast<int32_t>(command.Number("priority")), command.Number("open") == 1,
+                                      absl::FromUnixSeconds(command.Number("turn")), command.Option("tenant"));
       return status.ok() ? "" : absl::StrCat(status.ToString(), "\n");
     }
     if (command.name == "extend" || command.name == "close") {
@@ -299,6 +304,7 @@ void RunFile(const std::string& name) {
 }
 
 TEST_CASE("prompts are computed in chunks, by priority and in order") { RunFile("prefill_chunks.txt"); }
+TEST_CASE("tenants take turns") { RunFile("prefill_tenants.txt"); }
 TEST_CASE("requests share what is cached and what is being computed") { RunFile("prefill_sharing.txt"); }
 TEST_CASE("blocks run short, and requests wait, evict or are refused") { RunFile("prefill_blocks.txt"); }
 TEST_CASE("what is expected soonest is evicted last") { RunFile("prefill_expected.txt"); }
@@ -343,6 +349,58 @@ TEST_CASE("a large request gets its blocks however many small ones of higher pri
   }
 }
 
+// Steps until "mine" of a tenant is complete that comes when others have `theirs` prompts of as many tokens.
+int StepsOfOneBeside(int theirs, int64_t tokens, int32_t their_priority, const std::string& their_tenant) {
+  SchedulerWorld world(2048, 512);
+  const auto prompt = [&](TokenId token) { return std::vector<TokenId>(static_cast<size_t>(tokens), token); };
+  for (TokenId i = 0; i < theirs; ++i) {
+    REQUIRE(world.Add(absl::StrCat(i), prompt(2 + i), their_priority, false, {}, their_tenant).ok());
+  }
+  REQUIRE(world.Plan());
+  REQUIRE(world.Add("mine", prompt(1), 0, false, {}, "mine").ok());
+  int steps = 0;
+  do {
+    world.Finish();
+    ++steps;
+  } while (!world.scheduler().IsComplete("mine") && world.Plan());
+  return steps;
+}
+
+TEST_CASE("a tenant's one prompt waits for its share, however many another tenant has and however urgent") {
+  const int32_t priority = GENERATE(0, 1000);
+  CHECK(StepsOfOneBeside(40, 500, priority, "theirs") == 2);  // the one that runs, and its own
+  CHECK(StepsOfOneBeside(10, 2048, priority, "theirs") == 8);
+  CHECK(StepsOfOneBeside(40, 500, priority, "mine") == 41);
+}
+
+TEST_CASE("a large request gets its blocks however many small ones of other tenants arrive") {
+  const bool cached = GENERATE(false, true);
+  SchedulerWorld world(8, 32);
+  for (int i = 0; i < 3; ++i) {  // so that what the others have costs next to nothing
+    if (!cached) break;
+    REQUIRE(world.Add(absl::StrCat("before", i), std::vector<TokenId>(32, 1 + i), 0, false, {}, "b").ok());
+    REQUIRE(world.Plan());
+    world.Finish();
+    world.Remove(absl::StrCat("before", i));
+  }
+  REQUIRE(world.Add("mine too", std::vector<TokenId>(64, 90), 0, false, {}, "a").ok());
+  REQUIRE(world.Plan());
+  world.Finish();
+  REQUIRE(world.Add("large", std::vector<TokenId>(8 * 16, 99), 0, false, {}, "a").ok());
+  int steps = 0;
+  while (!world.scheduler().IsComplete("large")) {
+    REQUIRE(++steps <= 60);
+    for (const char* tenant : {"b", "c"}) {
+      const TokenId token = cached ? 1 + steps % 2 : 100 + 2 * steps + (*tenant - 'b');
+      REQUIRE(world.Add(absl::StrCat(tenant, steps), std::vector<TokenId>(32, token), 9, false, {}, tenant).ok());
+    }
+    if (world.Plan()) world.Finish();
+    for (const auto& [name, tokens] : std::map(world.requests())) {
+      if (name != "large" && world.scheduler().IsComplete(name)) world.Remove(name);
+    }
+  }
+}
+
 // Prompts from a small tree of prefixes, of any length.
 std::vector<TokenId> RandomPrompt(std::mt19937& random) {
   std::vector<TokenId> tokens(random() % 90);
@@ -362,6 +420,8 @@ std::vector<TokenId> WholeBlocks(std::vector<TokenId> tokens) {
 int32_t RandomPriority(std::mt19937& random) {
   return random() % 5 == 0 ? kBackgroundPriority : static_cast<int32_t>(random() % 3);
 }
+
+std::string RandomTenant(std::mt19937& random) { return std::array{"", "a", "b", "c"}.at(random() % 4); }
 
 // Off half of the time, and so small that it is full at once.
 StagingOptions RandomStaging(std::mt19937& random) {
@@ -417,9 +477,14 @@ TEST_CASE("random requests all end, with every token computed once and no block 
         case 0:
         case 1:
           if (calm || random() % 2 == 0) {
-            world.Add(absl::StrCat(event), RandomPrompt(random), RandomPriority(random), false, turn).IgnoreError();
+            world
+                .Add(absl::StrCat(event), RandomPrompt(random), RandomPriority(random), false, turn,
+                     RandomTenant(random))
+                .IgnoreError();
           } else {
-            world.Add(absl::StrCat(event), WholeBlocks(RandomPrompt(random)), RandomPriority(random), true, turn)
+            world
+                .Add(absl::StrCat(event), WholeBlocks(RandomPrompt(random)), RandomPriority(random), true, turn,
+                     RandomTenant(random))
                 .IgnoreError();
           }
           break;
@@ -492,7 +557,7 @@ TEST_CASE("with room for all, no block is computed twice however requests arrive
       }
       tails += static_cast<int64_t>(prompt.size() - full);
       const absl::Time turn = absl::FromUnixSeconds(static_cast<int64_t>(random() % 5));
-      REQUIRE(world.Add(absl::StrCat(event), prompt, RandomPriority(random), false, turn).ok());
+      REQUIRE(world.Add(absl::StrCat(event), prompt, RandomPriority(random), false, turn, RandomTenant(random)).ok());
       if (random() % 2 == 0 && world.Plan()) world.Finish();
     }
     while (world.Plan()) world.Finish();

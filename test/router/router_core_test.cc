@@ -1,3 +1,4 @@
+#include "engine/request.h"
 #include "router_core_world.h"
 
 namespace baton {
@@ -245,6 +246,63 @@ TEST_CASE("an id that is live, too many requests and a deadline in the past are 
   Take(c.core);
   REQUIRE(c.core.Submit(Request("late", c.now), c.now).ok());
   CHECK(Take(c.core) == Lines{"end late DEADLINE_EXCEEDED"});
+}
+
+TEST_CASE("a tenant has no more live requests than it leaves free, and others find room") {
+  Cluster c({.live_requests = 8});
+  int made = 0;
+  const auto submit = [&](const std::string& tenant, int32_t priority = 0) {
+    RouteRequest request = Request(absl::StrCat(tenant, made++));
+    request.tenant = tenant;
+    request.priority = priority;
+    return c.core.Submit(request, c.now);
+  };
+  const auto fill = [&](const std::string& tenant) {
+    int live = 0;
+    while (submit(tenant).ok()) ++live;
+    Take(c.core);
+    return live;
+  };
+  SECTION("whoever comes later finds less, but something") {
+    CHECK(fill("a") == 5);
+    const absl::Status refused = submit("a");
+    CHECK(absl::IsResourceExhausted(refused));
+    CHECK(refused.message() ==
+          "overloaded: tenant 'a' has 5 live requests, as many as it leaves free of this router's 8");
+    CHECK(fill("b") == 2);
+    CHECK(fill("c") == 1);
+    CHECK(submit("d").message() == "overloaded: 8 live requests, limit 8");
+    c.core.Cancel("a0");
+    c.core.Cancel("a1");
+    CHECK(fill("d") == 2);
+  }
+  SECTION("what is in the background does not count as theirs") {
+    for (int i = 0; i < 4; ++i) REQUIRE(submit("a", kBackgroundPriority).ok());
+    CHECK(fill("a") == 3);
+    CHECK(fill("b") == 1);
+  }
+  SECTION("without keys there is one limit") { CHECK(fill("") == 8); }
+  c.core.EndAll();
+  Take(c.core);
+  CHECK(fill("b") == 5);
+}
+
+TEST_CASE("tenants take turns when a worker comes") {
+  Cluster c;
+  c.core.WorkerLost(kP, c.now);
+  const auto submit = [&](const std::string& id, int32_t priority) {
+    RouteRequest request = Request(id);
+    request.tenant = id.substr(0, 1);
+    request.priority = priority;
+    REQUIRE(c.core.Submit(request, c.now).ok());
+  };
+  submit("a1", 0);
+  submit("a2", 0);
+  submit("a3", 5);
+  submit("b1", -5);
+  c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP), c.now);
+  CHECK(Take(c.core) == Lines{"prefill a3 prefill-1 decode-1", "prefill b1 prefill-1 decode-1",
+                              "prefill a1 prefill-1 decode-1", "prefill a2 prefill-1 decode-1"});
 }
 
 TEST_CASE("a session's requests go to the decode worker that served it last") {

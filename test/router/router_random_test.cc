@@ -90,6 +90,7 @@ class RandomRun {
       open_[request.id] = request.prompt_tokens;
     }
     request.priority = Draw(3);
+    if (Draw(2) == 0) request.tenant = absl::StrCat("t", Draw(3));
     request.turn = now_ + absl::Seconds(Draw(3));
     if (core_.Submit(request, now_).ok()) live_.insert(request.id);
   }

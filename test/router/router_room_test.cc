@@ -145,6 +145,31 @@ TEST_CASE("requests that wait for room ask again in order of priority and turn, 
   }
 }
 
+TEST_CASE("tenants take turns to ask a worker again, and a tenant's go in order") {
+  Cluster c;
+  absl::Duration hint;
+  for (const std::string id : {"a1", "a2", "a3", "b1"}) {
+    RouteRequest request = Request(id);
+    request.tenant = id.substr(0, 1);
+    request.priority = id == "a2" ? 1000 : 0;
+    REQUIRE(c.core.Submit(request, c.now).ok());
+    c.core.Failed(kP, id, Full(hint += absl::Milliseconds(100)), c.now);
+    Take(c.core);
+  }
+  const auto asks = [](const std::string& id) { return absl::StrCat("prefill ", id, " prefill-1 decode-1"); };
+  SECTION("those that are let in") {
+    c.core.Tick(c.now + absl::Milliseconds(400));
+    CHECK(Take(c.core) == Lines{asks("a2"), asks("b1"), asks("a1"), asks("a3")});
+  }
+  SECTION("those that are refused again have had their turn") {
+    for (const std::string id : {"a2", "b1", "a2", "b1"}) {
+      c.core.Tick(c.now += absl::Milliseconds(100));
+      CHECK(Take(c.core) == Lines{asks(id)});
+      c.core.Failed(kP, id, Full(absl::Seconds(1)), c.now);
+    }
+  }
+}
+
 TEST_CASE("a prefill worker that has too much is left out, not the decode worker") {
   Cluster c;
   c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);

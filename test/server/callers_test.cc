@@ -249,6 +249,7 @@ TEST_CASE("who waits for an announced output waits for its tenant's own, whateve
     worker::v1::PrefillJob job = t.c->prefill->Next().prefill();
     REQUIRE(job.request_id() == id);
     CHECK(job.open());
+    CHECK(job.tenant() == "alpha");
     job.clear_request_id();
     job.clear_traceparent();
     return job.SerializeAsString();

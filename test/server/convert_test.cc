@@ -76,7 +76,9 @@ TEST_CASE("jobs and results survive the wire") {
 TEST_CASE("a prefill job's place in the order survives the wire, and keeping it does too") {
   PrefillJob job;
   job.handicap = absl::Seconds(3);
+  job.tenant = std::string("team");
   CHECK(FromProto(ToProto(job)).handicap == absl::Seconds(3));
+  CHECK(FromProto(ToProto(job)).tenant == "team");
   PrefillAppend append;
   CHECK_FALSE(FromProto(ToProto(append)).handicap.has_value());
   append.handicap = absl::ZeroDuration();
