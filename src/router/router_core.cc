@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "engine/request.h"
+#include "model/module_digest.h"
 
 namespace baton {
 namespace {
@@ -32,8 +33,21 @@ AttachedWorker* RouterCore::FindWorker(const WorkerAddress& link) {
 
 // --- workers -------------------------------------------------------------------------------------------------------
 
+absl::Status RouterCore::MayAttach(const WorkerInfo& info) const {
+  if (info.role != WorkerRole::kDecode) return absl::OkStatus();
+  for (const AttachedWorker* other : DecodeCandidates(info.model)) {
+    if (other->info.weights_digest == info.weights_digest) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "model '", info.model, "': weights ", Hex(info.weights_digest), " at ", info.address, ", but ",
+        Hex(other->info.weights_digest), " at ", other->info.address,
+        ", which serves it: other weights need another name, or come when the last worker with these has gone"));
+  }
+  return absl::OkStatus();
+}
+
 void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
   BATON_CHECK(!workers_.contains(link), link);
+  BATON_CHECK(MayAttach(info).ok(), link);
   AttachedWorker& worker = workers_[link];
   worker.link = link;
   worker.info = info;

@@ -63,7 +63,10 @@ class RouterCore {
   explicit RouterCore(RouterLimits limits) : limits_(std::move(limits)) {}
 
   // --- workers -------------------------------------------------------------------------------------------------
-  // `link` is the address as configured. A link attaches at most once before it is lost.
+  // FAILED_PRECONDITION: a decode worker of other weights than those that serve its model; it may come when they have
+  // gone. A client that names a model does not mean either of two.
+  absl::Status MayAttach(const WorkerInfo& info) const;
+  // `link` is the address as configured. A link attaches at most once before it is lost. REQUIRES: MayAttach.
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
   // Harmless if not attached. Its requests end; growing prompts, of which nothing was shown yet, are placed again.
   void WorkerLost(const WorkerAddress& link, absl::Time now);

@@ -134,6 +134,28 @@ TEST_CASE("a request waits a while for a worker, then is refused") {
   }
 }
 
+TEST_CASE("a decode worker of other weights may attach when the last with those that serve its model has gone") {
+  Cluster c;
+  c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
+  WorkerInfo tuned_anew = Info(WorkerRole::kDecode, "decode-3", 44);
+  tuned_anew.weights_digest[31] = 0xab;
+  const absl::Status refused = c.core.MayAttach(tuned_anew);
+  CHECK(absl::IsFailedPrecondition(refused));
+  for (const char* part : {"model 'm'", "0000ab at decode-3", "000000 at decode-1"}) {
+    INFO(part << " in " << refused);
+    CHECK(refused.message().find(part) != absl::string_view::npos);
+  }
+  WorkerInfo elsewhere = tuned_anew;
+  elsewhere.model = std::string("n");
+  CHECK(c.core.MayAttach(elsewhere).ok());
+  c.core.WorkerLost(kD, c.now);
+  CHECK_FALSE(c.core.MayAttach(tuned_anew).ok());
+  c.core.WorkerLost("decode-2", c.now);
+  CHECK(c.core.MayAttach(tuned_anew).ok());
+  c.core.WorkerAttached("decode-3", tuned_anew, c.now);
+  CHECK_FALSE(c.core.MayAttach(Info(WorkerRole::kDecode, kD, 22)).ok());
+}
+
 TEST_CASE("a request that has begun to answer is not tried again") {
   Cluster c;
   Bring(c, Stage::kDecoding);
