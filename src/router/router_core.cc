@@ -353,10 +353,8 @@ bool RouterCore::TryPlace(Live& live, absl::Time now) {
 // The decode worker for KV of this prefill worker; null without candidates.
 const AttachedWorker* RouterCore::DecodeFor(const Live& live, const AttachedWorker& prefill, Candidates decodes) {
   std::erase_if(decodes, [&](const AttachedWorker* decode) { return !CanShareKv(prefill.info, decode->info); });
-  const RouteRequest& request = live.request;
-  const WorkerAddress* last = live.expected_at.empty() ? nullptr : &live.expected_at;
-  if (last == nullptr && !request.session.empty()) last = session_decode_.Find({request.session, request.model});
-  return ChooseDecode(decodes, request, last == nullptr ? nullptr : FindWorker(*last), limits_.placement);
+  const AttachedWorker* ahead = live.expected_at.empty() ? nullptr : FindWorker(live.expected_at);
+  return ChooseDecode(decodes, live.request, ahead, limits_.placement);
 }
 
 // Null: nowhere.
@@ -369,7 +367,6 @@ void RouterCore::Expect(Live& live, const AttachedWorker* decode) {
 void RouterCore::GoTo(Live& live, const AttachedWorker& decode) {
   live.decode = decode.link;
   workers_.at(decode.link).requests.insert(live.request.id);
-  if (!live.request.session.empty()) session_decode_.Put({live.request.session, live.request.model}, decode.link);
 }
 
 void RouterCore::Place(Live& live, const AttachedWorker& prefill, const AttachedWorker* decode) {

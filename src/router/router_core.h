@@ -31,7 +31,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "router/lru_map.h"
 #include "router/placement.h"
 #include "router/worker_state.h"
 
@@ -177,7 +176,6 @@ class RouterCore {
   absl::flat_hash_map<RequestId, Live> live_;
   std::set<WaitingKey> waiting_;
   std::set<std::pair<absl::Time, RequestId>> timers_;  // one for each live request that has one
-  LruMap<std::pair<std::string, std::string>, WorkerAddress> session_decode_{1 << 16};  // by session and model
   int64_t next_sequence_ = 0;
   std::vector<RouterAction> actions_;
 };

@@ -237,7 +237,7 @@ TEST_CASE("an id that is live, too many requests and a deadline in the past are 
   CHECK(Take(c.core) == Lines{"end late DEADLINE_EXCEEDED"});
 }
 
-TEST_CASE("a session's requests go to the decode worker that served it last") {
+TEST_CASE("a session's requests go to one decode worker") {
   Cluster c;
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
   std::string first;
