@@ -43,7 +43,7 @@ struct AttachedWorker {
   absl::flat_hash_set<RequestId> requests{};    // of this router, here now
   absl::flat_hash_set<RequestId> expected{};    // of this router: growing ones that will probably decode here
   int64_t prompt_tokens = 0;                    // of those that it still has to prefill, but in the background
-  std::optional<PrefixMemory> prefix_memory{};  // prefill workers only
+  std::optional<PrefixMemory> prefix_memory{};  // prefill workers only; of this router's requests
 };
 
 enum class Routing {

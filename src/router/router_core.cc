@@ -12,8 +12,11 @@
 namespace baton {
 namespace {
 
-// Blocks whose place the router remembers for each prefill worker: 2^18 blocks are 4 M tokens and some 30 MB.
-constexpr size_t kRememberedBlocks = size_t{1} << 18;
+// Blocks that the router remembers of a prefill worker: as many as that can hold, but no more than take some 30 MB.
+size_t RememberedBlocks(const WorkerInfo& info) {
+  constexpr int64_t kMost = int64_t{1} << 18;
+  return static_cast<size_t>(std::clamp<int64_t>(info.blocks_total + info.staging_blocks, 1, kMost));
+}
 
 // However short the hints and however many wait: a worker is asked again by each after this long, and by all of them
 // together at most once in kRetrySpacing.
@@ -52,7 +55,7 @@ void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& inf
   worker.link = link;
   worker.info = info;
   worker.load.blocks_free = info.blocks_total;  // until it says otherwise
-  if (info.role == WorkerRole::kPrefill) worker.prefix_memory.emplace(kRememberedBlocks);
+  if (info.role == WorkerRole::kPrefill) worker.prefix_memory.emplace(RememberedBlocks(info));
   PlaceWaiting(now);
 }
 
@@ -378,7 +381,7 @@ void RouterCore::Place(Live& live, const AttachedWorker& prefill, const Attached
   prefill_worker.requests.insert(request.id);
   live.queued_tokens = IsBackground(request.priority) ? 0 : UncachedTokens(prefill_worker, request);
   prefill_worker.prompt_tokens += live.queued_tokens;
-  prefill_worker.prefix_memory->Remember(request.keys);
+  prefill_worker.prefix_memory->UnderWay(request.keys);
   if (request.open) {
     Expect(live, decode);
   } else if (decode != nullptr) {
@@ -432,6 +435,7 @@ void RouterCore::LeavePrefill(Live& live) {
   AttachedWorker& worker = workers_.at(std::exchange(live.prefill, {}));
   worker.requests.erase(live.request.id);
   worker.prompt_tokens -= live.queued_tokens;
+  worker.prefix_memory->Left(live.request.keys);
 }
 
 void RouterCore::LeaveDecode(Live& live) {
@@ -509,7 +513,7 @@ RouterCore::Live& RouterCore::FirstToAsk(Live& live, absl::Time now) {
 }
 
 void RouterCore::CheckInvariants() const {
-  absl::flat_hash_map<WorkerAddress, int64_t> requests, prompt_tokens;
+  absl::flat_hash_map<WorkerAddress, int64_t> requests, prompt_tokens, blocks;
   size_t waiting = 0, timers = 0, expected = 0;
   for (const auto& [id, live] : live_) {
     BATON_CHECK(live.request.id == id, id);
@@ -531,7 +535,10 @@ void RouterCore::CheckInvariants() const {
       BATON_CHECK(workers_.contains(link) && workers_.at(link).requests.contains(id), id);
       ++requests[link];
     }
-    if (!live.prefill.empty()) prompt_tokens[live.prefill] += live.queued_tokens;
+    if (!live.prefill.empty()) {
+      prompt_tokens[live.prefill] += live.queued_tokens;
+      blocks[live.prefill] += std::ssize(live.request.keys);
+    }
     BATON_CHECK(growing || live.expected_at.empty(), id);
     if (!live.expected_at.empty()) BATON_CHECK(workers_.at(live.expected_at).expected.contains(id), id);
     expected += !live.expected_at.empty();
@@ -540,6 +547,7 @@ void RouterCore::CheckInvariants() const {
   for (const auto& [link, worker] : workers_) {
     BATON_CHECK(static_cast<int64_t>(worker.requests.size()) == requests[link], link);
     BATON_CHECK(worker.prompt_tokens == prompt_tokens[link], link);
+    BATON_CHECK(!worker.prefix_memory || worker.prefix_memory->under_way() == blocks[link], link);
     expected -= worker.expected.size();
   }
   BATON_CHECK(expected == 0, "a worker expects requests that do not know it");

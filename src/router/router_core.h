@@ -88,7 +88,7 @@ class RouterCore {
   void EndBy(const RequestId& id, absl::Time deadline);
   // True: the hand-off stands and kStartDecode follows (for prefill-only: kEnd, OK).
   bool PrefillDone(const WorkerAddress& link, const RequestId& id, Incarnation decode_incarnation);
-  // A prefill worker has these first blocks of a prompt, though not all of them were submitted.
+  // A prefill worker has these first blocks of a prompt that it has done, submitted with it or not.
   void Remember(const WorkerAddress& link, std::span<const BlockKey> keys);
   struct Failure {
     absl::Status status;

@@ -226,6 +226,41 @@ TEST_CASE("a prompt's uncached tokens are those of the worker that has most of i
   CHECK(c.core.FewestUncached(request) == 8);
 }
 
+TEST_CASE("what a worker refused, failed or was told to leave does not count as cached there") {
+  Cluster c;
+  RouteRequest request = Request("r");
+  request.prompt_tokens = 40;
+  request.keys.resize(2);
+  request.keys[1].bytes[0] = 1;
+  REQUIRE(c.core.Submit(request, c.now).ok());
+  CHECK(c.core.FewestUncached(request) == 8);  // for others that come meanwhile
+  SECTION("cancelled") { c.core.Cancel("r"); }
+  SECTION("failed") { c.core.Failed(kP, "r", {absl::InternalError("boom"), absl::ZeroDuration()}, c.now); }
+  SECTION("refused") { c.core.Failed(kP, "r", {absl::ResourceExhaustedError("full"), absl::Seconds(1)}, c.now); }
+  SECTION("overdue") {
+    c.core.EndBy("r", c.now + absl::Seconds(1));
+    c.core.Tick(c.now + absl::Seconds(1));
+  }
+  CHECK(c.core.FewestUncached(request) == 40);
+  c.core.CheckInvariants();
+}
+
+TEST_CASE("no more counts as cached at a worker than its memory and its staging tiers hold") {
+  Cluster c;
+  WorkerInfo small = Info(WorkerRole::kPrefill, "prefill-2", 12);
+  small.blocks_total = 3;
+  small.staging_blocks = 2;
+  c.core.WorkerAttached("prefill-2", small, c.now);
+  RouteRequest request = Request("r");
+  request.prompt_tokens = 160;
+  request.keys.resize(10);
+  for (uint8_t i = 0; i < 10; ++i) request.keys[i].bytes[0] = i;
+  c.core.Remember("prefill-2", request.keys);
+  CHECK(c.core.FewestUncached(request) == 80);
+  c.core.Remember(kP, request.keys);
+  CHECK(c.core.FewestUncached(request) == 0);
+}
+
 TEST_CASE("an id that is live, too many requests and a deadline in the past are refused") {
   Cluster c({.live_requests = 1});
   REQUIRE(c.core.Submit(Request("r"), c.now).ok());
