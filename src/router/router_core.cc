@@ -62,8 +62,9 @@ void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& inf
 void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   const AttachedWorker* worker = FindWorker(link);
   if (worker == nullptr) return;
-  const std::string what = absl::StrCat(worker->info.role == WorkerRole::kPrefill ? "prefill" : "decode", " worker ",
-                                        link, " was lost; the request may be sent again");
+  const WorkerRole role = worker->info.role;
+  const std::string what = absl::StrCat(role == WorkerRole::kPrefill ? "prefill" : "decode", " worker ", link,
+                                        " was lost; the request may be sent again");
   std::vector<RequestId> theirs(worker->requests.begin(), worker->requests.end());
   std::ranges::sort(theirs);
   for (const RequestId& id : worker->expected) live_.at(id).expected_at.clear();
@@ -76,7 +77,16 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   workers_.erase(link);
   for (const RequestId& id : theirs) {
     Live& live = live_.at(id);
-    if (live.state == State::kGrowing) {
+    const bool again = live.state == State::kPrefilling && role == WorkerRole::kPrefill && !live.placed_again;
+    if (again) {
+      live.placed_again = true;
+      live.refusals.clear();  // it waits for none of them, but for a worker, if at all
+      if (!live.decode.empty()) {
+        actions_.push_back({.kind = RouterAction::Kind::kCancel, .request = id, .worker = live.decode});
+      }
+      LeaveDecode(live);
+    }
+    if (again || live.state == State::kGrowing) {
       PlaceOrWait(live, now);
     } else {
       End(id, absl::UnavailableError(what), limits_.retry_hint);

@@ -67,7 +67,8 @@ class RouterCore {
   absl::Status MayAttach(const WorkerInfo& info) const;
   // `link` is the address as configured. A link attaches at most once before it is lost. REQUIRES: MayAttach.
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
-  // Harmless if not attached. Its requests end; growing prompts, of which nothing was shown yet, are placed again.
+  // Harmless if not attached. Its requests end, but prompts of which nothing was shown yet are placed again: growing
+  // ones always, others once when their prefill worker is lost.
   void WorkerLost(const WorkerAddress& link, absl::Time now);
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load);
 
@@ -144,6 +145,7 @@ class RouterCore {
     std::optional<absl::Time> refused_at;  // first RESOURCE_EXHAUSTED from a worker
     std::vector<Refusal> refusals;         // by workers that are left out for now, each at most once
     absl::Status last_refusal;
+    bool placed_again = false;  // since a prefill worker was lost
     absl::Time timer = absl::InfiniteFuture();
   };
   using WaitingKey = std::tuple<int32_t, absl::Time, int64_t, RequestId>;  // -priority, turn, sequence, id

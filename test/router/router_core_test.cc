@@ -74,11 +74,6 @@ TEST_CASE("a deadline ends a request like a cancel, in every state") {
 
 TEST_CASE("a lost worker ends its requests with UNAVAILABLE and frees them at the other worker") {
   Cluster c;
-  SECTION("prefill worker while prefilling") {
-    Bring(c, Stage::kPrefilling);
-    c.core.WorkerLost(kP, c.now);
-    CHECK(Take(c.core) == Lines{"cancel r decode-1", "end r UNAVAILABLE"});
-  }
   SECTION("decode worker while prefilling") {
     Bring(c, Stage::kPrefilling);
     c.core.WorkerLost(kD, c.now);
@@ -100,6 +95,44 @@ TEST_CASE("a lost worker ends its requests with UNAVAILABLE and frees them at th
     CHECK(Take(c.core).empty());
     CHECK(c.core.TokensArrived(kD, "r", true));
     CHECK(Take(c.core) == Lines{"end r OK"});
+  }
+}
+
+TEST_CASE("a prompt whose prefill worker is lost is placed again, once") {
+  Cluster c;
+  Bring(c, Stage::kPrefilling);
+  SECTION("at another worker") {
+    c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
+    c.core.WorkerLost(kP, c.now);
+    CHECK(Take(c.core) == Lines{"cancel r decode-1", "prefill r prefill-2 decode-1"});
+    SECTION("which serves it") {
+      CHECK(c.core.PrefillDone("prefill-2", "r", Incarnation(22)));
+      CHECK(Take(c.core) == Lines{"decode r decode-1"});
+    }
+    SECTION("and not a second time") {
+      c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 13), c.now);
+      c.core.WorkerLost("prefill-2", c.now);
+      CHECK(Take(c.core) == Lines{"cancel r decode-1", "end r UNAVAILABLE"});
+    }
+  }
+  SECTION("at one that comes soon") {
+    c.core.WorkerLost(kP, c.now);
+    CHECK(Take(c.core) == Lines{"cancel r decode-1"});
+    c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 13), c.now + absl::Seconds(1));
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+  }
+  SECTION("unless none comes") {
+    c.core.WorkerLost(kP, c.now);
+    CHECK(Take(c.core) == Lines{"cancel r decode-1"});
+    c.core.Tick(c.now + absl::Seconds(2));
+    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+  }
+  SECTION("or its deadline passes") {
+    c.core.EndBy("r", c.now + absl::Seconds(1));
+    c.core.WorkerLost(kP, c.now);
+    CHECK(Take(c.core) == Lines{"cancel r decode-1"});
+    c.core.Tick(c.now + absl::Seconds(1));
+    CHECK(Take(c.core) == Lines{"end r DEADLINE_EXCEEDED"});
   }
 }
 
