@@ -15,7 +15,7 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));
   ASSIGN_OR_RETURN(const Digest digest, KvDigest(options, model, *tokenizer));
-  const bool makes_same_kv = digest == model.weights->digest;
+  const Digest weights_digest = model.weights->digest;
   ASSIGN_OR_RETURN(const Transports transports, MakeUcxTransports(options));
   if (options.common.check) return absl::OkStatus();
 
@@ -30,7 +30,7 @@ absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
   RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   ASSIGN_OR_RETURN(const auto node,
                    DecodeNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
-                                     {*tokenizer, makes_same_kv, SampleOn(sampling)}, options.listen, ""));
+                                     {*tokenizer, weights_digest, SampleOn(sampling)}, options.listen, ""));
   ASSIGN_OR_RETURN(const auto registration, Register(options, node->server().address()));
   const auto shutdown = [&, grace = absl::Seconds(options.common.grace_seconds)] {
     if (registration != nullptr) registration->Withdraw(grace);  // first, so that routers need not find out

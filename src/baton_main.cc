@@ -43,9 +43,8 @@ absl::Status Serve(ServeOptions options, ShutdownSignal& signal) {
   for (Decoder& decoder : decoders) {
     const NodeParts parts{options.worker,          decoder.name, decoder.config, digest, *decoder.made.backend,
                           *decoder.made.connector, clock,        metrics};
-    ASSIGN_OR_RETURN(decoder.node,
-                     DecodeNode::Start(parts, {*decoder.tokenizer, decoder.makes_same_kv, SampleOn(sampling)}, "",
-                                       decoder.address()));
+    ASSIGN_OR_RETURN(decoder.node, DecodeNode::Start(parts, {*decoder.tokenizer, decoder.digest, SampleOn(sampling)},
+                                                     "", decoder.address()));
     nodes[decoder.address()] = decoder.node.get();
     options.router.decode_workers.push_back(decoder.address());
   }

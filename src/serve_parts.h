@@ -18,7 +18,7 @@ namespace baton {
 struct Decoder {
   std::string name;
   ModelConfig config;
-  bool makes_same_kv = false;
+  Digest digest{};  // of its weights
   std::unique_ptr<Tokenizer> tokenizer;
   Transports transports;
   WorkerBackend made;
@@ -32,6 +32,7 @@ inline absl::StatusOr<Decoder> LoadDecoder(const WorkerOptions& options,
   Decoder decoder;
   decoder.name = ModelName(options.model);
   decoder.config = model.weights->config;
+  decoder.digest = model.weights->digest;
   ASSIGN_OR_RETURN(decoder.tokenizer, Tokenizer::Load(options.model));
   decoder.transports = MakeInProcessTransports(options, network);
   if (!options.common.check) {
@@ -45,7 +46,6 @@ inline absl::StatusOr<std::vector<Decoder>> LoadDecoders(const ServeOptions& opt
                                                          const std::shared_ptr<InProcessNetwork>& network) {
   std::vector<Decoder> decoders(1);
   ASSIGN_OR_RETURN(decoders[0], LoadDecoder(options.worker, network, model));
-  decoders[0].makes_same_kv = true;
   for (const std::string& directory : options.decoders) {
     WorkerOptions worker = options.worker;
     worker.model = directory;
@@ -54,7 +54,6 @@ inline absl::StatusOr<std::vector<Decoder>> LoadDecoders(const ServeOptions& opt
     const absl::Status status = CheckSharesKv({decoders[0].config, *decoders[0].tokenizer},  //
                                               {decoder.config, *decoder.tokenizer});
     if (!status.ok()) return absl::InvalidArgumentError(StrCat("decoder ", directory, ": ", Message(status)));
-    decoder.makes_same_kv = tuned.weights->digest == model.weights->digest;
     decoders.push_back(std::move(decoder));
   }
   return decoders;

@@ -16,6 +16,12 @@ std::vector<BlockKey> RouterKeys(const ClientRequest& request) {
   return BlockKeys(RootKey(kNoDigest, absl::StrCat(request.served->family, "\n", request.cache_salt)), request.tokens);
 }
 
+// The same name under two salts is two sessions. No name has a line's end.
+std::string ScopedSession(const ClientRequest& request) {
+  if (request.session.empty() || request.cache_salt.empty()) return request.session;
+  return absl::StrCat(request.cache_salt, "\n", request.session);
+}
+
 }  // namespace
 
 absl::Status Room::Check(int64_t tokens, std::string_view at_least) const {
@@ -70,7 +76,7 @@ RouteRequest ToRoute(const ClientRequest& request) {
   return {.id = ScopedId(request.cache_salt, request.id),
           .tenant = request.tenant,
           .model = request.served->name,
-          .session = request.session,
+          .session = ScopedSession(request),
           .keys = RouterKeys(request),
           .prompt_tokens = static_cast<int32_t>(request.tokens.size()),
           .max_new_tokens = request.sampling.max_tokens,

@@ -202,7 +202,7 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
   RequestRecord& record = *found;
   done.request_id = record.id;
   const bool counts = gate_ && !record.request.session.empty() && !record.follower;  // which may be no turn of it
-  std::vector<BlockKey> keys = counts || record.unheard() ? core_.KeysOf(record.id) : std::vector<BlockKey>();
+  std::vector<BlockKey> keys = core_.KeysOf(record.id);
   if (core_.PrefillDone(link, done.request_id, done.decode_incarnation)) {
     if (workload_) workload_->Prefilled(done.request_id);
     record.prefilled = now;
@@ -211,7 +211,8 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
     record.queue = std::max(record.prefilled - record.complete - done.compute - done.handoff, absl::ZeroDuration());
     record.done = std::move(done);
     if (counts) TellGate(record, keys, now);
-    if (record.unheard()) core_.Remember(link, GrownKeys(record, std::move(keys)));
+    if (record.unheard()) keys = GrownKeys(record, std::move(keys));
+    core_.Remember(link, std::span(keys).first(record.BlocksAt(keys.size())));
     EndShadowsOf(record);
   }
   Act(now);

@@ -29,17 +29,37 @@ std::vector<const AttachedWorker*> LargeEnough(std::span<const AttachedWorker* c
   return large.empty() ? std::vector(candidates.begin(), candidates.end()) : large;
 }
 
+// Whom rendezvous hashing gives the key.
+const AttachedWorker* HomeOf(std::span<const AttachedWorker* const> candidates, std::string_view key) {
+  return *std::ranges::max_element(
+      candidates, {}, [&](const AttachedWorker* worker) { return RendezvousWeight(key, worker->info.address); });
+}
+
 // As good as random, and the same in every run; the salt makes the two choices for a request independent.
 const AttachedWorker* Anyone(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
                              std::string_view salt) {
-  const std::string key = StrCat(request.id, salt);
-  return *std::ranges::max_element(
-      candidates, {}, [&](const AttachedWorker* worker) { return RendezvousWeight(key, worker->info.address); });
+  return HomeOf(candidates, StrCat(request.id, salt));
 }
 
 // Tokens queued there. A report is old by up to its period and counts other routers; our own count is exact and counts
 // only ours.
 int64_t QueuedTokens(const AttachedWorker& worker) { return std::max(worker.load.queued_tokens, worker.prompt_tokens); }
+
+// What a prompt costs where it is pinned, and where it is cheapest.
+bool Stays(int64_t pinned_cost, int64_t cheapest_cost, const PlacementOptions& options) {
+  return static_cast<double>(pinned_cost) <=
+         options.pin_ratio * static_cast<double>(cheapest_cost) + static_cast<double>(options.pin_slack_tokens);
+}
+
+// As if its home held the whole prompt and the others nothing of it, which is so for all turns but the first. What a
+// router believes them to hold must not count: a session would stay where one router has moved it, and go home by
+// another.
+bool SessionStays(const AttachedWorker& home, std::span<const AttachedWorker* const> candidates,
+                  const RouteRequest& request, const PlacementOptions& options) {
+  int64_t least_queued = QueuedTokens(home);
+  for (const AttachedWorker* worker : candidates) least_queued = std::min(least_queued, QueuedTokens(*worker));
+  return Stays(QueuedTokens(home), request.prompt_tokens + least_queued, options);
+}
 
 }  // namespace
 
@@ -84,25 +104,27 @@ const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> all, 
     // The id spreads requests over workers that cost the same.
     return std::tuple(PrefillCost(*worker, request), RendezvousWeight(request.id, worker->info.address));
   });
-  if (key.empty() && holder == candidates.end()) return cheapest;
-  const AttachedWorker* pinned = holder != candidates.end()
-                                     ? *holder
-                                     : *std::ranges::max_element(candidates, {}, [&](const AttachedWorker* worker) {
-                                         return RendezvousWeight(key, worker->info.address);
-                                       });
-  const double limit = options.pin_ratio * static_cast<double>(PrefillCost(*cheapest, request)) +
-                       static_cast<double>(options.pin_slack_tokens);
-  return static_cast<double>(PrefillCost(*pinned, request)) <= limit ? pinned : cheapest;
+  const bool held = holder != candidates.end();
+  if (key.empty() && !held) return cheapest;
+  const AttachedWorker* pinned = held ? *holder : HomeOf(candidates, key);
+  const bool stays = held || request.session.empty()
+                         ? Stays(PrefillCost(*pinned, request), PrefillCost(*cheapest, request), options)
+                         : SessionStays(*pinned, candidates, request, options);
+  return stays ? pinned : cheapest;
 }
 
 const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> all, const RouteRequest& request,
-                                   const AttachedWorker* last, const PlacementOptions& options) {
+                                   const AttachedWorker* ahead, const PlacementOptions& options) {
   if (all.empty()) return nullptr;
   const auto candidates = LargeEnough(all, int64_t{request.prompt_tokens} + request.max_new_tokens);
   if (options.routing == Routing::kRandom) return Anyone(candidates, request, " decode");
-  const bool may_stay = options.routing == Routing::kPinned;
-  if (may_stay && last != nullptr && std::ranges::count(candidates, last) > 0 && !IsOverloaded(*last, request))
-    return last;
+  if (options.routing == Routing::kPinned) {
+    const bool has_gone = ahead != nullptr && std::ranges::count(candidates, ahead) > 0;
+    const AttachedWorker* home = has_gone                  ? ahead
+                                 : request.session.empty() ? nullptr
+                                                           : HomeOf(candidates, request.session);
+    if (home != nullptr && !IsOverloaded(*home, request)) return home;
+  }
   return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
     return std::tuple(
         IsOverloaded(*worker, request), DecodeLoad(*worker) + (request.open ? std::ssize(worker->expected) : 0),

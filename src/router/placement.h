@@ -21,7 +21,7 @@ struct RouteRequest {
   RequestId id{};
   std::string tenant{};          // whose key it came with; empty: the router asks for none
   std::string model{};           // of the decode worker; the prefill worker needs the same module digest
-  std::string session{};         // empty: none
+  std::string session{};         // of one cache salt: another's is another; empty: none
   std::vector<BlockKey> keys{};  // of the prompt's full blocks, for comparing prompts within this router
   int32_t prompt_tokens = 0;     // >= 1; of an open one those that are known, >= 0
   int32_t max_new_tokens = 0;
@@ -44,7 +44,7 @@ struct AttachedWorker {
   absl::flat_hash_set<RequestId> requests{};    // of this router, here now
   absl::flat_hash_set<RequestId> expected{};    // of this router: growing ones that will probably decode here
   int64_t prompt_tokens = 0;                    // of those that it still has to prefill, but in the background
-  std::optional<PrefixMemory> prefix_memory{};  // prefill workers only
+  std::optional<PrefixMemory> prefix_memory{};  // prefill workers only; of this router's requests
 };
 
 enum class Routing {
@@ -79,13 +79,16 @@ bool CanShareKv(const WorkerInfo& a, const WorkerInfo& b);
 // hashing pins the session, else the first block, else the output that a prompt begins with, as it has no block yet:
 // those that share it are computed once. The cheapest one where there is none of them or the pin is overloaded. Null
 // without candidates.
+//
+// Whether a session's pin is overloaded depends on no router's memory, but on the prompt's length and on what is
+// queued: routers that see the same workers agree whatever each has seen before.
 const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
                                     const PlacementOptions& options);
 
-// Under kPinned, `last`, which holds most of the KV (the session's last decode worker, or where the KV of a growing
-// prompt has gone), unless null or overloaded; else the least loaded, for a growing one with what is expected there.
-// Null without candidates.
+// Under kPinned, `ahead`, where the KV of a growing prompt has gone, unless null, else the worker to which rendezvous
+// hashing pins the session; where there is none, or it is overloaded, the least loaded, for a growing prompt with what
+// is expected there. Null without candidates.
 const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
-                                   const AttachedWorker* last, const PlacementOptions& options);
+                                   const AttachedWorker* ahead, const PlacementOptions& options);
 
 }  // namespace baton

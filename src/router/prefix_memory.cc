@@ -3,15 +3,36 @@
 #include <algorithm>
 #include <ranges>
 
+#include "base/check.h"
+
 namespace baton {
 
 int64_t PrefixMemory::LeadingHits(std::span<const BlockKey> keys) const {
-  return std::ranges::find_if(keys, [&](const BlockKey& key) { return !keys_.Contains(key); }) - keys.begin();
+  const auto unknown = [&](const BlockKey& key) { return !done_.Contains(key) && !under_way_.contains(key); };
+  return std::ranges::find_if(keys, unknown) - keys.begin();
+}
+
+void PrefixMemory::UnderWay(std::span<const BlockKey> keys) {
+  for (const BlockKey& key : keys) ++under_way_[key];
+}
+
+void PrefixMemory::Left(std::span<const BlockKey> keys) {
+  for (const BlockKey& key : keys) {
+    const auto found = under_way_.find(key);
+    BATON_CHECK(found != under_way_.end(), "a block left that was not under way");
+    if (--found->second == 0) under_way_.erase(found);
+  }
+}
+
+int64_t PrefixMemory::under_way() const {
+  int64_t blocks = 0;
+  for (const auto& [key, prompts] : under_way_) blocks += prompts;
+  return blocks;
 }
 
 void PrefixMemory::Remember(std::span<const BlockKey> keys) {
   // Last block first, so that a prompt is forgotten from its end: without its first block the rest finds nothing.
-  for (const BlockKey& key : std::views::reverse(keys)) keys_.Put(key, {});
+  for (const BlockKey& key : std::views::reverse(keys)) done_.Put(key, {});
 }
 
 }  // namespace baton

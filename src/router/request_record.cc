@@ -67,6 +67,11 @@ DecodeJob RequestRecord::StartDecode() const {
   return job;
 }
 
+size_t RequestRecord::BlocksAt(size_t blocks) const {
+  const int64_t tokens = int64_t{done->cached_tokens} + done->shared_tokens + done->computed_tokens;
+  return std::min(blocks, static_cast<size_t>(std::max<int64_t>(tokens, 0) / kBlockTokens));
+}
+
 // The prompt's last token has no KV before it is decoded, so it never counts as cached.
 int32_t RequestRecord::CachedTokens() const {
   if (request.prefill_only) return done->cached_tokens + done->shared_tokens;

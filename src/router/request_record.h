@@ -76,6 +76,9 @@ struct RequestRecord {
   PrefillJob StartPrefill(const RouterAction& action);
   PrefillAppend AppendPrompt(const RouterAction& action);
   DecodeJob StartDecode() const;  // REQUIRES: done
+  // Of these first blocks of its prompt, those that its prefill worker has now: what the decode worker held it need not
+  // have. REQUIRES: done.
+  size_t BlocksAt(size_t blocks) const;
 
   // Less retry_after and context. `status`: with which it ends now.
   RequestOutcome Outcome(const absl::Status& status, absl::Time now) const;

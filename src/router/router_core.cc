@@ -7,12 +7,16 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "engine/request.h"
+#include "model/module_digest.h"
 
 namespace baton {
 namespace {
 
-// Blocks whose place the router remembers for each prefill worker: 2^18 blocks are 4 M tokens and some 30 MB.
-constexpr size_t kRememberedBlocks = size_t{1} << 18;
+// Blocks that the router remembers of a prefill worker: as many as that can hold, but no more than take some 30 MB.
+size_t RememberedBlocks(const WorkerInfo& info) {
+  constexpr int64_t kMost = int64_t{1} << 18;
+  return static_cast<size_t>(std::clamp<int64_t>(info.blocks_total + info.staging_blocks, 1, kMost));
+}
 
 // However short the hints and however many wait: a worker is asked again by each after this long, and by all of them
 // together at most once in kRetrySpacing.
@@ -32,13 +36,26 @@ AttachedWorker* RouterCore::FindWorker(const WorkerAddress& link) {
 
 // --- workers -------------------------------------------------------------------------------------------------------
 
+absl::Status RouterCore::MayAttach(const WorkerInfo& info) const {
+  if (info.role != WorkerRole::kDecode) return absl::OkStatus();
+  for (const AttachedWorker* other : DecodeCandidates(info.model)) {
+    if (other->info.weights_digest == info.weights_digest) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "model '", info.model, "': weights ", Hex(info.weights_digest), " at ", info.address, ", but ",
+        Hex(other->info.weights_digest), " at ", other->info.address,
+        ", which serves it: other weights need another name, or come when the last worker with these has gone"));
+  }
+  return absl::OkStatus();
+}
+
 void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
   BATON_CHECK(!workers_.contains(link), link);
+  BATON_CHECK(MayAttach(info).ok(), link);
   AttachedWorker& worker = workers_[link];
   worker.link = link;
   worker.info = info;
   worker.load.blocks_free = info.blocks_total;  // until it says otherwise
-  if (info.role == WorkerRole::kPrefill) worker.prefix_memory.emplace(kRememberedBlocks);
+  if (info.role == WorkerRole::kPrefill) worker.prefix_memory.emplace(RememberedBlocks(info));
   restarting_.erase(link);
   PlaceWaiting(now);
 }
@@ -46,8 +63,9 @@ void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& inf
 void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   const AttachedWorker* worker = FindWorker(link);
   if (worker == nullptr) return;
-  const std::string what = absl::StrCat(worker->info.role == WorkerRole::kPrefill ? "prefill" : "decode", " worker ",
-                                        link, " was lost; the request may be sent again");
+  const WorkerRole role = worker->info.role;
+  const std::string what = absl::StrCat(role == WorkerRole::kPrefill ? "prefill" : "decode", " worker ", link,
+                                        " was lost; the request may be sent again");
   std::vector<RequestId> theirs(worker->requests.begin(), worker->requests.end());
   std::ranges::sort(theirs);
   for (const RequestId& id : worker->expected) live_.at(id).expected_at.clear();
@@ -62,7 +80,16 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   workers_.erase(link);
   for (const RequestId& id : theirs) {
     Live& live = live_.at(id);
-    if (live.state == State::kGrowing) {
+    const bool again = live.state == State::kPrefilling && role == WorkerRole::kPrefill && !live.placed_again;
+    if (again) {
+      live.placed_again = true;
+      live.refusals.clear();  // it waits for none of them, but for a worker, if at all
+      if (!live.decode.empty()) {
+        actions_.push_back({.kind = RouterAction::Kind::kCancel, .request = id, .worker = live.decode});
+      }
+      LeaveDecode(live);
+    }
+    if (again || live.state == State::kGrowing) {
       PlaceOrWait(live, now);
     } else {
       End(id, absl::UnavailableError(what), limits_.retry_hint);
@@ -361,10 +388,8 @@ bool RouterCore::TryPlace(Live& live, absl::Time now) {
 // The decode worker for KV of this prefill worker; null without candidates.
 const AttachedWorker* RouterCore::DecodeFor(const Live& live, const AttachedWorker& prefill, Candidates decodes) {
   std::erase_if(decodes, [&](const AttachedWorker* decode) { return !CanShareKv(prefill.info, decode->info); });
-  const RouteRequest& request = live.request;
-  const WorkerAddress* last = live.expected_at.empty() ? nullptr : &live.expected_at;
-  if (last == nullptr && !request.session.empty()) last = session_decode_.Find({request.session, request.model});
-  return ChooseDecode(decodes, request, last == nullptr ? nullptr : FindWorker(*last), limits_.placement);
+  const AttachedWorker* ahead = live.expected_at.empty() ? nullptr : FindWorker(live.expected_at);
+  return ChooseDecode(decodes, live.request, ahead, limits_.placement);
 }
 
 // Null: nowhere.
@@ -377,7 +402,6 @@ void RouterCore::Expect(Live& live, const AttachedWorker* decode) {
 void RouterCore::GoTo(Live& live, const AttachedWorker& decode) {
   live.decode = decode.link;
   workers_.at(decode.link).requests.insert(live.request.id);
-  if (!live.request.session.empty()) session_decode_.Put({live.request.session, live.request.model}, decode.link);
 }
 
 void RouterCore::Place(Live& live, const AttachedWorker& prefill, const AttachedWorker* decode) {
@@ -389,7 +413,7 @@ void RouterCore::Place(Live& live, const AttachedWorker& prefill, const Attached
   prefill_worker.requests.insert(request.id);
   live.queued_tokens = IsBackground(request.priority) ? 0 : UncachedTokens(prefill_worker, request);
   prefill_worker.prompt_tokens += live.queued_tokens;
-  prefill_worker.prefix_memory->Remember(request.keys);
+  prefill_worker.prefix_memory->UnderWay(request.keys);
   if (request.open) {
     Expect(live, decode);
   } else if (decode != nullptr) {
@@ -445,6 +469,7 @@ void RouterCore::LeavePrefill(Live& live) {
   AttachedWorker& worker = workers_.at(std::exchange(live.prefill, {}));
   worker.requests.erase(live.request.id);
   worker.prompt_tokens -= live.queued_tokens;
+  worker.prefix_memory->Left(live.request.keys);
 }
 
 void RouterCore::LeaveDecode(Live& live) {
@@ -522,7 +547,7 @@ RouterCore::Live& RouterCore::FirstToAsk(Live& live, absl::Time now) {
 
 void RouterCore::CheckInvariants() const {
   for (const auto& [link, left] : restarting_) BATON_CHECK(!workers_.contains(link), link);
-  absl::flat_hash_map<WorkerAddress, int64_t> requests, prompt_tokens;
+  absl::flat_hash_map<WorkerAddress, int64_t> requests, prompt_tokens, blocks;
   size_t waiting = 0, timers = 0, expected = 0;
   absl::flat_hash_map<std::string, int32_t> of_tenants;
   for (const auto& [id, live] : live_) {
@@ -546,7 +571,10 @@ void RouterCore::CheckInvariants() const {
       BATON_CHECK(workers_.contains(link) && workers_.at(link).requests.contains(id), id);
       ++requests[link];
     }
-    if (!live.prefill.empty()) prompt_tokens[live.prefill] += live.queued_tokens;
+    if (!live.prefill.empty()) {
+      prompt_tokens[live.prefill] += live.queued_tokens;
+      blocks[live.prefill] += std::ssize(live.request.keys);
+    }
     BATON_CHECK(growing || live.expected_at.empty(), id);
     if (!live.expected_at.empty()) BATON_CHECK(workers_.at(live.expected_at).expected.contains(id), id);
     expected += !live.expected_at.empty();
@@ -555,6 +583,7 @@ void RouterCore::CheckInvariants() const {
   for (const auto& [link, worker] : workers_) {
     BATON_CHECK(static_cast<int64_t>(worker.requests.size()) == requests[link], link);
     BATON_CHECK(worker.prompt_tokens == prompt_tokens[link], link);
+    BATON_CHECK(!worker.prefix_memory || worker.prefix_memory->under_way() == blocks[link], link);
     expected -= worker.expected.size();
   }
   for (const auto& [tenant, use] : tenants_) BATON_CHECK(use.live == of_tenants[tenant], tenant);

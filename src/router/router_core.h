@@ -32,7 +32,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "router/lru_map.h"
 #include "router/placement.h"
 #include "router/worker_state.h"
 
@@ -65,9 +64,13 @@ class RouterCore {
   explicit RouterCore(RouterLimits limits) : limits_(std::move(limits)) {}
 
   // --- workers -------------------------------------------------------------------------------------------------
-  // `link` is the address as configured. A link attaches at most once before it is lost.
+  // FAILED_PRECONDITION: a decode worker of other weights than those that serve its model; it may come when they have
+  // gone. A client that names a model does not mean either of two.
+  absl::Status MayAttach(const WorkerInfo& info) const;
+  // `link` is the address as configured. A link attaches at most once before it is lost. REQUIRES: MayAttach.
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
-  // Harmless if not attached. Its requests end; growing prompts, of which nothing was shown yet, are placed again.
+  // Harmless if not attached. Its requests end, but prompts of which nothing was shown yet are placed again: growing
+  // ones always, others once when their prefill worker is lost.
   void WorkerLost(const WorkerAddress& link, absl::Time now);
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load);
 
@@ -89,7 +92,7 @@ class RouterCore {
   void EndBy(const RequestId& id, absl::Time deadline);
   // True: the hand-off stands and kStartDecode follows (for prefill-only: kEnd, OK).
   bool PrefillDone(const WorkerAddress& link, const RequestId& id, Incarnation decode_incarnation);
-  // A prefill worker has these first blocks of a prompt, though not all of them were submitted.
+  // A prefill worker has these first blocks of a prompt that it has done, submitted with it or not.
   void Remember(const WorkerAddress& link, std::span<const BlockKey> keys);
   struct Failure {
     absl::Status status;
@@ -147,6 +150,7 @@ class RouterCore {
     std::optional<absl::Time> refused_at;  // first RESOURCE_EXHAUSTED from a worker
     std::vector<Refusal> refusals;         // by workers that are left out for now, each at most once
     absl::Status last_refusal;
+    bool placed_again = false;  // since a prefill worker was lost
     absl::Time timer = absl::InfiniteFuture();
   };
   using WaitingKey = std::tuple<int32_t, absl::Time, int64_t, RequestId>;  // -priority, turn, sequence, id
@@ -197,7 +201,6 @@ class RouterCore {
   absl::flat_hash_map<std::string, TenantUse> tenants_;  // of those with keys
   int64_t turns_ = 0;
   std::set<std::pair<absl::Time, RequestId>> timers_;  // one for each live request that has one
-  LruMap<std::pair<std::string, std::string>, WorkerAddress> session_decode_{1 << 16};  // by session and model
   int64_t next_sequence_ = 0;
   std::vector<RouterAction> actions_;
 };

@@ -17,12 +17,14 @@ struct WorkerInfo {
   WorkerAddress address{};  // under which other workers reach it; pins hash it, so all routers must see the same
   Incarnation incarnation{};
   std::string model{};
-  std::array<uint8_t, 32> module_digest{};  // KV may pass between equal ones only
+  std::array<uint8_t, 32> module_digest{};   // KV may pass between equal ones only
+  std::array<uint8_t, 32> weights_digest{};  // of its own weights: decode workers of one model have equal ones
   std::string numerics_id{};
   KvLayout layout{};
   int64_t blocks_total = 0;
-  int32_t context = 0;    // tokens
-  int32_t max_batch = 0;  // requests in one step
+  int64_t staging_blocks = 0;  // that host memory and disk hold besides
+  int32_t context = 0;         // tokens
+  int32_t max_batch = 0;       // requests in one step
 };
 
 struct WorkerLoad {

@@ -24,7 +24,7 @@ DecodeEngineOptions EngineOptions(const NodeParts& parts, const DecoderParts& de
   options.model.positions = parts.config.context;
   options.blocks = info.blocks_total;
   options.max_batch = info.max_batch;
-  options.shares_output = decoder.makes_same_kv;
+  options.shares_output = decoder.digest == parts.digest;  // KV that it makes is KV that the module would have made
   return options;
 }
 
@@ -41,7 +41,8 @@ absl::StatusOr<std::unique_ptr<DecodeNode>> DecodeNode::Start(const NodeParts& p
   if (!listen.empty()) {
     ASSIGN_OR_RETURN(address, AdvertisedAddress(parts.options, node->server_->address()));
   }
-  const WorkerInfo info = Describe(parts, WorkerRole::kDecode, address, DrawIncarnation());
+  WorkerInfo info = Describe(parts, WorkerRole::kDecode, address, DrawIncarnation());
+  info.weights_digest = decoder.digest;
   DecodeWorkerOptions options;
   options.engine = EngineOptions(parts, decoder, info);
   options.parallel_for = std::move(decoder.parallel_for);

@@ -14,9 +14,8 @@ namespace baton {
 
 struct DecoderParts {
   const Tokenizer& tokenizer;  // must outlive it
-  // The decoder has the prefill module's own weights: KV that it makes is KV that this would have made.
-  bool makes_same_kv;
-  ParallelFor parallel_for;  // samples on up to `threads` threads; may be empty
+  const Digest& digest;        // of its own weights
+  ParallelFor parallel_for;    // samples on up to `threads` threads; may be empty
 };
 
 class DecodeNode {

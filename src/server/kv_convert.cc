@@ -48,7 +48,7 @@ absl::StatusOr<LinkRequest> FromProto(const kv::v1::LinkRequest& proto) {
   request.version = proto.version();
   request.prefill_address = proto.prefill_address();
   request.prefill_incarnation = Incarnation(proto.prefill_incarnation());
-  ASSIGN_OR_RETURN(request.module_digest, DigestFrom(proto.module_digest()));
+  ASSIGN_OR_RETURN(request.module_digest, DigestFrom(proto.module_digest(), "module_digest"));
   ASSIGN_OR_RETURN(request.layout, FromProto(proto.layout()));
   request.numerics_id = proto.numerics_id();
   request.can_digest = proto.can_digest();

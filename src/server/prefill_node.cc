@@ -45,7 +45,7 @@ WorkerInfo Describe(const NodeParts& parts, WorkerRole role, const WorkerAddress
   info.address = address;
   info.incarnation = incarnation;
   info.model = parts.model_name;
-  info.module_digest = parts.digest;
+  info.module_digest = info.weights_digest = parts.digest;
   info.numerics_id = parts.backend.numerics_id();
   info.layout = parts.backend.kv_layout();
   info.blocks_total = static_cast<int64_t>(parts.backend.kv_slab().size()) / info.layout.BlockBytes();
@@ -64,10 +64,11 @@ absl::StatusOr<std::unique_ptr<PrefillNode>> PrefillNode::Start(const NodeParts&
   if (!listen.empty()) {
     ASSIGN_OR_RETURN(address, AdvertisedAddress(parts.options, node->server_->address()));
   }
-  const WorkerInfo info = Describe(parts, WorkerRole::kPrefill, address, DrawIncarnation());
+  WorkerInfo info = Describe(parts, WorkerRole::kPrefill, address, DrawIncarnation());
   PrefillEngineOptions options = EngineOptions(parts, info);
   const int64_t block_bytes = info.layout.BlockBytes();
   ASSIGN_OR_RETURN(options.staging, Staging(parts.options, block_bytes));
+  info.staging_blocks = options.staging.host + options.staging.disk;
   if (options.staging.host > 0) {
     ASSIGN_OR_RETURN(node->staging_, StagingStore::Create(options.staging, block_bytes, parts.options.kv_disk_dir));
   }

@@ -129,12 +129,12 @@ void Router::TickLinks() {
   for (const auto& link : decode) link->Tick(clock_.Now());
 }
 
-void Router::Drop(const WorkerAddress& link) {
+void Router::Refuse(const WorkerAddress& link, const absl::Status& why) {
   const std::lock_guard lock(mutex_);
   const auto prefill = prefill_links_.find(link);
   const auto decode = decode_links_.find(link);
-  if (prefill != prefill_links_.end()) prefill->second.link->Drop();
-  if (decode != decode_links_.end()) decode->second.link->Drop();
+  if (prefill != prefill_links_.end()) prefill->second.link->Refuse(why);
+  if (decode != decode_links_.end()) decode->second.link->Refuse(why);
 }
 
 absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_ptr<RequestSink> sink) {

@@ -118,7 +118,7 @@ class Router {
   void OnUpdates(const WorkerAddress& link, const worker::v1::StepUpdates& step);
   void Tick();
   void TickLinks();
-  void Drop(const WorkerAddress& link);
+  void Refuse(const WorkerAddress& link, const absl::Status& why);
 
   // Lets `event` happen, and carries out what follows from it.
   void Drive(absl::FunctionRef<void(Dispatcher& dispatcher, absl::Time now)> event);

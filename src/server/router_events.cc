@@ -12,13 +12,16 @@ namespace baton {
 absl::Status Router::Attach(const WorkerAddress& link, WorkerRole role, const worker::v1::WorkerInfo& proto) {
   ASSIGN_OR_RETURN(const WorkerInfo info, FromProto(proto, role));
   bool again = false, known = false;
+  absl::Status fits;
   Drive([&](Dispatcher& dispatcher, absl::Time now) {
     known = prefill_links_.contains(link) || decode_links_.contains(link);
     again = dispatcher.core().workers().contains(link);
-    if (known && !again) dispatcher.WorkerAttached(link, info, now);
+    fits = dispatcher.core().MayAttach(info);
+    if (known && !again && fits.ok()) dispatcher.WorkerAttached(link, info, now);
   });
   if (!known) return absl::FailedPreconditionError("it is named no more");
   if (again) return absl::FailedPreconditionError("introduced itself twice");
+  RETURN_IF_ERROR(fits);
   spdlog::info("worker {}: attached: {} model '{}', {} blocks, {}", link,
                role == WorkerRole::kPrefill ? "prefill" : "decode", info.model, info.blocks_total, info.numerics_id);
   return absl::OkStatus();
@@ -44,10 +47,7 @@ void Router::OnLost(const WorkerAddress& link) {
 void Router::OnPrefillEvent(const WorkerAddress& link, const worker::v1::PrefillEvent& event) {
   switch (event.event_case()) {
     case worker::v1::PrefillEvent::kInfo:
-      if (absl::Status status = Attach(link, WorkerRole::kPrefill, event.info()); !status.ok()) {
-        spdlog::error("worker {}: refused: {}", link, Message(status));
-        Drop(link);
-      }
+      if (absl::Status status = Attach(link, WorkerRole::kPrefill, event.info()); !status.ok()) Refuse(link, status);
       return;
     case worker::v1::PrefillEvent::kLoad:
       return OnLoad(link, event.load());
@@ -63,10 +63,7 @@ void Router::OnPrefillEvent(const WorkerAddress& link, const worker::v1::Prefill
 void Router::OnDecodeEvent(const WorkerAddress& link, const worker::v1::DecodeEvent& event) {
   switch (event.event_case()) {
     case worker::v1::DecodeEvent::kInfo:
-      if (absl::Status status = Attach(link, WorkerRole::kDecode, event.info()); !status.ok()) {
-        spdlog::error("worker {}: refused: {}", link, Message(status));
-        Drop(link);
-      }
+      if (absl::Status status = Attach(link, WorkerRole::kDecode, event.info()); !status.ok()) Refuse(link, status);
       return;
     case worker::v1::DecodeEvent::kLoad:
       return OnLoad(link, event.load());

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/status.h"
+#include "base/strings.h"
 #include "server/grpc_status.h"
 
 namespace baton {
@@ -80,11 +81,10 @@ absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto) {
                   .order = static_cast<KvOrder>(proto.order())};
 }
 
-absl::StatusOr<Digest> DigestFrom(const std::string& bytes) {
+absl::StatusOr<Digest> DigestFrom(const std::string& bytes, std::string_view field) {
   Digest digest;
   if (bytes.size() != digest.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("module_digest: expected ", digest.size(), " bytes, got ", bytes.size()));
+    return absl::InvalidArgumentError(StrCat(field, ": expected ", digest.size(), " bytes, got ", bytes.size()));
   }
   std::ranges::copy(bytes, digest.begin());
   return digest;
@@ -98,10 +98,12 @@ worker::v1::WorkerInfo ToProto(const WorkerInfo& info) {
   proto.set_incarnation(info.incarnation.value());
   proto.set_model(info.model);
   proto.set_module_digest(ToBytes(info.module_digest));
+  proto.set_weights_digest(ToBytes(info.weights_digest));
   proto.set_numerics_id(info.numerics_id);
   *proto.mutable_layout() = ToProto(info.layout);
   proto.set_blocks_total(info.blocks_total);
   proto.set_context(info.context);
+  proto.set_staging_blocks(info.staging_blocks);
   proto.set_max_batch(info.max_batch);
   return proto;
 }
@@ -118,10 +120,12 @@ absl::StatusOr<WorkerInfo> FromProto(const worker::v1::WorkerInfo& proto, Worker
   info.address = proto.address();
   info.incarnation = Incarnation(proto.incarnation());
   info.model = proto.model();
-  ASSIGN_OR_RETURN(info.module_digest, DigestFrom(proto.module_digest()));
+  ASSIGN_OR_RETURN(info.module_digest, DigestFrom(proto.module_digest(), "module_digest"));
+  ASSIGN_OR_RETURN(info.weights_digest, DigestFrom(proto.weights_digest(), "weights_digest"));
   info.numerics_id = proto.numerics_id();
   ASSIGN_OR_RETURN(info.layout, FromProto(proto.layout()));
   info.blocks_total = proto.blocks_total();
+  info.staging_blocks = std::clamp<int64_t>(proto.staging_blocks(), 0, int64_t{1} << 48);
   info.context = proto.context();
   info.max_batch = proto.max_batch();
   return info;

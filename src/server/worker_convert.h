@@ -11,7 +11,7 @@ namespace baton {
 
 worker::v1::KvLayout ToProto(const KvLayout& layout);
 absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto);
-absl::StatusOr<Digest> DigestFrom(const std::string& bytes);
+absl::StatusOr<Digest> DigestFrom(const std::string& bytes, std::string_view field);
 std::string ToBytes(const Digest& digest);
 
 worker::v1::WorkerInfo ToProto(const WorkerInfo& info);

@@ -12,6 +12,8 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "base/logging.h"
+#include "base/status.h"
+#include "base/strings.h"
 #include "server/attach_client.h"
 #include "server/grpc_server.h"
 
@@ -51,10 +53,14 @@ class WorkerLink {
     if (stream_ != nullptr) stream_->Send(std::move(command));
   }
 
-  // The peer broke the protocol: its stream is closed, with all that follows from that.
-  void Drop() {
+  // The peer broke the protocol, or is not wanted as it is: its stream is closed, with all that follows from that, and
+  // it is asked again after a while.
+  void Refuse(const absl::Status& why) {
     const std::lock_guard lock(mutex_);
-    if (stream_ != nullptr) stream_->Cancel();
+    if (stream_ == nullptr) return;
+    refused_ = true;
+    LogOnce(spdlog::level::err, StrCat("refused: ", Message(why)));
+    stream_->Cancel();
   }
 
   // No event comes after it.
@@ -71,6 +77,7 @@ class WorkerLink {
   using Stream = AttachClient<Command, Event>;
   static constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
   static constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
+  static constexpr absl::Duration kRefusedBackoff = absl::Milliseconds(500);
 
   void OnEvent(const Event& event) {
     {
@@ -83,14 +90,19 @@ class WorkerLink {
   void OnDone(const grpc::Status& status) {
     handlers_.on_lost(address_);
     const std::lock_guard lock(mutex_);
-    if (!stopping_ && status.error_message() != last_error_) {  // the same error again and again is logged once
-      last_error_ = status.error_message();
-      spdlog::warn("worker {}: not attached: {}", address_, last_error_);
-    }
-    next_attempt_ = now_ + backoff_;
+    const bool refused = std::exchange(refused_, false);
+    if (!stopping_ && !refused) LogOnce(spdlog::level::warn, StrCat("not attached: ", status.error_message()));
+    next_attempt_ = now_ + (refused ? kRefusedBackoff : backoff_);
     backoff_ = std::min(backoff_ * 2, kMaxBackoff);
     ended_ = std::exchange(stream_, nullptr);
     closed_.notify_all();  // under the lock: whoever waits may destroy this
+  }
+
+  // The same again and again is logged once. With the lock held.
+  void LogOnce(spdlog::level::level_enum level, std::string text) {
+    if (text == last_logged_) return;
+    last_logged_ = std::move(text);
+    spdlog::log(level, "worker {}: {}", address_, last_logged_);
   }
 
   const WorkerAddress address_;
@@ -106,7 +118,8 @@ class WorkerLink {
   absl::Time now_;
   absl::Time next_attempt_ = absl::InfinitePast();
   absl::Duration backoff_ = kFirstBackoff;
-  std::string last_error_;
+  bool refused_ = false;  // the stream
+  std::string last_logged_;
 };
 
 }  // namespace baton

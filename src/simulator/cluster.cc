@@ -70,6 +70,7 @@ WorkerInfo SimulatedCluster::InfoOf(const WorkerAddress& address, const std::str
           .incarnation = Incarnation(++incarnations_),
           .model = model,
           .module_digest = DigestOf(module),
+          .weights_digest = DigestOf(model),
           .numerics_id = "simulated",
           .layout = SimulatedKvLayout(shape_.model),
           .blocks_total = blocks_,

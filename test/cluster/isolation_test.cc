@@ -181,5 +181,39 @@ TEST_CASE("a tenant's prompt costs the same while another tenant's equal request
   live->reader->Finish();
 }
 
+TEST_CASE("one session name of many tenants is many sessions, which spread over workers of both kinds") {
+  const Worker prefills[] = {Worker("prefill"), Worker("prefill")}, decodes[] = {Worker("decode"), Worker("decode")};
+  Process router("baton-router", {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--shadow-prefill",
+                                  "false", "--prefill-workers", prefills[0].address + "," + prefills[1].address,
+                                  "--decode-workers", decodes[0].address + "," + decodes[1].address});
+  const auto stub = v1::Inference::NewStub(DialTcp(router.Await("listening on ")));
+  for (const Worker* worker : {&prefills[0], &prefills[1], &decodes[0], &decodes[1]}) {
+    router.Await(absl::StrCat("worker ", worker->address, ": attached"));
+  }
+  constexpr int kTenants = 40;  // that all of them go one way by chance: once in 2^39
+  for (int tenant = 0; tenant < kTenants; ++tenant) {
+    v1::GenerateRequest request = Prompt(tenant);
+    request.set_session_id("main");
+    request.set_cache_salt(absl::StrCat("tenant", tenant));
+    Call call(*stub, request);
+    const absl::Status status = call.Finish();
+    INFO(Message(status));
+    REQUIRE(status.ok());
+  }
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
+  for (const auto* workers : {prefills, decodes}) {
+    const std::string series = "baton_worker_jobs_total{code=\"OK\",role=\"" + workers->role + "\"}";
+    double jobs[2] = {0, 0};
+    while (jobs[0] + jobs[1] < kTenants && std::chrono::steady_clock::now() < until) {  // told now and then
+      for (int i = 0; i < 2; ++i) jobs[i] = Scrape(workers[i].metrics, series).value_or(0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    INFO(workers->role << ": " << jobs[0] << " and " << jobs[1]);
+    CHECK(jobs[0] + jobs[1] == kTenants);
+    CHECK(jobs[0] > 0);
+    CHECK(jobs[1] > 0);
+  }
+}
+
 }  // namespace
 }  // namespace baton

@@ -310,6 +310,31 @@ TEST_CASE("decoders of one process that are busy at once give what each gives al
   }
 }
 
+TEST_CASE("two sets of weights do not serve one name: the second is refused, and taken when the first has gone") {
+  const Decoders made, others;
+  std::array<std::optional<Worker>, 2> tuned;
+  tuned[0].emplace("decode", DecoderOf(made.Reversed("tuned")));
+  tuned[1].emplace("decode", DecoderOf(others.Copy("tuned")));
+  const std::array addresses{tuned[0]->address, tuned[1]->address};
+  const Worker prefill("prefill", Small({"--listen", "127.0.0.1:0"}, kModule));
+  Process router("baton-router", {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModule, "--prefill-workers",
+                                  prefill.address, "--decode-workers", absl::StrCat(addresses[0], ",", addresses[1])});
+  const auto stub = v1::Inference::NewStub(DialTcp(router.Await("listening on ")));
+  router.Await(absl::StrCat("worker ", prefill.address, ": attached"));
+  const std::string why = router.Await(": refused: model 'tuned': ");
+  INFO(why);
+  for (const std::string& address : addresses) CHECK(why.find(" at " + address) != std::string::npos);
+  const int second = router.Output().find(absl::StrCat("worker ", addresses[1], ": refused")) != std::string::npos;
+  router.Await(absl::StrCat("worker ", addresses[1 - second], ": attached"));
+
+  const v1::GenerateRequest ask = Ask("tuned", std::vector<int32_t>(50, 9), 20);
+  const Answer answer = Get(*stub, ask);
+  for (int i = 0; i < 10; ++i) CHECK(Get(*stub, ask) == answer);
+  tuned[1 - second].reset();
+  router.Await(absl::StrCat("worker ", addresses[second], ": attached"));
+  CHECK_FALSE(Get(*stub, ask) == answer);
+}
+
 TEST_CASE("a decoder that cannot go on from the module's KV is refused at start, with both values") {
   const Decoders made;
   const auto refused = [](const std::string& directory, const std::string& module) {

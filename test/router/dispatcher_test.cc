@@ -270,6 +270,27 @@ TEST_CASE("an output comes to a model of another tokenizer as that model's own t
   CHECK(d.appended == expected);
 }
 
+TEST_CASE("as many of a prompt's blocks count as cached as its prefill worker said that it has") {
+  Driven d;
+  const std::string prompt(60, 'x');  // three blocks
+  for (const auto& [computed, uncached] : std::map<int32_t, int64_t>{{0, 60}, {31, 44}, {59, 12}}) {
+    INFO(computed);
+    ClientRequest request = d.Request("r", prompt);
+    request.cache_salt = absl::StrCat("salt", computed);
+    const RouteRequest route = ToRoute(request);
+    REQUIRE(d.Submit(request).ok());
+    d.Take();
+    PrefillDone done;
+    done.request_id = d.NameOf("r");
+    done.decode_incarnation = Incarnation(22);
+    done.computed_tokens = computed;
+    (*d).OnPrefillDone(kP, done, d.now);
+    CHECK((*d).core().FewestUncached(route) == uncached);
+    d.Made(d.NameOf("r"), "y", FinishReason::kStop);
+    d.Take();
+  }
+}
+
 TEST_CASE("a request that its client has let go of ends when nobody else waits for it") {
   Driven d;
   const auto up = d.Submit(d.Request("up", "ab"));

@@ -1,6 +1,7 @@
 // A dispatcher driven by hand.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -49,10 +50,12 @@ class Driven {
   absl::StatusOr<RequestTicket> Submit(ClientRequest request) {
     return dispatcher_.Submit(Prepare(std::move(request)), now);
   }
+  // All of its prompt that was taken was computed.
   void Prefilled(const RequestId& id) {
     PrefillDone done;
     done.request_id = names_.at(id);
     done.decode_incarnation = Incarnation(22);
+    done.computed_tokens = std::max(tokens_[done.request_id] - 1, 0);
     dispatcher_.OnPrefillDone(kP, done, now);
   }
   void Made(const RequestId& worker_id, const std::string& text, std::optional<FinishReason> finish) {
@@ -110,11 +113,14 @@ class Driven {
   std::string Line(const PrefillJob& job) {
     const RequestId id = job.request_id.substr(0, job.request_id.find('#'));
     names_[id] = job.request_id;
+    tokens_[job.request_id] = static_cast<int32_t>(job.tokens.size());
     handicaps.push_back(job.handicap);
     return absl::StrCat(job.open ? "open " : "prefill ", job.request_id, " ", TextOf(job.tokens));
   }
   std::string Line(const PrefillAppend& append) {
     appended = append.tokens;
+    if (append.restart) tokens_[append.request_id] = 0;
+    tokens_[append.request_id] += static_cast<int32_t>(append.tokens.size());
     return absl::StrCat(append.last ? "close " : "append ", append.request_id, " ", TextOf(append.tokens));
   }
   static std::string Line(const DecodeJob& job) {
@@ -125,6 +131,7 @@ class Driven {
   const ServedModel model_ = ByteModel("bytes");
   Dispatcher dispatcher_;
   std::map<RequestId, RequestId> names_;
+  std::map<RequestId, int32_t> tokens_;  // of prompts, by what workers call them
 };
 
 using Lines = std::vector<std::string>;

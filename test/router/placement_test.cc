@@ -1,9 +1,12 @@
 #include "router/placement.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 
 #include "catch.h"
+#include "model/byte_model.h"
+#include "router/client_request.h"
 #include "router/rendezvous.h"
 
 namespace baton {
@@ -142,15 +145,60 @@ TEST_CASE("a pin is left when its worker is overloaded, and a cached prefix coun
   AttachedWorker& other = &pinned == &workers[0] ? workers[1] : workers[0];
   const PlacementOptions options{.pin_ratio = 2, .pin_slack_tokens = 100};
 
-  // 2 * 1601 + 100 = 3302 is the limit: 1701 queued tokens are just allowed.
-  pinned.load.queued_tokens = 1701;
-  CHECK(ChoosePrefill(all, request, options) == &pinned);
-  pinned.load.queued_tokens = 1702;
-  CHECK(ChoosePrefill(all, request, options) == &other);
-  // The pinned worker holds the prompt: only its queue costs.
-  pinned.prefix_memory->Remember(request.keys);
-  CHECK(PrefillCost(pinned, request) == 1703);
-  CHECK(ChoosePrefill(all, request, options) == &pinned);
+  const auto pin_of = [&](const RouteRequest& r) {
+    other.load.queued_tokens = pinned.load.queued_tokens = 0;
+    return ChoosePrefill(all, r, options);
+  };
+  SECTION("a session's, as if it held the whole prompt, whatever routers have seen: all of them decide alike") {
+    for (const bool other_has_it : {false, true}) {
+      if (other_has_it) other.prefix_memory->Remember(request.keys);
+      CHECK(pin_of(request) == &pinned);
+      pinned.load.queued_tokens = 3302;  // 2 * 1601 + 100
+      CHECK(ChoosePrefill(all, request, options) == &pinned);
+      pinned.load.queued_tokens = 3303;
+      CHECK(ChoosePrefill(all, request, options) == &other);
+      other.load.queued_tokens = 1;
+      CHECK(ChoosePrefill(all, request, options) == &pinned);
+    }
+  }
+  SECTION("a prefix's, by what is cached") {
+    RouteRequest prefix = request;
+    prefix.session.clear();
+    for (uint8_t seed = 1; ChoosePrefill(all, prefix, {}) != &pinned; ++seed) prefix.keys = Keys(100, seed);
+    // 2 * 1601 + 100 = 3302 is the limit: 1701 queued tokens are just allowed.
+    pinned.load.queued_tokens = 1701;
+    CHECK(ChoosePrefill(all, prefix, options) == &pinned);
+    pinned.load.queued_tokens = 1702;
+    CHECK(ChoosePrefill(all, prefix, options) == &other);
+    // The pinned worker holds the prompt: only its queue costs.
+    pinned.prefix_memory->Remember(prefix.keys);
+    CHECK(PrefillCost(pinned, prefix) == 1703);
+    CHECK(ChoosePrefill(all, prefix, options) == &pinned);
+  }
+}
+
+TEST_CASE("one name under many salts is many sessions, which spread over workers of both kinds") {
+  std::vector<AttachedWorker> prefills{Prefill("a"), Prefill("b")}, decodes{Decode("c"), Decode("d")};
+  const std::vector<const AttachedWorker*> prefill{&prefills[0], &prefills[1]}, decode{&decodes[0], &decodes[1]};
+  const ServedModel model = ByteModel("bytes");
+  std::map<std::string, int> share;
+  for (int tenant = 0; tenant < 100; ++tenant) {
+    ClientRequest request;
+    request.served = &model;
+    request.session = "main";
+    request.tokens.assign(100, 7);
+    request.cache_salt = absl::StrCat("tenant", tenant);
+    for (int turn = 0; turn < 2; ++turn) {
+      request.id = absl::StrCat("r", turn);
+      ++share[ChoosePrefill(prefill, ToRoute(request), {})->link];
+      ++share[ChooseDecode(decode, ToRoute(request), nullptr, {})->link];
+    }
+  }
+  for (const char* name : {"a", "b", "c", "d"}) {
+    INFO(name << " " << share[name]);
+    CHECK(share[name] > 70);
+    CHECK(share[name] % 2 == 0);  // both turns of each
+  }
 }
 
 TEST_CASE("what is of use at its holder only goes there, overloaded or not, under every policy") {
@@ -223,10 +271,29 @@ TEST_CASE("a prefix memory forgets the end of a prompt before its start") {
   CHECK(memory.LeadingHits(Keys(5, 2)) == 5);
 }
 
-TEST_CASE("decode goes to the session's last worker until that is full, else to the least loaded") {
+TEST_CASE("a session decodes at one worker, by hashing, until that is full") {
   std::vector<AttachedWorker> workers{Decode("a"), Decode("b"), Decode("c")};
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
-  const RouteRequest request = Request("s", 10);
+  std::map<std::string, int> share;
+  for (int i = 0; i < 300; ++i) {
+    const RouteRequest request = Request(absl::StrCat("s", i), 10);
+    AttachedWorker& home = *std::ranges::find(workers, ChooseDecode(all, request, nullptr, {})->link,  //
+                                              &AttachedWorker::link);
+    ++share[home.link];
+    if (&home != &workers[2]) CHECK(ChooseDecode(std::span(all).first(2), request, nullptr, {}) == &home);
+    home.load.running_requests = 3;
+    CHECK(ChooseDecode(all, request, nullptr, {}) == &home);
+    home.load.running_requests = 4;  // max_batch
+    CHECK(ChooseDecode(all, request, nullptr, {}) != &home);
+    home.load.running_requests = 0;
+  }
+  for (const char* name : {"a", "b", "c"}) CHECK(share[name] > 70);
+}
+
+TEST_CASE("decode goes to where KV has gone until that is full, else to the least loaded") {
+  std::vector<AttachedWorker> workers{Decode("a"), Decode("b"), Decode("c")};
+  std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
+  const RouteRequest request = Request("", 10);
   workers[0].requests = {"x", "y"};
   workers[1].load.running_requests = 3;
   workers[2].load.queued_requests = 1;

@@ -75,11 +75,6 @@ TEST_CASE("a deadline ends a request like a cancel, in every state") {
 
 TEST_CASE("a lost worker ends its requests with UNAVAILABLE and frees them at the other worker") {
   Cluster c;
-  SECTION("prefill worker while prefilling") {
-    Bring(c, Stage::kPrefilling);
-    c.core.WorkerLost(kP, c.now);
-    CHECK(Take(c.core) == Lines{"cancel r decode-1", "end r UNAVAILABLE"});
-  }
   SECTION("decode worker while prefilling") {
     Bring(c, Stage::kPrefilling);
     c.core.WorkerLost(kD, c.now);
@@ -101,6 +96,44 @@ TEST_CASE("a lost worker ends its requests with UNAVAILABLE and frees them at th
     CHECK(Take(c.core).empty());
     CHECK(c.core.TokensArrived(kD, "r", true));
     CHECK(Take(c.core) == Lines{"end r OK"});
+  }
+}
+
+TEST_CASE("a prompt whose prefill worker is lost is placed again, once") {
+  Cluster c;
+  Bring(c, Stage::kPrefilling);
+  SECTION("at another worker") {
+    c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
+    c.core.WorkerLost(kP, c.now);
+    CHECK(Take(c.core) == Lines{"cancel r decode-1", "prefill r prefill-2 decode-1"});
+    SECTION("which serves it") {
+      CHECK(c.core.PrefillDone("prefill-2", "r", Incarnation(22)));
+      CHECK(Take(c.core) == Lines{"decode r decode-1"});
+    }
+    SECTION("and not a second time") {
+      c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 13), c.now);
+      c.core.WorkerLost("prefill-2", c.now);
+      CHECK(Take(c.core) == Lines{"cancel r decode-1", "end r UNAVAILABLE"});
+    }
+  }
+  SECTION("at one that comes soon") {
+    c.core.WorkerLost(kP, c.now);
+    CHECK(Take(c.core) == Lines{"cancel r decode-1"});
+    c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 13), c.now + absl::Seconds(1));
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+  }
+  SECTION("unless none comes") {
+    c.core.WorkerLost(kP, c.now);
+    CHECK(Take(c.core) == Lines{"cancel r decode-1"});
+    c.core.Tick(c.now + absl::Seconds(2));
+    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+  }
+  SECTION("or its deadline passes") {
+    c.core.EndBy("r", c.now + absl::Seconds(1));
+    c.core.WorkerLost(kP, c.now);
+    CHECK(Take(c.core) == Lines{"cancel r decode-1"});
+    c.core.Tick(c.now + absl::Seconds(1));
+    CHECK(Take(c.core) == Lines{"end r DEADLINE_EXCEEDED"});
   }
 }
 
@@ -165,6 +198,28 @@ TEST_CASE("a request waits longer for a worker that was restarted, for it had sa
     c.core.Tick(c.now + absl::Seconds(2));
     CHECK(Take(c.core) == Lines{"end later UNAVAILABLE"});
   }
+}
+
+TEST_CASE("a decode worker of other weights may attach when the last with those that serve its model has gone") {
+  Cluster c;
+  c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
+  WorkerInfo tuned_anew = Info(WorkerRole::kDecode, "decode-3", 44);
+  tuned_anew.weights_digest[31] = 0xab;
+  const absl::Status refused = c.core.MayAttach(tuned_anew);
+  CHECK(absl::IsFailedPrecondition(refused));
+  for (const char* part : {"model 'm'", "0000ab at decode-3", "000000 at decode-1"}) {
+    INFO(part << " in " << refused);
+    CHECK(refused.message().find(part) != absl::string_view::npos);
+  }
+  WorkerInfo elsewhere = tuned_anew;
+  elsewhere.model = std::string("n");
+  CHECK(c.core.MayAttach(elsewhere).ok());
+  c.core.WorkerLost(kD, c.now);
+  CHECK_FALSE(c.core.MayAttach(tuned_anew).ok());
+  c.core.WorkerLost("decode-2", c.now);
+  CHECK(c.core.MayAttach(tuned_anew).ok());
+  c.core.WorkerAttached("decode-3", tuned_anew, c.now);
+  CHECK_FALSE(c.core.MayAttach(Info(WorkerRole::kDecode, kD, 22)).ok());
 }
 
 TEST_CASE("a request that has begun to answer is not tried again") {
@@ -237,6 +292,41 @@ TEST_CASE("a prompt's uncached tokens are those of the worker that has most of i
   CHECK(c.core.FewestUncached(request) == 8);
 }
 
+TEST_CASE("what a worker refused, failed or was told to leave does not count as cached there") {
+  Cluster c;
+  RouteRequest request = Request("r");
+  request.prompt_tokens = 40;
+  request.keys.resize(2);
+  request.keys[1].bytes[0] = 1;
+  REQUIRE(c.core.Submit(request, c.now).ok());
+  CHECK(c.core.FewestUncached(request) == 8);  // for others that come meanwhile
+  SECTION("cancelled") { c.core.Cancel("r"); }
+  SECTION("failed") { c.core.Failed(kP, "r", {absl::InternalError("boom"), absl::ZeroDuration()}, c.now); }
+  SECTION("refused") { c.core.Failed(kP, "r", {absl::ResourceExhaustedError("full"), absl::Seconds(1)}, c.now); }
+  SECTION("overdue") {
+    c.core.EndBy("r", c.now + absl::Seconds(1));
+    c.core.Tick(c.now + absl::Seconds(1));
+  }
+  CHECK(c.core.FewestUncached(request) == 40);
+  c.core.CheckInvariants();
+}
+
+TEST_CASE("no more counts as cached at a worker than its memory and its staging tiers hold") {
+  Cluster c;
+  WorkerInfo small = Info(WorkerRole::kPrefill, "prefill-2", 12);
+  small.blocks_total = 3;
+  small.staging_blocks = 2;
+  c.core.WorkerAttached("prefill-2", small, c.now);
+  RouteRequest request = Request("r");
+  request.prompt_tokens = 160;
+  request.keys.resize(10);
+  for (uint8_t i = 0; i < 10; ++i) request.keys[i].bytes[0] = i;
+  c.core.Remember("prefill-2", request.keys);
+  CHECK(c.core.FewestUncached(request) == 80);
+  c.core.Remember(kP, request.keys);
+  CHECK(c.core.FewestUncached(request) == 0);
+}
+
 TEST_CASE("an id that is live, too many requests and a deadline in the past are refused") {
   Cluster c({.live_requests = 1});
   REQUIRE(c.core.Submit(Request("r"), c.now).ok());
@@ -305,7 +395,7 @@ TEST_CASE("tenants take turns when a worker comes") {
                               "prefill a1 prefill-1 decode-1", "prefill a2 prefill-1 decode-1"});
 }
 
-TEST_CASE("a session's requests go to the decode worker that served it last") {
+TEST_CASE("a session's requests go to one decode worker") {
   Cluster c;
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
   std::string first;

@@ -54,9 +54,9 @@ TEST_CASE("a session leaves a decode worker that has no room for one that has, a
     c.core.Failed(kD, "turn 2", Full(), c.now);
   }
   CHECK(Take(c.core) == Lines{"prefill turn 2 prefill-1 decode-2"});
-  turn.id = std::string("turn 3");  // the pin has moved
+  turn.id = std::string("turn 3");  // asks at home again, where every router expects it
   REQUIRE(c.core.Submit(turn, c.now).ok());
-  CHECK(Take(c.core) == Lines{"prefill turn 3 prefill-1 decode-2"});
+  CHECK(Take(c.core) == Lines{"prefill turn 3 prefill-1 decode-1"});
 }
 
 TEST_CASE("a request that all decode workers refused goes to the first whose hint has passed") {

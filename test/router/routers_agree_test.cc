@@ -1,0 +1,132 @@
+// Two routers of one cluster that have seen different things: as long as they see the same workers, and none of these
+// is overloaded, they send a session's turns to the same ones.
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "catch.h"
+#include "router/router_core.h"
+
+namespace baton {
+namespace {
+
+constexpr int kWorkers = 4;  // of each kind
+constexpr int kSessions = 12;
+
+// Where a turn went.
+using Places = std::pair<WorkerAddress, WorkerAddress>;
+
+class Cluster {
+ public:
+  explicit Cluster(uint64_t seed) : random_(seed) {
+    for (int n = 0; n < 2 * kWorkers; ++n) Toggle(n);
+  }
+
+  void Step() {
+    now_ += absl::Milliseconds(Draw(50));
+    switch (Draw(8)) {
+      case 0:
+        return Toggle(Draw(2 * kWorkers));
+      case 1:  // a router is restarted, and knows nothing any more
+        if (Draw(3) == 0) Restart(Draw(2));
+        return;
+      default:
+        Run(Draw(2), Draw(kSessions));
+    }
+  }
+
+  // Both routers about every session. Counts those that went elsewhere than they had before.
+  void Compare() {
+    for (int session = 0; session < kSessions; ++session) {
+      const Places one = Run(0, session), other = Run(1, session);
+      INFO("session " << session << ": " << one.first << " and " << one.second << ", or " << other.first << " and "
+                      << other.second);
+      CHECK(one == other);
+    }
+  }
+
+ private:
+  int Draw(int n) { return std::uniform_int_distribution<int>(0, n - 1)(random_); }
+
+  // Workers join, die and return; one of each kind stays.
+  void Toggle(int n) {
+    const std::string address = absl::StrCat(n < kWorkers ? "prefill-" : "decode-", n);
+    if (const auto found = workers_.find(address); found != workers_.end()) {
+      if (n % kWorkers == 0) return;
+      workers_.erase(found);
+      for (RouterCore& router : routers_) router.WorkerLost(address, now_);
+      return;
+    }
+    const WorkerRole role = n < kWorkers ? WorkerRole::kPrefill : WorkerRole::kDecode;
+    workers_[address] = {.role = role,
+                         .address = address,
+                         .incarnation = Incarnation(++incarnations_),
+                         .model = "m",
+                         .blocks_total = 100'000,
+                         .context = 100'000,
+                         .max_batch = 1000};
+    for (RouterCore& router : routers_) router.WorkerAttached(address, workers_[address], now_);
+  }
+
+  void Restart(int router) {
+    routers_[router] = RouterCore({});
+    for (const auto& [address, info] : workers_) routers_[router].WorkerAttached(address, info, now_);
+  }
+
+  // The session's next turn, which is longer by some blocks than the last that any router has seen.
+  Places Run(int router, int session) {
+    RouterCore& core = routers_[router];
+    blocks_[session] += Draw(40);
+    RouteRequest request{.id = absl::StrCat(++requests_), .model = "m", .session = absl::StrCat("s", session)};
+    request.keys.resize(1 + blocks_[session]);
+    for (size_t i = 0; i < request.keys.size(); ++i) {
+      request.keys[i].bytes[0] = static_cast<uint8_t>(session);
+      request.keys[i].bytes[1] = static_cast<uint8_t>(i >> 8);
+      request.keys[i].bytes[2] = static_cast<uint8_t>(i);
+    }
+    request.prompt_tokens = static_cast<int32_t>(request.keys.size() * kBlockTokens) + 3;
+    request.max_new_tokens = 10;
+    const RequestId id = request.id;
+    REQUIRE(core.Submit(request, now_).ok());
+    Places places;
+    for (const RouterAction& action : core.TakeActions()) {
+      if (action.kind == RouterAction::Kind::kStartPrefill) places = {action.worker, action.decode_worker};
+    }
+    REQUIRE(workers_.contains(places.second));
+    if (Draw(5) != 0) {
+      REQUIRE(core.PrefillDone(places.first, id, workers_[places.second].incarnation));
+      core.Remember(places.first, request.keys);
+      core.TokensArrived(places.second, id, true);
+    } else {
+      core.Cancel(id);
+    }
+    core.TakeActions();
+    core.CheckInvariants();
+    return places;
+  }
+
+  std::mt19937_64 random_;
+  absl::Time now_ = absl::UnixEpoch();
+  RouterCore routers_[2]{RouterCore({}), RouterCore({})};
+  std::map<WorkerAddress, WorkerInfo> workers_;
+  std::map<int, int> blocks_;
+  int requests_ = 0;
+  uint64_t incarnations_ = 0;
+};
+
+TEST_CASE("routers of unlike histories send a session's turns to the same workers") {
+  const uint64_t first = std::random_device()();
+  for (uint64_t seed = first; seed < first + 20; ++seed) {
+    INFO("seed " << seed);
+    Cluster cluster(seed);
+    for (int round = 0; round < 30; ++round) {
+      for (int i = 0; i < 10; ++i) cluster.Step();
+      cluster.Compare();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace baton
