@@ -68,6 +68,7 @@ void PrefillWorker::Tell(Event event) {
   bool earlier = false;
   std::vector<DiskTransfer> transfers;
   absl::Status disk_lost;
+  std::optional<bool> slow;  // if it has changed
   {
     const std::lock_guard lock(mutex_);
     const absl::Time now = parts_.clock.Now();
@@ -77,9 +78,14 @@ void PrefillWorker::Tell(Event event) {
     transfers = engine_.staging().TakeTransfers(now);
     if (!disk_given_up_) disk_lost = engine_.staging().disk_status();
     disk_given_up_ |= !disk_lost.ok();
+    if (disk_slow_ != engine_.staging().disk_is_slow()) slow = disk_slow_ = !disk_slow_;
     earlier = engine_.NextTick() < next_tick_;
   }
   if (!disk_lost.ok()) spdlog::warn("staged KV goes to disk no more: {}", disk_lost.ToString());
+  if (slow) {
+    spdlog::info(*slow ? "reading staged KV from disk takes longer than computing it: it is read now and then to see"
+                       : "reading staged KV from disk pays again");
+  }
   if (!transfers.empty()) {
     const std::lock_guard lock(disk_mutex_);
     for (const DiskTransfer& transfer : transfers) (transfer.read ? reads_ : writes_).push_back(transfer);

@@ -11,7 +11,6 @@ namespace baton {
 namespace {
 
 constexpr int64_t kWritesAtOnce = 4;
-constexpr double kOfLatestRead = 0.2;  // what the latest read counts in the mean
 
 std::vector<int64_t> Slots(int64_t count) {
   BATON_CHECK(count >= 0, "a tier of negative size");
@@ -113,30 +112,27 @@ void KvStaging::Keep(const BlockKey& key, BlockId block) {
   });
 }
 
-int64_t KvStaging::InTiers(std::span<const BlockKey> keys) const {
-  int64_t count = 0;
-  int64_t reads = 0;
-  int64_t without_reads = -1;
+KvStaging::Found KvStaging::Find(std::span<const BlockKey> keys) const {
+  Found found;
   for (const BlockKey& key : keys) {
     const Entry* entry = EntryOf(key);
     if (entry == nullptr || (entry->host == kNone && entry->disk == kNone)) break;
-    if (entry->host == kNone) {
-      if (without_reads < 0) without_reads = count;
-      ++reads;
-    }
-    ++count;
+    if (entry->reading && pace_.slow()) break;  // nobody waits for it
+    if (entry->host == kNone) ++found.reads;
+    ++found.blocks;
+    if (found.reads == 0) found.before_reads = found.blocks;
   }
-  return reads > 0 && !Pays(reads) ? without_reads : count;
-}
-
-// A mean read takes as long as those before it in the queue let it.
-bool KvStaging::Pays(int64_t reads) const {
-  if (compute_time_ <= absl::ZeroDuration()) return true;
-  return read_time_ * (reading_ + reads) <= compute_time_ * reads;
+  return found;
 }
 
 int64_t KvStaging::Hold(std::span<const BlockKey> keys) {
-  const auto in_tiers = static_cast<size_t>(InTiers(keys));
+  const Found found = Find(keys);
+  auto in_tiers = static_cast<size_t>(found.blocks);
+  const bool pays = found.reads == 0 || pace_.Pays(found.reads, reading_);
+  if (!pays) {
+    in_tiers = static_cast<size_t>(found.before_reads);
+    not_read_ += found.reads;
+  }
   size_t count = 0;
   for (; count < in_tiers; ++count) {  // before any of them can be evicted for another
     Entry& entry = Require(keys[count]);
@@ -153,6 +149,7 @@ int64_t KvStaging::Hold(std::span<const BlockKey> keys) {
     Release(keys.subspan(i, count - i));
     return static_cast<int64_t>(i);
   }
+  if (!pays && pace_.ShouldProbe(reading_)) BeginRead(Require(keys[in_tiers]));
   return static_cast<int64_t>(count);
 }
 
@@ -257,10 +254,7 @@ void KvStaging::OnTransferred(const DiskTransfer& transfer, const absl::Status& 
     entry.reading = entry.writing = false;
   });
   --(transfer.read ? reading_ : writing_);
-  if (transfer.read && status.ok()) {
-    const double latest = read_time_ == absl::ZeroDuration() ? 1 : kOfLatestRead;
-    read_time_ += (took - read_time_) * latest;
-  }
+  if (transfer.read && status.ok()) pace_.OnRead(took, reading_, now);
   disk_since_ = reading_ + writing_ - std::ssize(transfers_) > 0 ? now : absl::InfiniteFuture();
 }
 
@@ -291,6 +285,7 @@ KvStaging::Counts KvStaging::counts() const {
   return {.host = options_.host - std::ssize(free_host_),
           .disk = options_.disk - std::ssize(free_disk_),
           .failures = failures_,
+          .not_read = not_read_,
           .held = held_,
           .reading = reading_,
           .writing = writing_};

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "kv/block_pool.h"
+#include "kv/disk_pace.h"
 #include "kv/prefix_key.h"
 
 namespace baton {
@@ -62,7 +63,7 @@ class KvStaging {
   void Keep(const BlockKey& key, BlockId block);
 
   // How many of these keys, from the first on, are here or will be read, as far as that pays and there is room. The
-  // caller holds them until Release.
+  // caller holds them until Release. Where it does not pay, a block is read now and then that nobody waits for.
   int64_t Hold(std::span<const BlockKey> keys);
   // REQUIRES: the caller holds them.
   void Release(std::span<const BlockKey> keys);
@@ -80,7 +81,9 @@ class KvStaging {
   void EndStep(bool kept);
 
   // What computing a block's tokens takes; zero: not known. A read that would take longer is not begun.
-  void SetComputeTime(absl::Duration time) { compute_time_ = time; }
+  void SetComputeTime(absl::Duration time) { pace_.SetComputeTime(time); }
+  // Nothing is read, but to see whether it pays again.
+  bool disk_is_slow() const { return pace_.slow(); }
   // To be begun now, in any order; the end of each is told by OnTransferred.
   std::vector<DiskTransfer> TakeTransfers(absl::Time now);
   // DATA_LOSS: the bytes are not those that were written. Any other failure: the disk is given up. `took`: on the disk,
@@ -94,6 +97,7 @@ class KvStaging {
   struct Counts {
     int64_t host = 0, disk = 0;  // blocks there
     int64_t failures = 0;        // blocks that were to be read and could not, since the start
+    int64_t not_read = 0;        // blocks that a prompt found on disk where reading did not pay, since the start
     int64_t held = 0;
     int64_t reading = 0, writing = 0;
   };
@@ -125,8 +129,11 @@ class KvStaging {
   static bool MayLeaveDisk(const Entry& entry);
   int64_t TakeHostSlot();  // kNone: all are in use
   int64_t TakeDiskSlot();
-  int64_t InTiers(std::span<const BlockKey> keys) const;
-  bool Pays(int64_t reads) const;
+  struct Found {
+    int64_t blocks = 0, before_reads = 0;  // before the first that is on disk only
+    int64_t reads = 0;                     // blocks on disk only
+  };
+  Found Find(std::span<const BlockKey> keys) const;
   bool BeginRead(Entry& entry);
   void PlanWrites();
   void GiveUpDisk(absl::Status status);
@@ -139,11 +146,11 @@ class KvStaging {
   Order disk_order_;  // what may leave the disk
   int64_t hottest_ = 0, coldest_ = 0;
   int64_t held_ = 0;  // entries with holds
-  int64_t reading_ = 0, writing_ = 0, failures_ = 0;
+  int64_t reading_ = 0, writing_ = 0, failures_ = 0, not_read_ = 0;
   StagedCopies copies_;
   std::vector<Entry*> in_step_, copied_in_;
   std::vector<DiskTransfer> transfers_;  // not begun yet
-  absl::Duration compute_time_, read_time_;
+  DiskPace pace_;
   absl::Time disk_since_ = absl::InfiniteFuture();  // it has had work and ended none
   absl::Status disk_status_;
 };

@@ -89,7 +89,7 @@ class SchedulerWorld {
 
   // What the disk is to do and has not done.
   std::vector<DiskTransfer>& transfers() {
-    for (const DiskTransfer& transfer : scheduler_.staging().TakeTransfers({})) transfers_.push_back(transfer);
+    for (const DiskTransfer& transfer : scheduler_.staging().TakeTransfers(now_)) transfers_.push_back(transfer);
     return transfers_;
   }
   void EndTransfer(size_t index, const absl::Status& status, absl::Duration took = absl::Microseconds(1)) {
@@ -98,7 +98,8 @@ class SchedulerWorld {
     Bytes &host = host_[static_cast<size_t>(transfer.host_slot)],
           &disk = disk_[static_cast<size_t>(transfer.disk_slot)];
     if (status.ok()) (transfer.read ? host : disk) = transfer.read ? disk : host;
-    scheduler_.staging().OnTransferred(transfer, status, took, {});
+    now_ += took;
+    scheduler_.staging().OnTransferred(transfer, status, took, now_);
   }
 
  private:
@@ -148,6 +149,7 @@ class SchedulerWorld {
 
   std::vector<Bytes> host_, disk_;
   std::vector<DiskTransfer> transfers_;
+  absl::Time now_;
   FakeBackend backend_;
   BlockPool pool_;
   RadixTree tree_;
@@ -271,6 +273,8 @@ class SchedulerScenario {
     const KvStaging::Counts counts = staging.counts();
     std::string printed = absl::StrCat("host ", counts.host, " disk ", counts.disk);
     if (counts.failures > 0) absl::StrAppend(&printed, " failures ", counts.failures);
+    if (counts.not_read > 0) absl::StrAppend(&printed, " not read ", counts.not_read);
+    if (staging.disk_is_slow()) absl::StrAppend(&printed, " slow");
     if (!staging.disk_status().ok()) absl::StrAppend(&printed, " no disk: ", staging.disk_status().ToString());
     return printed + "\n";
   }
@@ -308,6 +312,7 @@ TEST_CASE("what leaves host memory comes back from disk") { RunFile("prefill_sta
 TEST_CASE("a disk that is full, wrong or slow costs nothing but what it held") {
   RunFile("prefill_staging_disk_fails.txt");
 }
+TEST_CASE("a disk that was slow for a moment is read again soon") { RunFile("prefill_staging_disk_slow.txt"); }
 TEST_CASE("steps fail and requests end at any moment") { RunFile("prefill_aborts.txt"); }
 
 TEST_CASE("the oldest request runs however many of higher priority arrive") {
