@@ -140,10 +140,13 @@ bool PrefillWorker::Step() {
     Tell([&](PrefillEngine& engine, absl::Time now) { go_on = engine.LayerDone(layer, now); });
     return go_on;
   };
-  if (parts_.staging != nullptr) {
+  if (parts_.staging != nullptr && !(copies->out.empty() && copies->in.empty())) {
+    const absl::Time begin = parts_.clock.Now();
     const absl::Status copied = parts_.staging->Copy(*copies, parts_.backend.kv_slab());
     // Only a device that has failed cannot copy, and blocks would go on under the names of what is not in them.
     BATON_CHECK(copied.ok(), copied.ToString());
+    const absl::Duration took = parts_.clock.Now() - begin;
+    Tell([took](PrefillEngine& engine, absl::Time) { engine.CopiesDone(took); });
   }
   absl::Status status;
   if (!batch->slices.empty()) status = parts_.backend.Forward(*batch, layer_done).status();

@@ -11,6 +11,7 @@ namespace baton {
 namespace {
 
 constexpr int64_t kWritesAtOnce = 4;
+constexpr double kOfLatestCopies = 0.2;  // what a step's count in the mean
 
 std::vector<int64_t> Slots(int64_t count) {
   BATON_CHECK(count >= 0, "a tier of negative size");
@@ -178,12 +179,22 @@ bool KvStaging::IsComing(const BlockKey& key) const {
   return entry != nullptr && entry->reading && disk_status_.ok();
 }
 
-bool KvStaging::UseInStep(const BlockKey& key) {
-  Entry* entry = EntryOf(key);
-  if (entry == nullptr || entry->host == kNone || entry->reading) return false;
-  Change(*entry, [&] { ++entry->in_steps; });
-  in_step_.push_back(entry);
-  return true;
+bool KvStaging::IsHere(const BlockKey& key) const {
+  const Entry* entry = EntryOf(key);
+  return entry != nullptr && entry->host != kNone && !entry->reading;
+}
+
+bool KvStaging::MayCopyIn(int64_t step_blocks) const {
+  const auto blocks = std::ssize(copies_.in);
+  const bool known = copy_time_ > absl::ZeroDuration() && compute_time_ > absl::ZeroDuration();
+  return blocks == 0 || !known || copy_time_ * (blocks + 1) <= compute_time_ * step_blocks;
+}
+
+void KvStaging::UseInStep(const BlockKey& key) {
+  BATON_CHECK(IsHere(key), "used in a step without being here");
+  Entry& entry = Require(key);
+  Change(entry, [&] { ++entry.in_steps; });
+  in_step_.push_back(&entry);
 }
 
 KvStaging::Tier KvStaging::CopyIn(const BlockKey& key, BlockId block) {
@@ -192,6 +203,18 @@ KvStaging::Tier KvStaging::CopyIn(const BlockKey& key, BlockId block) {
   copies_.in.push_back({block, entry.host});
   copied_in_.push_back(&entry);
   return std::exchange(entry.was_read, false) ? Tier::kDisk : Tier::kHost;
+}
+
+void KvStaging::CopiesDone(absl::Duration took) {
+  const auto blocks = std::ssize(copies_.out) + std::ssize(copies_.in);
+  BATON_CHECK(blocks > 0, "nothing was copied");
+  const double latest = copy_time_ == absl::ZeroDuration() ? 1 : kOfLatestCopies;
+  copy_time_ += (took / blocks - copy_time_) * latest;
+}
+
+void KvStaging::SetComputeTime(absl::Duration time) {
+  compute_time_ = time;
+  pace_.SetComputeTime(time);
 }
 
 void KvStaging::EndStep(bool kept) {

@@ -70,18 +70,25 @@ class KvStaging {
   // It is being read from disk.
   bool IsComing(const BlockKey& key) const;
 
-  // True: it is in host memory, and stays there as long as the step. CopyIn may follow.
-  bool UseInStep(const BlockKey& key);
+  // It is in host memory.
+  bool IsHere(const BlockKey& key) const;
+  // False: to bring back one more would take the step longer than to compute `step_blocks` does, as measured. One block
+  // may always come.
+  bool MayCopyIn(int64_t step_blocks) const;
+  // It stays there as long as the step. CopyIn may follow. REQUIRES: IsHere.
+  void UseInStep(const BlockKey& key);
   enum class Tier { kHost, kDisk };
   // It is copied to `block`. Where it came from, the first time that it is used since.
   Tier CopyIn(const BlockKey& key, BlockId block);
   // Of the step that is planned or runs.
   const StagedCopies& copies() const { return copies_; }
+  // They are done, and took so long. REQUIRES: there are any.
+  void CopiesDone(absl::Duration took);
   // The step is over, its copies done; `kept`: what it copied in stays in the pool.
   void EndStep(bool kept);
 
   // What computing a block's tokens takes; zero: not known. A read that would take longer is not begun.
-  void SetComputeTime(absl::Duration time) { pace_.SetComputeTime(time); }
+  void SetComputeTime(absl::Duration time);
   // Nothing is read, but to see whether it pays again.
   bool disk_is_slow() const { return pace_.slow(); }
   // To be begun now, in any order; the end of each is told by OnTransferred.
@@ -150,6 +157,7 @@ class KvStaging {
   StagedCopies copies_;
   std::vector<Entry*> in_step_, copied_in_;
   std::vector<DiskTransfer> transfers_;  // not begun yet
+  absl::Duration compute_time_, copy_time_;  // of a block; zero: not known
   DiskPace pace_;
   absl::Time disk_since_ = absl::InfiniteFuture();  // it has had work and ended none
   absl::Status disk_status_;

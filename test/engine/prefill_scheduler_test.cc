@@ -29,6 +29,7 @@ class SchedulerWorld {
   RadixTree& tree() { return tree_; }
   FakeBackend& backend() { return backend_; }
   const std::map<RequestId, std::vector<TokenId>>& requests() const { return requests_; }
+  absl::Duration copy_time{};  // of a staged block; zero: not measured
   // Tokens of the requests' distinct prefixes that are done: each was computed at least once.
   int64_t done(const RequestId& id) const { return done_.at(id); }
 
@@ -119,6 +120,8 @@ class SchedulerWorld {
       REQUIRE(source.size() == bytes);
       std::copy(source.begin(), source.end(), in_slab(copy.block).begin());
     }
+    const auto count = std::ssize(copies.out) + std::ssize(copies.in);
+    if (count > 0) scheduler_.staging().CopiesDone(copy_time * count);
   }
   static std::vector<BlockKey> Keys(const std::vector<TokenId>& tokens) {
     return BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), tokens);
@@ -198,6 +201,10 @@ class SchedulerScenario {
     if (command.name == "disk") return Disk(id, command.Number("after"));
     if (command.name == "compute_time") {
       world_->scheduler().staging().SetComputeTime(absl::Milliseconds(command.Number("ms")));
+      return "";
+    }
+    if (command.name == "copy_time") {
+      world_->copy_time = absl::Milliseconds(command.Number("ms"));
       return "";
     }
     if (command.name == "limit_open") {
@@ -384,6 +391,7 @@ void EndSomeTransfer(SchedulerWorld& world, std::mt19937& random) {
                                                     : absl::OkStatus();
   world.EndTransfer(random() % world.transfers().size(), status, absl::Milliseconds(random() % 20));
   if (random() % 10 == 0) world.scheduler().staging().SetComputeTime(absl::Milliseconds(random() % 20));
+  if (random() % 10 == 0) world.copy_time = absl::Milliseconds(random() % 40);
 }
 
 TEST_CASE("random requests all end, with every token computed once and no block left behind") {
