@@ -1,5 +1,3 @@
-#include "engine/prefill_worker.h"
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -7,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/logging.h"
+#include "engine/prefill_worker.h"
 
 namespace baton {
 namespace {
@@ -67,8 +66,8 @@ void PrefillWorker::Post(Event event) {
 void PrefillWorker::Tell(Event event) {
   bool earlier = false;
   std::vector<DiskTransfer> transfers;
-  absl::Status disk_lost;
-  std::optional<bool> slow;  // if it has changed
+  std::optional<absl::Status> disk;  // if it has changed
+  std::optional<bool> slow;          // if it has changed
   {
     const std::lock_guard lock(mutex_);
     const absl::Time now = parts_.clock.Now();
@@ -76,12 +75,15 @@ void PrefillWorker::Tell(Event event) {
     std::vector<PrefillAction> actions = engine_.TakeActions(now);
     std::move(actions.begin(), actions.end(), std::back_inserter(outbox_));
     transfers = engine_.staging().TakeTransfers(now);
-    if (!disk_given_up_) disk_lost = engine_.staging().disk_status();
-    disk_given_up_ |= !disk_lost.ok();
+    const absl::Status& status = engine_.staging().disk_status();
+    if (status.code() != disk_told_) disk = status;
+    disk_told_ = status.code();
     if (disk_slow_ != engine_.staging().disk_is_slow()) slow = disk_slow_ = !disk_slow_;
     earlier = engine_.NextTick() < next_tick_;
   }
-  if (!disk_lost.ok()) spdlog::warn("staged KV goes to disk no more: {}", disk_lost.ToString());
+  if (disk && disk->ok()) spdlog::info("the disk for staged KV works again");
+  if (disk && !disk->ok())
+    spdlog::warn("the disk for staged KV is left alone and tried again later: {}", disk->ToString());
   if (slow) {
     spdlog::info(*slow ? "reading staged KV from disk takes longer than computing it: it is read now and then to see"
                        : "reading staged KV from disk pays again");

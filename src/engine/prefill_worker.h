@@ -111,7 +111,7 @@ class PrefillWorker {
   std::vector<PrefillAction> outbox_;
   bool draining_ = false;  // some thread is in Drain
   bool accepting_ = true;
-  bool disk_given_up_ = false;                   // and warned of
+  absl::StatusCode disk_told_ = absl::StatusCode::kOk;
   bool disk_slow_ = false;                       // and told
   int64_t calls_ = 0;                            // answers that have not come yet
   absl::Time next_tick_ = absl::InfinitePast();  // what the timer waits for

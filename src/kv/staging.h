@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "kv/block_pool.h"
+#include "kv/disk_faults.h"
 #include "kv/disk_pace.h"
 #include "kv/prefix_key.h"
 
@@ -22,7 +23,7 @@ namespace baton {
 struct StagingOptions {
   int64_t host = 0;
   int64_t disk = 0;
-  // A disk that has work and ends none of it for so long is given up.
+  // A disk that has work and ends none of it for so long is left alone for a while.
   absl::Duration disk_patience = absl::Seconds(10);
 };
 
@@ -58,6 +59,7 @@ class KvStaging {
  public:
   explicit KvStaging(StagingOptions options);
   bool enabled() const { return options_.host > 0; }
+  bool has_disk() const { return options_.disk > 0; }
 
   // The pool is about to give `block` away, whose content `key` names: it is copied out, if there is room.
   void Keep(const BlockKey& key, BlockId block);
@@ -93,13 +95,14 @@ class KvStaging {
   bool disk_is_slow() const { return pace_.slow(); }
   // To be begun now, in any order; the end of each is told by OnTransferred.
   std::vector<DiskTransfer> TakeTransfers(absl::Time now);
-  // DATA_LOSS: the bytes are not those that were written. Any other failure: the disk is given up. `took`: on the disk,
-  // without waiting for others.
+  // DATA_LOSS: the bytes are not those that were written; RESOURCE_EXHAUSTED: there was no space to write them.
+  // Whatever failed, the block is not on disk any more; what follows for the disk DiskFaults says. `took`: on the disk,
+  // beside others perhaps.
   void OnTransferred(const DiskTransfer& transfer, const absl::Status& status, absl::Duration took, absl::Time now);
   void Tick(absl::Time now);
-  absl::Time NextTick() const;
-  // OK as long as there is no disk or it is used.
-  const absl::Status& disk_status() const { return disk_status_; }
+  absl::Time NextTick() const { return faults_.NextTick(); }
+  // As DiskFaults::status.
+  const absl::Status& disk_status() const { return faults_.status(); }
 
   struct Counts {
     int64_t host = 0, disk = 0;  // blocks there
@@ -143,11 +146,14 @@ class KvStaging {
   Found Find(std::span<const BlockKey> keys) const;
   bool BeginRead(Entry& entry);
   void PlanWrites();
-  void GiveUpDisk(absl::Status status);
+  bool disk_is_used() const { return faults_.use() == DiskFaults::Use::kUsed; }
+  bool ShouldProbe();
+  void ReuseBadSlots();
 
   const StagingOptions options_;
   absl::flat_hash_map<BlockKey, std::unique_ptr<Entry>> entries_;
   std::vector<int64_t> free_host_, free_disk_;
+  std::vector<int64_t> bad_disk_;  // could not be read or written, and are left alone
   // What may leave host memory: what is elsewhere, too, and what would be lost.
   Order written_, unwritten_;
   Order disk_order_;  // what may leave the disk
@@ -156,11 +162,10 @@ class KvStaging {
   int64_t reading_ = 0, writing_ = 0, failures_ = 0, not_read_ = 0;
   StagedCopies copies_;
   std::vector<Entry*> in_step_, copied_in_;
-  std::vector<DiskTransfer> transfers_;  // not begun yet
+  std::vector<DiskTransfer> transfers_;      // not begun yet
   absl::Duration compute_time_, copy_time_;  // of a block; zero: not known
   DiskPace pace_;
-  absl::Time disk_since_ = absl::InfiniteFuture();  // it has had work and ended none
-  absl::Status disk_status_;
+  DiskFaults faults_;
 };
 
 }  // namespace baton

@@ -102,6 +102,10 @@ class SchedulerWorld {
     now_ += took;
     scheduler_.staging().OnTransferred(transfer, status, took, now_);
   }
+  void Wait(absl::Duration time) {
+    transfers();  // they have begun before
+    scheduler_.staging().Tick(now_ += time);
+  }
 
  private:
   using Bytes = std::vector<std::byte>;
@@ -198,7 +202,11 @@ class SchedulerScenario {
     if (command.name == "blocks") return Blocks();
     if (command.name == "load") return Load();
     if (command.name == "staged") return Staged();
-    if (command.name == "disk") return Disk(id, command.Number("after"));
+    if (command.name == "disk") return Disk(id, command.Number("after"), command.Number("most", 1000));
+    if (command.name == "wait") {
+      world_->Wait(absl::Seconds(command.Number("s")));
+      return "";
+    }
     if (command.name == "compute_time") {
       world_->scheduler().staging().SetComputeTime(absl::Milliseconds(command.Number("ms")));
       return "";
@@ -285,15 +293,18 @@ class SchedulerScenario {
     if (!staging.disk_status().ok()) absl::StrAppend(&printed, " no disk: ", staging.disk_status().ToString());
     return printed + "\n";
   }
-  // The disk does all that it is to do, and takes `ms` for each; or fails.
-  std::string Disk(const std::string& how, int64_t ms) {
-    const absl::Status status = how == "full"    ? absl::ResourceExhaustedError("no space left")
-                                : how == "wrong" ? absl::DataLossError("other bytes")
-                                                 : absl::OkStatus();
+  // The disk does all that it is to do, and takes `ms` for each; or the first `most` fail. A full one can be read.
+  std::string Disk(const std::string& how, int64_t ms, int64_t most) {
+    const absl::Status status = how == "full"     ? absl::ResourceExhaustedError("no space left")
+                                : how == "wrong"  ? absl::DataLossError("other bytes")
+                                : how == "broken" ? absl::InternalError("broken")
+                                                  : absl::OkStatus();
     int64_t reads = 0, writes = 0;
     while (!world_->transfers().empty()) {
-      ++(world_->transfers().front().read ? reads : writes);
-      world_->EndTransfer(0, status, absl::Milliseconds(ms));
+      const bool read = world_->transfers().front().read;
+      ++(read ? reads : writes);
+      const bool fails = most-- > 0 && !(read && how == "full");
+      world_->EndTransfer(0, fails ? status : absl::OkStatus(), absl::Milliseconds(ms));
       world_->scheduler().CheckInvariants();
     }
     return absl::StrCat("read ", reads, " wrote ", writes, "\n");
@@ -386,9 +397,10 @@ StagingOptions RandomStaging(std::mt19937& random) {
 // One of the transfers ends, now and then with a failure.
 void EndSomeTransfer(SchedulerWorld& world, std::mt19937& random) {
   if (world.transfers().empty()) return;
-  const absl::Status status = random() % 20 == 0    ? absl::DataLossError("other bytes")
-                              : random() % 100 == 0 ? absl::InternalError("broken")
-                                                    : absl::OkStatus();
+  const absl::Status status = random() % 20 == 0   ? absl::DataLossError("other bytes")
+                              : random() % 10 == 0 ? absl::InternalError("broken")
+                              : random() % 30 == 0 ? absl::ResourceExhaustedError("no space left")
+                                                   : absl::OkStatus();
   world.EndTransfer(random() % world.transfers().size(), status, absl::Milliseconds(random() % 20));
   if (random() % 10 == 0) world.scheduler().staging().SetComputeTime(absl::Milliseconds(random() % 20));
   if (random() % 10 == 0) world.copy_time = absl::Milliseconds(random() % 40);
@@ -426,6 +438,7 @@ TEST_CASE("random requests all end, with every token computed once and no block 
                                      1 + static_cast<int64_t>(random() % 40)});
       }
       const absl::Time turn = absl::FromUnixSeconds(static_cast<int64_t>(random() % 5));
+      if (random() % 20 == 0) world.Wait(absl::Seconds(random() % 40));
       switch (random() % 8) {
         case 0:
         case 1:
