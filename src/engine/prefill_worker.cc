@@ -1,3 +1,5 @@
+#include "engine/prefill_worker.h"
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -5,13 +7,16 @@
 
 #include "base/check.h"
 #include "base/logging.h"
-#include "engine/prefill_worker.h"
 
 namespace baton {
 namespace {
 
 // How long cancelled hand-offs have for telling their decode workers, at shutdown.
 constexpr absl::Duration kLastWords = absl::Seconds(1);
+
+// Side by side, so that one waits for the disk while another sees whether its bytes are right.
+constexpr int kDiskThreads = 4;
+constexpr int kMostWriting = 2;
 
 absl::Time AgainIf(bool again) { return again ? absl::InfinitePast() : absl::InfiniteFuture(); }
 
@@ -21,7 +26,9 @@ PrefillWorker::PrefillWorker(PrefillEngineOptions options, PrefillWorkerParts pa
     : parts_(std::move(parts)), engine_(std::move(options)) {
   BATON_CHECK(parts_.staging != nullptr || !engine_.staging().enabled(), "KV is staged nowhere");
   const std::lock_guard lock(mutex_);  // until all of them are there, none gets further than this
-  stager_.emplace(parts_.clock, [this] { return AgainIf(ServeDisk()); });
+  for (int i = 0; i < (engine_.staging().has_disk() ? kDiskThreads : 0); ++i) {
+    stagers_.push_back(std::make_unique<StepLoop>(parts_.clock, [this] { return AgainIf(ServeDisk()); }));
+  }
   digester_.emplace(parts_.clock, [this] { return AgainIf(ServeDigests()); });
   connector_.emplace(parts_.clock, [this] { return AgainIf(ServeLinks()); });
   timer_.emplace(parts_.clock, [this] { return Tick(); });
@@ -91,7 +98,7 @@ void PrefillWorker::Tell(Event event) {
   if (!transfers.empty()) {
     const std::lock_guard lock(disk_mutex_);
     for (const DiskTransfer& transfer : transfers) (transfer.read ? reads_ : writes_).push_back(transfer);
-    stager_->Wake();
+    for (const auto& stager : stagers_) stager->Wake();
   }
   Drain();
   if (earlier) timer_->Wake();
@@ -118,13 +125,18 @@ bool PrefillWorker::ServeDisk() {
   {
     const std::lock_guard lock(disk_mutex_);
     std::deque<DiskTransfer>& queue = reads_.empty() ? writes_ : reads_;
-    if (queue.empty()) return false;
+    if (queue.empty() || (reads_.empty() && writing_ >= kMostWriting)) return false;
     transfer = queue.front();
     queue.pop_front();
+    writing_ += !transfer.read;
   }
   const absl::Time begin = parts_.clock.Now();
   const absl::Status status = parts_.staging->Transfer(transfer);
   const absl::Duration took = parts_.clock.Now() - begin;
+  if (!transfer.read) {
+    const std::lock_guard lock(disk_mutex_);
+    --writing_;
+  }
   Post([&](PrefillEngine& engine, absl::Time now) { engine.staging().OnTransferred(transfer, status, took, now); });
   return true;
 }
@@ -187,7 +199,7 @@ void PrefillWorker::Shutdown(absl::Duration grace) {
     stepper_->Stop();
     timer_->Stop();
     connector_->Stop();
-    stager_->Stop();
+    for (const auto& stager : stagers_) stager->Stop();
     digester_->Stop();
     CloseAllLinks();
     GiveUpDigests();
