@@ -194,6 +194,7 @@ void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
   overlapping_jobs_ += Overlaps(job);
   job.rest.clear();
   job.added = now;
+  job.copied = absl::ZeroDuration();
   job.prefill_only = append.decode_worker.empty();
   job.lease = append.lease;
   if (!job.prefill_only) {
@@ -297,17 +298,23 @@ void PrefillEngine::Tick(absl::Time now) {
 const Batch* PrefillEngine::StartStep(absl::Time now) {
   const Batch& batch = scheduler_.PlanStep();
   step_started_ = now;
+  step_copied_ = absl::ZeroDuration();
   step_computes_ = 0;
   for (const SequenceSlice& slice : batch.slices) step_computes_ += std::ssize(slice.tokens);
   OnProgress(now, now);
   return scheduler_.step_running() ? &batch : nullptr;
 }
 
+void PrefillEngine::CopiesDone(absl::Duration took) {
+  step_copied_ = took;
+  scheduler_.staging().CopiesDone(took);
+}
+
 bool PrefillEngine::LayerDone(int64_t layer, absl::Time now) {
   for (const auto& slice : scheduler_.LastSlices()) PushReady(slice, layer + 1, now);
   if (!scheduler_.StepHoldsUp()) return true;
   const int64_t layers = options_.sender.self.layout.layers, left = layers - (layer + 1);
-  const absl::Duration wait = (now - step_started_) * left / (layer + 1);
+  const absl::Duration wait = (now - step_started_ - step_copied_) * left / (layer + 1);
   step_done_ = static_cast<double>(layer + 1) / static_cast<double>(layers);
   return wait <= step_cost_.TimeAdded(step_computes_);
 }
@@ -320,7 +327,7 @@ void PrefillEngine::BreakOffStep(absl::Time now) {
 void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
   ++totals_.steps;
   if (status.ok() && step_computes_ > 0) {
-    step_cost_.Add(step_computes_, now - step_started_, 2 * scheduler_.open_in_step() > step_computes_);
+    step_cost_.Add(step_computes_, now - step_started_ - step_copied_, 2 * scheduler_.open_in_step() > step_computes_);
     scheduler_.LimitOpen(OpenLimits());
     scheduler_.staging().SetComputeTime(step_cost_.TimeAdded(kBlockTokens));
   }
@@ -336,7 +343,11 @@ void PrefillEngine::NoteStep(absl::Time now, const RequestId* only) {
   scheduler_.ForEachInStep([&](const RequestId& id, int64_t tokens) {
     if (only != nullptr && id != *only) return;
     const auto found = jobs_.find(id);
-    if (found != jobs_.end()) found->second.steps.Add(step_started_, now, static_cast<int32_t>(tokens));
+    if (found == jobs_.end()) return;
+    Job& job = found->second;
+    job.steps.Add(step_started_, now, static_cast<int32_t>(tokens));
+    // It may have been added, or closed, in the middle of them.
+    job.copied += std::clamp(step_started_ + step_copied_ - job.added, absl::ZeroDuration(), step_copied_);
   });
 }
 
@@ -455,7 +466,8 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   const absl::Time computed = std::min(job.computed, now);
   const absl::Time started = std::min(job.started, computed);
   done.queued = started - job.added;
-  done.compute = computed - started;
+  done.copied = std::min(job.copied, computed - started);
+  done.compute = computed - started - done.copied;
   done.handoff = now - computed;
   ++totals_.done;
   totals_.cached_tokens += done.cached_tokens;

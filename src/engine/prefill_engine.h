@@ -108,6 +108,8 @@ class PrefillEngine {
   // copies only. Both are valid until FinishStep, which must follow.
   const Batch* StartStep(absl::Time now);
   const StagedCopies& copies() const { return scheduler_.staging().copies(); }
+  // The running step's copies are done, and took so long: its batch begins now.
+  void CopiesDone(absl::Duration took);
   // Backend::Forward has stored this layer of the running step. False: the step is to be broken off here, for a prompt
   // that is whole would wait longer for the rest of it than its tokens will add to another step.
   bool LayerDone(int64_t layer, absl::Time now);
@@ -161,6 +163,7 @@ class PrefillEngine {
     absl::Time added;
     absl::Time started = absl::InfiniteFuture();   // of the first step that took it up
     absl::Time computed = absl::InfiniteFuture();  // its last token
+    absl::Duration copied{};                       // staged KV, in steps that took it up
     absl::Status failure;                          // certain already; the result waits for pushes in flight
     PrefillSteps steps{};
     Ahead ahead{};
@@ -205,8 +208,9 @@ class PrefillEngine {
   std::deque<RequestId> ahead_waits_;
   absl::flat_hash_set<std::pair<WorkerAddress, BlockKey>> ahead_sent_;  // their last blocks: siblings need not
   absl::Time step_started_;
-  int64_t step_computes_ = 0;  // tokens, the running step
-  double step_done_ = 0;       // of the running step, when it was last asked whether to go on
+  absl::Duration step_copied_;  // how long the running step's copies took
+  int64_t step_computes_ = 0;   // tokens, the running step
+  double step_done_ = 0;        // of the running step, when it was last asked whether to go on
   PrefillTotals totals_;
   std::vector<PrefillAction> actions_;
 };

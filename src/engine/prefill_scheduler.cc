@@ -292,11 +292,12 @@ int64_t PrefillScheduler::Advance(Request& request, int64_t budget) {
   SetDone(request, request.planned);
   request.counters_before = request.counters;
   TakeUp(request, RadixTree::State::kPromised);
-  BringBack(request);
-  PlanSlice(request, budget);
+  const bool all_back = BringBack(request);
+  request.slice_begin = request.planned;
+  if (all_back) PlanSlice(request, budget);
   if (request.planned > request.done) step_.push_back(&request);
   if (request.planned >= request.wanted) active_.erase(&request);
-  BATON_CHECK(request.planned > begin || budget < kBlockTokens, "an admitted request made no progress");
+  BATON_CHECK(request.planned > begin || budget < kBlockTokens || !all_back, "an admitted request made no progress");
   return request.planned - request.slice_begin;
 }
 

@@ -86,10 +86,11 @@ struct PrefillCounters {
 //
 // What is evicted is staged, and what is staged is brought back as part of a step, before its batch runs; it is
 // promised like what is computed. What a request that comes will find staged is held and, where it is on disk, read: it
-// is not planned until that is over, and holds up nobody meanwhile. What one that waits to begin found in the cache is
-// spared, unless it is open, and waits for tokens, or of negative priority, and waits for all others. For one in the
-// background nothing is held or read, and what it takes up counts as no use of it: it only goes on with what another
-// prompt was, so a session's KV is used again when its next turn comes, and not before.
+// is not planned until that is over, and holds up nobody meanwhile. Much of it comes back over several steps. What
+// one that waits to begin found in the cache is spared, unless it is open, and waits for tokens, or of negative
+// priority, and waits for all others. For one in the background nothing is held or read, and what it takes up counts as
+// no use of it: it only goes on with what another prompt was, so a session's KV is used again when its next turn comes,
+// and not before.
 //
 // Not thread-safe. Pool and tree must outlive it; nobody else takes blocks from them.
 class PrefillScheduler {
@@ -241,7 +242,7 @@ class PrefillScheduler {
   BlockRef Allocate();
   int64_t Advance(Request& request, int64_t budget);
   void TakeUp(Request& request, RadixTree::State state);
-  void BringBack(Request& request);
+  bool BringBack(Request& request);
   void PlanSlice(Request& request, int64_t budget);
   void KeepPromises(Request& request);
   void RollBack(Request& request);

@@ -60,13 +60,16 @@ BlockRef PrefillScheduler::Allocate() {
   return *std::move(block);
 }
 
-// What is staged after what the cache has becomes part of the step.
-void PrefillScheduler::BringBack(Request& request) {
+// What is staged after what the cache has becomes part of the step. False: the rest of it is for a later one, for who
+// waits for this step should not wait longer for copies than for what it computes.
+bool PrefillScheduler::BringBack(Request& request) {
   request.own_begin = request.planned;
   const std::span<const BlockKey> keys(request.task.keys);
   while (request.planned + kBlockTokens <= request.wanted) {
     const size_t index = request.table.size();
-    if (tree_.Find(keys[index]) != RadixTree::State::kAbsent || !staging_.UseInStep(keys[index])) break;
+    if (tree_.Find(keys[index]) != RadixTree::State::kAbsent || !staging_.IsHere(keys[index])) break;
+    if (!staging_.MayCopyIn(step_tokens_ / kBlockTokens)) return false;
+    staging_.UseInStep(keys[index]);
     BlockRef block = Allocate();
     const KvStaging::Tier tier = staging_.CopyIn(keys[index], block.id());
     (tier == KvStaging::Tier::kHost ? request.counters.from_host : request.counters.from_disk) += kBlockTokens;
@@ -74,6 +77,7 @@ void PrefillScheduler::BringBack(Request& request) {
     request.table.Append(std::move(block));
     request.planned += kBlockTokens;
   }
+  return true;
 }
 
 }  // namespace baton

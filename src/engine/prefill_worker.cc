@@ -14,6 +14,10 @@ namespace {
 // How long cancelled hand-offs have for telling their decode workers, at shutdown.
 constexpr absl::Duration kLastWords = absl::Seconds(1);
 
+// Side by side, so that one waits for the disk while another sees whether its bytes are right.
+constexpr int kDiskThreads = 4;
+constexpr int kMostWriting = 2;
+
 absl::Time AgainIf(bool again) { return again ? absl::InfinitePast() : absl::InfiniteFuture(); }
 
 }  // namespace
@@ -22,7 +26,9 @@ PrefillWorker::PrefillWorker(PrefillEngineOptions options, PrefillWorkerParts pa
     : parts_(std::move(parts)), engine_(std::move(options)) {
   BATON_CHECK(parts_.staging != nullptr || !engine_.staging().enabled(), "KV is staged nowhere");
   const std::lock_guard lock(mutex_);  // until all of them are there, none gets further than this
-  stager_.emplace(parts_.clock, [this] { return AgainIf(ServeDisk()); });
+  for (int i = 0; i < (engine_.staging().has_disk() ? kDiskThreads : 0); ++i) {
+    stagers_.push_back(std::make_unique<StepLoop>(parts_.clock, [this] { return AgainIf(ServeDisk()); }));
+  }
   digester_.emplace(parts_.clock, [this] { return AgainIf(ServeDigests()); });
   connector_.emplace(parts_.clock, [this] { return AgainIf(ServeLinks()); });
   timer_.emplace(parts_.clock, [this] { return Tick(); });
@@ -67,7 +73,8 @@ void PrefillWorker::Post(Event event) {
 void PrefillWorker::Tell(Event event) {
   bool earlier = false;
   std::vector<DiskTransfer> transfers;
-  absl::Status disk_lost;
+  std::optional<absl::Status> disk;  // if it has changed
+  std::optional<bool> slow;          // if it has changed
   {
     const std::lock_guard lock(mutex_);
     const absl::Time now = parts_.clock.Now();
@@ -75,15 +82,23 @@ void PrefillWorker::Tell(Event event) {
     std::vector<PrefillAction> actions = engine_.TakeActions(now);
     std::move(actions.begin(), actions.end(), std::back_inserter(outbox_));
     transfers = engine_.staging().TakeTransfers(now);
-    if (!disk_given_up_) disk_lost = engine_.staging().disk_status();
-    disk_given_up_ |= !disk_lost.ok();
+    const absl::Status& status = engine_.staging().disk_status();
+    if (status.code() != disk_told_) disk = status;
+    disk_told_ = status.code();
+    if (disk_slow_ != engine_.staging().disk_is_slow()) slow = disk_slow_ = !disk_slow_;
     earlier = engine_.NextTick() < next_tick_;
   }
-  if (!disk_lost.ok()) spdlog::warn("staged KV goes to disk no more: {}", disk_lost.ToString());
+  if (disk && disk->ok()) spdlog::info("the disk for staged KV works again");
+  if (disk && !disk->ok())
+    spdlog::warn("the disk for staged KV is left alone and tried again later: {}", disk->ToString());
+  if (slow) {
+    spdlog::info(*slow ? "reading staged KV from disk takes longer than computing it: it is read now and then to see"
+                       : "reading staged KV from disk pays again");
+  }
   if (!transfers.empty()) {
     const std::lock_guard lock(disk_mutex_);
     for (const DiskTransfer& transfer : transfers) (transfer.read ? reads_ : writes_).push_back(transfer);
-    stager_->Wake();
+    for (const auto& stager : stagers_) stager->Wake();
   }
   Drain();
   if (earlier) timer_->Wake();
@@ -110,13 +125,18 @@ bool PrefillWorker::ServeDisk() {
   {
     const std::lock_guard lock(disk_mutex_);
     std::deque<DiskTransfer>& queue = reads_.empty() ? writes_ : reads_;
-    if (queue.empty()) return false;
+    if (queue.empty() || (reads_.empty() && writing_ >= kMostWriting)) return false;
     transfer = queue.front();
     queue.pop_front();
+    writing_ += !transfer.read;
   }
   const absl::Time begin = parts_.clock.Now();
   const absl::Status status = parts_.staging->Transfer(transfer);
   const absl::Duration took = parts_.clock.Now() - begin;
+  if (!transfer.read) {
+    const std::lock_guard lock(disk_mutex_);
+    --writing_;
+  }
   Post([&](PrefillEngine& engine, absl::Time now) { engine.staging().OnTransferred(transfer, status, took, now); });
   return true;
 }
@@ -134,10 +154,13 @@ bool PrefillWorker::Step() {
     Tell([&](PrefillEngine& engine, absl::Time now) { go_on = engine.LayerDone(layer, now); });
     return go_on;
   };
-  if (parts_.staging != nullptr) {
+  if (parts_.staging != nullptr && !(copies->out.empty() && copies->in.empty())) {
+    const absl::Time begin = parts_.clock.Now();
     const absl::Status copied = parts_.staging->Copy(*copies, parts_.backend.kv_slab());
     // Only a device that has failed cannot copy, and blocks would go on under the names of what is not in them.
     BATON_CHECK(copied.ok(), copied.ToString());
+    const absl::Duration took = parts_.clock.Now() - begin;
+    Tell([took](PrefillEngine& engine, absl::Time) { engine.CopiesDone(took); });
   }
   absl::Status status;
   if (!batch->slices.empty()) status = parts_.backend.Forward(*batch, layer_done).status();
@@ -176,7 +199,7 @@ void PrefillWorker::Shutdown(absl::Duration grace) {
     stepper_->Stop();
     timer_->Stop();
     connector_->Stop();
-    stager_->Stop();
+    for (const auto& stager : stagers_) stager->Stop();
     digester_->Stop();
     CloseAllLinks();
     GiveUpDigests();

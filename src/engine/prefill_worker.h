@@ -44,8 +44,8 @@ struct PrefillWorkerParts {
   StagingStore* staging = nullptr;  // as large as the engine's options say; null: they say 0
 };
 
-// Owns five threads: one computes, one waits for times, one opens and closes the transport's links, one reads and
-// writes staged KV, one digests blocks for decode workers that want that. Thread-safe.
+// Owns threads: one computes, one waits for times, one opens and closes the transport's links, one digests blocks for
+// decode workers that want that, and, if there is a disk, four read and write staged KV. Thread-safe.
 class PrefillWorker {
  public:
   PrefillWorker(PrefillEngineOptions options, PrefillWorkerParts parts);
@@ -75,7 +75,7 @@ class PrefillWorker {
   void Post(Event event);
   // Does the actions in the outbox in their order. One thread at a time: another's are done by the one that is at it.
   void Drain();
-  // One transfer between memory and disk, reads first. False: there was none.
+  // One transfer between memory and disk, reads first, and never writes on all threads. False: there was none.
   bool ServeDisk();
   // Digests the blocks of one action. False: there was none.
   bool ServeDigests();
@@ -111,7 +111,8 @@ class PrefillWorker {
   std::vector<PrefillAction> outbox_;
   bool draining_ = false;  // some thread is in Drain
   bool accepting_ = true;
-  bool disk_given_up_ = false;                   // and warned of
+  absl::StatusCode disk_told_ = absl::StatusCode::kOk;
+  bool disk_slow_ = false;                       // and told
   int64_t calls_ = 0;                            // answers that have not come yet
   absl::Time next_tick_ = absl::InfinitePast();  // what the timer waits for
 
@@ -125,8 +126,9 @@ class PrefillWorker {
   std::vector<std::unique_ptr<Link>> to_close_;         // destroying a link may take time
   std::vector<std::unique_ptr<DecodePeer>> to_forget_;  // and a peer's last word may come on gRPC's own thread
 
-  std::mutex disk_mutex_;  // guards the transfers that have not begun
-  std::deque<DiskTransfer> reads_, writes_;
+  std::mutex disk_mutex_;                    // guards what follows
+  std::deque<DiskTransfer> reads_, writes_;  // that have not begun
+  int writing_ = 0;                          // threads
 
   using Digests = absl::StatusOr<std::vector<BlockDigest>>;
   struct ToDigest {
@@ -137,7 +139,8 @@ class PrefillWorker {
   std::deque<ToDigest> to_digest_;
 
   std::once_flag shut_down_;
-  std::optional<StepLoop> stager_, digester_, connector_, timer_,
+  std::vector<std::unique_ptr<StepLoop>> stagers_;
+  std::optional<StepLoop> digester_, connector_, timer_,
       stepper_;  // last: their threads use the rest, and wake each other
 };
 

@@ -77,7 +77,8 @@ struct PrefillDone {
   int64_t bytes_pushed = 0;        // with those that went ahead while it was open
   // Of an open job from its last append on.
   absl::Duration queued;           // until the first step took it up
-  absl::Duration compute;          // from then until its last token was computed
+  absl::Duration compute;          // from then until its last token was computed, but for `copied`
+  absl::Duration copied;           // of that time: KV to and from where evicted blocks are staged, in its steps
   absl::Duration handoff;          // from then until the commit was acknowledged
   std::vector<PrefillStep> steps;  // in order, those of an open job too
 };

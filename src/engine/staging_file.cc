@@ -1,7 +1,6 @@
 #include "engine/staging_file.h"
 
 #include <fcntl.h>
-#include <openssl/sha.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -48,7 +47,7 @@ absl::StatusOr<std::unique_ptr<StagingFile>> StagingFile::Create(const std::stri
   ASSIGN_OR_RETURN(const int file, OpenNameless(directory));
   std::unique_ptr<StagingFile> created(new StagingFile(file));
   RETURN_IF_ERROR(Allocate(file, directory, slots * slot_bytes));
-  created->digests_.resize(static_cast<size_t>(slots));
+  created->tags_.resize(static_cast<size_t>(slots));
   return created;
 }
 
@@ -62,8 +61,7 @@ absl::Status StagingFile::Write(int64_t slot, std::span<const std::byte> bytes) 
     if (wrote <= 0) return absl::ErrnoToStatus(wrote < 0 ? errno : ENOSPC, "cannot write staged KV");
     done += static_cast<size_t>(wrote);
   }
-  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
-         digests_[static_cast<size_t>(slot)].data());
+  tags_[static_cast<size_t>(slot)] = seal_.Make(bytes);
   return absl::OkStatus();
 }
 
@@ -76,9 +74,7 @@ absl::Status StagingFile::Read(int64_t slot, std::span<std::byte> bytes) {
     if (read == 0) return absl::DataLossError("the file of staged KV has become shorter");
     done += static_cast<size_t>(read);
   }
-  Sha256 digest;
-  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
-  if (digest == digests_[static_cast<size_t>(slot)]) return absl::OkStatus();
+  if (seal_.Fits(tags_[static_cast<size_t>(slot)], bytes)) return absl::OkStatus();
   return absl::DataLossError("staged KV is not what was written");
 }
 

@@ -1,7 +1,6 @@
 // The file that KvStaging's disk slots are in.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,11 +10,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/staging_seal.h"
 
 namespace baton {
 
 // It has no name, so nobody else opens it and nothing is left of it when the process ends, however it ends. What was
-// written is known by a digest in memory. Not thread-safe.
+// written is known by a tag in memory. Thread-safe for different slots.
 class StagingFile {
  public:
   // In `directory`, which must exist: `slots` of `slot_bytes`, all of which are allocated now. NOT_FOUND,
@@ -31,14 +31,14 @@ class StagingFile {
   // DATA_LOSS: they are not the bytes that were written.
   absl::Status Read(int64_t slot, std::span<std::byte> bytes);
 
-  int descriptor() const { return file_; }  // for tests
+  int descriptor() const { return file_; }  // for tests and measurements
 
  private:
-  using Sha256 = std::array<unsigned char, 32>;
   explicit StagingFile(int file) : file_(file) {}
 
   const int file_;
-  std::vector<Sha256> digests_;  // of each slot's bytes
+  StagingSeal seal_;
+  std::vector<StagingSeal::Tag> tags_;  // of each slot's bytes
 };
 
 }  // namespace baton

@@ -15,8 +15,8 @@
 
 namespace baton {
 
-// One thread may copy while another transfers: KvStaging sees to it that they never use one slot at once, unless both
-// read it.
+// One thread may copy while others transfer: KvStaging sees to it that no two use one slot at once, unless both read
+// it.
 class StagingStore {
  public:
   // `directory`: of the disk's file, if there is a disk. RESOURCE_EXHAUSTED: so much memory cannot be had; else as

@@ -11,7 +11,7 @@ namespace baton {
 namespace {
 
 constexpr int64_t kWritesAtOnce = 4;
-constexpr double kOfLatestRead = 0.2;  // what the latest read counts in the mean
+constexpr double kOfLatestCopies = 0.2;  // what a step's count in the mean
 
 std::vector<int64_t> Slots(int64_t count) {
   BATON_CHECK(count >= 0, "a tier of negative size");
@@ -24,7 +24,10 @@ std::vector<int64_t> Slots(int64_t count) {
 }  // namespace
 
 KvStaging::KvStaging(StagingOptions options)
-    : options_(options), free_host_(Slots(options.host)), free_disk_(Slots(options.disk)) {
+    : options_(options),
+      free_host_(Slots(options.host)),
+      free_disk_(Slots(options.disk)),
+      faults_(options.disk_patience) {
   BATON_CHECK(options_.disk == 0 || options_.host > 0, "the disk is reached through host memory");
 }
 
@@ -113,30 +116,25 @@ void KvStaging::Keep(const BlockKey& key, BlockId block) {
   });
 }
 
-int64_t KvStaging::InTiers(std::span<const BlockKey> keys) const {
-  int64_t count = 0;
-  int64_t reads = 0;
-  int64_t without_reads = -1;
+KvStaging::Found KvStaging::Find(std::span<const BlockKey> keys) const {
+  Found found;
   for (const BlockKey& key : keys) {
     const Entry* entry = EntryOf(key);
     if (entry == nullptr || (entry->host == kNone && entry->disk == kNone)) break;
-    if (entry->host == kNone) {
-      if (without_reads < 0) without_reads = count;
-      ++reads;
-    }
-    ++count;
+    if (entry->reading && (pace_.slow() || !disk_is_used())) break;  // nobody waits for it
+    if (entry->host == kNone) ++found.reads;
+    ++found.blocks;
+    if (found.reads == 0) found.before_reads = found.blocks;
   }
-  return reads > 0 && !Pays(reads) ? without_reads : count;
-}
-
-// A mean read takes as long as those before it in the queue let it.
-bool KvStaging::Pays(int64_t reads) const {
-  if (compute_time_ <= absl::ZeroDuration()) return true;
-  return read_time_ * (reading_ + reads) <= compute_time_ * reads;
+  return found;
 }
 
 int64_t KvStaging::Hold(std::span<const BlockKey> keys) {
-  const auto in_tiers = static_cast<size_t>(InTiers(keys));
+  const Found found = Find(keys);
+  auto in_tiers = static_cast<size_t>(found.blocks);
+  const bool pays = found.reads == 0 || (disk_is_used() && pace_.Pays(found.reads, reading_));
+  if (!pays) in_tiers = static_cast<size_t>(found.before_reads);
+  if (!pays && disk_is_used()) not_read_ += found.reads;
   size_t count = 0;
   for (; count < in_tiers; ++count) {  // before any of them can be evicted for another
     Entry& entry = Require(keys[count]);
@@ -153,7 +151,13 @@ int64_t KvStaging::Hold(std::span<const BlockKey> keys) {
     Release(keys.subspan(i, count - i));
     return static_cast<int64_t>(i);
   }
+  if (!pays && ShouldProbe()) BeginRead(Require(keys[in_tiers]));
   return static_cast<int64_t>(count);
+}
+
+bool KvStaging::ShouldProbe() {
+  if (disk_is_used()) return pace_.ShouldProbe(reading_);
+  return faults_.use() == DiskFaults::Use::kProbed && reading_ + writing_ == 0;
 }
 
 bool KvStaging::BeginRead(Entry& entry) {
@@ -178,15 +182,25 @@ void KvStaging::Release(std::span<const BlockKey> keys) {
 
 bool KvStaging::IsComing(const BlockKey& key) const {
   const Entry* entry = EntryOf(key);
-  return entry != nullptr && entry->reading && disk_status_.ok();
+  return entry != nullptr && entry->reading && disk_is_used();
 }
 
-bool KvStaging::UseInStep(const BlockKey& key) {
-  Entry* entry = EntryOf(key);
-  if (entry == nullptr || entry->host == kNone || entry->reading) return false;
-  Change(*entry, [&] { ++entry->in_steps; });
-  in_step_.push_back(entry);
-  return true;
+bool KvStaging::IsHere(const BlockKey& key) const {
+  const Entry* entry = EntryOf(key);
+  return entry != nullptr && entry->host != kNone && !entry->reading;
+}
+
+bool KvStaging::MayCopyIn(int64_t step_blocks) const {
+  const auto blocks = std::ssize(copies_.out) + std::ssize(copies_.in);
+  const bool known = copy_time_ > absl::ZeroDuration() && compute_time_ > absl::ZeroDuration();
+  return copies_.in.empty() || !known || copy_time_ * (blocks + 1) <= compute_time_ * step_blocks;
+}
+
+void KvStaging::UseInStep(const BlockKey& key) {
+  BATON_CHECK(IsHere(key), "used in a step without being here");
+  Entry& entry = Require(key);
+  Change(entry, [&] { ++entry.in_steps; });
+  in_step_.push_back(&entry);
 }
 
 KvStaging::Tier KvStaging::CopyIn(const BlockKey& key, BlockId block) {
@@ -195,6 +209,18 @@ KvStaging::Tier KvStaging::CopyIn(const BlockKey& key, BlockId block) {
   copies_.in.push_back({block, entry.host});
   copied_in_.push_back(&entry);
   return std::exchange(entry.was_read, false) ? Tier::kDisk : Tier::kHost;
+}
+
+void KvStaging::CopiesDone(absl::Duration took) {
+  const auto blocks = std::ssize(copies_.out) + std::ssize(copies_.in);
+  BATON_CHECK(blocks > 0, "nothing was copied");
+  const double latest = copy_time_ == absl::ZeroDuration() ? 1 : kOfLatestCopies;
+  copy_time_ += (took / blocks - copy_time_) * latest;
+}
+
+void KvStaging::SetComputeTime(absl::Duration time) {
+  compute_time_ = time;
+  pace_.SetComputeTime(time);
 }
 
 void KvStaging::EndStep(bool kept) {
@@ -217,9 +243,10 @@ void KvStaging::EndStep(bool kept) {
 
 // Half of host memory, as much as may be held, can be had without losing anything.
 void KvStaging::PlanWrites() {
-  if (options_.disk == 0 || !disk_status_.ok()) return;
+  if (options_.disk == 0 || !faults_.MayWrite()) return;
+  const int64_t at_once = disk_is_used() ? kWritesAtOnce : 1 - reading_;
   const auto ready = [&] { return std::ssize(free_host_) + std::ssize(written_) + writing_; };
-  while (writing_ < kWritesAtOnce && !unwritten_.empty() && ready() < std::max<int64_t>(1, options_.host / 2)) {
+  while (writing_ < at_once && !unwritten_.empty() && ready() < std::max<int64_t>(1, options_.host / 2)) {
     const int64_t slot = TakeDiskSlot();
     if (slot == kNone) return;
     Entry& entry = *unwritten_.begin()->second;
@@ -234,7 +261,7 @@ void KvStaging::PlanWrites() {
 
 std::vector<DiskTransfer> KvStaging::TakeTransfers(absl::Time now) {
   PlanWrites();
-  if (!transfers_.empty()) disk_since_ = std::min(disk_since_, now);
+  if (!transfers_.empty()) faults_.OnBegun(now);
   return std::exchange(transfers_, {});
 }
 
@@ -242,55 +269,37 @@ void KvStaging::OnTransferred(const DiskTransfer& transfer, const absl::Status& 
                               absl::Time now) {
   Entry& entry = Require(transfer.key);
   BATON_CHECK(transfer.read ? entry.reading : entry.writing, "the end of what was never begun");
-  if (!status.ok() && !absl::IsDataLoss(status)) GiveUpDisk(status);
+  const bool slot_is_bad =
+      !status.ok() && !absl::IsDataLoss(status) && (transfer.read || !absl::IsResourceExhausted(status));
   if (transfer.read && !status.ok()) {
     free_host_.push_back(entry.host);
     ++failures_;
   }
   Change(entry, [&] {
-    if (!status.ok() || !disk_status_.ok()) {
-      free_disk_.push_back(entry.disk);
-      entry.disk = kNone;
-    }
+    if (!status.ok()) (slot_is_bad ? bad_disk_ : free_disk_).push_back(std::exchange(entry.disk, kNone));
     if (transfer.read && !status.ok()) entry.host = kNone;
     entry.was_read = transfer.read && status.ok();
     entry.reading = entry.writing = false;
   });
   --(transfer.read ? reading_ : writing_);
-  if (transfer.read && status.ok()) {
-    const double latest = read_time_ == absl::ZeroDuration() ? 1 : kOfLatestRead;
-    read_time_ += (took - read_time_) * latest;
-  }
-  disk_since_ = reading_ + writing_ - std::ssize(transfers_) > 0 ? now : absl::InfiniteFuture();
+  if (transfer.read && status.ok()) pace_.OnRead(took, reading_, now);
+  faults_.OnEnded(status, !transfer.read, reading_ + writing_ > std::ssize(transfers_), now);
+  if (!disk_is_used()) ReuseBadSlots();
 }
 
-void KvStaging::GiveUpDisk(absl::Status status) {
-  if (!disk_status_.ok()) return;
-  disk_status_ = std::move(status);
-  std::vector<Entry*> there;
-  for (const auto& [key, entry] : entries_) {
-    if (entry->disk != kNone && !entry->reading && !entry->writing) there.push_back(entry.get());
-  }
-  for (Entry* entry : there) {
-    free_disk_.push_back(entry->disk);
-    Change(*entry, [&] { entry->disk = kNone; });
-  }
+// Where everything fails it is not for the slots.
+void KvStaging::ReuseBadSlots() {
+  free_disk_.insert(free_disk_.end(), bad_disk_.begin(), bad_disk_.end());
+  bad_disk_.clear();
 }
 
-void KvStaging::Tick(absl::Time now) {
-  if (NextTick() > now) return;
-  GiveUpDisk(absl::DeadlineExceededError(
-      absl::StrCat("the disk did not answer for ", absl::FormatDuration(options_.disk_patience))));
-}
-
-absl::Time KvStaging::NextTick() const {
-  return disk_status_.ok() ? disk_since_ + options_.disk_patience : absl::InfiniteFuture();
-}
+void KvStaging::Tick(absl::Time now) { faults_.Tick(now); }
 
 KvStaging::Counts KvStaging::counts() const {
   return {.host = options_.host - std::ssize(free_host_),
-          .disk = options_.disk - std::ssize(free_disk_),
+          .disk = options_.disk - std::ssize(free_disk_) - std::ssize(bad_disk_),
           .failures = failures_,
+          .not_read = not_read_,
           .held = held_,
           .reading = reading_,
           .writing = writing_};
@@ -305,6 +314,7 @@ void KvStaging::CheckInvariants() const {
   };
   for (const int64_t slot : free_host_) take(host, slot);
   for (const int64_t slot : free_disk_) take(disk, slot);
+  for (const int64_t slot : bad_disk_) take(disk, slot);
   int64_t held = 0, reading = 0, writing = 0, written = 0, unwritten = 0, may_leave_disk = 0;
   const auto listed = [](const Order& order, const Entry& entry) {
     const auto found = order.find(entry.used);

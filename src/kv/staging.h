@@ -13,6 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "kv/block_pool.h"
+#include "kv/disk_faults.h"
+#include "kv/disk_pace.h"
 #include "kv/prefix_key.h"
 
 namespace baton {
@@ -21,7 +23,7 @@ namespace baton {
 struct StagingOptions {
   int64_t host = 0;
   int64_t disk = 0;
-  // A disk that has work and ends none of it for so long is given up.
+  // A disk that has work and ends none of it for so long is left alone for a while.
   absl::Duration disk_patience = absl::Seconds(10);
 };
 
@@ -57,43 +59,55 @@ class KvStaging {
  public:
   explicit KvStaging(StagingOptions options);
   bool enabled() const { return options_.host > 0; }
+  bool has_disk() const { return options_.disk > 0; }
 
   // The pool is about to give `block` away, whose content `key` names: it is copied out, if there is room.
   void Keep(const BlockKey& key, BlockId block);
 
   // How many of these keys, from the first on, are here or will be read, as far as that pays and there is room. The
-  // caller holds them until Release.
+  // caller holds them until Release. Where it does not pay, a block is read now and then that nobody waits for.
   int64_t Hold(std::span<const BlockKey> keys);
   // REQUIRES: the caller holds them.
   void Release(std::span<const BlockKey> keys);
   // It is being read from disk.
   bool IsComing(const BlockKey& key) const;
 
-  // True: it is in host memory, and stays there as long as the step. CopyIn may follow.
-  bool UseInStep(const BlockKey& key);
+  // It is in host memory.
+  bool IsHere(const BlockKey& key) const;
+  // False: with one more brought back the step would copy, in and out, for longer than computing `step_blocks` takes, as
+  // measured. One block may always come.
+  bool MayCopyIn(int64_t step_blocks) const;
+  // It stays there as long as the step. CopyIn may follow. REQUIRES: IsHere.
+  void UseInStep(const BlockKey& key);
   enum class Tier { kHost, kDisk };
   // It is copied to `block`. Where it came from, the first time that it is used since.
   Tier CopyIn(const BlockKey& key, BlockId block);
   // Of the step that is planned or runs.
   const StagedCopies& copies() const { return copies_; }
+  // They are done, and took so long. REQUIRES: there are any.
+  void CopiesDone(absl::Duration took);
   // The step is over, its copies done; `kept`: what it copied in stays in the pool.
   void EndStep(bool kept);
 
   // What computing a block's tokens takes; zero: not known. A read that would take longer is not begun.
-  void SetComputeTime(absl::Duration time) { compute_time_ = time; }
+  void SetComputeTime(absl::Duration time);
+  // Nothing is read, but to see whether it pays again.
+  bool disk_is_slow() const { return pace_.slow(); }
   // To be begun now, in any order; the end of each is told by OnTransferred.
   std::vector<DiskTransfer> TakeTransfers(absl::Time now);
-  // DATA_LOSS: the bytes are not those that were written. Any other failure: the disk is given up. `took`: on the disk,
-  // without waiting for others.
+  // DATA_LOSS: the bytes are not those that were written; RESOURCE_EXHAUSTED: there was no space to write them.
+  // Whatever failed, the block is not on disk any more; what follows for the disk DiskFaults says. `took`: on the disk,
+  // beside others perhaps.
   void OnTransferred(const DiskTransfer& transfer, const absl::Status& status, absl::Duration took, absl::Time now);
   void Tick(absl::Time now);
-  absl::Time NextTick() const;
-  // OK as long as there is no disk or it is used.
-  const absl::Status& disk_status() const { return disk_status_; }
+  absl::Time NextTick() const { return faults_.NextTick(); }
+  // As DiskFaults::status.
+  const absl::Status& disk_status() const { return faults_.status(); }
 
   struct Counts {
     int64_t host = 0, disk = 0;  // blocks there
     int64_t failures = 0;        // blocks that were to be read and could not, since the start
+    int64_t not_read = 0;        // blocks that a prompt found on disk where reading did not pay, since the start
     int64_t held = 0;
     int64_t reading = 0, writing = 0;
   };
@@ -125,27 +139,33 @@ class KvStaging {
   static bool MayLeaveDisk(const Entry& entry);
   int64_t TakeHostSlot();  // kNone: all are in use
   int64_t TakeDiskSlot();
-  int64_t InTiers(std::span<const BlockKey> keys) const;
-  bool Pays(int64_t reads) const;
+  struct Found {
+    int64_t blocks = 0, before_reads = 0;  // before the first that is on disk only
+    int64_t reads = 0;                     // blocks on disk only
+  };
+  Found Find(std::span<const BlockKey> keys) const;
   bool BeginRead(Entry& entry);
   void PlanWrites();
-  void GiveUpDisk(absl::Status status);
+  bool disk_is_used() const { return faults_.use() == DiskFaults::Use::kUsed; }
+  bool ShouldProbe();
+  void ReuseBadSlots();
 
   const StagingOptions options_;
   absl::flat_hash_map<BlockKey, std::unique_ptr<Entry>> entries_;
   std::vector<int64_t> free_host_, free_disk_;
+  std::vector<int64_t> bad_disk_;  // could not be read or written, and are left alone
   // What may leave host memory: what is elsewhere, too, and what would be lost.
   Order written_, unwritten_;
   Order disk_order_;  // what may leave the disk
   int64_t hottest_ = 0, coldest_ = 0;
   int64_t held_ = 0;  // entries with holds
-  int64_t reading_ = 0, writing_ = 0, failures_ = 0;
+  int64_t reading_ = 0, writing_ = 0, failures_ = 0, not_read_ = 0;
   StagedCopies copies_;
   std::vector<Entry*> in_step_, copied_in_;
-  std::vector<DiskTransfer> transfers_;  // not begun yet
-  absl::Duration compute_time_, read_time_;
-  absl::Time disk_since_ = absl::InfiniteFuture();  // it has had work and ended none
-  absl::Status disk_status_;
+  std::vector<DiskTransfer> transfers_;      // not begun yet
+  absl::Duration compute_time_, copy_time_;  // of a block; zero: not known
+  DiskPace pace_;
+  DiskFaults faults_;
 };
 
 }  // namespace baton

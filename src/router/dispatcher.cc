@@ -208,7 +208,8 @@ void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl
     record.prefilled = now;
     record.prefilled_by = link;
     // All that was not prefill or hand-off was waiting, at the router or at the worker.
-    record.queue = std::max(record.prefilled - record.complete - done.compute - done.handoff, absl::ZeroDuration());
+    const absl::Duration served = done.compute + done.copied + done.handoff;
+    record.queue = std::max(record.prefilled - record.complete - served, absl::ZeroDuration());
     record.done = std::move(done);
     if (counts) TellGate(record, keys, now);
     if (record.unheard()) keys = GrownKeys(record, std::move(keys));

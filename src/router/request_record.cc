@@ -94,7 +94,7 @@ RequestOutcome RequestRecord::Outcome(const absl::Status& status, absl::Time now
     outcome.shared_tokens = std::min(done->shared_tokens, outcome.cached_tokens);
     outcome.queue = queue;
     outcome.router_queue = std::max(placed - complete, absl::ZeroDuration());
-    outcome.prefill = done->compute;
+    outcome.prefill = done->compute + done->copied;
     outcome.handoff = done->handoff;
   }
   return outcome;

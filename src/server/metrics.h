@@ -49,6 +49,7 @@ enum class Metric {
   kLeasedBlocks,
   kStagedBytes,
   kStagingFailures,
+  kStagingNotRead,
   kWorkerJobs,
   kWorkerTokens,
   kTransferBytes,

@@ -61,6 +61,7 @@ void LogPrefilled(const PrefillDone& done, const std::string& trace_id) {
              {"bytes_pushed", done.bytes_pushed},
              {"queue_ms", Milliseconds(done.queued)},
              {"prefill_ms", Milliseconds(done.compute)},
+             {"copied_ms", Milliseconds(done.copied)},
              {"handoff_ms", Milliseconds(done.handoff)}});
 }
 

@@ -224,6 +224,7 @@ worker::v1::PrefillDone ToProto(const PrefillDone& done) {
   proto.set_bytes_pushed(done.bytes_pushed);
   proto.set_queued_us(absl::ToInt64Microseconds(done.queued));
   proto.set_compute_us(absl::ToInt64Microseconds(done.compute));
+  proto.set_copied_us(absl::ToInt64Microseconds(done.copied));
   proto.set_handoff_us(absl::ToInt64Microseconds(done.handoff));
   for (const PrefillStep& step : done.steps) {
     worker::v1::PrefillStep& out = *proto.add_steps();
@@ -247,6 +248,7 @@ PrefillDone FromProto(const worker::v1::PrefillDone& proto) {
   done.bytes_pushed = proto.bytes_pushed();
   done.queued = absl::Microseconds(proto.queued_us());
   done.compute = absl::Microseconds(proto.compute_us());
+  done.copied = absl::Microseconds(proto.copied_us());
   done.handoff = absl::Microseconds(proto.handoff_us());
   const int steps = std::min(proto.steps_size(), static_cast<int>(kMaxPrefillSteps));
   for (int i = 0; i < steps; ++i) {

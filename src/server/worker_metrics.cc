@@ -60,6 +60,7 @@ void WorkerMetrics::OnStaged(const KvStaging::Counts& counts, int64_t block_byte
   set("host", counts.host);
   set("disk", counts.disk);
   Raise(metrics_.Counter(Metric::kStagingFailures), counts.failures);
+  Raise(metrics_.Counter(Metric::kStagingNotRead), counts.not_read);
 }
 
 void WorkerMetrics::OnJobEnded(absl::StatusCode code) {

@@ -327,6 +327,50 @@ TEST_CASE("open jobs fill a step for as long as the options say, by what steps w
   CHECK(step() == 144 + 80);
 }
 
+TEST_CASE("the time of staged KV's copies is told apart, and is not what computing takes") {
+  PrefillEngineOptions options = SmallOptions();
+  options.blocks = 16;
+  options.step_tokens = 256;
+  options.context = 1024;
+  options.open_step = absl::Milliseconds(80);
+  options.staging.host = 64;
+  PrefillEngine engine(options);
+  absl::Time now = absl::UnixEpoch();
+  size_t copies = 0;
+  const auto step = [&] {  // of 1 ms for each token, after half a second for copies
+    const Batch* batch = engine.StartStep(now);
+    REQUIRE(batch != nullptr);
+    size_t tokens = 0;
+    for (const SequenceSlice& slice : batch->slices) tokens += slice.tokens.size();
+    copies = engine.copies().out.size() + engine.copies().in.size();
+    if (copies > 0) {
+      now += absl::Milliseconds(500);
+      engine.CopiesDone(absl::Milliseconds(500));
+    }
+    engine.FinishStep(absl::OkStatus(), now += absl::Milliseconds(tokens));
+    return tokens;
+  };
+  const auto done = [&] {
+    const auto actions = engine.TakeActions(now);
+    REQUIRE(actions.size() == 1);
+    return std::get<PrefillDone>(actions[0]);
+  };
+  for (const TokenId token : {1, 2, 3}) {
+    REQUIRE_FALSE(engine.Add(JobOf(absl::StrCat(token), std::vector<TokenId>(257, token)), now).has_value());
+    CHECK(step() == 256);
+    CHECK(copies == (token > 1 ? 16 : 0));
+    const PrefillDone result = done();
+    CHECK(result.compute == absl::Milliseconds(256));
+    CHECK(result.copied == absl::Milliseconds(token > 1 ? 500 : 0));
+  }
+  // What growing prompts may compute in a step is reckoned from the computing alone.
+  PrefillJob open = JobOf("open", std::vector<TokenId>(257, 4));
+  open.open = true;
+  REQUIRE_FALSE(engine.Add(open, now).has_value());
+  CHECK(step() == 80);
+  CHECK(copies == 5);
+}
+
 TEST_CASE("a step of open jobs is broken off where a prompt that is whole would wait long for little") {
   PrefillEngineOptions options = SmallOptions();
   options.blocks = 64;

@@ -29,6 +29,7 @@ class SchedulerWorld {
   RadixTree& tree() { return tree_; }
   FakeBackend& backend() { return backend_; }
   const std::map<RequestId, std::vector<TokenId>>& requests() const { return requests_; }
+  absl::Duration copy_time{};  // of a staged block; zero: not measured
   // Tokens of the requests' distinct prefixes that are done: each was computed at least once.
   int64_t done(const RequestId& id) const { return done_.at(id); }
 
@@ -94,7 +95,7 @@ class SchedulerWorld {
 
   // What the disk is to do and has not done.
   std::vector<DiskTransfer>& transfers() {
-    for (const DiskTransfer& transfer : scheduler_.staging().TakeTransfers({})) transfers_.push_back(transfer);
+    for (const DiskTransfer& transfer : scheduler_.staging().TakeTransfers(now_)) transfers_.push_back(transfer);
     return transfers_;
   }
   void EndTransfer(size_t index, const absl::Status& status, absl::Duration took = absl::Microseconds(1)) {
@@ -103,7 +104,12 @@ class SchedulerWorld {
     Bytes &host = host_[static_cast<size_t>(transfer.host_slot)],
           &disk = disk_[static_cast<size_t>(transfer.disk_slot)];
     if (status.ok()) (transfer.read ? host : disk) = transfer.read ? disk : host;
-    scheduler_.staging().OnTransferred(transfer, status, took, {});
+    now_ += took;
+    scheduler_.staging().OnTransferred(transfer, status, took, now_);
+  }
+  void Wait(absl::Duration time) {
+    transfers();  // they have begun before
+    scheduler_.staging().Tick(now_ += time);
   }
 
  private:
@@ -123,6 +129,8 @@ class SchedulerWorld {
       REQUIRE(source.size() == bytes);
       std::copy(source.begin(), source.end(), in_slab(copy.block).begin());
     }
+    const auto count = std::ssize(copies.out) + std::ssize(copies.in);
+    if (count > 0) scheduler_.staging().CopiesDone(copy_time * count);
   }
   static std::vector<BlockKey> Keys(const std::vector<TokenId>& tokens) {
     return BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), tokens);
@@ -153,6 +161,7 @@ class SchedulerWorld {
 
   std::vector<Bytes> host_, disk_;
   std::vector<DiskTransfer> transfers_;
+  absl::Time now_;
   FakeBackend backend_;
   BlockPool pool_;
   RadixTree tree_;
@@ -198,9 +207,17 @@ class SchedulerScenario {
     if (command.name == "blocks") return Blocks();
     if (command.name == "load") return Load();
     if (command.name == "staged") return Staged();
-    if (command.name == "disk") return Disk(id, command.Number("after"));
+    if (command.name == "disk") return Disk(id, command.Number("after"), command.Number("most", 1000));
+    if (command.name == "wait") {
+      world_->Wait(absl::Seconds(command.Number("s")));
+      return "";
+    }
     if (command.name == "compute_time") {
       world_->scheduler().staging().SetComputeTime(absl::Milliseconds(command.Number("ms")));
+      return "";
+    }
+    if (command.name == "copy_time") {
+      world_->copy_time = absl::Milliseconds(command.Number("ms"));
       return "";
     }
     if (command.name == "limit_open") {
@@ -276,18 +293,23 @@ class SchedulerScenario {
     const KvStaging::Counts counts = staging.counts();
     std::string printed = absl::StrCat("host ", counts.host, " disk ", counts.disk);
     if (counts.failures > 0) absl::StrAppend(&printed, " failures ", counts.failures);
+    if (counts.not_read > 0) absl::StrAppend(&printed, " not read ", counts.not_read);
+    if (staging.disk_is_slow()) absl::StrAppend(&printed, " slow");
     if (!staging.disk_status().ok()) absl::StrAppend(&printed, " no disk: ", staging.disk_status().ToString());
     return printed + "\n";
   }
-  // The disk does all that it is to do, and takes `ms` for each; or fails.
-  std::string Disk(const std::string& how, int64_t ms) {
-    const absl::Status status = how == "full"    ? absl::ResourceExhaustedError("no space left")
-                                : how == "wrong" ? absl::DataLossError("other bytes")
-                                                 : absl::OkStatus();
+  // The disk does all that it is to do, and takes `ms` for each; or the first `most` fail. A full one can be read.
+  std::string Disk(const std::string& how, int64_t ms, int64_t most) {
+    const absl::Status status = how == "full"     ? absl::ResourceExhaustedError("no space left")
+                                : how == "wrong"  ? absl::DataLossError("other bytes")
+                                : how == "broken" ? absl::InternalError("broken")
+                                                  : absl::OkStatus();
     int64_t reads = 0, writes = 0;
     while (!world_->transfers().empty()) {
-      ++(world_->transfers().front().read ? reads : writes);
-      world_->EndTransfer(0, status, absl::Milliseconds(ms));
+      const bool read = world_->transfers().front().read;
+      ++(read ? reads : writes);
+      const bool fails = most-- > 0 && !(read && how == "full");
+      world_->EndTransfer(0, fails ? status : absl::OkStatus(), absl::Milliseconds(ms));
       world_->scheduler().CheckInvariants();
     }
     return absl::StrCat("read ", reads, " wrote ", writes, "\n");
@@ -314,6 +336,7 @@ TEST_CASE("what leaves host memory comes back from disk") { RunFile("prefill_sta
 TEST_CASE("a disk that is full, wrong or slow costs nothing but what it held") {
   RunFile("prefill_staging_disk_fails.txt");
 }
+TEST_CASE("a disk that was slow for a moment is read again soon") { RunFile("prefill_staging_disk_slow.txt"); }
 TEST_CASE("steps fail and requests end at any moment") { RunFile("prefill_aborts.txt"); }
 
 TEST_CASE("the oldest request runs however many of higher priority arrive") {
@@ -434,11 +457,13 @@ StagingOptions RandomStaging(std::mt19937& random) {
 // One of the transfers ends, now and then with a failure.
 void EndSomeTransfer(SchedulerWorld& world, std::mt19937& random) {
   if (world.transfers().empty()) return;
-  const absl::Status status = random() % 20 == 0    ? absl::DataLossError("other bytes")
-                              : random() % 100 == 0 ? absl::InternalError("broken")
-                                                    : absl::OkStatus();
+  const absl::Status status = random() % 20 == 0   ? absl::DataLossError("other bytes")
+                              : random() % 10 == 0 ? absl::InternalError("broken")
+                              : random() % 30 == 0 ? absl::ResourceExhaustedError("no space left")
+                                                   : absl::OkStatus();
   world.EndTransfer(random() % world.transfers().size(), status, absl::Milliseconds(random() % 20));
   if (random() % 10 == 0) world.scheduler().staging().SetComputeTime(absl::Milliseconds(random() % 20));
+  if (random() % 10 == 0) world.copy_time = absl::Milliseconds(random() % 40);
 }
 
 TEST_CASE("random requests all end, with every token computed once and no block left behind") {
@@ -473,6 +498,7 @@ TEST_CASE("random requests all end, with every token computed once and no block 
                                      1 + static_cast<int64_t>(random() % 40)});
       }
       const absl::Time turn = absl::FromUnixSeconds(static_cast<int64_t>(random() % 5));
+      if (random() % 20 == 0) world.Wait(absl::Seconds(random() % 40));
       switch (random() % 8) {
         case 0:
         case 1:

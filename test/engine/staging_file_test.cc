@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "catch.h"
@@ -51,6 +53,37 @@ TEST_CASE("bytes that changed on disk are found out") {
   CHECK(absl::IsDataLoss((*file)->Read(2, read)));
   REQUIRE(ftruncate((*file)->descriptor(), 2 * kSlot + 100) == 0);
   CHECK(absl::IsDataLoss((*file)->Read(2, read)));
+}
+
+TEST_CASE("what was in a slot before is not taken for what is in it") {
+  const TempDir directory;
+  const auto file = StagingFile::Create(directory.path(), 4, kSlot);
+  REQUIRE(file.ok());
+  REQUIRE((*file)->Write(2, Bytes(1)).ok());
+  REQUIRE((*file)->Write(2, Bytes(2)).ok());
+  REQUIRE(pwrite((*file)->descriptor(), Bytes(1).data(), kSlot, 2 * kSlot) == kSlot);
+  std::vector<std::byte> read(kSlot);
+  CHECK(absl::IsDataLoss((*file)->Read(2, read)));
+}
+
+TEST_CASE("several threads read and write different slots at once") {
+  const TempDir directory;
+  constexpr int kThreads = 4, kSlots = 64;
+  const auto file = StagingFile::Create(directory.path(), kSlots, kSlot);
+  REQUIRE(file.ok());
+  std::atomic<int> right = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      std::vector<std::byte> read(kSlot);
+      for (int slot = i; slot < kSlots; slot += kThreads) {
+        const bool ok = (*file)->Write(slot, Bytes(slot)).ok() && (*file)->Read(slot, read).ok();
+        right += ok && read == Bytes(slot);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(right == kSlots);
 }
 
 TEST_CASE("where no file can be is said at the start") {

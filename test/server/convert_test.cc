@@ -48,10 +48,12 @@ TEST_CASE("jobs and results survive the wire") {
   PrefillDone done;
   done.request_id = "r";
   done.handoff = absl::Milliseconds(3);
+  done.copied = absl::Milliseconds(7);
   done.steps = {{.began = absl::Milliseconds(9), .ended = absl::Milliseconds(5), .tokens = 64, .steps = 2},
                 {.began = absl::Milliseconds(4), .ended = absl::ZeroDuration()}};
   const PrefillDone done_back = FromProto(ToProto(done));
   CHECK(done_back.handoff == done.handoff);
+  CHECK(done_back.copied == done.copied);
   REQUIRE(done_back.steps.size() == 2);
   CHECK(done_back.steps[0].began == absl::Milliseconds(9));
   CHECK(done_back.steps[0].ended == absl::Milliseconds(5));
