@@ -280,6 +280,14 @@ void PrefillEngine::Cancel(const RequestId& id, absl::Time now) {
   Fail(id, absl::CancelledError("the request was cancelled"), now);
 }
 
+void PrefillEngine::FailBackground(const absl::Status& status, absl::Time now) {
+  std::vector<RequestId> ids;
+  for (const auto& [id, job] : jobs_) {
+    if (IsBackground(job.priority)) ids.push_back(id);
+  }
+  for (const RequestId& id : ids) Fail(id, status, now);
+}
+
 void PrefillEngine::FailAll(const absl::Status& status, absl::Time now) {
   HandleSender(now);  // a result that is out already stands
   std::vector<RequestId> ids;

@@ -143,8 +143,6 @@ bool PrefillScheduler::IsWorthwhile(const Request& request) const {
 bool PrefillScheduler::OpenAreWorthAStep() const {
   int64_t tokens = 0;
   for (const Request* request : active_) {
-    // One that is closed gets no more that it could wait for.
-    if (!request->task.open && Yields(*request)) return true;
     if (request->task.open) tokens += request->wanted - request->planned;
   }
   return tokens >= open_limits_.alone;
@@ -196,16 +194,19 @@ bool PrefillScheduler::Admit(Request& request, int64_t& reserved) {
   return true;
 }
 
-// Takes blocks from those of which nothing was told yet, open ones and those closed lately; for an open one, from the
-// background alone, and for the background from nobody. The least urgent first; what the step being planned uses stays.
+// Takes blocks, and those promised, from the background, and for a closed one also from those of which nothing was told
+// yet, open ones and those closed lately; for the background from nobody. The least urgent first; what the step being
+// planned uses stays.
 void PrefillScheduler::MakeRoom(const Request& request, int64_t& reserved) {
   if (IsBackground(request.task.priority) || Needed(request) <= tree_.Available() - reserved) return;
   std::vector<Request*> victims;
   for (const auto& [id, other] : requests_) {
     const bool in_step = other->planned > other->done;
-    const bool gives_way = !other->told && (!request.task.open || IsBackground(other->task.priority));
-    if (gives_way && !in_step && other->table.size() > 0 && other.get() != &request) victims.push_back(other.get());
+    const bool gives_way = IsBackground(other->task.priority) || (!other->told && !request.task.open);
+    const bool has_some = other->table.size() > 0 || other->admitted;
+    if (gives_way && has_some && !in_step && other.get() != &request) victims.push_back(other.get());
   }
+  if (request.task.open && Needed(request) > tree_.Available() - reserved + Given(victims)) return;
   std::ranges::sort(victims, [this](const Request* a, const Request* b) { return GivesWayBefore(*a, *b); });
   for (Request* victim : victims) {
     if (Needed(request) <= tree_.Available() - reserved) return;
@@ -215,6 +216,16 @@ void PrefillScheduler::MakeRoom(const Request& request, int64_t& reserved) {
   if (!request.task.open) EndLeases(request, reserved);
 }
 
+// Blocks at most that these could give back.
+int64_t PrefillScheduler::Given(const std::vector<Request*>& victims) const {
+  int64_t blocks = 0;
+  for (const Request* victim : victims) {
+    const bool promised = victim->admitted && active_.contains(const_cast<Request*>(victim));
+    blocks += static_cast<int64_t>(victim->table.size()) + (promised ? Outstanding(*victim) : 0);
+  }
+  return blocks;
+}
+
 // As many as make room, if all of them could.
 void PrefillScheduler::EndLeases(const Request& request, int64_t reserved) {
   const auto lacking = [&] { return Needed(request) - (tree_.Available() - reserved); };
@@ -222,8 +233,10 @@ void PrefillScheduler::EndLeases(const Request& request, int64_t reserved) {
   while (lacking() > 0 && leases_.blocks() > 0) leases_.EndFirst();
 }
 
-// Its full blocks stay in the cache as long as nobody needs the room.
+// Its full blocks stay in the cache as long as nobody needs the room. What was told of one in the background, of which
+// nothing moves, is told again.
 void PrefillScheduler::GiveBack(Request& request) {
+  request.told = false;
   request.table.Truncate(0);
   request.planned = request.done = request.own_begin = request.slice_begin = 0;
   request.counters = {};
@@ -244,11 +257,14 @@ const Batch& PrefillScheduler::PlanStep() {
   PlanRequests(
       order.requests, [this](const Request& request) { return IsWorthwhile(request); }, room);
   // The worker would idle: what is left is open, or waits for blocks.
-  const bool alone = !step_running() && OpenAreWorthAStep();
+  const auto yields = [open = OpenAreWorthAStep()](const Request& request) {
+    return Yields(request) && (open || !request.task.open);
+  };
+  const bool alone =
+      !step_running() && std::ranges::any_of(order.requests, [&](const Request* request) { return yields(*request); });
   if (alone) {
     room.open_tokens = open_limits_.step_tokens;
-    PlanRequests(
-        order.requests, [](const Request& request) { return Yields(request); }, room);
+    PlanRequests(order.requests, yields, room);
   }
   open_in_step_ = (alone ? open_limits_.step_tokens : open_tokens) - room.open_tokens;
   NoteOpen(alone);

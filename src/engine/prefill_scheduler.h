@@ -231,6 +231,7 @@ class PrefillScheduler {
   void PlanRequests(const std::vector<Request*>& order, absl::FunctionRef<bool(const Request&)> takes_part,
                     StepRoom& room);
   void MakeRoom(const Request& request, int64_t& reserved);
+  int64_t Given(const std::vector<Request*>& victims) const;
   void EndLeases(const Request& request, int64_t reserved);
   void GiveBack(Request& request);
   void TellAll(Request& request);

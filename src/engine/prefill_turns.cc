@@ -13,8 +13,12 @@ constexpr uint64_t kOldestFirstEvery = 8;  // steps
 }  // namespace
 
 bool PrefillScheduler::RunsBefore::operator()(const Request* a, const Request* b) const {
-  return std::make_tuple(-int64_t{a->task.priority}, a->task.open, a->task.turn, a->arrival) <
-         std::make_tuple(-int64_t{b->task.priority}, b->task.open, b->task.turn, b->arrival);
+  // In the background all yield alike, and those that are closed may be many.
+  const auto key = [](const Request* request) {
+    const bool open = request->task.open && !IsBackground(request->task.priority);
+    return std::make_tuple(-int64_t{request->task.priority}, open, request->task.turn, request->arrival);
+  };
+  return key(a) < key(b);
 }
 
 // Each tenant's requests in a line, and the background after all of them. Open prompts do not wait: what they have room

@@ -191,10 +191,10 @@ void PrefillWorker::Shutdown(absl::Duration grace) {
       const std::lock_guard lock(mutex_);
       accepting_ = false;
     }
+    const absl::Status shut_down = absl::UnavailableError("the prefill worker was shut down");
+    Post([&](PrefillEngine& engine, absl::Time now) { engine.FailBackground(shut_down, now); });
     AwaitIdle(grace);
-    Post([](PrefillEngine& engine, absl::Time now) {
-      engine.FailAll(absl::UnavailableError("the prefill worker was shut down"), now);
-    });
+    Post([&](PrefillEngine& engine, absl::Time now) { engine.FailAll(shut_down, now); });
     AwaitIdle(kLastWords);
     stepper_->Stop();
     timer_->Stop();

@@ -7,7 +7,6 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "engine/request.h"
-#include "model/module_digest.h"
 
 namespace baton {
 namespace {
@@ -36,18 +35,6 @@ AttachedWorker* RouterCore::FindWorker(const WorkerAddress& link) {
 
 // --- workers -------------------------------------------------------------------------------------------------------
 
-absl::Status RouterCore::MayAttach(const WorkerInfo& info) const {
-  if (info.role != WorkerRole::kDecode) return absl::OkStatus();
-  for (const AttachedWorker* other : DecodeCandidates(info.model)) {
-    if (other->info.weights_digest == info.weights_digest) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "model '", info.model, "': weights ", Hex(info.weights_digest), " at ", info.address, ", but ",
-        Hex(other->info.weights_digest), " at ", other->info.address,
-        ", which serves it: other weights need another name, or come when the last worker with these has gone"));
-  }
-  return absl::OkStatus();
-}
-
 void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
   BATON_CHECK(!workers_.contains(link), link);
   BATON_CHECK(MayAttach(info).ok(), link);
@@ -63,9 +50,8 @@ void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& inf
 void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   const AttachedWorker* worker = FindWorker(link);
   if (worker == nullptr) return;
-  const WorkerRole role = worker->info.role;
-  const std::string what = absl::StrCat(role == WorkerRole::kPrefill ? "prefill" : "decode", " worker ", link,
-                                        " was lost; the request may be sent again");
+  const std::string what = absl::StrCat(worker->info.role == WorkerRole::kPrefill ? "prefill" : "decode", " worker ",
+                                        link, " was lost; the request may be sent again");
   std::vector<RequestId> theirs(worker->requests.begin(), worker->requests.end());
   std::ranges::sort(theirs);
   for (const RequestId& id : worker->expected) live_.at(id).expected_at.clear();
@@ -80,13 +66,15 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
   workers_.erase(link);
   for (const RequestId& id : theirs) {
     Live& live = live_.at(id);
-    const bool again = live.state == State::kPrefilling && role == WorkerRole::kPrefill && !live.placed_again;
+    const bool again = (live.state == State::kPrefilling || live.state == State::kStarting) && !live.placed_again;
     if (again) {
       live.placed_again = true;
       live.refusals.clear();  // it waits for none of them, but for a worker, if at all
-      if (!live.decode.empty()) {
-        actions_.push_back({.kind = RouterAction::Kind::kCancel, .request = id, .worker = live.decode});
+      for (const WorkerAddress& other : {live.prefill, live.decode}) {
+        if (other.empty()) continue;
+        actions_.push_back({.kind = RouterAction::Kind::kCancel, .request = id, .worker = other});
       }
+      LeavePrefill(live);
       LeaveDecode(live);
     }
     if (again || live.state == State::kGrowing) {
@@ -285,66 +273,6 @@ void RouterCore::EndAll() {
 
 // --- placement -----------------------------------------------------------------------------------------------------
 
-RouterCore::Candidates RouterCore::DecodeCandidates(const std::string& model) const {
-  Candidates result;
-  for (const auto& [link, worker] : workers_) {
-    if (worker.info.role == WorkerRole::kDecode && worker.info.model == model) result.push_back(&worker);
-  }
-  return result;
-}
-
-RouterCore::Candidates RouterCore::PrefillCandidates(const RouteRequest& request, const Candidates& decodes) const {
-  Candidates result;
-  for (const auto& [link, worker] : workers_) {
-    if (worker.info.role != WorkerRole::kPrefill) continue;
-    const bool serves = std::ranges::any_of(
-        decodes, [&](const AttachedWorker* decode) { return CanShareKv(worker.info, decode->info); });
-    if (serves || (request.prefill_only && worker.info.model == request.model)) result.push_back(&worker);
-  }
-  return result;
-}
-
-absl::Status RouterCore::Readiness(const std::string& model, bool prefill_only) const {
-  const auto decodes = DecodeCandidates(model);
-  if (decodes.empty() && !prefill_only) {
-    return absl::UnavailableError(absl::StrCat("no decode worker for model '", model, "' is attached"));
-  }
-  RouteRequest probe{.model = model, .prefill_only = prefill_only};
-  if (PrefillCandidates(probe, decodes).empty()) {
-    return absl::UnavailableError(absl::StrCat("no prefill worker for model '", model, "' is attached"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Time RouterCore::AwaitedUntil(const std::string& model, bool prefill_only) const {
-  std::vector<const WorkerInfo*> decodes;
-  for (const AttachedWorker* decode : DecodeCandidates(model)) decodes.push_back(&decode->info);
-  for (const auto& [link, left] : restarting_) {
-    if (left.info.role == WorkerRole::kDecode && left.info.model == model) decodes.push_back(&left.info);
-  }
-  absl::Time until = absl::InfinitePast();
-  for (const auto& [link, left] : restarting_) {
-    const bool prefills =
-        std::ranges::any_of(decodes, [&](const auto* info) { return CanShareKv(*info, left.info); }) ||
-        (prefill_only && left.info.model == model);
-    const bool serves = left.info.role == WorkerRole::kPrefill ? prefills : left.info.model == model;
-    if (serves) until = std::max(until, left.until);
-  }
-  return until;
-}
-
-std::vector<RouterCore::Decoder> RouterCore::Decoders() const {
-  std::vector<Decoder> result;
-  for (const auto& [link, decode] : workers_) {
-    if (decode.info.role != WorkerRole::kDecode) continue;
-    const auto prefill = std::ranges::find_if(workers_, [&](const auto& other) {
-      return other.second.info.role == WorkerRole::kPrefill && CanShareKv(other.second.info, decode.info);
-    });
-    if (prefill != workers_.end()) result.push_back({decode.info.model, prefill->second.info.model});
-  }
-  return result;
-}
-
 int64_t RouterCore::FewestUncached(const RouteRequest& request) const {
   int64_t fewest = request.prompt_tokens;
   for (const AttachedWorker* worker : PrefillCandidates(request, DecodeCandidates(request.model))) {
@@ -436,9 +364,9 @@ void RouterCore::PlaceWaiting(absl::Time now) {
 
 void RouterCore::PlaceOrWait(Live& live, absl::Time now) {
   if (TryPlace(live, now)) return;
-  if (!live.request.at_holder) return Wait(live, now);
+  if (!live.request.at_holder && !IsBackground(live.request.priority)) return Wait(live, now);
   const RequestId id = live.request.id;
-  End(id, absl::UnavailableError(absl::StrCat("prefill worker ", live.request.holder, " is gone or too small")));
+  End(id, absl::UnavailableError("no prefill worker takes what is done in the background"));
 }
 
 void RouterCore::Wait(Live& live, absl::Time now) {

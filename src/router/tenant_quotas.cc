@@ -59,14 +59,17 @@ std::optional<TenantQuotas::Refusal> TenantQuotas::Begin(const Tenant& tenant, c
   return std::nullopt;
 }
 
-bool TenantQuotas::BeginAhead(const Tenant& tenant, int64_t tokens, absl::Time now) {
-  const int64_t quota = tenant.quota.tokens_per_minute;
+bool TenantQuotas::HasSpare(const Tenant& tenant, int64_t tokens, absl::Time now) {
+  const auto quota = static_cast<double>(tenant.quota.tokens_per_minute);
   Use& use = uses_[tenant.name];
-  WorkOff(use, quota, now);
-  const double used = use.tokens + static_cast<double>(tokens);
-  if (quota > 0 && used > static_cast<double>(quota) / 2) return false;
-  use.tokens = used;
-  return true;
+  WorkOff(use, tenant.quota.tokens_per_minute, now);
+  return quota == 0 || use.tokens + static_cast<double>(tokens) <= quota / 2;
+}
+
+void TenantQuotas::UseSpare(const Tenant& tenant, int64_t tokens, absl::Time now) {
+  Use& use = uses_[tenant.name];
+  WorkOff(use, tenant.quota.tokens_per_minute, now);
+  use.tokens += static_cast<double>(tokens);
 }
 
 void TenantQuotas::End(const Tenant& tenant, const std::string& session, int64_t tokens, absl::Time now) {

@@ -38,8 +38,10 @@ class TenantQuotas {
   // would be refused half-way whenever it came.
   std::optional<Refusal> Begin(const Tenant& tenant, const std::string& session, int64_t tokens, absl::Time now,
                                bool further = false);
-  // Counts the tokens of what is computed ahead, unless that leaves less than half a minute's for requests.
-  bool BeginAhead(const Tenant& tenant, int64_t tokens, absl::Time now);
+  // Whether so many tokens more, of what is computed ahead, leave half a minute's for requests.
+  bool HasSpare(const Tenant& tenant, int64_t tokens, absl::Time now);
+  // They were computed ahead.
+  void UseSpare(const Tenant& tenant, int64_t tokens, absl::Time now);
   // A request that Begin counted is over; it had so many tokens more (or less: negative) than Begin was told. A tenant
   // that owes tokens is refused until they are worked off, at the rate of its quota: so one request may go beyond it,
   // the next may not.

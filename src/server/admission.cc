@@ -134,8 +134,9 @@ void ClientAdmission::Follow(const Caller& caller, const RequestTicket& call, v1
   }
   absl::StatusOr<ClientRequest> request = ReadRequest(follower, models_, absl::Now());
   if (!request.ok()) return CountFollower(metrics_, request.status().code());
-  if (!callers_.CountAhead(caller, *request)) return CountFollower(metrics_, absl::StatusCode::kResourceExhausted);
-  router_.Follow(call, *std::move(request));
+  const int64_t tokens = Callers::TokensOf(*request);
+  if (!callers_.HasSpare(caller, tokens)) return CountFollower(metrics_, absl::StatusCode::kResourceExhausted);
+  if (router_.Follow(call, *std::move(request))) callers_.UseSpare(caller, tokens);
 }
 
 void ClientAdmission::Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after) {

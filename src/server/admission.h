@@ -88,7 +88,7 @@ class ClientAdmission {
   std::optional<RequestTicket> Submit(ClientRequest request, const CallContext& context,
                                       const std::shared_ptr<CallSink>& sink);
   // Prefills what follows a caller's call that was submitted, if there is room, and quota to spare
-  // (Callers::CountAhead). Its references, which have no names, are to the call. Takes time in proportion to the
+  // (TenantQuotas::HasSpare). Its references, which have no names, are to the call. Takes time in proportion to the
   // prompt.
   void Follow(const Caller& caller, const RequestTicket& call, v1::PrefillOnlyRequest follower);
   // For requests that the router has not accepted; it counts the others itself.

@@ -18,18 +18,6 @@ std::string SessionNameOf(const ClientRequest& request) {
   return request.session.empty() ? "" : absl::StrCat(request.cache_salt, "\n", request.session);
 }
 
-// That it may use, as far as is known: what outputs and a context bring to its prompt is counted at its end.
-int64_t TokensOf(const ClientRequest& request) {
-  int64_t prompt = std::ssize(request.tokens);
-  for (const PromptSegment& segment : request.segments) {
-    const auto* tokens = std::get_if<std::vector<TokenId>>(&segment);
-    if (tokens != nullptr) prompt += std::ssize(*tokens);
-  }
-  if (request.prefill_only) return prompt;
-  const bool settled = request.has_max_tokens || (request.segments.empty() && request.context.id.empty());
-  return prompt + (settled ? request.sampling.max_tokens : kDefaultMaxTokens);
-}
-
 }  // namespace
 
 // Tells another sink everything, and the quotas the end.
@@ -90,10 +78,27 @@ Callers::Counted Callers::Count(const Caller& caller, const ClientRequest& reque
   return {.sink = std::make_shared<CountedSink>(*this, caller, request, std::move(sink))};
 }
 
-bool Callers::CountAhead(const Caller& caller, const ClientRequest& request) {
+int64_t Callers::TokensOf(const ClientRequest& request) {
+  int64_t prompt = std::ssize(request.tokens);
+  for (const PromptSegment& segment : request.segments) {
+    const auto* tokens = std::get_if<std::vector<TokenId>>(&segment);
+    if (tokens != nullptr) prompt += std::ssize(*tokens);
+  }
+  if (request.prefill_only) return prompt;
+  const bool settled = request.has_max_tokens || (request.segments.empty() && request.context.id.empty());
+  return prompt + (settled ? request.sampling.max_tokens : kDefaultMaxTokens);
+}
+
+bool Callers::HasSpare(const Caller& caller, int64_t tokens) {
   if (!keys_.asks()) return true;
   const std::lock_guard lock(mutex_);
-  return quotas_.BeginAhead(*caller, TokensOf(request), clock_.Now());
+  return quotas_.HasSpare(*caller, tokens, clock_.Now());
+}
+
+void Callers::UseSpare(const Caller& caller, int64_t tokens) {
+  if (!keys_.asks()) return;
+  const std::lock_guard lock(mutex_);
+  quotas_.UseSpare(*caller, tokens, clock_.Now());
 }
 
 void Callers::CountRefusal(const Tenant& tenant) {

@@ -47,8 +47,11 @@ class Callers {
     absl::Duration retry_after{};
   };
   Counted Count(const Caller& caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink, bool further);
-  // As TenantQuotas::BeginAhead.
-  bool CountAhead(const Caller& caller, const ClientRequest& request);
+  // That a request may use, as far as is known: what outputs and a context bring to its prompt is counted at its end.
+  static int64_t TokensOf(const ClientRequest& request);
+  // As in TenantQuotas.
+  bool HasSpare(const Caller& caller, int64_t tokens);
+  void UseSpare(const Caller& caller, int64_t tokens);
 
  private:
   class CountedSink;

@@ -68,6 +68,7 @@ grpc::ServerBidiReactor<DecodeCommand, DecodeEvent>* DecodeService::Attach(grpc:
 }
 
 void DecodeService::Report() {
+  const std::lock_guard lock(reports_);
   const DecodeEngine::Load load = worker_.load()->Load();
   const WorkerLoad told = ToLoad(load, draining_);
   metrics_.OnLoad(told, info_.blocks_total);

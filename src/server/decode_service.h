@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 #include <optional>
 #include <span>
 
@@ -45,6 +46,7 @@ class DecodeService final : public DecodeServiceBase, public DecodeListener {
   WorkerInfo info_;                              // set by Open, before worker_
   std::atomic<DecodeWorker*> worker_ = nullptr;  // null: closed
   std::atomic<bool> draining_ = false;
+  std::mutex reports_;  // one at a time, so that what is told last is the newest
   std::optional<PeriodicTask> reporter_;
 };
 

@@ -71,6 +71,7 @@ grpc::ServerBidiReactor<PrefillCommand, PrefillEvent>* PrefillService::Attach(gr
 }
 
 void PrefillService::Report() {
+  const std::lock_guard lock(reports_);
   const PrefillLoad load = worker_.load()->Load();
   const WorkerLoad told = ToLoad(load, draining_);
   metrics_.OnLoad(told, info_.blocks_total);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 #include <optional>
 
 #include "engine/prefill_worker.h"
@@ -45,6 +46,7 @@ class PrefillService final : public PrefillServiceBase, public PrefillListener {
   WorkerInfo info_;                               // set by Open, before worker_
   std::atomic<PrefillWorker*> worker_ = nullptr;  // null: closed
   std::atomic<bool> draining_ = false;
+  std::mutex reports_;  // one at a time, so that what is told last is the newest
   std::optional<PeriodicTask> reporter_;
 };
 

@@ -155,11 +155,13 @@ absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_
   return ticket;
 }
 
-void Router::Follow(const RequestTicket& call, ClientRequest prompt) {
+bool Router::Follow(const RequestTicket& call, ClientRequest prompt) {
+  absl::Status status;
   Drive([&](Dispatcher& dispatcher, absl::Time now) {
-    const absl::Status status = dispatcher.Follow(call, std::move(prompt), now);
+    status = dispatcher.Follow(call, std::move(prompt), now);
     if (!status.ok()) metrics_.OnFollower(status.code());
   });
+  return status.ok();
 }
 
 void Router::Cancel(const RequestTicket& ticket) {

@@ -49,8 +49,8 @@ class Router {
 
   // The sink is told the end unless this fails. The request must have an id.
   absl::StatusOr<RequestTicket> Submit(ClientRequest request, std::shared_ptr<RequestSink> sink);
-  // As Dispatcher::Follow; what becomes of it is counted.
-  void Follow(const RequestTicket& call, ClientRequest prompt);
+  // As Dispatcher::Follow: whether it took it. What becomes of it is counted.
+  bool Follow(const RequestTicket& call, ClientRequest prompt);
   // Nothing if it is over.
   void Cancel(const RequestTicket& ticket);
   // Its client takes no more of it. It is cancelled, unless other requests wait for its output.

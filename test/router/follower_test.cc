@@ -91,7 +91,10 @@ TEST_CASE("followers end with a call that does not end well, and keep none alive
   SECTION("cancelled") { (*d).Cancel(call, d.now); }
   SECTION("let go: a follower is no reader") { (*d).LetGo(call, d.now); }
   SECTION("failed") { (*d).OnFailed(kD, {d.NameOf("call"), absl::InternalError("broken"), {}}, d.now); }
-  SECTION("its worker is lost") { (*d).WorkerLost(kD, d.now); }
+  SECTION("its worker is lost") {
+    d.Made(d.NameOf("call"), "x", std::nullopt);
+    (*d).WorkerLost(kD, d.now);
+  }
   const Lines lines = d.Take();
   CHECK(std::ranges::count(lines, "prefill-1: cancel call~2#ab.2") == 1);
   CHECK(std::ranges::count(lines, "prefill-1: cancel call~3#ab.3") == 1);

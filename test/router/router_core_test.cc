@@ -75,16 +75,6 @@ TEST_CASE("a deadline ends a request like a cancel, in every state") {
 
 TEST_CASE("a lost worker ends its requests with UNAVAILABLE and frees them at the other worker") {
   Cluster c;
-  SECTION("decode worker while prefilling") {
-    Bring(c, Stage::kPrefilling);
-    c.core.WorkerLost(kD, c.now);
-    CHECK(Take(c.core) == Lines{"cancel r prefill-1", "end r UNAVAILABLE"});
-  }
-  SECTION("decode worker while starting") {
-    Bring(c, Stage::kStarting);
-    c.core.WorkerLost(kD, c.now);
-    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
-  }
   SECTION("decode worker while decoding") {
     Bring(c, Stage::kDecoding);
     c.core.WorkerLost(kD, c.now);
@@ -134,6 +124,33 @@ TEST_CASE("a prompt whose prefill worker is lost is placed again, once") {
     CHECK(Take(c.core) == Lines{"cancel r decode-1"});
     c.core.Tick(c.now + absl::Seconds(1));
     CHECK(Take(c.core) == Lines{"end r DEADLINE_EXCEEDED"});
+  }
+}
+
+TEST_CASE("a request whose decode worker is lost before it says anything is placed again, once") {
+  Cluster c;
+  const Stage stage = GENERATE(Stage::kPrefilling, Stage::kStarting);
+  Bring(c, stage);
+  const Lines cancelled = stage == Stage::kPrefilling ? Lines{"cancel r prefill-1"} : Lines{};
+  c.core.WorkerLost(kD, c.now);
+  CHECK(Take(c.core) == cancelled);
+  SECTION("at one that comes soon") {
+    c.core.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 23), c.now + absl::Seconds(1));
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+    CHECK(c.core.PrefillDone(kP, "r", Incarnation(23)));
+    Take(c.core);
+    SECTION("which serves it") {
+      CHECK(c.core.TokensArrived(kD, "r", true));
+      CHECK(Take(c.core) == Lines{"end r OK"});
+    }
+    SECTION("and not a second time") {
+      c.core.WorkerLost(kD, c.now);
+      CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+    }
+  }
+  SECTION("unless none comes") {
+    c.core.Tick(c.now + absl::Seconds(2));
+    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
   }
 }
 
@@ -198,6 +215,32 @@ TEST_CASE("a request waits longer for a worker that was restarted, for it had sa
     c.core.Tick(c.now + absl::Seconds(2));
     CHECK(Take(c.core) == Lines{"end later UNAVAILABLE"});
   }
+}
+
+TEST_CASE("a request waits for a worker that was restarted where that is what it lacks") {
+  Cluster c({.worker_wait = absl::Seconds(2), .restart_wait = absl::Seconds(30)});
+  c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
+  c.core.WorkerLoaded("decode-2", {.draining = true});
+  c.core.WorkerLost("decode-2", c.now);
+  CHECK(c.core.AwaitedUntil("m", false) == absl::InfinitePast());  // another is there
+  c.core.WorkerLost(kP, c.now);
+  CHECK(c.core.AwaitedUntil("m", false) == absl::InfinitePast());
+  c.core.WorkerLost(kD, c.now);
+  CHECK(c.core.AwaitedUntil("m", false) == absl::InfinitePast());  // no prefill worker is awaited
+  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  c.core.Tick(c.now + absl::Seconds(2));
+  CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+}
+
+TEST_CASE("what is done in the background waits for no worker") {
+  Cluster c;
+  RouteRequest background = Request("b");
+  background.priority = kBackgroundPriority;
+  background.prefill_only = true;
+  REQUIRE(c.core.Submit(background, c.now).ok());
+  Take(c.core);
+  c.core.WorkerLost(kP, c.now);
+  CHECK(Take(c.core) == Lines{"end b UNAVAILABLE"});
 }
 
 TEST_CASE("a decode worker of other weights may attach when the last with those that serve its model has gone") {

@@ -60,12 +60,15 @@ TEST_CASE("tokens beyond a minute's are worked off before the next request, and 
 TEST_CASE("what is computed ahead counts, and leaves half a minute's tokens to requests") {
   TenantQuotas quotas;
   const Tenant tenant{"t", {.tokens_per_minute = 600}}, free{"free", {}};
-  CHECK(quotas.BeginAhead(tenant, 300, kStart));
-  CHECK_FALSE(quotas.BeginAhead(tenant, 1, kStart));
-  CHECK(quotas.BeginAhead(tenant, 100, kStart + absl::Seconds(10)));  // so many were worked off
+  CHECK(quotas.HasSpare(tenant, 300, kStart));
+  CHECK_FALSE(quotas.HasSpare(tenant, 301, kStart));
+  quotas.UseSpare(tenant, 300, kStart);
+  CHECK_FALSE(quotas.HasSpare(tenant, 1, kStart));
+  CHECK(quotas.HasSpare(tenant, 100, kStart + absl::Seconds(10)));  // so many were worked off
+  quotas.UseSpare(tenant, 100, kStart + absl::Seconds(10));
   CHECK_FALSE(quotas.Begin(tenant, "", 300, kStart + absl::Seconds(10)));
   CHECK(quotas.Begin(tenant, "", 1, kStart + absl::Seconds(10)));
-  CHECK(quotas.BeginAhead(free, 1 << 30, kStart));
+  CHECK(quotas.HasSpare(free, 1 << 30, kStart));
   quotas.CheckInvariants();
 }
 

@@ -158,26 +158,35 @@ TEST_CASE("a deadline reaches both workers") {
   CHECK(c.decode->Next().cancel().request_id() == "r");
 }
 
-TEST_CASE("a worker that dies fails its requests at once, retryably, and the other is told") {
+TEST_CASE("a worker that dies before its request says anything has the other told, and is waited for") {
   Cluster c;
   Call call(c);
-  SECTION("the prefill worker while prefilling") {
-    c.prefill->Next();
-    c.prefill->Die();
+  c.prefill->Next();
+  SECTION("the prefill worker") {
+    const std::string address = c.prefill->address();
+    c.prefill.reset();
     CHECK(c.decode->Next().cancel().request_id() == "r");
+    c.prefill.emplace(WorkerRole::kPrefill, 12, address);
   }
-  SECTION("the decode worker while prefilling") {
-    c.prefill->Next();
-    c.decode->Die();
+  SECTION("the decode worker") {
+    const std::string address = c.decode->address();
+    c.decode.reset();
     CHECK(c.prefill->Next().cancel().request_id() == "r");
+    c.decode.emplace(WorkerRole::kDecode, 22, address);
   }
-  SECTION("the decode worker while decoding") {
-    PassPrefill(c);
-    c.decode->Send(TokensEvent("r", "x", std::nullopt));
-    v1::GenerateResponse response;
-    REQUIRE(call.reader->Read(&response));
-    c.decode->Die();
-  }
+  PassPrefill(c);
+  c.decode->Send(TokensEvent("r", "x", FinishReason::kStop));
+  CHECK(call.Finish().status.ok());
+}
+
+TEST_CASE("a worker that dies fails requests that have begun to answer, retryably") {
+  Cluster c;
+  Call call(c);
+  PassPrefill(c);
+  c.decode->Send(TokensEvent("r", "x", std::nullopt));
+  v1::GenerateResponse response;
+  REQUIRE(call.reader->Read(&response));
+  c.decode->Die();
   const absl::Status status = call.Finish().status;
   CHECK(absl::IsUnavailable(status));
   CHECK(Message(status).find("was lost; the request may be sent again") != std::string::npos);
@@ -189,6 +198,9 @@ TEST_CASE("a worker that comes back serves again") {
   {
     Call call(c, "first");
     PassPrefill(c, "first");
+    c.decode->Send(TokensEvent("first", "x", std::nullopt));
+    v1::GenerateResponse response;
+    REQUIRE(call.reader->Read(&response));
     const std::string address = c.decode->address();
     c.decode.reset();
     CHECK(absl::IsUnavailable(call.Finish().status));
