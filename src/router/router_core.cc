@@ -102,9 +102,10 @@ absl::Status RouterCore::Submit(RouteRequest request, absl::Time now) {
   }
   RETURN_IF_ERROR(CheckShare(request));
   const RequestId id = request.id;
-  if (waiting_requests() >= limits_.waiting_requests && !Readiness(request.model, request.prefill_only).ok()) {
+  if (!MayWait(request) && !Readiness(request.model, request.prefill_only).ok()) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("overloaded: ", waiting_requests(), " requests wait, limit ", limits_.waiting_requests));
+        absl::StrCat("overloaded: ", waiting_requests(), " requests wait, limit ", limits_.waiting_requests,
+                     request.tenant.empty() ? "" : ", of one tenant as many as are left for others"));
   }
   Live& live = live_[id];
   live.request = std::move(request);
@@ -242,7 +243,7 @@ void RouterCore::Failed(const WorkerAddress& link, const RequestId& id, const Fa
     live.last_refusal = reason;
     if (now < *live.refused_at + limits_.capacity_wait) {
       if (TryPlace(live, now)) return;
-      if (waiting_requests() < limits_.waiting_requests) return Wait(live, now);
+      if (MayWait(live.request)) return Wait(live, now);
     }
   }
   // The worker that failed it holds nothing of it any more.

@@ -8,7 +8,7 @@
 // A worker that refuses a request with RESOURCE_EXHAUSTED is left out for that request until its hint has passed,
 // pinned or not; another one is tried at once. When all have refused, the request waits for the first hint to pass.
 // Those that wait for the same worker ask it again, whosever hint has passed: tenants take turns, and a tenant's go in
-// order of priority and turn. A tenant has no more live requests than are left for others.
+// order of priority and turn. A tenant has no more live and waiting requests than are left for others.
 //
 // A request that is submitted as held stays so until it is admitted: it ends like any other, but nothing else is done.
 //
@@ -178,6 +178,7 @@ class RouterCore {
   void PlaceWaiting(absl::Time now);
   Live& FirstToAsk(Live& live, absl::Time now);
   absl::Status CheckShare(const RouteRequest& request) const;
+  bool MayWait(const RouteRequest& request) const;
   void CountLive(const RouteRequest& request, int32_t change);
   int64_t LastTurn(const std::string& tenant) const;
   void NoteTurn(const std::string& tenant);

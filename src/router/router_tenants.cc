@@ -26,6 +26,15 @@ absl::Status RouterCore::CheckShare(const RouteRequest& request) const {
                                                    limits_.live_requests));
 }
 
+// So it is for those that wait.
+bool RouterCore::MayWait(const RouteRequest& request) const {
+  const int32_t left = limits_.waiting_requests - waiting_requests();
+  if (left <= 0 || !Counts(request)) return left > 0;
+  return left >= std::ranges::count_if(waiting_, [&](const WaitingKey& key) {
+           return live_.at(std::get<RequestId>(key)).request.tenant == request.tenant;
+         });
+}
+
 void RouterCore::CountLive(const RouteRequest& request, int32_t change) {
   if (!Counts(request)) return;
   TenantUse& use = tenants_[request.tenant];
@@ -63,9 +72,10 @@ RouterCore::Live* RouterCore::FirstWaitingFor(const WorkerAddress& link) {
   for (const WaitingKey& key : waiting_) {
     Live& live = live_.at(std::get<RequestId>(key));
     if (std::ranges::find(live.refusals, link, &Refusal::link) == live.refusals.end()) continue;
-    const bool sooner = first == nullptr || LastTurn(live.request.tenant) < LastTurn(first->request.tenant);
-    if (sooner) first = &live;
-    if (first->request.tenant.empty()) break;  // without keys all are one tenant's
+    const std::string& tenant = live.request.tenant;
+    if (first != nullptr && tenant == first->request.tenant) continue;
+    if (first == nullptr || LastTurn(tenant) < LastTurn(first->request.tenant)) first = &live;
+    if (tenant.empty()) break;  // without keys all are one tenant's
   }
   return first;
 }

@@ -107,6 +107,22 @@ TEST_CASE("a request that is placed anew has another name, and what workers say 
   CHECK(d.Take() == Lines{"down ends INTERNAL, 0 tokens"});
 }
 
+TEST_CASE("a prefill worker is told whose prompt it is, and that counts as its tenant's") {
+  Driven d(false, {}, RouterLimits{.live_requests = 3});
+  ClientRequest request = d.Request("r", "ab");
+  request.tenant = "team";
+  REQUIRE(d.Submit(request).ok());
+  const auto actions = (*d).TakeActions();
+  REQUIRE(actions.size() == 1);
+  CHECK(std::get<PrefillJob>(std::get<WorkerCommand>(actions[0]).what).tenant == "team");
+  request.id = "s";
+  CHECK(d.Submit(request).ok());
+  request.id = "t";
+  CHECK(absl::IsResourceExhausted(d.Submit(request).status()));
+  request.tenant = "another";
+  CHECK(d.Submit(request).ok());
+}
+
 TEST_CASE("a ticket cancels its request, not the next one of its name") {
   Driven d;
   const auto first = d.Submit(d.Request("r", "ab"));

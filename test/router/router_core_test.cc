@@ -420,6 +420,34 @@ TEST_CASE("a tenant has no more live requests than it leaves free, and others fi
   CHECK(fill("b") == 5);
 }
 
+TEST_CASE("a tenant's requests that wait leave room for others to wait") {
+  Cluster c({.waiting_requests = 4});
+  const auto submit = [&](const std::string& id) {
+    RouteRequest request = Request(id);
+    request.tenant = id.substr(0, 1);
+    return c.core.Submit(request, c.now);
+  };
+  const bool refused = GENERATE(false, true);  // or there is no worker
+  if (!refused) c.core.WorkerLost(kP, c.now);
+  const auto waits = [&](const std::string& id) {
+    const absl::Status status = submit(id);
+    if (refused) {
+      REQUIRE(status.ok());
+      c.core.Failed(kP, id, Full(), c.now);
+      const Lines lines = Take(c.core);
+      return lines.size() == 1;  // its first placement, and no end
+    }
+    CHECK((status.ok() || absl::IsResourceExhausted(status)));
+    return status.ok();
+  };
+  CHECK(waits("a1"));
+  CHECK(waits("a2"));
+  CHECK(waits("a3"));
+  CHECK_FALSE(waits("a4"));
+  CHECK(waits("b1"));
+  CHECK_FALSE(waits("c1"));
+}
+
 TEST_CASE("tenants take turns when a worker comes") {
   Cluster c;
   c.core.WorkerLost(kP, c.now);
