@@ -74,8 +74,8 @@ class KvStaging {
 
   // It is in host memory.
   bool IsHere(const BlockKey& key) const;
-  // False: with one more brought back the step would copy, in and out, for longer than computing `step_blocks` takes, as
-  // measured. One block may always come.
+  // False: with one more brought back the step would copy, in and out, for longer than computing `step_blocks` takes,
+  // as measured. One block may always come.
   bool MayCopyIn(int64_t step_blocks) const;
   // It stays there as long as the step. CopyIn may follow. REQUIRES: IsHere.
   void UseInStep(const BlockKey& key);
