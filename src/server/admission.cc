@@ -1,10 +1,13 @@
 #include "server/admission.h"
 
-#include <random>
+#include <openssl/rand.h>
+
+#include <array>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "base/check.h"
 #include "base/status.h"
 
 namespace baton {
@@ -15,11 +18,6 @@ constexpr size_t kLongPromptsWaiting = 256;
 constexpr size_t kViewsWaiting = 32;
 constexpr size_t kBytesWaiting = 256u << 20;  // of all
 
-std::string RandomPrefix() {
-  std::random_device random;
-  return absl::StrFormat("%08x%08x-", random(), random());
-}
-
 }  // namespace
 
 ClientAdmission::ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Metrics& metrics,
@@ -29,7 +27,6 @@ ClientAdmission::ClientAdmission(Router& router, ServedModels& models, const Clo
       clock_(clock),
       metrics_(metrics),
       callers_(callers),
-      id_prefix_(RandomPrefix()),
       waiting_(std::make_shared<BodyBytes>(kBytesWaiting)),
       long_prompts_(/*threads=*/2, kLongPromptsWaiting),
       views_(/*threads=*/1, kViewsWaiting) {}
@@ -43,7 +40,11 @@ std::optional<TenantQuotas::Refusal> ClientAdmission::WhyNot(const Caller& calle
   return callers_.Check(caller);
 }
 
-RequestId ClientAdmission::DrawId() { return absl::StrCat(id_prefix_, next_id_++); }
+RequestId ClientAdmission::DrawId() {
+  std::array<unsigned char, 16> bytes;
+  BATON_CHECK(RAND_bytes(bytes.data(), bytes.size()) == 1, "no random bytes");
+  return absl::BytesToHexString({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
 
 void ClientAdmission::JoinDecoders() {
   for (const auto& [decoder, module] : router_.Decoders()) models_.Join(decoder, module);

@@ -94,7 +94,8 @@ class ClientAdmission {
   // For requests that the router has not accepted; it counts the others itself.
   void Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after = {});
 
-  RequestId DrawId();
+  // 128 random bits: who sees one learns neither another nor how many there are.
+  static RequestId DrawId();
   void JoinDecoders();  // those whose workers have attached since
 
  private:
@@ -103,8 +104,6 @@ class ClientAdmission {
   const Clock& clock_;
   Metrics& metrics_;
   Callers& callers_;
-  const std::string id_prefix_;  // random, so that ids of different routers differ
-  std::atomic<uint64_t> next_id_ = 1;
   std::atomic<bool> draining_ = false;
   const std::shared_ptr<BodyBytes> waiting_;  // messages for Accept's threads; HTTP counts its own
   WorkQueue long_prompts_, views_;

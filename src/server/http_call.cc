@@ -30,6 +30,11 @@ HttpResponse EventStream(const CallId& id, std::string first_events) {
 
 HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::Duration retry_after) {
   HttpResponse response = Response(HttpStatusOf(status), id, "application/json", ErrorBody(status));
+  if (absl::IsUnauthenticated(status)) response.headers.emplace_back("www-authenticate", "Bearer");
+  // OpenAI's clients send a 409 or a 5xx again by themselves. These would only fail again, or cost as much again.
+  if (absl::IsDeadlineExceeded(status) || absl::IsAborted(status) || absl::IsAlreadyExists(status)) {
+    response.headers.emplace_back("x-should-retry", "false");
+  }
   if (retry_after > absl::ZeroDuration()) {
     const int64_t seconds = absl::ToInt64Seconds(absl::Ceil(retry_after, absl::Seconds(1)));
     response.headers.emplace_back("retry-after", absl::StrCat(std::max<int64_t>(seconds, 1)));

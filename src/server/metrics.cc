@@ -62,6 +62,11 @@ constexpr Spec kTable[] = {
     {Metric::kAttachedWorkers, Kind::kGauge, "baton_attached_workers", "Workers attached to this router, by `role`."},
     {Metric::kWorkersLost, Kind::kCounter, "baton_workers_lost_total",
      "Attached workers that were lost and had not said that they shut down, by `role`."},
+    {Metric::kHttpConnections, Kind::kGauge, "baton_http_connections", "Open HTTP connections; limit 4096."},
+    {Metric::kHttpConnectionsShed, Kind::kCounter, "baton_http_connections_shed_total",
+     "HTTP connections for which there was no room, by `how`: refused (one that came), closed (an idle one, for it)."},
+    {Metric::kHttpResponses, Kind::kCounter, "baton_http_responses_total",
+     "Answers to HTTP requests, of refused ones too, by `code` of HTTP; codes that are not listed are \"other\"."},
     {Metric::kWorkerRequests, Kind::kGauge, "baton_worker_requests",
      "Requests on this worker, by `role` and `state` (running, queued)."},
     {Metric::kWorkerQueuedTokens, Kind::kGauge, "baton_worker_queued_tokens",
@@ -198,5 +203,11 @@ absl::StatusOr<std::string> Metrics::Serve(const std::string& listen) {
 }
 
 std::string Metrics::Text() const { return prometheus::TextSerializer().Serialize(registry_->Collect()); }
+
+void CreateCodes(Metrics& metrics, Metric counter) {
+  for (int code = 0; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
+    metrics.Counter(counter, {{"code", absl::StatusCodeToString(static_cast<absl::StatusCode>(code))}});
+  }
+}
 
 }  // namespace baton

@@ -42,6 +42,9 @@ enum class Metric {
   kContextTokens,
   kAttachedWorkers,
   kWorkersLost,
+  kHttpConnections,
+  kHttpConnectionsShed,
+  kHttpResponses,
   // Workers.
   kWorkerRequests,
   kWorkerQueuedTokens,
@@ -106,5 +109,9 @@ class Metrics {
   std::map<Metric, prometheus::Family<prometheus::Histogram>*> histograms_;
   std::unique_ptr<prometheus::Exposer> exposer_;
 };
+
+// Of a counter by gRPC's `code`, a series for each, which begins with 0: Prometheus sees no increase in one that begins
+// with 1.
+void CreateCodes(Metrics& metrics, Metric counter);
 
 }  // namespace baton

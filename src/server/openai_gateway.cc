@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/logging.h"
 #include "base/strings.h"
 #include "server/completion_routes.h"
 #include "server/host_check.h"
@@ -91,7 +92,34 @@ bool OpenAiGateway::IsOtherSites(const HttpRequest& request) const {
   return encrypted_ || origin != StrCat("http://", host);
 }
 
-OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const CallId& id) const {
+std::optional<HttpResponse> OpenAiGateway::WhyNot(const Route* route, const HttpRequest& head, const CallId& id) {
+  if (route == nullptr) {
+    const std::string shown = absl::CHexEscape(head.path.substr(0, 256));
+    return ErrorResponse(id, absl::NotFoundError(absl::StrCat("there is nothing at '", shown, "'")));
+  }
+  const bool is_read = route->method == "GET" && head.method == "HEAD";
+  if (head.method != route->method && !is_read) return OtherMethod(*route, head, id);
+  if (!route->takes_query && !head.query.empty()) {
+    return ErrorResponse(id, absl::InvalidArgumentError(StrCat("query: ", route->path, " takes none, got '",
+                                                               absl::CHexEscape(head.query.substr(0, 256)), "'")));
+  }
+  // Health asks for no key: a stranger could have bodies kept.
+  if (route->method == "GET" && HasBody(head)) {
+    return ErrorResponse(id, absl::InvalidArgumentError(StrCat("body: ", route->path, " takes none")));
+  }
+  return std::nullopt;
+}
+
+void OpenAiGateway::WarnOfKey(const HttpRequest& head, const Route* route) {
+  const std::optional<int64_t> kept_back = wrong_keys_.Pass();
+  if (!kept_back) return;
+  const bool none = head.header("authorization").empty();
+  spdlog::warn("HTTP: {} called {} with {}; {} more such calls since the last such line", head.peer,
+               route == nullptr ? "a path that is not there" : std::string(route->path),
+               none ? "no key" : "a key that is not known", *kept_back);
+}
+
+OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const CallId& id) {
   const auto refused = [&id](const absl::Status& status) { return Decision{.refusal = ErrorResponse(id, status)}; };
   if (IsOtherSites(head)) return refused(absl::PermissionDeniedError("Origin: pages of other sites have no access"));
   if (checks_host_) {
@@ -100,22 +128,11 @@ OpenAiGateway::Decision OpenAiGateway::Decide(const HttpRequest& head, const Cal
   }
   const Route* route = Find(head.path);
   absl::StatusOr<Caller> caller = CallerOf(head, route);
-  if (!caller.ok()) return refused(caller.status());
-  if (route == nullptr) {
-    const std::string shown = absl::CHexEscape(head.path.substr(0, 256));
-    return refused(absl::NotFoundError(absl::StrCat("there is nothing at '", shown, "'")));
+  if (!caller.ok()) {
+    if (absl::IsUnauthenticated(caller.status())) WarnOfKey(head, route);
+    return refused(caller.status());
   }
-  const bool is_read = route->method == "GET" && head.method == "HEAD";
-  if (head.method != route->method && !is_read) return {.refusal = OtherMethod(*route, head, id)};
-  if (!route->takes_query && !head.query.empty()) {
-    return refused(absl::InvalidArgumentError(
-        StrCat("query: ", route->path, " takes none, got '", absl::CHexEscape(head.query.substr(0, 256)), "'")));
-  }
-  // Health asks for no key: a stranger could have bodies kept.
-  if (route->method == "GET" && HasBody(head)) {
-    return refused(absl::InvalidArgumentError(StrCat("body: ", route->path, " takes none")));
-  }
-  return {.route = route, .caller = *std::move(caller)};
+  return {.refusal = WhyNot(route, head, id), .route = route, .caller = *std::move(caller)};
 }
 
 std::optional<HttpResponse> OpenAiGateway::OnHead(HttpRequest& head) {

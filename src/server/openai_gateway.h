@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/log_limit.h"
 #include "server/gateway_parts.h"
 #include "server/http/http_server.h"
 #include "server/options.h"
@@ -36,19 +37,23 @@ class OpenAiGateway final : public HttpHandler {
   struct Decision {
     std::optional<HttpResponse> refusal{};  // else what follows is there
     const Route* route = nullptr;
-    Caller caller{};
+    Caller caller{};  // also of a refused call, where it has a key
   };
   static const Route kRoutes[];
 
   static const Route* Find(std::string_view path);
   absl::StatusOr<Caller> CallerOf(const HttpRequest& request, const Route* route) const;
   bool IsOtherSites(const HttpRequest& request) const;
-  Decision Decide(const HttpRequest& head, const CallId& id) const;
+  Decision Decide(const HttpRequest& head, const CallId& id);
+  // Why this is no call of the route, which may be null.
+  static std::optional<HttpResponse> WhyNot(const Route* route, const HttpRequest& head, const CallId& id);
   // The answer to a method that is not the route's.
   static HttpResponse OtherMethod(const Route& route, const HttpRequest& request, const CallId& id);
   CallId IdOf(const HttpRequest& request);
+  void WarnOfKey(const HttpRequest& head, const Route* route);  // that it is none
 
   const GatewayParts parts_;
+  LogLimit wrong_keys_{};
   const bool encrypted_;
   // Where anyone of this machine may call, a page must not. Whoever opens a router to other machines has names for it,
   // and no page is needed to reach it.

@@ -46,6 +46,7 @@ RouterMetrics::RouterMetrics(Metrics& metrics)
       kept_bytes_(metrics.Gauge(Metric::kKeptOutputBytes)),
       contexts_(metrics.Gauge(Metric::kContexts)),
       context_tokens_(metrics.Gauge(Metric::kContextTokens)) {
+  for (const Metric metric : {Metric::kRequests, Metric::kFollowers}) CreateCodes(metrics, metric);
   // There from the start, for Prometheus sees no increase in a series that begins with 1.
   for (const auto role : {WorkerRole::kPrefill, WorkerRole::kDecode}) {
     metrics.Counter(Metric::kWorkersLost, RoleLabel(role));

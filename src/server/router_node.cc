@@ -1,7 +1,9 @@
 #include "server/router_node.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 #include <random>
 #include <utility>
 
@@ -58,6 +60,39 @@ std::optional<std::vector<std::string>> VllmModels(const RouterOptions& options,
   return names;
 }
 
+// The codes that answers have: their series are there from the start, and there are no others.
+constexpr std::array kHttpCodes = {200, 204, 400, 401, 403, 404, 405, 408, 409, 413, 417, 429, 431, 499, 500, 503, 504};
+
+std::function<void(int)> CounterOfResponses(Metrics& metrics) {
+  const auto counter = [&metrics](const std::string& code) {
+    return &metrics.Counter(Metric::kHttpResponses, {{"code", code}});
+  };
+  std::map<int, prometheus::Counter*> counters;
+  for (const int code : kHttpCodes) counters[code] = counter(absl::StrCat(code));
+  return [counters = std::move(counters), other = counter("other")](int code) {
+    const auto found = counters.find(code);
+    (found == counters.end() ? other : found->second)->Increment();
+  };
+}
+
+std::function<void(HttpEvent)> CounterOfConnections(Metrics& metrics) {
+  auto& open = metrics.Gauge(Metric::kHttpConnections);
+  auto& refused = metrics.Counter(Metric::kHttpConnectionsShed, {{"how", "refused"}});
+  auto& closed = metrics.Counter(Metric::kHttpConnectionsShed, {{"how", "closed"}});
+  return [&open, &refused, &closed](HttpEvent event) {
+    switch (event) {
+      case HttpEvent::kOpened:
+        return open.Increment();
+      case HttpEvent::kClosed:
+        return open.Decrement();
+      case HttpEvent::kTurnedAway:
+        return refused.Increment();
+      case HttpEvent::kReplaced:
+        return closed.Increment();
+    }
+  };
+}
+
 bool HasNames(const std::vector<std::string>& texts) { return AddressesIn(texts).size() < texts.size(); }
 
 }  // namespace
@@ -88,13 +123,13 @@ absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOption
       new RouterNode(options, std::move(models), std::move(keys), channels, clock, metrics));
   ASSIGN_OR_RETURN(node->server_, GrpcServer::Start(options.listen, GrpcServer::Audience::kClients, {&node->service_},
                                                     ServerCredentials(options.tls)));
-  RETURN_IF_ERROR(node->StartHttp(options));
+  RETURN_IF_ERROR(node->StartHttp(options, metrics));
   RETURN_IF_ERROR(node->StartMembership(options));
   node->health_.emplace(kHealthPeriod, [node = node.get()] { node->CheckHealth(); });
   return node;
 }
 
-absl::Status RouterNode::StartHttp(const RouterOptions& options) {
+absl::Status RouterNode::StartHttp(const RouterOptions& options, Metrics& metrics) {
   const std::string& listen = options.http;
   if (listen.empty() || listen == "off") return absl::OkStatus();
   const bool encrypted = !options.tls.empty();
@@ -102,9 +137,14 @@ absl::Status RouterNode::StartHttp(const RouterOptions& options) {
     ASSIGN_OR_RETURN(certificate_, TlsCertificate::Load({options.tls.certificate, options.tls.key}));
     renewal_.emplace(kRenewalPeriod, [this] { RenewCertificate(); });
   }
-  auto http = HttpServer::Start(
-      {.listen = listen, .tls = certificate_, .max_unread_bytes = kMaxUnreadBytes, .max_read_pause = kMaxReadPause},
-      gateway_);
+  auto http = HttpServer::Start({.listen = listen,
+                                 .tls = certificate_,
+                                 .asks_for_keys = keys_->asks(),
+                                 .on_event = CounterOfConnections(metrics),
+                                 .on_answer = CounterOfResponses(metrics),
+                                 .max_unread_bytes = kMaxUnreadBytes,
+                                 .max_read_pause = kMaxReadPause},
+                                gateway_);
   if (!http.ok()) {
     return absl::UnavailableError(
         absl::StrCat("HTTP: ", http.status().message(), "; --http HOST:PORT takes another address, --http off none"));

@@ -40,7 +40,7 @@ class RouterNode {
  private:
   RouterNode(const RouterOptions& options, std::vector<ServedModel> models, std::unique_ptr<KeyRing> keys,
              const ChannelFactory& channels, const Clock& clock, Metrics& metrics);
-  absl::Status StartHttp(const RouterOptions& options);
+  absl::Status StartHttp(const RouterOptions& options, Metrics& metrics);
   void RenewCertificate();
   absl::Status StartMembership(const RouterOptions& options);
   void CheckHealth();

@@ -20,6 +20,7 @@ WorkerMetrics::WorkerMetrics(Metrics& metrics, WorkerRole role, const std::strin
       used_(metrics.Gauge(Metric::kKvBlocks, {{"role", role_}, {"state", "used"}})),
       expired_leases_(metrics.Counter(Metric::kExpiredLeases, {{"role", role_}})),
       queue_(metrics.Histogram(Metric::kStageQueueSeconds, {{"stage", role_}})) {
+  if (role == WorkerRole::kPrefill) CreateCodes(metrics, Metric::kHandoffs);
   if (vllm_model.empty()) return;
   // vLLM numbers its engines; here, too, several may serve one model, and report at one address.
   const prometheus::Labels labels{{"model_name", vllm_model}, {"engine", role_}};

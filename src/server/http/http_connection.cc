@@ -68,12 +68,24 @@ bool HttpShared::AwaitIdle(std::chrono::nanoseconds patience) {
   return idle_.wait_for(lock, patience, [this] { return requests_ == 0; });
 }
 
-HttpConnection::HttpConnection(Socket socket, HttpShared& shared, const std::shared_ptr<HttpLoop>& loop)
-    : socket_(std::move(socket)), shared_(shared), loop_(loop) {
+HttpConnection::HttpConnection(Socket socket, HttpShared& shared, const std::shared_ptr<HttpLoop>& loop,
+                               ConnectionTable::Id id, std::string peer)
+    : socket_(std::move(socket)), shared_(shared), loop_(loop), id_(id), peer_(std::move(peer)) {
   ++shared_.connections;
+  shared_.Tell(HttpEvent::kOpened);
 }
 
-HttpConnection::~HttpConnection() { --shared_.connections; }
+HttpConnection::~HttpConnection() {
+  shared_.table.Remove(id_);
+  --shared_.connections;
+  shared_.Tell(HttpEvent::kClosed);
+}
+
+void HttpConnection::MakeRoom() {
+  const bool is_strangers = shared_.options.asks_for_keys && !has_key_;
+  const bool is_idle = state_ == State::kHandshake || state_ == State::kHead || state_ == State::kLinger;
+  if (is_strangers || is_idle) Leave(Gone::kLeft);
+}
 
 void HttpConnection::Open() {
   Error ignored;
@@ -299,6 +311,7 @@ bool HttpConnection::HeadIsFine() {
     return refused(431, absl::StrCat("headers: ", headers, ", limit ", shared_.options.max_headers));
   }
   if (!http_1_0_ && head.count(http::field::host) != 1) return refused(400, "Host: expected exactly one");
+  if (head.count(http::field::authorization) > 1) return refused(400, "Authorization: expected one at most");
   // Other encodings around it would be passed on undone; what came with HTTP/1.0 some proxy did not understand.
   const bool encoded = head.count(http::field::transfer_encoding) > 0;
   if (encoded && (http_1_0_ || head.count(http::field::transfer_encoding) > 1 ||
@@ -307,7 +320,14 @@ bool HttpConnection::HeadIsFine() {
   }
   keep_alive_ = head.keep_alive();
   request_ = HeadOf(head);
-  if (const auto answer = shared_.handler.OnHead(request_)) {
+  request_.peer = peer_;
+  shared_.table.BeginRequest(id_);
+  const auto answer = shared_.handler.OnHead(request_);
+  if (!has_key_ && !request_.account.empty()) {
+    has_key_ = true;
+    shared_.table.ShowKey(id_);
+  }
+  if (answer) {
     AnswerHead(*answer);
     return false;
   }
@@ -338,6 +358,7 @@ void HttpConnection::TakeRequest() {
   request.body = std::move(parser_->get().body());
   request.charge = std::move(charge_);
   parser_.reset();
+  request_.account = request.account;  // in which its answer counts
   BeginReply({.head_only = request.method == "HEAD", .http_1_0 = http_1_0_, .keep_alive = keep_alive});
   shared_.handler.OnRequest(std::move(request), reply_);
 }
@@ -363,7 +384,11 @@ void HttpConnection::BeginReply(HttpReply::Form form) {
     });
   };
   form.max_unread = shared_.options.max_unread_bytes;
-  reply_ = std::make_shared<HttpReply>(form, std::move(wake));
+  form.charge = std::make_unique<BodyCharge>(shared_.bodies, request_.account);
+  form.too_much = [&shared = shared_] {
+    return shared.handler.Refusal(503, "overloaded: too many large answers wait to be read");
+  };
+  reply_ = std::make_shared<HttpReply>(std::move(form), std::move(wake));
   shared_.RequestBegins();  // last, for EndRequest counts what has a reply
 }
 
@@ -385,7 +410,7 @@ void HttpConnection::Flush() {
         if (tls_ != nullptr && !reply.keep_alive && tls_->Close()) continue;
         return FinishReply(reply.keep_alive);
       }
-      reply_begun_ = true;
+      if (!std::exchange(reply_begun_, true) && shared_.options.on_answer) shared_.options.on_answer(reply.status);
     }
     if (tls_ != nullptr && tls_->outgoing().empty() && !tls_->can_send()) return AwaitMessage();
     Error error;
@@ -426,6 +451,7 @@ void HttpConnection::AwaitMessage() {
 
 void HttpConnection::FinishReply(bool keep_alive) {
   EndRequest();
+  shared_.table.EndRequest(id_);
   if (!keep_alive) return Linger();
   Enter(State::kHead, shared_.options.idle_timeout);
   Advance();
@@ -470,6 +496,7 @@ void HttpConnection::Close() {
     socket_.write_some(asio::buffer(tls_->outgoing().data(), tls_->outgoing().size()), ignored);
   }
   socket_.close(ignored);
+  shared_.table.Remove(id_);
   loop_->connections.erase(shared_from_this());
 }
 

@@ -16,6 +16,7 @@
 #include "boost/beast/http/parser.hpp"
 #include "boost/beast/http/string_body.hpp"
 #include "server/http/body_bytes.h"
+#include "server/http/connection_table.h"
 #include "server/http/http_server.h"
 #include "server/http/tls_session.h"
 
@@ -38,12 +39,16 @@ class HttpShared {
   HttpHandler& handler;
   std::atomic<bool> draining = false;
   std::atomic<int> connections = 0;
+  ConnectionTable table{options.max_connections, options.asks_for_keys};
   // Outlives the server with the requests that are kept.
   const std::shared_ptr<BodyBytes> bodies = std::make_shared<BodyBytes>(options.max_bodies_bytes);
 
   void RequestBegins();
   void RequestEnds();
   bool AwaitIdle(std::chrono::nanoseconds patience);
+  void Tell(HttpEvent event) const {
+    if (options.on_event) options.on_event(event);
+  }
 
  private:
   std::mutex mutex_;  // guards what follows
@@ -56,11 +61,14 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   using Socket = boost::asio::basic_stream_socket<boost::asio::ip::tcp, boost::asio::io_context::executor_type>;
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // `shared` must outlive it.
-  HttpConnection(Socket socket, HttpShared& shared, const std::shared_ptr<HttpLoop>& loop);
+  // `shared` must outlive it. `id`: in its table. `peer`: the client's address.
+  HttpConnection(Socket socket, HttpShared& shared, const std::shared_ptr<HttpLoop>& loop, ConnectionTable::Id id,
+                 std::string peer);
   ~HttpConnection();
 
   void Start();
+  // Closes it for one that came, unless it has become somebody's to whom an answer is due.
+  void MakeRoom();
   // Tells the client that there is no room for it.
   void TurnAway();
   void CheckDeadlines(TimePoint now);
@@ -113,6 +121,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   Socket socket_;
   HttpShared& shared_;
   const std::shared_ptr<HttpLoop> loop_;
+  const ConnectionTable::Id id_;
+  const std::string peer_;
+  bool has_key_ = false;  // some request of it had
   State state_ = State::kHead;
   TimePoint deadline_ = TimePoint::max();  // of the state
   bool closed_ = false;

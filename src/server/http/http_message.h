@@ -16,6 +16,7 @@ struct HttpRequest {
   std::string path, query;  // around the first '?', as they came; the query may be empty
   HttpHeaders headers;
   std::string body;
+  std::string peer;                    // its address
   std::string account;                 // whose share of HttpOptions::max_bodies_bytes it counts in; empty: nobody's
   std::shared_ptr<const void> charge;  // what it counts for among HttpOptions::max_bodies_bytes, as long as it is kept
 

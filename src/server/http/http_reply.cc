@@ -10,18 +10,28 @@
 #include "base/strings.h"
 
 namespace baton {
+namespace {
+
+constexpr size_t kSmallAnswer = 16 << 10;  // bytes; of as many as there are connections
+
+}  // namespace
 
 void HttpReply::Send(const HttpResponse& response) {
   {
     const std::lock_guard lock(mutex_);
     if (gone_) return;
     BATON_CHECK(!begun_ && !ended_, "an answer is sent once");
-    AppendHead(response, response.body.size());
-    if (!form_.head_only) unsent_ += response.body;
+    const bool counts = form_.charge != nullptr && !form_.head_only && response.body.size() > kSmallAnswer;
+    SendLocked(counts && !form_.charge->Add(response.body.size()) ? form_.too_much() : response);
     ended_ = true;
     awake_ = true;
   }
   wake_();
+}
+
+void HttpReply::SendLocked(const HttpResponse& response) {
+  AppendHead(response, response.body.size());
+  if (!form_.head_only) unsent_ += response.body;
 }
 
 void HttpReply::Begin(const HttpResponse& head) {
@@ -101,12 +111,13 @@ HttpReply::State HttpReply::Take(std::string& out) {
   awake_ = false;
   std::swap(out, unsent_);
   sending_ = out.size();
-  return {.ended = ended_, .keep_alive = keep_alive_};
+  return {.ended = ended_, .keep_alive = keep_alive_, .status = status_};
 }
 
 void HttpReply::Sent(size_t bytes) {
   const std::lock_guard lock(mutex_);
   sending_ -= std::min(sending_, bytes);  // a question may have been sent before the answer
+  if (ended_ && sending_ == 0 && unsent_.empty()) form_.charge.reset();
 }
 
 void HttpReply::Leave(Gone why) {
@@ -116,6 +127,7 @@ void HttpReply::Leave(Gone why) {
     if (!gone_) gone_ = why;
     why = *gone_;
     std::string().swap(unsent_);
+    form_.charge.reset();
     std::swap(callback, on_gone_);
     if (ended_) callback = nullptr;
   }
@@ -123,6 +135,7 @@ void HttpReply::Leave(Gone why) {
 }
 
 void HttpReply::AppendHead(const HttpResponse& head, std::optional<size_t> length) {
+  status_ = head.status;
   keep_alive_ = form_.keep_alive && (length.has_value() || !form_.http_1_0);
   absl::StrAppend(&unsent_, "HTTP/1.1 ", head.status, " ", ToAbsl(ReasonPhrase(head.status)), "\r\n");
   for (const auto& [name, value] : head.headers) absl::StrAppend(&unsent_, name, ": ", value, "\r\n");

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "absl/functional/any_invocable.h"
+#include "server/http/body_bytes.h"
 #include "server/http/http_message.h"
 
 namespace baton {
@@ -27,9 +28,13 @@ class HttpReply {
     bool http_1_0 = false;         // no chunks: the end of the connection ends the body
     bool keep_alive = true;        // the connection may take another request
     size_t max_unread = 1u << 20;  // bytes; of an answer that comes in parts
+    // What a whole answer that is not small counts in until it is sent; null: in nothing.
+    std::unique_ptr<BodyCharge> charge{};
+    // Its answer instead, where there is no room. Not null where `charge` is not.
+    std::function<HttpResponse()> too_much{};
   };
   // `wake`: there is something to Take, or the client was cut off; from any thread.
-  HttpReply(const Form& form, std::function<void()> wake) : form_(form), wake_(std::move(wake)) {}
+  HttpReply(Form form, std::function<void()> wake) : form_(std::move(form)), wake_(std::move(wake)) {}
 
   // The whole answer. REQUIRES: none has begun.
   void Send(const HttpResponse& response);
@@ -47,6 +52,7 @@ class HttpReply {
   struct State {
     bool ended = false;       // nothing more comes
     bool keep_alive = false;  // what the client was told
+    int status = 0;           // of the answer, once it has begun
   };
   bool cut_off();
   // Moves what there is to send into `out`, which must be empty and has all been sent before.
@@ -57,14 +63,16 @@ class HttpReply {
 
  private:
   // With the lock held.
+  void SendLocked(const HttpResponse& response);
   void AppendHead(const HttpResponse& head, std::optional<size_t> length);
   void AppendPart(std::string_view part);
 
-  const Form form_;
+  Form form_;  // its charge is gone once all is sent; the rest does not change
   const std::function<void()> wake_;
   mutable std::mutex mutex_;  // guards what follows
   std::string unsent_;
   size_t sending_ = 0;  // bytes that were taken and not yet sent
+  int status_ = 0;
   bool begun_ = false, ended_ = false, awake_ = false, keep_alive_ = false;
   std::optional<Gone> gone_;
   absl::AnyInvocable<void(Gone)> on_gone_;

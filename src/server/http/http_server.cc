@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/log_limit.h"
 #include "base/logging.h"
 #include "boost/asio/executor_work_guard.hpp"
 #include "boost/asio/ip/tcp.hpp"
@@ -58,7 +59,10 @@ struct HttpServer::Parts {
   std::vector<std::unique_ptr<Runner>> runners;  // fixed once started
   std::optional<asio::ip::tcp::acceptor> acceptor;
   std::optional<asio::steady_timer> accept_pause;
-  size_t next = 0;  // runner; of the accepting thread
+  // Of the accepting thread.
+  size_t next = 0;  // runner
+  ConnectionTable::Id next_id = 0;
+  LogLimit full{};
 
   Parts(const HttpOptions& options, HttpHandler& handler) : shared(options, handler) {
     for (int i = 0; i < options.threads; ++i) runners.push_back(std::make_unique<Runner>());
@@ -71,6 +75,7 @@ struct HttpServer::Parts {
   void Accept();
   void OnAccept(const Error& error, Runner& runner, HttpConnection::Socket socket);
   void Take(Runner& runner, HttpConnection::Socket socket);
+  void Warn(const std::string& what);  // that there is no room
   void Sweep(Runner& runner);
 };
 
@@ -126,13 +131,37 @@ void HttpServer::Parts::OnAccept(const Error& error, Runner& runner, HttpConnect
 }
 
 void HttpServer::Parts::Take(Runner& runner, HttpConnection::Socket socket) {
-  const int others = shared.connections;
-  if (others < shared.options.max_connections + kTurnedAway) {
-    const auto connection = std::make_shared<HttpConnection>(std::move(socket), shared, runner.loop);
-    const bool has_room = others < shared.options.max_connections;
-    asio::post(runner.loop->context,
-               [connection, has_room] { has_room ? connection->Start() : connection->TurnAway(); });
+  if (shared.connections >= shared.options.max_connections + kTurnedAway) {
+    shared.Tell(HttpEvent::kTurnedAway);
+    return Warn("neither answered nor kept: too many are about to be closed");
   }
+  Error ignored;
+  const std::string address = socket.remote_endpoint(ignored).address().to_string();
+  const ConnectionTable::Id id = next_id++;
+  const auto connection = std::make_shared<HttpConnection>(std::move(socket), shared, runner.loop, id, address);
+  const ConnectionTable::Room room =
+      shared.table.Add(id, address, [loop = runner.loop, weak = std::weak_ptr(connection)] {
+        asio::post(loop->context, [weak] {
+          if (const auto other = weak.lock()) other->MakeRoom();
+        });
+      });
+  const bool has_room = room == ConnectionTable::Room::kFree || room == ConnectionTable::Room::kMade;
+  if (room != ConnectionTable::Room::kFree) {
+    shared.Tell(has_room ? HttpEvent::kReplaced : HttpEvent::kTurnedAway);
+    const char* what = has_room                               ? "taken for an idle one"
+                       : room == ConnectionTable::Room::kNone ? "answered 503, for all are in use"
+                                                              : "answered 503, for all of its address are in use";
+    Warn(absl::StrCat(what, "; its address is ", address));
+  }
+  asio::post(runner.loop->context, [connection, has_room] { has_room ? connection->Start() : connection->TurnAway(); });
+}
+
+void HttpServer::Parts::Warn(const std::string& what) {
+  const std::optional<int64_t> kept_back = full.Pass();
+  if (!kept_back) return;
+  spdlog::warn(
+      "HTTP: there is no room for all connections ({} of {} open): one was {}; {} more since the last such line",
+      shared.connections.load(), shared.options.max_connections, what, *kept_back);
 }
 
 void HttpServer::Parts::Sweep(Runner& runner) {

@@ -1,6 +1,7 @@
 // An HTTP/1.1 server: connections, limits, deadlines. What requests mean, its handler knows.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,12 +27,23 @@ class HttpHandler {
   virtual HttpResponse Refusal(int status, const std::string& message) = 0;
 };
 
+// What becomes of connections.
+enum class HttpEvent {
+  kOpened,
+  kClosed,
+  kTurnedAway,  // there was no room for it
+  kReplaced,    // it is closed for one that came
+};
+
 struct HttpOptions {
   std::string listen{};                         // host:port; port 0 takes a free one
   std::shared_ptr<const TlsCertificate> tls{};  // null: nothing is encrypted
   int threads = 2;
   int max_connections = 4096;
-  size_t max_header_bytes = 16u << 10;  // with the request line
+  bool asks_for_keys = false;                   // ConnectionTable; who has one has an account
+  std::function<void(HttpEvent)> on_event{};    // from any thread; may be empty
+  std::function<void(int status)> on_answer{};  // to a request, as it is sent or begins; the same
+  size_t max_header_bytes = 16u << 10;          // with the request line
   int max_headers = 100;
   size_t max_body_bytes = 8u << 20;      // as it comes: of one in chunks, with what is between them
   size_t max_bodies_bytes = 256u << 20;  // of all requests that are being read, or are kept by the handler: BodyBytes

@@ -26,6 +26,7 @@ absl::StatusOr<std::vector<TokenId>> TextTokens(std::string_view text, bool with
   if (with_prefix) tokens.assign(prefix.begin(), prefix.end());
   const auto ids = model.tokenizer->Encode(text, Tokenizer::SpecialTokens::kAsText);
   tokens.insert(tokens.end(), ids.begin(), ids.end());
+  RETURN_IF_ERROR((Room{model, 0}.Check(std::ssize(tokens))));
   return tokens;
 }
 
@@ -74,7 +75,11 @@ absl::StatusOr<std::string> DetokenizeBody(const Json& json, const ServedModels&
   FieldReader body(json, "");
   ASSIGN_OR_RETURN(const ServedModel* model, ReadModel(body, models));
   v1::TokenIds ids;
-  if (const Json* tokens = body.Array("tokens")) {
+  const Json* tokens = body.Array("tokens");
+  if (tokens != nullptr && std::ssize(*tokens) > model->context) {
+    body.Refuse("tokens", StrCat("expected at most ", model->context, ", got ", tokens->size(), " (context ",
+                                 model->context, " of '", model->name, "')"));
+  } else if (tokens != nullptr) {
     body.Check(ReadTokenIds(*tokens, "tokens", model->vocab, ids));
   } else {
     body.Refuse("tokens", "expected a list of token ids, got none");

@@ -34,7 +34,23 @@ std::string_view TypeOf(absl::StatusCode code, int http) {
   }
 }
 
-std::string CodeOf(absl::StatusCode code, std::string_view field) {
+// The tokens of the model's context, where they are too few: such messages end with "(context N of 'MODEL'...)", or,
+// where a prompt grew too long, with "tokens, limit N".
+// Empty: it is something else.
+std::string_view ContextOf(absl::StatusCode code, std::string_view field, std::string_view message) {
+  if (code != absl::StatusCode::kInvalidArgument) return "";
+  if (field != "prompt" && field != "max_tokens" && field != "tokens") return "";
+  for (const std::string_view before : {" (context ", " tokens, limit "}) {
+    const size_t at = message.find(before);
+    if (at == std::string_view::npos) continue;
+    const std::string_view rest = message.substr(at + before.size());
+    return rest.substr(0, rest.find_first_not_of("0123456789"));
+  }
+  return "";
+}
+
+std::string CodeOf(absl::StatusCode code, std::string_view field, bool too_long) {
+  if (too_long) return "context_length_exceeded";
   switch (code) {
     case absl::StatusCode::kUnimplemented:
       return "unsupported";
@@ -89,14 +105,19 @@ std::string ErrorBody(const absl::Status& status) {
     message.remove_prefix(owner.size());
     field.remove_prefix(owner.size());
   }
+  // Frameworks shorten a chat when they read this, or the code.
+  const std::string_view context = ContextOf(status.code(), field, message);
+  const std::string whole = context.empty()
+                                ? std::string(message)
+                                : StrCat("This model's maximum context length is ", context, " tokens. ", message);
   std::string out = "{\"error\":{\"message\":";
-  AppendJsonString(out, message);
+  AppendJsonString(out, whole);
   out += ",\"type\":";
   AppendJsonString(out, TypeOf(status.code(), http));
   out += ",\"param\":";
   out += field.empty() ? "null" : JsonString(field);
   out += ",\"code\":";
-  AppendJsonString(out, CodeOf(status.code(), field));
+  AppendJsonString(out, CodeOf(status.code(), field, !context.empty()));
   out += "}}";
   return out;
 }

@@ -50,16 +50,10 @@ void ReadStreamOptions(FieldReader& body, CompletionCall& call) {
 // A field of OpenAI's and the one value of it that asks for nothing.
 struct FixedField {
   std::string_view name;
-  std::string_view value;  // in JSON; empty: any, it is a label
+  std::string_view value;  // in JSON
 };
 
-// Labels and hints promise nothing about the answer. A cache is found by the prompt itself, so a key for it adds
-// nothing.
 constexpr std::array kFixedFields = {
-    FixedField{"user", ""},
-    FixedField{"metadata", ""},
-    FixedField{"safety_identifier", ""},
-    FixedField{"prompt_cache_key", ""},
     FixedField{"prompt_cache_retention", R"("in_memory")"},
     FixedField{"store", "false"},
     FixedField{"service_tier", R"("auto")"},
@@ -95,10 +89,21 @@ void ReadAnswerFields(FieldReader& body, CompletionCall& call) {
   if (timeout_ms) call.timeout = absl::Milliseconds(*timeout_ms);
 }
 
+// Labels and hints promise nothing about the answer. A cache is found by the prompt itself, so a key for it adds
+// nothing.
+void ReadLabels(FieldReader& body) {
+  for (const char* name : {"user", "safety_identifier", "prompt_cache_key"}) body.Text(name);
+  const Json* metadata = body.Object("metadata");
+  if (metadata == nullptr) return;
+  for (const auto& [name, value] : metadata->items()) {
+    if (!value.is_string()) return body.RefuseType("metadata", "an object of strings", value);
+  }
+}
+
 void ReadFixedFields(FieldReader& body, const CompletionCall& call) {
   for (const FixedField& field : kFixedFields) {
     const Json* value = body.Any(field.name);
-    if (value == nullptr || field.value.empty() || value->dump() == field.value) continue;
+    if (value == nullptr || value->dump() == field.value) continue;
     if (field.name == "service_tier" && *value == "default") continue;
     body.Refuse(field.name, StrCat("is not supported beside ", field.value, ", got ", ShowJson(*value)));
   }
@@ -125,6 +130,7 @@ absl::StatusOr<v1::GenerateRequest> ReadCommon(FieldReader& body, const ServedMo
   ReadAnswerFields(body, call);
   ReadAgentFields(body, common);
   ReadSampling(body, *common.mutable_sampling());
+  ReadLabels(body);
   ReadFixedFields(body, call);
   return common;
 }

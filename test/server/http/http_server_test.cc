@@ -1,5 +1,6 @@
 #include "server/http/http_server.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -181,6 +182,7 @@ TEST_CASE("what is not HTTP is refused") {
   CHECK(Exchange(w, "hello\r\n\r\n").status == 400);
   CHECK(Exchange(w, "GET / HTTP/1.1\r\n\r\n").status == 400);  // no Host
   CHECK(Exchange(w, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n").status == 400);
+  CHECK(Exchange(w, "GET / HTTP/1.1\r\nHost: x\r\nAuthorization: a\r\nAuthorization: a\r\n\r\n").status == 400);
   CHECK(Exchange(w, "GET / HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n").status == 400);
   CHECK(Exchange(w, "GET / HTTP/3.7\r\nHost: x\r\n\r\n").status == 400);
   CHECK(Exchange(w, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").status == 400);
@@ -403,17 +405,54 @@ TEST_CASE("a client that reads is not cut off, however much comes at once") {
 TEST_CASE("connections beyond the limit are told so") {
   World w([](HttpOptions& o) { o.max_connections = 2; });
   HttpClient first = w.Client(), second = w.Client();
-  first.Get("/echo");
-  second.Get("/echo");
+  first.Get("/wait");
+  second.Get("/wait");
+  const Handler::Kept kept = w.handler.Next(), other = w.handler.Next();
+  CHECK(Exchange(w, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n").status == 503);
+  kept.reply->Send({});
+  other.reply->Send({});
   CHECK(first.Read().status == 200);
   CHECK(second.Read().status == 200);
-  CHECK(Exchange(w, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n").status == 503);
-  first.Close();
-  const absl::Time until = absl::Now() + absl::FromChrono(kPatience);
-  while (w.server->connections() > 1 && absl::Now() < until) continue;
+  // One that waits for a request gives way.
   HttpClient third = w.Client();
   third.Get("/echo");
   CHECK(third.Read().status == 200);
+  const absl::Time until = absl::Now() + absl::FromChrono(kPatience);
+  while (w.server->connections() > 2 && absl::Now() < until) continue;
+  CHECK(w.server->connections() == 2);
+}
+
+TEST_CASE("strangers who hold connections leave room for those who have keys, and for each other") {
+  std::atomic<int> opened = 0, closed = 0, replaced = 0;
+  World w([&](HttpOptions& o) {
+    o.max_connections = 16;
+    o.asks_for_keys = true;
+    o.on_event = [&](HttpEvent event) {
+      (event == HttpEvent::kOpened ? opened : event == HttpEvent::kClosed ? closed : replaced)++;
+    };
+  });
+  const std::string mine = "POST /echo HTTP/1.1\r\nHost: x\r\nx-account: mine\r\nContent-Length: 0\r\n\r\n";
+  std::vector<HttpClient> keyed, strangers;
+  for (int i = 0; i < 8; ++i) {
+    keyed.push_back(w.Client());
+    keyed.back().Send(mine);
+    REQUIRE(keyed.back().Read().status == 200);
+  }
+  for (int i = 0; i < 20; ++i) {
+    strangers.push_back(w.Client());
+    strangers.back().Get("/echo");
+    REQUIRE(strangers.back().Read().status == 200);
+  }
+  CHECK(replaced == 16);  // a quarter of 16 may stay, of one address
+  CHECK(strangers.front().AtEnd());
+  strangers.back().Get("/echo");
+  CHECK(strangers.back().Read().status == 200);
+  for (HttpClient& client : keyed) {
+    client.Send(mine);
+    CHECK(client.Read().status == 200);
+  }
+  w.server->Stop();
+  CHECK(opened == 28);
 }
 
 TEST_CASE("bodies that together are too large are not all read") {
@@ -446,6 +485,50 @@ TEST_CASE("bodies of one account leave room for another's") {
   CHECK(first.Read().status == 200);
   kept.reset();
   CHECK(status_for("a") == 200);
+}
+
+TEST_CASE("whole answers that nobody reads count among the bodies of their account") {
+  std::mutex mutex;
+  std::vector<int> answers;
+  World w([&](HttpOptions& o) {
+    o.max_bodies_bytes = 60 << 20;
+    o.on_answer = [&](int status) {
+      const std::lock_guard lock(mutex);
+      answers.push_back(status);
+    };
+  });
+  const HttpResponse large{.status = 200, .headers = {}, .body = std::string(20 << 20, 'x')};
+  const auto ask = [&w](HttpClient& client, const std::string& account) {
+    client.Send(absl::StrCat("GET /wait HTTP/1.1\r\nHost: x\r\nx-account: ", account, "\r\n\r\n"));
+    return w.handler.Next().reply;
+  };
+  HttpClient first = w.Client(/*receive_buffer=*/4096), second = w.Client(), other = w.Client();
+  std::shared_ptr<HttpReply> unread = ask(first, "a");
+  unread->Send(large);
+  ask(second, "a")->Send(large);
+  const HttpAnswer refused = second.Read();
+  CHECK(refused.status == 503);
+  CHECK(refused.headers.at("x-refused") == "yes");
+  ask(second, "a")->Send({.status = 200, .headers = {}, .body = "small"});
+  CHECK(second.Read().body == "small");
+  ask(other, "b")->Send({.status = 200, .headers = {}, .body = std::string(19 << 20, 'x')});
+  CHECK(other.Read().status == 200);
+  // Once it is read, there is room.
+  CHECK(first.Read().body.size() == large.body.size());
+  const absl::Time until = absl::Now() + absl::FromChrono(kPatience);
+  while (unread->unsent() > 0 && absl::Now() < until) continue;
+  unread.reset();
+  std::shared_ptr<HttpReply> again = ask(second, "a");
+  again->Send(large);
+  CHECK(second.ReadHead().status == 200);
+  // Or once its client is gone.
+  second.Reset();
+  while (w.server->connections() > 2 && absl::Now() < until) continue;
+  HttpClient third = w.Client();
+  ask(third, "a")->Send(large);
+  CHECK(third.Read().status == 200);
+  const std::lock_guard lock(mutex);
+  CHECK(answers == std::vector<int>{200, 503, 200, 200, 200, 200});
 }
 
 TEST_CASE("a server that drains ends connections with their answers, one that stops ends them at once") {

@@ -157,6 +157,10 @@ TEST_CASE("a wrong value is refused by field, with what was expected") {
       {R"("prompt": "a", "stream": "yes")", "stream: expected true or false, got 'yes'"},
       {R"("prompt": "a", "session_id": 3)", "session_id: expected a string, got 3"},
       {R"("prompt": "a", "join": "late")", "join: expected one of 'order', 'arrival', got 'late'"},
+      {R"("prompt": "a", "user": 3)", "user: expected a string, got 3"},
+      {R"("prompt": "a", "prompt_cache_key": ["k"])", "prompt_cache_key: expected a string, got a list of 1"},
+      {R"("prompt": "a", "metadata": ["k"])", "metadata: expected an object, got a list of 1"},
+      {R"("prompt": "a", "metadata": {"k": 3})", "metadata: expected an object of strings, got 3"},
       {R"("prompt": "a", "timeout_ms": 0)", "timeout_ms: expected an integer in [1, 31536000000], got 0"},
       {R"("prompt": ["a", "b"], "request_id": "r")", "request_id: expected one choice to call so, got 2"},
   };

@@ -63,6 +63,13 @@ TEST_CASE("bad fields of both are refused by name") {
   CHECK(error(Tokenize(R"({"model": "plain", "prompt": "a", "x": 1})")) == "x: is not supported");
   const std::string longer = StrCat(R"({"model": "plain", "prompt": ")", std::string(1001, 'a'), "\"}");
   CHECK(error(Tokenize(longer.c_str())).starts_with("prompt: at least 1001 tokens, limit 1000"));
+  // The tokenizer's prefix is one of them.
+  CHECK(error(Tokenize(StrCat(R"({"model": "plain", "prompt": ")", std::string(1000, 'a'), "\"}").c_str()))
+            .starts_with("prompt: 1001 tokens, limit 1000"));
+  std::string ids = "1";
+  for (int i = 0; i < 1000; ++i) ids += ",1";
+  CHECK(error(Detokenize(StrCat(R"({"model": "plain", "tokens": [)", ids, "]}").c_str())) ==
+        "tokens: expected at most 1000, got 1001 (context 1000 of 'plain')");
   CHECK(error(Detokenize(R"({"model": "plain"})")) == "tokens: expected a list of token ids, got none");
   CHECK(error(Detokenize(R"({"model": "plain", "tokens": [258]})")) ==
         "tokens[0]: expected a token id in [0, 258), got 258");

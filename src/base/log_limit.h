@@ -1,0 +1,38 @@
+// Keeps what strangers can cause at will from filling the log.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace baton {
+
+// Lets one line pass in each period. Thread-safe.
+class LogLimit {
+ public:
+  explicit LogLimit(absl::Duration period = absl::Seconds(10)) : period_(period) {}
+
+  // How many were kept back since the last that passed; nothing: this one is kept back.
+  std::optional<int64_t> Pass(absl::Time now = absl::Now()) {
+    const std::lock_guard lock(mutex_);
+    if (now < next_) {
+      ++kept_back_;
+      return std::nullopt;
+    }
+    next_ = now + period_;
+    const int64_t kept_back = kept_back_;
+    kept_back_ = 0;
+    return kept_back;
+  }
+
+ private:
+  const absl::Duration period_;
+  std::mutex mutex_;  // guards what follows
+  absl::Time next_ = absl::InfinitePast();
+  int64_t kept_back_ = 0;
+};
+
+}  // namespace baton

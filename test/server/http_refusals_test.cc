@@ -1,0 +1,143 @@
+// What the HTTP front tells those whom it refuses, and what it counts and logs of them.
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/logging.h"
+#include "http_client.h"
+#include "nlohmann/json.hpp"
+#include "router_cluster.h"
+#include "spdlog/sinks/ostream_sink.h"
+#include "temp_dir.h"
+
+namespace baton {
+namespace {
+
+using nlohmann::json;
+
+struct World {
+  TempDir directory;
+  NewKey key = DrawKey();
+  Cluster c;
+
+  // Starts the router again, with one key.
+  World() {
+    directory.Write("keys.toml", "[alpha]\nkeys = [\"" + key.hash + "\"]\n");
+    c.options.keys = directory / "keys.toml";
+    c.Serve(ByteModel("bytes"));
+  }
+  HttpAnswer Ask(const std::string& line, const std::string& headers = "") {
+    HttpClient client(c.node->http()->address());
+    client.Send(line + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n");
+    return client.Read();
+  }
+  std::string Mine() const { return "authorization: Bearer " + key.key + "\r\n"; }
+  double Count(const std::string& code) { return c.metrics.Counter(Metric::kHttpResponses, {{"code", code}}).Value(); }
+};
+
+TEST_CASE("whatever HTTP answers is counted by its code") {
+  World w;
+  for (const char* code : {"200", "401", "403", "404", "405", "413", "431"}) {
+    CHECK(w.c.metrics.Text().find(absl::StrCat("baton_http_responses_total{code=\"", code, "\"} 0")) !=
+          std::string::npos);
+  }
+  CHECK(w.Ask("GET /version").status == 401);
+  CHECK(w.Ask("GET /nowhere", "authorization: Bearer wrong\r\n").status == 401);
+  CHECK(w.Ask("GET /metrics", w.Mine()).status == 403);
+  CHECK(w.Ask("GET /nowhere", w.Mine()).status == 404);
+  CHECK(w.Ask("GET /v1/completions", w.Mine()).status == 405);
+  CHECK(w.Ask("POST /v1/completions", w.Mine() + "Content-Length: 99999999\r\n").status == 413);
+  CHECK(w.Ask("GET /version", "a: " + std::string(20 << 10, 'x') + "\r\n").status == 431);
+  CHECK(w.Ask("GET /version", w.Mine()).status == 200);
+  CHECK(w.Count("401") == 2);
+  for (const char* code : {"200", "403", "404", "405", "413", "431"}) {
+    INFO(code);
+    CHECK(w.Count(code) == 1);
+  }
+}
+
+TEST_CASE("a stranger is told how to show a key, and the log who it was, but no key and not each call") {
+  World w;
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  for (int i = 0; i < 3; ++i) {
+    CHECK(w.Ask("GET /version", "authorization: Bearer sesame\r\n").headers.at("www-authenticate") == "Bearer");
+  }
+  w.c.node.reset();
+  spdlog::set_default_logger(before);
+  const std::string text = log.str();
+  const size_t line = text.find("127.0.0.1 called /version with a key that is not known");
+  CHECK(line != std::string::npos);
+  CHECK(text.find("called", line + 20) == std::string::npos);
+  CHECK(text.find("sesame") == std::string::npos);
+}
+
+TEST_CASE("who shows two keys is refused") {
+  World w;
+  const HttpAnswer answer = w.Ask("GET /version", w.Mine() + "authorization: Bearer other\r\n");
+  CHECK(answer.status == 400);
+  CHECK(json::parse(answer.body)["error"]["param"] == "Authorization");
+}
+
+TEST_CASE("a client is told not to send again what would fail again") {
+  Cluster c;
+  HttpClient client(c.node->http()->address());
+  client.Post("/v1/completions", R"({"prompt": "hello", "timeout_ms": 50})");
+  const HttpAnswer late = client.Read();
+  CHECK(late.status == 504);
+  CHECK(late.headers.at("x-should-retry") == "false");
+  client.Post("/v1/completions", R"({"prompt": 3})");
+  CHECK_FALSE(client.Read().headers.contains("x-should-retry"));
+}
+
+TEST_CASE("too long a prompt is told in OpenAI's words, from every route") {
+  Cluster c;
+  HttpClient client(c.node->http()->address());
+  const std::string text(70, 'x');  // the model's context has 64 tokens
+  json ids = json::array();
+  for (int i = 0; i < 70; ++i) ids.push_back(97);
+  const std::vector<std::pair<std::string, json>> calls = {
+      {"/v1/completions", {{"prompt", text}}},
+      {"/v1/completions", {{"prompt", ids}}},
+      {"/v1/completions", {{"prompt", "a"}, {"max_tokens", 64}}},
+      {"/generate", {{"segments", {{"segments", {{{"text", text}}}}}}}},
+      {"/tokenize", {{"prompt", text}}},
+      {"/detokenize", {{"tokens", ids}}}};
+  for (const auto& [path, body] : calls) {
+    INFO(path << " " << body.dump());
+    client.Post(path, body.dump());
+    const HttpAnswer answer = client.Read();
+    CHECK(answer.status == 400);
+    const json error = json::parse(answer.body)["error"];
+    CHECK(error["code"] == "context_length_exceeded");
+    CHECK(std::string(error["message"]).starts_with("This model's maximum context length is 64 tokens. "));
+  }
+}
+
+TEST_CASE("ids that are drawn tell nothing of one another") {
+  World w;
+  std::set<std::string> ids, beginnings;
+  for (int i = 0; i < 20; ++i) {
+    const std::string id = w.Ask("GET /health").headers.at("x-request-id");
+    CHECK(id.size() == 32);
+    ids.insert(id);
+    beginnings.insert(id.substr(0, 8));
+  }
+  CHECK(ids.size() == 20);
+  CHECK(beginnings.size() == 20);
+}
+
+TEST_CASE("series by code are there before the first count") {
+  Cluster c;
+  const std::string text = c.metrics.Text();
+  for (const char* name : {"baton_requests_total", "baton_followers_total"}) {
+    for (const char* code : {"OK", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "UNAUTHENTICATED"}) {
+      CHECK(text.find(absl::StrCat(name, "{code=\"", code, "\"} 0")) != std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace baton
