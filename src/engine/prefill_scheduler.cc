@@ -90,7 +90,7 @@ absl::Status PrefillScheduler::Extend(const RequestId& id, std::span<const Token
   if (last && request.done >= request.wanted) TellAll(request);
   if (last) request.waited_for_open = std::max<int64_t>(0, open_in_step_ - (request.planned - request.slice_begin));
   whole_came_ |= !Yields(request);
-  step_completes_ |= !Yields(request) && request.planned > request.done && request.planned >= request.wanted;
+  step_completes_ |= last && request.planned > request.done && request.planned >= request.wanted;
   return absl::OkStatus();
 }
 
@@ -269,7 +269,9 @@ const Batch& PrefillScheduler::PlanStep() {
   open_in_step_ = (alone ? open_limits_.step_tokens : open_tokens) - room.open_tokens;
   NoteOpen(alone);
   NoteTurns(order, room);
-  whole_came_ = step_completes_ = false;
+  whole_came_ = false;
+  step_completes_ = std::ranges::any_of(
+      step_, [](const Request* request) { return !request->task.open && request->planned >= request->wanted; });
   step_of_open_ = std::all_of(step_.begin(), step_.end(), [](const Request* request) { return Yields(*request); });
   return batch_;
 }

@@ -136,8 +136,8 @@ class PrefillScheduler {
   std::vector<RequestId> FinishStep(bool ok);
   // Tokens that the running step computes for prompts that were open when it was planned.
   int64_t open_in_step() const { return open_in_step_; }
-  // The running step is of prompts that were open when it was planned, none of which it completes, or of such in the
-  // background, and a prompt that is whole and not in the background has come since.
+  // The running step is of prompts that were open when it was planned, or in the background, and completes none, and a
+  // prompt that is whole and not in the background has come since.
   bool StepHoldsUp() const { return step_of_open_ && whole_came_ && !step_completes_; }
   // Ends the running step as if it had never been planned: what it has written is lost. So much of it was done, in
   // [0, 1], which prompts that are whole have waited for. REQUIRES: StepHoldsUp().

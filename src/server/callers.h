@@ -26,7 +26,7 @@ std::string SaltOf(const Tenant& tenant, const std::string& cache_salt);
 class Callers {
  public:
   // All must outlive it.
-  Callers(const KeyRing& keys, const Clock& clock, Metrics& metrics) : keys_(keys), clock_(clock), metrics_(metrics) {}
+  Callers(const KeyRing& keys, const Clock& clock, Metrics& metrics);
 
   bool asks() const { return keys_.asks(); }
   // As KeyRing::Authenticate.

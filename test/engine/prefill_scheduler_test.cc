@@ -136,8 +136,7 @@ class SchedulerWorld {
   static std::vector<BlockKey> Keys(const std::vector<TokenId>& tokens) {
     return BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), tokens);
   }
-  // Progress is contiguous, but in the background, which gives back what it has, and what is said to be done holds the
-  // right KV.
+  // Progress is contiguous, but in the background, and what is said to be done holds the right KV.
   void NoteProgress() {
     for (const auto& progress : scheduler_.TakeProgress()) {
       REQUIRE_FALSE(IsOpen(progress.request_id));
