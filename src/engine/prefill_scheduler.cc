@@ -391,7 +391,7 @@ std::vector<RequestId> PrefillScheduler::FinishStep(bool ok) {
 }
 
 void PrefillScheduler::BreakOffStep(double done) {
-  BATON_CHECK(step_running() && StepHoldsUp(), "no step that may be broken off is running");
+  BATON_CHECK(step_running() && step_of_open_, "no step that may be broken off is running");
   const auto not_done = static_cast<int64_t>((1 - done) * static_cast<double>(open_in_step_));
   for (Request* request : active_) {
     request->waited_for_open = std::max<int64_t>(0, request->waited_for_open - not_done);

@@ -140,7 +140,8 @@ class PrefillScheduler {
   // prompt that is whole and not in the background has come since.
   bool StepHoldsUp() const { return step_of_open_ && whole_came_ && !step_completes_; }
   // Ends the running step as if it had never been planned: what it has written is lost. So much of it was done, in
-  // [0, 1], which prompts that are whole have waited for. REQUIRES: StepHoldsUp().
+  // [0, 1], which prompts that are whole have waited for. REQUIRES: StepHoldsUp(), now or since the step was planned:
+  // what is closed meanwhile may have made it false.
   void BreakOffStep(double done);
   // Keeps the KV of the request's first `tokens` tokens, in whole blocks, until then. A running step is over first.
   // REQUIRES: known.

@@ -187,6 +187,10 @@ void Dispatcher::WorkerAttached(const WorkerAddress& link, const WorkerInfo& inf
 }
 
 void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
+  std::vector<RequestId> theirs;
+  if (const auto lost = core_.workers().find(link); lost != core_.workers().end()) {
+    theirs.assign(lost->second.requests.begin(), lost->second.requests.end());
+  }
   core_.WorkerLost(link, now);
   contexts_.WorkerLost(link);
   if (gate_) {
@@ -194,6 +198,15 @@ void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
     gate_->SetCapacity(PrefillBlocks());
   }
   Act(now);
+  for (const RequestId& id : theirs) NoteWaiting(id);
+}
+
+// If it waits to begin anew.
+void Dispatcher::NoteWaiting(const RequestId& id) {
+  const auto record = records_.find(id);
+  if (record == records_.end() || !core_.Waits(id)) return;
+  record->second.placed = record->second.prefilled = absl::InfiniteFuture();
+  record->second.done.reset();
 }
 
 void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl::Time now) {
@@ -249,11 +262,7 @@ void Dispatcher::OnFailed(const WorkerAddress& link, const RequestFailed& failed
     core_.Failed(link, id, {failed.status, failed.retry_after, failed.no_room_to_decode}, now);
   }
   Act(now);
-  // It waits to begin anew, unless it did so right away.
-  const auto record = records_.find(id);
-  if (record != records_.end() && absl::IsResourceExhausted(failed.status) && record->second.placed < now) {
-    record->second.placed = record->second.prefilled = absl::InfiniteFuture();
-  }
+  NoteWaiting(id);
 }
 
 void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::Time now) {
@@ -366,6 +375,7 @@ void Dispatcher::StartPrefill(const RouterAction& action, absl::Time now) {
   called_[record.worker_id] = action.request;
   record.placed = now;
   record.prefilled = absl::InfiniteFuture();
+  record.done.reset();
   PrefillJob job = record.StartPrefill(action);
   job.handicap = Handicap(action.request, now);
   job.lease = LeaseOf(contexts_, record.request);

@@ -155,6 +155,8 @@ class Dispatcher {
   // Whether a client's request waits for its output.
   bool IsAwaited(const RequestId& id) const;
 
+  void NoteWaiting(const RequestId& id);
+
   // Carries out what core and graph decided.
   void Act(absl::Time now);
   void Act(const RouterAction& action, absl::Time now);

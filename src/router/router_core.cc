@@ -70,6 +70,7 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
     if (again) {
       live.placed_again = true;
       live.refusals.clear();  // it waits for none of them, but for a worker, if at all
+      live.refused_at.reset();
       for (const WorkerAddress& other : {live.prefill, live.decode}) {
         if (other.empty()) continue;
         actions_.push_back({.kind = RouterAction::Kind::kCancel, .request = id, .worker = other});
@@ -230,7 +231,9 @@ void RouterCore::Failed(const WorkerAddress& link, const RequestId& id, const Fa
   }
   const bool growing = live.state == State::kGrowing;
   const bool cannot_hand_off = by_prefill && failure.no_room_to_decode && absl::IsUnavailable(reason);
-  const bool again = (absl::IsResourceExhausted(reason) || cannot_hand_off) && !live.request.at_holder &&
+  // It shuts down, and nothing was shown yet: as where it is lost.
+  const bool leaves = absl::IsUnavailable(reason) && workers_.at(link).load.draining && (growing || !live.placed_again);
+  const bool again = (absl::IsResourceExhausted(reason) || cannot_hand_off || leaves) && !live.request.at_holder &&
                      (growing || ((by_prefill || live.state == State::kStarting) && !live.request.prefill_only));
   if (again) {
     const absl::Duration delay =
@@ -239,7 +242,8 @@ void RouterCore::Failed(const WorkerAddress& link, const RequestId& id, const Fa
     LeavePrefill(live);
     LeaveDecode(live);
     if (growing) return PlaceOrWait(live, now);
-    if (!live.refused_at) live.refused_at = now;
+    live.placed_again |= leaves;
+    if (leaves || !live.refused_at) live.refused_at = now;
     live.last_refusal = reason;
     if (now < *live.refused_at + limits_.capacity_wait) {
       if (TryPlace(live, now)) return;
@@ -382,8 +386,9 @@ void RouterCore::Wait(Live& live, absl::Time now) {
     live.give_up = *live.refused_at + limits_.capacity_wait;
   } else {
     // Also one that its workers refused and left since: it waits for others like a new request.
-    live.give_up = std::max(now + limits_.worker_wait, AwaitedUntil(live.request.model, live.request.prefill_only));
+    live.give_up = now + limits_.worker_wait;
     if (live.refused_at) live.give_up = std::min(live.give_up, *live.refused_at + limits_.capacity_wait);
+    live.give_up = std::max(live.give_up, AwaitedUntil(live.request.model, live.request.prefill_only));
   }
   live.state = State::kWaiting;
   waiting_.insert(KeyOf(live));

@@ -126,6 +126,8 @@ class RouterCore {
   std::vector<Decoder> Decoders() const;
   // Of a prompt's tokens those that the prefill worker which has most of them cached would still have to compute.
   int64_t FewestUncached(const RouteRequest& request) const;
+  // It is live, and waits for a worker, or for room at one.
+  bool Waits(const RequestId& id) const;
   // Of its prompt, as they were submitted. Empty if it is not known.
   std::vector<BlockKey> KeysOf(const RequestId& id) const;
   void CheckInvariants() const;

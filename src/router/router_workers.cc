@@ -12,7 +12,7 @@ namespace baton {
 absl::Status RouterCore::MayAttach(const WorkerInfo& info) const {
   if (info.role != WorkerRole::kDecode) return absl::OkStatus();
   for (const AttachedWorker* other : DecodeCandidates(info.model)) {
-    if (other->info.weights_digest == info.weights_digest) continue;
+    if (other->load.draining || other->info.weights_digest == info.weights_digest) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         "model '", info.model, "': weights ", Hex(info.weights_digest), " at ", info.address, ", but ",
         Hex(other->info.weights_digest), " at ", other->info.address,
@@ -38,6 +38,11 @@ RouterCore::Candidates RouterCore::PrefillCandidates(const RouteRequest& request
     if (serves || (request.prefill_only && worker.info.model == request.model)) result.push_back(&worker);
   }
   return result;
+}
+
+bool RouterCore::Waits(const RequestId& id) const {
+  const auto found = live_.find(id);
+  return found != live_.end() && (found->second.state == State::kWaiting || found->second.state == State::kAtHome);
 }
 
 absl::Status RouterCore::Readiness(const std::string& model, bool prefill_only) const {

@@ -121,7 +121,9 @@ absl::StatusOr<WorkerInfo> FromProto(const worker::v1::WorkerInfo& proto, Worker
   info.incarnation = Incarnation(proto.incarnation());
   info.model = proto.model();
   ASSIGN_OR_RETURN(info.module_digest, DigestFrom(proto.module_digest(), "module_digest"));
-  ASSIGN_OR_RETURN(info.weights_digest, DigestFrom(proto.weights_digest(), "weights_digest"));
+  if (role == WorkerRole::kDecode) {
+    ASSIGN_OR_RETURN(info.weights_digest, DigestFrom(proto.weights_digest(), "weights_digest"));
+  }
   info.numerics_id = proto.numerics_id();
   ASSIGN_OR_RETURN(info.layout, FromProto(proto.layout()));
   info.blocks_total = proto.blocks_total();

@@ -107,6 +107,27 @@ TEST_CASE("a request that is placed anew has another name, and what workers say 
   CHECK(d.Take() == Lines{"down ends INTERNAL, 0 tokens"});
 }
 
+TEST_CASE("a request that waits to begin anew is at no worker, and begins as at first") {
+  Driven d;
+  ClientRequest request = d.Request("r", "ab");
+  request.workflow = "w";
+  REQUIRE(d.Submit(request).ok());
+  d.Take();
+  d.Prefilled("r");
+  d.Take();
+  d.now += absl::Seconds(1);
+  (*d).WorkerLost(kD, d.now);
+  CHECK(d.Take().empty());
+  CHECK((*d).LivesOf("w", "", d.now).at(0)->placed == absl::InfiniteFuture());
+  CHECK((*d).LivesOf("w", "", d.now).at(0)->prefilled == absl::InfiniteFuture());
+  d.now += absl::Seconds(1);
+  (*d).WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), d.now);
+  CHECK(d.Take() == Lines{"prefill-1: prefill r#ab.2 ab"});
+  CHECK((*d).LivesOf("w", "", d.now).at(0)->placed == d.now);
+  d.Prefilled("r");
+  CHECK(d.Take() == Lines{"decode-1: decode r#ab.2 ab"});
+}
+
 TEST_CASE("a prefill worker is told whose prompt it is, and that counts as its tenant's") {
   Driven d(false, {}, RouterLimits{.live_requests = 3});
   ClientRequest request = d.Request("r", "ab");

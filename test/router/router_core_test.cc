@@ -154,6 +154,27 @@ TEST_CASE("a request whose decode worker is lost before it says anything is plac
   }
 }
 
+TEST_CASE("a request that a worker gives up as it shuts down, and has not begun to answer, is placed again") {
+  Cluster c({.restart_wait = absl::Seconds(40), .capacity_wait = absl::Seconds(30)});
+  const Stage stage = GENERATE(Stage::kPrefilling, Stage::kStarting);
+  const WorkerAddress link = stage == Stage::kPrefilling ? kP : kD;
+  const WorkerInfo info = c.core.workers().at(link).info;
+  Bring(c, stage);
+  const RouterCore::Failure shut_down{absl::UnavailableError("the worker was shut down")};
+  c.core.WorkerLoaded(link, {.draining = true});
+  c.core.Failed(link, "r", shut_down, c.now);
+  Take(c.core);
+  CHECK(c.core.live_requests() == 1);
+  c.core.WorkerLost(link, c.now);
+  for (const int after : {1, 39}) c.core.Tick(c.now + absl::Seconds(after));
+  CHECK(c.core.live_requests() == 1);
+  c.core.WorkerAttached(link, info, c.now + absl::Seconds(39));
+  CHECK(Take(c.core).back() == "prefill r prefill-1 decode-1");
+  c.core.WorkerLoaded(link, {.draining = true});
+  c.core.Failed(kP, "r", shut_down, c.now);  // once
+  CHECK(c.core.live_requests() == 0);
+}
+
 TEST_CASE("a hand-off to a decode worker that has restarted since is not started") {
   Cluster c;
   Bring(c, Stage::kPrefilling);
@@ -259,6 +280,8 @@ TEST_CASE("a decode worker of other weights may attach when the last with those 
   CHECK(c.core.MayAttach(elsewhere).ok());
   c.core.WorkerLost(kD, c.now);
   CHECK_FALSE(c.core.MayAttach(tuned_anew).ok());
+  c.core.WorkerLoaded("decode-2", {.draining = true});
+  CHECK(c.core.MayAttach(tuned_anew).ok());  // it takes nothing new
   c.core.WorkerLost("decode-2", c.now);
   CHECK(c.core.MayAttach(tuned_anew).ok());
   c.core.WorkerAttached("decode-3", tuned_anew, c.now);

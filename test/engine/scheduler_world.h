@@ -1,0 +1,179 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "engine/fake_backend.h"
+#include "engine/prefill_scheduler.h"
+
+namespace baton {
+
+// A scheduler, and a backend that computes what it plans and checks the KV of all that is done.
+class SchedulerWorld {
+ public:
+  SchedulerWorld(int64_t blocks, int64_t step_tokens, StagingOptions staging = {})
+      : host_(static_cast<size_t>(staging.host)),
+        disk_(static_cast<size_t>(staging.disk)),
+        backend_(blocks),
+        pool_(blocks),
+        tree_(pool_),
+        scheduler_(pool_, tree_, step_tokens, {.increment = 32, .step_tokens = step_tokens}, {.staging = staging}) {}
+
+  PrefillScheduler& scheduler() { return scheduler_; }
+  const BlockPool& pool() const { return pool_; }
+  RadixTree& tree() { return tree_; }
+  FakeBackend& backend() { return backend_; }
+  const std::map<RequestId, std::vector<TokenId>>& requests() const { return requests_; }
+  absl::Duration copy_time{};  // of a staged block; zero: not measured
+  // Tokens of the requests' distinct prefixes that are done: each was computed at least once.
+  int64_t done(const RequestId& id) const { return done_.at(id); }
+
+  absl::Status Add(const RequestId& id, const std::vector<TokenId>& tokens, int32_t priority = 0, bool open = false,
+                   absl::Time turn = {}, const std::string& tenant = "") {
+    const absl::Status status = scheduler_.Add({.request_id = id,
+                                                .tokens = tokens,
+                                                .keys = Keys(tokens),
+                                                .tenant = tenant,
+                                                .priority = priority,
+                                                .turn = turn,
+                                                .open = open});
+    if (!status.ok()) return status;
+    requests_[id] = tokens;
+    done_[id] = 0;
+    priorities_[id] = priority;
+    if (open) open_.insert(id);
+    return status;
+  }
+  absl::Status Extend(const RequestId& id, const std::vector<TokenId>& more, bool last) {
+    std::vector<TokenId> tokens = requests_.at(id);
+    const size_t keys_before = tokens.size() / kBlockTokens;
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    const auto keys = Keys(tokens);
+    const auto tokens_before = std::exchange(requests_.at(id), tokens);
+    const absl::Status status = scheduler_.Extend(id, more, std::span(keys).subspan(keys_before), last);
+    if (!status.ok()) requests_.at(id) = tokens_before;
+    if (status.ok() && last) open_.erase(id);
+    NoteProgress();
+    return status;
+  }
+  void Limit(const RequestId& id, int64_t tokens) {
+    scheduler_.Limit(id, tokens);
+    NoteProgress();
+  }
+  bool IsOpen(const RequestId& id) const { return open_.contains(id); }
+  void Remove(const RequestId& id) {
+    scheduler_.Remove(id);
+    requests_.erase(id);
+    done_.erase(id);
+    open_.erase(id);
+  }
+
+  bool Plan() {
+    batch_ = &scheduler_.PlanStep();
+    scheduler_.CheckInvariants();
+    NoteProgress();
+    return scheduler_.step_running();
+  }
+  std::vector<RequestId> Finish(bool ok = true) {
+    CopyStaged();
+    if (ok && !batch_->slices.empty()) REQUIRE(backend_.Forward(*batch_, [](int64_t) { return true; }).ok());
+    std::vector<RequestId> failed = scheduler_.FinishStep(ok);
+    scheduler_.CheckInvariants();
+    NoteProgress();
+    return failed;
+  }
+  void BreakOff() {
+    CopyStaged();
+    scheduler_.BreakOffStep(0);
+    scheduler_.CheckInvariants();
+    NoteProgress();
+  }
+
+  // What the disk is to do and has not done.
+  std::vector<DiskTransfer>& transfers() {
+    for (const DiskTransfer& transfer : scheduler_.staging().TakeTransfers(now_)) transfers_.push_back(transfer);
+    return transfers_;
+  }
+  void EndTransfer(size_t index, const absl::Status& status, absl::Duration took = absl::Microseconds(1)) {
+    const DiskTransfer transfer = transfers()[index];
+    transfers_.erase(transfers_.begin() + static_cast<ptrdiff_t>(index));
+    Bytes &host = host_[static_cast<size_t>(transfer.host_slot)],
+          &disk = disk_[static_cast<size_t>(transfer.disk_slot)];
+    if (status.ok()) (transfer.read ? host : disk) = transfer.read ? disk : host;
+    now_ += took;
+    scheduler_.staging().OnTransferred(transfer, status, took, now_);
+  }
+  void Wait(absl::Duration time) {
+    transfers();  // they have begun before
+    scheduler_.staging().Tick(now_ += time);
+  }
+
+ private:
+  using Bytes = std::vector<std::byte>;
+
+  // At the end of the step, so that whatever changes a slot before is found out.
+  void CopyStaged() {
+    const auto bytes = static_cast<size_t>(FakeBackend::Layout().BlockBytes());
+    const auto in_slab = [&](BlockId block) { return backend_.kv_slab().host().subspan(block.value() * bytes, bytes); };
+    const StagedCopies& copies = scheduler_.staging().copies();
+    for (const StagedCopy& copy : copies.out) {
+      const auto source = in_slab(copy.block);
+      host_[static_cast<size_t>(copy.slot)].assign(source.begin(), source.end());
+    }
+    for (const StagedCopy& copy : copies.in) {
+      const Bytes& source = host_[static_cast<size_t>(copy.slot)];
+      REQUIRE(source.size() == bytes);
+      std::copy(source.begin(), source.end(), in_slab(copy.block).begin());
+    }
+    const auto count = std::ssize(copies.out) + std::ssize(copies.in);
+    if (count > 0) scheduler_.staging().CopiesDone(copy_time * count);
+  }
+  static std::vector<BlockKey> Keys(const std::vector<TokenId>& tokens) {
+    return BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), tokens);
+  }
+  // Progress is contiguous, but in the background, and what is said to be done holds the right KV.
+  void NoteProgress() {
+    for (const auto& progress : scheduler_.TakeProgress()) {
+      REQUIRE_FALSE(IsOpen(progress.request_id));
+      const bool again = IsBackground(priorities_.at(progress.request_id)) && progress.begin == 0;
+      REQUIRE((again || done_.at(progress.request_id) == progress.begin));
+      REQUIRE(progress.begin % kBlockTokens == 0);
+      done_.at(progress.request_id) = progress.end;
+      CheckKv(progress.request_id, progress.end);
+    }
+  }
+  // The KV of [0, done) gives the same next token as a computation alone does. The last token is computed again for
+  // that, in place: it writes the same bytes.
+  void CheckKv(const RequestId& id, int64_t done) {
+    const auto tokens = std::span<const TokenId>(requests_.at(id)).first(static_cast<size_t>(done));
+    Batch batch;
+    batch.slices.push_back({.tokens = tokens.last(1),
+                            .start = static_cast<int32_t>(done) - 1,
+                            .blocks = scheduler_.blocks(id),
+                            .wants_logits = true});
+    FakeBackend reader(backend_.kv_slab().host());
+    REQUIRE(FakeBackend::Argmax(reader.Forward(batch, [](int64_t) { return true; })->data) ==
+            FakeBackend::NextToken(tokens));
+  }
+
+  std::vector<Bytes> host_, disk_;
+  std::vector<DiskTransfer> transfers_;
+  absl::Time now_;
+  FakeBackend backend_;
+  BlockPool pool_;
+  RadixTree tree_;
+  PrefillScheduler scheduler_;
+  const Batch* batch_ = nullptr;
+  std::map<RequestId, std::vector<TokenId>> requests_;
+  std::map<RequestId, int64_t> done_;
+  std::map<RequestId, int32_t> priorities_;
+  std::set<RequestId> open_;
+};
+
+}  // namespace baton
