@@ -46,6 +46,7 @@ TEST_CASE("a loop whose next step is due does not give its thread up before it")
     return absl::InfiniteFuture();
   });
   done.WaitForNotification();
+  loop.Stop();
   CHECK(waits_between < 10);
 }
 
