@@ -1,5 +1,6 @@
 #include "server/http/http_server.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -528,7 +529,8 @@ TEST_CASE("whole answers that nobody reads count among the bodies of their accou
   ask(third, "a")->Send(large);
   CHECK(third.Read().status == 200);
   const std::lock_guard lock(mutex);
-  CHECK(answers == std::vector<int>{200, 503, 200, 200, 200, 200});
+  std::ranges::sort(answers);  // those of two connections come in any order
+  CHECK(answers == std::vector<int>{200, 200, 200, 200, 200, 503});
 }
 
 TEST_CASE("a server that drains ends connections with their answers, one that stops ends them at once") {
