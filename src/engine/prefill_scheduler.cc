@@ -219,8 +219,8 @@ void PrefillScheduler::MakeRoom(const Request& request, int64_t& reserved) {
 // Blocks at most that these could give back.
 int64_t PrefillScheduler::Given(const std::vector<Request*>& victims) const {
   int64_t blocks = 0;
-  for (const Request* victim : victims) {
-    const bool promised = victim->admitted && active_.contains(const_cast<Request*>(victim));
+  for (Request* victim : victims) {
+    const bool promised = victim->admitted && active_.contains(victim);
     blocks += static_cast<int64_t>(victim->table.size()) + (promised ? Outstanding(*victim) : 0);
   }
   return blocks;

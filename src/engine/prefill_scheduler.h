@@ -81,6 +81,7 @@ struct PrefillCounters {
 // An open prompt (design idea 3) is computed as it comes, when its share of a step is worth it and after the others of
 // its tenant and priority: overlap is opportunistic. It holds up nobody: for room that another request lacks it gives
 // its blocks back to the cache, and takes them up again when it can. So what is told of it is told once it has ended.
+// What is in the background yields likewise, closed or not, and to open prompts as well; it takes room from nobody.
 //
 // Leases hold up nobody either: they end, first those that would end first, where a request lacks room.
 //
@@ -134,7 +135,7 @@ class PrefillScheduler {
   // The step's KV is written. For a failed step (`ok` false) promises are broken, requests that waited for them are
   // planned anew, and those with slices of their own are stopped: their ids are returned.
   std::vector<RequestId> FinishStep(bool ok);
-  // Tokens that the running step computes for prompts that were open when it was planned.
+  // Tokens that the running step computes for prompts that were open when it was planned, or in the background.
   int64_t open_in_step() const { return open_in_step_; }
   // The running step is of prompts that were open when it was planned, or in the background, and completes none, and a
   // prompt that is whole and not in the background has come since.
@@ -193,7 +194,7 @@ class PrefillScheduler {
     bool stopped = false;
     bool extended = false;        // so it may hold blocks and wait for more
     bool told = true;             // [0, done) was progress, so its blocks stay; false: open, or was until lately
-    int64_t waited_for_open = 0;  // closed: tokens of open prompts that steps computed since it came
+    int64_t waited_for_open = 0;  // closed: tokens that steps computed since it came for what yields
     uint64_t plan = 0;            // the last one that it had a part in
   };
   struct RunsBefore {
@@ -203,7 +204,7 @@ class PrefillScheduler {
   // What is left for a step that is being planned.
   struct StepRoom {
     int64_t tokens = 0;
-    int64_t open_tokens = 0;                        // of those, for open prompts
+    int64_t open_tokens = 0;                        // of those, for what yields
     int64_t reserved = 0;                           // blocks promised to admitted requests
     absl::btree_map<std::string, int64_t> spent{};  // by tenant, for its turns
   };

@@ -16,13 +16,12 @@ std::vector<BlockKey> RouterKeys(const ClientRequest& request) {
   return BlockKeys(RootKey(kNoDigest, absl::StrCat(request.served->family, "\n", request.cache_salt)), request.tokens);
 }
 
-// The same name under two salts is two sessions. No name has a line's end.
+}  // namespace
+
 std::string ScopedSession(const ClientRequest& request) {
   if (request.session.empty() || request.cache_salt.empty()) return request.session;
   return absl::StrCat(request.cache_salt, "\n", request.session);
 }
-
-}  // namespace
 
 absl::Status Room::Check(int64_t tokens, std::string_view at_least) const {
   if (tokens <= limit()) return absl::OkStatus();

@@ -54,6 +54,9 @@ struct ClientRequest {
 
 inline constexpr int32_t kDefaultMaxTokens = 512;
 
+// The same name under two salts is two sessions. No name has a line's end. Empty: none.
+std::string ScopedSession(const ClientRequest& request);
+
 // What a prompt may be at most.
 struct Room {
   const ServedModel& model;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-
 namespace baton {
 namespace {
 
@@ -19,8 +17,8 @@ const std::string& TenantOf(const ClientRequest& request) {
 }
 
 SessionKey SessionOf(const ClientRequest& request) {
-  if (request.tenant.empty() || request.session.empty()) return {request.cache_salt, request.session};
-  return {request.tenant, absl::StrCat(request.cache_salt, "\n", request.session)};
+  if (request.tenant.empty()) return {request.cache_salt, request.session};
+  return {request.tenant, ScopedSession(request)};
 }
 
 PrefillJob RequestRecord::StartPrefill(const RouterAction& action) {

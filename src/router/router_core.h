@@ -65,12 +65,12 @@ class RouterCore {
 
   // --- workers -------------------------------------------------------------------------------------------------
   // FAILED_PRECONDITION: a decode worker of other weights than those that serve its model; it may come when they have
-  // gone. A client that names a model does not mean either of two.
+  // gone, or shut down. A client that names a model does not mean either of two.
   absl::Status MayAttach(const WorkerInfo& info) const;
   // `link` is the address as configured. A link attaches at most once before it is lost. REQUIRES: MayAttach.
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
-  // Harmless if not attached. Its requests end, but prompts of which nothing was shown yet are placed again: growing
-  // ones always, others once when their prefill worker is lost.
+  // Harmless if not attached. Its requests end, but those of which nothing was shown yet are placed again: growing
+  // prompts always, others once.
   void WorkerLost(const WorkerAddress& link, absl::Time now);
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load);
 
@@ -152,7 +152,7 @@ class RouterCore {
     std::optional<absl::Time> refused_at;  // first RESOURCE_EXHAUSTED from a worker
     std::vector<Refusal> refusals;         // by workers that are left out for now, each at most once
     absl::Status last_refusal;
-    bool placed_again = false;  // since a prefill worker was lost
+    bool placed_again = false;  // as a worker was lost, or gave it up when it shut down
     absl::Time timer = absl::InfiniteFuture();
   };
   using WaitingKey = std::tuple<int32_t, absl::Time, int64_t, RequestId>;  // -priority, turn, sequence, id

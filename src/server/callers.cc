@@ -11,22 +11,13 @@ std::string SaltOf(const Tenant& tenant, const std::string& cache_salt) {
   return tenant.name.empty() ? cache_salt : absl::StrCat(tenant.name, "\n", cache_salt);  // no name has a line's end
 }
 
-namespace {
-
-// A tenant's sessions of one name and several salts are several.
-std::string SessionNameOf(const ClientRequest& request) {
-  return request.session.empty() ? "" : absl::StrCat(request.cache_salt, "\n", request.session);
-}
-
-}  // namespace
-
 // Tells another sink everything, and the quotas the end.
 class Callers::CountedSink final : public RequestSink {
  public:
   CountedSink(Callers& callers, Caller caller, const ClientRequest& request, std::shared_ptr<RequestSink> sink)
       : callers_(callers),
         caller_(std::move(caller)),
-        session_(SessionNameOf(request)),
+        session_(ScopedSession(request)),
         reserved_tokens_(TokensOf(request)),
         sink_(std::move(sink)) {}
   ~CountedSink() override {
@@ -76,7 +67,7 @@ Callers::Counted Callers::Count(const Caller& caller, const ClientRequest& reque
   if (!keys_.asks()) return {.sink = std::move(sink)};
   {
     const std::lock_guard lock(mutex_);
-    const auto refusal = quotas_.Begin(*caller, SessionNameOf(request), TokensOf(request), clock_.Now(), further);
+    const auto refusal = quotas_.Begin(*caller, ScopedSession(request), TokensOf(request), clock_.Now(), further);
     if (refusal) CountRefusal(*caller);
     if (refusal) return {.status = refusal->status, .retry_after = refusal->retry_after};
   }
