@@ -14,13 +14,14 @@
 #include "catch.h"
 #include "process.h"
 #include "server/options.h"
+#include "source_path.h"
 #include "temp_dir.h"
 
 namespace baton {
 
 // .venv has it, or the system does. Fails the test if neither.
 inline std::string EtcdPath() {
-  std::vector<std::string> folders = {BATON_SOURCE_DIR "/.venv/bin"};
+  std::vector<std::string> folders = {SourcePath(".venv/bin")};
   const char* path = std::getenv("PATH");
   for (const auto folder : absl::StrSplit(path == nullptr ? "" : path, ':')) folders.emplace_back(folder);
   for (const std::string& folder : folders) {

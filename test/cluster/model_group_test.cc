@@ -15,12 +15,13 @@
 #include "nlohmann/json.hpp"
 #include "programs.h"
 #include "scrape.h"
+#include "source_path.h"
 #include "temp_dir.h"
 
 namespace baton {
 namespace {
 
-const std::string kModule = BATON_SOURCE_DIR "/test/golden/tiny_llama3_f32";
+const std::string kModule = SourcePath("test/golden/tiny_llama3_f32");
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -109,7 +110,7 @@ TEST_CASE("a decoder goes on from the prefill module's KV as the PyTorch referen
   const Decoders made;
   const Worker tuned("decode", DecoderOf(made.Reversed("tuned")));
   const Group group({&tuned});
-  const nlohmann::json golden = nlohmann::json::parse(ReadFile(BATON_SOURCE_DIR "/test/golden/shared_prefill.json"));
+  const nlohmann::json golden = nlohmann::json::parse(ReadFile(SourcePath("test/golden/shared_prefill.json")));
   REQUIRE(golden.size() >= 20);
   for (const auto& entry : golden) {
     const std::vector<int32_t> tokens = entry["tokens"];
@@ -348,9 +349,9 @@ TEST_CASE("a decoder that cannot go on from the module's KV is refused at start,
             .find("RMS epsilon: the prefill module has 1.0000001e-05, the decoder 1e-05") != std::string::npos);
   CHECK(refused(kModule, made.With("layers", "num_hidden_layers", 2))
             .find("layers: the prefill module has 2, the decoder 3") != std::string::npos);
-  CHECK(refused(kModule, BATON_SOURCE_DIR "/test/golden/tiny_qwen3_f32")
+  CHECK(refused(kModule, SourcePath("test/golden/tiny_qwen3_f32"))
             .find("architecture: the prefill module has qwen3, the decoder llama") != std::string::npos);
-  CHECK(refused(kModule, BATON_SOURCE_DIR "/test/golden/tiny_llama3_bf16")
+  CHECK(refused(kModule, SourcePath("test/golden/tiny_llama3_bf16"))
             .find("dtype: the prefill module has bfloat16, the decoder float32") != std::string::npos);
   const std::string other = made.Copy("tokenizer");
   const std::string tokenizer = ReadFile(other + "/tokenizer.json");

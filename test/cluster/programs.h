@@ -10,10 +10,11 @@
 #include "process.h"
 #include "server/grpc_server.h"
 #include "server/grpc_status.h"
+#include "source_path.h"
 
 namespace baton {
 
-inline const std::string kModel = BATON_SOURCE_DIR "/test/golden/tiny_llama3_bf16";
+inline const std::string kModel = SourcePath("test/golden/tiny_llama3_bf16");
 
 std::vector<std::string> Small(std::vector<std::string> arguments, const std::string& model = kModel);
 

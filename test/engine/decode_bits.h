@@ -13,6 +13,7 @@
 #include "backend/cpu/backend_fixture.h"
 #include "catch.h"
 #include "model/weights.h"
+#include "source_path.h"
 
 namespace baton {
 
@@ -42,7 +43,7 @@ inline void ForEachTinyModel(
   for (const std::string& kernels : KernelNames()) {
     for (const std::string model :
          {"llama3_f32", "llama3_bf16", "qwen2_5_f32", "qwen2_5_bf16", "qwen3_f32", "qwen3_bf16"}) {
-      const auto weights = LoadWeights(BATON_SOURCE_DIR "/test/golden/tiny_" + model);
+      const auto weights = LoadWeights(SourcePath("test/golden/tiny_" + model));
       REQUIRE(weights.ok());
       INFO(model << ", kernels " << kernels << ", seed " << seed);
       run(**weights, kernels, seed);

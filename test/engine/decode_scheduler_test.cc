@@ -8,6 +8,7 @@
 #include "catch.h"
 #include "engine/scenario_file.h"
 #include "kv/prefix_key.h"
+#include "source_path.h"
 
 namespace baton {
 namespace {
@@ -116,7 +117,7 @@ std::string Show(const Admission& admission) {
 TEST_CASE("decode scheduling goes as the scenarios say") {
   for (const char* file : {"decode_batch.txt", "decode_preemption.txt", "decode_admission.txt"}) {
     std::unique_ptr<SchedulerWorld> world;
-    RunScenario(std::string(BATON_SOURCE_DIR "/test/scenario/") + file, [&](const ScenarioCommand& c) -> std::string {
+    RunScenario(SourcePath(std::string("test/scenario/") + file), [&](const ScenarioCommand& c) -> std::string {
       if (c.name == "worker") {
         DecodeSchedulerOptions options;
         options.max_batch = static_cast<int32_t>(c.Number("batch", 64));

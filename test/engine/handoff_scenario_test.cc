@@ -29,6 +29,7 @@
 #include "catch.h"
 #include "engine/handoff_world.h"
 #include "engine/scenario_file.h"
+#include "source_path.h"
 
 namespace baton {
 namespace {
@@ -194,7 +195,7 @@ class Scenario {
 
 TEST_CASE("the hand-off scenarios go as they are written down") {
   spdlog::set_level(spdlog::level::off);
-  const std::filesystem::path folder = std::filesystem::path(BATON_SOURCE_DIR) / "test" / "scenario";
+  const std::filesystem::path folder = SourcePath("test/scenario");
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (!entry.path().filename().string().starts_with("handoff_")) continue;

@@ -7,6 +7,7 @@
 #include "catch.h"
 #include "engine/prefill_world.h"
 #include "engine/scenario_file.h"
+#include "source_path.h"
 
 namespace baton {
 namespace {
@@ -121,7 +122,7 @@ class EngineScenario {
 
 void RunFile(const std::string& name) {
   EngineScenario scenario;
-  RunScenario(absl::StrCat(BATON_SOURCE_DIR, "/test/scenario/", name),
+  RunScenario(SourcePath("test/scenario/" + name),
               [&](const ScenarioCommand& command) { return scenario.Run(command); });
 }
 

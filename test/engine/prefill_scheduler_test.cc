@@ -8,6 +8,7 @@
 #include "catch.h"
 #include "engine/scenario_file.h"
 #include "engine/scheduler_world.h"
+#include "source_path.h"
 
 namespace baton {
 namespace {
@@ -161,7 +162,7 @@ class SchedulerScenario {
 
 void RunFile(const std::string& name) {
   SchedulerScenario scenario;
-  RunScenario(absl::StrCat(BATON_SOURCE_DIR, "/test/scenario/", name),
+  RunScenario(SourcePath("test/scenario/" + name),
               [&](const ScenarioCommand& command) { return scenario.Run(command); });
 }
 

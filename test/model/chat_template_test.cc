@@ -10,6 +10,7 @@
 
 #include "base/strings.h"
 #include "catch.h"
+#include "source_path.h"
 #include "temp_dir.h"
 
 namespace baton {
@@ -98,7 +99,7 @@ const std::vector<std::pair<std::string, std::string>> kConstructs = {
 
 // Runs jinja2 over the cases; empty, with a message, where there is none.
 ordered_json AskJinja2(const ordered_json& cases) {
-  const std::string root = BATON_SOURCE_DIR, python = root + "/.venv/bin/python";
+  const std::string root = SourcePath(""), python = root + ".venv/bin/python";
   const std::filesystem::path input =
       std::filesystem::temp_directory_path() / StrCat("baton_jinja_", getpid(), ".json");
   if (!std::filesystem::exists(python)) {
@@ -106,7 +107,7 @@ ordered_json AskJinja2(const ordered_json& cases) {
     return {};
   }
   std::ofstream(input) << cases;
-  FILE* pipe = popen(StrCat(python, " ", root, "/test/model/render_jinja.py < ", input.string()).c_str(), "r");
+  FILE* pipe = popen(StrCat(python, " ", root, "test/model/render_jinja.py < ", input.string()).c_str(), "r");
   REQUIRE(pipe != nullptr);
   std::string output;
   char buffer[4096];
@@ -160,7 +161,7 @@ TEST_CASE("jinja2 itself agrees with the constructs' expectations") {
 }
 
 TEST_CASE("the templates of real models render as jinja2 renders them") {
-  const std::filesystem::path folder = BATON_SOURCE_DIR "/../shared/data/templates";
+  const std::filesystem::path folder = SourcePath("../shared/data/templates");
   if (!std::filesystem::exists(folder)) {
     std::cout << "SKIPPED: real templates: ../shared/data is absent\n";
     return;

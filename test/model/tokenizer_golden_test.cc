@@ -6,6 +6,7 @@
 
 #include "catch.h"
 #include "model/tokenizer.h"
+#include "source_path.h"
 #include "tokenizer_fixture.h"
 #include "tokenizer_gguf.h"
 
@@ -15,7 +16,7 @@ namespace {
 using nlohmann::json;
 using SpecialTokens = Tokenizer::SpecialTokens;
 
-constexpr const char* kShared = BATON_SOURCE_DIR "/../shared/data/tokenizers/";
+const std::string kShared = SourcePath("../shared/data/tokenizers/");
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -30,7 +31,7 @@ bool Present(const std::string& path) {
 
 TEST_CASE("a tiny tokenizer of each family gives the ids that Hugging Face's does") {
   for (const std::string family : {"gpt2", "smollm", "llama3", "qwen2"}) {
-    const json golden = json::parse(ReadFile(BATON_SOURCE_DIR "/test/golden/tokenizer_" + family + ".json"));
+    const json golden = json::parse(ReadFile(SourcePath("test/golden/tokenizer_" + std::string(family) + ".json")));
     const auto tokenizer = LoadTokenizer(golden["tokenizer"]);
     for (const json& sample : golden["cases"]) {
       const auto text = sample["text"].get<std::string>();
@@ -53,7 +54,7 @@ std::vector<std::string> SplitBy(const std::string& text, const std::string& sep
 
 // llama.cpp's goldens: one line of ids for each input.
 void CheckGoldens(const Tokenizer& tokenizer, const std::string& name) {
-  const std::string stem = std::string(kShared) + "goldens/ggml-vocab-" + name + ".gguf";
+  const std::string stem = kShared + "goldens/ggml-vocab-" + name + ".gguf";
   const std::vector<std::string> inputs = SplitBy(ReadFile(stem + ".inp"), "\n__ggml_vocab_test__\n");
   const std::vector<std::string> outputs = SplitBy(ReadFile(stem + ".out"), "\n");
   REQUIRE(inputs.size() == 47);
@@ -73,8 +74,8 @@ TEST_CASE("Llama 3 and Qwen give llama.cpp's ids, and Llama 3 alone starts a pro
   };
   for (const Model& model :
        {Model{"llama3_1", "llama-bpe", {128000}}, Model{"qwen2_5", "qwen2", {}}, Model{"qwen3", "qwen2", {}}}) {
-    if (!Present(std::string(kShared) + model.folder)) continue;
-    const auto tokenizer = Tokenizer::Load(std::string(kShared) + model.folder);
+    if (!Present(kShared + model.folder)) continue;
+    const auto tokenizer = Tokenizer::Load(kShared + model.folder);
     REQUIRE(tokenizer.ok());
     CheckGoldens(**tokenizer, model.golden);
     const auto prefix = (*tokenizer)->prompt_prefix();
@@ -105,7 +106,7 @@ json FromGguf(const std::string& path, bool splits_digits) {
 TEST_CASE("GPT-2, StarCoder and Refact give llama.cpp's ids") {
   const std::pair<const char*, bool> models[] = {{"gpt-2", false}, {"starcoder", true}, {"refact", true}};
   for (const auto& [name, splits_digits] : models) {
-    const std::string path = std::string(kShared) + "goldens/ggml-vocab-" + name + ".gguf";
+    const std::string path = kShared + "goldens/ggml-vocab-" + name + ".gguf";
     if (!Present(path)) continue;
     CheckGoldens(*LoadTokenizer(FromGguf(path, splits_digits)), name);
   }

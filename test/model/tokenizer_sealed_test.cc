@@ -4,6 +4,7 @@
 
 #include "catch.h"
 #include "model/tokenizer.h"
+#include "source_path.h"
 #include "tokenizer_fixture.h"
 
 namespace baton {
@@ -14,7 +15,7 @@ using Ids = std::vector<TokenId>;
 using SpecialTokens = Tokenizer::SpecialTokens;
 
 std::unique_ptr<Tokenizer> Golden(const std::string& family) {
-  std::ifstream file(BATON_SOURCE_DIR "/test/golden/tokenizer_" + family + ".json");
+  std::ifstream file(SourcePath("test/golden/tokenizer_" + std::string(family) + ".json"));
   return LoadTokenizer(json::parse(file)["tokenizer"]);
 }
 

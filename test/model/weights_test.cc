@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "catch.h"
 #include "model/module_digest.h"
+#include "source_path.h"
 #include "temp_model.h"
 
 using namespace baton;
@@ -253,7 +254,7 @@ TEST_CASE("the models that transformers wrote load, with the digest that every m
       {"tiny_qwen3_f32", "007bf42373bcc8a67ec9f27ba084190225d1177982d5c1d6c812977665f8bc56"},
       {"tiny_qwen3_bf16", "2ffa8c562a644afe91174ec04f1036aa67164a65faedd82e434cbc0861d3771d"}};
   for (const auto& [name, expected] : digests) {
-    const auto weights = LoadWeights(BATON_SOURCE_DIR "/test/golden/" + name);
+    const auto weights = LoadWeights(SourcePath("test/golden/" + name));
     INFO(name << ": " << weights.status());
     REQUIRE(weights.ok());
     const ModelConfig& config = (*weights)->config;

@@ -35,6 +35,7 @@
 #include "catch.h"
 #include "engine/scenario_file.h"
 #include "simulator/cluster.h"
+#include "source_path.h"
 
 namespace baton {
 namespace {
@@ -175,7 +176,7 @@ class Scenario {
 
 TEST_CASE("agents and sessions whose workers die, that stall, stop or are cancelled go as it is written down") {
   spdlog::set_level(spdlog::level::off);
-  const std::filesystem::path folder = std::filesystem::path(BATON_SOURCE_DIR) / "test" / "scenario";
+  const std::filesystem::path folder = SourcePath("test/scenario");
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();

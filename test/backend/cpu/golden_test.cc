@@ -7,6 +7,7 @@
 #include "backend/cpu/backend_fixture.h"
 #include "catch.h"
 #include "model/safetensors.h"
+#include "source_path.h"
 
 namespace baton {
 namespace {
@@ -21,7 +22,7 @@ std::vector<T> Values(const SafetensorsFile& file, const std::string& name) {
 }
 
 void CheckGolden(const std::string& name, const std::string& kernels, double limit) {
-  const std::string directory = std::string(BATON_SOURCE_DIR) + "/test/golden/" + name;
+  const std::string directory = SourcePath("test/golden/" + name);
   const auto weights = LoadWeights(directory);
   INFO(weights.status().ToString());
   REQUIRE(weights.ok());
