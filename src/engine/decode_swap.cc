@@ -1,6 +1,7 @@
 #include "engine/decode_swap.h"
 
 #include <new>
+#include <vector>
 
 #include "base/status.h"
 
@@ -8,21 +9,22 @@ namespace baton {
 
 absl::Status CopySwaps(const DecodeStep& step, const Slab& slab, int64_t block_bytes) {
   const auto bytes = static_cast<size_t>(block_bytes);
+  std::vector<MemoryCopy> copies;
   for (const SwapCopy& copy : step.out) {
     copy.host->reset(new (std::nothrow) std::byte[copy.pieces.size() * bytes]);
     if (*copy.host == nullptr) continue;
     for (const SwapCopy::Piece& piece : copy.pieces) {
-      RETURN_IF_ERROR(
-          slab.Copy(copy.host->get() + piece.index * bytes, slab.data() + piece.block.value() * bytes, bytes));
+      copies.push_back({copy.host->get() + piece.index * bytes, slab.data() + piece.block.value() * bytes, bytes});
     }
   }
+  RETURN_IF_ERROR(slab.Copy(copies));
+  copies.clear();
   for (const SwapCopy& copy : step.in) {
     for (const SwapCopy::Piece& piece : copy.pieces) {
-      RETURN_IF_ERROR(
-          slab.Copy(slab.data() + piece.block.value() * bytes, copy.host->get() + piece.index * bytes, bytes));
+      copies.push_back({slab.data() + piece.block.value() * bytes, copy.host->get() + piece.index * bytes, bytes});
     }
   }
-  return absl::OkStatus();
+  return slab.Copy(copies);
 }
 
 }  // namespace baton

@@ -156,7 +156,7 @@ bool PrefillWorker::Step() {
   };
   if (parts_.staging != nullptr && !(copies->out.empty() && copies->in.empty())) {
     const absl::Time begin = parts_.clock.Now();
-    const absl::Status copied = parts_.staging->Copy(*copies, parts_.backend.kv_slab());
+    const absl::Status copied = parts_.staging->Copy(*copies);
     // Only a device that has failed cannot copy, and blocks would go on under the names of what is not in them.
     BATON_CHECK(copied.ok(), copied.ToString());
     const absl::Duration took = parts_.clock.Now() - begin;

@@ -1,7 +1,7 @@
 #include "engine/staging_store.h"
 
-#include <new>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -9,14 +9,13 @@
 namespace baton {
 
 absl::StatusOr<std::unique_ptr<StagingStore>> StagingStore::Create(const StagingOptions& blocks, int64_t block_bytes,
-                                                                   const std::string& directory) {
-  const auto bytes = static_cast<size_t>(blocks.host) * static_cast<size_t>(block_bytes);
-  std::unique_ptr<std::byte[]> host(new (std::nothrow) std::byte[bytes]);
-  if (host == nullptr) {
+                                                                   const Slab& slab, const std::string& directory) {
+  auto host = slab.AllocateHost(static_cast<size_t>(blocks.host) * static_cast<size_t>(block_bytes));
+  if (!host.ok()) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for ", blocks.host, " staged KV blocks of ", block_bytes, " bytes"));
+        absl::StrCat("kv-host-mb: ", blocks.host, " blocks of ", block_bytes, " bytes: ", host.status().message()));
   }
-  std::unique_ptr<StagingStore> store(new StagingStore(std::move(host), block_bytes));
+  std::unique_ptr<StagingStore> store(new StagingStore(slab, *std::move(host), block_bytes));
   if (blocks.disk > 0) {
     ASSIGN_OR_RETURN(store->file_, StagingFile::Create(directory, blocks.disk, block_bytes));
   }
@@ -28,16 +27,18 @@ absl::Status StagingStore::Transfer(const DiskTransfer& transfer) {
   return transfer.read ? file_->Read(transfer.disk_slot, host) : file_->Write(transfer.disk_slot, host);
 }
 
-absl::Status StagingStore::Copy(const StagedCopies& copies, const Slab& slab) {
+absl::Status StagingStore::Copy(const StagedCopies& copies) {
+  const auto block = [&](BlockId id) { return slab_.data() + id.value() * block_bytes_; };
+  std::vector<MemoryCopy> list;
   for (const StagedCopy& copy : copies.out) {
-    RETURN_IF_ERROR(
-        slab.Copy(HostSlot(copy.slot).data(), slab.data() + copy.block.value() * block_bytes_, block_bytes_));
+    list.push_back({HostSlot(copy.slot).data(), block(copy.block), block_bytes_});
   }
+  RETURN_IF_ERROR(slab_.Copy(list));
+  list.clear();
   for (const StagedCopy& copy : copies.in) {
-    RETURN_IF_ERROR(
-        slab.Copy(slab.data() + copy.block.value() * block_bytes_, HostSlot(copy.slot).data(), block_bytes_));
+    list.push_back({block(copy.block), HostSlot(copy.slot).data(), block_bytes_});
   }
-  return absl::OkStatus();
+  return slab_.Copy(list);
 }
 
 }  // namespace baton

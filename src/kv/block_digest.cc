@@ -22,10 +22,11 @@ BlockDigest Sha256(const std::byte* data, size_t bytes) {
 absl::Status CopyBlock(const Slab& slab, const KvLayout& layout, BlockId block, std::byte* to) {
   const int64_t step = slab.device() != nullptr ? layout.BlockBytes() : layout.PlaneBytes();
   const std::byte* from = slab.data() + block.value() * layout.BlockBytes();
+  std::vector<MemoryCopy> copies;
   for (int64_t done = 0; done < layout.BlockBytes(); done += step) {
-    RETURN_IF_ERROR(slab.Copy(to + done, from + done, static_cast<size_t>(step)));
+    copies.push_back({to + done, from + done, static_cast<size_t>(step)});
   }
-  return absl::OkStatus();
+  return slab.Copy(copies);
 }
 
 }  // namespace

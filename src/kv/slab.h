@@ -4,12 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 
 namespace baton {
@@ -21,12 +24,24 @@ struct BlockCopy {
   int64_t bytes = 0;
 };
 
+struct MemoryCopy {
+  void* to = nullptr;
+  const void* from = nullptr;
+  size_t bytes = 0;
+};
+
+// Of the host.
+using HostMemory = std::shared_ptr<std::byte[]>;
+
 // How the host reads and writes memory that it cannot by itself. Calls may come from any thread.
 class SlabAccess {
  public:
   virtual ~SlabAccess() = default;
-  // Copies between this memory and the host's; done when it returns.
-  virtual absl::Status Copy(void* to, const void* from, size_t bytes) const = 0;
+  // Copies between this memory and the host's; all are done when it returns. Several cost less than one by one.
+  virtual absl::Status Copy(std::span<const MemoryCopy> copies) const = 0;
+  // From where and to where copies are fastest, for what is copied often: it takes long to make.
+  // RESOURCE_EXHAUSTED: so much cannot be had.
+  virtual absl::StatusOr<HostMemory> AllocateHost(size_t bytes) const = 0;
 };
 
 // A device with memory of its own. Copy also copies within it.
@@ -67,11 +82,21 @@ class Slab {
     return memory_;
   }
 
-  // As SlabAccess::Copy.
-  absl::Status Copy(void* to, const void* from, size_t bytes) const {
-    if (!on_host()) return access_->Copy(to, from, bytes);
-    std::memcpy(to, from, bytes);
+  // As SlabAccess does.
+  absl::Status Copy(std::span<const MemoryCopy> copies) const {
+    if (!on_host()) return access_->Copy(copies);
+    for (const MemoryCopy& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
     return absl::OkStatus();
+  }
+  absl::Status Copy(void* to, const void* from, size_t bytes) const {
+    const MemoryCopy copy{to, from, bytes};
+    return Copy({&copy, 1});
+  }
+  absl::StatusOr<HostMemory> AllocateHost(size_t bytes) const {
+    if (!on_host()) return access_->AllocateHost(bytes);
+    HostMemory memory(new (std::nothrow) std::byte[bytes]);
+    if (memory == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
+    return memory;
   }
 
  private:

@@ -42,26 +42,37 @@ bool StripedSlab::Contains(const void* pointer) const {
   return !std::less<>()(byte, addresses_.data()) && std::less<>()(byte, addresses_.data() + addresses_.size());
 }
 
-absl::Status StripedSlab::Copy(void* to, const void* from, size_t bytes) const {
-  const bool reads = Contains(from);
-  BATON_CHECK(reads != Contains(to), "one side is in the slab, the other the host's");
-  const int64_t offset = static_cast<const std::byte*>(reads ? from : to) - addresses_.data();
-  const int64_t planes = static_cast<int64_t>(bytes) / plane_bytes_;
-  BATON_CHECK(offset % plane_bytes_ == 0 && planes * plane_bytes_ == static_cast<int64_t>(bytes),
+void StripedSlab::Split(const MemoryCopy& copy, std::vector<std::vector<MemoryCopy>>& by_stripe) const {
+  const bool reads = Contains(copy.from);
+  BATON_CHECK(reads != Contains(copy.to), "one side is in the slab, the other the host's");
+  const int64_t offset = static_cast<const std::byte*>(reads ? copy.from : copy.to) - addresses_.data();
+  const int64_t planes = static_cast<int64_t>(copy.bytes) / plane_bytes_;
+  BATON_CHECK(offset % plane_bytes_ == 0 && planes * plane_bytes_ == static_cast<int64_t>(copy.bytes),
               "whole planes are copied");
-  BATON_CHECK(offset + static_cast<int64_t>(bytes) <= std::ssize(addresses_), "a copy ends within the slab");
-  for (const Stripe& stripe : stripes_) {
+  BATON_CHECK(offset + static_cast<int64_t>(copy.bytes) <= std::ssize(addresses_), "a copy ends within the slab");
+  size_t done = 0;  // of the host's side
+  for (size_t i = 0; i < stripes_.size(); ++i) {
+    const Stripe& stripe = stripes_[i];
     std::byte* mine = stripe.memory.data() + offset / plane_bytes_ * stripe.range.width();
     const auto part = static_cast<size_t>(planes * stripe.range.width());
     if (reads) {
-      RETURN_IF_ERROR(stripe.memory.Copy(to, mine, part));
-      to = static_cast<std::byte*>(to) + part;
+      by_stripe[i].push_back({static_cast<std::byte*>(copy.to) + done, mine, part});
     } else {
-      RETURN_IF_ERROR(stripe.memory.Copy(mine, from, part));
-      from = static_cast<const std::byte*>(from) + part;
+      by_stripe[i].push_back({mine, static_cast<const std::byte*>(copy.from) + done, part});
     }
+    done += part;
   }
+}
+
+absl::Status StripedSlab::Copy(std::span<const MemoryCopy> copies) const {
+  std::vector<std::vector<MemoryCopy>> by_stripe(stripes_.size());
+  for (const MemoryCopy& copy : copies) Split(copy, by_stripe);
+  for (size_t i = 0; i < stripes_.size(); ++i) RETURN_IF_ERROR(stripes_[i].memory.Copy(by_stripe[i]));
   return absl::OkStatus();
+}
+
+absl::StatusOr<HostMemory> StripedSlab::AllocateHost(size_t bytes) const {
+  return stripes_[0].memory.AllocateHost(bytes);  // any device's serves all
 }
 
 }  // namespace baton

@@ -40,12 +40,14 @@ class StripedSlab final : public SlabAccess {
 
   // Between whole planes [a, b) of this slab and the host's memory, where they lie stripe after stripe: only a copy of
   // the same planes puts them back.
-  absl::Status Copy(void* to, const void* from, size_t bytes) const override;
+  absl::Status Copy(std::span<const MemoryCopy> copies) const override;
+  absl::StatusOr<HostMemory> AllocateHost(size_t bytes) const override;
 
  private:
   StripedSlab(int64_t plane_bytes, std::vector<Stripe> stripes, std::span<std::byte> addresses)
       : plane_bytes_(plane_bytes), stripes_(std::move(stripes)), addresses_(addresses) {}
   bool Contains(const void* pointer) const;
+  void Split(const MemoryCopy& copy, std::vector<std::vector<MemoryCopy>>& by_stripe) const;
 
   const int64_t plane_bytes_;
   const std::vector<Stripe> stripes_;

@@ -70,7 +70,8 @@ absl::StatusOr<std::unique_ptr<PrefillNode>> PrefillNode::Start(const NodeParts&
   ASSIGN_OR_RETURN(options.staging, Staging(parts.options, block_bytes));
   info.staging_blocks = options.staging.host + options.staging.disk;
   if (options.staging.host > 0) {
-    ASSIGN_OR_RETURN(node->staging_, StagingStore::Create(options.staging, block_bytes, parts.options.kv_disk_dir));
+    ASSIGN_OR_RETURN(node->staging_, StagingStore::Create(options.staging, block_bytes, parts.backend.kv_slab(),
+                                                          parts.options.kv_disk_dir));
   }
   node->connector_ = std::make_unique<MeasuredConnector>(parts.connector, parts.clock, parts.metrics);
   node->worker_ = std::make_unique<PrefillWorker>(

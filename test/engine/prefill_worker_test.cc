@@ -147,7 +147,7 @@ struct Cluster {
       : decode(network, clock, decode_blocks, verify),
         transport(network),
         backend(Slab(transport, prefill_blocks)),
-        store(*StagingStore::Create(staging, FakeBackend::Layout().BlockBytes(), directory.path())) {
+        store(*StagingStore::Create(staging, FakeBackend::Layout().BlockBytes(), backend.kv_slab(), directory.path())) {
     PrefillEngineOptions options{.blocks = prefill_blocks,
                                  .vocab = FakeBackend::kVocab,
                                  .context = 10000,

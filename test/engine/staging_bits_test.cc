@@ -25,7 +25,7 @@ class RandomPrompts {
       : random_(seed),
         prefill_(weights, {.lm_head = false, .kernels = kernels}, seed),
         decode_(weights, {.kernels = kernels}, seed + 1),
-        store_(*StagingStore::Create({.host = kStaging.host}, prefill_->kv_layout().BlockBytes())),
+        store_(*StagingStore::Create({.host = kStaging.host}, prefill_->kv_layout().BlockBytes(), prefill_->kv_slab())),
         disk_(kStaging.disk) {
     const std::vector<TokenId> shared = prefill_.RandomTokens(50);
     for (int i = 0; i < 6; ++i) {
@@ -57,7 +57,7 @@ class RandomPrompts {
       const Batch& batch = scheduler_.PlanStep();
       MoveAll();  // reads that it began, and waits for
       if (!scheduler_.step_running()) continue;
-      REQUIRE(store_->Copy(scheduler_.staging().copies(), prefill_->kv_slab()).ok());
+      REQUIRE(store_->Copy(scheduler_.staging().copies()).ok());
       if (!batch.slices.empty()) prefill_.Run(batch);
       REQUIRE(scheduler_.FinishStep(true).empty());
     }

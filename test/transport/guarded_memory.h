@@ -59,10 +59,11 @@ class GuardedMemory {
   // Within this process memory is mapped where it is; its handle is its address.
   class Device final : public SlabDevice {
    public:
-    absl::Status Copy(void* to, const void* from, size_t bytes) const override {
-      std::memcpy(Open(to), Open(from), bytes);
+    absl::Status Copy(std::span<const MemoryCopy> copies) const override {
+      for (const MemoryCopy& copy : copies) std::memcpy(Open(copy.to), Open(copy.from), copy.bytes);
       return absl::OkStatus();
     }
+    absl::StatusOr<HostMemory> AllocateHost(size_t bytes) const override { return HostMemory(new std::byte[bytes]); }
     absl::Status CopyRuns(std::byte* to, const std::byte* from, std::span<const BlockCopy> runs) const override {
       for (const BlockCopy& run : runs) {
         std::memcpy(Open(to + run.target_offset), Open(from + run.source_offset), static_cast<size_t>(run.bytes));

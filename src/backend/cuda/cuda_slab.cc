@@ -41,9 +41,23 @@ class CudaDevice final : public SlabDevice {
  public:
   explicit CudaDevice(int device) : device_(device) {}
 
-  absl::Status Copy(void* to, const void* from, size_t bytes) const override {
+  absl::Status Copy(std::span<const MemoryCopy> copies) const override {
     RETURN_IF_ERROR(Use());
-    return Wait(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread), "copying KV blocks");
+    cudaError_t enqueued = cudaSuccess;
+    for (const MemoryCopy& copy : copies) {
+      enqueued = cudaMemcpyAsync(copy.to, copy.from, copy.bytes, cudaMemcpyDefault, cudaStreamPerThread);
+      if (enqueued != cudaSuccess) break;
+    }
+    return Wait(enqueued, "copying KV blocks");
+  }
+
+  // Page-locked, and so for all devices.
+  absl::StatusOr<HostMemory> AllocateHost(size_t bytes) const override {
+    RETURN_IF_ERROR(Use());
+    void* memory = nullptr;
+    RETURN_IF_ERROR(CudaStatus(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable),
+                               absl::StrCat(bytes, " bytes of page-locked memory")));
+    return HostMemory(static_cast<std::byte*>(memory), PinnedMemory());
   }
 
   absl::Status CopyRuns(std::byte* to, const std::byte* from, std::span<const BlockCopy> runs) const override {
