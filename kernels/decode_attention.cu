@@ -432,7 +432,10 @@ __device__ void MergePartials(const Results& results, int thread) {
 // ---- the kernel
 
 // Of the attending warps.
-__device__ void SyncAttending() { asm volatile("bar.sync 1, %0;" ::"n"(kAttendThreads) : "memory"); }
+__device__ void SyncAttending() { asm volatile("barrier.sync 1, %0;" ::"n"(kAttendThreads) : "memory"); }
+
+// Of all warps, which come to it from different places: neither __syncthreads nor bar.sync may be used so.
+__device__ void SyncAll() { asm volatile("barrier.sync 2, %0;" ::"n"(kThreads) : "memory"); }
 
 // Returns the CTA's last unit; negative if it has none.
 template <int kHeadDim, int kTiles>
@@ -469,7 +472,7 @@ __device__ int AttendToUnits(const DecodeParams& p, uint8_t* rings, Exchange& ex
     Publish(state, warp, lane, reinterpret_cast<float*>(ring + free * B::kStageBytes), exchange);
     SyncAttending();
     WriteUnit<kHeadDim>(exchange, Results(p, split, kv_head, slice));
-    __syncthreads();  // with the merging warp
+    SyncAll();  // with the merging warp
   }
   return unit - static_cast<int>(gridDim.x);
 }
@@ -485,7 +488,7 @@ __device__ void MergeUnits(const DecodeParams& p, int lane, Exchange& exchange) 
     const Results results(p, split, kv_head, p.args.slices[split.slice]);
     unit += gridDim.x;
     left = ReadUnit(p, unit, split, kv_head);
-    __syncthreads();  // with the attending warps
+    SyncAll();  // with the attending warps
     const bool merge = results.partial != nullptr && Arrive(results, lane);
     if (!left) exchange.merge = merge;
     if (left && merge) MergePartials<kHeadDim, 32>(results, lane);
@@ -503,11 +506,11 @@ __global__ void __launch_bounds__(kThreads, Block<kHeadDim>::kCtasPerSm)
   if (warp == kWarps) {
     WaitForPrevious();
     MergeUnits<kHeadDim>(p, lane, exchange);
-    __syncthreads();
+    SyncAll();
     return;
   }
   const int unit = AttendToUnits<kHeadDim, kTiles>(p, rings, exchange, warp, lane);
-  __syncthreads();
+  SyncAll();
   if (unit < 0 || !exchange.merge) return;
   HistorySplit split;
   int kv_head;
