@@ -392,8 +392,9 @@ __device__ float Penalised(float logit, int outputs, const SamplingRow& params) 
 template <typename Visit>
 __device__ void ForEachSeen(const SamplingArgs& args, const SamplingRow& params, Visit visit) {
   for (int i = threadIdx.x; i < params.seen_count; i += kDrawThreads) {
-    SeenToken& seen = args.seen[params.seen_begin + i];
-    if (seen.id >= 0 && seen.id < args.vocab) visit(seen);
+    const int at = params.seen_begin + i;
+    const SeenToken seen = args.seen[at];
+    if (seen.id >= 0 && seen.id < args.vocab) visit(seen, args.seen_logits[at]);
   }
 }
 
@@ -409,9 +410,9 @@ __global__ void __launch_bounds__(kDrawThreads) DrawKernel(const __grid_constant
 
   unsigned long long best = 0;
   if (penalised) {
-    ForEachSeen(args, params, [&](SeenToken& seen) {
-      seen.raw = logits[seen.id];
-      logits[seen.id] = Penalised(seen.raw, seen.outputs, params);
+    ForEachSeen(args, params, [&](const SeenToken& seen, float& raw) {
+      raw = logits[seen.id];
+      logits[seen.id] = Penalised(raw, seen.outputs, params);
     });
     __syncthreads();
     best = Best(logits, args.vocab, scratch);
@@ -421,7 +422,7 @@ __global__ void __launch_bounds__(kDrawThreads) DrawKernel(const __grid_constant
       Greedy(params) ? BestId(best) : Draw({logits, args.vocab, max, kLog2E / params.temperature}, params, scratch);
   if (penalised) {
     __syncthreads();
-    ForEachSeen(args, params, [&](const SeenToken& seen) { logits[seen.id] = seen.raw; });
+    ForEachSeen(args, params, [&](const SeenToken& seen, float raw) { logits[seen.id] = raw; });
     __syncthreads();
   }
   if (threadIdx.x == 0) {

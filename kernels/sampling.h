@@ -25,7 +25,6 @@ struct SamplingRow {
 struct SeenToken {
   int32_t id = 0;       // once in a row; ignored past the vocabulary
   int32_t outputs = 0;  // times it was chosen; 0: in the prompt only
-  float raw = 0;        // scratch of the launch: its logit
 };
 
 inline constexpr int32_t kMaxSampledVocab = 262144;
@@ -37,8 +36,9 @@ struct SamplingArgs {
   int32_t rows = 0;
   int32_t vocab = 0;                    // <= kMaxSampledVocab
   const SamplingRow* params = nullptr;  // [rows]
-  SeenToken* seen = nullptr;
-  void* workspace = nullptr;  // SamplingWorkspaceBytes, aligned to 16 bytes. Zero it once; a launch leaves it ready
+  const SeenToken* seen = nullptr;
+  float* seen_logits = nullptr;  // as long: scratch of the launch
+  void* workspace = nullptr;     // SamplingWorkspaceBytes, aligned to 16 bytes. Zero it once; a launch leaves it ready
 
   int32_t* ids = nullptr;     // [rows] result; -1 where the largest logit is not finite (NaN counts as the largest)
   float* logprobs = nullptr;  // [rows] result: of the ids, under the raw distribution

@@ -33,6 +33,7 @@ struct Problem {
 struct Launched {
   DeviceArray<SamplingRow> params;
   DeviceArray<SeenToken> seen;
+  DeviceArray<float> seen_logits;
   DeviceArray<float> logits;
   DeviceArray<uint8_t> workspace;
   DeviceArray<int32_t> ids;
@@ -43,6 +44,7 @@ struct Launched {
   Launched(const Problem& problem, const DeviceArray<float>& device_logits)
       : params(problem.params),
         seen(problem.seen),
+        seen_logits(problem.seen.size()),
         logits(device_logits),
         workspace(std::vector<uint8_t>(SamplingWorkspaceBytes(static_cast<int32_t>(problem.params.size())))),
         ids(problem.params.size()),
@@ -54,6 +56,7 @@ struct Launched {
              .vocab = problem.vocab,
              .params = params.data(),
              .seen = seen.data(),
+             .seen_logits = seen_logits.data(),
              .workspace = workspace.data(),
              .ids = ids.data(),
              .logprobs = logprobs.data(),

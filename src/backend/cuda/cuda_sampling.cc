@@ -1,6 +1,9 @@
 #include "backend/cuda/cuda_sampling.h"
 
 #include <bit>
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
 
 #include "base/status.h"
 
@@ -9,9 +12,9 @@ namespace baton {
 absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, UploadBuffer& upload, cudaStream_t stream) {
   any_ = false;
   rows_.clear();
-  seen_.clear();
   sampled_.assign(specs.size(), false);
   if (vocab_ > cuda::kMaxSampledVocab) return absl::OkStatus();
+  int32_t seen = 0;
   for (size_t i = 0; i < specs.size(); ++i) {
     const SampleSpec spec = specs[i] != nullptr ? *specs[i] : SampleSpec{.temperature = 0};
     sampled_[i] = specs[i] != nullptr;
@@ -23,14 +26,14 @@ absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, Upload
                      .repetition_penalty = spec.repetition_penalty,
                      .presence_penalty = spec.presence_penalty,
                      .frequency_penalty = spec.frequency_penalty,
-                     .seen_begin = static_cast<int32_t>(seen_.size()),
+                     .seen_begin = seen,
                      .seen_count = static_cast<int32_t>(spec.seen.size()),
                      .uniform = spec.uniform});
-    for (const SeenToken& seen : spec.seen) seen_.push_back({.id = seen.id, .outputs = seen.outputs});
+    seen += rows_.back().seen_count;
   }
   if (!any_) return absl::OkStatus();
   RETURN_IF_ERROR(upload.Add(std::span<const cuda::SamplingRow>(rows_), uploaded_rows_));
-  RETURN_IF_ERROR(upload.Add(std::span<const cuda::SeenToken>(seen_), uploaded_seen_));
+  RETURN_IF_ERROR(UploadSeen(specs, upload));
   const auto rows = static_cast<int64_t>(rows_.size());
   RETURN_IF_ERROR(results_.Reserve(kResults * rows, "chosen tokens"));
   RETURN_IF_ERROR(host_results_.Reserve(kResults * rows, "chosen tokens"));
@@ -38,6 +41,22 @@ absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, Upload
   if (bytes <= workspace_.capacity()) return absl::OkStatus();
   RETURN_IF_ERROR(workspace_.Reserve(bytes, "sampling"));
   return CudaStatus(cudaMemsetAsync(workspace_.data(), 0, static_cast<size_t>(bytes), stream), "sampling");
+}
+
+// All of them at each step: with penalties these are most of what a step uploads.
+absl::Status CudaSampling::UploadSeen(std::span<const SampleSpec* const> specs, UploadBuffer& upload) {
+  static_assert(sizeof(SeenToken) == sizeof(cuda::SeenToken) && std::is_trivially_copyable_v<SeenToken> &&
+                offsetof(SeenToken, outputs) == offsetof(cuda::SeenToken, outputs));
+  int64_t size = 0;
+  for (const cuda::SamplingRow& row : rows_) size += row.seen_count;
+  ASSIGN_OR_RETURN(const std::span<cuda::SeenToken> place, upload.Place(size, uploaded_seen_));
+  cuda::SeenToken* to = place.data();
+  for (const SampleSpec* spec : specs) {
+    if (spec == nullptr || spec->seen.empty()) continue;
+    std::memcpy(static_cast<void*>(to), spec->seen.data(), spec->seen.size_bytes());
+    to += spec->seen.size();
+  }
+  return seen_logits_.Reserve(size, "penalties");
 }
 
 cudaError_t CudaSampling::Run(float* logits, int64_t stride, cudaStream_t stream) {
@@ -48,6 +67,7 @@ cudaError_t CudaSampling::Run(float* logits, int64_t stride, cudaStream_t stream
                                    .vocab = vocab_,
                                    .params = uploaded_rows_.data(),
                                    .seen = uploaded_seen_.data(),
+                                   .seen_logits = seen_logits_.data(),
                                    .workspace = workspace_.data(),
                                    .ids = results_.data(),
                                    .logprobs = reinterpret_cast<float*>(results_.data() + rows),

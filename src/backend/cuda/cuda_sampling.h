@@ -32,6 +32,8 @@ class CudaSampling {
   std::span<const SampledToken> Tokens();
 
  private:
+  absl::Status UploadSeen(std::span<const SampleSpec* const> specs, UploadBuffer& upload);
+
   // What a launch writes: ids, log probabilities and maxima, [rows] each, one after another.
   static constexpr int64_t kResults = 3;
 
@@ -39,9 +41,9 @@ class CudaSampling {
   bool any_ = false;
   std::vector<bool> sampled_;  // [rows]
   std::vector<cuda::SamplingRow> rows_;
-  std::vector<cuda::SeenToken> seen_;
   UploadedList<cuda::SamplingRow> uploaded_rows_;
   UploadedList<cuda::SeenToken> uploaded_seen_;
+  DeviceBuffer<float> seen_logits_;
   DeviceBuffer<std::byte> workspace_;
   DeviceBuffer<int32_t> results_;
   PinnedBuffer<int32_t> host_results_;
