@@ -10,7 +10,9 @@
 #include <cstdlib>
 #include <future>
 #include <random>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -24,7 +26,6 @@ namespace baton {
 namespace {
 
 constexpr int64_t kSlab = int64_t{256} << 20;
-constexpr int kRounds = 15;
 
 double Seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
@@ -47,26 +48,54 @@ Slab MakeSlab(Transport& transport, bool cuda) {
   return slab;
 }
 
-// The other process: has a slab, tells its descriptor, and waits until its parent is done.
-[[noreturn]] void BePeer(bool cuda, int to_parent, int from_parent) {
-  auto transport = UcxTransport::Create({});
+// FNV-1a, of words.
+uint64_t DigestOf(std::span<const uint64_t> words) {
+  uint64_t digest = 14695981039346656037U;
+  for (const uint64_t word : words) digest = (digest ^ word) * 1099511628211U;
+  return digest;
+}
+
+std::vector<uint64_t> WordsOf(const Slab& slab) {
+  std::vector<uint64_t> words(kSlab / sizeof(uint64_t));
+  BATON_CHECK(slab.Copy(words.data(), slab.data(), kSlab).ok(), "reading the slab");
+  return words;
+}
+
+// How a run reaches memory.
+struct Way {
+  bool cuda = false;
+  bool shared = true;                // a device's memory is mapped by the other process
+  const char* transports = nullptr;  // UCX_TLS; null: all
+  int rounds = 15;
+};
+
+// What the two processes have of each other.
+struct Pipes {
+  int from_peer, to_peer;
+};
+
+// The other process: has a slab, tells its descriptor and, whenever it is asked, the digest of its bytes; until its
+// parent is done.
+[[noreturn]] void BePeer(const Way& way, int to_parent, int from_parent) {
+  auto transport = UcxTransport::Create({.share_device = way.shared});
   BATON_CHECK(transport.ok(), transport.status().ToString());
-  MakeSlab(**transport, cuda);
+  const Slab slab = MakeSlab(**transport, way.cuda);
   const std::string descriptor = (*transport)->Descriptor();
   BATON_CHECK(write(to_parent, descriptor.data(), descriptor.size()) > 0, "pipe");
-  char end;
-  while (read(from_parent, &end, 1) > 0) {
+  for (char asked; read(from_parent, &asked, 1) > 0;) {
+    const uint64_t digest = DigestOf(WordsOf(slab));
+    BATON_CHECK(write(to_parent, &digest, sizeof digest) == sizeof digest, "pipe");
   }
   std::exit(0);
 }
 
 class Bench {
  public:
-  Bench(bool cuda, const std::string& descriptor) {
+  Bench(const Way& way, const Pipes& peer, const std::string& descriptor) : peer_(peer), rounds_(way.rounds) {
     auto transport = UcxTransport::Create({});
     BATON_CHECK(transport.ok(), transport.status().ToString());
     transport_ = *std::move(transport);
-    slab_ = MakeSlab(*transport_, cuda);
+    slab_ = MakeSlab(*transport_, way.cuda);
     auto link = transport_->Connect(descriptor);
     BATON_CHECK(link.ok(), link.status().ToString());
     link_ = *std::move(link);
@@ -78,6 +107,7 @@ class Bench {
     // SmolLM2-135M, and two round sizes.
     for (int64_t block : {int64_t{368'640}, int64_t{512} << 10, int64_t{2} << 20}) {
       result["blocks"].push_back(MoveBlocks(block));
+      CheckBytes(block);
     }
     for (int64_t bytes : {8, 4096}) {
       result[bytes == 8 ? "latency_8_bytes_us" : "latency_4096_bytes_us"] = Latency(bytes);
@@ -98,18 +128,42 @@ class Bench {
     return Seconds(std::chrono::steady_clock::now() - start);
   }
 
-  // Every block goes to another place, so that nothing coalesces: one descriptor for each block. Interleaved with the
-  // bulk copies, so that other work on the machine disturbs all alike.
-  nlohmann::ordered_json MoveBlocks(int64_t block) {
+  // Every block goes to another place, so that nothing coalesces: one descriptor for each block.
+  static std::vector<BlockCopy> Scattered(int64_t block) {
     const int64_t blocks = kSlab / block;
     std::vector<BlockCopy> scattered;
-    for (int64_t i = 0; i < blocks; ++i) scattered.push_back({i * block, (i * 7 + 3) % blocks * block, block});
-    if (blocks % 7 == 0) {
-      for (int64_t i = 0; i < blocks; ++i) scattered[static_cast<size_t>(i)].target_offset = (blocks - 1 - i) * block;
+    for (int64_t i = 0; i < blocks; ++i) {
+      const int64_t target = blocks % 7 == 0 ? blocks - 1 - i : (i * 7 + 3) % blocks;
+      scattered.push_back({i * block, target * block, block});
     }
+    return scattered;
+  }
+
+  // That the peer has the bytes which were pushed, where they were pushed to.
+  void CheckBytes(int64_t block) {
+    const std::vector<BlockCopy> scattered = Scattered(block);
+    PushAndWait({{0, 0, kSlab}});
+    PushAndWait(scattered);
+    const std::vector<uint64_t> ours = WordsOf(slab_);
+    std::vector<uint64_t> expected = ours;
+    constexpr int64_t kWord = sizeof(uint64_t);
+    for (const BlockCopy& copy : scattered) {
+      std::copy_n(ours.begin() + copy.source_offset / kWord, copy.bytes / kWord,
+                  expected.begin() + copy.target_offset / kWord);
+    }
+    uint64_t digest = 0;
+    BATON_CHECK(write(peer_.to_peer, "?", 1) == 1, "pipe");
+    BATON_CHECK(read(peer_.from_peer, &digest, sizeof digest) == sizeof digest, "pipe");
+    BATON_CHECK(digest == DigestOf(expected), "the peer has other bytes than were pushed");
+  }
+
+  // Interleaved with the bulk copies, so that other work on the machine disturbs all alike.
+  nlohmann::ordered_json MoveBlocks(int64_t block) {
+    const std::vector<BlockCopy> scattered = Scattered(block);
+    const auto blocks = std::ssize(scattered);
     const int64_t bytes = blocks * block;
     std::vector<double> block_s, bulk_s, memcpy_s;
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < rounds_; ++round) {
       block_s.push_back(Time(scattered));
       bulk_s.push_back(Time({{0, 0, bytes}}));
       memcpy_s.push_back(TimeMemcpy(bytes));
@@ -147,30 +201,33 @@ class Bench {
     return microseconds;
   }
 
+  const Pipes peer_;
+  const int rounds_;
   std::unique_ptr<UcxTransport> transport_;
   Slab slab_;
   std::unique_ptr<Link> link_;
 };
 
 // In a child of its own, so that UCX starts anew with the transports of this run. The result comes by a pipe.
-nlohmann::ordered_json RunWith(bool cuda, const char* transports) {
+nlohmann::ordered_json RunWith(const Way& way) {
   int result[2];
   BATON_CHECK(pipe(result) == 0, "pipe");
   const pid_t child = fork();
   if (child == 0) {
-    if (transports != nullptr) setenv("UCX_TLS", transports, 1);
+    if (way.transports != nullptr) setenv("UCX_TLS", way.transports, 1);
     int descriptor[2];
     int end[2];
     BATON_CHECK(pipe(descriptor) == 0 && pipe(end) == 0, "pipe");
     if (fork() == 0) {
       close(end[1]);
-      BePeer(cuda, descriptor[1], end[0]);
+      BePeer(way, descriptor[1], end[0]);
     }
     close(end[0]);
     char buffer[65536];
     const ssize_t bytes = read(descriptor[0], buffer, sizeof buffer);
     BATON_CHECK(bytes > 0, "the peer did not start");
-    const std::string json = Bench(cuda, std::string(buffer, static_cast<size_t>(bytes))).Run().dump();
+    const std::string json =
+        Bench(way, {descriptor[0], end[1]}, std::string(buffer, static_cast<size_t>(bytes))).Run().dump();
     BATON_CHECK(write(result[1], json.data(), json.size()) == static_cast<ssize_t>(json.size()), "pipe");
     close(end[1]);
     wait(nullptr);
@@ -195,10 +252,25 @@ int main(int argc, char** argv) {
   app.add_option("--json", json, "write the results to this file");
   app.add_flag("--cuda", cuda, "slabs in the memory of the first GPU");
   CLI11_PARSE(app, argc, argv);
+  using baton::Way;
+  const std::vector<std::pair<const char*, Way>> ways =
+      cuda ? std::vector<std::pair<const char*, Way>>{{"device_memory", {.cuda = true}},
+                                                      {"device_memory_by_ucx", {.cuda = true, .shared = false}},
+                                                      {"device_memory_over_tcp",
+                                                       {.cuda = true,
+                                                        .shared = false,
+                                                        .transports = "tcp,cuda_copy",
+                                                        .rounds = 3}},
+                                                      {"device_memory_through_the_host",
+                                                       {.cuda = true,
+                                                        .shared = false,
+                                                        .transports = "tcp",
+                                                        .rounds = 3}}}
+           : std::vector<std::pair<const char*, Way>>{{"shared_memory", {}}, {"tcp", {.transports = "tcp"}}};
   nlohmann::ordered_json result;
-  std::fprintf(stderr, "%s\n", cuda ? "device memory, one host" : "shared memory");
-  result[cuda ? "device_memory" : "shared_memory"] = baton::RunWith(cuda, nullptr);
-  std::fprintf(stderr, "TCP over loopback\n");
-  result["tcp"] = baton::RunWith(cuda, cuda ? "tcp,cuda_copy" : "tcp");
+  for (const auto& [name, way] : ways) {
+    std::fprintf(stderr, "%s\n", name);
+    result[name] = baton::RunWith(way);
+  }
   return baton::WriteReport(result, json);
 }

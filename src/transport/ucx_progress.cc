@@ -2,9 +2,12 @@
 
 #include <poll.h>
 
+#include <cstdio>
 #include <cstdlib>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/check.h"
 #include "base/status.h"
 
@@ -53,6 +56,24 @@ bool ReachesCuda(ucp_context_h context) {
          (attributes.memory_types & (uint64_t{1} << UCS_MEMORY_TYPE_CUDA)) != 0;
 }
 
+// UCX tells them as text alone, a line for each: "#      resource 1  :  md 1  dev 1  flags -- tcp/lo".
+std::vector<std::string> TransportsOf(ucp_context_h context) {
+  char* text = nullptr;
+  size_t bytes = 0;
+  FILE* out = open_memstream(&text, &bytes);
+  if (out == nullptr) return {};
+  ucp_context_print_info(context, out);
+  std::fclose(out);
+  const std::unique_ptr<char, decltype(&std::free)> owner(text, &std::free);
+  std::vector<std::string> transports;
+  for (const absl::string_view line : absl::StrSplit(absl::string_view(text, bytes), '\n')) {
+    if (!absl::StrContains(line, " resource ")) continue;
+    const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    transports.push_back(words.back());
+  }
+  return transports;
+}
+
 }  // namespace
 
 absl::Status ToStatus(ucs_status_t status, std::string_view what) {
@@ -88,9 +109,12 @@ absl::StatusOr<std::unique_ptr<UcxProgress>> UcxProgress::Start(const UcxOptions
 }
 
 UcxProgress::UcxProgress(ucp_context_h context, ucp_worker_h worker, int event_fd)
-    : context_(context), worker_(worker), event_fd_(event_fd), reaches_cuda_(ReachesCuda(context)), thread_([this] {
-        Run();
-      }) {}
+    : context_(context),
+      worker_(worker),
+      event_fd_(event_fd),
+      reaches_cuda_(ReachesCuda(context)),
+      transports_(TransportsOf(context)),
+      thread_([this] { Run(); }) {}
 
 UcxProgress::~UcxProgress() {
   {

@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
@@ -21,6 +22,8 @@ struct UcxOptions {
   // Network devices that UCX may use, as in UCX_NET_DEVICES; the loopback unless told otherwise. UCX_* variables that
   // the user has set win over this and all else.
   std::string tcp_devices = "lo";
+  // Peers of this host map a device's slab where they can, and their device copies; false: UCX moves what they write.
+  bool share_device = true;
 };
 
 absl::Status ToStatus(ucs_status_t status, std::string_view what);
@@ -49,6 +52,8 @@ class UcxProgress {
 
   // UCX can read and write the memory of CUDA devices.
   bool reaches_cuda() const { return reaches_cuda_; }
+  // What UCX has found to move bytes by: "tcp/lo", "posix/memory", "cuda_ipc/cuda", "rc_mlx5/mlx5_0:1", ...
+  const std::vector<std::string>& transports() const { return transports_; }
 
   // For tasks only.
   ucp_context_h context() const { return context_; }
@@ -64,6 +69,7 @@ class UcxProgress {
   const ucp_worker_h worker_;
   const int event_fd_;
   const bool reaches_cuda_;
+  const std::vector<std::string> transports_;
   ucp_mem_h memory_ = nullptr;
   std::mutex mutex_;  // of tasks_ and stopping_
   std::deque<Task> tasks_;

@@ -1,6 +1,7 @@
 #include "transport/ucx_transport.h"
 
 #include <sys/wait.h>
+#include <ucp/api/ucp.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "catch.h"
 #include "transport/ucx_descriptor.h"
@@ -99,6 +101,18 @@ TEST_CASE("blocks arrive bit for bit in another process") {
     CHECK(peer.Sha(22 * kBlock, kBlock) == ShaOf(zeros));  // the self-test touched nothing, nor did the push
     CHECK(peer.Sha(23 * kBlock, kBlock) == ShaOf(zeros));
   }
+}
+
+TEST_CASE("a transport says which UCX it is and what that can move bytes by") {
+  const auto transport = UcxTransport::Create({});
+  REQUIRE(transport.ok());
+  const std::string said = (*transport)->Description();
+  INFO(said);
+  CHECK(said.starts_with(absl::StrCat("UCX ", ucp_get_version_string(), " (")));
+  CHECK(absl::StrContains(said, "tcp/lo"));
+  CHECK(absl::StrContains(said, "posix/memory"));
+  const OnlyTransports only("tcp");
+  CHECK(!absl::StrContains((*UcxTransport::Create({}))->Description(), "posix/memory"));
 }
 
 TEST_CASE("many pushes at a time all finish") {
