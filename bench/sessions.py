@@ -3,6 +3,7 @@ against a prefill and a decode worker for each model.
 
   bench/sessions                      on this machine's CPU: 4 prefill and 4 decode workers with one thread each
   bench/sessions --full --json FILE   1, 4 and 8 sessions at a time
+  bench/sessions --device cuda        on one GPU, which four prefill and four decode workers share; random weights of --shape
   bench/sessions --simulated          4 + 4 A100s, Llama-3.1-8B and Qwen3-14B shapes, in virtual time (build target bench_simulator)
   bench/sessions --simulated --full   more sessions, rates and models
   bench/sessions --simulated --pressure   more sessions than KV memory holds, with --max-sessions and without
@@ -31,7 +32,13 @@ def main():
     parser.add_argument("--repeats", type=int, default=3, help="of measured runs; figures are medians")
     parser.add_argument("--pressure", action="store_true", help="with --simulated: more sessions than KV memory holds")
     parser.add_argument("--model-dir", type=pathlib.Path, default=ROOT / "models" / "smollm2-135m-instruct",
-                        help="the prefill module, of which decoders are made; measured runs")
+                        help="the prefill module, of which decoders are made; measured runs on the CPU")
+    parser.add_argument("--device", help="measured: cuda or cuda:N instead of the CPU")
+    parser.add_argument("--shape", default="llama-3.2-3b", help="with --device: tools/convert/random_model.py lists them")
+    parser.add_argument("--kv-memory-mb", type=int, default=6144, help="with --device: of each worker")
+    parser.add_argument("--at-once", type=lambda text: [int(n) for n in text.split(",")], help="measured: sessions at a time, e.g. 4,16")
+    parser.add_argument("--bin", type=pathlib.Path, help="measured: folder of the programs (default build/release/bin)")
+    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build" / "bench_sessions", help="measured: where models and logs go")
     parser.add_argument("--seconds", type=float, default=3600, help="with --simulated: runs that would begin later are left out")
     parser.add_argument("--json", help="write the figures here")
     parser.add_argument("--svg", help="with --simulated: draw p95 and throughput here")
@@ -42,8 +49,15 @@ def main():
         figures, setup = sessions_simulated.run(args.full, args.pressure, args.seconds), "simulated: no figure was measured"
         sessions_simulated.report(figures)
     else:
-        figures = sessions_measured.run(args.full, args.repeats, args.model_dir)
-        setup = f"{platform.machine()}, {os.cpu_count()} cores; 8 workers with one thread each, and the load generator beside them"
+        if args.bin:
+            sessions_measured.cluster.BIN = args.bin.resolve()
+        if args.device:
+            made = sessions_measured.on_gpu(args.device, args.work, args.shape, args.kv_memory_mb)
+            setup = f"8 workers on one {args.device}, {args.shape}, random weights"
+        else:
+            made = sessions_measured.on_cpu(args.model_dir, args.work)
+            setup = f"{platform.machine()}, {os.cpu_count()} cores; 8 workers with one thread each, and the load generator beside them"
+        figures = sessions_measured.run(made, args.at_once or ((1, 4, 8) if args.full else (4,)), args.repeats)
         sessions_measured.report(figures)
     if args.svg:
         sessions_simulated.plot(figures["runs"], pathlib.Path(args.svg))

@@ -1,6 +1,6 @@
-"""The measured half of bench/sessions: four agents with a model of their own each, on this machine's CPU, in real processes.
-The models are one model, each with one weight of its last norm changed, so that none may use another's KV; in `shared` the
-model itself is the prefill module. Eight workers with one thread each, in both systems:
+"""The measured half of bench/sessions: four agents with a model of their own each, on this machine's CPU, or on one GPU that all
+workers share, in real processes. The models are one model, each with one weight of its last norm changed, so that none may use
+another's KV; in `shared` the model itself is the prefill module. Eight workers, on the CPU with one thread each, in both systems:
 
   baseline   a prefill and a decode worker for each model, which prefills all of the context again
   shared     four prefill workers of the module, a decode worker for each decoder
@@ -8,7 +8,8 @@ model itself is the prefill module. Eight workers with one thread each, in both 
 Sessions have the lengths of session_profiles.py, tokens are random, and both systems run the same ones."""
 
 import asyncio
-import itertools
+import concurrent.futures
+import dataclasses
 import json
 import pathlib
 import re
@@ -22,19 +23,46 @@ from random import Random
 
 import grpc
 from baton_client.messages import MESSAGES
+from convert.random_model import SHAPES, write_random_model
 from session_profiles import AGENTS, sessions
 from sessions_simulated import turn_figures
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-WORK = ROOT / "build" / "bench_sessions"
 LOADER = SourceFileLoader("cluster", str(ROOT / "tools" / "cluster"))
 cluster = module_from_spec(spec_from_loader("cluster", LOADER))
 LOADER.exec_module(cluster)
 
 
-def decoder(module, name):
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """`worker`: flags of every worker. `work` has the decoders and logs."""
+
+    module: pathlib.Path
+    work: pathlib.Path
+    worker: tuple
+    vocabulary: int = 40000
+
+    def __post_init__(self):
+        self.work.mkdir(parents=True, exist_ok=True)
+
+
+def on_cpu(module, work):
+    return Setup(module, work, ("--threads", "1", "--kv-memory-mb", "256"))
+
+
+def on_gpu(device, work, shape, kv_memory_mb):
+    """Random weights of a real shape. All workers load at once, or starting takes minutes."""
+    module = work / shape
+    if not module.exists():
+        write_random_model(module, SHAPES[shape], same_layers=True)
+    cluster.START_SECONDS = 300
+    vocabulary = json.loads((module / "config.json").read_text())["vocab_size"]
+    return Setup(module, work, ("--device", device, "--threads", "2", "--kv-memory-mb", str(kv_memory_mb)), vocabulary)
+
+
+def decoder(setup, name):
     """A directory with the module's files and weights, but for one bit of the first weight of the last norm."""
-    directory = WORK / name
+    module, directory = setup.module, setup.work / name
     directory.mkdir(parents=True, exist_ok=True)
     for file in module.iterdir():
         if file.suffix != ".safetensors":
@@ -53,32 +81,36 @@ def decoder(module, name):
 class Cluster:
     """Four prefill and four decode workers and their router."""
 
-    def __init__(self, system, module, decoders):
-        self.run, self.state = WORK / f"run_{system}", {"processes": []}
+    def __init__(self, system, setup, decoders):
+        self.run, self.state = setup.work / f"run_{system}", {"processes": []}
         self.run.mkdir(parents=True, exist_ok=True)
         try:
-            self.start(system == "shared", module, decoders)
+            self.start(system == "shared", setup, decoders)
         except BaseException:
             self.stop()
             raise
 
-    def start(self, shared, module, decoders):
-        workers = ["--threads", "1", "--kv-memory-mb", "256", "--metrics", "127.0.0.1:0"]
-        start = lambda *arguments: cluster.start(self.run, self.state, *map(str, arguments))  # noqa: E731
-        prefill = [start(f"prefill-{d.name}", "baton-prefill", "--model", module if shared else d, *workers) for d in decoders]
-        decode = [start(f"decode-{d.name}", "baton-decode", "--model", d, *workers,
-                        *(["--prefill-module", module] if shared else [])) for d in decoders]
-        self.address = start("router", "baton-router", "--listen", "127.0.0.1:0", "--http", "off", "--model", *([module] if shared else decoders),
-                             "--prefill-workers", ",".join(prefill), "--decode-workers", ",".join(decode))
+    def start(self, shared, setup, decoders):
+        module, workers = setup.module, [*setup.worker, "--metrics", "127.0.0.1:0"]
+        start = lambda arguments: cluster.start(self.run, self.state, *map(str, arguments))  # noqa: E731
+        commands = [[f"prefill-{d.name}", "baton-prefill", "--model", module if shared else d, *workers] for d in decoders]
+        commands += [[f"decode-{d.name}", "baton-decode", "--model", d, *workers,
+                      *(["--prefill-module", module] if shared else [])] for d in decoders]
+        with concurrent.futures.ThreadPoolExecutor(len(commands)) as starters:
+            addresses = list(starters.map(start, commands))
+        prefill, decode = addresses[:len(decoders)], addresses[len(decoders):]
+        self.address = start(["router", "baton-router", "--listen", "127.0.0.1:0", "--http", "off", "--model", *([module] if shared else decoders),
+                              "--prefill-workers", ",".join(prefill), "--decode-workers", ",".join(decode)])
 
-    def count(self, metric):
-        """Summed over the prefill workers."""
-        total = 0
+    def counts(self):
+        """Bytes pushed and tokens computed so far, by all prefill workers."""
+        totals = [0, 0]
         for log in self.run.glob("prefill-*.log"):
             url = re.search(r"metrics on (http://\S+)", log.read_text())[1]
             text = urllib.request.urlopen(url, timeout=10).read().decode()
-            total += sum(float(v) for v in re.findall(rf"^{metric} (\S+)$", text, re.MULTILINE))
-        return total
+            for i, metric in enumerate(("baton_transfer_bytes_total", r'baton_worker_tokens_total\{role="prefill",source="computed"\}')):
+                totals[i] += sum(float(v) for v in re.findall(rf"^{metric} (\S+)$", text, re.MULTILINE))
+        return totals
 
     def stop(self):
         cluster.stop(self.run, self.state)
@@ -113,32 +145,28 @@ async def run_session(call, types, name, todo, salt, vocabulary):
     return ran
 
 
-async def run_sessions(address, todo, concurrent):
+async def run_sessions(address, todo, at_once, vocabulary):
     """As many at a time; a system prompt that another run has had is not cached, by the salt."""
     types, salt = MESSAGES, uuid.uuid4().hex
     async with grpc.aio.insecure_channel(address) as channel:
         call = channel.unary_stream(
             "/baton.v1.Inference/Generate", request_serializer=types["GenerateRequest"].SerializeToString,
             response_deserializer=types["GenerateResponse"].FromString)
-        places = asyncio.Semaphore(concurrent)
+        places = asyncio.Semaphore(at_once)
 
         async def one(n):
             async with places:
-                return await run_session(call, types, f"s{n} {salt}", todo[n], salt, 40000)
+                return await run_session(call, types, f"s{n} {salt}", todo[n], salt, vocabulary)
 
         return await asyncio.gather(*map(one, range(len(todo))))
 
 
-def measure(row, module, decoders):
+def measure(row, system, setup):
     """`row` names a run; adds what came of it."""
-    system = Cluster(row["system"], module, decoders)
-    try:
-        ran = asyncio.run(run_sessions(system.address, sessions(row["profile"], row["sessions"]), row["concurrent"]))
-        time.sleep(1)  # workers tell their metrics several times a second, and shadows may compute still
-        pushed = system.count("baton_transfer_bytes_total")
-        computed = system.count(r'baton_worker_tokens_total\{role="prefill",source="computed"\}')
-    finally:
-        system.stop()
+    counted = system.counts()
+    ran = asyncio.run(run_sessions(system.address, sessions(row["profile"], row["sessions"]), row["concurrent"], setup.vocabulary))
+    time.sleep(1)  # workers tell their metrics several times a second, and shadows may compute still
+    pushed, computed = (after - before for after, before in zip(system.counts(), counted))
     row = row | turn_figures(ran) | {"gb_pushed": pushed / 1e9, "prefill_tokens": computed}
     print(f"{row['profile']:10} {row['system']:9} N {row['concurrent']:3}  p95 {row['p95_s']:7.2f} s  {row['tokens_per_s']:6.1f} tok/s  "
           f"TTFT {1e3 * row['ttft_p50_s']:6.0f} / {1e3 * row['ttft_p95_s']:7.0f} ms  hits {row['hit_ratio']:4.0%}  "
@@ -146,11 +174,20 @@ def measure(row, module, decoders):
     return row
 
 
-def run(full, repeats, module):
-    decoders = [decoder(module, agent) for agent in AGENTS]
-    grid = [{"profile": "ReAct", "concurrent": n, "sessions": 2 * n} for n in ((1, 4, 8) if full else (4,))]
-    rows = [measure(cell | {"system": system, "repeat": repeat}, module, decoders)
-            for cell, repeat in itertools.product(grid, range(repeats)) for system in ("baseline", "shared")]
+def measure_all(grid, named, setup, decoders):
+    system = Cluster(named["system"], setup, decoders)
+    try:
+        return [measure(cell | named, system, setup) for cell in grid]
+    finally:
+        system.stop()
+
+
+def run(setup, at_once, repeats):
+    """`at_once`: sessions at a time, of each measurement."""
+    decoders = [decoder(setup, agent) for agent in AGENTS]
+    grid = [{"profile": "ReAct", "concurrent": n, "sessions": 2 * n} for n in at_once]
+    rows = [row for repeat in range(repeats) for system in ("baseline", "shared")
+            for row in measure_all(grid, {"system": system, "repeat": repeat}, setup, decoders)]
     ratios = []
     for cell in grid:
         pairs = [{row["system"]: row for row in rows if row["concurrent"] == cell["concurrent"] and row["repeat"] == repeat}

@@ -15,7 +15,8 @@ def to_bfloat16(array):
 
 
 def write_safetensors(path, tensors, dtype, progress=lambda done, total: None):
-    """`tensors`: (name, shape, function that gives the float32 array). Calls progress(bytes done, bytes in all)."""
+    """`tensors`: (name, shape, function that gives the float32 array, or bfloat16's bits as uint16). Calls progress(bytes done,
+    bytes in all)."""
     label, element_bytes = _FORMATS[dtype]
     header, end = {"__metadata__": {"format": "pt"}}, 0
     for name, shape, _ in tensors:
@@ -27,7 +28,8 @@ def write_safetensors(path, tensors, dtype, progress=lambda done, total: None):
         file.write(len(text).to_bytes(8, "little") + text)
         for name, shape, load in tensors:
             array = load()
-            if array.shape != shape or not np.isfinite(array).all():
+            is_bits = array.dtype == np.uint16
+            if array.shape != shape or not (is_bits or np.isfinite(array).all()):
                 raise ValueError(f"tensor {name!r}: expected finite values of shape {shape}, got {array.shape}")
-            file.write((to_bfloat16(array) if dtype == "bfloat16" else array.astype("<f4")).tobytes())
+            file.write(array if is_bits else (to_bfloat16(array) if dtype == "bfloat16" else array.astype("<f4")).tobytes())
             progress(header[name]["data_offsets"][1], end)
