@@ -56,6 +56,14 @@ if(BATON_HAS_CUDA)
 endif()
 baton_bundle(gpu EXCLUDE_FROM_ALL TARGETS ${gpu_programs})
 
+# tools/gpu_check, and what it runs, as they lie in a checkout.
+foreach(file tools/gpu_check tools/gpu_cluster tools/convert/__init__.py tools/convert/random_model.py
+             tools/convert/safetensors_writer.py bench/peer_sdpa.py bench/gpu_figures.py test/golden/tiny_llama3_bf16/config.json
+             test/golden/tiny_llama3_bf16/tokenizer.json test/golden/tiny_llama3_bf16/tokenizer_config.json)
+  get_filename_component(folder ${file} DIRECTORY)
+  install(PROGRAMS ${PROJECT_SOURCE_DIR}/${file} DESTINATION ${folder} COMPONENT gpu EXCLUDE_FROM_ALL)
+endforeach()
+
 get_target_property(ucx_library ucx::ucp IMPORTED_LOCATION)
 get_filename_component(ucx_folder ${ucx_library} DIRECTORY)
 baton_bundle_ucx(ucx ${ucx_folder})
