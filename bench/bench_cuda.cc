@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -158,18 +159,21 @@ class ForwardBench {
     auto memory = CudaSlab::Allocate(options.device, kBlocks * CudaKvLayout(config_).BlockBytes());
     BATON_CHECK(memory.ok(), memory.status().ToString());
     memory_ = *std::move(memory);
-    auto made = MakeCudaBackend(weights, {.device = options.device, .slab = memory_->slab(), .same_bits = same_bits});
+    auto made = MakeCudaBackend(weights, {.device = options.device,
+                                          .slab = memory_->slab(),
+                                          .step = {.tokens = 8192, .logits = 256},
+                                          .same_bits = same_bits});
     BATON_CHECK(made.ok(), made.status().ToString());
     backend_ = *std::move(made);
     // Small numbers, and no two rows alike in what follows: zeros run faster than data does.
     Must(cudaMemset(backend_->kv_slab().data(), 0x3c, backend_->kv_slab().size()));
   }
 
-  nlohmann::json Run(const ForwardStep& step, const Ceilings& ceilings) {
+  // `spec`: how tokens are chosen on the device, as nearly all requests' are; greedily unless told otherwise.
+  nlohmann::json Run(const ForwardStep& step, const Ceilings& ceilings, const SampleSpec& spec = {.temperature = 0}) {
     std::mt19937 random(7);
     std::vector<std::vector<TokenId>> tokens(static_cast<size_t>(step.streams));
     std::vector<std::vector<BlockId>> tables(tokens.size());
-    const SampleSpec greedy = {.temperature = 0};  // chosen on the device, as nearly all requests' tokens are
     Batch batch;
     uint32_t next = 0;
     for (size_t i = 0; i < tokens.size(); ++i) {
@@ -177,10 +181,10 @@ class ForwardBench {
       for (TokenId& token : tokens[i]) token = static_cast<TokenId>(random() % config_.vocab);
       for (int64_t b = 0; b < BlocksFor(step.history + (step.logits ? kRounds : 1) * step.tokens); ++b)
         tables[i].push_back(BlockId(next++));
-      batch.slices.push_back({tokens[i], static_cast<int32_t>(step.history), tables[i], step.logits, &greedy});
+      batch.slices.push_back({tokens[i], static_cast<int32_t>(step.history), tables[i], step.logits, &spec});
     }
     BATON_CHECK(next <= kBlocks, "the slab is too small for this bench");
-    const auto [seconds, host_seconds] = Seconds(batch);
+    const auto [seconds, host_seconds, first_seconds] = Seconds(batch);
     const double flops = FlopsOf(step, config_), bytes = BytesOf(step, config_, backend_->kv_layout());
     const double share = ceilings.SecondsFor(flops, bytes) / seconds;
     std::printf("forward%s: %4ld streams x %5ld tokens on %6ld %10.3f ms %8.0f tok/s %6.0f GB/s %6.1f TFLOP/s %5.0f %%",
@@ -188,13 +192,20 @@ class ForwardBench {
                 static_cast<long>(step.history), seconds * 1e3,
                 static_cast<double>(step.streams * step.tokens) / seconds, bytes / seconds / 1e9,
                 flops / seconds / 1e12, share * 100);
-    if (step.logits) std::printf(", host %.0f us", host_seconds * 1e6);
+    if (step.logits) {
+      std::printf(", host %.0f us; the first %.1f ms, then %.1f ms%s", host_seconds * 1e6, first_seconds[0] * 1e3,
+                  first_seconds[1] * 1e3, spec.seen.empty() ? "" : ", penalties");
+    }
     std::printf("\n");
     std::fflush(stdout);
     nlohmann::json result = {{"same_bits", same_bits_}, {"streams", step.streams},   {"tokens", step.tokens},
                              {"history", step.history}, {"seconds_median", seconds}, {"flops", flops},
                              {"bytes", bytes},          {"share_of_ceiling", share}};
-    if (step.logits) result["host_seconds_median"] = host_seconds;
+    if (step.logits) {
+      result["host_seconds_median"] = host_seconds;
+      result["first_seconds"] = first_seconds;
+      result["seen_tokens"] = spec.seen.size();
+    }
     return result;
   }
 
@@ -205,9 +216,11 @@ class ForwardBench {
   struct Medians {
     double seconds;       // by the host's clock around the whole pass, which ends with the logits on the host
     double host_seconds;  // until all is enqueued, if it is a decode step: the host's own work, without its waiting
+    std::array<double, 2> first_seconds;  // of the pass that is the first of its size, and of the one that is captured
   };
   Medians Seconds(Batch batch) {
     std::vector<double> seconds, host_seconds;
+    std::array<double, 2> first_seconds{};
     for (int round = 0; round < kRounds; ++round) {
       const auto begin = Clock::now();
       Clock::time_point enqueued;
@@ -215,11 +228,13 @@ class ForwardBench {
           batch, [](int64_t) { return true; }, [&] { enqueued = Clock::now(); });
       BATON_CHECK(logits.ok(), logits.status().ToString());
       for (SequenceSlice& slice : batch.slices) slice.start += slice.wants_logits;  // as decode steps follow each other
+      if (round < 2)
+        first_seconds[static_cast<size_t>(round)] = std::chrono::duration<double>(Clock::now() - begin).count();
       if (round < 3) continue;  // a decode step is a graph from the second one on
       seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
       host_seconds.push_back(std::chrono::duration<double>(enqueued - begin).count());
     }
-    return {Median(seconds), Median(host_seconds)};
+    return {Median(seconds), Median(host_seconds), first_seconds};
   }
 
   const ModelConfig config_;
@@ -234,11 +249,56 @@ nlohmann::json BenchForward(const Options& options, const Ceilings& ceilings) {
   for (const bool same_bits : {false, true}) {
     ForwardBench bench(options, same_bits, *weights);
     for (const ForwardStep& step :
-         {ForwardStep{.tokens = 8192}, ForwardStep{.tokens = 512, .history = 7680},
-          ForwardStep{.history = 1024, .logits = true}, ForwardStep{.streams = 16, .history = 1024, .logits = true},
+         {ForwardStep{.tokens = 8192}, ForwardStep{.tokens = 4096, .history = 4096},
+          ForwardStep{.tokens = 2048, .history = 6144}, ForwardStep{.tokens = 1024, .history = 7168},
+          ForwardStep{.tokens = 512, .history = 7680}, ForwardStep{.tokens = 128, .history = 4096},
+          ForwardStep{.tokens = 64, .history = 4096}, ForwardStep{.tokens = 16, .history = 4096},
+          ForwardStep{.history = 32000, .logits = true}, ForwardStep{.history = 1024, .logits = true},
+          ForwardStep{.streams = 16, .history = 1024, .logits = true},
           ForwardStep{.streams = 64, .history = 1024, .logits = true},
           ForwardStep{.streams = 256, .history = 1024, .logits = true}}) {
       report.push_back(bench.Run(step, ceilings));
+    }
+    // As models' own defaults have it (Qwen2.5): each stream has said a thousand different tokens.
+    std::vector<SeenToken> seen;
+    for (TokenId id = 0; id < 1000; ++id) seen.push_back({id * 7, 1});
+    const SampleSpec penalised{
+        .temperature = 0.7F, .top_k = 20, .top_p = 0.8F, .repetition_penalty = 1.05F, .uniform = 0.5, .seen = seen};
+    report.push_back(bench.Run({.streams = 256, .history = 1024, .logits = true}, ceilings, penalised));
+  }
+  return report;
+}
+
+// KV blocks that leave the device and come back, as evicted ones do.
+nlohmann::json BenchHostCopies(int device) {
+  constexpr int64_t kBlock = 2 << 20, kBlocks = 256;  // of Llama-3.1-8B
+  const auto memory = CudaSlab::Allocate(device, kBlock * kBlocks);
+  BATON_CHECK(memory.ok(), memory.status().ToString());
+  const Slab slab = (*memory)->slab();
+  Must(cudaMemset(slab.data(), 0x3c, slab.size()));
+  const auto locked = slab.AllocateHost(slab.size());
+  BATON_CHECK(locked.ok(), locked.status().ToString());
+  const HostMemory ordinary(new std::byte[slab.size()]);
+  nlohmann::json report = nlohmann::json::array();
+  for (const bool page_locked : {false, true}) {
+    for (const bool out : {true, false}) {
+      std::byte* const host = page_locked ? locked->get() : ordinary.get();
+      std::vector<MemoryCopy> copies;
+      for (int64_t at = 0; at < kBlock * kBlocks; at += kBlock) {
+        copies.push_back(out ? MemoryCopy{host + at, slab.data() + at, kBlock}
+                             : MemoryCopy{slab.data() + at, host + at, kBlock});
+      }
+      std::vector<double> seconds;
+      for (int round = 0; round < 7; ++round) {
+        const auto begin = Clock::now();
+        const absl::Status copied = slab.Copy(copies);
+        BATON_CHECK(copied.ok(), copied.ToString());
+        if (round > 1) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+      }
+      const double rate = kBlock * kBlocks / Median(seconds);
+      std::printf("%ld blocks of 2 MiB %s %s memory of the host %8.1f GB/s\n", static_cast<long>(kBlocks),
+                  out ? "to" : "from", page_locked ? "page-locked" : "ordinary", rate / 1e9);
+      report.push_back({{"to_host", out}, {"page_locked", page_locked}, {"bytes_per_second", rate}});
     }
   }
   return report;
@@ -270,6 +330,7 @@ int Main(int argc, char** argv) {
                            {"copy_bytes_per_second", ceilings.bytes_per_second},
                            {"product_flops_per_second", ceilings.flops_per_second},
                            {"kernels", BenchKernels(ceilings, stream)}};
+  report["host_copies"] = BenchHostCopies(options.device);
   if (!options.kernels_only) report["forward"] = BenchForward(options, ceilings);
   return WriteReport(report, options.json);
 }

@@ -11,8 +11,8 @@
 namespace baton {
 namespace {
 
-absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
-  ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options));
+absl::Status Run(WorkerOptions options, ShutdownSignal& signal) {
+  ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options, {.decode = 1}));
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));
   ASSIGN_OR_RETURN(const Digest digest, KvDigest(options, model, *tokenizer));
   const Digest weights_digest = model.weights->digest;

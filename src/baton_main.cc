@@ -22,7 +22,7 @@ absl::Status Serve(ServeOptions options, ShutdownSignal& signal) {
   WarnOfKeys(options.router);
   options.worker.common.check = options.router.common.check;
   options.worker.common.vllm_metrics = options.router.common.vllm_metrics;
-  const int workers = 2 + static_cast<int>(options.decoders.size());  // a prefill worker, and its own decoder
+  const Workers workers{.prefill = 1, .decode = 1 + static_cast<int>(options.decoders.size())};
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options.worker, workers));
   options.router.models = options.decoders;
   options.router.models.insert(options.router.models.begin(), options.worker.model);

@@ -12,8 +12,8 @@
 namespace baton {
 namespace {
 
-absl::Status Run(const WorkerOptions& options, ShutdownSignal& signal) {
-  ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options));
+absl::Status Run(WorkerOptions options, ShutdownSignal& signal) {
+  ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options, {.prefill = 1}));
   ASSIGN_OR_RETURN(const Transports transports, MakeUcxTransports(options));
   if (options.common.check) return absl::OkStatus();
 

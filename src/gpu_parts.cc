@@ -17,6 +17,10 @@ absl::StatusOr<CudaDeviceInfo> FindCudaDevice(int device, const ModelConfig& con
   return info;
 }
 
+absl::StatusOr<std::vector<int>> EmptiestCudaDevices(int count) { return EmptiestDevices(count); }
+
+int64_t CudaActivationBytes(const ModelConfig& part, const StepLimits& step) { return ActivationBytes(part, step); }
+
 absl::StatusOr<Slab> AdoptCudaSlab(int device, int64_t bytes, Transport& transport) {
   ASSIGN_OR_RETURN(const auto memory, CudaSlab::Allocate(device, bytes + kSlabMarginBytes));
   RETURN_IF_ERROR(transport.AdoptSlab(memory->slab(), bytes, memory));
@@ -34,7 +38,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaWorkerBackend(const Weights& we
     ASSIGN_OR_RETURN(const Slab slab, AdoptCudaSlab(device, bytes, *transports[static_cast<size_t>(rank)]));
     ranks.push_back({device, slab});
   }
-  CudaBackendOptions backend{.lm_head = options.lm_head, .same_bits = options.same_bits};
+  CudaBackendOptions backend{.step = options.step, .lm_head = options.lm_head, .same_bits = options.same_bits};
   if (count > 1) return MakeCudaGroup(weights, ranks, backend);
   backend.device = ranks[0].device;
   backend.slab = ranks[0].slab;

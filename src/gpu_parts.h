@@ -22,12 +22,19 @@ struct CudaDeviceInfo {
 // UNAVAILABLE: there is no such device, or this build has no CUDA. INVALID_ARGUMENT: it cannot run such a model.
 absl::StatusOr<CudaDeviceInfo> FindCudaDevice(int device, const ModelConfig& config);
 
+// So many devices, those with most free memory, by number. UNAVAILABLE: there are fewer, or this build has no CUDA.
+absl::StatusOr<std::vector<int>> EmptiestCudaDevices(int count);
+
+// What activations of such a step take on the device of a rank with this part of a model.
+int64_t CudaActivationBytes(const ModelConfig& part, const StepLimits& step);
+
 // A slab in device memory that the transport keeps; of `bytes`.
 absl::StatusOr<Slab> AdoptCudaSlab(int device, int64_t bytes, Transport& transport);
 
 struct CudaWorkerOptions {
   std::vector<int> devices;  // one for each rank
   int64_t blocks = 0;        // of the whole model
+  StepLimits step;           // device memory for it is taken at the start
   bool lm_head = true;
   bool same_bits = false;
 };

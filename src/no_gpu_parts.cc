@@ -6,6 +6,12 @@ absl::StatusOr<CudaDeviceInfo> FindCudaDevice(int, const ModelConfig&) {
   return absl::UnavailableError("this build has no CUDA (configure with the CUDA toolkit, BATON_CUDA=ON)");
 }
 
+absl::StatusOr<std::vector<int>> EmptiestCudaDevices(int) {
+  return absl::UnavailableError("this build has no CUDA (configure with the CUDA toolkit, BATON_CUDA=ON)");
+}
+
+int64_t CudaActivationBytes(const ModelConfig&, const StepLimits&) { return 0; }
+
 absl::StatusOr<Slab> AdoptCudaSlab(int, int64_t, Transport&) {
   return absl::UnavailableError("this build has no CUDA");
 }

@@ -27,13 +27,19 @@ struct Decoder {
   WorkerAddress address() const { return "in-process:decode:" + name; }
 };
 
+// `first`: the model's own, whose KV this one is to share; null: it is that.
 inline absl::StatusOr<Decoder> LoadDecoder(const WorkerOptions& options,
-                                           const std::shared_ptr<InProcessNetwork>& network, const LoadedModel& model) {
+                                           const std::shared_ptr<InProcessNetwork>& network, const LoadedModel& model,
+                                           const Decoder* first) {
   Decoder decoder;
   decoder.name = ModelName(options.model);
   decoder.config = model.weights->config;
   decoder.digest = model.weights->digest;
   ASSIGN_OR_RETURN(decoder.tokenizer, Tokenizer::Load(options.model));
+  if (first != nullptr) {
+    const absl::Status status = CheckSharesKv({first->config, *first->tokenizer}, {decoder.config, *decoder.tokenizer});
+    if (!status.ok()) return absl::InvalidArgumentError(StrCat("decoder ", options.model, ": ", Message(status)));
+  }
   decoder.transports = MakeInProcessTransports(options, network);
   if (!options.common.check) {
     ASSIGN_OR_RETURN(decoder.made, MakeBackend(model, options, /*lm_head=*/true, decoder.transports));
@@ -45,15 +51,14 @@ inline absl::StatusOr<Decoder> LoadDecoder(const WorkerOptions& options,
 inline absl::StatusOr<std::vector<Decoder>> LoadDecoders(const ServeOptions& options, const LoadedModel& model,
                                                          const std::shared_ptr<InProcessNetwork>& network) {
   std::vector<Decoder> decoders(1);
-  ASSIGN_OR_RETURN(decoders[0], LoadDecoder(options.worker, network, model));
+  ASSIGN_OR_RETURN(decoders[0], LoadDecoder(options.worker, network, model, nullptr));
   for (const std::string& directory : options.decoders) {
     WorkerOptions worker = options.worker;
     worker.model = directory;
-    ASSIGN_OR_RETURN(const LoadedModel tuned, LoadModel(worker, 2 + static_cast<int>(options.decoders.size())));
-    ASSIGN_OR_RETURN(Decoder decoder, LoadDecoder(worker, network, tuned));
-    const absl::Status status = CheckSharesKv({decoders[0].config, *decoders[0].tokenizer},  //
-                                              {decoder.config, *decoder.tokenizer});
-    if (!status.ok()) return absl::InvalidArgumentError(StrCat("decoder ", directory, ": ", Message(status)));
+    RETURN_IF_ERROR(Validate(worker));
+    LoadedModel tuned = model.Places();
+    ASSIGN_OR_RETURN(tuned.weights, LoadWeights(directory));
+    ASSIGN_OR_RETURN(Decoder decoder, LoadDecoder(worker, network, tuned, &decoders[0]));
     decoders.push_back(std::move(decoder));
   }
   return decoders;

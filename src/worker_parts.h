@@ -29,16 +29,30 @@
 
 namespace baton {
 
+// The workers of a process.
+struct Workers {
+  int prefill = 0;
+  int decode = 0;
+  int all() const { return prefill + decode; }
+};
+
 // A model's weights, checked, where it will compute, and how many blocks of KV the options give it there.
 struct LoadedModel {
   std::unique_ptr<Weights> weights;
   std::vector<int> cuda_devices;  // one for each rank; none: the CPU
+  StepLimits step;                // the largest, of any of the process's workers
   int64_t blocks = 0;
   int64_t block_bytes = 0;
+
+  // All but the weights, for another model of the same shape beside it.
+  LoadedModel Places() const { return {nullptr, cuda_devices, step, blocks, block_bytes}; }
 };
 
-inline int64_t WeightBytes(const Weights& weights) {
-  int64_t elements = weights.embedding.rows * weights.embedding.cols + weights.lm_head.rows * weights.lm_head.cols;
+// On a GPU; `head`: it makes logits.
+inline int64_t WeightBytes(const Weights& weights, bool head) {
+  int64_t elements = weights.embedding.rows * weights.embedding.cols;
+  const bool tied = weights.config.tied_embeddings && weights.lm_head.rows == weights.embedding.rows;
+  if (head && !tied) elements += weights.lm_head.rows * weights.lm_head.cols;
   for (const LayerWeights& layer : weights.layers) {
     for (const Tensor& t : {layer.q, layer.k, layer.v, layer.o, layer.gate, layer.up, layer.down}) {
       elements += t.rows * t.cols;
@@ -56,49 +70,75 @@ inline absl::StatusOr<std::vector<CudaDeviceInfo>> FindCudaDevices(const std::ve
   return found;
 }
 
-// Bytes of the model's KV blocks that a rank's device has room for its part of, after its weights.
+// Bytes of the model's KV blocks that a rank's device has room for its part of, after its weights and activations.
 inline int64_t RoomForBlocks(const LoadedModel& model, Shard shard, int64_t free_bytes) {
   const KvLayout layout = CpuKvLayout(model.weights->config);
-  const int64_t left = free_bytes - WeightBytes(*ShardWeights(*model.weights, shard));
-  const int64_t blocks = std::max<int64_t>(0, left) / BlockBytesOf(layout, shard);
+  const auto part = ShardWeights(*model.weights, shard);
+  const int64_t left =
+      free_bytes - WeightBytes(*part, model.step.logits > 0) - CudaActivationBytes(part->config, model.step);
+  const int64_t blocks = left / BlockBytesOf(layout, shard);
   return blocks * model.block_bytes;
 }
 
+// Fills in what the options leave to the device.
+inline void SetSteps(WorkerOptions& options, const Workers& workers, LoadedModel& model) {
+  SetStepDefaults(options, !model.cuda_devices.empty());
+  model.step.logits = workers.decode > 0 ? options.max_batch : 0;
+  model.step.tokens = std::max(workers.prefill > 0 ? options.step_tokens : 0, model.step.logits);
+}
+
 // Sizes the KV memory by the rank that has least room for it.
-inline absl::Status PlaceOnDevices(const WorkerOptions& options, int workers, const std::vector<int>& devices,
-                                   const std::vector<CudaDeviceInfo>& found, LoadedModel& model) {
+inline absl::Status SizeOnDevices(const WorkerOptions& options, const Workers& workers,
+                                  const std::vector<CudaDeviceInfo>& found, LoadedModel& model) {
   int64_t room = std::numeric_limits<int64_t>::max();
+  const std::vector<int>& devices = model.cuda_devices;
   const int ranks = static_cast<int>(devices.size());
   for (int rank = 0; rank < ranks; ++rank) {
     spdlog::info("computing on CUDA device {}: {}", devices[rank], found[rank].description);
-    const int64_t sharing = workers * std::count(devices.begin(), devices.end(), devices[rank]);
+    const int64_t sharing = workers.all() * std::count(devices.begin(), devices.end(), devices[rank]);
     room = std::min(room, RoomForBlocks(model, {rank, ranks}, found[rank].free_bytes / sharing));
   }
-  model.cuda_devices = devices;
   ASSIGN_OR_RETURN(model.blocks, KvBlocksOnDevice(options, model.block_bytes, room));
   return absl::OkStatus();
 }
 
-// Chooses where the model computes, and sizes the KV memory for one of `workers` of this process there.
-inline absl::Status Place(const WorkerOptions& options, int workers, LoadedModel& model) {
+// Those of the options, or of `auto`. UNAVAILABLE: they are not there. INVALID_ARGUMENT: they cannot run the model.
+inline absl::Status FindDevices(const WorkerOptions& options, const ModelConfig& config, std::vector<int>& devices,
+                                std::vector<CudaDeviceInfo>& found) {
+  ASSIGN_OR_RETURN(devices, CudaDevices(options));
+  if (devices.empty()) {
+    ASSIGN_OR_RETURN(devices, EmptiestCudaDevices(options.tensor_parallel));
+  }
+  ASSIGN_OR_RETURN(found, FindCudaDevices(devices, config));
+  return absl::OkStatus();
+}
+
+// Chooses where the model computes, and sizes the KV memory for one of the process's workers there.
+inline absl::Status Place(WorkerOptions& options, const Workers& workers, LoadedModel& model) {
   const ModelConfig& config = model.weights->config;
   model.block_bytes = CpuKvLayout(config).BlockBytes();
   RETURN_IF_ERROR(CheckShard(config, options.tensor_parallel));
-  ASSIGN_OR_RETURN(const std::vector<int> devices, CudaDevices(options));
-  if (!devices.empty()) {
-    const auto found = FindCudaDevices(devices, config);
-    if (found.ok()) return PlaceOnDevices(options, workers, devices, *found, model);
-    if (options.device != "auto") return found.status();
+  if (options.device != "cpu") {
+    std::vector<CudaDeviceInfo> found;
+    const absl::Status status = FindDevices(options, config, model.cuda_devices, found);
+    if (status.ok()) {
+      SetSteps(options, workers, model);
+      return SizeOnDevices(options, workers, found, model);
+    }
+    if (options.device != "auto") return status;
+    model.cuda_devices.clear();
     // No GPU is as usual as one; one that is not taken is worth a word.
-    const bool usual = absl::IsUnavailable(found.status()) && options.tensor_parallel == 1;
+    const bool usual = absl::IsUnavailable(status) && options.tensor_parallel == 1;
     const auto level = usual ? spdlog::level::info : spdlog::level::warn;
-    spdlog::log(level, "computing on the CPU: {}", std::string(found.status().message()));
+    spdlog::log(level, "computing on the CPU: {}", std::string(status.message()));
   }
+  SetSteps(options, workers, model);
   ASSIGN_OR_RETURN(model.blocks, KvBlocks(options, model.block_bytes));
   return absl::OkStatus();
 }
 
-inline absl::StatusOr<LoadedModel> LoadModel(const WorkerOptions& options, int workers = 1) {
+// Afterwards the options say all.
+inline absl::StatusOr<LoadedModel> LoadModel(WorkerOptions& options, const Workers& workers) {
   RETURN_IF_ERROR(Validate(options));
   LoadedModel model;
   ASSIGN_OR_RETURN(model.weights, LoadWeights(options.model));
@@ -163,8 +203,13 @@ inline absl::StatusOr<WorkerBackend> MakeBackend(const LoadedModel& model, const
                                                  const Transports& transports) {
   WorkerBackend made;
   if (!model.cuda_devices.empty()) {
-    const CudaWorkerOptions cuda{
-        .devices = model.cuda_devices, .blocks = model.blocks, .lm_head = lm_head, .same_bits = options.same_bits};
+    const StepLimits step =
+        lm_head ? StepLimits{model.step.logits, model.step.logits} : StepLimits{model.step.tokens, 0};
+    const CudaWorkerOptions cuda{.devices = model.cuda_devices,
+                                 .blocks = model.blocks,
+                                 .step = step,
+                                 .lm_head = lm_head,
+                                 .same_bits = options.same_bits};
     ASSIGN_OR_RETURN(made.backend, MakeCudaWorkerBackend(*model.weights, cuda, transports));
   } else {
     const CpuBackendOptions cpu{.threads = Threads(options), .lm_head = lm_head};

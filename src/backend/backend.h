@@ -13,6 +13,12 @@
 
 namespace baton {
 
+// The largest step that a worker takes.
+struct StepLimits {
+  int64_t tokens = 0;
+  int64_t logits = 0;  // rows of them
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;

@@ -58,10 +58,10 @@ void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_na
   app.add_option("--threads", o.threads, "threads that compute; 0: one for each core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  app.add_option(
-         "--device", o.device,
-         "where it computes: cpu, cuda (the first GPUs, one for each rank), cuda:N,..., or auto: GPUs where there "
-         "are any that can run the model")
+  app.add_option("--device", o.device,
+                 "where it computes: cpu, cuda (those GPUs with most free memory, one for each rank), cuda:N,..., or "
+                 "auto: cuda where "
+                 "there are GPUs that can run the model")
       ->check(kDevice)
       ->capture_default_str();
   app.add_option("--tensor-parallel", o.tensor_parallel,
@@ -124,8 +124,9 @@ void AddPeerFlags(CLI::App& app, WorkerOptions& o) {
 }
 
 void AddStepTokens(CLI::App& app, WorkerOptions& o) {
-  app.add_option("--step-tokens", o.step_tokens, "most prompt tokens computed in one step")
-      ->check(CLI::Range(int64_t{16}, int64_t{1} << 20))
+  app.add_option("--step-tokens", o.step_tokens,
+                 "most prompt tokens computed in one step; 0: 512 on the CPU, 2048 on a GPU")
+      ->check(CLI::Range(int64_t{16}, int64_t{1} << 20) | CLI::IsMember({0}))
       ->capture_default_str();
   app.add_option(
          "--increment", o.increment,
@@ -156,8 +157,8 @@ void AddStaging(CLI::App& app, WorkerOptions& o) {
 }
 
 void AddMaxBatch(CLI::App& app, WorkerOptions& o) {
-  app.add_option("--max-batch", o.max_batch, "most requests decoded in one step")
-      ->check(CLI::Range(1, 1 << 14))
+  app.add_option("--max-batch", o.max_batch, "most requests decoded in one step; 0: 64 on the CPU, 256 on a GPU")
+      ->check(CLI::Range(0, 1 << 14))
       ->capture_default_str();
 }
 

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
-#include <numeric>
 #include <set>
 
 #include "absl/strings/numbers.h"
@@ -78,6 +77,11 @@ absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_byt
   return BlocksWithin(options, 1024, block_bytes, PhysicalBytes(), "this machine's");
 }
 
+void SetStepDefaults(WorkerOptions& options, bool on_gpu) {
+  if (options.step_tokens == 0) options.step_tokens = on_gpu ? 2048 : 512;
+  if (options.max_batch == 0) options.max_batch = on_gpu ? 256 : 64;
+}
+
 std::vector<int> CudaDevicesIn(const std::string& text) {
   std::vector<int> devices;
   absl::string_view list = text;
@@ -91,13 +95,8 @@ std::vector<int> CudaDevicesIn(const std::string& text) {
 }
 
 absl::StatusOr<std::vector<int>> CudaDevices(const WorkerOptions& options) {
-  if (options.device == "cpu") return std::vector<int>();
   std::vector<int> devices = CudaDevicesIn(options.device);
-  if (devices.empty()) {
-    devices.resize(static_cast<size_t>(options.tensor_parallel));
-    std::iota(devices.begin(), devices.end(), 0);
-  }
-  if (std::ssize(devices) != options.tensor_parallel) {
+  if (!devices.empty() && std::ssize(devices) != options.tensor_parallel) {
     return absl::InvalidArgumentError(absl::StrCat("device: expected as many GPUs as --tensor-parallel says (",
                                                    options.tensor_parallel, "), got ", options.device));
   }
@@ -105,8 +104,14 @@ absl::StatusOr<std::vector<int>> CudaDevices(const WorkerOptions& options) {
 }
 
 absl::StatusOr<int64_t> KvBlocksOnDevice(const WorkerOptions& options, int64_t block_bytes, int64_t left) {
+  if (left < 2 * block_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device: weights and the largest step leave ", left >> 20,
+                     " MiB for KV of what is free there, expected at least two blocks of ", block_bytes,
+                     " bytes; workers that share a GPU want --kv-memory-mb"));
+  }
   return BlocksWithin(options, left / 10 * 9 >> 20, block_bytes, left,
-                      "what the weights leave of the device's memory,");
+                      "what weights and the largest step leave of the device's memory,");
 }
 
 absl::StatusOr<StagingOptions> Staging(const WorkerOptions& options, int64_t block_bytes) {

@@ -76,10 +76,10 @@ struct WorkerOptions {
   int64_t kv_host_mb = 0;         // prefill: memory for evicted KV blocks
   std::string kv_disk_dir;        // prefill: where those go that memory evicts
   int64_t kv_disk_mb = 0;
-  int64_t step_tokens = 512;  // prefill: most tokens computed in a step
-  int64_t increment = 0;      // prefill: tokens of a growing prompt that are worth a share of a step; 0: as measured
+  int64_t step_tokens = 0;  // prefill: most tokens computed in a step; 0: what suits the device (below)
+  int64_t increment = 0;    // prefill: tokens of a growing prompt that are worth a share of a step; 0: as measured
   int64_t growing_step_ms = 200;  // prefill: how long growing prompts may fill a step
-  int32_t max_batch = 64;         // decode: most requests in a step
+  int32_t max_batch = 0;          // decode: most requests in a step; 0: what suits the device (below)
   bool verify_kv = false;         // decode: KV blocks are used only with the bytes that were sent
   int64_t max_requests = 1024;    // prefill: most requests at once, and as many that grow
 };
@@ -95,12 +95,16 @@ struct ServeOptions {
 // machine's memory holds (both are named).
 absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_bytes);
 
+// Steps for which the device's arithmetic, and its memory's bandwidth, are used well, where the options leave that
+// open: bench/results/README.md has what longer ones would gain.
+void SetStepDefaults(WorkerOptions& options, bool on_gpu);
+
 // The GPUs of a text like "cuda:0,2"; empty: it is not one.
 std::vector<int> CudaDevicesIn(const std::string& text);
-// A GPU for each rank, of `--device`; empty: the CPU. INVALID_ARGUMENT: it names more or fewer.
+// The GPUs that `--device` names, one for each rank; empty: it names none. INVALID_ARGUMENT: it names more or fewer.
 absl::StatusOr<std::vector<int>> CudaDevices(const WorkerOptions& options);
 
-// The same on devices where the weights leave one worker `left` bytes, for activations and KV.
+// The same on devices where weights and activations leave one worker `left` bytes.
 absl::StatusOr<int64_t> KvBlocksOnDevice(const WorkerOptions& options, int64_t block_bytes, int64_t left);
 
 // How much evicted KV the options keep, in blocks of `block_bytes`. INVALID_ARGUMENT: less than a block, or more than

@@ -336,8 +336,8 @@ std::vector<KernelCase> PrefillAttentionCases(CaseSize size, uint64_t seed) {
   std::vector<KernelCase> cases;
   if (size == CaseSize::kCheck) {
     for (const int32_t head_dim : {64, 128}) {
-      for (const int32_t group : {1, 3, 4, 7}) AddRagged(cases, {2 * group, 2, head_dim}, random);
-      for (const int32_t group : {1, 3, 4}) AddChunked(cases, {2 * group, 2, head_dim}, random);
+      for (const int32_t group : {1, 3, 4, 5, 7, 8, 16}) AddRagged(cases, {2 * group, 2, head_dim}, random);
+      for (const int32_t group : {1, 3, 4, 5, 8}) AddChunked(cases, {2 * group, 2, head_dim}, random);
     }
     return cases;
   }

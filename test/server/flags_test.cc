@@ -161,7 +161,7 @@ TEST_CASE("more KV than memory, or next to none, is refused with both numbers") 
   CHECK(KvBlocks(options, 1 << 20).value() == 64);
 }
 
-TEST_CASE("a GPU's KV has nine tenths of what the weights leave, or what was asked for if that fits") {
+TEST_CASE("a GPU's KV has nine tenths of what weights and activations leave, or what was asked for if that fits") {
   constexpr int64_t kMb = 1 << 20;
   WorkerOptions options;
   CHECK(KvBlocksOnDevice(options, kMb, 500 * kMb).value() == 450);
@@ -171,10 +171,12 @@ TEST_CASE("a GPU's KV has nine tenths of what the weights leave, or what was ask
   CHECK(KvBlocksOnDevice(options, kMb, 500 * kMb).value() == 7);
   options.kv_blocks = 501;
   CHECK(Message(KvBlocksOnDevice(options, kMb, 500 * kMb).status())
-            .find("do not fit into what the weights "
-                  "leave of the device's memory, 500 "
-                  "MiB") != std::string::npos);
-  CHECK(absl::IsInvalidArgument(KvBlocksOnDevice({}, kMb, 0).status()));
+            .find("do not fit into what weights and the largest step leave of the device's memory, 500 MiB") !=
+        std::string::npos);
+  for (const int64_t left : {int64_t{0}, -700 * kMb}) {
+    CHECK(Message(KvBlocksOnDevice({}, kMb, left).status())
+              .starts_with(StrCat("device: weights and the largest step leave ", left >> 20, " MiB for KV")));
+  }
 }
 
 TEST_CASE("a device is the CPU, a GPU by its number, or chosen") {
@@ -193,7 +195,23 @@ TEST_CASE("a device is the CPU, a GPU by its number, or chosen") {
   }
 }
 
-TEST_CASE("each rank has a GPU, the first ones or those that are named") {
+TEST_CASE("steps are as long as suits the device, or as they are told to be") {
+  WorkerOptions options;
+  SetStepDefaults(options, /*on_gpu=*/false);
+  CHECK((options.step_tokens == 512 && options.max_batch == 64));
+  SetStepDefaults(options, /*on_gpu=*/true);
+  CHECK((options.step_tokens == 512 && options.max_batch == 64));
+  options = {};
+  SetStepDefaults(options, /*on_gpu=*/true);
+  CHECK((options.step_tokens == 2048 && options.max_batch == 256));
+  for (const char* bad : {"-1", "1", "15", "1048577"}) {
+    CLI::App app;
+    AddPrefillFlags(app, options);
+    CHECK_THROWS_AS(app.parse(std::vector<std::string>{bad, "--step-tokens"}), CLI::Error);
+  }
+}
+
+TEST_CASE("each rank has a GPU that is named, or one that is chosen") {
   WorkerOptions options;
   const auto devices = [&](const char* device, int ranks) {
     options.device = device;
@@ -201,8 +219,8 @@ TEST_CASE("each rank has a GPU, the first ones or those that are named") {
     return CudaDevices(options);
   };
   CHECK(devices("cpu", 2).value().empty());
-  CHECK(devices("auto", 1).value() == std::vector<int>{0});
-  CHECK(devices("cuda", 3).value() == std::vector<int>{0, 1, 2});
+  CHECK(devices("auto", 1).value().empty());
+  CHECK(devices("cuda", 3).value().empty());
   CHECK(devices("cuda:3,1", 2).value() == std::vector<int>{3, 1});
   for (const int ranks : {1, 3}) {
     CHECK(Message(devices("cuda:3,1", ranks).status()) ==

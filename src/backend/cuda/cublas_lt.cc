@@ -37,6 +37,7 @@ absl::StatusOr<const CublasLt*> Load() {
   RETURN_IF_ERROR(Find(library, "cublasLtMatmul", lt.Matmul));
   RETURN_IF_ERROR(Find(library, "cublasLtMatmulAlgoCapGetAttribute", lt.MatmulAlgoCapGetAttribute));
   RETURN_IF_ERROR(Find(library, "cublasLtMatmulAlgoCheck", lt.MatmulAlgoCheck));
+  RETURN_IF_ERROR(Find(library, "cublasLtMatmulAlgoConfigGetAttribute", lt.MatmulAlgoConfigGetAttribute));
   RETURN_IF_ERROR(Find(library, "cublasLtMatmulAlgoConfigSetAttribute", lt.MatmulAlgoConfigSetAttribute));
   RETURN_IF_ERROR(Find(library, "cublasLtMatmulAlgoGetHeuristic", lt.MatmulAlgoGetHeuristic));
   RETURN_IF_ERROR(Find(library, "cublasLtMatmulDescInit_internal", lt.MatmulDescInit_internal));

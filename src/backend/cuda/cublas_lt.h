@@ -18,6 +18,7 @@ struct CublasLt {
   decltype(&cublasLtMatmul) Matmul;
   decltype(&cublasLtMatmulAlgoCapGetAttribute) MatmulAlgoCapGetAttribute;
   decltype(&cublasLtMatmulAlgoCheck) MatmulAlgoCheck;
+  decltype(&cublasLtMatmulAlgoConfigGetAttribute) MatmulAlgoConfigGetAttribute;
   decltype(&cublasLtMatmulAlgoConfigSetAttribute) MatmulAlgoConfigSetAttribute;
   decltype(&cublasLtMatmulAlgoGetHeuristic) MatmulAlgoGetHeuristic;
   decltype(&cublasLtMatmulDescInit_internal) MatmulDescInit_internal;

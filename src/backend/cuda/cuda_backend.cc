@@ -1,8 +1,12 @@
 #include "backend/cuda/cuda_backend.h"
 
+#include <cuda.h>
+
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -35,6 +39,13 @@ absl::StatusOr<cudaDeviceProp> Properties(int device) {
   return properties;
 }
 
+// Decode steps are filled up, and projections are chosen for up to so many rows.
+StepLimits Padded(const StepLimits& step) {
+  constexpr int64_t kLeastRows = 512;
+  const int64_t logits = step.logits > 0 ? DecodeGraphs::RowsFor(step.logits) : 0;
+  return {CudaMatmul::RowsPlannedFor(std::max({step.tokens, logits, kLeastRows})), logits};
+}
+
 class CudaBackend final : public Backend {
  public:
   static absl::StatusOr<std::unique_ptr<Backend>> Make(const Weights& weights, const CudaBackendOptions& options) {
@@ -50,7 +61,10 @@ class CudaBackend final : public Backend {
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
                                      absl::FunctionRef<void()> meanwhile) override {
     CheckBatch(batch, config_, static_cast<int64_t>(options_.slab.size()) / layout_.BlockBytes());
-    RETURN_IF_ERROR(CudaStatus(cudaSetDevice(options_.device), "device"));
+    if (const absl::Status used = CudaStatus(cudaSetDevice(options_.device), "device"); !used.ok()) {
+      Doubt(used);
+      return used;
+    }
     const bool decode = IsDecode(batch);
     if (!decode) meanwhile();
     const absl::StatusOr<LogitsView> logits = decode ? Decode(batch, meanwhile) : ForwardByLayer(batch, layer_done);
@@ -60,10 +74,7 @@ class CudaBackend final : public Backend {
     RETURN_IF_ERROR(logits.status());
     RETURN_IF_ERROR(ops_->status());
     RETURN_IF_ERROR(ended);
-    if (!decode) {
-      if (!layer_done(config_.layers - 1)) return absl::AbortedError("broken off after the last layer");
-      return logits;
-    }
+    if (!decode) return logits;
     for (int64_t layer = 0; layer < config_.layers; ++layer) {
       if (!layer_done(layer)) return absl::AbortedError(absl::StrCat("broken off after layer ", layer));
     }
@@ -71,6 +82,8 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  static constexpr int64_t kLayersAhead = 4;
+
   CudaBackend(const ModelConfig& config, const CudaBackendOptions& options)
       : config_(config), options_(options), layout_(CudaKvLayout(config)) {}
 
@@ -97,10 +110,12 @@ class CudaBackend final : public Backend {
     // cuBLASLt suggests by all of these: parts of one generation differ in their number of multiprocessors.
     numerics_id_ = absl::StrCat("cuda-sm", capability, "x", device.multiProcessorCount, "-cublas",
                                 ops_->cublas_version(), "-bf16", options.same_bits ? "-same-bits" : "-varying-bits");
+    const StepLimits step = Padded(options.step);
+    RETURN_IF_ERROR(ops_->ReserveActivations(step.tokens, step.logits));
     ASSIGN_OR_RETURN(model_, PackModel(weights, options.lm_head, *ops_));
     RETURN_IF_ERROR(CudaStatus(cudaDeviceSynchronize(), "copying weights"));  // by another stream than the steps'
     const auto begin = std::chrono::steady_clock::now();
-    RETURN_IF_ERROR(ops_->Tune(model_));
+    RETURN_IF_ERROR(ops_->Tune(model_, step));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     spdlog::info("{}: chose the projections' kernels in {:.1f} s", device.name, took.count());
     return absl::OkStatus();
@@ -134,16 +149,23 @@ class CudaBackend final : public Backend {
     return ops_->FetchLogits(meanwhile);
   }
 
-  // The host enqueues layer l before it waits for the K/V of l - 1, so that the device is never idle meanwhile. The
-  // last layer is told by Forward.
+  // The host enqueues some layers before it waits for the K/V of the first of them, so that the device is not idle
+  // meanwhile: layers of few tokens take it as long as their launches take the host.
   absl::StatusOr<LogitsView> ForwardByLayer(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) {
-    return baton::Forward(model_, batch, *ops_, [&](int64_t layer) {
-      cudaEventRecord(stored_[layer % 2].get(), stream_.get());
-      if (layer == 0) return true;
-      // After an error nothing more is told: it is found at the end.
-      return !ops_->status().ok() || cudaEventSynchronize(stored_[(layer - 1) % 2].get()) != cudaSuccess ||
-             layer_done(layer - 1);
+    // After an error nothing more is told: it is found at the end.
+    const auto tell = [&](int64_t layer) {
+      return !ops_->status().ok() || cudaEventSynchronize(stored_[layer % kLayersAhead].get()) != cudaSuccess ||
+             layer_done(layer);
+    };
+    absl::StatusOr<LogitsView> logits = baton::Forward(model_, batch, *ops_, [&](int64_t layer) {
+      cudaEventRecord(stored_[layer % kLayersAhead].get(), stream_.get());
+      return layer + 1 < kLayersAhead || tell(layer + 1 - kLayersAhead);
     });
+    if (!logits.ok()) return logits;
+    for (int64_t layer = std::max<int64_t>(0, config_.layers + 1 - kLayersAhead); layer < config_.layers; ++layer) {
+      if (!tell(layer)) return absl::AbortedError(absl::StrCat("broken off after layer ", layer));
+    }
+    return logits;
   }
 
   const ModelConfig config_;
@@ -151,11 +173,26 @@ class CudaBackend final : public Backend {
   const KvLayout layout_;
   std::string numerics_id_;
   std::unique_ptr<CUstream_st, DestroyStream> stream_;
-  std::unique_ptr<CUevent_st, DestroyEvent> stored_[2];  // the K/V of layers l and l - 1
+  std::unique_ptr<CUevent_st, DestroyEvent> stored_[kLayersAhead];  // the K/V of the latest layers
   std::unique_ptr<CudaOps> ops_;
   DecodeGraphs graphs_;
   PackedModel model_;
 };
+
+// Whether this process has memory there.
+bool IsUsed(int device) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  if (cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &function, 12000, cudaEnableDefault, &found) !=
+          cudaSuccess ||
+      function == nullptr) {
+    return true;
+  }
+  unsigned flags = 0;
+  int active = 0;
+  const auto get_state = reinterpret_cast<decltype(&cuDevicePrimaryCtxGetState)>(function);
+  return get_state(device, &flags, &active) != CUDA_SUCCESS || active != 0;
+}
 
 absl::Status CheckSlab(const Slab& slab, const KvLayout& layout) {
   const int64_t most_blocks = std::numeric_limits<int32_t>::max() / kBlockTokens;
@@ -199,6 +236,34 @@ absl::StatusOr<int64_t> FreeCudaBytes(int device) {
   size_t free_bytes = 0, total_bytes = 0;
   RETURN_IF_ERROR(CudaStatus(cudaMemGetInfo(&free_bytes, &total_bytes), absl::StrCat("device ", device)));
   return static_cast<int64_t>(free_bytes);
+}
+
+// Asking a device for its free memory takes some of it, until it is reset: not where this process computes already.
+absl::StatusOr<std::vector<int>> EmptiestDevices(int count) {
+  int devices = 0;
+  const cudaError_t counted = cudaGetDeviceCount(&devices);
+  if (counted != cudaSuccess || devices < count) {
+    return absl::UnavailableError(absl::StrCat("CUDA: expected ", count, " device", count > 1 ? "s" : "", ", found ",
+                                               devices, counted == cudaSuccess ? "" : ": ",
+                                               counted == cudaSuccess ? "" : cudaGetErrorString(counted)));
+  }
+  std::vector<std::pair<int64_t, int>> by_memory;
+  for (int device = 0; device < devices; ++device) {
+    const bool used = IsUsed(device);
+    const absl::StatusOr<int64_t> free_bytes = FreeCudaBytes(device);
+    by_memory.emplace_back(free_bytes.ok() ? -*free_bytes : 0, device);
+    if (devices > count && !used) cudaDeviceReset();
+  }
+  std::sort(by_memory.begin(), by_memory.end());
+  std::vector<int> emptiest;
+  for (int i = 0; i < count; ++i) emptiest.push_back(by_memory[static_cast<size_t>(i)].second);
+  std::sort(emptiest.begin(), emptiest.end());
+  return emptiest;
+}
+
+int64_t ActivationBytes(const ModelConfig& part, const StepLimits& step) {
+  const StepLimits padded = Padded(step);
+  return CudaOps::ActivationBytes(part, padded.tokens, padded.logits);
 }
 
 absl::Status CheckCudaShape(const ModelConfig& config) {

@@ -14,8 +14,9 @@ namespace baton {
 
 struct CudaBackendOptions {
   int device = 0;
-  Slab slab = {};       // of the device, a multiple of BlockBytes(); must outlive the backend
-  bool lm_head = true;  // false: a prefill worker, which never makes logits
+  Slab slab = {};        // of the device, a multiple of BlockBytes(); must outlive the backend
+  StepLimits step = {};  // memory for it is taken at the start; larger ones take more when they come
+  bool lm_head = true;   // false: a prefill worker, which never makes logits
   // Bit-equal results for any chunking and batch (design idea 5), at the price that bench/results/README.md states.
   bool same_bits = false;
   // The backend is this rank of a tensor-parallel group, and the weights are its part (ShardWeights); logits are whole,
@@ -34,6 +35,12 @@ absl::Status CheckCudaDevice(int device);
 
 // Of the device that nobody has taken.
 absl::StatusOr<int64_t> FreeCudaBytes(int device);
+
+// So many devices, those with most free memory, by number. UNAVAILABLE: there are fewer.
+absl::StatusOr<std::vector<int>> EmptiestDevices(int count);
+
+// Of device memory that a backend takes for `step`; `part` of the model is a rank's.
+int64_t ActivationBytes(const ModelConfig& part, const StepLimits& step);
 
 // INVALID_ARGUMENT: the kernels cannot take it.
 absl::Status CheckCudaShape(const ModelConfig& config);

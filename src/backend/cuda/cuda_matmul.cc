@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
+#include <cstring>
+#include <initializer_list>
 #include <random>
 #include <utility>
 #include <vector>
@@ -50,11 +51,6 @@ class Description {
  private:
   const CublasLt& lt_;
 };
-
-// Neighbouring row counts are planned for as one, and the fewest as the narrowest tile.
-int64_t RowsToPlanFor(int64_t rows) {
-  return std::max<int64_t>(kFewestRowsPlanned, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows))));
-}
 
 // Times one product in several ways.
 class Trial {
@@ -105,19 +101,97 @@ class Trial {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
+// The fewest rows that are planned for as `planned` are.
+int64_t FewestPlannedAs(int64_t planned) { return planned == kFewestRowsPlanned ? 1 : planned / 2 + 1; }
+
 std::string Words(int64_t rows, int64_t n, int64_t k) {
   return absl::StrCat("[", rows, ", ", k, "] by [", n, ", ", k, "] transposed");
 }
 
-// Random bf16 in [-2, -1] and [1, 2], whose sums depend on their order.
-std::vector<uint16_t> RandomRows(int64_t count) {
-  std::minstd_rand random(1);
-  std::vector<uint16_t> bits(static_cast<size_t>(count));
-  for (uint16_t& value : bits) value = static_cast<uint16_t>(0x3f80 | (random() >> 8 & 0x807f));
+// Random numbers in [-2, -1] and [1, 2], whose sums depend on their order: `one` has the bits of 1, `drawn` those of
+// sign and mantissa.
+template <typename Bits>
+std::vector<Bits> RandomBits(int64_t count, Bits one, Bits drawn) {
+  std::mt19937 random(1);
+  std::vector<Bits> bits(static_cast<size_t>(count));
+  for (Bits& value : bits) value = static_cast<Bits>(one | (random() & drawn));
   return bits;
 }
 
+// Compares ways to compute a product by the bits of every row, whatever its place and however many there are: the same
+// few random rows come again and again, in x, and in y where the product is added to it: some kernels begin their sums
+// with y, others end them so.
+class BitComparison {
+ public:
+  BitComparison(const MatrixProduct& product, cudaStream_t stream) : product_(product), stream_(stream) {}
+
+  // For up to so many rows.
+  absl::Status Start(int64_t most_rows) {
+    RETURN_IF_ERROR(x_.Reserve(RoundUp(most_rows) * product_.k, kWhat));
+    RETURN_IF_ERROR(y_.Reserve(RoundUp(most_rows) * RowBytes(), kWhat));
+    before_ = product_.fp32_output ? RandomBits<uint32_t>(kDifferentRows * product_.YStride(), 0x3f800000, 0x807fffff)
+                                   : std::vector<uint32_t>();
+    const std::vector<uint16_t> x = RandomBits<uint16_t>(kDifferentRows * product_.k, 0x3f80, 0x807f);
+    RETURN_IF_ERROR(Repeat(x.data(), kDifferentRows * product_.k * 2, RoundUp(most_rows) / kDifferentRows, x_.data()));
+    return CudaStatus(cudaStreamSynchronize(stream_), kWhat);  // x goes
+  }
+  // Whether `run` makes the same of equal rows, and as the one before that did. False: it cannot.
+  template <typename Run>
+  absl::StatusOr<bool> Holds(Run run, int64_t rows) {
+    MatrixProduct part = product_;
+    part.x = x_.data();
+    part.y = y_.data();
+    part.rows = rows;
+    std::vector<std::byte> got(static_cast<size_t>(rows * RowBytes()));
+    RETURN_IF_ERROR(Repeat(before_.data(), std::ssize(before_) * 4, RoundUp(rows) / kDifferentRows, y_.data()));
+    if (!run(std::as_const(part)).ok()) return false;
+    RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpyAsync(got.data(), y_.data(), got.size(), cudaMemcpyDeviceToHost, stream_), kWhat));
+    RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream_), kWhat));
+    const bool first = expected_.empty();
+    if (first) expected_.assign(got.begin(), got.begin() + std::min(std::ssize(got), kDifferentRows * RowBytes()));
+    const bool same = IsExpected(got);
+    if (first && !same) expected_.clear();
+    return same;
+  }
+
+ private:
+  static constexpr const char* kWhat = "comparing algorithms";
+  static constexpr int64_t kDifferentRows = 8;
+  static int64_t RoundUp(int64_t rows) { return (rows + kDifferentRows - 1) / kDifferentRows * kDifferentRows; }
+  absl::Status Repeat(const void* from, int64_t bytes, int64_t times, void* to) const {
+    for (int64_t i = 0; i < times && bytes > 0; ++i) {
+      RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(static_cast<std::byte*>(to) + i * bytes, from,
+                                                 static_cast<size_t>(bytes), cudaMemcpyHostToDevice, stream_),
+                                 kWhat));
+    }
+    return absl::OkStatus();
+  }
+  int64_t RowBytes() const { return product_.YStride() * (product_.fp32_output ? 4 : 2); }
+
+  bool IsExpected(const std::vector<std::byte>& got) const {
+    const auto period = std::ssize(expected_);
+    for (int64_t at = 0; at < std::ssize(got); at += period) {
+      const auto bytes = static_cast<size_t>(std::min(period, std::ssize(got) - at));
+      if (std::memcmp(got.data() + at, expected_.data(), bytes) != 0) return false;
+    }
+    return true;
+  }
+
+  const MatrixProduct product_;
+  const cudaStream_t stream_;
+  DeviceBuffer<__nv_bfloat16> x_;
+  DeviceBuffer<std::byte> y_;
+  std::vector<uint32_t> before_;     // what y has, of the different rows; empty: it does not count
+  std::vector<std::byte> expected_;  // of the different rows
+};
+
 }  // namespace
+
+// The fewest are planned for as the narrowest tile.
+int64_t CudaMatmul::RowsPlannedFor(int64_t rows) {
+  return std::max<int64_t>(kFewestRowsPlanned, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows))));
+}
 
 cudaError_t RunGemv(const MatrixProduct& product, bool swiglu, cudaStream_t stream) {
   return cuda::LaunchGemv({.x = product.x,
@@ -177,7 +251,7 @@ absl::StatusOr<std::vector<CudaMatmul::Algorithm>> CudaMatmul::Suggest(const Sha
 }
 
 CudaMatmul::Shape CudaMatmul::ShapeOf(const MatrixProduct& product) const {
-  return {RowsToPlanFor(product.rows), product.n, product.k, product.YStride(), product.fp32_output, product.add,
+  return {RowsPlannedFor(product.rows), product.n, product.k, product.YStride(), product.fp32_output, product.add,
           product.bias != nullptr};
 }
 
@@ -193,7 +267,7 @@ bool CudaMatmul::IsAble(const Algorithm& algorithm, const Shape& shape, int64_t 
 
 absl::StatusOr<std::vector<CudaMatmul::Algorithm>> CudaMatmul::Able(const std::vector<Algorithm>& algorithms,
                                                                     const Shape& shape) const {
-  const int64_t fewest = shape.rows == kFewestRowsPlanned ? 1 : shape.rows / 2 + 1;
+  const int64_t fewest = FewestPlannedAs(shape.rows);
   std::vector<int64_t> rows = {shape.rows};
   for (int64_t more = 1; fewest - 1 + more <= shape.rows; more *= 2)
     rows.push_back(fewest - 1 + more);  // aligned to any
@@ -220,6 +294,7 @@ absl::Status CudaMatmul::Learn(MatrixProduct product, std::span<const __nv_bfloa
     const std::vector<Algorithm> variants = VariantsOf(own.front());
     candidates.insert(candidates.end(), variants.begin(), variants.end());
   }
+  if (same_bits_) candidates.push_back(own.front());
   ASSIGN_OR_RETURN(candidates, Able(candidates, shape));
   if (shape.rows <= kMostRowsTimed) {
     ASSIGN_OR_RETURN(const std::vector<Timed> timed, FastestFirst(product, weights, candidates, stream));
@@ -232,7 +307,17 @@ absl::Status CudaMatmul::Learn(MatrixProduct product, std::span<const __nv_bfloa
   choice.algorithm = candidates.front();
   if (same_bits_) {
     product.w = weights.front();
-    ASSIGN_OR_RETURN(choice.algorithm, FirstWithBitsOf(own.front(), product, candidates, stream));
+    ASSIGN_OR_RETURN(const auto same, FirstWithOwnBits(own, product, candidates, stream));
+    if (!same.has_value() && shape.rows <= kRowsOfOneAlgorithm) {
+      return absl::InternalError(absl::StrCat("cuBLASLt: no algorithm gives the same bits as others do for ",
+                                              Words(shape.rows, product.n, product.k), ", as --same-bits needs"));
+    }
+    choice.in_parts = !same.has_value();
+    choice.algorithm = same.value_or(choice.algorithm);
+    if (choice.in_parts) {
+      spdlog::info("projections {} with the same bits: in parts of {} rows", Words(shape.rows, product.n, product.k),
+                   kRowsOfOneAlgorithm);
+    }
   }
   choices_.emplace(shape, choice);
   return absl::OkStatus();
@@ -323,48 +408,58 @@ std::vector<CudaMatmul::Algorithm> CudaMatmul::VariantsOf(const Algorithm& algor
   return variants;
 }
 
-// The first that gives each of some random rows what `own` gives it; else `own`.
-absl::StatusOr<CudaMatmul::Algorithm> CudaMatmul::FirstWithBitsOf(const Algorithm& own, const MatrixProduct& product,
-                                                                  const std::vector<Algorithm>& candidates,
-                                                                  cudaStream_t stream) const {
-  const int64_t rows = std::min(product.rows, kRowsOfOneAlgorithm);
-  const std::vector<uint16_t> x = RandomRows(kRowsOfOneAlgorithm * product.k);
-  DeviceBuffer<__nv_bfloat16> x_on_device;
-  DeviceBuffer<std::byte> y;
-  const int64_t row_bytes = product.YStride() * (product.fp32_output ? 4 : 2);
-  RETURN_IF_ERROR(x_on_device.Reserve(kRowsOfOneAlgorithm * product.k, "comparing algorithms"));
-  RETURN_IF_ERROR(y.Reserve(kRowsOfOneAlgorithm * row_bytes, "comparing algorithms"));
-  RETURN_IF_ERROR(
-      CudaStatus(cudaMemcpyAsync(x_on_device.data(), x.data(), 2 * x.size(), cudaMemcpyHostToDevice, stream),
-                 "comparing algorithms"));
-  // Four of the rows that `algorithm` makes of the first `count`; empty: it cannot.
-  const auto run = [&](const Algorithm& algorithm, int64_t count) -> absl::StatusOr<std::vector<std::byte>> {
-    MatrixProduct part = product;
-    part.x = x_on_device.data();
-    part.y = y.data();
-    part.rows = count;
-    RETURN_IF_ERROR(CudaStatus(cudaMemsetAsync(y.data(), 0, static_cast<size_t>(y.capacity()), stream), "comparing"));
-    if (!RunWith(algorithm, part, stream).ok()) return std::vector<std::byte>{};
-    std::vector<std::byte> got(static_cast<size_t>(4 * row_bytes));
-    std::byte* to = got.data();
-    for (const int64_t row : {int64_t{0}, rows / 3, rows * 2 / 3, rows - 1}) {
-      RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(to, y.data() + row * row_bytes, static_cast<size_t>(row_bytes),
-                                                 cudaMemcpyDeviceToHost, stream),
-                                 "comparing algorithms"));
-      to += row_bytes;
+// The first candidate that gives each row the bits that the weight's own algorithm does, for all numbers of rows that
+// are planned for alike; the own one is the first of `own` that gives equal rows the same bits. None: no candidate
+// does.
+absl::StatusOr<std::optional<CudaMatmul::Algorithm>> CudaMatmul::FirstWithOwnBits(
+    const std::vector<Algorithm>& own, const MatrixProduct& product, const std::vector<Algorithm>& candidates,
+    cudaStream_t stream) const {
+  BitComparison comparison(product, stream);
+  const int64_t planned = RowsPlannedFor(product.rows);
+  RETURN_IF_ERROR(comparison.Start(std::max(planned, kRowsOfOneAlgorithm)));
+  const auto holds = [&](const Algorithm& algorithm, std::initializer_list<int64_t> all_rows) -> absl::StatusOr<bool> {
+    for (const int64_t rows : all_rows) {
+      ASSIGN_OR_RETURN(
+          const bool same,
+          comparison.Holds([&](const MatrixProduct& part) { return RunWith(algorithm, part, stream); }, rows));
+      if (!same) return false;
     }
-    RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "comparing algorithms"));
-    return got;
+    return true;
   };
-  ASSIGN_OR_RETURN(const std::vector<std::byte> expected, run(own, kRowsOfOneAlgorithm));
-  if (expected.empty()) {
-    return absl::InternalError(absl::StrCat("no algorithm for ", Words(kRowsOfOneAlgorithm, product.n, product.k)));
+  bool found = false;
+  for (size_t i = 0; i < own.size() && !found; ++i) {
+    ASSIGN_OR_RETURN(found, holds(own[i], {kRowsOfOneAlgorithm}));
+  }
+  if (!found) {
+    return absl::InternalError(absl::StrCat("cuBLASLt: no algorithm gives equal rows equal bits for ",
+                                            Words(kRowsOfOneAlgorithm, product.n, product.k)));
   }
   for (const Algorithm& algorithm : candidates) {
-    ASSIGN_OR_RETURN(const std::vector<std::byte> got, run(algorithm, rows));
-    if (got == expected) return algorithm;
+    ASSIGN_OR_RETURN(const bool same, holds(algorithm, {planned, FewestPlannedAs(planned), planned * 5 / 8,
+                                                        planned * 3 / 4, planned * 7 / 8}));
+    if (same) return algorithm;
   }
-  return own;
+  return std::nullopt;
+}
+
+std::string CudaMatmul::Describe(const MatrixProduct& product) const {
+  const Algorithm& algorithm = choices_.at(ShapeOf(product)).algorithm;
+  std::string text;
+  for (const auto& [name, attribute] : {std::pair{"id", CUBLASLT_ALGO_CONFIG_ID},
+                                        {"tile", CUBLASLT_ALGO_CONFIG_TILE_ID},
+                                        {"split-k", CUBLASLT_ALGO_CONFIG_SPLITK_NUM},
+                                        {"reduction", CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME},
+                                        {"swizzling", CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING},
+                                        {"custom", CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION},
+                                        {"stages", CUBLASLT_ALGO_CONFIG_STAGES_ID},
+                                        {"inner", CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID},
+                                        {"cluster", CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID}}) {
+    uint32_t value = 0;  // some have 16 bits
+    size_t bytes = 0;
+    lt_.MatmulAlgoConfigGetAttribute(&algorithm, attribute, &value, sizeof value, &bytes);
+    absl::StrAppend(&text, text.empty() ? "" : " ", name, " ", value);
+  }
+  return text;
 }
 
 absl::Status CudaMatmul::RunWith(const Algorithm& algorithm, const MatrixProduct& product, cudaStream_t stream) const {
@@ -378,12 +473,25 @@ absl::Status CudaMatmul::RunWith(const Algorithm& algorithm, const MatrixProduct
   return Error(status, Words(product.rows, product.n, product.k));
 }
 
+absl::Status CudaMatmul::RunInParts(const MatrixProduct& product, cudaStream_t stream) {
+  const int64_t y_bytes = product.fp32_output ? 4 : 2;
+  for (int64_t row = 0; row < product.rows; row += kRowsOfOneAlgorithm) {
+    MatrixProduct part = product;
+    part.rows = std::min(kRowsOfOneAlgorithm, product.rows - row);
+    part.x = product.x + row * product.k;
+    part.y = static_cast<std::byte*>(product.y) + row * product.YStride() * y_bytes;
+    RETURN_IF_ERROR(Run(part, stream));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CudaMatmul::Run(const MatrixProduct& product, cudaStream_t stream) {
   auto known = choices_.find(ShapeOf(product));
   if (known == choices_.end()) {
     RETURN_IF_ERROR(Learn(product, {{product.w}}, stream));
     known = choices_.find(ShapeOf(product));
   }
+  if (known->second.in_parts) return RunInParts(product, stream);
   if (product.rows <= known->second.gemv_rows) return CudaStatus(RunGemv(product, false, stream), "a projection");
   return RunWith(known->second.algorithm, product, stream);
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,19 +41,24 @@ cudaError_t RunGemv(const MatrixProduct& product, bool swiglu, cudaStream_t stre
 //
 // With `same_bits`, a row's sums do not depend on how many rows there are: each shape of weight has one algorithm that
 // sums over k in one order, and others, suggested for other numbers of rows, are taken in its place only after they
-// gave the same bits on random rows.
+// gave the same bits on so many random rows.
 class CudaMatmul {
  public:
   static absl::StatusOr<std::unique_ptr<CudaMatmul>> Create(bool same_bits);
   ~CudaMatmul();
 
+  // Up to how many rows products are learnt together with those of `rows`.
+  static int64_t RowsPlannedFor(int64_t rows);
   // Of cuBLASLt: sums may be ordered otherwise in another version.
   size_t version() const { return lt_.GetVersion(); }
   // Chooses the algorithm for products like this one, whose w is any of `weights` (as many as do not fit into the
-  // device's cache, if the model has them). Takes some hundred milliseconds and waits for the stream. y is not used.
+  // device's cache, if the model has them). x has as many rows as are planned for alike (RowsPlannedFor). Takes some
+  // hundred milliseconds, with `same_bits` memory for x and y once more, and waits for the stream. y is not used.
   absl::Status Learn(MatrixProduct product, std::span<const __nv_bfloat16* const> weights, cudaStream_t stream);
   // Learns first what it has not learnt, from this w alone: not to be captured then.
   absl::Status Run(const MatrixProduct& product, cudaStream_t stream);
+  // What was chosen for products like this one, in numbers of cublasLtMatmulAlgoConfigAttributes_t. REQUIRES: learnt.
+  std::string Describe(const MatrixProduct& product) const;
   // Whether Run takes kernels/gemv.h, as measured. Its fused form is faster then, too: it saves a launch. Never with
   // `same_bits`, nor for what was not learnt.
   bool PrefersGemv(const MatrixProduct& product) const;
@@ -69,6 +75,7 @@ class CudaMatmul {
   struct Choice {
     Algorithm algorithm;
     int64_t gemv_rows = 0;  // up to so many rows kernels/gemv.h is faster
+    bool in_parts = false;  // so many rows have their bits only as products of fewer
   };
   struct Timed {
     float ms;
@@ -88,8 +95,11 @@ class CudaMatmul {
                                                   const std::vector<Algorithm>& candidates, cudaStream_t stream) const;
   absl::StatusOr<int64_t> RowsForGemv(const MatrixProduct& product, std::span<const __nv_bfloat16* const> weights,
                                       float ms_to_beat, cudaStream_t stream) const;
-  absl::StatusOr<Algorithm> FirstWithBitsOf(const Algorithm& own, const MatrixProduct& product,
-                                            const std::vector<Algorithm>& candidates, cudaStream_t stream) const;
+  absl::StatusOr<std::optional<Algorithm>> FirstWithOwnBits(const std::vector<Algorithm>& own,
+                                                            const MatrixProduct& product,
+                                                            const std::vector<Algorithm>& candidates,
+                                                            cudaStream_t stream) const;
+  absl::Status RunInParts(const MatrixProduct& product, cudaStream_t stream);
   absl::Status RunWith(const Algorithm& algorithm, const MatrixProduct& product, cudaStream_t stream) const;
   absl::Status Error(cublasStatus_t status, const std::string& what) const;
 

@@ -72,18 +72,26 @@ absl::Status CopyParts(const std::vector<Tensor>& parts, DeviceBuffer<cuda::Bf16
 }  // namespace
 
 absl::StatusOr<WeightId> CudaOps::Pack(const WeightSource& source) {
+  if (IsTable(source)) return table_->id;
   Packed packed;
   RETURN_IF_ERROR(CopyParts(source.parts, packed.values));
   if (!source.biases.empty()) RETURN_IF_ERROR(CopyParts(source.biases, packed.bias));
   for (const Tensor& part : source.parts) packed.rows += part.rows;
   packed.cols = source.parts[0].cols;
   weights_.push_back(std::move(packed));
-  return WeightId(static_cast<uint32_t>(weights_.size() - 1));
+  const WeightId id(static_cast<uint32_t>(weights_.size() - 1));
+  if (source.form == WeightSource::Form::kTable) table_ = {id, source.parts[0].data};
+  return id;
 }
 
-absl::Status CudaOps::Tune(const PackedModel& model) {
-  constexpr int64_t kMostRows = 512;  // beyond, nothing is measured
-  RETURN_IF_ERROR(ReserveActivations(kMostRows, 0));
+// The head of a model with tied embeddings has the embedding's rows, unless a rank has only some of them.
+bool CudaOps::IsTable(const WeightSource& source) const {
+  return config_.tied_embeddings && table_.has_value() && source.form == WeightSource::Form::kMatrix &&
+         source.parts.size() == 1 && source.biases.empty() && source.parts[0].data == table_->source &&
+         source.parts[0].rows == At(table_->id).rows;
+}
+
+absl::Status CudaOps::Tune(const PackedModel& model, const StepLimits& step) {
   struct Projection {
     std::vector<WeightId> weights;  // of all layers
     const Bf16* input;
@@ -104,7 +112,8 @@ absl::Status CudaOps::Tune(const PackedModel& model) {
     const Packed& weight = At(p.weights.front());
     std::vector<const Bf16*> weights;
     for (const WeightId id : p.weights) weights.push_back(At(id).values.data());
-    for (int64_t rows = 8; rows <= kMostRows; rows *= 2) {
+    const int64_t most_rows = model.lm_head == p.weights.front() ? step.logits : step.tokens;
+    for (int64_t rows = 8; rows <= CudaMatmul::RowsPlannedFor(most_rows); rows *= 2) {
       RETURN_IF_ERROR(matmul_->Learn({.x = p.input,
                                       .bias = weight.bias.data(),
                                       .rows = rows,
@@ -120,7 +129,10 @@ absl::Status CudaOps::Tune(const PackedModel& model) {
 }
 
 absl::Status CudaOps::Begin(const Batch& batch) {
-  if (decode_rows_ > 0) return absl::OkStatus();  // BeginDecode has taken it up
+  if (decode_rows_ > 0) {        // BeginDecode has taken it up
+    status_ = absl::OkStatus();  // a capture that failed is followed by a pass without
+    return absl::OkStatus();
+  }
   return TakeUp(batch);
 }
 
@@ -199,6 +211,14 @@ absl::Status CudaOps::AddBlockTables(const Batch& batch) {
     to += slice.blocks.size();
   }
   return absl::OkStatus();
+}
+
+int64_t CudaOps::ActivationBytes(const ModelConfig& config, int64_t rows, int64_t kept) {
+  const int64_t fp32 = sizeof(float), bf16 = sizeof(Bf16), hidden = config.hidden, qkv = QkvColumns(config);
+  const int64_t of_row = hidden * (fp32 + bf16) + (qkv + config.heads * config.head_dim + 3 * config.ffn) * bf16;
+  const int64_t of_kept =
+      hidden * fp32 + qkv * bf16 + 2 * StrideOf(config.vocab) * fp32;  // a group has a rank's part, too
+  return rows * of_row + kept * of_kept;
 }
 
 absl::Status CudaOps::ReserveActivations(int64_t rows, int64_t kept) {

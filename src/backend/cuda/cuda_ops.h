@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "backend/backend.h"
 #include "backend/cuda/cuda_attention.h"
 #include "backend/cuda/cuda_matmul.h"
 #include "backend/cuda/cuda_memory.h"
@@ -63,8 +64,12 @@ class CudaOps final : public Ops {
   void KeepLogitRows() override;
   absl::StatusOr<LogitsView> Logits(WeightId norm, WeightId head) override;
 
-  // Chooses how the model's projections are computed, so that no step has to wait for it. Takes seconds.
-  absl::Status Tune(const PackedModel& model);
+  // Of device memory, for activations of so many rows, `kept` of which have logits.
+  static int64_t ActivationBytes(const ModelConfig& config, int64_t rows, int64_t kept);
+  absl::Status ReserveActivations(int64_t rows, int64_t kept);
+  // Chooses how the model's projections are computed in steps up to this one, so that none has to wait for it. Takes
+  // seconds. REQUIRES: activations for so many rows.
+  absl::Status Tune(const PackedModel& model, const StepLimits& step);
 
   size_t cublas_version() const { return matmul_->version(); }
   // The first error since Begin.
@@ -80,14 +85,17 @@ class CudaOps final : public Ops {
   };
 
   CudaOps(const ModelConfig& config, const CudaOpsOptions& options);
-  int64_t QkvColumns() const { return (config_.heads + 2 * config_.kv_heads) * config_.head_dim; }
+  static int64_t QkvColumns(const ModelConfig& config) {
+    return (config.heads + 2 * config.kv_heads) * config.head_dim;
+  }
+  int64_t QkvColumns() const { return QkvColumns(config_); }
+  bool IsTable(const WeightSource& source) const;
   const Packed& At(WeightId id) const { return weights_[id.value()]; }
   cuda::PagedKv Kv(int64_t layer) const;
   void Collect(const Batch& batch);
   absl::Status TakeUp(const Batch& batch);
   absl::Status Upload(const Batch& batch);
   absl::Status AddBlockTables(const Batch& batch);
-  absl::Status ReserveActivations(int64_t rows, int64_t kept);
   void Normalise(WeightId norm);
   const Bf16* Input(const LinearStep& step);
   // Of ranks, the first alone adds to what was there, so that their sum has it once.
@@ -113,7 +121,12 @@ class CudaOps final : public Ops {
   const Shard shard_;
   std::unique_ptr<CudaMatmul> matmul_;
   std::vector<Packed> weights_;
-  DeviceBuffer<float> rope_;  // [context, head_dim], kernels/rope_store.h
+  struct Table {
+    WeightId id;
+    const void* source;
+  };
+  std::optional<Table> table_;  // the embedding
+  DeviceBuffer<float> rope_;    // [context, head_dim], kernels/rope_store.h
   absl::Status status_;
 
   // The batch on the host, as Begin took it up.

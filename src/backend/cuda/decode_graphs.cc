@@ -1,5 +1,6 @@
 #include "backend/cuda/decode_graphs.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -24,11 +25,12 @@ int64_t DecodeGraphs::RowsFor(int64_t sequences) {
 
 absl::Status DecodeGraphs::Run(const CudaOps::Captured& step, absl::FunctionRef<absl::Status()> forward,
                                cudaStream_t stream) {
-  if (graphs_.size() > kMostGraphs) graphs_.clear();
   const auto [entry, added] = graphs_.try_emplace(step.sizes);
   Graph& graph = entry->second;
+  graph.used = ++runs_;
+  if (graphs_.size() > kMostGraphs) ForgetOne();
   if (added || graph.addresses != step.addresses) {
-    graph = {.addresses = step.addresses};
+    graph = {.used = runs_, .addresses = step.addresses};
     return forward();
   }
   if (graph.replay == nullptr && !graph.refused) {
@@ -38,6 +40,12 @@ absl::Status DecodeGraphs::Run(const CudaOps::Captured& step, absl::FunctionRef<
   }
   if (graph.replay == nullptr) return forward();
   return CudaStatus(cudaGraphLaunch(graph.replay.get(), stream), "launching a decode step");
+}
+
+// The one that was not used for longest.
+void DecodeGraphs::ForgetOne() {
+  graphs_.erase(std::min_element(graphs_.begin(), graphs_.end(),
+                                 [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));
 }
 
 absl::Status DecodeGraphs::Capture(absl::FunctionRef<absl::Status()> forward, cudaStream_t stream, Graph& graph) {

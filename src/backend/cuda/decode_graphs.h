@@ -29,6 +29,7 @@ class DecodeGraphs {
     void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
   };
   struct Graph {
+    int64_t used = 0;                                           // the run that used it last
     bool refused = false;                                       // capturing it failed
     std::vector<const void*> addresses;                         // that it was captured, or first run, with
     std::unique_ptr<CUgraphExec_st, Destroy> replay = nullptr;  // null: not captured yet
@@ -36,6 +37,9 @@ class DecodeGraphs {
 
   static absl::Status Capture(absl::FunctionRef<absl::Status()> forward, cudaStream_t stream, Graph& graph);
 
+  void ForgetOne();
+
+  int64_t runs_ = 0;
   std::map<std::vector<int64_t>, Graph> graphs_;  // by the sizes of their launches
 };
 

@@ -3,6 +3,8 @@
 #include "backend/cuda/cuda_backend.h"
 
 #include <cmath>
+#include <functional>
+#include <string_view>
 
 #include "backend/cuda/cuda_test_device.h"
 #include "model/reference_forward.h"
@@ -134,6 +136,54 @@ TEST_CASE("with same bits, neither chunks nor neighbours change a bit of K, V or
   }
 }
 
+// Projections of other sizes have other kernels, which cuBLASLt may share out otherwise for each number of rows. The
+// digest that is printed is to be the same wherever numerics_id is.
+TEST_CASE("with same bits, layers of a real model's size give the same bits in steps of one to thousands of tokens",
+          "[large]") {
+  if (!HasDevice()) return;
+  ModelConfig shape = LlamaShape(DType::kBF16);  // Llama-3.1-8B's, with a smaller vocabulary
+  shape.layers = 1;
+  shape.hidden = 4096;
+  shape.ffn = 14336;
+  shape.heads = 32;
+  shape.kv_heads = 8;
+  shape.head_dim = 128;
+  shape.vocab = 8192;
+  RandomWeights weights(shape, 3);
+  weights.layers.push_back(weights.layers[0]);
+  weights.config.layers = 2;
+  Device device(weights, true, /*seed=*/1, /*ranks=*/1, {.tokens = 2048, .logits = 64});
+  const TestSequence sequence = device.Place(RandomTokens(2500, shape.vocab, 5));
+  const int64_t length = std::ssize(sequence.tokens);
+  device.Prefill(sequence, length - 1, length);
+  const std::vector<float> logits = device.Run({{sequence.Slice(length - 1, length, true)}});
+  const std::vector<uint16_t> kv = device.Kv(sequence);
+  for (const int64_t chunk : {2048, 1100, 1024, 513, 512, 257, 100, 9, 8, 1}) {
+    INFO("chunk " << chunk);
+    const int64_t begin = std::max<int64_t>(0, length - 1 - 20 * chunk);  // what is before has its bits
+    for (int64_t at = begin; at < length - 1; at += chunk) {
+      device.Run({{sequence.Slice(at, std::min(at + chunk, length - 1), false)}});
+    }
+    const bool same = device.Kv(sequence) == kv;  // too much to print
+    CHECK(same);
+  }
+  std::vector<TestSequence> neighbours;
+  for (const int64_t count : {1, 6, 17, 40}) {
+    INFO(count << " neighbours");
+    while (std::ssize(neighbours) < count) {
+      const auto seed = static_cast<uint32_t>(neighbours.size());
+      neighbours.push_back(device.Place(RandomTokens(3 + seed % 20, shape.vocab, seed)));
+    }
+    Batch batch{{sequence.Slice(length - 1, length, true)}};
+    for (const TestSequence& n : neighbours) batch.slices.push_back(n.Slice(0, 1, true));
+    std::vector<float> again = device.Run(batch);
+    again.resize(logits.size());
+    CHECK(SameBits(again, logits));
+  }
+  const std::string_view bytes(reinterpret_cast<const char*>(kv.data()), kv.size() * sizeof kv[0]);
+  std::cout << "same bits: " << device->numerics_id() << " gives KV " << std::hash<std::string_view>()(bytes) << "\n";
+}
+
 TEST_CASE("a decode step gives the same bits the first time, captured and replayed, beside other neighbours") {
   if (!HasDevice()) return;
   const ModelConfig shape = LlamaShape(DType::kBF16);
@@ -214,7 +264,8 @@ TEST_CASE("the device chooses the tokens that the sampler would, and gives logit
 
 TEST_CASE("a layer is told when its K and V are in the slab") {
   if (!HasDevice()) return;
-  const ModelConfig shape = LlamaShape(DType::kBF16);
+  ModelConfig shape = LlamaShape(DType::kBF16);
+  shape.layers = 6;
   const RandomWeights weights(shape, 8);
   Device device(weights, false);
   const TestSequence sequence = device.Place(RandomTokens(64, shape.vocab, 5));
@@ -233,21 +284,74 @@ TEST_CASE("a layer is told when its K and V are in the slab") {
     return true;
   });
   REQUIRE(logits.ok());
-  CHECK(told == std::vector<int64_t>{0, 1});
+  CHECK(told == std::vector<int64_t>{0, 1, 2, 3, 4, 5});
 }
 
 TEST_CASE("a pass that is broken off is ABORTED, and the next one is as if it had not been") {
   if (!HasDevice()) return;
-  const ModelConfig shape = LlamaShape(DType::kBF16);
+  ModelConfig shape = LlamaShape(DType::kBF16);
+  shape.layers = 6;
   const RandomWeights weights(shape, 9);
   Device device(weights, false);
   const TestSequence sequence = device.Place(RandomTokens(40, shape.vocab, 6));
   const std::vector<float> logits = device.Run({{sequence.Slice(0, 40, true)}});
-  for (const int64_t last : {0, 1}) {
+  for (const int64_t last : {0, 1, 4, 5}) {
     const auto aborted = device->Forward({{sequence.Slice(0, 40, true)}}, [&](int64_t layer) { return layer < last; });
     CHECK(absl::IsAborted(aborted.status()));
   }
   CHECK(SameBits(device.Run({{sequence.Slice(0, 40, true)}}), logits));
+}
+
+TEST_CASE("a step within its limits takes no memory that was not taken at the start") {
+  if (!HasDevice()) return;
+  ModelConfig shape = LlamaShape(DType::kBF16);
+  shape.hidden = 512;
+  shape.ffn = 2048;
+  const StepLimits step{.tokens = 4000, .logits = 8};
+  constexpr int64_t kMb = 1 << 20;
+  const int64_t activations = ActivationBytes(shape, step), slack = 16 * kMb;  // kernels are loaded when they are used
+  REQUIRE(activations > 3 * slack);
+  for (const int ranks : {1, 2}) {
+    INFO(ranks << " ranks");
+    const RandomWeights weights(shape, 1);
+    const int64_t before = FreeCudaBytes(0).value();
+    Device device(weights, false, /*seed=*/1, ranks, step);
+    const int64_t made = FreeCudaBytes(0).value();
+    CHECK(before - made >= activations);
+    for (const int64_t length : {100, 4000}) {
+      device.Prefill(device.Place(RandomTokens(length, shape.vocab, 1)), length, length);
+    }
+    CHECK(made - FreeCudaBytes(0).value() < slack);
+  }
+}
+
+TEST_CASE("many blocks come to memory of the host, and back to other places, in one call") {
+  if (!HasDevice()) return;
+  constexpr int64_t kBlock = 4096, kBlocks = 64;
+  const auto memory = CudaSlab::Allocate(0, 2 * kBlock * kBlocks);
+  REQUIRE(memory.ok());
+  const Slab slab = (*memory)->slab();
+  std::vector<std::byte> bytes(kBlock * kBlocks), back(bytes.size());
+  std::mt19937 random(1);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  REQUIRE(slab.Copy(slab.data(), bytes.data(), bytes.size()).ok());
+  const auto host = slab.AllocateHost(bytes.size());
+  REQUIRE(host.ok());
+  std::vector<MemoryCopy> out, in;
+  for (int64_t i = 0; i < kBlocks; ++i) {
+    out.push_back({host->get() + i * kBlock, slab.data() + (kBlocks - 1 - i) * kBlock, kBlock});
+    in.push_back({slab.data() + (2 * kBlocks - 1 - i) * kBlock, host->get() + i * kBlock, kBlock});
+  }
+  REQUIRE(slab.Copy(out).ok());
+  REQUIRE(slab.Copy(in).ok());
+  REQUIRE(slab.Copy(back.data(), slab.data() + kBlocks * kBlock, back.size()).ok());
+  CHECK(back == bytes);
+}
+
+TEST_CASE("the emptiest devices are as many as were asked for, or UNAVAILABLE") {
+  CHECK(absl::IsUnavailable(EmptiestDevices(1000).status()));
+  if (!HasDevice()) return;
+  CHECK(EmptiestDevices(1).value().size() == 1);
 }
 
 TEST_CASE("what the CUDA kernels cannot take is refused with what was expected and got") {

@@ -44,7 +44,8 @@ class Device {
   static constexpr int64_t kBlocks = 400;
 
   // Computed by so many ranks, all of them on the first device.
-  Device(const Weights& weights, bool same_bits, uint32_t seed = 1, int ranks = 1) : random_(seed) {
+  Device(const Weights& weights, bool same_bits, uint32_t seed = 1, int ranks = 1, const StepLimits& step = {})
+      : random_(seed) {
     const KvLayout layout = CudaKvLayout(weights.config);
     std::vector<CudaRank> group;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -55,8 +56,8 @@ class Device {
       REQUIRE(cudaMemset(slab.data(), 0xff, slab.size()) == cudaSuccess);
       group.push_back({0, slab});
     }
-    auto made = ranks > 1 ? MakeCudaGroup(weights, group, {.same_bits = same_bits})
-                          : MakeCudaBackend(weights, {.slab = group[0].slab, .same_bits = same_bits});
+    auto made = ranks > 1 ? MakeCudaGroup(weights, group, {.step = step, .same_bits = same_bits})
+                          : MakeCudaBackend(weights, {.slab = group[0].slab, .step = step, .same_bits = same_bits});
     INFO(made.status().ToString());
     REQUIRE(made.ok());
     backend_ = *std::move(made);
