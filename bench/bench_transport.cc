@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/logging.h"
+#include "bench/guarded_transport.h"
 #include "bench/report.h"
 #include "gpu_parts.h"
 #include "nlohmann/json.hpp"
@@ -189,7 +190,7 @@ nlohmann::ordered_json RunWith(bool cuda, const char* transports) {
 }  // namespace baton
 
 int main(int argc, char** argv) {
-  CLI::App app("Measures block transfer between two processes by shared memory and by TCP.");
+  CLI::App app("Measures block transfer between two processes by shared memory, by TCP, and as with --guard-kv.");
   std::string json;
   bool cuda = false;
   app.add_option("--json", json, "write the results to this file");
@@ -200,5 +201,10 @@ int main(int argc, char** argv) {
   result[cuda ? "device_memory" : "shared_memory"] = baton::RunWith(cuda, nullptr);
   std::fprintf(stderr, "TCP over loopback\n");
   result["tcp"] = baton::RunWith(cuda, cuda ? "tcp,cuda_copy" : "tcp");
+  for (const bool tls : {false, true}) {
+    if (cuda) break;
+    std::fprintf(stderr, "guarded, by gRPC%s\n", tls ? " and TLS" : "");
+    result[tls ? "guarded_tls" : "guarded"] = baton::RunGuarded(tls);
+  }
   return baton::WriteReport(result, json);
 }
