@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "base/logging.h"
+#include "bench/guarded_transport.h"
 #include "bench/report.h"
 #include "gpu_parts.h"
 #include "nlohmann/json.hpp"
@@ -246,7 +247,7 @@ nlohmann::ordered_json RunWith(const Way& way) {
 }  // namespace baton
 
 int main(int argc, char** argv) {
-  CLI::App app("Measures block transfer between two processes by shared memory and by TCP.");
+  CLI::App app("Measures block transfer between two processes by shared memory, by TCP, and as with --guard-kv.");
   std::string json;
   bool cuda = false;
   app.add_option("--json", json, "write the results to this file");
@@ -271,6 +272,11 @@ int main(int argc, char** argv) {
   for (const auto& [name, way] : ways) {
     std::fprintf(stderr, "%s\n", name);
     result[name] = baton::RunWith(way);
+  }
+  for (const bool tls : {false, true}) {
+    if (cuda) break;
+    std::fprintf(stderr, "guarded, by gRPC%s\n", tls ? " and TLS" : "");
+    result[tls ? "guarded_tls" : "guarded"] = baton::RunGuarded(tls);
   }
   return baton::WriteReport(result, json);
 }

@@ -1,7 +1,7 @@
-"""What --verify-kv costs: time to first token of prompts whose KV the prefill worker has and the decode worker lacks, so
+"""What --verify-kv costs, or --guard-kv: time to first token of prompts whose KV the prefill worker has and the decode worker lacks, so
 that little but the hand-off is in it, with and without the option, in real processes on this machine.
 
-    bench/verify_kv models/smollm2-135m-instruct [--tokens 2048] [--rounds 15] [--json FILE]
+    bench/verify_kv models/smollm2-135m-instruct [--tokens 2048] [--rounds 15] [--option guard-kv] [--json FILE]
 
 Two decode workers are there at once, each behind a router of its own, and take turns. Each has room for one prompt
 only, and two prompts alternate, so that all blocks of each move every time."""
@@ -29,7 +29,7 @@ LOADER.exec_module(cluster)
 class Clusters:
     """One prefill worker, and for each setting a decode worker and a router."""
 
-    def __init__(self, model, tokens):
+    def __init__(self, model, tokens, option):
         self.run, self.state = ROOT / "build" / "bench_verify_kv", {"processes": []}
         self.run.mkdir(parents=True, exist_ok=True)
         start = lambda *arguments: cluster.start(self.run, self.state, *map(str, arguments))  # noqa: E731
@@ -37,7 +37,7 @@ class Clusters:
         blocks = tokens // 16
         prefill = start("prefill", "baton-prefill", *worker, "--kv-blocks", 3 * blocks)
         self.routers = {}
-        for name, flags in (("off", []), ("on", ["--verify-kv"])):
+        for name, flags in (("off", []), ("on", [option])):
             decode = start(f"decode-{name}", "baton-decode", *worker, "--kv-blocks", blocks + 4, *flags)
             self.routers[name] = start(f"router-{name}", "baton-router", "--listen", "127.0.0.1:0", "--http", "off", "--metrics", "off",
                                        "--model", model, "--prefill-workers", prefill, "--decode-workers", decode)
@@ -74,18 +74,19 @@ def main():
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("--tokens", type=int, default=2048)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--option", choices=["verify-kv", "guard-kv"], default="verify-kv", help="of decode workers")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
-    clusters = Clusters(options.model.resolve(), options.tokens)
+    clusters = Clusters(options.model.resolve(), options.tokens, f"--{options.option}")
     try:
         times = asyncio.run(measure(clusters.routers, options.model.name, options.tokens, options.rounds))
     finally:
         clusters.stop()
     median = {name: statistics.median(values) for name, values in times.items()}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    figures = {"commit": commit, "tokens": options.tokens, "rounds": 2 * options.rounds, "first_token_ms": median,
+    figures = {"commit": commit, "option": options.option, "tokens": options.tokens, "rounds": 2 * options.rounds, "first_token_ms": median,
                "on_to_off": median["on"] / median["off"]}
-    print(f"{options.tokens} tokens, medians of {2 * options.rounds}: first token after {median['off']:.1f} ms, with --verify-kv "
+    print(f"{options.tokens} tokens, medians of {2 * options.rounds}: first token after {median['off']:.1f} ms, with --{options.option} "
           f"{median['on']:.1f} ms: {median['on'] - median['off']:+.1f} ms, {figures['on_to_off']:.2f} times")
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n")

@@ -16,7 +16,7 @@ absl::Status Run(WorkerOptions options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));
   ASSIGN_OR_RETURN(const Digest digest, KvDigest(options, model, *tokenizer));
   const Digest weights_digest = model.weights->digest;
-  ASSIGN_OR_RETURN(const Transports transports, MakeUcxTransports(options));
+  ASSIGN_OR_RETURN(const Transports transports, MakeTransports(options));
   if (options.common.check) return absl::OkStatus();
 
   const SteadyClock clock;

@@ -14,7 +14,7 @@ namespace {
 
 absl::Status Run(WorkerOptions options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options, {.prefill = 1}));
-  ASSIGN_OR_RETURN(const Transports transports, MakeUcxTransports(options));
+  ASSIGN_OR_RETURN(const Transports transports, MakeTransports(options));
   if (options.common.check) return absl::OkStatus();
 
   const SteadyClock clock;

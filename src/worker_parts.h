@@ -143,7 +143,7 @@ inline absl::StatusOr<LoadedModel> LoadModel(WorkerOptions& options, const Worke
   LoadedModel model;
   ASSIGN_OR_RETURN(model.weights, LoadWeights(options.model));
   RETURN_IF_ERROR(Place(options, workers, model));
-  if (model.cuda_devices.empty()) WarnOfSharedMemory(model.blocks * model.block_bytes);
+  if (model.cuda_devices.empty() && !options.guard_kv) WarnOfSharedMemory(model.blocks * model.block_bytes);
   ASSIGN_OR_RETURN(const StagingOptions staging, Staging(options, model.block_bytes));
   if (options.common.check && staging.disk > 0) {
     RETURN_IF_ERROR(StagingFile::Create(options.kv_disk_dir, staging.disk, model.block_bytes).status());
@@ -160,20 +160,26 @@ inline absl::StatusOr<Digest> KvDigest(const WorkerOptions& options, const Loade
 
 using Transports = std::vector<std::unique_ptr<Transport>>;  // one for each rank
 
-inline absl::StatusOr<Transports> MakeUcxTransports(const WorkerOptions& options) {
+inline Transports MakeInProcessTransports(const WorkerOptions& options,
+                                          const std::shared_ptr<InProcessNetwork>& network) {
+  Transports transports;
+  for (int i = 0; i < options.tensor_parallel; ++i) transports.push_back(std::make_unique<InProcessTransport>(network));
+  return transports;
+}
+
+// How blocks reach other processes' workers. With --guard-kv they go by gRPC, so the slabs are nobody's but this
+// process's own, and there is no UCX that writes wherever it is told to.
+inline absl::StatusOr<Transports> MakeTransports(const WorkerOptions& options) {
+  if (options.guard_kv) {
+    spdlog::info("KV blocks move by gRPC, under keys of reservations");
+    return MakeInProcessTransports(options, std::make_shared<InProcessNetwork>());
+  }
   Transports transports;
   for (int rank = 0; rank < options.tensor_parallel; ++rank) {
     ASSIGN_OR_RETURN(auto transport, UcxTransport::Create({.tcp_devices = options.kv_devices}));
     if (rank == 0) spdlog::info("KV blocks move by {}", transport->Description());
     transports.push_back(std::move(transport));
   }
-  return transports;
-}
-
-inline Transports MakeInProcessTransports(const WorkerOptions& options,
-                                          const std::shared_ptr<InProcessNetwork>& network) {
-  Transports transports;
-  for (int i = 0; i < options.tensor_parallel; ++i) transports.push_back(std::make_unique<InProcessTransport>(network));
   return transports;
 }
 

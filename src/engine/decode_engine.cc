@@ -280,6 +280,7 @@ DecodeEngine::Load DecodeEngine::load() const {
   load.evictions = tree_.evictions();
   load.expired_leases = receiver_.expired_leases();
   load.failed_checks = receiver_.failed_checks();
+  load.refused_writes = receiver_.refused_writes();
   return load;
 }
 

@@ -116,6 +116,7 @@ class DecodeEngine {
     int64_t evictions = 0;
     int64_t expired_leases = 0;
     int64_t failed_checks = 0;
+    int64_t refused_writes = 0;
   };
   Load load() const;
   bool idle() const { return requests_.empty() && checking_.empty(); }

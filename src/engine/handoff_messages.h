@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "kv/block_layout.h"
 #include "kv/prefix_key.h"
 #include "model/weights.h"
+#include "transport/write_right.h"
 
 namespace baton {
 
@@ -30,7 +32,8 @@ struct LinkRequest {
   Digest module_digest{};
   KvLayout layout;
   std::string numerics_id;
-  bool can_digest = false;  // its commits have digests where the reply asks for them; older workers cannot
+  bool can_digest = false;      // its commits have digests where the reply asks for them; older workers cannot
+  bool can_show_right = false;  // it writes under the rights that it is given (WriteGuard); older workers cannot
 };
 struct LinkReply {
   Incarnation decode_incarnation;
@@ -65,6 +68,7 @@ struct MissingBlock {
 struct Reserved {
   ReservationRef reservation;
   std::vector<MissingBlock> missing;  // what must be pushed; the rest is there already
+  std::optional<WriteRight> right{};  // to push it, where the decode worker guards its blocks
 };
 struct RetryAfter {
   absl::Duration after;
@@ -79,6 +83,7 @@ struct Commit {
   ReservationRef reservation;
   int32_t blocks_written = 0;
   std::vector<BlockDigest> digests{};  // of the missing blocks' bytes, in their order; none unless they are wanted
+  std::optional<WriteRight> right{};   // the reservation's, if it has one: nobody else says that it is complete
 };
 
 // Prefill → decode: this writer will not write under this reservation any more ("drained"). Ends an aborted hand-off;

@@ -64,6 +64,11 @@ absl::Status HandoffReceiver::CheckLink(const LinkRequest& request) const {
         "the decode worker verifies KV blocks by digests (--verify-kv), and the prefill worker can send none: its "
         "version is older");
   }
+  if (options_.guard != nullptr && !request.can_show_right) {
+    return absl::FailedPreconditionError(
+        "the decode worker takes KV blocks only under the key of their reservation (--guard-kv), and the prefill "
+        "worker can show none: its version is older");
+  }
   const auto link = links_.find(request.prefill_incarnation);
   if (link != links_.end() && link->second.address != request.prefill_address) {
     return absl::FailedPreconditionError(absl::StrCat("incarnation ", request.prefill_incarnation.value(),
@@ -150,6 +155,7 @@ Reserved HandoffReceiver::Grant(const ReserveRequest& request, BlockTable table,
   ++made_;
   Reserved reply{ref, {}};
   for (size_t i = held; i < table.size(); ++i) reply.missing.push_back({static_cast<int32_t>(i), table.ids()[i]});
+  if (options_.guard != nullptr) reply.right = options_.guard->Grant(table.ids().subspan(held));
   Reservation& reservation = reservations_[ref.id];
   reservation.generation = ref.generation;
   reservation.writer = request.writer;
@@ -160,8 +166,14 @@ Reserved HandoffReceiver::Grant(const ReserveRequest& request, BlockTable table,
   reservation.cache_only = request.cache_only;
   reservation.table = std::move(table);
   reservation.held = held;
+  reservation.right = reply.right;
   reservation.lapses_at = now + options_.lease;
   return reply;
+}
+
+// Before anybody else may have its blocks, or reads them.
+void HandoffReceiver::EndWriting(const Reservation& reservation) {
+  if (reservation.right.has_value()) options_.guard->Revoke(reservation.right->id);
 }
 
 HandoffReceiver::Reservations::iterator HandoffReceiver::Find(const ReservationRef& ref) {
@@ -177,6 +189,11 @@ absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
         absl::StrCat(ToString(commit.reservation), " is unknown, has lapsed or was given up"));
   }
   Reservation& reservation = it->second;
+  if (reservation.right.has_value() &&
+      !WriteGuard::Same(reservation.right->key, commit.right.value_or(WriteRight{}).key)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(ToString(commit.reservation), ": the commit does not show its key (--guard-kv)"));
+  }
   const int64_t expected = static_cast<int64_t>(reservation.table.size() - reservation.held);
   if (commit.blocks_written != expected) {
     GiveUp(it, now);
@@ -195,6 +212,7 @@ absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
     return absl::FailedPreconditionError(
         absl::StrCat(ToString(commit.reservation), " was committed with other digests before"));
   }
+  EndWriting(reservation);
   reservation.committed = true;
   reservation.lapses_at = now + options_.lease;
   if (options_.verify) {
@@ -228,6 +246,7 @@ void HandoffReceiver::ShareWrittenBlocks(Reservation& reservation) {
 void HandoffReceiver::OnRelease(const Release& release, absl::Time now) {
   Tick(now);
   if (const auto it = Find(release.reservation); it != reservations_.end()) {
+    EndWriting(it->second);
     reservations_.erase(it);  // its writer has drained: the blocks are free
     return;
   }
@@ -309,6 +328,7 @@ void HandoffReceiver::Cancel(const RequestId& request, absl::Time now) {
 
 HandoffReceiver::Reservations::iterator HandoffReceiver::GiveUp(Reservations::iterator it, absl::Time now) {
   Reservation& reservation = it->second;
+  EndWriting(reservation);
   if (!reservation.committed) {
     Quarantine quarantine{
         .generation = reservation.generation, .blocks = {}, .ends_at = now + kQuarantineLeases * options_.lease};
@@ -359,17 +379,22 @@ HandoffReceiver::Outstanding HandoffReceiver::outstanding() const {
 }
 
 void HandoffReceiver::CheckInvariants() const {
-  int64_t quarantined = 0;
+  int64_t quarantined = 0, unwritten = 0;
   for (const auto& [id, quarantine] : quarantines_) quarantined += static_cast<int64_t>(quarantine.blocks.size());
   BATON_CHECK(quarantined == pool_.counts().quarantined, "the pool quarantines other blocks than the receiver");
   for (const auto& [id, reservation] : reservations_) {
     BATON_CHECK(static_cast<int64_t>(reservation.table.size()) == BlocksFor(reservation.kv_tokens), "a block is lost");
     BATON_CHECK(reservation.held <= reservation.keys.size(), "a partial block cannot have been held");
     BATON_CHECK(!quarantines_.contains(id), "both reserved and quarantined");
+    unwritten += !reservation.committed;
     for (size_t i = reservation.held; i < reservation.table.size() && !reservation.committed; ++i) {
       const BlockId block = reservation.table.ids()[i];
       BATON_CHECK(pool_.ReferencesOf(block) == 1 && !pool_.IsRetained(block), "an unwritten block is shared");
     }
+  }
+  if (options_.guard != nullptr) {
+    BATON_CHECK(options_.guard->rights() == unwritten, "a right to write to what is not reserved for it");
+    options_.guard->CheckInvariants();
   }
   for (const auto& [id, check] : checks_) {
     BATON_CHECK(check.committed && !check.digests.empty() && !reservations_.contains(id), "checked before it is there");

@@ -22,6 +22,7 @@
 #include "kv/block_pool.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"
+#include "transport/write_guard.h"
 
 namespace baton {
 
@@ -47,6 +48,9 @@ struct HandoffReceiverOptions {
   // Blocks are used, and shared, only once their bytes were found to be those that their writer has read. Who sends no
   // digests is not linked.
   bool verify = false;
+  // Must outlive it. With it, writers get a right to a reservation's missing blocks for as long as it is reserved. Who
+  // cannot show one is not linked.
+  WriteGuard* guard = nullptr;
   // Most KV tokens of one sequence: no max_new_tokens, however large, is counted beyond it.
   int64_t positions = std::numeric_limits<int64_t>::max();
 };
@@ -88,7 +92,8 @@ class HandoffReceiver {
   // FAILED_PRECONDITION: the writer is not linked. INVALID_ARGUMENT: the request contradicts itself.
   absl::StatusOr<ReserveReply> OnReserve(const ReserveRequest& request, absl::Time now);
   // FAILED_PRECONDITION: the reservation is not there, has lapsed, or lacks blocks (then it is given up). OK again when
-  // repeated. The same for a commit without the digests that were asked for.
+  // repeated. The same for a commit without the digests that were asked for, or without the reservation's right, which
+  // changes nothing: it is not its writer's.
   absl::Status OnCommit(const Commit& commit, absl::Time now);
   void OnRelease(const Release& release, absl::Time now);
   // FAILED_PRECONDITION: the writer is not linked.
@@ -120,6 +125,7 @@ class HandoffReceiver {
   Outstanding outstanding() const;
   int64_t expired_leases() const { return expired_leases_; }  // reservations that lapsed, since the start
   int64_t failed_checks() const { return failed_checks_; }    // hand-offs whose blocks were others than those sent
+  int64_t refused_writes() const { return options_.guard == nullptr ? 0 : options_.guard->refused(); }
   bool IsLinked(Incarnation writer) const { return links_.contains(writer); }
   void CheckInvariants() const;
 
@@ -134,6 +140,7 @@ class HandoffReceiver {
     bool cache_only = false;
     BlockTable table;  // [BlocksFor(kv_tokens)]
     size_t held = 0;   // blocks [0, held) of the table were here already, [held, size) are the writer's to write
+    std::optional<WriteRight> right;  // of options.guard, in force until it is committed or given up
     bool committed = false;
     std::vector<BlockDigest> digests;  // of blocks [held, size), once committed; empty: they are not checked
     absl::Time lapses_at;
@@ -156,6 +163,7 @@ class HandoffReceiver {
   absl::Status CheckStart(const DecodeJob& job, const Reservation& reservation) const;
   Reserved Grant(const ReserveRequest& request, BlockTable table, size_t held, absl::Time now);
   Reservations::iterator Find(const ReservationRef& ref);
+  void EndWriting(const Reservation& reservation);
   // Ends a reservation. Blocks that the writer may still write are quarantined.
   Reservations::iterator GiveUp(Reservations::iterator it, absl::Time now);
   Quarantines::iterator EndQuarantine(Quarantines::iterator it);

@@ -1,5 +1,5 @@
 // The receiving side's checks: whether what lies in written blocks is what their writer has read. UCX asks nobody who
-// writes, so a forged write cannot be kept out, only noticed.
+// writes, so a forged write is kept out by a WriteGuard alone, whose worker has no UCX; else it can only be noticed.
 #include <utility>
 
 #include "base/check.h"

@@ -145,6 +145,7 @@ absl::Status HandoffSender::CheckMissing(const Handoff& handoff, const std::vect
 void HandoffSender::OnReserved(HandoffId id, Handoff& handoff, const Reserved& reserved, absl::Time now) {
   handoff.reserved = true;
   handoff.reservation = reserved.reservation;
+  handoff.right = reserved.right;
   handoff.fenced_at = handoff.reserve_sent + handoff.lease;
   auto* found = FindPeer(handoff.link);
   if (found == nullptr) {
@@ -202,7 +203,7 @@ void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> 
     TickBy(give_up_at);
     ++handoff.pushes_in_flight;
     for (const BlockCopy& copy : copies) handoff.bytes_pushed += copy.bytes;
-    actions_.push_back(PushBlocks{push, handoff.link, handoff.reservation, std::move(copies)});
+    actions_.push_back(PushBlocks{push, handoff.link, handoff.reservation, std::move(copies), handoff.right});
   }
   if (!handoff.undigested.empty()) AskForDigests(id, handoff);
   MaybeCommit(id, handoff);
@@ -230,7 +231,14 @@ void HandoffSender::OnPushDone(PushId push, const absl::Status& status, absl::Ti
   }
   Handoff* handoff = Find(id);  // losing the peer may have ended it
   if (handoff == nullptr) return;
-  if (!status.ok()) Fail(id, status, options_.relink_after, now);
+  if (absl::IsPermissionDenied(status)) {  // its reservation is over there, most likely; another one may do
+    Fail(id,
+         absl::UnavailableError(
+             absl::StrCat("decode worker ", handoff->job.decode_worker, " refused a KV write: ", status.message())),
+         options_.relink_after, now);
+  } else if (!status.ok()) {
+    Fail(id, status, options_.relink_after, now);
+  }
   if (handoff = Find(id); handoff == nullptr) return;
   MaybeCommit(id, *handoff);
   MaybeFinish(id, *handoff, now);
@@ -245,8 +253,9 @@ void HandoffSender::MaybeCommit(HandoffId id, Handoff& handoff) {
 
 void HandoffSender::PostCommit(HandoffId id, Handoff& handoff) {
   handoff.reply_pending = true;
-  actions_.push_back(SendCommit{id, handoff.job.decode_worker,
-                                Commit{handoff.reservation, handoff.missing, DigestsOfMissing(handoff)}});
+  actions_.push_back(
+      SendCommit{id, handoff.job.decode_worker,
+                 Commit{handoff.reservation, handoff.missing, DigestsOfMissing(handoff), handoff.right}});
 }
 
 void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl::Time now) {

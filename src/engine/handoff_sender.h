@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -87,6 +88,7 @@ struct PushBlocks {  // Link::Push → OnPushDone; UNAVAILABLE if the connection
   LinkId link;
   ReservationRef reservation;  // that it writes under, for logs and tests
   std::vector<BlockCopy> copies;
+  std::optional<WriteRight> right{};  // where the peer guards its blocks
 };
 // The bytes of these blocks of our slab, for a decode worker that wants digests (DigestsOf) → OnDigests. They stay
 // untouched until then.
@@ -227,6 +229,7 @@ class HandoffSender {
     absl::Time reserve_sent;
     bool reserved = false;
     ReservationRef reservation;
+    std::optional<WriteRight> right;
     Incarnation decode_incarnation;
     absl::Duration lease;
     absl::Time fenced_at;               // the lease's end as we may count it

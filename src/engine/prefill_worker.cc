@@ -297,7 +297,9 @@ void PrefillWorker::Do(PushBlocks& action) {
     const auto found = links_.find(action.link);
     if (found != links_.end()) link = found->second.get();
   }
-  if (link != nullptr) {
+  if (link != nullptr && action.right.has_value()) {
+    link->PushUnder(*action.right, action.copies, std::move(answer));
+  } else if (link != nullptr) {
     link->Push(action.copies, std::move(answer));
   } else {
     answer(absl::UnavailableError("the connection is closed"));

@@ -3,6 +3,7 @@
 #include <openssl/evp.h>
 
 #include "base/status.h"
+#include "kv/plane_copy.h"
 
 namespace baton {
 namespace {
@@ -17,18 +18,6 @@ BlockDigest Sha256(const std::byte* data, size_t bytes) {
   return digest;
 }
 
-// A block in its own order. Of what ranks share more than a plane at once would come stripe after stripe
-// (kv/striped_slab.h).
-absl::Status CopyBlock(const Slab& slab, const KvLayout& layout, BlockId block, std::byte* to) {
-  const int64_t step = slab.device() != nullptr ? layout.BlockBytes() : layout.PlaneBytes();
-  const std::byte* from = slab.data() + block.value() * layout.BlockBytes();
-  std::vector<MemoryCopy> copies;
-  for (int64_t done = 0; done < layout.BlockBytes(); done += step) {
-    copies.push_back({to + done, from + done, static_cast<size_t>(step)});
-  }
-  return slab.Copy(copies);
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<BlockDigest>> DigestsOf(const Slab& slab, const KvLayout& layout,
@@ -39,7 +28,10 @@ absl::StatusOr<std::vector<BlockDigest>> DigestsOf(const Slab& slab, const KvLay
   digests.reserve(blocks.size());
   for (const BlockId block : blocks) {
     BATON_CHECK((block.value() + 1) * bytes <= slab.size(), "a block beyond the slab");
-    if (!slab.on_host()) RETURN_IF_ERROR(CopyBlock(slab, layout, block, copy.data()));
+    if (!slab.on_host()) {
+      RETURN_IF_ERROR(
+          CopyPlanes(slab, layout.PlaneBytes(), copy.data(), slab.data() + block.value() * bytes, layout.BlockBytes()));
+    }
     digests.push_back(Sha256(slab.on_host() ? slab.data() + block.value() * bytes : copy.data(), bytes));
   }
   return digests;

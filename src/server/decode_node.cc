@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "server/guarded_connector.h"
 #include "server/tls.h"
 
 namespace baton {
@@ -34,6 +35,10 @@ absl::StatusOr<std::unique_ptr<DecodeNode>> DecodeNode::Start(const NodeParts& p
                                                               const std::string& listen,
                                                               const std::string& in_process_name) {
   std::unique_ptr<DecodeNode> node(new DecodeNode(parts));
+  if (parts.options.guard_kv) {
+    node->guard_.emplace(parts.backend.kv_slab(), parts.backend.kv_layout());
+    node->kv_service_.Guard(*node->guard_);
+  }
   ASSIGN_OR_RETURN(node->server_,
                    GrpcServer::Start(listen, GrpcServer::Audience::kWorkers, {&node->service_, &node->kv_service_},
                                      ServerCredentials(parts.options.common.peer)));
@@ -45,6 +50,11 @@ absl::StatusOr<std::unique_ptr<DecodeNode>> DecodeNode::Start(const NodeParts& p
   info.weights_digest = decoder.digest;
   DecodeWorkerOptions options;
   options.engine = EngineOptions(parts, decoder, info);
+  HandoffReceiverOptions& handoff = options.engine.handoff;
+  if (parts.options.guard_kv) {
+    handoff.guard = &*node->guard_;
+    handoff.transport_descriptor = GuardedDescriptor(address, static_cast<int64_t>(parts.backend.kv_slab().size()));
+  }
   options.parallel_for = std::move(decoder.parallel_for);
   options.sampling_threads = Threads(parts.options);
   node->worker_ = std::make_unique<DecodeWorker>(std::move(options), parts.backend, node->service_, parts.clock);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/decode_worker.h"
@@ -34,6 +35,7 @@ class DecodeNode {
  private:
   explicit DecodeNode(const NodeParts& parts) : service_(parts.metrics, VllmModel(parts)) {}
 
+  std::optional<WriteGuard> guard_;  // what follows writes through it
   DecodeService service_;
   KvTransferService kv_service_;
   std::unique_ptr<DecodeWorker> worker_;

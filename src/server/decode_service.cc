@@ -77,6 +77,7 @@ void DecodeService::Report() {
   metrics_.OnTokens("generated", load.tokens_out);
   metrics_.OnExpiredLeases(load.expired_leases);
   metrics_.OnFailedChecks(load.failed_checks);
+  metrics_.OnRefusedWrites(load.refused_writes);
   metrics_.OnPreemptions(load.preemptions);
   streams_.SendAll(LoadEvent(told));
 }

@@ -311,6 +311,19 @@ void AddFlags(CLI::App& app, RouterOptions& o) {
   AddEtcd(app, o.common.etcd);
 }
 
+namespace {
+
+void AddGuard(CLI::App& app, WorkerOptions& o, const std::string& what) {
+  app.add_flag(
+      "--guard-kv", o.guard_kv,
+      what +
+          " KV blocks then move by gRPC (encrypted, where there are certificates) and not by UCX, which asks "
+          "nobody who writes: nothing of the KV memory is shared or listened for. Slower than shared memory, RDMA "
+          "and GPUs that reach each other (docs/operations.md says how much); --kv-devices says nothing then");
+}
+
+}  // namespace
+
 void AddPrefillFlags(CLI::App& app, WorkerOptions& o) {
   AddFlags(app, o.common);
   AddWorkerFlags(app, o);
@@ -321,6 +334,7 @@ void AddPrefillFlags(CLI::App& app, WorkerOptions& o) {
                  "most requests that are there at once, and as many that still grow or run in the background")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
+  AddGuard(app, o, "push KV only to decode workers that have --guard-kv, too.");
 }
 
 void AddDecodeFlags(CLI::App& app, WorkerOptions& o) {
@@ -335,6 +349,8 @@ void AddDecodeFlags(CLI::App& app, WorkerOptions& o) {
       "--verify-kv", o.verify_kv,
       "use no KV block whose bytes are not those that its prefill worker sent: both sides take SHA-256 of what "
       "moves, and a request whose blocks were damaged or forged fails (docs/operations.md says what it costs)");
+  AddGuard(app, o,
+           "take a KV block only from the prefill worker that it is reserved for, by a key which that one is given.");
 }
 
 void AddServeFlags(CLI::App& app, ServeOptions& o) {

@@ -40,6 +40,7 @@ kv::v1::LinkRequest ToProto(const LinkRequest& request) {
   *proto.mutable_layout() = ToProto(request.layout);
   proto.set_numerics_id(request.numerics_id);
   proto.set_can_digest(request.can_digest);
+  proto.set_can_show_right(request.can_show_right);
   return proto;
 }
 
@@ -52,6 +53,7 @@ absl::StatusOr<LinkRequest> FromProto(const kv::v1::LinkRequest& proto) {
   ASSIGN_OR_RETURN(request.layout, FromProto(proto.layout()));
   request.numerics_id = proto.numerics_id();
   request.can_digest = proto.can_digest();
+  request.can_show_right = proto.can_show_right();
   return request;
 }
 
@@ -119,6 +121,7 @@ kv::v1::ReserveReply ToProto(const ReserveReply& reply) {
       out.add_missing_index(block.index);
       out.add_missing_target(block.target.value());
     }
+    if (reserved->right.has_value()) *out.mutable_right() = ToProto(*reserved->right);
   } else if (const auto* retry = std::get_if<RetryAfter>(&reply)) {
     proto.mutable_retry_after()->set_after_us(absl::ToInt64Microseconds(retry->after));
   } else {
@@ -139,6 +142,9 @@ absl::StatusOr<ReserveReply> FromProto(const kv::v1::ReserveReply& proto) {
       for (int i = 0; i < in.missing_index_size(); ++i) {
         reserved.missing.push_back({in.missing_index(i), BlockId(in.missing_target(i))});
       }
+      if (in.has_right()) {
+        ASSIGN_OR_RETURN(reserved.right, FromProto(in.right()));
+      }
       return reserved;
     }
     case kv::v1::ReserveReply::kRetryAfter:
@@ -151,6 +157,41 @@ absl::StatusOr<ReserveReply> FromProto(const kv::v1::ReserveReply& proto) {
   return absl::InvalidArgumentError("reserve reply: has no answer");
 }
 
+kv::v1::WriteRight ToProto(const WriteRight& right) {
+  kv::v1::WriteRight proto;
+  proto.set_id(right.id);
+  proto.set_key(right.key.data(), right.key.size());
+  return proto;
+}
+
+absl::StatusOr<WriteRight> FromProto(const kv::v1::WriteRight& proto) {
+  WriteRight right{.id = proto.id()};
+  if (proto.key().size() != right.key.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("write key: expected ", right.key.size(), " bytes, got ", proto.key().size()));
+  }
+  std::memcpy(right.key.data(), proto.key().data(), right.key.size());
+  return right;
+}
+
+absl::StatusOr<std::vector<BlockCopy>> CopiesOf(const kv::v1::WriteRequest& proto) {
+  if (proto.target_size() != proto.bytes_size() || proto.target_size() > kMostWriteTargets) {
+    return absl::InvalidArgumentError(absl::StrCat("write: ", proto.target_size(), " targets and ", proto.bytes_size(),
+                                                   " lengths: expected as many of both, at most ", kMostWriteTargets));
+  }
+  const auto all = static_cast<int64_t>(proto.data().size());
+  std::vector<BlockCopy> copies;
+  int64_t at = 0;
+  for (int i = 0; i < proto.bytes_size(); ++i) {
+    const int64_t bytes = proto.bytes(i);
+    if (bytes < 1 || bytes > all - at) break;
+    copies.push_back({.source_offset = at, .target_offset = proto.target(i), .bytes = bytes});
+    at += bytes;
+  }
+  if (std::ssize(copies) == proto.bytes_size() && at == all && all > 0) return copies;
+  return absl::InvalidArgumentError(absl::StrCat("write: its lengths are not those of its ", all, " bytes of data"));
+}
+
 kv::v1::CommitRequest ToProto(const Commit& commit) {
   kv::v1::CommitRequest proto;
   *proto.mutable_reservation() = ToProto(commit.reservation);
@@ -158,6 +199,7 @@ kv::v1::CommitRequest ToProto(const Commit& commit) {
   std::string& digests = *proto.mutable_digests();
   digests.reserve(commit.digests.size() * sizeof(BlockDigest));
   for (const BlockDigest& digest : commit.digests) digests.append(digest.begin(), digest.end());
+  if (commit.right.has_value()) *proto.mutable_right() = ToProto(*commit.right);
   return proto;
 }
 
@@ -166,6 +208,9 @@ absl::StatusOr<Commit> FromProto(const kv::v1::CommitRequest& proto) {
   Commit commit{.reservation = FromProto(proto.reservation()), .blocks_written = proto.blocks_written()};
   commit.digests.resize(proto.digests().size() / sizeof(BlockDigest));
   if (!commit.digests.empty()) std::memcpy(commit.digests.data(), proto.digests().data(), proto.digests().size());
+  if (proto.has_right()) {
+    ASSIGN_OR_RETURN(commit.right, FromProto(proto.right()));
+  }
   return commit;
 }
 

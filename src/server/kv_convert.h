@@ -2,8 +2,11 @@
 // the field.
 #pragma once
 
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "engine/handoff_messages.h"
+#include "kv/slab.h"
 #include "kv_transfer.pb.h"
 
 namespace baton {
@@ -17,6 +20,12 @@ kv::v1::ReserveRequest ToProto(const ReserveRequest& request);
 absl::StatusOr<ReserveRequest> FromProto(const kv::v1::ReserveRequest& proto);
 kv::v1::ReserveReply ToProto(const ReserveReply& reply);
 absl::StatusOr<ReserveReply> FromProto(const kv::v1::ReserveReply& proto);
+
+kv::v1::WriteRight ToProto(const WriteRight& right);
+absl::StatusOr<WriteRight> FromProto(const kv::v1::WriteRight& proto);
+// Where its data go: to no more places than this.
+inline constexpr int kMostWriteTargets = 4096;
+absl::StatusOr<std::vector<BlockCopy>> CopiesOf(const kv::v1::WriteRequest& proto);
 
 kv::v1::CommitRequest ToProto(const Commit& commit);
 absl::StatusOr<Commit> FromProto(const kv::v1::CommitRequest& proto);

@@ -64,4 +64,21 @@ grpc::ServerUnaryReactor* KvTransferService::Heartbeat(grpc::CallbackServerConte
   });
 }
 
+grpc::ServerUnaryReactor* KvTransferService::Write(grpc::CallbackServerContext* context,
+                                                   const kv::v1::WriteRequest* request, kv::v1::WriteReply*) {
+  const auto write = [&]() -> absl::Status {
+    WriteGuard* guard = guard_;
+    if (guard == nullptr) {
+      return absl::FailedPreconditionError("this decode worker does not take KV blocks by gRPC: it has no --guard-kv");
+    }
+    if (!request->has_right()) return guard->Write({}, {}, {});
+    ASSIGN_OR_RETURN(const WriteRight right, FromProto(request->right()));
+    ASSIGN_OR_RETURN(const std::vector<BlockCopy> copies, CopiesOf(*request));
+    return guard->Write(right, copies, request->data());
+  };
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpc(write()));
+  return reactor;
+}
+
 }  // namespace baton

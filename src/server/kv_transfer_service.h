@@ -5,6 +5,7 @@
 
 #include "engine/decode_worker.h"
 #include "kv_transfer.grpc.pb.h"
+#include "transport/write_guard.h"
 
 namespace baton {
 
@@ -12,6 +13,8 @@ using KvTransferServiceBase = kv::v1::KvTransfer::CallbackService;
 
 class KvTransferService final : public KvTransferServiceBase {
  public:
+  // Its blocks are written by Write. Before it listens.
+  void Guard(WriteGuard& guard) { guard_ = &guard; }
   // Before this, callers get UNAVAILABLE. The worker must outlive the server's calls.
   void Open(DecodeWorker& worker) { worker_ = &worker; }
 
@@ -25,12 +28,15 @@ class KvTransferService final : public KvTransferServiceBase {
                                     kv::v1::ReleaseReply* reply) override;
   grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context, const kv::v1::HeartbeatRequest* request,
                                       kv::v1::HeartbeatReply* reply) override;
+  grpc::ServerUnaryReactor* Write(grpc::CallbackServerContext* context, const kv::v1::WriteRequest* request,
+                                  kv::v1::WriteReply* reply) override;
 
  private:
   template <typename Handle>
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Handle handle);
 
   std::atomic<DecodeWorker*> worker_ = nullptr;
+  std::atomic<WriteGuard*> guard_ = nullptr;
 };
 
 }  // namespace baton

@@ -16,20 +16,29 @@ class MeasuredLink final : public Link {
       : link_(std::move(link)), clock_(clock), seconds_(seconds), descriptors_(descriptors), failures_(failures) {}
 
   void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) override {
+    link_->Push(copies, Measured(copies, std::move(done)));
+  }
+  void PushUnder(const WriteRight& right, std::span<const BlockCopy> copies,
+                 absl::AnyInvocable<void(absl::Status)> done) override {
+    link_->PushUnder(right, copies, Measured(copies, std::move(done)));
+  }
+  std::string Description() const override { return link_->Description(); }
+
+ private:
+  absl::AnyInvocable<void(absl::Status)> Measured(std::span<const BlockCopy> copies,
+                                                  absl::AnyInvocable<void(absl::Status)> done) {
     descriptors_.Increment(static_cast<double>(CountRuns(copies)));
-    link_->Push(copies, [began = clock_.Now(), &clock = clock_, &seconds = seconds_, &failures = failures_,
-                         done = std::move(done)](absl::Status status) mutable {
+    return [began = clock_.Now(), &clock = clock_, &seconds = seconds_, &failures = failures_,
+            done = std::move(done)](absl::Status status) mutable {
       if (status.ok()) {
         seconds.Observe(absl::ToDoubleSeconds(clock.Now() - began));
       } else {
         failures.Increment();
       }
       done(std::move(status));
-    });
+    };
   }
-  std::string Description() const override { return link_->Description(); }
 
- private:
   std::unique_ptr<Link> link_;
   const Clock& clock_;
   prometheus::Histogram& seconds_;

@@ -63,6 +63,7 @@ enum class Metric {
   kHandoffBlocks,
   kExpiredLeases,
   kFailedChecks,
+  kRefusedWrites,
   kPreemptions,
   // Both.
   kStageQueueSeconds,

@@ -81,6 +81,7 @@ struct WorkerOptions {
   int64_t growing_step_ms = 200;  // prefill: how long growing prompts may fill a step
   int32_t max_batch = 0;          // decode: most requests in a step; 0: what suits the device (below)
   bool verify_kv = false;         // decode: KV blocks are used only with the bytes that were sent
+  bool guard_kv = false;          // KV blocks are written under the key of a reservation, or not at all
   int64_t max_requests = 1024;    // prefill: most requests at once, and as many that grow
 };
 

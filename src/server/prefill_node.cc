@@ -28,7 +28,8 @@ PrefillEngineOptions EngineOptions(const NodeParts& parts, const WorkerInfo& inf
                          .module_digest = info.module_digest,
                          .layout = info.layout,
                          .numerics_id = info.numerics_id,
-                         .can_digest = true};
+                         .can_digest = true,
+                         .can_show_right = true};
   return options;
 }
 
@@ -73,7 +74,10 @@ absl::StatusOr<std::unique_ptr<PrefillNode>> PrefillNode::Start(const NodeParts&
     ASSIGN_OR_RETURN(node->staging_, StagingStore::Create(options.staging, block_bytes, parts.backend.kv_slab(),
                                                           parts.options.kv_disk_dir));
   }
-  node->connector_ = std::make_unique<MeasuredConnector>(parts.connector, parts.clock, parts.metrics);
+  node->guarded_connector_ = std::make_unique<GuardedConnector>(
+      parts.connector, GuardedConnectorOptions{parts.backend.kv_slab(), parts.backend.kv_layout(), reach_decode,
+                                               parts.options.guard_kv});
+  node->connector_ = std::make_unique<MeasuredConnector>(*node->guarded_connector_, parts.clock, parts.metrics);
   node->worker_ = std::make_unique<PrefillWorker>(
       std::move(options),
       PrefillWorkerParts{parts.backend, *node->connector_, parts.clock, node->service_,

@@ -8,6 +8,7 @@
 #include "engine/prefill_worker.h"
 #include "model/weights.h"
 #include "server/grpc_server.h"
+#include "server/guarded_connector.h"
 #include "server/measured_connector.h"
 #include "server/options.h"
 #include "server/prefill_service.h"
@@ -55,6 +56,7 @@ class PrefillNode {
   explicit PrefillNode(const NodeParts& parts) : service_(parts.metrics, VllmModel(parts)) {}
 
   PrefillService service_;
+  std::unique_ptr<GuardedConnector> guarded_connector_;
   std::unique_ptr<MeasuredConnector> connector_;
   std::unique_ptr<StagingStore> staging_;
   std::unique_ptr<PrefillWorker> worker_;

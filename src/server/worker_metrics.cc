@@ -86,6 +86,8 @@ void WorkerMetrics::OnExpiredLeases(int64_t total) { Raise(expired_leases_, tota
 
 void WorkerMetrics::OnFailedChecks(int64_t total) { Raise(metrics_.Counter(Metric::kFailedChecks), total); }
 
+void WorkerMetrics::OnRefusedWrites(int64_t total) { Raise(metrics_.Counter(Metric::kRefusedWrites), total); }
+
 void WorkerMetrics::OnPreemptions(int64_t total) {
   Raise(metrics_.Counter(Metric::kPreemptions), total);
   if (vllm_) Raise(vllm_->preemptions, total);

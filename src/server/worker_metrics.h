@@ -34,6 +34,7 @@ class WorkerMetrics {
   void OnTransfer(int64_t total_bytes, const HandoffTotals& handoffs);
   void OnExpiredLeases(int64_t total);
   void OnFailedChecks(int64_t total);
+  void OnRefusedWrites(int64_t total);
   void OnPreemptions(int64_t total);
   // It waited here until a step took it up.
   void OnTakenUp(absl::Duration queued);

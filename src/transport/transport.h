@@ -7,10 +7,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "kv/slab.h"
+#include "transport/write_right.h"
 
 namespace baton {
 
@@ -24,6 +26,12 @@ class Link {
   // broke; some may be written, and if the peer lives, what was on its way may still land. The source blocks must stay
   // untouched until then.
   virtual void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) = 0;
+  // The same where the peer guards its blocks: it takes nothing without such a right. What it refuses is
+  // PERMISSION_DENIED; other peers do not ask.
+  virtual void PushUnder(const WriteRight&, std::span<const BlockCopy> copies,
+                         absl::AnyInvocable<void(absl::Status)> done) {
+    Push(copies, std::move(done));
+  }
   // For logs and `--check`: e.g. "ucx 1.13.1 shm put, 7.8 GB/s".
   virtual std::string Description() const = 0;
 };

@@ -24,6 +24,7 @@ class Process {
   void Signal(int signal);
   int Wait();  // for its end: the exit code, or minus the signal that ended it
   std::string Output() const;
+  pid_t pid() const { return pid_; }
 
  private:
   bool HasEnded();

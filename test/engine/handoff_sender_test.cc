@@ -1,5 +1,6 @@
 #include "engine/handoff_sender.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -45,8 +46,8 @@ class Linked {
     sender.CheckInvariants();
     return found;
   }
-  void Reserve(std::vector<MissingBlock> missing) {
-    sender.OnReserveReply(handoff, ReserveReply(Reserved{kRef, std::move(missing)}), Now());
+  void Reserve(std::vector<MissingBlock> missing, std::optional<WriteRight> right = std::nullopt) {
+    sender.OnReserveReply(handoff, ReserveReply(Reserved{kRef, std::move(missing), right}), Now());
   }
   void Ready(int32_t index, uint32_t source, int64_t layers) {
     const ReadyBlock block{index, BlockId(source), layers};
@@ -61,6 +62,37 @@ class Linked {
                                                      .numerics_id = "cpu"}}};
   HandoffId handoff;
 };
+
+TEST_CASE("pushes and the commit show the right that came with the reservation, and no other") {
+  const WriteRight right{.id = 7, .key = {1, 2, 3}};
+  for (const std::optional<WriteRight>& given : {std::optional<WriteRight>(), std::optional(right)}) {
+    Linked linked;
+    linked.Reserve({{1, BlockId(51)}}, given);
+    linked.Ready(1, 31, 4);
+    const auto push = linked.Take<PushBlocks>();
+    REQUIRE(push.has_value());
+    CHECK(push->right == given);
+    linked.sender.OnPushDone(push->push, absl::OkStatus(), linked.Now());
+    CHECK(linked.Take<SendCommit>()->commit.right == given);
+  }
+}
+
+TEST_CASE("a push that the decode worker refuses ends its hand-off alone, which may be tried again") {
+  Linked linked;
+  linked.Reserve({{1, BlockId(51)}}, WriteRight{.id = 7});
+  linked.Ready(1, 31, 4);
+  const auto push = linked.Take<PushBlocks>();
+  linked.sender.OnPushDone(push->push, absl::PermissionDeniedError("the reservation is over"), linked.Now());
+  const auto actions = linked.sender.TakeActions();
+  const auto failed = std::ranges::find_if(
+      actions, [](const SenderAction& action) { return std::holds_alternative<HandoffFailed>(action); });
+  REQUIRE(failed != actions.end());
+  const absl::Status& status = std::get<HandoffFailed>(*failed).status;
+  CHECK(status == absl::UnavailableError("decode worker d refused a KV write: the reservation is over"));
+  CHECK(linked.sender.link_state("d") == HandoffSender::LinkState::kLinked);
+  CHECK(std::ranges::any_of(actions,
+                            [](const SenderAction& action) { return std::holds_alternative<SendRelease>(action); }));
+}
 
 TEST_CASE("only missing blocks are pushed, each layer once, from where they are to where they belong") {
   Linked linked;

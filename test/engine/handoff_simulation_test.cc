@@ -27,8 +27,9 @@ class Simulation {
     slow_ = Chance(0.5) ? 0 : Uniform(0, 10) / 100.0;
     for (int i = 0; i < Uniform(1, 2); ++i) world_.StartPrefill(absl::StrCat("p", i));
     verify_ = Chance(0.5);
+    guard_ = Chance(0.5);
     for (int i = 0; i < Uniform(1, 2); ++i) {
-      world_.StartDecode(absl::StrCat("d", i), decode_blocks_ = Uniform(6, 20), {}, verify_);
+      world_.StartDecode(absl::StrCat("d", i), decode_blocks_ = Uniform(6, 20), {}, verify_, guard_);
     }
   }
 
@@ -197,7 +198,7 @@ class Simulation {
         break;
       case 1:
         world_.KillDecode(d.address);
-        At(downtime, [this, &d] { world_.StartDecode(d.address, decode_blocks_, {}, verify_); });
+        At(downtime, [this, &d] { world_.StartDecode(d.address, decode_blocks_, {}, verify_, guard_); });
         break;
       case 2:  // control messages are lost both ways, while blocks still move
         cut_ = p.address;
@@ -276,6 +277,7 @@ class Simulation {
  public:
   int started() const { return started_; }
   int refused() const { return refused_; }
+  int refused_writes() const { return world_.refused_writes(); }
   int failed() { return static_cast<int>(requests_.size()) - started_; }
 
  private:
@@ -286,6 +288,7 @@ class Simulation {
   double slow_ = 0;
   int decode_blocks_ = 0;
   bool verify_ = false;
+  bool guard_ = false;
   int refused_ = 0;
   HandoffWorld world_;
   std::multimap<Time, std::function<void()>> events_;
@@ -318,17 +321,21 @@ TEST_CASE("whatever the network and the processes do, blocks come back, writes s
   int started = 0;
   int failed = 0;
   int refused = 0;
+  int refused_writes = 0;
   for (running_seed = first; running_seed <= last; ++running_seed) {
     Simulation simulation(running_seed);
     simulation.Run();
     started += simulation.started();
     failed += simulation.failed();
     refused += simulation.refused();
+    refused_writes += simulation.refused_writes();
   }
   std::signal(SIGABRT, previous);
   spdlog::set_level(spdlog::level::info);
-  INFO("started " << started << ", not started " << failed << ", refused since they were forged " << refused);
-  CHECK((first == last || (started > 5'000 && failed > 1'000 && refused > 200)));  // all happen often
+  INFO("started " << started << ", not started " << failed << ", refused since they were forged " << refused
+                  << ", writes that came too late " << refused_writes);
+  CHECK((first == last ||
+         (started > 5'000 && failed > 1'000 && refused > 200 && refused_writes > 20)));  // all happen often
 }
 
 }  // namespace

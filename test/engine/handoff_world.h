@@ -57,6 +57,8 @@ class HandoffWorld {
     Incarnation incarnation;
     std::unique_ptr<BlockPool> pool;
     std::unique_ptr<RadixTree> tree;
+    std::vector<std::byte> memory;              // what the guard writes to: nobody reads it
+    std::unique_ptr<WriteGuard> guard;          // null: writes ask nobody
     std::unique_ptr<HandoffReceiver> receiver;  // null: dead
     std::vector<uint64_t> slab;                 // [blocks, layers]
     std::vector<uint64_t> owner;                // [blocks]: the reservation or the decoder that got it last
@@ -74,9 +76,11 @@ class HandoffWorld {
                                                                       .prefill_incarnation = prefill.incarnation,
                                                                       .layout = kLayout,
                                                                       .numerics_id = "cpu",
-                                                                      .can_digest = digests}});
+                                                                      .can_digest = digests,
+                                                                      .can_show_right = true}});
   }
-  void StartDecode(const WorkerAddress& address, int64_t blocks, Digest digest = {}, bool verify = false) {
+  void StartDecode(const WorkerAddress& address, int64_t blocks, Digest digest = {}, bool verify = false,
+                   bool guard = false) {
     KillDecode(address);
     Decode& decode = decodes_[address];
     decode.address = address;
@@ -86,6 +90,10 @@ class HandoffWorld {
     decode.slab.assign(static_cast<size_t>(blocks * kLayout.layers), 0);
     decode.owner.assign(static_cast<size_t>(blocks), 0);
     decode.digest = digest;
+    if (guard) {
+      decode.memory.resize(static_cast<size_t>(blocks * kLayout.BlockBytes()));
+      decode.guard = std::make_unique<WriteGuard>(Slab(decode.memory), kLayout);
+    }
     decode.receiver = std::make_unique<HandoffReceiver>(
         HandoffReceiverOptions{.module_digest = digest,
                                .layout = kLayout,
@@ -93,7 +101,8 @@ class HandoffWorld {
                                .incarnation = decode.incarnation,
                                .transport_descriptor = absl::StrCat(decode.incarnation.value()),
                                .lease = lease_,
-                               .verify = verify},
+                               .verify = verify,
+                               .guard = decode.guard.get()},
         *decode.pool, *decode.tree, [&decode](const AdmissionQuery& query) { return AskRoom(decode, query); });
   }
   void KillPrefill(const WorkerAddress& address) { prefills_[address].sender.reset(); }
@@ -102,6 +111,7 @@ class HandoffWorld {
     decode.running.clear();
     decode.checking.clear();
     decode.receiver.reset();
+    decode.guard.reset();
     decode.tree.reset();
     decode.pool.reset();
   }
@@ -118,6 +128,7 @@ class HandoffWorld {
     bool refused = false;  // by a check at the decode worker
   };
   std::map<RequestId, Outcome>& outcomes() { return outcomes_; }
+  int refused_writes() const { return refused_writes_; }
 
   void Begin(Prefill& p, const WorkerAddress& to, const RequestId& request, std::vector<TokenId> prompt,
              int32_t max_new_tokens) {
@@ -445,20 +456,30 @@ class HandoffWorld {
                                                                                                        size_t end) {
       const Prefill& writer = prefills_.at(from);
       Decode& target = decodes_.at(to);
-      if (writer.sender == nullptr || writer.incarnation != mine) return false;
-      if (target.receiver == nullptr || target.incarnation != theirs) return false;
-      for (size_t i = begin; i < end; ++i) Land(writer, target, a.reservation, a.copies[i]);
-      return true;
+      const absl::Status gone = absl::UnavailableError("the process is gone");
+      if (writer.sender == nullptr || writer.incarnation != mine) return gone;
+      if (target.receiver == nullptr || target.incarnation != theirs) return gone;
+      for (size_t i = begin; i < end; ++i) {
+        RETURN_IF_ERROR(Ask(target, a, a.copies[i]));
+        Land(writer, target, a.reservation, a.copies[i]);
+      }
+      return absl::OkStatus();
     };
-    post_({absl::StrCat(p.address, "→", to, " ", text),
-           [=, all = a.copies.size()] {
-             finish(land(0, all) ? absl::OkStatus() : absl::UnavailableError("the process is gone"));
-           },
+    post_({absl::StrCat(p.address, "→", to, " ", text), [=, all = a.copies.size()] { finish(land(0, all)); },
            [=, this, half = a.copies.size() / 2, all = a.copies.size()] {
-             land(0, half);
+             land(0, half).IgnoreError();
              finish(absl::UnavailableError("the connection broke"));
-             post_({absl::StrCat("the rest of ", text), [=] { land(half, all); }, [] {}});
+             post_({absl::StrCat("the rest of ", text), [=] { land(half, all).IgnoreError(); }, [] {}});
            }});
+  }
+  // As a worker does that guards its blocks.
+  absl::Status Ask(Decode& target, const PushBlocks& push, const BlockCopy& copy) {
+    if (target.guard == nullptr) return absl::OkStatus();
+    const std::string bytes(static_cast<size_t>(copy.bytes), 'x');
+    absl::Status status =
+        target.guard->Write(push.right.value(), std::vector<BlockCopy>{{0, copy.target_offset, copy.bytes}}, bytes);
+    refused_writes_ += !status.ok();
+    return status;
   }
   // The block must still be the reservation's own at the moment when the write lands.
   void Land(const Prefill& writer, Decode& target, const ReservationRef& reservation, const BlockCopy& copy) {
@@ -496,6 +517,7 @@ class HandoffWorld {
   Log log_;
   uint64_t incarnations_ = 0;
   uint64_t owners_ = 0;
+  int refused_writes_ = 0;
   std::map<WorkerAddress, Prefill> prefills_;
   std::map<WorkerAddress, Decode> decodes_;
   std::map<RequestId, Outcome> outcomes_;

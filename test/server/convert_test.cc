@@ -117,6 +117,8 @@ TEST_CASE("hand-off messages survive the wire") {
   for (const bool digests : {false, true}) {
     link.can_digest = digests;
     CHECK(FromProto(ToProto(link))->can_digest == digests);
+    link.can_show_right = digests;
+    CHECK(FromProto(ToProto(link))->can_show_right == digests);
     LinkReply reply;
     reply.slab_blocks = 1;
     reply.lease = absl::Seconds(1);
@@ -130,6 +132,10 @@ TEST_CASE("hand-off messages survive the wire") {
   CHECK(commit_back->reservation == commit.reservation);
   CHECK(commit_back->blocks_written == 2);
   CHECK(commit_back->digests == commit.digests);
+  CHECK_FALSE(commit_back->right.has_value());
+  const WriteRight right{.id = 6, .key = {1, 2, 3}};
+  CHECK(FromProto(ToProto(Commit{{}, 0, {}, right}))->right == right);
+  CHECK(std::get<Reserved>(*FromProto(ToProto(ReserveReply(Reserved{{}, {}, right})))).right == right);
 
   ReserveRequest reserve;
   reserve.keys.resize(3);
@@ -173,6 +179,36 @@ TEST_CASE("what contradicts itself is refused") {
   kv::v1::CommitRequest commit;
   commit.set_digests(std::string(33, 'x'));
   CHECK(absl::IsInvalidArgument(FromProto(commit).status()));
+
+  commit.clear_digests();
+  commit.mutable_right()->set_key("short");
+  CHECK(absl::IsInvalidArgument(FromProto(commit).status()));
+
+  kv::v1::WriteRequest write;
+  write.set_data("0123456789");
+  CHECK(absl::IsInvalidArgument(CopiesOf(write).status()));  // of no length
+  write.add_target(100);
+  CHECK(absl::IsInvalidArgument(CopiesOf(write).status()));
+  write.add_bytes(4);
+  CHECK(absl::IsInvalidArgument(CopiesOf(write).status()));  // less than there is
+  write.add_target(200);
+  for (const int64_t wrong : {int64_t{7}, int64_t{0}, int64_t{-4}, std::numeric_limits<int64_t>::max()}) {
+    write.mutable_bytes()->Truncate(1);
+    write.add_bytes(wrong);
+    CHECK(absl::IsInvalidArgument(CopiesOf(write).status()));
+  }
+  write.set_bytes(1, 6);
+  const auto copies = CopiesOf(write);
+  REQUIRE(copies.ok());
+  REQUIRE(copies->size() == 2);
+  CHECK((*copies)[1].source_offset == 4);
+  CHECK((*copies)[1].target_offset == 200);
+  CHECK((*copies)[1].bytes == 6);
+  write.clear_target();
+  write.clear_bytes();
+  write.set_data(std::string(kMostWriteTargets + 1, 'x'));
+  for (int i = 0; i <= kMostWriteTargets; ++i) write.add_target(i), write.add_bytes(1);
+  CHECK(absl::IsInvalidArgument(CopiesOf(write).status()));
 
   kv::v1::ReserveReply reply;
   CHECK(absl::IsInvalidArgument(FromProto(reply).status()));

@@ -65,6 +65,17 @@ TEST_CASE("a decode worker is told to verify KV, and asks prefill workers for wh
   CHECK(prefill_app.get_option_no_throw("--verify-kv") == nullptr);
 }
 
+TEST_CASE("both kinds of worker are told to guard KV, each by itself") {
+  for (const auto add : {&AddDecodeFlags, &AddPrefillFlags}) {
+    WorkerOptions options;
+    CLI::App app;
+    add(app, options);
+    CHECK_FALSE(options.guard_kv);
+    app.parse(std::vector<std::string>{"--guard-kv"});
+    CHECK(options.guard_kv);
+  }
+}
+
 TEST_CASE("a mistake in the file is named with its line") {
   const auto error = [](const std::string& toml) {
     const Parsed parsed = Parse({}, toml);

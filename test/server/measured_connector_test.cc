@@ -11,6 +11,7 @@ namespace {
 // A link whose pushes end when the test says so.
 struct Pending {
   std::vector<absl::AnyInvocable<void(absl::Status)>> pushes;
+  std::vector<WriteRight> rights;  // of those that have one
 };
 
 class PendingLink final : public Link {
@@ -18,6 +19,11 @@ class PendingLink final : public Link {
   explicit PendingLink(Pending& pending) : pending_(pending) {}
   void Push(std::span<const BlockCopy>, absl::AnyInvocable<void(absl::Status)> done) override {
     pending_.pushes.push_back(std::move(done));
+  }
+  void PushUnder(const WriteRight& right, std::span<const BlockCopy> copies,
+                 absl::AnyInvocable<void(absl::Status)> done) override {
+    pending_.rights.push_back(right);
+    Push(copies, std::move(done));
   }
   std::string Description() const override { return "pending"; }
 
@@ -60,6 +66,13 @@ TEST_CASE("pushes are timed and counted, those that fail apart, and all else is 
   const auto seconds = metrics.Histogram(Metric::kTransferSeconds).Collect().histogram;
   CHECK(seconds.sample_count == 1);
   CHECK(seconds.sample_sum == Approx(0.003));
+
+  const WriteRight right{.id = 7, .key = {1}};
+  link->PushUnder(right, copies, done);
+  CHECK(inner.pending.rights == std::vector{right});
+  inner.pending.pushes[2](absl::OkStatus());
+  CHECK(metrics.Counter(Metric::kTransferDescriptors).Value() == 6);
+  CHECK(metrics.Histogram(Metric::kTransferSeconds).Collect().histogram.sample_count == 2);
 }
 
 }  // namespace

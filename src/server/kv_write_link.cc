@@ -1,0 +1,136 @@
+#include "server/kv_write_link.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "kv/plane_copy.h"
+#include "server/grpc_status.h"
+#include "server/kv_convert.h"
+#include "transport/block_copies.h"
+
+namespace baton {
+namespace {
+
+constexpr int kThreads = 2;                          // one reads while the other's message is on its way
+constexpr int64_t kMessageBytes = int64_t{1} << 20;  // far below kMaxWireBytes
+constexpr std::chrono::seconds kDrainWithin(2);
+
+// What the peer refuses stays so; all else says that it cannot be reached as it should be.
+absl::Status Classify(const absl::Status& status) {
+  if (status.ok() || absl::IsPermissionDenied(status)) return status;
+  return absl::UnavailableError(status.message());
+}
+
+}  // namespace
+
+KvWriteLink::KvWriteLink(std::shared_ptr<grpc::Channel> channel, KvWritePeer peer)
+    : channel_(std::move(channel)), stub_(kv::v1::KvTransfer::NewStub(channel_)), peer_(std::move(peer)) {
+  for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Run(); });
+}
+
+KvWriteLink::~KvWriteLink() {
+  {
+    std::unique_lock lock(mutex_);
+    closing_ = true;
+    changed_.notify_all();
+    changed_.wait_for(lock, kDrainWithin, [this] { return queue_.empty() && calls_.empty(); });
+    broken_ = true;
+    for (grpc::ClientContext* call : calls_) call->TryCancel();
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+std::string KvWriteLink::Description() const {
+  return absl::StrCat("gRPC to ", peer_.address, ", under keys of reservations");
+}
+
+void KvWriteLink::Push(std::span<const BlockCopy>, absl::AnyInvocable<void(absl::Status)> done) {
+  done(absl::FailedPreconditionError(
+      absl::StrCat("decode worker ", peer_.address, " guards its KV blocks, but gave no key to write them")));
+}
+
+void KvWriteLink::PushUnder(const WriteRight& right, std::span<const BlockCopy> copies,
+                            absl::AnyInvocable<void(absl::Status)> done) {
+  const absl::Status valid = CheckCopies(copies, static_cast<int64_t>(peer_.source.size()), peer_.target_bytes);
+  if (!valid.ok() || copies.empty()) return done(valid);
+  const auto job = std::make_shared<Job>(Job{.right = right, .done = std::move(done)});
+  std::vector<Message> messages = Cut(job, copies);
+  job->messages = messages.size();
+  const std::lock_guard lock(mutex_);
+  std::move(messages.begin(), messages.end(), std::back_inserter(queue_));
+  changed_.notify_all();
+}
+
+// Messages of whole planes.
+std::vector<KvWriteLink::Message> KvWriteLink::Cut(const std::shared_ptr<Job>& job,
+                                                   std::span<const BlockCopy> copies) const {
+  const int64_t most = std::max<int64_t>(1, kMessageBytes / peer_.plane_bytes) * peer_.plane_bytes;
+  std::vector<Message> messages;
+  for (const BlockCopy& copy : Coalesce(copies)) {
+    for (int64_t at = 0; at < copy.bytes;) {
+      if (messages.empty() || messages.back().bytes >= most || messages.back().copies.size() >= kMostWriteTargets) {
+        messages.push_back({job, {}, 0});
+      }
+      Message& message = messages.back();
+      const int64_t bytes = std::min(copy.bytes - at, most - message.bytes);
+      message.copies.push_back({copy.source_offset + at, copy.target_offset + at, bytes});
+      message.bytes += bytes;
+      at += bytes;
+    }
+  }
+  return messages;
+}
+
+void KvWriteLink::Run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return closing_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const Message message = std::move(queue_.front());
+    queue_.pop_front();
+    absl::Status status = message.job->status;  // after a failure the rest need not go
+    if (broken_) status = absl::UnavailableError("the link was closed");
+    lock.unlock();
+    if (status.ok()) status = Send(message);
+    lock.lock();
+    if (message.job->status.ok()) message.job->status = status;
+    if (--message.job->messages > 0) continue;
+    lock.unlock();
+    message.job->done(message.job->status);
+    lock.lock();
+    changed_.notify_all();
+  }
+}
+
+absl::Status KvWriteLink::Send(const Message& message) {
+  kv::v1::WriteRequest request;
+  *request.mutable_right() = ToProto(message.job->right);
+  std::string& data = *request.mutable_data();
+  data.resize(static_cast<size_t>(message.bytes));
+  auto* to = reinterpret_cast<std::byte*>(data.data());
+  for (const BlockCopy& copy : message.copies) {
+    const absl::Status read =
+        CopyPlanes(peer_.source, peer_.plane_bytes, to, peer_.source.data() + copy.source_offset, copy.bytes);
+    if (!read.ok()) return Classify(read);
+    to += copy.bytes;
+    request.add_target(copy.target_offset);
+    request.add_bytes(copy.bytes);
+  }
+  grpc::ClientContext context;
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_) return absl::UnavailableError("the link was closed");
+    calls_.insert(&context);
+  }
+  kv::v1::WriteReply reply;
+  const absl::Status status = FromGrpc(stub_->Write(&context, request, &reply));
+  const std::lock_guard lock(mutex_);
+  calls_.erase(&context);
+  return Classify(status);
+}
+
+}  // namespace baton

@@ -1,0 +1,127 @@
+#include "transport/write_guard.h"
+
+#include <openssl/crypto.h>
+#include <sys/random.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "base/logging.h"
+#include "base/status.h"
+#include "kv/plane_copy.h"
+#include "transport/block_copies.h"
+
+namespace baton {
+
+WriteRight WriteGuard::Grant(std::span<const BlockId> blocks) {
+  WriteRight right;
+  const ssize_t drawn = getrandom(right.key.data(), right.key.size(), 0);
+  BATON_CHECK(drawn == std::ssize(right.key), "the system gave no random bytes");
+  auto granted = std::make_shared<Right>(Right{.key = right.key, .blocks = {blocks.begin(), blocks.end()}});
+  for (const BlockId block : blocks) {
+    BATON_CHECK((block.value() + 1) * layout_.BlockBytes() <= static_cast<int64_t>(slab_.size()),
+                "a block beyond the slab");
+  }
+  const std::lock_guard lock(mutex_);
+  right.id = ++granted_;
+  rights_.emplace(right.id, std::move(granted));
+  return right;
+}
+
+void WriteGuard::Revoke(uint64_t right) {
+  std::unique_lock lock(mutex_);
+  const auto revoked = rights_.extract(right);
+  if (revoked.empty()) return;
+  written_.wait(lock, [&] { return revoked.mapped()->writing == 0; });
+}
+
+absl::Status WriteGuard::CheckPlace(const Right& right, const BlockCopy& copy) const {
+  const int64_t block_bytes = layout_.BlockBytes(), plane_bytes = layout_.PlaneBytes();
+  if (copy.target_offset % plane_bytes != 0 || copy.bytes % plane_bytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(copy.bytes, " bytes to ", copy.target_offset,
+                                                   ": expected whole planes of ", plane_bytes, " bytes"));
+  }
+  const int64_t last = (copy.target_offset + copy.bytes - 1) / block_bytes;
+  for (int64_t block = copy.target_offset / block_bytes; block <= last; ++block) {
+    if (right.blocks.contains(BlockId(static_cast<uint32_t>(block)))) continue;
+    return absl::PermissionDeniedError(absl::StrCat("block ", block, " was not reserved for its writer"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteGuard::Check(const WriteRight& right, std::span<const BlockCopy> copies,
+                               std::string_view bytes) const {
+  RETURN_IF_ERROR(CheckCopies(copies, std::ssize(bytes), static_cast<int64_t>(slab_.size())));
+  const auto granted = rights_.find(right.id);
+  // Always compared.
+  const WriteKey key = granted == rights_.end() ? WriteKey{} : granted->second->key;
+  const bool same = Same(key, right.key);
+  if (!same || granted == rights_.end()) {
+    return absl::PermissionDeniedError(
+        "it shows no key of a reservation that may still be written to (--guard-kv): the reservation is over, or was "
+        "never its writer's");
+  }
+  for (const BlockCopy& copy : copies) RETURN_IF_ERROR(CheckPlace(*granted->second, copy));
+  return absl::OkStatus();
+}
+
+absl::Status WriteGuard::Refuse(const absl::Status& why) {
+  ++refused_;
+  if (const auto kept_back = log_limit_.Pass()) {
+    spdlog::warn("a KV write was refused: {} ({} more since the last such line)", why.ToString(), *kept_back);
+  }
+  return why;
+}
+
+absl::Status WriteGuard::Copy(std::span<const BlockCopy> copies, std::string_view bytes) const {
+  const auto* source = reinterpret_cast<const std::byte*>(bytes.data());
+  for (const BlockCopy& copy : copies) {
+    RETURN_IF_ERROR(CopyPlanes(slab_, layout_.PlaneBytes(), slab_.data() + copy.target_offset,
+                               source + copy.source_offset, copy.bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteGuard::Write(const WriteRight& right, std::span<const BlockCopy> copies, std::string_view bytes) {
+  std::shared_ptr<Right> granted;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const absl::Status status = Check(right, copies, bytes); !status.ok()) return Refuse(status);
+    granted = rights_.at(right.id);
+    ++granted->writing;
+  }
+  absl::Status copied = Copy(copies, bytes);
+  {
+    const std::lock_guard lock(mutex_);
+    --granted->writing;
+    written_.notify_all();
+  }
+  return copied;
+}
+
+bool WriteGuard::Same(const WriteKey& a, const WriteKey& b) { return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }
+
+int64_t WriteGuard::refused() const {
+  const std::lock_guard lock(mutex_);
+  return refused_;
+}
+
+int64_t WriteGuard::rights() const {
+  const std::lock_guard lock(mutex_);
+  return std::ssize(rights_);
+}
+
+void WriteGuard::CheckInvariants() const {
+  const std::lock_guard lock(mutex_);
+  absl::flat_hash_set<BlockId> blocks;
+  for (const auto& [id, right] : rights_) {
+    BATON_CHECK(id > 0 && id <= granted_, "a right that was never granted");
+    BATON_CHECK(right->writing >= 0, "writes miscounted");
+    for (const BlockId block : right->blocks) {
+      BATON_CHECK(blocks.insert(block).second, "two rights to write to one block");
+    }
+  }
+}
+
+}  // namespace baton

@@ -1,0 +1,239 @@
+// Real processes: KV that somebody else tries to write to a decode worker that guards its blocks.
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "kv_peer.h"
+#include "programs.h"
+#include "scrape.h"
+#include "server/certificates.h"
+#include "server/guarded_connector.h"
+#include "transport/in_process_transport.h"
+#include "transport/striped_connector.h"
+#include "transport/ucx_transport.h"
+
+namespace baton {
+namespace {
+
+std::vector<std::string> Guarding() { return Small({"--listen", "127.0.0.1:0", "--guard-kv"}); }
+
+double AwaitRefused(const Worker& decode, double expected) {
+  double value = -1;
+  for (int i = 0; i < 500 && value < expected; ++i) {
+    if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    value = Scrape(decode.metrics, "baton_kv_writes_refused_total").value_or(-1);
+  }
+  return value;
+}
+
+std::string ReadAll(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// Sockets of a process that others may connect to by TCP.
+int Listening(const Worker& worker) {
+  const std::string process = StrCat("/proc/", worker.process.pid());
+  std::set<std::string> sockets;
+  for (const auto& entry : std::filesystem::directory_iterator(process + "/fd")) {
+    std::error_code gone;
+    sockets.insert(std::filesystem::read_symlink(entry, gone).string());
+  }
+  int listening = 0;
+  for (const char* table : {"/net/tcp", "/net/tcp6"}) {
+    std::ifstream lines(process + table);
+    for (std::string line; std::getline(lines, line);) {
+      const std::vector<std::string> fields = absl::StrSplit(line, ' ', absl::SkipEmpty());
+      const bool listens = fields.size() > 9 && fields[3] == "0A";
+      listening += listens && sockets.contains(StrCat("socket:[", fields[9], "]"));
+    }
+  }
+  return listening;
+}
+
+// The right KV, the way to the worker as prefill workers take it, and a forger who knows how.
+class Peer {
+ public:
+  explicit Peer(const Worker& decode)
+      : peer(decode), slab_(static_cast<size_t>(kKvBlocks * peer.info().layout.BlockBytes())) {
+    FillWithKv(slab_, 1);
+    GuardedConnector connector(others_, {.source = Slab(slab_), .layout = peer.info().layout, .reach = DialTcp});
+    link_ = connector.Connect(peer.reply().transport_descriptor).value();
+  }
+
+  void Push(const Reserved& reserved) {
+    std::vector<BlockCopy> copies;
+    for (const MissingBlock& block : reserved.missing) copies.push_back(peer.CopyOf(block));
+    std::promise<absl::Status> done;
+    link_->PushUnder(reserved.right.value(), copies, [&](const absl::Status& s) { done.set_value(s); });
+    const absl::Status status = done.get_future().get();
+    REQUIRE(status == absl::OkStatus());
+  }
+  // Other bytes, as they stand in a message.
+  absl::StatusCode Forge(const std::optional<WriteRight>& right, BlockId block) {
+    const auto bytes = static_cast<size_t>(peer.info().layout.BlockBytes());
+    kv::v1::WriteRequest request;
+    if (right.has_value()) *request.mutable_right() = ToProto(*right);
+    request.mutable_data()->resize(bytes);
+    FillWithKv(std::as_writable_bytes(std::span(*request.mutable_data())), 2);
+    request.add_target(static_cast<int64_t>(block.value() * bytes));
+    request.add_bytes(static_cast<int64_t>(bytes));
+    kv::v1::WriteReply reply;
+    const absl::Status status = peer.Try(&kv::v1::KvTransfer::Stub::Write, request, reply);
+    forged_ += !status.ok();
+    return status.code();
+  }
+  int forged() const { return forged_; }
+
+  KvPeer peer;
+
+ private:
+  std::vector<std::byte> slab_;
+  InProcessTransport others_{std::make_shared<InProcessNetwork>()};
+  std::unique_ptr<Link> link_;
+  int forged_ = 0;
+};
+
+TEST_CASE("a KV write without the key of a reservation for its blocks is refused, and changes no token") {
+  constexpr auto kRefused = absl::StatusCode::kPermissionDenied;
+  Worker decode("decode", Guarding());
+  Peer peer(decode);
+  const auto run = [&](const std::string& salt, bool forged) {
+    DecodeJob job = peer.peer.Job(salt);
+    DecodeJob other_job = peer.peer.Job(salt + " other");
+    const Reserved ours = peer.peer.Reserve(job);
+    const Reserved other = peer.peer.Reserve(other_job);
+    REQUIRE(ours.missing.size() == kKvBlocks);
+    job.reservation = ours.reservation;
+    peer.Push(ours);
+    const auto forge = [&](const std::optional<WriteRight>& right) {
+      if (!forged) return;
+      for (const MissingBlock& block : ours.missing) CHECK(peer.Forge(right, block.target) == kRefused);
+    };
+    WriteRight wrong = *ours.right;
+    wrong.key.back() ^= 1;
+    forge(std::nullopt);
+    forge(wrong);
+    forge(other.right);
+    forge(WriteRight{ours.right->id, other.right->key});
+    if (forged) {
+      CHECK(peer.Forge(ours.right, BlockId(1 << 30)) != absl::StatusCode::kOk);  // beyond the slab
+      kv::v1::CommitReply reply;
+      const Commit commit{ours.reservation, kKvBlocks, {}, other.right};
+      CHECK_FALSE(peer.peer.Try(&kv::v1::KvTransfer::Stub::Commit, ToProto(commit), reply).ok());
+    }
+    peer.peer.Commit({ours.reservation, kKvBlocks, {}, ours.right});
+    forge(ours.right);  // committed: its blocks are others' to read
+    peer.peer.Release(other);
+    forge(other.right);
+    if (forged) CHECK(peer.Forge(other.right, other.missing[0].target) == kRefused);  // released: they may be others'
+    const KvPeer::Result result = peer.peer.Start(job);
+    INFO(Message(result.status));
+    CHECK(result.tokens.size() == 12);
+    return result.tokens;
+  };
+  const std::vector<int32_t> right = run("a", false);
+  CHECK(run("b", true) == right);
+  CHECK(AwaitRefused(decode, peer.forged()) == peer.forged());
+  CHECK(peer.forged() == 6 * kKvBlocks + 2);
+  CHECK(absl::StrContains(decode.process.Output(), "a KV write was refused"));
+  // That other bytes give other tokens: the forger, had he the key in time.
+  DecodeJob job = peer.peer.Job("c");
+  const Reserved ours = peer.peer.Reserve(job);
+  peer.Push(ours);
+  CHECK(peer.Forge(ours.right, ours.missing[0].target) == absl::StatusCode::kOk);
+  peer.peer.Commit({ours.reservation, kKvBlocks, {}, ours.right});
+  job.reservation = ours.reservation;
+  CHECK(peer.peer.Start(job).tokens != right);
+  CHECK(decode.BlocksComeBack());
+}
+
+TEST_CASE("a worker that guards its blocks shares no memory and has nothing that UCX could write to") {
+  const auto maps = [](const Worker& worker) { return ReadAll(StrCat("/proc/", worker.process.pid(), "/maps")); };
+  Worker plain("decode", Small({"--listen", "127.0.0.1:0"}));
+  CHECK(absl::StrContains(maps(plain), "/dev/shm/"));  // where its slab is
+  CHECK(Listening(plain) > 2);
+  Worker decode("decode", Guarding());
+  CHECK_FALSE(absl::StrContains(maps(decode), " rw-s "));
+  CHECK_FALSE(absl::StrContains(maps(decode), "/dev/shm/"));
+  Worker prefill("prefill", Guarding());
+  CHECK_FALSE(absl::StrContains(maps(prefill), " rw-s "));
+  for (const Worker* worker : {&decode, &prefill}) CHECK(Listening(*worker) == 2);  // by gRPC, and for its metrics
+
+  // A forger who knows the descriptor: it names no place in memory, and nobody who takes UCX's messages.
+  const KvPeer peer(decode);
+  auto transport = UcxTransport::Create({}).value();
+  REQUIRE(transport->AllocateSlab(1 << 20).ok());
+  const int64_t plane = peer.info().layout.PlaneBytes();
+  StripedConnector striped(plane, {{transport.get(), {0, plane}}});
+  CHECK(absl::IsInvalidArgument(striped.Connect(peer.reply().transport_descriptor).status()));
+  CHECK(absl::IsInvalidArgument(transport->Connect(peer.reply().transport_descriptor).status()));
+}
+
+TEST_CASE("with --guard-kv tokens and logprobs are, bit for bit, those without it") {
+  Authority authority("peers");
+  const TlsFiles own = authority.Issue("worker");
+  const std::vector<std::string> tls = {"--peer-cert", own.certificate, "--peer-key",
+                                        own.key,       "--peer-ca",     own.authority};
+  const auto look = [](const Worker& decode) { CHECK(AwaitRefused(decode, 0) == 0); };
+  std::vector<std::string> guard = {"--guard-kv"};
+  for (const std::vector<std::string>& ranks : std::vector<std::vector<std::string>>{{}, {"--tensor-parallel", "2"}}) {
+    const std::vector<Turn> plain = RunTurns(ranks, {}, look);
+    std::vector<std::string> ranks_guarded = ranks;
+    ranks_guarded.push_back("--guard-kv");
+    std::vector<std::vector<Turn>> guarded = {RunTurns(ranks, guard, look), RunTurns(ranks_guarded, guard, look)};
+    if (ranks.empty()) {
+      guard.insert(guard.end(), tls.begin(), tls.end());
+      guarded.push_back(RunTurns(guard, guard, look, tls));
+      guard = {"--guard-kv"};
+    }
+    for (const std::vector<Turn>& turns : guarded) {
+      for (size_t turn = 0; turn < plain.size(); ++turn) {
+        CHECK(plain[turn].ids.size() == 16);
+        CHECK(turns[turn].ids == plain[turn].ids);
+        CHECK_FALSE(plain[turn].logprobs.empty());
+        CHECK(turns[turn].logprobs == plain[turn].logprobs);
+      }
+    }
+  }
+}
+
+TEST_CASE("who cannot push under keys, or gives none, is refused with the reason") {
+  Worker decode("decode", Guarding());
+  KvPeer peer(decode);
+  LinkRequest old = peer.Link();
+  old.prefill_incarnation = Incarnation(2);
+  old.can_show_right = false;
+  kv::v1::LinkReply reply;
+  const absl::Status refused = peer.Try(&kv::v1::KvTransfer::Stub::Link, ToProto(old), reply);
+  CHECK(absl::IsFailedPrecondition(refused));
+  CHECK(absl::StrContains(refused.message(), "--guard-kv"));
+  CHECK(reply.transport_descriptor().empty());
+
+  Worker prefill("prefill", Guarding());
+  Worker open("decode", Small({"--listen", "127.0.0.1:0"}));
+  Process router("baton-router", {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--prefill-workers",
+                                  prefill.address, "--decode-workers", open.address});
+  const auto stub = v1::Inference::NewStub(DialTcp(router.Await("listening on ")));
+  Call call(*stub, Request(4));
+  CHECK_FALSE(call.Finish().ok());
+  CHECK(absl::StrContains(prefill.process.Output(), "the decode worker gives none: start it with --guard-kv"));
+
+  KvPeer other(open);
+  kv::v1::WriteReply written;
+  CHECK(absl::IsFailedPrecondition(other.Try(&kv::v1::KvTransfer::Stub::Write, kv::v1::WriteRequest(), written)));
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,157 @@
+// Who may write to a decode worker that guards its blocks, from reservation to start.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "base/clock.h"
+#include "base/logging.h"
+#include "catch.h"
+#include "engine/handoff_receiver.h"
+
+namespace baton {
+namespace {
+
+constexpr KvLayout kLayout{.layers = 4, .kv_heads = 1, .head_dim = 2, .element_bytes = 2};
+const int64_t kBlock = kLayout.BlockBytes();
+constexpr int64_t kBlocks = 16;
+constexpr absl::Duration kLease = absl::Seconds(10);
+
+class Worker {
+ public:
+  Worker() {
+    spdlog::set_level(spdlog::level::off);
+    REQUIRE(receiver.OnLink(Link(), clock.Now()).ok());
+  }
+  ~Worker() { spdlog::set_level(spdlog::level::info); }
+
+  static LinkRequest Link() {
+    return {.prefill_address = "p",
+            .prefill_incarnation = Incarnation(1),
+            .module_digest = {},
+            .layout = kLayout,
+            .numerics_id = "cpu",
+            .can_show_right = true};
+  }
+  Reserved Reserve(const RequestId& id, int32_t family, bool cache_only = false) {
+    const std::vector<TokenId> tokens(40, family);
+    const auto reply = receiver.OnReserve({.request_id = id,
+                                           .writer = Incarnation(1),
+                                           .keys = BlockKeys(RootKey(Digest{}, ""), tokens),
+                                           .kv_tokens = 40,
+                                           .max_new_tokens = 8,
+                                           .cache_only = cache_only},
+                                          clock.Now());
+    receiver.CheckInvariants();
+    return std::get<Reserved>(reply.value());
+  }
+  bool Writes(const WriteRight& right, const MissingBlock& block) {
+    const std::string data(static_cast<size_t>(kBlock), 'x');
+    const int64_t target = block.target.value() * kBlock;
+    return guard.Write(right, std::vector<BlockCopy>{{0, target, kBlock}}, data).ok();
+  }
+  bool Writes(const Reserved& reserved) { return Writes(*reserved.right, reserved.missing.back()); }
+  absl::Status Commit(const Reserved& reserved) {
+    const absl::Status status = receiver.OnCommit(
+        {reserved.reservation, static_cast<int32_t>(reserved.missing.size()), {}, reserved.right}, clock.Now());
+    receiver.CheckInvariants();
+    return status;
+  }
+
+  std::vector<std::byte> memory = std::vector<std::byte>(static_cast<size_t>(kBlocks * kBlock));
+  ManualClock clock;
+  BlockPool pool{kBlocks};
+  RadixTree tree{pool};
+  WriteGuard guard{Slab(memory), kLayout};
+  HandoffReceiver receiver{HandoffReceiverOptions{.module_digest = {},
+                                                  .layout = kLayout,
+                                                  .numerics_id = "cpu",
+                                                  .incarnation = Incarnation(5),
+                                                  .transport_descriptor = "slab",
+                                                  .lease = kLease,
+                                                  .guard = &guard},
+                           pool, tree, [](const AdmissionQuery&) { return Admit{}; }};
+};
+
+TEST_CASE("a reservation's missing blocks may be written by who has its key, and by nobody else") {
+  Worker worker;
+  const Reserved one = worker.Reserve("one", 1), two = worker.Reserve("two", 2);
+  REQUIRE(one.right.has_value());
+  REQUIRE(two.right.has_value());
+  for (const MissingBlock& block : one.missing) {
+    CHECK(worker.Writes(*one.right, block));
+    CHECK_FALSE(worker.Writes(*two.right, block));
+    CHECK_FALSE(worker.Writes({}, block));
+  }
+}
+
+TEST_CASE("a right ends with the commit, for the cache alone too, and blocks that are held are in none") {
+  Worker worker;
+  for (const bool cache_only : {false, true}) {
+    const Reserved first = worker.Reserve("one", cache_only, cache_only);
+    CHECK(worker.Writes(first));
+    REQUIRE(worker.Commit(first).ok());
+    CHECK_FALSE(worker.Writes(first));
+    const Reserved next = worker.Reserve("two", cache_only);  // whose whole blocks are there
+    REQUIRE(next.missing.size() == 1);
+    CHECK(worker.Writes(next));
+    CHECK_FALSE(worker.Writes(*next.right, first.missing.front()));
+    REQUIRE(worker.Commit(next).ok());
+  }
+  CHECK(worker.receiver.refused_writes() == 4);
+}
+
+TEST_CASE("a right ends with its reservation, however that ends, and its blocks' next writer has another") {
+  Worker worker;
+  const auto release = [&](const Reserved& one) { worker.receiver.OnRelease({one.reservation}, worker.clock.Now()); };
+  const auto cancel = [&](const Reserved&) { worker.receiver.Cancel("one", worker.clock.Now()); };
+  const auto lapse = [&](const Reserved&) {
+    worker.clock.Advance(kLease);
+    worker.receiver.Tick(worker.clock.Now());
+  };
+  const auto commit_less = [&](const Reserved& one) {
+    CHECK_FALSE(worker.receiver.OnCommit({one.reservation, 1, {}, one.right}, worker.clock.Now()).ok());
+  };
+  for (const std::function<void(const Reserved&)>& end :
+       std::vector<std::function<void(const Reserved&)>>{release, cancel, lapse, commit_less}) {
+    const Reserved one = worker.Reserve("one", 1);
+    CHECK(worker.Writes(one));
+    end(one);
+    worker.receiver.CheckInvariants();
+    CHECK(worker.guard.rights() == 0);
+    CHECK_FALSE(worker.Writes(one));
+    worker.receiver.OnRelease({one.reservation}, worker.clock.Now());
+    const Reserved next = worker.Reserve("next", 1);
+    CHECK_FALSE(worker.Writes(*one.right, next.missing.front()));
+    CHECK(worker.Writes(next));
+    worker.receiver.OnRelease({next.reservation}, worker.clock.Now());
+  }
+}
+
+TEST_CASE("a reservation is committed by who has its key, and a forged commit shares nothing and takes nothing away") {
+  Worker worker;
+  const Reserved one = worker.Reserve("one", 1), two = worker.Reserve("two", 2);
+  for (std::optional<WriteRight> right : {std::optional<WriteRight>(), two.right, std::optional(WriteRight{})}) {
+    Reserved forged = one;
+    forged.right = right;
+    CHECK(absl::IsFailedPrecondition(worker.Commit(forged)));
+    forged.missing.pop_back();
+    CHECK(absl::IsFailedPrecondition(worker.Commit(forged)));
+  }
+  CHECK(worker.Reserve("again", 1).missing.size() == one.missing.size());
+  CHECK(worker.Writes(one));
+  CHECK(worker.Commit(one).ok());
+  CHECK(worker.Commit(one).ok());
+}
+
+TEST_CASE("a prefill worker that can show no right is not linked, and told why") {
+  Worker worker;
+  LinkRequest old = Worker::Link();
+  old.can_show_right = false;
+  const absl::Status status = worker.receiver.OnLink(old, worker.clock.Now()).status();
+  CHECK(absl::IsFailedPrecondition(status));
+  CHECK(absl::StrContains(status.message(), "--guard-kv"));
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,178 @@
+#include "server/kv_write_link.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <optional>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "base/logging.h"
+#include "catch.h"
+#include "kv/striped_slab.h"
+#include "server/guarded_connector.h"
+#include "server/kv_transfer_service.h"
+#include "transport/in_process_transport.h"
+
+namespace baton {
+namespace {
+
+// Blocks of 768 KiB: a message holds one and a part of the next.
+constexpr KvLayout kLayout{.layers = 12, .kv_heads = 16, .head_dim = 64, .element_bytes = 2};
+const int64_t kBlock = kLayout.BlockBytes();
+const int64_t kPlane = kLayout.PlaneBytes();
+constexpr int64_t kBlocks = 6;
+
+std::vector<std::byte> Memory(unsigned seed) {
+  std::vector<std::byte> memory(static_cast<size_t>(kBlocks * kBlock));
+  std::mt19937 random(seed);
+  if (seed > 0) std::ranges::generate(memory, [&] { return static_cast<std::byte>(random()); });
+  return memory;
+}
+
+// A slab of two ranks, of which the first has `share` sixteenths of each plane.
+struct Ranks {
+  std::vector<std::byte> first, second;
+  std::unique_ptr<StripedSlab> striped;
+
+  Ranks(const std::vector<std::byte>& whole, int64_t share) {
+    const int64_t cut = kPlane / 16 * share;
+    for (int64_t at = 0; at < std::ssize(whole); at += kPlane) {
+      first.insert(first.end(), whole.begin() + at, whole.begin() + at + cut);
+      second.insert(second.end(), whole.begin() + at + cut, whole.begin() + at + kPlane);
+    }
+    striped = StripedSlab::Make(kPlane, {{Slab(first), {0, cut}}, {Slab(second), {cut, kPlane}}}).value();
+  }
+};
+
+// The decode worker's end: its slab, guarded, behind a real socket.
+struct Target {
+  WriteGuard guard;
+  KvTransferService service;
+  std::unique_ptr<GrpcServer> server;
+
+  explicit Target(const Slab& slab) : guard(slab, kLayout) {
+    service.Guard(guard);
+    server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service}).value();
+  }
+  std::string Descriptor() const { return GuardedDescriptor(server->address(), kBlocks * kBlock); }
+};
+
+struct Source {
+  InProcessTransport others{std::make_shared<InProcessNetwork>()};
+  GuardedConnector connector;
+  explicit Source(const Slab& slab, bool guarded_only = false)
+      : connector(others, {.source = slab, .layout = kLayout, .reach = DialTcp, .guarded_only = guarded_only}) {}
+};
+
+absl::Status PushAndWait(Link& link, const WriteRight& right, const std::vector<BlockCopy>& copies) {
+  std::promise<absl::Status> result;
+  link.PushUnder(right, copies, [&](absl::Status status) { result.set_value(std::move(status)); });
+  return result.get_future().get();
+}
+
+TEST_CASE("blocks arrive bit for bit at a worker that guards them, whoever shares them on either side") {
+  const std::vector<std::byte> whole = Memory(7);
+  for (const auto& [source_share, target_share] : {std::pair(0, 0), {4, 0}, {0, 12}, {4, 12}}) {
+    CAPTURE(source_share, target_share);
+    std::vector<std::byte> ours = whole, theirs = Memory(0);
+    std::optional<Ranks> our_ranks, their_ranks;
+    if (source_share > 0) our_ranks.emplace(whole, source_share);
+    if (target_share > 0) their_ranks.emplace(theirs, target_share);
+    Target target(their_ranks ? their_ranks->striped->slab() : Slab(theirs));
+    Source source(our_ranks ? our_ranks->striped->slab() : Slab(ours));
+    const auto link = source.connector.Connect(target.Descriptor()).value();
+    CHECK(absl::StrContains(link->Description(), "gRPC"));
+
+    // Neighbours that coalesce, a block alone, and a block in two parts of whole layers.
+    const WriteRight right = target.guard.Grant(std::vector{BlockId(1), BlockId(2), BlockId(3), BlockId(5)});
+    const std::vector<BlockCopy> copies = {
+        {0, kBlock, kBlock}, {kBlock, 2 * kBlock, kBlock}, {4 * kBlock, 3 * kBlock, kBlock}};
+    const int64_t part = 5 * kLayout.LayerBytes();
+    CHECK(PushAndWait(*link, right, copies).ok());
+    CHECK(PushAndWait(*link, right, {{2 * kBlock, 5 * kBlock, part}}).ok());
+    CHECK(PushAndWait(*link, right, {{2 * kBlock + part, 5 * kBlock + part, kBlock - part}}).ok());
+
+    std::vector<std::byte> expected = Memory(0);
+    const auto copy = [&](int64_t from, int64_t to) {
+      std::copy_n(whole.begin() + from * kBlock, kBlock, expected.begin() + to * kBlock);
+    };
+    copy(0, 1), copy(1, 2), copy(4, 3), copy(2, 5);
+    if (their_ranks) {
+      const Ranks expected_ranks(expected, target_share);
+      CHECK(std::ranges::equal(their_ranks->first, expected_ranks.first));
+      CHECK(std::ranges::equal(their_ranks->second, expected_ranks.second));
+    } else {
+      CHECK(std::ranges::equal(theirs, expected));
+    }
+  }
+}
+
+TEST_CASE("a push that the worker refuses says so, and writes nothing where it may not") {
+  spdlog::set_level(spdlog::level::off);
+  std::vector<std::byte> ours = Memory(7), theirs = Memory(0);
+  Target target{Slab(theirs)};
+  Source source{Slab(ours)};
+  const auto link = source.connector.Connect(target.Descriptor()).value();
+  const WriteRight right = target.guard.Grant(std::vector{BlockId(1)});
+  CHECK(absl::IsPermissionDenied(PushAndWait(*link, {}, {{0, kBlock, kBlock}})));
+  CHECK(absl::IsPermissionDenied(PushAndWait(*link, right, {{0, 2 * kBlock, kBlock}})));
+  target.guard.Revoke(right.id);
+  CHECK(absl::IsPermissionDenied(PushAndWait(*link, right, {{0, kBlock, kBlock}})));
+  CHECK(PushAndWait(*link, right, {{0, kBlocks * kBlock, kBlock}}).code() == absl::StatusCode::kInvalidArgument);
+  absl::Status without;
+  link->Push(std::vector<BlockCopy>{{0, kBlock, kBlock}}, [&](absl::Status status) { without = std::move(status); });
+  CHECK(absl::IsFailedPrecondition(without));
+  CHECK(std::ranges::equal(theirs, Memory(0)));
+  spdlog::set_level(spdlog::level::info);
+}
+
+// Answers no Write until it is cancelled.
+class HangingService final : public kv::v1::KvTransfer::Service {
+ public:
+  grpc::Status Write(grpc::ServerContext* context, const kv::v1::WriteRequest*, kv::v1::WriteReply*) override {
+    ++calls;
+    while (!context->IsCancelled()) std::this_thread::yield();
+    return grpc::Status::CANCELLED;
+  }
+  std::atomic<int> calls = 0;
+};
+
+TEST_CASE("a link to a worker that hangs can be closed, which ends its pushes") {
+  HangingService service;
+  const auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service}).value();
+  std::vector<std::byte> ours = Memory(7);
+  Source source{Slab(ours)};
+  auto link = source.connector.Connect(GuardedDescriptor(server->address(), kBlocks * kBlock)).value();
+  std::atomic<int> unavailable = 0;
+  for (int i = 0; i < 8; ++i) {
+    link->PushUnder({.id = 1}, std::vector<BlockCopy>{{0, 0, kBlocks * kBlock}},
+                    [&](const absl::Status& status) { unavailable += absl::IsUnavailable(status); });
+  }
+  while (service.calls == 0) std::this_thread::yield();
+  link.reset();
+  CHECK(unavailable == 8);
+}
+
+TEST_CASE("a worker that is gone, or whose descriptor is damaged, is not linked") {
+  std::vector<std::byte> ours = Memory(7), theirs = Memory(0);
+  Source source{Slab(ours)}, strict{Slab(ours), /*guarded_only=*/true};
+  std::string descriptor;
+  {
+    Target target{Slab(theirs)};
+    descriptor = target.Descriptor();
+    CHECK(strict.connector.Connect(descriptor).ok());
+  }
+  CHECK(absl::IsUnavailable(source.connector.Connect(descriptor).status()));
+  descriptor[9] = static_cast<char>(descriptor[9] ^ 1);
+  const absl::Status damaged = strict.connector.Connect(descriptor).status();
+  CHECK(absl::IsFailedPrecondition(damaged));
+  CHECK(absl::StrContains(damaged.message(), "--guard-kv"));
+}
+
+}  // namespace
+}  // namespace baton

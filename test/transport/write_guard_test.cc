@@ -1,0 +1,150 @@
+#include "transport/write_guard.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/logging.h"
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+constexpr KvLayout kLayout{.layers = 2, .kv_heads = 1, .head_dim = 2, .element_bytes = 2};
+const int64_t kBlock = kLayout.BlockBytes();
+const int64_t kPlane = kLayout.PlaneBytes();
+constexpr int64_t kBlocks = 8;
+
+class Guarded {
+ public:
+  Guarded() : memory_(static_cast<size_t>(kBlocks * kBlock), std::byte{7}) { spdlog::set_level(spdlog::level::off); }
+  ~Guarded() {
+    guard.CheckInvariants();
+    spdlog::set_level(spdlog::level::info);
+  }
+
+  WriteRight Grant(const std::vector<BlockId>& blocks) { return guard.Grant(blocks); }
+  absl::StatusCode Write(const WriteRight& right, int64_t target, int64_t bytes) {
+    const std::string data(static_cast<size_t>(bytes), 'x');
+    return guard.Write(right, std::vector<BlockCopy>{{0, target, bytes}}, data).code();
+  }
+  bool Written(int64_t begin, int64_t end) const { return All(begin, end, std::byte{'x'}); }
+  bool Untouched(int64_t begin, int64_t end) const { return All(begin, end, std::byte{7}); }
+  bool Untouched() const { return Untouched(0, kBlocks * kBlock); }
+
+ private:
+  bool All(int64_t begin, int64_t end, std::byte value) const {
+    return std::all_of(memory_.begin() + begin, memory_.begin() + end, [=](std::byte b) { return b == value; });
+  }
+  std::vector<std::byte> memory_;
+
+ public:
+  WriteGuard guard{Slab(memory_), kLayout};
+};
+
+TEST_CASE("who has the right to blocks writes there, whole or in part, and nowhere else") {
+  Guarded slab;
+  const WriteRight right = slab.Grant({BlockId(2), BlockId(3), BlockId(6)});
+  CHECK(slab.Write(right, 2 * kBlock, 2 * kBlock) == absl::StatusCode::kOk);
+  CHECK(slab.Write(right, 6 * kBlock + kPlane, kPlane) == absl::StatusCode::kOk);
+  CHECK(slab.Untouched(0, 2 * kBlock));
+  CHECK(slab.Written(2 * kBlock, 4 * kBlock));
+  CHECK(slab.Untouched(4 * kBlock, 6 * kBlock + kPlane));
+  CHECK(slab.Written(6 * kBlock + kPlane, 6 * kBlock + 2 * kPlane));
+  CHECK(slab.Untouched(6 * kBlock + 2 * kPlane, kBlocks * kBlock));
+  CHECK(slab.guard.refused() == 0);
+}
+
+TEST_CASE("a write under no right, a wrong key, another's key or another id is refused, and changes nothing") {
+  Guarded slab;
+  const WriteRight right = slab.Grant({{BlockId(2)}});
+  const WriteRight other = slab.Grant({{BlockId(3)}});
+  CHECK(right.key != other.key);
+  CHECK(right.key != WriteKey{});
+  std::vector<WriteRight> forged = {{}, {right.id, {}}, {right.id, other.key}, {other.id, right.key}, {77, right.key}};
+  for (size_t i = 0; i < right.key.size(); ++i) {
+    forged.push_back(right);
+    forged.back().key[i] ^= 1;
+  }
+  for (const WriteRight& one : forged) {
+    CHECK(slab.Write(one, 2 * kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
+  }
+  CHECK(slab.Write(other, 2 * kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
+  CHECK(slab.Untouched());
+  CHECK(slab.guard.refused() == std::ssize(forged) + 1);
+}
+
+TEST_CASE("a write that leaves its blocks, the slab or the planes is refused whole") {
+  Guarded slab;
+  const WriteRight right = slab.Grant({BlockId(2), BlockId(7)});
+  CHECK(slab.Write(right, kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
+  CHECK(slab.Write(right, 2 * kBlock, 2 * kBlock) == absl::StatusCode::kPermissionDenied);           // and block 3
+  CHECK(slab.Write(right, 2 * kBlock - kPlane, 2 * kPlane) == absl::StatusCode::kPermissionDenied);  // and block 1
+  CHECK(slab.Write(right, 7 * kBlock, 2 * kBlock) == absl::StatusCode::kInvalidArgument);
+  CHECK(slab.Write(right, -kBlock, kBlock) == absl::StatusCode::kInvalidArgument);
+  CHECK(slab.Write(right, INT64_MAX - kPlane + 1, kPlane) == absl::StatusCode::kInvalidArgument);
+  CHECK(slab.Write(right, 2 * kBlock + 1, kPlane) == absl::StatusCode::kInvalidArgument);
+  CHECK(slab.Write(right, 2 * kBlock, kPlane - 1) == absl::StatusCode::kInvalidArgument);
+  CHECK(slab.Write(right, 2 * kBlock, 0) == absl::StatusCode::kInvalidArgument);
+  const std::string data(static_cast<size_t>(2 * kBlock), 'x');
+  // The first of the two would be right; bytes that are not there; bytes from before.
+  const std::vector<std::vector<BlockCopy>> bad = {{{0, 2 * kBlock, kBlock}, {kBlock, 4 * kBlock, kBlock}},
+                                                   {{kBlock + kPlane, 2 * kBlock, kBlock}},
+                                                   {{-kPlane, 2 * kBlock, kBlock}}};
+  for (const auto& copies : bad) CHECK_FALSE(slab.guard.Write(right, copies, data).ok());
+  CHECK(slab.Untouched());
+  CHECK(slab.guard.refused() == 12);
+}
+
+TEST_CASE("a right that is revoked is one no more, and its blocks' next one is another") {
+  Guarded slab;
+  const WriteRight right = slab.Grant({{BlockId(2)}});
+  slab.guard.Revoke(right.id);
+  slab.guard.Revoke(right.id);
+  CHECK(slab.guard.rights() == 0);
+  CHECK(slab.Write(right, 2 * kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
+  const WriteRight next = slab.Grant({{BlockId(2)}});
+  CHECK(next.id != right.id);
+  CHECK(next.key != right.key);
+  CHECK(slab.Write(right, 2 * kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
+  CHECK(slab.Untouched());
+  CHECK(slab.Write(next, 2 * kBlock, kBlock) == absl::StatusCode::kOk);
+}
+
+// Memory whose copy begins, and ends only when the right under which it is made is no longer in force.
+class SlowMemory final : public SlabAccess {
+ public:
+  absl::Status Copy(void*, const void*, size_t) const override {
+    begun = true;
+    while (guard->rights() > 0) std::this_thread::yield();
+    for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+    ended = true;
+    return absl::OkStatus();
+  }
+  const WriteGuard* guard = nullptr;
+  mutable std::atomic<bool> begun = false, ended = false;
+};
+
+TEST_CASE("a right that is revoked in the middle of a write is revoked once the write is over") {
+  SlowMemory memory;
+  std::vector<std::byte> addresses(static_cast<size_t>(kBlocks * kBlock));
+  WriteGuard guard(Slab(addresses, &memory), kLayout);
+  memory.guard = &guard;
+  const WriteRight right = guard.Grant(std::vector{BlockId(2)});
+  absl::Status status = absl::UnknownError("");
+  std::thread writer([&] {
+    const std::string data(static_cast<size_t>(kPlane), 'x');
+    status = guard.Write(right, std::vector<BlockCopy>{{0, 2 * kBlock, kPlane}}, data);
+  });
+  while (!memory.begun) std::this_thread::yield();
+  guard.Revoke(right.id);
+  CHECK(memory.ended);
+  writer.join();
+  CHECK(status.ok());
+}
+
+}  // namespace
+}  // namespace baton
