@@ -27,6 +27,11 @@ CompletionAnswer::CompletionAnswer(Router& router, const CompletionCall& call, c
   for (size_t i = 0; i < call.choices(); ++i) choices_.emplace_back(*this, i, router);
 }
 
+void CompletionAnswer::SetThinking(Thinking thinking) {
+  const std::lock_guard lock(mutex_);
+  writer_.SetThinking(thinking);
+}
+
 bool CompletionAnswer::over() const {
   const std::lock_guard lock(mutex_);
   return over_;

@@ -23,6 +23,8 @@ class CompletionAnswer final : public std::enable_shared_from_this<CompletionAns
                                                 const std::string& id, std::shared_ptr<HttpReply> reply);
 
   std::shared_ptr<CallSink> sink(size_t choice) { return {shared_from_this(), &choices_.at(choice)}; }
+  // As the writer's.
+  void SetThinking(Thinking thinking);
   // There is nothing more to say: what was not submitted need not be.
   bool over() const;
   // Of the whole call.

@@ -8,6 +8,7 @@
 #include "nlohmann/json.hpp"
 #include "router_cluster.h"
 #include "server/certificates.h"
+#include "server/openai/openai_model.h"
 
 namespace baton {
 namespace {
@@ -146,6 +147,33 @@ TEST_CASE("a chat goes through the model's template, and is answered whole or as
   }
   CHECK(content == "hello");
   CHECK(events.back()["usage"]["completion_tokens"] == 5);
+}
+
+TEST_CASE("a chat's reasoning is told apart, unless its template's variables turn thinking off") {
+  Cluster c;
+  c.Serve(MarkedModel("bytes",
+                      "{{ messages[0].content }}:{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}"));
+  HttpClient client = Connect(c);
+  const auto message = [&](const std::string& more, const std::string& prompt) {
+    client.Post("/v1/chat/completions",
+                R"({"messages": [{"role": "user", "content": "hi"}], "request_id": "r")" + more + "}");
+    const auto tokens = c.prefill->Next().prefill().tokens();
+    CHECK(std::string(tokens.begin(), tokens.end()) == prompt);
+    c.prefill->Send(DoneEvent("r", Incarnation(22)));
+    CHECK(c.decode->Next().decode().request_id() == "r");
+    c.decode->Send(TokensEvent("r", "<think>hm</think>hello", FinishReason::kStop));
+    return json(Parse(client.Read())["choices"][0]["message"]);
+  };
+  json answer = message("", "hi:");
+  CHECK(answer["reasoning_content"] == "hm");
+  CHECK(answer["content"] == "hello");
+  answer = message(R"(, "chat_template_kwargs": {"enable_thinking": false})", "hi:<think>\n\n</think>\n\n");
+  CHECK_FALSE(answer.contains("reasoning_content"));
+  CHECK(answer["content"] == "<think>hm</think>hello");
+  CHECK(
+      ErrorOf(Post(c, "/v1/chat/completions",
+                   R"({"messages": [{"role": "user", "content": "hi"}], "chat_template_kwargs": {"messages": []}})")) ==
+      "chat_template_kwargs.messages: is none of the variables that a client may set");
 }
 
 TEST_CASE("several prompts and samples are one answer, in their order") {
