@@ -61,7 +61,7 @@ class CompletionAnswer final : public std::enable_shared_from_this<CompletionAns
   mutable std::mutex mutex_;    // guards what follows
   CompletionWriter writer_;
   std::string events_;  // scratch
-  bool begun_ = false, over_ = false;
+  bool over_ = false;
 };
 
 }  // namespace baton

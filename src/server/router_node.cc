@@ -143,7 +143,8 @@ absl::Status RouterNode::StartHttp(const RouterOptions& options, Metrics& metric
                                  .on_event = CounterOfConnections(metrics),
                                  .on_answer = CounterOfResponses(metrics),
                                  .max_unread_bytes = kMaxUnreadBytes,
-                                 .max_read_pause = kMaxReadPause},
+                                 .max_read_pause = kMaxReadPause,
+                                 .max_silence = absl::Seconds(options.stream_silence)},
                                 gateway_);
   if (!http.ok()) {
     return absl::UnavailableError(

@@ -272,6 +272,57 @@ TEST_CASE("a client that goes away cancels all its requests") {
   }
 }
 
+TEST_CASE("a stream that waits says so, and what fails then is an event") {
+  Cluster c;
+  c.options.stream_silence = 0.05;
+  c.Serve(ByteModel("bytes"));
+  HttpClient client = Connect(c);
+  const auto waits = [&] {
+    CHECK(client.ReadHead().status == 200);
+    for (int i = 0; i < 2; ++i) CHECK(client.ReadPart() == ": waiting\n\n");
+  };
+  // What comes next that is no sign of waiting.
+  const auto next = [&] {
+    std::optional<std::string> part;
+    while ((part = client.ReadPart()) == ": waiting\n\n") continue;
+    return part.value_or("");
+  };
+  SECTION("of a completion") {
+    client.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "r"})");
+    PassPrefill(c);
+    waits();
+    c.decode->Send(TokensEvent("r", "a", std::nullopt));
+    CHECK(next().find("\"text\":\"a\"") != std::string::npos);
+    CHECK(client.ReadPart() == ": waiting\n\n");
+    c.decode->Send(FailedEvent<worker::v1::DecodeEvent>("r", absl::InternalError("the backend broke")));
+    CHECK(EventsOf(next(), /*whole=*/false).back()["error"]["message"] == "the backend broke");
+    CHECK_FALSE(client.ReadPart().has_value());
+  }
+  SECTION("of a completion that fails before its first token") {
+    client.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "r"})");
+    PassPrefill(c);
+    waits();
+    c.decode->Send(FailedEvent<worker::v1::DecodeEvent>("r", absl::InternalError("the backend broke")));
+    CHECK(EventsOf(next(), /*whole=*/false).back()["error"]["message"] == "the backend broke");
+    CHECK_FALSE(client.ReadPart().has_value());
+  }
+  SECTION("of /generate") {
+    client.Post("/generate?stream=true", R"({"segments": {"segments": [{"text": "hello"}]}, "request_id": "r"})");
+    PassPrefill(c);
+    waits();
+    c.decode->Send(FailedEvent<worker::v1::DecodeEvent>("r", absl::InternalError("the backend broke")));
+    CHECK(EventsOf(next(), /*whole=*/false).back()["error"]["message"] == "the backend broke");
+    CHECK_FALSE(client.ReadPart().has_value());
+  }
+  SECTION("to a client that has gone, which is noticed by it") {
+    client.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "r"})");
+    PassPrefill(c);
+    waits();
+    client.Close();
+    CHECK(c.decode->Next().cancel().request_id() == "r");
+  }
+}
+
 TEST_CASE("what a body gets wrong is named, in OpenAI's shape") {
   Cluster c;
   const auto refused = [&](const std::string& path, const std::string& body) {
