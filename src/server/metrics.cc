@@ -112,6 +112,10 @@ constexpr Spec kTable[] = {
      "it "
      "is prefilled), prefill (from then until a step took up what was left of it), decode (from its start there until "
      "a step took it up)."},
+    {Metric::kEtcdUp, Kind::kGauge, "baton_etcd_up",
+     "1: etcd answered when it was asked last, by `prefix` of the keys that name workers; 0: it did not, or refused."},
+    {Metric::kEtcdLastAnswer, Kind::kGauge, "baton_etcd_last_answer_timestamp_seconds",
+     "When etcd answered last, in seconds since 1970, by `prefix`; 0: never."},
     // With --vllm-metrics. By `model_name`; those of workers by `engine` (prefill, decode) as well.
     {Metric::kVllmPromptTokens, Kind::kCounter, "vllm:prompt_tokens_total", "As baton_prompt_tokens_total."},
     {Metric::kVllmCachedTokens, Kind::kCounter, "vllm:prompt_tokens_cached_total", "As baton_cached_tokens_total."},
