@@ -280,10 +280,10 @@ void PrefillEngine::Cancel(const RequestId& id, absl::Time now) {
   Fail(id, absl::CancelledError("the request was cancelled"), now);
 }
 
-void PrefillEngine::FailBackground(const absl::Status& status, absl::Time now) {
+void PrefillEngine::FailOverlapping(const absl::Status& status, absl::Time now) {
   std::vector<RequestId> ids;
   for (const auto& [id, job] : jobs_) {
-    if (IsBackground(job.priority)) ids.push_back(id);
+    if (Overlaps(job)) ids.push_back(id);
   }
   for (const RequestId& id : ids) Fail(id, status, now);
 }

@@ -100,8 +100,8 @@ class PrefillEngine {
   // The result is CANCELLED, as soon as no push of the request is in flight. Nothing if the request is not there (any
   // more).
   void Cancel(const RequestId& id, absl::Time now);
-  // What nobody waits for.
-  void FailBackground(const absl::Status& status, absl::Time now);
+  // What nobody waits for, and what itself waits for tokens: it may for long, and can be computed elsewhere.
+  void FailOverlapping(const absl::Status& status, absl::Time now);
   // Ends all leases, too.
   void FailAll(const absl::Status& status, absl::Time now);
   void EndLeases(LeaseHolder holder) { scheduler_.leases().EndAllOf(holder); }

@@ -62,8 +62,8 @@ class PrefillWorker {
   void EndLeases(LeaseHolder holder);
   PrefillLoad Load() const;
 
-  // Takes no more requests, lets those that are there end within `grace`, fails the rest with UNAVAILABLE, stops. All
-  // results have been given when it returns. Idempotent.
+  // Takes no more requests, fails what PrefillEngine::FailOverlapping does at once, lets the others end within `grace`,
+  // fails the rest with UNAVAILABLE, stops. All results have been given when it returns. Idempotent.
   void Shutdown(absl::Duration grace);
 
  private:

@@ -1,11 +1,13 @@
 #include "model/chat_template.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <utility>
 
 #include "base/status.h"
 #include "base/strings.h"
+#include "model/jinja_builtins.h"
 #include "model/jinja_interpreter.h"
 #include "model/jinja_parser.h"
 
@@ -15,6 +17,10 @@ namespace {
 using nlohmann::json;
 
 constexpr std::streamsize kMaxFileBytes = 16 << 20;
+constexpr size_t kMaxVariableBytes = 64 << 10;
+// What Render sets; and what transformers' apply_chat_template takes beside variables, and Render does not.
+constexpr std::string_view kOwnVariables[] = {"messages",  "tools",         "add_generation_prompt", "bos_token",
+                                              "eos_token", "chat_template", "continue_final_message"};
 
 // NOT_FOUND if there is no such file.
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
@@ -79,6 +85,9 @@ class JinjaChatTemplate final : public ChatTemplate {
                            {"add_generation_prompt", input.add_generation_prompt},
                            {"bos_token", bos_},
                            {"eos_token", eos_}};
+    for (const auto& [name, value] : input.variables.items()) {
+      globals.emplace_back(name, jinja::Value::FromJson(value));
+    }
     return jinja::Run(body_, globals, input.now, jinja::Limits{});
   }
   std::string_view source() const override { return source_; }
@@ -90,6 +99,17 @@ class JinjaChatTemplate final : public ChatTemplate {
 };
 
 }  // namespace
+
+absl::Status CheckTemplateVariables(const nlohmann::ordered_json& variables, std::string_view field) {
+  if (const size_t bytes = variables.dump().size(); bytes > kMaxVariableBytes) {
+    return absl::InvalidArgumentError(StrCat(field, ": ", bytes, " bytes of JSON, limit ", kMaxVariableBytes));
+  }
+  for (const auto& [name, value] : variables.items()) {
+    if (std::ranges::find(kOwnVariables, name) == std::end(kOwnVariables) && !jinja::IsFunction(name)) continue;
+    return absl::InvalidArgumentError(StrCat(field, ".", name, ": is none of the variables that a client may set"));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(std::string source, std::string bos_token,
                                                                   std::string eos_token) {

@@ -15,9 +15,15 @@ namespace baton {
 struct ChatInput {
   nlohmann::ordered_json messages;  // [{"role": ..., "content": ..., ...}]
   nlohmann::ordered_json tools;     // array, or null
+  // More variables, or null. REQUIRES: CheckTemplateVariables accepts them.
+  nlohmann::ordered_json variables;
   bool add_generation_prompt = true;
   absl::Time now;  // what the template's strftime_now() tells, in the local time zone
 };
+
+// Of who calls: at most 64 KiB as JSON, and none that Render sets itself, nor a function of the language.
+// INVALID_ARGUMENT: "FIELD: ..." or "FIELD.NAME: ...". REQUIRES: an object.
+absl::Status CheckTemplateVariables(const nlohmann::ordered_json& variables, std::string_view field);
 
 class ChatTemplate {
  public:

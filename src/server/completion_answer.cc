@@ -11,6 +11,7 @@ std::shared_ptr<CompletionAnswer> CompletionAnswer::Make(Router& router, const C
                                                          const CallId& call_id, const std::string& id,
                                                          std::shared_ptr<HttpReply> reply) {
   std::shared_ptr<CompletionAnswer> answer(new CompletionAnswer(router, call, call_id, id, std::move(reply)));
+  if (answer->stream_) OpenEventStream(*answer->reply_, answer->WithLimits(EventStream(call_id)));
   answer->reply_->OnGone([weak = answer->weak_from_this()](Gone why) {
     if (const auto self = weak.lock()) self->OnGone(why);
   });
@@ -27,6 +28,11 @@ CompletionAnswer::CompletionAnswer(Router& router, const CompletionCall& call, c
   for (size_t i = 0; i < call.choices(); ++i) choices_.emplace_back(*this, i, router);
 }
 
+void CompletionAnswer::SetThinking(Thinking thinking) {
+  const std::lock_guard lock(mutex_);
+  writer_.SetThinking(thinking);
+}
+
 bool CompletionAnswer::over() const {
   const std::lock_guard lock(mutex_);
   return over_;
@@ -40,13 +46,7 @@ HttpResponse CompletionAnswer::WithLimits(HttpResponse response) const {
 
 // The reply calls nothing back, so it may be written with the lock held: events keep their order.
 void CompletionAnswer::SendEvents() {
-  if (events_.empty()) return;
-  if (std::exchange(begun_, true)) {
-    reply_->Write(events_);
-  } else {
-    // Not before there is something to say: until then an error still has a status of its own.
-    reply_->Begin(WithLimits(EventStream(call_id_, events_)));
-  }
+  reply_->Write(events_);
   events_.clear();
 }
 
@@ -72,12 +72,11 @@ void CompletionAnswer::Fail(const absl::Status& status, absl::Duration retry_aft
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(over_, true)) return;
-    if (begun_) {
+    // A stream that has begun, if only to say that it waits, has no other status any more.
+    if (!reply_->TrySend(ErrorResponse(call_id_, status, retry_after))) {
       writer_.Fail(status, events_);
       SendEvents();
       reply_->End();
-    } else {
-      reply_->Send(ErrorResponse(call_id_, status, retry_after));
     }
   }
   for (Choice& choice : choices_) choice.handle().Cancel();

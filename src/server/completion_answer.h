@@ -23,6 +23,8 @@ class CompletionAnswer final : public std::enable_shared_from_this<CompletionAns
                                                 const std::string& id, std::shared_ptr<HttpReply> reply);
 
   std::shared_ptr<CallSink> sink(size_t choice) { return {shared_from_this(), &choices_.at(choice)}; }
+  // As the writer's.
+  void SetThinking(Thinking thinking);
   // There is nothing more to say: what was not submitted need not be.
   bool over() const;
   // Of the whole call.
@@ -59,7 +61,7 @@ class CompletionAnswer final : public std::enable_shared_from_this<CompletionAns
   mutable std::mutex mutex_;    // guards what follows
   CompletionWriter writer_;
   std::string events_;  // scratch
-  bool begun_ = false, over_ = false;
+  bool over_ = false;
 };
 
 }  // namespace baton

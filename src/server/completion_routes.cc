@@ -1,11 +1,17 @@
 #include "server/completion_routes.h"
 
+#include <algorithm>
+#include <span>
+#include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "server/completion_answer.h"
 #include "server/json/json_body.h"
 #include "server/openai/chat_reader.h"
 #include "server/openai/completion_reader.h"
+#include "server/openai/token_text.h"
 #include "server/proto_json.h"
 #include "server/router_metrics.h"
 #include "server/rpc_answer.h"
@@ -36,6 +42,18 @@ void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvoca
   if (!run.ok()) Refuse(parts, *call, run, ClientAdmission::kRetryHint);
 }
 
+// The text of a prompt's last tokens, as many as a tag has at most.
+std::string EndOf(const ClientRequest& request) {
+  constexpr size_t kMostTokens = 16;
+  std::span<const TokenId> ids = request.tokens;
+  if (!request.segments.empty()) {
+    const auto* last = std::get_if<std::vector<TokenId>>(&request.segments.back());
+    if (last == nullptr) return "";
+    ids = *last;
+  }
+  return TokensText(*request.served->tokenizer, ids.last(std::min(ids.size(), kMostTokens)));
+}
+
 // A prompt is read once, however many samples of it are wanted.
 void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, CallContext context,
                const std::shared_ptr<CompletionAnswer>& answer) {
@@ -44,6 +62,7 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
     if (answer->over()) return;
     const absl::StatusOr<ClientRequest> read = parts.admission.Read(prompt, context);
     if (!read.ok()) return parts.admission.Refuse(*answer->sink(choice), read.status());
+    if (completion.chat) answer->SetThinking(ThinkingOf(*completion.model, EndOf(*read)));
     for (int32_t sample = 0; sample < completion.samples && !answer->over(); ++sample, ++choice) {
       ClientRequest request = *read;
       if (request.sampling.seed) *request.sampling.seed += choice;

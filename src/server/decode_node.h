@@ -33,7 +33,8 @@ class DecodeNode {
   void Shutdown(absl::Duration grace);
 
  private:
-  explicit DecodeNode(const NodeParts& parts) : service_(parts.metrics, VllmModel(parts)) {}
+  explicit DecodeNode(const NodeParts& parts)
+      : service_(parts.metrics, parts.model_name, parts.options.common.vllm_metrics) {}
 
   std::optional<WriteGuard> guard_;  // what follows writes through it
   DecodeService service_;

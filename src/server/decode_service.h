@@ -19,7 +19,9 @@ using DecodeServiceBase = worker::v1::DecodeWorker::WithCallbackMethod_Attach<wo
 
 class DecodeService final : public DecodeServiceBase, public DecodeListener {
  public:
-  DecodeService(Metrics& metrics, const std::string& vllm_model) : metrics_(metrics, WorkerRole::kDecode, vllm_model) {}
+  // As WorkerMetrics has them.
+  DecodeService(Metrics& metrics, const std::string& model, bool vllm)
+      : metrics_(metrics, WorkerRole::kDecode, model, vllm) {}
 
   // Before this, routers are turned away. The worker must outlive the server's streams.
   void Open(DecodeWorker& worker, const WorkerInfo& info);

@@ -22,12 +22,13 @@ std::chrono::milliseconds PatienceFor(std::chrono::seconds lease, int64_t server
 }  // namespace
 
 EtcdRegistration::EtcdRegistration(EtcdOptions options, const std::string& prefix, const WorkerAddress& address,
-                                   std::chrono::seconds lease, uint32_t seed)
+                                   std::chrono::seconds lease, uint32_t seed, Metrics& metrics)
     : options_(std::move(options)),
       entry_{absl::StrCat(prefix, address), address},
       wanted_(lease),
       patience_(PatienceFor(lease, static_cast<int64_t>(options_.servers.size()))),
       client_(options_, patience_, seed),
+      health_(metrics, prefix),
       backoff_(seed),
       thread_([this] { Loop(); }) {}
 
@@ -53,6 +54,7 @@ void EtcdRegistration::Loop() {
     lock.unlock();
     const absl::Status status = Keep();
     Report(status);
+    health_.Report(status);
     const auto period = std::chrono::milliseconds(std::min(lease_.duration, wanted_)) / 3;
     const auto pause = status.ok() ? period : backoff_.Next();
     if (status.ok()) backoff_.Reset();
@@ -110,12 +112,14 @@ void EtcdRegistration::Report(const absl::Status& status) {
   spdlog::warn("{}; until that is over, routers may not find {} there", error, entry_.key);
 }
 
-absl::StatusOr<std::unique_ptr<EtcdRegistration>> Register(const WorkerOptions& options, const std::string& listening) {
+absl::StatusOr<std::unique_ptr<EtcdRegistration>> Register(const WorkerOptions& options, const std::string& listening,
+                                                           Metrics& metrics) {
   if (options.register_under.empty()) return nullptr;
   ASSIGN_OR_RETURN(const WorkerName name, ParseWorkerName(options.register_under));
   ASSIGN_OR_RETURN(const WorkerAddress address, AdvertisedAddress(options, listening));
   return std::make_unique<EtcdRegistration>(options.common.etcd, name.name, address,
-                                            std::chrono::seconds(options.lease_seconds), std::random_device()());
+                                            std::chrono::seconds(options.lease_seconds), std::random_device()(),
+                                            metrics);
 }
 
 }  // namespace baton

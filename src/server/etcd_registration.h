@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "server/backoff.h"
 #include "server/etcd_client.h"
+#include "server/etcd_health.h"
 
 namespace baton {
 
@@ -24,7 +25,7 @@ class EtcdRegistration {
 
   // `prefix` ends in a slash; `seed`: of which server is asked first, and of when it is asked again.
   EtcdRegistration(EtcdOptions options, const std::string& prefix, const WorkerAddress& address,
-                   std::chrono::seconds lease, uint32_t seed);
+                   std::chrono::seconds lease, uint32_t seed, Metrics& metrics);
   // Withdraws, and waits until etcd knows or its time is up.
   ~EtcdRegistration();
 
@@ -44,6 +45,7 @@ class EtcdRegistration {
   const std::chrono::seconds wanted_;
   const std::chrono::milliseconds patience_;  // with each server
   EtcdClient client_;
+  EtcdHealth health_;
   Backoff backoff_;          // this and what follows: of the thread
   EtcdClient::Lease lease_;  // id 0: none
   std::string error_;        // of the last time; logged once
@@ -56,6 +58,7 @@ class EtcdRegistration {
 };
 
 // For a worker that listens there; null: the options do not want it. INVALID_ARGUMENT: as AdvertisedAddress.
-absl::StatusOr<std::unique_ptr<EtcdRegistration>> Register(const WorkerOptions& options, const std::string& listening);
+absl::StatusOr<std::unique_ptr<EtcdRegistration>> Register(const WorkerOptions& options, const std::string& listening,
+                                                           Metrics& metrics);
 
 }  // namespace baton

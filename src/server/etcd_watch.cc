@@ -50,6 +50,7 @@ void EtcdWatch::Loop() {
   do {
     const auto found = client_.Read(prefix_, kMostWorkers);
     absl::Status status = found.status();
+    health_.Report(status);
     if (found.ok()) {
       Tell(AddressesOf(*found));
       const auto begin = std::chrono::steady_clock::now();

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "server/backoff.h"
 #include "server/etcd_client.h"
+#include "server/etcd_health.h"
 
 namespace baton {
 
@@ -19,8 +20,11 @@ namespace baton {
 class EtcdWatch {
  public:
   // `seed`: of which server is asked first, and of when it is asked again.
-  EtcdWatch(const EtcdOptions& options, std::string prefix, uint32_t seed)
-      : prefix_(std::move(prefix)), client_(options, EtcdClient::kPatience, seed), backoff_(seed) {}
+  EtcdWatch(const EtcdOptions& options, std::string prefix, uint32_t seed, Metrics& metrics)
+      : prefix_(std::move(prefix)),
+        client_(options, EtcdClient::kPatience, seed),
+        health_(metrics, prefix_),
+        backoff_(seed) {}
   ~EtcdWatch() { Stop(); }
 
   // From now on reads and watches, on a thread of its own, which calls `on_change` when Workers would say another
@@ -43,6 +47,7 @@ class EtcdWatch {
 
   const std::string prefix_;
   EtcdClient client_;
+  EtcdHealth health_;
   std::function<void()> on_change_;
   Backoff backoff_;         // this and what follows: of the thread
   std::string nonsense_;    // what it logged last of values that are no addresses

@@ -170,6 +170,11 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
                  "where to listen for clients of OpenAI's API (HTTPS with --tls-cert); port 0 takes a free one")
       ->check(kHttpAddress)
       ->capture_default_str();
+  app.add_option("--stream-silence", o.stream_silence,
+                 "seconds after which a stream over HTTP that has nothing to say sends a comment, so that no balancer "
+                 "takes it for idle")
+      ->check(CLI::Range(0.05, 3600.0))
+      ->capture_default_str();
   app.add_option("--keys", o.keys,
                  "TOML file of API keys (docs/operations.md): who may call, and how much; SIGHUP reads it again");
   app.add_option("--tls-cert", o.tls.certificate,

@@ -21,8 +21,10 @@ HttpResponse JsonResponse(const CallId& id, std::string body) {
   return Response(200, id, "application/json", std::move(body));
 }
 
-HttpResponse EventStream(const CallId& id, std::string first_events) {
-  HttpResponse response = Response(200, id, "text/event-stream", std::move(first_events));
+void OpenEventStream(HttpReply& reply, HttpResponse head) { reply.Open(std::move(head), ": waiting\n\n"); }
+
+HttpResponse EventStream(const CallId& id) {
+  HttpResponse response = Response(200, id, "text/event-stream", "");
   response.headers.emplace_back("cache-control", "no-cache");
   response.headers.emplace_back("x-accel-buffering", "no");  // nginx would hold events back
   return response;

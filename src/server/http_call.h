@@ -32,7 +32,9 @@ struct HttpCall {
 // `content_type`: may be empty, where there is no body.
 HttpResponse Response(int status, const CallId& id, const std::string& content_type, std::string body);
 HttpResponse JsonResponse(const CallId& id, std::string body);
-HttpResponse EventStream(const CallId& id, std::string first_events);
+// Answers with server-sent events, as they come. While there are none the client hears a comment from time to time.
+void OpenEventStream(HttpReply& reply, HttpResponse head);
+HttpResponse EventStream(const CallId& id);
 // In OpenAI's shape. A zero `retry_after` is not known.
 HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::Duration retry_after = {});
 

@@ -6,13 +6,14 @@
 
 namespace baton {
 
-absl::StatusOr<std::unique_ptr<LiveMembership>> LiveMembership::Start(Options options, Membership::SetWorkers set) {
+absl::StatusOr<std::unique_ptr<LiveMembership>> LiveMembership::Start(Options options, Metrics& metrics,
+                                                                      Membership::SetWorkers set) {
   ASSIGN_OR_RETURN(auto resolver, NameResolver::Make(options.dns_server));
   std::unique_ptr<LiveMembership> live(new LiveMembership(std::move(resolver)));
   for (const auto* names : {&options.prefill, &options.decode}) {
     for (const WorkerName& name : *names) {
-      if (name.kind == WorkerName::Kind::kEtcd)
-        live->watches_.try_emplace(name.name, options.etcd, name.name, options.seed);
+      if (name.kind != WorkerName::Kind::kEtcd) continue;
+      live->watches_.try_emplace(name.name, options.etcd, name.name, options.seed, metrics);
     }
   }
   live->membership_.emplace(

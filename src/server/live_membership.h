@@ -29,7 +29,8 @@ class LiveMembership {
   // From now on calls `set`, on threads of its own, whenever DNS was asked and whenever etcd changes, for which DNS is
   // not asked.
   // INVALID_ARGUMENT: the address of the DNS server.
-  static absl::StatusOr<std::unique_ptr<LiveMembership>> Start(Options options, Membership::SetWorkers set);
+  static absl::StatusOr<std::unique_ptr<LiveMembership>> Start(Options options, Metrics& metrics,
+                                                               Membership::SetWorkers set);
   // `set` is called no more.
   ~LiveMembership();
 

@@ -68,11 +68,11 @@ constexpr Spec kTable[] = {
     {Metric::kHttpResponses, Kind::kCounter, "baton_http_responses_total",
      "Answers to HTTP requests, of refused ones too, by `code` of HTTP; codes that are not listed are \"other\"."},
     {Metric::kWorkerRequests, Kind::kGauge, "baton_worker_requests",
-     "Requests on this worker, by `role` and `state` (running, queued)."},
+     "Requests on this worker, by `role`, `model` and `state` (running, queued)."},
     {Metric::kWorkerQueuedTokens, Kind::kGauge, "baton_worker_queued_tokens",
-     "Prompt tokens that were accepted and wait to be computed, but for the background's, by `role`."},
+     "Prompt tokens that were accepted and wait to be computed, but for the background's, by `role` and `model`."},
     {Metric::kKvBlocks, Kind::kGauge, "baton_kv_blocks",
-     "KV blocks, by `role` and `state` (free, cached, used); the sum is the worker's total."},
+     "KV blocks, by `role`, `model` and `state` (free, cached, used); the sum is the worker's total."},
     {Metric::kLeasedBlocks, Kind::kGauge, "baton_leased_blocks",
      "Of the KV blocks in use those that leases of contexts hold (prefill)."},
     {Metric::kStagedBytes, Kind::kGauge, "baton_staged_bytes",
@@ -115,6 +115,10 @@ constexpr Spec kTable[] = {
      "it "
      "is prefilled), prefill (from then until a step took up what was left of it), decode (from its start there until "
      "a step took it up)."},
+    {Metric::kEtcdUp, Kind::kGauge, "baton_etcd_up",
+     "1: etcd answered when it was asked last, by `prefix` of the keys that name workers; 0: it did not, or refused."},
+    {Metric::kEtcdLastAnswer, Kind::kGauge, "baton_etcd_last_answer_timestamp_seconds",
+     "When etcd answered last, in seconds since 1970, by `prefix`; 0: never."},
     // With --vllm-metrics. By `model_name`; those of workers by `engine` (prefill, decode) as well.
     {Metric::kVllmPromptTokens, Kind::kCounter, "vllm:prompt_tokens_total", "As baton_prompt_tokens_total."},
     {Metric::kVllmCachedTokens, Kind::kCounter, "vllm:prompt_tokens_cached_total", "As baton_cached_tokens_total."},

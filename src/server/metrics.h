@@ -67,6 +67,8 @@ enum class Metric {
   kPreemptions,
   // Both.
   kStageQueueSeconds,
+  kEtcdUp,
+  kEtcdLastAnswer,
   // vLLM's, of routers.
   kVllmPromptTokens,
   kVllmCachedTokens,

@@ -44,6 +44,7 @@ struct RouterOptions {
   CommonOptions common;
   std::string listen = "127.0.0.1:7070";
   std::string http = "127.0.0.1:8000";       // host:port; empty or "off": none
+  double stream_silence = 15;                // seconds in which a stream over HTTP says nothing, at most
   std::string keys;                          // file of API keys; empty: anyone may call
   TlsFiles tls;                              // for clients, over gRPC and HTTP; no authority
   std::vector<std::string> models;           // directories

@@ -33,11 +33,6 @@ Incarnation DrawIncarnation();
 
 WorkerInfo Describe(const NodeParts& parts, WorkerRole role, const WorkerAddress& address, Incarnation incarnation);
 
-// Whose metrics have vLLM's names, too; empty: none.
-inline std::string VllmModel(const NodeParts& parts) {
-  return parts.options.common.vllm_metrics ? parts.model_name : "";
-}
-
 class PrefillNode {
  public:
   // `listen` empty: in-process only, known to peers as `in_process_name`. When it returns, the worker serves.
@@ -53,7 +48,8 @@ class PrefillNode {
   void Shutdown(absl::Duration grace);
 
  private:
-  explicit PrefillNode(const NodeParts& parts) : service_(parts.metrics, VllmModel(parts)) {}
+  explicit PrefillNode(const NodeParts& parts)
+      : service_(parts.metrics, parts.model_name, parts.options.common.vllm_metrics) {}
 
   PrefillService service_;
   std::unique_ptr<GuardedConnector> guarded_connector_;

@@ -18,8 +18,9 @@ using PrefillServiceBase = worker::v1::PrefillWorker::WithCallbackMethod_Attach<
 
 class PrefillService final : public PrefillServiceBase, public PrefillListener {
  public:
-  PrefillService(Metrics& metrics, const std::string& vllm_model)
-      : metrics_(metrics, WorkerRole::kPrefill, vllm_model) {}
+  // As WorkerMetrics has them.
+  PrefillService(Metrics& metrics, const std::string& model, bool vllm)
+      : metrics_(metrics, WorkerRole::kPrefill, model, vllm) {}
 
   // Before this, routers are turned away. The worker must outlive the server's streams.
   void Open(PrefillWorker& worker, const WorkerInfo& info);

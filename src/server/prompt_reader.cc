@@ -146,15 +146,29 @@ absl::StatusOr<Json> ReadToolCalls(const v1::ChatMessage& message, const std::st
   return calls;
 }
 
+// "" is null.
+absl::StatusOr<Json> ReadVariables(const v1::Chat& chat) {
+  constexpr std::string_view kField = "chat.template_kwargs";
+  if (chat.template_kwargs().empty()) return Json();
+  ASSIGN_OR_RETURN(Json variables, ParseJson(chat.template_kwargs(), kField));
+  if (!variables.is_object()) {
+    return absl::InvalidArgumentError(StrCat(kField, ": expected a JSON object, got ", ShowJson(variables)));
+  }
+  RETURN_IF_ERROR(CheckTemplateVariables(variables, kField));
+  return variables;
+}
+
 // What a chat has beside its messages' contents, as the template is given it.
 struct ChatJson {
   Json tools;
+  Json variables;
   std::vector<Json> tool_calls;  // by message; null: it has none
 };
 
 absl::StatusOr<ChatJson> ReadChatJson(const v1::Chat& chat) {
   ChatJson json;
   ASSIGN_OR_RETURN(json.tools, ReadJsonList(chat.tools(), "chat.tools"));
+  ASSIGN_OR_RETURN(json.variables, ReadVariables(chat));
   for (int i = 0; i < chat.messages_size(); ++i) {
     const std::string field = StrCat("chat.messages[", i, "].tool_calls");
     ASSIGN_OR_RETURN(Json calls, ReadToolCalls(chat.messages(i), field));
@@ -165,10 +179,11 @@ absl::StatusOr<ChatJson> ReadChatJson(const v1::Chat& chat) {
 
 // Does not overlap itself.
 std::string MarkFor(const v1::Chat& chat, const ChatJson& json) {
-  size_t longest = LongestMark(json.tools.dump());
+  size_t longest = std::max(LongestMark(json.tools.dump()), LongestMark(json.variables.dump()));
   for (const Json& calls : json.tool_calls) longest = std::max(longest, LongestMark(calls.dump()));
   for (const v1::ChatMessage& message : chat.messages()) {
-    for (const std::string* text : {&message.content(), &message.name(), &message.tool_call_id()}) {
+    for (const std::string* text :
+         {&message.content(), &message.name(), &message.tool_call_id(), &message.reasoning_content()}) {
       longest = std::max(longest, LongestMark(*text));
     }
     for (const v1::Segment& part : message.parts()) longest = std::max(longest, LongestMark(part.text()));
@@ -184,6 +199,7 @@ Json ForTemplate(const v1::ChatMessage& message, std::string content, Json tool_
   if (!message.name().empty()) out["name"] = message.name();
   if (!tool_calls.is_null()) out["tool_calls"] = std::move(tool_calls);
   if (!message.tool_call_id().empty()) out["tool_call_id"] = message.tool_call_id();
+  if (!message.reasoning_content().empty()) out["reasoning_content"] = message.reasoning_content();
   return out;
 }
 
@@ -193,6 +209,7 @@ absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const Room& room) 
   marked.mark = MarkFor(chat, json);
   marked.input.messages = Json::array();
   marked.input.tools = std::move(json.tools);
+  marked.input.variables = std::move(json.variables);
   for (int i = 0; i < chat.messages_size(); ++i) {
     const v1::ChatMessage& message = chat.messages(i);
     const std::string field = StrCat("chat.messages[", i, "]");

@@ -119,9 +119,9 @@ size_t TextBytes(const v1::Segments& segments) {
 }
 
 size_t TextBytes(const v1::Chat& chat) {
-  size_t bytes = chat.tools().size();
+  size_t bytes = chat.tools().size() + chat.template_kwargs().size();
   for (const v1::ChatMessage& message : chat.messages()) {
-    bytes += message.content().size() + message.tool_calls().size();
+    bytes += message.content().size() + message.tool_calls().size() + message.reasoning_content().size();
     for (const v1::Segment& part : message.parts()) bytes += TextBytes(part);
   }
   return bytes;

@@ -124,7 +124,7 @@ absl::StatusOr<std::unique_ptr<RouterNode>> RouterNode::Start(const RouterOption
   ASSIGN_OR_RETURN(node->server_, GrpcServer::Start(options.listen, GrpcServer::Audience::kClients, {&node->service_},
                                                     ServerCredentials(options.tls)));
   RETURN_IF_ERROR(node->StartHttp(options, metrics));
-  RETURN_IF_ERROR(node->StartMembership(options));
+  RETURN_IF_ERROR(node->StartMembership(options, metrics));
   node->health_.emplace(kHealthPeriod, [node = node.get()] { node->CheckHealth(); });
   return node;
 }
@@ -143,7 +143,8 @@ absl::Status RouterNode::StartHttp(const RouterOptions& options, Metrics& metric
                                  .on_event = CounterOfConnections(metrics),
                                  .on_answer = CounterOfResponses(metrics),
                                  .max_unread_bytes = kMaxUnreadBytes,
-                                 .max_read_pause = kMaxReadPause},
+                                 .max_read_pause = kMaxReadPause,
+                                 .max_silence = absl::Seconds(options.stream_silence)},
                                 gateway_);
   if (!http.ok()) {
     return absl::UnavailableError(
@@ -165,7 +166,7 @@ void RouterNode::RenewCertificate() try {
   spdlog::error("HTTP: the certificate stays as it was: {}", e.what());
 }
 
-absl::Status RouterNode::StartMembership(const RouterOptions& options) {
+absl::Status RouterNode::StartMembership(const RouterOptions& options, Metrics& metrics) {
   if (!HasNames(options.prefill_workers) && !HasNames(options.decode_workers)) return absl::OkStatus();
   const EtcdOptions& etcd = options.common.etcd;
   if (!std::ranges::all_of(etcd.servers, IsLoopback) && etcd.tls.empty() && options.common.peer.empty()) {
@@ -178,7 +179,7 @@ absl::Status RouterNode::StartMembership(const RouterOptions& options) {
       LiveMembership::Start(
           {NamesOf(options.prefill_workers), NamesOf(options.decode_workers), options.dns_server,
            std::chrono::milliseconds(std::lround(options.dns_seconds * 1000)), etcd, std::random_device()()},
-          [this](WorkerRole role, const auto& addresses) { router_.SetWorkers(role, addresses); }));
+          metrics, [this](WorkerRole role, const auto& addresses) { router_.SetWorkers(role, addresses); }));
   return absl::OkStatus();
 }
 

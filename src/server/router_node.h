@@ -42,7 +42,7 @@ class RouterNode {
              const ChannelFactory& channels, const Clock& clock, Metrics& metrics);
   absl::Status StartHttp(const RouterOptions& options, Metrics& metrics);
   void RenewCertificate();
-  absl::Status StartMembership(const RouterOptions& options);
+  absl::Status StartMembership(const RouterOptions& options, Metrics& metrics);
   void CheckHealth();
 
   ServedModels models_;

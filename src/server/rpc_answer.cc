@@ -10,6 +10,7 @@
 namespace baton {
 
 void RpcAnswer::Watch(const std::shared_ptr<RpcAnswer>& answer) {
+  if (answer->streams()) OpenEventStream(*answer->reply_, EventStream(answer->call_id_));
   answer->reply_->OnGone([weak = std::weak_ptr(answer)](Gone why) {
     const auto self = weak.lock();
     if (self) LeaveTo(why, self->handle_);
@@ -22,18 +23,15 @@ void RpcAnswer::SetId(const RequestId& id) {
 }
 
 void RpcAnswer::Refuse(const absl::Status& status, absl::Duration retry_after) {
-  reply_->Send(ErrorResponse(call_id_, status, retry_after));
+  if (reply_->TrySend(ErrorResponse(call_id_, status, retry_after))) return;
+  reply_->Write(ToEvent(ErrorBody(status)));
+  reply_->End();
 }
 
 void GenerateAnswer::SendEvent() {
-  if (!begun_) pending_.set_request_id(id_);
-  const std::string event = ToEvent(ToJson(pending_));
+  pending_.set_request_id(std::exchange(id_, {}));  // in the first alone
+  reply_->Write(ToEvent(ToJson(pending_)));
   pending_.Clear();
-  if (std::exchange(begun_, true)) {
-    reply_->Write(event);
-  } else {
-    reply_->Begin(EventStream(call_id_, event));
-  }
 }
 
 void GenerateAnswer::OnUpdate(TokenUpdate update) {
@@ -46,11 +44,7 @@ void GenerateAnswer::OnUpdate(TokenUpdate update) {
 void GenerateAnswer::OnEnd(const RequestOutcome& outcome) {
   const std::lock_guard lock(mutex_);
   over_ = true;
-  if (!outcome.status.ok() && !begun_) return Refuse(outcome.status, outcome.retry_after);
-  if (!outcome.status.ok()) {
-    reply_->Write(ToEvent(ErrorBody(outcome.status)));
-    return reply_->End();
-  }
+  if (!outcome.status.ok()) return Refuse(outcome.status, outcome.retry_after);
   *pending_.mutable_final() = ToFinal(outcome);
   if (stream_) {
     SendEvent();

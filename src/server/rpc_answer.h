@@ -17,7 +17,8 @@ class RpcAnswer : public CallSink {
  public:
   RpcAnswer(Router& router, CallId call_id, std::shared_ptr<HttpReply> reply)
       : call_id_(std::move(call_id)), reply_(std::move(reply)), handle_(&router) {}
-  // Of an answer that is told when its client goes away.
+  // Of an answer that is told when its client goes away, and of a stream that tells while it waits. Before its request
+  // is submitted.
   static void Watch(const std::shared_ptr<RpcAnswer>& answer);
 
   RequestHandle& handle() override { return handle_; }
@@ -25,6 +26,8 @@ class RpcAnswer : public CallSink {
   void Refuse(const absl::Status& status, absl::Duration retry_after) override;
 
  protected:
+  virtual bool streams() const { return false; }
+
   const CallId call_id_;
   const std::shared_ptr<HttpReply> reply_;
   RequestHandle handle_;
@@ -41,12 +44,13 @@ class GenerateAnswer final : public RpcAnswer {
   void OnEnd(const RequestOutcome& outcome) override;
 
  private:
+  bool streams() const override { return stream_; }
   void SendEvent();  // what is pending; with the lock held
 
   const bool stream_;
   // Guarded by mutex_.
   v1::GenerateResponse pending_;
-  bool begun_ = false, over_ = false;
+  bool over_ = false;
 };
 
 class PrefillOnlyAnswer final : public RpcAnswer {

@@ -9,21 +9,21 @@ std::string RoleName(WorkerRole role) { return role == WorkerRole::kPrefill ? "p
 
 }  // namespace
 
-WorkerMetrics::WorkerMetrics(Metrics& metrics, WorkerRole role, const std::string& vllm_model)
+WorkerMetrics::WorkerMetrics(Metrics& metrics, WorkerRole role, const std::string& model, bool vllm)
     : metrics_(metrics),
       role_(RoleName(role)),
-      running_(metrics.Gauge(Metric::kWorkerRequests, {{"role", role_}, {"state", "running"}})),
-      queued_(metrics.Gauge(Metric::kWorkerRequests, {{"role", role_}, {"state", "queued"}})),
-      queued_tokens_(metrics.Gauge(Metric::kWorkerQueuedTokens, {{"role", role_}})),
-      free_(metrics.Gauge(Metric::kKvBlocks, {{"role", role_}, {"state", "free"}})),
-      cached_(metrics.Gauge(Metric::kKvBlocks, {{"role", role_}, {"state", "cached"}})),
-      used_(metrics.Gauge(Metric::kKvBlocks, {{"role", role_}, {"state", "used"}})),
+      running_(metrics.Gauge(Metric::kWorkerRequests, {{"role", role_}, {"model", model}, {"state", "running"}})),
+      queued_(metrics.Gauge(Metric::kWorkerRequests, {{"role", role_}, {"model", model}, {"state", "queued"}})),
+      queued_tokens_(metrics.Gauge(Metric::kWorkerQueuedTokens, {{"role", role_}, {"model", model}})),
+      free_(metrics.Gauge(Metric::kKvBlocks, {{"role", role_}, {"model", model}, {"state", "free"}})),
+      cached_(metrics.Gauge(Metric::kKvBlocks, {{"role", role_}, {"model", model}, {"state", "cached"}})),
+      used_(metrics.Gauge(Metric::kKvBlocks, {{"role", role_}, {"model", model}, {"state", "used"}})),
       expired_leases_(metrics.Counter(Metric::kExpiredLeases, {{"role", role_}})),
       queue_(metrics.Histogram(Metric::kStageQueueSeconds, {{"stage", role_}})) {
   if (role == WorkerRole::kPrefill) CreateCodes(metrics, Metric::kHandoffs);
-  if (vllm_model.empty()) return;
+  if (!vllm) return;
   // vLLM numbers its engines; here, too, several may serve one model, and report at one address.
-  const prometheus::Labels labels{{"model_name", vllm_model}, {"engine", role_}};
+  const prometheus::Labels labels{{"model_name", model}, {"engine", role_}};
   vllm_.emplace(Vllm{metrics.Gauge(Metric::kVllmRunning, labels), metrics.Gauge(Metric::kVllmWaiting, labels),
                      metrics.Gauge(Metric::kVllmKvUsage, labels), metrics.Counter(Metric::kVllmPreemptions, labels)});
 }

@@ -20,10 +20,11 @@ inline constexpr std::chrono::milliseconds kLoadPeriod(100);
 
 class WorkerMetrics {
  public:
-  // `vllm_model`: what is counted under vLLM's names, too, is this model's; empty: nothing is.
-  WorkerMetrics(Metrics& metrics, WorkerRole role, const std::string& vllm_model);
+  // `model`: the worker's, by which gauges of several decoders in one process are told apart. `vllm`: also under vLLM's
+  // names.
+  WorkerMetrics(Metrics& metrics, WorkerRole role, const std::string& model, bool vllm);
   void OnLoad(const WorkerLoad& load, int64_t blocks_total);
-  // As vLLM counts: what steps compute, and what waits for it and has all that it needs. Nothing without vllm_model.
+  // As vLLM counts: what steps compute, and what waits for it and has all that it needs. Nothing without `vllm`.
   void OnVllmLoad(int64_t running, int64_t waiting);
   void OnLeases(int64_t blocks);
   void OnStaged(const KvStaging::Counts& counts, int64_t block_bytes);

@@ -19,6 +19,7 @@
 #include "etcd_process.h"
 #include "http_client.h"
 #include "programs.h"
+#include "scrape.h"
 #include "server/certificates.h"
 #include "server/etcd_client.h"
 
@@ -31,14 +32,25 @@ std::unique_ptr<Worker> StartWorker(const std::string& role, const Etcd& etcd) {
                                                "etcd:/baton/" + role, "--lease-seconds", "2"}));
 }
 
+// Waits until the process says so of etcd, by which it has, or is, a decode worker.
+void AwaitUp(const std::string& metrics, double up) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
+  while (Scrape(metrics, "baton_etcd_up{prefix=\"/baton/decode/\"}") != up) {
+    REQUIRE(std::chrono::steady_clock::now() < until);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
 struct Router {
   Process process;
+  const std::string metrics;
   const std::unique_ptr<v1::Inference::Stub> stub;
 
   explicit Router(const Etcd& etcd)
       : process("baton-router",
                 {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--prefill-workers",
                  "etcd:/baton/prefill", "--decode-workers", "etcd:/baton/decode", "--etcd", etcd.address()}),
+        metrics(MetricsOf(process)),
         stub(v1::Inference::NewStub(DialTcp(process.Await("listening on ")))) {}
 
   void AwaitAttached(const std::string& worker) { process.Await(absl::StrCat("worker ", worker, ": attached")); }
@@ -96,18 +108,15 @@ TEST_CASE("a worker that is told to stop leaves etcd before it has finished what
   const auto decode = StartWorker("decode", etcd);
   router.AwaitAttached(prefill.address);
   router.AwaitAttached(decode->address);
-  v1::GenerateRequest request = Request(5);
-  auto& output_of = *request.mutable_segments()->add_segments()->mutable_output_of();
-  output_of.set_request_id("never-comes");
-  output_of.set_announced(true);
-  Call call(*router.stub, request);
+  decode->process.Signal(SIGSTOP);  // so that the hand-off waits
+  Call call(*router.stub, Request(5));
   REQUIRE(prefill.AwaitUsed(true));
   prefill.process.Signal(SIGTERM);
   prefill.process.Await("is withdrawn");
   CHECK(AddressesIn(etcd, "prefill").empty());
   CHECK(prefill.AwaitUsed(true));
-  call.context.TryCancel();
-  CHECK(absl::IsCancelled(call.Finish()));
+  decode->process.Signal(SIGCONT);
+  CHECK(call.Finish().ok());
   CHECK(prefill.process.Wait() == 0);
 }
 
@@ -133,8 +142,12 @@ TEST_CASE("an etcd that dies and comes back costs nothing of what serves, with i
   const auto prefill = StartWorker("prefill", etcd), decode = StartWorker("decode", etcd);
   router.AwaitAttached(prefill->address);
   router.AwaitAttached(decode->address);
+  AwaitUp(router.metrics, 1);
+  AwaitUp(decode->metrics, 1);
   etcd.Kill();
   router.process.Await("workers stay as they were");
+  AwaitUp(router.metrics, 0);
+  AwaitUp(decode->metrics, 0);
   router.Serve();
   const auto next = StartWorker("decode", etcd);
   next->process.Await("until that is over, routers may not find");
@@ -146,6 +159,8 @@ TEST_CASE("an etcd that dies and comes back costs nothing of what serves, with i
   AwaitEntries(etcd, "prefill", 1);
   AwaitEntries(etcd, "decode", 2);
   router.process.Await("is answered for again");
+  AwaitUp(router.metrics, 1);
+  AwaitUp(decode->metrics, 1);
   CHECK_FALSE(router.LostAny());
 }
 

@@ -286,6 +286,15 @@ TEST_CASE("eight decoders over one context hold it once where it was prefilled, 
   CHECK(becomes(computed, 176 + 8 * 40) == 176 + 8 * 40);
   CHECK(becomes(moved, 8 * 14 * kBlockBytes) == 8 * 14 * kBlockBytes);
   CHECK(becomes(held, 11 + 8 * 2) == 11 + 8 * 2);
+  // Each decoder's own memory is told.
+  for (const std::string& name : names) {
+    const auto cached =
+        [&, series = absl::StrCat("baton_kv_blocks{model=\"", name, "\",role=\"decode\",state=\"cached\"}")] {
+          return Scrape(metrics, series).value_or(0);
+        };
+    INFO(name);
+    CHECK(becomes(cached, 13) == 13);
+  }
 }
 
 TEST_CASE("decoders of one process that are busy at once give what each gives alone") {

@@ -5,7 +5,12 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 
 namespace baton {
 namespace {
@@ -35,9 +40,18 @@ std::string Get(const std::string& host_port, const std::string& path) {
 
 std::optional<double> Scrape(const std::string& host_port, const std::string& series) {
   const std::string text = Get(host_port, "/metrics");
-  const size_t at = text.find("\n" + series + " ");
-  if (at == std::string::npos) return std::nullopt;
-  return std::strtod(text.c_str() + at + series.size() + 2, nullptr);
+  const size_t brace = series.find('{');
+  const std::string name = series.substr(0, brace);
+  std::vector<std::string> labels;
+  if (brace != std::string::npos) labels = absl::StrSplit(series.substr(brace + 1, series.size() - brace - 2), ',');
+  std::optional<double> sum;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    const size_t end = line.find_first_of("{ ");
+    if (line.substr(0, end) != name) continue;
+    const auto has = [&](const std::string& label) { return absl::StrContains(line, label); };
+    if (std::ranges::all_of(labels, has)) sum = sum.value_or(0) + std::strtod(&line[line.rfind(' ')], nullptr);
+  }
+  return sum;
 }
 
 }  // namespace baton

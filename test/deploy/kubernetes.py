@@ -112,10 +112,24 @@ def agreement_problems(manifests):
                 yield f"{component}: {word} is not mounted"
         if component == "router":
             continue
-        expected = [f"baton-{component}-{i}.{workload['spec']['serviceName']}:{ports['grpc']}"
-                    for i in range(workload["spec"]["replicas"])]
+        service = workload["spec"]["serviceName"]
+        expected = [f"srv:_grpc._tcp.{service}"]
         if manifests.config["router.toml"][f"{component}-workers"] != expected:
             yield f"router.toml: {component}-workers: expected {expected}"
+        spec = next(s["spec"] for s in manifests.of_kind("Service") if s["metadata"]["name"] == service)
+        if (spec["clusterIP"], spec["publishNotReadyAddresses"]) != ("None", True) or spec["ports"] != [
+                {"name": "grpc", "port": ports["grpc"]}]:
+            yield f"{component}: its Service has no SRV record for each pod"
+        if f"$(POD_NAME).{service}.$(POD_NAMESPACE).svc:{ports['grpc']}" not in container["command"]:
+            yield f"{component}: advertises another name than its pod's"
+
+
+def scrape_problems(manifests):
+    for component, (workload, _, _) in manifests.workloads().items():
+        metrics = port_of(manifests.config[f"{component}.toml"]["metrics"])
+        annotations = workload["spec"]["template"]["metadata"].get("annotations", {})
+        if annotations != {"prometheus.io/scrape": "true", "prometheus.io/port": str(metrics), "prometheus.io/path": "/metrics"}:
+            yield f"{component}: is not scraped at port {metrics}"
 
 
 def security_problems(manifests):
@@ -159,6 +173,10 @@ def client_problems(manifests):
                  for rule in policy["spec"].get("ingress", [])
                  if any("baton-client" in peer.get("podSelector", {}).get("matchLabels", {}) for peer in rule["from"])
                  for port in rule["ports"]}
+    encrypted = {port.get("appProtocol") == "https" for port in service["spec"]["ports"]} | {
+        manifests.workloads()["router"][2]["readinessProbe"]["httpGet"].get("scheme") == "HTTPS"}
+    if encrypted != {manifests.secured}:
+        yield "clients: Service and readiness probe disagree about TLS"
     if not by_service == by_policy == expected:
         yield f"clients: expected ports {expected}, got {by_service} by the Service, {by_policy} by network policies"
 
@@ -197,16 +215,17 @@ def documented_certificates(folder):
     subprocess.run(["bash", "-euc", block], cwd=folder, check=True, capture_output=True)
     names = subprocess.run(["openssl", "x509", "-in", "tls.crt", "-noout", "-ext", "subjectAltName"], cwd=folder,
                            check=True, capture_output=True, text=True).stdout
-    return set(re.findall(r"DNS:([\w.-]+)", names))
+    return set(re.findall(r"DNS:([*\w.-]+)", names))
 
 
 def secret_problems(manifests, binaries, folder):
-    """Makes the files of both Secrets."""
+    """Makes the files of all Secrets, of which two have the same certificate here."""
     names = documented_certificates(folder)
-    workers = {address.rsplit(":", 1)[0] for role in ("prefill", "decode")
-               for address in manifests.config["router.toml"][f"{role}-workers"]}
-    if names != workers:
-        yield f"docs/operations.md: expected certificates for {workers}, got {names}"
+    # What SRV records tell routers, and decode workers advertise to prefill workers.
+    expected = {f"*.{workload['spec']['serviceName']}.baton.svc{domain}" for role, (workload, _, _) in manifests.workloads().items()
+                if role != "router" for domain in (".cluster.local", "")} - {"*.baton-prefill.baton.svc"}
+    if names != expected:
+        yield f"docs/operations.md: expected certificates for {expected}, got {names}"
     drawn = subprocess.run([binaries / "baton", "key"], check=True, capture_output=True, text=True).stdout
     (hashed,) = re.findall('"sha256:[0-9a-f]{64}"', drawn)
     pathlib.Path(folder, "keys.toml").write_text(f"[team]\nkeys = [{hashed}]\n")
@@ -234,8 +253,9 @@ def program_problems(manifests, binaries):
                 config |= {"kv-memory-mb": 8, "device": "cpu", "kv-devices": "lo"}
             file = pathlib.Path(folder, f"{component}.toml")
             file.write_text("\n".join(f"{key} = {toml(value)}" for key, value in config.items()))
-            command = [word.replace("$(POD_NAME)", workload["metadata"]["name"] + "-0") for word in container["command"]]
-            command = [re.sub("^/etc/baton-(keys|peer)", folder, word) for word in command]
+            command = [word.replace("$(POD_NAME)", workload["metadata"]["name"] + "-0").replace("$(POD_NAMESPACE)", "baton")
+                       for word in container["command"]]
+            command = [re.sub("^/etc/baton-(keys|peer|tls)", folder, word) for word in command]
             command[0] = binaries / command[0]
             command[command.index("--config") + 1] = file
             run = check(command)
@@ -261,7 +281,7 @@ def gpu_problems(manifests):
 
 
 def problems_of(manifests, binaries):
-    checks = [schema_problems, agreement_problems, security_problems, client_problems, network_problems]
+    checks = [schema_problems, agreement_problems, scrape_problems, security_problems, client_problems, network_problems]
     if manifests.overlay != "base":
         checks.append(memory_problems)
     if manifests.overlay == "gpu":

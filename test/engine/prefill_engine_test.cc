@@ -218,6 +218,36 @@ TEST_CASE("jobs in the background keep out nobody, closed or not") {
   engine.CheckInvariants();
 }
 
+TEST_CASE("of what is there, jobs that wait for tokens and those in the background can be failed alone") {
+  PrefillEngine engine(SmallOptions());
+  const absl::Time now = absl::UnixEpoch();
+  PrefillJob job = JobOf("growing", {1, 2});
+  job.open = true;
+  REQUIRE_FALSE(engine.Add(job, now).has_value());
+  job.request_id = "grown";
+  REQUIRE_FALSE(engine.Add(job, now).has_value());
+  engine.Append({.request_id = "grown", .tokens = {3}, .last = true, .decode_worker = "d"}, now);
+  job = JobOf("client", {1, 2});
+  job.decode_worker = "d";
+  REQUIRE_FALSE(engine.Add(job, now).has_value());
+  job = JobOf("shadow", std::vector<TokenId>(20, 1));
+  job.priority = kBackgroundPriority;
+  REQUIRE_FALSE(engine.Add(job, now).has_value());
+  engine.TakeActions(now);
+  engine.FailOverlapping(absl::UnavailableError("leaves"), now);
+  engine.CheckInvariants();
+  std::vector<RequestId> failed;
+  for (const PrefillAction& action : engine.TakeActions(now)) {
+    const auto* one = std::get_if<RequestFailed>(&action);
+    if (one == nullptr) continue;
+    CHECK(one->status == absl::UnavailableError("leaves"));
+    failed.push_back(one->request_id);
+  }
+  std::ranges::sort(failed);
+  CHECK(failed == std::vector<RequestId>{"growing", "shadow"});
+  CHECK(engine.load().requests == 2);
+}
+
 TEST_CASE("open jobs have a limit of their own, and keep out nobody that could run") {
   PrefillEngineOptions options = SmallOptions();
   options.max_requests = 2;

@@ -363,6 +363,16 @@ TEST_CASE("shutdown fails what does not end in time so that it may be sent again
   CHECK(cluster.worker->Load().blocks.referenced == 0);
 }
 
+TEST_CASE("a shutdown does not wait for prompts that wait for others' tokens") {
+  Cluster cluster;
+  PrefillJob growing = Cluster::Job("growing", Prompt(33, 9));
+  growing.open = true;
+  REQUIRE_FALSE(cluster.worker->Submit(growing).has_value());
+  cluster.worker->Shutdown(absl::Hours(1));
+  CHECK(absl::IsUnavailable(cluster.results.Await("growing").status));
+  CHECK(cluster.worker->Load().blocks.referenced == 0);
+}
+
 TEST_CASE("many threads submit and cancel: every request has one result, every token is right, no block stays") {
   const unsigned first_seed = std::random_device{}();
   INFO("seed " << first_seed);

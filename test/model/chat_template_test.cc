@@ -48,7 +48,17 @@ std::vector<ChatInput> Conversations() {
       [{"type": "function", "function": {"name": "get_weather", "arguments": {"city": "Köln", "days": 3, "x": [1.5, null,
       true]}}}]}, {"role": "tool", "name": "get_weather", "content": "{\"t\": 11}"}, {"role": "assistant", "content": "11"},
       {"role": "user", "content": "Thanks"}])";
-  return {Messages(plain),
+  const char* thoughts = R"([{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2",
+      "reasoning_content": "one and one"}, {"role": "user", "content": "Sure?"}, {"role": "assistant", "content": "Yes",
+      "reasoning_content": "again"}])";
+  ChatInput unthinking = Messages(plain), thinking = Messages(turns);
+  unthinking.variables = {{"enable_thinking", false}};
+  thinking.variables = {{"enable_thinking", true}};
+  return {unthinking,
+          thinking,
+          Messages(thoughts),
+          Messages(thoughts, "null", false),
+          Messages(plain),
           Messages(turns),
           Messages(turns, "null", false),
           Messages(plain, kTools),
@@ -118,11 +128,13 @@ ordered_json AskJinja2(const ordered_json& cases) {
 }
 
 ordered_json Variables(const ChatInput& input) {
-  return {{"messages", input.messages},
-          {"tools", input.tools},
-          {"add_generation_prompt", input.add_generation_prompt},
-          {"bos_token", "<s>"},
-          {"eos_token", "</s>"}};
+  ordered_json variables = {{"messages", input.messages},
+                            {"tools", input.tools},
+                            {"add_generation_prompt", input.add_generation_prompt},
+                            {"bos_token", "<s>"},
+                            {"eos_token", "</s>"}};
+  if (input.variables.is_object()) variables.update(input.variables);
+  return variables;
 }
 
 // Both must fail, or both give the same text.
@@ -208,6 +220,21 @@ TEST_CASE("a broken template is refused with its line") {
     CHECK_FALSE(status.ok());
     CHECK(Message(status).find("chat template line ") != std::string_view::npos);
   }
+}
+
+TEST_CASE("a caller's variables are the template's, unless they are the server's or too large") {
+  ChatInput input = Messages("[]");
+  input.variables = ordered_json::parse(R"({"mode": {"a": [1, "x"]}, "quiet": false})");
+  CHECK(RenderText("{{ mode | tojson }}{{ quiet is defined and quiet is false }}", input).value() ==
+        R"({"a": [1, "x"]}True)");
+  CHECK(CheckTemplateVariables(input.variables, "f").ok());
+  for (const char* name : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "chat_template",
+                           "continue_final_message", "raise_exception", "namespace"}) {
+    CHECK(Message(CheckTemplateVariables({{"x", 1}, {name, 1}}, "f")) ==
+          StrCat("f.", name, ": is none of the variables that a client may set"));
+  }
+  CHECK(Message(CheckTemplateVariables({{"x", std::string(1 << 16, 'y')}}, "f")) ==
+        "f: 65544 bytes of JSON, limit 65536");
 }
 
 TEST_CASE("raise_exception reaches the caller with its message and line") {

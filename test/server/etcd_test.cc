@@ -60,15 +60,19 @@ struct ClosedPort {
   ClosedPort& operator=(const ClosedPort&) = delete;
 };
 
+// What a process says of its etcd.
+double UpIn(Metrics& metrics) { return metrics.Gauge(Metric::kEtcdUp, {{"prefix", "/decode/"}}).Value(); }
+
 // What a router that has the decode workers under /decode is told.
 struct Told {
+  Metrics metrics;
   std::mutex mutex;
   Addresses workers;  // guarded by mutex
   std::unique_ptr<LiveMembership> membership;
 
   explicit Told(std::vector<std::string> servers, TlsFiles tls = {}) {
     const EtcdOptions etcd{std::move(servers), std::move(tls)};
-    membership = LiveMembership::Start({{}, {{Kind::kEtcd, "/decode/"}}, "", std::chrono::hours(1), etcd},
+    membership = LiveMembership::Start({{}, {{Kind::kEtcd, "/decode/"}}, "", std::chrono::hours(1), etcd}, metrics,
                                        [this](WorkerRole role, const Addresses& addresses) {
                                          const std::lock_guard lock(mutex);
                                          if (role == WorkerRole::kDecode) workers = addresses;
@@ -153,6 +157,7 @@ TEST_CASE("a change in etcd waits for no answer of DNS") {
   dns.Answer(FakeDns::Answers::kNever);
   std::mutex mutex;
   std::set<WorkerAddress> decode, prefill;
+  Metrics metrics;
   const auto set = [&](WorkerRole role, const Addresses& addresses) {
     const std::lock_guard lock(mutex);
     (role == WorkerRole::kDecode ? decode : prefill).insert(addresses.begin(), addresses.end());
@@ -162,7 +167,7 @@ TEST_CASE("a change in etcd waits for no answer of DNS") {
                                                  dns.address(),
                                                  std::chrono::hours(1),
                                                  {{etcd.address()}, {}}},
-                                                set)
+                                                metrics, set)
                               .value();
   const auto begin = std::chrono::steady_clock::now();
   etcd.Put("/decode/a", "a:1");
@@ -251,7 +256,9 @@ TEST_CASE("a worker's key is there while it is registered, and put anew where et
   FakeEtcd etcd;
   const std::map<std::string, std::string> expected = {{"/decode/a:1", "a:1"}};
   const EtcdOptions options{{etcd.address()}, {}};
-  std::optional<EtcdRegistration> registration(std::in_place, options, "/decode/", "a:1", std::chrono::seconds(1), 0);
+  Metrics metrics;
+  std::optional<EtcdRegistration> registration(std::in_place, options, "/decode/", "a:1", std::chrono::seconds(1), 0,
+                                               metrics);
   CHECK(Await([&] { return etcd.values() == expected; }));
   etcd.LoseLeases();
   CHECK(Await([&] { return etcd.values() == expected; }));
@@ -267,12 +274,33 @@ TEST_CASE("a worker that etcd refuses at first is registered once it does not") 
   FakeEtcd etcd;
   etcd.Answer(FakeEtcd::Answers::kDenied);
   const EtcdOptions options{{etcd.address()}, {}};
-  const EtcdRegistration registration(options, "/decode/", "a:1", std::chrono::seconds(1), 0);
+  Metrics metrics;
+  const EtcdRegistration registration(options, "/decode/", "a:1", std::chrono::seconds(1), 0, metrics);
   REQUIRE(Await([&] { return etcd.refused() > 0; }));
+  CHECK(UpIn(metrics) == 0);
   etcd.Answer(FakeEtcd::Answers::kTruly);
   CHECK(Await([&] { return etcd.values().size() == 1; }));
   CHECK(Await([&] { return log.Count("etcd answers again: /decode/a:1 is kept there") == 1; }));
   CHECK(log.Count("PERMISSION_DENIED: etcdserver: permission denied; until that is over") == 1);
+  CHECK(Await([&] { return UpIn(metrics) == 1; }));
+}
+
+TEST_CASE("metrics tell whether etcd answers a router, and when it did last") {
+  FakeEtcd etcd;
+  etcd.Answer(FakeEtcd::Answers::kDenied);
+  Told told({etcd.address()});
+  auto& answered = told.metrics.Gauge(Metric::kEtcdLastAnswer, {{"prefix", "/decode/"}});
+  REQUIRE(Await([&] { return etcd.refused() > 1; }));
+  CHECK(UpIn(told.metrics) == 0);
+  CHECK(answered.Value() == 0);
+  const double begin = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+  etcd.Answer(FakeEtcd::Answers::kTruly);
+  CHECK(Await([&] { return UpIn(told.metrics) == 1; }));
+  CHECK(Await([&] { return answered.Value() >= begin; }));
+  etcd.Answer(FakeEtcd::Answers::kDenied);
+  etcd.Put("/decode/a", "a:1");  // read again
+  CHECK(Await([&] { return UpIn(told.metrics) == 0; }));
+  CHECK(answered.Value() >= begin);
 }
 
 TEST_CASE("a watch that keeps failing is told once, and that it works again") {
@@ -294,9 +322,10 @@ TEST_CASE("a key that another holds is left to it, and taken when it is gone") {
   const LogCapture log;
   FakeEtcd etcd;
   const EtcdOptions options{{etcd.address()}, {}};
-  std::optional<EtcdRegistration> first(std::in_place, options, "/decode/", "a:1", std::chrono::seconds(1), 0);
+  Metrics metrics;
+  std::optional<EtcdRegistration> first(std::in_place, options, "/decode/", "a:1", std::chrono::seconds(1), 0, metrics);
   REQUIRE(Await([&] { return etcd.values().size() == 1; }));
-  const EtcdRegistration second(options, "/decode/", "a:1", std::chrono::seconds(1), 0);
+  const EtcdRegistration second(options, "/decode/", "a:1", std::chrono::seconds(1), 0, metrics);
   REQUIRE(AwaitReads(etcd, 10));  // both looked for it
   CHECK(etcd.puts() == 1);
   CHECK(log.Count("etcd: /decode/a:1 is held by lease 1 ('a:1'), not by this worker's lease 2: ") == 1);
@@ -309,9 +338,11 @@ TEST_CASE("a withdrawal begins with who answered last, and ends in its time wher
   FakeEtcd silent, etcd;
   const std::vector<std::string> servers = {silent.address(), etcd.address()};
   const std::chrono::seconds lease(60);
+  Metrics metrics;
   SECTION("one answers") {
     silent.Answer(FakeEtcd::Answers::kNever);
-    std::optional<EtcdRegistration> registration(std::in_place, EtcdOptions{servers, {}}, "/decode/", "a:1", lease, 0);
+    std::optional<EtcdRegistration> registration(std::in_place, EtcdOptions{servers, {}}, "/decode/", "a:1", lease, 0,
+                                                 metrics);
     REQUIRE(Await([&] { return etcd.values().size() == 1; }));
     const auto begin = std::chrono::steady_clock::now();
     registration.reset();
@@ -319,7 +350,8 @@ TEST_CASE("a withdrawal begins with who answered last, and ends in its time wher
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(1400));  // no share of the silent one's
   }
   SECTION("none answers") {
-    std::optional<EtcdRegistration> registration(std::in_place, EtcdOptions{servers, {}}, "/decode/", "a:1", lease, 0);
+    std::optional<EtcdRegistration> registration(std::in_place, EtcdOptions{servers, {}}, "/decode/", "a:1", lease, 0,
+                                                 metrics);
     REQUIRE(Await([&] { return silent.values().size() == 1; }));
     silent.Answer(FakeEtcd::Answers::kNever);
     etcd.Answer(FakeEtcd::Answers::kNever);

@@ -8,6 +8,7 @@
 #include "nlohmann/json.hpp"
 #include "router_cluster.h"
 #include "server/certificates.h"
+#include "server/openai/openai_model.h"
 
 namespace baton {
 namespace {
@@ -148,6 +149,33 @@ TEST_CASE("a chat goes through the model's template, and is answered whole or as
   CHECK(events.back()["usage"]["completion_tokens"] == 5);
 }
 
+TEST_CASE("a chat's reasoning is told apart, unless its template's variables turn thinking off") {
+  Cluster c;
+  c.Serve(MarkedModel("bytes",
+                      "{{ messages[0].content }}:{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}"));
+  HttpClient client = Connect(c);
+  const auto message = [&](const std::string& more, const std::string& prompt) {
+    client.Post("/v1/chat/completions",
+                R"({"messages": [{"role": "user", "content": "hi"}], "request_id": "r")" + more + "}");
+    const auto tokens = c.prefill->Next().prefill().tokens();
+    CHECK(std::string(tokens.begin(), tokens.end()) == prompt);
+    c.prefill->Send(DoneEvent("r", Incarnation(22)));
+    CHECK(c.decode->Next().decode().request_id() == "r");
+    c.decode->Send(TokensEvent("r", "<think>hm</think>hello", FinishReason::kStop));
+    return json(Parse(client.Read())["choices"][0]["message"]);
+  };
+  json answer = message("", "hi:");
+  CHECK(answer["reasoning_content"] == "hm");
+  CHECK(answer["content"] == "hello");
+  answer = message(R"(, "chat_template_kwargs": {"enable_thinking": false})", "hi:<think>\n\n</think>\n\n");
+  CHECK_FALSE(answer.contains("reasoning_content"));
+  CHECK(answer["content"] == "<think>hm</think>hello");
+  CHECK(
+      ErrorOf(Post(c, "/v1/chat/completions",
+                   R"({"messages": [{"role": "user", "content": "hi"}], "chat_template_kwargs": {"messages": []}})")) ==
+      "chat_template_kwargs.messages: is none of the variables that a client may set");
+}
+
 TEST_CASE("several prompts and samples are one answer, in their order") {
   Cluster c;
   HttpClient client = Connect(c);
@@ -241,6 +269,57 @@ TEST_CASE("a client that goes away cancels all its requests") {
     c.prefill->Next();
     client.Reset();
     CHECK(c.prefill->Next().cancel().request_id() == "r");
+  }
+}
+
+TEST_CASE("a stream that waits says so, and what fails then is an event") {
+  Cluster c;
+  c.options.stream_silence = 0.05;
+  c.Serve(ByteModel("bytes"));
+  HttpClient client = Connect(c);
+  const auto waits = [&] {
+    CHECK(client.ReadHead().status == 200);
+    for (int i = 0; i < 2; ++i) CHECK(client.ReadPart() == ": waiting\n\n");
+  };
+  // What comes next that is no sign of waiting.
+  const auto next = [&] {
+    std::optional<std::string> part;
+    while ((part = client.ReadPart()) == ": waiting\n\n") continue;
+    return part.value_or("");
+  };
+  SECTION("of a completion") {
+    client.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "r"})");
+    PassPrefill(c);
+    waits();
+    c.decode->Send(TokensEvent("r", "a", std::nullopt));
+    CHECK(next().find("\"text\":\"a\"") != std::string::npos);
+    CHECK(client.ReadPart() == ": waiting\n\n");
+    c.decode->Send(FailedEvent<worker::v1::DecodeEvent>("r", absl::InternalError("the backend broke")));
+    CHECK(EventsOf(next(), /*whole=*/false).back()["error"]["message"] == "the backend broke");
+    CHECK_FALSE(client.ReadPart().has_value());
+  }
+  SECTION("of a completion that fails before its first token") {
+    client.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "r"})");
+    PassPrefill(c);
+    waits();
+    c.decode->Send(FailedEvent<worker::v1::DecodeEvent>("r", absl::InternalError("the backend broke")));
+    CHECK(EventsOf(next(), /*whole=*/false).back()["error"]["message"] == "the backend broke");
+    CHECK_FALSE(client.ReadPart().has_value());
+  }
+  SECTION("of /generate") {
+    client.Post("/generate?stream=true", R"({"segments": {"segments": [{"text": "hello"}]}, "request_id": "r"})");
+    PassPrefill(c);
+    waits();
+    c.decode->Send(FailedEvent<worker::v1::DecodeEvent>("r", absl::InternalError("the backend broke")));
+    CHECK(EventsOf(next(), /*whole=*/false).back()["error"]["message"] == "the backend broke");
+    CHECK_FALSE(client.ReadPart().has_value());
+  }
+  SECTION("to a client that has gone, which is noticed by it") {
+    client.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "r"})");
+    PassPrefill(c);
+    waits();
+    client.Close();
+    CHECK(c.decode->Next().cancel().request_id() == "r");
   }
 }
 

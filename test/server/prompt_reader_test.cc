@@ -64,6 +64,26 @@ TEST_CASE("a message has its name and the call that it answers only where they a
   CHECK(Render(chat, kTemplate) == ";nc;");
 }
 
+TEST_CASE("the template has a chat's own variables, and what an assistant thought") {
+  v1::Chat chat = Hello();
+  constexpr char kTemplate[] =
+      "{{ messages[0].reasoning_content | default('-') }};{% if thinking is defined %}{{ thinking }}{% endif %}";
+  CHECK(Render(chat, kTemplate) == "-;");
+  chat.mutable_messages(0)->set_reasoning_content("hm");
+  chat.set_template_kwargs(R"({"thinking": false})");
+  CHECK(Render(chat, kTemplate) == "hm;False");
+}
+
+TEST_CASE("a chat's variables that are no object, or the server's, are refused by field") {
+  v1::Chat chat = Hello();
+  chat.set_template_kwargs("[1]");
+  CHECK(ErrorOf(chat) == "chat.template_kwargs: expected a JSON object, got a list of 1");
+  chat.set_template_kwargs("{");
+  CHECK(ErrorOf(chat).starts_with("chat.template_kwargs: expected JSON, byte 2: "));
+  chat.set_template_kwargs(R"({"tools": []})");
+  CHECK(ErrorOf(chat) == "chat.template_kwargs.tools: is none of the variables that a client may set");
+}
+
 TEST_CASE("tools and calls that are no JSON, too deep or too large are refused by field") {
   v1::Chat chat = Hello();
   SECTION("tools") {
@@ -86,13 +106,25 @@ TEST_CASE("tools and calls that are no JSON, too deep or too large are refused b
   }
 }
 
-TEST_CASE("what a tool's text may look like, no reference is put there") {
+TEST_CASE("what a tool's text may look like, a variable's or a thought, no reference is put there") {
   v1::Chat chat = Hello();
   chat.mutable_messages(0)->clear_content();
   chat.mutable_messages(0)->add_parts()->mutable_output_of()->set_request_id("up");
-  std::string fake = R"([{"a":"\ue002\ue0000\ue001"}])";  // a mark in JSON's escapes
-  chat.set_tools(fake);
-  const ServedModel model = WithTemplate("{{ tools | tojson }}{{ messages[0].content }}!");
+  const std::string fake = R"([{"a":"\ue002\ue0000\ue001"}])";  // a mark in JSON's escapes
+  const char* source =
+      GENERATE("{{ tools | tojson }}{{ messages[0].content }}!", "{{ v | tojson }}{{ messages[0].content }}!",
+               "{{ messages[0].reasoning_content }}{{ messages[0].content }}!");
+  switch (source[3]) {
+    case 't':
+      chat.set_tools(fake);
+      break;
+    case 'v':
+      chat.set_template_kwargs(StrCat("{\"v\":", fake, "}"));
+      break;
+    default:
+      chat.mutable_messages(0)->set_reasoning_content("[{\"a\": \"\ue002\ue0000\ue001\"}]");
+  }
+  const ServedModel model = WithTemplate(source);
   const auto segments = ReadPrompt(chat, Room{model, 1}, absl::UnixEpoch());
   REQUIRE(segments.ok());
   REQUIRE(segments->size() == 3);

@@ -41,13 +41,13 @@ def _fill_reference(message: Any, reference: OutputOf) -> None:
     message.timeout_ms = reference.timeout_ms
 
 
-def fill_prompt(request: Any, prompt: Sequence[Part | Message], tools: Sequence[Any] = ()) -> None:
+def fill_prompt(request: Any, prompt: Sequence[Part | Message], options: Options, tools: Sequence[Any] = ()) -> None:
     """A chat if the prompt has messages, else segments. TypeError: it mixes both, or has something else."""
     chat = [part for part in prompt if isinstance(part, Message)]
     parts = [part for part in prompt if not isinstance(part, Message)]
     if not chat:
-        if tools:
-            raise TypeError("tools are for chats")
+        if tools or options.template_kwargs:
+            raise TypeError("tools and template_kwargs are for chats")
         for part in parts:
             _fill_segment(request.segments.segments.add(), part)
         return
@@ -55,9 +55,12 @@ def fill_prompt(request: Any, prompt: Sequence[Part | Message], tools: Sequence[
         raise TypeError("a prompt has either messages or other parts, not both")
     if tools:
         request.chat.tools = json.dumps(tools)
+    if options.template_kwargs:
+        request.chat.template_kwargs = json.dumps(options.template_kwargs)
     for message in chat:
         out = request.chat.messages.add(role=message.role, tool_calls=message.tool_calls,
-                                        tool_call_id=message.tool_call_id, name=message.name)
+                                        tool_call_id=message.tool_call_id, name=message.name,
+                                        reasoning_content=message.reasoning_content)
         if len(message.parts) == 1 and isinstance(message.parts[0], str):
             out.content = message.parts[0]
             continue
@@ -83,7 +86,7 @@ def generate_request(workflow: str, agent: str | Announced, prompt: Sequence[Par
     id = agent.id if isinstance(agent, Announced) else draw_id(name or "request")
     request = MESSAGES["GenerateRequest"](request_id=id, expected_tokens=options.expected_tokens)
     _fill_options(request, options, workflow, name)
-    fill_prompt(request, prompt, tools)
+    fill_prompt(request, prompt, options, tools)
     if isinstance(sampling.stop, str):  # itself a sequence of strings
         sampling = dataclasses.replace(sampling, stop=(sampling.stop,))
     request.sampling.MergeFrom(MESSAGES["Sampling"](**{
@@ -95,7 +98,7 @@ def generate_request(workflow: str, agent: str | Announced, prompt: Sequence[Par
 def prefill_request(workflow: str, prompt: Sequence[Part | Message], options: Options) -> Any:
     request = MESSAGES["PrefillOnlyRequest"]()
     _fill_options(request, options, workflow, "")
-    fill_prompt(request, prompt)
+    fill_prompt(request, prompt, options)
     return request
 
 

@@ -208,7 +208,8 @@ def _read(body: Mapping[str, Any]) -> Optional[Chat]:
     instructions = [text for message, text in zip(messages, texts) if message.get("role") in ("system", "developer")]
     if not instructions or sum(map(len, texts)) > MOST_CHARACTERS:
         return None
-    shaping = json.dumps({key: body[key] for key in ("model", "tools", "tool_choice") if body.get(key) is not None})
+    shapes = ("model", "tools", "tool_choice", "chat_template_kwargs")
+    shaping = json.dumps({key: body[key] for key in shapes if body.get(key) is not None})
     agent = hashlib.sha256(json.dumps([body.get("model"), body.get("tools"), instructions]).encode()).digest()
     return Chat(agent, messages, texts, shaping)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Literal, Protocol, Union, runtime_checkable
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, Union, runtime_checkable
 
 
 @runtime_checkable
@@ -60,12 +60,14 @@ Part = Union[str, TokenIds, OutputOf, Reference]
 class Message:
     """One message of a chat. Its content is text and others' outputs, one after the other (no TokenIds)."""
 
-    def __init__(self, role: str, *parts: Part, tool_calls: str = "", tool_call_id: str = "", name: str = ""):
+    def __init__(self, role: str, *parts: Part, tool_calls: str = "", tool_call_id: str = "", name: str = "",
+                 reasoning_content: str = ""):
         self.role = role  # what the model's template knows: "system", "user", "assistant", ...
         self.parts = parts
         self.tool_calls = tool_calls  # of an assistant: a JSON array of OpenAI's tool calls
         self.tool_call_id = tool_call_id  # of a tool: the call that it answers
         self.name = name
+        self.reasoning_content = reasoning_content  # of an assistant: what it thought
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,4 +101,5 @@ class Options:
     expected_tokens: int = 0  # a hint for scheduling; 0: not known
     context_id: str = ""  # a prompt that prefill_only built up, which this one continues
     context_length: int | None = None  # tokens it is believed to have; another length is refused
+    template_kwargs: Mapping[str, Any] | None = None  # of a chat: more of its template's variables ({"enable_thinking": False})
     timeout: float | None = None  # seconds until the request is DEADLINE_EXCEEDED; None: no deadline

@@ -86,7 +86,8 @@ class ClientTest(unittest.TestCase):
     def test_a_chat_may_contain_an_output(self):
         flow = self.client.workflow("w")
         facts = flow.agent("facts", Message("system", "You list facts."), Message("user", "the sea"), sampling=GREEDY)
-        judge = flow.agent("judge", Message("user", "Is this true? ", facts, "Answer."), sampling=GREEDY)
+        judge = flow.agent("judge", Message("assistant", "", reasoning_content="hm"), Message("user", "Is this true? ", facts,
+                           "Answer."), sampling=GREEDY, options=Options(template_kwargs={"enable_thinking": False}))
         self.assertGreater(judge.result().usage.prompt_tokens, facts.result().usage.completion_tokens)
         [trace] = [request for request in flow.trace().requests if request.agent == "judge"]
         self.assertEqual(trace.upstreams, (facts.id,))
@@ -181,9 +182,14 @@ class ClientTest(unittest.TestCase):
         self.assert_fails(code.INVALID_ARGUMENT, flow.agent("a", "x", options=Options(model="nope")), "nope")
         waits = flow.agent("a", flow.announce("never"), options=Options(timeout=0.2))
         self.assert_fails(code.DEADLINE_EXCEEDED, waits, "")
+        variables = Options(template_kwargs={"messages": []})
+        refused = flow.agent("a", Message("user", "x"), options=variables)
+        self.assert_fails(code.INVALID_ARGUMENT, refused, "chat.template_kwargs.messages: is none of the variables")
         for wrong in ((3,), (Message("user", "x"), "y"), (OutputOf(None),)):
             with self.assertRaises(TypeError):
                 flow.agent("a", *wrong)
+        with self.assertRaises(TypeError):
+            flow.agent("a", "no chat", options=variables)
         with self.assertRaises(BatonError) as caught:
             self.client.workflow("nothing").trace()
         self.assertIs(caught.exception.code, code.NOT_FOUND)

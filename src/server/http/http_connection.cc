@@ -136,6 +136,7 @@ void HttpConnection::CheckDeadlines(TimePoint now) {
   if (awaiting_room_ && now - stalled_since_ > absl::ToChronoNanoseconds(shared_.options.max_read_pause)) {
     return Leave(Gone::kCutOff);
   }
+  if (state_ == State::kReply) return BreakSilence(now);  // there is no deadline
   if (now < deadline_) return;
   if (state_ == State::kHandshake || state_ == State::kLinger || (state_ == State::kHead && !parser_)) return Close();
   const bool head = state_ == State::kHead;
@@ -375,6 +376,7 @@ void HttpConnection::Refuse(int status, const std::string& message) {
 
 void HttpConnection::BeginReply(HttpReply::Form form) {
   Enter(State::kReply, absl::InfiniteDuration());
+  silent_since_ = std::chrono::steady_clock::now();
   reply_begun_ = false;
   // The loop outlives the connection as long as somebody has the reply.
   auto wake = [loop = loop_, weak = weak_from_this()] {
@@ -410,6 +412,7 @@ void HttpConnection::Flush() {
         if (tls_ != nullptr && !reply.keep_alive && tls_->Close()) continue;
         return FinishReply(reply.keep_alive);
       }
+      silent_since_ = std::chrono::steady_clock::now();
       if (!std::exchange(reply_begun_, true) && shared_.options.on_answer) shared_.options.on_answer(reply.status);
     }
     if (tls_ != nullptr && tls_->outgoing().empty() && !tls_->can_send()) return AwaitMessage();
@@ -431,6 +434,13 @@ size_t HttpConnection::WriteSome(Error& error) {
   }
   tls_->Sent(socket_.write_some(asio::buffer(tls_->outgoing().data(), tls_->outgoing().size()), error));
   return tls_->outgoing().empty() ? std::exchange(encrypted_, 0) : 0;
+}
+
+// Who has left says so at what is sent, and whoever stands between cuts no connection that is used.
+void HttpConnection::BreakSilence(TimePoint now) {
+  if (awaiting_room_ || now - silent_since_ < absl::ToChronoNanoseconds(shared_.options.max_silence)) return;
+  silent_since_ = now;
+  if (reply_ && reply_->BreakSilence()) Guard([this] { Flush(); });
 }
 
 void HttpConnection::AwaitRoom() {

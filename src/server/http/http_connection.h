@@ -111,6 +111,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void Flush();
   bool AllIsSent() const { return sent_ == out_.size() && (tls_ == nullptr || tls_->outgoing().empty()); }
   size_t WriteSome(Error& error);  // bytes of out_ that went with it
+  void BreakSilence(TimePoint now);
   void AwaitRoom();
   void AwaitMessage();  // the rest of one of TLS, without which nothing can be sent
   void FinishReply(bool keep_alive);
@@ -149,6 +150,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   size_t encrypted_ = 0;                                   // bytes after these, which tls_ is to send
   bool awaiting_room_ = false, awaiting_message_ = false;  // the second never without the first
   TimePoint stalled_since_;
+  TimePoint silent_since_;  // when an answer's last part was taken to be sent; before the first: when it was due
 };
 
 }  // namespace baton

@@ -17,16 +17,22 @@ constexpr size_t kSmallAnswer = 16 << 10;  // bytes; of as many as there are con
 }  // namespace
 
 void HttpReply::Send(const HttpResponse& response) {
+  BATON_CHECK(TrySend(response), "an answer that has begun is not sent whole");
+}
+
+bool HttpReply::TrySend(const HttpResponse& response) {
   {
     const std::lock_guard lock(mutex_);
-    if (gone_) return;
-    BATON_CHECK(!begun_ && !ended_, "an answer is sent once");
+    if (gone_) return true;
+    if (begun_) return false;
+    BATON_CHECK(!ended_, "an answer is sent once");
     const bool counts = form_.charge != nullptr && !form_.head_only && response.body.size() > kSmallAnswer;
     SendLocked(counts && !form_.charge->Add(response.body.size()) ? form_.too_much() : response);
     ended_ = true;
     awake_ = true;
   }
   wake_();
+  return true;
 }
 
 void HttpReply::SendLocked(const HttpResponse& response) {
@@ -48,14 +54,38 @@ void HttpReply::Begin(const HttpResponse& head) {
   if (wake) wake_();
 }
 
+void HttpReply::Open(HttpResponse head, std::string sign) {
+  const std::lock_guard lock(mutex_);
+  BATON_CHECK(!begun_ && !ended_ && !head_, "an answer is opened once");
+  head_ = std::move(head);
+  sign_ = std::move(sign);
+}
+
+void HttpReply::BeginLocked() {
+  if (!head_) return;
+  begun_ = true;
+  AppendHead(*head_, std::nullopt);
+  AppendPart(head_->body);
+  head_.reset();
+}
+
+bool HttpReply::BreakSilence() {
+  const std::lock_guard lock(mutex_);
+  if (gone_ || ended_ || sign_.empty() || unsent_.size() + sending_ > 0) return false;
+  BeginLocked();
+  AppendPart(sign_);
+  return true;
+}
+
 void HttpReply::Write(std::string_view part) {
   bool wake = false;
   {
     const std::lock_guard lock(mutex_);
     if (gone_ || part.empty()) return;
-    BATON_CHECK(begun_ && !ended_, "parts come between the beginning and the end of an answer");
+    BATON_CHECK((begun_ || head_) && !ended_, "parts come between the beginning and the end of an answer");
     // What comes now the client had no chance to read yet, however much it is.
     const bool too_much = unsent_.size() + sending_ > form_.max_unread;
+    BeginLocked();
     AppendPart(part);
     if (too_much) {
       gone_ = Gone::kCutOff;
@@ -71,6 +101,7 @@ void HttpReply::End() {
   {
     const std::lock_guard lock(mutex_);
     if (gone_) return;
+    BeginLocked();
     BATON_CHECK(begun_ && !ended_, "an answer ends once");
     if (!form_.http_1_0 && !form_.head_only) unsent_ += "0\r\n\r\n";
     ended_ = true;

@@ -38,9 +38,14 @@ class HttpReply {
 
   // The whole answer. REQUIRES: none has begun.
   void Send(const HttpResponse& response);
+  // The same; false: one that comes in parts has begun.
+  bool TrySend(const HttpResponse& response);
   // An answer that comes in parts; its body is the first, or empty. A client that has left more than form.max_unread
   // of them unread when the next comes is cut off.
   void Begin(const HttpResponse& head);
+  // The same, but it begins with its first part, or when the client has heard nothing for a while: then with `sign`,
+  // and so again after each such while. Until it begins, another answer may be sent whole.
+  void Open(HttpResponse head, std::string sign);
   void Write(std::string_view part);
   void End();
   bool gone() const;
@@ -58,6 +63,8 @@ class HttpReply {
   // Moves what there is to send into `out`, which must be empty and has all been sent before.
   State Take(std::string& out);
   void Sent(size_t bytes);  // of what was taken
+  // The client has heard nothing for a while. Whether there is something to Take now.
+  bool BreakSilence();
   // Nobody takes anything any more.
   void Leave(Gone why);
 
@@ -66,6 +73,7 @@ class HttpReply {
   void SendLocked(const HttpResponse& response);
   void AppendHead(const HttpResponse& head, std::optional<size_t> length);
   void AppendPart(std::string_view part);
+  void BeginLocked();
 
   Form form_;  // its charge is gone once all is sent; the rest does not change
   const std::function<void()> wake_;
@@ -74,6 +82,9 @@ class HttpReply {
   size_t sending_ = 0;  // bytes that were taken and not yet sent
   int status_ = 0;
   bool begun_ = false, ended_ = false, awake_ = false, keep_alive_ = false;
+  // Of an answer that is open: its head, until it has begun.
+  std::optional<HttpResponse> head_;
+  std::string sign_;
   std::optional<Gone> gone_;
   absl::AnyInvocable<void(Gone)> on_gone_;
 };

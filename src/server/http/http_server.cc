@@ -29,7 +29,7 @@ constexpr int kTurnedAway = 64;                         // connections beyond th
 // How often deadlines are looked at: no deadline is missed by more than a quarter.
 std::chrono::nanoseconds SweepPeriod(const HttpOptions& o) {
   const absl::Duration least =
-      std::min({o.header_timeout, o.body_timeout, o.idle_timeout, o.linger_timeout, o.max_read_pause});
+      std::min({o.header_timeout, o.body_timeout, o.idle_timeout, o.linger_timeout, o.max_read_pause, o.max_silence});
   return absl::ToChronoNanoseconds(std::clamp(least / 4, absl::Milliseconds(1), absl::Seconds(1)));
 }
 

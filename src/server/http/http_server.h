@@ -56,6 +56,7 @@ struct HttpOptions {
   // A client that leaves more bytes of an answer unread when more come, or reads nothing for this long, is cut off.
   size_t max_unread_bytes = 1u << 20;
   absl::Duration max_read_pause = absl::Seconds(60);
+  absl::Duration max_silence = absl::Seconds(15);  // of an answer that is open: HttpReply::Open
 };
 
 class HttpServer {

@@ -41,7 +41,8 @@ void ReadPart(const Json& element, const std::string& path, FieldReader& message
 void ReadContent(FieldReader& message, Outputs outputs, v1::ChatMessage& out) {
   const Json* content = message.Any("content");
   if (content == nullptr) {
-    if (out.tool_calls().empty()) message.Refuse("content", "expected a string or a list of parts, got none");
+    const bool silent = !out.tool_calls().empty() || !out.reasoning_content().empty();  // an answer may have no text
+    if (!silent) message.Refuse("content", "expected a string or a list of parts, got none");
     return;
   }
   if (content->is_string()) return out.set_content(content->get_ref<const std::string&>());
@@ -60,7 +61,10 @@ void ReadMessage(FieldReader& message, Outputs outputs, v1::ChatMessage& out) {
   }
   out.set_role(is("developer") ? "system" : *role);
   if (const auto* name = message.Text("name")) out.set_name(*name);
-  if (is("assistant")) ReadToolCalls(message, out);
+  if (is("assistant")) {
+    ReadToolCalls(message, out);
+    if (const auto* reasoning = message.Text("reasoning_content")) out.set_reasoning_content(*reasoning);
+  }
   if (is("tool")) {
     if (const auto* id = message.Text("tool_call_id")) {
       out.set_tool_call_id(*id);
@@ -116,6 +120,14 @@ void ReadMessages(FieldReader& body, const ServedModel& model, Outputs outputs, 
   }
 }
 
+void ReadTemplateKwargs(FieldReader& body, v1::Chat& chat) {
+  constexpr std::string_view kName = "chat_template_kwargs";
+  const Json* variables = body.Object(kName);
+  if (variables == nullptr || variables->empty()) return;
+  body.Check(CheckTemplateVariables(*variables, body.Path(kName)));
+  if (body.ok()) chat.set_template_kwargs(variables->dump());
+}
+
 absl::StatusOr<CompletionCall> ReadChat(const Json& json, const ServedModels& models) {
   FieldReader body(json, "");
   CompletionCall call;
@@ -126,6 +138,7 @@ absl::StatusOr<CompletionCall> ReadChat(const Json& json, const ServedModels& mo
   ReadLogprobs(body, call, sampling);
   ReadMessages(body, *call.model, Outputs::kNamed, *common.mutable_chat());
   ReadTools(body, call, *common.mutable_chat());
+  ReadTemplateKwargs(body, *common.mutable_chat());
   RETURN_IF_ERROR(ReadFollowers(body, models, call));
   RETURN_IF_ERROR(body.Finish());
   RETURN_IF_ERROR(MakeRequests(common, std::vector<v1::Segments>(1), call));

@@ -21,4 +21,7 @@ enum class Outputs {
 // refused where the model's template would leave them out; a name is passed on, and few templates tell it.
 void ReadMessages(FieldReader& body, const ServedModel& model, Outputs outputs, v1::Chat& chat);
 
+// "chat_template_kwargs".
+void ReadTemplateKwargs(FieldReader& body, v1::Chat& chat);
+
 }  // namespace baton

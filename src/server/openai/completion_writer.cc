@@ -1,6 +1,7 @@
 #include "server/openai/completion_writer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -36,6 +37,7 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
       one_tool_call_(call.one_tool_call),
       samples_(static_cast<size_t>(call.samples)),
       echo_(call.echo),
+      tokenizer_(*model.tokenizer),
       id_(id),
       identity_(Identity(call, model, id, created)),
       plain_tail_(Tail(kNull, kNull)),
@@ -45,10 +47,21 @@ CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel
     if (stream_) choice.head = StrCat(kData, identity_, "{\"index\":", i, chat_ ? ",\"delta\":{" : ",\"text\":");
     if (call.logprobs) {
       const int64_t offset = echo_.empty() ? 0 : CountCharacters(echo_[i / samples_]);
-      choice.logprobs.emplace(*model.tokenizer, chat_, offset);
+      choice.logprobs.emplace(tokenizer_, chat_, offset);
     }
     choice.tool_parser = MakeToolParser(call.tools, call.tool_names);
-    if (choice.tool_parser != nullptr) choice.marks.emplace(*model.tokenizer, choice.tool_parser->marks());
+    if (choice.tool_parser != nullptr) choice.marks.emplace(tokenizer_, choice.tool_parser->marks());
+  }
+}
+
+void CompletionWriter::SetThinking(Thinking thinking) {
+  if (thinking == Thinking::kNone) return;
+  for (Choice& choice : choices_) {
+    BATON_CHECK(chat_ && !choice.begun, "what is reasoning is told before a chat's answer begins");
+    choice.reasoning_parser.emplace(thinking);
+    std::vector<std::string> marks = ReasoningParser::marks();
+    if (choice.tool_parser != nullptr) std::ranges::move(choice.tool_parser->marks(), std::back_inserter(marks));
+    choice.marks.emplace(tokenizer_, marks);
   }
 }
 
@@ -67,8 +80,20 @@ void CompletionWriter::Update(size_t index, const TokenUpdate& update, std::stri
   Choice& choice = choices_[index];
   if (!choice.begun) Begin(choice, index, out);
   if (choice.logprobs) choice.logprobs->Add(update);
-  if (choice.tool_parser == nullptr) return ShowText(choice, update.text, out);
-  Show(choice, choice.tool_parser->Push(choice.marks->Push(update)), out);
+  choice.marks ? Read(choice, choice.marks->Push(update), out) : Read(choice, update.text, out);
+}
+
+void CompletionWriter::Read(Choice& choice, std::string_view text, std::string& out) {
+  choice.reasoning_parser ? Show(choice, choice.reasoning_parser->Push(text), out) : ReadContent(choice, text, out);
+}
+
+void CompletionWriter::Show(Choice& choice, const ThinkingAnswer& answer, std::string& out) {
+  ShowReasoning(choice, answer.reasoning, out);
+  ReadContent(choice, answer.content, out);
+}
+
+void CompletionWriter::ReadContent(Choice& choice, std::string_view text, std::string& out) {
+  choice.tool_parser ? Show(choice, choice.tool_parser->Push(text), out) : ShowText(choice, text, out);
 }
 
 void CompletionWriter::Show(Choice& choice, const ParsedAnswer& answer, std::string& out) {
@@ -78,16 +103,27 @@ void CompletionWriter::Show(Choice& choice, const ParsedAnswer& answer, std::str
   }
 }
 
+void CompletionWriter::ShowReasoning(Choice& choice, std::string_view text, std::string& out) {
+  if (!stream_) {
+    choice.reasoning += text;
+  } else if (!text.empty()) {
+    SendText(choice, "\"reasoning_content\":", text, out);
+  }
+}
+
 void CompletionWriter::ShowText(Choice& choice, std::string_view text, std::string& out) {
   if (!stream_) {
     choice.text += text;
-    return;
+  } else if (!text.empty() || (choice.logprobs && !choice.logprobs->empty())) {
+    SendText(choice, "\"content\":", text, out);
   }
-  const bool has_logprobs = choice.logprobs && !choice.logprobs->empty();
-  if (text.empty() && !has_logprobs) return;
+}
+
+void CompletionWriter::SendText(Choice& choice, std::string_view member, std::string_view text, std::string& out) {
   out += choice.head;
-  if (chat_) out += "\"content\":";
+  if (chat_) out += member;
   AppendJsonString(out, text);
+  const bool has_logprobs = choice.logprobs && !choice.logprobs->empty();
   out += has_logprobs ? Tail(choice.logprobs->Take(), kNull) : plain_tail_;
 }
 
@@ -110,6 +146,7 @@ void CompletionWriter::End(size_t index, const RequestOutcome& outcome, std::str
   Choice& choice = choices_[index];
   BATON_CHECK(choice.finish_reason.empty(), "a choice ends twice");
   if (!choice.begun) Begin(choice, index, out);
+  if (choice.reasoning_parser) Show(choice, choice.reasoning_parser->Finish(), out);
   if (choice.tool_parser != nullptr) Show(choice, choice.tool_parser->Finish(), out);
   const bool calls = choice.calls_made > 0 && outcome.finish == FinishReason::kStop;
   choice.finish_reason = JsonString(calls ? "tool_calls" : Name(outcome.finish));
@@ -146,9 +183,10 @@ std::string CompletionWriter::Usage() const {
 void CompletionWriter::AppendChoice(const Choice& choice, size_t index, std::string& out) const {
   out += StrCat("{\"index\":", index);
   if (chat_) {
-    const bool silent = choice.text.empty() && !choice.calls.empty();
+    const bool silent = choice.text.empty() && !(choice.calls.empty() && choice.reasoning.empty());
     out += StrCat(",\"message\":{\"role\":\"assistant\",\"content\":", silent ? "null" : JsonString(choice.text),
                   ",\"refusal\":null");
+    if (!choice.reasoning.empty()) out += StrCat(",\"reasoning_content\":", JsonString(choice.reasoning));
     if (!choice.calls.empty()) out += StrCat(",\"tool_calls\":[", choice.calls, "]");
     out += '}';
   } else {

@@ -36,6 +36,7 @@ absl::Status ReadFollower(FieldReader& fields, const ServedModels& models, const
   v1::Chat& chat = *follower.mutable_chat();
   ReadMessages(fields, *own.model, Outputs::kOwn, chat);
   ReadTools(fields, own, chat);
+  ReadTemplateKwargs(fields, chat);
   const int outputs = CountOutputs(chat);
   if (outputs < 1 || outputs > kMaxOutputs) {
     fields.Refuse("messages", StrCat("expected 1 to ", kMaxOutputs, " parts of type 'output', got ", outputs));

@@ -61,6 +61,7 @@ absl::StatusOr<std::string> TokenizeBody(const Json& json, const ServedModels& m
     call.model = model;
     ReadMessages(body, *model, Outputs::kNamed, chat);
     ReadTools(body, call, chat);
+    ReadTemplateKwargs(body, chat);
   }
   RETURN_IF_ERROR(body.Finish());
   ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,

@@ -361,6 +361,33 @@ TEST_CASE("a client that is gone is noticed") {
   kept.reply->End();
 }
 
+TEST_CASE("an answer that is open begins by itself when it has been silent for long") {
+  World w([](HttpOptions& o) { o.max_silence = absl::Milliseconds(40); });
+  HttpClient client = w.Client();
+  client.Get("/wait");
+  const Handler::Kept kept = w.handler.Next();
+  kept.reply->Open({.status = 200, .headers = {{"x-open", "yes"}}, .body = ""}, "?");
+  CHECK(client.ReadHead().headers["x-open"] == "yes");
+  for (int i = 0; i < 3; ++i) CHECK(client.ReadPart() == "?");
+  CHECK_FALSE(kept.reply->TrySend({.status = 500, .headers = {}, .body = {}}));
+  SECTION("and goes on") {
+    kept.reply->Write("a");
+    std::optional<std::string> part;
+    while ((part = client.ReadPart()) == "?") continue;
+    CHECK(part == "a");
+    CHECK(client.ReadPart() == "?");
+    kept.reply->End();
+    while ((part = client.ReadPart()) == "?") continue;
+    CHECK_FALSE(part.has_value());
+    client.Get("/echo");
+    CHECK(client.Read().status == 200);
+  }
+  SECTION("so that it is noticed if the client has gone") {
+    client.Close();
+    CHECK(w.handler.NextGone() == Gone::kLeft);
+  }
+}
+
 TEST_CASE("a client that does not read is cut off") {
   SECTION("when too much waits for it") {
     World w([](HttpOptions& o) { o.max_unread_bytes = 100 << 10; });

@@ -68,6 +68,31 @@ TEST_CASE("an assistant's calls and a tool's answer") {
   CHECK(chat.messages(1).content() == "2");
 }
 
+TEST_CASE("what an assistant thought is passed on, and stands for an answer without text") {
+  const CompletionCall call = MustRead(
+      OneMessage(R"({"role": "assistant", "content": "2", "reasoning_content": "hm"}, {"role": "assistant", "content":
+                    null, "reasoning_content": "well"}, {"role": "assistant", "content": "3", "reasoning_content": null})"));
+  CHECK(call.requests[0].chat().ShortDebugString() ==
+        R"(messages { role: "assistant" content: "2" reasoning_content: "hm" } messages { role: "assistant" )"
+        R"(reasoning_content: "well" } messages { role: "assistant" content: "3" })");
+  CHECK(ErrorOf(OneMessage(R"({"role": "user", "content": "x", "reasoning_content": "y"})")) ==
+        "messages[0].reasoning_content: is not supported");
+}
+
+TEST_CASE("variables of the template are passed on, but for the server's own") {
+  const auto with = [](std::string_view variables) {
+    return WithHello(StrCat("\"chat_template_kwargs\": ", variables));
+  };
+  CHECK(MustRead(with(R"({"enable_thinking": false, "b": {"c": [1]}})")).requests[0].chat().template_kwargs() ==
+        R"({"enable_thinking":false,"b":{"c":[1]}})");
+  CHECK(MustRead(with("{}")).requests[0].chat().template_kwargs().empty());
+  CHECK(ErrorOf(with("[]")) == "chat_template_kwargs: expected an object, got a list of 0");
+  CHECK(ErrorOf(with(R"({"bos_token": "x"})")) ==
+        "chat_template_kwargs.bos_token: is none of the variables that a client may set");
+  CHECK(ErrorOf(with(StrCat("{\"x\": \"", std::string(1 << 16, 'y'), "\"}"))) ==
+        "chat_template_kwargs: 65544 bytes of JSON, limit 65536");
+}
+
 TEST_CASE("max_tokens and max_completion_tokens are one") {
   CHECK(MustRead(WithHello(R"("max_tokens": 5)")).requests[0].sampling().max_tokens() == 5);
   CHECK(MustRead(WithHello(R"("max_completion_tokens": 6)")).requests[0].sampling().max_tokens() == 6);

@@ -31,7 +31,8 @@ std::string ErrorOfMessage(std::string_view message) { return ErrorOf(StrCat(R"(
 TEST_CASE("a chat says what follows it, with its own output in it") {
   const auto call = Read(R"([{"messages": [{"role": "developer", "content": "be kind"}, {"role": "user", "content":
       [{"type": "text", "text": "a"}, {"type": "output"}]}]}, {"model": "qwen", "messages": [{"role": "assistant",
-      "content": [{"type": "output"}]}], "tools": [{"type": "function", "function": {"name": "f"}}]}])");
+      "content": [{"type": "output"}]}], "tools": [{"type": "function", "function": {"name": "f"}}],
+      "chat_template_kwargs": {"x": 1}}])");
   INFO(call.status());
   REQUIRE(call.ok());
   REQUIRE(call->followers.size() == 2);
@@ -40,6 +41,7 @@ TEST_CASE("a chat says what follows it, with its own output in it") {
         R"(parts { text: "a" } parts { output_of { } } } })");
   CHECK(call->followers[1].model() == "qwen");
   CHECK(call->followers[1].chat().tools() == R"([{"type":"function","function":{"name":"f"}}])");
+  CHECK(call->followers[1].chat().template_kwargs() == R"({"x":1})");
   // They say nothing of the chat itself.
   CHECK(call->tools == ToolFormat::kNone);
   CHECK(call->tool_names.empty());

@@ -13,7 +13,7 @@ namespace baton {
 
 class MarkedTokenizer final : public Tokenizer {
  public:
-  static constexpr TokenId kPythonTag = 256, kEnd = 257, kVocab = 258;
+  static constexpr TokenId kPythonTag = 256, kEnd = 257, kThink = 258, kThought = 259, kVocab = 260;
 
   std::vector<TokenId> Encode(std::string_view text, SpecialTokens special) const override {
     for (TokenId id = kPythonTag; special == SpecialTokens::kParse && id < kVocab; ++id) {
@@ -38,7 +38,7 @@ class MarkedTokenizer final : public Tokenizer {
   static std::vector<std::string> AllTokens() {
     std::vector<std::string> tokens;
     for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
-    tokens.insert(tokens.end(), {"<|python_tag|>", "<|eot_id|>"});
+    tokens.insert(tokens.end(), {"<|python_tag|>", "<|eot_id|>", "<think>", "</think>"});
     return tokens;
   }
 
@@ -61,15 +61,18 @@ inline constexpr char kPlainTemplate[] = "{% for m in messages %}<{{ m.role }}>{
 inline constexpr char kQwenTemplate[] =
     "{% if tools %}{{ tools | tojson }}<tool_call>{% endif %}{{ messages[0].tool_calls | tojson }}";
 inline constexpr char kLlamaTemplate[] = "{% if tools %}{{ tools | tojson }}<|python_tag|>{% endif %}";
+inline constexpr char kThinkTemplate[] =
+    "{{ messages[0].content }}<a>{% if thinking is false %}<think></think>{% endif %}";
 inline constexpr char kOtherTemplate[] = "{% if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}{% endif %}";
 
-// "plain", "qwen", "llama" and "other".
+// "plain", "qwen", "llama", "think" and "other".
 inline const ServedModels& TestModels() {
   static const ServedModels* models = [] {
     std::vector<ServedModel> list;
     list.push_back(MarkedModel("plain", kPlainTemplate));
     list.push_back(MarkedModel("qwen", kQwenTemplate));
     list.push_back(MarkedModel("llama", kLlamaTemplate));
+    list.push_back(MarkedModel("think", kThinkTemplate));
     list.push_back(MarkedModel("other", kOtherTemplate));
     return new ServedModels(std::move(list));
   }();
