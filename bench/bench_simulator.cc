@@ -51,6 +51,7 @@ Session ReadSession(const Json& json) {
     Turn& read = session.emplace_back();
     read.model = turn.at("model");
     read.output = turn.at("output");
+    read.pause = absl::Seconds(turn.value("pause", 0.0));
     for (const Json& added : turn.at("added")) read.added.push_back(ReadTokens(added));
   }
   return session;
@@ -82,6 +83,7 @@ absl::StatusOr<ClusterShape> ReadShape(const Json& json) {
   if (json.contains("max_sessions")) shape.sessions = SessionLimits{.sessions = json["max_sessions"].get<int32_t>()};
   shape.shadow_prefill = json.value("shadow_prefill", true);
   shape.step_tokens = json.value("step_tokens", shape.step_tokens);
+  shape.max_batch = json.value("max_batch", shape.max_batch);
   shape.network.seed = json.value("seed", shape.network.seed);
   return shape;
 }

@@ -9,6 +9,7 @@ import pathlib
 import re
 import statistics
 import sys
+from math import exp
 from random import Random
 
 AGENTS = ("planner", "searcher", "critic", "writer")
@@ -18,6 +19,7 @@ QUESTION, STEPS, OUTPUT, OBSERVATION, LONGEST_OBSERVATION, TRIALS = 21, 3.6, 41,
 # Assumed: the transcripts have one agent, and not its instructions.
 SYSTEM = 1500  # instructions with examples, the same for all sessions
 ROLE = 60  # what a turn adds to tell the next agent what it is to do
+PAUSE, PAUSE_SIGMA, LONGEST_PAUSE = 1.5, 1.2, 60.0  # s: a tool's time, lognormal: median, sigma of its logarithm (mean 3.1, p95 11), most
 
 
 def session(name, trials, random):
@@ -36,9 +38,20 @@ def session(name, trials, random):
     return turns
 
 
-def sessions(profile, count, seed=1):
+def with_pauses(turns, random):
+    """The same turns; before an observation is added its tool takes time."""
+    def pause(turn):
+        works = turn["added"][0]["ids"].endswith("observation")
+        return {"pause": min(PAUSE * exp(random.gauss(0, PAUSE_SIGMA)), LONGEST_PAUSE)} if works else {}
+
+    return [turn | pause(turn) for turn in turns]
+
+
+def sessions(profile, count, seed=1, pauses=False):
     random = Random(f"{profile} {seed}")
-    return [session(f"{profile} {n}", {"ReAct": 1, "Reflexion": TRIALS}[profile], random) for n in range(count)]
+    made = [session(f"{profile} {n}", {"ReAct": 1, "Reflexion": TRIALS}[profile], random) for n in range(count)]
+    tools = Random(f"{profile} {seed} tools")
+    return [with_pauses(turns, tools) for turns in made] if pauses else made
 
 
 

@@ -5,7 +5,9 @@ build/*/bin/bench_simulator in virtual time. Every figure that comes from this i
   shared     four prefill workers of one module, a decode worker for each decoder; routing and shadow prefill as said
   one prefill worker   of the module, with the same decode workers: more sessions than its KV memory holds
 
---max-sessions is auto, as it is by default, where nothing else is said."""
+--max-sessions is auto, as it is by default, where nothing else is said. Decode workers take 256 requests in a step, as vLLM does
+by default on such GPUs, and not 64, Baton's own default, which is for CPUs; their KV memory, 56 GB beside Llama-3.1-8B, bounds them as it
+does in the simulator. That is so for baseline and shared alike."""
 
 import concurrent.futures
 import itertools
@@ -38,6 +40,7 @@ SYSTEMS = {  # and their colours
     "one prefill worker, any number": ({"groups": [group(1)]}, "#66ccee"),
     "one prefill worker, 100 at a time": (ONE | {"max_sessions": 100}, "#bbbbbb"),
 }
+MAX_BATCH = 256
 COMPARED, OTHERS = ("baseline", "shared", "shared, no shadow"), ("shared, least-loaded", "shared, random")
 UNBOUNDED = ("baseline, any number",)
 UNDER_PRESSURE = ("one prefill worker", "one prefill worker, any number", "one prefill worker, 100 at a time")
@@ -79,8 +82,8 @@ def figures(result, prefill_workers):
 def simulate(row):
     """`row` names a run; adds what came of it."""
     random = Random("arrivals")
-    todo = sessions(row["profile"], row["sessions"])
-    run = {"model": row["model"], "device": "a100", "sessions": todo} | SYSTEMS[row["system"]][0]
+    todo = sessions(row["profile"], row["sessions"], pauses=row["pauses"])
+    run = {"model": row["model"], "device": "a100", "max_batch": MAX_BATCH, "sessions": todo} | SYSTEMS[row["system"]][0]
     if "rate" in row:
         run["arrivals"] = list(itertools.accumulate(random.expovariate(row["rate"]) for _ in todo))
     else:
@@ -99,36 +102,46 @@ def simulate(row):
     return row
 
 
-def grid(full, pressure):
+def grid(full, pressure, pauses):
     """The runs: those that are left out for want of time are the last."""
     def rows(model, profile, systems, axis, values, count):
-        return [{"model": model, "profile": profile, "system": system, axis: value, "sessions": count(value)}
+        return [{"model": model, "profile": profile, "pauses": pauses, "system": system, axis: value, "sessions": count(value)}
                 for value, system in itertools.product(values, systems)]
 
     llama, qwen = "llama-3.1-8b", "qwen3-14b"
-    many, some, for_40_s = (lambda n: max(64, 3 * n)), (lambda n: max(48, 3 * n // 2)), (lambda rate: max(64, 40 * rate))  # noqa: E731
+    many, some, for_40_s, for_60_s = (  # so many sessions
+        lambda n: max(64, 3 * n), lambda n: max(48, 3 * n // 2), lambda rate: max(64, 40 * rate), lambda rate: max(96, 60 * rate))
     if pressure:
-        runs = rows(llama, "ReAct", UNDER_PRESSURE, "concurrent", (64, 128, 256, 512, 1024), many)
-        return runs + rows(llama, "Reflexion", UNDER_PRESSURE[:2], "concurrent", (16, 32, 64, 128), many)
+        runs = rows(llama, "ReAct", UNDER_PRESSURE, "concurrent", (128, 256, 512), many)
+        runs += rows(llama, "Reflexion", UNDER_PRESSURE[:2], "concurrent", (32, 64, 128), some)
+        if full:
+            runs += rows(llama, "ReAct", UNDER_PRESSURE, "concurrent", (64, 1024), many)
+            runs += rows(llama, "Reflexion", UNDER_PRESSURE[:2], "concurrent", (16,), many)
+        return runs
+    both = COMPARED[:2]
     runs = rows(llama, "ReAct", COMPARED, "concurrent", (16, 64, 256), many)
-    runs += rows(llama, "ReAct", COMPARED[:2], "rate", (2, 8), for_40_s)
-    runs += rows(llama, "Reflexion", COMPARED[:2], "concurrent", (16, 64), some)
+    runs += rows(llama, "ReAct", both, "rate", (2, 8, 16), for_40_s)
+    runs += rows(llama, "Reflexion", both, "concurrent", (16, 64), some)
     runs += rows(llama, "ReAct", OTHERS, "concurrent", (64,), many)
-    runs += rows(qwen, "ReAct", COMPARED[:2], "concurrent", (16, 64), many)
+    runs += rows(qwen, "ReAct", both, "concurrent", (16, 64), many)
     if full:
-        runs += rows(llama, "ReAct", COMPARED, "concurrent", (32, 128, 512), many)
-        runs += rows(llama, "Reflexion", COMPARED, "concurrent", (32, 128), some)
-        runs += rows(llama, "ReAct", COMPARED[:2], "rate", (4, 12), for_40_s)
-        runs += rows(qwen, "ReAct", COMPARED, "concurrent", (32, 128, 256), many)
-        runs += rows(qwen, "ReAct", COMPARED[:2], "rate", (2, 4, 8), for_40_s)
-        runs += rows(llama, "Reflexion", OTHERS, "concurrent", (64,), some)
-        runs += rows(qwen, "Reflexion", COMPARED[:2], "concurrent", (16, 32, 64), some)
-        runs += rows(llama, "Reflexion", COMPARED[:2], "rate", (0.5, 1, 2), lambda rate: 96)
-        runs += rows(llama, "Reflexion", COMPARED[:2], "concurrent", (256,), some)
-        runs += rows(llama, "ReAct", UNBOUNDED, "concurrent", (256, 512), many)
-        runs += rows(llama, "Reflexion", UNBOUNDED, "concurrent", (64, 128, 256), some)
-        runs += rows(qwen, "ReAct", UNBOUNDED, "concurrent", (128, 256), many)
-    return runs
+        runs += rows(llama, "ReAct", (*both, *UNBOUNDED), "concurrent", (512,), many)
+        runs += rows(llama, "ReAct", both, "concurrent", (1024,), many)
+        runs += rows(llama, "ReAct", both, "rate", (20, 24), for_40_s)
+        runs += rows(qwen, "ReAct", both, "rate", (8, 12), for_40_s)
+        runs += rows(llama, "Reflexion", both, "rate", (1, 2), for_60_s)
+        runs += rows(qwen, "ReAct", (*both, *UNBOUNDED), "concurrent", (256,), many)
+        runs += rows(llama, "Reflexion", both, "concurrent", (128,), some)
+        runs += rows(llama, "ReAct", both, "rate", (12,), for_40_s)
+        runs += rows(llama, "ReAct", both, "concurrent", (128,), many)
+        runs += rows(qwen, "ReAct", both, "rate", (4,), for_40_s)
+        runs += rows(qwen, "ReAct", both, "concurrent", (128,), many)
+        runs += rows(qwen, "Reflexion", both, "concurrent", (16, 64), some)
+        runs += rows(llama, "Reflexion", both, "rate", (0.5, 3), for_60_s)
+        runs += rows(qwen, "Reflexion", both, "rate", (0.5, 1), for_60_s)
+        runs += rows(qwen, "ReAct", both, "concurrent", (512,), many)
+        runs += rows(llama, "Reflexion", (*both, *UNBOUNDED), "concurrent", (256,), some)
+    return [row | {"sessions": int(row["sessions"])} for row in runs]
 
 
 def ratios(rows):
@@ -143,15 +156,25 @@ def ratios(rows):
             for (model, profile, axis, value), systems in by_run.items() if {"baseline", "shared"} <= set(systems)]
 
 
-def run(full, pressure, seconds):
-    """Runs that would begin after `seconds` are left out."""
+def run(full, pressure, pauses, seconds, done=(), write=lambda figures: None):
+    """Runs that would begin after `seconds` are left out, and those that are `done` not repeated. `write` gets the figures after
+    each run."""
     end = time.monotonic() + seconds
     rows, left = [], 0
+
+    def ran(row):
+        had = [other for other in done if other.items() >= row.items()]
+        return had[0] if had else simulate(row) if time.monotonic() < end else None
+
+    def so_far():
+        return {"simulated": True, "left_out": left, "ratios": ratios(rows), "runs": rows,
+                "blocks_held": sum(row["blocks_held"] for row in rows)}
+
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for row in pool.map(lambda row: simulate(row) if time.monotonic() < end else None, grid(full, pressure)):
+        for row in pool.map(ran, grid(full, pressure, pauses)):
             rows, left = (rows + [row], left) if row else (rows, left + 1)
-    return {"simulated": True, "left_out": left, "ratios": ratios(rows), "runs": rows,
-            "blocks_held": sum(row["blocks_held"] for row in rows)}
+            write(so_far())
+    return so_far()
 
 
 def panel(out, rows, axis, measure, title, at):

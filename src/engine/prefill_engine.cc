@@ -295,11 +295,13 @@ void PrefillEngine::FailAll(const absl::Status& status, absl::Time now) {
   for (const RequestId& id : ids) Fail(id, status, now);
   for (const auto& [part, ahead] : ahead_) sender_.Cancel(ahead.request, now, part);
   scheduler_.leases().EndAll();
+  scheduler_.session_leases().EndAll();
 }
 
 void PrefillEngine::Tick(absl::Time now) {
   sender_.Tick(now);
   scheduler_.leases().Tick(now);
+  scheduler_.session_leases().Tick(now);
   scheduler_.staging().Tick(now);
 }
 
@@ -484,7 +486,7 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   totals_.shared_tokens += counters.shared;
   totals_.computed_tokens += counters.computed;
   done.bytes_pushed += job.ahead.bytes;
-  if (job.failure.ok()) scheduler_.Lease(done.request_id, job.lease.tokens, job.lease_holder, now + job.lease.duration);
+  if (job.failure.ok()) scheduler_.Lease(done.request_id, job.lease, job.lease_holder, now);
   scheduler_.Remove(done.request_id);
   overlapping_jobs_ -= Overlaps(job);
   jobs_.erase(found);

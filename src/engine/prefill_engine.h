@@ -125,7 +125,8 @@ class PrefillEngine {
   std::vector<PrefillAction> TakeActions(absl::Time now);
   void Tick(absl::Time now);  // of all parts
   absl::Time NextTick() const {
-    return std::min({sender_.NextTick(), scheduler_.leases().NextTick(), scheduler_.staging().NextTick()});
+    return std::min({sender_.NextTick(), scheduler_.leases().NextTick(), scheduler_.session_leases().NextTick(),
+                     scheduler_.staging().NextTick()});
   }
 
   bool idle() const { return jobs_.empty() && !scheduler_.step_running() && sender_.idle(); }

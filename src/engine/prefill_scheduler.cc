@@ -11,7 +11,12 @@ namespace baton {
 
 PrefillScheduler::PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open,
                                    KeptPrompts kept)
-    : pool_(pool), tree_(tree), step_tokens_(step_tokens), leases_(pool, tree, kept.leased), staging_(kept.staging) {
+    : pool_(pool),
+      tree_(tree),
+      step_tokens_(step_tokens),
+      leases_(pool, tree, kept.leased),
+      session_leases_(tree),
+      staging_(kept.staging) {
   BATON_CHECK(step_tokens_ >= kBlockTokens, "a step computes at least one block");
   LimitOpen(open);
 }
@@ -454,10 +459,11 @@ void PrefillScheduler::SetDone(Request& request, int64_t done) {
   if (!request.stopped && done >= request.wanted) TellAll(request);
 }
 
-void PrefillScheduler::Lease(const RequestId& id, int64_t tokens, LeaseHolder holder, absl::Time until) {
+void PrefillScheduler::Lease(const RequestId& id, const KvLease& lease, LeaseHolder holder, absl::Time now) {
   const std::span<const BlockKey> keys(Get(id).task.keys);
-  const size_t blocks = std::min(keys.size(), static_cast<size_t>(tokens / kBlockTokens));
-  leases_.Ask(holder, keys.first(blocks), until);
+  const auto path = keys.first(std::min(keys.size(), static_cast<size_t>(lease.tokens / kBlockTokens)));
+  if (lease.yields) return session_leases_.Add(path, now + lease.duration);
+  leases_.Ask(holder, path, now + lease.duration);
   if (!step_running()) leases_.Grant(tree_.Available() - Reserved());
 }
 

@@ -19,6 +19,7 @@
 #include "base/ids.h"
 #include "engine/kv_leases.h"
 #include "engine/request.h"
+#include "engine/session_leases.h"
 #include "engine/tenant_turns.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"
@@ -83,7 +84,8 @@ struct PrefillCounters {
 // its blocks back to the cache, and takes them up again when it can. So what is told of it is told once it has ended.
 // What is in the background yields likewise, closed or not, and to open prompts as well; it takes room from nobody.
 //
-// Leases hold up nobody either: they end, first those that would end first, where a request lacks room.
+// Leases hold up nobody either: they end, first those that would end first, where a request lacks room. Those of
+// sessions hold nothing, they are an order of eviction.
 //
 // What is evicted is staged, and what is staged is brought back as part of a step, before its batch runs; it is
 // promised like what is computed. What a request that comes will find staged is held and, where it is on disk, read: it
@@ -144,11 +146,13 @@ class PrefillScheduler {
   // [0, 1], which prompts that are whole have waited for. REQUIRES: StepHoldsUp(), now or since the step was planned:
   // what is closed meanwhile may have made it false.
   void BreakOffStep(double done);
-  // Keeps the KV of the request's first `tokens` tokens, in whole blocks, until then. A running step is over first.
-  // REQUIRES: known.
-  void Lease(const RequestId& id, int64_t tokens, LeaseHolder holder, absl::Time until);
+  // Keeps the KV of the request's first tokens, in whole blocks, from now on. Where it holds them a running step is
+  // over first. REQUIRES: known.
+  void Lease(const RequestId& id, const KvLease& lease, LeaseHolder holder, absl::Time now);
   KvLeases& leases() { return leases_; }
   const KvLeases& leases() const { return leases_; }
+  SessionLeases& session_leases() { return session_leases_; }
+  const SessionLeases& session_leases() const { return session_leases_; }
   KvStaging& staging() { return staging_; }
   const KvStaging& staging() const { return staging_; }
 
@@ -257,6 +261,7 @@ class PrefillScheduler {
   const int64_t step_tokens_;
   OpenPromptLimits open_limits_;
   KvLeases leases_;
+  SessionLeases session_leases_;
   KvStaging staging_;
   absl::flat_hash_map<RequestId, std::unique_ptr<Request>> requests_;
   std::vector<std::unique_ptr<Request>> removed_;  // while the running step uses their blocks

@@ -22,6 +22,7 @@ inline bool IsBackground(int32_t priority) { return priority <= kBackgroundPrior
 struct KvLease {
   int32_t tokens = 0;  // of the prompt, from its beginning: their full blocks; 0: none
   absl::Duration duration{};
+  bool yields = false;  // its blocks are not held, but evicted last: a session's, between two turns
 };
 
 // Router → prefill worker.

@@ -28,10 +28,11 @@ namespace baton {
 // referenced node below it, and every cached block can be evicted, leaf by leaf.
 // Evicted is the least recently used leaf. A block that was used again after it was made counts as used one pool of
 // uses later than it was: so a session's path, a shared instruction, whatever comes back, outlives the prompts that
-// come once, and nothing that has stopped coming back stays for ever. No one need say what belongs to a session, and a
-// client who names many sessions gains nothing. (The idea of segmented LRU, Karedla et al. 1994, in one order.)
-// What somebody waits for is spared. Without that, more sessions than fit find all of their KV gone when it
-// is their turn, for what has waited for longest, and so comes next, is what was used least recently.
+// come once, and nothing that has stopped coming back stays for ever. No one need say what belongs to a session.
+// (The idea of segmented LRU, Karedla et al. 1994, in one order.)
+// What somebody waits for is spared, and before that what somebody will probably ask for soon (SessionLeases). Without
+// that, more sessions than fit find all of their KV gone when it is their turn, for what has waited for longest, and so
+// comes next, is what was used least recently.
 //
 // `path` is always the keys from a prompt's first block to the node meant, which is path.back().
 // Not thread-safe. The pool must outlive it.
@@ -71,9 +72,9 @@ class RadixTree {
 
   // Nodes that are there, from the path's first to its last, are now used.
   void Refresh(std::span<const BlockKey> nodes);
-  // Somebody waits to use this node and those above it: until SpareNoMore they are evicted after what nobody waits for,
-  // and of those first what is needed last. Where several wait for a node, the first counts. Where the node itself is
-  // evicted, what is left of its path goes on being spared. REQUIRES: ready, and the place is nobody else's.
+  // Somebody waits to use this node and those above it, or will: until SpareNoMore they are evicted after what nobody
+  // waits for, and of those first what is needed last. Where several wait for a node, the first counts. Where the node
+  // itself is evicted, what is left of its path goes on being spared. REQUIRES: ready, and the place is nobody else's.
   using Place = std::tuple<int64_t, absl::Time, uint64_t>;  // the lower, the sooner
   void Spare(const BlockKey& node, const Place& place);
   void SpareNoMore(const Place& place);  // harmless where nothing is spared

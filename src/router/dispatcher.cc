@@ -378,7 +378,7 @@ void Dispatcher::StartPrefill(const RouterAction& action, absl::Time now) {
   record.done.reset();
   PrefillJob job = record.StartPrefill(action);
   job.handicap = Handicap(action.request, now);
-  job.lease = LeaseOf(contexts_, record.request);
+  job.lease = PrefillLease(contexts_, record.request);
   actions_.push_back(WorkerCommand{action.worker, std::move(job)});
 }
 
@@ -386,7 +386,7 @@ void Dispatcher::AppendPrompt(const RouterAction& action, absl::Time now) {
   RequestRecord& record = records_.at(action.request);
   PrefillAppend append = record.AppendPrompt(action);
   if (append.last && workload_) append.handicap = Handicap(action.request, now);
-  append.lease = LeaseOf(contexts_, record.request);
+  append.lease = PrefillLease(contexts_, record.request);
   actions_.push_back(WorkerCommand{action.worker, std::move(append)});
 }
 

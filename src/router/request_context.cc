@@ -67,4 +67,9 @@ KvLease LeaseOf(const ContextStore& contexts, const ClientRequest& request) {
   return {.tokens = request.prefill_only ? whole : request.context.tokens, .duration = contexts.lease()};
 }
 
+KvLease PrefillLease(const ContextStore& contexts, const ClientRequest& request) {
+  if (request.session.empty() || !request.context.id.empty()) return LeaseOf(contexts, request);
+  return {.tokens = static_cast<int32_t>(request.tokens.size()), .duration = kSessionLease, .yields = true};
+}
+
 }  // namespace baton

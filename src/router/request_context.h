@@ -18,7 +18,13 @@ absl::Status CompleteContext(ContextStore& contexts, const ClientRequest& reques
 // Harmless for one without a context, as is CompleteContext.
 void EndContext(ContextStore& contexts, const ClientRequest& request, const WorkerAddress& holder, absl::Time now);
 
-// How much of the prompt's KV stays with its prefill worker.
+// How much of its context's KV stays with its prefill worker.
 KvLease LeaseOf(const ContextStore& contexts, const ClientRequest& request);
+
+// From the end of a session's turn, and of its shadow: tools seldom take longer. In this time one-off prompts cannot
+// take most of KV memory by naming sessions, for prefill computes a quarter of it (session_gate.h, longest_linger).
+inline constexpr absl::Duration kSessionLease = absl::Seconds(10);
+// What the prefill worker keeps: the context's KV, else the session's.
+KvLease PrefillLease(const ContextStore& contexts, const ClientRequest& request);
 
 }  // namespace baton

@@ -12,12 +12,13 @@ namespace baton {
 namespace {
 
 constexpr double kNewest = 1.0 / 16;  // weight of the latest pause in their mean
-constexpr size_t kBranches = 4;       // of a session's context whose KV is remembered
+constexpr int64_t kPatience = 16;
+constexpr size_t kBranches = 4;  // of a session's context whose KV is remembered
 
 }  // namespace
 
 absl::Duration SessionGate::linger() const {
-  return std::clamp(4 * pause_, limits_.shortest_linger, limits_.longest_linger);
+  return std::clamp(kPatience * pause_, limits_.shortest_linger, limits_.longest_linger);
 }
 
 SessionGate::State SessionGate::StateOf(const RequestId& id) const {

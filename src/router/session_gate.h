@@ -7,7 +7,8 @@
 // place when it has been idle, with no request running, for
 //
 //   options.keep             if nobody waits
-//   linger()                 if others do: four times the mean of the pauses that sessions make between requests
+//   linger()                 if others do: sixteen times the mean of the pauses that sessions make between requests:
+//                            most turns follow at once, and tools now and then take long
 //   no time at all           if others do and it has had its place for options.turn
 //
 // so those that have been idle for longest make room first, and a session that pauses as sessions do keeps its KV until
@@ -48,7 +49,10 @@ struct SessionLimits {
   int32_t waiting_requests = 2048;  // of all sessions that are not
   absl::Duration keep = absl::Minutes(1);
   absl::Duration turn = absl::Minutes(2);
-  absl::Duration shortest_linger = absl::Milliseconds(100), longest_linger = absl::Seconds(10);
+  // The longest is about what prefill takes to compute all that KV memory holds, 36 s of Llama-3.1-8B on an A100: a
+  // place that is kept for longer costs others more than computing its KV again does (the five-minute rule, Gray and
+  // Putzolu 1987).
+  absl::Duration shortest_linger = absl::Milliseconds(100), longest_linger = absl::Seconds(30);
 };
 
 struct SessionKey {
@@ -159,7 +163,7 @@ class SessionGate {
   std::string last_tenant_;                           // that got a place
   std::set<std::pair<absl::Time, SessionKey>> idle_;  // active ones of which nothing runs, since when
   LruMap<SessionKey, absl::Time> ended_{1 << 14};     // when the last request of a session did
-  absl::Duration pause_ = absl::Milliseconds(500);    // between a session's requests, a mean
+  absl::Duration pause_ = absl::Milliseconds(125);    // between a session's requests, a mean
   SessionWindow window_;                              // where there is no number
   int64_t parks_after_ = 0;  // sessions whose number is higher, while more are active than the window allows
   int64_t capacity_ = 0;

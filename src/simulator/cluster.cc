@@ -75,7 +75,7 @@ WorkerInfo SimulatedCluster::InfoOf(const WorkerAddress& address, const std::str
           .layout = SimulatedKvLayout(shape_.model),
           .blocks_total = blocks_,
           .context = static_cast<int32_t>(shape_.model.context),
-          .max_batch = 64};
+          .max_batch = shape_.max_batch};
 }
 
 void SimulatedCluster::StartPrefill(const WorkerAddress& address, const std::string& module) {
@@ -232,6 +232,14 @@ void SimulatedCluster::Kill(const WorkerAddress& prefill) {
   router_.OnLost(prefill);
 }
 
+void SimulatedCluster::After(absl::Duration wait, EventQueue::Event event) {
+  ++to_come_;
+  core_.queue.After(wait, [this, event = std::move(event)]() mutable {
+    --to_come_;
+    event();
+  });
+}
+
 void SimulatedCluster::RunFor(absl::Duration time) {
   bool over = false;
   core_.queue.After(time, [&over] { over = true; });
@@ -244,7 +252,8 @@ void SimulatedCluster::RunFor(absl::Duration time) {
 void SimulatedCluster::RunUntilIdle() {
   const absl::Time began = Now();
   const auto busy = [this] {
-    return !live_.empty() || std::ranges::any_of(prefills_, [](const auto& p) { return !p.second->engine().idle(); }) ||
+    return !live_.empty() || to_come_ > 0 ||
+           std::ranges::any_of(prefills_, [](const auto& p) { return !p.second->engine().idle(); }) ||
            std::ranges::any_of(decodes_, [](const auto& d) { return !d.second->engine().idle(); });
   };
   while (busy()) {

@@ -38,6 +38,7 @@ struct ClusterShape {
   std::vector<GroupShape> groups{};
   std::optional<int64_t> blocks{};     // of each worker; unset: as many as the device holds beside the model
   int64_t step_tokens = 512;           // see PrefillEngineOptions
+  int32_t max_batch = 64;              // of a decode worker, see DecodeEngineOptions
   std::optional<int64_t> increment{};  // the same; unset: as learned from steps
   std::optional<WorkloadOptions> shortest_first{};  // unset: first come first served
   std::optional<SessionLimits> sessions{};          // unset: any number is active
@@ -72,6 +73,8 @@ class SimulatedCluster {
   void Kill(const WorkerAddress& prefill);
   void Restart(const WorkerAddress& prefill) { StartPrefill(prefill, infos_.at(prefill).model); }
 
+  // What a client does then. RunUntilIdle runs until it is done.
+  void After(absl::Duration wait, EventQueue::Event event);
   // Runs until nothing has to happen but what waits for time: leases, kept outputs.
   void RunUntilIdle();
   void RunFor(absl::Duration time);
@@ -114,6 +117,7 @@ class SimulatedCluster {
   SimulatedRouter router_;
   WakeUp timer_;  // the router's
   uint64_t incarnations_ = 0;
+  int64_t to_come_ = 0;  // events of After
   std::map<WorkerAddress, WorkerInfo> infos_;
   std::map<WorkerAddress, int64_t> streams_;           // how many have broken
   std::map<WorkerAddress, std::set<RequestId>> jobs_;  // that came by the present stream, as the worker calls them

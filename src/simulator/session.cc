@@ -89,7 +89,10 @@ class SessionRunner {
     turn.cached_tokens = ran.cached_tokens;
     turn.tokens = ran.tokens;
     contexts_[s].insert(contexts_[s].end(), ran.tokens.begin(), ran.tokens.end());
-    Next(s);
+    const size_t next = result_.sessions[s].size();
+    const bool pauses = next < sessions_[s].size() && sessions_[s][next].pause > absl::ZeroDuration();
+    if (!pauses) return Next(s);
+    cluster_.After(sessions_[s][next].pause, [this, s] { Next(s); });
   }
 
   SimulatedCluster& cluster_;

@@ -1,5 +1,5 @@
 // Sessions of agents as data, and how they run in a simulated cluster: each turn continues all that was said before it,
-// by whichever model, and begins when the turn before it has ended.
+// by whichever model, and begins a pause after the end of the turn before it.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@ namespace baton {
 
 struct Turn {
   std::string model{};
+  absl::Duration pause{};            // from the end of the turn before it, while a tool works; of the first: none
   std::vector<NamedTokens> added{};  // to the context, before it
   int32_t output = 0;                // tokens, which are then part of the context
 };

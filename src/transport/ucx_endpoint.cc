@@ -12,11 +12,10 @@
 namespace baton {
 namespace {
 
-constexpr int64_t kSliceBytes = int64_t{8} << 20;    // copied before the thread looks after other things
-constexpr int64_t kChunkBytes = int64_t{512} << 10;  // one active message
-constexpr int64_t kWindowBytes = int64_t{8} << 20;   // of active messages without reply
-constexpr int64_t kWindowCost = int64_t{8} << 10;    // what the smallest counts there
-constexpr int64_t kSmall = int64_t{64} << 10;  // below this the handshake of a rendezvous costs more than the data
+constexpr int64_t kSliceBytes = int64_t{8} << 20;   // copied before the thread looks after other things
+constexpr int64_t kWindowBytes = int64_t{8} << 20;  // of active messages without reply
+constexpr int64_t kWindowCost = int64_t{8} << 10;   // what the smallest counts there
+constexpr int64_t kSmall = int64_t{64} << 10;       // below this the handshake of a rendezvous costs more than the data
 
 }  // namespace
 
@@ -52,7 +51,7 @@ struct UcxEndpoint::Chunk {
   Operation* operation;
   UcxWrite header;
   BlockCopy copy;
-  std::unique_ptr<std::byte[]> staged = nullptr;  // its bytes, where UCX cannot read the source
+  HostMemory staged = nullptr;  // its bytes, where UCX cannot read the source
 };
 
 UcxEndpoint::UcxEndpoint(UcxProgress& progress, UcxInbox& inbox, const Slab& source, bool direct)
@@ -285,7 +284,7 @@ void UcxEndpoint::Send(std::unique_ptr<Chunk> chunk) {
   };
   const std::byte* data = source_.data() + chunk->copy.source_offset;
   if (!direct_) {
-    chunk->staged = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(chunk->copy.bytes));
+    chunk->staged = pieces_.Take(static_cast<size_t>(chunk->copy.bytes));
     const absl::Status copied = source_.Copy(chunk->staged.get(), data, static_cast<size_t>(chunk->copy.bytes));
     if (!copied.ok()) {
       Break(copied);

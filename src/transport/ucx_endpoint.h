@@ -12,6 +12,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
+#include "transport/host_pieces.h"
 #include "transport/transport.h"
 #include "transport/ucx_descriptor.h"
 #include "transport/ucx_inbox.h"
@@ -84,6 +85,7 @@ class UcxEndpoint {
   UcxInbox& inbox_;
   const Slab source_;
   const bool direct_;
+  HostPieces pieces_;  // where it is not
   ucp_ep_h endpoint_ = nullptr;
   ucp_rkey_h rkey_ = nullptr;
   uint64_t remote_base_ = 0;

@@ -93,7 +93,7 @@ struct UcxInbox::Receive {
   UcxInbox* inbox;
   UcxWrite write;
   ucp_ep_h reply_to;
-  std::unique_ptr<std::byte[]> staged = nullptr;  // the bytes, where UCX cannot write to the slab
+  HostMemory staged = nullptr;  // the bytes, where UCX cannot write to the slab
 };
 
 // The bytes come straight into the slab, where UCX reaches it; the reply goes out when they are all there.
@@ -101,7 +101,7 @@ ucs_status_t UcxInbox::ReceiveRendezvous(const UcxWrite& write, void* data, size
   auto* receive = new Receive{this, write, reply_to};
   void* target = memory_.data() + write.target_offset;
   if (!direct_) {
-    receive->staged = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    receive->staged = pieces_->Take(bytes);
     target = receive->staged.get();
   }
   ucp_request_param_t param{};

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string_view>
 
 #include "absl/functional/any_invocable.h"
 #include "kv/slab.h"
+#include "transport/host_pieces.h"
 #include "transport/ucx_progress.h"
 
 namespace baton {
@@ -15,6 +17,8 @@ namespace baton {
 inline constexpr unsigned kWriteMessage = 1;  // header: UcxWrite, data: the bytes
 inline constexpr unsigned kProbeMessage = 2;  // header: UcxWrite, whose answer carries the first bytes at the target
 inline constexpr unsigned kReplyMessage = 3;  // header: UcxReply
+
+inline constexpr int64_t kChunkBytes = int64_t{512} << 10;  // the most that our own messages carry
 
 struct UcxWrite {
   uint64_t ticket = 0;         // quoted by the reply
@@ -39,6 +43,7 @@ class UcxInbox {
   void SetMemory(const Slab& memory, bool direct) {
     memory_ = memory;
     direct_ = direct;
+    pieces_ = std::make_unique<HostPieces>(memory, kChunkBytes);
   }
 
   // `reply` is called at most once; never after Forget.
@@ -62,6 +67,7 @@ class UcxInbox {
   const ucp_worker_h worker_;
   Slab memory_;
   bool direct_ = true;
+  std::unique_ptr<HostPieces> pieces_;  // where it is not
   uint64_t next_ticket_ = 1;
   std::map<uint64_t, OnReply> expected_;
 };

@@ -1,6 +1,7 @@
 // One prefill module, many decoders: real processes, whose tokens a reference in PyTorch has made (tools/make_goldens).
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -216,6 +217,71 @@ TEST_CASE("a decoder that is gone gives a clear error, and the session goes on w
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   CHECK(status.ok());
+}
+
+TEST_CASE("a decoder that dies while it decodes gives a clear error, and the session's next turn finds its KV") {
+  const Decoders made;
+  Worker tuned("decode", DecoderOf(made.Reversed("tuned"))), copy("decode", DecoderOf(made.Copy("copy")));
+  Group group({&tuned, &copy});
+  std::vector<int32_t> context(50, 9);
+  const auto ask = [&](const std::string& model, const std::string& session, int max_tokens) {
+    v1::GenerateRequest request = Ask(model, context, max_tokens);
+    request.set_session_id(session);
+    return request;
+  };
+  Call broken(*group.stub, ask("tuned", "s", 440));
+  REQUIRE(broken.Read());
+  tuned.process.Signal(SIGKILL);
+  const absl::Status status = broken.Finish();
+  REQUIRE(broken.ids.size() < 440);  // it was still at it
+  CHECK(absl::IsUnavailable(status));
+  CHECK(Message(status) == absl::StrCat("decode worker ", tuned.address, " was lost; the request may be sent again"));
+  CHECK(group.prefill.BlocksComeBack());
+
+  // With what it has said, of which the client may keep as much as it likes.
+  context.insert(context.end(), broken.ids.begin(), broken.ids.begin() + 1);
+  context.insert(context.end(), {3, 1, 4});
+  const Answer next = Get(*group.stub, ask("copy", "s", 8));
+  CHECK(next.cached >= 48);
+  v1::GenerateRequest fresh = ask("copy", "", 8);
+  fresh.set_cache_salt("nothing is shared");
+  CHECK(Get(*group.stub, fresh) == next);
+  for (Worker* worker : {&group.prefill, &copy}) CHECK(worker->BlocksComeBack());
+}
+
+TEST_CASE("a request whose decoder dies before it has said anything begins anew at another worker of that name") {
+  const Decoders made;
+  const std::string directory = made.Reversed("tuned");
+  Worker first("decode", DecoderOf(directory)), second("decode", DecoderOf(directory));
+  Group group({&first, &second});
+  v1::GenerateRequest request = Ask("tuned", std::vector<int32_t>(50, 9), 40);
+  request.set_session_id("s");
+  const Answer expected = Get(*group.stub, request);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto served = [](const Worker& worker) {
+    return Scrape(worker.metrics, "baton_worker_jobs_total{code=\"OK\",role=\"decode\"}").value_or(0) >= 1;
+  };
+  while (!served(first) && !served(second) && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  Worker& home = served(first) ? first : second;
+  Worker& other = served(first) ? second : first;
+  CHECK_FALSE(served(other));
+
+  home.process.Signal(SIGSTOP);  // so that it certainly says nothing
+  Call call(*group.stub, request);
+  while (true) {  // until the router has given it to somebody
+    grpc::ClientContext context;
+    v1::GetServerInfoResponse info;
+    REQUIRE(group.stub->GetServerInfo(&context, {}, &info).ok());
+    if (info.live_requests() >= 1) break;
+  }
+  home.process.Signal(SIGKILL);
+  const absl::Status status = call.Finish();
+  INFO(Message(status));
+  REQUIRE(status.ok());
+  CHECK(call.ids == expected.ids);
+  CHECK(call.logprobs == expected.logprobs);
+  CHECK(call.final.usage().cached_tokens() >= 48);
+  for (Worker* worker : {&group.prefill, &other}) CHECK(worker->BlocksComeBack());
 }
 
 TEST_CASE("a context that one model began is continued by all that share its prefill module") {

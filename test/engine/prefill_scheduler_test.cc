@@ -49,6 +49,10 @@ class SchedulerScenario {
     if (command.name == "load") return Load();
     if (command.name == "staged") return Staged();
     if (command.name == "disk") return Disk(id, command.Number("after"), command.Number("most", 1000));
+    if (command.name == "lease") {
+      world_->Lease(id, absl::Seconds(command.Number("s")));
+      return "";
+    }
     if (command.name == "wait") {
       world_->Wait(absl::Seconds(command.Number("s")));
       return "";
@@ -171,6 +175,9 @@ TEST_CASE("tenants take turns") { RunFile("prefill_tenants.txt"); }
 TEST_CASE("requests share what is cached and what is being computed") { RunFile("prefill_sharing.txt"); }
 TEST_CASE("blocks run short, and requests wait, evict or are refused") { RunFile("prefill_blocks.txt"); }
 TEST_CASE("what is expected soonest is evicted last") { RunFile("prefill_expected.txt"); }
+TEST_CASE("the KV of a session that pauses is evicted last, and is ordinary when its lease ends") {
+  RunFile("prefill_leases.txt");
+}
 TEST_CASE("open prompts are computed as they come, and hold up nobody") { RunFile("prefill_open.txt"); }
 TEST_CASE("evicted blocks are staged in host memory and come back") { RunFile("prefill_staging.txt"); }
 TEST_CASE("what leaves host memory comes back from disk") { RunFile("prefill_staging_disk.txt"); }

@@ -112,6 +112,12 @@ class SchedulerWorld {
   void Wait(absl::Duration time) {
     transfers();  // they have begun before
     scheduler_.staging().Tick(now_ += time);
+    scheduler_.session_leases().Tick(now_);
+  }
+  // As a session's, all of its full blocks.
+  void Lease(const RequestId& id, absl::Duration duration) {
+    const auto tokens = static_cast<int32_t>(requests_.at(id).size());
+    scheduler_.Lease(id, {.tokens = tokens, .duration = duration, .yields = true}, {}, now_);
   }
 
  private:

@@ -89,11 +89,12 @@ TEST_CASE("a prefill job's place in the order survives the wire, and keeping it 
 
 TEST_CASE("leases survive the wire, and what a hostile router makes up is bounded") {
   PrefillJob job;
-  job.lease = {.tokens = 7, .duration = absl::Seconds(60)};
+  job.lease = {.tokens = 7, .duration = absl::Seconds(60), .yields = true};
   CHECK(FromProto(ToProto(job)).lease.tokens == 7);
   CHECK(FromProto(ToProto(job)).lease.duration == absl::Seconds(60));
   PrefillAppend append{.request_id = std::string("r"), .tokens = {}, .decode_worker = {}, .lease = job.lease};
   CHECK(FromProto(ToProto(append)).lease.tokens == 7);
+  CHECK(FromProto(ToProto(append)).lease.yields);
   worker::v1::PrefillJob hostile;
   hostile.mutable_lease()->set_tokens(-1);
   hostile.mutable_lease()->set_duration_us(std::numeric_limits<int64_t>::max());

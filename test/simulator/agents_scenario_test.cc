@@ -186,7 +186,7 @@ TEST_CASE("agents and sessions whose workers die, that stall, stop or are cancel
     RunScenario(entry.path().string(), [&](const ScenarioCommand& command) { return scenario.Run(command); });
   }
   spdlog::set_level(spdlog::level::info);
-  CHECK(files == 6);
+  CHECK(files == 7);
 }
 
 }  // namespace

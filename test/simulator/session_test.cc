@@ -129,6 +129,19 @@ TEST_CASE("of more sessions than KV memory holds some wait, and less is computed
   CHECK(4 * PrefillTokens(as_seen) < 3 * PrefillTokens(any_number));
 }
 
+TEST_CASE("a turn begins a tool's pause after the end of the one before it") {
+  auto sessions = Sessions(3);
+  for (Session& session : sessions) session[5].pause = absl::Seconds(7);
+  const SessionsResult result = Run(Shape(), sessions, {});
+  for (const auto& turns : result.sessions) {
+    REQUIRE(turns.size() == kTurns);
+    for (size_t t = 1; t < kTurns; ++t) {
+      CHECK(turns[t].submitted - turns[t - 1].ended == (t == 5 ? absl::Seconds(7) : absl::ZeroDuration()));
+    }
+  }
+  CheckSameTokens(result, Run(Shape(), Sessions(3), {}));
+}
+
 TEST_CASE("where memory holds all sessions, none waits") {
   ClusterShape shape = Shape();
   const SessionsResult without = Run(shape, Sessions(24), {});

@@ -117,13 +117,14 @@ TEST_CASE("a right that is revoked is one no more, and its blocks' next one is a
 // Memory whose copy begins, and ends only when the right under which it is made is no longer in force.
 class SlowMemory final : public SlabAccess {
  public:
-  absl::Status Copy(void*, const void*, size_t) const override {
+  absl::Status Copy(std::span<const MemoryCopy>) const override {
     begun = true;
     while (guard->rights() > 0) std::this_thread::yield();
     for (int i = 0; i < 1000; ++i) std::this_thread::yield();
     ended = true;
     return absl::OkStatus();
   }
+  absl::StatusOr<HostMemory> AllocateHost(size_t) const override { return absl::UnimplementedError("not asked for"); }
   const WriteGuard* guard = nullptr;
   mutable std::atomic<bool> begun = false, ended = false;
 };

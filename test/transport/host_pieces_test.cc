@@ -1,0 +1,37 @@
+#include "transport/host_pieces.h"
+
+#include <array>
+
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+TEST_CASE("pieces of host memory are used again, those that are in use are not, and larger ones are not kept") {
+  std::array<std::byte, 64> slab;
+  HostPieces pieces(Slab(slab), 16);
+  HostMemory first = pieces.Take(16);
+  const std::byte* const at = first.get();
+  HostMemory second = pieces.Take(8);
+  CHECK(second.get() != at);
+  CHECK(pieces.spare() == 0);
+  first.reset();
+  CHECK(pieces.spare() == 1);
+  CHECK(pieces.Take(1).get() == at);
+  pieces.Take(17);
+  CHECK(pieces.spare() == 1);
+}
+
+TEST_CASE("a piece may be let go after all others are gone") {
+  HostMemory last;
+  {
+    std::array<std::byte, 64> slab;
+    HostPieces pieces(Slab(slab), 16);
+    last = pieces.Take(16);
+  }
+  last[15] = std::byte{1};
+  last.reset();
+}
+
+}  // namespace
+}  // namespace baton
