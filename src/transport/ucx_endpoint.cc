@@ -55,7 +55,7 @@ struct UcxEndpoint::Chunk {
 };
 
 UcxEndpoint::UcxEndpoint(UcxProgress& progress, UcxInbox& inbox, const Slab& source, bool direct)
-    : progress_(progress), inbox_(inbox), source_(source), direct_(direct) {}
+    : progress_(progress), inbox_(inbox), source_(source), direct_(direct), pieces_(source, kChunkBytes) {}
 
 absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Open(UcxProgress& progress, UcxInbox& inbox,
                                                                const Slab& source, bool direct,
