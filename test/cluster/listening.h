@@ -1,0 +1,51 @@
+// Where a process listens by TCP.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace baton {
+
+struct ListeningSocket {
+  std::string address;  // as /proc/net/tcp has it: in hexadecimal, each 32 bits in the host's order; and the port
+  bool loopback = false;
+};
+
+inline bool IsLoopbackInHex(absl::string_view address) {
+  constexpr absl::string_view kMapped = "0000000000000000FFFF0000", kOne = "00000000000000000000000001000000";
+  const absl::string_view host = address.substr(0, address.find(':'));
+  if (host.size() == 8) return absl::EndsWith(host, "7F");
+  return host == kOne || (absl::StartsWith(host, kMapped) && absl::EndsWith(host, "7F"));
+}
+
+inline std::vector<ListeningSocket> ListeningSockets(pid_t pid) {
+  const std::string process = absl::StrCat("/proc/", pid);
+  std::set<std::string> sockets;
+  for (const auto& entry : std::filesystem::directory_iterator(process + "/fd")) {
+    std::error_code gone;
+    sockets.insert(std::filesystem::read_symlink(entry, gone).string());
+  }
+  std::vector<ListeningSocket> listening;
+  for (const char* table : {"/net/tcp", "/net/tcp6"}) {
+    std::ifstream lines(process + table);
+    for (std::string line; std::getline(lines, line);) {
+      const std::vector<std::string> fields = absl::StrSplit(line, ' ', absl::SkipEmpty());
+      if (fields.size() < 10 || fields[3] != "0A") continue;
+      if (!sockets.contains(absl::StrCat("socket:[", fields[9], "]"))) continue;
+      listening.push_back({fields[1], IsLoopbackInHex(fields[1])});
+    }
+  }
+  return listening;
+}
+
+}  // namespace baton

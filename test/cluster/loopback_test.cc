@@ -1,0 +1,53 @@
+// A start without options that open anything: whatever listens, UCX too, is reached from this machine alone.
+#include "catch.h"
+#include "listening.h"
+#include "programs.h"
+#include "server/options.h"
+
+namespace baton {
+namespace {
+
+void CheckLoopbackAlone(const Process& process, size_t at_least) {
+  const std::vector<ListeningSocket> sockets = ListeningSockets(process.pid());
+  CHECK(sockets.size() >= at_least);
+  for (const ListeningSocket& socket : sockets) {
+    INFO(socket.address);
+    CHECK(socket.loopback);
+  }
+}
+
+TEST_CASE("addresses are known as loopback or not") {
+  CHECK(IsLoopbackInHex("0100007F:1F90"));
+  CHECK(IsLoopbackInHex("00000000000000000000000001000000:1F90"));
+  CHECK(IsLoopbackInHex("0000000000000000FFFF00000100007F:1F90"));
+  for (const char* open : {"00000000:1F90", "00000000000000000000000000000000:1F90", "0100000A:1F90",
+                           "0000000000000000FFFF00000100000A:1F90"}) {
+    CHECK_FALSE(IsLoopbackInHex(open));
+  }
+}
+
+TEST_CASE("programs that are told of no address listen on loopback alone") {
+  const RouterOptions defaults;
+  for (const std::string& listen : {defaults.listen, defaults.http, defaults.common.metrics}) CHECK(IsLoopback(listen));
+  const std::vector<std::string> small = Small({});
+  const Worker prefill("prefill", small), decode("decode", small);
+  CheckLoopbackAlone(prefill.process, 3);  // gRPC, metrics and UCX
+  CheckLoopbackAlone(decode.process, 3);
+  // The defaults' ports may be taken.
+  const std::vector<std::string> free = {"--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--model", kModel};
+  std::vector<std::string> routing = free,
+                           serving = {"serve",       kModel,      "--listen", "127.0.0.1:0",    "--http",
+                                      "127.0.0.1:0", "--threads", "1",        "--kv-memory-mb", "8"};
+  for (const std::string& word :
+       {std::string("--prefill-workers"), prefill.address, std::string("--decode-workers"), decode.address}) {
+    routing.push_back(word);
+  }
+  Process router("baton-router", routing), serve("baton", serving);
+  router.Await("serving");
+  serve.Await("serving");
+  CheckLoopbackAlone(router, 3);  // gRPC, HTTP and metrics
+  CheckLoopbackAlone(serve, 3);
+}
+
+}  // namespace
+}  // namespace baton
