@@ -44,7 +44,9 @@ struct RouterOptions {
   CommonOptions common;
   std::string listen = "127.0.0.1:7070";
   std::string http = "127.0.0.1:8000";       // host:port; empty or "off": none
-  double stream_silence = 15;                // seconds in which a stream over HTTP says nothing, at most
+  // Seconds in which a stream over HTTP says nothing, at most. Longer than requests wait for room or for a worker
+  // (30 s): until the head is sent they may end with a status that clients know to try again.
+  double stream_silence = 35;
   std::string keys;                          // file of API keys; empty: anyone may call
   TlsFiles tls;                              // for clients, over gRPC and HTTP; no authority
   std::vector<std::string> models;           // directories

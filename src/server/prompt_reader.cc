@@ -150,6 +150,10 @@ absl::StatusOr<Json> ReadToolCalls(const v1::ChatMessage& message, const std::st
 absl::StatusOr<Json> ReadVariables(const v1::Chat& chat) {
   constexpr std::string_view kField = "chat.template_kwargs";
   if (chat.template_kwargs().empty()) return Json();
+  if (chat.template_kwargs().size() > kMaxToolBytes) {  // before it is parsed; they may be far fewer
+    return absl::InvalidArgumentError(
+        StrCat(kField, ": ", chat.template_kwargs().size(), " bytes, limit ", kMaxToolBytes));
+  }
   ASSIGN_OR_RETURN(Json variables, ParseJson(chat.template_kwargs(), kField));
   if (!variables.is_object()) {
     return absl::InvalidArgumentError(StrCat(kField, ": expected a JSON object, got ", ShowJson(variables)));

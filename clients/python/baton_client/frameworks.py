@@ -147,7 +147,8 @@ class _Text:
         if text := said.get("content"):
             self._said.append(text)
             self._size += len(text)
-        return not said.get("tool_calls") and self._size <= MOST_OUTPUT
+        # The server's output has the reasoning too, and what follows has not: prefilled ahead it would be another prompt.
+        return not said.get("tool_calls") and not said.get("reasoning_content") and self._size <= MOST_OUTPUT
 
 
 class _Watched:

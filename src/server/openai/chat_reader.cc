@@ -63,7 +63,15 @@ void ReadMessage(FieldReader& message, Outputs outputs, v1::ChatMessage& out) {
   if (const auto* name = message.Text("name")) out.set_name(*name);
   if (is("assistant")) {
     ReadToolCalls(message, out);
-    if (const auto* reasoning = message.Text("reasoning_content")) out.set_reasoning_content(*reasoning);
+    // vLLM's name, and its later one.
+    for (const char* name : {"reasoning_content", "reasoning"}) {
+      const auto* reasoning = message.Text(name);
+      if (reasoning == nullptr) continue;
+      if (!out.reasoning_content().empty() && out.reasoning_content() != *reasoning) {
+        message.Refuse(name, "expected what reasoning_content says, or only one of them");
+      }
+      out.set_reasoning_content(*reasoning);
+    }
   }
   if (is("tool")) {
     if (const auto* id = message.Text("tool_call_id")) {

@@ -75,6 +75,10 @@ TEST_CASE("what an assistant thought is passed on, and stands for an answer with
   CHECK(call.requests[0].chat().ShortDebugString() ==
         R"(messages { role: "assistant" content: "2" reasoning_content: "hm" } messages { role: "assistant" )"
         R"(reasoning_content: "well" } messages { role: "assistant" content: "3" })");
+  const CompletionCall renamed = MustRead(OneMessage(R"({"role": "assistant", "content": "2", "reasoning": "hm"})"));
+  CHECK(renamed.requests[0].chat().messages(0).reasoning_content() == "hm");
+  CHECK(ErrorOf(OneMessage(R"({"role": "assistant", "content": "2", "reasoning_content": "a", "reasoning": "b"})")) ==
+        "messages[0].reasoning: expected what reasoning_content says, or only one of them");
   CHECK(ErrorOf(OneMessage(R"({"role": "user", "content": "x", "reasoning_content": "y"})")) ==
         "messages[0].reasoning_content: is not supported");
 }
