@@ -172,6 +172,12 @@ inline Transports MakeInProcessTransports(const WorkerOptions& options,
 inline absl::StatusOr<Transports> MakeTransports(const WorkerOptions& options) {
   if (options.guard_kv) {
     spdlog::info("KV blocks move by gRPC, under keys of reservations");
+    if (options.common.peer.empty()) {
+      spdlog::warn(
+          "--guard-kv without --peer-ca: whoever can call a decode worker can reserve blocks under a key of his own "
+          "and "
+          "commit to its cache what he likes");
+    }
     return MakeInProcessTransports(options, std::make_shared<InProcessNetwork>());
   }
   Transports transports;

@@ -191,8 +191,8 @@ absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
   Reservation& reservation = it->second;
   if (reservation.right.has_value() &&
       !WriteGuard::Same(reservation.right->key, commit.right.value_or(WriteRight{}).key)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(ToString(commit.reservation), ": the commit does not show its key (--guard-kv)"));
+    return options_.guard->Refuse(absl::FailedPreconditionError(
+        absl::StrCat(ToString(commit.reservation), ": the commit does not show its key (--guard-kv)")));
   }
   const int64_t expected = static_cast<int64_t>(reservation.table.size() - reservation.held);
   if (commit.blocks_written != expected) {

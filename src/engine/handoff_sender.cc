@@ -198,7 +198,9 @@ void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> 
   if (now >= handoff.fenced_at) return Fence(id, handoff, now);
   if (!copies.empty()) {
     const PushId push(next_id_++);
-    const absl::Time give_up_at = now + kOldestPush * handoff.lease;
+    // A link that shows rights gives each of its messages a time, and a backlog on it may be older.
+    const absl::Time give_up_at =
+        handoff.right.has_value() ? absl::InfiniteFuture() : now + kOldestPush * handoff.lease;
     pushes_.emplace(push, PushInFlight{id, give_up_at});
     TickBy(give_up_at);
     ++handoff.pushes_in_flight;

@@ -154,7 +154,8 @@ struct HandoffSenderOptions {
 // may still land, so the decode worker keeps those blocks in quarantine. Self-fencing: nothing is pushed under a
 // reservation whose lease, counted from when the last acknowledged heartbeat (or the Reserve) was SENT, has run out. So
 // the decode worker, which counts from when it arrived, is never earlier. A push that is in flight then, or that is in
-// flight for kOldestPush leases whatever the heartbeats say, hangs: its connection is closed, which ends it.
+// flight for kOldestPush leases whatever the heartbeats say, hangs: its connection is closed, which ends it. Under a
+// right it is for the link to say that it hangs: there a backlog may move slowly.
 class HandoffSender {
  public:
   explicit HandoffSender(HandoffSenderOptions options);

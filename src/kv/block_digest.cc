@@ -29,8 +29,10 @@ absl::StatusOr<std::vector<BlockDigest>> DigestsOf(const Slab& slab, const KvLay
   for (const BlockId block : blocks) {
     BATON_CHECK((block.value() + 1) * bytes <= slab.size(), "a block beyond the slab");
     if (!slab.on_host()) {
-      RETURN_IF_ERROR(
-          CopyPlanes(slab, layout.PlaneBytes(), copy.data(), slab.data() + block.value() * bytes, layout.BlockBytes()));
+      std::vector<MemoryCopy> planes;
+      AddPlanes(slab, layout.PlaneBytes(), copy.data(), slab.data() + block.value() * bytes, layout.BlockBytes(),
+                planes);
+      RETURN_IF_ERROR(slab.Copy(planes));
     }
     digests.push_back(Sha256(slab.on_host() ? slab.data() + block.value() * bytes : copy.data(), bytes));
   }

@@ -6,7 +6,8 @@
 
 namespace baton {
 
-// `handle(worker)` does the work, which never waits, and returns its status.
+// `handle(worker)` does the work and returns its status. It waits for locks alone, and where a right to write is
+// revoked for the message that is being copied.
 template <typename Handle>
 grpc::ServerUnaryReactor* KvTransferService::Answer(grpc::CallbackServerContext* context, Handle handle) {
   DecodeWorker* worker = worker_;
@@ -72,9 +73,11 @@ grpc::ServerUnaryReactor* KvTransferService::Write(grpc::CallbackServerContext* 
       return absl::FailedPreconditionError("this decode worker does not take KV blocks by gRPC: it has no --guard-kv");
     }
     if (!request->has_right()) return guard->Write({}, {}, {});
-    ASSIGN_OR_RETURN(const WriteRight right, FromProto(request->right()));
-    ASSIGN_OR_RETURN(const std::vector<BlockCopy> copies, CopiesOf(*request));
-    return guard->Write(right, copies, request->data());
+    const absl::StatusOr<WriteRight> right = FromProto(request->right());
+    if (!right.ok()) return guard->Refuse(right.status());
+    const absl::StatusOr<std::vector<BlockCopy>> copies = CopiesOf(*request);
+    if (!copies.ok()) return guard->Refuse(copies.status());
+    return guard->Write(*right, *copies, request->data());
   };
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpc(write()));

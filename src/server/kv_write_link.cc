@@ -17,12 +17,11 @@ namespace {
 
 constexpr int kThreads = 2;                          // one reads while the other's message is on its way
 constexpr int64_t kMessageBytes = int64_t{1} << 20;  // far below kMaxWireBytes
-constexpr std::chrono::seconds kDrainWithin(2);
 
-// What the peer refuses stays so; all else says that it cannot be reached as it should be.
+// What the peer answers stays so; the rest says that it cannot be reached.
 absl::Status Classify(const absl::Status& status) {
-  if (status.ok() || absl::IsPermissionDenied(status)) return status;
-  return absl::UnavailableError(status.message());
+  const bool unreached = absl::IsUnavailable(status) || absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
+  return unreached ? absl::UnavailableError(status.message()) : status;
 }
 
 }  // namespace
@@ -34,11 +33,9 @@ KvWriteLink::KvWriteLink(std::shared_ptr<grpc::Channel> channel, KvWritePeer pee
 
 KvWriteLink::~KvWriteLink() {
   {
-    std::unique_lock lock(mutex_);
-    closing_ = true;
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
     changed_.notify_all();
-    changed_.wait_for(lock, kDrainWithin, [this] { return queue_.empty() && calls_.empty(); });
-    broken_ = true;
     for (grpc::ClientContext* call : calls_) call->TryCancel();
   }
   for (std::thread& thread : threads_) thread.join();
@@ -88,49 +85,68 @@ std::vector<KvWriteLink::Message> KvWriteLink::Cut(const std::shared_ptr<Job>& j
 void KvWriteLink::Run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return closing_ || !queue_.empty(); });
+    changed_.wait(lock, [this] { return closed_ || !queue_.empty(); });
     if (queue_.empty()) return;
     const Message message = std::move(queue_.front());
     queue_.pop_front();
-    absl::Status status = message.job->status;  // after a failure the rest need not go
-    if (broken_) status = absl::UnavailableError("the link was closed");
     lock.unlock();
-    if (status.ok()) status = Send(message);
+    const absl::Status status = Send(message);
     lock.lock();
-    if (message.job->status.ok()) message.job->status = status;
-    if (--message.job->messages > 0) continue;
+    const std::vector<std::shared_ptr<Job>> ended = Settle(message, status);
     lock.unlock();
-    message.job->done(message.job->status);
+    for (const std::shared_ptr<Job>& job : ended) job->done(job->status);
     lock.lock();
-    changed_.notify_all();
   }
 }
 
+std::vector<std::shared_ptr<KvWriteLink::Job>> KvWriteLink::Settle(const Message& sent, const absl::Status& status) {
+  const auto need_not_go = [&](const Message& queued) {
+    return queued.job == sent.job || (absl::IsPermissionDenied(status) && queued.job->right.id == sent.job->right.id);
+  };
+  std::vector<std::shared_ptr<Job>> settled = {sent.job}, ended;
+  if (!status.ok()) {
+    for (const Message& queued : queue_) {
+      if (need_not_go(queued)) settled.push_back(queued.job);
+    }
+    std::erase_if(queue_, need_not_go);
+  }
+  for (const std::shared_ptr<Job>& job : settled) {
+    if (job->status.ok()) job->status = status;
+    if (--job->messages == 0) ended.push_back(job);
+  }
+  return ended;
+}
+
 absl::Status KvWriteLink::Send(const Message& message) {
+  grpc::ClientContext context;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return absl::UnavailableError("the link was closed");
+    calls_.insert(&context);
+  }
+  const absl::Status status = Write(context, message);
+  const std::lock_guard lock(mutex_);
+  calls_.erase(&context);
+  return status;
+}
+
+absl::Status KvWriteLink::Write(grpc::ClientContext& context, const Message& message) {
   kv::v1::WriteRequest request;
   *request.mutable_right() = ToProto(message.job->right);
   std::string& data = *request.mutable_data();
   data.resize(static_cast<size_t>(message.bytes));
   auto* to = reinterpret_cast<std::byte*>(data.data());
+  std::vector<MemoryCopy> planes;
   for (const BlockCopy& copy : message.copies) {
-    const absl::Status read =
-        CopyPlanes(peer_.source, peer_.plane_bytes, to, peer_.source.data() + copy.source_offset, copy.bytes);
-    if (!read.ok()) return Classify(read);
+    AddPlanes(peer_.source, peer_.plane_bytes, to, peer_.source.data() + copy.source_offset, copy.bytes, planes);
     to += copy.bytes;
     request.add_target(copy.target_offset);
     request.add_bytes(copy.bytes);
   }
-  grpc::ClientContext context;
-  {
-    const std::lock_guard lock(mutex_);
-    if (broken_) return absl::UnavailableError("the link was closed");
-    calls_.insert(&context);
-  }
+  RETURN_IF_ERROR(peer_.source.Copy(planes));
+  context.set_deadline(std::chrono::system_clock::now() + peer_.write_within);
   kv::v1::WriteReply reply;
-  const absl::Status status = FromGrpc(stub_->Write(&context, request, &reply));
-  const std::lock_guard lock(mutex_);
-  calls_.erase(&context);
-  return Classify(status);
+  return Classify(FromGrpc(stub_->Write(&context, request, &reply)));
 }
 
 }  // namespace baton

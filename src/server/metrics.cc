@@ -106,8 +106,8 @@ constexpr Spec kTable[] = {
     {Metric::kFailedChecks, Kind::kCounter, "baton_kv_checks_failed_total",
      "Hand-offs that were refused since a KV block was not what was sent, with `--verify-kv` (decode)."},
     {Metric::kRefusedWrites, Kind::kCounter, "baton_kv_writes_refused_total",
-     "KV writes that showed no key of a reservation that may be written to, or left its blocks, with `--guard-kv` "
-     "(decode)."},
+     "KV writes and commits that showed no key of a reservation, or left its blocks, with `--guard-kv`; not those that "
+     "came when it had just ended (decode)."},
     {Metric::kPreemptions, Kind::kCounter, "baton_preemptions_total",
      "Times that a running request had to leave its KV memory to others, and waited to come back (decode)."},
     {Metric::kStageQueueSeconds, Kind::kHistogram, "baton_stage_queue_seconds",

@@ -303,7 +303,8 @@ absl::Status Validate(const WorkerOptions& options) {
   const bool guarded = !options.common.peer.empty(), open = options.common.open;
   RETURN_IF_ERROR(CheckReach("listen", options.listen, guarded, open, kGuard));
   RETURN_IF_ERROR(CheckReach("metrics", options.common.metrics, guarded, open, kGuard));
-  if (options.kv_devices == "lo" || guarded || open) return absl::OkStatus();
+  // With --guard-kv there is no UCX that would listen there.
+  if (options.kv_devices == "lo" || options.guard_kv || guarded || open) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("kv-devices: '", options.kv_devices,
                                                  "' may be reached from other machines: give ", kGuard,
                                                  ", or --open if that is what you want"));

@@ -3,9 +3,11 @@
 #include <openssl/crypto.h>
 #include <sys/random.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/check.h"
 #include "base/logging.h"
 #include "base/status.h"
@@ -13,6 +15,13 @@
 #include "transport/block_copies.h"
 
 namespace baton {
+namespace {
+
+// Of rights that ended: for longer than a message takes, and no more than a flood of reservations may cost.
+constexpr absl::Duration kEndedKept = absl::Minutes(1);
+constexpr int64_t kMostEnded = 1024;
+
+}  // namespace
 
 WriteRight WriteGuard::Grant(std::span<const BlockId> blocks) {
   WriteRight right;
@@ -33,7 +42,19 @@ void WriteGuard::Revoke(uint64_t right) {
   std::unique_lock lock(mutex_);
   const auto revoked = rights_.extract(right);
   if (revoked.empty()) return;
+  ended_.push_back({right, revoked.mapped()->key, absl::Now()});
+  ForgetEnded();
   written_.wait(lock, [&] { return revoked.mapped()->writing == 0; });
+}
+
+void WriteGuard::ForgetEnded() {
+  const absl::Time since = absl::Now() - kEndedKept;
+  while (!ended_.empty() && (std::ssize(ended_) > kMostEnded || ended_.front().at < since)) ended_.pop_front();
+}
+
+bool WriteGuard::JustEnded(const WriteRight& right) {
+  ForgetEnded();
+  return std::ranges::any_of(ended_, [&](const Ended& e) { return e.id == right.id && Same(e.key, right.key); });
 }
 
 absl::Status WriteGuard::CheckPlace(const Right& right, const BlockCopy& copy) const {
@@ -59,35 +80,45 @@ absl::Status WriteGuard::Check(const WriteRight& right, std::span<const BlockCop
   const bool same = Same(key, right.key);
   if (!same || granted == rights_.end()) {
     return absl::PermissionDeniedError(
-        "it shows no key of a reservation that may still be written to (--guard-kv): the reservation is over, or was "
-        "never its writer's");
+        "it shows no key of a reservation that may still be written to (--guard-kv): the reservation is long over, or "
+        "was never its writer's");
   }
   for (const BlockCopy& copy : copies) RETURN_IF_ERROR(CheckPlace(*granted->second, copy));
   return absl::OkStatus();
 }
 
 absl::Status WriteGuard::Refuse(const absl::Status& why) {
+  const std::lock_guard lock(mutex_);
+  return CountRefused(why);
+}
+
+absl::Status WriteGuard::CountRefused(const absl::Status& why) {
   ++refused_;
   if (const auto kept_back = log_limit_.Pass()) {
-    spdlog::warn("a KV write was refused: {} ({} more since the last such line)", why.ToString(), *kept_back);
+    spdlog::warn("a KV write was refused, or its commit: {} ({} more since the last such line)", why.ToString(),
+                 *kept_back);
   }
   return why;
 }
 
 absl::Status WriteGuard::Copy(std::span<const BlockCopy> copies, std::string_view bytes) const {
   const auto* source = reinterpret_cast<const std::byte*>(bytes.data());
+  std::vector<MemoryCopy> planes;
   for (const BlockCopy& copy : copies) {
-    RETURN_IF_ERROR(CopyPlanes(slab_, layout_.PlaneBytes(), slab_.data() + copy.target_offset,
-                               source + copy.source_offset, copy.bytes));
+    AddPlanes(slab_, layout_.PlaneBytes(), slab_.data() + copy.target_offset, source + copy.source_offset, copy.bytes,
+              planes);
   }
-  return absl::OkStatus();
+  return slab_.Copy(planes);
 }
 
 absl::Status WriteGuard::Write(const WriteRight& right, std::span<const BlockCopy> copies, std::string_view bytes) {
   std::shared_ptr<Right> granted;
   {
     const std::lock_guard lock(mutex_);
-    if (const absl::Status status = Check(right, copies, bytes); !status.ok()) return Refuse(status);
+    if (const absl::Status status = Check(right, copies, bytes); !status.ok()) {
+      return JustEnded(right) ? absl::PermissionDeniedError("the reservation that its key was for is over")
+                              : CountRefused(status);
+    }
     granted = rights_.at(right.id);
     ++granted->writing;
   }
@@ -114,6 +145,7 @@ int64_t WriteGuard::rights() const {
 
 void WriteGuard::CheckInvariants() const {
   const std::lock_guard lock(mutex_);
+  BATON_CHECK(std::ssize(ended_) <= kMostEnded, "more ended rights than are kept");
   absl::flat_hash_set<BlockId> blocks;
   for (const auto& [id, right] : rights_) {
     BATON_CHECK(id > 0 && id <= granted_, "a right that was never granted");

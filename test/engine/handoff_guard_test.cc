@@ -98,7 +98,7 @@ TEST_CASE("a right ends with the commit, for the cache alone too, and blocks tha
     CHECK_FALSE(worker.Writes(*next.right, first.missing.front()));
     REQUIRE(worker.Commit(next).ok());
   }
-  CHECK(worker.receiver.refused_writes() == 4);
+  CHECK(worker.receiver.refused_writes() == 2);  // its key is no longer one, but was
 }
 
 TEST_CASE("a right ends with its reservation, however that ends, and its blocks' next writer has another") {
@@ -128,6 +128,19 @@ TEST_CASE("a right ends with its reservation, however that ends, and its blocks'
   }
 }
 
+TEST_CASE("writes that were on their way when their reservation ended are refused, and not held to be forged") {
+  Worker worker;
+  const Reserved one = worker.Reserve("one", 1);
+  CHECK(worker.Writes(*one.right, one.missing.front()));
+  worker.receiver.Cancel("one", worker.clock.Now());
+  CHECK_FALSE(worker.Writes(one));
+  CHECK(worker.receiver.refused_writes() == 0);
+  WriteRight forged = *one.right;
+  forged.key.back() ^= 1;
+  CHECK_FALSE(worker.Writes(forged, one.missing.back()));
+  CHECK(worker.receiver.refused_writes() == 1);
+}
+
 TEST_CASE("a reservation is committed by who has its key, and a forged commit shares nothing and takes nothing away") {
   Worker worker;
   const Reserved one = worker.Reserve("one", 1), two = worker.Reserve("two", 2);
@@ -138,6 +151,7 @@ TEST_CASE("a reservation is committed by who has its key, and a forged commit sh
     forged.missing.pop_back();
     CHECK(absl::IsFailedPrecondition(worker.Commit(forged)));
   }
+  CHECK(worker.receiver.refused_writes() == 6);
   CHECK(worker.Reserve("again", 1).missing.size() == one.missing.size());
   CHECK(worker.Writes(one));
   CHECK(worker.Commit(one).ok());

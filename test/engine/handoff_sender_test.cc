@@ -322,6 +322,40 @@ TEST_CASE("a push that outlives the lease of a cancelled hand-off is broken off"
   CHECK(linked.sender.totals().expired_leases == 0);  // it was over before
 }
 
+TEST_CASE("a backlog under a right may move for more than two leases, and ends when the link says that it hangs") {
+  Linked linked;
+  linked.Ready(0, 30, 4);
+  linked.Ready(1, 31, 4);
+  linked.Reserve({{0, BlockId(50)}}, WriteRight{.id = 7, .key = {1}});
+  const auto push = linked.Take<PushBlocks>();
+  const absl::Time start = linked.Now();
+  while (linked.Now() < start + 5 * kLease) {
+    linked.clock.Advance(linked.sender.NextTick() - linked.Now());
+    linked.sender.Tick(linked.Now());
+    for (SenderAction& action : linked.sender.TakeActions()) {
+      auto* beat = std::get_if<SendHeartbeat>(&action);
+      REQUIRE(beat != nullptr);
+      linked.sender.OnHeartbeatReply(beat->id, HeartbeatReply{}, linked.Now());
+    }
+  }
+  SECTION("that moves") {
+    linked.sender.OnPushDone(push->push, absl::OkStatus(), linked.Now());
+    CHECK(linked.Take<SendCommit>().has_value());
+  }
+  SECTION("that hangs") {
+    linked.sender.OnPushDone(push->push, absl::UnavailableError("hangs"), linked.Now());
+    std::optional<CloseConnection> closed;
+    std::optional<HandoffFailed> failed;
+    for (SenderAction& action : linked.sender.TakeActions()) {
+      if (auto* close = std::get_if<CloseConnection>(&action)) closed = *close;
+      if (auto* fail = std::get_if<HandoffFailed>(&action)) failed = *fail;
+    }
+    CHECK(closed.has_value());
+    REQUIRE(failed.has_value());
+    CHECK(failed->status.code() == absl::StatusCode::kUnavailable);
+  }
+}
+
 TEST_CASE("a push that never ends is broken off after two leases, however well heartbeats are answered") {
   Linked linked;
   linked.Ready(0, 30, 4);

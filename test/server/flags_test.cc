@@ -300,8 +300,11 @@ TEST_CASE("nothing listens where other machines may reach it without keys or cer
     quiet.kv_devices = devices;
     CHECK(Message(Validate(quiet)).starts_with(StrCat("kv-devices: '", devices, "' may be reached")));
   }
-  Authority ours("ours");
   quiet.kv_devices = "eth0";
+  quiet.guard_kv = true;
+  CHECK(Validate(quiet).ok());
+  quiet.guard_kv = false;
+  Authority ours("ours");
   quiet.common.metrics = "0.0.0.0:9";
   quiet.common.peer = ours.Issue("worker");
   CHECK(Validate(quiet).ok());

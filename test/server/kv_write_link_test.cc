@@ -142,6 +142,97 @@ class HangingService final : public kv::v1::KvTransfer::Service {
   std::atomic<int> calls = 0;
 };
 
+// A link by itself, to a service under test.
+std::unique_ptr<KvWriteLink> LinkTo(const GrpcServer& server, const Slab& source,
+                                    std::chrono::milliseconds write_within = std::chrono::seconds(10)) {
+  return std::make_unique<KvWriteLink>(DialTcp(server.address()), KvWritePeer{.source = source,
+                                                                              .plane_bytes = kPlane,
+                                                                              .target_bytes = kBlocks * kBlock,
+                                                                              .address = server.address(),
+                                                                              .write_within = write_within});
+}
+
+// Takes its time for each Write, and refuses what is under one right, but not before it is let.
+class PatientService final : public kv::v1::KvTransfer::Service {
+ public:
+  grpc::Status Write(grpc::ServerContext*, const kv::v1::WriteRequest* request, kv::v1::WriteReply*) override {
+    ++calls;
+    if (request->right().id() == refuses) {
+      ++refused;
+      while (hold) std::this_thread::yield();
+      return {grpc::StatusCode::PERMISSION_DENIED, "over"};
+    }
+    std::this_thread::sleep_for(takes);
+    return grpc::Status::OK;
+  }
+  std::atomic<int> calls = 0, refused = 0;
+  std::atomic<bool> hold = true;
+  std::chrono::milliseconds takes{0};
+  uint64_t refuses = 0;
+};
+
+TEST_CASE("a backlog that moves outlives the time of a message") {
+  PatientService service;
+  service.takes = std::chrono::milliseconds(100);
+  const auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service}).value();
+  std::vector<std::byte> ours = Memory(7);
+  const auto link = LinkTo(*server, Slab(ours), std::chrono::seconds(2));
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<std::promise<absl::Status>> pushes(10);
+  for (auto& push : pushes) {
+    link->PushUnder({.id = 1}, std::vector<BlockCopy>{{0, 0, kBlocks * kBlock}},
+                    [&](absl::Status status) { push.set_value(std::move(status)); });
+  }
+  for (auto& push : pushes) CHECK(push.get_future().get() == absl::OkStatus());
+  CHECK(std::chrono::steady_clock::now() - start > std::chrono::seconds(2));
+  CHECK(service.calls == 50);
+}
+
+TEST_CASE("what is refused takes along all that waits under its right, and nothing else") {
+  PatientService service;
+  service.refuses = 1;
+  const auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service}).value();
+  std::vector<std::byte> ours = Memory(7);
+  const auto link = LinkTo(*server, Slab(ours));
+  std::vector<std::promise<absl::Status>> pushes(6);
+  for (size_t i = 0; i < pushes.size(); ++i) {
+    link->PushUnder({.id = 1 + i % 2}, std::vector<BlockCopy>{{0, 0, kBlocks * kBlock}},
+                    [&pushes, i](absl::Status status) { pushes[i].set_value(std::move(status)); });
+  }
+  while (service.refused < 2) std::this_thread::yield();  // both threads' messages are held
+  service.hold = false;
+  for (size_t i = 0; i < pushes.size(); ++i) {
+    const auto expected = i % 2 == 0 ? absl::StatusCode::kPermissionDenied : absl::StatusCode::kOk;
+    CHECK(pushes[i].get_future().get().code() == expected);
+  }
+  CHECK(service.refused == 2);
+}
+
+// A device that cannot be read.
+class BrokenMemory final : public SlabAccess {
+ public:
+  absl::Status Copy(std::span<const MemoryCopy>) const override { return absl::InternalError("the device is broken"); }
+  absl::StatusOr<HostMemory> AllocateHost(size_t) const override { return absl::UnimplementedError("not asked for"); }
+};
+
+TEST_CASE("that our own slab cannot be read is not said to be the peer's fault") {
+  PatientService service;
+  const auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service}).value();
+  std::vector<std::byte> ours = Memory(0);
+  const BrokenMemory broken;
+  const auto link = LinkTo(*server, Slab(ours, &broken));
+  CHECK(PushAndWait(*link, {.id = 1}, {{0, 0, kBlock}}) == absl::InternalError("the device is broken"));
+  CHECK(service.calls == 0);
+}
+
+TEST_CASE("a worker that hangs in a message is unavailable when the message's time is over") {
+  HangingService service;
+  const auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service}).value();
+  std::vector<std::byte> ours = Memory(7);
+  const auto link = LinkTo(*server, Slab(ours), std::chrono::milliseconds(300));
+  CHECK(absl::IsUnavailable(PushAndWait(*link, {.id = 1}, {{0, 0, kBlocks * kBlock}})));
+}
+
 TEST_CASE("a link to a worker that hangs can be closed, which ends its pushes") {
   HangingService service;
   const auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service}).value();

@@ -114,6 +114,50 @@ TEST_CASE("a right that is revoked is one no more, and its blocks' next one is a
   CHECK(slab.Write(next, 2 * kBlock, kBlock) == absl::StatusCode::kOk);
 }
 
+TEST_CASE("of rights that ended the last ones are known, whose writes do not count as forged") {
+  Guarded slab;
+  const WriteRight first = slab.Grant({{BlockId(2)}});
+  slab.guard.Revoke(first.id);
+  CHECK(slab.Write(first, 2 * kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
+  CHECK(slab.guard.refused() == 0);
+  CHECK(slab.Write({first.id, {}}, 2 * kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
+  CHECK(slab.guard.refused() == 1);
+  WriteRight last;
+  for (int i = 0; i < 1024; ++i) {
+    last = slab.Grant({{BlockId(2)}});
+    slab.guard.Revoke(last.id);
+  }
+  CHECK(slab.Write(last, 2 * kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
+  CHECK(slab.guard.refused() == 1);
+  CHECK(slab.Write(first, 2 * kBlock, kBlock) == absl::StatusCode::kPermissionDenied);
+  CHECK(slab.guard.refused() == 2);
+  CHECK(slab.Untouched());
+}
+
+// Counts how often it is asked.
+class CountingMemory final : public SlabAccess {
+ public:
+  absl::Status Copy(std::span<const MemoryCopy> copies) const override {
+    ++calls;
+    runs += std::ssize(copies);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<HostMemory> AllocateHost(size_t) const override { return absl::UnimplementedError("not asked for"); }
+  mutable int64_t calls = 0, runs = 0;
+};
+
+TEST_CASE("all that a message brings is copied at once") {
+  CountingMemory memory;
+  std::vector<std::byte> addresses(static_cast<size_t>(kBlocks * kBlock));
+  WriteGuard guard(Slab(addresses, &memory), kLayout);
+  const WriteRight right = guard.Grant(std::vector{BlockId(2), BlockId(5)});
+  const std::string data(static_cast<size_t>(3 * kPlane), 'x');
+  const std::vector<BlockCopy> copies = {{0, 2 * kBlock, 2 * kPlane}, {2 * kPlane, 5 * kBlock, kPlane}};
+  CHECK(guard.Write(right, copies, data).ok());
+  CHECK(memory.calls == 1);
+  CHECK(memory.runs == 3);  // each by the plane
+}
+
 // Memory whose copy begins, and ends only when the right under which it is made is no longer in force.
 class SlowMemory final : public SlabAccess {
  public:
