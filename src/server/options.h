@@ -43,7 +43,7 @@ struct CommonOptions {
 struct RouterOptions {
   CommonOptions common;
   std::string listen = "127.0.0.1:7070";
-  std::string http = "127.0.0.1:8000";       // host:port; empty or "off": none
+  std::string http = "127.0.0.1:8000";  // host:port; empty or "off": none
   // Seconds in which a stream over HTTP says nothing, at most. Longer than requests wait for room or for a worker
   // (30 s): until the head is sent they may end with a status that clients know to try again.
   double stream_silence = 35;

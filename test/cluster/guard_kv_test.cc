@@ -1,5 +1,4 @@
 // Real processes: KV that somebody else tries to write to a decode worker that guards its blocks.
-#include <filesystem>
 #include <fstream>
 #include <future>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "base/strings.h"
 #include "catch.h"
 #include "kv_peer.h"
+#include "listening.h"
 #include "programs.h"
 #include "scrape.h"
 #include "server/certificates.h"
@@ -47,26 +47,6 @@ std::string ReadAll(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
-}
-
-// Sockets of a process that others may connect to by TCP.
-int Listening(const Worker& worker) {
-  const std::string process = StrCat("/proc/", worker.process.pid());
-  std::set<std::string> sockets;
-  for (const auto& entry : std::filesystem::directory_iterator(process + "/fd")) {
-    std::error_code gone;
-    sockets.insert(std::filesystem::read_symlink(entry, gone).string());
-  }
-  int listening = 0;
-  for (const char* table : {"/net/tcp", "/net/tcp6"}) {
-    std::ifstream lines(process + table);
-    for (std::string line; std::getline(lines, line);) {
-      const std::vector<std::string> fields = absl::StrSplit(line, ' ', absl::SkipEmpty());
-      const bool listens = fields.size() > 9 && fields[3] == "0A";
-      listening += listens && sockets.contains(StrCat("socket:[", fields[9], "]"));
-    }
-  }
-  return listening;
 }
 
 // The right KV, the way to the worker as prefill workers take it, and a forger who knows how.
@@ -172,13 +152,15 @@ TEST_CASE("a worker that guards its blocks shares no memory and has nothing that
   const auto maps = [](const Worker& worker) { return ReadAll(StrCat("/proc/", worker.process.pid(), "/maps")); };
   Worker plain("decode", Small({"--listen", "127.0.0.1:0"}));
   CHECK(absl::StrContains(maps(plain), "/dev/shm/"));  // where its slab is
-  CHECK(Listening(plain) > 2);
+  CHECK(ListeningSockets(plain.process.pid()).size() > 2);
   Worker decode("decode", Guarding());
   CHECK_FALSE(absl::StrContains(maps(decode), " rw-s "));
   CHECK_FALSE(absl::StrContains(maps(decode), "/dev/shm/"));
   Worker prefill("prefill", Guarding());
   CHECK_FALSE(absl::StrContains(maps(prefill), " rw-s "));
-  for (const Worker* worker : {&decode, &prefill}) CHECK(Listening(*worker) == 2);  // by gRPC, and for its metrics
+  for (const Worker* worker : {&decode, &prefill}) {
+    CHECK(ListeningSockets(worker->process.pid()).size() == 2);  // by gRPC, and for its metrics
+  }
 
   // A forger who knows the descriptor: it names no place in memory, and nobody who takes UCX's messages.
   const KvPeer peer(decode);
