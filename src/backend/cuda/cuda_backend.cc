@@ -150,7 +150,7 @@ class CudaBackend final : public Backend {
   }
 
   // The host enqueues some layers before it waits for the K/V of the first of them, so that the device is not idle
-  // meanwhile: layers of few tokens take it as long as their launches take the host.
+  // meanwhile, however short they are (of Llama-3.1-8B's, with 16 tokens, two were enough on an H200).
   absl::StatusOr<LogitsView> ForwardByLayer(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) {
     // After an error nothing more is told: it is found at the end.
     const auto tell = [&](int64_t layer) {
