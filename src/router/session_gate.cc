@@ -13,7 +13,8 @@ namespace {
 
 constexpr double kNewest = 1.0 / 16;  // weight of the latest pause in their mean
 constexpr int64_t kPatience = 16;
-constexpr size_t kBranches = 4;  // of a session's context whose KV is remembered
+constexpr int64_t kMostAtOnce = 4;  // times the mean: one client's long pause does not hold all others' places
+constexpr size_t kBranches = 4;     // of a session's context whose KV is remembered
 
 }  // namespace
 
@@ -274,7 +275,9 @@ void SessionGate::AdmitNext(absl::Time now) {
 // Pauses that are too long to wait for say nothing of the others.
 void SessionGate::LearnPause(const SessionKey& key, absl::Time now) {
   const absl::Time* ended = ended_.Find(key);
-  if (ended != nullptr && now - *ended <= limits_.longest_linger) pause_ += kNewest * (now - *ended - pause_);
+  if (ended == nullptr || now - *ended > limits_.longest_linger) return;
+  const absl::Duration most = std::max(kMostAtOnce * pause_, absl::Seconds(4));
+  pause_ += kNewest * (std::min(now - *ended, most) - pause_);
 }
 
 absl::Time SessionGate::NextTick() const {

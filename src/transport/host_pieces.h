@@ -15,10 +15,10 @@ class HostPieces {
  public:
   HostPieces(const Slab& slab, size_t piece_bytes) : slab_(slab), piece_bytes_(piece_bytes) {}
 
-  // Comes back when it is let go, which may be after this object. Of more than a piece's bytes, or where the device has
-  // no such memory left, it is ordinary memory.
+  // Comes back when it is let go, which may be after this object. Of more than a piece's bytes, of far fewer, or where
+  // the device has no such memory left, it is ordinary memory.
   HostMemory Take(size_t bytes) {
-    if (bytes > piece_bytes_) return HostMemory(new std::byte[bytes]);
+    if (bytes > piece_bytes_ || 8 * bytes < piece_bytes_) return HostMemory(new std::byte[bytes]);
     if (spare_->empty()) {
       auto made = slab_.AllocateHost(piece_bytes_);
       spare_->push_back(made.ok() ? *std::move(made) : HostMemory(new std::byte[piece_bytes_]));

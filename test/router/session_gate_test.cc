@@ -129,6 +129,16 @@ TEST_CASE("a session keeps its place for longer than sessions pause") {
   CHECK(d.gate.linger() > absl::Seconds(5));
 }
 
+TEST_CASE("one client's long pause does not make everybody's places last long") {
+  Driven d({.sessions = 1});
+  d.Come({"t:a:1"});
+  d.End("t:a:1");
+  d.Wait(absl::Seconds(29));
+  CHECK(d.Come({"t:a:2"}) == "t:a:2");
+  CHECK(d.gate.linger() > absl::Seconds(2));
+  CHECK(d.gate.linger() < absl::Seconds(6));
+}
+
 TEST_CASE("an abandoned session is forgotten, whether others wait or not") {
   Driven d({.sessions = 2});
   CHECK(d.Come({"t:a:1", "t:b:1"}) == "t:a:1 t:b:1");

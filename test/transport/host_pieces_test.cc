@@ -17,8 +17,9 @@ TEST_CASE("pieces of host memory are used again, those that are in use are not, 
   CHECK(pieces.spare() == 0);
   first.reset();
   CHECK(pieces.spare() == 1);
-  CHECK(pieces.Take(1).get() == at);
+  CHECK(pieces.Take(2).get() == at);
   pieces.Take(17);
+  CHECK(pieces.Take(1).get() != at);
   CHECK(pieces.spare() == 1);
 }
 

@@ -248,12 +248,18 @@ absl::StatusOr<std::vector<int>> EmptiestDevices(int count) {
                                                counted == cudaSuccess ? "" : cudaGetErrorString(counted)));
   }
   std::vector<std::pair<int64_t, int>> by_memory;
+  absl::Status unfit;
   for (int device = 0; device < devices; ++device) {
+    if (const absl::Status fits = CheckCudaDevice(device); !fits.ok()) {
+      unfit = fits;
+      continue;
+    }
     const bool used = IsUsed(device);
     const absl::StatusOr<int64_t> free_bytes = FreeCudaBytes(device);
     by_memory.emplace_back(free_bytes.ok() ? -*free_bytes : 0, device);
-    if (devices > count && !used) cudaDeviceReset();
+    if (free_bytes.ok() && devices > count && !used) cudaDeviceReset();
   }
+  if (std::ssize(by_memory) < count) return unfit;
   std::sort(by_memory.begin(), by_memory.end());
   std::vector<int> emptiest;
   for (int i = 0; i < count; ++i) emptiest.push_back(by_memory[static_cast<size_t>(i)].second);

@@ -36,7 +36,8 @@ absl::Status CheckCudaDevice(int device);
 // Of the device that nobody has taken.
 absl::StatusOr<int64_t> FreeCudaBytes(int device);
 
-// So many devices, those with most free memory, by number. UNAVAILABLE: there are fewer.
+// So many devices, of those that CheckCudaDevice accepts the ones with most free memory, by number. UNAVAILABLE: there
+// are fewer.
 absl::StatusOr<std::vector<int>> EmptiestDevices(int count);
 
 // Of device memory that a backend takes for `step`; `part` of the model is a rank's.
