@@ -48,6 +48,12 @@ class Process:
         self._await_end()
         return self._process.returncode
 
+    def freeze(self):
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self._process.send_signal(signal.SIGCONT)
+
     def begin_stop(self):
         self._process.send_signal(signal.SIGTERM)
 
