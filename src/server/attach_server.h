@@ -44,7 +44,7 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
     if (queue_.size() + coalesced_ > kMaxUnsent) context_->TryCancel();  // a router that does not read
   }
 
-  // Ends the stream after what is being written.
+  // Ends the stream after what was sent before: a worker that shuts down has told all of its last requests.
   void Close(const grpc::Status& status) {
     const std::lock_guard lock(mutex_);
     if (closing_) return;
@@ -64,12 +64,14 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
     const std::lock_guard lock(mutex_);
     queue_.pop_front();
     if (queue_.size() <= 1) coalesced_ = 0;
-    if (closing_ || !ok) {
+    if (!ok) {
       closing_ = true;
       queue_.clear();
-      this->Finish(status_);
-    } else if (!queue_.empty()) {
+    }
+    if (!queue_.empty()) {
       this->StartWrite(&queue_.front());
+    } else if (closing_) {
+      this->Finish(status_);
     }
   }
 

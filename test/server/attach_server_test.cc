@@ -16,9 +16,10 @@ using worker::v1::DecodeEvent;
 constexpr int kUpdates = 160;
 constexpr size_t kText = 100'000;  // all of them: 16 MB, four times what gRPC takes as one message
 
-// Sends all at once to whoever attaches.
+// Sends all at once to whoever attaches, and may close the stream then.
 class Talkative final : public worker::v1::DecodeWorker::CallbackService {
  public:
+  explicit Talkative(bool closes) : closes_(closes) {}
   grpc::ServerBidiReactor<DecodeCommand, DecodeEvent>* Attach(grpc::CallbackServerContext* context) override {
     auto* stream = new AttachServer<DecodeCommand, DecodeEvent>(context, {[](auto*, auto&) {}, [](auto*) {}});
     for (int i = 0; i < kUpdates; ++i) {
@@ -29,35 +30,61 @@ class Talkative final : public worker::v1::DecodeWorker::CallbackService {
       stream->Send(std::move(event));
     }
     stream->Start();
+    if (closes_) stream->Close(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the worker shuts down"));
     return stream;
   }
+
+ private:
+  const bool closes_;
 };
 
-TEST_CASE("updates for a router that is slow to read are merged, to a size that it can take") {
+struct Attached {
+  explicit Attached(bool closes) : service(closes) {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&service);
+    server = builder.BuildAndStart();
+    stub = worker::v1::DecodeWorker::NewStub(
+        grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
+    stream = stub->Attach(&context);
+  }
+  ~Attached() { server->Shutdown(); }
+
+  // Until all updates have come, which have to be in order, or no more do.
+  void Read() {
+    for (DecodeEvent event; updates < kUpdates && stream->Read(&event); ++events) {
+      largest = std::max(largest, event.ByteSizeLong());
+      for (const auto& update : event.updates().updates()) CHECK(update.request_id() == absl::StrCat(updates++));
+    }
+  }
+
   Talkative service;
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&service);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  const auto stub = worker::v1::DecodeWorker::NewStub(
-      grpc::CreateChannel(absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
+  std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<worker::v1::DecodeWorker::Stub> stub;
   grpc::ClientContext context;
-  const auto stream = stub->Attach(&context);
+  std::unique_ptr<grpc::ClientReaderWriter<DecodeCommand, DecodeEvent>> stream;
   int updates = 0;
   int events = 0;
   size_t largest = 0;
-  for (DecodeEvent event; updates < kUpdates && stream->Read(&event); ++events) {
-    largest = std::max(largest, event.ByteSizeLong());
-    for (const auto& update : event.updates().updates()) CHECK(update.request_id() == absl::StrCat(updates++));
-  }
-  CHECK(updates == kUpdates);
-  CHECK(events < kUpdates / 2);
-  CHECK(largest > 2 * kText);
-  CHECK(largest <= size_t{1} << 20);
-  stream->WritesDone();
-  CHECK(stream->Finish().ok());
-  server->Shutdown();
+};
+
+TEST_CASE("updates for a router that is slow to read are merged, to a size that it can take") {
+  Attached router(/*closes=*/false);
+  router.Read();
+  CHECK(router.updates == kUpdates);
+  CHECK(router.events < kUpdates / 2);
+  CHECK(router.largest > 2 * kText);
+  CHECK(router.largest <= size_t{1} << 20);
+  router.stream->WritesDone();
+  CHECK(router.stream->Finish().ok());
+}
+
+TEST_CASE("a router that is slow to read gets all that was sent before the worker closed the stream") {
+  Attached router(/*closes=*/true);
+  router.Read();
+  CHECK(router.updates == kUpdates);
+  CHECK(router.stream->Finish().error_code() == grpc::StatusCode::UNAVAILABLE);
 }
 
 }  // namespace
