@@ -5,28 +5,33 @@
 namespace baton {
 
 // After everybody's who waits. The place of what ends sooner is the later one.
-RadixTree::Place SessionLeases::PlaceOf(const Lease& lease) {
-  const auto& [until, number] = lease;
+RadixTree::Place SessionLeases::PlaceOf(const Moment& moment) {
+  const auto& [until, number] = moment;
   return {std::numeric_limits<int64_t>::max(), absl::UnixEpoch() - (until - absl::UnixEpoch()), number};
 }
 
 void SessionLeases::Add(std::span<const BlockKey> path, absl::Time until) {
   const int64_t ready = tree_.ReadyPrefix(path);
   if (ready == 0) return;
-  const auto lease = leases_.insert({until, ++added_}).first;
-  tree_.Spare(path[static_cast<size_t>(ready) - 1], PlaceOf(*lease));
+  const BlockKey& node = path[static_cast<size_t>(ready) - 1];
+  if (const auto earlier = by_node_.find(node); earlier != by_node_.end()) End(earlier->second);
+  const auto lease = leases_.emplace(Moment{until, ++added_}, node).first;
+  by_node_.emplace(node, lease);
+  tree_.Spare(node, PlaceOf(lease->first));
+}
+
+void SessionLeases::End(Leases::iterator lease) {
+  tree_.SpareNoMore(PlaceOf(lease->first));
+  by_node_.erase(lease->second);
+  leases_.erase(lease);
 }
 
 void SessionLeases::EndAll() {
-  for (const Lease& lease : leases_) tree_.SpareNoMore(PlaceOf(lease));
-  leases_.clear();
+  while (!leases_.empty()) End(leases_.begin());
 }
 
 void SessionLeases::Tick(absl::Time now) {
-  while (NextTick() <= now) {
-    tree_.SpareNoMore(PlaceOf(*leases_.begin()));
-    leases_.erase(leases_.begin());
-  }
+  while (NextTick() <= now) End(leases_.begin());
 }
 
 }  // namespace baton

@@ -22,7 +22,8 @@ void EndContext(ContextStore& contexts, const ClientRequest& request, const Work
 KvLease LeaseOf(const ContextStore& contexts, const ClientRequest& request);
 
 // From the end of a session's turn, and of its shadow: tools seldom take longer. In this time one-off prompts cannot
-// take most of KV memory by naming sessions, for prefill computes a quarter of it (session_gate.h, longest_linger).
+// take most of KV memory by naming sessions, for prefill computes a quarter of it (where session_gate.h's
+// longest_linger fits; a faster device, or less memory, wants less).
 inline constexpr absl::Duration kSessionLease = absl::Seconds(10);
 // What the prefill worker keeps: the context's KV, else the session's.
 KvLease PrefillLease(const ContextStore& contexts, const ClientRequest& request);

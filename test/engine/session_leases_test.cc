@@ -1,0 +1,83 @@
+#include "engine/session_leases.h"
+
+#include <array>
+#include <vector>
+
+#include "catch.h"
+#include "kv/block_layout.h"
+#include "kv/block_pool.h"
+
+namespace baton {
+namespace {
+
+const absl::Time kStart = absl::FromUnixSeconds(1000);
+
+// A full cache of two prompts of one block each, of which the first was used longest ago.
+struct World {
+  BlockPool pool{2};
+  RadixTree tree{pool};
+  SessionLeases leases{tree};
+  std::vector<BlockKey> first = Keys(1), second = Keys(2);
+
+  World() {
+    for (const auto* keys : {&first, &second}) tree.Insert(*keys, *tree.Allocate());
+  }
+  static std::vector<BlockKey> Keys(TokenId token) {
+    return BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), std::vector<TokenId>(kBlockTokens, token));
+  }
+  // Whose block goes when somebody needs one.
+  const std::vector<BlockKey>* Evict() {
+    const auto block = tree.Allocate();
+    REQUIRE(block.has_value());
+    tree.CheckInvariants();
+    return tree.ReadyPrefix(first) == 0 ? &first : &second;
+  }
+};
+
+TEST_CASE("a path is evicted last until its lease ends") {
+  World w;
+  w.leases.Add(w.first, kStart + absl::Seconds(10));
+  SECTION("before") {
+    w.leases.Tick(kStart + absl::Seconds(9));
+    CHECK(w.Evict() == &w.second);
+  }
+  SECTION("after") {
+    CHECK(w.leases.NextTick() == kStart + absl::Seconds(10));
+    w.leases.Tick(kStart + absl::Seconds(10));
+    CHECK(w.leases.size() == 0);
+    CHECK(w.Evict() == &w.first);
+  }
+  SECTION("all end") {
+    w.leases.EndAll();
+    CHECK(w.Evict() == &w.first);
+  }
+}
+
+TEST_CASE("however often a path is leased, it has one lease, the latest") {
+  World w;
+  for (int i = 0; i < 1000; ++i) w.leases.Add(w.first, kStart + absl::Seconds(10 + i));
+  CHECK(w.leases.size() == 1);
+  w.leases.Tick(kStart + absl::Seconds(1008));
+  CHECK(w.Evict() == &w.second);
+  w.leases.Tick(kStart + absl::Seconds(1009));
+  CHECK(w.leases.size() == 0);
+  CHECK(w.leases.NextTick() == absl::InfiniteFuture());
+}
+
+TEST_CASE("of leased paths the one whose lease ends first is evicted first") {
+  World w;
+  w.leases.Add(w.second, kStart + absl::Seconds(10));
+  w.leases.Add(w.first, kStart + absl::Seconds(20));
+  CHECK(w.Evict() == &w.second);
+  w.leases.Tick(kStart + absl::Seconds(10));  // harmless: it is gone
+  CHECK(w.leases.size() == 1);
+}
+
+TEST_CASE("what is not in the cache is not leased") {
+  World w;
+  w.leases.Add(World::Keys(3), kStart);
+  CHECK(w.leases.size() == 0);
+}
+
+}  // namespace
+}  // namespace baton
