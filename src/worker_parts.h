@@ -175,8 +175,7 @@ inline absl::StatusOr<Transports> MakeTransports(const WorkerOptions& options) {
     if (options.common.peer.empty()) {
       spdlog::warn(
           "--guard-kv without --peer-ca: whoever can call a decode worker can reserve blocks under a key of his own "
-          "and "
-          "commit to its cache what he likes");
+          "and commit to its cache what he likes");
     }
     return MakeInProcessTransports(options, std::make_shared<InProcessNetwork>());
   }

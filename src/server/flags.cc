@@ -60,8 +60,7 @@ void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_na
       ->capture_default_str();
   app.add_option("--device", o.device,
                  "where it computes: cpu, cuda (those GPUs with most free memory, one for each rank), cuda:N,..., or "
-                 "auto: cuda where "
-                 "there are GPUs that can run the model")
+                 "auto: cuda where there are GPUs that can run the model")
       ->check(kDevice)
       ->capture_default_str();
   app.add_option("--tensor-parallel", o.tensor_parallel,

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "base/check.h"
 #include "base/logging.h"
 #include "base/status.h"
@@ -17,8 +16,7 @@
 namespace baton {
 namespace {
 
-// Of rights that ended: for longer than a message takes, and no more than a flood of reservations may cost.
-constexpr absl::Duration kEndedKept = absl::Minutes(1);
+// Of rights that ended: far more than have messages under way.
 constexpr int64_t kMostEnded = 1024;
 
 }  // namespace
@@ -42,19 +40,13 @@ void WriteGuard::Revoke(uint64_t right) {
   std::unique_lock lock(mutex_);
   const auto revoked = rights_.extract(right);
   if (revoked.empty()) return;
-  ended_.push_back({right, revoked.mapped()->key, absl::Now()});
-  ForgetEnded();
+  ended_.push_back({right, revoked.mapped()->key});
+  if (std::ssize(ended_) > kMostEnded) ended_.pop_front();
   written_.wait(lock, [&] { return revoked.mapped()->writing == 0; });
 }
 
-void WriteGuard::ForgetEnded() {
-  const absl::Time since = absl::Now() - kEndedKept;
-  while (!ended_.empty() && (std::ssize(ended_) > kMostEnded || ended_.front().at < since)) ended_.pop_front();
-}
-
-bool WriteGuard::JustEnded(const WriteRight& right) {
-  ForgetEnded();
-  return std::ranges::any_of(ended_, [&](const Ended& e) { return e.id == right.id && Same(e.key, right.key); });
+bool WriteGuard::EndedLately(const WriteRight& right) const {
+  return std::ranges::any_of(ended_, [&](const WriteRight& e) { return e.id == right.id && Same(e.key, right.key); });
 }
 
 absl::Status WriteGuard::CheckPlace(const Right& right, const BlockCopy& copy) const {
@@ -116,8 +108,8 @@ absl::Status WriteGuard::Write(const WriteRight& right, std::span<const BlockCop
   {
     const std::lock_guard lock(mutex_);
     if (const absl::Status status = Check(right, copies, bytes); !status.ok()) {
-      return JustEnded(right) ? absl::PermissionDeniedError("the reservation that its key was for is over")
-                              : CountRefused(status);
+      return EndedLately(right) ? absl::PermissionDeniedError("the reservation that its key was for is over")
+                                : CountRefused(status);
     }
     granted = rights_.at(right.id);
     ++granted->writing;

@@ -14,7 +14,6 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
-#include "absl/time/time.h"
 #include "base/ids.h"
 #include "base/log_limit.h"
 #include "kv/block_layout.h"
@@ -39,7 +38,7 @@ class WriteGuard {
   // Copies `bytes`, of which each copy's source_offset is a place in it, to the slab: all of them or none.
   // PERMISSION_DENIED: the right is not in force, or a copy leaves its blocks. INVALID_ARGUMENT: the copies are not of
   // these bytes or not of whole planes. Both are counted as refused, but for what shows the key of a right that ended
-  // just now: its writer could not know yet. Else the slab's device failed.
+  // lately: its writer could not know yet. Else the slab's device failed.
   absl::Status Write(const WriteRight& right, std::span<const BlockCopy> copies, std::string_view bytes);
 
   // Counts who is refused for showing no key, logs `why`, not more than one line each ten seconds, and gives it back.
@@ -59,18 +58,11 @@ class WriteGuard {
     int64_t writing = 0;  // calls of Write that copy
   };
 
-  struct Ended {
-    uint64_t id = 0;
-    WriteKey key{};
-    absl::Time at;
-  };
-
   // All with the lock held.
   absl::Status Check(const WriteRight& right, std::span<const BlockCopy> copies, std::string_view bytes) const;
   absl::Status CheckPlace(const Right& right, const BlockCopy& copy) const;
   absl::Status CountRefused(const absl::Status& why);
-  bool JustEnded(const WriteRight& right);
-  void ForgetEnded();
+  bool EndedLately(const WriteRight& right) const;
 
   absl::Status Copy(std::span<const BlockCopy> copies, std::string_view bytes) const;
 
@@ -81,7 +73,7 @@ class WriteGuard {
   std::condition_variable written_;
   uint64_t granted_ = 0;
   std::map<uint64_t, std::shared_ptr<Right>> rights_;  // by id
-  std::deque<Ended> ended_;                            // revoked lately: the oldest first, few
+  std::deque<WriteRight> ended_;                       // revoked lately: the oldest first, few
   int64_t refused_ = 0;
 };
 
