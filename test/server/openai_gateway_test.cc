@@ -287,6 +287,11 @@ TEST_CASE("a stream that waits says so, and what fails then is an event") {
     while ((part = client.ReadPart()) == ": waiting\n\n") continue;
     return part.value_or("");
   };
+  const auto breaks = [&] {
+    c.decode->Send(FailedEvent<worker::v1::DecodeEvent>("r", absl::InternalError("the backend broke")));
+    CHECK(EventsOf(next(), /*whole=*/false).back()["error"]["message"] == "the backend broke");
+    CHECK_FALSE(client.ReadPart().has_value());
+  };
   SECTION("of a completion") {
     client.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "r"})");
     PassPrefill(c);
@@ -294,25 +299,19 @@ TEST_CASE("a stream that waits says so, and what fails then is an event") {
     c.decode->Send(TokensEvent("r", "a", std::nullopt));
     CHECK(next().find("\"text\":\"a\"") != std::string::npos);
     CHECK(client.ReadPart() == ": waiting\n\n");
-    c.decode->Send(FailedEvent<worker::v1::DecodeEvent>("r", absl::InternalError("the backend broke")));
-    CHECK(EventsOf(next(), /*whole=*/false).back()["error"]["message"] == "the backend broke");
-    CHECK_FALSE(client.ReadPart().has_value());
+    breaks();
   }
   SECTION("of a completion that fails before its first token") {
     client.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "r"})");
     PassPrefill(c);
     waits();
-    c.decode->Send(FailedEvent<worker::v1::DecodeEvent>("r", absl::InternalError("the backend broke")));
-    CHECK(EventsOf(next(), /*whole=*/false).back()["error"]["message"] == "the backend broke");
-    CHECK_FALSE(client.ReadPart().has_value());
+    breaks();
   }
   SECTION("of /generate") {
     client.Post("/generate?stream=true", R"({"segments": {"segments": [{"text": "hello"}]}, "request_id": "r"})");
     PassPrefill(c);
     waits();
-    c.decode->Send(FailedEvent<worker::v1::DecodeEvent>("r", absl::InternalError("the backend broke")));
-    CHECK(EventsOf(next(), /*whole=*/false).back()["error"]["message"] == "the backend broke");
-    CHECK_FALSE(client.ReadPart().has_value());
+    breaks();
   }
   SECTION("to a client that has gone, which is noticed by it") {
     client.Post("/v1/completions", R"({"prompt": "hello", "stream": true, "request_id": "r"})");

@@ -89,7 +89,8 @@ void CompletionWriter::Read(Choice& choice, std::string_view text, std::string& 
 
 void CompletionWriter::Show(Choice& choice, const ThinkingAnswer& answer, std::string& out) {
   ShowReasoning(choice, answer.reasoning, out);
-  ReadContent(choice, answer.content, out);
+  // Log probabilities wait for text: an event of empty content would tell clients that thinking is over.
+  if (!answer.content.empty()) ReadContent(choice, answer.content, out);
 }
 
 void CompletionWriter::ReadContent(Choice& choice, std::string_view text, std::string& out) {

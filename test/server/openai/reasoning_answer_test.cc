@@ -110,5 +110,19 @@ TEST_CASE("log probabilities come with the reasoning's tokens, once") {
   CHECK(out.find("\"content\":\"x\"},\"logprobs\":null") > reasoning);
 }
 
+TEST_CASE("log probabilities of what is no text yet make no event of empty content, and come with the next text") {
+  CompletionWriter writer = Writer(/*stream=*/true, ToolFormat::kNone, /*logprobs=*/true);
+  std::string begun, thought, over, said;
+  writer.Update(0, Text("<think>", /*logprobs=*/true), begun);
+  writer.Update(0, Text("hm", /*logprobs=*/true), thought);
+  writer.Update(0, Text("</think>", /*logprobs=*/true), over);
+  writer.Update(0, Text("x", /*logprobs=*/true), said);
+  CHECK(begun.find("\"content\":\"\"") == begun.rfind("\"content\":\"\""));  // with the role, and not again
+  Has(thought, R"("reasoning_content":"hm"},"logprobs":{"content":[{"token":"<")");
+  CHECK(over.empty());
+  Has(said, R"("content":"x"},"logprobs":{"content":[{"token":"<")");
+  Has(Finish(writer), R"("logprobs":null,"finish_reason":"stop")");
+}
+
 }  // namespace
 }  // namespace baton
