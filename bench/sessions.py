@@ -42,23 +42,26 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, help="measured: folder of the programs (default build/release/bin)")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build" / "bench_sessions", help="measured: where models and logs go")
     parser.add_argument("--seconds", type=float, default=3600, help="with --simulated: runs that would begin later are left out")
-    parser.add_argument("--resume", help="with --simulated: runs that this file of figures has are not repeated")
+    parser.add_argument("--resume", help="with --simulated: runs that this file of figures has are not repeated; of the same commit")
     parser.add_argument("--json", help="write the figures here")
     parser.add_argument("--svg", help="with --simulated: draw p95 and throughput here")
     args = parser.parse_args()
     if not args.simulated and (args.pressure or args.pauses or args.resume or args.svg):
         parser.error("--pressure, --pauses, --resume and --svg are for --simulated")
 
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
     def write(figures):
         if args.json:
-            commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-            where = {"date": datetime.date.today().isoformat(), "commit": commit.stdout.strip(), "setup": setup}
+            where = {"date": datetime.date.today().isoformat(), "commit": commit, "setup": setup}
             pathlib.Path(args.json).write_text(json.dumps(where | figures, indent=1) + "\n")
 
     if args.simulated:
         setup = "simulated: no figure was measured"
-        done = json.loads(pathlib.Path(args.resume).read_text())["runs"] if args.resume else []
-        figures = sessions_simulated.run(args.full, args.pressure, args.pauses, args.seconds, done, write)
+        begun = json.loads(pathlib.Path(args.resume).read_text()) if args.resume else {"commit": commit, "runs": []}
+        if begun["commit"] != commit:
+            parser.error(f"--resume: {args.resume} has runs of {begun['commit']}, and this is {commit}")
+        figures = sessions_simulated.run(args.full, args.pressure, args.pauses, args.seconds, begun["runs"], write)
         sessions_simulated.report(figures)
     else:
         if args.bin:
