@@ -75,7 +75,9 @@ absl::Status DecodeEngine::Start(DecodeJob job, absl::Time now) {
   const uint64_t seed = DefaultSeed(options_.handoff.incarnation, job.request_id);
   const int32_t priority = job.priority;
   const absl::Time came = now + job.handicap;
-  Started started{std::make_unique<Request>(std::move(job), options_.model, seed, now), priority, came};
+  std::string tenant = std::move(job.tenant);
+  Started started{std::make_unique<Request>(std::move(job), options_.model, seed, now), priority, came,
+                  std::move(tenant)};
   if (auto* kv = std::get_if<ClaimedKv>(&*claim)) {
     Schedule(std::move(started), std::move(*kv));
   } else {
@@ -86,7 +88,11 @@ absl::Status DecodeEngine::Start(DecodeJob job, absl::Time now) {
 
 void DecodeEngine::Schedule(Started started, ClaimedKv kv) {
   DecodeStream& stream = started.request->stream;
-  const SequenceId id = scheduler_.Add(std::move(kv), stream.max_new_tokens(), started.priority, started.came);
+  const SequenceId id = scheduler_.Add({.kv = std::move(kv),
+                                        .max_new_tokens = stream.max_new_tokens(),
+                                        .priority = started.priority,
+                                        .came = started.came,
+                                        .tenant = std::move(started.tenant)});
   by_id_[stream.request_id()] = id;
   requests_[id] = std::move(started.request);
 }
@@ -155,12 +161,12 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
   for (const SwapCopy& copy : plan.out) At(copy.sequence).stepping = true;
   for (const SwapCopy& copy : plan.in) At(copy.sequence).stepping = true;
   step_.rows.reserve(plan.batch.size());  // slices point into them
-  auto next = requests_.begin();  // in the order of the batch: to go on costs less than to search for each request
+  auto next = requests_.begin();  // one tenant's are in the order of the batch: to go on costs less than to search
   for (size_t i = 0; i < plan.batch.size(); ++i) {
     const SequenceId& id = plan.batch[i];
-    while (next != requests_.end() && next->first < id) ++next;
-    BATON_CHECK(next != requests_.end() && next->first == id, "a sequence without request");
-    Request& request = *next->second;
+    if (next == requests_.end() || next->first != id) next = requests_.find(id);
+    BATON_CHECK(next != requests_.end(), "a sequence without request");
+    Request& request = *next++->second;
     stepping_.push_back(&request);
     request.stepping = true;
     request.began = std::min(request.began, now);

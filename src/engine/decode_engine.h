@@ -138,6 +138,7 @@ class DecodeEngine {
     std::unique_ptr<Request> request;
     int32_t priority = 0;
     absl::Time came;
+    std::string tenant;
   };
   using Checking = std::map<ReservationId, Started>;
 

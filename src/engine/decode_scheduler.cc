@@ -57,16 +57,20 @@ Admission DecodeScheduler::Consider(const AdmissionQuery& query,
   return RetryAfter{options_.retry_after};
 }
 
-SequenceId DecodeScheduler::Add(ClaimedKv kv, int64_t max_new_tokens, int32_t priority, absl::Time came) {
+SequenceId DecodeScheduler::Add(NewSequence added) {
+  ClaimedKv& kv = added.kv;
   BATON_CHECK(kv.kv_tokens + 1 <= options_.positions, "a sequence that can never run");
   BATON_CHECK(static_cast<int64_t>(kv.table.size()) == BlocksFor(kv.kv_tokens), "table and tokens differ");
-  const int32_t levels = std::clamp(priority, -kMostPriority, kMostPriority);
-  const SequenceId id{came - levels * options_.priority_worth, ++added_};
+  const int32_t levels = std::clamp(added.priority, -kMostPriority, kMostPriority);
+  const SequenceId id{added.came - levels * options_.priority_worth, ++added_};
   Sequence& sequence = sequences_[id];
+  sequence.tenant = tenants_.try_emplace(std::move(added.tenant)).first;
+  ++sequence.tenant->second.sequences;
+  sequence.came = added.came;
   sequence.table = std::move(kv.table);
   sequence.keys = std::move(kv.keys);
   sequence.kv_tokens = kv.kv_tokens;
-  sequence.max_kv_tokens = std::min(options_.positions, kv.kv_tokens + max_new_tokens);
+  sequence.max_kv_tokens = std::min(options_.positions, kv.kv_tokens + added.max_new_tokens);
   ShareBlocks(sequence);
   return id;
 }
@@ -99,6 +103,7 @@ void DecodeScheduler::Remove(const SequenceId& id, int64_t made) {
   const Sequence& sequence = it->second;
   swapped_ -= sequence.swapped;
   growth_.Learn(made, made + sequence.max_kv_tokens - sequence.kv_tokens);
+  if (--sequence.tenant->second.sequences == 0) tenants_.erase(sequence.tenant);
   sequences_.erase(it);
 }
 
@@ -109,6 +114,22 @@ bool DecodeScheduler::InPlan(const SequenceId& id) const {
          std::any_of(plan_.in.begin(), plan_.in.end(), copies);
 }
 
+void DecodeScheduler::OrderSequences() {
+  turns_.clear();
+  for (auto it = sequences_.begin(); it != sequences_.end(); ++it) turns_.push_back(it);
+  if (tenants_.size() <= 1) return;
+  using Turn = std::tuple<int64_t, absl::Time, uint64_t>;  // round, came, number
+  std::vector<std::pair<Turn, Sequences::iterator>> turns;
+  turns.reserve(turns_.size());
+  for (auto& [name, tenant] : tenants_) tenant.ordered = 0;
+  for (const Sequences::iterator it : turns_) {
+    const Sequence& sequence = it->second;
+    turns.push_back({{sequence.tenant->second.ordered++, sequence.came, it->first.number}, it});
+  }
+  std::ranges::sort(turns, {}, &std::pair<Turn, Sequences::iterator>::first);
+  std::ranges::transform(turns, turns_.begin(), &std::pair<Turn, Sequences::iterator>::second);
+}
+
 const DecodePlan& DecodeScheduler::BeginStep() {
   BATON_CHECK(!running_, "a step within a step");
   running_ = true;
@@ -116,15 +137,17 @@ const DecodePlan& DecodeScheduler::BeginStep() {
   batch_.clear();
   releasing_ = 0;
   leaving_.clear();
-  bool waiting = false;  // a swapped sequence found no room: none with a worse claim may take it
-  for (auto it = sequences_.begin(); it != sequences_.end(); ++it) {
+  OrderSequences();
+  bool waiting = false;  // a swapped sequence found no room: none with a later turn may take it
+  for (auto turn = turns_.cbegin(); turn != turns_.cend(); ++turn) {
+    const Sequences::iterator it = *turn;
     if (static_cast<int32_t>(plan_.batch.size()) == options_.max_batch) break;
     if (it->second.leaving) continue;
-    if (it->second.swapped && (waiting || !SwapIn(it))) {
+    if (it->second.swapped && (waiting || !SwapIn(turn))) {
       waiting = true;
       continue;
     }
-    if (!GrowOne(it)) continue;
+    if (!GrowOne(turn)) continue;
     plan_.batch.push_back(it->first);
     plan_.tables.push_back(it->second.table.ids());
     batch_.push_back(&it->second);
@@ -133,33 +156,33 @@ const DecodePlan& DecodeScheduler::BeginStep() {
 }
 
 // Makes sure of a block for the sequence's next token.
-bool DecodeScheduler::GrowOne(Sequences::iterator it) {
-  Sequence& sequence = it->second;
+bool DecodeScheduler::GrowOne(Turns::const_iterator turn) {
+  Sequence& sequence = (*turn)->second;
   const auto size = static_cast<int64_t>(sequence.table.size());
   if (BlocksFor(sequence.kv_tokens + 1) == size) return true;
   if (std::optional<BlockRef> block = tree_.Allocate()) {
     sequence.table.Append(*std::move(block));
     return true;
   }
-  MakeRoom(it, 1);
+  MakeRoom(turn, 1);
   return false;
 }
 
-// Brings a sequence back if that leaves a block for itself and for each sequence with a better claim: otherwise it
+// Brings a sequence back if that leaves a block for itself and for each sequence with an earlier turn: otherwise it
 // might have to go again at once.
-bool DecodeScheduler::SwapIn(Sequences::iterator it) {
-  Sequence& sequence = it->second;
+bool DecodeScheduler::SwapIn(Turns::const_iterator turn) {
+  Sequence& sequence = (*turn)->second;
   const int64_t blocks = BlocksFor(sequence.kv_tokens);
   const int64_t ready = tree_.ReadyPrefix(sequence.keys);
   const int64_t needed = blocks - ready + tree_.CachedInPrefix(sequence.keys);
   const int64_t room = std::min(needed + static_cast<int64_t>(plan_.batch.size()) + 1, pool_.counts().total);
   if (tree_.Available() < room) {
-    MakeRoom(it, room - tree_.Available());
+    MakeRoom(turn, room - tree_.Available());
     return false;
   }
   for (BlockRef& block : tree_.Match(sequence.keys)) sequence.table.Append(std::move(block));
   sequence.shared = sequence.table.size();
-  SwapCopy copy{it->first, &sequence.host, {}};
+  SwapCopy copy{(*turn)->first, &sequence.host, {}};
   while (static_cast<int64_t>(sequence.table.size()) < blocks) {
     std::optional<BlockRef> block = tree_.Allocate();
     BATON_CHECK(block.has_value(), "less available than the tree said");
@@ -172,16 +195,17 @@ bool DecodeScheduler::SwapIn(Sequences::iterator it) {
   return true;
 }
 
-// Swaps out sequences with worse claims, worst first, until `blocks` will be free for the claimant after this step;
+// Swaps out sequences with later turns, the last first, until `blocks` will be free for the claimant after this step;
 // none if all of them would not be enough.
-void DecodeScheduler::MakeRoom(Sequences::iterator claimant, int64_t blocks) {
+void DecodeScheduler::MakeRoom(Turns::const_iterator claimant, int64_t blocks) {
   int64_t possible = releasing_;
   LeavingReferences leaving = leaving_;
   std::vector<Sequences::iterator> victims;
-  for (auto it = std::prev(sequences_.end()); possible < blocks && it != claimant; --it) {
-    if (it->second.swapped || it->second.leaving) continue;
-    possible += Releases(it->second, leaving);
-    victims.push_back(it);
+  for (auto turn = std::prev(turns_.cend()); possible < blocks && turn != claimant; --turn) {
+    const Sequence& sequence = (*turn)->second;
+    if (sequence.swapped || sequence.leaving) continue;
+    possible += Releases(sequence, leaving);
+    victims.push_back(*turn);
   }
   if (possible < blocks) return;
   for (const Sequences::iterator victim : victims) {
@@ -238,6 +262,7 @@ DecodeScheduler::Counts DecodeScheduler::counts() const {
 
 void DecodeScheduler::CheckInvariants() const {
   int64_t swapped = 0;
+  std::map<std::string, int64_t> of_tenants;
   for (const auto& [id, sequence] : sequences_) {
     swapped += sequence.swapped;
     const auto size = static_cast<int64_t>(sequence.table.size());
@@ -248,7 +273,10 @@ void DecodeScheduler::CheckInvariants() const {
     BATON_CHECK(sequence.shared <= std::min(sequence.keys.size(), sequence.table.size()), "shares what it has not");
     BATON_CHECK(running_ || !sequence.leaving, "leaves without a step");
     BATON_CHECK(sequence.kv_tokens <= options_.positions, "a sequence beyond its positions");
+    ++of_tenants[sequence.tenant->first];
   }
+  BATON_CHECK(of_tenants.size() == tenants_.size(), "a tenant without sequences");
+  for (const auto& [name, tenant] : tenants_) BATON_CHECK(tenant.sequences == of_tenants[name], name);
   BATON_CHECK(swapped == swapped_, "swapped sequences miscounted");
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -25,8 +26,8 @@ struct DecodeSchedulerOptions {
   absl::Duration retry_after = absl::Milliseconds(50);  // what a reservation is told that does not fit now
 };
 
-// Names a sequence, and orders all of them: the smaller has the better claim to blocks and to a place in the batch.
-// A claim never changes and age always wins in the end, so no sequence starves, whatever the priorities.
+// Names a sequence, and orders those of one tenant: the smaller has the better claim to blocks and to a place in the
+// batch. A claim never changes and age always wins in the end, so no sequence starves, whatever the priorities.
 struct SequenceId {
   absl::Time claim;  // when it came or counts as having come, less what its priority is worth
   uint64_t number = 0;
@@ -51,7 +52,7 @@ struct SwapCopy {
 struct DecodePlan {
   std::vector<SwapCopy> out;
   std::vector<SwapCopy> in;
-  std::vector<SequenceId> batch;                 // best claim first
+  std::vector<SequenceId> batch;                 // in the order of their turns
   std::vector<std::span<const BlockId>> tables;  // of the batch: each has a place for the sequence's next token
   bool empty() const { return out.empty() && in.empty() && batch.empty(); }
   void Clear() {  // keeps the memory: this is every step
@@ -62,13 +63,17 @@ struct DecodePlan {
   }
 };
 
-// When a sequence's next token has no block, the sequence with the worst claim is swapped out: its blocks are copied to
+// Tenants have turns: first each one's best claim, of these who came first, then each one's second, and so on. So all
+// who have enough to do hold equally many places, and what a priority is worth, it is worth among a tenant's own.
+//
+// When a sequence's next token has no block, the one whose turn is last is swapped out: its blocks are copied to
 // host memory as they are, and given up when the step is over. It comes back, byte by byte, when there is room again;
 // recomputing would not do, because another module made the prompt's KV (design idea 1). Sequences that wait for a
 // block, for room or for a place in the batch are left out of a step and lose nothing.
 //
-// No livelock: a sequence is only ever swapped out for one with a better claim, so the one with the best claim always
-// gets what it needs as soon as nobody but reservations holds the rest, and finishes.
+// No livelock: a sequence is only ever swapped out for one with an earlier turn. The first of all stays the first, but
+// for a better claim of its own tenant's, always gets what it needs as soon as nobody but reservations holds the rest,
+// and finishes.
 // Not thread-safe. Pool and tree must outlive it.
 class DecodeScheduler {
  public:
@@ -78,9 +83,15 @@ class DecodeScheduler {
   // the worker, whatever has room for its first token is admitted.
   Admission Consider(const AdmissionQuery& query, const HandoffReceiver::Outstanding& outstanding) const;
 
-  // A sequence with all of [0, kv.kv_tokens) in its table, about to make max_new_tokens tokens at most. `came`: when,
-  // or when it counts as having come.
-  SequenceId Add(ClaimedKv kv, int64_t max_new_tokens, int32_t priority, absl::Time came);
+  // A sequence with all of [0, kv.kv_tokens) in its table.
+  struct NewSequence {
+    ClaimedKv kv;
+    int64_t max_new_tokens = 0;  // that it makes at most
+    int32_t priority = 0;        // among its tenant's
+    absl::Time came;             // or when it counts as having come
+    std::string tenant{};        // whose it is; empty: nobody's in particular, which is a tenant, too
+  };
+  SequenceId Add(NewSequence added);
   // The block that the sequence's last computed token completed has this key: from now on others may share it. It must
   // follow the keys that the sequence came with.
   void NameBlock(const SequenceId& id, const BlockKey& key);
@@ -106,7 +117,14 @@ class DecodeScheduler {
   void CheckInvariants() const;
 
  private:
+  struct Tenant {
+    int64_t sequences = 0;
+    int64_t ordered = 0;  // of these, by OrderSequences so far
+  };
+  using Tenants = std::map<std::string, Tenant>;
   struct Sequence {
+    Tenants::iterator tenant;
+    absl::Time came;
     BlockTable table;  // empty when swapped out
     std::vector<BlockKey> keys;
     size_t shared = 0;  // blocks [0, shared) of the table are the tree's nodes of keys [0, shared)
@@ -117,14 +135,16 @@ class DecodeScheduler {
     std::unique_ptr<std::byte[]> host;  // [BlocksFor(kv_tokens)] blocks when swapped out
   };
   using Sequences = std::map<SequenceId, Sequence>;
+  using Turns = std::vector<Sequences::iterator>;
   using LeavingReferences = absl::flat_hash_map<BlockId, int64_t>;  // by sequences that are being swapped out
 
   const Sequence& At(const SequenceId& id) const;
   Sequence& At(const SequenceId& id);
   bool InPlan(const SequenceId& id) const;
-  bool GrowOne(Sequences::iterator it);
-  bool SwapIn(Sequences::iterator it);
-  void MakeRoom(Sequences::iterator claimant, int64_t blocks);
+  void OrderSequences();
+  bool GrowOne(Turns::const_iterator turn);
+  bool SwapIn(Turns::const_iterator turn);
+  void MakeRoom(Turns::const_iterator claimant, int64_t blocks);
   void SwapOut(Sequences::iterator it);
   int64_t Releases(const Sequence& sequence, LeavingReferences& leaving) const;
   void ShareBlocks(Sequence& sequence);
@@ -134,11 +154,13 @@ class DecodeScheduler {
   RadixTree& tree_;
   GrowthEstimate growth_;
   Sequences sequences_;
+  Tenants tenants_;  // that have sequences
   uint64_t added_ = 0;
   int64_t swapped_ = 0;
   int64_t preemptions_ = 0;
 
   DecodePlan plan_;
+  Turns turns_;                   // of all sequences, while a step is planned
   std::vector<Sequence*> batch_;  // of the plan
   bool running_ = false;
   LeavingReferences leaving_;

@@ -93,7 +93,8 @@ struct DecodeJob {
   std::vector<TokenId> tokens;     // the whole prompt, [0, n)
   std::string cache_salt;
   SamplingParams sampling;
-  int32_t priority = 0;
+  std::string tenant{};       // as in PrefillJob
+  int32_t priority = 0;       // of a tenant's the higher goes first
   absl::Duration handicap{};  // it counts as having come this much later than it does; negative: earlier
   std::string traceparent{};  // as in PrefillJob
 };

@@ -60,6 +60,7 @@ DecodeJob RequestRecord::StartDecode() const {
   job.tokens = request.tokens;
   job.cache_salt = request.cache_salt;
   job.sampling = request.sampling;
+  job.tenant = request.tenant;
   job.priority = request.priority;
   job.traceparent = TraceparentOf(request);
   return job;

@@ -275,6 +275,7 @@ worker::v1::DecodeJob ToProto(const DecodeJob& job) {
   proto.mutable_tokens()->Assign(job.tokens.begin(), job.tokens.end());
   proto.set_cache_salt(job.cache_salt);
   *proto.mutable_sampling() = ToProto(job.sampling);
+  proto.set_tenant(job.tenant);
   proto.set_priority(job.priority);
   proto.set_handicap_us(absl::ToInt64Microseconds(job.handicap));
   proto.set_traceparent(job.traceparent);
@@ -290,6 +291,7 @@ DecodeJob FromProto(const worker::v1::DecodeJob& proto) {
   job.tokens = Tokens(proto.tokens());
   job.cache_salt = proto.cache_salt();
   job.sampling = FromProto(proto.sampling());
+  job.tenant = proto.tenant();
   job.priority = proto.priority();
   job.handicap = absl::Microseconds(proto.handicap_us());
   job.traceparent = proto.traceparent();

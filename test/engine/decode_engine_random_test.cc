@@ -29,12 +29,13 @@ std::vector<DecodeJob> RandomJobs(std::mt19937& rng, int count, size_t longest_p
     if (rng() % 4 == 0) job.sampling.stop = {"ab", "c", "\u20ac"};
     if (rng() % 4 == 0) job.sampling.logprobs = static_cast<int32_t>(rng() % 3);
     job.priority = static_cast<int32_t>(rng() % 3);
+    job.tenant = std::string(rng() % 3, 't');
     jobs.push_back(std::move(job));
   }
   return jobs;
 }
 
-TEST_CASE("what a request gives does not depend on neighbours, arrival, order, batch size, preemption or sampler") {
+TEST_CASE("what a request gives does not depend on neighbours, arrival, order, tenant, batch, preemption or sampler") {
   int64_t preemptions = 0;
   for (uint32_t seed = 0; seed < 60; ++seed) {
     INFO("seed " << seed);

@@ -25,6 +25,7 @@ class SchedulerWorld {
     int32_t priority = 0;
     int64_t handicap_s = 0;
     TokenId family = 0;  // prompts of one family are prefixes of each other
+    std::string tenant{};
   };
 
   // False: the prompt's blocks are not there.
@@ -38,8 +39,11 @@ class SchedulerWorld {
       if (!block) return false;
       kv.table.Append(*std::move(block));
     }
-    const SequenceId id =
-        scheduler_.Add(std::move(kv), spec.max_new_tokens, spec.priority, now + absl::Seconds(spec.handicap_s));
+    const SequenceId id = scheduler_.Add({.kv = std::move(kv),
+                                          .max_new_tokens = spec.max_new_tokens,
+                                          .priority = spec.priority,
+                                          .came = now + absl::Seconds(spec.handicap_s),
+                                          .tenant = spec.tenant});
     names_[id] = name;
     left_[id] = spec.max_new_tokens;
     Check();
@@ -115,7 +119,7 @@ std::string Show(const Admission& admission) {
 }
 
 TEST_CASE("decode scheduling goes as the scenarios say") {
-  for (const char* file : {"decode_batch.txt", "decode_preemption.txt", "decode_admission.txt"}) {
+  for (const char* file : {"decode_batch.txt", "decode_preemption.txt", "decode_admission.txt", "decode_tenants.txt"}) {
     std::unique_ptr<SchedulerWorld> world;
     RunScenario(SourcePath(std::string("test/scenario/") + file), [&](const ScenarioCommand& c) -> std::string {
       if (c.name == "worker") {
@@ -130,7 +134,8 @@ TEST_CASE("decode scheduling goes as the scenarios say") {
                                                       .max_new_tokens = c.Number("new", 1000),
                                                       .priority = static_cast<int32_t>(c.Number("priority")),
                                                       .handicap_s = c.Number("handicap"),
-                                                      .family = static_cast<TokenId>(c.Number("family"))});
+                                                      .family = static_cast<TokenId>(c.Number("family")),
+                                                      .tenant = c.Option("tenant")});
         return added ? "" : "no room\n";
       }
       if (c.name == "step") {
@@ -181,13 +186,14 @@ TEST_CASE("sequences that share all they have give room together") {
   CHECK(world.scheduler().counts().preemptions >= 2);
 }
 
-TEST_CASE("whatever comes, every sequence ends, and none is swapped out for one with a worse claim") {
+TEST_CASE("whatever comes, every sequence ends, and none is swapped out for one with a later turn") {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     INFO("seed " << seed);
     std::mt19937 rng(seed);
     const auto blocks = static_cast<int64_t>(4 + rng() % 12);
     DecodeSchedulerOptions options;
     options.max_batch = static_cast<int32_t>(1 + rng() % 6);
+    const auto tenants = static_cast<uint32_t>(1 + rng() % 4);
     SchedulerWorld world(blocks, options);
     int added = 0;
     int64_t to_make = 0;
@@ -198,7 +204,8 @@ TEST_CASE("whatever comes, every sequence ends, and none is swapped out for one 
       if (world.Add(absl::StrCat("s", i), {.kv_tokens = kv,
                                            .max_new_tokens = made,
                                            .priority = static_cast<int32_t>(rng() % 3),
-                                           .family = static_cast<TokenId>(rng() % 3)})) {
+                                           .family = static_cast<TokenId>(rng() % 3),
+                                           .tenant = std::string(rng() % tenants, 't')})) {
         ++added;
         to_make += made;
       }

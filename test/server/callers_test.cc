@@ -266,7 +266,9 @@ TEST_CASE("who waits for an announced output waits for its tenant's own, whateve
   KeyedCall own(t, &t.alpha, Call::Request("r", "hello"));
   REQUIRE(t.c->prefill->Next().prefill().request_id() == "r");  // and nothing of the reader's before
   t.c->prefill->Send(DoneEvent("r", Incarnation(22)));
-  REQUIRE(t.c->decode->Next().decode().request_id() == "r");
+  const worker::v1::DecodeJob own_job = t.c->decode->Next().decode();
+  REQUIRE(own_job.request_id() == "r");
+  CHECK(own_job.tenant() == "alpha");
   t.c->decode->Send(TokensEvent("r", "own", FinishReason::kStop));
   const worker::v1::PrefillAppend append = t.c->prefill->Next().append();
   CHECK(append.request_id() == "reader");

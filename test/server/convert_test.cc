@@ -26,6 +26,7 @@ TEST_CASE("jobs and results survive the wire") {
   job.sampling.stop_ids = {2};
   job.sampling.ignore_eos = true;
   job.sampling.logprobs = 0;
+  job.tenant = std::string("team");
   job.priority = -4;
   job.handicap = absl::Milliseconds(-1500);
   const DecodeJob back = FromProto(ToProto(job));
@@ -40,6 +41,7 @@ TEST_CASE("jobs and results survive the wire") {
   CHECK(back.sampling.stop_ids == job.sampling.stop_ids);
   CHECK(back.sampling.ignore_eos);
   CHECK(back.sampling.logprobs == 0);
+  CHECK(back.tenant == "team");
   CHECK(back.priority == -4);
   CHECK(back.handicap == absl::Milliseconds(-1500));
   CHECK_FALSE(FromProto(ToProto(SamplingParams{})).seed.has_value());
