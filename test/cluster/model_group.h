@@ -31,9 +31,11 @@ inline std::string ReadFile(const std::string& path) {
 // Model directories made from the module's files.
 class Decoders {
  public:
+  explicit Decoders(int context = 512) : context_(context) {}
   std::string Copy(const std::string& name) const {
     const std::filesystem::path directory = std::filesystem::path(root_.path()) / name;
     std::filesystem::copy(kModule, directory);
+    Set(directory, "max_position_embeddings", context_);
     return directory;
   }
   // The layers in reverse order, by their names in the header, which stays as long as it was.
@@ -83,6 +85,7 @@ class Decoders {
     std::ofstream(directory + "/config.json") << config;
   }
 
+  int context_;
   TempDir root_;
 };
 

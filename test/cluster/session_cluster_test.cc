@@ -1,0 +1,122 @@
+// Sessions over real processes: what each turn computes, holds and moves, and what becomes of it when a worker dies.
+#include <array>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "catch.h"
+#include "model_group.h"
+#include "programs.h"
+#include "scrape.h"
+
+namespace baton {
+namespace {
+
+constexpr int kBlock = 16;                               // tokens
+constexpr double kBlockBytes = 3 * 2 * 2 * 16 * 16 * 4;  // layers, K and V, KV heads, tokens, head dimension, float
+
+// Counts are raised with a worker's report of its load; one that has passed `expected` is seen by what comes next.
+double Becomes(const std::function<double()>& read, double expected) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
+  while (read() < expected && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return read();
+}
+
+double Computed(const std::string& metrics) {
+  return Scrape(metrics, "baton_worker_tokens_total{role=\"prefill\",source=\"computed\"}").value_or(0);
+}
+double Moved(const std::string& metrics) { return Scrape(metrics, "baton_transfer_bytes_total").value_or(0); }
+// A turn has one job at its prefill worker, and its shadow another.
+double JobsDone(const std::string& metrics) {
+  return Scrape(metrics, "baton_worker_jobs_total{code=\"OK\",role=\"prefill\"}").value_or(0);
+}
+
+// A session's turns: each decoder is given all that was said, and 16 tokens of its own. All but the last token of a
+// prompt fill whole blocks, as does an output.
+class Session {
+ public:
+  explicit Session(int output) : output_(output) {}
+  v1::GenerateRequest Turn(const std::string& model, const std::string& salt = "") const {
+    v1::GenerateRequest request = Ask(model, context_, output_);
+    request.set_session_id("s");
+    request.set_cache_salt(salt);
+    return request;
+  }
+  void Add(const Answer& answer) {
+    context_.insert(context_.end(), answer.ids.begin(), answer.ids.end());
+    context_.insert(context_.end(), kBlock, static_cast<int32_t>(7 + context_.size() / kBlock));
+  }
+  // Of its next prompt.
+  int kv_tokens() const { return static_cast<int>(context_.size()) - 1; }
+  int kv_blocks() const { return kv_tokens() / kBlock; }
+
+ private:
+  int output_;
+  std::vector<int32_t> context_ = std::vector<int32_t>(2 * kBlock + 1, 9);
+};
+
+TEST_CASE("eight decoders that take turns over one session hold its context once, and each gets only what it lacks") {
+  constexpr int kOutput = 16, kTurns = 16;
+  const Decoders made(/*context=*/1024);
+  const std::string module = made.Copy("module");
+  std::vector<std::string> arguments = {"serve",       module,      "--listen", "127.0.0.1:0",    "--http",
+                                        "127.0.0.1:0", "--threads", "1",        "--kv-memory-mb", "16"};
+  std::vector<std::string> names = {"module"};
+  for (int i = 1; i < 8; ++i) {
+    names.push_back(absl::StrCat("d", i));
+    arguments.insert(arguments.end(),
+                     {"--decoder", i % 2 == 0 ? made.Copy(names.back()) : made.Reversed(names.back())});
+  }
+  Process serve("baton", arguments);
+  const std::string metrics = MetricsOf(serve);
+  const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
+  const auto blocks = [&](const std::string& labels) {
+    return Scrape(metrics, absl::StrCat("baton_kv_blocks{", labels, "}")).value_or(0);
+  };
+
+  Session session(kOutput);
+  std::vector<std::pair<v1::GenerateRequest, Answer>> turns;
+  std::array<int, 8> held{};  // by each decode worker, in blocks
+  int moved = 0;              // likewise
+  for (int turn = 0; turn < kTurns; ++turn) {
+    INFO("turn " << turn);
+    const size_t decoder = turn % 8;
+    const v1::GenerateRequest request = session.Turn(names[decoder]);
+    const Answer answer = Get(*stub, request);
+    turns.emplace_back(request, answer);
+    // All but its own words was prefilled already: the decoders before it have said it.
+    CHECK(answer.cached == (turn == 0 ? 0 : session.kv_tokens() - kBlock));
+    CHECK(Becomes([&] { return JobsDone(metrics); }, 2 * (turn + 1)) == 2 * (turn + 1));
+    const int computed = session.kv_tokens() + kOutput;
+    CHECK(Becomes([&] { return Computed(metrics); }, computed) == computed);
+    moved += session.kv_blocks() - held[decoder];
+    CHECK(Becomes([&] { return Moved(metrics); }, moved * kBlockBytes) == moved * kBlockBytes);
+    // What a decoder with the module's own weights says is the module's KV already.
+    held[decoder] = session.kv_blocks() + (decoder % 2 == 0 ? kOutput / kBlock : 0);
+    const auto at_prefill = [&] {
+      return blocks("role=\"prefill\",state=\"used\"") + blocks("role=\"prefill\",state=\"cached\"");
+    };
+    CHECK(Becomes(at_prefill, computed / kBlock) == computed / kBlock);
+    session.Add(answer);
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    INFO(names[i]);
+    const std::string cached = absl::StrCat("model=\"", names[i], "\",role=\"decode\",state=\"cached\"");
+    CHECK(Becomes([&] { return blocks(cached); }, held[i]) == held[i]);
+  }
+  for (auto& [request, answer] : turns) {  // and it was right
+    request.set_session_id("");
+    request.set_cache_salt(absl::StrCat("only of this turn: ", request.model(), turns.size(), answer.cached));
+    CHECK(Get(*stub, request) == answer);
+  }
+}
+
+}  // namespace
+}  // namespace baton
