@@ -1,6 +1,7 @@
 // Sessions over real processes: what each turn computes, holds and moves, and what becomes of it when a worker dies.
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/strings.h"
 #include "catch.h"
 #include "model_group.h"
 #include "programs.h"
@@ -116,6 +118,113 @@ TEST_CASE("eight decoders that take turns over one session hold its context once
     request.set_cache_salt(absl::StrCat("only of this turn: ", request.model(), turns.size(), answer.cached));
     CHECK(Get(*stub, request) == answer);
   }
+}
+
+// Two prefill workers of one module, and two decoders.
+struct TwoHomes {
+  const Decoders made;
+  std::array<Worker, 2> prefill{Worker("prefill", Small({"--listen", "127.0.0.1:0"}, kModule)),
+                                Worker("prefill", Small({"--listen", "127.0.0.1:0"}, kModule))};
+  Worker tuned{"decode", DecoderOf(made.Reversed("tuned"))}, copy{"decode", DecoderOf(made.Copy("copy"))};
+  Process router{"baton-router",
+                 {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModule, "--prefill-workers",
+                  absl::StrCat(prefill[0].address, ",", prefill[1].address), "--decode-workers",
+                  absl::StrCat(tuned.address, ",", copy.address)}};
+  std::unique_ptr<v1::Inference::Stub> stub = v1::Inference::NewStub(DialTcp(router.Await("listening on ")));
+
+  TwoHomes() {
+    for (const Worker* worker : {&prefill[0], &prefill[1], &tuned, &copy}) {
+      router.Await(absl::StrCat("worker ", worker->address, ": attached"));
+    }
+  }
+  // Of both, once it is as much: then nothing more comes.
+  double Sum(double (*count)(const std::string&), double expected) {
+    return Becomes([&] { return count(prefill[0].metrics) + count(prefill[1].metrics); }, expected);
+  }
+  bool Linked(Worker& from) const {
+    const std::string log = from.process.Output();
+    return log.find("connected to decode worker " + tuned.address) != std::string::npos &&
+           log.find("connected to decode worker " + copy.address) != std::string::npos;
+  }
+};
+
+TEST_CASE("a session whose prefill worker is killed is computed anew on the other one, once, and says the same") {
+  constexpr int kOutput = 48, kTurns = 5, kKilledIn = 2;
+  const auto model = [](int turn) { return turn % 2 == 0 ? "tuned" : "copy"; };
+  TwoHomes cluster;
+  // A run in which nothing dies.
+  Session quiet(kOutput);
+  std::vector<Answer> expected;
+  double jobs = 0, computed = 0;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    expected.push_back(Get(*cluster.stub, quiet.Turn(model(turn), "quiet")));
+    jobs += 2;
+    CHECK(cluster.Sum(JobsDone, jobs) == jobs);
+    computed = quiet.kv_tokens() + kOutput;
+    quiet.Add(expected.back());
+  }
+  // UCX 1.13.1 may abort where a worker dies while a link to it is made: all links are made first.
+  for (int other = 0; !cluster.Linked(cluster.prefill[0]) || !cluster.Linked(cluster.prefill[1]); ++other) {
+    REQUIRE(other < 100);
+    for (const char* name : {"tuned", "copy"}) {
+      v1::GenerateRequest request = Ask(name, std::vector<int32_t>(kBlock + 1, 10 + other), 1);
+      request.set_session_id(absl::StrCat("other ", other));
+      Get(*cluster.stub, request);
+    }
+    jobs += 2;
+    computed += kBlock;
+  }
+  CHECK(cluster.Sum(JobsDone, jobs) == jobs);
+  CHECK(cluster.Sum(Computed, computed) == computed);
+  const std::array before{Computed(cluster.prefill[0].metrics), Computed(cluster.prefill[1].metrics)};
+
+  Session session(kOutput);
+  for (int turn = 0; turn < kKilledIn; ++turn) {
+    const Answer answer = Get(*cluster.stub, session.Turn(model(turn)));
+    CHECK(answer == expected[turn]);
+    jobs += 2;
+    CHECK(cluster.Sum(JobsDone, jobs) == jobs);
+    computed += turn == 0 ? session.kv_tokens() + kOutput : kBlock + kOutput;
+    session.Add(answer);
+  }
+  CHECK(cluster.Sum(Computed, computed) == computed);
+  const size_t at = Computed(cluster.prefill[0].metrics) > before[0] ? 0 : 1;
+  Worker &home = cluster.prefill[at], &other = cluster.prefill[1 - at];
+  REQUIRE(Computed(other.metrics) == before[1 - at]);
+  double moved = Moved(other.metrics);
+
+  // While a turn is answered: its decoder has all that it needs, and what it says is prefilled nowhere.
+  Call call(*cluster.stub, session.Turn(model(kKilledIn)));
+  REQUIRE(call.Read());
+  home.process.Signal(SIGKILL);
+  const absl::Status status = call.Finish();
+  INFO(Message(status));
+  REQUIRE(status.ok());
+  const Answer through{call.ids, call.logprobs};
+  CHECK(through == expected[kKilledIn]);
+  cluster.router.Await(absl::StrCat("worker ", home.address, ": lost"));
+  std::array held{session.kv_blocks(),       // tuned
+                  session.kv_blocks() - 1};  // copy: its own output too, and not the words between
+  session.Add(through);
+
+  computed = before[1 - at];
+  jobs = JobsDone(other.metrics);
+  for (int turn = kKilledIn + 1; turn < kTurns; ++turn) {
+    INFO("turn " << turn);
+    const bool first = turn == kKilledIn + 1;
+    const Answer answer = Get(*cluster.stub, session.Turn(model(turn)));
+    CHECK(answer == expected[turn]);
+    CHECK(answer.cached == (first ? 0 : session.kv_tokens() - kBlock));
+    jobs += 2;
+    CHECK(Becomes([&] { return JobsDone(other.metrics); }, jobs) == jobs);
+    computed += first ? session.kv_tokens() + kOutput : kBlock + kOutput;
+    CHECK(Becomes([&] { return Computed(other.metrics); }, computed) == computed);
+    // Decode workers keep what the dead one sent them.
+    moved += (session.kv_blocks() - held[turn % 2]) * kBlockBytes;
+    CHECK(Becomes([&] { return Moved(other.metrics); }, moved) == moved);
+    session.Add(answer);
+  }
+  for (Worker* worker : {&other, &cluster.tuned, &cluster.copy}) CHECK(worker->BlocksComeBack());
 }
 
 }  // namespace
