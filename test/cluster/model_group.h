@@ -1,7 +1,9 @@
 // One prefill module and decoders over its KV, made from it, and how they are asked.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -50,6 +52,22 @@ class Decoders {
   std::string With(const std::string& name, const std::string& field, const nlohmann::json& value) const {
     const std::string directory = Copy(name);
     Set(directory, field, value);
+    return directory;
+  }
+  // It says nothing but these tokens: the others' logits are zero.
+  std::string Saying(const std::string& name, const std::vector<int32_t>& ids) const {
+    const std::string directory = Copy(name);
+    std::string bytes = ReadFile(directory + "/model.safetensors");
+    uint64_t header_bytes = 0;
+    std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
+    const nlohmann::json head =
+        nlohmann::json::parse(bytes.substr(sizeof header_bytes, header_bytes))["lm_head.weight"];
+    const size_t begin = sizeof header_bytes + header_bytes + head["data_offsets"][0].get<size_t>();
+    const size_t row = head["shape"][1].get<size_t>() * sizeof(float);
+    for (int32_t id = 0; id < head["shape"][0].get<int32_t>(); ++id) {
+      if (std::ranges::find(ids, id) == ids.end()) bytes.replace(begin + id * row, row, row, '\0');
+    }
+    std::ofstream(directory + "/model.safetensors", std::ios::binary) << bytes;
     return directory;
   }
   // With tensors that have the shape which the field asks for, and no meaning.
