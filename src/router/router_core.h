@@ -64,8 +64,8 @@ class RouterCore {
   explicit RouterCore(RouterLimits limits) : limits_(std::move(limits)) {}
 
   // --- workers -------------------------------------------------------------------------------------------------
-  // FAILED_PRECONDITION: a decode worker of other weights than those that serve its model; it may come when they have
-  // gone, or shut down. A client that names a model does not mean either of two.
+  // FAILED_PRECONDITION: a decode worker of other weights than those that serve its model, or of another prefill
+  // module; it may come when they have gone, or shut down. A client that names a model does not mean either of two.
   absl::Status MayAttach(const WorkerInfo& info) const;
   // `link` is the address as configured. A link attaches at most once before it is lost. REQUIRES: MayAttach.
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);

@@ -9,14 +9,26 @@
 
 namespace baton {
 
+namespace {
+
+absl::Status CheckSameDecoder(const WorkerInfo& info, const WorkerInfo& serving) {
+  const auto check = [&](const char* what, const Digest& coming, const Digest& served) -> absl::Status {
+    if (coming == served) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "model '", info.model, "': ", what, " ", Hex(coming), " at ", info.address, ", but ", Hex(served), " at ",
+        serving.address, ", which serves it: what answers otherwise needs another name, or comes when the last worker ",
+        "with these has gone"));
+  };
+  RETURN_IF_ERROR(check("weights", info.weights_digest, serving.weights_digest));
+  return check("prefill module", info.module_digest, serving.module_digest);
+}
+
+}  // namespace
+
 absl::Status RouterCore::MayAttach(const WorkerInfo& info) const {
   if (info.role != WorkerRole::kDecode) return absl::OkStatus();
   for (const AttachedWorker* other : DecodeCandidates(info.model)) {
-    if (other->load.draining || other->info.weights_digest == info.weights_digest) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "model '", info.model, "': weights ", Hex(info.weights_digest), " at ", info.address, ", but ",
-        Hex(other->info.weights_digest), " at ", other->info.address,
-        ", which serves it: other weights need another name, or come when the last worker with these has gone"));
+    if (!other->load.draining) RETURN_IF_ERROR(CheckSameDecoder(info, other->info));
   }
   return absl::OkStatus();
 }

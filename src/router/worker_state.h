@@ -18,7 +18,7 @@ struct WorkerInfo {
   Incarnation incarnation{};
   std::string model{};
   std::array<uint8_t, 32> module_digest{};   // KV may pass between equal ones only
-  std::array<uint8_t, 32> weights_digest{};  // of its own weights: decode workers of one model have equal ones
+  std::array<uint8_t, 32> weights_digest{};  // of its own weights; decode workers of one model have both equal
   std::string numerics_id{};
   KvLayout layout{};
   int64_t blocks_total = 0;

@@ -1,13 +1,14 @@
 // One prefill module, many decoders: real processes, whose tokens a reference in PyTorch has made (tools/make_goldens).
+#include "model_group.h"
+
 #include <array>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -17,50 +18,9 @@
 #include "programs.h"
 #include "scrape.h"
 #include "source_path.h"
-#include "temp_dir.h"
 
 namespace baton {
 namespace {
-
-const std::string kModule = SourcePath("test/golden/tiny_llama3_f32");
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// Model directories made from the module's files.
-class Decoders {
- public:
-  std::string Copy(const std::string& name) const {
-    const std::filesystem::path directory = std::filesystem::path(root_.path()) / name;
-    std::filesystem::copy(kModule, directory);
-    return directory;
-  }
-  // The layers in reverse order, by their names in the header, which stays as long as it was.
-  std::string Reversed(const std::string& name) const {
-    const std::string directory = Copy(name);
-    const std::string path = directory + "/model.safetensors";
-    const std::string bytes =
-        absl::StrReplaceAll(ReadFile(path), {{"layers.0.", "layers.2."}, {"layers.2.", "layers.0."}});
-    std::ofstream(path, std::ios::binary) << bytes;
-    return directory;
-  }
-  std::string With(const std::string& name, const std::string& field, const nlohmann::json& value) const {
-    const std::string directory = Copy(name);
-    nlohmann::json config = nlohmann::json::parse(ReadFile(directory + "/config.json"));
-    config[field] = value;
-    std::ofstream(directory + "/config.json") << config;
-    return directory;
-  }
-
- private:
-  TempDir root_;
-};
-
-std::vector<std::string> DecoderOf(const std::string& directory, const std::string& listen = "127.0.0.1:0") {
-  return Small({"--listen", listen, "--prefill-module", kModule}, directory);
-}
 
 // The router is told of the module alone; decoders join it.
 struct Group {
@@ -82,30 +42,6 @@ struct Group {
     return list;
   }
 };
-
-v1::GenerateRequest Ask(const std::string& model, const std::vector<int32_t>& prompt, int max_tokens) {
-  v1::GenerateRequest request = Request(max_tokens, 0);
-  request.set_model(model);
-  auto& ids = *request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids();
-  ids.Add(prompt.begin(), prompt.end());
-  request.mutable_sampling()->set_logprobs(0);
-  return request;
-}
-
-struct Answer {
-  std::vector<int32_t> ids;
-  std::vector<float> logprobs;
-  int32_t cached = 0;
-  friend bool operator==(const Answer& a, const Answer& b) { return a.ids == b.ids && a.logprobs == b.logprobs; }
-};
-
-Answer Get(v1::Inference::Stub& stub, const v1::GenerateRequest& request) {
-  Call call(stub, request);
-  const absl::Status status = call.Finish();
-  INFO(Message(status));
-  REQUIRE(status.ok());
-  return {call.ids, call.logprobs, call.final.usage().cached_tokens()};
-}
 
 TEST_CASE("a decoder goes on from the prefill module's KV as the PyTorch reference does") {
   const Decoders made;
@@ -433,6 +369,30 @@ TEST_CASE("a decoder that cannot go on from the module's KV is refused at start,
   std::ofstream(other + "/tokenizer.json") << absl::StrReplaceAll(tokenizer, {{"\"<s>\"", "\"<x>\""}});
   CHECK(refused(kModule, other).find("tokenizer: the prefill module has ") != std::string::npos);
   CHECK(refused(kModule, "/nowhere").find("/nowhere") != std::string::npos);
+}
+
+TEST_CASE("a decoder of another shape, head shape or tokenizer does not start, alone or in `baton serve`") {
+  const Decoders made;
+  const std::string other = made.Copy("tokenizer");
+  const std::string tokenizer = ReadFile(other + "/tokenizer.json");
+  std::ofstream(other + "/tokenizer.json") << absl::StrReplaceAll(tokenizer, {{"\"<s>\"", "\"<x>\""}});
+  const std::pair<std::string, const char*> bad[] = {
+      {made.Shaped("kv-heads", "num_key_value_heads", 1), "KV heads: the prefill module has 2, the decoder 1"},
+      {made.Shaped("head-dim", "head_dim", 8), "head dimension: the prefill module has 16, the decoder 8"},
+      {made.Shaped("layers", "num_hidden_layers", 2), "layers: the prefill module has 3, the decoder 2"},
+      {other, "tokenizer: the prefill module has "}};
+  for (const auto& [directory, why] : bad) {
+    Process decode("baton-decode", DecoderOf(directory));
+    Process serve("baton", {"serve", kModule, "--listen", "127.0.0.1:0", "--http", "off", "--threads", "1",
+                            "--kv-memory-mb", "8", "--decoder", directory});
+    for (Process* process : {&decode, &serve}) {
+      CHECK(process->Wait() == 1);
+      INFO(process->Output());
+      CHECK(process->Output().find(why) != std::string::npos);
+      CHECK(process->Output().find("listening on ") == std::string::npos);
+    }
+    CHECK(serve.Output().find("decoder " + directory) != std::string::npos);
+  }
 }
 
 }  // namespace

@@ -288,6 +288,34 @@ TEST_CASE("a decode worker of other weights may attach when the last with those 
   CHECK_FALSE(c.core.MayAttach(Info(WorkerRole::kDecode, kD, 22)).ok());
 }
 
+TEST_CASE("a decode worker of equal weights behind another prefill module is another decoder, and is refused as one") {
+  Cluster c;
+  WorkerInfo moved = Info(WorkerRole::kDecode, "decode-2", 33);
+  moved.module_digest[31] = 0xcd;
+  const absl::Status refused = c.core.MayAttach(moved);
+  CHECK(absl::IsFailedPrecondition(refused));
+  for (const char* part : {"model 'm'", "prefill module", "0000cd at decode-2", "000000 at decode-1"}) {
+    INFO(part << " in " << refused);
+    CHECK(refused.message().find(part) != absl::string_view::npos);
+  }
+  WorkerInfo elsewhere = moved;
+  elsewhere.model = std::string("n");
+  CHECK(c.core.MayAttach(elsewhere).ok());
+
+  // A name goes from one module to another as the old workers leave.
+  WorkerInfo module = Info(WorkerRole::kPrefill, "prefill-2", 44);
+  module.module_digest = moved.module_digest;
+  REQUIRE(c.core.MayAttach(module).ok());  // whose KV nobody wants yet
+  c.core.WorkerAttached("prefill-2", module, c.now);
+  c.core.WorkerLoaded(kD, {.draining = true});
+  REQUIRE(c.core.MayAttach(moved).ok());
+  c.core.WorkerAttached("decode-2", moved, c.now);
+  CHECK_FALSE(c.core.MayAttach(Info(WorkerRole::kDecode, "decode-3", 55)).ok());
+  c.core.WorkerLost(kD, c.now);
+  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  CHECK(Take(c.core) == Lines{"prefill r prefill-2 decode-2"});
+}
+
 TEST_CASE("a request that has begun to answer is not tried again") {
   Cluster c;
   Bring(c, Stage::kDecoding);

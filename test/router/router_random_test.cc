@@ -67,14 +67,16 @@ class RandomRun {
     const WorkerRole role = n < 2 ? WorkerRole::kPrefill : WorkerRole::kDecode;
     const std::string link = absl::StrCat(n);
     if (jobs_.contains(link)) {
+      if (Draw(3) == 0) return core_.WorkerLoaded(link, {.draining = true});
       jobs_.erase(link);
       core_.WorkerLost(link, now_);
     } else {
-      jobs_[link] = {};
-      incarnation_[link] = Incarnation(++next_incarnation_);
-      WorkerInfo info{.role = role, .address = link, .incarnation = incarnation_[link], .model = "m"};
+      WorkerInfo info{.role = role, .address = link, .incarnation = Incarnation(++next_incarnation_), .model = "m"};
       info.max_batch = 3;
-      info.module_digest[0] = n == 4;  // the last one shares with nobody
+      info.module_digest[0] = n == 4;  // the last one shares with nobody, and comes when the others leave
+      if (!core_.MayAttach(info).ok()) return;
+      jobs_[link] = {};
+      incarnation_[link] = info.incarnation;
       core_.WorkerAttached(link, info, now_);
     }
   }

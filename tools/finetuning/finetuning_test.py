@@ -368,26 +368,33 @@ class StudyTest(unittest.TestCase):
                 self.assertIn(str(value), row["prompt"])
 
 
-    def runs(self, full, naive, ours, seeds=1):
-        ratios = [{0.0: full, 1.0: naive}, {0.0: 0, 1.0: ours}]
+    def runs(self, full, naive, ours, seeds=1, any_share=(198, 197, 196)):
+        ratios = {"full": {0.0: full, 0.5: 90, 1.0: naive}, "cache-conditioned": {0.0: 0, 0.5: 20, 1.0: ours},
+                  "any-share": dict(zip((0.0, 0.5, 1.0), any_share))}
         return [{"task": "sum", "method": method, "seed": seed, "ratios": by_ratio, "base": 1}
-                for seed in range(seeds) for method, by_ratio in zip(("full", "cache-conditioned"), ratios)]
+                for seed in range(seeds) for method, by_ratio in ratios.items()]
 
     def test_the_table_adds_up_the_seeds(self):
-        [row] = report.gather(self.runs(198, 10, 197, seeds=3), 200, (0.0, 1.0))
+        [row] = report.gather(self.runs(198, 10, 197, seeds=3), 200, (0.0, 0.5, 1.0))
         self.assertEqual([row[name] for name in ("total", "base", "full", "naive", "cache-conditioned")], [600, 3, 594, 30, 591])
         self.assertAlmostEqual(row["difference"]["mean"], -0.005)
         self.assertAlmostEqual(row["difference"]["half_interval"], 0)
 
     def test_a_study_that_does_not_show_what_it_should_is_an_error(self):
-        def found(full, naive, ours, as_reference=200):
+        def found(full, naive, ours, as_reference=200, **more):
             served = [{"task": "sum", "method": "cache-conditioned", "right": ours, "as_reference": as_reference, "total": 200}]
-            return list(report.problems(report.gather(self.runs(full, naive, ours), 200, (0.0, 1.0)), served, None))
+            return list(report.problems(report.gather(self.runs(full, naive, ours, **more), 200, (0.0, 0.5, 1.0)), served, None))
         self.assertEqual(found(198, 10, 197), [])
         for numbers, part in (((198, 10, 150), "cache-conditioned has 75.0%"), ((198, 180, 197), "naive sharing has 90.0%"),
                               ((198, 10, 197, 150), "150 of 200 answers of the server")):
             [problem] = found(*numbers)
             self.assertIn(part, problem)
+        self.assertEqual(found(198, 10, 196), [])  # 1 % of 200 prompts
+        [problem] = found(198, 10, 195)
+        self.assertIn("cache-conditioned has 97.5%, full fine-tuning 99.0%", problem)
+        # At every ratio, where it was trained for all of them.
+        [problem] = found(198, 10, 197, any_share=(198, 195, 198))
+        self.assertIn("has 97.5% at 50%, full fine-tuning 99.0%", problem)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,138 @@
+// One prefill module and decoders over its KV, made from it, and how they are asked.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "model/temp_model.h"
+#include "nlohmann/json.hpp"
+#include "programs.h"
+#include "source_path.h"
+#include "temp_dir.h"
+
+namespace baton {
+
+inline const std::string kModule = SourcePath("test/golden/tiny_llama3_f32");
+
+inline std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Model directories made from the module's files.
+class Decoders {
+ public:
+  explicit Decoders(int context = 512) : context_(context) {}
+  std::string Copy(const std::string& name) const {
+    const std::filesystem::path directory = std::filesystem::path(root_.path()) / name;
+    std::filesystem::copy(kModule, directory);
+    Set(directory, "max_position_embeddings", context_);
+    return directory;
+  }
+  // The layers in reverse order, by their names in the header, which stays as long as it was.
+  std::string Reversed(const std::string& name) const {
+    const std::string directory = Copy(name);
+    const std::string path = directory + "/model.safetensors";
+    const std::string bytes =
+        absl::StrReplaceAll(ReadFile(path), {{"layers.0.", "layers.2."}, {"layers.2.", "layers.0."}});
+    std::ofstream(path, std::ios::binary) << bytes;
+    return directory;
+  }
+  std::string With(const std::string& name, const std::string& field, const nlohmann::json& value) const {
+    const std::string directory = Copy(name);
+    Set(directory, field, value);
+    return directory;
+  }
+  // It says nothing but these tokens: the others' logits are zero.
+  std::string Saying(const std::string& name, const std::vector<int32_t>& ids) const {
+    const std::string directory = Copy(name);
+    std::string bytes = ReadFile(directory + "/model.safetensors");
+    uint64_t header_bytes = 0;
+    std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
+    const nlohmann::json head =
+        nlohmann::json::parse(bytes.substr(sizeof header_bytes, header_bytes))["lm_head.weight"];
+    const size_t begin = sizeof header_bytes + header_bytes + head["data_offsets"][0].get<size_t>();
+    const size_t row = head["shape"][1].get<size_t>() * sizeof(float);
+    for (int32_t id = 0; id < head["shape"][0].get<int32_t>(); ++id) {
+      if (std::ranges::find(ids, id) == ids.end()) bytes.replace(begin + id * row, row, row, '\0');
+    }
+    std::ofstream(directory + "/model.safetensors", std::ios::binary) << bytes;
+    return directory;
+  }
+  // With tensors that have the shape which the field asks for, and no meaning.
+  std::string Shaped(const std::string& name, const std::string& field, int64_t value) const {
+    const std::string directory = With(name, field, value);
+    const nlohmann::json c = nlohmann::json::parse(ReadFile(directory + "/config.json"));
+    const int64_t hidden = c["hidden_size"], ffn = c["intermediate_size"], head_dim = c["head_dim"];
+    const int64_t q = head_dim * c["num_attention_heads"].get<int64_t>();
+    const int64_t kv = head_dim * c["num_key_value_heads"].get<int64_t>(), vocab = c["vocab_size"];
+    std::map<std::string, TestTensor> tensors = {{"model.embed_tokens.weight", {"F32", {vocab, hidden}}},
+                                                 {"model.norm.weight", {"F32", {hidden}}},
+                                                 {"lm_head.weight", {"F32", {vocab, hidden}}}};
+    for (int64_t layer = 0; layer < c["num_hidden_layers"].get<int64_t>(); ++layer) {
+      const std::string prefix = absl::StrCat("model.layers.", layer, ".");
+      tensors[prefix + "input_layernorm.weight"] = {"F32", {hidden}};
+      tensors[prefix + "post_attention_layernorm.weight"] = {"F32", {hidden}};
+      tensors[prefix + "self_attn.q_proj.weight"] = {"F32", {q, hidden}};
+      tensors[prefix + "self_attn.k_proj.weight"] = {"F32", {kv, hidden}};
+      tensors[prefix + "self_attn.v_proj.weight"] = {"F32", {kv, hidden}};
+      tensors[prefix + "self_attn.o_proj.weight"] = {"F32", {hidden, q}};
+      tensors[prefix + "mlp.gate_proj.weight"] = {"F32", {ffn, hidden}};
+      tensors[prefix + "mlp.up_proj.weight"] = {"F32", {ffn, hidden}};
+      tensors[prefix + "mlp.down_proj.weight"] = {"F32", {hidden, ffn}};
+    }
+    std::ofstream(directory + "/model.safetensors", std::ios::binary) << SafetensorsOf(tensors);
+    return directory;
+  }
+
+ private:
+  static void Set(const std::string& directory, const std::string& field, const nlohmann::json& value) {
+    nlohmann::json config = nlohmann::json::parse(ReadFile(directory + "/config.json"));
+    config[field] = value;
+    std::ofstream(directory + "/config.json") << config;
+  }
+
+  int context_;
+  TempDir root_;
+};
+
+inline std::vector<std::string> DecoderOf(const std::string& directory, const std::string& listen = "127.0.0.1:0") {
+  return Small({"--listen", listen, "--prefill-module", kModule}, directory);
+}
+
+inline v1::GenerateRequest Ask(const std::string& model, const std::vector<int32_t>& prompt, int max_tokens) {
+  v1::GenerateRequest request = Request(max_tokens, 0);
+  request.set_model(model);
+  auto& ids = *request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids();
+  ids.Add(prompt.begin(), prompt.end());
+  request.mutable_sampling()->set_logprobs(0);
+  return request;
+}
+
+struct Answer {
+  std::vector<int32_t> ids;
+  std::vector<float> logprobs;
+  int32_t cached = 0;
+  friend bool operator==(const Answer& a, const Answer& b) { return a.ids == b.ids && a.logprobs == b.logprobs; }
+};
+
+inline Answer Get(v1::Inference::Stub& stub, const v1::GenerateRequest& request) {
+  Call call(stub, request);
+  const absl::Status status = call.Finish();
+  INFO(Message(status));
+  REQUIRE(status.ok());
+  return {call.ids, call.logprobs, call.final.usage().cached_tokens()};
+}
+
+}  // namespace baton

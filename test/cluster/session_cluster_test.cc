@@ -1,0 +1,290 @@
+// Sessions over real processes: what each turn computes, holds and moves, and what becomes of it when a worker dies.
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "http_client.h"
+#include "model_group.h"
+#include "nlohmann/json.hpp"
+#include "programs.h"
+#include "scrape.h"
+
+namespace baton {
+namespace {
+
+constexpr int kBlock = 16;                               // tokens
+constexpr double kBlockBytes = 3 * 2 * 2 * 16 * 16 * 4;  // layers, K and V, KV heads, tokens, head dimension, float
+
+// Counts are raised with a worker's report of its load; one that has passed `expected` is seen by what comes next.
+double Becomes(const std::function<double()>& read, double expected) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
+  while (read() < expected && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return read();
+}
+
+double Computed(const std::string& metrics) {
+  return Scrape(metrics, "baton_worker_tokens_total{role=\"prefill\",source=\"computed\"}").value_or(0);
+}
+double Moved(const std::string& metrics) { return Scrape(metrics, "baton_transfer_bytes_total").value_or(0); }
+// A turn has one job at its prefill worker, and its shadow another.
+double JobsDone(const std::string& metrics) {
+  return Scrape(metrics, "baton_worker_jobs_total{code=\"OK\",role=\"prefill\"}").value_or(0);
+}
+
+// A session's turns: each decoder is given all that was said, and 16 tokens of its own. All but the last token of a
+// prompt fill whole blocks, as does an output.
+class Session {
+ public:
+  explicit Session(int output) : output_(output) {}
+  v1::GenerateRequest Turn(const std::string& model, const std::string& salt = "") const {
+    v1::GenerateRequest request = Ask(model, context_, output_);
+    request.set_session_id("s");
+    request.set_cache_salt(salt);
+    return request;
+  }
+  void Add(const Answer& answer) {
+    context_.insert(context_.end(), answer.ids.begin(), answer.ids.end());
+    context_.insert(context_.end(), kBlock, static_cast<int32_t>(7 + context_.size() / kBlock));
+  }
+  // Of its next prompt.
+  int kv_tokens() const { return static_cast<int>(context_.size()) - 1; }
+  int kv_blocks() const { return kv_tokens() / kBlock; }
+
+ private:
+  int output_;
+  std::vector<int32_t> context_ = std::vector<int32_t>(2 * kBlock + 1, 9);
+};
+
+TEST_CASE("eight decoders that take turns over one session hold its context once, and each gets only what it lacks") {
+  constexpr int kOutput = 16, kTurns = 16;
+  const Decoders made(/*context=*/1024);
+  const std::string module = made.Copy("module");
+  std::vector<std::string> arguments = {"serve",       module,      "--listen", "127.0.0.1:0",    "--http",
+                                        "127.0.0.1:0", "--threads", "1",        "--kv-memory-mb", "16"};
+  std::vector<std::string> names = {"module"};
+  for (int i = 1; i < 8; ++i) {
+    names.push_back(absl::StrCat("d", i));
+    arguments.insert(arguments.end(),
+                     {"--decoder", i % 2 == 0 ? made.Copy(names.back()) : made.Reversed(names.back())});
+  }
+  Process serve("baton", arguments);
+  const std::string metrics = MetricsOf(serve);
+  const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
+  const auto blocks = [&](const std::string& labels) {
+    return Scrape(metrics, absl::StrCat("baton_kv_blocks{", labels, "}")).value_or(0);
+  };
+
+  Session session(kOutput);
+  std::vector<std::pair<v1::GenerateRequest, Answer>> turns;
+  std::array<int, 8> held{};  // by each decode worker, in blocks
+  int moved = 0;              // likewise
+  for (int turn = 0; turn < kTurns; ++turn) {
+    INFO("turn " << turn);
+    const size_t decoder = turn % 8;
+    const v1::GenerateRequest request = session.Turn(names[decoder]);
+    const Answer answer = Get(*stub, request);
+    turns.emplace_back(request, answer);
+    // All but its own words was prefilled already: the decoders before it have said it.
+    CHECK(answer.cached == (turn == 0 ? 0 : session.kv_tokens() - kBlock));
+    CHECK(Becomes([&] { return JobsDone(metrics); }, 2 * (turn + 1)) == 2 * (turn + 1));
+    const int computed = session.kv_tokens() + kOutput;
+    CHECK(Becomes([&] { return Computed(metrics); }, computed) == computed);
+    moved += session.kv_blocks() - held[decoder];
+    CHECK(Becomes([&] { return Moved(metrics); }, moved * kBlockBytes) == moved * kBlockBytes);
+    // What a decoder with the module's own weights says is the module's KV already.
+    held[decoder] = session.kv_blocks() + (decoder % 2 == 0 ? kOutput / kBlock : 0);
+    const auto at_prefill = [&] {
+      return blocks("role=\"prefill\",state=\"used\"") + blocks("role=\"prefill\",state=\"cached\"");
+    };
+    CHECK(Becomes(at_prefill, computed / kBlock) == computed / kBlock);
+    session.Add(answer);
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    INFO(names[i]);
+    const std::string cached = absl::StrCat("model=\"", names[i], "\",role=\"decode\",state=\"cached\"");
+    CHECK(Becomes([&] { return blocks(cached); }, held[i]) == held[i]);
+  }
+  for (auto& [request, answer] : turns) {  // and it was right
+    request.set_session_id("");
+    request.set_cache_salt(absl::StrCat("only of this turn: ", request.model(), turns.size(), answer.cached));
+    CHECK(Get(*stub, request) == answer);
+  }
+}
+
+// Two prefill workers of one module, and two decoders.
+struct TwoHomes {
+  const Decoders made;
+  std::array<Worker, 2> prefill{Worker("prefill", Small({"--listen", "127.0.0.1:0"}, kModule)),
+                                Worker("prefill", Small({"--listen", "127.0.0.1:0"}, kModule))};
+  Worker tuned{"decode", DecoderOf(made.Reversed("tuned"))}, copy{"decode", DecoderOf(made.Copy("copy"))};
+  Process router{"baton-router",
+                 {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModule, "--prefill-workers",
+                  absl::StrCat(prefill[0].address, ",", prefill[1].address), "--decode-workers",
+                  absl::StrCat(tuned.address, ",", copy.address)}};
+  std::unique_ptr<v1::Inference::Stub> stub = v1::Inference::NewStub(DialTcp(router.Await("listening on ")));
+
+  TwoHomes() {
+    for (const Worker* worker : {&prefill[0], &prefill[1], &tuned, &copy}) {
+      router.Await(absl::StrCat("worker ", worker->address, ": attached"));
+    }
+  }
+  // Of both, once it is as much: then nothing more comes.
+  double Sum(double (*count)(const std::string&), double expected) {
+    return Becomes([&] { return count(prefill[0].metrics) + count(prefill[1].metrics); }, expected);
+  }
+  bool Linked(Worker& from) const {
+    const std::string log = from.process.Output();
+    return log.find("connected to decode worker " + tuned.address) != std::string::npos &&
+           log.find("connected to decode worker " + copy.address) != std::string::npos;
+  }
+};
+
+TEST_CASE("a session whose prefill worker is killed is computed anew on the other one, once, and says the same") {
+  constexpr int kOutput = 48, kTurns = 5, kKilledIn = 2;
+  const auto model = [](int turn) { return turn % 2 == 0 ? "tuned" : "copy"; };
+  TwoHomes cluster;
+  // A run in which nothing dies.
+  Session quiet(kOutput);
+  std::vector<Answer> expected;
+  double jobs = 0, computed = 0;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    expected.push_back(Get(*cluster.stub, quiet.Turn(model(turn), "quiet")));
+    jobs += 2;
+    CHECK(cluster.Sum(JobsDone, jobs) == jobs);
+    computed = quiet.kv_tokens() + kOutput;
+    quiet.Add(expected.back());
+  }
+  // UCX 1.13.1 may abort where a worker dies while a link to it is made: all links are made first.
+  for (int other = 0; !cluster.Linked(cluster.prefill[0]) || !cluster.Linked(cluster.prefill[1]); ++other) {
+    REQUIRE(other < 100);
+    for (const char* name : {"tuned", "copy"}) {
+      v1::GenerateRequest request = Ask(name, std::vector<int32_t>(kBlock + 1, 10 + other), 1);
+      request.set_session_id(absl::StrCat("other ", other));
+      Get(*cluster.stub, request);
+    }
+    jobs += 2;
+    computed += kBlock;
+  }
+  CHECK(cluster.Sum(JobsDone, jobs) == jobs);
+  CHECK(cluster.Sum(Computed, computed) == computed);
+  const std::array before{Computed(cluster.prefill[0].metrics), Computed(cluster.prefill[1].metrics)};
+
+  Session session(kOutput);
+  for (int turn = 0; turn < kKilledIn; ++turn) {
+    const Answer answer = Get(*cluster.stub, session.Turn(model(turn)));
+    CHECK(answer == expected[turn]);
+    jobs += 2;
+    CHECK(cluster.Sum(JobsDone, jobs) == jobs);
+    computed += turn == 0 ? session.kv_tokens() + kOutput : kBlock + kOutput;
+    session.Add(answer);
+  }
+  CHECK(cluster.Sum(Computed, computed) == computed);
+  const size_t at = Computed(cluster.prefill[0].metrics) > before[0] ? 0 : 1;
+  Worker &home = cluster.prefill[at], &other = cluster.prefill[1 - at];
+  REQUIRE(Computed(other.metrics) == before[1 - at]);
+  double moved = Moved(other.metrics);
+
+  // While a turn is answered: its decoder has all that it needs, and what it says is prefilled nowhere.
+  Call call(*cluster.stub, session.Turn(model(kKilledIn)));
+  REQUIRE(call.Read());
+  home.process.Signal(SIGKILL);
+  const absl::Status status = call.Finish();
+  INFO(Message(status));
+  REQUIRE(status.ok());
+  const Answer through{call.ids, call.logprobs};
+  CHECK(through == expected[kKilledIn]);
+  cluster.router.Await(absl::StrCat("worker ", home.address, ": lost"));
+  std::array held{session.kv_blocks(),       // tuned
+                  session.kv_blocks() - 1};  // copy: its own output too, and not the words between
+  session.Add(through);
+
+  computed = before[1 - at];
+  jobs = JobsDone(other.metrics);
+  for (int turn = kKilledIn + 1; turn < kTurns; ++turn) {
+    INFO("turn " << turn);
+    const bool first = turn == kKilledIn + 1;
+    const Answer answer = Get(*cluster.stub, session.Turn(model(turn)));
+    CHECK(answer == expected[turn]);
+    CHECK(answer.cached == (first ? 0 : session.kv_tokens() - kBlock));
+    jobs += 2;
+    CHECK(Becomes([&] { return JobsDone(other.metrics); }, jobs) == jobs);
+    computed += first ? session.kv_tokens() + kOutput : kBlock + kOutput;
+    CHECK(Becomes([&] { return Computed(other.metrics); }, computed) == computed);
+    // Decode workers keep what the dead one sent them.
+    moved += (session.kv_blocks() - held[turn % 2]) * kBlockBytes;
+    CHECK(Becomes([&] { return Moved(other.metrics); }, moved) == moved);
+    session.Add(answer);
+  }
+  for (Worker* worker : {&other, &cluster.tuned, &cluster.copy}) CHECK(worker->BlocksComeBack());
+}
+
+// A conversation over HTTP: what was asked, and what of it was cached.
+class Chat {
+ public:
+  Chat(const std::string& address, std::string salt) : http_(address), salt_(std::move(salt)) {}
+  struct Reply {
+    std::string text, finish_reason;
+    int prompt = 0, cached = 0, made = 0;  // tokens
+  };
+  Reply Say(const std::string& text, const std::string& model, int tokens) {
+    messages_.push_back({{"role", "user"}, {"content", text}});
+    const nlohmann::json body = {{"model", model},      {"messages", messages_}, {"session_id", "s"},
+                                 {"cache_salt", salt_}, {"temperature", 0},      {"max_tokens", tokens}};
+    http_.Post("/v1/chat/completions", body.dump());
+    const HttpAnswer answer = http_.Read();
+    INFO(answer.body);
+    REQUIRE(answer.status == 200);
+    const nlohmann::json read = nlohmann::json::parse(answer.body), &usage = read["usage"],
+                         &choice = read["choices"][0];
+    messages_.push_back(choice["message"]);
+    return {choice["message"]["content"], choice["finish_reason"], usage["prompt_tokens"],
+            usage["prompt_tokens_details"]["cached_tokens"], usage["completion_tokens"]};
+  }
+
+ private:
+  HttpClient http_;
+  std::string salt_;
+  nlohmann::json messages_ = nlohmann::json::array();
+};
+
+TEST_CASE("a chat's next turn over HTTP finds what was said cached, whether it ended or was cut off") {
+  const Decoders made;
+  // Of letters that its tokenizer never merges, so that a text has the ids that it was generated by.
+  const std::string letters = "bcdfghjklm";
+  std::vector<int32_t> ids{1};  // </s>
+  for (const char letter : letters) ids.push_back(letter - 31);
+  Process serve("baton",
+                {"serve", kModule, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
+                 "--kv-memory-mb", "8", "--decoder", made.Saying("letters", ids), "--decoder", made.Reversed("tuned")});
+  const std::string metrics = MetricsOf(serve), http = HttpOf(serve);
+  double jobs = 0;
+  for (const auto& [tokens, ended] : {std::pair(30, "length"), std::pair(100, "stop")}) {
+    INFO(ended);
+    Chat chat(http, ended);
+    const Chat::Reply first = chat.Say("Spell it.", "letters", tokens);
+    INFO(first.text);
+    REQUIRE(first.finish_reason == ended);
+    REQUIRE(first.made >= 30);
+    jobs += 2;
+    CHECK(Becomes([&] { return JobsDone(metrics); }, jobs) == jobs);
+    // The template goes on as the model did: after its end of sequence, or where it was cut off.
+    const Chat::Reply next = chat.Say("Go on.", "tuned", 1);
+    CHECK(next.cached == (first.prompt + first.made - 1) / kBlock * kBlock);
+    CHECK(next.cached > first.prompt);
+    jobs += 1;
+  }
+}
+
+}  // namespace
+}  // namespace baton
