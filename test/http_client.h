@@ -35,19 +35,15 @@ class HttpClient {
   // `receive_buffer`: bytes that the kernel takes for a client that does not read; 0: its default. With `tls` it speaks
   // HTTPS as that says; encrypted() tells whether the server agreed.
   explicit HttpClient(const std::string& address, int receive_buffer = 0, SSL_CTX* tls = nullptr)
-      : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+      : socket_(Connect(address, /*patience_seconds=*/10, receive_buffer)) {
     REQUIRE(socket_ >= 0);
-    const timeval patience{.tv_sec = 10, .tv_usec = 0};
-    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    if (receive_buffer > 0) setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
-    const size_t colon = address.rfind(':');
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<uint16_t>(std::atoi(address.c_str() + colon + 1)));
-    REQUIRE(inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr) == 1);
-    REQUIRE(connect(socket_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
     if (tls != nullptr) Encrypt(tls);
+  }
+  // Nothing if nobody listens there. On any thread: asserts nothing.
+  static std::optional<HttpClient> Dial(const std::string& address, int patience_seconds) {
+    HttpClient client(Connect(address, patience_seconds, /*receive_buffer=*/0));
+    if (client.socket_ < 0) return std::nullopt;
+    return client;
   }
   ~HttpClient() {
     if (socket_ >= 0) close(socket_);
@@ -163,6 +159,25 @@ class HttpClient {
   bool AtEnd() { return in_.empty() && !Fill(); }
 
  private:
+  explicit HttpClient(int connected) : socket_(connected) {}
+  // -1: no connection.
+  static int Connect(const std::string& address, int patience_seconds, int receive_buffer) {
+    const int connected = socket(AF_INET, SOCK_STREAM, 0);
+    const timeval patience{.tv_sec = patience_seconds, .tv_usec = 0};
+    setsockopt(connected, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    setsockopt(connected, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (receive_buffer > 0) setsockopt(connected, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
+    const size_t colon = address.rfind(':');
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(std::atoi(address.c_str() + colon + 1)));
+    if (inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr) == 1 &&
+        connect(connected, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) {
+      return connected;
+    }
+    close(connected);
+    return -1;
+  }
   void Encrypt(SSL_CTX* context) {
     static_cast<void>(std::signal(SIGPIPE, SIG_IGN));  // OpenSSL does not say MSG_NOSIGNAL
     tls_.reset(SSL_new(context));

@@ -62,21 +62,16 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
     if (live.decode == link) LeaveDecode(live);
   }
   absl::erase_if(restarting_, [&](const auto& entry) { return entry.second.until <= now; });
-  if (worker->load.draining) restarting_[link] = {worker->info, now + limits_.restart_wait};
+  const bool left = worker->load.draining;
+  if (left) restarting_[link] = {worker->info, now + limits_.restart_wait};
   workers_.erase(link);
   for (const RequestId& id : theirs) {
     Live& live = live_.at(id);
-    const bool again = (live.state == State::kPrefilling || live.state == State::kStarting) && !live.placed_again;
-    if (again) {
-      live.placed_again = true;
+    const bool again = live.state != State::kDecoding && (left || !live.placed_again);
+    if (again && live.state != State::kGrowing) {
+      live.placed_again |= !left;
       live.refusals.clear();  // it waits for none of them, but for a worker, if at all
       live.refused_at.reset();
-      for (const WorkerAddress& other : {live.prefill, live.decode}) {
-        if (other.empty()) continue;
-        actions_.push_back({.kind = RouterAction::Kind::kCancel, .request = id, .worker = other});
-      }
-      LeavePrefill(live);
-      LeaveDecode(live);
     }
     if (again || live.state == State::kGrowing) {
       PlaceOrWait(live, now);
@@ -165,11 +160,12 @@ void RouterCore::Closed(const RequestId& id, int32_t prompt_tokens, int32_t max_
   live.state = State::kPrefilling;
   if (!live.request.prefill_only) {
     const AttachedWorker* decode = DecodeFor(live, workers_.at(live.prefill), DecodeCandidates(live.request.model));
-    Expect(live, nullptr);
     if (decode == nullptr) {
-      return End(id, absl::UnavailableError(absl::StrCat("no decode worker for model '", live.request.model,
-                                                         "' is attached any more; the request may be sent again")));
+      live.refusals.clear();
+      live.refused_at.reset();
+      return PlaceOrWait(live, now);  // for one that comes, all anew
     }
+    Expect(live, nullptr);
     GoTo(live, *decode);
   }
   actions_.push_back({.kind = RouterAction::Kind::kClose,
@@ -232,9 +228,9 @@ void RouterCore::Failed(const WorkerAddress& link, const RequestId& id, const Fa
   const bool growing = live.state == State::kGrowing;
   const bool cannot_hand_off = by_prefill && failure.no_room_to_decode && absl::IsUnavailable(reason);
   // It shuts down, and nothing was shown yet: as where it is lost.
-  const bool leaves = absl::IsUnavailable(reason) && workers_.at(link).load.draining && (growing || !live.placed_again);
+  const bool leaves = absl::IsUnavailable(reason) && workers_.at(link).load.draining;
   const bool again = (absl::IsResourceExhausted(reason) || cannot_hand_off || leaves) && !live.request.at_holder &&
-                     (growing || ((by_prefill || live.state == State::kStarting) && !live.request.prefill_only));
+                     (by_prefill || live.state == State::kStarting);
   if (again) {
     const absl::Duration delay =
         std::max({failure.retry_after, kShortestRetry, (waiting_requests() + 1) * kRetrySpacing});
@@ -242,7 +238,6 @@ void RouterCore::Failed(const WorkerAddress& link, const RequestId& id, const Fa
     LeavePrefill(live);
     LeaveDecode(live);
     if (growing) return PlaceOrWait(live, now);
-    live.placed_again |= leaves;
     if (leaves || !live.refused_at) live.refused_at = now;
     live.last_refusal = reason;
     if (now < *live.refused_at + limits_.capacity_wait) {
@@ -367,7 +362,14 @@ void RouterCore::PlaceWaiting(absl::Time now) {
   }
 }
 
+// What its workers, if they are still there, have of it is forgotten.
 void RouterCore::PlaceOrWait(Live& live, absl::Time now) {
+  for (const WorkerAddress& link : {live.prefill, live.decode}) {
+    if (link.empty()) continue;
+    actions_.push_back({.kind = RouterAction::Kind::kCancel, .request = live.request.id, .worker = link});
+  }
+  LeavePrefill(live);
+  LeaveDecode(live);
   if (TryPlace(live, now)) return;
   if (!live.request.at_holder && !IsBackground(live.request.priority)) return Wait(live, now);
   const RequestId id = live.request.id;

@@ -70,7 +70,7 @@ class RouterCore {
   // `link` is the address as configured. A link attaches at most once before it is lost. REQUIRES: MayAttach.
   void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now);
   // Harmless if not attached. Its requests end, but those of which nothing was shown yet are placed again: growing
-  // prompts always, others once.
+  // prompts always, others once, not counting workers that were shutting down.
   void WorkerLost(const WorkerAddress& link, absl::Time now);
   void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load);
 
@@ -152,7 +152,7 @@ class RouterCore {
     std::optional<absl::Time> refused_at;  // first RESOURCE_EXHAUSTED from a worker
     std::vector<Refusal> refusals;         // by workers that are left out for now, each at most once
     absl::Status last_refusal;
-    bool placed_again = false;  // as a worker was lost, or gave it up when it shut down
+    bool placed_again = false;  // as a worker was lost that had not said that it would go
     absl::Time timer = absl::InfiniteFuture();
   };
   using WaitingKey = std::tuple<int32_t, absl::Time, int64_t, RequestId>;  // -priority, turn, sequence, id

@@ -154,24 +154,39 @@ TEST_CASE("a request whose decode worker is lost before it says anything is plac
   }
 }
 
-TEST_CASE("a request that a worker gives up as it shuts down, and has not begun to answer, is placed again") {
-  Cluster c({.restart_wait = absl::Seconds(40), .capacity_wait = absl::Seconds(30)});
+TEST_CASE("a request that workers give up as they shut down, and has not begun to answer, is placed again each time") {
+  Cluster c({.restart_wait = absl::Seconds(18), .capacity_wait = absl::Seconds(12)});
   const Stage stage = GENERATE(Stage::kPrefilling, Stage::kStarting);
   const WorkerAddress link = stage == Stage::kPrefilling ? kP : kD;
   const WorkerInfo info = c.core.workers().at(link).info;
   Bring(c, stage);
   const RouterCore::Failure shut_down{absl::UnavailableError("the worker was shut down")};
-  c.core.WorkerLoaded(link, {.draining = true});
-  c.core.Failed(link, "r", shut_down, c.now);
-  Take(c.core);
-  CHECK(c.core.live_requests() == 1);
-  c.core.WorkerLost(link, c.now);
-  for (const int after : {1, 39}) c.core.Tick(c.now + absl::Seconds(after));
-  CHECK(c.core.live_requests() == 1);
-  c.core.WorkerAttached(link, info, c.now + absl::Seconds(39));
-  CHECK(Take(c.core).back() == "prefill r prefill-1 decode-1");
-  c.core.WorkerLoaded(link, {.draining = true});
-  c.core.Failed(kP, "r", shut_down, c.now);  // once
+  for (int restart = 0; restart < 3; ++restart) {
+    c.core.WorkerLoaded(link, {.draining = true});
+    c.core.Failed(link, "r", shut_down, c.now);
+    Take(c.core);
+    CHECK(c.core.live_requests() == 1);
+    c.core.WorkerLost(link, c.now);
+    for (const int after : {1, 17}) c.core.Tick(c.now + absl::Seconds(after));
+    CHECK(c.core.live_requests() == 1);
+    c.core.WorkerAttached(link, info, c.now += absl::Seconds(17));
+    CHECK(Take(c.core).back() == "prefill r prefill-1 decode-1");
+    if (stage == Stage::kStarting) REQUIRE(c.core.PrefillDone(kP, "r", Incarnation(22)));
+  }
+  c.core.Cancel("r");
+}
+
+TEST_CASE("a request is placed again as often as workers go that had said so, and once where one had not") {
+  Cluster c;
+  Bring(c, Stage::kPrefilling);
+  for (const bool said_so : {true, false, true, false}) {
+    c.core.WorkerLoaded(kP, {.draining = said_so});
+    c.core.WorkerLost(kP, c.now);
+    Take(c.core);
+    c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 11), c.now);
+    if (Take(c.core) != Lines{"prefill r prefill-1 decode-1"}) break;
+    CHECK(c.core.live_requests() == 1);
+  }
   CHECK(c.core.live_requests() == 0);
 }
 

@@ -99,13 +99,23 @@ TEST_CASE("a growing prompt whose worker is lost is placed again, as far as it i
   CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
 }
 
-TEST_CASE("a prompt that is complete when no decode worker is left fails and may be sent again") {
+TEST_CASE("a prompt that is complete when no decode worker is left waits for one, as one that came now would") {
   Cluster c;
   REQUIRE(c.core.Submit(OpenRequest("r"), c.now).ok());
+  const bool restarts = GENERATE(true, false);
+  c.core.WorkerLoaded(kD, {.draining = restarts});
   c.core.WorkerLost(kD, c.now);
   Take(c.core);
   c.core.Closed("r", 30, 10, c.now);
-  CHECK(Take(c.core) == Lines{"cancel r prefill-1", "end r UNAVAILABLE"});
+  CHECK(Take(c.core) == Lines{"cancel r prefill-1"});
+  c.core.Tick(c.now += absl::Seconds(20));
+  if (restarts) {
+    CHECK(Take(c.core).empty());
+    c.core.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 23), c.now);
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+  } else {
+    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+  }
 }
 
 TEST_CASE("a growing prompt that a prefill worker has no room for goes to another, or grows at home") {

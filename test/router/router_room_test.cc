@@ -37,6 +37,35 @@ TEST_CASE("a request that finds no room tries again until it fits, its deadline 
   }
 }
 
+TEST_CASE("a prefill-only request that is refused goes to another worker, or waits for room") {
+  Cluster c;
+  const RouterCore::Failure full = Full(absl::Milliseconds(50), /*at_decode=*/false);
+  RouteRequest request = Request("r");
+  request.prefill_only = true;
+  REQUIRE(c.core.Submit(request, c.now).ok());
+  Take(c.core);
+  SECTION("another") {
+    c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
+    c.core.Failed(kP, "r", full, c.now);
+    CHECK(Take(c.core) == Lines{"prefill r prefill-2 "});
+  }
+  SECTION("room") {
+    c.core.Failed(kP, "r", full, c.now);
+    CHECK(Take(c.core).empty());
+    c.core.Tick(c.now + absl::Milliseconds(50));
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 "});
+  }
+  SECTION("one that comes in the place of one that shuts down") {
+    c.core.WorkerLoaded(kP, {.draining = true});
+    c.core.Failed(kP, "r", full, c.now);
+    c.core.WorkerLost(kP, c.now);
+    c.core.Tick(c.now + absl::Seconds(20));
+    CHECK(Take(c.core).empty());
+    c.core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 13), c.now + absl::Seconds(20));
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 "});
+  }
+}
+
 TEST_CASE("a session leaves a decode worker that has no room for one that has, at once") {
   Cluster c;
   RouteRequest turn = Request("turn 1");
