@@ -14,6 +14,7 @@
 //    "groups": [{"module": "base", "prefill_workers": 4, "decoders": ["planner", "writer"]}],
 //    "routing": "least-loaded", "shadow_prefill": true, "concurrent": 8,     optional; see SessionOptions
 //    "max_sessions": 100,                                as the router's --max-sessions; 0: auto; unset: off
+//    "host_gb": 128,                                     as prefill workers' --kv-host-mb, in 1e9 bytes; unset: none
 //    "sessions": [[{"model": "planner", "added": [{"ids": "name", "length": 64}], "output": 40}]]}
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -81,6 +82,8 @@ absl::StatusOr<ClusterShape> ReadShape(const Json& json) {
   }
   ASSIGN_OR_RETURN(shape.routing, ReadRouting(json.value("routing", "pinned")));
   if (json.contains("max_sessions")) shape.sessions = SessionLimits{.sessions = json["max_sessions"].get<int32_t>()};
+  shape.host_blocks =
+      static_cast<int64_t>(json.value("host_gb", 0.0) * 1e9) / SimulatedKvLayout(shape.model).BlockBytes();
   shape.shadow_prefill = json.value("shadow_prefill", true);
   shape.step_tokens = json.value("step_tokens", shape.step_tokens);
   shape.max_batch = json.value("max_batch", shape.max_batch);
@@ -127,16 +130,19 @@ Json ToJson(const SessionsResult& result) {
     }
   }
   int64_t prefill_tokens = 0;
-  absl::Duration prefill_time, decode_time;
+  absl::Duration prefill_time, decode_time, copy_time;
   for (const StepRecord& step : result.steps) {
     const bool is_prefill = step.worker.starts_with("prefill");
     if (is_prefill) prefill_tokens += step.tokens;
     (is_prefill ? prefill_time : decode_time) += step.time;
+    copy_time += step.copied;
   }
   return {{"simulated", true},
           {"sessions", std::move(sessions)},
           {"prefill_tokens", prefill_tokens},
           {"prefill_s", absl::ToDoubleSeconds(prefill_time)},
+          {"copy_s", absl::ToDoubleSeconds(copy_time)},
+          {"host_tokens", result.host_tokens},
           {"decode_s", absl::ToDoubleSeconds(decode_time)},
           {"bytes_pushed", result.bytes_pushed},
           {"refused", result.refused},

@@ -7,6 +7,7 @@ against a prefill and a decode worker for each model.
   bench/sessions --simulated          4 + 4 A100s, Llama-3.1-8B and Qwen3-14B shapes, in virtual time (build target bench_simulator)
   bench/sessions --simulated --full   more sessions, rates and models
   bench/sessions --simulated --pressure   more sessions than KV memory holds, with --max-sessions and without
+  bench/sessions --simulated --host-tier   more and more sessions, with host memory for evicted KV and without
   bench/sessions --simulated --pauses ... any of these, and tools take time between turns
 
 Lengths are those of ReAct's and Reflexion's transcripts; see session_profiles.py, which says what is measured and what assumed."""
@@ -32,6 +33,7 @@ def main():
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--repeats", type=int, default=3, help="of measured runs; figures are medians")
     parser.add_argument("--pressure", action="store_true", help="with --simulated: more sessions than KV memory holds")
+    parser.add_argument("--host-tier", action="store_true", help="with --simulated: with and without host memory for evicted KV")
     parser.add_argument("--pauses", action="store_true", help="with --simulated: tools take time")
     parser.add_argument("--model-dir", type=pathlib.Path, default=ROOT / "models" / "smollm2-135m-instruct",
                         help="the prefill module, of which decoders are made; measured runs on the CPU")
@@ -42,12 +44,13 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, help="measured: folder of the programs (default build/release/bin)")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build" / "bench_sessions", help="measured: where models and logs go")
     parser.add_argument("--seconds", type=float, default=3600, help="with --simulated: runs that would begin later are left out")
+    parser.add_argument("--jobs", type=int, default=2, help="with --simulated: runs at a time")
     parser.add_argument("--resume", help="with --simulated: runs that this file of figures has are not repeated; of the same commit")
     parser.add_argument("--json", help="write the figures here")
     parser.add_argument("--svg", help="with --simulated: draw p95 and throughput here")
     args = parser.parse_args()
-    if not args.simulated and (args.pressure or args.pauses or args.resume or args.svg):
-        parser.error("--pressure, --pauses, --resume and --svg are for --simulated")
+    if not args.simulated and (args.pressure or args.host_tier or args.pauses or args.resume or args.svg):
+        parser.error("--pressure, --host-tier, --pauses, --resume and --svg are for --simulated")
 
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
 
@@ -61,7 +64,7 @@ def main():
         begun = json.loads(pathlib.Path(args.resume).read_text()) if args.resume else {"commit": commit, "runs": []}
         if begun["commit"] != commit:
             parser.error(f"--resume: {args.resume} has runs of {begun['commit']}, and this is {commit}")
-        figures = sessions_simulated.run(args.full, args.pressure, args.pauses, args.seconds, begun["runs"], write)
+        figures = sessions_simulated.run(args, begun["runs"], write)
         sessions_simulated.report(figures)
     else:
         if args.bin:

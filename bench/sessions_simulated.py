@@ -7,7 +7,10 @@ build/*/bin/bench_simulator in virtual time. Every figure that comes from this i
 
 --max-sessions is auto, as it is by default, where nothing else is said. Decode workers take 256 requests in a step, as vLLM does
 by default on such GPUs, and not 64, Baton's own default, which is for CPUs; their KV memory, 56 GB beside Llama-3.1-8B, bounds them as it
-does in the simulator. That is so for baseline and shared alike."""
+does in the simulator. That is so for baseline and shared alike.
+
+  ..., host memory   each prefill worker keeps evicted KV in 128 GB of it, an eighth of the 1 TB beside eight A100s; copies take
+                     what 20 GB/s take, PCIe 4.0's usual rate of page-locked memory"""
 
 import concurrent.futures
 import itertools
@@ -27,7 +30,7 @@ def group(prefill_workers):
 
 
 PAIRS = {"groups": [group(1) | {"module": agent, "decoders": [agent]} for agent in AGENTS], "shadow_prefill": False}
-AUTO = {"max_sessions": 0}
+AUTO, HOST = {"max_sessions": 0}, {"host_gb": 128}
 OURS, ONE = {"groups": [group(4)]} | AUTO, {"groups": [group(1)]} | AUTO
 SYSTEMS = {  # and their colours
     "baseline": (PAIRS | AUTO, "#ee6677"),
@@ -39,11 +42,21 @@ SYSTEMS = {  # and their colours
     "one prefill worker": (ONE, "#332288"),
     "one prefill worker, any number": ({"groups": [group(1)]}, "#66ccee"),
     "one prefill worker, 100 at a time": (ONE | {"max_sessions": 100}, "#bbbbbb"),
+    "baseline, host memory": (PAIRS | AUTO | HOST, "#ffaabb"),
+    "shared, host memory": (OURS | HOST, "#99ddff"),
+    "one prefill worker, host memory": (ONE | HOST, "#44bb99"),
+    "one prefill worker, any number, host memory": ({"groups": [group(1)]} | HOST, "#ee8866"),
 }
 MAX_BATCH = 256
 COMPARED, OTHERS = ("baseline", "shared", "shared, no shadow"), ("shared, least-loaded", "shared, random")
 UNBOUNDED = ("baseline, any number",)
 UNDER_PRESSURE = ("one prefill worker", "one prefill worker, any number", "one prefill worker, 100 at a time")
+
+
+def with_and_without_host(*systems):
+    return [f"{system}{host}" for system in systems for host in ("", ", host memory")]
+
+
 
 
 def p95(values):
@@ -75,7 +88,8 @@ def figures(result, prefill_workers):
     seconds = of_turns.pop("seconds")
     return of_turns | {
         "prefill_tokens": result["prefill_tokens"], "gb_pushed": result["bytes_pushed"] / 1e9,
-        "prefill_busy": result["prefill_s"] / seconds / prefill_workers, "decode_busy": result["decode_s"] / seconds / 4,
+        "prefill_busy": result["prefill_s"] / seconds / prefill_workers, "copy_busy": result["copy_s"] / seconds / prefill_workers,
+        "host_tokens": result["host_tokens"], "decode_busy": result["decode_s"] / seconds / 4,
         "refused": result["refused"], "blocks_held": result["blocks_held"]}
 
 
@@ -94,37 +108,45 @@ def simulate(row):
         sys.exit("sessions: the simulator ended; what it said is above")
     workers = sum(group["prefill_workers"] for group in SYSTEMS[row["system"]][0]["groups"])
     row = row | figures(json.loads(done.stdout), workers)
-    print(f"{row['model']:13} {row['profile']:10} {row['system']:33} " + (
+    print(f"{row['model']:13} {row['profile']:10} {row['system']:43} " + (
         f"rate {row['rate']:5}" if "rate" in row else f"N {row['concurrent']:8}") + f"  p95 {row['p95_s']:7.2f} s  "
         f"{row['tokens_per_s']:7.0f} tok/s  TTFT {1e3 * row['ttft_p50_s']:6.0f} / {1e3 * row['ttft_p95_s']:7.0f} ms  hits "
-        f"{row['hit_ratio']:4.0%}  {row['gb_pushed']:7.1f} GB  busy {row['prefill_busy']:4.0%} {row['decode_busy']:4.0%}  "
+        f"{row['hit_ratio']:4.0%}  {row['gb_pushed']:7.1f} GB  busy {row['prefill_busy']:4.0%} {row['copy_busy']:4.0%} {row['decode_busy']:4.0%}  "
         f"refused {row['refused']}  ({time.monotonic() - began:.0f} s)", flush=True)
     return row
 
 
-def grid(full, pressure, pauses):
+def grid(args):
     """The runs: those that are left out for want of time are the last."""
     def rows(model, profile, systems, axis, values, count):
-        return [{"model": model, "profile": profile, "pauses": pauses, "system": system, axis: value, "sessions": count(value)}
+        return [{"model": model, "profile": profile, "pauses": args.pauses, "system": system, axis: value, "sessions": count(value)}
                 for value, system in itertools.product(values, systems)]
 
     llama, qwen = "llama-3.1-8b", "qwen3-14b"
     many, some, for_40_s, for_60_s = (  # so many sessions
         lambda n: max(64, 3 * n), lambda n: max(48, 3 * n // 2), lambda rate: max(64, 40 * rate), lambda rate: max(96, 60 * rate))
-    if pressure:
+    if args.host_tier:
+        runs = rows(llama, "ReAct", with_and_without_host(*UNDER_PRESSURE[:2]), "concurrent", (128, 256, 512), some)
+        runs += rows(llama, "ReAct", with_and_without_host(*COMPARED[:2]), "concurrent", (512, 1024), some)
+        if args.full:
+            runs += rows(llama, "ReAct", with_and_without_host(*UNDER_PRESSURE[:2]), "concurrent", (1024,), some)
+            runs += rows(llama, "ReAct", with_and_without_host(*COMPARED[:2]), "concurrent", (128, 256), some)
+            runs += rows(llama, "Reflexion", with_and_without_host(*UNDER_PRESSURE[:2]), "concurrent", (64, 128), some)
+    elif args.pressure:
         runs = rows(llama, "ReAct", UNDER_PRESSURE, "concurrent", (128, 256, 512), many)
         runs += rows(llama, "Reflexion", UNDER_PRESSURE[:2], "concurrent", (32, 64, 128), some)
-        if full:
+        if args.full:
             runs += rows(llama, "ReAct", UNDER_PRESSURE, "concurrent", (64, 1024), many)
             runs += rows(llama, "Reflexion", UNDER_PRESSURE[:2], "concurrent", (16,), many)
-        return runs
+    if args.host_tier or args.pressure:
+        return [row | {"sessions": int(row["sessions"])} for row in runs]
     both = COMPARED[:2]
     runs = rows(llama, "ReAct", COMPARED, "concurrent", (16, 64, 256), many)
     runs += rows(llama, "ReAct", both, "rate", (2, 8, 16), for_40_s)
     runs += rows(llama, "Reflexion", both, "concurrent", (16, 64), some)
     runs += rows(llama, "ReAct", OTHERS, "concurrent", (64,), many)
     runs += rows(qwen, "ReAct", both, "concurrent", (16, 64), many)
-    if full:
+    if args.full:
         runs += rows(llama, "ReAct", (*both, *UNBOUNDED), "concurrent", (512,), many)
         runs += rows(llama, "ReAct", both, "concurrent", (1024,), many)
         runs += rows(llama, "ReAct", both, "rate", (20, 24), for_40_s)
@@ -156,10 +178,9 @@ def ratios(rows):
             for (model, profile, axis, value), systems in by_run.items() if {"baseline", "shared"} <= set(systems)]
 
 
-def run(full, pressure, pauses, seconds, done=(), write=lambda figures: None):
-    """Runs that would begin after `seconds` are left out, and those that are `done` not repeated. `write` gets the figures after
-    each run."""
-    end = time.monotonic() + seconds
+def run(args, done=(), write=lambda figures: None):
+    """`args`: of the command. Runs that are `done` are not repeated. `write` gets the figures after each run."""
+    end = time.monotonic() + args.seconds
     rows, left = [], 0
 
     def ran(row):
@@ -170,8 +191,8 @@ def run(full, pressure, pauses, seconds, done=(), write=lambda figures: None):
         return {"simulated": True, "left_out": left, "ratios": ratios(rows), "runs": rows,
                 "blocks_held": sum(row["blocks_held"] for row in rows)}
 
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for row in pool.map(ran, grid(full, pressure, pauses)):
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for row in pool.map(ran, grid(args)):
             rows, left = (rows + [row], left) if row else (rows, left + 1)
             write(so_far())
     return so_far()

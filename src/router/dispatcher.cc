@@ -167,12 +167,14 @@ void Dispatcher::EndAll(absl::Time now) {
 
 // --- workers -------------------------------------------------------------------------------------------------------
 
-int64_t Dispatcher::PrefillBlocks() const {
-  int64_t blocks = 0;
+SessionGate::Capacity Dispatcher::KvCapacity() const {
+  SessionGate::Capacity capacity;
   for (const auto& [link, worker] : core_.workers()) {
-    if (worker.info.role == WorkerRole::kPrefill) blocks += worker.info.blocks_total;
+    if (worker.info.role != WorkerRole::kPrefill) continue;
+    capacity.blocks += worker.info.blocks_total;
+    capacity.host_blocks += worker.info.host_blocks;
   }
-  return blocks;
+  return capacity;
 }
 
 RequestRecord* Dispatcher::Find(const RequestId& worker_id) {
@@ -182,7 +184,7 @@ RequestRecord* Dispatcher::Find(const RequestId& worker_id) {
 
 void Dispatcher::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
   core_.WorkerAttached(link, info, now);
-  if (gate_) gate_->SetCapacity(PrefillBlocks());
+  if (gate_) gate_->SetCapacity(KvCapacity());
   Act(now);
 }
 
@@ -195,7 +197,7 @@ void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
   contexts_.WorkerLost(link);
   if (gate_) {
     gate_->WorkerLost(link);
-    gate_->SetCapacity(PrefillBlocks());
+    gate_->SetCapacity(KvCapacity());
   }
   Act(now);
   for (const RequestId& id : theirs) NoteWaiting(id);
@@ -241,6 +243,7 @@ void Dispatcher::TellGate(const RequestRecord& record, std::span<const BlockKey>
                     .computed = done.computed_tokens,
                     .queued = done.queued,
                     .compute = done.compute,
+                    .copied = done.copied,
                     .awaited = !record.unheard()},
                    now);
 }

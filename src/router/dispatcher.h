@@ -139,7 +139,7 @@ class Dispatcher {
   bool IsNeeded(const RequestId& id) const;
   // Such a request holds a place, so what it waits for must not wait for one.
   void PassUpstreams(const RequestId& id, absl::Time now);
-  int64_t PrefillBlocks() const;  // of all prefill workers
+  SessionGate::Capacity KvCapacity() const;  // of all prefill workers
   // What became of the KV of a request's session.
   void TellGate(const RequestRecord& record, std::span<const BlockKey> keys, absl::Time now);
   // For the worker that is given the request now.

@@ -72,9 +72,11 @@ void SessionGate::Prefilled(const SessionKey& key, const Prefill& prefill, absl:
     window_.Ran({.tells = had > 0,
                  .lost = again > prefill.computed - again,
                  .queued = prefill.queued,
-                 .compute = prefill.compute},
+                 .compute = prefill.compute,
+                 .copied = prefill.copied},
                 {.active = counts_.active,
-                 .fit = capacity_ * having_ / std::max<int64_t>(2 * held_blocks_, 1),
+                 .fit = FitInHalf(capacity_.blocks),
+                 .fit_in_host = FitInHalf(capacity_.host_blocks),
                  .some_wait = counts_.waiting > 0});
   }
   if (window_.size() < before) NoteCut();
@@ -103,6 +105,10 @@ int64_t SessionGate::BlocksOf(const Session& session) {
     if (!is_part) blocks += held.blocks;
   }
   return blocks;
+}
+
+int64_t SessionGate::FitInHalf(int64_t blocks) const {
+  return blocks * having_ / std::max<int64_t>(2 * held_blocks_, 1);
 }
 
 void SessionGate::CountHeld(const Session& session, int64_t sign) {

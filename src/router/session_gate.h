@@ -72,15 +72,19 @@ class SessionGate {
   // REQUIRES: the id is not known here. It is admitted, now or later, unless this is RESOURCE_EXHAUSTED: too many wait.
   // `needed`: as for Needed.
   absl::Status Arrived(const RequestId& id, const SessionKey& session, bool needed, absl::Time now);
-  // KV blocks of all prefill workers. Sessions that half of them should hold may always be active.
-  void SetCapacity(int64_t blocks) { capacity_ = blocks; }
+  // Of all prefill workers. Sessions that half of `blocks` should hold may always be active.
+  struct Capacity {
+    int64_t blocks = 0;       // KV memory
+    int64_t host_blocks = 0;  // what host memory holds besides
+  };
+  void SetCapacity(const Capacity& capacity) { capacity_ = capacity; }
   // A request of the session was prefilled. Harmless if the session is not known.
   struct Prefill {
     WorkerAddress worker{};
     std::span<const BlockKey> keys{};  // of its prompt's full blocks, as far as they are known
     int64_t found = 0;                 // tokens of its prompt that were not computed
     int64_t computed = 0;              // tokens that were
-    absl::Duration queued{}, compute{};
+    absl::Duration queued{}, compute{}, copied{};
     bool awaited = true;  // false: a shadow
   };
   void Prefilled(const SessionKey& session, const Prefill& prefill, absl::Time now);
@@ -143,6 +147,7 @@ class SessionGate {
   bool MustPark(const Session& session) const;
   void NoteCut();
   static int64_t BlocksOf(const Session& session);  // that it should have: at each worker the longest it had there
+  int64_t FitInHalf(int64_t blocks) const;          // sessions, roughly
   void CountHeld(const Session& session, int64_t sign);
   void Run(const RequestId& id, Session& session, const SessionKey& key);  // it is admitted
   void Admit(const SessionKey& key, Session& session, absl::Time now);     // with all that waits of it
@@ -166,7 +171,7 @@ class SessionGate {
   absl::Duration pause_ = absl::Milliseconds(125);    // between a session's requests, a mean
   SessionWindow window_;                              // where there is no number
   int64_t parks_after_ = 0;  // sessions whose number is higher, while more are active than the window allows
-  int64_t capacity_ = 0;
+  Capacity capacity_;
   int64_t having_ = 0, held_blocks_ = 0;  // active sessions with something held, and BlocksOf them
   int64_t arrivals_ = 0;
   Counts counts_;

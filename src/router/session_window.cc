@@ -8,16 +8,21 @@ namespace {
 constexpr int64_t kRound = 32, kLongestRound = 128;  // prefills that tell, and all
 constexpr double kTolerated = 0.05;                  // of those that tell
 constexpr int kFull = 8;                             // times as long
+constexpr int kDear = 20;                            // times as long as copies must computing take for them to be cheap
 constexpr int64_t kLower = 8, kRaise = 64;           // by one in so many
 
 }  // namespace
 
 bool SessionWindow::HasLost() const {
   return round_.lost > 1 && static_cast<double>(round_.lost) > kTolerated * static_cast<double>(round_.tell) &&
-         round_.queued > round_.compute;
+         round_.queued > round_.served();
 }
 
-bool SessionWindow::IsFull() const { return round_.queued > kFull * round_.compute; }
+bool SessionWindow::IsTight(int64_t now, const Sessions& sessions) const {
+  const bool copies_are_dear = kDear * round_.copied > round_.compute;
+  const int64_t fit = sessions.fit + (copies_are_dear ? 0 : sessions.fit_in_host);
+  return round_.queued > kFull * round_.served() && now > 2 * fit;
+}
 
 void SessionWindow::Ran(const Prefill& prefill, const Sessions& sessions) {
   if (left_out_ > 0) {
@@ -29,9 +34,10 @@ void SessionWindow::Ran(const Prefill& prefill, const Sessions& sessions) {
   round_.lost += prefill.tells && prefill.lost;
   round_.queued += prefill.queued;
   round_.compute += prefill.compute;
+  round_.copied += prefill.copied;
   if (round_.tell < kRound && round_.prefills < kLongestRound) return;
   const int64_t now = std::min(size_, sessions.active);
-  const bool is_tight = IsFull() && now > 2 * sessions.fit;
+  const bool is_tight = IsTight(now, sessions);
   if (HasLost() || (is_tight && size_ == kUnbounded)) {
     Set(std::max(now / 2, std::min(now, sessions.fit)), sessions);
   } else if (is_tight) {

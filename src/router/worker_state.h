@@ -23,6 +23,7 @@ struct WorkerInfo {
   KvLayout layout{};
   int64_t blocks_total = 0;
   int64_t staging_blocks = 0;  // that host memory and disk hold besides
+  int64_t host_blocks = 0;     // of these, in host memory; 0 also from a worker of an older release
   int32_t context = 0;         // tokens
   int32_t max_batch = 0;       // requests in one step
 };

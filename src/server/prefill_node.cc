@@ -70,6 +70,7 @@ absl::StatusOr<std::unique_ptr<PrefillNode>> PrefillNode::Start(const NodeParts&
   const int64_t block_bytes = info.layout.BlockBytes();
   ASSIGN_OR_RETURN(options.staging, Staging(parts.options, block_bytes));
   info.staging_blocks = options.staging.host + options.staging.disk;
+  info.host_blocks = options.staging.host;
   if (options.staging.host > 0) {
     ASSIGN_OR_RETURN(node->staging_, StagingStore::Create(options.staging, block_bytes, parts.backend.kv_slab(),
                                                           parts.options.kv_disk_dir));

@@ -106,6 +106,7 @@ worker::v1::WorkerInfo ToProto(const WorkerInfo& info) {
   proto.set_blocks_total(info.blocks_total);
   proto.set_context(info.context);
   proto.set_staging_blocks(info.staging_blocks);
+  proto.set_host_blocks(info.host_blocks);
   proto.set_max_batch(info.max_batch);
   return proto;
 }
@@ -130,6 +131,7 @@ absl::StatusOr<WorkerInfo> FromProto(const worker::v1::WorkerInfo& proto, Worker
   ASSIGN_OR_RETURN(info.layout, FromProto(proto.layout()));
   info.blocks_total = proto.blocks_total();
   info.staging_blocks = std::clamp<int64_t>(proto.staging_blocks(), 0, int64_t{1} << 48);
+  info.host_blocks = std::clamp<int64_t>(proto.host_blocks(), 0, info.staging_blocks);
   info.context = proto.context();
   info.max_batch = proto.max_batch();
   return info;

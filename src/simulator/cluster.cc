@@ -79,10 +79,12 @@ WorkerInfo SimulatedCluster::InfoOf(const WorkerAddress& address, const std::str
 }
 
 void SimulatedCluster::StartPrefill(const WorkerAddress& address, const std::string& module) {
-  const WorkerInfo info = InfoOf(address, module, module, WorkerRole::kPrefill);
+  WorkerInfo info = InfoOf(address, module, module, WorkerRole::kPrefill);
+  info.staging_blocks = info.host_blocks = shape_.host_blocks;
   SimulatedPrefill::Options options{
       .engine = {}, .model = shape_.model, .device = shape_.device, .weights = WeightsOf(module)};
   options.engine.blocks = blocks_;
+  options.engine.staging.host = shape_.host_blocks;
   options.engine.vocab = SimulatedBackend::kVocab;
   options.engine.context = shape_.model.context;
   options.engine.step_tokens = shape_.step_tokens;
@@ -265,6 +267,12 @@ void SimulatedCluster::RunUntilIdle() {
 
 void SimulatedCluster::ArmRouter() {
   timer_.By(core_.queue, router_.NextTick(), [this] { router_.Tick(); });
+}
+
+int64_t SimulatedCluster::HostTokens() const {
+  int64_t tokens = 0;
+  for (const auto& [address, worker] : prefills_) tokens += worker->engine().load().totals.host_tokens;
+  return tokens;
 }
 
 int64_t SimulatedCluster::BlocksHeld() const {

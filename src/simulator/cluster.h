@@ -37,6 +37,7 @@ struct ClusterShape {
   // Where there are any, they are all that is served.
   std::vector<GroupShape> groups{};
   std::optional<int64_t> blocks{};     // of each worker; unset: as many as the device holds beside the model
+  int64_t host_blocks = 0;             // of each prefill worker, for KV that is evicted
   int64_t step_tokens = 512;           // see PrefillEngineOptions
   int32_t max_batch = 64;              // of a decode worker, see DecodeEngineOptions
   std::optional<int64_t> increment{};  // the same; unset: as learned from steps
@@ -83,6 +84,7 @@ class SimulatedCluster {
   // Of all workers, still referenced or quarantined. REQUIRES: idle; all else is CHECKed.
   int64_t BlocksHeld() const;
   SessionGate::Counts Sessions() const { return router_.sessions(); }
+  int64_t HostTokens() const;  // brought back from host memory, by the prefill workers that live
   int64_t BytesPushed() const { return core_.network.pushed(); }  // by all prefill workers
 
  private:

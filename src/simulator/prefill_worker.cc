@@ -6,13 +6,26 @@
 #include "simulator/workers.h"
 
 namespace baton {
+namespace {
+
+// The slots of a real one, each of which holds what the simulated slab has of a block.
+std::unique_ptr<StagingStore> MakeStaging(const StagingOptions& blocks, SimulatedBackend& backend) {
+  if (blocks.host == 0) return nullptr;
+  BATON_CHECK(blocks.disk == 0, "no disk is simulated");
+  auto store = StagingStore::Create(blocks, SimulatedBackend::BlockBytes(), backend.slab());
+  BATON_CHECK(store.ok(), store.status().ToString());
+  return *std::move(store);
+}
+
+}  // namespace
 
 SimulatedPrefill::SimulatedPrefill(WorkerAddress address, Options options, SimulatorCore& core)
     : address_(std::move(address)),
       options_(std::move(options)),
       core_(core),
       backend_(options_.model, options_.device, options_.engine.blocks, options_.weights),
-      engine_(options_.engine) {}
+      engine_(options_.engine),
+      staging_(MakeStaging(options_.engine.staging, backend_)) {}
 
 void SimulatedPrefill::Submit(PrefillJob job) {
   Tell([&](PrefillEngine& engine, absl::Time now) {
@@ -55,15 +68,42 @@ void SimulatedPrefill::BeginStep() {
     stepping_ = false;
     return;
   }
-  StepRecord record{.worker = address_, .start = core_.queue.Now(), .time = backend_.TimeOf(*batch)};
-  for (const SequenceSlice& slice : batch->slices) {
+  const StagedCopies& copies = engine_.copies();
+  copies.out.empty() && copies.in.empty() ? Compute(*batch, absl::ZeroDuration()) : Copy(*batch);
+}
+
+void SimulatedPrefill::Copy(const Batch& batch) {
+  const StagedCopies& copies = engine_.copies();
+  const absl::Duration took = backend_.CopyTimeOf(std::ssize(copies.out) + std::ssize(copies.in));
+  core_.queue.After(took, [this, &batch, &copies, took] {
+    if (dead_) return;
+    const absl::Status copied = staging_->Copy(copies);
+    BATON_CHECK(copied.ok(), copied.ToString());
+    Tell([took](PrefillEngine& engine, absl::Time) { engine.CopiesDone(took); });
+    Compute(batch, took);
+  });
+}
+
+void SimulatedPrefill::Compute(const Batch& batch, absl::Duration copied) {
+  StepRecord record{.worker = address_, .start = core_.queue.Now(), .copied = copied};
+  for (const SequenceSlice& slice : batch.slices) {
     record.tokens += std::ssize(slice.tokens);
     record.history += slice.start;
   }
+  const bool computes = !batch.slices.empty();
+  if (computes) record.time = backend_.TimeOf(batch);
   const size_t number = core_.steps.size();
   core_.steps.push_back(record);
-  backend_.Forward(*batch);  // nobody reads it before its layers are done
+  if (!computes) return Finish(/*broken_off=*/false);
+  backend_.Forward(batch);  // nobody reads it before its layers are done
   RunLayer(number, 0);
+}
+
+void SimulatedPrefill::Finish(bool broken_off) {
+  stepping_ = false;
+  Tell([broken_off](PrefillEngine& engine, absl::Time now) {
+    broken_off ? engine.BreakOffStep(now) : engine.FinishStep(absl::OkStatus(), now);
+  });
 }
 
 void SimulatedPrefill::RunLayer(size_t step, int64_t layer) {
@@ -75,13 +115,10 @@ void SimulatedPrefill::RunLayer(size_t step, int64_t layer) {
     bool go_on = true;
     Tell([&](PrefillEngine& engine, absl::Time now) { go_on = engine.LayerDone(layer, now); });
     if (go_on && layer + 1 < layers) return RunLayer(step, layer + 1);
-    stepping_ = false;
     StepRecord& ended = core_.steps[step];
     ended.broken_off = !go_on;
     ended.time = core_.queue.Now() - ended.start;
-    Tell([go_on](PrefillEngine& engine, absl::Time now) {
-      go_on ? engine.FinishStep(absl::OkStatus(), now) : engine.BreakOffStep(now);
-    });
+    Finish(/*broken_off=*/!go_on);
   });
 }
 

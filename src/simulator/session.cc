@@ -27,6 +27,7 @@ class SessionRunner {
     RETURN_IF_ERROR(failure_);
     result_.steps = cluster_.steps();
     result_.bytes_pushed = cluster_.BytesPushed();
+    result_.host_tokens = cluster_.HostTokens();
     result_.blocks_held = cluster_.BlocksHeld();
     return std::move(result_);
   }

@@ -37,6 +37,7 @@ struct SessionsResult {
   std::vector<std::vector<TurnRan>> sessions{};
   std::vector<StepRecord> steps{};
   int64_t bytes_pushed = 0;  // of KV
+  int64_t host_tokens = 0;   // of prompts, brought back from host memory
   int64_t refused = 0;       // for want of room; the turn asks again at once
   int64_t blocks_held = 0;   // once all is over: 0, or some leak
 };

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "backend/simulated/simulated_backend.h"
 #include "engine/decode_engine.h"
 #include "engine/prefill_engine.h"
+#include "engine/staging_store.h"
 #include "simulator/event_queue.h"
 #include "simulator/network.h"
 
@@ -25,8 +27,9 @@ struct StepRecord {
   WorkerAddress worker{};
   absl::Time start{};
   absl::Duration time{};
-  int64_t tokens = 0;   // computed
-  int64_t history = 0;  // attended to, of all slices together
+  absl::Duration copied{};  // before `start`, staged KV and what is evicted for it
+  int64_t tokens = 0;       // computed
+  int64_t history = 0;      // attended to, of all slices together
   bool broken_off = false;
   friend bool operator==(const StepRecord&, const StepRecord&) = default;
 };
@@ -110,7 +113,10 @@ class SimulatedPrefill {
   void Tell(absl::FunctionRef<void(PrefillEngine&, absl::Time now)> event);
   void Wake();
   void BeginStep();
+  void Copy(const Batch& batch);
+  void Compute(const Batch& batch, absl::Duration copied);
   void RunLayer(size_t step, int64_t layer);
+  void Finish(bool broken_off);
   void ArmTimer();
   template <typename Reply, typename Handle, typename Answer>
   void Call(const WorkerAddress& to, Handle handle, Answer answer);
@@ -133,6 +139,7 @@ class SimulatedPrefill {
   SimulatorCore& core_;
   SimulatedBackend backend_;
   PrefillEngine engine_;
+  const std::unique_ptr<StagingStore> staging_;  // null: nothing is staged
   std::map<LinkId, WorkerAddress> connections_;
   bool woken_ = false, stepping_ = false, dead_ = false;
   WakeUp timer_;

@@ -520,6 +520,34 @@ TEST_CASE("a prompt that is completed while its session waits is prefilled whole
   CHECK(d.Take() == Lines{"prefill-1: prefill down#ab.3 exy"});
 }
 
+TEST_CASE("sessions whose KV workers' host memory holds are not too many, unless copies of it are dear") {
+  // 60 have three blocks each where a worker has 100, and prompts wait for long.
+  Driven d(false, SessionLimits{});
+  PrefillDone done;
+  done.computed_tokens = 1;
+  done.queued = absl::Seconds(11);
+  done.compute = absl::Seconds(1);
+  const auto limit = [&](int64_t host_blocks, absl::Duration copied) {
+    (*d).WorkerLost(kP, d.now);
+    d.AttachPrefill(host_blocks);
+    done.copied = copied;
+    for (const char* turn : {"first", "second"}) {
+      for (int s = 0; s < 60; ++s) {
+        ClientRequest request = d.Request(absl::StrCat(turn, s), std::string(49, static_cast<char>('A' + s)));
+        request.session = absl::StrCat("session", s);
+        REQUIRE(d.Submit(std::move(request)).ok());
+        d.Take();
+        d.Prefilled(absl::StrCat(turn, s), done);
+      }
+    }
+    return (*d).session_limit();
+  };
+  SECTION("no host memory") { CHECK(limit(0, absl::ZeroDuration()) == 30); }
+  SECTION("enough of it") { CHECK(limit(100, absl::Milliseconds(50)) == 0); }
+  SECTION("too little") { CHECK(limit(60, absl::ZeroDuration()) == 30); }
+  SECTION("slow") { CHECK(limit(100, absl::Milliseconds(60)) == 30); }
+}
+
 TEST_CASE("a request that is refused, as too many wait for their turn, leaves nothing behind") {
   Driven d(false, SessionLimits{.sessions = 1, .waiting_requests = 1});
   const auto submit = [&](const RequestId& id, const std::string& session) {

@@ -34,10 +34,15 @@ class Driven {
  public:
   explicit Driven(bool shortest_first = false, std::optional<SessionLimits> sessions = {}, RouterLimits limits = {})
       : dispatcher_(Options(shortest_first, sessions, limits)) {
-    dispatcher_.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 11), now);
+    AttachPrefill(/*host_blocks=*/0);
     dispatcher_.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), now);
   }
 
+  void AttachPrefill(int64_t host_blocks) {
+    WorkerInfo info = Info(WorkerRole::kPrefill, kP, 11);
+    info.host_blocks = info.staging_blocks = host_blocks;
+    dispatcher_.WorkerAttached(kP, info, now);
+  }
   ClientRequest Request(const RequestId& id, const std::string& prompt, int32_t max_tokens = 4) const {
     ClientRequest request;
     request.id = id;
@@ -50,12 +55,11 @@ class Driven {
   absl::StatusOr<RequestTicket> Submit(ClientRequest request) {
     return dispatcher_.Submit(Prepare(std::move(request)), now);
   }
-  // All of its prompt that was taken was computed.
-  void Prefilled(const RequestId& id) {
-    PrefillDone done;
+  // Unless it is said how many were, all tokens of its prompt that were taken were computed.
+  void Prefilled(const RequestId& id, PrefillDone done = {}) {
     done.request_id = names_.at(id);
     done.decode_incarnation = Incarnation(22);
-    done.computed_tokens = std::max(tokens_[done.request_id] - 1, 0);
+    if (done.computed_tokens == 0) done.computed_tokens = std::max(tokens_[done.request_id] - 1, 0);
     dispatcher_.OnPrefillDone(kP, done, now);
   }
   void Made(const RequestId& worker_id, const std::string& text, std::optional<FinishReason> finish) {

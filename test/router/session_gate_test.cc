@@ -301,12 +301,17 @@ TEST_CASE("one session may always be active, and as many as half of KV memory sh
     }
   };
   SECTION("half") {
-    d.gate.SetCapacity(60);
+    d.gate.SetCapacity({.blocks = 60});
+    prefill_at({"p"});
+    CHECK(d.gate.limit() == 3);
+  }
+  SECTION("half, whatever host memory holds besides") {
+    d.gate.SetCapacity({.blocks = 60, .host_blocks = 1000});
     prefill_at({"p"});
     CHECK(d.gate.limit() == 3);
   }
   SECTION("half, where each has KV at the workers of two modules") {
-    d.gate.SetCapacity(120);
+    d.gate.SetCapacity({.blocks = 120});
     prefill_at({"p", "q"});
     CHECK(d.gate.limit() == 3);
   }

@@ -10,11 +10,13 @@ class Driven {
   // Prefills that waited for twice as long as they were computed.
   void Run(int times, bool lost = false, absl::Duration queued = absl::Seconds(2), bool tells = true) {
     for (int i = 0; i < times; ++i) {
-      window.Ran({.tells = tells, .lost = lost, .queued = queued, .compute = absl::Seconds(1)}, sessions);
+      window.Ran({.tells = tells, .lost = lost, .queued = queued, .compute = absl::Seconds(1), .copied = copied},
+                 sessions);
     }
   }
 
   SessionWindow window;
+  absl::Duration copied;  // of each prefill
   SessionWindow::Sessions sessions{.active = 100, .fit = 10, .some_wait = true};
 };
 
@@ -71,6 +73,41 @@ TEST_CASE(
     d.Run(32, /*lost=*/false, kFull);
     CHECK(d.window.size() == 50);
   }
+}
+
+TEST_CASE("what fits into host memory is not too much, as long as it is cheap to copy") {
+  constexpr absl::Duration kFull = absl::Seconds(11);
+  Driven d;
+  d.sessions.fit_in_host = 40;
+  d.copied = absl::Milliseconds(50);
+  SECTION("it is not") {
+    d.Run(1000, /*lost=*/false, kFull);
+    CHECK(d.window.size() == SessionWindow::kUnbounded);
+  }
+  SECTION("it is where copies take more than a twentieth of the time that computing takes") {
+    d.copied = absl::Milliseconds(51);
+    d.Run(32, /*lost=*/false, kFull);
+    CHECK(d.window.size() == 50);
+  }
+  SECTION("it is where host memory has no room for all of it either") {
+    d.sessions.fit_in_host = 39;
+    d.Run(32, /*lost=*/false, kFull);
+    CHECK(d.window.size() == 50);
+  }
+  SECTION("what it lost is lost, and host memory leaves no more sessions a place than KV memory does") {
+    for (int i = 0; i < 20; ++i) d.Run(132, /*lost=*/true);
+    CHECK(d.window.size() == 10);
+  }
+}
+
+TEST_CASE("who waits while staged KV is copied does not wait for nothing") {
+  Driven d;
+  d.copied = absl::Seconds(1);
+  d.Run(1024, /*lost=*/true, absl::Seconds(2));
+  d.Run(1024, /*lost=*/false, absl::Seconds(16));
+  CHECK(d.window.size() == SessionWindow::kUnbounded);
+  d.Run(32, /*lost=*/false, absl::Milliseconds(16001));
+  CHECK(d.window.size() == 50);
 }
 
 TEST_CASE("after a change as many prefills as there are sessions are left out") {

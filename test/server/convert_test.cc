@@ -220,6 +220,18 @@ TEST_CASE("what contradicts itself is refused") {
 
   worker::v1::WorkerInfo info;
   CHECK(absl::IsInvalidArgument(FromProto(info, WorkerRole::kDecode).status()));
+  info.set_address("host:1");
+  info.set_blocks_total(1);
+  info.set_context(1);
+  info.set_max_batch(1);
+  info.set_module_digest(std::string(32, 'd'));
+  *info.mutable_layout() = ToProto(kLayout);
+  info.set_staging_blocks(7);
+  info.set_host_blocks(5);
+  CHECK(FromProto(info, WorkerRole::kPrefill)->host_blocks == 5);
+  CHECK(FromProto(ToProto(*FromProto(info, WorkerRole::kPrefill)), WorkerRole::kPrefill)->host_blocks == 5);
+  info.set_host_blocks(8);  // of 7
+  CHECK(FromProto(info, WorkerRole::kPrefill)->host_blocks == 7);
 
   worker::v1::Load load;
   load.set_queued_tokens(-5);

@@ -1,8 +1,9 @@
 // Runs test/scenario/agents_*.txt and sessions_*.txt: agents that wait for each other, and sessions that wait for their
 // turn, on a simulated router, prefill and decode workers.
 //
-//   cluster [sessions=N] [blocks=N] [prefills=N]   a new one, where at most so many sessions are active (0: as many as
-//                   KV memory has room for); blocks of each worker; prefill workers
+//   cluster [sessions=N] [blocks=N] [host=N] [prefills=N]   a new one, where at most so many sessions are active (0: as
+//                   many as KV memory has room for); blocks of each worker, and in prefill workers' host memory;
+//                   prefill workers
 //   submit ID [prompt=NAME] [of=ID,ID] [then=N] [out=N]   a prompt of NAME's 48 tokens, outputs, and N tokens more
 //     long=N          NAME's first N tokens
 //     slow=1          on the decode worker that takes a second for each token
@@ -96,6 +97,7 @@ class Scenario {
     }
     shape.prefill_workers = static_cast<int32_t>(command.Number("prefills", 1));
     if (const int64_t blocks = command.Number("blocks"); blocks > 0) shape.blocks = blocks;
+    shape.host_blocks = command.Number("host");
     cluster_ = *SimulatedCluster::Create(shape);
     steps_told_ = 0;
   }
@@ -186,7 +188,7 @@ TEST_CASE("agents and sessions whose workers die, that stall, stop or are cancel
     RunScenario(entry.path().string(), [&](const ScenarioCommand& command) { return scenario.Run(command); });
   }
   spdlog::set_level(spdlog::level::info);
-  CHECK(files == 7);
+  CHECK(files == 8);
 }
 
 }  // namespace

@@ -129,6 +129,33 @@ TEST_CASE("of more sessions than KV memory holds some wait, and less is computed
   CHECK(4 * PrefillTokens(as_seen) < 3 * PrefillTokens(any_number));
 }
 
+TEST_CASE("what sessions lose comes back from host memory, for the time that copies take") {
+  const auto sessions = Sessions(60);
+  ClusterShape shape = Shape();
+  const SessionsResult roomy = Run(shape, sessions, {});
+  CHECK(roomy.host_tokens == 0);
+  shape.blocks = 1800;
+  const SessionsResult lost = Run(shape, sessions, {});
+  shape.host_blocks = 18'000;
+  const SessionsResult staged = Run(shape, sessions, {});
+  CheckSameTokens(roomy, staged);
+  CAPTURE(PrefillTokens(roomy), PrefillTokens(lost), PrefillTokens(staged), staged.host_tokens);
+  CHECK(PrefillTokens(lost) > 2 * PrefillTokens(roomy));
+  CHECK(100 * PrefillTokens(staged) < 105 * PrefillTokens(roomy));
+  const auto last = [](const SessionsResult& result) {
+    absl::Duration ended;
+    for (const auto& turns : result.sessions) ended = std::max(ended, turns.back().ended);
+    return ended;
+  };
+  CHECK(last(staged) < last(lost));
+  absl::Duration copied;
+  for (const StepRecord& step : staged.steps) copied += step.copied;
+  // Llama's 2 MiB a block, 20 GB/s: in, and some out.
+  const absl::Duration in = absl::Seconds(static_cast<double>(staged.host_tokens) / kBlockTokens * (1 << 21) / 20e9);
+  CHECK(copied > in);
+  CHECK(copied < 3 * in);
+}
+
 TEST_CASE("a turn begins a tool's pause after the end of the one before it") {
   auto sessions = Sessions(3);
   for (Session& session : sessions) session[5].pause = absl::Seconds(7);

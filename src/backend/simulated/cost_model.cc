@@ -43,6 +43,11 @@ int64_t BlocksBeside(const ModelConfig& model, const DeviceShape& device) {
   return static_cast<int64_t>(std::max(0.0, left) / static_cast<double>(SimulatedKvLayout(model).BlockBytes()));
 }
 
+absl::Duration CopyTime(const ModelConfig& model, const DeviceShape& device, int64_t blocks) {
+  const double bytes = static_cast<double>(blocks) * static_cast<double>(SimulatedKvLayout(model).BlockBytes());
+  return absl::Seconds(bytes / device.host_rate);
+}
+
 StepWork WorkOf(const ModelConfig& model, const Batch& batch) {
   const double per_key = 4.0 * static_cast<double>(model.heads * model.head_dim);  // q k and p v, of one layer
   double tokens = 0, rows = 0, keys = 0, row_keys = 0, history = 0;

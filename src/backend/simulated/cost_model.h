@@ -19,6 +19,7 @@ struct DeviceShape {
   double memory_bytes = 0;         // capacity
   double memory_rate = 0;          // bytes a second
   double network_rate = 0;         // bytes a second out of this device, for hand-offs
+  double host_rate = 0;            // bytes a second between this device and the host's memory, either way
   absl::Duration step_overhead{};  // launches, planning, sampling
 };
 
@@ -32,6 +33,8 @@ KvLayout SimulatedKvLayout(const ModelConfig& model);
 double WeightBytes(const ModelConfig& model);
 // KV blocks beside the weights in nine tenths of the device's memory; 0: the model does not fit.
 int64_t BlocksBeside(const ModelConfig& model, const DeviceShape& device);
+// What copying so many KV blocks takes, to the host's memory or from it.
+absl::Duration CopyTime(const ModelConfig& model, const DeviceShape& device, int64_t blocks);
 
 // As the forward pass computes: the last layer goes on after its keys and values, and the LM head runs, only for
 // tokens that logits are wanted of (design idea 1).

@@ -54,8 +54,8 @@ absl::StatusOr<ModelConfig> ModelNamed(std::string_view name) {
 absl::StatusOr<DeviceShape> DeviceNamed(std::string_view name) {
   constexpr absl::Duration kOverhead = absl::Microseconds(500);
   const std::array<std::pair<const char*, DeviceShape>, 2> devices = {{
-      {"a100", {"a100", 312e12, 0.6, 80e9, 2.0e12, 25e9, kOverhead}},
-      {"h200", {"h200", 790e12, 0.75, 141e9, 4.3e12, 50e9, kOverhead}},
+      {"a100", {"a100", 312e12, 0.6, 80e9, 2.0e12, 25e9, 20e9, kOverhead}},
+      {"h200", {"h200", 790e12, 0.75, 141e9, 4.3e12, 50e9, 40e9, kOverhead}},
   }};
   return Named("device", name, devices);
 }

@@ -28,6 +28,7 @@ class SimulatedBackend {
 
   const KvLayout& kv_layout() const { return layout_; }
   absl::Duration TimeOf(const Batch& batch) const { return StepTime(device_, WorkOf(model_, batch)); }
+  absl::Duration CopyTimeOf(int64_t blocks) const { return CopyTime(model_, device_, blocks); }
   // As Backend::Forward. Greedy decoding takes the token that the last position's hash names.
   LogitsView Forward(const Batch& batch);
 

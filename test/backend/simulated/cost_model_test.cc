@@ -30,6 +30,7 @@ DeviceShape Slow() {
           .memory_bytes = 20000,
           .memory_rate = 100,
           .network_rate = 10,
+          .host_rate = 64,
           .step_overhead = absl::Seconds(7)};
 }
 
@@ -76,6 +77,11 @@ TEST_CASE("what the weights leave of nine tenths of the memory is KV blocks") {
   DeviceShape small = Slow();
   small.memory_bytes = 4000;
   CHECK(BlocksBeside(Tiny(), small) == 0);
+}
+
+TEST_CASE("blocks are copied to and from host memory at its own rate") {
+  CHECK(CopyTime(Tiny(), Slow(), 3) == absl::Seconds(3 * 16 * 48 / 64));
+  CHECK(CopyTime(Tiny(), Slow(), 0) == absl::ZeroDuration());
 }
 
 TEST_CASE("so many tokens are computed while the weights are read") {
