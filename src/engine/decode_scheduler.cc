@@ -116,18 +116,21 @@ bool DecodeScheduler::InPlan(const SequenceId& id) const {
 
 void DecodeScheduler::OrderSequences() {
   turns_.clear();
-  for (auto it = sequences_.begin(); it != sequences_.end(); ++it) turns_.push_back(it);
+  for (auto it = sequences_.begin(); it != sequences_.end(); ++it) turns_.push_back({0, it->second.came, it});
   if (tenants_.size() <= 1) return;
-  using Turn = std::tuple<int64_t, absl::Time, uint64_t>;  // round, came, number
-  std::vector<std::pair<Turn, Sequences::iterator>> turns;
-  turns.reserve(turns_.size());
-  for (auto& [name, tenant] : tenants_) tenant.ordered = 0;
-  for (const Sequences::iterator it : turns_) {
-    const Sequence& sequence = it->second;
-    turns.push_back({{sequence.tenant->second.ordered++, sequence.came, it->first.number}, it});
+  for (auto& [name, tenant] : tenants_) {
+    tenant.came.clear();
+    tenant.ordered = 0;
   }
-  std::ranges::sort(turns, {}, &std::pair<Turn, Sequences::iterator>::first);
-  std::ranges::transform(turns, turns_.begin(), &std::pair<Turn, Sequences::iterator>::second);
+  for (const auto& [id, sequence] : sequences_) sequence.tenant->second.came.push_back(sequence.came);
+  for (auto& [name, tenant] : tenants_) std::ranges::sort(tenant.came);
+  for (Turn& turn : turns_) {
+    Tenant& tenant = turn.sequence->second.tenant->second;
+    turn.round = tenant.ordered++;
+    turn.came = tenant.came[turn.round];
+  }
+  std::ranges::sort(
+      turns_, {}, [](const Turn& turn) { return std::make_tuple(turn.round, turn.came, turn.sequence->first.number); });
 }
 
 const DecodePlan& DecodeScheduler::BeginStep() {
@@ -140,7 +143,7 @@ const DecodePlan& DecodeScheduler::BeginStep() {
   OrderSequences();
   bool waiting = false;  // a swapped sequence found no room: none with a later turn may take it
   for (auto turn = turns_.cbegin(); turn != turns_.cend(); ++turn) {
-    const Sequences::iterator it = *turn;
+    const Sequences::iterator it = turn->sequence;
     if (static_cast<int32_t>(plan_.batch.size()) == options_.max_batch) break;
     if (it->second.leaving) continue;
     if (it->second.swapped && (waiting || !SwapIn(turn))) {
@@ -157,7 +160,7 @@ const DecodePlan& DecodeScheduler::BeginStep() {
 
 // Makes sure of a block for the sequence's next token.
 bool DecodeScheduler::GrowOne(Turns::const_iterator turn) {
-  Sequence& sequence = (*turn)->second;
+  Sequence& sequence = turn->sequence->second;
   const auto size = static_cast<int64_t>(sequence.table.size());
   if (BlocksFor(sequence.kv_tokens + 1) == size) return true;
   if (std::optional<BlockRef> block = tree_.Allocate()) {
@@ -171,7 +174,7 @@ bool DecodeScheduler::GrowOne(Turns::const_iterator turn) {
 // Brings a sequence back if that leaves a block for itself and for each sequence with an earlier turn: otherwise it
 // might have to go again at once.
 bool DecodeScheduler::SwapIn(Turns::const_iterator turn) {
-  Sequence& sequence = (*turn)->second;
+  Sequence& sequence = turn->sequence->second;
   const int64_t blocks = BlocksFor(sequence.kv_tokens);
   const int64_t ready = tree_.ReadyPrefix(sequence.keys);
   const int64_t needed = blocks - ready + tree_.CachedInPrefix(sequence.keys);
@@ -182,7 +185,7 @@ bool DecodeScheduler::SwapIn(Turns::const_iterator turn) {
   }
   for (BlockRef& block : tree_.Match(sequence.keys)) sequence.table.Append(std::move(block));
   sequence.shared = sequence.table.size();
-  SwapCopy copy{(*turn)->first, &sequence.host, {}};
+  SwapCopy copy{turn->sequence->first, &sequence.host, {}};
   while (static_cast<int64_t>(sequence.table.size()) < blocks) {
     std::optional<BlockRef> block = tree_.Allocate();
     BATON_CHECK(block.has_value(), "less available than the tree said");
@@ -202,10 +205,10 @@ void DecodeScheduler::MakeRoom(Turns::const_iterator claimant, int64_t blocks) {
   LeavingReferences leaving = leaving_;
   std::vector<Sequences::iterator> victims;
   for (auto turn = std::prev(turns_.cend()); possible < blocks && turn != claimant; --turn) {
-    const Sequence& sequence = (*turn)->second;
+    const Sequence& sequence = turn->sequence->second;
     if (sequence.swapped || sequence.leaving) continue;
     possible += Releases(sequence, leaving);
-    victims.push_back(*turn);
+    victims.push_back(turn->sequence);
   }
   if (possible < blocks) return;
   for (const Sequences::iterator victim : victims) {

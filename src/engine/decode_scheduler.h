@@ -63,17 +63,18 @@ struct DecodePlan {
   }
 };
 
-// Tenants have turns: first each one's best claim, of these who came first, then each one's second, and so on. So all
-// who have enough to do hold equally many places, and what a priority is worth, it is worth among a tenant's own.
+// Tenants have turns: first one sequence of each, then a second one, and so on; within a round, whose k-th to come came
+// first has the first turn, for its k-th best claim. So all who have enough to do hold equally many places, and what a
+// priority is worth, it is worth among a tenant's own.
 //
 // When a sequence's next token has no block, the one whose turn is last is swapped out: its blocks are copied to
 // host memory as they are, and given up when the step is over. It comes back, byte by byte, when there is room again;
 // recomputing would not do, because another module made the prompt's KV (design idea 1). Sequences that wait for a
 // block, for room or for a place in the batch are left out of a step and lose nothing.
 //
-// No livelock: a sequence is only ever swapped out for one with an earlier turn. The first of all stays the first, but
-// for a better claim of its own tenant's, always gets what it needs as soon as nobody but reservations holds the rest,
-// and finishes.
+// No livelock: a sequence is only ever swapped out for one with an earlier turn, and the order changes only where one
+// comes or ends. The first turn stays its tenant's until one of the tenant's ends; whoever has it always gets what it
+// needs as soon as nobody but reservations holds the rest, and finishes.
 // Not thread-safe. Pool and tree must outlive it.
 class DecodeScheduler {
  public:
@@ -119,7 +120,9 @@ class DecodeScheduler {
  private:
   struct Tenant {
     int64_t sequences = 0;
-    int64_t ordered = 0;  // of these, by OrderSequences so far
+    // Of OrderSequences:
+    std::vector<absl::Time> came;  // of its sequences, the first to come first
+    size_t ordered = 0;            // of these, so far
   };
   using Tenants = std::map<std::string, Tenant>;
   struct Sequence {
@@ -135,7 +138,12 @@ class DecodeScheduler {
     std::unique_ptr<std::byte[]> host;  // [BlocksFor(kv_tokens)] blocks when swapped out
   };
   using Sequences = std::map<SequenceId, Sequence>;
-  using Turns = std::vector<Sequences::iterator>;
+  struct Turn {
+    size_t round = 0;  // counts a tenant's turns
+    absl::Time came;   // of the tenant's sequences the one that came as this number
+    Sequences::iterator sequence;
+  };
+  using Turns = std::vector<Turn>;
   using LeavingReferences = absl::flat_hash_map<BlockId, int64_t>;  // by sequences that are being swapped out
 
   const Sequence& At(const SequenceId& id) const;

@@ -1,8 +1,10 @@
 #include "engine/decode_scheduler.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <random>
+#include <tuple>
 
 #include "absl/strings/str_join.h"
 #include "catch.h"
@@ -46,6 +48,7 @@ class SchedulerWorld {
                                           .tenant = spec.tenant});
     names_[id] = name;
     left_[id] = spec.max_new_tokens;
+    came_[spec.tenant][id] = now + absl::Seconds(spec.handicap_s);
     Check();
     return true;
   }
@@ -55,6 +58,7 @@ class SchedulerWorld {
     now += absl::Milliseconds(10);
     const DecodePlan plan = scheduler_.BeginStep();
     scheduler_.CheckInvariants();
+    CheckVictims(plan);
     std::string lines;
     for (const SwapCopy& copy : plan.out) {
       absl::StrAppend(&lines, names_[copy.sequence], " goes out, ", copy.pieces.size(), " blocks\n");
@@ -103,6 +107,30 @@ class SchedulerWorld {
     scheduler_.Remove(id, 1);
     names_.erase(id);
     left_.erase(id);
+    for (auto& [tenant, came] : came_) came.erase(id);
+  }
+  // Whoever goes out makes room for one with an earlier turn, which has nothing of this step.
+  void CheckVictims(const DecodePlan& plan) {
+    if (plan.out.empty()) return;
+    std::map<std::tuple<size_t, absl::Time, uint64_t>, SequenceId> turns;
+    for (const auto& [tenant, came] : came_) {
+      std::vector<absl::Time> times;
+      for (const auto& [id, time] : came) times.push_back(time);
+      std::ranges::sort(times);
+      size_t round = 0;
+      for (const auto& [id, time] : came) {
+        turns[{round, times[round], id.number}] = id;
+        ++round;
+      }
+    }
+    const auto goes_out = [&](const SequenceId& id) {
+      return std::ranges::count(plan.out, id, &SwapCopy::sequence) > 0;
+    };
+    bool room_is_made = false;
+    for (const auto& [turn, id] : turns) {
+      if (goes_out(id)) REQUIRE(room_is_made);
+      room_is_made |= !goes_out(id) && std::ranges::count(plan.batch, id) == 0;
+    }
   }
 
   BlockPool pool_;
@@ -110,6 +138,7 @@ class SchedulerWorld {
   DecodeScheduler scheduler_;
   std::map<SequenceId, std::string> names_;
   std::map<SequenceId, int64_t> left_;
+  std::map<std::string, std::map<SequenceId, absl::Time>> came_;  // by tenant
 };
 
 std::string Show(const Admission& admission) {
