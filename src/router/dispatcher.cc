@@ -357,6 +357,7 @@ void Dispatcher::Act(PromptGrew& grew, absl::Time now) {
   record.complete = now;
   if (absl::Status status = Complete(request); !status.ok()) return core_.Fail(grew.id, status);
   core_.Closed(grew.id, tokens, request.sampling.max_tokens, now);
+  NoteWaiting(grew.id);
   if (record.follower) core_.EndBy(grew.id, now + kShadowWait);
 }
 

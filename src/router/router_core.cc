@@ -227,14 +227,15 @@ void RouterCore::Failed(const WorkerAddress& link, const RequestId& id, const Fa
   }
   const bool growing = live.state == State::kGrowing;
   const bool cannot_hand_off = by_prefill && failure.no_room_to_decode && absl::IsUnavailable(reason);
+  const WorkerAddress refuser = by_prefill && failure.no_room_to_decode ? live.decode : link;
   // It shuts down, and nothing was shown yet: as where it is lost.
-  const bool leaves = absl::IsUnavailable(reason) && workers_.at(link).load.draining;
+  const bool leaves = (absl::IsUnavailable(reason) || absl::IsResourceExhausted(reason)) && IsDraining(refuser);
   const bool again = (absl::IsResourceExhausted(reason) || cannot_hand_off || leaves) && !live.request.at_holder &&
                      (by_prefill || live.state == State::kStarting);
   if (again) {
     const absl::Duration delay =
         std::max({failure.retry_after, kShortestRetry, (waiting_requests() + 1) * kRetrySpacing});
-    LeaveOut(live, by_prefill && failure.no_room_to_decode ? live.decode : link, now + delay);
+    LeaveOut(live, refuser, now + delay);
     LeavePrefill(live);
     LeaveDecode(live);
     if (growing) return PlaceOrWait(live, now);
@@ -456,10 +457,16 @@ void RouterCore::EndOverdue(absl::Time now) {
   for (auto timer = timers_.begin(); timer != timers_.end() && timer->first <= now; ++timer)
     due.push_back(timer->second);
   for (const RequestId& id : due) {
-    const Live& live = live_.at(id);
+    Live& live = live_.at(id);
     if (now >= live.request.deadline) {
       End(id, absl::DeadlineExceededError("the deadline passed"));
-    } else if (now >= live.give_up) {
+    } else if (now < live.give_up) {
+      continue;
+    } else if (std::ranges::any_of(live.refusals, [&](const Refusal& refusal) { return IsDraining(refusal.link); })) {
+      live.refused_at = now;  // the wait for room begins when it has gone
+      live.give_up = now + limits_.capacity_wait;
+      Arm(live);
+    } else {
       End(id, live.reason, limits_.retry_hint);
     }
   }

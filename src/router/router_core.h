@@ -179,6 +179,7 @@ class RouterCore {
   void SetPromptTokens(Live& live, int32_t tokens);
   void PlaceWaiting(absl::Time now);
   Live& FirstToAsk(Live& live, absl::Time now);
+  bool IsDraining(const WorkerAddress& link) const;  // attached, and shuts down
   absl::Status CheckShare(const RouteRequest& request) const;
   bool MayWait(const RouteRequest& request) const;
   void CountLive(const RouteRequest& request, int32_t change);

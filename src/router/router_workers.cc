@@ -69,6 +69,11 @@ absl::Status RouterCore::Readiness(const std::string& model, bool prefill_only) 
   return absl::OkStatus();
 }
 
+bool RouterCore::IsDraining(const WorkerAddress& link) const {
+  const auto worker = workers_.find(link);
+  return worker != workers_.end() && worker->second.load.draining;
+}
+
 absl::Time RouterCore::AwaitedUntil(const std::string& model, bool prefill_only) const {
   const absl::Time attached = absl::InfiniteFuture();
   std::vector<const WorkerInfo*> decodes;  // attached, or awaited

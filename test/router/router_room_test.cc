@@ -66,6 +66,34 @@ TEST_CASE("a prefill-only request that is refused goes to another worker, or wai
   }
 }
 
+TEST_CASE("however long a worker takes to shut down, what it refuses waits for the one that comes in its place") {
+  Cluster c({.restart_wait = absl::Seconds(30), .capacity_wait = absl::Seconds(30)});
+  const bool decode = GENERATE(true, false);
+  const char* link = decode ? kD : kP;
+  c.core.WorkerLoaded(link, {.draining = true});
+  const std::vector<std::string> ids = {"r1", "r2"};
+  for (const std::string& id : ids) REQUIRE(c.core.Submit(Request(id), c.now).ok());
+  const auto refuse_all = [&] {
+    for (const std::string& line : Take(c.core)) {
+      INFO(line);
+      REQUIRE(line.starts_with("prefill"));
+      c.core.Failed(kP, line.substr(8, 2), Full(absl::Seconds(1), /*at_decode=*/decode), c.now);
+    }
+  };
+  refuse_all();
+  for (int tenths = 0; tenths < 900; ++tenths) {
+    c.core.Tick(c.now += absl::Milliseconds(100));
+    refuse_all();
+  }
+  c.core.WorkerLost(link, c.now);
+  for (int tenths = 0; tenths < 200; ++tenths) c.core.Tick(c.now += absl::Milliseconds(100));
+  CHECK(Take(c.core).empty());
+  c.core.WorkerAttached(link, decode ? Info(WorkerRole::kDecode, kD, 23) : Info(WorkerRole::kPrefill, kP, 13), c.now);
+  Lines lines = Take(c.core);
+  std::ranges::sort(lines);
+  CHECK(lines == Lines{"prefill r1 prefill-1 decode-1", "prefill r2 prefill-1 decode-1"});
+}
+
 TEST_CASE("a session leaves a decode worker that has no room for one that has, at once") {
   Cluster c;
   RouteRequest turn = Request("turn 1");
