@@ -101,4 +101,11 @@ int Load::lost() {
   return static_cast<int>(lost);
 }
 
+int Load::sent_again() {
+  const std::lock_guard lock(mutex_);
+  int sent_again = 0;
+  for (const Client& client : clients_) sent_again += client.sent_again;
+  return sent_again;
+}
+
 }  // namespace baton

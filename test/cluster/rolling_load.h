@@ -24,6 +24,7 @@ class Load {
   // For each kind how many were answered, were sent again and were lost, and of those why.
   std::string Report();
   int lost();
+  int sent_again();
 
  private:
   struct Client {
