@@ -303,11 +303,12 @@ absl::Status Validate(const WorkerOptions& options) {
   const bool guarded = !options.common.peer.empty(), open = options.common.open;
   RETURN_IF_ERROR(CheckReach("listen", options.listen, guarded, open, kGuard));
   RETURN_IF_ERROR(CheckReach("metrics", options.common.metrics, guarded, open, kGuard));
-  // With --guard-kv there is no UCX that would listen there.
-  if (options.kv_devices == "lo" || options.guard_kv || guarded || open) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("kv-devices: '", options.kv_devices,
-                                                 "' may be reached from other machines: give ", kGuard,
-                                                 ", or --open if that is what you want"));
+  // With --guard-kv there is no UCX that would listen there. It asks nobody for certificates.
+  if (options.kv_devices == "lo" || options.guard_kv || open) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "kv-devices: '", options.kv_devices,
+      "' may be reached from other machines, and who reaches it can write into this worker's memory, with certificates "
+      "or without: give --guard-kv, or --open if only workers are on that network"));
 }
 
 bool IsLoopback(const std::string& host_port) {

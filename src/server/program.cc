@@ -50,6 +50,10 @@ int RunProgram(const std::string& program, const CommonOptions& options, const s
   absl::Status status = InitLogging(program, options.log_level, format);
   LogLibraries();
   RaiseFileLimit();
+  if (status.ok() && options.open && !options.check) {
+    spdlog::warn(
+        "--open: where no keys or certificates are given, whoever reaches an address of this program may use it");
+  }
   if (status.ok()) status = run();
   if (!status.ok()) {
     TellFailure(program, format, status);

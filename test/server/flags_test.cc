@@ -304,9 +304,14 @@ TEST_CASE("nothing listens where other machines may reach it without keys or cer
   quiet.guard_kv = true;
   CHECK(Validate(quiet).ok());
   quiet.guard_kv = false;
+  quiet.common.open = true;
+  CHECK(Validate(quiet).ok());
+  quiet.common.open = false;
   Authority ours("ours");
   quiet.common.metrics = "0.0.0.0:9";
   quiet.common.peer = ours.Issue("worker");
+  CHECK(Message(Validate(quiet)).starts_with("kv-devices: 'eth0' may be reached"));  // UCX asks for none
+  quiet.kv_devices = "lo";
   CHECK(Validate(quiet).ok());
   RouterOptions here;
   here.common.metrics = "0.0.0.0:9";
