@@ -9,7 +9,7 @@
 namespace baton {
 namespace {
 
-absl::Status Run(const RouterOptions& options, ShutdownSignal& signal) {
+absl::Status Run(const RouterOptions& options, const ReadAgain& read_again, ShutdownSignal& signal) {
   RETURN_IF_ERROR(Validate(options));
   WarnOfKeys(options);
   ASSIGN_OR_RETURN(std::vector<ServedModel> models, LoadServedModels(options.models));
@@ -20,7 +20,8 @@ absl::Status Run(const RouterOptions& options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(const auto node,
                    RouterNode::Start(options, std::move(models), DialBy(options.common.peer), clock, metrics));
   const auto shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); };
-  RunUntilSignal(signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown, ReloadOf(options, *node)});
+  RunUntilSignal(
+      signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown, ReloadOf(options, *node, read_again)});
   return absl::OkStatus();
 }
 
@@ -30,7 +31,9 @@ int Main(int argc, char** argv) {
   RouterOptions options;
   AddFlags(app, options);
   if (const auto code = ParseFlags(app, argc, argv)) return *code;
-  return RunProgram("baton-router", options.common, [&] { return Run(options, signal); });
+  ReadAgain read_again;
+  if (app.count("--config") > 0) read_again = [=] { return ReadRouterOptions(argc, argv); };
+  return RunProgram("baton-router", options.common, [&] { return Run(options, read_again, signal); });
 }
 
 }  // namespace

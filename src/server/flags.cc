@@ -391,6 +391,17 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) 
   return std::nullopt;
 }
 
+absl::StatusOr<RouterOptions> ReadRouterOptions(int argc, const char* const* argv) {
+  CLI::App app;
+  RouterOptions options;
+  AddFlags(app, options);
+  app.parse(argc, argv);  // as at the start
+  const CLI::Option* config = app.get_option("--config");
+  if (config->count() > 0) RETURN_IF_ERROR(ApplyConfigFile(app, config->as<std::string>()));
+  RETURN_IF_ERROR(Validate(options));
+  return options;
+}
+
 absl::Status ApplyConfigFile(CLI::App& app, const std::string& path) {
   ASSIGN_OR_RETURN(const toml::table table, ReadTomlFile(path));
   for (const auto& [key, node] : table) {

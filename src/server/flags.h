@@ -25,6 +25,10 @@ void AddServeFlags(CLI::App& app, ServeOptions& options);
 // stderr. Reads the file that --config names, of the app or of the subcommand that was given.
 std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv);
 
+// A router's options as ParseFlags gave them, but with the file of --config as it is now. INVALID_ARGUMENT: the file
+// has a mistake, or the options cannot be.
+absl::StatusOr<RouterOptions> ReadRouterOptions(int argc, const char* const* argv);
+
 // Sets the options that the command line did not. INVALID_ARGUMENT names file, line and key: TOML syntax, a key that
 // is no option, a bad value. NOT_FOUND: no such file.
 absl::Status ApplyConfigFile(CLI::App& app, const std::string& path);

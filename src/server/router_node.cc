@@ -190,9 +190,23 @@ void RouterNode::ReloadKeys() {
   spdlog::error("the keys stay as they were: {}", std::string(Message(status)));
 }
 
-std::function<void()> ReloadOf(const RouterOptions& options, RouterNode& node) {
-  if (options.keys.empty()) return nullptr;
-  return [&node] { node.ReloadKeys(); };
+void RouterNode::ReloadWorkers(const absl::StatusOr<RouterOptions>& options) {
+  if (!options.ok()) return spdlog::error("the workers stay as they were: {}", std::string(Message(options.status())));
+  if (membership_ || HasNames(options->prefill_workers) || HasNames(options->decode_workers)) {
+    return spdlog::info("the workers stay as they were: what DNS and etcd say is followed, other names want a restart");
+  }
+  router_.SetWorkers(WorkerRole::kPrefill, options->prefill_workers);
+  router_.SetWorkers(WorkerRole::kDecode, options->decode_workers);
+  spdlog::info("the workers were read again: {} for prefill, {} for decode", options->prefill_workers.size(),
+               options->decode_workers.size());
+}
+
+std::function<void()> ReloadOf(const RouterOptions& options, RouterNode& node, ReadAgain read_again) {
+  if (options.keys.empty() && !read_again) return nullptr;
+  return [&node, read_again = std::move(read_again)] {
+    node.ReloadKeys();
+    if (read_again) node.ReloadWorkers(read_again());
+  };
 }
 
 void RouterNode::CheckHealth() {

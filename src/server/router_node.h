@@ -32,6 +32,9 @@ class RouterNode {
   const Router& router() const { return router_; }
   // Reads the file of keys again, and logs what became of it.
   void ReloadKeys();
+  // Goes on with the workers that these options name, unless a name is among them or was: the logs say what became of
+  // it.
+  void ReloadWorkers(const absl::StatusOr<RouterOptions>& options);
   // Returns unless the router hangs. Thread-safe.
   void CheckAlive() const { static_cast<void>(router_.Decoders()); }
   // Refuses new calls, gives running ones `grace` to end, cancels the rest. Idempotent.
@@ -60,7 +63,8 @@ class RouterNode {
   std::unique_ptr<LiveMembership> membership_;  // null where all workers are named by address
 };
 
-// What a program does at SIGHUP: reads the keys again, if it has any.
-std::function<void()> ReloadOf(const RouterOptions& options, RouterNode& node);
+// What a program does at SIGHUP: reads the keys again, if it has any, and the workers, if they may be others by now.
+using ReadAgain = std::function<absl::StatusOr<RouterOptions>()>;
+std::function<void()> ReloadOf(const RouterOptions& options, RouterNode& node, ReadAgain read_again = nullptr);
 
 }  // namespace baton

@@ -67,6 +67,27 @@ TEST_CASE("a program reads its keys again at SIGHUP, and goes on with the old on
   }
 }
 
+TEST_CASE("a router reads its workers again at SIGHUP, and goes on with the old ones where the file is wrong") {
+  TempDir directory;
+  const auto name_decode = [&](const std::string& address) {
+    directory.Write("router.toml", absl::StrCat("decode-workers = [\"", address, "\"]\n"));
+  };
+  Worker prefill("prefill"), decode("decode");
+  name_decode("127.0.0.1:1");
+  Process router("baton-router", {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--prefill-workers",
+                                  prefill.address, "--config", directory / "router.toml"});
+  router.Await("listening on ");
+  directory.Write("router.toml", "decode-workers = 7\n");
+  router.Signal(SIGHUP);
+  CHECK(absl::StrContains(router.Await("the workers stay as they were: "), "decode-workers"));
+  name_decode(decode.address);
+  router.Signal(SIGHUP);
+  router.Await("the workers were read again: ");
+  router.Await("serving");
+  router.Signal(SIGTERM);
+  CHECK(router.Wait() == 0);
+}
+
 TEST_CASE("processes with certificates of one authority serve together, and a stranger reaches none of them") {
   Authority ours("ours"), others("others");
   Worker prefill("prefill", With(Small({"--listen", "127.0.0.1:0"}), ours.Issue("prefill")));
