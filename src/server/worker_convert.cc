@@ -131,7 +131,7 @@ absl::StatusOr<WorkerInfo> FromProto(const worker::v1::WorkerInfo& proto, Worker
   ASSIGN_OR_RETURN(info.layout, FromProto(proto.layout()));
   info.blocks_total = proto.blocks_total();
   info.staging_blocks = std::clamp<int64_t>(proto.staging_blocks(), 0, int64_t{1} << 48);
-  info.host_blocks = std::clamp<int64_t>(proto.host_blocks(), 0, info.staging_blocks);
+  info.host_blocks = std::clamp<int64_t>(proto.host_blocks(), 0, std::min(info.staging_blocks, int64_t{1} << 32));
   info.context = proto.context();
   info.max_batch = proto.max_batch();
   return info;

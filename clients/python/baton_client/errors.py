@@ -10,7 +10,7 @@ class BatonError(Exception):
 
     def __init__(self, code: grpc.StatusCode, message: str, retry_after: float | None = None):
         super().__init__(f"{code.name}: {message}")
-        self.code = code  # UNAVAILABLE and RESOURCE_EXHAUSTED may be retried, and CANCELLED where nobody cancelled and nothing came
+        self.code = code  # UNAVAILABLE and RESOURCE_EXHAUSTED may be retried
         self.message = message  # names the field, the value and the limit
         self.retry_after = retry_after  # seconds; None: the server does not know
 
