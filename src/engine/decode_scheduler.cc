@@ -64,9 +64,9 @@ SequenceId DecodeScheduler::Add(NewSequence added) {
   const int32_t levels = std::clamp(added.priority, -kMostPriority, kMostPriority);
   const SequenceId id{added.came - levels * options_.priority_worth, ++added_};
   Sequence& sequence = sequences_[id];
-  sequence.tenant = tenants_.try_emplace(std::move(added.tenant)).first;
-  ++sequence.tenant->second.sequences;
+  sequence.tenant = std::move(added.tenant);
   sequence.came = added.came;
+  turns_changed_ = true;
   sequence.table = std::move(kv.table);
   sequence.keys = std::move(kv.keys);
   sequence.kv_tokens = kv.kv_tokens;
@@ -103,8 +103,8 @@ void DecodeScheduler::Remove(const SequenceId& id, int64_t made) {
   const Sequence& sequence = it->second;
   swapped_ -= sequence.swapped;
   growth_.Learn(made, made + sequence.max_kv_tokens - sequence.kv_tokens);
-  if (--sequence.tenant->second.sequences == 0) tenants_.erase(sequence.tenant);
   sequences_.erase(it);
+  turns_changed_ = true;
 }
 
 bool DecodeScheduler::InPlan(const SequenceId& id) const {
@@ -115,22 +115,20 @@ bool DecodeScheduler::InPlan(const SequenceId& id) const {
 }
 
 void DecodeScheduler::OrderSequences() {
+  std::map<absl::string_view, Turns> claims;  // by tenant, the best first
+  for (auto it = sequences_.begin(); it != sequences_.end(); ++it) claims[it->second.tenant].push_back(it);
+  using Order =
+      std::tuple<size_t, absl::Time, uint64_t>;  // round, when the tenant's sequence of that number came; unique
+  std::vector<std::pair<Order, Sequences::iterator>> turns;
+  for (const auto& [tenant, of_tenant] : claims) {
+    std::vector<absl::Time> came;
+    for (const Sequences::iterator it : of_tenant) came.push_back(it->second.came);
+    std::ranges::sort(came);
+    for (size_t k = 0; k < came.size(); ++k) turns.push_back({{k, came[k], of_tenant[k]->first.number}, of_tenant[k]});
+  }
+  std::ranges::sort(turns, {}, [](const auto& turn) { return turn.first; });
   turns_.clear();
-  for (auto it = sequences_.begin(); it != sequences_.end(); ++it) turns_.push_back({0, it->second.came, it});
-  if (tenants_.size() <= 1) return;
-  for (auto& [name, tenant] : tenants_) {
-    tenant.came.clear();
-    tenant.ordered = 0;
-  }
-  for (const auto& [id, sequence] : sequences_) sequence.tenant->second.came.push_back(sequence.came);
-  for (auto& [name, tenant] : tenants_) std::ranges::sort(tenant.came);
-  for (Turn& turn : turns_) {
-    Tenant& tenant = turn.sequence->second.tenant->second;
-    turn.round = tenant.ordered++;
-    turn.came = tenant.came[turn.round];
-  }
-  std::ranges::sort(
-      turns_, {}, [](const Turn& turn) { return std::make_tuple(turn.round, turn.came, turn.sequence->first.number); });
+  for (const auto& [order, it] : turns) turns_.push_back(it);
 }
 
 const DecodePlan& DecodeScheduler::BeginStep() {
@@ -140,10 +138,10 @@ const DecodePlan& DecodeScheduler::BeginStep() {
   batch_.clear();
   releasing_ = 0;
   leaving_.clear();
-  OrderSequences();
+  if (std::exchange(turns_changed_, false)) OrderSequences();
   bool waiting = false;  // a swapped sequence found no room: none with a later turn may take it
   for (auto turn = turns_.cbegin(); turn != turns_.cend(); ++turn) {
-    const Sequences::iterator it = turn->sequence;
+    const Sequences::iterator it = *turn;
     if (static_cast<int32_t>(plan_.batch.size()) == options_.max_batch) break;
     if (it->second.leaving) continue;
     if (it->second.swapped && (waiting || !SwapIn(turn))) {
@@ -160,7 +158,7 @@ const DecodePlan& DecodeScheduler::BeginStep() {
 
 // Makes sure of a block for the sequence's next token.
 bool DecodeScheduler::GrowOne(Turns::const_iterator turn) {
-  Sequence& sequence = turn->sequence->second;
+  Sequence& sequence = (*turn)->second;
   const auto size = static_cast<int64_t>(sequence.table.size());
   if (BlocksFor(sequence.kv_tokens + 1) == size) return true;
   if (std::optional<BlockRef> block = tree_.Allocate()) {
@@ -174,7 +172,7 @@ bool DecodeScheduler::GrowOne(Turns::const_iterator turn) {
 // Brings a sequence back if that leaves a block for itself and for each sequence with an earlier turn: otherwise it
 // might have to go again at once.
 bool DecodeScheduler::SwapIn(Turns::const_iterator turn) {
-  Sequence& sequence = turn->sequence->second;
+  Sequence& sequence = (*turn)->second;
   const int64_t blocks = BlocksFor(sequence.kv_tokens);
   const int64_t ready = tree_.ReadyPrefix(sequence.keys);
   const int64_t needed = blocks - ready + tree_.CachedInPrefix(sequence.keys);
@@ -185,7 +183,7 @@ bool DecodeScheduler::SwapIn(Turns::const_iterator turn) {
   }
   for (BlockRef& block : tree_.Match(sequence.keys)) sequence.table.Append(std::move(block));
   sequence.shared = sequence.table.size();
-  SwapCopy copy{turn->sequence->first, &sequence.host, {}};
+  SwapCopy copy{(*turn)->first, &sequence.host, {}};
   while (static_cast<int64_t>(sequence.table.size()) < blocks) {
     std::optional<BlockRef> block = tree_.Allocate();
     BATON_CHECK(block.has_value(), "less available than the tree said");
@@ -205,10 +203,10 @@ void DecodeScheduler::MakeRoom(Turns::const_iterator claimant, int64_t blocks) {
   LeavingReferences leaving = leaving_;
   std::vector<Sequences::iterator> victims;
   for (auto turn = std::prev(turns_.cend()); possible < blocks && turn != claimant; --turn) {
-    const Sequence& sequence = turn->sequence->second;
+    const Sequence& sequence = (*turn)->second;
     if (sequence.swapped || sequence.leaving) continue;
     possible += Releases(sequence, leaving);
-    victims.push_back(turn->sequence);
+    victims.push_back(*turn);
   }
   if (possible < blocks) return;
   for (const Sequences::iterator victim : victims) {
@@ -265,7 +263,6 @@ DecodeScheduler::Counts DecodeScheduler::counts() const {
 
 void DecodeScheduler::CheckInvariants() const {
   int64_t swapped = 0;
-  std::map<std::string, int64_t> of_tenants;
   for (const auto& [id, sequence] : sequences_) {
     swapped += sequence.swapped;
     const auto size = static_cast<int64_t>(sequence.table.size());
@@ -276,10 +273,8 @@ void DecodeScheduler::CheckInvariants() const {
     BATON_CHECK(sequence.shared <= std::min(sequence.keys.size(), sequence.table.size()), "shares what it has not");
     BATON_CHECK(running_ || !sequence.leaving, "leaves without a step");
     BATON_CHECK(sequence.kv_tokens <= options_.positions, "a sequence beyond its positions");
-    ++of_tenants[sequence.tenant->first];
   }
-  BATON_CHECK(of_tenants.size() == tenants_.size(), "a tenant without sequences");
-  for (const auto& [name, tenant] : tenants_) BATON_CHECK(tenant.sequences == of_tenants[name], name);
+  BATON_CHECK(turns_changed_ || turns_.size() == sequences_.size(), "a sequence without turn");
   BATON_CHECK(swapped == swapped_, "swapped sequences miscounted");
 }
 

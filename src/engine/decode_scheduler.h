@@ -63,18 +63,18 @@ struct DecodePlan {
   }
 };
 
-// Tenants have turns: first one sequence of each, then a second one, and so on; within a round, whose k-th to come came
-// first has the first turn, for its k-th best claim. So all who have enough to do hold equally many places, and what a
-// priority is worth, it is worth among a tenant's own.
+// Tenants have turns: first each one's best claim, then each one's second, and so on, so that all who have enough to do
+// hold equally many places. In the k-th round they go by when the k-th of their sequences came, whatever it claims:
+// what a priority is worth, it is worth among a tenant's own.
 //
 // When a sequence's next token has no block, the one whose turn is last is swapped out: its blocks are copied to
 // host memory as they are, and given up when the step is over. It comes back, byte by byte, when there is room again;
 // recomputing would not do, because another module made the prompt's KV (design idea 1). Sequences that wait for a
 // block, for room or for a place in the batch are left out of a step and lose nothing.
 //
-// No livelock: a sequence is only ever swapped out for one with an earlier turn, and the order changes only where one
-// comes or ends. The first turn stays its tenant's until one of the tenant's ends; whoever has it always gets what it
-// needs as soon as nobody but reservations holds the rest, and finishes.
+// No livelock: a sequence is only ever swapped out for one with an earlier turn, and turns change only where one comes
+// or ends. Whoever has the first always gets what it needs as soon as nobody but reservations holds the rest, and
+// finishes; nobody gets before it who did not come, or count as having come, earlier, or claims its tenant's turn.
 // Not thread-safe. Pool and tree must outlive it.
 class DecodeScheduler {
  public:
@@ -118,15 +118,8 @@ class DecodeScheduler {
   void CheckInvariants() const;
 
  private:
-  struct Tenant {
-    int64_t sequences = 0;
-    // Of OrderSequences:
-    std::vector<absl::Time> came;  // of its sequences, the first to come first
-    size_t ordered = 0;            // of these, so far
-  };
-  using Tenants = std::map<std::string, Tenant>;
   struct Sequence {
-    Tenants::iterator tenant;
+    std::string tenant;
     absl::Time came;
     BlockTable table;  // empty when swapped out
     std::vector<BlockKey> keys;
@@ -138,12 +131,7 @@ class DecodeScheduler {
     std::unique_ptr<std::byte[]> host;  // [BlocksFor(kv_tokens)] blocks when swapped out
   };
   using Sequences = std::map<SequenceId, Sequence>;
-  struct Turn {
-    size_t round = 0;  // counts a tenant's turns
-    absl::Time came;   // of the tenant's sequences the one that came as this number
-    Sequences::iterator sequence;
-  };
-  using Turns = std::vector<Turn>;
+  using Turns = std::vector<Sequences::iterator>;
   using LeavingReferences = absl::flat_hash_map<BlockId, int64_t>;  // by sequences that are being swapped out
 
   const Sequence& At(const SequenceId& id) const;
@@ -162,13 +150,13 @@ class DecodeScheduler {
   RadixTree& tree_;
   GrowthEstimate growth_;
   Sequences sequences_;
-  Tenants tenants_;  // that have sequences
   uint64_t added_ = 0;
   int64_t swapped_ = 0;
   int64_t preemptions_ = 0;
 
   DecodePlan plan_;
-  Turns turns_;                   // of all sequences, while a step is planned
+  Turns turns_;  // of all sequences, unless some came or ended since the last step
+  bool turns_changed_ = false;
   std::vector<Sequence*> batch_;  // of the plan
   bool running_ = false;
   LeavingReferences leaving_;

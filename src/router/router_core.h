@@ -149,7 +149,7 @@ class RouterCore {
     int64_t queued_tokens = 0;             // of its prompt, for `prefill` to compute
     absl::Time give_up;                    // waiting: when it ends with `reason`
     absl::Status reason;                   // waiting: why
-    std::optional<absl::Time> refused_at;  // first RESOURCE_EXHAUSTED from a worker
+    std::optional<absl::Time> refused_at;  // first RESOURCE_EXHAUSTED from a worker that does not shut down
     std::vector<Refusal> refusals;         // by workers that are left out for now, each at most once
     absl::Status last_refusal;
     bool placed_again = false;  // as a worker was lost that had not said that it would go

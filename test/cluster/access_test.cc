@@ -88,6 +88,13 @@ TEST_CASE("a router reads its workers again at SIGHUP, and goes on with the old 
   CHECK(router.Wait() == 0);
 }
 
+TEST_CASE("a program that is open to everybody says so") {
+  Process open("baton-router", {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--prefill-workers",
+                                "127.0.0.1:1", "--decode-workers", "127.0.0.1:2", "--open"});
+  open.Await("listening on ");
+  CHECK(absl::StrContains(open.Output(), "--open: where no keys or certificates are given, whoever reaches"));
+}
+
 TEST_CASE("processes with certificates of one authority serve together, and a stranger reaches none of them") {
   Authority ours("ours"), others("others");
   Worker prefill("prefill", With(Small({"--listen", "127.0.0.1:0"}), ours.Issue("prefill")));

@@ -1,14 +1,18 @@
-// One prefill module and decoders over its KV, made from it, and how they are asked.
+// One prefill module and decoders over its KV, made from it, how they are asked, and what they count.
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +22,7 @@
 #include "model/temp_model.h"
 #include "nlohmann/json.hpp"
 #include "programs.h"
+#include "scrape.h"
 #include "source_path.h"
 #include "temp_dir.h"
 
@@ -133,6 +138,58 @@ inline Answer Get(v1::Inference::Stub& stub, const v1::GenerateRequest& request)
   INFO(Message(status));
   REQUIRE(status.ok());
   return {call.ids, call.logprobs, call.final.usage().cached_tokens()};
+}
+
+// `baton serve` of a module and seven more decoders: every second one has weights of its own, the others the module's.
+struct EightDecoders {
+  std::vector<std::string> names;  // the module's first
+  Process serve;
+  const std::string metrics = MetricsOf(serve);
+  const std::unique_ptr<v1::Inference::Stub> stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
+
+  EightDecoders(const Decoders& made, const std::string& module)
+      : names{std::filesystem::path(module).filename()}, serve("baton", Arguments(made, module, names)) {}
+
+ private:
+  static std::vector<std::string> Arguments(const Decoders& made, const std::string& module,
+                                            std::vector<std::string>& names) {
+    std::vector<std::string> arguments = {"serve",       module,      "--listen", "127.0.0.1:0",    "--http",
+                                          "127.0.0.1:0", "--threads", "1",        "--kv-memory-mb", "16"};
+    for (int i = 1; i < 8; ++i) {
+      names.push_back(absl::StrCat("d", i));
+      arguments.insert(arguments.end(),
+                       {"--decoder", i % 2 == 0 ? made.Copy(names.back()) : made.Reversed(names.back())});
+    }
+    return arguments;
+  }
+};
+
+// What a process that serves its metrics there has counted since its start.
+inline double Computed(const std::string& metrics) {  // tokens of prompts
+  return Scrape(metrics, "baton_worker_tokens_total{role=\"prefill\",source=\"computed\"}").value_or(0);
+}
+inline double Moved(const std::string& metrics) { return Scrape(metrics, "baton_transfer_bytes_total").value_or(0); }
+// And what it holds now, in blocks.
+inline double HeldAtPrefill(const std::string& metrics) {
+  const auto blocks = [&](const std::string& state) {
+    return Scrape(metrics, absl::StrCat("baton_kv_blocks{role=\"prefill\",state=\"", state, "\"}")).value_or(0);
+  };
+  return blocks("used") + blocks("cached");
+}
+inline double CachedAtDecode(const std::string& metrics, const std::string& model) {
+  return Scrape(metrics, absl::StrCat("baton_kv_blocks{model=\"", model, "\",role=\"decode\",state=\"cached\"}"))
+      .value_or(0);
+}
+// Of the module, in bytes: layers, K and V, KV heads, tokens, head dimension, float.
+inline constexpr double kBlockBytes = 3 * 2 * 2 * 16 * 16 * 4;
+
+// Counts are raised with a worker's report of its load; one that has passed `expected` is seen by what comes next.
+inline double Becomes(const std::function<double()>& read, double expected) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
+  while (read() < expected && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return read();
 }
 
 }  // namespace baton

@@ -240,62 +240,35 @@ TEST_CASE("a context that one model began is continued by all that share its pre
 
 TEST_CASE("eight decoders over one context hold it once where it was prefilled, and get only what is new") {
   const Decoders made;
-  std::vector<std::string> arguments = {"serve",       kModule,     "--listen", "127.0.0.1:0",    "--http",
-                                        "127.0.0.1:0", "--threads", "1",        "--kv-memory-mb", "8"};
-  std::vector<std::string> names = {"tiny_llama3_f32"};
-  for (int i = 1; i < 8; ++i) {
-    names.push_back(absl::StrCat("d", i));
-    arguments.insert(arguments.end(),
-                     {"--decoder", i % 2 == 0 ? made.Copy(names.back()) : made.Reversed(names.back())});
-  }
-  Process serve("baton", arguments);
-  const std::string metrics = MetricsOf(serve);
-  const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
-  const auto moved = [&] { return Scrape(metrics, "baton_transfer_bytes_total").value_or(0); };
-  const auto computed = [&] {
-    return Scrape(metrics, "baton_worker_tokens_total{role=\"prefill\",source=\"computed\"}").value_or(0);
-  };
-  const auto held = [&] {  // by the prefill worker, in blocks
-    const auto blocks = [&](const std::string& state) {
-      return Scrape(metrics, absl::StrCat("baton_kv_blocks{role=\"prefill\",state=\"", state, "\"}")).value_or(0);
-    };
-    return blocks("used") + blocks("cached");
-  };
-  // Counts are raised with a worker's report of its load.
-  const auto becomes = [&](const auto& read, double expected) {
-    for (int i = 0; i < 500 && read() < expected; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    return read();
-  };
-  constexpr double kBlockBytes = 3 * 2 * 2 * 16 * 16 * 4;  // layers, K and V, KV heads, tokens, head dimension, float
-  std::vector<int32_t> context(161, 5);                    // 10 blocks of KV
-  for (const std::string& name : names) CHECK(Get(*stub, Ask(name, context, 1)).ids.size() == 1);
-  CHECK(becomes(computed, 160) == 160);
-  CHECK(becomes(moved, 8 * 10 * kBlockBytes) == 8 * 10 * kBlockBytes);
-  CHECK(becomes(held, 10) == 10);
+  EightDecoders group(made, kModule);
+  const auto computed = [&] { return Computed(group.metrics); };
+  const auto moved = [&] { return Moved(group.metrics); };
+  const auto held = [&] { return HeldAtPrefill(group.metrics); };
+  std::vector<int32_t> context(161, 5);  // 10 blocks of KV
+  for (const std::string& name : group.names) CHECK(Get(*group.stub, Ask(name, context, 1)).ids.size() == 1);
+  CHECK(Becomes(computed, 160) == 160);
+  CHECK(Becomes(moved, 8 * 10 * kBlockBytes) == 8 * 10 * kBlockBytes);
+  CHECK(Becomes(held, 10) == 10);
   // One turn further: each decoder gets the one block more, which is computed once.
   context.insert(context.end(), 16, 6);
-  for (const std::string& name : names) CHECK(Get(*stub, Ask(name, context, 1)).ids.size() == 1);
-  CHECK(becomes(computed, 176) == 176);
-  CHECK(becomes(moved, 8 * 11 * kBlockBytes) == 8 * 11 * kBlockBytes);
-  CHECK(becomes(held, 11) == 11);
+  for (const std::string& name : group.names) CHECK(Get(*group.stub, Ask(name, context, 1)).ids.size() == 1);
+  CHECK(Becomes(computed, 176) == 176);
+  CHECK(Becomes(moved, 8 * 11 * kBlockBytes) == 8 * 11 * kBlockBytes);
+  CHECK(Becomes(held, 11) == 11);
   // What each is told alone, 40 tokens, is held and moved for it alone: two whole blocks, and the begun one, which
   // moves.
   for (int i = 0; i < 8; ++i) {
     std::vector<int32_t> own = context;
     own.insert(own.end(), 40, 10 + i);
-    CHECK(Get(*stub, Ask(names[static_cast<size_t>(i)], own, 1)).ids.size() == 1);
+    CHECK(Get(*group.stub, Ask(group.names[static_cast<size_t>(i)], own, 1)).ids.size() == 1);
   }
-  CHECK(becomes(computed, 176 + 8 * 40) == 176 + 8 * 40);
-  CHECK(becomes(moved, 8 * 14 * kBlockBytes) == 8 * 14 * kBlockBytes);
-  CHECK(becomes(held, 11 + 8 * 2) == 11 + 8 * 2);
+  CHECK(Becomes(computed, 176 + 8 * 40) == 176 + 8 * 40);
+  CHECK(Becomes(moved, 8 * 14 * kBlockBytes) == 8 * 14 * kBlockBytes);
+  CHECK(Becomes(held, 11 + 8 * 2) == 11 + 8 * 2);
   // Each decoder's own memory is told.
-  for (const std::string& name : names) {
-    const auto cached =
-        [&, series = absl::StrCat("baton_kv_blocks{model=\"", name, "\",role=\"decode\",state=\"cached\"}")] {
-          return Scrape(metrics, series).value_or(0);
-        };
+  for (const std::string& name : group.names) {
     INFO(name);
-    CHECK(becomes(cached, 13) == 13);
+    CHECK(Becomes([&] { return CachedAtDecode(group.metrics, name); }, 13) == 13);
   }
 }
 

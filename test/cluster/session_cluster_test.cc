@@ -1,11 +1,8 @@
 // Sessions over real processes: what each turn computes, holds and moves, and what becomes of it when a worker dies.
 #include <array>
-#include <chrono>
 #include <csignal>
-#include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,22 +18,8 @@
 namespace baton {
 namespace {
 
-constexpr int kBlock = 16;                               // tokens
-constexpr double kBlockBytes = 3 * 2 * 2 * 16 * 16 * 4;  // layers, K and V, KV heads, tokens, head dimension, float
+constexpr int kBlock = 16;  // tokens
 
-// Counts are raised with a worker's report of its load; one that has passed `expected` is seen by what comes next.
-double Becomes(const std::function<double()>& read, double expected) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
-  while (read() < expected && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return read();
-}
-
-double Computed(const std::string& metrics) {
-  return Scrape(metrics, "baton_worker_tokens_total{role=\"prefill\",source=\"computed\"}").value_or(0);
-}
-double Moved(const std::string& metrics) { return Scrape(metrics, "baton_transfer_bytes_total").value_or(0); }
 // A turn has one job at its prefill worker, and its shadow another.
 double JobsDone(const std::string& metrics) {
   return Scrape(metrics, "baton_worker_jobs_total{code=\"OK\",role=\"prefill\"}").value_or(0);
@@ -70,20 +53,8 @@ TEST_CASE("eight decoders that take turns over one session hold its context once
   constexpr int kOutput = 16, kTurns = 16;
   const Decoders made(/*context=*/1024);
   const std::string module = made.Copy("module");
-  std::vector<std::string> arguments = {"serve",       module,      "--listen", "127.0.0.1:0",    "--http",
-                                        "127.0.0.1:0", "--threads", "1",        "--kv-memory-mb", "16"};
-  std::vector<std::string> names = {"module"};
-  for (int i = 1; i < 8; ++i) {
-    names.push_back(absl::StrCat("d", i));
-    arguments.insert(arguments.end(),
-                     {"--decoder", i % 2 == 0 ? made.Copy(names.back()) : made.Reversed(names.back())});
-  }
-  Process serve("baton", arguments);
-  const std::string metrics = MetricsOf(serve);
-  const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
-  const auto blocks = [&](const std::string& labels) {
-    return Scrape(metrics, absl::StrCat("baton_kv_blocks{", labels, "}")).value_or(0);
-  };
+  EightDecoders group(made, module);
+  const std::string& metrics = group.metrics;
 
   Session session(kOutput);
   std::vector<std::pair<v1::GenerateRequest, Answer>> turns;
@@ -92,8 +63,8 @@ TEST_CASE("eight decoders that take turns over one session hold its context once
   for (int turn = 0; turn < kTurns; ++turn) {
     INFO("turn " << turn);
     const size_t decoder = turn % 8;
-    const v1::GenerateRequest request = session.Turn(names[decoder]);
-    const Answer answer = Get(*stub, request);
+    const v1::GenerateRequest request = session.Turn(group.names[decoder]);
+    const Answer answer = Get(*group.stub, request);
     turns.emplace_back(request, answer);
     // All but its own words was prefilled already: the decoders before it have said it.
     CHECK(answer.cached == (turn == 0 ? 0 : session.kv_tokens() - kBlock));
@@ -104,21 +75,17 @@ TEST_CASE("eight decoders that take turns over one session hold its context once
     CHECK(Becomes([&] { return Moved(metrics); }, moved * kBlockBytes) == moved * kBlockBytes);
     // What a decoder with the module's own weights says is the module's KV already.
     held[decoder] = session.kv_blocks() + (decoder % 2 == 0 ? kOutput / kBlock : 0);
-    const auto at_prefill = [&] {
-      return blocks("role=\"prefill\",state=\"used\"") + blocks("role=\"prefill\",state=\"cached\"");
-    };
-    CHECK(Becomes(at_prefill, computed / kBlock) == computed / kBlock);
+    CHECK(Becomes([&] { return HeldAtPrefill(metrics); }, computed / kBlock) == computed / kBlock);
     session.Add(answer);
   }
-  for (size_t i = 0; i < names.size(); ++i) {
-    INFO(names[i]);
-    const std::string cached = absl::StrCat("model=\"", names[i], "\",role=\"decode\",state=\"cached\"");
-    CHECK(Becomes([&] { return blocks(cached); }, held[i]) == held[i]);
+  for (size_t i = 0; i < held.size(); ++i) {
+    INFO(group.names[i]);
+    CHECK(Becomes([&] { return CachedAtDecode(metrics, group.names[i]); }, held[i]) == held[i]);
   }
   for (auto& [request, answer] : turns) {  // and it was right
     request.set_session_id("");
     request.set_cache_salt(absl::StrCat("only of this turn: ", request.model(), turns.size(), answer.cached));
-    CHECK(Get(*stub, request) == answer);
+    CHECK(Get(*group.stub, request) == answer);
   }
 }
 

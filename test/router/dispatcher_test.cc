@@ -128,6 +128,23 @@ TEST_CASE("a request that waits to begin anew is at no worker, and begins as at 
   CHECK(d.Take() == Lines{"decode-1: decode r#ab.2 ab"});
 }
 
+TEST_CASE("a prompt that is complete when no decode worker is there waits at no worker") {
+  Driven d;
+  const auto up = d.Run("up", "ab", {});
+  ClientRequest down = d.Request("down", "");
+  down.workflow = "w";
+  down.segments = {std::vector<TokenId>{'c'},
+                   Reference{.upstream = "up", .on_failure = OnFailure::kSubstitute, .substitute = {'x'}}};
+  REQUIRE(d.Submit(down).ok());
+  REQUIRE((*d).LivesOf("w", "", d.now).at(0)->placed == d.now);
+  (*d).WorkerLost(kD, d.now);
+  CHECK((*d).LivesOf("w", "", d.now).at(0)->placed == absl::InfiniteFuture());
+  d.Take();
+  (*d).WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 23), d.now += absl::Seconds(1));
+  CHECK(d.Take() == Lines{"prefill-1: prefill down#ab.3 cx"});
+  CHECK((*d).LivesOf("w", "", d.now).at(0)->placed == d.now);
+}
+
 TEST_CASE("a prefill worker is told whose prompt it is, and that counts as its tenant's") {
   Driven d(false, {}, RouterLimits{.live_requests = 3});
   ClientRequest request = d.Request("r", "ab");
