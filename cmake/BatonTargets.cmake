@@ -47,11 +47,14 @@ function(baton_library name)
   endif()
 endfunction()
 
-# baton_program(NAME SOURCE [DEPS target ...]): a binary under bin/.
+# baton_program(NAME SOURCE [DEPS target ...]): a binary under bin/. No sanitized test runs one, so that it is built there only by name.
 function(baton_program name source)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   add_executable(${name} ${source})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} baton_flags)
+  if(BATON_SANITIZE)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
 endfunction()
 
 # baton_test(FOLDER [DEPS target ...]): one Catch2 binary from the *_test.cc files of the current folder, run by ctest.
