@@ -1,6 +1,6 @@
 """usage: container.py BUILD_FOLDER
-Is the Containerfile's every source there, and does its image run as nobody? What it runs is not: a base image comes from a
-registry."""
+Is the Containerfile's every source there, and is its image's user nobody? By its text; check_container_image builds its last
+stage."""
 
 import fnmatch
 import pathlib
