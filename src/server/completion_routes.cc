@@ -15,6 +15,7 @@
 #include "server/proto_json.h"
 #include "server/router_metrics.h"
 #include "server/rpc_answer.h"
+#include "server/rpc_query.h"
 
 namespace baton {
 namespace {
@@ -91,13 +92,15 @@ void ReadAndSubmit(const GatewayParts& parts, const SharedCall& call, Reader rea
 
 // Of one message that is the whole body.
 template <typename Request>
-void ReadAndSubmitRpc(const GatewayParts& parts, const SharedCall& call, const std::shared_ptr<RpcAnswer>& answer) {
+void ReadAndSubmitRpc(const GatewayParts& parts, const SharedCall& call, absl::Duration timeout,
+                      const std::shared_ptr<RpcAnswer>& answer) {
   Request request;
   if (const absl::Status status = ParseRpc(call->request.body, request); !status.ok()) {
     return Refuse(parts, *call, status);
   }
   RpcAnswer::Watch(answer);
-  parts.admission.Admit(request, CallContext{call->caller, call->id.request_id, call->id.span}, answer);
+  parts.admission.Admit(request, CallContext{call->caller, call->id.request_id, call->id.span, call->arrived + timeout},
+                        answer);
 }
 
 }  // namespace
@@ -111,17 +114,20 @@ void ServeChat(const GatewayParts& parts, const SharedCall& call) {
 }
 
 void ServeGenerate(const GatewayParts& parts, const SharedCall& call) {
-  const absl::StatusOr<bool> stream = ReadSwitch(call->request.query, "stream");
-  if (!stream.ok()) return Refuse(parts, *call, stream.status());
-  ReadBody(parts, call, [parts, call, stream = *stream] {
+  const absl::StatusOr<RpcQuery> query = ReadRpcQuery(call->request.query, /*may_stream=*/true);
+  if (!query.ok()) return Refuse(parts, *call, query.status());
+  ReadBody(parts, call, [parts, call, query = *query] {
     ReadAndSubmitRpc<v1::GenerateRequest>(
-        parts, call, std::make_shared<GenerateAnswer>(parts.router, call->id, call->reply, stream));
+        parts, call, query.timeout,
+        std::make_shared<GenerateAnswer>(parts.router, call->id, call->reply, query.stream));
   });
 }
 
 void ServePrefillOnly(const GatewayParts& parts, const SharedCall& call) {
-  ReadBody(parts, call, [parts, call] {
-    ReadAndSubmitRpc<v1::PrefillOnlyRequest>(parts, call,
+  const absl::StatusOr<RpcQuery> query = ReadRpcQuery(call->request.query, /*may_stream=*/false);
+  if (!query.ok()) return Refuse(parts, *call, query.status());
+  ReadBody(parts, call, [parts, call, query = *query] {
+    ReadAndSubmitRpc<v1::PrefillOnlyRequest>(parts, call, query.timeout,
                                              std::make_shared<PrefillOnlyAnswer>(parts.router, call->id, call->reply));
   });
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/openai/openai_error.h"
 
@@ -42,13 +41,6 @@ HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::D
     response.headers.emplace_back("retry-after", absl::StrCat(std::max<int64_t>(seconds, 1)));
   }
   return response;
-}
-
-absl::StatusOr<bool> ReadSwitch(const std::string& query, const std::string& name) {
-  if (query.empty() || query == name + "=false") return false;
-  if (query == name + "=true") return true;
-  return absl::InvalidArgumentError(absl::StrCat("query: expected ", name, "=true or ", name, "=false, got '",
-                                                 absl::CHexEscape(query.substr(0, 256)), "'"));
 }
 
 }  // namespace baton

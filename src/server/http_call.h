@@ -41,7 +41,4 @@ HttpResponse ErrorResponse(const CallId& id, const absl::Status& status, absl::D
 // What becomes of a request whose client has gone.
 inline void LeaveTo(Gone why, RequestHandle& request) { why == Gone::kCutOff ? request.LetGo() : request.Cancel(); }
 
-// The value of a parameter "NAME=true" or "NAME=false". INVALID_ARGUMENT: the query has anything else.
-absl::StatusOr<bool> ReadSwitch(const std::string& query, const std::string& name);
-
 }  // namespace baton

@@ -39,7 +39,7 @@ const OpenAiGateway::Route OpenAiGateway::kRoutes[] = {
     {"POST", "/tokenize", ServeTokenize},
     {"POST", "/detokenize", ServeDetokenize},
     {"POST", "/generate", ServeGenerate, Route::For::kTenants, /*takes_query=*/true},
-    {"POST", "/prefill_only", ServePrefillOnly},
+    {"POST", "/prefill_only", ServePrefillOnly, Route::For::kTenants, /*takes_query=*/true},
     {"GET", "/health", ServeHealth, Route::For::kAll},
     {"GET", "/version", ServeVersion},
     {"GET", "/metrics", ServeMetricsText, Route::For::kOperators},

@@ -85,7 +85,7 @@ void ReadAnswerFields(FieldReader& body, CompletionCall& call) {
   call.samples = static_cast<int32_t>(body.Integer("n", 1, kMaxSamples).value_or(1));
   call.stream = body.Bool("stream").value_or(false);
   ReadStreamOptions(body, call);
-  const auto timeout_ms = body.Integer("timeout_ms", 1, absl::ToInt64Milliseconds(absl::Hours(24 * 365)));
+  const auto timeout_ms = body.Integer("timeout_ms", 1, kMaxTimeoutMs);
   if (timeout_ms) call.timeout = absl::Milliseconds(*timeout_ms);
 }
 
