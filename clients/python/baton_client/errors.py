@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 
 
@@ -21,7 +23,8 @@ class BatonError(Exception):
 def from_rpc(error: grpc.RpcError | grpc.aio.AioRpcError) -> BatonError:
     """An error of a call as gRPC raises it."""
     retry_after = None
-    for key, value in error.trailing_metadata() or ():
+    metadata: Any = error.trailing_metadata() or ()  # its stub says neither that it is iterable nor of what
+    for key, value in metadata:
         if key == "retry-after-ms" and str(value).isdecimal():
             retry_after = int(value) / 1000
     return BatonError(error.code(), error.details() or "", retry_after)

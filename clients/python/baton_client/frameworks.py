@@ -200,7 +200,8 @@ class _Watched:
                 return
         elif limit > 0 and (body := self._body()) is not None:
             self._scope = _scopes.tell(self._key, self._url, limit)
-            self._call, _ = self._scope.foresight.begin(body, 0)
+            if self._scope is not None:
+                self._call, _ = self._scope.foresight.begin(body, 0)
         if self._call is not None:
             self._text = _Text(response.headers.get("content-type", "").startswith("text/event-stream"))
 
@@ -222,7 +223,8 @@ class _Watched:
             self._learn(text.end())
 
     def _learn(self, output: str) -> None:
-        self._scope.foresight.end(self._call, output)
+        if self._scope is not None and self._call is not None:
+            self._scope.foresight.end(self._call, output)
 
 
 @_harmless
@@ -276,7 +278,8 @@ class _SyncClient(openai.DefaultHttpxClient):
             response = super().send(request, **options)
         watched.answered(response)
         if options.get("stream"):
-            response.iter_bytes = _tapped(response, watched)
+            # Of this response alone, whose class is httpx's.
+            response.iter_bytes = _tapped(response, watched)  # type: ignore[method-assign]
         else:
             watched.take(response.content)
             watched.end()
@@ -307,7 +310,7 @@ class _AsyncClient(openai.DefaultAsyncHttpxClient):
             response = await super().send(request, **options)
         watched.answered(response)
         if options.get("stream"):
-            response.aiter_bytes = _async_tapped(response, watched)
+            response.aiter_bytes = _async_tapped(response, watched)  # type: ignore[method-assign, assignment]
         else:
             watched.take(response.content)
             watched.end()
