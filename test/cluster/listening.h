@@ -1,4 +1,4 @@
-// Where a process listens by TCP.
+// Where a process listens by TCP, or takes packets by UDP from whoever sends them.
 #pragma once
 
 #include <sys/types.h>
@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -36,11 +37,14 @@ inline std::vector<ListeningSocket> ListeningSockets(pid_t pid) {
     sockets.insert(std::filesystem::read_symlink(entry, gone).string());
   }
   std::vector<ListeningSocket> listening;
-  for (const char* table : {"/net/tcp", "/net/tcp6"}) {
+  constexpr absl::string_view kListen = "0A",
+                              kUnconnected = "07";  // TCP_LISTEN; TCP_CLOSE, which is UDP's until it is connected
+  for (const auto& [table, state] : {std::pair("/net/tcp", kListen), std::pair("/net/tcp6", kListen),
+                                     std::pair("/net/udp", kUnconnected), std::pair("/net/udp6", kUnconnected)}) {
     std::ifstream lines(process + table);
     for (std::string line; std::getline(lines, line);) {
       const std::vector<std::string> fields = absl::StrSplit(line, ' ', absl::SkipEmpty());
-      if (fields.size() < 10 || fields[3] != "0A") continue;
+      if (fields.size() < 10 || fields[3] != state) continue;
       if (!sockets.contains(absl::StrCat("socket:[", fields[9], "]"))) continue;
       listening.push_back({fields[1], IsLoopbackInHex(fields[1])});
     }

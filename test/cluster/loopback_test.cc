@@ -1,4 +1,10 @@
 // A start without options that open anything: whatever listens, UCX too, is reached from this machine alone.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
 #include "catch.h"
 #include "listening.h"
 #include "programs.h"
@@ -24,6 +30,22 @@ TEST_CASE("addresses are known as loopback or not") {
                            "0000000000000000FFFF00000100000A:1F90"}) {
     CHECK_FALSE(IsLoopbackInHex(open));
   }
+}
+
+TEST_CASE("a socket that takes packets from whoever sends them is seen") {
+  const int open = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  REQUIRE(open >= 0);
+  sockaddr_in any{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {INADDR_ANY}, .sin_zero = {}};
+  const auto* address = reinterpret_cast<const sockaddr*>(&any);
+  REQUIRE(bind(open, address, sizeof(any)) == 0);
+  const auto not_loopback = [] {
+    const auto sockets = ListeningSockets(getpid());
+    return std::count_if(sockets.begin(), sockets.end(),
+                         [](const ListeningSocket& socket) { return !socket.loopback; });
+  };
+  const auto before = not_loopback();
+  close(open);
+  CHECK(not_loopback() == before - 1);
 }
 
 TEST_CASE("programs that are told of no address listen on loopback alone") {

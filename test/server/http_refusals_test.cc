@@ -92,6 +92,31 @@ TEST_CASE("a client is told not to send again what would fail again") {
   CHECK_FALSE(client.Read().headers.contains("x-should-retry"));
 }
 
+TEST_CASE("a body that nests too deep is refused for that by every route") {
+  Cluster c;
+  HttpClient client(c.node->http()->address());
+  const std::string arrays = R"({"prompt":)" + std::string(50'000, '[') + std::string(50'000, ']') + "}";
+  std::string objects, closed;
+  for (int i = 0; i < 10'000; ++i) objects += R"({"segments":)", closed += "}";
+  objects += "1" + closed;
+  const auto check = [&](const char* path, const std::string& body, const std::string& why) {
+    INFO(path);
+    client.Post(path, body);
+    const HttpAnswer answer = client.Read();
+    CHECK(answer.status == 400);
+    const std::string message = json::parse(answer.body)["error"]["message"];
+    CHECK(message.substr(0, why.size()) == why);
+  };
+  for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"}) {
+    check(path, arrays, "body: JSON is nested deeper than 64");
+    check(path, objects, "body: JSON is nested deeper than 64");
+  }
+  // Protobuf's reader; it takes no arrays within arrays.
+  for (const char* path : {"/generate", "/prefill_only", "/ui/workflows", "/ui/trace"}) {
+    check(path, objects, "body: Message too deep");
+  }
+}
+
 TEST_CASE("too long a prompt is told in OpenAI's words, from every route") {
   Cluster c;
   HttpClient client(c.node->http()->address());
