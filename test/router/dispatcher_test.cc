@@ -99,7 +99,7 @@ TEST_CASE("a request that is placed anew has another name, and what workers say 
   CHECK(d.Take() == Lines{"prefill-1: open down#ab.1 "});
   const RequestId old = d.NameOf("down");
   (*d).WorkerLost(kP, d.now);
-  (*d).WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 12), d.now);
+  (*d).WorkerAttached(kP, BytesWorker(WorkerRole::kPrefill, kP, 12), d.now);
   CHECK(d.Take() == Lines{"prefill-1: open down#ab.2 "});
   (*d).OnFailed(kP, {old, absl::InternalError("late"), absl::ZeroDuration()}, d.now);
   CHECK(d.Take().empty());
@@ -121,7 +121,7 @@ TEST_CASE("a request that waits to begin anew is at no worker, and begins as at 
   CHECK((*d).LivesOf("w", "", d.now).at(0)->placed == absl::InfiniteFuture());
   CHECK((*d).LivesOf("w", "", d.now).at(0)->prefilled == absl::InfiniteFuture());
   d.now += absl::Seconds(1);
-  (*d).WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), d.now);
+  (*d).WorkerAttached(kD, BytesWorker(WorkerRole::kDecode, kD, 22), d.now);
   CHECK(d.Take() == Lines{"prefill-1: prefill r#ab.2 ab"});
   CHECK((*d).LivesOf("w", "", d.now).at(0)->placed == d.now);
   d.Prefilled("r");
@@ -140,7 +140,7 @@ TEST_CASE("a prompt that is complete when no decode worker is there waits at no 
   (*d).WorkerLost(kD, d.now);
   CHECK((*d).LivesOf("w", "", d.now).at(0)->placed == absl::InfiniteFuture());
   d.Take();
-  (*d).WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 23), d.now += absl::Seconds(1));
+  (*d).WorkerAttached(kD, BytesWorker(WorkerRole::kDecode, kD, 23), d.now += absl::Seconds(1));
   CHECK(d.Take() == Lines{"prefill-1: prefill down#ab.3 cx"});
   CHECK((*d).LivesOf("w", "", d.now).at(0)->placed == d.now);
 }
@@ -295,7 +295,7 @@ RequestTicket Talk(Driven& driven, const RequestId& id, const std::string& tenan
 TEST_CASE("an output comes to a model of another tokenizer as that model's own tokens") {
   Driven d;
   for (const auto role : {WorkerRole::kPrefill, WorkerRole::kDecode}) {
-    WorkerInfo info = Info(role, role == WorkerRole::kPrefill ? "prefill-2" : "decode-2", 33);
+    WorkerInfo info = BytesWorker(role, role == WorkerRole::kPrefill ? "prefill-2" : "decode-2", 33);
     info.model = "pairs";
     info.module_digest = {1};
     (*d).WorkerAttached(info.address, info, d.now);
@@ -442,7 +442,7 @@ TEST_CASE("a shadow ends with its request, however that ends, and a worker's los
     CHECK((*driven).core().live_requests() == 0);
   }
   SECTION("refused: no other worker is asked") {
-    (*driven).WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), driven.now);
+    (*driven).WorkerAttached("prefill-2", BytesWorker(WorkerRole::kPrefill, "prefill-2", 12), driven.now);
     (*driven).OnFailed(kP, {driven.NameOf("r~1"), absl::ResourceExhaustedError("full"), absl::Seconds(1)}, driven.now);
     CHECK(driven.Take().empty());
     driven.Made(driven.NameOf("r"), "0123456789abcdef0123456789abcdef", FinishReason::kLength);

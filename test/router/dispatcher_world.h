@@ -17,7 +17,7 @@ namespace baton {
 inline constexpr const char* kP = "prefill-1";
 inline constexpr const char* kD = "decode-1";
 
-inline WorkerInfo Info(WorkerRole role, const std::string& name, uint64_t incarnation) {
+inline WorkerInfo BytesWorker(WorkerRole role, const std::string& name, uint64_t incarnation) {
   return {.role = role,
           .address = name,
           .incarnation = Incarnation(incarnation),
@@ -35,11 +35,11 @@ class Driven {
   explicit Driven(bool shortest_first = false, std::optional<SessionLimits> sessions = {}, RouterLimits limits = {})
       : dispatcher_(Options(shortest_first, sessions, limits)) {
     AttachPrefill(/*host_blocks=*/0);
-    dispatcher_.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), now);
+    dispatcher_.WorkerAttached(kD, BytesWorker(WorkerRole::kDecode, kD, 22), now);
   }
 
   void AttachPrefill(int64_t host_blocks) {
-    WorkerInfo info = Info(WorkerRole::kPrefill, kP, 11);
+    WorkerInfo info = BytesWorker(WorkerRole::kPrefill, kP, 11);
     info.host_blocks = info.staging_blocks = host_blocks;
     dispatcher_.WorkerAttached(kP, info, now);
   }

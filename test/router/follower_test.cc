@@ -127,7 +127,7 @@ TEST_CASE("a call goes on as if there were no followers, whatever becomes of the
     CHECK(std::ranges::count(d.Take(), "a follower ends INTERNAL") == 1);
   }
   SECTION("its worker has no room: no other is asked") {
-    (*d).WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), d.now);
+    (*d).WorkerAttached("prefill-2", BytesWorker(WorkerRole::kPrefill, "prefill-2", 12), d.now);
     (*d).OnFailed(kP, {d.NameOf("call~2"), absl::ResourceExhaustedError("full"), absl::Seconds(1)}, d.now);
     const Lines lines = d.Take();
     CHECK(std::ranges::count(lines, "a follower ends RESOURCE_EXHAUSTED") == 1);
