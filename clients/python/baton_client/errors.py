@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import cast
 
 import grpc
 
@@ -23,8 +24,8 @@ class BatonError(Exception):
 def from_rpc(error: grpc.RpcError | grpc.aio.AioRpcError) -> BatonError:
     """An error of a call as gRPC raises it."""
     retry_after = None
-    metadata: Any = error.trailing_metadata() or ()  # its stub says neither that it is iterable nor of what
-    for key, value in metadata:
+    metadata = error.trailing_metadata() or ()
+    for key, value in cast(Iterable[tuple[str, "str | bytes"]], metadata):  # as grpc.aio has it; grpc's stub tells less
         if key == "retry-after-ms" and str(value).isdecimal():
             retry_after = int(value) / 1000
     return BatonError(error.code(), error.details() or "", retry_after)
