@@ -154,6 +154,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
+        """Breaks off what is not over, also a run whose end is still on its way: who wants its result waits for that before."""
         await self._channel.close()
 
     def workflow(self, name: str, options: Options = Options()) -> AsyncWorkflow:

@@ -177,6 +177,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        """Breaks off what is not over, also a run whose end is still on its way: who wants its result waits for that before."""
         self._channel.close()
 
     def workflow(self, name: str, options: Options = Options()) -> Workflow:
