@@ -58,8 +58,9 @@ function(baton_program name source)
 endfunction()
 
 # baton_test(FOLDER [DEPS target ...]): one Catch2 binary from the *_test.cc files of the current folder, run by ctest.
+# With COST (a number) it starts before those that cost less: none that takes long should run alone at the end.
 function(baton_test folder)
-  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "COST" "DEPS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
   if(NOT sources)
     return()
@@ -69,6 +70,9 @@ function(baton_test folder)
   target_link_libraries(${folder}_test PRIVATE ${ARG_DEPS} baton_test_main baton_flags)
   add_test(NAME ${folder} COMMAND ${folder}_test)
   set_tests_properties(${folder} PROPERTIES TIMEOUT 600)
+  if(ARG_COST)
+    set_tests_properties(${folder} PROPERTIES COST ${ARG_COST})
+  endif()
   if(BATON_SANITIZE STREQUAL "thread")
     # UCX hooks madvise, which a thread calls at its very end, when the sanitizer's state of it is gone.
     set_tests_properties(${folder} PROPERTIES ENVIRONMENT UCX_MEM_MMAP_HOOK_MODE=none)
