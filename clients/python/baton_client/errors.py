@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import cast
-
 import grpc
 
 
@@ -23,9 +20,11 @@ class BatonError(Exception):
 
 def from_rpc(error: grpc.RpcError | grpc.aio.AioRpcError) -> BatonError:
     """An error of a call as gRPC raises it."""
-    retry_after = None
-    metadata = error.trailing_metadata() or ()
-    for key, value in cast(Iterable[tuple[str, "str | bytes"]], metadata):  # as grpc.aio has it; grpc's stub tells less
-        if key == "retry-after-ms" and str(value).isdecimal():
-            retry_after = int(value) / 1000
+    trailing: dict[str, str | bytes]
+    if isinstance(error, grpc.aio.AioRpcError):
+        trailing = dict(error.trailing_metadata() or ())
+    else:
+        trailing = {datum.key: datum.value for datum in error.trailing_metadata() or ()}
+    milliseconds = trailing.get("retry-after-ms", "")
+    retry_after = int(milliseconds) / 1000 if str(milliseconds).isdecimal() else None
     return BatonError(error.code(), error.details() or "", retry_after)

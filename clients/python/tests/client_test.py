@@ -1,5 +1,6 @@
 """The synchronous client against a real server."""
 
+import asyncio
 import dataclasses
 import shutil
 import threading
@@ -7,7 +8,7 @@ import time
 import unittest
 
 import grpc
-from baton_client import Announced, BatonError, Client, Message, Options, OutputOf, Sampling, TokenIds
+from baton_client import Announced, AsyncClient, BatonError, Client, Message, Options, OutputOf, Sampling, TokenIds
 from serving import Certificate, Keys, Server
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=24, ignore_eos=True)
@@ -233,6 +234,14 @@ class KeysTest(unittest.TestCase):
             with self.assertRaises(BatonError) as caught:
                 flow.agent("b", "x", max_tokens=1).result()
         self.assertIs(caught.exception.code, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        self.assertGreater(caught.exception.retry_after, 1)
+
+        async def ask_again():
+            async with AsyncClient(address, api_key=key) as client:
+                await client.workflow("w").agent("c", "x", max_tokens=1).result()
+
+        with self.assertRaises(BatonError) as caught:
+            asyncio.run(ask_again())
         self.assertGreater(caught.exception.retry_after, 1)
 
 
