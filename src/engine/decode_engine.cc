@@ -154,6 +154,10 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
     scheduler_.FinishStep();
     return nullptr;
   }
+  if (plan.repeats) {
+    RepeatStep(plan);
+    return &step_;
+  }
   step_.Clear();
   stepping_.clear();
   step_.out = plan.out;
@@ -181,6 +185,21 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
   return &step_;
 }
 
+// Each row is a token further, and all else stays as it was.
+void DecodeEngine::RepeatStep(const DecodePlan& plan) {
+  for (size_t i = 0; i < stepping_.size(); ++i) {
+    Request& request = *stepping_[i];
+    request.stepping = true;
+    DecodeStep::Row& row = step_.rows[i];
+    row.sample = request.stream.next_sample();
+    row.ended = absl::UnknownError("");
+    SequenceSlice& slice = step_.batch.slices[i];
+    slice.tokens = request.stream.next_input();
+    ++slice.start;
+    slice.blocks = plan.tables[i];
+  }
+}
+
 void DecodeEngine::FinishStep(const absl::Status& status, absl::Time now) {
   scheduler_.FinishStep();
   ++totals_.steps;
@@ -200,8 +219,6 @@ void DecodeEngine::FinishStep(const absl::Status& status, absl::Time now) {
       settle(copy);
     }
   }
-  step_.Clear();
-  stepping_.clear();
 }
 
 void DecodeEngine::FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward, absl::Time now) {

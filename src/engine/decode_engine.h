@@ -146,6 +146,7 @@ class DecodeEngine {
   Checking::iterator FindChecking(const RequestId& id);
   void Schedule(Started started, ClaimedKv kv);
   Request& At(const SequenceId& id);
+  void RepeatStep(const DecodePlan& plan);
   void FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward, absl::Time now);
   TokenUpdate UpdateOf(Request& request);
   void TellTokens();

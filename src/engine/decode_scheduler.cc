@@ -134,11 +134,28 @@ void DecodeScheduler::OrderSequences() {
 const DecodePlan& DecodeScheduler::BeginStep() {
   BATON_CHECK(!running_, "a step within a step");
   running_ = true;
+  if (!Repeat()) Plan();
+  return plan_;
+}
+
+// Most steps run whom the last one ran: nothing is to be decided then, unless there is no block for someone.
+bool DecodeScheduler::Repeat() {
+  if (!repeatable_ || turns_changed_) return false;
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    if (!Grow(*batch_[i])) return false;
+    plan_.tables[i] = batch_[i]->table.ids();
+  }
+  plan_.repeats = true;
+  return true;
+}
+
+void DecodeScheduler::Plan() {
   plan_.Clear();
   batch_.clear();
   releasing_ = 0;
   leaving_.clear();
   if (std::exchange(turns_changed_, false)) OrderSequences();
+  bool all = true;       // whose turn it is run
   bool waiting = false;  // a swapped sequence found no room: none with a later turn may take it
   for (auto turn = turns_.cbegin(); turn != turns_.cend(); ++turn) {
     const Sequences::iterator it = *turn;
@@ -146,27 +163,32 @@ const DecodePlan& DecodeScheduler::BeginStep() {
     if (it->second.leaving) continue;
     if (it->second.swapped && (waiting || !SwapIn(turn))) {
       waiting = true;
+      all = false;
       continue;
     }
-    if (!GrowOne(turn)) continue;
+    if (!GrowOne(turn)) {
+      all = false;
+      continue;
+    }
     plan_.batch.push_back(it->first);
     plan_.tables.push_back(it->second.table.ids());
     batch_.push_back(&it->second);
   }
-  return plan_;
+  repeatable_ = all && plan_.out.empty() && plan_.in.empty();
 }
 
-// Makes sure of a block for the sequence's next token.
+// Makes sure of a block for the sequence's next token, or of a later step that has one.
 bool DecodeScheduler::GrowOne(Turns::const_iterator turn) {
-  Sequence& sequence = (*turn)->second;
-  const auto size = static_cast<int64_t>(sequence.table.size());
-  if (BlocksFor(sequence.kv_tokens + 1) == size) return true;
-  if (std::optional<BlockRef> block = tree_.Allocate()) {
-    sequence.table.Append(*std::move(block));
-    return true;
-  }
+  if (Grow((*turn)->second)) return true;
   MakeRoom(turn, 1);
   return false;
+}
+
+bool DecodeScheduler::Grow(Sequence& sequence) {
+  if (BlocksFor(sequence.kv_tokens + 1) == static_cast<int64_t>(sequence.table.size())) return true;
+  std::optional<BlockRef> block = tree_.Allocate();
+  if (block) sequence.table.Append(*std::move(block));
+  return block.has_value();
 }
 
 // Brings a sequence back if that leaves a block for itself and for each sequence with an earlier turn: otherwise it

@@ -54,12 +54,14 @@ struct DecodePlan {
   std::vector<SwapCopy> in;
   std::vector<SequenceId> batch;                 // in the order of their turns
   std::vector<std::span<const BlockId>> tables;  // of the batch: each has a place for the sequence's next token
+  bool repeats = false;                          // the batch is the last step's, and there are no copies
   bool empty() const { return out.empty() && in.empty() && batch.empty(); }
   void Clear() {  // keeps the memory: this is every step
     out.clear();
     in.clear();
     batch.clear();
     tables.clear();
+    repeats = false;
   }
 };
 
@@ -137,7 +139,10 @@ class DecodeScheduler {
   const Sequence& At(const SequenceId& id) const;
   Sequence& At(const SequenceId& id);
   bool InPlan(const SequenceId& id) const;
+  bool Repeat();
+  void Plan();
   void OrderSequences();
+  bool Grow(Sequence& sequence);
   bool GrowOne(Turns::const_iterator turn);
   bool SwapIn(Turns::const_iterator turn);
   void MakeRoom(Turns::const_iterator claimant, int64_t blocks);
@@ -158,6 +163,7 @@ class DecodeScheduler {
   Turns turns_;  // of all sequences, unless some came or ended since the last step
   bool turns_changed_ = false;
   std::vector<Sequence*> batch_;  // of the plan
+  bool repeatable_ = false;       // as long as no sequence comes or ends and blocks suffice
   bool running_ = false;
   LeavingReferences leaving_;
   int64_t releasing_ = 0;  // blocks that come free when the step is over and that nobody has claimed yet

@@ -48,6 +48,7 @@ class SchedulerWorld {
                                           .tenant = spec.tenant});
     names_[id] = name;
     left_[id] = spec.max_new_tokens;
+    ends_[id] = spec.kv_tokens + spec.max_new_tokens;
     came_[spec.tenant][id] = now + absl::Seconds(spec.handicap_s);
     Check();
     return true;
@@ -59,6 +60,10 @@ class SchedulerWorld {
     const DecodePlan plan = scheduler_.BeginStep();
     scheduler_.CheckInvariants();
     CheckVictims(plan);
+    CheckTables(plan);
+    if (plan.repeats) REQUIRE((plan.batch == last_batch_ && plan.out.empty() && plan.in.empty()));
+    repeated = plan.repeats;
+    last_batch_ = plan.batch;
     std::string lines;
     for (const SwapCopy& copy : plan.out) {
       absl::StrAppend(&lines, names_[copy.sequence], " goes out, ", copy.pieces.size(), " blocks\n");
@@ -97,6 +102,7 @@ class SchedulerWorld {
   DecodeScheduler& scheduler() { return scheduler_; }
   int64_t running() const { return std::ssize(names_); }
   absl::Time now = absl::UnixEpoch();
+  bool repeated = false;  // what the last step says of itself
 
  private:
   static DecodeSchedulerOptions WithPositions(DecodeSchedulerOptions options, int64_t blocks) {
@@ -107,7 +113,17 @@ class SchedulerWorld {
     scheduler_.Remove(id, 1);
     names_.erase(id);
     left_.erase(id);
+    ends_.erase(id);
     for (auto& [tenant, came] : came_) came.erase(id);
+  }
+  // Each sequence of the batch has its own blocks, and a place for its next token.
+  void CheckTables(const DecodePlan& plan) {
+    REQUIRE(plan.tables.size() == plan.batch.size());
+    for (size_t i = 0; i < plan.batch.size(); ++i) {
+      const int64_t kv_tokens = ends_.at(plan.batch[i]) - left_.at(plan.batch[i]);
+      REQUIRE(std::ssize(plan.tables[i]) == BlocksFor(kv_tokens + 1));
+      for (const BlockId id : plan.tables[i]) REQUIRE(pool_.ReferencesOf(id) > 0);
+    }
   }
   // Whoever goes out makes room for one with an earlier turn, which has nothing of this step.
   void CheckVictims(const DecodePlan& plan) {
@@ -138,6 +154,8 @@ class SchedulerWorld {
   DecodeScheduler scheduler_;
   std::map<SequenceId, std::string> names_;
   std::map<SequenceId, int64_t> left_;
+  std::map<SequenceId, int64_t> ends_;  // KV tokens at the end of its life
+  std::vector<SequenceId> last_batch_;
   std::map<std::string, std::map<SequenceId, absl::Time>> came_;  // by tenant
 };
 
@@ -197,6 +215,35 @@ TEST_CASE("decode scheduling goes as the scenarios say") {
       return absl::StrCat("unknown command ", c.name, "\n");
     });
   }
+}
+
+TEST_CASE("a step repeats the last one while nobody comes or ends, and there are blocks") {
+  SchedulerWorld world(5, {.max_batch = 2});
+  const auto step = [&] {
+    world.Step();
+    return world.repeated;
+  };
+  REQUIRE(world.Add("a", {.kv_tokens = 15, .max_new_tokens = 100, .family = 1}));
+  CHECK_FALSE(step());
+  CHECK(step());  // takes a block
+  REQUIRE(world.Add("b", {.kv_tokens = 10, .max_new_tokens = 4, .family = 2}));
+  CHECK_FALSE(step());
+  CHECK(step());
+  REQUIRE(world.Add("c", {.kv_tokens = 10, .max_new_tokens = 100, .family = 3}));
+  CHECK_FALSE(step());  // it waits for a place, but might have come before others
+  CHECK(step());
+  CHECK_FALSE(step());  // b has ended
+  CHECK(step());
+  world.RemoveNamed("c");
+  CHECK_FALSE(step());
+  REQUIRE(world.Add("d", {.kv_tokens = 33, .max_new_tokens = 100, .family = 4}));  // the last blocks
+  CHECK_FALSE(step());
+  while (world.pool().counts().free > 0) REQUIRE(step());
+  std::string lines;
+  while (lines.find("goes out") == std::string::npos) lines = world.Step();
+  CHECK_FALSE(world.repeated);
+  CHECK_FALSE(step());  // a alone, and whether there is room for the other is to be seen each time
+  CHECK_FALSE(step());
 }
 
 TEST_CASE("sequences that share all they have give room together") {
