@@ -18,6 +18,10 @@ constexpr absl::Duration kLastWords = absl::Seconds(1);
 constexpr int kDiskThreads = 4;
 constexpr int kMostWriting = 2;
 
+// So many peers that hang while their links are opened or closed hold up no others. Not more, since links that are
+// opened side by side disturb each other's measurements.
+constexpr int kLinkThreads = 4;
+
 absl::Time AgainIf(bool again) { return again ? absl::InfinitePast() : absl::InfiniteFuture(); }
 
 }  // namespace
@@ -30,7 +34,9 @@ PrefillWorker::PrefillWorker(PrefillEngineOptions options, PrefillWorkerParts pa
     stagers_.push_back(std::make_unique<StepLoop>(parts_.clock, [this] { return AgainIf(ServeDisk()); }));
   }
   digester_.emplace(parts_.clock, [this] { return AgainIf(ServeDigests()); });
-  connector_.emplace(parts_.clock, [this] { return AgainIf(ServeLinks()); });
+  for (int i = 0; i < kLinkThreads; ++i) {
+    connectors_.push_back(std::make_unique<StepLoop>(parts_.clock, [this] { return AgainIf(ServeLinks()); }));
+  }
   timer_.emplace(parts_.clock, [this] { return Tick(); });
   stepper_.emplace(parts_.clock, [this] { return AgainIf(Step()); });
 }
@@ -198,7 +204,7 @@ void PrefillWorker::Shutdown(absl::Duration grace) {
     AwaitIdle(kLastWords);
     stepper_->Stop();
     timer_->Stop();
-    connector_->Stop();
+    for (const auto& connector : connectors_) connector->Stop();
     for (const auto& stager : stagers_) stager->Stop();
     digester_->Stop();
     CloseAllLinks();
@@ -344,7 +350,7 @@ void PrefillWorker::Do(OpenConnection& action) {
     opening_.insert(action.link);
     to_open_.push_back(std::move(action));
   }
-  connector_->Wake();
+  WakeConnectors();
 }
 
 void PrefillWorker::Do(CloseConnection& action) {
@@ -356,7 +362,7 @@ void PrefillWorker::Do(CloseConnection& action) {
     to_close_.push_back(std::move(found->second));
     links_.erase(found);
   }
-  connector_->Wake();
+  WakeConnectors();
 }
 
 void PrefillWorker::Do(ForgetPeer& action) {
@@ -367,38 +373,48 @@ void PrefillWorker::Do(ForgetPeer& action) {
     to_forget_.push_back(std::move(found->second));
   }
   peers_.erase(found);
-  connector_->Wake();
+  WakeConnectors();
 }
 
-// Closes what is to be closed and opens one connection. False: nothing was left to open.
+void PrefillWorker::WakeConnectors() {
+  for (const auto& connector : connectors_) connector->Wake();
+}
+
 bool PrefillWorker::ServeLinks() {
-  std::vector<std::unique_ptr<Link>> closing;
-  std::vector<std::unique_ptr<DecodePeer>> forgotten;
-  std::optional<OpenConnection> open;
+  std::unique_ptr<Link> closing;
+  std::unique_ptr<DecodePeer> forgotten;
+  OpenConnection opening;
   {
     const std::lock_guard lock(links_mutex_);
-    closing = std::exchange(to_close_, {});
-    forgotten = std::exchange(to_forget_, {});
-    if (!to_open_.empty()) {
-      open = std::move(to_open_.front());
+    if (!to_close_.empty()) {
+      closing = std::move(to_close_.back());
+      to_close_.pop_back();
+    } else if (!to_forget_.empty()) {
+      forgotten = std::move(to_forget_.back());
+      to_forget_.pop_back();
+    } else if (!to_open_.empty()) {
+      opening = std::move(to_open_.front());
       to_open_.pop_front();
+    } else {
+      return false;
     }
   }
-  closing.clear();
-  forgotten.clear();
-  if (!open) return false;
-  auto link = parts_.connector.Connect(open->transport_descriptor);
+  if (closing == nullptr && forgotten == nullptr) Open(opening);
+  return true;
+}
+
+void PrefillWorker::Open(const OpenConnection& action) {
+  auto link = parts_.connector.Connect(action.transport_descriptor);
   const absl::Status status = link.status();
   if (status.ok()) {
-    spdlog::info("connected to decode worker {}: {}", open->to, (*link)->Description());
+    spdlog::info("connected to decode worker {}: {}", action.to, (*link)->Description());
     const std::lock_guard lock(links_mutex_);
     // Closed meanwhile: `link` is destroyed at the end of this function.
-    if (opening_.erase(open->link) > 0) links_[open->link] = *std::move(link);
+    if (opening_.erase(action.link) > 0) links_[action.link] = *std::move(link);
   } else {
-    spdlog::warn("cannot connect to decode worker {}: {}", open->to, status.ToString());
+    spdlog::warn("cannot connect to decode worker {}: {}", action.to, status.ToString());
   }
-  Post([&](PrefillEngine& engine, absl::Time now) { engine.sender().OnConnected(open->link, status, now); });
-  return true;
+  Post([&](PrefillEngine& engine, absl::Time now) { engine.sender().OnConnected(action.link, status, now); });
 }
 
 }  // namespace baton

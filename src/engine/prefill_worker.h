@@ -44,7 +44,7 @@ struct PrefillWorkerParts {
   StagingStore* staging = nullptr;  // as large as the engine's options say; null: they say 0
 };
 
-// Owns threads: one computes, one waits for times, one opens and closes the transport's links, one digests blocks for
+// Owns threads: one computes, one waits for times, four open and close the transport's links, one digests blocks for
 // decode workers that want that, and, if there is a disk, four read and write staged KV. Thread-safe.
 class PrefillWorker {
  public:
@@ -100,7 +100,11 @@ class PrefillWorker {
   // A callback that posts an event, counted in calls_ until it has been called.
   template <typename Reply, typename Handler>
   absl::AnyInvocable<void(Reply)> Answer(Handler handler);
+  // Closes or opens one link, or lets one peer go; each may wait some seconds for a peer that hangs. False: there was
+  // nothing to do.
   bool ServeLinks();
+  void WakeConnectors();
+  void Open(const OpenConnection& action);
   void CloseAllLinks();
   void GiveUpDigests();
 
@@ -139,8 +143,8 @@ class PrefillWorker {
   std::deque<ToDigest> to_digest_;
 
   std::once_flag shut_down_;
-  std::vector<std::unique_ptr<StepLoop>> stagers_;
-  std::optional<StepLoop> digester_, connector_, timer_,
+  std::vector<std::unique_ptr<StepLoop>> stagers_, connectors_;
+  std::optional<StepLoop> digester_, timer_,
       stepper_;  // last: their threads use the rest, and wake each other
 };
 

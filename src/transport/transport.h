@@ -47,6 +47,7 @@ class Connector {
   // hostile.
   virtual std::string Descriptor() const = 0;
   // Reaches the peer, runs the self-test that chooses between put and active messages, and logs choice and rate.
+  // Thread-safe: a peer that hangs must not hold up others.
   virtual absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view peer_descriptor) = 0;
 };
 

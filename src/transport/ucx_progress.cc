@@ -17,6 +17,12 @@ namespace {
 // How often UCX is asked in vain before the thread goes to sleep: about as long as a message takes.
 constexpr int kSpins = 200;
 
+// UCX does not say that contexts may be made and ended by several threads at once.
+std::mutex& ContextsMutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 struct Setting {
   const char* name;
   const char* value;
@@ -92,6 +98,7 @@ absl::Status ToStatus(ucs_status_t status, std::string_view what) {
 }
 
 absl::StatusOr<std::unique_ptr<UcxProgress>> UcxProgress::Start(const UcxOptions& options) {
+  const std::lock_guard lock(ContextsMutex());
   ASSIGN_OR_RETURN(const ucp_context_h context, CreateContext(options));
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
@@ -123,6 +130,7 @@ UcxProgress::~UcxProgress() {
   }
   ucp_worker_signal(worker_);
   thread_.join();
+  const std::lock_guard lock(ContextsMutex());
   // Before the worker: UCX 1.22 was seen to spin without end on unmapping what a worker that is gone had used.
   if (memory_ != nullptr) ucp_mem_unmap(context_, memory_);
   ucp_worker_destroy(worker_);

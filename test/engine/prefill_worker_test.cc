@@ -41,6 +41,8 @@ class DecodeHost {
     return function(worker_, clock_.Now());
   }
 
+  std::string descriptor() const { return transport_.Descriptor(); }
+
  private:
   const Clock& clock_;
   InProcessTransport transport_;
@@ -108,6 +110,26 @@ class SilentPeer final : public DecodePeer {
   std::vector<absl::AnyInvocable<void()>> answers_;
 };
 
+// Its way to one peer is never there, until it is let go: as when a process is stopped in the middle of a self-test.
+class HangingConnector final : public Connector {
+ public:
+  explicit HangingConnector(Connector& others) : others_(others) {}
+  void HangAt(std::string peer_descriptor) { hangs_at_ = std::move(peer_descriptor); }
+  std::string Descriptor() const override { return others_.Descriptor(); }
+  absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view peer_descriptor) override {
+    if (peer_descriptor != hangs_at_) return others_.Connect(peer_descriptor);
+    hanging.release();
+    let_go.acquire();
+    return absl::UnavailableError("the peer does not answer");
+  }
+
+  std::counting_semaphore<> hanging{0}, let_go{0};
+
+ private:
+  Connector& others_;
+  std::string hangs_at_;
+};
+
 class Results final : public PrefillListener {
  public:
   struct Result {
@@ -139,12 +161,13 @@ class Results final : public PrefillListener {
   std::map<RequestId, Result> results_;
 };
 
-// One prefill worker and two decode workers: "d", and "silent", which never answers; every other address is
-// unreachable.
+// One prefill worker and three decode workers: "d"; "hangs", which `connector` may be told to hang at; and "silent",
+// which never answers. Every other address is unreachable.
 struct Cluster {
   explicit Cluster(int64_t prefill_blocks = 64, int64_t decode_blocks = 64, int64_t max_requests = 1000,
                    absl::Duration forget_idle = absl::Minutes(10), StagingOptions staging = {}, bool verify = false)
       : decode(network, clock, decode_blocks, verify),
+        other_decode(network, clock, decode_blocks, verify),
         transport(network),
         backend(Slab(transport, prefill_blocks)),
         store(*StagingStore::Create(staging, FakeBackend::Layout().BlockBytes(), backend.kv_slab(), directory.path())) {
@@ -163,13 +186,15 @@ struct Cluster {
     options.sender.self.can_digest = true;
     worker = std::make_unique<PrefillWorker>(
         options, PrefillWorkerParts{.backend = backend,
-                                    .connector = transport,
+                                    .connector = connector,
                                     .clock = clock,
                                     .listener = results,
                                     .reach = [this](const WorkerAddress& address) -> std::unique_ptr<DecodePeer> {
                                       if (address != "silent") {
-                                        return std::make_unique<DirectPeer>(address == "d" ? &decode : nullptr,
-                                                                            [this] { forgotten.release(); });
+                                        DecodeHost* host = address == "d"       ? &decode
+                                                           : address == "hangs" ? &other_decode
+                                                                                : nullptr;
+                                        return std::make_unique<DirectPeer>(host, [this] { forgotten.release(); });
                                       }
                                       auto peer = std::make_unique<SilentPeer>();
                                       silent = peer.get();
@@ -192,8 +217,9 @@ struct Cluster {
 
   SteadyClock clock;
   std::shared_ptr<InProcessNetwork> network = std::make_shared<InProcessNetwork>();
-  DecodeHost decode;
+  DecodeHost decode, other_decode;
   InProcessTransport transport;
+  HangingConnector connector{transport};
   FakeBackend backend;
   TempDir directory;
   std::unique_ptr<StagingStore> store;
@@ -328,6 +354,20 @@ TEST_CASE("an unreachable decode worker fails the request and nothing else") {
   CHECK(absl::IsUnavailable(cluster.results.Await("lost").status));
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("well", Prompt(40))).has_value());
   CHECK(cluster.results.Await("well").status.ok());
+  cluster.worker->Shutdown(absl::InfiniteDuration());
+  CHECK(cluster.worker->Load().blocks.referenced == 0);
+}
+
+TEST_CASE("a decode worker that hangs while its link is opened holds up no other") {
+  Cluster cluster;
+  cluster.connector.HangAt(cluster.other_decode.descriptor());
+  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("waits", Prompt(40), "hangs")).has_value());
+  cluster.connector.hanging.acquire();
+  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("well", Prompt(40))).has_value());
+  CHECK(cluster.results.Await("well").status.ok());
+  CHECK(cluster.results.size() == 1);
+  cluster.connector.let_go.release();
+  CHECK(absl::IsUnavailable(cluster.results.Await("waits").status));
   cluster.worker->Shutdown(absl::InfiniteDuration());
   CHECK(cluster.worker->Load().blocks.referenced == 0);
 }

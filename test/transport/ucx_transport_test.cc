@@ -3,12 +3,14 @@
 #include <sys/wait.h>
 #include <ucp/api/ucp.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <future>
 #include <random>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -133,6 +135,34 @@ TEST_CASE("many pushes at a time all finish") {
     link->reset();  // waits for the rest
     CHECK(finished == 240);
     CHECK(peer.Sha(0, kSlab) == ShaOf(ours.slab));
+  }
+}
+
+TEST_CASE("links may be opened, used and closed by several threads at once") {
+  constexpr int64_t kThreads = 4;
+  for (const char* transports : kTransports) {
+    CAPTURE(transports == nullptr ? "shared memory" : transports);
+    const OnlyTransports only(transports);
+    UcxPeer peers[] = {UcxPeer(kSlab), UcxPeer(kSlab)};
+    const Ours ours = MakeOurs();
+    std::array<absl::Status, kThreads> failed;
+    std::vector<std::thread> threads;
+    for (int64_t thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (int64_t block = thread; block < 24; block += kThreads) {
+          auto link = ours.transport->Connect(peers[block % 2].descriptor());
+          absl::Status& status = failed[static_cast<size_t>(thread)];
+          status.Update(link.status());
+          if (link.ok()) status.Update(PushAndWait(**link, {{block * kBlock, block * kBlock, kBlock}}));
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const absl::Status& status : failed) CHECK(status.ToString() == "OK");
+    for (int64_t block = 0; block < 24; ++block) {
+      CHECK(peers[block % 2].Sha(block * kBlock, kBlock) ==
+            ShaOf(ours.slab.subspan(static_cast<size_t>(block * kBlock), static_cast<size_t>(kBlock))));
+    }
   }
 }
 
