@@ -187,15 +187,17 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
 
 // Each row is a token further, and all else stays as it was.
 void DecodeEngine::RepeatStep(const DecodePlan& plan) {
+  BATON_CHECK(stepping_.size() == plan.batch.size() && step_.rows.size() == plan.batch.size(),
+              "a step repeats another one than the last");
   for (size_t i = 0; i < stepping_.size(); ++i) {
     Request& request = *stepping_[i];
     request.stepping = true;
     DecodeStep::Row& row = step_.rows[i];
-    row.sample = request.stream.next_sample();
+    row.sample = request.stream.next_sample();  // set as it was before, so that the slice still points to it
     row.ended = absl::UnknownError("");
     SequenceSlice& slice = step_.batch.slices[i];
     slice.tokens = request.stream.next_input();
-    ++slice.start;
+    slice.start = request.stream.next_position();
     slice.blocks = plan.tables[i];
   }
 }

@@ -56,7 +56,7 @@ struct DecodeStep {
   Batch batch;            // empty if there are copies only
   std::vector<Row> rows;  // of the batch
 
-  void Clear() {  // keeps the memory: this is every step
+  void Clear() {  // keeps the memory
     out = {};
     in = {};
     batch.slices.clear();
@@ -164,6 +164,7 @@ class DecodeEngine {
   Requests requests_;
   Checking checking_;
   absl::flat_hash_map<RequestId, SequenceId> by_id_;
+  // Both outlive the step, for one that repeats it; where a request of it has ended, none does.
   DecodeStep step_;
   std::vector<Request*> stepping_;  // of the step's rows
   std::vector<Request*> untold_;    // whose last token has no update yet

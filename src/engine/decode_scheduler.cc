@@ -177,13 +177,14 @@ void DecodeScheduler::Plan() {
   repeatable_ = all && plan_.out.empty() && plan_.in.empty();
 }
 
-// Makes sure of a block for the sequence's next token, or of a later step that has one.
+// Where there is no block, makes room for one, which comes free with this step.
 bool DecodeScheduler::GrowOne(Turns::const_iterator turn) {
   if (Grow((*turn)->second)) return true;
   MakeRoom(turn, 1);
   return false;
 }
 
+// Makes sure of a block for the sequence's next token. False: there is none.
 bool DecodeScheduler::Grow(Sequence& sequence) {
   if (BlocksFor(sequence.kv_tokens + 1) == static_cast<int64_t>(sequence.table.size())) return true;
   std::optional<BlockRef> block = tree_.Allocate();
@@ -298,6 +299,9 @@ void DecodeScheduler::CheckInvariants() const {
   }
   BATON_CHECK(turns_changed_ || turns_.size() == sequences_.size(), "a sequence without turn");
   BATON_CHECK(swapped == swapped_, "swapped sequences miscounted");
+  if (!repeatable_ || turns_changed_) return;
+  BATON_CHECK(batch_.size() == plan_.batch.size() && plan_.tables.size() == plan_.batch.size(), "a torn plan");
+  for (size_t i = 0; i < batch_.size(); ++i) BATON_CHECK(batch_[i] == &At(plan_.batch[i]), "repeats another batch");
 }
 
 }  // namespace baton

@@ -56,7 +56,7 @@ struct DecodePlan {
   std::vector<std::span<const BlockId>> tables;  // of the batch: each has a place for the sequence's next token
   bool repeats = false;                          // the batch is the last step's, and there are no copies
   bool empty() const { return out.empty() && in.empty() && batch.empty(); }
-  void Clear() {  // keeps the memory: this is every step
+  void Clear() {  // keeps the memory
     out.clear();
     in.clear();
     batch.clear();

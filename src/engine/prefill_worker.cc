@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <thread>
 #include <utility>
 #include <variant>
 
@@ -18,8 +19,7 @@ constexpr absl::Duration kLastWords = absl::Seconds(1);
 constexpr int kDiskThreads = 4;
 constexpr int kMostWriting = 2;
 
-// So many peers that hang while their links are opened or closed hold up no others. Not more, since links that are
-// opened side by side disturb each other's measurements.
+// Peers that hang while their links are opened or closed, fewer than this, hold up no others.
 constexpr int kLinkThreads = 4;
 
 absl::Time AgainIf(bool again) { return again ? absl::InfinitePast() : absl::InfiniteFuture(); }
@@ -204,6 +204,10 @@ void PrefillWorker::Shutdown(absl::Duration grace) {
     AwaitIdle(kLastWords);
     stepper_->Stop();
     timer_->Stop();
+    {
+      const std::lock_guard lock(links_mutex_);
+      opens_links_ = false;
+    }
     for (const auto& connector : connectors_) connector->Stop();
     for (const auto& stager : stagers_) stager->Stop();
     digester_->Stop();
@@ -214,21 +218,22 @@ void PrefillWorker::Shutdown(absl::Duration grace) {
   });
 }
 
-// Ends the pushes in flight, so that the last results come.
+// Ends the pushes in flight, so that the last results come. All links at once: each may wait for a peer that hangs.
 void PrefillWorker::CloseAllLinks() {
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !draining_; });
     draining_ = true;
   }
+  std::vector<std::jthread> closers;
   {
-    std::map<LinkId, std::unique_ptr<Link>> open;
-    std::vector<std::unique_ptr<Link>> closing;
     const std::lock_guard lock(links_mutex_);
     to_open_.clear();
-    open.swap(links_);
-    closing.swap(to_close_);
+    for (auto& [id, link] : std::exchange(links_, {})) to_close_.push_back(std::move(link));
+    for (auto& link : std::exchange(to_close_, {}))
+      closers.emplace_back([link = std::move(link)]() mutable { link.reset(); });
   }
+  closers.clear();
   {
     const std::lock_guard lock(mutex_);
     draining_ = false;
@@ -387,12 +392,12 @@ bool PrefillWorker::ServeLinks() {
   {
     const std::lock_guard lock(links_mutex_);
     if (!to_close_.empty()) {
-      closing = std::move(to_close_.back());
-      to_close_.pop_back();
+      closing = std::move(to_close_.front());
+      to_close_.pop_front();
     } else if (!to_forget_.empty()) {
-      forgotten = std::move(to_forget_.back());
-      to_forget_.pop_back();
-    } else if (!to_open_.empty()) {
+      forgotten = std::move(to_forget_.front());
+      to_forget_.pop_front();
+    } else if (opens_links_ && !to_open_.empty()) {
       opening = std::move(to_open_.front());
       to_open_.pop_front();
     } else {

@@ -124,11 +124,12 @@ class PrefillWorker {
 
   // Guards what follows. Only the draining thread takes links away, so that none ends while it is used.
   std::mutex links_mutex_;
+  bool opens_links_ = true;  // until it shuts down
   std::deque<OpenConnection> to_open_;
   std::set<LinkId> opening_;  // asked for, neither open nor closed yet
   std::map<LinkId, std::unique_ptr<Link>> links_;
-  std::vector<std::unique_ptr<Link>> to_close_;         // destroying a link may take time
-  std::vector<std::unique_ptr<DecodePeer>> to_forget_;  // and a peer's last word may come on gRPC's own thread
+  std::deque<std::unique_ptr<Link>> to_close_;         // destroying a link may take time
+  std::deque<std::unique_ptr<DecodePeer>> to_forget_;  // and a peer's last word may come on gRPC's own thread
 
   std::mutex disk_mutex_;                    // guards what follows
   std::deque<DiskTransfer> reads_, writes_;  // that have not begun

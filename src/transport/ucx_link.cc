@@ -1,9 +1,11 @@
 #include "transport/ucx_link.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <future>
+#include <mutex>
 #include <random>
 #include <utility>
 #include <vector>
@@ -20,7 +22,8 @@ constexpr std::chrono::seconds kAnswerWithin(10);  // a self-test's step; a load
 constexpr std::chrono::seconds kDrainWithin(2);
 // The self-test moves the front of the scratch area to measure, and a word behind it to see that it arrives. Each link
 // has a word of its own (with all but certainty), because several peers may test at a time.
-constexpr int64_t kWordsBytes = int64_t{64} << 10;
+constexpr int64_t kWords = int64_t{8} << 10;
+constexpr int64_t kWordsBytes = kWords * 8;
 constexpr int64_t kMeasuredBytes = kScratchBytes - kWordsBytes;
 
 // What a task on the progress thread gives, perhaps after we have stopped waiting for it.
@@ -41,6 +44,18 @@ class Answer {
 uint64_t Random() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
+}
+
+// Among those of this process no two links have the same at a time; other processes begin elsewhere.
+int64_t NextWord() {
+  static std::atomic<uint64_t> next = Random();
+  return static_cast<int64_t>(next++ % kWords);
+}
+
+// Links that are measured side by side would disturb each other. Not for long: a peer may hang meanwhile.
+std::unique_lock<std::timed_mutex> MeasureAlone() {
+  static std::timed_mutex mutex;
+  return std::unique_lock(mutex, std::chrono::milliseconds(100));
 }
 
 }  // namespace
@@ -85,12 +100,13 @@ absl::StatusOr<double> UcxLink::Measure(UcxPath path, const UcxSource& source, c
   const int64_t ours = source.scratch_offset;
   const auto theirs = static_cast<int64_t>(peer.scratch_offset);
   const uint64_t word = Random();
-  const int64_t slot = kMeasuredBytes + static_cast<int64_t>(Random() % (kWordsBytes / 8)) * 8;
+  const int64_t slot = kMeasuredBytes + NextWord() * 8;
   RETURN_IF_ERROR(source.memory.Copy(source.memory.data() + ours + slot, &word, sizeof word));
   RETURN_IF_ERROR(WriteAndWait(path, {ours + slot, theirs + slot, sizeof word}));
   ASSIGN_OR_RETURN(const uint64_t arrived, ProbeAndWait(static_cast<uint64_t>(theirs + slot)));
   if (arrived != word) return 0;
   const BlockCopy bulk{ours, theirs, kMeasuredBytes};
+  const auto alone = MeasureAlone();
   double best = 0;  // of three: the first time, pages are mapped and buffers made, and other work may disturb any
   for (int i = 0; i < 3; ++i) {
     const auto start = std::chrono::steady_clock::now();

@@ -116,7 +116,8 @@ class SchedulerWorld {
     ends_.erase(id);
     for (auto& [tenant, came] : came_) came.erase(id);
   }
-  // Each sequence of the batch has its own blocks, and a place for its next token.
+  // Each sequence of the batch has as many blocks as its tokens and the next one need. Whose they are, the engine's
+  // tests see by what they hold.
   void CheckTables(const DecodePlan& plan) {
     REQUIRE(plan.tables.size() == plan.batch.size());
     for (size_t i = 0; i < plan.batch.size(); ++i) {

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "catch.h"
 #include "engine/fake_decode_worker.h"
 #include "temp_dir.h"
@@ -110,24 +111,47 @@ class SilentPeer final : public DecodePeer {
   std::vector<absl::AnyInvocable<void()>> answers_;
 };
 
-// Its way to one peer is never there, until it is let go: as when a process is stopped in the middle of a self-test.
+// Its links to one peer hang until they are let go, as when a process is stopped: when they are opened, or when they
+// are closed.
 class HangingConnector final : public Connector {
  public:
+  enum class When { kOpened, kClosed };
   explicit HangingConnector(Connector& others) : others_(others) {}
-  void HangAt(std::string peer_descriptor) { hangs_at_ = std::move(peer_descriptor); }
+  void HangAt(std::string peer_descriptor, When when) {
+    hangs_at_ = std::move(peer_descriptor);
+    when_ = when;
+  }
   std::string Descriptor() const override { return others_.Descriptor(); }
   absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view peer_descriptor) override {
     if (peer_descriptor != hangs_at_) return others_.Connect(peer_descriptor);
-    hanging.release();
-    let_go.acquire();
+    if (when_ == When::kClosed) return std::make_unique<HangingLink>(*this);
+    Hang();
     return absl::UnavailableError("the peer does not answer");
   }
 
   std::counting_semaphore<> hanging{0}, let_go{0};
 
  private:
+  class HangingLink final : public Link {
+   public:
+    explicit HangingLink(HangingConnector& connector) : connector_(connector) {}
+    ~HangingLink() override { connector_.Hang(); }
+    void Push(std::span<const BlockCopy>, absl::AnyInvocable<void(absl::Status)> done) override {
+      done(absl::UnavailableError("the peer does not answer"));
+    }
+    std::string Description() const override { return "a link that hangs"; }
+
+   private:
+    HangingConnector& connector_;
+  };
+  void Hang() {
+    hanging.release();
+    let_go.acquire();
+  }
+
   Connector& others_;
   std::string hangs_at_;
+  When when_ = When::kOpened;
 };
 
 class Results final : public PrefillListener {
@@ -360,7 +384,8 @@ TEST_CASE("an unreachable decode worker fails the request and nothing else") {
 
 TEST_CASE("a decode worker that hangs while its link is opened holds up no other") {
   Cluster cluster;
-  cluster.connector.HangAt(cluster.other_decode.descriptor());
+  const absl::Cleanup let_go = [&] { cluster.connector.let_go.release(); };  // also where a check fails
+  cluster.connector.HangAt(cluster.other_decode.descriptor(), HangingConnector::When::kOpened);
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("waits", Prompt(40), "hangs")).has_value());
   cluster.connector.hanging.acquire();
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("well", Prompt(40))).has_value());
@@ -368,6 +393,21 @@ TEST_CASE("a decode worker that hangs while its link is opened holds up no other
   CHECK(cluster.results.size() == 1);
   cluster.connector.let_go.release();
   CHECK(absl::IsUnavailable(cluster.results.Await("waits").status));
+  cluster.worker->Shutdown(absl::InfiniteDuration());
+  CHECK(cluster.worker->Load().blocks.referenced == 0);
+}
+
+TEST_CASE("a decode worker that hangs while its link is closed holds up no other") {
+  Cluster cluster;
+  const absl::Cleanup let_go = [&] { cluster.connector.let_go.release(2); };  // also where a check fails
+  cluster.connector.HangAt(cluster.other_decode.descriptor(), HangingConnector::When::kClosed);
+  // The push fails, so the link is given up.
+  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("fails", Prompt(40), "hangs")).has_value());
+  cluster.connector.hanging.acquire();
+  REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("well", Prompt(40))).has_value());
+  CHECK(cluster.results.Await("well").status.ok());
+  cluster.connector.let_go.release();
+  CHECK(absl::IsUnavailable(cluster.results.Await("fails").status));
   cluster.worker->Shutdown(absl::InfiniteDuration());
   CHECK(cluster.worker->Load().blocks.referenced == 0);
 }

@@ -58,12 +58,12 @@ absl::Status CopyParts(const std::vector<Tensor>& parts, DeviceBuffer<cuda::Bf16
   RETURN_IF_ERROR(to.Reserve(size, "weights"));
   cuda::Bf16* target = to.data();
   for (const Tensor& part : parts) {
-    const bool whole = part.row_stride() == part.cols;  // one long row then
-    const size_t rows = whole ? 1 : static_cast<size_t>(part.rows);
-    const size_t width = static_cast<size_t>(part.rows * part.cols) / rows * sizeof(cuda::Bf16);
-    const size_t pitch = whole ? width : static_cast<size_t>(part.row_stride()) * sizeof(cuda::Bf16);
-    RETURN_IF_ERROR(CudaStatus(cudaMemcpy2D(target, width, part.data, pitch, width, rows, cudaMemcpyHostToDevice),
-                               "copying weights"));
+    const size_t rows = static_cast<size_t>(part.rows), width = static_cast<size_t>(part.cols) * sizeof(cuda::Bf16);
+    const size_t pitch = static_cast<size_t>(part.row_stride()) * sizeof(cuda::Bf16);
+    const cudaError_t copied = pitch == width
+                                   ? cudaMemcpy(target, part.data, rows * width, cudaMemcpyHostToDevice)
+                                   : cudaMemcpy2D(target, width, part.data, pitch, width, rows, cudaMemcpyHostToDevice);
+    RETURN_IF_ERROR(CudaStatus(copied, "copying weights"));
     target += part.rows * part.cols;
   }
   return absl::OkStatus();

@@ -56,7 +56,8 @@ absl::Status CudaSampling::UploadSeen(std::span<const SampleSpec* const> specs, 
     std::memcpy(static_cast<void*>(to), spec->seen.data(), spec->seen.size_bytes());
     to += spec->seen.size();
   }
-  return seen_logits_.Reserve(size, "penalties");
+  if (size <= seen_logits_.capacity()) return absl::OkStatus();
+  return seen_logits_.Reserve(2 * size, "penalties");  // it grows with each token
 }
 
 cudaError_t CudaSampling::Run(float* logits, int64_t stride, cudaStream_t stream) {

@@ -31,7 +31,9 @@ absl::Status DecodeGraphs::Run(const CudaOps::Captured& step, absl::FunctionRef<
   if (graphs_.size() > kMostGraphs) ForgetOne();
   if (added || graph.addresses != step.addresses) {
     graph = {.used = runs_, .addresses = step.addresses};
-    return forward();
+    const absl::Status ran = forward();
+    if (!ran.ok()) graphs_.erase(entry);  // what it failed by may happen again, and is not to happen in a capture
+    return ran;
   }
   if (graph.replay == nullptr && !graph.refused) {
     const absl::Status captured = Capture(forward, stream, graph);
