@@ -2,7 +2,7 @@
 
   python3 bench/gpu_figures.py FOLDER    with cuda.json, and sdpa.json and transport.json where they were made
 
-A line for each figure; ends with 1 if one is missed."""
+A line for each figure, and which of the files are not there; ends with 1 if a figure is missed."""
 
 import json
 import pathlib
@@ -56,7 +56,9 @@ def main():
         missed += got < wanted
         verdict = "" if wanted == 0 else f"wanted {wanted:.2f}{'' if got >= wanted else ': MISSED'}"
         print(f"{name:52} {got:6.2f}  {verdict}")
-    print(f"figures: {missed} of {sum(wanted > 0 for _, _, wanted in figures)} missed")
+    files = {"cuda.json": cuda, "sdpa.json": sdpa, "transport.json": transport}
+    absent = " ".join(name for name, report in files.items() if report is None)
+    print(f"figures: {missed} of {sum(wanted > 0 for _, _, wanted in figures)} missed" + (f", not run: {absent}" if absent else ""))
     sys.exit(missed > 0)
 
 
