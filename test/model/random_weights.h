@@ -52,7 +52,7 @@ class RandomWeights final : public Weights {
     const float step = static_cast<float>(spread / 32768);
     std::vector<std::byte>& bytes = tensors_.emplace_back(rows * cols * BytesPerElement(config.dtype));
     for (int64_t i = 0; i < rows * cols; ++i) {
-      const float value = mean + step * (static_cast<float>(random_() >> 16) - 32768);
+      const float value = mean + step * (static_cast<float>(random_() >> 15) - 32768);  // of 31 bits
       uint32_t bits;
       std::memcpy(&bits, &value, sizeof(bits));
       if (config.dtype == DType::kF32) {
