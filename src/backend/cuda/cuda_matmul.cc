@@ -104,6 +104,16 @@ class Trial {
 // The fewest rows that are planned for as `planned` are.
 int64_t FewestPlannedAs(int64_t planned) { return planned == kFewestRowsPlanned ? 1 : planned / 2 + 1; }
 
+// Variants of an algorithm are suggested, too.
+void ForgetRepeated(std::vector<cublasLtMatmulAlgo_t>& algorithms) {
+  std::vector<cublasLtMatmulAlgo_t> different;
+  for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
+    const auto same = [&](const auto& other) { return std::memcmp(&algorithm, &other, sizeof other) == 0; };
+    if (std::none_of(different.begin(), different.end(), same)) different.push_back(algorithm);
+  }
+  algorithms = std::move(different);
+}
+
 std::string Words(int64_t rows, int64_t n, int64_t k) {
   return absl::StrCat("[", rows, ", ", k, "] by [", n, ", ", k, "] transposed");
 }
@@ -296,11 +306,13 @@ absl::Status CudaMatmul::Learn(MatrixProduct product, std::span<const __nv_bfloa
   }
   if (same_bits_) candidates.push_back(own.front());
   ASSIGN_OR_RETURN(candidates, Able(candidates, shape));
-  if (shape.rows <= kMostRowsTimed) {
+  ForgetRepeated(candidates);
+  const bool beside_gemv = !same_bits_ && shape.rows == kFewestRowsPlanned;
+  if (beside_gemv || (candidates.size() > 1 && shape.rows <= kMostRowsTimed)) {
     ASSIGN_OR_RETURN(const std::vector<Timed> timed, FastestFirst(product, weights, candidates, stream));
     candidates.clear();
     for (const Timed& t : timed) candidates.push_back(t.algorithm);
-    if (!same_bits_ && shape.rows == kFewestRowsPlanned) {
+    if (beside_gemv) {
       ASSIGN_OR_RETURN(choice.gemv_rows, RowsForGemv(product, weights, timed.front().ms, stream));
     }
   }
