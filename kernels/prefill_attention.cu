@@ -1,9 +1,7 @@
-// Prefill attention by mma.sync and cp.async, for every device from sm_80; and what the host does for both kernels.
+// Prefill attention by mma.sync and cp.async, for every device from sm_80; and the choice between both kernels.
 //
 // One CTA takes 64 packed query rows of one KV head, 16 to a warp, through its keys in tiles of 64. The next tile of
 // keys is copied while the current one is multiplied.
-#include <algorithm>
-
 #include "kernels/attention_rows.cuh"
 #include "kernels/prefill_attention.h"
 
@@ -135,21 +133,6 @@ bool Valid(const AttentionArgs& args) {
 }
 
 }  // namespace
-
-std::vector<AttentionSlice> PlanQueryTiles(std::span<const AttentionSlice> slices, int32_t tile_queries) {
-  std::vector<AttentionSlice> tiles;
-  for (const AttentionSlice& slice : slices) {
-    for (int32_t row = 0; row < slice.rows; row += tile_queries) {
-      tiles.push_back({.first_row = slice.first_row + row,
-                       .rows = std::min(tile_queries, slice.rows - row),
-                       .start = slice.start + row,
-                       .table = slice.table});
-    }
-  }
-  std::ranges::stable_sort(tiles, std::ranges::greater(),
-                           [](const AttentionSlice& tile) { return tile.start + tile.rows; });
-  return tiles;
-}
 
 cudaError_t LaunchPrefillAttention(const AttentionArgs& args, int32_t tiles, PrefillKernel kernel,
                                    const KvTensorMap* map, cudaStream_t stream) {

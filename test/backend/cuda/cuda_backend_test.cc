@@ -216,6 +216,92 @@ TEST_CASE("a decode step gives the same bits the first time, captured and replay
   }
 }
 
+TEST_CASE("a decode step is replayed with the same bits after a larger one, which took more memory") {
+  if (!HasDevice()) return;
+  const ModelConfig shape = LlamaShape(DType::kBF16);
+  const RandomWeights weights(shape, 19);
+  // Memory for rows is taken at the start, so that what grows is attention's.
+  Device device(weights, /*same_bits=*/false, /*seed=*/1, /*ranks=*/1, {.tokens = 512, .logits = 8});
+  std::vector<TestSequence> sequences;
+  Batch small, large;
+  for (const int64_t length : {500, 500, 1500, 1500, 1500}) {  // so long that their histories are cut
+    sequences.push_back(device.Place(RandomTokens(length, shape.vocab, static_cast<uint32_t>(sequences.size()))));
+    device.Prefill(sequences.back(), length - 1, length);
+  }
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const int64_t length = std::ssize(sequences[i].tokens);
+    (i < 2 ? small : large).slices.push_back(sequences[i].Slice(length - 1, length, true));
+  }
+  const std::vector<float> logits = device.Run(small);
+  for (int round = 0; round < 2; ++round) CHECK(SameBits(device.Run(small), logits));
+  device.Run(large);
+  for (int round = 0; round < 3; ++round) CHECK(SameBits(device.Run(small), logits));
+}
+
+struct Stream {
+  TestSequence on_device, on_cpu;
+  int64_t next = 0;  // the position that it decodes next
+};
+
+// With a block table that reaches no further than it has to.
+SequenceSlice NextOf(const TestSequence& sequence, int64_t position) {
+  SequenceSlice slice = sequence.Slice(position, position + 1, true);
+  slice.blocks = slice.blocks.first(static_cast<size_t>(BlocksFor(position + 1)));
+  return slice;
+}
+
+TEST_CASE("streams that come, grow and go decode as on the CPU backend, and have the tokens that their logits say") {
+  if (!HasDevice()) return;
+  const ModelConfig shape = LlamaShape(DType::kBF16);
+  const auto vocab = static_cast<size_t>(shape.vocab);
+  const RandomWeights weights(shape, 17);
+  const SampleSpec greedy{.temperature = 0};
+  for (const bool same_bits : {false, true}) {
+    for (const uint32_t seed : {1u, 2u, 3u}) {
+      INFO("same bits " << same_bits << ", seed " << seed);
+      std::mt19937 random(seed);
+      Device device(weights, same_bits, seed);
+      TestBackend cpu(weights, {});
+      std::vector<Stream> streams;
+      for (int64_t step = 0, came = 0; step < 80; ++step) {
+        INFO("step " << step);
+        if (streams.empty() || (came < 20 && random() % 3 == 0)) {
+          const int64_t prompt = 1 + static_cast<int64_t>(random() % (random() % 4 == 0 ? 600 : 40));
+          const std::vector<TokenId> tokens = RandomTokens(prompt + 1 + random() % 40, shape.vocab, random());
+          streams.push_back({device.Place(tokens), cpu.Place(tokens), prompt});
+          device.Prefill(streams.back().on_device, prompt, 100);
+          cpu.Run({{streams.back().on_cpu.Slice(0, prompt, false)}});
+          ++came;
+        }
+        if (random() % 8 == 0) std::swap(streams.front(), streams[random() % streams.size()]);
+        Batch batch, on_cpu;
+        for (const Stream& s : streams) {
+          batch.slices.push_back(NextOf(s.on_device, s.next));
+          on_cpu.slices.push_back(NextOf(s.on_cpu, s.next));
+        }
+        const std::vector<float> logits = device.Run(batch), expected = cpu.Run(on_cpu);
+        CHECK(RelativeError(std::span(logits), {expected.begin(), expected.end()}) < 5e-2);  // each rounds to bf16
+
+        for (SequenceSlice& slice : batch.slices) slice.sample = random() % 2 == 0 ? &greedy : nullptr;
+        const auto again = device->Forward(batch, [](int64_t) { return true; });
+        REQUIRE(again.ok());
+        for (size_t i = 0; i < streams.size(); ++i) {
+          const auto row = std::span(logits).subspan(i * vocab, vocab);
+          if (batch.slices[i].sample == nullptr) {
+            CHECK(std::ranges::equal(std::span(again->data + i * vocab, vocab), row));
+          } else {
+            CHECK(again->sampled[i].id == std::ranges::max_element(row) - row.begin());
+          }
+        }
+        for (Stream& s : streams) ++s.next;
+        std::erase_if(streams,
+                      [&](const Stream& s) { return s.next == std::ssize(s.on_device.tokens) || random() % 40 == 0; });
+      }
+      CHECK(device.OthersAreUntouched());
+    }
+  }
+}
+
 TEST_CASE("the device chooses the tokens that the sampler would, and gives logits to those who want them") {
   if (!HasDevice()) return;
   ModelConfig shape = LlamaShape(DType::kBF16);
@@ -233,7 +319,8 @@ TEST_CASE("the device chooses the tokens that the sampler would, and gives logit
        {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0.8f, .seed = 3},
         SamplingParams{.temperature = 1.2f, .top_k = 40, .seed = 4}, SamplingParams{.top_p = 0.8f, .seed = 5},
         SamplingParams{.min_p = 0.05f, .seed = 6},
-        SamplingParams{.top_p = 0.95f, .repetition_penalty = 1.3f, .presence_penalty = 0.5f, .seed = 7}}) {
+        SamplingParams{.top_p = 0.95f, .repetition_penalty = 1.3f, .presence_penalty = 0.5f, .seed = 7},
+        SamplingParams{.top_k = 30, .repetition_penalty = 0.9f, .frequency_penalty = 0.3f, .seed = 8}}) {
     samplers.emplace_back(params, prompt, 1);
   }
   SamplerScratch scratch;

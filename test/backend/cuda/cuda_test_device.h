@@ -62,7 +62,7 @@ class Device {
     REQUIRE(made.ok());
     backend_ = *std::move(made);
     for (uint32_t i = 0; i < kBlocks; ++i) free_.push_back(BlockId(i));
-    std::shuffle(free_.begin(), free_.end(), random_);
+    std::shuffle(free_.begin() + 1, free_.end(), random_);  // the first comes last: what goes astray often goes there
   }
 
   Backend* operator->() { return backend_.get(); }
@@ -91,6 +91,15 @@ class Device {
     for (int64_t begin = 0; begin < end; begin += chunk) {
       Run({{sequence.Slice(begin, std::min(begin + chunk, end), false)}});
     }
+  }
+
+  // Whether blocks that no sequence has had are as they were at first.
+  bool OthersAreUntouched() {
+    std::vector<uint16_t> block(static_cast<size_t>(backend_->kv_layout().BlockBytes()) / 2);
+    return std::ranges::all_of(free_, [&](BlockId id) {
+      ReadBlock(backend_->kv_slab(), id, block);
+      return std::ranges::count(block, 0xffff) == std::ssize(block);
+    });
   }
 
   // K and V of the sequence as bf16 bits, [position][layer][k|v][kv_head][head_dim].

@@ -1,0 +1,160 @@
+// cuBLASLt with one algorithm, which sums in one order whatever the number of rows.
+#include "backend/cuda/cublas_lt.h"
+
+#include <cuda_bf16.h>
+
+#include <cstring>
+#include <vector>
+
+#include "base/check.h"
+#include "host_device/stream.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kLanes = 8;  // k is a multiple of it
+
+struct Product {
+  const __nv_bfloat16* bias;
+};
+struct Matrix {
+  cudaDataType type;
+  int64_t rows, columns, stride;
+};
+
+template <typename T, typename Opaque>
+void Put(const T& value, Opaque* opaque) {
+  static_assert(sizeof value <= sizeof *opaque);
+  std::memcpy(opaque->data, &value, sizeof value);
+}
+template <typename T, typename Opaque>
+T Get(const Opaque* opaque) {
+  T value;
+  std::memcpy(&value, opaque->data, sizeof value);
+  return value;
+}
+
+cublasStatus_t Create(cublasLtHandle_t* handle) {
+  *handle = nullptr;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t Destroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
+const char* GetStatusString(cublasStatus_t) { return "refused by test/host_device"; }
+size_t GetVersion() { return 0; }
+
+cublasStatus_t InitProduct(cublasLtMatmulDesc_t product, size_t, cublasComputeType_t, cudaDataType_t) {
+  Put(Product{}, product);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t SetProduct(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute, const void* value,
+                          size_t bytes) {
+  if (attribute != CUBLASLT_MATMUL_DESC_BIAS_POINTER) return CUBLAS_STATUS_SUCCESS;
+  Product with_bias{};
+  std::memcpy(&with_bias.bias, value, bytes);
+  Put(with_bias, product);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t InitMatrix(cublasLtMatrixLayout_t matrix, size_t, cudaDataType type, uint64_t rows, uint64_t columns,
+                          int64_t stride) {
+  Put(Matrix{type, static_cast<int64_t>(rows), static_cast<int64_t>(columns), stride}, matrix);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t InitPreference(cublasLtMatmulPreference_t, size_t) { return CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t SetPreference(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t, const void*, size_t) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t Suggest(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, int,
+                       cublasLtMatmulHeuristicResult_t* results, int* found) {
+  results[0] = {};
+  *found = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t Check(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                     cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t*,
+                     cublasLtMatmulHeuristicResult_t* result) {
+  *result = {};
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t GetCapability(const cublasLtMatmulAlgo_t*, cublasLtMatmulAlgoCapAttributes_t, void*, size_t, size_t*) {
+  return CUBLAS_STATUS_NOT_SUPPORTED;  // there is no other tile
+}
+cublasStatus_t GetConfig(const cublasLtMatmulAlgo_t*, cublasLtMatmulAlgoConfigAttributes_t, void*, size_t, size_t*) {
+  return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+cublasStatus_t SetConfig(cublasLtMatmulAlgo_t*, cublasLtMatmulAlgoConfigAttributes_t, const void*, size_t) {
+  return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+std::vector<float> Widen(const __nv_bfloat16* values, int64_t count) {
+  std::vector<float> wide(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) wide[static_cast<size_t>(i)] = __bfloat162float(values[i]);
+  return wide;
+}
+
+float Dot(const float* a, const float* b, int64_t k) {
+  float sums[kLanes] = {};
+  for (int64_t i = 0; i < k; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+  }
+  float sum = 0;
+  for (const float lane : sums) sum += lane;
+  return sum;
+}
+
+// y^T = w x^T in columns: y [rows, n] = x [rows, k] w [n, k]^T in rows.
+cublasStatus_t Multiply(cublasLtHandle_t, cublasLtMatmulDesc_t product, const void*, const void* w,
+                        cublasLtMatrixLayout_t w_layout, const void* x, cublasLtMatrixLayout_t x_layout,
+                        const void* beta, const void*, cublasLtMatrixLayout_t, void* y, cublasLtMatrixLayout_t y_layout,
+                        const cublasLtMatmulAlgo_t*, void*, size_t, cudaStream_t stream) {
+  const auto in = Get<Matrix>(x_layout), weight = Get<Matrix>(w_layout), out = Get<Matrix>(y_layout);
+  const bool add = *static_cast<const float*>(beta) != 0;
+  const __nv_bfloat16* bias = Get<Product>(product).bias;
+  BATON_CHECK(
+      weight.rows == in.rows && weight.rows % kLanes == 0 && out.rows == weight.columns && out.stride >= out.rows,
+      "shapes of a product");
+  BATON_CHECK(!add || out.type == CUDA_R_32F, "what is added to is fp32");
+  host_device::Enqueue(stream, [=] {
+    const int64_t k = in.rows, rows = in.columns, n = weight.columns;
+    const std::vector<float> inputs = Widen(static_cast<const __nv_bfloat16*>(x), rows * k);
+    for (int64_t column = 0; column < n; ++column) {
+      const std::vector<float> weights = Widen(static_cast<const __nv_bfloat16*>(w) + column * k, k);
+      for (int64_t row = 0; row < rows; ++row) {
+        const int64_t at = row * out.stride + column;
+        float sum = Dot(&inputs[static_cast<size_t>(row * k)], weights.data(), k);
+        if (bias != nullptr) sum += __bfloat162float(bias[column]);
+        if (out.type != CUDA_R_32F) {
+          static_cast<__nv_bfloat16*>(y)[at] = __float2bfloat16_rn(sum);
+        } else {
+          float& target = static_cast<float*>(y)[at];
+          target = add ? target + sum : sum;
+        }
+      }
+    }
+  });
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+absl::StatusOr<const CublasLt*> LoadCublasLt() {
+  static const CublasLt lt = {.Create = Create,
+                              .Destroy = Destroy,
+                              .GetStatusString = GetStatusString,
+                              .GetVersion = GetVersion,
+                              .Matmul = Multiply,
+                              .MatmulAlgoCapGetAttribute = GetCapability,
+                              .MatmulAlgoCheck = Check,
+                              .MatmulAlgoConfigGetAttribute = GetConfig,
+                              .MatmulAlgoConfigSetAttribute = SetConfig,
+                              .MatmulAlgoGetHeuristic = Suggest,
+                              .MatmulDescInit_internal = InitProduct,
+                              .MatmulDescSetAttribute = SetProduct,
+                              .MatrixLayoutInit_internal = InitMatrix,
+                              .MatmulPreferenceInit_internal = InitPreference,
+                              .MatmulPreferenceSetAttribute = SetPreference};
+  return &lt;
+}
+
+}  // namespace baton

@@ -1,0 +1,314 @@
+// The functions of CUDA's runtime, for one device.
+#include <cuda_runtime_api.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "host_device/stream.h"
+
+namespace {
+
+using Work = std::function<void()>;
+using Works = std::vector<Work>;
+
+struct Queue {
+  std::deque<Work> waiting;
+  int64_t enqueued = 0, done = 0;
+  bool running = false;
+  std::unique_ptr<Works> capture;  // takes what is enqueued; null: nothing is captured
+};
+
+constexpr size_t kDeviceBytes = size_t{8} << 30;
+constexpr size_t kAlignment = 256;  // as cudaMalloc's
+constexpr size_t kPage = 4096;
+
+std::recursive_mutex mutex;  // over all that follows, and while work runs
+std::set<Queue*> queues;
+std::map<void*, size_t> allocated;  // on the device and page-locked, in bytes
+size_t used_bytes = 0;              // of the device
+int64_t graph_launches = 0;
+thread_local bool captures = false;  // this thread is about to
+
+// What another stream waits for may have to run first, and so on; none waits for itself.
+void RunUntil(Queue& queue, int64_t end) {
+  BATON_CHECK(!queue.running, "a stream waits for itself");
+  queue.running = true;
+  while (queue.done < end) {
+    BATON_CHECK(!queue.waiting.empty(), "a stream is waited for beyond what was enqueued");
+    const Work work = std::move(queue.waiting.front());
+    queue.waiting.pop_front();
+    work();
+    ++queue.done;
+  }
+  queue.running = false;
+}
+
+void RunAll() {
+  for (Queue* queue : queues) RunUntil(*queue, queue->enqueued);
+}
+
+size_t RoundUp(size_t bytes, size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
+
+// Ends, but for the alignment, where a page begins that nobody may touch. Null: so much cannot be had.
+void* Allocate(size_t bytes) {
+  const size_t aligned = RoundUp(bytes, kAlignment), pages = RoundUp(aligned, kPage);
+  void* mapped = mmap(nullptr, pages + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* begin = static_cast<char*>(mapped);
+  BATON_CHECK(mprotect(begin + pages, kPage, PROT_NONE) == 0, "a guard page");
+  void* memory = begin + pages - aligned;
+  std::memset(memory, 0xff, bytes);
+  allocated[memory] = bytes;
+  return memory;
+}
+
+// Nobody may touch it again: its addresses are not used for anything else. Returns how many bytes it had.
+size_t Free(void* memory) {
+  const auto known = allocated.find(memory);
+  BATON_CHECK(known != allocated.end(), "what is freed was allocated");
+  const size_t bytes = known->second, aligned = RoundUp(bytes, kAlignment), pages = RoundUp(aligned, kPage);
+  char* begin = static_cast<char*>(memory) + aligned - pages;
+  void* gone = mmap(begin, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  BATON_CHECK(gone == begin, "memory is given back");
+  allocated.erase(known);
+  return bytes;
+}
+
+}  // namespace
+
+struct CUstream_st {
+  std::shared_ptr<Queue> queue = std::make_shared<Queue>();
+};
+struct CUevent_st {
+  std::shared_ptr<Queue> queue;  // null: not recorded yet
+  int64_t after = 0;             // what was enqueued before it
+};
+struct CUgraph_st {
+  std::shared_ptr<const Works> works;
+};
+struct CUgraphExec_st {
+  std::shared_ptr<const Works> works;
+};
+
+namespace baton::host_device {
+
+cudaError_t Enqueue(cudaStream_t stream, Work work) {
+  const std::lock_guard lock(mutex);
+  if (stream == nullptr || stream == cudaStreamPerThread) {
+    work();
+    return cudaSuccess;
+  }
+  Queue& queue = *stream->queue;
+  if (queue.capture != nullptr) {
+    queue.capture->push_back(std::move(work));
+  } else {
+    queue.waiting.push_back(std::move(work));
+    ++queue.enqueued;
+  }
+  return cudaSuccess;
+}
+
+int64_t GraphLaunches() {
+  const std::lock_guard lock(mutex);
+  return graph_launches;
+}
+
+}  // namespace baton::host_device
+
+using baton::host_device::Enqueue;
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device != 0) return cudaErrorInvalidDevice;
+  *properties = {};
+  std::strcpy(properties->name, "the host");
+  properties->major = 9;
+  properties->multiProcessorCount = 4;
+  properties->totalGlobalMem = kDeviceBytes;
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  const std::lock_guard lock(mutex);
+  *free_bytes = kDeviceBytes - used_bytes;
+  *total_bytes = kDeviceBytes;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  const std::lock_guard lock(mutex);
+  RunAll();
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceReset() { return cudaErrorNotSupported; }
+cudaError_t cudaDeviceCanAccessPeer(int* reachable, int, int) {
+  *reachable = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaErrorNotSupported; }
+cudaError_t cudaGetDriverEntryPointByVersion(const char*, void**, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult*) {
+  return cudaErrorNotSupported;
+}
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t*, void*) { return cudaErrorNotSupported; }
+cudaError_t cudaIpcOpenMemHandle(void**, cudaIpcMemHandle_t, unsigned) { return cudaErrorNotSupported; }
+cudaError_t cudaIpcCloseMemHandle(void*) { return cudaErrorNotSupported; }
+const char* cudaGetErrorString(cudaError_t) { return "refused by test/host_device"; }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  const std::lock_guard lock(mutex);
+  if (captures) return cudaErrorStreamCaptureUnsupported;
+  if (bytes > kDeviceBytes - used_bytes) return cudaErrorMemoryAllocation;
+  *memory = Allocate(bytes);
+  if (*memory == nullptr) return cudaErrorMemoryAllocation;
+  used_bytes += bytes;
+  return cudaSuccess;
+}
+// Waits for the device, as the real one does.
+cudaError_t cudaFree(void* memory) {
+  const std::lock_guard lock(mutex);
+  BATON_CHECK(!captures, "device memory is freed while a graph is captured");
+  RunAll();
+  used_bytes -= Free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  const std::lock_guard lock(mutex);
+  if (captures) return cudaErrorStreamCaptureUnsupported;
+  *memory = Allocate(bytes);
+  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) { return cudaMallocHost(memory, bytes); }
+// Does not wait: whoever frees it has to.
+cudaError_t cudaFreeHost(void* memory) {
+  const std::lock_guard lock(mutex);
+  Free(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+  if (captures) return cudaErrorStreamCaptureUnsupported;
+  return Enqueue(nullptr, [=] { std::memcpy(to, from, bytes); });
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  return Enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+}
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows,
+                              cudaMemcpyKind, cudaStream_t stream) {
+  return Enqueue(stream, [=] {
+    for (size_t row = 0; row < rows; ++row) {
+      std::memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
+    }
+  });
+}
+cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows,
+                         cudaMemcpyKind kind) {
+  if (captures) return cudaErrorStreamCaptureUnsupported;
+  return cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, rows, kind, nullptr);
+}
+cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
+  return Enqueue(nullptr, [=] { std::memset(memory, value, bytes); });
+}
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  return Enqueue(stream, [=] { std::memset(memory, value, bytes); });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  const std::lock_guard lock(mutex);
+  *stream = new CUstream_st;
+  queues.insert((*stream)->queue.get());
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const std::lock_guard lock(mutex);
+  if (captures) return cudaErrorStreamCaptureUnsupported;
+  if (stream != nullptr && stream != cudaStreamPerThread) RunUntil(*stream->queue, stream->queue->enqueued);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const std::lock_guard lock(mutex);
+  RunUntil(*stream->queue, stream->queue->enqueued);
+  queues.erase(stream->queue.get());
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  return Enqueue(stream, [awaited = event->queue, after = event->after] {
+    if (awaited != nullptr && awaited->done < after) RunUntil(*awaited, after);
+  });
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const std::lock_guard lock(mutex);
+  if (stream == nullptr) return cudaSuccess;
+  *event = {stream->queue, stream->queue->enqueued};
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const std::lock_guard lock(mutex);
+  if (captures) return cudaErrorStreamCaptureUnsupported;
+  if (event->queue != nullptr && event->queue->done < event->after) RunUntil(*event->queue, event->after);
+  return cudaSuccess;
+}
+// All work takes the same time: nothing here says which is faster.
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
+  *ms = 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  const std::lock_guard lock(mutex);
+  BATON_CHECK(!captures, "one capture in a thread");
+  captures = true;
+  stream->queue->capture = std::make_unique<Works>();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const std::lock_guard lock(mutex);
+  captures = false;
+  *graph = new CUgraph_st{std::move(stream->queue->capture)};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* replay, cudaGraph_t graph, unsigned long long) {
+  *replay = new CUgraphExec_st{graph->works};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t replay) {
+  delete replay;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t replay, cudaStream_t stream) {
+  const std::lock_guard lock(mutex);
+  ++graph_launches;
+  return Enqueue(stream, [works = replay->works] {
+    for (const Work& work : *works) work();
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,98 @@
+// The launcher of sampling, as model/sampler.h has it, by sorting.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "base/check.h"
+#include "host_device/stream.h"
+#include "kernels/sampling.h"
+
+namespace baton::cuda {
+namespace {
+
+struct Candidate {
+  int32_t id;
+  double weight;
+};
+
+// [vocab], NaN counts as the largest.
+int32_t Largest(const std::vector<float>& logits) {
+  const auto less = [](float a, float b) { return !std::isnan(a) && (std::isnan(b) || a < b); };
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end(), less) - logits.begin());
+}
+
+void Penalise(const SamplingArgs& args, const SamplingRow& row, std::vector<float>& logits) {
+  for (int32_t i = row.seen_begin; i < row.seen_begin + row.seen_count; ++i) {
+    const SeenToken& seen = args.seen[i];
+    if (seen.id >= args.vocab) continue;
+    float& logit = logits[static_cast<size_t>(seen.id)];
+    args.seen_logits[i] = logit;  // where the kernel keeps what it puts back
+    logit = logit > 0 ? logit / row.repetition_penalty : logit * row.repetition_penalty;
+    if (seen.outputs > 0) logit -= row.presence_penalty + row.frequency_penalty * static_cast<float>(seen.outputs);
+  }
+}
+
+double Sum(const std::vector<Candidate>& candidates) {
+  return std::accumulate(candidates.begin(), candidates.end(), 0.0,
+                         [](double sum, const Candidate& c) { return sum + c.weight; });
+}
+
+void Filter(const SamplingRow& row, std::vector<Candidate>& candidates) {
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.weight > b.weight; });
+  if (row.top_k > 0 && row.top_k < std::ssize(candidates)) candidates.resize(static_cast<size_t>(row.top_k));
+  if (row.top_p < 1) {
+    const double enough = double{row.top_p} * Sum(candidates);
+    size_t kept = 0;
+    for (double sum = 0; kept < candidates.size() && sum < enough; ++kept) sum += candidates[kept].weight;
+    candidates.resize(std::max<size_t>(kept, 1));
+  }
+  std::erase_if(candidates, [&](const Candidate& c) { return c.weight < double{row.min_p}; });
+  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+}
+
+int32_t Choose(const SamplingRow& row, const std::vector<float>& logits) {
+  const int32_t largest = Largest(logits);
+  if (row.temperature < 1e-5f || row.top_k == 1) return largest;
+  std::vector<Candidate> candidates;
+  for (int32_t id = 0; id < std::ssize(logits); ++id) {
+    const float above = (logits[static_cast<size_t>(id)] - logits[static_cast<size_t>(largest)]) / row.temperature;
+    candidates.push_back({id, std::exp(double{above})});
+  }
+  Filter(row, candidates);
+  double left = row.uniform * Sum(candidates);
+  for (const Candidate& c : candidates) {
+    left -= c.weight;
+    if (left < 0) return c.id;
+  }
+  return candidates.back().id;
+}
+
+void SampleRow(const SamplingArgs& args, int32_t row) {
+  const float* from = args.logits + row * args.stride;
+  std::vector<float> logits(from, from + args.vocab);
+  const float max = logits[static_cast<size_t>(Largest(logits))];
+  args.maxima[row] = max;
+  args.ids[row] = -1;
+  if (!std::isfinite(max)) return;
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(double{logit} - double{max});
+  Penalise(args, args.params[row], logits);
+  const int32_t id = Choose(args.params[row], logits);
+  args.ids[row] = id;
+  args.logprobs[row] = static_cast<float>(double{from[id]} - double{max} - std::log(sum));
+}
+
+}  // namespace
+
+int64_t SamplingWorkspaceBytes(int32_t rows) { return rows * int64_t{16}; }
+
+cudaError_t LaunchSampling(const SamplingArgs& args, cudaStream_t stream) {
+  if (args.stride % 4 != 0 || args.stride < args.vocab || args.vocab > kMaxSampledVocab) return cudaErrorInvalidValue;
+  return host_device::Enqueue(stream, [args] {
+    for (int32_t row = 0; row < args.rows; ++row) SampleRow(args, row);
+  });
+}
+
+}  // namespace baton::cuda
