@@ -250,7 +250,8 @@ SequenceSlice NextOf(const TestSequence& sequence, int64_t position) {
   return slice;
 }
 
-TEST_CASE("streams that come, grow and go decode as on the CPU backend, and have the tokens that their logits say") {
+TEST_CASE("streams that come, grow and go decode as on the CPU backend, and have the tokens that their logits say",
+          "[many]") {
   if (!HasDevice()) return;
   const ModelConfig shape = LlamaShape(DType::kBF16);
   const auto vocab = static_cast<size_t>(shape.vocab);
