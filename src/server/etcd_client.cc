@@ -152,7 +152,8 @@ absl::Status EtcdClient::AwaitChange(const std::string& prefix, int64_t revision
     while (!over && !changed) {
       stream->Read(&response, nullptr);
       over = !patient.Done() || response.canceled();
-      changed = !over && !response.events().empty();
+      // A store that is behind what was read has lost it: of a revision it has not come to it tells nothing.
+      changed = !over && (!response.events().empty() || response.header().revision() < revision);
     }
     const bool quiet = !changed && std::chrono::system_clock::now() >= patient.until;
     if (changed || quiet || response.canceled()) context.TryCancel();  // else it ended, and says why

@@ -36,7 +36,8 @@ class EtcdClient {
   };
   // The keys that begin with `prefix`, which ends in a slash. UNAVAILABLE also: there are more than `most`.
   absl::StatusOr<Entries> Read(const std::string& prefix, int64_t most);
-  // Returns once such keys may have changed since `revision`, and after `longest` in any case. Asks one server.
+  // Returns once such keys may have changed since `revision`, at once where the store is new and has not come to it,
+  // and after `longest` in any case. Asks one server.
   absl::Status AwaitChange(const std::string& prefix, int64_t revision, std::chrono::milliseconds longest);
 
   struct Lease {

@@ -200,12 +200,15 @@ TEST_CASE("etcd counts nothing of what workers and routers do as its own failure
   const int64_t revision = client.Read("/baton/x/", 10)->revision;
   CHECK(client.AwaitChange("/baton/x/", revision, std::chrono::milliseconds(200)).ok());  // quiet
   CHECK(client.AwaitChange("/baton/x/", revision - 1, EtcdClient::kPatience).ok());       // it has changed
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(client.AwaitChange("/baton/x/", revision + 100, 2 * EtcdClient::kPatience).ok());  // it has not come to it
+  CHECK(std::chrono::steady_clock::now() - begin < EtcdClient::kPatience);
   for (int i = 0; i < 10; ++i) CHECK(client.Renew(lease.id).value());
   REQUIRE(client.Revoke(lease.id, EtcdClient::kPatience).ok());
   CHECK_FALSE(client.Renew(lease.id).value());
 
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (Handled(etcd, "Watch", {"Canceled"}) + Handled(etcd, "LeaseKeepAlive", {"OK"}) < 13) {
+  while (Handled(etcd, "Watch", {"Canceled"}) + Handled(etcd, "LeaseKeepAlive", {"OK"}) < 14) {
     REQUIRE(std::chrono::steady_clock::now() < until);
   }
   CHECK(Handled(etcd, "",

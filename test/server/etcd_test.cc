@@ -232,6 +232,16 @@ TEST_CASE("an etcd that refuses or is gone costs no worker, and is followed agai
   CHECK(told.AwaitWorkers({"c:3"}));
 }
 
+// As it is where one dies between a read and the watch, and comes back without its data.
+TEST_CASE("of an etcd that has not come to what was read of it no change is awaited") {
+  constexpr int64_t kRead = 100;
+  FakeEtcd etcd;
+  EtcdClient client({{etcd.address()}, {}});
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(client.AwaitChange("/decode/", kRead, 2 * kPatience).ok());
+  CHECK(std::chrono::steady_clock::now() - begin < kPatience);
+}
+
 TEST_CASE("of several servers one that answers is enough, and the others may be silent") {
   FakeEtcd silent, etcd;
   const ClosedPort nobody;

@@ -142,8 +142,13 @@ class FakeEtcd {
         etcdserverpb::WatchRequest request;
         lock.unlock();
         if (!stream->Read(&request)) return grpc::Status::OK;
-        lock.lock();
         const auto& watch = request.create_request();
+        etcdserverpb::WatchResponse created;
+        lock.lock();
+        created.mutable_header()->set_revision(fake.revision_);
+        lock.unlock();
+        stream->Write(created);
+        lock.lock();
         while (fake.compacted_ < watch.start_revision() && !fake.Changed(watch) && !fake.Over(context)) {
           fake.changed_.wait_for(lock, std::chrono::milliseconds(5));
         }
