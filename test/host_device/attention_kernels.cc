@@ -12,7 +12,10 @@
 namespace baton::cuda {
 namespace {
 
+using host_device::CheckOnDevice;
 using host_device::Enqueue;
+
+constexpr int32_t kMostGroup = 16;  // query heads of a KV head that the kernel takes
 
 // Attention of one query head to some keys, before it is divided by the sum of its weights.
 struct Partial {
@@ -20,8 +23,8 @@ struct Partial {
   std::vector<float> weighted;  // [head_dim]
 };
 
-// Floats of one Partial in a workspace.
-int64_t PartialSize(int32_t head_dim) { return head_dim + 2; }
+// Floats of one Partial in a workspace: first one that is 0 but between the time it is stored and the time it is taken.
+int64_t PartialSize(int32_t head_dim) { return head_dim + 3; }
 
 std::vector<float> Widen(const Bf16* values, int32_t count) {
   std::vector<float> wide(static_cast<size_t>(count));
@@ -79,7 +82,8 @@ float* PlaceOf(void* workspace, const HistorySplit& part, const AttentionArgs& a
   return static_cast<float*>(workspace) + (int64_t{part.partial} * args.heads + head) * PartialSize(args.kv.head_dim);
 }
 
-void AttendParts(const AttentionArgs& args, const AttentionSlice& slice, const Parts& parts, void* workspace) {
+void CheckParts(const AttentionSlice& slice, const Parts& parts) {
+  BATON_CHECK(slice.rows == 1, "decode attention takes slices of one row");
   int32_t next = 0;
   for (const auto& [place, part] : parts) {
     BATON_CHECK(part.begin == next && part.end > part.begin, "parts of a history follow one another");
@@ -88,28 +92,46 @@ void AttendParts(const AttentionArgs& args, const AttentionSlice& slice, const P
     next = part.end;
   }
   BATON_CHECK(next == slice.start + 1, "the parts are the whole history");
-  const int32_t size = args.kv.head_dim;
-  for (int32_t head = 0; head < args.heads; ++head) {
+}
+
+void Keep(const Partial& part, float* place) {
+  BATON_CHECK(place[0] == 0, "a place for a result is zeroed once, and has one at a time");
+  place[0] = 1;
+  place[1] = part.max;
+  place[2] = part.sum;
+  std::copy(part.weighted.begin(), part.weighted.end(), place + 3);
+}
+Partial Take(float* place, int32_t head_dim) {
+  BATON_CHECK(place[0] == 1, "a result that is taken has been stored");
+  place[0] = 0;
+  return {.max = place[1], .sum = place[2], .weighted = {place + 3, place + 3 + head_dim}};
+}
+
+// All parts of all slices are stored before the first is taken: on a device they run side by side.
+void AttendParts(const AttentionArgs& args, const std::map<int32_t, Parts>& by_slice, void* workspace) {
+  const auto each = [&](auto work) {
+    for (const auto& [slice, parts] : by_slice) {
+      for (int32_t head = 0; head < args.heads; ++head) work(args.slices[slice], parts, head);
+    }
+  };
+  each([&](const AttentionSlice& slice, const Parts& parts, int32_t head) {
+    for (const auto& [place, part] : parts) {
+      const Partial own = Attend(args, slice, slice.first_row, head, part.begin, part.end);
+      part.splits == 1 ? Store(own, args, slice.first_row, head) : Keep(own, PlaceOf(workspace, part, args, head));
+    }
+  });
+  each([&](const AttentionSlice& slice, const Parts& parts, int32_t head) {
+    if (parts.size() == 1) return;
+    const int32_t size = args.kv.head_dim;
     Partial whole{.weighted = std::vector<float>(static_cast<size_t>(size))};
-    for (const auto& [place, part] : parts) {
-      Partial own = Attend(args, slice, slice.first_row, head, part.begin, part.end);
-      if (part.splits > 1) {
-        float* kept = PlaceOf(workspace, part, args, head);
-        kept[0] = own.max;
-        kept[1] = own.sum;
-        std::copy(own.weighted.begin(), own.weighted.end(), kept + 2);
-      }
-    }
-    for (const auto& [place, part] : parts) {
-      if (part.splits == 1) {
-        whole = Attend(args, slice, slice.first_row, head, part.begin, part.end);
-      } else {
-        const float* kept = PlaceOf(workspace, part, args, head);
-        Add(whole, {.max = kept[0], .sum = kept[1], .weighted = {kept + 2, kept + 2 + size}});
-      }
-    }
+    for (const auto& [place, part] : parts) Add(whole, Take(PlaceOf(workspace, part, args, head), size));
     Store(whole, args, slice.first_row, head);
-  }
+  });
+}
+
+void CheckArgs(const AttentionArgs& args) {
+  CheckOnDevice({args.q, args.kv.slab, args.slices, args.block_tables, args.out});
+  BATON_CHECK(args.q_stride % 8 == 0, "rows of q are aligned");
 }
 
 }  // namespace
@@ -125,6 +147,9 @@ int64_t DecodeWorkspaceBytes(int32_t heads, int32_t, int32_t head_dim, int64_t p
 
 cudaError_t LaunchDecodeAttention(const AttentionArgs& args, const HistorySplit* splits, int32_t count, void* workspace,
                                   cudaStream_t stream) {
+  if (args.heads / args.kv.kv_heads > kMostGroup) return cudaErrorInvalidValue;
+  CheckArgs(args);
+  CheckOnDevice({splits, workspace});
   return Enqueue(stream, [=] {
     std::map<int32_t, Parts> by_slice;
     for (int32_t i = 0; i < count; ++i) {
@@ -132,10 +157,8 @@ cudaError_t LaunchDecodeAttention(const AttentionArgs& args, const HistorySplit*
       const bool added = by_slice[splits[i].slice].emplace(splits[i].place, splits[i]).second;
       BATON_CHECK(added, "each part is planned once");
     }
-    for (const auto& [slice, parts] : by_slice) {
-      BATON_CHECK(args.slices[slice].rows == 1, "decode attention takes slices of one row");
-      AttendParts(args, args.slices[slice], parts, workspace);
-    }
+    for (const auto& [slice, parts] : by_slice) CheckParts(args.slices[slice], parts);
+    AttendParts(args, by_slice, workspace);
   });
 }
 
@@ -143,6 +166,7 @@ cudaError_t MakeKvTensorMap(const PagedKv&, KvTensorMap*) { return cudaSuccess; 
 
 cudaError_t LaunchPrefillAttention(const AttentionArgs& args, int32_t tiles, PrefillKernel kernel, const KvTensorMap*,
                                    cudaStream_t stream) {
+  CheckArgs(args);
   const int32_t queries = QueriesPerTile(kernel, args.kv.head_dim, args.heads / args.kv.kv_heads);
   return Enqueue(stream, [=] {
     for (int32_t i = 0; i < tiles; ++i) {

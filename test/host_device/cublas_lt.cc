@@ -15,6 +15,8 @@ namespace {
 constexpr int64_t kLanes = 8;  // k is a multiple of it
 
 struct Product {
+  cublasOperation_t transpose;  // of w
+  cublasLtEpilogue_t epilogue;
   const __nv_bfloat16* bias;
 };
 struct Matrix {
@@ -43,15 +45,20 @@ const char* GetStatusString(cublasStatus_t) { return "refused by test/host_devic
 size_t GetVersion() { return 0; }
 
 cublasStatus_t InitProduct(cublasLtMatmulDesc_t product, size_t, cublasComputeType_t, cudaDataType_t) {
-  Put(Product{}, product);
+  Put(Product{CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr}, product);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t SetProduct(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute, const void* value,
                           size_t bytes) {
-  if (attribute != CUBLASLT_MATMUL_DESC_BIAS_POINTER) return CUBLAS_STATUS_SUCCESS;
-  Product with_bias{};
-  std::memcpy(&with_bias.bias, value, bytes);
-  Put(with_bias, product);
+  auto described = Get<Product>(product);
+  const auto take = [&](auto& field) {
+    BATON_CHECK(bytes == sizeof field, "an attribute of a product has its size");
+    std::memcpy(&field, value, sizeof field);
+  };
+  if (attribute == CUBLASLT_MATMUL_DESC_TRANSA) take(described.transpose);
+  if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE) take(described.epilogue);
+  if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER) take(described.bias);
+  Put(described, product);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t InitMatrix(cublasLtMatrixLayout_t matrix, size_t, cudaDataType type, uint64_t rows, uint64_t columns,
@@ -103,18 +110,30 @@ float Dot(const float* a, const float* b, int64_t k) {
   return sum;
 }
 
+void CheckProduct(const Product& product, const Matrix& w, const Matrix& x, const Matrix& y) {
+  BATON_CHECK(product.transpose == CUBLAS_OP_T, "w is transposed");
+  BATON_CHECK((product.epilogue == CUBLASLT_EPILOGUE_BIAS) == (product.bias != nullptr), "a bias is added");
+  BATON_CHECK(w.type == CUDA_R_16BF && x.type == CUDA_R_16BF, "bf16 is multiplied");
+  BATON_CHECK(w.rows == x.rows && w.stride == w.rows && x.stride == x.rows && w.rows % kLanes == 0,
+              "shapes of w and x");
+  BATON_CHECK(y.rows == w.columns && y.columns == x.columns && y.stride >= y.rows, "the shape of y");
+}
+
 // y^T = w x^T in columns: y [rows, n] = x [rows, k] w [n, k]^T in rows.
-cublasStatus_t Multiply(cublasLtHandle_t, cublasLtMatmulDesc_t product, const void*, const void* w,
+cublasStatus_t Multiply(cublasLtHandle_t, cublasLtMatmulDesc_t product, const void* alpha, const void* w,
                         cublasLtMatrixLayout_t w_layout, const void* x, cublasLtMatrixLayout_t x_layout,
-                        const void* beta, const void*, cublasLtMatrixLayout_t, void* y, cublasLtMatrixLayout_t y_layout,
-                        const cublasLtMatmulAlgo_t*, void*, size_t, cudaStream_t stream) {
+                        const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* y,
+                        cublasLtMatrixLayout_t y_layout, const cublasLtMatmulAlgo_t*, void* workspace, size_t,
+                        cudaStream_t stream) {
   const auto in = Get<Matrix>(x_layout), weight = Get<Matrix>(w_layout), out = Get<Matrix>(y_layout);
-  const bool add = *static_cast<const float*>(beta) != 0;
+  const float kept = *static_cast<const float*>(beta);
+  const bool add = kept == 1;
   const __nv_bfloat16* bias = Get<Product>(product).bias;
-  BATON_CHECK(
-      weight.rows == in.rows && weight.rows % kLanes == 0 && out.rows == weight.columns && out.stride >= out.rows,
-      "shapes of a product");
+  CheckProduct(Get<Product>(product), weight, in, out);
+  BATON_CHECK(c == y && c_layout == y_layout, "what is added to is overwritten");
+  BATON_CHECK(*static_cast<const float*>(alpha) == 1 && (add || kept == 0), "a product is added or not");
   BATON_CHECK(!add || out.type == CUDA_R_32F, "what is added to is fp32");
+  host_device::CheckOnDevice({w, x, y, bias, workspace});
   host_device::Enqueue(stream, [=] {
     const int64_t k = in.rows, rows = in.columns, n = weight.columns;
     const std::vector<float> inputs = Widen(static_cast<const __nv_bfloat16*>(x), rows * k);

@@ -15,13 +15,19 @@
 namespace baton::cuda {
 namespace {
 
+using host_device::CheckOnDevice;
 using host_device::Enqueue;
+
+// As the kernels take them: in vectors of 8.
+bool Takes(int32_t rows, int32_t columns) { return rows >= 1 && columns % 8 == 0; }
 
 float Wide(Bf16 value) { return __bfloat162float(value); }
 Bf16 Narrow(float value) { return __float2bfloat16_rn(value); }
 
 template <typename T>
 cudaError_t Gather(const T* from, const int32_t* ids, int32_t rows, int32_t columns, T* to, cudaStream_t stream) {
+  if (!Takes(rows, columns)) return cudaErrorInvalidValue;
+  CheckOnDevice({from, ids, to});
   return Enqueue(stream, [=] {
     for (int64_t row = 0; row < rows; ++row) {
       std::memcpy(to + row * columns, from + int64_t{ids[row]} * columns, static_cast<size_t>(columns) * sizeof(T));
@@ -94,6 +100,8 @@ void GemvRow(const GemvArgs& args, int64_t row) {
 
 cudaError_t LaunchEmbedding(const Bf16* table, const int32_t* tokens, int32_t rows, int32_t columns, float* out,
                             cudaStream_t stream) {
+  if (!Takes(rows, columns)) return cudaErrorInvalidValue;
+  CheckOnDevice({table, tokens, out});
   return Enqueue(stream, [=] {
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t i = 0; i < columns; ++i) out[row * columns + i] = Wide(table[int64_t{tokens[row]} * columns + i]);
@@ -112,6 +120,8 @@ cudaError_t LaunchGatherRows(const Bf16* from, const int32_t* ids, int32_t rows,
 
 cudaError_t LaunchRmsNorm(const float* x, const Bf16* weight, float epsilon, int32_t rows, int32_t columns, Bf16* out,
                           cudaStream_t stream) {
+  if (!Takes(rows, columns)) return cudaErrorInvalidValue;
+  CheckOnDevice({x, weight, out});
   return Enqueue(stream, [=] {
     for (int64_t row = 0; row < rows; ++row) {
       const float* from = x + row * columns;
@@ -122,12 +132,16 @@ cudaError_t LaunchRmsNorm(const float* x, const Bf16* weight, float epsilon, int
 }
 
 cudaError_t LaunchRopeStore(const RopeStoreArgs& args, cudaStream_t stream) {
+  if (args.rows < 1 || (args.kv.head_dim != 64 && args.kv.head_dim != 128)) return cudaErrorInvalidValue;
+  CheckOnDevice({args.qkv, args.positions, args.slots, args.rope, args.q_norm, args.k_norm, args.kv.slab});
   return Enqueue(stream, [args] {
     for (int64_t row = 0; row < args.rows; ++row) RopeStoreRow(args, row);
   });
 }
 
 cudaError_t LaunchSwiGlu(const Bf16* gate_up, int32_t rows, int32_t columns, Bf16* out, cudaStream_t stream) {
+  if (!Takes(rows, columns)) return cudaErrorInvalidValue;
+  CheckOnDevice({gate_up, out});
   return Enqueue(stream, [=] {
     for (int64_t row = 0; row < rows; ++row) {
       const Bf16 *gate = gate_up + 2 * row * columns, *up = gate + columns;
@@ -138,12 +152,16 @@ cudaError_t LaunchSwiGlu(const Bf16* gate_up, int32_t rows, int32_t columns, Bf1
 
 cudaError_t LaunchGemv(const GemvArgs& args, cudaStream_t stream) {
   if (args.rows < 1 || args.rows > kMaxGemvRows || args.k % 8 != 0) return cudaErrorInvalidValue;
+  CheckOnDevice({args.x, args.w, args.bias, args.y});
   return Enqueue(stream, [args] {
     for (int64_t row = 0; row < args.rows; ++row) GemvRow(args, row);
   });
 }
 
 cudaError_t LaunchRankSum(const RankParts& parts, int64_t count, float* out, cudaStream_t stream) {
+  if (count < 4 || count % 4 != 0) return cudaErrorInvalidValue;
+  CheckOnDevice({out});
+  for (int rank = 0; rank < parts.ranks; ++rank) CheckOnDevice({parts.parts[rank]});
   return Enqueue(stream, [=] {
     for (int64_t i = 0; i < count; ++i) {
       float sum = parts.parts[0][i];
@@ -155,6 +173,8 @@ cudaError_t LaunchRankSum(const RankParts& parts, int64_t count, float* out, cud
 
 cudaError_t LaunchCopyRuns(const void* from, const CopyRun* runs, int32_t count, int64_t pieces, void* to,
                            cudaStream_t stream) {
+  if (pieces < count) return cudaErrorInvalidValue;
+  CheckOnDevice({runs});
   return Enqueue(stream, [=] {
     int64_t piece = 0;
     for (int32_t i = 0; i < count; ++i) {

@@ -2,6 +2,8 @@
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -29,11 +31,18 @@ struct Queue {
 constexpr size_t kDeviceBytes = size_t{8} << 30;
 constexpr size_t kAlignment = 256;  // as cudaMalloc's
 constexpr size_t kPage = 4096;
+constexpr std::byte kUnset{0xff};
+constexpr size_t kLongestPitch = (size_t{1} << 31) - 1;  // as NVIDIA documents of cudaDeviceProp::memPitch
+
+struct Allocation {
+  size_t bytes;
+  bool on_device;  // else page-locked
+};
 
 std::recursive_mutex mutex;  // over all that follows, and while work runs
 std::set<Queue*> queues;
-std::map<void*, size_t> allocated;  // on the device and page-locked, in bytes
-size_t used_bytes = 0;              // of the device
+std::map<char*, Allocation> allocated;
+size_t used_bytes = 0;  // of the device
 int64_t graph_launches = 0;
 thread_local bool captures = false;  // this thread is about to
 
@@ -58,29 +67,71 @@ void RunAll() {
 size_t RoundUp(size_t bytes, size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
 // Ends, but for the alignment, where a page begins that nobody may touch. Null: so much cannot be had.
-void* Allocate(size_t bytes) {
+void* Allocate(size_t bytes, bool on_device) {
   const size_t aligned = RoundUp(bytes, kAlignment), pages = RoundUp(aligned, kPage);
   void* mapped = mmap(nullptr, pages + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   auto* begin = static_cast<char*>(mapped);
   BATON_CHECK(mprotect(begin + pages, kPage, PROT_NONE) == 0, "a guard page");
-  void* memory = begin + pages - aligned;
-  std::memset(memory, 0xff, bytes);
-  allocated[memory] = bytes;
+  std::memset(begin, static_cast<int>(kUnset), pages);
+  char* memory = begin + pages - aligned;
+  allocated[memory] = {bytes, on_device};
   return memory;
 }
 
 // Nobody may touch it again: its addresses are not used for anything else. Returns how many bytes it had.
 size_t Free(void* memory) {
-  const auto known = allocated.find(memory);
+  const auto known = allocated.find(static_cast<char*>(memory));
   BATON_CHECK(known != allocated.end(), "what is freed was allocated");
-  const size_t bytes = known->second, aligned = RoundUp(bytes, kAlignment), pages = RoundUp(aligned, kPage);
-  char* begin = static_cast<char*>(memory) + aligned - pages;
+  const size_t bytes = known->second.bytes, aligned = RoundUp(bytes, kAlignment), pages = RoundUp(aligned, kPage);
+  char* begin = known->first + aligned - pages;
+  const auto unset = [](const char* from, const char* to) {
+    return std::all_of(from, to, [](char byte) { return std::byte(byte) == kUnset; });
+  };
+  BATON_CHECK(unset(begin, known->first) && unset(known->first + bytes, begin + pages), "nobody writes beside memory");
   void* gone = mmap(begin, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   BATON_CHECK(gone == begin, "memory is given back");
   allocated.erase(known);
   return bytes;
 }
+
+// Null: none of what is allocated has all of these bytes.
+const Allocation* AllocationOf(const void* memory, size_t bytes) {
+  const char* begin = static_cast<const char*>(memory);
+  auto found = std::upper_bound(allocated.begin(), allocated.end(), begin,
+                                [](const char* at, const auto& entry) { return at < entry.first; });
+  if (found == allocated.begin()) return nullptr;
+  --found;
+  return begin + bytes <= found->first + found->second.bytes ? &found->second : nullptr;
+}
+
+bool OnDevice(const void* memory, size_t bytes) {
+  const std::lock_guard lock(mutex);
+  const Allocation* allocation = AllocationOf(memory, bytes);
+  return allocation != nullptr && allocation->on_device;
+}
+
+void CheckCopy(const void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  if (kind == cudaMemcpyDefault || bytes == 0) return;
+  const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  BATON_CHECK(OnDevice(to, bytes) == to_device && OnDevice(from, bytes) == from_device,
+              "a copy's ends lie where its kind says");
+}
+
+// What it runs for one thread alone.
+struct OwnStream {
+  const std::shared_ptr<Queue> queue = std::make_shared<Queue>();
+  OwnStream() {
+    const std::lock_guard lock(mutex);
+    queues.insert(queue.get());
+  }
+  ~OwnStream() {
+    const std::lock_guard lock(mutex);
+    RunUntil(*queue, queue->enqueued);
+    queues.erase(queue.get());
+  }
+};
 
 }  // namespace
 
@@ -98,22 +149,42 @@ struct CUgraphExec_st {
   std::shared_ptr<const Works> works;
 };
 
+namespace {
+
+// Of a stream that is not null.
+const std::shared_ptr<Queue>& QueueOf(cudaStream_t stream) {
+  if (stream != cudaStreamPerThread) return stream->queue;
+  thread_local const OwnStream own;
+  return own.queue;
+}
+
+}  // namespace
+
 namespace baton::host_device {
 
 cudaError_t Enqueue(cudaStream_t stream, Work work) {
+  static const char* runs = std::getenv("HOST_DEVICE_RUNS");
+  static const bool at_once = runs != nullptr && std::strcmp(runs, "at_once") == 0;
   const std::lock_guard lock(mutex);
-  if (stream == nullptr || stream == cudaStreamPerThread) {
+  if (stream == nullptr) {
     work();
     return cudaSuccess;
   }
-  Queue& queue = *stream->queue;
+  Queue& queue = *QueueOf(stream);
   if (queue.capture != nullptr) {
     queue.capture->push_back(std::move(work));
-  } else {
-    queue.waiting.push_back(std::move(work));
-    ++queue.enqueued;
+    return cudaSuccess;
   }
+  queue.waiting.push_back(std::move(work));
+  ++queue.enqueued;
+  if (at_once) RunUntil(queue, queue.enqueued);
   return cudaSuccess;
+}
+
+void CheckOnDevice(std::initializer_list<const void*> pointers) {
+  for (const void* pointer : pointers) {
+    BATON_CHECK(pointer == nullptr || OnDevice(pointer, 1), "kernels are given memory of the device");
+  }
 }
 
 int64_t GraphLaunches() {
@@ -172,7 +243,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   const std::lock_guard lock(mutex);
   if (captures) return cudaErrorStreamCaptureUnsupported;
   if (bytes > kDeviceBytes - used_bytes) return cudaErrorMemoryAllocation;
-  *memory = Allocate(bytes);
+  *memory = Allocate(bytes, /*on_device=*/true);
   if (*memory == nullptr) return cudaErrorMemoryAllocation;
   used_bytes += bytes;
   return cudaSuccess;
@@ -188,7 +259,7 @@ cudaError_t cudaFree(void* memory) {
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   const std::lock_guard lock(mutex);
   if (captures) return cudaErrorStreamCaptureUnsupported;
-  *memory = Allocate(bytes);
+  *memory = Allocate(bytes, /*on_device=*/false);
   return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) { return cudaMallocHost(memory, bytes); }
@@ -199,15 +270,21 @@ cudaError_t cudaFreeHost(void* memory) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   if (captures) return cudaErrorStreamCaptureUnsupported;
+  CheckCopy(to, from, bytes, kind);
   return Enqueue(nullptr, [=] { std::memcpy(to, from, bytes); });
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  CheckCopy(to, from, bytes, kind);
   return Enqueue(stream, [=] { std::memcpy(to, from, bytes); });
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows,
-                              cudaMemcpyKind, cudaStream_t stream) {
+                              cudaMemcpyKind kind, cudaStream_t stream) {
+  if (width > std::min(to_pitch, from_pitch) || std::max(to_pitch, from_pitch) > kLongestPitch) {
+    return cudaErrorInvalidPitchValue;
+  }
+  CheckCopy(to, from, rows == 0 ? 0 : width, kind);
   return Enqueue(stream, [=] {
     for (size_t row = 0; row < rows; ++row) {
       std::memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
@@ -220,9 +297,11 @@ cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t fro
   return cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, rows, kind, nullptr);
 }
 cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
+  BATON_CHECK(OnDevice(memory, bytes), "memory of the device is set");
   return Enqueue(nullptr, [=] { std::memset(memory, value, bytes); });
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  BATON_CHECK(OnDevice(memory, bytes), "memory of the device is set");
   return Enqueue(stream, [=] { std::memset(memory, value, bytes); });
 }
 
@@ -235,7 +314,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   if (captures) return cudaErrorStreamCaptureUnsupported;
-  if (stream != nullptr && stream != cudaStreamPerThread) RunUntil(*stream->queue, stream->queue->enqueued);
+  if (stream != nullptr) RunUntil(*QueueOf(stream), QueueOf(stream)->enqueued);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -246,6 +325,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const std::lock_guard lock(mutex);
   return Enqueue(stream, [awaited = event->queue, after = event->after] {
     if (awaited != nullptr && awaited->done < after) RunUntil(*awaited, after);
   });
@@ -263,7 +343,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   if (stream == nullptr) return cudaSuccess;
-  *event = {stream->queue, stream->queue->enqueued};
+  *event = {QueueOf(stream), QueueOf(stream)->enqueued};
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {

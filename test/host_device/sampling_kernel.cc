@@ -86,11 +86,16 @@ void SampleRow(const SamplingArgs& args, int32_t row) {
 
 }  // namespace
 
-int64_t SamplingWorkspaceBytes(int32_t rows) { return rows * int64_t{16}; }
+int64_t SamplingWorkspaceBytes(int32_t rows) { return rows * int64_t{sizeof(int64_t)}; }
 
 cudaError_t LaunchSampling(const SamplingArgs& args, cudaStream_t stream) {
   if (args.stride % 4 != 0 || args.stride < args.vocab || args.vocab > kMaxSampledVocab) return cudaErrorInvalidValue;
+  host_device::CheckOnDevice(
+      {args.logits, args.params, args.seen, args.seen_logits, args.workspace, args.ids, args.logprobs, args.maxima});
   return host_device::Enqueue(stream, [args] {
+    for (int32_t row = 0; row < args.rows; ++row) {
+      BATON_CHECK(static_cast<const int64_t*>(args.workspace)[row] == 0, "the workspace of sampling is zeroed once");
+    }
     for (int32_t row = 0; row < args.rows; ++row) SampleRow(args, row);
   });
 }

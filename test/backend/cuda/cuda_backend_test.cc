@@ -220,7 +220,7 @@ TEST_CASE("a decode step is replayed with the same bits after a larger one, whic
   if (!HasDevice()) return;
   const ModelConfig shape = LlamaShape(DType::kBF16);
   const RandomWeights weights(shape, 19);
-  // Memory for rows is taken at the start, so that what grows is attention's.
+  // Memory for the rows of a step is taken at the start, so that what grows then is attention's.
   Device device(weights, /*same_bits=*/false, /*seed=*/1, /*ranks=*/1, {.tokens = 512, .logits = 8});
   std::vector<TestSequence> sequences;
   Batch small, large;
@@ -267,8 +267,10 @@ TEST_CASE("streams that come, grow and go decode as on the CPU backend, and have
       for (int64_t step = 0, came = 0; step < 80; ++step) {
         INFO("step " << step);
         if (streams.empty() || (came < 20 && random() % 3 == 0)) {
-          const int64_t prompt = 1 + static_cast<int64_t>(random() % (random() % 4 == 0 ? 600 : 40));
-          const std::vector<TokenId> tokens = RandomTokens(prompt + 1 + random() % 40, shape.vocab, random());
+          const bool is_long = random() % 4 == 0;
+          const int64_t prompt = 1 + static_cast<int64_t>(random() % (is_long ? 600 : 40));
+          const int64_t decoded = 1 + static_cast<int64_t>(random() % 40);
+          const std::vector<TokenId> tokens = RandomTokens(prompt + decoded, shape.vocab, random());
           streams.push_back({device.Place(tokens), cpu.Place(tokens), prompt});
           device.Prefill(streams.back().on_device, prompt, 100);
           cpu.Run({{streams.back().on_cpu.Slice(0, prompt, false)}});

@@ -70,6 +70,7 @@ class Device {
   TestSequence Place(std::vector<TokenId> tokens) {
     TestSequence sequence{std::move(tokens), {}};
     for (int64_t i = 0; i < BlocksFor(std::ssize(sequence.tokens)); ++i) {
+      REQUIRE(!free_.empty());
       sequence.blocks.push_back(free_.back());
       free_.pop_back();
     }

@@ -29,8 +29,8 @@ TEST_CASE("lists come to the device as they were added, also where the memory gr
       for (int32_t& value : values[i]) value = static_cast<int32_t>(random());
       REQUIRE(upload.Add(std::span<const int32_t>(values[i]), lists[i]).ok());
     }
-    REQUIRE(upload.Send("test", nullptr).ok());
-    REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
+    REQUIRE(upload.Send("test", cudaStreamPerThread).ok());
+    REQUIRE(cudaStreamSynchronize(cudaStreamPerThread) == cudaSuccess);
     for (size_t i = 0; i < values.size(); ++i) CHECK(OnDevice(lists[i]) == values[i]);
   }
 }
@@ -45,8 +45,8 @@ TEST_CASE("what follows a list lies where it would if the list filled its room")
     upload.Clear();
     REQUIRE(upload.Add(std::span<const int32_t>(values), list, /*room=*/1000).ok());
     REQUIRE(upload.Add(std::span<const int32_t>({1, 2, 3}), next).ok());
-    REQUIRE(upload.Send("test", nullptr).ok());
-    REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
+    REQUIRE(upload.Send("test", cudaStreamPerThread).ok());
+    REQUIRE(cudaStreamSynchronize(cudaStreamPerThread) == cudaSuccess);
     CHECK(OnDevice(list) == values);
     CHECK(OnDevice(next) == std::vector<int32_t>{1, 2, 3});
     places.push_back(next.data());
