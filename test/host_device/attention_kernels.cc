@@ -15,7 +15,7 @@ namespace {
 using host_device::CheckOnDevice;
 using host_device::Enqueue;
 
-constexpr int32_t kMostGroup = 16;  // query heads of a KV head that the kernel takes
+constexpr int32_t kMaxGroup = 16;  // query heads per KV head, as kernels/decode_attention.h has it
 
 // Attention of one query head to some keys, before it is divided by the sum of its weights.
 struct Partial {
@@ -147,7 +147,7 @@ int64_t DecodeWorkspaceBytes(int32_t heads, int32_t, int32_t head_dim, int64_t p
 
 cudaError_t LaunchDecodeAttention(const AttentionArgs& args, const HistorySplit* splits, int32_t count, void* workspace,
                                   cudaStream_t stream) {
-  if (args.heads / args.kv.kv_heads > kMostGroup) return cudaErrorInvalidValue;
+  if (args.heads / args.kv.kv_heads > kMaxGroup) return cudaErrorInvalidValue;
   CheckArgs(args);
   CheckOnDevice({splits, workspace});
   return Enqueue(stream, [=] {

@@ -111,15 +111,15 @@ bool OnDevice(const void* memory, size_t bytes) {
   return allocation != nullptr && allocation->on_device;
 }
 
-void CheckCopy(const void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-  if (kind == cudaMemcpyDefault || bytes == 0) return;
+void CheckCopy(const void* to, size_t to_bytes, const void* from, size_t from_bytes, cudaMemcpyKind kind) {
+  if (kind == cudaMemcpyDefault) return;
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-  BATON_CHECK(OnDevice(to, bytes) == to_device && OnDevice(from, bytes) == from_device,
+  BATON_CHECK(OnDevice(to, to_bytes) == to_device && OnDevice(from, from_bytes) == from_device,
               "a copy's ends lie where its kind says");
 }
 
-// What it runs for one thread alone.
+// cudaStreamPerThread, of one thread.
 struct OwnStream {
   const std::shared_ptr<Queue> queue = std::make_shared<Queue>();
   OwnStream() {
@@ -272,11 +272,11 @@ cudaError_t cudaFreeHost(void* memory) {
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   if (captures) return cudaErrorStreamCaptureUnsupported;
-  CheckCopy(to, from, bytes, kind);
+  if (bytes > 0) CheckCopy(to, bytes, from, bytes, kind);
   return Enqueue(nullptr, [=] { std::memcpy(to, from, bytes); });
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-  CheckCopy(to, from, bytes, kind);
+  if (bytes > 0) CheckCopy(to, bytes, from, bytes, kind);
   return Enqueue(stream, [=] { std::memcpy(to, from, bytes); });
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows,
@@ -284,7 +284,8 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
   if (width > std::min(to_pitch, from_pitch) || std::max(to_pitch, from_pitch) > kLongestPitch) {
     return cudaErrorInvalidPitchValue;
   }
-  CheckCopy(to, from, rows == 0 ? 0 : width, kind);
+  if (rows == 0) return cudaSuccess;
+  CheckCopy(to, (rows - 1) * to_pitch + width, from, (rows - 1) * from_pitch + width, kind);
   return Enqueue(stream, [=] {
     for (size_t row = 0; row < rows; ++row) {
       std::memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);

@@ -4,10 +4,10 @@
 //
 // What is enqueued runs when somebody waits for it and no sooner, so that the host's side of a copy that is changed or
 // freed too early shows; with HOST_DEVICE_RUNS=at_once in the environment it runs where it is enqueued, so that what is
-// filled too late shows. New memory is full of 0xff, NaN; who reads or writes beyond the pages that it ends, or once it
-// is freed, crashes; what is written beyond it in these pages shows when it is freed. Kernels are given memory of the
-// device alone, and a copy's ends lie where its kind says. While a graph is captured nothing may be allocated, freed or
-// waited for.
+// filled too late shows. New memory is full of 0xff, NaN; who touches it once it is freed crashes, as who reads or
+// writes beyond its last page, and what is written beside it in its own pages shows when it is freed. Kernels are given
+// memory of the device alone, and a copy's ends lie where its kind says. While a graph is captured nothing may be
+// allocated, freed or waited for.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -220,8 +220,8 @@ TEST_CASE("a decode step is replayed with the same bits after a larger one, whic
   if (!HasDevice()) return;
   const ModelConfig shape = LlamaShape(DType::kBF16);
   const RandomWeights weights(shape, 19);
-  // Memory for the rows of a step is taken at the start, so that what grows then is attention's.
-  Device device(weights, /*same_bits=*/false, /*seed=*/1, /*ranks=*/1, {.tokens = 512, .logits = 8});
+  // Memory for rows and logits is there after the first steps, so that what grows with the larger one is attention's.
+  Device device(weights, /*same_bits=*/false, /*seed=*/1, /*ranks=*/1, {.tokens = 1500, .logits = 8});
   std::vector<TestSequence> sequences;
   Batch small, large;
   for (const int64_t length : {500, 500, 1500, 1500, 1500}) {  // so long that their histories are cut
