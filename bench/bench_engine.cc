@@ -38,14 +38,15 @@ class IdleBackend final : public Backend {
 
   using Backend::Forward;
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)>,
-                                     absl::FunctionRef<void()> meanwhile) override {
+                                     const Meanwhile& meanwhile) override {
     const SteadyTime begin = Now();
     const auto rows = std::ssize(batch.slices);
     // The first steps, and those in which requests begin or end, are others.
     if (rows == last_rows_) gaps_us_.push_back(std::chrono::duration<double, std::micro>(begin - ended_).count());
     last_rows_ = rows;
     tokens_.assign(static_cast<size_t>(rows), {.id = 'n' - 'a', .logprob = 0});
-    meanwhile();
+    meanwhile.work();
+    meanwhile.foresee();
     while (Now() < begin + takes_) {  // as a host waits for a GPU
     }
     ended_ = Now();

@@ -98,20 +98,4 @@ int32_t PlanHistorySplits(std::span<const AttentionSlice> slices, const DecodeGr
   return PlaceSplits(slices, best, best_counts, splits);
 }
 
-std::span<const HistorySplit> SplitPlanner::Plan(std::span<const AttentionSlice> slices) {
-  // Splits say nothing of where a slice's rows and blocks are.
-  const bool planned = std::equal(slices.begin(), slices.end(), slices_.begin(), slices_.end(),
-                                  [](const AttentionSlice& a, const AttentionSlice& b) { return a.start == b.start; });
-  if (!planned) {
-    slices_.assign(slices.begin(), slices.end());
-    partials_ = PlanHistorySplits(slices_, grid_, splits_);
-  }
-  return splits_;
-}
-
-void SplitPlanner::PlanNext() {
-  for (AttentionSlice& slice : slices_) ++slice.start;
-  partials_ = PlanHistorySplits(slices_, grid_, splits_);
-}
-
 }  // namespace baton::cuda

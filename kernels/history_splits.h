@@ -36,22 +36,4 @@ struct DecodeGrid {
 int32_t PlanHistorySplits(std::span<const AttentionSlice> slices, const DecodeGrid& grid,
                           std::vector<HistorySplit>& splits);
 
-// Plans each step of a batch, or has done so while the device computed the step before: as long as no sequence comes or
-// goes, each is a token longer than it was.
-class SplitPlanner {
- public:
-  void SetGrid(const DecodeGrid& grid) { grid_ = grid; }
-  // PlanHistorySplits of these slices. Valid until the next call of either method.
-  std::span<const HistorySplit> Plan(std::span<const AttentionSlice> slices);
-  int32_t partials() const { return partials_; }  // of the last Plan
-  // Plans the step that is likely to follow the last Plan's. What Plan gave is over.
-  void PlanNext();
-
- private:
-  DecodeGrid grid_;
-  std::vector<AttentionSlice> slices_;  // that splits_ are of
-  std::vector<HistorySplit> splits_;
-  int32_t partials_ = 0;
-};
-
 }  // namespace baton::cuda

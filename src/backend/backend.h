@@ -19,6 +19,18 @@ struct StepLimits {
   int64_t logits = 0;  // rows of them
 };
 
+// What the caller does while a pass runs, on the calling thread.
+struct Meanwhile {
+  // Called once, so that the caller's own work costs no time: when the device has all of a decode step, and otherwise
+  // before the pass; not where the pass fails first.
+  absl::FunctionRef<void()> work;
+  // Asks for the decode step after this one, so that what is known of it is prepared while this one computes: all but
+  // the tokens and samples, in whose places may be anything valid. Null: not known. Called at most once, after `work`,
+  // by backends that gain by it, when they read the running batch no more: the next one may be made of it, and stays as
+  // it is until this pass is over. The next pass may be another.
+  absl::FunctionRef<const Batch*()> foresee;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -33,14 +45,12 @@ class Backend {
   // Writes the batch's K/V into its blocks and computes the logits that were asked for, or chooses tokens from them
   // where a slice lets it and it can (SequenceSlice::sample). `layer_done(l)` is called on the calling thread once
   // layer l of the whole batch is stored, so that the hand-off can push it while l + 1 computes; where it returns
-  // false, the pass ends there: ABORTED, and the batch's K/V is not to be used. `meanwhile()` is called on the calling
-  // thread, once: when the device has all of a decode step, so that the caller's own work costs no time, and otherwise
-  // before the pass; not where the pass fails first. The batch is the engine's own work: malformed batches are CHECKed.
-  // Not thread-safe: one step at a time.
+  // false, the pass ends there: ABORTED, and the batch's K/V is not to be used. The batch is the engine's own work:
+  // malformed batches are CHECKed. Not thread-safe: one step at a time.
   virtual absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
-                                             absl::FunctionRef<void()> meanwhile) = 0;
+                                             const Meanwhile& meanwhile) = 0;
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) {
-    return Forward(batch, layer_done, [] {});
+    return Forward(batch, layer_done, {[] {}, [] { return nullptr; }});
   }
 };
 

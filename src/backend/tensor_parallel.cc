@@ -75,7 +75,7 @@ class TensorParallelBackend final : public Backend {
   std::string numerics_id() const override { return absl::StrCat(ranks_[0].backend->numerics_id(), "-tp", size()); }
 
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
-                                     absl::FunctionRef<void()> meanwhile) override {
+                                     const Meanwhile& meanwhile) override {
     barrier_.Mend();
     for (const Rank& rank : ranks_) RETURN_IF_ERROR(rank.communicator->Recover());
     std::vector<absl::StatusOr<LogitsView>> results(ranks_.size(), LogitsView{});
@@ -91,10 +91,13 @@ class TensorParallelBackend final : public Backend {
   int size() const { return static_cast<int>(ranks_.size()); }
 
   absl::StatusOr<LogitsView> RunRank(int rank, const Batch& batch, absl::FunctionRef<bool(int64_t)> layer_done,
-                                     absl::FunctionRef<void()> meanwhile) {
+                                     const Meanwhile& meanwhile) {
     const auto done = [&](int64_t layer) { return LayerDone(rank, layer, layer_done); };
-    Backend& backend = *ranks_[rank].backend;
-    auto result = rank == 0 ? backend.Forward(batch, done, meanwhile) : backend.Forward(batch, done);
+    const auto work = [&] {
+      if (rank == 0) meanwhile.work();
+    };
+    const auto foresee = [&] { return Foresee(rank, meanwhile.foresee); };
+    auto result = ranks_[rank].backend->Forward(batch, done, {work, foresee});
     if (!result.ok()) {
       barrier_.Break();
       ranks_[rank].communicator->Abort();
@@ -110,11 +113,20 @@ class TensorParallelBackend final : public Backend {
     return barrier_.Arrive() && goes_on_;
   }
 
+  // All ranks ask, or none: they are of one kind. The batch is read no more when all of them have.
+  const Batch* Foresee(int rank, absl::FunctionRef<const Batch*()> foresee) {
+    if (!barrier_.Arrive()) return nullptr;
+    if (rank == 0) foreseen_ = foresee();
+    return barrier_.Arrive() ? foreseen_ : nullptr;
+  }
+
   std::vector<Rank> ranks_;
   const KvLayout layout_;
   const std::unique_ptr<StripedSlab> slab_;  // of the ranks' memory
   RankBarrier barrier_;
-  bool goes_on_ = true;  // written and read between two meetings
+  // Written and read between two meetings.
+  bool goes_on_ = true;
+  const Batch* foreseen_ = nullptr;
   RankThreads threads_;
 };
 

@@ -185,10 +185,22 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
   return &step_;
 }
 
+const Batch* DecodeEngine::Foresee() {
+  if (!scheduler_.Foresee()) return nullptr;
+  const DecodePlan& plan = scheduler_.plan();
+  for (size_t i = 0; i < stepping_.size(); ++i) {
+    SequenceSlice& slice = step_.batch.slices[i];
+    slice.start = stepping_[i]->stream.next_position() + 1;
+    slice.blocks = plan.tables[i];
+  }
+  return &step_.batch;
+}
+
 // Each row is a token further, and all else stays as it was.
 void DecodeEngine::RepeatStep(const DecodePlan& plan) {
   BATON_CHECK(stepping_.size() == plan.batch.size() && step_.rows.size() == plan.batch.size(),
               "a step repeats another one than the last");
+  step_.batch.foreseen = plan.foreseen;
   for (size_t i = 0; i < stepping_.size(); ++i) {
     Request& request = *stepping_[i];
     request.stepping = true;
@@ -197,6 +209,7 @@ void DecodeEngine::RepeatStep(const DecodePlan& plan) {
     row.ended = absl::UnknownError("");
     SequenceSlice& slice = step_.batch.slices[i];
     slice.tokens = request.stream.next_input();
+    if (plan.foreseen) continue;
     slice.start = request.stream.next_position();
     slice.blocks = plan.tables[i];
   }

@@ -60,6 +60,7 @@ struct DecodeStep {
     out = {};
     in = {};
     batch.slices.clear();
+    batch.foreseen = false;
     rows.clear();
   }
   // Row i takes the token that was sampled, or chooses one from its logits. `forward`: of the batch.
@@ -92,6 +93,9 @@ class DecodeEngine {
 
   // Null: nothing can run now. Valid until FinishStep. REQUIRES: no step runs.
   DecodeStep* BeginStep(absl::Time now);
+  // For Meanwhile::foresee of the step's Forward: the batch that is likely to be the next step's, which has taken the
+  // place of the running one. Null: not known. At most once in a step.
+  const Batch* Foresee();
   // `status`: of Forward; where it failed, the batch's requests fail.
   void FinishStep(const absl::Status& status, absl::Time now);
 

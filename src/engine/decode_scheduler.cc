@@ -89,9 +89,10 @@ void DecodeScheduler::ShareBlocks(Sequence& sequence) {
     const RadixTree::State state = tree_.Find(sequence.keys[i]);
     if (state == RadixTree::State::kPromised) return;
     const std::span path = std::span<const BlockKey>(sequence.keys).first(i + 1);
-    sequence.table.Replace(i, state == RadixTree::State::kReady
-                                  ? tree_.Acquire(path.back())
-                                  : tree_.Insert(path, pool_.Share(sequence.table.ids()[i])));
+    BlockRef block = state == RadixTree::State::kReady ? tree_.Acquire(path.back())
+                                                       : tree_.Insert(path, pool_.Share(sequence.table.ids()[i]));
+    if (block.id() != sequence.table.ids()[i]) foreseen_ = false;
+    sequence.table.Replace(i, std::move(block));
     ++sequence.shared;
   }
 }
@@ -140,12 +141,29 @@ const DecodePlan& DecodeScheduler::BeginStep() {
 
 // Most steps run whom the last one ran: nothing is to be decided then, unless there is no block for someone.
 bool DecodeScheduler::Repeat() {
+  const bool foreseen = std::exchange(foreseen_, false);
   if (!repeatable_ || turns_changed_) return false;
+  plan_.foreseen = foreseen;
+  plan_.repeats = foreseen || GrowTables(0);
+  return plan_.repeats;
+}
+
+bool DecodeScheduler::Foresee() {
+  BATON_CHECK(running_ && !foreseen_, "a step is foreseen once, while the one before runs");
+  if (!repeatable_ || turns_changed_) return false;
+  for (const Sequence* sequence : batch_) {
+    if (sequence->kv_tokens + 1 == sequence->max_kv_tokens) return false;  // this is its last step
+  }
+  foreseen_ = GrowTables(1);
+  return foreseen_;
+}
+
+// The plan's tables become those of a step that many tokens further. False: some have no block.
+bool DecodeScheduler::GrowTables(int64_t further) {
   for (size_t i = 0; i < batch_.size(); ++i) {
-    if (!Grow(*batch_[i])) return false;
+    if (!Grow(*batch_[i], further)) return false;
     plan_.tables[i] = batch_[i]->table.ids();
   }
-  plan_.repeats = true;
   return true;
 }
 
@@ -184,9 +202,9 @@ bool DecodeScheduler::GrowOne(Turns::const_iterator turn) {
   return false;
 }
 
-// Makes sure of a block for the sequence's next token. False: there is none.
-bool DecodeScheduler::Grow(Sequence& sequence) {
-  if (BlocksFor(sequence.kv_tokens + 1) == static_cast<int64_t>(sequence.table.size())) return true;
+// Makes sure of a block for the sequence's next token, or the one that many further. False: there is none.
+bool DecodeScheduler::Grow(Sequence& sequence, int64_t further) {
+  if (BlocksFor(sequence.kv_tokens + 1 + further) == static_cast<int64_t>(sequence.table.size())) return true;
   std::optional<BlockRef> block = tree_.Allocate();
   if (block) sequence.table.Append(*std::move(block));
   return block.has_value();
@@ -290,8 +308,8 @@ void DecodeScheduler::CheckInvariants() const {
     swapped += sequence.swapped;
     const auto size = static_cast<int64_t>(sequence.table.size());
     const int64_t full = BlocksFor(sequence.kv_tokens);
-    BATON_CHECK(sequence.swapped ? size == 0 : size == full || size == BlocksFor(sequence.kv_tokens + 1),
-                "a table does not cover its tokens");
+    const bool covers = size >= full && size <= BlocksFor(sequence.kv_tokens + (running_ ? 2 : 1));
+    BATON_CHECK(sequence.swapped ? size == 0 : covers, "a table does not cover its tokens");
     BATON_CHECK(!sequence.swapped || sequence.host != nullptr || full == 0, "a swapped sequence has no bytes");
     BATON_CHECK(sequence.shared <= std::min(sequence.keys.size(), sequence.table.size()), "shares what it has not");
     BATON_CHECK(running_ || !sequence.leaving, "leaves without a step");

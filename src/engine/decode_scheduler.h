@@ -55,6 +55,7 @@ struct DecodePlan {
   std::vector<SequenceId> batch;                 // in the order of their turns
   std::vector<std::span<const BlockId>> tables;  // of the batch: each has a place for the sequence's next token
   bool repeats = false;                          // the batch is the last step's, and there are no copies
+  bool foreseen = false;                         // and all is as Foresee said
   bool empty() const { return out.empty() && in.empty() && batch.empty(); }
   void Clear() {  // keeps the memory
     out.clear();
@@ -62,6 +63,7 @@ struct DecodePlan {
     batch.clear();
     tables.clear();
     repeats = false;
+    foreseen = false;
   }
 };
 
@@ -101,12 +103,16 @@ class DecodeScheduler {
   // The sequence is over after `made` tokens. REQUIRES: it is not part of a running step.
   void Remove(const SequenceId& id, int64_t made);
 
-  // Plans a step; the plan stays valid until FinishStep. Empty: nothing can run until blocks come free.
+  // Plans a step; the plan stays valid until Foresee or FinishStep. Empty: nothing can run until blocks come free.
   // REQUIRES: no step runs.
   const DecodePlan& BeginStep();
+  // While a step runs: the plan becomes the next step's, if that is likely to be the running one a token further.
+  // False: it is not, and the plan stays as it is. REQUIRES: nobody reads the running step's tables any more.
+  bool Foresee();
   // All that was planned has happened; each sequence of the batch has one computed token more.
   void FinishStep();
 
+  const DecodePlan& plan() const { return plan_; }
   const std::vector<BlockKey>& keys(const SequenceId& id) const { return At(id).keys; }
 
   struct Counts {
@@ -140,9 +146,10 @@ class DecodeScheduler {
   Sequence& At(const SequenceId& id);
   bool InPlan(const SequenceId& id) const;
   bool Repeat();
+  bool GrowTables(int64_t further);
   void Plan();
   void OrderSequences();
-  bool Grow(Sequence& sequence);
+  bool Grow(Sequence& sequence, int64_t further = 0);
   bool GrowOne(Turns::const_iterator turn);
   bool SwapIn(Turns::const_iterator turn);
   void MakeRoom(Turns::const_iterator claimant, int64_t blocks);
@@ -164,6 +171,7 @@ class DecodeScheduler {
   bool turns_changed_ = false;
   std::vector<Sequence*> batch_;  // of the plan
   bool repeatable_ = false;       // as long as no sequence comes or ends and blocks suffice
+  bool foreseen_ = false;         // the plan is the next step's, as long as it repeats and no table changes
   bool running_ = false;
   LeavingReferences leaving_;
   int64_t releasing_ = 0;  // blocks that come free when the step is over and that nobody has claimed yet

@@ -150,6 +150,11 @@ void DecodeWorker::Tell() {
   delivery_.Deliver(std::move(events));
 }
 
+const Batch* DecodeWorker::Foresee() {
+  const std::lock_guard lock(mutex_);
+  return grace_over_ ? nullptr : engine_.Foresee();
+}
+
 absl::Time DecodeWorker::Check() {
   std::optional<BlockCheck> check;
   {
@@ -172,8 +177,8 @@ absl::Status DecodeWorker::Compute(DecodeStep& step) {
   // Only a device that has failed cannot copy, and requests would go on with what is not theirs.
   BATON_CHECK(swapped.ok(), swapped.ToString());
   if (step.rows.empty()) return absl::OkStatus();
-  const absl::StatusOr<LogitsView> logits = backend_.Forward(
-      step.batch, [](int64_t) { return true; }, [this] { Tell(); });
+  const absl::StatusOr<LogitsView> logits =
+      backend_.Forward(step.batch, [](int64_t) { return true; }, {[this] { Tell(); }, [this] { return Foresee(); }});
   if (!logits.ok()) return logits.status();
   BATON_CHECK(logits->rows == std::ssize(step.rows), "the backend gave another number of rows");
   BATON_CHECK(logits->sampled.empty() || std::ssize(logits->sampled) == logits->rows, "some rows are not told of");

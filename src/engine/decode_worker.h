@@ -65,6 +65,7 @@ class DecodeWorker {
   absl::Time Step();
   absl::Time Check();
   void Tell();
+  const Batch* Foresee();
   absl::Status Compute(DecodeStep& step);
   void Sample(DecodeStep& step, const LogitsView& logits);
   bool drained() const;

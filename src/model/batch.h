@@ -26,6 +26,8 @@ struct SequenceSlice {
 // twice.
 struct Batch {
   std::vector<SequenceSlice> slices;
+  // These slices are the ones that the pass before was told of (Meanwhile::foresee), but for tokens and samples.
+  bool foreseen = false;
 };
 
 }  // namespace baton

@@ -36,7 +36,7 @@ std::vector<DecodeJob> RandomJobs(std::mt19937& rng, int count, size_t longest_p
 }
 
 TEST_CASE("what a request gives does not depend on neighbours, arrival, order, tenant, batch, preemption or sampler") {
-  int64_t preemptions = 0;
+  int64_t preemptions = 0, foreseen = 0, began_foreseen = 0;
   for (uint32_t seed = 0; seed < 60; ++seed) {
     INFO("seed " << seed);
     std::mt19937 rng(seed);
@@ -52,9 +52,17 @@ TEST_CASE("what a request gives does not depend on neighbours, arrival, order, t
     world.backend.samples = seed % 4 < 2;
     std::mt19937 late_rng(seed);
     if (seed % 7 != 0) world.tells_late = &late_rng;
-    for (DecodeJob& job : jobs) {
-      job.handicap = absl::Seconds(static_cast<int>(rng() % 60) - 30);
-      world.StartUnderReserved(job);
+    world.foresees = seed % 3 != 1;
+    size_t next = 0;
+    world.when_foreseen = [&] {
+      if (next == jobs.size() || rng() % 4 != 0) return;
+      const bool started = world.TryStartUnderReserved(jobs[next]);
+      next += started;
+      began_foreseen += started;
+    };
+    for (DecodeJob& job : jobs) job.handicap = absl::Seconds(static_cast<int>(rng() % 60) - 30);
+    while (next < jobs.size()) {
+      if (world.TryStartUnderReserved(jobs[next])) ++next;
       for (uint32_t i = rng() % 4; i > 0; --i) world.Step();
     }
     world.RunAll();
@@ -66,8 +74,11 @@ TEST_CASE("what a request gives does not depend on neighbours, arrival, order, t
     CHECK(world.AllBlocksBack());
     CHECK(world.engine.load().swapped == 0);
     preemptions += world.engine.load().preemptions;
+    foreseen += world.backend.foreseen_steps();
   }
   CHECK(preemptions > 20);
+  CHECK(foreseen > 500);
+  CHECK(began_foreseen > 50);
 }
 
 TEST_CASE("cancelled or failed at any moment, a request told what it gives alone as far as it came, and one end") {
@@ -80,6 +91,9 @@ TEST_CASE("cancelled or failed at any moment, a request told what it gives alone
     world.backend.samples = rng() % 2 == 0;
     world.tells_late = &rng;
     const auto cancel_one = [&] { world.engine.Cancel(jobs[rng() % jobs.size()].request_id, world.now); };
+    world.when_foreseen = [&] {
+      if (rng() % 8 == 0) cancel_one();
+    };
     for (const DecodeJob& job : jobs) {
       world.StartUnderReserved(job);
       for (uint32_t i = rng() % 6; i > 0; --i) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <random>
 #include <string>
@@ -174,13 +175,17 @@ class DecodeWorld {
     BATON_CHECK(started.ok(), started.ToString());
   }
 
-  // Reserves growth for one token only, so that growth may run out later.
-  void StartUnderReserved(DecodeJob job) {
+  // Reserves growth for one token only, so that growth may run out later. False: no room now.
+  bool TryStartUnderReserved(DecodeJob job) {
     const int32_t max_tokens = std::exchange(job.sampling.max_tokens, 1);
-    while (!HandOffJob(job)) BATON_CHECK(Step(), "no room, and nothing runs");
+    if (!HandOffJob(job)) return false;
     job.sampling.max_tokens = max_tokens;
     const absl::Status started = engine.Start(std::move(job), now);
     BATON_CHECK(started.ok(), started.ToString());
+    return true;
+  }
+  void StartUnderReserved(const DecodeJob& job) {
+    while (!TryStartUnderReserved(job)) BATON_CHECK(Step(), "no room, and nothing runs");
   }
 
   // Digests what is to be checked, as a worker's own thread does.
@@ -210,7 +215,7 @@ class DecodeWorld {
     BATON_CHECK(status.ok(), "host memory is always copied");
     if (!step.rows.empty()) {
       const absl::StatusOr<LogitsView> logits = backend.Forward(
-          step.batch, [](int64_t) { return true; }, [this] { TakeEvents(); });
+          step.batch, [](int64_t) { return true; }, {[this] { TakeEvents(); }, [this] { return Foresee(); }});
       status = logits.status();
       for (int64_t i = 0; logits.ok() && i < std::ssize(step.rows); ++i) step.Sample(i, *logits, scratch);
     }
@@ -240,8 +245,16 @@ class DecodeWorld {
   SamplerScratch scratch;
   // If set, what a step made is at times told only while the next one runs, or when that is over, as a worker does.
   std::mt19937* tells_late = nullptr;
+  bool foresees = true;                 // the backend is one that asks
+  std::function<void()> when_foreseen;  // what comes between a step's foresight and its end
 
  private:
+  const Batch* Foresee() {
+    const Batch* next = foresees ? engine.Foresee() : nullptr;
+    if (when_foreseen) when_foreseen();
+    engine.CheckInvariants();
+    return next;
+  }
   bool TellsLate() { return tells_late != nullptr && (*tells_late)() % 2 == 0; }
 };
 

@@ -62,6 +62,8 @@ class SchedulerWorld {
     CheckVictims(plan);
     CheckTables(plan);
     if (plan.repeats) REQUIRE((plan.batch == last_batch_ && plan.out.empty() && plan.in.empty()));
+    if (plan.foreseen) REQUIRE((plan.repeats && TablesOf(plan) == foreseen_tables_));
+    foreseen = plan.foreseen;
     repeated = plan.repeats;
     last_batch_ = plan.batch;
     std::string lines;
@@ -76,6 +78,7 @@ class SchedulerWorld {
     std::vector<std::string> batch;
     for (const SequenceId& id : plan.batch) batch.push_back(names_[id]);
     if (!batch.empty()) absl::StrAppend(&lines, "runs ", absl::StrJoin(batch, " "), "\n");
+    if (foresees && scheduler_.Foresee()) foreseen_tables_ = TablesOf(scheduler_.plan());
     scheduler_.FinishStep();
     for (const SequenceId& id : plan.batch) {
       if (--left_[id] == 0) {
@@ -87,11 +90,8 @@ class SchedulerWorld {
     return lines;
   }
 
-  void RemoveNamed(const std::string& name) {
-    for (const auto& [id, n] : names_) {
-      if (n == name) return Remove(id);
-    }
-  }
+  void RemoveNamed(const std::string& name) { Remove(IdOf(name)); }
+  void NameBlock(const std::string& name, const BlockKey& key) { scheduler_.NameBlock(IdOf(name), key); }
   void Check() {
     tree_.CheckInvariants();
     scheduler_.CheckInvariants();
@@ -102,12 +102,21 @@ class SchedulerWorld {
   DecodeScheduler& scheduler() { return scheduler_; }
   int64_t running() const { return std::ssize(names_); }
   absl::Time now = absl::UnixEpoch();
-  bool repeated = false;  // what the last step says of itself
+  bool repeated = false, foreseen = false;  // what the last step says of itself
+  bool foresees = false;                    // while each step runs, the next is asked for
 
  private:
+  static std::vector<std::vector<BlockId>> TablesOf(const DecodePlan& plan) {
+    std::vector<std::vector<BlockId>> tables;
+    for (const std::span<const BlockId> table : plan.tables) tables.emplace_back(table.begin(), table.end());
+    return tables;
+  }
   static DecodeSchedulerOptions WithPositions(DecodeSchedulerOptions options, int64_t blocks) {
     if (options.positions == 0) options.positions = blocks * kBlockTokens;
     return options;
+  }
+  SequenceId IdOf(const std::string& name) const {
+    return std::ranges::find(names_, name, [](const auto& entry) { return entry.second; })->first;
   }
   void Remove(SequenceId id) {
     scheduler_.Remove(id, 1);
@@ -157,6 +166,7 @@ class SchedulerWorld {
   std::map<SequenceId, int64_t> left_;
   std::map<SequenceId, int64_t> ends_;  // KV tokens at the end of its life
   std::vector<SequenceId> last_batch_;
+  std::vector<std::vector<BlockId>> foreseen_tables_;
   std::map<std::string, std::map<SequenceId, absl::Time>> came_;  // by tenant
 };
 
@@ -247,6 +257,47 @@ TEST_CASE("a step repeats the last one while nobody comes or ends, and there are
   CHECK_FALSE(step());
 }
 
+TEST_CASE("a step that was foreseen is that one, unless somebody comes or ends") {
+  SchedulerWorld world(6, {});
+  world.foresees = true;
+  const auto step = [&] {
+    world.Step();
+    return world.foreseen;
+  };
+  REQUIRE(world.Add("a", {.kv_tokens = 14, .max_new_tokens = 100, .family = 1}));
+  CHECK_FALSE(step());
+  for (int i = 0; i < 4; ++i) CHECK(step());  // takes a block
+  REQUIRE(world.Add("b", {.kv_tokens = 10, .max_new_tokens = 5, .family = 2}));
+  CHECK_FALSE(step());
+  for (int i = 0; i < 4; ++i) CHECK(step());
+  CHECK_FALSE(step());  // b has ended, as was to be seen
+  CHECK(step());
+  REQUIRE(world.Add("c", {.kv_tokens = 14, .max_new_tokens = 100, .family = 3}));
+  CHECK_FALSE(step());
+  CHECK(step());
+  world.NameBlock("c", RootKey(Digest{}, "its first block"));
+  CHECK(step());
+  world.RemoveNamed("c");
+  CHECK_FALSE(step());
+  while (world.pool().counts().free > 0) CHECK(step());
+}
+
+TEST_CASE("a step that was foreseen is planned anew where a sequence goes on with another's block") {
+  SchedulerWorld world(6, {});
+  world.foresees = true;
+  REQUIRE(world.Add("c", {.kv_tokens = 14, .max_new_tokens = 100, .family = 3}));
+  REQUIRE(world.Add("d", {.kv_tokens = 14, .max_new_tokens = 100, .family = 4}));
+  for (int i = 0; i < 2; ++i) world.Step();
+  REQUIRE(world.foreseen);
+  const BlockKey key = RootKey(Digest{}, "what both have computed");
+  world.NameBlock("c", key);
+  world.NameBlock("d", key);
+  world.Step();
+  CHECK((world.repeated && !world.foreseen));
+  world.Step();
+  CHECK(world.foreseen);
+}
+
 TEST_CASE("sequences that share all they have give room together") {
   // Two with the same 3 full blocks and nothing else, in a pool where the first comer needs what they hold.
   SchedulerWorld world(8, {});
@@ -272,6 +323,7 @@ TEST_CASE("whatever comes, every sequence ends, and none is swapped out for one 
     options.max_batch = static_cast<int32_t>(1 + rng() % 6);
     const auto tenants = static_cast<uint32_t>(1 + rng() % 4);
     SchedulerWorld world(blocks, options);
+    world.foresees = seed % 2 == 0;
     int added = 0;
     int64_t to_make = 0;
     for (int i = 0; i < 30; ++i) {

@@ -56,8 +56,8 @@ class GatedBackend final : public Backend {
   Slab kv_slab() override { return inner_.kv_slab(); }
   std::string numerics_id() const override { return inner_.numerics_id(); }
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t)> layer_done,
-                                     absl::FunctionRef<void()> meanwhile) override {
-    meanwhile();
+                                     const Meanwhile& meanwhile) override {
+    meanwhile.work();
     {
       std::unique_lock lock(mutex_);
       ++arrived_;
@@ -65,7 +65,7 @@ class GatedBackend final : public Backend {
       changed_.wait(lock, [this] { return open_ || passes_ > 0; });
       if (!open_) --passes_;
     }
-    return inner_.Forward(batch, layer_done);
+    return inner_.Forward(batch, layer_done, {[] {}, meanwhile.foresee});
   }
   void Set(bool open) {
     const std::lock_guard lock(mutex_);

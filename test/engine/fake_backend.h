@@ -56,6 +56,7 @@ class FakeBackend final : public Backend {
   std::function<void(int64_t layer)> at_layer;  // of a running step, on its thread
   // Changes a row's logits [kVocab] before they are given or chosen from.
   std::function<void(const SequenceSlice& slice, std::span<float> logits)> at_logits;
+  int64_t foreseen_steps() const { return foreseen_steps_; }
   // It chooses where it may, as a device does; NaN stands for the logits that it then does not give.
   bool samples = false;
 
@@ -65,9 +66,11 @@ class FakeBackend final : public Backend {
 
   using Backend::Forward;
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
-                                     absl::FunctionRef<void()> meanwhile) override {
+                                     const Meanwhile& meanwhile) override {
+    const std::optional<Batch> foreseen = std::exchange(foreseen_, std::nullopt);
     if (failure_) return *std::exchange(failure_, std::nullopt);
     CheckBatch(batch);
+    if (batch.foreseen) CheckForeseen(batch, foreseen);
     ++steps_;
     for (int64_t layer = 0; layer < layout_.layers; ++layer) {
       for (const SequenceSlice* slice : ByStart(batch)) WriteLayer(*slice, layer);
@@ -80,7 +83,8 @@ class FakeBackend final : public Backend {
       const uint64_t history = HashHistory(slice);
       if (slice.wants_logits) AppendRow(slice, history);
     }
-    meanwhile();  // as late as a device that had all of it long ago
+    meanwhile.work();  // as late as a device that had all of it long ago
+    Foresee(meanwhile.foresee());
     return LogitsView{.data = logits_.data(),
                       .rows = static_cast<int64_t>(logits_.size()) / kVocab,
                       .vocab = kVocab,
@@ -117,6 +121,26 @@ class FakeBackend final : public Backend {
       }
       tokens_computed_ += static_cast<int64_t>(slice.tokens.size());
     }
+  }
+
+  // As a device does: what was told then is used, whatever has changed since.
+  void Foresee(const Batch* next) {
+    if (next == nullptr) return;
+    foreseen_ = *next;
+    foreseen_tables_.clear();
+    for (SequenceSlice& slice : foreseen_->slices) {
+      foreseen_tables_.emplace_back(slice.blocks.begin(), slice.blocks.end());
+    }
+  }
+  void CheckForeseen(const Batch& batch, const std::optional<Batch>& foreseen) {
+    BATON_CHECK(foreseen.has_value() && foreseen->slices.size() == batch.slices.size(), "another batch was foreseen");
+    for (size_t i = 0; i < batch.slices.size(); ++i) {
+      const SequenceSlice &now = batch.slices[i], &then = foreseen->slices[i];
+      BATON_CHECK(now.start == then.start && now.tokens.size() == then.tokens.size() && now.wants_logits &&
+                      then.wants_logits && std::ranges::equal(now.blocks, foreseen_tables_[i]),
+                  "a slice is not the one that was foreseen");
+    }
+    ++foreseen_steps_;
   }
 
   // K (value = 0) or V (value = 1) of one head at one position: head_dim elements of 2 bytes are one hash.
@@ -198,8 +222,11 @@ class FakeBackend final : public Backend {
   std::optional<absl::Status> failure_;
   std::vector<float> logits_;
   std::vector<SampledToken> sampled_;
+  std::optional<Batch> foreseen_;
+  std::vector<std::vector<BlockId>> foreseen_tables_;
   int64_t tokens_computed_ = 0;
   int64_t steps_ = 0;
+  int64_t foreseen_steps_ = 0;
 };
 
 }  // namespace baton

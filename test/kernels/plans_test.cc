@@ -103,34 +103,6 @@ TEST_CASE("few histories are split to fill the device, many are left whole") {
   CHECK(splits.size() > 80);
 }
 
-TEST_CASE("a plan made ahead is the plan of the step that comes, whichever comes") {
-  constexpr DecodeGrid kGrid = {.kv_heads = 2, .ctas = 10};
-  const auto same = [](const HistorySplit& a, const HistorySplit& b) {
-    return std::tie(a.slice, a.begin, a.end, a.partial, a.place, a.splits) ==
-           std::tie(b.slice, b.begin, b.end, b.partial, b.place, b.splits);
-  };
-  SplitPlanner planner;
-  planner.SetGrid(kGrid);
-  std::vector<int32_t> histories = {1, 383, 8191, 700};
-  for (int step = 0; step < 40; ++step) {
-    if (step == 10) histories.pop_back();
-    if (step == 20) histories.insert(histories.begin(), 20);
-    if (step == 30) std::swap(histories[0], histories[1]);
-    const std::vector<AttentionSlice> slices = SlicesOf(histories);
-    std::vector<HistorySplit> expected;
-    const int32_t partials = PlanHistorySplits(slices, kGrid, expected);
-    const std::span<const HistorySplit> splits = planner.Plan(slices);
-    INFO("step " << step);
-    CHECK(std::equal(splits.begin(), splits.end(), expected.begin(), expected.end(), same));
-    CHECK(planner.partials() == partials);
-    planner.PlanNext();
-    for (int32_t& keys : histories) ++keys;
-  }
-  CHECK(planner.Plan({}).empty());
-  planner.PlanNext();
-  CHECK(planner.Plan({}).empty());
-}
-
 TEST_CASE("a tile of queries holds whole groups, or says that none fits") {
   for (const PrefillKernel kernel : {PrefillKernel::kMma, PrefillKernel::kWgmma}) {
     for (const int32_t head_dim : {64, 128}) {

@@ -39,9 +39,9 @@ class CpuBackend final : public Backend {
   std::string numerics_id() const override { return numerics_id_; }
 
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
-                                     absl::FunctionRef<void()> meanwhile) override {
+                                     const Meanwhile& meanwhile) override {
     CheckBatch(batch, config_, static_cast<int64_t>(slab_.size()) / layout_.BlockBytes());
-    meanwhile();
+    meanwhile.work();
     try {
       return baton::Forward(model_, batch, ops_, layer_done);
     } catch (const std::bad_alloc&) {

@@ -20,15 +20,12 @@ CudaAttention::CudaAttention(const ModelConfig& config, bool same_bits, int capa
       prefill_kernel_(capability == kHopper ? cuda::PrefillKernel::kWgmma : cuda::PrefillKernel::kMma) {}
 
 absl::Status CudaAttention::Prepare(const cuda::PagedKv& kv) {
-  cuda::DecodeGrid grid;
-  RETURN_IF_ERROR(CudaStatus(cuda::MakeDecodeGrid(kv_heads_, head_dim_, &grid), "device"));
-  splits_.SetGrid(grid);
+  RETURN_IF_ERROR(CudaStatus(cuda::MakeDecodeGrid(kv_heads_, head_dim_, &grid_), "device"));
   if (prefill_kernel_ != cuda::PrefillKernel::kWgmma) return absl::OkStatus();
   return CudaStatus(cuda::MakeKvTensorMap(kv, &tensor_map_), "describing the KV blocks to the device");
 }
 
-absl::Status CudaAttention::Plan(std::span<const cuda::AttentionSlice> slices, int64_t rows, UploadBuffer& upload,
-                                 cudaStream_t stream) {
+absl::Status CudaAttention::Plan(std::span<const cuda::AttentionSlice> slices, int64_t rows, UploadBuffer& upload) {
   prefill_.clear();
   decode_.clear();
   for (const cuda::AttentionSlice& slice : slices) {
@@ -37,17 +34,21 @@ absl::Status CudaAttention::Plan(std::span<const cuda::AttentionSlice> slices, i
   const int32_t queries = cuda::QueriesPerTile(prefill_kernel_, head_dim_, heads_ / kv_heads_);
   const std::vector<cuda::AttentionSlice> tiles = cuda::PlanQueryTiles(prefill_, queries);
   RETURN_IF_ERROR(upload.Add(std::span(tiles), query_tiles_));
-  return PlanDecode(rows, upload, stream);
+  return PlanDecode(rows, upload);
 }
 
-absl::Status CudaAttention::PlanDecode(int64_t rows, UploadBuffer& upload, cudaStream_t stream) {
-  const std::span<const cuda::HistorySplit> splits = splits_.Plan(decode_);
-  const size_t launched = rows > 0 && !splits.empty() ? std::bit_ceil(splits.size()) : splits.size();
+absl::Status CudaAttention::PlanDecode(int64_t rows, UploadBuffer& upload) {
+  partials_ = cuda::PlanHistorySplits(decode_, grid_, splits_);
+  const size_t launched = rows > 0 && !splits_.empty() ? std::bit_ceil(splits_.size()) : splits_.size();
   RETURN_IF_ERROR(upload.Add(std::span<const cuda::AttentionSlice>(decode_), decode_slices_, rows));
   ASSIGN_OR_RETURN(const std::span<cuda::HistorySplit> place,
                    upload.Place(static_cast<int64_t>(launched), uploaded_splits_));
-  std::fill(std::copy(splits.begin(), splits.end(), place.begin()), place.end(), cuda::HistorySplit{});
-  const int64_t bytes = cuda::DecodeWorkspaceBytes(heads_, kv_heads_, head_dim_, splits_.partials());
+  std::fill(std::copy(splits_.begin(), splits_.end(), place.begin()), place.end(), cuda::HistorySplit{});
+  return absl::OkStatus();
+}
+
+absl::Status CudaAttention::Reserve(cudaStream_t stream) {
+  const int64_t bytes = cuda::DecodeWorkspaceBytes(heads_, kv_heads_, head_dim_, partials_);
   if (bytes <= workspace_.capacity()) return absl::OkStatus();
   RETURN_IF_ERROR(workspace_.Reserve(2 * bytes, "partial results of attention"));
   return CudaStatus(cudaMemsetAsync(workspace_.data(), 0, static_cast<size_t>(workspace_.capacity()), stream),

@@ -24,11 +24,11 @@ class CudaAttention {
   // Any layer's view of the slab.
   absl::Status Prepare(const cuda::PagedKv& kv);
   // Adds what Run needs to the upload. With `rows` > 0 the batch is padded to so many slices of one row: plans of about
-  // the same size launch the same and lie in the same place, so that a captured graph serves them all.
-  absl::Status Plan(std::span<const cuda::AttentionSlice> slices, int64_t rows, UploadBuffer& upload,
-                    cudaStream_t stream);
-  // While the launches of a step run: plans the step that is likely to follow, so that its Plan has less to do.
-  void PlanNext() { splits_.PlanNext(); }
+  // the same size launch the same and lie in the same place, so that a captured graph serves them all. Launches of the
+  // plan before may still be on the device.
+  absl::Status Plan(std::span<const cuda::AttentionSlice> slices, int64_t rows, UploadBuffer& upload);
+  // Memory for what was planned. REQUIRES: the launches of the plan before are over.
+  absl::Status Reserve(cudaStream_t stream);
   // `args.slices` is filled in here.
   cudaError_t Run(cuda::AttentionArgs args, cudaStream_t stream) const;
 
@@ -36,7 +36,7 @@ class CudaAttention {
   void Describe(std::vector<int64_t>& sizes, std::vector<const void*>& addresses) const;
 
  private:
-  absl::Status PlanDecode(int64_t rows, UploadBuffer& upload, cudaStream_t stream);
+  absl::Status PlanDecode(int64_t rows, UploadBuffer& upload);
 
   const int32_t heads_, kv_heads_, head_dim_;
   const bool same_bits_;
@@ -44,7 +44,9 @@ class CudaAttention {
   cuda::KvTensorMap tensor_map_;
 
   std::vector<cuda::AttentionSlice> prefill_, decode_;  // the batch's slices
-  cuda::SplitPlanner splits_;
+  cuda::DecodeGrid grid_;
+  std::vector<cuda::HistorySplit> splits_;
+  int32_t partials_ = 0;
   UploadedList<cuda::AttentionSlice> query_tiles_, decode_slices_;
   UploadedList<cuda::HistorySplit> uploaded_splits_;
   DeviceBuffer<std::byte> workspace_;

@@ -59,14 +59,14 @@ class CudaBackend final : public Backend {
   std::string numerics_id() const override { return numerics_id_; }
 
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
-                                     absl::FunctionRef<void()> meanwhile) override {
-    CheckBatch(batch, config_, static_cast<int64_t>(options_.slab.size()) / layout_.BlockBytes());
+                                     const Meanwhile& meanwhile) override {
+    if (!ops_->Foresaw(batch)) Check(batch);
     if (const absl::Status used = CudaStatus(cudaSetDevice(options_.device), "device"); !used.ok()) {
       Doubt(used);
       return used;
     }
     const bool decode = IsDecode(batch);
-    if (!decode) meanwhile();
+    if (!decode) meanwhile.work();
     const absl::StatusOr<LogitsView> logits = decode ? Decode(batch, meanwhile) : ForwardByLayer(batch, layer_done);
     // Also where the pass ended early: what it read may change now.
     const absl::Status ended = CudaStatus(cudaStreamSynchronize(stream_.get()), "the forward pass");
@@ -83,6 +83,10 @@ class CudaBackend final : public Backend {
 
  private:
   static constexpr int64_t kLayersAhead = 4;
+
+  void Check(const Batch& batch) const {
+    CheckBatch(batch, config_, static_cast<int64_t>(options_.slab.size()) / layout_.BlockBytes());
+  }
 
   CudaBackend(const ModelConfig& config, const CudaBackendOptions& options)
       : config_(config), options_(options), layout_(CudaKvLayout(config)) {}
@@ -135,7 +139,7 @@ class CudaBackend final : public Backend {
   }
 
   // Decode steps of about the same size are one graph, launched at once.
-  absl::StatusOr<LogitsView> Decode(const Batch& batch, absl::FunctionRef<void()> meanwhile) {
+  absl::StatusOr<LogitsView> Decode(const Batch& batch, const Meanwhile& meanwhile) {
     const auto forward = [&]() -> absl::Status {
       RETURN_IF_ERROR(baton::Forward(model_, batch, *ops_, [](int64_t) { return true; }).status());
       return ops_->status();
@@ -146,7 +150,12 @@ class CudaBackend final : public Backend {
     // A graph knows nothing of what other ranks' streams do.
     const bool alone = options_.communicator == nullptr;
     RETURN_IF_ERROR(alone ? graphs_.Run(ops_->Describe(), forward, stream_.get()) : forward());
-    return ops_->FetchLogits(meanwhile);
+    const auto foresee = [&] {
+      const Batch* next = meanwhile.foresee();
+      if (next != nullptr) Check(*next);
+      return next;
+    };
+    return ops_->FetchLogits({meanwhile.work, foresee});
   }
 
   // The host enqueues some layers before it waits for the K/V of the first of them, so that the device is not idle

@@ -144,13 +144,13 @@ absl::Status CudaOps::BeginDecode(const Batch& batch, int64_t rows) {
 absl::Status CudaOps::TakeUp(const Batch& batch) {
   status_ = absl::OkStatus();
   only_kept_ = false;
-  Collect(batch);
-  while (std::ssize(batch_.tokens) < decode_rows_) {
-    batch_.tokens.push_back(0);
-    batch_.positions.push_back(0);
-    batch_.slots.push_back(-1);
+  if (Foresaw(batch)) {
+    TakeTokens(batch);
+  } else {
+    RETURN_IF_ERROR(AddLists(batch));
   }
-  RETURN_IF_ERROR(Upload(batch));
+  foresaw_ = false;
+  RETURN_IF_ERROR(Upload());
   rows_ = std::ssize(batch_.tokens);
   RETURN_IF_ERROR(ReserveActivations(rows_, std::max(decode_rows_, std::ssize(batch_.kept))));
   now_hidden_ = hidden_.data();
@@ -183,18 +183,47 @@ void CudaOps::Collect(const Batch& batch) {
   }
 }
 
-// First what a captured decode step reads: the places of these lists follow from the sizes that it was captured with.
-absl::Status CudaOps::Upload(const Batch& batch) {
+// Most of what the host does for a decode step, block tables above all, while the device computes the step before it.
+void CudaOps::Foresee(const Meanwhile& meanwhile) {
+  const Batch* next = meanwhile.foresee();
+  foresaw_ = next != nullptr && std::ssize(next->slices) == std::ssize(batch_.kept) && AddLists(*next).ok();
+}
+
+// What a captured decode step reads: the places of these lists follow from the sizes that it was captured with.
+absl::Status CudaOps::AddLists(const Batch& batch) {
+  Collect(batch);
+  while (std::ssize(batch_.tokens) < decode_rows_) {
+    batch_.tokens.push_back(0);
+    batch_.positions.push_back(0);
+    batch_.slots.push_back(-1);
+  }
   upload_.Clear();
   RETURN_IF_ERROR(upload_.Add(std::span<const int32_t>(batch_.tokens), tokens_));
   RETURN_IF_ERROR(upload_.Add(std::span<const int32_t>(batch_.positions), positions_));
   RETURN_IF_ERROR(upload_.Add(std::span<const int64_t>(batch_.slots), slots_));
-  RETURN_IF_ERROR(attention_.Plan(batch_.slices, decode_rows_, upload_, stream_));
-  RETURN_IF_ERROR(AddBlockTables(batch));
+  RETURN_IF_ERROR(attention_.Plan(batch_.slices, decode_rows_, upload_));
+  return AddBlockTables(batch);
+}
+
+void CudaOps::TakeTokens(const Batch& batch) {
+  BATON_CHECK(batch.slices.size() == batch_.kept.size(), "a step has not the rows that were foreseen");
+  const std::span<int32_t> tokens = upload_.OnHost(tokens_);
+  for (size_t i = 0; i < batch.slices.size(); ++i) {
+    const SequenceSlice& slice = batch.slices[i];
+    BATON_CHECK(slice.tokens.size() == 1 && slice.start == batch_.positions[i], "a row is not where it was foreseen");
+    BATON_CHECK(slice.tokens[0] >= 0 && slice.tokens[0] < config_.vocab, "a token is not of the vocabulary");
+    tokens[i] = slice.tokens[0];
+    batch_.specs[i] = slice.sample;
+  }
+}
+
+absl::Status CudaOps::Upload() {
+  RETURN_IF_ERROR(attention_.Reserve(stream_));
   RETURN_IF_ERROR(sampling_.Plan(batch_.specs, upload_, stream_));
   if (decode_rows_ == 0) {  // else all rows are kept
     RETURN_IF_ERROR(upload_.Add(std::span<const int32_t>(batch_.kept_rows), kept_rows_));
-    RETURN_IF_ERROR(kept_attention_.Plan(batch_.kept, /*rows=*/0, upload_, stream_));
+    RETURN_IF_ERROR(kept_attention_.Plan(batch_.kept, /*rows=*/0, upload_));
+    RETURN_IF_ERROR(kept_attention_.Reserve(stream_));
   }
   return upload_.Send("what a step reads", stream_);
 }
@@ -387,21 +416,21 @@ absl::StatusOr<LogitsView> CudaOps::Logits(WeightId norm, WeightId head) {
   Multiply(weight, normalised_.data(), logits, /*fp32_output=*/true, /*add=*/false, PartStride());
   JoinLogits();
   if (decode_rows_ > 0) return LogitsView{};
-  return FetchLogits([] {});
+  return FetchLogits({[] {}, [] { return nullptr; }});
 }
 
-absl::StatusOr<LogitsView> CudaOps::FetchLogits(absl::FunctionRef<void()> meanwhile) {
+absl::StatusOr<LogitsView> CudaOps::FetchLogits(const Meanwhile& meanwhile) {
   if (shard_.rank > 0) {  // the first has them
-    meanwhile();
-    if (decode_rows_ > 0) attention_.PlanNext();
+    meanwhile.work();
+    Foresee(meanwhile);
     return LogitsView{};
   }
   if (sampling_.any()) {
     Do("sampling", [&] { return sampling_.Run(logits_.data(), LogitsStride(), stream_); });
   }
   CopyLogits();
-  meanwhile();
-  if (decode_rows_ > 0) attention_.PlanNext();
+  meanwhile.work();
+  Foresee(meanwhile);
   Do("the forward pass", [&] { return cudaStreamSynchronize(stream_); });
   RETURN_IF_ERROR(status_);
   LogitsView view{.data = host_logits_.data(), .rows = std::ssize(batch_.kept), .vocab = config_.vocab};

@@ -48,8 +48,11 @@ class CudaOps final : public Ops {
   // Begin for a batch of one token for each sequence, all of which want logits, filled up to `rows`: the operations
   // that follow, from a Begin that does nothing to Logits, can be captured, and Logits gives nothing. FetchLogits does.
   absl::Status BeginDecode(const Batch& batch, int64_t rows);
-  // Calls `meanwhile`, then waits for the device.
-  absl::StatusOr<LogitsView> FetchLogits(absl::FunctionRef<void()> meanwhile);
+  // Does what is to be done meanwhile, then waits for the device.
+  absl::StatusOr<LogitsView> FetchLogits(const Meanwhile& meanwhile);
+  // Whether a BeginDecode of this batch has only its tokens and samples left to take up: Meanwhile::foresee gave the
+  // rest.
+  bool Foresaw(const Batch& batch) const { return foresaw_ && batch.foreseen; }
   void EndDecode() { decode_rows_ = 0; }
   // What captured operations depend on: sizes of launches, and memory.
   struct Captured {
@@ -94,7 +97,10 @@ class CudaOps final : public Ops {
   cuda::PagedKv Kv(int64_t layer) const;
   void Collect(const Batch& batch);
   absl::Status TakeUp(const Batch& batch);
-  absl::Status Upload(const Batch& batch);
+  void Foresee(const Meanwhile& meanwhile);
+  absl::Status AddLists(const Batch& batch);
+  void TakeTokens(const Batch& batch);
+  absl::Status Upload();
   absl::Status AddBlockTables(const Batch& batch);
   void Normalise(WeightId norm);
   const Bf16* Input(const LinearStep& step);
@@ -157,6 +163,7 @@ class CudaOps final : public Ops {
   DeviceBuffer<Bf16> qkv_, kept_qkv_, normalised_, attended_, gate_up_, gated_;
   PinnedBuffer<float> host_logits_;
   int64_t decode_rows_ = 0;  // > 0: between BeginDecode and EndDecode
+  bool foresaw_ = false;     // batch_ and upload_ have the lists of the step that is to follow
   // Of the rows that the pass goes on with.
   bool only_kept_ = false;
   int64_t rows_ = 0;

@@ -34,9 +34,12 @@ class UploadBuffer {
     int64_t offset_ = 0, size_ = 0;
   };
 
-  // Begins the next upload. REQUIRES: the stream has passed the last one, for the copy reads the host's side when the
-  // stream reaches it.
-  void Clear() { used_ = 0; }
+  // Begins the next upload. The last one that was sent may be on its way, for the copy reads the host's side when the
+  // stream reaches it: there are two. REQUIRES: the stream has passed the one before that.
+  void Clear() {
+    used_ = 0;
+    if (std::exchange(sent_, false)) side_ ^= 1;
+  }
 
   // A place for `size` values, which the caller writes before the next call. With a larger `room` what follows lies as
   // if there were so many; they are not written.
@@ -49,7 +52,12 @@ class UploadBuffer {
     list.buffer_ = this;
     list.offset_ = begin;
     list.size_ = size;
-    return std::span(reinterpret_cast<T*>(host_.data() + begin), static_cast<size_t>(size));
+    return OnHost(list);
+  }
+  // A list of the present upload, until that is sent or something is added to it.
+  template <typename T>
+  std::span<T> OnHost(const List<T>& list) const {
+    return {reinterpret_cast<T*>(hosts_[side_].data() + list.offset_), static_cast<size_t>(list.size_)};
   }
 
   template <typename T>
@@ -62,10 +70,11 @@ class UploadBuffer {
   // Enqueues the copy. `what` names the lists in errors.
   absl::Status Send(absl::string_view what, cudaStream_t stream) {
     if (used_ == 0) return absl::OkStatus();
+    sent_ = true;
     if (used_ > device_.capacity()) RETURN_IF_ERROR(device_.Reserve(std::max(2 * used_, kLeastBytes), what));
-    return CudaStatus(
-        cudaMemcpyAsync(device_.data(), host_.data(), static_cast<size_t>(used_), cudaMemcpyHostToDevice, stream),
-        what);
+    return CudaStatus(cudaMemcpyAsync(device_.data(), hosts_[side_].data(), static_cast<size_t>(used_),
+                                      cudaMemcpyHostToDevice, stream),
+                      what);
   }
 
  private:
@@ -73,15 +82,18 @@ class UploadBuffer {
   static constexpr int64_t kLeastBytes = 1 << 20;  // so that it hardly ever grows
 
   absl::Status ReserveHost(int64_t bytes) {
-    if (bytes <= host_.capacity()) return absl::OkStatus();
+    PinnedBuffer<std::byte>& host = hosts_[side_];
+    if (bytes <= host.capacity()) return absl::OkStatus();
     PinnedBuffer<std::byte> larger;
     RETURN_IF_ERROR(larger.Reserve(std::max(2 * bytes, kLeastBytes), "what a step uploads"));
-    if (used_ > 0) std::memcpy(larger.data(), host_.data(), static_cast<size_t>(used_));
-    host_ = std::move(larger);
+    if (used_ > 0) std::memcpy(larger.data(), host.data(), static_cast<size_t>(used_));
+    host = std::move(larger);
     return absl::OkStatus();
   }
 
-  PinnedBuffer<std::byte> host_;
+  PinnedBuffer<std::byte> hosts_[2];
+  int side_ = 0;       // of them, the present upload's
+  bool sent_ = false;  // the present upload
   DeviceBuffer<std::byte> device_;
   int64_t used_ = 0;  // bytes
 };

@@ -130,8 +130,9 @@ class TestBackend {
   // The logits' rows, one after another.
   std::vector<float> Run(const Batch& batch) {
     std::vector<std::thread::id> meanwhile;  // who called it
-    const auto logits = backend_->Forward(
-        batch, [](int64_t) { return true; }, [&] { meanwhile.push_back(std::this_thread::get_id()); });
+    const auto logits =
+        backend_->Forward(batch, [](int64_t) { return true; },
+                          {[&] { meanwhile.push_back(std::this_thread::get_id()); }, [] { return nullptr; }});
     REQUIRE(logits.ok());
     REQUIRE(meanwhile == std::vector{std::this_thread::get_id()});
     return {logits->data, logits->data + logits->rows * logits->vocab};

@@ -157,7 +157,7 @@ class FakeRank final : public Backend {
   Slab kv_slab() override { return std::span(slab_); }
   std::string numerics_id() const override { return "fake"; }
   absl::StatusOr<LogitsView> Forward(const Batch&, absl::FunctionRef<bool(int64_t)> layer_done,
-                                     absl::FunctionRef<void()>) override {
+                                     const Meanwhile&) override {
     const Fails fails = std::exchange(fails_, Fails::kNever);
     if (fails == Fails::kAtFirst) return absl::ResourceExhaustedError("no memory for activations");
     value_ = static_cast<float>(communicator_.rank() + 1);

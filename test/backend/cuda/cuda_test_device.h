@@ -79,8 +79,9 @@ class Device {
 
   std::vector<float> Run(const Batch& batch) {
     std::vector<std::thread::id> meanwhile;  // who called it
-    const auto logits = backend_->Forward(
-        batch, [](int64_t) { return true; }, [&] { meanwhile.push_back(std::this_thread::get_id()); });
+    const auto logits =
+        backend_->Forward(batch, [](int64_t) { return true; },
+                          {[&] { meanwhile.push_back(std::this_thread::get_id()); }, [] { return nullptr; }});
     INFO(logits.status().ToString());
     REQUIRE(logits.ok());
     REQUIRE(meanwhile == std::vector{std::this_thread::get_id()});

@@ -35,6 +35,30 @@ TEST_CASE("lists come to the device as they were added, also where the memory gr
   }
 }
 
+TEST_CASE("an upload is written while the one before is on its way, also where it is begun anew or never sent") {
+  if (!HasDevice()) return;
+  UploadBuffer upload;
+  UploadedList<int32_t> first, next;
+  const std::vector<int32_t> ones(1000, 1), twos(1000, 2), threes(1000, 3);
+  for (int round = 0; round < 3; ++round) {
+    upload.Clear();
+    REQUIRE(upload.Add(std::span(ones), first).ok());
+    REQUIRE(upload.Send("test", cudaStreamPerThread).ok());
+    for (const auto& values : {twos, threes}) {
+      upload.Clear();
+      REQUIRE(upload.Add(std::span(values), next).ok());
+    }
+    REQUIRE(cudaStreamSynchronize(cudaStreamPerThread) == cudaSuccess);
+    CHECK(OnDevice(first) == ones);
+    upload.OnHost(next)[5] = 7;
+    REQUIRE(upload.Send("test", cudaStreamPerThread).ok());
+    REQUIRE(cudaStreamSynchronize(cudaStreamPerThread) == cudaSuccess);
+    std::vector<int32_t> expected = threes;
+    expected[5] = 7;
+    CHECK(OnDevice(next) == expected);
+  }
+}
+
 TEST_CASE("what follows a list lies where it would if the list filled its room") {
   if (!HasDevice()) return;
   UploadBuffer upload;
