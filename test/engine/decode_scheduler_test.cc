@@ -282,6 +282,16 @@ TEST_CASE("a step that was foreseen is that one, unless somebody comes or ends")
   while (world.pool().counts().free > 0) CHECK(step());
 }
 
+TEST_CASE("nothing is foreseen of a step after a sequence's last, and no block taken for it") {
+  SchedulerWorld world(4, {});
+  REQUIRE(world.Add("a", {.kv_tokens = 31, .max_new_tokens = 1, .family = 1}));
+  world.scheduler().BeginStep();
+  const int64_t free = world.pool().counts().free;
+  CHECK_FALSE(world.scheduler().Foresee());
+  CHECK(world.pool().counts().free == free);
+  world.scheduler().FinishStep();
+}
+
 TEST_CASE("a step that was foreseen is planned anew where a sequence goes on with another's block") {
   SchedulerWorld world(6, {});
   world.foresees = true;
