@@ -150,6 +150,8 @@ cudaError_t LaunchSwiGlu(const Bf16* gate_up, int32_t rows, int32_t columns, Bf1
   });
 }
 
+int32_t GemvRowsThatFit(int32_t) { return kMaxGemvRows; }
+
 cudaError_t LaunchGemv(const GemvArgs& args, cudaStream_t stream) {
   if (args.rows < 1 || args.rows > kMaxGemvRows || args.k % 8 != 0) return cudaErrorInvalidValue;
   CheckOnDevice({args.x, args.w, args.bias, args.y});

@@ -29,7 +29,8 @@ struct Queue {
 };
 
 constexpr size_t kDeviceBytes = size_t{8} << 30;
-constexpr size_t kAlignment = 256;  // as cudaMalloc's
+constexpr int kComputeCapability = 9;  // .0, with all kernels
+constexpr size_t kAlignment = 256;     // as cudaMalloc's
 constexpr size_t kPage = 4096;
 constexpr std::byte kUnset{0xff};
 constexpr size_t kLongestPitch = (size_t{1} << 31) - 1;  // as NVIDIA documents of cudaDeviceProp::memPitch
@@ -203,13 +204,25 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return cudaErrorInvalidDevice;
   *properties = {};
   std::strcpy(properties->name, "the host");
-  properties->major = 9;
+  properties->major = kComputeCapability;
   properties->multiProcessorCount = 4;
   properties->totalGlobalMem = kDeviceBytes;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (device != 0) return cudaErrorInvalidDevice;
+  if (attribute != cudaDevAttrComputeCapabilityMajor && attribute != cudaDevAttrComputeCapabilityMinor) {
+    return cudaErrorNotSupported;
+  }
+  *value = attribute == cudaDevAttrComputeCapabilityMajor ? kComputeCapability : 0;
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {

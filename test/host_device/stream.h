@@ -1,6 +1,7 @@
 // A CUDA device that is the host: the functions of the runtime, of cuBLASLt and the launchers of kernels/ that the CUDA
 // backend calls, as plain code. A program that has these needs no GPU, so what the backend's host code does can be
-// tested where there is none. It says nothing of the kernels, nor of time.
+// tested where there is none, and so can the references that kernels are compared with. It says nothing of the kernels,
+// nor of time.
 //
 // What is enqueued runs when somebody waits for it and no sooner, so that the host's side of a copy that is changed or
 // freed too early shows; with HOST_DEVICE_RUNS=at_once in the environment it runs where it is enqueued, so that what is
