@@ -1,0 +1,127 @@
+// What the CUDA backend's host does for a decode step, from the call to the last launch, without a GPU: on the device
+// that is the host (test/host_device), where a launch costs next to nothing and what it computes is not in these times.
+// It computes in between, over more memory than caches hold, so the lists of each step are out of them, as they may be
+// beside a server's other threads. What CUDA's own calls take comes on top.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/cuda_backend.h"
+#include "backend/cuda/cuda_slab.h"
+#include "base/check.h"
+#include "bench/report.h"
+#include "model/random_weights.h"
+
+namespace baton {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  std::vector<int> streams = {1, 16, 64, 256};
+  int history = 1024;  // tokens before each stream's first step
+  int steps = 40;
+  std::string json;
+};
+
+// Streams of one history each, every one with blocks of its own, in random order.
+class Streams {
+ public:
+  Streams(int streams, int history, int64_t positions) : slices_(streams) {
+    const int64_t blocks = BlocksFor(positions);
+    std::vector<BlockId> ids;
+    for (int64_t i = 0; i < streams * blocks; ++i) ids.push_back(BlockId(static_cast<uint32_t>(i)));
+    std::mt19937 random(1);
+    std::shuffle(ids.begin(), ids.end(), random);
+    for (int i = 0; i < streams; ++i) {
+      tables_.emplace_back(ids.begin() + i * blocks, ids.begin() + (i + 1) * blocks);
+      slices_[static_cast<size_t>(i)] = {.tokens = kToken,
+                                         .start = history,
+                                         .blocks = std::span(tables_.back()).first(BlocksFor(history + 1)),
+                                         .wants_logits = true,
+                                         .sample = &greedy_};
+    }
+  }
+
+  Batch Begin() const { return {.slices = slices_}; }
+  void Next(Batch& batch) const {
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      SequenceSlice& slice = batch.slices[i];
+      slice.blocks = std::span(tables_[i]).first(static_cast<size_t>(BlocksFor(++slice.start + 1)));
+    }
+  }
+
+ private:
+  static constexpr TokenId kToken[] = {1};
+  SampleSpec greedy_{.temperature = 0};
+  std::vector<std::vector<BlockId>> tables_;
+  std::vector<SequenceSlice> slices_;
+};
+
+// Medians of microseconds, of steps that were foreseen or not.
+double HostMicroseconds(Backend& backend, const Streams& streams, int steps, bool foresees) {
+  std::vector<double> us;
+  Batch batch = streams.Begin();
+  const auto next = [&]() -> const Batch* {
+    streams.Next(batch);
+    batch.foreseen = foresees;
+    return foresees ? &batch : nullptr;
+  };
+  for (int step = 0; step < steps; ++step) {
+    const auto begin = Clock::now();
+    Clock::time_point enqueued;
+    const auto logits = backend.Forward(batch, [](int64_t) { return true; }, {[&] { enqueued = Clock::now(); }, next});
+    BATON_CHECK(logits.ok(), logits.status().ToString());
+    if (step < 3) continue;  // the first are computed as they come, and captured
+    us.push_back(std::chrono::duration<double, std::micro>(enqueued - begin).count());
+  }
+  return Median(us);
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Measures what the CUDA backend's host does for a decode step, without a GPU.");
+  app.add_option("--streams", options.streams, "requests of one batch, for each case")->check(CLI::Range(1, 1024));
+  app.add_option("--history", options.history, "tokens before each stream's first step")->check(CLI::Range(0, 100'000));
+  app.add_option("--steps", options.steps, "of each measurement")->check(CLI::Range(10, 10'000));
+  app.add_option("--json", options.json, "writes the report here");
+  CLI11_PARSE(app, argc, argv);
+
+  // Small: what a host does depends on streams and histories, and for a graph not on the model.
+  ModelConfig shape;
+  shape.layers = 1;
+  shape.hidden = 64;
+  shape.ffn = 128;
+  shape.heads = 2;
+  shape.kv_heads = 1;
+  shape.head_dim = 64;
+  shape.vocab = 128;
+  shape.context = options.history + options.steps + 1;  // the step after the last is foreseen, too
+  shape.tied_embeddings = true;
+  const RandomWeights weights(shape, 1);
+  const KvLayout layout = CudaKvLayout(shape);
+  nlohmann::json cases = nlohmann::json::array();
+  for (const int streams : options.streams) {
+    const Streams batch(streams, options.history, shape.context);
+    const auto slab = CudaSlab::Allocate(0, streams * BlocksFor(shape.context) * layout.BlockBytes());
+    BATON_CHECK(slab.ok(), slab.status().ToString());
+    BATON_CHECK(cudaMemset((*slab)->slab().data(), 0, (*slab)->slab().size()) == cudaSuccess, "zeroing KV");
+    const auto backend = MakeCudaBackend(weights, {.slab = (*slab)->slab(), .step = {streams, streams}});
+    BATON_CHECK(backend.ok(), backend.status().ToString());
+    const double whole = HostMicroseconds(**backend, batch, options.steps, false);
+    const double foreseen = HostMicroseconds(**backend, batch, options.steps, true);
+    std::printf("%4d streams of %d tokens: %.1f us, foreseen %.1f us\n", streams, options.history, whole, foreseen);
+    std::fflush(stdout);
+    cases.push_back({{"streams", streams}, {"host_us", whole}, {"host_us_foreseen", foreseen}});
+  }
+  return WriteReport(nlohmann::json{{"history", options.history}, {"cases", cases}}, options.json);
+}
+
+}  // namespace
+}  // namespace baton
+
+int main(int argc, char** argv) { return baton::Main(argc, argv); }
