@@ -134,7 +134,7 @@ cublasStatus_t Multiply(cublasLtHandle_t, cublasLtMatmulDesc_t product, const vo
   BATON_CHECK(*static_cast<const float*>(alpha) == 1 && (add || kept == 0), "a product is added or not");
   BATON_CHECK(!add || out.type == CUDA_R_32F, "what is added to is fp32");
   host_device::CheckOnDevice({w, x, y, bias, workspace});
-  host_device::Enqueue(stream, [=] {
+  const cudaError_t enqueued = host_device::Enqueue(stream, [=] {
     const int64_t k = in.rows, rows = in.columns, n = weight.columns;
     const std::vector<float> inputs = Widen(static_cast<const __nv_bfloat16*>(x), rows * k);
     for (int64_t column = 0; column < n; ++column) {
@@ -152,7 +152,7 @@ cublasStatus_t Multiply(cublasLtHandle_t, cublasLtMatmulDesc_t product, const vo
       }
     }
   });
-  return CUBLAS_STATUS_SUCCESS;
+  return enqueued == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 }  // namespace

@@ -47,6 +47,21 @@ size_t used_bytes = 0;  // of the device
 int64_t graph_launches = 0;
 thread_local bool captures = false;  // this thread is about to
 
+// See FailAfter.
+struct {
+  bool planned = false, for_good = false, happened = false, of_graph = false;
+  int64_t calls = 0;  // until it does
+} fault;
+
+// Of a call that may be refused. With the mutex held.
+bool Refused(bool of_graph = captures) {
+  if (!fault.planned || (fault.happened && !fault.for_good)) return false;
+  if (!fault.happened && fault.calls-- > 0) return false;
+  fault.of_graph = of_graph;
+  return fault.happened = true;
+}
+cudaError_t Waited() { return fault.happened && fault.for_good ? cudaErrorLaunchFailure : cudaSuccess; }
+
 // What another stream waits for may have to run first, and so on; none waits for itself.
 void RunUntil(Queue& queue, int64_t end) {
   BATON_CHECK(!queue.running, "a stream waits for itself");
@@ -167,6 +182,7 @@ cudaError_t Enqueue(cudaStream_t stream, Work work) {
   static const char* runs = std::getenv("HOST_DEVICE_RUNS");
   static const bool at_once = runs != nullptr && std::strcmp(runs, "at_once") == 0;
   const std::lock_guard lock(mutex);
+  if (Refused()) return cudaErrorLaunchFailure;
   if (stream == nullptr) {
     work();
     return cudaSuccess;
@@ -191,6 +207,18 @@ void CheckOnDevice(std::initializer_list<const void*> pointers) {
 int64_t GraphLaunches() {
   const std::lock_guard lock(mutex);
   return graph_launches;
+}
+
+void FailAfter(int64_t calls, bool for_good) {
+  const std::lock_guard lock(mutex);
+  fault = {.planned = true, .for_good = for_good, .calls = calls};
+}
+
+Fault EndFaults() {
+  const std::lock_guard lock(mutex);
+  const auto ended = std::exchange(fault, {});
+  if (!ended.happened) return Fault::kNone;
+  return ended.of_graph ? Fault::kOfGraph : Fault::kOther;
 }
 
 }  // namespace baton::host_device
@@ -234,7 +262,7 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 cudaError_t cudaDeviceSynchronize() {
   const std::lock_guard lock(mutex);
   RunAll();
-  return cudaSuccess;
+  return Waited();
 }
 cudaError_t cudaDeviceReset() { return cudaErrorNotSupported; }
 cudaError_t cudaDeviceCanAccessPeer(int* reachable, int, int) {
@@ -255,7 +283,7 @@ cudaError_t cudaGetLastError() { return cudaSuccess; }
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   const std::lock_guard lock(mutex);
   if (captures) return cudaErrorStreamCaptureUnsupported;
-  if (bytes > kDeviceBytes - used_bytes) return cudaErrorMemoryAllocation;
+  if (Refused() || bytes > kDeviceBytes - used_bytes) return cudaErrorMemoryAllocation;
   *memory = Allocate(bytes, /*on_device=*/true);
   if (*memory == nullptr) return cudaErrorMemoryAllocation;
   used_bytes += bytes;
@@ -272,7 +300,7 @@ cudaError_t cudaFree(void* memory) {
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   const std::lock_guard lock(mutex);
   if (captures) return cudaErrorStreamCaptureUnsupported;
-  *memory = Allocate(bytes, /*on_device=*/false);
+  *memory = Refused() ? nullptr : Allocate(bytes, /*on_device=*/false);
   return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) { return cudaMallocHost(memory, bytes); }
@@ -329,7 +357,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   if (captures) return cudaErrorStreamCaptureUnsupported;
   if (stream != nullptr) RunUntil(*QueueOf(stream), QueueOf(stream)->enqueued);
-  return cudaSuccess;
+  return Waited();
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const std::lock_guard lock(mutex);
@@ -386,6 +414,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* replay, cudaGraph_t graph, unsigned long long) {
+  const std::lock_guard lock(mutex);
+  if (Refused(/*of_graph=*/true)) return cudaErrorMemoryAllocation;
   *replay = new CUgraphExec_st{graph->works};
   return cudaSuccess;
 }

@@ -28,4 +28,11 @@ void CheckOnDevice(std::initializer_list<const void*> pointers);
 // So far, of all graphs.
 int64_t GraphLaunches();
 
+// Of the calls that take memory, enqueue something or make a graph, the one after so many more is refused; `for_good`:
+// and all that come then, and whoever waits hears of it, as when a device has failed.
+void FailAfter(int64_t calls, bool for_good = false);
+// Whether one has been refused since, and while a graph was made. Nothing fails any more.
+enum class Fault { kNone, kOfGraph, kOther };
+Fault EndFaults();
+
 }  // namespace baton::host_device
