@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
+#include <deque>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
@@ -25,13 +26,19 @@ struct Options {
   std::vector<int> streams = {1, 16, 64, 256};
   int history = 1024;  // tokens before each stream's first step
   int steps = 40;
+  int seen = 0;  // tokens that penalties apply to, of each stream
   std::string json;
 };
 
 // Streams of one history each, every one with blocks of its own, in random order.
 class Streams {
  public:
-  Streams(int streams, int history, int64_t positions) : slices_(streams) {
+  Streams(int streams, int history, int64_t positions, int seen) : slices_(streams) {
+    for (int i = 0; i < streams; ++i) {
+      seen_.emplace_back();
+      for (TokenId id = 0; id < seen; ++id) seen_.back().push_back({id, 1});
+      samples_.push_back({.temperature = 0, .repetition_penalty = seen > 0 ? 1.1f : 1.0f, .seen = seen_.back()});
+    }
     const int64_t blocks = BlocksFor(positions);
     std::vector<BlockId> ids;
     for (int64_t i = 0; i < streams * blocks; ++i) ids.push_back(BlockId(static_cast<uint32_t>(i)));
@@ -43,7 +50,7 @@ class Streams {
                                          .start = history,
                                          .blocks = std::span(tables_.back()).first(BlocksFor(history + 1)),
                                          .wants_logits = true,
-                                         .sample = &greedy_};
+                                         .sample = &samples_[static_cast<size_t>(i)]};
     }
   }
 
@@ -57,7 +64,8 @@ class Streams {
 
  private:
   static constexpr TokenId kToken[] = {1};
-  SampleSpec greedy_{.temperature = 0};
+  std::deque<std::vector<SeenToken>> seen_;
+  std::deque<SampleSpec> samples_;
   std::vector<std::vector<BlockId>> tables_;
   std::vector<SequenceSlice> slices_;
 };
@@ -88,6 +96,8 @@ int Main(int argc, char** argv) {
   app.add_option("--streams", options.streams, "requests of one batch, for each case")->check(CLI::Range(1, 1024));
   app.add_option("--history", options.history, "tokens before each stream's first step")->check(CLI::Range(0, 100'000));
   app.add_option("--steps", options.steps, "of each measurement")->check(CLI::Range(10, 10'000));
+  app.add_option("--seen", options.seen, "tokens that penalties apply to, of each stream")
+      ->check(CLI::Range(0, 100'000));
   app.add_option("--json", options.json, "writes the report here");
   CLI11_PARSE(app, argc, argv);
 
@@ -106,7 +116,7 @@ int Main(int argc, char** argv) {
   const KvLayout layout = CudaKvLayout(shape);
   nlohmann::json cases = nlohmann::json::array();
   for (const int streams : options.streams) {
-    const Streams batch(streams, options.history, shape.context);
+    const Streams batch(streams, options.history, shape.context, options.seen);
     const auto slab = CudaSlab::Allocate(0, streams * BlocksFor(shape.context) * layout.BlockBytes());
     BATON_CHECK(slab.ok(), slab.status().ToString());
     BATON_CHECK(cudaMemset((*slab)->slab().data(), 0, (*slab)->slab().size()) == cudaSuccess, "zeroing KV");
@@ -118,7 +128,8 @@ int Main(int argc, char** argv) {
     std::fflush(stdout);
     cases.push_back({{"streams", streams}, {"host_us", whole}, {"host_us_foreseen", foreseen}});
   }
-  return WriteReport(nlohmann::json{{"history", options.history}, {"cases", cases}}, options.json);
+  return WriteReport(nlohmann::json{{"history", options.history}, {"seen", options.seen}, {"cases", cases}},
+                     options.json);
 }
 
 }  // namespace

@@ -25,9 +25,9 @@ struct Meanwhile {
   // before the pass; not where the pass fails first.
   absl::FunctionRef<void()> work;
   // Asks for the decode step after this one, so that what is known of it is prepared while this one computes: all but
-  // the tokens and samples, in whose places may be anything valid. Null: not known. Called at most once, after `work`,
-  // by backends that gain by it, when they read the running batch no more: the next one may be made of it, and stays as
-  // it is until this pass is over. The next pass may be another.
+  // the tokens, and what these change of the samples; the running step's are in their places. Null: not known. Called
+  // at most once, after `work`, by backends that gain by it, when they read the running batch no more: the next one may
+  // be made of it, and stays as it is until this pass is over. The next pass may be another.
   absl::FunctionRef<const Batch*()> foresee;
 };
 

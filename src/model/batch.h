@@ -26,7 +26,8 @@ struct SequenceSlice {
 // twice.
 struct Batch {
   std::vector<SequenceSlice> slices;
-  // These slices are the ones that the pass before was told of (Meanwhile::foresee), but for tokens and samples.
+  // These slices are the ones that the pass before was told of (Meanwhile::foresee), but for their tokens and what
+  // these change of the samples.
   bool foreseen = false;
 };
 

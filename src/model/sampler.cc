@@ -132,7 +132,8 @@ void Sampler::Count(TokenId id, int32_t outputs) {
   if (!penalized_) return;
   const auto [entry, added] = seen_index_.try_emplace(id, seen_.size());
   if (added) seen_.push_back({id, 0});
-  seen_[entry->second].outputs += outputs;
+  latest_ = entry->second;
+  seen_[latest_].outputs += outputs;
 }
 
 void Sampler::Penalize(std::span<float> logits) const {
@@ -153,7 +154,8 @@ SampleSpec Sampler::Spec() const {
           .presence_penalty = presence_penalty_,
           .frequency_penalty = frequency_penalty_,
           .uniform = UniformAt(seed_, drawn_),
-          .seen = seen_};
+          .seen = seen_,
+          .latest = static_cast<int64_t>(latest_)};
 }
 
 void Sampler::Accept(TokenId id) {

@@ -61,6 +61,7 @@ class Sampler {
 
   std::vector<SeenToken> seen_;  // empty unless penalized_
   absl::flat_hash_map<TokenId, size_t> seen_index_;
+  size_t latest_ = 0;  // of seen_: the last token's
 };
 
 // The i-th number in [0, 1) of the stream named `seed`.

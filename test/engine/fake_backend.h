@@ -128,8 +128,11 @@ class FakeBackend final : public Backend {
     if (next == nullptr) return;
     foreseen_ = *next;
     foreseen_tables_.clear();
-    for (SequenceSlice& slice : foreseen_->slices) {
+    foreseen_seen_.clear();
+    for (const SequenceSlice& slice : foreseen_->slices) {
       foreseen_tables_.emplace_back(slice.blocks.begin(), slice.blocks.end());
+      foreseen_seen_.emplace_back();
+      if (slice.sample != nullptr) foreseen_seen_.back().assign(slice.sample->seen.begin(), slice.sample->seen.end());
     }
   }
   void CheckForeseen(const Batch& batch, const std::optional<Batch>& foreseen) {
@@ -139,8 +142,22 @@ class FakeBackend final : public Backend {
       BATON_CHECK(now.start == then.start && now.tokens.size() == then.tokens.size() && now.wants_logits &&
                       then.wants_logits && std::ranges::equal(now.blocks, foreseen_tables_[i]),
                   "a slice is not the one that was foreseen");
+      BATON_CHECK((now.sample == nullptr) == (then.sample == nullptr), "another choice was foreseen");
+      if (now.sample != nullptr) CheckSeen(*now.sample, foreseen_seen_[i]);
     }
     ++foreseen_steps_;
+  }
+
+  // A device has `before`, and is told of one token alone.
+  static void CheckSeen(const SampleSpec& sample, std::vector<SeenToken> before) {
+    if (sample.seen.empty() && before.empty()) return;
+    BATON_CHECK(sample.latest >= 0 && sample.latest < std::ssize(sample.seen), "a token that is not there");
+    const auto latest = static_cast<size_t>(sample.latest);
+    if (latest == before.size()) before.emplace_back();
+    BATON_CHECK(latest < before.size(), "more than one token came");
+    before[latest] = sample.seen[latest];
+    const auto same = [](const SeenToken& a, const SeenToken& b) { return a.id == b.id && a.outputs == b.outputs; };
+    BATON_CHECK(std::ranges::equal(before, sample.seen, same), "more was seen than the last token");
   }
 
   // K (value = 0) or V (value = 1) of one head at one position: head_dim elements of 2 bytes are one hash.
@@ -224,6 +241,7 @@ class FakeBackend final : public Backend {
   std::vector<SampledToken> sampled_;
   std::optional<Batch> foreseen_;
   std::vector<std::vector<BlockId>> foreseen_tables_;
+  std::vector<std::vector<SeenToken>> foreseen_seen_;
   int64_t tokens_computed_ = 0;
   int64_t steps_ = 0;
   int64_t foreseen_steps_ = 0;

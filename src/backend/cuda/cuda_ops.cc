@@ -186,7 +186,12 @@ void CudaOps::Collect(const Batch& batch) {
 // Most of what the host does for a decode step, block tables above all, while the device computes the step before it.
 void CudaOps::Foresee(const Meanwhile& meanwhile) {
   const Batch* next = meanwhile.foresee();
-  foresaw_ = next != nullptr && std::ssize(next->slices) == std::ssize(batch_.kept) && AddLists(*next).ok();
+  if (next == nullptr) return;
+  const auto same = [](const SequenceSlice& slice, const SampleSpec* spec) {
+    return (slice.sample != nullptr) == (spec != nullptr);
+  };
+  if (!std::ranges::equal(next->slices, batch_.specs, same)) return;  // what is running is not taken yet
+  foresaw_ = AddLists(*next).ok();
 }
 
 // What a captured decode step reads: the places of these lists follow from the sizes that it was captured with.
@@ -202,7 +207,8 @@ absl::Status CudaOps::AddLists(const Batch& batch) {
   RETURN_IF_ERROR(upload_.Add(std::span<const int32_t>(batch_.positions), positions_));
   RETURN_IF_ERROR(upload_.Add(std::span<const int64_t>(batch_.slots), slots_));
   RETURN_IF_ERROR(attention_.Plan(batch_.slices, decode_rows_, upload_));
-  return AddBlockTables(batch);
+  RETURN_IF_ERROR(AddBlockTables(batch));
+  return sampling_.Plan(batch_.specs, upload_);
 }
 
 void CudaOps::TakeTokens(const Batch& batch) {
@@ -215,11 +221,12 @@ void CudaOps::TakeTokens(const Batch& batch) {
     tokens[i] = slice.tokens[0];
     batch_.specs[i] = slice.sample;
   }
+  sampling_.Follow(batch_.specs, upload_);
 }
 
 absl::Status CudaOps::Upload() {
   RETURN_IF_ERROR(attention_.Reserve(stream_));
-  RETURN_IF_ERROR(sampling_.Plan(batch_.specs, upload_, stream_));
+  RETURN_IF_ERROR(sampling_.Reserve(stream_));
   if (decode_rows_ == 0) {  // else all rows are kept
     RETURN_IF_ERROR(upload_.Add(std::span<const int32_t>(batch_.kept_rows), kept_rows_));
     RETURN_IF_ERROR(kept_attention_.Plan(batch_.kept, /*rows=*/0, upload_));

@@ -5,11 +5,12 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/check.h"
 #include "base/status.h"
 
 namespace baton {
 
-absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, UploadBuffer& upload, cudaStream_t stream) {
+absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, UploadBuffer& upload) {
   any_ = false;
   rows_.clear();
   sampled_.assign(specs.size(), false);
@@ -29,11 +30,17 @@ absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, Upload
                      .seen_begin = seen,
                      .seen_count = static_cast<int32_t>(spec.seen.size()),
                      .uniform = spec.uniform});
-    seen += rows_.back().seen_count;
+    if (!spec.seen.empty()) seen += rows_.back().seen_count + 1;  // room for the token that may follow
   }
   if (!any_) return absl::OkStatus();
   RETURN_IF_ERROR(upload.Add(std::span<const cuda::SamplingRow>(rows_), uploaded_rows_));
-  RETURN_IF_ERROR(UploadSeen(specs, upload));
+  return UploadSeen(specs, seen, upload);
+}
+
+absl::Status CudaSampling::Reserve(cudaStream_t stream) {
+  if (!any_) return absl::OkStatus();
+  const int64_t seen = uploaded_seen_.size();
+  if (seen > seen_logits_.capacity()) RETURN_IF_ERROR(seen_logits_.Reserve(2 * seen, "penalties"));  // they grow
   const auto rows = static_cast<int64_t>(rows_.size());
   RETURN_IF_ERROR(results_.Reserve(kResults * rows, "chosen tokens"));
   RETURN_IF_ERROR(host_results_.Reserve(kResults * rows, "chosen tokens"));
@@ -44,20 +51,38 @@ absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, Upload
 }
 
 // All of them at each step: with penalties these are most of what a step uploads.
-absl::Status CudaSampling::UploadSeen(std::span<const SampleSpec* const> specs, UploadBuffer& upload) {
+absl::Status CudaSampling::UploadSeen(std::span<const SampleSpec* const> specs, int64_t size, UploadBuffer& upload) {
   static_assert(sizeof(SeenToken) == sizeof(cuda::SeenToken) && std::is_trivially_copyable_v<SeenToken> &&
                 offsetof(SeenToken, outputs) == offsetof(cuda::SeenToken, outputs));
-  int64_t size = 0;
-  for (const cuda::SamplingRow& row : rows_) size += row.seen_count;
   ASSIGN_OR_RETURN(const std::span<cuda::SeenToken> place, upload.Place(size, uploaded_seen_));
-  cuda::SeenToken* to = place.data();
-  for (const SampleSpec* spec : specs) {
-    if (spec == nullptr || spec->seen.empty()) continue;
-    std::memcpy(static_cast<void*>(to), spec->seen.data(), spec->seen.size_bytes());
-    to += spec->seen.size();
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (rows_[i].seen_count == 0) continue;
+    std::memcpy(static_cast<void*>(&place[static_cast<size_t>(rows_[i].seen_begin)]), specs[i]->seen.data(),
+                specs[i]->seen.size_bytes());
   }
-  if (size <= seen_logits_.capacity()) return absl::OkStatus();
-  return seen_logits_.Reserve(2 * size, "penalties");  // it grows with each token
+  return absl::OkStatus();
+}
+
+void CudaSampling::Follow(std::span<const SampleSpec* const> specs, const UploadBuffer& upload) {
+  if (!any_) return;
+  const std::span<cuda::SamplingRow> rows = upload.OnHost(uploaded_rows_);
+  const std::span<cuda::SeenToken> seen = upload.OnHost(uploaded_seen_);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    BATON_CHECK((specs[i] != nullptr) == sampled_[i], "a row is sampled, or is not, as it was foreseen");
+    if (specs[i] == nullptr) continue;
+    const SampleSpec& spec = *specs[i];
+    cuda::SamplingRow& row = rows_[i];
+    row.uniform = spec.uniform;
+    if (row.seen_count > 0) {
+      const auto count = static_cast<int32_t>(spec.seen.size());
+      BATON_CHECK(count == row.seen_count || count == row.seen_count + 1, "a token follows another");
+      BATON_CHECK(spec.latest >= 0 && spec.latest < count, "the last token is one of those seen");
+      const SeenToken& latest = spec.seen[static_cast<size_t>(spec.latest)];
+      seen[static_cast<size_t>(row.seen_begin + spec.latest)] = {latest.id, latest.outputs};
+      row.seen_count = count;
+    }
+    rows[i] = row;
+  }
 }
 
 cudaError_t CudaSampling::Run(float* logits, int64_t stride, cudaStream_t stream) {

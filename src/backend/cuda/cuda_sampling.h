@@ -19,9 +19,14 @@ class CudaSampling {
  public:
   explicit CudaSampling(int64_t vocab) : vocab_(static_cast<int32_t>(vocab)) {}
 
-  // Takes up a batch's rows of logits, null: the row is not sampled; adds what Run needs to the upload. Not while the
-  // last batch runs.
-  absl::Status Plan(std::span<const SampleSpec* const> specs, UploadBuffer& upload, cudaStream_t stream);
+  // Takes up a batch's rows of logits, null: the row is not sampled; adds what Run needs to the upload. The last batch
+  // may still run, if the same of its rows were sampled.
+  absl::Status Plan(std::span<const SampleSpec* const> specs, UploadBuffer& upload);
+  // Plan was told of the step before: changes what that one's tokens have changed. REQUIRES: the upload is not sent
+  // yet.
+  void Follow(std::span<const SampleSpec* const> specs, const UploadBuffer& upload);
+  // Memory for what was planned. REQUIRES: the last batch's launch is over.
+  absl::Status Reserve(cudaStream_t stream);
   bool any() const { return any_; }
   bool all() const { return std::find(sampled_.begin(), sampled_.end(), false) == sampled_.end(); }
   bool IsSampled(int64_t row) const { return sampled_[static_cast<size_t>(row)]; }
@@ -32,7 +37,7 @@ class CudaSampling {
   std::span<const SampledToken> Tokens();
 
  private:
-  absl::Status UploadSeen(std::span<const SampleSpec* const> specs, UploadBuffer& upload);
+  absl::Status UploadSeen(std::span<const SampleSpec* const> specs, int64_t size, UploadBuffer& upload);
 
   // What a launch writes: ids, log probabilities and maxima, [rows] each, one after another.
   static constexpr int64_t kResults = 3;

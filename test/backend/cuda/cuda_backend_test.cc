@@ -241,6 +241,7 @@ TEST_CASE("a decode step is replayed with the same bits after a larger one, whic
 struct Stream {
   TestSequence on_device, twin;  // and on what the device is compared with
   int64_t next = 0;              // the position that it decodes next
+  std::optional<Sampler> sampler{};
 };
 
 // With a block table that reaches no further than it has to.
@@ -306,13 +307,13 @@ TEST_CASE("streams that come, grow and go decode as on the CPU backend, and have
 }
 
 // The step after `batch`, as far as it is known before that has run. Nothing: a stream ends.
-std::optional<Batch> Foreseen(const std::vector<Stream>& streams) {
-  static constexpr TokenId kAnyToken[] = {0};
-  Batch next;
-  for (const Stream& s : streams) {
+std::optional<Batch> Foreseen(const std::vector<Stream>& streams, const Batch& batch) {
+  Batch next = batch;
+  for (size_t i = 0; i < streams.size(); ++i) {
+    const Stream& s = streams[i];
     if (s.next + 1 >= std::ssize(s.on_device.tokens)) return std::nullopt;
-    next.slices.push_back(NextOf(s.on_device, s.next + 1));
-    next.slices.back().tokens = kAnyToken;
+    next.slices[i].start = batch.slices[i].start + 1;
+    next.slices[i].blocks = NextOf(s.on_device, s.next + 1).blocks;
   }
   return next;
 }
@@ -321,7 +322,10 @@ TEST_CASE("a decode step that was foreseen has the bits of one that was not, on 
   if (!HasDevice()) return;
   const ModelConfig shape = LlamaShape(DType::kBF16);
   const RandomWeights weights(shape, 23);
-  const SampleSpec greedy{.temperature = 0}, drawn{.temperature = 0.9f, .top_p = 0.9f, .uniform = 0.3};
+  const SamplingParams kinds[] = {{.temperature = 0},
+                                  {.temperature = 0.9f, .top_p = 0.9f},
+                                  {.temperature = 1.1f, .repetition_penalty = 1.3f},
+                                  {.temperature = 0, .presence_penalty = 2, .frequency_penalty = 2}};
   for (const auto& [ranks, same_bits] : {std::pair{1, false}, {1, true}, {2, false}}) {
     INFO(ranks << " ranks, same bits " << same_bits);
     std::mt19937 random(static_cast<uint32_t>(ranks));
@@ -337,21 +341,26 @@ TEST_CASE("a decode step that was foreseen has the bits of one that was not, on 
         const std::vector<TokenId> tokens = RandomTokens(prompt + decoded, shape.vocab, random());
         streams.push_back({device.Place(tokens), plain.Place(tokens), prompt});
         REQUIRE(streams.back().on_device.blocks == streams.back().twin.blocks);
+        if (const uint64_t kind = random() % 5; kind < 4) {
+          streams.back().sampler.emplace(kinds[kind], std::span(tokens).first(static_cast<size_t>(prompt)), came);
+        }
         device.Prefill(streams.back().on_device, prompt, 100);
         plain.Prefill(streams.back().twin, prompt, 100);
         told = false;
         ++came;
       }
       Batch batch;
+      std::vector<SampleSpec> specs;
+      specs.reserve(streams.size());
       for (const Stream& s : streams) {
         batch.slices.push_back(NextOf(s.on_device, s.next));
-        const uint64_t choice = random() % 3;
-        batch.slices.back().sample = choice == 0 ? nullptr : choice == 1 ? &greedy : &drawn;
+        if (s.sampler) specs.push_back(s.sampler->Spec());
+        batch.slices.back().sample = s.sampler ? &specs.back() : nullptr;
       }
       const auto expected = plain->Forward(batch, [](int64_t) { return true; });
       batch.foreseen = told;
       foreseen += told;
-      std::optional<Batch> next = random() % 4 > 0 ? Foreseen(streams) : std::nullopt;
+      std::optional<Batch> next = random() % 4 > 0 ? Foreseen(streams, batch) : std::nullopt;
       told = false;
       const auto got = device->Forward(batch, [](int64_t) { return true; },
                                        {[] {},
@@ -364,6 +373,7 @@ TEST_CASE("a decode step that was foreseen has the bits of one that was not, on 
         if (batch.slices[i].sample != nullptr) {
           CHECK((got->sampled[i].id >= 0 && got->sampled[i].id == expected->sampled[i].id));
           CHECK(got->sampled[i].logprob == expected->sampled[i].logprob);
+          streams[i].sampler->Accept(got->sampled[i].id);
         } else {
           const auto row = [&](const LogitsView& view) { return std::span(view.data + i * view.vocab, view.vocab); };
           CHECK(std::ranges::equal(row(*got), row(*expected)));
