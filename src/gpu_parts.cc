@@ -3,6 +3,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_group.h"
 #include "backend/cuda/cuda_slab.h"
+#include "backend/cuda/device_communicator.h"
 #include "backend/tensor_parallel.h"
 #include "base/status.h"
 
@@ -18,6 +19,8 @@ absl::StatusOr<CudaDeviceInfo> FindCudaDevice(int device, const ModelConfig& con
 }
 
 absl::StatusOr<std::vector<int>> EmptiestCudaDevices(int count) { return EmptiestDevices(count); }
+
+absl::StatusOr<std::string> CudaDevicesApart(std::span<const int> devices) { return DevicesApart(devices); }
 
 int64_t CudaActivationBytes(const ModelConfig& part, const StepLimits& step) { return ActivationBytes(part, step); }
 

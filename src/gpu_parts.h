@@ -25,6 +25,9 @@ absl::StatusOr<CudaDeviceInfo> FindCudaDevice(int device, const ModelConfig& con
 // So many devices, those with most free memory, by number. UNAVAILABLE: there are fewer, or this build has no CUDA.
 absl::StatusOr<std::vector<int>> EmptiestCudaDevices(int count);
 
+// Which of the devices do not reach each other's memory, in words; empty: all do. Errors as above.
+absl::StatusOr<std::string> CudaDevicesApart(std::span<const int> devices);
+
 // What activations of such a step take on the device of a rank with this part of a model.
 int64_t CudaActivationBytes(const ModelConfig& part, const StepLimits& step);
 

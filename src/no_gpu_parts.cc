@@ -10,6 +10,10 @@ absl::StatusOr<std::vector<int>> EmptiestCudaDevices(int) {
   return absl::UnavailableError("this build has no CUDA (configure with the CUDA toolkit, BATON_CUDA=ON)");
 }
 
+absl::StatusOr<std::string> CudaDevicesApart(std::span<const int>) {
+  return absl::UnavailableError("this build has no CUDA");
+}
+
 int64_t CudaActivationBytes(const ModelConfig&, const StepLimits&) { return 0; }
 
 absl::StatusOr<Slab> AdoptCudaSlab(int, int64_t, Transport&) {

@@ -98,6 +98,12 @@ inline absl::Status SizeOnDevices(const WorkerOptions& options, const Workers& w
     const int64_t sharing = workers.all() * std::count(devices.begin(), devices.end(), devices[rank]);
     room = std::min(room, RoomForBlocks(model, {rank, ranks}, found[rank].free_bytes / sharing));
   }
+  ASSIGN_OR_RETURN(const std::string apart, CudaDevicesApart(devices));
+  if (!apart.empty()) {
+    spdlog::warn(
+        "tensor parallelism: CUDA devices {} do not reach each other's memory: sums over them go through the host's",
+        apart);
+  }
   ASSIGN_OR_RETURN(model.blocks, KvBlocksOnDevice(options, model.block_bytes, room));
   return absl::OkStatus();
 }

@@ -65,7 +65,7 @@ void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_na
       ->capture_default_str();
   app.add_option("--tensor-parallel", o.tensor_parallel,
                  "ranks that share out the model's heads and compute together, each with KV memory of its own; at most "
-                 "one for each KV head. A rank takes a GPU, and all of them reach each other's memory; on the CPU the "
+                 "one for each KV head. A rank takes a GPU; best of all they reach each other's memory. On the CPU the "
                  "threads are the ranks', and nothing is gained")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();

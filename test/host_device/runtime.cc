@@ -1,4 +1,4 @@
-// The functions of CUDA's runtime, for one device.
+// The functions of CUDA's runtime, for one device or several that are alike.
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 
@@ -38,6 +38,7 @@ constexpr size_t kLongestPitch = (size_t{1} << 31) - 1;  // as NVIDIA documents 
 struct Allocation {
   size_t bytes;
   bool on_device;  // else page-locked
+  int device;
 };
 
 std::recursive_mutex mutex;  // over all that follows, and while work runs
@@ -45,7 +46,11 @@ std::set<Queue*> queues;
 std::map<char*, Allocation> allocated;
 size_t used_bytes = 0;  // of the device
 int64_t graph_launches = 0;
-thread_local bool captures = false;  // this thread is about to
+int devices = 1;
+bool reach_each_other = false;
+std::set<std::pair<int, int>> reach;  // the first was let reach the second's memory
+thread_local bool captures = false;   // this thread is about to
+thread_local int current = 0;         // this thread's device
 
 // See FailAfter.
 struct {
@@ -91,7 +96,7 @@ void* Allocate(size_t bytes, bool on_device) {
   BATON_CHECK(mprotect(begin + pages, kPage, PROT_NONE) == 0, "a guard page");
   std::memset(begin, static_cast<int>(kUnset), pages);
   char* memory = begin + pages - aligned;
-  allocated[memory] = {bytes, on_device};
+  allocated[memory] = {bytes, on_device, current};
   return memory;
 }
 
@@ -198,9 +203,26 @@ cudaError_t Enqueue(cudaStream_t stream, Work work) {
   return cudaSuccess;
 }
 
+Devices::Devices(int count, bool reached) {
+  const std::lock_guard lock(mutex);
+  devices = count;
+  reach_each_other = reached;
+}
+Devices::~Devices() {
+  const std::lock_guard lock(mutex);
+  devices = 1;
+  reach.clear();
+  current = 0;
+}
+
 void CheckOnDevice(std::initializer_list<const void*> pointers) {
+  const std::lock_guard lock(mutex);
   for (const void* pointer : pointers) {
-    BATON_CHECK(pointer == nullptr || OnDevice(pointer, 1), "kernels are given memory of the device");
+    if (pointer == nullptr) continue;
+    const Allocation* memory = AllocationOf(pointer, 1);
+    BATON_CHECK(memory != nullptr && memory->on_device, "kernels are given memory of a device");
+    BATON_CHECK(memory->device == current || reach.contains({current, memory->device}),
+                "kernels are given memory that their device reaches");
   }
 }
 
@@ -228,16 +250,20 @@ using baton::host_device::Enqueue;
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = devices;
   return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= devices) return cudaErrorInvalidDevice;
+  current = device;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = current;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) return cudaErrorInvalidDevice;
+  if (device < 0 || device >= devices) return cudaErrorInvalidDevice;
   *properties = {};
   std::strcpy(properties->name, "the host");
   properties->major = kComputeCapability;
@@ -246,7 +272,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  if (device != 0) return cudaErrorInvalidDevice;
+  if (device < 0 || device >= devices) return cudaErrorInvalidDevice;
   if (attribute != cudaDevAttrComputeCapabilityMajor && attribute != cudaDevAttrComputeCapabilityMinor) {
     return cudaErrorNotSupported;
   }
@@ -265,11 +291,16 @@ cudaError_t cudaDeviceSynchronize() {
   return Waited();
 }
 cudaError_t cudaDeviceReset() { return cudaErrorNotSupported; }
-cudaError_t cudaDeviceCanAccessPeer(int* reachable, int, int) {
-  *reachable = 0;
+cudaError_t cudaDeviceCanAccessPeer(int* reachable, int device, int other) {
+  if (std::min(device, other) < 0 || std::max(device, other) >= devices) return cudaErrorInvalidDevice;
+  *reachable = reach_each_other && device != other;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaErrorNotSupported; }
+cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned) {
+  const std::lock_guard lock(mutex);
+  if (!reach_each_other || other == current) return cudaErrorPeerAccessUnsupported;
+  return reach.emplace(current, other).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
+}
 cudaError_t cudaGetDriverEntryPointByVersion(const char*, void**, unsigned, unsigned long long,
                                              cudaDriverEntryPointQueryResult*) {
   return cudaErrorNotSupported;

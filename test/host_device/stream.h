@@ -7,8 +7,8 @@
 // freed too early shows; with HOST_DEVICE_RUNS=at_once in the environment it runs where it is enqueued, so that what is
 // filled too late shows. New memory is full of 0xff, NaN; who touches it once it is freed crashes, as who reads or
 // writes beyond its last page, and what is written beside it in its own pages shows when it is freed. Kernels are given
-// memory of the device alone, and a copy's ends lie where its kind says. While a graph is captured nothing may be
-// allocated, freed or waited for.
+// memory of the current device alone, or of one whose memory it was let reach, and a copy's ends lie where its kind
+// says. While a graph is captured nothing may be allocated, freed or waited for.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,7 +22,13 @@ namespace baton::host_device {
 // All of this takes place under one lock. What is for no stream is done at once.
 cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work);
 
-// Dies where one of them, but for null, is no memory of the device.
+// While it lives there are so many devices, which share what one has of memory; else there is one.
+struct Devices {
+  Devices(int count, bool reach_each_other);
+  ~Devices();
+};
+
+// Dies where one of them, but for null, is no memory of the current device, nor of one that it reaches.
 void CheckOnDevice(std::initializer_list<const void*> pointers);
 
 // So far, of all graphs.

@@ -1,5 +1,6 @@
 #include "backend/cuda/device_communicator.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -39,8 +40,13 @@ struct Group {
 // enqueued, before what they offer there, all that reads it.
 class EventCommunicator final : public DeviceCommunicator {
  public:
-  EventCommunicator(std::shared_ptr<Group> group, int device, int rank, int ranks)
-      : group_(std::move(group)), device_(device), shard_{rank, ranks} {}
+  // `reads`: whose memory the device reads by itself, for each rank.
+  EventCommunicator(std::shared_ptr<Group> group, int device, Shard shard, std::vector<bool> reads)
+      : group_(std::move(group)),
+        device_(device),
+        shard_(shard),
+        reads_(std::move(reads)),
+        apart_(std::ranges::count(reads_, false)) {}
   ~EventCommunicator() override {
     for (auto& offers : group_->offers) {
       const cudaEvent_t ready = offers[static_cast<size_t>(shard_.rank)].ready;
@@ -58,7 +64,7 @@ class EventCommunicator final : public DeviceCommunicator {
           cudaEventCreateWithFlags(&offers[static_cast<size_t>(shard_.rank)].ready, cudaEventDisableTiming), "event"));
     }
     for (auto& staged : staged_) RETURN_IF_ERROR(staged.Reserve(kSumAlone, "sums over ranks"));
-    return absl::OkStatus();
+    return copies_.Reserve(apart_ * kSumAlone, "sums over ranks");
   }
 
   void AllReduceSum(float* data, int64_t count) override {
@@ -108,6 +114,7 @@ class EventCommunicator final : public DeviceCommunicator {
     const ShardRange mine = RangeOf(shard_, count, kAlignment);
     BATON_CHECK(meetings_ == 0 || mine.size() <= sums_.capacity(), "no later sum of a pass is longer than its first");
     if (status_.ok()) status_ = sums_.Reserve(mine.size(), "sums over ranks");
+    if (status_.ok()) status_ = copies_.Reserve(apart_ * mine.size(), "sums over ranks");
     const std::vector<Offer>* offers = Meet(data, 0);
     if (offers == nullptr) return;
     Sum(*offers, mine.begin, mine.size(), sums_.data());
@@ -121,10 +128,18 @@ class EventCommunicator final : public DeviceCommunicator {
     }
   }
 
+  // A kernel reads only what its device reaches; copies go everywhere.
   void Sum(const std::vector<Offer>& offers, int64_t begin, int64_t count, float* out) {
     cuda::RankParts parts{.ranks = shard_.ranks};
+    float* copy = copies_.data();
     for (int rank = 0; rank < shard_.ranks; ++rank) {
-      parts.parts[rank] = offers[static_cast<size_t>(rank)].data + begin;
+      const float* part = offers[static_cast<size_t>(rank)].data + begin;
+      if (!reads_[static_cast<size_t>(rank)]) {
+        Check(cudaMemcpyAsync(copy, part, static_cast<size_t>(count) * sizeof(float), cudaMemcpyDefault, stream_),
+              "copying what another rank sums");
+        part = std::exchange(copy, copy + count);
+      }
+      parts.parts[rank] = part;
     }
     Check(cuda::LaunchRankSum(parts, count, out, stream_), "a sum over ranks");
   }
@@ -151,23 +166,26 @@ class EventCommunicator final : public DeviceCommunicator {
   const std::shared_ptr<Group> group_;
   const int device_;
   const Shard shard_;
+  const std::vector<bool> reads_;
+  const int64_t apart_;  // ranks whose memory it does not read
   cudaStream_t stream_ = nullptr;
   int64_t meetings_ = 0;  // of this pass
   absl::Status status_;
   DeviceBuffer<float> staged_[2];  // [kSumAlone], of meetings in turn
   DeviceBuffer<float> sums_;       // of the rank's part
+  DeviceBuffer<float> copies_;     // [apart_, what is summed], of one sum
 };
 
-// Lets the current device read the other's memory.
-absl::Status Reach(int device, int other) {
-  int reachable = 0;
+absl::StatusOr<bool> Reaches(int device, int other) {
+  if (device == other) return true;
+  int reaches = 0;
   RETURN_IF_ERROR(
-      CudaStatus(cudaDeviceCanAccessPeer(&reachable, device, other), absl::StrCat("devices ", device, " and ", other)));
-  if (reachable == 0) {
-    return absl::UnavailableError(absl::StrCat("tensor parallelism: CUDA device ", device,
-                                               " cannot reach the memory of device ", other,
-                                               ": expected GPUs joined by NVLink, or by PCIe with peer access"));
-  }
+      CudaStatus(cudaDeviceCanAccessPeer(&reaches, device, other), absl::StrCat("devices ", device, " and ", other)));
+  return reaches != 0;
+}
+
+// Lets the current device read the other's memory.
+absl::Status Reach(int other) {
   const cudaError_t enabled = cudaDeviceEnablePeerAccess(other, 0);
   if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
     cudaGetLastError();  // forgotten, or the next launch would report it
@@ -184,19 +202,34 @@ absl::StatusOr<std::vector<std::unique_ptr<DeviceCommunicator>>> MakeDeviceCommu
     return absl::InvalidArgumentError(
         absl::StrCat("tensor parallelism: expected 1 to ", cuda::kMaxRanks, " GPUs, got ", ranks));
   }
-  for (const int device : devices) {
-    RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device), absl::StrCat("device ", device)));
-    for (const int other : devices) {
-      if (other != device) RETURN_IF_ERROR(Reach(device, other));
-    }
-  }
   const auto group = std::make_shared<Group>(ranks);
   std::vector<std::unique_ptr<DeviceCommunicator>> communicators;
   for (int rank = 0; rank < ranks; ++rank) {
-    communicators.push_back(
-        std::make_unique<EventCommunicator>(group, devices[static_cast<size_t>(rank)], rank, ranks));
+    const int device = devices[static_cast<size_t>(rank)];
+    RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device), absl::StrCat("device ", device)));
+    std::vector<bool> reads;
+    for (const int other : devices) {
+      ASSIGN_OR_RETURN(const bool reaches, Reaches(device, other));
+      if (reaches && other != device) RETURN_IF_ERROR(Reach(other));
+      reads.push_back(reaches);
+    }
+    communicators.push_back(std::make_unique<EventCommunicator>(group, device, Shard{rank, ranks}, std::move(reads)));
   }
   return communicators;
+}
+
+absl::StatusOr<std::string> DevicesApart(std::span<const int> devices) {
+  std::string first;
+  for (const int device : devices) {
+    for (const int other : devices) {
+      ASSIGN_OR_RETURN(const bool reaches, Reaches(device, other));
+      if (reaches) continue;
+      const std::string pair = absl::StrCat(std::min(device, other), " and ", std::max(device, other));
+      if (first.empty()) first = pair;
+      if (pair != first) return absl::StrCat(first, ", and others,");
+    }
+  }
+  return first;
 }
 
 }  // namespace baton

@@ -1,14 +1,18 @@
 // A tensor-parallel group of CUDA devices in one process, which read each other's memory. Nothing waits on the host but
 // for the other ranks' threads to have enqueued as much: devices wait for each other by events.
 //
-// NCCL is not used: its sums depend on how much is summed at once, which breaks `--same-bits`, and it refuses two ranks
-// on one device, where a group can be tested on one.
+// Where a device cannot reach another's memory (RTX cards), the driver copies what is summed to it, through the host's
+// memory, and the sum is the same, bit for bit.
+//
+// NCCL, which has such a way, too, is not used: its sums depend on how much is summed at once, which breaks
+// `--same-bits`, and it refuses two ranks on one device, where a group can be tested on one.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -29,7 +33,11 @@ class DeviceCommunicator : public Communicator {
 };
 
 // One for each of `devices`, the ranks' in order, which may name a device more than once; any of them may go first.
-// UNAVAILABLE: two devices cannot reach each other's memory. INVALID_ARGUMENT: more ranks than the kernels take.
+// UNAVAILABLE: no such device. INVALID_ARGUMENT: more ranks than the kernels take.
 absl::StatusOr<std::vector<std::unique_ptr<DeviceCommunicator>>> MakeDeviceCommunicators(std::span<const int> devices);
+
+// Which of the devices do not reach each other's memory, for logs and `--check`: "0 and 1", "0 and 1, and others,";
+// empty: all do. UNAVAILABLE: no such device.
+absl::StatusOr<std::string> DevicesApart(std::span<const int> devices);
 
 }  // namespace baton

@@ -1,13 +1,13 @@
-// Ranks on CUDA devices give what one device gives, and keep its promises. All ranks are on the first device: what is
-// not tested here is memory that another device has.
+// Ranks on CUDA devices give what one device gives, and keep its promises. Where there is one device, all ranks are on
+// it, and what another's memory is to them is not tested here.
 #include "backend/cuda/cuda_group.h"
 
 #include <cmath>
-#include <thread>
 #include <vector>
 
 #include "backend/cuda/cuda_test_device.h"
 #include "backend/cuda/device_communicator.h"
+#include "backend/cuda/rank_sums.h"
 
 namespace baton {
 namespace {
@@ -44,7 +44,7 @@ std::vector<float> Steps(Device& device, int64_t vocab) {
   return logits;
 }
 
-TEST_CASE("two, three and four ranks on a device give what one gives") {
+TEST_CASE("two, three and four ranks on devices give what one device gives") {
   if (!HasDevice()) return;
   for (const ModelConfig& shape : GroupShapes()) {
     const RandomWeights weights(shape, 11);
@@ -60,7 +60,7 @@ TEST_CASE("two, three and four ranks on a device give what one gives") {
   }
 }
 
-TEST_CASE("with same bits, ranks on a device give the same bits for any chunks and neighbours") {
+TEST_CASE("with same bits, ranks on devices give the same bits for any chunks and neighbours") {
   if (!HasDevice()) return;
   for (const ModelConfig& shape : GroupShapes()) {
     const RandomWeights weights(shape, 7);
@@ -80,7 +80,7 @@ TEST_CASE("with same bits, ranks on a device give the same bits for any chunks a
   }
 }
 
-TEST_CASE("a pass that is broken off ends on all ranks of a device, and the next one is whole") {
+TEST_CASE("a pass that is broken off ends on all ranks on devices, and the next one is whole") {
   if (!HasDevice()) return;
   const RandomWeights weights(GroupShapes()[0], 5);
   Device device(weights, /*same_bits=*/false, /*seed=*/1, /*ranks=*/2);
@@ -93,58 +93,9 @@ TEST_CASE("a pass that is broken off ends on all ranks of a device, and the next
   }
 }
 
-TEST_CASE("a sum over ranks on a device is taken in their order, however much is summed") {
+TEST_CASE("a sum over ranks on devices is taken in their order, however much is summed") {
   if (!HasDevice()) return;
-  constexpr int kRanks = 3;
-  const std::vector<int> devices(kRanks, 0);
-  auto communicators = MakeDeviceCommunicators(devices);
-  REQUIRE(communicators.ok());
-  // Any other order gives another result, and so does another place.
-  const auto value = [](int rank, int64_t i) {
-    const float values[kRanks] = {1e8f, 1.0f, -1e8f};
-    return values[rank] * static_cast<float>(1 + i % 1009);
-  };
-  const std::vector<int64_t> counts = {1 << 20, 4, 100, 400'000, 1 << 16, 8};
-  std::vector<std::vector<float>> results(kRanks);
-  std::vector<absl::Status> statuses(kRanks);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    threads.emplace_back([&, rank] {
-      DeviceCommunicator& communicator = *(*communicators)[static_cast<size_t>(rank)];
-      cudaStream_t stream = nullptr;
-      cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-      absl::Status& status = statuses[static_cast<size_t>(rank)];
-      status = communicator.Join(stream);
-      DeviceBuffer<float> data;
-      status.Update(data.Reserve(counts[0], "test"));
-      for (const int64_t count : counts) {
-        std::vector<float> own(static_cast<size_t>(count));
-        for (int64_t i = 0; i < count; ++i) own[static_cast<size_t>(i)] = value(rank, i);
-        std::vector<float> sum(own.size());
-        const size_t bytes = own.size() * sizeof(float);
-        cudaMemcpyAsync(data.data(), own.data(), bytes, cudaMemcpyHostToDevice, stream);
-        communicator.AllReduceSum(data.data(), count);
-        cudaMemcpyAsync(sum.data(), data.data(), bytes, cudaMemcpyDeviceToHost, stream);
-        cudaStreamSynchronize(stream);
-        auto& result = results[static_cast<size_t>(rank)];
-        result.insert(result.end(), sum.begin(), sum.end());
-      }
-      status.Update(communicator.status());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (int rank = 0; rank < kRanks; ++rank) {
-    CHECK(statuses[static_cast<size_t>(rank)] == absl::OkStatus());
-    int64_t at = 0, wrong = 0;
-    for (const int64_t count : counts) {
-      for (int64_t i = 0; i < count; ++i, ++at) {
-        const float expected = (value(0, i) + value(1, i)) + value(2, i);
-        wrong += results[static_cast<size_t>(rank)][static_cast<size_t>(at)] != expected;
-      }
-    }
-    CHECK(at == std::ssize(results[static_cast<size_t>(rank)]));
-    CHECK(wrong == 0);
-  }
+  RankSums::Check();
 }
 
 TEST_CASE("a group of no device, of too many, or of more than there are KV heads is refused") {

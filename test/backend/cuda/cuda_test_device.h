@@ -22,6 +22,15 @@
 
 namespace baton {
 
+// The device of each of so many ranks: one after the other, and again from the first.
+inline std::vector<int> DevicesOf(int ranks) {
+  int devices = 0;
+  REQUIRE(cudaGetDeviceCount(&devices) == cudaSuccess);
+  std::vector<int> of_ranks;
+  for (int rank = 0; rank < ranks; ++rank) of_ranks.push_back(rank % devices);
+  return of_ranks;
+}
+
 inline bool HasDevice() {
   int devices = 0;
   if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0) return true;
@@ -43,18 +52,19 @@ class Device {
  public:
   static constexpr int64_t kBlocks = 400;
 
-  // Computed by so many ranks, all of them on the first device.
+  // Computed by so many ranks, on as many devices as there are.
   Device(const Weights& weights, bool same_bits, uint32_t seed = 1, int ranks = 1, const StepLimits& step = {})
       : random_(seed) {
     const KvLayout layout = CudaKvLayout(weights.config);
     std::vector<CudaRank> group;
-    for (int rank = 0; rank < ranks; ++rank) {
-      auto memory = CudaSlab::Allocate(0, kBlocks * BlockBytesOf(layout, {rank, ranks}));
+    for (const int device : DevicesOf(ranks)) {
+      const int rank = static_cast<int>(group.size());
+      auto memory = CudaSlab::Allocate(device, kBlocks * BlockBytesOf(layout, {rank, ranks}));
       REQUIRE(memory.ok());
       memory_.push_back(*std::move(memory));
       const Slab slab = memory_.back()->slab();
       REQUIRE(cudaMemset(slab.data(), 0xff, slab.size()) == cudaSuccess);
-      group.push_back({0, slab});
+      group.push_back({device, slab});
     }
     auto made = ranks > 1 ? MakeCudaGroup(weights, group, {.step = step, .same_bits = same_bits})
                           : MakeCudaBackend(weights, {.slab = group[0].slab, .step = step, .same_bits = same_bits});

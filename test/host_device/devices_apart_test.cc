@@ -1,0 +1,60 @@
+// Ranks on several devices, which reach each other's memory or do not.
+#include "backend/cuda/cuda_test_device.h"
+#include "backend/cuda/device_communicator.h"
+#include "backend/cuda/rank_sums.h"
+#include "host_device/stream.h"
+
+namespace baton {
+namespace {
+
+// A prompt that ranks sum together, by parts, and decode steps, which each of them sums alone.
+std::vector<float> Logits(const Weights& weights, int ranks) {
+  Device device(weights, /*same_bits=*/true, /*seed=*/1, ranks);
+  const TestSequence sequence = device.Place(RandomTokens(403, weights.config.vocab, 3));
+  std::vector<float> logits = device.Run({{sequence.Slice(0, 400, true)}});
+  for (int64_t position = 400; position < 403; ++position) {
+    const std::vector<float> more = device.Run({{sequence.Slice(position, position + 1, true)}});
+    logits.insert(logits.end(), more.begin(), more.end());
+  }
+  return logits;
+}
+
+TEST_CASE("a sum over ranks on devices is taken in their order, whether or not these reach each other's memory") {
+  for (const bool reach : {true, false}) {
+    INFO("devices reach each other: " << reach);
+    const host_device::Devices devices(3, reach);
+    RankSums::Check();
+  }
+}
+
+TEST_CASE("a model on devices that do not reach each other's memory gives the bits of one on devices that do") {
+  ModelConfig shape = Wide(Qwen3Shape(DType::kBF16), 64);
+  shape.kv_heads = 4;
+  shape.heads = 8;
+  shape.hidden = 256;
+  const RandomWeights weights(shape, 11);
+  for (const int ranks : {2, 3}) {
+    const std::vector<float> together = Logits(weights, ranks);  // on one device
+    for (const bool reach : {true, false}) {
+      INFO(ranks << " ranks, devices reach each other: " << reach);
+      const host_device::Devices devices(ranks, reach);
+      CHECK(SameBits(Logits(weights, ranks), together));
+    }
+  }
+}
+
+TEST_CASE("devices that do not reach each other's memory are told") {
+  {
+    const host_device::Devices devices(3, /*reach_each_other=*/true);
+    CHECK(*DevicesApart(std::vector{0, 1, 2}) == "");
+  }
+  const host_device::Devices devices(4, /*reach_each_other=*/false);
+  CHECK(*DevicesApart(std::vector{2, 2}) == "");
+  CHECK(*DevicesApart(std::vector{1, 1, 3}) == "1 and 3");
+  CHECK(*DevicesApart(std::vector{3, 1}) == "1 and 3");
+  CHECK(*DevicesApart(std::vector{0, 1, 2}) == "0 and 1, and others,");
+  CHECK(absl::IsUnavailable(DevicesApart(std::vector{0, 4}).status()));
+}
+
+}  // namespace
+}  // namespace baton
