@@ -1,17 +1,14 @@
 #include "transport/ucx_transport.h"
 
-#include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "base/logging.h"
 #include "base/status.h"
+#include "transport/ucx_description.h"
 #include "transport/ucx_descriptor.h"
 #include "transport/ucx_link.h"
 
@@ -48,17 +45,9 @@ UcxTransport::UcxTransport(UcxOptions options, std::unique_ptr<UcxProgress> prog
       progress_(std::move(progress)) {}
 
 std::string UcxTransport::Description() const {
-  const std::vector<std::string>& transports = progress_->transports();
-  const auto has = [&](const char* name) {
-    return std::any_of(transports.begin(), transports.end(),
-                       [&](absl::string_view t) { return absl::StartsWith(t, name); });
-  };
-  const char* gpus = ", which does not reach GPU memory here: it is copied through the host's";
-  if (progress_->reaches_cuda()) {
-    gpus = has("cuda_ipc") || has("gdr_copy") ? ", which reaches GPU memory directly"
-                                              : ", which copies GPU memory through the host's";
-  }
-  return absl::StrCat("UCX ", ucp_get_version_string(), " (", absl::StrJoin(transports, ", "), ")", gpus);
+  return DescribeUcx({.version = ucp_get_version_string(),
+                      .transports = progress_->transports(),
+                      .reaches_cuda = progress_->reaches_cuda()});
 }
 
 absl::StatusOr<std::span<std::byte>> UcxTransport::AllocateSlab(int64_t bytes) {

@@ -20,7 +20,7 @@ class UcxTransport final : public Transport {
   // UNAVAILABLE where UCX finds no transport for the devices.
   static absl::StatusOr<std::unique_ptr<UcxTransport>> Create(const UcxOptions& options);
 
-  // Which UCX this is, and what memory it reaches by itself: for logs and `--check`.
+  // Which UCX this is and how it moves bytes, GPU memory too, in words: for logs and `--check`.
   std::string Description() const;
 
   absl::StatusOr<std::span<std::byte>> AllocateSlab(int64_t bytes) override;

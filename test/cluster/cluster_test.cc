@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <regex>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -412,6 +413,16 @@ TEST_CASE("what clients send wrong is not written to the router's log") {
   INFO(serve.Output());
   CHECK(serve.Output().find("UTF-8") == std::string::npos);
   CHECK(serve.Output().find("gzip") == std::string::npos);
+}
+
+TEST_CASE("--check says which UCX moves blocks, by what, and what becomes of GPU memory") {
+  const std::string said = Run("baton-decode", Small({"--check"}), 0);
+  INFO(said);
+  const auto says = [&](const std::string& expression) { return std::regex_search(said, std::regex(expression)); };
+  // Of any UCX: how it moves GPU memory depends on the machine.
+  CHECK(says(R"(KV blocks move by UCX 1\.\d+\.\d+: shared memory \(\w.*\); tcp on lo[.;])"));
+  CHECK(says(R"(\. GPU memory that no peer maps is (copied|moved) )"));
+  CHECK(Run("baton-decode", Small({"--check", "--guard-kv"}), 0).find("UCX") == std::string::npos);
 }
 
 TEST_CASE("--check says whether the options would work, and what would not") {

@@ -1,0 +1,73 @@
+#include "transport/ucx_description.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace baton {
+namespace {
+
+// The names of transports, by what they reach.
+struct Groups {
+  std::vector<std::string> shared_memory, gpu;
+  std::map<std::string, std::vector<std::string>> network;  // devices of each
+};
+
+Groups GroupsOf(const std::vector<std::string>& transports) {
+  Groups groups;
+  for (const std::string& transport : transports) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(transport, absl::MaxSplits('/', 1));
+    const auto& [name, device] = parts;
+    if (name == "self") continue;  // within a process
+    if (absl::StartsWith(name, "cuda_") || name == "gdr_copy") {
+      groups.gpu.push_back(name);
+    } else if (device == "memory") {
+      groups.shared_memory.push_back(name);
+    } else {
+      groups.network[name].push_back(device);
+    }
+  }
+  return groups;
+}
+
+// Of gdr_copy the processor is what reads; cuda_copy is between GPU and host.
+std::string DescribeGpuMemory(const Groups& groups, bool reaches_cuda) {
+  if (!reaches_cuda) return "is copied through page-locked memory of the host: this UCX does not take it";
+  std::string words = "is copied by UCX, through the host's memory";
+  if (std::ranges::find(groups.gpu, "cuda_ipc") != groups.gpu.end()) {
+    words =
+        "is moved by UCX: between GPUs of one host that reach each other by cuda_ipc, not through the host's memory; "
+        "else through it";
+  }
+  std::vector<std::string> rdma;
+  for (const auto& [name, devices] : groups.network) {
+    if (name != "tcp") rdma.push_back(name);
+  }
+  if (rdma.empty()) return words;
+  return absl::StrCat(words, ", unless ", absl::StrJoin(rdma, ", "),
+                      " reads it by itself (GPUDirect RDMA), which is not known before it is tried");
+}
+
+}  // namespace
+
+std::string DescribeUcx(const UcxFound& found) {
+  const Groups groups = GroupsOf(found.transports);
+  std::vector<std::string> ways;
+  const auto add = [&ways](const char* what, const std::vector<std::string>& names) {
+    if (!names.empty()) ways.push_back(absl::StrCat(what, " (", absl::StrJoin(names, ", "), ")"));
+  };
+  add("shared memory", groups.shared_memory);
+  for (const auto& [name, devices] : groups.network) {
+    ways.push_back(absl::StrCat(name, " on ", absl::StrJoin(devices, ", ")));
+  }
+  add("GPU memory", groups.gpu);
+  return absl::StrCat("UCX ", found.version, ": ", absl::StrJoin(ways, "; "), ". GPU memory that no peer maps ",
+                      DescribeGpuMemory(groups, found.reaches_cuda));
+}
+
+}  // namespace baton
