@@ -8,21 +8,13 @@
 #include "kernels/rms_norm.h"
 #include "test/kernels/device_array.h"
 #include "test/kernels/kernel_case.h"
+#include "test/kernels/projection.h"
 #include "test/kernels/random_values.h"
 
 namespace baton::cuda {
 namespace {
 
-struct Form {
-  const char* name;
-  bool bias, fp32, add, swiglu;
-  int32_t padding;  // elements between rows of y
-};
-constexpr Form kPlain = {.name = "", .bias = false, .fp32 = false, .add = false, .swiglu = false, .padding = 0};
-constexpr Form kAdd = {.name = " add", .bias = false, .fp32 = true, .add = true, .swiglu = false, .padding = 0};
-constexpr Form kFp32 = {.name = " fp32", .bias = false, .fp32 = true, .add = false, .swiglu = false, .padding = 5};
-constexpr Form kSwiGlu = {.name = " swiglu", .bias = false, .fp32 = false, .add = false, .swiglu = true, .padding = 0};
-constexpr Form kForms[] = {
+constexpr ProjectionForm kForms[] = {
     kPlain,
     kAdd,
     kFp32,
@@ -32,87 +24,20 @@ constexpr Form kForms[] = {
     {.name = " bias swiglu", .bias = true, .fp32 = false, .add = false, .swiglu = true, .padding = 8},
 };
 
-// A product's operands, on the host and on the device.
-struct Problem {
-  Form form;
-  int32_t rows, n, k;
-  std::vector<float> before;
-  std::vector<Bf16> x, w, bias;
-  DeviceArray<float> device_before, y32;
-  DeviceArray<Bf16> device_x, device_w, device_bias, y16;
-
-  Problem(const Form& with, int32_t rows_of_x, int32_t rows_of_w, int32_t columns, std::mt19937_64& random)
-      : form(with), rows(rows_of_x), n(rows_of_w), k(columns) {
-    before = RandomFloats(int64_t{rows} * Stride(), random);
-    for (float& value : before) value *= 8;
-    x = RandomBf16(int64_t{rows} * k, random);
-    w = RandomBf16(int64_t{n} * k, random);
-    bias = RandomBf16(n, random);
-    device_before = DeviceArray<float>(before);
-    device_x = DeviceArray<Bf16>(x);
-    device_w = DeviceArray<Bf16>(w);
-    device_bias = DeviceArray<Bf16>(bias);
-    y32 = DeviceArray<float>(before.size());
-    y16 = DeviceArray<Bf16>(before.size());
-  }
-
-  int32_t Columns() const { return form.swiglu ? n / 2 : n; }  // of y
-  int32_t Stride() const { return Columns() + form.padding; }
-  GemvArgs Args() const {
-    GemvArgs args = {.x = device_x.data(),
-                     .w = device_w.data(),
-                     .rows = rows,
-                     .n = n,
-                     .k = k,
-                     .y_stride = Stride(),
-                     .fp32_output = form.fp32,
-                     .add = form.add,
-                     .swiglu = form.swiglu};
-    if (form.bias) args.bias = device_bias.data();
-    args.y = form.fp32 ? static_cast<void*>(y32.data()) : y16.data();
-    return args;
-  }
-  std::string Name() const {
-    return "gemv " + std::to_string(rows) + " x " + std::to_string(k) + " by " + std::to_string(n) + form.name;
-  }
-
-  double Dot(int64_t row, int64_t of_w) const {
-    double sum = form.bias ? Double(bias[of_w]) : 0;
-    for (int32_t i = 0; i < k; ++i) sum += Double(x[row * k + i]) * Double(w[of_w * k + i]);
-    return sum;
-  }
-  std::vector<double> Expected() const {
-    std::vector<double> expected(before.size(), kUntouched);
-    for (int32_t row = 0; row < rows; ++row) {
-      for (int32_t column = 0; column < Columns(); ++column) {
-        const int64_t at = int64_t{row} * Stride() + column;
-        expected[at] = Dot(row, column);
-        if (form.swiglu) expected[at] *= Dot(row, Columns() + column) / (1 + std::exp(-expected[at]));
-        if (form.add) expected[at] += before[at];
-      }
-    }
-    return expected;
-  }
-};
-
-KernelCase Check(const Form& form, int32_t rows, int32_t n, int32_t k, std::mt19937_64& random) {
-  const auto problem = std::make_shared<const Problem>(form, rows, n, k, random);
+KernelCase Check(const ProjectionForm& form, int32_t rows, int32_t n, int32_t k, std::mt19937_64& random) {
+  const auto problem = std::make_shared<const ProjectionProblem>(form, rows, n, k, random);
   KernelCase result;
-  result.name = problem->Name();
+  result.name = "gemv " + problem->Name();
   if (form.fp32) result.tolerance = 1e-5;
   result.launch = [problem](cudaStream_t stream) {
-    if (problem->form.add) {
-      const cudaError_t copied = cudaMemcpyAsync(problem->y32.data(), problem->device_before.data(),
-                                                 4 * problem->before.size(), cudaMemcpyDeviceToDevice, stream);
-      if (copied != cudaSuccess) return copied;
-    }
+    const cudaError_t prepared = problem->Prepare(stream);
+    if (prepared != cudaSuccess) return prepared;
     return LaunchGemv(problem->Args(), stream);
   };
-  result.error = [problem] {
-    const std::vector<double> expected = problem->Expected();
-    return problem->form.fp32 ? RelativeError(problem->y32.ToHost(), expected)
-                              : RelativeError(problem->y16.ToHost(), expected);
-  };
+  result.error = [problem] { return problem->Error(problem->Expected()); };
+  if (!form.bias || !form.swiglu) {  // no model has both, and the CPU does not either
+    result.cpu_error = [problem] { return problem->Error(problem->ExpectedOfCpu()); };
+  }
   return result;
 }
 
@@ -124,10 +49,10 @@ double Different(const DeviceArray<T>& a, const DeviceArray<T>& b) {
 
 // Each row alone: to the same bits.
 KernelCase Apart(int32_t rows, int32_t n, int32_t k, std::mt19937_64& random) {
-  const auto problem = std::make_shared<const Problem>(kPlain, rows, n, k, random);
+  const auto problem = std::make_shared<const ProjectionProblem>(kPlain, rows, n, k, random);
   const DeviceArray<Bf16> y(problem->before.size());
   KernelCase result;
-  result.name = problem->Name() + ", rows apart";
+  result.name = "gemv " + problem->Name() + ", rows apart";
   result.tolerance = 0;
   result.launch = [=](cudaStream_t stream) {
     GemvArgs args = problem->Args();
@@ -149,8 +74,8 @@ KernelCase Apart(int32_t rows, int32_t n, int32_t k, std::mt19937_64& random) {
 KernelCase Chain(int32_t rows, std::mt19937_64& random) {
   constexpr int32_t kHidden = 512, kFfn = 1536;
   constexpr int kLayers = 20;
-  const auto up = std::make_shared<const Problem>(kSwiGlu, rows, 2 * kFfn, kHidden, random);
-  const auto down = std::make_shared<const Problem>(kAdd, rows, kHidden, kFfn, random);
+  const auto up = std::make_shared<const ProjectionProblem>(kSwiGlu, rows, 2 * kFfn, kHidden, random);
+  const auto down = std::make_shared<const ProjectionProblem>(kAdd, rows, kHidden, kFfn, random);
   const DeviceArray<Bf16> norm(RandomBf16(kHidden, random)), normalised(size_t(rows) * kHidden);
   const DeviceArray<float> start(RandomFloats(int64_t{rows} * kHidden, random)), hidden(start.size());
   const auto run = [=](cudaStream_t stream, bool wait) {
@@ -192,7 +117,7 @@ KernelCase Chain(int32_t rows, std::mt19937_64& random) {
 }
 
 // Reads other weights at each launch, of more than the cache holds.
-KernelCase Bench(const Form& form, int32_t rows, int32_t n, int32_t k, std::mt19937_64& random) {
+KernelCase Bench(const ProjectionForm& form, int32_t rows, int32_t n, int32_t k, std::mt19937_64& random) {
   constexpr int64_t kBytes = int64_t{256} << 20, kPart = 1 << 20;
   const int64_t size = int64_t{n} * k;
   const int64_t copies = std::max<int64_t>(1, kBytes / (2 * size));
@@ -201,7 +126,7 @@ KernelCase Bench(const Form& form, int32_t rows, int32_t n, int32_t k, std::mt19
     const int64_t count = std::min(kPart, size * copies - at);
     Must(cudaMemcpy(w.data() + at, part.data(), 2 * count, cudaMemcpyDeviceToDevice));
   }
-  const auto problem = std::make_shared<const Problem>(form, rows, 16, k, random);
+  const auto problem = std::make_shared<const ProjectionProblem>(form, rows, 16, k, random);
   const int64_t columns = form.swiglu ? n / 2 : n;
   const DeviceArray<float> y(std::vector<float>(rows * columns));
   const auto launches = std::make_shared<int64_t>(0);
@@ -236,7 +161,7 @@ std::vector<KernelCase> GemvCases(CaseSize size, uint64_t seed) {
     }
     return cases;
   }
-  for (const Form& form : kForms) {
+  for (const ProjectionForm& form : kForms) {
     for (const auto& [n, k] :
          {std::pair{48, 8}, {32, 64}, {144, 72}, {1040, 576}, {5040, 136}, {48, 4104}, {48, 9000}}) {
       const int32_t fit = GemvRowsThatFit(k);

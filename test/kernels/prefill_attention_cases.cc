@@ -11,6 +11,7 @@
 #include "kernels/prefill_attention.h"
 #include "test/kernels/device_array.h"
 #include "test/kernels/kernel_case.h"
+#include "test/kernels/on_cpu.h"
 #include "test/kernels/random_values.h"
 
 namespace baton::cuda {
@@ -87,7 +88,11 @@ class Batch {
     return LaunchPrefillAttention(args, static_cast<int32_t>(tiles.size()), kernel, &map_, stream);
   }
 
-  void PoisonOutput() const { out_.Poison(); }
+  // Into an output that is NaN.
+  cudaError_t LaunchAfresh(PrefillKernel kernel, cudaStream_t stream) const {
+    const cudaError_t poisoned = cudaMemsetAsync(out_.data(), 0xff, out_.size() * sizeof(Bf16), stream);
+    return poisoned != cudaSuccess ? poisoned : Launch(kernel, stream);
+  }
   std::vector<Bf16> Output() const { return out_.ToHost(); }
 
   // Query and key pairs, once for all heads.
@@ -111,6 +116,17 @@ class Batch {
       for (int32_t head = 0; head < heads_.heads; ++head) AttendInFloat64(chunks_[i], slices_[i].first_row, head);
     }
     return reference_;
+  }
+  // Of what is on the device.
+  std::vector<double> OnCpu() const {
+    std::vector<Bf16> slab = slab_.ToHost();
+    const std::vector<Bf16> q = q_.ToHost();
+    AttentionArgs args = args_;
+    args.kv.slab = slab.data();
+    args.q = q.data();
+    args.slices = slices_.data();
+    args.block_tables = tables_host_.data();
+    return AttendOnCpu(args, std::ssize(slices_));
   }
 
  private:
@@ -251,10 +267,11 @@ KernelCase BatchCase(std::shared_ptr<Batch> batch, PrefillKernel kernel, std::st
           .flops = batch->Flops(),
           .bytes = batch->Bytes(),
           .launch = [batch, kernel](cudaStream_t stream) { return batch->Launch(kernel, stream); },
-          .error = nullptr};
+          .error = nullptr,
+          .cpu_error = nullptr};
 }
 
-// One case for each kernel; they share the batch, so each looks at the output right after its launch.
+// One case for each kernel; they share the batch, and its output.
 void AddRagged(std::vector<KernelCase>& cases, const Heads& heads, std::mt19937_64& random) {
   const auto sequences =
       std::make_shared<const std::vector<Sequence>>(RandomSequences(heads, {350, 15, 32, 205}, random));
@@ -266,11 +283,9 @@ void AddRagged(std::vector<KernelCase>& cases, const Heads& heads, std::mt19937_
   const auto batch = std::make_shared<Batch>(heads, sequences, chunks, random);
   for (const PrefillKernel kernel : KernelsOfDevice()) {
     KernelCase ragged = BatchCase(batch, kernel, Name(kernel, heads, "ragged"));
-    ragged.error = [batch] {
-      const double error = RelativeError(batch->Output(), batch->Reference());
-      batch->PoisonOutput();
-      return error;
-    };
+    ragged.launch = [batch, kernel](cudaStream_t stream) { return batch->LaunchAfresh(kernel, stream); };
+    ragged.error = [batch] { return RelativeError(batch->Output(), batch->Reference()); };
+    ragged.cpu_error = [batch] { return RelativeError(batch->Output(), batch->OnCpu()); };
     cases.push_back(std::move(ragged));
   }
 }
@@ -295,19 +310,18 @@ void AddChunked(std::vector<KernelCase>& cases, const Heads& heads, std::mt19937
     for (const std::shared_ptr<Batch>& part : parts) part->Prepare(kernel);
     chunked.tolerance = 0;
     chunked.launch = [whole, parts, kernel](cudaStream_t stream) {
-      cudaError_t status = whole->Launch(kernel, stream);
-      for (size_t i = 0; i < parts.size() && status == cudaSuccess; ++i) status = parts[i]->Launch(kernel, stream);
+      cudaError_t status = whole->LaunchAfresh(kernel, stream);
+      for (size_t i = 0; i < parts.size() && status == cudaSuccess; ++i)
+        status = parts[i]->LaunchAfresh(kernel, stream);
       return status;
     };
     const auto width = static_cast<size_t>(heads.heads) * heads.head_dim;
     chunked.error = [whole, parts, width] {
       const std::vector<Bf16> expected = whole->Output();
-      whole->PoisonOutput();
       size_t first = 0;
       bool same = true;
       for (const std::shared_ptr<Batch>& part : parts) {
         const std::vector<Bf16> out = part->Output();
-        part->PoisonOutput();
         const size_t size = out.size() - 17 * width;  // but for the neighbour
         same = same && std::memcmp(&expected[first], out.data(), size * sizeof(Bf16)) == 0;
         first += size;

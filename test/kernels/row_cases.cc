@@ -1,6 +1,9 @@
 // Operations on rows: embedding, RMSNorm, rotary embedding with the KV store, SwiGLU.
+#include <algorithm>
 #include <cmath>
-#include <limits>
+#include <iterator>
+#include <memory>
+#include <span>
 
 #include "kernels/embedding.h"
 #include "kernels/rank_sum.h"
@@ -9,6 +12,7 @@
 #include "kernels/swiglu.h"
 #include "test/kernels/device_array.h"
 #include "test/kernels/kernel_case.h"
+#include "test/kernels/on_cpu.h"
 #include "test/kernels/random_values.h"
 
 namespace baton::cuda {
@@ -39,6 +43,7 @@ KernelCase Embedding(int32_t rows, int32_t columns, bool check, std::mt19937_64&
     }
     return RelativeError(out.ToHost(), expected);
   };
+  result.cpu_error = [=] { return RelativeError(out.ToHost(), EmbedOnCpu(table, tokens, columns)); };
   return result;
 }
 
@@ -66,6 +71,7 @@ KernelCase Norm(int32_t rows, int32_t columns, bool check, std::mt19937_64& rand
     }
     return RelativeError(out.ToHost(), expected);
   };
+  result.cpu_error = [=] { return RelativeError(out.ToHost(), NormaliseOnCpu(x, weight, kEpsilon)); };
   return result;
 }
 
@@ -96,6 +102,7 @@ KernelCase RankSum(int ranks, int64_t count, bool check, std::mt19937_64& random
     }
     return RelativeError(out.ToHost(), expected);
   };
+  result.cpu_error = [=] { return RelativeError(out.ToHost(), SumOnCpu(values)); };
   return result;
 }
 
@@ -120,6 +127,7 @@ KernelCase SwiGlu(int32_t rows, int32_t columns, bool check, std::mt19937_64& ra
     }
     return RelativeError(out.ToHost(), expected);
   };
+  result.cpu_error = [=] { return RelativeError(out.ToHost(), SwiGluOnCpu(gate_up, rows)); };
   return result;
 }
 
@@ -129,8 +137,7 @@ struct RopeShape {
 };
 
 // One head of one row as the paper states it; `x` is the head's part of the projection.
-std::vector<double> Turned(std::span<const Bf16> x, const std::vector<Bf16>* norm, double epsilon,
-                           std::span<const float> rope) {
+std::vector<double> Turned(std::span<const Bf16> x, const Bf16* norm, double epsilon, std::span<const float> rope) {
   std::vector<double> head;
   for (const Bf16 value : x) head.push_back(Double(value));
   const size_t half = head.size() / 2;
@@ -138,7 +145,7 @@ std::vector<double> Turned(std::span<const Bf16> x, const std::vector<Bf16>* nor
     double squares = 0;
     for (const double value : head) squares += value * value;
     const double scale = 1 / std::sqrt(squares / static_cast<double>(head.size()) + epsilon);
-    for (size_t i = 0; i < head.size(); ++i) head[i] *= scale * Double((*norm)[i]);
+    for (size_t i = 0; i < head.size(); ++i) head[i] *= scale * Double(norm[i]);
   }
   for (size_t i = 0; i < half; ++i) {
     const double low = head[i], high = head[half + i];
@@ -148,85 +155,134 @@ std::vector<double> Turned(std::span<const Bf16> x, const std::vector<Bf16>* nor
   return head;
 }
 
-// q, then the slab: every element of it, so that a store beside its place shows.
-KernelCase RopeStore(const RopeShape& shape, bool check, std::mt19937_64& random) {
-  const int32_t columns = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
-  const int64_t blocks = BlocksOf(shape.rows) + 3, layers = 3, layer = 1;
-  const int64_t layer_size = 2 * int64_t{shape.kv_heads} * kBlockTokens * shape.head_dim;
-  const std::vector<Bf16> qkv = RandomBf16(int64_t{shape.rows} * columns, random);
-  const std::vector<float> rope = RandomFloats(int64_t{4096} * shape.head_dim, random);
-  const std::vector<Bf16> q_norm = RandomBf16(shape.head_dim, random), k_norm = RandomBf16(shape.head_dim, random);
-  std::vector<int32_t> positions(shape.rows);
-  for (int32_t& position : positions) position = static_cast<int32_t>(random() % 4096);
-  std::vector<int64_t> slots = RandomOrder(blocks * kBlockTokens, random);
-  slots.resize(shape.rows);
-  if (check) slots[0] = -1;  // a row that only fills up the batch
+TurnedRows TurnInFloat64(const RopeStoreArgs& args) {
+  const auto dim = static_cast<size_t>(args.kv.head_dim);
+  TurnedRows turned;
+  const Bf16* x = args.qkv;
+  for (int64_t row = 0; row < args.rows; ++row) {
+    const std::span rope(args.rope + args.positions[row] * args.kv.head_dim, dim);
+    for (int32_t h = 0; h < args.heads + 2 * args.kv.kv_heads; ++h, x += dim) {
+      const bool is_q = h < args.heads, is_k = !is_q && h < args.heads + args.kv.kv_heads;
+      std::vector<double> head;
+      if (is_q || is_k) {
+        head = Turned({x, dim}, is_q ? args.q_norm : args.k_norm, args.epsilon, rope);
+      } else {
+        std::transform(x, x + dim, std::back_inserter(head), [](Bf16 value) { return Double(value); });
+      }
+      std::vector<double>& to = is_q ? turned.q : is_k ? turned.k : turned.v;
+      to.insert(to.end(), head.begin(), head.end());
+    }
+  }
+  return turned;
+}
 
-  const DeviceArray<Bf16> projected(qkv), turned(qkv.size()), slab(blocks * layers * layer_size);
-  const DeviceArray<Bf16> q_norm_on_device(q_norm), k_norm_on_device(k_norm);
-  const DeviceArray<float> rope_on_device(rope);
-  const DeviceArray<int32_t> positions_on_device(positions);
-  const DeviceArray<int64_t> slots_on_device(slots);
-  RopeStoreArgs args = {.qkv = turned.data(),
-                        .rows = shape.rows,
-                        .heads = shape.heads,
-                        .positions = positions_on_device.data(),
-                        .slots = slots_on_device.data(),
-                        .rope = rope_on_device.data(),
-                        .q_norm = shape.norm ? q_norm_on_device.data() : nullptr,
-                        .k_norm = shape.norm ? k_norm_on_device.data() : nullptr,
-                        .epsilon = 1e-6f,
-                        .kv = {.slab = slab.data(),
-                               .blocks = blocks,
-                               .block_stride = layers * layer_size,
-                               .layer_offset = layer * layer_size,
-                               .kv_heads = shape.kv_heads,
-                               .head_dim = shape.head_dim}};
+// Rows, where they go and all else that their turn needs: on the host and on the device.
+struct RopeProblem {
+  RopeShape shape;
+  int32_t columns;
+  int64_t blocks, layer_size, block_stride, layer_offset;
+  std::vector<Bf16> qkv, q_norm, k_norm;
+  std::vector<float> rope;
+  std::vector<int32_t> positions;
+  std::vector<int64_t> slots;
+  DeviceArray<Bf16> projected, turned, slab, device_q_norm, device_k_norm;
+  DeviceArray<float> device_rope;
+  DeviceArray<int32_t> device_positions;
+  DeviceArray<int64_t> device_slots;
+
+  RopeProblem(const RopeShape& rows, bool check, std::mt19937_64& random)
+      : shape(rows), columns((rows.heads + 2 * rows.kv_heads) * rows.head_dim) {
+    constexpr int32_t kPositions = 4096;
+    constexpr int64_t kLayers = 3;
+    blocks = BlocksOf(shape.rows) + 3;
+    layer_size = 2 * int64_t{shape.kv_heads} * kBlockTokens * shape.head_dim;
+    block_stride = kLayers * layer_size;
+    layer_offset = layer_size;  // the second
+    qkv = RandomBf16(int64_t{shape.rows} * columns, random);
+    rope = RandomFloats(int64_t{kPositions} * shape.head_dim, random);
+    q_norm = RandomBf16(shape.head_dim, random);
+    k_norm = RandomBf16(shape.head_dim, random);
+    positions.resize(shape.rows);
+    for (int32_t& position : positions) position = static_cast<int32_t>(random() % kPositions);
+    slots = RandomOrder(blocks * kBlockTokens, random);
+    slots.resize(shape.rows);
+    if (check) slots[0] = -1;  // a row that only fills up the batch
+    projected = DeviceArray<Bf16>(qkv);
+    turned = DeviceArray<Bf16>(qkv.size());
+    slab = DeviceArray<Bf16>(blocks * block_stride);
+    device_q_norm = DeviceArray<Bf16>(q_norm);
+    device_k_norm = DeviceArray<Bf16>(k_norm);
+    device_rope = DeviceArray<float>(rope);
+    device_positions = DeviceArray<int32_t>(positions);
+    device_slots = DeviceArray<int64_t>(slots);
+  }
+
+  RopeStoreArgs Args() const {
+    return {.qkv = turned.data(),
+            .rows = shape.rows,
+            .heads = shape.heads,
+            .positions = device_positions.data(),
+            .slots = device_slots.data(),
+            .rope = device_rope.data(),
+            .q_norm = shape.norm ? device_q_norm.data() : nullptr,
+            .k_norm = shape.norm ? device_k_norm.data() : nullptr,
+            .epsilon = 1e-6f,
+            .kv = {.slab = slab.data(),
+                   .blocks = blocks,
+                   .block_stride = block_stride,
+                   .layer_offset = layer_offset,
+                   .kv_heads = shape.kv_heads,
+                   .head_dim = shape.head_dim}};
+  }
+
+  // How far q and the slab on the device are from what `turn` makes of the same rows: every element of the slab, so
+  // that a store beside its place shows.
+  double Error(TurnedRows (*turn)(const RopeStoreArgs&)) const {
+    std::vector<Bf16> on_host = qkv;
+    RopeStoreArgs args = Args();
+    args.qkv = on_host.data();
+    args.positions = positions.data();
+    args.slots = slots.data();
+    args.rope = rope.data();
+    if (shape.norm) args.q_norm = q_norm.data(), args.k_norm = k_norm.data();
+    const TurnedRows expected = turn(args);
+    const int64_t dim = shape.head_dim, q_columns = shape.heads * dim;
+    const std::vector<Bf16> out = turned.ToHost();
+    std::vector<Bf16> q;
+    std::vector<double> stored(slab.size(), kUntouched);
+    for (int64_t row = 0; row < shape.rows; ++row) {
+      q.insert(q.end(), out.begin() + row * columns, out.begin() + row * columns + q_columns);
+      if (slots[row] < 0) continue;
+      for (int64_t head = 0; head < shape.kv_heads; ++head) {
+        const int64_t from = (row * shape.kv_heads + head) * dim;
+        const int64_t k_at = slots[row] / kBlockTokens * block_stride + layer_offset +
+                             (head * kBlockTokens + slots[row] % kBlockTokens) * dim;
+        std::copy_n(&expected.k[from], dim, &stored[k_at]);
+        std::copy_n(&expected.v[from], dim, &stored[k_at + layer_size / 2]);
+      }
+    }
+    return std::max(RelativeError(q, expected.q), RelativeError(slab.ToHost(), stored));
+  }
+};
+
+KernelCase RopeStore(const RopeShape& shape, bool check, std::mt19937_64& random) {
+  const auto problem = std::make_shared<const RopeProblem>(shape, check, random);
   KernelCase result;
   result.name = "rope_store hd" + std::to_string(shape.head_dim) + " heads" + std::to_string(shape.heads) + "/" +
                 std::to_string(shape.kv_heads) + (shape.norm ? " qk_norm x " : " x ") + std::to_string(shape.rows);
-  result.bytes = 4.0 * shape.rows * columns;
+  result.bytes = 4.0 * shape.rows * problem->columns;
   // Turns q in place: from the projection again each time in a check, from the last result in a bench.
-  result.launch = [=, keep = std::tuple(q_norm_on_device, k_norm_on_device, rope_on_device, positions_on_device,
-                                        slots_on_device, slab)](cudaStream_t stream) {
+  result.launch = [=](cudaStream_t stream) {
     if (check) {
-      const cudaError_t copied =
-          cudaMemcpyAsync(turned.data(), projected.data(), qkv.size() * sizeof(Bf16), cudaMemcpyDeviceToDevice, stream);
+      const cudaError_t copied = cudaMemcpyAsync(problem->turned.data(), problem->projected.data(),
+                                                 problem->qkv.size() * sizeof(Bf16), cudaMemcpyDeviceToDevice, stream);
       if (copied != cudaSuccess) return copied;
     }
-    return LaunchRopeStore(args, stream);
+    return LaunchRopeStore(problem->Args(), stream);
   };
   if (!check) return result;
-  result.error = [=] {
-    const int32_t dim = shape.head_dim;
-    const auto head = [&](int64_t row, int32_t h) { return std::span(qkv).subspan(row * columns + h * dim, dim); };
-    const auto rope_row = [&](int64_t row) { return std::span(rope).subspan(int64_t{positions[row]} * dim, dim); };
-    std::vector<double> q, stored(slab.size(), kUntouched);
-    std::vector<Bf16> q_got;
-    const std::vector<Bf16> out = turned.ToHost();
-    for (int64_t row = 0; row < shape.rows; ++row) {
-      for (int32_t h = 0; h < shape.heads + 2 * shape.kv_heads; ++h) {
-        const bool is_q = h < shape.heads, is_v = h >= shape.heads + shape.kv_heads;
-        const std::vector<Bf16>* norm = !shape.norm ? nullptr : is_q ? &q_norm : &k_norm;
-        std::vector<double> values = Turned(head(row, h), norm, 1e-6, rope_row(row));
-        if (is_v) {
-          values.clear();
-          for (const Bf16 value : head(row, h)) values.push_back(Double(value));
-        }
-        if (is_q) {
-          q.insert(q.end(), values.begin(), values.end());
-          const auto got = std::span(out).subspan(row * columns + h * dim, dim);
-          q_got.insert(q_got.end(), got.begin(), got.end());
-        } else if (slots[row] >= 0) {
-          const int64_t kv_head = h - shape.heads;  // K of each head, then V of each
-          const int64_t at = slots[row] / kBlockTokens * layers * layer_size + layer * layer_size +
-                             (kv_head * kBlockTokens + slots[row] % kBlockTokens) * dim;
-          std::copy(values.begin(), values.end(), stored.begin() + at);
-        }
-      }
-    }
-    return std::max(RelativeError(q_got, q), RelativeError(slab.ToHost(), stored));
-  };
+  result.error = [=] { return problem->Error(TurnInFloat64); };
+  result.cpu_error = [=] { return problem->Error(TurnOnCpu); };
   return result;
 }
 

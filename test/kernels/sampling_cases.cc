@@ -4,10 +4,12 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 
 #include "kernels/sampling.h"
+#include "model/sampler.h"
 #include "test/kernels/device_array.h"
 #include "test/kernels/kernel_case.h"
 #include "test/kernels/random_values.h"
@@ -26,6 +28,8 @@ struct Problem {
   std::vector<SamplingRow> params;
   std::vector<SeenToken> seen;
   std::vector<float> logits;  // [rows, stride]
+  // [rows]: what the CPU's sampler draws a row's `uniform` from; none: from no seed.
+  std::vector<std::optional<uint64_t>> seeds;
 
   const float* Row(size_t row) const { return logits.data() + row * stride; }
 };
@@ -173,6 +177,41 @@ bool Agrees(const Expected& expected, const Problem& problem, size_t row, int32_
   return std::abs(logprob - (double{problem.Row(row)[id]} - expected.max - expected.log_sum)) < 1e-4;
 }
 
+// A row's choice by the CPU's sampler.
+struct Choice {
+  int32_t id = -1;  // of logits that it refuses
+  float logprob = kNan;
+};
+
+Choice ChooseOnCpu(const Problem& problem, size_t row) {
+  const SamplingRow& from = problem.params[row];
+  SamplingParams params;
+  params.temperature = from.temperature;
+  params.top_k = from.top_k;
+  params.top_p = from.top_p;
+  params.min_p = from.min_p;
+  params.repetition_penalty = from.repetition_penalty;
+  params.presence_penalty = from.presence_penalty;
+  params.frequency_penalty = from.frequency_penalty;
+  const std::span seen(problem.seen.begin() + from.seen_begin, static_cast<size_t>(from.seen_count));
+  std::vector<TokenId> prompt;
+  for (const SeenToken& token : seen) prompt.push_back(token.id);
+  Sampler sampler(params, prompt, problem.seeds[row].value_or(0));
+  for (const SeenToken& token : seen) {
+    for (int32_t i = 0; i < token.outputs; ++i) sampler.Accept(token.id);
+  }
+  SamplerScratch scratch;
+  TokenLogprobs logprobs;
+  const auto id = sampler.Sample({problem.Row(row), static_cast<size_t>(problem.vocab)}, scratch, &logprobs);
+  return id.ok() ? Choice{*id, logprobs.logprob} : Choice{};
+}
+
+// Two ids may be right where the draw is at the boundary between them, or a filter at that of what it keeps.
+bool AgreesWithCpu(const Expected& expected, const Choice& cpu, int32_t id, float logprob) {
+  if (id != cpu.id) return expected.allows && expected.allows(id) && expected.allows(cpu.id);
+  return id == -1 || std::abs(logprob - cpu.logprob) < 1e-4;
+}
+
 KernelCase CheckCase(const std::string& name, const Problem& problem) {
   std::vector<Expected> expected;
   for (size_t row = 0; row < problem.params.size(); ++row) expected.push_back(Expect(problem, row));
@@ -191,6 +230,16 @@ KernelCase CheckCase(const std::string& name, const Problem& problem) {
     double wrong = 0;
     for (size_t row = 0; row < expected.size(); ++row) {
       wrong += !Agrees(expected[row], problem, row, ids[row], logprobs[row], maxima[row]);
+    }
+    return wrong / static_cast<double>(expected.size());
+  };
+  result.cpu_error = [=] {
+    const auto ids = launched.ids.ToHost();
+    const auto logprobs = launched.logprobs.ToHost();
+    double wrong = 0;
+    for (size_t row = 0; row < expected.size(); ++row) {
+      if (!Greedy(problem.params[row]) && !problem.seeds[row].has_value()) continue;
+      wrong += !AgreesWithCpu(expected[row], ChooseOnCpu(problem, row), ids[row], logprobs[row]);
     }
     return wrong / static_cast<double>(expected.size());
   };
@@ -220,12 +269,12 @@ std::vector<SamplingRow> Variants() {
 
 // Every variant with two draws, without and with penalties.
 Problem MakeProblem(int32_t vocab, const std::function<float(float)>& shape, std::mt19937_64& random) {
-  Problem problem{.vocab = vocab, .stride = (vocab + 3) / 4 * 4 + 4, .params = {}, .seen = {}, .logits = {}};
-  std::uniform_real_distribution<double> uniform(0, 1);
+  Problem problem{
+      .vocab = vocab, .stride = (vocab + 3) / 4 * 4 + 4, .params = {}, .seen = {}, .logits = {}, .seeds = {}};
   for (const bool penalised : {false, true}) {
     for (const bool again : {false, true}) {
       for (SamplingRow params : Variants()) {
-        params.uniform = again && params.top_k == 3 ? 1 - 0x1p-53 : uniform(random);
+        int32_t drawn = 0;  // before this
         if (penalised) {
           params.repetition_penalty = again ? 1.3f : 0.8f;
           params.presence_penalty = again ? -0.5f : 0.25f;
@@ -235,8 +284,13 @@ Problem MakeProblem(int32_t vocab, const std::function<float(float)>& shape, std
           params.seen_count = std::min(vocab + 2, 40);
           for (int32_t i = 0; i < params.seen_count; ++i) {
             problem.seen.push_back({.id = static_cast<int32_t>(ids[i]), .outputs = i % 4});
+            drawn += i % 4;
           }
         }
+        const uint64_t seed = random();
+        const bool last = again && params.top_k == 3;  // the largest draw that there is
+        params.uniform = last ? 1 - 0x1p-53 : UniformAt(seed, drawn);
+        problem.seeds.push_back(last ? std::nullopt : std::optional(seed));
         problem.params.push_back(params);
       }
     }
@@ -252,10 +306,12 @@ Problem MakeProblem(int32_t vocab, const std::function<float(float)>& shape, std
 
 // Rows that are refused, and rows of which little is finite.
 Problem UnusualRows(int32_t vocab) {
-  Problem problem{.vocab = vocab, .stride = (vocab + 3) / 4 * 4, .params = {}, .seen = {{}}, .logits = {}};
+  constexpr uint64_t kSeed = 1;
+  Problem problem{.vocab = vocab, .stride = (vocab + 3) / 4 * 4, .params = {}, .seen = {{}}, .logits = {}, .seeds = {}};
   const auto add = [&](int32_t id, float logit, float others) {
     for (const float temperature : {0.0f, 1.0f}) {
-      problem.params.push_back({.temperature = temperature, .top_p = 0.9f, .uniform = 0.5});
+      problem.params.push_back({.temperature = temperature, .top_p = 0.9f, .uniform = UniformAt(kSeed, 0)});
+      problem.seeds.push_back(kSeed);
       problem.logits.resize(problem.params.size() * problem.stride, others);
       problem.logits[problem.logits.size() - problem.stride + id] = logit;
     }
@@ -311,7 +367,7 @@ std::vector<KernelCase> BenchCases(std::mt19937_64& random) {
   std::uniform_real_distribution<double> uniform(0, 1);
   std::vector<KernelCase> cases;
   for (const Bench& bench : benches) {
-    Problem problem{.vocab = kVocab, .stride = kVocab, .params = {}, .seen = {{}}, .logits = {}};
+    Problem problem{.vocab = kVocab, .stride = kVocab, .params = {}, .seen = {{}}, .logits = {}, .seeds = {}};
     problem.params.assign(bench.rows, bench.params);
     for (SamplingRow& params : problem.params) params.uniform = uniform(random);
     const Launched launched(problem, logits);

@@ -1,0 +1,122 @@
+// Projections, y = x w^T and what becomes of it: the problem that kernels/gemv.h and cuBLASLt both solve.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/gemv.h"
+#include "test/kernels/device_array.h"
+#include "test/kernels/on_cpu.h"
+#include "test/kernels/random_values.h"
+
+namespace baton::cuda {
+
+// What becomes of the product.
+struct ProjectionForm {
+  const char* name;
+  bool bias, fp32, add, swiglu;
+  int32_t padding;  // elements between rows of y
+};
+inline constexpr ProjectionForm kPlain = {
+    .name = "", .bias = false, .fp32 = false, .add = false, .swiglu = false, .padding = 0};
+inline constexpr ProjectionForm kAdd = {
+    .name = " add", .bias = false, .fp32 = true, .add = true, .swiglu = false, .padding = 0};
+inline constexpr ProjectionForm kFp32 = {
+    .name = " fp32", .bias = false, .fp32 = true, .add = false, .swiglu = false, .padding = 5};
+inline constexpr ProjectionForm kSwiGlu = {
+    .name = " swiglu", .bias = false, .fp32 = false, .add = false, .swiglu = true, .padding = 0};
+
+// Its operands, on the host and on the device, and what it is to give.
+struct ProjectionProblem {
+  ProjectionForm form;
+  int32_t rows, n, k;
+  std::vector<float> before;
+  std::vector<Bf16> x, w, bias;
+  DeviceArray<float> device_before, y32;
+  DeviceArray<Bf16> device_x, device_w, device_bias, y16;
+
+  ProjectionProblem(const ProjectionForm& with, int32_t rows_of_x, int32_t rows_of_w, int32_t columns,
+                    std::mt19937_64& random)
+      : form(with), rows(rows_of_x), n(rows_of_w), k(columns) {
+    before = RandomFloats(int64_t{rows} * Stride(), random);
+    for (float& value : before) value *= 8;
+    x = RandomBf16(int64_t{rows} * k, random);
+    w = RandomBf16(int64_t{n} * k, random);
+    bias = RandomBf16(n, random);
+    device_before = DeviceArray<float>(before);
+    device_x = DeviceArray<Bf16>(x);
+    device_w = DeviceArray<Bf16>(w);
+    device_bias = DeviceArray<Bf16>(bias);
+    y32 = DeviceArray<float>(before.size());
+    y16 = DeviceArray<Bf16>(before.size());
+  }
+
+  int32_t Columns() const { return form.swiglu ? n / 2 : n; }  // of y
+  int32_t Stride() const { return Columns() + form.padding; }
+  // Of the device.
+  GemvArgs Args() const {
+    GemvArgs args = {.x = device_x.data(),
+                     .w = device_w.data(),
+                     .rows = rows,
+                     .n = n,
+                     .k = k,
+                     .y_stride = Stride(),
+                     .fp32_output = form.fp32,
+                     .add = form.add,
+                     .swiglu = form.swiglu};
+    if (form.bias) args.bias = device_bias.data();
+    args.y = form.fp32 ? static_cast<void*>(y32.data()) : y16.data();
+    return args;
+  }
+  // "3 x 64 by 32 add"
+  std::string Name() const {
+    return std::to_string(rows) + " x " + std::to_string(k) + " by " + std::to_string(n) + form.name;
+  }
+
+  // Before a launch: what it adds to.
+  cudaError_t Prepare(cudaStream_t stream) const {
+    if (!form.add) return cudaSuccess;
+    return cudaMemcpyAsync(y32.data(), device_before.data(), before.size() * sizeof(float), cudaMemcpyDeviceToDevice,
+                           stream);
+  }
+  // Of what is on the device.
+  double Error(const std::vector<double>& expected) const {
+    return form.fp32 ? RelativeError(y32.ToHost(), expected) : RelativeError(y16.ToHost(), expected);
+  }
+  double Dot(int64_t row, int64_t of_w) const {
+    double sum = form.bias ? Double(bias[of_w]) : 0;
+    for (int32_t i = 0; i < k; ++i) sum += Double(x[row * k + i]) * Double(w[of_w * k + i]);
+    return sum;
+  }
+  std::vector<double> Expected() const {
+    std::vector<double> expected(before.size(), kUntouched);
+    for (int32_t row = 0; row < rows; ++row) {
+      for (int32_t column = 0; column < Columns(); ++column) {
+        const int64_t at = int64_t{row} * Stride() + column;
+        expected[at] = Dot(row, column);
+        if (form.swiglu) expected[at] *= Dot(row, Columns() + column) / (1 + std::exp(-expected[at]));
+        if (form.add) expected[at] += before[at];
+      }
+    }
+    return expected;
+  }
+  std::vector<double> ExpectedOfCpu() const {
+    std::vector<float> y = before;
+    GemvArgs args = Args();
+    args.x = x.data();
+    args.w = w.data();
+    if (form.bias) args.bias = bias.data();
+    args.y = y.data();
+    ProjectOnCpu(args);
+    std::vector<double> expected(y.size(), kUntouched);
+    for (int64_t row = 0; row < rows; ++row) {
+      std::copy_n(y.begin() + row * Stride(), Columns(), expected.begin() + row * Stride());
+    }
+    return expected;
+  }
+};
+
+}  // namespace baton::cuda
