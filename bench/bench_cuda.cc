@@ -134,8 +134,8 @@ nlohmann::json ReportKernel(const KernelCase& bench, const Ceilings& ceilings, c
 
 nlohmann::json BenchKernels(const Ceilings& ceilings, cudaStream_t stream) {
   nlohmann::json report = nlohmann::json::array();
-  for (const auto make : {cuda::RowCases, cuda::GemvCases, cuda::PrefillAttentionCases, cuda::DecodeAttentionCases,
-                          cuda::BlockCopyCases, cuda::SamplingCases}) {
+  for (const auto make : {cuda::RowCases, cuda::GemvCases, cuda::ProductCases, cuda::PrefillAttentionCases,
+                          cuda::DecodeAttentionCases, cuda::BlockCopyCases, cuda::SamplingCases}) {
     for (const KernelCase& bench : make(cuda::CaseSize::kBench, 1)) {
       report.push_back(ReportKernel(bench, ceilings, stream));
     }

@@ -19,7 +19,7 @@ constexpr ProjectionForm kForms[] = {
     kAdd,
     kFp32,
     kSwiGlu,
-    {.name = " bias", .bias = true, .fp32 = false, .add = false, .swiglu = false, .padding = 0},
+    kBias,
     {.name = " bias fp32", .bias = true, .fp32 = true, .add = false, .swiglu = false, .padding = 3},
     {.name = " bias swiglu", .bias = true, .fp32 = false, .add = false, .swiglu = true, .padding = 8},
 };
@@ -116,27 +116,19 @@ KernelCase Chain(int32_t rows, std::mt19937_64& random) {
   return result;
 }
 
-// Reads other weights at each launch, of more than the cache holds.
 KernelCase Bench(const ProjectionForm& form, int32_t rows, int32_t n, int32_t k, std::mt19937_64& random) {
-  constexpr int64_t kBytes = int64_t{256} << 20, kPart = 1 << 20;
-  const int64_t size = int64_t{n} * k;
-  const int64_t copies = std::max<int64_t>(1, kBytes / (2 * size));
-  const DeviceArray<Bf16> part(RandomBf16(kPart, random)), w(size * copies);
-  for (int64_t at = 0; at < size * copies; at += kPart) {
-    const int64_t count = std::min(kPart, size * copies - at);
-    Must(cudaMemcpy(w.data() + at, part.data(), 2 * count, cudaMemcpyDeviceToDevice));
-  }
+  const BenchWeights weights(n, k, random);
   const auto problem = std::make_shared<const ProjectionProblem>(form, rows, 16, k, random);
   const int64_t columns = form.swiglu ? n / 2 : n;
   const DeviceArray<float> y(std::vector<float>(rows * columns));
   const auto launches = std::make_shared<int64_t>(0);
   KernelCase result;
   result.name = "gemv " + std::to_string(rows) + " x " + std::to_string(k) + " by " + std::to_string(n) + form.name;
-  result.bytes = 2.0 * static_cast<double>(size);
-  result.flops = 2.0 * rows * static_cast<double>(size);
+  result.bytes = 2.0 * n * k;
+  result.flops = 2.0 * rows * n * k;
   result.launch = [=](cudaStream_t stream) {
     GemvArgs args = problem->Args();
-    args.w = w.data() + (*launches)++ % copies * size;
+    args.w = weights.Copy((*launches)++);
     args.n = n;
     args.y = y.data();
     args.y_stride = columns;

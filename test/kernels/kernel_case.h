@@ -36,6 +36,7 @@ std::vector<KernelCase> DecodeAttentionCases(CaseSize size, uint64_t seed);
 std::vector<KernelCase> SamplingCases(CaseSize size, uint64_t seed);
 std::vector<KernelCase> BlockCopyCases(CaseSize size, uint64_t seed);
 std::vector<KernelCase> GemvCases(CaseSize size, uint64_t seed);
-std::vector<KernelCase> RowCases(CaseSize size, uint64_t seed);  // embedding, norm, rope + KV store, SwiGLU
+std::vector<KernelCase> ProductCases(CaseSize size, uint64_t seed);  // projections by cuBLASLt, which has to be here
+std::vector<KernelCase> RowCases(CaseSize size, uint64_t seed);      // embedding, norm, rope + KV store, SwiGLU
 
 }  // namespace baton::cuda

@@ -37,6 +37,8 @@ TEST_CASE("embedding, norm, rotary embedding, KV store and SwiGLU agree with flo
   CheckAll(RowCases);
 }
 TEST_CASE("projections of few rows agree with float64 and the CPU, alone and in a row") { CheckAll(GemvCases); }
+// Tagged, for compute-sanitizer has no business with NVIDIA's kernels.
+TEST_CASE("products by cuBLASLt agree with float64 and the CPU", "[cublaslt]") { CheckAll(ProductCases); }
 TEST_CASE("prefill attention agrees with float64 and the CPU") { CheckAll(PrefillAttentionCases); }
 TEST_CASE("decode attention agrees with float64 and the CPU") { CheckAll(DecodeAttentionCases); }
 TEST_CASE("blocks are gathered and scattered bit for bit") { CheckAll(BlockCopyCases); }

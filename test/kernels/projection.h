@@ -20,6 +20,8 @@ struct ProjectionForm {
   bool bias, fp32, add, swiglu;
   int32_t padding;  // elements between rows of y
 };
+inline constexpr ProjectionForm kBias = {
+    .name = " bias", .bias = true, .fp32 = false, .add = false, .swiglu = false, .padding = 0};
 inline constexpr ProjectionForm kPlain = {
     .name = "", .bias = false, .fp32 = false, .add = false, .swiglu = false, .padding = 0};
 inline constexpr ProjectionForm kAdd = {
@@ -117,6 +119,33 @@ struct ProjectionProblem {
     }
     return expected;
   }
+};
+
+// Of a bench: the same million numbers again and again, as more take long to draw.
+inline DeviceArray<Bf16> RepeatedBf16(int64_t count, std::mt19937_64& random) {
+  constexpr int64_t kPart = 1 << 20;
+  const DeviceArray<Bf16> part(RandomBf16(kPart, random)), whole(count);
+  for (int64_t at = 0; at < count; at += kPart) {
+    const int64_t size = std::min(kPart, count - at);
+    Must(cudaMemcpy(whole.data() + at, part.data(), size * sizeof(Bf16), cudaMemcpyDeviceToDevice));
+  }
+  return whole;
+}
+
+// A weight [n, k] as often as no cache holds, for launches that each read another copy.
+class BenchWeights {
+ public:
+  BenchWeights(int32_t n, int32_t k, std::mt19937_64& random)
+      : size_(int64_t{n} * k), copies_(std::max<int64_t>(1, kBytes / (2 * size_))) {
+    values_ = RepeatedBf16(size_ * copies_, random);
+  }
+  int64_t copies() const { return copies_; }
+  const Bf16* Copy(int64_t launch) const { return values_.data() + launch % copies_ * size_; }
+
+ private:
+  static constexpr int64_t kBytes = int64_t{256} << 20;
+  int64_t size_, copies_;
+  DeviceArray<Bf16> values_;
 };
 
 }  // namespace baton::cuda
