@@ -184,7 +184,7 @@ class ForwardBench {
       batch.slices.push_back({tokens[i], static_cast<int32_t>(step.history), tables[i], step.logits, &spec});
     }
     BATON_CHECK(next <= kBlocks, "the slab is too small for this bench");
-    const auto [seconds, host_seconds, first_seconds] = Seconds(batch);
+    const auto [seconds, host_seconds, foreseen_host_seconds, first_seconds] = Seconds(batch);
     const double flops = FlopsOf(step, config_), bytes = BytesOf(step, config_, backend_->kv_layout());
     const double share = ceilings.SecondsFor(flops, bytes) / seconds;
     std::printf("forward%s: %4ld streams x %5ld tokens on %6ld %10.3f ms %8.0f tok/s %6.0f GB/s %6.1f TFLOP/s %5.0f %%",
@@ -193,8 +193,9 @@ class ForwardBench {
                 static_cast<double>(step.streams * step.tokens) / seconds, bytes / seconds / 1e9,
                 flops / seconds / 1e12, share * 100);
     if (step.logits) {
-      std::printf(", host %.0f us; the first %.1f ms, then %.1f ms%s", host_seconds * 1e6, first_seconds[0] * 1e3,
-                  first_seconds[1] * 1e3, spec.seen.empty() ? "" : ", penalties");
+      std::printf(", host %.0f us, foreseen %.0f us; the first %.1f ms, then %.1f ms%s", host_seconds * 1e6,
+                  foreseen_host_seconds * 1e6, first_seconds[0] * 1e3, first_seconds[1] * 1e3,
+                  spec.seen.empty() ? "" : ", penalties");
     }
     std::printf("\n");
     std::fflush(stdout);
@@ -203,6 +204,7 @@ class ForwardBench {
                              {"bytes", bytes},          {"share_of_ceiling", share}};
     if (step.logits) {
       result["host_seconds_median"] = host_seconds;
+      result["foreseen_host_seconds_median"] = foreseen_host_seconds;
       result["first_seconds"] = first_seconds;
       result["seen_tokens"] = spec.seen.size();
     }
@@ -216,19 +218,21 @@ class ForwardBench {
   struct Medians {
     double seconds;       // by the host's clock around the whole pass, which ends with the logits on the host
     double host_seconds;  // until all is enqueued, if it is a decode step: the host's own work, without its waiting
+    double foreseen_host_seconds;         // the same of those that were foreseen: every second one
     std::array<double, 2> first_seconds;  // of the pass that is the first of its size, and of the one that is captured
   };
   Medians Seconds(Batch batch) {
-    std::vector<double> seconds, host_seconds;
+    std::vector<double> seconds, host_seconds[2];  // not foreseen, foreseen
     std::array<double, 2> first_seconds{};
-    const auto next = [&] {  // as decode steps follow each other
+    const auto next = [&]() -> const Batch* {  // as decode steps follow each other
       for (SequenceSlice& slice : batch.slices) ++slice.start;
-      batch.foreseen = true;
-      return &batch;
+      batch.foreseen = !batch.foreseen;
+      return batch.foreseen ? &batch : nullptr;
     };
     for (int round = 0; round < kRounds; ++round) {
       const auto begin = Clock::now();
       Clock::time_point enqueued;
+      const bool foreseen = batch.foreseen;
       const auto logits =
           backend_->Forward(batch, [](int64_t) { return true; }, {[&] { enqueued = Clock::now(); }, next});
       BATON_CHECK(logits.ok(), logits.status().ToString());
@@ -236,9 +240,10 @@ class ForwardBench {
         first_seconds[static_cast<size_t>(round)] = std::chrono::duration<double>(Clock::now() - begin).count();
       if (round < 3) continue;  // a decode step is a graph from the second one on
       seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-      host_seconds.push_back(std::chrono::duration<double>(enqueued - begin).count());
+      host_seconds[foreseen].push_back(std::chrono::duration<double>(enqueued - begin).count());
     }
-    return {Median(seconds), Median(host_seconds), first_seconds};
+    return {Median(seconds), Median(host_seconds[0]), host_seconds[1].empty() ? 0 : Median(host_seconds[1]),
+            first_seconds};
   }
 
   const ModelConfig config_;
