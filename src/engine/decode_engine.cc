@@ -186,7 +186,8 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
 }
 
 const Batch* DecodeEngine::Foresee() {
-  if (!scheduler_.Foresee()) return nullptr;
+  const auto cancelled = [](const Request* request) { return request->cancelled; };
+  if (std::ranges::any_of(stepping_, cancelled) || !scheduler_.Foresee()) return nullptr;
   const DecodePlan& plan = scheduler_.plan();
   for (size_t i = 0; i < stepping_.size(); ++i) {
     SequenceSlice& slice = step_.batch.slices[i];

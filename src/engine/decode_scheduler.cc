@@ -271,7 +271,8 @@ void DecodeScheduler::SwapOut(Sequences::iterator it) {
   sequence.leaving = true;
   ++preemptions_;
   SwapCopy copy{it->first, &sequence.host, {}};
-  for (size_t i = 0; i < sequence.table.size(); ++i) copy.pieces.push_back({i, sequence.table.ids()[i]});
+  const auto written = static_cast<size_t>(BlocksFor(sequence.kv_tokens));  // not the one for its next token
+  for (size_t i = 0; i < written; ++i) copy.pieces.push_back({i, sequence.table.ids()[i]});
   plan_.out.push_back(std::move(copy));
 }
 

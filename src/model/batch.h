@@ -27,7 +27,7 @@ struct SequenceSlice {
 struct Batch {
   std::vector<SequenceSlice> slices;
   // These slices are the ones that the pass before was told of (Meanwhile::foresee), but for their tokens and what
-  // these change of the samples.
+  // these change of the samples: where that step's slice had a sample, and there alone, its successor has one.
   bool foreseen = false;
 };
 

@@ -208,25 +208,29 @@ absl::Status CudaOps::AddLists(const Batch& batch) {
   RETURN_IF_ERROR(upload_.Add(std::span<const int64_t>(batch_.slots), slots_));
   RETURN_IF_ERROR(attention_.Plan(batch_.slices, decode_rows_, upload_));
   RETURN_IF_ERROR(AddBlockTables(batch));
-  return sampling_.Plan(batch_.specs, upload_);
+  return Samples() ? sampling_.Plan(batch_.specs, upload_) : absl::OkStatus();
 }
 
 void CudaOps::TakeTokens(const Batch& batch) {
   BATON_CHECK(batch.slices.size() == batch_.kept.size(), "a step has not the rows that were foreseen");
   const std::span<int32_t> tokens = upload_.OnHost(tokens_);
+  const std::span<const int32_t> tables = upload_.OnHost(block_tables_);
   for (size_t i = 0; i < batch.slices.size(); ++i) {
     const SequenceSlice& slice = batch.slices[i];
     BATON_CHECK(slice.tokens.size() == 1 && slice.start == batch_.positions[i], "a row is not where it was foreseen");
     BATON_CHECK(slice.tokens[0] >= 0 && slice.tokens[0] < config_.vocab, "a token is not of the vocabulary");
+    const auto last_block = static_cast<size_t>(batch_.slices[i].table) + slice.blocks.size() - 1;
+    BATON_CHECK(last_block < tables.size() && tables[last_block] == static_cast<int32_t>(slice.blocks.back().value()),
+                "a row's last block is not the one that was foreseen");
     tokens[i] = slice.tokens[0];
     batch_.specs[i] = slice.sample;
   }
-  sampling_.Follow(batch_.specs, upload_);
+  if (Samples()) sampling_.Follow(batch_.specs, upload_);
 }
 
 absl::Status CudaOps::Upload() {
   RETURN_IF_ERROR(attention_.Reserve(stream_));
-  RETURN_IF_ERROR(sampling_.Reserve(stream_));
+  if (Samples()) RETURN_IF_ERROR(sampling_.Reserve(stream_));
   if (decode_rows_ == 0) {  // else all rows are kept
     RETURN_IF_ERROR(upload_.Add(std::span<const int32_t>(batch_.kept_rows), kept_rows_));
     RETURN_IF_ERROR(kept_attention_.Plan(batch_.kept, /*rows=*/0, upload_));
@@ -427,7 +431,7 @@ absl::StatusOr<LogitsView> CudaOps::Logits(WeightId norm, WeightId head) {
 }
 
 absl::StatusOr<LogitsView> CudaOps::FetchLogits(const Meanwhile& meanwhile) {
-  if (shard_.rank > 0) {  // the first has them
+  if (!Samples()) {
     meanwhile.work();
     Foresee(meanwhile);
     return LogitsView{};

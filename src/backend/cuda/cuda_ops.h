@@ -107,6 +107,7 @@ class CudaOps final : public Ops {
   // Of ranks, the first alone adds to what was there, so that their sum has it once.
   bool AddsToHidden() const { return shard_.rank == 0; }
   bool InGroup() const { return options_.communicator != nullptr; }
+  bool Samples() const { return shard_.rank == 0; }  // the first has the logits
   // Elements from row to row of so many logits.
   static int64_t StrideOf(int64_t columns) { return (columns + 3) / 4 * 4; }
   int64_t LogitsStride() const { return StrideOf(config_.vocab); }

@@ -50,7 +50,7 @@ absl::Status CudaSampling::Reserve(cudaStream_t stream) {
   return CudaStatus(cudaMemsetAsync(workspace_.data(), 0, static_cast<size_t>(bytes), stream), "sampling");
 }
 
-// All of them at each step: with penalties these are most of what a step uploads.
+// All of them are uploaded at each step: with penalties these are most of it.
 absl::Status CudaSampling::UploadSeen(std::span<const SampleSpec* const> specs, int64_t size, UploadBuffer& upload) {
   static_assert(sizeof(SeenToken) == sizeof(cuda::SeenToken) && std::is_trivially_copyable_v<SeenToken> &&
                 offsetof(SeenToken, outputs) == offsetof(cuda::SeenToken, outputs));
