@@ -26,6 +26,6 @@ if(BATON_HAS_CUDA)
   # Each program has all kernels: 0.4 MB of them instead of 1.1.
   add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-compress-mode=size>)
   if(BATON_CCACHE)
-    set(CMAKE_CUDA_COMPILER_LAUNCHER ${BATON_CCACHE})
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${BATON_LAUNCHER})
   endif()
 endif()

@@ -6,9 +6,12 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
+# What one checkout has compiled, others find: paths are taken relative to the checkout, and debug information may name
+# the folder of another build.
 find_program(BATON_CCACHE ccache)
 if(BATON_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${BATON_CCACHE})
+  set(BATON_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${BATON_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${BATON_LAUNCHER})
 endif()
 
 set(BATON_SANITIZE "" CACHE STRING "address (with undefined) or thread; empty for none")
