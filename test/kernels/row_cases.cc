@@ -244,7 +244,10 @@ struct RopeProblem {
     args.positions = positions.data();
     args.slots = slots.data();
     args.rope = rope.data();
-    if (shape.norm) args.q_norm = q_norm.data(), args.k_norm = k_norm.data();
+    if (shape.norm) {
+      args.q_norm = q_norm.data();
+      args.k_norm = k_norm.data();
+    }
     const TurnedRows expected = turn(args);
     const int64_t dim = shape.head_dim, q_columns = shape.heads * dim;
     const std::vector<Bf16> out = turned.ToHost();
