@@ -134,8 +134,9 @@ nlohmann::json ReportKernel(const KernelCase& bench, const Ceilings& ceilings, c
 
 nlohmann::json BenchKernels(const Ceilings& ceilings, cudaStream_t stream) {
   nlohmann::json report = nlohmann::json::array();
-  for (const auto make : {cuda::RowCases, cuda::GemvCases, cuda::ProductCases, cuda::PrefillAttentionCases,
-                          cuda::DecodeAttentionCases, cuda::BlockCopyCases, cuda::SamplingCases}) {
+  for (const auto make :
+       {cuda::RowCases, cuda::GemvCases, cuda::ProductCases, cuda::PrefillAttentionCases, cuda::DecodeAttentionCases,
+        cuda::BlockCopyCases, cuda::SamplingCases, cuda::ChosenTokensCases}) {
     for (const KernelCase& bench : make(cuda::CaseSize::kBench, 1)) {
       report.push_back(ReportKernel(bench, ceilings, stream));
     }
@@ -179,12 +180,13 @@ class ForwardBench {
     for (size_t i = 0; i < tokens.size(); ++i) {
       tokens[i].resize(static_cast<size_t>(step.tokens));
       for (TokenId& token : tokens[i]) token = static_cast<TokenId>(random() % config_.vocab);
-      for (int64_t b = 0; b < BlocksFor(step.history + (step.logits ? kRounds : 1) * step.tokens); ++b)
+      for (int64_t b = 0; b < BlocksFor(step.history + (step.logits ? 2 * kRounds : 1) * step.tokens); ++b)
         tables[i].push_back(BlockId(next++));
       batch.slices.push_back({tokens[i], static_cast<int32_t>(step.history), tables[i], step.logits, &spec});
     }
     BATON_CHECK(next <= kBlocks, "the slab is too small for this bench");
-    const auto [seconds, host_seconds, foreseen_host_seconds, first_seconds] = Seconds(batch);
+    const auto [seconds, host_seconds, first_seconds] = Seconds(batch);
+    const double ahead_seconds = step.logits ? AheadSeconds(batch) : 0;
     const double flops = FlopsOf(step, config_), bytes = BytesOf(step, config_, backend_->kv_layout());
     const double share = ceilings.SecondsFor(flops, bytes) / seconds;
     std::printf("forward%s: %4ld streams x %5ld tokens on %6ld %10.3f ms %8.0f tok/s %6.0f GB/s %6.1f TFLOP/s %5.0f %%",
@@ -193,8 +195,8 @@ class ForwardBench {
                 static_cast<double>(step.streams * step.tokens) / seconds, bytes / seconds / 1e9,
                 flops / seconds / 1e12, share * 100);
     if (step.logits) {
-      std::printf(", host %.0f us, foreseen %.0f us; the first %.1f ms, then %.1f ms%s", host_seconds * 1e6,
-                  foreseen_host_seconds * 1e6, first_seconds[0] * 1e3, first_seconds[1] * 1e3,
+      std::printf(", host %.0f us, begun ahead %.3f ms; the first %.1f ms, then %.1f ms%s", host_seconds * 1e6,
+                  ahead_seconds * 1e3, first_seconds[0] * 1e3, first_seconds[1] * 1e3,
                   spec.seen.empty() ? "" : ", penalties");
     }
     std::printf("\n");
@@ -204,7 +206,7 @@ class ForwardBench {
                              {"bytes", bytes},          {"share_of_ceiling", share}};
     if (step.logits) {
       result["host_seconds_median"] = host_seconds;
-      result["foreseen_host_seconds_median"] = foreseen_host_seconds;
+      result["ahead_seconds_median"] = ahead_seconds;
       result["first_seconds"] = first_seconds;
       result["seen_tokens"] = spec.seen.size();
     }
@@ -218,32 +220,50 @@ class ForwardBench {
   struct Medians {
     double seconds;       // by the host's clock around the whole pass, which ends with the logits on the host
     double host_seconds;  // until all is enqueued, if it is a decode step: the host's own work, without its waiting
-    double foreseen_host_seconds;         // the same of those that were foreseen: every second one
     std::array<double, 2> first_seconds;  // of the pass that is the first of its size, and of the one that is captured
   };
-  Medians Seconds(Batch batch) {
-    std::vector<double> seconds, host_seconds[2];  // not foreseen, foreseen
+  // Decode steps follow each other.
+  static void GoOn(Batch& batch) {
+    for (SequenceSlice& slice : batch.slices) ++slice.start;
+  }
+  Medians Seconds(Batch& batch) {
+    std::vector<double> seconds, host_seconds;
     std::array<double, 2> first_seconds{};
-    const auto next = [&]() -> const Batch* {  // as decode steps follow each other
-      for (SequenceSlice& slice : batch.slices) ++slice.start;
-      batch.foreseen = !batch.foreseen;
-      return batch.foreseen ? &batch : nullptr;
-    };
     for (int round = 0; round < kRounds; ++round) {
       const auto begin = Clock::now();
       Clock::time_point enqueued;
-      const bool foreseen = batch.foreseen;
-      const auto logits =
-          backend_->Forward(batch, [](int64_t) { return true; }, {[&] { enqueued = Clock::now(); }, next});
+      const auto logits = backend_->Forward(batch, [](int64_t) { return true; },
+                                            {[&] { enqueued = Clock::now(); }, [] { return nullptr; }});
       BATON_CHECK(logits.ok(), logits.status().ToString());
-      if (round < 2)
-        first_seconds[static_cast<size_t>(round)] = std::chrono::duration<double>(Clock::now() - begin).count();
+      const double took = std::chrono::duration<double>(Clock::now() - begin).count();
+      if (batch.slices[0].wants_logits) GoOn(batch);
+      if (round < 2) first_seconds[static_cast<size_t>(round)] = took;
       if (round < 3) continue;  // a decode step is a graph from the second one on
-      seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-      host_seconds[foreseen].push_back(std::chrono::duration<double>(enqueued - begin).count());
+      seconds.push_back(took);
+      host_seconds.push_back(std::chrono::duration<double>(enqueued - begin).count());
     }
-    return {Median(seconds), Median(host_seconds[0]), host_seconds[1].empty() ? 0 : Median(host_seconds[1]),
-            first_seconds};
+    return {Median(seconds), Median(host_seconds), first_seconds};
+  }
+
+  // From the end of a decode step to that of the next, which began before it: the device waits for nobody.
+  double AheadSeconds(Batch batch) {
+    std::vector<double> seconds;
+    Batch next = batch;
+    for (size_t i = 0; i < next.slices.size(); ++i) next.slices[i].follows = static_cast<int32_t>(i);
+    auto before = Clock::now();
+    for (int round = 0; round < kRounds; ++round) {
+      GoOn(next);
+      const bool last = round + 1 == kRounds;
+      const auto logits = backend_->Forward(batch, [](int64_t) { return true; },
+                                            {[] {}, [&]() -> const Batch* { return last ? nullptr : &next; }});
+      BATON_CHECK(logits.ok(), logits.status().ToString());
+      BATON_CHECK(logits->next_begun != last, "a step does not begin ahead");
+      batch.begun = true;
+      const auto ended = Clock::now();
+      if (round > 2 && !last) seconds.push_back(std::chrono::duration<double>(ended - before).count());
+      before = ended;
+    }
+    return Median(seconds);
   }
 
   const ModelConfig config_;

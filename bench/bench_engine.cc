@@ -46,7 +46,6 @@ class IdleBackend final : public Backend {
     last_rows_ = rows;
     tokens_.assign(static_cast<size_t>(rows), {.id = 'n' - 'a', .logprob = 0});
     meanwhile.work();
-    meanwhile.foresee();
     while (Now() < begin + takes_) {  // as a host waits for a GPU
     }
     ended_ = Now();
@@ -97,8 +96,8 @@ DecodeJob JobOf(int stream, const Setting& setting) {
   return TestJob(absl::StrCat("0123456789abcdef#1.", stream), std::move(tokens), setting.options.steps);
 }
 
-// The engine alone: what is behind the gap.
-nlohmann::json Phases(const Setting& setting) {
+// The engine alone: what is behind the gap, or `ahead` of the end of the step before.
+nlohmann::json Phases(const Setting& setting, bool ahead) {
   IdleBackend backend(BlocksOf(setting), std::chrono::microseconds(0));
   DecodeEngine engine(EngineOptions(setting));
   const absl::Time now = absl::UnixEpoch();
@@ -110,7 +109,7 @@ nlohmann::json Phases(const Setting& setting) {
         [&](const Commit& c) { return engine.handoff().OnCommit(c, now); });
     BATON_CHECK(engine.Start(std::move(job), now).ok(), "a job was refused");
   }
-  std::vector<double> begin_us, take_us, finish_us, tell_us;
+  std::vector<double> begin_us, next_us, take_us, finish_us, tell_us;
   SamplerScratch scratch;
   DecodeEvents told;  // the last step's live until the next one's are there, as in a worker
   while (true) {
@@ -120,16 +119,20 @@ nlohmann::json Phases(const Setting& setting) {
     begin_us.push_back(MicrosecondsSince(begin));
     const absl::StatusOr<LogitsView> chosen = backend.Forward(step->batch, [](int64_t) { return true; });
     begin = Now();
+    const bool next_begun = ahead && engine.BeginNext() != nullptr;
+    next_us.push_back(MicrosecondsSince(begin));
+    begin = Now();
     for (int64_t row = 0; row < chosen->rows; ++row) step->Sample(row, *chosen, scratch);
     take_us.push_back(MicrosecondsSince(begin));
     begin = Now();
-    engine.FinishStep(absl::OkStatus(), now);
+    engine.FinishStep(absl::OkStatus(), next_begun);
     finish_us.push_back(MicrosecondsSince(begin));
     begin = Now();
     DecodeEvents events = engine.TakeEvents();
     tell_us.push_back(MicrosecondsSince(begin));
     told = std::move(events);
   }
+  if (ahead) return {{"next_us", Median(next_us)}};
   return {{"begin_us", Median(begin_us)},
           {"take_us", Median(take_us)},
           {"finish_us", Median(finish_us)},
@@ -181,14 +184,14 @@ int Main(int argc, char** argv) {
   for (const int streams : options.streams) {
     const Setting setting{streams, options, *tokenizer};
     nlohmann::json result = {{"streams", streams}};
-    result.update(Phases(setting));
+    result.update(Phases(setting, /*ahead=*/false));
+    result.update(Phases(setting, /*ahead=*/true));
     result.update(Gap(setting));
     const auto us = [&](const char* key) { return result[key].get<double>(); };
     std::printf(
-        "%4d streams: %.1f us from step to step (tokens taken %.1f, step ended %.1f, next one begun %.1f); then, while "
-        "a "
-        "device computes, updates made %.1f\n",
-        streams, us("gap_us"), us("take_us"), us("finish_us"), us("begin_us"), us("tell_us"));
+        "%4d streams: %.1f us from step to step (tokens taken %.1f, step ended %.1f, next one begun %.1f); while a "
+        "device computes, updates made %.1f, the next step begun %.1f\n",
+        streams, us("gap_us"), us("take_us"), us("finish_us"), us("begin_us"), us("tell_us"), us("next_us"));
     report["cases"].push_back(std::move(result));
   }
   return WriteReport(report, options.json);

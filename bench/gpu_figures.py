@@ -31,6 +31,10 @@ def cuda_figures(cuda):
     yield "decode of 256 streams, of the roofline", share(rows, streams=256, **step)["share_of_ceiling"], 0.75
     host = max(row["host_seconds_median"] for row in rows if "host_seconds_median" in row)
     yield "host work of a decode step, 50 us over the most", 50e-6 / host, 1.0
+    for row in rows:
+        if "ahead_seconds_median" in row:
+            yield (f"decode of {row['streams']} on {row['history']} begun ahead, times one that waits",
+                   row["seconds_median"] / row["ahead_seconds_median"], 0.0)
 
 
 def sdpa_figure(cuda, sdpa):

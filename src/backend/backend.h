@@ -24,11 +24,13 @@ struct Meanwhile {
   // Called once, so that the caller's own work costs no time: when the device has all of a decode step, and otherwise
   // before the pass; not where the pass fails first.
   absl::FunctionRef<void()> work;
-  // Asks for the decode step after this one, so that what is known of it is prepared while this one computes: all but
-  // the tokens, and what these change of the samples; the running step's are in their places. Null: not known. Called
-  // at most once, after `work`, by backends that gain by it, when they read the running batch no more: the next one may
-  // be made of it, and stays as it is until this pass is over. The next pass may be another.
-  absl::FunctionRef<const Batch*()> foresee;
+  // Asks for the decode step after this one, which then begins behind it: the device does not wait for the host to
+  // learn what was chosen. Its slices may follow the running step's (SequenceSlice::follows), all of whose tokens the
+  // backend chooses. Null: it depends on what the running one makes. Called at most once, after `work`, by backends
+  // that gain by it, when they read the running batch no more. Where LogitsView::next_begun says so, the next pass must
+  // be this batch's (Batch::begun), which reads of it no more than the number of its slices: all else is read before
+  // this pass is over.
+  absl::FunctionRef<const Batch*()> next;
 };
 
 class Backend {

@@ -96,8 +96,9 @@ class TensorParallelBackend final : public Backend {
     const auto work = [&] {
       if (rank == 0) meanwhile.work();
     };
-    const auto foresee = [&] { return Foresee(rank, meanwhile.foresee); };
-    auto result = ranks_[rank].backend->Forward(batch, done, {work, foresee});
+    // The first rank alone knows what is chosen, so no rank begins a step without the host.
+    const auto next = [] { return nullptr; };
+    auto result = ranks_[rank].backend->Forward(batch, done, {work, next});
     if (!result.ok()) {
       barrier_.Break();
       ranks_[rank].communicator->Abort();
@@ -113,20 +114,11 @@ class TensorParallelBackend final : public Backend {
     return barrier_.Arrive() && goes_on_;
   }
 
-  // All ranks ask, or none: they are of one kind. The batch is read no more when all of them have.
-  const Batch* Foresee(int rank, absl::FunctionRef<const Batch*()> foresee) {
-    if (!barrier_.Arrive()) return nullptr;
-    if (rank == 0) foreseen_ = foresee();
-    return barrier_.Arrive() ? foreseen_ : nullptr;
-  }
-
   std::vector<Rank> ranks_;
   const KvLayout layout_;
   const std::unique_ptr<StripedSlab> slab_;  // of the ranks' memory
   RankBarrier barrier_;
-  // Written and read between two meetings.
-  bool goes_on_ = true;
-  const Batch* foreseen_ = nullptr;
+  bool goes_on_ = true;  // written and read between two meetings
   RankThreads threads_;
 };
 

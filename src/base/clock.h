@@ -10,12 +10,15 @@ class Clock {
   virtual ~Clock() = default;
   // Never goes back. Only differences mean something.
   virtual absl::Time Now() const = 0;
+  // Returns at that time; a clock that others move does not wait for them.
+  virtual void SleepUntil(absl::Time) const {}
 };
 
 // std::chrono::steady_clock.
 class SteadyClock final : public Clock {
  public:
   absl::Time Now() const override;
+  void SleepUntil(absl::Time time) const override;
 };
 
 // Stands still until it is told to move.

@@ -29,6 +29,7 @@ uint64_t DefaultSeed(Incarnation incarnation, const RequestId& request) {
 
 void DecodeStep::Sample(int64_t i, const LogitsView& forward, SamplerScratch& scratch) {
   Row& row = rows[static_cast<size_t>(i)];
+  if (row.stream == nullptr) return;
   if (!forward.sampled.empty() && forward.sampled[static_cast<size_t>(i)].id != kNotSampled) {
     row.ended = row.stream->Advance(forward.sampled[static_cast<size_t>(i)]);
   } else {
@@ -125,12 +126,16 @@ void DecodeEngine::Cancel(const RequestId& request, absl::Time now) {
   if (found == by_id_.end()) return;
   const SequenceId id = found->second;
   Request& running = At(id);
-  if (running.stepping) {
+  if (running.begun > 0 || running.copied) {
     running.cancelled = true;
-    return;
+  } else {
+    End(id, running);
   }
+}
+
+void DecodeEngine::End(const SequenceId& id, Request& request) {
   TellTokens();
-  Emit(running.stream.End(FinishReason::kCancelled));
+  Emit(request.stream.End(FinishReason::kCancelled));
   Forget(id);
 }
 
@@ -149,86 +154,91 @@ DecodeEngine::Request& DecodeEngine::At(const SequenceId& id) {
 }
 
 DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
-  const DecodePlan& plan = scheduler_.BeginStep();
-  if (plan.empty()) {
-    scheduler_.FinishStep();
-    return nullptr;
+  if (std::exchange(next_begun_, false)) {
+    std::swap(running_, next_);
+    running_.step.batch.begun = true;
+    ++totals_.steps_ahead;
+  } else {
+    const DecodePlan& plan = scheduler_.BeginStep();
+    if (plan.empty()) {
+      scheduler_.FinishStep();
+      return nullptr;
+    }
+    Fill(running_, plan);
   }
-  if (plan.repeats) {
-    RepeatStep(plan);
-    return &step_;
+  for (Request* request : running_.requests) {
+    if (request != nullptr) request->began = std::min(request->began, now);
   }
-  step_.Clear();
-  stepping_.clear();
-  step_.out = plan.out;
-  step_.in = plan.in;
-  for (const SwapCopy& copy : plan.out) At(copy.sequence).stepping = true;
-  for (const SwapCopy& copy : plan.in) At(copy.sequence).stepping = true;
-  step_.rows.reserve(plan.batch.size());  // slices point into them
+  return &running_.step;
+}
+
+const Batch* DecodeEngine::BeginNext() {
+  // Where a token is chosen from logits, the host does.
+  const auto chooses = [](const DecodeStep::Row& row) { return row.sample.has_value(); };
+  if (!std::ranges::all_of(running_.step.rows, chooses)) return nullptr;
+  const DecodePlan* plan = scheduler_.BeginNext();
+  if (plan == nullptr) return nullptr;
+  Fill(next_, *plan);
+  next_planned_ = true;
+  return &next_.step.batch;
+}
+
+void DecodeEngine::Fill(BegunStep& to, const DecodePlan& plan) {
+  DecodeStep& step = to.step;
+  step.Clear();
+  to.requests.clear();
+  step.out = plan.out;
+  step.in = plan.in;
+  for (const SwapCopy& copy : plan.out) At(copy.sequence).copied = true;
+  for (const SwapCopy& copy : plan.in) At(copy.sequence).copied = true;
+  step.rows.reserve(plan.batch.size());  // slices point into them
   auto next = requests_.begin();  // one tenant's are in the order of the batch: to go on costs less than to search
   for (size_t i = 0; i < plan.batch.size(); ++i) {
     const SequenceId& id = plan.batch[i];
     if (next == requests_.end() || next->first != id) next = requests_.find(id);
     BATON_CHECK(next != requests_.end(), "a sequence without request");
     Request& request = *next++->second;
-    stepping_.push_back(&request);
-    request.stepping = true;
-    request.began = std::min(request.began, now);
-    const DecodeStep::Row& row = step_.rows.emplace_back(
-        DecodeStep::Row{.sequence = id, .stream = &request.stream, .sample = request.stream.next_sample()});
-    step_.batch.slices.push_back({.tokens = request.stream.next_input(),
-                                  .start = request.stream.next_position(),
-                                  .blocks = plan.tables[i],
-                                  .wants_logits = true,
-                                  .sample = row.sample ? &*row.sample : nullptr});
-  }
-  return &step_;
-}
-
-const Batch* DecodeEngine::Foresee() {
-  const auto cancelled = [](const Request* request) { return request->cancelled; };
-  if (std::ranges::any_of(stepping_, cancelled) || !scheduler_.Foresee()) return nullptr;
-  const DecodePlan& plan = scheduler_.plan();
-  for (size_t i = 0; i < stepping_.size(); ++i) {
-    SequenceSlice& slice = step_.batch.slices[i];
-    slice.start = stepping_[i]->stream.next_position() + 1;
-    slice.blocks = plan.tables[i];
-  }
-  return &step_.batch;
-}
-
-// Each row is a token further, and all else stays as it was.
-void DecodeEngine::RepeatStep(const DecodePlan& plan) {
-  BATON_CHECK(stepping_.size() == plan.batch.size() && step_.rows.size() == plan.batch.size(),
-              "a step repeats another one than the last");
-  step_.batch.foreseen = plan.foreseen;
-  for (size_t i = 0; i < stepping_.size(); ++i) {
-    Request& request = *stepping_[i];
-    request.stepping = true;
-    DecodeStep::Row& row = step_.rows[i];
-    row.sample = request.stream.next_sample();  // set as it was before, so that the slice still points to it
-    row.ended = absl::UnknownError("");
-    SequenceSlice& slice = step_.batch.slices[i];
-    slice.tokens = request.stream.next_input();
-    if (plan.foreseen) continue;
-    slice.start = request.stream.next_position();
-    slice.blocks = plan.tables[i];
+    const DecodeStream& stream = request.stream;
+    const bool follows = request.begun > 0;
+    to.requests.push_back(&request);
+    const DecodeStep::Row& row = step.rows.emplace_back(DecodeStep::Row{
+        .sequence = id, .stream = &request.stream, .sample = stream.next_sample(/*further=*/request.begun)});
+    step.batch.slices.push_back({.tokens = stream.next_input(),
+                                 .start = stream.next_position() + request.begun,
+                                 .blocks = plan.tables[i],
+                                 .wants_logits = true,
+                                 .sample = row.sample ? &*row.sample : nullptr,
+                                 .follows = follows ? static_cast<int32_t>(request.row) : kFollowsNone});
+    ++request.begun;
+    request.row = static_cast<int64_t>(i);
   }
 }
 
-void DecodeEngine::FinishStep(const absl::Status& status, absl::Time now) {
+// Of rows that are in no step any more.
+void DecodeEngine::DropNext() {
+  for (Request* request : next_.requests) --request->begun;
+  scheduler_.DropNext();
+}
+
+void DecodeEngine::FinishStep(const absl::Status& status, bool next_begun) {
+  BATON_CHECK(!next_begun || (next_planned_ && status.ok()), "a step has begun that was not planned");
+  next_begun_ = next_begun;
+  if (std::exchange(next_planned_, false) && !next_begun) DropNext();
   scheduler_.FinishStep();
   ++totals_.steps;
   TellTokens();  // if there was no row, or the step failed
-  for (size_t i = 0; i < step_.rows.size(); ++i) FinishRow(step_.rows[i], *stepping_[i], status, now);
+  DecodeStep& step = running_.step;
+  for (size_t i = 0; i < step.rows.size(); ++i) {
+    if (running_.requests[i] != nullptr) FinishRow(step.rows[i], *running_.requests[i], status);
+  }
   const auto settle = [&](const SwapCopy& copy) {
     const auto it = requests_.find(copy.sequence);
     if (it == requests_.end()) return;  // its row ended it
-    it->second->stepping = false;
-    if (it->second->cancelled) Cancel(it->second->stream.request_id(), now);
+    it->second->copied = false;
+    if (it->second->cancelled) End(it->first, *it->second);
   };
-  for (const SwapCopy& copy : step_.in) settle(copy);
-  for (const SwapCopy& copy : step_.out) {
+  for (const SwapCopy& copy : step.in) settle(copy);
+  for (const SwapCopy& copy : step.out) {
     if (*copy.host == nullptr && !copy.pieces.empty()) {
       Fail(copy.sequence, absl::ResourceExhaustedError("no host memory to swap the request out to"));
     } else {
@@ -237,8 +247,8 @@ void DecodeEngine::FinishStep(const absl::Status& status, absl::Time now) {
   }
 }
 
-void DecodeEngine::FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward, absl::Time now) {
-  request.stepping = false;
+void DecodeEngine::FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward) {
+  --request.begun;
   const absl::Status status = forward.ok() ? row.ended.status() : forward;
   if (!status.ok()) {
     Fail(row.sequence, status);
@@ -252,7 +262,7 @@ void DecodeEngine::FinishRow(DecodeStep::Row& row, Request& request, const absl:
     return;
   }
   untold_.push_back(&request);
-  if (request.cancelled) Cancel(request.stream.request_id(), now);
+  if (request.cancelled && !request.copied) End(row.sequence, request);
 }
 
 TokenUpdate DecodeEngine::UpdateOf(Request& request) {
@@ -294,6 +304,11 @@ void DecodeEngine::Report(const RequestId& id, absl::Status status) {
 
 void DecodeEngine::Forget(const SequenceId& id) {
   Request& request = At(id);
+  if (request.begun > 0) {  // the next step has it, and goes on without
+    const auto row = static_cast<size_t>(request.row);
+    next_.requests[row] = nullptr;
+    next_.step.rows[row].stream = nullptr;
+  }
   scheduler_.Remove(id, request.stream.made());
   by_id_.erase(request.stream.request_id());
   requests_.erase(id);

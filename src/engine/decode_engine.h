@@ -47,7 +47,7 @@ struct DecodeEvents {
 struct DecodeStep {
   struct Row {
     SequenceId sequence;
-    DecodeStream* stream = nullptr;
+    DecodeStream* stream = nullptr;                       // null: it ended with the step before, and runs in vain
     std::optional<SampleSpec> sample;                     // what its slice points to; unset: it needs the logits
     absl::StatusOr<bool> ended = absl::UnknownError("");  // not sampled; without words it takes no memory
   };
@@ -60,7 +60,7 @@ struct DecodeStep {
     out = {};
     in = {};
     batch.slices.clear();
-    batch.foreseen = false;
+    batch.begun = false;
     rows.clear();
   }
   // Row i takes the token that was sampled, or chooses one from its logits. `forward`: of the batch.
@@ -93,11 +93,14 @@ class DecodeEngine {
 
   // Null: nothing can run now. Valid until FinishStep. REQUIRES: no step runs.
   DecodeStep* BeginStep(absl::Time now);
-  // For Meanwhile::foresee of the step's Forward: the batch that is likely to be the next step's, which has taken the
-  // place of the running one. Null: not known. At most once in a step.
-  const Batch* Foresee();
-  // `status`: of Forward; where it failed, the batch's requests fail.
-  void FinishStep(const absl::Status& status, absl::Time now);
+  // For Meanwhile::next of the step's Forward: the batch of the next step, which is what BeginStep gives then. Null: it
+  // depends on what this one makes. At most once in a step.
+  const Batch* BeginNext();
+  // `status`: of Forward; where it failed, the batch's requests fail. `next_begun`: what BeginNext gave has begun
+  // (LogitsView::next_begun).
+  void FinishStep(const absl::Status& status, bool next_begun);
+  // The next BeginStep gives one that has begun.
+  bool next_begun() const { return next_begun_; }
 
   // All that is to be told since the last call. Updates of a step's tokens are made here and not by FinishStep: the
   // next step does not depend on them, so the time for it is when a device computes that.
@@ -113,6 +116,7 @@ class DecodeEngine {
     double growth_share = 1;  // of max_new_tokens that requests use, as learned
     // Since the start:
     int64_t steps = 0;
+    int64_t steps_ahead = 0;  // of these, begun before the one before was over
     int64_t tokens_out = 0;
     int64_t finished = 0;  // with any finish reason
     int64_t failed = 0;
@@ -131,7 +135,9 @@ class DecodeEngine {
     DecodeStream stream;
     absl::Time added;
     absl::Time began = absl::InfiniteFuture();  // of the first step that took it up
-    bool stepping = false;                      // the running step refers to it
+    int32_t begun = 0;                          // steps that have it in a row and are not finished
+    int64_t row = 0;                            // in the last of them
+    bool copied = false;                        // by the running step
     bool cancelled = false;                     // by an event during the step
     Request(DecodeJob job, const DecodeModel& model, uint64_t seed, absl::Time now)
         : stream(std::move(job), model, seed), added(now) {}
@@ -145,13 +151,19 @@ class DecodeEngine {
     std::string tenant;
   };
   using Checking = std::map<ReservationId, Started>;
+  struct BegunStep {
+    DecodeStep step;
+    std::vector<Request*> requests;  // of its rows; null: it ended since
+  };
 
   absl::Status CheckJob(const DecodeJob& job) const;
   Checking::iterator FindChecking(const RequestId& id);
   void Schedule(Started started, ClaimedKv kv);
   Request& At(const SequenceId& id);
-  void RepeatStep(const DecodePlan& plan);
-  void FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward, absl::Time now);
+  void Fill(BegunStep& step, const DecodePlan& plan);
+  void DropNext();
+  void FinishRow(DecodeStep::Row& row, Request& request, const absl::Status& forward);
+  void End(const SequenceId& id, Request& request);
   TokenUpdate UpdateOf(Request& request);
   void TellTokens();
   void NameOutputBlock(const SequenceId& id, const Request& request);
@@ -168,10 +180,9 @@ class DecodeEngine {
   Requests requests_;
   Checking checking_;
   absl::flat_hash_map<RequestId, SequenceId> by_id_;
-  // Both outlive the step, for one that repeats it; where a request of it has ended, none does.
-  DecodeStep step_;
-  std::vector<Request*> stepping_;  // of the step's rows
-  std::vector<Request*> untold_;    // whose last token has no update yet
+  BegunStep running_, next_;
+  bool next_planned_ = false, next_begun_ = false;
+  std::vector<Request*> untold_;  // whose last token has no update yet
   DecodeEvents events_;
   Load totals_;  // only the counts since the start
 };

@@ -91,28 +91,35 @@ void DecodeScheduler::ShareBlocks(Sequence& sequence) {
     const std::span path = std::span<const BlockKey>(sequence.keys).first(i + 1);
     BlockRef block = state == RadixTree::State::kReady ? tree_.Acquire(path.back())
                                                        : tree_.Insert(path, pool_.Share(sequence.table.ids()[i]));
-    if (block.id() != sequence.table.ids()[i]) foreseen_ = false;
+    if (sequence.begun > 0) replaced_.push_back(pool_.Share(sequence.table.ids()[i]));
     sequence.table.Replace(i, std::move(block));
     ++sequence.shared;
   }
 }
 
 void DecodeScheduler::Remove(const SequenceId& id, int64_t made) {
-  BATON_CHECK(!running_ || !InPlan(id), "removed a sequence under the step that it is part of");
   const auto it = sequences_.find(id);
   BATON_CHECK(it != sequences_.end(), "no such sequence");
-  const Sequence& sequence = it->second;
+  Sequence& sequence = it->second;
+  if (sequence.begun > 0) {
+    BATON_CHECK(!has_next_ && !IsCopied(id), "removed a sequence under more than the step that runs without it");
+    std::ranges::replace(step_.batch, &sequence, nullptr);
+    ended_.push_back(std::move(sequence.table));
+  }
   swapped_ -= sequence.swapped;
   growth_.Learn(made, made + sequence.max_kv_tokens - sequence.kv_tokens);
   sequences_.erase(it);
   turns_changed_ = true;
 }
 
-bool DecodeScheduler::InPlan(const SequenceId& id) const {
+bool DecodeScheduler::IsCopied(const SequenceId& id) const {
   const auto copies = [&](const SwapCopy& copy) { return copy.sequence == id; };
-  return std::find(plan_.batch.begin(), plan_.batch.end(), id) != plan_.batch.end() ||
-         std::any_of(plan_.out.begin(), plan_.out.end(), copies) ||
-         std::any_of(plan_.in.begin(), plan_.in.end(), copies);
+  return std::ranges::any_of(step_.plan.out, copies) || std::ranges::any_of(step_.plan.in, copies);
+}
+
+const DecodeScheduler::Turns& DecodeScheduler::TurnsNow() {
+  if (std::exchange(turns_changed_, false)) OrderSequences();
+  return turns_;
 }
 
 void DecodeScheduler::OrderSequences() {
@@ -135,64 +142,50 @@ void DecodeScheduler::OrderSequences() {
 const DecodePlan& DecodeScheduler::BeginStep() {
   BATON_CHECK(!running_, "a step within a step");
   running_ = true;
-  if (!Repeat()) Plan();
-  return plan_;
-}
-
-// Most steps run whom the last one ran: nothing is to be decided then, unless there is no block for someone.
-bool DecodeScheduler::Repeat() {
-  const bool foreseen = std::exchange(foreseen_, false);
-  if (!repeatable_ || turns_changed_) return false;
-  plan_.foreseen = foreseen;
-  plan_.repeats = foreseen || GrowTables(0);
-  return plan_.repeats;
-}
-
-bool DecodeScheduler::Foresee() {
-  BATON_CHECK(running_ && !foreseen_, "a step is foreseen once, while the one before runs");
-  if (!repeatable_ || turns_changed_) return false;
-  for (const Sequence* sequence : batch_) {
-    if (sequence->kv_tokens + 1 == sequence->max_kv_tokens) return false;  // this is its last step
-  }
-  foreseen_ = GrowTables(1);
-  return foreseen_;
-}
-
-// The plan's tables become those of a step that many tokens further. False: some have no block.
-bool DecodeScheduler::GrowTables(int64_t further) {
-  for (size_t i = 0; i < batch_.size(); ++i) {
-    if (!Grow(*batch_[i], further)) return false;
-    plan_.tables[i] = batch_[i]->table.ids();
-  }
-  return true;
-}
-
-void DecodeScheduler::Plan() {
-  plan_.Clear();
-  batch_.clear();
+  step_.Clear();
   releasing_ = 0;
   leaving_.clear();
-  if (std::exchange(turns_changed_, false)) OrderSequences();
-  bool all = true;       // whose turn it is run
   bool waiting = false;  // a swapped sequence found no room: none with a later turn may take it
-  for (auto turn = turns_.cbegin(); turn != turns_.cend(); ++turn) {
+  const Turns& turns = TurnsNow();
+  for (auto turn = turns.cbegin(); turn != turns.cend(); ++turn) {
     const Sequences::iterator it = *turn;
-    if (static_cast<int32_t>(plan_.batch.size()) == options_.max_batch) break;
+    if (static_cast<int32_t>(step_.batch.size()) == options_.max_batch) break;
     if (it->second.leaving) continue;
     if (it->second.swapped && (waiting || !SwapIn(turn))) {
       waiting = true;
-      all = false;
       continue;
     }
-    if (!GrowOne(turn)) {
-      all = false;
-      continue;
-    }
-    plan_.batch.push_back(it->first);
-    plan_.tables.push_back(it->second.table.ids());
-    batch_.push_back(&it->second);
+    if (GrowOne(turn)) step_.Add(it);
   }
-  repeatable_ = all && plan_.out.empty() && plan_.in.empty();
+  Begin(step_);
+  return step_.plan;
+}
+
+const DecodePlan* DecodeScheduler::BeginNext() {
+  BATON_CHECK(running_ && !has_next_, "the next step is begun once, while one runs");
+  if (swapped_ > 0 || !step_.plan.out.empty()) return nullptr;
+  next_.Clear();
+  for (const Sequences::iterator it : TurnsNow()) {
+    if (static_cast<int32_t>(next_.batch.size()) == options_.max_batch) break;
+    Sequence& sequence = it->second;
+    if (sequence.kv_tokens + sequence.begun == sequence.max_kv_tokens) continue;
+    if (!Grow(sequence)) return nullptr;
+    next_.Add(it);
+  }
+  if (next_.batch.empty()) return nullptr;
+  Begin(next_);
+  has_next_ = true;
+  return &next_.plan;
+}
+
+void DecodeScheduler::Begin(const Step& step) {
+  for (Sequence* sequence : step.batch) ++sequence->begun;
+}
+
+void DecodeScheduler::DropNext() {
+  BATON_CHECK(has_next_, "no step to drop");
+  has_next_ = false;
+  for (Sequence* sequence : next_.batch) --sequence->begun;
 }
 
 // Where there is no block, makes room for one, which comes free with this step.
@@ -202,9 +195,9 @@ bool DecodeScheduler::GrowOne(Turns::const_iterator turn) {
   return false;
 }
 
-// Makes sure of a block for the sequence's next token, or the one that many further. False: there is none.
-bool DecodeScheduler::Grow(Sequence& sequence, int64_t further) {
-  if (BlocksFor(sequence.kv_tokens + 1 + further) == static_cast<int64_t>(sequence.table.size())) return true;
+// Makes sure of a block for the token after those that are computed or begun. False: there is none.
+bool DecodeScheduler::Grow(Sequence& sequence) {
+  if (BlocksFor(sequence.kv_tokens + sequence.begun + 1) <= static_cast<int64_t>(sequence.table.size())) return true;
   std::optional<BlockRef> block = tree_.Allocate();
   if (block) sequence.table.Append(*std::move(block));
   return block.has_value();
@@ -217,7 +210,7 @@ bool DecodeScheduler::SwapIn(Turns::const_iterator turn) {
   const int64_t blocks = BlocksFor(sequence.kv_tokens);
   const int64_t ready = tree_.ReadyPrefix(sequence.keys);
   const int64_t needed = blocks - ready + tree_.CachedInPrefix(sequence.keys);
-  const int64_t room = std::min(needed + static_cast<int64_t>(plan_.batch.size()) + 1, pool_.counts().total);
+  const int64_t room = std::min(needed + static_cast<int64_t>(step_.batch.size()) + 1, pool_.counts().total);
   if (tree_.Available() < room) {
     MakeRoom(turn, room - tree_.Available());
     return false;
@@ -233,7 +226,7 @@ bool DecodeScheduler::SwapIn(Turns::const_iterator turn) {
   }
   sequence.swapped = false;
   --swapped_;
-  plan_.in.push_back(std::move(copy));
+  step_.plan.in.push_back(std::move(copy));
   return true;
 }
 
@@ -273,13 +266,14 @@ void DecodeScheduler::SwapOut(Sequences::iterator it) {
   SwapCopy copy{it->first, &sequence.host, {}};
   const auto written = static_cast<size_t>(BlocksFor(sequence.kv_tokens));  // not the one for its next token
   for (size_t i = 0; i < written; ++i) copy.pieces.push_back({i, sequence.table.ids()[i]});
-  plan_.out.push_back(std::move(copy));
+  step_.plan.out.push_back(std::move(copy));
 }
 
 void DecodeScheduler::FinishStep() {
   BATON_CHECK(running_, "no step to finish");
-  running_ = false;
-  for (const SwapCopy& copy : plan_.out) {
+  ended_.clear();
+  replaced_.clear();
+  for (const SwapCopy& copy : step_.plan.out) {
     Sequence& sequence = At(copy.sequence);
     sequence.table.Truncate(0);
     sequence.shared = 0;
@@ -287,17 +281,23 @@ void DecodeScheduler::FinishStep() {
     sequence.swapped = true;
     ++swapped_;
   }
-  for (const SwapCopy& copy : plan_.in) {
+  for (Sequence* sequence : step_.batch) {
+    if (sequence == nullptr) continue;
+    ++sequence->kv_tokens;
+    --sequence->begun;
+  }
+  for (const SwapCopy& copy : step_.plan.in) {
     Sequence& sequence = At(copy.sequence);
     sequence.host.reset();
     ShareBlocks(sequence);
   }
-  for (Sequence* sequence : batch_) ++sequence->kv_tokens;
+  running_ = std::exchange(has_next_, false);
+  if (running_) std::swap(step_, next_);
 }
 
 DecodeScheduler::Counts DecodeScheduler::counts() const {
   return {.sequences = static_cast<int64_t>(sequences_.size()),
-          .batch = static_cast<int64_t>(plan_.batch.size()),
+          .batch = static_cast<int64_t>(step_.batch.size()),
           .swapped = swapped_,
           .preemptions = preemptions_,
           .growth_share = growth_.share()};
@@ -318,9 +318,15 @@ void DecodeScheduler::CheckInvariants() const {
   }
   BATON_CHECK(turns_changed_ || turns_.size() == sequences_.size(), "a sequence without turn");
   BATON_CHECK(swapped == swapped_, "swapped sequences miscounted");
-  if (!repeatable_ || turns_changed_) return;
-  BATON_CHECK(batch_.size() == plan_.batch.size() && plan_.tables.size() == plan_.batch.size(), "a torn plan");
-  for (size_t i = 0; i < batch_.size(); ++i) BATON_CHECK(batch_[i] == &At(plan_.batch[i]), "repeats another batch");
+  BATON_CHECK(running_ || (!has_next_ && ended_.empty() && replaced_.empty()), "something is left of a step");
+  std::map<const Sequence*, int32_t> begun;
+  for (const auto& [is_begun, step] : {std::pair(running_, &step_), std::pair(has_next_, &next_)}) {
+    if (!is_begun) continue;
+    for (const Sequence* sequence : step->batch) ++begun[sequence];
+  }
+  for (const auto& [id, sequence] : sequences_) {
+    BATON_CHECK(begun[&sequence] == sequence.begun, "the steps of a sequence are miscounted");
+  }
 }
 
 }  // namespace baton

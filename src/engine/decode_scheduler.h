@@ -54,16 +54,12 @@ struct DecodePlan {
   std::vector<SwapCopy> in;
   std::vector<SequenceId> batch;                 // in the order of their turns
   std::vector<std::span<const BlockId>> tables;  // of the batch: each has a place for the sequence's next token
-  bool repeats = false;                          // the batch is the last step's, and there are no copies
-  bool foreseen = false;                         // and all is as Foresee said
   bool empty() const { return out.empty() && in.empty() && batch.empty(); }
   void Clear() {  // keeps the memory
     out.clear();
     in.clear();
     batch.clear();
     tables.clear();
-    repeats = false;
-    foreseen = false;
   }
 };
 
@@ -100,19 +96,25 @@ class DecodeScheduler {
   // The block that the sequence's last computed token completed has this key: from now on others may share it. It must
   // follow the keys that the sequence came with.
   void NameBlock(const SequenceId& id, const BlockKey& key);
-  // The sequence is over after `made` tokens. REQUIRES: it is not part of a running step.
+  // The sequence is over after `made` tokens. Where the running step has it still, nobody else has its blocks before
+  // that is over. REQUIRES: no running step copies it, and the last step that was begun is not one more.
   void Remove(const SequenceId& id, int64_t made);
 
-  // Plans a step; the plan stays valid until Foresee or FinishStep. Empty: nothing can run until blocks come free.
-  // REQUIRES: no step runs.
+  // Plans a step; the plan stays valid until its FinishStep. Empty: nothing can run until blocks come free. REQUIRES:
+  // no step runs.
   const DecodePlan& BeginStep();
-  // While a step runs: the plan becomes the next step's, if that is likely to be the running one a token further.
-  // False: it is not, and the plan stays as it is. REQUIRES: nobody reads the running step's tables any more.
-  bool Foresee();
-  // All that was planned has happened; each sequence of the batch has one computed token more.
+  // While a step runs: plans the one after it, which begins before it is known what the running one makes. Each of that
+  // one's sequences is one token further then; those that certainly end with it are left out, and those of which that
+  // turns out later run in vain. Null: it takes copies or blocks that are not there, or nobody is in it, and the next
+  // BeginStep sees to it. Valid until FinishStep, its tables until the one after. Tables of the running step are not
+  // valid any more. REQUIRES: no such step was begun yet.
+  const DecodePlan* BeginNext();
+  // What BeginNext planned does not happen.
+  void DropNext();
+  // All that was planned for the running step has happened; each sequence of its batch has one computed token more.
+  // What BeginNext planned is the running step now.
   void FinishStep();
 
-  const DecodePlan& plan() const { return plan_; }
   const std::vector<BlockKey>& keys(const SequenceId& id) const { return At(id).keys; }
 
   struct Counts {
@@ -134,6 +136,7 @@ class DecodeScheduler {
     size_t shared = 0;  // blocks [0, shared) of the table are the tree's nodes of keys [0, shared)
     int64_t kv_tokens = 0;
     int64_t max_kv_tokens = 0;  // at the end of its longest possible life
+    int32_t begun = 0;          // steps that have it and are not finished
     bool swapped = false;
     bool leaving = false;               // is being swapped out by the running step
     std::unique_ptr<std::byte[]> host;  // [BlocksFor(kv_tokens)] blocks when swapped out
@@ -141,15 +144,28 @@ class DecodeScheduler {
   using Sequences = std::map<SequenceId, Sequence>;
   using Turns = std::vector<Sequences::iterator>;
   using LeavingReferences = absl::flat_hash_map<BlockId, int64_t>;  // by sequences that are being swapped out
+  struct Step {
+    DecodePlan plan;
+    std::vector<Sequence*> batch;  // of the plan; null: it was removed since
+
+    void Clear() {  // keeps the memory
+      plan.Clear();
+      batch.clear();
+    }
+    void Add(Sequences::iterator it) {
+      plan.batch.push_back(it->first);
+      plan.tables.push_back(it->second.table.ids());
+      batch.push_back(&it->second);
+    }
+  };
 
   const Sequence& At(const SequenceId& id) const;
   Sequence& At(const SequenceId& id);
-  bool InPlan(const SequenceId& id) const;
-  bool Repeat();
-  bool GrowTables(int64_t further);
-  void Plan();
+  bool IsCopied(const SequenceId& id) const;
+  const Turns& TurnsNow();
   void OrderSequences();
-  bool Grow(Sequence& sequence, int64_t further = 0);
+  void Begin(const Step& step);
+  bool Grow(Sequence& sequence);
   bool GrowOne(Turns::const_iterator turn);
   bool SwapIn(Turns::const_iterator turn);
   void MakeRoom(Turns::const_iterator claimant, int64_t blocks);
@@ -166,13 +182,14 @@ class DecodeScheduler {
   int64_t swapped_ = 0;
   int64_t preemptions_ = 0;
 
-  DecodePlan plan_;
-  Turns turns_;  // of all sequences, unless some came or ended since the last step
+  Step step_, next_;  // the running one, and the one after it
+  bool running_ = false, has_next_ = false;
+  // What the running step may use and is nobody's any more: sequences that ended, and blocks in whose place their
+  // sequence has others.
+  std::vector<BlockTable> ended_;
+  std::vector<BlockRef> replaced_;
+  Turns turns_;  // of all sequences, unless some came or ended since they were ordered
   bool turns_changed_ = false;
-  std::vector<Sequence*> batch_;  // of the plan
-  bool repeatable_ = false;       // as long as no sequence comes or ends and blocks suffice
-  bool foreseen_ = false;         // the plan is the next step's, as long as it repeats and no table changes
-  bool running_ = false;
   LeavingReferences leaving_;
   int64_t releasing_ = 0;  // blocks that come free when the step is over and that nobody has claimed yet
 };

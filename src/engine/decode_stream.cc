@@ -36,9 +36,9 @@ std::string DecodeStream::Flush() {
   return text;
 }
 
-std::optional<SampleSpec> DecodeStream::next_sample() const {
+std::optional<SampleSpec> DecodeStream::next_sample(int64_t further) const {
   if (wants_top_logprobs_) return std::nullopt;
-  return sampler_.Spec();
+  return sampler_.Spec(further);
 }
 
 absl::StatusOr<bool> DecodeStream::Advance(std::span<const float> logits, SamplerScratch& scratch) {

@@ -35,9 +35,10 @@ class DecodeStream {
   std::span<const TokenId> next_input() const { return std::span(tokens_).last(1); }
   int32_t next_position() const { return static_cast<int32_t>(tokens_.size()) - 1; }
 
-  // How the token after next_input() is to be chosen, for who chooses it in place of Advance(logits). Unset where top
-  // log probabilities are wanted, for which it takes the logits. Valid until Advance.
-  std::optional<SampleSpec> next_sample() const;
+  // How the token after next_input() is to be chosen, for who chooses it in place of Advance(logits), or the one that
+  // many `further`, see Sampler::Spec. Unset where top log probabilities are wanted, for which it takes the logits.
+  // Valid until Advance.
+  std::optional<SampleSpec> next_sample(int64_t further) const;
 
   // Takes logits [vocab] of next_input(): one token more. Says whether it was the last. An error is the logits', see
   // Sampler. REQUIRES: none was the last, and Tell has told of the one before.

@@ -10,6 +10,9 @@
 namespace baton {
 namespace {
 
+// What it takes at most to plan a step and to begin it, with time to wake up.
+constexpr absl::Duration kPlanningTime = absl::Milliseconds(1);
+
 DecodeEngineOptions WithBackend(DecodeEngineOptions options, Backend& backend) {
   options.blocks = static_cast<int64_t>(backend.kv_slab().size()) / backend.kv_layout().BlockBytes();
   options.handoff.layout = backend.kv_layout();
@@ -109,6 +112,7 @@ void DecodeWorker::Shutdown(absl::Duration grace) {
   }
   if (checker_) checker_->Stop();
   loop_.Stop();
+  FinishBegun();
   DecodeEvents events;
   {
     const std::lock_guard lock(mutex_);
@@ -125,7 +129,7 @@ absl::Time DecodeWorker::Step() {
   absl::Time next;
   {
     const std::lock_guard lock(mutex_);
-    if (grace_over_) return absl::InfiniteFuture();
+    if (grace_over_ && !engine_.next_begun()) return absl::InfiniteFuture();
     engine_.Tick(clock_.Now());
     step = engine_.BeginStep(clock_.Now());
     next = engine_.NextTick();
@@ -135,10 +139,19 @@ absl::Time DecodeWorker::Step() {
     Tell();
     return next;
   }
-  const absl::Status computed = Compute(*step);
+  const Outcome outcome = Compute(*step);
   const std::lock_guard lock(mutex_);
-  engine_.FinishStep(computed, clock_.Now());
+  engine_.FinishStep(outcome.status, outcome.next_begun);
   return absl::InfinitePast();
+}
+
+// A step that has begun uses blocks, so it ends before they are given back.
+void DecodeWorker::FinishBegun() {
+  const auto begun = [this] {
+    const std::lock_guard lock(mutex_);
+    return engine_.next_begun();
+  };
+  if (begun()) Step();
 }
 
 void DecodeWorker::Tell() {
@@ -150,9 +163,11 @@ void DecodeWorker::Tell() {
   delivery_.Deliver(std::move(events));
 }
 
-const Batch* DecodeWorker::Foresee() {
+// Late, so that who comes while the step runs is in the next one, but not so late that the device waits.
+const Batch* DecodeWorker::BeginNext() {
+  clock_.SleepUntil(began_ + takes_ - std::max(kPlanningTime, takes_ / 8));
   const std::lock_guard lock(mutex_);
-  return grace_over_ ? nullptr : engine_.Foresee();
+  return grace_over_ ? nullptr : engine_.BeginNext();
 }
 
 absl::Time DecodeWorker::Check() {
@@ -171,19 +186,23 @@ absl::Time DecodeWorker::Check() {
   return absl::InfinitePast();
 }
 
-absl::Status DecodeWorker::Compute(DecodeStep& step) {
+DecodeWorker::Outcome DecodeWorker::Compute(DecodeStep& step) {
   if (!step.out.empty() || !step.in.empty()) Tell();  // copies take long, and the host makes them
   const absl::Status swapped = CopySwaps(step, backend_.kv_slab(), backend_.kv_layout().BlockBytes());
   // Only a device that has failed cannot copy, and requests would go on with what is not theirs.
   BATON_CHECK(swapped.ok(), swapped.ToString());
-  if (step.rows.empty()) return absl::OkStatus();
+  if (step.rows.empty()) return {absl::OkStatus()};
+  if (!step.batch.begun) began_ = clock_.Now();
   const absl::StatusOr<LogitsView> logits =
-      backend_.Forward(step.batch, [](int64_t) { return true; }, {[this] { Tell(); }, [this] { return Foresee(); }});
-  if (!logits.ok()) return logits.status();
+      backend_.Forward(step.batch, [](int64_t) { return true; }, {[this] { Tell(); }, [this] { return BeginNext(); }});
+  const absl::Time over = clock_.Now();
+  // One that takes unusually long says little of the next.
+  takes_ = std::min(over - std::exchange(began_, over), takes_ + std::max(takes_ / 16, kPlanningTime));
+  if (!logits.ok()) return {logits.status()};
   BATON_CHECK(logits->rows == std::ssize(step.rows), "the backend gave another number of rows");
   BATON_CHECK(logits->sampled.empty() || std::ssize(logits->sampled) == logits->rows, "some rows are not told of");
   Sample(step, *logits);
-  return absl::OkStatus();
+  return {absl::OkStatus(), logits->next_begun};
 }
 
 void DecodeWorker::Sample(DecodeStep& step, const LogitsView& logits) {

@@ -63,10 +63,16 @@ class DecodeWorker {
 
  private:
   absl::Time Step();
+  void FinishBegun();
   absl::Time Check();
   void Tell();
-  const Batch* Foresee();
-  absl::Status Compute(DecodeStep& step);
+  const Batch* BeginNext();
+  // What Forward made of the step.
+  struct Outcome {
+    absl::Status status;
+    bool next_begun = false;
+  };
+  Outcome Compute(DecodeStep& step);
   void Sample(DecodeStep& step, const LogitsView& logits);
   bool drained() const;
 
@@ -81,6 +87,9 @@ class DecodeWorker {
   DecodeEngine engine_;      // guarded by mutex_, except what a running DecodeStep refers to
   bool closing_ = false;     // guarded by mutex_; nothing new is taken
   bool grace_over_ = false;  // guarded by mutex_; no further step begins
+  // Of the step's thread: when the running step began on the device, and how long it will take there at least.
+  absl::Time began_ = absl::UnixEpoch();
+  absl::Duration takes_;
   DecodeDelivery delivery_;
   StepLoop loop_;  // its thread uses all of the above
   // With options.engine.handoff.verify: its thread digests blocks, so that no step and no message waits for that.

@@ -10,6 +10,8 @@
 
 namespace baton {
 
+inline constexpr int32_t kFollowsNone = -1;
+
 // One sequence's share of a step. Positions [0, start) are already in the blocks; this step writes [start, start + n).
 struct SequenceSlice {
   std::span<const TokenId> tokens;  // [n], n >= 1
@@ -19,6 +21,9 @@ struct SequenceSlice {
   // With wants_logits: a backend that can may choose the token itself instead of giving logits, see
   // LogitsView::sampled. Null: it must give them.
   const SampleSpec* sample = nullptr;
+  // In a step that begins before the one before is over (Meanwhile::next): the slice of that one whose choice is this
+  // one's token, in place of the only one of `tokens`; where `sample` has seen tokens, it is one more of them.
+  int32_t follows = kFollowsNone;
 };
 
 // Blocks of different slices may be the same for reading: a slice may attend to positions that another slice of the
@@ -26,9 +31,7 @@ struct SequenceSlice {
 // twice.
 struct Batch {
   std::vector<SequenceSlice> slices;
-  // These slices are the ones that the pass before was told of (Meanwhile::foresee), but for their tokens and what
-  // these change of the samples: where that step's slice had a sample, and there alone, its successor has one.
-  bool foreseen = false;
+  bool begun = false;  // Meanwhile::next gave it, and it is under way (LogitsView::next_begun)
 };
 
 }  // namespace baton

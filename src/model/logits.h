@@ -23,6 +23,7 @@ struct LogitsView {
   int64_t rows = 0;
   int64_t vocab = 0;
   std::span<const SampledToken> sampled{};  // [rows], or empty: none is sampled
+  bool next_begun = false;                  // what Meanwhile::next gave is under way, and is the next pass
 };
 
 }  // namespace baton

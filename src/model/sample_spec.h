@@ -25,7 +25,6 @@ struct SampleSpec {
   float frequency_penalty = 0;
   double uniform = 0;                 // what is drawn: UniformAt(seed, tokens drawn before)
   std::span<const SeenToken> seen{};  // of prompt and output, each id once; empty where no penalty is set
-  int64_t latest = 0;                 // which of `seen` is the last token's: nothing else of it changes with a token
 };
 
 }  // namespace baton

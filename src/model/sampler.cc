@@ -132,8 +132,7 @@ void Sampler::Count(TokenId id, int32_t outputs) {
   if (!penalized_) return;
   const auto [entry, added] = seen_index_.try_emplace(id, seen_.size());
   if (added) seen_.push_back({id, 0});
-  latest_ = entry->second;
-  seen_[latest_].outputs += outputs;
+  seen_[entry->second].outputs += outputs;
 }
 
 void Sampler::Penalize(std::span<float> logits) const {
@@ -145,7 +144,7 @@ void Sampler::Penalize(std::span<float> logits) const {
   }
 }
 
-SampleSpec Sampler::Spec() const {
+SampleSpec Sampler::Spec(int64_t further) const {
   return {.temperature = temperature_,
           .top_k = top_k_,
           .top_p = top_p_,
@@ -153,9 +152,8 @@ SampleSpec Sampler::Spec() const {
           .repetition_penalty = repetition_penalty_,
           .presence_penalty = presence_penalty_,
           .frequency_penalty = frequency_penalty_,
-          .uniform = UniformAt(seed_, drawn_),
-          .seen = seen_,
-          .latest = static_cast<int64_t>(latest_)};
+          .uniform = UniformAt(seed_, drawn_ + static_cast<uint64_t>(further)),
+          .seen = seen_};
 }
 
 void Sampler::Accept(TokenId id) {

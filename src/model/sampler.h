@@ -34,9 +34,10 @@ class Sampler {
   // INTERNAL if any is NaN or +inf or if all are -inf.
   absl::StatusOr<TokenId> Sample(std::span<const float> logits, SamplerScratch& scratch, TokenLogprobs* logprobs);
 
-  // In place of Sample, for who chooses elsewhere. Spec: the next choice, valid until the next Sample or Accept.
-  // Accept: the token that was chosen. NotFinite: the error of logits whose largest is not finite.
-  SampleSpec Spec() const;
+  // In place of Sample, for who chooses elsewhere. Spec: the next choice, or the one that many `further`, of which it
+  // lacks the tokens in between; valid until the next Sample or Accept. Accept: the token that was chosen. NotFinite:
+  // the error of logits whose largest is not finite.
+  SampleSpec Spec(int64_t further = 0) const;
   void Accept(TokenId id);
   absl::Status NotFinite(float largest) const;
 
@@ -61,7 +62,6 @@ class Sampler {
 
   std::vector<SeenToken> seen_;  // empty unless penalized_
   absl::flat_hash_map<TokenId, size_t> seen_index_;
-  size_t latest_ = 0;  // of seen_: the last token's
 };
 
 // The i-th number in [0, 1) of the stream named `seed`.

@@ -79,6 +79,7 @@ void DecodeService::Report() {
   metrics_.OnFailedChecks(load.failed_checks);
   metrics_.OnRefusedWrites(load.refused_writes);
   metrics_.OnPreemptions(load.preemptions);
+  metrics_.OnSteps(load.steps, load.steps_ahead);
   streams_.SendAll(LoadEvent(told));
 }
 

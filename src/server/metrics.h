@@ -65,6 +65,7 @@ enum class Metric {
   kFailedChecks,
   kRefusedWrites,
   kPreemptions,
+  kDecodeSteps,
   // Both.
   kStageQueueSeconds,
   kEtcdUp,

@@ -93,6 +93,11 @@ void WorkerMetrics::OnPreemptions(int64_t total) {
   if (vllm_) Raise(vllm_->preemptions, total);
 }
 
+void WorkerMetrics::OnSteps(int64_t total, int64_t ahead) {
+  Raise(metrics_.Counter(Metric::kDecodeSteps, {{"begun", "ahead"}}), ahead);
+  Raise(metrics_.Counter(Metric::kDecodeSteps, {{"begun", "after"}}), total - ahead);
+}
+
 void WorkerMetrics::OnTakenUp(absl::Duration queued) { queue_.Observe(absl::ToDoubleSeconds(queued)); }
 
 }  // namespace baton

@@ -37,6 +37,8 @@ class WorkerMetrics {
   void OnFailedChecks(int64_t total);
   void OnRefusedWrites(int64_t total);
   void OnPreemptions(int64_t total);
+  // `ahead`: of the total.
+  void OnSteps(int64_t total, int64_t ahead);
   // It waited here until a step took it up.
   void OnTakenUp(absl::Duration queued);
 

@@ -114,6 +114,11 @@ TEST_CASE("metrics of a cluster tell what its hand-offs moved, and how long requ
     return Scrape(worker.metrics, "baton_stage_queue_seconds_count{stage=\"decode\"}").value_or(0);
   };
   CHECK(waited(*cluster.decode_a) + waited(*cluster.decode_b) == 2);
+  const auto steps = [](const Worker& worker, const std::string& begun) {
+    return Scrape(worker.metrics, "baton_decode_steps_total{begun=\"" + begun + "\"}").value_or(0);
+  };
+  CHECK(steps(*cluster.decode_a, "after") + steps(*cluster.decode_b, "after") >= 2);
+  CHECK(steps(*cluster.decode_a, "ahead") + steps(*cluster.decode_b, "ahead") == 0);  // no GPU
 }
 
 TEST_CASE(

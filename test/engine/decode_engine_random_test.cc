@@ -1,5 +1,6 @@
 // A decode engine under seeds: random jobs in a pool that runs out, with whatever may happen to them.
 #include <algorithm>
+#include <array>
 #include <map>
 #include <random>
 
@@ -9,6 +10,8 @@
 
 namespace baton {
 namespace {
+
+using Ahead = FakeBackend::Ahead;
 
 // A mix of prompts, some with common prefixes, of sampling parameters and of lengths.
 std::vector<DecodeJob> RandomJobs(std::mt19937& rng, int count, size_t longest_prompt, int most_tokens) {
@@ -36,7 +39,7 @@ std::vector<DecodeJob> RandomJobs(std::mt19937& rng, int count, size_t longest_p
 }
 
 TEST_CASE("what a request gives does not depend on neighbours, arrival, order, tenant, batch, preemption or sampler") {
-  int64_t preemptions = 0, foreseen = 0, began_foreseen = 0;
+  int64_t preemptions = 0, ahead = 0, came_between = 0;
   for (uint32_t seed = 0; seed < 60; ++seed) {
     INFO("seed " << seed);
     std::mt19937 rng(seed);
@@ -52,13 +55,13 @@ TEST_CASE("what a request gives does not depend on neighbours, arrival, order, t
     world.backend.samples = seed % 4 < 2;
     std::mt19937 late_rng(seed);
     if (seed % 7 != 0) world.tells_late = &late_rng;
-    world.foresees = seed % 3 != 1;
+    world.backend.ahead = std::array{Ahead::kNever, Ahead::kAtOnce, Ahead::kLate, Ahead::kDeclined}[seed / 4 % 4];
     size_t next = 0;
-    world.when_foreseen = [&] {
-      if (next == jobs.size() || rng() % 4 != 0) return;
+    world.when_begun = [&] {
+      if (next == jobs.size() || rng() % 4 == 0) return;
       const bool started = world.TryStartUnderReserved(jobs[next]);
       next += started;
-      began_foreseen += started;
+      came_between += started;
     };
     for (DecodeJob& job : jobs) job.handicap = absl::Seconds(static_cast<int>(rng() % 60) - 30);
     while (next < jobs.size()) {
@@ -74,11 +77,12 @@ TEST_CASE("what a request gives does not depend on neighbours, arrival, order, t
     CHECK(world.AllBlocksBack());
     CHECK(world.engine.load().swapped == 0);
     preemptions += world.engine.load().preemptions;
-    foreseen += world.backend.foreseen_steps();
+    CHECK(world.engine.load().steps_ahead == world.backend.steps_ahead());
+    ahead += world.backend.steps_ahead();
   }
   CHECK(preemptions > 20);
-  CHECK(foreseen > 500);
-  CHECK(began_foreseen > 50);
+  CHECK(ahead > 500);
+  CHECK(came_between > 50);
 }
 
 TEST_CASE("cancelled or failed at any moment, a request told what it gives alone as far as it came, and one end") {
@@ -89,9 +93,10 @@ TEST_CASE("cancelled or failed at any moment, a request told what it gives alone
     const std::vector<DecodeJob> jobs = RandomJobs(rng, 10, 40, 30);
     DecodeWorld world(TestOptions(10));
     world.backend.samples = rng() % 2 == 0;
+    world.backend.ahead = std::array{Ahead::kNever, Ahead::kAtOnce, Ahead::kLate, Ahead::kDeclined}[rng() % 4];
     world.tells_late = &rng;
     const auto cancel_one = [&] { world.engine.Cancel(jobs[rng() % jobs.size()].request_id, world.now); };
-    world.when_foreseen = [&] {
+    world.when_begun = [&] {
       if (rng() % 8 == 0) cancel_one();
     };
     for (const DecodeJob& job : jobs) {

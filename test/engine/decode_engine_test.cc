@@ -207,7 +207,7 @@ TEST_CASE("whatever comes before a step's tokens are told, they are told first, 
   REQUIRE(step != nullptr);
   const absl::StatusOr<LogitsView> logits = world.backend.Forward(step->batch, [](int64_t) { return true; });
   for (int64_t i = 0; i < std::ssize(step->rows); ++i) step->Sample(i, *logits, world.scratch);
-  world.engine.FinishStep(absl::OkStatus(), world.now);
+  world.engine.FinishStep(absl::OkStatus(), /*next_begun=*/false);
   CHECK(world.engine.load().tokens_out == 9);
   CHECK(world.engine.load().finished == 1);
   CHECK(world.engine.load().running == 2);
@@ -228,7 +228,7 @@ TEST_CASE("whatever comes before a step's tokens are told, they are told first, 
     failure = absl::UnavailableError("the device is lost");
     finish = std::nullopt;
     REQUIRE(world.engine.BeginStep(world.now) != nullptr);
-    world.engine.FinishStep(failure, world.now);
+    world.engine.FinishStep(failure, /*next_begun=*/false);
   }
   SECTION("they are cancelled in the next step, whose token they get") {
     step = world.engine.BeginStep(world.now);
@@ -333,6 +333,67 @@ TEST_CASE("a backend chooses tokens as the sampler does, but not where top log p
     INFO(job.request_id);
     CheckSame(world.outputs.at(job.request_id), RunAlone(job), /*backend_samples=*/true);
   }
+}
+
+TEST_CASE("a step begins before the last one is over, unless a token of that one is chosen from its logits") {
+  DecodeWorld world(TestOptions(32));
+  world.backend.samples = true;
+  world.backend.ahead = FakeBackend::Ahead::kLate;
+  const std::vector<TokenId> prompt = {1, 2, 3};
+  world.StartJob(TestJob("plain", prompt, 9));
+  for (int i = 0; i < 3; ++i) world.Step();
+  CHECK(world.engine.load().steps_ahead == 2);
+  DecodeJob job = TestJob("with logits", prompt, 2);
+  job.sampling.logprobs = 2;
+  world.StartJob(job);
+  world.Step();  // had begun before it came
+  CHECK(world.engine.load().steps_ahead == 3);
+  world.Step();  // has it, since that depends on the last step alone
+  CHECK(world.engine.load().steps_ahead == 4);
+  world.Step();
+  CHECK(world.engine.load().steps_ahead == 4);
+  world.RunAll();
+  CHECK(world.engine.load().steps == 9);
+  CHECK(world.engine.load().steps_ahead == 6);
+  CHECK(world.outputs["plain"].tokens == FakeBackend::Greedy(prompt, 9));
+  CHECK(world.outputs["with logits"].tokens == FakeBackend::Greedy(prompt, 2));
+}
+
+TEST_CASE(
+    "a row of a request that ended or was cancelled under it runs in vain, and a failed step takes the next along") {
+  DecodeWorld world(TestOptions(32));
+  world.backend.samples = true;
+  world.backend.ahead = FakeBackend::Ahead::kLate;
+  const std::vector<TokenId> prompt = {1, 2, 3}, tokens = FakeBackend::Greedy(prompt, 9);
+  DecodeJob stops = TestJob("stops", prompt, 9);
+  stops.sampling.stop_ids = {tokens[2]};
+  world.StartJob(stops);
+  world.StartJob(TestJob("cancelled", prompt, 9));
+  world.StartJob(TestJob("others", prompt, 9));
+  world.Step();
+  world.Step();
+  DecodeStep* step = world.Begin();
+  world.engine.Cancel("cancelled", world.now);
+  world.Finish(*step);
+  CHECK(world.outputs["stops"].finish == FinishReason::kStop);
+  CHECK(world.outputs["stops"].tokens.size() == 3);
+  world.TakeEvents();
+  CHECK(world.outputs["cancelled"].finish == FinishReason::kCancelled);
+  CHECK(world.outputs["cancelled"].tokens.size() == 3);
+  CHECK(world.engine.load().running == 1);
+  step = world.Begin();
+  CHECK(step->batch.begun);
+  CHECK(step->rows.size() == 3);
+  world.Finish(*step);
+  CHECK(world.engine.load().tokens_out == 10);
+  world.StartJob(TestJob("came", prompt, 2));
+  world.Step();  // begins the first one that has it
+  world.backend.FailNext(absl::UnavailableError("lost"));
+  world.RunAll();
+  CHECK(world.outputs["others"].failure == absl::UnavailableError("lost"));
+  CHECK(world.outputs["came"].failure == absl::UnavailableError("lost"));
+  CHECK(world.engine.idle());
+  CHECK(world.AllBlocksBack());
 }
 
 TEST_CASE("Start refuses what is out of range or in doubt, and leaves nothing behind") {

@@ -213,13 +213,15 @@ class DecodeWorld {
   void Finish(DecodeStep& step) {
     absl::Status status = CopySwaps(step, backend.kv_slab(), FakeBackend::Layout().BlockBytes());
     BATON_CHECK(status.ok(), "host memory is always copied");
+    bool next_begun = false;
     if (!step.rows.empty()) {
       const absl::StatusOr<LogitsView> logits = backend.Forward(
-          step.batch, [](int64_t) { return true; }, {[this] { TakeEvents(); }, [this] { return Foresee(); }});
+          step.batch, [](int64_t) { return true; }, {[this] { TakeEvents(); }, [this] { return BeginNext(); }});
       status = logits.status();
+      next_begun = logits.ok() && logits->next_begun;
       for (int64_t i = 0; logits.ok() && i < std::ssize(step.rows); ++i) step.Sample(i, *logits, scratch);
     }
-    engine.FinishStep(status, now);
+    engine.FinishStep(status, next_begun);
     if (!TellsLate()) TakeEvents();
     engine.CheckInvariants();
   }
@@ -245,13 +247,12 @@ class DecodeWorld {
   SamplerScratch scratch;
   // If set, what a step made is at times told only while the next one runs, or when that is over, as a worker does.
   std::mt19937* tells_late = nullptr;
-  bool foresees = true;                 // the backend is one that asks
-  std::function<void()> when_foreseen;  // what comes between a step's foresight and its end
+  std::function<void()> when_begun;  // what comes between the beginning of a step's next one and its end
 
  private:
-  const Batch* Foresee() {
-    const Batch* next = foresees ? engine.Foresee() : nullptr;
-    if (when_foreseen) when_foreseen();
+  const Batch* BeginNext() {
+    const Batch* next = engine.BeginNext();
+    if (when_begun) when_begun();
     engine.CheckInvariants();
     return next;
   }

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <random>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_join.h"
 #include "catch.h"
@@ -57,15 +60,12 @@ class SchedulerWorld {
   // What the step did, one line each; empty if nothing could run.
   std::string Step() {
     now += absl::Milliseconds(10);
-    const DecodePlan plan = scheduler_.BeginStep();
+    const bool begun = next_.has_value();
+    const DecodePlan plan = begun ? *std::exchange(next_, std::nullopt) : scheduler_.BeginStep();
     scheduler_.CheckInvariants();
+    if (begun) REQUIRE((plan.out.empty() && plan.in.empty()));
     CheckVictims(plan);
     CheckTables(plan);
-    if (plan.repeats) REQUIRE((plan.batch == last_batch_ && plan.out.empty() && plan.in.empty()));
-    if (plan.foreseen) REQUIRE((plan.repeats && TablesOf(plan) == foreseen_tables_));
-    foreseen = plan.foreseen;
-    repeated = plan.repeats;
-    last_batch_ = plan.batch;
     std::string lines;
     for (const SwapCopy& copy : plan.out) {
       absl::StrAppend(&lines, names_[copy.sequence], " goes out, ", copy.pieces.size(), " blocks\n");
@@ -76,12 +76,13 @@ class SchedulerWorld {
       absl::StrAppend(&lines, names_[copy.sequence], " comes in, ", copy.pieces.size(), " blocks\n");
     }
     std::vector<std::string> batch;
-    for (const SequenceId& id : plan.batch) batch.push_back(names_[id]);
-    if (!batch.empty()) absl::StrAppend(&lines, "runs ", absl::StrJoin(batch, " "), "\n");
-    if (foresees && scheduler_.Foresee()) foreseen_tables_ = TablesOf(scheduler_.plan());
+    for (const SequenceId& id : plan.batch) batch.push_back(names_.contains(id) ? names_[id] : "nobody");
+    if (!batch.empty()) absl::StrAppend(&lines, begun ? "ran ahead " : "runs ", absl::StrJoin(batch, " "), "\n");
+    if (begins_next) BeginNext();
     scheduler_.FinishStep();
     for (const SequenceId& id : plan.batch) {
-      if (--left_[id] == 0) {
+      if (!names_.contains(id)) continue;
+      if (--left_[id] == 0 || ends_early.erase(names_[id]) > 0) {
         absl::StrAppend(&lines, names_[id], " ends\n");
         Remove(id);
       }
@@ -102,14 +103,20 @@ class SchedulerWorld {
   DecodeScheduler& scheduler() { return scheduler_; }
   int64_t running() const { return std::ssize(names_); }
   absl::Time now = absl::UnixEpoch();
-  bool repeated = false, foreseen = false;  // what the last step says of itself
-  bool foresees = false;                    // while each step runs, the next is asked for
+  bool begins_next = false;            // while each step runs
+  std::mt19937* drops = nullptr;       // if set: and at times not, after all
+  std::set<std::string> ends_early{};  // with the step that runs next, as nobody knew
 
  private:
-  static std::vector<std::vector<BlockId>> TablesOf(const DecodePlan& plan) {
-    std::vector<std::vector<BlockId>> tables;
-    for (const std::span<const BlockId> table : plan.tables) tables.emplace_back(table.begin(), table.end());
-    return tables;
+  void BeginNext() {
+    const DecodePlan* next = scheduler_.BeginNext();
+    scheduler_.CheckInvariants();
+    if (next == nullptr) return;
+    if (drops != nullptr && (*drops)() % 4 == 0) {
+      scheduler_.DropNext();
+    } else {
+      next_ = *next;
+    }
   }
   static DecodeSchedulerOptions WithPositions(DecodeSchedulerOptions options, int64_t blocks) {
     if (options.positions == 0) options.positions = blocks * kBlockTokens;
@@ -125,14 +132,15 @@ class SchedulerWorld {
     ends_.erase(id);
     for (auto& [tenant, came] : came_) came.erase(id);
   }
-  // Each sequence of the batch has as many blocks as its tokens and the next one need. Whose they are, the engine's
+  // Each sequence of the batch has the blocks that its tokens and the next one need. Whose they are, the engine's
   // tests see by what they hold.
   void CheckTables(const DecodePlan& plan) {
     REQUIRE(plan.tables.size() == plan.batch.size());
     for (size_t i = 0; i < plan.batch.size(); ++i) {
-      const int64_t kv_tokens = ends_.at(plan.batch[i]) - left_.at(plan.batch[i]);
-      REQUIRE(std::ssize(plan.tables[i]) == BlocksFor(kv_tokens + 1));
       for (const BlockId id : plan.tables[i]) REQUIRE(pool_.ReferencesOf(id) > 0);
+      if (!names_.contains(plan.batch[i])) continue;  // it has ended, and its blocks are nobody else's
+      const int64_t kv_tokens = ends_.at(plan.batch[i]) - left_.at(plan.batch[i]);
+      REQUIRE(std::ssize(plan.tables[i]) >= BlocksFor(kv_tokens + 1));
     }
   }
   // Whoever goes out makes room for one with an earlier turn, which has nothing of this step.
@@ -165,8 +173,7 @@ class SchedulerWorld {
   std::map<SequenceId, std::string> names_;
   std::map<SequenceId, int64_t> left_;
   std::map<SequenceId, int64_t> ends_;  // KV tokens at the end of its life
-  std::vector<SequenceId> last_batch_;
-  std::vector<std::vector<BlockId>> foreseen_tables_;
+  std::optional<DecodePlan> next_;
   std::map<std::string, std::map<SequenceId, absl::Time>> came_;  // by tenant
 };
 
@@ -228,84 +235,90 @@ TEST_CASE("decode scheduling goes as the scenarios say") {
   }
 }
 
-TEST_CASE("a step repeats the last one while nobody comes or ends, and there are blocks") {
-  SchedulerWorld world(5, {.max_batch = 2});
-  const auto step = [&] {
-    world.Step();
-    return world.repeated;
-  };
-  REQUIRE(world.Add("a", {.kv_tokens = 15, .max_new_tokens = 100, .family = 1}));
-  CHECK_FALSE(step());
-  CHECK(step());  // takes a block
-  REQUIRE(world.Add("b", {.kv_tokens = 10, .max_new_tokens = 4, .family = 2}));
-  CHECK_FALSE(step());
-  CHECK(step());
-  REQUIRE(world.Add("c", {.kv_tokens = 10, .max_new_tokens = 100, .family = 3}));
-  CHECK_FALSE(step());  // it waits for a place, but might have come before others
-  CHECK(step());
-  CHECK_FALSE(step());  // b has ended
-  CHECK(step());
-  world.RemoveNamed("c");
-  CHECK_FALSE(step());
-  REQUIRE(world.Add("d", {.kv_tokens = 33, .max_new_tokens = 100, .family = 4}));  // the last blocks
-  CHECK_FALSE(step());
-  while (world.pool().counts().free > 0) REQUIRE(step());
-  std::string lines;
-  while (lines.find("goes out") == std::string::npos) lines = world.Step();
-  CHECK_FALSE(world.repeated);
-  CHECK_FALSE(step());  // a alone, and whether there is room for the other is to be seen each time
-  CHECK_FALSE(step());
-}
-
-TEST_CASE("a step that was foreseen is that one, unless somebody comes or ends") {
-  SchedulerWorld world(6, {});
-  world.foresees = true;
-  const auto step = [&] {
-    world.Step();
-    return world.foreseen;
-  };
+TEST_CASE("the next step begins with who goes on and who came, and without who certainly ends") {
+  SchedulerWorld world(12, {.max_batch = 3});
+  world.begins_next = true;
   REQUIRE(world.Add("a", {.kv_tokens = 14, .max_new_tokens = 100, .family = 1}));
-  CHECK_FALSE(step());
-  for (int i = 0; i < 4; ++i) CHECK(step());  // takes a block
-  REQUIRE(world.Add("b", {.kv_tokens = 10, .max_new_tokens = 5, .family = 2}));
-  CHECK_FALSE(step());
-  for (int i = 0; i < 4; ++i) CHECK(step());
-  CHECK_FALSE(step());  // b has ended, as was to be seen
-  CHECK(step());
+  REQUIRE(world.Add("b", {.kv_tokens = 10, .max_new_tokens = 3, .family = 2}));
+  CHECK(world.Step() == "runs a b\n");
   REQUIRE(world.Add("c", {.kv_tokens = 14, .max_new_tokens = 100, .family = 3}));
-  CHECK_FALSE(step());
-  CHECK(step());
-  world.NameBlock("c", RootKey(Digest{}, "its first block"));
-  CHECK(step());
-  world.RemoveNamed("c");
-  CHECK_FALSE(step());
-  while (world.pool().counts().free > 0) CHECK(step());
+  CHECK(world.Step() == "ran ahead a b\n");
+  CHECK(world.Step() == "ran ahead a b c\nb ends\n");
+  CHECK(world.Step() == "ran ahead a c\n");
+  REQUIRE(world.Add("d", {.kv_tokens = 3, .max_new_tokens = 100, .family = 4}));
+  REQUIRE(world.Add("e", {.kv_tokens = 3, .max_new_tokens = 100, .family = 5}));
+  CHECK(world.Step() == "ran ahead a c\n");
+  CHECK(world.Step() == "ran ahead a c d\n");
+  world.ends_early = {"c"};
+  CHECK(world.Step() == "ran ahead a c d\nc ends\n");
+  CHECK(world.Step() == "ran ahead a nobody d\n");
+  CHECK(world.Step() == "ran ahead a d e\n");
+  world.ends_early = {"a", "d", "e"};
+  CHECK(world.Step() == "ran ahead a d e\na ends\nd ends\ne ends\n");
+  CHECK(world.Step() == "ran ahead nobody nobody nobody\n");
+  CHECK(world.Step() == "");
+  CHECK(world.pool().counts().free == 12);
 }
 
-TEST_CASE("nothing is foreseen of a step after a sequence's last, and no block taken for it") {
+TEST_CASE("no block is taken for a step after a sequence's last") {
   SchedulerWorld world(4, {});
   REQUIRE(world.Add("a", {.kv_tokens = 31, .max_new_tokens = 1, .family = 1}));
   world.scheduler().BeginStep();
   const int64_t free = world.pool().counts().free;
-  CHECK_FALSE(world.scheduler().Foresee());
+  CHECK(world.scheduler().BeginNext() == nullptr);
   CHECK(world.pool().counts().free == free);
   world.scheduler().FinishStep();
 }
 
-TEST_CASE("a step that was foreseen is planned anew where a sequence goes on with another's block") {
+TEST_CASE("a step does not begin ahead where it lacks blocks, nor while a sequence is swapped out") {
+  SchedulerWorld world(4, {});
+  world.begins_next = true;
+  REQUIRE(world.Add("a", {.kv_tokens = 30, .max_new_tokens = 20, .family = 1}));
+  REQUIRE(world.Add("b", {.kv_tokens = 30, .max_new_tokens = 20, .family = 2}));
+  CHECK(world.Step() == "runs a b\n");
+  CHECK(world.Step() == "ran ahead a b\n");
+  CHECK(world.Step() == "b goes out, 2 blocks\n");
+  CHECK(world.Step() == "runs a\n");  // and the next step waits for b
+  CHECK(world.Step() == "runs a\n");
+  world.ends_early = {"a"};
+  CHECK(world.Step() == "runs a\na ends\n");
+  CHECK(world.Step() == "b comes in, 1 blocks\nruns b\n");
+  CHECK(world.Step() == "ran ahead b\n");
+}
+
+TEST_CASE("blocks of what ended under the next step are free when that is over") {
   SchedulerWorld world(6, {});
-  world.foresees = true;
-  REQUIRE(world.Add("c", {.kv_tokens = 14, .max_new_tokens = 100, .family = 3}));
-  REQUIRE(world.Add("d", {.kv_tokens = 14, .max_new_tokens = 100, .family = 4}));
-  for (int i = 0; i < 2; ++i) world.Step();
-  REQUIRE(world.foreseen);
+  REQUIRE(world.Add("a", {.kv_tokens = 30, .max_new_tokens = 20, .family = 1}));
+  REQUIRE(world.Add("b", {.kv_tokens = 15, .max_new_tokens = 20, .family = 2}));
+  DecodeScheduler& scheduler = world.scheduler();
+  scheduler.BeginStep();
+  REQUIRE(scheduler.BeginNext() != nullptr);
+  scheduler.FinishStep();
+  const int64_t free = world.pool().counts().free;
+  world.RemoveNamed("b");
+  CHECK(world.pool().counts().free == free);
+  world.Check();
+  scheduler.FinishStep();
+  CHECK(world.pool().counts().free == free + 2);
+  world.Check();
+}
+
+TEST_CASE("a block in whose place a sequence has another's is free when the next step is over") {
+  SchedulerWorld world(6, {});
+  REQUIRE(world.Add("c", {.kv_tokens = 15, .max_new_tokens = 100, .family = 3}));
+  REQUIRE(world.Add("d", {.kv_tokens = 15, .max_new_tokens = 100, .family = 4}));
+  DecodeScheduler& scheduler = world.scheduler();
+  scheduler.BeginStep();
+  REQUIRE(scheduler.BeginNext() != nullptr);
+  scheduler.FinishStep();
   const BlockKey key = RootKey(Digest{}, "what both have computed");
+  const int64_t free = world.pool().counts().free;
   world.NameBlock("c", key);
   world.NameBlock("d", key);
-  world.Step();
-  CHECK((world.repeated && !world.foreseen));
-  world.Step();
-  CHECK(world.foreseen);
+  CHECK(world.pool().counts().free == free);
+  scheduler.FinishStep();
+  CHECK(world.pool().counts().free == free + 1);
+  world.Check();
 }
 
 TEST_CASE("sequences that share all they have give room together") {
@@ -333,7 +346,8 @@ TEST_CASE("whatever comes, every sequence ends, and none is swapped out for one 
     options.max_batch = static_cast<int32_t>(1 + rng() % 6);
     const auto tenants = static_cast<uint32_t>(1 + rng() % 4);
     SchedulerWorld world(blocks, options);
-    world.foresees = seed % 2 == 0;
+    world.begins_next = seed % 2 == 0;
+    if (seed % 4 == 0) world.drops = &rng;
     int added = 0;
     int64_t to_make = 0;
     for (int i = 0; i < 30; ++i) {
@@ -348,7 +362,11 @@ TEST_CASE("whatever comes, every sequence ends, and none is swapped out for one 
         ++added;
         to_make += made;
       }
-      for (uint32_t s = rng() % 20; s > 0; --s) world.Step();
+      for (uint32_t s = rng() % 20; s > 0; --s) {
+        if (rng() % 16 == 0) world.ends_early.insert(absl::StrCat("s", rng() % 30));
+        world.Step();
+        world.ends_early.clear();
+      }
     }
     // Each step that does anything makes a token or swaps; a livelock would go past any bound.
     int64_t steps = 0;
@@ -357,6 +375,7 @@ TEST_CASE("whatever comes, every sequence ends, and none is swapped out for one 
       REQUIRE(!world.Step().empty());
     }
     CHECK(world.running() == 0);
+    CHECK(world.Step().find_first_not_of("ran ahead nobody\n") == std::string::npos);
     const BlockPool::Counts counts = world.pool().counts();
     CHECK(counts.free + counts.cached == counts.total);
     CHECK(world.scheduler().counts().preemptions < 4 * added + 100);

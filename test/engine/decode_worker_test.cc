@@ -65,7 +65,7 @@ class GatedBackend final : public Backend {
       changed_.wait(lock, [this] { return open_ || passes_ > 0; });
       if (!open_) --passes_;
     }
-    return inner_.Forward(batch, layer_done, {[] {}, meanwhile.foresee});
+    return inner_.Forward(batch, layer_done, {[] {}, meanwhile.next});
   }
   void Set(bool open) {
     const std::lock_guard lock(mutex_);
@@ -123,10 +123,12 @@ void StartJob(DecodeWorker& worker, Backend& backend, DecodeJob job) {
 TEST_CASE("requests started from many threads give what they give alone, whoever samples and on however many threads") {
   const SteadyClock clock;
   const bool backend_samples = GENERATE(false, true);
+  const auto ahead = GENERATE(FakeBackend::Ahead::kNever, FakeBackend::Ahead::kLate);
   const bool verify = GENERATE(false, true);
   for (const int threads : {1, 3}) {
     FakeBackend backend(12);
     backend.samples = backend_samples;
+    backend.ahead = ahead;
     Recorder recorder;
     DecodeWorkerOptions options = WorkerOptions();
     options.engine.max_batch = 5;
@@ -315,6 +317,35 @@ TEST_CASE("shutdown lets what was started or handed off finish, within its grace
   CHECK_FALSE(has_room());
   worker.Shutdown(absl::ZeroDuration());
   CHECK(recorder.ended() == ended);
+}
+
+TEST_CASE("shutdown ends a step that has begun before it gives that one's blocks back") {
+  const SteadyClock clock;
+  FakeBackend backend(32);
+  backend.samples = true;
+  backend.ahead = FakeBackend::Ahead::kAtOnce;
+  std::atomic<int> layers = 0;
+  std::atomic<bool> goes_on = false;
+  backend.at_layer = [&](int64_t) {
+    if (++layers == FakeBackend::Layout().layers + 1) goes_on.wait(false);  // the second step, while the first runs
+  };
+  Recorder recorder;
+  DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
+  REQUIRE(worker.OnLink(TestLink()).ok());
+  const std::vector<TokenId> prompt = Prompt(1, 9);
+  StartJob(worker, backend, TestJob("a", prompt, 50));
+  while (layers <= FakeBackend::Layout().layers) std::this_thread::yield();
+  std::thread shutdown([&] { worker.Shutdown(absl::ZeroDuration()); });
+  while (!absl::IsUnavailable(worker.Start(TestJob("b", prompt, 1)))) std::this_thread::yield();
+  goes_on = true;
+  goes_on.notify_all();
+  shutdown.join();
+  const Output output = recorder.WaitForEnd("a");
+  CHECK(output.failure == absl::UnavailableError("the decode worker was shut down"));
+  CHECK(output.tokens == FakeBackend::Greedy(prompt, 2));
+  CHECK(backend.steps_ahead() == 1);
+  const BlockPool::Counts blocks = worker.Load().blocks;
+  CHECK(blocks.free + blocks.cached == blocks.total);
 }
 
 TEST_CASE("a request that waits for blocks goes on when a writer releases them") {

@@ -56,9 +56,12 @@ class FakeBackend final : public Backend {
   std::function<void(int64_t layer)> at_layer;  // of a running step, on its thread
   // Changes a row's logits [kVocab] before they are given or chosen from.
   std::function<void(const SequenceSlice& slice, std::span<float> logits)> at_logits;
-  int64_t foreseen_steps() const { return foreseen_steps_; }
   // It chooses where it may, as a device does; NaN stands for the logits that it then does not give.
   bool samples = false;
+  // With `samples`: a step that can begins before the one before is over. Its work is then done at once, or as late as
+  // can be, and all that the engine may change meanwhile is what it was.
+  enum class Ahead { kNever, kAtOnce, kLate, kDeclined } ahead = Ahead::kNever;
+  int64_t steps_ahead() const { return steps_ahead_; }
 
   const KvLayout& kv_layout() const override { return layout_; }
   Slab kv_slab() override { return slab_; }
@@ -67,28 +70,27 @@ class FakeBackend final : public Backend {
   using Backend::Forward;
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
                                      const Meanwhile& meanwhile) override {
-    const std::optional<Batch> foreseen = std::exchange(foreseen_, std::nullopt);
+    const std::optional<Begun> begun = std::exchange(begun_, std::nullopt);
     if (failure_) return *std::exchange(failure_, std::nullopt);
-    CheckBatch(batch);
-    if (batch.foreseen) CheckForeseen(batch, foreseen);
+    BATON_CHECK(batch.begun == begun.has_value(), "a step that has begun is the next one");
+    if (begun) BATON_CHECK(begun->batch.slices.size() == batch.slices.size(), "another step has begun");
     ++steps_;
-    for (int64_t layer = 0; layer < layout_.layers; ++layer) {
-      for (const SequenceSlice* slice : ByStart(batch)) WriteLayer(*slice, layer);
-      if (at_layer) at_layer(layer);
-      if (!layer_done(layer)) return absl::AbortedError("broken off");
-    }
-    logits_.clear();
-    sampled_.clear();
-    for (const SequenceSlice& slice : batch.slices) {
-      const uint64_t history = HashHistory(slice);
-      if (slice.wants_logits) AppendRow(slice, history);
+    steps_ahead_ += batch.begun;
+    if (begun && begun->results) {
+      results_ = *begun->results;
+    } else {
+      const absl::StatusOr<Results> computed = Compute(begun ? begun->batch : batch, layer_done);
+      if (!computed.ok()) return computed.status();
+      results_ = *computed;
     }
     meanwhile.work();  // as late as a device that had all of it long ago
-    Foresee(meanwhile.foresee());
-    return LogitsView{.data = logits_.data(),
-                      .rows = static_cast<int64_t>(logits_.size()) / kVocab,
+    const bool chose_all = samples && std::ranges::count(results_.sampled, kNotSampled, &SampledToken::id) == 0;
+    if (chose_all && ahead != Ahead::kNever) Begin(meanwhile.next());
+    return LogitsView{.data = results_.logits.data(),
+                      .rows = static_cast<int64_t>(results_.logits.size()) / kVocab,
                       .vocab = kVocab,
-                      .sampled = sampled_};
+                      .sampled = results_.sampled,
+                      .next_begun = begun_.has_value()};
   }
 
  private:
@@ -123,41 +125,67 @@ class FakeBackend final : public Backend {
     }
   }
 
-  // As a device does: what was told then is used, whatever has changed since.
-  void Foresee(const Batch* next) {
-    if (next == nullptr) return;
-    foreseen_ = *next;
-    foreseen_tables_.clear();
-    foreseen_seen_.clear();
-    for (const SequenceSlice& slice : foreseen_->slices) {
-      foreseen_tables_.emplace_back(slice.blocks.begin(), slice.blocks.end());
-      foreseen_seen_.emplace_back();
-      if (slice.sample != nullptr) foreseen_seen_.back().assign(slice.sample->seen.begin(), slice.sample->seen.end());
+  struct Results {
+    std::vector<float> logits;
+    std::vector<SampledToken> sampled;
+  };
+  absl::StatusOr<Results> Compute(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) {
+    CheckBatch(batch);
+    for (int64_t layer = 0; layer < layout_.layers; ++layer) {
+      for (const SequenceSlice* slice : ByStart(batch)) WriteLayer(*slice, layer);
+      if (at_layer) at_layer(layer);
+      if (!layer_done(layer)) return absl::AbortedError("broken off");
     }
-  }
-  void CheckForeseen(const Batch& batch, const std::optional<Batch>& foreseen) {
-    BATON_CHECK(foreseen.has_value() && foreseen->slices.size() == batch.slices.size(), "another batch was foreseen");
-    for (size_t i = 0; i < batch.slices.size(); ++i) {
-      const SequenceSlice &now = batch.slices[i], &then = foreseen->slices[i];
-      BATON_CHECK(now.start == then.start && now.tokens.size() == then.tokens.size() && now.wants_logits &&
-                      then.wants_logits && std::ranges::equal(now.blocks, foreseen_tables_[i]),
-                  "a slice is not the one that was foreseen");
-      BATON_CHECK((now.sample == nullptr) == (then.sample == nullptr), "another choice was foreseen");
-      if (now.sample != nullptr) CheckSeen(*now.sample, foreseen_seen_[i]);
+    Results results;
+    for (const SequenceSlice& slice : batch.slices) {
+      const uint64_t history = HashHistory(slice);
+      if (slice.wants_logits) AppendRow(slice, history, results);
     }
-    ++foreseen_steps_;
+    return results;
   }
 
-  // A device has `before`, and is told of one token alone.
-  static void CheckSeen(const SampleSpec& sample, std::vector<SeenToken> before) {
-    if (sample.seen.empty() && before.empty()) return;
-    BATON_CHECK(sample.latest >= 0 && sample.latest < std::ssize(sample.seen), "a token that is not there");
-    const auto latest = static_cast<size_t>(sample.latest);
-    if (latest == before.size()) before.emplace_back();
-    BATON_CHECK(latest < before.size(), "more than one token came");
-    before[latest] = sample.seen[latest];
-    const auto same = [](const SeenToken& a, const SeenToken& b) { return a.id == b.id && a.outputs == b.outputs; };
-    BATON_CHECK(std::ranges::equal(before, sample.seen, same), "more was seen than the last token");
+  // A step that has begun, with a copy of all that it needs.
+  struct Slice {
+    TokenId token;
+    std::vector<BlockId> blocks;
+    std::optional<SampleSpec> sample;
+    std::vector<SeenToken> seen;
+  };
+  struct Begun {
+    std::vector<Slice> slices;
+    Batch batch;  // of these
+    std::optional<Results> results;
+  };
+  void Begin(const Batch* next) {
+    if (next == nullptr || ahead == Ahead::kDeclined) return;
+    Begun& begun = begun_.emplace();
+    for (const SequenceSlice& slice : next->slices) begun.slices.push_back(Copy(slice));
+    for (size_t i = 0; i < next->slices.size(); ++i) {
+      Slice& copy = begun.slices[i];
+      if (copy.sample) copy.sample->seen = copy.seen;
+      begun.batch.slices.push_back({.tokens = std::span(&copy.token, 1),
+                                    .start = next->slices[i].start,
+                                    .blocks = copy.blocks,
+                                    .wants_logits = next->slices[i].wants_logits,
+                                    .sample = copy.sample ? &*copy.sample : nullptr});
+    }
+    if (ahead == Ahead::kAtOnce) begun.results = *Compute(begun.batch, [](int64_t) { return true; });
+  }
+  Slice Copy(const SequenceSlice& slice) const {
+    BATON_CHECK(slice.tokens.size() == 1, "a decode step has one token of each");
+    Slice copy{
+        .token = slice.tokens[0], .blocks = {slice.blocks.begin(), slice.blocks.end()}, .sample = {}, .seen = {}};
+    if (slice.sample != nullptr) {
+      copy.sample = *slice.sample;
+      copy.seen.assign(slice.sample->seen.begin(), slice.sample->seen.end());
+    }
+    if (slice.follows == kFollowsNone) return copy;
+    copy.token = std::max(0, results_.sampled.at(static_cast<size_t>(slice.follows)).id);
+    if (copy.seen.empty()) return copy;
+    auto seen = std::ranges::find(copy.seen, copy.token, &SeenToken::id);
+    if (seen == copy.seen.end()) seen = copy.seen.insert(seen, {.id = copy.token, .outputs = 0});
+    ++seen->outputs;
+    return copy;
   }
 
   // K (value = 0) or V (value = 1) of one head at one position: head_dim elements of 2 bytes are one hash.
@@ -216,20 +244,20 @@ class FakeBackend final : public Backend {
     return hash;
   }
 
-  void AppendRow(const SequenceSlice& slice, uint64_t history) {
-    AppendLogits(history);
-    const std::span logits = std::span(logits_).last(kVocab);
+  void AppendRow(const SequenceSlice& slice, uint64_t history, Results& results) const {
+    AppendLogits(history, results.logits);
+    const std::span logits = std::span(results.logits).last(kVocab);
     if (at_logits) at_logits(slice, logits);
     if (!samples) return;
-    sampled_.emplace_back();
+    results.sampled.emplace_back();
     if (slice.sample == nullptr) return;
-    sampled_.back() = NaiveSample(logits, *slice.sample);
+    results.sampled.back() = NaiveSample(logits, *slice.sample);
     std::fill(logits.begin(), logits.end(), std::numeric_limits<float>::quiet_NaN());
   }
-  void AppendLogits(uint64_t history) {
+  static void AppendLogits(uint64_t history, std::vector<float>& logits) {
     for (int64_t v = 0; v < kVocab; ++v) {
       const uint64_t hash = Mix(history, static_cast<uint64_t>(v));
-      logits_.push_back(static_cast<float>(hash >> 40) / static_cast<float>(1 << 24));  // [0, 1)
+      logits.push_back(static_cast<float>(hash >> 40) / static_cast<float>(1 << 24));  // [0, 1)
     }
   }
 
@@ -237,14 +265,11 @@ class FakeBackend final : public Backend {
   std::vector<std::byte> owned_;
   std::span<std::byte> slab_;
   std::optional<absl::Status> failure_;
-  std::vector<float> logits_;
-  std::vector<SampledToken> sampled_;
-  std::optional<Batch> foreseen_;
-  std::vector<std::vector<BlockId>> foreseen_tables_;
-  std::vector<std::vector<SeenToken>> foreseen_seen_;
+  Results results_;  // of the last step
+  std::optional<Begun> begun_;
   int64_t tokens_computed_ = 0;
   int64_t steps_ = 0;
-  int64_t foreseen_steps_ = 0;
+  int64_t steps_ahead_ = 0;
 };
 
 }  // namespace baton

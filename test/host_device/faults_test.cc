@@ -3,8 +3,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <optional>
-
 #include "backend/cuda/cuda_test_device.h"
 #include "host_device/stream.h"
 
@@ -14,7 +12,7 @@ namespace {
 constexpr int64_t kPrompt = 40, kDecoded = 12;
 
 // Prefill and decode of streams that come one after another, so that steps are computed as they come, captured,
-// replayed, foreseen and larger than those before.
+// replayed, begun ahead and larger than those before.
 class Life {
  public:
   explicit Life(const Weights& weights) : device_(weights, /*same_bits=*/false) {
@@ -23,76 +21,102 @@ class Life {
     }
   }
 
-  // Each pass's logits; a pass that fails is made again, and `failed` counts it.
-  std::vector<std::vector<float>> Live(int64_t& failed) {
-    std::vector<std::vector<float>> all;
+  // What each pass gives, and what was not done when it was asked for first.
+  struct Record {
+    std::vector<std::vector<float>> results;
+    int64_t failed = 0;     // passes, which were made again
+    int64_t not_begun = 0;  // steps that might have been ahead
+  };
+  Record Live() {
+    Record record;
     for (int64_t step = 0; step < kDecoded; ++step) {
       if (step % 4 == 0) {
         const TestSequence& comes = streams_[static_cast<size_t>(step / 4)];
-        Pass({{comes.Slice(0, 20, false)}}, all, failed);
-        Pass({{comes.Slice(20, kPrompt, true)}}, all, failed);
+        Prefill({{comes.Slice(0, 20, false)}}, record);
+        Prefill({{comes.Slice(20, kPrompt, true)}}, record);
       }
-      Batch batch;
-      for (int64_t i = 0; i <= step / 4; ++i) {
-        const int64_t position = kPrompt + step - 4 * i;
-        batch.slices.push_back(streams_[static_cast<size_t>(i)].Slice(position, position + 1, true));
-      }
-      Pass(std::move(batch), all, failed);
+      Decode(step, record);
     }
-    return all;
+    return record;
   }
 
  private:
-  void Pass(Batch batch, std::vector<std::vector<float>>& all, int64_t& failed) {
-    batch.foreseen = foreseen_ && batch.slices[0].tokens.size() == 1;
-    foreseen_ = false;
-    Batch next = batch;
-    const auto foresee = [&]() -> const Batch* {
-      if (batch.slices[0].start % 4 == 3) return nullptr;  // another stream comes
-      for (SequenceSlice& slice : next.slices) ++slice.start;
-      foreseen_ = true;
-      return &next;
-    };
-    const auto forward = [&] { return device_->Forward(batch, [](int64_t) { return true; }, {[] {}, foresee}); };
+  static constexpr SampleSpec kGreedy{.temperature = 0};
+
+  void Prefill(const Batch& batch, Record& record) {
+    const auto view = Pass(
+        batch, [] { return nullptr; }, record);
+    record.results.emplace_back(view.data, view.data + view.rows * view.vocab);
+  }
+
+  // Of the streams that have come, each its own token.
+  Batch StepOf(int64_t step) const {
+    Batch batch;
+    for (int64_t i = 0; i <= step / 4; ++i) {
+      const int64_t position = kPrompt + step - 4 * i;
+      batch.slices.push_back(streams_[static_cast<size_t>(i)].Slice(position, position + 1, true));
+      batch.slices.back().sample = &kGreedy;
+    }
+    return batch;
+  }
+
+  void Decode(int64_t step, Record& record) {
+    Batch batch = StepOf(step), next;
+    batch.begun = begun_;
+    const bool ahead = step % 4 < 3;  // else another stream comes
+    if (ahead) next = StepOf(step + 1);
+    for (size_t i = 0; i < next.slices.size(); ++i) next.slices[i].follows = static_cast<int32_t>(i);
+    const auto view = Pass(
+        batch, [&] { return ahead ? &next : nullptr; }, record);
+    record.not_begun += ahead && !begun_;
+    for (size_t i = 0; i < batch.slices.size(); ++i) {
+      const SampledToken chosen = view.sampled[i];
+      record.results.push_back({static_cast<float>(chosen.id), chosen.logprob});
+      std::vector<TokenId>& tokens = streams_[i].tokens;
+      if (batch.slices[i].start + 1 < std::ssize(tokens)) tokens[batch.slices[i].start + 1] = chosen.id;
+    }
+  }
+
+  LogitsView Pass(Batch batch, absl::FunctionRef<const Batch*()> next, Record& record) {
+    const auto forward = [&] { return device_->Forward(batch, [](int64_t) { return true; }, {[] {}, next}); };
     auto view = forward();
     if (!view.ok()) {
-      ++failed;
-      foreseen_ = false;
-      next = batch;
-      batch.foreseen = false;
+      ++record.failed;
+      batch.begun = false;
       view = forward();
     }
     INFO(view.status().ToString());
     REQUIRE(view.ok());
-    all.emplace_back(view->data, view->data + view->rows * view->vocab);
+    begun_ = view->next_begun;
+    return *view;
   }
 
   Device device_;
   std::vector<TestSequence> streams_;
-  bool foreseen_ = false;  // the next pass, if it is one of decode
+  bool begun_ = false;  // the next pass
 };
 
 TEST_CASE("whichever call is refused once, its pass says so or does without, and made again has the bits that it has",
           "[many]") {
   const RandomWeights weights(LlamaShape(DType::kBF16), 5);
-  int64_t failed = 0;
-  const std::vector<std::vector<float>> expected = Life(weights).Live(failed);
-  REQUIRE(failed == 0);
-  int64_t calls = 0, without_graph = 0;
+  const Life::Record expected = Life(weights).Live();
+  REQUIRE((expected.failed == 0 && expected.not_begun == 0));
+  int64_t calls = 0, failed = 0, not_begun = 0, without_graph = 0;
   for (auto fault = host_device::Fault::kOther; fault != host_device::Fault::kNone; ++calls) {
     INFO("the call after " << calls);
     Life life(weights);
     host_device::FailAfter(calls);
-    int64_t failed_now = 0;
-    const bool same = life.Live(failed_now) == expected;
+    const Life::Record record = life.Live();
     fault = host_device::EndFaults();
-    CHECK(same);
+    CHECK(record.results == expected.results);
     const bool of_graph = fault == host_device::Fault::kOfGraph;
-    CHECK(failed_now <= (of_graph ? 0 : 1));
-    failed += failed_now;
+    CHECK(record.failed + record.not_begun <= (of_graph ? 0 : 1));
+    failed += record.failed;
+    not_begun += record.not_begun;
     without_graph += of_graph;
   }
   CHECK(failed > 100);
+  CHECK(not_begun > 30);
   CHECK(without_graph > 20);
 }
 
@@ -125,8 +149,7 @@ TEST_CASE("a worker whose device has failed ends, and says so: nothing that it c
     INFO("the call after " << calls);
     const auto [said, status] = InProcess([&] {
       host_device::FailAfter(calls, /*for_good=*/true);
-      int64_t failed = 0;
-      life.Live(failed);
+      life.Live();
     });
     INFO(said);
     CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT));

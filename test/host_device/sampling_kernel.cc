@@ -1,4 +1,4 @@
-// The launcher of sampling, as model/sampler.h has it, by sorting.
+// The launchers of sampling, as model/sampler.h has it, by sorting, and of what follows on its choices.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "host_device/stream.h"
+#include "kernels/chosen_tokens.h"
 #include "kernels/sampling.h"
 
 namespace baton::cuda {
@@ -97,6 +98,28 @@ cudaError_t LaunchSampling(const SamplingArgs& args, cudaStream_t stream) {
       BATON_CHECK(static_cast<const int64_t*>(args.workspace)[row] == 0, "the workspace of sampling is zeroed once");
     }
     for (int32_t row = 0; row < args.rows; ++row) SampleRow(args, row);
+  });
+}
+
+cudaError_t LaunchChosenTokens(const ChosenTokensArgs& args, cudaStream_t stream) {
+  if (args.rows < 1) return cudaErrorInvalidValue;
+  host_device::CheckOnDevice({args.chosen, args.follows, args.tokens, args.params, args.seen});
+  return host_device::Enqueue(stream, [args] {
+    for (int32_t i = 0; i < args.rows; ++i) {
+      if (args.follows[i] < 0) continue;
+      const int32_t id = std::max(args.chosen[args.follows[i]], 0);
+      args.tokens[i] = id;
+      if (args.params == nullptr || args.params[i].seen_count == 0) continue;
+      SamplingRow& row = args.params[i];
+      SeenToken* const begin = args.seen + row.seen_begin;
+      SeenToken* const end = begin + row.seen_count;
+      SeenToken* const seen = std::find_if(begin, end, [&](const SeenToken& s) { return s.id == id; });
+      if (seen == end) {
+        *seen = {id, 0};
+        ++row.seen_count;
+      }
+      ++seen->outputs;
+    }
   });
 }
 

@@ -34,6 +34,7 @@ enum class CaseSize {
 std::vector<KernelCase> PrefillAttentionCases(CaseSize size, uint64_t seed);
 std::vector<KernelCase> DecodeAttentionCases(CaseSize size, uint64_t seed);
 std::vector<KernelCase> SamplingCases(CaseSize size, uint64_t seed);
+std::vector<KernelCase> ChosenTokensCases(CaseSize size, uint64_t seed);
 std::vector<KernelCase> BlockCopyCases(CaseSize size, uint64_t seed);
 std::vector<KernelCase> GemvCases(CaseSize size, uint64_t seed);
 std::vector<KernelCase> ProductCases(CaseSize size, uint64_t seed);  // projections by cuBLASLt, which has to be here

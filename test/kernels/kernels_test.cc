@@ -43,6 +43,7 @@ TEST_CASE("prefill attention agrees with float64 and the CPU") { CheckAll(Prefil
 TEST_CASE("decode attention agrees with float64 and the CPU") { CheckAll(DecodeAttentionCases); }
 TEST_CASE("blocks are gathered and scattered bit for bit") { CheckAll(BlockCopyCases); }
 TEST_CASE("sampling on the device chooses what float64 and the CPU's sampler do") { CheckAll(SamplingCases); }
+TEST_CASE("what a step chose is put where the next one reads it") { CheckAll(ChosenTokensCases); }
 
 }  // namespace
 }  // namespace baton::cuda

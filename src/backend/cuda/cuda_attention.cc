@@ -50,9 +50,7 @@ absl::Status CudaAttention::PlanDecode(int64_t rows, UploadBuffer& upload) {
 absl::Status CudaAttention::Reserve(cudaStream_t stream) {
   const int64_t bytes = cuda::DecodeWorkspaceBytes(heads_, kv_heads_, head_dim_, partials_);
   if (bytes <= workspace_.capacity()) return absl::OkStatus();
-  RETURN_IF_ERROR(workspace_.Reserve(2 * bytes, "partial results of attention"));
-  return CudaStatus(cudaMemsetAsync(workspace_.data(), 0, static_cast<size_t>(workspace_.capacity()), stream),
-                    "workspace of attention");
+  return workspace_.ReserveZeroed(2 * bytes, "partial results of attention", stream);
 }
 
 cudaError_t CudaAttention::Run(cuda::AttentionArgs args, cudaStream_t stream) const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,9 +26,6 @@ namespace {
 
 struct DestroyStream {
   void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
-};
-struct DestroyEvent {
-  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
 };
 
 // The kernels have tensor-core code for Ampere and later.
@@ -54,28 +52,35 @@ class CudaBackend final : public Backend {
     return backend;
   }
 
+  ~CudaBackend() override { cudaStreamSynchronize(stream_.get()); }  // a step may have begun
+
   const KvLayout& kv_layout() const override { return layout_; }
   Slab kv_slab() override { return options_.slab; }
   std::string numerics_id() const override { return numerics_id_; }
 
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
                                      const Meanwhile& meanwhile) override {
-    if (!ops_->Foresaw(batch)) Check(batch);
+    BATON_CHECK(batch.begun == begun_.has_value(), "a step that has begun is the next one");
+    if (!batch.begun) Check(batch);
     if (const absl::Status used = CudaStatus(cudaSetDevice(options_.device), "device"); !used.ok()) {
       Doubt(used);
       return used;
     }
-    const bool decode = IsDecode(batch);
+    const bool decode = batch.begun || IsDecode(batch);
     if (!decode) meanwhile.work();
-    const absl::StatusOr<LogitsView> logits = decode ? Decode(batch, meanwhile) : ForwardByLayer(batch, layer_done);
-    // Also where the pass ended early: what it read may change now.
-    const absl::Status ended = CudaStatus(cudaStreamSynchronize(stream_.get()), "the forward pass");
-    if (!ended.ok()) Doubt(ended);
-    RETURN_IF_ERROR(logits.status());
-    RETURN_IF_ERROR(ops_->status());
-    RETURN_IF_ERROR(ended);
-    if (!decode) return logits;
-    if (!layer_done(config_.layers - 1)) return absl::AbortedError("broken off after the last layer");
+    absl::StatusOr<LogitsView> logits = decode ? Decode(batch, meanwhile) : ForwardByLayer(batch, layer_done);
+    if (!begun_) {
+      // Also where the pass ended early: what it read may change now.
+      const absl::Status ended = Synchronise();
+      RETURN_IF_ERROR(logits.status());
+      RETURN_IF_ERROR(ended);
+      if (!decode) RETURN_IF_ERROR(ops_->status());
+    }
+    if (decode && !layer_done(config_.layers - 1)) {
+      begun_.reset();
+      RETURN_IF_ERROR(Synchronise());
+      return absl::AbortedError("broken off after the last layer");
+    }
     return logits;
   }
 
@@ -98,10 +103,8 @@ class CudaBackend final : public Backend {
     RETURN_IF_ERROR(CudaStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream"));
     stream_.reset(stream);
     if (options.communicator != nullptr) RETURN_IF_ERROR(options.communicator->Join(stream));
-    for (auto& stored : stored_) {
-      cudaEvent_t event = nullptr;
-      RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event"));
-      stored.reset(event);
+    for (CudaEvent& stored : stored_) {
+      ASSIGN_OR_RETURN(stored, MakeEvent());
     }
     ASSIGN_OR_RETURN(ops_, CudaOps::Create(config_, {.same_bits = options.same_bits,
                                                      .capability = capability,
@@ -128,6 +131,12 @@ class CudaBackend final : public Backend {
     BATON_CHECK(cudaDeviceSynchronize() == cudaSuccess, absl::StrCat("the device has failed: ", error.ToString()));
   }
 
+  absl::Status Synchronise() {
+    const absl::Status ended = CudaStatus(cudaStreamSynchronize(stream_.get()), "the forward pass");
+    if (!ended.ok()) Doubt(ended);
+    return ended;
+  }
+
   // One new token for each sequence, and nobody pushes its K/V while it computes.
   static bool IsDecode(const Batch& batch) {
     for (const SequenceSlice& slice : batch.slices) {
@@ -136,8 +145,38 @@ class CudaBackend final : public Backend {
     return true;
   }
 
-  // Decode steps of about the same size are one graph, launched at once.
+  // A decode step that is enqueued.
+  struct BegunStep {
+    int64_t slices = 0;
+    int choice = 0;  // CudaOps::choice
+  };
+
   absl::StatusOr<LogitsView> Decode(const Batch& batch, const Meanwhile& meanwhile) {
+    const absl::StatusOr<BegunStep> step = begun_ ? *std::exchange(begun_, std::nullopt) : BeginDecode(batch);
+    RETURN_IF_ERROR(step.status());
+    BATON_CHECK(step->slices == std::ssize(batch.slices), "another step has begun");
+    meanwhile.work();
+    if (options_.communicator == nullptr && ops_->chose_all()) BeginNext(meanwhile);
+    absl::StatusOr<LogitsView> logits = ops_->Fetch(step->choice);
+    if (!logits.ok()) {
+      begun_.reset();
+      return logits;
+    }
+    logits->next_begun = begun_.has_value();
+    return logits;
+  }
+
+  // Where it cannot begin now, it will say why when it is asked for as a step of its own.
+  void BeginNext(const Meanwhile& meanwhile) {
+    const Batch* next = meanwhile.next();
+    if (next == nullptr) return;
+    Check(*next);
+    const absl::StatusOr<BegunStep> begun = BeginDecode(*next);
+    if (begun.ok()) begun_ = *begun;
+  }
+
+  // Decode steps of about the same size are one graph, launched at once.
+  absl::StatusOr<BegunStep> BeginDecode(const Batch& batch) {
     const auto forward = [&]() -> absl::Status {
       RETURN_IF_ERROR(baton::Forward(model_, batch, *ops_, [](int64_t) { return true; }).status());
       return ops_->status();
@@ -148,12 +187,8 @@ class CudaBackend final : public Backend {
     // A graph knows nothing of what other ranks' streams do.
     const bool alone = options_.communicator == nullptr;
     RETURN_IF_ERROR(alone ? graphs_.Run(ops_->Describe(), forward, stream_.get()) : forward());
-    const auto foresee = [&] {
-      const Batch* next = meanwhile.foresee();
-      if (next != nullptr) Check(*next);
-      return next;
-    };
-    return ops_->FetchLogits({meanwhile.work, foresee});
+    RETURN_IF_ERROR(ops_->Choose());
+    return BegunStep{.slices = std::ssize(batch.slices), .choice = ops_->choice()};
   }
 
   // The host enqueues some layers before it waits for the K/V of the first of them, so that the device is not idle
@@ -180,10 +215,11 @@ class CudaBackend final : public Backend {
   const KvLayout layout_;
   std::string numerics_id_;
   std::unique_ptr<CUstream_st, DestroyStream> stream_;
-  std::unique_ptr<CUevent_st, DestroyEvent> stored_[kLayersAhead];  // the K/V of the latest layers
+  CudaEvent stored_[kLayersAhead];  // the K/V of the latest layers
   std::unique_ptr<CudaOps> ops_;
   DecodeGraphs graphs_;
   PackedModel model_;
+  std::optional<BegunStep> begun_;  // behind the one whose pass is over
 };
 
 // Whether this process has memory there.

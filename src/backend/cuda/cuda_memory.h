@@ -1,4 +1,4 @@
-// Device memory and page-locked host memory that free themselves.
+// Device memory, page-locked host memory and events that free themselves.
 #pragma once
 
 #include <algorithm>
@@ -33,6 +33,7 @@ class CudaBuffer {
   // `what` names it in the error: RESOURCE_EXHAUSTED.
   absl::Status Reserve(int64_t count, absl::string_view what) {
     if (count <= capacity_) return absl::OkStatus();
+    if (capacity_ > 0) cudaDeviceSynchronize();  // what is under way may use it; an error comes again
     memory_.reset();
     capacity_ = 0;
     void* memory = nullptr;
@@ -42,6 +43,15 @@ class CudaBuffer {
     memory_.reset(static_cast<T*>(memory));
     capacity_ = count;
     return absl::OkStatus();
+  }
+  // And it is zero when the stream gets there, if it grew.
+  absl::Status ReserveZeroed(int64_t count, absl::string_view what, cudaStream_t stream) {
+    if (count <= capacity_) return absl::OkStatus();
+    RETURN_IF_ERROR(Reserve(count, what));
+    const absl::Status zeroed =
+        CudaStatus(cudaMemsetAsync(data(), 0, static_cast<size_t>(count) * sizeof(T), stream), what);
+    if (!zeroed.ok()) *this = {};  // else it would be taken to be zero the next time
+    return zeroed;
   }
   T* data() const { return memory_.get(); }
   int64_t capacity() const { return capacity_; }
@@ -55,5 +65,17 @@ template <typename T>
 using DeviceBuffer = CudaBuffer<T, DeviceMemory>;
 template <typename T>
 using PinnedBuffer = CudaBuffer<T, PinnedMemory>;
+
+struct DestroyEvent {
+  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+};
+using CudaEvent = std::unique_ptr<CUevent_st, DestroyEvent>;
+
+// Of the current device, without times.
+inline absl::StatusOr<CudaEvent> MakeEvent() {
+  cudaEvent_t event = nullptr;
+  RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event"));
+  return CudaEvent(event);
+}
 
 }  // namespace baton

@@ -30,6 +30,9 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const ModelConfig& conf
   ASSIGN_OR_RETURN(ops->matmul_, CudaMatmul::Create(options.same_bits));
   RETURN_IF_ERROR(ops->attention_.Prepare(ops->Kv(0)));
   RETURN_IF_ERROR(ops->kept_attention_.Prepare(ops->Kv(0)));
+  for (CudaEvent& chosen : ops->chosen_) {
+    ASSIGN_OR_RETURN(chosen, MakeEvent());
+  }
   const int64_t rope_size = config.context * config.head_dim;
   RETURN_IF_ERROR(ops->rope_.Reserve(rope_size, "the rotary embedding"));
   RopeTable table(config);
@@ -144,18 +147,16 @@ absl::Status CudaOps::BeginDecode(const Batch& batch, int64_t rows) {
 absl::Status CudaOps::TakeUp(const Batch& batch) {
   status_ = absl::OkStatus();
   only_kept_ = false;
-  if (Foresaw(batch)) {
-    TakeTokens(batch);
-  } else {
-    RETURN_IF_ERROR(AddLists(batch));
-  }
-  foresaw_ = false;
+  RETURN_IF_ERROR(AddLists(batch));
   RETURN_IF_ERROR(Upload());
   rows_ = std::ssize(batch_.tokens);
   RETURN_IF_ERROR(ReserveActivations(rows_, std::max(decode_rows_, std::ssize(batch_.kept))));
   now_hidden_ = hidden_.data();
   now_qkv_ = qkv_.data();
-  return absl::OkStatus();
+  if (!batch_.follows.empty()) {
+    Do("tokens of the step before", [&] { return sampling_.Follow(follows_, tokens_.data(), stream_); });
+  }
+  return status_;
 }
 
 void CudaOps::Collect(const Batch& batch) {
@@ -181,17 +182,10 @@ void CudaOps::Collect(const Batch& batch) {
                            .start = slice.start + last,
                            .table = table});
   }
-}
-
-// Most of what the host does for a decode step, block tables above all, while the device computes the step before it.
-void CudaOps::Foresee(const Meanwhile& meanwhile) {
-  const Batch* next = meanwhile.foresee();
-  if (next == nullptr) return;
-  const auto same = [](const SequenceSlice& slice, const SampleSpec* spec) {
-    return (slice.sample != nullptr) == (spec != nullptr);
-  };
-  if (!std::ranges::equal(next->slices, batch_.specs, same)) return;  // what is running is not taken yet
-  foresaw_ = AddLists(*next).ok();
+  const auto follows = [](const SequenceSlice& slice) { return slice.follows != kFollowsNone; };
+  if (std::ranges::none_of(batch.slices, follows)) return;
+  BATON_CHECK(decode_rows_ > 0, "a decode step alone begins before its tokens are known");
+  for (const SequenceSlice& slice : batch.slices) batch_.follows.push_back(slice.follows);
 }
 
 // What a captured decode step reads: the places of these lists follow from the sizes that it was captured with.
@@ -208,24 +202,8 @@ absl::Status CudaOps::AddLists(const Batch& batch) {
   RETURN_IF_ERROR(upload_.Add(std::span<const int64_t>(batch_.slots), slots_));
   RETURN_IF_ERROR(attention_.Plan(batch_.slices, decode_rows_, upload_));
   RETURN_IF_ERROR(AddBlockTables(batch));
-  return Samples() ? sampling_.Plan(batch_.specs, upload_) : absl::OkStatus();
-}
-
-void CudaOps::TakeTokens(const Batch& batch) {
-  BATON_CHECK(batch.slices.size() == batch_.kept.size(), "a step has not the rows that were foreseen");
-  const std::span<int32_t> tokens = upload_.OnHost(tokens_);
-  const std::span<const int32_t> tables = upload_.OnHost(block_tables_);
-  for (size_t i = 0; i < batch.slices.size(); ++i) {
-    const SequenceSlice& slice = batch.slices[i];
-    BATON_CHECK(slice.tokens.size() == 1 && slice.start == batch_.positions[i], "a row is not where it was foreseen");
-    BATON_CHECK(slice.tokens[0] >= 0 && slice.tokens[0] < config_.vocab, "a token is not of the vocabulary");
-    const auto last_block = static_cast<size_t>(batch_.slices[i].table) + slice.blocks.size() - 1;
-    BATON_CHECK(last_block < tables.size() && tables[last_block] == static_cast<int32_t>(slice.blocks.back().value()),
-                "a row's last block is not the one that was foreseen");
-    tokens[i] = slice.tokens[0];
-    batch_.specs[i] = slice.sample;
-  }
-  if (Samples()) sampling_.Follow(batch_.specs, upload_);
+  if (Samples()) RETURN_IF_ERROR(sampling_.Plan(batch_.specs, upload_));
+  return batch_.follows.empty() ? absl::OkStatus() : upload_.Add(std::span<const int32_t>(batch_.follows), follows_);
 }
 
 absl::Status CudaOps::Upload() {
@@ -427,26 +405,27 @@ absl::StatusOr<LogitsView> CudaOps::Logits(WeightId norm, WeightId head) {
   Multiply(weight, normalised_.data(), logits, /*fp32_output=*/true, /*add=*/false, PartStride());
   JoinLogits();
   if (decode_rows_ > 0) return LogitsView{};
-  return FetchLogits({[] {}, [] { return nullptr; }});
+  RETURN_IF_ERROR(Choose());
+  return Fetch(choice());
 }
 
-absl::StatusOr<LogitsView> CudaOps::FetchLogits(const Meanwhile& meanwhile) {
-  if (!Samples()) {
-    meanwhile.work();
-    Foresee(meanwhile);
-    return LogitsView{};
-  }
+absl::Status CudaOps::Choose() {
+  if (!Samples()) return status_;
   if (sampling_.any()) {
     Do("sampling", [&] { return sampling_.Run(logits_.data(), LogitsStride(), stream_); });
   }
   CopyLogits();
-  meanwhile.work();
-  Foresee(meanwhile);
-  Do("the forward pass", [&] { return cudaStreamSynchronize(stream_); });
-  RETURN_IF_ERROR(status_);
-  LogitsView view{.data = host_logits_.data(), .rows = std::ssize(batch_.kept), .vocab = config_.vocab};
-  if (sampling_.any()) view.sampled = sampling_.Tokens();
-  return view;
+  Do("sampling", [&] { return cudaEventRecord(chosen_[choice()].get(), stream_); });
+  return status_;
+}
+
+absl::StatusOr<LogitsView> CudaOps::Fetch(int choice) {
+  if (!Samples()) return LogitsView{};
+  RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(chosen_[choice].get()), "the forward pass"));
+  return LogitsView{.data = host_logits_.data(),
+                    .rows = sampling_.rows(choice),
+                    .vocab = config_.vocab,
+                    .sampled = sampling_.Tokens(choice)};
 }
 
 // To the host: the rows that were not sampled, neighbours together.

@@ -1,4 +1,5 @@
-// The operations of a forward pass on a CUDA device. Each call enqueues; nothing waits for the device but Logits.
+// The operations of a forward pass on a CUDA device. Each call enqueues; nothing waits for the device but Fetch, and
+// Logits of a pass that is not a decode step.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,6 @@
 #include <span>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "backend/backend.h"
 #include "backend/cuda/cuda_attention.h"
 #include "backend/cuda/cuda_matmul.h"
@@ -43,17 +43,22 @@ class CudaOps final : public Ops {
   static absl::StatusOr<std::unique_ptr<CudaOps>> Create(const ModelConfig& config, const CudaOpsOptions& options);
 
   absl::StatusOr<WeightId> Pack(const WeightSource& source) override;
-  // The previous batch's pass is over on the device too.
   absl::Status Begin(const Batch& batch) override;
   // Begin for a batch of one token for each sequence, all of which want logits, filled up to `rows`: the operations
-  // that follow, from a Begin that does nothing to Logits, can be captured, and Logits gives nothing. FetchLogits does.
+  // that follow, from a Begin that does nothing to Logits, can be captured, and Logits gives nothing. Choose does.
+  // The decode step before may still be under way, and if slices follow it (SequenceSlice::follows), it must have
+  // chosen all of its tokens.
   absl::Status BeginDecode(const Batch& batch, int64_t rows);
-  // Does what is to be done meanwhile, then waits for the device.
-  absl::StatusOr<LogitsView> FetchLogits(const Meanwhile& meanwhile);
-  // Whether a BeginDecode of this batch has only its tokens and samples left to take up: Meanwhile::foresee gave the
-  // rest.
-  bool Foresaw(const Batch& batch) const { return foresaw_ && batch.foreseen; }
+  // What follows on the logits: tokens are chosen and copied to the host, as are rows that are not sampled. Returns
+  // status().
+  absl::Status Choose();
   void EndDecode() { decode_rows_ = 0; }
+  // Of the last Choose. Chose all: and nothing else but tokens is fetched.
+  bool chose_all() const { return Samples() && sampling_.any() && sampling_.all(); }
+  int choice() const { return sampling_.choice(); }
+  // Waits for what that Choose enqueued, the last one or, where that has chosen all, the one before. An error is the
+  // device's.
+  absl::StatusOr<LogitsView> Fetch(int choice);
   // What captured operations depend on: sizes of launches, and memory.
   struct Captured {
     std::vector<int64_t> sizes;
@@ -97,9 +102,7 @@ class CudaOps final : public Ops {
   cuda::PagedKv Kv(int64_t layer) const;
   void Collect(const Batch& batch);
   absl::Status TakeUp(const Batch& batch);
-  void Foresee(const Meanwhile& meanwhile);
   absl::Status AddLists(const Batch& batch);
-  void TakeTokens(const Batch& batch);
   absl::Status Upload();
   absl::Status AddBlockTables(const Batch& batch);
   void Normalise(WeightId norm);
@@ -144,16 +147,17 @@ class CudaOps final : public Ops {
     std::vector<cuda::AttentionSlice> kept;    // of the rows that want logits, each alone
     std::vector<int32_t> kept_rows;            // where they are among all
     std::vector<const SampleSpec*> specs;      // of kept
+    std::vector<int32_t> follows;              // of all slices; empty if none does
 
     void Clear() {  // keeps the memory: this is every step
-      for (auto* list : {&tokens, &positions, &kept_rows}) list->clear();
+      for (auto* list : {&tokens, &positions, &kept_rows, &follows}) list->clear();
       for (auto* list : {&slices, &kept}) list->clear();
       slots.clear();
       specs.clear();
     }
   } batch_;
   UploadBuffer upload_;
-  UploadedList<int32_t> tokens_, positions_, kept_rows_, block_tables_;
+  UploadedList<int32_t> tokens_, positions_, kept_rows_, block_tables_, follows_;
   UploadedList<int64_t> slots_;
   CudaAttention attention_, kept_attention_;
   CudaSampling sampling_;
@@ -163,8 +167,8 @@ class CudaOps final : public Ops {
   DeviceBuffer<float> part_logits_;  // in a group: of the rank's tokens
   DeviceBuffer<Bf16> qkv_, kept_qkv_, normalised_, attended_, gate_up_, gated_;
   PinnedBuffer<float> host_logits_;
+  CudaEvent chosen_[2];      // by choice
   int64_t decode_rows_ = 0;  // > 0: between BeginDecode and EndDecode
-  bool foresaw_ = false;     // batch_ and upload_ have the lists of the step that is to follow
   // Of the rows that the pass goes on with.
   bool only_kept_ = false;
   int64_t rows_ = 0;

@@ -1,25 +1,29 @@
 #include "backend/cuda/cuda_sampling.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
-#include "base/check.h"
 #include "base/status.h"
+#include "kernels/chosen_tokens.h"
 
 namespace baton {
 
 absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, UploadBuffer& upload) {
   any_ = false;
   rows_.clear();
-  sampled_.assign(specs.size(), false);
+  now_ ^= 1;
+  std::vector<bool>& sampled = choices_[now_].sampled;
+  sampled.assign(specs.size(), false);
   if (vocab_ > cuda::kMaxSampledVocab) return absl::OkStatus();
   int32_t seen = 0;
   for (size_t i = 0; i < specs.size(); ++i) {
     const SampleSpec spec = specs[i] != nullptr ? *specs[i] : SampleSpec{.temperature = 0};
-    sampled_[i] = specs[i] != nullptr;
-    any_ = any_ || sampled_[i];
+    sampled[i] = specs[i] != nullptr;
+    any_ = any_ || sampled[i];
     rows_.push_back({.temperature = spec.temperature,
                      .top_k = spec.top_k,
                      .top_p = spec.top_p,
@@ -42,12 +46,9 @@ absl::Status CudaSampling::Reserve(cudaStream_t stream) {
   const int64_t seen = uploaded_seen_.size();
   if (seen > seen_logits_.capacity()) RETURN_IF_ERROR(seen_logits_.Reserve(2 * seen, "penalties"));  // they grow
   const auto rows = static_cast<int64_t>(rows_.size());
-  RETURN_IF_ERROR(results_.Reserve(kResults * rows, "chosen tokens"));
-  RETURN_IF_ERROR(host_results_.Reserve(kResults * rows, "chosen tokens"));
-  const int64_t bytes = cuda::SamplingWorkspaceBytes(static_cast<int32_t>(rows));
-  if (bytes <= workspace_.capacity()) return absl::OkStatus();
-  RETURN_IF_ERROR(workspace_.Reserve(bytes, "sampling"));
-  return CudaStatus(cudaMemsetAsync(workspace_.data(), 0, static_cast<size_t>(bytes), stream), "sampling");
+  RETURN_IF_ERROR(choices_[now_].results.Reserve(kResults * rows, "chosen tokens"));
+  RETURN_IF_ERROR(ReserveResults(kResults * rows, stream));
+  return workspace_.ReserveZeroed(cuda::SamplingWorkspaceBytes(static_cast<int32_t>(rows)), "sampling", stream);
 }
 
 // All of them are uploaded at each step: with penalties these are most of it.
@@ -63,26 +64,30 @@ absl::Status CudaSampling::UploadSeen(std::span<const SampleSpec* const> specs, 
   return absl::OkStatus();
 }
 
-void CudaSampling::Follow(std::span<const SampleSpec* const> specs, const UploadBuffer& upload) {
-  if (!any_) return;
-  const std::span<cuda::SamplingRow> rows = upload.OnHost(uploaded_rows_);
-  const std::span<cuda::SeenToken> seen = upload.OnHost(uploaded_seen_);
-  for (size_t i = 0; i < specs.size(); ++i) {
-    BATON_CHECK((specs[i] != nullptr) == sampled_[i], "a row is sampled, or is not, as it was foreseen");
-    if (specs[i] == nullptr) continue;
-    const SampleSpec& spec = *specs[i];
-    cuda::SamplingRow& row = rows_[i];
-    row.uniform = spec.uniform;
-    if (row.seen_count > 0) {
-      const auto count = static_cast<int32_t>(spec.seen.size());
-      BATON_CHECK(count == row.seen_count || count == row.seen_count + 1, "a token follows another");
-      BATON_CHECK(spec.latest >= 0 && spec.latest < count, "the last token is one of those seen");
-      const SeenToken& latest = spec.seen[static_cast<size_t>(spec.latest)];
-      seen[static_cast<size_t>(row.seen_begin + spec.latest)] = {latest.id, latest.outputs};
-      row.seen_count = count;
-    }
-    rows[i] = row;
+absl::Status CudaSampling::ReserveResults(int64_t size, cudaStream_t stream) {
+  if (size <= results_.capacity()) return absl::OkStatus();
+  DeviceBuffer<int32_t> larger;
+  RETURN_IF_ERROR(larger.Reserve(2 * size, "chosen tokens"));
+  if (results_.capacity() > 0) {
+    const size_t bytes = static_cast<size_t>(results_.capacity()) * sizeof(int32_t);
+    RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpyAsync(larger.data(), results_.data(), bytes, cudaMemcpyDeviceToDevice, stream), "tokens"));
+    RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "chosen tokens"));
   }
+  results_ = std::move(larger);
+  return absl::OkStatus();
+}
+
+cudaError_t CudaSampling::Follow(const UploadedList<int32_t>& follows, int32_t* tokens, cudaStream_t stream) {
+  cuda::ChosenTokensArgs args = {.chosen = results_.data(),
+                                 .follows = follows.data(),
+                                 .rows = static_cast<int32_t>(follows.size()),
+                                 .tokens = tokens};
+  if (any_) {
+    args.params = uploaded_rows_.data();
+    args.seen = uploaded_seen_.data();
+  }
+  return cuda::LaunchChosenTokens(args, stream);
 }
 
 cudaError_t CudaSampling::Run(float* logits, int64_t stride, cudaStream_t stream) {
@@ -100,16 +105,19 @@ cudaError_t CudaSampling::Run(float* logits, int64_t stride, cudaStream_t stream
                                    .maxima = reinterpret_cast<float*>(results_.data() + 2 * rows)};
   const cudaError_t launched = cuda::LaunchSampling(args, stream);
   if (launched != cudaSuccess) return launched;
-  return cudaMemcpyAsync(host_results_.data(), results_.data(), kResults * rows_.size() * sizeof(int32_t),
+  return cudaMemcpyAsync(choices_[now_].results.data(), results_.data(), kResults * rows_.size() * sizeof(int32_t),
                          cudaMemcpyDeviceToHost, stream);
 }
 
-std::span<const SampledToken> CudaSampling::Tokens() {
-  tokens_.assign(rows_.size(), {});
-  const int32_t* ids = host_results_.data();
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    if (!sampled_[i]) continue;
-    const auto result = [&](size_t kind) { return std::bit_cast<float>(ids[kind * rows_.size() + i]); };
+std::span<const SampledToken> CudaSampling::Tokens(int choice) {
+  const Choice& chosen = choices_[choice];
+  const size_t rows = chosen.sampled.size();
+  if (std::ranges::find(chosen.sampled, true) == chosen.sampled.end()) return {};
+  tokens_.assign(rows, {});
+  const int32_t* ids = chosen.results.data();
+  for (size_t i = 0; i < rows; ++i) {
+    if (!chosen.sampled[i]) continue;
+    const auto result = [&](size_t kind) { return std::bit_cast<float>(ids[kind * rows + i]); };
     tokens_[i] = ids[i] >= 0 ? SampledToken{.id = ids[i], .logprob = result(1)}
                              : SampledToken{.id = kNotFinite, .logprob = result(2)};
   }

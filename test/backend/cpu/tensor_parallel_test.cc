@@ -145,10 +145,10 @@ TEST_CASE("more ranks than KV heads are refused") {
 
 namespace {
 
-// A rank that may fail at some point of a pass of two collective calls, and asks between them for the next step.
+// A rank that may fail at some point of a pass of two collective calls.
 class FakeRank final : public Backend {
  public:
-  enum class Fails { kNever, kAtFirst, kBetween, kWhenForeseen };
+  enum class Fails { kNever, kAtFirst, kBetween };
   FakeRank(Communicator& communicator, Fails fails) : communicator_(communicator), fails_(fails) {
     slab_.resize(layout_.BlockBytes());
   }
@@ -156,21 +156,15 @@ class FakeRank final : public Backend {
   const KvLayout& kv_layout() const override { return layout_; }
   Slab kv_slab() override { return std::span(slab_); }
   std::string numerics_id() const override { return "fake"; }
-  // Of the last pass: where the batch's row was, and where the next step's is; -1: unknown.
-  int32_t start() const { return start_; }
-  int32_t foreseen_start() const { return foreseen_start_; }
 
-  absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t)> layer_done,
+  absl::StatusOr<LogitsView> Forward(const Batch&, absl::FunctionRef<bool(int64_t)> layer_done,
                                      const Meanwhile& meanwhile) override {
-    start_ = foreseen_start_ = -1;
+    BATON_CHECK(meanwhile.next() == nullptr, "no rank begins the next step");
     const Fails fails = std::exchange(fails_, Fails::kNever);
     if (fails == Fails::kAtFirst) return absl::ResourceExhaustedError("no memory for activations");
     value_ = static_cast<float>(communicator_.rank() + 1);
     communicator_.AllReduceSum(&value_, 1);
     if (fails == Fails::kBetween) return absl::ResourceExhaustedError("no memory for activations");
-    if (!batch.slices.empty()) start_ = batch.slices[0].start;
-    if (const Batch* next = meanwhile.foresee(); next != nullptr) foreseen_start_ = next->slices[0].start;
-    if (fails == Fails::kWhenForeseen) return absl::ResourceExhaustedError("no memory for activations");
     if (!layer_done(0)) return absl::AbortedError("broken off");
     communicator_.AllReduceSum(&value_, 1);
     return LogitsView{.data = &value_, .rows = 1, .vocab = 1};
@@ -179,7 +173,6 @@ class FakeRank final : public Backend {
  private:
   Communicator& communicator_;
   Fails fails_;
-  int32_t start_ = -1, foreseen_start_ = -1;
   float value_ = 0;
   const KvLayout layout_{.layers = 1, .kv_heads = 1, .head_dim = 2};
   std::vector<std::byte> slab_;
@@ -189,40 +182,28 @@ class FakeRank final : public Backend {
 
 TEST_CASE("a rank that fails ends the others' pass with its error, and the next pass works") {
   using Fails = FakeRank::Fails;
-  for (const Fails fails : {Fails::kNever, Fails::kAtFirst, Fails::kBetween, Fails::kWhenForeseen}) {
+  for (const Fails fails : {Fails::kNever, Fails::kAtFirst, Fails::kBetween}) {
     for (int failing = 0; failing < 3; ++failing) {
       INFO("rank " << failing << ", case " << static_cast<int>(fails));
       std::vector<Rank> ranks;
-      std::vector<const FakeRank*> fakes;
       for (auto& communicator : MakeMemoryCommunicators(3)) {
         auto backend =
             std::make_unique<FakeRank>(*communicator, communicator->rank() == failing ? fails : Fails::kNever);
-        fakes.push_back(backend.get());
         ranks.push_back({std::move(communicator), std::move(backend)});
       }
       const auto made = MakeTensorParallelBackend(std::move(ranks), {.layers = 1, .kv_heads = 3, .head_dim = 2});
       REQUIRE(made.ok());
       Backend* const group = made->get();
-      Batch batch;
-      batch.slices.emplace_back().start = 10;
-      // In the place of the running batch, which all ranks have read then.
-      const auto foresee = [&]() -> const Batch* {
-        ++batch.slices[0].start;
-        return &batch;
-      };
-      const auto forward = [&] { return group->Forward(batch, [](int64_t) { return true; }, {[] {}, foresee}); };
+      const Batch batch, another;
+      const auto next = [&] { return &another; };
+      const auto forward = [&] { return group->Forward(batch, [](int64_t) { return true; }, {[] {}, next}); };
       if (fails != Fails::kNever) {
         CHECK(forward().status() == absl::ResourceExhaustedError("no memory for activations"));
-        for (const FakeRank* rank : fakes) {
-          if (fails != Fails::kWhenForeseen) CHECK(rank->foreseen_start() == -1);
-        }
       }
       for (int pass = 0; pass < 3; ++pass) {
-        const int32_t start = batch.slices[0].start;
-        const auto next = forward();
-        REQUIRE(next.ok());
-        CHECK(next->data[0] == 18);  // (1 + 2 + 3) from each of three
-        for (const FakeRank* rank : fakes) CHECK((rank->start() == start && rank->foreseen_start() == start + 1));
+        const auto result = forward();
+        REQUIRE(result.ok());
+        CHECK(result->data[0] == 18);  // (1 + 2 + 3) from each of three
       }
     }
   }

@@ -306,19 +306,16 @@ TEST_CASE("streams that come, grow and go decode as on the CPU backend, and have
   }
 }
 
-// The step after `batch`, as far as it is known before that has run. Nothing: a stream ends.
-std::optional<Batch> Foreseen(const std::vector<Stream>& streams, const Batch& batch) {
-  Batch next = batch;
-  for (size_t i = 0; i < streams.size(); ++i) {
-    const Stream& s = streams[i];
-    if (s.next + 1 >= std::ssize(s.on_device.tokens)) return std::nullopt;
-    next.slices[i].start = batch.slices[i].start + 1;
-    next.slices[i].blocks = NextOf(s.on_device, s.next + 1).blocks;
-  }
-  return next;
-}
+// A stream that goes on with what is chosen, on a device that begins steps ahead and on one that waits for the host.
+struct Chosen {
+  TestSequence on_device, twin;  // at the same places of both; tokens are the prompt, and room for what is chosen
+  int64_t next = 0;              // the position that it decodes next
+  std::optional<Sampler> sampler;
+  int64_t number = 0;
+};
 
-TEST_CASE("a decode step that was foreseen has the bits of one that was not, on one device and on ranks", "[many]") {
+TEST_CASE("steps that begin before the last one's tokens are known have the tokens of steps that wait for them",
+          "[many]") {
   if (!HasDevice()) return;
   const ModelConfig shape = LlamaShape(DType::kBF16);
   const RandomWeights weights(shape, 23);
@@ -326,74 +323,109 @@ TEST_CASE("a decode step that was foreseen has the bits of one that was not, on 
                                   {.temperature = 0.9f, .top_p = 0.9f},
                                   {.temperature = 1.1f, .repetition_penalty = 1.3f},
                                   {.temperature = 0, .presence_penalty = 2, .frequency_penalty = 2}};
-  for (const auto& [ranks, same_bits] : {std::pair{1, false}, {1, true}, {2, false}}) {
-    INFO(ranks << " ranks, same bits " << same_bits);
-    std::mt19937 random(static_cast<uint32_t>(ranks));
-    Device device(weights, same_bits, 1, ranks), plain(weights, same_bits, 1, ranks);
-    std::vector<Stream> streams;  // at the same places of both
-    bool told = false;            // the step that comes now, and nobody has come or gone since
-    int64_t foreseen = 0;
-    for (int64_t step = 0, came = 0; step < 100; ++step) {
-      INFO("step " << step);
-      if (streams.empty() || (came < 16 && random() % 6 == 0)) {
-        const int64_t prompt = 1 + static_cast<int64_t>(random() % 300),
-                      decoded = 1 + static_cast<int64_t>(random() % 60);
-        const std::vector<TokenId> tokens = RandomTokens(prompt + decoded, shape.vocab, random());
-        streams.push_back({device.Place(tokens), plain.Place(tokens), prompt});
-        REQUIRE(streams.back().on_device.blocks == streams.back().twin.blocks);
-        if (const uint64_t kind = random() % 5; kind < 4) {
-          streams.back().sampler.emplace(kinds[kind], std::span(tokens).first(static_cast<size_t>(prompt)), came);
-        }
-        device.Prefill(streams.back().on_device, prompt, 100);
-        plain.Prefill(streams.back().twin, prompt, 100);
-        told = false;
-        ++came;
-      }
-      Batch batch;
-      std::vector<SampleSpec> specs;
-      specs.reserve(streams.size());
-      for (const Stream& s : streams) {
-        batch.slices.push_back(NextOf(s.on_device, s.next));
-        if (s.sampler) specs.push_back(s.sampler->Spec());
-        batch.slices.back().sample = s.sampler ? &specs.back() : nullptr;
-      }
-      const auto expected = plain->Forward(batch, [](int64_t) { return true; });
-      batch.foreseen = told;
-      // Who was told of the tables reads them no more, but for their ends: others in their places change nothing.
-      std::vector<std::vector<BlockId>> others(told ? streams.size() : 0);
-      for (size_t i = 0; i < others.size(); ++i) {
-        std::span<const BlockId>& blocks = batch.slices[i].blocks;
-        others[i].assign(blocks.begin(), blocks.end());
-        if (blocks.size() > 2) std::swap(others[i][0], others[i][1]);
-        blocks = others[i];
-      }
-      foreseen += told;
-      std::optional<Batch> next = random() % 4 > 0 ? Foreseen(streams, batch) : std::nullopt;
-      told = false;
-      const auto got = device->Forward(batch, [](int64_t) { return true; },
-                                       {[] {},
-                                        [&] {
-                                          told = next.has_value();
-                                          return told ? &*next : nullptr;
-                                        }});
-      REQUIRE((expected.ok() && got.ok()));
-      for (size_t i = 0; i < streams.size(); ++i) {
-        if (batch.slices[i].sample != nullptr) {
-          CHECK((got->sampled[i].id >= 0 && got->sampled[i].id == expected->sampled[i].id));
-          CHECK(got->sampled[i].logprob == expected->sampled[i].logprob);
-          streams[i].sampler->Accept(got->sampled[i].id);
-        } else {
-          const auto row = [&](const LogitsView& view) { return std::span(view.data + i * view.vocab, view.vocab); };
-          CHECK(std::ranges::equal(row(*got), row(*expected)));
-        }
-      }
-      for (Stream& s : streams) ++s.next;
-      const size_t had = streams.size();
-      std::erase_if(streams,
-                    [&](const Stream& s) { return s.next == std::ssize(s.on_device.tokens) || random() % 200 == 0; });
-      told = told && streams.size() == had;
+  for (const bool same_bits : {false, true}) {
+    INFO("same bits " << same_bits);
+    std::mt19937 random(same_bits);
+    Device device(weights, same_bits), plain(weights, same_bits);
+    std::vector<Chosen> streams(24);
+    for (size_t i = 0; i < streams.size(); ++i) {
+      Chosen& s = streams[i];
+      s.number = static_cast<int64_t>(i);
+      s.next = static_cast<int64_t>(random() % 200);
+      const std::vector<TokenId> prompt = RandomTokens(s.next + 1, shape.vocab, random());
+      s.sampler.emplace(kinds[random() % 4], prompt, /*default_seed=*/i);
+      std::vector<TokenId> tokens = prompt;
+      tokens.resize(prompt.size() + 1 + random() % 50);
+      s.on_device = device.Place(tokens);
+      s.twin = plain.Place(tokens);
+      REQUIRE(s.on_device.blocks == s.twin.blocks);
+      device.Prefill(s.on_device, s.next, 100);
+      plain.Prefill(s.twin, s.next, 100);
     }
-    CHECK(foreseen > 30);
+    std::vector<Chosen*> rows, next_rows;  // of the running step and the one after; null: it ended
+    size_t came = 0;
+    int64_t ahead = 0;
+    Batch batch, next;
+    std::vector<SampleSpec> specs, next_specs;
+    const auto is_last = [](const Chosen& s, int64_t position) {
+      return position + 1 == std::ssize(s.on_device.tokens);
+    };
+    const auto add = [&](Chosen& s, int32_t follows, Batch& to, std::vector<SampleSpec>& to_specs) {
+      const int64_t further = follows == kFollowsNone ? 0 : 1;
+      to.slices.push_back(NextOf(s.on_device, s.next + further));
+      to_specs.push_back(s.sampler->Spec(further));
+      to.slices.back().sample = &to_specs.back();
+      to.slices.back().follows = follows;
+    };
+    const auto come = [&](std::vector<Chosen*>& to) {
+      if (came < streams.size() && (to.empty() || random() % 4 == 0)) to.push_back(&streams[came++]);
+    };
+    while (came < streams.size() || !rows.empty()) {
+      if (!batch.begun) {
+        std::erase(rows, nullptr);
+        come(rows);
+        batch.slices.clear();
+        specs.clear();
+        specs.reserve(rows.size());
+        for (Chosen* s : rows) add(*s, kFollowsNone, batch, specs);
+      }
+      if (rows.empty()) continue;
+      // The other device's step has the same rows, those in vain, too, since a token's bits depend on its neighbours.
+      Batch waits;
+      std::vector<SampleSpec> waits_specs;
+      waits_specs.reserve(rows.size());
+      for (Chosen* s : rows) {
+        waits.slices.push_back(NextOf(s->twin, s->next));
+        waits_specs.push_back(s->sampler->Spec());
+        waits.slices.back().sample = &waits_specs.back();
+      }
+      const auto expected = plain->Forward(waits, [](int64_t) { return true; });
+      const auto begin_next = [&]() -> const Batch* {
+        next_rows.clear();
+        next.slices.clear();
+        next_specs.clear();
+        if (random() % 6 == 0) return nullptr;
+        std::vector<std::pair<Chosen*, int32_t>> follows;
+        for (size_t i = 0; i < rows.size(); ++i) {
+          if (!is_last(*rows[i], rows[i]->next)) follows.emplace_back(rows[i], static_cast<int32_t>(i));
+        }
+        std::ranges::shuffle(follows, random);
+        for (const auto& [s, row] : follows) next_rows.push_back(s);
+        come(next_rows);
+        next_specs.reserve(next_rows.size());
+        for (size_t i = 0; i < next_rows.size(); ++i) {
+          add(*next_rows[i], i < follows.size() ? follows[i].second : kFollowsNone, next, next_specs);
+        }
+        return next_rows.empty() ? nullptr : &next;
+      };
+      const auto got = device->Forward(batch, [](int64_t) { return true; }, {[] {}, begin_next});
+      REQUIRE((expected.ok() && got.ok()));
+      REQUIRE(got->next_begun == !next_rows.empty());
+      ahead += batch.begun;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        Chosen& s = *rows[i];
+        INFO("stream " << s.number << " at " << s.next);
+        const SampledToken chosen = got->sampled[i];
+        CHECK((chosen.id >= 0 && chosen.id == expected->sampled[i].id));
+        CHECK(chosen.logprob == expected->sampled[i].logprob);
+        s.sampler->Accept(chosen.id);
+        if (is_last(s, s.next)) {
+          std::ranges::replace(rows, &s, nullptr);
+          continue;
+        }
+        ++s.next;
+        s.on_device.tokens[s.next] = s.twin.tokens[s.next] = chosen.id;
+      }
+      if (got->next_begun) {
+        // What a backend may not read any more is not there.
+        for (SequenceSlice& slice : next.slices) slice = {};
+        std::swap(batch, next);
+        std::swap(specs, next_specs);
+        rows = next_rows;
+      }
+      batch.begun = got->next_begun;
+    }
+    CHECK(ahead > 50);
     CHECK(device.OthersAreUntouched());
   }
 }
