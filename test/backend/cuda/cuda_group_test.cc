@@ -44,7 +44,7 @@ std::vector<float> Steps(Device& device, int64_t vocab) {
   return logits;
 }
 
-TEST_CASE("two, three and four ranks on devices give what one device gives") {
+TEST_CASE("two, three and four ranks on devices give what one device gives", "[backends]") {
   if (!HasDevice()) return;
   for (const ModelConfig& shape : GroupShapes()) {
     const RandomWeights weights(shape, 11);
@@ -60,7 +60,7 @@ TEST_CASE("two, three and four ranks on devices give what one device gives") {
   }
 }
 
-TEST_CASE("with same bits, ranks on devices give the same bits for any chunks and neighbours") {
+TEST_CASE("with same bits, ranks on devices give the same bits for any chunks and neighbours", "[backends]") {
   if (!HasDevice()) return;
   for (const ModelConfig& shape : GroupShapes()) {
     const RandomWeights weights(shape, 7);
