@@ -10,9 +10,6 @@
 namespace baton {
 namespace {
 
-// What it takes at most to plan a step and to begin it, with time to wake up.
-constexpr absl::Duration kPlanningTime = absl::Milliseconds(1);
-
 DecodeEngineOptions WithBackend(DecodeEngineOptions options, Backend& backend) {
   options.blocks = static_cast<int64_t>(backend.kv_slab().size()) / backend.kv_layout().BlockBytes();
   options.handoff.layout = backend.kv_layout();
@@ -163,11 +160,12 @@ void DecodeWorker::Tell() {
   delivery_.Deliver(std::move(events));
 }
 
-// Late, so that who comes while the step runs is in the next one, but not so late that the device waits.
 const Batch* DecodeWorker::BeginNext() {
-  clock_.SleepUntil(began_ + takes_ - std::max(kPlanningTime, takes_ / 8));
+  clock_.SleepUntil(pace_.PlanAt());
   const std::lock_guard lock(mutex_);
-  return grace_over_ ? nullptr : engine_.BeginNext();
+  const Batch* next = grace_over_ ? nullptr : engine_.BeginNext();
+  pace_.Planned(clock_.Now());
+  return next;
 }
 
 absl::Time DecodeWorker::Check() {
@@ -192,12 +190,10 @@ DecodeWorker::Outcome DecodeWorker::Compute(DecodeStep& step) {
   // Only a device that has failed cannot copy, and requests would go on with what is not theirs.
   BATON_CHECK(swapped.ok(), swapped.ToString());
   if (step.rows.empty()) return {absl::OkStatus()};
-  if (!step.batch.begun) began_ = clock_.Now();
+  if (!step.batch.begun) pace_.Begin(clock_.Now());
   const absl::StatusOr<LogitsView> logits =
       backend_.Forward(step.batch, [](int64_t) { return true; }, {[this] { Tell(); }, [this] { return BeginNext(); }});
-  const absl::Time over = clock_.Now();
-  // One that takes unusually long says little of the next.
-  takes_ = std::min(over - std::exchange(began_, over), takes_ + std::max(takes_ / 16, kPlanningTime));
+  pace_.Over(clock_.Now());
   if (!logits.ok()) return {logits.status()};
   BATON_CHECK(logits->rows == std::ssize(step.rows), "the backend gave another number of rows");
   BATON_CHECK(logits->sampled.empty() || std::ssize(logits->sampled) == logits->rows, "some rows are not told of");

@@ -22,6 +22,7 @@
 #include "engine/handoff_messages.h"
 #include "engine/request.h"
 #include "engine/step_loop.h"
+#include "engine/step_pace.h"
 
 namespace baton {
 
@@ -87,9 +88,7 @@ class DecodeWorker {
   DecodeEngine engine_;      // guarded by mutex_, except what a running DecodeStep refers to
   bool closing_ = false;     // guarded by mutex_; nothing new is taken
   bool grace_over_ = false;  // guarded by mutex_; no further step begins
-  // Of the step's thread: when the running step began on the device, and how long it will take there at least.
-  absl::Time began_ = absl::UnixEpoch();
-  absl::Duration takes_;
+  StepPace pace_;            // of the step's thread
   DecodeDelivery delivery_;
   StepLoop loop_;  // its thread uses all of the above
   // With options.engine.handoff.verify: its thread digests blocks, so that no step and no message waits for that.
