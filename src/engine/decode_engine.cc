@@ -128,6 +128,7 @@ void DecodeEngine::Cancel(const RequestId& request, absl::Time now) {
   Request& running = At(id);
   if (running.begun > 0 || running.copied) {
     running.cancelled = true;
+    scheduler_.EndsWithItsStep(id);
   } else {
     End(id, running);
   }
@@ -172,10 +173,14 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
   return &running_.step;
 }
 
-const Batch* DecodeEngine::BeginNext() {
+bool DecodeEngine::MayBeginNext() const {
   // Where a token is chosen from logits, the host does.
-  const auto chooses = [](const DecodeStep::Row& row) { return row.sample.has_value(); };
-  if (!std::ranges::all_of(running_.step.rows, chooses)) return nullptr;
+  const auto is_chosen_there = [](const DecodeStep::Row& row) { return row.sample.has_value(); };
+  return std::ranges::all_of(running_.step.rows, is_chosen_there) && scheduler_.MayBeginNext();
+}
+
+const Batch* DecodeEngine::BeginNext() {
+  if (!MayBeginNext()) return nullptr;
   const DecodePlan* plan = scheduler_.BeginNext();
   if (plan == nullptr) return nullptr;
   Fill(next_, *plan);
@@ -214,10 +219,13 @@ void DecodeEngine::Fill(BegunStep& to, const DecodePlan& plan) {
   }
 }
 
-// Of rows that are in no step any more.
 void DecodeEngine::DropNext() {
   for (Request* request : next_.requests) --request->begun;
   scheduler_.DropNext();
+  for (size_t i = 0; i < next_.requests.size(); ++i) {
+    Request& request = *next_.requests[i];
+    if (request.cancelled && request.begun == 0) End(next_.step.rows[i].sequence, request);
+  }
 }
 
 void DecodeEngine::FinishStep(const absl::Status& status, bool next_begun) {

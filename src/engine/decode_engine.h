@@ -93,6 +93,8 @@ class DecodeEngine {
 
   // Null: nothing can run now. Valid until FinishStep. REQUIRES: no step runs.
   DecodeStep* BeginStep(absl::Time now);
+  // Whether BeginNext is likely to give one.
+  bool MayBeginNext() const;
   // For Meanwhile::next of the step's Forward: the batch of the next step, which is what BeginStep gives then. Null: it
   // depends on what this one makes. At most once in a step.
   const Batch* BeginNext();

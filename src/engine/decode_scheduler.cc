@@ -101,8 +101,9 @@ void DecodeScheduler::Remove(const SequenceId& id, int64_t made) {
   const auto it = sequences_.find(id);
   BATON_CHECK(it != sequences_.end(), "no such sequence");
   Sequence& sequence = it->second;
+  BATON_CHECK(!running_ || !IsCopied(id), "removed a sequence under the step that copies it");
   if (sequence.begun > 0) {
-    BATON_CHECK(!has_next_ && !IsCopied(id), "removed a sequence under more than the step that runs without it");
+    BATON_CHECK(!has_next_, "removed a sequence under the step that was planned with it");
     std::ranges::replace(step_.batch, &sequence, nullptr);
     ended_.push_back(std::move(sequence.table));
   }
@@ -161,14 +162,24 @@ const DecodePlan& DecodeScheduler::BeginStep() {
   return step_.plan;
 }
 
+// Beyond the steps that it has begun.
+bool DecodeScheduler::GoesOn(const Sequence& sequence) {
+  return !sequence.ends && sequence.kv_tokens + sequence.begun < sequence.max_kv_tokens;
+}
+
+bool DecodeScheduler::MayBeginNext() const {
+  const auto goes_on = [](const auto& entry) { return GoesOn(entry.second); };
+  return swapped_ == 0 && step_.plan.out.empty() && std::ranges::any_of(sequences_, goes_on);
+}
+
 const DecodePlan* DecodeScheduler::BeginNext() {
   BATON_CHECK(running_ && !has_next_, "the next step is begun once, while one runs");
-  if (swapped_ > 0 || !step_.plan.out.empty()) return nullptr;
+  if (!MayBeginNext()) return nullptr;
   next_.Clear();
   for (const Sequences::iterator it : TurnsNow()) {
     if (static_cast<int32_t>(next_.batch.size()) == options_.max_batch) break;
     Sequence& sequence = it->second;
-    if (sequence.kv_tokens + sequence.begun == sequence.max_kv_tokens) continue;
+    if (!GoesOn(sequence)) continue;
     if (!Grow(sequence)) return nullptr;
     next_.Add(it);
   }
@@ -297,7 +308,7 @@ void DecodeScheduler::FinishStep() {
 
 DecodeScheduler::Counts DecodeScheduler::counts() const {
   return {.sequences = static_cast<int64_t>(sequences_.size()),
-          .batch = static_cast<int64_t>(step_.batch.size()),
+          .batch = std::ssize(step_.batch) - std::ranges::count(step_.batch, nullptr),
           .swapped = swapped_,
           .preemptions = preemptions_,
           .growth_share = growth_.share()};

@@ -97,8 +97,11 @@ class DecodeScheduler {
   // follow the keys that the sequence came with.
   void NameBlock(const SequenceId& id, const BlockKey& key);
   // The sequence is over after `made` tokens. Where the running step has it still, nobody else has its blocks before
-  // that is over. REQUIRES: no running step copies it, and the last step that was begun is not one more.
+  // that is over. REQUIRES: the running step does not copy it; no step that BeginNext planned has it.
   void Remove(const SequenceId& id, int64_t made);
+
+  // The sequence is removed when the steps that have it are over.
+  void EndsWithItsStep(const SequenceId& id) { At(id).ends = true; }
 
   // Plans a step; the plan stays valid until its FinishStep. Empty: nothing can run until blocks come free. REQUIRES:
   // no step runs.
@@ -109,6 +112,8 @@ class DecodeScheduler {
   // BeginStep sees to it. Valid until FinishStep, its tables until the one after. Tables of the running step are not
   // valid any more. REQUIRES: no such step was begun yet.
   const DecodePlan* BeginNext();
+  // False: it would certainly be null.
+  bool MayBeginNext() const;
   // What BeginNext planned does not happen.
   void DropNext();
   // All that was planned for the running step has happened; each sequence of its batch has one computed token more.
@@ -137,6 +142,7 @@ class DecodeScheduler {
     int64_t kv_tokens = 0;
     int64_t max_kv_tokens = 0;  // at the end of its longest possible life
     int32_t begun = 0;          // steps that have it and are not finished
+    bool ends = false;          // with them
     bool swapped = false;
     bool leaving = false;               // is being swapped out by the running step
     std::unique_ptr<std::byte[]> host;  // [BlocksFor(kv_tokens)] blocks when swapped out
@@ -165,6 +171,7 @@ class DecodeScheduler {
   const Turns& TurnsNow();
   void OrderSequences();
   void Begin(const Step& step);
+  static bool GoesOn(const Sequence& sequence);
   bool Grow(Sequence& sequence);
   bool GrowOne(Turns::const_iterator turn);
   bool SwapIn(Turns::const_iterator turn);

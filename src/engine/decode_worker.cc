@@ -161,11 +161,13 @@ void DecodeWorker::Tell() {
 }
 
 const Batch* DecodeWorker::BeginNext() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!engine_.MayBeginNext()) return nullptr;
+  }
   clock_.SleepUntil(pace_.PlanAt());
   const std::lock_guard lock(mutex_);
-  const Batch* next = grace_over_ ? nullptr : engine_.BeginNext();
-  pace_.Planned(clock_.Now());
-  return next;
+  return grace_over_ ? nullptr : engine_.BeginNext();
 }
 
 absl::Time DecodeWorker::Check() {
@@ -193,7 +195,7 @@ DecodeWorker::Outcome DecodeWorker::Compute(DecodeStep& step) {
   if (!step.batch.begun) pace_.Begin(clock_.Now());
   const absl::StatusOr<LogitsView> logits =
       backend_.Forward(step.batch, [](int64_t) { return true; }, {[this] { Tell(); }, [this] { return BeginNext(); }});
-  pace_.Over(clock_.Now());
+  pace_.Over(clock_.Now(), logits.ok() && logits->device_waited);
   if (!logits.ok()) return {logits.status()};
   BATON_CHECK(logits->rows == std::ssize(step.rows), "the backend gave another number of rows");
   BATON_CHECK(logits->sampled.empty() || std::ssize(logits->sampled) == logits->rows, "some rows are not told of");

@@ -1,21 +1,23 @@
 #include "engine/step_pace.h"
 
-#include <algorithm>
-
 namespace baton {
 
-absl::Time StepPace::PlanAt() const { return began_ + takes_ - std::max(kPlanningTime, takes_ / 8); }
+void StepPace::Begin(absl::Time now) {
+  began_ = now;
+  takes_ = absl::ZeroDuration();
+}
 
-void StepPace::Over(absl::Time now) {
-  const bool waited = PlanAt() > began_;
-  if (waited && planned_ && now - *planned_ < kPlanningTime / 2) {
-    takes_ = absl::ZeroDuration();  // it was over before: nobody knows for how long
+void StepPace::Over(absl::Time now, bool device_waited) {
+  if (device_waited) {
+    // How long it took there is not known, but how long the host did.
+    if (PlanAt() > began_) margin_ *= 2;
+    takes_ = absl::ZeroDuration();
   } else {
     // One that takes unusually long says little of the next.
-    takes_ = std::min(now - began_, takes_ + std::max(takes_ / 16, kPlanningTime / 4));
+    takes_ = std::min(now - began_, takes_ + std::max(takes_ / 16, kLeastMargin / 4));
+    margin_ = std::max(kLeastMargin, margin_ - margin_ / 64);
   }
   began_ = now;
-  planned_.reset();
 }
 
 }  // namespace baton

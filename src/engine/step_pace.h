@@ -2,7 +2,7 @@
 // that the device waits. Goes by how long the last steps took there.
 #pragma once
 
-#include <optional>
+#include <algorithm>
 
 #include "absl/time/time.h"
 
@@ -10,19 +10,19 @@ namespace baton {
 
 class StepPace {
  public:
-  // What it takes at most to plan a step and to begin it, with time to wake up.
-  static constexpr absl::Duration kPlanningTime = absl::Milliseconds(1);
+  // Before the end of a step, for planning and enqueueing the next; more where that was not enough.
+  static constexpr absl::Duration kLeastMargin = absl::Milliseconds(1);
 
-  // A step begins that waited for the host; one that is planned while another runs begins when that is over.
-  void Begin(absl::Time now) { began_ = now; }
-  absl::Time PlanAt() const;
-  void Planned(absl::Time now) { planned_ = now; }
-  void Over(absl::Time now);
+  // A step begins for which the device waited: what was known of those before is forgotten.
+  void Begin(absl::Time now);
+  absl::Time PlanAt() const { return began_ + takes_ - std::max(margin_, takes_ / 8); }
+  // The step is over, and the next begins if it has been enqueued; `device_waited`: it was, but too late.
+  void Over(absl::Time now, bool device_waited);
 
  private:
-  absl::Duration takes_;  // a step, at least
+  absl::Duration takes_;  // a step, on the device; at least, for it grows slowly
+  absl::Duration margin_ = kLeastMargin;
   absl::Time began_;
-  std::optional<absl::Time> planned_;
 };
 
 }  // namespace baton

@@ -24,6 +24,7 @@ struct LogitsView {
   int64_t vocab = 0;
   std::span<const SampledToken> sampled{};  // [rows], or empty: none is sampled
   bool next_begun = false;                  // what Meanwhile::next gave is under way, and is the next pass
+  bool device_waited = false;               // since it came after this pass was over
 };
 
 }  // namespace baton

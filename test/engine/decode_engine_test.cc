@@ -372,16 +372,16 @@ TEST_CASE(
   world.StartJob(TestJob("others", prompt, 9));
   world.Step();
   world.Step();
-  DecodeStep* step = world.Begin();
-  world.engine.Cancel("cancelled", world.now);
-  world.Finish(*step);
+  world.when_begun = [&] { world.engine.Cancel("cancelled", world.now); };
+  world.Step();
+  world.when_begun = nullptr;
   CHECK(world.outputs["stops"].finish == FinishReason::kStop);
   CHECK(world.outputs["stops"].tokens.size() == 3);
   world.TakeEvents();
   CHECK(world.outputs["cancelled"].finish == FinishReason::kCancelled);
   CHECK(world.outputs["cancelled"].tokens.size() == 3);
   CHECK(world.engine.load().running == 1);
-  step = world.Begin();
+  DecodeStep* step = world.Begin();
   CHECK(step->batch.begun);
   CHECK(step->rows.size() == 3);
   world.Finish(*step);
@@ -393,6 +393,44 @@ TEST_CASE(
   CHECK(world.outputs["others"].failure == absl::UnavailableError("lost"));
   CHECK(world.outputs["came"].failure == absl::UnavailableError("lost"));
   CHECK(world.engine.idle());
+  CHECK(world.AllBlocksBack());
+}
+
+TEST_CASE("a request that is cancelled while a step runs is not in the next one") {
+  DecodeWorld world(TestOptions(32));
+  world.backend.samples = true;
+  world.backend.ahead = FakeBackend::Ahead::kLate;
+  world.StartJob(TestJob("cancelled", {1, 2, 3}, 9));
+  world.StartJob(TestJob("other", {1, 2, 3}, 9));
+  DecodeStep* step = world.Begin();
+  world.engine.Cancel("cancelled", world.now);
+  world.Finish(*step);
+  step = world.Begin();
+  CHECK((step->batch.begun && step->rows.size() == 1));
+  world.Finish(*step);
+}
+
+TEST_CASE("a request that is cancelled in a next step that does not begin ends at once, with its blocks") {
+  DecodeEngineOptions options = TestOptions(32);
+  options.max_batch = 1;
+  DecodeWorld world(options);
+  world.backend.samples = true;
+  world.backend.ahead = FakeBackend::Ahead::kDeclined;
+  world.StartJob(TestJob("first", {1, 2, 3}, 1));
+  DecodeStep* step = world.Begin();
+  world.StartJob(TestJob("cancelled", {4, 5, 6}, 9));
+  world.when_begun = [&] {
+    DecodeJob urgent = TestJob("urgent", {7, 8, 9}, 9);
+    urgent.priority = 10;
+    world.StartJob(std::move(urgent));
+    world.engine.Cancel("cancelled", world.now);
+    world.when_begun = nullptr;
+  };
+  world.Finish(*step);
+  world.TakeEvents();
+  CHECK(world.outputs["cancelled"].finish == FinishReason::kCancelled);
+  CHECK(world.engine.load().running == 1);
+  world.RunAll();
   CHECK(world.AllBlocksBack());
 }
 

@@ -164,6 +164,7 @@ TEST_CASE("requests started from many threads give what they give alone, whoever
     CHECK(load.finished == 15);
     CHECK(load.tokens_out == 300);
     CHECK(load.running == 0);
+    CHECK((load.steps_ahead > 0) == (backend_samples && ahead == FakeBackend::Ahead::kLate));
     CHECK(load.blocks.free + load.blocks.cached == load.blocks.total);
   }
 }
@@ -317,6 +318,29 @@ TEST_CASE("shutdown lets what was started or handed off finish, within its grace
   CHECK_FALSE(has_room());
   worker.Shutdown(absl::ZeroDuration());
   CHECK(recorder.ended() == ended);
+}
+
+TEST_CASE("the next step is planned late, and where there is none nothing is waited for") {
+  // Of the step's thread alone.
+  class SleepyClock final : public Clock {
+   public:
+    absl::Time Now() const override { return now; }
+    void SleepUntil(absl::Time time) const override { sleeps.push_back(time - now); }
+    absl::Time now = absl::UnixEpoch();
+    mutable std::vector<absl::Duration> sleeps;
+  } clock;
+  FakeBackend backend(32);
+  backend.samples = true;
+  backend.ahead = FakeBackend::Ahead::kAtOnce;
+  // A step passes while the one before it ends.
+  backend.at_logits = [&](const SequenceSlice&, std::span<float>) { clock.now += absl::Milliseconds(8); };
+  Recorder recorder;
+  DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
+  REQUIRE(worker.OnLink(TestLink()).ok());
+  StartJob(worker, backend, TestJob("a", Prompt(1, 9), 100));
+  worker.Shutdown(absl::InfiniteDuration());
+  REQUIRE(clock.sleeps.size() == 99);  // not in the last one
+  CHECK(clock.sleeps.back() == absl::Milliseconds(8) - StepPace::kLeastMargin);
 }
 
 TEST_CASE("shutdown ends a step that has begun before it gives that one's blocks back") {

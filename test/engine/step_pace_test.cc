@@ -7,69 +7,91 @@
 namespace baton {
 namespace {
 
-// A device and its host, which takes a tenth of a millisecond to plan a step and to begin it.
+// A device, and a host that takes some time to plan a step and to enqueue it.
 class PaceWorld {
  public:
-  PaceWorld() { pace_.Begin(now_); }
+  explicit PaceWorld(double host_ms) : host_(absl::Milliseconds(host_ms)) { pace_.Begin(now_); }
 
-  // A step of so many milliseconds, behind which another one begins.
+  // A step of so many milliseconds on the device, behind which another one begins.
   void Step(double ms) {
     const absl::Time ends = now_ + absl::Milliseconds(ms);
-    const absl::Time planned = std::max(now_, pace_.PlanAt());
-    pace_.Planned(planned);
+    const absl::Time planned = std::max(now_, pace_.PlanAt()), enqueued = planned + host_;
     left = ends - planned;
-    idle = std::max(absl::ZeroDuration(), planned + absl::Milliseconds(0.1) - ends);
-    now_ = std::max(ends, planned + absl::Milliseconds(0.1));
-    pace_.Over(now_);
+    idle = std::max(absl::ZeroDuration(), enqueued - ends);
+    now_ = std::max(ends, enqueued);
+    pace_.Over(now_, enqueued > ends);
   }
-  void Steps(int count, double ms) {
-    for (int i = 0; i < count; ++i) Step(ms);
+  // How long the device waited in all.
+  absl::Duration Steps(int count, double ms) {
+    absl::Duration waited;
+    for (int i = 0; i < count; ++i) {
+      Step(ms);
+      waited += idle;
+    }
+    return waited;
+  }
+  void GoIdle(double ms) {
+    now_ += absl::Milliseconds(ms);
+    pace_.Begin(now_);
   }
 
   absl::Duration left;  // of the last step, when the next was planned
   absl::Duration idle;  // of the device, before the next began
 
  private:
+  const absl::Duration host_;
   StepPace pace_;
   absl::Time now_ = absl::UnixEpoch();
 };
 
+constexpr absl::Duration kNone = absl::ZeroDuration();
+
 TEST_CASE("the next step is planned with a millisecond or an eighth of the step left, short ones' at once") {
   for (const auto& [ms, left] : {std::pair{0.6, 0.6}, {1.5, 1.0}, {4.0, 1.0}, {16.0, 2.0}, {80.0, 10.0}}) {
     INFO(ms << " ms");
-    PaceWorld world;
-    for (int i = 0; i < 100; ++i) {
-      world.Step(ms);
-      CHECK(world.idle == absl::ZeroDuration());
-    }
+    PaceWorld world(0.1);
+    CHECK(world.Steps(100, ms) == kNone);
     CHECK(absl::AbsDuration(world.left - absl::Milliseconds(left)) < absl::Microseconds(1));
   }
 }
 
-TEST_CASE("a step that takes much longer once makes no later one wait") {
-  PaceWorld world;
-  world.Steps(30, 5);
-  world.Step(500);
-  for (int i = 0; i < 30; ++i) {
-    world.Step(5);
-    CHECK(world.idle == absl::ZeroDuration());
+TEST_CASE("a host that takes longer than a millisecond is given more, and holds up the device now and then alone") {
+  for (const auto& [ms, host_ms] : {std::pair{3.0, 1.5}, {3.0, 2.5}, {14.0, 3.0}, {14.0, 13.0}, {100.0, 30.0}}) {
+    INFO("steps of " << ms << " ms, host " << host_ms << " ms");
+    PaceWorld world(host_ms);
+    CHECK(world.Steps(2000, ms) < 0.02 * 2000 * absl::Milliseconds(ms));
   }
 }
 
+TEST_CASE("a host that takes longer than the device plans at once") {
+  PaceWorld world(2);
+  CHECK(world.Steps(1000, 1.5) == 1000 * absl::Milliseconds(0.5));
+}
+
+TEST_CASE("a step that takes much longer once makes the device wait for no later one") {
+  PaceWorld world(0.1);
+  world.Steps(60, 5);
+  world.Step(500);
+  CHECK(world.Steps(60, 5) == kNone);
+}
+
 TEST_CASE("where steps become shorter, the device waits for one of them, and longer ones are planned later again") {
-  PaceWorld world;
+  for (const double host_ms : {0.1, 0.7}) {
+    PaceWorld world(host_ms);
+    world.Steps(60, 20);
+    world.Step(3);
+    CHECK(world.idle > absl::Milliseconds(10));
+    CHECK(world.Steps(60, 3) == kNone);
+    CHECK(world.Steps(200, 20) == kNone);
+    CHECK(world.left < absl::Milliseconds(3));
+  }
+}
+
+TEST_CASE("what was learned before the device had nothing to do is forgotten") {
+  PaceWorld world(0.1);
   world.Steps(60, 20);
-  world.Step(5);
-  CHECK(world.idle > absl::Milliseconds(10));
-  for (int i = 0; i < 30; ++i) {
-    world.Step(5);
-    CHECK(world.idle == absl::ZeroDuration());
-  }
-  for (int i = 0; i < 60; ++i) {
-    world.Step(20);
-    CHECK(world.idle == absl::ZeroDuration());
-  }
-  CHECK(world.left < absl::Milliseconds(3));
+  world.GoIdle(1000);
+  CHECK(world.Steps(60, 2) == kNone);
 }
 
 }  // namespace

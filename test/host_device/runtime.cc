@@ -425,6 +425,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event->queue != nullptr && event->queue->done < event->after) RunUntil(*event->queue, event->after);
   return cudaSuccess;
 }
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const std::lock_guard lock(mutex);
+  return event->queue == nullptr || event->queue->done >= event->after ? cudaSuccess : cudaErrorNotReady;
+}
 // All work takes the same time: nothing here says which is faster.
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
   *ms = 1;

@@ -64,6 +64,7 @@ class CudaBackend final : public Backend {
     if (!batch.begun) Check(batch);
     if (const absl::Status used = CudaStatus(cudaSetDevice(options_.device), "device"); !used.ok()) {
       Doubt(used);
+      begun_.reset();
       return used;
     }
     const bool decode = batch.begun || IsDecode(batch);
@@ -157,19 +158,21 @@ class CudaBackend final : public Backend {
     BATON_CHECK(step->slices == std::ssize(batch.slices), "another step has begun");
     meanwhile.work();
     if (options_.communicator == nullptr && ops_->chose_all()) BeginNext(meanwhile);
+    const bool device_waited = begun_ && ops_->IsOver(step->choice);
     absl::StatusOr<LogitsView> logits = ops_->Fetch(step->choice);
     if (!logits.ok()) {
       begun_.reset();
       return logits;
     }
     logits->next_begun = begun_.has_value();
+    logits->device_waited = device_waited;
     return logits;
   }
 
   // Where it cannot begin now, it will say why when it is asked for as a step of its own.
   void BeginNext(const Meanwhile& meanwhile) {
     const Batch* next = meanwhile.next();
-    if (next == nullptr) return;
+    if (next == nullptr || !ops_->IsReserved(DecodeGraphs::RowsFor(std::ssize(next->slices)))) return;
     Check(*next);
     const absl::StatusOr<BegunStep> begun = BeginDecode(*next);
     if (begun.ok()) begun_ = *begun;

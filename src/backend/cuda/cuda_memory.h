@@ -26,14 +26,14 @@ struct PinnedMemory {
   void operator()(void* memory) const { cudaFreeHost(memory); }
 };
 
-// Elements in one kind of memory; grows and never shrinks. What it held is lost when it grows.
+// Elements in one kind of memory; grows and never shrinks. What it held is lost when it grows. Freeing the device's
+// memory waits for all that may use it; of the host's, the caller does.
 template <typename T, typename Memory>
 class CudaBuffer {
  public:
   // `what` names it in the error: RESOURCE_EXHAUSTED.
   absl::Status Reserve(int64_t count, absl::string_view what) {
     if (count <= capacity_) return absl::OkStatus();
-    if (capacity_ > 0) cudaDeviceSynchronize();  // what is under way may use it; an error comes again
     memory_.reset();
     capacity_ = 0;
     void* memory = nullptr;

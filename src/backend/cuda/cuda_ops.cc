@@ -208,7 +208,7 @@ absl::Status CudaOps::AddLists(const Batch& batch) {
 
 absl::Status CudaOps::Upload() {
   RETURN_IF_ERROR(attention_.Reserve(stream_));
-  if (Samples()) RETURN_IF_ERROR(sampling_.Reserve(stream_));
+  if (Samples()) RETURN_IF_ERROR(sampling_.ReserveSeen());
   if (decode_rows_ == 0) {  // else all rows are kept
     RETURN_IF_ERROR(upload_.Add(std::span<const int32_t>(batch_.kept_rows), kept_rows_));
     RETURN_IF_ERROR(kept_attention_.Plan(batch_.kept, /*rows=*/0, upload_));
@@ -236,7 +236,7 @@ int64_t CudaOps::ActivationBytes(const ModelConfig& config, int64_t rows, int64_
   const int64_t of_row = hidden * (fp32 + bf16) + (qkv + config.heads * config.head_dim + 3 * config.ffn) * bf16;
   const int64_t of_kept =
       hidden * fp32 + qkv * bf16 + 2 * StrideOf(config.vocab) * fp32;  // a group has a rank's part, too
-  return rows * of_row + kept * of_kept;
+  return rows * of_row + kept * of_kept + CudaSampling::BytesOf(kept);
 }
 
 absl::Status CudaOps::ReserveActivations(int64_t rows, int64_t kept) {
@@ -250,6 +250,7 @@ absl::Status CudaOps::ReserveActivations(int64_t rows, int64_t kept) {
   RETURN_IF_ERROR(kept_qkv_.Reserve(kept * QkvColumns(), "activations"));
   if (InGroup()) RETURN_IF_ERROR(part_logits_.Reserve(kept * PartStride(), "logits"));
   if (shard_.rank > 0) return absl::OkStatus();
+  RETURN_IF_ERROR(sampling_.ReserveRows(kept, stream_));
   RETURN_IF_ERROR(logits_.Reserve(kept * LogitsStride(), "logits"));
   return sampling_.all() ? absl::OkStatus() : host_logits_.Reserve(kept * config_.vocab, "logits");
 }

@@ -1,5 +1,5 @@
-// The operations of a forward pass on a CUDA device. Each call enqueues; nothing waits for the device but Fetch, and
-// Logits of a pass that is not a decode step.
+// The operations of a forward pass on a CUDA device. Each call enqueues; what waits for the device is Fetch, with it
+// Logits of a pass that is not a decode step, and memory that grows.
 #pragma once
 
 #include <cstddef>
@@ -46,18 +46,21 @@ class CudaOps final : public Ops {
   absl::Status Begin(const Batch& batch) override;
   // Begin for a batch of one token for each sequence, all of which want logits, filled up to `rows`: the operations
   // that follow, from a Begin that does nothing to Logits, can be captured, and Logits gives nothing. Choose does.
-  // The decode step before may still be under way, and if slices follow it (SequenceSlice::follows), it must have
-  // chosen all of its tokens.
+  // The decode step before may still be under way where it has chosen all (chose_all), and slices may follow it
+  // (SequenceSlice::follows) where rows are reserved.
   absl::Status BeginDecode(const Batch& batch, int64_t rows);
   // What follows on the logits: tokens are chosen and copied to the host, as are rows that are not sampled. Returns
   // status().
   absl::Status Choose();
   void EndDecode() { decode_rows_ = 0; }
+  // Whether memory for so many rows was taken: else it is, and what the last step chose is lost.
+  bool IsReserved(int64_t rows) const { return rows <= sampling_.rows_reserved(); }
   // Of the last Choose. Chose all: and nothing else but tokens is fetched.
   bool chose_all() const { return Samples() && sampling_.any() && sampling_.all(); }
   int choice() const { return sampling_.choice(); }
-  // Waits for what that Choose enqueued, the last one or, where that has chosen all, the one before. An error is the
-  // device's.
+  // Whether the device has got beyond that Choose: the last one, or the one before, if that chose all.
+  bool IsOver(int choice) const { return cudaEventQuery(chosen_[choice].get()) == cudaSuccess; }
+  // Waits for that. An error is the device's.
   absl::StatusOr<LogitsView> Fetch(int choice);
   // What captured operations depend on: sizes of launches, and memory.
   struct Captured {

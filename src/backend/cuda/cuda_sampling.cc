@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
-#include <utility>
 
 #include "base/status.h"
 #include "kernels/chosen_tokens.h"
@@ -41,14 +40,23 @@ absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, Upload
   return UploadSeen(specs, seen, upload);
 }
 
-absl::Status CudaSampling::Reserve(cudaStream_t stream) {
-  if (!any_) return absl::OkStatus();
-  const int64_t seen = uploaded_seen_.size();
-  if (seen > seen_logits_.capacity()) RETURN_IF_ERROR(seen_logits_.Reserve(2 * seen, "penalties"));  // they grow
-  const auto rows = static_cast<int64_t>(rows_.size());
-  RETURN_IF_ERROR(choices_[now_].results.Reserve(kResults * rows, "chosen tokens"));
-  RETURN_IF_ERROR(ReserveResults(kResults * rows, stream));
-  return workspace_.ReserveZeroed(cuda::SamplingWorkspaceBytes(static_cast<int32_t>(rows)), "sampling", stream);
+absl::Status CudaSampling::ReserveRows(int64_t rows, cudaStream_t stream) {
+  if (rows <= rows_reserved_ || vocab_ > cuda::kMaxSampledVocab) return absl::OkStatus();
+  RETURN_IF_ERROR(results_.Reserve(kResults * rows, "chosen tokens"));
+  for (Choice& choice : choices_) RETURN_IF_ERROR(choice.results.Reserve(kResults * rows, "chosen tokens"));
+  RETURN_IF_ERROR(
+      workspace_.ReserveZeroed(cuda::SamplingWorkspaceBytes(static_cast<int32_t>(rows)), "sampling", stream));
+  rows_reserved_ = rows;
+  return absl::OkStatus();
+}
+
+int64_t CudaSampling::BytesOf(int64_t rows) {
+  return kResults * rows * int64_t{sizeof(int32_t)} + cuda::SamplingWorkspaceBytes(static_cast<int32_t>(rows));
+}
+
+absl::Status CudaSampling::ReserveSeen() {
+  const int64_t seen = any_ ? uploaded_seen_.size() : 0;
+  return seen <= seen_logits_.capacity() ? absl::OkStatus() : seen_logits_.Reserve(2 * seen, "penalties");  // they grow
 }
 
 // All of them are uploaded at each step: with penalties these are most of it.
@@ -61,20 +69,6 @@ absl::Status CudaSampling::UploadSeen(std::span<const SampleSpec* const> specs, 
     std::memcpy(static_cast<void*>(&place[static_cast<size_t>(rows_[i].seen_begin)]), specs[i]->seen.data(),
                 specs[i]->seen.size_bytes());
   }
-  return absl::OkStatus();
-}
-
-absl::Status CudaSampling::ReserveResults(int64_t size, cudaStream_t stream) {
-  if (size <= results_.capacity()) return absl::OkStatus();
-  DeviceBuffer<int32_t> larger;
-  RETURN_IF_ERROR(larger.Reserve(2 * size, "chosen tokens"));
-  if (results_.capacity() > 0) {
-    const size_t bytes = static_cast<size_t>(results_.capacity()) * sizeof(int32_t);
-    RETURN_IF_ERROR(
-        CudaStatus(cudaMemcpyAsync(larger.data(), results_.data(), bytes, cudaMemcpyDeviceToDevice, stream), "tokens"));
-    RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream), "chosen tokens"));
-  }
-  results_ = std::move(larger);
   return absl::OkStatus();
 }
 
