@@ -156,4 +156,11 @@ inline std::vector<TokenId> RandomTokens(int64_t count, int64_t vocab, uint32_t 
   return tokens;
 }
 
+// With a block table that reaches no further than it has to.
+inline SequenceSlice NextOf(const TestSequence& sequence, int64_t position) {
+  SequenceSlice slice = sequence.Slice(position, position + 1, true);
+  slice.blocks = slice.blocks.first(static_cast<size_t>(BlocksFor(position + 1)));
+  return slice;
+}
+
 }  // namespace baton
