@@ -65,7 +65,11 @@ bool Refused(bool of_graph = captures) {
   fault.of_graph = of_graph;
   return fault.happened = true;
 }
-cudaError_t Waited() { return fault.happened && fault.for_good ? cudaErrorLaunchFailure : cudaSuccess; }
+// What a call says stays to be said by cudaGetLastError, and so by a launch that comes next, until that was asked.
+thread_local cudaError_t last_error = cudaSuccess;
+cudaError_t Said(cudaError_t error) { return last_error = error; }
+
+cudaError_t Waited() { return fault.happened && fault.for_good ? Said(cudaErrorLaunchFailure) : cudaSuccess; }
 
 // What another stream waits for may have to run first, and so on; none waits for itself.
 void RunUntil(Queue& queue, int64_t end) {
@@ -181,13 +185,13 @@ const std::shared_ptr<Queue>& QueueOf(cudaStream_t stream) {
 
 }  // namespace
 
-namespace baton::host_device {
+namespace {
 
-cudaError_t Enqueue(cudaStream_t stream, Work work) {
+cudaError_t Append(cudaStream_t stream, Work work) {
   static const char* runs = std::getenv("HOST_DEVICE_RUNS");
   static const bool at_once = runs != nullptr && std::strcmp(runs, "at_once") == 0;
   const std::lock_guard lock(mutex);
-  if (Refused()) return cudaErrorLaunchFailure;
+  if (Refused()) return Said(cudaErrorLaunchFailure);
   if (stream == nullptr) {
     work();
     return cudaSuccess;
@@ -201,6 +205,15 @@ cudaError_t Enqueue(cudaStream_t stream, Work work) {
   ++queue.enqueued;
   if (at_once) RunUntil(queue, queue.enqueued);
   return cudaSuccess;
+}
+
+}  // namespace
+
+namespace baton::host_device {
+
+cudaError_t Enqueue(cudaStream_t stream, Work work) {
+  (void)Append(stream, std::move(work));
+  return cudaGetLastError();
 }
 
 Devices::Devices(int count, bool reached) {
@@ -298,8 +311,8 @@ cudaError_t cudaDeviceCanAccessPeer(int* reachable, int device, int other) {
 }
 cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned) {
   const std::lock_guard lock(mutex);
-  if (!reach_each_other || other == current) return cudaErrorPeerAccessUnsupported;
-  return reach.emplace(current, other).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
+  if (!reach_each_other || other == current) return Said(cudaErrorPeerAccessUnsupported);
+  return reach.emplace(current, other).second ? cudaSuccess : Said(cudaErrorPeerAccessAlreadyEnabled);
 }
 cudaError_t cudaGetDriverEntryPointByVersion(const char*, void**, unsigned, unsigned long long,
                                              cudaDriverEntryPointQueryResult*) {
@@ -309,14 +322,14 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t*, void*) { return cudaErrorNo
 cudaError_t cudaIpcOpenMemHandle(void**, cudaIpcMemHandle_t, unsigned) { return cudaErrorNotSupported; }
 cudaError_t cudaIpcCloseMemHandle(void*) { return cudaErrorNotSupported; }
 const char* cudaGetErrorString(cudaError_t) { return "refused by test/host_device"; }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   const std::lock_guard lock(mutex);
   if (captures) return cudaErrorStreamCaptureUnsupported;
-  if (Refused() || bytes > kDeviceBytes - used_bytes) return cudaErrorMemoryAllocation;
+  if (Refused() || bytes > kDeviceBytes - used_bytes) return Said(cudaErrorMemoryAllocation);
   *memory = Allocate(bytes, /*on_device=*/true);
-  if (*memory == nullptr) return cudaErrorMemoryAllocation;
+  if (*memory == nullptr) return Said(cudaErrorMemoryAllocation);
   used_bytes += bytes;
   return cudaSuccess;
 }
@@ -332,7 +345,7 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   const std::lock_guard lock(mutex);
   if (captures) return cudaErrorStreamCaptureUnsupported;
   *memory = Refused() ? nullptr : Allocate(bytes, /*on_device=*/false);
-  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+  return *memory == nullptr ? Said(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) { return cudaMallocHost(memory, bytes); }
 // Does not wait: whoever frees it has to.
@@ -345,11 +358,11 @@ cudaError_t cudaFreeHost(void* memory) {
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   if (captures) return cudaErrorStreamCaptureUnsupported;
   if (bytes > 0) CheckCopy(to, bytes, from, bytes, kind);
-  return Enqueue(nullptr, [=] { std::memcpy(to, from, bytes); });
+  return Append(nullptr, [=] { std::memcpy(to, from, bytes); });
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   if (bytes > 0) CheckCopy(to, bytes, from, bytes, kind);
-  return Enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+  return Append(stream, [=] { std::memcpy(to, from, bytes); });
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows,
                               cudaMemcpyKind kind, cudaStream_t stream) {
@@ -358,7 +371,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
   }
   if (rows == 0) return cudaSuccess;
   CheckCopy(to, (rows - 1) * to_pitch + width, from, (rows - 1) * from_pitch + width, kind);
-  return Enqueue(stream, [=] {
+  return Append(stream, [=] {
     for (size_t row = 0; row < rows; ++row) {
       std::memcpy(static_cast<char*>(to) + row * to_pitch, static_cast<const char*>(from) + row * from_pitch, width);
     }
@@ -371,11 +384,11 @@ cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t fro
 }
 cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
   BATON_CHECK(OnDevice(memory, bytes), "memory of the device is set");
-  return Enqueue(nullptr, [=] { std::memset(memory, value, bytes); });
+  return Append(nullptr, [=] { std::memset(memory, value, bytes); });
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
   BATON_CHECK(OnDevice(memory, bytes), "memory of the device is set");
-  return Enqueue(stream, [=] { std::memset(memory, value, bytes); });
+  return Append(stream, [=] { std::memset(memory, value, bytes); });
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
@@ -399,7 +412,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const std::lock_guard lock(mutex);
-  return Enqueue(stream, [awaited = event->queue, after = event->after] {
+  return Append(stream, [awaited = event->queue, after = event->after] {
     if (awaited != nullptr && awaited->done < after) RunUntil(*awaited, after);
   });
 }
@@ -427,7 +440,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(mutex);
-  return event->queue == nullptr || event->queue->done >= event->after ? cudaSuccess : cudaErrorNotReady;
+  return event->queue == nullptr || event->queue->done >= event->after ? cudaSuccess : Said(cudaErrorNotReady);
 }
 // All work takes the same time: nothing here says which is faster.
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) {
@@ -465,7 +478,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t replay) {
 cudaError_t cudaGraphLaunch(cudaGraphExec_t replay, cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   ++graph_launches;
-  return Enqueue(stream, [works = replay->works] {
+  return Append(stream, [works = replay->works] {
     for (const Work& work : *works) work();
   });
 }

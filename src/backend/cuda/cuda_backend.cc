@@ -17,6 +17,7 @@
 #include "backend/cuda/cuda_ops.h"
 #include "backend/cuda/decode_graphs.h"
 #include "base/check.h"
+#include "base/log_limit.h"
 #include "base/logging.h"
 #include "base/status.h"
 #include "model/forward.h"
@@ -169,13 +170,17 @@ class CudaBackend final : public Backend {
     return logits;
   }
 
-  // Where it cannot begin now, it will say why when it is asked for as a step of its own.
+  // Where it cannot begin now, it is asked for as a step of its own.
   void BeginNext(const Meanwhile& meanwhile) {
     const Batch* next = meanwhile.next();
     if (next == nullptr || !ops_->IsReserved(DecodeGraphs::RowsFor(std::ssize(next->slices)))) return;
     Check(*next);
     const absl::StatusOr<BegunStep> begun = BeginDecode(*next);
-    if (begun.ok()) begun_ = *begun;
+    if (begun.ok()) {
+      begun_ = *begun;
+    } else if (log_limit_.Pass()) {
+      spdlog::warn("a decode step does not begin ahead: {}", begun.status().ToString());
+    }
   }
 
   // Decode steps of about the same size are one graph, launched at once.
@@ -223,6 +228,7 @@ class CudaBackend final : public Backend {
   DecodeGraphs graphs_;
   PackedModel model_;
   std::optional<BegunStep> begun_;  // behind the one whose pass is over
+  LogLimit log_limit_;
 };
 
 // Whether this process has memory there.

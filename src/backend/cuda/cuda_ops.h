@@ -58,8 +58,9 @@ class CudaOps final : public Ops {
   // Of the last Choose. Chose all: and nothing else but tokens is fetched.
   bool chose_all() const { return Samples() && sampling_.any() && sampling_.all(); }
   int choice() const { return sampling_.choice(); }
-  // Whether the device has got beyond that Choose: the last one, or the one before, if that chose all.
-  bool IsOver(int choice) const { return cudaEventQuery(chosen_[choice].get()) == cudaSuccess; }
+  // Whether the device has got beyond that Choose: the last one, or the one before, if that chose all. That it has not
+  // is an error to CUDA, which must not be left for the next launch to find.
+  bool IsOver(int choice) const { return CudaStatus(cudaEventQuery(chosen_[choice].get()), "event").ok(); }
   // Waits for that. An error is the device's.
   absl::StatusOr<LogitsView> Fetch(int choice);
   // What captured operations depend on: sizes of launches, and memory.

@@ -1,7 +1,9 @@
 // Decode steps that begin before the last one is over.
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -12,138 +14,189 @@
 namespace baton {
 namespace {
 
-// A stream that goes on with what is chosen, there or from its logits, on a device that begins steps ahead and on one
-// that waits for the host.
-struct Chosen {
-  TestSequence on_device, twin;    // at the same places of both; tokens are the prompt, and room for what is chosen
-  int64_t next = 0;                // the position that it decodes next
-  std::optional<Sampler> sampler;  // none: from its logits
-  int64_t number = 0;
+// Streams that go on with what is chosen, there or from their logits, in steps that begin ahead where they can. Each of
+// them is there twice, so that the steps can be made again, one after the other, on the device that made them: another
+// one might compute products otherwise.
+class Streams {
+ public:
+  Streams(const RandomWeights& weights, bool same_bits, uint32_t seed)
+      : random_(seed), device_(weights, same_bits, 1, 1, {.tokens = 100, .logits = kStreams}) {
+    for (int i = 0; i < kStreams; ++i) streams_.push_back(Make(weights.config.vocab, i));
+  }
+
+  void RunAhead() {
+    while (came_ < kStreams || !rows_.empty()) Step();
+  }
+  // With what RunAhead gave.
+  void CheckAgain() {
+    for (const Made& made : steps_) CheckAgain(made);
+  }
+
+  int64_t ahead = 0;        // steps
+  int64_t with_logits = 0;  // rows of these that were not sampled
+  bool OthersAreUntouched() { return device_.OthersAreUntouched(); }
+
+ private:
+  static constexpr int kStreams = 18;
+  struct Stream {
+    TestSequence sequence, twin;
+    std::optional<Sampler> sampler, twin_sampler;  // none: from its logits
+    int64_t next = 0;                              // the position that it decodes next
+    bool IsLast(int64_t position) const { return position + 1 == std::ssize(sequence.tokens); }
+  };
+  struct Made {
+    std::vector<std::pair<Stream*, int64_t>> rows;  // and their positions
+    std::vector<SampledToken> chosen;
+    std::vector<std::vector<float>> logits;  // of rows that were not sampled
+  };
+  // With what its slices point to.
+  struct Planned {
+    Batch batch;
+    std::vector<SampleSpec> specs;
+  };
+
+  Stream Make(int64_t vocab, int i) {
+    static const SamplingParams kKinds[] = {{.temperature = 0},
+                                            {.temperature = 0.9f, .top_p = 0.9f},
+                                            {.temperature = 1.1f, .repetition_penalty = 1.3f},
+                                            {.temperature = 0, .presence_penalty = 2, .frequency_penalty = 2}};
+    Stream s;
+    s.next = static_cast<int64_t>(random_() % 100);
+    std::vector<TokenId> tokens = RandomTokens(s.next + 1, vocab, random_());
+    if (i % 8 != 5) s.sampler.emplace(kKinds[random_() % 4], tokens, /*default_seed=*/static_cast<uint64_t>(i));
+    s.twin_sampler = s.sampler;
+    tokens.resize(tokens.size() + 1 + random_() % (s.sampler ? 50 : 8));
+    for (TestSequence* sequence : {&s.sequence, &s.twin}) {
+      *sequence = device_.Place(tokens);
+      device_.Prefill(*sequence, s.next, 100);
+    }
+    return s;
+  }
+
+  static void Add(const TestSequence& sequence, int64_t position, const std::optional<Sampler>& sampler,
+                  int32_t follows, Planned& to) {
+    to.batch.slices.push_back(NextOf(sequence, position));
+    if (sampler) to.specs.push_back(sampler->Spec(follows == kFollowsNone ? 0 : 1));
+    to.batch.slices.back().sample = sampler ? &to.specs.back() : nullptr;
+    to.batch.slices.back().follows = follows;
+  }
+  static void Clear(Planned& planned) {
+    planned.batch.slices.clear();
+    planned.specs.clear();
+    planned.specs.reserve(kStreams);  // slices point into them
+  }
+  void MayCome(std::vector<Stream*>& rows) {
+    if (came_ < kStreams && (rows.empty() || random_() % 4 == 0)) rows.push_back(&streams_[came_++]);
+  }
+
+  const Batch* BeginNext() {
+    const auto sampled = [](const Stream* s) { return s->sampler.has_value(); };
+    REQUIRE(std::ranges::all_of(rows_, sampled));
+    Clear(next_);
+    if (random_() % 6 == 0) return nullptr;
+    std::vector<size_t> order(rows_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::shuffle(order, random_);
+    for (const size_t row : order) {
+      Stream& s = *rows_[row];
+      if (s.IsLast(s.next)) continue;
+      next_rows_.push_back(&s);
+      Add(s.sequence, s.next + 1, s.sampler, static_cast<int32_t>(row), next_);
+    }
+    const size_t before = next_rows_.size();
+    MayCome(next_rows_);
+    for (size_t i = before; i < next_rows_.size(); ++i) {
+      Add(next_rows_[i]->sequence, next_rows_[i]->next, next_rows_[i]->sampler, kFollowsNone, next_);
+    }
+    return next_rows_.empty() ? nullptr : &next_.batch;
+  }
+
+  void Step() {
+    if (!now_.batch.begun) {
+      MayCome(rows_);
+      Clear(now_);
+      for (Stream* s : rows_) Add(s->sequence, s->next, s->sampler, kFollowsNone, now_);
+    }
+    next_rows_.clear();
+    const auto got =
+        device_->Forward(now_.batch, [](int64_t) { return true; }, {[] {}, [this] { return BeginNext(); }});
+    REQUIRE(got.ok());
+    REQUIRE(got->next_begun == !next_rows_.empty());
+    ahead += now_.batch.begun;
+    Take(*got);
+    if (got->next_begun) {
+      // What a backend may not read any more is not there.
+      for (SequenceSlice& slice : next_.batch.slices) slice = {};
+      std::swap(now_, next_);
+      rows_ = next_rows_;
+    } else {
+      std::erase_if(rows_, [](const Stream* s) { return s->next == std::ssize(s->sequence.tokens); });
+    }
+    now_.batch.begun = got->next_begun;
+  }
+
+  void Take(const LogitsView& got) {
+    Made& made = steps_.emplace_back();
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      Stream& s = *rows_[i];
+      made.rows.emplace_back(&s, s.next);
+      const std::span row(got.data + static_cast<int64_t>(i) * got.vocab, static_cast<size_t>(got.vocab));
+      SampledToken chosen;
+      if (s.sampler) {
+        chosen = got.sampled[i];
+        s.sampler->Accept(chosen.id);
+      } else {
+        made.logits.emplace_back(row.begin(), row.end());
+        chosen.id = static_cast<TokenId>(std::ranges::max_element(row) - row.begin());
+        with_logits += now_.batch.begun;
+      }
+      made.chosen.push_back(chosen);
+      if (++s.next < std::ssize(s.sequence.tokens)) s.sequence.tokens[s.next] = s.twin.tokens[s.next] = chosen.id;
+    }
+  }
+
+  void CheckAgain(const Made& made) {
+    Planned again;
+    Clear(again);
+    for (const auto& [s, position] : made.rows) Add(s->twin, position, s->twin_sampler, kFollowsNone, again);
+    const auto got = device_->Forward(again.batch, [](int64_t) { return true; });
+    REQUIRE(got.ok());
+    auto logits = made.logits.begin();
+    for (size_t i = 0; i < made.rows.size(); ++i) {
+      const auto& [s, position] = made.rows[i];
+      INFO("stream " << s - streams_.data() << " at " << position);
+      if (s->twin_sampler) {
+        CHECK((made.chosen[i].id >= 0 && got->sampled[i].id == made.chosen[i].id));
+        CHECK(got->sampled[i].logprob == made.chosen[i].logprob);
+        s->twin_sampler->Accept(made.chosen[i].id);
+      } else {
+        const float* row = got->data + static_cast<int64_t>(i) * got->vocab;
+        CHECK(std::equal(logits->begin(), logits->end(), row));
+        ++logits;
+      }
+    }
+  }
+
+  std::mt19937 random_;
+  Device device_;
+  std::vector<Stream> streams_;
+  int came_ = 0;
+  std::vector<Stream*> rows_, next_rows_;  // of the running step, and the one after
+  Planned now_, next_;
+  std::vector<Made> steps_;
 };
 
 TEST_CASE("steps that begin before the last one's tokens are known have the tokens of steps that wait for them") {
   if (!HasDevice()) return;
-  const ModelConfig shape = LlamaShape(DType::kBF16);
-  const RandomWeights weights(shape, 23);
-  const SamplingParams kinds[] = {{.temperature = 0},
-                                  {.temperature = 0.9f, .top_p = 0.9f},
-                                  {.temperature = 1.1f, .repetition_penalty = 1.3f},
-                                  {.temperature = 0, .presence_penalty = 2, .frequency_penalty = 2}};
+  const RandomWeights weights(LlamaShape(DType::kBF16), 23);
   for (const bool same_bits : {false, true}) {
     INFO("same bits " << same_bits);
-    std::mt19937 random(same_bits);
-    std::vector<Chosen> streams(24);
-    const StepLimits limits{.tokens = 100, .logits = std::ssize(streams)};
-    Device device(weights, same_bits, 1, 1, limits), plain(weights, same_bits, 1, 1, limits);
-    for (size_t i = 0; i < streams.size(); ++i) {
-      Chosen& s = streams[i];
-      s.number = static_cast<int64_t>(i);
-      s.next = static_cast<int64_t>(random() % 200);
-      const std::vector<TokenId> prompt = RandomTokens(s.next + 1, shape.vocab, random());
-      if (i % 8 != 5) s.sampler.emplace(kinds[random() % 4], prompt, /*default_seed=*/i);
-      std::vector<TokenId> tokens = prompt;
-      tokens.resize(prompt.size() + 1 + random() % (s.sampler ? 50 : 8));
-      s.on_device = device.Place(tokens);
-      s.twin = plain.Place(tokens);
-      REQUIRE(s.on_device.blocks == s.twin.blocks);
-      device.Prefill(s.on_device, s.next, 100);
-      plain.Prefill(s.twin, s.next, 100);
-    }
-    std::vector<Chosen*> rows, next_rows;  // of the running step and the one after; null: it ended
-    size_t came = 0;
-    int64_t ahead = 0, with_logits = 0;
-    Batch batch, next;
-    std::vector<SampleSpec> specs, next_specs;
-    const auto is_last = [](const Chosen& s, int64_t position) {
-      return position + 1 == std::ssize(s.on_device.tokens);
-    };
-    const auto add = [&](Chosen& s, int32_t follows, Batch& to, std::vector<SampleSpec>& to_specs) {
-      const int64_t further = follows == kFollowsNone ? 0 : 1;
-      to.slices.push_back(NextOf(s.on_device, s.next + further));
-      if (s.sampler) to_specs.push_back(s.sampler->Spec(further));
-      to.slices.back().sample = s.sampler ? &to_specs.back() : nullptr;
-      to.slices.back().follows = follows;
-    };
-    const auto come = [&](std::vector<Chosen*>& to) {
-      if (came < streams.size() && (to.empty() || random() % 4 == 0)) to.push_back(&streams[came++]);
-    };
-    while (came < streams.size() || !rows.empty()) {
-      if (!batch.begun) {
-        std::erase(rows, nullptr);
-        come(rows);
-        batch.slices.clear();
-        specs.clear();
-        specs.reserve(rows.size());
-        for (Chosen* s : rows) add(*s, kFollowsNone, batch, specs);
-      }
-      if (rows.empty()) continue;
-      // The other device's step has the same rows, those in vain, too, since a token's bits depend on its neighbours.
-      Batch waits;
-      std::vector<SampleSpec> waits_specs;
-      waits_specs.reserve(rows.size());
-      for (Chosen* s : rows) {
-        waits.slices.push_back(NextOf(s->twin, s->next));
-        if (s->sampler) waits_specs.push_back(s->sampler->Spec());
-        waits.slices.back().sample = s->sampler ? &waits_specs.back() : nullptr;
-      }
-      const auto expected = plain->Forward(waits, [](int64_t) { return true; });
-      const auto begin_next = [&]() -> const Batch* {
-        REQUIRE(std::ranges::all_of(rows, [](const Chosen* s) { return s->sampler.has_value(); }));
-        next.slices.clear();
-        next_specs.clear();
-        if (random() % 6 == 0) return nullptr;
-        std::vector<std::pair<Chosen*, int32_t>> follows;
-        for (size_t i = 0; i < rows.size(); ++i) {
-          if (!is_last(*rows[i], rows[i]->next)) follows.emplace_back(rows[i], static_cast<int32_t>(i));
-        }
-        std::ranges::shuffle(follows, random);
-        for (const auto& [s, row] : follows) next_rows.push_back(s);
-        come(next_rows);
-        next_specs.reserve(next_rows.size());
-        for (size_t i = 0; i < next_rows.size(); ++i) {
-          add(*next_rows[i], i < follows.size() ? follows[i].second : kFollowsNone, next, next_specs);
-        }
-        return next_rows.empty() ? nullptr : &next;
-      };
-      next_rows.clear();
-      const auto got = device->Forward(batch, [](int64_t) { return true; }, {[] {}, begin_next});
-      REQUIRE((expected.ok() && got.ok()));
-      REQUIRE(got->next_begun == !next_rows.empty());
-      ahead += batch.begun;
-      for (size_t i = 0; i < rows.size(); ++i) {
-        Chosen& s = *rows[i];
-        INFO("stream " << s.number << " at " << s.next);
-        SampledToken chosen;
-        if (s.sampler) {
-          chosen = got->sampled[i];
-          CHECK((chosen.id >= 0 && chosen.id == expected->sampled[i].id));
-          CHECK(chosen.logprob == expected->sampled[i].logprob);
-          s.sampler->Accept(chosen.id);
-        } else {
-          const auto row = [&](const LogitsView& view) { return std::span(view.data + i * view.vocab, view.vocab); };
-          CHECK(std::ranges::equal(row(*got), row(*expected)));
-          chosen.id = static_cast<TokenId>(std::ranges::max_element(row(*got)) - row(*got).begin());
-          with_logits += batch.begun;
-        }
-        if (is_last(s, s.next)) {
-          std::ranges::replace(rows, &s, nullptr);
-          continue;
-        }
-        ++s.next;
-        s.on_device.tokens[s.next] = s.twin.tokens[s.next] = chosen.id;
-      }
-      if (got->next_begun) {
-        // What a backend may not read any more is not there.
-        for (SequenceSlice& slice : next.slices) slice = {};
-        std::swap(batch, next);
-        std::swap(specs, next_specs);
-        rows = next_rows;
-      }
-      batch.begun = got->next_begun;
-    }
-    CHECK(ahead > 50);
-    CHECK(with_logits > 0);
-    CHECK(device.OthersAreUntouched());
+    Streams streams(weights, same_bits, same_bits);
+    streams.RunAhead();
+    CHECK(streams.ahead > 50);
+    CHECK(streams.with_logits > 0);
+    streams.CheckAgain();
+    CHECK(streams.OthersAreUntouched());
   }
 }
 
@@ -151,7 +204,7 @@ TEST_CASE("steps that begin before the last one's tokens are known have the toke
 class Ahead {
  public:
   explicit Ahead(const RandomWeights& weights)
-      : device_(std::in_place, weights, false, 1, 1, StepLimits{.tokens = 64, .logits = 8}),
+      : device_(std::in_place, weights, /*same_bits=*/true, 1, 1, StepLimits{.tokens = 64, .logits = 8}),
         sequence_(device_->Place(RandomTokens(60, weights.config.vocab, 3))) {
     device_->Prefill(sequence_, 40, 40);
   }
