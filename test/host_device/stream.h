@@ -19,8 +19,8 @@
 
 namespace baton::host_device {
 
-// A launch: says, as kernels' launchers do, what went wrong since somebody asked last. All of this takes place under one
-// lock. What is for no stream is done at once.
+// A launch: says, as kernels' launchers do, what went wrong since somebody asked last. All of this takes place under
+// one lock. What is for no stream is done at once.
 cudaError_t Enqueue(cudaStream_t stream, std::function<void()> work);
 
 // While it lives there are so many devices, which share what one has of memory; else there is one.
