@@ -40,7 +40,6 @@ def figures(cuda, peer, transport):
     step = dict(tokens=1, history=1024)
     if cuda:
         yield "decode attention of 256 x 1,024, of the copy rate", lambda: decode_attention(cuda), 0.85
-    if rows:
         yield "prefill of 8,192, of the product's rate", lambda: share(rows, tokens=8192), 0.75
         yield "decode of 1 stream, of the copy rate", lambda: share(rows, streams=1, **step), 0.75
         yield "decode of 256 streams, of the roofline", lambda: share(rows, streams=256, **step), 0.75

@@ -158,7 +158,7 @@ DecodeStep* DecodeEngine::BeginStep(absl::Time now) {
   if (std::exchange(next_begun_, false)) {
     std::swap(running_, next_);
     running_.step.batch.begun = true;
-    ++totals_.steps_ahead;
+    totals_.steps_ahead += next_ahead_;
   } else {
     const DecodePlan& plan = scheduler_.BeginStep();
     if (plan.empty()) {
@@ -228,9 +228,10 @@ void DecodeEngine::DropNext() {
   }
 }
 
-void DecodeEngine::FinishStep(const absl::Status& status, bool next_begun) {
+void DecodeEngine::FinishStep(const absl::Status& status, bool next_begun, bool device_waited) {
   BATON_CHECK(!next_begun || (next_planned_ && status.ok()), "a step has begun that was not planned");
   next_begun_ = next_begun;
+  next_ahead_ = next_begun && !device_waited;
   if (std::exchange(next_planned_, false) && !next_begun) DropNext();
   scheduler_.FinishStep();
   ++totals_.steps;

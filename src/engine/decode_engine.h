@@ -99,8 +99,8 @@ class DecodeEngine {
   // depends on what this one makes. At most once in a step.
   const Batch* BeginNext();
   // `status`: of Forward; where it failed, the batch's requests fail. `next_begun`: what BeginNext gave has begun
-  // (LogitsView::next_begun).
-  void FinishStep(const absl::Status& status, bool next_begun);
+  // (LogitsView::next_begun), and `device_waited` for it.
+  void FinishStep(const absl::Status& status, bool next_begun, bool device_waited = false);
   // The next BeginStep gives one that has begun.
   bool next_begun() const { return next_begun_; }
 
@@ -118,7 +118,7 @@ class DecodeEngine {
     double growth_share = 1;  // of max_new_tokens that requests use, as learned
     // Since the start:
     int64_t steps = 0;
-    int64_t steps_ahead = 0;  // of these, begun before the one before was over
+    int64_t steps_ahead = 0;  // of these, begun before the one before was over, so that the device did not wait
     int64_t tokens_out = 0;
     int64_t finished = 0;  // with any finish reason
     int64_t failed = 0;
@@ -183,7 +183,7 @@ class DecodeEngine {
   Checking checking_;
   absl::flat_hash_map<RequestId, SequenceId> by_id_;
   BegunStep running_, next_;
-  bool next_planned_ = false, next_begun_ = false;
+  bool next_planned_ = false, next_begun_ = false, next_ahead_ = false;
   std::vector<Request*> untold_;  // whose last token has no update yet
   DecodeEvents events_;
   Load totals_;  // only the counts since the start

@@ -138,7 +138,7 @@ absl::Time DecodeWorker::Step() {
   }
   const Outcome outcome = Compute(*step);
   const std::lock_guard lock(mutex_);
-  engine_.FinishStep(outcome.status, outcome.next_begun);
+  engine_.FinishStep(outcome.status, outcome.next_begun, outcome.device_waited);
   return absl::InfinitePast();
 }
 
@@ -195,12 +195,13 @@ DecodeWorker::Outcome DecodeWorker::Compute(DecodeStep& step) {
   if (!step.batch.begun) pace_.Begin(clock_.Now());
   const absl::StatusOr<LogitsView> logits =
       backend_.Forward(step.batch, [](int64_t) { return true; }, {[this] { Tell(); }, [this] { return BeginNext(); }});
-  pace_.Over(clock_.Now(), logits.ok() && logits->device_waited);
+  const bool device_waited = logits.ok() && logits->device_waited;
+  pace_.Over(clock_.Now(), device_waited);
   if (!logits.ok()) return {logits.status()};
   BATON_CHECK(logits->rows == std::ssize(step.rows), "the backend gave another number of rows");
   BATON_CHECK(logits->sampled.empty() || std::ssize(logits->sampled) == logits->rows, "some rows are not told of");
   Sample(step, *logits);
-  return {absl::OkStatus(), logits->next_begun};
+  return {absl::OkStatus(), logits->next_begun, device_waited};
 }
 
 void DecodeWorker::Sample(DecodeStep& step, const LogitsView& logits) {

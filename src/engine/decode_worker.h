@@ -71,7 +71,7 @@ class DecodeWorker {
   // What Forward made of the step.
   struct Outcome {
     absl::Status status;
-    bool next_begun = false;
+    bool next_begun = false, device_waited = false;
   };
   Outcome Compute(DecodeStep& step);
   void Sample(DecodeStep& step, const LogitsView& logits);

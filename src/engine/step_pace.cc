@@ -14,7 +14,7 @@ void StepPace::Over(absl::Time now, bool device_waited) {
     takes_ = absl::ZeroDuration();
   } else {
     // One that takes unusually long says little of the next.
-    takes_ = std::min(now - began_, takes_ + std::max(takes_ / 16, kLeastMargin / 4));
+    takes_ = std::min(now - began_, takes_ + std::max(takes_ / 8, kLeastMargin / 2));
     margin_ = std::max(kLeastMargin, margin_ - margin_ / 64);
   }
   began_ = now;

@@ -340,7 +340,22 @@ TEST_CASE("the next step is planned late, and where there is none nothing is wai
   StartJob(worker, backend, TestJob("a", Prompt(1, 9), 100));
   worker.Shutdown(absl::InfiniteDuration());
   REQUIRE(clock.sleeps.size() == 99);  // not in the last one
+  CHECK(worker.Load().steps_ahead == 99);
   CHECK(clock.sleeps.back() == absl::Milliseconds(8) - StepPace::kLeastMargin);
+}
+
+TEST_CASE("a step for which the device waited was not ahead") {
+  const SteadyClock clock;
+  FakeBackend backend(32);
+  backend.samples = backend.waits = true;
+  backend.ahead = FakeBackend::Ahead::kLate;
+  Recorder recorder;
+  DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
+  REQUIRE(worker.OnLink(TestLink()).ok());
+  StartJob(worker, backend, TestJob("a", Prompt(1, 9), 10));
+  worker.Shutdown(absl::InfiniteDuration());
+  CHECK(backend.steps_ahead() == 9);
+  CHECK(worker.Load().steps_ahead == 0);
 }
 
 TEST_CASE("shutdown ends a step that has begun before it gives that one's blocks back") {

@@ -62,6 +62,7 @@ class FakeBackend final : public Backend {
   // can be, and all that the engine may change meanwhile is what it was.
   enum class Ahead { kNever, kAtOnce, kLate, kDeclined } ahead = Ahead::kNever;
   int64_t steps_ahead() const { return steps_ahead_; }
+  bool waits = false;  // says that it waited for the next step
 
   const KvLayout& kv_layout() const override { return layout_; }
   Slab kv_slab() override { return slab_; }
@@ -90,7 +91,8 @@ class FakeBackend final : public Backend {
                       .rows = static_cast<int64_t>(results_.logits.size()) / kVocab,
                       .vocab = kVocab,
                       .sampled = results_.sampled,
-                      .next_begun = begun_.has_value()};
+                      .next_begun = begun_.has_value(),
+                      .device_waited = waits};
   }
 
  private:

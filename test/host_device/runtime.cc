@@ -26,6 +26,7 @@ struct Queue {
   int64_t enqueued = 0, done = 0;
   bool running = false;
   std::unique_ptr<Works> capture;  // takes what is enqueued; null: nothing is captured
+  bool torn = false;               // the capture: something of it was refused
 };
 
 constexpr size_t kDeviceBytes = size_t{8} << 30;
@@ -191,7 +192,10 @@ cudaError_t Append(cudaStream_t stream, Work work) {
   static const char* runs = std::getenv("HOST_DEVICE_RUNS");
   static const bool at_once = runs != nullptr && std::strcmp(runs, "at_once") == 0;
   const std::lock_guard lock(mutex);
-  if (Refused()) return Said(cudaErrorLaunchFailure);
+  if (Refused()) {
+    if (stream != nullptr) QueueOf(stream)->torn = true;
+    return Said(cudaErrorLaunchFailure);
+  }
   if (stream == nullptr) {
     work();
     return cudaSuccess;
@@ -453,12 +457,15 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   BATON_CHECK(!captures, "one capture in a thread");
   captures = true;
   stream->queue->capture = std::make_unique<Works>();
+  stream->queue->torn = false;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const std::lock_guard lock(mutex);
   captures = false;
-  *graph = new CUgraph_st{std::move(stream->queue->capture)};
+  const std::unique_ptr<Works> works = std::move(stream->queue->capture);
+  if (stream->queue->torn) return Said(cudaErrorStreamCaptureInvalidated);
+  *graph = new CUgraph_st{std::make_unique<Works>(*works)};
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* replay, cudaGraph_t graph, unsigned long long) {

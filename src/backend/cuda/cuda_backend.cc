@@ -53,7 +53,9 @@ class CudaBackend final : public Backend {
     return backend;
   }
 
-  ~CudaBackend() override { cudaStreamSynchronize(stream_.get()); }  // a step may have begun
+  ~CudaBackend() override {
+    if (begun_) cudaStreamSynchronize(stream_.get());
+  }
 
   const KvLayout& kv_layout() const override { return layout_; }
   Slab kv_slab() override { return options_.slab; }

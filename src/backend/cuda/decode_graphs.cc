@@ -58,8 +58,9 @@ absl::Status DecodeGraphs::Capture(absl::FunctionRef<absl::Status()> forward, cu
   cudaGraphExec_t replay = nullptr;
   const cudaError_t made = ended == cudaSuccess ? cudaGraphInstantiate(&replay, captured, 0) : ended;
   if (captured != nullptr) cudaGraphDestroy(captured);
+  const absl::Status status = CudaStatus(made, "making a graph of a decode step");
   RETURN_IF_ERROR(enqueued);
-  RETURN_IF_ERROR(CudaStatus(made, "making a graph of a decode step"));
+  RETURN_IF_ERROR(status);
   graph.replay.reset(replay);
   return absl::OkStatus();
 }
