@@ -69,7 +69,11 @@ std::string Process::Await(const std::string& marker) {
 }
 
 void Process::Signal(int signal) {
-  if (pid_ > 0) kill(pid_, signal);
+  if (pid_ <= 0) return;
+  kill(pid_, signal);
+  // Threads go on until one of them has taken the signal, which may be late where processors are busy.
+  int state = 0;
+  if (signal == SIGSTOP) REQUIRE((waitpid(pid_, &state, WUNTRACED) == pid_ && WIFSTOPPED(state)));
 }
 
 bool Process::HasEnded() {

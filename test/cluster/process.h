@@ -21,8 +21,8 @@ class Process {
 
   // The rest of the first line of its output that has `marker`, once there is one; fails the test if it ends before.
   std::string Await(const std::string& marker);
-  void Signal(int signal);
-  int Wait();  // for its end: the exit code, or minus the signal that ended it
+  void Signal(int signal);  // SIGSTOP: and it has stopped
+  int Wait();               // for its end: the exit code, or minus the signal that ended it
   std::string Output() const;
   pid_t pid() const { return pid_; }
 
