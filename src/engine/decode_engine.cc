@@ -314,6 +314,7 @@ void DecodeEngine::Report(const RequestId& id, absl::Status status) {
 void DecodeEngine::Forget(const SequenceId& id) {
   Request& request = At(id);
   if (request.begun > 0) {  // the next step has it, and goes on without
+    BATON_CHECK(next_begun_, "a request ends under the running step");
     const auto row = static_cast<size_t>(request.row);
     next_.requests[row] = nullptr;
     next_.step.rows[row].stream = nullptr;

@@ -91,7 +91,8 @@ void DecodeScheduler::ShareBlocks(Sequence& sequence) {
     const std::span path = std::span<const BlockKey>(sequence.keys).first(i + 1);
     BlockRef block = state == RadixTree::State::kReady ? tree_.Acquire(path.back())
                                                        : tree_.Insert(path, pool_.Share(sequence.table.ids()[i]));
-    if (sequence.begun > 0) replaced_.push_back(pool_.Share(sequence.table.ids()[i]));
+    const BlockId before = sequence.table.ids()[i];
+    if (sequence.begun > 0 && block.id() != before) replaced_.push_back(pool_.Share(before));
     sequence.table.Replace(i, std::move(block));
     ++sequence.shared;
   }

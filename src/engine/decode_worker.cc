@@ -109,7 +109,7 @@ void DecodeWorker::Shutdown(absl::Duration grace) {
   }
   if (checker_) checker_->Stop();
   loop_.Stop();
-  FinishBegun();
+  Step();  // one that has begun uses blocks, so it ends before they are given back
   DecodeEvents events;
   {
     const std::lock_guard lock(mutex_);
@@ -142,15 +142,6 @@ absl::Time DecodeWorker::Step() {
   return absl::InfinitePast();
 }
 
-// A step that has begun uses blocks, so it ends before they are given back.
-void DecodeWorker::FinishBegun() {
-  const auto begun = [this] {
-    const std::lock_guard lock(mutex_);
-    return engine_.next_begun();
-  };
-  if (begun()) Step();
-}
-
 void DecodeWorker::Tell() {
   DecodeEvents events;
   {
@@ -163,7 +154,7 @@ void DecodeWorker::Tell() {
 const Batch* DecodeWorker::BeginNext() {
   {
     const std::lock_guard lock(mutex_);
-    if (!engine_.MayBeginNext()) return nullptr;
+    if (grace_over_ || !engine_.MayBeginNext()) return nullptr;
   }
   clock_.SleepUntil(pace_.PlanAt());
   const std::lock_guard lock(mutex_);

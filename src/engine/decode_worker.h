@@ -64,7 +64,6 @@ class DecodeWorker {
 
  private:
   absl::Time Step();
-  void FinishBegun();
   absl::Time Check();
   void Tell();
   const Batch* BeginNext();
@@ -87,7 +86,7 @@ class DecodeWorker {
   std::condition_variable drained_;
   DecodeEngine engine_;      // guarded by mutex_, except what a running DecodeStep refers to
   bool closing_ = false;     // guarded by mutex_; nothing new is taken
-  bool grace_over_ = false;  // guarded by mutex_; no further step begins
+  bool grace_over_ = false;  // guarded by mutex_; no further step begins, but for one that has
   StepPace pace_;            // of the step's thread
   DecodeDelivery delivery_;
   StepLoop loop_;  // its thread uses all of the above

@@ -111,9 +111,7 @@ constexpr Spec kTable[] = {
     {Metric::kPreemptions, Kind::kCounter, "baton_preemptions_total",
      "Times that a running request had to leave its KV memory to others, and waited to come back (decode)."},
     {Metric::kDecodeSteps, Kind::kCounter, "baton_decode_steps_total",
-     "Steps of a batch, by `begun`: ahead (on a GPU, before the step before was over), after (the device waited for "
-     "the "
-     "host; decode)."},
+     "Steps of a batch, by `begun`: ahead (on a GPU, before the last one was over) or after it (decode)."},
     {Metric::kStageQueueSeconds, Kind::kHistogram, "baton_stage_queue_seconds",
      "Waits of requests, by `stage`: router (from the complete prompt until a prefill worker was given it; told once "
      "it "

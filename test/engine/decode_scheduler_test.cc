@@ -91,6 +91,12 @@ class SchedulerWorld {
     return lines;
   }
 
+  // A step whose next one has begun when it is over.
+  void StepWithNext() {
+    scheduler_.BeginStep();
+    REQUIRE(scheduler_.BeginNext() != nullptr);
+    scheduler_.FinishStep();
+  }
   void RemoveNamed(const std::string& name) { Remove(IdOf(name)); }
   void NameBlock(const std::string& name, const BlockKey& key) { scheduler_.NameBlock(IdOf(name), key); }
   void Check() {
@@ -290,15 +296,12 @@ TEST_CASE("blocks of what ended under the next step are free when that is over")
   SchedulerWorld world(6, {});
   REQUIRE(world.Add("a", {.kv_tokens = 30, .max_new_tokens = 20, .family = 1}));
   REQUIRE(world.Add("b", {.kv_tokens = 15, .max_new_tokens = 20, .family = 2}));
-  DecodeScheduler& scheduler = world.scheduler();
-  scheduler.BeginStep();
-  REQUIRE(scheduler.BeginNext() != nullptr);
-  scheduler.FinishStep();
+  world.StepWithNext();
   const int64_t free = world.pool().counts().free;
   world.RemoveNamed("b");
   CHECK(world.pool().counts().free == free);
   world.Check();
-  scheduler.FinishStep();
+  world.scheduler().FinishStep();
   CHECK(world.pool().counts().free == free + 2);
   world.Check();
 }
@@ -307,16 +310,13 @@ TEST_CASE("a block in whose place a sequence has another's is free when the next
   SchedulerWorld world(6, {});
   REQUIRE(world.Add("c", {.kv_tokens = 15, .max_new_tokens = 100, .family = 3}));
   REQUIRE(world.Add("d", {.kv_tokens = 15, .max_new_tokens = 100, .family = 4}));
-  DecodeScheduler& scheduler = world.scheduler();
-  scheduler.BeginStep();
-  REQUIRE(scheduler.BeginNext() != nullptr);
-  scheduler.FinishStep();
+  world.StepWithNext();
   const BlockKey key = RootKey(Digest{}, "what both have computed");
   const int64_t free = world.pool().counts().free;
   world.NameBlock("c", key);
   world.NameBlock("d", key);
   CHECK(world.pool().counts().free == free);
-  scheduler.FinishStep();
+  world.scheduler().FinishStep();
   CHECK(world.pool().counts().free == free + 1);
   world.Check();
 }

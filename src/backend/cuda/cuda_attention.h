@@ -27,7 +27,7 @@ class CudaAttention {
   // the same size launch the same and lie in the same place, so that a captured graph serves them all. Launches of the
   // plan before may still be on the device.
   absl::Status Plan(std::span<const cuda::AttentionSlice> slices, int64_t rows, UploadBuffer& upload);
-  // Memory for what was planned. REQUIRES: the launches of the plan before are over.
+  // Memory for what was planned.
   absl::Status Reserve(cudaStream_t stream);
   // `args.slices` is filled in here.
   cudaError_t Run(cuda::AttentionArgs args, cudaStream_t stream) const;

@@ -160,7 +160,7 @@ class CudaBackend final : public Backend {
     RETURN_IF_ERROR(step.status());
     BATON_CHECK(step->slices == std::ssize(batch.slices), "another step has begun");
     meanwhile.work();
-    if (options_.communicator == nullptr && ops_->chose_all()) BeginNext(meanwhile);
+    if (options_.communicator == nullptr && ops_->chose_all()) BeginNext(meanwhile, step->slices);
     const bool device_waited = begun_ && ops_->IsOver(step->choice);
     absl::StatusOr<LogitsView> logits = ops_->Fetch(step->choice);
     if (!logits.ok()) {
@@ -172,11 +172,12 @@ class CudaBackend final : public Backend {
     return logits;
   }
 
-  // Where it cannot begin now, it is asked for as a step of its own.
-  void BeginNext(const Meanwhile& meanwhile) {
+  // Behind a step of so many `slices`. Where it cannot begin now, it is asked for as a step of its own.
+  void BeginNext(const Meanwhile& meanwhile, int64_t slices) {
     const Batch* next = meanwhile.next();
     if (next == nullptr || !ops_->IsReserved(DecodeGraphs::RowsFor(std::ssize(next->slices)))) return;
     Check(*next);
+    for (const SequenceSlice& slice : next->slices) BATON_CHECK(slice.follows < slices, "a slice follows none");
     const absl::StatusOr<BegunStep> begun = BeginDecode(*next);
     if (begun.ok()) {
       begun_ = *begun;

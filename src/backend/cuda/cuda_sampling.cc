@@ -42,6 +42,7 @@ absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, Upload
 
 absl::Status CudaSampling::ReserveRows(int64_t rows, cudaStream_t stream) {
   if (rows <= rows_reserved_ || vocab_ > cuda::kMaxSampledVocab) return absl::OkStatus();
+  rows_reserved_ = 0;  // unless all of it can be had
   RETURN_IF_ERROR(results_.Reserve(kResults * rows, "chosen tokens"));
   for (Choice& choice : choices_) RETURN_IF_ERROR(choice.results.Reserve(kResults * rows, "chosen tokens"));
   RETURN_IF_ERROR(

@@ -48,6 +48,7 @@ class CudaSampling {
 
  private:
   absl::Status UploadSeen(std::span<const SampleSpec* const> specs, int64_t size, UploadBuffer& upload);
+
   // What a launch writes: ids, log probabilities and maxima, [rows] each, one after another.
   static constexpr int64_t kResults = 3;
 

@@ -52,12 +52,7 @@ class UploadBuffer {
     list.buffer_ = this;
     list.offset_ = begin;
     list.size_ = size;
-    return OnHost(list);
-  }
-  // A list of the present upload, until that is sent or something is added to it.
-  template <typename T>
-  std::span<T> OnHost(const List<T>& list) const {
-    return {reinterpret_cast<T*>(hosts_[side_].data() + list.offset_), static_cast<size_t>(list.size_)};
+    return std::span(reinterpret_cast<T*>(hosts_[side_].data() + begin), static_cast<size_t>(size));
   }
 
   template <typename T>

@@ -50,12 +50,9 @@ TEST_CASE("an upload is written while the one before is on its way, also where i
     }
     REQUIRE(cudaStreamSynchronize(cudaStreamPerThread) == cudaSuccess);
     CHECK(OnDevice(first) == ones);
-    upload.OnHost(next)[5] = 7;
     REQUIRE(upload.Send("test", cudaStreamPerThread).ok());
     REQUIRE(cudaStreamSynchronize(cudaStreamPerThread) == cudaSuccess);
-    std::vector<int32_t> expected = threes;
-    expected[5] = 7;
-    CHECK(OnDevice(next) == expected);
+    CHECK(OnDevice(next) == threes);
   }
 }
 
