@@ -46,6 +46,7 @@ v1::TraceResponse ToProto(const Router::Trace& trace) {
   response.set_omitted(trace.omitted);
   if (trace.lives.empty()) return response;
   const absl::Time origin = trace.lives.front()->arrived;
+  response.set_origin_us(absl::ToUnixMicros(origin));
   const auto micros = [origin](absl::Time time) { return absl::ToInt64Microseconds(time - origin); };
   absl::flat_hash_map<RequestId, int32_t> indices;  // of an id used again: the latest request
   for (const auto& life : trace.lives) {

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 
 from . import building, results
-from .connection import CHANNEL_OPTIONS, Stub, call_metadata, credentials
+from .connection import CHANNEL_OPTIONS, Stub, call_metadata, credentials, deadline
 from .errors import BatonError, from_rpc
 from .messages import MESSAGES
 from .prompts import Announced, Message, Options, Part, Sampling
@@ -101,18 +101,23 @@ class AsyncWorkflow:
 
     def __init__(self, client: AsyncClient, id: str, options: Options):
         self.id = id  # what `baton trace` knows it by
-        self.options = options
+        self._options = building.WorkflowOptions(options)
         self._client = client
         self._runs: weakref.WeakSet[AsyncRun] = weakref.WeakSet()  # a run that is not over is kept by the client
 
     def agent(self, agent: str | Announced, *prompt: Part | Message, max_tokens: int | None = None,
               sampling: Sampling | None = None, options: Options | None = None, tools: Sequence[Any] = ()) -> AsyncRun:
         """As Workflow.agent: submits a request and returns at once. Wants a running event loop."""
-        options = options or self.options
-        request = building.generate_request(self.id, agent, prompt, options, sampling, max_tokens, tools)
-        run = self._client._start(request, options.timeout)
+        merged = self._options.merge(options)
+        request = building.generate_request(self.id, agent, prompt, merged, sampling, max_tokens, tools)
+        run = self._client._start(request, merged.timeout)
         self._runs.add(run)
         return run
+
+    @property
+    def options(self) -> Options:
+        """What a run has where its own options are None."""
+        return self._options.defaults
 
     def announce(self, agent: str) -> Announced:
         """An agent whose output may stand in prompts before it is submitted."""
@@ -125,14 +130,25 @@ class AsyncWorkflow:
 
     async def prefill_only(self, *prompt: Part | Message, options: Options | None = None) -> results.Prefilled:
         """Computes a prompt ahead, or adds it to options.context_id. Raises BatonError."""
-        options = options or self.options
-        request = building.prefill_request(self.id, prompt, options)
-        return results.read_prefilled(await self._client._call(self._client._stub.prefill_only, request, options.timeout))
+        merged = self._options.merge(options)
+        request = building.prefill_request(self.id, prompt, merged)
+        return results.read_prefilled(await self._client._call(self._client._stub.prefill_only, request, merged.timeout))
 
     async def trace(self) -> results.Trace:
-        """When what happened. Raises BatonError, NOT_FOUND where nothing was submitted."""
-        request = building.trace_request(self.id, self.options)
-        return results.read_trace(await self._client._call(self._client._stub.trace, request, None))
+        """The requests of this workflow, with the times of their phases. Raises BatonError; NOT_FOUND: it has none.
+
+        It asks the server once for each cache salt that the requests have used."""
+        found, missing = [], None
+        for salt in self._options.trace_salts():
+            try:
+                found.append(await self._client._call(self._client._stub.trace, building.trace_request(self.id, salt), None))
+            except BatonError as error:
+                if error.code is not grpc.StatusCode.NOT_FOUND:
+                    raise
+                missing = error
+        if missing is not None and not found:
+            raise missing
+        return results.read_traces(found)
 
 
 class AsyncClient:
@@ -166,13 +182,13 @@ class AsyncClient:
         return results.read_models(await self._call(self._stub.list_models, MESSAGES["ListModelsRequest"](), None))
 
     def _start(self, request: Any, timeout: float | None) -> AsyncRun:
-        run = AsyncRun(self._stub.generate(request, timeout=timeout, metadata=self._metadata), request.request_id)
+        run = AsyncRun(self._stub.generate(request, timeout=deadline(timeout), metadata=self._metadata), request.request_id)
         self._readers.add(run._reader)
         run._reader.add_done_callback(self._readers.discard)
         return run
 
     async def _call(self, method: Any, request: Any, timeout: float | None) -> Any:
         try:
-            return await method(request, timeout=timeout, metadata=self._metadata)
+            return await method(request, timeout=deadline(timeout), metadata=self._metadata)
         except grpc.RpcError as error:
             raise from_rpc(error) from None

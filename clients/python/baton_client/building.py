@@ -70,11 +70,11 @@ def fill_prompt(request: Any, prompt: Sequence[Part | Message], options: Options
 
 def _fill_options(request: Any, options: Options, workflow: str, agent: str) -> None:
     request.workflow, request.agent = workflow, agent
-    for name in ("model", "session_id", "cache_salt", "priority", "context_id"):
-        setattr(request, name, getattr(options, name))
-    request.join = ("order", "arrival").index(options.join)
-    if options.context_length is not None:
-        request.context_length = options.context_length
+    for name in ("model", "session_id", "cache_salt", "priority", "context_id", "context_length"):
+        if (value := getattr(options, name)) is not None:
+            setattr(request, name, value)
+    if options.join is not None:
+        request.join = ("order", "arrival").index(options.join)
 
 
 def generate_request(workflow: str, agent: str | Announced, prompt: Sequence[Part | Message], options: Options,
@@ -84,8 +84,10 @@ def generate_request(workflow: str, agent: str | Announced, prompt: Sequence[Par
         sampling = dataclasses.replace(sampling, max_tokens=max_tokens)
     name = agent.agent if isinstance(agent, Announced) else agent
     id = agent.id if isinstance(agent, Announced) else draw_id(name or "request")
-    request = MESSAGES["GenerateRequest"](request_id=id, expected_tokens=options.expected_tokens)
+    request = MESSAGES["GenerateRequest"](request_id=id)
     _fill_options(request, options, workflow, name)
+    if options.expected_tokens is not None:
+        request.expected_tokens = options.expected_tokens
     fill_prompt(request, prompt, options, tools)
     if isinstance(sampling.stop, str):  # itself a sequence of strings
         sampling = dataclasses.replace(sampling, stop=(sampling.stop,))
@@ -102,5 +104,23 @@ def prefill_request(workflow: str, prompt: Sequence[Part | Message], options: Op
     return request
 
 
-def trace_request(workflow: str, options: Options) -> Any:
-    return MESSAGES["TraceRequest"](workflow=workflow, cache_salt=options.cache_salt)
+def trace_request(workflow: str, cache_salt: str) -> Any:
+    return MESSAGES["TraceRequest"](workflow=workflow, cache_salt=cache_salt)
+
+
+class WorkflowOptions:
+    """The options of a workflow, and the cache salts that its requests have used."""
+
+    def __init__(self, defaults: Options):
+        self.defaults = defaults
+        self._salts: dict[str, None] = {}  # in the order of their first use
+
+    def merge(self, options: Options | None) -> Options:
+        """The options of one request. Its salt is recorded for `trace_salts`."""
+        merged = (options or Options()).merged_over(self.defaults)
+        self._salts[merged.cache_salt or ""] = None
+        return merged
+
+    def trace_salts(self) -> list[str]:
+        """The salts to ask for. A server shows a workflow's requests of one salt at a time."""
+        return list(self._salts) or [self.defaults.cache_salt or ""]

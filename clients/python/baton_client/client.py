@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 
 from . import building, results
-from .connection import CHANNEL_OPTIONS, Stub, call_metadata, credentials
+from .connection import CHANNEL_OPTIONS, Stub, call_metadata, credentials, deadline
 from .errors import BatonError, from_rpc
 from .messages import MESSAGES
 from .prompts import Announced, Message, Options, Part, Sampling
@@ -114,7 +114,7 @@ class Workflow:
 
     def __init__(self, client: Client, id: str, options: Options):
         self.id = id  # what `baton trace` knows it by
-        self.options = options
+        self._options = building.WorkflowOptions(options)
         self._client = client
         self._lock = threading.Lock()  # guards what follows
         self._runs: weakref.WeakSet[Run] = weakref.WeakSet()  # a run that is not over is kept by its thread
@@ -123,15 +123,20 @@ class Workflow:
               sampling: Sampling | None = None, options: Options | None = None, tools: Sequence[Any] = ()) -> Run:
         """Submits a request and returns at once. `agent` is its name, or what `announce` returned.
 
-        The prompt is texts, TokenIds, runs and OutputOf, or Messages of a chat, for which `tools` may be given as OpenAI has
-        them. `options` replaces the workflow's. Errors come from the run, but TypeError and ValueError (not a prompt, an
-        option that does not exist, or a client that is closed) at once."""
-        options = options or self.options
-        request = building.generate_request(self.id, agent, prompt, options, sampling, max_tokens, tools)
-        run = self._client._start(request, options.timeout)
+        The prompt is texts, TokenIds, runs and OutputOf, or Messages of a chat. A chat may have `tools`, in OpenAI's form.
+        A field of `options` that is None has the workflow's value. The run raises errors, except TypeError and ValueError:
+        this call raises them for a prompt or an option that cannot be sent, and for a client that is closed."""
+        merged = self._options.merge(options)
+        request = building.generate_request(self.id, agent, prompt, merged, sampling, max_tokens, tools)
+        run = self._client._start(request, merged.timeout)
         with self._lock:
             self._runs.add(run)
         return run
+
+    @property
+    def options(self) -> Options:
+        """What a run has where its own options are None."""
+        return self._options.defaults
 
     def announce(self, agent: str) -> Announced:
         """An agent whose output may stand in prompts before it is submitted."""
@@ -146,14 +151,25 @@ class Workflow:
 
     def prefill_only(self, *prompt: Part | Message, options: Options | None = None) -> results.Prefilled:
         """Computes a prompt ahead, or adds it to options.context_id. Raises BatonError."""
-        options = options or self.options
-        request = building.prefill_request(self.id, prompt, options)
-        return results.read_prefilled(self._client._call(self._client._stub.prefill_only, request, options.timeout))
+        merged = self._options.merge(options)
+        request = building.prefill_request(self.id, prompt, merged)
+        return results.read_prefilled(self._client._call(self._client._stub.prefill_only, request, merged.timeout))
 
     def trace(self) -> results.Trace:
-        """When what happened. Raises BatonError, NOT_FOUND where nothing was submitted."""
-        request = building.trace_request(self.id, self.options)
-        return results.read_trace(self._client._call(self._client._stub.trace, request, None))
+        """The requests of this workflow, with the times of their phases. Raises BatonError; NOT_FOUND: it has none.
+
+        It asks the server once for each cache salt that the requests have used."""
+        found, missing = [], None
+        for salt in self._options.trace_salts():
+            try:
+                found.append(self._client._call(self._client._stub.trace, building.trace_request(self.id, salt), None))
+            except BatonError as error:
+                if error.code is not grpc.StatusCode.NOT_FOUND:
+                    raise
+                missing = error
+        if missing is not None and not found:
+            raise missing
+        return results.read_traces(found)
 
 
 class Client:
@@ -189,10 +205,10 @@ class Client:
         return results.read_models(self._call(self._stub.list_models, MESSAGES["ListModelsRequest"](), None))
 
     def _start(self, request: Any, timeout: float | None) -> Run:
-        return Run(self._stub.generate(request, timeout=timeout, metadata=self._metadata), request.request_id)
+        return Run(self._stub.generate(request, timeout=deadline(timeout), metadata=self._metadata), request.request_id)
 
     def _call(self, method: Any, request: Any, timeout: float | None) -> Any:
         try:
-            return method(request, timeout=timeout, metadata=self._metadata)
+            return method(request, timeout=deadline(timeout), metadata=self._metadata)
         except grpc.RpcError as error:
             raise from_rpc(error) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 from typing import Any
@@ -28,6 +29,11 @@ def credentials(ca: str | os.PathLike[str] | None, tls: bool) -> grpc.ChannelCre
 
 def call_metadata(api_key: str | None) -> list[tuple[str, str]]:
     return [("authorization", f"Bearer {api_key}")] if api_key else []
+
+
+def deadline(timeout: float | None) -> float | None:
+    """A timeout of Options as gRPC takes it: None is no deadline."""
+    return None if timeout == math.inf else timeout
 
 
 class Stub:

@@ -91,15 +91,27 @@ class Sampling:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a request is served. A workflow has them for all its requests; `dataclasses.replace` makes variants."""
+    """How a request is served. A run's options are merged with its workflow's, field by field.
 
-    model: str = ""  # may be empty where the server has one
-    session_id: str = ""  # requests with equal ids share workers, and so their KV
-    cache_salt: str = ""  # only equal ones share KV and see each other's ids
-    priority: int = 0  # higher first; -1000 to 1000
-    join: Literal["order", "arrival"] = "order"  # "arrival": outputs take their places as they are complete
-    expected_tokens: int = 0  # a hint for scheduling; 0: not known
-    context_id: str = ""  # a prompt that prefill_only built up, which this one continues
-    context_length: int | None = None  # tokens it is believed to have; another length is refused
-    template_kwargs: Mapping[str, Any] | None = None  # of a chat: more of its template's variables ({"enable_thinking": False})
-    timeout: float | None = None  # seconds until the request is DEADLINE_EXCEEDED; None: no deadline
+    None means "not set": a run takes the workflow's value, and a field that neither sets has the server's default.
+    Every other value, "" and 0 too, is the run's own. A run that sets `context_id` takes no `context_length` from its
+    workflow, because the length belongs to the context."""
+
+    model: str | None = None  # a server with one model needs none
+    session_id: str | None = None  # requests with equal ids share workers, and so their KV
+    cache_salt: str | None = None  # only requests with equal salts share KV and see each other's ids
+    priority: int | None = None  # -1000 to 1000, the higher first; the default is 0
+    join: Literal["order", "arrival"] | None = None  # "arrival": outputs join the prompt in the order of their completion
+    expected_tokens: int | None = None  # a hint for scheduling: the length of the output
+    context_id: str | None = None  # a prompt that prefill_only built up, which this one continues
+    context_length: int | None = None  # tokens that the context should have; the server refuses any other length
+    template_kwargs: Mapping[str, Any] | None = None  # further variables of a chat template ({"enable_thinking": False})
+    timeout: float | None = None  # seconds until the request fails with DEADLINE_EXCEEDED; math.inf: no deadline
+
+    def merged_over(self, defaults: Options) -> Options:
+        """These options, with the fields of `defaults` where these are None."""
+        if self.context_id is not None:
+            defaults = dataclasses.replace(defaults, context_length=None)
+        return dataclasses.replace(defaults, **{
+            field.name: value for field in dataclasses.fields(self)
+            if (value := getattr(self, field.name)) is not None})

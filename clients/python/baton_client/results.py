@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Literal
 
 
@@ -103,7 +104,7 @@ class TracedRequest:
 
 @dataclasses.dataclass(frozen=True)
 class Trace:
-    requests: tuple[TracedRequest, ...]  # by arrival, the latest 512
+    requests: tuple[TracedRequest, ...]  # by arrival; of each cache salt the latest 512
     omitted: int  # earlier ones
 
 
@@ -143,16 +144,24 @@ def read_models(response: Any) -> list[Model]:
     return [_fields(Model, model) for model in response.models]
 
 
-def _read_span(span: Any) -> Span:
-    return Span(_name(span, "phase"), span.begin_us, span.end_us, span.tokens, span.steps)
+def _read_span(span: Any, shift_us: int) -> Span:
+    return Span(_name(span, "phase"), span.begin_us + shift_us, span.end_us + shift_us, span.tokens, span.steps)
 
 
-def read_trace(response: Any) -> Trace:
+def _read_traced(response: Any, shift_us: int) -> list[TracedRequest]:
     ids = [request.request_id for request in response.requests]
-    requests = (TracedRequest(
-        request_id=request.request_id, agent=request.agent, arrived_us=request.arrived_us, ended_us=request.ended_us,
-        over=request.over, error=request.error, spans=tuple(map(_read_span, request.spans)),
+    return [TracedRequest(
+        request_id=request.request_id, agent=request.agent, arrived_us=request.arrived_us + shift_us,
+        ended_us=request.ended_us + shift_us, over=request.over, error=request.error,
+        spans=tuple(_read_span(span, shift_us) for span in request.spans),
         upstreams=tuple(ids[index] for index in request.upstreams), usage=_fields(Usage, request.usage),
         trace_id=request.trace_id)
-        for request in response.requests)
-    return Trace(tuple(requests), response.omitted)
+        for request in response.requests]
+
+
+def read_traces(responses: Sequence[Any]) -> Trace:
+    """One trace of a workflow's requests with several cache salts. All responses are from one router."""
+    origin_us = min(response.origin_us for response in responses)
+    requests = [request for response in responses for request in _read_traced(response, response.origin_us - origin_us)]
+    requests.sort(key=lambda request: request.arrived_us)
+    return Trace(tuple(requests), sum(response.omitted for response in responses))

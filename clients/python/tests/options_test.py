@@ -1,0 +1,168 @@
+"""Options of a run and of its workflow: how they merge, and that a merged cache salt keeps prompts apart."""
+
+import dataclasses
+import inspect
+import math
+import unittest
+from unittest import mock
+
+import grpc
+from baton_client import AsyncClient, BatonError, Client, Message, Options, Sampling
+from serving import Server
+
+GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=8, ignore_eos=True)
+WORKFLOW = Options(model="base", session_id="s", cache_salt="secret", priority=7, join="arrival", expected_tokens=40,
+                   context_id="c", context_length=16, template_kwargs={"enable_thinking": False}, timeout=30)
+# None of these is None. All are false in Python, except `join`, which has no such value.
+OWN = Options(model="", session_id="", cache_salt="", priority=0, join="order", expected_tokens=0, context_id="",
+              context_length=0, template_kwargs={}, timeout=0)
+
+
+class MergeTest(unittest.TestCase):
+    def test_every_field_is_none_by_default(self):
+        self.assertEqual(set(dataclasses.asdict(Options()).values()), {None})
+
+    def test_a_field_that_is_none_has_the_workflows_value(self):
+        self.assertEqual(Options().merged_over(WORKFLOW), WORKFLOW)
+        for field in dataclasses.fields(Options):
+            own = getattr(OWN, field.name)
+            with self.subTest(field.name):
+                expected = dataclasses.replace(WORKFLOW, **{field.name: own})
+                if field.name == "context_id":  # the workflow's length is not that of this context
+                    expected = dataclasses.replace(expected, context_length=None)
+                self.assertEqual(Options(**{field.name: own}).merged_over(WORKFLOW), expected)
+
+    def test_a_field_that_is_empty_or_zero_is_the_runs_own(self):
+        self.assertEqual(OWN.merged_over(WORKFLOW), OWN)
+        self.assertEqual(OWN.merged_over(Options()), OWN)
+
+
+class SentTest(unittest.TestCase):
+    """What the clients send, and the timeout that they give to gRPC."""
+
+    def setUp(self):
+        client = Client("127.0.0.1:1")
+        self.addCleanup(client.close)
+        self.flow = client.workflow("w", WORKFLOW)
+        self.stub = client._stub = mock.Mock()
+        self.stub.generate.return_value = []
+
+    def sent_by(self, options):
+        run = self.flow.agent("a", Message("user", "x"), options=options)
+        self.assertEqual(run.id, self.stub.generate.call_args.args[0].request_id)
+        return self.stub.generate.call_args.args[0], self.stub.generate.call_args.kwargs["timeout"]
+
+    def test_a_request_has_every_field_of_its_workflow(self):
+        for options in (None, Options(), Options(priority=3)):
+            request, timeout = self.sent_by(options)
+            self.assertEqual((request.model, request.session_id, request.cache_salt, request.join, request.expected_tokens,
+                              request.context_id, request.context_length, request.chat.template_kwargs, timeout),
+                             ("base", "s", "secret", 1, 40, "c", 16, '{"enable_thinking": false}', 30))
+            self.assertEqual(request.priority, 3 if options and options.priority else 7)
+
+    def test_a_request_has_the_empty_fields_of_its_run(self):
+        request, timeout = self.sent_by(OWN)
+        self.assertEqual((request.model, request.session_id, request.cache_salt, request.priority, request.join,
+                          request.expected_tokens, request.context_id, request.chat.template_kwargs, timeout),
+                         ("", "", "", 0, 0, 0, "", "", 0))
+        self.assertTrue(request.HasField("context_length"))
+        self.assertEqual(request.context_length, 0)
+
+    def test_a_run_with_an_infinite_timeout_has_no_deadline(self):
+        self.assertIsNone(self.sent_by(Options(timeout=math.inf))[1])
+
+    def test_a_prompt_that_is_prefilled_ahead_has_them_too(self):
+        self.flow.prefill_only(Message("user", "x"), options=Options(priority=3))
+        request = self.stub.prefill_only.call_args.args[0]
+        self.assertEqual((request.session_id, request.cache_salt, request.priority), ("s", "secret", 3))
+        self.assertEqual(self.stub.prefill_only.call_args.kwargs["timeout"], 30)
+
+
+class AsyncSentTest(unittest.IsolatedAsyncioTestCase):
+    async def test_the_asynchronous_client_sends_the_fields_of_the_workflow_too(self):
+        async def ended_stream():
+            return
+            yield
+
+        client = AsyncClient("127.0.0.1:1")
+        self.addAsyncCleanup(client.close)
+        stub = client._stub = mock.Mock()
+        stub.generate.side_effect = lambda *_, **__: ended_stream()
+        stub.prefill_only = mock.AsyncMock()
+        flow = client.workflow("w", WORKFLOW)
+        for options, timeout in ((None, 30), (Options(priority=3), 30), (Options(timeout=0), 0),
+                                 (Options(timeout=math.inf), None)):
+            flow.agent("a", Message("user", "x"), options=options)
+            await flow.prefill_only(Message("user", "x"), options=options)
+            for sent in (stub.generate.call_args, stub.prefill_only.call_args):
+                with self.subTest(options=options, sent=sent):
+                    self.assertEqual((sent.args[0].cache_salt, sent.args[0].session_id), ("secret", "s"))
+                    self.assertEqual(sent.kwargs["timeout"], timeout)
+
+
+async def settled(value):
+    return await value if inspect.isawaitable(value) else value
+
+
+class IsolationTest(unittest.IsolatedAsyncioTestCase):
+    """The cache of a real server, through both clients."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+        cls.addClassCleanup(cls.server.stop)
+
+    async def asyncSetUp(self):
+        self.clients = [Client(self.server.grpc), AsyncClient(self.server.grpc)]
+        for client in self.clients:
+            self.addAsyncCleanup(lambda client=client: settled(client.close()))
+
+    async def cached_tokens(self, flow, prompt, options=None):
+        return (await settled(flow.agent("a", prompt, sampling=GREEDY, options=options).result())).usage.cached_tokens
+
+    async def test_a_run_with_options_of_its_own_keeps_the_salt_of_its_workflow(self):
+        for client in self.clients:
+            with self.subTest(type(client).__name__):
+                prompt = f"{type(client).__name__} asks with a prompt that fills several blocks of sixteen tokens each."
+                owner, other = (client.workflow("w", Options(cache_salt=salt)) for salt in ("secret", "other"))
+                self.assertEqual(await self.cached_tokens(owner, prompt, Options(priority=1)), 0)
+                self.assertGreater(await self.cached_tokens(owner, prompt, Options(session_id="s")), 0)
+                self.assertGreater(await self.cached_tokens(owner, prompt), 0)
+                self.assertEqual(await self.cached_tokens(other, prompt, Options(session_id="s")), 0)
+                self.assertEqual(await self.cached_tokens(client.workflow("w"), prompt), 0)
+                # The empty salt is a value too: this run finds what the one before it has computed.
+                self.assertGreater(await self.cached_tokens(owner, prompt, Options(cache_salt="")), 0)
+                self.assertEqual(await self.cached_tokens(client.workflow("w"), prompt, Options(cache_salt="third")), 0)
+
+    async def test_a_prompt_that_is_prefilled_ahead_keeps_the_salt_of_its_workflow(self):
+        for client in self.clients:
+            with self.subTest(type(client).__name__):
+                prompt = f"{type(client).__name__} prefills a prompt that fills several blocks of sixteen tokens each."
+                owner = client.workflow("w", Options(cache_salt="secret"))
+                await settled(owner.prefill_only(prompt, options=Options(priority=1)))
+                self.assertEqual(await self.cached_tokens(client.workflow("w"), prompt), 0)
+                self.assertGreater(await self.cached_tokens(owner, prompt), 0)
+
+    async def test_a_trace_has_the_requests_of_every_salt_in_the_order_of_their_arrival(self):
+        for client in self.clients:
+            with self.subTest(type(client).__name__):
+                flow = client.workflow("w", Options(cache_salt="secret"))
+                with self.assertRaises(BatonError) as caught:
+                    await settled(flow.trace())
+                self.assertIs(caught.exception.code, grpc.StatusCode.NOT_FOUND)
+                for agent, salt in (("a", None), ("b", "other"), ("c", None), ("d", "")):
+                    await settled(flow.agent(agent, "x", sampling=GREEDY, options=Options(cache_salt=salt)).result())
+                refused = flow.agent("e", "x", sampling=Sampling(top_p=2), options=Options(cache_salt="never seen"))
+                with self.assertRaises(BatonError):
+                    await settled(refused.result())
+                requests = (await settled(flow.trace())).requests
+                self.assertEqual([request.agent for request in requests], ["a", "b", "c", "d"])
+                self.assertEqual(requests[0].arrived_us, 0)
+                for earlier, later in zip(requests, requests[1:]):
+                    self.assertGreaterEqual(later.arrived_us, earlier.ended_us)
+                    self.assertEqual(later.spans[0].begin_us, later.arrived_us)
+                    self.assertEqual(later.spans[-1].end_us, later.ended_us)
+
+
+if __name__ == "__main__":
+    unittest.main()
