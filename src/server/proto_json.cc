@@ -1,10 +1,43 @@
 #include "server/proto_json.h"
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/status.h"
+#include "google/protobuf/descriptor.h"
 #include "google/protobuf/util/json_util.h"
+#include "server/json/json_body.h"
 
 namespace baton {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+// Protobuf's reader takes "cache_salt" and "cacheSalt" for one field and keeps the last value. A gateway that checks
+// the first would then check nothing. REQUIRES: `json` is no deeper than kMaxJsonDepth; the message has neither map
+// fields nor fields with a json_name of their own.
+absl::Status CheckFieldsOnce(const Json& json, const Descriptor& message, const std::string& path) {
+  if (!json.is_object()) return absl::OkStatus();
+  absl::flat_hash_set<const FieldDescriptor*> seen;
+  for (const auto& [name, value] : json.items()) {
+    const FieldDescriptor* field = message.FindFieldByName(name);
+    if (field == nullptr) field = message.FindFieldByCamelcaseName(name);
+    if (field == nullptr) continue;  // protobuf's reader refuses it by name
+    const std::string where = absl::StrCat(path, ".", field->name());
+    if (!seen.insert(field).second) {
+      return absl::InvalidArgumentError(absl::StrCat(where, ": expected once, got it again as '", name, "'"));
+    }
+    if (field->type() != FieldDescriptor::TYPE_MESSAGE) continue;
+    if (!value.is_array()) RETURN_IF_ERROR(CheckFieldsOnce(value, *field->message_type(), where));
+    for (size_t i = 0; value.is_array() && i < value.size(); ++i) {
+      RETURN_IF_ERROR(CheckFieldsOnce(value[i], *field->message_type(), absl::StrCat(where, "[", i, "]")));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 std::string ToJson(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
@@ -15,6 +48,8 @@ std::string ToJson(const google::protobuf::Message& message) {
 }
 
 absl::Status ParseRpc(const std::string& json, google::protobuf::Message& message) {
+  ASSIGN_OR_RETURN(const Json parsed, ParseJson(json, "body"));
+  RETURN_IF_ERROR(CheckFieldsOnce(parsed, *message.GetDescriptor(), "body"));
   const auto status = google::protobuf::util::JsonStringToMessage(json, &message);
   if (status.ok()) return absl::OkStatus();
   const auto why = status.message();

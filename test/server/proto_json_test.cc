@@ -1,0 +1,44 @@
+#include "server/proto_json.h"
+
+#include "absl/strings/match.h"
+#include "catch.h"
+#include "inference.pb.h"
+
+namespace baton {
+namespace {
+
+std::string RefusalOf(const std::string& body) {
+  v1::GenerateRequest request;
+  const absl::Status status = ParseRpc(body, request);
+  CHECK(absl::IsInvalidArgument(status));
+  return std::string(status.message());
+}
+
+TEST_CASE("a field is read under the name of the proto file and under its JSON name") {
+  for (const char* body : {R"({"cache_salt":"a","sampling":{"top_k":3}})", R"({"cacheSalt":"a","sampling":{"topK":3}})"}) {
+    v1::GenerateRequest request;
+    REQUIRE(ParseRpc(body, request).ok());
+    CHECK(request.cache_salt() == "a");
+    CHECK(request.sampling().top_k() == 3);
+  }
+}
+
+TEST_CASE("a field that is given under both of its names is refused") {
+  CHECK(RefusalOf(R"({"cache_salt":"b","cacheSalt":"a"})") ==
+        "body.cache_salt: expected once, got it again as 'cacheSalt'");
+  CHECK(RefusalOf(R"({"sessionId":"b","session_id":"a"})") ==
+        "body.session_id: expected once, got it again as 'session_id'");
+  CHECK(RefusalOf(R"({"sampling":{"topK":1,"top_k":2}})") ==
+        "body.sampling.top_k: expected once, got it again as 'top_k'");
+  CHECK(RefusalOf(R"({"segments":{"segments":[{"text":"a"},{"output_of":{"request_id":"r","requestId":"s"}}]}})") ==
+        "body.segments.segments[1].output_of.request_id: expected once, got it again as 'requestId'");
+}
+
+TEST_CASE("a body that names a member twice, is not JSON or has an unknown field is refused") {
+  CHECK(absl::StrContains(RefusalOf(R"({"cache_salt":"b","cache_salt":"a"})"), "cache_salt"));
+  CHECK(absl::StrContains(RefusalOf(R"({"cache_salt":)"), "body"));
+  CHECK(absl::StrContains(RefusalOf(R"({"nonsense":1})"), "nonsense"));
+}
+
+}  // namespace
+}  // namespace baton
