@@ -17,6 +17,7 @@ ClientRequest ShadowOf(RequestRecord& record) {
   shadow.served = request.served;
   shadow.session = request.session;
   shadow.tenant = request.tenant;
+  shadow.span = request.span;
   shadow.cache_salt = request.cache_salt;
   shadow.tokens.reserve(request.tokens.size() + made.size());
   shadow.tokens.assign(request.tokens.begin(), request.tokens.end());
