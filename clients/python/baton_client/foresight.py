@@ -52,6 +52,7 @@ class Chat:
     messages: Sequence[Message]
     texts: Sequence[str]  # theirs
     shaping: str  # JSON: what shapes its prompt beside them
+    session: Any  # its session_id; None: it has none
 
 
 @dataclasses.dataclass(eq=False)
@@ -62,6 +63,7 @@ class Call:
     agent: Agent
     marks: Sequence[int]  # hashes of its texts
     sources: frozenset[int]  # calls whose outputs stand in it: their numbers
+    session: Any
     output: str = ""
 
 
@@ -117,10 +119,11 @@ class Foresight:
         if chat is None:
             return None, []
         with self._lock:
-            sources = self._sources(chat.texts)
+            sources = self._sources(chat)
             authors = {call.output.strip(): call.agent for call in self._calls}
             self._learn(chat, sources, authors)
-            call = Call(next(self._numbers), chat.agent, tuple(map(hash, chat.texts)), frozenset(one.number for one in sources))
+            call = Call(next(self._numbers), chat.agent, tuple(map(hash, chat.texts)), frozenset(one.number for one in sources),
+                        chat.session)
             return call, self._guesses(chat, sources, authors, most)
 
     def end(self, call: Call, output: str) -> None:
@@ -133,12 +136,13 @@ class Foresight:
             while len(self._calls) > KEPT_CALLS or sum(sys.getsizeof(one.output) for one in self._calls) > KEPT_OUTPUTS:
                 self._calls.popleft()
 
-    def _sources(self, texts: Sequence[str]) -> list[Call]:
-        """Whose outputs stand in these, the latest first."""
-        whole = {text.strip() for text in texts}
-        within = "\0".join(texts)[-QUOTED_WITHIN:]
-        found = (call for call in reversed(self._calls) if (words := call.output.strip()) in whole
-                 or (len(words) >= SHORTEST_QUOTE and words in within))
+    def _sources(self, chat: Chat) -> list[Call]:
+        """The calls whose outputs stand in the chat, the latest first. They have its session, because the server prefills
+        a follower in the session of the call that names it."""
+        whole = {text.strip() for text in chat.texts}
+        within = "\0".join(chat.texts)[-QUOTED_WITHIN:]
+        found = (call for call in reversed(self._calls) if call.session == chat.session
+                 and ((words := call.output.strip()) in whole or (len(words) >= SHORTEST_QUOTE and words in within)))
         return list(itertools.islice(found, MOST_SOURCES))
 
     def _learn(self, chat: Chat, sources: Sequence[Call], authors: Mapping[str, Agent]) -> None:
@@ -211,7 +215,7 @@ def _read(body: Mapping[str, Any]) -> Optional[Chat]:
     shapes = ("model", "tools", "tool_choice", "chat_template_kwargs")
     shaping = json.dumps({key: body[key] for key in shapes if body.get(key) is not None})
     agent = hashlib.sha256(json.dumps([body.get("model"), body.get("tools"), instructions]).encode()).digest()
-    return Chat(agent, messages, texts, shaping)
+    return Chat(agent, messages, texts, shaping, body.get("session_id"))
 
 
 def _rest(message: Message) -> str:

@@ -41,6 +41,16 @@ class ForesightTest(unittest.TestCase):
         self.assertEqual(self.call([CRITIC, task, said("assistant", wrap.format(written))], f"{subject} is no more than good"), [])
         return guesses
 
+    def test_a_chat_follows_only_chats_of_its_own_session(self):
+        for writer, critic, guessed in (("a", "a", 1), ("a", "b", 0), ("a", None, 0), (None, "a", 0), (None, None, 1)):
+            with self.subTest(writer=writer, critic=critic):
+                self.foresight = Foresight()
+                for subject in ("the sea", "the sky"):
+                    task, written = said("user", f"Write about {subject}."), f"It is well known that {subject} is large."
+                    guesses = self.call([WRITER, task], written, session_id=writer)
+                    self.call([CRITIC, task, said("assistant", written)], "good", session_id=critic)
+                self.assertEqual(len(guesses), guessed)
+
     def test_the_second_time_it_is_known_who_follows(self):
         self.assertEqual(self.chain("the sea"), [])
         expected = [said("system", text(CRITIC["content"])), said("user", "Write about a hill."), said("assistant", [OWN])]
