@@ -1,25 +1,10 @@
 #include "kv/block_digest.h"
 
-#include <openssl/evp.h>
-
+#include "base/sha256.h"
 #include "base/status.h"
 #include "kv/plane_copy.h"
 
 namespace baton {
-namespace {
-
-BlockDigest Sha256(const std::byte* data, size_t bytes) {
-  // Looked up once: EVP_sha256() would make every digest search for its implementation.
-  static const EVP_MD* const kSha256 = EVP_MD_fetch(nullptr, "SHA256", nullptr);
-  BlockDigest digest;
-  unsigned int written = 0;
-  const int ok = EVP_Digest(data, bytes, digest.data(), &written, kSha256, nullptr);
-  BATON_CHECK(ok == 1 && written == digest.size(), "OpenSSL gave no SHA-256");
-  return digest;
-}
-
-}  // namespace
-
 absl::StatusOr<std::vector<BlockDigest>> DigestsOf(const Slab& slab, const KvLayout& layout,
                                                    std::span<const BlockId> blocks) {
   const auto bytes = static_cast<size_t>(layout.BlockBytes());

@@ -1,10 +1,9 @@
 #include "kv/prefix_key.h"
 
-#include <openssl/evp.h>
-
 #include <bit>
 
 #include "base/check.h"
+#include "base/sha256.h"
 #include "kv/block_layout.h"
 
 namespace baton {
@@ -14,24 +13,13 @@ static_assert(std::endian::native == std::endian::little, "keys hash token ids a
 
 constexpr std::string_view kRootDomain = "baton kv root 1";
 
-BlockKey Sha256(const void* data, size_t bytes) {
-  // Looked up once: EVP_sha256() would make every digest search for its implementation, which takes longer than
-  // hashing.
-  static const EVP_MD* const kSha256 = EVP_MD_fetch(nullptr, "SHA256", nullptr);
-  BlockKey key;
-  unsigned int written = 0;
-  const int ok = EVP_Digest(data, bytes, key.bytes.data(), &written, kSha256, nullptr);
-  BATON_CHECK(ok == 1 && written == key.bytes.size(), "OpenSSL gave no SHA-256");
-  return key;
-}
-
 }  // namespace
 
 BlockKey RootKey(std::span<const uint8_t, 32> module_digest, std::string_view salt) {
   std::string input(kRootDomain);
   input.append(reinterpret_cast<const char*>(module_digest.data()), module_digest.size());
   input.append(salt);
-  return Sha256(input.data(), input.size());
+  return {Sha256(input.data(), input.size())};
 }
 
 BlockKey ChildKey(const BlockKey& parent, std::span<const TokenId> tokens) {
@@ -39,7 +27,7 @@ BlockKey ChildKey(const BlockKey& parent, std::span<const TokenId> tokens) {
   std::array<uint8_t, sizeof(BlockKey) + kBlockTokens * sizeof(TokenId)> input;
   std::memcpy(input.data(), parent.bytes.data(), parent.bytes.size());
   std::memcpy(input.data() + parent.bytes.size(), tokens.data(), tokens.size_bytes());
-  return Sha256(input.data(), input.size());
+  return {Sha256(input.data(), input.size())};
 }
 
 std::vector<BlockKey> BlockKeys(const BlockKey& root, std::span<const TokenId> tokens) {

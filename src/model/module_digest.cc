@@ -1,7 +1,5 @@
 #include "model/module_digest.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <atomic>
 #include <string_view>
@@ -28,13 +26,6 @@ struct Leaf {
   int64_t bytes;
   Digest digest;
 };
-
-Digest Sha256(const void* data, size_t bytes) {
-  Digest digest;
-  const int ok = EVP_Digest(data, bytes, digest.data(), nullptr, EVP_sha256(), nullptr);
-  BATON_CHECK(ok == 1, "SHA-256 of memory cannot fail");
-  return digest;
-}
 
 void AddLayer(const LayerWeights& layer, int64_t number, std::vector<NamedTensor>& list) {
   const NamedTensor tensors[] = {{"attention_norm", &layer.attention_norm},

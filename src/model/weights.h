@@ -1,7 +1,6 @@
 // A model's tensors as views into memory-mapped safetensors, checked against the config and not yet packed.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/sha256.h"
 #include "model/config.h"
 
 namespace baton {
@@ -35,8 +35,6 @@ struct LayerWeights {
   Tensor gate, up;                // [ffn, hidden]
   Tensor down;                    // [hidden, ffn]
 };
-
-using Digest = std::array<uint8_t, 32>;  // SHA-256
 
 // Keeps the mapped files open.
 class Weights {

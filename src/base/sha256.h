@@ -1,0 +1,14 @@
+// SHA-256, which names KV blocks, weights and tokenizers.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace baton {
+
+using Digest = std::array<uint8_t, 32>;
+
+Digest Sha256(const void* data, size_t bytes);
+
+}  // namespace baton
