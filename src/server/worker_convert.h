@@ -9,12 +9,17 @@
 
 namespace baton {
 
+// The version of proto/worker.proto. It rises with every change that an older peer would misread. A router refuses
+// workers of another version, since the processes of one cluster run one version.
+inline constexpr uint32_t kWorkerProtocolVersion = 1;
+
 worker::v1::KvLayout ToProto(const KvLayout& layout);
 absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto);
 absl::StatusOr<Digest> DigestFrom(const std::string& bytes, std::string_view field);
 std::string ToBytes(const Digest& digest);
 
 worker::v1::WorkerInfo ToProto(const WorkerInfo& info);
+// FAILED_PRECONDITION: the worker's protocol version differs; both are named.
 absl::StatusOr<WorkerInfo> FromProto(const worker::v1::WorkerInfo& proto, WorkerRole role);
 worker::v1::Load ToProto(const WorkerLoad& load);
 WorkerLoad FromProto(const worker::v1::Load& proto);  // negative counts become 0

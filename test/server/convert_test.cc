@@ -1,6 +1,7 @@
 // What goes through protobuf comes out as it was; what a hostile peer makes up is refused.
 #include <limits>
 
+#include "absl/strings/match.h"
 #include "catch.h"
 #include "server/kv_convert.h"
 #include "server/worker_convert.h"
@@ -8,7 +9,8 @@
 namespace baton {
 namespace {
 
-constexpr KvLayout kLayout{.layers = 30, .kv_heads = 3, .head_dim = 64, .element_bytes = 2, .order = KvOrder::kRows};
+constexpr KvLayout kWireLayout{
+    .layers = 30, .kv_heads = 3, .head_dim = 64, .element_bytes = 2, .order = KvOrder::kRows};
 
 TEST_CASE("jobs and results survive the wire") {
   DecodeJob job;
@@ -111,12 +113,12 @@ TEST_CASE("hand-off messages survive the wire") {
   link.prefill_address = std::string("127.0.0.1:1");
   link.prefill_incarnation = Incarnation(77);
   link.module_digest.fill(0xab);
-  link.layout = kLayout;
+  link.layout = kWireLayout;
   link.numerics_id = std::string("cpu");
   const auto link_back = FromProto(ToProto(link));
   REQUIRE(link_back.ok());
   CHECK(link_back->module_digest == link.module_digest);
-  CHECK(link_back->layout == kLayout);
+  CHECK(link_back->layout == kWireLayout);
   for (const bool digests : {false, true}) {
     link.can_digest = digests;
     CHECK(FromProto(ToProto(link))->can_digest == digests);
@@ -170,7 +172,7 @@ TEST_CASE("what contradicts itself is refused") {
   CHECK(absl::IsInvalidArgument(FromProto(link).status()));  // no digest
   link.set_module_digest(std::string(32, 'x'));
   CHECK(absl::IsInvalidArgument(FromProto(link).status()));  // no layout
-  *link.mutable_layout() = ToProto(kLayout);
+  *link.mutable_layout() = ToProto(kWireLayout);
   CHECK(FromProto(link).ok());
   link.mutable_layout()->set_layers(int64_t{1} << 62);
   CHECK(absl::IsInvalidArgument(FromProto(link).status()));
@@ -219,13 +221,14 @@ TEST_CASE("what contradicts itself is refused") {
   CHECK(absl::IsInvalidArgument(FromProto(reply).status()));
 
   worker::v1::WorkerInfo info;
+  info.set_version(kWorkerProtocolVersion);
   CHECK(absl::IsInvalidArgument(FromProto(info, WorkerRole::kDecode).status()));
   info.set_address("host:1");
   info.set_blocks_total(1);
   info.set_context(1);
   info.set_max_batch(1);
   info.set_module_digest(std::string(32, 'd'));
-  *info.mutable_layout() = ToProto(kLayout);
+  *info.mutable_layout() = ToProto(kWireLayout);
   info.set_staging_blocks(7);
   info.set_host_blocks(5);
   CHECK(FromProto(info, WorkerRole::kPrefill)->host_blocks == 5);
@@ -254,6 +257,17 @@ TEST_CASE("what contradicts itself is refused") {
   failed.set_retry_after_us(-1);
   CHECK(FromProto(failed).status.code() == absl::StatusCode::kUnknown);
   CHECK(FromProto(failed).retry_after == absl::ZeroDuration());
+}
+
+TEST_CASE("a worker of another protocol version is refused, and both versions are named") {
+  worker::v1::WorkerInfo info;
+  for (const uint32_t version : {uint32_t{0}, kWorkerProtocolVersion + 1}) {
+    info.set_version(version);
+    const absl::Status refusal = FromProto(info, WorkerRole::kPrefill).status();
+    CHECK(absl::IsFailedPrecondition(refusal));
+    CHECK(absl::StrContains(refusal.message(),
+                            absl::StrCat(kWorkerProtocolVersion, " at this router, ", version, " at the worker")));
+  }
 }
 
 }  // namespace
