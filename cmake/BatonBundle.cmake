@@ -70,3 +70,4 @@ baton_bundle_ucx(ucx ${ucx_folder})
 baton_bundle_ucx(ucx_cuda "${PROJECT_SOURCE_DIR}/.venv-cuda/lib/python3*/site-packages/libucx/lib" EXCLUDE_FROM_ALL)
 
 add_test(NAME bundle COMMAND ${PROJECT_SOURCE_DIR}/test/bundle/check_bundle ${CMAKE_BINARY_DIR})
+set_tests_properties(bundle PROPERTIES TIMEOUT ${BATON_TEST_TIMEOUT})

@@ -1,5 +1,9 @@
-# CUDA where its compiler is: BATON_CUDA=AUTO takes it if found, ON demands it, OFF leaves it out. A build with CUDA runs
-# on machines without CUDA too: what it needs of CUDA is loaded when a GPU is used.
+# The CUDA backend. Where the toolkit is found, the kernels, the backend and their tests are targets (BATON_HAS_CUDA).
+# Whether the programs contain the backend (BATON_CUDA_IN_PROGRAMS) depends on BATON_CUDA:
+#   AUTO  they do if this machine has the toolkit and a GPU; elsewhere nothing that a program needs is compiled by nvcc
+#   ON    they do, for a machine that has a GPU; the toolkit is required
+#   OFF   they do not, and there are no CUDA targets
+# A program with the backend also runs on machines without CUDA, because it loads the driver when it uses a GPU.
 set(BATON_CUDA AUTO CACHE STRING "AUTO, ON or OFF")
 set_property(CACHE BATON_CUDA PROPERTY STRINGS AUTO ON OFF)
 
@@ -12,6 +16,16 @@ if(NOT BATON_CUDA STREQUAL "OFF" AND NOT BATON_SANITIZE)  # sanitizers know noth
     message(FATAL_ERROR "BATON_CUDA=ON: expected CUDA toolkit 13 or later with nvcc, found none (set CUDAToolkit_ROOT)")
   else()
     message(STATUS "CUDA toolkit 13 or later: not found; building without the CUDA backend")
+  endif()
+endif()
+
+file(GLOB gpus /dev/nvidia[0-9]* /dev/dxg)  # dxg: WSL
+if(BATON_HAS_CUDA AND (gpus OR BATON_CUDA STREQUAL "ON"))
+  set(BATON_CUDA_IN_PROGRAMS ON CACHE INTERNAL "")  # tools/bundle reads it
+else()
+  set(BATON_CUDA_IN_PROGRAMS OFF CACHE INTERNAL "")
+  if(BATON_HAS_CUDA)
+    message(STATUS "GPU: none found; the programs are built without the CUDA backend (BATON_CUDA=ON adds it)")
   endif()
 endif()
 

@@ -1,52 +1,16 @@
 // baton-decode: one decode worker on this machine's CPU or a GPU; blocks reach it over UCX.
-#include "base/clock.h"
-#include "base/status.h"
-#include "model/served_model.h"
-#include "server/decode_node.h"
-#include "server/etcd_registration.h"
-#include "server/flags.h"
+#include "node/programs.h"
 #include "server/program.h"
-#include "worker_parts.h"
+#include "server/program_flags.h"
 
 namespace baton {
 namespace {
 
-absl::Status Run(WorkerOptions options, ShutdownSignal& signal) {
-  ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options, {.decode = 1}));
-  ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.model));
-  ASSIGN_OR_RETURN(const Digest digest, KvDigest(options, model, *tokenizer));
-  const Digest weights_digest = model.weights->digest;
-  ASSIGN_OR_RETURN(const Transports transports, MakeTransports(options));
-  if (options.common.check) return absl::OkStatus();
-
-  const SteadyClock clock;
-  Metrics metrics;
-  ASSIGN_OR_RETURN(const WorkerBackend made, MakeBackend(model, options, /*lm_head=*/true, transports));
-  const std::string name = ModelName(options.model);
-  const ModelConfig config = model.weights->config;
-  model.weights.reset();  // the backend has packed them
-
-  ThreadPool sampling(Threads(options));
-  RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
-  ASSIGN_OR_RETURN(const auto node,
-                   DecodeNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
-                                     {*tokenizer, weights_digest, SampleOn(sampling)}, options.listen, ""));
-  ASSIGN_OR_RETURN(const auto registration, Register(options, node->server().address(), metrics));
-  const auto shutdown = [&, grace = absl::Seconds(options.common.grace_seconds)] {
-    if (registration != nullptr) registration->Withdraw(grace);  // first, so that routers need not find out
-    node->Shutdown(grace);
-  };
-  RunUntilSignal(signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown, nullptr});
-  return absl::OkStatus();
-}
-
 int Main(int argc, char** argv) {
   ShutdownSignal signal;  // before any thread
-  CLI::App app("Turns KV blocks into tokens.", "baton-decode");
   WorkerOptions options;
-  AddDecodeFlags(app, options);
-  if (const auto code = ParseFlags(app, argc, argv)) return *code;
-  return RunProgram("baton-decode", options.common, [&] { return Run(options, signal); });
+  if (const auto code = ParseDecodeFlags(argc, argv, options)) return *code;
+  return RunProgram("baton-decode", options.common, [&] { return RunDecode(options, signal); });
 }
 
 }  // namespace

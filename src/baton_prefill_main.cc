@@ -1,50 +1,16 @@
 // baton-prefill: one prefill worker on this machine's CPU or a GPU; blocks leave it over UCX.
-#include "base/clock.h"
-#include "base/status.h"
-#include "model/served_model.h"
-#include "server/etcd_registration.h"
-#include "server/flags.h"
-#include "server/prefill_node.h"
+#include "node/programs.h"
 #include "server/program.h"
-#include "server/tls.h"
-#include "worker_parts.h"
+#include "server/program_flags.h"
 
 namespace baton {
 namespace {
 
-absl::Status Run(WorkerOptions options, ShutdownSignal& signal) {
-  ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options, {.prefill = 1}));
-  ASSIGN_OR_RETURN(const Transports transports, MakeTransports(options));
-  if (options.common.check) return absl::OkStatus();
-
-  const SteadyClock clock;
-  Metrics metrics;
-  ASSIGN_OR_RETURN(const WorkerBackend made, MakeBackend(model, options, /*lm_head=*/false, transports));
-  const std::string name = ModelName(options.model);
-  const ModelConfig config = model.weights->config;
-  const Digest digest = model.weights->digest;
-  model.weights.reset();  // the backend has packed them
-
-  RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
-  ASSIGN_OR_RETURN(const auto node,
-                   PrefillNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
-                                      options.listen, "", DialBy(options.common.peer)));
-  ASSIGN_OR_RETURN(const auto registration, Register(options, node->server().address(), metrics));
-  const auto shutdown = [&, grace = absl::Seconds(options.common.grace_seconds)] {
-    if (registration != nullptr) registration->Withdraw(grace);  // first, so that routers need not find out
-    node->Shutdown(grace);
-  };
-  RunUntilSignal(signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown, nullptr});
-  return absl::OkStatus();
-}
-
 int Main(int argc, char** argv) {
   ShutdownSignal signal;  // before any thread
-  CLI::App app("Turns prompts into KV blocks and pushes them to decode workers.", "baton-prefill");
   WorkerOptions options;
-  AddPrefillFlags(app, options);
-  if (const auto code = ParseFlags(app, argc, argv)) return *code;
-  return RunProgram("baton-prefill", options.common, [&] { return Run(options, signal); });
+  if (const auto code = ParsePrefillFlags(argc, argv, options)) return *code;
+  return RunProgram("baton-prefill", options.common, [&] { return RunPrefill(options, signal); });
 }
 
 }  // namespace

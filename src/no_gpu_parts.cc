@@ -3,11 +3,11 @@
 namespace baton {
 
 absl::StatusOr<CudaDeviceInfo> FindCudaDevice(int, const ModelConfig&) {
-  return absl::UnavailableError("this build has no CUDA (configure with the CUDA toolkit, BATON_CUDA=ON)");
+  return absl::UnavailableError("this build has no CUDA (configure with the CUDA toolkit and -DBATON_CUDA=ON)");
 }
 
 absl::StatusOr<std::vector<int>> EmptiestCudaDevices(int) {
-  return absl::UnavailableError("this build has no CUDA (configure with the CUDA toolkit, BATON_CUDA=ON)");
+  return absl::UnavailableError("this build has no CUDA (configure with the CUDA toolkit and -DBATON_CUDA=ON)");
 }
 
 absl::StatusOr<std::string> CudaDevicesApart(std::span<const int>) {

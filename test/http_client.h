@@ -1,5 +1,5 @@
-// A client that sends exactly what a test says, encrypted or not, and reads answers of HTTP/1.1. Blocks, but not for
-// ever.
+// A client that sends exactly what a test says, encrypted or not, and reads answers of HTTP/1.1. Its calls block until
+// the server sends, reads or ends the connection.
 #pragma once
 
 #include <arpa/inet.h>
@@ -7,7 +7,6 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,13 +34,13 @@ class HttpClient {
   // `receive_buffer`: bytes that the kernel takes for a client that does not read; 0: its default. With `tls` it speaks
   // HTTPS as that says; encrypted() tells whether the server agreed.
   explicit HttpClient(const std::string& address, int receive_buffer = 0, SSL_CTX* tls = nullptr)
-      : socket_(Connect(address, /*patience_seconds=*/10, receive_buffer)) {
+      : socket_(Connect(address, receive_buffer)) {
     REQUIRE(socket_ >= 0);
     if (tls != nullptr) Encrypt(tls);
   }
   // Nothing if nobody listens there. On any thread: asserts nothing.
-  static std::optional<HttpClient> Dial(const std::string& address, int patience_seconds) {
-    HttpClient client(Connect(address, patience_seconds, /*receive_buffer=*/0));
+  static std::optional<HttpClient> Dial(const std::string& address) {
+    HttpClient client(Connect(address, /*receive_buffer=*/0));
     if (client.socket_ < 0) return std::nullopt;
     return client;
   }
@@ -149,6 +148,8 @@ class HttpClient {
     }
     return answer;
   }
+  // Waits for bytes of the server, which stay to be read; false if it ends the connection first.
+  bool HasInput() { return !in_.empty() || Fill(); }
   // The server ends the connection, whatever it sends before.
   bool EndsAtLast() {
     while (Fill()) in_.clear();
@@ -161,11 +162,8 @@ class HttpClient {
  private:
   explicit HttpClient(int connected) : socket_(connected) {}
   // -1: no connection.
-  static int Connect(const std::string& address, int patience_seconds, int receive_buffer) {
+  static int Connect(const std::string& address, int receive_buffer) {
     const int connected = socket(AF_INET, SOCK_STREAM, 0);
-    const timeval patience{.tv_sec = patience_seconds, .tv_usec = 0};
-    setsockopt(connected, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    setsockopt(connected, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     if (receive_buffer > 0) setsockopt(connected, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
     const size_t colon = address.rfind(':');
     sockaddr_in to{};

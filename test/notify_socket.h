@@ -2,11 +2,9 @@
 #pragma once
 
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <string>
@@ -30,13 +28,17 @@ class NotifySocket {
   NotifySocket(const NotifySocket&) = delete;
   NotifySocket& operator=(const NotifySocket&) = delete;
 
-  // The next datagram; empty if none comes in time.
-  std::string Next(std::chrono::milliseconds patience = std::chrono::seconds(30)) const {
-    const timeval limit{.tv_sec = patience.count() / 1000, .tv_usec = patience.count() % 1000 * 1000};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  // Waits for the next datagram.
+  std::string Next() const {
     char buffer[256];
     const ssize_t n = recv(fd_, buffer, sizeof buffer, 0);
-    return n < 0 ? "" : std::string(buffer, static_cast<size_t>(n));
+    BATON_CHECK(n >= 0, "a datagram is received");
+    return std::string(buffer, static_cast<size_t>(n));
+  }
+  // Whether no datagram waits to be received.
+  bool Empty() const {
+    char byte;
+    return recv(fd_, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0;
   }
 
  private:

@@ -1,6 +1,138 @@
+// The main of every test binary. For a failed test, and for one that runs for a minute, it prints the command that
+// reruns the test alone, with its seed. With BATON_TEST_TIMES=FILE it appends the seconds that each test took to FILE,
+// for the summary of tools/check.
 #ifdef BATON_CATCH2_V2
 #define CATCH_CONFIG_RUNNER
 #endif
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "catch.h"
+#include "seeds.h"
+
+namespace baton {
+namespace {
+
+std::string ThisBinary() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+
+// A command for a shell. Catch2 reads a comma in a name as "or", and a bracket as a tag.
+std::string RerunCommand(const std::string& name, std::optional<uint64_t> seed) {
+  const std::string spec = absl::StrReplaceAll(
+      name, {{"\\", "\\\\\\\\"}, {",", "\\,"}, {"[", "\\["}, {"\"", "\\\""}, {"$", "\\$"}, {"`", "\\`"}});
+  std::string command = seed ? absl::StrCat("BATON_SEED=", *seed, " ") : "";
+  for (const char* variable : {"HOST_DEVICE_RUNS", "UCX_MEM_EVENTS", "UCX_MEM_MMAP_HOOK_MODE"}) {  // ctest sets them
+    if (const char* value = std::getenv(variable)) absl::StrAppend(&command, variable, "=", value, " ");
+  }
+  return absl::StrCat(command, ThisBinary(), " \"", spec, "\"");
+}
+
+// Prints what runs after a minute, then at doubling intervals: ctest's time-out ends a test that hangs without a word.
+class Watch {
+ public:
+  void Start(std::string name) {
+    const std::lock_guard lock(mutex_);
+    name_ = std::move(name);
+    ++tests_;
+    if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
+    changed_.notify_all();
+  }
+  ~Watch() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+      changed_.notify_all();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  void Run() {
+    std::unique_lock lock(mutex_);
+    while (!over_) {
+      const int test = tests_;
+      for (auto wait = std::chrono::seconds(60); !over_ && test == tests_; wait *= 2) {
+        if (changed_.wait_for(lock, wait, [&] { return over_ || test != tests_; })) break;
+        std::cerr << "still running: " << RerunCommand(name_, RunningSeed()) << std::endl;
+      }
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string name_;
+  int tests_ = 0;  // that have started
+  bool over_ = false;
+  std::thread thread_;
+};
+
+#ifdef BATON_CATCH2_V2
+using ListenerBase = Catch::TestEventListenerBase;
+const Catch::TestCaseInfo& InfoOf(const Catch::TestCaseStats& stats) { return stats.testInfo; }
+#else
+using ListenerBase = Catch::EventListenerBase;
+const Catch::TestCaseInfo& InfoOf(const Catch::TestCaseStats& stats) { return *stats.testInfo; }
+#endif
+
+class TestReporter final : public ListenerBase {
+ public:
+  using ListenerBase::ListenerBase;
+
+  void testCaseStarting(const Catch::TestCaseInfo& info) override {
+    ListenerBase::testCaseStarting(info);
+    SetRunningSeed(std::nullopt);
+    watch_.Start(std::string(info.name));
+    failed_seed_.reset();
+    started_ = std::chrono::steady_clock::now();
+  }
+
+#ifdef BATON_CATCH2_V2
+  bool assertionEnded(const Catch::AssertionStats& stats) override {
+    RecordSeed(stats);
+    return true;
+  }
+#else
+  void assertionEnded(const Catch::AssertionStats& stats) override { RecordSeed(stats); }
+#endif
+
+  // Catch2 calls it after a fatal signal too.
+  void testCaseEnded(const Catch::TestCaseStats& stats) override {
+    const std::string name(InfoOf(stats).name);
+    if (stats.totals.assertions.failed > 0) {
+      std::cerr << "rerun: " << RerunCommand(name, failed_seed_) << std::endl;
+    }
+    if (const char* file = std::getenv("BATON_TEST_TIMES")) {
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started_;
+      const std::filesystem::path binary = ThisBinary();  // build/PRESET/bin/NAME
+      const std::string preset = binary.parent_path().parent_path().filename().string();
+      std::ofstream(file, std::ios::app) << absl::StrCat(seconds.count(), "\t", preset, ": ",
+                                                         binary.filename().string(), ": ", name, "\n");
+    }
+    ListenerBase::testCaseEnded(stats);
+  }
+
+ private:
+  void RecordSeed(const Catch::AssertionStats& stats) {
+    if (!stats.assertionResult.isOk() && !failed_seed_) failed_seed_ = RunningSeed();
+  }
+
+  Watch watch_;
+  std::optional<uint64_t> failed_seed_;  // of the first failure
+  std::chrono::steady_clock::time_point started_;
+};
+CATCH_REGISTER_LISTENER(TestReporter)
+
+}  // namespace
+
+}  // namespace baton
 
 int main(int argc, char** argv) { return Catch::Session().run(argc, argv); }

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::streamsize kMaxFileBytes = 16 << 20;
+constexpr std::streamsize kMaxTemplateBytes = 16 << 20;
 constexpr size_t kMaxVariableBytes = 64 << 10;
 // What Render sets; and what transformers' apply_chat_template takes beside variables, and Render does not.
 constexpr std::string_view kOwnVariables[] = {"messages",  "tools",         "add_generation_prompt", "bos_token",
@@ -27,8 +27,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return absl::NotFoundError(StrCat(path, ": cannot be opened"));
   const std::streamsize size = file.tellg();
-  if (size < 0 || size > kMaxFileBytes) {
-    return absl::InvalidArgumentError(StrCat(path, ": ", size, " bytes, expected at most ", kMaxFileBytes));
+  if (size < 0 || size > kMaxTemplateBytes) {
+    return absl::InvalidArgumentError(StrCat(path, ": ", size, " bytes, expected at most ", kMaxTemplateBytes));
   }
   std::string text(static_cast<size_t>(size), '\0');
   file.seekg(0);

@@ -16,13 +16,13 @@ namespace {
 
 constexpr int64_t kMaxRange = 10'000;  // items of one range()
 
-absl::Status WrongType(std::string_view what, std::string_view expected, const Value& got) {
+absl::Status WrongArgument(std::string_view what, std::string_view expected, const Value& got) {
   return absl::InvalidArgumentError(StrCat(what, ": expected ", expected, ", got ", got.TypeName()));
 }
 
-absl::StatusOr<std::string> Text(std::string_view what, const Value& value) {
+absl::StatusOr<std::string> TextArgument(std::string_view what, const Value& value) {
   if (const auto* text = value.As<std::string>()) return *text;
-  return WrongType(what, "str", value);
+  return WrongArgument(what, "str", value);
 }
 
 // Python strips Unicode's white space too.
@@ -65,7 +65,7 @@ absl::StatusOr<std::string> Strip(const std::string& text, const Value& chars, b
   std::string set_text;
   const bool spaces = chars.IsUndefined() || chars.IsNone();
   if (!spaces) {
-    ASSIGN_OR_RETURN(set_text, Text("strip", chars));
+    ASSIGN_OR_RETURN(set_text, TextArgument("strip", chars));
     set = CodePoints(set_text);
   }
   const auto goes = [&](std::string_view point) {
@@ -99,7 +99,7 @@ absl::StatusOr<Value> Split(const std::string& text, const Arguments& arguments)
     if (!word.empty()) parts.push_back(std::move(word));
     return Value::MakeList(std::move(parts));
   }
-  ASSIGN_OR_RETURN(const std::string sep, Text("split", separator));
+  ASSIGN_OR_RETURN(const std::string sep, TextArgument("split", separator));
   if (sep.empty()) return absl::InvalidArgumentError("split: empty separator");
   size_t begin = 0;
   for (size_t at = text.find(sep); at != std::string::npos && limit > 0; at = text.find(sep, begin), --limit) {
@@ -111,8 +111,8 @@ absl::StatusOr<Value> Split(const std::string& text, const Arguments& arguments)
 }
 
 absl::StatusOr<Value> Replace(const std::string& text, const Arguments& arguments) {
-  ASSIGN_OR_RETURN(const std::string from, Text("replace", arguments.Get(0, "old")));
-  ASSIGN_OR_RETURN(const std::string to, Text("replace", arguments.Get(1, "new")));
+  ASSIGN_OR_RETURN(const std::string from, TextArgument("replace", arguments.Get(0, "old")));
+  ASSIGN_OR_RETURN(const std::string to, TextArgument("replace", arguments.Get(1, "new")));
   if (!arguments.Get(2, "count").IsUndefined()) {
     return absl::UnimplementedError("replace: a count is not implemented");
   }
@@ -143,7 +143,7 @@ Value Pairs(const Dict& dict) {
 using Filter = absl::StatusOr<Value> (*)(std::string_view name, const Value& input, const Arguments& arguments);
 
 absl::StatusOr<Value> Length(std::string_view name, const Value& input, const Arguments&) {
-  if (input.AsDict() == nullptr && input.IsNone()) return WrongType(name, "something with a length", input);
+  if (input.AsDict() == nullptr && input.IsNone()) return WrongArgument(name, "something with a length", input);
   ASSIGN_OR_RETURN(const List items, Items(input));
   return static_cast<int64_t>(items.size());
 }
@@ -163,7 +163,7 @@ absl::StatusOr<Value> ToJsonFilter(std::string_view, const Value& input, const A
 absl::StatusOr<Value> ItemsFilter(std::string_view name, const Value& input, const Arguments&) {
   if (input.IsUndefined()) return Value::MakeList({});
   const Dict* dict = input.AsDict();
-  return dict ? Pairs(*dict) : absl::StatusOr<Value>(WrongType(name, "dict", input));
+  return dict ? Pairs(*dict) : absl::StatusOr<Value>(WrongArgument(name, "dict", input));
 }
 
 absl::StatusOr<Value> Join(std::string_view, const Value& input, const Arguments& arguments) {
@@ -224,10 +224,10 @@ absl::StatusOr<Value> Select(std::string_view name, const Value& input, const Ar
   const size_t at = by_attribute ? 1 : 0;
   std::string attribute, test;
   if (by_attribute) {
-    ASSIGN_OR_RETURN(attribute, Text(name, arguments.Get(0, "attribute")));
+    ASSIGN_OR_RETURN(attribute, TextArgument(name, arguments.Get(0, "attribute")));
   }
   if (arguments.positional.size() > at) {
-    ASSIGN_OR_RETURN(test, Text(name, arguments.positional[at]));
+    ASSIGN_OR_RETURN(test, TextArgument(name, arguments.positional[at]));
     if (!IsTest(test)) return absl::UnimplementedError(StrCat("test '", test, "' is not implemented"));
   }
   Arguments rest;
@@ -251,7 +251,7 @@ absl::StatusOr<Value> Map(std::string_view name, const Value& input, const Argum
   const Value attribute = arguments.Get(std::numeric_limits<size_t>::max(), "attribute");
   std::string filter;
   if (attribute.IsUndefined()) {
-    ASSIGN_OR_RETURN(filter, Text(name, arguments.Get(0, "filter")));
+    ASSIGN_OR_RETURN(filter, TextArgument(name, arguments.Get(0, "filter")));
     if (!IsFilter(filter)) return absl::UnimplementedError(StrCat("filter '", filter, "' is not implemented"));
   }
   Arguments rest;
@@ -340,7 +340,7 @@ absl::StatusOr<Value> StringMethod(std::string_view name, const std::string& tex
   if (name == "replace") return Replace(text, arguments);
   if (name == "join") return Join(name, arguments.Get(0, ""), Arguments{{text}, {}});
   if (name == "startswith" || name == "endswith" || name == "find") {
-    ASSIGN_OR_RETURN(const std::string part, Text(name, arguments.Get(0, "")));
+    ASSIGN_OR_RETURN(const std::string part, TextArgument(name, arguments.Get(0, "")));
     if (name == "startswith") return text.starts_with(part);
     if (name == "endswith") return text.ends_with(part);
     const size_t at = text.find(part);
@@ -353,7 +353,7 @@ absl::StatusOr<Value> StringMethod(std::string_view name, const std::string& tex
 absl::StatusOr<Value> DictMethod(std::string_view name, const Dict& dict, const Arguments& arguments) {
   if (name == "items") return Pairs(dict);
   if (name == "get") {
-    ASSIGN_OR_RETURN(const std::string key, Text(name, arguments.Get(0, "key")));
+    ASSIGN_OR_RETURN(const std::string key, TextArgument(name, arguments.Get(0, "key")));
     if (const Value* found = Find(dict, key)) return *found;
     const Value fallback = arguments.Get(1, "default");
     return fallback.IsUndefined() ? Value(None{}) : fallback;
@@ -363,13 +363,13 @@ absl::StatusOr<Value> DictMethod(std::string_view name, const Dict& dict, const 
   return Value::MakeList(std::move(out));
 }
 
-absl::StatusOr<Value> Range(const Arguments& arguments) {
+absl::StatusOr<Value> RangeOf(const Arguments& arguments) {
   int64_t bounds[3] = {0, 0, 1};  // start, stop, step
   const size_t count = arguments.positional.size();
   if (count < 1 || count > 3) return absl::InvalidArgumentError("range: expected one to three arguments");
   for (size_t i = 0; i < count; ++i) {
     const int64_t* value = arguments.positional[i].As<int64_t>();
-    if (value == nullptr) return WrongType("range", "int", arguments.positional[i]);
+    if (value == nullptr) return WrongArgument("range", "int", arguments.positional[i]);
     bounds[count == 1 ? 1 : i] = *value;
   }
   const auto [start, stop, step] = bounds;
@@ -405,10 +405,10 @@ bool IsTest(std::string_view name) {
 bool IsMethod(std::string_view name) { return Has(kStringMethods, name) || Has(kDictMethods, name); }
 
 absl::StatusOr<Value> CallFunction(std::string_view name, const Arguments& arguments, absl::Time now) {
-  if (name == "range") return Range(arguments);
+  if (name == "range") return RangeOf(arguments);
   if (name == "raise_exception") return absl::InvalidArgumentError(arguments.Get(0, "message").ToText());
   if (name == "strftime_now") {
-    ASSIGN_OR_RETURN(const std::string format, Text(name, arguments.Get(0, "format")));
+    ASSIGN_OR_RETURN(const std::string format, TextArgument(name, arguments.Get(0, "format")));
     return absl::FormatTime(format, now, absl::LocalTimeZone());
   }
   Dict dict;
@@ -431,10 +431,10 @@ absl::StatusOr<bool> ApplyTest(std::string_view name, const Value& input, const 
   if (name == "ne") return !(input == other);
   if (name == "in") return Contains(other, input);
   const int64_t* number = input.As<int64_t>();
-  if (number == nullptr) return WrongType(name, "int", input);
+  if (number == nullptr) return WrongArgument(name, "int", input);
   const int64_t* divisor = name == "divisibleby" ? other.As<int64_t>() : nullptr;
   if (name == "divisibleby" && (divisor == nullptr || *divisor == 0)) {
-    return WrongType(name, "an int other than 0", other);
+    return WrongArgument(name, "an int other than 0", other);
   }
   const bool divides = *number % (divisor ? *divisor : 2) == 0;
   return name == "odd" ? !divides : divides;
@@ -460,7 +460,7 @@ absl::StatusOr<List> Items(const Value& value) {
     return items;
   }
   const Dict* dict = value.AsDict();
-  if (dict == nullptr) return WrongType("iteration", "list, dict or str", value);
+  if (dict == nullptr) return WrongArgument("iteration", "list, dict or str", value);
   for (const auto& [key, item] : *dict) items.push_back(key);
   return items;
 }
@@ -468,7 +468,7 @@ absl::StatusOr<List> Items(const Value& value) {
 absl::StatusOr<bool> Contains(const Value& container, const Value& item) {
   if (const auto* text = container.As<std::string>()) {
     const auto* part = item.As<std::string>();
-    if (part == nullptr) return WrongType("in", "str", item);
+    if (part == nullptr) return WrongArgument("in", "str", item);
     return absl::StrContains(*text, *part);
   }
   if (const Dict* dict = container.AsDict()) {

@@ -14,7 +14,7 @@
 namespace baton::jinja {
 namespace {
 
-constexpr int kMaxDepth = 100;  // of nested expressions and blocks: the parser recurses
+constexpr int kMaxNesting = 100;  // of nested expressions and blocks: the parser recurses
 
 class Parser {
  public:
@@ -73,7 +73,7 @@ class Parser {
   // template if `ends` is empty.
   absl::Status ParseBody(const std::vector<std::string_view>& ends, Body* body) {
     const Depth depth(&depth_);
-    if (depth_ > kMaxDepth) return Error("nested too deeply");
+    if (depth_ > kMaxNesting) return Error("nested too deeply");
     while (Peek().kind != TokenKind::kEnd) {
       const int line = Peek().line;
       if (Peek().kind == TokenKind::kText) {
@@ -243,7 +243,7 @@ class Parser {
 
   absl::StatusOr<ExprPtr> ParseExpression() {
     const Depth depth(&depth_);
-    if (depth_ > kMaxDepth) return Error("nested too deeply");
+    if (depth_ > kMaxNesting) return Error("nested too deeply");
     ASSIGN_OR_RETURN(ExprPtr value, ParseOr());
     while (TakeIf(TokenKind::kName, "if")) {
       ExprPtr condition = Make(ExprKind::kCondition);
@@ -277,7 +277,7 @@ class Parser {
   absl::StatusOr<ExprPtr> ParseNot() {
     if (!IsName("not")) return ParseCompare();
     const Depth depth(&depth_);
-    if (depth_ > kMaxDepth) return Error("nested too deeply");
+    if (depth_ > kMaxNesting) return Error("nested too deeply");
     ExprPtr unary = Make(ExprKind::kUnary, Take().text);
     ASSIGN_OR_RETURN(ExprPtr operand, ParseNot());
     unary->operands.push_back(std::move(operand));
@@ -325,7 +325,7 @@ class Parser {
       return ParseFilters(std::move(value));
     }
     const Depth depth(&depth_);
-    if (depth_ > kMaxDepth) return Error("nested too deeply");
+    if (depth_ > kMaxNesting) return Error("nested too deeply");
     ExprPtr unary = Make(ExprKind::kUnary, Take().text);
     ASSIGN_OR_RETURN(ExprPtr operand, ParseUnary());
     unary->operands.push_back(std::move(operand));

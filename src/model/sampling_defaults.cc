@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMaxJsonBytes = 256 << 10;
+constexpr int64_t kMaxDefaultsBytes = 256 << 10;
 
 // The number of that name, if there is one; null counts as absent.
 absl::StatusOr<std::optional<double>> Number(const Json& file, const std::string& name) {
@@ -52,7 +52,7 @@ absl::StatusOr<SamplingParams> Read(const Json& file) {
 
 absl::StatusOr<SamplingParams> LoadSamplingDefaults(const std::string& directory) {
   const std::string path = directory + "/generation_config.json";
-  const absl::StatusOr<Json> file = ReadJsonObject(path, kMaxJsonBytes);
+  const absl::StatusOr<Json> file = ReadJsonObject(path, kMaxDefaultsBytes);
   if (absl::IsNotFound(file.status())) return SamplingParams{};
   RETURN_IF_ERROR(file.status());
   auto params = Read(*file);

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxFileBytes = size_t{256} << 20;
+constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;
 constexpr size_t kMaxDepth = 64;
 
 // Builds the document, except for the two tables.
@@ -157,9 +157,9 @@ class Reader final : public nlohmann::json_sax<json> {
 absl::StatusOr<TokenizerJson> ReadTokenizerJson(const std::string& path) {
   ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  if (text.size() > kMaxFileBytes) {
+  if (text.size() > kMaxTokenizerBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", text.size(), " bytes, expected at most ", kMaxFileBytes));
+        absl::StrCat(path, ": ", text.size(), " bytes, expected at most ", kMaxTokenizerBytes));
   }
   Reader reader;
   try {

@@ -11,9 +11,9 @@
 namespace baton {
 namespace {
 
-class Sha256 {
+class SpecHash {
  public:
-  Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+  SpecHash() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
     BATON_CHECK(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1, "SHA-256 is always there");
   }
 
@@ -44,7 +44,7 @@ class Sha256 {
 }  // namespace
 
 Digest DigestOf(const TokenizerSpec& spec) {
-  Sha256 hash;
+  SpecHash hash;
   hash.String("baton byte-level BPE 1");
   hash.Number(spec.tokens.size());
   for (const std::string& token : spec.tokens) hash.String(token);

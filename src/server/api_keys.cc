@@ -25,7 +25,7 @@ namespace {
 using Sha = std::array<uint8_t, 32>;
 
 constexpr char kHashPrefix[] = "sha256:";
-constexpr size_t kMaxNameBytes = 64;
+constexpr size_t kMaxTenantBytes = 64;
 constexpr size_t kMaxKeyBytes = 1024;  // longer ones are nobody's
 
 Sha ShaOf(std::string_view key) {
@@ -39,7 +39,7 @@ std::string Hex(std::span<const uint8_t> bytes) {
 }
 
 bool IsTenantName(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxNameBytes &&
+  return !name.empty() && name.size() <= kMaxTenantBytes &&
          std::ranges::all_of(name, [](char c) { return IsPlain(c, "-_."); });
 }
 
@@ -81,7 +81,7 @@ absl::StatusOr<TenantEntry> ReadTenant(const std::string& path, const std::strin
   }
   if (!IsTenantName(name)) {
     return absl::InvalidArgumentError(
-        StrCat(where, ": '", name, "': expected a tenant of 1 to ", kMaxNameBytes, " letters, digits and \"-_.\""));
+        StrCat(where, ": '", name, "': expected a tenant of 1 to ", kMaxTenantBytes, " letters, digits and \"-_.\""));
   }
   TenantEntry entry;
   entry.tenant.name = name;

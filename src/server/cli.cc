@@ -19,6 +19,7 @@
 #include "inference.grpc.pb.h"
 #include "nlohmann/json.hpp"
 #include "server/api_keys.h"
+#include "server/cli_server.h"
 #include "server/grpc_status.h"
 #include "server/trace_layout.h"
 #include "server/trace_render.h"
@@ -26,7 +27,7 @@
 namespace baton {
 namespace {
 
-struct Answer {
+struct CliAnswer {
   std::string request_id;
   std::string text;
   std::vector<TokenId> token_ids;
@@ -48,9 +49,9 @@ v1::GenerateRequest RequestFrom(const ClientOptions& options) {
 }
 
 // `on_text` sees the text as it comes.
-Answer Generate(v1::Inference::Stub& stub, const v1::GenerateRequest& request, const ServerOptions& server,
-                const std::function<void(const std::string&)>& on_text) {
-  Answer answer;
+CliAnswer Generate(v1::Inference::Stub& stub, const v1::GenerateRequest& request, const ServerOptions& server,
+                   const std::function<void(const std::string&)>& on_text) {
+  CliAnswer answer;
   grpc::ClientContext context;
   Authorize(context, server);
   const auto reader = stub.Generate(&context, request);
@@ -80,7 +81,7 @@ const char* ReasonName(v1::FinishReason reason) {
   }
 }
 
-nlohmann::ordered_json ToJson(const Answer& answer) {
+nlohmann::ordered_json ToJson(const CliAnswer& answer) {
   nlohmann::ordered_json json;
   json["request_id"] = answer.request_id;
   json["text"] = answer.text;
@@ -120,7 +121,7 @@ void PrintSummary(const v1::Final& final) {
 
 void PrintNow(const std::string& text) { std::cout << text << std::flush; }
 
-v1::ChatMessage Message(const std::string& role, const std::string& content) {
+v1::ChatMessage MessageOf(const std::string& role, const std::string& content) {
   v1::ChatMessage message;
   message.set_role(role);
   message.set_content(content);
@@ -206,7 +207,7 @@ int RunGenerate(const GenerateOptions& options) {
   request.set_agent(options.agent);
   request.set_context_id(options.context);
   if (options.chat) {
-    *request.mutable_chat()->add_messages() = Message("user", *options.chat);
+    *request.mutable_chat()->add_messages() = MessageOf("user", *options.chat);
   } else if (options.prompt) {
     request.mutable_segments()->add_segments()->set_text(*options.prompt);
   } else if (!options.ids.empty()) {
@@ -215,7 +216,7 @@ int RunGenerate(const GenerateOptions& options) {
     request.mutable_segments()->add_segments()->mutable_token_ids()->mutable_ids()->Assign(ids->begin(), ids->end());
   }
   const auto stub = Connect(options.client.server);
-  const Answer answer =
+  const CliAnswer answer =
       Generate(*stub, request, options.client.server, options.json ? [](const std::string&) {} : PrintNow);
   if (options.json) {
     std::cout << ToJson(answer).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
@@ -237,8 +238,8 @@ int RunChat(ClientOptions options) {
     if (interactive) std::cout << "> " << std::flush;
     if (!std::getline(std::cin, line)) break;
     if (line.empty()) continue;
-    *request.mutable_chat()->add_messages() = Message("user", line);
-    const Answer answer = Generate(*stub, request, options.server, PrintNow);
+    *request.mutable_chat()->add_messages() = MessageOf("user", line);
+    const CliAnswer answer = Generate(*stub, request, options.server, PrintNow);
     if (!answer.text.empty()) std::cout << "\n";
     if (!answer.status.ok()) {
       PrintError(answer.status, answer.retry_after);
@@ -247,7 +248,7 @@ int RunChat(ClientOptions options) {
       continue;
     }
     PrintSummary(answer.final);
-    *request.mutable_chat()->add_messages() = Message("assistant", answer.text);
+    *request.mutable_chat()->add_messages() = MessageOf("assistant", answer.text);
   }
   return 0;
 }

@@ -1,4 +1,4 @@
-// The client side of the `baton` command line: generate, chat, trace, key; status has a file of its own.
+// The client side of the `baton` command line: generate, chat, status, trace, key.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include "CLI/CLI.hpp"
 #include "base/ids.h"
-#include "server/cli_server.h"
+#include "server/options.h"
 
 namespace baton {
 
@@ -39,14 +39,21 @@ struct TraceOptions {
   std::string json, html, svg;  // files to write; all empty: text to the terminal
 };
 
+struct StatusOptions {
+  ServerOptions server;
+  std::string watch;  // seconds between two answers; empty: one answer. CLI11 would count a flag that is a number
+};
+
 void AddGenerateFlags(CLI::App& app, GenerateOptions& options);
 void AddChatFlags(CLI::App& app, ClientOptions& options);
 void AddTraceFlags(CLI::App& app, TraceOptions& options);
+void AddStatusFlags(CLI::App& app, StatusOptions& options);
 
 // Each returns the exit code: 0, or 1 after an error that was printed.
 int RunGenerate(const GenerateOptions& options);
 int RunChat(ClientOptions options);
 int RunTrace(const TraceOptions& options);
+int RunStatus(const StatusOptions& options);
 int RunKey();  // draws an API key
 
 }  // namespace baton

@@ -9,14 +9,9 @@
 #include "absl/time/time.h"
 #include "grpcpp/grpcpp.h"
 #include "inference.grpc.pb.h"
+#include "server/options.h"
 
 namespace baton {
-
-struct ServerOptions {
-  std::string address = "127.0.0.1:7070";
-  std::string key;        // API key; empty: none
-  std::string authority;  // PEM file: who signed the router's certificate; empty: no encryption
-};
 
 void AddServerFlags(CLI::App& app, ServerOptions& options);
 

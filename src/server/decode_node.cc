@@ -9,7 +9,7 @@
 namespace baton {
 namespace {
 
-constexpr absl::Duration kCloseStreams = absl::Seconds(1);
+constexpr absl::Duration kCloseDecodeStreams = absl::Seconds(1);
 
 DecodeEngineOptions EngineOptions(const NodeParts& parts, const DecoderParts& decoder, const WorkerInfo& info) {
   DecodeEngineOptions options;
@@ -69,7 +69,7 @@ void DecodeNode::Shutdown(absl::Duration grace) {
   service_.Drain();
   if (worker_ != nullptr) worker_->Shutdown(grace);
   service_.Close();
-  if (server_ != nullptr) server_->Stop(kCloseStreams);
+  if (server_ != nullptr) server_->Stop(kCloseDecodeStreams);
 }
 
 }  // namespace baton

@@ -21,13 +21,13 @@ WorkerLoad ToLoad(const DecodeEngine::Load& load, bool draining) {
           .draining = draining};
 }
 
-DecodeEvent LoadEvent(const WorkerLoad& load) {
+DecodeEvent DecodeLoadEvent(const WorkerLoad& load) {
   DecodeEvent event;
   *event.mutable_load() = ToProto(load);
   return event;
 }
 
-DecodeEvent FailedEvent(const RequestFailed& failed) {
+DecodeEvent DecodeFailed(const RequestFailed& failed) {
   DecodeEvent event;
   *event.mutable_failed() = ToProto(failed);
   return event;
@@ -62,7 +62,7 @@ grpc::ServerBidiReactor<DecodeCommand, DecodeEvent>* DecodeService::Attach(grpc:
   }
   DecodeEvent hello;
   *hello.mutable_info() = ToProto(info_);
-  streams_.Add(stream, {hello, LoadEvent(ToLoad(worker->Load(), draining_))});
+  streams_.Add(stream, {hello, DecodeLoadEvent(ToLoad(worker->Load(), draining_))});
   stream->Start();
   return stream;
 }
@@ -80,7 +80,7 @@ void DecodeService::Report() {
   metrics_.OnRefusedWrites(load.refused_writes);
   metrics_.OnPreemptions(load.preemptions);
   metrics_.OnSteps(load.steps, load.steps_ahead);
-  streams_.SendAll(LoadEvent(told));
+  streams_.SendAll(DecodeLoadEvent(told));
 }
 
 void DecodeService::OnCommand(Streams::Stream* stream, const DecodeCommand& command) {
@@ -93,7 +93,7 @@ void DecodeService::OnCommand(Streams::Stream* stream, const DecodeCommand& comm
 void DecodeService::Start(Streams::Stream* stream, DecodeJob job) {
   const RequestId id = job.request_id;
   absl::Status status = streams_.Claim(id, stream, TraceIdOf(job.traceparent));
-  if (!status.ok()) return streams_.SendTo(stream, FailedEvent({id, status, absl::ZeroDuration()}));
+  if (!status.ok()) return streams_.SendTo(stream, DecodeFailed({id, status, absl::ZeroDuration()}));
   DecodeWorker* worker = worker_;
   status = worker == nullptr ? absl::UnavailableError("the worker shuts down") : worker->Start(std::move(job));
   if (!status.ok()) OnFailed({id, status, absl::ZeroDuration()});
@@ -121,7 +121,7 @@ void DecodeService::OnUpdates(std::span<TokenUpdate> updates) {
 void DecodeService::OnFailed(const RequestFailed& failed) {
   metrics_.OnJobEnded(failed.status.code());
   LogJobEnd(failed.request_id, streams_.TraceOf(failed.request_id), failed.status.code());
-  streams_.SendLast(failed.request_id, FailedEvent(failed));
+  streams_.SendLast(failed.request_id, DecodeFailed(failed));
 }
 
 }  // namespace baton

@@ -28,7 +28,7 @@ grpc::ChannelArguments Arguments() {
 }
 
 // The first key after those that begin with `prefix`.
-std::string EndOf(std::string prefix) {
+std::string RangeEnd(std::string prefix) {
   BATON_CHECK(prefix.ends_with('/'), prefix);
   prefix.back() = '/' + 1;
   return prefix;
@@ -54,8 +54,8 @@ struct Patient {
 
 }  // namespace
 
-EtcdClient::EtcdClient(const EtcdOptions& options, std::chrono::milliseconds patience, size_t first)
-    : servers_(options.servers), patience_(patience), dial_(DialBy(options.tls, Arguments())) {
+EtcdClient::EtcdClient(const EtcdOptions& options, size_t first)
+    : servers_(options.servers), patience_(options.patience), dial_(DialBy(options.tls, Arguments())) {
   BATON_CHECK(!servers_.empty(), "etcd has a server");
   server_ = answered_ = first % servers_.size();
 }
@@ -114,7 +114,7 @@ absl::Status EtcdClient::Useless(absl::string_view why) const {
 absl::StatusOr<EtcdClient::Entries> EtcdClient::Read(const std::string& prefix, int64_t most) {
   etcd::RangeRequest request;
   request.set_key(prefix);
-  request.set_range_end(EndOf(prefix));
+  request.set_range_end(RangeEnd(prefix));
   request.set_limit(most + 1);
   etcd::RangeResponse response;
   RETURN_IF_ERROR(Ask([&](const auto& channel, grpc::ClientContext& context) {
@@ -134,11 +134,11 @@ absl::Status EtcdClient::AwaitChange(const std::string& prefix, int64_t revision
   etcd::WatchRequest request;
   etcd::WatchCreateRequest& watch = *request.mutable_create_request();
   watch.set_key(prefix);
-  watch.set_range_end(EndOf(prefix));
+  watch.set_range_end(RangeEnd(prefix));
   watch.set_start_revision(revision + 1);
   watch.set_fragment(true);
   // Its deadline is never met: etcd would count that as its own failure, as it does not when the watch is cancelled.
-  return AskOnce(longest + kPatience, [&](const auto& channel, grpc::ClientContext& context) {
+  return AskOnce(longest + patience_, [&](const auto& channel, grpc::ClientContext& context) {
     context.AddMetadata("hasleader", "true");  // a server that is cut off from the others says so, rather than nothing
     grpc::CompletionQueue queue;
     const Patient patient{queue, context, std::chrono::system_clock::now() + longest};

@@ -16,15 +16,13 @@
 
 namespace baton {
 
-// Not thread-safe, but for Cancel. Calls block; each asks the servers in turn until one answers, each of them for
-// `patience` at most. UNAVAILABLE: none did, or what they answer is no use; the last one is named, and what it said, if
-// anything. CANCELLED: Cancel was called.
+// Not thread-safe, but for Cancel. Calls block; each asks the servers in turn until one answers, each of them for the
+// options' patience at most. UNAVAILABLE: none did, or what they answer is no use; the last one is named, and what it
+// said, if anything. CANCELLED: Cancel was called.
 class EtcdClient {
  public:
-  static constexpr std::chrono::milliseconds kPatience{3000};
-
   // Begins with server `first`, counted round. REQUIRES: at least one server.
-  explicit EtcdClient(const EtcdOptions& options, std::chrono::milliseconds patience = kPatience, size_t first = 0);
+  explicit EtcdClient(const EtcdOptions& options, size_t first = 0);
 
   struct Entry {
     std::string key;

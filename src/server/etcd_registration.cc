@@ -15,19 +15,21 @@ namespace baton {
 namespace {
 
 // A lease outlives a renewal for which every server is waited for: a third of it passes before, and as much meanwhile.
-std::chrono::milliseconds PatienceFor(std::chrono::seconds lease, int64_t servers) {
-  return std::min(EtcdClient::kPatience, std::chrono::milliseconds(lease) / (3 * servers));
+EtcdOptions WithPatienceFor(std::chrono::seconds lease, EtcdOptions options) {
+  const auto servers = static_cast<int64_t>(options.servers.size());
+  options.patience = std::min(options.patience, std::chrono::milliseconds(lease) / (3 * servers));
+  return options;
 }
 
 }  // namespace
 
-EtcdRegistration::EtcdRegistration(EtcdOptions options, const std::string& prefix, const WorkerAddress& address,
+EtcdRegistration::EtcdRegistration(const EtcdOptions& options, const std::string& prefix, const WorkerAddress& address,
                                    std::chrono::seconds lease, uint32_t seed, Metrics& metrics)
-    : options_(std::move(options)),
+    : options_(WithPatienceFor(lease, options)),
+      longest_withdrawal_(options.patience),
       entry_{absl::StrCat(prefix, address), address},
       wanted_(lease),
-      patience_(PatienceFor(lease, static_cast<int64_t>(options_.servers.size()))),
-      client_(options_, patience_, seed),
+      client_(options_, seed),
       health_(metrics, prefix),
       backoff_(seed),
       thread_([this] { Loop(); }) {}
@@ -42,7 +44,8 @@ void EtcdRegistration::Withdraw(absl::Duration longest) {
     const std::lock_guard lock(mutex_);
     if (stopping_) return;
     stopping_ = true;
-    until_ = std::chrono::steady_clock::now() + absl::ToChronoMilliseconds(std::min(longest, kLongestWithdrawal));
+    const auto most = std::min(longest, absl::FromChrono(longest_withdrawal_));
+    until_ = std::chrono::steady_clock::now() + absl::ToChronoMilliseconds(most);
   }
   stopped_.notify_all();
   client_.Cancel();
@@ -66,7 +69,7 @@ void EtcdRegistration::Loop() {
 }
 
 void EtcdRegistration::Revoke() {
-  EtcdClient client(options_, patience_, client_.answered());  // client_ is cancelled
+  EtcdClient client(options_, client_.answered());  // client_ is cancelled
   const auto left = std::chrono::floor<std::chrono::milliseconds>(until_ - std::chrono::steady_clock::now());
   const absl::Status status = client.Revoke(lease_.id, std::max(left, std::chrono::milliseconds(0)));
   if (status.ok()) return spdlog::info("etcd: {} is withdrawn", entry_.key);

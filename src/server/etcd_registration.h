@@ -21,17 +21,15 @@ namespace baton {
 // gone. What fails is logged and tried again.
 class EtcdRegistration {
  public:
-  static constexpr absl::Duration kLongestWithdrawal = absl::Seconds(3);
-
   // `prefix` ends in a slash; `seed`: of which server is asked first, and of when it is asked again.
-  EtcdRegistration(EtcdOptions options, const std::string& prefix, const WorkerAddress& address,
+  EtcdRegistration(const EtcdOptions& options, const std::string& prefix, const WorkerAddress& address,
                    std::chrono::seconds lease, uint32_t seed, Metrics& metrics);
   // Withdraws, and waits until etcd knows or its time is up.
   ~EtcdRegistration();
 
-  // The key goes, in the background: within `longest`, and kLongestWithdrawal, or when its lease ends. Only the first
+  // The key goes, in the background: within `longest` and the options' patience, or when its lease ends. Only the first
   // call counts.
-  void Withdraw(absl::Duration longest = kLongestWithdrawal);
+  void Withdraw(absl::Duration longest = absl::InfiniteDuration());
 
  private:
   void Loop();
@@ -40,10 +38,10 @@ class EtcdRegistration {
   void Revoke();
   void Report(const absl::Status& status);
 
-  const EtcdOptions options_;
+  const EtcdOptions options_;  // with a patience that the lease allows
+  const std::chrono::milliseconds longest_withdrawal_;
   const EtcdClient::Entry entry_;
   const std::chrono::seconds wanted_;
-  const std::chrono::milliseconds patience_;  // with each server
   EtcdClient client_;
   EtcdHealth health_;
   Backoff backoff_;          // this and what follows: of the thread

@@ -21,10 +21,7 @@ class EtcdWatch {
  public:
   // `seed`: of which server is asked first, and of when it is asked again.
   EtcdWatch(const EtcdOptions& options, std::string prefix, uint32_t seed, Metrics& metrics)
-      : prefix_(std::move(prefix)),
-        client_(options, EtcdClient::kPatience, seed),
-        health_(metrics, prefix_),
-        backoff_(seed) {}
+      : prefix_(std::move(prefix)), client_(options, seed), health_(metrics, prefix_), backoff_(seed) {}
   ~EtcdWatch() { Stop(); }
 
   // From now on reads and watches, on a thread of its own, which calls `on_change` when Workers would say another

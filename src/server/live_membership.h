@@ -21,8 +21,9 @@ class LiveMembership {
   struct Options {
     std::vector<WorkerName> prefill;
     std::vector<WorkerName> decode;
-    std::string dns_server;                // IP:PORT; empty: the system's
-    std::chrono::milliseconds dns_period;  // between two questions
+    std::string dns_server;                  // IP:PORT; empty: the system's
+    std::chrono::milliseconds dns_period;    // between two questions
+    std::chrono::milliseconds dns_patience;  // for the answer about one name
     EtcdOptions etcd;
     uint32_t seed = 0;  // of which of etcd's servers is asked first, and of when those are asked again that failed
   };

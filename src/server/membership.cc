@@ -10,11 +10,11 @@
 namespace baton {
 namespace {
 
-using Kind = WorkerName::Kind;
+using NameKind = WorkerName::Kind;
 
 bool Knows(Membership::Source source, const WorkerName& name) {
-  if (name.kind == Kind::kAddress) return false;  // stands for itself
-  return (name.kind == Kind::kEtcd) == (source == Membership::Source::kEtcd);
+  if (name.kind == NameKind::kAddress) return false;  // stands for itself
+  return (name.kind == NameKind::kEtcd) == (source == Membership::Source::kEtcd);
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ Membership::Membership(std::vector<WorkerName> prefill, std::vector<WorkerName> 
   groups_.push_back({WorkerRole::kDecode, std::move(decode), {}});
   for (Group& group : groups_) {
     for (const WorkerName& name : group.names) {
-      if (name.kind == Kind::kAddress) group.known[name].addresses = {name.name};
+      if (name.kind == NameKind::kAddress) group.known[name].addresses = {name.name};
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "prometheus/exposer.h"
 #include "prometheus/text_serializer.h"
 
 namespace baton {
@@ -187,6 +188,8 @@ Metrics::Metrics() : registry_(std::make_shared<prometheus::Registry>()) {
     }
   }
 }
+
+Metrics::~Metrics() = default;
 
 prometheus::Counter& Metrics::Counter(Metric metric, const prometheus::Labels& labels) {
   return counters_.at(metric)->Add(labels);

@@ -7,10 +7,13 @@
 
 #include "absl/status/statusor.h"
 #include "prometheus/counter.h"
-#include "prometheus/exposer.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
+
+namespace prometheus {
+class Exposer;
+}
 
 namespace baton {
 
@@ -97,6 +100,7 @@ enum class Metric {
 class Metrics {
  public:
   Metrics();
+  ~Metrics();
   // REQUIRES: the metric is of this kind. The references live as long as this. Thread-safe.
   prometheus::Counter& Counter(Metric metric, const prometheus::Labels& labels = {});
   prometheus::Gauge& Gauge(Metric metric, const prometheus::Labels& labels = {});

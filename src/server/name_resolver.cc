@@ -17,11 +17,11 @@
 namespace baton {
 namespace {
 
-constexpr int kTimeoutMilliseconds = 1000;  // of the first try; each further one waits longer
-constexpr int kTries = 2;
+constexpr int kTries = 2;     // each waits longer than the one before
+constexpr int kFirstTry = 4;  // the first one waits for this part of the patience
 
 // What a query was answered.
-struct Answer {
+struct DnsAnswer {
   std::string port;  // of the hosts that are asked for
   bool done = false;
   int status = ARES_SUCCESS;
@@ -38,7 +38,7 @@ std::string HostOf(const sockaddr& address) {
 }
 
 void OnHosts(void* argument, int status, int /*timeouts*/, ares_addrinfo* found) {
-  auto& answer = *static_cast<Answer*>(argument);
+  auto& answer = *static_cast<DnsAnswer*>(argument);
   answer.done = true;
   answer.status = status;
   if (found == nullptr) return;
@@ -49,7 +49,7 @@ void OnHosts(void* argument, int status, int /*timeouts*/, ares_addrinfo* found)
 }
 
 void OnService(void* argument, int status, int /*timeouts*/, unsigned char* reply, int length) {
-  auto& answer = *static_cast<Answer*>(argument);
+  auto& answer = *static_cast<DnsAnswer*>(argument);
   answer.done = true;
   answer.status = status;
   if (status != ARES_SUCCESS) return;
@@ -64,7 +64,7 @@ void OnService(void* argument, int status, int /*timeouts*/, unsigned char* repl
 }
 
 // Sorted, each once.
-absl::StatusOr<std::vector<WorkerAddress>> AddressesOf(const WorkerName& name, Answer answer) {
+absl::StatusOr<std::vector<WorkerAddress>> AddressesOf(const WorkerName& name, DnsAnswer answer) {
   if (answer.status == ARES_ENOTFOUND || answer.status == ARES_ENODATA) return std::vector<WorkerAddress>();
   if (answer.status != ARES_SUCCESS) {
     return absl::UnavailableError(absl::StrCat("DNS: ", name.name, ": ", ares_strerror(answer.status)));
@@ -81,10 +81,11 @@ absl::StatusOr<std::vector<WorkerAddress>> AddressesOf(const WorkerName& name, A
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NameResolver>> NameResolver::Make(const std::string& server) {
+absl::StatusOr<std::unique_ptr<NameResolver>> NameResolver::Make(const std::string& server,
+                                                                 std::chrono::milliseconds patience) {
   static const int library = ares_library_init(ARES_LIB_INIT_ALL);
   ares_options options{};
-  options.timeout = kTimeoutMilliseconds;
+  options.timeout = static_cast<int>(patience.count()) / kFirstTry;
   options.tries = kTries;
   ares_channel channel = nullptr;
   int status = library;
@@ -92,7 +93,7 @@ absl::StatusOr<std::unique_ptr<NameResolver>> NameResolver::Make(const std::stri
     status = ares_init_options(&channel, &options, ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES);
   }
   if (status != ARES_SUCCESS) return absl::UnavailableError(absl::StrCat("DNS: ", ares_strerror(status)));
-  std::unique_ptr<NameResolver> resolver(new NameResolver(channel));
+  std::unique_ptr<NameResolver> resolver(new NameResolver(channel, patience));
   if (!server.empty() && ares_set_servers_ports_csv(channel, server.c_str()) != ARES_SUCCESS) {
     return absl::InvalidArgumentError(absl::StrCat("dns-server: expected IP:PORT, got '", server, "'"));
   }
@@ -103,7 +104,7 @@ NameResolver::~NameResolver() { ares_destroy(channel_); }
 
 // Not by select, whose sets end at descriptor 1,023.
 void NameResolver::Wait(const bool& done) {
-  const auto end = std::chrono::steady_clock::now() + kPatience;  // several servers and domains may each be silent
+  const auto end = std::chrono::steady_clock::now() + patience_;  // several servers and domains may each be silent
   while (!done) {
     if (cancelled_ || std::chrono::steady_clock::now() > end) return ares_cancel(channel_);  // which sets it
     std::array<ares_socket_t, ARES_GETSOCK_MAXNUM> sockets{};
@@ -127,7 +128,7 @@ void NameResolver::Wait(const bool& done) {
 }
 
 absl::StatusOr<std::vector<WorkerAddress>> NameResolver::ResolveHost(const WorkerName& name, int family) {
-  Answer answer{.port = name.port};
+  DnsAnswer answer{.port = name.port};
   ares_addrinfo_hints hints{};
   hints.ai_family = family;
   hints.ai_flags = ARES_AI_NOSORT;
@@ -137,7 +138,7 @@ absl::StatusOr<std::vector<WorkerAddress>> NameResolver::ResolveHost(const Worke
 }
 
 absl::StatusOr<std::vector<WorkerAddress>> NameResolver::ResolveService(const WorkerName& name) {
-  Answer answer{.port = ""};
+  DnsAnswer answer{.port = ""};
   ares_search(channel_, name.name.c_str(), ns_c_in, ns_t_srv, OnService, &answer);
   Wait(answer.done);
   return AddressesOf(name, std::move(answer));

@@ -201,7 +201,7 @@ bool NamesAny(const RouterOptions& options, const std::vector<std::string>& kind
 
 absl::Status CheckDns(const RouterOptions& options) {
   if (options.dns_server.empty()) return absl::OkStatus();
-  if (NamesAny(options, {"dns:", "srv:"})) return NameResolver::Make(options.dns_server).status();
+  if (NamesAny(options, {"dns:", "srv:"})) return NameResolver::Make(options.dns_server, options.dns_patience).status();
   return absl::InvalidArgumentError("dns-server: no worker is named by dns: or srv:");
 }
 

@@ -1,7 +1,9 @@
 // What each program can be told. flags.cc gives every field its name, help and limits.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,10 +24,18 @@ struct TlsFiles {
   bool empty() const { return certificate.empty() && key.empty() && authority.empty(); }
 };
 
+// The router that a command of `baton` calls.
+struct ServerOptions {
+  std::string address = "127.0.0.1:7070";
+  std::string key;        // API key; empty: none
+  std::string authority;  // PEM file that signed the router's certificate; empty: no encryption
+};
+
 // The etcd that knows the workers.
 struct EtcdOptions {
-  std::vector<std::string> servers;  // HOST:PORT; any one of them may answer
-  TlsFiles tls;                      // its authority, and what it is shown, if anything
+  std::vector<std::string> servers{};        // HOST:PORT; any one of them may answer
+  TlsFiles tls{};                            // its authority, and what it is shown, if anything
+  std::chrono::milliseconds patience{3000};  // for the answer of one server; no flag sets it
 };
 
 struct CommonOptions {
@@ -52,14 +62,18 @@ struct RouterOptions {
   std::vector<std::string> models;           // directories
   std::vector<std::string> prefill_workers;  // as server/worker_names.h
   std::vector<std::string> decode_workers;
-  std::string dns_server;  // IP:PORT; empty: the system's
-  double dns_seconds = 5;  // between two questions
+  std::string dns_server;                        // IP:PORT; empty: the system's
+  double dns_seconds = 5;                        // between two questions
+  std::chrono::milliseconds dns_patience{4000};  // for the answer about one name; no flag sets it
   RouterLimits limits;
   std::string schedule = "fcfs";      // or "sjf"
   std::string routing = "pinned";     // or "least-loaded", "random"
   std::string max_sessions = "auto";  // a number, auto or off
   bool shadow_prefill = true;
 };
+
+// Reads a router's options once more, from the command line and the configuration file.
+using ReadAgain = std::function<absl::StatusOr<RouterOptions>()>;
 
 struct WorkerOptions {
   CommonOptions common;

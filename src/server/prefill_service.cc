@@ -21,13 +21,13 @@ WorkerLoad ToLoad(const PrefillLoad& load, bool draining) {
           .draining = draining};
 }
 
-PrefillEvent LoadEvent(const WorkerLoad& load) {
+PrefillEvent PrefillLoadEvent(const WorkerLoad& load) {
   PrefillEvent event;
   *event.mutable_load() = ToProto(load);
   return event;
 }
 
-PrefillEvent FailedEvent(const RequestFailed& failed) {
+PrefillEvent PrefillFailed(const RequestFailed& failed) {
   PrefillEvent event;
   *event.mutable_failed() = ToProto(failed);
   return event;
@@ -65,7 +65,7 @@ grpc::ServerBidiReactor<PrefillCommand, PrefillEvent>* PrefillService::Attach(gr
   }
   PrefillEvent hello;
   *hello.mutable_info() = ToProto(info_);
-  streams_.Add(stream, {hello, LoadEvent(ToLoad(worker->Load(), draining_))});
+  streams_.Add(stream, {hello, PrefillLoadEvent(ToLoad(worker->Load(), draining_))});
   stream->Start();
   return stream;
 }
@@ -84,7 +84,7 @@ void PrefillService::Report() {
   metrics_.OnTransfer(load.totals.bytes_pushed, load.totals.handoffs);
   metrics_.OnLeases(load.leased_blocks);
   metrics_.OnStaged(load.staged, info_.layout.BlockBytes());
-  streams_.SendAll(LoadEvent(told));
+  streams_.SendAll(PrefillLoadEvent(told));
 }
 
 void PrefillService::OnCommand(Streams::Stream* stream, const PrefillCommand& command) {
@@ -102,7 +102,7 @@ void PrefillService::Submit(Streams::Stream* stream, PrefillJob job) {
   const RequestId id = job.request_id;
   job.lease_holder = HolderOf(stream);
   if (absl::Status status = streams_.Claim(id, stream, TraceIdOf(job.traceparent)); !status.ok()) {
-    return streams_.SendTo(stream, FailedEvent({id, status, absl::ZeroDuration()}));
+    return streams_.SendTo(stream, PrefillFailed({id, status, absl::ZeroDuration()}));
   }
   PrefillWorker* worker = worker_;
   std::optional<RequestFailed> refusal = RequestFailed{id, absl::UnavailableError("the worker shuts down"), {}};
@@ -130,7 +130,7 @@ void PrefillService::OnPrefillDone(const PrefillDone& done) {
 void PrefillService::OnPrefillFailed(const RequestFailed& failed) {
   metrics_.OnJobEnded(failed.status.code());
   LogJobEnd(failed.request_id, streams_.TraceOf(failed.request_id), failed.status.code());
-  streams_.SendLast(failed.request_id, FailedEvent(failed));
+  streams_.SendLast(failed.request_id, PrefillFailed(failed));
 }
 
 }  // namespace baton

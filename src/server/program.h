@@ -5,11 +5,12 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "server/metrics.h"
 #include "server/options.h"
 #include "server/shutdown.h"
 
 namespace baton {
+
+class Metrics;
 
 // Sets up logging, runs, prints an error if there was one; the exit code. With --check, says that all is well.
 int RunProgram(const std::string& program, const CommonOptions& options, const std::function<absl::Status()>& run);

@@ -176,10 +176,11 @@ absl::Status RouterNode::StartMembership(const RouterOptions& options, Metrics& 
   }
   ASSIGN_OR_RETURN(
       membership_,
-      LiveMembership::Start(
-          {NamesOf(options.prefill_workers), NamesOf(options.decode_workers), options.dns_server,
-           std::chrono::milliseconds(std::lround(options.dns_seconds * 1000)), etcd, std::random_device()()},
-          metrics, [this](WorkerRole role, const auto& addresses) { router_.SetWorkers(role, addresses); }));
+      LiveMembership::Start({NamesOf(options.prefill_workers), NamesOf(options.decode_workers), options.dns_server,
+                             std::chrono::milliseconds(std::lround(options.dns_seconds * 1000)), options.dns_patience,
+                             etcd, std::random_device()()},
+                            metrics,
+                            [this](WorkerRole role, const auto& addresses) { router_.SetWorkers(role, addresses); }));
   return absl::OkStatus();
 }
 

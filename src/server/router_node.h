@@ -64,7 +64,6 @@ class RouterNode {
 };
 
 // What a program does at SIGHUP: reads the keys again, if it has any, and the workers, if they may be others by now.
-using ReadAgain = std::function<absl::StatusOr<RouterOptions>()>;
 std::function<void()> ReloadOf(const RouterOptions& options, RouterNode& node, ReadAgain read_again = nullptr);
 
 }  // namespace baton

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "base/strings.h"
+#include "server/cli_server.h"
 #include "server/grpc_status.h"
 #include "server/printable.h"
 

@@ -8,18 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/cli_server.h"
+#include "inference.pb.h"
+#include "server/cli.h"
 
 namespace baton {
-
-struct StatusOptions {
-  ServerOptions server;
-  std::string watch;  // seconds between two answers; empty: one answer. CLI11 would count a flag that is a number
-};
-
-void AddStatusFlags(CLI::App& app, StatusOptions& options);
-// Returns the exit code: 0, or 1 after an error that was printed.
-int RunStatus(const StatusOptions& options);
 
 // "ready", "draining" (it shuts down and takes nothing new) or "gone" (not attached, or not yet).
 const char* StateOf(const v1::Worker& worker);

@@ -45,7 +45,7 @@ HttpResponse Hardened(HttpResponse response) {
   return response;
 }
 
-void Answer(const HttpCall& call, const absl::StatusOr<std::string>& json) {
+void AnswerHardened(const HttpCall& call, const absl::StatusOr<std::string>& json) {
   call.reply->Send(Hardened(json.ok() ? JsonResponse(call.id, *json) : ErrorResponse(call.id, json.status())));
 }
 
@@ -55,9 +55,10 @@ void AnswerElsewhere(const GatewayParts& parts, const SharedCall& call,
                      absl::StatusOr<std::string> (*answer)(const GatewayParts& parts, const HttpCall& call,
                                                            const Request& request)) {
   Request request;
-  if (const absl::Status status = ParseRpc(call->request.body, request); !status.ok()) return Answer(*call, status);
+  if (const absl::Status status = ParseRpc(call->request.body, request); !status.ok())
+    return AnswerHardened(*call, status);
   const absl::Status run = parts.admission.RunView(*call->caller, [parts, call, request = std::move(request), answer] {
-    if (!call->reply->gone()) Answer(*call, answer(parts, *call, request));
+    if (!call->reply->gone()) AnswerHardened(*call, answer(parts, *call, request));
   });
   if (!run.ok()) call->reply->Send(ErrorResponse(call->id, run, ClientAdmission::kRetryHint));
 }
@@ -84,7 +85,7 @@ void ServeUiPage(const GatewayParts&, const SharedCall& call) {
 }
 
 void ServeUiStatus(const GatewayParts& parts, const SharedCall& call) {
-  Answer(*call, ToJson(ServerInfo(parts.router, parts.admission.callers())));
+  AnswerHardened(*call, ToJson(ServerInfo(parts.router, parts.admission.callers())));
 }
 
 void ServeUiWorkflows(const GatewayParts& parts, const SharedCall& call) {

@@ -12,8 +12,8 @@
 namespace baton {
 namespace {
 
-constexpr uint64_t kMagic = 0x0001'5453'4e54'4142;  // "BATNST" and the format's version
-constexpr uint64_t kMostParts = 64;                 // each costs a link, with a thread of its own
+constexpr uint64_t kStripeMagic = 0x0001'5453'4e54'4142;  // "BATNST" and the format's version
+constexpr uint64_t kMostParts = 64;                       // each costs a link, with a thread of its own
 
 struct PeerPart {
   std::string descriptor;
@@ -26,7 +26,8 @@ absl::StatusOr<std::vector<PeerPart>> Decode(std::string_view bytes, int64_t pla
   ASSIGN_OR_RETURN(DescriptorReader reader, DescriptorReader::Open("KV", bytes));
   uint64_t magic = 0, plane = 0, count = 0;
   RETURN_IF_ERROR(reader.Get(magic));
-  if (magic != kMagic) return reader.Malformed(absl::StrCat("magic and version ", magic, ", expected ", kMagic));
+  if (magic != kStripeMagic)
+    return reader.Malformed(absl::StrCat("magic and version ", magic, ", expected ", kStripeMagic));
   RETURN_IF_ERROR(reader.Get(plane));
   if (plane != static_cast<uint64_t>(plane_bytes)) {
     return absl::FailedPreconditionError(
@@ -139,7 +140,7 @@ StripedConnector::StripedConnector(int64_t plane_bytes, std::vector<Part> parts)
 
 std::string StripedConnector::Descriptor() const {
   std::string out;
-  PutField(out, kMagic);
+  PutField(out, kStripeMagic);
   PutField(out, static_cast<uint64_t>(plane_bytes_));
   PutField(out, uint64_t{parts_.size()});
   for (const Part& part : parts_) {

@@ -16,7 +16,7 @@ namespace baton {
 namespace {
 
 constexpr int64_t kPage = 4096;
-constexpr int64_t kLargestSlab = int64_t{1} << 45;
+constexpr int64_t kLargestRegion = int64_t{1} << 45;
 static_assert(kPage + kScratchBytes <= kSlabMarginBytes);
 
 // Empty: peers cannot map it.
@@ -53,7 +53,7 @@ std::string UcxTransport::Description() const {
 absl::StatusOr<std::span<std::byte>> UcxTransport::AllocateSlab(int64_t bytes) {
   BATON_CHECK(memory_.size() == 0, "a worker has one slab");
   if (bytes <= 0) return absl::InvalidArgumentError(absl::StrCat("slab of ", bytes, " bytes"));
-  if (bytes > kLargestSlab) return absl::ResourceExhaustedError(absl::StrCat("slab of ", bytes, " bytes"));
+  if (bytes > kLargestRegion) return absl::ResourceExhaustedError(absl::StrCat("slab of ", bytes, " bytes"));
   RETURN_IF_ERROR(progress_->Call([&] { return AllocateMemory(bytes); }));
   RETURN_IF_ERROR(progress_->Call([&] { return Publish(bytes); }));
   return memory_.host().first(static_cast<size_t>(bytes));

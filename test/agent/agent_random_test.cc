@@ -4,6 +4,7 @@
 #include <random>
 
 #include "agent_world.h"
+#include "seeds.h"
 
 namespace baton {
 namespace {
@@ -20,7 +21,7 @@ struct Agent {
 
 class RandomGraph {
  public:
-  explicit RandomGraph(unsigned seed) : random_(seed) {}
+  explicit RandomGraph(uint64_t seed) : random_(seed) {}
 
   void Run() {
     const int count = 2 + Below(7);
@@ -140,11 +141,7 @@ class RandomGraph {
 };
 
 TEST_CASE("whatever the timing, every prompt of a random graph is that of the sequential run") {
-  const unsigned first = std::random_device{}();
-  for (unsigned seed = first; seed < first + 1000; ++seed) {
-    INFO("seed " << seed);
-    RandomGraph(seed).Run();
-  }
+  ForEachSeed(1000, [](uint64_t seed) { RandomGraph(seed).Run(); });
 }
 
 }  // namespace

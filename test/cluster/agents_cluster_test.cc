@@ -3,15 +3,14 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "await.h"
 #include "base/strings.h"
 #include "catch.h"
 #include "programs.h"
@@ -42,30 +41,33 @@ struct AgentCluster {
 
 // Waits until one of them holds blocks for requests: the first such, and the other one.
 std::pair<Worker*, Worker*> HolderAndOther(std::array<std::optional<Worker>, 2>& workers) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
-  while (std::chrono::steady_clock::now() < until) {
+  std::pair<Worker*, Worker*> found;
+  Await("a worker to hold blocks", [&] {
     for (size_t i = 0; i < 2; ++i) {
       const std::string used = absl::StrCat("baton_kv_blocks{role=\"", workers[i]->role, "\",state=\"used\"}");
-      if (Scrape(workers[i]->metrics, used).value_or(0) > 0) return {&*workers[i], &*workers[1 - i]};
+      if (Scrape(workers[i]->metrics, used).value_or(0) == 0) continue;
+      found = {&*workers[i], &*workers[1 - i]};
+      return true;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  FAIL("no worker holds a block");
-  return {};
+    return false;
+  });
+  return found;
 }
 
 // The decode worker that has served something, and the other one.
 std::pair<Worker*, Worker*> UsedAndUnused(AgentCluster& cluster) {
-  while (true) {
-    grpc::ClientContext context;
-    v1::GetServerInfoResponse info;
-    REQUIRE(cluster.stub->GetServerInfo(&context, {}, &info).ok());
+  std::pair<Worker*, Worker*> found;
+  Await("a decode worker to have served something", [&] {
+    const v1::GetServerInfoResponse info = ServerInfoOf(*cluster.stub);
     for (const v1::Worker& worker : info.workers()) {
       if (worker.role() != v1::Worker::ROLE_DECODE || worker.blocks_cached() == 0) continue;
       const size_t used = worker.address() == cluster.decode[0]->address ? 0 : 1;
-      return {&*cluster.decode[used], &*cluster.decode[1 - used]};
+      found = {&*cluster.decode[used], &*cluster.decode[1 - used]};
+      return true;
     }
-  }
+    return false;
+  });
+  return found;
 }
 
 v1::GenerateRequest Named(const std::string& id, v1::GenerateRequest request) {
@@ -98,7 +100,7 @@ TEST_CASE("growing prompts whose prefill worker is killed are placed again, and 
   AgentCluster cluster;
   Call early(*cluster.stub, Named("early", Request(60)));
   RequireOk(early.Finish());
-  for (auto& worker : cluster.prefill) REQUIRE(worker->BlocksComeBack());
+  for (auto& worker : cluster.prefill) worker->AwaitBlocksFree();
 
   std::vector<std::unique_ptr<Call>> waiting;
   for (int i = 0; i < 3; ++i) {
@@ -110,7 +112,7 @@ TEST_CASE("growing prompts whose prefill worker is killed are placed again, and 
   const auto [holder, other] = HolderAndOther(cluster.prefill);
   holder->process.Signal(SIGKILL);
   cluster.router->Await(absl::StrCat("worker ", holder->address, ": lost"));
-  REQUIRE(other->AwaitUsed(true));
+  other->AwaitBlocksUsed();
   Call late(*cluster.stub, Named("late", Request(50, 30)));
   RequireOk(late.Finish());
 
@@ -126,14 +128,14 @@ TEST_CASE("growing prompts whose prefill worker is killed are placed again, and 
     CHECK(waiting[i]->ids == alone.ids);
     CHECK(waiting[i]->logprobs == alone.logprobs);
   }
-  CHECK(other->BlocksComeBack());
-  for (auto& worker : cluster.decode) CHECK(worker->BlocksComeBack());
+  other->AwaitBlocksFree();
+  for (auto& worker : cluster.decode) worker->AwaitBlocksFree();
 }
 
 TEST_CASE(
     "when an upstream's decode worker is killed, those that wait fail with it or take what they asked for instead") {
   AgentCluster cluster;
-  // Where the session decodes, so that it can be killed as soon as the upstream has said something.
+  // Where the session decodes, so that it can be stopped as soon as the upstream has said something.
   v1::GenerateRequest before = Request(1), upstream = Named("up", Request(400));
   before.set_session_id("s");
   upstream.set_session_id("s");
@@ -141,18 +143,18 @@ TEST_CASE(
   RequireOk(first.Finish());
   const auto [holder, other] = UsedAndUnused(cluster);
 
+  const std::unique_ptr<Call> up = StopWhileItDecodes(*holder, *cluster.stub, upstream);
   v1::GenerateRequest fails = Named("fails", Request(20, 100)), goes_on = Named("goes-on", Request(20, 100));
   AddReference(fails, "up");
   v1::OutputOf& reference = AddReference(goes_on, "up");
   reference.set_on_failure(v1::OutputOf::ON_FAILURE_SUBSTITUTE);
   reference.set_substitute("nothing came");
   Call failing(*cluster.stub, fails), going_on(*cluster.stub, goes_on);
+  const std::string router_metrics = MetricsOf(*cluster.router);
+  Await("both to wait", [&] { return Scrape(router_metrics, "baton_references") == 2.0; });
   HolderAndOther(cluster.prefill);  // they are there
-
-  Call up(*cluster.stub, upstream);
-  REQUIRE(up.Read());
   holder->process.Signal(SIGKILL);
-  const absl::Status lost = up.Finish();
+  const absl::Status lost = up->Finish();
   INFO(Message(lost));
   CHECK(absl::IsUnavailable(lost));
   const absl::Status status = failing.Finish();
@@ -168,8 +170,8 @@ TEST_CASE(
   RequireOk(alone.Finish());
   CHECK(going_on.ids == alone.ids);
   CHECK(going_on.logprobs == alone.logprobs);
-  CHECK(other->BlocksComeBack());
-  for (auto& worker : cluster.prefill) CHECK(worker->BlocksComeBack());
+  other->AwaitBlocksFree();
+  for (auto& worker : cluster.prefill) worker->AwaitBlocksFree();
 }
 
 }  // namespace

@@ -1,16 +1,15 @@
 // Real processes, real sockets, real shared memory: what a client sees when each of them dies.
 #include <signal.h>
 
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <regex>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "await.h"
 #include "base/strings.h"
 #include "catch.h"
 #include "inference.grpc.pb.h"
@@ -42,16 +41,18 @@ struct Cluster {
   }
   // The decode worker that served something before, and the other one.
   std::pair<std::optional<Worker>*, std::optional<Worker>*> UsedAndUnused() {
-    while (true) {
-      grpc::ClientContext context;
-      v1::GetServerInfoResponse info;
-      REQUIRE(stub->GetServerInfo(&context, {}, &info).ok());
+    std::pair<std::optional<Worker>*, std::optional<Worker>*> found;
+    Await("a decode worker to have served something", [&] {
+      const v1::GetServerInfoResponse info = ServerInfoOf(*stub);
       for (const v1::Worker& worker : info.workers()) {
         if (worker.role() != v1::Worker::ROLE_DECODE || worker.blocks_cached() == 0) continue;
-        return worker.address() == decode_a->address ? std::pair(&decode_a, &decode_b)
-                                                     : std::pair(&decode_b, &decode_a);
+        found =
+            worker.address() == decode_a->address ? std::pair(&decode_a, &decode_b) : std::pair(&decode_b, &decode_a);
+        return true;
       }
-    }
+      return false;
+    });
+    return found;
   }
 };
 
@@ -76,7 +77,7 @@ TEST_CASE("a cluster of processes answers like one process, and finds its prefix
   CHECK(alone.ids == first.ids);
 
   for (std::optional<Worker>* worker : {&cluster.prefill, &cluster.decode_a, &cluster.decode_b}) {
-    CHECK((*worker)->BlocksComeBack());
+    (*worker)->AwaitBlocksFree();
   }
 }
 
@@ -86,10 +87,10 @@ TEST_CASE("metrics of a cluster tell what its hand-offs moved, and how long requ
   // Counts are raised with a worker's report of its load.
   const auto becomes = [](const std::string& metrics, const std::string& series, double expected) {
     double value = -1;
-    for (int i = 0; i < 500 && value < expected; ++i) {
-      if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    Await(absl::StrCat(series, " to be ", expected), [&] {
       value = Scrape(metrics, series).value_or(-1);
-    }
+      return value >= expected;
+    });
     return value;
   };
   CHECK(becomes(cluster.prefill->metrics, "baton_expired_leases_total{role=\"prefill\"}", 0) == 0);
@@ -109,17 +110,18 @@ TEST_CASE("metrics of a cluster tell what its hand-offs moved, and how long requ
   CHECK(Scrape(prefill, "baton_transfer_failures_total") == 0.0);
   CHECK(becomes(prefill, "baton_stage_queue_seconds_count{stage=\"prefill\"}", 2) == 2);
   CHECK(becomes(router_metrics, "baton_stage_queue_seconds_count{stage=\"router\"}", 2) == 2);
-  CHECK(Scrape(router_metrics, "baton_stage_queue_seconds_bucket{stage=\"router\",le=\"2\"}") == 2.0);
+  CHECK(Scrape(router_metrics, "baton_stage_queue_seconds_bucket{stage=\"router\",le=\"+Inf\"}") == 2.0);
   const auto waited = [](const Worker& worker) {
     return Scrape(worker.metrics, "baton_stage_queue_seconds_count{stage=\"decode\"}").value_or(0);
   };
-  CHECK(waited(*cluster.decode_a) + waited(*cluster.decode_b) == 2);
+  const auto all_waited = [&] { return waited(*cluster.decode_a) + waited(*cluster.decode_b); };
+  Await("the decode workers to count their requests", [&] { return all_waited() >= 2; });
+  CHECK(all_waited() == 2);
   const auto steps = [](const Worker& worker, const std::string& begun) {
     return Scrape(worker.metrics, "baton_decode_steps_total{begun=\"" + begun + "\"}").value_or(0);
   };
   const auto all_steps = [&] { return steps(*cluster.decode_a, "after") + steps(*cluster.decode_b, "after"); };
-  for (int i = 0; i < 500 && all_steps() < 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  CHECK(all_steps() >= 2);
+  Await("the decode workers to count their steps", [&] { return all_steps() >= 2; });
   CHECK(steps(*cluster.decode_a, "ahead") + steps(*cluster.decode_b, "ahead") == 0);  // no GPU
 }
 
@@ -132,15 +134,22 @@ TEST_CASE(
   Call call(*stub, Request(7));
   REQUIRE(call.Finish().ok());
   const std::string model = "model_name=\"tiny_llama3_bf16\"}";
-  CHECK(Scrape(metrics, "vllm:generation_tokens_total{" + model) == 7.0);
-  CHECK(Scrape(metrics, "vllm:e2e_request_latency_seconds_count{" + model) == 1.0);
+  // Waits until a series is so much at least, and returns what it is then.
+  const auto value_of = [&](const std::string& series, double least = 0) {
+    std::optional<double> value;
+    Await(series, [&] {
+      value = Scrape(metrics, series);
+      return value.has_value() && *value >= least;
+    });
+    return *value;
+  };
+  CHECK(value_of("vllm:generation_tokens_total{" + model, 7) == 7);
+  CHECK(value_of("vllm:e2e_request_latency_seconds_count{" + model, 1) == 1);
   for (const std::string engine : {"{engine=\"prefill\",", "{engine=\"decode\","}) {
-    CHECK(Scrape(metrics, "vllm:num_requests_running" + engine + model).has_value());
-    CHECK(Scrape(metrics, "vllm:num_requests_waiting" + engine + model).has_value());
-    const auto usage = Scrape(metrics, "vllm:kv_cache_usage_perc" + engine + model);
-    REQUIRE(usage.has_value());
-    CHECK((*usage >= 0 && *usage <= 1));
-    CHECK(Scrape(metrics, "vllm:num_preemptions_total" + engine + model) == 0.0);
+    value_of("vllm:num_requests_running" + engine + model);
+    value_of("vllm:num_requests_waiting" + engine + model);
+    CHECK(value_of("vllm:kv_cache_usage_perc" + engine + model) <= 1);
+    CHECK(value_of("vllm:num_preemptions_total" + engine + model) == 0);
   }
 }
 
@@ -191,19 +200,19 @@ TEST_CASE(
   cluster.prefill.emplace("prefill", address);
   cluster.router->Await(absl::StrCat("worker ", address, ": lost"));
   std::optional<Call> again;
-  absl::Status status = absl::UnavailableError("not tried");
-  for (int i = 0; i < 20 && absl::IsUnavailable(status); ++i) {  // until the new worker is attached
+  absl::Status status;
+  do {  // until the new worker is attached
     again.emplace(*cluster.stub, with_logprobs(Part(20, 90, 100)));
     status = again->Finish();
-  }
+  } while (absl::IsUnavailable(status));
   INFO(Message(status));
   REQUIRE(status.ok());
   CHECK(again->ids == plain.ids);
   CHECK(again->logprobs == plain.logprobs);
 
-  CHECK(cluster.prefill->AwaitUsed(true));
+  cluster.prefill->AwaitBlocksUsed();
   cluster.router->Signal(SIGKILL);
-  CHECK(cluster.prefill->BlocksComeBack());
+  cluster.prefill->AwaitBlocksFree();
 }
 
 TEST_CASE("a prompt of one token takes the same way") {
@@ -218,32 +227,27 @@ TEST_CASE("a prefill worker that is killed while it prefills") {
   cluster.prefill->process.Signal(SIGSTOP);  // so that the request is certainly there
   Call call(*cluster.stub, Request(5));
   const std::string address = cluster.prefill->address;
-  while (true) {  // until the router has given it to somebody
-    grpc::ClientContext context;
-    v1::GetServerInfoResponse info;
-    REQUIRE(cluster.stub->GetServerInfo(&context, {}, &info).ok());
-    if (info.live_requests() == 1) break;
-  }
+  Await("the router to take the request", [&] { return ServerInfoOf(*cluster.stub).live_requests() == 1; });
   cluster.prefill->process.Signal(SIGKILL);
   const absl::Status status = call.Finish();
   INFO(Message(status));
   CHECK(absl::IsUnavailable(status));
   CHECK(RetryAfterOf(call.context) > absl::ZeroDuration());
-  CHECK(cluster.decode_a->BlocksComeBack());
-  CHECK(cluster.decode_b->BlocksComeBack());
+  cluster.decode_a->AwaitBlocksFree();
+  cluster.decode_b->AwaitBlocksFree();
 
   // Another process on the same address is linked anew, and serves.
   cluster.prefill.reset();
   cluster.prefill.emplace("prefill", address);
-  absl::Status retried = absl::UnavailableError("");
-  for (int attempt = 0; attempt < 10 && absl::IsUnavailable(retried); ++attempt) {
+  absl::Status retried;
+  do {
     retried = Call(*cluster.stub, Request(5)).Finish();
-  }
+  } while (absl::IsUnavailable(retried));
   INFO(Message(retried));
   CHECK(retried.ok());
 }
 
-TEST_CASE("a prefill worker that is killed under load") {
+TEST_CASE("a prefill worker that is killed under load", "[waits]") {
   Cluster cluster;
   // Links to both decode workers: one that is just being made may abort a decode worker (openucx/ucx#8175).
   for (int i = 0; i < 20; ++i) REQUIRE(Call(*cluster.stub, Request(1)).Finish().ok());
@@ -264,8 +268,8 @@ TEST_CASE("a prefill worker that is killed under load") {
   }
   INFO(ok << " finished, " << unavailable << " failed");
   CHECK(ok >= 1);
-  CHECK(cluster.decode_a->BlocksComeBack());
-  CHECK(cluster.decode_b->BlocksComeBack());
+  cluster.decode_a->AwaitBlocksFree();
+  cluster.decode_b->AwaitBlocksFree();
 }
 
 TEST_CASE("a decode worker that is killed") {
@@ -276,13 +280,12 @@ TEST_CASE("a decode worker that is killed") {
     REQUIRE(Call(*cluster.stub, request).Finish().ok());
     const auto [used, unused] = cluster.UsedAndUnused();  // so the session's next request goes there
     request.mutable_sampling()->set_max_tokens(450);
-    Call call(*cluster.stub, request);
-    REQUIRE(call.Read());
+    const std::unique_ptr<Call> call = StopWhileItDecodes(**used, *cluster.stub, request);
     (*used)->process.Signal(SIGKILL);
-    const absl::Status status = call.Finish();
+    const absl::Status status = call->Finish();
     INFO(Message(status));
     CHECK(absl::IsUnavailable(status));
-    CHECK((*unused)->BlocksComeBack());
+    (*unused)->AwaitBlocksFree();
     CHECK(Call(*cluster.stub, Request(3)).Finish().ok());  // by the other one
   }
   SECTION("while its request is prefilled") {
@@ -294,24 +297,29 @@ TEST_CASE("a decode worker that is killed") {
     CHECK(absl::IsUnavailable(b.Finish()));
     cluster.prefill->process.Signal(SIGCONT);
   }
-  CHECK(cluster.prefill->BlocksComeBack());
+  cluster.prefill->AwaitBlocksFree();
 }
 
 TEST_CASE("a client that goes away, or a router that dies, leaves no block behind") {
   Cluster cluster;
-  Call call(*cluster.stub, Request(450));
-  REQUIRE(call.Read());
+  v1::GenerateRequest request = Request(1);
+  request.set_session_id("s");
+  REQUIRE(Call(*cluster.stub, request).Finish().ok());
+  Worker& used = **cluster.UsedAndUnused().first;  // the session's next request goes there
+  request.mutable_sampling()->set_max_tokens(450);
+  const std::unique_ptr<Call> call = StopWhileItDecodes(used, *cluster.stub, request);
   SECTION("client") {
-    call.context.TryCancel();
-    CHECK(absl::IsCancelled(call.Finish()));
+    call->context.TryCancel();
+    CHECK(absl::IsCancelled(call->Finish()));
   }
   SECTION("router") {
     cluster.router->Signal(SIGKILL);
-    CHECK(absl::IsUnavailable(call.Finish()));
+    CHECK(absl::IsUnavailable(call->Finish()));
   }
-  CHECK(cluster.prefill->BlocksComeBack());
-  CHECK(cluster.decode_a->BlocksComeBack());
-  CHECK(cluster.decode_b->BlocksComeBack());
+  used.process.Signal(SIGCONT);
+  cluster.prefill->AwaitBlocksFree();
+  cluster.decode_a->AwaitBlocksFree();
+  cluster.decode_b->AwaitBlocksFree();
 }
 
 TEST_CASE("every program ends with 0 when it is asked to") {
@@ -339,7 +347,7 @@ TEST_CASE("a prefill worker that is asked to end does not wait for others' outpu
   output_of.set_request_id("late");
   output_of.set_announced(true);
   Call call(*cluster.stub, request);
-  REQUIRE(cluster.prefill->AwaitUsed(true));
+  cluster.prefill->AwaitBlocksUsed();
   cluster.prefill->process.Signal(SIGTERM);
   CHECK(cluster.prefill->process.Wait() == 0);  // long before its grace is over
   cluster.prefill.reset();
@@ -422,7 +430,7 @@ TEST_CASE("what clients send wrong is not written to the router's log") {
   CHECK(serve.Output().find("gzip") == std::string::npos);
 }
 
-TEST_CASE("--check says which UCX moves blocks, by what, and what becomes of GPU memory") {
+TEST_CASE("baton-decode --check names UCX, its transports and the way of GPU memory") {
   const std::string said = Run("baton-decode", Small({"--check"}), 0);
   INFO(said);
   const auto says = [&](const std::string& expression) { return std::regex_search(said, std::regex(expression)); };
@@ -432,7 +440,7 @@ TEST_CASE("--check says which UCX moves blocks, by what, and what becomes of GPU
   CHECK(Run("baton-decode", Small({"--check", "--guard-kv"}), 0).find("UCX") == std::string::npos);
 }
 
-TEST_CASE("--check says whether the options would work, and what would not") {
+TEST_CASE("every program's --check reports whether its options would work") {
   Run("baton-prefill", Small({"--check"}), 0);
   Run("baton-decode", Small({"--check"}), 0);
   Run("baton", {"serve", kModel, "--check"}, 0);

@@ -1,12 +1,13 @@
 // What follows a chat, on real processes: prefilled while the chat is answered, and gone with it.
 #include <algorithm>
-#include <chrono>
+#include <csignal>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "await.h"
 #include "catch.h"
 #include "http_client.h"
 #include "nlohmann/json.hpp"
@@ -73,11 +74,7 @@ v1::GenerateRequest Next(const std::string& salt) {
 }
 
 void AwaitEqual(const std::function<double()>& value, double expected) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
-  while (value() != expected && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  REQUIRE(value() == expected);
+  Await(absl::StrCat("a value of ", expected), [&] { return value() == expected; });
 }
 
 TEST_CASE("what follows a chat is computed before the chat ends, and the next request finds it, bit for bit") {
@@ -116,20 +113,33 @@ TEST_CASE("what follows a chat is computed before the chat ends, and the next re
   const int32_t prompt = next.final.usage().prompt_tokens();
   CHECK(prompt > 200);
   CHECK(next.final.usage().cached_tokens() == (prompt - 1) / 16 * 16);
-  CHECK(cluster.prefill.BlocksComeBack());
+  cluster.prefill.AwaitBlocksFree();
 }
 
 TEST_CASE("a client that goes away leaves nothing of what would have followed") {
   OneOfEach cluster;
-  HttpClient client(cluster.http);
-  json body = Chat("", /*tokens=*/400, /*followers=*/4);
+  constexpr int kTokens = 400;
+  json body = Chat("", kTokens, /*followers=*/4);
   body["stream"] = true;
-  client.Post("/v1/chat/completions", body.dump());
-  CHECK(client.ReadHead().status == 200);
-  client.Reset();
+  // Until a chat has most of its tokens still to come when its decode worker stops.
+  std::optional<HttpClient> client;
+  int64_t made = 0;
+  while (true) {
+    client.emplace(cluster.http);
+    client->Post("/v1/chat/completions", body.dump());
+    CHECK(client->ReadHead().status == 200);
+    cluster.decode.process.Signal(SIGSTOP);
+    if (ServerInfoOf(*cluster.stub).completion_tokens() - made < kTokens / 2) break;
+    cluster.decode.process.Signal(SIGCONT);
+    while (client->ReadPart()) continue;
+    Await("the chat's followers to end", [&] { return ServerInfoOf(*cluster.stub).live_requests() == 0; });
+    made += kTokens;
+  }
+  client->Reset();
   AwaitEqual([&] { return cluster.Followers("ABORTED"); }, 4);
-  CHECK(cluster.prefill.BlocksComeBack());
-  CHECK(cluster.decode.BlocksComeBack());
+  cluster.decode.process.Signal(SIGCONT);
+  cluster.prefill.AwaitBlocksFree();
+  cluster.decode.AwaitBlocksFree();
   AwaitEqual([&] { return Scrape(cluster.http, "baton_live_requests").value_or(-1); }, 0);
 }
 

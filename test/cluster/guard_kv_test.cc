@@ -5,11 +5,11 @@
 #include <set>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "await.h"
 #include "base/strings.h"
 #include "catch.h"
 #include "kv_peer.h"
@@ -36,10 +36,10 @@ double Refused(const Worker& decode, double expected, const ChannelFactory& dial
   CHECK(stub->Write(&context, kv::v1::WriteRequest(), &reply).error_code() != grpc::StatusCode::OK);
   ++expected;
   double value = -1;
-  for (int i = 0; i < 500 && value < expected; ++i) {
-    if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  Await(absl::StrCat(expected, " refused writes"), [&] {
     value = Scrape(decode.metrics, "baton_kv_writes_refused_total").value_or(-1);
-  }
+    return value >= expected;
+  });
   return value - 1;
 }
 
@@ -50,9 +50,9 @@ std::string ReadAll(const std::string& path) {
 }
 
 // The right KV, the way to the worker as prefill workers take it, and a forger who knows how.
-class Peer {
+class GuardedPeer {
  public:
-  explicit Peer(const Worker& decode)
+  explicit GuardedPeer(const Worker& decode)
       : peer(decode), slab_(static_cast<size_t>(kKvBlocks * peer.info().layout.BlockBytes())) {
     FillWithKv(slab_, 1);
     GuardedConnector connector(others_, {.source = Slab(slab_), .layout = peer.info().layout, .reach = DialTcp});
@@ -94,7 +94,7 @@ class Peer {
 TEST_CASE("a KV write without the key of a reservation for its blocks is refused, and changes no token") {
   constexpr auto kRefused = absl::StatusCode::kPermissionDenied;
   Worker decode("decode", Guarding());
-  Peer peer(decode);
+  GuardedPeer peer(decode);
   const auto run = [&](const std::string& salt, bool forged) {
     DecodeJob job = peer.peer.Job(salt);
     DecodeJob other_job = peer.peer.Job(salt + " other");
@@ -145,7 +145,7 @@ TEST_CASE("a KV write without the key of a reservation for its blocks is refused
   peer.peer.Commit({ours.reservation, kKvBlocks, {}, ours.right});
   job.reservation = ours.reservation;
   CHECK(peer.peer.Start(job).tokens != right);
-  CHECK(decode.BlocksComeBack());
+  decode.AwaitBlocksFree();
 }
 
 TEST_CASE("a worker that guards its blocks shares no memory and has nothing that UCX could write to") {

@@ -13,16 +13,16 @@ namespace {
 
 using nlohmann::json;
 
-struct Answer {
+struct CompletionAnswer {
   std::string text, finish_reason;
 };
 
 // Of a completion, whole or as events.
-Answer Read(HttpClient& client) {
+CompletionAnswer Read(HttpClient& client) {
   HttpAnswer answer = client.Read();
   INFO(answer.body);
   REQUIRE(answer.status == 200);
-  Answer out;
+  CompletionAnswer out;
   const auto add = [&](const std::string& text) {
     const json choice = json::parse(text)["choices"][0];
     out.text += choice["text"].get<std::string>();
@@ -69,7 +69,7 @@ TEST_CASE("HTTP and gRPC give the same tokens for the same seed") {
       http.Post("/v1/completions",
                 absl::StrCat("{\"prompt\":[", prompt, "],\"max_tokens\":24,\"temperature\":0.8,\"seed\":", seed,
                              ",\"stream\":", stream, "}"));
-      const Answer answer = Read(http);
+      const CompletionAnswer answer = Read(http);
       CHECK(answer.text == text);
       CHECK(answer.finish_reason == (ids.size() == 24 ? "length" : "stop"));
     }

@@ -1,7 +1,6 @@
 // A decode worker's prefill worker and router, played by a test.
 #pragma once
 
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -43,7 +42,6 @@ class KvPeer {
       : channel_(dial(decode.address)),
         kv_(kv::v1::KvTransfer::NewStub(channel_)),
         worker_(worker::v1::DecodeWorker::NewStub(channel_)) {
-    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
     stream_ = worker_->Attach(&context_);
     worker::v1::DecodeEvent hello;
     REQUIRE(stream_->Read(&hello));
@@ -133,7 +131,6 @@ class KvPeer {
   absl::Status Try(grpc::Status (kv::v1::KvTransfer::Stub::*method)(grpc::ClientContext*, const Request&, Reply*),
                    const Request& request, Reply& reply) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
     return FromGrpc((kv_.get()->*method)(&context, request, &reply));
   }
 
@@ -190,7 +187,7 @@ inline std::vector<Turn> RunTurns(std::vector<std::string> prefill_flags, std::v
     turns.push_back({call.ids, call.logprobs});
   }
   look(decode);
-  CHECK(decode.BlocksComeBack());
+  decode.AwaitBlocksFree();
   return turns;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -12,11 +11,11 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "await.h"
 #include "base/strings.h"
 #include "catch.h"
 #include "model/temp_model.h"
@@ -183,12 +182,9 @@ inline double CachedAtDecode(const std::string& metrics, const std::string& mode
 // Of the module, in bytes: layers, K and V, KV heads, tokens, head dimension, float.
 inline constexpr double kBlockBytes = 3 * 2 * 2 * 16 * 16 * 4;
 
-// Counts are raised with a worker's report of its load; one that has passed `expected` is seen by what comes next.
+// Waits until a count is `expected` at least, and returns it. A worker's report of its load raises it.
 inline double Becomes(const std::function<double()>& read, double expected) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
-  while (read() < expected && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  Await(absl::StrCat("a count of ", expected), [&] { return read() >= expected; });
   return read();
 }
 

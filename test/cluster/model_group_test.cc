@@ -2,16 +2,15 @@
 #include "model_group.h"
 
 #include <array>
-#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "await.h"
 #include "base/strings.h"
 #include "catch.h"
 #include "nlohmann/json.hpp"
@@ -102,19 +101,15 @@ TEST_CASE("what a session's turn generates is prefilled meanwhile, for whichever
   context.insert(context.end(), first.ids.begin(), first.ids.end());
   context.insert(context.end(), {3, 1, 4});
   // Its end comes by and by; 149 tokens have been computed then, 9 whole blocks.
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  const auto shadowed = [&] {
+  Await("the shadow prefill to end", [&] {
     return Scrape(group.prefill.metrics, "baton_worker_jobs_total{code=\"OK\",role=\"prefill\"}").value_or(0) >= 2;
-  };
-  while (!shadowed() && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  });
   const Answer next = Get(*group.stub, ask("copy", "s"));
   CHECK(next.cached == 144);
   v1::GenerateRequest fresh = ask("copy", "");
   fresh.set_cache_salt("nothing is shared");
   CHECK(Get(*group.stub, fresh) == next);
-  for (Worker* worker : {&group.prefill, &tuned, &copy}) CHECK(worker->BlocksComeBack());
+  for (Worker* worker : {&group.prefill, &tuned, &copy}) worker->AwaitBlocksFree();
 }
 
 TEST_CASE("a decoder that is gone gives a clear error, and the session goes on with another") {
@@ -132,10 +127,10 @@ TEST_CASE("a decoder that is gone gives a clear error, and the session goes on w
   const std::string address = tuned->address;
   tuned.reset();
   absl::Status status;
-  for (int i = 0; i < 20 && (i == 0 || status.ok()); ++i) {
+  do {  // until the router has lost it
     Call call(*group.stub, ask("tuned"));
     status = call.Finish();
-  }
+  } while (status.ok());
   CHECK(absl::IsUnavailable(status));
   Call later(*group.stub, ask("tuned"));
   status = later.Finish();
@@ -146,13 +141,7 @@ TEST_CASE("a decoder that is gone gives a clear error, and the session goes on w
 
   // A decoder that nobody knew takes its place.
   const Worker back("decode", DecoderOf(made.Reversed("another"), address));
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!status.ok() && std::chrono::steady_clock::now() < until) {
-    Call call(*group.stub, ask("another"));
-    status = call.Finish();
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  CHECK(status.ok());
+  Await("the decoder to serve", [&] { return Call(*group.stub, ask("another")).Finish().ok(); });
 }
 
 TEST_CASE("a decoder that dies while it decodes gives a clear error, and the session's next turn finds its KV") {
@@ -165,24 +154,23 @@ TEST_CASE("a decoder that dies while it decodes gives a clear error, and the ses
     request.set_session_id(session);
     return request;
   };
-  Call broken(*group.stub, ask("tuned", "s", 440));
-  REQUIRE(broken.Read());
+  const std::unique_ptr<Call> broken = StopWhileItDecodes(tuned, *group.stub, ask("tuned", "s", 440));
   tuned.process.Signal(SIGKILL);
-  const absl::Status status = broken.Finish();
-  REQUIRE(broken.ids.size() < 440);  // it was still at it
+  const absl::Status status = broken->Finish();
+  REQUIRE(broken->ids.size() < 440);  // it was still at it
   CHECK(absl::IsUnavailable(status));
   CHECK(Message(status) == absl::StrCat("decode worker ", tuned.address, " was lost; the request may be sent again"));
-  CHECK(group.prefill.BlocksComeBack());
+  group.prefill.AwaitBlocksFree();
 
   // With what it has said, of which the client may keep as much as it likes.
-  context.insert(context.end(), broken.ids.begin(), broken.ids.begin() + 1);
+  context.insert(context.end(), broken->ids.begin(), broken->ids.begin() + 1);
   context.insert(context.end(), {3, 1, 4});
   const Answer next = Get(*group.stub, ask("copy", "s", 8));
   CHECK(next.cached >= 48);
   v1::GenerateRequest fresh = ask("copy", "", 8);
   fresh.set_cache_salt("nothing is shared");
   CHECK(Get(*group.stub, fresh) == next);
-  for (Worker* worker : {&group.prefill, &copy}) CHECK(worker->BlocksComeBack());
+  for (Worker* worker : {&group.prefill, &copy}) worker->AwaitBlocksFree();
 }
 
 TEST_CASE("a request whose decoder dies before it has said anything begins anew at another worker of that name") {
@@ -193,23 +181,17 @@ TEST_CASE("a request whose decoder dies before it has said anything begins anew 
   v1::GenerateRequest request = Ask("tuned", std::vector<int32_t>(50, 9), 40);
   request.set_session_id("s");
   const Answer expected = Get(*group.stub, request);
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   const auto served = [](const Worker& worker) {
     return Scrape(worker.metrics, "baton_worker_jobs_total{code=\"OK\",role=\"decode\"}").value_or(0) >= 1;
   };
-  while (!served(first) && !served(second) && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  Await("a worker to count its job", [&] { return served(first) || served(second); });
   Worker& home = served(first) ? first : second;
   Worker& other = served(first) ? second : first;
   CHECK_FALSE(served(other));
 
   home.process.Signal(SIGSTOP);  // so that it certainly says nothing
   Call call(*group.stub, request);
-  while (true) {  // until the router has given it to somebody
-    grpc::ClientContext context;
-    v1::GetServerInfoResponse info;
-    REQUIRE(group.stub->GetServerInfo(&context, {}, &info).ok());
-    if (info.live_requests() >= 1) break;
-  }
+  Await("the router to take the request", [&] { return ServerInfoOf(*group.stub).live_requests() >= 1; });
   home.process.Signal(SIGKILL);
   const absl::Status status = call.Finish();
   INFO(Message(status));
@@ -217,7 +199,7 @@ TEST_CASE("a request whose decoder dies before it has said anything begins anew 
   CHECK(call.ids == expected.ids);
   CHECK(call.logprobs == expected.logprobs);
   CHECK(call.final.usage().cached_tokens() >= 48);
-  for (Worker* worker : {&group.prefill, &other}) CHECK(worker->BlocksComeBack());
+  for (Worker* worker : {&group.prefill, &other}) worker->AwaitBlocksFree();
 }
 
 TEST_CASE("a context that one model began is continued by all that share its prefill module") {

@@ -6,21 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "await.h"
 #include "catch.h"
 
 namespace baton {
-namespace {
-
-constexpr std::chrono::milliseconds kPoll(5);
-constexpr std::chrono::seconds kPatience(60);
-
-}  // namespace
 
 Process::Process(const std::string& program, const std::vector<std::string>& arguments, const std::string& input) {
   directory_.Write("in", input);
@@ -54,18 +47,21 @@ std::string Process::Output() const {
 }
 
 std::string Process::Await(const std::string& marker) {
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  while (true) {
+  std::string rest;
+  baton::Await(absl::StrCat("'", marker, "' in the output of process ", pid_), [&] {
     const bool ended = HasEnded();  // before the output is read, so that none is missed
     const std::string output = Output();
     const size_t at = output.find(marker);
     const size_t end = at == std::string::npos ? at : output.find('\n', at);
-    if (end != std::string::npos) return output.substr(at + marker.size(), end - at - marker.size());
-    INFO("waiting for '" << marker << "' in:\n" << output);
-    REQUIRE_FALSE(ended);
-    REQUIRE(std::chrono::steady_clock::now() < until);
-    std::this_thread::sleep_for(kPoll);
-  }
+    if (end == std::string::npos) {
+      INFO("waiting for '" << marker << "' in:\n" << output);
+      REQUIRE_FALSE(ended);
+      return false;
+    }
+    rest = output.substr(at + marker.size(), end - at - marker.size());
+    return true;
+  });
+  return rest;
 }
 
 void Process::Signal(int signal) {
@@ -86,11 +82,7 @@ bool Process::HasEnded() {
 }
 
 int Process::Wait() {
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  while (!HasEnded()) {
-    REQUIRE(std::chrono::steady_clock::now() < until);
-    std::this_thread::sleep_for(kPoll);
-  }
+  baton::Await(absl::StrCat("the end of process ", pid_), [this] { return HasEnded(); });
   return exit_;
 }
 

@@ -23,12 +23,11 @@ class Process {
   std::string Await(const std::string& marker);
   void Signal(int signal);  // SIGSTOP: and it has stopped
   int Wait();               // for its end: the exit code, or minus the signal that ended it
+  bool HasEnded();          // does not wait
   std::string Output() const;
   pid_t pid() const { return pid_; }
 
  private:
-  bool HasEnded();
-
   TempDir directory_;  // of input and output
   pid_t pid_ = -1;     // -1: it was waited for
   int exit_ = 0;

@@ -1,8 +1,10 @@
 #include "programs.h"
 
-#include <thread>
+#include <csignal>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "await.h"
 #include "catch.h"
 #include "scrape.h"
 
@@ -33,17 +35,13 @@ Worker::Worker(const std::string& role_name, const std::vector<std::string>& arg
 
 Worker::~Worker() = default;
 
-bool Worker::AwaitUsed(bool some) {
+void Worker::AwaitUsed(bool some) {
   const std::string used = absl::StrCat("baton_kv_blocks{role=\"", role, "\",state=\"used\"}");
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
-  std::optional<double> last;
-  while (std::chrono::steady_clock::now() < until) {
-    last = Scrape(metrics, used);
-    if (last.has_value() && (*last > 0) == some) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  UNSCOPED_INFO(role << " still uses " << last.value_or(-1) << " blocks:\n" << process.Output());
-  return false;
+  Await(absl::StrCat("the ", role, " worker at ", address, " to use ", some ? "a block" : "no block"), [&] {
+    if (process.HasEnded()) FAIL("the " << role << " worker has ended:\n" << process.Output());
+    const std::optional<double> blocks = Scrape(metrics, used);
+    return blocks.has_value() && (*blocks > 0) == some;
+  });
 }
 
 v1::GenerateRequest Request(int max_tokens, int prompt_tokens) {
@@ -54,6 +52,26 @@ v1::GenerateRequest Request(int max_tokens, int prompt_tokens) {
   request.mutable_sampling()->set_max_tokens(max_tokens);
   request.mutable_sampling()->set_ignore_eos(true);
   return request;
+}
+
+v1::GetServerInfoResponse ServerInfoOf(v1::Inference::Stub& stub) {
+  grpc::ClientContext context;
+  v1::GetServerInfoResponse info;
+  REQUIRE(stub.GetServerInfo(&context, {}, &info).ok());
+  return info;
+}
+
+std::unique_ptr<Call> StopWhileItDecodes(Worker& decode, v1::Inference::Stub& stub,
+                                         const v1::GenerateRequest& request) {
+  while (true) {
+    const int64_t before = ServerInfoOf(stub).completion_tokens();
+    auto call = std::make_unique<Call>(stub, request);
+    REQUIRE(call->Read());
+    decode.process.Signal(SIGSTOP);
+    if (ServerInfoOf(stub).completion_tokens() - before < request.sampling().max_tokens() / 2) return call;
+    decode.process.Signal(SIGCONT);
+    REQUIRE(call->Finish().ok());
+  }
 }
 
 }  // namespace baton

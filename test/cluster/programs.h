@@ -1,7 +1,6 @@
 // The programs that cluster tests start, on a tiny model, and how they are talked to.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,10 +29,13 @@ struct Worker {
   Worker(const std::string& role_name, const std::vector<std::string>& arguments);
   ~Worker();
 
-  // Waits until no request holds a block there; not as long as a lease would last.
-  bool BlocksComeBack() { return AwaitUsed(false); }
-  // Waits until requests hold blocks, or none does.
-  bool AwaitUsed(bool some);
+  // Waits until a request holds blocks there.
+  void AwaitBlocksUsed() { AwaitUsed(true); }
+  // Waits until no request holds a block there.
+  void AwaitBlocksFree() { AwaitUsed(false); }
+
+ private:
+  void AwaitUsed(bool some);
 };
 
 // Greedy, of exactly so many tokens.
@@ -49,7 +51,6 @@ struct Call {
   Call(v1::Inference::Stub& stub, const v1::GenerateRequest& request,
        grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
     context.set_compression_algorithm(compression);
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
     reader = stub.Generate(&context, request);
   }
   bool Read() {
@@ -65,5 +66,13 @@ struct Call {
     return FromGrpc(reader->Finish());
   }
 };
+
+// The state of a router that asks for no keys.
+v1::GetServerInfoResponse ServerInfoOf(v1::Inference::Stub& stub);
+
+// Starts a request that has begun to answer, and stops its decode worker before the router has half of its tokens, so
+// that it does not end. A request that is faster ends, and is followed by another one. REQUIRES: no other request
+// generates tokens meanwhile.
+std::unique_ptr<Call> StopWhileItDecodes(Worker& decode, v1::Inference::Stub& stub, const v1::GenerateRequest& request);
 
 }  // namespace baton

@@ -2,17 +2,17 @@
 
 #include <signal.h>
 
-#include <chrono>
-#include <thread>
-
 #include "absl/strings/str_cat.h"
+#include "await.h"
 #include "catch.h"
 
 namespace baton {
 namespace {
 
+const std::string kGrace = "3600";  // seconds: longer than a test lasts
+
 std::vector<std::string> Patient(const std::string& listen) {
-  return {"--listen", listen, "--model", kModel, "--threads", "1", "--kv-memory-mb", "8", "--grace", "30"};
+  return {"--listen", listen, "--model", kModel, "--threads", "1", "--kv-memory-mb", "8", "--grace", kGrace};
 }
 
 size_t Count(const std::string& text, const std::string& what) {
@@ -40,7 +40,7 @@ std::unique_ptr<Process> Fleet::StartRouter(const std::string& listen, const std
   const auto both = [](const auto& workers) { return absl::StrCat(workers[0]->address, ",", workers[1]->address); };
   return std::make_unique<Process>(
       "baton-router",
-      std::vector<std::string>{"--listen", listen, "--http", http_listen, "--model", kModel, "--grace", "30",
+      std::vector<std::string>{"--listen", listen, "--http", http_listen, "--model", kModel, "--grace", kGrace,
                                "--prefill-workers", both(prefill), "--decode-workers", both(decode)});
 }
 
@@ -50,12 +50,10 @@ void Fleet::AwaitAttached(Process& router, size_t times, const std::string& only
       if (!only.empty() && worker->address != only) continue;
       const std::string line = absl::StrCat("worker ", worker->address, ": attached");
       router.Await(line);
-      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(50);
-      while (Count(router.Output(), line) < times) {
-        INFO(router.Output());
-        REQUIRE(std::chrono::steady_clock::now() < end);
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      }
+      Await(absl::StrCat(times, " times '", line, "'"), [&] {
+        if (router.HasEnded()) FAIL("the router has ended:\n" << router.Output());
+        return Count(router.Output(), line) >= times;
+      });
     }
   }
 }

@@ -26,7 +26,7 @@ void CheckNothingLost(Load& load) {
   std::cout << "rolling restart:\n" << report;
 }
 
-TEST_CASE("every process is restarted under load, and no request is lost") {
+TEST_CASE("every process is restarted under load, and no request is lost", "[waits]") {
   Fleet fleet;
   Load load(AllSurfaces(fleet), fleet.routers.size());
   load.AwaitMore(5);

@@ -1,5 +1,4 @@
 #include <bit>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,11 +25,6 @@ v1::GenerateRequest Sampled(int max_tokens, int prompt_tokens, const Question& q
   return request;
 }
 
-void Patient(grpc::ClientContext& context, const Question& question) {
-  context.set_wait_for_ready(!question.is_first);
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
-}
-
 // A stream that is open as long as this lives.
 struct Stream {
   grpc::ClientContext context;
@@ -40,7 +34,7 @@ struct Stream {
   absl::Status status;
 
   Stream(v1::Inference::Stub& stub, const Question& question, const v1::GenerateRequest& request) {
-    Patient(context, question);
+    context.set_wait_for_ready(!question.is_first);
     reader = stub.Generate(&context, request);
   }
   bool Finish(size_t wanted) {
@@ -119,7 +113,7 @@ class Prefilling final : public Surface {
     *request.mutable_segments() = Request(1, 40 + 11 * question.prompt).segments();
     request.set_cache_salt(question.tag);
     grpc::ClientContext context;
-    Patient(context, question);
+    context.set_wait_for_ready(!question.is_first);
     v1::PrefillOnlyResponse response;
     const absl::Status status = FromGrpc(stubs_[question.router]->PrefillOnly(&context, request, &response));
     if (status.ok()) return {.answer = absl::StrCat(response.usage().prompt_tokens(), " tokens")};

@@ -103,7 +103,7 @@ class Calling final : public Surface {
   Try Ask(const Question& question) override {
     std::optional<HttpClient>& client = open_[question.router];
     if (!client) {
-      std::optional<HttpClient> dialled = HttpClient::Dial(routers_[question.router], /*patience_seconds=*/60);
+      std::optional<HttpClient> dialled = HttpClient::Dial(routers_[question.router]);
       if (!dialled) return {.failure = "connection refused", .may_repeat = true};
       client.emplace(*std::move(dialled));
     }

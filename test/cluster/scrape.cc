@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,15 +15,13 @@ namespace baton {
 namespace {
 
 // All that a HTTP/1.0 GET answers; empty where nobody does.
-std::string Get(const std::string& host_port, const std::string& path) {
+std::string HttpGet(const std::string& host_port, const std::string& path) {
   const size_t colon = host_port.rfind(':');
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(std::atoi(host_port.c_str() + colon + 1)));
   inet_pton(AF_INET, host_port.substr(0, colon).c_str(), &address.sin_addr);
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  const timeval patience{5, 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   std::string answer;
   const std::string request = "GET " + path + " HTTP/1.0\r\n\r\n";
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
@@ -39,7 +36,7 @@ std::string Get(const std::string& host_port, const std::string& path) {
 }  // namespace
 
 std::optional<double> Scrape(const std::string& host_port, const std::string& series) {
-  const std::string text = Get(host_port, "/metrics");
+  const std::string text = HttpGet(host_port, "/metrics");
   const size_t brace = series.find('{');
   const std::string name = series.substr(0, brace);
   std::vector<std::string> labels;

@@ -193,13 +193,13 @@ TEST_CASE("a session whose prefill worker is killed is computed anew on the othe
     CHECK(Becomes([&] { return Moved(other.metrics); }, moved) == moved);
     session.Add(answer);
   }
-  for (Worker* worker : {&other, &cluster.tuned, &cluster.copy}) CHECK(worker->BlocksComeBack());
+  for (Worker* worker : {&other, &cluster.tuned, &cluster.copy}) worker->AwaitBlocksFree();
 }
 
 // A conversation over HTTP: what was asked, and what of it was cached.
-class Chat {
+class Conversation {
  public:
-  Chat(const std::string& address, std::string salt) : http_(address), salt_(std::move(salt)) {}
+  Conversation(const std::string& address, std::string salt) : http_(address), salt_(std::move(salt)) {}
   struct Reply {
     std::string text, finish_reason;
     int prompt = 0, cached = 0, made = 0;  // tokens
@@ -238,15 +238,15 @@ TEST_CASE("a chat's next turn over HTTP finds what was said cached, whether it e
   double jobs = 0;
   for (const auto& [tokens, ended] : {std::pair(30, "length"), std::pair(100, "stop")}) {
     INFO(ended);
-    Chat chat(http, ended);
-    const Chat::Reply first = chat.Say("Spell it.", "letters", tokens);
+    Conversation chat(http, ended);
+    const Conversation::Reply first = chat.Say("Spell it.", "letters", tokens);
     INFO(first.text);
     REQUIRE(first.finish_reason == ended);
     REQUIRE(first.made >= 30);
     jobs += 2;
     CHECK(Becomes([&] { return JobsDone(metrics); }, jobs) == jobs);
     // The template goes on as the model did: after its end of sequence, or where it was cut off.
-    const Chat::Reply next = chat.Say("Go on.", "tuned", 1);
+    const Conversation::Reply next = chat.Say("Go on.", "tuned", 1);
     CHECK(next.cached == (first.prompt + first.made - 1) / kBlock * kBlock);
     CHECK(next.cached > first.prompt);
     jobs += 1;

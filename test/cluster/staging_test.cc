@@ -1,12 +1,11 @@
 // Real processes: what a small prefill worker evicts comes back.
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "await.h"
 #include "base/strings.h"
 #include "catch.h"
 #include "programs.h"
@@ -17,12 +16,12 @@ namespace baton {
 namespace {
 
 // One worker of each kind. The prefill worker's pool holds one prompt.
-struct Cluster {
+struct StagingCluster {
   Worker prefill, decode{"decode"};
   Process router;
   std::unique_ptr<v1::Inference::Stub> stub;
 
-  explicit Cluster(const std::vector<std::string>& staging)
+  explicit StagingCluster(const std::vector<std::string>& staging)
       : prefill("prefill", With(staging)),
         router("baton-router", {"--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--model", kModel,
                                 "--prefill-workers", prefill.address, "--decode-workers", decode.address}),
@@ -54,54 +53,50 @@ struct Cluster {
   }
 };
 
-// Metrics are told now and then.
-bool AwaitMetric(const Cluster& cluster, const std::string& series, double least) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(50);
-  while (std::chrono::steady_clock::now() < until) {
-    if (Scrape(cluster.prefill.metrics, series).value_or(-1) >= least) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  return false;
+// Waits until a metric of the prefill worker is so much at least.
+void AwaitMetric(const StagingCluster& cluster, const std::string& series, double least) {
+  Await(absl::StrCat(series, " to be ", least),
+        [&] { return Scrape(cluster.prefill.metrics, series).value_or(-1) >= least; });
 }
 
 TEST_CASE("a context that was evicted comes back from host memory, with the same tokens") {
-  Cluster cluster({"--kv-host-mb", "8"});
-  std::vector<Cluster::Answer> first;
+  StagingCluster cluster({"--kv-host-mb", "8"});
+  std::vector<StagingCluster::Answer> first;
   for (int context = 0; context < 4; ++context) first.push_back(cluster.Ask(context));
   for (int context = 0; context < 4; ++context) {
-    const Cluster::Answer again = cluster.Ask(context);
+    const StagingCluster::Answer again = cluster.Ask(context);
     CHECK(again.ids == first[static_cast<size_t>(context)].ids);
     CHECK(first[static_cast<size_t>(context)].cached == 0);
     CHECK(again.cached >= 304);
   }
-  CHECK(cluster.prefill.BlocksComeBack());
-  CHECK(AwaitMetric(cluster, "baton_worker_tokens_total{role=\"prefill\",source=\"host\"}", 3 * 304));
-  CHECK(AwaitMetric(cluster, "baton_staged_bytes{tier=\"host\"}", 1));
+  cluster.prefill.AwaitBlocksFree();
+  AwaitMetric(cluster, "baton_worker_tokens_total{role=\"prefill\",source=\"host\"}", 3 * 304);
+  AwaitMetric(cluster, "baton_staged_bytes{tier=\"host\"}", 1);
 }
 
 TEST_CASE("a context that memory had no room for comes back from disk, with the same tokens") {
   const TempDir directory;
-  Cluster cluster({"--kv-host-mb", "1", "--kv-disk-dir", directory.path(), "--kv-disk-mb", "4"});
+  StagingCluster cluster({"--kv-host-mb", "1", "--kv-disk-dir", directory.path(), "--kv-disk-mb", "4"});
   constexpr int kContexts = 16, kBlocks = 19, kBlockBytes = 6144, kPool = 24;
   constexpr int kHost = (1 << 20) / kBlockBytes;
-  std::vector<Cluster::Answer> first;
+  std::vector<StagingCluster::Answer> first;
   for (int context = 0; context < kContexts; ++context) {
     first.push_back(cluster.Ask(context));
     // However slow the disk is: all but half of what memory holds is there before more is evicted.
     const int written = (context + 1) * kBlocks - kPool - kHost / 2 - 10;
-    REQUIRE(AwaitMetric(cluster, "baton_staged_bytes{tier=\"disk\"}", written * kBlockBytes));
+    AwaitMetric(cluster, "baton_staged_bytes{tier=\"disk\"}", written * kBlockBytes);
   }
-  const Cluster::Answer again = cluster.Ask(0);
+  const StagingCluster::Answer again = cluster.Ask(0);
   CHECK(again.ids == first[0].ids);
   CHECK(again.cached >= 304);
-  CHECK(AwaitMetric(cluster, "baton_worker_tokens_total{role=\"prefill\",source=\"disk\"}", 304));
+  AwaitMetric(cluster, "baton_worker_tokens_total{role=\"prefill\",source=\"disk\"}", 304);
   CHECK(std::filesystem::is_empty(directory.path()));
-  CHECK(cluster.prefill.BlocksComeBack());
+  cluster.prefill.AwaitBlocksFree();
 }
 
 TEST_CASE("a disk that cannot be used is said at the start") {
   const auto check = [](const std::vector<std::string>& staging) {
-    std::vector<std::string> arguments = Cluster::With(staging);
+    std::vector<std::string> arguments = StagingCluster::With(staging);
     arguments.push_back("--check");
     Process process("baton-prefill", arguments);
     CHECK(process.Wait() == 1);

@@ -21,12 +21,12 @@ std::vector<std::string> Verifying(std::vector<std::string> arguments) {
   return arguments;
 }
 
-struct Cluster {
+struct RankCluster {
   Worker prefill, decode;
   Process router;
   std::unique_ptr<v1::Inference::Stub> stub;
 
-  Cluster(int prefill_ranks, int decode_ranks)
+  RankCluster(int prefill_ranks, int decode_ranks)
       : prefill("prefill", Ranks(prefill_ranks)),
         decode("decode", Verifying(Ranks(decode_ranks))),
         router("baton-router", {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--prefill-workers",
@@ -50,18 +50,18 @@ struct Cluster {
 };
 
 TEST_CASE("groups of ranks of any sizes hand KV over and decode alike") {
-  Cluster alone(1, 1);
+  RankCluster alone(1, 1);
   const float expected = alone.Ask().at(0);
   for (const auto& [prefill, decode] : {std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
     INFO(prefill << " prefill ranks, " << decode << " decode ranks");
-    Cluster cluster(prefill, decode);
+    RankCluster cluster(prefill, decode);
     std::vector<int32_t> first, again;
     const std::vector<float> logprobs = cluster.Ask(&first);
     CHECK(logprobs.at(0) == Approx(expected).margin(0.05));  // wrong heads would be far off
     CHECK(cluster.Ask(&again) == logprobs);                  // from the cache: the same bits
     CHECK(again == first);
-    CHECK(cluster.prefill.BlocksComeBack());
-    CHECK(cluster.decode.BlocksComeBack());
+    cluster.prefill.AwaitBlocksFree();
+    cluster.decode.AwaitBlocksFree();
   }
 }
 

@@ -1,12 +1,11 @@
 // Real processes and real UCX: KV that somebody else wrote, with and without --verify-kv.
-#include <chrono>
 #include <future>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "await.h"
 #include "base/strings.h"
 #include "catch.h"
 #include "kv/block_digest.h"
@@ -85,10 +84,10 @@ class Peer {
 // Counts are raised with a worker's report of its load.
 double AwaitFailedChecks(const Worker& decode, double expected) {
   double value = -1;
-  for (int i = 0; i < 500 && value < expected; ++i) {
-    if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  Await(absl::StrCat(expected, " failed checks"), [&] {
     value = Scrape(decode.metrics, "baton_kv_checks_failed_total").value_or(-1);
-  }
+    return value >= expected;
+  });
   return value;
 }
 
@@ -125,7 +124,7 @@ TEST_CASE(
   const Peer::Result held = peer.Run("b", Peer::Forged::kNot);
   CHECK(held.missing == 1);
   CHECK(held.tokens == right);
-  CHECK(verifying.BlocksComeBack());
+  verifying.AwaitBlocksFree();
 }
 
 TEST_CASE("who has no certificate of the authority is not told where blocks lie") {
@@ -135,7 +134,6 @@ TEST_CASE("who has no certificate of the authority is not told where blocks lie"
                                  "--peer-ca", own.authority}));
   const auto link = [&](const std::shared_ptr<grpc::Channel>& channel) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
     kv::v1::LinkReply reply;
     const absl::Status status = FromGrpc(kv::v1::KvTransfer::NewStub(channel)->Link(&context, {}, &reply));
     CHECK(reply.transport_descriptor().empty());

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <functional>
-#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +13,7 @@
 #include "backend/cpu/backend_fixture.h"
 #include "catch.h"
 #include "model/weights.h"
+#include "seeds.h"
 #include "source_path.h"
 
 namespace baton {
@@ -36,17 +37,16 @@ inline void CheckDecodesLikeOnePass(TestBackend& prefill, std::span<const BlockI
   decode.Free(alone);
 }
 
-// Every family in both precisions, with all kernels that this machine can run.
+// Calls `run` for every family in both precisions, with all kernels that this machine can run and `seeds` seeds.
 inline void ForEachTinyModel(
-    const std::function<void(const Weights&, const std::string& kernels, unsigned seed)>& run) {
-  const unsigned seed = std::random_device{}();
+    uint64_t seeds, const std::function<void(const Weights&, const std::string& kernels, uint64_t seed)>& run) {
   for (const std::string& kernels : KernelNames()) {
     for (const std::string model :
          {"llama3_f32", "llama3_bf16", "qwen2_5_f32", "qwen2_5_bf16", "qwen3_f32", "qwen3_bf16"}) {
       const auto weights = LoadWeights(SourcePath("test/golden/tiny_" + model));
       REQUIRE(weights.ok());
-      INFO(model << ", kernels " << kernels << ", seed " << seed);
-      run(**weights, kernels, seed);
+      INFO(model << ", kernels " << kernels);
+      ForEachSeed(seeds, [&](uint64_t seed) { run(**weights, kernels, seed); });
     }
   }
 }

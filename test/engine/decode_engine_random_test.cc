@@ -7,6 +7,7 @@
 #include "catch.h"
 #include "engine/decode_engine.h"
 #include "engine/decode_outputs.h"
+#include "seeds.h"
 
 namespace baton {
 namespace {
@@ -40,8 +41,7 @@ std::vector<DecodeJob> RandomJobs(std::mt19937& rng, int count, size_t longest_p
 
 TEST_CASE("what a request gives does not depend on neighbours, arrival, order, tenant, batch, preemption or sampler") {
   int64_t preemptions = 0, ahead = 0, came_between = 0;
-  for (uint32_t seed = 0; seed < 60; ++seed) {
-    INFO("seed " << seed);
+  const Seeds seeds = ForEachSeed(60, [&](uint64_t seed) {
     std::mt19937 rng(seed);
     std::vector<DecodeJob> jobs = RandomJobs(rng, 10, 60, 60);
     std::map<RequestId, Output> alone;
@@ -79,16 +79,17 @@ TEST_CASE("what a request gives does not depend on neighbours, arrival, order, t
     preemptions += world.engine.load().preemptions;
     CHECK(world.engine.load().steps_ahead == world.backend.steps_ahead());
     ahead += world.backend.steps_ahead();
+  });
+  if (seeds.all()) {
+    CHECK(preemptions > 20);
+    CHECK(ahead > 500);
+    CHECK(came_between > 50);
   }
-  CHECK(preemptions > 20);
-  CHECK(ahead > 500);
-  CHECK(came_between > 50);
 }
 
 TEST_CASE("cancelled or failed at any moment, a request told what it gives alone as far as it came, and one end") {
   int64_t cancelled = 0, failed = 0;
-  for (uint32_t seed = 0; seed < 60; ++seed) {
-    INFO("seed " << seed);
+  const Seeds seeds = ForEachSeed(60, [&](uint64_t seed) {
     std::mt19937 rng(seed);
     const std::vector<DecodeJob> jobs = RandomJobs(rng, 10, 40, 30);
     DecodeWorld world(TestOptions(10));
@@ -128,9 +129,11 @@ TEST_CASE("cancelled or failed at any moment, a request told what it gives alone
     }
     CHECK(world.AllBlocksBack());
     CHECK(world.engine.idle());
+  });
+  if (seeds.all()) {
+    CHECK(cancelled > 50);
+    CHECK(failed > 20);
   }
-  CHECK(cancelled > 50);
-  CHECK(failed > 20);
 }
 
 }  // namespace

@@ -13,15 +13,16 @@
 #include "catch.h"
 #include "engine/scenario_file.h"
 #include "kv/prefix_key.h"
+#include "seeds.h"
 #include "source_path.h"
 
 namespace baton {
 namespace {
 
 // A scheduler over a pool without bytes. Sequences end by themselves when they have made all their tokens.
-class SchedulerWorld {
+class DecodeSchedulerWorld {
  public:
-  SchedulerWorld(int64_t blocks, DecodeSchedulerOptions options)
+  DecodeSchedulerWorld(int64_t blocks, DecodeSchedulerOptions options)
       : pool_(blocks), tree_(pool_), scheduler_(WithPositions(options, blocks), pool_, tree_) {}
 
   struct Spec {
@@ -191,13 +192,13 @@ std::string Show(const Admission& admission) {
 
 TEST_CASE("decode scheduling goes as the scenarios say") {
   for (const char* file : {"decode_batch.txt", "decode_preemption.txt", "decode_admission.txt", "decode_tenants.txt"}) {
-    std::unique_ptr<SchedulerWorld> world;
+    std::unique_ptr<DecodeSchedulerWorld> world;
     RunScenario(SourcePath(std::string("test/scenario/") + file), [&](const ScenarioCommand& c) -> std::string {
       if (c.name == "worker") {
         DecodeSchedulerOptions options;
         options.max_batch = static_cast<int32_t>(c.Number("batch", 64));
         options.positions = c.Number("positions");
-        world = std::make_unique<SchedulerWorld>(c.Number("blocks"), options);
+        world = std::make_unique<DecodeSchedulerWorld>(c.Number("blocks"), options);
         return "";
       }
       if (c.name == "add") {
@@ -242,7 +243,7 @@ TEST_CASE("decode scheduling goes as the scenarios say") {
 }
 
 TEST_CASE("the next step begins with who goes on and who came, and without who certainly ends") {
-  SchedulerWorld world(12, {.max_batch = 3});
+  DecodeSchedulerWorld world(12, {.max_batch = 3});
   world.begins_next = true;
   REQUIRE(world.Add("a", {.kv_tokens = 14, .max_new_tokens = 100, .family = 1}));
   REQUIRE(world.Add("b", {.kv_tokens = 10, .max_new_tokens = 3, .family = 2}));
@@ -267,7 +268,7 @@ TEST_CASE("the next step begins with who goes on and who came, and without who c
 }
 
 TEST_CASE("no block is taken for a step after a sequence's last") {
-  SchedulerWorld world(4, {});
+  DecodeSchedulerWorld world(4, {});
   REQUIRE(world.Add("a", {.kv_tokens = 31, .max_new_tokens = 1, .family = 1}));
   world.scheduler().BeginStep();
   const int64_t free = world.pool().counts().free;
@@ -277,7 +278,7 @@ TEST_CASE("no block is taken for a step after a sequence's last") {
 }
 
 TEST_CASE("a step does not begin ahead where it lacks blocks, nor while a sequence is swapped out") {
-  SchedulerWorld world(4, {});
+  DecodeSchedulerWorld world(4, {});
   world.begins_next = true;
   REQUIRE(world.Add("a", {.kv_tokens = 30, .max_new_tokens = 20, .family = 1}));
   REQUIRE(world.Add("b", {.kv_tokens = 30, .max_new_tokens = 20, .family = 2}));
@@ -293,7 +294,7 @@ TEST_CASE("a step does not begin ahead where it lacks blocks, nor while a sequen
 }
 
 TEST_CASE("blocks of what ended under the next step are free when that is over") {
-  SchedulerWorld world(6, {});
+  DecodeSchedulerWorld world(6, {});
   REQUIRE(world.Add("a", {.kv_tokens = 30, .max_new_tokens = 20, .family = 1}));
   REQUIRE(world.Add("b", {.kv_tokens = 15, .max_new_tokens = 20, .family = 2}));
   world.StepWithNext();
@@ -307,7 +308,7 @@ TEST_CASE("blocks of what ended under the next step are free when that is over")
 }
 
 TEST_CASE("a block in whose place a sequence has another's is free when the next step is over") {
-  SchedulerWorld world(6, {});
+  DecodeSchedulerWorld world(6, {});
   REQUIRE(world.Add("c", {.kv_tokens = 15, .max_new_tokens = 100, .family = 3}));
   REQUIRE(world.Add("d", {.kv_tokens = 15, .max_new_tokens = 100, .family = 4}));
   world.StepWithNext();
@@ -323,7 +324,7 @@ TEST_CASE("a block in whose place a sequence has another's is free when the next
 
 TEST_CASE("sequences that share all they have give room together") {
   // Two with the same 3 full blocks and nothing else, in a pool where the first comer needs what they hold.
-  SchedulerWorld world(8, {});
+  DecodeSchedulerWorld world(8, {});
   REQUIRE(
       world.Add("A", {.kv_tokens = 79, .max_new_tokens = 40, .priority = 0, .family = 1}));  // 5 blocks, 8 in the end
   REQUIRE(world.Add("B", {.kv_tokens = 48, .max_new_tokens = 40, .priority = 0, .family = 2}));
@@ -338,14 +339,13 @@ TEST_CASE("sequences that share all they have give room together") {
 }
 
 TEST_CASE("whatever comes, every sequence ends, and none is swapped out for one with a later turn") {
-  for (uint32_t seed = 0; seed < 200; ++seed) {
-    INFO("seed " << seed);
+  ForEachSeed(200, [](uint64_t seed) {
     std::mt19937 rng(seed);
     const auto blocks = static_cast<int64_t>(4 + rng() % 12);
     DecodeSchedulerOptions options;
     options.max_batch = static_cast<int32_t>(1 + rng() % 6);
     const auto tenants = static_cast<uint32_t>(1 + rng() % 4);
-    SchedulerWorld world(blocks, options);
+    DecodeSchedulerWorld world(blocks, options);
     world.begins_next = seed % 2 == 0;
     if (seed % 4 == 0) world.drops = &rng;
     int added = 0;
@@ -379,11 +379,11 @@ TEST_CASE("whatever comes, every sequence ends, and none is swapped out for one 
     const BlockPool::Counts counts = world.pool().counts();
     CHECK(counts.free + counts.cached == counts.total);
     CHECK(world.scheduler().counts().preemptions < 4 * added + 100);
-  }
+  });
 }
 
 TEST_CASE("a low priority runs in the end, however many of a high priority come") {
-  SchedulerWorld world(32, {.max_batch = 2, .positions = 0});
+  DecodeSchedulerWorld world(32, {.max_batch = 2, .positions = 0});
   REQUIRE(world.Add("low", {.kv_tokens = 5, .max_new_tokens = 3}));
   int waited = 0;
   std::string lines;

@@ -1,7 +1,6 @@
 #include "engine/decode_worker.h"
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <random>
@@ -32,9 +31,7 @@ class Recorder final : public DecodeListener {
   }
   void WaitForTokens(const RequestId& id, size_t count) {
     std::unique_lock lock(mutex_);
-    const bool told =
-        changed_.wait_for(lock, std::chrono::minutes(2), [&] { return outputs_[id].tokens.size() >= count; });
-    BATON_CHECK(told, "tokens were not told");
+    changed_.wait(lock, [&] { return outputs_[id].tokens.size() >= count; });
   }
   size_t ended() {
     const std::lock_guard lock(mutex_);
@@ -80,8 +77,7 @@ class GatedBackend final : public Backend {
   }
   void WaitForArrivals(int64_t count) {
     std::unique_lock lock(mutex_);
-    const bool arrived = changed_.wait_for(lock, std::chrono::minutes(2), [&] { return arrived_ >= count; });
-    BATON_CHECK(arrived, "a step did not begin");
+    changed_.wait(lock, [&] { return arrived_ >= count; });
   }
 
  private:
@@ -101,7 +97,7 @@ DecodeWorkerOptions WorkerOptions() {
   return options;
 }
 
-std::vector<TokenId> Prompt(uint32_t seed, size_t length) {
+std::vector<TokenId> SeededPrompt(uint32_t seed, size_t length) {
   std::mt19937 rng(seed);
   std::vector<TokenId> prompt(length);
   for (TokenId& t : prompt) t = static_cast<TokenId>(rng() % FakeBackend::kVocab);
@@ -148,7 +144,7 @@ TEST_CASE("requests started from many threads give what they give alone, whoever
     for (uint32_t c = 0; c < 3; ++c) {
       clients.emplace_back([&, c] {
         for (uint32_t i = 0; i < 5; ++i) {
-          const std::vector<TokenId> prompt = Prompt(10 * c + i, 5 + 9 * i);
+          const std::vector<TokenId> prompt = SeededPrompt(10 * c + i, 5 + 9 * i);
           DecodeJob job = TestJob(absl::StrCat(c, ".", i), prompt, 20);
           if (i % 2 == 1) job.sampling.logprobs = c;  // with 0 it may still be sampled
           while (!TryHandOff(worker, backend, job)) std::this_thread::yield();
@@ -181,9 +177,9 @@ TEST_CASE("all tokens of one step are told together") {
   DecodeWorker worker(WorkerOptions(), backend, spans, clock);
   REQUIRE(worker.OnLink(TestLink()).ok());
   backend.Set(false);
-  StartJob(worker, backend, TestJob("a", Prompt(1, 9), 1));
+  StartJob(worker, backend, TestJob("a", SeededPrompt(1, 9), 1));
   backend.WaitForArrivals(1);  // a's step runs; what starts now shares the next
-  for (const char* id : {"b", "c", "d"}) StartJob(worker, backend, TestJob(id, Prompt(2, 9), 2));
+  for (const char* id : {"b", "c", "d"}) StartJob(worker, backend, TestJob(id, SeededPrompt(2, 9), 2));
   backend.Set(true);
   worker.Shutdown(absl::InfiniteDuration());
   CHECK(spans.sizes == std::vector<size_t>{1, 3, 3});
@@ -218,7 +214,7 @@ TEST_CASE("the next step runs while tokens of the last are told, and no step is 
   DecodeWorker worker(WorkerOptions(), backend, slow, clock);
   slow.worker = &worker;
   REQUIRE(worker.OnLink(TestLink()).ok());
-  const std::vector<TokenId> prompt = Prompt(1, 9);
+  const std::vector<TokenId> prompt = SeededPrompt(1, 9);
   StartJob(worker, backend, TestJob("a", prompt, 20));
   backend.WaitForArrivals(2);
   std::thread closing([&] { worker.Shutdown(absl::InfiniteDuration()); });
@@ -235,17 +231,17 @@ TEST_CASE("a step's tokens are told while the next one is with the device, and s
   DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
   REQUIRE(worker.OnLink(TestLink()).ok());
   backend.Set(false);
-  StartJob(worker, backend, TestJob("a", Prompt(1, 9), 3));
+  StartJob(worker, backend, TestJob("a", SeededPrompt(1, 9), 3));
   backend.WaitForArrivals(1);
-  StartJob(worker, backend, TestJob("b", Prompt(2, 9), 1));
+  StartJob(worker, backend, TestJob("b", SeededPrompt(2, 9), 1));
   for (size_t steps = 1; steps <= 2; ++steps) {
     backend.Pass();
     backend.WaitForArrivals(static_cast<int64_t>(steps) + 1);
     recorder.WaitForTokens("a", steps);
   }
-  CHECK(recorder.WaitForEnd("b").tokens == FakeBackend::Greedy(Prompt(2, 9), 1));
+  CHECK(recorder.WaitForEnd("b").tokens == FakeBackend::Greedy(SeededPrompt(2, 9), 1));
   backend.Pass();  // the last; nothing follows it
-  CHECK(recorder.WaitForEnd("a").tokens == FakeBackend::Greedy(Prompt(1, 9), 3));
+  CHECK(recorder.WaitForEnd("a").tokens == FakeBackend::Greedy(SeededPrompt(1, 9), 3));
 }
 
 TEST_CASE("messages are answered while a step computes") {
@@ -255,9 +251,9 @@ TEST_CASE("messages are answered while a step computes") {
   DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
   REQUIRE(worker.OnLink(TestLink()).ok());
   backend.Set(false);
-  StartJob(worker, backend, TestJob("a", Prompt(1, 20), 100));
+  StartJob(worker, backend, TestJob("a", SeededPrompt(1, 20), 100));
   backend.WaitForArrivals(1);
-  DecodeJob other = TestJob("b", Prompt(2, 20), 5);
+  DecodeJob other = TestJob("b", SeededPrompt(2, 20), 5);
   CHECK(TryHandOff(worker, backend, other));
   CHECK(worker.OnHeartbeat({.writer = kWriter, .active = {}}).ok());
   CHECK(worker.Load().running == 1);
@@ -277,10 +273,10 @@ TEST_CASE("shutdown lets what was started or handed off finish, within its grace
   Recorder recorder;
   DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
   REQUIRE(worker.OnLink(TestLink()).ok());
-  DecodeJob late = TestJob("late", Prompt(3, 20), 5);
+  DecodeJob late = TestJob("late", SeededPrompt(3, 20), 5);
   REQUIRE(TryHandOff(worker, backend, late));
 
-  const DecodeJob refused = TestJob("refused", Prompt(4, 20), 5);
+  const DecodeJob refused = TestJob("refused", SeededPrompt(4, 20), 5);
   const auto has_room = [&] {
     const absl::StatusOr<ReserveReply> reply = worker.OnReserve(ReserveFor(refused));
     if (!reply.ok()) return false;
@@ -291,7 +287,7 @@ TEST_CASE("shutdown lets what was started or handed off finish, within its grace
   REQUIRE(has_room());
 
   SECTION("finish") {
-    StartJob(worker, backend, TestJob("a", Prompt(1, 20), 30));
+    StartJob(worker, backend, TestJob("a", SeededPrompt(1, 20), 30));
     std::thread closing([&] { worker.Shutdown(absl::InfiniteDuration()); });
     while (has_room()) std::this_thread::yield();
     const absl::Status started = worker.Start(late);
@@ -303,7 +299,7 @@ TEST_CASE("shutdown lets what was started or handed off finish, within its grace
   }
   SECTION("no grace") {
     backend.Set(false);
-    StartJob(worker, backend, TestJob("a", Prompt(1, 20), 30));
+    StartJob(worker, backend, TestJob("a", SeededPrompt(1, 20), 30));
     backend.WaitForArrivals(1);
     std::thread closing([&] { worker.Shutdown(absl::ZeroDuration()); });
     while (has_room()) std::this_thread::yield();
@@ -337,7 +333,7 @@ TEST_CASE("the next step is planned late, and where there is none nothing is wai
   Recorder recorder;
   DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
   REQUIRE(worker.OnLink(TestLink()).ok());
-  StartJob(worker, backend, TestJob("a", Prompt(1, 9), 100));
+  StartJob(worker, backend, TestJob("a", SeededPrompt(1, 9), 100));
   worker.Shutdown(absl::InfiniteDuration());
   REQUIRE(clock.sleeps.size() == 99);  // not in the last one
   CHECK(worker.Load().steps_ahead == 99);
@@ -352,7 +348,7 @@ TEST_CASE("a step for which the device waited was not ahead") {
   Recorder recorder;
   DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
   REQUIRE(worker.OnLink(TestLink()).ok());
-  StartJob(worker, backend, TestJob("a", Prompt(1, 9), 10));
+  StartJob(worker, backend, TestJob("a", SeededPrompt(1, 9), 10));
   worker.Shutdown(absl::InfiniteDuration());
   CHECK(backend.steps_ahead() == 9);
   CHECK(worker.Load().steps_ahead == 0);
@@ -371,7 +367,7 @@ TEST_CASE("shutdown ends a step that has begun before it gives that one's blocks
   Recorder recorder;
   DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
   REQUIRE(worker.OnLink(TestLink()).ok());
-  const std::vector<TokenId> prompt = Prompt(1, 9);
+  const std::vector<TokenId> prompt = SeededPrompt(1, 9);
   StartJob(worker, backend, TestJob("a", prompt, 50));
   while (layers <= FakeBackend::Layout().layers) std::this_thread::yield();
   std::thread shutdown([&] { worker.Shutdown(absl::ZeroDuration()); });
@@ -393,10 +389,10 @@ TEST_CASE("a request that waits for blocks goes on when a writer releases them")
   Recorder recorder;
   DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
   REQUIRE(worker.OnLink(TestLink()).ok());
-  const std::vector<TokenId> prompt = Prompt(1, 10);
+  const std::vector<TokenId> prompt = SeededPrompt(1, 10);
   DecodeJob job = TestJob("a", prompt, 1);
   REQUIRE(TryHandOff(worker, backend, job));
-  const absl::StatusOr<ReserveReply> blocker = worker.OnReserve(ReserveFor(TestJob("blocker", Prompt(2, 30), 1)));
+  const absl::StatusOr<ReserveReply> blocker = worker.OnReserve(ReserveFor(TestJob("blocker", SeededPrompt(2, 30), 1)));
   REQUIRE(std::holds_alternative<Reserved>(*blocker));  // two of the other blocks
   job.sampling.max_tokens = 45;
   REQUIRE(worker.Start(job).ok());
@@ -415,10 +411,10 @@ TEST_CASE("blocks are checked while a step computes, and of two requests the one
   DecodeWorker worker(std::move(options), backend, recorder, clock);
   REQUIRE(worker.OnLink(TestLink()).ok());
   backend.Set(false);
-  StartJob(worker, backend, TestJob("first", Prompt(1, 5), 3));
+  StartJob(worker, backend, TestJob("first", SeededPrompt(1, 5), 3));
   backend.WaitForArrivals(1);
 
-  DecodeJob forged = TestJob("forged", Prompt(2, 40), 3);
+  DecodeJob forged = TestJob("forged", SeededPrompt(2, 40), 3);
   REQUIRE(TryHandOff(worker, backend, forged));
   // Block 0 is the first request's, which is in use.
   for (std::byte& byte : backend.kv_slab().host()) {
@@ -428,7 +424,7 @@ TEST_CASE("blocks are checked while a step computes, and of two requests the one
   while (worker.Load().failed_checks == 0) std::this_thread::yield();  // by another thread than the one that is held
   backend.Set(true);
   CHECK(recorder.WaitForEnd("forged").failure.code() == absl::StatusCode::kDataLoss);
-  CHECK(recorder.WaitForEnd("first").tokens == FakeBackend::Greedy(Prompt(1, 5), 3));
+  CHECK(recorder.WaitForEnd("first").tokens == FakeBackend::Greedy(SeededPrompt(1, 5), 3));
   worker.Shutdown(absl::InfiniteDuration());
   CHECK(worker.Load().blocks.free == worker.Load().blocks.total);
 }

@@ -7,15 +7,14 @@
 #include "base/clock.h"
 #include "base/logging.h"
 #include "catch.h"
+#include "engine/handoff_constants.h"
 #include "engine/handoff_receiver.h"
 
 namespace baton {
 namespace {
 
-constexpr KvLayout kLayout{.layers = 4, .kv_heads = 1, .head_dim = 2, .element_bytes = 2};
 const int64_t kBlock = kLayout.BlockBytes();
 constexpr int64_t kBlocks = 16;
-constexpr absl::Duration kLease = absl::Seconds(10);
 
 class Worker {
  public:

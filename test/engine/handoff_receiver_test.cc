@@ -7,11 +7,10 @@
 #include "base/clock.h"
 #include "base/logging.h"
 #include "catch.h"
+#include "engine/handoff_constants.h"
 
 namespace baton {
 namespace {
-
-constexpr KvLayout kLayout{.layers = 4, .kv_heads = 1, .head_dim = 2, .element_bytes = 2};
 
 class Receiver {
  public:

@@ -7,12 +7,11 @@
 #include "base/clock.h"
 #include "base/logging.h"
 #include "catch.h"
+#include "engine/handoff_constants.h"
 
 namespace baton {
 namespace {
 
-constexpr KvLayout kLayout{.layers = 4, .kv_heads = 1, .head_dim = 2, .element_bytes = 2};
-constexpr absl::Duration kLease = absl::Seconds(10);
 constexpr ReservationRef kRef{ReservationId(7), Generation(70)};
 
 // A sender that is linked to "d" and has one hand-off "r" of three blocks there, waiting for the answer to Reserve.

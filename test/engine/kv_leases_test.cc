@@ -9,10 +9,10 @@ namespace {
 constexpr LeaseHolder kRouter(1), kOther(2);
 
 // A prefill worker and a decode worker; everything arrives at once.
-struct World {
+struct LeaseWorld {
   PrefillWorld world;
 
-  explicit World(int64_t blocks, int64_t step_tokens = 512)
+  explicit LeaseWorld(int64_t blocks, int64_t step_tokens = 512)
       : world(
             {.blocks = blocks, .step_tokens = step_tokens, .sender = {}}, [](PrefillWorld::Envelope e) { e.arrive(); },
             [](const std::string&) {}) {
@@ -44,7 +44,7 @@ struct World {
 
 TEST_CASE("a leased prompt is found again after others have filled the cache, until the lease ends") {
   for (const bool with_lease : {true, false}) {
-    World w(16);
+    LeaseWorld w(16);
     CHECK(w.Run("a", w.Prompt(1, 4), with_lease ? 65 : 0).computed_tokens == 64);
     CHECK(w.leased() == (with_lease ? 4 : 0));
     for (TokenId i = 2; i < 12; ++i) w.Run(absl::StrCat("other", i), w.Prompt(i, 6));
@@ -58,7 +58,7 @@ TEST_CASE("a leased prompt is found again after others have filled the cache, un
 }
 
 TEST_CASE("each lease of a prompt that grows takes the place of the one before, and renews it") {
-  World w(32);
+  LeaseWorld w(32);
   w.Run("a", w.Prompt(1, 2), 33, "", absl::Hours(1));
   w.world.Advance(absl::Seconds(40));
   w.Run("b", w.Prompt(1, 5), 81);
@@ -73,7 +73,7 @@ TEST_CASE("each lease of a prompt that grows takes the place of the one before, 
 }
 
 TEST_CASE("what is handed off is leased as far as asked for, also where the decode worker has it already") {
-  World w(32);
+  LeaseWorld w(32);
   w.Run("a", w.Prompt(1, 4), 40, "d");
   CHECK(w.leased() == 2);
   w.world.Advance(absl::Seconds(60));
@@ -83,7 +83,7 @@ TEST_CASE("what is handed off is leased as far as asked for, also where the deco
 }
 
 TEST_CASE("an open job is leased when it is done") {
-  World w(32);
+  LeaseWorld w(32);
   w.world.lease = {.tokens = 50, .duration = absl::Seconds(60)};
   w.world.Open("a", w.Prompt(1, 2));
   w.RunAll();
@@ -94,7 +94,7 @@ TEST_CASE("an open job is leased when it is done") {
 }
 
 TEST_CASE("leases hold at most half of the pool, and the one that would end first gives way") {
-  World w(16);
+  LeaseWorld w(16);
   w.Run("a", w.Prompt(1, 3), 100, "", absl::Seconds(30));
   w.Run("b", w.Prompt(2, 3), 100, "", absl::Seconds(10));
   w.Run("c", w.Prompt(3, 3), 100, "", absl::Seconds(20));
@@ -106,7 +106,7 @@ TEST_CASE("leases hold at most half of the pool, and the one that would end firs
 }
 
 TEST_CASE("leases give way to a request that needs the room, but not before that helps it") {
-  World w(8, /*step_tokens=*/48);
+  LeaseWorld w(8, /*step_tokens=*/48);
   w.Run("a", w.Prompt(1, 4), 100);
   w.world.lease = {};
   w.world.Submit("running", w.Prompt(2, 4), "");
@@ -123,7 +123,7 @@ TEST_CASE("leases give way to a request that needs the room, but not before that
 }
 
 TEST_CASE("leases end with their holder and with the worker, and a request that fails gets none") {
-  World w(32);
+  LeaseWorld w(32);
   w.Run("a", w.Prompt(1, 3), 100);
   w.world.lease_holder = kOther;
   w.Run("b", w.Prompt(1, 2), 100);

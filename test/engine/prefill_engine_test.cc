@@ -120,21 +120,23 @@ class EngineScenario {
   std::string printed_;
 };
 
-void RunFile(const std::string& name) {
+void RunEngineFile(const std::string& name) {
   EngineScenario scenario;
   RunScenario(SourcePath("test/scenario/" + name),
               [&](const ScenarioCommand& command) { return scenario.Run(command); });
 }
 
-TEST_CASE("KV is computed, pushed as it comes, and committed") { RunFile("prefill_engine_push.txt"); }
-TEST_CASE("requests wait for room, are refused, or find their KV there") { RunFile("prefill_engine_admission.txt"); }
+TEST_CASE("KV is computed, pushed as it comes, and committed") { RunEngineFile("prefill_engine_push.txt"); }
+TEST_CASE("requests wait for room, are refused, or find their KV there") {
+  RunEngineFile("prefill_engine_admission.txt");
+}
 TEST_CASE("an open job is computed as it comes and handed off when it is closed") {
-  RunFile("prefill_engine_open.txt");
+  RunEngineFile("prefill_engine_open.txt");
 }
 TEST_CASE("an open job's KV goes ahead to the decode worker that it will probably use") {
-  RunFile("prefill_engine_ahead.txt");
+  RunEngineFile("prefill_engine_ahead.txt");
 }
-TEST_CASE("requests end early at every stage and leave no block") { RunFile("prefill_engine_cancel.txt"); }
+TEST_CASE("requests end early at every stage and leave no block") { RunEngineFile("prefill_engine_cancel.txt"); }
 
 PrefillEngineOptions SmallOptions() { return {.blocks = 4, .vocab = 10, .context = 100, .sender = {}}; }
 

@@ -8,6 +8,7 @@
 #include "catch.h"
 #include "engine/scenario_file.h"
 #include "engine/scheduler_world.h"
+#include "seeds.h"
 #include "source_path.h"
 
 namespace baton {
@@ -286,7 +287,7 @@ TEST_CASE("a large request gets its blocks however many small ones of other tena
 }
 
 // Prompts from a small tree of prefixes, of any length.
-std::vector<TokenId> RandomPrompt(std::mt19937& random) {
+std::vector<TokenId> BranchingPrompt(std::mt19937& random) {
   std::vector<TokenId> tokens(random() % 90);
   TokenId branch = 0;
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -328,9 +329,7 @@ void EndSomeTransfer(SchedulerWorld& world, std::mt19937& random) {
 }
 
 TEST_CASE("random requests all end, with every token computed once and no block left behind") {
-  const unsigned first_seed = std::random_device{}();
-  for (unsigned seed = first_seed; seed < first_seed + 40; ++seed) {
-    INFO("seed " << seed);
+  ForEachSeed(40, [](uint64_t seed) {
     std::mt19937 random(seed);
     const int64_t blocks = 6 + static_cast<int64_t>(random() % 30);
     SchedulerWorld world(blocks, 16 + static_cast<int64_t>(random() % 80), RandomStaging(random));
@@ -366,13 +365,13 @@ TEST_CASE("random requests all end, with every token computed once and no block 
         case 1:
           if (calm || random() % 2 == 0) {
             world
-                .Add(absl::StrCat(event), RandomPrompt(random),
+                .Add(absl::StrCat(event), BranchingPrompt(random),
                      std::max(RandomPriority(random), calm ? 0 : kBackgroundPriority), false, turn,
                      RandomTenant(random))
                 .IgnoreError();
           } else {
             world
-                .Add(absl::StrCat(event), WholeBlocks(RandomPrompt(random)), RandomPriority(random), true, turn,
+                .Add(absl::StrCat(event), WholeBlocks(BranchingPrompt(random)), RandomPriority(random), true, turn,
                      RandomTenant(random))
                 .IgnoreError();
           }
@@ -389,7 +388,7 @@ TEST_CASE("random requests all end, with every token computed once and no block 
         case 6: {
           if (any.empty() || !world.IsOpen(any)) break;
           const bool last = random() % 3 == 0;
-          const std::vector<TokenId> more = RandomPrompt(random);
+          const std::vector<TokenId> more = BranchingPrompt(random);
           world.Extend(any, last ? more : WholeBlocks(more), last).IgnoreError();
           break;
         }
@@ -427,19 +426,17 @@ TEST_CASE("random requests all end, with every token computed once and no block 
     CHECK(world.scheduler().staging().counts().held == 0);
     if (all_counted) CHECK(computed == world.backend().tokens_computed());
     CHECK(computed <= world.backend().tokens_computed());
-  }
+  });
 }
 
 TEST_CASE("with room for all, no block is computed twice however requests arrive and end") {
-  const unsigned first_seed = std::random_device{}();
-  for (unsigned seed = first_seed; seed < first_seed + 20; ++seed) {
-    INFO("seed " << seed);
+  ForEachSeed(20, [](uint64_t seed) {
     std::mt19937 random(seed);
     SchedulerWorld world(600, 16 + static_cast<int64_t>(random() % 80));
     std::set<std::vector<TokenId>> full_blocks;  // distinct prefixes of whole blocks
     int64_t tails = 0;
     for (int event = 0; event < 60; ++event) {
-      std::vector<TokenId> prompt = RandomPrompt(random);
+      std::vector<TokenId> prompt = BranchingPrompt(random);
       const size_t full = prompt.size() / kBlockTokens * kBlockTokens;
       for (size_t end = kBlockTokens; end <= full; end += kBlockTokens) {
         full_blocks.emplace(prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(end));
@@ -451,7 +448,7 @@ TEST_CASE("with room for all, no block is computed twice however requests arrive
     }
     while (world.Plan()) world.Finish();
     CHECK(world.backend().tokens_computed() == static_cast<int64_t>(full_blocks.size()) * kBlockTokens + tails);
-  }
+  });
 }
 
 }  // namespace

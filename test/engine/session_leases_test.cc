@@ -13,13 +13,13 @@ namespace {
 const absl::Time kStart = absl::FromUnixSeconds(1000);
 
 // A full cache of two prompts of one block each, of which the first was used longest ago.
-struct World {
+struct SessionLeaseWorld {
   BlockPool pool{2};
   RadixTree tree{pool};
   SessionLeases leases{tree};
   std::vector<BlockKey> first = Keys(1), second = Keys(2);
 
-  World() {
+  SessionLeaseWorld() {
     for (const auto* keys : {&first, &second}) tree.Insert(*keys, *tree.Allocate());
   }
   static std::vector<BlockKey> Keys(TokenId token) {
@@ -35,7 +35,7 @@ struct World {
 };
 
 TEST_CASE("a path is evicted last until its lease ends") {
-  World w;
+  SessionLeaseWorld w;
   w.leases.Add(w.first, kStart + absl::Seconds(10));
   SECTION("before") {
     w.leases.Tick(kStart + absl::Seconds(9));
@@ -54,7 +54,7 @@ TEST_CASE("a path is evicted last until its lease ends") {
 }
 
 TEST_CASE("however often a path is leased, it has one lease, the latest") {
-  World w;
+  SessionLeaseWorld w;
   for (int i = 0; i < 1000; ++i) w.leases.Add(w.first, kStart + absl::Seconds(10 + i));
   CHECK(w.leases.size() == 1);
   w.leases.Tick(kStart + absl::Seconds(1008));
@@ -65,7 +65,7 @@ TEST_CASE("however often a path is leased, it has one lease, the latest") {
 }
 
 TEST_CASE("of leased paths the one whose lease ends first is evicted first") {
-  World w;
+  SessionLeaseWorld w;
   w.leases.Add(w.second, kStart + absl::Seconds(10));
   w.leases.Add(w.first, kStart + absl::Seconds(20));
   CHECK(w.Evict() == &w.second);
@@ -74,8 +74,8 @@ TEST_CASE("of leased paths the one whose lease ends first is evicted first") {
 }
 
 TEST_CASE("what is not in the cache is not leased") {
-  World w;
-  w.leases.Add(World::Keys(3), kStart);
+  SessionLeaseWorld w;
+  w.leases.Add(SessionLeaseWorld::Keys(3), kStart);
   CHECK(w.leases.size() == 0);
 }
 

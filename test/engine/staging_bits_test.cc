@@ -19,9 +19,9 @@ constexpr int64_t kPool = 14;
 constexpr StagingOptions kStaging = {.host = 16, .disk = 80};
 
 // Prompts that do not fit into the pool together, one after the other, again and again.
-class RandomPrompts {
+class StagedPrompts {
  public:
-  RandomPrompts(const Weights& weights, const std::string& kernels, unsigned seed)
+  StagedPrompts(const Weights& weights, const std::string& kernels, uint64_t seed)
       : random_(seed),
         prefill_(weights, {.lm_head = false, .kernels = kernels}, seed),
         decode_(weights, {.kernels = kernels}, seed + 1),
@@ -98,8 +98,8 @@ class RandomPrompts {
 };
 
 TEST_CASE("the logits after KV that was in host memory or on disk are, bit for bit, those of one pass") {
-  ForEachTinyModel([](const Weights& weights, const std::string& kernels, unsigned seed) {
-    RandomPrompts(weights, kernels, seed).Run();
+  ForEachTinyModel(1, [](const Weights& weights, const std::string& kernels, uint64_t seed) {
+    StagedPrompts(weights, kernels, seed).Run();
   });
 }
 

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "catch.h"
+#include "seeds.h"
 
 namespace baton {
 namespace {
@@ -48,19 +49,19 @@ TEST_CASE(
 }
 
 TEST_CASE("whatever times steps take, what is learned is a number that can be used") {
-  const uint32_t seed = std::random_device()();
-  INFO("seed " << seed);
-  std::mt19937 random(seed);
-  StepCost cost;
-  for (int i = 0; i < 10'000; ++i) {
-    const auto tokens = static_cast<int64_t>(1 + random() % (random() % 10 == 0 ? 4096 : 64));
-    cost.Add(tokens, absl::Nanoseconds(random() % 3 == 0 ? 0 : random()), random() % 2 == 0);
-    REQUIRE(cost.WorthwhileTokens(0.25) >= 0);
-    REQUIRE(cost.WorthwhileTokens(0.25) <= 1'000'000'000);
-    const int64_t within = cost.TokensWithin(absl::Milliseconds(random() % 1000), 5);
-    REQUIRE(within >= 0);
-    REQUIRE(within <= 1'000'000'000);
-  }
+  ForEachSeed(1, [](uint64_t seed) {
+    std::mt19937 random(seed);
+    StepCost cost;
+    for (int i = 0; i < 10'000; ++i) {
+      const auto tokens = static_cast<int64_t>(1 + random() % (random() % 10 == 0 ? 4096 : 64));
+      cost.Add(tokens, absl::Nanoseconds(random() % 3 == 0 ? 0 : random()), random() % 2 == 0);
+      REQUIRE(cost.WorthwhileTokens(0.25) >= 0);
+      REQUIRE(cost.WorthwhileTokens(0.25) <= 1'000'000'000);
+      const int64_t within = cost.TokensWithin(absl::Milliseconds(random() % 1000), 5);
+      REQUIRE(within >= 0);
+      REQUIRE(within <= 1'000'000'000);
+    }
+  });
 }
 
 }  // namespace

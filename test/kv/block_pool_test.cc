@@ -5,6 +5,7 @@
 
 #include "catch.h"
 #include "kv/block_table.h"
+#include "seeds.h"
 
 namespace baton {
 namespace {
@@ -111,79 +112,79 @@ TEST_CASE("a table holds its blocks, in order, and gives them back") {
 }
 
 TEST_CASE("random use keeps free + referenced + cached + quarantined = total") {
-  const unsigned seed = std::random_device{}();
-  INFO("seed " << seed);
-  std::mt19937 random(seed);
-  constexpr int64_t kBlocks = 12;
-  BlockPool pool(kBlocks);
-  std::vector<BlockRef> refs;
-  std::vector<int64_t> references(kBlocks);
-  std::vector<bool> retained(kBlocks), quarantined(kBlocks);
-  for (int step = 0; step < 5000; ++step) {
-    const size_t b = random() % kBlocks;
-    const BlockId id(static_cast<uint32_t>(b));
-    switch (random() % 6) {
-      case 0:
-        if (auto block = pool.Allocate()) {
-          const size_t got = block->id().value();
-          REQUIRE((references[got] == 0 && !retained[got] && !quarantined[got]));
-          ++references[got];
-          refs.push_back(std::move(*block));
-        }
-        break;
-      case 1:
-        if (references[b] > 0 || retained[b]) {
-          refs.push_back(pool.Share(id));
-          ++references[b];
-        }
-        break;
-      case 2:
-        if (!refs.empty()) {
-          std::swap(refs[random() % refs.size()], refs.back());
-          --references[refs.back().id().value()];
-          refs.pop_back();
-        }
-        break;
-      case 3:
-        if (references[b] > 0 && !retained[b]) {
-          pool.Retain(id);
-          retained[b] = true;
-        } else if (retained[b]) {
-          pool.Forget(id);
-          retained[b] = false;
-        }
-        break;
-      case 4:
-        if (references[b] == 1 && !retained[b]) {
-          for (size_t i = 0; i < refs.size(); ++i) {
-            if (refs[i].id() != id) continue;
-            std::swap(refs[i], refs.back());
-            break;
+  ForEachSeed(1, [](uint64_t seed) {
+    std::mt19937 random(seed);
+    constexpr int64_t kBlocks = 12;
+    BlockPool pool(kBlocks);
+    std::vector<BlockRef> refs;
+    std::vector<int64_t> references(kBlocks);
+    std::vector<bool> retained(kBlocks), quarantined(kBlocks);
+    for (int step = 0; step < 5000; ++step) {
+      const size_t b = random() % kBlocks;
+      const BlockId id(static_cast<uint32_t>(b));
+      switch (random() % 6) {
+        case 0:
+          if (auto block = pool.Allocate()) {
+            const size_t got = block->id().value();
+            REQUIRE((references[got] == 0 && !retained[got] && !quarantined[got]));
+            ++references[got];
+            refs.push_back(std::move(*block));
           }
-          pool.Quarantine(std::move(refs.back()));
-          refs.pop_back();
-          references[b] = 0;
-          quarantined[b] = true;
-        }
-        break;
-      case 5:
-        if (quarantined[b]) {
-          pool.EndQuarantine(id);
-          quarantined[b] = false;
-        }
-        break;
+          break;
+        case 1:
+          if (references[b] > 0 || retained[b]) {
+            refs.push_back(pool.Share(id));
+            ++references[b];
+          }
+          break;
+        case 2:
+          if (!refs.empty()) {
+            std::swap(refs[random() % refs.size()], refs.back());
+            --references[refs.back().id().value()];
+            refs.pop_back();
+          }
+          break;
+        case 3:
+          if (references[b] > 0 && !retained[b]) {
+            pool.Retain(id);
+            retained[b] = true;
+          } else if (retained[b]) {
+            pool.Forget(id);
+            retained[b] = false;
+          }
+          break;
+        case 4:
+          if (references[b] == 1 && !retained[b]) {
+            for (size_t i = 0; i < refs.size(); ++i) {
+              if (refs[i].id() != id) continue;
+              std::swap(refs[i], refs.back());
+              break;
+            }
+            pool.Quarantine(std::move(refs.back()));
+            refs.pop_back();
+            references[b] = 0;
+            quarantined[b] = true;
+          }
+          break;
+        case 5:
+          if (quarantined[b]) {
+            pool.EndQuarantine(id);
+            quarantined[b] = false;
+          }
+          break;
+      }
+      Counts expected{.total = kBlocks};
+      for (size_t i = 0; i < kBlocks; ++i) {
+        REQUIRE(pool.ReferencesOf(BlockId(static_cast<uint32_t>(i))) == references[i]);
+        ++(quarantined[i]      ? expected.quarantined
+           : references[i] > 0 ? expected.referenced
+           : retained[i]       ? expected.cached
+                               : expected.free);
+      }
+      REQUIRE(pool.counts() == expected);
+      pool.CheckInvariants();
     }
-    Counts expected{.total = kBlocks};
-    for (size_t i = 0; i < kBlocks; ++i) {
-      REQUIRE(pool.ReferencesOf(BlockId(static_cast<uint32_t>(i))) == references[i]);
-      ++(quarantined[i]      ? expected.quarantined
-         : references[i] > 0 ? expected.referenced
-         : retained[i]       ? expected.cached
-                             : expected.free);
-    }
-    REQUIRE(pool.counts() == expected);
-    pool.CheckInvariants();
-  }
+  });
 }
 
 }  // namespace

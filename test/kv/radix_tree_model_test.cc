@@ -8,6 +8,7 @@
 #include "catch.h"
 #include "kv/block_layout.h"
 #include "kv/radix_tree.h"
+#include "seeds.h"
 
 namespace baton {
 namespace {
@@ -99,7 +100,7 @@ struct Holder {
 
 class Model {
  public:
-  explicit Model(unsigned seed) : random_(seed), pool_(kBlocks), tree_(pool_) {}
+  explicit Model(uint64_t seed) : random_(seed), pool_(kBlocks), tree_(pool_) {}
 
   void Step() {
     switch (random_() % 9) {
@@ -278,12 +279,10 @@ class Model {
 };
 
 TEST_CASE("random use of the tree agrees with a naive reference") {
-  const unsigned first_seed = std::random_device{}();
-  for (unsigned seed = first_seed; seed < first_seed + 10; ++seed) {
-    INFO("seed " << seed);
+  ForEachSeed(10, [](uint64_t seed) {
     Model model(seed);
     for (int step = 0; step < 1000; ++step) model.Step();
-  }
+  });
 }
 
 }  // namespace

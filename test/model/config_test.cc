@@ -3,12 +3,12 @@
 #include "catch.h"
 #include "temp_model.h"
 
-using namespace baton;
-using Json = nlohmann::json;
-
+namespace baton {
 namespace {
 
-absl::StatusOr<ModelConfig> Load(const Json& config, const std::string& generation = "") {
+using Json = nlohmann::json;
+
+absl::StatusOr<ModelConfig> LoadConfig(const Json& config, const std::string& generation = "") {
   TempDir dir;
   dir.Write("config.json", config.dump());
   if (!generation.empty()) dir.Write("generation_config.json", generation);
@@ -40,7 +40,7 @@ Json Without(Json object, const std::string& field) {
 }  // namespace
 
 TEST_CASE("a Llama config is read field by field") {
-  const auto config = Load(SmallConfig());
+  const auto config = LoadConfig(SmallConfig());
   INFO(config.status());
   REQUIRE(config.ok());
   CHECK(config->architecture == Architecture::kLlama);
@@ -64,16 +64,16 @@ TEST_CASE("a Llama config is read field by field") {
 }
 
 TEST_CASE("the families differ in bias, query-key norm and head_dim") {
-  const auto qwen2 = Load(Changed({{"model_type", "qwen2"}, {"architectures", {"Qwen2ForCausalLM"}}}));
+  const auto qwen2 = LoadConfig(Changed({{"model_type", "qwen2"}, {"architectures", {"Qwen2ForCausalLM"}}}));
   REQUIRE(qwen2.ok());
   CHECK(qwen2->qkv_bias);
   CHECK_FALSE(qwen2->qk_norm);
   const Json qwen3 = Changed({{"model_type", "qwen3"}, {"architectures", {"Qwen3ForCausalLM"}}, {"head_dim", 8}});
-  REQUIRE(Load(qwen3).ok());
-  CHECK(Load(qwen3)->qk_norm);
-  CHECK_FALSE(Load(qwen3)->qkv_bias);
-  CHECK(Load(qwen3)->head_dim == 8);
-  CHECK_FALSE(Load(Without(qwen3, "head_dim")).ok());  // transformers would take 128, not hidden / heads
+  REQUIRE(LoadConfig(qwen3).ok());
+  CHECK(LoadConfig(qwen3)->qk_norm);
+  CHECK_FALSE(LoadConfig(qwen3)->qkv_bias);
+  CHECK(LoadConfig(qwen3)->head_dim == 8);
+  CHECK_FALSE(LoadConfig(Without(qwen3, "head_dim")).ok());  // transformers would take 128, not hidden / heads
 }
 
 TEST_CASE("rope scaling is read in the spellings of transformers 4 and 5") {
@@ -83,7 +83,7 @@ TEST_CASE("rope scaling is read in the spellings of transformers 4 and 5") {
        {Json{{"rope_theta", 5e5}, {"rope_scaling", kLlama3Rope}}, Json{{"rope_theta", 5e5}, {"rope_scaling", old_type}},
         Json{{"rope_theta", nullptr}, {"rope_parameters", modern}},
         Json{{"rope_theta", 500000}, {"rope_parameters", modern}}}) {
-    const auto config = Load(Changed(change));
+    const auto config = LoadConfig(Changed(change));
     INFO(change.dump() << ": " << config.status());
     REQUIRE(config.ok());
     CHECK(config->rope_theta == 5e5);
@@ -93,24 +93,24 @@ TEST_CASE("rope scaling is read in the spellings of transformers 4 and 5") {
     CHECK(config->rope_scaling->high_freq_factor == 4);
     CHECK(config->rope_scaling->original_context == 8192);
   }
-  const auto plain =
-      Load(Changed({{"rope_theta", nullptr}, {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7}}}}));
+  const auto plain = LoadConfig(
+      Changed({{"rope_theta", nullptr}, {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7}}}}));
   REQUIRE(plain.ok());
   CHECK(plain->rope_theta == 7);
   CHECK_FALSE(plain->rope_scaling.has_value());
 }
 
 TEST_CASE("end-of-sequence ids are joined from both files") {
-  const auto config = Load(Changed({{"eos_token_id", {1, 2}}}), R"({"eos_token_id": [2, 4]})");
+  const auto config = LoadConfig(Changed({{"eos_token_id", {1, 2}}}), R"({"eos_token_id": [2, 4]})");
   REQUIRE(config.ok());
   CHECK(config->eos_ids == std::vector<TokenId>{1, 2, 4});
-  CHECK(Load(SmallConfig(), R"({"eos_token_id": 3})")->eos_ids == std::vector<TokenId>{1, 3});
-  CHECK(Load(Changed({{"eos_token_id", nullptr}}))->eos_ids.empty());
+  CHECK(LoadConfig(SmallConfig(), R"({"eos_token_id": 3})")->eos_ids == std::vector<TokenId>{1, 3});
+  CHECK(LoadConfig(Changed({{"eos_token_id", nullptr}}))->eos_ids.empty());
 }
 
 TEST_CASE("both spellings of the weights' dtype are read") {
-  CHECK(Load(Changed({{"torch_dtype", "float32"}}))->dtype == DType::kF32);
-  CHECK(Load(Changed({{"torch_dtype", nullptr}, {"dtype", "float32"}}))->dtype == DType::kF32);
+  CHECK(LoadConfig(Changed({{"torch_dtype", "float32"}}))->dtype == DType::kF32);
+  CHECK(LoadConfig(Changed({{"torch_dtype", nullptr}, {"dtype", "float32"}}))->dtype == DType::kF32);
 }
 
 TEST_CASE("a field that is missing, of the wrong kind, out of range or not supported is named") {
@@ -173,7 +173,7 @@ TEST_CASE("a field that is missing, of the wrong kind, out of range or not suppo
     cases.push_back({{{field, nullptr}}, field});
   }
   for (const Case& each : cases) {
-    const auto config = Load(Changed(each.change));
+    const auto config = LoadConfig(Changed(each.change));
     INFO(each.change.dump().substr(0, 200) << ": " << config.status());
     CHECK(config.status().code() == absl::StatusCode::kInvalidArgument);
     CHECK(config.status().message().find("/config.json: " + each.field + ": expected") != absl::string_view::npos);
@@ -193,5 +193,7 @@ TEST_CASE("a config file that is absent, too large or no JSON object is refused"
     CHECK(config.status().message().find("config.json") != absl::string_view::npos);
     CHECK(config.status().message().size() < 500);
   }
-  CHECK(Load(SmallConfig(), "{").status().message().find("generation_config.json") != absl::string_view::npos);
+  CHECK(LoadConfig(SmallConfig(), "{").status().message().find("generation_config.json") != absl::string_view::npos);
 }
+
+}  // namespace baton

@@ -3,6 +3,7 @@
 #include "catch.h"
 #include "model/tokenizer.h"
 #include "model/tokenizer_utf8.h"
+#include "seeds.h"
 #include "tokenizer_fixture.h"
 
 namespace baton {
@@ -84,8 +85,7 @@ TEST_CASE("special tokens and unknown ids give no text and do not disturb their 
 TEST_CASE("however bytes are cut into tokens, the stream is the text of all of them and each part of it is UTF-8") {
   const auto tokenizer = CuttingTokenizer();
   const std::string alphabet = "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\xA6\x99\xFF\xED\xA0\xF4\x80";
-  for (unsigned seed = 0; seed < 300; ++seed) {
-    CAPTURE(seed);
+  ForEachSeed(300, [&](uint64_t seed) {
     std::mt19937 rng(seed);
     std::vector<TokenId> ids;
     std::string bytes;
@@ -105,7 +105,7 @@ TEST_CASE("however bytes are cut into tokens, the stream is the text of all of t
     }
     streamed += detokenizer.Finish();
     CHECK(streamed == Decode(*tokenizer, ByteIds(bytes)));
-  }
+  });
 }
 
 }  // namespace

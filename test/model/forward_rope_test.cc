@@ -7,7 +7,7 @@
 namespace baton {
 namespace {
 
-ModelConfig Shape() {
+ModelConfig RopeShape() {
   ModelConfig shape;
   shape.head_dim = 64;
   shape.rope_theta = 500000;
@@ -17,7 +17,7 @@ ModelConfig Shape() {
 }  // namespace
 
 TEST_CASE("rope frequencies fall from 1 to about 1/theta") {
-  const std::vector<float> frequencies = RopeFrequencies(Shape());
+  const std::vector<float> frequencies = RopeFrequencies(RopeShape());
   REQUIRE(frequencies.size() == 32);
   CHECK(frequencies[0] == 1.0f);
   CHECK(frequencies[16] == Approx(std::pow(500000.0, -0.5)));
@@ -25,9 +25,9 @@ TEST_CASE("rope frequencies fall from 1 to about 1/theta") {
 }
 
 TEST_CASE("llama3 scaling keeps short wavelengths, slows long ones and blends between") {
-  ModelConfig scaled = Shape();
+  ModelConfig scaled = RopeShape();
   scaled.rope_scaling = RopeScaling{.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_context = 8192};
-  const std::vector<float> plain = RopeFrequencies(Shape());
+  const std::vector<float> plain = RopeFrequencies(RopeShape());
   const std::vector<float> slowed = RopeFrequencies(scaled);
   int kept = 0, blended = 0, divided = 0;
   for (size_t i = 0; i < plain.size(); ++i) {
@@ -50,13 +50,13 @@ TEST_CASE("llama3 scaling keeps short wavelengths, slows long ones and blends be
 }
 
 TEST_CASE("a rope table grows without changing what it had") {
-  RopeTable table(Shape());
+  RopeTable table(RopeShape());
   table.Extend(10);
   const std::vector<float> row(table.Row(9), table.Row(9) + 64);
   table.Extend(5);
   table.Extend(100);
   CHECK(row == std::vector<float>(table.Row(9), table.Row(9) + 64));
-  const std::vector<float> frequencies = RopeFrequencies(Shape());
+  const std::vector<float> frequencies = RopeFrequencies(RopeShape());
   CHECK(table.Row(99)[3] == Approx(std::cos(99.0 * frequencies[3])));
   CHECK(table.Row(99)[32 + 3] == Approx(std::sin(99.0 * frequencies[3])));
 }

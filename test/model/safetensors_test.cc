@@ -5,8 +5,7 @@
 #include "catch.h"
 #include "temp_model.h"
 
-using namespace baton;
-
+namespace baton {
 namespace {
 
 const std::string kPath = "m.safetensors";
@@ -144,3 +143,5 @@ TEST_CASE("what is no regular file is refused without waiting") {
   REQUIRE(mkfifo((dir / "pipe").c_str(), 0600) == 0);
   CHECK(SafetensorsFile::Open(dir / "pipe").status().code() == absl::StatusCode::kInvalidArgument);
 }
+
+}  // namespace baton

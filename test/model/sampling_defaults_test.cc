@@ -7,14 +7,15 @@
 namespace baton {
 namespace {
 
-absl::StatusOr<SamplingParams> Load(const std::string& generation_config) {
+absl::StatusOr<SamplingParams> LoadDefaults(const std::string& generation_config) {
   const TempDir dir;
   dir.Write("generation_config.json", generation_config);
   return LoadSamplingDefaults(dir.path());
 }
 
 TEST_CASE("sampling defaults are those of generation_config.json") {
-  const auto params = Load(R"({"do_sample": true, "temperature": 0.5, "top_k": 20, "top_p": 0.25, "min_p": 0.125,
+  const auto params =
+      LoadDefaults(R"({"do_sample": true, "temperature": 0.5, "top_k": 20, "top_p": 0.25, "min_p": 0.125,
                                "repetition_penalty": 1.5, "eos_token_id": [1, 2]})");
   REQUIRE(params.ok());
   CHECK(params->temperature == 0.5f);
@@ -26,7 +27,7 @@ TEST_CASE("sampling defaults are those of generation_config.json") {
 
 TEST_CASE("what the file leaves out, or says is off, changes nothing") {
   for (const char* file : {"{}", R"({"temperature": null, "top_k": -1})", R"({"top_k": 0})"}) {
-    const auto params = Load(file);
+    const auto params = LoadDefaults(file);
     REQUIRE(params.ok());
     CHECK(params->temperature == 1);
     CHECK(params->top_k == 0);
@@ -38,7 +39,7 @@ TEST_CASE("what the file leaves out, or says is off, changes nothing") {
 
 TEST_CASE("a default that no request may have is refused with file, field and limit") {
   const auto error = [](const std::string& file) {
-    const auto params = Load(file);
+    const auto params = LoadDefaults(file);
     CHECK(absl::IsInvalidArgument(params.status()));
     const std::string message(Message(params.status()));
     CHECK(message.find("generation_config.json: ") != std::string::npos);

@@ -11,7 +11,7 @@
 namespace baton {
 namespace {
 
-ModelConfig Shape(int64_t heads, int64_t kv_heads) {
+ModelConfig ShapeWithHeads(int64_t heads, int64_t kv_heads) {
   ModelConfig shape;
   shape.architecture = Architecture::kQwen2;
   shape.dtype = DType::kF32;
@@ -70,7 +70,7 @@ std::vector<Tensor> Parts(const std::vector<std::unique_ptr<Weights>>& ranks, Me
 TEST_CASE("the ranks' parts make up the model, also where KV heads do not divide evenly") {
   for (const int ranks : {1, 2, 3, 5}) {
     INFO(ranks << " ranks");
-    const RandomWeights whole(Shape(10, 5), 3);
+    const RandomWeights whole(ShapeWithHeads(10, 5), 3);
     REQUIRE(CheckShard(whole.config, ranks).ok());
     std::vector<std::unique_ptr<Weights>> parts;
     int64_t kv_heads = 0, heads = 0, ffn = 0;
@@ -118,9 +118,9 @@ TEST_CASE("a group with more ranks than the model has parts is refused with both
   const auto refusal = [](const ModelConfig& config, int ranks) {
     return std::string(CheckShard(config, ranks).message());
   };
-  CHECK(refusal(Shape(6, 3), 4) == "tensor parallelism: expected 1 to 3 ranks, a KV head for each, got 4");
-  CHECK(refusal(Shape(6, 3), 0) == "tensor parallelism: expected 1 to 3 ranks, a KV head for each, got 0");
-  ModelConfig narrow = Shape(6, 3);
+  CHECK(refusal(ShapeWithHeads(6, 3), 4) == "tensor parallelism: expected 1 to 3 ranks, a KV head for each, got 4");
+  CHECK(refusal(ShapeWithHeads(6, 3), 0) == "tensor parallelism: expected 1 to 3 ranks, a KV head for each, got 0");
+  ModelConfig narrow = ShapeWithHeads(6, 3);
   narrow.ffn = 128;
   CHECK(refusal(narrow, 3) == "tensor parallelism: expected 1 to 2 ranks, a tile of the FFN for each, got 3");
 }

@@ -4,13 +4,14 @@
 #include <random>
 
 #include "catch.h"
+#include "seeds.h"
 
 namespace baton {
 namespace {
 
 using Strings = std::vector<std::string>;
 
-std::string RandomText(std::mt19937& rng, size_t length, char last) {
+std::string RandomLetters(std::mt19937& rng, size_t length, char last) {
   std::uniform_int_distribution<int> letter('a', last);
   std::string text;
   while (text.size() < length) text += static_cast<char>(letter(rng));
@@ -68,14 +69,13 @@ TEST_CASE("the stop string complete first counts, of those the longest") {
 }
 
 TEST_CASE("any way to split random text gives what a search over the whole text gives") {
-  for (uint32_t seed = 0; seed < 2000; ++seed) {
-    INFO("seed " << seed);
+  ForEachSeed(2000, [](uint64_t seed) {
     std::mt19937 rng(seed);
     std::uniform_int_distribution<size_t> small(1, 6);
     Strings stops;
     const size_t count = small(rng);
-    while (stops.size() < count) stops.push_back(RandomText(rng, small(rng) + seed % 3, 'b' + seed % 2));
-    const std::string text = RandomText(rng, 40, 'b' + seed % 2);
+    while (stops.size() < count) stops.push_back(RandomLetters(rng, small(rng) + seed % 3, 'b' + seed % 2));
+    const std::string text = RandomLetters(rng, 40, 'b' + seed % 2);
     StopMatcher matcher(stops);
     std::string out;
     for (size_t at = 0; at < text.size();) {
@@ -87,7 +87,7 @@ TEST_CASE("any way to split random text gives what a search over the whole text 
     if (!matcher.stopped()) out += matcher.Finish();
     CHECK(out == Expected(text, stops));
     CHECK(matcher.stopped() == (out.size() < text.size()));
-  }
+  });
 }
 
 TEST_CASE("never more is held back than the longest stop string less one byte") {

@@ -4,6 +4,7 @@
 #include "catch.h"
 #include "model/pretokenizer.h"
 #include "model/tokenizer.h"
+#include "seeds.h"
 #include "tokenizer_fixture.h"
 
 namespace baton {
@@ -59,14 +60,13 @@ TEST_CASE("a mebibyte of combining marks is put in order") {
 
 TEST_CASE("random bytes come back as they were") {
   const auto tokenizer = LoadTokenizer(Llama3Like());
-  for (unsigned seed = 0; seed < 200; ++seed) {
-    CAPTURE(seed);
+  ForEachSeed(200, [&](uint64_t seed) {
     std::mt19937 rng(seed);
     std::string text(rng() % 300, '\0');
     for (char& byte : text)
       byte = static_cast<char>(rng() % 4 == 0 ? rng() : "a \n'\xF0\x9F\xA6\x99\xE2<|"[rng() % 11]);
     CHECK(Bytes(*tokenizer, tokenizer->Encode(text, Tokenizer::SpecialTokens::kAsText)) == text);
-  }
+  });
 }
 
 TEST_CASE("a run of bytes that are no UTF-8 is a pre-token") {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "catch.h"
+#include "seeds.h"
 #include "tokenizer_fixture.h"
 
 namespace baton {
@@ -66,13 +67,12 @@ TEST_CASE("short and long words are merged as the definition says") {
       "[ab]+"));
   const std::vector<std::pair<std::string, std::string>> merges = {
       {"a", "a"}, {"a", "b"}, {"aa", "aa"}, {"b", "aa"}, {"ab", "ab"}, {"aaaa", "b"}, {"b", "b"}};
-  for (unsigned seed = 0; seed < 200; ++seed) {
-    CAPTURE(seed);
+  ForEachSeed(200, [&](uint64_t seed) {
     std::mt19937 rng(seed);
     std::string word(1 + rng() % 120, 'a');
     for (char& letter : word) letter = rng() % 3 == 0 ? 'b' : 'a';
     CHECK(Encode(*tokenizer, word) == MergeByDefinition(word, merges));
-  }
+  });
 }
 
 TEST_CASE("a token that no merges lead to is not used, unless merges are ignored") {

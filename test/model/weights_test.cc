@@ -8,11 +8,11 @@
 #include "source_path.h"
 #include "temp_model.h"
 
-using namespace baton;
+namespace baton {
+namespace {
+
 using Json = nlohmann::json;
 using Tensors = std::map<std::string, TestTensor>;
-
-namespace {
 
 const std::string kLayer0 = "model.layers.0.";
 
@@ -267,3 +267,5 @@ TEST_CASE("the models that transformers wrote load, with the digest that every m
     CHECK(absl::BytesToHexString({reinterpret_cast<const char*>(digest.data()), digest.size()}) == expected);
   }
 }
+
+}  // namespace baton

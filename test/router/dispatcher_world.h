@@ -11,11 +11,9 @@
 #include "catch.h"
 #include "model/byte_model.h"
 #include "router/dispatcher.h"
+#include "router/worker_names.h"
 
 namespace baton {
-
-inline constexpr const char* kP = "prefill-1";
-inline constexpr const char* kD = "decode-1";
 
 inline WorkerInfo BytesWorker(WorkerRole role, const std::string& name, uint64_t incarnation) {
   return {.role = role,

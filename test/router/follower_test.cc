@@ -8,7 +8,7 @@ namespace baton {
 namespace {
 
 // "<before><the call's output><after>".
-ClientRequest Prompt(const Driven& d, const std::string& before, const std::string& after = "") {
+ClientRequest FollowingPrompt(const Driven& d, const std::string& before, const std::string& after = "") {
   ClientRequest prompt = d.Request("", "");
   prompt.segments.emplace_back(std::vector<TokenId>(before.begin(), before.end()));
   prompt.segments.emplace_back(Reference{.upstream = "call"});
@@ -38,7 +38,7 @@ constexpr const char* kFixed = "0123456789abcdef";
 TEST_CASE("what follows a call is prefilled while the call decodes, and the next request finds it") {
   Driven d;
   const RequestTicket call = Decoding(d);
-  REQUIRE((*d).Follow(call, Prompt(d, kFixed, "!"), d.now).ok());
+  REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed, "!"), d.now).ok());
   CHECK(d.Take() == Lines{"prefill-1: open call~2#ab.2 "});
   d.Made(d.NameOf("call"), "ghijklmnopqrstuv+", std::nullopt);
   CHECK(d.Take().back() == "prefill-1: append call~2#ab.2 0123456789abcdefghijklmnopqrstuv+");
@@ -69,7 +69,7 @@ TEST_CASE("a follower is its call's tenant's and session's, and runs after all t
   RequestRecord call;
   call.id = "t/call";
   call.request = request;
-  ClientRequest prompt = Prompt(d, "x");
+  ClientRequest prompt = FollowingPrompt(d, "x");
   prompt.cache_salt = "stolen";
   const ClientRequest follower = FollowerOf(call, prompt, 7);
   CHECK(follower.id == "call~7");
@@ -85,8 +85,8 @@ TEST_CASE("a follower is its call's tenant's and session's, and runs after all t
 TEST_CASE("followers end with a call that does not end well, and keep none alive") {
   Driven d;
   const RequestTicket call = Decoding(d);
-  REQUIRE((*d).Follow(call, Prompt(d, kFixed), d.now).ok());
-  REQUIRE((*d).Follow(call, Prompt(d, "z"), d.now).ok());
+  REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
+  REQUIRE((*d).Follow(call, FollowingPrompt(d, "z"), d.now).ok());
   d.Take();
   SECTION("cancelled") { (*d).Cancel(call, d.now); }
   SECTION("let go: a follower is no reader") { (*d).LetGo(call, d.now); }
@@ -110,7 +110,7 @@ TEST_CASE("a call that is let go goes on for its readers, and not for its follow
   reader.segments = {Reference{.upstream = "call"}};
   const auto reading = d.Submit(reader);
   REQUIRE(reading.ok());
-  REQUIRE((*d).Follow(call, Prompt(d, kFixed), d.now).ok());
+  REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
   (*d).LetGo(call, d.now);
   CHECK((*d).core().live_requests() == 3);
   (*d).Cancel(*reading, d.now);
@@ -120,7 +120,7 @@ TEST_CASE("a call that is let go goes on for its readers, and not for its follow
 TEST_CASE("a call goes on as if there were no followers, whatever becomes of them") {
   Driven d;
   const RequestTicket call = Decoding(d);
-  REQUIRE((*d).Follow(call, Prompt(d, kFixed), d.now).ok());
+  REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
   d.Take();
   SECTION("its worker fails it") {
     (*d).OnFailed(kP, {d.NameOf("call~2"), absl::InternalError("broken"), {}}, d.now);
@@ -134,7 +134,7 @@ TEST_CASE("a call goes on as if there were no followers, whatever becomes of the
     CHECK(CountStarts(lines, "prefill-2") == 0);
   }
   SECTION("it outgrows the context") {
-    REQUIRE((*d).Follow(call, Prompt(d, std::string(60, 'x')), d.now).ok());
+    REQUIRE((*d).Follow(call, FollowingPrompt(d, std::string(60, 'x')), d.now).ok());
     d.Made(d.NameOf("call"), "0123456789", std::nullopt);
     CHECK(std::ranges::count(d.Take(), "a follower ends INVALID_ARGUMENT") == 1);
   }
@@ -145,7 +145,7 @@ TEST_CASE("a call goes on as if there were no followers, whatever becomes of the
 TEST_CASE("a follower outlives its call by ten seconds at most") {
   Driven d;
   const RequestTicket call = Decoding(d);
-  REQUIRE((*d).Follow(call, Prompt(d, kFixed), d.now).ok());
+  REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
   d.Made(d.NameOf("call"), "x", FinishReason::kStop);
   d.Take();
   CHECK((*d).NextTick() == d.now + absl::Seconds(10));
@@ -157,7 +157,7 @@ TEST_CASE("a follower outlives its call by ten seconds at most") {
 TEST_CASE("nothing follows a call that is over, that waits itself, or where the room is half full") {
   const auto refused = [](Driven& d, const RequestTicket& call) {
     const int32_t live = (*d).core().live_requests();
-    const absl::Status status = (*d).Follow(call, Prompt(d, kFixed), d.now);
+    const absl::Status status = (*d).Follow(call, FollowingPrompt(d, kFixed), d.now);
     CHECK((*d).core().live_requests() == live);
     return status;
   };
@@ -187,7 +187,7 @@ TEST_CASE("nothing follows a call that is over, that waits itself, or where the 
   SECTION("its tenant has 64") {
     Driven d;
     const RequestTicket call = Decoding(d);
-    for (int i = 0; i < 64; ++i) REQUIRE((*d).Follow(call, Prompt(d, kFixed), d.now).ok());
+    for (int i = 0; i < 64; ++i) REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
     CHECK(absl::IsResourceExhausted(refused(d, call)));
     d.Take();
     d.Made(d.NameOf("call"), "x", FinishReason::kStop);
@@ -195,16 +195,16 @@ TEST_CASE("nothing follows a call that is over, that waits itself, or where the 
     d.Prefilled("call~2");
     d.Take();
     const RequestTicket anothers = Decoding(d, "", "u");
-    CHECK((*d).Follow(anothers, Prompt(d, kFixed), d.now).ok());
+    CHECK((*d).Follow(anothers, FollowingPrompt(d, kFixed), d.now).ok());
     const RequestTicket next = Decoding(d);  // one of the 64 is over
-    CHECK((*d).Follow(next, Prompt(d, kFixed), d.now).ok());
+    CHECK((*d).Follow(next, FollowingPrompt(d, kFixed), d.now).ok());
     CHECK(absl::IsResourceExhausted(refused(d, next)));
   }
   SECTION("no worker serves the model that it names") {
     Driven d;
     const RequestTicket call = Decoding(d);
     ServedModel other = ByteModel("other");
-    ClientRequest prompt = Prompt(d, kFixed);
+    ClientRequest prompt = FollowingPrompt(d, kFixed);
     prompt.served = &other;
     CHECK(absl::IsUnavailable((*d).Follow(call, prompt, d.now)));
     CHECK((*d).core().live_requests() == 1);
@@ -212,7 +212,7 @@ TEST_CASE("nothing follows a call that is over, that waits itself, or where the 
   SECTION("half full") {
     Driven d(false, {}, RouterLimits{.live_requests = 4});
     const RequestTicket call = Decoding(d);
-    REQUIRE((*d).Follow(call, Prompt(d, kFixed), d.now).ok());
+    REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
     CHECK(absl::IsResourceExhausted(refused(d, call)));
   }
 }
@@ -220,7 +220,7 @@ TEST_CASE("nothing follows a call that is over, that waits itself, or where the 
 TEST_CASE("a session that is active is joined by its followers without a turn of their own") {
   Driven d(false, SessionLimits{.sessions = 1});
   const RequestTicket call = Decoding(d, "s");
-  REQUIRE((*d).Follow(call, Prompt(d, kFixed), d.now).ok());
+  REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());
   CHECK(d.Take() == Lines{"prefill-1: open call~2#ab.2 "});
   d.Made(d.NameOf("call"), "x", FinishReason::kStop);
   d.Take();
@@ -233,7 +233,7 @@ TEST_CASE("followers are no turns of their call's session, and nobody waits for 
   Driven d(false, SessionLimits{});
   const RequestTicket call = Decoding(d, "s");
   REQUIRE((*d).LatestSessions(1).at(0).blocks == 0);
-  REQUIRE((*d).Follow(call, Prompt(d, std::string(40, 'x')), d.now).ok());
+  REQUIRE((*d).Follow(call, FollowingPrompt(d, std::string(40, 'x')), d.now).ok());
   CHECK((*d).core().workers().at(kP).prompt_tokens == 0);
   d.Made(d.NameOf("call"), "x", FinishReason::kStop);
   CHECK((*d).core().workers().at(kP).prompt_tokens == 0);
@@ -249,7 +249,7 @@ TEST_CASE("a trace has the followers of a workflow's calls") {
   request.workflow = "w";
   const auto call = d.Submit(request);
   REQUIRE(call.ok());
-  REQUIRE((*d).Follow(*call, Prompt(d, kFixed), d.now).ok());
+  REQUIRE((*d).Follow(*call, FollowingPrompt(d, kFixed), d.now).ok());
   const Timeline::Lives lives = (*d).LivesOf("w", "", d.now);
   REQUIRE(lives.size() == 2);
   const auto follower = std::ranges::find_if(lives, [](const auto& life) { return life->prefill_only; });

@@ -35,7 +35,7 @@ AttachedWorker Decode(const std::string& address) {
   return worker;
 }
 
-RouteRequest Request(const std::string& session, int blocks, uint8_t seed = 1) {
+RouteRequest SessionRequest(const std::string& session, int blocks, uint8_t seed = 1) {
   return {.id = "r", .session = session, .keys = Keys(blocks, seed), .prompt_tokens = blocks * 16 + 1};
 }
 
@@ -45,7 +45,7 @@ TEST_CASE("a session keeps its prefill worker, and sessions spread over the work
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2], &workers[3]};
   std::map<std::string, int> share;
   for (int i = 0; i < 400; ++i) {
-    const RouteRequest request = Request(absl::StrCat("session ", i), 2);
+    const RouteRequest request = SessionRequest(absl::StrCat("session ", i), 2);
     const AttachedWorker* chosen = ChoosePrefill(all, request, {});
     CHECK(ChoosePrefill(all, request, {}) == chosen);
     ++share[chosen->link];
@@ -71,7 +71,7 @@ TEST_CASE("sessions balance over workers, move only with their worker, and route
   std::map<std::string, int> share;
   int disagreed = 0, moved = 0;
   for (int i = 0; i < kSessions; ++i) {
-    const RouteRequest request = Request(absl::StrCat("session ", i), 0);
+    const RouteRequest request = SessionRequest(absl::StrCat("session ", i), 0);
     const AttachedWorker* chosen = ChoosePrefill(one, request, {});
     ++share[chosen->link];
     disagreed += ChoosePrefill(other, request, {}) != chosen;
@@ -91,7 +91,7 @@ TEST_CASE("routing by load alone, or at random, does not care where a session is
   const std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
   std::map<Routing, std::map<std::string, int>> share;
   for (int i = 0; i < 300; ++i) {
-    RouteRequest request = Request("s", 2);
+    RouteRequest request = SessionRequest("s", 2);
     request.id = absl::StrCat("r", i);
     for (const Routing routing : {Routing::kPinned, Routing::kLeastLoaded, Routing::kRandom}) {
       ++share[routing][ChoosePrefill(all, request, {.routing = routing})->link];
@@ -102,19 +102,19 @@ TEST_CASE("routing by load alone, or at random, does not care where a session is
   workers[0].prompt_tokens = 1;
   workers[2].load.queued_tokens = 2;
   workers[2].prefix_memory->Remember(Keys(2, 1));
-  CHECK(ChoosePrefill(all, Request("s", 2), {.routing = Routing::kLeastLoaded}) == &workers[1]);
+  CHECK(ChoosePrefill(all, SessionRequest("s", 2), {.routing = Routing::kLeastLoaded}) == &workers[1]);
   AttachedWorker idle = Decode("d"), last = Decode("e");
   last.load.running_requests = 1;
   const std::vector<const AttachedWorker*> decodes{&idle, &last};
-  CHECK(ChooseDecode(decodes, Request("s", 1), &last, {}) == &last);
-  CHECK(ChooseDecode(decodes, Request("s", 1), &last, {.routing = Routing::kLeastLoaded}) == &idle);
+  CHECK(ChooseDecode(decodes, SessionRequest("s", 1), &last, {}) == &last);
+  CHECK(ChooseDecode(decodes, SessionRequest("s", 1), &last, {.routing = Routing::kLeastLoaded}) == &idle);
 }
 
 TEST_CASE("requests without a session are pinned by their first block") {
   std::vector<AttachedWorker> workers{Prefill("a"), Prefill("b"), Prefill("c")};
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
   for (uint8_t seed = 0; seed < 50; ++seed) {
-    RouteRequest one = Request("", 3, seed), other = Request("", 8, seed);
+    RouteRequest one = SessionRequest("", 3, seed), other = SessionRequest("", 8, seed);
     other.id = std::string("another");
     CHECK(ChoosePrefill(all, one, {}) == ChoosePrefill(all, other, {}));
   }
@@ -140,7 +140,7 @@ TEST_CASE("open prompts of less than a block are pinned by the output that they 
 TEST_CASE("a pin is left when its worker is overloaded, and a cached prefix counts against load") {
   std::vector<AttachedWorker> workers{Prefill("a"), Prefill("b")};
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1]};
-  const RouteRequest request = Request("s", 100);  // 1601 tokens
+  const RouteRequest request = SessionRequest("s", 100);  // 1601 tokens
   AttachedWorker& pinned = ChoosePrefill(all, request, {}) == &workers[0] ? workers[0] : workers[1];
   AttachedWorker& other = &pinned == &workers[0] ? workers[1] : workers[0];
   const PlacementOptions options{.pin_ratio = 2, .pin_slack_tokens = 100};
@@ -205,7 +205,7 @@ TEST_CASE("what is of use at its holder only goes there, overloaded or not, unde
   std::vector<AttachedWorker> workers;
   for (const char* name : {"a", "b", "c"}) workers.push_back(Prefill(name));
   const std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
-  RouteRequest request = Request("s", 100);
+  RouteRequest request = SessionRequest("s", 100);
   request.held_tokens = 1500;
   request.at_holder = true;
   for (AttachedWorker& holder : workers) {
@@ -227,7 +227,7 @@ TEST_CASE("a prompt goes to the worker that holds its beginning, unless that is 
   const PlacementOptions options{.pin_ratio = 2, .pin_slack_tokens = 100};
   for (AttachedWorker& holder : workers) {
     for (uint8_t seed = 0; seed < 5; ++seed) {
-      RouteRequest request = Request(seed % 2 == 0 ? "" : "s", 100, seed);  // 1601 tokens
+      RouteRequest request = SessionRequest(seed % 2 == 0 ? "" : "s", 100, seed);  // 1601 tokens
       request.holder = holder.link;
       request.held_tokens = 1500;
       CHECK(PrefillCost(holder, request) == 101);
@@ -241,13 +241,13 @@ TEST_CASE("a prompt goes to the worker that holds its beginning, unless that is 
     }
   }
   // Also where another worker would cost little more.
-  RouteRequest small = Request("s", 5);
+  RouteRequest small = SessionRequest("s", 5);
   for (AttachedWorker& holder : workers) {
     small.holder = holder.link;
     small.held_tokens = 64;
     CHECK(ChoosePrefill(all, small, options) == &holder);
   }
-  RouteRequest without_key = Request("", 0);
+  RouteRequest without_key = SessionRequest("", 0);
   without_key.holder = "c";
   without_key.held_tokens = 1;
   CHECK(ChoosePrefill(all, without_key, options) == &workers[2]);
@@ -256,11 +256,11 @@ TEST_CASE("a prompt goes to the worker that holds its beginning, unless that is 
 TEST_CASE("every full block that a worker was sent counts, up to the first that it was not") {
   AttachedWorker worker = Prefill("a");
   worker.prefix_memory->Remember(Keys(5, 1));
-  CHECK(PrefillCost(worker, Request("", 3)) == 1);
-  CHECK(PrefillCost(worker, Request("", 6)) == 17);
-  CHECK(PrefillCost(worker, Request("", 6, 2)) == 97);
+  CHECK(PrefillCost(worker, SessionRequest("", 3)) == 1);
+  CHECK(PrefillCost(worker, SessionRequest("", 6)) == 17);
+  CHECK(PrefillCost(worker, SessionRequest("", 6, 2)) == 97);
   worker.prompt_tokens = 1000;
-  CHECK(PrefillCost(worker, Request("", 6)) == 1017);
+  CHECK(PrefillCost(worker, SessionRequest("", 6)) == 1017);
 }
 
 TEST_CASE("a prefix memory forgets the end of a prompt before its start") {
@@ -276,7 +276,7 @@ TEST_CASE("a session decodes at one worker, by hashing, until that is full") {
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
   std::map<std::string, int> share;
   for (int i = 0; i < 300; ++i) {
-    const RouteRequest request = Request(absl::StrCat("s", i), 10);
+    const RouteRequest request = SessionRequest(absl::StrCat("s", i), 10);
     AttachedWorker& home = *std::ranges::find(workers, ChooseDecode(all, request, nullptr, {})->link,  //
                                               &AttachedWorker::link);
     ++share[home.link];
@@ -293,7 +293,7 @@ TEST_CASE("a session decodes at one worker, by hashing, until that is full") {
 TEST_CASE("decode goes to where KV has gone until that is full, else to the least loaded") {
   std::vector<AttachedWorker> workers{Decode("a"), Decode("b"), Decode("c")};
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
-  const RouteRequest request = Request("", 10);
+  const RouteRequest request = SessionRequest("", 10);
   workers[0].requests = {"x", "y"};
   workers[1].load.running_requests = 3;
   workers[2].load.queued_requests = 1;
@@ -315,9 +315,9 @@ TEST_CASE("workers that could never hold a request are left out, unless none cou
   large.info.blocks_total = 40;
   large.prompt_tokens = 1'000'000;  // overloaded, and dearer by far
   const std::vector<const AttachedWorker*> prefills{&small, &large};
-  CHECK(ChoosePrefill(prefills, Request("", 3), {}) == &small);
-  CHECK(ChoosePrefill(prefills, Request("", 8), {}) == &large);
-  CHECK(ChoosePrefill(prefills, Request("", 80), {}) == &small);
+  CHECK(ChoosePrefill(prefills, SessionRequest("", 3), {}) == &small);
+  CHECK(ChoosePrefill(prefills, SessionRequest("", 8), {}) == &large);
+  CHECK(ChoosePrefill(prefills, SessionRequest("", 80), {}) == &small);
 
   AttachedWorker narrow = Decode("narrow"), wide = Decode("wide");
   narrow.info.context = 100;
@@ -325,7 +325,7 @@ TEST_CASE("workers that could never hold a request are left out, unless none cou
   narrow.info.blocks_total = wide.info.blocks_total = 100;
   wide.load.running_requests = 9;
   const std::vector<const AttachedWorker*> decodes{&narrow, &wide};
-  RouteRequest request = Request("", 5);
+  RouteRequest request = SessionRequest("", 5);
   request.max_new_tokens = 10;
   CHECK(ChooseDecode(decodes, request, nullptr, {}) == &narrow);
   request.max_new_tokens = 50;

@@ -7,13 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "catch.h"
 #include "router/router_core.h"
+#include "router/worker_names.h"
 
 namespace baton {
 
 using Kind = RouterAction::Kind;
-
-inline constexpr const char* kP = "prefill-1";
-inline constexpr const char* kD = "decode-1";
 
 inline WorkerInfo Info(WorkerRole role, const std::string& name, uint64_t incarnation = 1) {
   return {.role = role,

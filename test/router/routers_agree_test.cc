@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "catch.h"
 #include "router/router_core.h"
+#include "seeds.h"
 
 namespace baton {
 namespace {
@@ -18,9 +19,9 @@ constexpr int kSessions = 12;
 // Where a turn went.
 using Places = std::pair<WorkerAddress, WorkerAddress>;
 
-class Cluster {
+class TwoRouters {
  public:
-  explicit Cluster(uint64_t seed) : random_(seed) {
+  explicit TwoRouters(uint64_t seed) : random_(seed) {
     for (int n = 0; n < 2 * kWorkers; ++n) Toggle(n);
   }
 
@@ -117,15 +118,13 @@ class Cluster {
 };
 
 TEST_CASE("routers of unlike histories send a session's turns to the same workers") {
-  const uint64_t first = std::random_device()();
-  for (uint64_t seed = first; seed < first + 20; ++seed) {
-    INFO("seed " << seed);
-    Cluster cluster(seed);
+  ForEachSeed(20, [](uint64_t seed) {
+    TwoRouters cluster(seed);
     for (int round = 0; round < 30; ++round) {
       for (int i = 0; i < 10; ++i) cluster.Step();
       cluster.Compare();
     }
-  }
+  });
 }
 
 }  // namespace

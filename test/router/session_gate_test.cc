@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "base/strings.h"
 #include "catch.h"
+#include "seeds.h"
 
 namespace baton {
 namespace {
@@ -19,9 +20,9 @@ SessionKey KeyOf(const RequestId& id) {
   return {id.substr(0, first), id.substr(first + 1, last - first - 1)};
 }
 
-class Driven {
+class DrivenGate {
  public:
-  explicit Driven(SessionLimits limits) : gate(limits) {}
+  explicit DrivenGate(SessionLimits limits) : gate(limits) {}
   absl::Status Arrive(const RequestId& id, bool needed = false) { return gate.Arrived(id, KeyOf(id), needed, now); }
   // Of a prompt of 160 tokens that it had before, if it had one. It waited for longer than it was computed.
   void Prefilled(const RequestId& id, bool lost, bool awaited = true, const WorkerAddress& worker = "p") {
@@ -64,7 +65,7 @@ class Driven {
 };
 
 TEST_CASE("requests of an active session are admitted at once, those of others wait for a place") {
-  Driven d({.sessions = 2});
+  DrivenGate d({.sessions = 2});
   CHECK(d.Come({"t:a:1", "t:b:1", "t:c:1", "t:a:2", "t:c:2"}) == "t:a:1 t:b:1 t:a:2");
   CHECK(d.gate.counts() == SessionGate::Counts{.active = 2, .waiting = 1, .waiting_requests = 2});
   CHECK(d.End("t:a:1") == "");  // the other one runs
@@ -77,7 +78,7 @@ TEST_CASE("requests of an active session are admitted at once, those of others w
 }
 
 TEST_CASE("tenants take turns, and a tenant's sessions go in the order in which they came") {
-  Driven d({.sessions = 1, .keep = {}, .shortest_linger = {}, .longest_linger = {}});
+  DrivenGate d({.sessions = 1, .keep = {}, .shortest_linger = {}, .longest_linger = {}});
   CHECK(d.Come({"a:1:1"}) == "a:1:1");
   CHECK(d.Come({"a:2:1", "a:3:1", "a:4:1", "c:1:1", "b:1:1", "b:2:1", "c:1:2"}) == "");
   std::string order;
@@ -95,7 +96,7 @@ TEST_CASE("tenants take turns, and a tenant's sessions go in the order in which 
 }
 
 TEST_CASE("the session that has been idle for longest makes room first") {
-  Driven d({.sessions = 3});
+  DrivenGate d({.sessions = 3});
   CHECK(d.Come({"t:a:1", "t:b:1", "t:c:1", "t:d:1"}) == "t:a:1 t:b:1 t:c:1");
   d.End("t:b:1");
   d.Wait(absl::Milliseconds(100));
@@ -108,7 +109,7 @@ TEST_CASE("the session that has been idle for longest makes room first") {
 }
 
 TEST_CASE("a session keeps its place for longer than sessions pause") {
-  Driven d({.sessions = 1});
+  DrivenGate d({.sessions = 1});
   d.Come({"t:a:0"});
   for (int i = 0; i < 200; ++i) {
     d.End(absl::StrCat("t:a:", i));
@@ -130,7 +131,7 @@ TEST_CASE("a session keeps its place for longer than sessions pause") {
 }
 
 TEST_CASE("one client's long pause does not make everybody's places last long") {
-  Driven d({.sessions = 1});
+  DrivenGate d({.sessions = 1});
   d.Come({"t:a:1"});
   d.End("t:a:1");
   d.Wait(absl::Seconds(29));
@@ -140,7 +141,7 @@ TEST_CASE("one client's long pause does not make everybody's places last long") 
 }
 
 TEST_CASE("an abandoned session is forgotten, whether others wait or not") {
-  Driven d({.sessions = 2});
+  DrivenGate d({.sessions = 2});
   CHECK(d.Come({"t:a:1", "t:b:1"}) == "t:a:1 t:b:1");
   d.End("t:a:1");
   d.Wait(absl::Minutes(2));
@@ -152,7 +153,7 @@ TEST_CASE("an abandoned session is forgotten, whether others wait or not") {
 }
 
 TEST_CASE("a session that never pauses gives others their turn") {
-  Driven d({.sessions = 1, .turn = absl::Seconds(10)});
+  DrivenGate d({.sessions = 1, .turn = absl::Seconds(10)});
   CHECK(d.Come({"t:a:1", "t:b:1"}) == "t:a:1");
   d.Wait(absl::Seconds(11));
   CHECK(d.Come({"t:a:2"}) == "");
@@ -166,7 +167,7 @@ TEST_CASE("a session that never pauses gives others their turn") {
 }
 
 TEST_CASE("a session whose turn is over, and of which a request runs, keeps no others from a free place") {
-  Driven d({.sessions = 3, .turn = absl::Seconds(10)});
+  DrivenGate d({.sessions = 3, .turn = absl::Seconds(10)});
   CHECK(d.Come({"t:busy:1", "t:idle:1", "a:busy:1"}) == "t:busy:1 t:idle:1 a:busy:1");
   d.Wait(absl::Seconds(11));
   CHECK(d.Come({"b:first:1", "t:busy:2", "a:busy:2", "t:next:1"}) == "");
@@ -182,7 +183,7 @@ TEST_CASE("a session whose turn is over, and of which a request runs, keeps no o
 }
 
 TEST_CASE("sessions whose turn is over go on once nobody waits for a place") {
-  Driven d({.sessions = 2, .turn = absl::Seconds(10)});
+  DrivenGate d({.sessions = 2, .turn = absl::Seconds(10)});
   CHECK(d.Come({"t:a:1", "u:b:1", "t:c:1"}) == "t:a:1 u:b:1");
   d.Wait(absl::Seconds(11));
   CHECK(d.Come({"u:b:2", "t:a:2", "t:a:3"}) == "");
@@ -197,7 +198,7 @@ TEST_CASE("sessions whose turn is over go on once nobody waits for a place") {
 }
 
 TEST_CASE("what an admitted request waits for is admitted beyond the limit") {
-  Driven d({.sessions = 1});
+  DrivenGate d({.sessions = 1});
   CHECK(d.Come({"t:a:1", "t:b:1", "t:b:2", "t:c:1"}) == "t:a:1");
   d.gate.Needed("t:b:2", d.now);
   CHECK(d.Admitted() == "t:b:1 t:b:2");  // the whole session is active now
@@ -212,7 +213,7 @@ TEST_CASE("what an admitted request waits for is admitted beyond the limit") {
 }
 
 TEST_CASE("requests that wait may go, and too many are refused") {
-  Driven d({.sessions = 1, .waiting_requests = 2});
+  DrivenGate d({.sessions = 1, .waiting_requests = 2});
   CHECK(d.Come({"t:a:1", "t:b:1", "t:c:1"}) == "t:a:1");
   const absl::Status refused = d.Arrive("t:d:1");
   CHECK(absl::IsResourceExhausted(refused));
@@ -230,7 +231,7 @@ TEST_CASE("requests that wait may go, and too many are refused") {
 // --- by what sessions lose -----------------------------------------------------------------------------------------
 
 TEST_CASE("without a number, any session is admitted until active ones lose their KV; then the youngest are parked") {
-  Driven d({});
+  DrivenGate d({});
   const std::vector<RequestId> first{"t:a:1", "t:b:1", "t:c:1", "t:d:1"};
   for (const RequestId& id : first) CHECK(d.Come({id.c_str()}) == id);
   for (int i = 0; i < 9; ++i) {
@@ -252,7 +253,7 @@ TEST_CASE("without a number, any session is admitted until active ones lose thei
 }
 
 TEST_CASE("only what an active session had at the same worker, and its client waits for, can be lost") {
-  Driven d({});
+  DrivenGate d({});
   for (const char* id : {"t:a:1", "t:b:1"}) CHECK(d.Come({id}) == id);
   SECTION("not what it had before it was active") {
     for (int i = 0; i < 100; ++i) {
@@ -281,7 +282,7 @@ TEST_CASE("only what an active session had at the same worker, and its client wa
 }
 
 TEST_CASE("one session may always be active, and as many as half of KV memory should hold") {
-  Driven d({});
+  DrivenGate d({});
   d.Come({"t:a:1"});
   SECTION("one") {
     for (int i = 0; i < 500; ++i) d.Prefilled("t:a:1", true);
@@ -321,7 +322,7 @@ TEST_CASE("one session may always be active, and as many as half of KV memory sh
 
 class RandomSessions {
  public:
-  explicit RandomSessions(unsigned seed) : random_(seed), limit_(Below(5)), gate_(Limits()) {}
+  explicit RandomSessions(uint64_t seed) : random_(seed), limit_(Below(5)), gate_(Limits()) {}
 
   void Run() {
     for (int step = 0; step < 400; ++step) Step(Below(100));
@@ -426,15 +427,11 @@ class RandomSessions {
 };
 
 TEST_CASE("whoever comes, goes or is needed, the limit is kept, nobody waits for ever and all places come back") {
-  const unsigned first = std::random_device{}();
-  for (unsigned seed = first; seed < first + 200; ++seed) {
-    INFO("seed " << seed);
-    RandomSessions(seed).Run();
-  }
+  ForEachSeed(200, [](uint64_t seed) { RandomSessions(seed).Run(); });
 }
 
 TEST_CASE("the latest sessions can be looked at") {
-  Driven d({.sessions = 2});
+  DrivenGate d({.sessions = 2});
   CHECK(d.gate.Latest(9).empty());
   d.Come({"a:one:1", "a:two:1", "b:three:1", "b:three:2"});
   d.End("a:one:1");  // it keeps its place until another wants it
@@ -449,7 +446,7 @@ TEST_CASE("the latest sessions can be looked at") {
   CHECK(names(9) == "a:two active 1+0; b:three waits 0+2; a:one active 0+0; ");  // what runs, waits, is the latest
   CHECK(names(1) == "a:two active 1+0; ");
 
-  Driven free({});
+  DrivenGate free({});
   free.Come({"a:x:1"});
   free.Prefilled("a:x:1", /*lost=*/false);
   REQUIRE(free.gate.Latest(1).size() == 1);

@@ -5,7 +5,7 @@
 namespace baton {
 namespace {
 
-class Driven {
+class DrivenWindow {
  public:
   // Prefills that waited for twice as long as they were computed.
   void Run(int times, bool lost = false, absl::Duration queued = absl::Seconds(2), bool tells = true) {
@@ -21,13 +21,13 @@ class Driven {
 };
 
 TEST_CASE("there is no bound while sessions find their KV") {
-  Driven d;
+  DrivenWindow d;
   d.Run(1000);
   CHECK(d.window.size() == SessionWindow::kUnbounded);
 }
 
 TEST_CASE("one prefill of thirty-two that lost its KV is no congestion, two are") {
-  Driven d;
+  DrivenWindow d;
   for (int round = 0; round < 10; ++round) {
     d.Run(31);
     d.Run(1, /*lost=*/true);
@@ -39,7 +39,7 @@ TEST_CASE("one prefill of thirty-two that lost its KV is no congestion, two are"
 }
 
 TEST_CASE("where prefill workers have time to compute it again, nothing is reduced") {
-  Driven d;
+  DrivenWindow d;
   d.Run(1000, /*lost=*/true, absl::Milliseconds(900));
   CHECK(d.window.size() == SessionWindow::kUnbounded);
 }
@@ -49,7 +49,7 @@ TEST_CASE(
     "lowered "
     "before anything is lost") {
   constexpr absl::Duration kFull = absl::Milliseconds(8001), kNot = absl::Seconds(8);
-  Driven d;
+  DrivenWindow d;
   SECTION("to half, then by an eighth again and again, and raised when they wait less") {
     d.Run(64, /*lost=*/false, kNot);
     CHECK(d.window.size() == SessionWindow::kUnbounded);
@@ -77,7 +77,7 @@ TEST_CASE(
 
 TEST_CASE("what fits into host memory is not too much, as long as it is cheap to copy") {
   constexpr absl::Duration kFull = absl::Seconds(11);
-  Driven d;
+  DrivenWindow d;
   d.sessions.fit_in_host = 40;
   d.copied = absl::Milliseconds(50);
   SECTION("it is not") {
@@ -101,7 +101,7 @@ TEST_CASE("what fits into host memory is not too much, as long as it is cheap to
 }
 
 TEST_CASE("who waits while staged KV is copied does not wait for nothing") {
-  Driven d;
+  DrivenWindow d;
   d.copied = absl::Seconds(1);
   d.Run(1024, /*lost=*/true, absl::Seconds(2));
   d.Run(1024, /*lost=*/false, absl::Seconds(16));
@@ -111,7 +111,7 @@ TEST_CASE("who waits while staged KV is copied does not wait for nothing") {
 }
 
 TEST_CASE("after a change as many prefills as there are sessions are left out") {
-  Driven d;
+  DrivenWindow d;
   d.Run(32, /*lost=*/true);
   CHECK(d.window.size() == 50);
   d.Run(100, /*lost=*/true);  // of the 100 that were active
@@ -121,7 +121,7 @@ TEST_CASE("after a change as many prefills as there are sessions are left out") 
 }
 
 TEST_CASE("it is never reduced below what should fit, and one session may always be active") {
-  Driven d;
+  DrivenWindow d;
   for (int i = 0; i < 20; ++i) d.Run(132, /*lost=*/true);
   CHECK(d.window.size() == 10);
   d.sessions.fit = 0;
@@ -130,7 +130,7 @@ TEST_CASE("it is never reduced below what should fit, and one session may always
 }
 
 TEST_CASE("it grows by a 64th while sessions wait, and not while none does") {
-  Driven d;
+  DrivenWindow d;
   d.Run(32, /*lost=*/true);
   d.sessions = {.active = 50, .some_wait = false};
   d.Run(1000);
@@ -143,7 +143,7 @@ TEST_CASE("it grows by a 64th while sessions wait, and not while none does") {
 }
 
 TEST_CASE("first prefills of sessions tell nothing of what is lost, and yet it grows where there are no others") {
-  Driven d;
+  DrivenWindow d;
   d.Run(8 * 128, /*lost=*/true, absl::Seconds(2), /*tells=*/false);
   CHECK(d.window.size() == SessionWindow::kUnbounded);
   d.Run(32, /*lost=*/true);
@@ -154,7 +154,7 @@ TEST_CASE("first prefills of sessions tell nothing of what is lost, and yet it g
 }
 
 TEST_CASE("few that tell are enough") {
-  Driven d;
+  DrivenWindow d;
   d.Run(126, /*lost=*/false, absl::Seconds(2), /*tells=*/false);
   d.Run(2, /*lost=*/true);
   CHECK(d.window.size() == 50);

@@ -1,12 +1,12 @@
 #include "router/tenant_quotas.h"
 
-#include <cstdlib>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "catch.h"
+#include "seeds.h"
 
 namespace baton {
 namespace {
@@ -88,41 +88,39 @@ TEST_CASE("what belongs to a call that was let in is not refused for tokens, and
 }
 
 TEST_CASE("whatever comes and goes, a tenant's quotas hold and nothing stays counted") {
-  const char* given = std::getenv("BATON_TEST_SEED");
-  const uint32_t seed =
-      given == nullptr ? std::random_device()() : static_cast<uint32_t>(std::strtoul(given, nullptr, 10));
-  INFO("BATON_TEST_SEED=" << seed);
-  std::mt19937 random(seed);
-  TenantQuotas quotas;
-  const std::vector<Tenant> tenants = {{"a", {.max_requests = 5, .max_sessions = 2}}, {"b", {.max_requests = 3}}};
-  struct Live {
-    const Tenant* tenant;
-    std::string session;
-  };
-  std::vector<Live> live;
-  for (int step = 0; step < 20'000; ++step) {
-    if (random() % 2 == 0) {
-      const Tenant& tenant = tenants[random() % 2];
-      const std::string session = random() % 3 == 0 ? "" : std::string(1, static_cast<char>('x' + random() % 3));
-      int requests = 0;
-      for (const Live& other : live) requests += other.tenant == &tenant;
-      const bool taken = !quotas.Begin(tenant, session, 1, kStart);
-      CHECK(!(taken && requests >= tenant.quota.max_requests));
-      if (taken) live.push_back({&tenant, session});
-      std::set<std::string> sessions;
-      for (const Live& other : live) {
-        if (other.tenant == &tenants[0] && !other.session.empty()) sessions.insert(other.session);
+  ForEachSeed(1, [](uint64_t seed) {
+    std::mt19937 random(seed);
+    TenantQuotas quotas;
+    const std::vector<Tenant> tenants = {{"a", {.max_requests = 5, .max_sessions = 2}}, {"b", {.max_requests = 3}}};
+    struct Live {
+      const Tenant* tenant;
+      std::string session;
+    };
+    std::vector<Live> live;
+    for (int step = 0; step < 20'000; ++step) {
+      if (random() % 2 == 0) {
+        const Tenant& tenant = tenants[random() % 2];
+        const std::string session = random() % 3 == 0 ? "" : std::string(1, static_cast<char>('x' + random() % 3));
+        int requests = 0;
+        for (const Live& other : live) requests += other.tenant == &tenant;
+        const bool taken = !quotas.Begin(tenant, session, 1, kStart);
+        CHECK(!(taken && requests >= tenant.quota.max_requests));
+        if (taken) live.push_back({&tenant, session});
+        std::set<std::string> sessions;
+        for (const Live& other : live) {
+          if (other.tenant == &tenants[0] && !other.session.empty()) sessions.insert(other.session);
+        }
+        CHECK(sessions.size() <= 2);
+      } else if (!live.empty()) {
+        std::swap(live[random() % live.size()], live.back());
+        quotas.End(*live.back().tenant, live.back().session, 1, kStart);
+        live.pop_back();
       }
-      CHECK(sessions.size() <= 2);
-    } else if (!live.empty()) {
-      std::swap(live[random() % live.size()], live.back());
-      quotas.End(*live.back().tenant, live.back().session, 1, kStart);
-      live.pop_back();
+      quotas.CheckInvariants();
     }
-    quotas.CheckInvariants();
-  }
-  for (const Live& request : live) quotas.End(*request.tenant, request.session, 0, kStart);
-  for (int i = 0; i < 5; ++i) CHECK_FALSE(quotas.Begin(tenants[0], "", 1, kStart));
+    for (const Live& request : live) quotas.End(*request.tenant, request.session, 0, kStart);
+    for (int i = 0; i < 5; ++i) CHECK_FALSE(quotas.Begin(tenants[0], "", 1, kStart));
+  });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "catch.h"
+#include "seeds.h"
 
 namespace baton {
 namespace {
@@ -77,31 +78,31 @@ TEST_CASE("a request that lives is shown up to now") {
 }
 
 TEST_CASE("spans fill a life without gaps, whatever workers say of their steps") {
-  const unsigned seed = std::random_device{}();
-  INFO("seed " << seed);
-  std::mt19937 random(seed);
-  const auto any = [&] { return static_cast<int64_t>(random() % 2000) - 500; };
-  for (int i = 0; i < 2000; ++i) {
-    RequestLife life = Life("r", 1000);
-    for (absl::Time* time : {&life.complete, &life.placed, &life.prefilled, &life.first_token}) {
-      if (random() % 4 != 0) *time = At(any());
+  ForEachSeed(1, [](uint64_t seed) {
+    std::mt19937 random(seed);
+    const auto any = [&] { return static_cast<int64_t>(random() % 2000) - 500; };
+    for (int i = 0; i < 2000; ++i) {
+      RequestLife life = Life("r", 1000);
+      for (absl::Time* time : {&life.complete, &life.placed, &life.prefilled, &life.first_token}) {
+        if (random() % 4 != 0) *time = At(any());
+      }
+      life.handoff = random() % 8 == 0 ? absl::InfiniteDuration() : absl::Milliseconds(any());
+      for (size_t step = random() % (kMaxPrefillSteps + 1); step > 0; --step) {
+        life.steps.push_back(Step(any(), any(), 1));
+      }
+      if (!life.steps.empty() && random() % 8 == 0) life.steps.back().began = -absl::InfiniteDuration();
+      life.prefill_only = random() % 2 == 0;
+      const std::vector<PhaseSpan> spans = SpansOf(life, At(2000));
+      REQUIRE(spans.size() <= 2 * kMaxPrefillSteps + 6);
+      absl::Time at = life.arrived;
+      for (const PhaseSpan& span : spans) {
+        REQUIRE(span.begin == at);
+        REQUIRE(span.end > span.begin);
+        at = span.end;
+      }
+      REQUIRE(at == life.ended);
     }
-    life.handoff = random() % 8 == 0 ? absl::InfiniteDuration() : absl::Milliseconds(any());
-    for (size_t step = random() % (kMaxPrefillSteps + 1); step > 0; --step) {
-      life.steps.push_back(Step(any(), any(), 1));
-    }
-    if (!life.steps.empty() && random() % 8 == 0) life.steps.back().began = -absl::InfiniteDuration();
-    life.prefill_only = random() % 2 == 0;
-    const std::vector<PhaseSpan> spans = SpansOf(life, At(2000));
-    REQUIRE(spans.size() <= 2 * kMaxPrefillSteps + 6);
-    absl::Time at = life.arrived;
-    for (const PhaseSpan& span : spans) {
-      REQUIRE(span.begin == at);
-      REQUIRE(span.end > span.begin);
-      at = span.end;
-    }
-    REQUIRE(at == life.ended);
-  }
+  });
 }
 
 std::string Ids(const Timeline::Lives& lives) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "catch.h"
+#include "seeds.h"
 
 namespace baton {
 namespace {
@@ -225,8 +226,7 @@ struct Overload {
 
 TEST_CASE("nobody is overtaken by what came more than twice the bound later, whatever comes") {
   int overtaken = 0;
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
-    INFO("seed " << seed);
+  const Seeds seeds = ForEachSeed(40, [&](uint64_t seed) {
     const bool fixed = seed % 2 == 0;
     Overload world(seed);
     for (int step = 0; step < 400; ++step) {
@@ -243,8 +243,8 @@ TEST_CASE("nobody is overtaken by what came more than twice the bound later, wha
       world.load.Tick(world.now);
       world.load.CheckInvariants();
     }
-  }
-  CHECK(overtaken > 1000);
+  });
+  if (seeds.all()) CHECK(overtaken > 1000);
 }
 
 // The mean time from a workflow's first request to the end of its last one, on one server that serves a request at a
@@ -297,12 +297,13 @@ double MeanWorkflowTime(uint64_t seed, bool shortest_first) {
 
 TEST_CASE("under load, workflows end sooner on average than first come first served") {
   double shortest_first = 0, first_come = 0;
-  for (uint64_t seed = 1; seed <= 50; ++seed) {
+  const Seeds seeds = ForEachSeed(50, [&](uint64_t seed) {
     shortest_first += MeanWorkflowTime(seed, true);
     first_come += MeanWorkflowTime(seed, false);
-  }
-  CAPTURE(shortest_first / 50, first_come / 50);
-  CHECK(shortest_first < 0.85 * first_come);
+  });
+  const auto count = static_cast<double>(seeds.count());
+  CAPTURE(shortest_first / count, first_come / count);
+  if (seeds.all()) CHECK(shortest_first < 0.85 * first_come);
 }
 
 }  // namespace

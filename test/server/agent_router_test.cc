@@ -1,4 +1,5 @@
 // Prompts that refer to other requests' outputs, through a router with real sockets; workers are fakes.
+#include "await.h"
 #include "router_cluster.h"
 
 namespace baton {
@@ -11,8 +12,6 @@ v1::GenerateRequest Downstream(const std::string& id, const std::string& upstrea
   return request;
 }
 
-std::string Text(const google::protobuf::RepeatedField<int32_t>& ids) { return {ids.begin(), ids.end()}; }
-
 TEST_CASE(
     "a prompt goes to its prefill worker while its upstream decodes, and to a decode worker when it is complete") {
   Cluster c;
@@ -23,15 +22,15 @@ TEST_CASE(
   CHECK(open.request_id() == "down");
   CHECK(open.open());
   CHECK(open.decode_worker() == c.decode->address());  // where its KV may go ahead of it
-  CHECK(Text(open.tokens()).empty());                  // less than a block is known
+  CHECK(TextOf(open.tokens()).empty());                // less than a block is known
 
   c.decode->Send(TokensEvent("up", "abcdefgh", std::nullopt));
   const worker::v1::PrefillAppend grown = c.prefill->Next().append();
-  CHECK(Text(grown.tokens()) == "0123456789abcdefg");
+  CHECK(TextOf(grown.tokens()) == "0123456789abcdefg");
   CHECK_FALSE(grown.last());
   c.decode->Send(TokensEvent("up", "ij", FinishReason::kStop));
   const worker::v1::PrefillAppend last = c.prefill->Next().append();
-  CHECK(Text(last.tokens()) == "hij!");
+  CHECK(TextOf(last.tokens()) == "hij!");
   CHECK(last.last());
   CHECK(last.decode_worker() == c.decode->address());
   CHECK(last.max_new_tokens() == 8);
@@ -56,7 +55,7 @@ TEST_CASE("a prompt whose upstream is over is complete at once") {
   Call down(c, Downstream("down", "up"));
   const worker::v1::PrefillJob job = c.prefill->Next().prefill();
   CHECK_FALSE(job.open());
-  CHECK(Text(job.tokens()) == "0123456789abc!");
+  CHECK(TextOf(job.tokens()) == "0123456789abc!");
   CHECK(job.decode_worker() == c.decode->address());
 }
 
@@ -85,12 +84,12 @@ TEST_CASE("a substitute begins the prompt anew at its worker") {
   Call down(c, request);
   CHECK(c.prefill->Next().prefill().open());
   c.decode->Send(TokensEvent("up", "abcdefgh", std::nullopt));
-  CHECK(Text(c.prefill->Next().append().tokens()) == "0123456789abcdefg");
+  CHECK(TextOf(c.prefill->Next().append().tokens()) == "0123456789abcdefg");
   c.decode->Send(FailedEvent<worker::v1::DecodeEvent>("up", absl::InternalError("broken")));
   const worker::v1::PrefillAppend last = c.prefill->Next().append();
   CHECK(last.restart());
   CHECK(last.last());
-  CHECK(Text(last.tokens()) == "0123456789none!");
+  CHECK(TextOf(last.tokens()) == "0123456789none!");
 }
 
 TEST_CASE("a downstream request that its client cancels harms neither its upstream nor its siblings") {
@@ -107,7 +106,7 @@ TEST_CASE("a downstream request that its client cancels harms neither its upstre
   CHECK(up.Finish().text == "abc");
   const worker::v1::PrefillAppend last = c.prefill->Next().append();
   CHECK(last.request_id() == "two");
-  CHECK(Text(last.tokens()) == "0123456789abc!");
+  CHECK(TextOf(last.tokens()) == "0123456789abc!");
 }
 
 TEST_CASE("unknown upstreams, cycles and prompts that outgrow the context are refused") {
@@ -130,21 +129,19 @@ TEST_CASE("metrics tell of prompts that wait, and of what they wait for") {
   request.mutable_segments()->mutable_segments(1)->mutable_output_of()->set_announced(true);
   Call down(c, request);
   REQUIRE(c.prefill->Next().prefill().open());
-  const auto reaches = [&](Metric metric, double value) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(10);
-    while (c.metrics.Gauge(metric).Value() != value && absl::Now() < deadline) std::this_thread::yield();
-    return c.metrics.Gauge(metric).Value() == value;
+  const auto await_value = [&](Metric metric, double value) {
+    Await("a gauge of the router", [&] { return c.metrics.Gauge(metric).Value() == value; });
   };
   for (const Metric metric : {Metric::kGrowingPrompts, Metric::kReferences, Metric::kAnnouncedRequests}) {
-    CHECK(reaches(metric, 1));
+    await_value(metric, 1);
   }
   Call up(c, "up");
   PassPrefill(c, "up");
   c.decode->Send(TokensEvent("up", "abc", FinishReason::kStop));
   CHECK(up.Finish().status.ok());
-  CHECK(reaches(Metric::kKeptOutputs, 1));
-  CHECK(reaches(Metric::kAnnouncedRequests, 0));
-  CHECK(reaches(Metric::kGrowingPrompts, 0));
+  await_value(Metric::kKeptOutputs, 1);
+  await_value(Metric::kAnnouncedRequests, 0);
+  await_value(Metric::kGrowingPrompts, 0);
   CHECK(c.metrics.Gauge(Metric::kKeptOutputBytes).Value() > 0);
 }
 
@@ -182,7 +179,7 @@ TEST_CASE("an upstream whose client does not read goes on for those that wait fo
   worker::v1::PrefillAppend append;
   while (!append.last()) {
     append = c.prefill->Next().append();
-    grown += Text(append.tokens());
+    grown += TextOf(append.tokens());
   }
   CHECK(grown == absl::StrCat("0123456789", std::string(40, 'a'), "b!"));
   CHECK_FALSE(slow.Finish().status.ok());  // it was cut off
@@ -197,7 +194,7 @@ TEST_CASE("an announced request is waited for") {
   Call up(c, "up");
   PassPrefill(c, "up");
   c.decode->Send(TokensEvent("up", "abc", FinishReason::kStop));
-  CHECK(Text(c.prefill->Next().append().tokens()) == "0123456789abc!");
+  CHECK(TextOf(c.prefill->Next().append().tokens()) == "0123456789abc!");
 }
 
 TEST_CASE("by default requests are first come first served, whatever they say of their work") {
@@ -212,34 +209,31 @@ TEST_CASE("by default requests are first come first served, whatever they say of
   CHECK_FALSE(c.decode->Next().decode().handicap_us());
 }
 
-TEST_CASE("under sjf workers are told how much work is left of a request's workflow, as it is then") {
-  Cluster c({.worker_wait = absl::Seconds(10)}, "sjf");
+TEST_CASE("under sjf a router tells workers how much work is left of a request's workflow") {
+  const ManualClock clock;  // stands still, so that no handicap shrinks while its request waits
+  Cluster c(PatientLimits(), "sjf", /*keys=*/"", &clock);
   const WorkloadOptions costs;
   const int64_t prompt = absl::ToInt64Microseconds(5 * costs.per_prompt_token);
   const int64_t token = absl::ToInt64Microseconds(costs.per_output_token);
-  const int64_t slack = absl::ToInt64Microseconds(costs.bound) / 2;  // this machine may be slow
-  const auto near = [&](int64_t got, int64_t expected) {
-    INFO(got << " us, expected at most " << expected);
-    return got <= expected && got > expected - slack;
-  };
   v1::GenerateRequest first = Call::Request("first", "hello"), second = Call::Request("second", "HELLO");
   first.set_workflow("w");
   first.set_expected_tokens(3);
   second.set_workflow("w");  // 8 tokens at most
   Call one(c, first);
-  CHECK(near(c.prefill->Next().prefill().handicap_us(), prompt + 3 * token));
+  CHECK(c.prefill->Next().prefill().handicap_us() == prompt + 3 * token);
   Call two(c, second);
-  CHECK(near(c.prefill->Next().prefill().handicap_us(), 2 * prompt + 11 * token));
+  CHECK(c.prefill->Next().prefill().handicap_us() == 2 * prompt + 11 * token);
   c.prefill->Send(DoneEvent("first", Incarnation(22)));
-  CHECK(near(c.decode->Next().decode().handicap_us(), prompt + 11 * token));
+  CHECK(c.decode->Next().decode().handicap_us() == prompt + 11 * token);
   c.decode->Send(TokensEvent("first", "abc", FinishReason::kStop));
   CHECK(one.Finish().status.ok());
   c.prefill->Send(DoneEvent("second", Incarnation(22)));
-  CHECK(near(c.decode->Next().decode().handicap_us(), 8 * token));
+  CHECK(c.decode->Next().decode().handicap_us() == 8 * token);
 }
 
-TEST_CASE("under sjf a growing prompt belongs to its upstream's workflow, and is told its place anew when complete") {
-  Cluster c({.worker_wait = absl::Seconds(10)}, "sjf");
+TEST_CASE("under sjf a prompt has its upstream's workflow, and a new handicap when complete") {
+  const ManualClock clock;
+  Cluster c(PatientLimits(), "sjf", /*keys=*/"", &clock);
   const int64_t bound = absl::ToInt64Microseconds(WorkloadOptions().bound);
   v1::GenerateRequest long_one = Call::Request("up", "hello");
   long_one.mutable_sampling()->set_max_tokens(50);

@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "base/strings.h"
 #include "catch.h"
+#include "server/key_refusal.h"
 #include "temp_dir.h"
 
 namespace baton {
@@ -27,8 +28,6 @@ std::string NameOf(const KeyRing& ring, const std::string& authorization) {
   return tenant.ok() ? (*tenant)->name : std::string(tenant.status().message());
 }
 
-const std::string kRefusal = "expected an API key that this router knows: \"authorization: Bearer KEY\"";
-
 TEST_CASE("a key that was drawn lets its tenant in, and its hash does not") {
   const NewKey a = DrawKey(), b = DrawKey(), unknown = DrawKey();
   CHECK(a.key != b.key);
@@ -48,7 +47,7 @@ TEST_CASE("a key that was drawn lets its tenant in, and its hash does not") {
         "Bearer " + unknown.key, "Bearer " + a.key + " ", "Bearer " + std::string(100'000, 'x'),
         "Bearer " + a.hash.substr(7)}) {
     INFO(wrong.substr(0, 80));
-    CHECK(NameOf(**ring, wrong) == kRefusal);
+    CHECK(NameOf(**ring, wrong) == kKeyRefusal);
   }
   CHECK(absl::IsUnauthenticated((*ring)->Authenticate("").status()));
 }
@@ -68,7 +67,7 @@ TEST_CASE("a file that is read again replaces the keys, and one that is wrong re
   file.Write(Entry("t", second));
   CHECK(NameOf(**ring, "Bearer " + first.key) == "t");
   REQUIRE((*ring)->Reload().ok());
-  CHECK(NameOf(**ring, "Bearer " + first.key) == kRefusal);
+  CHECK(NameOf(**ring, "Bearer " + first.key) == kKeyRefusal);
   CHECK(NameOf(**ring, "Bearer " + second.key) == "t");
   file.Write("[t\n");
   CHECK_FALSE((*ring)->Reload().ok());

@@ -7,15 +7,15 @@
 
 #include "absl/strings/match.h"
 #include "absl/synchronization/notification.h"
+#include "await.h"
 #include "base/strings.h"
 #include "http_client.h"
 #include "router_cluster.h"
+#include "server/key_refusal.h"
 #include "temp_dir.h"
 
 namespace baton {
 namespace {
-
-const std::string kRefusal = "expected an API key that this router knows: \"authorization: Bearer KEY\"";
 
 // A router that knows two tenants, of which one operates it.
 struct Tenants {
@@ -26,7 +26,7 @@ struct Tenants {
   explicit Tenants(const std::string& alpha_quota = "") {
     directory.Write("keys.toml", "[alpha]\nkeys = [\"" + alpha.hash + "\"]\n" + alpha_quota +
                                      "\n[beta]\noperator = true\n" + "keys = [\"" + beta.hash + "\"]\n");
-    c.emplace(RouterLimits{.worker_wait = absl::Seconds(10)}, "fcfs", directory / "keys.toml");
+    c.emplace(PatientLimits(), "fcfs", directory / "keys.toml");
   }
 
   HttpAnswer Http(const std::string& method, const std::string& path, const std::string& body, const NewKey* key) {
@@ -47,7 +47,6 @@ struct KeyedCall {
 
   KeyedCall(Tenants& t, const NewKey* key, const v1::GenerateRequest& request) {
     if (key != nullptr) context.AddMetadata("authorization", "Bearer " + key->key);
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
     reader = t.c->stub->Generate(&context, request);
   }
   absl::Status Finish() {
@@ -113,9 +112,9 @@ TEST_CASE("a router with keys answers to any name, and its health tells a strang
   Tenants t;
   t.c->prefill->Die();
   t.c->decode->Die();
-  const absl::Time until = absl::Now() + absl::FromChrono(kPatience);
   HttpAnswer health;
-  while ((health = t.Http("GET", "/health", "", nullptr)).status == 200 && absl::Now() < until) continue;
+  Await("the router to lose its workers",
+        [&] { return (health = t.Http("GET", "/health", "", nullptr)).status != 200; });
   CHECK(health.status == 503);
   CHECK(health.body.find("not ready") != std::string::npos);
   CHECK(health.body.find("bytes") == std::string::npos);
@@ -140,7 +139,7 @@ TEST_CASE("every method of gRPC refuses missing and wrong keys") {
       grpc::ClientContext context;
       if (key != nullptr) context.AddMetadata("authorization", "Bearer " + key->key);
       const absl::Status status = FromGrpc(call(context));
-      CHECK(status == absl::UnauthenticatedError(kRefusal));
+      CHECK(status == absl::UnauthenticatedError(kKeyRefusal));
     };
     v1::Inference::Stub& stub = *t.c->stub;
     refused([&](grpc::ClientContext& context) {
@@ -159,7 +158,7 @@ TEST_CASE("every method of gRPC refuses missing and wrong keys") {
       v1::PrefillOnlyResponse response;
       return stub.PrefillOnly(&context, {}, &response);
     });
-    CHECK(KeyedCall(t, key, Call::Request("r", "hello")).Finish() == absl::UnauthenticatedError(kRefusal));
+    CHECK(KeyedCall(t, key, Call::Request("r", "hello")).Finish() == absl::UnauthenticatedError(kKeyRefusal));
   }
 }
 
@@ -287,7 +286,7 @@ TEST_CASE("a key that is nearly right is refused as one that is not right at all
     const HttpAnswer answer = t.Http("GET", "/v1/models", "", &wrong);
     CHECK(answer.status == 401);
     CHECK(answer.body == refusal);
-    CHECK(KeyedCall(t, &wrong, Call::Request("r", "hello")).Finish() == absl::UnauthenticatedError(kRefusal));
+    CHECK(KeyedCall(t, &wrong, Call::Request("r", "hello")).Finish() == absl::UnauthenticatedError(kKeyRefusal));
   }
 }
 

@@ -6,8 +6,6 @@
 namespace baton {
 namespace {
 
-std::string Text(const google::protobuf::RepeatedField<int32_t>& ids) { return {ids.begin(), ids.end()}; }
-
 v1::PrefillOnlyRequest Addition(const std::string& text, std::optional<int32_t> length = {}) {
   v1::PrefillOnlyRequest request;
   request.set_context_id("c");
@@ -31,7 +29,6 @@ struct Answer {
 std::future<Answer> Start(Cluster& c, v1::PrefillOnlyRequest request) {
   return std::async(std::launch::async, [&c, request] {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + kPatience);
     Answer answer;
     answer.status = FromGrpc(c.stub->PrefillOnly(&context, request, &answer.response));
     return answer;
@@ -48,7 +45,7 @@ std::pair<v1::PrefillOnlyResponse, std::string> Add(Cluster& c, const v1::Prefil
   c.prefill->Send(DoneEvent(job.request_id(), Incarnation()));
   const Answer answer = call.get();
   CHECK(Message(answer.status) == "");
-  return {answer.response, Text(job.tokens())};
+  return {answer.response, TextOf(job.tokens())};
 }
 
 TEST_CASE("a context is computed call by call, a repeated call adds nothing, and Generate continues it") {
@@ -70,11 +67,11 @@ TEST_CASE("a context is computed call by call, a repeated call adds nothing, and
   for (const std::string more : {"three", ""}) {
     Call call(c, Continuation(more));
     const worker::v1::PrefillJob job = c.prefill->Next().prefill();
-    CHECK(Text(job.tokens()) == "one two " + more);
+    CHECK(TextOf(job.tokens()) == "one two " + more);
     CHECK(job.decode_worker() == c.decode->address());
     CHECK(job.lease().tokens() == 8);
     c.prefill->Send(DoneEvent(job.request_id(), Incarnation(22)));
-    CHECK(Text(c.decode->Next().decode().tokens()) == "one two " + more);
+    CHECK(TextOf(c.decode->Next().decode().tokens()) == "one two " + more);
     c.decode->Send(TokensEvent(job.request_id(), "!", FinishReason::kStop));
     const Call::Result result = call.Finish();
     CHECK(result.text == "!");
@@ -148,7 +145,7 @@ TEST_CASE("an addition may contain another request's output, and a repetition of
   CHECK(open.open());
   c.decode->Send(TokensEvent("up", "abc", FinishReason::kStop));
   const worker::v1::PrefillAppend last = c.prefill->Next().append();
-  CHECK(Text(open.tokens()) + Text(last.tokens()) == "one abc");
+  CHECK(TextOf(open.tokens()) + TextOf(last.tokens()) == "one abc");
   CHECK(last.lease().tokens() == 7);
   c.prefill->Send(DoneEvent(open.request_id(), Incarnation()));
   CHECK(call.get().response.context_length() == 7);
@@ -186,12 +183,12 @@ TEST_CASE("a context whose worker is lost is computed anew from the router's tok
   Cluster c;
   Add(c, Addition("one ", 0));
   std::future<Answer> lost = Start(c, Addition("two ", 4));
-  CHECK(Text(c.prefill->Next().prefill().tokens()) == "one two ");
+  CHECK(TextOf(c.prefill->Next().prefill().tokens()) == "one two ");
   const WorkerAddress address = c.prefill->address();
   c.prefill.reset();
   c.prefill.emplace(WorkerRole::kPrefill, 12, address);
   const worker::v1::PrefillJob again = c.prefill->Next().prefill();
-  CHECK(Text(again.tokens()) == "one two ");
+  CHECK(TextOf(again.tokens()) == "one two ");
   c.prefill->Send(DoneEvent(again.request_id(), Incarnation(0)));
   CHECK(lost.get().status.ok());
 }

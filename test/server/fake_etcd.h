@@ -1,4 +1,5 @@
-// An etcd on loopback that has what a test puts there, and answers as a test wants.
+// An etcd on loopback that has what a test puts there, and answers as a test wants. Its leases are of one second, so
+// that a registration renews them often, and last until a test or their holder ends them.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "catch.h"
@@ -171,12 +173,12 @@ class FakeEtcd {
   struct Leases final : etcdserverpb::Lease::Service {
     using Stream = grpc::ServerReaderWriter<etcdserverpb::LeaseKeepAliveResponse, etcdserverpb::LeaseKeepAliveRequest>;
     explicit Leases(FakeEtcd& etcd) : fake(etcd) {}
-    grpc::Status LeaseGrant(grpc::ServerContext* context, const etcdserverpb::LeaseGrantRequest* request,
+    grpc::Status LeaseGrant(grpc::ServerContext* context, const etcdserverpb::LeaseGrantRequest*,
                             etcdserverpb::LeaseGrantResponse* response) override {
       return fake.Serve(context, [&](auto&) {
         response->set_id(++fake.last_lease_);
-        response->set_ttl(request->ttl());
-        fake.leases_[response->id()] = request->ttl();
+        response->set_ttl(1);
+        fake.leases_.insert(response->id());
         return grpc::Status::OK;
       });
     }
@@ -201,8 +203,7 @@ class FakeEtcd {
         while (stream->Read(&request)) {
           lock.lock();
           etcdserverpb::LeaseKeepAliveResponse response;
-          const auto found = fake.leases_.find(request.id());
-          if (found != fake.leases_.end()) response.set_ttl(found->second);
+          response.set_ttl(fake.leases_.contains(request.id()) ? 1 : 0);
           lock.unlock();
           stream->Write(response);
         }
@@ -221,7 +222,7 @@ class FakeEtcd {
   std::map<std::string, std::string> values_;
   std::map<std::string, int64_t> held_by_;     // the lease of a key; 0: none
   std::map<std::string, int64_t> changed_at_;  // the revision of a key's last change
-  std::map<int64_t, int64_t> leases_;          // to their seconds
+  std::set<int64_t> leases_;
   int64_t last_lease_ = 0, revision_ = 1, compacted_ = 0;
   Keys keys_{*this};
   Watching watch_{*this};

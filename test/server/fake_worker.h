@@ -1,7 +1,6 @@
 // Workers that do what a test tells them, on real sockets, over the real protocol.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -17,8 +16,6 @@
 #include "worker.grpc.pb.h"
 
 namespace baton {
-
-inline constexpr std::chrono::seconds kPatience(10);  // for anything that should come at once
 
 inline WorkerInfo FakeInfo(WorkerRole role, const std::string& address, uint64_t incarnation) {
   WorkerInfo info;
@@ -88,10 +85,10 @@ class FakeWorker final : public Base {
     return stream;
   }
 
-  // The next command that came, in order; fails the test if none does.
+  // Waits for the next command, in order of arrival.
   Command Next() {
     std::unique_lock lock(mutex_);
-    REQUIRE(changed_.wait_for(lock, kPatience, [this] { return !commands_.empty(); }));
+    changed_.wait(lock, [this] { return !commands_.empty(); });
     Command command = std::move(commands_.front());
     commands_.pop_front();
     return command;

@@ -1,10 +1,8 @@
 // What follows a chat, over real sockets, with workers that do what a test says.
-#include <functional>
 #include <string>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "await.h"
 #include "http_client.h"
 #include "nlohmann/json.hpp"
 #include "router_cluster.h"
@@ -28,16 +26,10 @@ ServedModel ChatModel() {
   return model;
 }
 
-void Await(const std::function<bool()>& condition) {
-  const absl::Time until = absl::Now() + absl::Seconds(30);
-  while (!condition() && absl::Now() < until) std::this_thread::yield();
-  REQUIRE(condition());
-}
-
 // Until its workers have attached: nothing follows a call that waits for them.
 void Serve(Cluster& c) {
   c.Serve(ChatModel());
-  Await([&] { return c.node->router().Readiness("bytes").ok(); });
+  Await("the workers to attach", [&] { return c.node->router().Readiness("bytes").ok(); });
 }
 
 // Named "r"; of `count` followers "<before><the output>".
@@ -50,8 +42,6 @@ std::string Chat(const std::string& before = "0123456789abcd", int count = 1) {
   }
   return body.dump();
 }
-
-std::string TextOf(const google::protobuf::RepeatedField<int32_t>& tokens) { return {tokens.begin(), tokens.end()}; }
 
 double Followers(Cluster& c, const std::string& code) {
   return c.metrics.Counter(Metric::kFollowers, {{"code", code}}).Value();
@@ -86,7 +76,7 @@ TEST_CASE("what follows a chat is prefilled as the chat is answered, and not cou
   CHECK(body["usage"]["prompt_tokens"] == 4);
   CHECK(body["usage"]["completion_tokens"] == 23);
   c.prefill->Send(DoneEvent(follower.request_id(), Incarnation(0)));
-  Await([&] { return Followers(c, "OK") == 1; });
+  Await("the follower to end", [&] { return Followers(c, "OK") == 1; });
   CHECK(c.metrics.Counter(Metric::kPromptTokens).Value() == 4);
   CHECK(c.metrics.Counter(Metric::kRequests, {{"code", "OK"}}).Value() == 1);
 }
@@ -109,7 +99,7 @@ TEST_CASE("a chat is answered though the template or the context does not take w
   HttpClient client(c.node->http()->address());
   client.Post("/v1/chat/completions", Chat(GENERATE(std::string("SHOUT"), std::string(100, 'x'))));
   PassPrefill(c);
-  Await([&] { return Followers(c, "INVALID_ARGUMENT") == 1; });
+  Await("the follower to be refused", [&] { return Followers(c, "INVALID_ARGUMENT") == 1; });
   c.decode->Send(TokensEvent("r", "hello", FinishReason::kStop));
   CHECK(json::parse(client.Read().body)["choices"][0]["message"]["content"] == "hello");
 }
@@ -129,7 +119,7 @@ TEST_CASE("followers' texts count among a tenant's tokens, of which half are lef
   const TempDir directory;
   const NewKey key = DrawKey();
   directory.Write("keys.toml", "[team]\nkeys = [\"" + key.hash + "\"]\ntokens_per_minute = 120\n");
-  Cluster c({.worker_wait = absl::Seconds(10)}, "fcfs", directory / "keys.toml");
+  Cluster c(PatientLimits(), "fcfs", directory / "keys.toml");
   Serve(c);
   HttpClient client(c.node->http()->address());
   json body = json::parse(Chat("0123456789abcd", 4));
@@ -137,7 +127,8 @@ TEST_CASE("followers' texts count among a tenant's tokens, of which half are lef
   client.Post("/v1/chat/completions", body.dump(), "authorization: Bearer " + key.key + "\r\n");
   PassPrefill(c);
   for (int i = 0; i < 2; ++i) CHECK(c.prefill->Next().prefill().open());
-  Await([&] { return Followers(c, "RESOURCE_EXHAUSTED") == 2; });  // the chat may use 14, each of them some 18
+  // The chat may use 14, each of them some 18.
+  Await("two followers to be refused", [&] { return Followers(c, "RESOURCE_EXHAUSTED") == 2; });
   c.decode->Send(TokensEvent("r", "hello", FinishReason::kStop));
   CHECK(client.Read().status == 200);
 }
@@ -146,7 +137,7 @@ TEST_CASE("followers are none of a tenant's requests") {
   const TempDir directory;
   const NewKey key = DrawKey();
   directory.Write("keys.toml", "[team]\nkeys = [\"" + key.hash + "\"]\nmax_requests = 1\n");
-  Cluster c({.worker_wait = absl::Seconds(10)}, "fcfs", directory / "keys.toml");
+  Cluster c(PatientLimits(), "fcfs", directory / "keys.toml");
   Serve(c);
   const std::string bearer = "authorization: Bearer " + key.key + "\r\n";
   HttpClient client(c.node->http()->address());

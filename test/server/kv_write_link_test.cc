@@ -144,7 +144,7 @@ class HangingService final : public kv::v1::KvTransfer::Service {
 
 // A link by itself, to a service under test.
 std::unique_ptr<KvWriteLink> LinkTo(const GrpcServer& server, const Slab& source,
-                                    std::chrono::milliseconds write_within = std::chrono::seconds(10)) {
+                                    std::chrono::milliseconds write_within = std::chrono::hours(1)) {
   return std::make_unique<KvWriteLink>(DialTcp(server.address()), KvWritePeer{.source = source,
                                                                               .plane_bytes = kPlane,
                                                                               .target_bytes = kBlocks * kBlock,
@@ -171,21 +171,38 @@ class PatientService final : public kv::v1::KvTransfer::Service {
   uint64_t refuses = 0;
 };
 
-TEST_CASE("a backlog that moves outlives the time of a message") {
+// Pushes a backlog over a link that gives each message this time, to a worker that takes an eighth of it. False: a
+// message took longer.
+bool BacklogArrives(std::chrono::milliseconds within) {
   PatientService service;
-  service.takes = std::chrono::milliseconds(100);
+  service.takes = within / 8;
   const auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service}).value();
   std::vector<std::byte> ours = Memory(7);
-  const auto link = LinkTo(*server, Slab(ours), std::chrono::seconds(2));
+  const auto link = LinkTo(*server, Slab(ours), within);
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::promise<absl::Status>> pushes(10);
   for (auto& push : pushes) {
     link->PushUnder({.id = 1}, std::vector<BlockCopy>{{0, 0, kBlocks * kBlock}},
                     [&](absl::Status status) { push.set_value(std::move(status)); });
   }
-  for (auto& push : pushes) CHECK(push.get_future().get() == absl::OkStatus());
-  CHECK(std::chrono::steady_clock::now() - start > std::chrono::seconds(2));
+  bool all_arrive = true;
+  for (auto& push : pushes) {
+    const absl::Status status = push.get_future().get();
+    CHECK((status.ok() || absl::IsUnavailable(status)));
+    all_arrive = all_arrive && status.ok();
+  }
+  if (!all_arrive) return false;
+  CHECK(std::chrono::steady_clock::now() - start > within);
   CHECK(service.calls == 50);
+  return true;
+}
+
+TEST_CASE("a backlog that moves outlives the time of a message") {
+  std::chrono::milliseconds within(300);
+  while (!BacklogArrives(within)) {  // a slow machine needs longer
+    within *= 2;
+    REQUIRE(within < std::chrono::minutes(1));
+  }
 }
 
 TEST_CASE("what is refused takes along all that waits under its right, and nothing else") {

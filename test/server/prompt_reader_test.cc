@@ -21,7 +21,7 @@ std::string Render(const v1::Chat& chat, const char* source) {
   return std::string(tokens->begin(), tokens->end());
 }
 
-std::string ErrorOf(const v1::Chat& chat) {
+std::string ChatError(const v1::Chat& chat) {
   const auto tokens = ChatTokens(chat, WithTemplate("{{ messages[0].content }}"), absl::UnixEpoch());
   CHECK(absl::IsInvalidArgument(tokens.status()));
   return std::string(Message(tokens.status()));
@@ -77,31 +77,31 @@ TEST_CASE("the template has a chat's own variables, and what an assistant though
 TEST_CASE("a chat's variables that are no object, or the server's, are refused by field") {
   v1::Chat chat = Hello();
   chat.set_template_kwargs("[1]");
-  CHECK(ErrorOf(chat) == "chat.template_kwargs: expected a JSON object, got a list of 1");
+  CHECK(ChatError(chat) == "chat.template_kwargs: expected a JSON object, got a list of 1");
   chat.set_template_kwargs("{");
-  CHECK(ErrorOf(chat).starts_with("chat.template_kwargs: expected JSON, byte 2: "));
+  CHECK(ChatError(chat).starts_with("chat.template_kwargs: expected JSON, byte 2: "));
   chat.set_template_kwargs(R"({"tools": []})");
-  CHECK(ErrorOf(chat) == "chat.template_kwargs.tools: is none of the variables that a client may set");
+  CHECK(ChatError(chat) == "chat.template_kwargs.tools: is none of the variables that a client may set");
 }
 
 TEST_CASE("tools and calls that are no JSON, too deep or too large are refused by field") {
   v1::Chat chat = Hello();
   SECTION("tools") {
     chat.set_tools("[");
-    CHECK(ErrorOf(chat).starts_with("chat.tools: expected JSON, byte 2: "));
+    CHECK(ChatError(chat).starts_with("chat.tools: expected JSON, byte 2: "));
     chat.set_tools("{}");
-    CHECK(ErrorOf(chat) == "chat.tools: expected a JSON array, got an object");
+    CHECK(ChatError(chat) == "chat.tools: expected a JSON array, got an object");
     chat.set_tools(std::string(65, '['));
-    CHECK(ErrorOf(chat) == "chat.tools: JSON is nested deeper than 64");
+    CHECK(ChatError(chat) == "chat.tools: JSON is nested deeper than 64");
     chat.set_tools(std::string((1 << 20) + 1, ' '));
-    CHECK(ErrorOf(chat) == "chat.tools: 1048577 bytes, limit 1048576");
+    CHECK(ChatError(chat) == "chat.tools: 1048577 bytes, limit 1048576");
   }
   SECTION("calls") {
     chat.mutable_messages(0)->set_tool_calls("3");
-    CHECK(ErrorOf(chat) == "chat.messages[0].tool_calls: expected a JSON array, got 3");
+    CHECK(ChatError(chat) == "chat.messages[0].tool_calls: expected a JSON array, got 3");
     for (const char* calls : {"[3]", "[{}]", R"([{"function":"f"}])"}) {
       chat.mutable_messages(0)->set_tool_calls(calls);
-      CHECK(ErrorOf(chat) == "chat.messages[0].tool_calls[0].function: expected an object");
+      CHECK(ChatError(chat) == "chat.messages[0].tool_calls[0].function: expected an object");
     }
   }
 }

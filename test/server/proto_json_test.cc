@@ -15,7 +15,8 @@ std::string RefusalOf(const std::string& body) {
 }
 
 TEST_CASE("a field is read under the name of the proto file and under its JSON name") {
-  for (const char* body : {R"({"cache_salt":"a","sampling":{"top_k":3}})", R"({"cacheSalt":"a","sampling":{"topK":3}})"}) {
+  for (const char* body :
+       {R"({"cache_salt":"a","sampling":{"top_k":3}})", R"({"cacheSalt":"a","sampling":{"topK":3}})"}) {
     v1::GenerateRequest request;
     REQUIRE(ParseRpc(body, request).ok());
     CHECK(request.cache_salt() == "a");

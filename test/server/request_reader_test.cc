@@ -29,7 +29,7 @@ bool Has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-std::vector<ServedModel> WithTemplate(const char* chat_template) {
+std::vector<ServedModel> ModelsWithTemplate(const char* chat_template) {
   std::vector<ServedModel> list;
   list.push_back(ByteModel("bytes"));
   list[0].chat_template = *ChatTemplate::Parse(chat_template, "", "");
@@ -335,7 +335,8 @@ TEST_CASE("bad references are refused by field") {
 }
 
 TEST_CASE("a reference in a chat stands where the template puts the message") {
-  const ServedModels models(WithTemplate("{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}!"));
+  const ServedModels models(
+      ModelsWithTemplate("{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}!"));
   v1::GenerateRequest request;
   v1::ChatMessage& message = *request.mutable_chat()->add_messages();
   message.set_role("u");
@@ -370,7 +371,7 @@ TEST_CASE("a reference in a chat stands where the template puts the message") {
 }
 
 TEST_CASE("a chat is rendered with its roles and contents") {
-  const ServedModels models(WithTemplate(
+  const ServedModels models(ModelsWithTemplate(
       "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}!{% endif %}"));
   v1::GenerateRequest request;
   v1::ChatMessage& first = *request.mutable_chat()->add_messages();
@@ -398,7 +399,7 @@ TEST_CASE("a chat is rendered with its roles and contents") {
 
 TEST_CASE("a chat that is too much for its template is refused for good") {
   const ServedModels models(
-      WithTemplate("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"));
+      ModelsWithTemplate("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"));
   v1::GenerateRequest request;
   v1::ChatMessage& message = *request.mutable_chat()->add_messages();
   message.set_role("user");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/strings.h"
 #include "catch.h"
 #include "fake_worker.h"
@@ -16,18 +17,24 @@
 
 namespace baton {
 
+// A router with these limits waits for its workers as long as a test does.
+inline RouterLimits PatientLimits() { return {.worker_wait = absl::Hours(1)}; }
+
 struct Cluster {
   std::optional<FakePrefill> prefill{std::in_place, WorkerRole::kPrefill, 11};
   std::optional<FakeDecode> decode{std::in_place, WorkerRole::kDecode, 22};
-  SteadyClock clock;
+  const SteadyClock steady_clock{};
+  const Clock& clock;
   Metrics metrics;
   RouterOptions options;
   std::unique_ptr<RouterNode> node;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::Inference::Stub> stub;
 
-  explicit Cluster(RouterLimits limits = {.worker_wait = absl::Seconds(10)}, const std::string& schedule = "fcfs",
-                   const std::string& keys = "") {
+  // With a null `other_clock` the router has a steady clock. The other clock must outlive the cluster.
+  explicit Cluster(RouterLimits limits = PatientLimits(), const std::string& schedule = "fcfs",
+                   const std::string& keys = "", const Clock* other_clock = nullptr)
+      : clock(other_clock == nullptr ? steady_clock : *other_clock) {
     options.keys = keys;
     options.listen = options.http = "127.0.0.1:0";
     options.prefill_workers = {prefill->address()};
@@ -63,10 +70,10 @@ struct Call {
     return request;
   }
 
-  explicit Call(Cluster& cluster, const std::string& id = "r", absl::Duration timeout = absl::Seconds(30),
+  explicit Call(Cluster& cluster, const std::string& id = "r", absl::Duration timeout = absl::InfiniteDuration(),
                 const std::string& text = "hello")
       : Call(cluster, Request(id, text), timeout) {}
-  Call(Cluster& cluster, const v1::GenerateRequest& request, absl::Duration timeout = absl::Seconds(30)) {
+  Call(Cluster& cluster, const v1::GenerateRequest& request, absl::Duration timeout = absl::InfiniteDuration()) {
     context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     reader = cluster.stub->Generate(&context, request);
   }
@@ -90,6 +97,11 @@ struct Call {
     return result;
   }
 };
+
+// Returns the text of a prompt for the byte model.
+inline std::string TextOf(const google::protobuf::RepeatedField<int32_t>& tokens) {
+  return {tokens.begin(), tokens.end()};
+}
 
 inline void PassPrefill(Cluster& c, const RequestId& id = "r") {
   REQUIRE(c.prefill->Next().prefill().request_id() == id);

@@ -1,9 +1,11 @@
 // `baton status`: a router's answer as text, and again and again as a test says.
 #include "server/status_command.h"
 
+#include <algorithm>
 #include <deque>
 #include <sstream>
 
+#include "await.h"
 #include "base/strings.h"
 #include "catch.h"
 #include "router_cluster.h"
@@ -81,17 +83,14 @@ TEST_CASE("a worker that says so is shown as draining, and the router hears it f
   Call call(c);
   PassPrefill(c);  // the workers are attached
   c.decode->Send(load);
-  const absl::Time until = absl::Now() + absl::FromChrono(kPatience);
-  v1::GetServerInfoResponse info;
-  bool draining = false;
-  while (!draining && absl::Now() < until) {
+  Await("the decode worker to be shown as draining", [&] {
     grpc::ClientContext context;
+    v1::GetServerInfoResponse info;
     REQUIRE(c.stub->GetServerInfo(&context, {}, &info).ok());
-    for (const v1::Worker& worker : info.workers()) {
-      draining |= worker.role() == v1::Worker::ROLE_DECODE && std::string(StateOf(worker)) == "draining";
-    }
-  }
-  CHECK(draining);
+    return std::ranges::any_of(info.workers(), [](const v1::Worker& worker) {
+      return worker.role() == v1::Worker::ROLE_DECODE && std::string(StateOf(worker)) == "draining";
+    });
+  });
   call.context.TryCancel();
 }
 

@@ -1,6 +1,5 @@
 // The trace of a workflow through a router with real sockets; workers are fakes.
-#include <thread>
-
+#include "await.h"
 #include "router_cluster.h"
 
 namespace baton {
@@ -121,8 +120,7 @@ TEST_CASE("a request that found no room waits in a queue again") {
   worker::v1::PrefillEvent event;
   *event.mutable_failed() = ToProto(full);
   c.prefill->Send(event);
-  const absl::Time patience = absl::Now() + absl::FromChrono(kPatience);
-  while (c.node->router().waiting_requests() == 0 && absl::Now() < patience) std::this_thread::yield();
+  Await("the request to wait again", [&] { return c.node->router().waiting_requests() > 0; });
   CHECK(PhasesOf(TraceOf(c, "w").trace.requests(0)) == std::vector<v1::Span::Phase>{v1::Span::PHASE_QUEUED});
   call.context.TryCancel();
   CHECK(absl::IsCancelled(call.Finish().status));

@@ -25,7 +25,7 @@ HttpAnswer Ask(Cluster& c, const std::string& method, const std::string& path, c
   return client.Read();
 }
 
-json Parse(const HttpAnswer& answer) {
+json ParseUiData(const HttpAnswer& answer) {
   INFO(answer.body);
   CHECK(answer.headers.at("content-type") == "application/json");
   CHECK(answer.headers.at("cache-control") == "no-store");
@@ -82,7 +82,7 @@ TEST_CASE("the page's data tell of workers, sessions and tokens, and of no salt"
   PassPrefill(c);
   const HttpAnswer running = Ask(c, "GET", "/ui/status");
   CHECK(running.status == 200);
-  json status = Parse(running);
+  json status = ParseUiData(running);
   REQUIRE(status["workers"].size() == 2);
   CHECK(status["workers"][0]["role"] == "ROLE_PREFILL");
   CHECK(status["workers"][0]["address"] == c.prefill->address());
@@ -95,7 +95,7 @@ TEST_CASE("the page's data tell of workers, sessions and tokens, and of no salt"
   CHECK(running.body.find("secret-salt") == std::string::npos);
   c.decode->Send(TokensEvent("r", "world", FinishReason::kStop));
   CHECK(client.Read().status == 200);
-  status = Parse(Ask(c, "GET", "/ui/status"));
+  status = ParseUiData(Ask(c, "GET", "/ui/status"));
   CHECK(status["prompt_tokens"] == "5");
   CHECK(status["cached_tokens"] == "3");
   CHECK(status["completion_tokens"] == "5");
@@ -106,29 +106,29 @@ TEST_CASE("a run's timeline is there while it runs and after, for who knows its 
   HttpClient client(c.node->http()->address());
   client.Post("/v1/completions", Body("r", R"("workflow": "trip", "agent": "writer", "cache_salt": "s")"));
   PassPrefill(c);
-  CHECK(Parse(Ask(c, "POST", "/ui/workflows", "{}")).empty());
-  json workflows = Parse(Ask(c, "POST", "/ui/workflows", R"({"cache_salt": "s"})"))["workflows"];
+  CHECK(ParseUiData(Ask(c, "POST", "/ui/workflows", "{}")).empty());
+  json workflows = ParseUiData(Ask(c, "POST", "/ui/workflows", R"({"cache_salt": "s"})"))["workflows"];
   REQUIRE(workflows.size() == 1);
   CHECK(workflows[0]["name"] == "trip");
   CHECK(workflows[0]["live"] == 1);
   const std::string ours = R"({"workflow": "trip", "cache_salt": "s"})";
-  json trace = Parse(Ask(c, "POST", "/ui/trace", ours));
+  json trace = ParseUiData(Ask(c, "POST", "/ui/trace", ours));
   REQUIRE(trace["requests"].size() == 1);
   CHECK(trace["requests"][0]["agent"] == "writer");
   CHECK_FALSE(trace["requests"][0].contains("over"));
   c.decode->Send(TokensEvent("r", "wor", std::nullopt));
   c.decode->Send(TokensEvent("r", "ld", FinishReason::kStop));
   CHECK(client.Read().status == 200);
-  trace = Parse(Ask(c, "POST", "/ui/trace", ours));
+  trace = ParseUiData(Ask(c, "POST", "/ui/trace", ours));
   CHECK(trace["requests"][0]["over"] == true);
   CHECK(trace["requests"][0]["spans"].back()["phase"] == "PHASE_DECODE");
-  workflows = Parse(Ask(c, "POST", "/ui/workflows", R"({"cache_salt": "s"})"))["workflows"];
+  workflows = ParseUiData(Ask(c, "POST", "/ui/workflows", R"({"cache_salt": "s"})"))["workflows"];
   CHECK(workflows[0]["requests"] == 1);
   CHECK_FALSE(workflows[0].contains("live"));
   // Another salt and another name are both unknown, in the same words.
   const HttpAnswer unknown = Ask(c, "POST", "/ui/trace", R"({"workflow": "trip"})");
   CHECK(unknown.status == 404);
-  CHECK(Parse(unknown)["error"]["message"].get<std::string>().find("no request of 'trip'") != std::string::npos);
+  CHECK(ParseUiData(unknown)["error"]["message"].get<std::string>().find("no request of 'trip'") != std::string::npos);
   CHECK(Ask(c, "POST", "/ui/trace", R"({"workflow": "nobody", "cache_salt": "s"})").status == 404);
 }
 
@@ -165,7 +165,7 @@ TEST_CASE("with keys, the page is anybody's, workers are the operators', and a r
   const NewKey alpha = DrawKey(), beta = DrawKey(), boss = DrawKey();
   directory.Write("keys.toml", absl::StrCat("[alpha]\nkeys = [\"", alpha.hash, "\"]\n[beta]\nkeys = [\"", beta.hash,
                                             "\"]\n[boss]\noperator = true\nkeys = [\"", boss.hash, "\"]\n"));
-  Cluster c({.worker_wait = absl::Seconds(10)}, "fcfs", directory / "keys.toml");
+  Cluster c(PatientLimits(), "fcfs", directory / "keys.toml");
   const std::string page = Ask(c, "GET", "/ui").body;
   CHECK(page.find("<!doctype html>") == 0);
   CHECK(page == Ask(c, "GET", "/ui", "", &boss).body);
@@ -179,16 +179,16 @@ TEST_CASE("with keys, the page is anybody's, workers are the operators', and a r
   const HttpAnswer denied = Ask(c, "GET", "/ui/status", "", &alpha);
   CHECK(denied.status == 403);
   const HttpAnswer all = Ask(c, "GET", "/ui/status", "", &boss);
-  const json status = Parse(all);
+  const json status = ParseUiData(all);
   CHECK(status["sessions"][0]["tenant"] == "alpha");
   CHECK(status["sessions"][0]["session_id"] == "talk");
   CHECK(all.body.find("pepper") == std::string::npos);
 
   const std::string salt = R"("cache_salt": "pepper")", plan = R"({"workflow": "plan", )" + salt + "}";
-  CHECK(Parse(Ask(c, "POST", "/ui/workflows", "{" + salt + "}", &alpha))["workflows"][0]["name"] == "plan");
+  CHECK(ParseUiData(Ask(c, "POST", "/ui/workflows", "{" + salt + "}", &alpha))["workflows"][0]["name"] == "plan");
   CHECK(Ask(c, "POST", "/ui/trace", plan, &alpha).status == 200);
   for (const NewKey* other : {&beta, &boss}) {
-    CHECK(Parse(Ask(c, "POST", "/ui/workflows", "{" + salt + "}", other)).empty());
+    CHECK(ParseUiData(Ask(c, "POST", "/ui/workflows", "{" + salt + "}", other)).empty());
     CHECK(Ask(c, "POST", "/ui/trace", plan, other).status == 404);
     // Not even by guessing how salts are kept.
     CHECK(Ask(c, "POST", "/ui/trace", R"({"workflow": "plan", "cache_salt": "alpha\npepper"})", other).status == 404);

@@ -16,12 +16,12 @@ namespace {
 constexpr size_t kCapacity = 8;
 
 // A queue and what has run in it, in order.
-struct World {
+struct WatchedQueue {
   std::mutex mutex;
   std::vector<std::string> begun;
   std::optional<WorkQueue> queue;
 
-  explicit World(int threads) { queue.emplace(threads, kCapacity); }
+  explicit WatchedQueue(int threads) { queue.emplace(threads, kCapacity); }
 
   bool Give(const std::string& tenant, const std::string& task) {
     return queue->TryRun(tenant, [this, task] {
@@ -49,7 +49,7 @@ struct World {
 };
 
 TEST_CASE("one tenant's tasks begin in the order in which they came") {
-  World w(1);
+  WatchedQueue w(1);
   auto held = w.Hold("a");
   for (const char* task : {"1", "2", "3"}) REQUIRE(w.Give("a", task));
   held.set_value();
@@ -57,7 +57,7 @@ TEST_CASE("one tenant's tasks begin in the order in which they came") {
 }
 
 TEST_CASE("tenants take turns, however many tasks each has given") {
-  World w(1);
+  WatchedQueue w(1);
   auto held = w.Hold("a");
   for (const char* task : {"a1", "a2", "a3", "a4"}) REQUIRE(w.Give("a", task));
   for (const char* task : {"b1", "b2"}) REQUIRE(w.Give("b", task));
@@ -67,7 +67,7 @@ TEST_CASE("tenants take turns, however many tasks each has given") {
 }
 
 TEST_CASE("a tenant's task waits for the end of one task of a tenant that keeps all threads busy") {
-  World w(2);
+  WatchedQueue w(2);
   auto first = w.Hold("flood"), second = w.Hold("flood");
   for (const char* task : {"f1", "f2", "f3"}) REQUIRE(w.Give("flood", task));
   REQUIRE(w.Give("other", "o1"));
@@ -82,7 +82,7 @@ TEST_CASE("a tenant's task waits for the end of one task of a tenant that keeps 
 }
 
 TEST_CASE("a tenant that has tasks on other threads comes after one that has none") {
-  World w(2);
+  WatchedQueue w(2);
   auto busy = w.Hold("busy"), other = w.Hold("other");
   REQUIRE(w.Give("busy", "b1"));  // first come
   REQUIRE(w.Give("idle", "i1"));
@@ -98,7 +98,7 @@ TEST_CASE("a tenant that has tasks on other threads comes after one that has non
 }
 
 TEST_CASE("a tenant whose line is full is refused, and others are not") {
-  World w(1);
+  WatchedQueue w(1);
   auto held = w.Hold("a");
   for (size_t i = 0; i < kCapacity; ++i) CHECK(w.Give("a", "a"));
   CHECK_FALSE(w.Give("a", "refused"));

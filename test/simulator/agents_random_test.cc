@@ -15,6 +15,7 @@
 #include "backend/simulated/shapes.h"
 #include "base/logging.h"
 #include "catch.h"
+#include "seeds.h"
 #include "simulator/cluster.h"
 
 namespace baton {
@@ -30,7 +31,7 @@ struct Totals {
 
 class RandomWorkflow {
  public:
-  RandomWorkflow(unsigned seed, Totals& totals) : random_(seed), totals_(totals) {
+  RandomWorkflow(uint64_t seed, Totals& totals) : random_(seed), totals_(totals) {
     cluster_ = DrawCluster();
     DrawAgents();
   }
@@ -363,17 +364,15 @@ class RandomWorkflow {
 
 TEST_CASE("whatever steps, timing, cache and failures are, an agent says what it says to its prompt alone") {
   spdlog::set_level(spdlog::level::off);
-  const unsigned first = std::random_device{}();
   Totals totals;
-  for (unsigned seed = first; seed != first + 1000; ++seed) {
-    INFO("seed " << seed);
-    RandomWorkflow(seed, totals).Run();
-  }
+  const Seeds seeds = ForEachSeed(1000, [&](uint64_t seed) { RandomWorkflow(seed, totals).Run(); });
   spdlog::set_level(spdlog::level::info);
   CAPTURE(totals.agents, totals.ended_well, totals.exactly_known, totals.failed);
-  CHECK(totals.ended_well > totals.agents / 2);
-  CHECK(totals.exactly_known > totals.ended_well * 9 / 10);
-  CHECK(totals.failed > totals.agents / 20);
+  if (seeds.all()) {
+    CHECK(totals.ended_well > totals.agents / 2);
+    CHECK(totals.exactly_known > totals.ended_well * 9 / 10);
+    CHECK(totals.failed > totals.agents / 20);
+  }
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 const std::vector<std::string> kAgents = {"planner", "searcher", "critic", "writer"};
 constexpr int64_t kTurns = 12;
 
-ClusterShape Shape(const std::string& first_decoder = kAgents.front()) {
+ClusterShape SessionShape(const std::string& first_decoder = kAgents.front()) {
   ClusterShape shape;
   shape.model = *ModelNamed("llama-3.1-8b");
   shape.device = *DeviceNamed("a100");
@@ -57,7 +57,7 @@ int64_t PrefillTokens(const SessionsResult& result) {
 
 TEST_CASE("decoders over one module say in sessions what they say one after the other without sharing") {
   const auto sessions = Sessions(6);
-  ClusterShape shape = Shape();
+  ClusterShape shape = SessionShape();
   const SessionsResult alone = Run(shape, sessions, {.share = false, .concurrent = 1});
   CheckSameTokens(alone, Run(shape, sessions, {}));
   for (const Routing routing : {Routing::kLeastLoaded, Routing::kRandom}) {
@@ -67,16 +67,16 @@ TEST_CASE("decoders over one module say in sessions what they say one after the 
 }
 
 TEST_CASE("a decoder of its own weights says other things than one of the module's") {
-  const SessionsResult own = Run(Shape(), Sessions(1), {});
+  const SessionsResult own = Run(SessionShape(), Sessions(1), {});
   std::vector<std::string> agents = kAgents;
   agents.front() = "base";
-  const SessionsResult base = Run(Shape("base"), Sessions(1, agents), {});
+  const SessionsResult base = Run(SessionShape("base"), Sessions(1, agents), {});
   CHECK(own.sessions[0][0].tokens != base.sessions[0][0].tokens);
 }
 
 TEST_CASE("prefill computes each token of a session's context once, whichever decoders take turns") {
   const auto sessions = Sessions(1);
-  ClusterShape shape = Shape();
+  ClusterShape shape = SessionShape();
   for (const bool shadow : {true, false}) {
     CAPTURE(shadow);
     shape.shadow_prefill = shadow;
@@ -89,7 +89,7 @@ TEST_CASE("prefill computes each token of a session's context once, whichever de
 }
 
 TEST_CASE("shadow prefill leaves a turn its own words to compute") {
-  ClusterShape shape = Shape();
+  ClusterShape shape = SessionShape();
   const auto computed = [&](bool shadow) {
     shape.shadow_prefill = shadow;
     const TurnRan turn = Run(shape, Sessions(1), {}).sessions[0].back();
@@ -101,7 +101,7 @@ TEST_CASE("shadow prefill leaves a turn its own words to compute") {
 }
 
 TEST_CASE("no more sessions than allowed run at a time, and all of them do in the end") {
-  const SessionsResult result = Run(Shape(), Sessions(5), {.concurrent = 2});
+  const SessionsResult result = Run(SessionShape(), Sessions(5), {.concurrent = 2});
   for (size_t s = 0; s < 5; ++s) {
     int running = 0;
     for (const auto& other : result.sessions) {
@@ -110,12 +110,12 @@ TEST_CASE("no more sessions than allowed run at a time, and all of them do in th
     }
     CHECK(running <= 2);
   }
-  CHECK_FALSE(RunSessions(Shape(), Sessions(2), {.arrivals = {absl::Seconds(1)}}).ok());
+  CHECK_FALSE(RunSessions(SessionShape(), Sessions(2), {.arrivals = {absl::Seconds(1)}}).ok());
 }
 
 TEST_CASE("of more sessions than KV memory holds some wait, and less is computed twice") {
   const auto sessions = Sessions(200);
-  ClusterShape shape = Shape();
+  ClusterShape shape = SessionShape();
   const SessionsResult roomy = Run(shape, sessions, {});
   shape.blocks = 6000;  // a context ends with 3,900 tokens, and there are two prefill workers
   const SessionsResult any_number = Run(shape, sessions, {});
@@ -131,7 +131,7 @@ TEST_CASE("of more sessions than KV memory holds some wait, and less is computed
 
 TEST_CASE("what sessions lose comes back from host memory, for the time that copies take") {
   const auto sessions = Sessions(60);
-  ClusterShape shape = Shape();
+  ClusterShape shape = SessionShape();
   const SessionsResult roomy = Run(shape, sessions, {});
   CHECK(roomy.host_tokens == 0);
   shape.blocks = 1800;
@@ -159,18 +159,18 @@ TEST_CASE("what sessions lose comes back from host memory, for the time that cop
 TEST_CASE("a turn begins a tool's pause after the end of the one before it") {
   auto sessions = Sessions(3);
   for (Session& session : sessions) session[5].pause = absl::Seconds(7);
-  const SessionsResult result = Run(Shape(), sessions, {});
+  const SessionsResult result = Run(SessionShape(), sessions, {});
   for (const auto& turns : result.sessions) {
     REQUIRE(turns.size() == kTurns);
     for (size_t t = 1; t < kTurns; ++t) {
       CHECK(turns[t].submitted - turns[t - 1].ended == (t == 5 ? absl::Seconds(7) : absl::ZeroDuration()));
     }
   }
-  CheckSameTokens(result, Run(Shape(), Sessions(3), {}));
+  CheckSameTokens(result, Run(SessionShape(), Sessions(3), {}));
 }
 
 TEST_CASE("where memory holds all sessions, none waits") {
-  ClusterShape shape = Shape();
+  ClusterShape shape = SessionShape();
   const SessionsResult without = Run(shape, Sessions(24), {});
   shape.sessions = SessionLimits{};
   CHECK(Run(shape, Sessions(24), {}).steps == without.steps);

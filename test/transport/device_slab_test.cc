@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "catch.h"
+#include "transport/block_pushes.h"
 #include "transport/guarded_memory.h"
 #include "transport/in_process_transport.h"
 #include "transport/ucx_descriptor.h"
@@ -15,9 +16,8 @@
 namespace baton {
 namespace {
 
-constexpr int64_t kBlock = 368'640;  // SmolLM2-135M
-constexpr int64_t kBlocks = 12;
-constexpr int64_t kSlab = kBlocks * kBlock;
+constexpr int64_t kSideBlocks = 12;
+constexpr int64_t kSideBytes = kSideBlocks * kModelBlock;
 
 // One side: a transport with its slab, on the host or guarded.
 struct Side {
@@ -30,16 +30,16 @@ enum class Kind { kHost, kGuarded, kShared };
 Side Make(std::unique_ptr<Transport> transport, Kind kind, uint32_t seed) {
   Side side{std::move(transport)};
   if (kind != Kind::kHost) {
-    const auto memory = std::make_shared<GuardedMemory>(kSlab + kSlabMarginBytes, kind == Kind::kShared);
+    const auto memory = std::make_shared<GuardedMemory>(kSideBytes + kSlabMarginBytes, kind == Kind::kShared);
     side.bytes = memory->open();
-    REQUIRE(side.transport->AdoptSlab(memory->slab(), kSlab, memory).ok());
+    REQUIRE(side.transport->AdoptSlab(memory->slab(), kSideBytes, memory).ok());
   } else {
-    const auto slab = side.transport->AllocateSlab(kSlab);
+    const auto slab = side.transport->AllocateSlab(kSideBytes);
     REQUIRE(slab.ok());
     side.bytes = slab->data();
   }
   std::mt19937 random(seed);
-  for (int64_t i = 0; i < kSlab; ++i) side.bytes[i] = static_cast<std::byte>(random());
+  for (int64_t i = 0; i < kSideBytes; ++i) side.bytes[i] = static_cast<std::byte>(random());
   return side;
 }
 
@@ -50,10 +50,10 @@ void CheckPush(const Side& from, const Side& to, const std::string& by) {
   REQUIRE(link.ok());
   INFO((*link)->Description());
   CHECK(absl::StrContains((*link)->Description(), by));
-  std::vector<std::byte> expected(to.bytes, to.bytes + kSlab);
+  std::vector<std::byte> expected(to.bytes, to.bytes + kSideBytes);
   std::vector<BlockCopy> copies;
-  for (int64_t block = 1; block < kBlocks; block += 2) {
-    copies.push_back({block * kBlock, (kBlocks - block) * kBlock, kBlock});
+  for (int64_t block = 1; block < kSideBlocks; block += 2) {
+    copies.push_back({block * kModelBlock, (kSideBlocks - block) * kModelBlock, kModelBlock});
   }
   copies.push_back({17, 5, 1000});
   for (const BlockCopy& copy : copies) {
@@ -100,7 +100,7 @@ TEST_CASE("a peer that claims more device memory than it shares has nothing mapp
   UcxDescriptor descriptor = *DecodeUcxDescriptor(to.transport->Descriptor());
   descriptor.slab_bytes += 64 << 20;
   descriptor.scratch_offset += 64 << 20;
-  const std::vector<std::byte> before(to.bytes, to.bytes + kSlab);
+  const std::vector<std::byte> before(to.bytes, to.bytes + kSideBytes);
   CHECK_FALSE(from.transport->Connect(Encode(descriptor)).ok());
   descriptor = *DecodeUcxDescriptor(to.transport->Descriptor());
   descriptor.shared = "not a handle";

@@ -1,20 +1,14 @@
 #include "transport/in_process_transport.h"
 
 #include <cstring>
-#include <future>
 #include <random>
 #include <vector>
 
 #include "catch.h"
+#include "transport/block_pushes.h"
 
 namespace baton {
 namespace {
-
-absl::Status PushAndWait(Link& link, const std::vector<BlockCopy>& copies) {
-  std::promise<absl::Status> result;
-  link.Push(copies, [&](absl::Status status) { result.set_value(std::move(status)); });
-  return result.get_future().get();
-}
 
 TEST_CASE("blocks arrive bit for bit in the peer's slab and nowhere else") {
   const auto network = std::make_shared<InProcessNetwork>();

@@ -2,26 +2,27 @@
 #include "transport/striped_connector.h"
 
 #include <cstring>
-#include <future>
 #include <random>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "catch.h"
+#include "transport/block_pushes.h"
 #include "transport/descriptor_fields.h"
 #include "transport/in_process_transport.h"
 
 namespace baton {
 namespace {
 
-constexpr int64_t kPlane = 60;
+constexpr int64_t kWholePlane = 60;
 constexpr int64_t kPlanes = 32;
 
 // A group's ranks, on one network.
 class Group {
  public:
-  Group(const std::shared_ptr<InProcessNetwork>& network, const std::vector<int64_t>& widths, int64_t plane = kPlane) {
+  Group(const std::shared_ptr<InProcessNetwork>& network, const std::vector<int64_t>& widths,
+        int64_t plane = kWholePlane) {
     std::vector<StripedConnector::Part> parts;
     int64_t begin = 0;
     for (const int64_t width : widths) {
@@ -40,7 +41,7 @@ class Group {
 
   // What one rank alone would have.
   std::vector<std::byte> Whole() const {
-    std::vector<std::byte> whole(kPlane * kPlanes);
+    std::vector<std::byte> whole(kWholePlane * kPlanes);
     ForAllRuns([&](std::byte* here, int64_t at, int64_t bytes) { std::memcpy(whole.data() + at, here, bytes); });
     return whole;
   }
@@ -54,7 +55,7 @@ class Group {
     for (size_t rank = 0; rank < slabs_.size(); ++rank) {
       const int64_t width = ranges_[rank].width();
       for (int64_t plane = 0; plane < kPlanes; ++plane) {
-        run(slabs_[rank].data() + plane * width, plane * kPlane + ranges_[rank].begin, width);
+        run(slabs_[rank].data() + plane * width, plane * kWholePlane + ranges_[rank].begin, width);
       }
     }
   }
@@ -64,12 +65,6 @@ class Group {
   std::vector<StripeRange> ranges_;
   std::unique_ptr<StripedConnector> connector_;
 };
-
-absl::Status PushAndWait(Link& link, const std::vector<BlockCopy>& copies) {
-  std::promise<absl::Status> result;
-  link.Push(copies, [&](absl::Status status) { result.set_value(std::move(status)); });
-  return result.get_future().get();
-}
 
 const std::vector<std::vector<int64_t>> kSplits = {{60}, {30, 30}, {20, 40}, {10, 20, 30}, {15, 15, 15, 15}};
 
@@ -82,15 +77,16 @@ TEST_CASE("blocks arrive whole between groups of any numbers of ranks") {
       INFO(from.size() << " ranks to " << to.size());
       const auto network = std::make_shared<InProcessNetwork>();
       Group prefill(network, from), decode(network, to);
-      std::vector<std::byte> whole(kPlane * kPlanes);
+      std::vector<std::byte> whole(kWholePlane * kPlanes);
       for (std::byte& byte : whole) byte = static_cast<std::byte>(random());
       prefill.Fill(whole);
       const auto link = prefill.connector().Connect(decode.connector().Descriptor());
       REQUIRE(link.ok());
       // Of a block of eight planes: all of it, and its first two layers.
-      const std::vector<BlockCopy> copies = {{8 * kPlane, 24 * kPlane, 8 * kPlane}, {0, 16 * kPlane, 4 * kPlane}};
+      const std::vector<BlockCopy> copies = {{8 * kWholePlane, 24 * kWholePlane, 8 * kWholePlane},
+                                             {0, 16 * kWholePlane, 4 * kWholePlane}};
       REQUIRE(PushAndWait(**link, copies).ok());
-      std::vector<std::byte> expected(kPlane * kPlanes);
+      std::vector<std::byte> expected(kWholePlane * kPlanes);
       for (const BlockCopy& copy : copies) {
         std::memcpy(expected.data() + copy.target_offset, whole.data() + copy.source_offset, copy.bytes);
       }
@@ -101,11 +97,11 @@ TEST_CASE("blocks arrive whole between groups of any numbers of ranks") {
 }
 
 TEST_CASE("ranks that share out the heads alike move each block in one piece") {
-  const std::vector<BlockCopy> copies = {{8 * kPlane, 24 * kPlane, 8 * kPlane}};
-  const auto same = CopiesBetween(kPlane, {20, 40}, {20, 40}, copies);
+  const std::vector<BlockCopy> copies = {{8 * kWholePlane, 24 * kWholePlane, 8 * kWholePlane}};
+  const auto same = CopiesBetween(kWholePlane, {20, 40}, {20, 40}, copies);
   REQUIRE(same.size() == 1);
   CHECK(same[0].bytes == 8 * 20);
-  CHECK(CopiesBetween(kPlane, {0, 60}, {20, 40}, copies).size() == 8);
+  CHECK(CopiesBetween(kWholePlane, {0, 60}, {20, 40}, copies).size() == 8);
 }
 
 TEST_CASE("a push fails where one of the peer's ranks is gone") {
@@ -116,7 +112,7 @@ TEST_CASE("a push fails where one of the peer's ranks is gone") {
   const auto link = prefill.connector().Connect(descriptor);
   REQUIRE(link.ok());
   decode.reset();
-  CHECK(PushAndWait(**link, {{0, 0, kPlane}}).code() == absl::StatusCode::kUnavailable);
+  CHECK(PushAndWait(**link, {{0, 0, kWholePlane}}).code() == absl::StatusCode::kUnavailable);
   CHECK(prefill.connector().Connect(descriptor).status().code() == absl::StatusCode::kUnavailable);
 }
 
@@ -127,10 +123,10 @@ TEST_CASE("a push that one rank refuses and another takes is not said to have wr
   InProcessTransport whole(network), half(network);
   REQUIRE(whole.AllocateSlab(30 * kPlanes).ok());
   REQUIRE(half.AllocateSlab(30 * kPlanes / 2).ok());
-  StripedConnector uneven(kPlane, {{&whole, {0, 30}}, {&half, {30, 60}}});
+  StripedConnector uneven(kWholePlane, {{&whole, {0, 30}}, {&half, {30, 60}}});
   const auto link = prefill.connector().Connect(uneven.Descriptor());
   REQUIRE(link.ok());
-  CHECK(absl::IsUnavailable(PushAndWait(**link, {{0, (kPlanes - 1) * kPlane, kPlane}})));
+  CHECK(absl::IsUnavailable(PushAndWait(**link, {{0, (kPlanes - 1) * kWholePlane, kWholePlane}})));
 }
 
 TEST_CASE("a copy beyond the peer's slab is refused by all its ranks") {
@@ -139,7 +135,7 @@ TEST_CASE("a copy beyond the peer's slab is refused by all its ranks") {
   const auto link = prefill.connector().Connect(decode.connector().Descriptor());
   REQUIRE(link.ok());
   const std::vector<std::byte> before = decode.Whole();
-  const absl::Status status = PushAndWait(**link, {{0, 0, kPlane}, {0, kPlanes * kPlane, kPlane}});
+  const absl::Status status = PushAndWait(**link, {{0, 0, kWholePlane}, {0, kPlanes * kWholePlane, kWholePlane}});
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK(decode.Whole() == before);
 }

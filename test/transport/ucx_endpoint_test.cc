@@ -12,16 +12,16 @@
 namespace baton {
 namespace {
 
-constexpr int64_t kBytes = 3'000'001;
+constexpr int64_t kPathBytes = 3'000'001;
 
 TEST_CASE("each path over TCP brings the bytes, all of them and only there") {
   setenv("UCX_TLS", "tcp", 1);
-  UcxPeer peer(4 * kBytes);
+  UcxPeer peer(4 * kPathBytes);
   auto progress = UcxProgress::Start({});
   REQUIRE(progress.ok());
   UcxInbox inbox((*progress)->worker());
   REQUIRE((*progress)->Call([&] { return inbox.Listen(); }).ok());
-  std::vector<std::byte> source(kBytes);
+  std::vector<std::byte> source(kPathBytes);
   std::mt19937 random(3);
   for (std::byte& byte : source) byte = static_cast<std::byte>(random());
   const UcxDescriptor descriptor = *DecodeUcxDescriptor(peer.descriptor());
@@ -42,7 +42,7 @@ TEST_CASE("each path over TCP brings the bytes, all of them and only there") {
     std::copy_n(source.begin() + 1, 1'000'001, expected.begin());
     std::copy_n(source.begin() + 5, 7, expected.begin() + 2'000'000);
     CHECK(peer.Sha(target, 2'000'100) == ShaOf(expected));
-    target += kBytes;
+    target += kPathBytes;
   }
 
   // Only put is checked by UCX itself; messages are checked by the peer, and the link lives on.

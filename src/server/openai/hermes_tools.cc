@@ -8,8 +8,8 @@
 namespace baton {
 namespace {
 
-constexpr std::string_view kBegin = "<tool_call>";
-constexpr std::string_view kEnd = "</tool_call>";
+constexpr std::string_view kCallBegin = "<tool_call>";
+constexpr std::string_view kCallEnd = "</tool_call>";
 
 // `text` less white space at its end.
 size_t SizeWithoutSpace(std::string_view text) {
@@ -28,25 +28,25 @@ void HermesTools::AddText(std::string_view text, ParsedAnswer& answer) {
 // White space before what may be a tag is held back with it: a call takes it along.
 bool HermesTools::TakeText(ParsedAnswer& answer) {
   const std::string_view held = held_;
-  const size_t tag = held.find(kBegin);
-  const size_t known = tag == std::string_view::npos ? held.size() - CutOff(held, kBegin) : tag;
+  const size_t tag = held.find(kCallBegin);
+  const size_t known = tag == std::string_view::npos ? held.size() - CutOff(held, kCallBegin) : tag;
   const size_t shown = SizeWithoutSpace(held.substr(0, known));
   AddText(held.substr(0, shown), answer);
   in_call_ = tag != std::string_view::npos;
   held_.erase(0, in_call_ ? tag : shown);
-  searched_ = kBegin.size();
+  searched_ = kCallBegin.size();
   return in_call_;
 }
 
 bool HermesTools::TakeCall(ParsedAnswer& answer) {
   const std::string_view held = held_;
-  const size_t end = held.find(kEnd, searched_);
+  const size_t end = held.find(kCallEnd, searched_);
   if (end == std::string_view::npos) {
-    searched_ = std::max(kBegin.size(), held.size() - std::min(held.size(), kEnd.size() - 1));
+    searched_ = std::max(kCallBegin.size(), held.size() - std::min(held.size(), kCallEnd.size() - 1));
     return false;
   }
-  const size_t size = end + kEnd.size();
-  if (auto call = ReadCall(held.substr(kBegin.size(), end - kBegin.size()))) {
+  const size_t size = end + kCallEnd.size();
+  if (auto call = ReadCall(held.substr(kCallBegin.size(), end - kCallBegin.size()))) {
     answer.calls.push_back(*std::move(call));
     after_call_ = true;
   } else {
@@ -69,7 +69,7 @@ ParsedAnswer HermesTools::Finish() {
   ParsedAnswer answer;
   std::string rest = std::exchange(held_, "");
   if (in_call_) {
-    if (auto call = ReadCall(std::string_view(rest).substr(kBegin.size()))) {
+    if (auto call = ReadCall(std::string_view(rest).substr(kCallBegin.size()))) {
       answer.calls.push_back(*std::move(call));
       return answer;
     }
@@ -78,6 +78,6 @@ ParsedAnswer HermesTools::Finish() {
   return answer;
 }
 
-std::vector<std::string> HermesTools::marks() const { return {std::string(kBegin), std::string(kEnd)}; }
+std::vector<std::string> HermesTools::marks() const { return {std::string(kCallBegin), std::string(kCallEnd)}; }
 
 }  // namespace baton

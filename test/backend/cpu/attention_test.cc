@@ -17,7 +17,7 @@
 namespace baton {
 namespace {
 
-struct Shape {
+struct HeadShape {
   int64_t group, head_dim;
   bool bf16;
 };
@@ -25,7 +25,7 @@ struct Shape {
 // One kv head's history in scattered blocks; what is not written is NaN.
 class History {
  public:
-  History(std::mt19937& random, const Shape& shape, int64_t written) : shape_(shape), written_(written) {
+  History(std::mt19937& random, const HeadShape& shape, int64_t written) : shape_(shape), written_(written) {
     const int64_t blocks = (written + kBlockKeys - 1) / kBlockKeys;
     bytes_.assign(blocks * BlockBytes(), std::byte{0xff});
     std::vector<int64_t> order(blocks);
@@ -71,7 +71,7 @@ class History {
     return value;
   }
 
-  const Shape shape_;
+  const HeadShape shape_;
   const int64_t written_;
   std::vector<std::byte> bytes_;
   std::vector<const std::byte*> blocks_;
@@ -83,10 +83,10 @@ struct State {
   std::vector<float> max, sums, values;
 };
 
-int64_t Width(const Shape& shape) { return (shape.head_dim + 15) / 16 * 16; }
+int64_t Width(const HeadShape& shape) { return (shape.head_dim + 15) / 16 * 16; }
 
 // Attends over all spans; [tokens, group, width].
-std::vector<float> Attend(const KernelTable& kernels, const Shape& shape, const History& history, const float* q,
+std::vector<float> Attend(const KernelTable& kernels, const HeadShape& shape, const History& history, const float* q,
                           int64_t tokens, int64_t first_position) {
   const int64_t rows = tokens * shape.group;
   Buffer<std::byte> scratch;
@@ -111,7 +111,8 @@ std::vector<float> Attend(const KernelTable& kernels, const Shape& shape, const 
   return total.values;
 }
 
-std::vector<double> Expected(const Shape& shape, const History& history, const float* q, int64_t position) {
+std::vector<double> ExpectedAttention(const HeadShape& shape, const History& history, const float* q,
+                                      int64_t position) {
   std::vector<double> weights(position + 1), out(shape.head_dim);
   double max = -std::numeric_limits<double>::infinity(), sum = 0;
   for (int64_t p = 0; p <= position; ++p) {
@@ -133,15 +134,15 @@ std::vector<float> RandomQueries(std::mt19937& random, int64_t count) {
   return q;
 }
 
-const Shape kShapes[] = {{3, 64, true}, {1, 128, true}, {7, 20, true},  {4, 16, true}, {5, 80, true},
-                         {2, 8, true},  {3, 64, false}, {4, 20, false}, {1, 8, false}};
+const HeadShape kHeadShapes[] = {{3, 64, true}, {1, 128, true}, {7, 20, true},  {4, 16, true}, {5, 80, true},
+                                 {2, 8, true},  {3, 64, false}, {4, 20, false}, {1, 8, false}};
 
 }  // namespace
 
 TEST_CASE("attention is softmax over a row's own past") {
   std::mt19937 random(5);
   for (const KernelTable* kernels : RunnableKernels()) {
-    for (const Shape& shape : kShapes) {
+    for (const HeadShape& shape : kHeadShapes) {
       const bool rounds_operands = shape.bf16 && kernels->bf16_format == WeightFormat::kBf16Pairs;
       for (const auto& [first, tokens] : {std::pair<int64_t, int64_t>{0, 1}, {0, 70}, {15, 3}, {600, 1}, {505, 40}}) {
         INFO(kernels->name << ", group " << shape.group << ", head_dim " << shape.head_dim << ", bf16 " << shape.bf16
@@ -152,7 +153,7 @@ TEST_CASE("attention is softmax over a row's own past") {
         double error = 0;
         for (int64_t row = 0; row < tokens * shape.group; ++row) {
           const std::vector<double> expected =
-              Expected(shape, history, &q[row * shape.head_dim], first + row / shape.group);
+              ExpectedAttention(shape, history, &q[row * shape.head_dim], first + row / shape.group);
           for (int64_t i = 0; i < shape.head_dim; ++i) {
             const double difference = std::abs(expected[i] - got[row * Width(shape) + i]);
             error = std::isfinite(difference) ? std::max(error, difference) : difference;
@@ -167,7 +168,7 @@ TEST_CASE("attention is softmax over a row's own past") {
 TEST_CASE("a row's attention has the same bits in any company") {
   std::mt19937 random(6);
   for (const KernelTable* kernels : RunnableKernels()) {
-    for (const Shape& shape : kShapes) {
+    for (const HeadShape& shape : kHeadShapes) {
       const int64_t first = 490, tokens = 60;
       const History history(random, shape, first + tokens);
       const int64_t token_floats = shape.group * shape.head_dim;
@@ -186,7 +187,7 @@ TEST_CASE("a row's attention has the same bits in any company") {
 
 TEST_CASE("scores of any size neither overflow nor vanish") {
   std::mt19937 random(7);
-  const Shape shape = {1, 16, false};
+  const HeadShape shape = {1, 16, false};
   const History history(random, shape, 200);
   for (const KernelTable* kernels : RunnableKernels()) {
     for (const float size : {0.0f, 1e-30f, 1e4f, 1e18f}) {
@@ -194,7 +195,7 @@ TEST_CASE("scores of any size neither overflow nor vanish") {
       std::vector<float> q = RandomQueries(random, shape.head_dim);
       for (float& v : q) v *= size;
       const std::vector<float> got = Attend(*kernels, shape, history, q.data(), 1, 199);
-      const std::vector<double> expected = Expected(shape, history, q.data(), 199);
+      const std::vector<double> expected = ExpectedAttention(shape, history, q.data(), 199);
       for (int64_t i = 0; i < shape.head_dim; ++i) CHECK(got[i] == Approx(expected[i]).margin(1e-4));
     }
   }

@@ -87,7 +87,7 @@ class TestBackend {
   static constexpr int64_t kBlocks = 400;
 
   // Computed by so many ranks.
-  TestBackend(const Weights& weights, CpuBackendOptions options, uint32_t seed = 1, int ranks = 1)
+  TestBackend(const Weights& weights, CpuBackendOptions options, uint64_t seed = 1, int ranks = 1)
       : vocab_(weights.config.vocab), random_(seed) {
     options.kv_blocks = kBlocks;
     auto made = ranks == 1 ? MakeCpuBackend(weights, options) : MakeCpuGroup(weights, ranks, {}, options);

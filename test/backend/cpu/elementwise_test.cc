@@ -5,20 +5,10 @@
 
 #include "backend/cpu/cpu_features.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/random_floats.h"
 #include "catch.h"
 
 namespace baton {
-namespace {
-
-std::vector<float> RandomFloats(std::mt19937& random, int64_t count) {
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& v : values) v = normal(random);
-  return values;
-}
-
-}  // namespace
-
 TEST_CASE("RMSNorm divides by the root of the mean square") {
   std::mt19937 random(1);
   for (const KernelTable* kernels : RunnableKernels()) {

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "backend/cpu/cpu_features.h"
+#include "backend/cpu/random_floats.h"
 #include "catch.h"
+#include "seeds.h"
 
 namespace baton {
 namespace {
@@ -26,13 +28,6 @@ float Widen(Bf16 bits) {
   float value;
   std::memcpy(&value, &wide, sizeof(value));
   return value;
-}
-
-std::vector<float> RandomFloats(std::mt19937& rng, int64_t count) {
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& v : values) v = normal(rng);
-  return values;
 }
 
 // A tensor that owns its values, which are exact in its type.
@@ -106,63 +101,63 @@ constexpr std::array<int64_t, 12> kRows = {1, 2, 3, 4, 5, 6, 7, 12, 13, 25, 193,
 }  // namespace
 
 TEST_CASE("a projection is the product with the weight, whatever its shape, type and instruction set") {
-  const uint32_t seed = std::random_device()();
-  INFO("seed " << seed);
-  std::mt19937 rng(seed);
-  ThreadPool pool(2);
-  WeightMemory memory;
-  for (const KernelTable* kernels : RunnableKernels()) {
-    for (DType dtype : {DType::kF32, DType::kBF16}) {
-      for (const Shape& shape : kShapes) {
-        const OwnedTensor w(rng, dtype, shape.n, shape.k);
-        const OwnedTensor bias(rng, dtype, shape.n, 1);
-        const PackedWeight weight(memory, *kernels, std::array{w.tensor}, std::array{bias.tensor});
-        const int64_t rows = kRows[rng() % kRows.size()];
-        const std::vector<float> x = RandomFloats(rng, rows * shape.k);
-        const std::vector<float> y = Multiply(*kernels, pool, weight, x, rows);
-        CAPTURE(kernels->name, dtype == DType::kBF16, shape.n, shape.k, rows);
-        int64_t wrong = 0;
-        for (int64_t r = 0; r < rows; ++r) {
-          for (int64_t n = 0; n < shape.n; ++n) {
-            Expected expected = Dot(x.data() + r * shape.k, w.values.data() + n * shape.k, shape.k,
-                                    weight.format() == WeightFormat::kBf16Pairs);
-            expected.value += bias.values[n];
-            wrong += !Close(y[r * shape.n + n], expected);
+  ForEachSeed(1, [](uint64_t seed) {
+    std::mt19937 rng(seed);
+    ThreadPool pool(2);
+    WeightMemory memory;
+    for (const KernelTable* kernels : RunnableKernels()) {
+      for (DType dtype : {DType::kF32, DType::kBF16}) {
+        for (const Shape& shape : kShapes) {
+          const OwnedTensor w(rng, dtype, shape.n, shape.k);
+          const OwnedTensor bias(rng, dtype, shape.n, 1);
+          const PackedWeight weight(memory, *kernels, std::array{w.tensor}, std::array{bias.tensor});
+          const int64_t rows = kRows[rng() % kRows.size()];
+          const std::vector<float> x = RandomFloats(rng, rows * shape.k);
+          const std::vector<float> y = Multiply(*kernels, pool, weight, x, rows);
+          CAPTURE(kernels->name, dtype == DType::kBF16, shape.n, shape.k, rows);
+          int64_t wrong = 0;
+          for (int64_t r = 0; r < rows; ++r) {
+            for (int64_t n = 0; n < shape.n; ++n) {
+              Expected expected = Dot(x.data() + r * shape.k, w.values.data() + n * shape.k, shape.k,
+                                      weight.format() == WeightFormat::kBf16Pairs);
+              expected.value += bias.values[n];
+              wrong += !Close(y[r * shape.n + n], expected);
+            }
           }
+          REQUIRE(wrong == 0);
         }
-        REQUIRE(wrong == 0);
       }
     }
-  }
+  });
 }
 
 TEST_CASE("a row's bits do not depend on its neighbours, its position or the number of threads") {
-  const uint32_t seed = std::random_device()();
-  INFO("seed " << seed);
-  std::mt19937 rng(seed);
-  ThreadPool one(1);
-  WeightMemory memory;
-  ThreadPool two(2);
-  ThreadPool five(5);
-  for (const KernelTable* kernels : RunnableKernels()) {
-    for (DType dtype : {DType::kF32, DType::kBF16}) {
-      for (const Shape& shape : {Shape{49, 511}, Shape{272, 576}, Shape{40, 1543}}) {
-        const OwnedTensor w(rng, dtype, shape.n, shape.k);
-        const PackedWeight weight(memory, *kernels, std::array{w.tensor});
-        const std::vector<float> row = RandomFloats(rng, shape.k);
-        const std::vector<float> alone = Multiply(*kernels, one, weight, row, 1);
-        for (int64_t rows : kRows) {
-          std::vector<float> x = RandomFloats(rng, rows * shape.k);
-          const int64_t position = rng() % rows;
-          std::copy(row.begin(), row.end(), x.begin() + position * shape.k);
-          ThreadPool& pool = rows % 3 == 0 ? one : rows % 3 == 1 ? two : five;
-          const std::vector<float> y = Multiply(*kernels, pool, weight, x, rows);
-          CAPTURE(kernels->name, dtype == DType::kBF16, shape.n, shape.k, rows, position, pool.threads());
-          REQUIRE(std::memcmp(y.data() + position * shape.n, alone.data(), alone.size() * sizeof(float)) == 0);
+  ForEachSeed(1, [](uint64_t seed) {
+    std::mt19937 rng(seed);
+    ThreadPool one(1);
+    WeightMemory memory;
+    ThreadPool two(2);
+    ThreadPool five(5);
+    for (const KernelTable* kernels : RunnableKernels()) {
+      for (DType dtype : {DType::kF32, DType::kBF16}) {
+        for (const Shape& shape : {Shape{49, 511}, Shape{272, 576}, Shape{40, 1543}}) {
+          const OwnedTensor w(rng, dtype, shape.n, shape.k);
+          const PackedWeight weight(memory, *kernels, std::array{w.tensor});
+          const std::vector<float> row = RandomFloats(rng, shape.k);
+          const std::vector<float> alone = Multiply(*kernels, one, weight, row, 1);
+          for (int64_t rows : kRows) {
+            std::vector<float> x = RandomFloats(rng, rows * shape.k);
+            const int64_t position = rng() % rows;
+            std::copy(row.begin(), row.end(), x.begin() + position * shape.k);
+            ThreadPool& pool = rows % 3 == 0 ? one : rows % 3 == 1 ? two : five;
+            const std::vector<float> y = Multiply(*kernels, pool, weight, x, rows);
+            CAPTURE(kernels->name, dtype == DType::kBF16, shape.n, shape.k, rows, position, pool.threads());
+            REQUIRE(std::memcmp(y.data() + position * shape.n, alone.data(), alone.size() * sizeof(float)) == 0);
+          }
         }
       }
     }
-  }
+  });
 }
 
 TEST_CASE("stacked tensors make one projection, and those without a bias add none") {

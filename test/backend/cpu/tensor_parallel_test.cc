@@ -27,7 +27,7 @@ std::vector<ModelConfig> Shapes(DType dtype) {
 
 // With the fastest kernels, which know nothing of ranks.
 template <class Test>
-void ForAllModels(Test test) {
+void ForAllShapes(Test test) {
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
     for (const ModelConfig& shape : Shapes(dtype)) {
       INFO("bytes per weight " << BytesPerElement(dtype) << ", head_dim " << shape.head_dim << ", kv heads "
@@ -58,7 +58,7 @@ std::vector<float> Steps(TestBackend& backend) {
 }  // namespace
 
 TEST_CASE("two, three and four ranks give what one gives") {
-  ForAllModels([](const Weights& weights) {
+  ForAllShapes([](const Weights& weights) {
     TestBackend alone(weights, {});
     const std::vector<float> expected = Steps(alone);
     for (const int ranks : {2, 3, 4}) {
@@ -71,7 +71,7 @@ TEST_CASE("two, three and four ranks give what one gives") {
 }
 
 TEST_CASE("ranks give the same bits for any chunks, neighbours and threads") {
-  ForAllModels([](const Weights& weights) {
+  ForAllShapes([](const Weights& weights) {
     for (const int ranks : {2, 4}) {
       INFO(ranks << " ranks");
       TestBackend backend(weights, {.threads = 1}, /*seed=*/1, ranks);

@@ -14,11 +14,11 @@ namespace {
 using Room = ConnectionTable::Room;
 
 // A table, and whom it closed.
-struct World {
+struct WatchedTable {
   ConnectionTable table;
   std::vector<ConnectionTable::Id> closed;
 
-  World(int most, bool asks) : table(most, asks) {}
+  WatchedTable(int most, bool asks) : table(most, asks) {}
   Room Add(ConnectionTable::Id id, const std::string& address) {
     const Room room = table.Add(id, address, [this, id] { closed.push_back(id); });
     table.CheckInvariants();
@@ -27,7 +27,7 @@ struct World {
 };
 
 TEST_CASE("strangers are at most half of all connections, the longest silent goes") {
-  World w(16, /*asks=*/true);
+  WatchedTable w(16, /*asks=*/true);
   for (int i = 0; i < 8; ++i) CHECK(w.Add(i, absl::StrCat("10.0.0.", i)) == Room::kFree);
   w.table.EndRequest(0);  // was heard of since
   CHECK(w.Add(8, "10.0.0.8") == Room::kMade);
@@ -40,7 +40,7 @@ TEST_CASE("strangers are at most half of all connections, the longest silent goe
 }
 
 TEST_CASE("strangers of one address are at most a quarter, and close each other's") {
-  World w(16, /*asks=*/true);
+  WatchedTable w(16, /*asks=*/true);
   CHECK(w.Add(100, "10.0.0.9") == Room::kFree);
   for (int i = 0; i < 4; ++i) CHECK(w.Add(i, "2001:db8::1") == Room::kFree);
   CHECK(w.Add(4, "2001:db8::ffff:2") == Room::kMade);  // the same 64 bits
@@ -49,7 +49,7 @@ TEST_CASE("strangers of one address are at most a quarter, and close each other'
 }
 
 TEST_CASE("a table full of those who have keys takes no one") {
-  World w(4, /*asks=*/true);
+  WatchedTable w(4, /*asks=*/true);
   for (int i = 0; i < 4; ++i) {
     CHECK(w.Add(i, "10.0.0.1") == Room::kFree);
     w.table.ShowKey(i);
@@ -61,7 +61,7 @@ TEST_CASE("a table full of those who have keys takes no one") {
 }
 
 TEST_CASE("where no keys are asked for, who waits for an answer stays, and this machine may have all") {
-  World w(8, /*asks=*/false);
+  WatchedTable w(8, /*asks=*/false);
   for (int i = 0; i < 8; ++i) CHECK(w.Add(i, "127.0.0.1") == Room::kFree);
   w.table.BeginRequest(0);
   CHECK(w.Add(8, "::1") == Room::kMade);
@@ -83,7 +83,7 @@ TEST_CASE("where no keys are asked for, who waits for an answer stays, and this 
 TEST_CASE("whatever connections do, the table adds up") {
   std::mt19937 random(7);
   for (const bool asks : {true, false}) {
-    World w(12, asks);
+    WatchedTable w(12, asks);
     std::set<ConnectionTable::Id> open;
     for (ConnectionTable::Id i = 0; i < 5000; ++i) {
       const Room room = w.Add(i, absl::StrCat("10.0.0.", random() % 5));

@@ -6,7 +6,7 @@
 namespace baton {
 namespace {
 
-struct World {
+struct ReplyWorld {
   int woken = 0;
   HttpReply reply{HttpReply::Form{}, [this] { ++woken; }};
 
@@ -22,7 +22,7 @@ struct World {
 const HttpResponse kHead{.status = 200, .headers = {{"x-open", "yes"}}, .body = ""};
 
 TEST_CASE("an open answer begins with its first part") {
-  World w;
+  ReplyWorld w;
   w.reply.Open(kHead, "?");
   CHECK(w.woken == 0);
   w.reply.Write("a");
@@ -37,7 +37,7 @@ TEST_CASE("an open answer begins with its first part") {
 }
 
 TEST_CASE("an open answer begins with its sign where it is silent for long, and repeats that") {
-  World w;
+  ReplyWorld w;
   w.reply.Open(kHead, "?");
   REQUIRE(w.reply.BreakSilence());
   CHECK(absl::EndsWith(w.Take(), "\r\n\r\n1\r\n?\r\n"));
@@ -51,7 +51,7 @@ TEST_CASE("an open answer begins with its sign where it is silent for long, and 
 }
 
 TEST_CASE("until an open answer has begun, another may be sent whole") {
-  World w;
+  ReplyWorld w;
   w.reply.Open(kHead, "?");
   CHECK(w.reply.TrySend({.status = 503, .headers = {}, .body = "no"}));
   CHECK(absl::StartsWith(w.Take(), "HTTP/1.1 503 "));
@@ -59,7 +59,7 @@ TEST_CASE("until an open answer has begun, another may be sent whole") {
 }
 
 TEST_CASE("an answer that is not open has nothing to say before it is given") {
-  World w;
+  ReplyWorld w;
   CHECK_FALSE(w.reply.BreakSilence());
   w.reply.Send({.status = 200, .headers = {}, .body = "a"});
   w.Take();
@@ -67,7 +67,7 @@ TEST_CASE("an answer that is not open has nothing to say before it is given") {
 }
 
 TEST_CASE("nobody who has gone is told anything") {
-  World w;
+  ReplyWorld w;
   w.reply.Open(kHead, "?");
   w.reply.Leave(Gone::kLeft);
   CHECK_FALSE(w.reply.BreakSilence());

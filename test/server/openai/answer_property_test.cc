@@ -4,6 +4,7 @@
 
 #include "base/strings.h"
 #include "catch.h"
+#include "seeds.h"
 #include "server/json/json_body.h"
 #include "server/openai/completion_writer.h"
 #include "server/openai/openai_model.h"
@@ -123,46 +124,47 @@ std::vector<Choice> FromBody(const std::string& text) {
 }
 
 TEST_CASE("a stream says what a body says") {
-  const uint32_t seed = GENERATE(take(300, random(0u, ~0u)));
-  INFO("seed " << seed);
-  std::mt19937 random(seed);
-  CompletionCall call;
-  call.chat = random() % 3 > 0;
-  call.requests.resize(1);
-  call.samples = static_cast<int32_t>(random() % 3 + 1);
-  call.include_usage = random() % 2 == 0;
-  if (random() % 3 == 0) call.logprobs = 1;
-  if (!call.chat && !call.logprobs && random() % 2 == 0) call.echo = {"prompt é"};
-  constexpr ToolFormat kFormats[] = {ToolFormat::kNone, ToolFormat::kHermes, ToolFormat::kLlama};
-  if (call.chat) call.tools = kFormats[random() % 3];
-  call.tool_names = {"f"};
-  CompletionCall streamed = call;
-  streamed.stream = true;
+  ForEachSeed(300, [](uint64_t seed) {
+    std::mt19937 random(seed);
+    CompletionCall call;
+    call.chat = random() % 3 > 0;
+    call.requests.resize(1);
+    call.samples = static_cast<int32_t>(random() % 3 + 1);
+    call.include_usage = random() % 2 == 0;
+    if (random() % 3 == 0) call.logprobs = 1;
+    if (!call.chat && !call.logprobs && random() % 2 == 0) call.echo = {"prompt é"};
+    constexpr ToolFormat kFormats[] = {ToolFormat::kNone, ToolFormat::kHermes, ToolFormat::kLlama};
+    if (call.chat) call.tools = kFormats[random() % 3];
+    call.tool_names = {"f"};
+    CompletionCall streamed = call;
+    streamed.stream = true;
 
-  const ServedModel& model = **TestModels().Find("llama");
-  CompletionWriter body(call, model, "1", absl::UnixEpoch());
-  CompletionWriter stream(streamed, model, "1", absl::UnixEpoch());
-  std::string out, none;
-  for (size_t i = 0; i < call.choices(); ++i) {
-    const std::vector<TokenId> tokens = RandomTokens(random);
-    for (const TokenUpdate& update : Updates(tokens, call.logprobs.has_value(), random)) stream.Update(i, update, out);
-    for (const TokenUpdate& update : Updates(tokens, call.logprobs.has_value(), random)) body.Update(i, update, none);
-    RequestOutcome outcome;
-    outcome.finish = random() % 2 == 0 ? FinishReason::kStop : FinishReason::kLength;
-    stream.End(i, outcome, out);
-    body.End(i, outcome, none);
-  }
-  CHECK(none.empty());
-  CHECK(out.ends_with("data: [DONE]\n\n"));
-  const std::vector<Choice> streamed_choices = FromStream(out, call.choices());
-  const std::vector<Choice> body_choices = FromBody(body.Body());
-  REQUIRE(streamed_choices.size() == body_choices.size());
-  for (size_t i = 0; i < body_choices.size(); ++i) {
-    CHECK(streamed_choices[i].text == body_choices[i].text);
-    CHECK(streamed_choices[i].calls == body_choices[i].calls);
-    CHECK(streamed_choices[i].finish_reason == body_choices[i].finish_reason);
-    CHECK(streamed_choices[i].logprobs == body_choices[i].logprobs);
-  }
+    const ServedModel& model = **TestModels().Find("llama");
+    CompletionWriter body(call, model, "1", absl::UnixEpoch());
+    CompletionWriter stream(streamed, model, "1", absl::UnixEpoch());
+    std::string out, none;
+    for (size_t i = 0; i < call.choices(); ++i) {
+      const std::vector<TokenId> tokens = RandomTokens(random);
+      for (const TokenUpdate& update : Updates(tokens, call.logprobs.has_value(), random))
+        stream.Update(i, update, out);
+      for (const TokenUpdate& update : Updates(tokens, call.logprobs.has_value(), random)) body.Update(i, update, none);
+      RequestOutcome outcome;
+      outcome.finish = random() % 2 == 0 ? FinishReason::kStop : FinishReason::kLength;
+      stream.End(i, outcome, out);
+      body.End(i, outcome, none);
+    }
+    CHECK(none.empty());
+    CHECK(out.ends_with("data: [DONE]\n\n"));
+    const std::vector<Choice> streamed_choices = FromStream(out, call.choices());
+    const std::vector<Choice> body_choices = FromBody(body.Body());
+    REQUIRE(streamed_choices.size() == body_choices.size());
+    for (size_t i = 0; i < body_choices.size(); ++i) {
+      CHECK(streamed_choices[i].text == body_choices[i].text);
+      CHECK(streamed_choices[i].calls == body_choices[i].calls);
+      CHECK(streamed_choices[i].finish_reason == body_choices[i].finish_reason);
+      CHECK(streamed_choices[i].logprobs == body_choices[i].logprobs);
+    }
+  });
 }
 
 }  // namespace

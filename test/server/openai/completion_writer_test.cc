@@ -3,6 +3,7 @@
 #include "base/strings.h"
 #include "catch.h"
 #include "server/json/json_body.h"
+#include "server/openai/answer_text.h"
 #include "server/openai/openai_model.h"
 
 namespace baton {
@@ -18,13 +19,6 @@ CompletionCall Call(bool chat, bool stream, size_t prompts = 1) {
 
 CompletionWriter Writer(const CompletionCall& call, const char* model = "plain") {
   return CompletionWriter(call, **TestModels().Find(model), "7", absl::FromUnixSeconds(1000));
-}
-
-TokenUpdate Update(const std::string& text) {
-  TokenUpdate update;
-  update.text = text;
-  for (const char c : text) update.tokens.push_back(static_cast<unsigned char>(c));
-  return update;
 }
 
 TokenUpdate Update(TokenId id, std::string text, float logprob, std::vector<std::pair<TokenId, float>> top) {
@@ -50,9 +44,9 @@ constexpr char kUsage[] =
 TEST_CASE("a completion as one body") {
   CompletionWriter writer = Writer(Call(/*chat=*/false, /*stream=*/false));
   std::string out;
-  writer.Update(0, Update("Hi \"you\""), out);
+  writer.Update(0, Text("Hi \"you\""), out);
   CHECK_FALSE(writer.done());
-  writer.Update(0, Update("\n"), out);
+  writer.Update(0, Text("\n"), out);
   writer.End(0, Outcome(FinishReason::kLength), out);
   CHECK(out.empty());
   REQUIRE(writer.done());
@@ -64,7 +58,7 @@ TEST_CASE("a completion as one body") {
 TEST_CASE("a chat as one body") {
   CompletionWriter writer = Writer(Call(/*chat=*/true, /*stream=*/false));
   std::string out;
-  writer.Update(0, Update("Hi"), out);
+  writer.Update(0, Text("Hi"), out);
   writer.End(0, Outcome(FinishReason::kStop), out);
   CHECK(writer.Body() == StrCat(R"({"id":"chatcmpl-7","object":"chat.completion","created":1000,"model":"plain",)",
                                 R"("choices":[{"index":0,"message":{"role":"assistant","content":"Hi",)",
@@ -76,9 +70,9 @@ TEST_CASE("a completion as a stream, with usage") {
   call.include_usage = true;
   CompletionWriter writer = Writer(call);
   std::string out;
-  writer.Update(0, Update("Hi"), out);
-  writer.Update(0, Update(""), out);  // held back
-  writer.Update(0, Update("!"), out);
+  writer.Update(0, Text("Hi"), out);
+  writer.Update(0, Text(""), out);  // held back
+  writer.Update(0, Text("!"), out);
   writer.End(0, Outcome(FinishReason::kStop), out);
   const std::string head =
       R"(data: {"id":"cmpl-7","object":"text_completion","created":1000,"model":"plain","choices":[)";
@@ -91,7 +85,7 @@ TEST_CASE("a completion as a stream, with usage") {
 TEST_CASE("a chat as a stream tells the role first") {
   CompletionWriter writer = Writer(Call(/*chat=*/true, /*stream=*/true));
   std::string out;
-  writer.Update(0, Update("Hi"), out);
+  writer.Update(0, Text("Hi"), out);
   writer.End(0, Outcome(FinishReason::kLength), out);
   const std::string head = StrCat(R"(data: {"id":"chatcmpl-7","object":"chat.completion.chunk","created":1000,)",
                                   R"("model":"plain","choices":[{"index":0,"delta":{)");
@@ -122,7 +116,7 @@ TEST_CASE("choices interleave, and a prompt counts once however often it is samp
   call.echo = {"A:", "B:"};
   CompletionWriter writer = Writer(call);
   std::string out;
-  for (size_t i = 0; i < 4; ++i) writer.Update(i, Update(StrCat(i)), out);
+  for (size_t i = 0; i < 4; ++i) writer.Update(i, Text(StrCat(i)), out);
   for (size_t i = 4; i-- > 0;) {
     writer.End(i, Outcome(FinishReason::kStop, i < 2 ? 5 : 7, i % 2 == 0 ? 1 : 4, 10), out);
     CHECK(writer.done() == (i == 0));

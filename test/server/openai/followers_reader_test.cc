@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kFollower[] = R"({"messages": [{"role": "user", "content": [{"type": "output"}]}]})";
 
-absl::StatusOr<CompletionCall> Read(std::string_view followers, std::string_view more = "") {
+absl::StatusOr<CompletionCall> ReadWithFollowers(std::string_view followers, std::string_view more = "") {
   const auto body = ParseJsonBody(StrCat(
       R"({"model": "plain", "messages": [{"role": "user", "content": "hello"}], "followers": )", followers, more, "}"));
   INFO(body.status());
@@ -19,17 +19,20 @@ absl::StatusOr<CompletionCall> Read(std::string_view followers, std::string_view
   return ReadChat(*body, TestModels());
 }
 
-std::string ErrorOf(std::string_view followers, std::string_view more = "") {
-  const auto call = Read(followers, more);
+std::string FollowersError(std::string_view followers, std::string_view more = "") {
+  const auto call = ReadWithFollowers(followers, more);
   CHECK(absl::IsInvalidArgument(call.status()));
   return std::string(Message(call.status()));
 }
 
 // Of one with this message.
-std::string ErrorOfMessage(std::string_view message) { return ErrorOf(StrCat(R"([{"messages": [)", message, "]}]")); }
+std::string FollowerMessageError(std::string_view message) {
+  return FollowersError(StrCat(R"([{"messages": [)", message, "]}]"));
+}
 
 TEST_CASE("a chat says what follows it, with its own output in it") {
-  const auto call = Read(R"([{"messages": [{"role": "developer", "content": "be kind"}, {"role": "user", "content":
+  const auto call =
+      ReadWithFollowers(R"([{"messages": [{"role": "developer", "content": "be kind"}, {"role": "user", "content":
       [{"type": "text", "text": "a"}, {"type": "output"}]}]}, {"model": "qwen", "messages": [{"role": "assistant",
       "content": [{"type": "output"}]}], "tools": [{"type": "function", "function": {"name": "f"}}],
       "chat_template_kwargs": {"x": 1}}])");
@@ -50,47 +53,48 @@ TEST_CASE("a chat says what follows it, with its own output in it") {
 }
 
 TEST_CASE("none is as good as no field") {
-  for (const char* none : {"[]", "null"}) CHECK(Read(none)->followers.empty());
+  for (const char* none : {"[]", "null"}) CHECK(ReadWithFollowers(none)->followers.empty());
 }
 
 TEST_CASE("what a follower gets wrong is named") {
-  CHECK(ErrorOf("{}") == "followers: expected a list, got an object");
-  CHECK(ErrorOf("[1]") == "followers[0]: expected an object, got 1");
-  CHECK(ErrorOf(StrCat("[", kFollower, ", {}]")) == "followers[1].messages: expected a list of messages, got none");
-  CHECK(ErrorOf(R"([{"messages": [], "session_id": "s"}])") ==
+  CHECK(FollowersError("{}") == "followers: expected a list, got an object");
+  CHECK(FollowersError("[1]") == "followers[0]: expected an object, got 1");
+  CHECK(FollowersError(StrCat("[", kFollower, ", {}]")) ==
+        "followers[1].messages: expected a list of messages, got none");
+  CHECK(FollowersError(R"([{"messages": [], "session_id": "s"}])") ==
         "followers[0].messages: expected 1 to 16 parts of type 'output', got 0");
-  CHECK(ErrorOfMessage(R"({"role": "user", "content": [{"type": "output", "of": "x"}]})") ==
+  CHECK(FollowerMessageError(R"({"role": "user", "content": [{"type": "output", "of": "x"}]})") ==
         "followers[0].messages[0].content[0].of: is not supported");
   CHECK(
-      ErrorOfMessage(R"({"role": "user", "content": [{"type": "output_of", "output_of": "x"}]})") ==
+      FollowerMessageError(R"({"role": "user", "content": [{"type": "output_of", "output_of": "x"}]})") ==
       "followers[0].messages[0].content[0].type: expected 'text' or 'output', got 'output_of', which is not supported");
-  CHECK(ErrorOfMessage(R"({"role": "nobody", "content": [{"type": "output"}]})")
+  CHECK(FollowerMessageError(R"({"role": "nobody", "content": [{"type": "output"}]})")
             .starts_with("followers[0].messages[0].role"));
-  CHECK(ErrorOf(R"([{"messages": [{"role": "user", "content": [{"type": "output"}]}], "cache_salt": "s"}])") ==
+  CHECK(FollowersError(R"([{"messages": [{"role": "user", "content": [{"type": "output"}]}], "cache_salt": "s"}])") ==
         "followers[0].cache_salt: is not supported");
-  CHECK(ErrorOf(R"([{"messages": [{"role": "user", "content": [{"type": "output"}]}], "tools": [{}]}])")
+  CHECK(FollowersError(R"([{"messages": [{"role": "user", "content": [{"type": "output"}]}], "tools": [{}]}])")
             .starts_with("followers[0].tools[0].function: "));
-  CHECK(ErrorOf(R"([{"messages": [{"role": "user", "content": [{"type": "output"}]}],
+  CHECK(FollowersError(R"([{"messages": [{"role": "user", "content": [{"type": "output"}]}],
                      "tools": [{"type": "function", "function": {"name": "f"}}]}])")
             .starts_with("followers[0].tools: "));
-  const auto unknown = Read(R"([{"model": "nobody", "messages": []}])");
+  const auto unknown = ReadWithFollowers(R"([{"model": "nobody", "messages": []}])");
   CHECK(absl::IsNotFound(unknown.status()));
   CHECK(Message(unknown.status()).starts_with("followers[0].model: "));
 }
 
 TEST_CASE("followers are few, for one choice, and in chats only") {
-  CHECK(Read(StrCat("[", absl::StrJoin(std::vector<std::string>(4, kFollower), ","), "]")).ok());
-  CHECK(ErrorOf(StrCat("[", absl::StrJoin(std::vector<std::string>(5, kFollower), ","), "]")) ==
+  CHECK(ReadWithFollowers(StrCat("[", absl::StrJoin(std::vector<std::string>(4, kFollower), ","), "]")).ok());
+  CHECK(FollowersError(StrCat("[", absl::StrJoin(std::vector<std::string>(5, kFollower), ","), "]")) ==
         "followers: 5 elements, limit 4");
   const auto outputs = [](size_t count) {
     return StrCat(R"({"role": "user", "content": [)",
                   absl::StrJoin(std::vector<std::string>(count, R"({"type": "output"})"), ","), "]}");
   };
-  CHECK(Read(StrCat(R"([{"messages": [)", outputs(16), "]}]")).ok());
-  CHECK(ErrorOfMessage(outputs(17)) == "followers[0].messages: expected 1 to 16 parts of type 'output', got 17");
-  CHECK(ErrorOf(StrCat("[", kFollower, "]"), R"(, "n": 2)") ==
+  CHECK(ReadWithFollowers(StrCat(R"([{"messages": [)", outputs(16), "]}]")).ok());
+  CHECK(FollowerMessageError(outputs(17)) == "followers[0].messages: expected 1 to 16 parts of type 'output', got 17");
+  CHECK(FollowersError(StrCat("[", kFollower, "]"), R"(, "n": 2)") ==
         "followers: expected one choice whose output they wait for, got n 2");
-  CHECK(ErrorOfMessage(R"({"role": "user", "content": [{"type": "output"}]}], "followers": [)") ==
+  CHECK(FollowerMessageError(R"({"role": "user", "content": [{"type": "output"}]}], "followers": [)") ==
         "followers[0].followers: is not supported");
 }
 

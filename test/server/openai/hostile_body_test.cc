@@ -3,6 +3,7 @@
 
 #include "base/strings.h"
 #include "catch.h"
+#include "seeds.h"
 #include "server/openai/chat_reader.h"
 #include "server/openai/completion_reader.h"
 #include "server/openai/model_routes.h"
@@ -85,26 +86,26 @@ bool IsAnswer(const absl::StatusOr<T>& result) {
 }
 
 TEST_CASE("a body that is nearly right is read or refused") {
-  const uint32_t seed = GENERATE(take(20, random(0u, ~0u)));
-  INFO("seed " << seed);
-  std::mt19937 random(seed);
-  const auto chat_tokens = [](const v1::Chat&, const ServedModel&) -> absl::StatusOr<std::vector<TokenId>> {
-    return std::vector<TokenId>{1};
-  };
-  int parsed = 0;
-  for (int i = 0; i < 1000; ++i) {
-    const std::string text = Mutate(Bodies()[random() % Bodies().size()], random);
-    INFO(text);
-    const auto body = ParseJsonBody(text);
-    REQUIRE(IsAnswer(body));
-    if (!body.ok()) continue;
-    ++parsed;
-    REQUIRE(IsAnswer(ReadCompletion(*body, TestModels())));
-    REQUIRE(IsAnswer(ReadChat(*body, TestModels())));
-    REQUIRE(IsAnswer(TokenizeBody(*body, TestModels(), chat_tokens)));
-    REQUIRE(IsAnswer(DetokenizeBody(*body, TestModels())));
-  }
-  CHECK(parsed > 100);
+  ForEachSeed(20, [](uint64_t seed) {
+    std::mt19937 random(seed);
+    const auto chat_tokens = [](const v1::Chat&, const ServedModel&) -> absl::StatusOr<std::vector<TokenId>> {
+      return std::vector<TokenId>{1};
+    };
+    int parsed = 0;
+    for (int i = 0; i < 1000; ++i) {
+      const std::string text = Mutate(Bodies()[random() % Bodies().size()], random);
+      INFO(text);
+      const auto body = ParseJsonBody(text);
+      REQUIRE(IsAnswer(body));
+      if (!body.ok()) continue;
+      ++parsed;
+      REQUIRE(IsAnswer(ReadCompletion(*body, TestModels())));
+      REQUIRE(IsAnswer(ReadChat(*body, TestModels())));
+      REQUIRE(IsAnswer(TokenizeBody(*body, TestModels(), chat_tokens)));
+      REQUIRE(IsAnswer(DetokenizeBody(*body, TestModels())));
+    }
+    CHECK(parsed > 100);
+  });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "base/strings.h"
 #include "catch.h"
+#include "server/openai/answer_text.h"
 #include "server/openai/completion_writer.h"
 #include "server/openai/openai_model.h"
 
@@ -18,16 +19,6 @@ CompletionWriter Writer(bool stream, ToolFormat tools = ToolFormat::kNone, bool 
   return writer;
 }
 
-TokenUpdate Text(const std::string& text, bool logprobs = false) {
-  TokenUpdate update;
-  update.text = text;
-  for (const char c : text) {
-    update.tokens.push_back(static_cast<unsigned char>(c));
-    if (logprobs) update.logprobs.push_back({.logprob = -1});
-  }
-  return update;
-}
-
 TokenUpdate Special(TokenId id) {
   TokenUpdate update;
   update.tokens = {id};
@@ -40,12 +31,6 @@ std::string Finish(CompletionWriter& writer, FinishReason finish = FinishReason:
   std::string out;
   writer.End(0, outcome, out);
   return out;
-}
-
-bool Has(const std::string& text, std::string_view part) {
-  INFO(text);
-  CHECK(text.find(part) != std::string::npos);
-  return text.find(part) != std::string::npos;
 }
 
 TEST_CASE("a body's message has the reasoning beside the content") {

@@ -1,5 +1,6 @@
 #include "base/strings.h"
 #include "catch.h"
+#include "server/openai/answer_text.h"
 #include "server/openai/completion_writer.h"
 #include "server/openai/openai_model.h"
 
@@ -16,45 +17,32 @@ CompletionCall Call(ToolFormat format, bool stream) {
   return call;
 }
 
-CompletionWriter Writer(const CompletionCall& call) {
+CompletionWriter LlamaWriter(const CompletionCall& call) {
   return CompletionWriter(call, **TestModels().Find("llama"), "7", absl::FromUnixSeconds(1000));
 }
 
-RequestOutcome Outcome(FinishReason finish) {
+RequestOutcome OutcomeWith(FinishReason finish) {
   RequestOutcome outcome;
   outcome.finish = finish;
   return outcome;
 }
 
-TokenUpdate Text(const std::string& text) {
-  TokenUpdate update;
-  update.text = text;
-  for (const char c : text) update.tokens.push_back(static_cast<unsigned char>(c));
-  return update;
-}
-
 std::string BodyOf(ToolFormat format, const std::vector<TokenUpdate>& updates, FinishReason finish) {
-  CompletionWriter writer = Writer(Call(format, /*stream=*/false));
+  CompletionWriter writer = LlamaWriter(Call(format, /*stream=*/false));
   std::string out;
   for (const TokenUpdate& update : updates) writer.Update(0, update, out);
-  writer.End(0, Outcome(finish), out);
+  writer.End(0, OutcomeWith(finish), out);
   return writer.Body();
 }
 
-bool Has(const std::string& text, std::string_view part) {
-  INFO(text);
-  CHECK(text.find(part) != std::string::npos);
-  return text.find(part) != std::string::npos;
-}
-
 TEST_CASE("a stream tells text and calls in deltas, with an index and an id for each call") {
-  CompletionWriter writer = Writer(Call(ToolFormat::kHermes, /*stream=*/true));
+  CompletionWriter writer = LlamaWriter(Call(ToolFormat::kHermes, /*stream=*/true));
   std::string out;
   for (const char* text : {"Hm.\n<tool", "_call>{\"name\": \"f\", \"argu", "ments\": {\"x\": 1}}</tool_call>\n",
                            "<tool_call>{\"name\": \"f\"}</tool_call>"}) {
     writer.Update(0, Text(text), out);
   }
-  writer.End(0, Outcome(FinishReason::kStop), out);
+  writer.End(0, OutcomeWith(FinishReason::kStop), out);
   const std::string head = StrCat(R"(data: {"id":"chatcmpl-7","object":"chat.completion.chunk","created":1000,)",
                                   R"("model":"llama","choices":[{"index":0,"delta":{)");
   const std::string tail = "},\"logprobs\":null,\"finish_reason\":null}]}\n\n";
@@ -83,13 +71,13 @@ TEST_CASE("without parallel calls the first of several is shown, and text") {
   const bool stream = GENERATE(false, true);
   CompletionCall call = Call(ToolFormat::kHermes, stream);
   call.one_tool_call = true;
-  CompletionWriter writer = Writer(call);
+  CompletionWriter writer = LlamaWriter(call);
   std::string out;
   for (const char* name : {"first", "second"}) {
     writer.Update(0, Text(StrCat("<tool_call>{\"name\": \"", name, "\"}</tool_call>")), out);
   }
   writer.Update(0, Text("Done."), out);
-  writer.End(0, Outcome(FinishReason::kStop), out);
+  writer.End(0, OutcomeWith(FinishReason::kStop), out);
   if (!stream) out = writer.Body();
   Has(out, R"("name":"first")");
   Has(out, "Done.");

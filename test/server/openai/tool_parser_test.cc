@@ -4,6 +4,7 @@
 
 #include "base/strings.h"
 #include "catch.h"
+#include "seeds.h"
 
 namespace baton {
 namespace {
@@ -30,12 +31,12 @@ std::string Show(const ParsedAnswer& answer) {
   return out;
 }
 
-struct Case {
+struct ToolCase {
   std::string answer, expected;
 };
 
-const std::vector<Case>& HermesCases() {
-  static const std::vector<Case> cases = {
+const std::vector<ToolCase>& HermesCases() {
+  static const std::vector<ToolCase> cases = {
       {"", ""},
       {"hello\n", "hello\n"},
       {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>", "|f({\"x\": 1})"},
@@ -62,8 +63,8 @@ const std::vector<Case>& HermesCases() {
   return cases;
 }
 
-const std::vector<Case>& LlamaCases() {
-  static const std::vector<Case> cases = {
+const std::vector<ToolCase>& LlamaCases() {
+  static const std::vector<ToolCase> cases = {
       {"", ""},
       {"  \n", "  \n"},
       {"hello {\"name\": \"f\", \"parameters\": {}}", "hello {\"name\": \"f\", \"parameters\": {}}"},
@@ -86,8 +87,8 @@ const std::vector<Case>& LlamaCases() {
 }
 
 TEST_CASE("calls are found, and what is none is content, whole or byte by byte") {
-  const auto check = [](ToolFormat format, const std::vector<Case>& cases) {
-    for (const Case& c : cases) {
+  const auto check = [](ToolFormat format, const std::vector<ToolCase>& cases) {
+    for (const ToolCase& c : cases) {
       INFO(c.answer);
       CHECK(Show(Parse(format, {c.answer})) == c.expected);
       std::vector<std::string> bytes;
@@ -100,21 +101,22 @@ TEST_CASE("calls are found, and what is none is content, whole or byte by byte")
 }
 
 TEST_CASE("however an answer is cut into pieces, the same is found in it") {
-  const uint32_t seed = GENERATE(take(200, random(0u, ~0u)));
-  INFO("seed " << seed);
-  std::mt19937 random(seed);
-  const bool hermes = random() % 2 == 0;
-  const ToolFormat format = hermes ? ToolFormat::kHermes : ToolFormat::kLlama;
-  const std::vector<Case>& cases = hermes ? HermesCases() : LlamaCases();
-  std::string answer;
-  for (uint32_t i = random() % 4 + 1; i > 0; --i) {
-    answer += cases[random() % cases.size()].answer;
-    if (random() % 4 == 0) answer.resize(random() % (answer.size() + 1));
-  }
-  std::vector<std::string> pieces;
-  for (size_t at = 0; at < answer.size(); at += pieces.back().size()) pieces.push_back(answer.substr(at, random() % 9));
-  INFO(answer);
-  CHECK(Show(Parse(format, pieces)) == Show(Parse(format, {answer})));
+  ForEachSeed(200, [](uint64_t seed) {
+    std::mt19937 random(seed);
+    const bool hermes = random() % 2 == 0;
+    const ToolFormat format = hermes ? ToolFormat::kHermes : ToolFormat::kLlama;
+    const std::vector<ToolCase>& cases = hermes ? HermesCases() : LlamaCases();
+    std::string answer;
+    for (uint32_t i = random() % 4 + 1; i > 0; --i) {
+      answer += cases[random() % cases.size()].answer;
+      if (random() % 4 == 0) answer.resize(random() % (answer.size() + 1));
+    }
+    std::vector<std::string> pieces;
+    for (size_t at = 0; at < answer.size(); at += pieces.back().size())
+      pieces.push_back(answer.substr(at, random() % 9));
+    INFO(answer);
+    CHECK(Show(Parse(format, pieces)) == Show(Parse(format, {answer})));
+  });
 }
 
 TEST_CASE("text that is no call is not held back") {

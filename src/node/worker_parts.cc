@@ -1,55 +1,29 @@
-// The concrete parts that the programs' mains have in common.
-#pragma once
+#include "node/worker_parts.h"
 
 #include <algorithm>
 #include <limits>
-#include <memory>
 #include <string>
-#include <vector>
+#include <utility>
 
-#include "absl/status/statusor.h"
+#include "absl/functional/function_ref.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_group.h"
-#include "backend/cpu/thread_pool.h"
 #include "backend/tensor_parallel.h"
 #include "base/logging.h"
 #include "base/status.h"
-#include "engine/decode_worker.h"
 #include "engine/staging_file.h"
 #include "gpu_parts.h"
 #include "model/prefill_module.h"
 #include "model/shard.h"
-#include "model/weights.h"
-#include "server/options.h"
 #include "server/program.h"
-#include "transport/in_process_transport.h"
 #include "transport/striped_connector.h"
-#include "transport/transport.h"
 #include "transport/ucx_transport.h"
 
 namespace baton {
+namespace {
 
-// The workers of a process.
-struct Workers {
-  int prefill = 0;
-  int decode = 0;
-  int all() const { return prefill + decode; }
-};
-
-// A model's weights, checked, where it will compute, and how many blocks of KV the options give it there.
-struct LoadedModel {
-  std::unique_ptr<Weights> weights;
-  std::vector<int> cuda_devices;  // one for each rank; none: the CPU
-  StepLimits step;                // the largest, of any of the process's workers
-  int64_t blocks = 0;
-  int64_t block_bytes = 0;
-
-  // All but the weights, for another model of the same shape beside it.
-  LoadedModel Places() const { return {nullptr, cuda_devices, step, blocks, block_bytes}; }
-};
-
-// On a GPU; `head`: it makes logits.
-inline int64_t WeightBytes(const Weights& weights, bool head) {
+// Bytes of the weights on a GPU; `head`: with the LM head.
+int64_t WeightBytes(const Weights& weights, bool head) {
   int64_t elements = weights.embedding.rows * weights.embedding.cols;
   const bool tied = weights.config.tied_embeddings && weights.lm_head.rows == weights.embedding.rows;
   if (head && !tied) elements += weights.lm_head.rows * weights.lm_head.cols;
@@ -61,8 +35,8 @@ inline int64_t WeightBytes(const Weights& weights, bool head) {
   return elements * BytesPerElement(weights.config.dtype);
 }
 
-inline absl::StatusOr<std::vector<CudaDeviceInfo>> FindCudaDevices(const std::vector<int>& devices,
-                                                                   const ModelConfig& config) {
+absl::StatusOr<std::vector<CudaDeviceInfo>> FindCudaDevices(const std::vector<int>& devices,
+                                                            const ModelConfig& config) {
   std::vector<CudaDeviceInfo> found;
   for (const int device : devices) {
     ASSIGN_OR_RETURN(found.emplace_back(), FindCudaDevice(device, config));
@@ -70,8 +44,8 @@ inline absl::StatusOr<std::vector<CudaDeviceInfo>> FindCudaDevices(const std::ve
   return found;
 }
 
-// Bytes of the model's KV blocks that a rank's device has room for its part of, after its weights and activations.
-inline int64_t RoomForBlocks(const LoadedModel& model, Shard shard, int64_t free_bytes) {
+// Bytes of the whole model's KV blocks for whose shard a rank's device has room beside its weights and activations.
+int64_t RoomForBlocks(const LoadedModel& model, Shard shard, int64_t free_bytes) {
   const KvLayout layout = CpuKvLayout(model.weights->config);
   const auto part = ShardWeights(*model.weights, shard);
   const int64_t left =
@@ -80,16 +54,16 @@ inline int64_t RoomForBlocks(const LoadedModel& model, Shard shard, int64_t free
   return blocks * model.block_bytes;
 }
 
-// Fills in what the options leave to the device.
-inline void SetSteps(WorkerOptions& options, const Workers& workers, LoadedModel& model) {
+// Sets the step limits that the options leave to the device.
+void SetSteps(WorkerOptions& options, const Workers& workers, LoadedModel& model) {
   SetStepDefaults(options, !model.cuda_devices.empty());
   model.step.logits = workers.decode > 0 ? options.max_batch : 0;
   model.step.tokens = std::max(workers.prefill > 0 ? options.step_tokens : 0, model.step.logits);
 }
 
-// Sizes the KV memory by the rank that has least room for it.
-inline absl::Status SizeOnDevices(const WorkerOptions& options, const Workers& workers,
-                                  const std::vector<CudaDeviceInfo>& found, LoadedModel& model) {
+// Sizes the KV memory by the rank that has the least room.
+absl::Status SizeOnDevices(const WorkerOptions& options, const Workers& workers,
+                           const std::vector<CudaDeviceInfo>& found, LoadedModel& model) {
   int64_t room = std::numeric_limits<int64_t>::max();
   const std::vector<int>& devices = model.cuda_devices;
   const int ranks = static_cast<int>(devices.size());
@@ -108,9 +82,10 @@ inline absl::Status SizeOnDevices(const WorkerOptions& options, const Workers& w
   return absl::OkStatus();
 }
 
-// Those of the options, or of `auto`. UNAVAILABLE: they are not there. INVALID_ARGUMENT: they cannot run the model.
-inline absl::Status FindDevices(const WorkerOptions& options, const ModelConfig& config, std::vector<int>& devices,
-                                std::vector<CudaDeviceInfo>& found) {
+// The devices that the options name, or for `auto` the emptiest ones. UNAVAILABLE: they do not exist. INVALID_ARGUMENT:
+// they cannot run the model.
+absl::Status FindDevices(const WorkerOptions& options, const ModelConfig& config, std::vector<int>& devices,
+                         std::vector<CudaDeviceInfo>& found) {
   ASSIGN_OR_RETURN(devices, CudaDevices(options));
   if (devices.empty()) {
     ASSIGN_OR_RETURN(devices, EmptiestCudaDevices(options.tensor_parallel));
@@ -119,8 +94,8 @@ inline absl::Status FindDevices(const WorkerOptions& options, const ModelConfig&
   return absl::OkStatus();
 }
 
-// Chooses where the model computes, and sizes the KV memory for one of the process's workers there.
-inline absl::Status Place(WorkerOptions& options, const Workers& workers, LoadedModel& model) {
+// Chooses the device of the model, and sizes the KV memory of one worker of the process there.
+absl::Status Place(WorkerOptions& options, const Workers& workers, LoadedModel& model) {
   const ModelConfig& config = model.weights->config;
   model.block_bytes = CpuKvLayout(config).BlockBytes();
   RETURN_IF_ERROR(CheckShard(config, options.tensor_parallel));
@@ -133,7 +108,7 @@ inline absl::Status Place(WorkerOptions& options, const Workers& workers, Loaded
     }
     if (options.device != "auto") return status;
     model.cuda_devices.clear();
-    // No GPU is as usual as one; one that is not taken is worth a word.
+    // A machine without a GPU is common. A GPU that is present and not used deserves a warning.
     const bool usual = absl::IsUnavailable(status) && options.tensor_parallel == 1;
     const auto level = usual ? spdlog::level::info : spdlog::level::warn;
     spdlog::log(level, "computing on the CPU: {}", std::string(status.message()));
@@ -143,65 +118,8 @@ inline absl::Status Place(WorkerOptions& options, const Workers& workers, Loaded
   return absl::OkStatus();
 }
 
-// Afterwards the options say all.
-inline absl::StatusOr<LoadedModel> LoadModel(WorkerOptions& options, const Workers& workers) {
-  RETURN_IF_ERROR(Validate(options));
-  LoadedModel model;
-  ASSIGN_OR_RETURN(model.weights, LoadWeights(options.model));
-  RETURN_IF_ERROR(Place(options, workers, model));
-  if (model.cuda_devices.empty() && !options.guard_kv) WarnOfSharedMemory(model.blocks * model.block_bytes);
-  ASSIGN_OR_RETURN(const StagingOptions staging, Staging(options, model.block_bytes));
-  if (options.common.check && staging.disk > 0) {
-    RETURN_IF_ERROR(StagingFile::Create(options.kv_disk_dir, staging.disk, model.block_bytes).status());
-  }
-  return model;
-}
-
-// Whose KV the worker goes on from: its prefill module's, or its own.
-inline absl::StatusOr<Digest> KvDigest(const WorkerOptions& options, const LoadedModel& model,
-                                       const Tokenizer& tokenizer) {
-  if (options.prefill_module.empty()) return model.weights->digest;
-  return PrefillModuleDigest(options.prefill_module, {model.weights->config, tokenizer});
-}
-
-using Transports = std::vector<std::unique_ptr<Transport>>;  // one for each rank
-
-inline Transports MakeInProcessTransports(const WorkerOptions& options,
-                                          const std::shared_ptr<InProcessNetwork>& network) {
-  Transports transports;
-  for (int i = 0; i < options.tensor_parallel; ++i) transports.push_back(std::make_unique<InProcessTransport>(network));
-  return transports;
-}
-
-// How blocks reach other processes' workers. With --guard-kv they go by gRPC, so the slabs are nobody's but this
-// process's own, and there is no UCX that writes wherever it is told to.
-inline absl::StatusOr<Transports> MakeTransports(const WorkerOptions& options) {
-  if (options.guard_kv) {
-    spdlog::info("KV blocks move by gRPC, under keys of reservations");
-    if (options.common.peer.empty()) {
-      spdlog::warn(
-          "--guard-kv without --peer-ca: whoever can call a decode worker can reserve blocks under a key of his own "
-          "and commit to its cache what he likes");
-    }
-    return MakeInProcessTransports(options, std::make_shared<InProcessNetwork>());
-  }
-  Transports transports;
-  for (int rank = 0; rank < options.tensor_parallel; ++rank) {
-    ASSIGN_OR_RETURN(auto transport, UcxTransport::Create({.tcp_devices = options.kv_devices}));
-    if (rank == 0) spdlog::info("KV blocks move by {}", transport->Description());
-    transports.push_back(std::move(transport));
-  }
-  return transports;
-}
-
-// What computes, and how peers reach its KV, which lies in memory of the transports.
-struct WorkerBackend {
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Connector> connector;
-};
-
-inline absl::StatusOr<std::unique_ptr<Backend>> MakeCpuRanks(const LoadedModel& model, const CpuBackendOptions& options,
-                                                             const Transports& transports) {
+absl::StatusOr<std::unique_ptr<Backend>> MakeCpuRanks(const LoadedModel& model, const CpuBackendOptions& options,
+                                                      const Transports& transports) {
   const KvLayout layout = CpuKvLayout(model.weights->config);
   const int ranks = static_cast<int>(transports.size());
   std::vector<std::span<std::byte>> slabs;
@@ -215,9 +133,54 @@ inline absl::StatusOr<std::unique_ptr<Backend>> MakeCpuRanks(const LoadedModel& 
   return MakeCpuBackend(*model.weights, alone);
 }
 
-// Afterwards the weights are not needed any more. The transports must outlive it.
-inline absl::StatusOr<WorkerBackend> MakeBackend(const LoadedModel& model, const WorkerOptions& options, bool lm_head,
-                                                 const Transports& transports) {
+}  // namespace
+
+absl::StatusOr<LoadedModel> LoadModel(WorkerOptions& options, const Workers& workers) {
+  RETURN_IF_ERROR(Validate(options));
+  LoadedModel model;
+  ASSIGN_OR_RETURN(model.weights, LoadWeights(options.model));
+  RETURN_IF_ERROR(Place(options, workers, model));
+  if (model.cuda_devices.empty() && !options.guard_kv) WarnOfSharedMemory(model.blocks * model.block_bytes);
+  ASSIGN_OR_RETURN(const StagingOptions staging, Staging(options, model.block_bytes));
+  if (options.common.check && staging.disk > 0) {
+    RETURN_IF_ERROR(StagingFile::Create(options.kv_disk_dir, staging.disk, model.block_bytes).status());
+  }
+  return model;
+}
+
+absl::StatusOr<Digest> KvDigest(const WorkerOptions& options, const LoadedModel& model, const Tokenizer& tokenizer) {
+  if (options.prefill_module.empty()) return model.weights->digest;
+  return PrefillModuleDigest(options.prefill_module, {model.weights->config, tokenizer});
+}
+
+Transports MakeInProcessTransports(const WorkerOptions& options, const std::shared_ptr<InProcessNetwork>& network) {
+  Transports transports;
+  for (int i = 0; i < options.tensor_parallel; ++i) transports.push_back(std::make_unique<InProcessTransport>(network));
+  return transports;
+}
+
+absl::StatusOr<Transports> MakeTransports(const WorkerOptions& options) {
+  if (options.guard_kv) {
+    spdlog::info("KV blocks move by gRPC, under keys of reservations");
+    if (options.common.peer.empty()) {
+      spdlog::warn(
+          "--guard-kv without --peer-ca: any process that can call a decode worker can reserve blocks under a key of "
+          "its "
+          "own and commit any content to the cache");
+    }
+    return MakeInProcessTransports(options, std::make_shared<InProcessNetwork>());
+  }
+  Transports transports;
+  for (int rank = 0; rank < options.tensor_parallel; ++rank) {
+    ASSIGN_OR_RETURN(auto transport, UcxTransport::Create({.tcp_devices = options.kv_devices}));
+    if (rank == 0) spdlog::info("KV blocks move by {}", transport->Description());
+    transports.push_back(std::move(transport));
+  }
+  return transports;
+}
+
+absl::StatusOr<WorkerBackend> MakeBackend(const LoadedModel& model, const WorkerOptions& options, bool lm_head,
+                                          const Transports& transports) {
   WorkerBackend made;
   if (!model.cuda_devices.empty()) {
     const StepLimits step =
@@ -242,8 +205,7 @@ inline absl::StatusOr<WorkerBackend> MakeBackend(const LoadedModel& model, const
   return made;
 }
 
-// Samples the rows of a batch on the pool, which must outlive it.
-inline ParallelFor SampleOn(ThreadPool& pool) {
+ParallelFor SampleOn(ThreadPool& pool) {
   return [&pool](int64_t n, absl::FunctionRef<void(int64_t)> body) {
     pool.ParallelFor(n, 1, [&](Share share) { body(share.begin); });
   };

@@ -1,0 +1,27 @@
+// Clients on one side, prefill and decode workers on the other.
+#include "base/clock.h"
+#include "base/status.h"
+#include "node/programs.h"
+#include "server/program.h"
+#include "server/router_node.h"
+#include "server/tls.h"
+
+namespace baton {
+
+absl::Status RunRouter(const RouterOptions& options, const ReadAgain& read_again, ShutdownSignal& signal) {
+  RETURN_IF_ERROR(Validate(options));
+  WarnOfKeys(options);
+  ASSIGN_OR_RETURN(std::vector<ServedModel> models, LoadServedModels(options.models));
+  if (options.common.check) return KeyRing::Load(options.keys).status();
+  const SteadyClock clock;
+  Metrics metrics;
+  RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
+  ASSIGN_OR_RETURN(const auto node,
+                   RouterNode::Start(options, std::move(models), DialBy(options.common.peer), clock, metrics));
+  const auto shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); };
+  RunUntilSignal(
+      signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown, ReloadOf(options, *node, read_again)});
+  return absl::OkStatus();
+}
+
+}  // namespace baton

@@ -1,0 +1,27 @@
+#include "server/program_flags.h"
+
+#include "server/flags.h"
+
+namespace baton {
+
+std::optional<int> ParsePrefillFlags(int argc, const char* const* argv, WorkerOptions& options) {
+  CLI::App app("Turns prompts into KV blocks and pushes them to decode workers.", "baton-prefill");
+  AddPrefillFlags(app, options);
+  return ParseFlags(app, argc, argv);
+}
+
+std::optional<int> ParseDecodeFlags(int argc, const char* const* argv, WorkerOptions& options) {
+  CLI::App app("Turns KV blocks into tokens.", "baton-decode");
+  AddDecodeFlags(app, options);
+  return ParseFlags(app, argc, argv);
+}
+
+std::optional<int> ParseRouterFlags(int argc, const char* const* argv, RouterOptions& options, ReadAgain& read_again) {
+  CLI::App app("Joins clients, prefill workers and decode workers.", "baton-router");
+  AddFlags(app, options);
+  if (const auto code = ParseFlags(app, argc, argv)) return code;
+  if (app.count("--config") > 0) read_again = [=] { return ReadRouterOptions(argc, argv); };
+  return std::nullopt;
+}
+
+}  // namespace baton

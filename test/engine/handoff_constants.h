@@ -1,0 +1,12 @@
+// The layout and the lease that the tests of one side of a hand-off share.
+#pragma once
+
+#include "absl/time/time.h"
+#include "kv/block_layout.h"
+
+namespace baton {
+
+inline constexpr KvLayout kLayout{.layers = 4, .kv_heads = 1, .head_dim = 2, .element_bytes = 2};
+inline constexpr absl::Duration kLease = absl::Seconds(10);
+
+}  // namespace baton

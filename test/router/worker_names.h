@@ -1,0 +1,9 @@
+// The names of the workers that the tests of the router attach.
+#pragma once
+
+namespace baton {
+
+inline constexpr const char* kP = "prefill-1";
+inline constexpr const char* kD = "decode-1";
+
+}  // namespace baton

@@ -1,0 +1,140 @@
+// How clients share connections and memory.
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "await.h"
+#include "http_world.h"
+
+namespace baton {
+namespace {
+
+TEST_CASE("connections beyond the limit are told so") {
+  World w([](HttpOptions& o) { o.max_connections = 2; });
+  HttpClient first = w.Client(), second = w.Client();
+  first.Get("/wait");
+  second.Get("/wait");
+  const Handler::Kept kept = w.handler.Next(), other = w.handler.Next();
+  CHECK(Exchange(w, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n").status == 503);
+  kept.reply->Send({});
+  other.reply->Send({});
+  CHECK(first.Read().status == 200);
+  CHECK(second.Read().status == 200);
+  // One that waits for a request gives way.
+  HttpClient third = w.Client();
+  third.Get("/echo");
+  CHECK(third.Read().status == 200);
+  Await("a connection to end", [&] { return w.server->connections() <= 2; });
+  CHECK(w.server->connections() == 2);
+}
+
+TEST_CASE("strangers who hold connections leave room for those who have keys, and for each other") {
+  std::atomic<int> opened = 0, closed = 0, replaced = 0;
+  World w([&](HttpOptions& o) {
+    o.max_connections = 16;
+    o.asks_for_keys = true;
+    o.on_event = [&](HttpEvent event) {
+      (event == HttpEvent::kOpened ? opened : event == HttpEvent::kClosed ? closed : replaced)++;
+    };
+  });
+  const std::string mine = "POST /echo HTTP/1.1\r\nHost: x\r\nx-account: mine\r\nContent-Length: 0\r\n\r\n";
+  std::vector<HttpClient> keyed, strangers;
+  for (int i = 0; i < 8; ++i) {
+    keyed.push_back(w.Client());
+    keyed.back().Send(mine);
+    REQUIRE(keyed.back().Read().status == 200);
+  }
+  for (int i = 0; i < 20; ++i) {
+    strangers.push_back(w.Client());
+    strangers.back().Get("/echo");
+    REQUIRE(strangers.back().Read().status == 200);
+  }
+  CHECK(replaced == 16);  // a quarter of 16 may stay, of one address
+  CHECK(strangers.front().AtEnd());
+  strangers.back().Get("/echo");
+  CHECK(strangers.back().Read().status == 200);
+  for (HttpClient& client : keyed) {
+    client.Send(mine);
+    CHECK(client.Read().status == 200);
+  }
+  w.server->Stop();
+  CHECK(opened == 28);
+}
+
+TEST_CASE("bodies that together are too large are not all read") {
+  World w([](HttpOptions& o) { o.max_bodies_bytes = 1500; });
+  HttpClient first = w.Client();
+  first.Post("/wait", std::string(1000, 'x'));
+  std::optional<Handler::Kept> kept = w.handler.Next();
+  const std::string request =
+      absl::StrCat("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", std::string(1000, 'x'));
+  CHECK(Exchange(w, request).status == 503);
+  kept->reply->Send({});
+  CHECK(first.Read().status == 200);
+  kept.reset();
+  CHECK(Exchange(w, request).status == 200);
+}
+
+TEST_CASE("bodies of one account leave room for another's") {
+  World w([](HttpOptions& o) { o.max_bodies_bytes = 3000; });
+  const auto status_for = [&w](const std::string& account) {
+    return Exchange(w, absl::StrCat("POST /echo HTTP/1.1\r\nHost: x\r\nx-account: ", account,
+                                    "\r\nContent-Length: 700\r\n\r\n", std::string(700, 'x')))
+        .status;
+  };
+  HttpClient first = w.Client();
+  first.Post("/wait", std::string(1000, 'x'), "x-account: a\r\n");
+  std::optional<Handler::Kept> kept = w.handler.Next();
+  CHECK(status_for("a") == 503);
+  CHECK(status_for("b") == 200);
+  kept->reply->Send({});
+  CHECK(first.Read().status == 200);
+  kept.reset();
+  CHECK(status_for("a") == 200);
+}
+
+TEST_CASE("whole answers that nobody reads count among the bodies of their account") {
+  std::mutex mutex;
+  std::vector<int> answers;
+  World w([&](HttpOptions& o) {
+    o.max_bodies_bytes = 60 << 20;
+    o.on_answer = [&](int status) {
+      const std::lock_guard lock(mutex);
+      answers.push_back(status);
+    };
+  });
+  const HttpResponse large{.status = 200, .headers = {}, .body = std::string(20 << 20, 'x')};
+  const auto ask = [&w](HttpClient& client, const std::string& account) {
+    client.Send(absl::StrCat("GET /wait HTTP/1.1\r\nHost: x\r\nx-account: ", account, "\r\n\r\n"));
+    return w.handler.Next().reply;
+  };
+  HttpClient first = w.Client(/*receive_buffer=*/4096), second = w.Client(), other = w.Client();
+  std::shared_ptr<HttpReply> unread = ask(first, "a");
+  unread->Send(large);
+  ask(second, "a")->Send(large);
+  const HttpAnswer refused = second.Read();
+  CHECK(refused.status == 503);
+  CHECK(refused.headers.at("x-refused") == "yes");
+  ask(second, "a")->Send({.status = 200, .headers = {}, .body = "small"});
+  CHECK(second.Read().body == "small");
+  ask(other, "b")->Send({.status = 200, .headers = {}, .body = std::string(19 << 20, 'x')});
+  CHECK(other.Read().status == 200);
+  // Once it is read, there is room.
+  CHECK(first.Read().body.size() == large.body.size());
+  Await("the answer to be sent", [&] { return unread->unsent() == 0; });
+  unread.reset();
+  std::shared_ptr<HttpReply> again = ask(second, "a");
+  again->Send(large);
+  CHECK(second.ReadHead().status == 200);
+  // Or once its client is gone.
+  second.Reset();
+  Await("the client's connection to end", [&] { return w.server->connections() <= 2; });
+  HttpClient third = w.Client();
+  ask(third, "a")->Send(large);
+  CHECK(third.Read().status == 200);
+  const std::lock_guard lock(mutex);
+  std::ranges::sort(answers);  // those of two connections come in any order
+  CHECK(answers == std::vector<int>{200, 200, 200, 200, 200, 503});
+}
+
+}  // namespace
+}  // namespace baton
