@@ -28,7 +28,7 @@ def generate(channel, types, ids, count):
     call = channel.unary_stream("/baton.v1.Inference/Generate",
                                 request_serializer=types["GenerateRequest"].SerializeToString,
                                 response_deserializer=types["GenerateResponse"].FromString)
-    return [token for response in call(request, timeout=120) for token in response.token_ids]
+    return [token for response in call(request) for token in response.token_ids]
 
 
 def differences(channel, types, prompt):

@@ -116,7 +116,7 @@ class AsyncWorkflow:
 
     @property
     def options(self) -> Options:
-        """What a run has where its own options are None."""
+        """A run has these values where its own are None."""
         return self._options.defaults
 
     def announce(self, agent: str) -> Announced:

@@ -135,7 +135,7 @@ class Workflow:
 
     @property
     def options(self) -> Options:
-        """What a run has where its own options are None."""
+        """A run has these values where its own are None."""
         return self._options.defaults
 
     def announce(self, agent: str) -> Announced:

@@ -160,8 +160,10 @@ def _read_traced(response: Any, shift_us: int) -> list[TracedRequest]:
 
 
 def read_traces(responses: Sequence[Any]) -> Trace:
-    """One trace of a workflow's requests with several cache salts. All responses are from one router."""
+    """One trace of a workflow's requests with several cache salts. All responses are from one router. A router before 0.2.0
+    sends no origin: then each salt's times begin at 0."""
     origin_us = min(response.origin_us for response in responses)
-    requests = [request for response in responses for request in _read_traced(response, response.origin_us - origin_us)]
+    requests = [request for response in responses
+                for request in _read_traced(response, response.origin_us - origin_us if origin_us else 0)]
     requests.sort(key=lambda request: request.arrived_us)
     return Trace(tuple(requests), sum(response.omitted for response in responses))

@@ -27,20 +27,19 @@ class ClientTest(unittest.TestCase):
 
     def assert_fails(self, code, run, words):
         with self.assertRaises(BatonError) as caught:
-            run.result(timeout=20)
+            run.result()
         self.assertIs(caught.exception.code, code)
         self.assertIn(words, caught.exception.message)
 
     def await_arrival(self, flow, count):
-        """Until so many of its requests are at the server."""
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
+        """Waits until `count` requests of the workflow are at the server."""
+        while True:
             try:
                 if len(flow.trace().requests) >= count:
                     return
             except BatonError as error:
-                self.assertIs(error.code, grpc.StatusCode.NOT_FOUND)
-        self.fail(f"{count} requests did not arrive")
+                self.assertIs(error.code, grpc.StatusCode.NOT_FOUND)  # none of them is there yet
+            time.sleep(0.01)
 
     def test_what_is_streamed_is_the_result_for_whoever_reads_it_however_often(self):
         run = self.client.workflow("w").agent("a", "Once upon a time", sampling=GREEDY)
@@ -103,7 +102,7 @@ class ClientTest(unittest.TestCase):
         self.assertFalse(reader.over)
         written = flow.agent(last, "Shorten: ", draft, sampling=GREEDY)
         self.assertEqual(written.id, last.id)
-        reader.result(timeout=60)
+        reader.result()
         trace = flow.trace()
         self.assertEqual({request.agent: set(request.upstreams) for request in trace.requests},
                          {"reader": {last.id}, "draft": set(), "last": {draft.id}})
@@ -123,7 +122,7 @@ class ClientTest(unittest.TestCase):
         run.cancel()
         self.assert_fails(grpc.StatusCode.CANCELLED, run, "")
         self.assert_fails(grpc.StatusCode.ABORTED, waits, run.id)
-        self.assertGreater(spared.result(timeout=20).usage.completion_tokens, 0)
+        self.assertGreater(spared.result().usage.completion_tokens, 0)
 
     def test_cancelling_a_workflow_ends_all_of_its_runs_and_no_others(self):
         flow, other = self.client.workflow("w"), self.client.workflow("w")
@@ -134,7 +133,7 @@ class ClientTest(unittest.TestCase):
         for run in runs:
             self.assert_fails(grpc.StatusCode.CANCELLED, run, "")
         flow.agent(waits, "Here I am", sampling=GREEDY).result()
-        self.assertGreater(spared.result(timeout=20).usage.completion_tokens, 0)
+        self.assertGreater(spared.result().usage.completion_tokens, 0)
 
     def test_a_server_that_dies_fails_what_runs_and_so_does_one_that_is_not_there(self):
         server = Server()
@@ -227,7 +226,7 @@ class KeysTest(unittest.TestCase):
             self.assertIs(caught.exception.code, grpc.StatusCode.UNAUTHENTICATED)
 
     def test_a_quota_that_is_used_up_says_when_to_try_again(self):
-        address, key = self.serve_with_keys("tokens_per_minute = 60")
+        address, key = self.serve_with_keys("tokens_per_minute = 1")  # the first call uses up the tokens of hours
         with Client(address, api_key=key) as client:
             flow = client.workflow("w")
             flow.agent("a", "x" * 200, sampling=GREEDY).result()

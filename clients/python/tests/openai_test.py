@@ -21,7 +21,7 @@ class OpenAiTest(unittest.TestCase):
         cls.addClassCleanup(cls.server.stop)
 
     def setUp(self):
-        self.access = {"base_url": f"{self.server.http}/v1", "api_key": self.keys.key, "max_retries": 0, "timeout": 30}
+        self.access = {"base_url": f"{self.server.http}/v1", "api_key": self.keys.key, "max_retries": 0, "timeout": None}
         self.client = openai.OpenAI(**self.access)
         self.addCleanup(self.client.close)
         self.model = self.client.models.list().data[0].id
@@ -135,7 +135,7 @@ class TlsTest(unittest.TestCase):
 
         def complete(authority, url=server.http, **fields):
             with openai.DefaultHttpxClient(verify=ssl.create_default_context(cafile=authority)) as http:
-                client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=30, http_client=http)
+                client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=None, http_client=http)
                 answer = client.completions.create(model="tiny_llama3_bf16", prompt=TEXT, **GREEDY, **fields)
                 return "".join(chunk.choices[0].text for chunk in answer) if fields else answer.choices[0].text
 
@@ -148,11 +148,11 @@ class TlsTest(unittest.TestCase):
 
 class QuotaTest(unittest.TestCase):
     def test_a_quota_that_is_used_up_is_a_rate_limit_with_a_time(self):
-        keys = Keys("tokens_per_minute = 60")
+        keys = Keys("tokens_per_minute = 1")  # the first call uses up the tokens of hours
         self.addCleanup(keys.close)
         server = Server("--keys", keys.path)
         self.addCleanup(server.stop)
-        with openai.OpenAI(base_url=f"{server.http}/v1", api_key=keys.key, max_retries=0) as client:
+        with openai.OpenAI(base_url=f"{server.http}/v1", api_key=keys.key, max_retries=0, timeout=None) as client:
             client.completions.create(model="tiny_llama3_bf16", prompt="x" * 200, **GREEDY)
             with self.assertRaises(openai.RateLimitError) as caught:
                 client.completions.create(model="tiny_llama3_bf16", prompt="x", **GREEDY)
@@ -166,7 +166,8 @@ class AsyncOpenAiTest(unittest.IsolatedAsyncioTestCase):
         cls.addClassCleanup(cls.server.stop)
 
     async def test_many_streams_side_by_side_are_the_whole_answers(self):
-        async with openai.AsyncOpenAI(base_url=f"{self.server.http}/v1", api_key="none", max_retries=0) as client:
+        access = {"base_url": f"{self.server.http}/v1", "api_key": "none", "max_retries": 0, "timeout": None}
+        async with openai.AsyncOpenAI(**access) as client:
             [model] = [model.id async for model in client.models.list()]
 
             async def streamed(prompt):

@@ -32,7 +32,7 @@ class ReadmeTest(unittest.TestCase):
     def check_runs(self, names):
         runs = [value for value in names.values() if isinstance(value, Run)]
         for run in runs:
-            self.assertGreater(run.result(60).usage.completion_tokens, 0)
+            self.assertGreater(run.result().usage.completion_tokens, 0)
         return runs
 
 

@@ -1,13 +1,12 @@
 """The only worker of its kind, or the only router, is restarted while OpenAI's package calls."""
 
 import threading
+import time
 import unittest
 import urllib.request
 
 import openai
 from serving import MODEL, PROGRAM, Process
-
-LOADING_SECONDS = 3  # longer than calls wait for a worker that nobody expects
 
 
 class RestartTest(unittest.TestCase):
@@ -22,13 +21,36 @@ class RestartTest(unittest.TestCase):
     def setUp(self):
         self.workers = {role: self.start_worker(role) for role in ("prefill", "decode")}
         self.router = self.start_router()
-        self.client = openai.OpenAI(base_url=f"{self.router.http}/v1", api_key="none", max_retries=0, timeout=60)
+        self.client = openai.OpenAI(base_url=f"{self.router.http}/v1", api_key="none", max_retries=0, timeout=None)
         self.addCleanup(self.client.close)
         self.answers = []
 
     def start_router(self, grpc="127.0.0.1:0", http="127.0.0.1:0"):
         return self.start("router", "--listen", grpc, "--http", http, "--prefill-workers", self.workers["prefill"].grpc,
                           "--decode-workers", self.workers["decode"].grpc)
+
+    def start_router_without_workers(self):
+        return self.start("router", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--prefill-workers", "127.0.0.1:1",
+                          "--decode-workers", "127.0.0.1:2", until=" HTTP on ")
+
+    def metrics(self):
+        with urllib.request.urlopen(f"{self.router.http}/metrics") as page:
+            return page.read().decode()
+
+    def await_waiting_requests(self, count):
+        """Waits until `count` requests are at the router and at no worker; none may end meanwhile."""
+        answers = list(self.answers)
+        while f"\nbaton_waiting_requests {count}\n" not in self.metrics():
+            self.assertEqual(self.answers, answers)
+            time.sleep(0.01)
+
+    def outwait_unexpected_workers(self, router):
+        """Waits for as long as calls wait for a worker that nobody expects. `router` has never reached a worker, so a call
+        to it ends when that time has passed."""
+        with openai.OpenAI(base_url=f"{router.http}/v1", api_key="none", max_retries=0, timeout=None) as client:
+            with self.assertRaises(openai.InternalServerError) as caught:
+                client.completions.create(model=MODEL.name, prompt="Once", max_tokens=4)
+            self.assertEqual(caught.exception.status_code, 503)
 
     def ask(self, client=None):
         try:
@@ -39,6 +61,7 @@ class RestartTest(unittest.TestCase):
             self.answers.append(error)
 
     def test_calls_wait_for_the_only_worker_of_its_kind_and_the_router_stays_in_service(self):
+        without_workers = self.start_router_without_workers()
         for role in ("prefill", "decode"):
             with self.subTest(role):
                 self.ask()
@@ -47,7 +70,8 @@ class RestartTest(unittest.TestCase):
                 calls = [threading.Thread(target=self.ask) for _ in range(4)]
                 for call in calls:
                     call.start()
-                calls[0].join(LOADING_SECONDS)
+                self.await_waiting_requests(len(calls))
+                self.outwait_unexpected_workers(without_workers)
                 with urllib.request.urlopen(f"{self.router.http}/health") as health:
                     self.assertEqual(health.status, 200)
                 self.assertEqual(self.answers, [4])
@@ -56,11 +80,10 @@ class RestartTest(unittest.TestCase):
                     call.join()
                 self.assertEqual(self.answers, [4] * 5)
                 self.answers.clear()
-                metrics = urllib.request.urlopen(f"{self.router.http}/metrics").read().decode()
-                self.assertIn(f'baton_workers_lost_total{{role="{role}"}} 0\n', metrics)
+                self.assertIn(f'baton_workers_lost_total{{role="{role}"}} 0\n', self.metrics())
 
     def test_a_client_that_sends_again_by_itself_loses_nothing_while_its_only_router_restarts(self):
-        client = self.client.with_options(max_retries=10)  # OpenAI's package has 2 unless told, which take a second and a half
+        client = self.client.with_options(max_retries=10_000)  # not used up, however long the restart takes
         restarted = threading.Event()
 
         def ask_until_restarted():
@@ -68,7 +91,7 @@ class RestartTest(unittest.TestCase):
                 self.ask(client)
             self.ask(client)
 
-        callers = [threading.Thread(target=ask_until_restarted) for _ in range(4)]
+        callers = [threading.Thread(target=ask_until_restarted, daemon=True) for _ in range(4)]
         for caller in callers:
             caller.start()
         try:
@@ -80,8 +103,8 @@ class RestartTest(unittest.TestCase):
             self.router = self.start_router(self.router.grpc, self.router.http.removeprefix("http://"))
         finally:
             restarted.set()
-            for caller in callers:
-                caller.join()
+        for caller in callers:
+            caller.join()
         self.assertEqual(set(self.answers), {4})
 
 

@@ -1,5 +1,6 @@
 """A real `baton serve` for the tests, of the tiny model unless told otherwise, on free ports."""
 
+import json
 import os
 import pathlib
 import re
@@ -7,6 +8,8 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PROGRAM = pathlib.Path(os.environ.get("BATON", ROOT / "build/release/bin/baton"))
@@ -69,6 +72,16 @@ class Server(Process):
     def __init__(self, *flags, model=MODEL, threads=1):
         super().__init__(PROGRAM, "serve", model, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads",
                          str(threads), "--kv-memory-mb", "64", *flags)
+
+    def await_no_live_request(self, key="none"):
+        """Waits until every request has ended, prompts that are prefilled ahead included. `key` is an operator's, if the
+        server asks for keys."""
+        request = urllib.request.Request(f"{self.http}/ui/status", headers={"authorization": f"Bearer {key}"})
+        while True:
+            with urllib.request.urlopen(request) as page:
+                if not json.load(page).get("live_requests"):
+                    return
+            time.sleep(0.01)
 
 
 class Certificate:

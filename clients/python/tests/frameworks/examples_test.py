@@ -6,7 +6,6 @@ import inspect
 import io
 import logging
 import re
-import time
 import unittest
 import urllib.request
 from unittest import mock
@@ -24,18 +23,12 @@ THE_LINE = re.compile(r"^ +http_client=streaming_prefill.*\n", re.M)
 def unhurried(server):
     """Each call of a client with the line waits until what follows the one before is prefilled, however busy the machine is."""
 
-    def wait():
-        until = time.monotonic() + 60
-        while metric(server, "baton_live_requests") > 0:
-            assert time.monotonic() < until, "requests do not end"
-            time.sleep(0.01)
-
     def send(client, *arguments, **options):
-        wait()
+        server.await_no_live_request()
         return sends[0](client, *arguments, **options)
 
     async def send_async(client, *arguments, **options):
-        wait()
+        server.await_no_live_request()
         return await sends[1](client, *arguments, **options)
 
     sends = frameworks._SyncClient.send, frameworks._AsyncClient.send

@@ -1,0 +1,56 @@
+"""usage: run_tests.py FOLDER [NAME ...]
+
+Runs the unittest files *_test.py of FOLDER, or the tests NAME (module.Class.test). For each test that fails it prints
+the command that reruns it alone. With BATON_TEST_TIMES=FILE it appends the seconds of each test to FILE, for the
+summary of tools/check."""
+
+import faulthandler
+import os
+import pathlib
+import re
+import sys
+import time
+import unittest
+
+
+class Result(unittest.TextTestResult):
+    folder = None
+
+    def startTest(self, test):
+        super().startTest(test)
+        self._started = time.monotonic()
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        if times := os.environ.get("BATON_TEST_TIMES"):
+            with open(times, "a") as out:
+                out.write(f"{time.monotonic() - self._started}\t{self.folder}: {test.id()}\n")
+
+    def printErrorList(self, flavour, errors):
+        super().printErrorList(flavour, errors)
+        # A subtest has the id of its test; setUpClass names its class, and a file that cannot be imported only itself.
+        ids = [getattr(test, "test_case", test).id() for test, _ in errors]
+        for name in dict.fromkeys(re.sub(r"^(?:\w+ \((.*)\)|unittest\.loader\._FailedTest\.(.*))$", r"\1\2", id) for id in ids):
+            self.stream.writeln(f"rerun: {environment()}{sys.executable} {sys.argv[0]} {self.folder} {name}")
+
+
+def environment():
+    path = os.environ.get("PYTHONPATH")
+    return f"PYTHONPATH={path} " if path else ""
+
+
+def main():
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    Result.folder, names = sys.argv[1], sys.argv[2:]
+    folder = str(pathlib.Path(Result.folder).resolve())
+    sys.path.insert(0, folder)
+    faulthandler.dump_traceback_later(300, repeat=True)  # shows where a test waits that never ends
+    loader = unittest.defaultTestLoader
+    tests = loader.loadTestsFromNames(names) if names else loader.discover(folder, "*_test.py", folder)
+    result = unittest.TextTestRunner(resultclass=Result).run(tests)
+    sys.exit(not result.wasSuccessful() or not result.testsRun)
+
+
+if __name__ == "__main__":
+    main()
