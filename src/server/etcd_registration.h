@@ -27,8 +27,8 @@ class EtcdRegistration {
   // Withdraws, and waits until etcd knows or its time is up.
   ~EtcdRegistration();
 
-  // The key goes, in the background: within `longest` and the options' patience, or when its lease ends. Only the first
-  // call counts.
+  // A thread of this object deletes the key, within `longest` and the options' patience. Otherwise the key ends with
+  // its lease. Calls after the first have no effect.
   void Withdraw(absl::Duration longest = absl::InfiniteDuration());
 
  private:

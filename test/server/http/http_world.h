@@ -39,7 +39,7 @@ class Handler final : public HttpHandler {
     kept_.push_back({std::move(request), std::move(reply)});
     changed_.notify_all();
   }
-  // Strangers are told so, whatever they send; others say whose account it is.
+  // Refuses a request whose authorization is "none", whatever its body. The others name their account.
   std::optional<HttpResponse> OnHead(HttpRequest& head) override {
     head.account = head.header("x-account");
     if (head.header("authorization") != "none") return std::nullopt;
