@@ -139,7 +139,7 @@ const HeadShape kHeadShapes[] = {{3, 64, true}, {1, 128, true}, {7, 20, true},  
 
 }  // namespace
 
-TEST_CASE("attention is softmax over a row's own past") {
+TEST_CASE("attention is softmax over a row's own past", "[one_thread]") {
   std::mt19937 random(5);
   for (const KernelTable* kernels : RunnableKernels()) {
     for (const HeadShape& shape : kHeadShapes) {

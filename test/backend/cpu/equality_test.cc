@@ -57,7 +57,7 @@ void ForAllModels(Test test) {
 
 }  // namespace
 
-TEST_CASE("chunks of any size give the bits of one prefill") {
+TEST_CASE("chunks of any size give the bits of one prefill", "[one_thread]") {
   ForAllModels([](const Weights& weights, const std::string& kernels) {
     TestBackend backend(weights, {.kernels = kernels});
     const std::vector<TokenId> tokens = backend.RandomTokens(kTokens);
@@ -69,7 +69,7 @@ TEST_CASE("chunks of any size give the bits of one prefill") {
   });
 }
 
-TEST_CASE("a decode step gives the bits of a prefill that ends with its token") {
+TEST_CASE("a decode step gives the bits of a prefill that ends with its token", "[one_thread]") {
   ForAllModels([](const Weights& weights, const std::string& kernels) {
     TestBackend backend(weights, {.kernels = kernels});
     const std::vector<TokenId> tokens = backend.RandomTokens(80);
@@ -84,7 +84,7 @@ TEST_CASE("a decode step gives the bits of a prefill that ends with its token") 
   });
 }
 
-TEST_CASE("strangers in the batch change no bit") {
+TEST_CASE("strangers in the batch change no bit", "[one_thread]") {
   ForAllModels([](const Weights& weights, const std::string& kernels) {
     TestBackend backend(weights, {.kernels = kernels});
     const std::vector<TokenId> tokens = backend.RandomTokens(kTokens);
@@ -110,7 +110,7 @@ TEST_CASE("strangers in the batch change no bit") {
   });
 }
 
-TEST_CASE("a slice may attend to what another slice of its batch writes") {
+TEST_CASE("a slice may attend to what another slice of its batch writes", "[one_thread]") {
   ForAllModels([](const Weights& weights, const std::string& kernels) {
     TestBackend backend(weights, {.kernels = kernels});
     const int64_t shared = 528;  // whole blocks
