@@ -16,25 +16,12 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "catch.h"
+#include "rerun.h"
 #include "seeds.h"
 
 namespace baton {
 namespace {
-
-std::string ThisBinary() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
-
-// A command for a shell. Catch2 reads a comma in a name as "or", and a bracket as a tag.
-std::string RerunCommand(const std::string& name, std::optional<uint64_t> seed) {
-  const std::string spec = absl::StrReplaceAll(
-      name, {{"\\", "\\\\\\\\"}, {",", "\\,"}, {"[", "\\["}, {"\"", "\\\""}, {"$", "\\$"}, {"`", "\\`"}});
-  std::string command = seed ? absl::StrCat("BATON_SEED=", *seed, " ") : "";
-  for (const char* variable : {"HOST_DEVICE_RUNS", "UCX_MEM_EVENTS", "UCX_MEM_MMAP_HOOK_MODE"}) {  // ctest sets them
-    if (const char* value = std::getenv(variable)) absl::StrAppend(&command, variable, "=", value, " ");
-  }
-  return absl::StrCat(command, ThisBinary(), " \"", spec, "\"");
-}
 
 // Prints what runs after a minute, then at doubling intervals: ctest's time-out ends a test that hangs without a word.
 class Watch {
@@ -92,6 +79,8 @@ class TestReporter final : public ListenerBase {
     SetRunningSeed(std::nullopt);
     watch_.Start(std::string(info.name));
     failed_seed_.reset();
+    command_ = RerunCommand(std::string(info.name), std::nullopt);
+    PrintIfSanitizerEndsIt(&command_);
     started_ = std::chrono::steady_clock::now();
   }
 
@@ -117,6 +106,7 @@ class TestReporter final : public ListenerBase {
       std::ofstream(file, std::ios::app) << absl::StrCat(seconds.count(), "\t", preset, ": ",
                                                          binary.filename().string(), ": ", name, "\n");
     }
+    PrintIfSanitizerEndsIt(nullptr);
     ListenerBase::testCaseEnded(stats);
   }
 
@@ -126,6 +116,7 @@ class TestReporter final : public ListenerBase {
   }
 
   Watch watch_;
+  std::string command_;                  // that reruns the test
   std::optional<uint64_t> failed_seed_;  // of the first failure
   std::chrono::steady_clock::time_point started_;
 };

@@ -1,14 +1,15 @@
 """usage: run_tests.py FOLDER [NAME ...]
 
 Runs the unittest files *_test.py of FOLDER, or the tests NAME (module.Class.test). For each test that fails it prints
-the command that reruns it alone. With BATON_TEST_TIMES=FILE it appends the seconds of each test to FILE, for the
-summary of tools/check."""
+the command that reruns it alone, as for one that runs for a minute. With BATON_TEST_TIMES=FILE it appends the seconds
+of each test to FILE, for the summary of tools/check."""
 
 import faulthandler
 import os
 import pathlib
 import re
 import sys
+import threading
 import time
 import unittest
 
@@ -19,9 +20,13 @@ class Result(unittest.TextTestResult):
     def startTest(self, test):
         super().startTest(test)
         self._started = time.monotonic()
+        self._watch = threading.Timer(60, lambda: print(f"still running: {rerun_command(self.folder, test.id())}", file=sys.stderr, flush=True))
+        self._watch.daemon = True
+        self._watch.start()
 
     def stopTest(self, test):
         super().stopTest(test)
+        self._watch.cancel()
         if times := os.environ.get("BATON_TEST_TIMES"):
             with open(times, "a") as out:
                 out.write(f"{time.monotonic() - self._started}\t{self.folder}: {test.id()}\n")
@@ -31,12 +36,12 @@ class Result(unittest.TextTestResult):
         # A subtest has the id of its test; setUpClass names its class, and a file that cannot be imported only itself.
         ids = [getattr(test, "test_case", test).id() for test, _ in errors]
         for name in dict.fromkeys(re.sub(r"^(?:\w+ \((.*)\)|unittest\.loader\._FailedTest\.(.*))$", r"\1\2", id) for id in ids):
-            self.stream.writeln(f"rerun: {environment()}{sys.executable} {sys.argv[0]} {self.folder} {name}")
+            self.stream.writeln(f"rerun: {rerun_command(self.folder, name)}")
 
 
-def environment():
+def rerun_command(folder, name):
     path = os.environ.get("PYTHONPATH")
-    return f"PYTHONPATH={path} " if path else ""
+    return f"{f'PYTHONPATH={path} ' if path else ''}{sys.executable} {sys.argv[0]} {folder} {name}"
 
 
 def main():
