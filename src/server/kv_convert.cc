@@ -47,6 +47,8 @@ kv::v1::LinkRequest ToProto(const LinkRequest& request) {
 absl::StatusOr<LinkRequest> FromProto(const kv::v1::LinkRequest& proto) {
   LinkRequest request;
   request.version = proto.version();
+  // The receiver refuses another version, whose other fields may mean anything.
+  if (request.version != kHandoffVersion) return request;
   request.prefill_address = proto.prefill_address();
   request.prefill_incarnation = Incarnation(proto.prefill_incarnation());
   ASSIGN_OR_RETURN(request.module_digest, DigestFrom(proto.module_digest(), "module_digest"));

@@ -141,7 +141,7 @@ TEST_CASE("who has no certificate of the authority is not told where blocks lie"
   };
   CHECK(link(DialTcp(decode.address)) == absl::StatusCode::kUnavailable);
   CHECK(link(DialBy(others.Issue("prefill"))(decode.address)) == absl::StatusCode::kUnavailable);
-  CHECK(link(DialBy(ours.Issue("prefill"))(decode.address)) == absl::StatusCode::kInvalidArgument);  // is read
+  CHECK(link(DialBy(ours.Issue("prefill"))(decode.address)) == absl::StatusCode::kFailedPrecondition);  // is read
 }
 
 TEST_CASE("with --verify-kv tokens and logprobs are, bit for bit, those without it") {

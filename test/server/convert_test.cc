@@ -167,8 +167,17 @@ TEST_CASE("hand-off messages survive the wire") {
   CHECK(FromProto(ToProto(heartbeat)).active == heartbeat.active);
 }
 
+TEST_CASE("a link of another version is read as far as its version") {
+  kv::v1::LinkRequest link;
+  link.set_version(kHandoffVersion + 1);
+  const absl::StatusOr<LinkRequest> read = FromProto(link);  // no digest and no layout
+  REQUIRE(read.ok());
+  CHECK(read->version == kHandoffVersion + 1);
+}
+
 TEST_CASE("what contradicts itself is refused") {
   kv::v1::LinkRequest link;
+  link.set_version(kHandoffVersion);
   CHECK(absl::IsInvalidArgument(FromProto(link).status()));  // no digest
   link.set_module_digest(std::string(32, 'x'));
   CHECK(absl::IsInvalidArgument(FromProto(link).status()));  // no layout
