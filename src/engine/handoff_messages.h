@@ -18,6 +18,9 @@
 
 namespace baton {
 
+// The version of proto/kv_transfer.proto, which rises with every change of that file (tools/tidy compares the digest).
+// A decode worker refuses a Link of another version.
+// proto/kv_transfer.proto: d5a9e542466a3dde
 inline constexpr uint32_t kHandoffVersion = 2;
 // A writer stops by itself when its lease runs out, so blocks of a lapsed reservation are given out again at the latest
 // this many leases after it lapsed. Must outlast a push that was in flight at the lease's end.

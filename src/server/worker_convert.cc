@@ -114,9 +114,9 @@ worker::v1::WorkerInfo ToProto(const WorkerInfo& info) {
 
 absl::StatusOr<WorkerInfo> FromProto(const worker::v1::WorkerInfo& proto, WorkerRole role) {
   if (proto.version() != kWorkerProtocolVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("worker protocol version differs: ", kWorkerProtocolVersion, " at this router, ", proto.version(),
-                     " at the worker (0: it is older than 0.2.0); all processes of a cluster run the same release"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "worker protocol version differs: ", kWorkerProtocolVersion, " at this router, ", proto.version(),
+        " at the worker (0: it is older than this check); all processes of a cluster run the same release"));
   }
   if (proto.address().empty()) return absl::InvalidArgumentError("address: expected host:port, got nothing");
   if (proto.blocks_total() < 1 || proto.context() < 1 || proto.max_batch() < 1) {

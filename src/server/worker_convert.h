@@ -9,8 +9,9 @@
 
 namespace baton {
 
-// The version of proto/worker.proto. It rises with every change that an older peer would misread. A router refuses
-// workers of another version, since the processes of one cluster run one version.
+// The version of proto/worker.proto, which rises with every change of that file (tools/tidy compares the digest). A
+// router refuses workers of another version, since the processes of one cluster run one version.
+// proto/worker.proto: f15f562b1d543314
 inline constexpr uint32_t kWorkerProtocolVersion = 1;
 
 worker::v1::KvLayout ToProto(const KvLayout& layout);
