@@ -4,8 +4,8 @@
 #include <initializer_list>
 
 #include "absl/strings/string_view.h"
+#include "base/json/json_file.h"
 #include "base/status.h"
-#include "model/json_file.h"
 
 namespace baton {
 namespace {

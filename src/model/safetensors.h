@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "model/mapped_file.h"
+#include "base/mapped_file.h"
 
 namespace baton {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/json/json_file.h"
 #include "base/status.h"
-#include "model/json_file.h"
 
 namespace baton {
 namespace {

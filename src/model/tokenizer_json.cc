@@ -2,8 +2,8 @@
 
 #include <string_view>
 
+#include "base/mapped_file.h"
 #include "base/status.h"
-#include "model/mapped_file.h"
 
 namespace baton {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
+#include "base/json/json_file.h"
 #include "base/status.h"
-#include "model/json_file.h"
 #include "model/tokenizer_byte_alphabet.h"
 #include "model/tokenizer_fields.h"
 #include "model/tokenizer_json.h"

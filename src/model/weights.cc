@@ -9,8 +9,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "base/json/json_file.h"
 #include "base/status.h"
-#include "model/json_file.h"
 #include "model/module_digest.h"
 #include "model/safetensors.h"
 

@@ -7,8 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/json/json_body.h"
 #include "server/completion_answer.h"
-#include "server/json/json_body.h"
 #include "server/openai/chat_reader.h"
 #include "server/openai/completion_reader.h"
 #include "server/openai/token_text.h"

@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "base/json/json_body.h"
 #include "base/status.h"
 #include "base/strings.h"
-#include "server/json/json_body.h"
 
 namespace baton {
 namespace {

@@ -3,10 +3,10 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/json/json_body.h"
 #include "base/status.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/util/json_util.h"
-#include "server/json/json_body.h"
 
 namespace baton {
 namespace {

@@ -5,7 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/time/clock.h"
-#include "server/json/json_body.h"
+#include "base/json/json_body.h"
 #include "server/openai/model_routes.h"
 #include "server/prompt_reader.h"
 

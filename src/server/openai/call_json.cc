@@ -4,8 +4,8 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "base/json/json_body.h"
 #include "base/strings.h"
-#include "server/json/json_body.h"
 
 namespace baton {
 namespace {

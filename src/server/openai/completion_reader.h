@@ -2,7 +2,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "server/json/json_body.h"
+#include "base/json/json_body.h"
 #include "server/openai/completion_call.h"
 
 namespace baton {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/json/json_body.h"
+#include "base/json/json_body.h"
 
 namespace baton {
 

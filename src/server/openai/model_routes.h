@@ -8,9 +8,9 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/json/json_body.h"
 #include "inference.pb.h"
 #include "model/served_model.h"
-#include "server/json/json_body.h"
 
 namespace baton {
 

@@ -2,10 +2,10 @@
 #include <map>
 #include <random>
 
+#include "base/json/json_body.h"
 #include "base/strings.h"
 #include "catch.h"
 #include "seeds.h"
-#include "server/json/json_body.h"
 #include "server/openai/completion_writer.h"
 #include "server/openai/openai_model.h"
 

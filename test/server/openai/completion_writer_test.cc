@@ -1,8 +1,8 @@
 #include "server/openai/completion_writer.h"
 
+#include "base/json/json_body.h"
 #include "base/strings.h"
 #include "catch.h"
-#include "server/json/json_body.h"
 #include "server/openai/answer_text.h"
 #include "server/openai/openai_model.h"
 

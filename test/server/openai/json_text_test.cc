@@ -2,8 +2,8 @@
 
 #include <cmath>
 
+#include "base/json/json_body.h"
 #include "catch.h"
-#include "server/json/json_body.h"
 
 namespace baton {
 namespace {

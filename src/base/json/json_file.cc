@@ -1,9 +1,9 @@
-#include "model/json_file.h"
+#include "base/json/json_file.h"
 
 #include <string_view>
 
+#include "base/mapped_file.h"
 #include "base/status.h"
-#include "model/mapped_file.h"
 
 namespace baton {
 

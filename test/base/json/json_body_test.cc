@@ -1,4 +1,4 @@
-#include "server/json/json_body.h"
+#include "base/json/json_body.h"
 
 #include "base/strings.h"
 #include "catch.h"
