@@ -10,7 +10,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace baton {
 

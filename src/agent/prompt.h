@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace baton {
 

@@ -11,8 +11,8 @@
 #include "model/logits.h"
 #include "model/sample_spec.h"
 #include "model/sampler.h"
-#include "model/stop_matcher.h"
-#include "model/tokenizer.h"
+#include "text/stop_matcher.h"
+#include "text/tokenizer.h"
 
 namespace baton {
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "model/tokenizer.h"
 #include "model/weights.h"
+#include "text/tokenizer.h"
 
 namespace baton {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "model/tokenizer_utf8.h"
+#include "text/utf8.h"
 
 namespace baton {
 namespace {

@@ -9,9 +9,9 @@
 #include "backend/backend.h"
 #include "backend/cpu/thread_pool.h"
 #include "engine/decode_worker.h"
-#include "model/tokenizer.h"
 #include "model/weights.h"
 #include "server/options.h"
+#include "text/tokenizer.h"
 #include "transport/in_process_transport.h"
 #include "transport/transport.h"
 

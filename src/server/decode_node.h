@@ -6,10 +6,10 @@
 #include <string>
 
 #include "engine/decode_worker.h"
-#include "model/tokenizer.h"
 #include "server/decode_service.h"
 #include "server/kv_transfer_service.h"
 #include "server/prefill_node.h"
+#include "text/tokenizer.h"
 
 namespace baton {
 

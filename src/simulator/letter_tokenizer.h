@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/simulated/simulated_backend.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace baton {
 

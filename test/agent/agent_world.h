@@ -9,7 +9,7 @@
 
 #include "agent/agent_graph.h"
 #include "catch.h"
-#include "model/tokenizer_fixture.h"
+#include "text/tokenizer_fixture.h"
 
 namespace baton {
 

@@ -14,7 +14,7 @@
 #include "engine/decode_swap.h"
 #include "engine/fake_backend.h"
 #include "kv/prefix_key.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace baton {
 

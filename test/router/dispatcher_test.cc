@@ -1,5 +1,5 @@
-#include "model/tokenizer_fixture.h"
 #include "router/dispatcher_world.h"
+#include "text/tokenizer_fixture.h"
 
 namespace baton {
 namespace {

@@ -7,9 +7,9 @@
 #include "absl/strings/escaping.h"
 #include "base/check.h"
 #include "base/strings.h"
-#include "model/tokenizer_utf8.h"
 #include "server/openai/json_text.h"
 #include "server/openai/token_text.h"
+#include "text/utf8.h"
 
 namespace baton {
 namespace {

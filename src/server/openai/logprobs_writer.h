@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/request.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace baton {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/request.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace baton {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/tokenizer_utf8.h"
+#include "text/utf8.h"
 
 namespace baton {
 

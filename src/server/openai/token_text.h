@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace baton {
 

@@ -1,0 +1,38 @@
+#include <string>
+#include <utility>
+
+#include "text/tokenizer.h"
+#include "text/utf8.h"
+
+namespace baton {
+namespace {
+
+constexpr std::string_view kReplacement = "\uFFFD";
+
+}  // namespace
+
+std::string Detokenizer::Push(TokenId id) {
+  if (tokenizer_.IsSpecial(id)) return "";
+  pending_ += tokenizer_.TokenBytes(id);
+  std::string text;
+  std::string_view rest = pending_;
+  while (!rest.empty()) {
+    const size_t valid = ValidUtf8Prefix(rest);
+    text += rest.substr(0, valid);
+    rest.remove_prefix(valid);
+    if (rest.empty()) break;
+    const Utf8Unit unit = FirstUtf8Unit(rest);
+    if (unit.kind == Utf8Kind::kCutOff) break;
+    text += kReplacement;
+    rest.remove_prefix(unit.size);
+  }
+  pending_ = std::string(rest);
+  return text;
+}
+
+std::string Detokenizer::Finish() {
+  // A cut-off character is one maximal subpart.
+  return std::exchange(pending_, "").empty() ? "" : std::string(kReplacement);
+}
+
+}  // namespace baton

@@ -1,0 +1,112 @@
+#include <random>
+
+#include "catch.h"
+#include "seeds.h"
+#include "text/tokenizer.h"
+#include "text/utf8.h"
+#include "tokenizer_fixture.h"
+
+namespace baton {
+namespace {
+
+std::string Decode(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
+  Detokenizer detokenizer(tokenizer);
+  std::string text;
+  for (const TokenId id : ids) text += detokenizer.Push(id);
+  return text + detokenizer.Finish();
+}
+
+std::vector<TokenId> ByteIds(std::string_view bytes) {
+  std::vector<TokenId> ids;
+  for (const char byte : bytes) ids.push_back(static_cast<unsigned char>(byte));
+  return ids;
+}
+
+// A tokenizer of all strings up to 3 bytes from a few that matter, so that tokens cut characters anywhere.
+std::unique_ptr<Tokenizer> CuttingTokenizer() {
+  return LoadTokenizer(TinyTokenizer({{"\xF0", "\x9F"},
+                                      {"\xA6", "\x99"},
+                                      {"\x9F", "\xA6"},
+                                      {"\xC3", "\xA9"},
+                                      {"a", "\xE2"},
+                                      {"\x82", "\xAC"},
+                                      {"\x99", "\xF0"},
+                                      {"\xFF", "a"},
+                                      {"\x82\xAC", "x"}}));
+}
+
+TEST_CASE("a character comes out whole, when its last byte has come") {
+  const auto tokenizer = LoadTokenizer(TinyTokenizer());
+  Detokenizer detokenizer(*tokenizer);
+  CHECK(detokenizer.Push('a') == "a");
+  CHECK(detokenizer.Push(0xF0) == "");
+  CHECK(detokenizer.Push(0x9F) == "");
+  CHECK(detokenizer.Push(0xA6) == "");
+  CHECK(detokenizer.Push(0x99) == "🦙");
+  CHECK(detokenizer.Finish() == "");
+}
+
+TEST_CASE("bytes that can never become a character are replaced at once") {
+  const auto tokenizer = LoadTokenizer(TinyTokenizer());
+  Detokenizer detokenizer(*tokenizer);
+  CHECK(detokenizer.Push(0xFF) == "\uFFFD");
+  CHECK(detokenizer.Push(0xE2) == "");
+  CHECK(detokenizer.Push(0x82) == "");
+  CHECK(detokenizer.Push('a') == "\uFFFDa");
+  CHECK(detokenizer.Push(0x80) == "\uFFFD");
+}
+
+TEST_CASE("an unfinished character at the end is one replacement character") {
+  const auto tokenizer = LoadTokenizer(TinyTokenizer());
+  Detokenizer detokenizer(*tokenizer);
+  CHECK(detokenizer.Push(0xF0) == "");
+  CHECK(detokenizer.Push(0x9F) == "");
+  CHECK(detokenizer.Finish() == "\uFFFD");
+  CHECK(detokenizer.Finish() == "");
+}
+
+// Cases of The Unicode Standard, section 3.9, tables 3-8 to 3-11.
+TEST_CASE("replacement is by maximal subparts") {
+  const auto tokenizer = LoadTokenizer(TinyTokenizer());
+  const std::string r = "\uFFFD";
+  CHECK(Decode(*tokenizer, ByteIds("\xC0\xAF\xE0\x80\xBF\xF0\x81\x82\x41")) == r + r + r + r + r + r + r + r + "A");
+  CHECK(Decode(*tokenizer, ByteIds("\xED\xA0\x80\xED\xBF\xBF\xED\xAF\x41")) == r + r + r + r + r + r + r + r + "A");
+  CHECK(Decode(*tokenizer, ByteIds("\xF4\x91\x92\x93\xFF\x41\x80\xBF\x42")) == r + r + r + r + r + "A" + r + r + "B");
+  CHECK(Decode(*tokenizer, ByteIds("\xE1\x80\xE2\xF0\x91\x92\xF1\xBF\x41")) == r + r + r + r + "A");
+}
+
+TEST_CASE("special tokens and unknown ids give no text and do not disturb their neighbours") {
+  nlohmann::json json = TinyTokenizer();
+  json["added_tokens"] = {AddedTokenJson(300, "<|end|>", true), AddedTokenJson(301, "<tool>", false)};
+  const auto tokenizer = LoadTokenizer(json);
+  CHECK(Decode(*tokenizer, {0xC3, 300, 0xA9, -1, 299, 1'000'000, 301}) == "é<tool>");
+}
+
+TEST_CASE("however bytes are cut into tokens, the stream is the text of all of them and each part of it is UTF-8") {
+  const auto tokenizer = CuttingTokenizer();
+  const std::string alphabet = "a\xC3\xA9\xE2\x82\xAC\xF0\x9F\xA6\x99\xFF\xED\xA0\xF4\x80";
+  ForEachSeed(300, [&](uint64_t seed) {
+    std::mt19937 rng(seed);
+    std::vector<TokenId> ids;
+    std::string bytes;
+    for (int i = 0; i < 40; ++i) {
+      const bool merged = rng() % 3 == 0;
+      const TokenId id = merged ? static_cast<TokenId>(256 + rng() % 9)
+                                : static_cast<unsigned char>(alphabet[rng() % alphabet.size()]);
+      ids.push_back(id);
+      bytes += tokenizer->TokenBytes(id);
+    }
+    Detokenizer detokenizer(*tokenizer);
+    std::string streamed;
+    for (const TokenId id : ids) {
+      const std::string part = detokenizer.Push(id);
+      CHECK(ValidUtf8Prefix(part) == part.size());
+      streamed += part;
+    }
+    streamed += detokenizer.Finish();
+    CHECK(streamed == Decode(*tokenizer, ByteIds(bytes)));
+  });
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,113 @@
+#include "text/stop_matcher.h"
+
+#include <algorithm>
+#include <random>
+
+#include "catch.h"
+#include "seeds.h"
+
+namespace baton {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+std::string RandomLetters(std::mt19937& rng, size_t length, char last) {
+  std::uniform_int_distribution<int> letter('a', last);
+  std::string text;
+  while (text.size() < length) text += static_cast<char>(letter(rng));
+  return text;
+}
+
+// What the output must be: the text before the stop string that is complete first, the longest of several.
+std::string Expected(const std::string& text, const Strings& stops) {
+  for (size_t end = 1; end <= text.size(); ++end) {
+    size_t longest = 0;
+    for (const std::string& stop : stops) {
+      if (text.substr(0, end).ends_with(stop)) longest = std::max(longest, stop.size());
+    }
+    if (longest > 0) return text.substr(0, end - longest);
+  }
+  return text;
+}
+
+TEST_CASE("without stop strings all text passes at once") {
+  StopMatcher matcher({});
+  CHECK(matcher.Push("hello") == "hello");
+  CHECK(matcher.Push("") == "");
+  CHECK(matcher.Finish() == "");
+  CHECK(!matcher.stopped());
+}
+
+TEST_CASE("the start of a stop string is held back until it is known") {
+  StopMatcher matcher(Strings{"\n\nUser:"});
+  CHECK(matcher.Push("Hi.\n") == "Hi.");
+  CHECK(matcher.Push("\nUs") == "");
+  CHECK(matcher.Push("age") == "\n\nUsage");
+  CHECK(matcher.Push("\n\n\nUser") == "\n");
+  SECTION("it was one") {
+    CHECK(matcher.Push(": more") == "");
+    CHECK(matcher.stopped());
+    CHECK(matcher.Push("later") == "");
+    CHECK(matcher.Finish() == "");
+  }
+  SECTION("the stream ends before it is complete") {
+    CHECK(matcher.Finish() == "\n\nUser");
+    CHECK(!matcher.stopped());
+  }
+}
+
+TEST_CASE("a stop string inside one piece of text cuts it there") {
+  StopMatcher matcher(Strings{"END"});
+  CHECK(matcher.Push("one END two END") == "one ");
+  CHECK(matcher.stopped());
+}
+
+TEST_CASE("the stop string complete first counts, of those the longest") {
+  CHECK(StopMatcher(Strings{"bcd", "abcdef"}).Push("xabcdef") == "xa");
+  CHECK(StopMatcher(Strings{"bc", "abc"}).Push("xabc") == "x");
+  CHECK(StopMatcher(Strings{"aab"}).Push("aaaab") == "aa");
+}
+
+TEST_CASE("any way to split random text gives what a search over the whole text gives") {
+  ForEachSeed(2000, [](uint64_t seed) {
+    std::mt19937 rng(seed);
+    std::uniform_int_distribution<size_t> small(1, 6);
+    Strings stops;
+    const size_t count = small(rng);
+    while (stops.size() < count) stops.push_back(RandomLetters(rng, small(rng) + seed % 3, 'b' + seed % 2));
+    const std::string text = RandomLetters(rng, 40, 'b' + seed % 2);
+    StopMatcher matcher(stops);
+    std::string out;
+    for (size_t at = 0; at < text.size();) {
+      const size_t n = small(rng);
+      out += matcher.Push(std::string_view(text).substr(at, n));
+      at += n;
+      REQUIRE(text.starts_with(out));
+    }
+    if (!matcher.stopped()) out += matcher.Finish();
+    CHECK(out == Expected(text, stops));
+    CHECK(matcher.stopped() == (out.size() < text.size()));
+  });
+}
+
+TEST_CASE("never more is held back than the longest stop string less one byte") {
+  StopMatcher matcher(Strings{"aaaaaaaaab"});
+  size_t shown = 0;
+  for (size_t pushed = 1; pushed <= 1000; ++pushed) {
+    shown += matcher.Push("a").size();
+    REQUIRE(pushed - shown <= 9);
+  }
+}
+
+TEST_CASE("64 stop strings of 1 KiB that nearly match everywhere take linear time") {
+  Strings stops;
+  for (int i = 0; i < 64; ++i) stops.push_back(std::string(1023 - i, 'a') + "b");
+  StopMatcher matcher(stops);
+  size_t shown = 0;
+  for (int i = 0; i < 1000; ++i) shown += matcher.Push(std::string(1024, 'a')).size();  // minutes if it were quadratic
+  CHECK(shown >= 1000 * 1024 - 1024);
+  CHECK(!matcher.stopped());
+}
+
+}  // namespace
+}  // namespace baton

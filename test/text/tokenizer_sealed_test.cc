@@ -1,0 +1,103 @@
+// Text that arrives in parts gives the ids of the whole, and as many of them as can be known come early.
+#include <fstream>
+#include <random>
+
+#include "catch.h"
+#include "seeds.h"
+#include "source_path.h"
+#include "text/tokenizer.h"
+#include "tokenizer_fixture.h"
+
+namespace baton {
+namespace {
+
+using nlohmann::json;
+using Ids = std::vector<TokenId>;
+using SpecialTokens = Tokenizer::SpecialTokens;
+
+std::unique_ptr<Tokenizer> Golden(const std::string& family) {
+  std::ifstream file(SourcePath("test/golden/tokenizer_" + std::string(family) + ".json"));
+  return LoadTokenizer(json::parse(file)["tokenizer"]);
+}
+
+// Parts that pre-tokenizers treat in surprising ways when something follows them.
+std::string RandomText(std::mt19937& random) {
+  static const std::vector<std::string> kParts = {
+      " ",      "  ",     "\n",   "\r\n",   "\t",   "'", "'r",   "'re",   "'S",      "a",
+      "word",   " word",  "1",    "12",     "1234", "!", "?!",   "é",     "e\u0301", "\u0301",
+      "漢字",   "ー",     "🙂", "\u200d", "’",    "<", "<tag", "<tag>", "<tag>>",  "Ünï",
+      "\u00a0", "\u2003", "x_y",  "don't",  "//",   "؟", "ك",    "한국",  "\u1100",  "\u1161"};
+  std::string text;
+  for (size_t parts = random() % 12; parts > 0; --parts) text += kParts[random() % kParts.size()];
+  return text;
+}
+
+bool IsCharacterStart(std::string_view text, size_t at) { return at == text.size() || (text[at] & 0xC0) != 0x80; }
+
+void CheckEveryCut(const Tokenizer& tokenizer, const std::string& text) {
+  const Ids whole = tokenizer.Encode(text, SpecialTokens::kAsText);
+  for (size_t cut = 0; cut <= text.size(); ++cut) {
+    if (!IsCharacterStart(text, cut)) continue;
+    Ids ids;
+    const size_t sealed = tokenizer.EncodeSealed(std::string_view(text).substr(0, cut), ids);
+    CAPTURE(text, cut, sealed);
+    REQUIRE(sealed <= cut);
+    const Ids rest = tokenizer.Encode(text.substr(sealed), SpecialTokens::kAsText);
+    ids.insert(ids.end(), rest.begin(), rest.end());
+    REQUIRE(ids == whole);
+  }
+}
+
+TEST_CASE("what is sealed stays as it is, whatever follows, for every family and every cut") {
+  ForEachSeed(1, [](uint64_t seed) {
+    std::mt19937 random(seed);
+    for (const std::string family : {"gpt2", "smollm", "llama3", "qwen2"}) {
+      CAPTURE(family);
+      const auto tokenizer = Golden(family);
+      for (int i = 0; i < 400; ++i) CheckEveryCut(*tokenizer, RandomText(random));
+    }
+  });
+}
+
+TEST_CASE("a token that the file adds to the text is not sealed while it may go on") {
+  for (const bool normalized : {false, true}) {
+    json file = TinyTokenizer({{"t", "a"}});
+    for (const auto& [id, content] : {std::pair(300, "<tag>"), std::pair(301, "<tag>>"), std::pair(302, "é!")}) {
+      json token = AddedTokenJson(id, content, false);
+      token["normalized"] = normalized;
+      file["added_tokens"].push_back(token);
+    }
+    if (normalized) file["normalizer"] = {{"type", "NFC"}};
+    const auto tokenizer = LoadTokenizer(file);
+    ForEachSeed(1, [&](uint64_t seed) {
+      std::mt19937 random(seed);
+      for (int i = 0; i < 400; ++i) CheckEveryCut(*tokenizer, RandomText(random));
+    });
+    Ids ids;
+    CHECK(tokenizer->EncodeSealed("a <tag>", ids) == 1);
+    CHECK(tokenizer->EncodeSealed("<tag>xy", ids) == 5);
+  }
+}
+
+TEST_CASE("all but the last word or two of plain text is sealed") {
+  for (const std::string family : {"gpt2", "smollm", "llama3", "qwen2"}) {
+    CAPTURE(family);
+    Ids ids;
+    CHECK(Golden(family)->EncodeSealed("The capital of France, as 12 people say, is Par", ids) >= 43);
+  }
+}
+
+TEST_CASE("a pattern that looks behind seals nothing") {
+  json file = TinyTokenizer();
+  const json split = {
+      {"type", "Split"}, {"pattern", {{"Regex", "(?<=a)b"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  json byte_level = file["pre_tokenizer"];
+  byte_level["use_regex"] = false;
+  file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, byte_level}}};
+  Ids ids;
+  CHECK(LoadTokenizer(file)->EncodeSealed("ab ab ab", ids) == 0);
+  CHECK(ids.empty());
+}
+
+}  // namespace
+}  // namespace baton
