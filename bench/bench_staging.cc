@@ -15,7 +15,7 @@
 
 #include "base/check.h"
 #include "bench/report.h"
-#include "engine/staging_file.h"
+#include "kv/staging/file.h"
 
 namespace baton {
 namespace {

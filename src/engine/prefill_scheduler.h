@@ -23,7 +23,7 @@
 #include "engine/tenant_turns.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"
-#include "kv/staging.h"
+#include "kv/staging/staging.h"
 #include "model/batch.h"
 
 namespace baton {

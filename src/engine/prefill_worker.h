@@ -18,8 +18,8 @@
 #include "engine/decode_peer.h"
 #include "engine/prefill_engine.h"
 #include "engine/request.h"
-#include "engine/staging_store.h"
 #include "engine/step_loop.h"
+#include "kv/staging/store.h"
 #include "transport/transport.h"
 
 namespace baton {

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
-#include "kv/staging.h"
+#include "kv/staging/staging.h"
 #include "router/router_core.h"
 
 namespace baton {

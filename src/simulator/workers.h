@@ -16,7 +16,7 @@
 #include "backend/simulated/simulated_backend.h"
 #include "engine/decode_engine.h"
 #include "engine/prefill_engine.h"
-#include "engine/staging_store.h"
+#include "kv/staging/store.h"
 #include "simulator/event_queue.h"
 #include "simulator/network.h"
 

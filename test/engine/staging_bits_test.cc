@@ -10,7 +10,7 @@
 #include "catch.h"
 #include "engine/decode_bits.h"
 #include "engine/prefill_scheduler.h"
-#include "engine/staging_store.h"
+#include "kv/staging/store.h"
 
 namespace baton {
 namespace {

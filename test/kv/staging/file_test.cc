@@ -1,4 +1,4 @@
-#include "engine/staging_file.h"
+#include "kv/staging/file.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "engine/staging_seal.h"
+#include "kv/staging/seal.h"
 
 #include <openssl/core_names.h>
 #include <openssl/evp.h>

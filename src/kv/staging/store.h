@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "engine/staging_file.h"
 #include "kv/slab.h"
-#include "kv/staging.h"
+#include "kv/staging/file.h"
+#include "kv/staging/staging.h"
 
 namespace baton {
 

@@ -1,4 +1,4 @@
-#include "kv/disk_faults.h"
+#include "kv/staging/disk_faults.h"
 
 #include <algorithm>
 #include <utility>

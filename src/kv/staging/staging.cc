@@ -1,4 +1,4 @@
-#include "kv/staging.h"
+#include "kv/staging/staging.h"
 
 #include <algorithm>
 #include <functional>

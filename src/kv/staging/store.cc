@@ -1,4 +1,4 @@
-#include "engine/staging_store.h"
+#include "kv/staging/store.h"
 
 #include <utility>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "kv/disk_pace.h"
+#include "kv/staging/disk_pace.h"
 
 #include <algorithm>
 #include <cmath>

@@ -13,9 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "kv/block_pool.h"
-#include "kv/disk_faults.h"
-#include "kv/disk_pace.h"
 #include "kv/prefix_key.h"
+#include "kv/staging/disk_faults.h"
+#include "kv/staging/disk_pace.h"
 
 namespace baton {
 

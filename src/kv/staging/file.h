@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/staging_seal.h"
+#include "kv/staging/seal.h"
 
 namespace baton {
 

@@ -1,4 +1,4 @@
-#include "engine/staging_file.h"
+#include "kv/staging/file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
