@@ -21,7 +21,7 @@
 #include "bench/report.h"
 #include "gpu_parts.h"
 #include "nlohmann/json.hpp"
-#include "transport/ucx_transport.h"
+#include "transport/ucx/transport.h"
 
 namespace baton {
 namespace {

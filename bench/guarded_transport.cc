@@ -19,7 +19,7 @@
 #include "server/guarded_connector.h"
 #include "server/kv_transfer_service.h"
 #include "server/tls.h"
-#include "transport/in_process_transport.h"
+#include "transport/in_process/transport.h"
 
 namespace baton {
 namespace {

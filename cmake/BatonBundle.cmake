@@ -50,7 +50,7 @@ install(CODE "set(CMAKE_INSTALL_DO_STRIP TRUE)" ALL_COMPONENTS)  # with debug in
 
 baton_bundle(baton TARGETS baton baton-router baton-prefill baton-decode)
 # To test and to measure on a GPU machine.
-set(gpu_programs transport_test ucx_peer bench_transport)
+set(gpu_programs ucx_test ucx_peer bench_transport)
 if(BATON_HAS_CUDA)
   list(APPEND gpu_programs kernels_test cuda_test bench_cuda)
 endif()

@@ -17,7 +17,7 @@
 #include "model/shard.h"
 #include "server/program.h"
 #include "transport/striped_connector.h"
-#include "transport/ucx_transport.h"
+#include "transport/ucx/transport.h"
 
 namespace baton {
 namespace {

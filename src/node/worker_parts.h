@@ -12,7 +12,7 @@
 #include "model/weights.h"
 #include "server/options.h"
 #include "text/tokenizer.h"
-#include "transport/in_process_transport.h"
+#include "transport/in_process/transport.h"
 #include "transport/transport.h"
 
 namespace baton {

@@ -19,9 +19,9 @@
 #include "server/certificates.h"
 #include "server/guarded_connector.h"
 #include "server/tls.h"
-#include "transport/in_process_transport.h"
+#include "transport/in_process/transport.h"
 #include "transport/striped_connector.h"
-#include "transport/ucx_transport.h"
+#include "transport/ucx/transport.h"
 
 namespace baton {
 namespace {

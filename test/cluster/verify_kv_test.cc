@@ -15,7 +15,7 @@
 #include "server/certificates.h"
 #include "server/tls.h"
 #include "transport/striped_connector.h"
-#include "transport/ucx_transport.h"
+#include "transport/ucx/transport.h"
 
 namespace baton {
 namespace {

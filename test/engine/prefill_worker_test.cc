@@ -17,7 +17,7 @@
 #include "engine/fake_decode_worker.h"
 #include "seeds.h"
 #include "temp_dir.h"
-#include "transport/in_process_transport.h"
+#include "transport/in_process/transport.h"
 
 namespace baton {
 namespace {

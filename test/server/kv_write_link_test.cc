@@ -16,7 +16,7 @@
 #include "kv/striped_slab.h"
 #include "server/guarded_connector.h"
 #include "server/kv_transfer_service.h"
-#include "transport/in_process_transport.h"
+#include "transport/in_process/transport.h"
 
 namespace baton {
 namespace {

@@ -10,7 +10,7 @@
 #include "catch.h"
 #include "transport/block_pushes.h"
 #include "transport/descriptor_fields.h"
-#include "transport/in_process_transport.h"
+#include "transport/in_process/transport.h"
 
 namespace baton {
 namespace {

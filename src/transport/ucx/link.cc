@@ -1,4 +1,4 @@
-#include "transport/ucx_link.h"
+#include "transport/ucx/link.h"
 
 #include <algorithm>
 #include <atomic>

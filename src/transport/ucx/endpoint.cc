@@ -1,4 +1,4 @@
-#include "transport/ucx_endpoint.h"
+#include "transport/ucx/endpoint.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/logging.h"
 #include "base/status.h"
-#include "transport/shared_mapping.h"
+#include "transport/ucx/shared_mapping.h"
 
 namespace baton {
 namespace {

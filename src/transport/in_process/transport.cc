@@ -1,4 +1,4 @@
-#include "transport/in_process_transport.h"
+#include "transport/in_process/transport.h"
 
 #include <sys/mman.h>
 

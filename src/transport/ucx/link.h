@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "transport/transport.h"
-#include "transport/ucx_endpoint.h"
+#include "transport/ucx/endpoint.h"
 
 namespace baton {
 

@@ -1,4 +1,4 @@
-#include "transport/ucx_descriptor.h"
+#include "transport/ucx/descriptor.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"

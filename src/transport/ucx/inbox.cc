@@ -1,4 +1,4 @@
-#include "transport/ucx_inbox.h"
+#include "transport/ucx/inbox.h"
 
 #include <cstring>
 #include <memory>

@@ -8,7 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "base/check.h"
-#include "transport/ucx_transport.h"
+#include "transport/ucx/transport.h"
 
 namespace baton {
 namespace {

@@ -1,4 +1,4 @@
-#include "transport/ucx_description.h"
+#include "transport/ucx/description.h"
 
 #include <algorithm>
 #include <map>

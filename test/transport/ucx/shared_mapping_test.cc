@@ -1,4 +1,4 @@
-#include "transport/shared_mapping.h"
+#include "transport/ucx/shared_mapping.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "transport/host_pieces.h"
+#include "transport/ucx/host_pieces.h"
 
 #include <array>
 

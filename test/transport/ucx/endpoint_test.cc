@@ -1,4 +1,4 @@
-#include "transport/ucx_endpoint.h"
+#include "transport/ucx/endpoint.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "catch.h"
-#include "transport/ucx_peer.h"
+#include "transport/ucx/peer.h"
 
 namespace baton {
 namespace {

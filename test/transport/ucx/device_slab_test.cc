@@ -8,10 +8,10 @@
 #include "absl/strings/match.h"
 #include "catch.h"
 #include "transport/block_pushes.h"
-#include "transport/guarded_memory.h"
-#include "transport/in_process_transport.h"
-#include "transport/ucx_descriptor.h"
-#include "transport/ucx_transport.h"
+#include "transport/in_process/transport.h"
+#include "transport/ucx/descriptor.h"
+#include "transport/ucx/guarded_memory.h"
+#include "transport/ucx/transport.h"
 
 namespace baton {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "catch.h"
-#include "transport/ucx_descriptor.h"
-#include "transport/ucx_endpoint.h"
-#include "transport/ucx_transport.h"
+#include "transport/ucx/descriptor.h"
+#include "transport/ucx/endpoint.h"
+#include "transport/ucx/transport.h"
 
 namespace {
 

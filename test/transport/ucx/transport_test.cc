@@ -1,4 +1,4 @@
-#include "transport/ucx_transport.h"
+#include "transport/ucx/transport.h"
 
 #include <sys/wait.h>
 #include <ucp/api/ucp.h>
@@ -16,8 +16,8 @@
 #include "base/logging.h"
 #include "catch.h"
 #include "transport/block_pushes.h"
-#include "transport/ucx_descriptor.h"
-#include "transport/ucx_peer.h"
+#include "transport/ucx/descriptor.h"
+#include "transport/ucx/peer.h"
 
 namespace baton {
 namespace {

@@ -1,4 +1,4 @@
-#include "transport/ucx_progress.h"
+#include "transport/ucx/progress.h"
 
 #include <poll.h>
 

@@ -9,8 +9,8 @@
 
 #include "absl/functional/any_invocable.h"
 #include "kv/slab.h"
-#include "transport/host_pieces.h"
-#include "transport/ucx_progress.h"
+#include "transport/ucx/host_pieces.h"
+#include "transport/ucx/progress.h"
 
 namespace baton {
 

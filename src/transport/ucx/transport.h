@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "transport/transport.h"
-#include "transport/ucx_inbox.h"
-#include "transport/ucx_progress.h"
+#include "transport/ucx/inbox.h"
+#include "transport/ucx/progress.h"
 
 namespace baton {
 

@@ -12,11 +12,11 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
-#include "transport/host_pieces.h"
 #include "transport/transport.h"
-#include "transport/ucx_descriptor.h"
-#include "transport/ucx_inbox.h"
-#include "transport/ucx_progress.h"
+#include "transport/ucx/descriptor.h"
+#include "transport/ucx/host_pieces.h"
+#include "transport/ucx/inbox.h"
+#include "transport/ucx/progress.h"
 
 namespace baton {
 

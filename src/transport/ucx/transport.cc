@@ -1,4 +1,4 @@
-#include "transport/ucx_transport.h"
+#include "transport/ucx/transport.h"
 
 #include <utility>
 
@@ -8,9 +8,9 @@
 #include "base/check.h"
 #include "base/logging.h"
 #include "base/status.h"
-#include "transport/ucx_description.h"
-#include "transport/ucx_descriptor.h"
-#include "transport/ucx_link.h"
+#include "transport/ucx/description.h"
+#include "transport/ucx/descriptor.h"
+#include "transport/ucx/link.h"
 
 namespace baton {
 namespace {
