@@ -35,6 +35,15 @@ using Generation = Id<struct GenerationTag, uint64_t>;        // counts every re
 using LeaseHolder = Id<struct LeaseHolderTag, uint64_t>;      // for whom a prefill worker keeps KV: one of its routers
 using Incarnation = Id<struct IncarnationTag, uint64_t>;      // random, drawn once at process start
 
+// Names one reservation of a decode worker for all time. A later reservation may have the same id, but it has another
+// generation. A worker draws its first generation from its incarnation, so that a restarted worker does not take its
+// predecessor's reservations for its own.
+struct ReservationRef {
+  ReservationId id;
+  Generation generation;
+  friend auto operator<=>(const ReservationRef&, const ReservationRef&) = default;
+};
+
 // Chosen by the router, unique in the cluster; shown to users and in logs.
 using RequestId = std::string;
 // How a worker is named to its peers: the host:port its control service listens on.

@@ -57,13 +57,6 @@ struct ReserveRequest {
   // For a prompt that still grows: nobody will Start it. Once committed, its blocks are cached ones, and it is over.
   bool cache_only = false;
 };
-// Names one reservation for good: a reused reservation id cannot be mistaken, its generation differs. Generations count
-// from a number that is drawn from the incarnation, so that a restarted worker does not answer to its predecessor's.
-struct ReservationRef {
-  ReservationId id;
-  Generation generation;
-  friend auto operator<=>(const ReservationRef&, const ReservationRef&) = default;
-};
 struct MissingBlock {
   int32_t index = 0;  // in the prompt's block table
   BlockId target;     // in the decode worker's slab

@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
-#include "engine/handoff_messages.h"
 #include "model/sampling_params.h"
 
 namespace baton {
