@@ -16,12 +16,12 @@
 #include "engine/decode_scheduler.h"
 #include "engine/decode_stream.h"
 #include "engine/handoff_receiver.h"
-#include "engine/request.h"
 #include "kv/block_pool.h"
 #include "kv/radix_tree.h"
 #include "model/batch.h"
 #include "model/logits.h"
 #include "model/sample_spec.h"
+#include "request/request.h"
 
 namespace baton {
 

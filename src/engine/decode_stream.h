@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/request.h"
 #include "model/logits.h"
 #include "model/sample_spec.h"
 #include "model/sampler.h"
+#include "request/request.h"
 #include "text/stop_matcher.h"
 #include "text/tokenizer.h"
 

@@ -20,9 +20,9 @@
 #include "engine/decode_delivery.h"
 #include "engine/decode_engine.h"
 #include "engine/handoff_messages.h"
-#include "engine/request.h"
 #include "engine/step_loop.h"
 #include "engine/step_pace.h"
+#include "request/request.h"
 
 namespace baton {
 

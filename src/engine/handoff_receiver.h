@@ -18,10 +18,10 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "engine/handoff_messages.h"
-#include "engine/request.h"
 #include "kv/block_pool.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"
+#include "request/request.h"
 #include "transport/write_guard.h"
 
 namespace baton {

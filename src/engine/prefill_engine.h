@@ -20,11 +20,11 @@
 #include "engine/handoff_sender.h"
 #include "engine/prefill_scheduler.h"
 #include "engine/prefill_steps.h"
-#include "engine/request.h"
 #include "engine/step_cost.h"
 #include "kv/block_pool.h"
 #include "kv/radix_tree.h"
 #include "model/batch.h"
+#include "request/request.h"
 
 namespace baton {
 

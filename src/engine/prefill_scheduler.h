@@ -18,13 +18,13 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "engine/kv_leases.h"
-#include "engine/request.h"
 #include "engine/session_leases.h"
 #include "engine/tenant_turns.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"
 #include "kv/staging/staging.h"
 #include "model/batch.h"
+#include "request/request.h"
 
 namespace baton {
 

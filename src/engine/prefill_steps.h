@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "engine/request.h"
+#include "request/request.h"
 
 namespace baton {
 

@@ -17,9 +17,9 @@
 #include "base/clock.h"
 #include "engine/decode_peer.h"
 #include "engine/prefill_engine.h"
-#include "engine/request.h"
 #include "engine/step_loop.h"
 #include "kv/staging/store.h"
+#include "request/request.h"
 #include "transport/transport.h"
 
 namespace baton {

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "engine/request.h"
+#include "request/request.h"
 #include "router/client_request.h"
 #include "router/router_core.h"
 #include "router/session_gate.h"

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
-#include "engine/request.h"
+#include "request/request.h"
 
 namespace baton {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
-#include "engine/request.h"
+#include "request/request.h"
 #include "router/router_core.h"
 
 namespace baton {

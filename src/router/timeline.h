@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
-#include "engine/request.h"
+#include "request/request.h"
 
 namespace baton {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/request.h"
+#include "request/request.h"
 #include "router/request_record.h"
 
 namespace baton {

@@ -1,8 +1,8 @@
 // What clients are told of their requests, whichever front they came by.
 #pragma once
 
-#include "engine/request.h"
 #include "inference.pb.h"
+#include "request/request.h"
 #include "router/request_record.h"
 
 namespace baton {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "engine/request.h"
 #include "model/weights.h"
+#include "request/request.h"
 #include "router/worker_state.h"
 #include "worker.pb.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/request.h"
 #include "model/served_model.h"
+#include "request/request.h"
 #include "router/dispatcher.h"
 #include "simulator/workers.h"
 

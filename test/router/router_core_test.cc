@@ -1,4 +1,4 @@
-#include "engine/request.h"
+#include "request/request.h"
 #include "router_core_world.h"
 
 namespace baton {

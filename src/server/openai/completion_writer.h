@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "engine/request.h"
+#include "request/request.h"
 #include "router/request_record.h"
 #include "server/openai/completion_call.h"
 #include "server/openai/logprobs_writer.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/request.h"
+#include "request/request.h"
 #include "text/tokenizer.h"
 
 namespace baton {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/request.h"
+#include "request/request.h"
 #include "text/tokenizer.h"
 
 namespace baton {

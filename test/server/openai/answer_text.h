@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "catch.h"
-#include "engine/request.h"
+#include "request/request.h"
 
 namespace baton {
 
