@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "engine/decode_scheduler.h"
 #include "engine/decode_stream.h"
-#include "engine/handoff_receiver.h"
+#include "engine/handoff/receiver.h"
 #include "kv/block_pool.h"
 #include "kv/radix_tree.h"
 #include "model/batch.h"

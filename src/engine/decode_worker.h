@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "engine/decode_delivery.h"
 #include "engine/decode_engine.h"
-#include "engine/handoff_messages.h"
+#include "engine/handoff/messages.h"
 #include "engine/step_loop.h"
 #include "engine/step_pace.h"
 #include "request/request.h"

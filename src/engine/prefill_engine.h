@@ -17,7 +17,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "engine/handoff_sender.h"
+#include "engine/handoff/sender.h"
 #include "engine/prefill_scheduler.h"
 #include "engine/prefill_steps.h"
 #include "engine/step_cost.h"

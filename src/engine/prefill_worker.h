@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "backend/backend.h"
 #include "base/clock.h"
-#include "engine/decode_peer.h"
+#include "engine/handoff/decode_peer.h"
 #include "engine/prefill_engine.h"
 #include "engine/step_loop.h"
 #include "kv/staging/store.h"

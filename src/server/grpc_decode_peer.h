@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "engine/decode_peer.h"
+#include "engine/handoff/decode_peer.h"
 #include "kv_transfer.grpc.pb.h"
 
 namespace baton {

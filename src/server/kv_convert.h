@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/handoff_messages.h"
+#include "engine/handoff/messages.h"
 #include "kv/slab.h"
 #include "kv_transfer.pb.h"
 

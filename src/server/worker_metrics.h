@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "engine/handoff_sender.h"
+#include "engine/handoff/sender.h"
 #include "kv/staging/staging.h"
 #include "router/worker_state.h"
 #include "server/metrics.h"

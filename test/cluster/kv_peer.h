@@ -13,7 +13,7 @@
 
 #include "base/strings.h"
 #include "catch.h"
-#include "engine/handoff_messages.h"
+#include "engine/handoff/messages.h"
 #include "kv_transfer.grpc.pb.h"
 #include "programs.h"
 #include "server/kv_convert.h"

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "engine/fake_backend.h"
-#include "engine/handoff_receiver.h"
+#include "engine/handoff/receiver.h"
 #include "kv/block_pool.h"
 #include "kv/radix_tree.h"
 

@@ -3,7 +3,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
-#include "engine/handoff_messages.h"
+#include "engine/handoff/messages.h"
 
 namespace baton {
 

@@ -2,7 +2,7 @@
 // computes.
 #include "base/check.h"
 #include "base/status.h"
-#include "engine/handoff_sender.h"
+#include "engine/handoff/sender.h"
 
 namespace baton {
 

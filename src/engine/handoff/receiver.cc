@@ -1,4 +1,4 @@
-#include "engine/handoff_receiver.h"
+#include "engine/handoff/receiver.h"
 
 #include <algorithm>
 #include <limits>

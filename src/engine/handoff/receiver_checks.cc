@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/logging.h"
 #include "base/status.h"
-#include "engine/handoff_receiver.h"
+#include "engine/handoff/receiver.h"
 
 namespace baton {
 

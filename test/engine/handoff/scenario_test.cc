@@ -27,7 +27,7 @@
 #include "absl/strings/str_split.h"
 #include "base/logging.h"
 #include "catch.h"
-#include "engine/handoff_world.h"
+#include "engine/handoff/world.h"
 #include "engine/scenario_file.h"
 #include "source_path.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/logging.h"
 #include "catch.h"
-#include "engine/handoff_world.h"
+#include "engine/handoff/world.h"
 #include "seeds.h"
 
 namespace baton {

@@ -1,4 +1,4 @@
-#include "engine/handoff_receiver.h"
+#include "engine/handoff/receiver.h"
 
 #include <functional>
 #include <vector>
@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/logging.h"
 #include "catch.h"
-#include "engine/handoff_constants.h"
+#include "engine/handoff/constants.h"
 
 namespace baton {
 namespace {

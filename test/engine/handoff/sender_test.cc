@@ -1,4 +1,4 @@
-#include "engine/handoff_sender.h"
+#include "engine/handoff/sender.h"
 
 #include <algorithm>
 #include <optional>
@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/logging.h"
 #include "catch.h"
-#include "engine/handoff_constants.h"
+#include "engine/handoff/constants.h"
 
 namespace baton {
 namespace {

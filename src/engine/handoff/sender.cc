@@ -1,4 +1,4 @@
-#include "engine/handoff_sender.h"
+#include "engine/handoff/sender.h"
 
 #include <algorithm>
 #include <limits>

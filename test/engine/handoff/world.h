@@ -22,8 +22,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/handoff_receiver.h"
-#include "engine/handoff_sender.h"
+#include "engine/handoff/receiver.h"
+#include "engine/handoff/sender.h"
 
 namespace baton {
 

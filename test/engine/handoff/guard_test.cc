@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/logging.h"
 #include "catch.h"
-#include "engine/handoff_constants.h"
-#include "engine/handoff_receiver.h"
+#include "engine/handoff/constants.h"
+#include "engine/handoff/receiver.h"
 
 namespace baton {
 namespace {

@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "base/logging.h"
 #include "base/status.h"
-#include "engine/handoff_sender.h"
+#include "engine/handoff/sender.h"
 
 namespace baton {
 namespace {

@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
-#include "engine/handoff_messages.h"
+#include "engine/handoff/messages.h"
 #include "transport/transport.h"
 
 namespace baton {

@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
-#include "engine/handoff_messages.h"
+#include "engine/handoff/messages.h"
 #include "kv/block_pool.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"
