@@ -5,7 +5,7 @@
 #include <string>
 
 #include "backend/backend.h"
-#include "engine/prefill_worker.h"
+#include "engine/prefill/worker.h"
 #include "model/weights.h"
 #include "server/grpc_server.h"
 #include "server/guarded_connector.h"

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <optional>
 
-#include "engine/prefill_worker.h"
+#include "engine/prefill/worker.h"
 #include "router/worker_state.h"
 #include "server/periodic_task.h"
 #include "server/router_streams.h"

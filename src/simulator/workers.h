@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "backend/simulated/simulated_backend.h"
 #include "engine/decode_engine.h"
-#include "engine/prefill_engine.h"
+#include "engine/prefill/engine.h"
 #include "kv/staging/store.h"
 #include "simulator/event_queue.h"
 #include "simulator/network.h"

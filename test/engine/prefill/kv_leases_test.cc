@@ -1,7 +1,7 @@
-#include "engine/kv_leases.h"
+#include "engine/prefill/kv_leases.h"
 
 #include "catch.h"
-#include "engine/prefill_world.h"
+#include "engine/prefill/world.h"
 
 namespace baton {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/step_cost.h"
+#include "engine/prefill/step_cost.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/prefill_scheduler.h"
+#include "engine/prefill/scheduler.h"
 
 namespace baton {
 namespace {

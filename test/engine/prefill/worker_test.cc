@@ -1,5 +1,5 @@
 // The worker with its real threads, over the in-process transport, against decode workers of other threads.
-#include "engine/prefill_worker.h"
+#include "engine/prefill/worker.h"
 
 #include <array>
 #include <atomic>
@@ -14,7 +14,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "catch.h"
-#include "engine/fake_decode_worker.h"
+#include "engine/prefill/fake_decode_worker.h"
 #include "seeds.h"
 #include "temp_dir.h"
 #include "transport/in_process/transport.h"

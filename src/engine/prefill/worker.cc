@@ -1,4 +1,4 @@
-#include "engine/prefill_worker.h"
+#include "engine/prefill/worker.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "engine/kv_leases.h"
+#include "engine/prefill/kv_leases.h"
 
 #include <algorithm>
 

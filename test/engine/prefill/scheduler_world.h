@@ -10,7 +10,7 @@
 
 #include "catch.h"
 #include "engine/fake_backend.h"
-#include "engine/prefill_scheduler.h"
+#include "engine/prefill/scheduler.h"
 
 namespace baton {
 

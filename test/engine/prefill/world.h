@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "engine/fake_backend.h"
-#include "engine/fake_decode_worker.h"
-#include "engine/prefill_engine.h"
+#include "engine/prefill/engine.h"
+#include "engine/prefill/fake_decode_worker.h"
 
 namespace baton {
 

@@ -1,4 +1,4 @@
-#include "engine/prefill_steps.h"
+#include "engine/prefill/steps.h"
 
 #include "catch.h"
 

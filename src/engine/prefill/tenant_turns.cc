@@ -1,4 +1,4 @@
-#include "engine/tenant_turns.h"
+#include "engine/prefill/tenant_turns.h"
 
 #include <algorithm>
 #include <limits>

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/prefill_scheduler.h"
+#include "engine/prefill/scheduler.h"
 #include "kv/block_layout.h"
 
 namespace baton {

@@ -16,7 +16,7 @@
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "engine/handoff/decode_peer.h"
-#include "engine/prefill_engine.h"
+#include "engine/prefill/engine.h"
 #include "engine/step_loop.h"
 #include "kv/staging/store.h"
 #include "request/request.h"

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "catch.h"
-#include "engine/decode_bits.h"
-#include "engine/prefill_scheduler.h"
+#include "engine/prefill/decode_bits.h"
+#include "engine/prefill/scheduler.h"
 
 namespace baton {
 namespace {

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "catch.h"
-#include "engine/prefill_engine.h"
-#include "engine/prefill_world.h"
+#include "engine/prefill/engine.h"
+#include "engine/prefill/world.h"
 #include "seeds.h"
 
 namespace baton {

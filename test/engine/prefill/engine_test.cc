@@ -1,11 +1,11 @@
-#include "engine/prefill_engine.h"
+#include "engine/prefill/engine.h"
 
 #include <algorithm>
 #include <deque>
 #include <set>
 
 #include "catch.h"
-#include "engine/prefill_world.h"
+#include "engine/prefill/world.h"
 #include "engine/scenario_file.h"
 #include "source_path.h"
 

@@ -1,4 +1,4 @@
-#include "engine/session_leases.h"
+#include "engine/prefill/session_leases.h"
 
 #include <limits>
 

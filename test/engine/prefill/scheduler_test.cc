@@ -1,4 +1,4 @@
-#include "engine/prefill_scheduler.h"
+#include "engine/prefill/scheduler.h"
 
 #include <map>
 #include <memory>
@@ -6,8 +6,8 @@
 #include <set>
 
 #include "catch.h"
+#include "engine/prefill/scheduler_world.h"
 #include "engine/scenario_file.h"
-#include "engine/scheduler_world.h"
 #include "seeds.h"
 #include "source_path.h"
 

@@ -1,4 +1,4 @@
-#include "engine/prefill_engine.h"
+#include "engine/prefill/engine.h"
 
 #include <algorithm>
 #include <utility>

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "catch.h"
-#include "engine/decode_bits.h"
-#include "engine/prefill_scheduler.h"
+#include "engine/prefill/decode_bits.h"
+#include "engine/prefill/scheduler.h"
 #include "kv/staging/store.h"
 
 namespace baton {

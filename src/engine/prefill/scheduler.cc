@@ -1,4 +1,4 @@
-#include "engine/prefill_scheduler.h"
+#include "engine/prefill/scheduler.h"
 
 #include <algorithm>
 
