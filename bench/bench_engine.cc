@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "bench/report.h"
-#include "engine/decode_fixture.h"
-#include "engine/decode_worker.h"
+#include "engine/decode/fixture.h"
+#include "engine/decode/worker.h"
 
 namespace baton {
 namespace {

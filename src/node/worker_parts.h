@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "backend/backend.h"
 #include "backend/cpu/thread_pool.h"
-#include "engine/decode_worker.h"
+#include "engine/decode/worker.h"
 #include "model/weights.h"
 #include "server/options.h"
 #include "text/tokenizer.h"

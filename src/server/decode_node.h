@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/decode_worker.h"
+#include "engine/decode/worker.h"
 #include "server/decode_service.h"
 #include "server/kv_transfer_service.h"
 #include "server/prefill_node.h"

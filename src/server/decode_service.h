@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "engine/decode_worker.h"
+#include "engine/decode/worker.h"
 #include "router/worker_state.h"
 #include "server/periodic_task.h"
 #include "server/router_streams.h"

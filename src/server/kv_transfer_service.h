@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "engine/decode_worker.h"
+#include "engine/decode/worker.h"
 #include "kv_transfer.grpc.pb.h"
 #include "transport/write_guard.h"
 

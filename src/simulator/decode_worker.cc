@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "engine/decode_swap.h"
+#include "engine/decode/swap.h"
 #include "simulator/workers.h"
 
 namespace baton {

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "backend/simulated/simulated_backend.h"
-#include "engine/decode_engine.h"
+#include "engine/decode/engine.h"
 #include "engine/prefill/engine.h"
 #include "kv/staging/store.h"
 #include "simulator/event_queue.h"

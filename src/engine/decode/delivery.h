@@ -7,7 +7,7 @@
 #include <span>
 #include <thread>
 
-#include "engine/decode_engine.h"
+#include "engine/decode/engine.h"
 
 namespace baton {
 

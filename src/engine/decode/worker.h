@@ -17,11 +17,11 @@
 #include "absl/time/time.h"
 #include "backend/backend.h"
 #include "base/clock.h"
-#include "engine/decode_delivery.h"
-#include "engine/decode_engine.h"
+#include "engine/decode/delivery.h"
+#include "engine/decode/engine.h"
+#include "engine/decode/step_pace.h"
 #include "engine/handoff/messages.h"
 #include "engine/step_loop.h"
-#include "engine/step_pace.h"
 #include "request/request.h"
 
 namespace baton {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "catch.h"
-#include "engine/decode_fixture.h"
+#include "engine/decode/fixture.h"
 
 namespace baton {
 

@@ -1,4 +1,4 @@
-#include "engine/decode_delivery.h"
+#include "engine/decode/delivery.h"
 
 #include <utility>
 

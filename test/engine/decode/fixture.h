@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "engine/decode_engine.h"
-#include "engine/decode_swap.h"
+#include "engine/decode/engine.h"
+#include "engine/decode/swap.h"
 #include "engine/fake_backend.h"
 #include "kv/prefix_key.h"
 #include "text/tokenizer.h"

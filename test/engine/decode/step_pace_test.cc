@@ -1,4 +1,4 @@
-#include "engine/step_pace.h"
+#include "engine/decode/step_pace.h"
 
 #include <algorithm>
 

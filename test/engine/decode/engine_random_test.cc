@@ -5,8 +5,8 @@
 #include <random>
 
 #include "catch.h"
-#include "engine/decode_engine.h"
-#include "engine/decode_outputs.h"
+#include "engine/decode/engine.h"
+#include "engine/decode/outputs.h"
 #include "seeds.h"
 
 namespace baton {

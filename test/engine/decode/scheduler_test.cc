@@ -1,4 +1,4 @@
-#include "engine/decode_scheduler.h"
+#include "engine/decode/scheduler.h"
 
 #include <algorithm>
 #include <map>

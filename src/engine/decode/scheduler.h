@@ -12,7 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
-#include "engine/growth_estimate.h"
+#include "engine/decode/growth_estimate.h"
 #include "engine/handoff/receiver.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"

@@ -1,11 +1,11 @@
-#include "engine/decode_engine.h"
+#include "engine/decode/engine.h"
 
 #include <algorithm>
 #include <limits>
 #include <random>
 
 #include "catch.h"
-#include "engine/decode_outputs.h"
+#include "engine/decode/outputs.h"
 
 namespace baton {
 namespace {

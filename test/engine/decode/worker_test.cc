@@ -1,4 +1,4 @@
-#include "engine/decode_worker.h"
+#include "engine/decode/worker.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "catch.h"
-#include "engine/decode_fixture.h"
+#include "engine/decode/fixture.h"
 
 namespace baton {
 namespace {

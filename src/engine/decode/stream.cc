@@ -1,4 +1,4 @@
-#include "engine/decode_stream.h"
+#include "engine/decode/stream.h"
 
 #include <algorithm>
 #include <utility>

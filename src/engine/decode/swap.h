@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "engine/decode_engine.h"
+#include "engine/decode/engine.h"
 #include "kv/slab.h"
 
 namespace baton {

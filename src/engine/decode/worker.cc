@@ -1,11 +1,11 @@
-#include "engine/decode_worker.h"
+#include "engine/decode/worker.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
-#include "engine/decode_swap.h"
+#include "engine/decode/swap.h"
 
 namespace baton {
 namespace {

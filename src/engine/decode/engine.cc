@@ -1,4 +1,4 @@
-#include "engine/decode_engine.h"
+#include "engine/decode/engine.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "engine/decode_swap.h"
+#include "engine/decode/swap.h"
 
 #include <new>
 #include <vector>
