@@ -3,9 +3,9 @@
 #include "base/status.h"
 #include "model/served_model.h"
 #include "node/programs.h"
+#include "node/registration.h"
 #include "node/worker_parts.h"
 #include "server/decode_node.h"
-#include "server/etcd_registration.h"
 #include "server/program.h"
 
 namespace baton {

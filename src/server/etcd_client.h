@@ -11,8 +11,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "server/etcd_options.h"
 #include "server/grpc_server.h"
-#include "server/options.h"
 
 namespace baton {
 

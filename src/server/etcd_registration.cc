@@ -1,7 +1,6 @@
 #include "server/etcd_registration.h"
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -9,7 +8,6 @@
 #include "base/logging.h"
 #include "base/status.h"
 #include "base/strings.h"
-#include "server/worker_names.h"
 
 namespace baton {
 namespace {
@@ -113,16 +111,6 @@ void EtcdRegistration::Report(const absl::Status& status) {
   if (error == before) return;
   if (error.empty()) return spdlog::info("etcd answers again: {} is kept there", entry_.key);
   spdlog::warn("{}; until that is over, routers may not find {} there", error, entry_.key);
-}
-
-absl::StatusOr<std::unique_ptr<EtcdRegistration>> Register(const WorkerOptions& options, const std::string& listening,
-                                                           Metrics& metrics) {
-  if (options.register_under.empty()) return nullptr;
-  ASSIGN_OR_RETURN(const WorkerName name, ParseWorkerName(options.register_under));
-  ASSIGN_OR_RETURN(const WorkerAddress address, AdvertisedAddress(options, listening));
-  return std::make_unique<EtcdRegistration>(options.common.etcd, name.name, address,
-                                            std::chrono::seconds(options.lease_seconds), std::random_device()(),
-                                            metrics);
 }
 
 }  // namespace baton

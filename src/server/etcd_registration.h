@@ -55,8 +55,4 @@ class EtcdRegistration {
   std::thread thread_;                           // last: starts when the rest is ready
 };
 
-// For a worker that listens there; null: the options do not want it. INVALID_ARGUMENT: as AdvertisedAddress.
-absl::StatusOr<std::unique_ptr<EtcdRegistration>> Register(const WorkerOptions& options, const std::string& listening,
-                                                           Metrics& metrics);
-
 }  // namespace baton

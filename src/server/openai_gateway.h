@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/log_limit.h"
+#include "base/loopback.h"
 #include "server/gateway_parts.h"
 #include "server/http/http_server.h"
-#include "server/options.h"
 
 namespace baton {
 

@@ -17,6 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/logging.h"
+#include "base/loopback.h"
 #include "base/status.h"
 #include "model/served_model.h"
 #include "server/name_resolver.h"
@@ -309,12 +310,6 @@ absl::Status Validate(const WorkerOptions& options) {
       "kv-devices: '", options.kv_devices,
       "' may be reached from other machines, and who reaches it can write into this worker's memory, with certificates "
       "or without: give --guard-kv, or --open if only workers are on that network"));
-}
-
-bool IsLoopback(const std::string& host_port) {
-  const std::string host = host_port.substr(0, host_port.rfind(':'));
-  const bool numeric = host.find_first_not_of("0123456789.") == std::string::npos;
-  return host.empty() || host == "localhost" || host == "[::1]" || (numeric && host.starts_with("127."));
 }
 
 }  // namespace baton

@@ -12,30 +12,16 @@
 #include "base/ids.h"
 #include "kv/staging/staging.h"
 #include "router/router_core.h"
+#include "server/etcd_options.h"
+#include "server/tls_files.h"
 
 namespace baton {
-
-// PEM files. They are read again every ten seconds, so that certificates can be renewed while a process runs.
-struct TlsFiles {
-  std::string certificate{};  // chain, the process's own first
-  std::string key{};
-  std::string authority{};  // those who may have signed the other side's certificate; empty: the other side shows none
-
-  bool empty() const { return certificate.empty() && key.empty() && authority.empty(); }
-};
 
 // The router that a command of `baton` calls.
 struct ServerOptions {
   std::string address = "127.0.0.1:7070";
   std::string key;        // API key; empty: none
   std::string authority;  // PEM file that signed the router's certificate; empty: no encryption
-};
-
-// The etcd that knows the workers.
-struct EtcdOptions {
-  std::vector<std::string> servers{};        // HOST:PORT; any one of them may answer
-  TlsFiles tls{};                            // its authority, and what it is shown, if anything
-  std::chrono::milliseconds patience{3000};  // for the answer of one server; no flag sets it
 };
 
 struct CommonOptions {
@@ -128,9 +114,6 @@ absl::StatusOr<int64_t> KvBlocksOnDevice(const WorkerOptions& options, int64_t b
 // How much evicted KV the options keep, in blocks of `block_bytes`. INVALID_ARGUMENT: less than a block, or more than
 // this machine's memory (both are named); a disk without directory or size, or without --kv-host-mb.
 absl::StatusOr<StagingOptions> Staging(const WorkerOptions& options, int64_t block_bytes);
-
-// Whether what listens there is reached from this machine alone.
-bool IsLoopback(const std::string& host_port);
 
 // How many of `cores` a control group's CPU quota grants, rounded up. `cpu_max` is its file of this name: "QUOTA
 // PERIOD" in microseconds, or "max PERIOD".

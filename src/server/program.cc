@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "base/logging.h"
+#include "base/loopback.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "google/protobuf/stubs/logging.h"

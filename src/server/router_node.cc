@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "base/check.h"
 #include "base/logging.h"
+#include "base/loopback.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "server/tls.h"

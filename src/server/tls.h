@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "server/grpc_server.h"
-#include "server/options.h"
+#include "server/tls_files.h"
 
 namespace baton {
 

@@ -12,22 +12,19 @@
 #include "server/proto_json.h"
 #include "server/server_info.h"
 #include "server/trace_convert.h"
+#include "server/ui_page.h"
 
 namespace baton {
 namespace {
 
-// CMake makes it of ui.html.
-constexpr std::string_view kPage =
-#include "server/ui_page.inc"
-    ;
-
 // "'sha256-...'" of what stands in the page's only element of this name, as a Content-Security-Policy allows it.
 std::string SourceOf(const std::string& element) {
-  const size_t begin = kPage.find("<" + element + ">"), end = kPage.find("</" + element + ">");
-  BATON_CHECK(begin != kPage.npos && end != kPage.npos, element);
+  const std::string_view page = UiPage();
+  const size_t begin = page.find("<" + element + ">"), end = page.find("</" + element + ">");
+  BATON_CHECK(begin != page.npos && end != page.npos, element);
   const size_t text = begin + element.size() + 2;
   std::array<unsigned char, SHA256_DIGEST_LENGTH> sha;
-  SHA256(reinterpret_cast<const unsigned char*>(kPage.data()) + text, end - text, sha.data());
+  SHA256(reinterpret_cast<const unsigned char*>(page.data()) + text, end - text, sha.data());
   return absl::StrCat(
       "'sha256-", absl::Base64Escape(absl::string_view(reinterpret_cast<const char*>(sha.data()), sha.size())), "'");
 }
@@ -79,7 +76,7 @@ absl::StatusOr<std::string> WorkflowsJson(const GatewayParts& parts, const HttpC
 
 void ServeUiPage(const GatewayParts&, const SharedCall& call) {
   static const std::string policy = Policy();
-  HttpResponse page = Hardened(Response(200, call->id, "text/html; charset=utf-8", std::string(kPage)));
+  HttpResponse page = Hardened(Response(200, call->id, "text/html; charset=utf-8", std::string(UiPage())));
   page.headers.emplace_back("content-security-policy", policy);
   call->reply->Send(std::move(page));
 }

@@ -1,4 +1,6 @@
 // A start without options that open anything: whatever listens, UCX too, is reached from this machine alone.
+#include "base/loopback.h"
+
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "server/options.h"
+#include "server/tls_files.h"
 #include "temp_dir.h"
 
 namespace baton {

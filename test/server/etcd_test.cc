@@ -25,6 +25,7 @@
 #include "log_capture.h"
 #include "server/etcd_registration.h"
 #include "server/live_membership.h"
+#include "server/options.h"
 
 namespace baton {
 namespace {

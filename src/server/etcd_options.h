@@ -1,0 +1,19 @@
+// How a process reaches etcd.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "server/tls_files.h"
+
+namespace baton {
+
+// The etcd that knows the workers.
+struct EtcdOptions {
+  std::vector<std::string> servers{};        // HOST:PORT; any one of them may answer
+  TlsFiles tls{};                            // its authority, and what it is shown, if anything
+  std::chrono::milliseconds patience{3000};  // for the answer of one server; no flag sets it
+};
+
+}  // namespace baton
