@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
-#include "server/toml_file.h"
+#include "base/toml_file.h"
 
 namespace baton {
 namespace {

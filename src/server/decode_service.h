@@ -6,9 +6,9 @@
 #include <optional>
 #include <span>
 
+#include "base/periodic_task.h"
 #include "engine/decode/worker.h"
 #include "router/worker_state.h"
-#include "server/periodic_task.h"
 #include "server/router_streams.h"
 #include "server/worker_metrics.h"
 #include "worker.grpc.pb.h"

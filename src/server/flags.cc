@@ -5,8 +5,8 @@
 
 #include "base/status.h"
 #include "base/strings.h"
-#include "server/toml_file.h"
-#include "server/version.h"
+#include "base/toml_file.h"
+#include "base/version.h"
 #include "server/worker_names.h"
 
 namespace baton {

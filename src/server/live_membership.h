@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "base/periodic_task.h"
 #include "server/etcd_watch.h"
 #include "server/membership.h"
 #include "server/name_resolver.h"
-#include "server/periodic_task.h"
 
 namespace baton {
 

@@ -5,9 +5,9 @@
 #include <mutex>
 #include <optional>
 
+#include "base/periodic_task.h"
 #include "engine/prefill/worker.h"
 #include "router/worker_state.h"
-#include "server/periodic_task.h"
 #include "server/router_streams.h"
 #include "server/worker_metrics.h"
 #include "worker.grpc.pb.h"

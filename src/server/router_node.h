@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "base/periodic_task.h"
 #include "server/grpc_server.h"
 #include "server/http/http_server.h"
 #include "server/inference_service.h"
 #include "server/live_membership.h"
 #include "server/openai_gateway.h"
 #include "server/options.h"
-#include "server/periodic_task.h"
 
 namespace baton {
 

@@ -1,7 +1,7 @@
 #include "server/server_info.h"
 
 #include "absl/strings/str_format.h"
-#include "server/version.h"
+#include "base/version.h"
 
 namespace baton {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "server/periodic_task.h"
+#include "base/periodic_task.h"
 
 namespace baton {
 

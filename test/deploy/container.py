@@ -75,8 +75,8 @@ def final_problems(body):
     if labels != LABELS:
         yield f"LABEL: expected {sorted(LABELS)}, got {sorted(labels)}"
     version = re.search(r'image\.version="([^"]+)"', str(body))
-    if version is None or f'"{version.group(1)}"' not in (ROOT / "src/server/version.h").read_text():
-        yield "LABEL: the version is not that of src/server/version.h"
+    if version is None or f'"{version.group(1)}"' not in (ROOT / "src/base/version.h").read_text():
+        yield "LABEL: the version is not that of src/base/version.h"
 
 
 def main():

@@ -2,6 +2,7 @@
 
 #include "base/status.h"
 #include "base/strings.h"
+#include "base/version.h"
 #include "router/client_request.h"
 #include "server/openai/agent_fields.h"
 #include "server/openai/chat_reader.h"
@@ -9,7 +10,6 @@
 #include "server/openai/json_text.h"
 #include "server/openai/request_fields.h"
 #include "server/openai/token_text.h"
-#include "server/version.h"
 
 namespace baton {
 namespace {

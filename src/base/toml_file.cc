@@ -1,4 +1,4 @@
-#include "server/toml_file.h"
+#include "base/toml_file.h"
 
 #include <filesystem>
 #include <fstream>
