@@ -9,10 +9,10 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "metrics/metrics.h"
 #include "router/client_request.h"
 #include "router/tenant_quotas.h"
 #include "server/api_keys.h"
-#include "server/metrics.h"
 #include "server/router.h"
 
 namespace baton {

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
-#include "server/metrics.h"
+#include "metrics/metrics.h"
 
 namespace baton {
 

@@ -4,10 +4,10 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "metrics/metrics.h"
 #include "model/served_model.h"
 #include "server/admission.h"
 #include "server/http_call.h"
-#include "server/metrics.h"
 #include "server/router.h"
 
 namespace baton {

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "server/metrics.h"
+#include "metrics/metrics.h"
 #include "transport/transport.h"
 
 namespace baton {

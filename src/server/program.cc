@@ -11,7 +11,7 @@
 #include "base/strings.h"
 #include "google/protobuf/stubs/logging.h"
 #include "grpc/support/log.h"
-#include "server/metrics.h"
+#include "metrics/metrics.h"
 #include "server/service_manager.h"
 
 namespace baton {

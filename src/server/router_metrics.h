@@ -5,9 +5,9 @@
 #include "absl/time/time.h"
 #include "agent/agent_graph.h"
 #include "agent/context_store.h"
+#include "metrics/metrics.h"
 #include "router/session_gate.h"
 #include "router/worker_state.h"
-#include "server/metrics.h"
 
 namespace baton {
 

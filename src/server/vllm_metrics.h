@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "metrics/metrics.h"
 #include "router/dispatcher.h"
-#include "server/metrics.h"
 
 namespace baton {
 

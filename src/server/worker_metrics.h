@@ -10,8 +10,8 @@
 #include "absl/time/time.h"
 #include "engine/handoff/sender.h"
 #include "kv/staging/staging.h"
+#include "metrics/metrics.h"
 #include "router/worker_state.h"
-#include "server/metrics.h"
 
 namespace baton {
 
