@@ -15,10 +15,10 @@
 
 #include "base/check.h"
 #include "bench/report.h"
-#include "server/certificates.h"
+#include "certificates.h"
+#include "rpc/tls.h"
 #include "server/guarded_connector.h"
 #include "server/kv_transfer_service.h"
-#include "server/tls.h"
 #include "transport/in_process/transport.h"
 
 namespace baton {

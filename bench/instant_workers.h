@@ -15,9 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "inference.grpc.pb.h"
-#include "server/attach_server.h"
-#include "server/grpc_server.h"
-#include "server/worker_convert.h"
+#include "rpc/attach_server.h"
+#include "rpc/grpc_server.h"
+#include "rpc/worker_convert.h"
 #include "worker.grpc.pb.h"
 
 namespace baton {

@@ -5,9 +5,9 @@
 #include "node/programs.h"
 #include "node/registration.h"
 #include "node/worker_parts.h"
+#include "rpc/tls.h"
 #include "server/prefill_node.h"
 #include "server/program.h"
-#include "server/tls.h"
 
 namespace baton {
 

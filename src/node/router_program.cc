@@ -2,9 +2,9 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "node/programs.h"
+#include "rpc/tls.h"
 #include "server/program.h"
 #include "server/router_node.h"
-#include "server/tls.h"
 
 namespace baton {
 

@@ -18,9 +18,9 @@
 #include "grpcpp/grpcpp.h"
 #include "inference.grpc.pb.h"
 #include "nlohmann/json.hpp"
+#include "rpc/grpc_status.h"
 #include "server/api_keys.h"
 #include "server/cli_server.h"
-#include "server/grpc_status.h"
 #include "server/trace_layout.h"
 #include "server/trace_render.h"
 

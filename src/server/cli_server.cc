@@ -3,9 +3,9 @@
 #include <iostream>
 
 #include "base/strings.h"
+#include "rpc/tls.h"
 #include "server/flags.h"
 #include "server/printable.h"
-#include "server/tls.h"
 
 namespace baton {
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/status.h"
+#include "rpc/tls.h"
 #include "server/guarded_connector.h"
-#include "server/tls.h"
 
 namespace baton {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/trace_context.h"
+#include "rpc/worker_convert.h"
 #include "server/request_log.h"
-#include "server/worker_convert.h"
 
 namespace baton {
 namespace {

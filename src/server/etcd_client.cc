@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "etcd.grpc.pb.h"
-#include "server/tls.h"
+#include "rpc/tls.h"
 
 namespace baton {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "server/tls_files.h"
+#include "rpc/tls_files.h"
 
 namespace baton {
 

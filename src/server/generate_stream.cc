@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/logging.h"
-#include "server/grpc_status.h"
+#include "rpc/grpc_status.h"
 #include "server/response_convert.h"
 
 namespace baton {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "server/grpc_status.h"
-#include "server/kv_convert.h"
+#include "rpc/grpc_status.h"
+#include "rpc/kv_convert.h"
 
 namespace baton {
 namespace {

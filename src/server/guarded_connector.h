@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "kv/block_layout.h"
 #include "kv/slab.h"
-#include "server/grpc_server.h"
+#include "rpc/grpc_server.h"
 #include "transport/transport.h"
 
 namespace baton {

@@ -3,8 +3,8 @@
 #include <iterator>
 #include <utility>
 
+#include "rpc/grpc_status.h"
 #include "server/generate_stream.h"
-#include "server/grpc_status.h"
 #include "server/message_check.h"
 #include "server/prefill_only_call.h"
 #include "server/server_info.h"

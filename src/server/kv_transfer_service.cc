@@ -1,8 +1,8 @@
 #include "server/kv_transfer_service.h"
 
 #include "base/status.h"
-#include "server/grpc_status.h"
-#include "server/kv_convert.h"
+#include "rpc/grpc_status.h"
+#include "rpc/kv_convert.h"
 
 namespace baton {
 

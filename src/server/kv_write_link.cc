@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "kv/plane_copy.h"
-#include "server/grpc_status.h"
-#include "server/kv_convert.h"
+#include "rpc/grpc_status.h"
+#include "rpc/kv_convert.h"
 #include "transport/block_copies.h"
 
 namespace baton {

@@ -20,8 +20,8 @@
 #include "base/loopback.h"
 #include "base/status.h"
 #include "model/served_model.h"
+#include "rpc/tls.h"
 #include "server/name_resolver.h"
-#include "server/tls.h"
 #include "server/worker_names.h"
 
 namespace baton {

@@ -12,8 +12,8 @@
 #include "base/ids.h"
 #include "kv/staging/staging.h"
 #include "router/router_core.h"
+#include "rpc/tls_files.h"
 #include "server/etcd_options.h"
-#include "server/tls_files.h"
 
 namespace baton {
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/status.h"
+#include "rpc/tls.h"
 #include "server/grpc_decode_peer.h"
-#include "server/tls.h"
 
 namespace baton {
 namespace {

@@ -7,7 +7,7 @@
 #include "backend/backend.h"
 #include "engine/prefill/worker.h"
 #include "model/weights.h"
-#include "server/grpc_server.h"
+#include "rpc/grpc_server.h"
 #include "server/guarded_connector.h"
 #include "server/measured_connector.h"
 #include "server/options.h"

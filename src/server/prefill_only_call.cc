@@ -1,6 +1,6 @@
 #include "server/prefill_only_call.h"
 
-#include "server/grpc_status.h"
+#include "rpc/grpc_status.h"
 #include "server/response_convert.h"
 
 namespace baton {

@@ -8,7 +8,7 @@
 #include "base/periodic_task.h"
 #include "engine/prefill/worker.h"
 #include "router/worker_state.h"
-#include "server/router_streams.h"
+#include "rpc/router_streams.h"
 #include "server/worker_metrics.h"
 #include "worker.grpc.pb.h"
 

@@ -5,8 +5,8 @@
 
 #include "base/status.h"
 #include "base/strings.h"
+#include "rpc/worker_convert.h"
 #include "server/prompt_reader.h"
-#include "server/worker_convert.h"
 
 namespace baton {
 namespace {

@@ -1,6 +1,6 @@
 #include "server/response_convert.h"
 
-#include "server/worker_convert.h"
+#include "rpc/worker_convert.h"
 
 namespace baton {
 

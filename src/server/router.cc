@@ -6,8 +6,8 @@
 
 #include "base/logging.h"
 #include "base/status.h"
+#include "rpc/worker_convert.h"
 #include "server/request_log.h"
-#include "server/worker_convert.h"
 
 namespace baton {
 namespace {

@@ -4,8 +4,8 @@
 #include "base/logging.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "rpc/worker_convert.h"
 #include "server/router.h"
-#include "server/worker_convert.h"
 
 namespace baton {
 

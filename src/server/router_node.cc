@@ -13,7 +13,7 @@
 #include "base/loopback.h"
 #include "base/status.h"
 #include "base/strings.h"
-#include "server/tls.h"
+#include "rpc/tls.h"
 
 namespace baton {
 namespace {

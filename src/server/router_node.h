@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/periodic_task.h"
-#include "server/grpc_server.h"
+#include "rpc/grpc_server.h"
 #include "server/http/http_server.h"
 #include "server/inference_service.h"
 #include "server/live_membership.h"

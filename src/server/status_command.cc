@@ -13,8 +13,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "base/strings.h"
+#include "rpc/grpc_status.h"
 #include "server/cli_server.h"
-#include "server/grpc_status.h"
 #include "server/printable.h"
 
 namespace baton {

@@ -14,8 +14,8 @@
 #include "base/logging.h"
 #include "base/status.h"
 #include "base/strings.h"
-#include "server/attach_client.h"
-#include "server/grpc_server.h"
+#include "rpc/attach_client.h"
+#include "rpc/grpc_server.h"
 
 namespace baton {
 

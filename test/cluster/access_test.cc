@@ -7,11 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/strings.h"
 #include "catch.h"
+#include "certificates.h"
 #include "http_client.h"
 #include "programs.h"
+#include "rpc/tls.h"
 #include "server/api_keys.h"
-#include "server/certificates.h"
-#include "server/tls.h"
 #include "temp_dir.h"
 
 namespace baton {

@@ -15,9 +15,9 @@
 #include "inference.grpc.pb.h"
 #include "process.h"
 #include "programs.h"
+#include "rpc/grpc_server.h"
+#include "rpc/grpc_status.h"
 #include "scrape.h"
-#include "server/grpc_server.h"
-#include "server/grpc_status.h"
 
 namespace baton {
 namespace {

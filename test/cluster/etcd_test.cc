@@ -17,11 +17,11 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "catch.h"
+#include "certificates.h"
 #include "etcd_process.h"
 #include "http_client.h"
 #include "programs.h"
 #include "scrape.h"
-#include "server/certificates.h"
 #include "server/etcd_client.h"
 
 namespace baton {

@@ -16,9 +16,9 @@
 #include "engine/handoff/messages.h"
 #include "kv_transfer.grpc.pb.h"
 #include "programs.h"
-#include "server/kv_convert.h"
-#include "server/tls.h"
-#include "server/worker_convert.h"
+#include "rpc/kv_convert.h"
+#include "rpc/tls.h"
+#include "rpc/worker_convert.h"
 #include "worker.grpc.pb.h"
 
 namespace baton {

@@ -7,8 +7,8 @@
 
 #include "inference.grpc.pb.h"
 #include "process.h"
-#include "server/grpc_server.h"
-#include "server/grpc_status.h"
+#include "rpc/grpc_server.h"
+#include "rpc/grpc_status.h"
 #include "source_path.h"
 
 namespace baton {

@@ -14,7 +14,7 @@
 
 #include "catch.h"
 #include "etcd.grpc.pb.h"
-#include "server/grpc_server.h"
+#include "rpc/grpc_server.h"
 
 namespace baton {
 

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "catch.h"
-#include "server/attach_server.h"
-#include "server/grpc_server.h"
-#include "server/worker_convert.h"
+#include "rpc/attach_server.h"
+#include "rpc/grpc_server.h"
+#include "rpc/worker_convert.h"
 #include "worker.grpc.pb.h"
 
 namespace baton {

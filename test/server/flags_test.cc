@@ -2,7 +2,7 @@
 
 #include "base/strings.h"
 #include "catch.h"
-#include "server/certificates.h"
+#include "certificates.h"
 #include "temp_dir.h"
 
 namespace baton {

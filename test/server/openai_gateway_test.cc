@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "await.h"
+#include "certificates.h"
 #include "http_client.h"
 #include "nlohmann/json.hpp"
 #include "router_cluster.h"
-#include "server/certificates.h"
 #include "server/openai/openai_model.h"
 
 namespace baton {

@@ -12,7 +12,7 @@
 #include "fake_worker.h"
 #include "inference.grpc.pb.h"
 #include "model/byte_model.h"
-#include "server/grpc_status.h"
+#include "rpc/grpc_status.h"
 #include "server/router_node.h"
 
 namespace baton {

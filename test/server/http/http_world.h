@@ -10,9 +10,9 @@
 #include <string>
 
 #include "catch.h"
+#include "certificates.h"
 #include "http_client.h"
 #include "patient_options.h"
-#include "server/certificates.h"
 #include "server/http/http_server.h"
 
 namespace baton {

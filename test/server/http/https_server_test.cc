@@ -10,9 +10,9 @@
 #include "absl/strings/match.h"
 #include "await.h"
 #include "base/strings.h"
+#include "certificates.h"
 #include "http_client.h"
 #include "patient_options.h"
-#include "server/certificates.h"
 #include "server/http/http_server.h"
 #include "tls_records.h"
 

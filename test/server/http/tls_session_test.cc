@@ -8,8 +8,8 @@
 #include <random>
 
 #include "catch.h"
+#include "certificates.h"
 #include "seeds.h"
-#include "server/certificates.h"
 #include "server/http/tls_certificate.h"
 
 namespace baton {

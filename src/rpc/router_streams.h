@@ -10,8 +10,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "base/ids.h"
-#include "server/attach_server.h"
-#include "server/grpc_status.h"
+#include "rpc/attach_server.h"
+#include "rpc/grpc_status.h"
 
 namespace baton {
 

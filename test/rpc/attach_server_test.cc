@@ -1,4 +1,4 @@
-#include "server/attach_server.h"
+#include "rpc/attach_server.h"
 
 #include <algorithm>
 #include <memory>

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "server/grpc_server.h"
-#include "server/tls_files.h"
+#include "rpc/grpc_server.h"
+#include "rpc/tls_files.h"
 
 namespace baton {
 

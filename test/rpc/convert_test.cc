@@ -3,8 +3,8 @@
 
 #include "absl/strings/match.h"
 #include "catch.h"
-#include "server/kv_convert.h"
-#include "server/worker_convert.h"
+#include "rpc/kv_convert.h"
+#include "rpc/worker_convert.h"
 
 namespace baton {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/support/server_callback.h"
-#include "server/coalesce.h"
+#include "rpc/coalesce.h"
 
 namespace baton {
 

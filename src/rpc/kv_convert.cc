@@ -1,11 +1,11 @@
-#include "server/kv_convert.h"
+#include "rpc/kv_convert.h"
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
 
 #include "base/status.h"
-#include "server/worker_convert.h"
+#include "rpc/worker_convert.h"
 
 namespace baton {
 namespace {

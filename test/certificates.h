@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "server/tls_files.h"
+#include "rpc/tls_files.h"
 #include "temp_dir.h"
 
 namespace baton {

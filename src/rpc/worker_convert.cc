@@ -1,11 +1,11 @@
-#include "server/worker_convert.h"
+#include "rpc/worker_convert.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "base/status.h"
 #include "base/strings.h"
-#include "server/grpc_status.h"
+#include "rpc/grpc_status.h"
 
 namespace baton {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/grpc_server.h"
+#include "rpc/grpc_server.h"
 
 #include <utility>
 

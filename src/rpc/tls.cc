@@ -1,4 +1,4 @@
-#include "server/tls.h"
+#include "rpc/tls.h"
 
 #include <openssl/bio.h>
 #include <openssl/pem.h>

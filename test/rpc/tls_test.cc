@@ -1,15 +1,15 @@
 // Who is let in by certificates, over real sockets.
-#include "server/tls.h"
+#include "rpc/tls.h"
 
 #include <string>
 
 #include "absl/strings/match.h"
 #include "base/strings.h"
 #include "catch.h"
+#include "certificates.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "inference.grpc.pb.h"
-#include "server/certificates.h"
-#include "server/grpc_status.h"
+#include "rpc/grpc_status.h"
 
 namespace baton {
 namespace {
