@@ -17,8 +17,8 @@
 #include "bench/report.h"
 #include "certificates.h"
 #include "rpc/tls.h"
-#include "server/guarded_connector.h"
 #include "server/kv_transfer_service.h"
+#include "transport/guarded/connector.h"
 #include "transport/in_process/transport.h"
 
 namespace baton {

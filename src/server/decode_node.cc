@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 #include "rpc/tls.h"
-#include "server/guarded_connector.h"
+#include "transport/guarded/connector.h"
 
 namespace baton {
 namespace {

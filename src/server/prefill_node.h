@@ -8,10 +8,10 @@
 #include "engine/prefill/worker.h"
 #include "model/weights.h"
 #include "rpc/grpc_server.h"
-#include "server/guarded_connector.h"
 #include "server/measured_connector.h"
 #include "server/options.h"
 #include "server/prefill_service.h"
+#include "transport/guarded/connector.h"
 #include "transport/transport.h"
 
 namespace baton {

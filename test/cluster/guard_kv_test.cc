@@ -18,7 +18,7 @@
 #include "programs.h"
 #include "rpc/tls.h"
 #include "scrape.h"
-#include "server/guarded_connector.h"
+#include "transport/guarded/connector.h"
 #include "transport/in_process/transport.h"
 #include "transport/striped_connector.h"
 #include "transport/ucx/transport.h"

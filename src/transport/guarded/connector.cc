@@ -1,12 +1,12 @@
-#include "server/guarded_connector.h"
+#include "transport/guarded/connector.h"
 
 #include <chrono>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "server/kv_write_link.h"
 #include "transport/descriptor_fields.h"
+#include "transport/guarded/write_link.h"
 
 namespace baton {
 namespace {

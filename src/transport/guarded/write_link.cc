@@ -1,4 +1,4 @@
-#include "server/kv_write_link.h"
+#include "transport/guarded/write_link.h"
 
 #include <algorithm>
 #include <chrono>

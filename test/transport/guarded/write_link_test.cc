@@ -1,4 +1,4 @@
-#include "server/kv_write_link.h"
+#include "transport/guarded/write_link.h"
 
 #include <algorithm>
 #include <atomic>
@@ -14,8 +14,8 @@
 #include "base/logging.h"
 #include "catch.h"
 #include "kv/striped_slab.h"
-#include "server/guarded_connector.h"
 #include "server/kv_transfer_service.h"
+#include "transport/guarded/connector.h"
 #include "transport/in_process/transport.h"
 
 namespace baton {
