@@ -4,7 +4,7 @@
 #include <random>
 
 #include "base/status.h"
-#include "server/worker_names.h"
+#include "membership/worker_names.h"
 
 namespace baton {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/etcd_registration.h"
+#include "membership/etcd_registration.h"
 #include "server/options.h"
 
 namespace baton {

@@ -7,7 +7,7 @@
 #include "base/strings.h"
 #include "base/toml_file.h"
 #include "base/version.h"
-#include "server/worker_names.h"
+#include "membership/worker_names.h"
 
 namespace baton {
 namespace {

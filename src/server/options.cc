@@ -19,10 +19,10 @@
 #include "base/logging.h"
 #include "base/loopback.h"
 #include "base/status.h"
+#include "membership/name_resolver.h"
+#include "membership/worker_names.h"
 #include "model/served_model.h"
 #include "rpc/tls.h"
-#include "server/name_resolver.h"
-#include "server/worker_names.h"
 
 namespace baton {
 namespace {

@@ -11,9 +11,9 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "kv/staging/staging.h"
+#include "membership/etcd_options.h"
 #include "router/router_core.h"
 #include "rpc/tls_files.h"
-#include "server/etcd_options.h"
 
 namespace baton {
 

@@ -20,9 +20,9 @@
 #include "certificates.h"
 #include "etcd_process.h"
 #include "http_client.h"
+#include "membership/etcd_client.h"
 #include "programs.h"
 #include "scrape.h"
-#include "server/etcd_client.h"
 
 namespace baton {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "membership/worker_names.h"
 #include "router/worker_state.h"
-#include "server/worker_names.h"
 
 namespace baton {
 

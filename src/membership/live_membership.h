@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/periodic_task.h"
-#include "server/etcd_watch.h"
-#include "server/membership.h"
-#include "server/name_resolver.h"
+#include "membership/etcd_watch.h"
+#include "membership/membership.h"
+#include "membership/name_resolver.h"
 
 namespace baton {
 

@@ -1,4 +1,4 @@
-#include "server/etcd_client.h"
+#include "membership/etcd_client.h"
 
 #include <utility>
 

@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "absl/time/time.h"
-#include "server/backoff.h"
-#include "server/etcd_client.h"
-#include "server/etcd_health.h"
+#include "membership/backoff.h"
+#include "membership/etcd_client.h"
+#include "membership/etcd_health.h"
 
 namespace baton {
 

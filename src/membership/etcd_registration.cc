@@ -1,4 +1,4 @@
-#include "server/etcd_registration.h"
+#include "membership/etcd_registration.h"
 
 #include <algorithm>
 #include <utility>

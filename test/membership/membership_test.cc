@@ -1,5 +1,5 @@
 // Workers that DNS names: how names are read and asked for, and what a router does when they change.
-#include "server/membership.h"
+#include "membership/membership.h"
 
 #include <functional>
 #include <map>
@@ -12,10 +12,10 @@
 #include "base/status.h"
 #include "catch.h"
 #include "fake_dns.h"
-#include "fake_worker.h"
 #include "log_capture.h"
-#include "router_cluster.h"
-#include "server/name_resolver.h"
+#include "membership/name_resolver.h"
+#include "server/fake_worker.h"
+#include "server/router_cluster.h"
 
 namespace baton {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/worker_names.h"
+#include "membership/worker_names.h"
 
 struct ares_channeldata;
 

@@ -21,10 +21,10 @@
 #include "certificates.h"
 #include "fake_dns.h"
 #include "fake_etcd.h"
-#include "fake_worker.h"
 #include "log_capture.h"
-#include "server/etcd_registration.h"
-#include "server/live_membership.h"
+#include "membership/etcd_registration.h"
+#include "membership/live_membership.h"
+#include "server/fake_worker.h"
 #include "server/options.h"
 
 namespace baton {

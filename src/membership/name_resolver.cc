@@ -1,4 +1,4 @@
-#include "server/name_resolver.h"
+#include "membership/name_resolver.h"
 
 #include <ares.h>
 #include <arpa/inet.h>

@@ -11,8 +11,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "membership/etcd_options.h"
 #include "rpc/grpc_server.h"
-#include "server/etcd_options.h"
 
 namespace baton {
 

@@ -1,4 +1,4 @@
-#include "server/membership.h"
+#include "membership/membership.h"
 
 #include <algorithm>
 #include <utility>

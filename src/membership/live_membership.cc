@@ -1,4 +1,4 @@
-#include "server/live_membership.h"
+#include "membership/live_membership.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "server/worker_names.h"
+#include "membership/worker_names.h"
 
 #include <arpa/inet.h>
 

@@ -1,4 +1,4 @@
-#include "server/etcd_watch.h"
+#include "membership/etcd_watch.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "base/strings.h"
-#include "server/worker_names.h"
+#include "membership/worker_names.h"
 
 namespace baton {
 namespace {
