@@ -17,7 +17,7 @@
 #include "bench/report.h"
 #include "certificates.h"
 #include "rpc/tls.h"
-#include "server/kv_transfer_service.h"
+#include "shell/kv_transfer_service.h"
 #include "transport/guarded/connector.h"
 #include "transport/in_process/transport.h"
 

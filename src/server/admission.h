@@ -13,10 +13,10 @@
 #include "model/served_model.h"
 #include "server/callers.h"
 #include "server/http/body_bytes.h"
-#include "server/request_handle.h"
 #include "server/request_reader.h"
-#include "server/router.h"
 #include "server/work_queue.h"
+#include "shell/request_handle.h"
+#include "shell/router.h"
 
 namespace baton {
 

@@ -13,7 +13,7 @@
 #include "router/client_request.h"
 #include "router/tenant_quotas.h"
 #include "server/api_keys.h"
-#include "server/router.h"
+#include "shell/router.h"
 
 namespace baton {
 

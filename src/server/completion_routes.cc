@@ -13,9 +13,9 @@
 #include "server/openai/completion_reader.h"
 #include "server/openai/token_text.h"
 #include "server/proto_json.h"
-#include "server/router_metrics.h"
 #include "server/rpc_answer.h"
 #include "server/rpc_query.h"
+#include "shell/router_metrics.h"
 
 namespace baton {
 namespace {

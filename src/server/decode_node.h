@@ -6,9 +6,9 @@
 #include <string>
 
 #include "engine/decode/worker.h"
-#include "server/decode_service.h"
-#include "server/kv_transfer_service.h"
 #include "server/prefill_node.h"
+#include "shell/decode_service.h"
+#include "shell/kv_transfer_service.h"
 #include "text/tokenizer.h"
 
 namespace baton {

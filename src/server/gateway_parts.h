@@ -8,7 +8,7 @@
 #include "model/served_model.h"
 #include "server/admission.h"
 #include "server/http_call.h"
-#include "server/router.h"
+#include "shell/router.h"
 
 namespace baton {
 

@@ -10,7 +10,7 @@
 #include "server/callers.h"
 #include "server/http/http_message.h"
 #include "server/http/http_reply.h"
-#include "server/request_handle.h"
+#include "shell/request_handle.h"
 
 namespace baton {
 

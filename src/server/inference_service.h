@@ -7,7 +7,7 @@
 #include "inference.grpc.pb.h"
 #include "model/served_model.h"
 #include "server/admission.h"
-#include "server/router.h"
+#include "shell/router.h"
 
 namespace baton {
 

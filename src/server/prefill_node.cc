@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "rpc/tls.h"
-#include "server/grpc_decode_peer.h"
+#include "shell/grpc_decode_peer.h"
 
 namespace baton {
 namespace {

@@ -10,7 +10,7 @@
 #include "rpc/grpc_server.h"
 #include "server/measured_connector.h"
 #include "server/options.h"
-#include "server/prefill_service.h"
+#include "shell/prefill_service.h"
 #include "transport/guarded/connector.h"
 #include "transport/transport.h"
 

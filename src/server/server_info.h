@@ -3,7 +3,7 @@
 
 #include "inference.pb.h"
 #include "server/callers.h"
-#include "server/router.h"
+#include "shell/router.h"
 
 namespace baton {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "inference.pb.h"
-#include "server/router.h"
+#include "shell/router.h"
 
 namespace baton {
 

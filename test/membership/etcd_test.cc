@@ -24,7 +24,7 @@
 #include "log_capture.h"
 #include "membership/etcd_registration.h"
 #include "membership/live_membership.h"
-#include "server/fake_worker.h"
+#include "shell/fake_worker.h"
 #include "server/options.h"
 
 namespace baton {

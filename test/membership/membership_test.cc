@@ -14,8 +14,8 @@
 #include "fake_dns.h"
 #include "log_capture.h"
 #include "membership/name_resolver.h"
-#include "server/fake_worker.h"
-#include "server/router_cluster.h"
+#include "shell/fake_worker.h"
+#include "shell/router_cluster.h"
 
 namespace baton {
 namespace {

@@ -10,8 +10,8 @@
 #include "await.h"
 #include "base/strings.h"
 #include "http_client.h"
-#include "router_cluster.h"
 #include "server/key_refusal.h"
+#include "shell/router_cluster.h"
 #include "temp_dir.h"
 
 namespace baton {

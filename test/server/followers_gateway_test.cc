@@ -5,8 +5,8 @@
 #include "await.h"
 #include "http_client.h"
 #include "nlohmann/json.hpp"
-#include "router_cluster.h"
 #include "server/api_keys.h"
+#include "shell/router_cluster.h"
 #include "temp_dir.h"
 
 namespace baton {

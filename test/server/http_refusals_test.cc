@@ -6,7 +6,7 @@
 #include "base/logging.h"
 #include "http_client.h"
 #include "nlohmann/json.hpp"
-#include "router_cluster.h"
+#include "shell/router_cluster.h"
 #include "spdlog/sinks/ostream_sink.h"
 #include "temp_dir.h"
 

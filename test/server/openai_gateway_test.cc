@@ -8,8 +8,8 @@
 #include "certificates.h"
 #include "http_client.h"
 #include "nlohmann/json.hpp"
-#include "router_cluster.h"
 #include "server/openai/openai_model.h"
+#include "shell/router_cluster.h"
 
 namespace baton {
 namespace {

@@ -6,10 +6,10 @@
 #include "await.h"
 #include "base/strings.h"
 #include "catch.h"
-#include "fake_worker.h"
 #include "model/byte_model.h"
 #include "raw_call.h"
-#include "router_cluster.h"
+#include "shell/fake_worker.h"
+#include "shell/router_cluster.h"
 
 namespace baton {
 namespace {

@@ -8,7 +8,7 @@
 #include "await.h"
 #include "base/strings.h"
 #include "catch.h"
-#include "router_cluster.h"
+#include "shell/router_cluster.h"
 
 namespace baton {
 namespace {

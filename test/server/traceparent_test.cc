@@ -1,7 +1,7 @@
 // W3C Trace Context through a router with real sockets; workers are fakes.
 #include "base/trace_context.h"
 #include "http_client.h"
-#include "router_cluster.h"
+#include "shell/router_cluster.h"
 
 namespace baton {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "http_client.h"
 #include "nlohmann/json.hpp"
-#include "router_cluster.h"
+#include "shell/router_cluster.h"
 #include "temp_dir.h"
 
 namespace baton {

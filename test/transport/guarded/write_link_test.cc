@@ -14,7 +14,7 @@
 #include "base/logging.h"
 #include "catch.h"
 #include "kv/striped_slab.h"
-#include "server/kv_transfer_service.h"
+#include "shell/kv_transfer_service.h"
 #include "transport/guarded/connector.h"
 #include "transport/in_process/transport.h"
 

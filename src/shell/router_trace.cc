@@ -3,7 +3,7 @@
 #include <tuple>
 
 #include "base/strings.h"
-#include "server/router.h"
+#include "shell/router.h"
 
 namespace baton {
 

@@ -10,7 +10,7 @@
 #include "engine/decode/worker.h"
 #include "router/worker_state.h"
 #include "rpc/router_streams.h"
-#include "server/worker_metrics.h"
+#include "shell/worker_metrics.h"
 #include "worker.grpc.pb.h"
 
 namespace baton {

@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "rpc/worker_convert.h"
-#include "server/router.h"
+#include "shell/router.h"
 
 namespace baton {
 

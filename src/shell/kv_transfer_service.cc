@@ -1,4 +1,4 @@
-#include "server/kv_transfer_service.h"
+#include "shell/kv_transfer_service.h"
 
 #include "base/status.h"
 #include "rpc/grpc_status.h"

@@ -1,4 +1,4 @@
-#include "server/grpc_decode_peer.h"
+#include "shell/grpc_decode_peer.h"
 
 #include <utility>
 

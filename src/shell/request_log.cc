@@ -1,4 +1,4 @@
-#include "server/request_log.h"
+#include "shell/request_log.h"
 
 #include <cmath>
 

@@ -1,10 +1,10 @@
-#include "server/prefill_service.h"
+#include "shell/prefill_service.h"
 
 #include <utility>
 
 #include "base/trace_context.h"
 #include "rpc/worker_convert.h"
-#include "server/request_log.h"
+#include "shell/request_log.h"
 
 namespace baton {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/router.h"
+#include "shell/router.h"
 
 #include <algorithm>
 #include <random>
@@ -7,7 +7,7 @@
 #include "base/logging.h"
 #include "base/status.h"
 #include "rpc/worker_convert.h"
-#include "server/request_log.h"
+#include "shell/request_log.h"
 
 namespace baton {
 namespace {

@@ -16,9 +16,9 @@
 #include "base/clock.h"
 #include "base/periodic_task.h"
 #include "router/dispatcher.h"
-#include "server/router_metrics.h"
-#include "server/vllm_metrics.h"
-#include "server/worker_link.h"
+#include "shell/router_metrics.h"
+#include "shell/vllm_metrics.h"
+#include "shell/worker_link.h"
 #include "worker.grpc.pb.h"
 
 namespace baton {

@@ -1,11 +1,11 @@
-#include "server/decode_service.h"
+#include "shell/decode_service.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/trace_context.h"
 #include "rpc/worker_convert.h"
-#include "server/request_log.h"
+#include "shell/request_log.h"
 
 namespace baton {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/worker_metrics.h"
+#include "shell/worker_metrics.h"
 
 #include <algorithm>
 

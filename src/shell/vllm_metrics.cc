@@ -1,4 +1,4 @@
-#include "server/vllm_metrics.h"
+#include "shell/vllm_metrics.h"
 
 namespace baton {
 namespace {

@@ -1,6 +1,6 @@
-#include "server/router_metrics.h"
+#include "shell/router_metrics.h"
 
-#include "server/router.h"
+#include "shell/router.h"
 
 namespace baton {
 namespace {

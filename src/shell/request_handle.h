@@ -4,7 +4,7 @@
 #include <mutex>
 #include <optional>
 
-#include "server/router.h"
+#include "shell/router.h"
 
 namespace baton {
 
