@@ -8,11 +8,11 @@
 
 #include "absl/functional/any_invocable.h"
 #include "base/clock.h"
+#include "frontend/http/body_bytes.h"
 #include "inference.pb.h"
 #include "metrics/metrics.h"
 #include "model/served_model.h"
 #include "server/callers.h"
-#include "server/http/body_bytes.h"
 #include "server/request_reader.h"
 #include "server/work_queue.h"
 #include "shell/request_handle.h"

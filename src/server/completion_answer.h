@@ -6,11 +6,11 @@
 #include <mutex>
 #include <string>
 
+#include "frontend/http/http_reply.h"
+#include "frontend/openai/completion_call.h"
+#include "frontend/openai/completion_writer.h"
 #include "server/admission.h"
-#include "server/http/http_reply.h"
 #include "server/http_call.h"
-#include "server/openai/completion_call.h"
-#include "server/openai/completion_writer.h"
 
 namespace baton {
 

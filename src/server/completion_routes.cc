@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/json/json_body.h"
+#include "frontend/openai/chat_reader.h"
+#include "frontend/openai/completion_reader.h"
+#include "frontend/openai/token_text.h"
 #include "server/completion_answer.h"
-#include "server/openai/chat_reader.h"
-#include "server/openai/completion_reader.h"
-#include "server/openai/token_text.h"
 #include "server/proto_json.h"
 #include "server/rpc_answer.h"
 #include "server/rpc_query.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/openai/openai_error.h"
+#include "frontend/openai/openai_error.h"
 
 namespace baton {
 

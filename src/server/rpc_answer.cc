@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "server/openai/json_text.h"
-#include "server/openai/openai_error.h"
+#include "frontend/openai/json_text.h"
+#include "frontend/openai/openai_error.h"
 #include "server/proto_json.h"
 #include "server/response_convert.h"
 

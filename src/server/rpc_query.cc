@@ -10,7 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "base/strings.h"
-#include "server/openai/completion_call.h"
+#include "frontend/openai/completion_call.h"
 
 namespace baton {
 namespace {

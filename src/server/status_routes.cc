@@ -6,7 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/time/clock.h"
 #include "base/json/json_body.h"
-#include "server/openai/model_routes.h"
+#include "frontend/openai/model_routes.h"
 #include "server/prompt_reader.h"
 
 namespace baton {

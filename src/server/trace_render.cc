@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_format.h"
 #include "base/strings.h"
+#include "frontend/openai/token_text.h"
 #include "nlohmann/json.hpp"
-#include "server/openai/token_text.h"
 #include "server/printable.h"
 #include "server/trace_layout.h"
 

@@ -6,9 +6,9 @@
 
 #include "await.h"
 #include "certificates.h"
+#include "frontend/openai/openai_model.h"
 #include "http_client.h"
 #include "nlohmann/json.hpp"
-#include "server/openai/openai_model.h"
 #include "shell/router_cluster.h"
 
 namespace baton {

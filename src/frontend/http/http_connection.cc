@@ -1,0 +1,513 @@
+#include "frontend/http/http_connection.h"
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/logging.h"
+#include "boost/asio/buffer.hpp"
+#include "boost/asio/post.hpp"
+
+namespace baton {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+
+constexpr size_t kSmallRead = 4 << 10;  // bytes: for heads, and what idle connections hold
+constexpr size_t kKeptBuffer = 16 << 10;
+constexpr size_t kEncryptedAtOnce = 64 << 10;                // bytes; what an answer takes in memory beside itself
+constexpr size_t kMostOwed = kEncryptedAtOnce + (32 << 10);  // with keys that a client asks for and does not read
+constexpr size_t kLeastRest = 5;                             // bytes; that a body in chunks ends with: "0\r\n\r\n"
+constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
+
+int StatusOf(const boost::system::error_code& error) {
+  if (error == http::error::header_limit) return 431;
+  if (error == http::error::body_limit) return 413;
+  return 400;
+}
+
+// "http://host/path" is the same as "/path".
+std::string_view WithoutAuthority(std::string_view target) {
+  const size_t host = target.starts_with("http://") ? 7 : target.starts_with("https://") ? 8 : 0;
+  if (host == 0) return target;
+  const size_t slash = target.find('/', host);
+  return slash == std::string_view::npos ? "/" : target.substr(slash);
+}
+
+// Without the body. Taken before it is read: the fields of a trailer come after it, and are no headers.
+HttpRequest HeadOf(const http::request<http::string_body>& message) {
+  const auto text = [](boost::beast::string_view view) { return std::string(view.data(), view.size()); };
+  HttpRequest request;
+  request.method = text(message.method_string());
+  const std::string target(WithoutAuthority({message.target().data(), message.target().size()}));
+  const size_t mark = target.find('?');
+  request.path = target.substr(0, mark);
+  if (mark != std::string::npos) request.query = target.substr(mark + 1);
+  for (const auto& field : message) request.headers.emplace_back(text(field.name_string()), text(field.value()));
+  return request;
+}
+
+}  // namespace
+
+void HttpShared::RequestBegins() {
+  const std::lock_guard lock(mutex_);
+  ++requests_;
+}
+
+void HttpShared::RequestEnds() {
+  const std::lock_guard lock(mutex_);
+  if (--requests_ == 0) idle_.notify_all();
+}
+
+bool HttpShared::AwaitIdle(std::chrono::nanoseconds patience) {
+  std::unique_lock lock(mutex_);
+  return idle_.wait_for(lock, patience, [this] { return requests_ == 0; });
+}
+
+HttpConnection::HttpConnection(Socket socket, HttpShared& shared, const std::shared_ptr<HttpLoop>& loop,
+                               ConnectionTable::Id id, std::string peer)
+    : socket_(std::move(socket)), shared_(shared), loop_(loop), id_(id), peer_(std::move(peer)) {
+  ++shared_.connections;
+  shared_.Tell(HttpEvent::kOpened);
+}
+
+HttpConnection::~HttpConnection() {
+  shared_.table.Remove(id_);
+  --shared_.connections;
+  shared_.Tell(HttpEvent::kClosed);
+}
+
+void HttpConnection::MakeRoom() {
+  const bool is_strangers = shared_.options.asks_for_keys && !has_key_;
+  const bool is_idle = state_ == State::kHandshake || state_ == State::kHead || state_ == State::kLinger;
+  if (is_strangers || is_idle) Leave(Gone::kLeft);
+}
+
+void HttpConnection::Open() {
+  Error ignored;
+  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  socket_.non_blocking(true, ignored);
+  loop_->connections.insert(shared_from_this());
+  if (shared_.options.tls != nullptr) tls_ = std::make_unique<TlsSession>(shared_.options.tls->context().get());
+  Enter(tls_ == nullptr ? State::kHead : State::kHandshake,
+        turned_away_ ? shared_.options.linger_timeout : shared_.options.header_timeout);
+}
+
+template <typename Work>
+void HttpConnection::Guard(Work&& work) {
+  try {
+    work();
+  } catch (const std::exception& e) {
+    spdlog::error("HTTP: a connection is closed: {}", e.what());
+    Leave(Gone::kLeft);
+  }
+}
+
+void HttpConnection::Start() {
+  if (loop_->stopped) return;
+  Guard([this] {
+    Open();
+    Read();
+  });
+}
+
+void HttpConnection::TurnAway() {
+  if (loop_->stopped) return;
+  Guard([this] {
+    turned_away_ = true;
+    Open();
+    if (state_ == State::kHandshake) return Read();
+    OnHandshake();
+  });
+}
+
+void HttpConnection::Enter(State state, absl::Duration patience) {
+  state_ = state;
+  deadline_ = patience == absl::InfiniteDuration()
+                  ? TimePoint::max()
+                  : std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(patience);
+}
+
+void HttpConnection::CheckDeadlines(TimePoint now) {
+  if (awaiting_room_ && now - stalled_since_ > absl::ToChronoNanoseconds(shared_.options.max_read_pause)) {
+    return Leave(Gone::kCutOff);
+  }
+  if (state_ == State::kReply) return BreakSilence(now);  // there is no deadline
+  if (now < deadline_) return;
+  if (state_ == State::kHandshake || state_ == State::kLinger || (state_ == State::kHead && !parser_)) return Close();
+  const bool head = state_ == State::kHead;
+  Guard([&] { Refuse(408, absl::StrCat("the ", head ? "request's headers" : "body", " did not come in time")); });
+}
+
+// --- what comes in -------------------------------------------------------------------------------------------------
+
+void HttpConnection::Read() {
+  if (reading_ || input_ended_ || closed_) return;
+  // The next requests wait until this one is answered.
+  if (state_ == State::kReply && input_.size() >= shared_.options.max_header_bytes && !awaiting_message_) {
+    return WatchErrors();
+  }
+  reading_ = true;
+  // Its word for the end is as good as the end, and so is the end without a word: a request's own framing says whether
+  // all of it has come.
+  if (tls_ != nullptr && tls_->ended()) {
+    return asio::post(loop_->context,
+                      [self = shared_from_this()] { self->Guard([&] { self->OnRead(asio::error::eof, 0); }); });
+  }
+  const bool much = state_ == State::kBody || state_ == State::kLinger;
+  const size_t most = shared_.options.max_read_bytes;
+  const size_t size = much ? most : std::min(kSmallRead, most);
+  if (chunk_.size() != size) std::vector<char>(size).swap(chunk_);
+  socket_.async_read_some(asio::buffer(chunk_), [self = shared_from_this()](const Error& error, size_t bytes) {
+    self->Guard([&] { self->OnRead(error, bytes); });
+  });
+}
+
+void HttpConnection::OnRead(const Error& error, size_t bytes) {
+  reading_ = false;
+  if (closed_) return;
+  if (error && error != asio::error::eof) return Leave(Gone::kLeft);
+  input_ended_ = error == asio::error::eof;
+  if (state_ == State::kLinger) return input_ended_ ? Close() : Read();
+  if (!Receive({chunk_.data(), bytes})) return;
+  if (input_ended_ && awaiting_message_) return Leave(Gone::kLeft);  // nothing can be sent any more
+  if (state_ == State::kHandshake && input_ended_) return Close();
+  if (state_ == State::kHead || state_ == State::kBody) return Advance();
+  if (!input_ended_) return Read();
+  // A client that has closed its side may still want its answer. One that is gone answers what is sent with a reset.
+  WatchErrors();
+  if (!reply_begun_ && !http_1_0_) SendInterim();
+}
+
+bool HttpConnection::Receive(std::string_view bytes) {
+  if (tls_ == nullptr) {
+    input_ += bytes;
+    return true;
+  }
+  // Every message of TLS begins with a control character, all of HTTP with a letter.
+  if (!tls_->begun() && !bytes.empty() && absl::ascii_isalpha(static_cast<unsigned char>(bytes[0]))) {
+    tls_.reset();
+    Refuse(400, "this port takes encrypted requests only: expected https://, got http://");
+    return false;
+  }
+  const absl::Status status = tls_->Receive(bytes, input_);
+  if (!status.ok()) {
+    FailTls(status);
+    return false;
+  }
+  if (state_ == State::kHandshake && tls_->established()) OnHandshake();
+  if (awaiting_message_ && tls_->can_send()) {
+    awaiting_room_ = awaiting_message_ = false;
+    Flush();
+  } else if (!tls_->outgoing().empty()) {
+    Flush();
+  }
+  if (!closed_ && tls_->outgoing().size() > kMostOwed) Leave(Gone::kCutOff);
+  return !closed_;
+}
+
+void HttpConnection::OnHandshake() {
+  state_ = State::kHead;  // before the same deadline
+  if (turned_away_) {
+    Refuse(503, absl::StrCat("overloaded: ", shared_.options.max_connections, " connections are open"));
+  }
+}
+
+void HttpConnection::FailTls(const absl::Status& why) {
+  spdlog::debug("HTTP: a connection is closed: {}", std::string(why.message()));
+  if (!awaiting_room_) {  // tells the client why, if it can
+    Error ignored;
+    socket_.write_some(asio::buffer(tls_->outgoing().data(), tls_->outgoing().size()), ignored);
+  }
+  if (reply_ != nullptr) return Leave(Gone::kLeft);
+  parser_.reset();
+  charge_.reset();
+  Linger();
+}
+
+void HttpConnection::WatchErrors() {
+  if (std::exchange(watching_, true)) return;
+  socket_.async_wait(Socket::wait_error, [self = shared_from_this()](const Error& error) {
+    self->watching_ = false;
+    if (!self->closed_ && !error) self->Leave(Gone::kLeft);
+  });
+}
+
+void HttpConnection::Advance() {
+  Parse();
+  if (closed_) return;
+  if (input_ended_ && (state_ == State::kHead || state_ == State::kBody)) return OnInputEnd();
+  Read();
+}
+
+void HttpConnection::OnInputEnd() {
+  if (!parser_) return Close();
+  Refuse(400, "the request is not complete");
+}
+
+void HttpConnection::BeginParser() {
+  parser_.emplace();
+  parser_->header_limit(static_cast<uint32_t>(shared_.options.max_header_bytes));
+  parser_->body_limit(shared_.options.max_body_bytes);
+  head_bytes_ = 0;
+  Enter(State::kHead, shared_.options.header_timeout);
+}
+
+void HttpConnection::Parse() {
+  while ((state_ == State::kHead || state_ == State::kBody) && !input_.empty()) {
+    if (!parser_) BeginParser();
+    // Beast asserts to have these where the last chunk's line has come. Until a body in chunks ends, more of it
+    // follows.
+    if (state_ == State::kBody && parser_->chunked() && input_.size() < kLeastRest) return;
+    Error error;
+    const std::optional<size_t> put = Put(error);
+    if (!put) return;
+    const size_t used = *put;
+    input_.erase(0, used);
+    if (state_ == State::kHead) {
+      head_bytes_ += used;
+      if (head_bytes_ > shared_.options.max_header_bytes) error = http::error::header_limit;
+    } else {
+      if (!charge_->Add(used)) {
+        return Refuse(503, "overloaded: too many large requests are being read");
+      }
+      // The parser does not count the lines between chunks.
+      if (charge_->bytes() > shared_.options.max_body_bytes) error = http::error::body_limit;
+    }
+    if (error == http::error::need_more) {
+      if (input_.size() <= shared_.options.max_header_bytes) return;
+      error = http::error::header_limit;  // a line without end, or a trailer
+    }
+    if (error) return Refuse(StatusOf(error), absl::StrCat("the request is refused: ", error.message()));
+    if (state_ == State::kHead && parser_->is_header_done() && !HeadIsFine()) return;
+    if (parser_->is_done()) TakeRequest();
+  }
+}
+
+std::optional<size_t> HttpConnection::Put(Error& error) {
+  try {
+    return parser_->put(asio::buffer(input_), error);
+  } catch (const std::length_error&) {
+    // Of a field: those of a trailer are not held to the limit of headers.
+    Refuse(400, "the request is refused: a field is too long");
+  } catch (const std::bad_alloc&) {
+    Refuse(503, "overloaded: there is no memory to read the request");
+  }
+  return std::nullopt;
+}
+
+bool HttpConnection::HeadIsFine() {
+  const auto& head = parser_->get();
+  http_1_0_ = head.version() == 10;
+  const auto refused = [this](int status, const std::string& message) {
+    Refuse(status, message);
+    return false;
+  };
+  const auto headers = std::distance(head.begin(), head.end());
+  if (headers > shared_.options.max_headers) {
+    return refused(431, absl::StrCat("headers: ", headers, ", limit ", shared_.options.max_headers));
+  }
+  if (!http_1_0_ && head.count(http::field::host) != 1) return refused(400, "Host: expected exactly one");
+  if (head.count(http::field::authorization) > 1) return refused(400, "Authorization: expected one at most");
+  // Other encodings around it would be passed on undone; what came with HTTP/1.0 some proxy did not understand.
+  const bool encoded = head.count(http::field::transfer_encoding) > 0;
+  if (encoded && (http_1_0_ || head.count(http::field::transfer_encoding) > 1 ||
+                  !boost::beast::iequals(head[http::field::transfer_encoding], "chunked"))) {
+    return refused(400, "Transfer-Encoding: only chunked is supported, of HTTP/1.1");
+  }
+  keep_alive_ = head.keep_alive();
+  request_ = HeadOf(head);
+  request_.peer = peer_;
+  shared_.table.BeginRequest(id_);
+  const auto answer = shared_.handler.OnHead(request_);
+  if (!has_key_ && !request_.account.empty()) {
+    has_key_ = true;
+    shared_.table.ShowKey(id_);
+  }
+  if (answer) {
+    AnswerHead(*answer);
+    return false;
+  }
+  Enter(State::kBody, shared_.options.body_timeout);
+  charge_ = std::make_shared<BodyCharge>(shared_.bodies, request_.account);
+  parser_->eager(true);
+  if (head.count(http::field::expect) == 0 || http_1_0_) return true;
+  if (!boost::beast::iequals(head[http::field::expect], "100-continue")) {
+    return refused(417, "Expect: only 100-continue is supported");
+  }
+  if (!parser_->is_done() && input_.empty()) SendInterim();
+  return !closed_;
+}
+
+void HttpConnection::AnswerHead(const HttpResponse& answer) {
+  const bool no_body = parser_->is_done();
+  parser_.reset();
+  // A body that nobody reads would be taken for the next request.
+  BeginReply({.head_only = request_.method == "HEAD",
+              .http_1_0 = http_1_0_,
+              .keep_alive = no_body && keep_alive_ && !shared_.draining});
+  reply_->Send(answer);
+}
+
+void HttpConnection::TakeRequest() {
+  const bool keep_alive = keep_alive_ && !shared_.draining;
+  HttpRequest request = std::move(request_);
+  request.body = std::move(parser_->get().body());
+  request.charge = std::move(charge_);
+  parser_.reset();
+  request_.account = request.account;  // in which its answer counts
+  BeginReply({.head_only = request.method == "HEAD", .http_1_0 = http_1_0_, .keep_alive = keep_alive});
+  shared_.handler.OnRequest(std::move(request), reply_);
+}
+
+void HttpConnection::Refuse(int status, const std::string& message) {
+  const bool is_head = parser_ && parser_->is_header_done() && parser_->get().method() == http::verb::head;
+  parser_.reset();
+  charge_.reset();
+  BeginReply({.head_only = is_head, .http_1_0 = http_1_0_, .keep_alive = false});
+  reply_->Send(shared_.handler.Refusal(status, message));
+}
+
+// --- what goes out -------------------------------------------------------------------------------------------------
+
+void HttpConnection::BeginReply(HttpReply::Form form) {
+  Enter(State::kReply, absl::InfiniteDuration());
+  silent_since_ = std::chrono::steady_clock::now();
+  reply_begun_ = false;
+  // The loop outlives the connection as long as somebody has the reply.
+  auto wake = [loop = loop_, weak = weak_from_this()] {
+    asio::post(loop->context, [weak] {
+      const auto self = weak.lock();
+      if (self && !self->closed_) self->Guard([&] { self->Flush(); });
+    });
+  };
+  form.max_unread = shared_.options.max_unread_bytes;
+  form.charge = std::make_unique<BodyCharge>(shared_.bodies, request_.account);
+  form.too_much = [&shared = shared_] {
+    return shared.handler.Refusal(503, "overloaded: too many large answers wait to be read");
+  };
+  reply_ = std::make_shared<HttpReply>(std::move(form), std::move(wake));
+  shared_.RequestBegins();  // last, for EndRequest counts what has a reply
+}
+
+void HttpConnection::SendInterim() {
+  out_ += kContinue;
+  Flush();
+}
+
+void HttpConnection::Flush() {
+  if (reply_ && reply_->cut_off()) return Leave(Gone::kCutOff);
+  while (!awaiting_room_) {
+    if (AllIsSent()) {
+      out_.clear();
+      sent_ = 0;
+      if (!reply_) return;
+      const HttpReply::State reply = reply_->Take(out_);
+      if (out_.empty()) {
+        if (!reply.ended) return;
+        if (tls_ != nullptr && !reply.keep_alive && tls_->Close()) continue;
+        return FinishReply(reply.keep_alive);
+      }
+      silent_since_ = std::chrono::steady_clock::now();
+      if (!std::exchange(reply_begun_, true) && shared_.options.on_answer) shared_.options.on_answer(reply.status);
+    }
+    if (tls_ != nullptr && tls_->outgoing().empty() && !tls_->can_send()) return AwaitMessage();
+    Error error;
+    const size_t bytes = WriteSome(error);
+    sent_ += bytes;
+    if (reply_) reply_->Sent(bytes);
+    if (error == asio::error::would_block) return AwaitRoom();
+    if (error) return Leave(Gone::kLeft);
+  }
+}
+
+size_t HttpConnection::WriteSome(Error& error) {
+  const std::string_view rest = std::string_view(out_).substr(sent_);
+  if (tls_ == nullptr) return socket_.write_some(asio::buffer(rest.data(), rest.size()), error);
+  if (tls_->outgoing().empty()) {
+    encrypted_ = std::min(rest.size(), kEncryptedAtOnce);
+    tls_->Send(rest.substr(0, encrypted_));
+  }
+  tls_->Sent(socket_.write_some(asio::buffer(tls_->outgoing().data(), tls_->outgoing().size()), error));
+  return tls_->outgoing().empty() ? std::exchange(encrypted_, 0) : 0;
+}
+
+// Who has left says so at what is sent, and whoever stands between cuts no connection that is used.
+void HttpConnection::BreakSilence(TimePoint now) {
+  if (awaiting_room_ || now - silent_since_ < absl::ToChronoNanoseconds(shared_.options.max_silence)) return;
+  silent_since_ = now;
+  if (reply_ && reply_->BreakSilence()) Guard([this] { Flush(); });
+}
+
+void HttpConnection::AwaitRoom() {
+  awaiting_room_ = true;
+  stalled_since_ = std::chrono::steady_clock::now();
+  socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const Error&) {
+    self->awaiting_room_ = false;
+    if (!self->closed_) self->Guard([&] { self->Flush(); });
+  });
+}
+
+void HttpConnection::AwaitMessage() {
+  if (input_ended_) return Leave(Gone::kLeft);
+  awaiting_room_ = awaiting_message_ = true;
+  stalled_since_ = std::chrono::steady_clock::now();  // as long as one that does not read
+  Read();
+}
+
+void HttpConnection::FinishReply(bool keep_alive) {
+  EndRequest();
+  shared_.table.EndRequest(id_);
+  if (!keep_alive) return Linger();
+  Enter(State::kHead, shared_.options.idle_timeout);
+  Advance();
+}
+
+void HttpConnection::EndRequest() {
+  if (!reply_) return;
+  reply_.reset();
+  if (out_.capacity() > kKeptBuffer) std::string().swap(out_);
+  if (input_.capacity() > kKeptBuffer) input_.shrink_to_fit();
+  shared_.RequestEnds();
+}
+
+void HttpConnection::Linger() {
+  if (input_ended_) return Close();
+  Error ignored;
+  socket_.shutdown(Socket::shutdown_send, ignored);
+  input_.clear();
+  Enter(State::kLinger, shared_.options.linger_timeout);
+  Read();
+}
+
+void HttpConnection::Leave(Gone why) {
+  if (closed_) return;
+  const std::shared_ptr<HttpReply> reply = reply_;
+  if (why == Gone::kCutOff) {
+    spdlog::warn("a client was cut off: it does not read what it asked for");
+    Error ignored;
+    socket_.set_option(asio::socket_base::linger(true, 0), ignored);  // drops what it has not read
+  }
+  Close();
+  if (reply) reply->Leave(why);
+}
+
+void HttpConnection::Close() {
+  closed_ = true;
+  const bool whole = reply_ == nullptr;  // else its word would vouch for an answer that is cut
+  EndRequest();
+  charge_.reset();
+  Error ignored;
+  if (tls_ != nullptr && whole && AllIsSent() && tls_->Close()) {
+    socket_.write_some(asio::buffer(tls_->outgoing().data(), tls_->outgoing().size()), ignored);
+  }
+  socket_.close(ignored);
+  shared_.table.Remove(id_);
+  loop_->connections.erase(shared_from_this());
+}
+
+}  // namespace baton

@@ -1,0 +1,229 @@
+#include "frontend/http/http_server.h"
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/log_limit.h"
+#include "base/logging.h"
+#include "boost/asio/executor_work_guard.hpp"
+#include "boost/asio/ip/tcp.hpp"
+#include "boost/asio/post.hpp"
+#include "boost/asio/steady_timer.hpp"
+#include "frontend/http/http_connection.h"
+
+namespace baton {
+namespace {
+
+namespace asio = boost::asio;
+using Error = boost::system::error_code;
+
+constexpr std::chrono::milliseconds kAcceptPause(100);  // when the process has no descriptor left
+constexpr int kTurnedAway = 64;                         // connections beyond the limit that are told of it
+
+// How often deadlines are looked at: no deadline is missed by more than a quarter.
+std::chrono::nanoseconds SweepPeriod(const HttpOptions& o) {
+  const absl::Duration least =
+      std::min({o.header_timeout, o.body_timeout, o.idle_timeout, o.linger_timeout, o.max_read_pause, o.max_silence});
+  return absl::ToChronoNanoseconds(std::clamp(least / 4, absl::Milliseconds(1), absl::Seconds(1)));
+}
+
+// Until it is stopped, whatever is thrown: for lack of memory one event is lost, not the process.
+void RunLoop(HttpLoop& loop) {
+  while (true) {
+    try {
+      loop.context.run();
+      return;
+    } catch (const std::exception& e) {
+      spdlog::error("HTTP: {}", e.what());
+    }
+  }
+}
+
+}  // namespace
+
+struct HttpServer::Parts {
+  struct Runner {
+    std::shared_ptr<HttpLoop> loop = std::make_shared<HttpLoop>();
+    asio::executor_work_guard<asio::io_context::executor_type> work{loop->context.get_executor()};
+    asio::steady_timer sweep{loop->context};
+    std::thread thread{};
+  };
+
+  HttpShared shared;
+  std::vector<std::unique_ptr<Runner>> runners;  // fixed once started
+  std::optional<asio::ip::tcp::acceptor> acceptor;
+  std::optional<asio::steady_timer> accept_pause;
+  // Of the accepting thread.
+  size_t next = 0;  // runner
+  ConnectionTable::Id next_id = 0;
+  LogLimit full{};
+
+  Parts(const HttpOptions& options, HttpHandler& handler) : shared(options, handler) {
+    for (int i = 0; i < options.threads; ++i) runners.push_back(std::make_unique<Runner>());
+    acceptor.emplace(runners[0]->loop->context);
+    accept_pause.emplace(runners[0]->loop->context);
+  }
+
+  absl::StatusOr<std::string> Listen();
+  void Run();
+  void Accept();
+  void OnAccept(const Error& error, Runner& runner, HttpConnection::Socket socket);
+  void Take(Runner& runner, HttpConnection::Socket socket);
+  void Warn(const std::string& what);  // that there is no room
+  void Sweep(Runner& runner);
+};
+
+absl::StatusOr<std::string> HttpServer::Parts::Listen() {
+  const std::string& listen = shared.options.listen;
+  const size_t colon = listen.rfind(':');
+  std::string host = listen.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  Error error;
+  asio::ip::tcp::resolver resolver(runners[0]->loop->context);
+  const auto found = resolver.resolve(host, listen.substr(colon + 1), asio::ip::tcp::resolver::passive, error);
+  if (!error) {
+    const asio::ip::tcp::endpoint endpoint = found.begin()->endpoint();
+    acceptor->open(endpoint.protocol(), error);
+    if (!error) acceptor->set_option(asio::socket_base::reuse_address(true), error);  // after a restart
+    if (!error) acceptor->bind(endpoint, error);
+    if (!error) acceptor->listen(asio::socket_base::max_listen_connections, error);
+  }
+  if (error) return absl::UnavailableError(absl::StrCat("cannot listen on '", listen, "': ", error.message()));
+  return absl::StrCat(listen.substr(0, colon), ":", acceptor->local_endpoint().port());
+}
+
+void HttpServer::Parts::Run() {
+  for (const auto& runner : runners) {
+    Sweep(*runner);
+    runner->thread = std::thread([loop = runner->loop] { RunLoop(*loop); });
+  }
+  asio::post(runners[0]->loop->context, [this] { Accept(); });
+}
+
+void HttpServer::Parts::Accept() {
+  Runner& runner = *runners[next++ % runners.size()];
+  acceptor->async_accept(runner.loop->context, [this, &runner](const Error& error, HttpConnection::Socket socket) {
+    OnAccept(error, runner, std::move(socket));
+  });
+}
+
+void HttpServer::Parts::OnAccept(const Error& error, Runner& runner, HttpConnection::Socket socket) {
+  if (!acceptor->is_open()) return;
+  if (error) {
+    spdlog::warn("HTTP: a connection was not taken: {}", error.message());
+    accept_pause->expires_after(kAcceptPause);
+    return accept_pause->async_wait([this](const Error& aborted) {
+      if (!aborted && acceptor->is_open()) Accept();
+    });
+  }
+  try {
+    Take(runner, std::move(socket));
+  } catch (const std::exception& e) {
+    spdlog::error("HTTP: a connection was not taken: {}", e.what());
+  }
+  Accept();
+}
+
+void HttpServer::Parts::Take(Runner& runner, HttpConnection::Socket socket) {
+  if (shared.connections >= shared.options.max_connections + kTurnedAway) {
+    shared.Tell(HttpEvent::kTurnedAway);
+    return Warn("neither answered nor kept: too many are about to be closed");
+  }
+  Error ignored;
+  const std::string address = socket.remote_endpoint(ignored).address().to_string();
+  const ConnectionTable::Id id = next_id++;
+  const auto connection = std::make_shared<HttpConnection>(std::move(socket), shared, runner.loop, id, address);
+  const ConnectionTable::Room room =
+      shared.table.Add(id, address, [loop = runner.loop, weak = std::weak_ptr(connection)] {
+        asio::post(loop->context, [weak] {
+          if (const auto other = weak.lock()) other->MakeRoom();
+        });
+      });
+  const bool has_room = room == ConnectionTable::Room::kFree || room == ConnectionTable::Room::kMade;
+  if (room != ConnectionTable::Room::kFree) {
+    shared.Tell(has_room ? HttpEvent::kReplaced : HttpEvent::kTurnedAway);
+    const char* what = has_room                               ? "taken for an idle one"
+                       : room == ConnectionTable::Room::kNone ? "answered 503, for all are in use"
+                                                              : "answered 503, for all of its address are in use";
+    Warn(absl::StrCat(what, "; its address is ", address));
+  }
+  asio::post(runner.loop->context, [connection, has_room] { has_room ? connection->Start() : connection->TurnAway(); });
+}
+
+void HttpServer::Parts::Warn(const std::string& what) {
+  const std::optional<int64_t> kept_back = full.Pass();
+  if (!kept_back) return;
+  spdlog::warn(
+      "HTTP: there is no room for all connections ({} of {} open): one was {}; {} more since the last such line",
+      shared.connections.load(), shared.options.max_connections, what, *kept_back);
+}
+
+void HttpServer::Parts::Sweep(Runner& runner) {
+  // First, so that what follows may fail.
+  runner.sweep.expires_after(SweepPeriod(shared.options));
+  runner.sweep.async_wait([this, &runner](const Error& aborted) {
+    if (!aborted && !runner.loop->stopped) Sweep(runner);
+  });
+  const auto now = std::chrono::steady_clock::now();
+  // A copy: connections that are closed leave the set.
+  const std::vector<std::shared_ptr<HttpConnection>> open(runner.loop->connections.begin(),
+                                                          runner.loop->connections.end());
+  for (const auto& connection : open) connection->CheckDeadlines(now);
+}
+
+HttpServer::HttpServer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions& options, HttpHandler& handler) {
+  std::unique_ptr<HttpServer> server(new HttpServer(std::make_unique<Parts>(options, handler)));
+  auto address = server->parts_->Listen();
+  if (!address.ok()) return address.status();
+  server->address_ = *std::move(address);
+  server->parts_->Run();
+  return server;
+}
+
+HttpServer::~HttpServer() { Stop(); }
+
+int HttpServer::connections() const { return parts_->shared.connections; }
+
+void HttpServer::Drain() { parts_->shared.draining = true; }
+
+bool HttpServer::AwaitIdle(absl::Duration patience) {
+  return parts_->shared.AwaitIdle(absl::ToChronoNanoseconds(std::max(patience, absl::ZeroDuration())));
+}
+
+void HttpServer::Stop() {
+  Parts& parts = *parts_;
+  for (const auto& runner : parts.runners) {
+    if (!runner->thread.joinable()) continue;
+    const bool accepts = runner == parts.runners[0];
+    asio::post(runner->loop->context, [&parts, &runner = *runner, accepts] {
+      if (accepts) {
+        Error ignored;
+        parts.acceptor->close(ignored);
+        parts.accept_pause->cancel();
+      }
+      runner.loop->stopped = true;
+      runner.sweep.cancel();
+      const std::vector<std::shared_ptr<HttpConnection>> open(runner.loop->connections.begin(),
+                                                              runner.loop->connections.end());
+      for (const auto& connection : open) connection->Leave(Gone::kLeft);
+      runner.work.reset();
+    });
+  }
+  for (const auto& runner : parts.runners) {
+    if (runner->thread.joinable()) runner->thread.join();
+  }
+  for (const auto& runner : parts.runners) {
+    runner->loop->context.restart();
+    runner->loop->context.poll();  // connections that came meanwhile
+  }
+}
+
+}  // namespace baton

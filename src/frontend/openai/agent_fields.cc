@@ -1,0 +1,103 @@
+#include "frontend/openai/agent_fields.h"
+
+#include <string>
+
+#include "base/status.h"
+#include "base/strings.h"
+
+namespace baton {
+namespace {
+
+// The number of a name in an enum of the protocol, by the end of its constant: "partial" for ON_FAILURE_PARTIAL.
+template <typename Enum, size_t N>
+std::optional<Enum> ReadEnum(FieldReader& reader, std::string_view field,
+                             const std::pair<std::string_view, Enum> (&names)[N]) {
+  const std::string* text = reader.Text(field);
+  if (text == nullptr) return std::nullopt;
+  std::string known;
+  for (const auto& [name, value] : names) {
+    if (*text == name) return value;
+    known += StrCat(known.empty() ? "'" : ", '", name, "'");
+  }
+  reader.Refuse(field, StrCat("expected one of ", known, ", got ", ShowJson(*text)));
+  return std::nullopt;
+}
+
+void ReadOutputOfFields(FieldReader& fields, v1::OutputOf& out) {
+  if (const auto* id = fields.Text("request_id")) out.set_request_id(*id);
+  if (const auto announced = fields.Bool("announced")) out.set_announced(*announced);
+  const auto on_failure = ReadEnum<v1::OutputOf::OnFailure>(fields, "on_failure",
+                                                            {{"abort", v1::OutputOf::ON_FAILURE_ABORT},
+                                                             {"partial", v1::OutputOf::ON_FAILURE_PARTIAL},
+                                                             {"substitute", v1::OutputOf::ON_FAILURE_SUBSTITUTE}});
+  if (on_failure) out.set_on_failure(*on_failure);
+  if (const auto* substitute = fields.Text("substitute")) out.set_substitute(*substitute);
+  if (const auto timeout = fields.Integer("timeout_ms")) out.set_timeout_ms(*timeout);
+}
+
+absl::Status ReadSegment(const Json& element, const std::string& path, int32_t vocab, v1::Segment& segment) {
+  FieldReader fields(element, path);
+  int kinds = 0;
+  if (const auto* text = fields.Text("text")) {
+    segment.set_text(*text);
+    ++kinds;
+  }
+  if (const Json* ids = fields.Array("token_ids")) {
+    fields.Check(ReadTokenIds(*ids, fields.Path("token_ids"), vocab, *segment.mutable_token_ids()));
+    ++kinds;
+  }
+  if (fields.Any("output_of") != nullptr) {
+    ReadOutputOf(fields, *segment.mutable_output_of());
+    ++kinds;
+  }
+  RETURN_IF_ERROR(fields.Finish());
+  if (kinds == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat(path, ": expected one of 'text', 'token_ids', 'output_of', got ", kinds, " of them"));
+}
+
+}  // namespace
+
+void ReadAgentFields(FieldReader& body, v1::GenerateRequest& request) {
+  if (const auto* value = body.Text("session_id")) request.set_session_id(*value);
+  if (const auto* value = body.Text("request_id")) request.set_request_id(*value);
+  if (const auto* value = body.Text("cache_salt")) request.set_cache_salt(*value);
+  if (const auto value = body.Integer32("priority")) request.set_priority(*value);
+  if (const auto* value = body.Text("workflow")) request.set_workflow(*value);
+  if (const auto* value = body.Text("agent")) request.set_agent(*value);
+  if (const auto value = body.Integer32("expected_tokens")) request.set_expected_tokens(*value);
+  if (const auto* value = body.Text("context_id")) request.set_context_id(*value);
+  if (const auto value = body.Integer32("context_length")) request.set_context_length(*value);
+  const auto join = ReadEnum<v1::Join>(body, "join", {{"order", v1::JOIN_ORDER}, {"arrival", v1::JOIN_ARRIVAL}});
+  if (join) request.set_join(*join);
+}
+
+void ReadOutputOf(FieldReader& owner, v1::OutputOf& out) {
+  const Json* value = owner.Any("output_of");
+  if (value == nullptr) return;
+  if (value->is_string()) return out.set_request_id(value->get_ref<const std::string&>());
+  if (!value->is_object()) return owner.RefuseType("output_of", "a request id or an object", *value);
+  FieldReader fields(*value, owner.Path("output_of"));
+  ReadOutputOfFields(fields, out);
+  owner.Check(fields.Finish());
+}
+
+void ReadSegments(FieldReader& body, int32_t vocab, v1::Segments& segments) {
+  const Json* list = body.Array("segments");
+  if (list == nullptr) return;
+  for (size_t i = 0; i < list->size() && body.ok(); ++i) {
+    body.Check(ReadSegment((*list)[i], ElementPath("segments", i), vocab, *segments.add_segments()));
+  }
+}
+
+absl::Status ReadTokenIds(const Json& list, std::string_view path, int32_t vocab, v1::TokenIds& ids) {
+  ids.mutable_ids()->Reserve(static_cast<int>(list.size()));
+  for (size_t i = 0; i < list.size(); ++i) {
+    const auto id = AsInteger(list[i], 0, int64_t{vocab} - 1);
+    if (!id) return WrongType(ElementPath(path, i), StrCat("a token id in [0, ", vocab, ")"), list[i]);
+    ids.add_ids(static_cast<int32_t>(*id));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace baton

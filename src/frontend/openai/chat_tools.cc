@@ -1,0 +1,102 @@
+#include "frontend/openai/chat_tools.h"
+
+#include <algorithm>
+
+#include "base/status.h"
+#include "base/strings.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kMaxTools = 128;
+constexpr size_t kMaxNameBytes = 64;
+
+bool IsName(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxNameBytes &&
+         std::ranges::all_of(name, [](char c) { return IsPlain(c, "-_."); });
+}
+
+// "type": "function", which may be left out, and the object "function". Null: refused.
+const Json* ReadFunction(FieldReader& owner) {
+  const std::string* type = owner.Text("type");
+  if (type != nullptr && *type != "function") {
+    owner.Refuse("type", StrCat("expected 'function', got ", ShowJson(*type), ", which is not supported"));
+  }
+  const Json* function = owner.Object("function");
+  if (function == nullptr) owner.Refuse("function", "expected an object, got none");
+  return owner.ok() ? function : nullptr;
+}
+
+// Of a function.
+std::string ReadName(FieldReader& function) {
+  const std::string* name = function.Text("name");
+  if (name != nullptr && IsName(*name)) return *name;
+  function.Refuse("name", StrCat("expected 1 to ", kMaxNameBytes, " letters, digits and \"_-.\", got ",
+                                 name == nullptr ? "none" : ShowJson(*name)));
+  return "";
+}
+
+void ReadTool(FieldReader& tool, CompletionCall& call) {
+  const Json* object = ReadFunction(tool);
+  if (object == nullptr) return;
+  FieldReader function(*object, tool.Path("function"));
+  call.tool_names.push_back(ReadName(function));
+  function.Text("description");
+  function.Object("parameters");
+  if (function.Bool("strict").value_or(false)) function.Refuse("strict", "is not supported");
+  tool.Check(function.Finish());
+}
+
+// Whether the model may call tools.
+bool ReadToolChoice(FieldReader& body) {
+  const Json* choice = body.Any("tool_choice");
+  if (choice == nullptr || *choice == "auto") return true;
+  if (*choice == "none") return false;
+  body.Refuse("tool_choice", StrCat("expected 'auto' or 'none', got ", ShowJson(*choice), ", which is not supported"));
+  return false;
+}
+
+}  // namespace
+
+void ReadTools(FieldReader& body, CompletionCall& call, v1::Chat& chat) {
+  const Json* tools = body.Array("tools");
+  const bool may_call = ReadToolChoice(body);
+  call.one_tool_call = !body.Bool("parallel_tool_calls").value_or(true);
+  if (tools == nullptr || tools->empty()) return;
+  if (tools->size() > kMaxTools) return body.Refuse("tools", StrCat(tools->size(), " tools, limit ", kMaxTools));
+  for (size_t i = 0; i < tools->size() && body.ok(); ++i) {
+    FieldReader tool((*tools)[i], ElementPath(body.Path("tools"), i));
+    if (tool.ok()) ReadTool(tool, call);
+    body.Check(tool.Finish());
+  }
+  if (!body.ok() || !may_call) return;
+  const auto format = ToolFormatOf(*call.model);
+  if (!format.ok()) return body.Check(absl::InvalidArgumentError(StrCat(body.Path(""), Message(format.status()))));
+  call.tools = *format;
+  chat.set_tools(tools->dump());
+}
+
+void ReadToolCalls(FieldReader& message, v1::ChatMessage& out) {
+  const Json* calls = message.Array("tool_calls");
+  // What a client sends back of an answer of ours beside these is empty.
+  if (const Json* annotations = message.Array("annotations"); annotations != nullptr && !annotations->empty()) {
+    message.Refuse("annotations", "is not supported");
+  }
+  if (calls == nullptr || calls->empty()) return;
+  for (size_t i = 0; i < calls->size() && message.ok(); ++i) {
+    FieldReader call((*calls)[i], ElementPath(message.Path("tool_calls"), i));
+    if (call.ok()) {
+      call.Text("id");
+      if (const Json* object = ReadFunction(call)) {
+        FieldReader function(*object, call.Path("function"));
+        ReadName(function);
+        if (function.Text("arguments") == nullptr) function.Refuse("arguments", "expected a string of JSON, got none");
+        call.Check(function.Finish());
+      }
+    }
+    message.Check(call.Finish());
+  }
+  out.set_tool_calls(calls->dump());
+}
+
+}  // namespace baton

@@ -1,0 +1,43 @@
+// One HTTP call of /v1/completions or /v1/chat/completions, read and checked.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "frontend/openai/tool_format.h"
+#include "inference.pb.h"
+#include "model/served_model.h"
+
+namespace baton {
+
+struct CompletionCall {
+  // One for each prompt, of which `samples` are made, with seeds that go on from its own. Sample s of prompt p is
+  // choice p * samples + s.
+  std::vector<v1::GenerateRequest> requests{};
+  const ServedModel* model = nullptr;  // as long as the models that it was found in
+  int32_t samples = 1;                 // of each prompt
+  bool chat = false;
+  bool stream = false;
+  bool include_usage = false;             // a last chunk that tells it
+  std::vector<std::string> echo{};        // the text of each prompt, which its answers begin with; empty: they do not
+  std::optional<int32_t> logprobs{};      // of the likeliest tokens too, so many; unset: none at all
+  ToolFormat tools = ToolFormat::kNone;   // in which the model writes its calls
+  std::vector<std::string> tool_names{};  // that it may call
+  bool one_tool_call = false;             // of several calls in an answer the first is all that is shown
+  // Prompts that will be asked next, with this call's output in them: references without a name. For one choice only.
+  std::vector<v1::PrefillOnlyRequest> followers{};
+  absl::Duration timeout = absl::InfiniteDuration();  // from its arrival; then it is DEADLINE_EXCEEDED
+
+  size_t choices() const { return requests.size() * static_cast<size_t>(samples); }
+};
+
+inline constexpr int64_t kMaxTimeoutMs = int64_t{365} * 24 * 3600 * 1000;
+inline constexpr int32_t kMaxSamples = 16;
+inline constexpr size_t kMaxChoices = 128;
+inline constexpr size_t kMaxFollowers = 4;
+inline constexpr int kMaxOutputs = 16;  // in a follower's messages
+
+}  // namespace baton

@@ -1,0 +1,210 @@
+#include "frontend/openai/completion_writer.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/check.h"
+#include "base/strings.h"
+#include "frontend/openai/json_text.h"
+#include "frontend/openai/openai_error.h"
+#include "frontend/openai/token_text.h"
+
+namespace baton {
+namespace {
+
+constexpr std::string_view kNull = "null";
+
+std::string Identity(const CompletionCall& call, const ServedModel& model, std::string_view id, absl::Time created) {
+  const std::string_view chat = call.stream ? "chat.completion.chunk" : "chat.completion";
+  return StrCat("{\"id\":", JsonString(StrCat(call.chat ? "chatcmpl-" : "cmpl-", id)), ",\"object\":\"",
+                call.chat ? chat : "text_completion", "\",\"created\":", absl::ToUnixSeconds(created),
+                ",\"model\":", JsonString(model.name), ",\"choices\":[");
+}
+
+std::string_view Name(FinishReason reason) {
+  // Whoever ended it from outside: the answer is not whole.
+  return reason == FinishReason::kStop ? "stop" : "length";
+}
+
+}  // namespace
+
+CompletionWriter::CompletionWriter(const CompletionCall& call, const ServedModel& model, std::string id,
+                                   absl::Time created)
+    : chat_(call.chat),
+      stream_(call.stream),
+      include_usage_(call.include_usage),
+      one_tool_call_(call.one_tool_call),
+      samples_(static_cast<size_t>(call.samples)),
+      echo_(call.echo),
+      tokenizer_(*model.tokenizer),
+      id_(id),
+      identity_(Identity(call, model, id, created)),
+      plain_tail_(Tail(kNull, kNull)),
+      choices_(call.choices()) {
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    Choice& choice = choices_[i];
+    if (stream_) choice.head = StrCat(kData, identity_, "{\"index\":", i, chat_ ? ",\"delta\":{" : ",\"text\":");
+    if (call.logprobs) {
+      const int64_t offset = echo_.empty() ? 0 : CountCharacters(echo_[i / samples_]);
+      choice.logprobs.emplace(tokenizer_, chat_, offset);
+    }
+    choice.tool_parser = MakeToolParser(call.tools, call.tool_names);
+    if (choice.tool_parser != nullptr) choice.marks.emplace(tokenizer_, choice.tool_parser->marks());
+  }
+}
+
+void CompletionWriter::SetThinking(Thinking thinking) {
+  if (thinking == Thinking::kNone) return;
+  for (Choice& choice : choices_) {
+    BATON_CHECK(chat_ && !choice.begun, "what is reasoning is told before a chat's answer begins");
+    choice.reasoning_parser.emplace(thinking);
+    std::vector<std::string> marks = ReasoningParser::marks();
+    if (choice.tool_parser != nullptr) std::ranges::move(choice.tool_parser->marks(), std::back_inserter(marks));
+    choice.marks.emplace(tokenizer_, marks);
+  }
+}
+
+std::string CompletionWriter::Tail(std::string_view logprobs, std::string_view finish_reason) const {
+  return StrCat(chat_ ? "}" : "", ",\"logprobs\":", logprobs, ",\"finish_reason\":", finish_reason, "}]",
+                include_usage_ ? ",\"usage\":null" : "", "}", kEventEnd);
+}
+
+void CompletionWriter::Begin(Choice& choice, size_t index, std::string& out) {
+  choice.begun = true;
+  if (!echo_.empty()) ShowText(choice, echo_[index / samples_], out);
+  if (chat_ && stream_) out += StrCat(choice.head, R"("role":"assistant","content":"")", plain_tail_);
+}
+
+void CompletionWriter::Update(size_t index, const TokenUpdate& update, std::string& out) {
+  Choice& choice = choices_[index];
+  if (!choice.begun) Begin(choice, index, out);
+  if (choice.logprobs) choice.logprobs->Add(update);
+  choice.marks ? Read(choice, choice.marks->Push(update), out) : Read(choice, update.text, out);
+}
+
+void CompletionWriter::Read(Choice& choice, std::string_view text, std::string& out) {
+  choice.reasoning_parser ? Show(choice, choice.reasoning_parser->Push(text), out) : ReadContent(choice, text, out);
+}
+
+void CompletionWriter::Show(Choice& choice, const ThinkingAnswer& answer, std::string& out) {
+  ShowReasoning(choice, answer.reasoning, out);
+  // Log probabilities wait for text: an event of empty content would tell clients that thinking is over.
+  if (!answer.content.empty()) ReadContent(choice, answer.content, out);
+}
+
+void CompletionWriter::ReadContent(Choice& choice, std::string_view text, std::string& out) {
+  choice.tool_parser ? Show(choice, choice.tool_parser->Push(text), out) : ShowText(choice, text, out);
+}
+
+void CompletionWriter::Show(Choice& choice, const ParsedAnswer& answer, std::string& out) {
+  ShowText(choice, answer.content, out);
+  for (const ToolCall& call : answer.calls) {
+    if (!one_tool_call_ || choice.calls_made == 0) ShowCall(choice, call, out);
+  }
+}
+
+void CompletionWriter::ShowReasoning(Choice& choice, std::string_view text, std::string& out) {
+  if (!stream_) {
+    choice.reasoning += text;
+  } else if (!text.empty()) {
+    SendText(choice, "\"reasoning_content\":", text, out);
+  }
+}
+
+void CompletionWriter::ShowText(Choice& choice, std::string_view text, std::string& out) {
+  if (!stream_) {
+    choice.text += text;
+  } else if (!text.empty() || (choice.logprobs && !choice.logprobs->empty())) {
+    SendText(choice, "\"content\":", text, out);
+  }
+}
+
+void CompletionWriter::SendText(Choice& choice, std::string_view member, std::string_view text, std::string& out) {
+  out += choice.head;
+  if (chat_) out += member;
+  AppendJsonString(out, text);
+  const bool has_logprobs = choice.logprobs && !choice.logprobs->empty();
+  out += has_logprobs ? Tail(choice.logprobs->Take(), kNull) : plain_tail_;
+}
+
+void CompletionWriter::ShowCall(Choice& choice, const ToolCall& call, std::string& out) {
+  const auto index = static_cast<size_t>(&choice - choices_.data());
+  std::string json = "{";
+  if (stream_) json += StrCat("\"index\":", choice.calls_made, ",");
+  json += StrCat("\"id\":", JsonString(StrCat("call_", id_, "-", index, "-", choice.calls_made)),
+                 ",\"type\":\"function\",\"function\":{\"name\":", JsonString(call.name),
+                 ",\"arguments\":", JsonString(call.arguments), "}}");
+  ++choice.calls_made;
+  if (stream_) {
+    out += StrCat(choice.head, "\"tool_calls\":[", json, "]", plain_tail_);
+  } else {
+    choice.calls += StrCat(choice.calls.empty() ? "" : ",", json);
+  }
+}
+
+void CompletionWriter::End(size_t index, const RequestOutcome& outcome, std::string& out) {
+  Choice& choice = choices_[index];
+  BATON_CHECK(choice.finish_reason.empty(), "a choice ends twice");
+  if (!choice.begun) Begin(choice, index, out);
+  if (choice.reasoning_parser) Show(choice, choice.reasoning_parser->Finish(), out);
+  if (choice.tool_parser != nullptr) Show(choice, choice.tool_parser->Finish(), out);
+  const bool calls = choice.calls_made > 0 && outcome.finish == FinishReason::kStop;
+  choice.finish_reason = JsonString(calls ? "tool_calls" : Name(outcome.finish));
+  choice.prompt_tokens = outcome.prompt_tokens;
+  choice.cached_tokens = outcome.cached_tokens;
+  choice.completion_tokens = outcome.completion_tokens;
+  choice.logprobs_json = choice.logprobs ? choice.logprobs->Take() : std::string(kNull);
+  if (stream_) out += StrCat(choice.head, chat_ ? "" : "\"\"", Tail(choice.logprobs_json, choice.finish_reason));
+  ++ended_;
+  if (stream_ && done()) AppendLastEvents(out);
+}
+
+void CompletionWriter::AppendLastEvents(std::string& out) const {
+  if (include_usage_) out += StrCat(kData, identity_, "],\"usage\":", Usage(), "}", kEventEnd);
+  out += ToEvent("[DONE]");
+}
+
+void CompletionWriter::Fail(const absl::Status& status, std::string& out) { out += ToEvent(ErrorBody(status)); }
+
+// A prompt that is sampled several times counts once, as its first choice found it.
+std::string CompletionWriter::Usage() const {
+  int64_t prompt = 0, cached = 0, completion = 0;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    completion += choices_[i].completion_tokens;
+    if (i % samples_ != 0) continue;
+    prompt += choices_[i].prompt_tokens;
+    cached += choices_[i].cached_tokens;
+  }
+  return StrCat("{\"prompt_tokens\":", prompt, ",\"completion_tokens\":", completion,
+                ",\"total_tokens\":", prompt + completion, ",\"prompt_tokens_details\":{\"cached_tokens\":", cached,
+                "}}");
+}
+
+void CompletionWriter::AppendChoice(const Choice& choice, size_t index, std::string& out) const {
+  out += StrCat("{\"index\":", index);
+  if (chat_) {
+    const bool silent = choice.text.empty() && !(choice.calls.empty() && choice.reasoning.empty());
+    out += StrCat(",\"message\":{\"role\":\"assistant\",\"content\":", silent ? "null" : JsonString(choice.text),
+                  ",\"refusal\":null");
+    if (!choice.reasoning.empty()) out += StrCat(",\"reasoning_content\":", JsonString(choice.reasoning));
+    if (!choice.calls.empty()) out += StrCat(",\"tool_calls\":[", choice.calls, "]");
+    out += '}';
+  } else {
+    out += StrCat(",\"text\":", JsonString(choice.text));
+  }
+  out += StrCat(",\"logprobs\":", choice.logprobs_json, ",\"finish_reason\":", choice.finish_reason, "}");
+}
+
+std::string CompletionWriter::Body() const {
+  BATON_CHECK(!stream_ && done(), "there is no whole answer");
+  std::string out = identity_;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    if (i > 0) out += ',';
+    AppendChoice(choices_[i], i, out);
+  }
+  out += StrCat("],\"usage\":", Usage(), "}");
+  return out;
+}
+
+}  // namespace baton

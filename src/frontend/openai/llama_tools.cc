@@ -1,0 +1,101 @@
+#include "frontend/openai/llama_tools.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace baton {
+namespace {
+
+constexpr std::string_view kTag = "<|python_tag|>";
+constexpr std::string_view kBetweenCalls = " \t\r\n;,";
+
+}  // namespace
+
+bool LlamaTools::IsTool(const ToolCall& call) const { return std::ranges::find(names_, call.name) != names_.end(); }
+
+bool LlamaTools::TakeBetween(ParsedAnswer& answer) {
+  const size_t next = std::min(held_.find_first_not_of(made_call_ ? kBetweenCalls : kSpace), held_.size());
+  skipped_ += held_.substr(0, next);
+  held_.erase(0, next);
+  if (held_.empty()) return false;
+  if (held_.starts_with(kTag)) {
+    skipped_ += kTag;
+    held_.erase(0, kTag.size());
+    return true;
+  }
+  if (kTag.starts_with(held_)) return false;  // cut off, perhaps
+  if (held_.front() == '{') {
+    state_ = State::kObject;
+    scanner_ = {};
+    scanned_ = 0;
+    return true;
+  }
+  answer.content += std::exchange(skipped_, "");
+  state_ = State::kText;
+  return true;
+}
+
+bool LlamaTools::TakeObject(ParsedAnswer& answer) {
+  const auto end = scanner_.Push(std::string_view(held_).substr(scanned_));
+  if (!end) {
+    scanned_ = held_.size();
+    return false;
+  }
+  const size_t size = scanned_ + *end;
+  auto call = ReadCall(std::string_view(held_).substr(0, size));
+  if (call && IsTool(*call)) {
+    answer.calls.push_back(*std::move(call));
+    held_.erase(0, size);
+    skipped_.clear();
+    made_call_ = true;
+    state_ = State::kBetween;
+  } else {
+    answer.content += std::exchange(skipped_, "");
+    answer.content += held_.substr(0, size);
+    held_.erase(0, size);
+    state_ = State::kText;
+  }
+  return true;
+}
+
+bool LlamaTools::TakeText(ParsedAnswer& answer) {
+  const size_t tag = held_.find(kTag);
+  const bool found = tag != std::string::npos;
+  const size_t shown = found ? tag : held_.size() - CutOff(held_, kTag);
+  answer.content += held_.substr(0, shown);
+  held_.erase(0, shown);
+  if (found) state_ = State::kBetween;
+  return found;
+}
+
+ParsedAnswer LlamaTools::Push(std::string_view text) {
+  ParsedAnswer answer;
+  held_ += text;
+  bool more = !held_.empty();
+  while (more) {
+    switch (state_) {
+      case State::kBetween:
+        more = TakeBetween(answer);
+        break;
+      case State::kObject:
+        more = TakeObject(answer);
+        break;
+      case State::kText:
+        more = TakeText(answer);
+        break;
+    }
+  }
+  return answer;
+}
+
+ParsedAnswer LlamaTools::Finish() {
+  ParsedAnswer answer;
+  const std::string rest = std::exchange(skipped_, "") + std::exchange(held_, "");
+  const bool separators = made_call_ && rest.find_first_not_of(kBetweenCalls) == std::string::npos;
+  if (!separators) answer.content = rest;
+  return answer;
+}
+
+std::vector<std::string> LlamaTools::marks() const { return {std::string(kTag)}; }
+
+}  // namespace baton

@@ -1,0 +1,125 @@
+#include "frontend/openai/openai_error.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/strings.h"
+#include "frontend/openai/json_text.h"
+
+namespace baton {
+namespace {
+
+// Over HTTP, what these have in the protocol are fields of the body itself.
+constexpr std::string_view kSampling = "sampling.", kChat = "chat.";
+
+// Messages begin with "FIELD: " or, of sampling parameters, with "sampling.FIELD is ".
+std::string_view FieldOf(std::string_view message) {
+  const auto end = std::ranges::find_if_not(message, [](char c) { return IsPlain(c, "_.[]"); });
+  const std::string_view field(message.begin(), end);
+  const std::string_view rest(end, message.end());
+  if (!rest.starts_with(": ") && !(field.starts_with(kSampling) && rest.starts_with(" is "))) return "";
+  return field;
+}
+
+std::string_view TypeOf(absl::StatusCode code, int http) {
+  switch (code) {
+    case absl::StatusCode::kUnauthenticated:
+      return "authentication_error";
+    case absl::StatusCode::kPermissionDenied:
+      return "permission_error";
+    case absl::StatusCode::kResourceExhausted:
+      return "rate_limit_error";
+    default:
+      return http >= 500 ? "server_error" : "invalid_request_error";
+  }
+}
+
+// The tokens of the model's context, where they are too few: such messages end with "(context N of 'MODEL'...)", or,
+// where a prompt grew too long, with "tokens, limit N".
+// Empty: it is something else.
+std::string_view ContextOf(absl::StatusCode code, std::string_view field, std::string_view message) {
+  if (code != absl::StatusCode::kInvalidArgument) return "";
+  if (field != "prompt" && field != "max_tokens" && field != "tokens") return "";
+  for (const std::string_view before : {" (context ", " tokens, limit "}) {
+    const size_t at = message.find(before);
+    if (at == std::string_view::npos) continue;
+    const std::string_view rest = message.substr(at + before.size());
+    return rest.substr(0, rest.find_first_not_of("0123456789"));
+  }
+  return "";
+}
+
+std::string CodeOf(absl::StatusCode code, std::string_view field, bool too_long) {
+  if (too_long) return "context_length_exceeded";
+  switch (code) {
+    case absl::StatusCode::kUnimplemented:
+      return "unsupported";
+    case absl::StatusCode::kUnauthenticated:
+      return "invalid_api_key";
+    case absl::StatusCode::kResourceExhausted:
+      return "rate_limit_exceeded";
+    case absl::StatusCode::kNotFound:
+      return field == "model" ? "model_not_found" : "not_found";
+    default:
+      return absl::AsciiStrToLower(absl::StatusCodeToString(code));
+  }
+}
+
+}  // namespace
+
+int HttpStatusOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kUnimplemented:
+      return 400;
+    case absl::StatusCode::kUnauthenticated:
+      return 401;
+    case absl::StatusCode::kPermissionDenied:
+      return 403;
+    case absl::StatusCode::kNotFound:
+      return 404;
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kAborted:
+      return 409;
+    case absl::StatusCode::kResourceExhausted:
+      return 429;
+    case absl::StatusCode::kCancelled:
+      return 499;
+    case absl::StatusCode::kUnavailable:
+      return 503;
+    case absl::StatusCode::kDeadlineExceeded:
+      return 504;
+    default:
+      return 500;
+  }
+}
+
+std::string ErrorBody(const absl::Status& status) {
+  std::string_view message = Message(status);
+  const int http = HttpStatusOf(status);
+  std::string_view field = http < 429 ? FieldOf(message) : "";  // what is beyond is not a field's fault
+  for (const std::string_view owner : {kSampling, kChat}) {
+    if (!field.starts_with(owner)) continue;
+    message.remove_prefix(owner.size());
+    field.remove_prefix(owner.size());
+  }
+  // Frameworks shorten a chat when they read this, or the code.
+  const std::string_view context = ContextOf(status.code(), field, message);
+  const std::string whole = context.empty()
+                                ? std::string(message)
+                                : StrCat("This model's maximum context length is ", context, " tokens. ", message);
+  std::string out = "{\"error\":{\"message\":";
+  AppendJsonString(out, whole);
+  out += ",\"type\":";
+  AppendJsonString(out, TypeOf(status.code(), http));
+  out += ",\"param\":";
+  out += field.empty() ? "null" : JsonString(field);
+  out += ",\"code\":";
+  AppendJsonString(out, CodeOf(status.code(), field, !context.empty()));
+  out += "}}";
+  return out;
+}
+
+}  // namespace baton

@@ -1,0 +1,22 @@
+#include "frontend/openai/tool_parser.h"
+
+#include <utility>
+
+#include "frontend/openai/hermes_tools.h"
+#include "frontend/openai/llama_tools.h"
+
+namespace baton {
+
+std::unique_ptr<ToolParser> MakeToolParser(ToolFormat format, std::vector<std::string> names) {
+  switch (format) {
+    case ToolFormat::kHermes:
+      return std::make_unique<HermesTools>();
+    case ToolFormat::kLlama:
+      return std::make_unique<LlamaTools>(std::move(names));
+    case ToolFormat::kNone:
+      break;
+  }
+  return nullptr;
+}
+
+}  // namespace baton

@@ -1,0 +1,80 @@
+#include "frontend/http/body_bytes.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+// How many bytes an account gets that takes all it can.
+size_t TakeAll(BodyBytes& bytes, const std::string& account) {
+  size_t taken = 0;
+  while (bytes.Take(account, 1)) ++taken;
+  return taken;
+}
+
+TEST_CASE("what is of no account may fill the memory") {
+  BodyBytes bytes(100);
+  CHECK(TakeAll(bytes, "") == 100);
+  CHECK_FALSE(bytes.Take("a", 1));
+  bytes.Give("", 2);
+  CHECK(bytes.Take("a", 1));
+}
+
+TEST_CASE("an account that takes all it can leaves as much to others") {
+  BodyBytes bytes(120);
+  CHECK(TakeAll(bytes, "a") == 60);
+  CHECK(TakeAll(bytes, "b") == 30);
+  CHECK(TakeAll(bytes, "c") == 15);
+  // Who has more than is its share now waits for its own bytes to come back, and the others get them.
+  bytes.Give("a", 20);
+  CHECK_FALSE(bytes.Take("a", 1));
+  CHECK(bytes.Take("c", 5));
+  bytes.Give("a", 40);
+  bytes.Give("b", 30);
+  bytes.Give("c", 20);
+  CHECK(TakeAll(bytes, "c") == 60);
+}
+
+TEST_CASE("accounts that all want everything come to hold the same, and one that comes then finds as much") {
+  BodyBytes bytes(400);
+  std::mt19937 random(1);
+  std::map<std::string, std::vector<size_t>> bodies{{"a", {}}, {"b", {}}, {"c", {}}};
+  for (int i = 0; i < 20'000; ++i) {
+    auto& [account, held] = *std::next(bodies.begin(), random() % 3);
+    const size_t size = 1 + random() % 5;
+    if (bytes.Take(account, size)) {
+      held.push_back(size);
+    } else if (!held.empty()) {
+      bytes.Give(account, held.back());
+      held.pop_back();
+    }
+  }
+  for (const auto& [account, held] : bodies) {
+    size_t sum = 0;
+    for (const size_t size : held) sum += size;
+    CHECK(sum >= 85);
+    CHECK(sum <= 115);
+  }
+  CHECK(bytes.Take("d", 40));
+}
+
+TEST_CASE("a charge gives back what it took, and a body that finds no room keeps what it has") {
+  const auto bytes = std::make_shared<BodyBytes>(100);
+  auto charge = std::make_unique<BodyCharge>(bytes, "a");
+  CHECK(charge->Add(40));
+  CHECK_FALSE(charge->Add(11));
+  CHECK(charge->bytes() == 40);
+  CHECK(charge->Add(0));
+  charge.reset();
+  CHECK(TakeAll(*bytes, "a") == 50);
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,115 @@
+#include "frontend/http/connection_table.h"
+
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+using Room = ConnectionTable::Room;
+
+// A table, and whom it closed.
+struct WatchedTable {
+  ConnectionTable table;
+  std::vector<ConnectionTable::Id> closed;
+
+  WatchedTable(int most, bool asks) : table(most, asks) {}
+  Room Add(ConnectionTable::Id id, const std::string& address) {
+    const Room room = table.Add(id, address, [this, id] { closed.push_back(id); });
+    table.CheckInvariants();
+    return room;
+  }
+};
+
+TEST_CASE("strangers are at most half of all connections, the longest silent goes") {
+  WatchedTable w(16, /*asks=*/true);
+  for (int i = 0; i < 8; ++i) CHECK(w.Add(i, absl::StrCat("10.0.0.", i)) == Room::kFree);
+  w.table.EndRequest(0);  // was heard of since
+  CHECK(w.Add(8, "10.0.0.8") == Room::kMade);
+  CHECK(w.closed == std::vector<ConnectionTable::Id>{1});
+  // Who shows a key is none any more, and stays.
+  for (const int id : {2, 3, 4}) w.table.ShowKey(id);
+  for (int i = 9; i < 12; ++i) CHECK(w.Add(i, absl::StrCat("10.0.0.", i)) == Room::kFree);
+  CHECK(w.Add(12, "10.0.0.12") == Room::kMade);
+  CHECK(w.closed.back() == 5);
+}
+
+TEST_CASE("strangers of one address are at most a quarter, and close each other's") {
+  WatchedTable w(16, /*asks=*/true);
+  CHECK(w.Add(100, "10.0.0.9") == Room::kFree);
+  for (int i = 0; i < 4; ++i) CHECK(w.Add(i, "2001:db8::1") == Room::kFree);
+  CHECK(w.Add(4, "2001:db8::ffff:2") == Room::kMade);  // the same 64 bits
+  CHECK(w.closed == std::vector<ConnectionTable::Id>{0});
+  CHECK(w.Add(5, "2001:db8:0:1::1") == Room::kFree);
+}
+
+TEST_CASE("a table full of those who have keys takes no one") {
+  WatchedTable w(4, /*asks=*/true);
+  for (int i = 0; i < 4; ++i) {
+    CHECK(w.Add(i, "10.0.0.1") == Room::kFree);
+    w.table.ShowKey(i);
+  }
+  CHECK(w.Add(4, "10.0.0.2") == Room::kNone);
+  CHECK(w.table.size() == 4);
+  w.table.Remove(0);
+  CHECK(w.Add(5, "10.0.0.2") == Room::kFree);
+}
+
+TEST_CASE("where no keys are asked for, who waits for an answer stays, and this machine may have all") {
+  WatchedTable w(8, /*asks=*/false);
+  for (int i = 0; i < 8; ++i) CHECK(w.Add(i, "127.0.0.1") == Room::kFree);
+  w.table.BeginRequest(0);
+  CHECK(w.Add(8, "::1") == Room::kMade);
+  CHECK(w.closed == std::vector<ConnectionTable::Id>{1});
+  for (int i = 2; i < 9; ++i) w.table.BeginRequest(i);
+  CHECK(w.Add(9, "127.0.0.1") == Room::kNone);
+  for (int i = 2; i < 9; ++i) w.table.Remove(i);
+
+  CHECK(w.Add(10, "10.0.0.1") == Room::kFree);
+  CHECK(w.Add(11, "::ffff:10.0.0.1") == Room::kFree);
+  w.table.BeginRequest(10);
+  w.table.BeginRequest(11);
+  CHECK(w.Add(12, "10.0.0.1") == Room::kNoneOf);
+  w.table.EndRequest(11);
+  CHECK(w.Add(13, "10.0.0.1") == Room::kMade);
+  CHECK(w.closed.back() == 11);
+}
+
+TEST_CASE("whatever connections do, the table adds up") {
+  std::mt19937 random(7);
+  for (const bool asks : {true, false}) {
+    WatchedTable w(12, asks);
+    std::set<ConnectionTable::Id> open;
+    for (ConnectionTable::Id i = 0; i < 5000; ++i) {
+      const Room room = w.Add(i, absl::StrCat("10.0.0.", random() % 5));
+      if (room == Room::kFree || room == Room::kMade) open.insert(i);
+      for (const ConnectionTable::Id id : w.closed) open.erase(id);
+      w.closed.clear();
+      CHECK(w.table.size() == open.size());
+      const ConnectionTable::Id other = i - random() % 20;
+      switch (random() % 4) {
+        case 0:
+          w.table.Remove(other);
+          open.erase(other);
+          break;
+        case 1:
+          w.table.BeginRequest(other);
+          break;
+        case 2:
+          w.table.EndRequest(other);
+          break;
+        default:
+          if (asks) w.table.ShowKey(other);
+      }
+      w.table.CheckInvariants();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace baton

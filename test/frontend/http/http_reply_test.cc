@@ -1,0 +1,79 @@
+#include "frontend/http/http_reply.h"
+
+#include "absl/strings/match.h"
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+struct ReplyWorld {
+  int woken = 0;
+  HttpReply reply{HttpReply::Form{}, [this] { ++woken; }};
+
+  // What there is to send; all of it is sent.
+  std::string Take() {
+    std::string out;
+    reply.Take(out);
+    reply.Sent(out.size());
+    return out;
+  }
+};
+
+const HttpResponse kHead{.status = 200, .headers = {{"x-open", "yes"}}, .body = ""};
+
+TEST_CASE("an open answer begins with its first part") {
+  ReplyWorld w;
+  w.reply.Open(kHead, "?");
+  CHECK(w.woken == 0);
+  w.reply.Write("a");
+  CHECK(w.woken == 1);
+  const std::string out = w.Take();
+  CHECK(absl::StartsWith(out, "HTTP/1.1 200 OK\r\nx-open: yes\r\n"));
+  CHECK(absl::EndsWith(out, "\r\n\r\n1\r\na\r\n"));
+  CHECK_FALSE(w.reply.TrySend({.status = 500, .headers = {}, .body = {}}));
+  w.reply.End();
+  CHECK(w.Take() == "0\r\n\r\n");
+  CHECK_FALSE(w.reply.BreakSilence());
+}
+
+TEST_CASE("an open answer begins with its sign where it is silent for long, and repeats that") {
+  ReplyWorld w;
+  w.reply.Open(kHead, "?");
+  REQUIRE(w.reply.BreakSilence());
+  CHECK(absl::EndsWith(w.Take(), "\r\n\r\n1\r\n?\r\n"));
+  REQUIRE(w.reply.BreakSilence());
+  // Nothing is piled up for a client that has not read it.
+  CHECK_FALSE(w.reply.BreakSilence());
+  CHECK(w.Take() == "1\r\n?\r\n");
+  w.reply.Write("a");
+  CHECK(w.Take() == "1\r\na\r\n");
+  CHECK(w.reply.BreakSilence());
+}
+
+TEST_CASE("until an open answer has begun, another may be sent whole") {
+  ReplyWorld w;
+  w.reply.Open(kHead, "?");
+  CHECK(w.reply.TrySend({.status = 503, .headers = {}, .body = "no"}));
+  CHECK(absl::StartsWith(w.Take(), "HTTP/1.1 503 "));
+  CHECK_FALSE(w.reply.BreakSilence());
+}
+
+TEST_CASE("an answer that is not open has nothing to say before it is given") {
+  ReplyWorld w;
+  CHECK_FALSE(w.reply.BreakSilence());
+  w.reply.Send({.status = 200, .headers = {}, .body = "a"});
+  w.Take();
+  CHECK_FALSE(w.reply.BreakSilence());
+}
+
+TEST_CASE("nobody who has gone is told anything") {
+  ReplyWorld w;
+  w.reply.Open(kHead, "?");
+  w.reply.Leave(Gone::kLeft);
+  CHECK_FALSE(w.reply.BreakSilence());
+  CHECK(w.reply.TrySend({.status = 503, .headers = {}, .body = {}}));
+  CHECK(w.Take().empty());
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,367 @@
+// What TLS adds: who agrees to it, how it ends, and that a certificate may be renewed. All else http_server_test.cc
+// tests with and without it.
+#include <atomic>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "await.h"
+#include "base/strings.h"
+#include "certificates.h"
+#include "frontend/http/http_server.h"
+#include "http_client.h"
+#include "patient_options.h"
+#include "tls_records.h"
+
+namespace baton {
+namespace {
+
+class CountingEcho final : public HttpHandler {
+ public:
+  void OnRequest(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
+    ++requests;
+    reply->Begin({.status = 200, .headers = {}, .body = std::move(request.body)});
+    if (request.path == "/no-end") return;
+    reply->End();
+  }
+  std::optional<HttpResponse> OnHead(HttpRequest&) override { return std::nullopt; }
+  HttpResponse Refusal(int status, const std::string& message) override {
+    return {.status = status, .headers = {}, .body = message};
+  }
+
+  std::atomic<int> requests = 0;
+};
+
+struct HttpsWorld {
+  Authority authority{"ours"};
+  TlsFiles files = authority.Issue("server");
+  std::shared_ptr<TlsCertificate> certificate;
+  CountingEcho handler;
+  std::unique_ptr<HttpServer> server;
+
+  explicit HttpsWorld(const std::function<void(HttpOptions&)>& change = [](HttpOptions&) {}) {
+    auto loaded = TlsCertificate::Load({files.certificate, files.key});
+    REQUIRE(loaded.ok());
+    certificate = *loaded;
+    HttpOptions options = PatientOptions();
+    options.tls = certificate;
+    change(options);
+    auto started = HttpServer::Start(options, handler);
+    REQUIRE(started.ok());
+    server = *std::move(started);
+  }
+  HttpClient Client(SSL_CTX* context) { return HttpClient(server->address(), 0, context); }
+  HttpClient Client() { return Client(authority.ClientContext().get()); }
+  HttpClient PlainClient() { return HttpClient(server->address()); }
+  void AwaitNobody() {
+    Await("connections to end", [&] { return server->connections() == 0; });
+  }
+};
+
+// A client's first message, as OpenSSL writes it.
+std::string ClientHello(SSL_CTX* context) {
+  const std::unique_ptr<SSL, void (*)(SSL*)> client(SSL_new(context), SSL_free);
+  BIO* const out = BIO_new(BIO_s_mem());
+  SSL_set_bio(client.get(), BIO_new(BIO_s_mem()), out);
+  SSL_connect(client.get());
+  char* bytes = nullptr;
+  const auto size = BIO_get_mem_data(out, &bytes);
+  return std::string(bytes, static_cast<size_t>(size));
+}
+
+std::string NameOf(const X509* certificate) {
+  char name[64] = "";
+  X509_NAME_get_text_by_NID(X509_get_subject_name(certificate), NID_commonName, name, sizeof name);
+  return name;
+}
+std::string ServerSeenBy(const HttpClient& client) {
+  const std::unique_ptr<X509, void (*)(X509*)> certificate(SSL_get1_peer_certificate(client.tls()), X509_free);
+  REQUIRE(certificate != nullptr);
+  return NameOf(certificate.get());
+}
+
+void Copy(const std::string& from, const std::string& to) {
+  std::ofstream(to, std::ios::binary) << std::ifstream(from, std::ios::binary).rdbuf();
+}
+
+TEST_CASE("TLS 1.2 and 1.3 are spoken, older ones are not") {
+  HttpsWorld w;
+  const auto context = w.authority.ClientContext();
+  // Else OpenSSL offers no old version at all, and takes none.
+  for (SSL_CTX* side : {context.get(), w.certificate->context().get()}) {
+    REQUIRE(SSL_CTX_set_cipher_list(side, "DEFAULT@SECLEVEL=0") == 1);
+  }
+  const auto version_of = [&](int only) {
+    SSL_CTX_set_min_proto_version(context.get(), only);
+    SSL_CTX_set_max_proto_version(context.get(), only);
+    HttpClient client = w.Client(context.get());
+    if (!client.encrypted()) return 0;
+    client.Post("/", "x");
+    CHECK(client.Read().body == "x");
+    return SSL_version(client.tls());
+  };
+  CHECK(version_of(TLS1_3_VERSION) == TLS1_3_VERSION);
+  CHECK(version_of(TLS1_2_VERSION) == TLS1_2_VERSION);
+  CHECK(version_of(TLS1_1_VERSION) == 0);
+  CHECK(version_of(TLS1_VERSION) == 0);
+}
+
+TEST_CASE("keys are exchanged by curves that take little time, and by nothing else") {
+  HttpsWorld w;
+  const auto agrees = [&](int version, const std::string& groups, const std::string& ciphers) {
+    const auto context = w.authority.ClientContext();
+    SSL_CTX_set_min_proto_version(context.get(), version);
+    SSL_CTX_set_max_proto_version(context.get(), version);
+    REQUIRE(SSL_CTX_set1_groups_list(context.get(), groups.c_str()) == 1);
+    REQUIRE(SSL_CTX_set_cipher_list(context.get(), ciphers.c_str()) == 1);
+    return w.Client(context.get()).encrypted();
+  };
+  CHECK_FALSE(agrees(TLS1_3_VERSION, "ffdhe8192", "DEFAULT"));
+  CHECK_FALSE(agrees(TLS1_3_VERSION, "ffdhe2048", "DEFAULT"));
+  CHECK_FALSE(agrees(TLS1_3_VERSION, "P-521", "DEFAULT"));
+  CHECK(agrees(TLS1_3_VERSION, "ffdhe8192:P-521:P-256", "DEFAULT"));  // asked for a key of the last
+  CHECK(agrees(TLS1_3_VERSION, "X25519", "DEFAULT"));
+  CHECK(agrees(TLS1_2_VERSION, "P-256", "DEFAULT"));
+
+  const TlsFiles rsa = w.authority.Issue("rsa", /*rsa=*/true);  // with which TLS 1.2 has more ways
+  Copy(rsa.certificate, w.files.certificate);
+  Copy(rsa.key, w.files.key);
+  REQUIRE(w.certificate->Renew().value() == true);
+  CHECK(agrees(TLS1_2_VERSION, "P-256", "kECDHE"));
+  CHECK_FALSE(agrees(TLS1_2_VERSION, "P-256", "kDHE"));
+  CHECK_FALSE(agrees(TLS1_2_VERSION, "P-256", "kRSA"));
+}
+
+TEST_CASE("of the protocols that a client offers HTTP/1.1 is chosen, and a client of others alone is refused") {
+  HttpsWorld w;
+  const auto chosen_of = [&](const std::string& offered) -> std::string {
+    const auto context = w.authority.ClientContext();
+    SSL_CTX_set_alpn_protos(context.get(), reinterpret_cast<const unsigned char*>(offered.data()),
+                            static_cast<unsigned>(offered.size()));
+    const HttpClient client = w.Client(context.get());
+    if (!client.encrypted()) return "none";
+    const unsigned char* chosen = nullptr;
+    unsigned size = 0;
+    SSL_get0_alpn_selected(client.tls(), &chosen, &size);
+    return std::string(reinterpret_cast<const char*>(chosen), size);
+  };
+  CHECK(chosen_of("\x02h2\x08http/1.1") == "http/1.1");
+  CHECK(chosen_of("\x02h2") == "none");
+  CHECK(w.Client().encrypted());  // offers nothing
+}
+
+TEST_CASE("a client that trusts another authority goes, and others are served") {
+  HttpsWorld w;
+  Authority others("others");
+  CHECK_FALSE(w.Client(others.ClientContext().get()).encrypted());
+  HttpClient client = w.Client();
+  client.Post("/", "x");
+  CHECK(client.Read().body == "x");
+}
+
+TEST_CASE("who does not encrypt is told that this port does") {
+  HttpsWorld w;
+  for (const std::string begin : {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "G", "POST /echo HTTP/1.1\r\n"}) {
+    HttpClient client = w.PlainClient();
+    client.Send(begin);
+    HttpAnswer answer = client.Read();
+    CHECK(answer.status == 400);
+    CHECK(absl::StrContains(answer.body, "https://"));
+    CHECK(client.AtEnd());
+  }
+}
+
+TEST_CASE("what is no TLS ends the connection") {
+  HttpsWorld w;
+  std::string hello = ClientHello(w.authority.ClientContext().get());
+  SECTION("from the first byte") { hello = std::string("\0\1\2\3", 4) + std::string(100, '\xff'); }
+  SECTION("within its first message") { hello.replace(20, 50, std::string(50, '\xff')); }
+  SECTION("after its first message") { hello += std::string(100, 'x'); }
+  SECTION("with a length that no record has") { hello[3] = '\xff'; }
+  SECTION("longer than hellos are") { hello = hello.substr(0, 5) + std::string("\1\1\0\0", 4); }
+  HttpClient client = w.PlainClient();
+  client.Send(hello);
+  CHECK(client.EndsAtLast());
+  client.Close();
+  w.AwaitNobody();
+}
+
+TEST_CASE("a client that stalls within the handshake, or says nothing after it, is sent away") {
+  // On a slow machine the time passes before the server has what a client sends; then there is twice as much.
+  for (absl::Duration timeout = absl::Milliseconds(300);; timeout *= 2) {
+    HttpsWorld w([&](HttpOptions& o) { o.header_timeout = timeout; });
+    const std::string hello = ClientHello(w.authority.ClientContext().get());
+    HttpClient silent = w.PlainClient(), stalled = w.PlainClient(), encrypted = w.Client();
+    stalled.Send(hello.substr(0, hello.size() / 2));
+    CHECK(silent.AtEnd());
+    CHECK(stalled.AtEnd());
+    if (!encrypted.encrypted()) continue;
+    CHECK(encrypted.AtEnd());
+    CHECK(encrypted.was_told_of_the_end());
+    HttpClient answered = w.PlainClient();  // does not reply to the server's part of the handshake
+    answered.Send(hello);
+    if (!answered.HasInput()) continue;
+    CHECK(answered.EndsAtLast());
+    return;
+  }
+}
+
+TEST_CASE("bodies and answers of many records arrive as they are") {
+  HttpsWorld w;
+  HttpClient client = w.Client();
+  std::string body;
+  for (int i = 0; body.size() < 3u << 20; ++i) body += std::to_string(i);
+  for (int i = 0; i < 2; ++i) {
+    client.Post("/", body);
+    CHECK((client.Read().body == body));
+  }
+}
+
+TEST_CASE("a client that cuts its side off without a word has its answer, and the server's word that it has all") {
+  HttpsWorld w;
+  HttpClient whole = w.Client(), part = w.Client();
+  whole.Send("GET / HTTP/1.0\r\nContent-Length: 1\r\n\r\nx");
+  whole.CutInput();
+  CHECK(whole.Read().body == "x");  // to the end of the connection
+  CHECK(whole.was_told_of_the_end());
+  part.Send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nx");
+  part.CutInput();
+  CHECK(part.Read().status == 400);
+  CHECK(part.AtEnd());
+  CHECK(part.was_told_of_the_end());
+}
+
+TEST_CASE("an answer waits for the rest of a message that its client cut in two") {
+  HttpsWorld w([](HttpOptions& o) { o.linger_timeout = absl::ZeroDuration(); });  // clients here stay open
+  const auto context = w.authority.ClientContext();
+  const TrafficSecret secret(context.get());
+  HttpClient client = w.Client(context.get());
+  REQUIRE(client.encrypted());
+  REQUIRE_FALSE(secret.client().empty());
+  TlsRecords records(secret.client());
+  const std::string key_update{24, 0, 0, 1, 0};
+  const size_t cut = GENERATE(2, 4);  // within its header, and after that
+  const std::string request = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nfirst";
+  SECTION("which comes") {
+    std::string bytes = records.Seal(TlsRecords::kData, request);
+    bytes += records.Seal(TlsRecords::kHandshake, key_update.substr(0, cut));
+    client.SendRaw(bytes);  // in one write, so that the answer is there while the message is not
+    Await("the request", [&] { return w.handler.requests > 0; });
+    client.SendRaw(records.Seal(TlsRecords::kHandshake, key_update.substr(cut)));
+    CHECK(client.Read().body == "first");
+    records.UpdateKeys();
+    client.SendRaw(records.Seal(TlsRecords::kData, request));
+    CHECK(client.Read().body == "first");
+  }
+  SECTION("which never comes, while more requests than are kept do") {
+    std::string many;
+    for (int i = 0; i < 3; ++i) many += records.Seal(TlsRecords::kData, request + std::string(8000, '\n'));
+    many += records.Seal(TlsRecords::kHandshake, key_update.substr(0, cut));
+    client.SendRaw(many);
+    client.SendRaw(records.Seal(TlsRecords::kData, request));  // within the message, which is none
+    w.AwaitNobody();
+  }
+  SECTION("which never comes, for the client has ended its side") {
+    client.SendRaw(records.Seal(TlsRecords::kData, request));
+    CHECK(client.Read().body == "first");  // so that what follows comes after the handshake
+    std::string bytes = records.Seal(TlsRecords::kData, request);
+    bytes += records.Seal(TlsRecords::kHandshake, key_update.substr(0, cut));
+    client.SendRaw(bytes);
+    client.CutInput();
+    w.AwaitNobody();
+  }
+}
+
+TEST_CASE("messages that carry nothing end the connection") {
+  HttpsWorld w([](HttpOptions& o) { o.linger_timeout = absl::ZeroDuration(); });  // this client reads no end
+  HttpClient client = w.Client();
+  REQUIRE(client.encrypted());
+  while (client.UpdateKeys()) continue;
+  w.AwaitNobody();
+}
+
+TEST_CASE("a client that asks for ever new keys and reads none of them is cut off") {
+  HttpsWorld w;
+  const auto context = w.authority.ClientContext();
+  HttpClient client = HttpClient(w.server->address(), /*receive_buffer=*/4096, context.get());
+  REQUIRE(client.encrypted());
+  client.Send("GET / HTTP/1.1\r\nHost: x\r\nX: ");
+  int updates = 0;
+  const auto next = [&] { return updates % 1000 != 0 || client.Send("x"); };  // so that they carry something
+  while (next() && client.UpdateKeys()) ++updates;
+  w.AwaitNobody();
+}
+
+TEST_CASE("no session is resumed") {
+  HttpsWorld w;
+  for (const int only : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+    const auto context = w.authority.ClientContext();
+    SSL_CTX_set_min_proto_version(context.get(), only);
+    SSL_CTX_set_max_proto_version(context.get(), only);
+    HttpClient client = w.Client(context.get());
+    client.Post("/", "x");
+    CHECK(client.Read().body == "x");
+    CHECK(SSL_SESSION_is_resumable(SSL_get_session(client.tls())) == 0);
+  }
+}
+
+TEST_CASE("a client is not told that it has all of an answer that is cut") {
+  HttpsWorld w;
+  HttpClient cut = w.Client(), idle = w.Client();
+  cut.Send("POST /no-end HTTP/1.0\r\nContent-Length: 1\r\n\r\nx");
+  CHECK(cut.ReadHead().status == 200);
+  w.server->Stop();
+  CHECK(cut.EndsAtLast());
+  CHECK_FALSE(cut.was_told_of_the_end());
+  CHECK(idle.EndsAtLast());
+  CHECK(idle.was_told_of_the_end());
+}
+
+TEST_CASE("a body that ends in what is no TLS keeps no room from others") {
+  HttpsWorld w([](HttpOptions& o) { o.max_bodies_bytes = 100'000; });
+  HttpClient broken = w.Client(), other = w.Client();
+  const std::string body(80'000, 'x');
+  broken.Send(absl::StrCat("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n", body));
+  broken.SendRaw("no record");
+  CHECK(broken.EndsAtLast());
+  other.Post("/", body);
+  CHECK(other.Read().status == 200);
+}
+
+TEST_CASE("a renewed certificate is shown to those who come, and one that is no good to nobody") {
+  HttpsWorld w;
+  HttpClient before = w.Client();
+  CHECK(ServerSeenBy(before) == "server");
+  CHECK(w.certificate->Renew().value() == false);
+
+  const TlsFiles renewed = w.authority.Issue("renewed");
+  Copy(renewed.certificate, w.files.certificate);  // and not yet its key
+  const auto refused = w.certificate->Renew();
+  CHECK(absl::IsInvalidArgument(refused.status()));
+  CHECK(absl::StrContains(ToAbsl(Message(refused.status())), w.files.key));
+  CHECK(w.certificate->Renew().value() == false);  // told once
+  CHECK(ServerSeenBy(w.Client()) == "server");
+
+  Copy(renewed.key, w.files.key);
+  CHECK(w.certificate->Renew().value() == true);
+  CHECK(ServerSeenBy(w.Client()) == "renewed");
+  before.Post("/", "x");
+  CHECK(before.Read().body == "x");
+
+  const TlsFiles other_kind = w.authority.Issue("rsa", /*rsa=*/true);
+  Copy(other_kind.certificate, w.files.certificate);
+  CHECK(absl::StrContains(ToAbsl(Message(w.certificate->Renew().status())), w.files.key));
+  CHECK(ServerSeenBy(w.Client()) == "renewed");
+
+  std::ofstream(w.files.certificate) << "no certificate";
+  CHECK(absl::StrContains(ToAbsl(Message(w.certificate->Renew().status())), "expected certificates in PEM"));
+  std::remove(w.files.certificate.c_str());
+  CHECK(absl::StrContains(ToAbsl(Message(w.certificate->Renew().status())), "cannot be read"));
+  CHECK(ServerSeenBy(w.Client()) == "renewed");
+}
+
+}  // namespace
+}  // namespace baton

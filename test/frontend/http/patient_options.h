@@ -1,0 +1,17 @@
+// Options of an HTTP server that waits for its clients as long as a test does.
+#pragma once
+
+#include "absl/time/time.h"
+#include "frontend/http/http_server.h"
+
+namespace baton {
+
+inline HttpOptions PatientOptions() {
+  HttpOptions options;
+  options.listen = "127.0.0.1:0";
+  options.header_timeout = options.body_timeout = options.idle_timeout = absl::Hours(1);
+  options.linger_timeout = options.max_read_pause = options.max_silence = absl::Hours(1);
+  return options;
+}
+
+}  // namespace baton

@@ -1,0 +1,171 @@
+// What a stream says in all its chunks is what one body says, however the workers cut the answer into updates.
+#include <map>
+#include <random>
+
+#include "base/json/json_body.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "frontend/openai/completion_writer.h"
+#include "frontend/openai/openai_model.h"
+#include "seeds.h"
+
+namespace baton {
+namespace {
+
+const std::vector<std::string>& Pieces() {
+  static const std::vector<std::string> pieces = {"hello ",
+                                                  "é",
+                                                  "\n",
+                                                  "\"",
+                                                  "\\",
+                                                  "<tool_call>",
+                                                  "</tool_call>",
+                                                  "{\"name\": \"f\", \"arguments\": {\"x\": 1}}",
+                                                  "{\"name\": \"f\"",
+                                                  "<|python_tag|>",
+                                                  "; ",
+                                                  "\x01",
+                                                  "𝄞",
+                                                  "<|eot_id|>"};
+  return pieces;
+}
+
+// What a decode worker makes of these tokens: text is held back to whole characters, special tokens give none.
+std::vector<TokenUpdate> Updates(const std::vector<TokenId>& tokens, bool logprobs, std::mt19937& random) {
+  static const MarkedTokenizer tokenizer;
+  Detokenizer detokenizer(tokenizer);
+  std::vector<TokenUpdate> updates;
+  for (const TokenId id : tokens) {
+    if (updates.empty() || random() % 3 > 0) updates.emplace_back();
+    TokenUpdate& update = updates.back();
+    update.tokens.push_back(id);
+    update.text += detokenizer.Push(id);
+    if (logprobs) update.logprobs.push_back({.logprob = -0.5f, .top = {{id, -0.5f}, {(id + 1) % 256, -2.0f}}});
+  }
+  updates.emplace_back();
+  updates.back().text = detokenizer.Finish();
+  return updates;
+}
+
+std::vector<TokenId> RandomTokens(std::mt19937& random) {
+  static const MarkedTokenizer tokenizer;
+  std::vector<TokenId> tokens;
+  for (uint32_t i = random() % 12; i > 0; --i) {
+    const std::string& piece = Pieces()[random() % Pieces().size()];
+    const auto ids = tokenizer.Encode(piece, Tokenizer::SpecialTokens::kParse);
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    if (random() % 8 == 0) tokens.push_back(0x80 + static_cast<TokenId>(random() % 128));  // no UTF-8
+  }
+  return tokens;
+}
+
+// An answer's choices as a body has them.
+struct Choice {
+  std::string text, calls, finish_reason;
+  std::map<std::string, Json> logprobs;  // of a chat: the content; of a completion: the four lists
+  bool operator==(const Choice&) const = default;
+};
+
+void AddLogprobs(const Json& logprobs, Choice& choice) {
+  if (logprobs.is_null()) return;
+  for (const auto& [name, list] : logprobs.items()) {
+    if (list.is_null()) continue;
+    for (const Json& element : list) choice.logprobs[name].push_back(element);
+  }
+}
+
+void AddCall(const Json& call, Choice& choice) { choice.calls += StrCat(call["id"].dump(), call["function"].dump()); }
+
+std::vector<Choice> FromStream(std::string_view stream, size_t count) {
+  std::vector<Choice> choices(count);
+  while (!stream.empty()) {
+    const size_t end = stream.find("\n\n");
+    REQUIRE(end != std::string_view::npos);
+    const std::string_view event = stream.substr(0, end);
+    stream.remove_prefix(end + 2);
+    if (event == "data: [DONE]") break;
+    REQUIRE(event.starts_with("data: "));
+    const auto chunk = ParseJsonBody(event.substr(6));
+    INFO(chunk.status());
+    REQUIRE(chunk.ok());
+    for (const Json& part : (*chunk)["choices"]) {
+      Choice& choice = choices.at(part["index"].get<size_t>());
+      REQUIRE(choice.finish_reason.empty());
+      if (part.contains("text")) choice.text += part["text"].get<std::string>();
+      if (part.contains("delta")) {
+        choice.text += part["delta"].value("content", "");
+        for (const Json& call : part["delta"].value("tool_calls", Json::array())) AddCall(call, choice);
+      }
+      AddLogprobs(part["logprobs"], choice);
+      if (part["finish_reason"].is_string()) choice.finish_reason = part["finish_reason"].get<std::string>();
+    }
+  }
+  CHECK(stream.empty());
+  return choices;
+}
+
+std::vector<Choice> FromBody(const std::string& text) {
+  const auto body = ParseJsonBody(text);
+  INFO(body.status());
+  REQUIRE(body.ok());
+  std::vector<Choice> choices;
+  for (const Json& part : (*body)["choices"]) {
+    Choice& choice = choices.emplace_back();
+    if (part.contains("text")) choice.text = part["text"].get<std::string>();
+    if (part.contains("message")) {
+      const Json& message = part["message"];
+      if (message["content"].is_string()) choice.text = message["content"].get<std::string>();
+      for (const Json& call : message.value("tool_calls", Json::array())) AddCall(call, choice);
+    }
+    AddLogprobs(part["logprobs"], choice);
+    choice.finish_reason = part["finish_reason"].get<std::string>();
+  }
+  return choices;
+}
+
+TEST_CASE("a stream says what a body says") {
+  ForEachSeed(300, [](uint64_t seed) {
+    std::mt19937 random(seed);
+    CompletionCall call;
+    call.chat = random() % 3 > 0;
+    call.requests.resize(1);
+    call.samples = static_cast<int32_t>(random() % 3 + 1);
+    call.include_usage = random() % 2 == 0;
+    if (random() % 3 == 0) call.logprobs = 1;
+    if (!call.chat && !call.logprobs && random() % 2 == 0) call.echo = {"prompt é"};
+    constexpr ToolFormat kFormats[] = {ToolFormat::kNone, ToolFormat::kHermes, ToolFormat::kLlama};
+    if (call.chat) call.tools = kFormats[random() % 3];
+    call.tool_names = {"f"};
+    CompletionCall streamed = call;
+    streamed.stream = true;
+
+    const ServedModel& model = **TestModels().Find("llama");
+    CompletionWriter body(call, model, "1", absl::UnixEpoch());
+    CompletionWriter stream(streamed, model, "1", absl::UnixEpoch());
+    std::string out, none;
+    for (size_t i = 0; i < call.choices(); ++i) {
+      const std::vector<TokenId> tokens = RandomTokens(random);
+      for (const TokenUpdate& update : Updates(tokens, call.logprobs.has_value(), random))
+        stream.Update(i, update, out);
+      for (const TokenUpdate& update : Updates(tokens, call.logprobs.has_value(), random)) body.Update(i, update, none);
+      RequestOutcome outcome;
+      outcome.finish = random() % 2 == 0 ? FinishReason::kStop : FinishReason::kLength;
+      stream.End(i, outcome, out);
+      body.End(i, outcome, none);
+    }
+    CHECK(none.empty());
+    CHECK(out.ends_with("data: [DONE]\n\n"));
+    const std::vector<Choice> streamed_choices = FromStream(out, call.choices());
+    const std::vector<Choice> body_choices = FromBody(body.Body());
+    REQUIRE(streamed_choices.size() == body_choices.size());
+    for (size_t i = 0; i < body_choices.size(); ++i) {
+      CHECK(streamed_choices[i].text == body_choices[i].text);
+      CHECK(streamed_choices[i].calls == body_choices[i].calls);
+      CHECK(streamed_choices[i].finish_reason == body_choices[i].finish_reason);
+      CHECK(streamed_choices[i].logprobs == body_choices[i].logprobs);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace baton

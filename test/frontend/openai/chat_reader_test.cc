@@ -1,0 +1,226 @@
+#include "frontend/openai/chat_reader.h"
+
+#include "base/strings.h"
+#include "catch.h"
+#include "frontend/openai/openai_model.h"
+
+namespace baton {
+namespace {
+
+constexpr char kHello[] = R"("messages": [{"role": "user", "content": "hello"}])";
+constexpr char kTool[] =
+    R"({"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}})";
+
+absl::StatusOr<CompletionCall> Read(std::string_view model, std::string_view fields) {
+  const auto body = ParseJsonBody(StrCat(R"({"model": ")", model, "\", ", fields, "}"));
+  INFO(body.status());
+  REQUIRE(body.ok());
+  return ReadChat(*body, TestModels());
+}
+
+CompletionCall MustRead(std::string_view fields, std::string_view model = "plain") {
+  auto call = Read(model, fields);
+  INFO(call.status());
+  REQUIRE(call.ok());
+  return *std::move(call);
+}
+
+std::string ErrorOf(std::string_view fields, std::string_view model = "plain") {
+  const auto call = Read(model, fields);
+  CHECK(absl::IsInvalidArgument(call.status()));
+  return std::string(Message(call.status()));
+}
+
+std::string WithHello(std::string_view fields) { return StrCat(kHello, ", ", fields); }
+std::string OneMessage(std::string_view message) { return StrCat("\"messages\": [", message, "]"); }
+
+TEST_CASE("a chat is one request, of as many tokens as the server's default has") {
+  const CompletionCall call = MustRead(kHello);
+  REQUIRE(call.requests.size() == 1);
+  CHECK(call.requests[0].ShortDebugString() ==
+        R"(model: "plain" chat { messages { role: "user" content: "hello" } } sampling { })");
+  CHECK(call.chat);
+  CHECK(call.tools == ToolFormat::kNone);
+}
+
+TEST_CASE("roles, names, parts and references") {
+  const CompletionCall call = MustRead(
+      R"("messages": [{"role": "developer", "content": "be kind"}, {"role": "user", "name": "ann", "content":
+         [{"type": "text", "text": "a"}, {"type": "output_of", "output_of": "up"}, {"type": "output_of", "output_of":
+         {"request_id": "up2", "on_failure": "partial"}}]}])");
+  CHECK(call.requests[0].chat().ShortDebugString() ==
+        R"(messages { role: "system" content: "be kind" } messages { role: "user" parts { text: "a" } parts { )"
+        R"(output_of { request_id: "up" } } parts { output_of { request_id: "up2" on_failure: ON_FAILURE_PARTIAL } } )"
+        R"(name: "ann" })");
+}
+
+TEST_CASE("an assistant's calls and a tool's answer") {
+  const CompletionCall call = MustRead(
+      R"("messages": [{"role": "assistant", "content": null, "refusal": null, "audio": null, "function_call": null,
+         "annotations": [], "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments":
+         "{\"x\": 1}"}}]}, {"role": "tool", "tool_call_id": "call_1", "content": "2"}])",
+      "qwen");
+  const v1::Chat& chat = call.requests[0].chat();
+  CHECK(chat.messages(0).content().empty());
+  CHECK(chat.messages(0).tool_calls() ==
+        R"([{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"x\": 1}"}}])");
+  CHECK(chat.messages(1).tool_call_id() == "call_1");
+  CHECK(chat.messages(1).content() == "2");
+}
+
+TEST_CASE("what an assistant thought is passed on, and stands for an answer without text") {
+  const CompletionCall call = MustRead(
+      OneMessage(R"({"role": "assistant", "content": "2", "reasoning_content": "hm"}, {"role": "assistant", "content":
+                    null, "reasoning_content": "well"}, {"role": "assistant", "content": "3", "reasoning_content": null})"));
+  CHECK(call.requests[0].chat().ShortDebugString() ==
+        R"(messages { role: "assistant" content: "2" reasoning_content: "hm" } messages { role: "assistant" )"
+        R"(reasoning_content: "well" } messages { role: "assistant" content: "3" })");
+  const CompletionCall renamed = MustRead(OneMessage(R"({"role": "assistant", "content": "2", "reasoning": "hm"})"));
+  CHECK(renamed.requests[0].chat().messages(0).reasoning_content() == "hm");
+  CHECK(ErrorOf(OneMessage(R"({"role": "assistant", "content": "2", "reasoning_content": "a", "reasoning": "b"})")) ==
+        "messages[0].reasoning: expected what reasoning_content says, or only one of them");
+  CHECK(ErrorOf(OneMessage(R"({"role": "user", "content": "x", "reasoning_content": "y"})")) ==
+        "messages[0].reasoning_content: is not supported");
+}
+
+TEST_CASE("variables of the template are passed on, but for the server's own") {
+  const auto with = [](std::string_view variables) {
+    return WithHello(StrCat("\"chat_template_kwargs\": ", variables));
+  };
+  CHECK(MustRead(with(R"({"enable_thinking": false, "b": {"c": [1]}})")).requests[0].chat().template_kwargs() ==
+        R"({"enable_thinking":false,"b":{"c":[1]}})");
+  CHECK(MustRead(with("{}")).requests[0].chat().template_kwargs().empty());
+  CHECK(ErrorOf(with("[]")) == "chat_template_kwargs: expected an object, got a list of 0");
+  CHECK(ErrorOf(with(R"({"bos_token": "x"})")) ==
+        "chat_template_kwargs.bos_token: is none of the variables that a client may set");
+  CHECK(ErrorOf(with(StrCat("{\"x\": \"", std::string(1 << 16, 'y'), "\"}"))) ==
+        "chat_template_kwargs: 65544 bytes of JSON, limit 65536");
+}
+
+TEST_CASE("max_tokens and max_completion_tokens are one") {
+  CHECK(MustRead(WithHello(R"("max_tokens": 5)")).requests[0].sampling().max_tokens() == 5);
+  CHECK(MustRead(WithHello(R"("max_completion_tokens": 6)")).requests[0].sampling().max_tokens() == 6);
+  CHECK(ErrorOf(WithHello(R"("max_tokens": 5, "max_completion_tokens": 6)")) ==
+        "max_completion_tokens: expected the same as max_tokens, 5, got 6");
+}
+
+TEST_CASE("log probabilities are asked for in two fields") {
+  CHECK(MustRead(WithHello(R"("logprobs": true)")).logprobs == 0);
+  CHECK(MustRead(WithHello(R"("logprobs": true, "top_logprobs": 20)")).requests[0].sampling().logprobs() == 20);
+  CHECK_FALSE(MustRead(WithHello(R"("logprobs": false, "top_logprobs": 0)")).logprobs);
+  CHECK(ErrorOf(WithHello(R"("top_logprobs": 2)")) == "top_logprobs: is for logprobs: true only");
+  CHECK(ErrorOf(WithHello(R"("logprobs": true, "top_logprobs": 21)")) == "top_logprobs: expected [0, 20], got 21");
+  CHECK(ErrorOf(WithHello(R"("logprobs": 3)")) == "logprobs: expected true or false, got 3");
+}
+
+TEST_CASE("n samples of a chat are one prompt") {
+  const CompletionCall call = MustRead(WithHello(R"("n": 3, "seed": 1, "timeout_ms": 10)"));
+  REQUIRE(call.requests.size() == 1);
+  CHECK(call.choices() == 3);
+  CHECK(call.requests[0].sampling().seed() == 1);
+  CHECK(call.requests[0].chat().messages(0).content() == "hello");
+}
+
+TEST_CASE("tools go to the template as they were written, where its format of calls is known") {
+  const std::string fields = WithHello(StrCat("\"tools\": [", kTool, "]"));
+  const CompletionCall call = MustRead(fields, "qwen");
+  CHECK(call.tools == ToolFormat::kHermes);
+  CHECK(call.tool_names == std::vector<std::string>{"f"});
+  CHECK(call.requests[0].chat().tools() ==
+        R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}}])");
+  CHECK_FALSE(call.one_tool_call);
+  CHECK(MustRead(WithHello(StrCat("\"parallel_tool_calls\": false, \"tools\": [", kTool, "]")), "qwen").one_tool_call);
+  CHECK(MustRead(fields, "llama").tools == ToolFormat::kLlama);
+  CHECK(ErrorOf(fields, "plain") == "tools: expected a model whose chat template has tools, got 'plain'");
+  CHECK(ErrorOf(fields, "other") ==
+        "tools: expected a chat template with JSON in <tool_call> (Qwen, Hermes) or with Llama 3's JSON, got another "
+        "in 'other'");
+}
+
+TEST_CASE("the format of calls is told by the chat template") {
+  const auto format = [](const char* chat_template) { return ToolFormatOf(MarkedModel("m", chat_template)); };
+  CHECK(*format("{% if tools %}<tool_call>{% endif %}") == ToolFormat::kHermes);
+  CHECK(*format("{% if tools %}<|python_tag|>{% endif %}") == ToolFormat::kLlama);
+  CHECK(*format("{% if tools %}{\"name\": function name, \"parameters\": dictionary of argument name{% endif %}") ==
+        ToolFormat::kLlama);
+  CHECK(absl::IsInvalidArgument(format("{% if tools %}<tool_call><function=f>{% endif %}").status()));
+  CHECK(absl::IsInvalidArgument(format("<tool_call>").status()));
+  ServedModel none = MarkedModel("m", "");
+  none.chat_template = nullptr;
+  CHECK(absl::IsInvalidArgument(ToolFormatOf(none).status()));
+}
+
+TEST_CASE("a model that may not call tools is not shown them") {
+  const CompletionCall call =
+      MustRead(WithHello(StrCat("\"tools\": [", kTool, "], \"tool_choice\": \"none\"")), "qwen");
+  CHECK(call.tools == ToolFormat::kNone);
+  CHECK(call.requests[0].chat().tools().empty());
+  CHECK(MustRead(WithHello("\"tools\": [], \"tool_choice\": \"auto\"")).tools == ToolFormat::kNone);
+}
+
+TEST_CASE("what is not supported of tools is refused by name") {
+  const auto with = [](std::string_view tool) { return WithHello(StrCat("\"tools\": [", tool, "]")); };
+  CHECK(ErrorOf(with(R"({"type": "custom"})"), "qwen") ==
+        "tools[0].type: expected 'function', got 'custom', which is not supported");
+  CHECK(ErrorOf(with(R"({"type": "function"})"), "qwen") == "tools[0].function: expected an object, got none");
+  CHECK(ErrorOf(with(R"({"function": {"name": "a b"}})"), "qwen") ==
+        "tools[0].function.name: expected 1 to 64 letters, digits and \"_-.\", got 'a b'");
+  CHECK(ErrorOf(with(R"({"function": {"name": "f", "strict": true}})"), "qwen") ==
+        "tools[0].function.strict: is not supported");
+  CHECK(ErrorOf(with(R"({"function": {"name": "f", "parameters": []}})"), "qwen") ==
+        "tools[0].function.parameters: expected an object, got a list of 0");
+  CHECK(ErrorOf(WithHello(R"("tool_choice": "required")"), "qwen") ==
+        "tool_choice: expected 'auto' or 'none', got 'required', which is not supported");
+  CHECK(ErrorOf(WithHello(R"("tool_choice": {"type": "function", "function": {"name": "f"}})"), "qwen") ==
+        "tool_choice: expected 'auto' or 'none', got an object, which is not supported");
+  CHECK(ErrorOf(WithHello(R"("parallel_tool_calls": "no")")) ==
+        "parallel_tool_calls: expected true or false, got 'no'");
+  CHECK(ErrorOf(WithHello(R"("functions": [{}])")) == "functions: is not supported beside [], got a list of 1");
+}
+
+TEST_CASE("fields of other kinds of answer are refused by name, unless they ask for nothing") {
+  CHECK(ErrorOf(WithHello(R"("modalities": ["audio"])")).starts_with("modalities: is not supported"));
+  CHECK(ErrorOf(WithHello(R"("audio": {"voice": "v"})")) == "audio: is not supported");
+  CHECK(ErrorOf(WithHello(R"("reasoning_effort": "high")")) == "reasoning_effort: is not supported");
+  CHECK(ErrorOf(WithHello(R"("prediction": {})")) == "prediction: is not supported");
+  CHECK(ErrorOf(WithHello(R"("echo": true)")) == "echo: is not supported");
+  CHECK(ErrorOf(WithHello(R"("prompt": "x")")) == "prompt: is not supported");
+  CHECK(MustRead(WithHello(R"("modalities": ["text"], "verbosity": "medium", "parallel_tool_calls": true,
+                              "prompt_cache_key": "k", "safety_identifier": "me", "audio": null)"))
+            .requests.size() == 1);
+}
+
+TEST_CASE("a wrong message is refused by field") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("n": 1)", "messages: expected a list of messages, got none"},
+      {R"("messages": "hi")", "messages: expected a list, got 'hi'"},
+      {OneMessage("3"), "messages[0]: expected an object, got 3"},
+      {OneMessage("{}"), "messages[0].role: expected 'system', 'developer', 'user', 'assistant' or 'tool', got none"},
+      {OneMessage(R"({"role": "function", "content": "x"})"),
+       "messages[0].role: expected 'system', 'developer', 'user', 'assistant' or 'tool', got 'function'"},
+      {OneMessage(R"({"role": "user"})"), "messages[0].content: expected a string or a list of parts, got none"},
+      {OneMessage(R"({"role": "assistant", "content": null})"),
+       "messages[0].content: expected a string or a list of parts, got none"},
+      {OneMessage(R"({"role": "user", "content": 3})"),
+       "messages[0].content: expected a string or a list of parts, got 3"},
+      {OneMessage(R"({"role": "user", "content": "x", "tool_calls": []})"), "messages[0].tool_calls: is not supported"},
+      {OneMessage(R"({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "u"}}]})"),
+       "messages[0].content[0].type: expected 'text' or 'output_of', got 'image_url', which is not supported"},
+      {OneMessage(R"({"role": "user", "content": [{"type": "text"}]})"),
+       "messages[0].content[0].text: expected a string, got none"},
+      {OneMessage(R"({"role": "user", "content": [{"type": "text", "text": "x", "cache": 1}]})"),
+       "messages[0].content[0].cache: is not supported"},
+      {OneMessage(R"({"role": "tool", "content": "x"})"),
+       "messages[0].tool_call_id: expected the id of the call that it answers, got none"},
+      {OneMessage(R"({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]})"),
+       "messages[0].tool_calls[0].function.arguments: expected a string, got an object"},
+      {OneMessage(R"({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]})"),
+       "messages[0].tool_calls: expected a model whose chat template has them, got 'plain'"},
+      {OneMessage(R"({"role": "assistant", "content": "x", "audio": {"id": "a"}})"),
+       "messages[0].audio: is not supported"},
+  };
+  for (const auto& [fields, error] : cases) CHECK(ErrorOf(fields) == error);
+}
+
+}  // namespace
+}  // namespace baton

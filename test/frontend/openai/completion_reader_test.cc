@@ -1,0 +1,193 @@
+#include "frontend/openai/completion_reader.h"
+
+#include "base/strings.h"
+#include "catch.h"
+#include "frontend/openai/openai_model.h"
+
+namespace baton {
+namespace {
+
+absl::StatusOr<CompletionCall> TryReadCompletion(std::string_view fields) {
+  const auto body = ParseJsonBody(StrCat(R"({"model": "plain", )", fields, "}"));
+  REQUIRE(body.ok());
+  return ReadCompletion(*body, TestModels());
+}
+
+CompletionCall MustReadCompletion(std::string_view fields) {
+  auto call = TryReadCompletion(fields);
+  INFO(call.status());
+  REQUIRE(call.ok());
+  return *std::move(call);
+}
+
+std::string CompletionError(std::string_view fields) {
+  const auto call = TryReadCompletion(fields);
+  CHECK(absl::IsInvalidArgument(call.status()));
+  return std::string(Message(call.status()));
+}
+
+TEST_CASE("a text prompt is one request, of 16 tokens as OpenAI has it") {
+  const CompletionCall call = MustReadCompletion(R"("prompt": "hello")");
+  REQUIRE(call.requests.size() == 1);
+  CHECK(call.requests[0].ShortDebugString() ==
+        R"(model: "plain" segments { segments { text: "hello" } } sampling { max_tokens: 16 })");
+  CHECK_FALSE(call.chat);
+  CHECK_FALSE(call.stream);
+  CHECK(call.timeout == absl::InfiniteDuration());
+}
+
+TEST_CASE("every sampling field comes through") {
+  const CompletionCall call = MustReadCompletion(
+      R"("prompt": "x", "max_tokens": 3, "temperature": 0.5, "top_p": 1, "top_k": 7, "min_p": 0.25,
+         "repetition_penalty": 1.5, "presence_penalty": -1, "frequency_penalty": 2, "seed": 9, "stop": ["a", "b"],
+         "stop_token_ids": [4, 5], "ignore_eos": true, "logprobs": 2)");
+  const v1::Sampling& sampling = call.requests[0].sampling();
+  CHECK(sampling.ShortDebugString() ==
+        R"(max_tokens: 3 temperature: 0.5 top_k: 7 top_p: 1 min_p: 0.25 repetition_penalty: 1.5 presence_penalty: -1 )"
+        R"(frequency_penalty: 2 seed: 9 stop: "a" stop: "b" stop_ids: 4 stop_ids: 5 ignore_eos: true logprobs: 2)");
+  CHECK(call.logprobs == 2);
+  CHECK(MustReadCompletion(R"("prompt": "x", "stop": "end")").requests[0].sampling().stop(0) == "end");
+  CHECK(MustReadCompletion(R"("prompt": "x", "top_k": -1)").requests[0].sampling().top_k() == 0);
+  CHECK(MustReadCompletion(R"("prompt": "x", "seed": -1)").requests[0].sampling().seed() == ~uint64_t{0});
+}
+
+TEST_CASE("several prompts are a request each, of which there are samples") {
+  const CompletionCall call = MustReadCompletion(R"("prompt": ["a", [98, 99]], "n": 2, "seed": 10)");
+  REQUIRE(call.requests.size() == 2);
+  CHECK(call.samples == 2);
+  CHECK(call.choices() == 4);
+  for (const v1::GenerateRequest& request : call.requests) CHECK(request.sampling().seed() == 10);
+  CHECK(call.requests[0].segments().segments(0).text() == "a");
+  CHECK(call.requests[1].segments().segments(0).token_ids().ids_size() == 2);
+  CHECK(call.requests[1].segments().segments(0).token_ids().ids(1) == 99);
+  CHECK(MustReadCompletion(R"("prompt": [1, 2])").requests[0].segments().segments(0).token_ids().ids(1) == 2);
+  CHECK(MustReadCompletion(R"("prompt": [[1, 2], [3]])").requests.size() == 2);
+  CHECK_FALSE(MustReadCompletion(R"("prompt": ["a", "b"])").requests[1].sampling().has_seed());
+}
+
+TEST_CASE("agents' fields are the protocol's") {
+  const CompletionCall call = MustReadCompletion(
+      R"("session_id": "s", "request_id": "r", "cache_salt": "c", "priority": -3, "workflow": "w", "agent": "a",
+         "expected_tokens": 40, "timeout_ms": 1500, "join": "arrival", "segments": [{"text": "t"}, {"token_ids": [1]},
+         {"output_of": "up"}, {"output_of": {"request_id": "up2", "announced": true, "on_failure": "substitute",
+         "substitute": "none", "timeout_ms": 20}}])");
+  REQUIRE(call.requests.size() == 1);
+  CHECK(
+      call.requests[0].ShortDebugString() ==
+      R"(model: "plain" segments { segments { text: "t" } segments { token_ids { ids: 1 } } segments { output_of )"
+      R"({ request_id: "up" } } segments { output_of { request_id: "up2" announced: true on_failure: )"
+      R"(ON_FAILURE_SUBSTITUTE substitute: "none" timeout_ms: 20 } } } sampling { max_tokens: 16 } session_id: "s" )"
+      R"(request_id: "r" priority: -3 cache_salt: "c" join: JOIN_ARRIVAL workflow: "w" agent: "a" expected_tokens: 40)");
+  CHECK(call.timeout == absl::Milliseconds(1500));
+  const v1::GenerateRequest context = MustReadCompletion(R"("context_id": "ctx", "context_length": 5)").requests[0];
+  CHECK_FALSE(context.has_segments());
+  CHECK(context.context_id() == "ctx");
+  CHECK(context.context_length() == 5);
+}
+
+TEST_CASE("an echo is the prompt's text") {
+  CHECK(MustReadCompletion(R"("prompt": ["a", [98, 257]], "n": 2, "echo": true)").echo ==
+        std::vector<std::string>{"a", "b<|eot_id|>"});
+  CHECK(MustReadCompletion(R"("segments": [{"text": "a"}, {"text": "b"}], "echo": true)").echo ==
+        std::vector<std::string>{"ab"});
+  CHECK(CompletionError(R"("prompt": "a", "echo": true, "logprobs": 0)") == "echo: is not supported with logprobs");
+  CHECK(CompletionError(R"("segments": [{"output_of": "u"}], "echo": true)") ==
+        "echo: is not supported with output_of");
+  CHECK(CompletionError(R"("prompt": "a", "context_id": "c", "echo": true)") ==
+        "echo: is not supported with a context_id");
+}
+
+TEST_CASE("streams and their options") {
+  CHECK(MustReadCompletion(R"("prompt": "a", "stream": true)").stream);
+  CHECK_FALSE(MustReadCompletion(R"("prompt": "a", "stream": true)").include_usage);
+  CHECK(
+      MustReadCompletion(R"("prompt": "a", "stream": true, "stream_options": {"include_usage": true})").include_usage);
+  CHECK(CompletionError(R"("prompt": "a", "stream_options": {"include_usage": true})") ==
+        "stream_options: is for stream: true only");
+  CHECK(CompletionError(R"("prompt": "a", "stream": true, "stream_options": {"continuous_usage_stats": true})") ==
+        "stream_options.continuous_usage_stats: is not supported");
+  CHECK(CompletionError(R"("prompt": "a", "stream": true, "stream_options": {"x": 1})") ==
+        "stream_options.x: is not supported");
+}
+
+TEST_CASE("values that ask for nothing are accepted") {
+  const CompletionCall call = MustReadCompletion(
+      R"("prompt": "a", "user": "me", "metadata": {"k": "v"}, "store": false, "logit_bias": {}, "best_of": 1, "suffix": "",
+         "response_format": {"type": "text"}, "service_tier": "default", "anything": null, "temperature": null,
+         "min_tokens": 0, "n": null, "stop": null, "logprobs": null, "stream_options": null)");
+  CHECK(call.requests.size() == 1);
+}
+
+TEST_CASE("what is not supported is refused by name") {
+  CHECK(CompletionError(R"("prompt": "a", "anything": 1)") == "anything: is not supported");
+  CHECK(CompletionError(R"("prompt": "a", "best_of": 3)") == "best_of: is not supported beside n, got 3 with n 1");
+  CHECK(CompletionError(R"("prompt": "a", "suffix": "s")") == R"(suffix: is not supported beside "", got 's')");
+  CHECK(CompletionError(R"("prompt": "a", "logit_bias": {"5": 1})") ==
+        "logit_bias: is not supported beside {}, got an object");
+  CHECK(CompletionError(R"("prompt": "a", "response_format": {"type": "json_object"})") ==
+        R"(response_format: is not supported beside {"type":"text"}, got an object)");
+  CHECK(CompletionError(R"("prompt": "a", "store": true)") == "store: is not supported beside false, got true");
+  CHECK(CompletionError(R"("prompt": "a", "min_tokens": 3)") == "min_tokens: is not supported beside 0, got 3");
+}
+
+TEST_CASE("a wrong value is refused by field, with what was expected") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("max_tokens": 1)", "prompt: expected a text, a list of token ids, or a list of either, got none"},
+      {R"("prompt": 3)", "prompt: expected a text, a list of token ids, or a list of either, got 3"},
+      {R"("prompt": [])", "prompt: expected a text, a list of token ids, or a list of either, got a list of 0"},
+      {R"("prompt": ["a", 3])", "prompt[1]: expected a text, a list of token ids, or a list of either, got 3"},
+      {R"("prompt": [1, "a"])", "prompt[1]: expected a token id in [0, 260), got 'a'"},
+      {R"("prompt": [[1], [2, 260]])", "prompt[1][1]: expected a token id in [0, 260), got 260"},
+      {R"("prompt": [18446744073709551615])", "prompt[0]: expected a token id in [0, 260), got 18446744073709551615"},
+      {R"("prompt": "a", "segments": [])", "segments: expected them or a prompt, got both"},
+      {R"("segments": [{"text": "a", "output_of": "b"}])",
+       "segments[0]: expected one of 'text', 'token_ids', 'output_of', got 2 of them"},
+      {R"("segments": [{}])", "segments[0]: expected one of 'text', 'token_ids', 'output_of', got 0 of them"},
+      {R"("segments": [3])", "segments[0]: expected an object, got 3"},
+      {R"("segments": [{"token_ids": [-1]}])", "segments[0].token_ids[0]: expected a token id in [0, 260), got -1"},
+      {R"("segments": [{"output_of": 3}])", "segments[0].output_of: expected a request id or an object, got 3"},
+      {R"("segments": [{"output_of": {"id": "x"}}])", "segments[0].output_of.id: is not supported"},
+      {R"("segments": [{"output_of": {"on_failure": "x"}}])",
+       "segments[0].output_of.on_failure: expected one of 'abort', 'partial', 'substitute', got 'x'"},
+      {R"("prompt": "a", "n": 17)", "n: expected an integer in [1, 16], got 17"},
+      {R"("prompt": "a", "n": 1.5)", "n: expected an integer in [1, 16], got 1.5"},
+      {R"("prompt": "a", "n": true)", "n: expected an integer in [1, 16], got true"},
+      {R"("prompt": "a", "temperature": "hot")", "temperature: expected a number, got 'hot'"},
+      {R"("prompt": "a", "temperature": 1e300)", "temperature: expected a number, got 1e+300"},
+      {R"("prompt": "a", "max_tokens": 2147483648)",
+       "max_tokens: expected an integer in [-2147483648, 2147483647], got 2147483648"},
+      {R"("prompt": "a", "stop": 3)", "stop: expected a string or a list of strings, got 3"},
+      {R"("prompt": "a", "stop": ["b", 3])", "stop[1]: expected a string, got 3"},
+      {R"("prompt": "a", "stop_token_ids": ["b"])", "stop_token_ids[0]: expected a token id, got 'b'"},
+      {R"("prompt": "a", "stream": "yes")", "stream: expected true or false, got 'yes'"},
+      {R"("prompt": "a", "session_id": 3)", "session_id: expected a string, got 3"},
+      {R"("prompt": "a", "join": "late")", "join: expected one of 'order', 'arrival', got 'late'"},
+      {R"("prompt": "a", "user": 3)", "user: expected a string, got 3"},
+      {R"("prompt": "a", "prompt_cache_key": ["k"])", "prompt_cache_key: expected a string, got a list of 1"},
+      {R"("prompt": "a", "metadata": ["k"])", "metadata: expected an object, got a list of 1"},
+      {R"("prompt": "a", "metadata": {"k": 3})", "metadata: expected an object of strings, got 3"},
+      {R"("prompt": "a", "timeout_ms": 0)", "timeout_ms: expected an integer in [1, 31536000000], got 0"},
+      {R"("prompt": ["a", "b"], "request_id": "r")", "request_id: expected one choice to call so, got 2"},
+  };
+  for (const auto& [fields, error] : cases) CHECK(CompletionError(fields) == error);
+}
+
+TEST_CASE("choices are limited in number") {
+  std::string prompts;
+  for (int i = 0; i < 9; ++i) prompts += i > 0 ? ",\"a\"" : "\"a\"";
+  CHECK(CompletionError(StrCat("\"n\": 16, \"prompt\": [", prompts, "]")) ==
+        "n: 16 of each of 9 prompts, limit 128 choices in all");
+}
+
+TEST_CASE("a model that is not served is not found") {
+  const auto body = ParseJsonBody(R"({"model": "gpt", "prompt": "a"})");
+  const auto call = ReadCompletion(*body, TestModels());
+  CHECK(absl::IsNotFound(call.status()));
+  CHECK(Message(call.status()).starts_with("model: unknown: 'gpt'; served here: 'plain'"));
+  CHECK(absl::IsInvalidArgument(ReadCompletion(*ParseJsonBody(R"({"prompt": "a"})"), TestModels()).status()));
+  CHECK(Message(ReadCompletion(*ParseJsonBody(R"({"model": 3})"), TestModels()).status()) ==
+        "model: expected a string, got 3");
+}
+
+}  // namespace
+}  // namespace baton

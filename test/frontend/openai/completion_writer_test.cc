@@ -1,0 +1,196 @@
+#include "frontend/openai/completion_writer.h"
+
+#include "base/json/json_body.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "frontend/openai/answer_text.h"
+#include "frontend/openai/openai_model.h"
+
+namespace baton {
+namespace {
+
+CompletionCall Call(bool chat, bool stream, size_t prompts = 1) {
+  CompletionCall call;
+  call.requests.resize(prompts);
+  call.chat = chat;
+  call.stream = stream;
+  return call;
+}
+
+CompletionWriter Writer(const CompletionCall& call, const char* model = "plain") {
+  return CompletionWriter(call, **TestModels().Find(model), "7", absl::FromUnixSeconds(1000));
+}
+
+TokenUpdate Update(TokenId id, std::string text, float logprob, std::vector<std::pair<TokenId, float>> top) {
+  TokenUpdate update;
+  update.text = std::move(text);
+  update.tokens = {id};
+  update.logprobs = {{.logprob = logprob, .top = std::move(top)}};
+  return update;
+}
+
+RequestOutcome Outcome(FinishReason finish, int32_t prompt = 5, int32_t cached = 2, int32_t completion = 3) {
+  RequestOutcome outcome;
+  outcome.finish = finish;
+  outcome.prompt_tokens = prompt;
+  outcome.cached_tokens = cached;
+  outcome.completion_tokens = completion;
+  return outcome;
+}
+
+constexpr char kUsage[] =
+    R"({"prompt_tokens":5,"completion_tokens":3,"total_tokens":8,"prompt_tokens_details":{"cached_tokens":2}})";
+
+TEST_CASE("a completion as one body") {
+  CompletionWriter writer = Writer(Call(/*chat=*/false, /*stream=*/false));
+  std::string out;
+  writer.Update(0, Text("Hi \"you\""), out);
+  CHECK_FALSE(writer.done());
+  writer.Update(0, Text("\n"), out);
+  writer.End(0, Outcome(FinishReason::kLength), out);
+  CHECK(out.empty());
+  REQUIRE(writer.done());
+  CHECK(writer.Body() == StrCat(R"({"id":"cmpl-7","object":"text_completion","created":1000,"model":"plain",)",
+                                R"("choices":[{"index":0,"text":"Hi \"you\"\n","logprobs":null,)",
+                                R"("finish_reason":"length"}],"usage":)", kUsage, "}"));
+}
+
+TEST_CASE("a chat as one body") {
+  CompletionWriter writer = Writer(Call(/*chat=*/true, /*stream=*/false));
+  std::string out;
+  writer.Update(0, Text("Hi"), out);
+  writer.End(0, Outcome(FinishReason::kStop), out);
+  CHECK(writer.Body() == StrCat(R"({"id":"chatcmpl-7","object":"chat.completion","created":1000,"model":"plain",)",
+                                R"("choices":[{"index":0,"message":{"role":"assistant","content":"Hi",)",
+                                R"("refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":)", kUsage, "}"));
+}
+
+TEST_CASE("a completion as a stream, with usage") {
+  CompletionCall call = Call(/*chat=*/false, /*stream=*/true);
+  call.include_usage = true;
+  CompletionWriter writer = Writer(call);
+  std::string out;
+  writer.Update(0, Text("Hi"), out);
+  writer.Update(0, Text(""), out);  // held back
+  writer.Update(0, Text("!"), out);
+  writer.End(0, Outcome(FinishReason::kStop), out);
+  const std::string head =
+      R"(data: {"id":"cmpl-7","object":"text_completion","created":1000,"model":"plain","choices":[)";
+  CHECK(out == StrCat(head, R"({"index":0,"text":"Hi","logprobs":null,"finish_reason":null}],"usage":null})", "\n\n",
+                      head, R"({"index":0,"text":"!","logprobs":null,"finish_reason":null}],"usage":null})", "\n\n",
+                      head, R"({"index":0,"text":"","logprobs":null,"finish_reason":"stop"}],"usage":null})", "\n\n",
+                      head, R"(],"usage":)", kUsage, "}\n\ndata: [DONE]\n\n"));
+}
+
+TEST_CASE("a chat as a stream tells the role first") {
+  CompletionWriter writer = Writer(Call(/*chat=*/true, /*stream=*/true));
+  std::string out;
+  writer.Update(0, Text("Hi"), out);
+  writer.End(0, Outcome(FinishReason::kLength), out);
+  const std::string head = StrCat(R"(data: {"id":"chatcmpl-7","object":"chat.completion.chunk","created":1000,)",
+                                  R"("model":"plain","choices":[{"index":0,"delta":{)");
+  CHECK(out == StrCat(head, R"("role":"assistant","content":""},"logprobs":null,"finish_reason":null}]})", "\n\n", head,
+                      R"("content":"Hi"},"logprobs":null,"finish_reason":null}]})", "\n\n", head,
+                      R"(},"logprobs":null,"finish_reason":"length"}]})", "\n\n", "data: [DONE]\n\n"));
+}
+
+TEST_CASE("a stream that answers nothing has its role and its end") {
+  CompletionWriter writer = Writer(Call(/*chat=*/true, /*stream=*/true));
+  std::string out;
+  writer.End(0, Outcome(FinishReason::kLength, 5, 2, 0), out);
+  CHECK(out.find("\"role\":\"assistant\"") < out.find("\"finish_reason\":\"length\""));
+  CHECK(out.ends_with("data: [DONE]\n\n"));
+}
+
+TEST_CASE("an error in a stream is an event, and the stream is not done") {
+  std::string out;
+  CompletionWriter::Fail(absl::UnavailableError("no worker"), out);
+  CHECK(out ==
+        "data: {\"error\":{\"message\":\"no worker\",\"type\":\"server_error\",\"param\":null,"
+        "\"code\":\"unavailable\"}}\n\n");
+}
+
+TEST_CASE("choices interleave, and a prompt counts once however often it is sampled") {
+  CompletionCall call = Call(/*chat=*/false, /*stream=*/false, 2);
+  call.samples = 2;
+  call.echo = {"A:", "B:"};
+  CompletionWriter writer = Writer(call);
+  std::string out;
+  for (size_t i = 0; i < 4; ++i) writer.Update(i, Text(StrCat(i)), out);
+  for (size_t i = 4; i-- > 0;) {
+    writer.End(i, Outcome(FinishReason::kStop, i < 2 ? 5 : 7, i % 2 == 0 ? 1 : 4, 10), out);
+    CHECK(writer.done() == (i == 0));
+  }
+  const auto body = ParseJsonBody(writer.Body());
+  REQUIRE(body.ok());
+  CHECK((*body)["choices"][0]["text"] == "A:0");
+  CHECK((*body)["choices"][1]["text"] == "A:1");
+  CHECK((*body)["choices"][3]["text"] == "B:3");
+  CHECK((*body)["choices"][3]["index"] == 3);
+  CHECK((*body)["usage"].dump() ==
+        R"({"prompt_tokens":12,"completion_tokens":40,"total_tokens":52,"prompt_tokens_details":{"cached_tokens":2}})");
+}
+
+TEST_CASE("a stream's usage comes once, after all choices") {
+  CompletionCall call = Call(/*chat=*/true, /*stream=*/true);
+  call.samples = 2;
+  call.include_usage = true;
+  CompletionWriter writer = Writer(call);
+  std::string out;
+  writer.End(1, Outcome(FinishReason::kStop), out);
+  CHECK(out.find("[DONE]") == std::string::npos);
+  writer.End(0, Outcome(FinishReason::kStop), out);
+  CHECK(out.find("\"completion_tokens\":6") != std::string::npos);
+  CHECK(out.find("\"prompt_tokens\":5") != std::string::npos);
+  CHECK(out.ends_with("data: [DONE]\n\n"));
+}
+
+TEST_CASE("log probabilities of a chat") {
+  CompletionCall call = Call(/*chat=*/true, /*stream=*/false);
+  call.logprobs = 2;
+  CompletionWriter writer = Writer(call);
+  std::string out;
+  writer.Update(0, Update('H', "H", -0.5f, {{'H', -0.5f}, {'h', -1.25f}}), out);
+  writer.Update(0, Update(0xc3, "", -INFINITY, {}), out);
+  writer.End(0, Outcome(FinishReason::kStop), out);
+  const auto body = ParseJsonBody(writer.Body());
+  REQUIRE(body.ok());
+  CHECK((*body)["choices"][0]["logprobs"].dump() ==
+        "{\"content\":[{\"token\":\"H\",\"logprob\":-0.5,\"bytes\":[72],\"top_logprobs\":[{\"token\":\"H\","
+        "\"logprob\":-0.5,\"bytes\":[72]},{\"token\":\"h\",\"logprob\":-1.25,\"bytes\":[104]}]},"
+        "{\"token\":\"\uFFFD\",\"logprob\":-9999,\"bytes\":[195],\"top_logprobs\":[]}],\"refusal\":null}");
+}
+
+TEST_CASE("log probabilities of a completion, with offsets in characters") {
+  CompletionCall call = Call(/*chat=*/false, /*stream=*/false);
+  call.logprobs = 2;
+  CompletionWriter writer = Writer(call);
+  std::string out;
+  writer.Update(0, Update(0xc3, "", -1.5f, {{'x', -0.5f}, {'x', -0.75f}}), out);
+  writer.Update(0, Update(0xa9, "\u00e9", -0.25f, {{0xa9, -0.25f}}), out);
+  writer.Update(0, Update(MarkedTokenizer::kEnd, "", -2, {}), out);
+  writer.Update(0, Update('!', "!", -1, {}), out);
+  writer.End(0, Outcome(FinishReason::kStop), out);
+  const auto body = ParseJsonBody(writer.Body());
+  REQUIRE(body.ok());
+  CHECK((*body)["choices"][0]["logprobs"].dump() ==
+        R"({"tokens":["bytes:\\xc3","bytes:\\xa9","<|eot_id|>","!"],"token_logprobs":[-1.5,-0.25,-2,-1],)"
+        R"("top_logprobs":[{"bytes:\\xc3":-1.5,"x":-0.5},{"bytes:\\xa9":-0.25},{"<|eot_id|>":-2},{"!":-1}],)"
+        R"("text_offset":[0,0,1,1]})");
+}
+
+TEST_CASE("a stream's chunk has the log probabilities of the tokens that came with it") {
+  CompletionCall call = Call(/*chat=*/true, /*stream=*/true);
+  call.logprobs = 0;
+  CompletionWriter writer = Writer(call);
+  std::string first, second, last;
+  writer.Update(0, Update('H', "H", -0.5f, {}), first);
+  writer.Update(0, Update(0xc3, "", -1, {}), second);  // no text yet
+  writer.End(0, Outcome(FinishReason::kStop), last);
+  CHECK(first.find(R"("content":"H"},"logprobs":{"content":[{"token":"H","logprob":-0.5)") != std::string::npos);
+  CHECK(second.find(R"("content":""},"logprobs":{"content":[{)") != std::string::npos);
+  CHECK(last.find(R"("delta":{},"logprobs":null,"finish_reason":"stop")") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,109 @@
+#include "frontend/openai/followers_reader.h"
+
+#include "absl/strings/str_join.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "frontend/openai/chat_reader.h"
+#include "frontend/openai/openai_model.h"
+
+namespace baton {
+namespace {
+
+constexpr char kFollower[] = R"({"messages": [{"role": "user", "content": [{"type": "output"}]}]})";
+
+absl::StatusOr<CompletionCall> ReadWithFollowers(std::string_view followers, std::string_view more = "") {
+  const auto body = ParseJsonBody(StrCat(
+      R"({"model": "plain", "messages": [{"role": "user", "content": "hello"}], "followers": )", followers, more, "}"));
+  INFO(body.status());
+  REQUIRE(body.ok());
+  return ReadChat(*body, TestModels());
+}
+
+std::string FollowersError(std::string_view followers, std::string_view more = "") {
+  const auto call = ReadWithFollowers(followers, more);
+  CHECK(absl::IsInvalidArgument(call.status()));
+  return std::string(Message(call.status()));
+}
+
+// Of one with this message.
+std::string FollowerMessageError(std::string_view message) {
+  return FollowersError(StrCat(R"([{"messages": [)", message, "]}]"));
+}
+
+TEST_CASE("a chat says what follows it, with its own output in it") {
+  const auto call =
+      ReadWithFollowers(R"([{"messages": [{"role": "developer", "content": "be kind"}, {"role": "user", "content":
+      [{"type": "text", "text": "a"}, {"type": "output"}]}]}, {"model": "qwen", "messages": [{"role": "assistant",
+      "content": [{"type": "output"}]}], "tools": [{"type": "function", "function": {"name": "f"}}],
+      "chat_template_kwargs": {"x": 1}}])");
+  INFO(call.status());
+  REQUIRE(call.ok());
+  REQUIRE(call->followers.size() == 2);
+  CHECK(call->followers[0].ShortDebugString() ==
+        R"(model: "plain" chat { messages { role: "system" content: "be kind" } messages { role: "user" )"
+        R"(parts { text: "a" } parts { output_of { } } } })");
+  CHECK(call->followers[1].model() == "qwen");
+  CHECK(call->followers[1].chat().tools() == R"([{"type":"function","function":{"name":"f"}}])");
+  CHECK(call->followers[1].chat().template_kwargs() == R"({"x":1})");
+  // They say nothing of the chat itself.
+  CHECK(call->tools == ToolFormat::kNone);
+  CHECK(call->tool_names.empty());
+  CHECK(call->requests[0].ShortDebugString() ==
+        R"(model: "plain" chat { messages { role: "user" content: "hello" } } sampling { })");
+}
+
+TEST_CASE("none is as good as no field") {
+  for (const char* none : {"[]", "null"}) CHECK(ReadWithFollowers(none)->followers.empty());
+}
+
+TEST_CASE("what a follower gets wrong is named") {
+  CHECK(FollowersError("{}") == "followers: expected a list, got an object");
+  CHECK(FollowersError("[1]") == "followers[0]: expected an object, got 1");
+  CHECK(FollowersError(StrCat("[", kFollower, ", {}]")) ==
+        "followers[1].messages: expected a list of messages, got none");
+  CHECK(FollowersError(R"([{"messages": [], "session_id": "s"}])") ==
+        "followers[0].messages: expected 1 to 16 parts of type 'output', got 0");
+  CHECK(FollowerMessageError(R"({"role": "user", "content": [{"type": "output", "of": "x"}]})") ==
+        "followers[0].messages[0].content[0].of: is not supported");
+  CHECK(
+      FollowerMessageError(R"({"role": "user", "content": [{"type": "output_of", "output_of": "x"}]})") ==
+      "followers[0].messages[0].content[0].type: expected 'text' or 'output', got 'output_of', which is not supported");
+  CHECK(FollowerMessageError(R"({"role": "nobody", "content": [{"type": "output"}]})")
+            .starts_with("followers[0].messages[0].role"));
+  CHECK(FollowersError(R"([{"messages": [{"role": "user", "content": [{"type": "output"}]}], "cache_salt": "s"}])") ==
+        "followers[0].cache_salt: is not supported");
+  CHECK(FollowersError(R"([{"messages": [{"role": "user", "content": [{"type": "output"}]}], "tools": [{}]}])")
+            .starts_with("followers[0].tools[0].function: "));
+  CHECK(FollowersError(R"([{"messages": [{"role": "user", "content": [{"type": "output"}]}],
+                     "tools": [{"type": "function", "function": {"name": "f"}}]}])")
+            .starts_with("followers[0].tools: "));
+  const auto unknown = ReadWithFollowers(R"([{"model": "nobody", "messages": []}])");
+  CHECK(absl::IsNotFound(unknown.status()));
+  CHECK(Message(unknown.status()).starts_with("followers[0].model: "));
+}
+
+TEST_CASE("followers are few, for one choice, and in chats only") {
+  CHECK(ReadWithFollowers(StrCat("[", absl::StrJoin(std::vector<std::string>(4, kFollower), ","), "]")).ok());
+  CHECK(FollowersError(StrCat("[", absl::StrJoin(std::vector<std::string>(5, kFollower), ","), "]")) ==
+        "followers: 5 elements, limit 4");
+  const auto outputs = [](size_t count) {
+    return StrCat(R"({"role": "user", "content": [)",
+                  absl::StrJoin(std::vector<std::string>(count, R"({"type": "output"})"), ","), "]}");
+  };
+  CHECK(ReadWithFollowers(StrCat(R"([{"messages": [)", outputs(16), "]}]")).ok());
+  CHECK(FollowerMessageError(outputs(17)) == "followers[0].messages: expected 1 to 16 parts of type 'output', got 17");
+  CHECK(FollowersError(StrCat("[", kFollower, "]"), R"(, "n": 2)") ==
+        "followers: expected one choice whose output they wait for, got n 2");
+  CHECK(FollowerMessageError(R"({"role": "user", "content": [{"type": "output"}]}], "followers": [)") ==
+        "followers[0].followers: is not supported");
+}
+
+TEST_CASE("the chat itself has no output to refer to") {
+  const auto body =
+      ParseJsonBody(R"({"model": "plain", "messages": [{"role": "user", "content": [{"type": "output"}]}]})");
+  CHECK(Message(ReadChat(*body, TestModels()).status()) ==
+        "messages[0].content[0].type: expected 'text' or 'output_of', got 'output', which is not supported");
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,112 @@
+// Bodies that are nearly right: every reader answers with a status, and never crashes.
+#include <random>
+
+#include "base/strings.h"
+#include "catch.h"
+#include "frontend/openai/chat_reader.h"
+#include "frontend/openai/completion_reader.h"
+#include "frontend/openai/model_routes.h"
+#include "frontend/openai/openai_error.h"
+#include "frontend/openai/openai_model.h"
+#include "seeds.h"
+
+namespace baton {
+namespace {
+
+const std::vector<std::string>& Bodies() {
+  static const std::vector<std::string> bodies = {
+      R"({"model":"plain","prompt":["a",[1,2],"é"],"n":2,"max_tokens":3,"temperature":0.5,"seed":1,"stop":["x"],)"
+      R"("stop_token_ids":[1],"logprobs":2,"stream":true,"stream_options":{"include_usage":true},"echo":false})",
+      R"({"model":"plain","segments":[{"text":"a"},{"token_ids":[1]},{"output_of":{"request_id":"u","announced":true,)"
+      R"("on_failure":"substitute","substitute":"s","timeout_ms":5}}],"join":"arrival","priority":1,"echo":true})",
+      R"({"model":"qwen","messages":[{"role":"system","content":"s"},{"role":"user","content":[{"type":"text",)"
+      R"("text":"t"},{"type":"output_of","output_of":"u"}]},{"role":"assistant","content":null,"tool_calls":[{"id":)"
+      R"("c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c",)"
+      R"("content":"r"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}],)"
+      R"("tool_choice":"auto","logprobs":true,"top_logprobs":3,"response_format":{"type":"text"},"best_of":1})",
+      R"({"model":"plain","messages":[{"role":"user","content":"u"}],"followers":[{"model":"qwen","messages":[{"role":)"
+      R"("user","content":[{"type":"text","text":"t"},{"type":"output"}]}],"tools":[{"type":"function","function":)"
+      R"({"name":"f"}}],"tool_choice":"auto"}]})",
+      R"({"model":"plain","tokens":[1,2,257],"prompt":"p","add_special_tokens":false})"};
+  return bodies;
+}
+
+// Another value in the place of one, or one more or fewer, or bytes that are changed.
+std::string Mutate(std::string body, std::mt19937& random) {
+  static const std::vector<std::string> values = {"null",
+                                                  "true",
+                                                  "-1",
+                                                  "0",
+                                                  "1.5",
+                                                  "1e308",
+                                                  "9223372036854775807",
+                                                  "18446744073709551615",
+                                                  "\"\"",
+                                                  "\"\\ud834\\udd1e\"",
+                                                  "[]",
+                                                  "[[[]]]",
+                                                  "{}",
+                                                  "[null]",
+                                                  "{\"a\":{}}",
+                                                  "\"output_of\"",
+                                                  ",",
+                                                  "\"",
+                                                  "\xff",
+                                                  "\\u0000"};
+  for (uint32_t i = random() % 3 + 1; i > 0; --i) {
+    const size_t at = random() % (body.size() + 1);
+    const std::string& value = values[random() % values.size()];
+    switch (random() % 4) {
+      case 0:
+        body.insert(at, value);
+        break;
+      case 1:
+        body.erase(at, random() % 8);
+        break;
+      case 2: {  // a whole value, as far as a member's is found by its colon
+        const size_t colon = body.find(':', at);
+        if (colon == std::string::npos) break;
+        const size_t end = body.find_first_of(",}", colon);
+        body.replace(colon + 1, end == std::string::npos ? end : end - colon - 1, value);
+        break;
+      }
+      default:
+        if (at < body.size()) body[at] = static_cast<char>(random());
+    }
+  }
+  return body;
+}
+
+template <typename T>
+bool IsAnswer(const absl::StatusOr<T>& result) {
+  if (result.ok()) return true;
+  if (!absl::IsInvalidArgument(result.status()) && !absl::IsNotFound(result.status())) return false;
+  const std::string body = ErrorBody(result.status());
+  return HttpStatusOf(result.status()) < 500 && body.size() < 2000 && ParseJsonBody(body).ok();
+}
+
+TEST_CASE("a body that is nearly right is read or refused") {
+  ForEachSeed(20, [](uint64_t seed) {
+    std::mt19937 random(seed);
+    const auto chat_tokens = [](const v1::Chat&, const ServedModel&) -> absl::StatusOr<std::vector<TokenId>> {
+      return std::vector<TokenId>{1};
+    };
+    int parsed = 0;
+    for (int i = 0; i < 1000; ++i) {
+      const std::string text = Mutate(Bodies()[random() % Bodies().size()], random);
+      INFO(text);
+      const auto body = ParseJsonBody(text);
+      REQUIRE(IsAnswer(body));
+      if (!body.ok()) continue;
+      ++parsed;
+      REQUIRE(IsAnswer(ReadCompletion(*body, TestModels())));
+      REQUIRE(IsAnswer(ReadChat(*body, TestModels())));
+      REQUIRE(IsAnswer(TokenizeBody(*body, TestModels(), chat_tokens)));
+      REQUIRE(IsAnswer(DetokenizeBody(*body, TestModels())));
+    }
+    CHECK(parsed > 100);
+  });
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,83 @@
+#include "frontend/openai/reasoning_parser.h"
+
+#include "base/strings.h"
+#include "catch.h"
+#include "frontend/openai/openai_model.h"
+
+namespace baton {
+namespace {
+
+struct Case {
+  Thinking thinking;
+  std::string written, reasoning, content;
+};
+
+const std::vector<Case>& Cases() {
+  static const std::vector<Case> cases = {
+      {Thinking::kMay, "", "", ""},
+      {Thinking::kMay, "hello\n", "", "hello\n"},
+      {Thinking::kMay, "<think>\nhm\n</think>\n\nhello ", "\nhm\n", "\n\nhello "},
+      {Thinking::kMay, " \n<think></think>hello", "", "hello"},
+      {Thinking::kMay, "<think>a < b </th </think>c</think><think>d", "a < b </th ", "c</think><think>d"},
+      {Thinking::kMay, "<think>never done </thin", "never done </thin", ""},
+      {Thinking::kMay, "\n<thin", "", "\n<thin"},
+      {Thinking::kMay, "x <think>a</think>", "", "x <think>a</think>"},
+      {Thinking::kBegun, "hm</think>hello", "hm", "hello"},
+      {Thinking::kBegun, "hm", "hm", ""},
+      {Thinking::kBegun, "</think>", "", ""},
+  };
+  return cases;
+}
+
+void CheckPieces(const Case& test, const std::vector<std::string>& pieces) {
+  ReasoningParser parser(test.thinking);
+  ThinkingAnswer all;
+  const auto add = [&all](const ThinkingAnswer& more) {
+    // No answer begins before its reasoning ends.
+    CHECK((more.reasoning.empty() || all.content.empty()));
+    all.reasoning += more.reasoning;
+    all.content += more.content;
+  };
+  for (const std::string& piece : pieces) add(parser.Push(piece));
+  add(parser.Finish());
+  CAPTURE(test.written);
+  CHECK(all.reasoning == test.reasoning);
+  CHECK(all.content == test.content);
+}
+
+TEST_CASE("an answer's reasoning is told from the rest, however it is cut") {
+  for (const Case& test : Cases()) {
+    CheckPieces(test, {test.written});
+    for (size_t cut = 0; cut <= test.written.size(); ++cut) {
+      CheckPieces(test, {test.written.substr(0, cut), test.written.substr(cut)});
+    }
+    std::vector<std::string> bytes;
+    for (const char c : test.written) bytes.emplace_back(1, c);
+    CheckPieces(test, bytes);
+  }
+}
+
+TEST_CASE("what cannot be a tag is not held back") {
+  ReasoningParser parser(Thinking::kMay);
+  CHECK(parser.Push("<thi").content.empty());
+  CHECK(parser.Push("s").content == "<this");
+  CHECK(parser.Push("<think>").content == "<think>");
+  ReasoningParser begun(Thinking::kBegun);
+  CHECK(begun.Push("a</th").reasoning == "a");
+  CHECK(begun.Push("e").reasoning == "</the");
+}
+
+TEST_CASE("template and prompt tell whether the model may think") {
+  const ServedModel& think = **TestModels().Find("think");
+  CHECK(ThinkingOf(think, "<|im_start|>assistant\n") == Thinking::kMay);
+  CHECK(ThinkingOf(think, "<|im_start|>assistant\n<think>\n") == Thinking::kBegun);
+  CHECK(ThinkingOf(think, "<think>\n\n</think>\n\n") == Thinking::kNone);
+  CHECK(ThinkingOf(think, "") == Thinking::kMay);
+  CHECK(ThinkingOf(**TestModels().Find("qwen"), "<think>") == Thinking::kNone);
+  ServedModel none = think;
+  none.chat_template = nullptr;
+  CHECK(ThinkingOf(none, "<think>") == Thinking::kNone);
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,106 @@
+#include "base/strings.h"
+#include "catch.h"
+#include "frontend/openai/answer_text.h"
+#include "frontend/openai/completion_writer.h"
+#include "frontend/openai/openai_model.h"
+
+namespace baton {
+namespace {
+
+CompletionCall Call(ToolFormat format, bool stream) {
+  CompletionCall call;
+  call.requests.resize(1);
+  call.chat = true;
+  call.stream = stream;
+  call.tools = format;
+  call.tool_names = {"f"};
+  return call;
+}
+
+CompletionWriter LlamaWriter(const CompletionCall& call) {
+  return CompletionWriter(call, **TestModels().Find("llama"), "7", absl::FromUnixSeconds(1000));
+}
+
+RequestOutcome OutcomeWith(FinishReason finish) {
+  RequestOutcome outcome;
+  outcome.finish = finish;
+  return outcome;
+}
+
+std::string BodyOf(ToolFormat format, const std::vector<TokenUpdate>& updates, FinishReason finish) {
+  CompletionWriter writer = LlamaWriter(Call(format, /*stream=*/false));
+  std::string out;
+  for (const TokenUpdate& update : updates) writer.Update(0, update, out);
+  writer.End(0, OutcomeWith(finish), out);
+  return writer.Body();
+}
+
+TEST_CASE("a stream tells text and calls in deltas, with an index and an id for each call") {
+  CompletionWriter writer = LlamaWriter(Call(ToolFormat::kHermes, /*stream=*/true));
+  std::string out;
+  for (const char* text : {"Hm.\n<tool", "_call>{\"name\": \"f\", \"argu", "ments\": {\"x\": 1}}</tool_call>\n",
+                           "<tool_call>{\"name\": \"f\"}</tool_call>"}) {
+    writer.Update(0, Text(text), out);
+  }
+  writer.End(0, OutcomeWith(FinishReason::kStop), out);
+  const std::string head = StrCat(R"(data: {"id":"chatcmpl-7","object":"chat.completion.chunk","created":1000,)",
+                                  R"("model":"llama","choices":[{"index":0,"delta":{)");
+  const std::string tail = "},\"logprobs\":null,\"finish_reason\":null}]}\n\n";
+  CHECK(out == StrCat(head, R"("role":"assistant","content":"")", tail, head, R"("content":"Hm.")", tail, head,
+                      R"("tool_calls":[{"index":0,"id":"call_7-0-0","type":"function","function":{"name":"f",)",
+                      R"("arguments":"{\"x\": 1}"}}])", tail, head,
+                      R"("tool_calls":[{"index":1,"id":"call_7-0-1","type":"function","function":{"name":"f",)",
+                      R"("arguments":"{}"}}])", tail, head, R"(},"logprobs":null,"finish_reason":"tool_calls"}]})",
+                      "\n\n", "data: [DONE]\n\n"));
+}
+
+TEST_CASE("a body's message has the calls, and no content where there is none") {
+  const std::string call = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
+  Has(BodyOf(ToolFormat::kHermes, {Text(call)}, FinishReason::kStop),
+      R"("message":{"role":"assistant","content":null,"refusal":null,"tool_calls":[{"id":"call_7-0-0",)"
+      R"("type":"function","function":{"name":"f","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"})");
+  Has(BodyOf(ToolFormat::kHermes, {Text("A " + call)}, FinishReason::kStop),
+      R"("content":"A","refusal":null,"tool_calls")");
+  // Where the answer ends for want of tokens, a later call may be missing.
+  Has(BodyOf(ToolFormat::kHermes, {Text(call)}, FinishReason::kLength), R"("finish_reason":"length")");
+  Has(BodyOf(ToolFormat::kHermes, {Text("<tool_call>{")}, FinishReason::kStop),
+      R"("content":"<tool_call>{","refusal":null},"logprobs":null,"finish_reason":"stop")");
+}
+
+TEST_CASE("without parallel calls the first of several is shown, and text") {
+  const bool stream = GENERATE(false, true);
+  CompletionCall call = Call(ToolFormat::kHermes, stream);
+  call.one_tool_call = true;
+  CompletionWriter writer = LlamaWriter(call);
+  std::string out;
+  for (const char* name : {"first", "second"}) {
+    writer.Update(0, Text(StrCat("<tool_call>{\"name\": \"", name, "\"}</tool_call>")), out);
+  }
+  writer.Update(0, Text("Done."), out);
+  writer.End(0, OutcomeWith(FinishReason::kStop), out);
+  if (!stream) out = writer.Body();
+  Has(out, R"("name":"first")");
+  Has(out, "Done.");
+  Has(out, R"("finish_reason":"tool_calls")");
+  CHECK(out.find("second") == std::string::npos);
+}
+
+TEST_CASE("without tools an answer that looks like a call is text") {
+  Has(BodyOf(ToolFormat::kNone, {Text("<tool_call>{\"name\": \"f\"}</tool_call>")}, FinishReason::kStop),
+      R"("content":"<tool_call>{\"name\": \"f\"}</tool_call>")");
+}
+
+TEST_CASE("a tag that is a special token is found by its id, also where text is held back") {
+  TokenUpdate tag;
+  tag.tokens = {MarkedTokenizer::kPythonTag};
+  TokenUpdate held = Text("Hm. ");  // a stop string may begin with the last byte
+  held.text = "Hm.";
+  TokenUpdate rest = Text("{\"name\": \"f\"}");
+  rest.text = " " + rest.text;
+  rest.tokens.push_back(MarkedTokenizer::kEnd);
+  Has(BodyOf(ToolFormat::kLlama, {held, tag, rest}, FinishReason::kStop),
+      R"("content":"Hm. ","refusal":null,"tool_calls":[{"id":"call_7-0-0","type":"function","function":{"name":"f")");
+}
+
+}  // namespace
+}  // namespace baton
