@@ -6,10 +6,10 @@
 #include <mutex>
 #include <string>
 
+#include "frontend/admission.h"
 #include "frontend/http/http_reply.h"
 #include "frontend/openai/completion_call.h"
 #include "frontend/openai/completion_writer.h"
-#include "server/admission.h"
 #include "server/http_call.h"
 
 namespace baton {

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "frontend/admission.h"
 #include "metrics/metrics.h"
 #include "model/served_model.h"
-#include "server/admission.h"
 #include "server/http_call.h"
 #include "shell/router.h"
 

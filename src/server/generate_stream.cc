@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/logging.h"
+#include "frontend/response_convert.h"
 #include "rpc/grpc_status.h"
-#include "server/response_convert.h"
 
 namespace baton {
 namespace {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "frontend/admission.h"
 #include "grpcpp/grpcpp.h"
 #include "inference.pb.h"
-#include "server/admission.h"
 
 namespace baton {
 

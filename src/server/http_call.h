@@ -7,9 +7,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/trace_context.h"
+#include "frontend/callers.h"
 #include "frontend/http/http_message.h"
 #include "frontend/http/http_reply.h"
-#include "server/callers.h"
 #include "shell/request_handle.h"
 
 namespace baton {

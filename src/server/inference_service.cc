@@ -3,12 +3,12 @@
 #include <iterator>
 #include <utility>
 
+#include "frontend/server_info.h"
+#include "frontend/trace_convert.h"
 #include "rpc/grpc_status.h"
 #include "server/generate_stream.h"
 #include "server/message_check.h"
 #include "server/prefill_only_call.h"
-#include "server/server_info.h"
-#include "server/trace_convert.h"
 
 namespace baton {
 namespace {

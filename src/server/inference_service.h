@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "frontend/admission.h"
 #include "inference.grpc.pb.h"
 #include "model/served_model.h"
-#include "server/admission.h"
 #include "shell/router.h"
 
 namespace baton {

@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "base/strings.h"
+#include "frontend/prompt_reader.h"
 #include "server/completion_routes.h"
 #include "server/host_check.h"
-#include "server/prompt_reader.h"
 #include "server/status_routes.h"
 #include "server/ui_routes.h"
 

@@ -1,7 +1,7 @@
 #include "server/prefill_only_call.h"
 
+#include "frontend/response_convert.h"
 #include "rpc/grpc_status.h"
-#include "server/response_convert.h"
 
 namespace baton {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <mutex>
 
+#include "frontend/admission.h"
 #include "grpcpp/grpcpp.h"
-#include "server/admission.h"
 
 namespace baton {
 

@@ -4,8 +4,8 @@
 
 #include "frontend/openai/json_text.h"
 #include "frontend/openai/openai_error.h"
+#include "frontend/response_convert.h"
 #include "server/proto_json.h"
-#include "server/response_convert.h"
 
 namespace baton {
 

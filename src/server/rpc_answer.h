@@ -5,9 +5,9 @@
 #include <mutex>
 #include <string>
 
+#include "frontend/admission.h"
 #include "frontend/http/http_reply.h"
 #include "inference.pb.h"
-#include "server/admission.h"
 #include "server/http_call.h"
 
 namespace baton {

@@ -7,7 +7,7 @@
 #include "absl/time/clock.h"
 #include "base/json/json_body.h"
 #include "frontend/openai/model_routes.h"
-#include "server/prompt_reader.h"
+#include "frontend/prompt_reader.h"
 
 namespace baton {
 namespace {

@@ -9,9 +9,9 @@
 #include "absl/strings/escaping.h"
 #include "base/check.h"
 #include "base/strings.h"
+#include "frontend/server_info.h"
+#include "frontend/trace_convert.h"
 #include "server/proto_json.h"
-#include "server/server_info.h"
-#include "server/trace_convert.h"
 #include "server/ui_page.h"
 
 namespace baton {

@@ -8,10 +8,10 @@
 #include "base/strings.h"
 #include "catch.h"
 #include "certificates.h"
+#include "frontend/api_keys.h"
 #include "http_client.h"
 #include "programs.h"
 #include "rpc/tls.h"
-#include "server/api_keys.h"
 #include "temp_dir.h"
 
 namespace baton {

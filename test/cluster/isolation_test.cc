@@ -12,9 +12,9 @@
 #include "await.h"
 #include "base/strings.h"
 #include "catch.h"
+#include "frontend/api_keys.h"
 #include "programs.h"
 #include "scrape.h"
-#include "server/api_keys.h"
 #include "temp_dir.h"
 
 namespace baton {

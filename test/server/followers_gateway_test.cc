@@ -3,9 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "await.h"
+#include "frontend/api_keys.h"
 #include "http_client.h"
 #include "nlohmann/json.hpp"
-#include "server/api_keys.h"
 #include "shell/router_cluster.h"
 #include "temp_dir.h"
 

@@ -1,4 +1,4 @@
-#include "server/callers.h"
+#include "frontend/callers.h"
 
 #include <utility>
 

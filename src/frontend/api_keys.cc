@@ -1,4 +1,4 @@
-#include "server/api_keys.h"
+#include "frontend/api_keys.h"
 
 #include <openssl/crypto.h>
 #include <openssl/rand.h>

@@ -1,4 +1,4 @@
-#include "server/work_queue.h"
+#include "frontend/work_queue.h"
 
 #include <utility>
 

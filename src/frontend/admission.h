@@ -8,13 +8,13 @@
 
 #include "absl/functional/any_invocable.h"
 #include "base/clock.h"
+#include "frontend/callers.h"
 #include "frontend/http/body_bytes.h"
+#include "frontend/request_reader.h"
+#include "frontend/work_queue.h"
 #include "inference.pb.h"
 #include "metrics/metrics.h"
 #include "model/served_model.h"
-#include "server/callers.h"
-#include "server/request_reader.h"
-#include "server/work_queue.h"
 #include "shell/request_handle.h"
 #include "shell/router.h"
 

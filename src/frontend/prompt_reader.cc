@@ -1,4 +1,4 @@
-#include "server/prompt_reader.h"
+#include "frontend/prompt_reader.h"
 
 #include <algorithm>
 #include <charconv>

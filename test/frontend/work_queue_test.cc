@@ -1,5 +1,5 @@
 // A queue whose threads a test holds, so that it knows what waits.
-#include "server/work_queue.h"
+#include "frontend/work_queue.h"
 
 #include <future>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "server/response_convert.h"
+#include "frontend/response_convert.h"
 
 #include "rpc/worker_convert.h"
 

@@ -1,4 +1,4 @@
-#include "server/server_info.h"
+#include "frontend/server_info.h"
 
 #include "absl/strings/str_format.h"
 #include "base/version.h"

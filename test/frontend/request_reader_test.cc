@@ -1,4 +1,4 @@
-#include "server/request_reader.h"
+#include "frontend/request_reader.h"
 
 #include <cmath>
 #include <limits>

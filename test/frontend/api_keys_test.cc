@@ -1,9 +1,9 @@
-#include "server/api_keys.h"
+#include "frontend/api_keys.h"
 
 #include "absl/strings/match.h"
 #include "base/strings.h"
 #include "catch.h"
-#include "server/key_refusal.h"
+#include "frontend/key_refusal.h"
 #include "temp_dir.h"
 
 namespace baton {

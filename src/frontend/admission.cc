@@ -1,4 +1,4 @@
-#include "server/admission.h"
+#include "frontend/admission.h"
 
 #include <openssl/rand.h>
 

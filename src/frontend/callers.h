@@ -9,10 +9,10 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "frontend/api_keys.h"
 #include "metrics/metrics.h"
 #include "router/client_request.h"
 #include "router/tenant_quotas.h"
-#include "server/api_keys.h"
 #include "shell/router.h"
 
 namespace baton {

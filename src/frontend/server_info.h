@@ -1,8 +1,8 @@
 // What a router tells its operators of itself.
 #pragma once
 
+#include "frontend/callers.h"
 #include "inference.pb.h"
-#include "server/callers.h"
 #include "shell/router.h"
 
 namespace baton {

@@ -1,4 +1,4 @@
-#include "server/trace_convert.h"
+#include "frontend/trace_convert.h"
 
 #include <algorithm>
 #include <string>

@@ -1,5 +1,5 @@
 // Keys and tenants over real sockets: who is let in, and what one tenant learns of another.
-#include "server/callers.h"
+#include "frontend/callers.h"
 
 #include <string>
 #include <utility>
@@ -9,8 +9,8 @@
 #include "absl/synchronization/notification.h"
 #include "await.h"
 #include "base/strings.h"
+#include "frontend/key_refusal.h"
 #include "http_client.h"
-#include "server/key_refusal.h"
 #include "shell/router_cluster.h"
 #include "temp_dir.h"
 

@@ -1,12 +1,12 @@
-#include "server/request_reader.h"
+#include "frontend/request_reader.h"
 
 #include <algorithm>
 #include <string_view>
 
 #include "base/status.h"
 #include "base/strings.h"
+#include "frontend/prompt_reader.h"
 #include "rpc/worker_convert.h"
-#include "server/prompt_reader.h"
 
 namespace baton {
 namespace {
