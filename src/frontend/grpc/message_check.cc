@@ -1,4 +1,4 @@
-#include "server/message_check.h"
+#include "frontend/grpc/message_check.h"
 
 #include <map>
 #include <optional>

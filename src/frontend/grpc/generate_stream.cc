@@ -1,4 +1,4 @@
-#include "server/generate_stream.h"
+#include "frontend/grpc/generate_stream.h"
 
 #include <utility>
 

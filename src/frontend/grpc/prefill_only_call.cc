@@ -1,4 +1,4 @@
-#include "server/prefill_only_call.h"
+#include "frontend/grpc/prefill_only_call.h"
 
 #include "frontend/response_convert.h"
 #include "rpc/grpc_status.h"

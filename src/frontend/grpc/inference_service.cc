@@ -1,14 +1,14 @@
-#include "server/inference_service.h"
+#include "frontend/grpc/inference_service.h"
 
 #include <iterator>
 #include <utility>
 
+#include "frontend/grpc/generate_stream.h"
+#include "frontend/grpc/message_check.h"
+#include "frontend/grpc/prefill_only_call.h"
 #include "frontend/server_info.h"
 #include "frontend/trace_convert.h"
 #include "rpc/grpc_status.h"
-#include "server/generate_stream.h"
-#include "server/message_check.h"
-#include "server/prefill_only_call.h"
 
 namespace baton {
 namespace {
