@@ -11,8 +11,8 @@
 #include "base/strings.h"
 #include "frontend/server_info.h"
 #include "frontend/trace_convert.h"
+#include "frontend/ui/page.h"
 #include "server/proto_json.h"
-#include "server/ui_page.h"
 
 namespace baton {
 namespace {

@@ -5,7 +5,7 @@
 
 namespace baton {
 
-// One HTML document with its script and style inside, compiled in from ui.html.
+// One HTML document with its script and style inside, compiled in from page.html.
 std::string_view UiPage();
 
 }  // namespace baton

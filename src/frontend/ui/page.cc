@@ -1,10 +1,10 @@
-#include "server/ui_page.h"
+#include "frontend/ui/page.h"
 
 namespace baton {
 
 std::string_view UiPage() {
   return
-#include "server/ui_page.inc"
+#include "frontend/ui/page.inc"
       ;
 }
 
