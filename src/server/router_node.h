@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/periodic_task.h"
+#include "frontend/gateway/gateway.h"
 #include "frontend/grpc/inference_service.h"
 #include "frontend/http/http_server.h"
 #include "membership/live_membership.h"
 #include "rpc/grpc_server.h"
-#include "server/openai_gateway.h"
 #include "server/options.h"
 
 namespace baton {

@@ -7,10 +7,10 @@
 #include <string>
 
 #include "frontend/admission.h"
+#include "frontend/gateway/http_call.h"
 #include "frontend/http/http_reply.h"
 #include "frontend/openai/completion_call.h"
 #include "frontend/openai/completion_writer.h"
-#include "server/http_call.h"
 
 namespace baton {
 

@@ -1,7 +1,7 @@
 // The routes that tell of models, tokens and the router itself.
 #pragma once
 
-#include "server/gateway_parts.h"
+#include "frontend/gateway/parts.h"
 
 namespace baton {
 

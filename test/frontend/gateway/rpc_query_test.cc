@@ -1,4 +1,4 @@
-#include "server/rpc_query.h"
+#include "frontend/gateway/rpc_query.h"
 
 #include <string>
 

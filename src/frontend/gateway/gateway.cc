@@ -1,4 +1,4 @@
-#include "server/openai_gateway.h"
+#include "frontend/gateway/gateway.h"
 
 #include <algorithm>
 #include <iterator>
@@ -9,11 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "base/strings.h"
+#include "frontend/gateway/completion_routes.h"
+#include "frontend/gateway/host_check.h"
+#include "frontend/gateway/status_routes.h"
+#include "frontend/gateway/ui_routes.h"
 #include "frontend/prompt_reader.h"
-#include "server/completion_routes.h"
-#include "server/host_check.h"
-#include "server/status_routes.h"
-#include "server/ui_routes.h"
 
 namespace baton {
 namespace {

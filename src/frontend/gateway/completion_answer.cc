@@ -1,4 +1,4 @@
-#include "server/completion_answer.h"
+#include "frontend/gateway/completion_answer.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "server/http_call.h"
+#include "frontend/gateway/http_call.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "server/proto_json.h"
+#include "frontend/gateway/proto_json.h"
 
 #include "absl/strings/match.h"
 #include "catch.h"

@@ -1,11 +1,11 @@
-#include "server/rpc_answer.h"
+#include "frontend/gateway/rpc_answer.h"
 
 #include <utility>
 
+#include "frontend/gateway/proto_json.h"
 #include "frontend/openai/json_text.h"
 #include "frontend/openai/openai_error.h"
 #include "frontend/response_convert.h"
-#include "server/proto_json.h"
 
 namespace baton {
 

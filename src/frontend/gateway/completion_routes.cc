@@ -1,4 +1,4 @@
-#include "server/completion_routes.h"
+#include "frontend/gateway/completion_routes.h"
 
 #include <algorithm>
 #include <span>
@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "base/json/json_body.h"
+#include "frontend/gateway/completion_answer.h"
+#include "frontend/gateway/proto_json.h"
+#include "frontend/gateway/rpc_answer.h"
+#include "frontend/gateway/rpc_query.h"
 #include "frontend/openai/chat_reader.h"
 #include "frontend/openai/completion_reader.h"
 #include "frontend/openai/token_text.h"
-#include "server/completion_answer.h"
-#include "server/proto_json.h"
-#include "server/rpc_answer.h"
-#include "server/rpc_query.h"
 #include "shell/router_metrics.h"
 
 namespace baton {

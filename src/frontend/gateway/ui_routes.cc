@@ -1,4 +1,4 @@
-#include "server/ui_routes.h"
+#include "frontend/gateway/ui_routes.h"
 
 #include <openssl/sha.h>
 
@@ -9,10 +9,10 @@
 #include "absl/strings/escaping.h"
 #include "base/check.h"
 #include "base/strings.h"
+#include "frontend/gateway/proto_json.h"
 #include "frontend/server_info.h"
 #include "frontend/trace_convert.h"
 #include "frontend/ui/page.h"
-#include "server/proto_json.h"
 
 namespace baton {
 namespace {

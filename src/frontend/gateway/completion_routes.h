@@ -1,7 +1,7 @@
 // The routes that make requests of the router.
 #pragma once
 
-#include "server/gateway_parts.h"
+#include "frontend/gateway/parts.h"
 
 namespace baton {
 

@@ -9,8 +9,8 @@
 
 #include "base/log_limit.h"
 #include "base/loopback.h"
+#include "frontend/gateway/parts.h"
 #include "frontend/http/http_server.h"
-#include "server/gateway_parts.h"
 
 namespace baton {
 

@@ -1,4 +1,4 @@
-#include "server/status_routes.h"
+#include "frontend/gateway/status_routes.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "server/host_check.h"
+#include "frontend/gateway/host_check.h"
 
 #include <arpa/inet.h>
 

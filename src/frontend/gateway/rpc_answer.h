@@ -6,9 +6,9 @@
 #include <string>
 
 #include "frontend/admission.h"
+#include "frontend/gateway/http_call.h"
 #include "frontend/http/http_reply.h"
 #include "inference.pb.h"
-#include "server/http_call.h"
 
 namespace baton {
 

@@ -1,7 +1,7 @@
 // The page at /ui (server/ui.html) and what it shows.
 #pragma once
 
-#include "server/gateway_parts.h"
+#include "frontend/gateway/parts.h"
 
 namespace baton {
 

@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "frontend/admission.h"
+#include "frontend/gateway/http_call.h"
 #include "metrics/metrics.h"
 #include "model/served_model.h"
-#include "server/http_call.h"
 #include "shell/router.h"
 
 namespace baton {
