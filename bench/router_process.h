@@ -17,7 +17,7 @@
 #include "base/logging.h"
 #include "bench/instant_workers.h"
 #include "model/byte_model.h"
-#include "server/router_node.h"
+#include "node/router_node.h"
 
 extern char** environ;
 

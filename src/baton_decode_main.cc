@@ -1,7 +1,7 @@
 // baton-decode: one decode worker on this machine's CPU or a GPU; blocks reach it over UCX.
+#include "node/program.h"
+#include "node/program_flags.h"
 #include "node/programs.h"
-#include "server/program.h"
-#include "server/program_flags.h"
 
 namespace baton {
 namespace {

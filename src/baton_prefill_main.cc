@@ -1,7 +1,7 @@
 // baton-prefill: one prefill worker on this machine's CPU or a GPU; blocks leave it over UCX.
+#include "node/program.h"
+#include "node/program_flags.h"
 #include "node/programs.h"
-#include "server/program.h"
-#include "server/program_flags.h"
 
 namespace baton {
 namespace {

@@ -1,7 +1,7 @@
 // baton-router: clients on one side, prefill and decode workers on the other.
+#include "node/program.h"
+#include "node/program_flags.h"
 #include "node/programs.h"
-#include "server/program.h"
-#include "server/program_flags.h"
 
 namespace baton {
 namespace {

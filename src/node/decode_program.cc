@@ -2,11 +2,11 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "model/served_model.h"
+#include "node/decode_node.h"
+#include "node/program.h"
 #include "node/programs.h"
 #include "node/registration.h"
 #include "node/worker_parts.h"
-#include "server/decode_node.h"
-#include "server/program.h"
 
 namespace baton {
 

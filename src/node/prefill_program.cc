@@ -2,12 +2,12 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "model/served_model.h"
+#include "node/prefill_node.h"
+#include "node/program.h"
 #include "node/programs.h"
 #include "node/registration.h"
 #include "node/worker_parts.h"
 #include "rpc/tls.h"
-#include "server/prefill_node.h"
-#include "server/program.h"
 
 namespace baton {
 

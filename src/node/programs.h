@@ -2,8 +2,8 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "server/options.h"
-#include "server/shutdown.h"
+#include "node/options.h"
+#include "node/shutdown.h"
 
 namespace baton {
 

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "membership/etcd_registration.h"
-#include "server/options.h"
+#include "node/options.h"
 
 namespace baton {
 

@@ -1,10 +1,10 @@
 // Clients on one side, prefill and decode workers on the other.
 #include "base/clock.h"
 #include "base/status.h"
+#include "node/program.h"
 #include "node/programs.h"
+#include "node/router_node.h"
 #include "rpc/tls.h"
-#include "server/program.h"
-#include "server/router_node.h"
 
 namespace baton {
 

@@ -10,12 +10,12 @@
 #include "base/strings.h"
 #include "model/prefill_module.h"
 #include "model/served_model.h"
+#include "node/decode_node.h"
+#include "node/prefill_node.h"
+#include "node/program.h"
 #include "node/programs.h"
+#include "node/router_node.h"
 #include "node/worker_parts.h"
-#include "server/decode_node.h"
-#include "server/prefill_node.h"
-#include "server/program.h"
-#include "server/router_node.h"
 
 namespace baton {
 namespace {

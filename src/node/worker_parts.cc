@@ -15,7 +15,7 @@
 #include "kv/staging/file.h"
 #include "model/prefill_module.h"
 #include "model/shard.h"
-#include "server/program.h"
+#include "node/program.h"
 #include "transport/striped_connector.h"
 #include "transport/ucx/transport.h"
 

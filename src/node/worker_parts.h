@@ -10,7 +10,7 @@
 #include "backend/cpu/thread_pool.h"
 #include "engine/decode/worker.h"
 #include "model/weights.h"
-#include "server/options.h"
+#include "node/options.h"
 #include "text/tokenizer.h"
 #include "transport/in_process/transport.h"
 #include "transport/transport.h"

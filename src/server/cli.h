@@ -8,7 +8,7 @@
 
 #include "CLI/CLI.hpp"
 #include "base/ids.h"
-#include "server/options.h"
+#include "node/options.h"
 
 namespace baton {
 

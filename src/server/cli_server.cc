@@ -3,8 +3,8 @@
 #include <iostream>
 
 #include "base/strings.h"
+#include "node/flags.h"
 #include "rpc/tls.h"
-#include "server/flags.h"
 #include "server/printable.h"
 
 namespace baton {

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "grpcpp/grpcpp.h"
 #include "inference.grpc.pb.h"
-#include "server/options.h"
+#include "node/options.h"
 
 namespace baton {
 

@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_split.h"
 #include "catch.h"
+#include "node/options.h"
 #include "process.h"
-#include "server/options.h"
 #include "source_path.h"
 #include "temp_dir.h"
 

@@ -9,8 +9,8 @@
 
 #include "catch.h"
 #include "listening.h"
+#include "node/options.h"
 #include "programs.h"
-#include "server/options.h"
 
 namespace baton {
 namespace {

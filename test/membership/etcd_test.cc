@@ -24,8 +24,8 @@
 #include "log_capture.h"
 #include "membership/etcd_registration.h"
 #include "membership/live_membership.h"
+#include "node/options.h"
 #include "shell/fake_worker.h"
-#include "server/options.h"
 
 namespace baton {
 namespace {

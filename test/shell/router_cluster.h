@@ -12,8 +12,8 @@
 #include "fake_worker.h"
 #include "inference.grpc.pb.h"
 #include "model/byte_model.h"
+#include "node/router_node.h"
 #include "rpc/grpc_status.h"
-#include "server/router_node.h"
 
 namespace baton {
 

@@ -1,6 +1,6 @@
-#include "server/program_flags.h"
+#include "node/program_flags.h"
 
-#include "server/flags.h"
+#include "node/flags.h"
 
 namespace baton {
 

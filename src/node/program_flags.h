@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "server/options.h"
+#include "node/options.h"
 
 namespace baton {
 

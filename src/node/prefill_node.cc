@@ -1,4 +1,4 @@
-#include "server/prefill_node.h"
+#include "node/prefill_node.h"
 
 #include <random>
 #include <utility>

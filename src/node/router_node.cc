@@ -1,4 +1,4 @@
-#include "server/router_node.h"
+#include "node/router_node.h"
 
 #include <algorithm>
 #include <array>

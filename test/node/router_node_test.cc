@@ -1,5 +1,5 @@
 // The router with real sockets on both sides; workers are fakes that speak the worker protocol.
-#include "server/router_node.h"
+#include "node/router_node.h"
 
 #include <thread>
 

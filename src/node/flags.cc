@@ -1,4 +1,4 @@
-#include "server/flags.h"
+#include "node/flags.h"
 
 #include <iostream>
 #include <sstream>

@@ -1,4 +1,4 @@
-#include "server/program.h"
+#include "node/program.h"
 
 #include <sys/resource.h>
 
@@ -12,7 +12,7 @@
 #include "google/protobuf/stubs/logging.h"
 #include "grpc/support/log.h"
 #include "metrics/metrics.h"
-#include "server/service_manager.h"
+#include "node/service_manager.h"
 
 namespace baton {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
-#include "server/options.h"
+#include "node/options.h"
 
 namespace baton {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/decode/worker.h"
-#include "server/prefill_node.h"
+#include "node/prefill_node.h"
 #include "shell/decode_service.h"
 #include "shell/kv_transfer_service.h"
 #include "text/tokenizer.h"

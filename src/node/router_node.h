@@ -12,8 +12,8 @@
 #include "frontend/grpc/inference_service.h"
 #include "frontend/http/http_server.h"
 #include "membership/live_membership.h"
+#include "node/options.h"
 #include "rpc/grpc_server.h"
-#include "server/options.h"
 
 namespace baton {
 

@@ -1,4 +1,4 @@
-#include "server/options.h"
+#include "node/options.h"
 
 #include <sched.h>
 #include <sys/statvfs.h>

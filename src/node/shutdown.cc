@@ -1,4 +1,4 @@
-#include "server/shutdown.h"
+#include "node/shutdown.h"
 
 #include <pthread.h>
 

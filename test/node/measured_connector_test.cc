@@ -1,4 +1,4 @@
-#include "server/measured_connector.h"
+#include "node/measured_connector.h"
 
 #include <utility>
 #include <vector>

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "server/options.h"
-#include "server/shutdown.h"
+#include "node/options.h"
+#include "node/shutdown.h"
 
 namespace baton {
 

@@ -1,4 +1,4 @@
-#include "server/flags.h"
+#include "node/flags.h"
 
 #include "base/strings.h"
 #include "catch.h"

@@ -1,4 +1,4 @@
-#include "server/decode_node.h"
+#include "node/decode_node.h"
 
 #include <utility>
 
