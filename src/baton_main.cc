@@ -1,8 +1,8 @@
 // baton: all roles in one process (`serve`), and the client's side of the command line.
+#include "cli/cli.h"
 #include "node/flags.h"
 #include "node/program.h"
 #include "node/programs.h"
-#include "server/cli.h"
 
 namespace baton {
 namespace {

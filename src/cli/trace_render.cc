@@ -1,13 +1,13 @@
-#include "server/trace_render.h"
+#include "cli/trace_render.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
 #include "base/strings.h"
+#include "cli/printable.h"
+#include "cli/trace_layout.h"
 #include "frontend/openai/token_text.h"
 #include "nlohmann/json.hpp"
-#include "server/printable.h"
-#include "server/trace_layout.h"
 
 namespace baton {
 namespace {

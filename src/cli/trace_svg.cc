@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_format.h"
 #include "base/strings.h"
-#include "server/trace_layout.h"
-#include "server/trace_render.h"
+#include "cli/trace_layout.h"
+#include "cli/trace_render.h"
 
 namespace baton {
 namespace {

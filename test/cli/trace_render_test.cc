@@ -1,5 +1,5 @@
 // A trace as JSON for Perfetto, as a picture, and as text.
-#include "server/trace_render.h"
+#include "cli/trace_render.h"
 
 #include <map>
 #include <regex>
@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "catch.h"
+#include "cli/trace_layout.h"
 #include "nlohmann/json.hpp"
-#include "server/trace_layout.h"
 
 namespace baton {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/cli.h"
+#include "cli/cli.h"
 
 #include <unistd.h>
 
@@ -15,14 +15,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "base/strings.h"
+#include "cli/server.h"
+#include "cli/trace_layout.h"
+#include "cli/trace_render.h"
 #include "frontend/api_keys.h"
 #include "grpcpp/grpcpp.h"
 #include "inference.grpc.pb.h"
 #include "nlohmann/json.hpp"
 #include "rpc/grpc_status.h"
-#include "server/cli_server.h"
-#include "server/trace_layout.h"
-#include "server/trace_render.h"
 
 namespace baton {
 namespace {

@@ -1,5 +1,5 @@
 // `baton status`: a router's answer as text, and again and again as a test says.
-#include "server/status_command.h"
+#include "cli/status_command.h"
 
 #include <algorithm>
 #include <deque>

@@ -1,4 +1,4 @@
-#include "server/printable.h"
+#include "cli/printable.h"
 
 #include "catch.h"
 

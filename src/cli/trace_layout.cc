@@ -1,4 +1,4 @@
-#include "server/trace_layout.h"
+#include "cli/trace_layout.h"
 
 #include <algorithm>
 

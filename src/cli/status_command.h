@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "cli/cli.h"
 #include "inference.pb.h"
-#include "server/cli.h"
 
 namespace baton {
 

@@ -1,4 +1,4 @@
-#include "server/status_command.h"
+#include "cli/status_command.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -13,9 +13,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "base/strings.h"
+#include "cli/printable.h"
+#include "cli/server.h"
 #include "rpc/grpc_status.h"
-#include "server/cli_server.h"
-#include "server/printable.h"
 
 namespace baton {
 namespace {

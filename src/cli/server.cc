@@ -1,11 +1,11 @@
-#include "server/cli_server.h"
+#include "cli/server.h"
 
 #include <iostream>
 
 #include "base/strings.h"
+#include "cli/printable.h"
 #include "node/flags.h"
 #include "rpc/tls.h"
-#include "server/printable.h"
 
 namespace baton {
 
