@@ -1,5 +1,5 @@
 // A workflow's trace as people and their tools read it. Names and errors in it are foreign: every form escapes them.
-// REQUIRES for all: CheckTrace is OK (server/trace_layout.h).
+// REQUIRES for all: CheckTrace is OK (cli/trace_layout.h).
 #pragma once
 
 #include <string>

@@ -46,7 +46,7 @@ struct RouterOptions {
   std::string keys;                          // file of API keys; empty: anyone may call
   TlsFiles tls;                              // for clients, over gRPC and HTTP; no authority
   std::vector<std::string> models;           // directories
-  std::vector<std::string> prefill_workers;  // as server/worker_names.h
+  std::vector<std::string> prefill_workers;  // as membership/worker_names.h
   std::vector<std::string> decode_workers;
   std::string dns_server;                        // IP:PORT; empty: the system's
   double dns_seconds = 5;                        // between two questions
@@ -65,7 +65,7 @@ struct WorkerOptions {
   CommonOptions common;
   std::string listen = "127.0.0.1:0";
   std::string advertise;          // host:port under which peers reach it; empty: where it listens
-  std::string register_under;     // as server/worker_names.h, of etcd; empty: it is registered nowhere
+  std::string register_under;     // as membership/worker_names.h, of etcd; empty: it is registered nowhere
   int64_t lease_seconds = 10;     // for which etcd keeps a worker that is heard of no more
   std::string kv_devices = "lo";  // network devices that KV blocks may take, as in UCX_NET_DEVICES
   std::string model;              // directory

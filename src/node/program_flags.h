@@ -1,4 +1,4 @@
-// The command lines of the programs that have one role. server/flags.h has the flags themselves, and the parser's
+// The command lines of the programs that have one role. node/flags.h has the flags themselves, and the parser's
 // header.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace baton {
 
-// Each fills in the options. An exit code if the program is over already, as of ParseFlags (server/flags.h).
+// Each fills in the options. An exit code if the program is over already, as of ParseFlags (node/flags.h).
 std::optional<int> ParsePrefillFlags(int argc, const char* const* argv, WorkerOptions& options);
 std::optional<int> ParseDecodeFlags(int argc, const char* const* argv, WorkerOptions& options);
 // `read_again`: null without a configuration file. `argv` must outlive it.

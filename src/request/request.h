@@ -1,4 +1,4 @@
-// What the router asks of workers and what they answer. server/ turns these into protobuf.
+// What the router asks of workers and what they answer. rpc/ turns these into protobuf.
 #pragma once
 
 #include <cstdint>

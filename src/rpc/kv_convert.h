@@ -1,4 +1,4 @@
-// The hand-off's protobuf messages ↔ engine/handoff_messages.h. From* treat the peer as hostile: INVALID_ARGUMENT names
+// The hand-off's protobuf messages ↔ engine/handoff/messages.h. From* treat the peer as hostile: INVALID_ARGUMENT names
 // the field.
 #pragma once
 

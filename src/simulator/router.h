@@ -1,4 +1,4 @@
-// The router in virtual time: drives Dispatcher as server/router.cc does, between a simulated network's ends.
+// The router in virtual time: drives Dispatcher as shell/router.cc does, between a simulated network's ends.
 #pragma once
 
 #include <functional>

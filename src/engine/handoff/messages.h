@@ -1,4 +1,4 @@
-// What prefill and decode workers say to each other (design section 4). Plain structs: server/ turns them into
+// What prefill and decode workers say to each other (design section 4). Plain structs: rpc/ turns them into
 // protobuf, the simulator passes them as they are.
 #pragma once
 

@@ -69,12 +69,12 @@ struct PrefillCounters {
 // slice of the batch writes; and aborting a request never takes anything from another: what a step has begun to write
 // becomes ready whoever asked for it.
 //
-// Order: tenants take turns (engine/tenant_turns.h), and a step goes on with the next tenant where one leaves something
-// of it. Of a tenant's: priority, turn, then first come first served. In every eighth step a tenant's turn begins with
-// its oldest request, and a request whose turn it is but whose blocks are not free holds up those that would overtake
-// it, of other tenants too. Those may overtake it in a turn of their own; but each of them costs them at least a block,
-// and its own tenant nothing as long as it computes nothing, so that it is its turn again: nobody starves but those in
-// the background, which come after all others.
+// Order: tenants take turns (engine/prefill/tenant_turns.h), and a step goes on with the next tenant where one leaves
+// something of it. Of a tenant's: priority, turn, then first come first served. In every eighth step a tenant's turn
+// begins with its oldest request, and a request whose turn it is but whose blocks are not free holds up those that
+// would overtake it, of other tenants too. Those may overtake it in a turn of their own; but each of them costs them at
+// least a block, and its own tenant nothing as long as it computes nothing, so that it is its turn again: nobody
+// starves but those in the background, which come after all others.
 //
 // A request is admitted when all the blocks it can still need are free or can be evicted, beside those promised to
 // requests admitted before it. So an admitted request never waits for blocks, and there is no deadlock.

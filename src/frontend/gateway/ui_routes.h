@@ -1,4 +1,4 @@
-// The page at /ui (server/ui.html) and what it shows.
+// The page at /ui (frontend/ui/page.html) and what it shows.
 #pragma once
 
 #include "frontend/gateway/parts.h"

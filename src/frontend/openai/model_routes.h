@@ -21,7 +21,7 @@ absl::StatusOr<std::string> ModelBody(const ServedModels& models, std::string_vi
 // GET /version.
 std::string VersionBody();
 
-// Renders and tokenises a chat: ChatTokens of server/prompt_reader.h, with the time of the call.
+// Renders and tokenises a chat: ChatTokens of frontend/prompt_reader.h, with the time of the call.
 using ChatTokenizer = absl::FunctionRef<absl::StatusOr<std::vector<TokenId>>(const v1::Chat&, const ServedModel&)>;
 
 // POST /tokenize: {"model", "prompt" or "messages" (and "tools"), "add_special_tokens"} to {"count", "max_model_len",
