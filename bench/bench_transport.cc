@@ -19,8 +19,8 @@
 #include "base/logging.h"
 #include "bench/guarded_transport.h"
 #include "bench/report.h"
-#include "gpu_parts.h"
 #include "nlohmann/json.hpp"
+#include "node/device.h"
 #include "transport/ucx/transport.h"
 
 namespace baton {
@@ -30,18 +30,20 @@ constexpr int64_t kSlab = int64_t{256} << 20;
 
 double Seconds(std::chrono::steady_clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
+const Device& DeviceOf(bool cuda) {
+  const Device* found = nullptr;
+  for (const Device* device : Devices()) {
+    if (device->name() == (cuda ? "cuda" : "cpu")) found = device;
+  }
+  BATON_CHECK(found != nullptr, "--cuda: this build has no CUDA");
+  return *found;
+}
+
 // Full of random bytes.
 Slab MakeSlab(Transport& transport, bool cuda) {
-  Slab slab;
-  if (cuda) {
-    const auto adopted = AdoptCudaSlab(0, kSlab, transport);
-    BATON_CHECK(adopted.ok(), adopted.status().ToString());
-    slab = *adopted;
-  } else {
-    const auto allocated = transport.AllocateSlab(kSlab);
-    BATON_CHECK(allocated.ok(), allocated.status().ToString());
-    slab = *allocated;
-  }
+  const absl::StatusOr<Slab> made = DeviceOf(cuda).MakeSlab(0, kSlab, transport);
+  BATON_CHECK(made.ok(), made.status().ToString());
+  Slab slab = *made;
   std::mt19937_64 random(static_cast<uint64_t>(getpid()));
   std::vector<uint64_t> words(kSlab / sizeof(uint64_t));
   std::ranges::generate(words, random);

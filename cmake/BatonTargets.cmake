@@ -116,12 +116,15 @@ function(baton_unity out base apart)
   set(${out} ${result} PARENT_SCOPE)
 endfunction()
 
-# baton_library(NAME [APART regex] [DEPS target ...]): one library from the .cc files of the current folder, except
-# *_main.cc. Compile options of single sources are set before the call.
+# baton_library(NAME [APART regex] [EXCLUDE regex] [DEPS target ...]): one library from the .cc files of the current
+# folder, except *_main.cc and those that match EXCLUDE. Compile options of single sources are set before the call.
 function(baton_library name)
-  cmake_parse_arguments(ARG "" "APART" "DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "APART;EXCLUDE" "DEPS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   list(FILTER sources EXCLUDE REGEX "_main\\.cc$")
+  if(ARG_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "${ARG_EXCLUDE}")
+  endif()
   if(sources)
     baton_unity(sources ${PROJECT_SOURCE_DIR}/src "${ARG_APART}" ${sources})
     add_library(baton_${name} STATIC ${sources})

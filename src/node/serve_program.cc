@@ -15,7 +15,7 @@
 #include "node/program.h"
 #include "node/programs.h"
 #include "node/router_node.h"
-#include "node/worker_parts.h"
+#include "node/worker_backend.h"
 
 namespace baton {
 namespace {

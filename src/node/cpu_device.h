@@ -1,0 +1,19 @@
+// This machine's CPU.
+#pragma once
+
+#include "node/device.h"
+
+namespace baton {
+
+class CpuDevice final : public Device {
+ public:
+  std::string_view name() const override { return "cpu"; }
+  absl::StatusOr<std::vector<int>> Find(const WorkerOptions& options, const ModelConfig& config) const override;
+  absl::StatusOr<int64_t> BlocksThatFit(const WorkerOptions& options, const Workers& workers,
+                                        const LoadedModel& model) const override;
+  absl::StatusOr<Slab> MakeSlab(int device, int64_t bytes, Transport& transport) const override;
+  absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const LoadedModel& model, const WorkerOptions& options,
+                                                       bool lm_head, const Transports& transports) const override;
+};
+
+}  // namespace baton

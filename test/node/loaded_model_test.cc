@@ -1,0 +1,64 @@
+// Where a model is placed, by --device.
+#include "node/loaded_model.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "base/strings.h"
+#include "catch.h"
+#include "node/device.h"
+#include "source_path.h"
+
+namespace baton {
+namespace {
+
+WorkerOptions OptionsOn(const std::string& device) {
+  WorkerOptions options;
+  options.model = SourcePath("test/golden/tiny_llama3_bf16");
+  options.device = device;
+  options.kv_memory_mb = 8;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("--device cpu places the model on the CPU and sizes its KV memory") {
+  WorkerOptions options = OptionsOn("cpu");
+  const absl::StatusOr<LoadedModel> model = LoadModel(options, {.prefill = 1, .decode = 1});
+  INFO(model.status().ToString());
+  REQUIRE(model.ok());
+  CHECK(model->device->name() == "cpu");
+  CHECK(model->devices == std::vector<int>{0});
+  CHECK(model->blocks == (8 << 20) / model->block_bytes);
+  CHECK(model->step.logits == options.max_batch);
+  CHECK(model->step.tokens == std::max<int64_t>(options.step_tokens, options.max_batch));
+}
+
+TEST_CASE("a prefill worker makes no logits") {
+  WorkerOptions options = OptionsOn("cpu");
+  CHECK(LoadModel(options, {.prefill = 1})->step.logits == 0);
+}
+
+TEST_CASE("the ranks of a tensor-parallel worker have a device each") {
+  WorkerOptions options = OptionsOn("cpu");
+  options.tensor_parallel = 2;
+  CHECK(LoadModel(options, {.decode = 1})->devices == std::vector<int>{0, 0});
+}
+
+TEST_CASE("--device cuda fails where there is no GPU, and names the reason") {
+  WorkerOptions options = OptionsOn("cuda:63");  // no machine has so many
+  const absl::Status status = LoadModel(options, {.decode = 1}).status();
+  INFO(Message(status));
+  CHECK(absl::IsUnavailable(status));
+  CHECK(absl::StrContains(status.message(), "CUDA"));
+}
+
+TEST_CASE("the CPU is the last kind of device that --device auto tries") {
+  REQUIRE_FALSE(Devices().empty());
+  CHECK(Devices().back()->name() == "cpu");
+}
+
+}  // namespace baton
