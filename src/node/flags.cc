@@ -53,6 +53,15 @@ const CLI::Validator kDevice(
     },
     "auto|cpu|cuda|cuda:N[,N...]");
 
+// An option of an earlier release, on the command line or in the file: it is accepted until 0.2.0, does nothing, and
+// warns. `instead`: what the program does now.
+void AddRetired(CLI::App& app, const std::string& name, const std::string& instead) {
+  const auto warn = [name, instead](const std::vector<std::string>&) {
+    std::cerr << "warning: " << name << " is ignored, and 0.2.0 will refuse it: " << instead << "\n";
+  };
+  app.add_option_function<std::vector<std::string>>(name, warn)->group("");  // not in --help
+}
+
 void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_name = "--model") {
   app.add_option(model_name, o.model, "Hugging Face directory of the model (required)");
   app.add_option("--threads", o.threads, "threads that compute; 0: one for each core")
@@ -182,10 +191,7 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
   app.add_option("--max-requests", o.limits.live_requests, "most live requests; more get RESOURCE_EXHAUSTED")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  app.add_option("--routing", o.routing,
-                 "pinned: where a session or a prompt's beginning is already; least-loaded and random: to compare with")
-      ->check(CLI::IsMember({"pinned", "least-loaded", "random"}))
-      ->capture_default_str();
+  AddRetired(app, "--routing", "the router always places a request where its session or its prompt's beginning is");
   app.add_option(
          "--shadow-prefill", o.shadow_prefill,
          "prefill what requests with a session generate while they do, for the session's next turn: true, false")

@@ -53,7 +53,6 @@ struct RouterOptions {
   std::chrono::milliseconds dns_patience{4000};  // for the answer about one name; no flag sets it
   RouterLimits limits;
   std::string schedule = "fcfs";      // or "sjf"
-  std::string routing = "pinned";     // or "least-loaded", "random"
   std::string max_sessions = "auto";  // a number, auto or off
   bool shadow_prefill = true;
 };

@@ -22,13 +22,6 @@ constexpr std::chrono::milliseconds kHealthPeriod(50);
 constexpr std::chrono::seconds kRenewalPeriod(10);       // as gRPC looks at its certificates
 constexpr absl::Duration kLastWords = absl::Seconds(1);  // for answers to reach their clients, after the grace
 
-RouterLimits LimitsOf(const RouterOptions& options) {
-  RouterLimits limits = options.limits;
-  if (options.routing == "least-loaded") limits.placement.routing = Routing::kLeastLoaded;
-  if (options.routing == "random") limits.placement.routing = Routing::kRandom;
-  return limits;
-}
-
 std::optional<SessionLimits> SessionLimitsOf(const RouterOptions& options) {
   if (options.max_sessions == "off") return std::nullopt;
   int32_t sessions = 0;  // auto
@@ -105,7 +98,7 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
       callers_(*keys_, clock, metrics),
       router_({.prefill_workers = AddressesIn(options.prefill_workers),
                .decode_workers = AddressesIn(options.decode_workers),
-               .limits = LimitsOf(options),
+               .limits = options.limits,
                .shortest_first = options.schedule == "sjf" ? std::optional(WorkloadOptions{}) : std::nullopt,
                .sessions = SessionLimitsOf(options),
                .shadow_prefill = options.shadow_prefill,

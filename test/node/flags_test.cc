@@ -1,5 +1,8 @@
 #include "node/flags.h"
 
+#include <iostream>
+#include <sstream>
+
 #include "base/strings.h"
 #include "catch.h"
 #include "certificates.h"
@@ -45,6 +48,24 @@ check = true
   CHECK(parsed.options.schedule == "sjf");
   CHECK(parsed.options.common.grace_seconds == 2.5);
   CHECK(parsed.options.common.check);
+}
+
+TEST_CASE("an option that was removed is accepted in the flags and in the file, and warns") {
+  std::ostringstream warnings;
+  std::streambuf* const before = std::cerr.rdbuf(warnings.rdbuf());
+  const Parsed flag = Parse({"--routing", "random"}, "");
+  const Parsed key = Parse({}, "routing = \"least-loaded\"\n");
+  std::cerr.rdbuf(before);
+  CHECK(flag.file.ok());
+  CHECK(key.file.ok());
+  const std::string warning = "warning: --routing is ignored, and 0.2.0 will refuse it: ";
+  const size_t first = warnings.str().find(warning);
+  REQUIRE(first != std::string::npos);
+  CHECK(warnings.str().find(warning, first + 1) != std::string::npos);
+  CLI::App app;
+  RouterOptions options;
+  AddFlags(app, options);
+  CHECK(app.help().find("--routing") == std::string::npos);
 }
 
 TEST_CASE("HTTP is served on loopback, elsewhere or not at all") {
