@@ -7,7 +7,6 @@
 #include "kernels/decode_attention.h"
 #include "test/kernels/device_array.h"
 #include "test/kernels/kernel_case.h"
-#include "test/kernels/on_cpu.h"
 #include "test/kernels/random_values.h"
 
 namespace baton::cuda {
@@ -153,21 +152,12 @@ KernelCase CheckCase(const Shape& shape, const std::vector<int32_t>& keys, std::
     }
   }
 
-  const std::vector<double> on_cpu = AttendOnCpu({.q = q.data(),
-                                                  .q_stride = shape.QStride(),
-                                                  .heads = shape.heads,
-                                                  .kv = kv,
-                                                  .slices = histories.slices.data(),
-                                                  .block_tables = histories.block_tables.data()},
-                                                 rows);
-
   const DeviceArray<Bf16> device_slab(slab);
   kv.slab = device_slab.data();
   const Inputs inputs(shape, histories, device_slab, kv, q);
   return {.name = shape.Name() + " ragged to " + std::to_string(*std::max_element(keys.begin(), keys.end())),
           .launch = [inputs](cudaStream_t stream) { return inputs.Launch(stream); },
-          .error = [inputs, reference] { return RelativeError(inputs.out.ToHost(), reference); },
-          .cpu_error = [inputs, on_cpu] { return RelativeError(inputs.out.ToHost(), on_cpu); }};
+          .error = [inputs, reference] { return RelativeError(inputs.out.ToHost(), reference); }};
 }
 
 std::vector<KernelCase> CheckCases(std::mt19937_64& random) {
@@ -241,8 +231,7 @@ KernelCase BenchCase(const Shape& shape, int32_t batch, int32_t keys, const Benc
           .flops = 4 * row * batch * keys,
           .bytes = sizeof(Bf16) * batch * (2.0 * keys * shape.kv_heads * shape.head_dim + 2 * row),
           .launch = [inputs](cudaStream_t stream) { return inputs.Launch(stream); },
-          .error = nullptr,
-          .cpu_error = nullptr};
+          .error = nullptr};
 }
 
 std::vector<KernelCase> BenchCases(std::mt19937_64& random) {

@@ -19,10 +19,7 @@ struct KernelCase {
   // After a launch: ||out - reference|| / ||reference||, the reference in float64 on the CPU from the same bf16 inputs.
   // NaN where an output was not written (outputs are poisoned before). Null in cases that are too large to check.
   std::function<double()> error;
-  // The same, the reference being what the CPU backend makes of the inputs (test/kernels/on_cpu.h). Null also where it
-  // has no part in it: bits that are compared with those of other launches, and bytes that are copied.
-  std::function<double()> cpu_error;
-  double tolerance = 4e-3;  // of both; bf16 outputs
+  double tolerance = 4e-3;  // of the error; bf16 outputs
 };
 
 enum class CaseSize {

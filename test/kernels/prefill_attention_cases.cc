@@ -11,7 +11,6 @@
 #include "kernels/prefill_attention.h"
 #include "test/kernels/device_array.h"
 #include "test/kernels/kernel_case.h"
-#include "test/kernels/on_cpu.h"
 #include "test/kernels/random_values.h"
 
 namespace baton::cuda {
@@ -116,17 +115,6 @@ class Batch {
       for (int32_t head = 0; head < heads_.heads; ++head) AttendInFloat64(chunks_[i], slices_[i].first_row, head);
     }
     return reference_;
-  }
-  // Of what is on the device.
-  std::vector<double> OnCpu() const {
-    std::vector<Bf16> slab = slab_.ToHost();
-    const std::vector<Bf16> q = q_.ToHost();
-    AttentionArgs args = args_;
-    args.kv.slab = slab.data();
-    args.q = q.data();
-    args.slices = slices_.data();
-    args.block_tables = tables_host_.data();
-    return AttendOnCpu(args, std::ssize(slices_));
   }
 
  private:
@@ -267,8 +255,7 @@ KernelCase BatchCase(std::shared_ptr<Batch> batch, PrefillKernel kernel, std::st
           .flops = batch->Flops(),
           .bytes = batch->Bytes(),
           .launch = [batch, kernel](cudaStream_t stream) { return batch->Launch(kernel, stream); },
-          .error = nullptr,
-          .cpu_error = nullptr};
+          .error = nullptr};
 }
 
 // One case for each kernel; they share the batch, and its output.
@@ -285,7 +272,6 @@ void AddRagged(std::vector<KernelCase>& cases, const Heads& heads, std::mt19937_
     KernelCase ragged = BatchCase(batch, kernel, Name(kernel, heads, "ragged"));
     ragged.launch = [batch, kernel](cudaStream_t stream) { return batch->LaunchAfresh(kernel, stream); };
     ragged.error = [batch] { return RelativeError(batch->Output(), batch->Reference()); };
-    ragged.cpu_error = [batch] { return RelativeError(batch->Output(), batch->OnCpu()); };
     cases.push_back(std::move(ragged));
   }
 }

@@ -9,7 +9,6 @@
 
 #include "kernels/gemv.h"
 #include "test/kernels/device_array.h"
-#include "test/kernels/on_cpu.h"
 #include "test/kernels/random_values.h"
 
 namespace baton::cuda {
@@ -102,20 +101,6 @@ struct ProjectionProblem {
         if (form.swiglu) expected[at] *= Dot(row, Columns() + column) / (1 + std::exp(-expected[at]));
         if (form.add) expected[at] += before[at];
       }
-    }
-    return expected;
-  }
-  std::vector<double> ExpectedOfCpu() const {
-    std::vector<float> y = before;
-    GemvArgs args = Args();
-    args.x = x.data();
-    args.w = w.data();
-    if (form.bias) args.bias = bias.data();
-    args.y = y.data();
-    ProjectOnCpu(args);
-    std::vector<double> expected(y.size(), kUntouched);
-    for (int64_t row = 0; row < rows; ++row) {
-      std::copy_n(y.begin() + row * Stride(), Columns(), expected.begin() + row * Stride());
     }
     return expected;
   }
