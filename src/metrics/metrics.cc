@@ -80,6 +80,8 @@ constexpr Spec kTable[] = {
      "KV that was evicted and is kept, by `tier` (host, disk; prefill)."},
     {Metric::kStagingFailures, Kind::kCounter, "baton_staging_failures_total",
      "KV blocks that were to be read from disk and could not: their tokens are computed again (prefill)."},
+    {Metric::kStagingDiskOff, Kind::kCounter, "baton_staging_disk_off_total",
+     "Disks that an I/O error, or 10 s without an answer, turned off until a restart (prefill)."},
     {Metric::kStagingNotRead, Kind::kCounter, "baton_staging_not_read_total",
      "KV blocks that a prompt found on disk where reading them would have taken longer than computing them (prefill)."},
     {Metric::kWorkerJobs, Kind::kCounter, "baton_worker_jobs_total",

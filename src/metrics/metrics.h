@@ -56,6 +56,7 @@ enum class Metric {
   kStagedBytes,
   kStagingFailures,
   kStagingNotRead,
+  kStagingDiskOff,
   kWorkerJobs,
   kWorkerTokens,
   kTransferBytes,

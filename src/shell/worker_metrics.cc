@@ -62,6 +62,7 @@ void WorkerMetrics::OnStaged(const KvStaging::Counts& counts, int64_t block_byte
   set("disk", counts.disk);
   Raise(metrics_.Counter(Metric::kStagingFailures), counts.failures);
   Raise(metrics_.Counter(Metric::kStagingNotRead), counts.not_read);
+  Raise(metrics_.Counter(Metric::kStagingDiskOff), counts.disk_off);
 }
 
 void WorkerMetrics::OnJobEnded(absl::StatusCode code) {

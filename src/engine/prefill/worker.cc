@@ -94,9 +94,12 @@ void PrefillWorker::Tell(Event event) {
     if (disk_slow_ != engine_.staging().disk_is_slow()) slow = disk_slow_ = !disk_slow_;
     earlier = engine_.NextTick() < next_tick_;
   }
-  if (disk && disk->ok()) spdlog::info("the disk for staged KV works again");
-  if (disk && !disk->ok())
-    spdlog::warn("the disk for staged KV is left alone and tried again later: {}", disk->ToString());
+  if (disk && disk->ok()) spdlog::info("the disk for staged KV has space again");
+  if (disk && absl::IsResourceExhausted(*disk)) {
+    spdlog::warn("the disk for staged KV is full and not written to for 10 s: {}", disk->ToString());
+  } else if (disk && !disk->ok()) {
+    spdlog::error("the disk for staged KV is off until this worker is restarted: {}", disk->ToString());
+  }
   if (slow) {
     spdlog::info(*slow ? "reading staged KV from disk takes longer than computing it: it is read now and then to see"
                        : "reading staged KV from disk pays again");

@@ -1,4 +1,4 @@
-// How long a disk that fails is left alone.
+// What the errors of the disk for staged KV mean for its further use.
 #pragma once
 
 #include "absl/status/status.h"
@@ -6,12 +6,11 @@
 
 namespace baton {
 
-// One failure is a block's. Several one after the other, or no answer for long, are the disk's: it is left alone for a
-// while, then it is probed, and used again once it has done something. A disk without space is only not written to for
-// a while.
+// An I/O error, or no answer for long, turns the disk off until the process is restarted. A disk without space is read,
+// and not written to for 10 s. Wrong bytes (DATA_LOSS) cost their block alone.
 class DiskFaults {
  public:
-  // `patience`: how long it may have work and end none of it.
+  // `patience`: how long the disk may have work without ending any of it.
   explicit DiskFaults(absl::Duration patience) : patience_(patience) {}
 
   void OnBegun(absl::Time now);
@@ -20,22 +19,15 @@ class DiskFaults {
   void Tick(absl::Time now);
   absl::Time NextTick() const;
 
-  // kProbed: one thing at a time, for which nobody waits.
-  enum class Use { kUsed, kLeftAlone, kProbed };
-  Use use() const { return use_; }
-  bool MayWrite() const { return use_ != Use::kLeftAlone && !writes_wait_; }
-  // Why it is not used, or was not written to when that was last tried. OK: neither.
-  const absl::Status& status() const { return use_ == Use::kUsed ? full_ : fault_; }
+  bool is_off() const { return !fault_.ok(); }
+  bool MayWrite() const { return !is_off() && !writes_wait_; }
+  // Why the disk is off, or else why the last write found no space. OK: neither.
+  const absl::Status& status() const { return is_off() ? fault_ : full_; }
 
  private:
-  void LeaveAlone(absl::Status status, absl::Time now);
-
   const absl::Duration patience_;
-  Use use_ = Use::kUsed;
   bool writes_wait_ = false;
-  int failures_ = 0;                                // since something went well
-  absl::Time since_ = absl::InfiniteFuture();       // it has had work and ended none
-  absl::Time left_until_ = absl::InfiniteFuture();  // kLeftAlone
+  absl::Time since_ = absl::InfiniteFuture();       // the disk has had work and has ended none
   absl::Time full_until_ = absl::InfiniteFuture();  // writes_wait_
   absl::Status fault_, full_;
 };

@@ -121,7 +121,7 @@ KvStaging::Found KvStaging::Find(std::span<const BlockKey> keys) const {
   for (const BlockKey& key : keys) {
     const Entry* entry = EntryOf(key);
     if (entry == nullptr || (entry->host == kNone && entry->disk == kNone)) break;
-    if (entry->reading && (pace_.slow() || !disk_is_used())) break;  // nobody waits for it
+    if (entry->reading && (pace_.slow() || faults_.is_off())) break;  // nobody waits for it
     if (entry->host == kNone) ++found.reads;
     ++found.blocks;
     if (found.reads == 0) found.before_reads = found.blocks;
@@ -132,9 +132,9 @@ KvStaging::Found KvStaging::Find(std::span<const BlockKey> keys) const {
 int64_t KvStaging::Hold(std::span<const BlockKey> keys) {
   const Found found = Find(keys);
   auto in_tiers = static_cast<size_t>(found.blocks);
-  const bool pays = found.reads == 0 || (disk_is_used() && pace_.Pays(found.reads, reading_));
+  const bool pays = found.reads == 0 || (!faults_.is_off() && pace_.Pays(found.reads, reading_));
   if (!pays) in_tiers = static_cast<size_t>(found.before_reads);
-  if (!pays && disk_is_used()) not_read_ += found.reads;
+  if (!pays && !faults_.is_off()) not_read_ += found.reads;
   size_t count = 0;
   for (; count < in_tiers; ++count) {  // before any of them can be evicted for another
     Entry& entry = Require(keys[count]);
@@ -151,13 +151,8 @@ int64_t KvStaging::Hold(std::span<const BlockKey> keys) {
     Release(keys.subspan(i, count - i));
     return static_cast<int64_t>(i);
   }
-  if (!pays && ShouldProbe()) BeginRead(Require(keys[in_tiers]));
+  if (!pays && !faults_.is_off() && pace_.ShouldProbe(reading_)) BeginRead(Require(keys[in_tiers]));
   return static_cast<int64_t>(count);
-}
-
-bool KvStaging::ShouldProbe() {
-  if (disk_is_used()) return pace_.ShouldProbe(reading_);
-  return faults_.use() == DiskFaults::Use::kProbed && reading_ + writing_ == 0;
 }
 
 bool KvStaging::BeginRead(Entry& entry) {
@@ -182,7 +177,7 @@ void KvStaging::Release(std::span<const BlockKey> keys) {
 
 bool KvStaging::IsComing(const BlockKey& key) const {
   const Entry* entry = EntryOf(key);
-  return entry != nullptr && entry->reading && disk_is_used();
+  return entry != nullptr && entry->reading && !faults_.is_off();
 }
 
 bool KvStaging::IsHere(const BlockKey& key) const {
@@ -244,9 +239,8 @@ void KvStaging::EndStep(bool kept) {
 // Half of host memory, as much as may be held, can be had without losing anything.
 void KvStaging::PlanWrites() {
   if (options_.disk == 0 || !faults_.MayWrite()) return;
-  const int64_t at_once = disk_is_used() ? kWritesAtOnce : 1 - reading_;
   const auto ready = [&] { return std::ssize(free_host_) + std::ssize(written_) + writing_; };
-  while (writing_ < at_once && !unwritten_.empty() && ready() < std::max<int64_t>(1, options_.host / 2)) {
+  while (writing_ < kWritesAtOnce && !unwritten_.empty() && ready() < std::max<int64_t>(1, options_.host / 2)) {
     const int64_t slot = TakeDiskSlot();
     if (slot == kNone) return;
     Entry& entry = *unwritten_.begin()->second;
@@ -269,14 +263,12 @@ void KvStaging::OnTransferred(const DiskTransfer& transfer, const absl::Status& 
                               absl::Time now) {
   Entry& entry = Require(transfer.key);
   BATON_CHECK(transfer.read ? entry.reading : entry.writing, "the end of what was never begun");
-  const bool slot_is_bad =
-      !status.ok() && !absl::IsDataLoss(status) && (transfer.read || !absl::IsResourceExhausted(status));
   if (transfer.read && !status.ok()) {
     free_host_.push_back(entry.host);
     ++failures_;
   }
   Change(entry, [&] {
-    if (!status.ok()) (slot_is_bad ? bad_disk_ : free_disk_).push_back(std::exchange(entry.disk, kNone));
+    if (!status.ok()) free_disk_.push_back(std::exchange(entry.disk, kNone));
     if (transfer.read && !status.ok()) entry.host = kNone;
     entry.was_read = transfer.read && status.ok();
     entry.reading = entry.writing = false;
@@ -284,22 +276,30 @@ void KvStaging::OnTransferred(const DiskTransfer& transfer, const absl::Status& 
   --(transfer.read ? reading_ : writing_);
   if (transfer.read && status.ok()) pace_.OnRead(took, reading_, now);
   faults_.OnEnded(status, !transfer.read, reading_ + writing_ > std::ssize(transfers_), now);
-  if (!disk_is_used()) ReuseBadSlots();
+  if (faults_.is_off()) LeaveDisk();
 }
 
-// Where everything fails it is not for the slots.
-void KvStaging::ReuseBadSlots() {
-  free_disk_.insert(free_disk_.end(), bad_disk_.begin(), bad_disk_.end());
-  bad_disk_.clear();
+void KvStaging::Tick(absl::Time now) {
+  faults_.Tick(now);
+  if (faults_.is_off()) LeaveDisk();
 }
 
-void KvStaging::Tick(absl::Time now) { faults_.Tick(now); }
+void KvStaging::LeaveDisk() {
+  std::vector<Entry*> on_disk;
+  for (const auto& [key, entry] : entries_) {
+    if (entry->disk != kNone && !entry->reading && !entry->writing) on_disk.push_back(entry.get());
+  }
+  for (Entry* entry : on_disk) {
+    Change(*entry, [&] { free_disk_.push_back(std::exchange(entry->disk, kNone)); });
+  }
+}
 
 KvStaging::Counts KvStaging::counts() const {
   return {.host = options_.host - std::ssize(free_host_),
-          .disk = options_.disk - std::ssize(free_disk_) - std::ssize(bad_disk_),
+          .disk = options_.disk - std::ssize(free_disk_),
           .failures = failures_,
           .not_read = not_read_,
+          .disk_off = faults_.is_off() ? 1 : 0,
           .held = held_,
           .reading = reading_,
           .writing = writing_};
@@ -314,7 +314,6 @@ void KvStaging::CheckInvariants() const {
   };
   for (const int64_t slot : free_host_) take(host, slot);
   for (const int64_t slot : free_disk_) take(disk, slot);
-  for (const int64_t slot : bad_disk_) take(disk, slot);
   int64_t held = 0, reading = 0, writing = 0, written = 0, unwritten = 0, may_leave_disk = 0;
   const auto listed = [](const Order& order, const Entry& entry) {
     const auto found = order.find(entry.used);

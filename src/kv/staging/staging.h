@@ -23,7 +23,7 @@ namespace baton {
 struct StagingOptions {
   int64_t host = 0;
   int64_t disk = 0;
-  // A disk that has work and ends none of it for so long is left alone for a while.
+  // A disk that has work and ends none of it for so long is turned off.
   absl::Duration disk_patience = absl::Seconds(10);
 };
 
@@ -96,8 +96,8 @@ class KvStaging {
   // To be begun now, in any order; the end of each is told by OnTransferred.
   std::vector<DiskTransfer> TakeTransfers(absl::Time now);
   // DATA_LOSS: the bytes are not those that were written; RESOURCE_EXHAUSTED: there was no space to write them.
-  // Whatever failed, the block is not on disk any more; what follows for the disk DiskFaults says. `took`: on the disk,
-  // beside others perhaps.
+  // A block whose transfer failed is not on disk any more. DiskFaults decides what follows for the disk. `took`: on the
+  // disk, perhaps beside other transfers.
   void OnTransferred(const DiskTransfer& transfer, const absl::Status& status, absl::Duration took, absl::Time now);
   void Tick(absl::Time now);
   absl::Time NextTick() const { return faults_.NextTick(); }
@@ -108,6 +108,7 @@ class KvStaging {
     int64_t host = 0, disk = 0;  // blocks there
     int64_t failures = 0;        // blocks that were to be read and could not, since the start
     int64_t not_read = 0;        // blocks that a prompt found on disk where reading did not pay, since the start
+    int64_t disk_off = 0;        // 1 once the disk is off, until the process is restarted
     int64_t held = 0;
     int64_t reading = 0, writing = 0;
   };
@@ -146,14 +147,11 @@ class KvStaging {
   Found Find(std::span<const BlockKey> keys) const;
   bool BeginRead(Entry& entry);
   void PlanWrites();
-  bool disk_is_used() const { return faults_.use() == DiskFaults::Use::kUsed; }
-  bool ShouldProbe();
-  void ReuseBadSlots();
+  void LeaveDisk();  // once it is off: forgets what is there
 
   const StagingOptions options_;
   absl::flat_hash_map<BlockKey, std::unique_ptr<Entry>> entries_;
   std::vector<int64_t> free_host_, free_disk_;
-  std::vector<int64_t> bad_disk_;  // could not be read or written, and are left alone
   // What may leave host memory: what is elsewhere, too, and what would be lost.
   Order written_, unwritten_;
   Order disk_order_;  // what may leave the disk

@@ -319,10 +319,10 @@ StagingOptions RandomStaging(std::mt19937& random) {
 // One of the transfers ends, now and then with a failure.
 void EndSomeTransfer(SchedulerWorld& world, std::mt19937& random) {
   if (world.transfers().empty()) return;
-  const absl::Status status = random() % 20 == 0   ? absl::DataLossError("other bytes")
-                              : random() % 10 == 0 ? absl::InternalError("broken")
-                              : random() % 30 == 0 ? absl::ResourceExhaustedError("no space left")
-                                                   : absl::OkStatus();
+  const absl::Status status = random() % 20 == 0    ? absl::DataLossError("other bytes")
+                              : random() % 200 == 0 ? absl::InternalError("broken")
+                              : random() % 30 == 0  ? absl::ResourceExhaustedError("no space left")
+                                                    : absl::OkStatus();
   world.EndTransfer(random() % world.transfers().size(), status, absl::Milliseconds(random() % 20));
   if (random() % 10 == 0) world.scheduler().staging().SetComputeTime(absl::Milliseconds(random() % 20));
   if (random() % 10 == 0) world.copy_time = absl::Milliseconds(random() % 40);
