@@ -22,6 +22,7 @@
 #include "grpcpp/grpcpp.h"
 #include "inference.grpc.pb.h"
 #include "nlohmann/json.hpp"
+#include "node/flags.h"
 #include "rpc/grpc_status.h"
 
 namespace baton {
@@ -193,8 +194,8 @@ void AddTraceFlags(CLI::App& app, TraceOptions& o) {
   AddServerFlags(app, o.server);
   app.add_option("--cache-salt", o.cache_salt, "of its requests, if they have one");
   app.add_option("--json", o.json, "write trace events to this file, for ui.perfetto.dev");
-  app.add_option("--html", o.html, "write a page with a picture to this file");
-  app.add_option("--svg", o.svg, "write the picture alone to this file");
+  app.add_option("--html", o.html, "write the page of /ui, with this workflow in it, to this file");
+  AddRetired(app, "--svg", "--html writes a page that draws the workflow");
 }
 
 int RunGenerate(const GenerateOptions& options) {
@@ -264,8 +265,7 @@ int RunTrace(const TraceOptions& options) {
   absl::Status status = Explain(FromGrpc(stub->Trace(&context, request, &trace)), options.server);
   if (status.ok()) status = CheckTrace(trace);
   using Render = std::string (*)(const std::string&, const v1::TraceResponse&);
-  const std::pair<const std::string&, Render> files[] = {
-      {options.json, RenderEvents}, {options.html, RenderHtml}, {options.svg, RenderSvg}};
+  const std::pair<const std::string&, Render> files[] = {{options.json, RenderEvents}, {options.html, RenderHtml}};
   bool written = false;
   for (const auto& [file, render] : files) {
     if (file.empty() || !status.ok()) continue;

@@ -36,7 +36,7 @@ struct TraceOptions {
   ServerOptions server;
   std::string workflow;
   std::string cache_salt;
-  std::string json, html, svg;  // files to write; all empty: text to the terminal
+  std::string json, html;  // files to write; both empty: text to the terminal
 };
 
 struct StatusOptions {

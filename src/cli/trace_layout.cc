@@ -81,12 +81,9 @@ std::string Summarise(const v1::TraceResponse& trace) {
 
 const std::vector<PhaseStyle>& Phases() {
   static const std::vector<PhaseStyle> phases = {
-      {v1::Span::PHASE_WAITING, "waiting", "waiting", "#d5d9e0", "#3d4450", '.'},
-      {v1::Span::PHASE_QUEUED, "queued", "queued", "#f2b84b", "#b9842b", ':'},
-      {v1::Span::PHASE_PREFILL, "prefill", "prefill", "#3b78c2", "#5b9be8", '#'},
-      {v1::Span::PHASE_HANDOFF, "hand-off", "handoff", "#a05cb8", "#bf85d6", '>'},
-      {v1::Span::PHASE_FIRST_STEP, "first step", "first", "#8fcbb0", "#3f7d63", '+'},
-      {v1::Span::PHASE_DECODE, "decode", "decode", "#2f9e6b", "#46bd87", '='},
+      {v1::Span::PHASE_WAITING, "waiting", '.'},       {v1::Span::PHASE_QUEUED, "queued", ':'},
+      {v1::Span::PHASE_PREFILL, "prefill", '#'},       {v1::Span::PHASE_HANDOFF, "hand-off", '>'},
+      {v1::Span::PHASE_FIRST_STEP, "first step", '+'}, {v1::Span::PHASE_DECODE, "decode", '='},
   };
   return phases;
 }
@@ -97,22 +94,5 @@ const PhaseStyle& StyleOf(v1::Span::Phase phase) {
 }
 
 std::string Milliseconds(int64_t us) { return absl::StrFormat("%.1f ms", static_cast<double>(us) / 1000); }
-
-std::string Describe(const v1::Span& span) {
-  std::string text = StyleOf(span.phase()).name;
-  if (span.tokens() > 0) absl::StrAppend(&text, ", ", span.tokens(), " tokens");
-  if (span.steps() > 1) absl::StrAppend(&text, " in ", span.steps(), " steps");
-  return absl::StrCat(text, ": ", Milliseconds(span.begin_us()), " to ", Milliseconds(span.end_us()), " (",
-                      Milliseconds(span.end_us() - span.begin_us()), ")");
-}
-
-std::string Describe(const v1::TracedRequest& request) {
-  std::string text =
-      absl::StrCat(request.request_id(), ": ", request.usage().prompt_tokens(), " prompt tokens, ",
-                   request.usage().cached_tokens(), " cached, ", request.usage().completion_tokens(), " generated");
-  if (!request.over()) absl::StrAppend(&text, "; runs still");
-  if (!request.error().empty()) absl::StrAppend(&text, "; ", request.error());
-  return text;
-}
 
 }  // namespace baton

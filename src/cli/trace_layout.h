@@ -28,16 +28,11 @@ std::string Summarise(const v1::TraceResponse& trace);  // "2 requests, 1234.5 m
 
 struct PhaseStyle {
   v1::Span::Phase phase;
-  const char* name;   // for people
-  const char* css;    // class
-  const char* light;  // colours
-  const char* dark;
-  char mark;  // in a terminal
+  const char* name;  // for people
+  char mark;         // in a terminal
 };
-const std::vector<PhaseStyle>& Phases();                 // in the order of a request's life
-const PhaseStyle& StyleOf(v1::Span::Phase phase);        // an unknown one: as the first
-std::string Describe(const v1::Span& span);              // "prefill, 64 tokens in 2 steps: 1.2 to 3.4 ms (2.2 ms)"
-std::string Describe(const v1::TracedRequest& request);  // "id: 20 prompt tokens, 16 cached, 8 generated"
-std::string Milliseconds(int64_t us);                    // "1234.5 ms"
+const std::vector<PhaseStyle>& Phases();           // in the order of a request's life
+const PhaseStyle& StyleOf(v1::Span::Phase phase);  // an unknown one: as the first
+std::string Milliseconds(int64_t us);              // "1234.5 ms"
 
 }  // namespace baton

@@ -6,7 +6,9 @@
 #include "base/strings.h"
 #include "cli/printable.h"
 #include "cli/trace_layout.h"
+#include "frontend/gateway/proto_json.h"
 #include "frontend/openai/token_text.h"
+#include "frontend/ui/page.h"
 #include "nlohmann/json.hpp"
 
 namespace baton {
@@ -89,6 +91,12 @@ std::string Bar(const v1::TraceResponse& trace, const TraceLane& lane) {
 }
 
 }  // namespace
+
+std::string RenderHtml(const std::string& workflow, const v1::TraceResponse& trace) {
+  const Json names = {{"workflow", workflow}};
+  const std::string name = names.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return UiPageWith(StrCat(name.substr(0, name.size() - 1), ",\"trace\":", ToJson(trace), "}"));
+}
 
 std::string RenderEvents(const std::string& workflow, const v1::TraceResponse& trace) {
   Json events = Json::array();

@@ -12,8 +12,7 @@ namespace baton {
 // with its phases within, an arrow from each output to the prompt that waited for it.
 std::string RenderEvents(const std::string& workflow, const v1::TraceResponse& trace);
 
-// One picture that needs nothing else: no script, no font, no other file; follows the reader's light or dark scheme.
-std::string RenderSvg(const std::string& workflow, const v1::TraceResponse& trace);
+// The page of /ui with the trace inside, which loads no other file.
 std::string RenderHtml(const std::string& workflow, const v1::TraceResponse& trace);
 
 // For a terminal of 100 columns: a line of marks for each lane.

@@ -53,15 +53,6 @@ const CLI::Validator kDevice(
     },
     "auto|cpu|cuda|cuda:N[,N...]");
 
-// An option of an earlier release, on the command line or in the file: it is accepted until 0.2.0, does nothing, and
-// warns. `instead`: what the program does now.
-void AddRetired(CLI::App& app, const std::string& name, const std::string& instead) {
-  const auto warn = [name, instead](const std::vector<std::string>&) {
-    std::cerr << "warning: " << name << " is ignored, and 0.2.0 will refuse it: " << instead << "\n";
-  };
-  app.add_option_function<std::vector<std::string>>(name, warn)->group("");  // not in --help
-}
-
 void AddWorkerFlags(CLI::App& app, WorkerOptions& o, const std::string& model_name = "--model") {
   app.add_option(model_name, o.model, "Hugging Face directory of the model (required)");
   app.add_option("--threads", o.threads, "threads that compute; 0: one for each core")
@@ -274,6 +265,13 @@ CLI::Validator HostPort() {
         return "expected host:port, got '" + text + "'";
       },
       "HOST:PORT");
+}
+
+void AddRetired(CLI::App& app, const std::string& name, const std::string& instead) {
+  const auto warn = [name, instead](const std::vector<std::string>&) {
+    std::cerr << "warning: " << name << " is ignored, and 0.2.0 will refuse it: " << instead << "\n";
+  };
+  app.add_option_function<std::vector<std::string>>(name, warn)->group("");  // not in --help
 }
 
 void AddFlags(CLI::App& app, CommonOptions& o) {

@@ -13,6 +13,10 @@ namespace baton {
 // Refuses what is not host:port with a port from 0 to 65535.
 CLI::Validator HostPort();
 
+// Declares an option of an earlier release, for the command line and the file: it is accepted until 0.2.0, does
+// nothing, and warns on stderr. `instead`: what the program does now.
+void AddRetired(CLI::App& app, const std::string& name, const std::string& instead);
+
 // Each declares the flags of one options struct, which must outlive the parse.
 void AddFlags(CLI::App& app, CommonOptions& options);
 void AddFlags(CLI::App& app, RouterOptions& options);

@@ -1,5 +1,7 @@
 """The router's page at /ui, in a browser, while real agents run."""
 
+import subprocess
+import tempfile
 import time
 import unittest
 
@@ -115,6 +117,19 @@ class UiTest(unittest.TestCase):
         self.assert_drawn("waiting", "queued", "prefill", "handoff", "first", "decode")
         self.assertEqual(self.browser.ask("document.querySelectorAll('img, b:not(.tile b), i:not(.meter i)').length"), 0)
         self.assertIsNone(self.browser.ask("window.owned"))
+        self.assertEqual(self.browser.complaints, [])
+
+    def test_a_file_of_baton_trace_draws_its_workflow_without_a_router(self):
+        flow = self.run_story(self.client, "kept")
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([PROGRAM, "trace", flow.id, "--server", self.server.grpc, "--html", f"{folder}/run.html"],
+                           check=True)
+            self.browser.open(f"file://{folder}/run.html")
+            self.browser.wait(f"{NAMES}.length === 2")
+        self.assertEqual(self.browser.ask(NAMES), [HOSTILE, "reader"])
+        self.assertRegex(self.browser.ask(SUMMARY), f"^{flow.id}" r": 2 agents, 2 requests, [\d.]+ m?s$")
+        self.assert_drawn("waiting", "prefill", "decode")
+        self.assertTrue(self.browser.ask('document.getElementById("operator").hidden'))
         self.assertEqual(self.browser.complaints, [])
 
     def test_a_run_is_drawn_while_it_waits_and_decodes(self):
