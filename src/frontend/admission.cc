@@ -66,8 +66,7 @@ absl::Status ClientAdmission::RunView(const Tenant& tenant, absl::AnyInvocable<v
       absl::StrCat("overloaded: ", kViewsWaiting, " questions of this tenant about workflows wait for a thread"));
 }
 
-template <typename Request>
-void ClientAdmission::Accept(std::shared_ptr<const Request> request, const CallContext& context,
+void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest> request, const CallContext& context,
                              std::shared_ptr<CallSink> sink) {
   const size_t bytes = PromptBytes(*request);
   std::shared_ptr<BodyCharge> charge;  // null: it does not wait
@@ -84,8 +83,8 @@ void ClientAdmission::Accept(std::shared_ptr<const Request> request, const CallC
   if (!run.ok()) Refuse(*sink, run, kRetryHint);
 }
 
-template <typename Request>
-void ClientAdmission::Admit(const Request& proto, const CallContext& context, const std::shared_ptr<CallSink>& sink) {
+void ClientAdmission::Admit(const v1::GenerateRequest& proto, const CallContext& context,
+                            const std::shared_ptr<CallSink>& sink) {
   // A long prompt may have waited: what nobody waits for any more is not tokenised.
   if (sink->handle().cancelled()) return Refuse(*sink, absl::CancelledError("the client cancelled"));
   absl::StatusOr<ClientRequest> request = Read(proto, context);
@@ -93,8 +92,7 @@ void ClientAdmission::Admit(const Request& proto, const CallContext& context, co
   Submit(*std::move(request), context, sink);
 }
 
-template <typename Request>
-absl::StatusOr<ClientRequest> ClientAdmission::Read(const Request& proto, const CallContext& context) {
+absl::StatusOr<ClientRequest> ClientAdmission::Read(const v1::GenerateRequest& proto, const CallContext& context) {
   if (clock_.Now() >= context.deadline) {
     return absl::DeadlineExceededError("the deadline passed before the prompt was read");
   }
@@ -127,7 +125,7 @@ std::optional<RequestTicket> ClientAdmission::Submit(ClientRequest request, cons
   return std::nullopt;
 }
 
-void ClientAdmission::Follow(const Caller& caller, const RequestTicket& call, v1::PrefillOnlyRequest follower) {
+void ClientAdmission::Follow(const Caller& caller, const RequestTicket& call, v1::GenerateRequest follower) {
   for (v1::ChatMessage& message : *follower.mutable_chat()->mutable_messages()) {
     for (v1::Segment& part : *message.mutable_parts()) {
       if (part.has_output_of()) part.mutable_output_of()->set_request_id(NameOf(call.id));
@@ -144,14 +142,5 @@ void ClientAdmission::Refuse(CallSink& sink, const absl::Status& status, absl::D
   CountRequest(metrics_, status.code());
   sink.Refuse(status, retry_after);
 }
-
-template void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest>, const CallContext&,
-                                      std::shared_ptr<CallSink>);
-template void ClientAdmission::Accept(std::shared_ptr<const v1::PrefillOnlyRequest>, const CallContext&,
-                                      std::shared_ptr<CallSink>);
-template absl::StatusOr<ClientRequest> ClientAdmission::Read(const v1::GenerateRequest&, const CallContext&);
-template void ClientAdmission::Admit(const v1::GenerateRequest&, const CallContext&, const std::shared_ptr<CallSink>&);
-template void ClientAdmission::Admit(const v1::PrefillOnlyRequest&, const CallContext&,
-                                     const std::shared_ptr<CallSink>&);
 
 }  // namespace baton

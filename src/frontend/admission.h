@@ -63,8 +63,7 @@ class ClientAdmission {
   std::optional<TenantQuotas::Refusal> WhyNot(const Caller& caller);
 
   // Bytes of text that a request has tokenised.
-  template <typename Request>
-  static size_t PromptBytes(const Request& request) {
+  static size_t PromptBytes(const v1::GenerateRequest& request) {
     return request.has_chat() ? TextBytes(request.chat()) : TextBytes(request.segments());
   }
   // So many that a thread which serves others may tokenise them: it takes well under a millisecond.
@@ -77,20 +76,18 @@ class ClientAdmission {
   // Reads the request and submits it for `sink`, which is told if either fails. Times are the clock's. Accept tokenises
   // long prompts on another thread, for which no more bytes wait than BodyBytes has for the tenant; Admit all of them
   // here.
-  template <typename Request>
-  void Accept(std::shared_ptr<const Request> request, const CallContext& context, std::shared_ptr<CallSink> sink);
-  template <typename Request>
-  void Admit(const Request& request, const CallContext& context, const std::shared_ptr<CallSink>& sink);
+  void Accept(std::shared_ptr<const v1::GenerateRequest> request, const CallContext& context,
+              std::shared_ptr<CallSink> sink);
+  void Admit(const v1::GenerateRequest& request, const CallContext& context, const std::shared_ptr<CallSink>& sink);
   // The two halves of Admit. The first takes time in proportion to the prompt.
-  template <typename Request>
-  absl::StatusOr<ClientRequest> Read(const Request& request, const CallContext& context);
+  absl::StatusOr<ClientRequest> Read(const v1::GenerateRequest& request, const CallContext& context);
   // None: it was refused.
   std::optional<RequestTicket> Submit(ClientRequest request, const CallContext& context,
                                       const std::shared_ptr<CallSink>& sink);
   // Prefills what follows a caller's call that was submitted, if there is room, and quota to spare
   // (TenantQuotas::HasSpare). Its references, which have no names, are to the call. Takes time in proportion to the
   // prompt.
-  void Follow(const Caller& caller, const RequestTicket& call, v1::PrefillOnlyRequest follower);
+  void Follow(const Caller& caller, const RequestTicket& call, v1::GenerateRequest follower);
   // For requests that the router has not accepted; it counts the others itself.
   void Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after = {});
 
@@ -108,15 +105,5 @@ class ClientAdmission {
   const std::shared_ptr<BodyBytes> waiting_;  // messages for Accept's threads; HTTP counts its own
   WorkQueue long_prompts_, views_;
 };
-
-extern template void ClientAdmission::Accept(std::shared_ptr<const v1::GenerateRequest>, const CallContext&,
-                                             std::shared_ptr<CallSink>);
-extern template void ClientAdmission::Accept(std::shared_ptr<const v1::PrefillOnlyRequest>, const CallContext&,
-                                             std::shared_ptr<CallSink>);
-extern template absl::StatusOr<ClientRequest> ClientAdmission::Read(const v1::GenerateRequest&, const CallContext&);
-extern template void ClientAdmission::Admit(const v1::GenerateRequest&, const CallContext&,
-                                            const std::shared_ptr<CallSink>&);
-extern template void ClientAdmission::Admit(const v1::PrefillOnlyRequest&, const CallContext&,
-                                            const std::shared_ptr<CallSink>&);
 
 }  // namespace baton

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "base/status.h"
 #include "base/strings.h"
@@ -20,8 +21,7 @@ absl::Status CheckLength(std::string_view field, size_t bytes, size_t limit) {
   return absl::InvalidArgumentError(StrCat(field, ": ", bytes, " bytes, limit ", limit));
 }
 
-template <typename Request>
-absl::Status ReadContext(const Request& in, const ServedModel& model, ContextUse& out) {
+absl::Status ReadContext(const v1::GenerateRequest& in, const ServedModel& model, ContextUse& out) {
   RETURN_IF_ERROR(CheckRequestId("context_id", in.context_id()));
   if (in.context_id().empty()) {
     if (!in.has_context_length()) return absl::OkStatus();
@@ -42,9 +42,8 @@ absl::Status ReadContext(const Request& in, const ServedModel& model, ContextUse
   return absl::OkStatus();
 }
 
-// The fields that both calls have.
-template <typename Request>
-absl::StatusOr<ClientRequest> ReadCommon(const Request& in, const Room& room, absl::Time now) {
+// All but what the output is to be.
+absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Room& room, absl::Time now) {
   const ServedModel& model = room.model;
   ClientRequest out;
   out.served = &model;
@@ -131,7 +130,7 @@ absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, co
                                           absl::Time now) {
   ASSIGN_OR_RETURN(const ServedModel* model, models.Find(request.model()));
   const bool generates = !request.sampling().has_max_tokens() || request.sampling().max_tokens() != 0;
-  ASSIGN_OR_RETURN(ClientRequest out, ReadCommon(request, Room{*model, generates ? 1 : 0}, now));
+  ASSIGN_OR_RETURN(ClientRequest out, ReadInput(request, Room{*model, generates ? 1 : 0}, now));
   out.prefill_only = !generates;
   RETURN_IF_ERROR(ReadSampling(request.sampling(), *model, out));
   if (request.expected_tokens() < 0) {
@@ -143,11 +142,21 @@ absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, co
   return out;
 }
 
-absl::StatusOr<ClientRequest> ReadRequest(const v1::PrefillOnlyRequest& request, const ServedModels& models,
-                                          absl::Time now) {
-  ASSIGN_OR_RETURN(const ServedModel* model, models.Find(request.model()));
-  ASSIGN_OR_RETURN(ClientRequest out, ReadCommon(request, Room{*model, 0}, now));
-  out.prefill_only = true;
+v1::GenerateRequest AsGenerate(v1::PrefillOnlyRequest request) {
+  v1::GenerateRequest out;
+  out.set_model(std::move(*request.mutable_model()));
+  if (request.has_segments()) *out.mutable_segments() = std::move(*request.mutable_segments());
+  if (request.has_chat()) *out.mutable_chat() = std::move(*request.mutable_chat());
+  out.mutable_sampling()->set_max_tokens(0);
+  out.set_session_id(std::move(*request.mutable_session_id()));
+  out.set_request_id(std::move(*request.mutable_request_id()));
+  out.set_priority(request.priority());
+  out.set_cache_salt(std::move(*request.mutable_cache_salt()));
+  out.set_join(request.join());
+  out.set_workflow(std::move(*request.mutable_workflow()));
+  out.set_agent(std::move(*request.mutable_agent()));
+  out.set_context_id(std::move(*request.mutable_context_id()));
+  if (request.has_context_length()) out.set_context_length(request.context_length());
   return out;
 }
 

@@ -18,7 +18,10 @@ size_t TextBytes(const v1::Chat& chat);
 // deadline is not set.
 absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, const ServedModels& models,
                                           absl::Time now);
-absl::StatusOr<ClientRequest> ReadRequest(const v1::PrefillOnlyRequest& request, const ServedModels& models,
-                                          absl::Time now);
+
+// The Generate request that a message of either call is: a PrefillOnly request is one with the same fields and without
+// output.
+inline v1::GenerateRequest AsGenerate(v1::GenerateRequest request) { return request; }
+v1::GenerateRequest AsGenerate(v1::PrefillOnlyRequest request);
 
 }  // namespace baton

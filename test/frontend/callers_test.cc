@@ -359,7 +359,7 @@ TEST_CASE("a tenant's messages that wait for a thread hold no more bytes than le
   request->mutable_segments()->add_segments()->set_text(std::string(8'000'000, 'x'));
   const auto ask = [&](const NewKey& key) {
     const auto sink = std::make_shared<Refused>(router);
-    admission.Accept<v1::GenerateRequest>(request, {.caller = callers.Authenticate("Bearer " + key.key).value()}, sink);
+    admission.Accept(request, {.caller = callers.Authenticate("Bearer " + key.key).value()}, sink);
     return sink->why;
   };
   for (int i = 0; i < 16; ++i) CHECK(ask(t.alpha).ok());  // 122 MiB of its 128

@@ -231,10 +231,41 @@ TEST_CASE("a request may say which workflow and agent it belongs to, and how lon
   *prefill.mutable_segments() = request.segments();
   prefill.set_workflow("run 7");
   prefill.set_agent("planner");
-  const auto read_prefill = ReadRequest(prefill, OneByteModel(), absl::UnixEpoch());
+  const auto read_prefill = ReadRequest(AsGenerate(prefill), OneByteModel(), absl::UnixEpoch());
   REQUIRE(read_prefill.ok());
   CHECK(read_prefill->workflow == "run 7");
   CHECK(read_prefill->agent == "planner");
+}
+
+TEST_CASE("a PrefillOnly request is a Generate request with the same fields and no output") {
+  v1::PrefillOnlyRequest prefill;
+  prefill.set_model("bytes");
+  prefill.mutable_segments()->add_segments()->set_text("hello");
+  prefill.set_session_id("s");
+  prefill.set_request_id("r");
+  prefill.set_priority(7);
+  prefill.set_cache_salt("salt");
+  prefill.set_join(v1::JOIN_ARRIVAL);
+  prefill.set_workflow("run 7");
+  prefill.set_agent("planner");
+  prefill.set_context_id("c");
+  prefill.set_context_length(0);
+  const v1::GenerateRequest generate = AsGenerate(prefill);
+  CHECK(generate.sampling().has_max_tokens());
+  // Each field of PrefillOnly has its like under the same name.
+  const google::protobuf::Descriptor& fields = *v1::PrefillOnlyRequest::descriptor();
+  for (int i = 0; i < fields.field_count(); ++i) {
+    const google::protobuf::FieldDescriptor& from = *fields.field(i);
+    INFO(from.name());
+    const google::protobuf::FieldDescriptor* to = v1::GenerateRequest::descriptor()->FindFieldByName(from.name());
+    REQUIRE(to != nullptr);
+    CHECK(generate.GetReflection()->HasField(generate, to) == prefill.GetReflection()->HasField(prefill, &from));
+  }
+  const auto read = ReadRequest(generate, OneByteModel(), absl::UnixEpoch());
+  REQUIRE(read.ok());
+  CHECK(read->prefill_only);
+  CHECK(read->id == "r");
+  CHECK(read->context.length == 0);
 }
 
 TEST_CASE("text that cannot fit is refused before it is tokenised") {
@@ -440,11 +471,11 @@ TEST_CASE("a request for no tokens is prefill-only, and may fill the whole conte
 TEST_CASE("prefill-only may fill the whole context") {
   v1::PrefillOnlyRequest request;
   request.mutable_segments()->add_segments()->set_text(std::string(64, 'a'));
-  const auto read = ReadRequest(request, OneByteModel(), absl::UnixEpoch());
+  const auto read = ReadRequest(AsGenerate(request), OneByteModel(), absl::UnixEpoch());
   REQUIRE(read.ok());
   CHECK(read->prefill_only);
   request.mutable_segments()->add_segments()->set_text("b");
-  CHECK(absl::IsInvalidArgument(ReadRequest(request, OneByteModel(), absl::UnixEpoch()).status()));
+  CHECK(absl::IsInvalidArgument(ReadRequest(AsGenerate(request), OneByteModel(), absl::UnixEpoch()).status()));
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
       context.further = choice > 0;
       const auto ticket = parts.admission.Submit(std::move(request), context, answer->sink(choice));
       if (!ticket) continue;
-      for (const v1::PrefillOnlyRequest& follower : completion.followers) {
+      for (const v1::GenerateRequest& follower : completion.followers) {
         if (!answer->over()) parts.admission.Follow(context.caller, *ticket, follower);
       }
     }
@@ -90,17 +90,17 @@ void ReadAndSubmit(const GatewayParts& parts, const SharedCall& call, Reader rea
   SubmitAll(parts, *read, {call->caller, call->id.request_id, call->id.span, call->arrived + read->timeout}, answer);
 }
 
-// Of one message that is the whole body.
-template <typename Request>
-void ReadAndSubmitRpc(const GatewayParts& parts, const SharedCall& call, absl::Duration timeout,
-                      const std::shared_ptr<RpcAnswer>& answer) {
-  Request request;
-  if (const absl::Status status = ParseRpc(call->request.body, request); !status.ok()) {
+// The body is one message.
+template <typename Message>
+void ReadAndSubmitRpc(const GatewayParts& parts, const SharedCall& call, absl::Duration timeout, AnswerForm form) {
+  Message message;
+  if (const absl::Status status = ParseRpc(call->request.body, message); !status.ok()) {
     return Refuse(parts, *call, status);
   }
+  const auto answer = std::make_shared<RpcAnswer>(parts.router, call->id, call->reply, form);
   RpcAnswer::Watch(answer);
-  parts.admission.Admit(request, CallContext{call->caller, call->id.request_id, call->id.span, call->arrived + timeout},
-                        answer);
+  parts.admission.Admit(AsGenerate(std::move(message)),
+                        CallContext{call->caller, call->id.request_id, call->id.span, call->arrived + timeout}, answer);
 }
 
 }  // namespace
@@ -117,9 +117,8 @@ void ServeGenerate(const GatewayParts& parts, const SharedCall& call) {
   const absl::StatusOr<RpcQuery> query = ReadRpcQuery(call->request.query, /*may_stream=*/true);
   if (!query.ok()) return Refuse(parts, *call, query.status());
   ReadBody(parts, call, [parts, call, query = *query] {
-    ReadAndSubmitRpc<v1::GenerateRequest>(
-        parts, call, query.timeout,
-        std::make_shared<GenerateAnswer>(parts.router, call->id, call->reply, query.stream));
+    ReadAndSubmitRpc<v1::GenerateRequest>(parts, call, query.timeout,
+                                          query.stream ? AnswerForm::kEvents : AnswerForm::kWhole);
   });
 }
 
@@ -127,8 +126,7 @@ void ServePrefillOnly(const GatewayParts& parts, const SharedCall& call) {
   const absl::StatusOr<RpcQuery> query = ReadRpcQuery(call->request.query, /*may_stream=*/false);
   if (!query.ok()) return Refuse(parts, *call, query.status());
   ReadBody(parts, call, [parts, call, query = *query] {
-    ReadAndSubmitRpc<v1::PrefillOnlyRequest>(parts, call, query.timeout,
-                                             std::make_shared<PrefillOnlyAnswer>(parts.router, call->id, call->reply));
+    ReadAndSubmitRpc<v1::PrefillOnlyRequest>(parts, call, query.timeout, AnswerForm::kPrefillOnly);
   });
 }
 

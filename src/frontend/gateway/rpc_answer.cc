@@ -10,7 +10,7 @@
 namespace baton {
 
 void RpcAnswer::Watch(const std::shared_ptr<RpcAnswer>& answer) {
-  if (answer->streams()) OpenEventStream(*answer->reply_, EventStream(answer->call_id_));
+  if (answer->form_ == AnswerForm::kEvents) OpenEventStream(*answer->reply_, EventStream(answer->call_id_));
   answer->reply_->OnGone([weak = std::weak_ptr(answer)](Gone why) {
     const auto self = weak.lock();
     if (self) LeaveTo(why, self->handle_);
@@ -28,36 +28,33 @@ void RpcAnswer::Refuse(const absl::Status& status, absl::Duration retry_after) {
   reply_->End();
 }
 
-void GenerateAnswer::SendEvent() {
+void RpcAnswer::SendEvent() {
   pending_.set_request_id(std::exchange(id_, {}));  // in the first alone
   reply_->Write(ToEvent(ToJson(pending_)));
   pending_.Clear();
 }
 
-void GenerateAnswer::OnUpdate(TokenUpdate update) {
+void RpcAnswer::OnUpdate(TokenUpdate update) {
   const std::lock_guard lock(mutex_);
   if (over_) return;
   AddTo(pending_, update);
-  if (stream_) SendEvent();
+  if (form_ == AnswerForm::kEvents) SendEvent();
 }
 
-void GenerateAnswer::OnEnd(const RequestOutcome& outcome) {
+void RpcAnswer::OnEnd(const RequestOutcome& outcome) {
   const std::lock_guard lock(mutex_);
   over_ = true;
   if (!outcome.status.ok()) return Refuse(outcome.status, outcome.retry_after);
+  if (form_ == AnswerForm::kPrefillOnly) {
+    return reply_->Send(JsonResponse(call_id_, ToJson(ToPrefillOnly(id_, outcome))));
+  }
   *pending_.mutable_final() = ToFinal(outcome);
-  if (stream_) {
+  if (form_ == AnswerForm::kEvents) {
     SendEvent();
     return reply_->End();
   }
   pending_.set_request_id(id_);
   reply_->Send(JsonResponse(call_id_, ToJson(pending_)));
-}
-
-void PrefillOnlyAnswer::OnEnd(const RequestOutcome& outcome) {
-  if (!outcome.status.ok()) return Refuse(outcome.status, outcome.retry_after);
-  const std::lock_guard lock(mutex_);
-  reply_->Send(JsonResponse(call_id_, ToJson(ToPrefillOnly(id_, outcome))));
 }
 
 }  // namespace baton

@@ -54,7 +54,7 @@ grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context, const a
 InferenceService::InferenceService(Router& router, ServedModels& models, const Clock& clock, ClientAdmission& admission)
     : router_(router), models_(models), clock_(clock), admission_(admission) {}
 
-template <typename Request>
+template <typename Message>
 void InferenceService::Accept(grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes,
                               const std::shared_ptr<CallSink>& sink) {
   TraceContext span = BeginSpan(TraceparentOf(context));
@@ -62,10 +62,10 @@ void InferenceService::Accept(grpc::CallbackServerContext& context, const grpc::
   absl::StatusOr<Caller> caller = admission_.callers().Authenticate(AuthorizationOf(context));
   if (!caller.ok()) return admission_.Refuse(*sink, caller.status());
   if (const auto why = admission_.WhyNot(*caller)) return admission_.Refuse(*sink, why->status, why->retry_after);
-  auto request = std::make_shared<Request>();
-  if (absl::Status status = Parse(bytes, *request); !status.ok()) return admission_.Refuse(*sink, status);
-  admission_.Accept<Request>(std::move(request),
-                             {*std::move(caller), /*id=*/"", std::move(span), DeadlineOf(context, clock_)}, sink);
+  Message message;
+  if (absl::Status status = Parse(bytes, message); !status.ok()) return admission_.Refuse(*sink, status);
+  admission_.Accept(std::make_shared<v1::GenerateRequest>(AsGenerate(std::move(message))),
+                    {*std::move(caller), /*id=*/"", std::move(span), DeadlineOf(context, clock_)}, sink);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(grpc::CallbackServerContext* context,

@@ -35,7 +35,8 @@ class InferenceService final : public InferenceServiceBase {
                                   v1::TraceResponse* response) override;
 
  private:
-  template <typename Request>
+  // Reads `bytes` as a Message, which is a request of one of the two calls, and admits it.
+  template <typename Message>
   void Accept(grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes,
               const std::shared_ptr<CallSink>& sink);
 

@@ -28,7 +28,7 @@ struct CompletionCall {
   std::vector<std::string> tool_names{};  // that it may call
   bool one_tool_call = false;             // of several calls in an answer the first is all that is shown
   // Prompts that will be asked next, with this call's output in them: references without a name. For one choice only.
-  std::vector<v1::PrefillOnlyRequest> followers{};
+  std::vector<v1::GenerateRequest> followers{};       // without output
   absl::Duration timeout = absl::InfiniteDuration();  // from its arrival; then it is DEADLINE_EXCEEDED
 
   size_t choices() const { return requests.size() * static_cast<size_t>(samples); }

@@ -29,10 +29,11 @@ absl::StatusOr<const ServedModel*> ReadFollowerModel(FieldReader& fields, const 
 }
 
 absl::Status ReadFollower(FieldReader& fields, const ServedModels& models, const CompletionCall& call,
-                          v1::PrefillOnlyRequest& follower) {
+                          v1::GenerateRequest& follower) {
   CompletionCall own;  // what tools would mean for an answer, of which there is none
   ASSIGN_OR_RETURN(own.model, ReadFollowerModel(fields, models, call));
   follower.set_model(own.model->name);
+  follower.mutable_sampling()->set_max_tokens(0);
   v1::Chat& chat = *follower.mutable_chat();
   ReadMessages(fields, *own.model, Outputs::kOwn, chat);
   ReadTools(fields, own, chat);

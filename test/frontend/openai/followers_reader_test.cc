@@ -41,7 +41,7 @@ TEST_CASE("a chat says what follows it, with its own output in it") {
   REQUIRE(call->followers.size() == 2);
   CHECK(call->followers[0].ShortDebugString() ==
         R"(model: "plain" chat { messages { role: "system" content: "be kind" } messages { role: "user" )"
-        R"(parts { text: "a" } parts { output_of { } } } })");
+        R"(parts { text: "a" } parts { output_of { } } } } sampling { max_tokens: 0 })");
   CHECK(call->followers[1].model() == "qwen");
   CHECK(call->followers[1].chat().tools() == R"([{"type":"function","function":{"name":"f"}}])");
   CHECK(call->followers[1].chat().template_kwargs() == R"({"x":1})");
