@@ -126,6 +126,9 @@ TEST_CASE("names and errors are text in every form, whatever is in them") {
   CHECK(Count(html, "<script") == 2);  // the page's own, and the one of its data
   CHECK(html.find("\\u003cscript>alert(1)") != html.npos);
   CHECK(html.find('\x1b') == html.npos);
+  // Nothing is loaded from elsewhere.
+  CHECK(html.find("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ") != html.npos);
+  CHECK(html.find("connect-src 'none'") != html.npos);
   CHECK(Inlined(html).at("workflow") == kHostile);
   CHECK(Inlined(html).at("trace").at("requests")[1].at("error") == kHostile);
 

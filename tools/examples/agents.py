@@ -13,7 +13,7 @@ def start_workflow(description):
     parser.add_argument("--server", default="127.0.0.1:7070", help="the router (default 127.0.0.1:7070)")
     server = parser.parse_args().server
     flow = Client(server).workflow(pathlib.Path(sys.argv[0]).stem)
-    print(f"workflow {flow.id}; for a picture of it: baton trace {flow.id} --server {server} --html trace.html\n")
+    print(f"workflow {flow.id}; to see it drawn: baton trace {flow.id} --server {server} --html trace.html\n")
     return flow
 
 

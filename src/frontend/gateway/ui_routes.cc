@@ -1,13 +1,8 @@
 #include "frontend/gateway/ui_routes.h"
 
-#include <openssl/sha.h>
-
-#include <array>
 #include <string>
 #include <utility>
 
-#include "absl/strings/escaping.h"
-#include "base/check.h"
 #include "base/strings.h"
 #include "frontend/gateway/proto_json.h"
 #include "frontend/server_info.h"
@@ -16,24 +11,6 @@
 
 namespace baton {
 namespace {
-
-// "'sha256-...'" of what stands in the page's only element of this name, as a Content-Security-Policy allows it.
-std::string SourceOf(const std::string& element) {
-  const std::string_view page = UiPage();
-  const size_t begin = page.find("<" + element + ">"), end = page.find("</" + element + ">");
-  BATON_CHECK(begin != page.npos && end != page.npos, element);
-  const size_t text = begin + element.size() + 2;
-  std::array<unsigned char, SHA256_DIGEST_LENGTH> sha;
-  SHA256(reinterpret_cast<const unsigned char*>(page.data()) + text, end - text, sha.data());
-  return absl::StrCat(
-      "'sha256-", absl::Base64Escape(absl::string_view(reinterpret_cast<const char*>(sha.data()), sha.size())), "'");
-}
-
-// Should foreign text ever become an element, it still loads, runs and sends nothing.
-std::string Policy() {
-  return absl::StrCat("default-src 'none'; script-src ", SourceOf("script"), "; style-src ", SourceOf("style"),
-                      "; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
-}
 
 HttpResponse Hardened(HttpResponse response) {
   response.headers.emplace_back("cache-control", "no-store");
@@ -75,7 +52,7 @@ absl::StatusOr<std::string> WorkflowsJson(const GatewayParts& parts, const HttpC
 }  // namespace
 
 void ServeUiPage(const GatewayParts&, const SharedCall& call) {
-  static const std::string policy = Policy();
+  static const std::string policy = UiPolicy("'self'") + "; frame-ancestors 'none'";
   HttpResponse page = Hardened(Response(200, call->id, "text/html; charset=utf-8", std::string(UiPage())));
   page.headers.emplace_back("content-security-policy", policy);
   call->reply->Send(std::move(page));
