@@ -1,4 +1,4 @@
-// This machine's CPU.
+// Computes models on this machine's CPU.
 #pragma once
 
 #include "node/device.h"

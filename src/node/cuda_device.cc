@@ -49,6 +49,7 @@ absl::StatusOr<std::vector<int>> CudaDevice::Find(const WorkerOptions& options, 
   for (const int device : devices) {
     RETURN_IF_ERROR(DescribeCudaDevice(device).status());
     RETURN_IF_ERROR(CheckCudaDevice(device));
+    RETURN_IF_ERROR(FreeCudaBytes(device).status());  // fails on a device that is full or another process's alone
   }
   RETURN_IF_ERROR(CheckCudaShape(config));
   return devices;

@@ -1,4 +1,4 @@
-// This machine's NVIDIA GPUs.
+// Computes models on this machine's NVIDIA GPUs.
 #pragma once
 
 #include "node/device.h"

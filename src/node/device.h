@@ -1,4 +1,4 @@
-// The kinds of devices that compute models. A kind is registered in device_registry.cc, and nothing else names it.
+// The kinds of devices that compute models. device_registry.cc lists the kinds of a build.
 #pragma once
 
 #include <cstdint>

@@ -39,13 +39,13 @@ TEST_CASE("--device cpu places the model on the CPU and sizes its KV memory") {
 
 TEST_CASE("a prefill worker makes no logits") {
   WorkerOptions options = OptionsOn("cpu");
-  CHECK(LoadModel(options, {.prefill = 1})->step.logits == 0);
+  CHECK(LoadModel(options, {.prefill = 1}).value().step.logits == 0);
 }
 
 TEST_CASE("the ranks of a tensor-parallel worker have a device each") {
   WorkerOptions options = OptionsOn("cpu");
   options.tensor_parallel = 2;
-  CHECK(LoadModel(options, {.decode = 1})->devices == std::vector<int>{0, 0});
+  CHECK(LoadModel(options, {.decode = 1}).value().devices == std::vector<int>{0, 0});
 }
 
 TEST_CASE("--device cuda fails where there is no GPU, and names the reason") {
