@@ -268,10 +268,10 @@ CLI::Validator HostPort() {
 }
 
 void AddRetired(CLI::App& app, const std::string& name, const std::string& instead) {
-  const auto warn = [name, instead](const std::vector<std::string>&) {
+  const auto warn = [name, instead](const std::string&) {
     std::cerr << "warning: " << name << " is ignored, and 0.2.0 will refuse it: " << instead << "\n";
   };
-  app.add_option_function<std::vector<std::string>>(name, warn)->group("");  // not in --help
+  app.add_option_function<std::string>(name, warn)->group("");  // not in --help
 }
 
 void AddFlags(CLI::App& app, CommonOptions& o) {

@@ -68,6 +68,18 @@ TEST_CASE("an option that was removed is accepted in the flags and in the file, 
   CHECK(app.help().find("--routing") == std::string::npos);
 }
 
+TEST_CASE("an option that was removed takes one word, and not the model that follows") {
+  CLI::App app;
+  ServeOptions options;
+  AddServeFlags(app, options);
+  std::ostringstream warnings;
+  std::streambuf* const before = std::cerr.rdbuf(warnings.rdbuf());
+  app.parse(std::vector<std::string>{"models/m", "pinned", "--routing"});  // CLI11 takes them from the back
+  std::cerr.rdbuf(before);
+  CHECK(options.worker.model == "models/m");
+  CHECK(warnings.str().find("--routing is ignored") != std::string::npos);
+}
+
 TEST_CASE("HTTP is served on loopback, elsewhere or not at all") {
   CHECK(Parse({}, "").options.http == "127.0.0.1:8000");
   CHECK(Parse({"--http", "0.0.0.0:80"}, "").options.http == "0.0.0.0:80");
