@@ -80,7 +80,8 @@ void PrefillWorker::Tell(Event event) {
   bool earlier = false;
   std::vector<DiskTransfer> transfers;
   std::optional<absl::Status> disk;  // if it has changed
-  std::optional<bool> slow;          // if it has changed
+  bool disk_off = false;
+  std::optional<bool> slow;  // if it has changed
   {
     const std::lock_guard lock(mutex_);
     const absl::Time now = parts_.clock.Now();
@@ -88,17 +89,21 @@ void PrefillWorker::Tell(Event event) {
     std::vector<PrefillAction> actions = engine_.TakeActions(now);
     std::move(actions.begin(), actions.end(), std::back_inserter(outbox_));
     transfers = engine_.staging().TakeTransfers(now);
-    const absl::Status& status = engine_.staging().disk_status();
-    if (status.code() != disk_told_) disk = status;
-    disk_told_ = status.code();
+    const KvStaging& staging = engine_.staging();
+    const DiskState state = staging.disk_is_off()        ? DiskState::kOff
+                            : staging.disk_status().ok() ? DiskState::kUsed
+                                                         : DiskState::kFull;
+    if (state != disk_state_) disk = staging.disk_status();
+    disk_state_ = state;
+    disk_off = state == DiskState::kOff;
     if (disk_slow_ != engine_.staging().disk_is_slow()) slow = disk_slow_ = !disk_slow_;
     earlier = engine_.NextTick() < next_tick_;
   }
   if (disk && disk->ok()) spdlog::info("the disk for staged KV has space again");
-  if (disk && absl::IsResourceExhausted(*disk)) {
-    spdlog::warn("the disk for staged KV is full and not written to for 10 s: {}", disk->ToString());
-  } else if (disk && !disk->ok()) {
+  if (disk && disk_off) {
     spdlog::error("the disk for staged KV is off until this worker is restarted: {}", disk->ToString());
+  } else if (disk && !disk->ok()) {
+    spdlog::warn("the disk for staged KV is full and not written to for 10 s: {}", disk->ToString());
   }
   if (slow) {
     spdlog::info(*slow ? "reading staged KV from disk takes longer than computing it: it is read now and then to see"

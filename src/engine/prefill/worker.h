@@ -115,10 +115,10 @@ class PrefillWorker {
   std::vector<PrefillAction> outbox_;
   bool draining_ = false;  // some thread is in Drain
   bool accepting_ = true;
-  absl::StatusCode disk_told_ = absl::StatusCode::kOk;
-  bool disk_slow_ = false;                       // and told
-  int64_t calls_ = 0;                            // answers that have not come yet
-  absl::Time next_tick_ = absl::InfinitePast();  // what the timer waits for
+  enum class DiskState { kUsed, kFull, kOff } disk_state_ = DiskState::kUsed;  // as logged
+  bool disk_slow_ = false;                                                     // and told
+  int64_t calls_ = 0;                                                          // answers that have not come yet
+  absl::Time next_tick_ = absl::InfinitePast();                                // what the timer waits for
 
   std::map<WorkerAddress, std::unique_ptr<DecodePeer>> peers_;  // used by the draining thread alone
 

@@ -1,4 +1,4 @@
-// What the errors of the disk for staged KV mean for its further use.
+// Decides from its errors whether the disk for staged KV is used further.
 #pragma once
 
 #include "absl/status/status.h"

@@ -261,6 +261,7 @@ std::vector<DiskTransfer> KvStaging::TakeTransfers(absl::Time now) {
 
 void KvStaging::OnTransferred(const DiskTransfer& transfer, const absl::Status& status, absl::Duration took,
                               absl::Time now) {
+  const bool was_off = faults_.is_off();
   Entry& entry = Require(transfer.key);
   BATON_CHECK(transfer.read ? entry.reading : entry.writing, "the end of what was never begun");
   if (transfer.read && !status.ok()) {
@@ -268,7 +269,7 @@ void KvStaging::OnTransferred(const DiskTransfer& transfer, const absl::Status& 
     ++failures_;
   }
   Change(entry, [&] {
-    if (!status.ok()) free_disk_.push_back(std::exchange(entry.disk, kNone));
+    if (!status.ok() || was_off) free_disk_.push_back(std::exchange(entry.disk, kNone));
     if (transfer.read && !status.ok()) entry.host = kNone;
     entry.was_read = transfer.read && status.ok();
     entry.reading = entry.writing = false;
@@ -276,12 +277,13 @@ void KvStaging::OnTransferred(const DiskTransfer& transfer, const absl::Status& 
   --(transfer.read ? reading_ : writing_);
   if (transfer.read && status.ok()) pace_.OnRead(took, reading_, now);
   faults_.OnEnded(status, !transfer.read, reading_ + writing_ > std::ssize(transfers_), now);
-  if (faults_.is_off()) LeaveDisk();
+  if (faults_.is_off() && !was_off) LeaveDisk();
 }
 
 void KvStaging::Tick(absl::Time now) {
+  const bool was_off = faults_.is_off();
   faults_.Tick(now);
-  if (faults_.is_off()) LeaveDisk();
+  if (faults_.is_off() && !was_off) LeaveDisk();
 }
 
 void KvStaging::LeaveDisk() {

@@ -101,6 +101,8 @@ class KvStaging {
   void OnTransferred(const DiskTransfer& transfer, const absl::Status& status, absl::Duration took, absl::Time now);
   void Tick(absl::Time now);
   absl::Time NextTick() const { return faults_.NextTick(); }
+  // The disk is off until the process is restarted.
+  bool disk_is_off() const { return faults_.is_off(); }
   // As DiskFaults::status.
   const absl::Status& disk_status() const { return faults_.status(); }
 
