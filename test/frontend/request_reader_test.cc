@@ -259,7 +259,11 @@ TEST_CASE("a PrefillOnly request is a Generate request with the same fields and 
     INFO(from.name());
     const google::protobuf::FieldDescriptor* to = v1::GenerateRequest::descriptor()->FindFieldByName(from.name());
     REQUIRE(to != nullptr);
-    CHECK(generate.GetReflection()->HasField(generate, to) == prefill.GetReflection()->HasField(prefill, &from));
+    const google::protobuf::Reflection &theirs = *prefill.GetReflection(), &ours = *generate.GetReflection();
+    CHECK(ours.HasField(generate, to) == theirs.HasField(prefill, &from));
+    if (from.cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_STRING) {
+      CHECK(ours.GetString(generate, to) == theirs.GetString(prefill, &from));
+    }
   }
   const auto read = ReadRequest(generate, OneByteModel(), absl::UnixEpoch());
   REQUIRE(read.ok());

@@ -18,13 +18,13 @@ enum class AnswerForm {
   kPrefillOnly,  // one PrefillOnlyResponse
 };
 
-// The router keeps it while the request is live.
+// The answer to a call of baton.v1.Inference over HTTP. The router keeps this object while the request is live.
 class RpcAnswer final : public CallSink {
  public:
   RpcAnswer(Router& router, CallId call_id, std::shared_ptr<HttpReply> reply, AnswerForm form)
       : call_id_(std::move(call_id)), reply_(std::move(reply)), form_(form), handle_(&router) {}
-  // Before its request is submitted: opens the stream of events, and cancels or detaches the request when the client
-  // goes away.
+  // Opens the stream of events, and cancels or detaches the request when the client goes away. REQUIRES: the request is
+  // not submitted yet.
   static void Watch(const std::shared_ptr<RpcAnswer>& answer);
   RequestHandle& handle() override { return handle_; }
   void SetId(const RequestId& id) override;
