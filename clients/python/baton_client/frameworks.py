@@ -1,12 +1,19 @@
-"""Streaming prefill between agents of frameworks that speak OpenAI's API, by one line:
+"""Streaming prefill between agents of frameworks that use OpenAI's API.
 
-    ChatOpenAI(base_url="http://127.0.0.1:8000/v1", ..., http_client=streaming_prefill_sync())             # LangGraph
-    OpenAIChatCompletionClient(base_url="http://127.0.0.1:8000/v1", ..., http_client=streaming_prefill())  # AutoGen
+    http_client = streaming_prefill_sync(
+        agents={"writer": SystemStart("You write"), "critic": Header("x-agent-name", "critic")},
+        edges={"writer": ["critic"]})
+    ChatOpenAI(base_url="http://127.0.0.1:8000/v1", ..., http_client=http_client)  # LangGraph
 
-A framework asks an agent when the outputs that it needs are there. The clients made here watch the chats, learn which agent's
-prompt contains whose output, and from then on say with a chat what will follow it ("followers"), so that the server prefills that
-while it still writes. Answers are what they are without. Of a server that has not said, with an answer before, that it takes
-followers, nothing is kept, and it gets every request as it is. Wants `openai`."""
+A framework calls an agent only when the outputs that it needs are there, and its requests carry no
+agent's name. So the agents are declared with how their chats are recognised, and the edges with
+which agent's prompt contains the output of which other. The HTTP clients made here remember the last
+call of each downstream agent and send it as a hint (`followers`) with the next call of its upstream
+agent. The server then prefills the hint while the call's output is still decoded.
+
+Answers are the same with and without hints. A server gets hints only after an answer of its own had
+the header `x-baton-followers`. Chats that no declared agent recognises are sent untouched. This
+module needs `openai`."""
 
 from __future__ import annotations
 
@@ -19,35 +26,41 @@ import json
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 import openai
 
-from .foresight import MOST_FOLLOWERS, MOST_OUTPUT, Call, Foresight
+from .agent_edges import Call, CallMemory, Declaration, Header, Recogniser, SystemStart
 
-# httpx, or the one that this openai uses in its place.
+__all__ = ["Header", "Recogniser", "SystemStart", "streaming_prefill", "streaming_prefill_sync"]
+
+# httpx, or the package that the installed openai uses in its place.
 httpx: Any = importlib.import_module(openai.DefaultHttpxClient.__bases__[0].__module__.partition(".")[0])
 
-_MOST_BYTES = 1 << 18  # of a chat or an answer (of one that is streamed: of an event) that is looked at
-_KEPT_SCOPES = 16
-_LEFT_OUT_S = 60.0  # a server gets no followers after it seemed to mind some
+_MOST_BYTES = 1 << 18  # of a chat, of an answer, or of one event of a streamed answer
+_MOST_OUTPUT = 1 << 16  # characters
+_MOST_HINTS = 4  # of a call
+_KEPT_SCOPES = 64
+_LEFT_OUT_S = 60.0  # for which a server gets no hints after it seemed to refuse one
 _KEPT_LEFT_OUT = 64
-_LIMIT = "x-baton-followers"  # a header of answers: so many may be named
+_LIMIT = "x-baton-followers"  # the header of an answer with the number of hints that the server accepts
 
-# What tells people apart: these fields of a chat, and all headers but those of which it is known that they do not.
-_WHO = ("cache_salt", "user", "safety_identifier", "prompt_cache_key", "metadata")
-_NOT_WHO = ("accept", "accept-encoding", "connection", "content-length", "content-type", "traceparent", "tracestate")
-_NOT_WHO_BEGIN = "x-stainless-"  # openai's version, system and number of the try
+# Calls share a CallMemory only where these fields and all headers but the named ones are equal.
+_SCOPE_FIELDS = ("session_id", "cache_salt", "user", "safety_identifier", "prompt_cache_key", "metadata")
+_FREE_HEADERS = ("accept", "accept-encoding", "connection", "content-length", "content-type", "traceparent",
+                 "tracestate")
+_FREE_HEADERS_BEGIN = "x-stainless-"  # openai's version, system and number of the try
 
-_CALLERS_OWN = (401, 403, 408, 429)  # refusals that are not of what a request says
+_CALLERS_OWN = (401, 403, 408, 429)  # refusals that do not depend on the body of a request
 
 _log = logging.getLogger(__name__)
 _logged = threading.Event()
 
 
 def _harmless(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What goes wrong in it is not the caller's affair: then it does nothing."""
+    """Makes a function return None where it would raise: no failure here may reach the caller."""
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
@@ -63,22 +76,22 @@ def _harmless(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Scope:
-    """What may know of each other, of a server that takes so many followers."""
+    """The calls of one caller's agents in one session, to a server that accepts `limit` hints a call."""
 
-    def __init__(self, url: str, limit: int) -> None:
+    def __init__(self, url: str, limit: int, edges: Mapping[str, Sequence[str]]) -> None:
         self.url, self.limit = url, limit
-        self.foresight = Foresight()
+        self.memory = CallMemory(edges)
 
 
 class _Scopes:
-    """Of all clients of the process, as agents may have one each. Those of servers that take followers, the latest."""
+    """The latest scopes of all clients of the process, since a framework may make a client per agent."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._scopes: collections.OrderedDict[bytes, _Scope] = collections.OrderedDict()
-        self._left_out: collections.OrderedDict[str, float] = collections.OrderedDict()  # until when, by URL
+        self._left_out: collections.OrderedDict[str, float] = collections.OrderedDict()  # URL -> end of the pause
 
-    def takes_none(self, url: str) -> bool:
+    def is_left_out(self, url: str) -> bool:
         with self._lock:
             return time.monotonic() < self._left_out.get(url, 0)
 
@@ -97,13 +110,13 @@ class _Scopes:
         with self._lock:
             return self._scopes.get(key)
 
-    def tell(self, key: bytes, url: str, limit: int) -> Optional[_Scope]:
-        """The server has said how many it takes. None: then nothing is kept of it."""
+    def set_limit(self, key: bytes, url: str, limit: int, edges: Mapping[str, Sequence[str]]) -> Optional[_Scope]:
+        """Returns the scope, which is made if there is none. A limit of 0 drops it and returns None."""
         with self._lock:
             if limit == 0:
                 self._scopes.pop(key, None)
                 return None
-            scope = self._scopes.setdefault(key, _Scope(url, limit))
+            scope = self._scopes.setdefault(key, _Scope(url, limit, edges))
             scope.limit = limit
             self._scopes.move_to_end(key)
             while len(self._scopes) > _KEPT_SCOPES:
@@ -116,16 +129,17 @@ _owners = itertools.count(1)
 
 
 class _Text:
-    """The text of an answer, which comes in pieces: streamed as events, or whole."""
+    """The text of an answer that arrives in pieces: as events of a stream, or whole."""
 
     def __init__(self, streamed: bool) -> None:
         self._streamed = streamed
         self._rest = bytearray()
-        self._said: list[str] = []
+        self._parts: list[str] = []
         self._size = 0
 
     def take(self, data: bytes) -> Optional[str]:
-        """The text, once it is complete. Empty: it is none, or more than is looked at, or calls tools."""
+        """Returns the text of a stream once it is complete. It is empty if the answer has no text,
+        calls tools, or is too long."""
         if len(self._rest) + len(data) > _MOST_BYTES:
             return ""
         self._rest += data
@@ -133,53 +147,64 @@ class _Text:
             *lines, self._rest = self._rest.split(b"\n")
             for event in (line[5:].strip() for line in lines if line.startswith(b"data:")):
                 if event == b"[DONE]":
-                    return "".join(self._said)
+                    return "".join(self._parts)
                 for choice in json.loads(event)["choices"]:
-                    if not self._take(choice["delta"]):
+                    if not self._add(choice["delta"]):
                         return ""
         return None
 
     def end(self) -> str:
-        """Of an answer that is not streamed: that was all of it."""
-        return "".join(self._said) if not self._streamed and self._take(json.loads(self._rest)["choices"][0]["message"]) else ""
+        """Returns the text of a whole answer, whose last byte was taken."""
+        if self._streamed or not self._add(json.loads(self._rest)["choices"][0]["message"]):
+            return ""
+        return "".join(self._parts)
 
-    def _take(self, said: dict[str, Any]) -> bool:
-        if text := said.get("content"):
-            self._said.append(text)
+    def _add(self, message: dict[str, Any]) -> bool:
+        if text := message.get("content"):
+            self._parts.append(text)
             self._size += len(text)
-        # The server's output has the reasoning too, and what follows has not: prefilled ahead it would be another prompt.
-        return not said.get("tool_calls") and not said.get("reasoning_content") and self._size <= MOST_OUTPUT
+        # The server's output includes the reasoning, and the next prompt does not: the hint would differ from it.
+        return not message.get("tool_calls") and not message.get("reasoning_content") and self._size <= _MOST_OUTPUT
 
 
 class _Watched:
-    """One chat on its way. `ahead`: what is to be sent in its place at first, if it is known what follows."""
+    """A chat on its way. `ahead` is the request with hints that is sent first, or None."""
 
-    def __init__(self, request: Any, url: str, owner: int):
+    def __init__(self, client: _SyncClient | _AsyncClient, request: Any, url: str):
         self.ahead: Any = None
-        self._plain, self._url, self._owner = request, url, owner
-        self._refusal: Optional[int] = None  # status of the answer to `ahead`, where the chat was sent again
+        self._client, self._plain, self._url = client, request, url
+        self._refusal: Optional[int] = None  # status of the answer to `ahead` after which the chat was sent as it is
         self._key = b""
+        self._agent = ""
         self._scope: Optional[_Scope] = None
         self._call: Optional[Call] = None
         self._text: Optional[_Text] = None
         if _scopes.has(url) and (body := self._body()) is not None and (scope := _scopes.find(self._key)) is not None:
             self._scope = scope
-            self._call, followers = scope.foresight.begin(body, scope.limit)
-            self.ahead = _with_followers(request, followers) if followers else None
+            self._call, hints = scope.memory.begin(self._agent, body, scope.limit)
+            self.ahead = _with_hints(request, hints) if hints else None
 
     def _body(self) -> Optional[dict[str, Any]]:
-        """None: it is no chat of one choice that could be followed."""
+        """Returns the body of a chat of one choice that a declared agent recognises."""
         body = json.loads(str(self._plain.content, "utf-8"))
-        if not isinstance(body, dict) or (body.get("n") or 1) != 1 or "followers" in body:
+        if (not isinstance(body, dict) or not isinstance(body.get("messages"), list) or (body.get("n") or 1) != 1
+                or "followers" in body):
             return None
+        declared = self._client.declaration
+        agent = declared.recognise(body["messages"], self._plain.headers)
+        if agent is None:
+            return None
+        self._agent = agent
         headers = sorted((name, value) for name, value in self._plain.headers.multi_items()
-                         if name not in _NOT_WHO and not name.startswith(_NOT_WHO_BEGIN))
-        who = [self._owner, str(self._plain.url), headers, [body.get(name) for name in _WHO]]
-        self._key = hashlib.sha256(json.dumps(who).encode()).digest()
+                         if name not in _FREE_HEADERS and not name.startswith(_FREE_HEADERS_BEGIN)
+                         and (name, value) not in declared.headers)
+        scope = [self._client.owner, declared.key, str(self._plain.url), headers,
+                 [body.get(name) for name in _SCOPE_FIELDS]]
+        self._key = hashlib.sha256(json.dumps(scope).encode()).digest()
         return body
 
     def refused(self, response: Any) -> bool:
-        """`ahead` was answered so that the chat is to be sent as it is. None: the connection broke."""
+        """Returns whether the chat must be sent as it is after this answer to `ahead`. None: it had none."""
         status = response.status_code if response is not None else 0
         if 200 <= status < 300 or status in _CALLERS_OWN or status > 501:
             return False
@@ -189,48 +214,50 @@ class _Watched:
     @_harmless
     def answered(self, response: Any) -> None:
         status = response.status_code
-        # One that is answered alike without followers was not refused for them; and a server that is too busy gets none either.
+        # A chat that is refused alike without hints was not refused for them. A busy server gets none either.
         if self.ahead is not None and status != self._refusal and (self._refusal is not None or status >= 400):
             _scopes.leave_out(self._url)
         if status != 200:
             return
-        limit = _told(response)
+        limit, edges = _limit_of(response), self._client.declaration.edges
         if self._scope is not None:
-            if _scopes.tell(self._key, self._url, limit) is None:
+            if _scopes.set_limit(self._key, self._url, limit, edges) is None:
                 return
         elif limit > 0 and (body := self._body()) is not None:
-            self._scope = _scopes.tell(self._key, self._url, limit)
+            self._scope = _scopes.set_limit(self._key, self._url, limit, edges)
             if self._scope is not None:
-                self._call, _ = self._scope.foresight.begin(body, 0)
+                self._call, _ = self._scope.memory.begin(self._agent, body, 0)
         if self._call is not None:
             self._text = _Text(response.headers.get("content-type", "").startswith("text/event-stream"))
 
     @_harmless
     def take(self, data: bytes) -> None:
-        text, self._text = self._text, None  # where it fails, the rest is not looked at
+        text, self._text = self._text, None  # after a failure the rest is not read
         if text is None:
             return
         output = text.take(data)
         if output is None:
             self._text = text
         else:
-            self._learn(output)
+            self._remember(output)
 
     @_harmless
     def end(self) -> None:
         text, self._text = self._text, None
         if text is not None:
-            self._learn(text.end())
+            self._remember(text.end())
 
-    def _learn(self, output: str) -> None:
+    def _remember(self, output: str) -> None:
         if self._scope is not None and self._call is not None:
-            self._scope.foresight.end(self._call, output)
+            self._scope.memory.end(self._agent, self._call, output)
 
 
 @_harmless
-def _watch(client: Any, request: Any, options: dict[str, Any]) -> Optional[_Watched]:
-    """None: it is no chat, or a long one, or its server minded followers a while ago, or httpx will yet add what tells who asks, or
-    tells others of each answer. No body is looked at for that."""
+def _watch(client: _SyncClient | _AsyncClient, request: Any, options: dict[str, Any]) -> Optional[_Watched]:
+    """Returns None for requests that are not chats, for long chats, and while their server is left out.
+
+    It also returns None where httpx itself adds what identifies a caller (`auth`) or has hooks. The
+    body is not read for that."""
     length = request.headers.get("content-length", "")
     if (request.method != "POST" or not request.url.path.endswith("/chat/completions")
             or not request.headers.get("content-type", "").startswith("application/json")
@@ -238,26 +265,28 @@ def _watch(client: Any, request: Any, options: dict[str, Any]) -> Optional[_Watc
             or client.auth is not None or "auth" in options or any(client.event_hooks.values())):
         return None
     url = f"{request.url.scheme}://{request.url.netloc.decode()}{request.url.path}"
-    return None if _scopes.takes_none(url) else _Watched(request, url, client.owner)
+    return None if _scopes.is_left_out(url) else _Watched(client, request, url)
 
 
-def _with_followers(request: Any, followers: list[dict[str, Any]]) -> Any:
-    added = b',"followers":' + json.dumps(followers, separators=(",", ":")).encode() + b"}"
+def _with_hints(request: Any, hints: list[dict[str, Any]]) -> Any:
+    added = b',"followers":' + json.dumps(hints, separators=(",", ":")).encode() + b"}"
     headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"content-length"]
     return httpx.Request(request.method, request.url, headers=headers, extensions=dict(request.extensions),
                          content=request.content.rstrip()[:-1] + added)
 
 
-def _told(response: Any) -> int:
-    """How many followers the server takes."""
+def _limit_of(response: Any) -> int:
+    """Returns the number of hints that the server accepts with a call."""
     limit = response.headers.get(_LIMIT, "")
-    return min(int(limit), MOST_FOLLOWERS) if limit.isascii() and limit.isdecimal() and len(limit) < 10 else 0
+    return min(int(limit), _MOST_HINTS) if limit.isascii() and limit.isdecimal() and len(limit) < 10 else 0
 
 
 class _SyncClient(openai.DefaultHttpxClient):
-    def __init__(self, **options: Any):
+    def __init__(self, declaration: Declaration, **options: Any):
         super().__init__(**options)
-        self.owner = next(_owners) if options else 0  # of what is learned: an option may tell who asks, as a certificate does
+        self.declaration = declaration
+        # A client with options shares nothing: an option may identify the caller, as a certificate does.
+        self.owner = next(_owners) if options else 0
 
     def send(self, request: Any, **options: Any) -> Any:
         watched = _watch(self, request, options)
@@ -268,9 +297,9 @@ class _SyncClient(openai.DefaultHttpxClient):
             try:
                 response = super().send(watched.ahead, **{**options, "follow_redirects": False})
             except httpx.TimeoutException:
-                raise  # to wait as long again would be no better
+                raise  # a second wait would be no better
             except Exception:
-                pass  # what it was, the chat as it is will show
+                pass  # the chat as it is shows the failure, if it is not due to the hints
             if watched.refused(response) and response is not None:
                 response.close()
                 response = None
@@ -278,7 +307,7 @@ class _SyncClient(openai.DefaultHttpxClient):
             response = super().send(request, **options)
         watched.answered(response)
         if options.get("stream"):
-            # Of this response alone, whose class is httpx's.
+            # The override is this response's alone, whose class is httpx's.
             response.iter_bytes = _tapped(response, watched)  # type: ignore[method-assign]
         else:
             watched.take(response.content)
@@ -287,8 +316,9 @@ class _SyncClient(openai.DefaultHttpxClient):
 
 
 class _AsyncClient(openai.DefaultAsyncHttpxClient):
-    def __init__(self, **options: Any):
+    def __init__(self, declaration: Declaration, **options: Any):
         super().__init__(**options)
+        self.declaration = declaration
         self.owner = next(_owners) if options else 0
 
     async def send(self, request: Any, **options: Any) -> Any:
@@ -317,7 +347,7 @@ class _AsyncClient(openai.DefaultAsyncHttpxClient):
         return response
 
 
-# All that reads a response reads it by these, which decompress it.
+# Every other way to read a response calls these methods, which decompress it.
 def _tapped(response: Any, watched: _Watched) -> Callable[..., Iterator[bytes]]:
     read = response.iter_bytes
 
@@ -326,7 +356,7 @@ def _tapped(response: Any, watched: _Watched) -> Callable[..., Iterator[bytes]]:
             watched.take(data)
             yield data
         watched.end()
-        vars(response).pop("iter_bytes", None)  # as it was: what was read may be pickled
+        vars(response).pop("iter_bytes", None)  # a response that was read can be pickled
 
     return iter_bytes
 
@@ -344,12 +374,38 @@ def _async_tapped(response: Any, watched: _Watched) -> Callable[..., AsyncIterat
     return aiter_bytes
 
 
-def streaming_prefill(**options: Any) -> openai.DefaultAsyncHttpxClient:
-    """The `http_client` of an openai.AsyncOpenAI, or of what makes one. The options are httpx.AsyncClient's, such as `verify`
-    and `timeout`. Clients without any share what they learn; one with options keeps it to itself."""
-    return _AsyncClient(**options)
+def _declaration(agents: Optional[Mapping[str, Recogniser]],
+                 edges: Optional[Mapping[str, Sequence[str]]]) -> Optional[Declaration]:
+    """Returns None for a call without both arguments, which every 0.1 version accepts."""
+    if agents is None and edges is None:
+        warnings.warn('streaming_prefill() without agents and edges sends no hints, and 0.2.0 refuses it; use '
+                      'streaming_prefill(agents={"writer": SystemStart("You write"), '
+                      '"critic": SystemStart("You review")}, edges={"writer": ["critic"]})',
+                      DeprecationWarning, stacklevel=3)
+        return None
+    return Declaration(agents, edges)
 
 
-def streaming_prefill_sync(**options: Any) -> openai.DefaultHttpxClient:
-    """The `http_client` of an openai.OpenAI, or of what makes one. The options are httpx.Client's; as above."""
-    return _SyncClient(**options)
+def streaming_prefill(*, agents: Optional[Mapping[str, Recogniser]] = None,
+                      edges: Optional[Mapping[str, Sequence[str]]] = None,
+                      **options: Any) -> openai.DefaultAsyncHttpxClient:
+    """Returns the `http_client` for an openai.AsyncOpenAI, or for a class that makes one.
+
+    `agents` maps a name to how the agent's chats are recognised; where several match, the first
+    counts. `edges` maps an upstream agent to the agents whose prompts contain its output. `options`
+    are httpx.AsyncClient's, such as `verify` and `timeout`. Clients without options and with equal
+    declarations share their memory; a client with options shares nothing.
+
+    Raises ValueError if a declaration is empty or malformed, or an edge has an undeclared agent."""
+    declaration = _declaration(agents, edges)
+    return openai.DefaultAsyncHttpxClient(**options) if declaration is None else _AsyncClient(declaration, **options)
+
+
+def streaming_prefill_sync(*, agents: Optional[Mapping[str, Recogniser]] = None,
+                           edges: Optional[Mapping[str, Sequence[str]]] = None,
+                           **options: Any) -> openai.DefaultHttpxClient:
+    """Returns the `http_client` for an openai.OpenAI, or for a class that makes one.
+
+    The arguments and errors are those of streaming_prefill; the options are httpx.Client's."""
+    declaration = _declaration(agents, edges)
+    return openai.DefaultHttpxClient(**options) if declaration is None else _SyncClient(declaration, **options)

@@ -5,22 +5,23 @@ import asyncio
 
 from agent_framework import Agent, AgentExecutor, WorkflowBuilder
 from agent_framework.openai import OpenAIChatCompletionClient
-from baton_client.frameworks import streaming_prefill
+from baton_client.frameworks import SystemStart, streaming_prefill
 from openai import AsyncOpenAI
 
 WRITER = "You are a writer. Write two sentences about what you are asked."
 CRITIC = ("You are a critic. Say in one sentence what is good about the text that you are given and in another one what is "
           "missing from it. Be kind, be brief, and give an example of how it could be better.")
+AGENTS = {"writer": SystemStart(WRITER), "critic": SystemStart(CRITIC)}
 OPTIONS = {"temperature": 0, "max_tokens": 64}
 
 
 async def main(base_url: str, model: str) -> None:
     async with AsyncOpenAI(
         base_url=base_url, api_key="none",
-        http_client=streaming_prefill(),  # the one line
+        http_client=streaming_prefill(agents=AGENTS, edges={"writer": ["critic"]}),  # the one line
     ) as client:
         llm = OpenAIChatCompletionClient(model=model, async_client=client)
-        for subject in ("the sea", "a mountain", "the city at night"):  # who follows whom is learned from the first
+        for subject in ("the sea", "a mountain", "the city at night"):  # the hints begin with the second
             writer = Agent(llm, WRITER, name="writer", default_options=OPTIONS)
             critic = Agent(llm, CRITIC, name="critic", default_options=OPTIONS)
             workflow = WorkflowBuilder(start_executor=writer, output_from="all").add_edge(writer, critic).build()

@@ -2,7 +2,7 @@
 
 import argparse
 
-from baton_client.frameworks import streaming_prefill_sync
+from baton_client.frameworks import SystemStart, streaming_prefill_sync
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -10,12 +10,13 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 WRITER = "You are a writer. Write two sentences about what you are asked."
 CRITIC = ("You are a critic. Say in one sentence what is good about the text that you are given and in another one what is "
           "missing from it. Be kind, be brief, and give an example of how it could be better.")
+AGENTS = {"writer": SystemStart(WRITER), "critic": SystemStart(CRITIC)}
 
 
 def main(base_url: str, model: str) -> None:
     llm = ChatOpenAI(
         base_url=base_url, api_key="none", model=model, temperature=0, max_tokens=64,
-        http_client=streaming_prefill_sync(),  # the one line
+        http_client=streaming_prefill_sync(agents=AGENTS, edges={"writer": ["critic"]}),  # the one line
     )
 
     def agent(instructions):
@@ -28,7 +29,7 @@ def main(base_url: str, model: str) -> None:
     graph.add_edge("writer", "critic")
     graph.add_edge("critic", END)
     app = graph.compile()
-    for subject in ("the sea", "a mountain", "the city at night"):  # who follows whom is learned from the first
+    for subject in ("the sea", "a mountain", "the city at night"):  # the hints begin with the second
         for message in app.invoke({"messages": [HumanMessage(f"Write about {subject}.")]})["messages"][1:]:
             cached = message.usage_metadata["input_token_details"]["cache_read"]
             print(f"{subject}: {message.content!r} ({cached} of {message.usage_metadata['input_tokens']} tokens were there)")

@@ -1,4 +1,4 @@
-"""A server of chats that keeps what it is sent, and answers as a test wants it."""
+"""A server of chats that keeps the bodies it gets, and answers as a test wants it."""
 
 import gzip
 import http.server
@@ -6,8 +6,12 @@ import json
 import threading
 import zlib
 
+from baton_client.frameworks import SystemStart
+
 COMPRESSED = {"gzip": gzip.compress, "deflate": zlib.compress}
 TASKS = [f"Write about the {subject}, {'and its beauty, ' * 4}please." for subject in ("sea", "moon", "city")]
+DECLARED = {"agents": {"writer": SystemStart("You write"), "critic": SystemStart("You review")},
+            "edges": {"writer": ["critic"]}}
 
 
 def write(task):
@@ -20,12 +24,14 @@ def review(task, draft):
 
 
 class Listener(http.server.ThreadingHTTPServer):
-    """`limit`: of followers, as it tells it; None: it is not Baton's. `refuses`: followers, with this status; 0: it hangs up."""
+    """`limit` of hints, for the header; None: the server is not Baton's. `refuses`: the status for hints;
+    0: it hangs up."""
 
     def __init__(self, limit=None, refuses=None, encoding=None, redirects_to=None):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.limit, self.refuses, self.encoding, self.redirects_to = limit, refuses, encoding, redirects_to
         self.answer, self.bodies, self.paths = None, [], []
+        self.fields = {}  # of each answer's message, beside the text
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01})
         self._thread.start()
@@ -49,7 +55,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._answer(307, {}, location=self.server.redirects_to)
         content = self.server.answer or f"This is answer {len(self.server.bodies)}."
         answer = {"id": "x", "created": 1, "model": "m", "object": "chat.completion", "choices": [
-            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}]}
+            {"index": 0, "finish_reason": "stop", "message": {
+                "role": "assistant", "content": content, **self.server.fields}}]}
         self._answer(200, answer) if b'"stream":true' not in body else self._stream(answer)
 
     def _answer(self, status, answer, **headers):
@@ -58,7 +65,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _stream(self, answer):
         [choice] = answer["choices"]
         words = choice.pop("message")["content"].split(" ")
-        events = [{"choices": [{**choice, "delta": {"content": word if i == 0 else " " + word}}]} for i, word in enumerate(words)]
+        events = [{"choices": [{**choice, "delta": {
+            **self.server.fields, "content": word if i == 0 else " " + word}}]} for i, word in enumerate(words)]
         lines = [json.dumps({**answer, "object": "chat.completion.chunk", **event}) for event in events]
         self._send(200, "".join(f"data: {line}\r\n\r\n" for line in [*lines, "[DONE]"]).encode(), "text/event-stream")
 

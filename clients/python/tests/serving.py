@@ -73,6 +73,12 @@ class Server(Process):
         super().__init__(PROGRAM, "serve", model, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads",
                          str(threads), "--kv-memory-mb", "64", *flags)
 
+    def metric(self, name, key="none"):
+        """Returns the value of a counter, whose `name` includes its labels. `key` is an operator's, as below."""
+        request = urllib.request.Request(f"{self.http}/metrics", headers={"authorization": f"Bearer {key}"})
+        with urllib.request.urlopen(request) as page:
+            return int(re.search(rf"^{re.escape(name)} (\d+)$", page.read().decode(), re.M)[1])
+
     def await_no_live_request(self, key="none"):
         """Waits until every request has ended, prompts that are prefilled ahead included. `key` is an operator's, if the
         server asks for keys."""

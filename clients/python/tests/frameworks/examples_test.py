@@ -1,4 +1,4 @@
-"""The examples as they stand there, and without their one line: unmodified frameworks, by base URL."""
+"""The examples with and without their one line: unmodified frameworks, by base URL."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,6 @@ import io
 import logging
 import re
 import unittest
-import urllib.request
 from unittest import mock
 
 from autogen_core import EVENT_LOGGER_NAME
@@ -21,7 +20,7 @@ THE_LINE = re.compile(r"^ +http_client=streaming_prefill.*\n", re.M)
 
 @contextlib.contextmanager
 def unhurried(server):
-    """Each call of a client with the line waits until what follows the one before is prefilled, however busy the machine is."""
+    """Makes each call of a client with hints wait until the hints of earlier calls are prefilled."""
 
     def send(client, *arguments, **options):
         server.await_no_live_request()
@@ -54,11 +53,6 @@ def run(example, with_the_line, server):
     return printed.getvalue()
 
 
-def metric(server, name):
-    with urllib.request.urlopen(f"{server.http}/metrics") as page:
-        return sum(int(value) for value in re.findall(rf"^{re.escape(name)} (\d+)$", page.read().decode(), re.M))
-
-
 class ExamplesTest(unittest.TestCase):
     def run_twice(self, example, answers):
         """With the line and without it, each on a server of its own: the same answers to as many requests."""
@@ -67,8 +61,8 @@ class ExamplesTest(unittest.TestCase):
             server = Server(model=MODEL, threads=2)
             self.addCleanup(server.kill)
             printed.append(run(example, with_the_line, server))
-            self.assertEqual(metric(server, 'baton_requests_total{code="OK"}'), answers)
-            self.assertEqual(metric(server, 'baton_followers_total{code="OK"}') > 0, with_the_line)
+            self.assertEqual(server.metric('baton_requests_total{code="OK"}'), answers)
+            self.assertEqual(server.metric('baton_followers_total{code="OK"}') > 0, with_the_line)
         without_counts = [re.sub(r" \(\d+ of \d+ tokens were there\)", "", text) for text in printed]
         self.assertEqual(*without_counts)
         said = re.findall(r"^[\w ]+: (['\"].*['\"])$", without_counts[0], re.M)
@@ -82,7 +76,7 @@ class ExamplesTest(unittest.TestCase):
 
     def assert_prefilled_ahead(self, example):
         ahead, plain = map(self.left, self.run_twice(example, 6))
-        self.assertEqual(ahead[0], plain[0])  # nobody knew yet who follows
+        self.assertEqual(ahead[0], plain[0])  # the critic had not been called yet
         for left, without in zip(ahead[1:], plain[1:]):
             self.assertLess(left, 22)  # what does not fill a block of 16, and what ends the prompt
             self.assertGreater(without, 32)  # the writer's words
