@@ -121,7 +121,7 @@ KvStaging::Found KvStaging::Find(std::span<const BlockKey> keys) const {
   for (const BlockKey& key : keys) {
     const Entry* entry = EntryOf(key);
     if (entry == nullptr || (entry->host == kNone && entry->disk == kNone)) break;
-    if (entry->reading && (pace_.slow() || faults_.is_off())) break;  // nobody waits for it
+    if (entry->reading && (pace_.slow() || faults_.is_off())) break;  // no request waits for this read
     if (entry->host == kNone) ++found.reads;
     ++found.blocks;
     if (found.reads == 0) found.before_reads = found.blocks;
