@@ -30,13 +30,7 @@ absl::Status RunDecode(WorkerOptions options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(const auto node,
                    DecodeNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
                                      {*tokenizer, weights_digest, SampleOn(sampling)}, options.listen, ""));
-  ASSIGN_OR_RETURN(const auto registration, Register(options, node->server().address(), metrics));
-  const auto shutdown = [&, grace = absl::Seconds(options.common.grace_seconds)] {
-    if (registration != nullptr) registration->Withdraw(grace);  // first, so that routers need not find out
-    node->Shutdown(grace);
-  };
-  RunUntilSignal(signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown, nullptr});
-  return absl::OkStatus();
+  return RunWorkerNode(*node, options, metrics, signal);
 }
 
 }  // namespace baton

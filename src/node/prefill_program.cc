@@ -28,13 +28,7 @@ absl::Status RunPrefill(WorkerOptions options, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(const auto node,
                    PrefillNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
                                       options.listen, "", DialBy(options.common.peer)));
-  ASSIGN_OR_RETURN(const auto registration, Register(options, node->server().address(), metrics));
-  const auto shutdown = [&, grace = absl::Seconds(options.common.grace_seconds)] {
-    if (registration != nullptr) registration->Withdraw(grace);  // first, so that routers need not find out
-    node->Shutdown(grace);
-  };
-  RunUntilSignal(signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown, nullptr});
-  return absl::OkStatus();
+  return RunWorkerNode(*node, options, metrics, signal);
 }
 
 }  // namespace baton
