@@ -49,7 +49,7 @@ class UcxPeer {
   }
   ~UcxPeer() {
     std::fclose(to_);  // the end of its input ends it
-    if (!killed_) waitpid(pid_, nullptr, 0);
+    if (!ended_) waitpid(pid_, nullptr, 0);
     std::fclose(from_);
   }
 
@@ -62,7 +62,15 @@ class UcxPeer {
   void Kill() {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
-    killed_ = true;
+    ended_ = true;
+  }
+  // True once UCX has aborted the process; another end of it is a failure.
+  bool Aborted() {
+    int state = 0;
+    if (ended_ || waitpid(pid_, &state, WNOHANG) != pid_) return false;
+    ended_ = true;
+    BATON_CHECK(WIFSIGNALED(state) && WTERMSIG(state) == SIGABRT, absl::StrCat("ucx_peer ended with status ", state));
+    return true;
   }
   pid_t pid() const { return pid_; }
 
@@ -77,7 +85,7 @@ class UcxPeer {
   std::FILE* to_ = nullptr;
   std::FILE* from_ = nullptr;
   std::string descriptor_;
-  bool killed_ = false;
+  bool ended_ = false;
 };
 
 inline std::string ShaOf(std::span<const std::byte> bytes) {
