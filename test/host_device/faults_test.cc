@@ -1,9 +1,6 @@
 // What becomes of a pass in which CUDA refuses a call, and of a worker whose device has failed.
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "backend/cuda/cuda_test_device.h"
+#include "child_process.h"
 #include "host_device/stream.h"
 
 namespace baton {
@@ -123,40 +120,18 @@ TEST_CASE("whichever call is refused once, its pass says so or does without, and
   CHECK(without_graph > 20);
 }
 
-// What a process says that does this, and how it ended.
-std::pair<std::string, int> InProcess(absl::FunctionRef<void()> work) {
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    signal(SIGABRT, SIG_DFL);  // and not the test's framework's
-    dup2(ends[1], STDERR_FILENO);
-    work();
-    _exit(0);
-  }
-  close(ends[1]);
-  std::string said;
-  char buffer[1024];
-  for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;) said.append(buffer, static_cast<size_t>(got));
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return {said, status};
-}
-
 TEST_CASE("a worker whose device has failed ends, and says so: nothing that it computes can be trusted") {
   const RandomWeights weights(LlamaShape(DType::kBF16), 5);
   Life life(weights);
   for (const int64_t calls : {0, 3, 30, 100}) {
     INFO("the call after " << calls);
-    const auto [said, status] = InProcess([&] {
+    const ChildEnd end = RunInChild([&] {
       host_device::FailAfter(calls, /*for_good=*/true);
       life.Live();
     });
-    INFO(said);
-    CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT));
-    CHECK(said.find("the device has failed") != std::string::npos);
+    INFO(end.said);
+    CHECK(end.aborted);
+    CHECK(end.said.find("the device has failed") != std::string::npos);
   }
 }
 

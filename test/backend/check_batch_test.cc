@@ -1,0 +1,67 @@
+#include "backend/check_batch.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "child_process.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kBlocks = 4;
+
+ModelConfig Config() {
+  ModelConfig config;
+  config.vocab = 100;
+  config.context = 48;
+  return config;
+}
+
+// Positions 30 to 32, so that three blocks of 16 are needed.
+struct OneSlice {
+  std::vector<TokenId> tokens = {0, 99, 5};
+  std::vector<BlockId> blocks = {BlockId(0), BlockId(3), BlockId(1)};
+  int32_t start = 30;
+
+  void Check() const {
+    CheckBatch(Batch{.slices = {{.tokens = tokens, .start = start, .blocks = blocks}}}, Config(), kBlocks);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a batch that keeps the limits of model and pool is accepted") {
+  OneSlice slice;
+  slice.Check();
+  slice.start = 45;  // it ends where the context ends
+  slice.Check();
+  CheckBatch(Batch{}, Config(), kBlocks);
+}
+
+TEST_CASE(
+    "a batch that would read or write beyond vocabulary, context, table or pool ends the process, which says why") {
+  const struct {
+    std::function<void(OneSlice&)> damage;
+    std::string said;
+  } cases[] = {
+      {[](OneSlice& slice) { slice.tokens.clear(); }, "a slice has tokens and starts at a position"},
+      {[](OneSlice& slice) { slice.start = -1; }, "a slice has tokens and starts at a position"},
+      {[](OneSlice& slice) { slice.start = 46; }, "a slice ends at 49, the context at 48"},
+      {[](OneSlice& slice) { slice.blocks.pop_back(); }, "a block table covers its slice"},
+      {[](OneSlice& slice) { slice.tokens[1] = 100; }, "token 100 of vocabulary 100"},
+      {[](OneSlice& slice) { slice.tokens[1] = -1; }, "token -1 of vocabulary 100"},
+      {[](OneSlice& slice) { slice.blocks[0] = BlockId(kBlocks); }, "a block table names a block beyond 4"},
+  };
+  for (const auto& [damage, said] : cases) {
+    INFO(said);
+    OneSlice slice;
+    damage(slice);
+    const ChildEnd end = RunInChild([&] { slice.Check(); });
+    CHECK(end.aborted);
+    CHECK(end.said.find(said) != std::string::npos);
+  }
+}
+
+}  // namespace baton

@@ -1,0 +1,57 @@
+#include "backend/rank_barrier.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+constexpr int kRanks = 3;
+
+// Runs `work` on a thread for each rank, and waits for all.
+template <class Work>
+void OnAllRanks(Work work) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) threads.emplace_back([&work, rank] { work(rank); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+TEST_CASE("no rank leaves a meeting before all have come, however often they meet") {
+  RankBarrier barrier(kRanks);
+  constexpr int kMeetings = 1000;
+  std::atomic<int> came = 0;
+  std::atomic<int> early = 0;
+  OnAllRanks([&](int) {
+    for (int meeting = 1; meeting <= kMeetings; ++meeting) {
+      ++came;
+      if (!barrier.Arrive()) ++early;
+      if (came < meeting * kRanks) ++early;
+    }
+  });
+  CHECK(early == 0);
+  CHECK(came == kMeetings * kRanks);
+}
+
+TEST_CASE("a broken barrier lets all ranks go, those that wait and those that come later, until it is mended") {
+  RankBarrier barrier(kRanks);
+  std::atomic<int> met = 0;
+  OnAllRanks([&](int rank) {
+    if (rank == 0) {
+      barrier.Break();
+    } else if (barrier.Arrive()) {
+      ++met;
+    }
+  });
+  CHECK(met == 0);
+  CHECK_FALSE(barrier.Arrive());
+  barrier.Mend();
+  OnAllRanks([&](int) { met += barrier.Arrive() ? 1 : 0; });
+  CHECK(met == kRanks);
+}
+
+}  // namespace baton

@@ -1,0 +1,59 @@
+// What the page at /ui allows itself. What it shows is tested in a browser: clients/python/tests/ui_test.py.
+#include "frontend/ui/page.h"
+
+#include <string>
+
+#include "catch.h"
+#include "nlohmann/json.hpp"
+
+namespace baton {
+namespace {
+
+int Count(std::string_view text, std::string_view part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+std::string Inlined(const std::string& page) {
+  const std::string begin = "<script type=\"application/json\" id=\"inlined\">";
+  const size_t from = page.find(begin) + begin.size();
+  return page.substr(from, page.find("</script>", from) - from);
+}
+
+}  // namespace
+
+TEST_CASE("the page is one document that names no other host") {
+  CHECK(UiPage().starts_with("<!doctype html>"));
+  CHECK(Count(UiPage(), "<script>") == 1);
+  CHECK(Count(UiPage(), "<style>") == 1);
+  for (const char* foreign : {"http://", "https://", "src=", "@import"}) {
+    INFO(foreign);
+    CHECK(Count(UiPage(), foreign) == 0);
+  }
+}
+
+TEST_CASE("the policy allows the page's own script and style by their digests, and asks only what is named") {
+  const std::string policy = UiPolicy("'self'");
+  INFO(policy);
+  CHECK(policy.starts_with("default-src 'none'; script-src 'sha256-"));
+  CHECK(Count(policy, "'sha256-") == 2);
+  CHECK(Count(policy, "unsafe") == 0);
+  CHECK(policy.find("; connect-src 'self'; ") != policy.npos);
+  CHECK(UiPolicy("'none'").find("; connect-src 'none'; ") != policy.npos);
+}
+
+TEST_CASE(
+    "a page for a file carries its data, a policy under which it asks nobody, and nothing that ends the element") {
+  const std::string hostile = "</script><script>alert(1)</script><!--";
+  const std::string page = UiPageWith(nlohmann::json({{"workflow", hostile}}).dump());
+  CHECK(Count(page, "<script") == 2);
+  CHECK(Count(page, "<!--") == Count(UiPage(), "<!--"));
+  CHECK(nlohmann::json::parse(Inlined(page)).at("workflow") == hostile);
+  const size_t policy =
+      page.find("<meta http-equiv=\"Content-Security-Policy\" content=\"" + UiPolicy("'none'") + "\">");
+  REQUIRE(policy != page.npos);
+  CHECK(policy < page.find("<script"));  // before what it governs
+}
+
+}  // namespace baton

@@ -1,0 +1,86 @@
+#include "kv/staging/disk_faults.h"
+
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(10);
+const absl::Time kStart = absl::UnixEpoch();
+const absl::Status kBroken = absl::UnavailableError("Input/output error");
+const absl::Status kFull = absl::ResourceExhaustedError("No space left on device");
+
+// One transfer that takes no time.
+void Transfer(DiskFaults& faults, const absl::Status& status, bool was_write, absl::Time now) {
+  faults.OnBegun(now);
+  faults.OnEnded(status, was_write, /*more=*/false, now);
+}
+
+}  // namespace
+
+TEST_CASE("an I/O error turns the disk off for good, and the first one is the reason") {
+  for (const bool was_write : {true, false}) {
+    DiskFaults faults(kPatience);
+    Transfer(faults, kBroken, was_write, kStart);
+    CHECK(faults.is_off());
+    CHECK_FALSE(faults.MayWrite());
+    Transfer(faults, absl::UnavailableError("another"), was_write, kStart);
+    Transfer(faults, absl::OkStatus(), was_write, kStart);
+    faults.Tick(kStart + absl::Hours(24));
+    CHECK(faults.is_off());
+    CHECK(faults.status() == kBroken);
+    CHECK(faults.NextTick() == absl::InfiniteFuture());
+  }
+}
+
+TEST_CASE("a disk that has had work for 10 s and has ended none is turned off") {
+  DiskFaults faults(kPatience);
+  faults.OnBegun(kStart);
+  CHECK(faults.NextTick() == kStart + kPatience);
+  faults.OnBegun(kStart + absl::Seconds(6));  // later work does not prolong the wait
+  faults.Tick(kStart + kPatience - absl::Nanoseconds(1));
+  CHECK_FALSE(faults.is_off());
+  faults.Tick(kStart + kPatience);
+  CHECK(faults.is_off());
+  CHECK(faults.status() == absl::DeadlineExceededError("the disk did not answer for 10s"));
+}
+
+TEST_CASE("each transfer that ends gives the others 10 s more, and a disk without work has no limit") {
+  DiskFaults faults(kPatience);
+  faults.OnBegun(kStart);
+  faults.OnBegun(kStart);
+  faults.OnEnded(absl::OkStatus(), /*was_write=*/false, /*more=*/true, kStart + absl::Seconds(9));
+  faults.Tick(kStart + absl::Seconds(18));
+  CHECK_FALSE(faults.is_off());
+  faults.OnEnded(absl::OkStatus(), /*was_write=*/false, /*more=*/false, kStart + absl::Seconds(18));
+  CHECK(faults.NextTick() == absl::InfiniteFuture());
+  faults.Tick(kStart + absl::Hours(24));
+  CHECK_FALSE(faults.is_off());
+}
+
+TEST_CASE("a disk without space is read on, and written to again after 10 s") {
+  DiskFaults faults(kPatience);
+  Transfer(faults, kFull, /*was_write=*/true, kStart);
+  CHECK_FALSE(faults.is_off());
+  CHECK_FALSE(faults.MayWrite());
+  CHECK(faults.status() == kFull);
+  CHECK(faults.NextTick() == kStart + absl::Seconds(10));
+  Transfer(faults, absl::OkStatus(), /*was_write=*/false, kStart + absl::Seconds(1));
+  Transfer(faults, absl::OkStatus(), /*was_write=*/true, kStart + absl::Seconds(1));  // it was under way before
+  CHECK_FALSE(faults.MayWrite());
+  CHECK(faults.status() == kFull);
+  faults.Tick(kStart + absl::Seconds(10));
+  CHECK(faults.MayWrite());
+  CHECK(faults.status() == kFull);  // until a write shows that there is space
+  Transfer(faults, absl::OkStatus(), /*was_write=*/true, kStart + absl::Seconds(11));
+  CHECK(faults.status().ok());
+}
+
+TEST_CASE("wrong bytes leave the disk on") {
+  DiskFaults faults(kPatience);
+  Transfer(faults, absl::DataLossError("the bytes do not fit their seal"), /*was_write=*/false, kStart);
+  CHECK(faults.MayWrite());
+  CHECK(faults.status().ok());
+}
+
+}  // namespace baton
