@@ -15,7 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "base/strings.h"
-#include "cli/server.h"
+#include "cli/router_call.h"
 #include "cli/trace_layout.h"
 #include "cli/trace_render.h"
 #include "frontend/api_keys.h"

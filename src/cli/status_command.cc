@@ -14,7 +14,7 @@
 #include "absl/time/clock.h"
 #include "base/strings.h"
 #include "cli/printable.h"
-#include "cli/server.h"
+#include "cli/router_call.h"
 #include "rpc/grpc_status.h"
 
 namespace baton {

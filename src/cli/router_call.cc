@@ -1,4 +1,4 @@
-#include "cli/server.h"
+#include "cli/router_call.h"
 
 #include <iostream>
 
