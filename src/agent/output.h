@@ -10,6 +10,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
+#include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
 namespace baton {

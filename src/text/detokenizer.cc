@@ -1,7 +1,8 @@
+#include "text/detokenizer.h"
+
 #include <string>
 #include <utility>
 
-#include "text/tokenizer.h"
 #include "text/utf8.h"
 
 namespace baton {

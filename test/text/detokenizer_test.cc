@@ -1,3 +1,5 @@
+#include "text/detokenizer.h"
+
 #include <random>
 
 #include "catch.h"

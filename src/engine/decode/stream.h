@@ -11,6 +11,7 @@
 #include "model/sample_spec.h"
 #include "model/sampler.h"
 #include "request/request.h"
+#include "text/detokenizer.h"
 #include "text/stop_matcher.h"
 #include "text/tokenizer.h"
 

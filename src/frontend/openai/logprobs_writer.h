@@ -5,6 +5,7 @@
 #include <string>
 
 #include "request/request.h"
+#include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
 namespace baton {

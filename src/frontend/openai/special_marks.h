@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "request/request.h"
+#include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
 namespace baton {

@@ -10,6 +10,7 @@
 
 #include "catch.h"
 #include "engine/decode/fixture.h"
+#include "text/detokenizer.h"
 
 namespace baton {
 

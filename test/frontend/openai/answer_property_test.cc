@@ -8,6 +8,7 @@
 #include "frontend/openai/completion_writer.h"
 #include "frontend/openai/openai_model.h"
 #include "seeds.h"
+#include "text/detokenizer.h"
 
 namespace baton {
 namespace {
