@@ -13,7 +13,7 @@
 #include "frontend/request_reader.h"
 #include "frontend/work_queue.h"
 #include "inference.pb.h"
-#include "metrics/metrics.h"
+#include "metrics/metric_table.h"
 #include "model/served_model.h"
 #include "shell/request_handle.h"
 #include "shell/router.h"

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "frontend/api_keys.h"
-#include "metrics/metrics.h"
+#include "metrics/metric_table.h"
 #include "router/client_request.h"
 #include "router/tenant_quotas.h"
 #include "shell/router.h"

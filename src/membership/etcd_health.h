@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
-#include "metrics/metrics.h"
+#include "metrics/metric_table.h"
 
 namespace baton {
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "metrics/metrics.h"
+#include "metrics/metric_table.h"
 #include "transport/transport.h"
 
 namespace baton {

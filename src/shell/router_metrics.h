@@ -5,7 +5,7 @@
 #include "absl/time/time.h"
 #include "agent/agent_graph.h"
 #include "agent/context_store.h"
-#include "metrics/metrics.h"
+#include "metrics/metric_table.h"
 #include "router/session_gate.h"
 #include "router/worker_state.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "metrics/metrics.h"
+#include "metrics/metric_table.h"
 #include "router/dispatcher.h"
 
 namespace baton {

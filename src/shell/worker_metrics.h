@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "engine/handoff/sender.h"
 #include "kv/staging/staging.h"
-#include "metrics/metrics.h"
+#include "metrics/metric_table.h"
 #include "router/worker_state.h"
 
 namespace baton {

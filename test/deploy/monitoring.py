@@ -25,7 +25,7 @@ def promtool(*arguments):
 
 def exported():
     """Metric -> (kind, labels), from the table that metrics are made from."""
-    text = (ROOT / "src/metrics/metrics.cc").read_text()
+    text = (ROOT / "src/metrics/metric_table.cc").read_text()
     table = re.findall(r'\{Metric::k\w+, Kind::k(\w+), "(\w+)",\s*((?:"[^"]*"\s*)+)\}', text)
     return {name: (kind, set(re.findall(r"`(\w+)`", help_text))) for kind, name, help_text in table}
 
@@ -110,7 +110,7 @@ def main():
     metrics = exported()
     recorded = {rule["record"] for _, rule in rules() if "record" in rule}
     if len(metrics) < 30:
-        problems.append(f"src/metrics/metrics.cc: read {len(metrics)} metrics of its table, expected more")
+        problems.append(f"src/metrics/metric_table.cc: read {len(metrics)} metrics of its table, expected more")
     names = set()
     for where, expression in expressions():
         problems += problems_of(where, expression, metrics, recorded)

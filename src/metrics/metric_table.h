@@ -1,4 +1,4 @@
-// Prometheus metrics of one process. metrics.cc has the one table that names and documents them all.
+// Prometheus metrics of one process. metric_table.cc has the one table that names and documents them all.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-#include "metrics/metrics.h"
+#include "metrics/metric_table.h"
 
 #include <set>
 #include <string>
