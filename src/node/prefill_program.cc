@@ -6,6 +6,7 @@
 #include "node/program.h"
 #include "node/programs.h"
 #include "node/registration.h"
+#include "node/transports.h"
 #include "node/worker_backend.h"
 #include "rpc/tls.h"
 

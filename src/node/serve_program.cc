@@ -15,6 +15,7 @@
 #include "node/program.h"
 #include "node/programs.h"
 #include "node/router_node.h"
+#include "node/transports.h"
 #include "node/worker_backend.h"
 
 namespace baton {

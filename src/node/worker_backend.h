@@ -1,4 +1,4 @@
-// What a worker computes with: transports and a backend whose KV they move.
+// What a worker computes with: a backend whose KV transports move.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,9 @@
 #include "node/device.h"
 #include "node/loaded_model.h"
 #include "node/options.h"
-#include "transport/in_process/transport.h"
 #include "transport/transport.h"
 
 namespace baton {
-
-Transports MakeInProcessTransports(const WorkerOptions& options, const std::shared_ptr<InProcessNetwork>& network);
-
-// The transports by which blocks reach workers of other processes. With --guard-kv blocks move by gRPC, so the slabs
-// are visible to this process alone, and UCX, by which a peer could write to any address, is not used.
-absl::StatusOr<Transports> MakeTransports(const WorkerOptions& options);
 
 // The backend, and the connector by which peers reach its KV. The KV lies in memory of the transports.
 struct WorkerBackend {

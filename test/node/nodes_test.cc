@@ -12,6 +12,7 @@
 #include "node/decode_node.h"
 #include "node/prefill_node.h"
 #include "node/router_node.h"
+#include "node/transports.h"
 #include "node/worker_backend.h"
 #include "rpc/grpc_status.h"
 #include "source_path.h"
