@@ -8,6 +8,7 @@ namespace baton {
 class CudaDevice final : public Device {
  public:
   std::string_view name() const override { return "cuda"; }
+  bool is_accelerator() const override { return true; }
   absl::StatusOr<std::vector<int>> Find(const WorkerOptions& options, const ModelConfig& config) const override;
   absl::StatusOr<int64_t> BlocksThatFit(const WorkerOptions& options, const Workers& workers,
                                         const LoadedModel& model) const override;

@@ -6,7 +6,8 @@
 #include <string>
 
 #include "engine/decode/worker.h"
-#include "node/prefill_node.h"
+#include "node/worker_parts.h"
+#include "rpc/grpc_server.h"
 #include "shell/decode_service.h"
 #include "shell/kv_transfer_service.h"
 #include "text/tokenizer.h"

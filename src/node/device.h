@@ -22,6 +22,8 @@ class Device {
   virtual ~Device() = default;
   // The word of --device, such as "cuda".
   virtual std::string_view name() const = 0;
+  // Memory and steps of its own, beside the host's: KV needs no shared memory, and steps are large.
+  virtual bool is_accelerator() const = 0;
   // Returns the number of each rank's device, as the options name them, or those that suit best. UNAVAILABLE: there are
   // no such devices. INVALID_ARGUMENT: they cannot run the model, or are not as many as --tensor-parallel.
   virtual absl::StatusOr<std::vector<int>> Find(const WorkerOptions& options, const ModelConfig& config) const = 0;

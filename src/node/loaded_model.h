@@ -35,7 +35,7 @@ struct LoadedModel {
 };
 
 // Loads the model of the options and chooses its devices. Fills in the options that depend on the device.
-// UNAVAILABLE: the devices that the options name do not exist, or this build does not know their kind.
+// UNAVAILABLE: the devices that the options name do not exist, or this build lacks their kind.
 // INVALID_ARGUMENT: the options contradict each other, the model or the devices.
 absl::StatusOr<LoadedModel> LoadModel(WorkerOptions& options, const Workers& workers);
 

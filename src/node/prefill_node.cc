@@ -1,6 +1,5 @@
 #include "node/prefill_node.h"
 
-#include <random>
 #include <utility>
 
 #include "base/status.h"
@@ -34,26 +33,6 @@ PrefillEngineOptions EngineOptions(const NodeParts& parts, const WorkerInfo& inf
 }
 
 }  // namespace
-
-Incarnation DrawIncarnation() {
-  std::random_device random;
-  return Incarnation((uint64_t{random()} << 32 | random()) | 1);  // never zero
-}
-
-WorkerInfo Describe(const NodeParts& parts, WorkerRole role, const WorkerAddress& address, Incarnation incarnation) {
-  WorkerInfo info;
-  info.role = role;
-  info.address = address;
-  info.incarnation = incarnation;
-  info.model = parts.model_name;
-  info.module_digest = info.weights_digest = parts.digest;
-  info.numerics_id = parts.backend.numerics_id();
-  info.layout = parts.backend.kv_layout();
-  info.blocks_total = static_cast<int64_t>(parts.backend.kv_slab().size()) / info.layout.BlockBytes();
-  info.context = static_cast<int32_t>(parts.config.context);
-  info.max_batch = parts.options.max_batch;
-  return info;
-}
 
 absl::StatusOr<std::unique_ptr<PrefillNode>> PrefillNode::Start(const NodeParts& parts, const std::string& listen,
                                                                 const std::string& in_process_name,

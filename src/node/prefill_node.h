@@ -4,34 +4,14 @@
 #include <memory>
 #include <string>
 
-#include "backend/backend.h"
 #include "engine/prefill/worker.h"
-#include "model/weights.h"
 #include "node/measured_connector.h"
-#include "node/options.h"
+#include "node/worker_parts.h"
 #include "rpc/grpc_server.h"
 #include "shell/prefill_service.h"
 #include "transport/guarded/connector.h"
-#include "transport/transport.h"
 
 namespace baton {
-
-// What a worker is made from; all must outlive it.
-struct NodeParts {
-  const WorkerOptions& options;
-  const std::string& model_name;
-  const ModelConfig& config;
-  const Digest& digest;  // of the prefill module
-  Backend& backend;
-  Connector& connector;  // to and from its slab
-  const Clock& clock;
-  Metrics& metrics;
-};
-
-// Random, so that no two process starts share one.
-Incarnation DrawIncarnation();
-
-WorkerInfo Describe(const NodeParts& parts, WorkerRole role, const WorkerAddress& address, Incarnation incarnation);
 
 class PrefillNode {
  public:
