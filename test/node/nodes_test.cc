@@ -107,7 +107,7 @@ Answer Generate(v1::Inference::Stub& stub) {
 
 }  // namespace
 
-TEST_CASE("the three nodes answer a request, and the same request with the same tokens from the cache") {
+TEST_CASE("the three nodes answer a request, and answer it again from the cache") {
   Nodes nodes;
   const Answer first = Generate(*nodes.stub), again = Generate(*nodes.stub);
   INFO(first.status.ToString());
