@@ -8,7 +8,7 @@
 
 #include "CLI/CLI.hpp"
 #include "base/ids.h"
-#include "node/options.h"
+#include "cli/server_options.h"
 
 namespace baton {
 

@@ -1,4 +1,4 @@
-// The router that a command of `baton` calls.
+// How a command of `baton` calls its router.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,9 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "cli/server_options.h"
 #include "grpcpp/grpcpp.h"
 #include "inference.grpc.pb.h"
-#include "node/options.h"
 
 namespace baton {
 

@@ -6,10 +6,10 @@
 #include "base/strings.h"
 #include "cli/printable.h"
 #include "cli/trace_layout.h"
-#include "frontend/gateway/proto_json.h"
-#include "frontend/openai/token_text.h"
 #include "frontend/ui/page.h"
 #include "nlohmann/json.hpp"
+#include "rpc/proto_json.h"
+#include "text/utf8.h"
 
 namespace baton {
 namespace {

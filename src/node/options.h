@@ -17,13 +17,6 @@
 
 namespace baton {
 
-// The router that a command of `baton` calls.
-struct ServerOptions {
-  std::string address = "127.0.0.1:7070";
-  std::string key;        // API key; empty: none
-  std::string authority;  // PEM file that signed the router's certificate; empty: no encryption
-};
-
 struct CommonOptions {
   std::string log_level = "info";
   std::string log_format = "text";      // or "json"

@@ -1,5 +1,6 @@
 #include "text/utf8.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -81,6 +82,10 @@ size_t InvalidUtf8Prefix(std::string_view bytes) {
     invalid += unit.size;
   }
   return invalid;
+}
+
+int64_t CountCharacters(std::string_view bytes) {
+  return std::ranges::count_if(bytes, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
 }
 
 }  // namespace baton

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 namespace baton {
@@ -25,5 +26,8 @@ size_t ValidUtf8Prefix(std::string_view bytes);
 
 // The length of the longest prefix in which no character is.
 size_t InvalidUtf8Prefix(std::string_view bytes);
+
+// The number of characters. REQUIRES: bytes is valid UTF-8.
+int64_t CountCharacters(std::string_view bytes);
 
 }  // namespace baton

@@ -9,12 +9,12 @@
 
 #include "base/json/json_body.h"
 #include "frontend/gateway/completion_answer.h"
-#include "frontend/gateway/proto_json.h"
 #include "frontend/gateway/rpc_answer.h"
 #include "frontend/gateway/rpc_query.h"
 #include "frontend/openai/chat_reader.h"
 #include "frontend/openai/completion_reader.h"
 #include "frontend/openai/token_text.h"
+#include "rpc/proto_json.h"
 #include "shell/router_metrics.h"
 
 namespace baton {

@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "frontend/gateway/proto_json.h"
 #include "frontend/openai/json_text.h"
 #include "frontend/openai/openai_error.h"
 #include "frontend/response_convert.h"
+#include "rpc/proto_json.h"
 
 namespace baton {
 

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "base/strings.h"
-#include "frontend/gateway/proto_json.h"
 #include "frontend/server_info.h"
 #include "frontend/trace_convert.h"
 #include "frontend/ui/page.h"
+#include "rpc/proto_json.h"
 
 namespace baton {
 namespace {

@@ -9,6 +9,7 @@
 #include "frontend/openai/json_text.h"
 #include "frontend/openai/openai_error.h"
 #include "frontend/openai/token_text.h"
+#include "text/utf8.h"
 
 namespace baton {
 namespace {

@@ -25,8 +25,4 @@ std::string TokensText(const Tokenizer& tokenizer, std::span<const TokenId> ids)
   return ToUtf8(bytes);
 }
 
-int64_t CountCharacters(std::string_view text) {
-  return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
-}
-
 }  // namespace baton

@@ -14,7 +14,5 @@ namespace baton {
 std::string TokensText(const Tokenizer& tokenizer, std::span<const TokenId> ids);
 // `bytes` with U+FFFD for what is not UTF-8.
 std::string ToUtf8(std::string_view bytes);
-// Code points of valid UTF-8.
-int64_t CountCharacters(std::string_view text);
 
 }  // namespace baton

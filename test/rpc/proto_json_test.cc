@@ -1,4 +1,4 @@
-#include "frontend/gateway/proto_json.h"
+#include "rpc/proto_json.h"
 
 #include "absl/strings/match.h"
 #include "catch.h"

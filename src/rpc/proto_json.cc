@@ -1,4 +1,4 @@
-#include "frontend/gateway/proto_json.h"
+#include "rpc/proto_json.h"
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
