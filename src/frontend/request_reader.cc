@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "frontend/prompt_reader.h"
+#include "request/request.h"
 #include "rpc/worker_convert.h"
 
 namespace baton {
@@ -14,7 +15,6 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 256;   // session_id, cache_salt
 constexpr size_t kMaxAgentBytes = 128;  // workflow, agent
-constexpr int32_t kMaxPriority = 1000;
 
 absl::Status CheckLength(std::string_view field, size_t bytes, size_t limit) {
   if (bytes <= limit) return absl::OkStatus();

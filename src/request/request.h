@@ -13,8 +13,9 @@
 
 namespace baton {
 
-// Below all of clients: such a prefill job runs when nobody waits, and may starve.
-inline constexpr int32_t kBackgroundPriority = -1001;
+inline constexpr int32_t kMaxPriority = 1000;  // of clients: [-kMaxPriority, kMaxPriority]
+// Below all of clients: such a prefill job runs when no other waits, and may starve.
+inline constexpr int32_t kBackgroundPriority = -kMaxPriority - 1;
 inline bool IsBackground(int32_t priority) { return priority <= kBackgroundPriority; }
 
 // KV that a prefill worker keeps for a while once a request is done, also when it is not done for the cache alone.

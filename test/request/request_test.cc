@@ -4,10 +4,10 @@
 
 namespace baton {
 
-TEST_CASE("only what is prefilled in the background lies below every priority that a client can give") {
+TEST_CASE("no priority that a client can give is the background's") {
   CHECK(IsBackground(kBackgroundPriority));
   CHECK(IsBackground(kBackgroundPriority - 1));
-  for (const int32_t of_clients : {-1000, 0, 1000}) CHECK_FALSE(IsBackground(of_clients));
+  for (const int32_t of_clients : {-kMaxPriority, 0, kMaxPriority}) CHECK_FALSE(IsBackground(of_clients));
 }
 
 }  // namespace baton
