@@ -1,9 +1,10 @@
-// Starts ucx_peer_main.cc as a process of its own and talks to it.
+// Starts peer_main.cc as a process of its own and talks to it.
 #pragma once
 
 #include <fcntl.h>
 #include <openssl/sha.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +34,9 @@ class UcxPeer {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO);
+    errors_ = memfd_create("ucx_peer's standard error", MFD_CLOEXEC);
+    BATON_CHECK(errors_ >= 0, "memfd_create");
+    posix_spawn_file_actions_adddup2(&actions, errors_, STDERR_FILENO);
     std::string program = BATON_UCX_PEER;
     std::string bytes = absl::StrCat(slab_bytes);
     char* arguments[] = {program.data(), bytes.data(), nullptr};
@@ -51,6 +55,8 @@ class UcxPeer {
     std::fclose(to_);  // the end of its input ends it
     if (!ended_) waitpid(pid_, nullptr, 0);
     std::fclose(from_);
+    std::fputs(Errors().c_str(), stderr);
+    close(errors_);
   }
 
   const std::string& descriptor() const { return descriptor_; }
@@ -64,17 +70,29 @@ class UcxPeer {
     waitpid(pid_, nullptr, 0);
     ended_ = true;
   }
-  // True once UCX has aborted the process; another end of it is a failure.
+  // True once UCX has aborted the process because an acknowledgement met a closed connection. Any other end of it is a
+  // failure.
   bool Aborted() {
     int state = 0;
     if (ended_ || waitpid(pid_, &state, WNOHANG) != pid_) return false;
     ended_ = true;
-    BATON_CHECK(WIFSIGNALED(state) && WTERMSIG(state) == SIGABRT, absl::StrCat("ucx_peer ended with status ", state));
+    const bool is_known = Errors().find("unexpected error: Endpoint timeout") != std::string::npos;
+    BATON_CHECK(is_known && WIFSIGNALED(state) && WTERMSIG(state) == SIGABRT,
+                absl::StrCat("ucx_peer ended with status ", state, ": ", Errors()));
     return true;
   }
   pid_t pid() const { return pid_; }
 
  private:
+  // What the process has written to its standard error.
+  std::string Errors() const {
+    std::string text;
+    char buffer[4096];
+    for (ssize_t got; (got = pread(errors_, buffer, sizeof buffer, static_cast<off_t>(text.size()))) > 0;) {
+      text.append(buffer, static_cast<size_t>(got));
+    }
+    return text;
+  }
   std::string ReadLine() {
     std::string line;
     for (int c = std::fgetc(from_); c != EOF && c != '\n'; c = std::fgetc(from_)) line.push_back(static_cast<char>(c));
@@ -84,6 +102,7 @@ class UcxPeer {
   pid_t pid_ = 0;
   std::FILE* to_ = nullptr;
   std::FILE* from_ = nullptr;
+  int errors_ = -1;
   std::string descriptor_;
   bool ended_ = false;
 };
