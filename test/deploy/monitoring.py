@@ -68,8 +68,9 @@ def problems_of(where, expression, metrics, recorded):
             yield f"{where}: there is no {name}"
         elif labels - has - {"job", "instance"}:
             yield f"{where}: {name} has no label {sorted(labels - has)}"
-        elif kind == "Counter" and not re.search(rf"\b(rate|increase)\({name}\b", expression):
-            yield f"{where}: {name} only grows: expected its rate or increase"
+        # That a counter is above 0 stays true until the process is started again.
+        elif kind == "Counter" and not re.search(rf"\b(rate|increase)\({name}\b|^{name} > 0$", expression):
+            yield f"{where}: {name} only grows: expected its rate or increase, or whether it is above 0"
     if by - known and not recorded & {name for name, _ in series_of(expression)}:
         yield f"{where}: groups by {sorted(by - known)}, which nothing here has"
 
