@@ -40,8 +40,7 @@ TEST_CASE("a batch that keeps the limits of model and pool is accepted") {
   CheckBatch(Batch{}, Config(), kBlocks);
 }
 
-TEST_CASE(
-    "a batch that would read or write beyond vocabulary, context, table or pool ends the process, which says why") {
+TEST_CASE("a batch beyond vocabulary, context, table or pool ends the process, which says why") {
   const struct {
     std::function<void(OneSlice&)> damage;
     std::string said;

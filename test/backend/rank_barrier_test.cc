@@ -37,7 +37,7 @@ TEST_CASE("no rank leaves a meeting before all have come, however often they mee
   CHECK(came == kMeetings * kRanks);
 }
 
-TEST_CASE("a broken barrier lets all ranks go, those that wait and those that come later, until it is mended") {
+TEST_CASE("a broken barrier holds up no rank until it is mended") {
   RankBarrier barrier(kRanks);
   std::atomic<int> met = 0;
   OnAllRanks([&](int rank) {

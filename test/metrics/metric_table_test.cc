@@ -50,7 +50,7 @@ TEST_CASE("the same labels name the same series") {
   CHECK(&metrics.Counter(Metric::kRequests, {{"code", "ABORTED"}}) != &ok);
 }
 
-TEST_CASE("histograms of seconds begin at 10 us and end at 5,000 s, those of tokens at 1 and a million") {
+TEST_CASE("histograms reach from 10 us to 5,000 s, or from 1 to 1,000,000 tokens") {
   Metrics metrics;
   metrics.Histogram(Metric::kFirstTokenSeconds).Observe(3e-4);
   metrics.Histogram(Metric::kVllmPromptLength).Observe(300);
@@ -63,7 +63,7 @@ TEST_CASE("histograms of seconds begin at 10 us and end at 5,000 s, those of tok
   CHECK(HasLine(text, "vllm:request_prompt_tokens_bucket{le=\"1000000\"} 1"));
 }
 
-TEST_CASE("a counter by code has a series of 0 for each of gRPC's codes before anything is counted") {
+TEST_CASE("a counter by code begins with a series of 0 for each of gRPC's codes") {
   Metrics metrics;
   CreateCodes(metrics, Metric::kRequests);
   const std::string text = metrics.Text();

@@ -33,7 +33,7 @@ TEST_CASE("the page is one document that names no other host") {
   }
 }
 
-TEST_CASE("the policy allows the page's own script and style by their digests, and asks only what is named") {
+TEST_CASE("the policy allows the page's own script and style, by their digests") {
   const std::string policy = UiPolicy("'self'");
   INFO(policy);
   CHECK(policy.starts_with("default-src 'none'; script-src 'sha256-"));
@@ -43,8 +43,7 @@ TEST_CASE("the policy allows the page's own script and style by their digests, a
   CHECK(UiPolicy("'none'").find("; connect-src 'none'; ") != policy.npos);
 }
 
-TEST_CASE(
-    "a page for a file carries its data, a policy under which it asks nobody, and nothing that ends the element") {
+TEST_CASE("a page for a file carries its data and a policy, and its data ends no element") {
   const std::string hostile = "</script><script>alert(1)</script><!--";
   const std::string page = UiPageWith(nlohmann::json({{"workflow", hostile}}).dump());
   CHECK(Count(page, "<script") == 2);
