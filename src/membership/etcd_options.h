@@ -9,7 +9,7 @@
 
 namespace baton {
 
-// The etcd that knows the workers.
+// The etcd that holds the names of the workers.
 struct EtcdOptions {
   std::vector<std::string> servers{};        // HOST:PORT; any one of them may answer
   TlsFiles tls{};                            // its authority, and what it is shown, if anything

@@ -1,4 +1,5 @@
-// One client's PrefillOnly call.
+// One client's PrefillOnly call. It stands beside GenerateStream because gRPC serves a call with one answer by another
+// kind of reactor than a stream.
 #pragma once
 
 #include <memory>
