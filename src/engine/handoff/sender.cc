@@ -1,7 +1,6 @@
 #include "engine/handoff/sender.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "base/check.h"
 #include "base/status.h"
@@ -15,7 +14,10 @@ constexpr int kOldestPush = 2;
 
 }  // namespace
 
-HandoffSender::HandoffSender(HandoffSenderOptions options) : options_(std::move(options)) {}
+HandoffSender::HandoffSender(HandoffSenderOptions options)
+    : options_(std::move(options)),
+      links_({options_.self, options_.relink_after, options_.refused_again, options_.forget_idle}, actions_),
+      releases_(actions_) {}
 
 HandoffSender::Handoff* HandoffSender::Find(HandoffId id) {
   const auto it = handoffs_.find(id);
@@ -24,15 +26,12 @@ HandoffSender::Handoff* HandoffSender::Find(HandoffId id) {
 
 void HandoffSender::Begin(HandoffJob job, absl::Time now) {
   BATON_CHECK(job.kv_tokens >= 0, "negative kv_tokens");
-  const int64_t blocks = BlocksFor(job.kv_tokens);
   BATON_CHECK(static_cast<int64_t>(job.keys.size()) == job.kv_tokens / kBlockTokens, "one key for each full block");
   const HandoffId id(next_id_++);
   BATON_CHECK(by_request_.emplace(std::pair(job.request_id, job.part), id).second,
               "this part of the request has a hand-off already");
-  Handoff& handoff = handoffs_[id];
-  handoff.job = std::move(job);
+  Handoff& handoff = handoffs_.try_emplace(id, std::move(job), options_.self.layout).first->second;
   handoff.give_up_at = now + options_.max_wait;
-  handoff.blocks.resize(static_cast<size_t>(blocks));
   SeekLink(id, now);
 }
 
@@ -44,13 +43,8 @@ void HandoffSender::BlocksReady(const RequestId& request, std::span<const ReadyB
   Handoff& handoff = *Find(id);
   std::vector<BlockCopy> copies;
   for (const ReadyBlock& ready : blocks) {
-    BATON_CHECK(ready.index >= 0 && static_cast<size_t>(ready.index) < handoff.blocks.size(), "no such block");
-    BlockProgress& block = handoff.blocks[static_cast<size_t>(ready.index)];
-    BATON_CHECK(ready.layers >= block.layers_ready && ready.layers <= options_.self.layout.layers, "layers went back");
-    BATON_CHECK(block.layers_ready == 0 || block.source == ready.source, "a block's source changed");
-    block.source = ready.source;
-    block.layers_ready = ready.layers;
-    if (handoff.state == State::kWriting) CollectReady(handoff, ready.index, copies);
+    handoff.blocks.SetReady(ready);
+    if (handoff.state == State::kWriting) handoff.blocks.TakeCopies(ready.index, copies);
   }
   if (handoff.state == State::kWriting) Push(id, handoff, std::move(copies), now);
 }
@@ -61,7 +55,72 @@ void HandoffSender::Cancel(const RequestId& request, absl::Time now, uint64_t pa
   Fail(it->second, absl::CancelledError("the request was cancelled"), absl::ZeroDuration(), now);
 }
 
-void HandoffSender::Reserve(HandoffId id, Handoff& handoff, const Peer& peer, absl::Time now) {
+// --- links ---------------------------------------------------------------------------------------------------------
+
+// Asks for room if the peer is linked; otherwise waits for the link, or fails if the peer is to be left alone.
+void HandoffSender::SeekLink(HandoffId id, absl::Time now) {
+  Handoff& handoff = *Find(id);
+  handoff.state = State::kWaitingForLink;
+  TickBy(std::min(handoff.give_up_at, now + options_.forget_idle));
+  const PeerLinks::Peer& peer = links_.Seek(handoff.job.decode_worker, now);
+  if (peer.state == LinkState::kLinked) {
+    Reserve(id, handoff, peer, now);
+  } else if (peer.state != LinkState::kLinking) {
+    Fail(id, peer.problem, peer.retry_at - now, now);
+  }
+}
+
+std::vector<HandoffId> HandoffSender::HandoffsOf(const WorkerAddress& peer) const {
+  std::vector<HandoffId> ids;
+  for (const auto& [id, handoff] : handoffs_) {
+    if (handoff.job.decode_worker == peer) ids.push_back(id);
+  }
+  return ids;
+}
+
+void HandoffSender::OnLinkReply(LinkId link, absl::StatusOr<LinkReply> reply, absl::Time now) {
+  Follow(links_.OnLinkReply(link, std::move(reply), now), now);
+}
+
+void HandoffSender::OnConnected(LinkId link, const absl::Status& status, absl::Time now) {
+  Follow(links_.OnConnected(link, status, now), now);
+}
+
+void HandoffSender::Follow(const std::optional<PeerLinks::Change>& change, absl::Time now) {
+  if (!change.has_value()) return;
+  if (change->other_process) releases_.Forget(change->peer);  // the reservations went with the old process
+  const PeerLinks::Peer& peer = links_.peers().at(change->peer);
+  if (peer.state == LinkState::kLinking) return;
+  for (HandoffId id : HandoffsOf(change->peer)) {
+    Handoff& handoff = *Find(id);
+    if (peer.state != LinkState::kLinked) {
+      Fail(id, peer.problem, peer.retry_at - now, now);
+    } else if (handoff.state == State::kWaitingForLink) {
+      Reserve(id, handoff, peer, now);
+    }
+  }
+}
+
+void HandoffSender::LosePeer(LinkId link, const absl::Status& why, absl::Time now) {
+  Follow(links_.Lose(link, why, now), now);
+}
+
+// What the peer had reserved went with its old process; hand-offs that have nothing there yet do not notice.
+bool HandoffSender::RestartPeer(LinkId link, absl::Time now) {
+  const std::optional<WorkerAddress> peer = links_.Relink(link);
+  if (!peer.has_value()) return false;
+  for (HandoffId id : HandoffsOf(*peer)) {
+    const Handoff& handoff = *Find(id);
+    if (handoff.state != State::kWriting && handoff.state != State::kCommitting) continue;
+    Fail(id, absl::UnavailableError(absl::StrCat("decode worker ", *peer, " has restarted")), options_.relink_after,
+         now);
+  }
+  return true;
+}
+
+// --- one hand-off --------------------------------------------------------------------------------------------------
+
+void HandoffSender::Reserve(HandoffId id, Handoff& handoff, const PeerLinks::Peer& peer, absl::Time now) {
   handoff.state = State::kReserving;
   handoff.reply_pending = true;
   handoff.link = peer.link;
@@ -105,41 +164,17 @@ void HandoffSender::OnReserveReply(HandoffId id, absl::StatusOr<ReserveReply> re
 void HandoffSender::OnReserveError(HandoffId id, Handoff& handoff, const absl::Status& status, absl::Time now) {
   const std::string what =
       absl::StrCat("reserving room at decode worker ", handoff.job.decode_worker, ": ", status.message());
-  auto* found = FindPeer(handoff.link);  // null: this peer is already known to be lost or to have restarted
   if (absl::IsFailedPrecondition(status) && !handoff.relinked) {
     handoff.relinked = true;
     handoff.state = State::kWaitingForLink;
     TickBy(handoff.give_up_at);
-    if (found != nullptr) {
-      RestartPeer(found->first, found->second, now);
-    } else {
-      SeekLink(id, now);
-    }
+    if (!RestartPeer(handoff.link, now)) SeekLink(id, now);
     return;
   }
-  if (absl::IsUnavailable(status) && found != nullptr) LosePeer(found->first, found->second, status, now);
+  if (absl::IsUnavailable(status)) LosePeer(handoff.link, status, now);
   const bool retryable = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
                          absl::IsFailedPrecondition(status) || absl::IsCancelled(status);
   Fail(id, absl::Status(retryable ? absl::StatusCode::kUnavailable : status.code(), what), options_.relink_after, now);
-}
-
-// A peer's answer is not trusted: indices must be ours and ascending, targets inside its slab and distinct.
-absl::Status HandoffSender::CheckMissing(const Handoff& handoff, const std::vector<MissingBlock>& missing) const {
-  const auto peer = peers_.find(handoff.job.decode_worker);
-  absl::flat_hash_set<BlockId> targets;
-  int64_t last = -1;
-  for (const MissingBlock& block : missing) {
-    if (block.index <= last || static_cast<size_t>(block.index) >= handoff.blocks.size()) {
-      return absl::InternalError(absl::StrCat("decode worker ", peer->first, " asks for block ", block.index, " after ",
-                                              last, " of a table of ", handoff.blocks.size()));
-    }
-    if (block.target.value() >= peer->second.slab_blocks || !targets.insert(block.target).second) {
-      return absl::InternalError(absl::StrCat("decode worker ", peer->first, " gives target ", block.target.value(),
-                                              " twice or beyond its slab of ", peer->second.slab_blocks, " blocks"));
-    }
-    last = block.index;
-  }
-  return absl::OkStatus();
 }
 
 void HandoffSender::OnReserved(HandoffId id, Handoff& handoff, const Reserved& reserved, absl::Time now) {
@@ -147,50 +182,34 @@ void HandoffSender::OnReserved(HandoffId id, Handoff& handoff, const Reserved& r
   handoff.reservation = reserved.reservation;
   handoff.right = reserved.right;
   handoff.fenced_at = handoff.reserve_sent + handoff.lease;
-  auto* found = FindPeer(handoff.link);
-  if (found == nullptr) {
+  const PeerLinks::Entry* peer = links_.Current(handoff.link);
+  if (peer == nullptr) {
     Fail(
         id,
         absl::UnavailableError(absl::StrCat("the connection to decode worker ", handoff.job.decode_worker, " changed")),
         kShortestRetry, now);
     return;
   }
-  if (absl::Status status = CheckMissing(handoff, reserved.missing); !status.ok()) {
-    Fail(id, std::move(status), absl::ZeroDuration(), now);
+  absl::Status set = handoff.blocks.SetMissing(reserved.missing, peer->second.slab_blocks, peer->first);
+  if (!set.ok()) {
+    Fail(id, std::move(set), absl::ZeroDuration(), now);
     return;
   }
   if (!HasRenewable(handoff.link)) {  // no heartbeat is due
-    found->second.next_heartbeat = handoff.reserve_sent + HeartbeatInterval(handoff.lease);
-    TickBy(found->second.next_heartbeat);
+    const absl::Time next = handoff.reserve_sent + HeartbeatInterval(handoff.lease);
+    links_.SetNextHeartbeat(handoff.link, next);
+    TickBy(next);
   }
   TickBy(handoff.fenced_at);
   handoff.state = State::kWriting;
-  handoff.missing = handoff.unposted = static_cast<int32_t>(reserved.missing.size());
   HandoffReserved notice{handoff.job.request_id, {}, handoff.job.part};
   std::vector<BlockCopy> copies;
   for (const MissingBlock& missing : reserved.missing) {
-    BlockProgress& block = handoff.blocks[static_cast<size_t>(missing.index)];
-    block.missing = true;
-    block.target = missing.target;
     notice.missing.push_back(missing.index);
-    CollectReady(handoff, missing.index, copies);
+    handoff.blocks.TakeCopies(missing.index, copies);
   }
   actions_.push_back(std::move(notice));
   Push(id, handoff, std::move(copies), now);
-}
-
-void HandoffSender::CollectReady(Handoff& handoff, int32_t index, std::vector<BlockCopy>& copies) {
-  BlockProgress& block = handoff.blocks[static_cast<size_t>(index)];
-  if (!block.missing || block.layers_posted == block.layers_ready) return;
-  const KvLayout& layout = options_.self.layout;
-  const int64_t skip = block.layers_posted * layout.LayerBytes();
-  copies.push_back({.source_offset = block.source.value() * layout.BlockBytes() + skip,
-                    .target_offset = block.target.value() * layout.BlockBytes() + skip,
-                    .bytes = (block.layers_ready - block.layers_posted) * layout.LayerBytes()});
-  block.layers_posted = block.layers_ready;
-  if (block.layers_posted < layout.layers) return;
-  --handoff.unposted;
-  if (handoff.wants_digests) handoff.undigested.push_back(index);
 }
 
 // Also with nothing to push: then it may be time to commit.
@@ -207,18 +226,38 @@ void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> 
     for (const BlockCopy& copy : copies) handoff.bytes_pushed += copy.bytes;
     actions_.push_back(PushBlocks{push, handoff.link, handoff.reservation, std::move(copies), handoff.right});
   }
-  if (!handoff.undigested.empty()) AskForDigests(id, handoff);
+  if (handoff.wants_digests) AskForDigests(id, handoff);
   MaybeCommit(id, handoff);
 }
 
-// A push that is still in flight at a lease's end hangs on a peer that answers no heartbeat: the connection is broken
-// off, so that it ends.
-void HandoffSender::Fence(HandoffId id, Handoff& handoff, absl::Time now) {
-  const absl::Status status = absl::UnavailableError("the lease of the reservation ran out");
-  totals_.expired_leases += handoff.state != State::kDraining;
-  auto* found = handoff.pushes_in_flight > 0 ? FindPeer(handoff.link) : nullptr;
-  if (found != nullptr) LosePeer(found->first, found->second, status, now);
-  Fail(id, status, kShortestRetry, now);
+// Of each block once all of it is on its way, beside its push and what still computes.
+void HandoffSender::AskForDigests(HandoffId id, Handoff& handoff) {
+  std::vector<int32_t> posted = handoff.blocks.TakePosted();
+  if (posted.empty()) return;
+  const DigestId digest(next_id_++);
+  DigestBlocks ask{digest, handoff.reservation, {}};
+  for (const int32_t index : posted) ask.blocks.push_back(handoff.blocks.source(index));
+  ++handoff.digests_in_flight;
+  digests_.emplace(digest, DigestInFlight{id, std::move(posted)});
+  actions_.push_back(std::move(ask));
+}
+
+void HandoffSender::OnDigests(DigestId id, const absl::StatusOr<std::vector<BlockDigest>>& digests, absl::Time now) {
+  const auto it = digests_.find(id);
+  if (it == digests_.end()) return;
+  const DigestInFlight asked = std::move(it->second);
+  digests_.erase(it);
+  Handoff& handoff = *Find(asked.handoff);  // its result waits for this
+  --handoff.digests_in_flight;
+  if (digests.ok()) {
+    handoff.blocks.SetDigests(asked.indices, *digests);
+    MaybeCommit(asked.handoff, handoff);
+    MaybeFinish(asked.handoff, handoff, now);
+  } else if (handoff.state == State::kDraining) {
+    MaybeFinish(asked.handoff, handoff, now);
+  } else {
+    Fail(asked.handoff, digests.status(), absl::ZeroDuration(), now);
+  }
 }
 
 void HandoffSender::OnPushDone(PushId push, const absl::Status& status, absl::Time now) {
@@ -229,7 +268,7 @@ void HandoffSender::OnPushDone(PushId push, const absl::Status& status, absl::Ti
   --Find(id)->pushes_in_flight;
   if (absl::IsUnavailable(status)) {
     Find(id)->drained = false;
-    if (auto* found = FindPeer(Find(id)->link)) LosePeer(found->first, found->second, status, now);
+    LosePeer(Find(id)->link, status, now);
   }
   Handoff* handoff = Find(id);  // losing the peer may have ended it
   if (handoff == nullptr) return;
@@ -247,7 +286,7 @@ void HandoffSender::OnPushDone(PushId push, const absl::Status& status, absl::Ti
 }
 
 void HandoffSender::MaybeCommit(HandoffId id, Handoff& handoff) {
-  if (handoff.state != State::kWriting || handoff.unposted > 0) return;
+  if (handoff.state != State::kWriting || !handoff.blocks.posted()) return;
   if (handoff.pushes_in_flight > 0 || handoff.digests_in_flight > 0) return;
   handoff.state = State::kCommitting;
   PostCommit(id, handoff);
@@ -255,9 +294,9 @@ void HandoffSender::MaybeCommit(HandoffId id, Handoff& handoff) {
 
 void HandoffSender::PostCommit(HandoffId id, Handoff& handoff) {
   handoff.reply_pending = true;
-  actions_.push_back(
-      SendCommit{id, handoff.job.decode_worker,
-                 Commit{handoff.reservation, handoff.missing, DigestsOfMissing(handoff), handoff.right}});
+  Commit commit{.reservation = handoff.reservation, .blocks_written = handoff.blocks.missing(), .right = handoff.right};
+  if (handoff.wants_digests) commit.digests = handoff.blocks.Digests();
+  actions_.push_back(SendCommit{id, handoff.job.decode_worker, std::move(commit)});
 }
 
 void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl::Time now) {
@@ -270,12 +309,11 @@ void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl
   }
   if (status.ok()) {
     ++totals_.ended[absl::StatusCode::kOk];
-    totals_.blocks_pushed += handoff->missing;
+    totals_.blocks_pushed += handoff->blocks.missing();
     // Each part of a growing prompt finds what the ones before it brought.
-    if (handoff->job.part == 0) totals_.blocks_held += std::ssize(handoff->blocks) - handoff->missing;
+    if (handoff->job.part == 0) totals_.blocks_held += handoff->blocks.size() - handoff->blocks.missing();
     actions_.push_back(HandoffCommitted{handoff->job.request_id, handoff->reservation, handoff->decode_incarnation,
-                                        static_cast<int32_t>(handoff->blocks.size()), handoff->bytes_pushed,
-                                        handoff->job.part});
+                                        handoff->blocks.size(), handoff->bytes_pushed, handoff->job.part});
     by_request_.erase({handoff->job.request_id, handoff->job.part});
     handoffs_.erase(id);
     return;
@@ -286,9 +324,7 @@ void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl
   }
   const auto failure = absl::UnavailableError(
       absl::StrCat("decode worker ", handoff->job.decode_worker, " did not take the commit: ", status.message()));
-  if (absl::IsUnavailable(status)) {  // ends all hand-offs to it, this one too
-    if (auto* found = FindPeer(handoff->link)) LosePeer(found->first, found->second, status, now);
-  }
+  if (absl::IsUnavailable(status)) LosePeer(handoff->link, status, now);  // ends all hand-offs to it, this one too
   Fail(id, failure, kShortestRetry, now);
 }
 
@@ -310,9 +346,94 @@ void HandoffSender::MaybeFinish(HandoffId id, Handoff& handoff, absl::Time now) 
     actions_.push_back(HandoffFailed{handoff.job.request_id, handoff.failure, handoff.retry_after, handoff.job.part});
   }
   if (handoff.reply_pending) return;
-  if (handoff.reserved && handoff.drained) ReleaseReservation(handoff, now);
+  if (handoff.reserved && handoff.drained) {  // gives the blocks back at once
+    releases_.Send(handoff.job.decode_worker, handoff.reservation, handoff.lease, HeartbeatInterval(handoff.lease),
+                   now);
+  }
   handoffs_.erase(id);
 }
+
+// --- leases --------------------------------------------------------------------------------------------------------
+
+// Its reservation may still be written to.
+bool HandoffSender::IsRenewable(const Handoff& handoff) {
+  return handoff.state == State::kWriting || handoff.state == State::kCommitting ||
+         (handoff.state == State::kDraining && handoff.pushes_in_flight > 0);
+}
+
+std::vector<HandoffId> HandoffSender::Renewable(LinkId link) const {
+  visits_ += std::ssize(handoffs_);
+  std::vector<HandoffId> ids;
+  for (const auto& [id, handoff] : handoffs_) {
+    if (IsRenewable(handoff) && handoff.link == link) ids.push_back(id);
+  }
+  return ids;
+}
+
+bool HandoffSender::HasRenewable(LinkId link) const {
+  return std::ranges::any_of(handoffs_, [&](const auto& entry) {
+    ++visits_;
+    return IsRenewable(entry.second) && entry.second.link == link;
+  });
+}
+
+void HandoffSender::TickHeartbeats(absl::Time now) {
+  for (const auto& [to, peer] : links_.peers()) {
+    if (peer.state != LinkState::kLinked || now < peer.next_heartbeat) continue;
+    SentHeartbeat sent{peer.link, now, Renewable(peer.link)};
+    if (sent.renews.empty()) continue;
+    Heartbeat heartbeat{options_.self.prefill_incarnation, {}};
+    for (HandoffId id : sent.renews) heartbeat.active.push_back(Find(id)->reservation);
+    const HeartbeatId id(next_id_++);
+    heartbeats_.emplace(id, std::move(sent));
+    actions_.push_back(SendHeartbeat{id, to, std::move(heartbeat)});
+    links_.SetNextHeartbeat(peer.link, now + HeartbeatInterval(peer.lease));
+  }
+}
+
+void HandoffSender::OnHeartbeatReply(HeartbeatId id, absl::StatusOr<HeartbeatReply> reply, absl::Time now) {
+  const auto it = heartbeats_.find(id);
+  if (it == heartbeats_.end()) return;
+  const SentHeartbeat heartbeat = std::move(it->second);
+  heartbeats_.erase(it);
+  if (links_.Current(heartbeat.link) == nullptr) return;
+  if (reply.ok()) {
+    RenewLease(heartbeat, *reply, now);
+  } else if (absl::IsFailedPrecondition(reply.status())) {
+    RestartPeer(heartbeat.link, now);
+  } else if (absl::IsUnavailable(reply.status())) {
+    LosePeer(heartbeat.link, reply.status(), now);
+  }  // Otherwise the next one may get through; if none does, the lease runs out.
+}
+
+void HandoffSender::RenewLease(const SentHeartbeat& heartbeat, const HeartbeatReply& reply, absl::Time now) {
+  for (HandoffId id : heartbeat.renews) {
+    Handoff* handoff = Find(id);
+    if (handoff == nullptr) continue;
+    const bool revoked = std::ranges::find(reply.revoked, handoff->reservation) != reply.revoked.end();
+    if (!revoked) {
+      handoff->fenced_at = std::max(handoff->fenced_at, heartbeat.sent + handoff->lease);
+    } else if (handoff->state == State::kWriting) {  // the Commit's own reply decides about one that is committing
+      Fail(id, absl::UnavailableError("the decode worker gave up the reservation"), options_.relink_after, now);
+    }
+  }
+}
+
+void HandoffSender::OnReleaseReply(const WorkerAddress& from, const ReservationRef& reservation,
+                                   const absl::Status& status, absl::Time now) {
+  TickBy(releases_.OnReply(from, reservation, status, now));
+}
+
+// A push that is still in flight at a lease's end hangs on a peer that answers no heartbeat: the connection is broken
+// off, so that it ends.
+void HandoffSender::Fence(HandoffId id, Handoff& handoff, absl::Time now) {
+  const absl::Status status = absl::UnavailableError("the lease of the reservation ran out");
+  totals_.expired_leases += handoff.state != State::kDraining;
+  if (handoff.pushes_in_flight > 0) LosePeer(handoff.link, status, now);
+  Fail(id, status, kShortestRetry, now);
+}
+
+// --- time ----------------------------------------------------------------------------------------------------------
 
 void HandoffSender::Tick(absl::Time now) {
   std::vector<HandoffId> ids;
@@ -323,8 +444,8 @@ void HandoffSender::Tick(absl::Time now) {
   }
   TickPushes(now);
   TickHeartbeats(now);
-  TickReleases(now);
-  TickPeers(now);
+  releases_.Tick(now);
+  links_.Tick(BusyPeers(), now);
   next_tick_ = FindNextTick();
 }
 
@@ -333,11 +454,7 @@ void HandoffSender::TickPushes(absl::Time now) {
   for (const auto& [id, push] : pushes_) {
     if (now >= push.give_up_at) hanging.push_back(Find(push.handoff)->link);
   }
-  for (LinkId link : hanging) {
-    if (auto* found = FindPeer(link)) {  // null: closed already
-      LosePeer(found->first, found->second, absl::UnavailableError("a push does not end"), now);
-    }
-  }
+  for (LinkId link : hanging) LosePeer(link, absl::UnavailableError("a push does not end"), now);
 }
 
 void HandoffSender::TickHandoff(HandoffId id, Handoff& handoff, absl::Time now) {
@@ -362,11 +479,24 @@ void HandoffSender::TickHandoff(HandoffId id, Handoff& handoff, absl::Time now) 
   }
 }
 
+// An answer from there is due, or will be.
+absl::flat_hash_set<WorkerAddress> HandoffSender::BusyPeers() const {
+  absl::flat_hash_set<WorkerAddress> busy;
+  for (const auto& [id, handoff] : handoffs_) busy.insert(handoff.job.decode_worker);
+  releases_.AddPeers(busy);
+  absl::flat_hash_set<LinkId> beating;
+  for (const auto& [id, heartbeat] : heartbeats_) beating.insert(heartbeat.link);
+  for (const auto& [address, peer] : links_.peers()) {
+    if (beating.contains(peer.link)) busy.insert(address);
+  }
+  return busy;
+}
+
 absl::Time HandoffSender::FindNextTick() const {
   visits_ += std::ssize(handoffs_) + std::ssize(pushes_);
-  absl::Time next = absl::InfiniteFuture();
+  absl::Time next = std::min(links_.NextTick(), releases_.NextTick());
   absl::flat_hash_set<LinkId> open;  // links that can be closed, and that a heartbeat is due on
-  for (const auto& [address, peer] : peers_) {
+  for (const auto& [address, peer] : links_.peers()) {
     if (peer.state == LinkState::kLinked) open.insert(peer.link);
   }
   absl::flat_hash_set<LinkId> renewable;
@@ -380,17 +510,12 @@ absl::Time HandoffSender::FindNextTick() const {
       next = std::min(next, handoff.fenced_at);
     }
   }
-  for (const auto& [address, peer] : peers_) {
+  for (const auto& [address, peer] : links_.peers()) {
     if (peer.state == LinkState::kLinked && renewable.contains(peer.link)) next = std::min(next, peer.next_heartbeat);
   }
   for (const auto& [id, push] : pushes_) {
     if (open.contains(handoffs_.at(push.handoff).link)) next = std::min(next, push.give_up_at);
   }
-  for (const auto& [key, release] : releases_) {
-    if (!release.reply_pending) next = std::min(next, release.retry_at);
-  }
-  // Of a busy one as well: TickPeers sees then that it is, and looks again after as long.
-  for (const auto& [address, peer] : peers_) next = std::min(next, peer.last_used + options_.forget_idle);
   return next;
 }
 
@@ -419,13 +544,7 @@ void HandoffSender::CheckInvariants() const {
       const auto it = by_request_.find({handoff.job.request_id, handoff.job.part});
       BATON_CHECK(it != by_request_.end() && it->second == id, "a hand-off cannot be found by its request");
     }
-    int32_t unposted = 0;
-    for (const BlockProgress& block : handoff.blocks) {
-      BATON_CHECK(block.layers_posted <= block.layers_ready, "pushed what is not ready");
-      BATON_CHECK(block.missing || block.layers_posted == 0, "pushed what is not missing");
-      if (block.missing && block.layers_posted < options_.self.layout.layers) ++unposted;
-    }
-    BATON_CHECK(unposted == handoff.unposted, "unposted blocks miscounted");
+    handoff.blocks.CheckInvariants();
   }
   BATON_CHECK(unreported == by_request_.size(), "a request without hand-off");
   BATON_CHECK(next_tick_ <= FindNextTick(), "something would be done too late");

@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -18,17 +17,14 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
+#include "engine/handoff/handoff_blocks.h"
 #include "engine/handoff/messages.h"
+#include "engine/handoff/peer_links.h"
+#include "engine/handoff/release_retries.h"
+#include "engine/handoff/sender_actions.h"
 #include "transport/transport.h"
 
 namespace baton {
-
-// Drawn by the sender; an event that answers an action quotes its id, so that late and doubled answers are recognised.
-using LinkId = Id<struct LinkIdTag, uint64_t>;            // one attempt to link, and the connection it leads to
-using HandoffId = Id<struct HandoffIdTag, uint64_t>;      // one request's hand-off
-using HeartbeatId = Id<struct HeartbeatIdTag, uint64_t>;  // one heartbeat
-using PushId = Id<struct PushIdTag, uint64_t>;            // one push
-using DigestId = Id<struct DigestIdTag, uint64_t>;        // one DigestBlocks
 
 // One request's KV, to be moved to one decode worker.
 struct HandoffJob {
@@ -42,90 +38,6 @@ struct HandoffJob {
   uint64_t part = 0;
 };
 
-// Layers [0, layers) of block `index` of the prompt's block table hold all the tokens that this prompt has there, and
-// lie in block `source` of our slab. They must stay untouched until the hand-off's result.
-struct ReadyBlock {
-  int32_t index = 0;
-  BlockId source;
-  int64_t layers = 0;
-};
-
-// What the shell must do. "→" names the event that answers it, which must come exactly once.
-struct SendLink {  // → OnLinkReply
-  LinkId link;
-  WorkerAddress to;
-  LinkRequest request;
-};
-struct OpenConnection {  // Transport::Connect, best on another thread (it measures) → OnConnected
-  LinkId link;
-  WorkerAddress to;
-  std::string transport_descriptor;
-};
-struct CloseConnection {  // destroy the transport's link; pushes in flight on it still report
-  LinkId link;
-};
-struct SendReserve {  // → OnReserveReply
-  HandoffId handoff;
-  WorkerAddress to;
-  ReserveRequest request;
-};
-struct SendCommit {  // → OnCommitReply
-  HandoffId handoff;
-  WorkerAddress to;
-  Commit commit;
-};
-struct SendRelease {  // → OnReleaseReply
-  WorkerAddress to;
-  Release release;
-};
-struct SendHeartbeat {  // → OnHeartbeatReply
-  HeartbeatId id;
-  WorkerAddress to;
-  Heartbeat heartbeat;
-};
-struct PushBlocks {  // Link::Push → OnPushDone; UNAVAILABLE if the connection is not there any more
-  PushId push;
-  LinkId link;
-  ReservationRef reservation;  // that it writes under, for logs and tests
-  std::vector<BlockCopy> copies;
-  std::optional<WriteRight> right{};  // where the peer guards its blocks
-};
-// The bytes of these blocks of our slab, for a decode worker that wants digests (DigestsOf) → OnDigests. They stay
-// untouched until then.
-struct DigestBlocks {
-  DigestId id;
-  ReservationRef reservation;  // for logs and tests
-  std::vector<BlockId> blocks;
-};
-// There is room. `missing` are the block indices that the decode worker does not hold, ascending: the only ones pushed.
-struct HandoffReserved {
-  RequestId request_id;
-  std::vector<int32_t> missing;
-  uint64_t part = 0;
-};
-// Nothing is under way there any more: what is kept for reaching this peer may go. It may be met again.
-struct ForgetPeer {
-  WorkerAddress peer;
-};
-// A result, once for each Begin: no push of this request is in flight any more, none of its blocks is digested, they
-// may be reused.
-struct HandoffCommitted {
-  RequestId request_id;
-  ReservationRef reservation;
-  Incarnation decode_incarnation;
-  int32_t blocks = 0;  // in the prompt's block table
-  int64_t bytes_pushed = 0;
-  uint64_t part = 0;
-};
-// The other result. UNAVAILABLE and RESOURCE_EXHAUSTED (the decode worker has no room) may be retried after
-// `retry_after`; FAILED_PRECONDITION: the decode worker refuses to link; INVALID_ARGUMENT: the request can never fit;
-// CANCELLED.
-struct HandoffFailed {
-  RequestId request_id;
-  absl::Status status;
-  absl::Duration retry_after;
-  uint64_t part = 0;
-};
 // Since the start. Parts that go ahead of an open prompt are hand-offs, too.
 struct HandoffTotals {
   std::map<absl::StatusCode, int64_t> ended;  // hand-offs, by their result
@@ -133,10 +45,6 @@ struct HandoffTotals {
   int64_t blocks_held = 0;                    // of these the blocks that the decode worker had already
   int64_t expired_leases = 0;                 // of reservations: none of their heartbeats was answered in time
 };
-using SenderAction =
-    std::variant<SendLink, OpenConnection, CloseConnection, SendReserve, SendCommit, SendRelease, SendHeartbeat,
-                 PushBlocks, DigestBlocks, ForgetPeer, HandoffReserved, HandoffCommitted, HandoffFailed>;
-
 struct HandoffSenderOptions {
   LinkRequest self;                                  // what this worker tells a peer when it links
   absl::Duration max_wait = absl::Seconds(30);       // for a link
@@ -159,6 +67,8 @@ struct HandoffSenderOptions {
 class HandoffSender {
  public:
   explicit HandoffSender(HandoffSenderOptions options);
+  HandoffSender(const HandoffSender&) = delete;
+  HandoffSender& operator=(const HandoffSender&) = delete;
 
   // REQUIRES: this part of the request has no hand-off without result here, BlocksFor(kv_tokens) >= keys.size().
   void Begin(HandoffJob job, absl::Time now);
@@ -187,8 +97,8 @@ class HandoffSender {
   // At the latest; sooner where what was waited for has come since. Infinite future if nothing waits for time.
   absl::Time NextTick() const { return next_tick_; }
 
-  enum class LinkState { kUnlinked, kLinking, kLinked, kRefused, kLost };
-  LinkState link_state(const WorkerAddress& peer) const;
+  using LinkState = PeerLinks::State;
+  LinkState link_state(const WorkerAddress& peer) const { return links_.state(peer); }
   int64_t handoffs() const;  // that have no result yet
   bool idle() const;         // no hand-off, no push or digest under way, no release to repeat
   const HandoffTotals& totals() const { return totals_; }
@@ -198,30 +108,12 @@ class HandoffSender {
   void CheckInvariants() const;
 
  private:
-  struct Peer {
-    LinkState state = LinkState::kUnlinked;
-    LinkId link;              // the current attempt or connection
-    bool connecting = false;  // kLinking: the peer has agreed, the transport connects
-    Incarnation incarnation;  // from here on: as the peer said when it was last linked
-    int64_t slab_blocks = 0;
-    absl::Duration lease;
-    bool wants_digests = false;
-    absl::Status problem;  // why lost or refused
-    absl::Time retry_at;   // lost or refused: not asked again before
-    absl::Time next_heartbeat;
-    absl::Time last_used;  // a hand-off began, or was seen under way
-  };
   // kDraining: failure is certain; the result waits for pushes and digests, the Release also for the reply that is due.
   enum class State { kWaitingForLink, kReserving, kWriting, kCommitting, kDraining };
-  struct BlockProgress {
-    BlockId source;
-    BlockId target;
-    bool missing = false;
-    int64_t layers_ready = 0;   // [0, layers_ready) are in `source`
-    int64_t layers_posted = 0;  // [0, layers_posted) are pushed or being pushed
-  };
   struct Handoff {
+    Handoff(HandoffJob what, const KvLayout& layout) : job(std::move(what)), blocks(BlocksFor(job.kv_tokens), layout) {}
     HandoffJob job;
+    HandoffBlocks blocks;
     State state = State::kWaitingForLink;
     absl::Time give_up_at;       // while waiting for a link
     bool reply_pending = false;  // to Reserve or Commit
@@ -233,15 +125,10 @@ class HandoffSender {
     std::optional<WriteRight> right;
     Incarnation decode_incarnation;
     absl::Duration lease;
-    absl::Time fenced_at;               // the lease's end as we may count it
-    std::vector<BlockProgress> blocks;  // [BlocksFor(kv_tokens)]
-    int32_t missing = 0;                // blocks to push
-    int32_t unposted = 0;               // of those, not posted in full
+    absl::Time fenced_at;  // the lease's end as we may count it
     int64_t pushes_in_flight = 0;
     int64_t digests_in_flight = 0;
     bool wants_digests = false;
-    std::vector<int32_t> undigested;   // indices that are posted in full, not asked for yet
-    std::vector<BlockDigest> digests;  // like `blocks`, of those that are missing; empty unless they are wanted
     int64_t bytes_pushed = 0;
     bool drained = true;    // false: a push broke off and may still land
     bool reported = false;  // the result is out
@@ -261,66 +148,51 @@ class HandoffSender {
     absl::Time sent;
     std::vector<HandoffId> renews;
   };
-  struct PendingRelease {
-    bool reply_pending = true;
-    absl::Duration retry_every;
-    absl::Time retry_at;
-    absl::Time give_up_at;
-  };
 
-  // handoff_sender_links.cc
+  // Links: what becomes of a peer becomes of its hand-offs.
   void SeekLink(HandoffId id, absl::Time now);
-  void StartLink(const WorkerAddress& to, Peer& peer);
-  void OnLinked(const WorkerAddress& to, Peer& peer, absl::Time now);
-  void Refuse(const WorkerAddress& to, Peer& peer, const absl::Status& why, absl::Time now);
-  void LosePeer(const WorkerAddress& to, Peer& peer, const absl::Status& why, absl::Time now);
-  void RestartPeer(const WorkerAddress& to, Peer& peer, absl::Time now);
-  void CloseIfLinked(Peer& peer);
-  std::pair<const WorkerAddress, Peer>* FindPeer(LinkId link);  // that is linking or linked by it, else null
+  void Follow(const std::optional<PeerLinks::Change>& change, absl::Time now);
+  void LosePeer(LinkId link, const absl::Status& why, absl::Time now);
+  bool RestartPeer(LinkId link, absl::Time now);  // false: the link is gone already
   std::vector<HandoffId> HandoffsOf(const WorkerAddress& peer) const;
+
+  // Leases.
+  static absl::Duration HeartbeatInterval(absl::Duration lease) { return lease / 4; }
+  static bool IsRenewable(const Handoff& handoff);
   std::vector<HandoffId> Renewable(LinkId link) const;
   bool HasRenewable(LinkId link) const;
   void RenewLease(const SentHeartbeat& heartbeat, const HeartbeatReply& reply, absl::Time now);
-  static absl::Duration HeartbeatInterval(absl::Duration lease) { return lease / 4; }
-  static bool IsRenewable(const Handoff& handoff);
-  absl::flat_hash_set<WorkerAddress> BusyPeers() const;
-  void TickPushes(absl::Time now);
-  void TickHeartbeats(absl::Time now);
-  void TickReleases(absl::Time now);
-  void TickPeers(absl::Time now);
+  void Fence(HandoffId id, Handoff& handoff, absl::Time now);
 
-  // handoff_sender.cc
+  // One hand-off.
   Handoff* Find(HandoffId id);
-  void Reserve(HandoffId id, Handoff& handoff, const Peer& peer, absl::Time now);
+  void Reserve(HandoffId id, Handoff& handoff, const PeerLinks::Peer& peer, absl::Time now);
   void OnReserveError(HandoffId id, Handoff& handoff, const absl::Status& status, absl::Time now);
   void OnReserved(HandoffId id, Handoff& handoff, const Reserved& reserved, absl::Time now);
-  absl::Status CheckMissing(const Handoff& handoff, const std::vector<MissingBlock>& missing) const;
-  void CollectReady(Handoff& handoff, int32_t index, std::vector<BlockCopy>& copies);
   void Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> copies, absl::Time now);
-  // handoff_sender_digests.cc
   void AskForDigests(HandoffId id, Handoff& handoff);
-  static std::vector<BlockDigest> DigestsOfMissing(const Handoff& handoff);
-
   void MaybeCommit(HandoffId id, Handoff& handoff);
   void PostCommit(HandoffId id, Handoff& handoff);
-  void TickHandoff(HandoffId id, Handoff& handoff, absl::Time now);
-  void Fence(HandoffId id, Handoff& handoff, absl::Time now);
   void Fail(HandoffId id, absl::Status status, absl::Duration retry_after, absl::Time now);
   void MaybeFinish(HandoffId id, Handoff& handoff, absl::Time now);
-  void ReleaseReservation(const Handoff& handoff, absl::Time now);
+
+  void TickHandoff(HandoffId id, Handoff& handoff, absl::Time now);
+  void TickPushes(absl::Time now);
+  void TickHeartbeats(absl::Time now);
+  absl::flat_hash_set<WorkerAddress> BusyPeers() const;
   void TickBy(absl::Time time) { next_tick_ = std::min(next_tick_, time); }
   absl::Time FindNextTick() const;
 
   HandoffSenderOptions options_;
+  std::vector<SenderAction> actions_;
+  PeerLinks links_;
+  ReleaseRetries releases_;
   uint64_t next_id_ = 1;
-  std::map<WorkerAddress, Peer> peers_;
   std::map<HandoffId, Handoff> handoffs_;                                      // in the order of Begin
   absl::flat_hash_map<std::pair<RequestId, uint64_t>, HandoffId> by_request_;  // and part; those without result
   std::map<HeartbeatId, SentHeartbeat> heartbeats_;
   std::map<PushId, PushInFlight> pushes_;
   std::map<DigestId, DigestInFlight> digests_;
-  std::map<std::pair<WorkerAddress, ReservationRef>, PendingRelease> releases_;
-  std::vector<SenderAction> actions_;
   absl::Time next_tick_ = absl::InfiniteFuture();
   HandoffTotals totals_;
   mutable int64_t visits_ = 0;

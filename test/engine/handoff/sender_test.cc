@@ -12,8 +12,6 @@
 namespace baton {
 namespace {
 
-constexpr ReservationRef kRef{ReservationId(7), Generation(70)};
-
 // A sender that is linked to "d" and has one hand-off "r" of three blocks there, waiting for the answer to Reserve.
 class Linked {
  public:
@@ -427,7 +425,7 @@ TEST_CASE("what a thousand hand-offs cost does not grow with the square of their
       sender.Begin({.request_id = name(i), .decode_worker = "d", .keys = {}, .kv_tokens = 1}, now);
     });
   }
-  const LinkId link(2);  // ids count from 1, which is the first hand-off's
+  const LinkId link(1);  // the first
   LinkReply reply;
   reply.slab_blocks = kHandoffs;
   reply.lease = kLease;

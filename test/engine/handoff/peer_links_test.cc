@@ -1,0 +1,188 @@
+#include "engine/handoff/peer_links.h"
+
+#include <optional>
+#include <vector>
+
+#include "base/logging.h"
+#include "catch.h"
+#include "engine/handoff/constants.h"
+
+namespace baton {
+namespace {
+
+const absl::Time kStart = absl::UnixEpoch();
+constexpr absl::Duration kRelinkAfter = absl::Seconds(1), kRefusedAgain = absl::Seconds(10);
+constexpr absl::Duration kForgetIdle = absl::Minutes(10);
+
+LinkReply Reply(uint64_t incarnation = 9) {
+  return {.decode_incarnation = Incarnation(incarnation),
+          .transport_descriptor = "slab",
+          .slab_blocks = 100,
+          .numerics_id = "cpu",
+          .lease = kLease};
+}
+
+class Links {
+ public:
+  Links() { spdlog::set_level(spdlog::level::off); }
+  ~Links() { spdlog::set_level(spdlog::level::info); }
+
+  // The only action since the last call, which is of this kind.
+  template <typename T>
+  T Take() {
+    const std::vector<SenderAction> taken = std::exchange(actions, {});
+    REQUIRE(taken.size() == 1);
+    REQUIRE(std::holds_alternative<T>(taken[0]));
+    return std::get<T>(taken[0]);
+  }
+  LinkId Link(const WorkerAddress& to, absl::Time now, uint64_t incarnation = 9) {
+    links.Seek(to, now);
+    const LinkId link = Take<SendLink>().link;
+    links.OnLinkReply(link, Reply(incarnation), now);
+    REQUIRE(Take<OpenConnection>().link == link);
+    links.OnConnected(link, absl::OkStatus(), now);
+    REQUIRE(links.state(to) == PeerLinks::State::kLinked);
+    return link;
+  }
+
+  std::vector<SenderAction> actions;
+  PeerLinks links{{.self = {.prefill_address = "p",
+                            .prefill_incarnation = Incarnation(1),
+                            .module_digest = {},
+                            .layout = kLayout,
+                            .numerics_id = "cpu"},
+                   .relink_after = kRelinkAfter,
+                   .refused_again = kRefusedAgain,
+                   .forget_idle = kForgetIdle},
+                  actions};
+};
+
+}  // namespace
+
+TEST_CASE("a link is asked for once, however many hand-offs want the peer, and kept") {
+  Links l;
+  CHECK(l.links.Seek("d", kStart).state == PeerLinks::State::kLinking);
+  const LinkId link = l.Take<SendLink>().link;
+  l.links.Seek("d", kStart);
+  CHECK(l.actions.empty());
+  l.links.OnLinkReply(link, Reply(), kStart);
+  CHECK(l.Take<OpenConnection>().transport_descriptor == "slab");
+  const auto change = l.links.OnConnected(link, absl::OkStatus(), kStart);
+  REQUIRE(change.has_value());
+  CHECK(change->peer == "d");
+  const PeerLinks::Peer& peer = l.links.Seek("d", kStart);
+  CHECK(peer.state == PeerLinks::State::kLinked);
+  CHECK(peer.incarnation == Incarnation(9));
+  CHECK(peer.slab_blocks == 100);
+  CHECK(peer.lease == kLease);
+  CHECK(l.actions.empty());
+}
+
+TEST_CASE("a peer that refuses is left alone for 10 s, one that is lost for 1 s") {
+  for (const bool refused : {true, false}) {
+    Links l;
+    l.links.Seek("d", kStart);
+    const absl::Status why = refused ? absl::FailedPreconditionError("other weights") : absl::UnavailableError("gone");
+    REQUIRE(l.links.OnLinkReply(l.Take<SendLink>().link, why, kStart).has_value());
+    const absl::Duration again = refused ? kRefusedAgain : kRelinkAfter;
+    const PeerLinks::Peer& peer = l.links.Seek("d", kStart + again - absl::Nanoseconds(1));
+    CHECK(l.actions.empty());
+    CHECK(peer.state == (refused ? PeerLinks::State::kRefused : PeerLinks::State::kLost));
+    CHECK(peer.retry_at == kStart + again);
+    CHECK(peer.problem == (refused ? absl::FailedPreconditionError("decode worker d cannot be linked: other weights")
+                                   : absl::UnavailableError("decode worker d was lost: gone")));
+    l.links.Seek("d", kStart + again);
+    l.Take<SendLink>();
+  }
+}
+
+TEST_CASE("a reply with a slab or a lease that cannot be is refused") {
+  for (const auto& damage :
+       {+[](LinkReply& r) { r.slab_blocks = -1; }, +[](LinkReply& r) { r.slab_blocks = (int64_t{1} << 32) + 1; },
+        +[](LinkReply& r) { r.lease = absl::Milliseconds(9); }, +[](LinkReply& r) { r.lease = absl::Hours(2); }}) {
+    Links l;
+    l.links.Seek("d", kStart);
+    LinkReply reply = Reply();
+    damage(reply);
+    l.links.OnLinkReply(l.Take<SendLink>().link, reply, kStart);
+    CHECK(l.links.state("d") == PeerLinks::State::kRefused);
+    CHECK(l.actions.empty());
+  }
+}
+
+TEST_CASE("a transport that says what differs refuses the peer, any other error loses it") {
+  const std::pair<absl::Status, PeerLinks::State> cases[] = {
+      {absl::FailedPreconditionError("another layout"), PeerLinks::State::kRefused},
+      {absl::InvalidArgumentError("no descriptor"), PeerLinks::State::kRefused},
+      {absl::UnavailableError("unreachable"), PeerLinks::State::kLost},
+      {absl::InternalError("?"), PeerLinks::State::kLost},
+  };
+  for (const auto& [status, state] : cases) {
+    Links l;
+    l.links.Seek("d", kStart);
+    const LinkId link = l.Take<SendLink>().link;
+    l.links.OnLinkReply(link, Reply(), kStart);
+    l.Take<OpenConnection>();
+    l.links.OnConnected(link, status, kStart);
+    CHECK(l.links.state("d") == state);
+    CHECK(l.actions.empty());  // there is no connection to close
+  }
+}
+
+TEST_CASE("losing a link closes its connection once, and later answers change nothing") {
+  Links l;
+  const LinkId link = l.Link("d", kStart);
+  CHECK(l.links.Lose(link, absl::UnavailableError("reset"), kStart).has_value());
+  CHECK(l.Take<CloseConnection>().link == link);
+  CHECK_FALSE(l.links.Lose(link, absl::UnavailableError("reset"), kStart).has_value());
+  CHECK_FALSE(l.links.Relink(link).has_value());
+  CHECK_FALSE(l.links.OnLinkReply(link, Reply(), kStart).has_value());
+  CHECK(l.actions.empty());
+  CHECK(l.links.Current(link) == nullptr);
+}
+
+TEST_CASE("a connection that comes up after its attempt was given up is closed") {
+  Links l;
+  l.links.Seek("d", kStart);
+  const LinkId link = l.Take<SendLink>().link;
+  l.links.OnLinkReply(link, Reply(), kStart);
+  l.Take<OpenConnection>();
+  l.links.Lose(link, absl::UnavailableError("reset"), kStart);
+  CHECK_FALSE(l.links.OnConnected(link, absl::OkStatus(), kStart).has_value());
+  CHECK(l.Take<CloseConnection>().link == link);
+}
+
+TEST_CASE("a peer that has restarted is linked again at once, as another process") {
+  Links l;
+  const LinkId old = l.Link("d", kStart);
+  CHECK(l.links.Relink(old) == "d");
+  REQUIRE(l.actions.size() == 2);
+  CHECK(std::get<CloseConnection>(l.actions[0]).link == old);
+  const LinkId link = std::get<SendLink>(l.actions[1]).link;
+  CHECK(link != old);
+  CHECK(l.links.OnLinkReply(link, Reply(/*incarnation=*/10), kStart)->other_process);
+
+  Links same;
+  const LinkId first = same.Link("d", kStart);
+  same.links.Relink(first);
+  CHECK_FALSE(same.links.OnLinkReply(std::get<SendLink>(same.actions[1]).link, Reply(), kStart)->other_process);
+}
+
+TEST_CASE("an idle peer is forgotten after 10 minutes, a busy or linking one is not") {
+  Links l;
+  const LinkId idle = l.Link("idle", kStart);
+  l.Link("busy", kStart);
+  l.links.Seek("linking", kStart);
+  l.Take<SendLink>();
+  l.links.Tick({"busy"}, kStart + kForgetIdle - absl::Nanoseconds(1));
+  CHECK(l.actions.empty());
+  CHECK(l.links.NextTick() == kStart + kForgetIdle);
+  l.links.Tick({"busy"}, kStart + kForgetIdle);
+  REQUIRE(l.actions.size() == 2);
+  CHECK(std::get<CloseConnection>(l.actions[0]).link == idle);
+  CHECK(std::get<ForgetPeer>(l.actions[1]).peer == "idle");
+  CHECK(l.links.peers().size() == 2);
+  CHECK(l.links.NextTick() == kStart + 2 * kForgetIdle);
+}
+
+}  // namespace baton
