@@ -75,9 +75,8 @@ using Claim = std::variant<ClaimedKv, ReservationId>;
 //   reserved     its missing blocks may be written by the writer; kept alive by heartbeats
 //   committed    complete, waits to be claimed by Start; one for the cache alone is claimed here
 //   checked      claimed, and its written blocks are compared with their digests; only where options.verify says so
-//   quarantined  cancelled or lapsed while reserved: nobody gets its missing blocks until the writer has released it,
-//   or
-//                kQuarantineLeases leases have passed, since a writer fences itself
+//   quarantined  cancelled or lapsed while reserved: no other reservation gets its missing blocks until the writer has
+//                released it or kQuarantineLeases leases have passed, since a writer fences itself
 // and then forgotten. Without options.verify written blocks are shared through the tree from Commit on, with it once
 // they were checked. Messages about a forgotten or unknown one are harmless. Nothing else ends a writer's right to its
 // blocks: that another incarnation links from its address proves nothing, two workers may advertise the same.
@@ -168,7 +167,6 @@ class HandoffReceiver {
   Reservations::iterator GiveUp(Reservations::iterator it, absl::Time now);
   Quarantines::iterator EndQuarantine(Quarantines::iterator it);
   void ShareWrittenBlocks(Reservation& reservation);
-  // handoff_receiver_checks.cc
   void BeginCheck(Reservations::iterator it);
   absl::Status Compare(const Reservation& reservation, const absl::StatusOr<std::vector<BlockDigest>>& digests) const;
   static ClaimedKv TakeKv(Reservation& reservation);
