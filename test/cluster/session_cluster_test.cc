@@ -25,6 +25,11 @@ double JobsDone(const std::string& metrics) {
   return Scrape(metrics, "baton_worker_jobs_total{code=\"OK\",role=\"prefill\"}").value_or(0);
 }
 
+// Raised together with baton_transfer_bytes_total, after it.
+double HandedOff(const std::string& metrics) {
+  return Scrape(metrics, "baton_handoffs_total{code=\"OK\"}").value_or(0);
+}
+
 // A session's turns: each decoder is given all that was said, and 16 tokens of its own. All but the last token of a
 // prompt fill whole blocks, as does an output.
 class Session {
@@ -124,7 +129,7 @@ TEST_CASE("a session whose prefill worker is killed is computed anew on the othe
   // A run in which nothing dies.
   Session quiet(kOutput);
   std::vector<Answer> expected;
-  double jobs = 0, computed = 0;
+  double jobs = 0, computed = 0, handoffs = kTurns + kKilledIn;
   for (int turn = 0; turn < kTurns; ++turn) {
     expected.push_back(Get(*cluster.stub, quiet.Turn(model(turn), "quiet")));
     jobs += 2;
@@ -141,6 +146,7 @@ TEST_CASE("a session whose prefill worker is killed is computed anew on the othe
       Get(*cluster.stub, request);
     }
     jobs += 2;
+    handoffs += 2;
     computed += kBlock;
   }
   CHECK(cluster.Sum(JobsDone, jobs) == jobs);
@@ -160,6 +166,7 @@ TEST_CASE("a session whose prefill worker is killed is computed anew on the othe
   const size_t at = Computed(cluster.prefill[0].metrics) > before[0] ? 0 : 1;
   Worker &home = cluster.prefill[at], &other = cluster.prefill[1 - at];
   REQUIRE(Computed(other.metrics) == before[1 - at]);
+  CHECK(cluster.Sum(HandedOff, handoffs) == handoffs);
   double moved = Moved(other.metrics);
 
   // While a turn is answered: its decoder has all that it needs, and what it says is prefilled nowhere.
