@@ -198,7 +198,7 @@ void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
   job.prefill_only = append.decode_worker.empty();
   job.lease = append.lease;
   if (!job.prefill_only) {
-    const auto keys = scheduler_.keys(append.request_id);
+    const std::span<const BlockKey> keys = scheduler_.prompt(append.request_id).task.keys;
     sender_.Begin({.request_id = append.request_id,
                    .decode_worker = append.decode_worker,
                    .keys = {keys.begin(), keys.end()},
@@ -213,9 +213,9 @@ void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
 void PrefillEngine::SendAhead(const RequestId& id, Job& job, absl::Time now) {
   Ahead& ahead = job.ahead;
   if (!job.open || ahead.to.empty() || ahead.part != 0 || ahead.waits || now < ahead.again) return;
-  const int64_t blocks = scheduler_.ready_tokens(id) / kBlockTokens;
+  const int64_t blocks = scheduler_.prompt(id).done / kBlockTokens;
   if (blocks < ahead.sent + std::max(options_.least_ahead, ahead.sent / kAheadShare)) return;
-  const auto keys = scheduler_.keys(id).first(static_cast<size_t>(blocks));
+  const auto keys = std::span<const BlockKey>(scheduler_.prompt(id).task.keys).first(static_cast<size_t>(blocks));
   if (std::ssize(ahead_) >= kMostAhead) {
     ahead.waits = true;
     ahead_waits_.push_back(id);
@@ -241,10 +241,10 @@ void PrefillEngine::AheadReserved(uint64_t part, absl::Time now) {
   const auto job = jobs_.find(ahead.request);
   const bool stands = job != jobs_.end() && job->second.open && job->second.ahead.part == part &&
                       job->second.ahead.sent == ahead.blocks &&
-                      scheduler_.ready_tokens(ahead.request) >= ahead.blocks * kBlockTokens;
+                      scheduler_.prompt(ahead.request).done >= ahead.blocks * kBlockTokens;
   if (!stands) return sender_.Cancel(ahead.request, now, part);
   std::vector<ReadyBlock> ready;
-  const auto blocks = scheduler_.blocks(ahead.request).first(static_cast<size_t>(ahead.blocks));
+  const auto blocks = scheduler_.prompt(ahead.request).table.ids().first(static_cast<size_t>(ahead.blocks));
   for (int32_t i = 0; const BlockId block : blocks) {
     ahead.sources.push_back(pool_.Share(block));
     ready.push_back({i++, block, options_.sender.self.layout.layers});
@@ -322,7 +322,7 @@ void PrefillEngine::CopiesDone(absl::Duration took) {
 
 bool PrefillEngine::LayerDone(int64_t layer, absl::Time now) {
   for (const auto& slice : scheduler_.LastSlices()) PushReady(slice, layer + 1, now);
-  if (!scheduler_.StepHoldsUp()) return true;
+  if (!scheduler_.streaming().StepHoldsUp()) return true;
   const int64_t layers = options_.sender.self.layout.layers, left = layers - (layer + 1);
   const absl::Duration wait = (now - step_started_ - step_copied_) * left / (layer + 1);
   step_done_ = static_cast<double>(layer + 1) / static_cast<double>(layers);
@@ -337,8 +337,9 @@ void PrefillEngine::BreakOffStep(absl::Time now) {
 void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
   ++totals_.steps;
   if (status.ok() && step_computes_ > 0) {
-    step_cost_.Add(step_computes_, now - step_started_ - step_copied_, 2 * scheduler_.open_in_step() > step_computes_);
-    scheduler_.LimitOpen(OpenLimits());
+    step_cost_.Add(step_computes_, now - step_started_ - step_copied_,
+                   2 * scheduler_.streaming().tokens_in_step() > step_computes_);
+    scheduler_.streaming().Limit(OpenLimits());
     scheduler_.staging().SetComputeTime(step_cost_.TimeAdded(kBlockTokens));
   }
   NoteStep(now);
@@ -377,7 +378,7 @@ void PrefillEngine::OnProgress(absl::Time step_started, absl::Time now) {
 
 void PrefillEngine::PushReady(const PrefillScheduler::Progress& progress, int64_t layers, absl::Time now) {
   if (jobs_.at(progress.request_id).prefill_only) return;
-  const auto blocks = scheduler_.blocks(progress.request_id);
+  const auto blocks = scheduler_.prompt(progress.request_id).table.ids();
   std::vector<ReadyBlock> ready;
   for (int64_t i = progress.begin / kBlockTokens; i < BlocksFor(progress.end); ++i) {
     ready.push_back({static_cast<int32_t>(i), blocks[static_cast<size_t>(i)], layers});
@@ -463,7 +464,7 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   const auto found = jobs_.find(done.request_id);
   BATON_CHECK(found != jobs_.end(), "a hand-off without a job");
   Job& job = found->second;
-  const PrefillCounters& counters = scheduler_.counters(done.request_id);
+  const PrefillCounters& counters = scheduler_.prompt(done.request_id).counters;
   done.cached_tokens = counters.cached + counters.from_host + counters.from_disk;
   done.shared_tokens = counters.shared;
   done.computed_tokens = counters.computed;

@@ -93,7 +93,7 @@ class RandomPrompts {
         continue;
       }
       INFO("a prompt of " << prompts_[i].tokens.size() << " tokens");
-      CheckDecodesLikeOnePass(prefill_, scheduler_.blocks(prompts_[i].id), decode_, prompts_[i].tokens);
+      CheckDecodesLikeOnePass(prefill_, scheduler_.prompt(prompts_[i].id).table.ids(), decode_, prompts_[i].tokens);
       Forget(prompts_[i].id);
     }
   }

@@ -67,7 +67,7 @@ class SchedulerScenario {
       return "";
     }
     if (command.name == "limit_open") {
-      world_->scheduler().LimitOpen(
+      world_->scheduler().streaming().Limit(
           {command.Number("increment"), command.Number("step"), std::max<int64_t>(1, command.Number("alone"))});
       return "";
     }
@@ -83,10 +83,10 @@ class SchedulerScenario {
   std::string Plan() {
     std::string printed;
     std::map<RequestId, PrefillCounters> before;
-    for (const auto& [id, tokens] : world_->requests()) before[id] = world_->scheduler().counters(id);
+    for (const auto& [id, tokens] : world_->requests()) before[id] = world_->scheduler().prompt(id).counters;
     if (!world_->Plan()) printed = "nothing to compute\n";
     for (const auto& [id, old] : before) {
-      const PrefillCounters& now = world_->scheduler().counters(id);
+      const PrefillCounters& now = world_->scheduler().prompt(id).counters;
       std::string line;
       if (now.cached > old.cached) absl::StrAppend(&line, " cached ", now.cached - old.cached);
       if (now.from_host > old.from_host) absl::StrAppend(&line, " from host ", now.from_host - old.from_host);
@@ -103,7 +103,7 @@ class SchedulerScenario {
     return printed + Completed();
   }
   std::string BreakOff() {
-    if (!world_->scheduler().StepHoldsUp()) return "holds up nobody\n" + Finish(true);
+    if (!world_->scheduler().streaming().StepHoldsUp()) return "holds up nobody\n" + Finish(true);
     world_->BreakOff();
     return "broken off\n" + Completed();
   }
@@ -193,7 +193,7 @@ TEST_CASE("a step may still be broken off when a prompt that it completes was cl
   REQUIRE(world.Add("B", std::vector<TokenId>(32, 1), kBackgroundPriority, true).ok());
   REQUIRE(world.Plan());
   REQUIRE(world.Add("R", std::vector<TokenId>(16, 2)).ok());
-  REQUIRE(world.scheduler().StepHoldsUp());
+  REQUIRE(world.scheduler().streaming().StepHoldsUp());
   REQUIRE(world.Extend("B", {}, true).ok());
   world.BreakOff();
   while (world.Plan()) world.Finish();
@@ -339,7 +339,7 @@ TEST_CASE("random requests all end, with every token computed once and no block 
     const bool calm = random() % 2 == 0;
     bool all_counted = calm;
     const auto finish = [&] {
-      if (world.scheduler().StepHoldsUp() && random() % 2 == 0) return world.BreakOff();
+      if (world.scheduler().streaming().StepHoldsUp() && random() % 2 == 0) return world.BreakOff();
       const bool ok = calm || random() % 10 != 0;
       for (const RequestId& id : world.Finish(ok)) world.Remove(id);
     };
@@ -347,7 +347,7 @@ TEST_CASE("random requests all end, with every token computed once and no block 
       if (world.scheduler().step_running()) {
         all_counted = false;  // it was limited, and the step that computes more for it may fail
       } else {
-        computed += world.scheduler().counters(id).computed;
+        computed += world.scheduler().prompt(id).counters.computed;
       }
       world.Remove(id);
     };
@@ -355,8 +355,9 @@ TEST_CASE("random requests all end, with every token computed once and no block 
       const auto& requests = world.requests();
       const RequestId any = requests.empty() ? "" : std::next(requests.begin(), random() % requests.size())->first;
       if (random() % 10 == 0) {
-        world.scheduler().LimitOpen({static_cast<int64_t>(random() % 80), 16 + static_cast<int64_t>(random() % 80),
-                                     1 + static_cast<int64_t>(random() % 40)});
+        world.scheduler().streaming().Limit({static_cast<int64_t>(random() % 80),
+                                             16 + static_cast<int64_t>(random() % 80),
+                                             1 + static_cast<int64_t>(random() % 40)});
       }
       const absl::Time turn = absl::FromUnixSeconds(static_cast<int64_t>(random() % 5));
       if (random() % 20 == 0) world.Wait(absl::Seconds(random() % 40));

@@ -161,7 +161,7 @@ class SchedulerWorld {
     Batch batch;
     batch.slices.push_back({.tokens = tokens.last(1),
                             .start = static_cast<int32_t>(done) - 1,
-                            .blocks = scheduler_.blocks(id),
+                            .blocks = scheduler_.prompt(id).table.ids(),
                             .wants_logits = true});
     FakeBackend reader(backend_.kv_slab().host());
     REQUIRE(FakeBackend::Argmax(reader.Forward(batch, [](int64_t) { return true; })->data) ==

@@ -61,11 +61,11 @@ class StagedPrompts {
       if (!batch.slices.empty()) prefill_.Run(batch);
       REQUIRE(scheduler_.FinishStep(true).empty());
     }
-    from_host_ += scheduler_.counters(id).from_host;
-    from_disk_ += scheduler_.counters(id).from_disk;
-    INFO("a prompt of " << tokens.size() << " tokens, of which " << scheduler_.counters(id).from_host
-                        << " came from memory and " << scheduler_.counters(id).from_disk << " from disk");
-    CheckDecodesLikeOnePass(prefill_, scheduler_.blocks(id), decode_, tokens);
+    from_host_ += scheduler_.prompt(id).counters.from_host;
+    from_disk_ += scheduler_.prompt(id).counters.from_disk;
+    INFO("a prompt of " << tokens.size() << " tokens, of which " << scheduler_.prompt(id).counters.from_host
+                        << " came from memory and " << scheduler_.prompt(id).counters.from_disk << " from disk");
+    CheckDecodesLikeOnePass(prefill_, scheduler_.prompt(id).table.ids(), decode_, tokens);
     scheduler_.Remove(id);
   }
 

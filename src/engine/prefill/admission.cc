@@ -1,0 +1,86 @@
+#include "engine/prefill/admission.h"
+
+#include <algorithm>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+#include "kv/block_layout.h"
+
+namespace baton {
+
+absl::Status PrefillAdmission::CheckFits(int64_t tokens) const {
+  if (BlocksFor(tokens) <= pool_.counts().total) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the prompt can never fit: it needs ", BlocksFor(tokens),
+                                                 " KV blocks, this prefill worker has ", pool_.counts().total));
+}
+
+int64_t PrefillAdmission::Reserved() const {
+  int64_t blocks = 0;
+  for (const ScheduledPrompt* prompt : queue_) {
+    if (prompt->admitted) blocks += prompt->Outstanding();
+  }
+  return blocks;
+}
+
+// Blocks that must be available: ready ones that somebody refers to, itself perhaps, cost nothing; those that nobody
+// refers to are no longer available.
+int64_t PrefillAdmission::Needed(const ScheduledPrompt& prompt) const {
+  const size_t full = std::min(prompt.task.keys.size(), static_cast<size_t>(BlocksFor(prompt.wanted)));
+  const auto keys = std::span<const BlockKey>(prompt.task.keys).first(full);
+  return BlocksFor(prompt.wanted) - tree_.ReadyPrefix(keys) + tree_.CachedInPrefix(keys);
+}
+
+bool PrefillAdmission::Admit(ScheduledPrompt& prompt, int64_t& reserved,
+                             absl::FunctionRef<void(ScheduledPrompt&)> give_back) {
+  MakeRoom(prompt, reserved, give_back);
+  if (!Fits(prompt, reserved)) return false;
+  prompt.admitted = true;
+  reserved += Needed(prompt);
+  return true;
+}
+
+// In the order in which they give way.
+std::vector<ScheduledPrompt*> PrefillAdmission::Victims(const ScheduledPrompt& prompt) const {
+  std::vector<ScheduledPrompt*> victims;
+  for (const auto& [id, other] : prompts_) {
+    const bool in_step = other->planned > other->done;
+    const bool gives_way = other->IsInBackground() || (!other->told && !prompt.task.open);
+    const bool has_some = other->table.size() > 0 || other->admitted;
+    if (gives_way && has_some && !in_step && other.get() != &prompt) victims.push_back(other.get());
+  }
+  std::ranges::sort(
+      victims, [this](const ScheduledPrompt* a, const ScheduledPrompt* b) { return queue_.GivesWayBefore(*a, *b); });
+  return victims;
+}
+
+void PrefillAdmission::MakeRoom(const ScheduledPrompt& prompt, int64_t& reserved,
+                                absl::FunctionRef<void(ScheduledPrompt&)> give_back) {
+  if (prompt.IsInBackground() || Fits(prompt, reserved)) return;
+  const std::vector<ScheduledPrompt*> victims = Victims(prompt);
+  // A streaming prompt takes blocks only where that is enough.
+  if (prompt.task.open && Needed(prompt) > tree_.Available() - reserved + Given(victims)) return;
+  for (ScheduledPrompt* victim : victims) {
+    if (Fits(prompt, reserved)) return;
+    if (IsPromised(*victim)) reserved -= victim->Outstanding();
+    give_back(*victim);
+  }
+  if (!prompt.task.open) EndLeases(prompt, reserved);
+}
+
+// Blocks at most that these could give back.
+int64_t PrefillAdmission::Given(const std::vector<ScheduledPrompt*>& victims) const {
+  int64_t blocks = 0;
+  for (const ScheduledPrompt* victim : victims) {
+    blocks += static_cast<int64_t>(victim->table.size()) + (IsPromised(*victim) ? victim->Outstanding() : 0);
+  }
+  return blocks;
+}
+
+// As many as make room, if all of them could.
+void PrefillAdmission::EndLeases(const ScheduledPrompt& prompt, int64_t reserved) {
+  const auto lacking = [&] { return Needed(prompt) - (tree_.Available() - reserved); };
+  if (lacking() > leases_.blocks()) return;
+  while (lacking() > 0 && leases_.blocks() > 0) leases_.EndFirst();
+}
+
+}  // namespace baton

@@ -1,0 +1,77 @@
+#include "engine/prefill/prompt_queue.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace baton {
+namespace {
+
+constexpr uint64_t kOldestFirstEvery = 8;  // steps
+
+}  // namespace
+
+bool PromptQueue::RunsBefore::operator()(const ScheduledPrompt* a, const ScheduledPrompt* b) const {
+  // In the background all yield alike, and those that are closed may be many.
+  const auto key = [](const ScheduledPrompt* prompt) {
+    const bool streams = prompt->task.open && !prompt->IsInBackground();
+    return std::make_tuple(-int64_t{prompt->task.priority}, streams, prompt->task.turn, prompt->arrival);
+  };
+  return key(a) < key(b);
+}
+
+// A streaming prompt does not wait: the room that it does not use is no right of its tenant that could add up.
+PromptQueue::Order PromptQueue::OrderStep() {
+  ++plans_;
+  absl::btree_map<std::string, std::vector<ScheduledPrompt*>> lines;
+  std::vector<ScheduledPrompt*> background;
+  for (ScheduledPrompt* prompt : prompts_) {
+    (prompt->IsInBackground() ? background : lines[prompt->task.tenant]).push_back(prompt);
+  }
+  std::vector<TenantTurns::Candidate> candidates;
+  for (const auto& [tenant, line] : lines) {
+    const auto arrival = [](const ScheduledPrompt* prompt) { return prompt->arrival; };
+    candidates.push_back({.tenant = tenant,
+                          .since = std::ranges::min(line, {}, arrival)->arrival,
+                          .waits = !std::ranges::all_of(line, [](const ScheduledPrompt* p) { return p->task.open; })});
+  }
+  Order order;
+  for (const auto& candidate : turns_.Order(std::move(candidates))) {
+    AddLine(candidate.tenant, std::move(lines.at(candidate.tenant)), order);
+  }
+  if (lines.empty()) {
+    AddLine("", std::move(background), order);
+  } else {
+    order.prompts.insert(order.prompts.end(), background.begin(), background.end());
+  }
+  return order;
+}
+
+void PromptQueue::AddLine(const std::string& tenant, std::vector<ScheduledPrompt*> line, Order& order) {
+  if (plans_ % kOldestFirstEvery == 0) oldest_first_.insert(tenant);
+  if (oldest_first_.contains(tenant)) {
+    const auto oldest = std::ranges::min_element(
+        line, {}, [](const ScheduledPrompt* prompt) { return std::make_tuple(prompt->task.open, prompt->arrival); });
+    std::rotate(line.begin(), oldest, oldest + 1);
+  }
+  order.firsts.push_back(line.front());
+  order.prompts.insert(order.prompts.end(), line.begin(), line.end());
+}
+
+void PromptQueue::Charge(const Order& order, const absl::btree_map<std::string, int64_t>& spent) {
+  turns_.Charge(spent);
+  for (const ScheduledPrompt* first : order.firsts) {
+    if (first->plan != plans_ && !first->task.open) continue;  // it waits for room, and begins the next turn, too
+    oldest_first_.erase(first->IsInBackground() ? "" : first->task.tenant);
+  }
+}
+
+bool PromptQueue::GivesWayBefore(const ScheduledPrompt& a, const ScheduledPrompt& b) const {
+  const auto tenants_urgency = [this](const ScheduledPrompt& prompt) {
+    return std::make_tuple(prompt.IsInBackground(), turns_.TimeOf(prompt.task.tenant));
+  };
+  const auto of_a = tenants_urgency(a), of_b = tenants_urgency(b);
+  return of_a != of_b ? of_a > of_b : RunsBefore()(&b, &a);
+}
+
+}  // namespace baton

@@ -1,0 +1,79 @@
+#include "engine/prefill/staging_client.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/check.h"
+#include "kv/block_layout.h"
+
+namespace baton {
+
+int64_t StagingClient::Expect(ScheduledPrompt& prompt, int64_t from) {
+  const std::span<const BlockKey> keys(prompt.task.keys);
+  const auto ready = static_cast<size_t>(tree_.ReadyPrefix(keys));
+  if (prompt.IsInBackground()) return static_cast<int64_t>(ready) * kBlockTokens;  // it uses what it finds when it runs
+  const auto first = std::min(ready, static_cast<size_t>(from / kBlockTokens));
+  tree_.Refresh(keys.subspan(first, ready - first));
+  Release(prompt);
+  prompt.staged_begin = ready;
+  prompt.staged_end = ready + static_cast<size_t>(staging_.Hold(keys.subspan(ready)));
+  return static_cast<int64_t>(prompt.staged_end) * kBlockTokens;
+}
+
+void StagingClient::Release(ScheduledPrompt& prompt) {
+  const std::span<const BlockKey> keys(prompt.task.keys);
+  staging_.Release(keys.subspan(prompt.staged_begin, prompt.staged_end - prompt.staged_begin));
+  prompt.staged_begin = prompt.staged_end;
+}
+
+bool StagingClient::WaitsForDisk(ScheduledPrompt& prompt) {
+  if (staging_.enabled() && !std::exchange(prompt.looked_again, true)) Expect(prompt, prompt.wanted);
+  const std::span<const BlockKey> keys(prompt.task.keys);
+  const size_t end = std::min(prompt.staged_end, static_cast<size_t>(prompt.wanted / kBlockTokens));
+  for (size_t i = prompt.staged_begin; i < end; ++i) {
+    if (staging_.IsComing(keys[i])) return true;
+  }
+  return false;
+}
+
+bool StagingClient::BringBack(ScheduledPrompt& prompt) {
+  prompt.own_begin = prompt.planned;
+  const std::span<const BlockKey> keys(prompt.task.keys);
+  while (prompt.planned + kBlockTokens <= prompt.wanted) {
+    const size_t index = prompt.table.size();
+    if (tree_.Find(keys[index]) != RadixTree::State::kAbsent || !staging_.IsHere(keys[index])) break;
+    if (!staging_.MayCopyIn(step_blocks_)) return false;
+    staging_.UseInStep(keys[index]);
+    BlockRef block = Allocate();
+    const KvStaging::Tier tier = staging_.CopyIn(keys[index], block.id());
+    (tier == KvStaging::Tier::kHost ? prompt.counters.from_host : prompt.counters.from_disk) += kBlockTokens;
+    tree_.Promise(keys.first(index + 1), block);
+    prompt.table.Append(std::move(block));
+    prompt.planned += kBlockTokens;
+  }
+  return true;
+}
+
+BlockRef StagingClient::Allocate() {
+  std::optional<BlockRef> block =
+      tree_.Allocate([this](const BlockKey& key, BlockId evicted) { staging_.Keep(key, evicted); });
+  BATON_CHECK(block.has_value(), "an admitted request found no block");
+  return *std::move(block);
+}
+
+void StagingClient::Protect(ScheduledPrompt& prompt) {
+  Unprotect(prompt);
+  if (prompt.task.open || prompt.task.priority < 0) return;
+  const int64_t ready = tree_.ReadyPrefix(prompt.task.keys);
+  if (ready == 0) return;
+  prompt.protection = {-int64_t{prompt.task.priority}, prompt.task.turn, prompt.arrival};
+  tree_.Spare(prompt.task.keys[static_cast<size_t>(ready) - 1], *prompt.protection);
+}
+
+void StagingClient::Unprotect(ScheduledPrompt& prompt) {
+  if (prompt.protection) tree_.SpareNoMore(*std::exchange(prompt.protection, std::nullopt));
+}
+
+}  // namespace baton

@@ -1,0 +1,154 @@
+#include "engine/prefill/admission.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "engine/prefill/prompts.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kPoolBlocks = 8;
+
+class Room {
+ public:
+  ScheduledPrompt& Add(const std::string& id, int64_t blocks, int32_t priority = 0, bool streams = false) {
+    auto prompt = MakePrompt(id, static_cast<TokenId>(prompts.size() + 1), blocks);
+    prompt->task.priority = priority;
+    prompt->task.open = streams;
+    prompt->told = !streams;
+    queue.Insert(prompt.get());
+    return *(prompts[id] = std::move(prompt));
+  }
+  // Admits it; the ids of the prompts that gave their blocks back for it, or "no".
+  std::string Admit(ScheduledPrompt& prompt) {
+    int64_t reserved = admission.Reserved();
+    std::string gave;
+    const bool admitted = admission.Admit(prompt, reserved, [&](ScheduledPrompt& victim) {
+      gave += victim.task.request_id;
+      victim.table.Truncate(0);
+      victim.planned = victim.done = 0;
+      victim.admitted = false;
+    });
+    if (admitted) CHECK(reserved == admission.Reserved());
+    return admitted ? gave : "no";
+  }
+  // What an admitted prompt has computed, which a step has not in hand.
+  void Compute(ScheduledPrompt& prompt, int64_t blocks) {
+    for (int64_t i = 0; i < blocks; ++i) prompt.table.Append(*tree.Allocate());
+    prompt.planned = prompt.done = blocks * kBlockTokens;
+  }
+
+  BlockPool pool{kPoolBlocks};
+  RadixTree tree{pool};
+  KvLeases leases{pool, tree, kPoolBlocks};
+  ScheduledPrompts prompts;
+  PromptQueue queue;
+  PrefillAdmission admission{pool, tree, prompts, queue, leases};
+};
+
+}  // namespace
+
+TEST_CASE("prompts are admitted while the pool has what all of them may still need") {
+  Room r;
+  CHECK(r.Admit(r.Add("a", 5)).empty());
+  CHECK(r.admission.Reserved() == 5);
+  CHECK(r.Admit(r.Add("b", 4)) == "no");
+  CHECK(r.Admit(r.Add("c", 3)).empty());
+  CHECK(r.admission.Unpromised() == 0);
+}
+
+TEST_CASE("a prompt that can never fit is refused with needed and total blocks") {
+  Room r;
+  CHECK(r.admission.CheckFits(kPoolBlocks * kBlockTokens).ok());
+  CHECK(r.admission.CheckFits(kPoolBlocks * kBlockTokens + 1) ==
+        absl::InvalidArgumentError("the prompt can never fit: it needs 9 KV blocks, this prefill worker has 8"));
+}
+
+TEST_CASE("background and streaming prompts give a closed prompt the blocks that it lacks") {
+  for (const bool streams : {true, false}) {
+    Room r;
+    for (const char* id : {"x", "y"}) {
+      ScheduledPrompt& prompt = r.Add(id, 3, streams ? 0 : kBackgroundPriority, streams);
+      REQUIRE(r.Admit(prompt).empty());
+      r.Compute(prompt, 2);
+    }
+    CHECK(r.Admit(r.Add("closed", 5)) == "y");  // the later one
+  }
+}
+
+TEST_CASE("a streaming prompt takes only the background's blocks, if they are enough") {
+  Room r;
+  ScheduledPrompt& other = r.Add("s", 4, 0, /*streams=*/true);
+  ScheduledPrompt& background = r.Add("b", 2, kBackgroundPriority);
+  REQUIRE(r.Admit(other).empty());
+  REQUIRE(r.Admit(background).empty());
+  r.Compute(background, 2);
+  CHECK(r.Admit(r.Add("t", 5, 0, /*streams=*/true)) == "no");
+  CHECK(background.table.size() == 2);
+  CHECK(r.Admit(r.Add("u", 4, 0, /*streams=*/true)) == "b");
+}
+
+TEST_CASE("a prompt in the background takes no blocks, and none are taken from a step") {
+  Room r;
+  ScheduledPrompt& first = r.Add("a", 6, kBackgroundPriority);
+  REQUIRE(r.Admit(first).empty());
+  CHECK(r.Admit(r.Add("b", 3, kBackgroundPriority)) == "no");
+  r.Compute(first, 6);
+  first.planned = first.wanted + kBlockTokens;  // a step has it in hand
+  CHECK(r.Admit(r.Add("c", 3)) == "no");
+}
+
+TEST_CASE("leases stay where even all of them would not make room") {
+  Room r;
+  REQUIRE(r.Admit(r.Add("a", 4)).empty());
+  const auto leased = MakePrompt("l", 90, 3);
+  Cache(r.tree, *leased);
+  r.leases.Ask(LeaseHolder(1), leased->task.keys, absl::UnixEpoch() + absl::Seconds(1));
+  r.leases.Grant(kPoolBlocks);
+  REQUIRE(r.leases.blocks() == 3);
+  CHECK(r.Admit(r.Add("c", 5)) == "no");
+  CHECK(r.leases.blocks() == 3);
+}
+
+TEST_CASE("a prompt that was closed lately gives its blocks back until its progress is reported") {
+  Room r;
+  ScheduledPrompt& closed = r.Add("a", 6);
+  REQUIRE(r.Admit(closed).empty());
+  r.Compute(closed, 2);
+  CHECK(r.Admit(r.Add("b", 3)) == "no");
+  closed.told = false;
+  CHECK(r.Admit(r.Add("c", 3)) == "a");
+}
+
+TEST_CASE("leases end for a closed prompt, those that would end first") {
+  Room r;
+  const auto leased = MakePrompt("l", 90, 3), later = MakePrompt("m", 91, 3);
+  Cache(r.tree, *leased);
+  Cache(r.tree, *later);
+  r.leases.Ask(LeaseHolder(1), leased->task.keys, absl::UnixEpoch() + absl::Seconds(1));
+  r.leases.Ask(LeaseHolder(1), later->task.keys, absl::UnixEpoch() + absl::Seconds(2));
+  r.leases.Grant(kPoolBlocks);
+  REQUIRE(r.leases.blocks() == 6);
+  CHECK(r.Admit(r.Add("s", 5, 0, /*streams=*/true)) == "no");
+  CHECK(r.leases.blocks() == 6);
+  CHECK(r.Admit(r.Add("c", 5)).empty());
+  CHECK(r.leases.blocks() == 3);
+  CHECK(r.leases.NextTick() == absl::UnixEpoch() + absl::Seconds(2));
+}
+
+TEST_CASE("what a prompt finds in the cache needs no free block") {
+  Room r;
+  ScheduledPrompt& again = r.Add("a", 6);
+  Cache(r.tree, again);
+  std::vector<BlockRef> held;  // by another prompt that goes on with them
+  for (const BlockKey& key : again.task.keys) held.push_back(r.tree.Acquire(key));
+  CHECK(r.Admit(r.Add("b", 2)).empty());
+  int64_t reserved = 2;
+  CHECK(r.admission.Admit(again, reserved, [](ScheduledPrompt&) {}));
+  CHECK(reserved == 2);
+}
+
+}  // namespace baton

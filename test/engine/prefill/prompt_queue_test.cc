@@ -1,0 +1,119 @@
+#include "engine/prefill/prompt_queue.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "engine/prefill/prompts.h"
+
+namespace baton {
+namespace {
+
+// Prompts of one block in a queue, which arrive in the order in which they are added.
+class Queue {
+ public:
+  ScheduledPrompt& Add(const std::string& id, const std::string& tenant = "", int32_t priority = 0) {
+    auto prompt = MakePrompt(id, static_cast<TokenId>(prompts_.size() + 1), 1);
+    prompt->task.tenant = tenant;
+    prompt->task.priority = priority;
+    queue.Insert(prompt.get());
+    prompts_.push_back(std::move(prompt));
+    return *prompts_.back();
+  }
+  // Lets `change` happen to a prompt outside of the queue.
+  template <class Body>
+  void Change(ScheduledPrompt& prompt, const Body& change) {
+    queue.Erase(&prompt);
+    change(prompt);
+    queue.Insert(&prompt);
+  }
+  // The ids in the order of the next step, which has the first prompt alone, at so many tokens for its tenant.
+  std::string Step(int64_t tokens = kBlockTokens) {
+    const PromptQueue::Order order = queue.OrderStep();
+    std::string ids;
+    for (const ScheduledPrompt* prompt : order.prompts) ids += prompt->task.request_id;
+    if (!order.prompts.empty()) {
+      order.prompts[0]->plan = queue.plan();
+      queue.Charge(order, {{order.prompts[0]->task.tenant, tokens}});
+    }
+    return ids;
+  }
+
+  PromptQueue queue;
+
+ private:
+  std::vector<std::unique_ptr<ScheduledPrompt>> prompts_;
+};
+
+}  // namespace
+
+TEST_CASE("a tenant's prompts go by priority, turn and arrival, streaming ones last") {
+  Queue q;
+  q.Add("a");
+  q.Change(q.Add("b"), [](ScheduledPrompt& p) { p.task.open = true; });
+  q.Change(q.Add("c"), [](ScheduledPrompt& p) { p.task.turn = absl::InfinitePast(); });
+  q.Add("d", "", 1);
+  q.Add("e", "", -1);
+  CHECK(q.Step() == "dcabe");
+}
+
+TEST_CASE("tenants take turns by what steps have computed for them") {
+  Queue q;
+  q.Add("a", "A");
+  q.Add("b", "A");
+  q.Add("c", "B");
+  CHECK(q.Step() == "abc");
+  CHECK(q.Step(2 * kBlockTokens) == "cab");
+  CHECK(q.Step(4 * kBlockTokens) == "abc");
+  q.queue.GiveBack("A", 4 * kBlockTokens);
+  CHECK(q.Step() == "abc");
+}
+
+TEST_CASE("the background comes after all tenants, and gives way first") {
+  Queue q;
+  const ScheduledPrompt& background = q.Add("b", "", kBackgroundPriority);
+  const ScheduledPrompt& urgent = q.Add("u", "", 5);
+  const ScheduledPrompt& later = q.Add("l");
+  CHECK(q.Step() == "ulb");
+  CHECK(q.queue.GivesWayBefore(background, later));
+  CHECK(q.queue.GivesWayBefore(later, urgent));
+  CHECK_FALSE(q.queue.GivesWayBefore(urgent, later));
+}
+
+TEST_CASE("prompts of the tenant that has had most give way before others'") {
+  Queue q;
+  const ScheduledPrompt& first = q.Add("a", "A", 9);
+  const ScheduledPrompt& other = q.Add("b", "B");
+  CHECK(q.Step(10 * kBlockTokens) == "ab");
+  q.Step();
+  CHECK(q.queue.GivesWayBefore(first, other));
+}
+
+TEST_CASE("every eighth step begins with the oldest prompt, until that is in a step") {
+  Queue q;
+  ScheduledPrompt& old = q.Add("o", "", -1);
+  q.Add("u");
+  for (int step = 1; step < 8; ++step) CHECK(q.Step() == "uo");
+  const PromptQueue::Order eighth = q.queue.OrderStep();
+  CHECK(eighth.prompts[0] == &old);
+  q.queue.Charge(eighth, {});  // it waits for room
+  CHECK(q.Step() == "ou");
+  CHECK(q.Step() == "uo");
+}
+
+TEST_CASE("a streaming prompt begins a tenant's turn as its oldest once, in a step or not") {
+  Queue q;
+  q.Change(q.Add("s"), [](ScheduledPrompt& p) { p.task.open = true; });
+  q.Change(q.Add("t"), [](ScheduledPrompt& p) {
+    p.task.open = true;
+    p.task.priority = 1;
+  });
+  for (int step = 1; step < 8; ++step) CHECK(q.Step() == "ts");
+  const PromptQueue::Order eighth = q.queue.OrderStep();
+  CHECK(eighth.prompts[0]->task.request_id == "s");
+  q.queue.Charge(eighth, {});
+  CHECK(q.Step() == "ts");
+}
+
+}  // namespace baton

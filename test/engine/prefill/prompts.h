@@ -1,0 +1,38 @@
+// Prompts as the parts of the prefill scheduler see them, for the tests of those parts.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/prefill/prompt.h"
+#include "kv/prefix_key.h"
+
+namespace baton {
+
+// `blocks` whole blocks, which no prompt with another `first` token shares.
+inline std::unique_ptr<ScheduledPrompt> MakePrompt(const std::string& id, TokenId first, int64_t blocks) {
+  auto prompt = std::make_unique<ScheduledPrompt>();
+  prompt->task.request_id = id;
+  prompt->task.tokens.assign(static_cast<size_t>(blocks * kBlockTokens), first);
+  prompt->task.keys = BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), prompt->task.tokens);
+  prompt->wanted = blocks * kBlockTokens;
+  prompt->arrival = static_cast<uint64_t>(first);
+  return prompt;
+}
+
+// Computes all blocks of a prompt, which are then cached.
+inline void Cache(RadixTree& tree, const ScheduledPrompt& prompt) {
+  std::vector<BlockRef> blocks;
+  const std::span<const BlockKey> keys(prompt.task.keys);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    blocks.push_back(*tree.Allocate());
+    tree.Promise(keys.first(i + 1), blocks.back());
+    tree.MakeReady(keys[i]);
+  }
+}
+
+}  // namespace baton

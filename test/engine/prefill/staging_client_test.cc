@@ -1,0 +1,115 @@
+#include "engine/prefill/staging_client.h"
+
+#include <memory>
+#include <vector>
+
+#include "catch.h"
+#include "engine/prefill/prompts.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kCacheBlocks = 4;
+
+struct Client {
+  // Computes a prompt that fills the pool, so that what was there before is evicted.
+  void Fill(TokenId first) {
+    const auto prompt = MakePrompt("filler", first, kCacheBlocks);
+    std::vector<BlockRef> blocks;
+    for (int64_t i = 0; i < kCacheBlocks; ++i) {
+      blocks.push_back(client.Allocate());
+      tree.Promise(std::span(prompt->task.keys).first(static_cast<size_t>(i) + 1), blocks.back());
+      tree.MakeReady(prompt->task.keys[static_cast<size_t>(i)]);
+    }
+    client.staging().EndStep(true);
+  }
+
+  explicit Client(StagingOptions options = {.host = 8, .disk = 0}, int64_t step_blocks = 64)
+      : client(tree, options, step_blocks) {}
+
+  BlockPool pool{kCacheBlocks};
+  RadixTree tree{pool};
+  StagingClient client;
+};
+
+}  // namespace
+
+TEST_CASE("what was evicted is expected and comes back as a promise of the step") {
+  Client c;
+  const auto prompt = MakePrompt("a", 1, kCacheBlocks);
+  c.Fill(1);
+  c.Fill(2);
+  CHECK(c.client.Expect(*prompt, 0) == kCacheBlocks * kBlockTokens);
+  CHECK_FALSE(c.client.WaitsForDisk(*prompt));  // it is in host memory
+  CHECK(c.client.BringBack(*prompt));
+  CHECK(prompt->planned == kCacheBlocks * kBlockTokens);
+  CHECK(prompt->counters.from_host == kCacheBlocks * kBlockTokens);
+  CHECK(c.client.staging().copies().in.size() == static_cast<size_t>(kCacheBlocks));
+  CHECK(c.tree.Find(prompt->task.keys[0]) == RadixTree::State::kPromised);
+  for (const BlockKey& key : prompt->task.keys) c.tree.MakeReady(key);
+  c.client.Release(*prompt);
+  c.client.staging().EndStep(true);
+  c.client.staging().CheckInvariants();
+}
+
+TEST_CASE("a prompt that begins looks once more for what was evicted since it came") {
+  Client c;
+  const auto prompt = MakePrompt("a", 1, kCacheBlocks);
+  c.Fill(1);
+  CHECK(c.client.Expect(*prompt, 0) == kCacheBlocks * kBlockTokens);
+  CHECK(prompt->staged_begin == prompt->staged_end);
+  c.Fill(2);
+  CHECK_FALSE(c.client.WaitsForDisk(*prompt));
+  CHECK(prompt->staged_end - prompt->staged_begin == static_cast<size_t>(kCacheBlocks));
+  prompt->looked_again = true;
+  c.client.Release(*prompt);
+  CHECK_FALSE(c.client.WaitsForDisk(*prompt));
+  CHECK(prompt->staged_begin == prompt->staged_end);
+}
+
+TEST_CASE("for a prompt in the background nothing is held, and only the cache is expected") {
+  Client c;
+  c.Fill(1);
+  c.Fill(2);
+  const auto evicted = MakePrompt("a", 1, kCacheBlocks), cached = MakePrompt("b", 2, kCacheBlocks);
+  evicted->task.priority = cached->task.priority = kBackgroundPriority;
+  CHECK(c.client.Expect(*evicted, 0) == 0);
+  CHECK(evicted->staged_begin == evicted->staged_end);
+  CHECK(c.client.Expect(*cached, 0) == kCacheBlocks * kBlockTokens);
+}
+
+TEST_CASE("protected blocks of a prompt that waits are evicted after the rest") {
+  for (const bool is_protected : {true, false}) {
+    Client c;
+    const auto waits = MakePrompt("a", 1, 2), other = MakePrompt("b", 2, 2);
+    Cache(c.tree, *waits);
+    Cache(c.tree, *other);
+    c.client.Protect(*waits);
+    CHECK(waits->protection.has_value());
+    if (!is_protected) c.client.Unprotect(*waits);
+    const BlockRef one = c.client.Allocate(), two = c.client.Allocate();
+    CHECK(c.tree.ReadyPrefix(waits->task.keys) == (is_protected ? 2 : 0));
+    c.client.Unprotect(*waits);
+  }
+}
+
+TEST_CASE("streaming prompts and those of negative priority are not protected") {
+  Client c;
+  const auto prompt = MakePrompt("a", 1, 2);
+  c.client.Protect(*prompt);
+  CHECK_FALSE(prompt->protection.has_value());
+  Cache(c.tree, *prompt);
+  prompt->task.open = true;
+  c.client.Protect(*prompt);
+  CHECK_FALSE(prompt->protection.has_value());
+  prompt->task.open = false;
+  prompt->task.priority = -1;
+  c.client.Protect(*prompt);
+  CHECK_FALSE(prompt->protection.has_value());
+  prompt->task.priority = 0;
+  c.client.Protect(*prompt);
+  CHECK(prompt->protection.has_value());
+  c.client.Unprotect(*prompt);
+}
+
+}  // namespace baton
