@@ -68,6 +68,8 @@ TEST_CASE("a trace shows who waited for whom, while it runs and afterwards") {
   CHECK(PhasesOf(running.trace.requests(1)).back() == v1::Span::PHASE_WAITING);
 
   c.decode->Send(TokensEvent("up", "abcd", std::nullopt));
+  v1::GenerateResponse first_tokens;
+  REQUIRE(up.reader->Read(&first_tokens));  // so that its decode takes time
   c.decode->Send(TokensEvent("up", "efgh", FinishReason::kStop));
   CHECK(up.Finish().status.ok());
   while (!c.prefill->Next().append().last()) continue;
