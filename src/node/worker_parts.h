@@ -1,4 +1,4 @@
-// What the node of a worker is made from, and what it tells of itself.
+// The parts from which the node of a worker is made, and its description for routers.
 #pragma once
 
 #include <string>

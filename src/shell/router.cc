@@ -316,7 +316,7 @@ int32_t Router::waiting_requests() const {
   return dispatcher_.core().waiting_requests();
 }
 
-// --- what workers tell ---------------------------------------------------------------------------------------------
+// --- what workers report ---------------------------------------------------------------------------------------------
 
 absl::Status Router::Attach(const WorkerAddress& link, WorkerRole role, const worker::v1::WorkerInfo& proto) {
   ASSIGN_OR_RETURN(const WorkerInfo info, FromProto(proto, role));
@@ -404,7 +404,7 @@ void Router::OnUpdates(const WorkerAddress& link, const worker::v1::StepUpdates&
   });
 }
 
-// --- what the router tells of workflows ------------------------------------------------------------------------------
+// --- traces of workflows ------------------------------------------------------------------------------
 
 absl::StatusOr<Router::Trace> Router::TraceOf(const std::string& workflow, const std::string& tenant) {
   if (workflow.empty()) return absl::InvalidArgumentError("workflow: is empty, expected a name");

@@ -54,13 +54,14 @@ void HandoffBlocks::TakeCopies(int32_t index, std::vector<BlockCopy>& copies) {
 
 void HandoffBlocks::SetDigests(std::span<const int32_t> indices, std::span<const BlockDigest> digests) {
   BATON_CHECK(digests.size() == indices.size(), "digests of other blocks");
-  for (size_t i = 0; i < indices.size(); ++i) blocks_[static_cast<size_t>(indices[i])].digest = digests[i];
+  digests_.resize(blocks_.size());
+  for (size_t i = 0; i < indices.size(); ++i) digests_[static_cast<size_t>(indices[i])] = digests[i];
 }
 
 std::vector<BlockDigest> HandoffBlocks::Digests() const {
   std::vector<BlockDigest> digests;
-  for (const Block& block : blocks_) {
-    if (block.missing) digests.push_back(block.digest);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (blocks_[i].missing) digests.push_back(digests_[i]);
   }
   return digests;
 }

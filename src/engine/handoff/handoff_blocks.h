@@ -58,7 +58,6 @@ class HandoffBlocks {
     bool missing = false;
     int64_t layers_ready = 0;   // [0, layers_ready) are in `source`
     int64_t layers_posted = 0;  // [0, layers_posted) are pushed or being pushed
-    BlockDigest digest{};
   };
 
   KvLayout layout_;
@@ -66,6 +65,7 @@ class HandoffBlocks {
   int32_t missing_ = 0;
   int32_t unposted_ = 0;  // of those, not posted in full
   std::vector<int32_t> newly_posted_;
+  std::vector<BlockDigest> digests_;  // like blocks_; empty unless some were set
 };
 
 }  // namespace baton

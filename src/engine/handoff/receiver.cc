@@ -408,8 +408,8 @@ void HandoffReceiver::CheckInvariants() const {
 
 // --- checks of written blocks ---------------------------------------------------------------------------------------
 //
-// Whether what lies in written blocks is what their writer has read. UCX asks nobody who writes, so a forged write is
-// kept out by a WriteGuard alone, whose worker has no UCX; else it can only be noticed.
+// A check compares written blocks with the digests that their writer has sent. UCX does not authenticate writers. Only
+// a WriteGuard, whose worker has no UCX, prevents forged writes; without one a check detects them.
 
 ClaimedKv HandoffReceiver::TakeKv(Reservation& reservation) {
   return {std::move(reservation.table), std::move(reservation.keys), reservation.kv_tokens};
@@ -435,7 +435,7 @@ absl::Status HandoffReceiver::Compare(const Reservation& reservation,
   BATON_CHECK(digests->size() == reservation.digests.size(), "digests of other blocks");
   for (size_t i = 0; i < digests->size(); ++i) {
     if ((*digests)[i] == reservation.digests[i]) continue;
-    // Not which digests: who reads logs could confirm a prompt that he guessed.
+    // The digests are not logged: a reader of the log could confirm a guessed prompt with them.
     return absl::DataLossError(absl::StrCat(
         "request ", reservation.request_id, ": KV block ", reservation.held + i, " of ", reservation.table.size(),
         " is not what the prefill worker sent: it was damaged on its way, or somebody else wrote there"));

@@ -22,8 +22,8 @@ int64_t PrefillAdmission::Reserved() const {
   return blocks;
 }
 
-// Blocks that must be available: ready ones that somebody refers to, itself perhaps, cost nothing; those that nobody
-// refers to are no longer available.
+// Returns how many blocks must be available. A ready block to which a table refers, perhaps the prompt's own, costs
+// nothing. A ready block without a reference stops being available.
 int64_t PrefillAdmission::Needed(const ScheduledPrompt& prompt) const {
   const size_t full = std::min(prompt.task.keys.size(), static_cast<size_t>(BlocksFor(prompt.wanted)));
   const auto keys = std::span<const BlockKey>(prompt.task.keys).first(full);
@@ -39,26 +39,26 @@ bool PrefillAdmission::Admit(ScheduledPrompt& prompt, int64_t& reserved,
   return true;
 }
 
-// In the order in which they give way.
+// All prompts that may lose their blocks to `prompt`.
 std::vector<ScheduledPrompt*> PrefillAdmission::Victims(const ScheduledPrompt& prompt) const {
   std::vector<ScheduledPrompt*> victims;
   for (const auto& [id, other] : prompts_) {
     const bool in_step = other->planned > other->done;
-    const bool gives_way = other->IsInBackground() || (!other->told && !prompt.task.open);
+    const bool gives_way = other->IsInBackground() || (!other->progress_reported && !prompt.task.open);
     const bool has_some = other->table.size() > 0 || other->admitted;
     if (gives_way && has_some && !in_step && other.get() != &prompt) victims.push_back(other.get());
   }
-  std::ranges::sort(
-      victims, [this](const ScheduledPrompt* a, const ScheduledPrompt* b) { return queue_.GivesWayBefore(*a, *b); });
   return victims;
 }
 
 void PrefillAdmission::MakeRoom(const ScheduledPrompt& prompt, int64_t& reserved,
                                 absl::FunctionRef<void(ScheduledPrompt&)> give_back) {
   if (prompt.IsInBackground() || Fits(prompt, reserved)) return;
-  const std::vector<ScheduledPrompt*> victims = Victims(prompt);
+  std::vector<ScheduledPrompt*> victims = Victims(prompt);
   // A streaming prompt takes blocks only where that is enough.
   if (prompt.task.open && Needed(prompt) > tree_.Available() - reserved + Given(victims)) return;
+  std::ranges::sort(
+      victims, [this](const ScheduledPrompt* a, const ScheduledPrompt* b) { return queue_.GivesWayBefore(*a, *b); });
   for (ScheduledPrompt* victim : victims) {
     if (Fits(prompt, reserved)) return;
     if (IsPromised(*victim)) reserved -= victim->Outstanding();

@@ -17,9 +17,10 @@ namespace baton {
 // A prompt is admitted when all the blocks that it can still need are free or can be evicted, beside those promised to
 // prompts admitted before it. So an admitted prompt never waits for blocks, and there is no deadlock.
 //
-// Where a prompt lacks room, prompts in the background give way and, to a closed prompt, those that stream or did until
-// lately. For a closed prompt leases end too, the earliest to end first, if all of them would make enough room. A
-// prompt in the background takes room from no other. Prompts whose blocks the planned step uses keep them.
+// Where a prompt lacks room, low-priority jobs lose their blocks to it. To a closed prompt, streaming prompts and those
+// that streamed until lately lose theirs as well. For a closed prompt leases end too, the earliest to end first, if all
+// of them would make enough room. A low-priority job takes room from no other. Prompts of the planned step keep their
+// blocks.
 //
 // Not thread-safe. All arguments of the constructor must outlive it.
 class PrefillAdmission {

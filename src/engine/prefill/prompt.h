@@ -54,8 +54,8 @@ struct ScheduledPrompt {
   PrefillCounters counters_before;  // what a failing step restores
   bool admitted = false;
   bool stopped = false;
-  bool extended = false;  // so it may hold blocks and wait for more
-  bool told = true;       // [0, done) was progress, so its blocks stay; false: it streams, or did until lately
+  bool extended = false;             // so it may hold blocks and wait for more
+  bool progress_reported = true;     // of [0, done), so its blocks stay. False: it streams, or did until lately
   int64_t waited_for_streaming = 0;  // closed: tokens that steps computed since it came for prompts that yield
   uint64_t plan = 0;                 // the last one that it had a part in
 

@@ -12,7 +12,7 @@ constexpr uint64_t kOldestFirstEvery = 8;  // steps
 }  // namespace
 
 bool PromptQueue::RunsBefore::operator()(const ScheduledPrompt* a, const ScheduledPrompt* b) const {
-  // In the background all yield alike, and those that are closed may be many.
+  // A low-priority job has one place whether it streams or not: all of them yield.
   const auto key = [](const ScheduledPrompt* prompt) {
     const bool streams = prompt->task.open && !prompt->IsInBackground();
     return std::make_tuple(-int64_t{prompt->task.priority}, streams, prompt->task.turn, prompt->arrival);

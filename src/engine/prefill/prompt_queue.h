@@ -15,7 +15,7 @@ namespace baton {
 
 // Tenants take turns (TenantTurns), and a step goes on with the next tenant where one leaves something of it. Of a
 // tenant's prompts: the higher priority, the earlier turn, then first come first served; streaming prompts come after
-// closed ones of equal priority, and the background comes after all tenants. In every eighth step a tenant's turn
+// closed ones of equal priority, and low-priority jobs come after all tenants. In every eighth step a tenant's turn
 // begins with its oldest prompt, until that has had a part in a step.
 //
 // Not thread-safe. Prompts must outlive their time in the queue; what orders them changes only while they are outside.
@@ -38,7 +38,7 @@ class PromptQueue {
   void Charge(const Order& order, const absl::btree_map<std::string, int64_t>& spent);
   // Tokens that Charge has counted were not computed.
   void GiveBack(const std::string& tenant, int64_t tokens) { turns_.GiveBack(tenant, tokens); }
-  // Whether `a` gives its blocks to others before `b`: the background first, then prompts of the tenant that has had
+  // Whether `a` loses its blocks before `b`: low-priority jobs first, then prompts of the tenant that has received
   // most, then those that run last.
   bool GivesWayBefore(const ScheduledPrompt& a, const ScheduledPrompt& b) const;
 

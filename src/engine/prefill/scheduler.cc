@@ -41,7 +41,7 @@ absl::Status PrefillScheduler::Add(PrefillTask task) {
   auto request = std::make_unique<ScheduledPrompt>();
   request->arrival = ++arrivals_;
   request->wanted = tokens;
-  request->told = !task.open;
+  request->progress_reported = !task.open;
   request->task = std::move(task);
   request->ready_at_add = staging_.Expect(*request, 0);
   if (tokens > 0) queue_.Insert(request.get());
@@ -77,7 +77,7 @@ absl::Status PrefillScheduler::Extend(const RequestId& id, std::span<const Token
   request.extended = true;
   if (request.planned < request.wanted) queue_.Insert(&request);
   if (last) Protect(request);
-  if (last && request.done >= request.wanted) TellAll(request);
+  if (last && request.done >= request.wanted) ReportAll(request);
   streaming_.OnExtended(request, last);
   return absl::OkStatus();
 }
@@ -91,9 +91,9 @@ void PrefillScheduler::SetTurn(const RequestId& id, absl::Time turn) {
 }
 
 // What a prompt that was open has, now that nothing can take it away any more.
-void PrefillScheduler::TellAll(ScheduledPrompt& request) {
-  if (request.told || request.task.open) return;
-  request.told = true;
+void PrefillScheduler::ReportAll(ScheduledPrompt& request) {
+  if (request.progress_reported || request.task.open) return;
+  request.progress_reported = true;
   if (request.done > 0) progress_.push_back({request.task.request_id, 0, request.done});
 }
 
@@ -106,7 +106,7 @@ void PrefillScheduler::Limit(const RequestId& id, int64_t tokens) {
     queue_.Erase(&request);
     staging_.Unprotect(request);
   }
-  if (request.done >= request.wanted) TellAll(request);
+  if (request.done >= request.wanted) ReportAll(request);
 }
 
 void PrefillScheduler::Stop(const RequestId& id) {
@@ -126,7 +126,7 @@ void PrefillScheduler::Remove(const RequestId& id) {
 // Its full blocks stay in the cache as long as nobody needs the room. What was told of one in the background, of which
 // nothing moves, is told again.
 void PrefillScheduler::GiveBack(ScheduledPrompt& request) {
-  request.told = false;
+  request.progress_reported = false;
   request.table.Truncate(0);
   request.planned = request.done = request.own_begin = request.slice_begin = 0;
   request.counters = {};
@@ -139,8 +139,11 @@ void PrefillScheduler::GiveBack(ScheduledPrompt& request) {
 
 // Of a prompt that waits to begin.
 void PrefillScheduler::Protect(ScheduledPrompt& prompt) {
-  staging_.Unprotect(prompt);
-  if (queue_.contains(&prompt)) staging_.Protect(prompt);
+  if (queue_.contains(&prompt)) {
+    staging_.Protect(prompt);
+  } else {
+    staging_.Unprotect(prompt);
+  }
 }
 
 const Batch& PrefillScheduler::PlanStep() {
@@ -152,7 +155,9 @@ const Batch& PrefillScheduler::PlanStep() {
   PlanPrompts(
       order.prompts, [this](const ScheduledPrompt& prompt) { return streaming_.IsWorthwhile(prompt); }, room);
   // The worker would idle: what is left streams, or waits for blocks.
-  const StreamingShare::Alone takes_part = streaming_.WorthAStep(queue_);
+  const auto takes_part = [streaming = streaming_.AreWorthAStep(queue_)](const ScheduledPrompt& prompt) {
+    return prompt.Yields() && (streaming || !prompt.task.open);
+  };
   const bool alone = !step_running() && std::ranges::any_of(order.prompts, [&](const ScheduledPrompt* prompt) {
     return takes_part(*prompt);
   });
@@ -178,7 +183,7 @@ void PrefillScheduler::PlanPrompts(const std::vector<ScheduledPrompt*>& order,
         admitting = admitting && open;  // no prompt overtakes one that waits for blocks, unless that streams
         continue;
       }
-      TellAll(*prompt);
+      ReportAll(*prompt);
       if (!yields) room.spent[prompt->task.tenant] += kBlockTokens;
     }
     // Promised blocks that are taken up stay reserved until the step has succeeded.
@@ -247,7 +252,7 @@ std::vector<PrefillScheduler::Progress> PrefillScheduler::LastSlices() const {
   std::vector<Progress> slices;
   for (const ScheduledPrompt* request : step_) {
     const bool has_slice = request->slice_begin < request->planned;
-    if (request->stopped || !request->told || !has_slice || request->planned < request->wanted) continue;
+    if (request->stopped || !request->progress_reported || !has_slice || request->planned < request->wanted) continue;
     slices.push_back({request->task.request_id, request->slice_begin, request->planned});
   }
   return slices;
@@ -332,12 +337,12 @@ void PrefillScheduler::RollBack(ScheduledPrompt& request) {
 }
 
 void PrefillScheduler::SetDone(ScheduledPrompt& request, int64_t done) {
-  if (done > request.done && !request.stopped && request.told) {
+  if (done > request.done && !request.stopped && request.progress_reported) {
     progress_.push_back({request.task.request_id, request.done, done});
   }
   if (done > request.done && !request.stopped && request.task.open) grown_.push_back(request.task.request_id);
   request.done = done;
-  if (!request.stopped && done >= request.wanted) TellAll(request);
+  if (!request.stopped && done >= request.wanted) ReportAll(request);
 }
 
 void PrefillScheduler::Lease(const RequestId& id, const KvLease& lease, LeaseHolder holder, absl::Time now) {
@@ -357,7 +362,7 @@ PrefillScheduler::Load PrefillScheduler::load() const {
   Load load;
   for (const ScheduledPrompt* request : queue_) {
     ++(request->admitted ? load.running : load.waiting);
-    if (request->IsInBackground()) continue;  // whoever comes does not wait for them
+    if (request->IsInBackground()) continue;  // a new prompt does not wait for low-priority jobs
     load.queued_tokens += std::max<int64_t>(0, request->wanted - std::max(request->planned, request->ready_at_add));
   }
   return load;
@@ -376,7 +381,7 @@ void PrefillScheduler::CheckInvariants() const {
                 "a request took blocks before it was admitted");
     const bool active = !request->stopped && request->planned < request->wanted;
     BATON_CHECK(queue_.contains(request.get()) == active, "an inactive request is planned, or an active one is not");
-    BATON_CHECK(!request->protection || active, "cached blocks are spared for a request that has what it wants");
+    BATON_CHECK(!request->protection || active, "cached blocks are protected for a request that has what it wants");
     const PrefillCounters& counters = request->counters;
     const int64_t staged = counters.from_host + counters.from_disk;
     BATON_CHECK(counters.cached + counters.shared + staged + counters.computed == request->planned,

@@ -141,7 +141,7 @@ class PrefillScheduler {
   void PlanPrompts(const std::vector<ScheduledPrompt*>& order,
                    absl::FunctionRef<bool(const ScheduledPrompt&)> takes_part, StepRoom& room);
   void GiveBack(ScheduledPrompt& prompt);
-  void TellAll(ScheduledPrompt& prompt);
+  void ReportAll(ScheduledPrompt& prompt);
   void Protect(ScheduledPrompt& prompt);
   int64_t Advance(ScheduledPrompt& prompt, int64_t budget);
   void TakeUp(ScheduledPrompt& prompt, RadixTree::State state);

@@ -7,7 +7,7 @@
 namespace baton {
 
 void StreamingShare::Limit(OpenPromptLimits limits) {
-  BATON_CHECK(limits.step_tokens >= kBlockTokens, "open prompts may compute at least one block in a step");
+  BATON_CHECK(limits.step_tokens >= kBlockTokens, "streaming prompts may compute at least one block per step");
   limits_ = limits;
 }
 
@@ -24,12 +24,12 @@ void StreamingShare::OnExtended(ScheduledPrompt& prompt, bool last) {
   step_completes_ |= last && prompt.planned > prompt.done && prompt.planned >= prompt.wanted;
 }
 
-StreamingShare::Alone StreamingShare::WorthAStep(const PromptQueue& queue) const {
+bool StreamingShare::AreWorthAStep(const PromptQueue& queue) const {
   int64_t tokens = 0;
   for (const ScheduledPrompt* prompt : queue) {
     if (prompt->task.open) tokens += prompt->wanted - prompt->planned;
   }
-  return Alone(tokens >= limits_.alone);
+  return tokens >= limits_.alone;
 }
 
 int64_t StreamingShare::TokensBeside(const PromptQueue& queue) const {

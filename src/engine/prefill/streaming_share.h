@@ -36,19 +36,8 @@ class StreamingShare {
   bool IsWorthwhile(const ScheduledPrompt& prompt) const {
     return !prompt.task.open || prompt.wanted - prompt.planned >= limits_.increment;
   }
-  // Whether it takes part in a step that would be empty otherwise. `queue`: all that wait.
-  class Alone {
-   public:
-    bool operator()(const ScheduledPrompt& prompt) const {
-      return prompt.Yields() && (streaming_are_worth_a_step_ || !prompt.task.open);
-    }
-
-   private:
-    friend class StreamingShare;
-    explicit Alone(bool worth) : streaming_are_worth_a_step_(worth) {}
-    bool streaming_are_worth_a_step_;
-  };
-  Alone WorthAStep(const PromptQueue& queue) const;
+  // Whether the streaming prompts of the queue are worth a step that would be empty otherwise.
+  bool AreWorthAStep(const PromptQueue& queue) const;
   // Tokens that the next step may compute for prompts that yield: beside others, and alone.
   int64_t TokensBeside(const PromptQueue& queue) const;
   int64_t TokensAlone() const { return limits_.step_tokens; }

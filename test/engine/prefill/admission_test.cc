@@ -18,7 +18,7 @@ class Room {
     auto prompt = MakePrompt(id, static_cast<TokenId>(prompts.size() + 1), blocks);
     prompt->task.priority = priority;
     prompt->task.open = streams;
-    prompt->told = !streams;
+    prompt->progress_reported = !streams;
     queue.Insert(prompt.get());
     return *(prompts[id] = std::move(prompt));
   }
@@ -119,7 +119,7 @@ TEST_CASE("a prompt that was closed lately gives its blocks back until its progr
   REQUIRE(r.Admit(closed).empty());
   r.Compute(closed, 2);
   CHECK(r.Admit(r.Add("b", 3)) == "no");
-  closed.told = false;
+  closed.progress_reported = false;
   CHECK(r.Admit(r.Add("c", 3)) == "a");
 }
 

@@ -48,13 +48,12 @@ TEST_CASE("a streaming prompt takes part beside others once an increment of it w
 
 TEST_CASE("streaming prompts have an idle worker's step once enough of their tokens wait") {
   Share s;
-  ScheduledPrompt& streaming = s.Add(1, /*streams=*/true);
-  const ScheduledPrompt& background = s.Add(1, /*streams=*/false, kBackgroundPriority);
-  CHECK_FALSE(s.share.WorthAStep(s.queue)(streaming));
-  CHECK(s.share.WorthAStep(s.queue)(background));
   s.Add(1, /*streams=*/true);
-  CHECK(s.share.WorthAStep(s.queue)(streaming));
-  CHECK_FALSE(s.share.WorthAStep(s.queue)(s.Add(1, /*streams=*/false)));  // it waits for room
+  CHECK_FALSE(s.share.AreWorthAStep(s.queue));
+  s.Add(4, /*streams=*/false);  // closed prompts do not count
+  CHECK_FALSE(s.share.AreWorthAStep(s.queue));
+  s.Add(1, /*streams=*/true);
+  CHECK(s.share.AreWorthAStep(s.queue));
   CHECK(s.share.TokensAlone() == kLimits.step_tokens);
 }
 

@@ -86,7 +86,7 @@ TEST_CASE("jinja2 itself agrees with the constructs' expectations") {
   }
 }
 
-TEST_CASE("a construct that is not implemented is refused by name and line when the template is parsed") {
+TEST_CASE("a construct that is not implemented is refused by name and line on parsing") {
   const std::pair<const char*, const char*> cases[] = {
       {"a\n{% include 'x' %}", "line 2: statement 'include'"},
       {"{{ x|urlize }}", "filter 'urlize'"},
