@@ -1,16 +1,24 @@
 // What a decode worker's host does between two steps, for which a device waits: from the tokens of one step to the
-// batch of the next. The backend of this program chooses tokens by itself and computes nothing.
+// batch of the next; and what each token costs it until the token is sent. The backend of this program chooses tokens
+// by itself and computes nothing.
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
+#include <ctime>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "bench/allocations.h"
+#include "bench/instant_workers.h"
 #include "bench/report.h"
 #include "engine/decode/fixture.h"
 #include "engine/decode/worker.h"
+#include "rpc/attach_client.h"
+#include "shell/decode_service.h"
 
 namespace baton {
 namespace {
@@ -31,7 +39,9 @@ struct Options {
 // Chooses a letter for each row, and takes as long as a device would.
 class IdleBackend final : public Backend {
  public:
-  IdleBackend(int64_t blocks, std::chrono::microseconds takes) : memory_(blocks), takes_(takes) {}
+  // Counts the allocations between steps of `rows_counted` rows.
+  IdleBackend(int64_t blocks, std::chrono::microseconds takes, int64_t rows_counted)
+      : memory_(blocks), takes_(takes), rows_counted_(rows_counted) {}
   const KvLayout& kv_layout() const override { return memory_.kv_layout(); }
   Slab kv_slab() override { return memory_.kv_slab(); }
   std::string numerics_id() const override { return memory_.numerics_id(); }
@@ -44,6 +54,10 @@ class IdleBackend final : public Backend {
     // The first steps, and those in which requests begin or end, are others.
     if (rows == last_rows_) gaps_us_.push_back(std::chrono::duration<double, std::micro>(begin - ended_).count());
     last_rows_ = rows;
+    if (rows == rows_counted_) {
+      if (steps_++ == 0) allocations_ = -ThreadAllocations();
+      total_ = ThreadAllocations();
+    }
     tokens_.assign(static_cast<size_t>(rows), {.id = 'n' - 'a', .logprob = 0});
     meanwhile.work();
     while (Now() < begin + takes_) {  // as a host waits for a GPU
@@ -53,12 +67,17 @@ class IdleBackend final : public Backend {
   }
   // From the end of a step to the beginning of the next. REQUIRES: no step runs.
   const std::vector<double>& gaps_us() const { return gaps_us_; }
+  // Of the thread that calls Forward. REQUIRES: no step runs.
+  double allocations_per_token() const {
+    return static_cast<double>(allocations_ + total_) / static_cast<double>((steps_ - 1) * rows_counted_);
+  }
 
  private:
   FakeBackend memory_;
   const std::chrono::microseconds takes_;
   std::vector<SampledToken> tokens_;
-  int64_t last_rows_ = 0;
+  const int64_t rows_counted_;
+  int64_t last_rows_ = 0, steps_ = 0, allocations_ = 0, total_ = 0;
   SteadyTime ended_;
   std::vector<double> gaps_us_;
 };
@@ -98,7 +117,7 @@ DecodeJob JobOf(int stream, const Setting& setting) {
 
 // The engine alone: what is behind the gap, or `ahead` of the end of the step before.
 nlohmann::json Phases(const Setting& setting, bool ahead) {
-  IdleBackend backend(BlocksOf(setting), std::chrono::microseconds(0));
+  IdleBackend backend(BlocksOf(setting), std::chrono::microseconds(0), setting.streams);
   DecodeEngine engine(EngineOptions(setting));
   const absl::Time now = absl::UnixEpoch();
   BATON_CHECK(engine.handoff().OnLink(TestLink(), now).ok(), "the link was refused");
@@ -143,7 +162,7 @@ nlohmann::json Phases(const Setting& setting, bool ahead) {
 nlohmann::json Gap(const Setting& setting) {
   const SteadyClock clock;
   NoListener listener;
-  IdleBackend backend(BlocksOf(setting), std::chrono::microseconds(setting.options.device_us));
+  IdleBackend backend(BlocksOf(setting), std::chrono::microseconds(setting.options.device_us), setting.streams);
   DecodeWorkerOptions options;
   options.engine = EngineOptions(setting);
   DecodeWorker worker(std::move(options), backend, listener, clock);
@@ -157,6 +176,105 @@ nlohmann::json Gap(const Setting& setting) {
   }
   worker.Shutdown(absl::InfiniteDuration());
   return {{"gap_us", Median(backend.gaps_us())}};
+}
+
+double ThreadCpuMicroseconds() {
+  timespec time{};
+  BATON_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0, "no clock of the thread");
+  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) / 1e3;
+}
+
+// Measures the thread that delivers a worker's tokens to its service, from the second step on.
+class MeasuredListener final : public DecodeListener {
+ public:
+  explicit MeasuredListener(DecodeService& service) : service_(service) {}
+  void OnUpdates(std::span<TokenUpdate> updates) override {
+    if (steps_++ == 1) {
+      cpu_us_ = -ThreadCpuMicroseconds();
+      allocations_ = -ThreadAllocations();
+    }
+    if (steps_ > 1) tokens_ += std::ssize(updates);
+    service_.OnUpdates(updates);
+    total_us_ = ThreadCpuMicroseconds();
+    total_ = ThreadAllocations();
+  }
+  void OnFailed(const RequestFailed& failed) override { service_.OnFailed(failed); }
+  // REQUIRES: the worker has shut down.
+  double cpu_us_per_token() const { return (cpu_us_ + total_us_) / static_cast<double>(tokens_); }
+  double allocations_per_token() const {
+    return static_cast<double>(allocations_ + total_) / static_cast<double>(tokens_);
+  }
+
+ private:
+  DecodeService& service_;
+  int64_t steps_ = 0, tokens_ = 0, allocations_ = 0, total_ = 0;
+  double cpu_us_ = 0, total_us_ = 0;
+};
+
+// A router that starts jobs and drops their tokens.
+class BenchRouter {
+ public:
+  explicit BenchRouter(const std::string& address)
+      : stub_(worker::v1::DecodeWorker::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()))),
+        stream_([](const worker::v1::DecodeEvent&) {}, [this](const grpc::Status&) { OnDone(); }) {
+    stream_.Start([this](grpc::ClientContext* context, Stream* stream) { stub_->async()->Attach(context, stream); });
+  }
+  ~BenchRouter() {
+    stream_.Cancel();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return done_; });
+  }
+  void Start(const DecodeJob& job) {
+    worker::v1::DecodeCommand command;
+    *command.mutable_decode() = ToProto(job);
+    stream_.Send(std::move(command));
+  }
+
+ private:
+  using Stream = AttachClient<worker::v1::DecodeCommand, worker::v1::DecodeEvent>;
+  void OnDone() {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+    changed_.notify_all();
+  }
+
+  std::unique_ptr<worker::v1::DecodeWorker::Stub> stub_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  Stream stream_;
+};
+
+// A worker that sends its tokens to a router: allocations of the threads of its steps and of its tokens' delivery, and
+// CPU time of the latter. gRPC's own threads are the router's, too, and are not counted.
+nlohmann::json Tokens(const Setting& setting) {
+  const SteadyClock clock;
+  Metrics metrics;
+  DecodeService service(metrics, "bench", /*vllm=*/false);
+  MeasuredListener listener(service);
+  IdleBackend backend(BlocksOf(setting), std::chrono::microseconds(setting.options.device_us), setting.streams);
+  DecodeWorkerOptions options;
+  options.engine = EngineOptions(setting);
+  DecodeWorker worker(std::move(options), backend, listener, clock);
+  service.Open(worker, Info(WorkerRole::kDecode, "", kDecodeIncarnation));
+  auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service});
+  BATON_CHECK(server.ok(), server.status().ToString());
+  BATON_CHECK(worker.OnLink(TestLink()).ok(), "the link was refused");
+  {
+    BenchRouter router((*server)->address());
+    for (int i = 0; i < setting.streams; ++i) {
+      DecodeJob job = JobOf(i, setting);
+      HandOff(
+          job, backend.kv_slab().host(), [&](const ReserveRequest& r) { return worker.OnReserve(r); },
+          [&](const Commit& c) { return worker.OnCommit(c); });
+      router.Start(job);
+    }
+    worker.Shutdown(absl::InfiniteDuration());
+    service.Close();
+  }
+  return {{"deliver_cpu_us_per_token", listener.cpu_us_per_token()},
+          {"deliver_allocations_per_token", listener.allocations_per_token()},
+          {"step_allocations_per_token", backend.allocations_per_token()}};
 }
 
 int Main(int argc, char** argv) {
@@ -187,11 +305,14 @@ int Main(int argc, char** argv) {
     result.update(Phases(setting, /*ahead=*/false));
     result.update(Phases(setting, /*ahead=*/true));
     result.update(Gap(setting));
+    result.update(Tokens(setting));
     const auto us = [&](const char* key) { return result[key].get<double>(); };
     std::printf(
         "%4d streams: %.1f us from step to step (tokens taken %.1f, step ended %.1f, next one begun %.1f); while a "
         "device computes, updates made %.1f, the next step begun %.1f\n",
         streams, us("gap_us"), us("take_us"), us("finish_us"), us("begin_us"), us("tell_us"), us("next_us"));
+    std::printf("              delivered: %.2f us CPU and %.2f allocations per token, in steps %.2f allocations\n",
+                us("deliver_cpu_us_per_token"), us("deliver_allocations_per_token"), us("step_allocations_per_token"));
     report["cases"].push_back(std::move(result));
   }
   return WriteReport(report, options.json);

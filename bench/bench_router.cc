@@ -1,4 +1,5 @@
-// What the router costs: CPU of its process for each streamed token, and what it adds to a token's way to the client.
+// What the router costs: CPU and allocations of its process for each streamed token, and what it adds to a token's way
+// to the client.
 //
 // The router runs in a process of its own, with real sockets on both sides. Workers and clients are in this process:
 // workers make one token for each of their requests in every step and do nothing else, and the same workers serve the
@@ -120,31 +121,38 @@ class Bench {
 
   nlohmann::json Run(int streams) {
     std::vector<double> direct_p50, routed_p50, http_p50, direct_p99, routed_p99, added, http_added, cpu, http_cpu;
+    std::vector<double> allocations, http_allocations;
     for (int round = 0; round < options_.rounds; ++round) {
-      double cpu_us = 0;
-      const std::vector<double> direct = Window(workers_.direct(), streams, cpu_us);
-      const std::vector<double> routed = Window(router_.address(), streams, cpu_us);
+      Costs costs;
+      const std::vector<double> direct = Window(workers_.direct(), streams, costs);
+      const std::vector<double> routed = Window(router_.address(), streams, costs);
       direct_p50.push_back(Quantile(direct, 0.5));
       routed_p50.push_back(Quantile(routed, 0.5));
       direct_p99.push_back(Quantile(direct, 0.99));
       routed_p99.push_back(Quantile(routed, 0.99));
       added.push_back(routed_p50.back() - direct_p50.back());
-      cpu.push_back(cpu_us / static_cast<double>(routed.size()));
-      const std::vector<double> http = HttpWindow(streams, cpu_us);
+      cpu.push_back(costs.cpu_us / static_cast<double>(routed.size()));
+      allocations.push_back(costs.allocations / static_cast<double>(routed.size()));
+      const std::vector<double> http = HttpWindow(streams, costs);
       http_p50.push_back(Quantile(http, 0.5));
       http_added.push_back(http_p50.back() - routed_p50.back());
-      http_cpu.push_back(cpu_us / static_cast<double>(http.size()) - cpu.back());
+      http_cpu.push_back(costs.cpu_us / static_cast<double>(http.size()) - cpu.back());
+      http_allocations.push_back(costs.allocations / static_cast<double>(http.size()));
     }
     const auto median = [](const std::vector<double>& values) { return Quantile(values, 0.5); };
-    std::printf("%3d streams: router %.1f us CPU per token; p50 direct %.0f us, routed %.0f us, added %.0f us\n",
-                streams, median(cpu), median(direct_p50), median(routed_p50), median(added));
-    std::printf("             HTTP over gRPC: %+.1f us CPU per token; p50 %.0f us, added %+.0f us\n", median(http_cpu),
-                median(http_p50), median(http_added));
+    std::printf(
+        "%3d streams: router %.1f us CPU and %.1f allocations per token; p50 direct %.0f us, routed %.0f us, added "
+        "%.0f us\n",
+        streams, median(cpu), median(allocations), median(direct_p50), median(routed_p50), median(added));
+    std::printf("             HTTP over gRPC: %+.1f us CPU per token; %.1f allocations; p50 %.0f us, added %+.0f us\n",
+                median(http_cpu), median(http_allocations), median(http_p50), median(http_added));
     std::fflush(stdout);
     return {{"streams", streams},
             {"tokens_per_s", streams * 1000 / options_.step_ms},
             {"router_cpu_us_per_token", median(cpu)},
             {"router_cpu_us_per_token_best", *std::min_element(cpu.begin(), cpu.end())},
+            {"router_allocations_per_token", median(allocations)},
+            {"http_allocations_per_token", median(http_allocations)},
             {"direct_us", {{"p50", median(direct_p50)}, {"p99", median(direct_p99)}}},
             {"routed_us", {{"p50", median(routed_p50)}, {"p99", median(routed_p99)}}},
             {"http_cpu_us_per_token_over_grpc", median(http_cpu)},
@@ -155,16 +163,26 @@ class Bench {
   }
 
  private:
-  // All latencies of a while, after everything is connected, and the router's CPU time meanwhile.
-  std::vector<double> Window(const std::string& address, int streams, double& cpu_us) {
+  // What the router's process spends in a while.
+  struct Costs {
+    double cpu_us = 0, allocations = 0;
+  };
+  Costs Measure() {
+    Costs costs{-router_.CpuMicroseconds(), -router_.AllocationCount()};
+    std::this_thread::sleep_for(std::chrono::seconds(options_.seconds));
+    costs.cpu_us += router_.CpuMicroseconds();
+    costs.allocations += router_.AllocationCount();
+    return costs;
+  }
+
+  // All latencies of a while, after everything is connected, and the router's costs meanwhile.
+  std::vector<double> Window(const std::string& address, int streams, Costs& costs) {
     std::vector<std::unique_ptr<Client>> clients;
     for (int i = 0; i < streams; ++i) clients.push_back(std::make_unique<Client>(address, times_));
     for (const auto& client : clients) client->AwaitFirst();
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     for (const auto& client : clients) client->Measure(true);
-    cpu_us = -router_.CpuMicroseconds();
-    std::this_thread::sleep_for(std::chrono::seconds(options_.seconds));
-    cpu_us += router_.CpuMicroseconds();
+    costs = Measure();
     for (const auto& client : clients) client->Measure(false);
     std::vector<double> latencies;
     for (const auto& client : clients) {
@@ -175,14 +193,12 @@ class Bench {
   }
 
   // The same over HTTP.
-  std::vector<double> HttpWindow(int streams, double& cpu_us) {
+  std::vector<double> HttpWindow(int streams, Costs& costs) {
     HttpStreams clients(router_.http(), streams, [this](int step) { return times_.MicrosecondsSince(step); });
     clients.AwaitFirst();
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     clients.Measure(true);
-    cpu_us = -router_.CpuMicroseconds();
-    std::this_thread::sleep_for(std::chrono::seconds(options_.seconds));
-    cpu_us += router_.CpuMicroseconds();
+    costs = Measure();
     clients.Measure(false);
     return clients.TakeLatencies();
   }

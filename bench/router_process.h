@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/logging.h"
+#include "bench/allocations.h"
 #include "bench/instant_workers.h"
 #include "model/byte_model.h"
 #include "node/router_node.h"
@@ -23,7 +24,8 @@ extern char** environ;
 
 namespace baton {
 
-// The router's process: says where it listens, and ends with its standard input.
+// Runs the router's process: it prints where it listens, then its count of allocations for each byte of its standard
+// input, and ends with that.
 inline int BeRouter(const std::vector<std::string>& workers, int64_t max_requests) {
   spdlog::set_level(spdlog::level::off);  // the address is all that it says
   RouterOptions options;
@@ -42,6 +44,8 @@ inline int BeRouter(const std::vector<std::string>& workers, int64_t max_request
   std::printf("%s %s\n", (*node)->server().address().c_str(), (*node)->http()->address().c_str());
   std::fflush(stdout);
   while (std::getchar() != EOF) {
+    std::printf("%lld\n", static_cast<long long>(Allocations()));
+    std::fflush(stdout);
   }
   return 0;
 }
@@ -66,17 +70,15 @@ class RouterProcess {
     close(in[0]);
     close(out[1]);
     stdin_ = in[1];
-    FILE* lines = fdopen(out[0], "r");
-    char line[256] = {};
-    BATON_CHECK(std::fgets(line, sizeof line, lines) != nullptr, "the router did not start");
-    std::fclose(lines);
-    const std::string said(line, std::strcspn(line, "\n"));
-    address_ = said.substr(0, said.find(' '));
-    http_ = said.substr(said.find(' ') + 1);
+    lines_ = fdopen(out[0], "r");
+    const std::string addresses = ReadLine();
+    address_ = addresses.substr(0, addresses.find(' '));
+    http_ = addresses.substr(addresses.find(' ') + 1);
   }
   ~RouterProcess() {
     close(stdin_);
     waitpid(pid_, nullptr, 0);
+    std::fclose(lines_);
   }
   const std::string& address() const { return address_; }
   const std::string& http() const { return http_; }
@@ -85,6 +87,11 @@ class RouterProcess {
     timespec time{};
     BATON_CHECK(clock_getcpuclockid(pid_, &clock) == 0 && clock_gettime(clock, &time) == 0, "no clock of the router");
     return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) / 1e3;
+  }
+  // Calls of operator new in the router's process so far.
+  double AllocationCount() const {
+    BATON_CHECK(write(stdin_, "\n", 1) == 1, "the router's standard input is closed");
+    return std::stod(ReadLine());
   }
   double ResidentBytes() const {
     std::ifstream file(absl::StrCat("/proc/", pid_, "/statm"));
@@ -95,8 +102,15 @@ class RouterProcess {
   }
 
  private:
+  std::string ReadLine() const {
+    char line[256] = {};
+    BATON_CHECK(std::fgets(line, sizeof line, lines_) != nullptr, "the router's process has ended");
+    return std::string(line, std::strcspn(line, "\n"));
+  }
+
   pid_t pid_ = -1;
   int stdin_ = -1;
+  FILE* lines_ = nullptr;
   std::string address_, http_;
 };
 
