@@ -1,6 +1,7 @@
 #include "engine/prefill/engine.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -36,7 +37,10 @@ OpenPromptLimits PrefillEngine::OpenLimits() const {
   if (limits.increment == 0) limits.increment = step_cost_.WorthwhileTokens(kFixedShare);
   if (limits.increment == 0) limits.increment = kNotMeasured;
   const int64_t within = step_cost_.TokensWithin(options_.open_step, options_.step_tokens);
-  limits.step_tokens = std::clamp(within, int64_t{kBlockTokens}, options_.step_tokens);
+  const int64_t bounded = std::clamp(within, int64_t{kBlockTokens}, options_.step_tokens);
+  limits.step_tokens = options_.bounds.share ? bounded : options_.step_tokens;
+  limits.while_waiting = options_.bounds.waiting ? bounded : std::numeric_limits<int64_t>::max();
+  limits.break_off = options_.bounds.break_off;
   limits.increment = std::min(limits.increment, limits.step_tokens);
   limits.alone = std::min(step_cost_.WorthwhileTokens(kFixedShareAlone), limits.increment);
   return limits;

@@ -39,6 +39,7 @@ struct PrefillEngineOptions {
   // Open jobs fill a step for this long at most, as measured, but compute at least a block. What arrives waits no
   // longer for them in all, for the step that runs then and in steps that it shares.
   absl::Duration open_step = absl::Milliseconds(200);
+  StreamingBounds bounds{};  // for measurements; serving has them all
   // Blocks of an open job that are worth a hand-off of their own.
   int64_t least_ahead = 8;
   // Most open or background jobs, and most others: what grows keeps out nobody, nor what it waits for.

@@ -33,11 +33,12 @@ bool StreamingShare::AreWorthAStep(const PromptQueue& queue) const {
 }
 
 int64_t StreamingShare::TokensBeside(const PromptQueue& queue) const {
-  int64_t waited = 0;
+  int64_t beside = limits_.step_tokens;
   for (const ScheduledPrompt* prompt : queue) {
-    if (!prompt->Yields()) waited = std::max(waited, prompt->waited_for_streaming);
+    if (prompt->Yields()) continue;
+    beside = std::min(beside, limits_.while_waiting.value_or(limits_.step_tokens) - prompt->waited_for_streaming);
   }
-  return limits_.step_tokens - waited;
+  return beside;
 }
 
 void StreamingShare::OnPlanned(const PromptQueue& queue, const std::vector<ScheduledPrompt*>& step, int64_t tokens,

@@ -2,12 +2,20 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/prefill/prompt.h"
 #include "engine/prefill/prompt_queue.h"
 
 namespace baton {
+
+// Which rules bound what streaming prompts add to a closed prompt's time to first token, beside the increment.
+struct StreamingBounds {
+  bool share = true;      // tokens of streaming prompts per step
+  bool waiting = true;    // tokens of streaming prompts from a closed prompt's arrival to its end
+  bool break_off = true;  // a step of streaming prompts ends early for a closed prompt
+};
 
 struct OpenPromptLimits {
   // A streaming prompt takes part in a step beside others once this many of its tokens wait.
@@ -19,6 +27,9 @@ struct OpenPromptLimits {
   // of few tokens takes as long as one of many, as on a GPU, a few gain nothing, and a prompt that is closed meanwhile
   // has to wait for that step.
   int64_t alone = 1;
+  // Upper bound on tokens of streaming prompts from a closed prompt's arrival to its end. Unset: step_tokens.
+  std::optional<int64_t> while_waiting{};
+  bool break_off = true;
 };
 
 // Counts what steps compute for prompts that yield (ScheduledPrompt::Yields): streaming ones, and those in the
@@ -47,7 +58,7 @@ class StreamingShare {
   void OnPlanned(const PromptQueue& queue, const std::vector<ScheduledPrompt*>& step, int64_t tokens, bool alone);
   // All prompts of the running step yielded when it was planned, it completes none, and a prompt that does not yield
   // has come since.
-  bool StepHoldsUp() const { return step_yields_ && whole_came_ && !step_completes_; }
+  bool StepHoldsUp() const { return limits_.break_off && step_yields_ && whole_came_ && !step_completes_; }
   bool step_yields() const { return step_yields_; }
   // Tokens of the running step of prompts that yielded when it was planned.
   int64_t tokens_in_step() const { return tokens_in_step_; }
