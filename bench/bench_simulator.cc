@@ -4,8 +4,7 @@
 //
 //   {"model": "qwen2.5-7b", "device": "a100", "overlap": true, "share": true,
 //    "tokens_per_s": 50,     of agents with "paced": true; unset: all run at the device's speed
-//    "step_tokens": 512, "increment": 64, "seed": 1,     optional
-//    "open_step_ms": 200, "bounds": ["share", "waiting", "break-off"],     optional; see StreamingBounds
+//    "step_tokens": 512, "increment": 64, "open_step_ms": 25, "seed": 1,     optional
 //    "schedule": "sjf",                                  as the router's --schedule; "fcfs" where unset
 //    "arrivals": [0, 1.5],                               seconds, one for each workflow; unset: all at once
 //    "workflows": [[{"name": "A", "output": 64, "paced": true, "parts": [{"ids": "name", "length": 64}]},
@@ -19,7 +18,6 @@
 //    "sessions": [[{"model": "planner", "added": [{"ids": "name", "length": 64}], "output": 40}]]}
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -74,10 +72,6 @@ absl::StatusOr<ClusterShape> ReadShape(const Json& json) {
   if (json.contains("tokens_per_s")) shape.pace = absl::Seconds(1 / json["tokens_per_s"].get<double>());
   if (json.contains("increment")) shape.increment = json["increment"].get<int64_t>();
   if (json.contains("open_step_ms")) shape.open_step = absl::Milliseconds(json["open_step_ms"].get<double>());
-  if (json.contains("bounds")) {
-    const auto bounds = json["bounds"].get<std::set<std::string>>();
-    shape.bounds = {bounds.contains("share"), bounds.contains("waiting"), bounds.contains("break-off")};
-  }
   const std::string schedule = json.value("schedule", "fcfs");
   if (schedule == "sjf") {
     shape.shortest_first.emplace();

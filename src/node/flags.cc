@@ -135,8 +135,9 @@ void AddStepTokens(CLI::App& app, WorkerOptions& o) {
       ->capture_default_str();
   app.add_option(
          "--growing-step-ms", o.growing_step_ms,
-         "prompts that still grow fill a step for this long at most, as measured: other requests wait no longer "
-         "for them, in all their steps together")
+         "streaming prompts fill a step for this long at most, as measured, or for twice its fixed cost: other "
+         "requests "
+         "wait this long at most for them in the step that runs when they arrive, and in each step that they share")
       ->check(CLI::Range(int64_t{1}, int64_t{60'000}))
       ->capture_default_str();
 }

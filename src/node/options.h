@@ -71,13 +71,13 @@ struct WorkerOptions {
   int64_t kv_host_mb = 0;         // prefill: memory for evicted KV blocks
   std::string kv_disk_dir;        // prefill: where those go that memory evicts
   int64_t kv_disk_mb = 0;
-  int64_t step_tokens = 0;  // prefill: most tokens computed in a step; 0: what suits the device (below)
-  int64_t increment = 0;    // prefill: tokens of a growing prompt that are worth a share of a step; 0: as measured
-  int64_t growing_step_ms = 200;  // prefill: how long growing prompts may fill a step
-  int32_t max_batch = 0;          // decode: most requests in a step; 0: what suits the device (below)
-  bool verify_kv = false;         // decode: KV blocks are used only with the bytes that were sent
-  bool guard_kv = false;          // KV blocks are written under the key of a reservation, or not at all
-  int64_t max_requests = 1024;    // prefill: most requests at once, and as many that grow
+  int64_t step_tokens = 0;       // prefill: most tokens computed in a step; 0: what suits the device (below)
+  int64_t increment = 0;         // prefill: tokens of a growing prompt that are worth a share of a step; 0: as measured
+  int64_t growing_step_ms = 25;  // prefill: how long streaming prompts fill a step at most
+  int32_t max_batch = 0;         // decode: most requests in a step; 0: what suits the device (below)
+  bool verify_kv = false;        // decode: KV blocks are used only with the bytes that were sent
+  bool guard_kv = false;         // KV blocks are written under the key of a reservation, or not at all
+  int64_t max_requests = 1024;   // prefill: most requests at once, and as many that grow
 };
 
 // Of `baton serve`: all roles in one process.

@@ -90,7 +90,6 @@ void SimulatedCluster::StartPrefill(const WorkerAddress& address, const std::str
   options.engine.step_tokens = shape_.step_tokens;
   options.engine.increment = shape_.increment.value_or(0);
   options.engine.open_step = shape_.open_step;
-  options.engine.bounds = shape_.bounds;
   options.engine.sender.self = {.prefill_address = address,
                                 .prefill_incarnation = info.incarnation,
                                 .module_digest = info.module_digest,

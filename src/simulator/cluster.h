@@ -42,7 +42,6 @@ struct ClusterShape {
   int32_t max_batch = 64;              // of a decode worker, see DecodeEngineOptions
   std::optional<int64_t> increment{};  // the same; unset: as learned from steps
   absl::Duration open_step = PrefillEngineOptions{}.open_step;  // the same
-  StreamingBounds bounds{};                                     // the same
   std::optional<WorkloadOptions> shortest_first{};              // unset: first come first served
   std::optional<SessionLimits> sessions{};                      // unset: any number is active
   Routing routing = Routing::kPinned;

@@ -94,16 +94,14 @@ void SimulatedPrefill::Compute(const Batch& batch, absl::Duration copied) {
   if (computes) record.time = backend_.TimeOf(batch);
   const size_t number = core_.steps.size();
   core_.steps.push_back(record);
-  if (!computes) return Finish(/*broken_off=*/false);
+  if (!computes) return Finish();
   backend_.Forward(batch);  // nobody reads it before its layers are done
   RunLayer(number, 0);
 }
 
-void SimulatedPrefill::Finish(bool broken_off) {
+void SimulatedPrefill::Finish() {
   stepping_ = false;
-  Tell([broken_off](PrefillEngine& engine, absl::Time now) {
-    broken_off ? engine.BreakOffStep(now) : engine.FinishStep(absl::OkStatus(), now);
-  });
+  Tell([](PrefillEngine& engine, absl::Time now) { engine.FinishStep(absl::OkStatus(), now); });
 }
 
 void SimulatedPrefill::RunLayer(size_t step, int64_t layer) {
@@ -112,13 +110,8 @@ void SimulatedPrefill::RunLayer(size_t step, int64_t layer) {
   const double share = static_cast<double>(layer + 1) / static_cast<double>(layers);
   core_.queue.At(record.start + record.time * share, [this, step, layer, layers] {
     if (dead_) return;
-    bool go_on = true;
-    Tell([&](PrefillEngine& engine, absl::Time now) { go_on = engine.LayerDone(layer, now); });
-    if (go_on && layer + 1 < layers) return RunLayer(step, layer + 1);
-    StepRecord& ended = core_.steps[step];
-    ended.broken_off = !go_on;
-    ended.time = core_.queue.Now() - ended.start;
-    Finish(/*broken_off=*/!go_on);
+    Tell([layer](PrefillEngine& engine, absl::Time now) { engine.LayerDone(layer, now); });
+    layer + 1 < layers ? RunLayer(step, layer + 1) : Finish();
   });
 }
 

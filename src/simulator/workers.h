@@ -30,7 +30,6 @@ struct StepRecord {
   absl::Duration copied{};  // before `start`, staged KV and what is evicted for it
   int64_t tokens = 0;       // computed
   int64_t history = 0;      // attended to, of all slices together
-  bool broken_off = false;
   friend bool operator==(const StepRecord&, const StepRecord&) = default;
 };
 
@@ -116,7 +115,7 @@ class SimulatedPrefill {
   void Copy(const Batch& batch);
   void Compute(const Batch& batch, absl::Duration copied);
   void RunLayer(size_t step, int64_t layer);
-  void Finish(bool broken_off);
+  void Finish();
   void ArmTimer();
   template <typename Reply, typename Handle, typename Answer>
   void Call(const WorkerAddress& to, Handle handle, Answer answer);

@@ -155,7 +155,7 @@ class Scenario {
     std::map<WorkerAddress, int64_t> tokens;
     for (; steps_told_ < cluster_->steps().size(); ++steps_told_) {
       const StepRecord& step = cluster_->steps()[steps_told_];
-      if (step.worker.starts_with("prefill") && !step.broken_off) tokens[step.worker] += step.tokens;
+      if (step.worker.starts_with("prefill")) tokens[step.worker] += step.tokens;
     }
     std::string printed;
     for (const auto& [worker, computed] : tokens)

@@ -1,7 +1,6 @@
 #include "engine/prefill/engine.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,16 +30,14 @@ PrefillEngine::PrefillEngine(PrefillEngineOptions options)
 
 OpenPromptLimits PrefillEngine::OpenLimits() const {
   constexpr int64_t kNotMeasured = 64;
-  constexpr double kFixedShare = 0.25, kFixedShareAlone = 0.67;
+  constexpr double kFixedShare = 0.25, kFixedShareAlone = 0.67, kMostFixed = 0.5;
   OpenPromptLimits limits;
   limits.increment = options_.increment;
   if (limits.increment == 0) limits.increment = step_cost_.WorthwhileTokens(kFixedShare);
   if (limits.increment == 0) limits.increment = kNotMeasured;
   const int64_t within = step_cost_.TokensWithin(options_.open_step, options_.step_tokens);
-  const int64_t bounded = std::clamp(within, int64_t{kBlockTokens}, options_.step_tokens);
-  limits.step_tokens = options_.bounds.share ? bounded : options_.step_tokens;
-  limits.while_waiting = options_.bounds.waiting ? bounded : std::numeric_limits<int64_t>::max();
-  limits.break_off = options_.bounds.break_off;
+  const int64_t worthwhile = std::max(step_cost_.WorthwhileTokens(kMostFixed), int64_t{kBlockTokens});
+  limits.step_tokens = std::min(std::max(within, worthwhile), options_.step_tokens);
   limits.increment = std::min(limits.increment, limits.step_tokens);
   limits.alone = std::min(step_cost_.WorthwhileTokens(kFixedShareAlone), limits.increment);
   return limits;
@@ -324,25 +321,15 @@ void PrefillEngine::CopiesDone(absl::Duration took) {
   scheduler_.staging().CopiesDone(took);
 }
 
-bool PrefillEngine::LayerDone(int64_t layer, absl::Time now) {
+void PrefillEngine::LayerDone(int64_t layer, absl::Time now) {
   for (const auto& slice : scheduler_.LastSlices()) PushReady(slice, layer + 1, now);
-  if (!scheduler_.streaming().StepHoldsUp()) return true;
-  const int64_t layers = options_.sender.self.layout.layers, left = layers - (layer + 1);
-  const absl::Duration wait = (now - step_started_ - step_copied_) * left / (layer + 1);
-  step_done_ = static_cast<double>(layer + 1) / static_cast<double>(layers);
-  return wait <= step_cost_.TimeAdded(step_computes_);
-}
-
-void PrefillEngine::BreakOffStep(absl::Time now) {
-  scheduler_.BreakOffStep(step_done_);
-  OnProgress(now, now);
 }
 
 void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
   ++totals_.steps;
   if (status.ok() && step_computes_ > 0) {
     step_cost_.Add(step_computes_, now - step_started_ - step_copied_,
-                   2 * scheduler_.streaming().tokens_in_step() > step_computes_);
+                   2 * scheduler_.yielding_tokens() > step_computes_);
     scheduler_.streaming().Limit(OpenLimits());
     scheduler_.staging().SetComputeTime(step_cost_.TimeAdded(kBlockTokens));
   }

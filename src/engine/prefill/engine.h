@@ -36,10 +36,11 @@ struct PrefillEngineOptions {
   // Tokens of an open job that are worth a share of a step with others. 0: as many as make a step's fixed cost, as
   // measured, a quarter of the whole. Where the worker would idle, so many that it is two thirds.
   int64_t increment = 0;
-  // Open jobs fill a step for this long at most, as measured, but compute at least a block. What arrives waits no
-  // longer for them in all, for the step that runs then and in steps that it shares.
-  absl::Duration open_step = absl::Milliseconds(200);
-  StreamingBounds bounds{};  // for measurements; serving has them all
+  // Upper bound on the time that open and low-priority jobs fill a step, as measured. They compute
+  // at least a block, and at least as many tokens as make a step's fixed cost half of the whole. A
+  // job that arrives waits this long at most for them in the step that runs, and as long again in
+  // each step that it shares.
+  absl::Duration open_step = absl::Milliseconds(25);
   // Blocks of an open job that are worth a hand-off of their own.
   int64_t least_ahead = 8;
   // Most open or background jobs, and most others: what grows keeps out nobody, nor what it waits for.
@@ -113,11 +114,8 @@ class PrefillEngine {
   const StagedCopies& copies() const { return scheduler_.staging().copies(); }
   // The running step's copies are done, and took so long: its batch begins now.
   void CopiesDone(absl::Duration took);
-  // Backend::Forward has stored this layer of the running step. False: the step is to be broken off here, for a prompt
-  // that is whole would wait longer for the rest of it than its tokens will add to another step.
-  bool LayerDone(int64_t layer, absl::Time now);
-  // In place of FinishStep: nothing is left of the running step, and nobody has failed.
-  void BreakOffStep(absl::Time now);
+  // Backend::Forward has stored this layer of the running step.
+  void LayerDone(int64_t layer, absl::Time now);
   // With Backend::Forward's status. If it failed, so do the requests that the step computed for.
   void FinishStep(const absl::Status& status, absl::Time now);
 
@@ -214,7 +212,6 @@ class PrefillEngine {
   absl::Time step_started_;
   absl::Duration step_copied_;  // how long the running step's copies took
   int64_t step_computes_ = 0;   // tokens, the running step
-  double step_done_ = 0;        // of the running step, when it was last asked whether to go on
   PrefillTotals totals_;
   std::vector<PrefillAction> actions_;
 };

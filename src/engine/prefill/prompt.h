@@ -54,13 +54,12 @@ struct ScheduledPrompt {
   PrefillCounters counters_before;  // what a failing step restores
   bool admitted = false;
   bool stopped = false;
-  bool extended = false;             // so it may hold blocks and wait for more
-  bool progress_reported = true;     // of [0, done), so its blocks stay. False: it streams, or did until lately
-  int64_t waited_for_streaming = 0;  // closed: tokens that steps computed since it came for prompts that yield
-  uint64_t plan = 0;                 // the last one that it had a part in
+  bool extended = false;          // so it may hold blocks and wait for more
+  bool progress_reported = true;  // of [0, done), so its blocks stay. False: it streams, or did until lately
+  uint64_t plan = 0;              // the last one that it had a part in
 
   bool IsInBackground() const { return IsBackground(task.priority); }
-  // It has its share of steps beside others, and a prompt that comes whole breaks it off.
+  // All prompts that yield compute at most StreamingShare::step_tokens() per step.
   bool Yields() const { return task.open || IsInBackground(); }
   // Blocks that it may still take once it is admitted.
   int64_t Outstanding() const { return std::max<int64_t>(0, BlocksFor(wanted) - static_cast<int64_t>(table.size())); }

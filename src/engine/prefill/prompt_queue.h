@@ -36,8 +36,6 @@ class PromptQueue {
   // The step of this order was planned, and computes so many tokens for each tenant. REQUIRES: each prompt that has a
   // part in the step has plan == plan().
   void Charge(const Order& order, const absl::btree_map<std::string, int64_t>& spent);
-  // Tokens that Charge has counted were not computed.
-  void GiveBack(const std::string& tenant, int64_t tokens) { turns_.GiveBack(tenant, tokens); }
   // Whether `a` loses its blocks before `b`: low-priority jobs first, then prompts of the tenant that has received
   // most, then those that run last.
   bool GivesWayBefore(const ScheduledPrompt& a, const ScheduledPrompt& b) const;

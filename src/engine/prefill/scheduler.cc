@@ -46,7 +46,6 @@ absl::Status PrefillScheduler::Add(PrefillTask task) {
   request->ready_at_add = staging_.Expect(*request, 0);
   if (tokens > 0) queue_.Insert(request.get());
   Protect(*request);
-  streaming_.OnAdded(*request);
   prompts_[request->task.request_id] = std::move(request);
   return absl::OkStatus();
 }
@@ -78,7 +77,6 @@ absl::Status PrefillScheduler::Extend(const RequestId& id, std::span<const Token
   if (request.planned < request.wanted) queue_.Insert(&request);
   if (last) Protect(request);
   if (last && request.done >= request.wanted) ReportAll(request);
-  streaming_.OnExtended(request, last);
   return absl::OkStatus();
 }
 
@@ -150,22 +148,18 @@ const Batch& PrefillScheduler::PlanStep() {
   BATON_CHECK(!step_running(), "the last step has not been finished");
   if (queue_.empty()) return batch_;
   const PromptQueue::Order order = queue_.OrderStep();
-  const int64_t beside = streaming_.TokensBeside(queue_);
-  StepRoom room{.tokens = step_tokens_, .yielding_tokens = beside, .reserved = admission_.Reserved()};
+  const int64_t share = streaming_.step_tokens();
+  StepRoom room{.tokens = step_tokens_, .yielding_tokens = share, .reserved = admission_.Reserved()};
   PlanPrompts(
       order.prompts, [this](const ScheduledPrompt& prompt) { return streaming_.IsWorthwhile(prompt); }, room);
-  // The worker would idle: what is left streams, or waits for blocks.
-  const auto takes_part = [streaming = streaming_.AreWorthAStep(queue_)](const ScheduledPrompt& prompt) {
-    return prompt.Yields() && (streaming || !prompt.task.open);
-  };
-  const bool alone = !step_running() && std::ranges::any_of(order.prompts, [&](const ScheduledPrompt* prompt) {
-    return takes_part(*prompt);
-  });
-  if (alone) {
-    room.yielding_tokens = streaming_.TokensAlone();
+  if (!step_running()) {
+    // The worker would idle: what is left streams, or waits for blocks.
+    const auto takes_part = [streaming = streaming_.AreWorthAStep(queue_)](const ScheduledPrompt& prompt) {
+      return prompt.Yields() && (streaming || !prompt.task.open);
+    };
     PlanPrompts(order.prompts, takes_part, room);
   }
-  streaming_.OnPlanned(queue_, step_, (alone ? streaming_.TokensAlone() : beside) - room.yielding_tokens, alone);
+  yielding_tokens_ = share - room.yielding_tokens;
   queue_.Charge(order, room.spent);
   return batch_;
 }
@@ -285,20 +279,8 @@ std::vector<RequestId> PrefillScheduler::FinishStep(bool ok) {
   return failed;
 }
 
-void PrefillScheduler::BreakOffStep(double done) {
-  BATON_CHECK(step_running() && streaming_.step_yields(), "no step that may be broken off is running");
-  streaming_.OnBrokenOff(queue_, done);
-  for (auto it = step_.rbegin(); it != step_.rend(); ++it) {
-    const auto spent = static_cast<double>((*it)->planned - (*it)->slice_begin);
-    if (!(*it)->IsInBackground()) queue_.GiveBack((*it)->task.tenant, static_cast<int64_t>((1 - done) * spent));
-    RollBack(**it);
-    if (!(*it)->stopped && (*it)->planned < (*it)->wanted) queue_.Insert(*it);
-  }
-  ForgetStep(false);
-}
-
 void PrefillScheduler::ForgetStep(bool ok) {
-  streaming_.OnStepOver();
+  yielding_tokens_ = 0;
   staging_.staging().EndStep(ok);
   for (ScheduledPrompt* request : step_) {
     if (!request->stopped) continue;

@@ -93,10 +93,6 @@ class PrefillScheduler {
   // The step's KV is written. For a failed step (`ok` false) promises are broken, requests that waited for them are
   // planned anew, and those with slices of their own are stopped: their ids are returned.
   std::vector<RequestId> FinishStep(bool ok);
-  // Ends the running step as if it had never been planned: what it has written is lost. So much of it was done, in
-  // [0, 1], which closed prompts have waited for. REQUIRES: streaming().StepHoldsUp(), now or since the step was
-  // planned: what is closed meanwhile may have made it false.
-  void BreakOffStep(double done);
   // Keeps the KV of the request's first tokens, in whole blocks, from now on. Where it holds them a running step is
   // over first. REQUIRES: known.
   void Lease(const RequestId& id, const KvLease& lease, LeaseHolder holder, absl::Time now);
@@ -108,6 +104,8 @@ class PrefillScheduler {
   const KvStaging& staging() const { return staging_.staging(); }
   StreamingShare& streaming() { return streaming_; }
   const StreamingShare& streaming() const { return streaming_; }
+  // Tokens of the running step of prompts that yielded when it was planned.
+  int64_t yielding_tokens() const { return yielding_tokens_; }
 
   // Since the last call. Nothing of an open prompt; all that it has, from position 0, once it is closed and has room.
   std::vector<Progress> TakeProgress() { return std::exchange(progress_, {}); }
@@ -164,6 +162,7 @@ class PrefillScheduler {
   std::vector<std::unique_ptr<ScheduledPrompt>> removed_;  // while the running step uses their blocks
   std::vector<std::vector<TokenId>> outgrown_;             // while the running step reads them
   uint64_t arrivals_ = 0;
+  int64_t yielding_tokens_ = 0;
   Batch batch_;
   std::vector<ScheduledPrompt*> step_;  // with planned > done, in the order of planning: a promise before its sharers
   std::vector<Progress> progress_;

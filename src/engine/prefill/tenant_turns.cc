@@ -39,11 +39,6 @@ void TenantTurns::Charge(const absl::btree_map<std::string, int64_t>& tokens) {
   }
 }
 
-void TenantTurns::GiveBack(const std::string& tenant, int64_t tokens) {
-  const auto line = lines_.find(tenant);
-  if (line != lines_.end()) line->second.time = std::max<int64_t>(0, line->second.time - tokens);
-}
-
 int64_t TenantTurns::TimeOf(const std::string& tenant) const {
   const auto line = lines_.find(tenant);
   if (line == lines_.end()) return now_;

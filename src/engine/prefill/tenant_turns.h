@@ -25,8 +25,6 @@ class TenantTurns {
   std::vector<Candidate> Order(std::vector<Candidate> candidates);
   // The step that was planned last costs them so many tokens each.
   void Charge(const absl::btree_map<std::string, int64_t>& tokens);
-  // What Charge has taken was not spent.
-  void GiveBack(const std::string& tenant, int64_t tokens);
   int64_t TimeOf(const std::string& tenant) const;
 
  private:

@@ -163,10 +163,9 @@ bool PrefillWorker::Step() {
     copies = &engine.copies();
   });
   if (batch == nullptr) return false;
-  bool go_on = true;
   const auto layer_done = [&](int64_t layer) {
-    Tell([&](PrefillEngine& engine, absl::Time now) { go_on = engine.LayerDone(layer, now); });
-    return go_on;
+    Tell([layer](PrefillEngine& engine, absl::Time now) { engine.LayerDone(layer, now); });
+    return true;
   };
   if (parts_.staging != nullptr && !(copies->out.empty() && copies->in.empty())) {
     const absl::Time begin = parts_.clock.Now();
@@ -178,10 +177,6 @@ bool PrefillWorker::Step() {
   }
   absl::Status status;
   if (!batch->slices.empty()) status = parts_.backend.Forward(*batch, layer_done).status();
-  if (!go_on) {
-    Tell([](PrefillEngine& engine, absl::Time now) { engine.BreakOffStep(now); });
-    return true;
-  }
   if (!status.ok()) spdlog::error("the forward pass failed: {}", status.ToString());
   Tell([&](PrefillEngine& engine, absl::Time now) { engine.FinishStep(status, now); });
   return true;

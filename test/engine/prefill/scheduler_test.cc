@@ -38,7 +38,6 @@ class SchedulerScenario {
     if (command.name == "begin") return Plan();
     if (command.name == "end") return Finish(true);
     if (command.name == "fail") return Finish(false);
-    if (command.name == "break_off") return BreakOff();
     if (command.name == "turn") {
       world_->scheduler().SetTurn(id, absl::FromUnixSeconds(std::stoll(command.words.at(1))));
       return "";
@@ -101,11 +100,6 @@ class SchedulerScenario {
     std::string printed;
     for (const RequestId& id : world_->Finish(ok)) absl::StrAppend(&printed, id, " failed\n");
     return printed + Completed();
-  }
-  std::string BreakOff() {
-    if (!world_->scheduler().streaming().StepHoldsUp()) return "holds up nobody\n" + Finish(true);
-    world_->BreakOff();
-    return "broken off\n" + Completed();
   }
   std::string Completed() {
     std::string printed;
@@ -187,19 +181,6 @@ TEST_CASE("a disk that is full, wrong or slow costs nothing but what it held") {
 }
 TEST_CASE("a disk that was slow for a moment is read again soon") { RunFile("prefill_staging_disk_slow.txt"); }
 TEST_CASE("steps fail and requests end at any moment") { RunFile("prefill_aborts.txt"); }
-
-TEST_CASE("a step may still be broken off when a prompt that it completes was closed since that was decided") {
-  SchedulerWorld world(12, 64);
-  REQUIRE(world.Add("B", std::vector<TokenId>(32, 1), kBackgroundPriority, true).ok());
-  REQUIRE(world.Plan());
-  REQUIRE(world.Add("R", std::vector<TokenId>(16, 2)).ok());
-  REQUIRE(world.scheduler().streaming().StepHoldsUp());
-  REQUIRE(world.Extend("B", {}, true).ok());
-  world.BreakOff();
-  while (world.Plan()) world.Finish();
-  CHECK(world.scheduler().IsComplete("B"));
-  CHECK(world.scheduler().IsComplete("R"));
-}
 
 TEST_CASE("the oldest request runs however many of higher priority arrive") {
   SchedulerWorld world(64, 16);
@@ -339,7 +320,6 @@ TEST_CASE("random requests all end, with every token computed once and no block 
     const bool calm = random() % 2 == 0;
     bool all_counted = calm;
     const auto finish = [&] {
-      if (world.scheduler().streaming().StepHoldsUp() && random() % 2 == 0) return world.BreakOff();
       const bool ok = calm || random() % 10 != 0;
       for (const RequestId& id : world.Finish(ok)) world.Remove(id);
     };

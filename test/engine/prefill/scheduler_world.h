@@ -88,12 +88,6 @@ class SchedulerWorld {
     NoteProgress();
     return failed;
   }
-  void BreakOff() {
-    CopyStaged();
-    scheduler_.BreakOffStep(0);
-    scheduler_.CheckInvariants();
-    NoteProgress();
-  }
 
   // What the disk is to do and has not done.
   std::vector<DiskTransfer>& transfers() {

@@ -88,14 +88,5 @@ TEST_CASE("open prompts alone save up nothing") {
   CHECK(turns.TimeOf("b") == 9 * 512);
 }
 
-TEST_CASE("what is given back was not spent") {
-  TenantTurns turns;
-  Order(turns, {"a", "b"});
-  turns.Charge({{"a", 512}});
-  turns.GiveBack("a", 512);
-  turns.GiveBack("nobody", 512);
-  CHECK(Order(turns, {"a", "b"}) == Tenants{"a", "b"});
-}
-
 }  // namespace
 }  // namespace baton

@@ -351,28 +351,6 @@ TEST_CASE("a prompt whose KV went to disk gives the right token and computes the
   CHECK(cluster.worker->Load().totals.disk_tokens == 96);
 }
 
-TEST_CASE("a step of open prompts is broken off for one that is whole, and their tokens are right") {
-  Cluster cluster;
-  const auto open = Prompt(33, 1), whole = Prompt(17, 2);
-  bool came = false;
-  std::atomic<bool> refused = false;
-  cluster.backend.at_layer = [&](int64_t) {  // on the worker's thread
-    if (!std::exchange(came, true)) refused = cluster.worker->Submit(Cluster::Job("whole", whole)).has_value();
-  };
-  PrefillJob job = Cluster::Job("open", open, "");
-  job.open = true;
-  REQUIRE_FALSE(cluster.worker->Submit(std::move(job)).has_value());
-  CHECK(*cluster.FirstToken(cluster.results.Await("whole").done, whole) == FakeBackend::NextToken(whole));
-  CHECK_FALSE(refused);
-  cluster.worker->Append({.request_id = "open", .tokens = {}, .last = true, .max_new_tokens = 1, .decode_worker = "d"});
-  const PrefillDone done = cluster.results.Await("open").done;
-  CHECK(*cluster.FirstToken(done, open) == FakeBackend::NextToken(open));
-  CHECK(done.computed_tokens == 32);
-  cluster.worker->Shutdown(absl::InfiniteDuration());
-  CHECK(cluster.backend.steps() == cluster.worker->Load().totals.steps + 1);
-  CHECK(cluster.worker->Load().blocks.referenced == 0);
-}
-
 TEST_CASE("an unreachable decode worker fails the request and nothing else") {
   Cluster cluster;
   REQUIRE_FALSE(cluster.worker->Submit(Cluster::Job("lost", Prompt(40), "nobody")).has_value());

@@ -129,25 +129,20 @@ class PrefillWorld {
   bool running() const { return batch_ != nullptr; }
   // `failing_after`: the forward pass fails after that many layers.
   void End(std::optional<int64_t> failing_after = std::nullopt) {
-    bool go_on = true;
     const auto layer_done = [&](int64_t layer) {
-      go_on = engine_.LayerDone(layer, Now());
+      engine_.LayerDone(layer, Now());
       Pump();
-      return go_on;
+      return true;
     };
     absl::Status status;
     if (failing_after) {
-      for (int64_t layer = 0; layer < *failing_after && go_on; ++layer) layer_done(layer);
+      for (int64_t layer = 0; layer < *failing_after; ++layer) layer_done(layer);
       status = absl::InternalError("injected");
     } else {
       status = backend_.Forward(*batch_, layer_done).status();
     }
     batch_ = nullptr;
-    if (go_on) {
-      engine_.FinishStep(status, Now());
-    } else {
-      engine_.BreakOffStep(Now());
-    }
+    engine_.FinishStep(status, Now());
     Pump();
   }
   void Advance(absl::Duration by) {
