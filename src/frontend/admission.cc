@@ -20,12 +20,10 @@ constexpr size_t kBytesWaiting = 256u << 20;  // of all
 
 }  // namespace
 
-ClientAdmission::ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Metrics& metrics,
-                                 Callers& callers)
+ClientAdmission::ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Callers& callers)
     : router_(router),
       models_(models),
       clock_(clock),
-      metrics_(metrics),
       callers_(callers),
       waiting_(std::make_shared<BodyBytes>(kBytesWaiting)),
       long_prompts_(/*threads=*/2, kLongPromptsWaiting),
@@ -132,14 +130,14 @@ void ClientAdmission::Follow(const Caller& caller, const RequestTicket& call, v1
     }
   }
   absl::StatusOr<ClientRequest> request = ReadRequest(follower, models_, absl::Now());
-  if (!request.ok()) return CountFollower(metrics_, request.status().code());
+  if (!request.ok()) return router_.metrics().OnFollower(request.status().code());
   const int64_t tokens = Callers::TokensOf(*request);
-  if (!callers_.HasSpare(caller, tokens)) return CountFollower(metrics_, absl::StatusCode::kResourceExhausted);
+  if (!callers_.HasSpare(caller, tokens)) return router_.metrics().OnFollower(absl::StatusCode::kResourceExhausted);
   if (router_.Follow(call, *std::move(request))) callers_.UseSpare(caller, tokens);
 }
 
 void ClientAdmission::Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after) {
-  CountRequest(metrics_, status.code());
+  router_.metrics().OnRefused(status.code());
   sink.Refuse(status, retry_after);
 }
 

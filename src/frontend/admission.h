@@ -13,7 +13,6 @@
 #include "frontend/request_reader.h"
 #include "frontend/work_queue.h"
 #include "inference.pb.h"
-#include "metrics/metric_table.h"
 #include "model/served_model.h"
 #include "shell/request_handle.h"
 #include "shell/router.h"
@@ -51,7 +50,7 @@ class ClientAdmission {
   static constexpr absl::Duration kRetryHint = absl::Seconds(1);
 
   // All must outlive it.
-  ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Metrics& metrics, Callers& callers);
+  ClientAdmission(Router& router, ServedModels& models, const Clock& clock, Callers& callers);
 
   Callers& callers() { return callers_; }
 
@@ -99,7 +98,6 @@ class ClientAdmission {
   Router& router_;
   ServedModels& models_;
   const Clock& clock_;
-  Metrics& metrics_;
   Callers& callers_;
   std::atomic<bool> draining_ = false;
   const std::shared_ptr<BodyBytes> waiting_;  // messages for Accept's threads; HTTP counts its own

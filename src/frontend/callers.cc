@@ -43,8 +43,8 @@ class Callers::CountedSink final : public RequestSink {
 };
 
 Callers::Callers(const KeyRing& keys, const Clock& clock, Metrics& metrics)
-    : keys_(keys), clock_(clock), metrics_(metrics) {
-  metrics.Counter(Metric::kQuotaRefusals, {{"tenant", ""}});  // nobody's: rules that subtract want the name
+    : keys_(keys), clock_(clock), counts_(metrics.Create<TenantCounts>()) {
+  counts_.quota_refusals.Of("");  // of no tenant: rules that subtract need the metric from the start
 }
 
 absl::StatusOr<Caller> Callers::AuthenticateOperator(std::string_view authorization) const {
@@ -97,9 +97,7 @@ void Callers::UseSpare(const Caller& caller, int64_t tokens) {
   quotas_.UseSpare(*caller, tokens, clock_.Now());
 }
 
-void Callers::CountRefusal(const Tenant& tenant) {
-  metrics_.Counter(Metric::kQuotaRefusals, {{"tenant", tenant.name}}).Increment();
-}
+void Callers::CountRefusal(const Tenant& tenant) { counts_.quota_refusals.Increment(tenant.name); }
 
 void Callers::End(const Tenant& tenant, const std::string& session, int64_t tokens) {
   const std::lock_guard lock(mutex_);

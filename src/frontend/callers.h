@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "frontend/api_keys.h"
-#include "metrics/metric_table.h"
+#include "metrics/metrics.h"
 #include "router/client_request.h"
 #include "router/tenant_quotas.h"
 #include "shell/router.h"
@@ -60,7 +60,7 @@ class Callers {
 
   const KeyRing& keys_;
   const Clock& clock_;
-  Metrics& metrics_;
+  TenantCounts counts_;
   std::mutex mutex_;  // guards what follows
   TenantQuotas quotas_;
 };

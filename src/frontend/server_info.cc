@@ -44,7 +44,7 @@ v1::GetServerInfoResponse ServerInfo(const Router& router, const Callers& caller
   for (const Router::WorkerView& view : router.Workers()) Fill(view, *info.add_workers());
   info.set_live_requests(router.live_requests());
   info.set_waiting_requests(router.waiting_requests());
-  const RouterMetrics::Tokens tokens = router.tokens();
+  const RouterMetrics::Tokens tokens = router.metrics().tokens();
   info.set_prompt_tokens(tokens.prompt);
   info.set_cached_tokens(tokens.cached);
   info.set_completion_tokens(tokens.completion);

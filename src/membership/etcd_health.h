@@ -1,30 +1,28 @@
-// Whether etcd answers, as metrics of who asks it.
+// Shows in the metrics of an etcd client whether etcd answers.
 #pragma once
 
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/clock.h"
-#include "metrics/metric_table.h"
+#include "metrics/metrics.h"
 
 namespace baton {
 
 class EtcdHealth {
  public:
-  // 0 until something was answered.
-  EtcdHealth(Metrics& metrics, const std::string& prefix)
-      : up_(metrics.Gauge(Metric::kEtcdUp, {{"prefix", prefix}})),
-        answered_(metrics.Gauge(Metric::kEtcdLastAnswer, {{"prefix", prefix}})) {}
+  // Both gauges are 0 until etcd answers.
+  EtcdHealth(Metrics& metrics, const std::string& prefix) : gauges_(metrics.Create<EtcdGauges>({{"prefix", prefix}})) {}
 
-  // What came of a question. CANCELLED: we called it off, which says nothing of etcd.
+  // Reports the result of a request to etcd. CANCELLED: the client cancelled it, which shows nothing about etcd.
   void Report(const absl::Status& status) {
     if (absl::IsCancelled(status)) return;
-    up_.Set(status.ok() ? 1 : 0);
-    if (status.ok()) answered_.Set(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
+    gauges_.up->Set(status.ok() ? 1 : 0);
+    if (status.ok()) gauges_.last_answer->Set(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
   }
 
  private:
-  prometheus::Gauge &up_, &answered_;
+  const EtcdGauges gauges_;
 };
 
 }  // namespace baton

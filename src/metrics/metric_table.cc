@@ -1,227 +1,357 @@
 #include "metrics/metric_table.h"
 
-#include <exception>
+#include <algorithm>
 
-#include "absl/strings/str_cat.h"
-#include "base/check.h"
-#include "prometheus/exposer.h"
-#include "prometheus/text_serializer.h"
+#include "metrics/worker_snapshot.h"
+#include "router/dispatcher.h"
 
 namespace baton {
 namespace {
 
-enum class Kind { kCounter, kGauge, kHistogram };
+using Kind = MetricFamily::Kind;
 
-struct Spec {
-  Metric metric;
-  Kind kind;
-  const char* name;
-  const char* help;
-};
+int64_t AttachedWorkers(const Dispatcher& dispatcher, WorkerRole role) {
+  return std::ranges::count_if(dispatcher.core().workers(),
+                               [role](const auto& worker) { return worker.second.info.role == role; });
+}
 
-// Every metric there is. Labels are in the help text.
-constexpr Spec kTable[] = {
-    {Metric::kRequests, Kind::kCounter, "baton_requests_total", "Requests that ended, by gRPC status `code`."},
-    {Metric::kQuotaRefusals, Kind::kCounter, "baton_quota_refusals_total",
-     "Requests that were refused (RESOURCE_EXHAUSTED) as their `tenant` has used up a quota of its own."},
-    {Metric::kFollowers, Kind::kCounter, "baton_followers_total",
-     "Prompts prefilled ahead, as calls named what follows them, that ended or were refused, by gRPC status `code`."},
-    {Metric::kPromptTokens, Kind::kCounter, "baton_prompt_tokens_total",
-     "Prompt tokens of requests that were prefilled."},
-    {Metric::kCachedTokens, Kind::kCounter, "baton_cached_tokens_total",
-     "Of those, tokens whose KV was found in a cache or shared with a concurrent request."},
-    {Metric::kCompletionTokens, Kind::kCounter, "baton_completion_tokens_total",
-     "Tokens generated, counted as they come."},
-    {Metric::kQueueSeconds, Kind::kHistogram, "baton_queue_seconds",
-     "From when a request's prompt was complete until a prefill worker took up what was left of it."},
-    {Metric::kPrefillSeconds, Kind::kHistogram, "baton_prefill_seconds",
-     "From then until the last prompt token was computed."},
-    {Metric::kHandoffSeconds, Kind::kHistogram, "baton_handoff_seconds",
-     "From then until the decode worker had all blocks."},
-    {Metric::kFirstTokenSeconds, Kind::kHistogram, "baton_first_token_seconds",
+// Tokens found in the device's memory.
+int64_t CachedOnDevice(const PrefillTotals& totals) {
+  return totals.cached_tokens - totals.host_tokens - totals.disk_tokens;
+}
+
+double HandoffsEnded(const PrefillSnapshot& worker, absl::StatusCode code) {
+  const auto& ended = worker.engine.totals.handoffs.ended;
+  const auto found = ended.find(code);
+  return found == ended.end() ? 0 : found->second;
+}
+
+// /metrics lists counters, gauges and histograms in the order of the table.
+constexpr MetricFamily kTable[] = {
+    {"baton_requests_total",
+     Kind::kCounter,
+     "Requests that ended, by gRPC status `code`.",
+     {{"code=*", &RouterCounts::requests}}},
+    {"baton_quota_refusals_total",
+     Kind::kCounter,
+     "Requests that were refused (RESOURCE_EXHAUSTED) as their `tenant` has used up a quota of its own.",
+     {{"tenant=*", &TenantCounts::quota_refusals}}},
+    {"baton_followers_total",
+     Kind::kCounter,
+     "Prompts prefilled ahead, as calls named what follows them, that ended or were refused, by gRPC status `code`.",
+     {{"code=*", &RouterCounts::followers}}},
+    {"baton_prompt_tokens_total",
+     Kind::kCounter,
+     "Prompt tokens of requests that were prefilled.",
+     {{"", &RouterCounts::prompt_tokens}}},
+    {"baton_cached_tokens_total",
+     Kind::kCounter,
+     "Of those, tokens whose KV was found in a cache or shared with a concurrent request.",
+     {{"", &RouterCounts::cached_tokens}}},
+    {"baton_completion_tokens_total",
+     Kind::kCounter,
+     "Tokens generated, counted as they come.",
+     {{"", &RouterCounts::completion_tokens}}},
+    {"baton_queue_seconds",
+     Kind::kSeconds,
+     "From when a request's prompt was complete until a prefill worker took up what was left of it.",
+     {{"", &RouterCounts::queue}}},
+    {"baton_prefill_seconds",
+     Kind::kSeconds,
+     "From then until the last prompt token was computed.",
+     {{"", &RouterCounts::prefill}}},
+    {"baton_handoff_seconds",
+     Kind::kSeconds,
+     "From then until the decode worker had all blocks.",
+     {{"", &RouterCounts::handoff}}},
+    {"baton_first_token_seconds",
+     Kind::kSeconds,
      "From when a request's prompt was complete, so without waits for other requests' outputs, until its first token "
-     "came to the router."},
-    {Metric::kInterTokenSeconds, Kind::kHistogram, "baton_inter_token_seconds",
-     "Between updates of one request, divided by the tokens of the later one."},
-    {Metric::kRequestSeconds, Kind::kHistogram, "baton_request_seconds", "From a request's arrival until its end."},
-    {Metric::kLiveRequests, Kind::kGauge, "baton_live_requests", "Requests of this router that have not ended."},
-    {Metric::kWaitingRequests, Kind::kGauge, "baton_waiting_requests", "Of those, requests that no worker has."},
-    {Metric::kSessions, Kind::kGauge, "baton_sessions", "Sessions under --max-sessions, by `state` (active, waiting)."},
-    {Metric::kSessionLimit, Kind::kGauge, "baton_session_limit",
-     "Sessions that may be active now, by --max-sessions; 0: any number."},
-    {Metric::kSessionWaitSeconds, Kind::kHistogram, "baton_session_wait_seconds",
-     "From a request's arrival to its session's turn, of those that waited for it; --max-sessions."},
-    {Metric::kGrowingPrompts, Kind::kGauge, "baton_growing_prompts",
-     "Requests whose prompts wait for other requests' outputs."},
-    {Metric::kReferences, Kind::kGauge, "baton_references", "References in those prompts; limit 65536."},
-    {Metric::kAnnouncedRequests, Kind::kGauge, "baton_announced_requests",
-     "Requests that prompts wait for and nobody has submitted; limit 65536."},
-    {Metric::kKeptOutputs, Kind::kGauge, "baton_kept_outputs", "Outputs of requests that are over, kept for prompts."},
-    {Metric::kKeptOutputBytes, Kind::kGauge, "baton_kept_output_bytes", "Their memory; limit 256 MiB."},
-    {Metric::kContexts, Kind::kGauge, "baton_contexts", "Contexts that this router keeps; limit 16384."},
-    {Metric::kContextTokens, Kind::kGauge, "baton_context_tokens", "Tokens of those; limit 16777216."},
-    {Metric::kAttachedWorkers, Kind::kGauge, "baton_attached_workers", "Workers attached to this router, by `role`."},
-    {Metric::kWorkersLost, Kind::kCounter, "baton_workers_lost_total",
-     "Attached workers that were lost and had not said that they shut down, by `role`."},
-    {Metric::kHttpConnections, Kind::kGauge, "baton_http_connections", "Open HTTP connections; limit 4096."},
-    {Metric::kHttpConnectionsShed, Kind::kCounter, "baton_http_connections_shed_total",
-     "HTTP connections for which there was no room, by `how`: refused (one that came), closed (an idle one, for it)."},
-    {Metric::kHttpResponses, Kind::kCounter, "baton_http_responses_total",
-     "Answers to HTTP requests, of refused ones too, by `code` of HTTP; codes that are not listed are \"other\"."},
-    {Metric::kWorkerRequests, Kind::kGauge, "baton_worker_requests",
-     "Requests on this worker, by `role`, `model` and `state` (running, queued)."},
-    {Metric::kWorkerQueuedTokens, Kind::kGauge, "baton_worker_queued_tokens",
-     "Prompt tokens that were accepted and wait to be computed, but for the background's, by `role` and `model`."},
-    {Metric::kKvBlocks, Kind::kGauge, "baton_kv_blocks",
-     "KV blocks, by `role`, `model` and `state` (free, cached, used); the sum is the worker's total."},
-    {Metric::kLeasedBlocks, Kind::kGauge, "baton_leased_blocks",
-     "Of the KV blocks in use those that leases of contexts hold (prefill)."},
-    {Metric::kStagedBytes, Kind::kGauge, "baton_staged_bytes",
-     "KV that was evicted and is kept, by `tier` (host, disk; prefill)."},
-    {Metric::kStagingFailures, Kind::kCounter, "baton_staging_failures_total",
-     "KV blocks that were to be read from disk and could not: their tokens are computed again (prefill)."},
-    {Metric::kStagingDiskOff, Kind::kCounter, "baton_staging_disk_off_total",
-     "Disks that an I/O error, or 10 s without an answer, turned off until a restart (prefill)."},
-    {Metric::kStagingNotRead, Kind::kCounter, "baton_staging_not_read_total",
-     "KV blocks that a prompt found on disk where reading them would have taken longer than computing them (prefill)."},
-    {Metric::kWorkerJobs, Kind::kCounter, "baton_worker_jobs_total",
-     "Jobs that ended on this worker, by `role` and gRPC status `code`."},
-    {Metric::kWorkerTokens, Kind::kCounter, "baton_worker_tokens_total",
-     "Tokens, by `role` and `source`: computed, cached, shared, host, disk (prefill), generated (decode)."},
-    {Metric::kTransferBytes, Kind::kCounter, "baton_transfer_bytes_total",
-     "KV bytes pushed to decode workers, of hand-offs that were committed (prefill)."},
-    {Metric::kTransferSeconds, Kind::kHistogram, "baton_transfer_seconds",
+     "came to the router.",
+     {{"", &RouterCounts::first_token}}},
+    {"baton_inter_token_seconds",
+     Kind::kSeconds,
+     "Between updates of one request, divided by the tokens of the later one.",
+     {{"", &RouterCounts::inter_token}}},
+    {"baton_request_seconds",
+     Kind::kSeconds,
+     "From a request's arrival until its end.",
+     {{"", &RouterCounts::request}}},
+    {"baton_live_requests",
+     Kind::kGauge,
+     "Requests of this router that have not ended.",
+     {{"", [](const Dispatcher& d) -> double { return d.core().live_requests(); }}}},
+    {"baton_waiting_requests",
+     Kind::kGauge,
+     "Of those, requests that no worker has.",
+     {{"", [](const Dispatcher& d) -> double { return d.core().waiting_requests(); }}}},
+    {"baton_sessions",
+     Kind::kGauge,
+     "Sessions under --max-sessions, by `state` (active, waiting).",
+     {{"state=active", [](const Dispatcher& d) -> double { return d.sessions().active; }},
+      {"state=waiting", [](const Dispatcher& d) -> double { return d.sessions().waiting; }}}},
+    {"baton_session_limit",
+     Kind::kGauge,
+     "Sessions that may be active now, by --max-sessions; 0: any number.",
+     {{"", [](const Dispatcher& d) -> double { return d.session_limit(); }}}},
+    {"baton_session_wait_seconds",
+     Kind::kSeconds,
+     "From a request's arrival to its session's turn, of those that waited for it; --max-sessions.",
+     {{"", &RouterCounts::session_wait}}},
+    {"baton_growing_prompts",
+     Kind::kGauge,
+     "Requests whose prompts wait for other requests' outputs.",
+     {{"", [](const Dispatcher& d) -> double { return d.graph().counts().growing; }}}},
+    {"baton_references",
+     Kind::kGauge,
+     "References in those prompts; limit 65536.",
+     {{"", [](const Dispatcher& d) -> double { return d.graph().counts().references; }}}},
+    {"baton_announced_requests",
+     Kind::kGauge,
+     "Requests that prompts wait for and nobody has submitted; limit 65536.",
+     {{"", [](const Dispatcher& d) -> double { return d.graph().counts().announced; }}}},
+    {"baton_kept_outputs",
+     Kind::kGauge,
+     "Outputs of requests that are over, kept for prompts.",
+     {{"", [](const Dispatcher& d) -> double { return d.graph().counts().kept; }}}},
+    {"baton_kept_output_bytes",
+     Kind::kGauge,
+     "Their memory; limit 256 MiB.",
+     {{"", [](const Dispatcher& d) -> double { return d.graph().counts().kept_bytes; }}}},
+    {"baton_contexts",
+     Kind::kGauge,
+     "Contexts that this router keeps; limit 16384.",
+     {{"", [](const Dispatcher& d) -> double { return d.contexts().size(); }}}},
+    {"baton_context_tokens",
+     Kind::kGauge,
+     "Tokens of those; limit 16777216.",
+     {{"", [](const Dispatcher& d) -> double { return d.contexts().tokens(); }}}},
+    {"baton_attached_workers",
+     Kind::kGauge,
+     "Workers attached to this router, by `role`.",
+     {{"role=prefill", [](const Dispatcher& d) -> double { return AttachedWorkers(d, WorkerRole::kPrefill); }},
+      {"role=decode", [](const Dispatcher& d) -> double { return AttachedWorkers(d, WorkerRole::kDecode); }}}},
+    {"baton_workers_lost_total",
+     Kind::kCounter,
+     "Attached workers that were lost and had not said that they shut down, by `role`.",
+     {{"role=prefill", &RouterCounts::lost_prefill_workers}, {"role=decode", &RouterCounts::lost_decode_workers}}},
+    {"baton_http_connections", Kind::kGauge, "Open HTTP connections; limit 4096.", {{"", &HttpCounts::connections}}},
+    {"baton_http_connections_shed_total",
+     Kind::kCounter,
+     "HTTP connections for which there was no room, by `how`: refused (one that came), closed (an idle one, for it).",
+     {{"how=refused", &HttpCounts::refused}, {"how=closed", &HttpCounts::closed}}},
+    {"baton_http_responses_total",
+     Kind::kCounter,
+     "Answers to HTTP requests, of refused ones too, by `code` of HTTP; codes that are not listed are \"other\".",
+     {{"code=*", &HttpCounts::responses}}},
+    {"baton_worker_requests",
+     Kind::kGauge,
+     "Requests on this worker, by `role`, `model` and `state` (running, queued).",
+     {{"role model state=running", [](const WorkerSnapshot& w) -> double { return w.load.running_requests; }},
+      {"role model state=queued", [](const WorkerSnapshot& w) -> double { return w.load.queued_requests; }}}},
+    {"baton_worker_queued_tokens",
+     Kind::kGauge,
+     "Prompt tokens that were accepted and wait to be computed, but for the background's, by `role` and `model`.",
+     {{"role model", [](const WorkerSnapshot& w) -> double { return w.load.queued_tokens; }}}},
+    {"baton_kv_blocks",
+     Kind::kGauge,
+     "KV blocks, by `role`, `model` and `state` (free, cached, used); the sum is the worker's total.",
+     {{"role model state=free", [](const WorkerSnapshot& w) -> double { return w.load.blocks_free; }},
+      {"role model state=cached", [](const WorkerSnapshot& w) -> double { return w.load.blocks_cached; }},
+      {"role model state=used", [](const WorkerSnapshot& w) -> double { return w.blocks_used(); }}}},
+    {"baton_leased_blocks",
+     Kind::kGauge,
+     "Of the KV blocks in use those that leases of contexts hold (prefill).",
+     {{"", [](const PrefillSnapshot& p) -> double { return p.engine.leased_blocks; }}}},
+    {"baton_staged_bytes",
+     Kind::kGauge,
+     "KV that was evicted and is kept, by `tier` (host, disk; prefill).",
+     {{"tier=host", [](const PrefillSnapshot& p) -> double { return p.engine.staged.host * p.block_bytes; }},
+      {"tier=disk", [](const PrefillSnapshot& p) -> double { return p.engine.staged.disk * p.block_bytes; }}}},
+    {"baton_staging_failures_total",
+     Kind::kCounter,
+     "KV blocks that were to be read from disk and could not: their tokens are computed again (prefill).",
+     {{"", [](const PrefillSnapshot& p) -> double { return p.engine.staged.failures; }}}},
+    {"baton_staging_disk_off_total",
+     Kind::kCounter,
+     "Disks that an I/O error, or 10 s without an answer, turned off until a restart (prefill).",
+     {{"", [](const PrefillSnapshot& p) -> double { return p.engine.staged.disk_off; }}}},
+    {"baton_staging_not_read_total",
+     Kind::kCounter,
+     "KV blocks that a prompt found on disk where reading them would have taken longer than computing them "
+     "(prefill).",
+     {{"", [](const PrefillSnapshot& p) -> double { return p.engine.staged.not_read; }}}},
+    {"baton_worker_jobs_total",
+     Kind::kCounter,
+     "Jobs that ended on this worker, by `role` and gRPC status `code`.",
+     {{"role code=*", &WorkerCounts::jobs}}},
+    {"baton_worker_tokens_total",
+     Kind::kCounter,
+     "Tokens, by `role` and `source`: computed, cached, shared, host, disk (prefill), generated (decode).",
+     {{"role source=computed", [](const PrefillSnapshot& p) -> double { return p.engine.totals.computed_tokens; }},
+      {"role source=cached", [](const PrefillSnapshot& p) -> double { return CachedOnDevice(p.engine.totals); }},
+      {"role source=host", [](const PrefillSnapshot& p) -> double { return p.engine.totals.host_tokens; }},
+      {"role source=disk", [](const PrefillSnapshot& p) -> double { return p.engine.totals.disk_tokens; }},
+      {"role source=shared", [](const PrefillSnapshot& p) -> double { return p.engine.totals.shared_tokens; }},
+      {"role source=generated", [](const DecodeSnapshot& d) -> double { return d.engine.tokens_out; }}}},
+    {"baton_transfer_bytes_total",
+     Kind::kCounter,
+     "KV bytes pushed to decode workers, of hand-offs that were committed (prefill).",
+     {{"", [](const PrefillSnapshot& p) -> double { return p.engine.totals.bytes_pushed; }}}},
+    {"baton_transfer_seconds",
+     Kind::kSeconds,
      "A push: from when blocks, or layers of them, were ready and had room until the decode worker had them "
-     "(prefill)."},
-    {Metric::kTransferDescriptors, Kind::kCounter, "baton_transfer_descriptors_total",
-     "Writes that pushes consist of: neighbouring blocks are one (prefill)."},
-    {Metric::kTransferFailures, Kind::kCounter, "baton_transfer_failures_total",
-     "Pushes that broke off or were refused (prefill)."},
-    {Metric::kHandoffs, Kind::kCounter, "baton_handoffs_total",
-     "Hand-offs to decode workers that ended, by gRPC status `code`; those of prompts that still grow, too (prefill)."},
-    {Metric::kHandoffBlocks, Kind::kCounter, "baton_handoff_blocks_total",
+     "(prefill).",
+     {{"", &TransferCounts::seconds}}},
+    {"baton_transfer_descriptors_total",
+     Kind::kCounter,
+     "Writes that pushes consist of: neighbouring blocks are one (prefill).",
+     {{"", &TransferCounts::descriptors}}},
+    {"baton_transfer_failures_total",
+     Kind::kCounter,
+     "Pushes that broke off or were refused (prefill).",
+     {{"", &TransferCounts::failures}}},
+    {"baton_handoffs_total",
+     Kind::kCounter,
+     "Hand-offs to decode workers that ended, by gRPC status `code`; those of prompts that still grow, too "
+     "(prefill).",
+     {{"code=*", HandoffsEnded}}},
+    {"baton_handoff_blocks_total",
+     Kind::kCounter,
      "KV blocks of hand-offs that were committed, by `source`: pushed, held (the decode worker had them already; "
-     "prefill)."},
-    {Metric::kExpiredLeases, Kind::kCounter, "baton_expired_leases_total",
-     "Reservations of KV blocks whose lease ran out, by `role`: at a prefill worker, for its decode worker answered no "
-     "heartbeat in time; at a decode worker, for its prefill worker sent none, or no router started what was "
-     "committed."},
-    {Metric::kFailedChecks, Kind::kCounter, "baton_kv_checks_failed_total",
-     "Hand-offs that were refused since a KV block was not what was sent, with `--verify-kv` (decode)."},
-    {Metric::kRefusedWrites, Kind::kCounter, "baton_kv_writes_refused_total",
-     "KV writes and commits that showed no key of a reservation, or left its blocks, with `--guard-kv`; not those that "
-     "came when it had just ended (decode)."},
-    {Metric::kPreemptions, Kind::kCounter, "baton_preemptions_total",
-     "Times that a running request had to leave its KV memory to others, and waited to come back (decode)."},
-    {Metric::kDecodeSteps, Kind::kCounter, "baton_decode_steps_total",
-     "Steps of a batch, by `begun`: ahead (on a GPU, before the last one was over) or after it (decode)."},
-    {Metric::kStageQueueSeconds, Kind::kHistogram, "baton_stage_queue_seconds",
+     "prefill).",
+     {{"source=pushed", [](const PrefillSnapshot& p) -> double { return p.engine.totals.handoffs.blocks_pushed; }},
+      {"source=held", [](const PrefillSnapshot& p) -> double { return p.engine.totals.handoffs.blocks_held; }}}},
+    {"baton_expired_leases_total",
+     Kind::kCounter,
+     "Reservations of KV blocks whose lease ran out, by `role`: at a prefill worker, for its decode worker answered "
+     "no heartbeat in time; at a decode worker, for its prefill worker sent none, or no router started what was "
+     "committed.",
+     {{"role", [](const PrefillSnapshot& p) -> double { return p.engine.totals.handoffs.expired_leases; }},
+      {"role", [](const DecodeSnapshot& d) -> double { return d.engine.expired_leases; }}}},
+    {"baton_kv_checks_failed_total",
+     Kind::kCounter,
+     "Hand-offs that were refused since a KV block was not what was sent, with `--verify-kv` (decode).",
+     {{"", [](const DecodeSnapshot& d) -> double { return d.engine.failed_checks; }}}},
+    {"baton_kv_writes_refused_total",
+     Kind::kCounter,
+     "KV writes and commits that showed no key of a reservation, or left its blocks, with `--guard-kv`; not those "
+     "that came when it had just ended (decode).",
+     {{"", [](const DecodeSnapshot& d) -> double { return d.engine.refused_writes; }}}},
+    {"baton_preemptions_total",
+     Kind::kCounter,
+     "Times that a running request had to leave its KV memory to others, and waited to come back (decode).",
+     {{"", [](const DecodeSnapshot& d) -> double { return d.engine.preemptions; }}}},
+    {"baton_decode_steps_total",
+     Kind::kCounter,
+     "Steps of a batch, by `begun`: ahead (on a GPU, before the last one was over) or after it (decode).",
+     {{"begun=ahead", [](const DecodeSnapshot& d) -> double { return d.engine.steps_ahead; }},
+      {"begun=after", [](const DecodeSnapshot& d) -> double { return d.engine.steps - d.engine.steps_ahead; }}}},
+    {"baton_stage_queue_seconds",
+     Kind::kSeconds,
      "Waits of requests, by `stage`: router (from the complete prompt until a prefill worker was given it; told once "
-     "it "
-     "is prefilled), prefill (from then until a step took up what was left of it), decode (from its start there until "
-     "a step took it up)."},
-    {Metric::kEtcdUp, Kind::kGauge, "baton_etcd_up",
-     "1: etcd answered when it was asked last, by `prefix` of the keys that name workers; 0: it did not, or refused."},
-    {Metric::kEtcdLastAnswer, Kind::kGauge, "baton_etcd_last_answer_timestamp_seconds",
-     "When etcd answered last, in seconds since 1970, by `prefix`; 0: never."},
-    // With --vllm-metrics. By `model_name`; those of workers by `engine` (prefill, decode) as well.
-    {Metric::kVllmPromptTokens, Kind::kCounter, "vllm:prompt_tokens_total", "As baton_prompt_tokens_total."},
-    {Metric::kVllmCachedTokens, Kind::kCounter, "vllm:prompt_tokens_cached_total", "As baton_cached_tokens_total."},
-    {Metric::kVllmPrefixQueries, Kind::kCounter, "vllm:prefix_cache_queries_total", "As baton_prompt_tokens_total."},
-    {Metric::kVllmPrefixHits, Kind::kCounter, "vllm:prefix_cache_hits_total", "As baton_cached_tokens_total."},
-    {Metric::kVllmGenerationTokens, Kind::kCounter, "vllm:generation_tokens_total",
-     "As baton_completion_tokens_total."},
-    {Metric::kVllmRequests, Kind::kCounter, "vllm:request_success_total",
-     "Requests that ended other than by an error, by `finished_reason` (stop, length, abort)."},
-    {Metric::kVllmFirstTokenSeconds, Kind::kHistogram, "vllm:time_to_first_token_seconds",
-     "As baton_first_token_seconds."},
-    {Metric::kVllmInterTokenSeconds, Kind::kHistogram, "vllm:inter_token_latency_seconds",
-     "As baton_inter_token_seconds."},
-    {Metric::kVllmPerTokenSeconds, Kind::kHistogram, "vllm:request_time_per_output_token_seconds",
-     "Time from the first token to the last, for each but the first."},
-    {Metric::kVllmRequestSeconds, Kind::kHistogram, "vllm:e2e_request_latency_seconds",
-     "From the complete prompt until the last token."},
-    {Metric::kVllmQueueSeconds, Kind::kHistogram, "vllm:request_queue_time_seconds", "As baton_queue_seconds."},
-    {Metric::kVllmPrefillSeconds, Kind::kHistogram, "vllm:request_prefill_time_seconds",
-     "From then until the first token."},
-    {Metric::kVllmDecodeSeconds, Kind::kHistogram, "vllm:request_decode_time_seconds",
-     "From then until the last token."},
-    {Metric::kVllmInferenceSeconds, Kind::kHistogram, "vllm:request_inference_time_seconds",
-     "Both together: all but the queue."},
-    {Metric::kVllmPromptLength, Kind::kHistogram, "vllm:request_prompt_tokens", "Prompt tokens of requests."},
-    {Metric::kVllmOutputLength, Kind::kHistogram, "vllm:request_generation_tokens", "Their tokens generated."},
-    {Metric::kVllmRunning, Kind::kGauge, "vllm:num_requests_running", "Requests that steps compute."},
-    {Metric::kVllmWaiting, Kind::kGauge, "vllm:num_requests_waiting", "Requests that wait to be computed."},
-    {Metric::kVllmKvUsage, Kind::kGauge, "vllm:kv_cache_usage_perc", "Share of baton_kv_blocks that is used, 0 to 1."},
-    {Metric::kVllmPreemptions, Kind::kCounter, "vllm:num_preemptions_total", "As baton_preemptions_total (decode)."},
+     "it is prefilled), prefill (from then until a step took up what was left of it), decode (from its start there "
+     "until a step took it up).",
+     {{"stage=router", &RouterCounts::router_queue}, {"stage", &WorkerCounts::queue}}},
+    {"baton_etcd_up",
+     Kind::kGauge,
+     "1: etcd answered when it was asked last, by `prefix` of the keys that name workers; 0: it did not, or refused.",
+     {{"prefix", &EtcdGauges::up}}},
+    {"baton_etcd_last_answer_timestamp_seconds",
+     Kind::kGauge,
+     "When etcd answered last, in seconds since 1970, by `prefix`; 0: never.",
+     {{"prefix", &EtcdGauges::last_answer}}},
+    // With --vllm-metrics, by `model_name`; those of workers by `engine` (prefill, decode) as well.
+    {"vllm:prompt_tokens_total",
+     Kind::kCounter,
+     "As baton_prompt_tokens_total.",
+     {{"model_name", &VllmCounts::prompt_tokens}}},
+    {"vllm:prompt_tokens_cached_total",
+     Kind::kCounter,
+     "As baton_cached_tokens_total.",
+     {{"model_name", &VllmCounts::cached_tokens}}},
+    {"vllm:prefix_cache_queries_total",
+     Kind::kCounter,
+     "As baton_prompt_tokens_total.",
+     {{"model_name", &VllmCounts::prefix_queries}}},
+    {"vllm:prefix_cache_hits_total",
+     Kind::kCounter,
+     "As baton_cached_tokens_total.",
+     {{"model_name", &VllmCounts::prefix_hits}}},
+    {"vllm:generation_tokens_total",
+     Kind::kCounter,
+     "As baton_completion_tokens_total.",
+     {{"model_name", &VllmCounts::generation_tokens}}},
+    {"vllm:request_success_total",
+     Kind::kCounter,
+     "Requests that ended other than by an error, by `finished_reason` (stop, length, abort).",
+     {{"model_name finished_reason=stop", &VllmCounts::stopped},
+      {"model_name finished_reason=length", &VllmCounts::full},
+      {"model_name finished_reason=abort", &VllmCounts::aborted}}},
+    {"vllm:time_to_first_token_seconds",
+     Kind::kSeconds,
+     "As baton_first_token_seconds.",
+     {{"model_name", &VllmCounts::first_token}}},
+    {"vllm:inter_token_latency_seconds",
+     Kind::kSeconds,
+     "As baton_inter_token_seconds.",
+     {{"model_name", &VllmCounts::inter_token}}},
+    {"vllm:request_time_per_output_token_seconds",
+     Kind::kSeconds,
+     "Time from the first token to the last, for each but the first.",
+     {{"model_name", &VllmCounts::per_token}}},
+    {"vllm:e2e_request_latency_seconds",
+     Kind::kSeconds,
+     "From the complete prompt until the last token.",
+     {{"model_name", &VllmCounts::whole}}},
+    {"vllm:request_queue_time_seconds",
+     Kind::kSeconds,
+     "As baton_queue_seconds.",
+     {{"model_name", &VllmCounts::queue}}},
+    {"vllm:request_prefill_time_seconds",
+     Kind::kSeconds,
+     "From then until the first token.",
+     {{"model_name", &VllmCounts::prefill}}},
+    {"vllm:request_decode_time_seconds",
+     Kind::kSeconds,
+     "From then until the last token.",
+     {{"model_name", &VllmCounts::decode}}},
+    {"vllm:request_inference_time_seconds",
+     Kind::kSeconds,
+     "Both together: all but the queue.",
+     {{"model_name", &VllmCounts::inference}}},
+    {"vllm:request_prompt_tokens",
+     Kind::kTokens,
+     "Prompt tokens of requests.",
+     {{"model_name", &VllmCounts::prompt_length}}},
+    {"vllm:request_generation_tokens",
+     Kind::kTokens,
+     "Their tokens generated.",
+     {{"model_name", &VllmCounts::output_length}}},
+    {"vllm:num_requests_running",
+     Kind::kGauge,
+     "Requests that steps compute.",
+     {{"model_name engine", [](const PrefillSnapshot& p) -> double { return p.load.running_requests; }},
+      {"model_name engine", [](const DecodeSnapshot& d) -> double { return d.engine.batch; }}}},
+    {"vllm:num_requests_waiting",
+     Kind::kGauge,
+     "Requests that wait to be computed.",
+     {{"model_name engine", [](const PrefillSnapshot& p) -> double { return p.load.queued_requests; }},
+      {"model_name engine", [](const DecodeSnapshot& d) -> double { return d.waiting(); }}}},
+    {"vllm:kv_cache_usage_perc",
+     Kind::kGauge,
+     "Share of baton_kv_blocks that is used, 0 to 1.",
+     {{"model_name engine",
+       [](const WorkerSnapshot& w) -> double { return static_cast<double>(w.blocks_used()) / w.blocks_total; }}}},
+    {"vllm:num_preemptions_total",
+     Kind::kCounter,
+     "As baton_preemptions_total (decode).",
+     {{"model_name engine", [](const PrefillSnapshot&) -> double { return 0; }},
+      {"model_name engine", [](const DecodeSnapshot& d) -> double { return d.engine.preemptions; }}}},
 };
-
-// Seconds: 10 us to 5,000 s, three a decade.
-const prometheus::Histogram::BucketBoundaries& Buckets() {
-  static const prometheus::Histogram::BucketBoundaries buckets{1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3,
-                                                               1e-2, 2e-2, 5e-2, 0.1,  0.2,  0.5,  1,    2,    5,
-                                                               10,   20,   50,   100,  200,  500,  1000, 2000, 5000};
-  return buckets;
-}
-
-// 1 to 1,000,000, three a decade.
-const prometheus::Histogram::BucketBoundaries& TokenBuckets() {
-  static const prometheus::Histogram::BucketBoundaries buckets{
-      1,     2,     5,      10,     20,     50,      100,     200,     500,      1'000,
-      2'000, 5'000, 10'000, 20'000, 50'000, 100'000, 200'000, 500'000, 1'000'000};
-  return buckets;
-}
-
-bool CountsTokens(Metric metric) { return metric == Metric::kVllmPromptLength || metric == Metric::kVllmOutputLength; }
 
 }  // namespace
 
-Metrics::Metrics() : registry_(std::make_shared<prometheus::Registry>()) {
-  for (const Spec& spec : kTable) {
-    switch (spec.kind) {
-      case Kind::kCounter:
-        counters_[spec.metric] = &prometheus::BuildCounter().Name(spec.name).Help(spec.help).Register(*registry_);
-        break;
-      case Kind::kGauge:
-        gauges_[spec.metric] = &prometheus::BuildGauge().Name(spec.name).Help(spec.help).Register(*registry_);
-        break;
-      case Kind::kHistogram:
-        histograms_[spec.metric] = &prometheus::BuildHistogram().Name(spec.name).Help(spec.help).Register(*registry_);
-    }
-  }
-}
-
-Metrics::~Metrics() = default;
-
-prometheus::Counter& Metrics::Counter(Metric metric, const prometheus::Labels& labels) {
-  return counters_.at(metric)->Add(labels);
-}
-
-prometheus::Gauge& Metrics::Gauge(Metric metric, const prometheus::Labels& labels) {
-  return gauges_.at(metric)->Add(labels);
-}
-
-prometheus::Histogram& Metrics::Histogram(Metric metric, const prometheus::Labels& labels) {
-  return histograms_.at(metric)->Add(labels, CountsTokens(metric) ? TokenBuckets() : Buckets());
-}
-
-absl::StatusOr<std::string> Metrics::Serve(const std::string& listen) {
-  BATON_CHECK(exposer_ == nullptr, "metrics are served once");
-  try {
-    exposer_ = std::make_unique<prometheus::Exposer>(listen, 1);
-    exposer_->RegisterCollectable(registry_);
-    return absl::StrCat(listen.substr(0, listen.rfind(':')), ":", exposer_->GetListeningPorts().at(0));
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(absl::StrCat("metrics: cannot listen on '", listen, "': ", error.what()));
-  }
-}
-
-std::string Metrics::Text() const { return prometheus::TextSerializer().Serialize(registry_->Collect()); }
-
-void CreateCodes(Metrics& metrics, Metric counter) {
-  for (int code = 0; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
-    metrics.Counter(counter, {{"code", absl::StatusCodeToString(static_cast<absl::StatusCode>(code))}});
-  }
-}
+std::span<const MetricFamily> MetricTable() { return kTable; }
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// Counts and times what a worker's links move, for its metrics.
+// Counts and times the pushes of a worker's links for its metrics.
 #pragma once
 
 #include <memory>
@@ -7,12 +7,13 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "metrics/metric_table.h"
+#include "metrics/metrics.h"
 #include "transport/transport.h"
 
 namespace baton {
 
-// Passes all on to another connector. That one, clock and metrics must outlive it and its links' pushes.
+// Forwards all calls to another connector. That connector, the clock and the metrics must outlive this and the pushes
+// of its links.
 class MeasuredConnector final : public Connector {
  public:
   MeasuredConnector(Connector& connector, const Clock& clock, Metrics& metrics);
@@ -22,8 +23,7 @@ class MeasuredConnector final : public Connector {
  private:
   Connector& connector_;
   const Clock& clock_;
-  prometheus::Histogram& seconds_;
-  prometheus::Counter &descriptors_, &failures_;
+  const TransferCounts counts_;
 };
 
 }  // namespace baton

@@ -11,7 +11,7 @@
 #include "base/strings.h"
 #include "google/protobuf/stubs/logging.h"
 #include "grpc/support/log.h"
-#include "metrics/metric_table.h"
+#include "metrics/metrics.h"
 #include "node/service_manager.h"
 
 namespace baton {

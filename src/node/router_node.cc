@@ -54,35 +54,30 @@ std::optional<std::vector<std::string>> VllmModels(const RouterOptions& options,
   return names;
 }
 
-// The codes that answers have: their series are there from the start, and there are no others.
+// HTTP status codes with a series of their own, which exists from the start. Other codes are "other".
 constexpr std::array kHttpCodes = {200, 204, 400, 401, 403, 404, 405, 408, 409, 413, 417, 429, 431, 499, 500, 503, 504};
 
 std::function<void(int)> CounterOfResponses(Metrics& metrics) {
-  const auto counter = [&metrics](const std::string& code) {
-    return &metrics.Counter(Metric::kHttpResponses, {{"code", code}});
-  };
+  LabelCounter responses = metrics.Create<HttpCounts>().responses;
   std::map<int, prometheus::Counter*> counters;
-  for (const int code : kHttpCodes) counters[code] = counter(absl::StrCat(code));
-  return [counters = std::move(counters), other = counter("other")](int code) {
+  for (const int code : kHttpCodes) counters[code] = &responses.Of(absl::StrCat(code));
+  return [counters = std::move(counters), other = &responses.Of("other")](int code) {
     const auto found = counters.find(code);
     (found == counters.end() ? other : found->second)->Increment();
   };
 }
 
 std::function<void(HttpEvent)> CounterOfConnections(Metrics& metrics) {
-  auto& open = metrics.Gauge(Metric::kHttpConnections);
-  auto& refused = metrics.Counter(Metric::kHttpConnectionsShed, {{"how", "refused"}});
-  auto& closed = metrics.Counter(Metric::kHttpConnectionsShed, {{"how", "closed"}});
-  return [&open, &refused, &closed](HttpEvent event) {
+  return [counts = metrics.Create<HttpCounts>()](HttpEvent event) {
     switch (event) {
       case HttpEvent::kOpened:
-        return open.Increment();
+        return counts.connections->Increment();
       case HttpEvent::kClosed:
-        return open.Decrement();
+        return counts.connections->Decrement();
       case HttpEvent::kTurnedAway:
-        return refused.Increment();
+        return counts.refused->Increment();
       case HttpEvent::kReplaced:
-        return closed.Increment();
+        return counts.closed->Increment();
     }
   };
 }
@@ -104,7 +99,7 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
                .shadow_prefill = options.shadow_prefill,
                .vllm_metrics = VllmModels(options, models_)},
               clock, channels, metrics),
-      admission_(router_, models_, clock, metrics, callers_),
+      admission_(router_, models_, clock, callers_),
       service_(router_, models_, clock, admission_),
       gateway_({router_, models_, clock, metrics, admission_, absl::Now()}, options.http, !options.tls.empty()) {}
 

@@ -6,7 +6,7 @@
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "base/ids.h"
-#include "metrics/metric_table.h"
+#include "metrics/metrics.h"
 #include "model/config.h"
 #include "model/weights.h"
 #include "node/options.h"

@@ -39,6 +39,8 @@ void DecodeService::Open(DecodeWorker& worker, const WorkerInfo& info) {
   info_ = info;
   worker_ = &worker;
   reporter_.emplace(kLoadPeriod, [this] { Report(); });
+  reader_ = metrics_.Attach<DecodeSnapshot>(
+      labels_, [this](absl::FunctionRef<void(const DecodeSnapshot&)> read) { read(Snapshot()); });
 }
 
 void DecodeService::Drain() {
@@ -48,6 +50,7 @@ void DecodeService::Drain() {
 
 void DecodeService::Close() {
   reporter_.reset();
+  reader_ = {};
   worker_ = nullptr;
   streams_.CloseAll(absl::UnavailableError("the worker shuts down"));
 }
@@ -69,18 +72,15 @@ grpc::ServerBidiReactor<DecodeCommand, DecodeEvent>* DecodeService::Attach(grpc:
 
 void DecodeService::Report() {
   const std::lock_guard lock(reports_);
-  const DecodeEngine::Load load = worker_.load()->Load();
-  const WorkerLoad told = ToLoad(load, draining_);
-  metrics_.OnLoad(told, info_.blocks_total);
-  // Between two steps some of the last one may be gone.
-  metrics_.OnVllmLoad(load.batch, std::max<int64_t>(load.running - load.batch, 0) + load.committed);
-  metrics_.OnTokens("generated", load.tokens_out);
-  metrics_.OnExpiredLeases(load.expired_leases);
-  metrics_.OnFailedChecks(load.failed_checks);
-  metrics_.OnRefusedWrites(load.refused_writes);
-  metrics_.OnPreemptions(load.preemptions);
-  metrics_.OnSteps(load.steps, load.steps_ahead);
-  streams_.SendAll(DecodeLoadEvent(told));
+  streams_.SendAll(DecodeLoadEvent(ToLoad(worker_.load()->Load(), draining_)));
+}
+
+DecodeSnapshot DecodeService::Snapshot() const {
+  DecodeSnapshot snapshot;
+  snapshot.engine = worker_.load()->Load();
+  snapshot.load = ToLoad(snapshot.engine, draining_);
+  snapshot.blocks_total = info_.blocks_total;
+  return snapshot;
 }
 
 void DecodeService::OnCommand(Streams::Stream* stream, const DecodeCommand& command) {
@@ -109,9 +109,9 @@ void DecodeService::OnGone(Streams::Stream* stream) {
 void DecodeService::OnUpdates(std::span<TokenUpdate> updates) {
   streams_.SendEach(updates, [this](DecodeEvent& event, const TokenUpdate& update, const std::string& trace_id) {
     *event.mutable_updates()->add_updates() = ToProto(update);
-    if (update.queued) metrics_.OnTakenUp(*update.queued);
+    if (update.queued) counts_.queue->Observe(absl::ToDoubleSeconds(*update.queued));
     if (update.finish) {
-      metrics_.OnJobEnded(absl::StatusCode::kOk);
+      counts_.jobs.Increment(absl::StatusCode::kOk);
       LogJobEnd(update.request_id, trace_id, absl::StatusCode::kOk);
     }
     return update.finish.has_value();
@@ -119,7 +119,7 @@ void DecodeService::OnUpdates(std::span<TokenUpdate> updates) {
 }
 
 void DecodeService::OnFailed(const RequestFailed& failed) {
-  metrics_.OnJobEnded(failed.status.code());
+  counts_.jobs.Increment(failed.status.code());
   LogJobEnd(failed.request_id, streams_.TraceOf(failed.request_id), failed.status.code());
   streams_.SendLast(failed.request_id, DecodeFailed(failed));
 }

@@ -8,6 +8,7 @@
 
 #include "base/periodic_task.h"
 #include "engine/decode/worker.h"
+#include "metrics/worker_snapshot.h"
 #include "router/worker_state.h"
 #include "rpc/router_streams.h"
 #include "shell/worker_metrics.h"
@@ -19,9 +20,11 @@ using DecodeServiceBase = worker::v1::DecodeWorker::WithCallbackMethod_Attach<wo
 
 class DecodeService final : public DecodeServiceBase, public DecodeListener {
  public:
-  // As WorkerMetrics has them.
+  // Arguments as of WorkerLabels. `metrics` must outlive this.
   DecodeService(Metrics& metrics, const std::string& model, bool vllm)
-      : metrics_(metrics, WorkerRole::kDecode, model, vllm) {}
+      : metrics_(metrics),
+        labels_(WorkerLabels(WorkerRole::kDecode, model, vllm)),
+        counts_(metrics.Create<WorkerCounts>(labels_)) {}
 
   // Before this, routers are turned away. The worker must outlive the server's streams.
   void Open(DecodeWorker& worker, const WorkerInfo& info);
@@ -41,15 +44,19 @@ class DecodeService final : public DecodeServiceBase, public DecodeListener {
   void OnCommand(Streams::Stream* stream, const worker::v1::DecodeCommand& command);
   void OnGone(Streams::Stream* stream);
   void Start(Streams::Stream* stream, DecodeJob job);
-  void Report();  // the load, to all routers and to the metrics
+  void Report();                    // the load, to all routers
+  DecodeSnapshot Snapshot() const;  // REQUIRES: open
 
-  WorkerMetrics metrics_;
+  Metrics& metrics_;
+  const MetricLabels labels_;
+  WorkerCounts counts_;
   Streams streams_;
   WorkerInfo info_;                              // set by Open, before worker_
   std::atomic<DecodeWorker*> worker_ = nullptr;  // null: closed
   std::atomic<bool> draining_ = false;
-  std::mutex reports_;  // one at a time, so that what is told last is the newest
+  std::mutex reports_;  // one at a time, so that the last report is the newest
   std::optional<PeriodicTask> reporter_;
+  Metrics::Reader reader_;
 };
 
 }  // namespace baton

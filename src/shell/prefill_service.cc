@@ -42,6 +42,8 @@ void PrefillService::Open(PrefillWorker& worker, const WorkerInfo& info) {
   info_ = info;
   worker_ = &worker;
   reporter_.emplace(kLoadPeriod, [this] { Report(); });
+  reader_ = metrics_.Attach<PrefillSnapshot>(
+      labels_, [this](absl::FunctionRef<void(const PrefillSnapshot&)> read) { read(Snapshot()); });
 }
 
 void PrefillService::Drain() {
@@ -51,6 +53,7 @@ void PrefillService::Drain() {
 
 void PrefillService::Close() {
   reporter_.reset();
+  reader_ = {};
   worker_ = nullptr;
   streams_.CloseAll(absl::UnavailableError("the worker shuts down"));
 }
@@ -72,19 +75,16 @@ grpc::ServerBidiReactor<PrefillCommand, PrefillEvent>* PrefillService::Attach(gr
 
 void PrefillService::Report() {
   const std::lock_guard lock(reports_);
-  const PrefillLoad load = worker_.load()->Load();
-  const WorkerLoad told = ToLoad(load, draining_);
-  metrics_.OnLoad(told, info_.blocks_total);
-  metrics_.OnVllmLoad(told.running_requests, told.queued_requests);
-  metrics_.OnTokens("computed", load.totals.computed_tokens);
-  metrics_.OnTokens("cached", load.totals.cached_tokens - load.totals.host_tokens - load.totals.disk_tokens);
-  metrics_.OnTokens("host", load.totals.host_tokens);
-  metrics_.OnTokens("disk", load.totals.disk_tokens);
-  metrics_.OnTokens("shared", load.totals.shared_tokens);
-  metrics_.OnTransfer(load.totals.bytes_pushed, load.totals.handoffs);
-  metrics_.OnLeases(load.leased_blocks);
-  metrics_.OnStaged(load.staged, info_.layout.BlockBytes());
-  streams_.SendAll(PrefillLoadEvent(told));
+  streams_.SendAll(PrefillLoadEvent(ToLoad(worker_.load()->Load(), draining_)));
+}
+
+PrefillSnapshot PrefillService::Snapshot() const {
+  PrefillSnapshot snapshot;
+  snapshot.engine = worker_.load()->Load();
+  snapshot.load = ToLoad(snapshot.engine, draining_);
+  snapshot.blocks_total = info_.blocks_total;
+  snapshot.block_bytes = info_.layout.BlockBytes();
+  return snapshot;
 }
 
 void PrefillService::OnCommand(Streams::Stream* stream, const PrefillCommand& command) {
@@ -119,8 +119,8 @@ void PrefillService::OnGone(Streams::Stream* stream) {
 }
 
 void PrefillService::OnPrefillDone(const PrefillDone& done) {
-  metrics_.OnJobEnded(absl::StatusCode::kOk);
-  metrics_.OnTakenUp(done.queued);
+  counts_.jobs.Increment(absl::StatusCode::kOk);
+  counts_.queue->Observe(absl::ToDoubleSeconds(done.queued));
   LogPrefilled(done, streams_.TraceOf(done.request_id));
   PrefillEvent event;
   *event.mutable_done() = ToProto(done);
@@ -128,7 +128,7 @@ void PrefillService::OnPrefillDone(const PrefillDone& done) {
 }
 
 void PrefillService::OnPrefillFailed(const RequestFailed& failed) {
-  metrics_.OnJobEnded(failed.status.code());
+  counts_.jobs.Increment(failed.status.code());
   LogJobEnd(failed.request_id, streams_.TraceOf(failed.request_id), failed.status.code());
   streams_.SendLast(failed.request_id, PrefillFailed(failed));
 }

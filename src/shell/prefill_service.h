@@ -7,6 +7,7 @@
 
 #include "base/periodic_task.h"
 #include "engine/prefill/worker.h"
+#include "metrics/worker_snapshot.h"
 #include "router/worker_state.h"
 #include "rpc/router_streams.h"
 #include "shell/worker_metrics.h"
@@ -18,9 +19,11 @@ using PrefillServiceBase = worker::v1::PrefillWorker::WithCallbackMethod_Attach<
 
 class PrefillService final : public PrefillServiceBase, public PrefillListener {
  public:
-  // As WorkerMetrics has them.
+  // Arguments as of WorkerLabels. `metrics` must outlive this.
   PrefillService(Metrics& metrics, const std::string& model, bool vllm)
-      : metrics_(metrics, WorkerRole::kPrefill, model, vllm) {}
+      : metrics_(metrics),
+        labels_(WorkerLabels(WorkerRole::kPrefill, model, vllm)),
+        counts_(metrics.Create<WorkerCounts>(labels_)) {}
 
   // Before this, routers are turned away. The worker must outlive the server's streams.
   void Open(PrefillWorker& worker, const WorkerInfo& info);
@@ -40,15 +43,19 @@ class PrefillService final : public PrefillServiceBase, public PrefillListener {
   void OnCommand(Streams::Stream* stream, const worker::v1::PrefillCommand& command);
   void OnGone(Streams::Stream* stream);
   void Submit(Streams::Stream* stream, PrefillJob job);
-  void Report();  // the load, to all routers and to the metrics
+  void Report();                     // the load, to all routers
+  PrefillSnapshot Snapshot() const;  // REQUIRES: open
 
-  WorkerMetrics metrics_;
+  Metrics& metrics_;
+  const MetricLabels labels_;
+  WorkerCounts counts_;
   Streams streams_;
   WorkerInfo info_;                               // set by Open, before worker_
   std::atomic<PrefillWorker*> worker_ = nullptr;  // null: closed
   std::atomic<bool> draining_ = false;
-  std::mutex reports_;  // one at a time, so that what is told last is the newest
+  std::mutex reports_;  // one at a time, so that the last report is the newest
   std::optional<PeriodicTask> reporter_;
+  Metrics::Reader reader_;
 };
 
 }  // namespace baton

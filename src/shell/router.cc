@@ -62,6 +62,10 @@ Router::Router(Options options, const Clock& clock, const ChannelFactory& channe
   SetWorkers(WorkerRole::kPrefill, options.prefill_workers);
   SetWorkers(WorkerRole::kDecode, options.decode_workers);
   ticker_.emplace(kTick, [this] { Tick(); });
+  reader_ = metrics.Attach<Dispatcher>({}, [this](absl::FunctionRef<void(const Dispatcher&)> read) {
+    const std::lock_guard lock(mutex_);
+    read(dispatcher_);
+  });
 }
 
 Router::~Router() {
@@ -180,16 +184,7 @@ void Router::EndAll() {
 
 void Router::Tick() {
   TickLinks();
-  Drive([this](Dispatcher& dispatcher, absl::Time now) {
-    dispatcher.Tick(now);
-    const RouterCore& core = dispatcher.core();
-    metrics_.OnRequests(core.live_requests(), core.waiting_requests());
-    metrics_.OnSessions(dispatcher.sessions(), dispatcher.session_limit());
-    metrics_.OnAgents(dispatcher.graph().counts(), dispatcher.contexts());
-    const auto prefill = std::ranges::count_if(
-        core.workers(), [](const auto& worker) { return worker.second.info.role == WorkerRole::kPrefill; });
-    metrics_.OnWorkers(prefill, static_cast<int64_t>(core.workers().size()) - prefill);
-  });
+  Drive([](Dispatcher& dispatcher, absl::Time now) { dispatcher.Tick(now); });
 }
 
 // --- what follows --------------------------------------------------------------------------------------------------

@@ -87,7 +87,8 @@ class Router {
   };
   static constexpr size_t kMostSessions = 64;
   Sessions sessions() const;
-  RouterMetrics::Tokens tokens() const { return metrics_.tokens(); }
+  RouterMetrics& metrics() { return metrics_; }
+  const RouterMetrics& metrics() const { return metrics_; }
   struct WorkerView {
     WorkerRole role;
     WorkerAddress link;
@@ -158,6 +159,7 @@ class Router {
   std::set<WorkerAddress> prefill_named_twice_, decode_named_twice_;
   const ChannelFactory channels_;
   std::optional<PeriodicTask> ticker_;
+  Metrics::Reader reader_;  // last: the first to go, since it reads the dispatcher
 };
 
 }  // namespace baton

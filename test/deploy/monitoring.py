@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 MODEL = ROOT / "test/golden/tiny_llama3_bf16"
 OF_PROMETHEUS = {"up": {"job", "instance"}}  # a metric -> its labels; every metric has job and instance
+HISTOGRAMS = {"Seconds", "Tokens"}  # kinds of the table
 OF_ETCD = {"baton_etcd_up"}  # of processes that are told of an etcd alone
 
 
@@ -26,8 +27,8 @@ def promtool(*arguments):
 def exported():
     """Metric -> (kind, labels), from the table that metrics are made from."""
     text = (ROOT / "src/metrics/metric_table.cc").read_text()
-    table = re.findall(r'\{Metric::k\w+, Kind::k(\w+), "(\w+)",\s*((?:"[^"]*"\s*)+)\}', text)
-    return {name: (kind, set(re.findall(r"`(\w+)`", help_text))) for kind, name, help_text in table}
+    table = re.findall(r'\{"(\w+)",\s*Kind::k(\w+),\s*((?:"[^"]*"\s*)+),', text)
+    return {name: (kind, set(re.findall(r"`(\w+)`", help_text))) for name, kind, help_text in table}
 
 
 def rules():
@@ -64,7 +65,7 @@ def problems_of(where, expression, metrics, recorded):
         metric = re.sub(r"_(bucket|sum|count)$", "", name)
         kind, has = metrics.get(name) or metrics.get(metric) or (None, set())
         known |= has
-        if kind is None or (kind == "Histogram") != (name != metric):
+        if kind is None or (kind in HISTOGRAMS) != (name != metric):
             yield f"{where}: there is no {name}"
         elif labels - has - {"job", "instance"}:
             yield f"{where}: {name} has no label {sorted(labels - has)}"

@@ -11,6 +11,7 @@
 #include "base/strings.h"
 #include "frontend/key_refusal.h"
 #include "http_client.h"
+#include "metric_value.h"
 #include "shell/router_cluster.h"
 #include "temp_dir.h"
 
@@ -298,7 +299,7 @@ TEST_CASE("a tenant beyond its quota waits until its own requests end, and nobod
         absl::ResourceExhaustedError("tenant 'alpha': requests: its 1 are in use"));
   const HttpAnswer over_http = t.Http("POST", "/v1/completions", R"({"prompt": "hello", "max_tokens": 8})", &t.alpha);
   CHECK(over_http.status == 429);
-  CHECK(t.c->metrics.Counter(Metric::kQuotaRefusals, {{"tenant", "alpha"}}).Value() >= 2);
+  CHECK(MetricValue(t.c->metrics, R"(baton_quota_refusals_total{tenant="alpha"})") >= 2);
   CHECK(over_http.headers.at("retry-after") == "1");  // a guess: when its own requests end
   KeyedCall other(t, &t.beta, Call::Request("other", "hello"));
   REQUIRE(t.c->prefill->Next().prefill().request_id() == "other");
@@ -315,7 +316,7 @@ TEST_CASE("a body counts in the share of the tenant whose key its head has") {
   ServedModels models(std::vector<ServedModel>{});
   Callers callers(**keys, t.c->clock, t.c->metrics);
   Router router({}, t.c->clock, DialTcp, t.c->metrics);
-  ClientAdmission admission(router, models, t.c->clock, t.c->metrics, callers);
+  ClientAdmission admission(router, models, t.c->clock, callers);
   OpenAiGateway gateway({router, models, t.c->clock, t.c->metrics, admission, absl::Now()}, "127.0.0.1:0", false);
   HttpRequest head;
   head.method = "POST";
@@ -351,7 +352,7 @@ TEST_CASE("a tenant's messages that wait for a thread hold no more bytes than le
   absl::Notification go;
   Tenant busy;
   busy.name = "busy";
-  ClientAdmission admission(router, models, t.c->clock, t.c->metrics, callers);
+  ClientAdmission admission(router, models, t.c->clock, callers);
   for (int thread = 0; thread < 2; ++thread) {
     CHECK(admission.Run(busy, 1 << 20, [&go] { go.WaitForNotification(); }).ok());
   }

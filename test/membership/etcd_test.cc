@@ -24,6 +24,7 @@
 #include "log_capture.h"
 #include "membership/etcd_registration.h"
 #include "membership/live_membership.h"
+#include "metric_value.h"
 #include "node/options.h"
 #include "shell/fake_worker.h"
 
@@ -61,7 +62,7 @@ struct ClosedPort {
 };
 
 // What a process says of its etcd.
-double UpIn(Metrics& metrics) { return metrics.Gauge(Metric::kEtcdUp, {{"prefix", "/decode/"}}).Value(); }
+double UpIn(Metrics& metrics) { return MetricValue(metrics, R"(baton_etcd_up{prefix="/decode/"})"); }
 
 // What a router that has the decode workers under /decode is told.
 struct Told {
@@ -299,18 +300,20 @@ TEST_CASE("metrics tell whether etcd answers a router, and when it did last") {
   FakeEtcd etcd;
   etcd.Answer(FakeEtcd::Answers::kDenied);
   Told told(EtcdAt({etcd.address()}));
-  auto& answered = told.metrics.Gauge(Metric::kEtcdLastAnswer, {{"prefix", "/decode/"}});
+  const auto answered = [&] {
+    return MetricValue(told.metrics, R"(baton_etcd_last_answer_timestamp_seconds{prefix="/decode/"})");
+  };
   Await("two refusals", [&] { return etcd.refused() > 1; });
   CHECK(UpIn(told.metrics) == 0);
-  CHECK(answered.Value() == 0);
+  CHECK(answered() == 0);
   const double begin = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
   etcd.Answer(FakeEtcd::Answers::kTruly);
   Await("the metric of an etcd that answers", [&] { return UpIn(told.metrics) == 1; });
-  Await("the time of the last answer", [&] { return answered.Value() >= begin; });
+  Await("the time of the last answer", [&] { return answered() >= begin; });
   etcd.Answer(FakeEtcd::Answers::kDenied);
   etcd.Put("/decode/a", "a:1");  // read again
   Await("the metric of an etcd that does not answer", [&] { return UpIn(told.metrics) == 0; });
-  CHECK(answered.Value() >= begin);
+  CHECK(answered() >= begin);
 }
 
 TEST_CASE("a watch that keeps failing is told once, and that it works again") {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "catch.h"
+#include "metric_value.h"
 
 namespace baton {
 namespace {
@@ -61,18 +62,17 @@ TEST_CASE("pushes are timed and counted, those that fail apart, and all else is 
   inner.pending.pushes[1](absl::UnavailableError("the peer is gone"));
   CHECK(ends == std::vector<absl::Status>{absl::OkStatus(), absl::UnavailableError("the peer is gone")});
 
-  CHECK(metrics.Counter(Metric::kTransferDescriptors).Value() == 4);
-  CHECK(metrics.Counter(Metric::kTransferFailures).Value() == 1);
-  const auto seconds = metrics.Histogram(Metric::kTransferSeconds).Collect().histogram;
-  CHECK(seconds.sample_count == 1);
-  CHECK(seconds.sample_sum == Approx(0.003));
+  CHECK(MetricValue(metrics, "baton_transfer_descriptors_total") == 4);
+  CHECK(MetricValue(metrics, "baton_transfer_failures_total") == 1);
+  CHECK(MetricValue(metrics, "baton_transfer_seconds_count") == 1);
+  CHECK(MetricValue(metrics, "baton_transfer_seconds_sum") == Approx(0.003));
 
   const WriteRight right{.id = 7, .key = {1}};
   link->PushUnder(right, copies, done);
   CHECK(inner.pending.rights == std::vector{right});
   inner.pending.pushes[2](absl::OkStatus());
-  CHECK(metrics.Counter(Metric::kTransferDescriptors).Value() == 6);
-  CHECK(metrics.Histogram(Metric::kTransferSeconds).Collect().histogram.sample_count == 2);
+  CHECK(MetricValue(metrics, "baton_transfer_descriptors_total") == 6);
+  CHECK(MetricValue(metrics, "baton_transfer_seconds_count") == 2);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "await.h"
 #include "base/strings.h"
 #include "catch.h"
+#include "metric_value.h"
 #include "model/byte_model.h"
 #include "raw_call.h"
 #include "shell/fake_worker.h"
@@ -34,7 +35,7 @@ TEST_CASE("a request passes both workers and its tokens reach the client") {
   CHECK(decode.sampling.max_tokens == 8);
   c.decode->Send(TokensEvent("r", "wor", std::nullopt));
   Await("tokens to be counted before the end",
-        [&] { return c.metrics.Counter(Metric::kCompletionTokens).Value() >= 3; });
+        [&] { return MetricValue(c.metrics, "baton_completion_tokens_total") >= 3; });
   c.decode->Send(TokensEvent("r", "ld", FinishReason::kLength));
 
   const Call::Result result = call.Finish();
@@ -48,8 +49,8 @@ TEST_CASE("a request passes both workers and its tokens reach the client") {
   CHECK(result.final.usage().shared_tokens() == 1);  // of these
   CHECK(result.final.usage().completion_tokens() == 5);
   CHECK(result.final.timings().total_ms() >= result.final.timings().first_token_ms());
-  CHECK(c.metrics.Counter(Metric::kRequests, {{"code", "OK"}}).Value() == 1);
-  CHECK(c.metrics.Counter(Metric::kCompletionTokens).Value() == 5);
+  CHECK(MetricValue(c.metrics, R"(baton_requests_total{code="OK"})") == 1);
+  CHECK(MetricValue(c.metrics, "baton_completion_tokens_total") == 5);
 }
 
 TEST_CASE("prefill-only computes and moves nothing") {
@@ -246,11 +247,11 @@ TEST_CASE("overload is refused with a hint, and a live id is not taken twice") {
   c.prefill->Next();
   Call same(c, "first");
   CHECK(absl::IsAlreadyExists(same.Finish().status));
-  CHECK(c.metrics.Counter(Metric::kRequests, {{"code", "ALREADY_EXISTS"}}).Value() == 1);
+  CHECK(MetricValue(c.metrics, R"(baton_requests_total{code="ALREADY_EXISTS"})") == 1);
   Call second(c, "second");
   CHECK(absl::IsResourceExhausted(second.Finish().status));
   CHECK(RetryAfterOf(second.context) == absl::Seconds(1));
-  CHECK(c.metrics.Counter(Metric::kRequests, {{"code", "RESOURCE_EXHAUSTED"}}).Value() == 1);
+  CHECK(MetricValue(c.metrics, R"(baton_requests_total{code="RESOURCE_EXHAUSTED"})") == 1);
   // The refused call with the same id has not harmed the first.
   c.prefill->Send(DoneEvent("first", Incarnation(22)));
   c.decode->Next();
@@ -281,7 +282,7 @@ TEST_CASE("bad requests are refused by field and cost the workers nothing") {
   CHECK(Message(too_large).ends_with(" bytes, limit 8388608"));
   Call long_prompt(c, "r", absl::InfiniteDuration(), std::string(1 << 20, 'x'));
   CHECK(absl::IsInvalidArgument(long_prompt.Finish().status));
-  CHECK(c.metrics.Counter(Metric::kRequests, {{"code", "INVALID_ARGUMENT"}}).Value() == 3);
+  CHECK(MetricValue(c.metrics, R"(baton_requests_total{code="INVALID_ARGUMENT"})") == 3);
 }
 
 TEST_CASE("a compressed message, which could be inflated beyond any limit, is refused") {

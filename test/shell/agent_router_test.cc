@@ -1,5 +1,6 @@
 // Prompts that refer to other requests' outputs, through a router with real sockets; workers are fakes.
 #include "await.h"
+#include "metric_value.h"
 #include "router_cluster.h"
 
 namespace baton {
@@ -129,20 +130,20 @@ TEST_CASE("metrics tell of prompts that wait, and of what they wait for") {
   request.mutable_segments()->mutable_segments(1)->mutable_output_of()->set_announced(true);
   Call down(c, request);
   REQUIRE(c.prefill->Next().prefill().open());
-  const auto await_value = [&](Metric metric, double value) {
-    Await("a gauge of the router", [&] { return c.metrics.Gauge(metric).Value() == value; });
+  const auto await_value = [&](const char* metric, double value) {
+    Await("a gauge of the router", [&] { return MetricValue(c.metrics, metric) == value; });
   };
-  for (const Metric metric : {Metric::kGrowingPrompts, Metric::kReferences, Metric::kAnnouncedRequests}) {
+  for (const char* metric : {"baton_growing_prompts", "baton_references", "baton_announced_requests"}) {
     await_value(metric, 1);
   }
   Call up(c, "up");
   PassPrefill(c, "up");
   c.decode->Send(TokensEvent("up", "abc", FinishReason::kStop));
   CHECK(up.Finish().status.ok());
-  await_value(Metric::kKeptOutputs, 1);
-  await_value(Metric::kAnnouncedRequests, 0);
-  await_value(Metric::kGrowingPrompts, 0);
-  CHECK(c.metrics.Gauge(Metric::kKeptOutputBytes).Value() > 0);
+  await_value("baton_kept_outputs", 1);
+  await_value("baton_announced_requests", 0);
+  await_value("baton_growing_prompts", 0);
+  CHECK(MetricValue(c.metrics, "baton_kept_output_bytes") > 0);
 }
 
 TEST_CASE("max_tokens that does not fit once the prompt is complete is refused then") {

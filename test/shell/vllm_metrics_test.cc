@@ -1,4 +1,5 @@
 // What a router counts under vLLM's names; workers are fakes.
+#include "metric_value.h"
 #include "router_cluster.h"
 
 namespace baton {
@@ -9,12 +10,12 @@ struct VllmCluster : Cluster {
     options.common.vllm_metrics = true;
     Serve(ByteModel("bytes"));
   }
-  double Count(Metric metric) { return metrics.Counter(metric, {{"model_name", "bytes"}}).Value(); }
-  double Ended(const std::string& reason) {
-    return metrics.Counter(Metric::kVllmRequests, {{"model_name", "bytes"}, {"finished_reason", reason}}).Value();
+  double Count(const std::string& metric) {
+    return MetricValue(metrics, absl::StrCat(metric, "{model_name=\"bytes\"}"));
   }
-  prometheus::ClientMetric::Histogram Times(Metric metric) {
-    return metrics.Histogram(metric, {{"model_name", "bytes"}}).Collect().histogram;
+  double Ended(const std::string& reason) {
+    return MetricValue(
+        metrics, absl::StrCat("vllm:request_success_total{finished_reason=\"", reason, "\",model_name=\"bytes\"}"));
   }
 };
 
@@ -45,30 +46,32 @@ TEST_CASE("a request counts under vLLM's names as vLLM would count it") {
   c.decode->Send(TokensEvent("r", "w", std::nullopt));
   c.decode->Send(TokensEvent("r", "orld", FinishReason::kLength));
   CHECK(call.Finish().status.ok());
-  CHECK(c.Count(Metric::kVllmPromptTokens) == 5);
-  CHECK(c.Count(Metric::kVllmCachedTokens) == 3);
-  CHECK(c.Count(Metric::kVllmPrefixQueries) == 5);
-  CHECK(c.Count(Metric::kVllmPrefixHits) == 3);
-  CHECK(c.Count(Metric::kVllmGenerationTokens) == 5);
+  CHECK(c.Count("vllm:prompt_tokens_total") == 5);
+  CHECK(c.Count("vllm:prompt_tokens_cached_total") == 3);
+  CHECK(c.Count("vllm:prefix_cache_queries_total") == 5);
+  CHECK(c.Count("vllm:prefix_cache_hits_total") == 3);
+  CHECK(c.Count("vllm:generation_tokens_total") == 5);
   CHECK(c.Ended("length") == 1);
   CHECK(c.Ended("stop") == 0);
   CHECK(c.Ended("abort") == 0);
-  for (const Metric metric : {Metric::kVllmFirstTokenSeconds, Metric::kVllmInterTokenSeconds,
-                              Metric::kVllmPerTokenSeconds, Metric::kVllmRequestSeconds, Metric::kVllmQueueSeconds,
-                              Metric::kVllmPrefillSeconds, Metric::kVllmDecodeSeconds, Metric::kVllmInferenceSeconds}) {
-    CHECK(c.Times(metric).sample_count == 1);
-    CHECK(c.Times(metric).sample_sum >= 0);
+  for (const char* metric : {"vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds",
+                             "vllm:request_time_per_output_token_seconds", "vllm:e2e_request_latency_seconds",
+                             "vllm:request_queue_time_seconds", "vllm:request_prefill_time_seconds",
+                             "vllm:request_decode_time_seconds", "vllm:request_inference_time_seconds"}) {
+    CHECK(c.Count(absl::StrCat(metric, "_count")) == 1);
+    CHECK(c.Count(absl::StrCat(metric, "_sum")) >= 0);
   }
-  const auto sum = [&](Metric metric) { return c.Times(metric).sample_sum; };
-  CHECK(sum(Metric::kVllmQueueSeconds) + sum(Metric::kVllmPrefillSeconds) ==
-        Approx(sum(Metric::kVllmFirstTokenSeconds)).margin(1e-6));
-  CHECK(sum(Metric::kVllmPrefillSeconds) + sum(Metric::kVllmDecodeSeconds) ==
-        Approx(sum(Metric::kVllmInferenceSeconds)).margin(1e-6));
-  CHECK(sum(Metric::kVllmQueueSeconds) + sum(Metric::kVllmInferenceSeconds) ==
-        Approx(sum(Metric::kVllmRequestSeconds)).margin(1e-6));
-  CHECK(sum(Metric::kVllmPerTokenSeconds) == Approx(sum(Metric::kVllmDecodeSeconds) / 4).margin(1e-6));
-  CHECK(sum(Metric::kVllmPromptLength) == 5);
-  CHECK(sum(Metric::kVllmOutputLength) == 5);
+  const auto sum = [&](const char* metric) { return c.Count(absl::StrCat(metric, "_sum")); };
+  CHECK(sum("vllm:request_queue_time_seconds") + sum("vllm:request_prefill_time_seconds") ==
+        Approx(sum("vllm:time_to_first_token_seconds")).margin(1e-6));
+  CHECK(sum("vllm:request_prefill_time_seconds") + sum("vllm:request_decode_time_seconds") ==
+        Approx(sum("vllm:request_inference_time_seconds")).margin(1e-6));
+  CHECK(sum("vllm:request_queue_time_seconds") + sum("vllm:request_inference_time_seconds") ==
+        Approx(sum("vllm:e2e_request_latency_seconds")).margin(1e-6));
+  CHECK(sum("vllm:request_time_per_output_token_seconds") ==
+        Approx(sum("vllm:request_decode_time_seconds") / 4).margin(1e-6));
+  CHECK(sum("vllm:request_prompt_tokens") == 5);
+  CHECK(sum("vllm:request_generation_tokens") == 5);
 }
 
 TEST_CASE("under vLLM's names a stop is a stop, a cancelled request an abort, and one that fails no success") {
@@ -92,8 +95,8 @@ TEST_CASE("under vLLM's names a stop is a stop, a cancelled request an abort, an
   CHECK(c.Ended("stop") == 1);
   CHECK(c.Ended("abort") == 1);
   CHECK(c.Ended("length") == 0);
-  CHECK(c.Times(Metric::kVllmRequestSeconds).sample_count == 1);
-  CHECK(c.Count(Metric::kVllmPromptTokens) == 15);
+  CHECK(c.Count("vllm:e2e_request_latency_seconds_count") == 1);
+  CHECK(c.Count("vllm:prompt_tokens_total") == 15);
 }
 
 }  // namespace

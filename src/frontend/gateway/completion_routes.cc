@@ -15,7 +15,6 @@
 #include "frontend/openai/completion_reader.h"
 #include "frontend/openai/token_text.h"
 #include "rpc/proto_json.h"
-#include "shell/router_metrics.h"
 
 namespace baton {
 namespace {
@@ -25,7 +24,7 @@ using Reader = absl::StatusOr<CompletionCall> (*)(const Json& body, const Served
 // For calls that did not become requests.
 void Refuse(const GatewayParts& parts, const HttpCall& call, const absl::Status& status,
             absl::Duration retry_after = {}) {
-  CountRequest(parts.metrics, status.code());
+  parts.router.metrics().OnRefused(status.code());
   call.reply->Send(ErrorResponse(call.id, status, retry_after));
 }
 
@@ -36,7 +35,7 @@ void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvoca
   }
   auto unless_gone = [parts, call, read = std::move(read)]() mutable {
     // A long body may have waited: what nobody waits for any more is not parsed.
-    if (call->reply->gone()) return CountRequest(parts.metrics, absl::StatusCode::kCancelled);
+    if (call->reply->gone()) return parts.router.metrics().OnRefused(absl::StatusCode::kCancelled);
     read();
   };
   const absl::Status run = parts.admission.Run(*call->caller, call->request.body.size(), std::move(unless_gone));

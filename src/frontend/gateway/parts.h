@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "frontend/admission.h"
 #include "frontend/gateway/http_call.h"
-#include "metrics/metric_table.h"
+#include "metrics/metrics.h"
 #include "model/served_model.h"
 #include "shell/router.h"
 

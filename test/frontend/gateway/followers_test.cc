@@ -5,6 +5,7 @@
 #include "await.h"
 #include "frontend/api_keys.h"
 #include "http_client.h"
+#include "metric_value.h"
 #include "nlohmann/json.hpp"
 #include "shell/router_cluster.h"
 #include "temp_dir.h"
@@ -44,7 +45,7 @@ std::string Chat(const std::string& before = "0123456789abcd", int count = 1) {
 }
 
 double Followers(Cluster& c, const std::string& code) {
-  return c.metrics.Counter(Metric::kFollowers, {{"code", code}}).Value();
+  return MetricValue(c.metrics, absl::StrCat("baton_followers_total{code=\"", code, "\"}"));
 }
 
 TEST_CASE("what follows a chat is prefilled as the chat is answered, and not counted in its usage") {
@@ -77,8 +78,8 @@ TEST_CASE("what follows a chat is prefilled as the chat is answered, and not cou
   CHECK(body["usage"]["completion_tokens"] == 23);
   c.prefill->Send(DoneEvent(follower.request_id(), Incarnation(0)));
   Await("the follower to end", [&] { return Followers(c, "OK") == 1; });
-  CHECK(c.metrics.Counter(Metric::kPromptTokens).Value() == 4);
-  CHECK(c.metrics.Counter(Metric::kRequests, {{"code", "OK"}}).Value() == 1);
+  CHECK(MetricValue(c.metrics, "baton_prompt_tokens_total") == 4);
+  CHECK(MetricValue(c.metrics, R"(baton_requests_total{code="OK"})") == 1);
 }
 
 TEST_CASE("a client that goes away cancels what would have followed") {

@@ -8,6 +8,7 @@
 #include "certificates.h"
 #include "frontend/openai/openai_model.h"
 #include "http_client.h"
+#include "metric_value.h"
 #include "nlohmann/json.hpp"
 #include "shell/router_cluster.h"
 
@@ -339,7 +340,7 @@ TEST_CASE("what a body gets wrong is named, in OpenAI's shape") {
   CHECK(refused("/tokenize", R"({"prompt": "a", "wishes": 3})").find("wishes") != std::string::npos);
   CHECK(refused("/detokenize", R"({"tokens": [-1]})").find("tokens") != std::string::npos);
   CHECK(Post(c, "/v1/completions", R"({"model": "nobody", "prompt": "a"})").status == 404);
-  CHECK(c.metrics.Counter(Metric::kRequests, {{"code", "INVALID_ARGUMENT"}}).Value() >= 8);
+  CHECK(MetricValue(c.metrics, R"(baton_requests_total{code="INVALID_ARGUMENT"})") >= 8);
 }
 
 TEST_CASE("paths and methods that are not there are told so") {

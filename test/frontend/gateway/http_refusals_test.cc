@@ -5,6 +5,7 @@
 
 #include "base/logging.h"
 #include "http_client.h"
+#include "metric_value.h"
 #include "nlohmann/json.hpp"
 #include "shell/router_cluster.h"
 #include "spdlog/sinks/ostream_sink.h"
@@ -32,7 +33,9 @@ struct World {
     return client.Read();
   }
   std::string Mine() const { return "authorization: Bearer " + key.key + "\r\n"; }
-  double Count(const std::string& code) { return c.metrics.Counter(Metric::kHttpResponses, {{"code", code}}).Value(); }
+  double Count(const std::string& code) {
+    return MetricValue(c.metrics, absl::StrCat("baton_http_responses_total{code=\"", code, "\"}"));
+  }
 };
 
 TEST_CASE("whatever HTTP answers is counted by its code") {
