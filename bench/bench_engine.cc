@@ -15,10 +15,10 @@
 #include "bench/allocations.h"
 #include "bench/instant_workers.h"
 #include "bench/report.h"
-#include "engine/decode/fixture.h"
 #include "engine/decode/worker.h"
 #include "rpc/attach_client.h"
 #include "shell/decode_service.h"
+#include "world/decode_world.h"
 
 namespace baton {
 namespace {

@@ -34,9 +34,9 @@
 #include "backend/simulated/shapes.h"
 #include "base/logging.h"
 #include "catch.h"
-#include "engine/scenario_file.h"
 #include "simulator/cluster.h"
 #include "source_path.h"
+#include "world/scenario.h"
 
 namespace baton {
 namespace {

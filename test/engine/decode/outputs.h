@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "catch.h"
-#include "engine/decode/fixture.h"
 #include "text/detokenizer.h"
+#include "world/decode_world.h"
 
 namespace baton {
 

@@ -11,10 +11,10 @@
 
 #include "absl/strings/str_join.h"
 #include "catch.h"
-#include "engine/scenario_file.h"
 #include "kv/prefix_key.h"
 #include "seeds.h"
 #include "source_path.h"
+#include "world/scenario.h"
 
 namespace baton {
 namespace {

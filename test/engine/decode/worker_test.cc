@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "catch.h"
-#include "engine/decode/fixture.h"
+#include "world/decode_world.h"
 
 namespace baton {
 namespace {

@@ -16,6 +16,8 @@
 //   restart p old=1                         of a version that has no digests
 //   forge BLOCK                             somebody else writes into this block of d's slab
 //   state                                   links, hand-offs and blocks
+#include "world/scenario.h"
+
 #include <deque>
 #include <filesystem>
 #include <map>
@@ -27,9 +29,8 @@
 #include "absl/strings/str_split.h"
 #include "base/logging.h"
 #include "catch.h"
-#include "engine/handoff/world.h"
-#include "engine/scenario_file.h"
 #include "source_path.h"
+#include "world/handoff_world.h"
 
 namespace baton {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "base/logging.h"
 #include "catch.h"
-#include "engine/handoff/world.h"
 #include "seeds.h"
+#include "world/handoff_world.h"
 
 namespace baton {
 namespace {

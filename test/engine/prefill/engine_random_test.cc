@@ -6,8 +6,8 @@
 
 #include "catch.h"
 #include "engine/prefill/engine.h"
-#include "engine/prefill/world.h"
 #include "seeds.h"
+#include "world/prefill_world.h"
 
 namespace baton {
 namespace {

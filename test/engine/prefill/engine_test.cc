@@ -5,9 +5,9 @@
 #include <set>
 
 #include "catch.h"
-#include "engine/prefill/world.h"
-#include "engine/scenario_file.h"
 #include "source_path.h"
+#include "world/prefill_world.h"
+#include "world/scenario.h"
 
 namespace baton {
 namespace {

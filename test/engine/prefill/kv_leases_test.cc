@@ -1,7 +1,7 @@
 #include "engine/prefill/kv_leases.h"
 
 #include "catch.h"
-#include "engine/prefill/world.h"
+#include "world/prefill_world.h"
 
 namespace baton {
 namespace {

@@ -6,10 +6,10 @@
 #include <set>
 
 #include "catch.h"
-#include "engine/prefill/scheduler_world.h"
-#include "engine/scenario_file.h"
 #include "seeds.h"
 #include "source_path.h"
+#include "world/scenario.h"
+#include "world/scheduler_world.h"
 
 namespace baton {
 namespace {

@@ -14,10 +14,10 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "catch.h"
-#include "engine/prefill/fake_decode_worker.h"
 #include "seeds.h"
 #include "temp_dir.h"
 #include "transport/in_process/transport.h"
+#include "world/fake_decode_worker.h"
 
 namespace baton {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "engine/fake_backend.h"
 #include "engine/handoff/receiver.h"
 #include "kv/block_pool.h"
 #include "kv/radix_tree.h"
+#include "world/fake_backend.h"
 
 namespace baton {
 

@@ -12,9 +12,9 @@
 #include "base/check.h"
 #include "engine/decode/engine.h"
 #include "engine/decode/swap.h"
-#include "engine/fake_backend.h"
 #include "kv/prefix_key.h"
 #include "text/tokenizer.h"
+#include "world/fake_backend.h"
 
 namespace baton {
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "engine/fake_backend.h"
 #include "engine/prefill/engine.h"
-#include "engine/prefill/fake_decode_worker.h"
+#include "world/fake_backend.h"
+#include "world/fake_decode_worker.h"
 
 namespace baton {
 

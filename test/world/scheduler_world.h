@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "catch.h"
-#include "engine/fake_backend.h"
 #include "engine/prefill/scheduler.h"
+#include "world/fake_backend.h"
 
 namespace baton {
 
