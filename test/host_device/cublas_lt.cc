@@ -3,6 +3,7 @@
 
 #include <cuda_bf16.h>
 
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -11,6 +12,8 @@
 
 namespace baton {
 namespace {
+
+std::atomic<int64_t> suggestions = 0;
 
 constexpr int64_t kLanes = 8;  // k is a multiple of it
 
@@ -74,6 +77,7 @@ cublasStatus_t SetPreference(cublasLtMatmulPreference_t, cublasLtMatmulPreferenc
 cublasStatus_t Suggest(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                        cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, int,
                        cublasLtMatmulHeuristicResult_t* results, int* found) {
+  ++suggestions;
   results[0] = {};
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;
@@ -156,6 +160,8 @@ cublasStatus_t Multiply(cublasLtHandle_t, cublasLtMatmulDesc_t product, const vo
 }
 
 }  // namespace
+
+int64_t host_device::Suggestions() { return suggestions; }
 
 absl::StatusOr<const CublasLt*> LoadCublasLt() {
   static const CublasLt lt = {.Create = Create,

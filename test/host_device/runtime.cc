@@ -456,15 +456,15 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const std::lock_guard lock(mutex);
   BATON_CHECK(!captures, "one capture in a thread");
   captures = true;
-  stream->queue->capture = std::make_unique<Works>();
-  stream->queue->torn = false;
+  QueueOf(stream)->capture = std::make_unique<Works>();
+  QueueOf(stream)->torn = false;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const std::lock_guard lock(mutex);
   captures = false;
-  const std::unique_ptr<Works> works = std::move(stream->queue->capture);
-  if (stream->queue->torn) return Said(cudaErrorStreamCaptureInvalidated);
+  const std::unique_ptr<Works> works = std::move(QueueOf(stream)->capture);
+  if (QueueOf(stream)->torn) return Said(cudaErrorStreamCaptureInvalidated);
   *graph = new CUgraph_st{std::make_unique<Works>(*works)};
   return cudaSuccess;
 }

@@ -32,8 +32,12 @@ struct Devices {
 // Dies where one of them, but for null, is no memory of the current device, nor of one that it reaches.
 void CheckOnDevice(std::initializer_list<const void*> pointers);
 
-// So far, of all graphs.
+// The number of graph launches so far.
 int64_t GraphLaunches();
+
+// How many times cuBLASLt was asked for algorithms so far. A product whose algorithm is chosen does
+// not ask.
+int64_t Suggestions();
 
 // Of the calls that take memory, enqueue something or make a graph, the one after so many more is refused; `for_good`:
 // and all that come then, and whoever waits hears of it, as when a device has failed.

@@ -5,19 +5,19 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
-#include <optional>
+#include <memory>
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "backend/check_batch.h"
 #include "backend/cuda/cublas_lt.h"
+#include "backend/cuda/cuda_matmul.h"
 #include "backend/cuda/cuda_memory.h"
 #include "backend/cuda/cuda_ops.h"
-#include "backend/cuda/decode_graphs.h"
+#include "backend/cuda/decode_steps.h"
+#include "backend/cuda/projection_tuner.h"
 #include "base/check.h"
-#include "base/log_limit.h"
 #include "base/logging.h"
 #include "base/status.h"
 #include "model/forward.h"
@@ -54,7 +54,7 @@ class CudaBackend final : public Backend {
   }
 
   ~CudaBackend() override {
-    if (begun_) cudaStreamSynchronize(stream_.get());
+    if (HasBegun()) cudaStreamSynchronize(stream_.get());
   }
 
   const KvLayout& kv_layout() const override { return layout_; }
@@ -63,25 +63,25 @@ class CudaBackend final : public Backend {
 
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
                                      const Meanwhile& meanwhile) override {
-    BATON_CHECK(batch.begun == begun_.has_value(), "a step that has begun is the next one");
+    BATON_CHECK(batch.begun == HasBegun(), "a step that has begun is the next one");
     if (!batch.begun) Check(batch);
     if (const absl::Status used = CudaStatus(cudaSetDevice(options_.device), "device"); !used.ok()) {
-      Doubt(used);
-      begun_.reset();
+      CheckDeviceAlive(used);
+      decode_steps_->DropBegun();
       return used;
     }
     const bool decode = batch.begun || IsDecode(batch);
     if (!decode) meanwhile.work();
     absl::StatusOr<LogitsView> logits = decode ? Decode(batch, meanwhile) : ForwardByLayer(batch, layer_done);
-    if (!begun_) {
-      // Also where the pass ended early: what it read may change now.
+    if (!HasBegun()) {
+      // Also after a pass that ended early, because the caller may change now what the pass read.
       const absl::Status ended = Synchronise();
       RETURN_IF_ERROR(logits.status());
       RETURN_IF_ERROR(ended);
       if (!decode) RETURN_IF_ERROR(ops_->status());
     }
     if (decode && !layer_done(config_.layers - 1)) {
-      begun_.reset();
+      decode_steps_->DropBegun();
       RETURN_IF_ERROR(Synchronise());
       return absl::AbortedError("broken off after the last layer");
     }
@@ -110,38 +110,44 @@ class CudaBackend final : public Backend {
     for (CudaEvent& stored : stored_) {
       ASSIGN_OR_RETURN(stored, MakeEvent());
     }
+    ASSIGN_OR_RETURN(matmul_, CudaMatmul::Create(options.same_bits));
     ASSIGN_OR_RETURN(ops_, CudaOps::Create(config_, {.same_bits = options.same_bits,
                                                      .capability = capability,
                                                      .layout = layout_,
                                                      .slab = {options.slab.data(), options.slab.size()},
                                                      .stream = stream,
+                                                     .matmul = matmul_.get(),
                                                      .communicator = options.communicator}));
     // cuBLASLt suggests by all of these: parts of one generation differ in their number of multiprocessors.
-    numerics_id_ = absl::StrCat("cuda-sm", capability, "x", device.multiProcessorCount, "-cublas",
-                                ops_->cublas_version(), "-bf16", options.same_bits ? "-same-bits" : "-varying-bits");
+    numerics_id_ = absl::StrCat("cuda-sm", capability, "x", device.multiProcessorCount, "-cublas", matmul_->version(),
+                                "-bf16", options.same_bits ? "-same-bits" : "-varying-bits");
     const StepLimits step = Padded(options.step);
     RETURN_IF_ERROR(ops_->ReserveActivations(step.tokens, step.logits));
     ASSIGN_OR_RETURN(model_, PackModel(weights, options.lm_head, *ops_));
     RETURN_IF_ERROR(CudaStatus(cudaDeviceSynchronize(), "copying weights"));  // by another stream than the steps'
     const auto begin = std::chrono::steady_clock::now();
-    RETURN_IF_ERROR(ops_->Tune(model_, step));
+    RETURN_IF_ERROR(ProjectionTuner(*matmul_, stream).Tune(ops_->Projections(model_, step)));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     spdlog::info("{}: chose the projections' kernels in {:.1f} s", device.name, took.count());
+    decode_steps_ = std::make_unique<DecodeSteps>(*ops_, model_, /*alone=*/options.communicator == nullptr, stream);
     return absl::OkStatus();
   }
 
-  // Errors of launched work never go away. Whoever supervises the process starts it anew; peers recompute.
-  static void Doubt(const absl::Status& error) {
+  bool HasBegun() const { return decode_steps_ != nullptr && decode_steps_->has_begun(); }
+
+  // Errors of launched work never go away, so the process ends. Its supervisor starts it again, and
+  // peers recompute.
+  static void CheckDeviceAlive(const absl::Status& error) {
     BATON_CHECK(cudaDeviceSynchronize() == cudaSuccess, absl::StrCat("the device has failed: ", error.ToString()));
   }
 
   absl::Status Synchronise() {
     const absl::Status ended = CudaStatus(cudaStreamSynchronize(stream_.get()), "the forward pass");
-    if (!ended.ok()) Doubt(ended);
+    if (!ended.ok()) CheckDeviceAlive(ended);
     return ended;
   }
 
-  // One new token for each sequence, and nobody pushes its K/V while it computes.
+  // A decode step has one new token for each sequence. Its K/V is not pushed while it computes.
   static bool IsDecode(const Batch& batch) {
     for (const SequenceSlice& slice : batch.slices) {
       if (slice.tokens.size() != 1 || !slice.wants_logits) return false;
@@ -149,74 +155,30 @@ class CudaBackend final : public Backend {
     return true;
   }
 
-  // A decode step that is enqueued.
-  struct BegunStep {
-    int64_t slices = 0;
-    int choice = 0;  // CudaOps::choice
-  };
-
   absl::StatusOr<LogitsView> Decode(const Batch& batch, const Meanwhile& meanwhile) {
-    const absl::StatusOr<BegunStep> step = begun_ ? *std::exchange(begun_, std::nullopt) : BeginDecode(batch);
-    RETURN_IF_ERROR(step.status());
-    BATON_CHECK(step->slices == std::ssize(batch.slices), "another step has begun");
-    meanwhile.work();
-    if (options_.communicator == nullptr && ops_->chose_all()) BeginNext(meanwhile, step->slices);
-    const bool device_waited = begun_ && ops_->IsOver(step->choice);
-    absl::StatusOr<LogitsView> logits = ops_->Fetch(step->choice);
-    if (!logits.ok()) {
-      begun_.reset();
-      return logits;
-    }
-    logits->next_begun = begun_.has_value();
-    logits->device_waited = device_waited;
-    return logits;
+    return decode_steps_->Run(batch, {meanwhile.work, [&] {
+                                        const Batch* next = meanwhile.next();
+                                        if (next != nullptr) Check(*next);
+                                        return next;
+                                      }});
   }
 
-  // Behind a step of so many `slices`. Where it cannot begin now, it is asked for as a step of its own.
-  void BeginNext(const Meanwhile& meanwhile, int64_t slices) {
-    const Batch* next = meanwhile.next();
-    if (next == nullptr || !ops_->IsReserved(DecodeGraphs::RowsFor(std::ssize(next->slices)))) return;
-    Check(*next);
-    for (const SequenceSlice& slice : next->slices) BATON_CHECK(slice.follows < slices, "a slice follows none");
-    const absl::StatusOr<BegunStep> begun = BeginDecode(*next);
-    if (begun.ok()) {
-      begun_ = *begun;
-    } else if (log_limit_.Pass()) {
-      spdlog::warn("a decode step does not begin ahead: {}", begun.status().ToString());
-    }
-  }
-
-  // Decode steps of about the same size are one graph, launched at once.
-  absl::StatusOr<BegunStep> BeginDecode(const Batch& batch) {
-    const auto forward = [&]() -> absl::Status {
-      RETURN_IF_ERROR(baton::Forward(model_, batch, *ops_, [](int64_t) { return true; }).status());
-      return ops_->status();
-    };
-    const absl::Cleanup end = [&] { ops_->EndDecode(); };
-    const int64_t rows = DecodeGraphs::RowsFor(std::ssize(batch.slices));
-    RETURN_IF_ERROR(ops_->BeginDecode(batch, rows));
-    // A graph knows nothing of what other ranks' streams do.
-    const bool alone = options_.communicator == nullptr;
-    RETURN_IF_ERROR(alone ? graphs_.Run(ops_->Describe(), forward, stream_.get()) : forward());
-    RETURN_IF_ERROR(ops_->Choose());
-    return BegunStep{.slices = std::ssize(batch.slices), .choice = ops_->choice()};
-  }
-
-  // The host enqueues some layers before it waits for the K/V of the first of them, so that the device is not idle
-  // meanwhile, however short they are (of Llama-3.1-8B's, with 16 tokens, two were enough on an H200).
+  // The host enqueues some layers before it waits for the K/V of the first of them. The device is
+  // then never idle, however short the layers are. Two layers were enough for Llama-3.1-8B with 16
+  // tokens on an H200.
   absl::StatusOr<LogitsView> ForwardByLayer(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) {
-    // After an error nothing more is told: it is found at the end.
-    const auto tell = [&](int64_t layer) {
+    // After an error no layer is reported; Forward finds the error at the end.
+    const auto report = [&](int64_t layer) {
       return !ops_->status().ok() || cudaEventSynchronize(stored_[layer % kLayersAhead].get()) != cudaSuccess ||
              layer_done(layer);
     };
     absl::StatusOr<LogitsView> logits = baton::Forward(model_, batch, *ops_, [&](int64_t layer) {
       cudaEventRecord(stored_[layer % kLayersAhead].get(), stream_.get());
-      return layer + 1 < kLayersAhead || tell(layer + 1 - kLayersAhead);
+      return layer + 1 < kLayersAhead || report(layer + 1 - kLayersAhead);
     });
     if (!logits.ok()) return logits;
     for (int64_t layer = std::max<int64_t>(0, config_.layers + 1 - kLayersAhead); layer < config_.layers; ++layer) {
-      if (!tell(layer)) return absl::AbortedError(absl::StrCat("broken off after layer ", layer));
+      if (!report(layer)) return absl::AbortedError(absl::StrCat("broken off after layer ", layer));
     }
     return logits;
   }
@@ -227,11 +189,10 @@ class CudaBackend final : public Backend {
   std::string numerics_id_;
   std::unique_ptr<CUstream_st, DestroyStream> stream_;
   CudaEvent stored_[kLayersAhead];  // the K/V of the latest layers
+  std::unique_ptr<CudaMatmul> matmul_;
   std::unique_ptr<CudaOps> ops_;
-  DecodeGraphs graphs_;
   PackedModel model_;
-  std::optional<BegunStep> begun_;  // behind the one whose pass is over
-  LogLimit log_limit_;
+  std::unique_ptr<DecodeSteps> decode_steps_;
 };
 
 // Whether this process has memory there.

@@ -1,8 +1,6 @@
 #include "backend/cuda/cuda_ops.h"
 
 #include <algorithm>
-#include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "base/check.h"
@@ -23,16 +21,14 @@ CudaOps::CudaOps(const ModelConfig& config, const CudaOpsOptions& options)
                                              : Shard{options.communicator->rank(), options.communicator->ranks()}),
       attention_(config, options.same_bits, options.capability),
       kept_attention_(config, options.same_bits, options.capability),
-      sampling_(config.vocab) {}
+      output_(config.vocab, /*has_logits=*/shard_.rank == 0),
+      upload_({.attention = &attention_, .kept_attention = &kept_attention_, .sampling = output_.sampling()}) {}
 
 absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const ModelConfig& config, const CudaOpsOptions& options) {
   std::unique_ptr<CudaOps> ops(new CudaOps(config, options));
-  ASSIGN_OR_RETURN(ops->matmul_, CudaMatmul::Create(options.same_bits));
   RETURN_IF_ERROR(ops->attention_.Prepare(ops->Kv(0)));
   RETURN_IF_ERROR(ops->kept_attention_.Prepare(ops->Kv(0)));
-  for (CudaEvent& chosen : ops->chosen_) {
-    ASSIGN_OR_RETURN(chosen, MakeEvent());
-  }
+  RETURN_IF_ERROR(ops->output_.Prepare());
   const int64_t rope_size = config.context * config.head_dim;
   RETURN_IF_ERROR(ops->rope_.Reserve(rope_size, "the rotary embedding"));
   RopeTable table(config);
@@ -94,141 +90,57 @@ bool CudaOps::IsTable(const WeightSource& source) const {
          source.parts[0].rows == At(table_->id).rows;
 }
 
-absl::Status CudaOps::Tune(const PackedModel& model, const StepLimits& step) {
-  struct Projection {
-    std::vector<WeightId> weights;  // of all layers
-    const Bf16* input;
-    bool fp32, add;
-    int64_t stride;
+std::vector<Projection> CudaOps::Projections(const PackedModel& model, const StepLimits& step) const {
+  const auto of = [&](const Bf16* input, WeightId first, int64_t most_rows) {
+    const Packed& weight = At(first);
+    return Projection{.product = {.x = input, .bias = weight.bias.data(), .n = weight.rows, .k = weight.cols},
+                      .weights = {},
+                      .most_rows = most_rows};
   };
-  const bool adds = AddsToHidden();
-  std::vector<Projection> projections = {{{}, normalised_.data(), false, false, 0},
-                                         {{}, attended_.data(), true, adds, 0},
-                                         {{}, normalised_.data(), false, false, 0},
-                                         {{}, gated_.data(), true, adds, 0}};
+  const auto adding = [&](Projection projection) {
+    projection.product.fp32_output = true;
+    projection.product.add = AddsToHidden();
+    return projection;
+  };
+  const PackedLayer& first = model.layers.front();
+  std::vector<Projection> projections = {
+      of(normalised_.data(), first.qkv, step.tokens), adding(of(attended_.data(), first.o, step.tokens)),
+      of(normalised_.data(), first.gate_up, step.tokens), adding(of(gated_.data(), first.down, step.tokens))};
   for (const PackedLayer& layer : model.layers) {
     size_t i = 0;
-    for (const WeightId id : {layer.qkv, layer.o, layer.gate_up, layer.down}) projections[i++].weights.push_back(id);
-  }
-  if (model.lm_head) projections.push_back({{*model.lm_head}, normalised_.data(), true, false, PartStride()});
-  for (const Projection& p : projections) {
-    const Packed& weight = At(p.weights.front());
-    std::vector<const Bf16*> weights;
-    for (const WeightId id : p.weights) weights.push_back(At(id).values.data());
-    const int64_t most_rows = model.lm_head == p.weights.front() ? step.logits : step.tokens;
-    for (int64_t rows = 8; rows <= CudaMatmul::RowsPlannedFor(most_rows); rows *= 2) {
-      RETURN_IF_ERROR(matmul_->Learn({.x = p.input,
-                                      .bias = weight.bias.data(),
-                                      .rows = rows,
-                                      .n = weight.rows,
-                                      .k = weight.cols,
-                                      .y_stride = p.stride,
-                                      .fp32_output = p.fp32,
-                                      .add = p.add},
-                                     weights, stream_));
+    for (const WeightId id : {layer.qkv, layer.o, layer.gate_up, layer.down}) {
+      projections[i++].weights.push_back(At(id).values.data());
     }
   }
-  return absl::OkStatus();
-}
-
-absl::Status CudaOps::Begin(const Batch& batch) {
-  if (decode_rows_ > 0) {        // BeginDecode has taken it up
-    status_ = absl::OkStatus();  // a capture that failed is followed by a pass without
-    return absl::OkStatus();
+  if (model.lm_head) {
+    Projection head = of(normalised_.data(), *model.lm_head, step.logits);
+    head.product.fp32_output = true;
+    head.product.y_stride = PartStride();
+    head.weights = {At(*model.lm_head).values.data()};
+    projections.push_back(std::move(head));
   }
-  return TakeUp(batch);
+  return projections;
 }
 
 absl::Status CudaOps::BeginDecode(const Batch& batch, int64_t rows) {
-  decode_rows_ = rows;
-  return TakeUp(batch);
+  BATON_CHECK(rows > 0, "a decode step has rows");
+  return TakeUp(batch, rows);
 }
 
-absl::Status CudaOps::TakeUp(const Batch& batch) {
+absl::Status CudaOps::TakeUp(const Batch& batch, int64_t decode_rows) {
   status_ = absl::OkStatus();
   only_kept_ = false;
-  RETURN_IF_ERROR(AddLists(batch));
-  RETURN_IF_ERROR(Upload());
-  rows_ = std::ssize(batch_.tokens);
-  RETURN_IF_ERROR(ReserveActivations(rows_, std::max(decode_rows_, std::ssize(batch_.kept))));
+  RETURN_IF_ERROR(upload_.Send(batch, decode_rows, stream_));
+  rows_ = upload_.rows();
+  RETURN_IF_ERROR(ReserveActivations(rows_, std::max(decode_rows, upload_.kept())));
   now_hidden_ = hidden_.data();
   now_qkv_ = qkv_.data();
-  if (!batch_.follows.empty()) {
-    Do("tokens of the step before", [&] { return sampling_.Follow(follows_, tokens_.data(), stream_); });
+  const BatchLists& lists = upload_.lists();
+  if (lists.follows.size() > 0) {
+    Do("tokens of the step before",
+       [&] { return output_.sampling()->Follow(lists.follows, lists.tokens.data(), stream_); });
   }
   return status_;
-}
-
-void CudaOps::Collect(const Batch& batch) {
-  batch_.Clear();
-  int32_t next_table = 0;
-  for (const SequenceSlice& slice : batch.slices) {
-    const int32_t table = std::exchange(next_table, next_table + static_cast<int32_t>(slice.blocks.size()));
-    const auto first_row = static_cast<int32_t>(batch_.tokens.size());
-    const auto rows = static_cast<int32_t>(slice.tokens.size());
-    batch_.slices.push_back({.first_row = first_row, .rows = rows, .start = slice.start, .table = table});
-    batch_.tokens.insert(batch_.tokens.end(), slice.tokens.begin(), slice.tokens.end());
-    for (int32_t position = slice.start; position < slice.start + rows; ++position) {
-      batch_.positions.push_back(position);
-      const int64_t block = slice.blocks[position / kBlockTokens].value();
-      batch_.slots.push_back(block * kBlockTokens + position % kBlockTokens);
-    }
-    if (!slice.wants_logits) continue;
-    batch_.specs.push_back(slice.sample);
-    const int32_t last = rows - 1;
-    batch_.kept_rows.push_back(first_row + last);
-    batch_.kept.push_back({.first_row = static_cast<int32_t>(batch_.kept.size()),
-                           .rows = 1,
-                           .start = slice.start + last,
-                           .table = table});
-  }
-  const auto follows = [](const SequenceSlice& slice) { return slice.follows != kFollowsNone; };
-  if (std::ranges::none_of(batch.slices, follows)) return;
-  BATON_CHECK(decode_rows_ > 0, "a decode step alone begins before its tokens are known");
-  for (const SequenceSlice& slice : batch.slices) batch_.follows.push_back(slice.follows);
-}
-
-// What a captured decode step reads: the places of these lists follow from the sizes that it was captured with.
-absl::Status CudaOps::AddLists(const Batch& batch) {
-  Collect(batch);
-  while (std::ssize(batch_.tokens) < decode_rows_) {
-    batch_.tokens.push_back(0);
-    batch_.positions.push_back(0);
-    batch_.slots.push_back(-1);
-  }
-  upload_.Clear();
-  RETURN_IF_ERROR(upload_.Add(std::span<const int32_t>(batch_.tokens), tokens_));
-  RETURN_IF_ERROR(upload_.Add(std::span<const int32_t>(batch_.positions), positions_));
-  RETURN_IF_ERROR(upload_.Add(std::span<const int64_t>(batch_.slots), slots_));
-  RETURN_IF_ERROR(attention_.Plan(batch_.slices, decode_rows_, upload_));
-  RETURN_IF_ERROR(AddBlockTables(batch));
-  if (Samples()) RETURN_IF_ERROR(sampling_.Plan(batch_.specs, upload_));
-  return batch_.follows.empty() ? absl::OkStatus() : upload_.Add(std::span<const int32_t>(batch_.follows), follows_);
-}
-
-absl::Status CudaOps::Upload() {
-  RETURN_IF_ERROR(attention_.Reserve(stream_));
-  if (Samples()) RETURN_IF_ERROR(sampling_.ReserveSeen());
-  if (decode_rows_ == 0) {  // else all rows are kept
-    RETURN_IF_ERROR(upload_.Add(std::span<const int32_t>(batch_.kept_rows), kept_rows_));
-    RETURN_IF_ERROR(kept_attention_.Plan(batch_.kept, /*rows=*/0, upload_));
-    RETURN_IF_ERROR(kept_attention_.Reserve(stream_));
-  }
-  return upload_.Send("what a step reads", stream_);
-}
-
-// These are most of what is uploaded.
-absl::Status CudaOps::AddBlockTables(const Batch& batch) {
-  static_assert(sizeof(BlockId) == sizeof(int32_t) && std::is_trivially_copyable_v<BlockId>);
-  int64_t size = 0;
-  for (const SequenceSlice& slice : batch.slices) size += std::ssize(slice.blocks);
-  ASSIGN_OR_RETURN(const std::span<int32_t> place, upload_.Place(size, block_tables_));
-  int32_t* to = place.data();
-  for (const SequenceSlice& slice : batch.slices) {
-    std::memcpy(to, slice.blocks.data(), slice.blocks.size_bytes());
-    to += slice.blocks.size();
-  }
-  return absl::OkStatus();
 }
 
 int64_t CudaOps::ActivationBytes(const ModelConfig& config, int64_t rows, int64_t kept) {
@@ -249,10 +161,9 @@ absl::Status CudaOps::ReserveActivations(int64_t rows, int64_t kept) {
   RETURN_IF_ERROR(kept_hidden_.Reserve(kept * config_.hidden, "activations"));
   RETURN_IF_ERROR(kept_qkv_.Reserve(kept * QkvColumns(), "activations"));
   if (InGroup()) RETURN_IF_ERROR(part_logits_.Reserve(kept * PartStride(), "logits"));
-  if (shard_.rank > 0) return absl::OkStatus();
-  RETURN_IF_ERROR(sampling_.ReserveRows(kept, stream_));
+  if (output_.sampling() == nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(logits_.Reserve(kept * LogitsStride(), "logits"));
-  return sampling_.all() ? absl::OkStatus() : host_logits_.Reserve(kept * config_.vocab, "logits");
+  return output_.Reserve(kept, stream_);
 }
 
 template <typename Enqueue>
@@ -262,7 +173,7 @@ void CudaOps::Do(const char* what, Enqueue enqueue) {
 
 void CudaOps::Embed(WeightId table) {
   Do("embedding", [&] {
-    return cuda::LaunchEmbedding(At(table).values.data(), tokens_.data(), static_cast<int32_t>(rows_),
+    return cuda::LaunchEmbedding(At(table).values.data(), upload_.lists().tokens.data(), static_cast<int32_t>(rows_),
                                  static_cast<int32_t>(config_.hidden), now_hidden_, stream_);
   });
 }
@@ -294,17 +205,17 @@ const CudaOps::Bf16* CudaOps::Input(const LinearStep& step) {
 void CudaOps::Multiply(const Packed& weight, const Bf16* input, void* output, bool fp32_output, bool add,
                        int64_t output_stride) {
   if (!status_.ok()) return;
-  status_ = matmul_->Run({.x = input,
-                          .w = weight.values.data(),
-                          .bias = weight.bias.data(),
-                          .y = output,
-                          .rows = rows_,
-                          .n = weight.rows,
-                          .k = weight.cols,
-                          .y_stride = output_stride,
-                          .fp32_output = fp32_output,
-                          .add = add},
-                         stream_);
+  status_ = options_.matmul->Run({.x = input,
+                                  .w = weight.values.data(),
+                                  .bias = weight.bias.data(),
+                                  .y = output,
+                                  .rows = rows_,
+                                  .n = weight.rows,
+                                  .k = weight.cols,
+                                  .y_stride = output_stride,
+                                  .fp32_output = fp32_output,
+                                  .add = add},
+                                 stream_);
 }
 
 void CudaOps::MultiplySwiGlu(const Packed& weight, const Bf16* input) {
@@ -315,7 +226,7 @@ void CudaOps::MultiplySwiGlu(const Packed& weight, const Bf16* input) {
                               .rows = rows_,
                               .n = weight.rows,
                               .k = weight.cols};
-  if (matmul_->PrefersGemv(product)) {
+  if (options_.matmul->PrefersGemv(product)) {
     return Do("SwiGLU", [&] { return RunGemv(product, /*swiglu=*/true, stream_); });
   }
   Multiply(weight, input, gate_up_.data(), /*fp32_output=*/false, /*add=*/false);
@@ -341,7 +252,8 @@ void CudaOps::Linear(const LinearStep& step) {
   }
 }
 
-// Over the ranks. One that has failed meets nobody: its pass ends, and lets the others go.
+// Sums over the ranks. A rank that has failed does not come here; the end of its pass releases the
+// other ranks.
 void CudaOps::SumHidden() {
   if (!InGroup() || !status_.ok()) return;
   options_.communicator->AllReduceSum(now_hidden_, rows_ * config_.hidden);
@@ -360,8 +272,8 @@ void CudaOps::StoreKv(int64_t layer, const std::optional<QkNorm>& norm) {
   cuda::RopeStoreArgs args = {.qkv = now_qkv_,
                               .rows = static_cast<int32_t>(rows_),
                               .heads = static_cast<int32_t>(config_.heads),
-                              .positions = positions_.data(),
-                              .slots = slots_.data(),
+                              .positions = upload_.lists().positions.data(),
+                              .slots = upload_.lists().slots.data(),
                               .rope = rope_.data(),
                               .epsilon = static_cast<float>(config_.rms_eps),
                               .kv = Kv(layer)};
@@ -377,21 +289,21 @@ void CudaOps::Attend(int64_t layer) {
                                     .q_stride = QkvColumns(),
                                     .heads = static_cast<int32_t>(config_.heads),
                                     .kv = Kv(layer),
-                                    .block_tables = block_tables_.data(),
+                                    .block_tables = upload_.lists().block_tables.data(),
                                     .out = attended_.data()};
   Do("attention", [&] { return (only_kept_ ? kept_attention_ : attention_).Run(args, stream_); });
 }
 
 void CudaOps::KeepLogitRows() {
-  if (decode_rows_ > 0) return;  // all are
-  const auto kept = static_cast<int32_t>(batch_.kept.size());
+  const auto kept = static_cast<int32_t>(upload_.kept());
+  const int32_t* kept_rows = upload_.lists().kept_rows.data();
   Do("hidden rows that want logits", [&] {
-    return cuda::LaunchGatherRows(hidden_.data(), kept_rows_.data(), kept, static_cast<int32_t>(config_.hidden),
+    return cuda::LaunchGatherRows(hidden_.data(), kept_rows, kept, static_cast<int32_t>(config_.hidden),
                                   kept_hidden_.data(), stream_);
   });
   Do("q of rows that want logits", [&] {
-    return cuda::LaunchGatherRows(qkv_.data(), kept_rows_.data(), kept, static_cast<int32_t>(QkvColumns()),
-                                  kept_qkv_.data(), stream_);
+    return cuda::LaunchGatherRows(qkv_.data(), kept_rows, kept, static_cast<int32_t>(QkvColumns()), kept_qkv_.data(),
+                                  stream_);
   });
   only_kept_ = true;
   rows_ = kept;
@@ -399,60 +311,33 @@ void CudaOps::KeepLogitRows() {
   now_qkv_ = kept_qkv_.data();
 }
 
-absl::StatusOr<LogitsView> CudaOps::Logits(WeightId norm, WeightId head) {
-  const Packed& weight = At(head);
+void CudaOps::ComputeLogits(WeightId norm, WeightId head) {
   Normalise(norm);
   float* logits = InGroup() ? part_logits_.data() : logits_.data();
-  Multiply(weight, normalised_.data(), logits, /*fp32_output=*/true, /*add=*/false, PartStride());
+  Multiply(At(head), normalised_.data(), logits, /*fp32_output=*/true, /*add=*/false, PartStride());
   JoinLogits();
-  if (decode_rows_ > 0) return LogitsView{};
+}
+
+absl::StatusOr<LogitsView> CudaOps::Logits(WeightId norm, WeightId head) {
+  ComputeLogits(norm, head);
   RETURN_IF_ERROR(Choose());
-  return Fetch(choice());
+  return output_.Fetch(output_.choice());
 }
 
 absl::Status CudaOps::Choose() {
-  if (!Samples()) return status_;
-  if (sampling_.any()) {
-    Do("sampling", [&] { return sampling_.Run(logits_.data(), LogitsStride(), stream_); });
-  }
-  CopyLogits();
-  Do("sampling", [&] { return cudaEventRecord(chosen_[choice()].get(), stream_); });
+  if (status_.ok()) status_ = output_.Send(logits_.data(), LogitsStride(), stream_);
   return status_;
 }
 
-absl::StatusOr<LogitsView> CudaOps::Fetch(int choice) {
-  if (!Samples()) return LogitsView{};
-  RETURN_IF_ERROR(CudaStatus(cudaEventSynchronize(chosen_[choice].get()), "the forward pass"));
-  return LogitsView{.data = host_logits_.data(),
-                    .rows = sampling_.rows(choice),
-                    .vocab = config_.vocab,
-                    .sampled = sampling_.Tokens(choice)};
-}
-
-// To the host: the rows that were not sampled, neighbours together.
-void CudaOps::CopyLogits() {
-  const auto rows = std::ssize(batch_.kept);
-  const size_t row_bytes = static_cast<size_t>(config_.vocab) * sizeof(float);
-  for (int64_t begin = 0, end; begin < rows; begin = end + 1) {
-    end = begin;
-    while (end < rows && !sampling_.IsSampled(end)) ++end;
-    if (end == begin) continue;
-    Do("copying logits", [&] {
-      return cudaMemcpy2DAsync(host_logits_.data() + begin * config_.vocab, row_bytes,
-                               logits_.data() + begin * LogitsStride(), LogitsStride() * sizeof(float), row_bytes,
-                               static_cast<size_t>(end - begin), cudaMemcpyDeviceToHost, stream_);
-    });
-  }
-}
-
-CudaOps::Captured CudaOps::Describe() const {
-  Captured captured;
+CapturedStep CudaOps::Describe() const {
+  CapturedStep captured;
   captured.sizes.push_back(rows_);
   attention_.Describe(captured.sizes, captured.addresses);
-  captured.addresses.insert(
-      captured.addresses.end(),
-      {tokens_.data(), positions_.data(), block_tables_.data(), slots_.data(), hidden_.data(), logits_.data(),
-       qkv_.data(), normalised_.data(), attended_.data(), gate_up_.data(), static_cast<const void*>(gated_.data())});
+  const BatchLists& lists = upload_.lists();
+  captured.addresses.insert(captured.addresses.end(),
+                            {lists.tokens.data(), lists.positions.data(), lists.block_tables.data(), lists.slots.data(),
+                             hidden_.data(), logits_.data(), qkv_.data(), normalised_.data(), attended_.data(),
+                             gate_up_.data(), static_cast<const void*>(gated_.data())});
   return captured;
 }
 

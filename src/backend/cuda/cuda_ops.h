@@ -1,5 +1,5 @@
-// The operations of a forward pass on a CUDA device. Each call enqueues; what waits for the device is Fetch, with it
-// Logits of a pass that is not a decode step, and memory that grows.
+// The operations of a forward pass on a CUDA device. Each call enqueues work. The calls that wait
+// for the device are Logits, and each call whose memory grows.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cuda/batch_upload.h"
 #include "backend/cuda/cuda_attention.h"
 #include "backend/cuda/cuda_matmul.h"
 #include "backend/cuda/cuda_memory.h"
-#include "backend/cuda/cuda_sampling.h"
+#include "backend/cuda/decode_graphs.h"
 #include "backend/cuda/device_communicator.h"
-#include "backend/cuda/upload.h"
+#include "backend/cuda/pass_output.h"
+#include "backend/cuda/projection_tuner.h"
 #include "kernels/paged_kv.h"
 #include "kv/block_layout.h"
 #include "model/config.h"
@@ -25,50 +27,26 @@
 
 namespace baton {
 
+// The slab, the stream, the matmul and the communicator must outlive the CudaOps.
 struct CudaOpsOptions {
   bool same_bits = false;
   int capability = 0;  // of the device, 10 * major + minor
   KvLayout layout;     // that of the config
   std::span<std::byte> slab;
   cudaStream_t stream = nullptr;
-  DeviceCommunicator* communicator = nullptr;  // of the rank that this is; null: there is no group
+  CudaMatmul* matmul = nullptr;                // computes the projections
+  DeviceCommunicator* communicator = nullptr;  // of this rank; null: there is no group
 };
 
-// Weights and activations are bf16, the hidden state and logits fp32. After an operation failed the rest of the pass
-// does nothing, and status() says why.
+// Weights and activations are bf16, the hidden state and logits fp32. After an operation has
+// failed, the rest of the pass does nothing, and status() returns the error.
 class CudaOps final : public Ops {
  public:
-  // The slab, the stream and the communicator must outlive it. With a communicator the weights are one rank's, as
-  // ShardWeights gives them.
+  // With a communicator the weights are one rank's, as ShardWeights gives them.
   static absl::StatusOr<std::unique_ptr<CudaOps>> Create(const ModelConfig& config, const CudaOpsOptions& options);
 
   absl::StatusOr<WeightId> Pack(const WeightSource& source) override;
-  absl::Status Begin(const Batch& batch) override;
-  // Begin for a batch of one token for each sequence, all of which want logits, filled up to `rows`: the operations
-  // that follow, from a Begin that does nothing to Logits, can be captured, and Logits gives nothing. Choose does.
-  // The decode step before may still be under way where it has chosen all (chose_all), and slices may follow it
-  // (SequenceSlice::follows) where rows are reserved.
-  absl::Status BeginDecode(const Batch& batch, int64_t rows);
-  // What follows on the logits: tokens are chosen and copied to the host, as are rows that are not sampled. Returns
-  // status().
-  absl::Status Choose();
-  void EndDecode() { decode_rows_ = 0; }
-  // Whether memory for so many rows was taken: else it is, and what the last step chose is lost.
-  bool IsReserved(int64_t rows) const { return rows <= sampling_.rows_reserved(); }
-  // Of the last Choose. Chose all: and nothing else but tokens is fetched.
-  bool chose_all() const { return Samples() && sampling_.any() && sampling_.all(); }
-  int choice() const { return sampling_.choice(); }
-  // Whether the device has got beyond that Choose: the last one, or the one before, if that chose all. That it has not
-  // is an error to CUDA, which must not be left for the next launch to find.
-  bool IsOver(int choice) const { return CudaStatus(cudaEventQuery(chosen_[choice].get()), "event").ok(); }
-  // Waits for that. An error is the device's.
-  absl::StatusOr<LogitsView> Fetch(int choice);
-  // What captured operations depend on: sizes of launches, and memory.
-  struct Captured {
-    std::vector<int64_t> sizes;
-    std::vector<const void*> addresses;
-  };
-  Captured Describe() const;
+  absl::Status Begin(const Batch& batch) override { return TakeUp(batch, /*decode_rows=*/0); }
   void Embed(WeightId table) override;
   void Linear(const LinearStep& step) override;
   void StoreKv(int64_t layer, const std::optional<QkNorm>& norm) override;
@@ -76,14 +54,30 @@ class CudaOps final : public Ops {
   void KeepLogitRows() override;
   absl::StatusOr<LogitsView> Logits(WeightId norm, WeightId head) override;
 
-  // Of device memory, for activations of so many rows, `kept` of which have logits.
+  // Begins a batch of one token for each sequence, all of which want logits, padded to `rows`. The
+  // operations that follow, without KeepLogitRows and with ComputeLogits in place of Logits, only
+  // enqueue, so they can be captured. The decode step before may still run if it chose all its
+  // tokens (PassOutput::chose_all). Slices may follow it (SequenceSlice::follows) if memory for
+  // `rows` is reserved.
+  absl::Status BeginDecode(const Batch& batch, int64_t rows);
+  // Begins the same batch again, after a capture that failed.
+  void BeginAgain() { status_ = absl::OkStatus(); }
+  // Enqueues the logits, which stay on the device.
+  void ComputeLogits(WeightId norm, WeightId head);
+  // Enqueues the choice of tokens from these logits and what output() copies to the host. Returns
+  // status().
+  absl::Status Choose();
+  PassOutput& output() { return output_; }
+  // What the captured operations of the decode step that has begun depend on.
+  CapturedStep Describe() const;
+
+  // Bytes of device memory for activations of `rows` rows, `kept` of which have logits.
   static int64_t ActivationBytes(const ModelConfig& config, int64_t rows, int64_t kept);
   absl::Status ReserveActivations(int64_t rows, int64_t kept);
-  // Chooses how the model's projections are computed in steps up to this one, so that none has to wait for it. Takes
-  // seconds. REQUIRES: activations for so many rows.
-  absl::Status Tune(const PackedModel& model, const StepLimits& step);
+  // The model's projections in steps up to `step`, for a ProjectionTuner. Valid until activations
+  // grow. REQUIRES: activations for such a step are reserved.
+  std::vector<Projection> Projections(const PackedModel& model, const StepLimits& step) const;
 
-  size_t cublas_version() const { return matmul_->version(); }
   // The first error since Begin.
   const absl::Status& status() const { return status_; }
 
@@ -104,18 +98,14 @@ class CudaOps final : public Ops {
   bool IsTable(const WeightSource& source) const;
   const Packed& At(WeightId id) const { return weights_[id.value()]; }
   cuda::PagedKv Kv(int64_t layer) const;
-  void Collect(const Batch& batch);
-  absl::Status TakeUp(const Batch& batch);
-  absl::Status AddLists(const Batch& batch);
-  absl::Status Upload();
-  absl::Status AddBlockTables(const Batch& batch);
+  absl::Status TakeUp(const Batch& batch, int64_t decode_rows);
   void Normalise(WeightId norm);
   const Bf16* Input(const LinearStep& step);
-  // Of ranks, the first alone adds to what was there, so that their sum has it once.
+  // The first rank alone adds to the hidden state, so that the sum over ranks has the old state
+  // once.
   bool AddsToHidden() const { return shard_.rank == 0; }
   bool InGroup() const { return options_.communicator != nullptr; }
-  bool Samples() const { return shard_.rank == 0; }  // the first has the logits
-  // Elements from row to row of so many logits.
+  // Elements from row to row of logits with `columns` columns.
   static int64_t StrideOf(int64_t columns) { return (columns + 3) / 4 * 4; }
   int64_t LogitsStride() const { return StrideOf(config_.vocab); }
   int64_t PartStride() const { return StrideOf(VocabRange(shard_, config_).size()); }
@@ -124,7 +114,6 @@ class CudaOps final : public Ops {
   void Multiply(const Packed& weight, const Bf16* input, void* output, bool fp32_output, bool add,
                 int64_t output_stride = 0);
   void MultiplySwiGlu(const Packed& weight, const Bf16* input);
-  void CopyLogits();
   // Runs `enqueue`, which gives a cudaError_t, unless something failed before.
   template <typename Enqueue>
   void Do(const char* what, Enqueue enqueue);
@@ -133,7 +122,6 @@ class CudaOps final : public Ops {
   const CudaOpsOptions options_;
   const cudaStream_t stream_;
   const Shard shard_;
-  std::unique_ptr<CudaMatmul> matmul_;
   std::vector<Packed> weights_;
   struct Table {
     WeightId id;
@@ -143,37 +131,15 @@ class CudaOps final : public Ops {
   DeviceBuffer<float> rope_;    // [context, head_dim], kernels/rope_store.h
   absl::Status status_;
 
-  // The batch on the host, as Begin took it up.
-  struct Rows {
-    std::vector<int32_t> tokens, positions;    // [rows]
-    std::vector<int64_t> slots;                // [rows], kernels/rope_store.h
-    std::vector<cuda::AttentionSlice> slices;  // of all rows
-    std::vector<cuda::AttentionSlice> kept;    // of the rows that want logits, each alone
-    std::vector<int32_t> kept_rows;            // where they are among all
-    std::vector<const SampleSpec*> specs;      // of kept
-    std::vector<int32_t> follows;              // of all slices; empty if none does
-
-    void Clear() {  // keeps the memory: this is every step
-      for (auto* list : {&tokens, &positions, &kept_rows, &follows}) list->clear();
-      for (auto* list : {&slices, &kept}) list->clear();
-      slots.clear();
-      specs.clear();
-    }
-  } batch_;
-  UploadBuffer upload_;
-  UploadedList<int32_t> tokens_, positions_, kept_rows_, block_tables_, follows_;
-  UploadedList<int64_t> slots_;
   CudaAttention attention_, kept_attention_;
-  CudaSampling sampling_;
+  PassOutput output_;
+  BatchUpload upload_;  // names the three above
 
   // Activations, [rows, columns].
   DeviceBuffer<float> hidden_, kept_hidden_, logits_;
   DeviceBuffer<float> part_logits_;  // in a group: of the rank's tokens
   DeviceBuffer<Bf16> qkv_, kept_qkv_, normalised_, attended_, gate_up_, gated_;
-  PinnedBuffer<float> host_logits_;
-  CudaEvent chosen_[2];      // by choice
-  int64_t decode_rows_ = 0;  // > 0: between BeginDecode and EndDecode
-  // Of the rows that the pass goes on with.
+  // The rows that the pass goes on with.
   bool only_kept_ = false;
   int64_t rows_ = 0;
   float* now_hidden_ = nullptr;

@@ -23,7 +23,7 @@ int64_t DecodeGraphs::RowsFor(int64_t sequences) {
   return RoundUp(sequences, sequences <= 64 ? 8 : 16);
 }
 
-absl::Status DecodeGraphs::Run(const CudaOps::Captured& step, absl::FunctionRef<absl::Status()> forward,
+absl::Status DecodeGraphs::Run(const CapturedStep& step, absl::FunctionRef<absl::Status()> forward,
                                cudaStream_t stream) {
   const auto [entry, added] = graphs_.try_emplace(step.sizes);
   Graph& graph = entry->second;
@@ -32,7 +32,7 @@ absl::Status DecodeGraphs::Run(const CudaOps::Captured& step, absl::FunctionRef<
   if (added || graph.addresses != step.addresses) {
     graph = {.used = runs_, .addresses = step.addresses};
     const absl::Status ran = forward();
-    if (!ran.ok()) graphs_.erase(entry);  // what it failed by may happen again, and is not to happen in a capture
+    if (!ran.ok()) graphs_.erase(entry);  // a capture must not meet the failure
     return ran;
   }
   if (graph.replay == nullptr && !graph.refused) {
@@ -44,7 +44,7 @@ absl::Status DecodeGraphs::Run(const CudaOps::Captured& step, absl::FunctionRef<
   return CudaStatus(cudaGraphLaunch(graph.replay.get(), stream), "launching a decode step");
 }
 
-// The one that was not used for longest.
+// Forgets the graph that was used least recently.
 void DecodeGraphs::ForgetOne() {
   graphs_.erase(std::min_element(graphs_.begin(), graphs_.end(),
                                  [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));

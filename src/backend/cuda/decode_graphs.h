@@ -10,19 +10,26 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "backend/cuda/cuda_ops.h"
 
 namespace baton {
 
+// What the captured operations of a step depend on.
+struct CapturedStep {
+  std::vector<int64_t> sizes;          // of launches
+  std::vector<const void*> addresses;  // of memory that they read and write
+};
+
+// A graph is replayed only for a step with the sizes and the addresses that it was captured with.
 class DecodeGraphs {
  public:
-  // How many rows a step of so many sequences has, so that steps share graphs. The rest is padding: at most as many
-  // rows again up to 8, then 7, above 64 15.
+  // The rows of a step of `sequences` sequences. Few numbers of rows let steps share graphs.
+  // Padding is at most as many rows again up to 8, 7 rows up to 64, and 15 rows above.
   static int64_t RowsFor(int64_t sequences);
 
-  // Runs what `forward` enqueues on the stream: itself the first time that a step looks like this, so that whatever is
-  // chosen or loaded once is; as a graph from then on, where one can be made.
-  absl::Status Run(const CudaOps::Captured& step, absl::FunctionRef<absl::Status()> forward, cudaStream_t stream);
+  // Runs what `forward` enqueues on the stream. The first step of its kind runs `forward` itself,
+  // so that libraries load and choose what they need. The second step captures `forward`; it and
+  // later ones are replayed as a graph, unless the capture fails.
+  absl::Status Run(const CapturedStep& step, absl::FunctionRef<absl::Status()> forward, cudaStream_t stream);
 
  private:
   struct Destroy {
@@ -30,8 +37,8 @@ class DecodeGraphs {
   };
   struct Graph {
     int64_t used = 0;                                           // the run that used it last
-    bool refused = false;                                       // capturing it failed
-    std::vector<const void*> addresses;                         // that it was captured, or first run, with
+    bool refused = false;                                       // its capture failed
+    std::vector<const void*> addresses;                         // of its capture or first run
     std::unique_ptr<CUgraphExec_st, Destroy> replay = nullptr;  // null: not captured yet
   };
 
@@ -40,7 +47,7 @@ class DecodeGraphs {
   void ForgetOne();
 
   int64_t runs_ = 0;
-  std::map<std::vector<int64_t>, Graph> graphs_;  // by the sizes of their launches
+  std::map<std::vector<int64_t>, Graph> graphs_;  // by CapturedStep::sizes
 };
 
 }  // namespace baton

@@ -17,6 +17,7 @@
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/cuda_group.h"
 #include "backend/cuda/cuda_slab.h"
+#include "backend/cuda/upload.h"
 #include "backend/tensor_parallel.h"
 #include "catch.h"
 
@@ -36,6 +37,15 @@ inline bool HasDevice() {
   if (cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0) return true;
   std::cout << "SKIPPED: CUDA backend: no CUDA device\n";
   return false;
+}
+
+inline constexpr SampleSpec kGreedy{.temperature = 0};
+
+template <typename T>
+std::vector<T> OnDevice(const UploadedList<T>& list) {
+  std::vector<T> values(static_cast<size_t>(list.size()));
+  REQUIRE(cudaMemcpy(values.data(), list.data(), values.size() * sizeof(T), cudaMemcpyDeviceToHost) == cudaSuccess);
+  return values;
 }
 
 // What the kernels can take of each family.

@@ -1,9 +1,67 @@
 #include "backend/cuda/decode_graphs.h"
 
+#include <vector>
+
+#include "backend/cuda/cuda_test_device.h"
 #include "catch.h"
+#include "kernels/device_array.h"
 
 namespace baton {
 namespace {
+
+// Steps that set a byte of device memory. A captured step keeps the memory and the byte that it was
+// captured with.
+class ByteSteps {
+ public:
+  // Returns whether the host enqueued the step itself, in place of a replay.
+  bool Run(const CapturedStep& step, const cuda::DeviceArray<uint8_t>& to, uint8_t value) {
+    int enqueued = 0;
+    const absl::Status ran = graphs_.Run(
+        step,
+        [&] {
+          ++enqueued;
+          return CudaStatus(cudaMemsetAsync(to.data(), value, to.size(), cudaStreamPerThread), "set");
+        },
+        cudaStreamPerThread);
+    REQUIRE(ran.ok());
+    REQUIRE(cudaStreamSynchronize(cudaStreamPerThread) == cudaSuccess);
+    return enqueued > 0;
+  }
+
+ private:
+  DecodeGraphs graphs_;
+};
+
+TEST_CASE("DecodeGraphs replays a step from its third run on") {
+  if (!HasDevice()) return;
+  const cuda::DeviceArray<uint8_t> memory(1);
+  const CapturedStep step{.sizes = {4}, .addresses = {memory.data()}};
+  ByteSteps steps;
+  CHECK(steps.Run(step, memory, 1));
+  CHECK(steps.Run(step, memory, 2));  // captured
+  CHECK(!steps.Run(step, memory, 3));
+  CHECK(memory.ToHost() == std::vector<uint8_t>{2});
+}
+
+TEST_CASE("DecodeGraphs does not replay a step of other sizes or other memory") {
+  if (!HasDevice()) return;
+  const cuda::DeviceArray<uint8_t> memory(1), other_memory(1);
+  const CapturedStep step{.sizes = {4, 1}, .addresses = {memory.data()}};
+  const CapturedStep larger{.sizes = {8, 1}, .addresses = {memory.data()}};
+  const CapturedStep split{.sizes = {4, 2}, .addresses = {memory.data()}};
+  const CapturedStep moved{.sizes = {4, 1}, .addresses = {other_memory.data()}};
+  ByteSteps steps;
+  for (int run = 0; run < 3; ++run) steps.Run(step, memory, 1);
+  CHECK(steps.Run(larger, memory, 2));
+  CHECK(memory.ToHost() == std::vector<uint8_t>{2});
+  CHECK(steps.Run(split, memory, 3));
+  CHECK(memory.ToHost() == std::vector<uint8_t>{3});
+  CHECK(!steps.Run(step, memory, 4));  // the others leave its graph
+  CHECK(memory.ToHost() == std::vector<uint8_t>{1});
+  CHECK(steps.Run(moved, other_memory, 5));
+  CHECK(other_memory.ToHost() == std::vector<uint8_t>{5});
+  CHECK(memory.ToHost() == std::vector<uint8_t>{1});
+}
 
 TEST_CASE("decode steps are filled up to few sizes, by little") {
   int64_t last = 0;

@@ -8,13 +8,6 @@
 namespace baton {
 namespace {
 
-std::vector<int32_t> OnDevice(const UploadedList<int32_t>& list) {
-  std::vector<int32_t> values(static_cast<size_t>(list.size()));
-  REQUIRE(cudaMemcpy(values.data(), list.data(), values.size() * sizeof values[0], cudaMemcpyDeviceToHost) ==
-          cudaSuccess);
-  return values;
-}
-
 TEST_CASE("lists come to the device as they were added, also where the memory grows between them") {
   if (!HasDevice()) return;
   std::mt19937 random(1);

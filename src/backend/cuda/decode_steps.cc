@@ -1,0 +1,83 @@
+#include "backend/cuda/decode_steps.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "base/logging.h"
+#include "base/status.h"
+
+namespace baton {
+namespace {
+
+// The operations of a decode step whose batch is on the device already. All that they do is
+// enqueue, so that the step can be captured.
+class DecodeStepOps final : public Ops {
+ public:
+  explicit DecodeStepOps(CudaOps& ops) : ops_(ops) {}
+
+  absl::StatusOr<WeightId> Pack(const WeightSource& source) override { return ops_.Pack(source); }
+  absl::Status Begin(const Batch&) override {
+    ops_.BeginAgain();
+    return absl::OkStatus();
+  }
+  void Embed(WeightId table) override { ops_.Embed(table); }
+  void Linear(const LinearStep& step) override { ops_.Linear(step); }
+  void StoreKv(int64_t layer, const std::optional<QkNorm>& norm) override { ops_.StoreKv(layer, norm); }
+  void Attend(int64_t layer) override { ops_.Attend(layer); }
+  void KeepLogitRows() override {}  // all rows want logits
+  absl::StatusOr<LogitsView> Logits(WeightId norm, WeightId head) override {
+    ops_.ComputeLogits(norm, head);
+    return LogitsView{};
+  }
+
+ private:
+  CudaOps& ops_;
+};
+
+}  // namespace
+
+absl::StatusOr<LogitsView> DecodeSteps::Run(const Batch& batch, const Meanwhile& meanwhile) {
+  const absl::StatusOr<Begun> step = begun_ ? *std::exchange(begun_, std::nullopt) : Begin(batch);
+  RETURN_IF_ERROR(step.status());
+  BATON_CHECK(step->slices == std::ssize(batch.slices), "another step has begun");
+  meanwhile.work();
+  const PassOutput& output = ops_.output();
+  if (alone_ && output.chose_all()) BeginNext(meanwhile, step->slices);
+  const bool device_waited = begun_ && output.IsOver(step->choice);
+  absl::StatusOr<LogitsView> logits = ops_.output().Fetch(step->choice);
+  if (!logits.ok()) {
+    begun_.reset();
+    return logits;
+  }
+  logits->next_begun = begun_.has_value();
+  logits->device_waited = device_waited;
+  return logits;
+}
+
+// Behind a step of `slices` slices. A step that cannot begin now comes as a step of its own.
+void DecodeSteps::BeginNext(const Meanwhile& meanwhile, int64_t slices) {
+  const Batch* next = meanwhile.next();
+  // Memory that grows would lose the running step's tokens.
+  if (next == nullptr || !ops_.output().IsReserved(DecodeGraphs::RowsFor(std::ssize(next->slices)))) return;
+  for (const SequenceSlice& slice : next->slices) BATON_CHECK(slice.follows < slices, "a slice follows none");
+  const absl::StatusOr<Begun> begun = Begin(*next);
+  if (begun.ok()) {
+    begun_ = *begun;
+  } else if (log_limit_.Pass()) {
+    spdlog::warn("a decode step does not begin ahead: {}", begun.status().ToString());
+  }
+}
+
+absl::StatusOr<DecodeSteps::Begun> DecodeSteps::Begin(const Batch& batch) {
+  RETURN_IF_ERROR(ops_.BeginDecode(batch, DecodeGraphs::RowsFor(std::ssize(batch.slices))));
+  DecodeStepOps step_ops(ops_);
+  const auto forward = [&]() -> absl::Status {
+    RETURN_IF_ERROR(baton::Forward(model_, batch, step_ops, [](int64_t) { return true; }).status());
+    return ops_.status();
+  };
+  RETURN_IF_ERROR(alone_ ? graphs_.Run(ops_.Describe(), forward, stream_) : forward());
+  RETURN_IF_ERROR(ops_.Choose());
+  return Begun{.slices = std::ssize(batch.slices), .choice = ops_.output().choice()};
+}
+
+}  // namespace baton

@@ -1,0 +1,57 @@
+// Decode steps of a model on one stream, of which the next may begin behind the running one.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "backend/backend.h"
+#include "backend/cuda/cuda_ops.h"
+#include "backend/cuda/decode_graphs.h"
+#include "base/log_limit.h"
+#include "model/forward.h"
+
+namespace baton {
+
+// A decode step has one new token for each sequence, and each wants logits. Steps are padded to few
+// sizes (DecodeGraphs::RowsFor), so that steps of about the same size share a captured graph.
+class DecodeSteps {
+ public:
+  // The ops, the model and the stream must outlive the steps. `alone` is false in a tensor-parallel
+  // group: a graph cannot hold what the streams of other ranks do, so steps are not captured, and
+  // none begins ahead.
+  DecodeSteps(CudaOps& ops, const PackedModel& model, bool alone, cudaStream_t stream)
+      : ops_(ops), model_(model), alone_(alone), stream_(stream) {}
+
+  // Runs the step, or waits for it if it has begun, and lets the next step begin behind it where
+  // that can be.
+  absl::StatusOr<LogitsView> Run(const Batch& batch, const Meanwhile& meanwhile);
+
+  // Whether a step is enqueued behind the one that Run returned last. The next Run must be for that
+  // step.
+  bool has_begun() const { return begun_.has_value(); }
+  // The step that has begun is not fetched. The caller waits for the stream.
+  void DropBegun() { begun_.reset(); }
+
+ private:
+  // A step that is enqueued.
+  struct Begun {
+    int64_t slices = 0;
+    int choice = 0;  // PassOutput::choice
+  };
+
+  absl::StatusOr<Begun> Begin(const Batch& batch);
+  void BeginNext(const Meanwhile& meanwhile, int64_t slices);
+
+  CudaOps& ops_;
+  const PackedModel& model_;
+  const bool alone_;
+  const cudaStream_t stream_;
+  DecodeGraphs graphs_;
+  std::optional<Begun> begun_;
+  LogLimit log_limit_;
+};
+
+}  // namespace baton
