@@ -58,13 +58,6 @@ Session ReadSession(const Json& json) {
   return session;
 }
 
-absl::StatusOr<Routing> ReadRouting(const std::string& name) {
-  if (name == "pinned") return Routing::kPinned;
-  if (name == "least-loaded") return Routing::kLeastLoaded;
-  if (name == "random") return Routing::kRandom;
-  return absl::InvalidArgumentError("routing: expected pinned, least-loaded or random, got '" + name + "'");
-}
-
 absl::StatusOr<ClusterShape> ReadShape(const Json& json) {
   ClusterShape shape;
   ASSIGN_OR_RETURN(shape.model, ModelNamed(json.at("model").get<std::string>()));
@@ -72,16 +65,12 @@ absl::StatusOr<ClusterShape> ReadShape(const Json& json) {
   if (json.contains("tokens_per_s")) shape.pace = absl::Seconds(1 / json["tokens_per_s"].get<double>());
   if (json.contains("increment")) shape.increment = json["increment"].get<int64_t>();
   if (json.contains("open_step_ms")) shape.open_step = absl::Milliseconds(json["open_step_ms"].get<double>());
-  const std::string schedule = json.value("schedule", "fcfs");
-  if (schedule == "sjf") {
-    shape.shortest_first.emplace();
-  } else if (schedule != "fcfs") {
-    return absl::InvalidArgumentError("schedule: expected fcfs or sjf, got '" + schedule + "'");
-  }
+  ASSIGN_OR_RETURN(const Schedule schedule, ScheduleNamed(json.value("schedule", "fcfs")));
+  if (schedule == Schedule::kShortestFirst) shape.shortest_first.emplace();
   for (const Json& group : json.value("groups", Json::array())) {
     shape.groups.push_back({group.at("module"), group.at("prefill_workers"), group.at("decoders")});
   }
-  ASSIGN_OR_RETURN(shape.routing, ReadRouting(json.value("routing", "pinned")));
+  ASSIGN_OR_RETURN(shape.routing, RoutingNamed(json.value("routing", "pinned")));
   if (json.contains("max_sessions")) shape.sessions = SessionLimits{.sessions = json["max_sessions"].get<int32_t>()};
   shape.host_blocks =
       static_cast<int64_t>(json.value("host_gb", 0.0) * 1e9) / SimulatedKvLayout(shape.model).BlockBytes();

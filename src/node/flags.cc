@@ -194,12 +194,15 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
          "until memory is short of their KV, then as many as it holds; off")
       ->check(kMaxSessions)
       ->capture_default_str();
-  app.add_option(
-         "--schedule", o.schedule,
-         "among equal priorities: fcfs, first come first served; sjf, the workflow with the least expected work "
-         "left first, where nobody is overtaken by what came more than a minute later")
-      ->check(CLI::IsMember({"fcfs", "sjf"}))
-      ->capture_default_str();
+  std::string schedules;
+  for (const ScheduleRow& row : kSchedules) {
+    schedules = StrCat(schedules, schedules.empty() ? "" : "; ", row.name, ", ", row.help);
+  }
+  app.add_option_function<std::string>(
+         "--schedule", [&o](const std::string& name) { o.schedule = ScheduleNamed(name).value(); },
+         StrCat("among equal priorities: ", schedules))
+      ->check(CLI::IsMember(NamesIn(kSchedules)))
+      ->default_str(std::string(kSchedules[0].name));
 }
 
 // A TOML value as the words that a command line would have; nothing for tables and dates.

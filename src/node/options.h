@@ -13,6 +13,7 @@
 #include "kv/staging/staging.h"
 #include "membership/etcd_options.h"
 #include "router/router_core.h"
+#include "router/workload.h"
 #include "rpc/tls_files.h"
 
 namespace baton {
@@ -45,7 +46,7 @@ struct RouterOptions {
   double dns_seconds = 5;                        // between two questions
   std::chrono::milliseconds dns_patience{4000};  // for the answer about one name; no flag sets it
   RouterLimits limits;
-  std::string schedule = "fcfs";      // or "sjf"
+  Schedule schedule = Schedule::kFirstCome;
   std::string max_sessions = "auto";  // a number, auto or off
   bool shadow_prefill = true;
 };

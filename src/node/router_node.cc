@@ -94,7 +94,8 @@ RouterNode::RouterNode(const RouterOptions& options, std::vector<ServedModel> mo
       router_({.prefill_workers = AddressesIn(options.prefill_workers),
                .decode_workers = AddressesIn(options.decode_workers),
                .limits = options.limits,
-               .shortest_first = options.schedule == "sjf" ? std::optional(WorkloadOptions{}) : std::nullopt,
+               .shortest_first =
+                   options.schedule == Schedule::kShortestFirst ? std::optional(WorkloadOptions{}) : std::nullopt,
                .sessions = SessionLimitsOf(options),
                .shadow_prefill = options.shadow_prefill,
                .vllm_metrics = VllmModels(options, models_)},

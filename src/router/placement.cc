@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/named_value.h"
 #include "base/strings.h"
 #include "router/rendezvous.h"
 
@@ -61,7 +62,82 @@ bool SessionStays(const AttachedWorker& home, std::span<const AttachedWorker* co
   return Stays(QueuedTokens(home), request.prompt_tokens + least_queued, options);
 }
 
+using Candidates = std::span<const AttachedWorker* const>;  // not empty
+
+const AttachedWorker* CheapestPrefill(Candidates candidates, const RouteRequest& request) {
+  return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
+    // The id spreads requests over workers that cost the same.
+    return std::tuple(PrefillCost(*worker, request), RendezvousWeight(request.id, worker->info.address));
+  });
+}
+
+const AttachedWorker* PinnedPrefill(Candidates candidates, const RouteRequest& request,
+                                    const PlacementOptions& options) {
+  const auto holder = std::ranges::find(candidates, request.holder, &AttachedWorker::link);
+  const std::string_view key = PinKey(request);
+  const AttachedWorker* cheapest = CheapestPrefill(candidates, request);
+  const bool held = holder != candidates.end();
+  if (key.empty() && !held) return cheapest;
+  const AttachedWorker* pinned = held ? *holder : HomeOf(candidates, key);
+  const bool stays = held || request.session.empty()
+                         ? Stays(PrefillCost(*pinned, request), PrefillCost(*cheapest, request), options)
+                         : SessionStays(*pinned, candidates, request, options);
+  return stays ? pinned : cheapest;
+}
+
+const AttachedWorker* LeastQueuedPrefill(Candidates candidates, const RouteRequest& request,
+                                         const PlacementOptions& /*options*/) {
+  return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
+    return std::tuple(QueuedTokens(*worker), RendezvousWeight(request.id, worker->info.address));
+  });
+}
+
+const AttachedWorker* RandomPrefill(Candidates candidates, const RouteRequest& request,
+                                    const PlacementOptions& /*options*/) {
+  return Anyone(candidates, request, "");
+}
+
+const AttachedWorker* LeastLoadedDecode(Candidates candidates, const RouteRequest& request,
+                                        const AttachedWorker* /*ahead*/) {
+  return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
+    return std::tuple(
+        IsOverloaded(*worker, request), DecodeLoad(*worker) + (request.open ? std::ssize(worker->expected) : 0),
+        -(worker->load.blocks_free + worker->load.blocks_cached), RendezvousWeight(request.id, worker->info.address));
+  });
+}
+
+const AttachedWorker* PinnedDecode(Candidates candidates, const RouteRequest& request, const AttachedWorker* ahead) {
+  const bool has_gone = ahead != nullptr && std::ranges::count(candidates, ahead) > 0;
+  const AttachedWorker* home = has_gone                  ? ahead
+                               : request.session.empty() ? nullptr
+                                                         : HomeOf(candidates, request.session);
+  if (home != nullptr && !IsOverloaded(*home, request)) return home;
+  return LeastLoadedDecode(candidates, request, ahead);
+}
+
+const AttachedWorker* RandomDecode(Candidates candidates, const RouteRequest& request,
+                                   const AttachedWorker* /*ahead*/) {
+  return Anyone(candidates, request, " decode");
+}
+
+struct Policy : NamedValue<Routing> {
+  const AttachedWorker* (*prefill)(Candidates, const RouteRequest&, const PlacementOptions&);
+  const AttachedWorker* (*decode)(Candidates, const RouteRequest&, const AttachedWorker* ahead);
+};
+
+constexpr Policy kPolicies[] = {
+    {{"pinned", Routing::kPinned}, PinnedPrefill, PinnedDecode},
+    {{"least-loaded", Routing::kLeastLoaded}, LeastQueuedPrefill, LeastLoadedDecode},
+    {{"random", Routing::kRandom}, RandomPrefill, RandomDecode},
+};
+
+const Policy& PolicyOf(const PlacementOptions& options) {
+  return *std::ranges::find(kPolicies, options.routing, &Policy::value);
+}
+
 }  // namespace
+
+absl::StatusOr<Routing> RoutingNamed(std::string_view name) { return ValueNamed("routing", name, kPolicies); }
 
 int64_t UncachedTokens(const AttachedWorker& worker, const RouteRequest& request) {
   const int64_t hits = worker.prefix_memory ? worker.prefix_memory->LeadingHits(request.keys) : 0;
@@ -91,45 +167,18 @@ const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> all, 
                                     const PlacementOptions& options) {
   if (all.empty()) return nullptr;
   const auto candidates = LargeEnough(all, request.prompt_tokens);
-  const auto holder = std::ranges::find(candidates, request.holder, &AttachedWorker::link);
-  if (request.at_holder) return holder == candidates.end() ? nullptr : *holder;
-  if (options.routing == Routing::kRandom) return Anyone(candidates, request, "");
-  if (options.routing == Routing::kLeastLoaded) {
-    return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
-      return std::tuple(QueuedTokens(*worker), RendezvousWeight(request.id, worker->info.address));
-    });
+  if (request.at_holder) {
+    const auto holder = std::ranges::find(candidates, request.holder, &AttachedWorker::link);
+    return holder == candidates.end() ? nullptr : *holder;
   }
-  const std::string_view key = PinKey(request);
-  const AttachedWorker* cheapest = *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
-    // The id spreads requests over workers that cost the same.
-    return std::tuple(PrefillCost(*worker, request), RendezvousWeight(request.id, worker->info.address));
-  });
-  const bool held = holder != candidates.end();
-  if (key.empty() && !held) return cheapest;
-  const AttachedWorker* pinned = held ? *holder : HomeOf(candidates, key);
-  const bool stays = held || request.session.empty()
-                         ? Stays(PrefillCost(*pinned, request), PrefillCost(*cheapest, request), options)
-                         : SessionStays(*pinned, candidates, request, options);
-  return stays ? pinned : cheapest;
+  return PolicyOf(options).prefill(candidates, request, options);
 }
 
 const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> all, const RouteRequest& request,
                                    const AttachedWorker* ahead, const PlacementOptions& options) {
   if (all.empty()) return nullptr;
   const auto candidates = LargeEnough(all, int64_t{request.prompt_tokens} + request.max_new_tokens);
-  if (options.routing == Routing::kRandom) return Anyone(candidates, request, " decode");
-  if (options.routing == Routing::kPinned) {
-    const bool has_gone = ahead != nullptr && std::ranges::count(candidates, ahead) > 0;
-    const AttachedWorker* home = has_gone                  ? ahead
-                                 : request.session.empty() ? nullptr
-                                                           : HomeOf(candidates, request.session);
-    if (home != nullptr && !IsOverloaded(*home, request)) return home;
-  }
-  return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
-    return std::tuple(
-        IsOverloaded(*worker, request), DecodeLoad(*worker) + (request.open ? std::ssize(worker->expected) : 0),
-        -(worker->load.blocks_free + worker->load.blocks_cached), RendezvousWeight(request.id, worker->info.address));
-  });
+  return PolicyOf(options).decode(candidates, request, ahead);
 }
 
 }  // namespace baton

@@ -5,9 +5,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "kv/prefix_key.h"
@@ -47,11 +49,14 @@ struct AttachedWorker {
   std::optional<PrefixMemory> prefix_memory{};  // prefill workers only; of this router's requests
 };
 
+// A routing policy. The table in placement.cc has the name and the two choices of each.
 enum class Routing {
-  kPinned,       // by what their prefill workers hold: sessions and prefixes stay where they are
-  kLeastLoaded,  // by what is queued alone; to compare with
-  kRandom,       // anywhere; to compare with
+  kPinned,       // sessions and prefixes stay at the workers that hold their KV; routers use no other policy
+  kLeastLoaded,  // the worker with the shortest queue; for comparisons in the simulator
+  kRandom,       // any worker; for comparisons in the simulator
 };
+// INVALID_ARGUMENT: no policy has this name.
+absl::StatusOr<Routing> RoutingNamed(std::string_view name);
 
 struct PlacementOptions {
   Routing routing = Routing::kPinned;

@@ -7,17 +7,38 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/node_hash_map.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
+#include "base/named_value.h"
 #include "router/lru_map.h"
 
 namespace baton {
+
+// The order among requests of equal priority: a value of --schedule.
+enum class Schedule {
+  kFirstCome,
+  kShortestFirst,  // by Workload
+};
+struct ScheduleRow : NamedValue<Schedule> {
+  std::string_view help;
+};
+inline constexpr ScheduleRow kSchedules[] = {
+    {{"fcfs", Schedule::kFirstCome}, "first come first served"},
+    {{"sjf", Schedule::kShortestFirst},
+     "the workflow with the least expected work left first, where nobody is overtaken by what came more than a minute "
+     "later"},
+};
+inline absl::StatusOr<Schedule> ScheduleNamed(std::string_view name) {
+  return ValueNamed("schedule", name, kSchedules);
+}
 
 struct WorkloadOptions {
   absl::Duration bound = absl::Seconds(30);  // see Workload

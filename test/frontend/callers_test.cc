@@ -27,7 +27,7 @@ struct Tenants {
   explicit Tenants(const std::string& alpha_quota = "") {
     directory.Write("keys.toml", "[alpha]\nkeys = [\"" + alpha.hash + "\"]\n" + alpha_quota +
                                      "\n[beta]\noperator = true\n" + "keys = [\"" + beta.hash + "\"]\n");
-    c.emplace(PatientLimits(), "fcfs", directory / "keys.toml");
+    c.emplace(PatientLimits(), Schedule::kFirstCome, directory / "keys.toml");
   }
 
   HttpAnswer Http(const std::string& method, const std::string& path, const std::string& body, const NewKey* key) {

@@ -45,7 +45,7 @@ check = true
   CHECK(parsed.options.models == std::vector<std::string>{"a", "b"});
   CHECK(parsed.options.prefill_workers == std::vector<std::string>{"127.0.0.1:3", "127.0.0.1:4"});
   CHECK(parsed.options.limits.live_requests == 17);
-  CHECK(parsed.options.schedule == "sjf");
+  CHECK(parsed.options.schedule == Schedule::kShortestFirst);
   CHECK(parsed.options.common.grace_seconds == 2.5);
   CHECK(parsed.options.common.check);
 }

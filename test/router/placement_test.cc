@@ -86,6 +86,14 @@ TEST_CASE("sessions balance over workers, move only with their worker, and route
   }
 }
 
+TEST_CASE("a routing policy has a name, and an unknown name is refused with all names") {
+  CHECK(RoutingNamed("pinned").value() == Routing::kPinned);
+  CHECK(RoutingNamed("least-loaded").value() == Routing::kLeastLoaded);
+  CHECK(RoutingNamed("random").value() == Routing::kRandom);
+  CHECK(RoutingNamed("Pinned").status() ==
+        absl::InvalidArgumentError("routing: expected pinned, least-loaded or random, got 'Pinned'"));
+}
+
 TEST_CASE("routing by load alone, or at random, does not care where a session is") {
   std::vector<AttachedWorker> workers{Prefill("a"), Prefill("b"), Prefill("c")};
   const std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};

@@ -212,7 +212,7 @@ TEST_CASE("by default requests are first come first served, whatever they say of
 
 TEST_CASE("under sjf a router tells workers how much work is left of a request's workflow") {
   const ManualClock clock;  // stands still, so that no handicap shrinks while its request waits
-  Cluster c(PatientLimits(), "sjf", /*keys=*/"", &clock);
+  Cluster c(PatientLimits(), Schedule::kShortestFirst, /*keys=*/"", &clock);
   const WorkloadOptions costs;
   const int64_t prompt = absl::ToInt64Microseconds(5 * costs.per_prompt_token);
   const int64_t token = absl::ToInt64Microseconds(costs.per_output_token);
@@ -234,7 +234,7 @@ TEST_CASE("under sjf a router tells workers how much work is left of a request's
 
 TEST_CASE("under sjf a prompt has its upstream's workflow, and a new handicap when complete") {
   const ManualClock clock;
-  Cluster c(PatientLimits(), "sjf", /*keys=*/"", &clock);
+  Cluster c(PatientLimits(), Schedule::kShortestFirst, /*keys=*/"", &clock);
   const int64_t bound = absl::ToInt64Microseconds(WorkloadOptions().bound);
   v1::GenerateRequest long_one = Call::Request("up", "hello");
   long_one.mutable_sampling()->set_max_tokens(50);

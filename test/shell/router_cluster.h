@@ -32,7 +32,7 @@ struct Cluster {
   std::unique_ptr<v1::Inference::Stub> stub;
 
   // With a null `other_clock` the router has a steady clock. The other clock must outlive the cluster.
-  explicit Cluster(RouterLimits limits = PatientLimits(), const std::string& schedule = "fcfs",
+  explicit Cluster(RouterLimits limits = PatientLimits(), Schedule schedule = Schedule::kFirstCome,
                    const std::string& keys = "", const Clock* other_clock = nullptr)
       : clock(other_clock == nullptr ? steady_clock : *other_clock) {
     options.keys = keys;

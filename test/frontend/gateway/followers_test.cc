@@ -120,7 +120,7 @@ TEST_CASE("followers' texts count among a tenant's tokens, of which half are lef
   const TempDir directory;
   const NewKey key = DrawKey();
   directory.Write("keys.toml", "[team]\nkeys = [\"" + key.hash + "\"]\ntokens_per_minute = 120\n");
-  Cluster c(PatientLimits(), "fcfs", directory / "keys.toml");
+  Cluster c(PatientLimits(), Schedule::kFirstCome, directory / "keys.toml");
   Serve(c);
   HttpClient client(c.node->http()->address());
   json body = json::parse(Chat("0123456789abcd", 4));
@@ -138,7 +138,7 @@ TEST_CASE("followers are none of a tenant's requests") {
   const TempDir directory;
   const NewKey key = DrawKey();
   directory.Write("keys.toml", "[team]\nkeys = [\"" + key.hash + "\"]\nmax_requests = 1\n");
-  Cluster c(PatientLimits(), "fcfs", directory / "keys.toml");
+  Cluster c(PatientLimits(), Schedule::kFirstCome, directory / "keys.toml");
   Serve(c);
   const std::string bearer = "authorization: Bearer " + key.key + "\r\n";
   HttpClient client(c.node->http()->address());

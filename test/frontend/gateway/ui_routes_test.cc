@@ -165,7 +165,7 @@ TEST_CASE("with keys, the page is anybody's, workers are the operators', and a r
   const NewKey alpha = DrawKey(), beta = DrawKey(), boss = DrawKey();
   directory.Write("keys.toml", absl::StrCat("[alpha]\nkeys = [\"", alpha.hash, "\"]\n[beta]\nkeys = [\"", beta.hash,
                                             "\"]\n[boss]\noperator = true\nkeys = [\"", boss.hash, "\"]\n"));
-  Cluster c(PatientLimits(), "fcfs", directory / "keys.toml");
+  Cluster c(PatientLimits(), Schedule::kFirstCome, directory / "keys.toml");
   const std::string page = Ask(c, "GET", "/ui").body;
   CHECK(page.find("<!doctype html>") == 0);
   CHECK(page == Ask(c, "GET", "/ui", "", &boss).body);
