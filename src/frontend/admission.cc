@@ -98,9 +98,9 @@ absl::StatusOr<ClientRequest> ClientAdmission::Read(const v1::GenerateRequest& p
   ASSIGN_OR_RETURN(ClientRequest request, ReadRequest(proto, models_, absl::Now()));
   request.deadline = context.deadline;
   request.call = context.id;
-  request.span = context.span;
-  request.tenant = context.caller->name;
-  request.cache_salt = SaltOf(*context.caller, request.cache_salt);
+  if (!context.span.trace_id.empty()) request.spec.traceparent = ToTraceparent(context.span);
+  request.spec.tenant = context.caller->name;
+  request.spec.cache_domain = SaltOf(*context.caller, request.spec.cache_domain);
   return request;
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "base/clock.h"
+#include "base/trace_context.h"
 #include "frontend/callers.h"
 #include "frontend/http/body_bytes.h"
 #include "frontend/request_reader.h"

@@ -75,14 +75,14 @@ Callers::Counted Callers::Count(const Caller& caller, const ClientRequest& reque
 }
 
 int64_t Callers::TokensOf(const ClientRequest& request) {
-  int64_t prompt = std::ssize(request.tokens);
+  int64_t prompt = std::ssize(request.spec.tokens);
   for (const PromptSegment& segment : request.segments) {
     const auto* tokens = std::get_if<std::vector<TokenId>>(&segment);
     if (tokens != nullptr) prompt += std::ssize(*tokens);
   }
   if (request.prefill_only) return prompt;
   const bool settled = request.has_max_tokens || (request.segments.empty() && request.context.id.empty());
-  return prompt + (settled ? request.sampling.max_tokens : kDefaultMaxTokens);
+  return prompt + (settled ? request.spec.sampling.max_tokens : kDefaultMaxTokens);
 }
 
 bool Callers::HasSpare(const Caller& caller, int64_t tokens) {

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "frontend/prompt_reader.h"
-#include "request/request.h"
+#include "request/priority.h"
 #include "rpc/worker_convert.h"
 
 namespace baton {
@@ -75,13 +75,13 @@ absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Roo
   out.join = in.join() == v1::JOIN_ARRIVAL ? Join::kArrival : Join::kOrder;
   // A prompt without references is complete here.
   if (out.segments.size() == 1 && std::holds_alternative<std::vector<TokenId>>(out.segments[0])) {
-    out.tokens = std::get<std::vector<TokenId>>(std::move(out.segments[0]));
+    out.spec.tokens = std::get<std::vector<TokenId>>(std::move(out.segments[0]));
     out.segments.clear();
   }
   out.session = in.session_id();
-  out.cache_salt = in.cache_salt();
+  out.spec.cache_domain = in.cache_salt();
   out.id = in.request_id();
-  out.priority = in.priority();
+  out.spec.priority = in.priority();
   out.workflow = in.workflow();
   out.agent = in.agent();
   return out;
@@ -97,14 +97,15 @@ void FillIn(const SamplingParams& defaults, const v1::Sampling& given, SamplingP
 }
 
 absl::Status ReadSampling(const v1::Sampling& sampling, const ServedModel& model, ClientRequest& out) {
-  out.sampling = FromProto(sampling);
-  FillIn(model.sampling, sampling, out.sampling);
+  out.spec.sampling = FromProto(sampling);
+  FillIn(model.sampling, sampling, out.spec.sampling);
   out.has_max_tokens = sampling.has_max_tokens();
   if (sampling.max_tokens() < 0) {
     return absl::InvalidArgumentError(StrCat("sampling.max_tokens: expected >= 0, got ", sampling.max_tokens()));
   }
-  if (!out.has_max_tokens || out.prefill_only) out.sampling.max_tokens = 1;  // SettleMaxTokens says, or nobody asks
-  return Validate(out.sampling, model.vocab);
+  if (!out.has_max_tokens || out.prefill_only)
+    out.spec.sampling.max_tokens = 1;  // SettleMaxTokens says, or nobody asks
+  return Validate(out.spec.sampling, model.vocab);
 }
 
 }  // namespace

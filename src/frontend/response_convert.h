@@ -2,7 +2,7 @@
 #pragma once
 
 #include "inference.pb.h"
-#include "request/request.h"
+#include "request/answers.h"
 #include "router/request_record.h"
 
 namespace baton {

@@ -13,14 +13,15 @@ namespace {
 // Names of the prompt's full blocks among the prompts of this router; workers' keys hash the module digest as well.
 std::vector<BlockKey> RouterKeys(const ClientRequest& request) {
   constexpr std::array<uint8_t, 32> kNoDigest{};
-  return BlockKeys(RootKey(kNoDigest, absl::StrCat(request.served->family, "\n", request.cache_salt)), request.tokens);
+  return BlockKeys(RootKey(kNoDigest, absl::StrCat(request.served->family, "\n", request.spec.cache_domain)),
+                   request.spec.tokens);
 }
 
 }  // namespace
 
 std::string ScopedSession(const ClientRequest& request) {
-  if (request.session.empty() || request.cache_salt.empty()) return request.session;
-  return absl::StrCat(request.cache_salt, "\n", request.session);
+  if (request.session.empty() || request.spec.cache_domain.empty()) return request.session;
+  return absl::StrCat(request.spec.cache_domain, "\n", request.session);
 }
 
 absl::Status Room::Check(int64_t tokens, std::string_view at_least) const {
@@ -37,33 +38,34 @@ absl::Status Room::CheckText(std::string_view text, int64_t before) const {
 absl::Status CheckMaxTokens(const ClientRequest& request) {
   if (request.prefill_only || !request.has_max_tokens) return absl::OkStatus();
   const ServedModel& model = *request.served;
-  int64_t known = std::ssize(request.tokens);
+  int64_t known = std::ssize(request.spec.tokens);
   for (const PromptSegment& segment : request.segments) {
     if (const auto* tokens = std::get_if<std::vector<TokenId>>(&segment)) known += std::ssize(*tokens);
   }
   known = std::max<int64_t>(known, 1);
   const int64_t left = model.context - known;
-  if (request.sampling.max_tokens <= left) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat("sampling.max_tokens: ", request.sampling.max_tokens, " after a prompt of ",
-                                           request.segments.empty() ? "" : "at least ", known, " tokens, limit ", left,
-                                           " (context ", model.context, " of '", model.name, "')"));
+  if (request.spec.sampling.max_tokens <= left) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat("sampling.max_tokens: ", request.spec.sampling.max_tokens,
+                                           " after a prompt of ", request.segments.empty() ? "" : "at least ", known,
+                                           " tokens, limit ", left, " (context ", model.context, " of '", model.name,
+                                           "')"));
 }
 
 absl::Status SettleMaxTokens(ClientRequest& request) {
-  const auto left = static_cast<int32_t>(request.served->context - std::ssize(request.tokens));
-  if (!request.has_max_tokens) request.sampling.max_tokens = std::min(kDefaultMaxTokens, left);
+  const auto left = static_cast<int32_t>(request.served->context - std::ssize(request.spec.tokens));
+  if (!request.has_max_tokens) request.spec.sampling.max_tokens = std::min(kDefaultMaxTokens, left);
   return CheckMaxTokens(request);
 }
 
 PromptSpec ToPromptSpec(const ClientRequest& request) {
-  PromptSpec spec{.id = ScopedId(request.cache_salt, request.id),
+  PromptSpec spec{.id = ScopedId(request.spec.cache_domain, request.id),
                   .tokenizer = request.served->tokenizer.get(),
                   .segments = request.segments,
                   .join = request.join,
                   .most_tokens = Room{*request.served, request.prefill_only ? 0 : 1}.limit()};
   for (PromptSegment& segment : spec.segments) {
     auto* reference = std::get_if<Reference>(&segment);
-    if (reference != nullptr) reference->upstream = ScopedId(request.cache_salt, reference->upstream);
+    if (reference != nullptr) reference->upstream = ScopedId(request.spec.cache_domain, reference->upstream);
   }
   return spec;
 }
@@ -72,16 +74,16 @@ RouteRequest ToRoute(const ClientRequest& request) {
   const auto first = std::ranges::find_if(
       request.segments, [](const PromptSegment& segment) { return std::holds_alternative<Reference>(segment); });
   const bool open = first != request.segments.end();
-  return {.id = ScopedId(request.cache_salt, request.id),
-          .tenant = request.tenant,
+  return {.id = ScopedId(request.spec.cache_domain, request.id),
+          .tenant = request.spec.tenant,
           .model = request.served->name,
           .session = ScopedSession(request),
           .keys = RouterKeys(request),
-          .prompt_tokens = static_cast<int32_t>(request.tokens.size()),
-          .max_new_tokens = request.sampling.max_tokens,
+          .prompt_tokens = static_cast<int32_t>(request.spec.tokens.size()),
+          .max_new_tokens = request.spec.sampling.max_tokens,
           .open = open,
-          .upstream = open ? ScopedId(request.cache_salt, std::get<Reference>(*first).upstream) : "",
-          .priority = request.priority,
+          .upstream = open ? ScopedId(request.spec.cache_domain, std::get<Reference>(*first).upstream) : "",
+          .priority = request.spec.priority,
           .prefill_only = request.prefill_only,
           .holder = request.context.holder,
           .held_tokens = request.context.tokens,
@@ -89,26 +91,26 @@ RouteRequest ToRoute(const ClientRequest& request) {
 }
 
 Workload::Arrival ToArrival(const ClientRequest& request, int64_t uncached) {
-  Workload::Arrival arrival{.id = ScopedId(request.cache_salt, request.id),
-                            .tenant = request.cache_salt,
+  Workload::Arrival arrival{.id = ScopedId(request.spec.cache_domain, request.id),
+                            .tenant = request.spec.cache_domain,
                             .model = request.served->name,
                             .workflow = request.workflow,
                             .agent = request.agent,
                             .upstreams = {},
-                            .priority = request.priority,
+                            .priority = request.spec.priority,
                             .prompt_tokens = uncached,
-                            .max_tokens = request.sampling.max_tokens,
+                            .max_tokens = request.spec.sampling.max_tokens,
                             .expected_tokens = request.expected_tokens};
   // Of a prompt that still grows, what stands behind its first reference is no part of its tokens yet.
   int64_t known = 0;
   for (const PromptSegment& segment : request.segments) {
     if (const auto* reference = std::get_if<Reference>(&segment)) {
-      arrival.upstreams.push_back(ScopedId(request.cache_salt, reference->upstream));
+      arrival.upstreams.push_back(ScopedId(request.spec.cache_domain, reference->upstream));
     } else {
       known += std::ssize(std::get<std::vector<TokenId>>(segment));
     }
   }
-  arrival.prompt_tokens += std::max<int64_t>(known - std::ssize(request.tokens), 0);
+  arrival.prompt_tokens += std::max<int64_t>(known - std::ssize(request.spec.tokens), 0);
   if (request.prefill_only) {
     arrival.max_tokens = 0;
   } else if (!request.segments.empty() && !request.has_max_tokens) {

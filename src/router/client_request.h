@@ -1,4 +1,4 @@
-// What a client asks for. Whoever makes one has checked it: everything from here on may trust it.
+// What a client asks for. The reader that makes a ClientRequest has checked it, so all other parts may trust it.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,8 @@
 #include "agent/prompt.h"
 #include "agent/scoped_id.h"
 #include "base/ids.h"
-#include "base/trace_context.h"
-#include "model/sampling_params.h"
 #include "model/served_model.h"
+#include "request/request_spec.h"
 #include "router/placement.h"
 #include "router/workload.h"
 
@@ -34,22 +33,19 @@ struct ClientRequest {
   RequestId id{};
   const ServedModel* served = nullptr;  // outlives the request
   std::string session{};
-  std::string tenant{};  // whose key it came with; empty: the router asks for none
-  std::string cache_salt{};
-  // Of a prompt that refers to outputs, else empty. Its tokens are put together later.
+  // Of n >= 1 tokens once the prompt is complete; n + sampling.max_tokens <= context. Its traceparent is that of the
+  // call by which the request came. A job gets its arrival_offset when it is sent.
+  RequestSpec spec{};
+  // Of a prompt that refers to outputs, else empty. The router appends to spec.tokens as the outputs come.
   std::vector<PromptSegment> segments{};
   Join join = Join::kOrder;
-  std::vector<TokenId> tokens{};  // [n], n >= 1; n + sampling.max_tokens <= context
-  ContextUse context{};           // whose tokens the router puts before the others, and settles what depends on that
-  SamplingParams sampling{};
-  bool has_max_tokens = false;
-  int32_t priority = 0;
+  ContextUse context{};             // its tokens come before the others; the router puts them there
+  bool has_max_tokens = false;      // false: the router chooses sampling.max_tokens
   std::string workflow{}, agent{};  // empty: none
   int32_t expected_tokens = 0;      // of the output; 0: not known
   bool prefill_only = false;        // also a Generate of no tokens
   absl::Time deadline = absl::InfiniteFuture();
-  std::string call{};   // the id of the call that it came by, for logs; empty: it has none
-  TraceContext span{};  // of the call that it came by; without a trace: none
+  std::string call{};  // the id of the call by which the request came, for logs; empty: it has none
 };
 
 inline constexpr int32_t kDefaultMaxTokens = 512;

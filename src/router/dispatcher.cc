@@ -38,7 +38,7 @@ absl::Status Dispatcher::Begin(ClientRequest& request, absl::Time now) {
 }
 
 absl::StatusOr<RequestTicket> Dispatcher::Submit(PreparedRequest prepared, absl::Time now) {
-  const RequestTicket ticket{ScopedId(prepared.request.cache_salt, prepared.request.id), ++submitted_};
+  const RequestTicket ticket{ScopedId(prepared.request.spec.cache_domain, prepared.request.id), ++submitted_};
   const RequestId& id = ticket.id;
   // Already in place when the first action needs it.
   const auto [found, is_new] = records_.try_emplace(id);
@@ -73,7 +73,7 @@ absl::Status Dispatcher::Enter(const RequestId& id, std::optional<RouteRequest> 
     return SubmitToCore(*std::move(route), now);
   }
   ASSIGN_OR_RETURN(PromptGrew known, graph_.Submit(ToPromptSpec(request), now));
-  request.tokens = std::move(known.tokens);
+  request.spec.tokens = std::move(known.tokens);
   if (known.complete) RETURN_IF_ERROR(Complete(request));
   return SubmitToCore(ToRoute(request), now);
 }
@@ -239,7 +239,7 @@ void Dispatcher::TellGate(const RequestRecord& record, std::span<const BlockKey>
   gate_->Prefilled(SessionOf(record.request),
                    {.worker = record.prefilled_by,
                     .keys = keys,
-                    .found = std::ssize(record.request.tokens) - 1 - done.computed_tokens,
+                    .found = std::ssize(record.request.spec.tokens) - 1 - done.computed_tokens,
                     .computed = done.computed_tokens,
                     .queued = done.queued,
                     .compute = done.compute,
@@ -272,7 +272,7 @@ void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::T
   RequestRecord* found = Find(update.request_id);
   if (found == nullptr) return;
   RequestRecord& record = *found;
-  if (record.request.sampling.logprobs && update.logprobs.size() != update.tokens.size()) {  // writers rely on it
+  if (record.request.spec.sampling.logprobs && update.logprobs.size() != update.tokens.size()) {  // writers rely on it
     const std::string what = absl::StrCat("decode worker ", link, " sent ", update.logprobs.size(),
                                           " log probabilities for ", update.tokens.size(), " tokens");
     actions_.push_back(WorkerCommand{link, CancelJob{update.request_id}});  // it goes on there
@@ -351,12 +351,12 @@ void Dispatcher::Act(PromptGrew& grew, absl::Time now) {
   if (found == records_.end()) return;
   RequestRecord& record = found->second;
   ClientRequest& request = record.request;
-  request.tokens.insert(request.tokens.end(), grew.tokens.begin(), grew.tokens.end());
-  const auto tokens = static_cast<int32_t>(request.tokens.size());
+  request.spec.tokens.Append(grew.tokens);
+  const auto tokens = static_cast<int32_t>(request.spec.tokens.size());
   if (!grew.complete) return core_.Grew(grew.id, tokens);
   record.complete = now;
   if (absl::Status status = Complete(request); !status.ok()) return core_.Fail(grew.id, status);
-  core_.Closed(grew.id, tokens, request.sampling.max_tokens, now);
+  core_.Closed(grew.id, tokens, request.spec.sampling.max_tokens, now);
   NoteWaiting(grew.id);
   if (record.follower) core_.EndBy(grew.id, now + kShadowWait);
 }
@@ -365,7 +365,7 @@ void Dispatcher::Act(PromptRestarted& restarted, absl::Time) {
   const auto found = records_.find(restarted.id);
   if (found == records_.end()) return;
   RequestRecord& record = found->second;
-  record.request.tokens.clear();
+  record.request.spec.tokens = {};
   record.restart |= record.sent > 0;
   record.sent = 0;
 }
@@ -381,7 +381,7 @@ void Dispatcher::StartPrefill(const RouterAction& action, absl::Time now) {
   record.prefilled = absl::InfiniteFuture();
   record.done.reset();
   PrefillJob job = record.StartPrefill(action);
-  job.handicap = Handicap(action.request, now);
+  job.spec.arrival_offset = Handicap(action.request, now);
   job.lease = PrefillLease(contexts_, record.request);
   actions_.push_back(WorkerCommand{action.worker, std::move(job)});
 }
@@ -389,7 +389,7 @@ void Dispatcher::StartPrefill(const RouterAction& action, absl::Time now) {
 void Dispatcher::AppendPrompt(const RouterAction& action, absl::Time now) {
   RequestRecord& record = records_.at(action.request);
   PrefillAppend append = record.AppendPrompt(action);
-  if (append.last && workload_) append.handicap = Handicap(action.request, now);
+  if (append.last && workload_) append.arrival_offset = Handicap(action.request, now);
   append.lease = PrefillLease(contexts_, record.request);
   actions_.push_back(WorkerCommand{action.worker, std::move(append)});
 }
@@ -398,7 +398,7 @@ void Dispatcher::StartDecode(const RouterAction& action, absl::Time now) {
   RequestRecord& record = records_.at(action.request);
   record.decoded_by = action.worker;
   DecodeJob job = record.StartDecode();
-  job.handicap = Handicap(action.request, now);
+  job.spec.arrival_offset = Handicap(action.request, now);
   actions_.push_back(WorkerCommand{action.worker, std::move(job)});
 }
 
@@ -444,7 +444,7 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
 Timeline::Lives Dispatcher::LivesOf(const std::string& workflow, const std::string& tenant, absl::Time now) {
   Timeline::Lives lives = timeline_.Find(workflow, tenant, now);
   for (const auto& [id, record] : records_) {
-    if (record.request.workflow != workflow || record.request.cache_salt != tenant) continue;
+    if (record.request.workflow != workflow || record.request.spec.cache_domain != tenant) continue;
     lives.push_back(std::make_shared<const RequestLife>(record.Life()));
   }
   return lives;
@@ -461,7 +461,7 @@ std::vector<WorkflowView> Dispatcher::WorkflowsOf(const std::string& tenant, siz
   };
   for (const auto& life : timeline_.OfTenant(tenant, now)) count(life->workflow, life->arrived, /*live=*/false);
   for (const auto& [id, record] : records_) {
-    if (record.request.workflow.empty() || record.request.cache_salt != tenant) continue;
+    if (record.request.workflow.empty() || record.request.spec.cache_domain != tenant) continue;
     count(record.request.workflow, record.arrived, /*live=*/true);
   }
   std::vector<WorkflowView> sorted;

@@ -11,8 +11,8 @@ namespace baton {
 namespace {
 
 // From the end, where the branches of a session differ.
-bool IsPrefix(const std::vector<TokenId>& a, const std::vector<TokenId>& of) {
-  return a.size() <= of.size() && std::equal(a.rbegin(), a.rend(), of.rend() - std::ssize(a));
+bool IsPrefix(std::span<const TokenId> a, std::span<const TokenId> of) {
+  return a.size() <= of.size() && std::equal(a.rbegin(), a.rend(), of.first(a.size()).rbegin());
 }
 
 }  // namespace
@@ -29,9 +29,9 @@ void Dispatcher::Shadow(RequestRecord& record, std::span<const TokenId> tokens, 
     if (record.shadowed) made.clear();
     return;
   }
-  std::vector<TokenId>& prompt = found->second.request.tokens;
+  TokenBuffer& prompt = found->second.request.spec.tokens;
   if (std::ssize(made) >= kBlockTokens || all) {
-    prompt.insert(prompt.end(), made.begin(), made.end());
+    prompt.Append(made);
     made.clear();
     if (!all) core_.Grew(found->first, static_cast<int32_t>(prompt.size()));
   }
@@ -70,7 +70,7 @@ void Dispatcher::EndShadowsOf(const RequestRecord& record) {
   const auto found = shadows_.find(SessionOf(record.request));
   if (record.unheard() || found == shadows_.end()) return;
   for (const RequestId& id : found->second) {
-    if (IsPrefix(records_.at(id).request.tokens, record.request.tokens)) core_.Cancel(id);
+    if (IsPrefix(records_.at(id).request.spec.tokens, record.request.spec.tokens)) core_.Cancel(id);
   }
 }
 
@@ -92,7 +92,7 @@ absl::Status Dispatcher::Follow(const RequestTicket& call, ClientRequest prompt,
   RETURN_IF_ERROR(MayFollow(call, prompt));
   ClientRequest request = FollowerOf(records_.at(call.id), std::move(prompt), ++submitted_);
   ASSIGN_OR_RETURN(PromptGrew known, graph_.Submit(ToPromptSpec(request), now));
-  request.tokens = std::move(known.tokens);
+  request.spec.tokens = std::move(known.tokens);
   RouteRequest route = ToRoute(request);
   RequestRecord& record = records_[route.id];
   record.id = route.id;

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/scoped_id.h"
+#include "request/priority.h"
 
 namespace baton {
 
@@ -11,12 +12,12 @@ ClientRequest FollowerOf(const RequestRecord& call, ClientRequest prompt, uint64
   const ClientRequest& request = call.request;
   prompt.id = absl::StrCat(NameOf(call.id), "~", number);  // as no client may name a request
   prompt.session = request.session;
-  prompt.tenant = request.tenant;
-  prompt.cache_salt = request.cache_salt;
+  prompt.spec.tenant = request.spec.tenant;
+  prompt.spec.cache_domain = request.spec.cache_domain;
   prompt.workflow = request.workflow;
-  prompt.span = request.span;
+  prompt.spec.traceparent = request.spec.traceparent;
   prompt.deadline = request.deadline;
-  prompt.priority = kBackgroundPriority;
+  prompt.spec.priority = kBackgroundPriority;
   prompt.prefill_only = true;
   return prompt;
 }

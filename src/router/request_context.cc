@@ -7,13 +7,13 @@
 namespace baton {
 namespace {
 
-ContextKey KeyOf(const ClientRequest& request) { return {request.cache_salt, request.context.id}; }
+ContextKey KeyOf(const ClientRequest& request) { return {request.spec.cache_domain, request.context.id}; }
 
 void PutBefore(ClientRequest& request, std::vector<TokenId> tokens) {
   if (tokens.empty()) return;
   if (request.segments.empty()) {
-    tokens.insert(tokens.end(), request.tokens.begin(), request.tokens.end());
-    request.tokens = std::move(tokens);
+    tokens.insert(tokens.end(), request.spec.tokens.begin(), request.spec.tokens.end());
+    request.spec.tokens = std::move(tokens);
   } else if (auto* first = std::get_if<std::vector<TokenId>>(&request.segments.front())) {
     first->insert(first->begin(), tokens.begin(), tokens.end());
   } else {
@@ -24,9 +24,9 @@ void PutBefore(ClientRequest& request, std::vector<TokenId> tokens) {
 // As for a prompt that is complete when it is read.
 absl::Status CheckWhole(ClientRequest& request) {
   if (!request.segments.empty()) return CheckMaxTokens(request);
-  if (request.tokens.empty()) return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
+  if (request.spec.tokens.empty()) return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
   const Room room{*request.served, request.prefill_only ? 0 : 1};
-  RETURN_IF_ERROR(room.Check(std::ssize(request.tokens)));
+  RETURN_IF_ERROR(room.Check(std::ssize(request.spec.tokens)));
   return request.prefill_only ? absl::OkStatus() : SettleMaxTokens(request);
 }
 
@@ -49,7 +49,7 @@ absl::Status BeginContext(ContextStore& contexts, ClientRequest& request, absl::
 
 absl::Status CompleteContext(ContextStore& contexts, const ClientRequest& request) {
   if (request.context.id.empty() || !request.prefill_only) return absl::OkStatus();
-  return contexts.Complete(KeyOf(request), request.tokens);
+  return contexts.Complete(KeyOf(request), request.spec.tokens);
 }
 
 void EndContext(ContextStore& contexts, const ClientRequest& request, const WorkerAddress& holder, absl::Time now) {
@@ -63,13 +63,13 @@ void EndContext(ContextStore& contexts, const ClientRequest& request, const Work
 
 KvLease LeaseOf(const ContextStore& contexts, const ClientRequest& request) {
   if (request.context.id.empty()) return {};
-  const auto whole = static_cast<int32_t>(request.tokens.size());
+  const auto whole = static_cast<int32_t>(request.spec.tokens.size());
   return {.tokens = request.prefill_only ? whole : request.context.tokens, .duration = contexts.lease()};
 }
 
 KvLease PrefillLease(const ContextStore& contexts, const ClientRequest& request) {
   if (request.session.empty() || !request.context.id.empty()) return LeaseOf(contexts, request);
-  return {.tokens = static_cast<int32_t>(request.tokens.size()), .duration = kSessionLease, .yields = true};
+  return {.tokens = static_cast<int32_t>(request.spec.tokens.size()), .duration = kSessionLease, .yields = true};
 }
 
 }  // namespace baton

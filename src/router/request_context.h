@@ -4,7 +4,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "agent/context_store.h"
-#include "request/request.h"
+#include "request/jobs.h"
 #include "router/client_request.h"
 
 namespace baton {

@@ -3,67 +3,45 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/trace_context.h"
+
 namespace baton {
-namespace {
-
-std::string TraceparentOf(const ClientRequest& request) {
-  return request.span.trace_id.empty() ? "" : ToTraceparent(request.span);
-}
-
-}  // namespace
 
 const std::string& TenantOf(const ClientRequest& request) {
-  return request.tenant.empty() ? request.cache_salt : request.tenant;
+  return request.spec.tenant.empty() ? request.spec.cache_domain : request.spec.tenant;
 }
 
 SessionKey SessionOf(const ClientRequest& request) {
-  if (request.tenant.empty()) return {request.cache_salt, request.session};
-  return {request.tenant, ScopedSession(request)};
+  if (request.spec.tenant.empty()) return {request.spec.cache_domain, request.session};
+  return {request.spec.tenant, ScopedSession(request)};
 }
 
 PrefillJob RequestRecord::StartPrefill(const RouterAction& action) {
-  sent = request.tokens.size();
+  sent = request.spec.tokens.size();
   restart = false;
   placed_at = action.worker;
   decoded_by.clear();
-  PrefillJob job;
-  job.request_id = worker_id;
-  job.tokens = request.tokens;
-  job.cache_salt = request.cache_salt;
-  job.tenant = request.tenant;
-  job.max_new_tokens = request.sampling.max_tokens;
-  job.priority = request.priority;
-  job.decode_worker = action.decode_worker;
-  job.open = action.open;
-  job.traceparent = TraceparentOf(request);
-  return job;
+  return {.request_id = worker_id, .spec = request.spec, .decode_worker = action.decode_worker, .open = action.open};
 }
 
 PrefillAppend RequestRecord::AppendPrompt(const RouterAction& action) {
   PrefillAppend append;
   append.request_id = worker_id;
-  append.tokens.assign(request.tokens.begin() + static_cast<std::ptrdiff_t>(sent), request.tokens.end());
+  append.tokens = request.spec.tokens.Suffix(sent);
   append.restart = std::exchange(restart, false);
   append.last = action.kind == RouterAction::Kind::kClose;
-  append.max_new_tokens = request.sampling.max_tokens;
+  append.max_new_tokens = request.spec.sampling.max_tokens;
   append.decode_worker = action.decode_worker;
-  sent = request.tokens.size();
+  sent = request.spec.tokens.size();
   return append;
 }
 
 DecodeJob RequestRecord::StartDecode() const {
-  DecodeJob job;
-  job.request_id = worker_id;
-  job.reservation = done->reservation;
-  job.decode_incarnation = done->decode_incarnation;
-  job.blocks = done->blocks;
-  job.tokens = request.tokens;
-  job.cache_salt = request.cache_salt;
-  job.sampling = request.sampling;
-  job.tenant = request.tenant;
-  job.priority = request.priority;
-  job.traceparent = TraceparentOf(request);
-  return job;
+  return {.request_id = worker_id,
+          .spec = request.spec,
+          .reservation = done->reservation,
+          .decode_incarnation = done->decode_incarnation,
+          .blocks = done->blocks};
 }
 
 size_t RequestRecord::BlocksAt(size_t blocks) const {
@@ -74,14 +52,14 @@ size_t RequestRecord::BlocksAt(size_t blocks) const {
 // The prompt's last token has no KV before it is decoded, so it never counts as cached.
 int32_t RequestRecord::CachedTokens() const {
   if (request.prefill_only) return done->cached_tokens + done->shared_tokens;
-  return std::max(static_cast<int32_t>(request.tokens.size()) - 1 - done->computed_tokens, 0);
+  return std::max(static_cast<int32_t>(request.spec.tokens.size()) - 1 - done->computed_tokens, 0);
 }
 
 RequestOutcome RequestRecord::Outcome(const absl::Status& status, absl::Time now) const {
   RequestOutcome outcome;
   outcome.status = status;
   outcome.finish = finish.value_or(request.prefill_only ? FinishReason::kLength : FinishReason::kStop);
-  outcome.prompt_tokens = static_cast<int32_t>(request.tokens.size());
+  outcome.prompt_tokens = static_cast<int32_t>(request.spec.tokens.size());
   outcome.completion_tokens = completion_tokens;
   outcome.first_token = first_token;
   outcome.session_wait = held ? now - arrived : session_wait;
@@ -102,9 +80,9 @@ RequestOutcome RequestRecord::Outcome(const absl::Status& status, absl::Time now
 RequestParties RequestRecord::Parties() const {
   return {.id = request.id,
           .call = request.call,
-          .tenant = request.tenant,
+          .tenant = request.spec.tenant,
           .model = request.served->name,
-          .trace_id = request.span.trace_id,
+          .trace_id = TraceIdOf(request.spec.traceparent),
           .prefill_worker = placed_at,
           .decode_worker = decoded_by,
           .prefill_only = request.prefill_only};
@@ -114,9 +92,9 @@ RequestLife RequestRecord::Life() const {
   RequestLife life;
   life.id = request.id;
   life.workflow = request.workflow;
-  life.tenant = request.cache_salt;
+  life.tenant = request.spec.cache_domain;
   life.agent = request.agent;
-  life.trace_id = request.span.trace_id;
+  life.trace_id = TraceIdOf(request.spec.traceparent);
   life.prefill_only = request.prefill_only;
   const size_t told = std::min(upstreams.size(), kMostUpstreams);
   life.upstreams.assign(upstreams.begin(), upstreams.begin() + static_cast<std::ptrdiff_t>(told));
@@ -125,7 +103,7 @@ RequestLife RequestRecord::Life() const {
   if (request.segments.empty()) life.complete = complete;
   life.placed = placed;
   life.prefilled = prefilled;
-  life.prompt_tokens = static_cast<int32_t>(request.tokens.size());
+  life.prompt_tokens = static_cast<int32_t>(request.spec.tokens.size());
   if (done) {
     life.steps = done->steps;
     life.handoff = done->handoff;

@@ -8,7 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "request/request.h"
+#include "request/answers.h"
+#include "request/jobs.h"
 #include "router/client_request.h"
 #include "router/router_core.h"
 #include "router/session_gate.h"

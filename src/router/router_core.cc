@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
-#include "request/request.h"
+#include "request/priority.h"
 
 namespace baton {
 namespace {

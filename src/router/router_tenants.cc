@@ -4,7 +4,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
-#include "request/request.h"
+#include "request/priority.h"
 #include "router/router_core.h"
 
 namespace baton {

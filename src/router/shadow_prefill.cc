@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "agent/scoped_id.h"
+#include "request/priority.h"
 
 namespace baton {
 
@@ -16,22 +17,19 @@ ClientRequest ShadowOf(RequestRecord& record) {
   shadow.id = NameOf(ShadowId(record));
   shadow.served = request.served;
   shadow.session = request.session;
-  shadow.tenant = request.tenant;
-  shadow.span = request.span;
-  shadow.cache_salt = request.cache_salt;
-  shadow.tokens.reserve(request.tokens.size() + made.size());
-  shadow.tokens.assign(request.tokens.begin(), request.tokens.end());
-  shadow.tokens.insert(shadow.tokens.end(), made.begin(), made.end());
+  shadow.spec = request.spec;
+  shadow.spec.sampling = {};  // it generates nothing
+  shadow.spec.tokens.Append(made);
   shadow.context.holder = record.prefilled_by;
-  shadow.context.tokens = static_cast<int32_t>(request.tokens.size());
-  shadow.priority = kBackgroundPriority;
+  shadow.context.tokens = static_cast<int32_t>(request.spec.tokens.size());
+  shadow.spec.priority = kBackgroundPriority;
   shadow.prefill_only = true;
   return shadow;
 }
 
 std::vector<BlockKey> GrownKeys(const RequestRecord& record, std::vector<BlockKey> first) {
   if (first.empty()) return ToRoute(record.request).keys;
-  const std::span<const TokenId> tokens(record.request.tokens);
+  const std::span<const TokenId> tokens(record.request.spec.tokens);
   const std::vector<BlockKey> rest = BlockKeys(first.back(), tokens.subspan(first.size() * kBlockTokens));
   first.insert(first.end(), rest.begin(), rest.end());
   return first;

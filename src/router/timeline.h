@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
-#include "request/request.h"
+#include "request/answers.h"
 
 namespace baton {
 

@@ -19,6 +19,27 @@ std::vector<TokenId> Tokens(const Field& field) {
   return {field.begin(), field.end()};
 }
 
+// What both kinds of job have of a spec, under the same names; a prefill job has no sampling but max_tokens.
+template <typename Job>
+void WriteSpec(const RequestSpec& spec, Job& proto) {
+  proto.mutable_tokens()->Assign(spec.tokens.begin(), spec.tokens.end());
+  proto.set_cache_salt(spec.cache_domain);
+  proto.set_tenant(spec.tenant);
+  proto.set_priority(spec.priority);
+  proto.set_handicap_us(absl::ToInt64Microseconds(spec.arrival_offset));
+  proto.set_traceparent(spec.traceparent);
+}
+
+template <typename Job>
+RequestSpec ReadSpec(const Job& proto) {
+  return {.tokens = Tokens(proto.tokens()),
+          .cache_domain = proto.cache_salt(),
+          .tenant = proto.tenant(),
+          .priority = proto.priority(),
+          .arrival_offset = absl::Microseconds(proto.handicap_us()),
+          .traceparent = proto.traceparent()};
+}
+
 TokenLogprobs FromProto(const v1::TokenLogprobs& proto) {
   TokenLogprobs result{.logprob = proto.logprob()};
   const int n = std::min(proto.top_ids_size(), proto.top_logprobs_size());
@@ -168,32 +189,21 @@ WorkerLoad FromProto(const worker::v1::Load& proto) {
 worker::v1::PrefillJob ToProto(const PrefillJob& job) {
   worker::v1::PrefillJob proto;
   proto.set_request_id(job.request_id);
-  proto.mutable_tokens()->Assign(job.tokens.begin(), job.tokens.end());
-  proto.set_cache_salt(job.cache_salt);
-  proto.set_max_new_tokens(job.max_new_tokens);
-  proto.set_priority(job.priority);
+  WriteSpec(job.spec, proto);
+  proto.set_max_new_tokens(job.spec.sampling.max_tokens);
   proto.set_decode_worker(job.decode_worker);
   proto.set_open(job.open);
-  proto.set_handicap_us(absl::ToInt64Microseconds(job.handicap));
-  proto.set_traceparent(job.traceparent);
-  proto.set_tenant(job.tenant);
   *proto.mutable_lease() = ToProto(job.lease);
   return proto;
 }
 
 PrefillJob FromProto(const worker::v1::PrefillJob& proto) {
-  PrefillJob job;
-  job.request_id = proto.request_id();
-  job.tokens = Tokens(proto.tokens());
-  job.cache_salt = proto.cache_salt();
-  job.max_new_tokens = proto.max_new_tokens();
-  job.priority = proto.priority();
-  job.decode_worker = proto.decode_worker();
-  job.open = proto.open();
-  job.handicap = absl::Microseconds(proto.handicap_us());
-  job.traceparent = proto.traceparent();
-  job.tenant = proto.tenant();
-  job.lease = FromProto(proto.lease());
+  PrefillJob job{.request_id = proto.request_id(),
+                 .spec = ReadSpec(proto),
+                 .decode_worker = proto.decode_worker(),
+                 .open = proto.open(),
+                 .lease = FromProto(proto.lease())};
+  job.spec.sampling.max_tokens = proto.max_new_tokens();
   return job;
 }
 
@@ -205,7 +215,7 @@ worker::v1::PrefillAppend ToProto(const PrefillAppend& append) {
   proto.set_last(append.last);
   proto.set_max_new_tokens(append.max_new_tokens);
   proto.set_decode_worker(append.decode_worker);
-  if (append.handicap) proto.set_handicap_us(absl::ToInt64Microseconds(*append.handicap));
+  if (append.arrival_offset) proto.set_handicap_us(absl::ToInt64Microseconds(*append.arrival_offset));
   *proto.mutable_lease() = ToProto(append.lease);
   return proto;
 }
@@ -218,7 +228,7 @@ PrefillAppend FromProto(const worker::v1::PrefillAppend& proto) {
   append.last = proto.last();
   append.max_new_tokens = proto.max_new_tokens();
   append.decode_worker = proto.decode_worker();
-  if (proto.has_handicap_us()) append.handicap = absl::Microseconds(proto.handicap_us());
+  if (proto.has_handicap_us()) append.arrival_offset = absl::Microseconds(proto.handicap_us());
   append.lease = FromProto(proto.lease());
   return append;
 }
@@ -276,33 +286,22 @@ PrefillDone FromProto(const worker::v1::PrefillDone& proto) {
 worker::v1::DecodeJob ToProto(const DecodeJob& job) {
   worker::v1::DecodeJob proto;
   proto.set_request_id(job.request_id);
+  WriteSpec(job.spec, proto);
+  *proto.mutable_sampling() = ToProto(job.spec.sampling);
   proto.set_reservation_id(job.reservation.id.value());
   proto.set_generation(job.reservation.generation.value());
   proto.set_decode_incarnation(job.decode_incarnation.value());
   proto.set_blocks(job.blocks);
-  proto.mutable_tokens()->Assign(job.tokens.begin(), job.tokens.end());
-  proto.set_cache_salt(job.cache_salt);
-  *proto.mutable_sampling() = ToProto(job.sampling);
-  proto.set_tenant(job.tenant);
-  proto.set_priority(job.priority);
-  proto.set_handicap_us(absl::ToInt64Microseconds(job.handicap));
-  proto.set_traceparent(job.traceparent);
   return proto;
 }
 
 DecodeJob FromProto(const worker::v1::DecodeJob& proto) {
-  DecodeJob job;
-  job.request_id = proto.request_id();
-  job.reservation = {ReservationId(proto.reservation_id()), Generation(proto.generation())};
-  job.decode_incarnation = Incarnation(proto.decode_incarnation());
-  job.blocks = proto.blocks();
-  job.tokens = Tokens(proto.tokens());
-  job.cache_salt = proto.cache_salt();
-  job.sampling = FromProto(proto.sampling());
-  job.tenant = proto.tenant();
-  job.priority = proto.priority();
-  job.handicap = absl::Microseconds(proto.handicap_us());
-  job.traceparent = proto.traceparent();
+  DecodeJob job{.request_id = proto.request_id(),
+                .spec = ReadSpec(proto),
+                .reservation = {ReservationId(proto.reservation_id()), Generation(proto.generation())},
+                .decode_incarnation = Incarnation(proto.decode_incarnation()),
+                .blocks = proto.blocks()};
+  job.spec.sampling = FromProto(proto.sampling());
   return job;
 }
 

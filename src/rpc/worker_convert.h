@@ -3,7 +3,8 @@
 
 #include "absl/status/statusor.h"
 #include "model/weights.h"
-#include "request/request.h"
+#include "request/answers.h"
+#include "request/jobs.h"
 #include "router/worker_state.h"
 #include "worker.pb.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "request/request.h"
+#include "request/answers.h"
 #include "router/request_record.h"
 
 namespace baton {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/served_model.h"
-#include "request/request.h"
+#include "request/answers.h"
 #include "router/dispatcher.h"
 #include "simulator/workers.h"
 
@@ -18,7 +18,7 @@ struct SimulatedRequest {
   RequestId id{};
   std::string model{};
   std::string session{};  // empty: none
-  std::string cache_salt{};
+  std::string cache_domain{};
   std::vector<PromptSegment> segments{};
   Join join = Join::kOrder;
   int32_t max_tokens = 0;

@@ -66,7 +66,7 @@ class SessionRunner {
     request.id = absl::StrCat("session ", s, " turn ", turn, " attempt ", attempt);
     request.model = sessions_[s][turn].model;
     request.session = absl::StrCat("session ", s);
-    request.cache_salt = options_.share ? "shared" : request.id;
+    request.cache_domain = options_.share ? "shared" : request.id;
     request.segments = {contexts_[s]};
     request.max_tokens = sessions_[s][turn].output;
     const RequestId id = request.id;

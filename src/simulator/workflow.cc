@@ -61,7 +61,7 @@ class Runner {
       for (const char* model : {SimulatedCluster::kModel, SimulatedCluster::kPaced}) {
         if (model == SimulatedCluster::kPaced && !has_paced_) continue;
         const std::string name = absl::StrCat("warm ", tokens, " ", model);
-        SimulatedRequest request{.id = name, .model = model, .cache_salt = name, .max_tokens = 1};
+        SimulatedRequest request{.id = name, .model = model, .cache_domain = name, .max_tokens = 1};
         request.segments.emplace_back(TokensOf({name, tokens}));
         cluster_.Submit(0, std::move(request), nullptr);
         cluster_.RunUntilIdle();
@@ -111,7 +111,7 @@ class Runner {
     SimulatedRequest request;
     request.id = IdOf(w, agent.name);
     request.model = agent.paced && has_paced_ ? SimulatedCluster::kPaced : SimulatedCluster::kModel;
-    request.cache_salt = options_.share ? "shared" : absl::StrCat(w);
+    request.cache_domain = options_.share ? "shared" : absl::StrCat(w);
     request.max_tokens = agent.output;
     request.workflow = absl::StrCat("workflow ", w);
     request.agent = agent.name;

@@ -71,22 +71,24 @@ class KvPeer {
   DecodeJob Job(const std::string& salt) {
     DecodeJob job;
     job.request_id = absl::StrCat("r", ++requests_);
-    for (int i = 0; i <= kKvTokens; ++i) job.tokens.push_back(2 + i * 7 % 250);
-    job.cache_salt = salt;
+    std::vector<TokenId> tokens;
+    for (int i = 0; i <= kKvTokens; ++i) tokens.push_back(2 + i * 7 % 250);
+    job.spec.tokens = std::move(tokens);
+    job.spec.cache_domain = salt;
     job.decode_incarnation = info_.incarnation;
     job.blocks = kKvBlocks;
-    job.sampling.temperature = 0;
-    job.sampling.max_tokens = 12;
-    job.sampling.ignore_eos = true;
+    job.spec.sampling.temperature = 0;
+    job.spec.sampling.max_tokens = 12;
+    job.spec.sampling.ignore_eos = true;
     return job;
   }
   Reserved Reserve(const DecodeJob& job) {
-    const std::span kv_tokens = std::span(job.tokens).first(kKvTokens);
+    const std::span kv_tokens = std::span(job.spec.tokens).first(kKvTokens);
     const ReserveRequest reserve{.request_id = job.request_id,
                                  .writer = Incarnation(1),
-                                 .keys = BlockKeys(RootKey(info_.module_digest, job.cache_salt), kv_tokens),
+                                 .keys = BlockKeys(RootKey(info_.module_digest, job.spec.cache_domain), kv_tokens),
                                  .kv_tokens = kKvTokens,
-                                 .max_new_tokens = job.sampling.max_tokens};
+                                 .max_new_tokens = job.spec.sampling.max_tokens};
     const auto reply = FromProto(Ask<kv::v1::ReserveReply>(&kv::v1::KvTransfer::Stub::Reserve, ToProto(reserve)));
     return std::get<Reserved>(reply.value());
   }

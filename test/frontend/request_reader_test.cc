@@ -47,21 +47,21 @@ TEST_CASE("segments are tokenised on their own and joined, after the tokenizer's
   request.mutable_segments()->add_segments()->set_text("!");
   auto read = ReadRequest(request, models, absl::UnixEpoch());
   REQUIRE(read.ok());
-  CHECK(read->tokens == std::vector<TokenId>{200, 201, 'h', 'i', 7, '!'});
+  CHECK(read->spec.tokens == std::vector<TokenId>{200, 201, 'h', 'i', 7, '!'});
 
   request.mutable_segments()->mutable_segments()->DeleteSubrange(0, 1);
   read = ReadRequest(request, models, absl::UnixEpoch());
   REQUIRE(read.ok());
-  CHECK(read->tokens == std::vector<TokenId>{7, '!'});
+  CHECK(read->spec.tokens == std::vector<TokenId>{7, '!'});
 }
 
 TEST_CASE("unset sampling fields have the documented defaults") {
   const auto read = ReadRequest(Text("hello"), OneByteModel(), absl::UnixEpoch());
   REQUIRE(read.ok());
-  CHECK(read->sampling.max_tokens == 59);  // what the context has left is less than 512
-  CHECK(read->sampling.temperature == 1);
-  CHECK_FALSE(read->sampling.seed.has_value());
-  CHECK(read->priority == 0);
+  CHECK(read->spec.sampling.max_tokens == 59);  // what the context has left is less than 512
+  CHECK(read->spec.sampling.temperature == 1);
+  CHECK_FALSE(read->spec.sampling.seed.has_value());
+  CHECK(read->spec.priority == 0);
   CHECK_FALSE(read->prefill_only);
 }
 
@@ -78,11 +78,11 @@ TEST_CASE("what the client leaves unset is the model's default, and what it sets
   v1::GenerateRequest request = Text("hello");
   auto read = ReadRequest(request, models, absl::UnixEpoch());
   REQUIRE(read.ok());
-  CHECK(read->sampling.temperature == 0.5f);
-  CHECK(read->sampling.top_k == 20);
-  CHECK(read->sampling.top_p == 0.25f);
-  CHECK(read->sampling.min_p == 0.125f);
-  CHECK(read->sampling.repetition_penalty == 1.5f);
+  CHECK(read->spec.sampling.temperature == 0.5f);
+  CHECK(read->spec.sampling.top_k == 20);
+  CHECK(read->spec.sampling.top_p == 0.25f);
+  CHECK(read->spec.sampling.min_p == 0.125f);
+  CHECK(read->spec.sampling.repetition_penalty == 1.5f);
 
   v1::Sampling& given = *request.mutable_sampling();
   given.set_temperature(0);
@@ -92,11 +92,11 @@ TEST_CASE("what the client leaves unset is the model's default, and what it sets
   given.set_repetition_penalty(1);
   read = ReadRequest(request, models, absl::UnixEpoch());
   REQUIRE(read.ok());
-  CHECK(read->sampling.temperature == 0);
-  CHECK(read->sampling.top_k == 0);
-  CHECK(read->sampling.top_p == 1);
-  CHECK(read->sampling.min_p == 0);
-  CHECK(read->sampling.repetition_penalty == 1);
+  CHECK(read->spec.sampling.temperature == 0);
+  CHECK(read->spec.sampling.top_k == 0);
+  CHECK(read->spec.sampling.top_p == 1);
+  CHECK(read->spec.sampling.min_p == 0);
+  CHECK(read->spec.sampling.repetition_penalty == 1);
 }
 
 TEST_CASE("a bad field is refused by name, value and limit") {
@@ -317,7 +317,7 @@ TEST_CASE("references are read with their options, between the tokens around the
   request.set_join(v1::JOIN_ARRIVAL);
   const auto read = ReadRequest(request, OneByteModel(), absl::UnixEpoch());
   REQUIRE(read.ok());
-  CHECK(read->tokens.empty());
+  CHECK(read->spec.tokens.empty());
   CHECK(read->join == Join::kArrival);
   REQUIRE(read->segments.size() == 4);
   using Ids = std::vector<TokenId>;
@@ -425,7 +425,7 @@ TEST_CASE("a chat is rendered with its roles and contents") {
   second.set_content("yes");
   const auto read = ReadRequest(request, models, absl::UnixEpoch());
   REQUIRE(read.ok());
-  CHECK(std::string(read->tokens.begin(), read->tokens.end()) == "<user>hi<bot>yes!");
+  CHECK(std::string(read->spec.tokens.begin(), read->spec.tokens.end()) == "<user>hi<bot>yes!");
   while (request.chat().messages_size() <= 4096) *request.mutable_chat()->add_messages() = request.chat().messages(0);
   CHECK(error() == "chat.messages: expected 1 to 4096, got 4097");
   request.mutable_chat()->clear_messages();

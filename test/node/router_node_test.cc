@@ -30,9 +30,9 @@ TEST_CASE("a request passes both workers and its tokens reach the client") {
   CHECK(decode.reservation == ReservationRef{ReservationId(5), Generation(6)});
   CHECK(decode.decode_incarnation == Incarnation(22));
   CHECK(decode.blocks == 2);
-  CHECK(decode.tokens.size() == 5);
-  CHECK(decode.sampling.seed == 99);
-  CHECK(decode.sampling.max_tokens == 8);
+  CHECK(decode.spec.tokens.size() == 5);
+  CHECK(decode.spec.sampling.seed == 99);
+  CHECK(decode.spec.sampling.max_tokens == 8);
   c.decode->Send(TokensEvent("r", "wor", std::nullopt));
   Await("tokens to be counted before the end",
         [&] { return MetricValue(c.metrics, "baton_completion_tokens_total") >= 3; });

@@ -8,6 +8,7 @@
 #include "base/strings.h"
 #include "catch.h"
 #include "model/byte_model.h"
+#include "request/priority.h"
 #include "router/dispatcher.h"
 #include "router/worker_names.h"
 #include "seeds.h"
@@ -168,10 +169,10 @@ class RandomRequests {
   ClientRequest Draw() {
     ClientRequest request;
     request.id = absl::StrCat("r", Below(kNames));
-    request.cache_salt = Below(2) == 0 ? "" : "tenant-b";
+    request.spec.cache_domain = Below(2) == 0 ? "" : "tenant-b";
     request.served = &model_;
     request.has_max_tokens = true;
-    request.sampling.max_tokens = Below(4) == 0 ? 100 : 8;  // 100 may prove too many
+    request.spec.sampling.max_tokens = Below(4) == 0 ? 100 : 8;  // 100 may prove too many
     request.prefill_only = Below(8) == 0;
     for (int i = Below(5); i >= 0; --i) {
       if (Below(2) == 0) {
@@ -188,24 +189,25 @@ class RandomRequests {
     };
     if (!std::ranges::all_of(request.segments, is_text)) return request;
     for (const PromptSegment& segment : request.segments) {
-      const auto& ids = std::get<std::vector<TokenId>>(segment);
-      request.tokens.insert(request.tokens.end(), ids.begin(), ids.end());
+      request.spec.tokens.Append(std::get<std::vector<TokenId>>(segment));
     }
     request.segments.clear();
-    request.sampling.max_tokens = 8;
+    request.spec.sampling.max_tokens = 8;
     return request;
   }
 
   void Submit() {
     const ClientRequest request = Draw();
-    Accepted accepted{.name = {request.cache_salt, request.id}};
+    Accepted accepted{.name = {request.spec.cache_domain, request.id}};
     accepted.segments = request.segments;
     accepted.prefill_only = request.prefill_only;
-    if (accepted.segments.empty()) accepted.segments.emplace_back(request.tokens);
+    if (accepted.segments.empty()) {
+      accepted.segments.emplace_back(std::vector<TokenId>(request.spec.tokens.begin(), request.spec.tokens.end()));
+    }
     for (const PromptSegment& segment : accepted.segments) {
       const auto* reference = std::get_if<Reference>(&segment);
       if (reference == nullptr) continue;
-      const auto found = latest_.find({request.cache_salt, reference->upstream});
+      const auto found = latest_.find({request.spec.cache_domain, reference->upstream});
       accepted.upstreams.push_back(found == latest_.end() ? kUnbound : found->second);
     }
     const auto ticket = dispatcher_.Submit(Prepare(request), now_);
@@ -247,7 +249,7 @@ class RandomRequests {
   void CheckRefusal(const ClientRequest& request, const absl::Status& status) {
     INFO(status);
     CHECK(status.message().find("tenant-b") == std::string::npos);  // no tenant is told of the other
-    const auto same = latest_.find({request.cache_salt, request.id});
+    const auto same = latest_.find({request.spec.cache_domain, request.id});
     if (absl::IsAlreadyExists(status)) CHECK(same != latest_.end());
     if (request.segments.empty()) CHECK((absl::IsAlreadyExists(status) || absl::IsResourceExhausted(status)));
   }
@@ -274,15 +276,15 @@ class RandomRequests {
   void Told(const PrefillJob& job) {
     if (job.request_id.find('~') != std::string::npos) {
       REQUIRE(following_ != nullptr);
-      CHECK(IsBackground(job.priority));
+      CHECK(IsBackground(job.spec.priority));
       CHECK(job.open);
       following_->worker_id = job.request_id;
-      following_->prompt.assign(job.tokens.begin(), job.tokens.end());
+      following_->prompt.assign(job.spec.tokens.begin(), job.spec.tokens.end());
       return;
     }
-    Accepted& request = all_[latest_.at({job.cache_salt, job.request_id.substr(0, job.request_id.find('#'))})];
+    Accepted& request = all_[latest_.at({job.spec.cache_domain, job.request_id.substr(0, job.request_id.find('#'))})];
     request.worker_id = job.request_id;
-    request.prompt.assign(job.tokens.begin(), job.tokens.end());
+    request.prompt.assign(job.spec.tokens.begin(), job.spec.tokens.end());
     if (!job.open) Complete(request);
   }
   void Told(const PrefillAppend& append) {
@@ -308,7 +310,7 @@ class RandomRequests {
   }
   void Told(const DecodeJob& job) {
     Accepted& request = Called(job.request_id);
-    CHECK(std::string(job.tokens.begin(), job.tokens.end()) == request.prompt);
+    CHECK(std::string(job.spec.tokens.begin(), job.spec.tokens.end()) == request.prompt);
     request.decoding = true;
   }
 

@@ -46,7 +46,7 @@ TEST_CASE("the workflows of a tenant are listed, the latest first") {
   const auto submit = [&d](const std::string& id, const std::string& workflow, const std::string& tenant) {
     ClientRequest request = d.Request(id, "x");
     request.workflow = workflow;
-    request.cache_salt = tenant;
+    request.spec.cache_domain = tenant;
     REQUIRE(d.Submit(request).ok());
     d.now += absl::Seconds(1);
   };
@@ -148,16 +148,16 @@ TEST_CASE("a prompt that is complete when no decode worker is there waits at no 
 TEST_CASE("a prefill worker is told whose prompt it is, and that counts as its tenant's") {
   Driven d(false, {}, RouterLimits{.live_requests = 3});
   ClientRequest request = d.Request("r", "ab");
-  request.tenant = "team";
+  request.spec.tenant = "team";
   REQUIRE(d.Submit(request).ok());
   const auto actions = (*d).TakeActions();
   REQUIRE(actions.size() == 1);
-  CHECK(std::get<PrefillJob>(std::get<WorkerCommand>(actions[0]).what).tenant == "team");
+  CHECK(std::get<PrefillJob>(std::get<WorkerCommand>(actions[0]).what).spec.tenant == "team");
   request.id = "s";
   CHECK(d.Submit(request).ok());
   request.id = "t";
   CHECK(absl::IsResourceExhausted(d.Submit(request).status()));
-  request.tenant = "another";
+  request.spec.tenant = "another";
   CHECK(d.Submit(request).ok());
 }
 
@@ -209,7 +209,7 @@ TEST_CASE("a request that is refused leaves nothing behind") {
 TEST_CASE("requests of two tenants may have one name, and neither is told of the other") {
   Driven d;
   ClientRequest ours = d.Request("r", "ab"), theirs = d.Request("r", "cd");
-  theirs.cache_salt = "tenant";
+  theirs.spec.cache_domain = "tenant";
   REQUIRE(d.Submit(ours).ok());
   const auto ticket = d.Submit(theirs);
   REQUIRE(ticket.ok());
@@ -218,7 +218,7 @@ TEST_CASE("requests of two tenants may have one name, and neither is told of the
   CHECK(absl::IsAlreadyExists(twice));
   CHECK(twice.message().find("tenant") == absl::string_view::npos);
   ClientRequest down = d.Request("down", "");
-  down.cache_salt = "third";
+  down.spec.cache_domain = "third";
   down.segments = {Reference{.upstream = "r"}};
   CHECK(absl::IsNotFound(d.Submit(down).status()));
   (*d).Cancel(*ticket, d.now);
@@ -254,11 +254,11 @@ TEST_CASE("a refused request leaves those that wait for it waiting, and harms no
   CHECK(absl::IsInvalidArgument(d.Submit(up).status()));
   CHECK(d.Take().empty());
   ClientRequest other = d.Request("other", "");
-  other.cache_salt = "tenant";
+  other.spec.cache_domain = "tenant";
   other.segments = {std::vector<TokenId>{'o'}, Reference{.upstream = "up", .announced = true}};
   REQUIRE(d.Submit(other).ok());
   CHECK(d.Take() == Lines{"prefill-1: open other#ab.3 "});
-  up.sampling.max_tokens = 4;
+  up.spec.sampling.max_tokens = 4;
   REQUIRE(d.Submit(up).ok());
   d.Take();
   d.Prefilled("up");
@@ -282,8 +282,8 @@ TEST_CASE("a hand-off that stands when its request has ended is given up, and no
 RequestTicket Talk(Driven& driven, const RequestId& id, const std::string& tenant = "") {
   ClientRequest request = driven.Request(id, "abc", 40);
   request.session = "s";
-  request.tenant = tenant;
-  request.cache_salt = "tenant";
+  request.spec.tenant = tenant;
+  request.spec.cache_domain = "tenant";
   const auto ticket = driven.Submit(std::move(request));
   REQUIRE(ticket.ok());
   driven.Take();
@@ -330,7 +330,7 @@ TEST_CASE("as many of a prompt's blocks count as cached as its prefill worker sa
   for (const auto& [computed, uncached] : std::map<int32_t, int64_t>{{0, 60}, {31, 44}, {59, 12}}) {
     INFO(computed);
     ClientRequest request = d.Request("r", prompt);
-    request.cache_salt = absl::StrCat("salt", computed);
+    request.spec.cache_domain = absl::StrCat("salt", computed);
     const RouteRequest route = ToRoute(request);
     REQUIRE(d.Submit(request).ok());
     d.Take();
@@ -368,7 +368,7 @@ TEST_CASE("a request that its client has let go of ends when nobody else waits f
 TEST_CASE("a decode worker that leaves out log probabilities fails the request, and is told to stop") {
   Driven d;
   ClientRequest request = d.Request("r", "abc");
-  request.sampling.logprobs = 0;
+  request.spec.sampling.logprobs = 0;
   REQUIRE(d.Submit(request).ok());
   d.Take();
   d.Prefilled("r");
@@ -413,7 +413,7 @@ TEST_CASE("what a shadow has computed counts as cached at its worker") {
   driven.Made(driven.NameOf("r"), "0123456789abcdef0123456789abcde", FinishReason::kStop);
   driven.Take();
   ClientRequest next = driven.Request("next", "abc0123456789abcdef0123456789abcdef0123456789abcde and more");
-  next.cache_salt = "tenant";
+  next.spec.cache_domain = "tenant";
   const std::optional<RouteRequest> route = Prepare(next).route;
   REQUIRE(route->prompt_tokens == 59);
   CHECK((*driven).core().FewestUncached(*route) == 59 - 16);
@@ -467,8 +467,8 @@ TEST_CASE(
   REQUIRE((*d).core().live_requests() == 1);
   const auto next = [&](const std::string& prompt) {
     ClientRequest request = d.Request("next", prompt);
-    request.tenant = tenant;
-    request.cache_salt = "tenant";
+    request.spec.tenant = tenant;
+    request.spec.cache_domain = "tenant";
     request.session = "s";
     REQUIRE(d.Submit(request).ok());
     d.Take();

@@ -25,7 +25,7 @@ inline WorkerInfo BytesWorker(WorkerRole role, const std::string& name, uint64_t
           .max_batch = 8};
 }
 
-inline std::string TextOf(const std::vector<TokenId>& tokens) { return {tokens.begin(), tokens.end()}; }
+inline std::string TextOf(std::span<const TokenId> tokens) { return {tokens.begin(), tokens.end()}; }
 
 // A dispatcher with a worker of each kind, which calls them by their requests' ids; actions are lines of text.
 class Driven {
@@ -45,8 +45,8 @@ class Driven {
     ClientRequest request;
     request.id = id;
     request.served = &model_;
-    request.tokens.assign(prompt.begin(), prompt.end());
-    request.sampling.max_tokens = max_tokens;
+    request.spec.tokens = std::vector<TokenId>(prompt.begin(), prompt.end());
+    request.spec.sampling.max_tokens = max_tokens;
     request.has_max_tokens = true;
     return request;
   }
@@ -115,18 +115,18 @@ class Driven {
   std::string Line(const PrefillJob& job) {
     const RequestId id = job.request_id.substr(0, job.request_id.find('#'));
     names_[id] = job.request_id;
-    tokens_[job.request_id] = static_cast<int32_t>(job.tokens.size());
-    handicaps.push_back(job.handicap);
-    return absl::StrCat(job.open ? "open " : "prefill ", job.request_id, " ", TextOf(job.tokens));
+    tokens_[job.request_id] = static_cast<int32_t>(job.spec.tokens.size());
+    handicaps.push_back(job.spec.arrival_offset);
+    return absl::StrCat(job.open ? "open " : "prefill ", job.request_id, " ", TextOf(job.spec.tokens));
   }
   std::string Line(const PrefillAppend& append) {
-    appended = append.tokens;
+    appended.assign(append.tokens.begin(), append.tokens.end());
     if (append.restart) tokens_[append.request_id] = 0;
     tokens_[append.request_id] += static_cast<int32_t>(append.tokens.size());
     return absl::StrCat(append.last ? "close " : "append ", append.request_id, " ", TextOf(append.tokens));
   }
   static std::string Line(const DecodeJob& job) {
-    return absl::StrCat("decode ", job.request_id, " ", TextOf(job.tokens));
+    return absl::StrCat("decode ", job.request_id, " ", TextOf(job.spec.tokens));
   }
   static std::string Line(const CancelJob& cancel) { return absl::StrCat("cancel ", cancel.request_id); }
 

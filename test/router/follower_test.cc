@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "request/priority.h"
 #include "router/dispatcher_world.h"
 
 namespace baton {
@@ -19,7 +20,7 @@ ClientRequest FollowingPrompt(const Driven& d, const std::string& before, const 
 // A call that decodes.
 RequestTicket Decoding(Driven& d, const std::string& session = "", const std::string& tenant = "t") {
   ClientRequest request = d.Request("call", "ab", /*max_tokens=*/40);
-  request.cache_salt = tenant;
+  request.spec.cache_domain = tenant;
   request.session = session;
   const auto ticket = d.Submit(request);
   REQUIRE(ticket.ok());
@@ -46,13 +47,13 @@ TEST_CASE("what follows a call is prefilled while the call decodes, and the next
   CHECK(d.Take() == Lines{"t/call says w after 0", "t/call ends OK, 18 tokens", "prefill-1: close call~2#ab.2 w!"});
 
   ClientRequest next = d.Request("next", absl::StrCat(kFixed, "ghijklmnopqrstuv+w!?"));
-  next.cache_salt = "t";
+  next.spec.cache_domain = "t";
   const auto uncached = [&] { return (*d).core().FewestUncached(*Prepare(next).route); };
   CHECK(uncached() == 36);
   d.Prefilled("call~2");
   CHECK(d.Take() == Lines{"a follower ends OK"});
   CHECK(uncached() == 36 - 32);
-  next.cache_salt = "another";
+  next.spec.cache_domain = "another";
   CHECK(uncached() == 36);
   CHECK((*d).core().live_requests() == 0);
   CHECK((*d).graph().counts().kept == 1);  // the call's output, and nothing of the follower's
@@ -61,8 +62,8 @@ TEST_CASE("what follows a call is prefilled while the call decodes, and the next
 TEST_CASE("a follower is its call's tenant's and session's, and runs after all that clients wait for") {
   Driven d;
   ClientRequest request = d.Request("call", "ab");
-  request.cache_salt = "t";
-  request.tenant = "tenant";
+  request.spec.cache_domain = "t";
+  request.spec.tenant = "tenant";
   request.session = "s";
   request.workflow = "w";
   request.deadline = d.now + absl::Seconds(5);
@@ -70,15 +71,15 @@ TEST_CASE("a follower is its call's tenant's and session's, and runs after all t
   call.id = "t/call";
   call.request = request;
   ClientRequest prompt = FollowingPrompt(d, "x");
-  prompt.cache_salt = "stolen";
+  prompt.spec.cache_domain = "stolen";
   const ClientRequest follower = FollowerOf(call, prompt, 7);
   CHECK(follower.id == "call~7");
-  CHECK(follower.cache_salt == "t");
-  CHECK(follower.tenant == "tenant");
+  CHECK(follower.spec.cache_domain == "t");
+  CHECK(follower.spec.tenant == "tenant");
   CHECK(follower.session == "s");
   CHECK(follower.workflow == "w");
   CHECK(follower.deadline == request.deadline);
-  CHECK(follower.priority == kBackgroundPriority);
+  CHECK(follower.spec.priority == kBackgroundPriority);
   CHECK(follower.prefill_only);
 }
 
@@ -106,7 +107,7 @@ TEST_CASE("a call that is let go goes on for its readers, and not for its follow
   Driven d;
   const RequestTicket call = Decoding(d);
   ClientRequest reader = d.Request("reader", "");
-  reader.cache_salt = "t";
+  reader.spec.cache_domain = "t";
   reader.segments = {Reference{.upstream = "call"}};
   const auto reading = d.Submit(reader);
   REQUIRE(reading.ok());

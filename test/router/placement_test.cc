@@ -194,8 +194,8 @@ TEST_CASE("one name under many salts is many sessions, which spread over workers
     ClientRequest request;
     request.served = &model;
     request.session = "main";
-    request.tokens.assign(100, 7);
-    request.cache_salt = absl::StrCat("tenant", tenant);
+    request.spec.tokens = std::vector<TokenId>(100, 7);
+    request.spec.cache_domain = absl::StrCat("tenant", tenant);
     for (int turn = 0; turn < 2; ++turn) {
       request.id = absl::StrCat("r", turn);
       ++share[ChoosePrefill(prefill, ToRoute(request), {})->link];

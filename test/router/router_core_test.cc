@@ -1,4 +1,5 @@
-#include "request/request.h"
+#include "request/answers.h"
+#include "request/priority.h"
 #include "router_core_world.h"
 
 namespace baton {

@@ -18,34 +18,34 @@ TEST_CASE("jobs and results survive the wire") {
   job.reservation = {ReservationId(1ull << 63), Generation(7)};
   job.decode_incarnation = Incarnation(~0ull);
   job.blocks = 3;
-  job.tokens = {0, 5, 49151};
-  job.cache_salt = std::string("tenant");
-  job.sampling.temperature = 0;
-  job.sampling.top_k = 40;
-  job.sampling.seed = 0;
-  job.sampling.max_tokens = 9;
-  job.sampling.stop = {"a", "b"};
-  job.sampling.stop_ids = {2};
-  job.sampling.ignore_eos = true;
-  job.sampling.logprobs = 0;
-  job.tenant = std::string("team");
-  job.priority = -4;
-  job.handicap = absl::Milliseconds(-1500);
+  job.spec.tokens = std::vector<TokenId>{0, 5, 49151};
+  job.spec.cache_domain = std::string("tenant");
+  job.spec.sampling.temperature = 0;
+  job.spec.sampling.top_k = 40;
+  job.spec.sampling.seed = 0;
+  job.spec.sampling.max_tokens = 9;
+  job.spec.sampling.stop = {"a", "b"};
+  job.spec.sampling.stop_ids = {2};
+  job.spec.sampling.ignore_eos = true;
+  job.spec.sampling.logprobs = 0;
+  job.spec.tenant = std::string("team");
+  job.spec.priority = -4;
+  job.spec.arrival_offset = absl::Milliseconds(-1500);
   const DecodeJob back = FromProto(ToProto(job));
   CHECK(back.reservation == job.reservation);
   CHECK(back.decode_incarnation == job.decode_incarnation);
-  CHECK(back.tokens == job.tokens);
-  CHECK(back.cache_salt == "tenant");
-  CHECK(back.sampling.temperature == 0);
-  CHECK(back.sampling.top_p == 1);
-  CHECK(back.sampling.seed == 0);
-  CHECK(back.sampling.stop == job.sampling.stop);
-  CHECK(back.sampling.stop_ids == job.sampling.stop_ids);
-  CHECK(back.sampling.ignore_eos);
-  CHECK(back.sampling.logprobs == 0);
-  CHECK(back.tenant == "team");
-  CHECK(back.priority == -4);
-  CHECK(back.handicap == absl::Milliseconds(-1500));
+  CHECK(back.spec.tokens == job.spec.tokens);
+  CHECK(back.spec.cache_domain == "tenant");
+  CHECK(back.spec.sampling.temperature == 0);
+  CHECK(back.spec.sampling.top_p == 1);
+  CHECK(back.spec.sampling.seed == 0);
+  CHECK(back.spec.sampling.stop == job.spec.sampling.stop);
+  CHECK(back.spec.sampling.stop_ids == job.spec.sampling.stop_ids);
+  CHECK(back.spec.sampling.ignore_eos);
+  CHECK(back.spec.sampling.logprobs == 0);
+  CHECK(back.spec.tenant == "team");
+  CHECK(back.spec.priority == -4);
+  CHECK(back.spec.arrival_offset == absl::Milliseconds(-1500));
   CHECK_FALSE(FromProto(ToProto(SamplingParams{})).seed.has_value());
   CHECK_FALSE(FromProto(ToProto(SamplingParams{})).logprobs.has_value());
 
@@ -81,14 +81,14 @@ TEST_CASE("jobs and results survive the wire") {
 
 TEST_CASE("a prefill job's place in the order survives the wire, and keeping it does too") {
   PrefillJob job;
-  job.handicap = absl::Seconds(3);
-  job.tenant = std::string("team");
-  CHECK(FromProto(ToProto(job)).handicap == absl::Seconds(3));
-  CHECK(FromProto(ToProto(job)).tenant == "team");
+  job.spec.arrival_offset = absl::Seconds(3);
+  job.spec.tenant = std::string("team");
+  CHECK(FromProto(ToProto(job)).spec.arrival_offset == absl::Seconds(3));
+  CHECK(FromProto(ToProto(job)).spec.tenant == "team");
   PrefillAppend append;
-  CHECK_FALSE(FromProto(ToProto(append)).handicap.has_value());
-  append.handicap = absl::ZeroDuration();
-  CHECK(FromProto(ToProto(append)).handicap == absl::ZeroDuration());
+  CHECK_FALSE(FromProto(ToProto(append)).arrival_offset.has_value());
+  append.arrival_offset = absl::ZeroDuration();
+  CHECK(FromProto(ToProto(append)).arrival_offset == absl::ZeroDuration());
 }
 
 TEST_CASE("leases survive the wire, and what a hostile router makes up is bounded") {

@@ -39,7 +39,7 @@ TEST_CASE(
 
   c.prefill->Send(DoneEvent("down", Incarnation(22)));
   const DecodeJob decode = FromProto(c.decode->Next().decode());
-  CHECK(std::string(decode.tokens.begin(), decode.tokens.end()) == "0123456789abcdefghij!");
+  CHECK(std::string(decode.spec.tokens.begin(), decode.spec.tokens.end()) == "0123456789abcdefghij!");
   c.decode->Send(TokensEvent("down", "ok", FinishReason::kStop));
   const Call::Result result = down.Finish();
   CHECK(result.text == "ok");

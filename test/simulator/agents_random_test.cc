@@ -147,7 +147,7 @@ class RandomWorkflow {
       const absl::Duration time = times[agent.id] = Within(spread);
       SimulatedRequest& request = requests_.emplace_back(agent);
       request.id = Name(agent.id);
-      request.cache_salt = "one for both rounds";
+      request.cache_domain = "one for both rounds";
       for (PromptSegment& segment : request.segments) {
         if (auto* reference = std::get_if<Reference>(&segment)) {
           const auto upstream = times.find(reference->upstream);
@@ -306,7 +306,7 @@ class RandomWorkflow {
   Ids SaysAlone(const SimulatedRequest& request, const Ids& prompt) {
     SimulatedRequest alone = request;
     alone.id = absl::StrCat("alone", ++alone_);
-    alone.cache_salt = alone.id;
+    alone.cache_domain = alone.id;
     alone.segments = {prompt};
     const RequestId id = alone.id;
     cluster_->Submit(0, std::move(alone), nullptr);

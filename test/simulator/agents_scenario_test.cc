@@ -105,7 +105,7 @@ class Scenario {
     SimulatedRequest request;
     request.id = id;
     request.model = command.Number("slow") == 1 ? SimulatedCluster::kPaced : SimulatedCluster::kModel;
-    request.cache_salt = command.Option("tenant");
+    request.cache_domain = command.Option("tenant");
     request.session = command.Option("session");
     request.max_tokens = static_cast<int32_t>(command.Number("out", 8));
     request.join = command.Option("join") == "arrival" ? Join::kArrival : Join::kOrder;

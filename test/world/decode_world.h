@@ -75,25 +75,25 @@ inline LinkRequest TestLink() {
 inline DecodeJob TestJob(RequestId id, std::vector<TokenId> tokens, int32_t max_tokens) {
   DecodeJob job;
   job.request_id = std::move(id);
-  job.tokens = std::move(tokens);
+  job.spec.tokens = std::move(tokens);
   job.decode_incarnation = Incarnation(5);
-  job.sampling.temperature = 0;
-  job.sampling.max_tokens = max_tokens;
+  job.spec.sampling.temperature = 0;
+  job.spec.sampling.max_tokens = max_tokens;
   return job;
 }
 
 inline ReserveRequest ReserveFor(const DecodeJob& job) {
-  const std::span kv = std::span(job.tokens).first(job.tokens.size() - 1);
+  const std::span kv = std::span(job.spec.tokens).first(job.spec.tokens.size() - 1);
   return {.request_id = job.request_id,
           .writer = kWriter,
-          .keys = BlockKeys(RootKey(Digest{}, job.cache_salt), kv),
+          .keys = BlockKeys(RootKey(Digest{}, job.spec.cache_domain), kv),
           .kv_tokens = static_cast<int32_t>(kv.size()),
-          .max_new_tokens = job.sampling.max_tokens};
+          .max_new_tokens = job.spec.sampling.max_tokens};
 }
 
 // Computes the prompt's KV in a slab of its own and copies the missing blocks into `slab`.
 inline void PushPrompt(const DecodeJob& job, const std::vector<MissingBlock>& missing, std::span<std::byte> slab) {
-  const std::span kv = std::span(job.tokens).first(job.tokens.size() - 1);
+  const std::span kv = std::span(job.spec.tokens).first(job.spec.tokens.size() - 1);
   if (kv.empty()) return;
   const int64_t count = BlocksFor(std::ssize(kv));
   FakeBackend prefill(count);
@@ -123,7 +123,7 @@ bool HandOff(DecodeJob& job, std::span<std::byte> slab, OnReserve on_reserve, On
                                                   DigestsOf(slab, FakeBackend::Layout(), written).value()});
   BATON_CHECK(committed.ok(), "the commit was refused");
   job.reservation = reserved.reservation;
-  job.blocks = static_cast<int32_t>(BlocksFor(std::ssize(job.tokens) - 1));
+  job.blocks = static_cast<int32_t>(BlocksFor(std::ssize(job.spec.tokens) - 1));
   return true;
 }
 
@@ -177,9 +177,9 @@ class DecodeWorld {
 
   // Reserves growth for one token only, so that growth may run out later. False: no room now.
   bool TryStartUnderReserved(DecodeJob job) {
-    const int32_t max_tokens = std::exchange(job.sampling.max_tokens, 1);
+    const int32_t max_tokens = std::exchange(job.spec.sampling.max_tokens, 1);
     if (!HandOffJob(job)) return false;
-    job.sampling.max_tokens = max_tokens;
+    job.spec.sampling.max_tokens = max_tokens;
     const absl::Status started = engine.Start(std::move(job), now);
     BATON_CHECK(started.ok(), started.ToString());
     return true;

@@ -51,8 +51,8 @@ class FakeDecodeWorker {
     job.reservation = done.reservation;
     job.decode_incarnation = done.decode_incarnation;
     job.blocks = done.blocks;
-    job.tokens = prompt;
-    job.cache_salt = salt;
+    job.spec.tokens = prompt;
+    job.spec.cache_domain = salt;
     ASSIGN_OR_RETURN(Claim claim, receiver_.Start(job, now));
     if (std::holds_alternative<ReservationId>(claim)) {
       ASSIGN_OR_RETURN(claim, Check(now).value());

@@ -194,7 +194,7 @@ class HandoffWorld {
     job.reservation = committed.reservation;
     job.decode_incarnation = committed.decode_incarnation;
     job.blocks = committed.blocks;
-    job.tokens = prompt;
+    job.spec.tokens = prompt;
     return job;
   }
 
@@ -209,7 +209,7 @@ class HandoffWorld {
   void Run(Decode& d, const DecodeJob& job, ClaimedKv claimed) {
     for (size_t i = 0; i < claimed.table.size(); ++i) {
       for (int64_t layer = 0; layer < kLayout.layers; ++layer) {
-        BATON_CHECK(d.slab[SlabIndex(claimed.table.ids()[i], layer)] == Content(job.tokens, i, layer),
+        BATON_CHECK(d.slab[SlabIndex(claimed.table.ids()[i], layer)] == Content(job.spec.tokens, i, layer),
                     "started on a block that is not what the prompt says");
       }
     }
@@ -271,7 +271,7 @@ class HandoffWorld {
            nullptr});
   }
 
-  static uint64_t Content(const std::vector<TokenId>& prompt, size_t block, int64_t layer) {
+  static uint64_t Content(std::span<const TokenId> prompt, size_t block, int64_t layer) {
     const size_t end = std::min((block + 1) * kBlockTokens, prompt.size() - 1);
     return absl::HashOf(std::vector<TokenId>(prompt.begin(), prompt.begin() + static_cast<int64_t>(end)), layer);
   }

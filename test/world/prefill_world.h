@@ -77,9 +77,9 @@ class PrefillWorld {
   void Submit(const RequestId& id, std::vector<TokenId> prompt, const WorkerAddress& to, int32_t priority = 0) {
     PrefillJob job;
     job.request_id = id;
-    job.tokens = prompt;
-    job.max_new_tokens = 1;
-    job.priority = priority;
+    job.spec.tokens = prompt;
+    job.spec.sampling.max_tokens = 1;
+    job.spec.priority = priority;
     job.decode_worker = to;
     job.lease = lease;
     job.lease_holder = lease_holder;
@@ -93,8 +93,8 @@ class PrefillWorld {
     PrefillJob job;
     job.decode_worker = ahead_to;
     job.request_id = id;
-    job.tokens = prompt;
-    job.priority = priority;
+    job.spec.tokens = prompt;
+    job.spec.priority = priority;
     job.open = true;
     job.lease_holder = lease_holder;
     requests_[id] = {std::move(prompt), "", std::nullopt, std::nullopt};

@@ -47,15 +47,15 @@ DecodeEngine::DecodeEngine(DecodeEngineOptions options)
                 [this](const AdmissionQuery& query) { return scheduler_.Consider(query, receiver_.outstanding()); }) {}
 
 absl::Status DecodeEngine::CheckJob(const DecodeJob& job) const {
-  RETURN_IF_ERROR(Validate(job.sampling, options_.model.vocab));
-  if (job.tokens.empty()) return absl::InvalidArgumentError("the prompt is empty");
-  if (std::ssize(job.tokens) > options_.model.positions) {
-    return absl::InvalidArgumentError(absl::StrCat("the prompt has ", job.tokens.size(), " tokens, at most ",
+  RETURN_IF_ERROR(Validate(job.spec.sampling, options_.model.vocab));
+  if (job.spec.tokens.empty()) return absl::InvalidArgumentError("the prompt is empty");
+  if (std::ssize(job.spec.tokens) > options_.model.positions) {
+    return absl::InvalidArgumentError(absl::StrCat("the prompt has ", job.spec.tokens.size(), " tokens, at most ",
                                                    options_.model.positions, " fit into context and KV blocks"));
   }
-  for (size_t i = 0; i < job.tokens.size(); ++i) {
-    if (job.tokens[i] < 0 || job.tokens[i] >= options_.model.vocab) {
-      return absl::InvalidArgumentError(absl::StrCat("tokens[", i, "] is ", job.tokens[i],
+  for (size_t i = 0; i < job.spec.tokens.size(); ++i) {
+    if (job.spec.tokens[i] < 0 || job.spec.tokens[i] >= options_.model.vocab) {
+      return absl::InvalidArgumentError(absl::StrCat("tokens[", i, "] is ", job.spec.tokens[i],
                                                      ", expected a token id in [0, ", options_.model.vocab, ")"));
     }
   }
@@ -74,9 +74,9 @@ absl::Status DecodeEngine::Start(DecodeJob job, absl::Time now) {
     return claim.status();
   }
   const uint64_t seed = DefaultSeed(options_.handoff.incarnation, job.request_id);
-  const int32_t priority = job.priority;
-  const absl::Time came = now + job.handicap;
-  std::string tenant = std::move(job.tenant);
+  const int32_t priority = job.spec.priority;
+  const absl::Time came = now + job.spec.arrival_offset;
+  std::string tenant = std::move(job.spec.tenant);
   Started started{std::make_unique<Request>(std::move(job), options_.model, seed, now), priority, came,
                   std::move(tenant)};
   if (auto* kv = std::get_if<ClaimedKv>(&*claim)) {

@@ -21,7 +21,8 @@
 #include "model/batch.h"
 #include "model/logits.h"
 #include "model/sample_spec.h"
-#include "request/request.h"
+#include "request/answers.h"
+#include "request/jobs.h"
 
 namespace baton {
 

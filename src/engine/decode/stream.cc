@@ -11,17 +11,17 @@ namespace baton {
 DecodeStream::DecodeStream(DecodeJob job, const DecodeModel& model, uint64_t default_seed)
     : model_(model),
       request_id_(std::move(job.request_id)),
-      cache_salt_(std::move(job.cache_salt)),
-      tokens_(std::move(job.tokens)),
+      cache_salt_(std::move(job.spec.cache_domain)),
+      tokens_(job.spec.tokens.begin(), job.spec.tokens.end()),
       prompt_size_(static_cast<int64_t>(tokens_.size())),
-      max_new_tokens_(std::min<int64_t>(job.sampling.max_tokens, model.positions + 1 - prompt_size_)),
-      wants_logprobs_(job.sampling.logprobs.has_value()),
-      wants_top_logprobs_(job.sampling.logprobs.value_or(0) > 0),
-      ignore_eos_(job.sampling.ignore_eos),
-      stop_ids_(job.sampling.stop_ids),
-      sampler_(job.sampling, tokens_, default_seed),
+      max_new_tokens_(std::min<int64_t>(job.spec.sampling.max_tokens, model.positions + 1 - prompt_size_)),
+      wants_logprobs_(job.spec.sampling.logprobs.has_value()),
+      wants_top_logprobs_(job.spec.sampling.logprobs.value_or(0) > 0),
+      ignore_eos_(job.spec.sampling.ignore_eos),
+      stop_ids_(job.spec.sampling.stop_ids),
+      sampler_(job.spec.sampling, tokens_, default_seed),
       detokenizer_(*model.tokenizer),
-      stop_matcher_(job.sampling.stop) {
+      stop_matcher_(job.spec.sampling.stop) {
   tokens_.reserve(tokens_.size() + static_cast<size_t>(std::min<int64_t>(max_new_tokens_, 4096)));
 }
 

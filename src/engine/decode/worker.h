@@ -22,7 +22,8 @@
 #include "engine/decode/step_pace.h"
 #include "engine/handoff/messages.h"
 #include "engine/step_loop.h"
-#include "request/request.h"
+#include "request/answers.h"
+#include "request/jobs.h"
 
 namespace baton {
 

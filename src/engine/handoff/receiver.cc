@@ -286,12 +286,12 @@ absl::Status HandoffReceiver::CheckStart(const DecodeJob& job, const Reservation
     return absl::FailedPreconditionError(
         absl::StrCat(what, " has ", reservation.table.size(), " blocks, expected ", job.blocks));
   }
-  if (static_cast<int64_t>(job.tokens.size()) != int64_t{reservation.kv_tokens} + 1) {
+  if (static_cast<int64_t>(job.spec.tokens.size()) != int64_t{reservation.kv_tokens} + 1) {
     return absl::FailedPreconditionError(
-        absl::StrCat(what, " holds KV of ", reservation.kv_tokens, " tokens for a prompt of ", job.tokens.size()));
+        absl::StrCat(what, " holds KV of ", reservation.kv_tokens, " tokens for a prompt of ", job.spec.tokens.size()));
   }
-  const std::span<const TokenId> kv_tokens(job.tokens.data(), static_cast<size_t>(reservation.kv_tokens));
-  if (BlockKeys(RootKey(options_.module_digest, job.cache_salt), kv_tokens) != reservation.keys) {
+  const std::span<const TokenId> kv_tokens(job.spec.tokens.data(), static_cast<size_t>(reservation.kv_tokens));
+  if (BlockKeys(RootKey(options_.module_digest, job.spec.cache_domain), kv_tokens) != reservation.keys) {
     return absl::FailedPreconditionError(absl::StrCat(what, " was made for other tokens"));
   }
   return absl::OkStatus();

@@ -21,7 +21,7 @@
 #include "kv/block_pool.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"
-#include "request/request.h"
+#include "request/jobs.h"
 #include "transport/write_guard.h"
 
 namespace baton {

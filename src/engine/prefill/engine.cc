@@ -61,17 +61,18 @@ absl::Status PrefillEngine::CheckTokens(std::span<const TokenId> tokens, int64_t
 }
 
 absl::Status PrefillEngine::Validate(const PrefillJob& job) const {
-  RETURN_IF_ERROR(CheckTokens(job.tokens, 0, job.open ? 0 : 1));
-  if (job.max_new_tokens < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("max_new_tokens: expected >= 0, got ", job.max_new_tokens));
+  RETURN_IF_ERROR(CheckTokens(job.spec.tokens, 0, job.open ? 0 : 1));
+  if (job.spec.sampling.max_tokens < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_new_tokens: expected >= 0, got ", job.spec.sampling.max_tokens));
   }
   if (jobs_.contains(job.request_id)) {
     return absl::AlreadyExistsError(absl::StrCat("request_id: ", job.request_id, " is running already"));
   }
-  const bool overlaps = job.open || IsBackground(job.priority);
+  const bool overlaps = job.open || IsBackground(job.spec.priority);
   const int64_t there = overlaps ? overlapping_jobs_ : std::ssize(jobs_) - overlapping_jobs_;
   // The background leaves the other half to prompts of clients that grow.
-  const int64_t most = IsBackground(job.priority) ? options_.max_requests / 2 : options_.max_requests;
+  const int64_t most = IsBackground(job.spec.priority) ? options_.max_requests / 2 : options_.max_requests;
   if (there >= most) {
     return absl::ResourceExhaustedError(absl::StrCat("this prefill worker has ", there, " requests",
                                                      overlaps ? " that grow or run in the background" : "",
@@ -92,13 +93,13 @@ std::optional<RequestFailed> PrefillEngine::Add(PrefillJob job, absl::Time now) 
     return std::nullopt;
   }
   const bool prefill_only = job.decode_worker.empty();
-  const BlockKey root = RootKey(options_.sender.self.module_digest, job.cache_salt);
+  const BlockKey root = RootKey(options_.sender.self.module_digest, job.spec.cache_domain);
   PrefillTask task{.request_id = job.request_id,
-                   .tokens = std::move(job.tokens),
+                   .tokens = {job.spec.tokens.begin(), job.spec.tokens.end()},
                    .keys = {},
-                   .tenant = std::move(job.tenant),
-                   .priority = job.priority,
-                   .turn = now + job.handicap};
+                   .tenant = std::move(job.spec.tenant),
+                   .priority = job.spec.priority,
+                   .turn = now + job.spec.arrival_offset};
   task.tokens.pop_back();  // the decode worker's first step runs the last token
   // What only the cache will hold is whole blocks.
   if (prefill_only) task.tokens.resize(task.tokens.size() - task.tokens.size() % kBlockTokens);
@@ -108,12 +109,12 @@ std::optional<RequestFailed> PrefillEngine::Add(PrefillJob job, absl::Time now) 
                      .decode_worker = std::move(job.decode_worker),
                      .keys = task.keys,
                      .kv_tokens = kv_tokens,
-                     .max_new_tokens = job.max_new_tokens};
+                     .max_new_tokens = job.spec.sampling.max_tokens};
   if (const absl::Status status = scheduler_.Add(std::move(task)); !status.ok()) return refuse(status);
 
   jobs_[job.request_id] = {.kv_tokens = kv_tokens,
                            .prefill_only = prefill_only,
-                           .priority = job.priority,
+                           .priority = job.spec.priority,
                            .lease = job.lease,
                            .lease_holder = job.lease_holder,
                            .added = now,
@@ -128,17 +129,17 @@ void PrefillEngine::AddOpen(PrefillJob job, absl::Time now) {
   const RequestId id = job.request_id;
   Job& added = jobs_[id] = {.prefill_only = true,  // until it is closed, it moves nothing
                             .open = true,
-                            .priority = job.priority,
-                            .tenant = std::move(job.tenant),
-                            .turn = now + job.handicap,
-                            .root = RootKey(options_.sender.self.module_digest, job.cache_salt),
+                            .priority = job.spec.priority,
+                            .tenant = std::move(job.spec.tenant),
+                            .turn = now + job.spec.arrival_offset,
+                            .root = RootKey(options_.sender.self.module_digest, job.spec.cache_domain),
                             .lease_holder = job.lease_holder,
                             .added = now,
                             .failure = {},
                             .ahead = {.to = std::move(job.decode_worker)}};
   ++overlapping_jobs_;
   Restart(id, added);
-  Append({.request_id = id, .tokens = std::move(job.tokens), .decode_worker = {}}, now);
+  Append({.request_id = id, .tokens = std::move(job.spec.tokens), .decode_worker = {}}, now);
 }
 
 // The prompt is empty again. Its full blocks stay in the cache.
@@ -167,7 +168,7 @@ void PrefillEngine::Append(PrefillAppend append, absl::Time now) {
   if (const absl::Status status = Extend(found->second, append); !status.ok()) {
     return Fail(append.request_id, status, now);
   }
-  if (append.handicap) scheduler_.SetTurn(append.request_id, now + *append.handicap);
+  if (append.arrival_offset) scheduler_.SetTurn(append.request_id, now + *append.arrival_offset);
   if (append.last) Close(append, now);
 }
 

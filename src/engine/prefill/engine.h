@@ -24,7 +24,9 @@
 #include "kv/block_pool.h"
 #include "kv/radix_tree.h"
 #include "model/batch.h"
-#include "request/request.h"
+#include "request/answers.h"
+#include "request/jobs.h"
+#include "request/priority.h"
 
 namespace baton {
 

@@ -15,7 +15,7 @@
 #include "kv/block_table.h"
 #include "kv/prefix_key.h"
 #include "kv/radix_tree.h"
-#include "request/request.h"
+#include "request/priority.h"
 
 namespace baton {
 

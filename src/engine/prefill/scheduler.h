@@ -23,7 +23,7 @@
 #include "kv/radix_tree.h"
 #include "kv/staging/staging.h"
 #include "model/batch.h"
-#include "request/request.h"
+#include "request/jobs.h"
 
 namespace baton {
 

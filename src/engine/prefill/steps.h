@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "request/request.h"
+#include "request/answers.h"
 
 namespace baton {
 

@@ -19,7 +19,8 @@
 #include "engine/prefill/engine.h"
 #include "engine/step_loop.h"
 #include "kv/staging/store.h"
-#include "request/request.h"
+#include "request/answers.h"
+#include "request/jobs.h"
 #include "transport/transport.h"
 
 namespace baton {

@@ -45,7 +45,7 @@ void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvoca
 // The text of a prompt's last tokens, as many as a tag has at most.
 std::string EndOf(const ClientRequest& request) {
   constexpr size_t kMostTokens = 16;
-  std::span<const TokenId> ids = request.tokens;
+  std::span<const TokenId> ids = request.spec.tokens;
   if (!request.segments.empty()) {
     const auto* last = std::get_if<std::vector<TokenId>>(&request.segments.back());
     if (last == nullptr) return "";
@@ -65,7 +65,7 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
     if (completion.chat) answer->SetThinking(ThinkingOf(*completion.model, EndOf(*read)));
     for (int32_t sample = 0; sample < completion.samples && !answer->over(); ++sample, ++choice) {
       ClientRequest request = *read;
-      if (request.sampling.seed) *request.sampling.seed += choice;
+      if (request.spec.sampling.seed) *request.spec.sampling.seed += choice;
       context.further = choice > 0;
       const auto ticket = parts.admission.Submit(std::move(request), context, answer->sink(choice));
       if (!ticket) continue;

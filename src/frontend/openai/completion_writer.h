@@ -13,7 +13,7 @@
 #include "frontend/openai/reasoning_parser.h"
 #include "frontend/openai/special_marks.h"
 #include "frontend/openai/tool_parser.h"
-#include "request/request.h"
+#include "request/answers.h"
 #include "router/request_record.h"
 
 namespace baton {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "request/request.h"
+#include "request/answers.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "request/request.h"
+#include "request/answers.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 

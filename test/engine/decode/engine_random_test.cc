@@ -25,15 +25,15 @@ std::vector<DecodeJob> RandomJobs(std::mt19937& rng, int count, size_t longest_p
     if (rng() % 2 == 0) std::copy_n(common.begin(), std::min(prompt.size(), length(rng)), prompt.begin());
     DecodeJob job = TestJob(absl::StrCat("r", i), std::move(prompt), tokens(rng));
     if (rng() % 2 == 0) {
-      job.sampling.temperature = 0.9f;
-      job.sampling.top_p = 0.9f;
-      job.sampling.repetition_penalty = 1.2f;
-      job.sampling.seed = rng();
+      job.spec.sampling.temperature = 0.9f;
+      job.spec.sampling.top_p = 0.9f;
+      job.spec.sampling.repetition_penalty = 1.2f;
+      job.spec.sampling.seed = rng();
     }
-    if (rng() % 4 == 0) job.sampling.stop = {"ab", "c", "\u20ac"};
-    if (rng() % 4 == 0) job.sampling.logprobs = static_cast<int32_t>(rng() % 3);
-    job.priority = static_cast<int32_t>(rng() % 3);
-    job.tenant = std::string(rng() % 3, 't');
+    if (rng() % 4 == 0) job.spec.sampling.stop = {"ab", "c", "\u20ac"};
+    if (rng() % 4 == 0) job.spec.sampling.logprobs = static_cast<int32_t>(rng() % 3);
+    job.spec.priority = static_cast<int32_t>(rng() % 3);
+    job.spec.tenant = std::string(rng() % 3, 't');
     jobs.push_back(std::move(job));
   }
   return jobs;
@@ -63,7 +63,7 @@ TEST_CASE("what a request gives does not depend on neighbours, arrival, order, t
       next += started;
       came_between += started;
     };
-    for (DecodeJob& job : jobs) job.handicap = absl::Seconds(static_cast<int>(rng() % 60) - 30);
+    for (DecodeJob& job : jobs) job.spec.arrival_offset = absl::Seconds(static_cast<int>(rng() % 60) - 30);
     while (next < jobs.size()) {
       if (world.TryStartUnderReserved(jobs[next])) ++next;
       for (uint32_t i = rng() % 4; i > 0; --i) world.Step();
@@ -120,7 +120,7 @@ TEST_CASE("cancelled or failed at any moment, a request told what it gives alone
       CHECK(std::equal(got.tokens.begin(), got.tokens.end(), alone.tokens.begin()));
       if (got.finish == FinishReason::kCancelled) {
         ++cancelled;
-        if (job.sampling.stop.empty()) CHECK(got.text == TextOf(got.tokens));
+        if (job.spec.sampling.stop.empty()) CHECK(got.text == TextOf(got.tokens));
       } else if (got.finish) {
         CheckSame(got, alone, world.backend.samples);
       } else {

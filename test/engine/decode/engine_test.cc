@@ -43,7 +43,7 @@ TEST_CASE("a stop id ends the output and gives no text; ignore_eos goes on") {
   const std::vector<TokenId> until(greedy.begin(), first + 1);
 
   DecodeJob job = TestJob("r", prompt, 12);
-  job.sampling.stop_ids = {greedy[6]};
+  job.spec.sampling.stop_ids = {greedy[6]};
   const Output stopped = RunAlone(job);
   CHECK(stopped.tokens == until);
   CHECK(stopped.text == TextOf(std::span(until).first(until.size() - 1)));
@@ -54,7 +54,7 @@ TEST_CASE("a stop id ends the output and gives no text; ignore_eos goes on") {
   DecodeWorld world(options);
   world.StartJob(TestJob("eos", prompt, 12));
   DecodeJob ignoring = TestJob("ignoring", prompt, 12);
-  ignoring.sampling.ignore_eos = true;
+  ignoring.spec.sampling.ignore_eos = true;
   world.StartJob(ignoring);
   world.RunAll();
   CHECK(world.outputs["eos"].tokens == until);
@@ -71,7 +71,7 @@ TEST_CASE("a stop string ends the text before itself, however tokens split it") 
   while (!std::all_of(&whole[at], &whole[at + 3], [](char c) { return static_cast<signed char>(c) > 0; })) ++at;
   const std::string stop = whole.substr(at, 3);
   DecodeJob job = TestJob("r", prompt, 30);
-  job.sampling.stop = {stop};
+  job.spec.sampling.stop = {stop};
   const Output output = RunAlone(job);
   CHECK(output.text == whole.substr(0, whole.find(stop)));
   CHECK(output.finish == FinishReason::kStop);
@@ -128,7 +128,7 @@ TEST_CASE("a request cancelled in any state ends once and gives all blocks back"
   }
   SECTION("between steps, what text was held back comes out") {
     const std::string first = TextOf(FakeBackend::Greedy(prompt, 3));
-    job.sampling.stop = {first + "#"};
+    job.spec.sampling.stop = {first + "#"};
     world.StartJob(job);
     for (int i = 0; i < 3; ++i) world.Step();
     CHECK(world.outputs["r"].text.empty());
@@ -195,9 +195,9 @@ TEST_CASE("whatever comes before a step's tokens are told, they are told first, 
   const std::vector<TokenId> prompt = {1, 2, 3}, tokens = FakeBackend::Greedy(prompt, 3);
   DecodeWorld world(TestOptions(32));
   DecodeJob with_stop = TestJob("with stop", prompt, 9);
-  with_stop.sampling.stop = {TextOf(tokens) + "#"};  // text is held back
+  with_stop.spec.sampling.stop = {TextOf(tokens) + "#"};  // text is held back
   DecodeJob last = TestJob("last", prompt, 3);
-  last.sampling.logprobs = 0;
+  last.spec.sampling.logprobs = 0;
   world.StartJob(with_stop);
   world.StartJob(TestJob("plain", prompt, 9));
   world.StartJob(last);
@@ -299,7 +299,7 @@ TEST_CASE("a backend chooses tokens as the sampler does, but not where top log p
   std::vector<DecodeJob> jobs;
   const auto add = [&](RequestId id, const SamplingParams& sampling) {
     DecodeJob& job = jobs.emplace_back(TestJob(std::move(id), {1, 2, 3}, 0));
-    job.sampling = sampling;
+    job.spec.sampling = sampling;
   };
   add("greedy", {.temperature = 0, .max_tokens = 30});
   add("stop", {.temperature = 0, .max_tokens = 30, .stop_ids = {FakeBackend::Greedy({1, 2, 3}, 8).back()}});
@@ -324,8 +324,8 @@ TEST_CASE("a backend chooses tokens as the sampler does, but not where top log p
   for (size_t i = 0; i < jobs.size(); ++i) {
     INFO(jobs[i].request_id);
     const SequenceSlice& slice = step->batch.slices[i];
-    CHECK((slice.sample == nullptr) == (jobs[i].sampling.logprobs.value_or(0) > 0));
-    if (slice.sample != nullptr) CHECK(slice.sample->temperature == jobs[i].sampling.temperature);
+    CHECK((slice.sample == nullptr) == (jobs[i].spec.sampling.logprobs.value_or(0) > 0));
+    if (slice.sample != nullptr) CHECK(slice.sample->temperature == jobs[i].spec.sampling.temperature);
   }
   world.Finish(*step);
   world.RunAll();
@@ -344,7 +344,7 @@ TEST_CASE("a step begins before the last one is over, unless a token of that one
   for (int i = 0; i < 3; ++i) world.Step();
   CHECK(world.engine.load().steps_ahead == 2);
   DecodeJob job = TestJob("with logits", prompt, 2);
-  job.sampling.logprobs = 2;
+  job.spec.sampling.logprobs = 2;
   world.StartJob(job);
   world.Step();  // had begun before it came
   CHECK(world.engine.load().steps_ahead == 3);
@@ -366,7 +366,7 @@ TEST_CASE(
   world.backend.ahead = FakeBackend::Ahead::kLate;
   const std::vector<TokenId> prompt = {1, 2, 3}, tokens = FakeBackend::Greedy(prompt, 9);
   DecodeJob stops = TestJob("stops", prompt, 9);
-  stops.sampling.stop_ids = {tokens[2]};
+  stops.spec.sampling.stop_ids = {tokens[2]};
   world.StartJob(stops);
   world.StartJob(TestJob("cancelled", prompt, 9));
   world.StartJob(TestJob("others", prompt, 9));
@@ -421,7 +421,7 @@ TEST_CASE("a request that is cancelled in a next step that does not begin ends a
   world.StartJob(TestJob("cancelled", {4, 5, 6}, 9));
   world.when_begun = [&] {
     DecodeJob urgent = TestJob("urgent", {7, 8, 9}, 9);
-    urgent.priority = 10;
+    urgent.spec.priority = 10;
     world.StartJob(std::move(urgent));
     world.engine.Cancel("cancelled", world.now);
     world.when_begun = nullptr;
@@ -439,19 +439,19 @@ TEST_CASE("Start refuses what is out of range or in doubt, and leaves nothing be
   DecodeJob job = TestJob("r", {1, 2, 3, 4}, 5);
   REQUIRE(world.HandOffJob(job));
   SECTION("a token outside the vocabulary") {
-    job.tokens[1] = FakeBackend::kVocab;
+    job.spec.tokens = std::vector<TokenId>{1, FakeBackend::kVocab, 3, 4};
     CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kInvalidArgument);
   }
   SECTION("invalid sampling") {
-    job.sampling.top_p = 0;
+    job.spec.sampling.top_p = 0;
     CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kInvalidArgument);
   }
   SECTION("no tokens") {
-    job.tokens.clear();
+    job.spec.tokens = {};
     CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kInvalidArgument);
   }
   SECTION("another prompt length") {
-    job.tokens.resize(30);
+    job.spec.tokens.Append(std::vector<TokenId>(26));
     CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kFailedPrecondition);
   }
   SECTION("another process") {
@@ -586,7 +586,7 @@ TEST_CASE("without a seed, tokens differ between requests") {
   DecodeWorld world(TestOptions(32));
   for (const char* id : {"a", "b"}) {
     DecodeJob job = TestJob(id, {1, 2, 3}, 20);
-    job.sampling.temperature = 1;
+    job.spec.sampling.temperature = 1;
     world.StartJob(job);
   }
   world.RunAll();

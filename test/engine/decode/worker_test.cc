@@ -146,7 +146,7 @@ TEST_CASE("requests started from many threads give what they give alone, whoever
         for (uint32_t i = 0; i < 5; ++i) {
           const std::vector<TokenId> prompt = SeededPrompt(10 * c + i, 5 + 9 * i);
           DecodeJob job = TestJob(absl::StrCat(c, ".", i), prompt, 20);
-          if (i % 2 == 1) job.sampling.logprobs = c;  // with 0 it may still be sampled
+          if (i % 2 == 1) job.spec.sampling.logprobs = c;  // with 0 it may still be sampled
           while (!TryHandOff(worker, backend, job)) std::this_thread::yield();
           if (!worker.Start(job).ok()) ++wrong;
           if (recorder.WaitForEnd(job.request_id).tokens != FakeBackend::Greedy(prompt, 20)) ++wrong;
@@ -394,7 +394,7 @@ TEST_CASE("a request that waits for blocks goes on when a writer releases them")
   REQUIRE(TryHandOff(worker, backend, job));
   const absl::StatusOr<ReserveReply> blocker = worker.OnReserve(ReserveFor(TestJob("blocker", SeededPrompt(2, 30), 1)));
   REQUIRE(std::holds_alternative<Reserved>(*blocker));  // two of the other blocks
-  job.sampling.max_tokens = 45;
+  job.spec.sampling.max_tokens = 45;
   REQUIRE(worker.Start(job).ok());
   recorder.WaitForTokens("a", 23);  // its two blocks are full
   worker.Cancel("blocker");

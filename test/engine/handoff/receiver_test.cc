@@ -50,7 +50,7 @@ class Receiver {
     job.reservation = ref;
     job.decode_incarnation = Incarnation(5);
     job.blocks = 3;
-    job.tokens.assign(41, family);
+    job.spec.tokens = std::vector<TokenId>(41, family);
     return job;
   }
 
@@ -192,10 +192,10 @@ TEST_CASE("KV is claimed once, only when it is complete, and only by whom it was
            [](auto& job) { job.reservation.generation = Generation(9); },
            [](auto& job) { job.decode_incarnation = Incarnation(9); },
            [](auto& job) { job.blocks = 2; },
-           [](auto& job) { job.tokens.pop_back(); },
-           [](auto& job) { job.tokens.clear(); },
-           [](auto& job) { job.tokens[3] = 12; },
-           [](auto& job) { job.cache_salt = "another tenant"; },
+           [](auto& job) { job.spec.tokens = std::vector<TokenId>(40, 1); },
+           [](auto& job) { job.spec.tokens = {}; },
+           [](auto& job) { job.spec.tokens = std::vector<TokenId>(41, 12); },
+           [](auto& job) { job.spec.cache_domain = "another tenant"; },
        }) {
     CHECK(start(change) == absl::StatusCode::kFailedPrecondition);
   }

@@ -140,7 +140,9 @@ class Scenario {
   void Start() {
     DecodeJob job = world_.JobOf(Word(0), prompts_.at(Word(0)));
     job.blocks = Option("blocks", job.blocks);
-    job.tokens.resize(static_cast<size_t>(Option("tokens", static_cast<int32_t>(job.tokens.size()))), 7);
+    std::vector<TokenId> tokens(job.spec.tokens.begin(), job.spec.tokens.end());
+    tokens.resize(static_cast<size_t>(Option("tokens", static_cast<int32_t>(tokens.size()))), 7);
+    job.spec.tokens = std::move(tokens);
     if (Has("request")) job.request_id = command_->Option("request");
     if (Has("generation")) job.reservation.generation = Generation(job.reservation.generation.value() + 1);
     if (Has("incarnation")) job.decode_incarnation = Incarnation(job.decode_incarnation.value() + 1);

@@ -143,7 +143,7 @@ PrefillEngineOptions SmallOptions() { return {.blocks = 4, .vocab = 10, .context
 PrefillJob JobOf(const RequestId& id, std::vector<TokenId> tokens) {
   PrefillJob job;
   job.request_id = id;
-  job.tokens = std::move(tokens);
+  job.spec.tokens = std::move(tokens);
   return job;
 }
 
@@ -159,7 +159,7 @@ TEST_CASE("bad requests are refused by field, limit and value, and nothing of th
   CHECK(refusal(JobOf("a", {1, 10})) == absl::InvalidArgumentError("tokens[1]: expected an id in [0, 10), got 10"));
   CHECK(refusal(JobOf("a", {-1})) == absl::InvalidArgumentError("tokens[0]: expected an id in [0, 10), got -1"));
   PrefillJob negative = JobOf("a", {1});
-  negative.max_new_tokens = -1;
+  negative.spec.sampling.max_tokens = -1;
   CHECK(refusal(negative) == absl::InvalidArgumentError("max_new_tokens: expected >= 0, got -1"));
   CHECK(refusal(JobOf("a", std::vector<TokenId>(100, 1))) ==
         absl::InvalidArgumentError("the prompt can never fit: it needs 6 KV blocks, this prefill worker has 4"));
@@ -180,9 +180,9 @@ TEST_CASE("tenants' jobs take turns, those that grew too") {
   const bool grew = GENERATE(false, true);
   for (const std::string id : {"a1", "a2", "b1"}) {
     PrefillJob job = JobOf(id, std::vector<TokenId>(17, 1));
-    job.tenant = id.substr(0, 1);
-    job.cache_salt = id;
-    job.open = grew && job.tenant == "b";
+    job.spec.tenant = id.substr(0, 1);
+    job.spec.cache_domain = id;
+    job.open = grew && job.spec.tenant == "b";
     REQUIRE_FALSE(engine.Add(job, now).has_value());
     if (job.open) engine.Append({.request_id = id, .tokens = {}, .last = true, .decode_worker = ""}, now);
   }
@@ -201,9 +201,9 @@ TEST_CASE("jobs in the background keep out nobody, closed or not") {
   const absl::Time now = absl::UnixEpoch();
   PrefillJob shadow = JobOf("shadow", std::vector<TokenId>(20, 1));
   shadow.open = true;
-  shadow.priority = kBackgroundPriority;
+  shadow.spec.priority = kBackgroundPriority;
   REQUIRE_FALSE(engine.Add(shadow, now).has_value());
-  engine.Append({.request_id = "shadow", .tokens = {3}, .last = true, .decode_worker = ""}, now);
+  engine.Append({.request_id = "shadow", .tokens = std::vector<TokenId>{3}, .last = true, .decode_worker = ""}, now);
   engine.CheckInvariants();
   CHECK_FALSE(engine.Add(JobOf("client", {1, 2}), now).has_value());
   shadow.request_id = "another";
@@ -228,12 +228,12 @@ TEST_CASE("of what is there, jobs that wait for tokens and those in the backgrou
   REQUIRE_FALSE(engine.Add(job, now).has_value());
   job.request_id = "grown";
   REQUIRE_FALSE(engine.Add(job, now).has_value());
-  engine.Append({.request_id = "grown", .tokens = {3}, .last = true, .decode_worker = "d"}, now);
+  engine.Append({.request_id = "grown", .tokens = std::vector<TokenId>{3}, .last = true, .decode_worker = "d"}, now);
   job = JobOf("client", {1, 2});
   job.decode_worker = "d";
   REQUIRE_FALSE(engine.Add(job, now).has_value());
   job = JobOf("shadow", std::vector<TokenId>(20, 1));
-  job.priority = kBackgroundPriority;
+  job.spec.priority = kBackgroundPriority;
   REQUIRE_FALSE(engine.Add(job, now).has_value());
   engine.TakeActions(now);
   engine.FailOverlapping(absl::UnavailableError("leaves"), now);
@@ -272,7 +272,7 @@ TEST_CASE("open jobs have a limit of their own, and keep out nobody that could r
   CHECK(add("another", false).ok());
   CHECK(add("one too many", false) ==
         absl::ResourceExhaustedError("this prefill worker has 2 requests, which is its limit"));
-  engine.Append({.request_id = "reader 1", .tokens = {3}, .last = true, .decode_worker = "d"}, now);
+  engine.Append({.request_id = "reader 1", .tokens = std::vector<TokenId>{3}, .last = true, .decode_worker = "d"}, now);
   engine.CheckInvariants();
   CHECK(add("reader 3", true).ok());
   engine.Cancel("reader 2", now);
@@ -300,7 +300,7 @@ TEST_CASE("an open job that is given what no prompt can have ends, and nothing o
   CHECK(open(std::vector<TokenId>(60, 1), std::vector<TokenId>(40, 1), false) ==
         "the prompt can never fit: it needs 6 KV blocks, this prefill worker has 4");
   CHECK(open({}, {}, true) == "tokens: expected 1 to 100 of them (the context), got 0");
-  engine.Append({.request_id = "nobody", .tokens = {1}, .last = true, .decode_worker = "d"}, now);
+  engine.Append({.request_id = "nobody", .tokens = std::vector<TokenId>{1}, .last = true, .decode_worker = "d"}, now);
   CHECK(engine.TakeActions(now).empty());
 }
 
@@ -427,7 +427,7 @@ TEST_CASE("open jobs add at most two shares of a step to a first token, whenever
     }
     for (int i = 0; i < open_jobs; ++i) {
       PrefillJob job = JobOf(absl::StrCat("open", i), std::vector<TokenId>(1000, i % 10));
-      job.cache_salt = job.request_id;
+      job.spec.cache_domain = job.request_id;
       job.open = true;
       REQUIRE_FALSE(engine.Add(std::move(job), now).has_value());
     }

@@ -231,8 +231,8 @@ struct Cluster {
   static PrefillJob Job(const RequestId& id, std::vector<TokenId> tokens, const WorkerAddress& to = "d") {
     PrefillJob job;
     job.request_id = id;
-    job.tokens = std::move(tokens);
-    job.max_new_tokens = 1;
+    job.spec.tokens = std::move(tokens);
+    job.spec.sampling.max_tokens = 1;
     job.decode_worker = to;
     return job;
   }

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "catch.h"
-#include "request/request.h"
+#include "request/answers.h"
 
 namespace baton {
 

@@ -1,4 +1,4 @@
-#include "request/request.h"
+#include "request/priority.h"
 
 #include "catch.h"
 

@@ -1,0 +1,77 @@
+#include "request/token_buffer.h"
+
+#include <random>
+
+#include "catch.h"
+#include "seeds.h"
+
+namespace baton {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+
+TEST_CASE("a TokenBuffer takes a vector's memory, and copies and suffixes share it") {
+  Tokens tokens{1, 2, 3, 4};
+  const TokenId* memory = tokens.data();
+  const TokenBuffer buffer = std::move(tokens), copy = buffer;
+  CHECK(buffer.data() == memory);
+  CHECK(copy.data() == memory);
+  CHECK(buffer.Suffix(1).data() == memory + 1);
+  CHECK(buffer.Suffix(1) == Tokens{2, 3, 4});
+  CHECK(buffer.Suffix(4).empty());
+  CHECK(TokenBuffer().Suffix(0).empty());
+}
+
+TEST_CASE("a TokenBuffer appends in place while there is room, and leaves other holders as they are") {
+  Tokens tokens{1, 2};
+  tokens.reserve(8);
+  TokenBuffer buffer = std::move(tokens);
+  const TokenBuffer before = buffer;
+  buffer.Append(Tokens{3, 4});
+  CHECK(buffer.data() == before.data());
+  CHECK(buffer == Tokens{1, 2, 3, 4});
+  CHECK(before == Tokens{1, 2});
+  SECTION("a second holder appends elsewhere") {
+    TokenBuffer other = before;
+    other.Append(Tokens{5});
+    CHECK(other == Tokens{1, 2, 5});
+    CHECK(buffer == Tokens{1, 2, 3, 4});
+  }
+  SECTION("without room the tokens move, and spans of a copy stay valid") {
+    const std::span<const TokenId> span = before;
+    buffer.Append(Tokens(100, 7));
+    CHECK(buffer.size() == 104);
+    CHECK(buffer.data() != before.data());
+    CHECK(std::ranges::equal(span, Tokens{1, 2}));
+  }
+  SECTION("a suffix appends, too") {
+    TokenBuffer suffix = buffer.Suffix(3);
+    suffix.Append(Tokens{5, 6});
+    CHECK(suffix == Tokens{4, 5, 6});
+    CHECK(buffer == Tokens{1, 2, 3, 4});
+  }
+}
+
+TEST_CASE("random holders of a TokenBuffer each see their own tokens") {
+  ForEachSeed(20, [](uint64_t seed) {
+    std::mt19937 rng(static_cast<uint32_t>(seed));
+    std::vector<std::pair<TokenBuffer, Tokens>> holders(1);
+    for (int i = 0; i < 200; ++i) {
+      auto [buffer, expected] = holders[rng() % holders.size()];
+      if (rng() % 3 == 0) {
+        const size_t begin = rng() % (expected.size() + 1);
+        buffer = buffer.Suffix(begin);
+        expected.erase(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(begin));
+      }
+      const Tokens more(rng() % 9, i);
+      buffer.Append(more);
+      expected.insert(expected.end(), more.begin(), more.end());
+      if (rng() % 2 == 0) holders[rng() % holders.size()] = {buffer, expected};
+      if (rng() % 2 == 0) holders.emplace_back(buffer, expected);
+      for (const auto& [held, tokens] : holders) REQUIRE(held == tokens);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,117 @@
+// A RequestSpec is the same at the worker as at the router, whatever it has.
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "catch.h"
+#include "rpc/worker_convert.h"
+#include "seeds.h"
+
+namespace baton {
+namespace {
+
+class RandomSpec {
+ public:
+  explicit RandomSpec(uint64_t seed) : rng_(seed) {}
+
+  // Half of all fields have a value of their own. A field that is added here without a line does not compile.
+  RequestSpec Draw() {
+    RequestSpec spec;
+    auto& [tokens, cache_domain, tenant, priority, arrival_offset, sampling, traceparent] = spec;
+    if (Half()) tokens = Many<TokenId>([this] { return Int(0, 200'000); });
+    if (Half()) cache_domain = Word();
+    if (Half()) tenant = Word();
+    if (Half()) priority = Int(-1001, 1000);
+    if (Half()) arrival_offset = absl::Microseconds(Int(-100'000'000, 100'000'000));
+    if (Half()) sampling = DrawSampling();
+    if (Half()) traceparent = Word();
+    return spec;
+  }
+
+ private:
+  SamplingParams DrawSampling() {
+    SamplingParams params;
+    if (Half()) params.temperature = Float();
+    if (Half()) params.top_k = Int(0, 100);
+    if (Half()) params.top_p = Float();
+    if (Half()) params.min_p = Float();
+    if (Half()) params.repetition_penalty = Float();
+    if (Half()) params.presence_penalty = -Float();
+    if (Half()) params.frequency_penalty = -Float();
+    if (Half()) params.seed = rng_();
+    if (Half()) params.max_tokens = Int(1, 100'000);
+    if (Half()) params.stop = Many<std::string>([this] { return Word(); });
+    if (Half()) params.stop_ids = Many<TokenId>([this] { return Int(0, 200'000); });
+    if (Half()) params.ignore_eos = true;
+    if (Half()) params.logprobs = Int(0, 20);
+    return params;
+  }
+  bool Half() { return rng_() % 2 == 0; }
+  int Int(int least, int most) { return std::uniform_int_distribution(least, most)(rng_); }
+  float Float() { return std::uniform_real_distribution(0.01f, 1.0f)(rng_); }
+  std::string Word() { return absl::StrCat("wört", rng_() % 1000, "\n"); }
+  template <typename T, typename One>
+  std::vector<T> Many(One one) {
+    std::vector<T> many(rng_() % 50);
+    for (T& element : many) element = one();
+    return many;
+  }
+
+  std::mt19937_64 rng_;
+};
+
+void CheckSame(const SamplingParams& a, const SamplingParams& b) {
+  CHECK(a.temperature == b.temperature);
+  CHECK(a.top_k == b.top_k);
+  CHECK(a.top_p == b.top_p);
+  CHECK(a.min_p == b.min_p);
+  CHECK(a.repetition_penalty == b.repetition_penalty);
+  CHECK(a.presence_penalty == b.presence_penalty);
+  CHECK(a.frequency_penalty == b.frequency_penalty);
+  CHECK(a.seed == b.seed);
+  CHECK(a.max_tokens == b.max_tokens);
+  CHECK(a.stop == b.stop);
+  CHECK(a.stop_ids == b.stop_ids);
+  CHECK(a.ignore_eos == b.ignore_eos);
+  CHECK(a.logprobs == b.logprobs);
+}
+
+// All but the sampling.
+void CheckSame(const RequestSpec& a, const RequestSpec& b) {
+  CHECK(a.tokens == b.tokens);
+  CHECK(a.cache_domain == b.cache_domain);
+  CHECK(a.tenant == b.tenant);
+  CHECK(a.priority == b.priority);
+  CHECK(a.arrival_offset == b.arrival_offset);
+  CHECK(a.traceparent == b.traceparent);
+}
+
+// As it goes from process to process.
+template <typename Job>
+Job ByWire(const Job& job) {
+  decltype(ToProto(job)) proto;
+  REQUIRE(proto.ParseFromString(ToProto(job).SerializeAsString()));
+  return FromProto(proto);
+}
+
+TEST_CASE("every field of a spec survives the way from the router to a decode worker") {
+  ForEachSeed(100, [](uint64_t seed) {
+    DecodeJob job;
+    job.spec = RandomSpec(seed).Draw();
+    const DecodeJob there = ByWire(job);
+    CheckSame(there.spec, job.spec);
+    CheckSame(there.spec.sampling, job.spec.sampling);
+  });
+}
+
+TEST_CASE("a prefill worker gets every field of a spec but those that choose tokens") {
+  ForEachSeed(100, [](uint64_t seed) {
+    PrefillJob job;
+    job.spec = RandomSpec(seed).Draw();
+    const PrefillJob there = ByWire(job);
+    CheckSame(there.spec, job.spec);
+    CheckSame(there.spec.sampling, {.max_tokens = job.spec.sampling.max_tokens});
+  });
+}
+
+}  // namespace
+}  // namespace baton
