@@ -19,12 +19,20 @@ class EventQueue {
   using Event = absl::AnyInvocable<void()>;
 
   absl::Time Now() const { return clock_.Now(); }
+  const Clock& clock() const { return clock_; }
+  // InfiniteFuture: there is no event.
+  absl::Time Next() const { return events_.empty() ? absl::InfiniteFuture() : events_.begin()->first.first; }
   // REQUIRES: `when` is not past.
   void At(absl::Time when, Event event) {
     BATON_CHECK(when >= Now(), "an event in the past");
     events_.emplace(std::pair(when, ++sequence_), std::move(event));
   }
   void After(absl::Duration wait, Event event) { At(Now() + wait, std::move(event)); }
+  // Lets the time pass without an event. REQUIRES: no event is earlier than `when`.
+  void AdvanceTo(absl::Time when) {
+    BATON_CHECK(when <= Next(), "an event is skipped");
+    clock_.Advance(when - Now());
+  }
   // Lets the next event happen, and the time until it pass. False: there is none.
   bool RunOne() {
     if (events_.empty()) return false;

@@ -22,7 +22,6 @@
 //
 // Each command prints who has ended since: a text of one letter for each token, or why there is none.
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <random>
 #include <set>
@@ -35,7 +34,6 @@
 #include "base/logging.h"
 #include "catch.h"
 #include "simulator/cluster.h"
-#include "source_path.h"
 #include "world/scenario.h"
 
 namespace baton {
@@ -178,15 +176,7 @@ class Scenario {
 
 TEST_CASE("agents and sessions whose workers die, that stall, stop or are cancelled go as it is written down") {
   spdlog::set_level(spdlog::level::off);
-  const std::filesystem::path folder = SourcePath("test/scenario");
-  int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with("agents_") && !name.starts_with("sessions_")) continue;
-    ++files;
-    Scenario scenario;
-    RunScenario(entry.path().string(), [&](const ScenarioCommand& command) { return scenario.Run(command); });
-  }
+  const int files = RunScenarios<Scenario>({"agents_", "sessions_"});
   spdlog::set_level(spdlog::level::info);
   CHECK(files == 8);
 }

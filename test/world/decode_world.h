@@ -14,6 +14,7 @@
 #include "engine/decode/swap.h"
 #include "kv/prefix_key.h"
 #include "text/tokenizer.h"
+#include "world/accounts.h"
 #include "world/fake_backend.h"
 
 namespace baton {
@@ -235,10 +236,7 @@ class DecodeWorld {
     for (const RequestFailed& failed : events.failures) Collect(failed, outputs);
   }
   // Nothing referenced, nothing quarantined: all blocks are free or cached.
-  bool AllBlocksBack() const {
-    const BlockPool::Counts blocks = engine.load().blocks;
-    return blocks.free + blocks.cached == blocks.total;
-  }
+  bool AllBlocksBack() const { return baton::AllBlocksBack(engine.load().blocks); }
 
   absl::Time now = absl::UnixEpoch();
   DecodeEngine engine;

@@ -24,23 +24,18 @@
 #include "base/status.h"
 #include "engine/handoff/receiver.h"
 #include "engine/handoff/sender.h"
+#include "world/mail.h"
 
 namespace baton {
 
 class HandoffWorld {
  public:
-  // Something on its way. Exactly one of the two is called, except that a doubled one arrives twice.
-  struct Envelope {
-    std::string text;
-    std::function<void()> arrive;
-    std::function<void()> lose;  // null: cannot be lost
-  };
   using Post = std::function<void(Envelope)>;
   using Log = std::function<void(const std::string&)>;
 
   static constexpr KvLayout kLayout{.layers = 2, .kv_heads = 1, .head_dim = 1, .element_bytes = 2};
 
-  HandoffWorld(ManualClock& clock, absl::Duration lease, Post post, Log log)
+  HandoffWorld(const Clock& clock, absl::Duration lease, Post post, Log log)
       : clock_(clock), lease_(lease), post_(std::move(post)), log_(std::move(log)) {}
 
   // --- Workers ---
@@ -154,6 +149,14 @@ class HandoffWorld {
     for (auto& [address, p] : prefills_) TickPrefill(p);
     for (auto& [address, d] : decodes_) TickDecode(d);
   }
+  void CheckInvariants() {
+    for (auto& [address, p] : prefills_) {
+      if (p.sender != nullptr) p.sender->CheckInvariants();
+    }
+    for (auto& [address, d] : decodes_) {
+      if (d.receiver != nullptr) d.receiver->CheckInvariants();
+    }
+  }
   void TickPrefill(Prefill& p) {
     if (p.sender == nullptr) return;
     p.sender->Tick(Now());
@@ -231,7 +234,7 @@ class HandoffWorld {
   // What the worker's own thread is asked to digest comes back later.
   void PostChecks(Decode& d) {
     while (const std::optional<BlockCheck> check = d.receiver->NextCheck()) {
-      post_({absl::StrCat(d.address, " digests R", check->id.value()),
+      post_({"", absl::StrCat(d.address, " digests R", check->id.value()),
              [this, to = d.address, incarnation = d.incarnation, check] {
                Decode& target = decodes_.at(to);
                if (target.receiver != nullptr && target.incarnation == incarnation) Digested(target, *check);
@@ -256,7 +259,7 @@ class HandoffWorld {
   void Do(Prefill& p, DigestBlocks& a) {
     std::string text = absl::StrCat(p.address, " digests ", Name(a.reservation));
     for (const BlockId block : a.blocks) absl::StrAppend(&text, " ", block.value());
-    post_({text,
+    post_({"", text,
            [this, from = p.address, mine = p.incarnation, a] {
              Prefill& caller = prefills_.at(from);
              if (caller.sender == nullptr || caller.incarnation != mine) return;
@@ -332,10 +335,10 @@ class HandoffWorld {
       Pump(caller);
     };
     const auto reply_with = [this, from = p.address, to, text, answer](absl::StatusOr<Reply> reply) {
-      post_({absl::StrCat(to, "→", from, " reply to ", text, ": ", Say(reply)), [=] { answer(reply); },
+      post_({"", absl::StrCat(to, "→", from, " reply to ", text, ": ", Say(reply)), [=] { answer(reply); },
              [=] { answer(absl::DeadlineExceededError("no answer")); }});
     };
-    post_({absl::StrCat(p.address, "→", to, " ", text),
+    post_({"", absl::StrCat(p.address, "→", to, " ", text),
            [=, this] {
              Decode& callee = decodes_[to];
              if (callee.receiver == nullptr) {
@@ -370,7 +373,7 @@ class HandoffWorld {
       Pump(caller);
     };
     p.connections[a.link] = {a.to, Incarnation(incarnation)};
-    post_({absl::StrCat(p.address, " connects to ", a.to),
+    post_({"", absl::StrCat(p.address, " connects to ", a.to),
            [this, a, incarnation, connected] {
              const Decode& d = decodes_[a.to];
              const bool there = d.receiver != nullptr && d.incarnation == Incarnation(incarnation);
@@ -439,7 +442,7 @@ class HandoffWorld {
                       first + copy.bytes / kLayout.LayerBytes(), ")");
     }
     const auto finish = [this, from = p.address, mine = p.incarnation, push = a.push, text](absl::Status status) {
-      post_({absl::StrCat(from, " ", text, ": ", absl::StatusCodeToString(status.code())),
+      post_({"", absl::StrCat(from, " ", text, ": ", absl::StatusCodeToString(status.code())),
              [=, this] {
                Prefill& caller = prefills_.at(from);
                if (caller.sender == nullptr || caller.incarnation != mine) return;
@@ -465,11 +468,11 @@ class HandoffWorld {
       }
       return absl::OkStatus();
     };
-    post_({absl::StrCat(p.address, "→", to, " ", text), [=, all = a.copies.size()] { finish(land(0, all)); },
+    post_({"", absl::StrCat(p.address, "→", to, " ", text), [=, all = a.copies.size()] { finish(land(0, all)); },
            [=, this, half = a.copies.size() / 2, all = a.copies.size()] {
              land(0, half).IgnoreError();
              finish(absl::UnavailableError("the connection broke"));
-             post_({absl::StrCat("the rest of ", text), [=] { land(half, all).IgnoreError(); }, [] {}});
+             post_({"", absl::StrCat("the rest of ", text), [=] { land(half, all).IgnoreError(); }, [] {}});
            }});
   }
   // As a worker does that guards its blocks.
@@ -511,7 +514,7 @@ class HandoffWorld {
     outcome.failed = a;
   }
 
-  ManualClock& clock_;
+  const Clock& clock_;
   absl::Duration lease_;
   Post post_;
   Log log_;

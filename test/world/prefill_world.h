@@ -14,18 +14,12 @@
 #include "engine/prefill/engine.h"
 #include "world/fake_backend.h"
 #include "world/fake_decode_worker.h"
+#include "world/mail.h"
 
 namespace baton {
 
 class PrefillWorld {
  public:
-  // Something on its way. Exactly one of the two is called.
-  struct Envelope {
-    std::string kind;  // link, connect, reserve, commit, release, heartbeat, push
-    std::string text;
-    std::function<void()> arrive;
-    std::function<void()> lose;
-  };
   using Carry = std::function<void(Envelope)>;
   using Log = std::function<void(const std::string&)>;
 

@@ -1,43 +1,20 @@
 // Golden scenarios as plain text, in the manner of etcd/raft's testdata: commands, a line "----", and what they print.
 #pragma once
 
-#include <cstdlib>
-#include <fstream>
+#include <cstdint>
 #include <functional>
-#include <sstream>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
-
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "catch.h"
 
 namespace baton {
 
 // One command line: "add A tokens=0..47" is name "add", words {"A"}, options {"tokens=0..47"}.
 struct ScenarioCommand {
-  explicit ScenarioCommand(const std::string& line) {
-    for (const auto& part : absl::StrSplit(line, ' ', absl::SkipEmpty())) {
-      if (name.empty()) {
-        name = std::string(part);
-      } else if (absl::StrContains(part, "=")) {
-        options.emplace_back(part);
-      } else {
-        words.emplace_back(part);
-      }
-    }
-  }
-  std::string Option(const std::string& option, std::string otherwise = "") const {
-    for (const std::string& o : options) {
-      if (absl::StartsWith(o, option + "=")) return o.substr(option.size() + 1);
-    }
-    return otherwise;
-  }
-  int64_t Number(const std::string& option, int64_t otherwise = 0) const {
-    const std::string text = Option(option);
-    return text.empty() ? otherwise : std::stoll(text);
-  }
+  explicit ScenarioCommand(const std::string& line);
+  std::string Option(const std::string& option, std::string otherwise = "") const;
+  int64_t Number(const std::string& option, int64_t otherwise = 0) const;
 
   std::string name;
   std::vector<std::string> words;
@@ -46,48 +23,24 @@ struct ScenarioCommand {
 
 // Runs the commands of each paragraph with `run`, which returns what they print (lines ending in \n), and compares.
 // With BATON_UPDATE_SCENARIOS set in the environment, the file is rewritten with what was printed: read the difference.
-inline void RunScenario(const std::string& path, const std::function<std::string(const ScenarioCommand&)>& run) {
-  std::ifstream in(path);
-  REQUIRE(in.good());
-  std::ostringstream rewritten;
-  std::string line, printed, commands;
-  const auto run_line = [&](const std::string& command) {
-    rewritten << command << "\n";
-    if (command.empty() || command[0] == '#') return;
-    absl::StrAppend(&commands, command, "\n");
-    printed += run(ScenarioCommand(command));
-  };
-  while (std::getline(in, line)) {
-    if (line != "----") {
-      run_line(line);
-      continue;
-    }
-    std::string expected;
-    while (std::getline(in, line) && !line.empty()) absl::StrAppend(&expected, line, "\n");
-    rewritten << "----\n" << printed << "\n";
-    INFO(path << "\n" << commands);
-    if (std::getenv("BATON_UPDATE_SCENARIOS") == nullptr) CHECK(printed == expected);
-    printed.clear();
-    commands.clear();
+void RunScenario(const std::string& path, const std::function<std::string(const ScenarioCommand&)>& run);
+
+// Paths of the files of test/scenario whose names begin with one of the prefixes, in alphabetical order.
+std::vector<std::string> ScenarioFiles(std::initializer_list<std::string_view> prefixes);
+
+// Runs each of these files, a new Scenario for each. Returns the number of files. Scenario::Run takes a command and
+// returns what it prints.
+template <typename Scenario>
+int RunScenarios(std::initializer_list<std::string_view> prefixes) {
+  const std::vector<std::string> files = ScenarioFiles(prefixes);
+  for (const std::string& path : files) {
+    Scenario scenario;
+    RunScenario(path, [&](const ScenarioCommand& command) { return scenario.Run(command); });
   }
-  if (std::getenv("BATON_UPDATE_SCENARIOS") != nullptr) {
-    in.close();
-    std::string text = rewritten.str();
-    if (absl::EndsWith(text, "\n\n")) text.pop_back();
-    std::ofstream(path) << text;
-  }
+  return static_cast<int>(files.size());
 }
 
 // "0..47,99" is the tokens 0 to 47 and then 99.
-inline std::vector<int32_t> ParseTokens(const std::string& text) {
-  std::vector<int32_t> tokens;
-  for (const std::string& part : std::vector<std::string>(absl::StrSplit(text, ',', absl::SkipEmpty()))) {
-    const size_t dots = part.find("..");
-    const int first = std::stoi(part);
-    const int last = dots == std::string::npos ? first : std::stoi(part.substr(dots + 2));
-    for (int token = first; token <= last; ++token) tokens.push_back(token);
-  }
-  return tokens;
-}
+std::vector<int32_t> ParseTokens(const std::string& text);
 
 }  // namespace baton

@@ -13,7 +13,7 @@
 #include "catch.h"
 #include "kv/prefix_key.h"
 #include "seeds.h"
-#include "source_path.h"
+#include "world/accounts.h"
 #include "world/scenario.h"
 
 namespace baton {
@@ -193,7 +193,7 @@ std::string Show(const Admission& admission) {
 TEST_CASE("decode scheduling goes as the scenarios say") {
   for (const char* file : {"decode_batch.txt", "decode_preemption.txt", "decode_admission.txt", "decode_tenants.txt"}) {
     std::unique_ptr<DecodeSchedulerWorld> world;
-    RunScenario(SourcePath(std::string("test/scenario/") + file), [&](const ScenarioCommand& c) -> std::string {
+    RunScenario(ScenarioFiles({file}).at(0), [&](const ScenarioCommand& c) -> std::string {
       if (c.name == "worker") {
         DecodeSchedulerOptions options;
         options.max_batch = static_cast<int32_t>(c.Number("batch", 64));
@@ -376,8 +376,7 @@ TEST_CASE("whatever comes, every sequence ends, and none is swapped out for one 
     }
     CHECK(world.running() == 0);
     CHECK(world.Step().find_first_not_of("ran ahead nobody\n") == std::string::npos);
-    const BlockPool::Counts counts = world.pool().counts();
-    CHECK(counts.free + counts.cached == counts.total);
+    CHECK(AllBlocksBack(world.pool().counts()));
     CHECK(world.scheduler().counts().preemptions < 4 * added + 100);
   });
 }

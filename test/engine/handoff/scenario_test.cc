@@ -18,8 +18,6 @@
 //   state                                   links, hand-offs and blocks
 #include "world/scenario.h"
 
-#include <deque>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,7 +27,6 @@
 #include "absl/strings/str_split.h"
 #include "base/logging.h"
 #include "catch.h"
-#include "source_path.h"
 #include "world/handoff_world.h"
 
 namespace baton {
@@ -39,7 +36,7 @@ class Scenario {
  public:
   Scenario()
       : world_(
-            clock_, absl::Seconds(10), [this](auto e) { in_flight_.push_back(std::move(e)); },
+            clock_, absl::Seconds(10), [this](auto e) { mail_.Post(std::move(e)); },
             [this](const std::string& line) { Say(line); }) {
     world_.StartPrefill("p");
     world_.StartDecode("d", 8);
@@ -81,9 +78,9 @@ class Scenario {
       return world_.BlocksReady(p(), Word(0), Number(Word(1)), Number(Word(2)),
                                 Option("layers", static_cast<int32_t>(HandoffWorld::kLayout.layers)));
     }
-    if (name == "deliver") return Word(0) == "all" ? DeliverAll() : Arrive(Take(Word(0)), false);
-    if (name == "double") return Arrive(Take(Word(0)), true);
-    if (name == "lose") return Lose(Take(Word(0)));
+    if (name == "deliver") return Word(0) == "all" ? DeliverAll() : Arrive(mail_.TakeOldest(Word(0)), false);
+    if (name == "double") return Arrive(mail_.TakeOldest(Word(0)), true);
+    if (name == "lose") return Lose(mail_.TakeOldest(Word(0)));
     if (name == "advance" || name == "run") return Pass(absl::Seconds(Number(Word(0))), name == "run");
     if (name == "cancel" && Word(0) == "prefill") return world_.CancelPrefill(p(), Word(1));
     if (name == "cancel") return d().receiver->Cancel(Word(1), clock_.Now());
@@ -102,25 +99,17 @@ class Scenario {
     world_.Begin(p(), "d", Word(0), std::move(prompt), Option("new", 1));
   }
 
-  HandoffWorld::Envelope Take(const std::string& word) {
-    const auto it =
-        std::ranges::find_if(in_flight_, [&](const auto& e) { return e.text.find(word) != std::string::npos; });
-    BATON_CHECK(it != in_flight_.end(), "nothing like this is in flight: " + word);
-    HandoffWorld::Envelope envelope = std::move(*it);
-    in_flight_.erase(it);
-    return envelope;
-  }
-  void Arrive(HandoffWorld::Envelope envelope, bool again) {
+  void Arrive(Envelope envelope, bool again) {
     Say(envelope.text);
     envelope.arrive();
-    if (again) in_flight_.push_back(std::move(envelope));
+    if (again) mail_.Post(std::move(envelope));
   }
-  void Lose(const HandoffWorld::Envelope& envelope) {
+  void Lose(const Envelope& envelope) {
     Say("LOST " + envelope.text);
     envelope.lose();
   }
   void DeliverAll() {
-    while (!in_flight_.empty()) Arrive(Take(""), false);
+    mail_.DeliverAll([this](const Envelope& envelope) { return (Say(envelope.text), true); });
   }
 
   // In steps, so that leases end and heartbeats go out at their time.
@@ -185,11 +174,11 @@ class Scenario {
                        " committed; blocks: ", counts.free, " free, ", counts.referenced, " referenced, ",
                        counts.cached, " cached, ", counts.quarantined, " quarantined"));
     }
-    for (const auto& envelope : in_flight_) Say("in flight: " + envelope.text);
+    for (const auto& envelope : mail_.in_flight()) Say("in flight: " + envelope.text);
   }
 
   ManualClock clock_;
-  std::deque<HandoffWorld::Envelope> in_flight_;
+  Mail mail_;
   HandoffWorld world_;
   std::map<RequestId, std::vector<TokenId>> prompts_;
   const ScenarioCommand* command_ = nullptr;
@@ -198,14 +187,7 @@ class Scenario {
 
 TEST_CASE("the hand-off scenarios go as they are written down") {
   spdlog::set_level(spdlog::level::off);
-  const std::filesystem::path folder = SourcePath("test/scenario");
-  int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (!entry.path().filename().string().starts_with("handoff_")) continue;
-    ++files;
-    Scenario scenario;
-    RunScenario(entry.path().string(), [&](const ScenarioCommand& command) { return scenario.Run(command); });
-  }
+  const int files = RunScenarios<Scenario>({"handoff_"});
   spdlog::set_level(spdlog::level::info);
   CHECK(files == 10);
 }

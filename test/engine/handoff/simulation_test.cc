@@ -3,15 +3,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
-#include <queue>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "base/logging.h"
 #include "catch.h"
-#include "seeds.h"
+#include "world/dice.h"
 #include "world/handoff_world.h"
+#include "world/random_run.h"
+#include "world/timeline.h"
 
 namespace baton {
 namespace {
@@ -19,9 +20,10 @@ namespace {
 class Simulation {
  public:
   explicit Simulation(uint64_t seed)
-      : random_(seed),
+      : dice_(seed),
         world_(
-            clock_, kLease, [this](auto e) { Post(std::move(e)); }, [this](const auto& line) { Trace(line); }) {
+            timeline_.clock(), kLease, [this](auto e) { Post(std::move(e)); },
+            [this](const auto& line) { Trace(line); }) {
     loss_ = Chance(0.3) ? 0 : Uniform(0, 20) / 100.0;
     duplication_ = Chance(0.5) ? 0 : Uniform(0, 20) / 100.0;
     slow_ = Chance(0.5) ? 0 : Uniform(0, 10) / 100.0;
@@ -31,38 +33,51 @@ class Simulation {
     for (int i = 0; i < Uniform(1, 2); ++i) {
       world_.StartDecode(absl::StrCat("d", i), decode_blocks_ = Uniform(6, 20), {}, verify_, guard_);
     }
-  }
-
-  void Run() {
     const int requests = Uniform(1, 12);
     for (int i = 0; i < requests; ++i) At(Uniform(0, 40'000), [this, i] { BeginRequest(i); });
     for (int i = Uniform(0, 3); i > 0; --i) At(Uniform(0, 60'000), [this] { Disturb(); });
-    Turn(absl::UnixEpoch() + absl::Seconds(150));
+  }
+
+  bool Event() { return RunOne(absl::UnixEpoch() + absl::Seconds(150)); }
+  void CheckInvariants() { world_.CheckInvariants(); }
+  void Settle() {
     // From here on nothing is lost, so everything must come to an end.
     loss_ = duplication_ = slow_ = 0;
-    Turn(absl::UnixEpoch() + absl::Seconds(600));
+    while (RunOne(absl::UnixEpoch() + absl::Seconds(600))) {
+    }
     CheckTheEnd();
+  }
+  std::vector<BlockPool::Counts> Pools() {
+    std::vector<BlockPool::Counts> pools;
+    for (auto& [address, d] : world_.decodes()) {
+      if (d.pool != nullptr) pools.push_back(d.pool->counts());
+    }
+    return pools;
   }
 
  private:
-  using Time = absl::Time;
   static constexpr absl::Duration kLease = absl::Seconds(4);
 
   // With BATON_SEED, what happens is printed.
   void Trace(const std::string& line) {
     if (std::getenv("BATON_SEED") == nullptr) return;
-    std::fprintf(stderr, "%8.3f %s\n", absl::ToDoubleSeconds(clock_.Now() - absl::UnixEpoch()), line.c_str());
+    std::fprintf(stderr, "%8.3f %s\n", absl::ToDoubleSeconds(Now() - absl::UnixEpoch()), line.c_str());
   }
-  int Uniform(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
-  bool Chance(double p) { return std::bernoulli_distribution(p)(random_); }
+  int Uniform(int low, int high) { return dice_.Uniform(low, high); }
+  bool Chance(double p) { return dice_.Chance(p); }
+  absl::Time Now() const { return timeline_.Now(); }
   void At(int milliseconds, std::function<void()> event) {
-    events_.emplace(clock_.Now() + absl::Milliseconds(milliseconds), std::move(event));
+    timeline_.After(absl::Milliseconds(milliseconds), std::move(event));
+  }
+  bool RunOne(absl::Time until) {
+    return timeline_.RunOne(
+        until, [this] { TickAll(); }, [this] { return AllIdle(); });
   }
 
   // Mostly quick, sometimes so slow that leases run out; but no push stays in flight beyond the quarantine.
   int Delay(int slowest) { return Chance(slow_) ? Uniform(1'000, slowest) : Uniform(1, 50); }
 
-  void Post(HandoffWorld::Envelope envelope) {
+  void Post(Envelope envelope) {
     envelope.arrive = [this, text = envelope.text, arrive = std::move(envelope.arrive)] {
       Trace(text);
       arrive();
@@ -70,7 +85,7 @@ class Simulation {
     // Only messages are doubled and cut off: a push is one operation of the transport, which reports it once.
     const bool push = envelope.text.find("push") != std::string::npos;
     const bool message = !push && envelope.text.find("→") != std::string::npos;
-    const bool cut = message && clock_.Now() < cut_until_ && envelope.text.find(cut_) != std::string::npos;
+    const bool cut = message && Now() < cut_until_ && envelope.text.find(cut_) != std::string::npos;
     const int slowest = push ? 8'000 : 25'000;
     if (envelope.lose != nullptr && (cut || Chance(loss_))) {
       Trace(absl::StrCat("LOST ", envelope.text));
@@ -182,7 +197,7 @@ class Simulation {
       world_.CancelPrefill(p, id);
     }
     if (Chance(0.7) && d.receiver != nullptr) {
-      d.receiver->Cancel(id, clock_.Now());
+      d.receiver->Cancel(id, Now());
       d.receiver->CheckInvariants();
     }
   }
@@ -202,10 +217,10 @@ class Simulation {
         break;
       case 2:  // control messages are lost both ways, while blocks still move
         cut_ = p.address;
-        cut_until_ = clock_.Now() + 3 * absl::Milliseconds(downtime);
+        cut_until_ = Now() + 3 * absl::Milliseconds(downtime);
         break;
       default:  // a pause: what should happen meanwhile happens right after it
-        paused_until_ = clock_.Now() + absl::Milliseconds(downtime);
+        paused_until_ = Now() + absl::Milliseconds(downtime);
         paused_ = Chance(0.5) ? p.address : d.address;
         break;
     }
@@ -213,31 +228,12 @@ class Simulation {
 
   // A paused worker's ticks are late. (Messages to it count as delayed by the network.)
   void TickAll() {
-    const auto runs = [this](const WorkerAddress& address) {
-      return address != paused_ || clock_.Now() >= paused_until_;
-    };
+    const auto runs = [this](const WorkerAddress& address) { return address != paused_ || Now() >= paused_until_; };
     for (auto& [address, p] : world_.prefills()) {
       if (runs(address)) world_.TickPrefill(p);
     }
     for (auto& [address, d] : world_.decodes()) {
       if (runs(address)) world_.TickDecode(d);
-    }
-  }
-
-  // Ends early when nothing can happen any more.
-  void Turn(Time until) {
-    while (!events_.empty() || !AllIdle()) {
-      const Time next = events_.empty() ? next_tick_ : std::min(next_tick_, events_.begin()->first);
-      if (next > until) return;
-      clock_.Advance(next - clock_.Now());
-      if (next == next_tick_) {
-        TickAll();
-        next_tick_ += absl::Milliseconds(200);
-      } else {
-        const auto event = std::move(events_.begin()->second);
-        events_.erase(events_.begin());
-        event();
-      }
     }
   }
 
@@ -262,14 +258,10 @@ class Simulation {
     }
     for (auto& [address, p] : world_.prefills()) {
       if (p.sender == nullptr) continue;
-      p.sender->CheckInvariants();
       BATON_CHECK(p.sender->idle(), "a sender still has work");
     }
     for (auto& [address, d] : world_.decodes()) {
       if (d.receiver == nullptr) continue;
-      d.receiver->CheckInvariants();
-      const BlockPool::Counts counts = d.pool->counts();
-      BATON_CHECK(counts.referenced == 0 && counts.quarantined == 0, "blocks are not given back");
       BATON_CHECK(d.checking.empty(), "a check did not end");
     }
   }
@@ -281,8 +273,8 @@ class Simulation {
   int failed() { return static_cast<int>(requests_.size()) - started_; }
 
  private:
-  std::mt19937_64 random_;
-  ManualClock clock_;
+  Dice<std::mt19937_64> dice_;
+  Timeline timeline_{absl::Milliseconds(200)};
   double loss_ = 0;
   double duplication_ = 0;
   double slow_ = 0;
@@ -291,13 +283,11 @@ class Simulation {
   bool guard_ = false;
   int refused_ = 0;
   HandoffWorld world_;
-  std::multimap<Time, std::function<void()>> events_;
   std::map<RequestId, Request> requests_;
   WorkerAddress cut_;
-  Time cut_until_ = absl::UnixEpoch();
+  absl::Time cut_until_ = absl::UnixEpoch();
   WorkerAddress paused_;
-  Time paused_until_ = absl::UnixEpoch();
-  Time next_tick_ = absl::UnixEpoch();
+  absl::Time paused_until_ = absl::UnixEpoch();
   int started_ = 0;
 };
 
@@ -308,9 +298,7 @@ TEST_CASE("whatever the network and the processes do, blocks come back, writes s
   int failed = 0;
   int refused = 0;
   int refused_writes = 0;
-  const Seeds seeds = ForEachSeed(2'500, [&](uint64_t seed) {
-    Simulation simulation(seed);
-    simulation.Run();
+  const Seeds seeds = ForEachWorld<Simulation>(2'500, [&](Simulation& simulation) {
     started += simulation.started();
     failed += simulation.failed();
     refused += simulation.refused();

@@ -1,13 +1,14 @@
 // The prefill engine and hand-off under seeded faults.
 #include <algorithm>
-#include <deque>
 #include <random>
 #include <set>
 
 #include "catch.h"
 #include "engine/prefill/engine.h"
 #include "seeds.h"
+#include "world/dice.h"
 #include "world/prefill_world.h"
+#include "world/random_run.h"
 
 namespace baton {
 namespace {
@@ -16,18 +17,18 @@ namespace {
 class Chaos {
  public:
   explicit Chaos(uint64_t seed)
-      : random_(seed),
+      : dice_(seed),
         world_(
             {.blocks = 12 + Below(40),
              .step_tokens = 16 + Below(64),
              .least_ahead = 1 + Below(3),
              .sender = {.self = {}, .forget_idle = absl::Seconds(15)}},
-            [this](PrefillWorld::Envelope e) { waiting_.push_back(std::move(e)); }, [](const std::string&) {}) {
+            [this](Envelope e) { mail_.Post(std::move(e)); }, [](const std::string&) {}) {
     world_.verify = Below(2) == 0;
     for (const char* d : {"d0", "d1"}) world_.AddDecode(d, 8 + Below(30));
   }
 
-  void Event() {
+  bool Event() {
     world_.lease = {.tokens = static_cast<int32_t>(std::max<int64_t>(0, Below(200) - 100)),
                     .duration = absl::Seconds(Below(10))};
     world_.lease_holder = LeaseHolder(static_cast<uint64_t>(Below(3)));
@@ -61,14 +62,15 @@ class Chaos {
       default:
         DeliverOne(Below(20) != 0);
     }
-    world_.CheckInvariants();
     CheckTokens();
+    return ++events_ < 400;
   }
+  void CheckInvariants() { world_.CheckInvariants(); }
 
   void Settle() {
     while (!open_.empty()) AppendToOne(true);
     for (int i = 0; i < 4000 && !world_.engine().idle(); ++i) {
-      while (!waiting_.empty()) DeliverOne(true);
+      while (!mail_.empty()) DeliverOne(true);
       if (world_.running()) {
         world_.End();
       } else if (!world_.Begin()) {
@@ -88,15 +90,16 @@ class Chaos {
     world_.Advance(absl::Minutes(5));  // leases end
     CHECK(world_.engine().load().blocks.referenced == 0);
     world_.Advance(absl::Minutes(5));  // and then the quarantines
-    for (auto& [address, decode] : world_.decodes()) {
-      CHECK(decode->worker.pool().counts().referenced == 0);
-      CHECK(decode->worker.pool().counts().quarantined == 0);
-    }
+  }
+  std::vector<BlockPool::Counts> Pools() {
+    std::vector<BlockPool::Counts> pools{world_.engine().load().blocks};
+    for (auto& [address, decode] : world_.decodes()) pools.push_back(decode->worker.pool().counts());
+    return pools;
   }
   int64_t right_tokens() const { return right_tokens_; }
 
  private:
-  int64_t Below(int64_t limit) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(limit)); }
+  int64_t Below(int64_t limit) { return dice_.Below(limit); }
 
   void Submit() {
     std::vector<TokenId> prompt(static_cast<size_t>(1 + Below(120)));
@@ -148,10 +151,8 @@ class Chaos {
     if (Below(3) != 0) world_.AddDecode(address, 8 + Below(30));
   }
   void DeliverOne(bool arrives) {
-    if (waiting_.empty()) return;
-    const auto it = waiting_.begin() + Below(static_cast<int64_t>(waiting_.size()));
-    const PrefillWorld::Envelope envelope = std::move(*it);
-    waiting_.erase(it);
+    if (mail_.empty()) return;
+    const Envelope envelope = mail_.Take(static_cast<size_t>(Below(std::ssize(mail_.in_flight()))));
     arrives ? envelope.arrive() : envelope.lose();
   }
   // What is done gives the right token, or the decode worker refuses it: never a wrong one.
@@ -166,9 +167,10 @@ class Chaos {
     }
   }
 
-  std::mt19937 random_;
-  std::vector<PrefillWorld::Envelope> waiting_;
+  Dice<std::mt19937> dice_;
+  Mail mail_;
   PrefillWorld world_;
+  int events_ = 0;
   int submitted_ = 0;
   std::map<RequestId, std::vector<TokenId>> open_;  // what is still to be appended
   std::set<RequestId> started_;
@@ -177,12 +179,7 @@ class Chaos {
 
 TEST_CASE("whatever is lost, late, cancelled or dies, tokens are right and all blocks come back") {
   int64_t right_tokens = 0;
-  const Seeds seeds = ForEachSeed(60, [&](uint64_t seed) {
-    Chaos chaos(seed);
-    for (int i = 0; i < 400; ++i) chaos.Event();
-    chaos.Settle();
-    right_tokens += chaos.right_tokens();
-  });
+  const Seeds seeds = ForEachWorld<Chaos>(60, [&](Chaos& chaos) { right_tokens += chaos.right_tokens(); });
   if (seeds.all()) CHECK(right_tokens > 0);
 }
 
@@ -191,10 +188,10 @@ TEST_CASE("whatever is lost, late, cancelled or dies, tokens are right and all b
 void SendUntilThrough(uint64_t seed) {
   std::mt19937 random(seed);
   const auto below = [&](unsigned limit) { return static_cast<int>(random() % limit); };
-  std::deque<PrefillWorld::Envelope> waiting;
+  Mail mail;
   PrefillWorld world(
       {.blocks = 6 + below(6), .step_tokens = 16 + below(64), .sender = {}},
-      [&](PrefillWorld::Envelope e) { waiting.push_back(std::move(e)); }, [](const std::string&) {});
+      [&](Envelope e) { mail.Post(std::move(e)); }, [](const std::string&) {});
   for (const char* d : {"d0", "d1"}) world.AddDecode(d, 6 + below(4));
   std::map<RequestId, PrefillWorld::Request> left;
   for (int i = 0; i < 30; ++i) {
@@ -204,7 +201,7 @@ void SendUntilThrough(uint64_t seed) {
   }
   for (const auto& [id, request] : left) world.Submit(id, request.prompt, request.to);
   for (int round = 0; round < 500 && !left.empty(); ++round) {
-    for (; !waiting.empty(); waiting.pop_front()) waiting.front().arrive();
+    mail.DeliverAll();
     if (world.running()) world.End();
     world.Begin();
     world.CheckInvariants();

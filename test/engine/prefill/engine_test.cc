@@ -5,7 +5,6 @@
 #include <set>
 
 #include "catch.h"
-#include "source_path.h"
 #include "world/prefill_world.h"
 #include "world/scenario.h"
 
@@ -74,7 +73,7 @@ class EngineScenario {
     }
   }
   void Start(const ScenarioCommand& command) {
-    waiting_.clear();
+    mail_ = {};
     held_kinds_.clear();
     PrefillEngineOptions options{.blocks = command.Number("blocks"),
                                  .step_tokens = command.Number("budget", 64),
@@ -82,23 +81,17 @@ class EngineScenario {
                                  .max_requests = command.Number("max_requests", 100),
                                  .sender = {}};
     world_ = std::make_unique<PrefillWorld>(
-        std::move(options), [this](PrefillWorld::Envelope e) { waiting_.push_back(std::move(e)); },
+        std::move(options), [this](Envelope e) { mail_.Post(std::move(e)); },
         [this](const std::string& line) { Print(line); });
   }
   void Print(const std::string& line) { absl::StrAppend(&printed_, line, "\n"); }
 
   void Deliver() {
-    for (auto it = waiting_.begin(); it != waiting_.end();) {
-      if (held_kinds_.contains(it->kind)) {
-        ++it;
-        continue;
-      }
-      const PrefillWorld::Envelope envelope = std::move(*it);
-      waiting_.erase(it);
-      if (envelope.kind != "heartbeat") Print(envelope.text);
-      envelope.arrive();
-      it = waiting_.begin();
-    }
+    mail_.DeliverAll([this](const Envelope& envelope) {
+      const bool held = held_kinds_.contains(envelope.kind);
+      if (!held && envelope.kind != "heartbeat") Print(envelope.text);
+      return !held;
+    });
   }
   void StartDecode(const RequestId& id) {
     const auto token = world_->FirstToken(id);
@@ -115,16 +108,12 @@ class EngineScenario {
   }
 
   std::unique_ptr<PrefillWorld> world_;
-  std::deque<PrefillWorld::Envelope> waiting_;
+  Mail mail_;
   std::set<std::string> held_kinds_;
   std::string printed_;
 };
 
-void RunEngineFile(const std::string& name) {
-  EngineScenario scenario;
-  RunScenario(SourcePath("test/scenario/" + name),
-              [&](const ScenarioCommand& command) { return scenario.Run(command); });
-}
+void RunEngineFile(std::string_view name) { CHECK(RunScenarios<EngineScenario>({name}) == 1); }
 
 TEST_CASE("KV is computed, pushed as it comes, and committed") { RunEngineFile("prefill_engine_push.txt"); }
 TEST_CASE("requests wait for room, are refused, or find their KV there") {
@@ -321,7 +310,7 @@ TEST_CASE("times say how long a request queued, computed and was handed off") {
 
 TEST_CASE("what is committed before its last step is over has computed since that step began") {
   PrefillWorld world(
-      {.blocks = 16, .sender = {}}, [](PrefillWorld::Envelope e) { e.arrive(); }, [](const auto&) {});
+      {.blocks = 16, .sender = {}}, [](Envelope e) { e.arrive(); }, [](const auto&) {});
   world.AddDecode("d", 16);
   world.Submit("a", std::vector<TokenId>(33, 1), "d");
   world.Advance(absl::Milliseconds(5));

@@ -14,7 +14,7 @@ struct LeaseWorld {
 
   explicit LeaseWorld(int64_t blocks, int64_t step_tokens = 512)
       : world(
-            {.blocks = blocks, .step_tokens = step_tokens, .sender = {}}, [](PrefillWorld::Envelope e) { e.arrive(); },
+            {.blocks = blocks, .step_tokens = step_tokens, .sender = {}}, [](Envelope e) { e.arrive(); },
             [](const std::string&) {}) {
     world.AddDecode("d", 64);
     world.lease_holder = kRouter;

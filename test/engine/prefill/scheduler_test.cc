@@ -7,7 +7,6 @@
 
 #include "catch.h"
 #include "seeds.h"
-#include "source_path.h"
 #include "world/scenario.h"
 #include "world/scheduler_world.h"
 
@@ -159,11 +158,7 @@ class SchedulerScenario {
   std::set<RequestId> completed_;
 };
 
-void RunFile(const std::string& name) {
-  SchedulerScenario scenario;
-  RunScenario(SourcePath("test/scenario/" + name),
-              [&](const ScenarioCommand& command) { return scenario.Run(command); });
-}
+void RunFile(std::string_view name) { CHECK(RunScenarios<SchedulerScenario>({name}) == 1); }
 
 TEST_CASE("prompts are computed in chunks, by priority and in order") { RunFile("prefill_chunks.txt"); }
 TEST_CASE("tenants take turns") { RunFile("prefill_tenants.txt"); }

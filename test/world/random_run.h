@@ -1,0 +1,39 @@
+// A world under random events, with one seed after the other.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <vector>
+
+#include "catch.h"
+#include "seeds.h"
+#include "world/accounts.h"
+
+namespace baton {
+
+template <typename T>
+concept RandomWorld = std::constructible_from<T, uint64_t> && requires(T world) {
+  { world.Event() } -> std::same_as<bool>;  // makes the next random event; false: it was the last one
+  world.CheckInvariants();
+  world.Settle();  // lets everything end
+  { world.Pools() } -> std::same_as<std::vector<BlockPool::Counts>>;
+};
+
+// Runs a World with each of `count` seeds and calls `ended` at the end of each run. The invariants hold after each
+// event, and at the end each pool has all blocks back.
+template <RandomWorld World, typename Ended>
+Seeds ForEachWorld(uint64_t count, Ended&& ended) {
+  return ForEachSeed(count, [&](uint64_t seed) {
+    World world(seed);
+    for (bool more = true; more;) {
+      more = world.Event();
+      world.CheckInvariants();
+    }
+    world.Settle();
+    world.CheckInvariants();
+    for (const BlockPool::Counts& counts : world.Pools()) REQUIRE(AllBlocksBack(counts));
+    ended(world);
+  });
+}
+
+}  // namespace baton
