@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
 
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "base/json/json_file.h"
 #include "base/status.h"
@@ -96,24 +98,22 @@ absl::Status RefuseUnsupported(const Fields& fields) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Architecture> ReadArchitecture(const Fields& fields) {
-  struct Family {
-    absl::string_view model_type, class_name;
-    Architecture architecture;
-  };
-  constexpr Family kFamilies[] = {{"llama", "LlamaForCausalLM", Architecture::kLlama},
-                                  {"qwen2", "Qwen2ForCausalLM", Architecture::kQwen2},
-                                  {"qwen3", "Qwen3ForCausalLM", Architecture::kQwen3}};
+absl::Status ReadFamily(const Fields& fields, ModelConfig& config) {
   ASSIGN_OR_RETURN(const std::string model_type, fields.Text("model_type"));
-  for (const Family& family : kFamilies) {
-    if (model_type != family.model_type) continue;
-    const Json* classes = fields.Find("architectures");
-    if (classes != nullptr && *classes != Json::array({family.class_name})) {
-      return fields.Error("architectures", absl::StrCat("[\"", family.class_name, "\"]"));
-    }
-    return family.architecture;
+  const auto family = std::ranges::find(kModelFamilies, model_type, &ModelFamily::model_type);
+  if (family == std::end(kModelFamilies)) {
+    const auto name = [](std::string* out, const ModelFamily& known) { absl::StrAppend(out, known.model_type); };
+    return fields.Error("model_type", absl::StrCat("one of ", absl::StrJoin(kModelFamilies, ", ", name)));
   }
-  return fields.Error("model_type", "llama, qwen2 or qwen3");
+  const Json* classes = fields.Find("architectures");
+  if (classes != nullptr && *classes != Json::array({family->class_name})) {
+    return fields.Error("architectures", absl::StrCat("[\"", family->class_name, "\"]"));
+  }
+  config.architecture = family->architecture;
+  for (bool ModelConfig::*flag : family->flags) {
+    if (flag != nullptr) config.*flag = true;
+  }
+  return absl::OkStatus();
 }
 
 // transformers 5 writes "dtype", earlier versions "torch_dtype".
@@ -215,16 +215,15 @@ absl::Status ReadEos(const Fields& fields, ModelConfig& config) {
 }
 
 absl::Status ReadConfig(const Fields& fields, ModelConfig& config) {
-  ASSIGN_OR_RETURN(config.architecture, ReadArchitecture(fields));
+  RETURN_IF_ERROR(ReadFamily(fields, config));
   RETURN_IF_ERROR(RefuseUnsupported(fields));
   ASSIGN_OR_RETURN(config.dtype, ReadDType(fields));
   RETURN_IF_ERROR(ReadShape(fields, config));
   ASSIGN_OR_RETURN(config.rms_eps, fields.Positive("rms_norm_eps"));
   RETURN_IF_ERROR(ReadRope(fields, config));
-  // Absent means false in all three families; a tied model read as untied lacks its lm_head and is refused.
+  // Absent means false in all families. A tied model that is read as untied lacks its lm_head and is
+  // refused.
   ASSIGN_OR_RETURN(config.tied_embeddings, fields.FlagOr("tie_word_embeddings", false));
-  config.qkv_bias = config.architecture == Architecture::kQwen2;
-  config.qk_norm = config.architecture == Architecture::kQwen3;
   if (fields.Has("bos_token_id")) {
     ASSIGN_OR_RETURN(config.bos_id, fields.Integer("bos_token_id", 0, config.vocab - 1));
   }

@@ -1,6 +1,7 @@
 // The shape of a model, as config.json states it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,7 +15,7 @@ namespace baton {
 enum class DType { kF32, kBF16 };
 int64_t BytesPerElement(DType dtype);
 
-enum class Architecture { kLlama, kQwen2, kQwen3 };
+enum class Architecture { kLlama, kQwen2, kQwen3 };  // the values are part of the module digest
 
 // Llama 3.1 rope scaling ("rope_type": "llama3"): long wavelengths are slowed by `factor`, the middle is blended.
 struct RopeScaling {
@@ -43,6 +44,19 @@ struct ModelConfig {
   bool qk_norm = false;          // Qwen3: RMSNorm over head_dim on q and k before rope
   std::vector<TokenId> eos_ids;  // from config.json and generation_config.json
   std::optional<TokenId> bos_id;
+};
+
+// A family of models, as config.json names it.
+struct ModelFamily {
+  Architecture architecture;
+  const char* model_type;
+  const char* class_name;
+  std::array<bool ModelConfig::*, 2> flags = {};  // that hold for the whole family; null: none
+};
+inline constexpr ModelFamily kModelFamilies[] = {
+    {Architecture::kLlama, "llama", "LlamaForCausalLM"},
+    {Architecture::kQwen2, "qwen2", "Qwen2ForCausalLM", {&ModelConfig::qkv_bias}},
+    {Architecture::kQwen3, "qwen3", "Qwen3ForCausalLM", {&ModelConfig::qk_norm}},
 };
 
 // Reads config.json and, where present, generation_config.json of a Hugging Face directory.

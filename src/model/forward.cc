@@ -1,7 +1,5 @@
 #include "model/forward.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/status.h"
@@ -10,25 +8,35 @@ namespace baton {
 namespace {
 
 using Form = WeightSource::Form;
+using Role = LayerRole;
 using Then = LinearStep::Then;
 
-absl::StatusOr<PackedLayer> PackLayer(const LayerWeights& layer, const ModelConfig& config, Ops& ops) {
-  std::vector<Tensor> qkv_bias;
-  if (config.qkv_bias) qkv_bias = {layer.q_bias, layer.k_bias, layer.v_bias};
-  PackedLayer packed;
-  ASSIGN_OR_RETURN(packed.attention_norm, ops.Pack({Form::kVector, {layer.attention_norm}, {}}));
-  ASSIGN_OR_RETURN(packed.qkv, ops.Pack({Form::kMatrix, {layer.q, layer.k, layer.v}, std::move(qkv_bias)}));
-  if (config.qk_norm) {
-    QkNorm norm;
-    ASSIGN_OR_RETURN(norm.q, ops.Pack({Form::kVector, {layer.q_norm}, {}}));
-    ASSIGN_OR_RETURN(norm.k, ops.Pack({Form::kVector, {layer.k_norm}, {}}));
-    packed.qk_norm = norm;
+WeightSource SourceOf(const LayerWeights& layer, LayerRole role) {
+  WeightSource source;
+  for (const LayerTensorRow& row : kLayerTensors) {
+    const Tensor& tensor = layer.*row.tensor;
+    if (row.role != role || tensor.data == nullptr) continue;
+    source.form = row.form;
+    (row.is_bias() ? source.biases : source.parts).push_back(tensor);
   }
-  ASSIGN_OR_RETURN(packed.o, ops.Pack({Form::kMatrix, {layer.o}, {}}));
-  ASSIGN_OR_RETURN(packed.ffn_norm, ops.Pack({Form::kVector, {layer.ffn_norm}, {}}));
-  ASSIGN_OR_RETURN(packed.gate_up, ops.Pack({Form::kGateUp, {layer.gate, layer.up}, {}}));
-  ASSIGN_OR_RETURN(packed.down, ops.Pack({Form::kMatrix, {layer.down}, {}}));
+  return source;
+}
+
+absl::StatusOr<PackedLayer> PackLayer(const LayerWeights& layer, Ops& ops) {
+  PackedLayer packed;
+  for (const LayerTensorRow& row : kLayerTensors) {
+    if (packed.Find(row.role).has_value()) continue;  // with an earlier row
+    const WeightSource source = SourceOf(layer, row.role);
+    if (source.parts.empty()) continue;
+    ASSIGN_OR_RETURN(const WeightId weight, ops.Pack(source));
+    packed.Set(row.role, weight);
+  }
   return packed;
+}
+
+std::optional<QkNorm> QkNormOf(const PackedLayer& layer) {
+  const std::optional<WeightId> q = layer.Find(Role::kQNorm), k = layer.Find(Role::kKNorm);
+  return q && k ? std::optional(QkNorm{*q, *k}) : std::nullopt;
 }
 
 bool WantsLogits(const Batch& batch) {
@@ -44,7 +52,7 @@ absl::StatusOr<PackedModel> PackModel(const Weights& weights, bool with_lm_head,
   PackedModel model;
   ASSIGN_OR_RETURN(model.embedding, ops.Pack({Form::kTable, {weights.embedding}, {}}));
   for (const LayerWeights& layer : weights.layers) {
-    ASSIGN_OR_RETURN(PackedLayer packed, PackLayer(layer, weights.config, ops));
+    ASSIGN_OR_RETURN(PackedLayer packed, PackLayer(layer, ops));
     model.layers.push_back(packed);
   }
   ASSIGN_OR_RETURN(model.final_norm, ops.Pack({Form::kVector, {weights.final_norm}, {}}));
@@ -65,17 +73,17 @@ absl::StatusOr<LogitsView> Forward(const PackedModel& model, const Batch& batch,
   const int64_t last = static_cast<int64_t>(model.layers.size()) - 1;
   for (int64_t l = 0; l <= last; ++l) {
     const PackedLayer& layer = model.layers[l];
-    ops.Linear({Activation::kHidden, layer.attention_norm, layer.qkv, Activation::kQkv, Then::kStore});
-    ops.StoreKv(l, layer.qk_norm);
+    ops.Linear({Activation::kHidden, layer[Role::kAttentionNorm], layer[Role::kQkv], Activation::kQkv, Then::kStore});
+    ops.StoreKv(l, QkNormOf(layer));
     if (!layer_done(l)) return absl::AbortedError(absl::StrCat("broken off after layer ", l));
     if (l == last) {
       if (!wants_logits) return LogitsView{};
       ops.KeepLogitRows();
     }
     ops.Attend(l);
-    ops.Linear({Activation::kAttended, std::nullopt, layer.o, Activation::kHidden, Then::kAdd});
-    ops.Linear({Activation::kHidden, layer.ffn_norm, layer.gate_up, Activation::kGated, Then::kSwiGlu});
-    ops.Linear({Activation::kGated, std::nullopt, layer.down, Activation::kHidden, Then::kAdd});
+    ops.Linear({Activation::kAttended, std::nullopt, layer[Role::kO], Activation::kHidden, Then::kAdd});
+    ops.Linear({Activation::kHidden, layer[Role::kFfnNorm], layer[Role::kGateUp], Activation::kGated, Then::kSwiGlu});
+    ops.Linear({Activation::kGated, std::nullopt, layer[Role::kDown], Activation::kHidden, Then::kAdd});
   }
   return ops.Logits(model.final_norm, *model.lm_head);
 }

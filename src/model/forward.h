@@ -1,6 +1,8 @@
 // The transformer (Llama 3, Qwen2.5, Qwen3), written once for every device.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -10,16 +12,24 @@
 #include "absl/status/statusor.h"
 #include "model/batch.h"
 #include "model/config.h"
+#include "model/layer_tensors.h"
 #include "model/logits.h"
 #include "model/ops.h"
 #include "model/weights.h"
 
 namespace baton {
 
-struct PackedLayer {
-  WeightId attention_norm, qkv, o;
-  std::optional<QkNorm> qk_norm;
-  WeightId ffn_norm, gate_up, down;
+// One layer's weights by role.
+class PackedLayer {
+ public:
+  // Null: the family has no such weight.
+  const std::optional<WeightId>& Find(LayerRole role) const { return weights_[static_cast<size_t>(role)]; }
+  // REQUIRES: the family has such a weight.
+  WeightId operator[](LayerRole role) const { return Find(role).value(); }
+  void Set(LayerRole role, WeightId weight) { weights_[static_cast<size_t>(role)] = weight; }
+
+ private:
+  std::array<std::optional<WeightId>, kLayerRoles> weights_;
 };
 
 // A model in a device's own form; holds nothing of the Weights it came from.

@@ -16,45 +16,11 @@ namespace {
 constexpr int64_t kLeafBytes = 8 << 20;
 constexpr unsigned kMaxThreads = 16;
 
-struct NamedTensor {
-  std::string name;
-  const Tensor* tensor;
-};
-
 struct Leaf {
   const std::byte* data;
   int64_t bytes;
   Digest digest;
 };
-
-void AddLayer(const LayerWeights& layer, int64_t number, std::vector<NamedTensor>& list) {
-  const NamedTensor tensors[] = {{"attention_norm", &layer.attention_norm},
-                                 {"q", &layer.q},
-                                 {"k", &layer.k},
-                                 {"v", &layer.v},
-                                 {"q_bias", &layer.q_bias},
-                                 {"k_bias", &layer.k_bias},
-                                 {"v_bias", &layer.v_bias},
-                                 {"q_norm", &layer.q_norm},
-                                 {"k_norm", &layer.k_norm},
-                                 {"o", &layer.o},
-                                 {"ffn_norm", &layer.ffn_norm},
-                                 {"gate", &layer.gate},
-                                 {"up", &layer.up},
-                                 {"down", &layer.down}};
-  for (const NamedTensor& entry : tensors) {
-    if (entry.tensor->data != nullptr) list.push_back({absl::StrCat(number, ".", entry.name), entry.tensor});
-  }
-}
-
-std::vector<NamedTensor> TensorsInOrder(const Weights& weights) {
-  std::vector<NamedTensor> list = {{"embedding", &weights.embedding}, {"final_norm", &weights.final_norm}};
-  if (!weights.config.tied_embeddings) list.push_back({"lm_head", &weights.lm_head});
-  for (size_t number = 0; number < weights.layers.size(); ++number) {
-    AddLayer(weights.layers[number], static_cast<int64_t>(number), list);
-  }
-  return list;
-}
 
 // Doubles as hexadecimal floats: exact.
 std::string ComputingFields(const ModelConfig& config) {
@@ -86,7 +52,7 @@ void HashLeaves(std::vector<Leaf>& leaves) {
 }  // namespace
 
 Digest ModuleDigest(const Weights& weights) {
-  const std::vector<NamedTensor> tensors = TensorsInOrder(weights);
+  const std::vector<NamedTensor> tensors = TensorsOf(weights);
   std::vector<Leaf> leaves;
   for (const auto& [name, tensor] : tensors) {
     const int64_t bytes = tensor->rows * tensor->cols * BytesPerElement(tensor->dtype);

@@ -29,15 +29,10 @@ using WeightId = Id<struct WeightIdTag, uint32_t>;
 
 // What to pack. Tensors need to live only until Pack returns.
 struct WeightSource {
-  enum class Form {
-    kVector,  // one part: a norm
-    kTable,   // one part [rows, cols], read by row
-    kMatrix,  // parts stacked by rows, [parts[0]; parts[1]; ...], each with its bias if `biases` is not empty
-    kGateUp,  // two parts, gate and up, for a step that ends with SwiGLU
-  };
+  using Form = PackedForm;
   Form form = Form::kMatrix;
   std::vector<Tensor> parts;
-  std::vector<Tensor> biases;
+  std::vector<Tensor> biases;  // empty, or one for each part
 };
 
 // output = W norm(input) + bias, and what becomes of it.

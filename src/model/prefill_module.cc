@@ -1,33 +1,27 @@
 #include "model/prefill_module.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <concepts>
-#include <initializer_list>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "model/layer_tensors.h"
 #include "model/module_digest.h"
 
 namespace baton {
 namespace {
 
 struct Field {
-  const char* name;
+  std::string name;
   std::string module, decoder;
 };
 
 std::string Text(Architecture architecture) {
-  switch (architecture) {
-    case Architecture::kLlama:
-      return "llama";
-    case Architecture::kQwen2:
-      return "qwen2";
-    case Architecture::kQwen3:
-      return "qwen3";
-  }
-  return "unknown";
+  return std::ranges::find(kModelFamilies, architecture, &ModelFamily::architecture)->model_type;
 }
 
 std::string Text(DType dtype) { return dtype == DType::kBF16 ? "bfloat16" : "float32"; }
@@ -46,21 +40,22 @@ std::string Text(const std::optional<RopeScaling>& scaling) {
 }
 
 absl::Status CheckSameShape(const ModelConfig& module, const ModelConfig& decoder) {
-  const std::initializer_list<Field> fields = {
-      {"architecture", Text(module.architecture), Text(decoder.architecture)},
-      {"dtype", Text(module.dtype), Text(decoder.dtype)},
-      {"layers", absl::StrCat(module.layers), absl::StrCat(decoder.layers)},
-      {"hidden size", absl::StrCat(module.hidden), absl::StrCat(decoder.hidden)},
-      {"FFN size", absl::StrCat(module.ffn), absl::StrCat(decoder.ffn)},
-      {"heads", absl::StrCat(module.heads), absl::StrCat(decoder.heads)},
-      {"KV heads", absl::StrCat(module.kv_heads), absl::StrCat(decoder.kv_heads)},
-      {"head dimension", absl::StrCat(module.head_dim), absl::StrCat(decoder.head_dim)},
-      {"vocabulary", absl::StrCat(module.vocab), absl::StrCat(decoder.vocab)},
-      {"RMS epsilon", Text(module.rms_eps), Text(decoder.rms_eps)},
-      {"rope theta", Text(module.rope_theta), Text(decoder.rope_theta)},
-      {"rope scaling", Text(module.rope_scaling), Text(decoder.rope_scaling)},
-      {"QKV bias", absl::StrCat(module.qkv_bias), absl::StrCat(decoder.qkv_bias)},
-      {"QK norm", absl::StrCat(module.qk_norm), absl::StrCat(decoder.qk_norm)}};
+  std::vector<Field> fields = {{"architecture", Text(module.architecture), Text(decoder.architecture)},
+                               {"dtype", Text(module.dtype), Text(decoder.dtype)},
+                               {"layers", absl::StrCat(module.layers), absl::StrCat(decoder.layers)},
+                               {"hidden size", absl::StrCat(module.hidden), absl::StrCat(decoder.hidden)},
+                               {"FFN size", absl::StrCat(module.ffn), absl::StrCat(decoder.ffn)},
+                               {"heads", absl::StrCat(module.heads), absl::StrCat(decoder.heads)},
+                               {"KV heads", absl::StrCat(module.kv_heads), absl::StrCat(decoder.kv_heads)},
+                               {"head dimension", absl::StrCat(module.head_dim), absl::StrCat(decoder.head_dim)},
+                               {"vocabulary", absl::StrCat(module.vocab), absl::StrCat(decoder.vocab)},
+                               {"RMS epsilon", Text(module.rms_eps), Text(decoder.rms_eps)},
+                               {"rope theta", Text(module.rope_theta), Text(decoder.rope_theta)},
+                               {"rope scaling", Text(module.rope_scaling), Text(decoder.rope_scaling)}};
+  for (const LayerTensorRow& row : kLayerTensors) {
+    fields.push_back({absl::StrCat("layer tensor ", row.name), Has(module, row) ? "one" : "none",
+                      Has(decoder, row) ? "one" : "none"});
+  }
   for (const Field& field : fields) {
     if (field.module == field.decoder) continue;
     return absl::InvalidArgumentError(

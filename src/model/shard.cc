@@ -9,27 +9,42 @@
 namespace baton {
 namespace {
 
-// Both are views; a model that has no such tensor has no part of it.
-Tensor Rows(const Tensor& tensor, const ShardRange& range) {
-  if (tensor.data == nullptr) return tensor;
-  Tensor part = tensor;
-  part.data += range.begin * tensor.row_stride() * BytesPerElement(tensor.dtype);
-  part.rows = range.size();
-  return part;
-}
-
-Tensor Columns(const Tensor& tensor, const ShardRange& range) {
-  Tensor part = tensor;
-  part.data += range.begin * BytesPerElement(tensor.dtype);
-  part.cols = range.size();
-  part.stride = tensor.row_stride();
-  return part;
-}
-
 // Kernels multiply whole tiles: parts are multiples of them as far as the whole is.
 int64_t TileOf(int64_t n) { return std::gcd(n, int64_t{64}); }
 
 ShardRange Times(const ShardRange& range, int64_t factor) { return {range.begin * factor, range.end * factor}; }
+
+// What a rank has of a dimension that is shared out.
+ShardRange PartOf(Extent extent, const ModelConfig& config, const Shard& shard) {
+  const ShardRange kv_heads = RangeOf(shard, config.kv_heads);
+  switch (extent) {
+    case Extent::kQueries:
+      return Times(kv_heads, config.heads / config.kv_heads * config.head_dim);
+    case Extent::kKeys:
+      return Times(kv_heads, config.head_dim);
+    case Extent::kFfn:
+      return RangeOf(shard, config.ffn, TileOf(config.ffn));
+    case Extent::kVocab:
+      return VocabRange(shard, config);
+    case Extent::kOne:
+    case Extent::kHidden:
+    case Extent::kHeadDim:
+      break;
+  }
+  BATON_CHECK(false, "every rank has the whole of this dimension");
+}
+
+// A view of `whole`. A model that has no such tensor has no part of it.
+Tensor PartOf(const Tensor& whole, const TensorRow& row, const ModelConfig& config, const Shard& shard) {
+  Tensor part = whole;
+  if (whole.data == nullptr || row.axis == ShardAxis::kWhole) return part;
+  const bool by_rows = row.axis == ShardAxis::kRows;
+  const ShardRange range = PartOf(by_rows ? row.rows : row.cols, config, shard);
+  (by_rows ? part.rows : part.cols) = range.size();
+  part.stride = by_rows ? whole.stride : whole.row_stride();
+  part.data += range.begin * (by_rows ? whole.row_stride() : 1) * BytesPerElement(whole.dtype);
+  return part;
+}
 
 }  // namespace
 
@@ -63,33 +78,20 @@ std::vector<int64_t> VocabColumns(int ranks, const ModelConfig& config) {
 
 std::unique_ptr<Weights> ShardWeights(const Weights& whole, const Shard& shard) {
   const ModelConfig& config = whole.config;
-  const ShardRange kv_heads = RangeOf(shard, config.kv_heads);
-  const ShardRange kv = Times(kv_heads, config.head_dim);
-  const ShardRange q = Times(kv, config.heads / config.kv_heads);
-  const ShardRange ffn = RangeOf(shard, config.ffn, TileOf(config.ffn));
-
   auto part = std::make_unique<Weights>();
   part->config = config;
-  part->config.kv_heads = kv_heads.size();
-  part->config.heads = kv_heads.size() * (config.heads / config.kv_heads);
-  part->config.ffn = ffn.size();
-  part->embedding = whole.embedding;
-  part->final_norm = whole.final_norm;
-  part->lm_head = Rows(whole.lm_head, VocabRange(shard, config));
+  part->config.kv_heads = RangeOf(shard, config.kv_heads).size();
+  part->config.heads = part->config.kv_heads * (config.heads / config.kv_heads);
+  part->config.ffn = PartOf(Extent::kFfn, config, shard).size();
   part->digest = whole.digest;
+  for (const ModelTensorRow& row : kModelTensors) {
+    (*part).*row.tensor = PartOf(whole.*row.tensor, row, config, shard);
+  }
   for (const LayerWeights& layer : whole.layers) {
-    LayerWeights mine = layer;
-    mine.q = Rows(layer.q, q);
-    mine.k = Rows(layer.k, kv);
-    mine.v = Rows(layer.v, kv);
-    mine.q_bias = Rows(layer.q_bias, q);
-    mine.k_bias = Rows(layer.k_bias, kv);
-    mine.v_bias = Rows(layer.v_bias, kv);
-    mine.o = Columns(layer.o, q);
-    mine.gate = Rows(layer.gate, ffn);
-    mine.up = Rows(layer.up, ffn);
-    mine.down = Columns(layer.down, ffn);
-    part->layers.push_back(mine);
+    LayerWeights& mine = part->layers.emplace_back();
+    for (const LayerTensorRow& row : kLayerTensors) {
+      mine.*row.tensor = PartOf(layer.*row.tensor, row, config, shard);
+    }
   }
   return part;
 }

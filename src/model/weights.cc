@@ -117,9 +117,11 @@ class TensorTaker {
   TensorTaker(TensorIndex index, const ModelConfig& config, const std::string& directory)
       : left_(std::move(index)), config_(config), directory_(directory) {}
 
-  absl::Status Vector(const std::string& name, int64_t rows, Tensor& target) { return Take(name, {rows}, target); }
-  absl::Status Matrix(const std::string& name, int64_t rows, int64_t cols, Tensor& target) {
-    return Take(name, {rows, cols}, target);
+  // The tensor `name`, which has the row's shape.
+  absl::Status Take(const std::string& name, const TensorRow& row, Tensor& target) {
+    const int64_t rows = SizeOf(row.rows, config_);
+    if (row.cols == Extent::kOne) return TakeShaped(name, {rows}, target);
+    return TakeShaped(name, {rows, SizeOf(row.cols, config_)}, target);
   }
   bool Has(absl::string_view name) const { return left_.contains(name); }
 
@@ -135,7 +137,7 @@ class TensorTaker {
   }
 
  private:
-  absl::Status Take(const std::string& name, const std::vector<int64_t>& shape, Tensor& target) {
+  absl::Status TakeShaped(const std::string& name, const std::vector<int64_t>& shape, Tensor& target) {
     const auto position = left_.find(name);
     if (position == left_.end()) {
       return absl::InvalidArgumentError(
@@ -166,37 +168,16 @@ class TensorTaker {
 };
 
 absl::Status TakeLayer(TensorTaker& take, const ModelConfig& config, int64_t number, LayerWeights& layer) {
-  const std::string prefix = absl::StrCat("model.layers.", number, ".");
-  const std::string attention = prefix + "self_attn.", ffn = prefix + "mlp.";
-  const int64_t q_rows = config.heads * config.head_dim, kv_rows = config.kv_heads * config.head_dim;
-  RETURN_IF_ERROR(take.Vector(prefix + "input_layernorm.weight", config.hidden, layer.attention_norm));
-  RETURN_IF_ERROR(take.Matrix(attention + "q_proj.weight", q_rows, config.hidden, layer.q));
-  RETURN_IF_ERROR(take.Matrix(attention + "k_proj.weight", kv_rows, config.hidden, layer.k));
-  RETURN_IF_ERROR(take.Matrix(attention + "v_proj.weight", kv_rows, config.hidden, layer.v));
-  if (config.qkv_bias) {
-    RETURN_IF_ERROR(take.Vector(attention + "q_proj.bias", q_rows, layer.q_bias));
-    RETURN_IF_ERROR(take.Vector(attention + "k_proj.bias", kv_rows, layer.k_bias));
-    RETURN_IF_ERROR(take.Vector(attention + "v_proj.bias", kv_rows, layer.v_bias));
+  for (const LayerTensorRow& row : kLayerTensors) {
+    if (Has(config, row)) RETURN_IF_ERROR(take.Take(LayerTensorName(row, number), row, layer.*row.tensor));
   }
-  if (config.qk_norm) {
-    RETURN_IF_ERROR(take.Vector(attention + "q_norm.weight", config.head_dim, layer.q_norm));
-    RETURN_IF_ERROR(take.Vector(attention + "k_norm.weight", config.head_dim, layer.k_norm));
-  }
-  RETURN_IF_ERROR(take.Matrix(attention + "o_proj.weight", config.hidden, q_rows, layer.o));
-  RETURN_IF_ERROR(take.Vector(prefix + "post_attention_layernorm.weight", config.hidden, layer.ffn_norm));
-  RETURN_IF_ERROR(take.Matrix(ffn + "gate_proj.weight", config.ffn, config.hidden, layer.gate));
-  RETURN_IF_ERROR(take.Matrix(ffn + "up_proj.weight", config.ffn, config.hidden, layer.up));
-  return take.Matrix(ffn + "down_proj.weight", config.hidden, config.ffn, layer.down);
+  return absl::OkStatus();
 }
 
 // A tied model may store its lm_head as well, but only as a copy.
-absl::Status TakeHead(TensorTaker& take, const ModelConfig& config, Weights& weights) {
-  constexpr char kName[] = "lm_head.weight";
-  if (!config.tied_embeddings || take.Has(kName)) {
-    RETURN_IF_ERROR(take.Matrix(kName, config.vocab, config.hidden, weights.lm_head));
-  }
-  if (!config.tied_embeddings) return absl::OkStatus();
-  const int64_t bytes = config.vocab * config.hidden * BytesPerElement(config.dtype);
+absl::Status TieHead(Weights& weights) {
+  const size_t bytes =
+      static_cast<size_t>(weights.embedding.rows * weights.embedding.cols * BytesPerElement(weights.embedding.dtype));
   if (weights.lm_head.data != nullptr && std::memcmp(weights.lm_head.data, weights.embedding.data, bytes) != 0) {
     return absl::InvalidArgumentError(
         "tensor 'lm_head.weight': expected a copy of model.embed_tokens.weight, since config.json has "
@@ -208,12 +189,15 @@ absl::Status TakeHead(TensorTaker& take, const ModelConfig& config, Weights& wei
 
 absl::Status TakeAll(TensorTaker& take, Weights& weights) {
   const ModelConfig& config = weights.config;
-  RETURN_IF_ERROR(take.Matrix("model.embed_tokens.weight", config.vocab, config.hidden, weights.embedding));
+  for (const ModelTensorRow& row : kModelTensors) {
+    const bool may_lack = config.tied_embeddings && row.tensor == &ModelTensors::lm_head;
+    if (may_lack && !take.Has(row.checkpoint_name)) continue;
+    RETURN_IF_ERROR(take.Take(row.checkpoint_name, row, weights.*row.tensor));
+  }
   for (int64_t number = 0; number < config.layers; ++number) {
     RETURN_IF_ERROR(TakeLayer(take, config, number, weights.layers.emplace_back()));
   }
-  RETURN_IF_ERROR(take.Vector("model.norm.weight", config.hidden, weights.final_norm));
-  RETURN_IF_ERROR(TakeHead(take, config, weights));
+  if (config.tied_embeddings) RETURN_IF_ERROR(TieHead(weights));
   return take.CheckNothingLeft();
 }
 
@@ -228,6 +212,23 @@ absl::StatusOr<std::unique_ptr<Weights>> LoadWeights(const std::string& director
   RETURN_IF_ERROR(TakeAll(take, *weights));
   weights->digest = ModuleDigest(*weights);
   return std::unique_ptr<Weights>(std::move(weights));
+}
+
+std::vector<NamedTensor> TensorsOf(const Weights& weights) {
+  std::vector<NamedTensor> list;
+  for (const ModelTensorRow& row : kModelTensors) {
+    const bool is_embedding = row.tensor == &ModelTensors::lm_head && weights.config.tied_embeddings &&
+                              weights.lm_head.rows == weights.embedding.rows;
+    if (!is_embedding) list.push_back({row.name, &(weights.*row.tensor)});
+  }
+  for (size_t number = 0; number < weights.layers.size(); ++number) {
+    const LayerWeights& layer = weights.layers[number];
+    for (const LayerTensorRow& row : kLayerTensors) {
+      const Tensor& tensor = layer.*row.tensor;
+      if (tensor.data != nullptr) list.push_back({absl::StrCat(number, ".", row.name), &tensor});
+    }
+  }
+  return list;
 }
 
 }  // namespace baton

@@ -18,15 +18,12 @@ namespace {
 
 // Bytes of the weights on a GPU; `head`: with the LM head.
 int64_t WeightBytes(const Weights& weights, bool head) {
-  int64_t elements = weights.embedding.rows * weights.embedding.cols;
-  const bool tied = weights.config.tied_embeddings && weights.lm_head.rows == weights.embedding.rows;
-  if (head && !tied) elements += weights.lm_head.rows * weights.lm_head.cols;
-  for (const LayerWeights& layer : weights.layers) {
-    for (const Tensor& t : {layer.q, layer.k, layer.v, layer.o, layer.gate, layer.up, layer.down}) {
-      elements += t.rows * t.cols;
-    }
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : TensorsOf(weights)) {
+    if (tensor == &weights.lm_head && !head) continue;
+    bytes += tensor->rows * tensor->cols * BytesPerElement(tensor->dtype);
   }
-  return elements * BytesPerElement(weights.config.dtype);
+  return bytes;
 }
 
 // Bytes of the whole model's KV blocks for whose shard a rank's device has room beside its weights and activations.

@@ -18,6 +18,8 @@
 #include "await.h"
 #include "base/strings.h"
 #include "catch.h"
+#include "model/config.h"
+#include "model/layer_tensors.h"
 #include "model/temp_model.h"
 #include "nlohmann/json.hpp"
 #include "programs.h"
@@ -77,24 +79,18 @@ class Decoders {
   // With tensors that have the shape which the field asks for, and no meaning.
   std::string Shaped(const std::string& name, const std::string& field, int64_t value) const {
     const std::string directory = With(name, field, value);
-    const nlohmann::json c = nlohmann::json::parse(ReadFile(directory + "/config.json"));
-    const int64_t hidden = c["hidden_size"], ffn = c["intermediate_size"], head_dim = c["head_dim"];
-    const int64_t q = head_dim * c["num_attention_heads"].get<int64_t>();
-    const int64_t kv = head_dim * c["num_key_value_heads"].get<int64_t>(), vocab = c["vocab_size"];
-    std::map<std::string, TestTensor> tensors = {{"model.embed_tokens.weight", {"F32", {vocab, hidden}}},
-                                                 {"model.norm.weight", {"F32", {hidden}}},
-                                                 {"lm_head.weight", {"F32", {vocab, hidden}}}};
-    for (int64_t layer = 0; layer < c["num_hidden_layers"].get<int64_t>(); ++layer) {
-      const std::string prefix = absl::StrCat("model.layers.", layer, ".");
-      tensors[prefix + "input_layernorm.weight"] = {"F32", {hidden}};
-      tensors[prefix + "post_attention_layernorm.weight"] = {"F32", {hidden}};
-      tensors[prefix + "self_attn.q_proj.weight"] = {"F32", {q, hidden}};
-      tensors[prefix + "self_attn.k_proj.weight"] = {"F32", {kv, hidden}};
-      tensors[prefix + "self_attn.v_proj.weight"] = {"F32", {kv, hidden}};
-      tensors[prefix + "self_attn.o_proj.weight"] = {"F32", {hidden, q}};
-      tensors[prefix + "mlp.gate_proj.weight"] = {"F32", {ffn, hidden}};
-      tensors[prefix + "mlp.up_proj.weight"] = {"F32", {ffn, hidden}};
-      tensors[prefix + "mlp.down_proj.weight"] = {"F32", {hidden, ffn}};
+    const ModelConfig config = LoadModelConfig(directory).value();
+    std::map<std::string, TestTensor> tensors;
+    const auto add = [&](const std::string& tensor, const TensorRow& row) {
+      std::vector<int64_t> shape = {SizeOf(row.rows, config)};
+      if (row.cols != Extent::kOne) shape.push_back(SizeOf(row.cols, config));
+      tensors[tensor] = {"F32", shape};
+    };
+    for (const ModelTensorRow& row : kModelTensors) add(row.checkpoint_name, row);
+    for (int64_t layer = 0; layer < config.layers; ++layer) {
+      for (const LayerTensorRow& row : kLayerTensors) {
+        if (Has(config, row)) add(LayerTensorName(row, layer), row);
+      }
     }
     std::ofstream(directory + "/model.safetensors", std::ios::binary) << SafetensorsOf(tensors);
     return directory;

@@ -136,7 +136,7 @@ TEST_CASE("each family packs what it has") {
   RecordingOps prefill;
   const auto model = PackModel(RandomWeights(shape, 1), false, prefill);
   REQUIRE(model.ok());
-  CHECK(model->layers[0].qk_norm.has_value());
+  CHECK(model->layers[0].Find(LayerRole::kQNorm).has_value());
   CHECK_FALSE(model->lm_head.has_value());
   CHECK(prefill.packed == 10);  // two norms more and no head
 }

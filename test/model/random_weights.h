@@ -18,35 +18,23 @@ class RandomWeights final : public Weights {
  public:
   RandomWeights(const ModelConfig& shape, uint32_t seed) : random_(seed) {
     config = shape;
-    const int64_t q = config.heads * config.head_dim, kv = config.kv_heads * config.head_dim;
     embedding = Matrix(config.vocab, config.hidden, 1);
     for (int64_t l = 0; l < config.layers; ++l) {
-      LayerWeights layer;
-      layer.attention_norm = Norm(config.hidden);
-      layer.q = Projection(q, config.hidden);
-      layer.k = Projection(kv, config.hidden);
-      layer.v = Projection(kv, config.hidden);
-      if (config.qkv_bias) {
-        layer.q_bias = Matrix(q, 1, 0.5);
-        layer.k_bias = Matrix(kv, 1, 0.5);
-        layer.v_bias = Matrix(kv, 1, 0.5);
+      LayerWeights& layer = layers.emplace_back();
+      for (const LayerTensorRow& row : kLayerTensors) {
+        if (Has(config, row)) layer.*row.tensor = Draw(row);
       }
-      if (config.qk_norm) {
-        layer.q_norm = Norm(config.head_dim);
-        layer.k_norm = Norm(config.head_dim);
-      }
-      layer.o = Projection(config.hidden, q);
-      layer.ffn_norm = Norm(config.hidden);
-      layer.gate = Projection(config.ffn, config.hidden);
-      layer.up = Projection(config.ffn, config.hidden);
-      layer.down = Projection(config.hidden, config.ffn);
-      layers.push_back(layer);
     }
     final_norm = Norm(config.hidden);
     lm_head = config.tied_embeddings ? embedding : Projection(config.vocab, config.hidden);
   }
 
  private:
+  Tensor Draw(const LayerTensorRow& row) {
+    const int64_t rows = SizeOf(row.rows, config), cols = SizeOf(row.cols, config);
+    if (row.is_norm()) return Norm(rows);
+    return row.is_bias() ? Matrix(rows, 1, 0.5) : Projection(rows, cols);
+  }
   // Uniform in [mean - spread, mean + spread]; cheap, because a benchmark draws 10^8 of them.
   Tensor Draw(int64_t rows, int64_t cols, float mean, double spread) {
     const float step = static_cast<float>(spread / 32768);

@@ -102,14 +102,16 @@ std::vector<Projection> CudaOps::Projections(const PackedModel& model, const Ste
     projection.product.add = AddsToHidden();
     return projection;
   };
+  using Role = LayerRole;
   const PackedLayer& first = model.layers.front();
-  std::vector<Projection> projections = {
-      of(normalised_.data(), first.qkv, step.tokens), adding(of(attended_.data(), first.o, step.tokens)),
-      of(normalised_.data(), first.gate_up, step.tokens), adding(of(gated_.data(), first.down, step.tokens))};
+  std::vector<Projection> projections = {of(normalised_.data(), first[Role::kQkv], step.tokens),
+                                         adding(of(attended_.data(), first[Role::kO], step.tokens)),
+                                         of(normalised_.data(), first[Role::kGateUp], step.tokens),
+                                         adding(of(gated_.data(), first[Role::kDown], step.tokens))};
   for (const PackedLayer& layer : model.layers) {
     size_t i = 0;
-    for (const WeightId id : {layer.qkv, layer.o, layer.gate_up, layer.down}) {
-      projections[i++].weights.push_back(At(id).values.data());
+    for (const Role role : {Role::kQkv, Role::kO, Role::kGateUp, Role::kDown}) {
+      projections[i++].weights.push_back(At(layer[role]).values.data());
     }
   }
   if (model.lm_head) {

@@ -3,17 +3,27 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/layer_tensors.h"
+
 namespace baton {
 namespace {
 
 constexpr double kWeightBytes = 2;    // bf16
 constexpr double kUsableShare = 0.9;  // of a device's memory
 
+// The elements of one layer's projections that `picks` accepts. Norms and biases are negligible.
+double Parameters(const ModelConfig& m, bool (*picks)(const LayerTensorRow& row)) {
+  int64_t elements = 0;
+  for (const LayerTensorRow& row : kLayerTensors) {
+    if (row.is_matrix() && Has(m, row) && picks(row)) elements += ElementsOf(row, m);
+  }
+  return static_cast<double>(elements);
+}
 double QkvParameters(const ModelConfig& m) {
-  return static_cast<double>(m.hidden * (m.heads + 2 * m.kv_heads) * m.head_dim);
+  return Parameters(m, [](const LayerTensorRow& row) { return row.role == LayerRole::kQkv; });
 }
 double LayerParameters(const ModelConfig& m) {
-  return QkvParameters(m) + static_cast<double>(m.hidden * (m.heads * m.head_dim + 3 * m.ffn));
+  return Parameters(m, [](const LayerTensorRow&) { return true; });
 }
 double HeadParameters(const ModelConfig& m) { return static_cast<double>(m.vocab * m.hidden); }
 
