@@ -216,7 +216,7 @@ class BenchRouter {
  public:
   explicit BenchRouter(const std::string& address)
       : stub_(worker::v1::DecodeWorker::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()))),
-        stream_([](const worker::v1::DecodeEvent&) {}, [this](const grpc::Status&) { OnDone(); }) {
+        stream_([](worker::v1::DecodeEvent&) {}, [this](const grpc::Status&) { OnDone(); }) {
     stream_.Start([this](grpc::ClientContext* context, Stream* stream) { stub_->async()->Attach(context, stream); });
   }
   ~BenchRouter() {

@@ -1,6 +1,11 @@
 // Time comes in by constructor, so that tests and the simulator can set it.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
 #include "absl/time/time.h"
 
 namespace baton {
@@ -12,6 +17,9 @@ class Clock {
   virtual absl::Time Now() const = 0;
   // Returns at that time; a clock that others move does not wait for them.
   virtual void SleepUntil(absl::Time) const {}
+  // Waits until `changed` is notified or this clock shows `until`, and may return earlier. `lock` holds the mutex that
+  // guards what `changed` announces.
+  virtual void Wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, absl::Time until) const;
 };
 
 // std::chrono::steady_clock.
@@ -21,14 +29,16 @@ class SteadyClock final : public Clock {
   void SleepUntil(absl::Time time) const override;
 };
 
-// Stands still until it is told to move.
+// Stands still until Advance moves it. Thread-safe.
 class ManualClock final : public Clock {
  public:
-  absl::Time Now() const override { return now_; }
-  void Advance(absl::Duration by) { now_ += by; }
+  absl::Time Now() const override { return absl::FromUnixNanos(nanoseconds_); }
+  // Looks at the time again after a millisecond, because Advance does not know which threads wait.
+  void Wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, absl::Time until) const override;
+  void Advance(absl::Duration by) { nanoseconds_ += absl::ToInt64Nanoseconds(by); }
 
  private:
-  absl::Time now_ = absl::UnixEpoch();
+  std::atomic<int64_t> nanoseconds_ = 0;
 };
 
 }  // namespace baton

@@ -1,6 +1,5 @@
 #include "engine/step_loop.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace baton {
@@ -27,14 +26,10 @@ void StepLoop::Run() {
   absl::Time next = absl::InfinitePast();
   while (true) {
     {
-      const absl::Duration longest = absl::Hours(1);  // keeps infinities out of the wait
-      const absl::Duration wait = std::clamp(next - clock_.Now(), absl::ZeroDuration(), longest);
       std::unique_lock lock(mutex_);
-      // Even a wait of no time gives the thread up: Linux lets its timer be late by 50 us.
-      const bool called = wait == absl::ZeroDuration() || called_.wait_for(lock, absl::ToChronoNanoseconds(wait),
-                                                                           [this] { return woken_ || stopping_; });
+      // A time that has come does not wait at all: Linux lets even a wait of no time be late by 50 us.
+      while (!woken_ && !stopping_ && clock_.Now() < next) clock_.Wait(called_, lock, next);
       if (stopping_) return;
-      if (!called && wait == longest) continue;
       woken_ = false;
     }
     next = step_();

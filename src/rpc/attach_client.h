@@ -1,28 +1,32 @@
 // One attempt at an Attach stream, on the router: commands out, events in.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <mutex>
 #include <utility>
 
+#include "google/protobuf/arena.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/support/client_callback.h"
 
 namespace baton {
 
-// Callbacks come from gRPC's threads, one at a time; `done` comes once, last.
+// Callbacks come from gRPC's threads, one at a time; `done` comes once, last. An event is valid until `on_event`
+// returns: all events have the same memory, one after the other.
 template <typename Command, typename Event>
 class AttachClient final : public grpc::ClientBidiReactor<Command, Event> {
  public:
-  AttachClient(std::function<void(const Event&)> on_event, std::function<void(const grpc::Status&)> on_done)
+  AttachClient(std::function<void(Event&)> on_event, std::function<void(const grpc::Status&)> on_done)
       : on_event_(std::move(on_event)), on_done_(std::move(on_done)) {}
 
   // `attach` binds the call: stub->async()->Attach(context, reactor).
   void Start(const std::function<void(grpc::ClientContext*, AttachClient*)>& attach) {
     attach(&context_, this);
     this->AddHold();  // Send writes from outside of reactions, until reading ends
-    this->StartRead(&event_);
+    this->StartRead(event_);
     this->StartCall();
   }
 
@@ -38,9 +42,10 @@ class AttachClient final : public grpc::ClientBidiReactor<Command, Event> {
 
   void OnReadDone(bool ok) override {
     if (ok) {
-      on_event_(event_);
-      event_.Clear();
-      this->StartRead(&event_);
+      on_event_(*event_);
+      arena_.Reset();
+      event_ = NewEvent();
+      this->StartRead(event_);
       return;
     }
     {
@@ -63,10 +68,15 @@ class AttachClient final : public grpc::ClientBidiReactor<Command, Event> {
   }
 
  private:
-  std::function<void(const Event&)> on_event_;
+  Event* NewEvent() { return google::protobuf::Arena::CreateMessage<Event>(&arena_); }
+
+  std::function<void(Event&)> on_event_;
   std::function<void(const grpc::Status&)> on_done_;
   grpc::ClientContext context_;
-  Event event_;
+  // Enough for the tokens of about 64 requests; what is larger takes more, until the next event.
+  alignas(std::max_align_t) std::array<char, 16 << 10> first_block_;
+  google::protobuf::Arena arena_{first_block_.data(), first_block_.size()};
+  Event* event_ = NewEvent();
   std::mutex mutex_;           // guards what follows
   std::deque<Command> queue_;  // the first is being written
   bool broken_ = false;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "grpcpp/grpcpp.h"
@@ -13,7 +14,8 @@
 
 namespace baton {
 
-// `Coalesce(Event& last, Event& next)` is found by overload: true if `next` was merged into `last`.
+// Found by overload are `Coalesce(Event& last, Event& next)`, true if `next` was merged into `last`, and
+// `Recycle(Event& sent)`, true if `sent` was emptied to be filled again.
 template <typename Command, typename Event>
 class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
  public:
@@ -26,6 +28,12 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
 
   // After the handlers' owner has registered it.
   void Start() { this->StartRead(&command_); }
+
+  // An empty event, if possible with the memory of one that was sent.
+  Event NewEvent() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(spare_, std::nullopt).value_or(Event());
+  }
 
   // In order. Dropped once the stream is broken.
   void Send(Event event) {
@@ -62,6 +70,7 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
 
   void OnWriteDone(bool ok) override {
     const std::lock_guard lock(mutex_);
+    if (Recycle(queue_.front())) spare_ = std::move(queue_.front());
     queue_.pop_front();
     if (queue_.size() <= 1) coalesced_ = 0;
     if (!ok) {
@@ -91,7 +100,8 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
   Command command_;
   std::mutex mutex_;         // guards what follows
   std::deque<Event> queue_;  // the first is being written
-  size_t last_bytes_ = 0;    // of the last in queue_, at most: merging only saves bytes
+  std::optional<Event> spare_;
+  size_t last_bytes_ = 0;  // of the last in queue_, at most: merging only saves bytes
   size_t coalesced_ = 0;
   bool closing_ = false;
   grpc::Status status_;

@@ -93,7 +93,7 @@ class RouterStreams {
       if (owner == owners_.end()) continue;
       const auto& [stream, trace_id] = owner->second;
       auto event = std::ranges::find(events, stream, &std::pair<Stream*, Event>::first);
-      if (event == events.end()) event = events.insert(event, {stream, Event()});
+      if (event == events.end()) event = events.insert(event, {stream, stream->NewEvent()});
       if (add(event->second, item, trace_id)) owners_.erase(owner);
     }
     for (auto& [stream, event] : events) stream->Send(std::move(event));

@@ -307,20 +307,24 @@ DecodeJob FromProto(const worker::v1::DecodeJob& proto) {
 
 worker::v1::TokenUpdate ToProto(const TokenUpdate& update) {
   worker::v1::TokenUpdate proto;
+  ToProto(update, proto);
+  return proto;
+}
+
+void ToProto(const TokenUpdate& update, worker::v1::TokenUpdate& proto) {
   proto.set_request_id(update.request_id);
   proto.mutable_tokens()->Assign(update.tokens.begin(), update.tokens.end());
   for (const TokenLogprobs& logprobs : update.logprobs) *proto.add_logprobs() = ToProto(logprobs);
   proto.set_text(update.text);
   if (update.finish) proto.set_finish(ToProto(*update.finish));
-  return proto;
 }
 
-TokenUpdate FromProto(const worker::v1::TokenUpdate& proto) {
+TokenUpdate FromProto(worker::v1::TokenUpdate&& proto) {
   TokenUpdate update;
-  update.request_id = proto.request_id();
+  update.request_id = std::move(*proto.mutable_request_id());
   update.tokens = Tokens(proto.tokens());
   for (const v1::TokenLogprobs& logprobs : proto.logprobs()) update.logprobs.push_back(FromProto(logprobs));
-  update.text = proto.text();
+  update.text = std::move(*proto.mutable_text());
   update.finish = FromProto(proto.finish());
   return update;
 }

@@ -35,7 +35,9 @@ PrefillDone FromProto(const worker::v1::PrefillDone& proto);
 worker::v1::DecodeJob ToProto(const DecodeJob& job);
 DecodeJob FromProto(const worker::v1::DecodeJob& proto);
 worker::v1::TokenUpdate ToProto(const TokenUpdate& update);
-TokenUpdate FromProto(const worker::v1::TokenUpdate& proto);
+// The same into an empty message, whose memory it uses: a message that is filled again allocates nothing.
+void ToProto(const TokenUpdate& update, worker::v1::TokenUpdate& proto);
+TokenUpdate FromProto(worker::v1::TokenUpdate&& proto);
 worker::v1::RequestFailed ToProto(const RequestFailed& failed);
 RequestFailed FromProto(const worker::v1::RequestFailed& proto);
 

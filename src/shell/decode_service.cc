@@ -108,7 +108,7 @@ void DecodeService::OnGone(Streams::Stream* stream) {
 
 void DecodeService::OnUpdates(std::span<TokenUpdate> updates) {
   streams_.SendEach(updates, [this](DecodeEvent& event, const TokenUpdate& update, const std::string& trace_id) {
-    *event.mutable_updates()->add_updates() = ToProto(update);
+    ToProto(update, *event.mutable_updates()->add_updates());
     if (update.queued) counts_.queue->Observe(absl::ToDoubleSeconds(*update.queued));
     if (update.finish) {
       counts_.jobs.Increment(absl::StatusCode::kOk);

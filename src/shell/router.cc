@@ -14,27 +14,28 @@
 namespace baton {
 namespace {
 
-constexpr std::chrono::milliseconds kTick(10);
-
 uint64_t DrawNonce() {
   std::random_device random;
   return uint64_t{random()} << 32 | random();
 }
 
-worker::v1::PrefillCommand ToCommand(const PrefillJob& job) {
-  worker::v1::PrefillCommand command;
+template <typename Command>
+Command ToCommand(const PrefillJob& job) {
+  Command command;
   *command.mutable_prefill() = ToProto(job);
   return command;
 }
 
-worker::v1::PrefillCommand ToCommand(const PrefillAppend& append) {
-  worker::v1::PrefillCommand command;
+template <typename Command>
+Command ToCommand(const PrefillAppend& append) {
+  Command command;
   *command.mutable_append() = ToProto(append);
   return command;
 }
 
-worker::v1::DecodeCommand ToCommand(const DecodeJob& job) {
-  worker::v1::DecodeCommand command;
+template <typename Command>
+Command ToCommand(const DecodeJob& job) {
+  Command command;
   *command.mutable_decode() = ToProto(job);
   return command;
 }
@@ -57,11 +58,11 @@ Router::Router(Options options, const Clock& clock, const ChannelFactory& channe
                    .sessions = options.sessions,
                    .nonce = DrawNonce(),
                    .shadow_prefill = options.shadow_prefill}),
-      channels_(channels) {
+      channels_(channels),
+      alarm_(clock, [this] { return Tick(); }) {
   if (options.vllm_metrics) vllm_metrics_.emplace(metrics, *options.vllm_metrics);
   SetWorkers(WorkerRole::kPrefill, options.prefill_workers);
   SetWorkers(WorkerRole::kDecode, options.decode_workers);
-  ticker_.emplace(kTick, [this] { Tick(); });
   reader_ = metrics.Attach<Dispatcher>({}, [this](absl::FunctionRef<void(const Dispatcher&)> read) {
     const std::lock_guard lock(mutex_);
     read(dispatcher_);
@@ -70,21 +71,25 @@ Router::Router(Options options, const Clock& clock, const ChannelFactory& channe
 
 Router::~Router() {
   EndAll();
-  ticker_.reset();
+  alarm_.Stop();
   for (auto& [address, reached] : prefill_links_) reached.link->Stop();
   for (auto& [address, reached] : decode_links_) reached.link->Stop();
 }
 
 void Router::SetWorkers(WorkerRole role, const std::vector<WorkerAddress>& addresses) {
   const auto lost = [this](const WorkerAddress& link) { OnLost(link); };
-  const std::lock_guard lock(mutex_);
-  if (role == WorkerRole::kPrefill) {
-    Name<PrefillLink>(addresses, {[this](const auto& link, const auto& event) { OnPrefillEvent(link, event); }, lost},
-                      prefill_links_, prefill_named_twice_);
-  } else {
-    Name<DecodeLink>(addresses, {[this](const auto& link, const auto& event) { OnDecodeEvent(link, event); }, lost},
-                     decode_links_, decode_named_twice_);
+  const auto closed = [this] { alarm_.Wake(); };
+  {
+    const std::lock_guard lock(mutex_);
+    if (role == WorkerRole::kPrefill) {
+      const auto on_event = [this](const auto& link, auto& event) { OnPrefillEvent(link, event); };
+      Name<PrefillLink>(addresses, {on_event, lost, closed}, prefill_links_, prefill_named_twice_);
+    } else {
+      const auto on_event = [this](const auto& link, auto& event) { OnDecodeEvent(link, event); };
+      Name<DecodeLink>(addresses, {on_event, lost, closed}, decode_links_, decode_named_twice_);
+    }
   }
+  alarm_.Wake();
 }
 
 template <typename Link>
@@ -102,7 +107,7 @@ void Router::Name(const std::vector<WorkerAddress>& addresses, const typename Li
         spdlog::error("worker {}: named as a prefill and as a decode worker; it stays what it was first", address);
       }
     } else {
-      links[address].link = std::make_shared<Link>(address, channels_, handlers);
+      links[address].link = std::make_shared<Link>(address, channels_, clock_, handlers);
     }
   }
   named_twice = std::move(twice);  // who is named no more is forgotten: strangers may name new ones all the time
@@ -121,18 +126,30 @@ std::vector<std::shared_ptr<Link>> Router::Unneeded(Links<Link>& links) {
   return unneeded;
 }
 
-void Router::TickLinks() {
-  std::vector<std::shared_ptr<PrefillLink>> prefill, ended_prefill;
-  std::vector<std::shared_ptr<DecodeLink>> decode, ended_decode;
+template <typename Link>
+absl::Time Router::TickLinks(Links<Link>& links) {
+  std::vector<std::shared_ptr<Link>> needed, unneeded;
   {
     const std::lock_guard lock(mutex_);
-    ended_prefill = Unneeded(prefill_links_);
-    ended_decode = Unneeded(decode_links_);
-    for (const auto& [address, reached] : prefill_links_) prefill.push_back(reached.link);
-    for (const auto& [address, reached] : decode_links_) decode.push_back(reached.link);
+    unneeded = Unneeded(links);
+    for (const auto& [address, reached] : links) needed.push_back(reached.link);
   }
-  for (const auto& link : prefill) link->Tick(clock_.Now());
-  for (const auto& link : decode) link->Tick(clock_.Now());
+  for (const auto& link : unneeded) {
+    link->Stop();
+    retired_.push_back(link);
+  }
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& link : needed) {
+    link->Tick();
+    next = std::min(next, link->NextTick());
+  }
+  return next;
+}
+
+absl::Time Router::TickLinks() {
+  const absl::Time next = std::min(TickLinks(prefill_links_), TickLinks(decode_links_));
+  std::erase_if(retired_, [](const auto& link) { return link.use_count() == 1; });
+  return next;
 }
 
 void Router::Refuse(const WorkerAddress& link, const absl::Status& why) {
@@ -150,23 +167,19 @@ absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_
   }
   PreparedRequest prepared = Prepare(std::move(request));
   absl::StatusOr<RequestTicket> ticket;
-  Deliveries deliveries;
-  {
-    const std::lock_guard lock(mutex_);
-    ticket = dispatcher_.Submit(std::move(prepared), clock_.Now());
-    if (ticket.ok()) sinks_[ticket->number] = std::move(sink);
-    deliveries = Act();
-  }
-  Deliver(std::move(deliveries));
+  Drive([&](Dispatcher& dispatcher, absl::Time now) {
+    ticket = dispatcher.Submit(std::move(prepared), now);
+    if (!ticket.ok()) return;
+    clients_[ticket->number] =
+        std::make_shared<ClientOutbox>([this, sink = std::move(sink)](ClientEvent& event) { Deliver(*sink, event); });
+  });
   return ticket;
 }
 
 bool Router::Follow(const RequestTicket& call, ClientRequest prompt) {
   absl::Status status;
-  Drive([&](Dispatcher& dispatcher, absl::Time now) {
-    status = dispatcher.Follow(call, std::move(prompt), now);
-    if (!status.ok()) metrics_.OnFollower(status.code());
-  });
+  Drive([&](Dispatcher& dispatcher, absl::Time now) { status = dispatcher.Follow(call, std::move(prompt), now); });
+  if (!status.ok()) metrics_.OnFollower(status.code());
   return status.ok();
 }
 
@@ -182,86 +195,95 @@ void Router::EndAll() {
   Drive([](Dispatcher& dispatcher, absl::Time now) { dispatcher.EndAll(now); });
 }
 
-void Router::Tick() {
-  TickLinks();
-  Drive([](Dispatcher& dispatcher, absl::Time now) { dispatcher.Tick(now); });
+absl::Time Router::Tick() {
+  const absl::Time links = TickLinks();
+  Drive([this](Dispatcher& dispatcher, absl::Time now) {
+    ++ticks_;
+    next_tick_ = absl::InfinitePast();  // no event need wake the alarm until it is set below
+    dispatcher.Tick(now);
+  });
+  const std::lock_guard lock(mutex_);
+  return next_tick_ = std::min(links, dispatcher_.NextTick());
 }
 
 // --- what follows --------------------------------------------------------------------------------------------------
 
 void Router::Drive(absl::FunctionRef<void(Dispatcher&, absl::Time)> event) {
-  Deliveries deliveries;
+  Work work;
+  bool earlier = false;
   {
     const std::lock_guard lock(mutex_);
     event(dispatcher_, clock_.Now());
-    deliveries = Act();
+    work = Act();
+    earlier = dispatcher_.NextTick() < next_tick_;
+    if (earlier) next_tick_ = dispatcher_.NextTick();
   }
-  Deliver(std::move(deliveries));
+  Finish(std::move(work));
+  if (earlier) alarm_.Wake();
 }
 
-Router::Deliveries Router::Act() {
-  Deliveries deliveries;
-  for (DispatchAction& action : dispatcher_.TakeActions()) {
+Router::Work Router::Act() {
+  Work work;
+  std::vector<DispatchAction> actions = dispatcher_.TakeActions();
+  work.outboxes.reserve(actions.size());
+  for (DispatchAction& action : actions) {
     if (auto* command = std::get_if<WorkerCommand>(&action)) {
-      Send(std::move(*command));
+      Post(std::move(*command), work);
     } else if (auto* progress = std::get_if<RequestProgress>(&action)) {
-      deliveries.push_back(ToSink(std::move(*progress)));
+      AddEvent(clients_.at(progress->ticket.number), std::move(*progress), work);
     } else if (const auto* follower = std::get_if<FollowerEnded>(&action)) {
-      metrics_.OnFollower(follower->code);
+      work.followers.push_back(follower->code);
     } else {
-      deliveries.push_back(ToSink(std::get<RequestEnded>(std::move(action))));
+      auto& ended = std::get<RequestEnded>(action);
+      const auto client = clients_.extract(ended.ticket.number);
+      AddEvent(client.mapped(), std::move(ended), work);
     }
   }
-  return deliveries;
+  return work;
 }
 
-void Router::Send(WorkerCommand command) {
-  const auto prefill = prefill_links_.find(command.worker);
-  const auto decode = decode_links_.find(command.worker);
-  // Lost, and named no more.
-  if (prefill == prefill_links_.end() && decode == decode_links_.end()) return;
-  if (const auto* job = std::get_if<PrefillJob>(&command.what)) {
-    prefill->second.link->Send(ToCommand(*job));
-  } else if (const auto* append = std::get_if<PrefillAppend>(&command.what)) {
-    prefill->second.link->Send(ToCommand(*append));
-  } else if (const auto* start = std::get_if<DecodeJob>(&command.what)) {
-    decode->second.link->Send(ToCommand(*start));
-  } else if (const auto& cancel = std::get<CancelJob>(command.what); prefill != prefill_links_.end()) {
-    prefill->second.link->Send(ToCommand<worker::v1::PrefillCommand>(cancel));
-  } else {
-    decode->second.link->Send(ToCommand<worker::v1::DecodeCommand>(cancel));
+void Router::AddEvent(const std::shared_ptr<ClientOutbox>& client, ClientEvent event, Work& work) {
+  client->Add(std::move(event));
+  work.outboxes.push_back(client);
+}
+
+void Router::Post(WorkerCommand command, Work& work) {
+  if (auto* job = std::get_if<PrefillJob>(&command.what)) return PostTo(prefill_links_, command.worker, *job, work);
+  if (auto* start = std::get_if<DecodeJob>(&command.what)) return PostTo(decode_links_, command.worker, *start, work);
+  if (auto* append = std::get_if<PrefillAppend>(&command.what)) {
+    return PostTo(prefill_links_, command.worker, *append, work);
   }
+  auto& cancel = std::get<CancelJob>(command.what);
+  if (prefill_links_.contains(command.worker)) return PostTo(prefill_links_, command.worker, cancel, work);
+  PostTo(decode_links_, command.worker, cancel, work);
 }
 
-Router::Delivery Router::ToSink(RequestProgress progress) {
-  if (vllm_metrics_) vllm_metrics_->OnProgress(progress);
-  const int64_t tokens = std::ssize(progress.update.tokens);
-  metrics_.OnDelivered(tokens);
-  if (!progress.first) {
-    metrics_.OnTokens(progress.wait, tokens);
-  } else if (tokens > 0) {
-    metrics_.OnFirstToken(progress.wait);
+template <typename Link, typename What>
+void Router::PostTo(Links<Link>& links, const WorkerAddress& worker, What& what, Work& work) {
+  const auto found = links.find(worker);
+  if (found == links.end()) return;  // the worker was lost, and is named no more
+  using Command = typename Link::CommandType;
+  found->second.link->Post([what = std::move(what)] { return ToCommand<Command>(what); });
+  work.outboxes.push_back(found->second.link);
+}
+
+void Router::Finish(Work work) {
+  for (const absl::StatusCode code : work.followers) metrics_.OnFollower(code);
+  for (const auto& outbox : work.outboxes) outbox->Drain();
+}
+
+void Router::Deliver(RequestSink& sink, ClientEvent& event) {
+  if (auto* progress = std::get_if<RequestProgress>(&event)) {
+    metrics_.OnProgress(*progress);
+    if (vllm_metrics_) vllm_metrics_->OnProgress(*progress);
+    return sink.OnUpdate(std::move(progress->update));
   }
-  return {sinks_.at(progress.ticket.number), std::move(progress.update)};
-}
-
-Router::Delivery Router::ToSink(RequestEnded ended) {
+  const auto& ended = std::get<RequestEnded>(event);
+  // First: a client that has its answer finds the line and the counts.
   metrics_.OnEnd(ended.outcome);
   if (vllm_metrics_) vllm_metrics_->OnEnd(ended);
-  auto sink = sinks_.extract(ended.ticket.number);
-  return {std::move(sink.mapped()), std::move(ended)};
-}
-
-void Router::Deliver(Deliveries deliveries) {
-  for (Delivery& delivery : deliveries) {
-    if (auto* update = std::get_if<TokenUpdate>(&delivery.what)) {
-      delivery.sink->OnUpdate(std::move(*update));
-    } else {
-      const auto& ended = std::get<RequestEnded>(delivery.what);
-      LogRequestEnd(ended.parties, ended.outcome);  // first: a client that has its answer finds the line
-      delivery.sink->OnEnd(ended.outcome);
-    }
-  }
+  LogRequestEnd(ended.parties, ended.outcome);
+  sink.OnEnd(ended.outcome);
 }
 
 // --- views ---------------------------------------------------------------------------------------------------------
@@ -306,6 +328,11 @@ int32_t Router::live_requests() const {
   return dispatcher_.core().live_requests();
 }
 
+int64_t Router::ticks() const {
+  const std::lock_guard lock(mutex_);
+  return ticks_;
+}
+
 int32_t Router::waiting_requests() const {
   const std::lock_guard lock(mutex_);
   return dispatcher_.core().waiting_requests();
@@ -348,7 +375,7 @@ void Router::OnLost(const WorkerAddress& link) {
   }
 }
 
-void Router::OnPrefillEvent(const WorkerAddress& link, const worker::v1::PrefillEvent& event) {
+void Router::OnPrefillEvent(const WorkerAddress& link, worker::v1::PrefillEvent& event) {
   switch (event.event_case()) {
     case worker::v1::PrefillEvent::kInfo:
       if (absl::Status status = Attach(link, WorkerRole::kPrefill, event.info()); !status.ok()) Refuse(link, status);
@@ -364,7 +391,7 @@ void Router::OnPrefillEvent(const WorkerAddress& link, const worker::v1::Prefill
   }
 }
 
-void Router::OnDecodeEvent(const WorkerAddress& link, const worker::v1::DecodeEvent& event) {
+void Router::OnDecodeEvent(const WorkerAddress& link, worker::v1::DecodeEvent& event) {
   switch (event.event_case()) {
     case worker::v1::DecodeEvent::kInfo:
       if (absl::Status status = Attach(link, WorkerRole::kDecode, event.info()); !status.ok()) Refuse(link, status);
@@ -372,7 +399,7 @@ void Router::OnDecodeEvent(const WorkerAddress& link, const worker::v1::DecodeEv
     case worker::v1::DecodeEvent::kLoad:
       return OnLoad(link, event.load());
     case worker::v1::DecodeEvent::kUpdates:
-      return OnUpdates(link, event.updates());
+      return OnUpdates(link, *event.mutable_updates());
     case worker::v1::DecodeEvent::kFailed:
       return OnFailed(link, FromProto(event.failed()));
     case worker::v1::DecodeEvent::EVENT_NOT_SET:
@@ -381,8 +408,7 @@ void Router::OnDecodeEvent(const WorkerAddress& link, const worker::v1::DecodeEv
 }
 
 void Router::OnLoad(const WorkerAddress& link, const worker::v1::Load& load) {
-  const std::lock_guard lock(mutex_);
-  dispatcher_.WorkerLoaded(link, FromProto(load));
+  Drive([&](Dispatcher& dispatcher, absl::Time) { dispatcher.WorkerLoaded(link, FromProto(load)); });
 }
 
 void Router::OnPrefillDone(const WorkerAddress& link, PrefillDone done) {
@@ -393,9 +419,12 @@ void Router::OnFailed(const WorkerAddress& link, const RequestFailed& failed) {
   Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.OnFailed(link, failed, now); });
 }
 
-void Router::OnUpdates(const WorkerAddress& link, const worker::v1::StepUpdates& step) {
+void Router::OnUpdates(const WorkerAddress& link, worker::v1::StepUpdates& step) {
+  std::vector<TokenUpdate> updates;
+  updates.reserve(static_cast<size_t>(step.updates_size()));
+  for (auto& update : *step.mutable_updates()) updates.push_back(FromProto(std::move(update)));
   Drive([&](Dispatcher& dispatcher, absl::Time now) {
-    for (const worker::v1::TokenUpdate& update : step.updates()) dispatcher.OnUpdate(link, FromProto(update), now);
+    for (TokenUpdate& update : updates) dispatcher.OnUpdate(link, std::move(update), now);
   });
 }
 

@@ -1,4 +1,8 @@
-// The router's shell: drives Dispatcher with gRPC streams to the workers and a steady clock. Thread-safe.
+// The router's shell: drives Dispatcher with gRPC streams to the workers and a clock. Thread-safe.
+//
+// Events change the dispatcher under one lock. Under that lock nothing is serialised and no sink is called: commands go
+// to an outbox of their worker's link, and updates to an outbox of their client. The thread of the event drains both
+// after it has released the lock. An alarm sleeps until the next time at which something is due.
 #pragma once
 
 #include <memory>
@@ -14,8 +18,9 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "base/periodic_task.h"
+#include "engine/step_loop.h"
 #include "router/dispatcher.h"
+#include "shell/outbox.h"
 #include "shell/router_metrics.h"
 #include "shell/vllm_metrics.h"
 #include "shell/worker_link.h"
@@ -23,13 +28,12 @@
 
 namespace baton {
 
-// Who waits for a request. Calls come in order and must not block; none holds a lock of the router. After OnEnd, an
-// update may still come late: it is to be dropped.
+// The client of a request. Calls come in order, one at a time, and must not block. The router holds no lock meanwhile.
 class RequestSink {
  public:
   virtual ~RequestSink() = default;
   virtual void OnUpdate(TokenUpdate update) = 0;
-  virtual void OnEnd(const RequestOutcome& outcome) = 0;  // once
+  virtual void OnEnd(const RequestOutcome& outcome) = 0;  // once, last
 };
 
 class Router {
@@ -98,46 +102,53 @@ class Router {
   std::vector<RouterCore::Decoder> Decoders() const;
   int32_t live_requests() const;
   int32_t waiting_requests() const;
+  // Times that the alarm has rung since the start.
+  int64_t ticks() const;
 
  private:
   using PrefillLink = WorkerLink<worker::v1::PrefillWorker, worker::v1::PrefillCommand, worker::v1::PrefillEvent>;
   using DecodeLink = WorkerLink<worker::v1::DecodeWorker, worker::v1::DecodeCommand, worker::v1::DecodeEvent>;
-  // What sinks are told once the lock is released.
-  struct Delivery {
-    std::shared_ptr<RequestSink> sink;
-    std::variant<TokenUpdate, RequestEnded> what;
+  // What an event leaves to do once the lock is released.
+  struct Work {
+    std::vector<std::shared_ptr<Drainable>> outboxes;
+    std::vector<absl::StatusCode> followers;  // that ended
   };
-  using Deliveries = std::vector<Delivery>;
+  using ClientEvent = std::variant<RequestProgress, RequestEnded>;
+  using ClientOutbox = Outbox<ClientEvent>;
 
-  void OnPrefillEvent(const WorkerAddress& link, const worker::v1::PrefillEvent& event);
-  void OnDecodeEvent(const WorkerAddress& link, const worker::v1::DecodeEvent& event);
+  void OnPrefillEvent(const WorkerAddress& link, worker::v1::PrefillEvent& event);
+  void OnDecodeEvent(const WorkerAddress& link, worker::v1::DecodeEvent& event);
   void OnLost(const WorkerAddress& link);
   absl::Status Attach(const WorkerAddress& link, WorkerRole role, const worker::v1::WorkerInfo& info);
   void OnLoad(const WorkerAddress& link, const worker::v1::Load& load);
   void OnPrefillDone(const WorkerAddress& link, PrefillDone done);
   void OnFailed(const WorkerAddress& link, const RequestFailed& failed);
-  void OnUpdates(const WorkerAddress& link, const worker::v1::StepUpdates& step);
-  void Tick();
-  void TickLinks();
+  void OnUpdates(const WorkerAddress& link, worker::v1::StepUpdates& step);
+  // Each returns when it is due again.
+  absl::Time Tick();
+  absl::Time TickLinks();
   void Refuse(const WorkerAddress& link, const absl::Status& why);
 
   // Lets `event` happen, and carries out what follows from it.
   void Drive(absl::FunctionRef<void(Dispatcher& dispatcher, absl::Time now)> event);
   // With the lock held.
-  Deliveries Act();
-  void Send(WorkerCommand command);
-  Delivery ToSink(RequestProgress progress);
-  Delivery ToSink(RequestEnded ended);
-  static void Deliver(Deliveries deliveries);
+  Work Act();
+  static void AddEvent(const std::shared_ptr<ClientOutbox>& client, ClientEvent event, Work& work);
+  void Post(WorkerCommand command, Work& work);
+  // Without it.
+  void Finish(Work work);
+  void Deliver(RequestSink& sink, ClientEvent& event);
 
   const Clock& clock_;
   RouterMetrics metrics_;
-  std::optional<VllmMetrics> vllm_metrics_;  // used with the lock held
+  std::optional<VllmMetrics> vllm_metrics_;
   // The standard library's, because ThreadSanitizer does not see into Debian's build of absl::Mutex. Guards what
   // follows.
   mutable std::mutex mutex_;
   Dispatcher dispatcher_;
-  absl::flat_hash_map<uint64_t, std::shared_ptr<RequestSink>> sinks_;  // of live requests, by number of their ticket
+  absl::Time next_tick_ = absl::InfinitePast();  // when the alarm rings
+  int64_t ticks_ = 0;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<ClientOutbox>> clients_;  // of live requests, by number of their ticket
 
   // A worker's link is here as long as it may be attached. Links' threads call back into this: they are stopped first,
   // and without the lock.
@@ -153,12 +164,19 @@ class Router {
             std::set<WorkerAddress>& named_twice);
   template <typename Link>
   std::vector<std::shared_ptr<Link>> Unneeded(Links<Link>& links);
+  template <typename Link>
+  absl::Time TickLinks(Links<Link>& links);
+  template <typename Link, typename What>
+  static void PostTo(Links<Link>& links, const WorkerAddress& worker, What& what, Work& work);
   Links<PrefillLink> prefill_links_;
   Links<DecodeLink> decode_links_;
   // Those of the last list that are workers of the other role; told once.
   std::set<WorkerAddress> prefill_named_twice_, decode_named_twice_;
   const ChannelFactory channels_;
-  std::optional<PeriodicTask> ticker_;
+  // Links that are in use no more, and stopped. Each is destroyed on the alarm's thread once no other thread drains it:
+  // gRPC's threads must not destroy a channel. Used by the alarm alone.
+  std::vector<std::shared_ptr<void>> retired_;
+  StepLoop alarm_;          // its thread uses all of the above
   Metrics::Reader reader_;  // last: the first to go, since it reads the dispatcher
 };
 

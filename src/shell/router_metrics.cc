@@ -9,14 +9,12 @@ RouterMetrics::RouterMetrics(Metrics& metrics) : counts_(metrics.Create<RouterCo
   counts_.followers.CreateCodes();
 }
 
-void RouterMetrics::OnTokens(absl::Duration since_last, int64_t tokens) {
-  if (tokens > 0) counts_.inter_token->Observe(absl::ToDoubleSeconds(since_last) / static_cast<double>(tokens));
-}
-
-void RouterMetrics::OnDelivered(int64_t tokens) { counts_.completion_tokens->Increment(static_cast<double>(tokens)); }
-
-void RouterMetrics::OnFirstToken(absl::Duration since_complete) {
-  counts_.first_token->Observe(absl::ToDoubleSeconds(since_complete));
+void RouterMetrics::OnProgress(const RequestProgress& progress) {
+  const auto tokens = static_cast<double>(progress.update.tokens.size());
+  if (tokens == 0) return;
+  counts_.completion_tokens->Increment(tokens);
+  const double wait = absl::ToDoubleSeconds(progress.wait);
+  progress.first ? counts_.first_token->Observe(wait) : counts_.inter_token->Observe(wait / tokens);
 }
 
 void RouterMetrics::OnEnd(const RequestOutcome& outcome) {

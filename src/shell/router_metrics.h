@@ -9,14 +9,13 @@
 namespace baton {
 
 struct RequestOutcome;
+struct RequestProgress;
 
 // Thread-safe.
 class RouterMetrics {
  public:
   explicit RouterMetrics(Metrics& metrics);
-  void OnTokens(absl::Duration since_last, int64_t tokens);  // not for a request's first tokens
-  void OnDelivered(int64_t tokens);                          // to the client
-  void OnFirstToken(absl::Duration since_complete);          // since the prompt was complete
+  void OnProgress(const RequestProgress& progress);  // that its client is given
   void OnEnd(const RequestOutcome& outcome);
   void OnRefused(absl::StatusCode code);   // a call that did not become a request
   void OnFollower(absl::StatusCode code);  // a follower that ended or was refused

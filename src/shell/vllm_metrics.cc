@@ -12,6 +12,7 @@ VllmMetrics::VllmMetrics(Metrics& metrics, const std::vector<std::string>& model
 }
 
 const VllmCounts& VllmMetrics::Of(const std::string& model) {
+  const std::lock_guard lock(mutex_);
   const auto found = models_.find(model);
   if (found != models_.end()) return found->second;
   return models_.emplace(model, metrics_.Create<VllmCounts>({{"model_name", model}})).first->second;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <string>
 
 #include "absl/time/time.h"
@@ -10,7 +11,7 @@
 
 namespace baton {
 
-// Not thread-safe.
+// Thread-safe.
 class VllmMetrics {
  public:
   // Series of these models exist from the start, series of other models from their first request on.
@@ -22,7 +23,8 @@ class VllmMetrics {
   const VllmCounts& Of(const std::string& model);
 
   Metrics& metrics_;
-  std::map<std::string, VllmCounts> models_;
+  std::mutex mutex_;
+  std::map<std::string, VllmCounts> models_;  // guarded by mutex_, but not the metrics themselves
 };
 
 }  // namespace baton

@@ -3,58 +3,77 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/ids.h"
 #include "base/logging.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "rpc/attach_client.h"
 #include "rpc/grpc_server.h"
+#include "shell/outbox.h"
 
 namespace baton {
 
-// Service is worker::v1::PrefillWorker or DecodeWorker. Callbacks come one at a time, from gRPC's threads, and not
-// while a lock of this class is held. Tick must be called often: attempts start there.
+// Service is worker::v1::PrefillWorker or DecodeWorker. Thread-safe.
 template <typename Service, typename Command, typename Event>
-class WorkerLink {
+class WorkerLink final : public Drainable {
  public:
+  using CommandType = Command;
+  // on_event and on_lost are called one at a time, from gRPC's threads, without a lock of this class.
   struct Handlers {
-    std::function<void(const WorkerAddress& link, const Event& event)> on_event;
+    std::function<void(const WorkerAddress& link, Event& event)> on_event;  // may move parts out of the event
     std::function<void(const WorkerAddress& link)> on_lost;  // after the last event of one attempt, always
+    std::function<void()> on_closed;  // NextTick is earlier now. Called under the lock: must not call the link
   };
 
-  WorkerLink(WorkerAddress address, const ChannelFactory& channels, Handlers handlers)
-      : address_(std::move(address)), stub_(Service::NewStub(channels(address_))), handlers_(std::move(handlers)) {}
+  // The clock must outlive the link.
+  WorkerLink(WorkerAddress address, const ChannelFactory& channels, const Clock& clock, Handlers handlers)
+      : address_(std::move(address)),
+        stub_(Service::NewStub(channels(address_))),
+        clock_(clock),
+        handlers_(std::move(handlers)),
+        outbox_([this](Posted& posted) { Send(posted); }) {}
 
   // Waits until the stream is closed.
-  ~WorkerLink() { Stop(); }
+  ~WorkerLink() override { Stop(); }
 
-  void Tick(absl::Time now) {
+  // Starts the next attempt if it is due.
+  void Tick() {
     std::shared_ptr<Stream> fresh;
     {
       const std::lock_guard lock(mutex_);
-      now_ = now;
-      if (stopping_ || stream_ != nullptr || now < next_attempt_) return;
-      stream_ = fresh = std::make_shared<Stream>([this](const Event& event) { OnEvent(event); },
+      if (stopping_ || stream_ != nullptr || clock_.Now() < next_attempt_) return;
+      ++attempts_;
+      stream_ = fresh = std::make_shared<Stream>([this](Event& event) { OnEvent(event); },
                                                  [this](const grpc::Status& status) { OnDone(status); });
     }
     fresh->Start([this](grpc::ClientContext* context, Stream* stream) { stub_->async()->Attach(context, stream); });
   }
-
-  // Dropped while there is no stream.
-  void Send(Command command) {
+  // When Tick has something to do; InfiniteFuture: nothing before on_closed.
+  absl::Time NextTick() const {
     const std::lock_guard lock(mutex_);
-    if (stream_ != nullptr) stream_->Send(std::move(command));
+    return stopping_ || stream_ != nullptr ? absl::InfiniteFuture() : next_attempt_;
   }
 
-  // The peer broke the protocol, or is not wanted as it is: its stream is closed, with all that follows from that, and
-  // it is asked again after a while.
+  // Takes a command for the worker of the running attempt; Drain makes and sends it, in the order of these calls.
+  // A command whose attempt has ended is dropped, so no later attempt gets it.
+  void Post(absl::AnyInvocable<Command()> make) {
+    const std::lock_guard lock(mutex_);
+    if (stream_ != nullptr) outbox_.Add({attempts_, std::move(make)});
+  }
+  void Drain() override { outbox_.Drain(); }
+
+  // The peer broke the protocol, or cannot serve here: closes its stream, with all that follows from that, and attaches
+  // again after a while.
   void Refuse(const absl::Status& why) {
     const std::lock_guard lock(mutex_);
     if (stream_ == nullptr) return;
@@ -75,11 +94,21 @@ class WorkerLink {
 
  private:
   using Stream = AttachClient<Command, Event>;
+  struct Posted {
+    uint64_t attempt = 0;
+    absl::AnyInvocable<Command()> make;
+  };
   static constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
   static constexpr absl::Duration kMaxBackoff = absl::Seconds(2);
   static constexpr absl::Duration kRefusedBackoff = absl::Milliseconds(500);
 
-  void OnEvent(const Event& event) {
+  void Send(Posted& posted) {
+    Command command = posted.make();  // without the lock: a prompt may be long
+    const std::lock_guard lock(mutex_);
+    if (stream_ != nullptr && posted.attempt == attempts_) stream_->Send(std::move(command));
+  }
+
+  void OnEvent(Event& event) {
     {
       const std::lock_guard lock(mutex_);
       backoff_ = kFirstBackoff;
@@ -92,13 +121,14 @@ class WorkerLink {
     const std::lock_guard lock(mutex_);
     const bool refused = std::exchange(refused_, false);
     if (!stopping_ && !refused) LogOnce(spdlog::level::warn, StrCat("not attached: ", status.error_message()));
-    next_attempt_ = now_ + (refused ? kRefusedBackoff : backoff_);
+    next_attempt_ = clock_.Now() + (refused ? kRefusedBackoff : backoff_);
     backoff_ = std::min(backoff_ * 2, kMaxBackoff);
     ended_ = std::exchange(stream_, nullptr);
-    closed_.notify_all();  // under the lock: whoever waits may destroy this
+    handlers_.on_closed();
+    closed_.notify_all();  // under the lock: the thread that waits may destroy this
   }
 
-  // The same again and again is logged once. With the lock held.
+  // Logs a text once, however often it comes again. With the lock held.
   void LogOnce(spdlog::level::level_enum level, std::string text) {
     if (text == last_logged_) return;
     last_logged_ = std::move(text);
@@ -107,15 +137,17 @@ class WorkerLink {
 
   const WorkerAddress address_;
   const std::unique_ptr<typename Service::Stub> stub_;
+  const Clock& clock_;
   const Handlers handlers_;
-  std::mutex mutex_;  // guards what follows
+  Outbox<Posted> outbox_;
+  mutable std::mutex mutex_;  // guards what follows
   std::condition_variable closed_;
   std::shared_ptr<Stream> stream_;
-  // The last one. It holds the channel, and gRPC's own thread, on which it ends, must not be where the last channel is
-  // destroyed: the thread would then wait for itself and free its queue twice.
+  uint64_t attempts_ = 0;  // so far, with the one that runs
+  // The last stream. It holds the channel. gRPC's own thread, on which a stream ends, must not destroy the last
+  // channel: the thread would then wait for itself and free its queue twice.
   std::shared_ptr<Stream> ended_;
   bool stopping_ = false;
-  absl::Time now_;
   absl::Time next_attempt_ = absl::InfinitePast();
   absl::Duration backoff_ = kFirstBackoff;
   bool refused_ = false;  // the stream

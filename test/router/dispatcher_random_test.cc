@@ -92,6 +92,10 @@ class RandomRequests {
 
   void Step(bool submits = true) {
     now_ += absl::Milliseconds(1);
+    if (now_ < dispatcher_.NextTick()) {  // a tick before that does nothing, so drivers may sleep until then
+      dispatcher_.Tick(now_);
+      CHECK(dispatcher_.TakeActions().empty());
+    }
     const int what = Below(10);
     if (submits && what < 3) return Submit();
     std::vector<size_t> live;

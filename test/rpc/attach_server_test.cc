@@ -1,11 +1,14 @@
 #include "rpc/attach_server.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "catch.h"
+#include "rpc/grpc_server.h"
+#include "rpc/worker_convert.h"
 #include "worker.grpc.pb.h"
 
 namespace baton {
@@ -85,6 +88,58 @@ TEST_CASE("a router that is slow to read gets all that was sent before the worke
   router.Read();
   CHECK(router.updates == kUpdates);
   CHECK(router.stream->Finish().error_code() == grpc::StatusCode::UNAVAILABLE);
+}
+
+TokenUpdate UpdateOf(const std::string& request) {
+  TokenUpdate update;
+  update.request_id = request;
+  if (request != "full") return update;
+  update.tokens = {1, 2};
+  update.logprobs = {{.logprob = -1, .top = {{1, -1}}}, {.logprob = -2}};
+  update.text = "text";
+  update.finish = FinishReason::kStop;
+  return update;
+}
+
+// Answers each cancellation with an update of the request.
+class Answering final : public worker::v1::DecodeWorker::CallbackService {
+ public:
+  grpc::ServerBidiReactor<DecodeCommand, DecodeEvent>* Attach(grpc::CallbackServerContext* context) override {
+    using Stream = AttachServer<DecodeCommand, DecodeEvent>;
+    const auto answer = [this](Stream* stream, DecodeCommand& command) {
+      DecodeEvent event = stream->NewEvent();
+      recycled += event.has_updates();
+      ToProto(UpdateOf(command.cancel().request_id()), *event.mutable_updates()->add_updates());
+      stream->Send(std::move(event));
+    };
+    auto* stream = new Stream(context, {answer, [](auto*) {}});
+    stream->Start();
+    return stream;
+  }
+  std::atomic<int> recycled = 0;
+};
+
+TEST_CASE("an event in the memory of one that was sent has nothing else of that one") {
+  Answering service;
+  auto server = GrpcServer::Start("127.0.0.1:0", GrpcServer::Audience::kWorkers, {&service});
+  REQUIRE(server.ok());
+  grpc::ClientContext context;
+  const auto stub = worker::v1::DecodeWorker::NewStub(DialTcp((*server)->address()));
+  const auto stream = stub->Attach(&context);
+  for (int round = 0; round < 100; ++round) {
+    for (const char* request : {"full", "bare"}) {
+      DecodeCommand command;
+      command.mutable_cancel()->set_request_id(request);
+      stream->Write(command);
+      DecodeEvent event;
+      REQUIRE(stream->Read(&event));
+      REQUIRE(event.updates().updates_size() == 1);
+      CHECK(event.updates().updates(0).SerializeAsString() == ToProto(UpdateOf(request)).SerializeAsString());
+    }
+  }
+  CHECK(service.recycled > 0);
+  stream->WritesDone();
+  CHECK(stream->Finish().ok());
 }
 
 }  // namespace

@@ -1,0 +1,205 @@
+// The router's threads: when its alarm rings, and in which order clients are given what happens.
+#include "shell/router.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <thread>
+
+#include "catch.h"
+#include "fake_worker.h"
+#include "model/byte_model.h"
+
+namespace baton {
+namespace {
+
+class Recorder final : public RequestSink {
+ public:
+  void OnUpdate(TokenUpdate update) override {
+    is_late_ = is_late_ || ended();
+    text_ += update.text;
+  }
+  void OnEnd(const RequestOutcome& outcome) override {
+    const std::lock_guard lock(mutex_);
+    status_ = outcome.status;
+    changed_.notify_all();
+  }
+  absl::Status AwaitEnd() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return status_.has_value(); });
+    return *status_;
+  }
+  bool ended() const {
+    const std::lock_guard lock(mutex_);
+    return status_.has_value();
+  }
+  bool is_late() const { return is_late_; }  // an update came after the end
+
+ private:
+  std::atomic<bool> is_late_ = false;
+  std::string text_;  // one call at a time, says the router
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<absl::Status> status_;  // guarded by mutex_
+};
+
+void AwaitThat(absl::FunctionRef<bool()> condition) {
+  while (!condition()) std::this_thread::yield();
+}
+
+// A clock that shows until when the alarm sleeps.
+class WatchedClock final : public Clock {
+ public:
+  absl::Time Now() const override { return time_.Now(); }
+  void Wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, absl::Time until) const override {
+    {
+      const std::lock_guard own_lock(mutex_);
+      until_ = until;
+      ++waits_;
+    }
+    time_.Wait(changed, lock, until);
+  }
+  void Advance(absl::Duration by) { time_.Advance(by); }
+  void AwaitSleepUntil(absl::Time time) const {
+    AwaitThat([&] {
+      const std::lock_guard lock(mutex_);
+      return until_ == time;
+    });
+  }
+  // Returns once the alarm has looked at the time and gone to sleep again.
+  void AwaitLook() const {
+    const auto waits = [this] {
+      const std::lock_guard lock(mutex_);
+      return waits_;
+    };
+    const int64_t before = waits();
+    AwaitThat([&] { return waits() >= before + 2; });
+  }
+
+ private:
+  ManualClock time_;
+  mutable std::mutex mutex_;
+  mutable absl::Time until_ = absl::InfinitePast();  // guarded by mutex_, as is waits_
+  mutable int64_t waits_ = 0;
+};
+
+// A router with one worker of each kind, whose time stands still until a test moves it.
+struct Routed {
+  WatchedClock clock;
+  Metrics metrics;
+  ServedModel model = ByteModel("bytes");
+  std::optional<FakePrefill> prefill{std::in_place, WorkerRole::kPrefill, 11};
+  FakeDecode decode{WorkerRole::kDecode, 22};
+  Router router{Options(), clock, DialTcp, metrics};
+
+  Routed() {
+    AwaitThat([this] { return router.Readiness("bytes").ok(); });
+    clock.AwaitLook();  // what the start has woken it for is done
+    clock.AwaitSleepUntil(absl::InfiniteFuture());
+  }
+  Router::Options Options() const {
+    Router::Options options;
+    options.prefill_workers = {prefill->address()};
+    options.decode_workers = {decode.address()};
+    return options;
+  }
+  std::shared_ptr<Recorder> Submit(const RequestId& id, absl::Duration timeout = absl::InfiniteDuration()) {
+    ClientRequest request;
+    request.id = id;
+    request.served = &model;
+    request.spec.tokens = std::vector<TokenId>{'h', 'i'};
+    request.spec.sampling.max_tokens = 32;
+    request.has_max_tokens = true;
+    request.deadline = clock.Now() + timeout;
+    auto sink = std::make_shared<Recorder>();
+    absl::StatusOr<RequestTicket> submitted = router.Submit(std::move(request), sink);
+    REQUIRE(submitted.ok());
+    ticket = *submitted;
+    return sink;
+  }
+  bool Shows(const std::string& line) const { return metrics.Text().find(line + "\n") != std::string::npos; }
+
+  RequestTicket ticket;  // of the last request
+};
+
+TEST_CASE("a router ticks when something is due or due earlier, and never else") {
+  Routed r;
+  for (int round = 0; round < 10; ++round) {
+    r.clock.Advance(absl::Hours(1));  // outputs that are kept for a while are forgotten
+    r.clock.AwaitSleepUntil(absl::InfiniteFuture());
+    const int64_t ticks = r.router.ticks();
+    r.clock.Advance(absl::Hours(1));
+    r.clock.AwaitLook();
+    CHECK(r.router.ticks() == ticks);  // it is idle
+    const auto sink = r.Submit("r", absl::Seconds(1));
+    r.clock.AwaitSleepUntil(r.clock.Now() + absl::Seconds(1));
+    CHECK(r.router.ticks() == ticks + 1);
+    r.clock.Advance(absl::Seconds(1));
+    CHECK(absl::IsDeadlineExceeded(sink->AwaitEnd()));
+    r.clock.AwaitSleepUntil(r.clock.Now() + AgentLimits().keep_output);
+    CHECK(r.router.ticks() == ticks + 2);
+  }
+}
+
+TEST_CASE("a deadline that is earlier than the alarm wakes it") {
+  Routed r;
+  const auto late = r.Submit("late", absl::Minutes(1));
+  r.clock.AwaitSleepUntil(r.clock.Now() + absl::Minutes(1));
+  const auto early = r.Submit("early", absl::Seconds(1));
+  r.clock.AwaitSleepUntil(r.clock.Now() + absl::Seconds(1));
+  r.clock.Advance(absl::Seconds(1));
+  CHECK(absl::IsDeadlineExceeded(early->AwaitEnd()));
+  CHECK_FALSE(late->ended());
+  r.clock.Advance(absl::Minutes(1));
+  CHECK(absl::IsDeadlineExceeded(late->AwaitEnd()));
+}
+
+TEST_CASE("a request that all workers refused is placed again when a worker's hint has passed") {
+  Routed r;
+  const auto sink = r.Submit("r");
+  REQUIRE(r.prefill->Next().has_prefill());
+  worker::v1::PrefillEvent refused;
+  *refused.mutable_failed() = ToProto(RequestFailed{"r", absl::ResourceExhaustedError("full"), absl::Seconds(3)});
+  r.prefill->Send(refused);
+  r.clock.AwaitSleepUntil(r.clock.Now() + absl::Seconds(3));
+  r.clock.Advance(absl::Seconds(3));
+  CHECK(r.prefill->Next().prefill().request_id() == "r");
+}
+
+TEST_CASE("no update of a request comes after its end, whichever threads they come from") {
+  Routed r;
+  for (int i = 0; i < 50; ++i) {
+    const RequestId id = absl::StrCat("r", i);
+    const auto sink = r.Submit(id);
+    REQUIRE(r.prefill->Next().prefill().request_id() == id);
+    r.prefill->Send(DoneEvent(id, Incarnation(22)));
+    while (!r.decode.Next().has_decode()) {  // a cancellation of the one before
+    }
+    std::thread canceller([&] { r.router.Cancel(r.ticket); });
+    for (int token = 0; token < 5; ++token) r.decode.Send(TokensEvent(id, "x", std::nullopt));
+    CHECK(absl::IsCancelled(sink->AwaitEnd()));
+    canceller.join();
+    CHECK_FALSE(sink->is_late());
+  }
+}
+
+TEST_CASE("gauges of requests and workers are up to date without a tick") {
+  Routed r;
+  CHECK(r.Shows("baton_attached_workers{role=\"prefill\"} 1"));
+  CHECK(r.Shows("baton_live_requests 0"));
+  const auto sink = r.Submit("r");
+  CHECK(r.Shows("baton_live_requests 1"));
+  r.router.Cancel(r.ticket);
+  CHECK(r.Shows("baton_live_requests 0"));
+}
+
+TEST_CASE("a worker that was named no more is forgotten when its stream ends, without a tick") {
+  Routed r;
+  r.router.SetWorkers(WorkerRole::kPrefill, {});
+  CHECK(r.router.Workers().size() == 2);
+  r.prefill.reset();
+  AwaitThat([&] { return r.router.Workers().size() == 1; });
+  CHECK(r.Shows("baton_attached_workers{role=\"prefill\"} 0"));
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,103 @@
+#include "shell/worker_link.h"
+
+#include <condition_variable>
+
+#include "catch.h"
+#include "fake_worker.h"
+
+namespace baton {
+namespace {
+
+using Link = WorkerLink<worker::v1::PrefillWorker, worker::v1::PrefillCommand, worker::v1::PrefillEvent>;
+
+worker::v1::PrefillCommand CancelCommand(const RequestId& id) {
+  worker::v1::PrefillCommand command;
+  command.mutable_cancel()->set_request_id(id + "#");
+  return command;
+}
+
+// A link to a worker, and what happened on it.
+struct Linked {
+  explicit Linked(const WorkerAddress& address)
+      : link(address, DialTcp, clock,
+             {[this](const auto&, const auto&) { Count(attached); }, [this](const auto&) { Count(lost); },
+              [this] { Count(closed); }}) {
+    link.Tick();
+    Await(attached, 1);
+  }
+  void Count(int& what) {
+    const std::lock_guard lock(mutex);
+    ++what;
+    changed.notify_all();
+  }
+  void Await(const int& what, int count) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return what >= count; });
+  }
+
+  ManualClock clock;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int attached = 0, lost = 0, closed = 0;  // guarded by mutex; a fake worker's only event is its introduction
+  Link link;
+};
+
+TEST_CASE("commands to a worker go out in the order in which they were posted, when drained") {
+  FakePrefill worker(WorkerRole::kPrefill, 11);
+  Linked l(worker.address());
+  int made = 0;
+  for (const char* id : {"a", "b", "c"}) {
+    l.link.Post([&made, id] {
+      ++made;
+      return CancelCommand(id);
+    });
+  }
+  CHECK(made == 0);
+  l.link.Drain();
+  CHECK(made == 3);
+  for (const char* id : {"a", "b", "c"}) CHECK(worker.Next().cancel().request_id() == id);
+}
+
+TEST_CASE("a command to a worker that was lost does not reach the one that comes after it") {
+  std::optional<FakePrefill> worker(std::in_place, WorkerRole::kPrefill, 11);
+  const std::string address = worker->address();
+  Linked l(address);
+  l.link.Post([] { return CancelCommand("old"); });  // another thread is about to drain it
+  worker.reset();
+  l.Await(l.closed, 1);
+  l.link.Post([] { return CancelCommand("meanwhile"); });
+  worker.emplace(WorkerRole::kPrefill, 12, address);
+  for (int closed = 1; true; ++closed) {  // an attempt may fail while the channel still backs off
+    l.clock.Advance(l.link.NextTick() - l.clock.Now());
+    l.link.Tick();
+    std::unique_lock lock(l.mutex);
+    l.changed.wait(lock, [&] { return l.attached == 2 || l.closed > closed; });
+    if (l.attached == 2) break;
+  }
+  l.link.Drain();
+  l.link.Post([] { return CancelCommand("new"); });
+  l.link.Drain();
+  CHECK(worker->Next().cancel().request_id() == "new");
+}
+
+TEST_CASE("a link is due when its backoff has passed, and not while it is attached") {
+  std::optional<FakePrefill> worker(std::in_place, WorkerRole::kPrefill, 11);
+  Linked l(worker->address());
+  CHECK(l.link.NextTick() == absl::InfiniteFuture());
+  worker.reset();
+  l.Await(l.closed, 1);
+  for (const int milliseconds : {100, 200, 400, 800, 1600, 2000, 2000}) {
+    CHECK(l.link.NextTick() == l.clock.Now() + absl::Milliseconds(milliseconds));
+    const int before = l.closed;
+    l.clock.Advance(absl::Milliseconds(milliseconds) - absl::Nanoseconds(1));
+    l.link.Tick();
+    CHECK(l.link.NextTick() == l.clock.Now() + absl::Nanoseconds(1));  // too early: no attempt
+    l.clock.Advance(absl::Nanoseconds(1));
+    l.link.Tick();
+    l.Await(l.closed, before + 1);
+  }
+  CHECK(l.lost == l.closed);
+}
+
+}  // namespace
+}  // namespace baton
