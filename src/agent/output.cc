@@ -13,7 +13,8 @@ void Output::Push(std::span<const TokenId> tokens, std::string_view text) {
   for (const TokenId token : tokens) {
     if (tokenizer_.IsSpecial(token)) continue;
     if (!last_is_open_) pending_.emplace_back();
-    pending_.back().tokens.push_back(token);
+    tokens_.push_back(token);
+    pending_.back().tokens_end = tokens_.size();
     const size_t came = detokenizer_.Push(token).size();
     made_ += came;
     pending_.back().end = made_;
@@ -34,21 +35,22 @@ void Output::Close(absl::Status status) {
   Seal();
   pending_.clear();
   const auto rest = tokenizer_.Encode(std::string_view(text_).substr(sealed_end_), Tokenizer::SpecialTokens::kAsText);
-  sealed_.insert(sealed_.end(), rest.begin(), rest.end());
+  tokens_.resize(sealed_);
+  tokens_.insert(tokens_.end(), rest.begin(), rest.end());
+  sealed_ = tokens_.size();
   sealed_end_ = text_.size();
 }
 
 void Output::Seal() {
   while (!pending_.empty() && !(last_is_open_ && pending_.size() == 1) && pending_.front().end <= text_.size()) {
-    const Group& group = pending_.front();
-    sealed_.insert(sealed_.end(), group.tokens.begin(), group.tokens.end());
-    sealed_end_ = group.end;
+    sealed_ = pending_.front().tokens_end;
+    sealed_end_ = pending_.front().end;
     pending_.pop_front();
   }
 }
 
 std::span<const TokenId> Output::TokensFor(const Tokenizer& reader) {
-  if (reader.digest() == tokenizer_.digest()) return sealed_;
+  if (reader.digest() == tokenizer_.digest()) return std::span(tokens_).first(sealed_);
   Encoding& encoding = encoded_[reader.digest()];
   Extend(reader, encoding);
   return encoding.ids;
@@ -71,7 +73,7 @@ void Output::Extend(const Tokenizer& reader, Encoding& encoding) const {
 }
 
 int64_t Output::bytes() const {
-  size_t bytes = sizeof(*this) + text_.capacity() + sealed_.capacity() * sizeof(TokenId);
+  size_t bytes = sizeof(*this) + text_.capacity() + tokens_.capacity() * sizeof(TokenId);
   for (const auto& [digest, encoding] : encoded_) bytes += encoding.ids.capacity() * sizeof(TokenId);
   return static_cast<int64_t>(bytes);
 }

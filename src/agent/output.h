@@ -41,8 +41,8 @@ class Output {
  private:
   // The first tokens whose text ends at one character.
   struct Group {
-    std::vector<TokenId> tokens;
-    size_t end = 0;  // of its text within text_
+    size_t tokens_end = 0;  // within tokens_
+    size_t end = 0;         // of its text within text_
   };
   struct Encoding {
     std::vector<TokenId> ids;
@@ -59,7 +59,8 @@ class Output {
   size_t made_ = 0;            // bytes of text that the tokens stand for, >= text_.size() but for a cut-off character
   std::deque<Group> pending_;  // not all of their text has been shown; the last may wait for its character's end
   bool last_is_open_ = false;
-  std::vector<TokenId> sealed_;
+  std::vector<TokenId> tokens_;                // sealed ones, then those of pending_
+  size_t sealed_ = 0;                          // tokens
   size_t sealed_end_ = 0;                      // of their text within text_
   absl::btree_map<Digest, Encoding> encoded_;  // by tokenizer
   bool closed_ = false;
