@@ -28,8 +28,8 @@ constexpr int64_t kSlab = int64_t{256} << 20;
 constexpr int kRounds = 15;
 
 // SmolLM2-135M and Llama-3.1-8B.
-constexpr KvLayout kLayouts[] = {{.layers = 30, .kv_heads = 3, .head_dim = 64, .element_bytes = 2},
-                                 {.layers = 32, .kv_heads = 8, .head_dim = 128, .element_bytes = 2}};
+constexpr KvLayout kLayouts[] = {{.layers = 30, .kv_heads = 3, .head_dim = 64, .format = KvFormat::kBf16},
+                                 {.layers = 32, .kv_heads = 8, .head_dim = 128, .format = KvFormat::kBf16}};
 
 int64_t Blocks(const KvLayout& layout) { return kSlab / layout.BlockBytes(); }
 

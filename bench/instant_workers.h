@@ -31,7 +31,7 @@ inline WorkerInfo Info(WorkerRole role, const std::string& address, Incarnation 
   info.address = address;
   info.incarnation = incarnation;
   info.model = "bytes";
-  info.layout = {.layers = 1, .kv_heads = 1, .head_dim = 1, .element_bytes = 2};
+  info.layout = {.layers = 1, .kv_heads = 1, .head_dim = 1, .format = KvFormat::kBf16};
   info.blocks_total = 1 << 20;
   info.context = kContext;
   info.max_batch = 1024;

@@ -92,8 +92,8 @@ class BlockReader {
   __device__ void Fetch(uint32_t stage) {
     if (left_) {
       const int keys = split_.end - split_.begin - block_ * kBlockTokens;
-      CopyBlock(stage, p_.args.kv.K(id_, kv_head_), keys);
-      CopyBlock(stage + Block<kHeadDim>::kBytes, p_.args.kv.V(id_, kv_head_), keys);
+      CopyBlock(stage, p_.args.kv.K<Bf16>(id_, kv_head_), keys);
+      CopyBlock(stage + Block<kHeadDim>::kBytes, p_.args.kv.V<Bf16>(id_, kv_head_), keys);
       Advance();
     }
     CommitCopies();

@@ -11,10 +11,11 @@ using Bf16 = __nv_bfloat16;
 
 inline constexpr int kBlockTokens = 16;
 
-// One layer's K and V in a slab [block][layer][k|v][kv_head][token][head_dim]: position p of a sequence is token p % 16
-// of block table[p / 16].
+// One layer's K and V in a slab [block][layer][k|v][kv_head][token][head_dim]: position p of a
+// sequence is token p % 16 of block table[p / 16]. The kernels that a launcher runs fix the type of
+// the elements, `Element` below.
 struct PagedKv {
-  Bf16* slab = nullptr;      // block 0, device memory
+  void* slab = nullptr;      // block 0, device memory
   int64_t blocks = 0;        // in the slab
   int64_t block_stride = 0;  // elements from block to block
   int64_t layer_offset = 0;  // elements from a block's start to this layer's K
@@ -22,10 +23,14 @@ struct PagedKv {
   int32_t head_dim = 0;  // 64 or 128
 
   __host__ __device__ int64_t HeadStride() const { return int64_t{kBlockTokens} * head_dim; }  // elements of one K or V
-  __host__ __device__ Bf16* K(int64_t block, int32_t head) const {
-    return slab + block * block_stride + layer_offset + head * HeadStride();
+  template <typename Element>
+  __host__ __device__ Element* K(int64_t block, int32_t head) const {
+    return static_cast<Element*>(slab) + block * block_stride + layer_offset + head * HeadStride();
   }
-  __host__ __device__ Bf16* V(int64_t block, int32_t head) const { return K(block, kv_heads + head); }
+  template <typename Element>
+  __host__ __device__ Element* V(int64_t block, int32_t head) const {
+    return K<Element>(block, kv_heads + head);
+  }
 };
 
 // One sequence's share of a batch: its `rows` queries have positions [start, start + rows), and the query at position p

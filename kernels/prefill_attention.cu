@@ -35,8 +35,8 @@ __device__ void CopyKeys(uint32_t to, const AttentionArgs& args, const PackedQue
     const int64_t block = exists ? table[key / kBlockTokens] : 0;
     const int offset = key % kBlockTokens * kHeadDim + chunk * 8;
     const uint32_t chunk_at = to + SwizzledChunk<kKeys>(row, chunk);
-    CopyAsync(chunk_at, args.kv.K(block, queries.kv_head) + offset, exists);
-    CopyAsync(chunk_at + kTileBytes<kHeadDim>, args.kv.V(block, queries.kv_head) + offset, exists);
+    CopyAsync(chunk_at, args.kv.K<Bf16>(block, queries.kv_head) + offset, exists);
+    CopyAsync(chunk_at + kTileBytes<kHeadDim>, args.kv.V<Bf16>(block, queries.kv_head) + offset, exists);
   }
 }
 

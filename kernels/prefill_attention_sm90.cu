@@ -149,7 +149,7 @@ __device__ void ProduceKeys(Shared<kHeadDim>& shared, const AttentionArgs& args,
       if (part != kNone) {
         const int32_t last_block = __shfl_sync(kWholeWarp, block, last);
         CopyPartOfBlock<kHeadDim>(v.Tile() + last * Shape<kHeadDim>::kBlockBytes,
-                                  args.kv.V(last_block, queries.kv_head), tail, lane);
+                                  args.kv.V<Bf16>(last_block, queries.kv_head), tail, lane);
       }
       if (lane == 0) Arrive(v.Full());
       v.Advance();

@@ -106,7 +106,7 @@ __global__ void RopeStoreKernel(RopeStoreArgs args) {
     if (slot < 0) return;
     const int64_t block = slot / kBlockTokens;
     const int kv_head = head - args.heads - (is_v ? kv_heads : 0);
-    x = (is_v ? args.kv.V(block, kv_head) : args.kv.K(block, kv_head)) + slot % kBlockTokens * kHeadDim;
+    x = (is_v ? args.kv.V<Bf16>(block, kv_head) : args.kv.K<Bf16>(block, kv_head)) + slot % kBlockTokens * kHeadDim;
   }
   Store(halves.low, x + lane * kPairs);
   Store(halves.high, x + kHalf + lane * kPairs);

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kv/kv_format.h"
+
 namespace baton {
 
 inline constexpr int64_t kBlockTokens = 16;
@@ -15,15 +17,19 @@ enum class KvOrder : uint8_t {
   kRows,   // CUDA. K and V [token][head_dim]
 };
 
-// A block holds 16 tokens for all layers and is contiguous: [layer][k|v][kv_head][one head's K or V].
+// A block holds 16 tokens for all layers and is contiguous: [layer][k|v][kv_head][one head's K or
+// V], where one head's K or V is its elements and then its scales (kv_format.h).
 struct KvLayout {
   int64_t layers = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
-  int64_t element_bytes = 2;  // 2: bf16, 4: f32 (for f32 checkpoints)
+  KvFormat format = KvFormat::kBf16;
   KvOrder order = KvOrder::kPairs;
 
-  int64_t HeadBytes() const { return kBlockTokens * head_dim * element_bytes; }  // one head's K or V
+  int64_t ElementBytes() const { return RowOf(format).element_bytes; }
+  // Of one head's K or V: its elements, and all of it.
+  int64_t HeadElementBytes() const { return kBlockTokens * head_dim * ElementBytes(); }
+  int64_t HeadBytes() const { return HeadElementBytes() + RowOf(format).scale_bytes; }
   int64_t planes() const { return 2 * layers; }
   int64_t PlaneBytes() const { return kv_heads * HeadBytes(); }  // a layer's K or V
   int64_t LayerBytes() const { return 2 * PlaneBytes(); }
@@ -37,8 +43,8 @@ struct KvLayout {
     return (i / Pair() * kBlockTokens + slot) * Pair() + i % Pair();
   }
   int64_t VIndex(int64_t slot, int64_t i) const { return (slot / Pair() * head_dim + i) * Pair() + slot % Pair(); }
-  // Elements that lie side by side for one product.
-  int64_t Pair() const { return order == KvOrder::kPairs && element_bytes == 2 ? 2 : 1; }
+  // Elements that lie side by side for one product: those of 32 bits.
+  int64_t Pair() const { return order == KvOrder::kPairs ? 4 / ElementBytes() : 1; }
 
   friend bool operator==(const KvLayout&, const KvLayout&) = default;
 };

@@ -12,6 +12,8 @@ absl::StatusOr<std::vector<int>> CpuDevice::Find(const WorkerOptions& options, c
   return std::vector<int>(static_cast<size_t>(options.tensor_parallel), 0);
 }
 
+KvLayout CpuDevice::KvLayoutOf(const ModelConfig& config) const { return CpuKvLayout(config); }
+
 absl::StatusOr<int64_t> CpuDevice::BlocksThatFit(const WorkerOptions& options, const Workers&,
                                                  const LoadedModel& model) const {
   return KvBlocks(options, model.block_bytes);

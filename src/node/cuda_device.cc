@@ -52,7 +52,9 @@ absl::StatusOr<std::vector<int>> CudaDevice::Find(const WorkerOptions& options, 
   return devices;
 }
 
-// The rank that has the least room decides.
+KvLayout CudaDevice::KvLayoutOf(const ModelConfig& config) const { return CudaKvLayout(config); }
+
+// The rank with the least room decides.
 absl::StatusOr<int64_t> CudaDevice::BlocksThatFit(const WorkerOptions& options, const Workers& workers,
                                                   const LoadedModel& model) const {
   int64_t room = std::numeric_limits<int64_t>::max();

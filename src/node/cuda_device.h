@@ -10,6 +10,7 @@ class CudaDevice final : public Device {
   std::string_view name() const override { return "cuda"; }
   bool is_accelerator() const override { return true; }
   absl::StatusOr<std::vector<int>> Find(const WorkerOptions& options, const ModelConfig& config) const override;
+  KvLayout KvLayoutOf(const ModelConfig& config) const override;
   absl::StatusOr<int64_t> BlocksThatFit(const WorkerOptions& options, const Workers& workers,
                                         const LoadedModel& model) const override;
   absl::StatusOr<Slab> MakeSlab(int device, int64_t bytes, Transport& transport) const override;

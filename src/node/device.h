@@ -27,6 +27,8 @@ class Device {
   // Returns the number of each rank's device, as the options name them, or those that suit best. UNAVAILABLE: there are
   // no such devices. INVALID_ARGUMENT: they cannot run the model, or are not as many as --tensor-parallel.
   virtual absl::StatusOr<std::vector<int>> Find(const WorkerOptions& options, const ModelConfig& config) const = 0;
+  // How the KV of a model lies in this device's blocks.
+  virtual KvLayout KvLayoutOf(const ModelConfig& config) const = 0;
   // Returns the number of KV blocks that one of the workers may hold, by the options and by what the devices have free.
   // REQUIRES: model.devices, model.step and model.block_bytes are set.
   virtual absl::StatusOr<int64_t> BlocksThatFit(const WorkerOptions& options, const Workers& workers,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/cpu/cpu_backend.h"
 #include "base/status.h"
 #include "kv/staging/file.h"
 #include "model/prefill_module.h"
@@ -25,10 +24,10 @@ void SetSteps(WorkerOptions& options, const Workers& workers, LoadedModel& model
 // Chooses the devices of the model, and sizes the KV memory of one worker of the process there.
 absl::Status Place(WorkerOptions& options, const Workers& workers, LoadedModel& model) {
   const ModelConfig& config = model.weights->config;
-  model.block_bytes = CpuKvLayout(config).BlockBytes();
   RETURN_IF_ERROR(CheckShard(config, options.tensor_parallel));
   ASSIGN_OR_RETURN(DeviceChoice choice, ChooseDevices(options, config, Devices()));
   model.device = choice.kind;
+  model.block_bytes = choice.kind->KvLayoutOf(config).BlockBytes();
   model.devices = std::move(choice.numbers);
   SetSteps(options, workers, model);
   ASSIGN_OR_RETURN(model.blocks, model.device->BlocksThatFit(options, workers, model));

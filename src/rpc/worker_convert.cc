@@ -81,7 +81,7 @@ worker::v1::KvLayout ToProto(const KvLayout& layout) {
   proto.set_layers(layout.layers);
   proto.set_kv_heads(layout.kv_heads);
   proto.set_head_dim(layout.head_dim);
-  proto.set_element_bytes(layout.element_bytes);
+  proto.set_element_bytes(layout.ElementBytes());
   proto.set_order(static_cast<int32_t>(layout.order));
   return proto;
 }
@@ -97,10 +97,15 @@ absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto) {
   if (proto.order() < 0 || proto.order() > static_cast<int32_t>(KvOrder::kRows)) {
     return absl::InvalidArgumentError(absl::StrCat("layout: order: expected 0 or 1, got ", proto.order()));
   }
+  const std::optional<KvFormat> format = PlainKvFormat(proto.element_bytes());
+  if (!format.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "layout: element_bytes: expected those of a KV format of this version, got ", proto.element_bytes()));
+  }
   return KvLayout{.layers = proto.layers(),
                   .kv_heads = proto.kv_heads(),
                   .head_dim = proto.head_dim(),
-                  .element_bytes = proto.element_bytes(),
+                  .format = *format,
                   .order = static_cast<KvOrder>(proto.order())};
 }
 

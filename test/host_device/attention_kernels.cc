@@ -48,7 +48,7 @@ Partial Attend(const AttentionArgs& args, const AttentionSlice& slice, int64_t r
   const auto at = [&](int32_t key) {
     const int64_t block = args.block_tables[slice.table + key / kBlockTokens];
     BATON_CHECK(block >= 0 && block < args.kv.blocks, "a block table names blocks of the slab");
-    return args.kv.K(block, kv_head) + key % kBlockTokens * size;
+    return args.kv.K<Bf16>(block, kv_head) + key % kBlockTokens * size;
   };
   const std::vector<float> query = Widen(q, size);
   Partial whole{.weighted = std::vector<float>(static_cast<size_t>(size))};

@@ -67,8 +67,8 @@ void RopeStoreRow(const RopeStoreArgs& args, int64_t row) {
   const int64_t block = slot / kBlockTokens, token = slot % kBlockTokens;
   BATON_CHECK(block < args.kv.blocks, "a slot lies in the slab");
   for (int32_t head = 0; head < kv_heads; ++head) {
-    Turn(k + head * size, args.k_norm, rope, args, args.kv.K(block, head) + token * size);
-    std::memcpy(args.kv.V(block, head) + token * size, k + (kv_heads + head) * size,
+    Turn(k + head * size, args.k_norm, rope, args, args.kv.K<Bf16>(block, head) + token * size);
+    std::memcpy(args.kv.V<Bf16>(block, head) + token * size, k + (kv_heads + head) * size,
                 static_cast<size_t>(size) * sizeof(Bf16));
   }
 }

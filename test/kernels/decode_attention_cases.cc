@@ -101,7 +101,7 @@ void Attend(const Bf16* q, int32_t kv_head, const AttentionSlice& slice, const i
   };
   std::vector<double> weights(keys);
   for (int32_t key = 0; key < keys; ++key) {
-    const Bf16* block = kv.K(table[key / kBlockTokens], kv_head);
+    const Bf16* block = kv.K<Bf16>(table[key / kBlockTokens], kv_head);
     for (int32_t dim = 0; dim < kv.head_dim; ++dim) {
       weights[key] += double{__bfloat162float(q[dim])} * element(block, key, dim);
     }
@@ -112,7 +112,7 @@ void Attend(const Bf16* q, int32_t kv_head, const AttentionSlice& slice, const i
   for (double& weight : weights) sum += weight = std::exp(weight - max);
   std::fill(out, out + kv.head_dim, 0.0);
   for (int32_t key = 0; key < keys; ++key) {
-    const Bf16* block = kv.V(table[key / kBlockTokens], kv_head);
+    const Bf16* block = kv.V<Bf16>(table[key / kBlockTokens], kv_head);
     for (int32_t dim = 0; dim < kv.head_dim; ++dim) out[dim] += weights[key] / sum * element(block, key, dim);
   }
 }
@@ -136,7 +136,7 @@ KernelCase CheckCase(const Shape& shape, const std::vector<int32_t>& keys, std::
       const int32_t block = histories.block_tables[slice.table + key / kBlockTokens];
       for (int32_t head = 0; head < 2 * shape.kv_heads; ++head) {
         const auto values = RandomBf16(shape.head_dim, random);
-        std::copy(values.begin(), values.end(), kv.K(block, head) + key % kBlockTokens * shape.head_dim);
+        std::copy(values.begin(), values.end(), kv.K<Bf16>(block, head) + key % kBlockTokens * shape.head_dim);
       }
     }
   }
@@ -214,7 +214,7 @@ PagedKv MakeBenchLayer(const Shape& shape, const BenchSlab& slab, std::mt19937_6
   const DeviceArray<Bf16> pattern(RandomBf16(kPattern * shape.LayerElements(), random));
   const size_t width = shape.LayerElements() * sizeof(Bf16);
   for (int64_t block = 0; block < kv.blocks; block += kPattern) {
-    Must(cudaMemcpy2D(kv.K(block, 0), kv.block_stride * sizeof(Bf16), pattern.data(), width, width,
+    Must(cudaMemcpy2D(kv.K<Bf16>(block, 0), kv.block_stride * sizeof(Bf16), pattern.data(), width, width,
                       std::min(kPattern, kv.blocks - block), cudaMemcpyDeviceToDevice));
   }
   Must(cudaDeviceSynchronize());

@@ -161,8 +161,8 @@ class Batch {
         const int64_t token = position % kBlockTokens;
         for (int32_t head = 0; head < kv.kv_heads; ++head) {
           const int64_t from = (int64_t{position} * kv.kv_heads + head) * kv.head_dim;
-          std::copy_n(&sequence.k[from], kv.head_dim, kv.K(block, head) + token * kv.head_dim);
-          std::copy_n(&sequence.v[from], kv.head_dim, kv.V(block, head) + token * kv.head_dim);
+          std::copy_n(&sequence.k[from], kv.head_dim, kv.K<Bf16>(block, head) + token * kv.head_dim);
+          std::copy_n(&sequence.v[from], kv.head_dim, kv.V<Bf16>(block, head) + token * kv.head_dim);
         }
       }
     }

@@ -9,7 +9,7 @@
 namespace baton {
 namespace {
 
-constexpr KvLayout kLayout{.layers = 3, .kv_heads = 4, .head_dim = 2, .element_bytes = 2};
+constexpr KvLayout kLayout{.layers = 3, .kv_heads = 4, .head_dim = 2, .format = KvFormat::kBf16};
 
 std::vector<std::byte> RandomBytes(int64_t bytes) {
   std::mt19937 random(1);

@@ -20,6 +20,7 @@ class FakeDevice final : public Device {
   std::string_view name() const override { return name_; }
   bool is_accelerator() const override { return is_accelerator_; }
   absl::StatusOr<std::vector<int>> Find(const WorkerOptions&, const ModelConfig&) const override { return found_; }
+  KvLayout KvLayoutOf(const ModelConfig&) const override { return {}; }
   absl::StatusOr<int64_t> BlocksThatFit(const WorkerOptions&, const Workers&, const LoadedModel&) const override {
     return absl::UnimplementedError("");
   }

@@ -10,7 +10,7 @@ namespace baton {
 namespace {
 
 constexpr KvLayout kWireLayout{
-    .layers = 30, .kv_heads = 3, .head_dim = 64, .element_bytes = 2, .order = KvOrder::kRows};
+    .layers = 30, .kv_heads = 3, .head_dim = 64, .format = KvFormat::kBf16, .order = KvOrder::kRows};
 
 TEST_CASE("jobs and results survive the wire") {
   DecodeJob job;
@@ -106,6 +106,18 @@ TEST_CASE("leases survive the wire, and what a hostile router makes up is bounde
   CHECK(FromProto(hostile).lease.duration == absl::Hours(1));
   hostile.mutable_lease()->set_duration_us(-1);
   CHECK(FromProto(hostile).lease.duration == absl::ZeroDuration());
+}
+
+TEST_CASE("a KV layout has the bytes of its elements on the wire, and other numbers of bytes are refused") {
+  KvLayout layout = kWireLayout;
+  for (const KvFormatRow& row : kKvFormats) {
+    layout.format = row.format;
+    worker::v1::KvLayout proto = ToProto(layout);
+    CHECK(proto.element_bytes() == row.element_bytes);
+    CHECK(FromProto(proto).value() == layout);
+    proto.set_element_bytes(3);
+    CHECK(absl::IsInvalidArgument(FromProto(proto).status()));
+  }
 }
 
 TEST_CASE("hand-off messages survive the wire") {

@@ -23,7 +23,7 @@ inline WorkerInfo FakeInfo(WorkerRole role, const std::string& address, uint64_t
   info.address = address;
   info.incarnation = Incarnation(incarnation);
   info.model = "bytes";
-  info.layout = {.layers = 1, .kv_heads = 1, .head_dim = 1, .element_bytes = 2};
+  info.layout = {.layers = 1, .kv_heads = 1, .head_dim = 1, .format = KvFormat::kBf16};
   info.blocks_total = 100;
   info.context = 64;
   info.max_batch = 8;

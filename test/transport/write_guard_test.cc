@@ -13,7 +13,7 @@
 namespace baton {
 namespace {
 
-constexpr KvLayout kLayout{.layers = 2, .kv_heads = 1, .head_dim = 2, .element_bytes = 2};
+constexpr KvLayout kLayout{.layers = 2, .kv_heads = 1, .head_dim = 2, .format = KvFormat::kBf16};
 const int64_t kBlock = kLayout.BlockBytes();
 const int64_t kPlane = kLayout.PlaneBytes();
 constexpr int64_t kBlocks = 8;

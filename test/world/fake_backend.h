@@ -24,7 +24,7 @@ namespace baton {
 class FakeBackend final : public Backend {
  public:
   static constexpr int64_t kVocab = 50;
-  static KvLayout Layout() { return {.layers = 3, .kv_heads = 2, .head_dim = 4, .element_bytes = 2}; }
+  static KvLayout Layout() { return {.layers = 3, .kv_heads = 2, .head_dim = 4, .format = KvFormat::kBf16}; }
 
   explicit FakeBackend(int64_t blocks) : owned_(static_cast<size_t>(blocks * Layout().BlockBytes())), slab_(owned_) {}
   explicit FakeBackend(std::span<std::byte> slab) : slab_(slab) {}
@@ -193,7 +193,7 @@ class FakeBackend final : public Backend {
   // K (value = 0) or V (value = 1) of one head at one position: head_dim elements of 2 bytes are one hash.
   std::byte* At(std::span<const BlockId> blocks, int64_t position, int64_t layer, int64_t head, int64_t value) {
     const int64_t block = blocks[static_cast<size_t>(position / kBlockTokens)].value();
-    const int64_t in_head = (position % kBlockTokens) * layout_.head_dim * layout_.element_bytes;
+    const int64_t in_head = (position % kBlockTokens) * layout_.head_dim * layout_.ElementBytes();
     const int64_t offset = block * layout_.BlockBytes() +
                            (value == 0 ? layout_.KOffset(layer, head) : layout_.VOffset(layer, head)) + in_head;
     BATON_CHECK(offset >= 0 && offset + 8 <= static_cast<int64_t>(slab_.size()), "a block outside the slab");

@@ -33,7 +33,7 @@ class HandoffWorld {
   using Post = std::function<void(Envelope)>;
   using Log = std::function<void(const std::string&)>;
 
-  static constexpr KvLayout kLayout{.layers = 2, .kv_heads = 1, .head_dim = 1, .element_bytes = 2};
+  static constexpr KvLayout kLayout{.layers = 2, .kv_heads = 1, .head_dim = 1, .format = KvFormat::kBf16};
 
   HandoffWorld(const Clock& clock, absl::Duration lease, Post post, Log log)
       : clock_(clock), lease_(lease), post_(std::move(post)), log_(std::move(log)) {}

@@ -143,7 +143,7 @@ void CpuAttention::RunTask(const Task& task, const AttentionArgs& args, const Ou
 
 // `memory`: room for two states.
 void CpuAttention::AttendSpans(const Task& task, AttentionArgs args, const Output& output, float* memory) {
-  const auto attend = layout_.element_bytes == 4 ? kernels_.attend_f32 : kernels_.attend_bf16;
+  const auto attend = kernels_.Kv(layout_.format).attend;
   const int64_t rows = task.tokens * group_;
   const AttentionState total = StateAt(memory, rows);
   for (int64_t span = task.span_begin; span < task.span_end; ++span) {
@@ -156,7 +156,7 @@ void CpuAttention::AttendSpans(const Task& task, AttentionArgs args, const Outpu
 }
 
 void CpuAttention::AttendOneSpan(const Task& task, AttentionArgs args, const Output& output) {
-  const auto attend = layout_.element_bytes == 4 ? kernels_.attend_f32 : kernels_.attend_bf16;
+  const auto attend = kernels_.Kv(layout_.format).attend;
   const Split& split = splits_[task.split];
   const auto state = [&](int64_t span) {
     return StateAt(split_memory_.data() + split.first_float + span * StateFloats(split.rows), split.rows);

@@ -108,7 +108,7 @@ KvLayout CpuKvLayout(const ModelConfig& config) {
   return {.layers = config.layers,
           .kv_heads = config.kv_heads,
           .head_dim = config.head_dim,
-          .element_bytes = BytesPerElement(config.dtype)};
+          .format = config.dtype == DType::kF32 ? KvFormat::kF32 : KvFormat::kBf16};
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const Weights& weights, const CpuBackendOptions& options) {

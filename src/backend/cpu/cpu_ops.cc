@@ -223,11 +223,10 @@ void CpuOps::StoreRow(int64_t layer, int64_t row, const std::optional<QkNorm>& n
   const int64_t slot = positions_[row] % kBlockTokens;
   std::byte* k_out = row_blocks_[row] + layout_.KOffset(layer, 0);
   std::byte* v_out = row_blocks_[row] + layout_.VOffset(layer, 0);
-  const auto store_k = layout_.element_bytes == 4 ? kernels_.store_k_f32 : kernels_.store_k_bf16;
-  const auto store_v = layout_.element_bytes == 4 ? kernels_.store_v_f32 : kernels_.store_v_bf16;
+  const CpuKvKernels& kv = kernels_.Kv(layout_.format);
   for (int64_t head = 0; head < config_.kv_heads; ++head) {
-    store_k(k + head * head_dim, head_dim, slot, k_out + head * layout_.HeadBytes());
-    store_v(v + head * head_dim, head_dim, slot, v_out + head * layout_.HeadBytes());
+    kv.store_k(k + head * head_dim, head_dim, slot, k_out + head * layout_.HeadBytes());
+    kv.store_v(v + head * head_dim, head_dim, slot, v_out + head * layout_.HeadBytes());
   }
 }
 

@@ -5,9 +5,12 @@
 // namespaces): the linker keeps one copy of such a function, and it could be one this machine cannot run.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "backend/cpu/attention.h"
+#include "kv/kv_format.h"
 
 namespace baton {
 
@@ -56,6 +59,15 @@ struct LinearArgs {
   bool y_is_bf16 = false;  // only for kSwiGlu: y is Bf16, as the next projection wants it
 };
 
+// Kernels for K and V of one format, which lie in KvOrder::kPairs.
+struct CpuKvKernels {
+  void (*attend)(const AttentionArgs& args);  // attention.inl
+  // Writes one head's k or v into slot [0, 16) of its place in a block (kv/block_layout.h). Touches
+  // nothing else there, because other threads may store other slots.
+  void (*store_k)(const float* k, int64_t head_dim, int64_t slot, std::byte* out);
+  void (*store_v)(const float* v, int64_t head_dim, int64_t slot, std::byte* out);
+};
+
 struct KernelTable {
   const char* name;          // "portable", "avx2", "avx512", "avx512bf16"
   WeightFormat bf16_format;  // how this table wants bf16 weights packed
@@ -66,9 +78,11 @@ struct KernelTable {
   // Rounds to nearest even; NaN stays NaN. Denormals may become zeros, as pairs of bf16 multiply them.
   void (*round_to_bf16)(const float* x, int64_t count, Bf16* out);
 
-  // --- attention (attention.inl), by type of the stored keys and values
-  void (*attend_f32)(const AttentionArgs& args);
-  void (*attend_bf16)(const AttentionArgs& args);
+  // --- K and V in blocks
+  CpuKvKernels kv[std::size(kKvFormats)];  // by KvFormat
+  const CpuKvKernels& Kv(KvFormat format) const { return kv[static_cast<size_t>(format)]; }
+
+  // --- attention (attention.inl)
   // `from` is the span after those of `into`. width: head_dim rounded up to 16.
   void (*merge_attention)(const AttentionState& into, const AttentionState& from, int64_t rows, int64_t width);
   // values /= sum
@@ -79,12 +93,6 @@ struct KernelTable {
   void (*rms_norm)(const float* x, const float* weight, float epsilon, int64_t count, float* out);
   // Turns `heads` adjacent heads in place by a row of RopeTable: head_dim / 2 cosines, then as many sines.
   void (*rope)(float* x, const float* turn, int64_t head_dim, int64_t heads);
-  // Writes one head's k or v into slot [0, 16) of its place in a block (kv/block_layout.h). Touches nothing else there:
-  // other threads may store other slots.
-  void (*store_k_bf16)(const float* k, int64_t head_dim, int64_t slot, std::byte* out);
-  void (*store_v_bf16)(const float* v, int64_t head_dim, int64_t slot, std::byte* out);
-  void (*store_k_f32)(const float* k, int64_t head_dim, int64_t slot, std::byte* out);
-  void (*store_v_f32)(const float* v, int64_t head_dim, int64_t slot, std::byte* out);
 };
 
 extern const KernelTable kPortableKernels;

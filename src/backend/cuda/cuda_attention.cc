@@ -12,8 +12,9 @@ constexpr int kHopper = 90;
 
 }  // namespace
 
-CudaAttention::CudaAttention(const ModelConfig& config, bool same_bits, int capability)
-    : heads_(static_cast<int32_t>(config.heads)),
+CudaAttention::CudaAttention(const ModelConfig& config, const CudaKvKernels& kernels, bool same_bits, int capability)
+    : kernels_(kernels),
+      heads_(static_cast<int32_t>(config.heads)),
       kv_heads_(static_cast<int32_t>(config.kv_heads)),
       head_dim_(static_cast<int32_t>(config.head_dim)),
       same_bits_(same_bits),
@@ -22,7 +23,7 @@ CudaAttention::CudaAttention(const ModelConfig& config, bool same_bits, int capa
 absl::Status CudaAttention::Prepare(const cuda::PagedKv& kv) {
   RETURN_IF_ERROR(CudaStatus(cuda::MakeDecodeGrid(kv_heads_, head_dim_, &grid_), "device"));
   if (prefill_kernel_ != cuda::PrefillKernel::kWgmma) return absl::OkStatus();
-  return CudaStatus(cuda::MakeKvTensorMap(kv, &tensor_map_), "describing the KV blocks to the device");
+  return CudaStatus(kernels_.make_tensor_map(kv, &tensor_map_), "describing the KV blocks to the device");
 }
 
 absl::Status CudaAttention::Plan(std::span<const cuda::AttentionSlice> slices, int64_t rows, UploadBuffer& upload) {
@@ -56,14 +57,14 @@ absl::Status CudaAttention::Reserve(cudaStream_t stream) {
 cudaError_t CudaAttention::Run(cuda::AttentionArgs args, cudaStream_t stream) const {
   if (query_tiles_.size() > 0) {
     args.slices = query_tiles_.data();
-    const cudaError_t error = cuda::LaunchPrefillAttention(args, static_cast<int32_t>(query_tiles_.size()),
-                                                           prefill_kernel_, &tensor_map_, stream);
+    const cudaError_t error = kernels_.prefill_attention(args, static_cast<int32_t>(query_tiles_.size()),
+                                                         prefill_kernel_, &tensor_map_, stream);
     if (error != cudaSuccess) return error;
   }
   if (uploaded_splits_.size() == 0) return cudaSuccess;
   args.slices = decode_slices_.data();
-  return cuda::LaunchDecodeAttention(args, uploaded_splits_.data(), static_cast<int32_t>(uploaded_splits_.size()),
-                                     workspace_.data(), stream);
+  return kernels_.decode_attention(args, uploaded_splits_.data(), static_cast<int32_t>(uploaded_splits_.size()),
+                                   workspace_.data(), stream);
 }
 
 void CudaAttention::Describe(std::vector<int64_t>& sizes, std::vector<const void*>& addresses) const {

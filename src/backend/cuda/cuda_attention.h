@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "backend/cuda/cuda_memory.h"
+#include "backend/cuda/kv_kernels.h"
 #include "backend/cuda/upload.h"
 #include "kernels/decode_attention.h"
 #include "kernels/prefill_attention.h"
@@ -18,8 +19,8 @@ namespace baton {
 // `same_bits` all go to the prefill kernel, so that a token's result does not depend on the chunk that it came in.
 class CudaAttention {
  public:
-  // `capability` of the device: 10 * major + minor.
-  CudaAttention(const ModelConfig& config, bool same_bits, int capability);
+  // `capability` of the device: 10 * major + minor. The kernels must outlive it.
+  CudaAttention(const ModelConfig& config, const CudaKvKernels& kernels, bool same_bits, int capability);
 
   // Any layer's view of the slab.
   absl::Status Prepare(const cuda::PagedKv& kv);
@@ -38,6 +39,7 @@ class CudaAttention {
  private:
   absl::Status PlanDecode(int64_t rows, UploadBuffer& upload);
 
+  const CudaKvKernels& kernels_;
   const int32_t heads_, kv_heads_, head_dim_;
   const bool same_bits_;
   const cuda::PrefillKernel prefill_kernel_;

@@ -227,7 +227,7 @@ KvLayout CudaKvLayout(const ModelConfig& config) {
   return {.layers = config.layers,
           .kv_heads = config.kv_heads,
           .head_dim = config.head_dim,
-          .element_bytes = 2,
+          .format = KvFormat::kBf16,
           .order = KvOrder::kRows};
 }
 

@@ -13,19 +13,21 @@
 
 namespace baton {
 
-CudaOps::CudaOps(const ModelConfig& config, const CudaOpsOptions& options)
+CudaOps::CudaOps(const ModelConfig& config, const CudaOpsOptions& options, const CudaKvKernels& kv_kernels)
     : config_(config),
       options_(options),
+      kv_kernels_(kv_kernels),
       stream_(options.stream),
       shard_(options.communicator == nullptr ? Shard{}
                                              : Shard{options.communicator->rank(), options.communicator->ranks()}),
-      attention_(config, options.same_bits, options.capability),
-      kept_attention_(config, options.same_bits, options.capability),
+      attention_(config, kv_kernels, options.same_bits, options.capability),
+      kept_attention_(config, kv_kernels, options.same_bits, options.capability),
       output_(config.vocab, /*has_logits=*/shard_.rank == 0),
       upload_({.attention = &attention_, .kept_attention = &kept_attention_, .sampling = output_.sampling()}) {}
 
 absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const ModelConfig& config, const CudaOpsOptions& options) {
-  std::unique_ptr<CudaOps> ops(new CudaOps(config, options));
+  ASSIGN_OR_RETURN(const CudaKvKernels* kv_kernels, FindCudaKvKernels(options.layout.format));
+  std::unique_ptr<CudaOps> ops(new CudaOps(config, options, *kv_kernels));
   RETURN_IF_ERROR(ops->attention_.Prepare(ops->Kv(0)));
   RETURN_IF_ERROR(ops->kept_attention_.Prepare(ops->Kv(0)));
   RETURN_IF_ERROR(ops->output_.Prepare());
@@ -40,10 +42,10 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const ModelConfig& conf
 
 cuda::PagedKv CudaOps::Kv(int64_t layer) const {
   const KvLayout& layout = options_.layout;
-  return {.slab = reinterpret_cast<Bf16*>(options_.slab.data()),
+  return {.slab = options_.slab.data(),
           .blocks = static_cast<int64_t>(options_.slab.size()) / layout.BlockBytes(),
-          .block_stride = layout.BlockBytes() / layout.element_bytes,
-          .layer_offset = layout.KOffset(layer, 0) / layout.element_bytes,
+          .block_stride = layout.BlockBytes() / layout.ElementBytes(),
+          .layer_offset = layout.KOffset(layer, 0) / layout.ElementBytes(),
           .kv_heads = static_cast<int32_t>(layout.kv_heads),
           .head_dim = static_cast<int32_t>(layout.head_dim)};
 }
@@ -283,7 +285,7 @@ void CudaOps::StoreKv(int64_t layer, const std::optional<QkNorm>& norm) {
     args.q_norm = At(norm->q).values.data();
     args.k_norm = At(norm->k).values.data();
   }
-  Do("rotary embedding", [&] { return cuda::LaunchRopeStore(args, stream_); });
+  Do("rotary embedding", [&] { return kv_kernels_.rope_store(args, stream_); });
 }
 
 void CudaOps::Attend(int64_t layer) {

@@ -16,6 +16,7 @@
 #include "backend/cuda/cuda_memory.h"
 #include "backend/cuda/decode_graphs.h"
 #include "backend/cuda/device_communicator.h"
+#include "backend/cuda/kv_kernels.h"
 #include "backend/cuda/pass_output.h"
 #include "backend/cuda/projection_tuner.h"
 #include "kernels/paged_kv.h"
@@ -90,7 +91,7 @@ class CudaOps final : public Ops {
     int64_t rows = 0, cols = 0;
   };
 
-  CudaOps(const ModelConfig& config, const CudaOpsOptions& options);
+  CudaOps(const ModelConfig& config, const CudaOpsOptions& options, const CudaKvKernels& kv_kernels);
   static int64_t QkvColumns(const ModelConfig& config) {
     return (config.heads + 2 * config.kv_heads) * config.head_dim;
   }
@@ -120,6 +121,7 @@ class CudaOps final : public Ops {
 
   const ModelConfig config_;
   const CudaOpsOptions options_;
+  const CudaKvKernels& kv_kernels_;
   const cudaStream_t stream_;
   const Shard shard_;
   std::vector<Packed> weights_;

@@ -40,7 +40,7 @@ double KvBytesPerToken(const ModelConfig& m) {
 }  // namespace
 
 KvLayout SimulatedKvLayout(const ModelConfig& model) {
-  return {.layers = model.layers, .kv_heads = model.kv_heads, .head_dim = model.head_dim, .element_bytes = 2};
+  return {.layers = model.layers, .kv_heads = model.kv_heads, .head_dim = model.head_dim};
 }
 
 double WeightBytes(const ModelConfig& model) {

@@ -18,8 +18,8 @@ constexpr size_t kMostLinks = 1024;  // incarnations come and go for weeks; a li
 constexpr absl::Duration kBusy = absl::Milliseconds(50);  // admitted, but the pool had no block after all
 
 std::string ToString(const KvLayout& layout) {
-  return absl::StrFormat("%d layers x %d kv heads x %d x %d bytes, %s", layout.layers, layout.kv_heads, layout.head_dim,
-                         layout.element_bytes, layout.order == KvOrder::kRows ? "in rows" : "in pairs");
+  return absl::StrFormat("%d layers x %d kv heads x %d x %s, %s", layout.layers, layout.kv_heads, layout.head_dim,
+                         RowOf(layout.format).name, layout.order == KvOrder::kRows ? "in rows" : "in pairs");
 }
 
 std::string ToString(const ReservationRef& ref) {

@@ -20,6 +20,7 @@ namespace {
 struct HeadShape {
   int64_t group, head_dim;
   bool bf16;
+  KvFormat Format() const { return bf16 ? KvFormat::kBf16 : KvFormat::kF32; }
 };
 
 // One kv head's history in scattered blocks; what is not written is NaN.
@@ -47,12 +48,12 @@ class History {
   int64_t BlockBytes() const { return 2 * kBlockKeys * RowBytes(); }
   // Element i of k, then of v.
   std::byte* At(int64_t position, int64_t i) const {
-    const KvLayout layout = {.kv_heads = 1, .head_dim = shape_.head_dim, .element_bytes = shape_.bf16 ? 2 : 4};
+    const KvLayout layout = {.kv_heads = 1, .head_dim = shape_.head_dim, .format = shape_.Format()};
     const int64_t slot = position % kBlockKeys;
     const int64_t index = i < shape_.head_dim ? layout.KIndex(slot, i) : layout.VIndex(slot, i - shape_.head_dim);
     std::byte* half =
         const_cast<std::byte*>(blocks_[position / kBlockKeys]) + i / shape_.head_dim * kBlockKeys * RowBytes();
-    return half + index * layout.element_bytes;
+    return half + index * layout.ElementBytes();
   }
   void Set(int64_t position, int64_t i, float value) {
     Bf16 bits;
@@ -104,7 +105,7 @@ std::vector<float> Attend(const KernelTable& kernels, const HeadShape& shape, co
   for (int64_t span = 0; span * kAttentionSpanKeys < first_position + tokens; ++span) {
     args.span = span;
     args.state = span == 0 ? total.View() : part.View();
-    (shape.bf16 ? kernels.attend_bf16 : kernels.attend_f32)(args);
+    kernels.Kv(shape.Format()).attend(args);
     if (span > 0) kernels.merge_attention(total.View(), part.View(), rows, Width(shape));
   }
   kernels.finish_attention(total.View(), rows, Width(shape));

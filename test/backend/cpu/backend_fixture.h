@@ -160,8 +160,8 @@ class TestBackend {
         const bool is_k = head / layout.kv_heads % 2 == 0;
         for (int64_t i = 0; i < layout.head_dim; ++i) {
           const int64_t index = is_k ? layout.KIndex(slot, i) : layout.VIndex(slot, i);
-          const std::byte* element = block.data() + head * layout.HeadBytes() + index * layout.element_bytes;
-          bytes.insert(bytes.end(), element, element + layout.element_bytes);
+          const std::byte* element = block.data() + head * layout.HeadBytes() + index * layout.ElementBytes();
+          bytes.insert(bytes.end(), element, element + layout.ElementBytes());
         }
       }
     }

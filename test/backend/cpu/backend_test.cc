@@ -105,7 +105,7 @@ TEST_CASE("a batch without wish for logits gives none") {
 TEST_CASE("the caller may give the slab") {
   const RandomWeights weights(LlamaShape(DType::kF32), 7);
   const KvLayout layout = CpuKvLayout(weights.config);
-  CHECK(layout.element_bytes == 4);
+  CHECK(layout.format == KvFormat::kF32);
   std::vector<std::byte> slab(3 * layout.BlockBytes());
   const auto backend = MakeCpuBackend(weights, {.slab = slab});
   REQUIRE(backend.ok());

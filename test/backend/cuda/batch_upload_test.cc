@@ -21,8 +21,8 @@ std::vector<int64_t> Launches(const CudaAttention& attention) {
 class Uploader {
  public:
   explicit Uploader(const ModelConfig& config)
-      : attention(config, /*same_bits=*/false, /*capability=*/80),
-        kept_attention(config, /*same_bits=*/false, /*capability=*/80),
+      : attention(config, *FindCudaKvKernels(KvFormat::kBf16).value(), /*same_bits=*/false, /*capability=*/80),
+        kept_attention(config, *FindCudaKvKernels(KvFormat::kBf16).value(), /*same_bits=*/false, /*capability=*/80),
         output(config.vocab, /*has_logits=*/true),
         upload({.attention = &attention, .kept_attention = &kept_attention, .sampling = output.sampling()}) {
     REQUIRE((attention.Prepare({}).ok() && kept_attention.Prepare({}).ok()));

@@ -7,7 +7,7 @@
 
 namespace baton {
 
-inline constexpr KvLayout kLayout{.layers = 4, .kv_heads = 1, .head_dim = 2, .element_bytes = 2};
+inline constexpr KvLayout kLayout{.layers = 4, .kv_heads = 1, .head_dim = 2, .format = KvFormat::kBf16};
 inline constexpr absl::Duration kLease = absl::Seconds(10);
 inline constexpr ReservationRef kRef{ReservationId(7), Generation(70)};
 

@@ -100,7 +100,10 @@ TEST_CASE("a link whose version, digest or layout differs is refused, and both v
   refused(layout, "4 layers x 1 kv heads", "4 layers x 3 kv heads");
   layout.layout = kLayout;
   layout.layout.order = KvOrder::kRows;
-  refused(layout, "2 bytes, in pairs", "2 bytes, in rows");
+  refused(layout, "bf16, in pairs", "bf16, in rows");
+  layout.layout = kLayout;
+  layout.layout.format = KvFormat::kF32;
+  refused(layout, "bf16, in pairs", "f32, in pairs");
   LinkRequest numerics = Receiver::Link(2);
   numerics.numerics_id = "cuda";
   CHECK(r.receiver.OnLink(numerics, r.clock.Now()).ok());

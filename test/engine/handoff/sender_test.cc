@@ -408,7 +408,7 @@ TEST_CASE("what a thousand hand-offs cost does not grow with the square of their
   constexpr int64_t kLayers = 30;
   ManualClock clock;
   HandoffSenderOptions options;
-  options.self.layout = {.layers = kLayers, .kv_heads = 1, .head_dim = 2, .element_bytes = 2};
+  options.self.layout = {.layers = kLayers, .kv_heads = 1, .head_dim = 2, .format = KvFormat::kBf16};
   HandoffSender sender(options);
   int64_t events = 0;
   const auto happens = [&](const auto& event) {

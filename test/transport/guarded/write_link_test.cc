@@ -22,7 +22,7 @@ namespace baton {
 namespace {
 
 // Blocks of 768 KiB: a message holds one and a part of the next.
-constexpr KvLayout kLayout{.layers = 12, .kv_heads = 16, .head_dim = 64, .element_bytes = 2};
+constexpr KvLayout kLayout{.layers = 12, .kv_heads = 16, .head_dim = 64, .format = KvFormat::kBf16};
 const int64_t kBlock = kLayout.BlockBytes();
 const int64_t kPlane = kLayout.PlaneBytes();
 constexpr int64_t kBlocks = 6;

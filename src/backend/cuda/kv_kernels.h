@@ -1,0 +1,24 @@
+// The kernels that read or write KV blocks, by the format of the blocks.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "kernels/decode_attention.h"
+#include "kernels/prefill_attention.h"
+#include "kernels/rope_store.h"
+#include "kv/kv_format.h"
+
+namespace baton {
+
+struct CudaKvKernels {
+  KvFormat format;
+  decltype(&cuda::LaunchRopeStore) rope_store;
+  decltype(&cuda::MakeKvTensorMap) make_tensor_map;
+  decltype(&cuda::LaunchPrefillAttention) prefill_attention;
+  decltype(&cuda::LaunchDecodeAttention) decode_attention;
+};
+
+// The row of `format`, which lives as long as the process. INVALID_ARGUMENT: no kernels have that
+// format.
+absl::StatusOr<const CudaKvKernels*> FindCudaKvKernels(KvFormat format);
+
+}  // namespace baton

@@ -1,0 +1,41 @@
+// How the numbers of K and V are stored in a block. A new format is a row of kKvFormats and a row
+// in the kernel table of each backend that computes with it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace baton {
+
+enum class KvFormat : uint8_t {
+  kBf16,
+  kF32,  // of f32 checkpoints
+};
+
+struct KvFormatRow {
+  KvFormat format;
+  const char* name;
+  int64_t element_bytes;
+  // Bytes of the scales of one head's K or V in a block. They lie behind its elements (KvLayout),
+  // so that heads, planes and layers stay contiguous for stripes and pushes. 0: the format has no
+  // scales.
+  int64_t scale_bytes;
+};
+
+inline constexpr KvFormatRow kKvFormats[] = {
+    {KvFormat::kBf16, "bf16", 2, 0},
+    {KvFormat::kF32, "f32", 4, 0},
+};
+
+constexpr const KvFormatRow& RowOf(KvFormat format) { return kKvFormats[static_cast<size_t>(format)]; }
+
+// The format without scales whose elements have so many bytes. Empty: none has.
+constexpr std::optional<KvFormat> PlainKvFormat(int64_t element_bytes) {
+  for (const KvFormatRow& row : kKvFormats) {
+    if (row.element_bytes == element_bytes && row.scale_bytes == 0) return row.format;
+  }
+  return std::nullopt;
+}
+
+}  // namespace baton
