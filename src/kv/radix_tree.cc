@@ -126,26 +126,26 @@ void RadixTree::Touch(Node& node) {
   PutToLeaves(node);
 }
 
-RadixTree::EvictionOrder RadixTree::OrderOf(const Node& node) const {
-  const auto pool = static_cast<uint64_t>(pool_.counts().total);
-  const auto first = node.waits.empty() ? std::nullopt : std::optional(*node.waits.begin());
-  return {first, node.last_used + (node.reused ? pool : 0), node.last_used};
+EvictionRank RadixTree::RankOf(const Node& node) const {
+  EvictionFacts facts{.last_use = node.last_used, .credit = node.reused ? pool_.counts().total : 0};
+  if (!node.protections.empty()) facts.protection = *node.protections.rbegin();
+  return EvictionRank(facts);
 }
 
 void RadixTree::TakeFromLeaves(Node& node) {
-  if (IsLeaf(node)) leaves_.erase(OrderOf(node));
+  if (IsLeaf(node)) leaves_.erase(RankOf(node));
 }
 
 void RadixTree::PutToLeaves(Node& node) {
-  if (IsLeaf(node)) leaves_[OrderOf(node)] = &node;
+  if (IsLeaf(node)) leaves_[RankOf(node)] = &node;
 }
 
 bool RadixTree::EvictOne(Evicting evicting) {
-  for (const auto& [order, leaf] : leaves_) {
+  for (const auto& [rank, leaf] : leaves_) {
     if (pool_.ReferencesOf(leaf->block) > 0) continue;
     Node& node = *leaf;  // its entry goes before it does
     evicting(node.key, node.block);
-    PassOnWaits(node);
+    PassOnProtections(node);
     Remove(node);
     ++evictions_;
     return true;
@@ -157,41 +157,42 @@ void RadixTree::Refresh(std::span<const BlockKey> nodes) {
   for (const BlockKey& key : nodes) Touch(Require(key));
 }
 
-void RadixTree::Spare(const BlockKey& key, const Place& place) {
+void RadixTree::Protect(const BlockKey& key, const Protection& protection) {
   Node& node = Require(key);
-  BATON_CHECK(node.ready, "spared before it is written");
-  BATON_CHECK(spared_.try_emplace(place, &node).second, "two wait at one place");
+  BATON_CHECK(node.ready, "protected before it is written");
+  BATON_CHECK(protected_.try_emplace(protection, &node).second, "two paths have one protection");
   TakeFromLeaves(node);
-  node.waits.insert(place);
+  node.protections.insert(protection);
   PutToLeaves(node);
 }
 
-void RadixTree::SpareNoMore(const Place& place) {
-  const auto spared = spared_.find(place);
-  if (spared == spared_.end()) return;
-  Node& node = *spared->second;
+void RadixTree::Unprotect(const Protection& protection) {
+  const auto found = protected_.find(protection);
+  if (found == protected_.end()) return;
+  Node& node = *found->second;
   TakeFromLeaves(node);
-  node.waits.erase(place);
+  node.protections.erase(protection);
   PutToLeaves(node);
-  spared_.erase(spared);
+  protected_.erase(found);
 }
 
-// A leaf's, which is about to go. Its parent is no leaf yet, so its place in the order need not change.
-void RadixTree::PassOnWaits(Node& node) {
+// Of a leaf that is about to be evicted. Its parent is no leaf yet, so the parent's rank need not
+// change.
+void RadixTree::PassOnProtections(Node& node) {
   TakeFromLeaves(node);
-  for (const Place& place : node.waits) {
+  for (const Protection& protection : node.protections) {
     if (node.parent == nullptr) {
-      spared_.erase(place);
+      protected_.erase(protection);
     } else {
-      spared_.at(place) = node.parent;
+      protected_.at(protection) = node.parent;
     }
   }
-  if (node.parent != nullptr && node.parent->waits.empty()) {
-    node.parent->waits.swap(node.waits);
+  if (node.parent != nullptr && node.parent->protections.empty()) {
+    node.parent->protections.swap(node.protections);
   } else if (node.parent != nullptr) {
-    node.parent->waits.merge(node.waits);
+    node.parent->protections.merge(node.protections);
   }
-  node.waits.clear();
+  node.protections.clear();
 }
 
 std::optional<BlockRef> RadixTree::Allocate(Evicting evicting) {
@@ -203,7 +204,7 @@ void RadixTree::CheckInvariants() const {
   pool_.CheckInvariants();
   absl::flat_hash_map<const Node*, int64_t> children;
   absl::flat_hash_set<BlockId> blocks;
-  size_t leaves = 0, waits = 0;
+  size_t leaves = 0, protections = 0;
   for (const auto& [key, owned] : nodes_) {
     const Node& node = *owned;
     BATON_CHECK(node.key == key, "a node under another's key");
@@ -217,11 +218,13 @@ void RadixTree::CheckInvariants() const {
       BATON_CHECK(pool_.ReferencesOf(node.block) == 0 || pool_.ReferencesOf(node.parent->block) > 0,
                   "a node is held without its parent");
     }
-    for (const Place& place : node.waits) BATON_CHECK(spared_.at(place) == &node, "a place that is not known");
-    waits += node.waits.size();
+    for (const Protection& protection : node.protections) {
+      BATON_CHECK(protected_.at(protection) == &node, "a protection of another node");
+    }
+    protections += node.protections.size();
     if (!IsLeaf(node)) continue;
     ++leaves;
-    const auto leaf = leaves_.find(OrderOf(node));
+    const auto leaf = leaves_.find(RankOf(node));
     BATON_CHECK(leaf != leaves_.end() && leaf->second == &node, "a leaf is missing from the eviction order");
   }
   for (const auto& [key, node] : nodes_) {
@@ -229,7 +232,7 @@ void RadixTree::CheckInvariants() const {
     BATON_CHECK(node->children == (counted == children.end() ? 0 : counted->second), "children miscounted");
   }
   BATON_CHECK(leaves == leaves_.size(), "the eviction order holds what is no leaf");
-  BATON_CHECK(waits == spared_.size(), "a place is known that no node has");
+  BATON_CHECK(protections == protected_.size(), "a protection of no node");
 }
 
 }  // namespace baton

@@ -7,32 +7,35 @@
 #include <optional>
 #include <set>
 #include <span>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
-#include "absl/time/time.h"
 #include "kv/block_pool.h"
+#include "kv/eviction_rank.h"
 #include "kv/prefix_key.h"
 
 namespace baton {
 
-// A node is one full block. Its key names it and, being chained, its whole path, so the nodes need only one hash table.
+// A node is one full block. Its key names it and, being chained, its whole path, so the nodes need
+// only one hash table.
 //
-//   promised   somebody has taken it up and is writing it; held by at least one BlockRef
+//   promised   a request is writing it, and at least one BlockRef holds it
 //   ready      written; the pool retains its block until it is evicted
 //
-// Whoever refers to a node's block refers to the blocks of all nodes above it too. So a node without references has no
-// referenced node below it, and every cached block can be evicted, leaf by leaf.
-// Evicted is the least recently used leaf. A block that was used again after it was made counts as used one pool of
-// uses later than it was: so a session's path, a shared instruction, whatever comes back, outlives the prompts that
-// come once, and nothing that has stopped coming back stays for ever. No one need say what belongs to a session.
-// (The idea of segmented LRU, Karedla et al. 1994, in one order.)
-// What somebody waits for is spared, and before that what somebody will probably ask for soon (SessionLeases). Without
-// that, more sessions than fit find all of their KV gone when it is their turn, for what has waited for longest, and so
-// comes next, is what was used least recently.
+// A request that refers to a node's block refers to the blocks of all nodes above it, too. So a
+// node without references has no referenced node below it, and every cached block can be evicted,
+// leaf by leaf.
+//
+// The leaf of the least EvictionRank is evicted. A block that was used again after it was made
+// counts as used one pool of uses later than it was. A session's path or a shared instruction
+// therefore outlives prompts that come once, and a path that stops coming back is evicted in the
+// end. (This is the idea of segmented LRU, Karedla et al. 1994, in one order.)
+//
+// Queued jobs and sessions protect their paths. Without that, more sessions than fit would find all
+// of their KV gone when they run: the session that has waited for longest comes next, and its path
+// was used least recently.
 //
 // `path` is always the keys from a prompt's first block to the node meant, which is path.back().
 // Not thread-safe. The pool must outlive it.
@@ -72,12 +75,11 @@ class RadixTree {
 
   // Nodes that are there, from the path's first to its last, are now used.
   void Refresh(std::span<const BlockKey> nodes);
-  // Somebody waits to use this node and those above it, or will: until SpareNoMore they are evicted after what nobody
-  // waits for, and of those first what is needed last. Where several wait for a node, the first counts. Where the node
-  // itself is evicted, what is left of its path goes on being spared. REQUIRES: ready, and the place is nobody else's.
-  using Place = std::tuple<int64_t, absl::Time, uint64_t>;  // the lower, the sooner
-  void Spare(const BlockKey& node, const Place& place);
-  void SpareNoMore(const Place& place);  // harmless where nothing is spared
+  // Protects this node and the nodes above it until Unprotect. The strongest protection of a node
+  // counts. If the node itself is evicted, the rest of its path stays protected. REQUIRES: ready,
+  // and no other path has this protection.
+  void Protect(const BlockKey& node, const Protection& protection);
+  void Unprotect(const Protection& protection);  // does nothing if no path has it
   // A free block, evicting an unreferenced leaf when there is none: `evicting` is told first which.
   using Evicting = absl::FunctionRef<void(const BlockKey& key, BlockId block)>;
   std::optional<BlockRef> Allocate(Evicting evicting = [](const BlockKey&, BlockId) {});
@@ -96,19 +98,10 @@ class RadixTree {
     BlockId block;
     int64_t children = 0;
     bool ready = false;
-    bool reused = false;      // by another than who made it
-    uint64_t last_used = 0;   // unique
-    std::set<Place> waits{};  // of whoever's path ends here: nodes above it cannot be evicted before it
-  };
-  // The order in which leaves are evicted.
-  struct EvictionOrder {
-    std::optional<Place> waits{};
-    uint64_t counts_as = 0, last_used = 0;
-    bool operator<(const EvictionOrder& other) const {
-      if (waits.has_value() != other.waits.has_value()) return !waits.has_value();
-      if (waits != other.waits) return *waits > *other.waits;
-      return std::pair(counts_as, last_used) < std::pair(other.counts_as, other.last_used);
-    }
+    bool reused = false;    // by another request than the one that made it
+    int64_t last_used = 0;  // unique
+    // Of the paths that end here. Nodes above cannot be evicted before this one.
+    std::set<Protection> protections{};
   };
 
   Node* NodeOf(const BlockKey& key) const;  // null: absent
@@ -116,21 +109,21 @@ class RadixTree {
   Node& Add(std::span<const BlockKey> path, BlockId block);
   void Remove(Node& node);
   void Touch(Node& node);
-  EvictionOrder OrderOf(const Node& node) const;
+  EvictionRank RankOf(const Node& node) const;
   static bool IsLeaf(const Node& node) { return node.ready && node.children == 0; }
-  // Every change to what IsLeaf or OrderOf says about a node stands between these two.
+  // Every change to what IsLeaf or RankOf returns for a node stands between these two.
   void TakeFromLeaves(Node& node);
   void PutToLeaves(Node& node);
   bool EvictOne(Evicting evicting);
-  void PassOnWaits(Node& node);
+  void PassOnProtections(Node& node);
 
   BlockPool& pool_;
   absl::flat_hash_map<BlockKey, std::unique_ptr<Node>> nodes_;
   // The ready nodes without children. Those whose block is referenced are skipped when evicting: at most one for each
   // running request.
-  std::map<EvictionOrder, Node*> leaves_;
-  absl::flat_hash_map<Place, Node*> spared_;  // where the paths that somebody waits for end
-  uint64_t uses_ = 0;
+  std::map<EvictionRank, Node*> leaves_;
+  absl::flat_hash_map<Protection, Node*> protected_;  // where the protected paths end
+  int64_t uses_ = 0;
   int64_t evictions_ = 0;
 };
 

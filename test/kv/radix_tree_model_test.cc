@@ -124,10 +124,10 @@ class Model {
         End();
         break;
       case 7:
-        Spare();
+        Protect();
         break;
       case 8:
-        SpareNoMore();
+        Unprotect();
         break;
     }
     Compare();
@@ -176,26 +176,26 @@ class Model {
     holders_.push_back(std::move(holder));
   }
 
-  void Spare() {
+  void Protect() {
     const Prompt prompt = RandomPrompt();
     const auto ready = static_cast<size_t>(reference_.ReadyPrefix(prompt));
     const int64_t place = RandomPlace();
     const bool is_taken = std::ranges::any_of(reference_.nodes(),
                                               [&](const Reference::Node& node) { return node.waits.contains(place); });
     if (ready == 0 || is_taken) return;
-    tree_.Spare(Keys(prompt)[ready - 1], PlaceOf(place));
+    tree_.Protect(Keys(prompt)[ready - 1], JobAt(place));
     for (size_t i = 1; i <= ready; ++i) reference_.Find(First(prompt, i))->waits.insert(place);
   }
-  void SpareNoMore() {
+  void Unprotect() {
     const int64_t place = RandomPlace();
-    tree_.SpareNoMore(PlaceOf(place));
+    tree_.Unprotect(JobAt(place));
     for (Reference::Node& node : reference_.nodes()) node.waits.erase(place);
   }
   int64_t RandomPlace() { return static_cast<int64_t>(random_() % 4); }  // seconds
   static Prompt First(const Prompt& prompt, size_t length) {
     return {prompt.begin(), prompt.begin() + static_cast<ptrdiff_t>(length)};
   }
-  static RadixTree::Place PlaceOf(int64_t seconds) { return {0, absl::FromUnixSeconds(seconds), 0}; }
+  static Protection JobAt(int64_t seconds) { return Protection::OfQueuedJob(0, absl::FromUnixSeconds(seconds), 0); }
 
   // The next block of some request, where nobody is at it yet.
   Holder* Extendable(bool nothing_promised) {

@@ -153,12 +153,12 @@ TEST_CASE("what somebody waits for is evicted last, and of that first what is ne
   BlockPool pool(4);
   RadixTree tree(pool);
   for (const TokenId prompt : {1, 2, 3, 4}) Fill(tree, Path({prompt}));
-  const auto place = [](int64_t seconds) { return RadixTree::Place{0, absl::FromUnixSeconds(seconds), 0}; };
+  const auto job = [](int64_t seconds) { return Protection::OfQueuedJob(0, absl::FromUnixSeconds(seconds), 0); };
   const auto is_there = [&](TokenId prompt) { return tree.ReadyPrefix(Path({prompt})) == 1; };
   // The one used least recently comes next. Of two that wait for the same, the first counts.
-  tree.Spare(Path({1}).back(), place(10));
-  tree.Spare(Path({2}).back(), place(11));
-  tree.Spare(Path({1}).back(), place(12));
+  tree.Protect(Path({1}).back(), job(10));
+  tree.Protect(Path({2}).back(), job(11));
+  tree.Protect(Path({1}).back(), job(12));
   tree.CheckInvariants();
   SECTION("until all else is gone") {
     std::vector<BlockRef> others;
@@ -170,15 +170,15 @@ TEST_CASE("what somebody waits for is evicted last, and of that first what is ne
   }
   SECTION("for the next of them when the first waits no more") {
     tree.Match(Path({1}));  // it was used, by whomever
-    tree.SpareNoMore(place(10));
+    tree.Unprotect(job(10));
     std::vector<BlockRef> others;
     for (int i = 0; i < 3; ++i) others.push_back(*tree.Allocate());
     CHECK_FALSE(is_there(1));
     CHECK(is_there(2));
   }
   SECTION("until nobody waits") {
-    tree.SpareNoMore(place(13));  // nobody's
-    tree.SpareNoMore(place(11));
+    tree.Unprotect(job(13));  // nobody's
+    tree.Unprotect(job(11));
     std::vector<BlockRef> others;
     for (int i = 0; i < 3; ++i) others.push_back(*tree.Allocate());
     CHECK(is_there(1));
@@ -190,13 +190,13 @@ TEST_CASE("what somebody waits for is evicted last, and of that first what is ne
 TEST_CASE("of a path that somebody waits for, what is left is spared when its end is evicted") {
   BlockPool pool(5);
   RadixTree tree(pool);
-  const auto place = [](int64_t seconds) { return RadixTree::Place{0, absl::FromUnixSeconds(seconds), 0}; };
+  const auto job = [](int64_t seconds) { return Protection::OfQueuedJob(0, absl::FromUnixSeconds(seconds), 0); };
   Fill(tree, Path({1, 2}));
   Fill(tree, Path({1, 3}));
   Fill(tree, Path({4, 5}));
-  tree.Spare(Path({1, 2}).back(), place(11));
-  tree.Spare(Path({1, 3}).back(), place(12));
-  tree.Spare(Path({4, 5}).back(), place(10));
+  tree.Protect(Path({1, 2}).back(), job(11));
+  tree.Protect(Path({1, 3}).back(), job(12));
+  tree.Protect(Path({4, 5}).back(), job(10));
   std::vector<BlockRef> others;
   const auto left = [&] {
     others.push_back(*tree.Allocate());
@@ -210,14 +210,14 @@ TEST_CASE("of a path that somebody waits for, what is left is spared when its en
     CHECK(left() == std::tuple(0, 0, 1));
     CHECK(left() == std::tuple(0, 0, 0));
     CHECK_FALSE(tree.Allocate().has_value());
-    tree.SpareNoMore(place(10));  // nothing is left of it
+    tree.Unprotect(job(10));  // nothing is left of it
   }
   SECTION("until nobody does") {
-    tree.SpareNoMore(place(10));
+    tree.Unprotect(job(10));
     CHECK(left() == std::tuple(1, 1, 1));
-    tree.SpareNoMore(place(11));
+    tree.Unprotect(job(11));
     CHECK(left() == std::tuple(1, 1, 0));
-    tree.SpareNoMore(place(12));
+    tree.Unprotect(job(12));
     CHECK(left() == std::tuple(0, 0, 0));
   }
 }

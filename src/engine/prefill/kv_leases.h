@@ -11,13 +11,15 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "kv/block_table.h"
+#include "kv/eviction_rank.h"
 #include "kv/radix_tree.h"
 
 namespace baton {
 
-// A lease refers to the first blocks of one prompt, which therefore are not evicted. That saves work and nothing rests
-// on it: leases give way, the one that would end first before the others, when they hold too much or when a request
-// needs the room. What a lease held stays in the cache like any other block.
+// A lease refers to the first blocks of one prompt, which therefore are not evicted. Leases only
+// save work: they give way, the weakest before the others (Protection::OfLease), when they hold too
+// much or when a request needs the room. The blocks of a lease that has ended stay in the cache
+// like any other block.
 //
 // Not thread-safe. Pool and tree must outlive it.
 class KvLeases {
@@ -30,21 +32,21 @@ class KvLeases {
   // Grants what was asked for, as far as it is ready, taking at most `spare` blocks that nobody refers to. A holder's
   // leases of the same prompt, or of its beginning, end: the new one takes their place.
   void Grant(int64_t spare);
-  void EndFirst();  // the one that would end first. REQUIRES: there is one
+  void EndFirst();  // ends the weakest lease. REQUIRES: there is one
   void EndAllOf(LeaseHolder holder);
   void EndAll();
 
   void Tick(absl::Time now);
-  absl::Time NextTick() const { return leases_.empty() ? absl::InfiniteFuture() : leases_.begin()->first.first; }
+  absl::Time NextTick() const { return leases_.empty() ? absl::InfiniteFuture() : leases_.begin()->second.until; }
 
   int64_t blocks() const { return static_cast<int64_t>(holds_.size()); }  // distinct ones that they hold
   void CheckInvariants() const;
 
  private:
-  using Order = std::pair<absl::Time, uint64_t>;  // when it ends; unique
   using Name = std::pair<LeaseHolder, BlockKey>;  // of its last block
   struct Lease {
     Name name;
+    absl::Time until;
     BlockTable blocks;
   };
   struct Asked {
@@ -53,14 +55,14 @@ class KvLeases {
     absl::Time until;
   };
   void Grant(const Asked& asked, int64_t spare);
-  void End(std::map<Order, Lease>::iterator lease);
+  void End(std::map<Protection, Lease>::iterator lease);
 
   const BlockPool& pool_;
   RadixTree& tree_;
   const int64_t most_;
   std::vector<Asked> asked_;
-  std::map<Order, Lease> leases_;
-  absl::flat_hash_map<Name, Order> by_name_;
+  std::map<Protection, Lease> leases_;  // the weakest gives way first
+  absl::flat_hash_map<Name, Protection> by_name_;
   absl::flat_hash_map<BlockId, int64_t> holds_;  // leases for each block that has any
   uint64_t granted_ = 0;
 };

@@ -13,8 +13,8 @@
 #include "base/ids.h"
 #include "kv/block_layout.h"
 #include "kv/block_table.h"
+#include "kv/eviction_rank.h"
 #include "kv/prefix_key.h"
-#include "kv/radix_tree.h"
 #include "request/priority.h"
 
 namespace baton {
@@ -46,10 +46,10 @@ struct ScheduledPrompt {
   int64_t planned = 0;       // [0, planned) will be once the running step is over; = done between steps
   int64_t own_begin = 0;     // what it brings to the running step itself is [own_begin, planned), staged KV first
   int64_t slice_begin = 0;   // the running step's slice is [slice_begin, planned), empty if = planned
-  size_t staged_begin = 0, staged_end = 0;       // keys that it holds in staging
-  bool looked_again = false;                     // for staged KV, when its turn came
-  std::optional<RadixTree::Place> protection{};  // while it waits to begin, and the cache has something of it
-  BlockTable table;                              // of [0, planned)
+  size_t staged_begin = 0, staged_end = 0;  // keys that it holds in staging
+  bool looked_again = false;                // for staged KV, when its turn came
+  std::optional<Protection> protection{};   // of its cached blocks, while it waits to begin
+  BlockTable table;                         // of [0, planned)
   PrefillCounters counters;
   PrefillCounters counters_before;  // what a failing step restores
   bool admitted = false;

@@ -1,14 +1,6 @@
 #include "engine/prefill/session_leases.h"
 
-#include <limits>
-
 namespace baton {
-
-// After everybody's who waits. The place of what ends sooner is the later one.
-RadixTree::Place SessionLeases::PlaceOf(const Moment& moment) {
-  const auto& [until, number] = moment;
-  return {std::numeric_limits<int64_t>::max(), absl::UnixEpoch() - (until - absl::UnixEpoch()), number};
-}
 
 void SessionLeases::Add(std::span<const BlockKey> path, absl::Time until) {
   const int64_t ready = tree_.ReadyPrefix(path);
@@ -17,11 +9,11 @@ void SessionLeases::Add(std::span<const BlockKey> path, absl::Time until) {
   if (const auto earlier = by_node_.find(node); earlier != by_node_.end()) End(earlier->second);
   const auto lease = leases_.emplace(Moment{until, ++added_}, node).first;
   by_node_.emplace(node, lease);
-  tree_.Spare(node, PlaceOf(lease->first));
+  tree_.Protect(node, ProtectionOf(lease->first));
 }
 
 void SessionLeases::End(Leases::iterator lease) {
-  tree_.SpareNoMore(PlaceOf(lease->first));
+  tree_.Unprotect(ProtectionOf(lease->first));
   by_node_.erase(lease->second);
   leases_.erase(lease);
 }

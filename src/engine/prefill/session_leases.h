@@ -12,10 +12,10 @@
 
 namespace baton {
 
-// Until its lease ends a path goes after all that nobody has a claim to, and before what somebody waits for: of leases
-// the one that ends first, whose session has paused for longest and is the least likely to go on soon. Then its blocks
-// are ordinary again. Nothing is held (KvLeases does that), so leases keep nobody out, however many there are: of one
-// path there is one, the latest; that of a session's turn stands beside those of the turns before it.
+// A lease protects a path until it ends (Protection::OfSession). The session whose lease ends first
+// has paused for longest, so it is the least likely to go on soon. A lease holds no blocks, as
+// KvLeases does, so leases keep no request out, however many there are. A path has one lease, the
+// latest; the lease of a session's turn stands beside those of the turns before it.
 //
 // Not thread-safe. The tree must outlive it.
 class SessionLeases {
@@ -34,7 +34,7 @@ class SessionLeases {
  private:
   using Moment = std::pair<absl::Time, uint64_t>;  // when it ends; unique
   using Leases = std::map<Moment, BlockKey>;       // of the path to this node
-  static RadixTree::Place PlaceOf(const Moment& moment);
+  static Protection ProtectionOf(const Moment& moment) { return Protection::OfSession(moment.first, moment.second); }
   void End(Leases::iterator lease);
 
   RadixTree& tree_;

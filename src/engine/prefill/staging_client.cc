@@ -68,12 +68,12 @@ void StagingClient::Protect(ScheduledPrompt& prompt) {
   if (prompt.task.open || prompt.task.priority < 0) return;
   const int64_t ready = tree_.ReadyPrefix(prompt.task.keys);
   if (ready == 0) return;
-  prompt.protection = {-int64_t{prompt.task.priority}, prompt.task.turn, prompt.arrival};
-  tree_.Spare(prompt.task.keys[static_cast<size_t>(ready) - 1], *prompt.protection);
+  prompt.protection = Protection::OfQueuedJob(prompt.task.priority, prompt.task.turn, prompt.arrival);
+  tree_.Protect(prompt.task.keys[static_cast<size_t>(ready) - 1], *prompt.protection);
 }
 
 void StagingClient::Unprotect(ScheduledPrompt& prompt) {
-  if (prompt.protection) tree_.SpareNoMore(*std::exchange(prompt.protection, std::nullopt));
+  if (prompt.protection) tree_.Unprotect(*std::exchange(prompt.protection, std::nullopt));
 }
 
 }  // namespace baton

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -53,14 +54,16 @@ bool KvStaging::MayLeaveDisk(const Entry& entry) {
 
 template <typename Function>
 void KvStaging::Change(Entry& entry, Function change) {
-  written_.erase(entry.used);
-  unwritten_.erase(entry.used);
-  disk_order_.erase(entry.used);
+  if (host_order_.erase(HostRank(entry)) > 0) host_copies_ -= HasCopy(entry);
+  disk_order_.erase(DiskRank(entry));
   if (entry.holds > 0) --held_;
   change();
   if (entry.holds > 0) ++held_;
-  if (MayLeaveHost(entry)) (IsElsewhere(entry) ? written_ : unwritten_)[entry.used] = &entry;
-  if (MayLeaveDisk(entry)) disk_order_[entry.used] = &entry;
+  if (MayLeaveHost(entry)) {
+    host_order_[HostRank(entry)] = &entry;
+    host_copies_ += HasCopy(entry);
+  }
+  if (MayLeaveDisk(entry)) disk_order_[DiskRank(entry)] = &entry;
   if (entry.host == kNone && entry.disk == kNone && entry.holds == 0) {
     const BlockKey key = entry.key;  // erase destroys the entry
     entries_.erase(key);
@@ -69,9 +72,8 @@ void KvStaging::Change(Entry& entry, Function change) {
 
 int64_t KvStaging::TakeHostSlot() {
   if (free_host_.empty()) {
-    const Order& order = written_.empty() ? unwritten_ : written_;
-    if (order.empty()) return kNone;
-    Entry& entry = *order.begin()->second;
+    if (host_order_.empty()) return kNone;
+    Entry& entry = *host_order_.begin()->second;
     free_host_.push_back(entry.host);
     Change(entry, [&] { entry.host = kNone; });
   }
@@ -239,11 +241,14 @@ void KvStaging::EndStep(bool kept) {
 // Half of host memory, as much as may be held, can be had without losing anything.
 void KvStaging::PlanWrites() {
   if (options_.disk == 0 || !faults_.MayWrite()) return;
-  const auto ready = [&] { return std::ssize(free_host_) + std::ssize(written_) + writing_; };
-  while (writing_ < kWritesAtOnce && !unwritten_.empty() && ready() < std::max<int64_t>(1, options_.host / 2)) {
+  const auto ready = [&] { return std::ssize(free_host_) + host_copies_ + writing_; };
+  // Blocks with a copy come before this rank, and all others behind it.
+  const EvictionRank first_without_copy({.last_use = std::numeric_limits<int64_t>::min()});
+  while (writing_ < kWritesAtOnce && host_copies_ < std::ssize(host_order_) &&
+         ready() < std::max<int64_t>(1, options_.host / 2)) {
     const int64_t slot = TakeDiskSlot();
     if (slot == kNone) return;
-    Entry& entry = *unwritten_.begin()->second;
+    Entry& entry = *host_order_.lower_bound(first_without_copy)->second;
     Change(entry, [&] {
       entry.disk = slot;
       entry.writing = true;
@@ -316,9 +321,9 @@ void KvStaging::CheckInvariants() const {
   };
   for (const int64_t slot : free_host_) take(host, slot);
   for (const int64_t slot : free_disk_) take(disk, slot);
-  int64_t held = 0, reading = 0, writing = 0, written = 0, unwritten = 0, may_leave_disk = 0;
-  const auto listed = [](const Order& order, const Entry& entry) {
-    const auto found = order.find(entry.used);
+  int64_t held = 0, reading = 0, writing = 0, copies = 0, may_leave_host = 0, may_leave_disk = 0;
+  const auto listed = [](const Order& order, const EvictionRank& rank, const Entry& entry) {
+    const auto found = order.find(rank);
     return found != order.end() && found->second == &entry;
   };
   for (const auto& [key, owned] : entries_) {
@@ -329,24 +334,23 @@ void KvStaging::CheckInvariants() const {
     if (entry.disk != kNone) take(disk, entry.disk);
     BATON_CHECK(entry.host != kNone || entry.disk != kNone || entry.holds > 0, "an entry of nothing");
     BATON_CHECK(!(entry.reading || entry.writing) || (entry.host != kNone && entry.disk != kNone), "moved to nowhere");
-    const bool is_written = MayLeaveHost(entry) && IsElsewhere(entry);
-    const bool is_unwritten = MayLeaveHost(entry) && !IsElsewhere(entry);
-    BATON_CHECK(listed(written_, entry) == is_written, "what may leave host memory is not listed");
-    BATON_CHECK(listed(unwritten_, entry) == is_unwritten, "what would be lost is not listed");
-    BATON_CHECK(listed(disk_order_, entry) == MayLeaveDisk(entry), "what may leave the disk is not listed");
+    BATON_CHECK(listed(host_order_, HostRank(entry), entry) == MayLeaveHost(entry),
+                "a block that may leave host memory is not listed");
+    BATON_CHECK(listed(disk_order_, DiskRank(entry), entry) == MayLeaveDisk(entry),
+                "a block that may leave the disk is not listed");
     held += entry.holds > 0;
     reading += entry.reading;
     writing += entry.writing;
-    written += is_written;
-    unwritten += is_unwritten;
+    copies += MayLeaveHost(entry) && HasCopy(entry);
+    may_leave_host += MayLeaveHost(entry);
     may_leave_disk += MayLeaveDisk(entry);
   }
   BATON_CHECK(std::ranges::all_of(host, std::identity{}) && std::ranges::all_of(disk, std::identity{}),
               "a slot is lost");
   BATON_CHECK(held == held_ && reading == reading_ && writing == writing_, "entries miscounted");
-  BATON_CHECK(written == std::ssize(written_) && unwritten == std::ssize(unwritten_) &&
-                  may_leave_disk == std::ssize(disk_order_),
-              "an order lists what is not there");
+  BATON_CHECK(
+      copies == host_copies_ && may_leave_host == std::ssize(host_order_) && may_leave_disk == std::ssize(disk_order_),
+      "an order lists what is not there");
 }
 
 }  // namespace baton

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "kv/block_pool.h"
+#include "kv/eviction_rank.h"
 #include "kv/prefix_key.h"
 #include "kv/staging/disk_faults.h"
 #include "kv/staging/disk_pace.h"
@@ -45,16 +46,17 @@ struct DiskTransfer {
   int64_t host_slot = 0, disk_slot = 0;
 };
 
-// Says what is where and what is moved; the bytes are the shell's. Keys name contents, so a block that comes back is
-// the one that was evicted, and tenants share here what they share in the tree.
+// Says what is where and what is moved; the bytes are the shell's. Keys name contents, so a block
+// that comes back is the one that was evicted, and tenants share here what they share in the tree.
 //
-// Both tiers evict what was used least recently, except what somebody holds: it is expected soon. Of what is back in
-// the pool the copies here go first, for the pool will bring it again. What host memory would evict next is written to
-// disk ahead of time, and it prefers to evict what is there; what the disk is too slow for is lost. Nothing waits for a
-// disk but the request whose KV is read.
+// Both tiers evict the block of the least EvictionRank, except blocks that a prompt holds, which
+// are expected soon. A copy of a block that is back in the pool counts as used before all others,
+// for the pool will bring it again. What host memory would evict next is written to disk ahead of
+// time, so that it has a copy there; what the disk is too slow for is lost. Only the request whose
+// KV is read waits for a disk.
 //
-// Nothing rests on it: whatever is lost, fails, or would take longer than computing it again, is computed.
-// Not thread-safe.
+// Nothing rests on it: whatever is lost, fails, or would take longer than computing it again, is
+// computed. Not thread-safe.
 class KvStaging {
  public:
   explicit KvStaging(StagingOptions options);
@@ -128,9 +130,9 @@ class KvStaging {
     bool was_read = false;                  // from disk, and was not used since
     int32_t holds = 0;
     int32_t in_steps = 0;
-    int64_t used = 0;  // unique; the least goes first
+    int64_t used = 0;  // unique
   };
-  using Order = std::map<int64_t, Entry*>;
+  using Order = std::map<EvictionRank, Entry*>;
 
   Entry* EntryOf(const BlockKey& key) const;  // null: none
   Entry& Require(const BlockKey& key) const;
@@ -138,8 +140,12 @@ class KvStaging {
   template <typename Function>
   void Change(Entry& entry, Function change);
   static bool MayLeaveHost(const Entry& entry);
-  static bool IsElsewhere(const Entry& entry) { return entry.disk != kNone || entry.in_pool; }
+  static bool HasCopy(const Entry& entry) { return entry.disk != kNone || entry.in_pool; }
   static bool MayLeaveDisk(const Entry& entry);
+  static EvictionRank HostRank(const Entry& entry) {
+    return EvictionRank({.has_copy = HasCopy(entry), .last_use = entry.used});
+  }
+  static EvictionRank DiskRank(const Entry& entry) { return EvictionRank({.last_use = entry.used}); }
   int64_t TakeHostSlot();  // kNone: all are in use
   int64_t TakeDiskSlot();
   struct Found {
@@ -154,9 +160,11 @@ class KvStaging {
   const StagingOptions options_;
   absl::flat_hash_map<BlockKey, std::unique_ptr<Entry>> entries_;
   std::vector<int64_t> free_host_, free_disk_;
-  // What may leave host memory: what is elsewhere, too, and what would be lost.
-  Order written_, unwritten_;
-  Order disk_order_;  // what may leave the disk
+  // Blocks that may leave host memory: those with a copy elsewhere, which come first, and those
+  // that would be lost.
+  Order host_order_;
+  int64_t host_copies_ = 0;  // blocks of host_order_ that have a copy
+  Order disk_order_;         // blocks that may leave the disk
   int64_t hottest_ = 0, coldest_ = 0;
   int64_t held_ = 0;  // entries with holds
   int64_t reading_ = 0, writing_ = 0, failures_ = 0, not_read_ = 0;
