@@ -167,7 +167,7 @@ class HandoffReceiver {
   Reservations::iterator GiveUp(Reservations::iterator it, absl::Time now);
   Quarantines::iterator EndQuarantine(Quarantines::iterator it);
   void ShareWrittenBlocks(Reservation& reservation);
-  void BeginCheck(Reservations::iterator it);
+  Claim Take(Reservations::iterator it);
   absl::Status Compare(const Reservation& reservation, const absl::StatusOr<std::vector<BlockDigest>>& digests) const;
   static ClaimedKv TakeKv(Reservation& reservation);
 

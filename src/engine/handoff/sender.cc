@@ -226,14 +226,17 @@ void HandoffSender::Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> 
     for (const BlockCopy& copy : copies) handoff.bytes_pushed += copy.bytes;
     actions_.push_back(PushBlocks{push, handoff.link, handoff.reservation, std::move(copies), handoff.right});
   }
-  if (handoff.wants_digests) AskForDigests(id, handoff);
+  CoverPosted(id, handoff);
   MaybeCommit(id, handoff);
 }
 
-// Of each block once all of it is on its way, beside its push and what still computes.
-void HandoffSender::AskForDigests(HandoffId id, Handoff& handoff) {
+// Every block that a hand-off writes passes here once, when all of its layers are posted and before
+// the Commit. The checksum of a block is made here (planned): the Commit carries it, and
+// HandoffReceiver::Take compares it. Today the place makes the digests of --verify-kv, beside the
+// pushes and the prompt's other steps.
+void HandoffSender::CoverPosted(HandoffId id, Handoff& handoff) {
   std::vector<int32_t> posted = handoff.blocks.TakePosted();
-  if (posted.empty()) return;
+  if (posted.empty() || !handoff.wants_digests) return;
   const DigestId digest(next_id_++);
   DigestBlocks ask{digest, handoff.reservation, {}};
   for (const int32_t index : posted) ask.blocks.push_back(handoff.blocks.source(index));

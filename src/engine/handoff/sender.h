@@ -170,7 +170,7 @@ class HandoffSender {
   void OnReserveError(HandoffId id, Handoff& handoff, const absl::Status& status, absl::Time now);
   void OnReserved(HandoffId id, Handoff& handoff, const Reserved& reserved, absl::Time now);
   void Push(HandoffId id, Handoff& handoff, std::vector<BlockCopy> copies, absl::Time now);
-  void AskForDigests(HandoffId id, Handoff& handoff);
+  void CoverPosted(HandoffId id, Handoff& handoff);
   void MaybeCommit(HandoffId id, Handoff& handoff);
   void PostCommit(HandoffId id, Handoff& handoff);
   void Fail(HandoffId id, absl::Status status, absl::Duration retry_after, absl::Time now);
