@@ -1,6 +1,8 @@
 #include "metrics/metrics.h"
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <set>
 #include <string>
 #include <thread>
@@ -154,22 +156,27 @@ TEST_CASE("vLLM's names of a worker exist only with their labels") {
 TEST_CASE("a reader that goes waits for the scrape that reads its component") {
   Metrics metrics;
   const DecodeSnapshot state;
-  std::atomic<bool> alive = true, ended = false;
-  std::atomic<int> dead_reads = 0;
+  std::promise<void> reads, may_end;
+  int calls = 0;
   Metrics::Reader reader = metrics.Attach<DecodeSnapshot>(kDecode, [&](auto read) {
     read(state);
-    if (!alive) ++dead_reads;
+    if (++calls > 1) return;
+    reads.set_value();
+    may_end.get_future().wait();
   });
-  std::thread scraper([&] {
-    while (!ended) metrics.Text();
+  std::thread scraper([&] { metrics.Text(); });
+  reads.get_future().wait();
+  std::atomic<bool> gone = false;
+  std::thread owner([&] {
+    reader = {};
+    gone = true;
   });
-  for (int i = 0; i < 100; ++i) metrics.Text();
-  reader = {};
-  alive = false;
-  for (int i = 0; i < 100; ++i) metrics.Text();
-  ended = true;
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK_FALSE(gone);
+  may_end.set_value();
   scraper.join();
-  CHECK(dead_reads == 0);
+  owner.join();
+  CHECK(calls == 2);  // the last one by the owner
 }
 
 TEST_CASE("all names differ, and the help of a metric names each of its labels") {
