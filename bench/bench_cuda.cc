@@ -172,7 +172,8 @@ class ForwardBench {
   }
 
   // `spec`: how tokens are chosen on the device, as nearly all requests' are; greedily unless told otherwise.
-  nlohmann::json Run(const ForwardStep& step, const Ceilings& ceilings, const SampleSpec& spec = {.temperature = 0}) {
+  nlohmann::json Run(const ForwardStep& step, const Ceilings& ceilings,
+                     const SampleSpec& spec = {.draw = {.temperature = 0}}) {
     std::mt19937 random(7);
     std::vector<std::vector<TokenId>> tokens(static_cast<size_t>(step.streams));
     std::vector<std::vector<BlockId>> tables(tokens.size());
@@ -293,8 +294,9 @@ nlohmann::json BenchForward(const Options& options, const Ceilings& ceilings) {
     // As models' own defaults have it (Qwen2.5): each stream has said a thousand different tokens.
     std::vector<SeenToken> seen;
     for (TokenId id = 0; id < 1000; ++id) seen.push_back({id * 7, 1});
-    const SampleSpec penalised{
-        .temperature = 0.7F, .top_k = 20, .top_p = 0.8F, .repetition_penalty = 1.05F, .uniform = 0.5, .seen = seen};
+    const SampleSpec penalised{.draw = {.temperature = 0.7F, .top_k = 20, .top_p = 0.8F, .repetition_penalty = 1.05F},
+                               .uniform = 0.5,
+                               .seen = seen};
     report.push_back(bench.Run({.streams = 256, .history = 1024, .logits = true}, ceilings, penalised));
   }
   return report;

@@ -37,7 +37,8 @@ class Streams {
     for (int i = 0; i < streams; ++i) {
       seen_.emplace_back();
       for (TokenId id = 0; id < seen; ++id) seen_.back().push_back({id, 1});
-      samples_.push_back({.temperature = 0, .repetition_penalty = seen > 0 ? 1.1f : 1.0f, .seen = seen_.back()});
+      samples_.push_back(
+          {.draw = {.temperature = 0, .repetition_penalty = seen > 0 ? 1.1f : 1.0f}, .seen = seen_.back()});
     }
     const int64_t blocks = BlocksFor(positions);
     std::vector<BlockId> ids;

@@ -37,7 +37,7 @@ struct RowState {
   PartStats parts[kMaxParts];
 };
 
-__device__ bool Greedy(const SamplingRow& params) { return params.temperature < kGreedyBelow || params.top_k == 1; }
+__device__ bool Greedy(const SamplingRow& params) { return params.draw.temperature < kGreedyBelow || params.draw.top_k == 1; }
 
 __device__ float* RowLogits(const SamplingArgs& args, int row) { return args.logits + row * args.stride; }
 
@@ -275,20 +275,20 @@ __device__ Selection Select(const Weights& weights, uint32_t floor, Target targe
 
 __device__ Cut KeepCandidates(const Weights& weights, const SamplingRow& params, DrawScratch& scratch) {
   Cut cut;
-  if (params.top_k > 0 && params.top_k < weights.vocab) {
+  if (params.draw.top_k > 0 && params.draw.top_k < weights.vocab) {
     const auto top = Select<TokenCount>(
-        weights, 0, [&](double) { return double(params.top_k); }, scratch);
-    cut = {top.key, params.top_k - static_cast<int>(top.above)};
+        weights, 0, [&](double) { return double(params.draw.top_k); }, scratch);
+    cut = {top.key, params.draw.top_k - static_cast<int>(top.above)};
   }
-  if (params.top_p < 1) {
+  if (params.draw.top_p < 1) {
     const double tied = cut.ties * Weight(cut.key);
     const auto top = Select<TotalWeight>(
-        weights, cut.key, [&](double sum) { return params.top_p * (sum + tied); }, scratch);
+        weights, cut.key, [&](double sum) { return params.draw.top_p * (sum + tied); }, scratch);
     const uint32_t key = max(top.key, cut.key);
     const double ties = ceil((top.target - top.above) / Weight(key));
     cut = {key, max(1, static_cast<int>(fmin(ties, double(weights.vocab))))};
   }
-  if (const uint32_t least = __float_as_uint(params.min_p); cut.key < least) cut = {least - 1, 0};
+  if (const uint32_t least = __float_as_uint(params.draw.min_p); cut.key < least) cut = {least - 1, 0};
   return cut;
 }
 
@@ -384,9 +384,9 @@ __device__ float BestLogit(unsigned long long best) {
 
 // Rounded as on the CPU, so that greedy choices agree.
 __device__ float Penalised(float logit, int outputs, const SamplingRow& params) {
-  logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+  logit = logit > 0 ? logit / params.draw.repetition_penalty : logit * params.draw.repetition_penalty;
   if (outputs == 0) return logit;
-  return logit - __fadd_rn(params.presence_penalty, __fmul_rn(params.frequency_penalty, static_cast<float>(outputs)));
+  return logit - __fadd_rn(params.draw.presence_penalty, __fmul_rn(params.draw.frequency_penalty, static_cast<float>(outputs)));
 }
 
 template <typename Visit>
@@ -419,7 +419,7 @@ __global__ void __launch_bounds__(kDrawThreads) DrawKernel(const __grid_constant
   }
   const float max = penalised ? BestLogit(best) : state.max;
   const int id =
-      Greedy(params) ? BestId(best) : Draw({logits, args.vocab, max, kLog2E / params.temperature}, params, scratch);
+      Greedy(params) ? BestId(best) : Draw({logits, args.vocab, max, kLog2E / params.draw.temperature}, params, scratch);
   if (penalised) {
     __syncthreads();
     ForEachSeen(args, params, [&](const SeenToken& seen, float raw) { logits[seen.id] = raw; });

@@ -6,20 +6,15 @@
 
 #include <cstdint>
 
+#include "model/draw_params.h"
+
 namespace baton::cuda {
 
-// As in model/sampling_params.h.
 struct SamplingRow {
-  float temperature = 0;  // below 1e-5: greedy
-  int32_t top_k = 0;      // 0: off; 1: greedy
-  float top_p = 1;
-  float min_p = 0;
-  float repetition_penalty = 1;
-  float presence_penalty = 0;
-  float frequency_penalty = 0;
+  DrawParams draw{};
   int32_t seen_begin = 0;  // the penalised tokens: seen[seen_begin, seen_begin + seen_count)
   int32_t seen_count = 0;  // 0 also where no penalty is set
-  double uniform = 0;      // in [0, 1): what is drawn
+  double uniform = 0;      // in [0, 1): the random number of the draw
 };
 
 struct SeenToken {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -24,6 +25,7 @@
 #include "nlohmann/json.hpp"
 #include "node/flags.h"
 #include "rpc/grpc_status.h"
+#include "rpc/sampling_convert.h"
 
 namespace baton {
 namespace {
@@ -41,11 +43,7 @@ v1::GenerateRequest RequestFrom(const ClientOptions& options) {
   v1::GenerateRequest request;
   request.set_model(options.model);
   request.set_session_id(options.session);
-  v1::Sampling& sampling = *request.mutable_sampling();
-  if (options.max_tokens) sampling.set_max_tokens(*options.max_tokens);
-  if (options.temperature) sampling.set_temperature(*options.temperature);
-  if (options.seed) sampling.set_seed(*options.seed);
-  for (const std::string& stop : options.stop) sampling.add_stop(stop);
+  *request.mutable_sampling() = SamplingFrom(options);
   return request;
 }
 
@@ -156,14 +154,37 @@ const CLI::Validator kSeed(
     },
     "SEED");
 
-void AddSamplingFlags(CLI::App& app, ClientOptions& o) {
-  app.add_option("--max-tokens", o.max_tokens,
-                 "most tokens to generate; default 512, or what the context has left; 0: only compute the prompt");
-  app.add_option("--temperature", o.temperature, "0: greedy; default: the model's (generation_config.json), or 1");
-  app.add_option("--seed", o.seed, "same seed, same tokens; drawn by the server if not given")->check(kSeed);
-  app.add_option("--stop", o.stop, "the output ends before this text; may be given several times")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+// Adds the flag of one parameter, by the type of its value.
+struct SamplingFlag {
+  CLI::App& app;
+  const std::string flag;
+  const std::string help;
+
+  CLI::Option* operator()(bool& value) const { return app.add_flag(flag, value, help); }
+  CLI::Option* operator()(std::optional<uint64_t>& value) const {
+    return app.add_option(flag, value, help)->check(kSeed);
+  }
+  template <typename T>
+  CLI::Option* operator()(std::vector<T>& values) const {
+    return app.add_option(flag, values, help)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  }
+  template <typename T>
+  CLI::Option* operator()(T& value) const {
+    return app.add_option(flag, value, help);
+  }
+};
+
+void AddClientFlags(CLI::App& app, ClientOptions& o) {
+  for (const SamplingField& field : SamplingFields()) {
+    if (field.help.empty()) continue;
+    std::string flag = StrCat("--", field.name);
+    std::ranges::replace(flag, '_', '-');
+    CLI::Option* option = nullptr;
+    VisitValue(o.sampling, field, [&](auto& value) {
+      option = SamplingFlag{app, flag, std::string(field.help)}(value);
+    });
+    o.sampling_flags.emplace_back(option, &field);
+  }
   app.add_option("--session", o.session, "requests with the same session share workers and KV");
   app.add_option("--model", o.model, "needed where several are served");
 }
@@ -172,7 +193,15 @@ void AddSamplingFlags(CLI::App& app, ClientOptions& o) {
 
 void AddChatFlags(CLI::App& app, ClientOptions& o) {
   AddServerFlags(app, o.server);
-  AddSamplingFlags(app, o);
+  AddClientFlags(app, o);
+}
+
+v1::Sampling SamplingFrom(const ClientOptions& options) {
+  v1::Sampling sampling;
+  for (const auto& [flag, field] : options.sampling_flags) {
+    if (flag->count() > 0) SetField(options.sampling, *field, sampling);
+  }
+  return sampling;
 }
 
 void AddGenerateFlags(CLI::App& app, GenerateOptions& o) {

@@ -4,21 +4,23 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "base/ids.h"
 #include "cli/server_options.h"
+#include "inference.pb.h"
+#include "model/sampling_params.h"
 
 namespace baton {
 
 struct ClientOptions {
   ServerOptions server;
   std::string model;  // empty: the only one that is served
-  std::optional<int32_t> max_tokens;
-  std::optional<float> temperature;
-  std::optional<uint64_t> seed;
-  std::vector<std::string> stop;
+  SamplingParams sampling;
+  // What is sent of it: a parameter without its flag has the server's default.
+  std::vector<std::pair<const CLI::Option*, const SamplingField*>> sampling_flags;
   std::string session;
 };
 
@@ -48,6 +50,9 @@ void AddGenerateFlags(CLI::App& app, GenerateOptions& options);
 void AddChatFlags(CLI::App& app, ClientOptions& options);
 void AddTraceFlags(CLI::App& app, TraceOptions& options);
 void AddStatusFlags(CLI::App& app, StatusOptions& options);
+
+// The sampling parameters that were given by flags. REQUIRES: the app of the flags lives.
+v1::Sampling SamplingFrom(const ClientOptions& options);
 
 // Each returns the exit code: 0, or 1 after an error that was printed.
 int RunGenerate(const GenerateOptions& options);

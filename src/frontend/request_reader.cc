@@ -8,7 +8,7 @@
 #include "base/strings.h"
 #include "frontend/prompt_reader.h"
 #include "request/priority.h"
-#include "rpc/worker_convert.h"
+#include "rpc/sampling_convert.h"
 
 namespace baton {
 namespace {
@@ -87,18 +87,8 @@ absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Roo
   return out;
 }
 
-// What the client leaves unset is as the model's makers want it.
-void FillIn(const SamplingParams& defaults, const v1::Sampling& given, SamplingParams& out) {
-  if (!given.has_temperature()) out.temperature = defaults.temperature;
-  if (!given.has_top_k()) out.top_k = defaults.top_k;
-  if (!given.has_top_p()) out.top_p = defaults.top_p;
-  if (!given.has_min_p()) out.min_p = defaults.min_p;
-  if (!given.has_repetition_penalty()) out.repetition_penalty = defaults.repetition_penalty;
-}
-
 absl::Status ReadSampling(const v1::Sampling& sampling, const ServedModel& model, ClientRequest& out) {
-  out.spec.sampling = FromProto(sampling);
-  FillIn(model.sampling, sampling, out.spec.sampling);
+  out.spec.sampling = FromProto(sampling, model.sampling);
   out.has_max_tokens = sampling.has_max_tokens();
   if (sampling.max_tokens() < 0) {
     return absl::InvalidArgumentError(StrCat("sampling.max_tokens: expected >= 0, got ", sampling.max_tokens()));

@@ -115,14 +115,8 @@ double UniformAt(uint64_t seed, uint64_t i) {
 }
 
 Sampler::Sampler(const SamplingParams& params, std::span<const TokenId> prompt, uint64_t default_seed)
-    : temperature_(params.temperature),
-      top_k_(params.top_k),
-      top_p_(params.top_p),
-      min_p_(params.min_p),
-      repetition_penalty_(params.repetition_penalty),
-      presence_penalty_(params.presence_penalty),
-      frequency_penalty_(params.frequency_penalty),
-      penalized_(repetition_penalty_ != 1 || presence_penalty_ != 0 || frequency_penalty_ != 0),
+    : draw_(params.draw),
+      penalized_(draw_.repetition_penalty != 1 || draw_.presence_penalty != 0 || draw_.frequency_penalty != 0),
       top_logprobs_(params.logprobs.value_or(0)),
       seed_(params.seed.value_or(default_seed)) {
   for (const TokenId id : prompt) Count(id, 0);
@@ -139,21 +133,13 @@ void Sampler::Penalize(std::span<float> logits) const {
   for (const SeenToken& seen : seen_) {
     if (static_cast<size_t>(seen.id) >= logits.size()) continue;
     float& logit = logits[seen.id];
-    logit = logit > 0 ? logit / repetition_penalty_ : logit * repetition_penalty_;
-    if (seen.outputs > 0) logit -= presence_penalty_ + frequency_penalty_ * static_cast<float>(seen.outputs);
+    logit = logit > 0 ? logit / draw_.repetition_penalty : logit * draw_.repetition_penalty;
+    if (seen.outputs > 0) logit -= draw_.presence_penalty + draw_.frequency_penalty * static_cast<float>(seen.outputs);
   }
 }
 
 SampleSpec Sampler::Spec(int64_t further) const {
-  return {.temperature = temperature_,
-          .top_k = top_k_,
-          .top_p = top_p_,
-          .min_p = min_p_,
-          .repetition_penalty = repetition_penalty_,
-          .presence_penalty = presence_penalty_,
-          .frequency_penalty = frequency_penalty_,
-          .uniform = UniformAt(seed_, drawn_ + static_cast<uint64_t>(further)),
-          .seen = seen_};
+  return {.draw = draw_, .uniform = UniformAt(seed_, drawn_ + static_cast<uint64_t>(further)), .seen = seen_};
 }
 
 void Sampler::Accept(TokenId id) {
@@ -196,7 +182,7 @@ TokenId Sampler::Choose(std::span<const float> logits, float max, SamplerScratch
     logits = penalised;
     max = Kernels().max(logits.data(), std::ssize(logits));
   }
-  const bool greedy = temperature_ < kGreedyBelow || top_k_ == 1;
+  const bool greedy = draw_.temperature < kGreedyBelow || draw_.top_k == 1;
   if (!greedy) return Draw(logits, max, scratch);
   return static_cast<TokenId>(std::find(logits.begin(), logits.end(), max) - logits.begin());
 }
@@ -204,10 +190,10 @@ TokenId Sampler::Choose(std::span<const float> logits, float max, SamplerScratch
 TokenId Sampler::Draw(std::span<const float> logits, float max, SamplerScratch& scratch) const {
   const auto n = std::ssize(logits);
   Grow(scratch.weights, logits.size());
-  Kernels().exp_weights(logits.data(), n, max, 1 / temperature_, scratch.weights.data());
+  Kernels().exp_weights(logits.data(), n, max, 1 / draw_.temperature, scratch.weights.data());
   const std::span<const float> weights = std::span(scratch.weights).first(logits.size());
   const double u = UniformAt(seed_, drawn_);
-  if ((top_k_ == 0 || top_k_ >= n) && top_p_ >= 1 && min_p_ <= 0) {
+  if ((draw_.top_k == 0 || draw_.top_k >= n) && draw_.top_p >= 1 && draw_.min_p <= 0) {
     return static_cast<TokenId>(Pick(weights.data(), n, u));
   }
   const int64_t kept = KeepCandidates(weights, scratch);
@@ -218,10 +204,10 @@ TokenId Sampler::Draw(std::span<const float> logits, float max, SamplerScratch& 
 // of ties at it describe what is kept, and nothing needs sorting.
 int64_t Sampler::KeepCandidates(std::span<const float> weights, SamplerScratch& scratch) const {
   const auto n = std::ssize(weights);
-  const int64_t top_k = top_k_ < n ? top_k_ : 0;
-  const bool top_p = top_p_ < 1;
-  const double target = top_p && top_k == 0 ? top_p_ * Kernels().tail(weights.data(), n, 0).sum : 0;
-  const float coarse = top_k == 0 && !top_p ? min_p_ : CoarseThreshold(weights, top_k, target);
+  const int64_t top_k = draw_.top_k < n ? draw_.top_k : 0;
+  const bool top_p = draw_.top_p < 1;
+  const double target = top_p && top_k == 0 ? draw_.top_p * Kernels().tail(weights.data(), n, 0).sum : 0;
+  const float coarse = top_k == 0 && !top_p ? draw_.min_p : CoarseThreshold(weights, top_k, target);
 
   Grow(scratch.kept, weights.size());
   Grow(scratch.kept_ids, weights.size());
@@ -233,12 +219,12 @@ int64_t Sampler::KeepCandidates(std::span<const float> weights, SamplerScratch& 
     size = Keep(kept(), ids(), t, top_k - Above(kept(), t).count);
   }
   if (top_p) {
-    const double sum = top_k > 0 ? top_p_ * Kernels().tail(kept().data(), size, 0).sum : target;
+    const double sum = top_k > 0 ? draw_.top_p * Kernels().tail(kept().data(), size, 0).sum : target;
     const float t = LargestThreshold(kept(), [&](const auto& tail) { return tail.sum >= sum; });
     const double ties = t > 0 ? std::ceil((sum - Above(kept(), t).sum) / t) : static_cast<double>(size);
     size = Keep(kept(), ids(), t, std::max<int64_t>(1, static_cast<int64_t>(std::min<double>(ties, size))));
   }
-  if (min_p_ > 0) size = Keep(kept(), ids(), std::nextafter(min_p_, 0.0f), 0);
+  if (draw_.min_p > 0) size = Keep(kept(), ids(), std::nextafter(draw_.min_p, 0.0f), 0);
   return size;
 }
 

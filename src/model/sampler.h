@@ -48,13 +48,7 @@ class Sampler {
   TokenId Draw(std::span<const float> logits, float max, SamplerScratch& scratch) const;
   int64_t KeepCandidates(std::span<const float> weights, SamplerScratch& scratch) const;
 
-  float temperature_;
-  int32_t top_k_;
-  float top_p_;
-  float min_p_;
-  float repetition_penalty_;
-  float presence_penalty_;
-  float frequency_penalty_;
+  DrawParams draw_;
   bool penalized_;
   int32_t top_logprobs_;
   uint64_t seed_;

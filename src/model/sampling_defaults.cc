@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
-#include <utility>
 
 #include "base/json/json_file.h"
 #include "base/status.h"
+#include "base/strings.h"
 
 namespace baton {
 namespace {
@@ -15,34 +14,46 @@ using Json = nlohmann::json;
 
 constexpr int64_t kMaxDefaultsBytes = 256 << 10;
 
-// The number of that name, if there is one; null counts as absent.
-absl::StatusOr<std::optional<double>> Number(const Json& file, const std::string& name) {
-  const auto value = file.find(name);
-  if (value == file.end() || value->is_null()) return std::nullopt;
-  if (value->is_number()) return value->get<double>();
-  return absl::InvalidArgumentError(absl::StrCat(name, ": expected a number, got ", value->type_name()));
+// Puts a number of the file into a parameter of that type.
+absl::Status Set(const SamplingField&, double number, float& value) {
+  value = static_cast<float>(number);
+  return absl::OkStatus();
+}
+
+// -1 turns the parameter off in vLLM's files, 0 in transformers'.
+absl::Status Set(const SamplingField& field, double number, int32_t& value) {
+  const double low = field.zero_is_off ? -1 : field.range.low;
+  constexpr auto kHigh = static_cast<double>(std::numeric_limits<int32_t>::max());
+  if (!(number >= low && number <= kHigh)) {
+    return absl::InvalidArgumentError(StrCat(field.name, ": expected [", low, ", ", kHigh, "], got ", number));
+  }
+  value = field.zero_is_off ? std::max(static_cast<int32_t>(number), 0) : static_cast<int32_t>(number);
+  return absl::OkStatus();
+}
+
+// Other types have no rows in generation_config.json.
+template <typename T>
+absl::Status Set(const SamplingField& field, double, T&) {
+  return absl::UnimplementedError(StrCat(field.name, ": generation_config.json states numbers only"));
+}
+
+absl::Status ReadField(const Json& file, const SamplingField& field, SamplingParams& params) {
+  const auto stated = file.find(std::string(field.name));
+  if (stated == file.end() || stated->is_null()) return absl::OkStatus();
+  if (!stated->is_number()) {
+    return absl::InvalidArgumentError(StrCat(field.name, ": expected a number, got ", stated->type_name()));
+  }
+  absl::Status status;
+  VisitValue(params, field, [&](auto& value) { status = Set(field, stated->get<double>(), value); });
+  return status;
 }
 
 absl::StatusOr<SamplingParams> Read(const Json& file) {
   SamplingParams params;
-  const std::pair<const char*, float*> fields[] = {{"temperature", &params.temperature},
-                                                   {"top_p", &params.top_p},
-                                                   {"min_p", &params.min_p},
-                                                   {"repetition_penalty", &params.repetition_penalty}};
-  for (const auto& [name, field] : fields) {
-    ASSIGN_OR_RETURN(const std::optional<double> value, Number(file, name));
-    if (value) *field = static_cast<float>(*value);
+  for (const SamplingField& field : SamplingFields()) {
+    if (field.in_generation_config) RETURN_IF_ERROR(ReadField(file, field, params));
   }
-  ASSIGN_OR_RETURN(const std::optional<double> top_k, Number(file, "top_k"));
-  if (top_k) {
-    // transformers has 0 for "off", others -1.
-    constexpr auto kMax = static_cast<double>(std::numeric_limits<int32_t>::max());
-    if (!(*top_k >= -1 && *top_k <= kMax)) {
-      return absl::InvalidArgumentError(absl::StrCat("top_k: expected [-1, ", kMax, "], got ", *top_k));
-    }
-    params.top_k = std::max(static_cast<int32_t>(*top_k), 0);
-  }
-  params.max_tokens = 1;  // not of the file; there so that all else can be validated
+  params.max_tokens = 1;  // The file has none, and Validate demands one.
   RETURN_IF_ERROR(Validate(params, /*vocab=*/1));
   params.max_tokens = SamplingParams{}.max_tokens;
   return params;

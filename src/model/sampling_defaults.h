@@ -1,4 +1,4 @@
-// How a model's makers want it sampled.
+// The sampling parameters that a model's makers recommend.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace baton {
 
-// temperature, top_k, top_p, min_p and repetition_penalty of generation_config.json; what it does not state, or where
-// there is no such file, is as in SamplingParams. do_sample is not looked at: many files that want sampling leave it
-// out. INVALID_ARGUMENT names file, field and limit.
+// Reads the parameters that SamplingFields marks with in_generation_config. A parameter that generation_config.json
+// does not state is as in SamplingParams{}, and so are all without that file. do_sample is ignored, because many files
+// that want sampling leave it out. INVALID_ARGUMENT names file, field and limit.
 absl::StatusOr<SamplingParams> LoadSamplingDefaults(const std::string& directory);
 
 }  // namespace baton

@@ -1,68 +1,156 @@
 #include "model/sampling_params.h"
 
-#include <cmath>
 #include <cstddef>
 #include <string>
 
 #include "base/status.h"
+#include "base/strings.h"
 #include "text/utf8.h"
 
 namespace baton {
 namespace {
 
-constexpr size_t kMaxStopStrings = 64;
-constexpr size_t kMaxStopBytes = 1024;
-constexpr size_t kMaxStopIds = 256;
+using Ends = SamplingRange::Ends;
 
-absl::Status Reject(const absl::AlphaNum& field, const absl::AlphaNum& value, const absl::AlphaNum& limit) {
-  return absl::InvalidArgumentError(absl::StrCat("sampling.", field, " is ", value, ", expected ", limit));
+constexpr size_t kMaxStopBytes = 1024;
+
+constexpr SamplingField kFields[] = {
+    {.name = "temperature",
+     .member = &DrawParams::temperature,
+     .range = {0, 100},
+     .json = "temperature",
+     .in_generation_config = true,
+     .help = "0: greedy; default: the model's (generation_config.json), or 1"},
+    {.name = "top_k",
+     .member = &DrawParams::top_k,
+     .zero_is_off = true,
+     .json = "top_k",
+     .in_generation_config = true,
+     .help = "draw from so many likeliest tokens; 0: all; default: the model's, or 0"},
+    {.name = "top_p",
+     .member = &DrawParams::top_p,
+     .range = {0, 1, Ends::kHigh},
+     .json = "top_p",
+     .in_generation_config = true,
+     .help = "draw from the likeliest tokens that have this share of the probability; default: the model's, or 1"},
+    {.name = "min_p",
+     .member = &DrawParams::min_p,
+     .range = {0, 1, Ends::kLow},
+     .json = "min_p",
+     .in_generation_config = true,
+     .help = "draw from tokens at least this likely, relative to the likeliest; default: the model's, or 0"},
+    {.name = "repetition_penalty",
+     .member = &DrawParams::repetition_penalty,
+     .range = {0.01f, 100},
+     .json = "repetition_penalty",
+     .in_generation_config = true,
+     .help = "above 1: tokens of prompt and output are less likely; default: the model's, or 1"},
+    {.name = "presence_penalty",
+     .member = &DrawParams::presence_penalty,
+     .range = {-2, 2},
+     .json = "presence_penalty",
+     .help = "above 0: tokens of the output are less likely; default 0"},
+    {.name = "frequency_penalty",
+     .member = &DrawParams::frequency_penalty,
+     .range = {-2, 2},
+     .json = "frequency_penalty",
+     .help = "the same for each time that a token is in the output; default 0"},
+    {.name = "max_tokens",
+     .member = &SamplingParams::max_tokens,
+     .range = {.low = 1},
+     .help = "most tokens to generate; default 512, or what the context has left; 0: only compute the prompt"},
+    {.name = "logprobs", .member = &SamplingParams::logprobs, .range = {0, kMaxTopLogprobs}},
+    {.name = "seed",
+     .member = &SamplingParams::seed,
+     .json = "seed",
+     .help = "same seed, same tokens; drawn by the server if not given"},
+    {.name = "ignore_eos",
+     .member = &SamplingParams::ignore_eos,
+     .json = "ignore_eos",
+     .help = "generate on past the model's end of sequence"},
+    {.name = "stop",
+     .member = &SamplingParams::stop,
+     .range = {0, 64},
+     .json = "stop",
+     .help = "the output ends before this text; may be given several times"},
+    {.name = "stop_ids",
+     .member = &SamplingParams::stop_ids,
+     .range = {0, 256},
+     .json = "stop_token_ids",
+     .help = "the output ends with this token id; may be given several times"},
+};
+
+template <typename T>
+absl::Status Reject(std::string_view field, const T& value, std::string_view expected) {
+  return absl::InvalidArgumentError(StrCat("sampling.", field, " is ", value, ", expected ", expected));
+}
+
+std::string RangeText(const SamplingField& field) {
+  const auto& [low, high, ends] = field.range;
+  if (high == SamplingRange{}.high) return StrCat(low, field.zero_is_off ? " (off) or more" : " or more");
+  return StrCat("a number in ", ends == Ends::kHigh ? "(" : "[", low, ", ", high, ends == Ends::kLow ? ")" : "]");
 }
 
 // NaN compares false with every bound, so it is never in range.
-absl::Status InRange(const absl::AlphaNum& field, float value, float low, float high) {
-  if (value >= low && value <= high) return absl::OkStatus();
-  return Reject(field, value, absl::StrCat("a number in [", low, ", ", high, "]"));
+bool InRange(const SamplingRange& range, double value) {
+  const bool above = range.ends == Ends::kHigh ? value > range.low : value >= range.low;
+  const bool below = range.ends == Ends::kLow ? value < range.high : value <= range.high;
+  return above && below;
 }
 
-absl::Status ValidateStops(const SamplingParams& params, int64_t vocab) {
-  if (params.stop.size() > kMaxStopStrings) {
-    return Reject("stop", absl::StrCat(params.stop.size(), " strings"), absl::StrCat("at most ", kMaxStopStrings));
+// Checks the value of one field, by its type.
+struct Validator {
+  const SamplingField& field;
+  int64_t vocab;
+
+  template <typename T>
+  requires std::is_arithmetic_v<T> absl::Status operator()(T value) const {
+    if (std::is_same_v<T, bool> || InRange(field.range, value)) return absl::OkStatus();
+    return Reject(field.name, value, RangeText(field));
   }
-  for (size_t i = 0; i < params.stop.size(); ++i) {
-    const std::string& stop = params.stop[i];
-    const std::string field = absl::StrCat("stop[", i, "]");
-    if (stop.empty() || stop.size() > kMaxStopBytes) {
-      return Reject(field, absl::StrCat(stop.size(), " bytes"), absl::StrCat("1 to ", kMaxStopBytes));
+  absl::Status operator()(const std::optional<int32_t>& value) const {
+    return value ? (*this)(*value) : absl::OkStatus();
+  }
+  absl::Status operator()(const std::optional<uint64_t>&) const { return absl::OkStatus(); }  // any is valid
+  absl::Status operator()(const std::vector<std::string>& texts) const {
+    RETURN_IF_ERROR(CheckLength(texts.size(), " strings"));
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const std::string& text = texts[i];
+      if (text.empty() || text.size() > kMaxStopBytes) {
+        return Reject(Element(i), StrCat(text.size(), " bytes"), StrCat("1 to ", kMaxStopBytes));
+      }
+      if (ValidUtf8Prefix(text) != text.size()) return Reject(Element(i), "not UTF-8", "UTF-8 text");
     }
-    if (ValidUtf8Prefix(stop) != stop.size()) return Reject(field, "not UTF-8", "UTF-8 text");
+    return absl::OkStatus();
   }
-  if (params.stop_ids.size() > kMaxStopIds) {
-    return Reject("stop_ids", absl::StrCat(params.stop_ids.size(), " ids"), absl::StrCat("at most ", kMaxStopIds));
-  }
-  for (size_t i = 0; i < params.stop_ids.size(); ++i) {
-    const TokenId id = params.stop_ids[i];
-    if (id < 0 || id >= vocab) {
-      return Reject(absl::StrCat("stop_ids[", i, "]"), id, absl::StrCat("a token id in [0, ", vocab, ")"));
+  absl::Status operator()(const std::vector<TokenId>& ids) const {
+    RETURN_IF_ERROR(CheckLength(ids.size(), " ids"));
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] >= 0 && ids[i] < vocab) continue;
+      return Reject(Element(i), ids[i], StrCat("a token id in [0, ", vocab, ")"));
     }
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
-}
+
+ private:
+  std::string Element(size_t i) const { return StrCat(field.name, "[", i, "]"); }
+  absl::Status CheckLength(size_t length, const char* unit) const {
+    if (InRange(field.range, static_cast<double>(length))) return absl::OkStatus();
+    return Reject(field.name, StrCat(length, unit), StrCat("at most ", field.range.high));
+  }
+};
 
 }  // namespace
 
+std::span<const SamplingField> SamplingFields() { return kFields; }
+
 absl::Status Validate(const SamplingParams& params, int64_t vocab) {
-  RETURN_IF_ERROR(InRange("temperature", params.temperature, 0, 100));
-  if (params.top_k < 0) return Reject("top_k", params.top_k, "0 (off) or more");
-  if (!(params.top_p > 0 && params.top_p <= 1)) return Reject("top_p", params.top_p, "a number in (0, 1]");
-  if (!(params.min_p >= 0 && params.min_p < 1)) return Reject("min_p", params.min_p, "a number in [0, 1)");
-  RETURN_IF_ERROR(InRange("repetition_penalty", params.repetition_penalty, 0.01f, 100));
-  RETURN_IF_ERROR(InRange("presence_penalty", params.presence_penalty, -2, 2));
-  RETURN_IF_ERROR(InRange("frequency_penalty", params.frequency_penalty, -2, 2));
-  if (params.max_tokens < 1) return Reject("max_tokens", params.max_tokens, "1 or more");
-  if (params.logprobs && (*params.logprobs < 0 || *params.logprobs > kMaxTopLogprobs)) {
-    return Reject("logprobs", *params.logprobs, absl::StrCat("a number in [0, ", kMaxTopLogprobs, "]"));
+  for (const SamplingField& field : kFields) {
+    absl::Status status;
+    VisitValue(params, field, [&](const auto& value) { status = Validator{field, vocab}(value); });
+    RETURN_IF_ERROR(status);
   }
-  return ValidateStops(params, vocab);
+  return absl::OkStatus();
 }
 
 }  // namespace baton

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "rpc/grpc_status.h"
+#include "rpc/sampling_convert.h"
 
 namespace baton {
 namespace {
@@ -373,42 +374,6 @@ v1::FinishReason ToProto(FinishReason reason) {
       return v1::FINISH_REASON_CANCELLED;
   }
   return v1::FINISH_REASON_UNSPECIFIED;
-}
-
-SamplingParams FromProto(const v1::Sampling& proto) {
-  SamplingParams params;
-  params.max_tokens = proto.max_tokens();
-  if (proto.has_temperature()) params.temperature = proto.temperature();
-  if (proto.has_top_k()) params.top_k = proto.top_k();
-  if (proto.has_top_p()) params.top_p = proto.top_p();
-  if (proto.has_min_p()) params.min_p = proto.min_p();
-  if (proto.has_repetition_penalty()) params.repetition_penalty = proto.repetition_penalty();
-  if (proto.has_presence_penalty()) params.presence_penalty = proto.presence_penalty();
-  if (proto.has_frequency_penalty()) params.frequency_penalty = proto.frequency_penalty();
-  if (proto.has_seed()) params.seed = proto.seed();
-  params.stop.assign(proto.stop().begin(), proto.stop().end());
-  params.stop_ids = Tokens(proto.stop_ids());
-  params.ignore_eos = proto.ignore_eos();
-  if (proto.has_logprobs()) params.logprobs = proto.logprobs();
-  return params;
-}
-
-v1::Sampling ToProto(const SamplingParams& params) {
-  v1::Sampling proto;
-  proto.set_max_tokens(params.max_tokens);
-  proto.set_temperature(params.temperature);
-  proto.set_top_k(params.top_k);
-  proto.set_top_p(params.top_p);
-  proto.set_min_p(params.min_p);
-  proto.set_repetition_penalty(params.repetition_penalty);
-  proto.set_presence_penalty(params.presence_penalty);
-  proto.set_frequency_penalty(params.frequency_penalty);
-  if (params.seed) proto.set_seed(*params.seed);
-  proto.mutable_stop()->Assign(params.stop.begin(), params.stop.end());
-  proto.mutable_stop_ids()->Assign(params.stop_ids.begin(), params.stop_ids.end());
-  proto.set_ignore_eos(params.ignore_eos);
-  if (params.logprobs) proto.set_logprobs(*params.logprobs);
-  return proto;
 }
 
 }  // namespace baton

@@ -43,8 +43,5 @@ RequestFailed FromProto(const worker::v1::RequestFailed& proto);
 
 v1::TokenLogprobs ToProto(const TokenLogprobs& logprobs);
 v1::FinishReason ToProto(FinishReason reason);
-// Unset fields get their defaults; max_tokens stays 0 where unset. Values are not checked: Validate does that.
-SamplingParams FromProto(const v1::Sampling& proto);
-v1::Sampling ToProto(const SamplingParams& params);
 
 }  // namespace baton

@@ -28,7 +28,7 @@ ClientRequest SimulatedRouter::Read(SimulatedRequest request) const {
   read.spec.cache_domain = std::move(request.cache_domain);
   read.segments = std::move(request.segments);
   read.join = request.join;
-  read.spec.sampling.temperature = 0;
+  read.spec.sampling.draw.temperature = 0;
   read.spec.sampling.max_tokens = request.max_tokens;
   read.spec.sampling.ignore_eos = true;
   read.spec.sampling.stop = std::move(request.stop);

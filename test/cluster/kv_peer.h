@@ -77,7 +77,7 @@ class KvPeer {
     job.spec.cache_domain = salt;
     job.decode_incarnation = info_.incarnation;
     job.blocks = kKvBlocks;
-    job.spec.sampling.temperature = 0;
+    job.spec.sampling.draw.temperature = 0;
     job.spec.sampling.max_tokens = 12;
     job.spec.sampling.ignore_eos = true;
     return job;

@@ -59,7 +59,7 @@ TEST_CASE("unset sampling fields have the documented defaults") {
   const auto read = ReadRequest(Text("hello"), OneByteModel(), absl::UnixEpoch());
   REQUIRE(read.ok());
   CHECK(read->spec.sampling.max_tokens == 59);  // what the context has left is less than 512
-  CHECK(read->spec.sampling.temperature == 1);
+  CHECK(read->spec.sampling.draw.temperature == 1);
   CHECK_FALSE(read->spec.sampling.seed.has_value());
   CHECK(read->spec.priority == 0);
   CHECK_FALSE(read->prefill_only);
@@ -69,20 +69,20 @@ TEST_CASE("what the client leaves unset is the model's default, and what it sets
   std::vector<ServedModel> list;
   list.push_back(ByteModel("bytes"));
   SamplingParams& defaults = list[0].sampling;
-  defaults.temperature = 0.5f;
-  defaults.top_k = 20;
-  defaults.top_p = 0.25f;
-  defaults.min_p = 0.125f;
-  defaults.repetition_penalty = 1.5f;
+  defaults.draw.temperature = 0.5f;
+  defaults.draw.top_k = 20;
+  defaults.draw.top_p = 0.25f;
+  defaults.draw.min_p = 0.125f;
+  defaults.draw.repetition_penalty = 1.5f;
   const ServedModels models(std::move(list));
   v1::GenerateRequest request = Text("hello");
   auto read = ReadRequest(request, models, absl::UnixEpoch());
   REQUIRE(read.ok());
-  CHECK(read->spec.sampling.temperature == 0.5f);
-  CHECK(read->spec.sampling.top_k == 20);
-  CHECK(read->spec.sampling.top_p == 0.25f);
-  CHECK(read->spec.sampling.min_p == 0.125f);
-  CHECK(read->spec.sampling.repetition_penalty == 1.5f);
+  CHECK(read->spec.sampling.draw.temperature == 0.5f);
+  CHECK(read->spec.sampling.draw.top_k == 20);
+  CHECK(read->spec.sampling.draw.top_p == 0.25f);
+  CHECK(read->spec.sampling.draw.min_p == 0.125f);
+  CHECK(read->spec.sampling.draw.repetition_penalty == 1.5f);
 
   v1::Sampling& given = *request.mutable_sampling();
   given.set_temperature(0);
@@ -92,11 +92,11 @@ TEST_CASE("what the client leaves unset is the model's default, and what it sets
   given.set_repetition_penalty(1);
   read = ReadRequest(request, models, absl::UnixEpoch());
   REQUIRE(read.ok());
-  CHECK(read->spec.sampling.temperature == 0);
-  CHECK(read->spec.sampling.top_k == 0);
-  CHECK(read->spec.sampling.top_p == 1);
-  CHECK(read->spec.sampling.min_p == 0);
-  CHECK(read->spec.sampling.repetition_penalty == 1);
+  CHECK(read->spec.sampling.draw.temperature == 0);
+  CHECK(read->spec.sampling.draw.top_k == 0);
+  CHECK(read->spec.sampling.draw.top_p == 1);
+  CHECK(read->spec.sampling.draw.min_p == 0);
+  CHECK(read->spec.sampling.draw.repetition_penalty == 1);
 }
 
 TEST_CASE("a bad field is refused by name, value and limit") {

@@ -38,7 +38,7 @@ class Life {
   }
 
  private:
-  static constexpr SampleSpec kGreedy{.temperature = 0};
+  static constexpr SampleSpec kGreedy{.draw = {.temperature = 0}};
 
   void Prefill(const Batch& batch, Record& record) {
     const auto view = Pass(

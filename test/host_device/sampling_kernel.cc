@@ -29,8 +29,9 @@ void Penalise(const SamplingArgs& args, const SamplingRow& row, std::vector<floa
     if (seen.id >= args.vocab) continue;
     float& logit = logits[static_cast<size_t>(seen.id)];
     args.seen_logits[i] = logit;  // where the kernel keeps what it puts back
-    logit = logit > 0 ? logit / row.repetition_penalty : logit * row.repetition_penalty;
-    if (seen.outputs > 0) logit -= row.presence_penalty + row.frequency_penalty * static_cast<float>(seen.outputs);
+    logit = logit > 0 ? logit / row.draw.repetition_penalty : logit * row.draw.repetition_penalty;
+    if (seen.outputs == 0) continue;
+    logit -= row.draw.presence_penalty + row.draw.frequency_penalty * static_cast<float>(seen.outputs);
   }
 }
 
@@ -39,29 +40,29 @@ double Sum(const std::vector<Candidate>& candidates) {
                          [](double sum, const Candidate& c) { return sum + c.weight; });
 }
 
-void Filter(const SamplingRow& row, std::vector<Candidate>& candidates) {
+void Filter(const DrawParams& draw, std::vector<Candidate>& candidates) {
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.weight > b.weight; });
-  if (row.top_k > 0 && row.top_k < std::ssize(candidates)) candidates.resize(static_cast<size_t>(row.top_k));
-  if (row.top_p < 1) {
-    const double enough = double{row.top_p} * Sum(candidates);
+  if (draw.top_k > 0 && draw.top_k < std::ssize(candidates)) candidates.resize(static_cast<size_t>(draw.top_k));
+  if (draw.top_p < 1) {
+    const double enough = double{draw.top_p} * Sum(candidates);
     size_t kept = 0;
     for (double sum = 0; kept < candidates.size() && sum < enough; ++kept) sum += candidates[kept].weight;
     candidates.resize(std::max<size_t>(kept, 1));
   }
-  std::erase_if(candidates, [&](const Candidate& c) { return c.weight < double{row.min_p}; });
+  std::erase_if(candidates, [&](const Candidate& c) { return c.weight < double{draw.min_p}; });
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
 }
 
 int32_t Choose(const SamplingRow& row, const std::vector<float>& logits) {
   const int32_t largest = Largest(logits);
-  if (row.temperature < 1e-5f || row.top_k == 1) return largest;
+  if (row.draw.temperature < 1e-5f || row.draw.top_k == 1) return largest;
   std::vector<Candidate> candidates;
   for (int32_t id = 0; id < std::ssize(logits); ++id) {
-    const float above = (logits[static_cast<size_t>(id)] - logits[static_cast<size_t>(largest)]) / row.temperature;
+    const float above = (logits[static_cast<size_t>(id)] - logits[static_cast<size_t>(largest)]) / row.draw.temperature;
     candidates.push_back({id, std::exp(double{above})});
   }
-  Filter(row, candidates);
+  Filter(row.draw, candidates);
   double left = row.uniform * Sum(candidates);
   for (const Candidate& c : candidates) {
     left -= c.weight;

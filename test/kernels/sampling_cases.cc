@@ -67,7 +67,7 @@ struct Launched {
              .maxima = maxima.data()} {}
 };
 
-bool Greedy(const SamplingRow& params) { return params.temperature < 1e-5f || params.top_k == 1; }
+bool Greedy(const SamplingRow& params) { return params.draw.temperature < 1e-5f || params.draw.top_k == 1; }
 
 // A row's logits after penalties, in float as the sampler computes them.
 std::vector<float> Shaped(const Problem& problem, size_t row) {
@@ -77,9 +77,9 @@ std::vector<float> Shaped(const Problem& problem, size_t row) {
     const SeenToken& seen = problem.seen[params.seen_begin + i];
     if (seen.id >= problem.vocab) continue;
     float& logit = logits[seen.id];
-    logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+    logit = logit > 0 ? logit / params.draw.repetition_penalty : logit * params.draw.repetition_penalty;
     if (seen.outputs > 0) {
-      logit -= params.presence_penalty + params.frequency_penalty * static_cast<float>(seen.outputs);
+      logit -= params.draw.presence_penalty + params.draw.frequency_penalty * static_cast<float>(seen.outputs);
     }
   }
   return logits;
@@ -93,7 +93,7 @@ class DrawReference {
     std::iota(order_.begin(), order_.end(), 0);
     std::stable_sort(order_.begin(), order_.end(), [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
     for (size_t i = 0; i < logits.size(); ++i) {
-      weights_[i] = std::exp((double{logits[i]} - logits[order_[0]]) / params.temperature);
+      weights_[i] = std::exp((double{logits[i]} - logits[order_[0]]) / params.draw.temperature);
     }
   }
 
@@ -114,17 +114,17 @@ class DrawReference {
   // The weights, 0 for what the filters remove.
   std::vector<double> Kept(double threshold_scale) const {
     size_t size = order_.size();
-    if (params_.top_k > 0) size = std::min<size_t>(size, params_.top_k);
-    if (params_.top_p < 1) {
+    if (params_.draw.top_k > 0) size = std::min<size_t>(size, params_.draw.top_k);
+    if (params_.draw.top_p < 1) {
       double target = 0;
-      for (size_t i = 0; i < size; ++i) target += params_.top_p * threshold_scale * weights_[order_[i]];
+      for (size_t i = 0; i < size; ++i) target += params_.draw.top_p * threshold_scale * weights_[order_[i]];
       size_t n = 0;
       for (double sum = 0; n < size && sum < target; ++n) sum += weights_[order_[n]];
       size = n;
     }
-    if (params_.min_p > 0) {
+    if (params_.draw.min_p > 0) {
       size_t n = 0;
-      while (n < size && weights_[order_[n]] >= params_.min_p * threshold_scale) ++n;
+      while (n < size && weights_[order_[n]] >= params_.draw.min_p * threshold_scale) ++n;
       size = n;
     }
     std::vector<double> kept(weights_.size());
@@ -186,13 +186,7 @@ struct Choice {
 Choice ChooseOnCpu(const Problem& problem, size_t row) {
   const SamplingRow& from = problem.params[row];
   SamplingParams params;
-  params.temperature = from.temperature;
-  params.top_k = from.top_k;
-  params.top_p = from.top_p;
-  params.min_p = from.min_p;
-  params.repetition_penalty = from.repetition_penalty;
-  params.presence_penalty = from.presence_penalty;
-  params.frequency_penalty = from.frequency_penalty;
+  params.draw = from.draw;
   const std::span seen(problem.seen.begin() + from.seen_begin, static_cast<size_t>(from.seen_count));
   std::vector<TokenId> prompt;
   for (const SeenToken& token : seen) prompt.push_back(token.id);
@@ -241,21 +235,21 @@ KernelCase CheckCase(const std::string& name, const Problem& problem) {
 // Each way to choose, without `uniform`.
 std::vector<SamplingRow> Variants() {
   return {
-      {.temperature = 0},
-      {.temperature = 1, .top_k = 1},
-      {.temperature = 1},
-      {.temperature = 0.7f, .top_p = 0.9f},
-      {.temperature = 1.5f, .top_p = 0.3f},
-      {.temperature = 1, .top_p = 1e-6f},
-      {.temperature = 1, .top_k = 50},
-      {.temperature = 2, .top_k = 3},
-      {.temperature = 1, .top_k = 1 << 30},
-      {.temperature = 0.9f, .min_p = 0.1f},
-      {.temperature = 1, .top_k = 40, .top_p = 0.8f},
-      {.temperature = 3, .top_k = 20, .top_p = 0.95f, .min_p = 0.3f},
-      {.temperature = 1, .top_k = 60, .top_p = 0.999f},
-      {.temperature = 0.01f, .top_p = 0.5f},
-      {.temperature = 100, .top_p = 0.5f},
+      {.draw = {.temperature = 0}},
+      {.draw = {.temperature = 1, .top_k = 1}},
+      {.draw = {.temperature = 1}},
+      {.draw = {.temperature = 0.7f, .top_p = 0.9f}},
+      {.draw = {.temperature = 1.5f, .top_p = 0.3f}},
+      {.draw = {.temperature = 1, .top_p = 1e-6f}},
+      {.draw = {.temperature = 1, .top_k = 50}},
+      {.draw = {.temperature = 2, .top_k = 3}},
+      {.draw = {.temperature = 1, .top_k = 1 << 30}},
+      {.draw = {.temperature = 0.9f, .min_p = 0.1f}},
+      {.draw = {.temperature = 1, .top_k = 40, .top_p = 0.8f}},
+      {.draw = {.temperature = 3, .top_k = 20, .top_p = 0.95f, .min_p = 0.3f}},
+      {.draw = {.temperature = 1, .top_k = 60, .top_p = 0.999f}},
+      {.draw = {.temperature = 0.01f, .top_p = 0.5f}},
+      {.draw = {.temperature = 100, .top_p = 0.5f}},
   };
 }
 
@@ -268,9 +262,9 @@ Problem MakeProblem(int32_t vocab, const std::function<float(float)>& shape, std
       for (SamplingRow params : Variants()) {
         int32_t drawn = 0;  // before this
         if (penalised) {
-          params.repetition_penalty = again ? 1.3f : 0.8f;
-          params.presence_penalty = again ? -0.5f : 0.25f;
-          params.frequency_penalty = 0.1f;
+          params.draw.repetition_penalty = again ? 1.3f : 0.8f;
+          params.draw.presence_penalty = again ? -0.5f : 0.25f;
+          params.draw.frequency_penalty = 0.1f;
           params.seen_begin = static_cast<int32_t>(problem.seen.size());
           const std::vector<int64_t> ids = RandomOrder(vocab + 2, random);  // two are past the vocabulary
           params.seen_count = std::min(vocab + 2, 40);
@@ -280,7 +274,7 @@ Problem MakeProblem(int32_t vocab, const std::function<float(float)>& shape, std
           }
         }
         const uint64_t seed = random();
-        const bool last = again && params.top_k == 3;  // the largest draw that there is
+        const bool last = again && params.draw.top_k == 3;  // the largest draw that there is
         params.uniform = last ? 1 - 0x1p-53 : UniformAt(seed, drawn);
         problem.seeds.push_back(last ? std::nullopt : std::optional(seed));
         problem.params.push_back(params);
@@ -302,7 +296,7 @@ Problem UnusualRows(int32_t vocab) {
   Problem problem{.vocab = vocab, .stride = (vocab + 3) / 4 * 4, .params = {}, .seen = {{}}, .logits = {}, .seeds = {}};
   const auto add = [&](int32_t id, float logit, float others) {
     for (const float temperature : {0.0f, 1.0f}) {
-      problem.params.push_back({.temperature = temperature, .top_p = 0.9f, .uniform = UniformAt(kSeed, 0)});
+      problem.params.push_back({.draw = {.temperature = temperature, .top_p = 0.9f}, .uniform = UniformAt(kSeed, 0)});
       problem.seeds.push_back(kSeed);
       problem.logits.resize(problem.params.size() * problem.stride, others);
       problem.logits[problem.logits.size() - problem.stride + id] = logit;
@@ -348,13 +342,13 @@ std::vector<KernelCase> BenchCases(std::mt19937_64& random) {
     SamplingRow params;
   };
   const Bench benches[] = {
-      {"greedy", kRows, {.temperature = 0}},
-      {"greedy", 1, {.temperature = 0}},
-      {"temperature", kRows, {.temperature = 0.7f}},
-      {"top-p 0.9", kRows, {.temperature = 0.7f, .top_p = 0.9f}},
-      {"top-p 0.9", 1, {.temperature = 0.7f, .top_p = 0.9f}},
-      {"top-k 50", kRows, {.temperature = 0.7f, .top_k = 50}},
-      {"top-k 50 top-p 0.9", kRows, {.temperature = 0.7f, .top_k = 50, .top_p = 0.9f}},
+      {"greedy", kRows, {.draw = {.temperature = 0}}},
+      {"greedy", 1, {.draw = {.temperature = 0}}},
+      {"temperature", kRows, {.draw = {.temperature = 0.7f}}},
+      {"top-p 0.9", kRows, {.draw = {.temperature = 0.7f, .top_p = 0.9f}}},
+      {"top-p 0.9", 1, {.draw = {.temperature = 0.7f, .top_p = 0.9f}}},
+      {"top-k 50", kRows, {.draw = {.temperature = 0.7f, .top_k = 50}}},
+      {"top-k 50 top-p 0.9", kRows, {.draw = {.temperature = 0.7f, .top_k = 50, .top_p = 0.9f}}},
   };
   std::uniform_real_distribution<double> uniform(0, 1);
   std::vector<KernelCase> cases;

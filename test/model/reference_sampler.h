@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
+#include "model/draw_params.h"
 #include "model/logits.h"
 #include "model/sample_spec.h"
-#include "model/sampling_params.h"
 
 namespace baton {
 
@@ -19,28 +19,28 @@ struct Naive {
   std::map<TokenId, double> probabilities;
   double slack = 1;
 };
-inline Naive NaiveFilter(std::span<const float> logits, const SamplingParams& params) {
+inline Naive NaiveFilter(std::span<const float> logits, const DrawParams& draw) {
   std::vector<TokenId> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](TokenId a, TokenId b) { return logits[a] > logits[b]; });
   std::vector<double> w;
-  for (const TokenId id : order) w.push_back(std::exp((double{logits[id]} - logits[order[0]]) / params.temperature));
+  for (const TokenId id : order) w.push_back(std::exp((double{logits[id]} - logits[order[0]]) / draw.temperature));
   Naive result;
   size_t kept = w.size();
-  if (params.top_k > 0) kept = std::min<size_t>(kept, params.top_k);
-  if (params.top_p < 1) {
-    const double target = params.top_p * std::accumulate(w.begin(), w.begin() + kept, 0.0);
+  if (draw.top_k > 0) kept = std::min<size_t>(kept, draw.top_k);
+  if (draw.top_p < 1) {
+    const double target = draw.top_p * std::accumulate(w.begin(), w.begin() + kept, 0.0);
     double sum = 0;
     size_t n = 0;
     while (n < kept && sum < target) sum += w[n++];
     result.slack = std::min({result.slack, (sum - target) / target, (target - (sum - w[n - 1])) / target});
     kept = n;
   }
-  if (params.min_p > 0) {
+  if (draw.min_p > 0) {
     size_t n = 0;
-    while (n < kept && w[n] >= params.min_p) ++n;
+    while (n < kept && w[n] >= draw.min_p) ++n;
     for (size_t i : {n - 1, n}) {
-      if (i < w.size()) result.slack = std::min(result.slack, std::abs(w[i] - params.min_p));
+      if (i < w.size()) result.slack = std::min(result.slack, std::abs(w[i] - draw.min_p));
     }
     kept = n;
   }
@@ -53,8 +53,9 @@ inline std::vector<float> NaivePenalties(std::span<const float> logits, const Sa
   std::vector<float> penalised(logits.begin(), logits.end());
   for (const SeenToken& seen : spec.seen) {
     float& logit = penalised[static_cast<size_t>(seen.id)];
-    logit = logit > 0 ? logit / spec.repetition_penalty : logit * spec.repetition_penalty;
-    if (seen.outputs > 0) logit -= spec.presence_penalty + spec.frequency_penalty * static_cast<float>(seen.outputs);
+    logit = logit > 0 ? logit / spec.draw.repetition_penalty : logit * spec.draw.repetition_penalty;
+    if (seen.outputs == 0) continue;
+    logit -= spec.draw.presence_penalty + spec.draw.frequency_penalty * static_cast<float>(seen.outputs);
   }
   return penalised;
 }
@@ -67,11 +68,11 @@ inline SampledToken NaiveSample(std::span<const float> logits, const SampleSpec&
   double sum = 0;
   for (const float logit : logits) sum += std::exp(double{logit} - max);
 
-  const bool greedy = spec.temperature < 1e-5f;
-  const Naive naive = NaiveFilter(NaivePenalties(logits, spec), {.temperature = greedy ? 1 : spec.temperature,
-                                                                 .top_k = greedy ? 1 : spec.top_k,
-                                                                 .top_p = spec.top_p,
-                                                                 .min_p = spec.min_p});
+  const bool greedy = spec.draw.temperature < 1e-5f;
+  DrawParams draw = spec.draw;
+  if (greedy) draw.temperature = 1;
+  if (greedy) draw.top_k = 1;
+  const Naive naive = NaiveFilter(NaivePenalties(logits, spec), draw);
   double least = naive.slack, left = spec.uniform;
   auto chosen = naive.probabilities.begin();
   for (auto next = chosen; left >= 0 && next != naive.probabilities.end(); ++next) {

@@ -103,7 +103,7 @@ TEST_CASE("exponential weights are within 2e-7 of the exact ones, and vanish for
 
 TEST_CASE("greedy takes the largest logit and among equals the lowest id") {
   SamplerScratch scratch;
-  SamplingParams params{.temperature = 0};
+  SamplingParams params{.draw = {.temperature = 0}};
   std::vector<float> logits(1000, -3.0f);
   Sampler sampler(params, {}, 1);
   CHECK(sampler.Sample(logits, scratch, nullptr).value() == 0);
@@ -111,8 +111,8 @@ TEST_CASE("greedy takes the largest logit and among equals the lowest id") {
   CHECK(sampler.Sample(logits, scratch, nullptr).value() == 41);
   logits[999] = 2.6f;
   CHECK(sampler.Sample(logits, scratch, nullptr).value() == 999);
-  params.temperature = 1;
-  params.top_k = 1;
+  params.draw.temperature = 1;
+  params.draw.top_k = 1;
   CHECK(Sampler(params, {}, 1).Sample(logits, scratch, nullptr).value() == 999);
 }
 
@@ -120,21 +120,21 @@ TEST_CASE("logits that are not finite fail, except -inf, which is never chosen")
   SamplerScratch scratch;
   std::vector<float> logits(64, -kInf);
   for (const float temperature : {0.0f, 1.0f}) {
-    CHECK(Sampler({.temperature = temperature}, {}, 1).Sample(logits, scratch, nullptr).status().code() ==
+    CHECK(Sampler({.draw = {.temperature = temperature}}, {}, 1).Sample(logits, scratch, nullptr).status().code() ==
           absl::StatusCode::kInternal);
     for (const float bad : {kInf, std::nanf("")}) {
       for (const size_t at : {0, 5, 63}) {
         std::vector<float> broken(64, 1.0f);
         broken[at] = bad;
-        CHECK(!Sampler({.temperature = temperature}, {}, 1).Sample(broken, scratch, nullptr).ok());
+        CHECK(!Sampler({.draw = {.temperature = temperature}}, {}, 1).Sample(broken, scratch, nullptr).ok());
       }
     }
   }
   logits[17] = -1e30f;
   for (uint64_t seed = 0; seed < 50; ++seed) {
     CHECK(Sampler({}, {}, seed).Sample(logits, scratch, nullptr).value() == 17);
-    CHECK(Sampler({.top_p = 0.5f}, {}, seed).Sample(logits, scratch, nullptr).value() == 17);
-    CHECK(Sampler({.top_k = 9, .min_p = 0.1f}, {}, seed).Sample(logits, scratch, nullptr).value() == 17);
+    CHECK(Sampler({.draw = {.top_p = 0.5f}}, {}, seed).Sample(logits, scratch, nullptr).value() == 17);
+    CHECK(Sampler({.draw = {.top_k = 9, .min_p = 0.1f}}, {}, seed).Sample(logits, scratch, nullptr).value() == 17);
   }
 }
 
@@ -147,11 +147,11 @@ TEST_CASE("filters keep exactly what a sort in double precision keeps") {
       for (float& l : logits) l = std::round(l);  // many ties
     }
     std::uniform_real_distribution<float> unit(0, 1);
-    SamplingParams params{.temperature = 0.3f + 2 * unit(rng), .seed = seed};
-    if (seed % 2) params.top_k = std::uniform_int_distribution<int>(1, 2 * static_cast<int>(vocab))(rng);
-    if (seed / 2 % 2) params.top_p = 0.05f + 0.94f * unit(rng);
-    if (seed / 4 % 2) params.min_p = 0.2f * unit(rng);
-    const Naive naive = NaiveFilter(logits, params);
+    SamplingParams params{.draw = {.temperature = 0.3f + 2 * unit(rng)}, .seed = seed};
+    if (seed % 2) params.draw.top_k = std::uniform_int_distribution<int>(1, 2 * static_cast<int>(vocab))(rng);
+    if (seed / 2 % 2) params.draw.top_p = 0.05f + 0.94f * unit(rng);
+    if (seed / 4 % 2) params.draw.min_p = 0.2f * unit(rng);
+    const Naive naive = NaiveFilter(logits, params.draw);
     if (naive.slack < 1e-5) return;
     const int draws = 300;
     std::map<TokenId, int> counts = Histogram(logits, params, draws);
@@ -173,18 +173,18 @@ TEST_CASE("draws follow the filtered distribution") {
   };
   const Case cases[] = {{{.seed = 1}, 40},
                         {{.seed = 2}, 3000},  // more than one chunk
-                        {{.temperature = 0.6f, .top_p = 0.9f, .seed = 3}, 3000},
-                        {{.temperature = 1.7f, .top_k = 50, .seed = 4}, 3000},
-                        {{.top_k = 60, .top_p = 0.8f, .min_p = 0.02f, .seed = 5}, 3000},
-                        {{.min_p = 0.01f, .seed = 6}, 3000},
-                        {{.top_k = 3000, .top_p = 1, .seed = 7}, 3000}};
+                        {{.draw = {.temperature = 0.6f, .top_p = 0.9f}, .seed = 3}, 3000},
+                        {{.draw = {.temperature = 1.7f, .top_k = 50}, .seed = 4}, 3000},
+                        {{.draw = {.top_k = 60, .top_p = 0.8f, .min_p = 0.02f}, .seed = 5}, 3000},
+                        {{.draw = {.min_p = 0.01f}, .seed = 6}, 3000},
+                        {{.draw = {.top_k = 3000, .top_p = 1}, .seed = 7}, 3000}};
   std::mt19937 rng(11);
   for (const Case& c : cases) {
     const std::vector<float> logits = RandomLogits(rng, c.vocab, 3);
     const int draws = 20000;
     int degrees = 0;
     const auto counts = Histogram(logits, c.params, draws);
-    const double statistic = ChiSquare(counts, NaiveFilter(logits, c.params).probabilities, draws, degrees);
+    const double statistic = ChiSquare(counts, NaiveFilter(logits, c.params.draw).probabilities, draws, degrees);
     INFO("seed " << *c.params.seed << ", " << degrees << " degrees, statistic " << statistic);
     REQUIRE(degrees > 3);
     CHECK(statistic < degrees + 4 * std::sqrt(2.0 * degrees));  // four standard deviations
@@ -196,20 +196,20 @@ TEST_CASE("equal logits are drawn evenly, and filters keep the lowest ids") {
   std::map<TokenId, int> counts = Histogram(logits, {.seed = 1}, 20000);
   CHECK(counts.size() > 4800);
   CHECK(counts.rbegin()->first > 4900);
-  counts = Histogram(logits, {.top_k = 10, .seed = 1}, 1000);
+  counts = Histogram(logits, {.draw = {.top_k = 10}, .seed = 1}, 1000);
   CHECK(counts.size() == 10);
   CHECK(counts.rbegin()->first == 9);
-  counts = Histogram(logits, {.top_p = 0.01f, .seed = 1}, 1000);
+  counts = Histogram(logits, {.draw = {.top_p = 0.01f}, .seed = 1}, 1000);
   CHECK(counts.size() >= 49);
   CHECK(counts.rbegin()->first <= 50);
-  CHECK(Histogram(logits, {.min_p = 0.99f, .seed = 1}, 2000).size() > 1000);
+  CHECK(Histogram(logits, {.draw = {.min_p = 0.99f}, .seed = 1}, 2000).size() > 1000);
 }
 
 TEST_CASE("the same seed gives the same tokens, another seed others, in any scratch") {
   std::mt19937 rng(5);
   const std::vector<float> logits = RandomLogits(rng, 2000, 1);
   const auto run = [&](std::optional<uint64_t> seed, uint64_t fallback, SamplerScratch scratch) {
-    Sampler sampler({.top_p = 0.95f, .seed = seed}, {}, fallback);
+    Sampler sampler({.draw = {.top_p = 0.95f}, .seed = seed}, {}, fallback);
     std::vector<TokenId> out;
     for (int i = 0; i < 30; ++i) out.push_back(sampler.Sample(logits, scratch, nullptr).value());
     return out;
@@ -242,24 +242,24 @@ TEST_CASE("penalties shift the logits as defined") {
   SECTION("repetition divides positive and multiplies negative logits, for prompt and output") {
     const std::vector<float> logits = {2.0f, 1.9f, 1.8f, -1.0f};
     const TokenId prompt[] = {0, 0};
-    Sampler sampler({.temperature = 0, .repetition_penalty = 1.08f}, prompt, 0);
+    Sampler sampler({.draw = {.temperature = 0, .repetition_penalty = 1.08f}}, prompt, 0);
     CHECK(sampler.Sample(logits, scratch, nullptr).value() == 1);  // 2 / 1.08 = 1.852 < 1.9
     CHECK(sampler.Sample(logits, scratch, nullptr).value() == 0);  // 1.852 > 1.8 > 1.9 / 1.08
     const std::vector<float> negative = {-1.0f, -1.1f};
-    Sampler other({.temperature = 0, .repetition_penalty = 1.5f}, std::span(prompt, 1), 0);
+    Sampler other({.draw = {.temperature = 0, .repetition_penalty = 1.5f}}, std::span(prompt, 1), 0);
     CHECK(other.Sample(negative, scratch, nullptr).value() == 1);
   }
   SECTION("presence counts once, over the output only") {
     const std::vector<float> logits = {1.0f, 0.7f, 0.65f};
     const TokenId prompt[] = {0};
-    Sampler sampler({.temperature = 0, .presence_penalty = 0.5f}, prompt, 0);
+    Sampler sampler({.draw = {.temperature = 0, .presence_penalty = 0.5f}}, prompt, 0);
     std::vector<TokenId> out;
     for (int i = 0; i < 5; ++i) out.push_back(sampler.Sample(logits, scratch, nullptr).value());
     CHECK(out == std::vector<TokenId>{0, 1, 2, 0, 0});
   }
   SECTION("frequency grows with each occurrence") {
     const std::vector<float> logits = {1.0f, 0.0f};
-    Sampler sampler({.temperature = 0, .frequency_penalty = 0.4f}, {}, 0);
+    Sampler sampler({.draw = {.temperature = 0, .frequency_penalty = 0.4f}}, {}, 0);
     std::vector<TokenId> out;
     for (int i = 0; i < 6; ++i) out.push_back(sampler.Sample(logits, scratch, nullptr).value());
     CHECK(out == std::vector<TokenId>{0, 0, 0, 1, 0, 1});
@@ -268,13 +268,13 @@ TEST_CASE("penalties shift the logits as defined") {
 
 SamplingParams RandomParams(std::mt19937& rng, int32_t vocab) {
   std::uniform_real_distribution<float> unit(0, 1);
-  SamplingParams params{.temperature = rng() % 4 == 0 ? 0 : 0.3f + 2 * unit(rng), .seed = rng()};
-  if (rng() % 2) params.top_k = std::uniform_int_distribution<int32_t>(1, 2 * vocab)(rng);
-  if (rng() % 2) params.top_p = 0.05f + 0.94f * unit(rng);
-  if (rng() % 2) params.min_p = 0.2f * unit(rng);
-  if (rng() % 2) params.repetition_penalty = 0.5f + 1.5f * unit(rng);
-  if (rng() % 2) params.presence_penalty = 4 * unit(rng) - 2;
-  if (rng() % 2) params.frequency_penalty = 4 * unit(rng) - 2;
+  SamplingParams params{.draw = {.temperature = rng() % 4 == 0 ? 0 : 0.3f + 2 * unit(rng)}, .seed = rng()};
+  if (rng() % 2) params.draw.top_k = std::uniform_int_distribution<int32_t>(1, 2 * vocab)(rng);
+  if (rng() % 2) params.draw.top_p = 0.05f + 0.94f * unit(rng);
+  if (rng() % 2) params.draw.min_p = 0.2f * unit(rng);
+  if (rng() % 2) params.draw.repetition_penalty = 0.5f + 1.5f * unit(rng);
+  if (rng() % 2) params.draw.presence_penalty = 4 * unit(rng) - 2;
+  if (rng() % 2) params.draw.frequency_penalty = 4 * unit(rng) - 2;
   return params;
 }
 
@@ -306,15 +306,15 @@ TEST_CASE("who chooses by Spec and tells Accept gets the tokens and log probabil
 
 TEST_CASE("a Spec names the next draw, and seen tokens only for penalties") {
   const TokenId prompt[] = {3, 1, 3};
-  Sampler plain({.top_k = 7, .min_p = 0.25f, .seed = 5}, prompt, 0);
-  CHECK(plain.Spec().top_k == 7);
-  CHECK(plain.Spec().min_p == 0.25f);
+  Sampler plain({.draw = {.top_k = 7, .min_p = 0.25f}, .seed = 5}, prompt, 0);
+  CHECK(plain.Spec().draw.top_k == 7);
+  CHECK(plain.Spec().draw.min_p == 0.25f);
   CHECK(plain.Spec().uniform == UniformAt(5, 0));
   plain.Accept(2);
   CHECK(plain.Spec().uniform == UniformAt(5, 1));
   CHECK(plain.Spec().seen.empty());
 
-  Sampler penalised({.presence_penalty = 1}, prompt, 6);
+  Sampler penalised({.draw = {.presence_penalty = 1}}, prompt, 6);
   for (const TokenId id : {1, 2, 1}) penalised.Accept(id);
   const SampleSpec spec = penalised.Spec();
   CHECK(spec.uniform == UniformAt(6, 3));
@@ -344,7 +344,7 @@ TEST_CASE("log probabilities are of the raw distribution, the top sorted by like
   double sum = 0;
   for (const float l : logits) sum += std::exp(double{l});
   const TokenId prompt[] = {17};
-  Sampler sampler({.temperature = 0.2f, .top_p = 0.5f, .repetition_penalty = 5, .logprobs = 6}, prompt, 8);
+  Sampler sampler({.draw = {.temperature = 0.2f, .top_p = 0.5f, .repetition_penalty = 5}, .logprobs = 6}, prompt, 8);
   SamplerScratch scratch;
   TokenLogprobs logprobs;
   const TokenId id = sampler.Sample(logits, scratch, &logprobs).value();
@@ -356,7 +356,7 @@ TEST_CASE("log probabilities are of the raw distribution, the top sorted by like
   std::sort(sorted.rbegin(), sorted.rend());
   for (size_t i = 0; i < 6; ++i) CHECK(logprobs.top[i].second == Approx(sorted[i] - std::log(sum)).margin(1e-5));
 
-  Sampler chosen_only({.temperature = 0, .logprobs = 0}, {}, 8);
+  Sampler chosen_only({.draw = {.temperature = 0}, .logprobs = 0}, {}, 8);
   CHECK(chosen_only.Sample(logits, scratch, &logprobs).value() == 17);
   CHECK(logprobs.top.empty());
   const std::vector<float> two = {0.5f, 0.5f};

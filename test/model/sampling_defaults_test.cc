@@ -18,21 +18,21 @@ TEST_CASE("sampling defaults are those of generation_config.json") {
       LoadDefaults(R"({"do_sample": true, "temperature": 0.5, "top_k": 20, "top_p": 0.25, "min_p": 0.125,
                                "repetition_penalty": 1.5, "eos_token_id": [1, 2]})");
   REQUIRE(params.ok());
-  CHECK(params->temperature == 0.5f);
-  CHECK(params->top_k == 20);
-  CHECK(params->top_p == 0.25f);
-  CHECK(params->min_p == 0.125f);
-  CHECK(params->repetition_penalty == 1.5f);
+  CHECK(params->draw.temperature == 0.5f);
+  CHECK(params->draw.top_k == 20);
+  CHECK(params->draw.top_p == 0.25f);
+  CHECK(params->draw.min_p == 0.125f);
+  CHECK(params->draw.repetition_penalty == 1.5f);
 }
 
 TEST_CASE("what the file leaves out, or says is off, changes nothing") {
   for (const char* file : {"{}", R"({"temperature": null, "top_k": -1})", R"({"top_k": 0})"}) {
     const auto params = LoadDefaults(file);
     REQUIRE(params.ok());
-    CHECK(params->temperature == 1);
-    CHECK(params->top_k == 0);
-    CHECK(params->top_p == 1);
-    CHECK(params->repetition_penalty == 1);
+    CHECK(params->draw.temperature == 1);
+    CHECK(params->draw.top_k == 0);
+    CHECK(params->draw.top_p == 1);
+    CHECK(params->draw.repetition_penalty == 1);
   }
   CHECK(LoadSamplingDefaults("/nonexistent").ok());
 }

@@ -20,13 +20,13 @@ SamplingParams Valid() {
 TEST_CASE("ordinary sampling parameters and those at their limits are valid") {
   CHECK(Validate(Valid(), kVocab).ok());
   SamplingParams params = Valid();
-  params.temperature = 0;
-  params.top_k = std::numeric_limits<int32_t>::max();
-  params.top_p = 1e-6f;
-  params.min_p = 0.999f;
-  params.repetition_penalty = 0.01f;
-  params.presence_penalty = -2;
-  params.frequency_penalty = 2;
+  params.draw.temperature = 0;
+  params.draw.top_k = std::numeric_limits<int32_t>::max();
+  params.draw.top_p = 1e-6f;
+  params.draw.min_p = 0.999f;
+  params.draw.repetition_penalty = 0.01f;
+  params.draw.presence_penalty = -2;
+  params.draw.frequency_penalty = 2;
   params.max_tokens = std::numeric_limits<int32_t>::max();
   params.stop.assign(64, std::string(1024, 'x'));
   params.stop[0] = "\u00e9\u20ac\U0001F600";
@@ -43,22 +43,22 @@ TEST_CASE("what is out of range is refused with the field's name") {
     std::function<void(SamplingParams&)> set;
   };
   const Case cases[] = {
-      {"temperature", [&](auto& p) { p.temperature = nan; }},
-      {"temperature", [&](auto& p) { p.temperature = -0.1f; }},
-      {"temperature", [&](auto& p) { p.temperature = inf; }},
-      {"top_k", [&](auto& p) { p.top_k = -1; }},
-      {"top_p", [&](auto& p) { p.top_p = 0; }},
-      {"top_p", [&](auto& p) { p.top_p = 1.01f; }},
-      {"top_p", [&](auto& p) { p.top_p = nan; }},
-      {"min_p", [&](auto& p) { p.min_p = 1; }},
-      {"min_p", [&](auto& p) { p.min_p = nan; }},
-      {"min_p", [&](auto& p) { p.min_p = -0.5f; }},
-      {"repetition_penalty", [&](auto& p) { p.repetition_penalty = 0; }},
-      {"repetition_penalty", [&](auto& p) { p.repetition_penalty = nan; }},
-      {"repetition_penalty", [&](auto& p) { p.repetition_penalty = inf; }},
-      {"presence_penalty", [&](auto& p) { p.presence_penalty = 2.1f; }},
-      {"presence_penalty", [&](auto& p) { p.presence_penalty = nan; }},
-      {"frequency_penalty", [&](auto& p) { p.frequency_penalty = -2.1f; }},
+      {"temperature", [&](auto& p) { p.draw.temperature = nan; }},
+      {"temperature", [&](auto& p) { p.draw.temperature = -0.1f; }},
+      {"temperature", [&](auto& p) { p.draw.temperature = inf; }},
+      {"top_k", [&](auto& p) { p.draw.top_k = -1; }},
+      {"top_p", [&](auto& p) { p.draw.top_p = 0; }},
+      {"top_p", [&](auto& p) { p.draw.top_p = 1.01f; }},
+      {"top_p", [&](auto& p) { p.draw.top_p = nan; }},
+      {"min_p", [&](auto& p) { p.draw.min_p = 1; }},
+      {"min_p", [&](auto& p) { p.draw.min_p = nan; }},
+      {"min_p", [&](auto& p) { p.draw.min_p = -0.5f; }},
+      {"repetition_penalty", [&](auto& p) { p.draw.repetition_penalty = 0; }},
+      {"repetition_penalty", [&](auto& p) { p.draw.repetition_penalty = nan; }},
+      {"repetition_penalty", [&](auto& p) { p.draw.repetition_penalty = inf; }},
+      {"presence_penalty", [&](auto& p) { p.draw.presence_penalty = 2.1f; }},
+      {"presence_penalty", [&](auto& p) { p.draw.presence_penalty = nan; }},
+      {"frequency_penalty", [&](auto& p) { p.draw.frequency_penalty = -2.1f; }},
       {"max_tokens", [&](auto& p) { p.max_tokens = 0; }},
       {"max_tokens", [&](auto& p) { p.max_tokens = -5; }},
       {"logprobs", [&](auto& p) { p.logprobs = 21; }},

@@ -30,13 +30,13 @@ class RandomSpec {
  private:
   SamplingParams DrawSampling() {
     SamplingParams params;
-    if (Half()) params.temperature = Float();
-    if (Half()) params.top_k = Int(0, 100);
-    if (Half()) params.top_p = Float();
-    if (Half()) params.min_p = Float();
-    if (Half()) params.repetition_penalty = Float();
-    if (Half()) params.presence_penalty = -Float();
-    if (Half()) params.frequency_penalty = -Float();
+    if (Half()) params.draw.temperature = Float();
+    if (Half()) params.draw.top_k = Int(0, 100);
+    if (Half()) params.draw.top_p = Float();
+    if (Half()) params.draw.min_p = Float();
+    if (Half()) params.draw.repetition_penalty = Float();
+    if (Half()) params.draw.presence_penalty = -Float();
+    if (Half()) params.draw.frequency_penalty = -Float();
     if (Half()) params.seed = rng_();
     if (Half()) params.max_tokens = Int(1, 100'000);
     if (Half()) params.stop = Many<std::string>([this] { return Word(); });
@@ -60,13 +60,13 @@ class RandomSpec {
 };
 
 void CheckSame(const SamplingParams& a, const SamplingParams& b) {
-  CHECK(a.temperature == b.temperature);
-  CHECK(a.top_k == b.top_k);
-  CHECK(a.top_p == b.top_p);
-  CHECK(a.min_p == b.min_p);
-  CHECK(a.repetition_penalty == b.repetition_penalty);
-  CHECK(a.presence_penalty == b.presence_penalty);
-  CHECK(a.frequency_penalty == b.frequency_penalty);
+  CHECK(a.draw.temperature == b.draw.temperature);
+  CHECK(a.draw.top_k == b.draw.top_k);
+  CHECK(a.draw.top_p == b.draw.top_p);
+  CHECK(a.draw.min_p == b.draw.min_p);
+  CHECK(a.draw.repetition_penalty == b.draw.repetition_penalty);
+  CHECK(a.draw.presence_penalty == b.draw.presence_penalty);
+  CHECK(a.draw.frequency_penalty == b.draw.frequency_penalty);
   CHECK(a.seed == b.seed);
   CHECK(a.max_tokens == b.max_tokens);
   CHECK(a.stop == b.stop);

@@ -78,7 +78,7 @@ inline DecodeJob TestJob(RequestId id, std::vector<TokenId> tokens, int32_t max_
   job.request_id = std::move(id);
   job.spec.tokens = std::move(tokens);
   job.decode_incarnation = Incarnation(5);
-  job.spec.sampling.temperature = 0;
+  job.spec.sampling.draw.temperature = 0;
   job.spec.sampling.max_tokens = max_tokens;
   return job;
 }

@@ -8,6 +8,7 @@ from unittest import mock
 
 import grpc
 from baton_client import AsyncClient, BatonError, Client, Message, Options, Sampling
+from baton_client.messages import MESSAGES
 from serving import Server
 
 GREEDY = Sampling(temperature=0, repetition_penalty=1, max_tokens=8, ignore_eos=True)
@@ -35,6 +36,12 @@ class MergeTest(unittest.TestCase):
     def test_a_field_that_is_empty_or_zero_is_the_runs_own(self):
         self.assertEqual(OWN.merged_over(WORKFLOW), OWN)
         self.assertEqual(OWN.merged_over(Options()), OWN)
+
+
+class SamplingTest(unittest.TestCase):
+    def test_it_has_the_fields_of_the_protocol(self):
+        self.assertEqual({field.name for field in dataclasses.fields(Sampling)},
+                         set(MESSAGES["Sampling"].DESCRIPTOR.fields_by_name))
 
 
 class SentTest(unittest.TestCase):

@@ -20,16 +20,10 @@ absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, Upload
   if (vocab_ > cuda::kMaxSampledVocab) return absl::OkStatus();
   int32_t seen = 0;
   for (size_t i = 0; i < specs.size(); ++i) {
-    const SampleSpec spec = specs[i] != nullptr ? *specs[i] : SampleSpec{.temperature = 0};
+    const SampleSpec spec = specs[i] != nullptr ? *specs[i] : SampleSpec{.draw = {.temperature = 0}};
     sampled[i] = specs[i] != nullptr;
     any_ = any_ || sampled[i];
-    rows_.push_back({.temperature = spec.temperature,
-                     .top_k = spec.top_k,
-                     .top_p = spec.top_p,
-                     .min_p = spec.min_p,
-                     .repetition_penalty = spec.repetition_penalty,
-                     .presence_penalty = spec.presence_penalty,
-                     .frequency_penalty = spec.frequency_penalty,
+    rows_.push_back({.draw = spec.draw,
                      .seen_begin = seen,
                      .seen_count = static_cast<int32_t>(spec.seen.size()),
                      .uniform = spec.uniform});

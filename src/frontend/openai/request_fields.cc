@@ -6,34 +6,67 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "frontend/openai/agent_fields.h"
+#include "model/sampling_params.h"
+#include "rpc/sampling_convert.h"
 
 namespace baton {
 namespace {
 
-void ReadStops(FieldReader& body, v1::Sampling& sampling) {
-  const Json* stop = body.Any("stop");
-  if (stop == nullptr) return;
-  if (stop->is_string()) {
-    sampling.add_stop(stop->get_ref<const std::string&>());
-    return;
-  }
-  if (!stop->is_array()) return body.RefuseType("stop", "a string or a list of strings", *stop);
-  for (size_t i = 0; i < stop->size(); ++i) {
-    const Json& element = (*stop)[i];
-    if (!element.is_string()) return body.Check(WrongType(ElementPath("stop", i), "a string", element));
-    sampling.add_stop(element.get_ref<const std::string&>());
-  }
-}
+// Reads one parameter into a value, by the value's type. It returns whether the body has the parameter.
+struct ParamReader {
+  FieldReader& body;
+  const SamplingField& field;
 
-void ReadStopIds(FieldReader& body, v1::Sampling& sampling) {
-  const Json* ids = body.Array("stop_token_ids");
-  if (ids == nullptr) return;
-  for (size_t i = 0; i < ids->size(); ++i) {
-    const auto id = AsInteger((*ids)[i], 0, std::numeric_limits<TokenId>::max());
-    if (!id) return body.Check(WrongType(ElementPath("stop_token_ids", i), "a token id", (*ids)[i]));
-    sampling.add_stop_ids(static_cast<TokenId>(*id));
+  bool operator()(float& value) const { return Take(body.Number(field.json), value); }
+  bool operator()(int32_t& value) const {
+    const bool read = Take(body.Integer32(field.json), value);
+    if (read && field.zero_is_off && value == -1) value = 0;
+    return read;
   }
-}
+  bool operator()(bool& value) const { return Take(body.Bool(field.json), value); }
+  bool operator()(std::optional<int32_t>& value) const { return Take(body.Integer32(field.json), value); }
+  bool operator()(std::optional<uint64_t>& value) const {
+    const auto read = body.Integer(field.json);
+    if (read) value = static_cast<uint64_t>(*read);
+    return read.has_value();
+  }
+  bool operator()(std::vector<std::string>& texts) const {
+    const Json* list = body.Any(field.json);
+    if (list == nullptr) return false;
+    if (list->is_string()) {
+      texts.push_back(list->get<std::string>());
+      return true;
+    }
+    if (!list->is_array()) return Refuse(field.json, "a string or a list of strings", *list);
+    for (size_t i = 0; i < list->size(); ++i) {
+      const Json& element = (*list)[i];
+      if (!element.is_string()) return Refuse(ElementPath(field.json, i), "a string", element);
+      texts.push_back(element.get<std::string>());
+    }
+    return true;
+  }
+  bool operator()(std::vector<TokenId>& ids) const {
+    const Json* list = body.Array(field.json);
+    if (list == nullptr) return false;
+    for (size_t i = 0; i < list->size(); ++i) {
+      const auto id = AsInteger((*list)[i], 0, std::numeric_limits<TokenId>::max());
+      if (!id) return Refuse(ElementPath(field.json, i), "a token id", (*list)[i]);
+      ids.push_back(static_cast<TokenId>(*id));
+    }
+    return true;
+  }
+
+ private:
+  template <typename Read, typename T>
+  static bool Take(const std::optional<Read>& read, T& value) {
+    if (read) value = *read;
+    return read.has_value();
+  }
+  bool Refuse(std::string_view name, std::string_view expected, const Json& got) const {
+    body.RefuseType(name, expected, got);
+    return false;
+  }
+};
 
 void ReadStreamOptions(FieldReader& body, CompletionCall& call) {
   const Json* object = body.Object("stream_options");
@@ -68,17 +101,13 @@ constexpr std::array kFixedFields = {
 };
 
 void ReadSampling(FieldReader& body, v1::Sampling& sampling) {
-  if (const auto value = body.Number("temperature")) sampling.set_temperature(*value);
-  if (const auto value = body.Number("top_p")) sampling.set_top_p(*value);
-  if (const auto value = body.Integer32("top_k")) sampling.set_top_k(*value == -1 ? 0 : *value);  // -1: off, with vLLM
-  if (const auto value = body.Number("min_p")) sampling.set_min_p(*value);
-  if (const auto value = body.Number("repetition_penalty")) sampling.set_repetition_penalty(*value);
-  if (const auto value = body.Number("presence_penalty")) sampling.set_presence_penalty(*value);
-  if (const auto value = body.Number("frequency_penalty")) sampling.set_frequency_penalty(*value);
-  if (const auto value = body.Integer("seed")) sampling.set_seed(static_cast<uint64_t>(*value));
-  if (const auto value = body.Bool("ignore_eos")) sampling.set_ignore_eos(*value);
-  ReadStops(body, sampling);
-  ReadStopIds(body, sampling);
+  SamplingParams params;
+  for (const SamplingField& field : SamplingFields()) {
+    if (field.json.empty()) continue;
+    bool read = false;
+    VisitValue(params, field, [&](auto& value) { read = ParamReader{body, field}(value); });
+    if (read) SetField(params, field, sampling);
+  }
 }
 
 void ReadAnswerFields(FieldReader& body, CompletionCall& call) {

@@ -250,7 +250,7 @@ TEST_CASE("streams that come, grow and go decode as on the CPU backend, and have
   const ModelConfig shape = LlamaShape(DType::kBF16);
   const auto vocab = static_cast<size_t>(shape.vocab);
   const RandomWeights weights(shape, 17);
-  const SampleSpec greedy{.temperature = 0};
+  const SampleSpec greedy{.draw = {.temperature = 0}};
   for (const bool same_bits : {false, true}) {
     for (const uint32_t seed : {1u, 2u, 3u}) {
       INFO("same bits " << same_bits << ", seed " << seed);
@@ -313,11 +313,11 @@ TEST_CASE("the device chooses the tokens that the sampler would, and gives logit
 
   std::vector<Sampler> samplers;
   for (const SamplingParams& params :
-       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0.8f, .seed = 3},
-        SamplingParams{.temperature = 1.2f, .top_k = 40, .seed = 4}, SamplingParams{.top_p = 0.8f, .seed = 5},
-        SamplingParams{.min_p = 0.05f, .seed = 6},
-        SamplingParams{.top_p = 0.95f, .repetition_penalty = 1.3f, .presence_penalty = 0.5f, .seed = 7},
-        SamplingParams{.top_k = 30, .repetition_penalty = 0.9f, .frequency_penalty = 0.3f, .seed = 8}}) {
+       {SamplingParams{.draw = {.temperature = 0}}, SamplingParams{.draw = {.temperature = 0.8f}, .seed = 3},
+        SamplingParams{.draw = {.temperature = 1.2f, .top_k = 40}, .seed = 4},
+        SamplingParams{.draw = {.top_p = 0.8f}, .seed = 5}, SamplingParams{.draw = {.min_p = 0.05f}, .seed = 6},
+        SamplingParams{.draw = {.top_p = 0.95f, .repetition_penalty = 1.3f, .presence_penalty = 0.5f}, .seed = 7},
+        SamplingParams{.draw = {.top_k = 30, .repetition_penalty = 0.9f, .frequency_penalty = 0.3f}, .seed = 8}}) {
     samplers.emplace_back(params, prompt, 1);
   }
   SamplerScratch scratch;

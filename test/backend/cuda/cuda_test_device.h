@@ -39,7 +39,7 @@ inline bool HasDevice() {
   return false;
 }
 
-inline constexpr SampleSpec kGreedy{.temperature = 0};
+inline constexpr SampleSpec kGreedy{.draw = {.temperature = 0}};
 
 template <typename T>
 std::vector<T> OnDevice(const UploadedList<T>& list) {

@@ -56,10 +56,11 @@ class Streams {
   };
 
   Stream Make(int64_t vocab, int i) {
-    static const SamplingParams kKinds[] = {{.temperature = 0},
-                                            {.temperature = 0.9f, .top_p = 0.9f},
-                                            {.temperature = 1.1f, .repetition_penalty = 1.3f},
-                                            {.temperature = 0, .presence_penalty = 2, .frequency_penalty = 2}};
+    static const SamplingParams kKinds[] = {
+        {.draw = {.temperature = 0}},
+        {.draw = {.temperature = 0.9f, .top_p = 0.9f}},
+        {.draw = {.temperature = 1.1f, .repetition_penalty = 1.3f}},
+        {.draw = {.temperature = 0, .presence_penalty = 2, .frequency_penalty = 2}}};
     Stream s;
     s.next = static_cast<int64_t>(random_() % 100);
     std::vector<TokenId> tokens = RandomTokens(s.next + 1, vocab, random_());
@@ -229,7 +230,7 @@ class Ahead {
     return batch;
   }
 
-  static constexpr SampleSpec kGreedy{.temperature = 0};
+  static constexpr SampleSpec kGreedy{.draw = {.temperature = 0}};
   std::optional<Device> device_;
   TestSequence sequence_;
   bool begun_ = false;

@@ -25,9 +25,9 @@ std::vector<DecodeJob> RandomJobs(std::mt19937& rng, int count, size_t longest_p
     if (rng() % 2 == 0) std::copy_n(common.begin(), std::min(prompt.size(), length(rng)), prompt.begin());
     DecodeJob job = TestJob(absl::StrCat("r", i), std::move(prompt), tokens(rng));
     if (rng() % 2 == 0) {
-      job.spec.sampling.temperature = 0.9f;
-      job.spec.sampling.top_p = 0.9f;
-      job.spec.sampling.repetition_penalty = 1.2f;
+      job.spec.sampling.draw.temperature = 0.9f;
+      job.spec.sampling.draw.top_p = 0.9f;
+      job.spec.sampling.draw.repetition_penalty = 1.2f;
       job.spec.sampling.seed = rng();
     }
     if (rng() % 4 == 0) job.spec.sampling.stop = {"ab", "c", "\u20ac"};

@@ -301,19 +301,19 @@ TEST_CASE("a backend chooses tokens as the sampler does, but not where top log p
     DecodeJob& job = jobs.emplace_back(TestJob(std::move(id), {1, 2, 3}, 0));
     job.spec.sampling = sampling;
   };
-  add("greedy", {.temperature = 0, .max_tokens = 30});
-  add("stop", {.temperature = 0, .max_tokens = 30, .stop_ids = {FakeBackend::Greedy({1, 2, 3}, 8).back()}});
-  add("chosen", {.temperature = 0, .max_tokens = 30, .logprobs = 0});
-  add("top", {.temperature = 0, .max_tokens = 30, .logprobs = 3});
-  add("drawn", {.temperature = 0.7f, .top_k = 30, .seed = 4, .max_tokens = 30, .logprobs = 0});
-  add("penalised", {.top_p = 0.9f,
-                    .min_p = 0.01f,
-                    .repetition_penalty = 1.3f,
-                    .presence_penalty = 0.2f,
-                    .frequency_penalty = 0.1f,
+  add("greedy", {.draw = {.temperature = 0}, .max_tokens = 30});
+  add("stop", {.draw = {.temperature = 0}, .max_tokens = 30, .stop_ids = {FakeBackend::Greedy({1, 2, 3}, 8).back()}});
+  add("chosen", {.draw = {.temperature = 0}, .max_tokens = 30, .logprobs = 0});
+  add("top", {.draw = {.temperature = 0}, .max_tokens = 30, .logprobs = 3});
+  add("drawn", {.draw = {.temperature = 0.7f, .top_k = 30}, .seed = 4, .max_tokens = 30, .logprobs = 0});
+  add("penalised", {.draw = {.top_p = 0.9f,
+                             .min_p = 0.01f,
+                             .repetition_penalty = 1.3f,
+                             .presence_penalty = 0.2f,
+                             .frequency_penalty = 0.1f},
                     .seed = 9,
                     .max_tokens = 30});
-  add("top of penalised", {.frequency_penalty = 0.5f, .seed = 9, .max_tokens = 30, .logprobs = 1});
+  add("top of penalised", {.draw = {.frequency_penalty = 0.5f}, .seed = 9, .max_tokens = 30, .logprobs = 1});
 
   DecodeWorld world(TestOptions(64));
   world.backend.samples = true;
@@ -325,7 +325,7 @@ TEST_CASE("a backend chooses tokens as the sampler does, but not where top log p
     INFO(jobs[i].request_id);
     const SequenceSlice& slice = step->batch.slices[i];
     CHECK((slice.sample == nullptr) == (jobs[i].spec.sampling.logprobs.value_or(0) > 0));
-    if (slice.sample != nullptr) CHECK(slice.sample->temperature == jobs[i].spec.sampling.temperature);
+    if (slice.sample != nullptr) CHECK(slice.sample->draw.temperature == jobs[i].spec.sampling.draw.temperature);
   }
   world.Finish(*step);
   world.RunAll();
@@ -443,7 +443,7 @@ TEST_CASE("Start refuses what is out of range or in doubt, and leaves nothing be
     CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kInvalidArgument);
   }
   SECTION("invalid sampling") {
-    job.spec.sampling.top_p = 0;
+    job.spec.sampling.draw.top_p = 0;
     CHECK(world.engine.Start(job, world.now).code() == absl::StatusCode::kInvalidArgument);
   }
   SECTION("no tokens") {
@@ -586,7 +586,7 @@ TEST_CASE("without a seed, tokens differ between requests") {
   DecodeWorld world(TestOptions(32));
   for (const char* id : {"a", "b"}) {
     DecodeJob job = TestJob(id, {1, 2, 3}, 20);
-    job.spec.sampling.temperature = 1;
+    job.spec.sampling.draw.temperature = 1;
     world.StartJob(job);
   }
   world.RunAll();

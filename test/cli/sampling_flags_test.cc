@@ -1,0 +1,51 @@
+// The flags of sampling, by the table of sampling parameters.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "cli/cli.h"
+
+namespace baton {
+namespace {
+
+// What `baton chat` sends with these flags. The parse's error is thrown.
+v1::Sampling Sent(std::vector<std::string> args) {
+  CLI::App app;
+  ClientOptions options;
+  AddChatFlags(app, options);
+  std::ranges::reverse(args);  // CLI11 takes the last one first
+  app.parse(args);
+  return SamplingFrom(options);
+}
+
+TEST_CASE("a flag of sampling is sent, and a parameter without its flag is not set") {
+  CHECK(Sent({}).ByteSizeLong() == 0);
+  v1::Sampling expected;
+  expected.set_temperature(0);
+  CHECK(Sent({"--temperature", "0"}).SerializeAsString() == expected.SerializeAsString());
+
+  const v1::Sampling all =
+      Sent({"--top-k", "40", "--min-p", "0.25", "--seed", "18446744073709551615", "--max-tokens", "0", "--ignore-eos",
+            "--stop", "a", "--stop", "b,c", "--stop-ids", "7", "--stop-ids", "9", "--frequency-penalty", "-0.5"});
+  CHECK(all.top_k() == 40);
+  CHECK(all.min_p() == 0.25f);
+  CHECK(all.seed() == ~0ull);
+  CHECK(all.has_max_tokens());
+  CHECK(all.ignore_eos());
+  CHECK(std::vector<std::string>(all.stop().begin(), all.stop().end()) == std::vector<std::string>{"a", "b,c"});
+  CHECK(std::vector<int>(all.stop_ids().begin(), all.stop_ids().end()) == std::vector<int>{7, 9});
+  CHECK(all.frequency_penalty() == -0.5f);
+  CHECK_FALSE(all.has_temperature());
+  CHECK_FALSE(all.has_logprobs());
+}
+
+TEST_CASE("a flag of sampling with another type of value is refused") {
+  for (const char* flag : {"--temperature", "--top-k", "--seed", "--stop-ids"}) {
+    CHECK_THROWS_AS(Sent({flag, "x"}), CLI::ParseError);
+  }
+  CHECK_THROWS_AS(Sent({"--seed", "-1"}), CLI::ParseError);
+}
+
+}  // namespace
+}  // namespace baton
