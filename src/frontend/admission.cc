@@ -90,12 +90,13 @@ void ClientAdmission::Admit(const v1::GenerateRequest& proto, const CallContext&
   Submit(*std::move(request), context, sink);
 }
 
-absl::StatusOr<ClientRequest> ClientAdmission::Read(const v1::GenerateRequest& proto, const CallContext& context) {
+absl::StatusOr<ClientRequest> ClientAdmission::Read(const v1::GenerateRequest& proto, const CallContext& context,
+                                                    const ChatValues* values) {
   if (clock_.Now() >= context.deadline) {
     return absl::DeadlineExceededError("the deadline passed before the prompt was read");
   }
   if (!models_.Contains(proto.model())) JoinDecoders();
-  ASSIGN_OR_RETURN(ClientRequest request, ReadRequest(proto, models_, absl::Now()));
+  ASSIGN_OR_RETURN(ClientRequest request, ReadRequest(proto, models_, absl::Now(), values));
   request.deadline = context.deadline;
   request.call = context.id;
   if (!context.span.trace_id.empty()) request.spec.traceparent = ToTraceparent(context.span);
@@ -123,13 +124,14 @@ std::optional<RequestTicket> ClientAdmission::Submit(ClientRequest request, cons
   return std::nullopt;
 }
 
-void ClientAdmission::Follow(const Caller& caller, const RequestTicket& call, v1::GenerateRequest follower) {
+void ClientAdmission::Follow(const Caller& caller, const RequestTicket& call, v1::GenerateRequest follower,
+                             const ChatValues& values) {
   for (v1::ChatMessage& message : *follower.mutable_chat()->mutable_messages()) {
     for (v1::Segment& part : *message.mutable_parts()) {
       if (part.has_output_of()) part.mutable_output_of()->set_request_id(NameOf(call.id));
     }
   }
-  absl::StatusOr<ClientRequest> request = ReadRequest(follower, models_, absl::Now());
+  absl::StatusOr<ClientRequest> request = ReadRequest(follower, models_, absl::Now(), &values);
   if (!request.ok()) return router_.metrics().OnFollower(request.status().code());
   const int64_t tokens = Callers::TokensOf(*request);
   if (!callers_.HasSpare(caller, tokens)) return router_.metrics().OnFollower(absl::StatusCode::kResourceExhausted);

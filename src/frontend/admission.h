@@ -79,15 +79,16 @@ class ClientAdmission {
   void Accept(std::shared_ptr<const v1::GenerateRequest> request, const CallContext& context,
               std::shared_ptr<CallSink> sink);
   void Admit(const v1::GenerateRequest& request, const CallContext& context, const std::shared_ptr<CallSink>& sink);
-  // The two halves of Admit. The first takes time in proportion to the prompt.
-  absl::StatusOr<ClientRequest> Read(const v1::GenerateRequest& request, const CallContext& context);
+  // The two halves of Admit. The first takes time in proportion to the prompt. `values`: as in ReadPrompt.
+  absl::StatusOr<ClientRequest> Read(const v1::GenerateRequest& request, const CallContext& context,
+                                     const ChatValues* values = nullptr);
   // None: it was refused.
   std::optional<RequestTicket> Submit(ClientRequest request, const CallContext& context,
                                       const std::shared_ptr<CallSink>& sink);
   // Prefills what follows a caller's call that was submitted, if there is room, and quota to spare
   // (TenantQuotas::HasSpare). Its references, which have no names, are to the call. Takes time in proportion to the
   // prompt.
-  void Follow(const Caller& caller, const RequestTicket& call, v1::GenerateRequest follower);
+  void Follow(const Caller& caller, const RequestTicket& call, v1::GenerateRequest follower, const ChatValues& values);
   // For requests that the router has not accepted; it counts the others itself.
   void Refuse(CallSink& sink, const absl::Status& status, absl::Duration retry_after = {});
 

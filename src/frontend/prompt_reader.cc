@@ -16,7 +16,6 @@ constexpr int kMaxSegments = 4096;
 constexpr int kMaxMessages = 4096;
 constexpr size_t kMaxRoleBytes = 64;
 constexpr size_t kMaxRequestIdBytes = 128;
-constexpr size_t kMaxToolBytes = 1 << 20;  // of a chat's tools, and of a message's tool calls
 
 // The prompt that is read so far.
 class Parts {
@@ -128,63 +127,64 @@ absl::StatusOr<Json> ReadJsonList(std::string_view text, const std::string& fiel
   return absl::InvalidArgumentError(StrCat(field, ": expected a JSON array, got ", ShowJson(list)));
 }
 
-// Templates write a call's arguments as JSON, and so expect the object that OpenAI's string of JSON stands for. What is
-// no object stays a string.
-absl::StatusOr<Json> ReadToolCalls(const v1::ChatMessage& message, const std::string& field) {
-  ASSIGN_OR_RETURN(Json calls, ReadJsonList(message.tool_calls(), field));
+absl::StatusOr<jinja::Value> ParseToolCalls(const v1::ChatMessage& message, const std::string& field) {
+  ASSIGN_OR_RETURN(const Json calls, ReadJsonList(message.tool_calls(), field));
+  if (calls.is_null()) return jinja::None{};
   for (size_t i = 0; i < calls.size(); ++i) {
-    Json& call = calls[i];
-    if (!call.is_object() || !call.contains("function") || !call["function"].is_object()) {
+    const auto function = calls[i].find("function");
+    if (function == calls[i].end() || !function->is_object()) {
       return absl::InvalidArgumentError(StrCat(field, "[", i, "].function: expected an object"));
     }
-    Json& function = call["function"];
-    const auto arguments = function.find("arguments");
-    if (arguments == function.end() || !arguments->is_string()) continue;
-    auto object = ParseJson(arguments->get_ref<const std::string&>(), field);
-    if (object.ok() && object->is_object()) *arguments = *std::move(object);
   }
-  return calls;
+  return ToolCallsValue(calls);
 }
 
-// "" is null.
-absl::StatusOr<Json> ReadVariables(const v1::Chat& chat) {
+// "" is none.
+absl::StatusOr<jinja::Value> ParseVariables(const v1::Chat& chat) {
   constexpr std::string_view kField = "chat.template_kwargs";
-  if (chat.template_kwargs().empty()) return Json();
+  if (chat.template_kwargs().empty()) return jinja::None{};
   if (chat.template_kwargs().size() > kMaxToolBytes) {  // before it is parsed; they may be far fewer
     return absl::InvalidArgumentError(
         StrCat(kField, ": ", chat.template_kwargs().size(), " bytes, limit ", kMaxToolBytes));
   }
-  ASSIGN_OR_RETURN(Json variables, ParseJson(chat.template_kwargs(), kField));
+  ASSIGN_OR_RETURN(const Json variables, ParseJson(chat.template_kwargs(), kField));
   if (!variables.is_object()) {
     return absl::InvalidArgumentError(StrCat(kField, ": expected a JSON object, got ", ShowJson(variables)));
   }
   RETURN_IF_ERROR(CheckTemplateVariables(variables, kField));
-  return variables;
+  return jinja::Value::FromJson(variables);
 }
 
-// What a chat has beside its messages' contents, as the template is given it.
-struct ChatJson {
-  Json tools;
-  Json variables;
-  std::vector<Json> tool_calls;  // by message; null: it has none
-};
-
-absl::StatusOr<ChatJson> ReadChatJson(const v1::Chat& chat) {
-  ChatJson json;
-  ASSIGN_OR_RETURN(json.tools, ReadJsonList(chat.tools(), "chat.tools"));
-  ASSIGN_OR_RETURN(json.variables, ReadVariables(chat));
+absl::StatusOr<ChatValues> ParseValues(const v1::Chat& chat) {
+  ChatValues values;
+  ASSIGN_OR_RETURN(const Json tools, ReadJsonList(chat.tools(), "chat.tools"));
+  values.tools = jinja::Value::FromJson(tools);
+  ASSIGN_OR_RETURN(values.variables, ParseVariables(chat));
   for (int i = 0; i < chat.messages_size(); ++i) {
     const std::string field = StrCat("chat.messages[", i, "].tool_calls");
-    ASSIGN_OR_RETURN(Json calls, ReadToolCalls(chat.messages(i), field));
-    json.tool_calls.push_back(std::move(calls));
+    ASSIGN_OR_RETURN(jinja::Value calls, ParseToolCalls(chat.messages(i), field));
+    values.tool_calls.push_back(std::move(calls));
   }
-  return json;
+  return values;
 }
 
-// Does not overlap itself.
-std::string MarkFor(const v1::Chat& chat, const ChatJson& json) {
-  size_t longest = std::max(LongestMark(json.tools.dump()), LongestMark(json.variables.dump()));
-  for (const Json& calls : json.tool_calls) longest = std::max(longest, LongestMark(calls.dump()));
+// The same of all strings in a value.
+size_t LongestMarkIn(const jinja::Value& value) {
+  size_t longest = 0;
+  if (const auto* text = value.As<std::string>()) longest = LongestMark(*text);
+  if (const jinja::List* list = value.AsList()) {
+    for (const jinja::Value& item : *list) longest = std::max(longest, LongestMarkIn(item));
+  }
+  if (const jinja::Dict* dict = value.AsDict()) {
+    for (const auto& [key, item] : *dict) longest = std::max({longest, LongestMark(key), LongestMarkIn(item)});
+  }
+  return longest;
+}
+
+// A mark that the chat does not contain. The mark does not overlap itself.
+std::string MarkFor(const v1::Chat& chat, const ChatValues& values) {
+  size_t longest = std::max(LongestMarkIn(values.tools), LongestMarkIn(values.variables));
+  for (const jinja::Value& calls : values.tool_calls) longest = std::max(longest, LongestMarkIn(calls));
   for (const v1::ChatMessage& message : chat.messages()) {
     for (const std::string* text :
          {&message.content(), &message.name(), &message.tool_call_id(), &message.reasoning_content()}) {
@@ -197,23 +197,28 @@ std::string MarkFor(const v1::Chat& chat, const ChatJson& json) {
   return mark;
 }
 
-// The message as the template sees it. A field that is not set is not there.
-Json ForTemplate(const v1::ChatMessage& message, std::string content, Json tool_calls) {
-  Json out = {{"role", message.role()}, {"content", std::move(content)}};
-  if (!message.name().empty()) out["name"] = message.name();
-  if (!tool_calls.is_null()) out["tool_calls"] = std::move(tool_calls);
-  if (!message.tool_call_id().empty()) out["tool_call_id"] = message.tool_call_id();
-  if (!message.reasoning_content().empty()) out["reasoning_content"] = message.reasoning_content();
-  return out;
+bool HasOutputs(const v1::Chat& chat) {
+  return std::ranges::any_of(chat.messages(), [](const v1::ChatMessage& message) {
+    return std::ranges::any_of(message.parts(), [](const v1::Segment& part) { return part.has_output_of(); });
+  });
 }
 
-absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const Room& room) {
+// The message as the template sees it. A field that is not set is absent.
+jinja::Value ForTemplate(const v1::ChatMessage& message, std::string content, const jinja::Value& tool_calls) {
+  jinja::Dict out = {{"role", message.role()}, {"content", std::move(content)}};
+  if (!message.name().empty()) out.emplace_back("name", message.name());
+  if (!tool_calls.IsNone()) out.emplace_back("tool_calls", tool_calls);
+  if (!message.tool_call_id().empty()) out.emplace_back("tool_call_id", message.tool_call_id());
+  if (!message.reasoning_content().empty()) out.emplace_back("reasoning_content", message.reasoning_content());
+  return jinja::Value::MakeDict(std::move(out));
+}
+
+absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const ChatValues& values, const Room& room) {
   MarkedChat marked;
-  ASSIGN_OR_RETURN(ChatJson json, ReadChatJson(chat));
-  marked.mark = MarkFor(chat, json);
-  marked.input.messages = Json::array();
-  marked.input.tools = std::move(json.tools);
-  marked.input.variables = std::move(json.variables);
+  if (HasOutputs(chat)) marked.mark = MarkFor(chat, values);
+  marked.input.tools = values.tools;
+  marked.input.variables = values.variables;
+  jinja::List messages;
   for (int i = 0; i < chat.messages_size(); ++i) {
     const v1::ChatMessage& message = chat.messages(i);
     const std::string field = StrCat("chat.messages[", i, "]");
@@ -244,9 +249,9 @@ absl::StatusOr<MarkedChat> ReadMessages(const v1::Chat& chat, const Room& room) 
         return absl::InvalidArgumentError(part_field + ": expected text or output_of");
       }
     }
-    marked.input.messages.push_back(
-        ForTemplate(message, std::move(content), std::move(json.tool_calls[static_cast<size_t>(i)])));
+    messages.push_back(ForTemplate(message, std::move(content), values.tool_calls[static_cast<size_t>(i)]));
   }
+  marked.input.messages = jinja::Value::MakeList(std::move(messages));
   if (marked.references.size() > kMaxSegments) {
     return absl::InvalidArgumentError(StrCat("chat: ", marked.references.size(), " references, limit ", kMaxSegments));
   }
@@ -297,7 +302,8 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segmen
   return parts.Take();
 }
 
-absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const Room& room, absl::Time now) {
+absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const Room& room, absl::Time now,
+                                                      const ChatValues* values) {
   const ServedModel& model = room.model;
   if (model.chat_template == nullptr) {
     return absl::UnimplementedError(StrCat("chat: model '", model.name, "' has no chat template"));
@@ -306,7 +312,12 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
     return absl::InvalidArgumentError(
         StrCat("chat.messages: expected 1 to ", kMaxMessages, ", got ", chat.messages_size()));
   }
-  ASSIGN_OR_RETURN(MarkedChat marked, ReadMessages(chat, room));
+  ChatValues parsed;
+  if (values == nullptr) {
+    ASSIGN_OR_RETURN(parsed, ParseValues(chat));
+    values = &parsed;
+  }
+  ASSIGN_OR_RETURN(MarkedChat marked, ReadMessages(chat, *values, room));
   marked.input.now = now;
   auto rendered = model.chat_template->Render(marked.input);
   if (!rendered.ok()) {
@@ -337,8 +348,9 @@ absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, cons
   return parts.Take();
 }
 
-absl::StatusOr<std::vector<TokenId>> ChatTokens(const v1::Chat& chat, const ServedModel& model, absl::Time now) {
-  ASSIGN_OR_RETURN(std::vector<PromptSegment> segments, ReadPrompt(chat, Room{model, 0}, now));
+absl::StatusOr<std::vector<TokenId>> ChatTokens(const v1::Chat& chat, const ServedModel& model, absl::Time now,
+                                                const ChatValues* values) {
+  ASSIGN_OR_RETURN(std::vector<PromptSegment> segments, ReadPrompt(chat, Room{model, 0}, now, values));
   if (segments.empty()) return std::vector<TokenId>();
   auto* only = std::get_if<std::vector<TokenId>>(&segments.front());
   if (segments.size() == 1 && only != nullptr) return std::move(*only);

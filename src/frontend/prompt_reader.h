@@ -10,17 +10,22 @@
 #include "agent/prompt.h"
 #include "inference.pb.h"
 #include "router/client_request.h"
+#include "text/chat_values.h"
 
 namespace baton {
 
 // Token segments are never empty, and no two of them are neighbours unless a reference stood between them.
 // INVALID_ARGUMENT names field, value and limit; UNIMPLEMENTED: chat without a template. `now`: for templates that tell
 // the date. `with_prefix`: a first segment that is text comes after what the tokenizer puts before every prompt.
+// `values`: of the chat, with one element of tool_calls for each message; null: they are parsed from the chat's texts
+// of JSON, which are else ignored.
 absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const Room& room, bool with_prefix);
-absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const Room& room, absl::Time now);
+absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const Room& room, absl::Time now,
+                                                      const ChatValues* values = nullptr);
 
 // Of a chat without references; with one it is INVALID_ARGUMENT. Other errors as above.
-absl::StatusOr<std::vector<TokenId>> ChatTokens(const v1::Chat& chat, const ServedModel& model, absl::Time now);
+absl::StatusOr<std::vector<TokenId>> ChatTokens(const v1::Chat& chat, const ServedModel& model, absl::Time now,
+                                                const ChatValues* values = nullptr);
 
 absl::Status CheckRequestId(std::string_view field, std::string_view id);
 

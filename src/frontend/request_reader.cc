@@ -43,7 +43,8 @@ absl::Status ReadContext(const v1::GenerateRequest& in, const ServedModel& model
 }
 
 // All but what the output is to be.
-absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Room& room, absl::Time now) {
+absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Room& room, absl::Time now,
+                                        const ChatValues* values) {
   const ServedModel& model = room.model;
   ClientRequest out;
   out.served = &model;
@@ -64,7 +65,7 @@ absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Roo
   if (!in.has_segments() && !in.has_chat() && !continues) {
     return absl::InvalidArgumentError("prompt: expected segments or chat, got none");
   }
-  ASSIGN_OR_RETURN(out.segments, in.has_chat() ? ReadPrompt(in.chat(), room, now)
+  ASSIGN_OR_RETURN(out.segments, in.has_chat() ? ReadPrompt(in.chat(), room, now, values)
                                                : ReadPrompt(in.segments(), room, /*with_prefix=*/!continues));
   if (out.segments.empty() && !continues) {
     return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
@@ -118,10 +119,10 @@ size_t TextBytes(const v1::Chat& chat) {
 }
 
 absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, const ServedModels& models,
-                                          absl::Time now) {
+                                          absl::Time now, const ChatValues* values) {
   ASSIGN_OR_RETURN(const ServedModel* model, models.Find(request.model()));
   const bool generates = !request.sampling().has_max_tokens() || request.sampling().max_tokens() != 0;
-  ASSIGN_OR_RETURN(ClientRequest out, ReadInput(request, Room{*model, generates ? 1 : 0}, now));
+  ASSIGN_OR_RETURN(ClientRequest out, ReadInput(request, Room{*model, generates ? 1 : 0}, now, values));
   out.prefill_only = !generates;
   RETURN_IF_ERROR(ReadSampling(request.sampling(), *model, out));
   if (request.expected_tokens() < 0) {

@@ -6,6 +6,7 @@
 #include "inference.pb.h"
 #include "model/served_model.h"
 #include "router/client_request.h"
+#include "text/chat_values.h"
 
 namespace baton {
 
@@ -15,9 +16,9 @@ size_t TextBytes(const v1::Chat& chat);
 
 // INVALID_ARGUMENT names field, value and limit; UNIMPLEMENTED: chat without a template. Takes time
 // linear in the text. `now`: for templates that tell the date. The id is empty where the client gave none; the
-// deadline is not set.
+// deadline is not set. `values`: as in ReadPrompt.
 absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, const ServedModels& models,
-                                          absl::Time now);
+                                          absl::Time now, const ChatValues* values = nullptr);
 
 // The Generate request that a message of either call is: a PrefillOnly request is one with the same fields and without
 // output.

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/json/json_body.h"
 #include "base/status.h"
 #include "base/strings.h"
 #include "text/jinja/builtins.h"
@@ -80,14 +81,12 @@ class JinjaChatTemplate final : public ChatTemplate {
       : source_(std::move(source)), body_(std::move(body)), bos_(std::move(bos)), eos_(std::move(eos)) {}
 
   absl::StatusOr<std::string> Render(const ChatInput& input) const override {
-    jinja::Dict globals = {{"messages", jinja::Value::FromJson(input.messages)},
-                           {"tools", jinja::Value::FromJson(input.tools)},
+    jinja::Dict globals = {{"messages", input.messages},
+                           {"tools", input.tools},
                            {"add_generation_prompt", input.add_generation_prompt},
                            {"bos_token", bos_},
                            {"eos_token", eos_}};
-    for (const auto& [name, value] : input.variables.items()) {
-      globals.emplace_back(name, jinja::Value::FromJson(value));
-    }
+    if (const jinja::Dict* more = input.variables.AsDict()) globals.insert(globals.end(), more->begin(), more->end());
     return jinja::Run(body_, globals, input.now, jinja::Limits{});
   }
   std::string_view source() const override { return source_; }
@@ -101,7 +100,7 @@ class JinjaChatTemplate final : public ChatTemplate {
 }  // namespace
 
 absl::Status CheckTemplateVariables(const nlohmann::ordered_json& variables, std::string_view field) {
-  if (const size_t bytes = variables.dump().size(); bytes > kMaxVariableBytes) {
+  if (const size_t bytes = JsonBytes(variables); bytes > kMaxVariableBytes) {
     return absl::InvalidArgumentError(StrCat(field, ": ", bytes, " bytes of JSON, limit ", kMaxVariableBytes));
   }
   for (const auto& [name, value] : variables.items()) {

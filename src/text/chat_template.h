@@ -8,20 +8,21 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "nlohmann/json.hpp"
+#include "text/jinja/value.h"
 
 namespace baton {
 
 // What transformers' apply_chat_template passes to the template.
 struct ChatInput {
-  nlohmann::ordered_json messages;  // [{"role": ..., "content": ..., ...}]
-  nlohmann::ordered_json tools;     // array, or null
-  // More variables, or null. REQUIRES: CheckTemplateVariables accepts them.
-  nlohmann::ordered_json variables;
+  jinja::Value messages = jinja::None{};  // a list of dicts with "role", "content", ...
+  jinja::Value tools = jinja::None{};     // a list, or none
+  // A dict of further variables, or none. REQUIRES: CheckTemplateVariables accepted them.
+  jinja::Value variables = jinja::None{};
   bool add_generation_prompt = true;
   absl::Time now;  // what the template's strftime_now() tells, in the local time zone
 };
 
-// Of who calls: at most 64 KiB as JSON, and none that Render sets itself, nor a function of the language.
+// The variables of a caller: at most 64 KiB as JSON, and none that Render sets itself, nor a function of the language.
 // INVALID_ARGUMENT: "FIELD: ..." or "FIELD.NAME: ...". REQUIRES: an object.
 absl::Status CheckTemplateVariables(const nlohmann::ordered_json& variables, std::string_view field);
 

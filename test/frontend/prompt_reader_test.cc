@@ -53,6 +53,22 @@ TEST_CASE("a call's arguments are the object that their JSON is, and else the st
                "tojson }};{% endfor %}") == R"(f={"y": 1, "x": ["é"]};g="no JSON";h=0;)");
 }
 
+TEST_CASE("values that are given stand for the chat's texts of JSON, which are not parsed") {
+  v1::Chat chat = Hello();
+  chat.set_tools("no JSON");
+  chat.set_template_kwargs("no JSON");
+  chat.mutable_messages(0)->set_tool_calls("no JSON");
+  const ChatValues values{.tools = jinja::Value::FromJson(Json::parse(R"([{"b": 1, "a": "é"}])")),
+                          .variables = jinja::Value::FromJson(Json::parse(R"({"x": 2})")),
+                          .tool_calls = {ToolCallsValue(Json::parse(R"([{"function": {"arguments": "{}"}}])"))}};
+  constexpr char kTemplate[] = "{{ tools | tojson }}{{ x }}{{ messages[0].tool_calls | tojson }}";
+  const auto tokens = ChatTokens(chat, WithTemplate(kTemplate), absl::UnixEpoch(), &values);
+  INFO(tokens.status());
+  REQUIRE(tokens.ok());
+  CHECK(std::string(tokens->begin(), tokens->end()) == R"([{"b": 1, "a": "é"}]2[{"function": {"arguments": {}}}])");
+  CHECK(Render(Hello(), "{{ tools is none }}{{ messages[0].tool_calls is defined }}") == "TrueFalse");
+}
+
 TEST_CASE("a message has its name and the call that it answers only where they are set") {
   v1::Chat chat = Hello();
   constexpr char kTemplate[] =

@@ -15,14 +15,25 @@ namespace {
 
 using nlohmann::ordered_json;
 
-absl::StatusOr<std::string> RenderText(const std::string& source, const ChatInput& input = {}) {
+// A ChatInput in JSON.
+struct JsonInput {
+  ordered_json messages, tools, variables;
+  bool add_generation_prompt = true;
+  absl::Time now;
+};
+
+absl::StatusOr<std::string> RenderText(const std::string& source, const JsonInput& input = {}) {
   absl::StatusOr<std::unique_ptr<ChatTemplate>> parsed = ChatTemplate::Parse(source, "<s>", "</s>");
   if (!parsed.ok()) return parsed.status();
-  return (*parsed)->Render(input);
+  return (*parsed)->Render({.messages = jinja::Value::FromJson(input.messages),
+                            .tools = jinja::Value::FromJson(input.tools),
+                            .variables = jinja::Value::FromJson(input.variables),
+                            .add_generation_prompt = input.add_generation_prompt,
+                            .now = input.now});
 }
 
-ChatInput Messages(const char* messages, const char* tools = "null", bool generate = true) {
-  ChatInput input;
+JsonInput Messages(const char* messages, const char* tools = "null", bool generate = true) {
+  JsonInput input;
   input.messages = ordered_json::parse(messages);
   input.tools = ordered_json::parse(tools);
   input.add_generation_prompt = generate;
@@ -35,7 +46,7 @@ constexpr const char* kTools = R"([{"type": "function", "function": {"name": "ge
     "description": " Ort <ü> "}, "days": {"type": "integer", "description": "n"}, "when": {"type": ["string", "null"],
     "description": "d"}}, "required": ["city"]}, "return": {"type": "number", "description": "degrees"}}}])";
 
-std::vector<ChatInput> Conversations() {
+std::vector<JsonInput> Conversations() {
   const char* plain = R"([{"role": "system", "content": " You are terse. /no_think "},
       {"role": "user", "content": "  Grüße, 世界 🎭\n"}])";
   const char* turns =
@@ -48,7 +59,7 @@ std::vector<ChatInput> Conversations() {
   const char* thoughts = R"([{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2",
       "reasoning_content": "one and one"}, {"role": "user", "content": "Sure?"}, {"role": "assistant", "content": "Yes",
       "reasoning_content": "again"}])";
-  ChatInput unthinking = Messages(plain), thinking = Messages(turns);
+  JsonInput unthinking = Messages(plain), thinking = Messages(turns);
   unthinking.variables = {{"enable_thinking", false}};
   thinking.variables = {{"enable_thinking", true}};
   return {unthinking,
@@ -64,7 +75,7 @@ std::vector<ChatInput> Conversations() {
           Messages(R"([{"role": "user", "content": "hi"}])")};
 }
 
-ordered_json Variables(const ChatInput& input) {
+ordered_json Variables(const JsonInput& input) {
   ordered_json variables = {{"messages", input.messages},
                             {"tools", input.tools},
                             {"add_generation_prompt", input.add_generation_prompt},
@@ -75,7 +86,7 @@ ordered_json Variables(const ChatInput& input) {
 }
 
 // Both must fail, or both give the same text.
-void RequireSame(const std::string& source, const ChatInput& input, const ordered_json& expected) {
+void RequireSame(const std::string& source, const JsonInput& input, const ordered_json& expected) {
   const absl::StatusOr<std::string> got = RenderText(source, input);
   CAPTURE(source, expected.dump(), got.status().ToString());
   if (expected.contains("error")) {
@@ -94,12 +105,12 @@ TEST_CASE("the templates of real models render as jinja2 renders them") {
     std::cout << "SKIPPED: real templates: ../shared/data is absent\n";
     return;
   }
-  std::vector<std::pair<std::string, ChatInput>> runs;
+  std::vector<std::pair<std::string, JsonInput>> runs;
   ordered_json cases = ordered_json::array();
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
     std::ifstream stream(file.path());
     const std::string source{std::istreambuf_iterator<char>(stream), {}};
-    for (const ChatInput& input : Conversations()) {
+    for (const JsonInput& input : Conversations()) {
       runs.emplace_back(source, input);
       cases.push_back({{"template", source}, {"input", Variables(input)}});
     }
@@ -110,7 +121,7 @@ TEST_CASE("the templates of real models render as jinja2 renders them") {
 }
 
 TEST_CASE("a caller's variables are the template's, unless they are the server's or too large") {
-  ChatInput input = Messages("[]");
+  JsonInput input = Messages("[]");
   input.variables = ordered_json::parse(R"({"mode": {"a": [1, "x"]}, "quiet": false})");
   CHECK(RenderText("{{ mode | tojson }}{{ quiet is defined and quiet is false }}", input).value() ==
         R"({"a": [1, "x"]}True)");
@@ -138,9 +149,9 @@ TEST_CASE("a template loads from tokenizer_config.json, and chat_template.jinja 
   dir.Write(
       "tokenizer_config.json",
       R"({"bos_token": {"content": "<b>"}, "eos_token": "<e>", "chat_template": "{{ bos_token }}1{{ eos_token }}"})");
-  CHECK(*(*ChatTemplate::Load(dir.path()))->Render(Messages("[]")) == "<b>1<e>");
+  CHECK(*(*ChatTemplate::Load(dir.path()))->Render(ChatInput()) == "<b>1<e>");
   dir.Write("chat_template.jinja", "{{ bos_token }}2");
-  CHECK(*(*ChatTemplate::Load(dir.path()))->Render(Messages("[]")) == "<b>2");
+  CHECK(*(*ChatTemplate::Load(dir.path()))->Render(ChatInput()) == "<b>2");
   dir.Write("chat_template.jinja", "{% include 'x' %}");
   CHECK(ChatTemplate::Load(dir.path()).status().code() == absl::StatusCode::kUnimplemented);
   dir.Write("tokenizer_config.json", "[]");
@@ -150,9 +161,9 @@ TEST_CASE("a template loads from tokenizer_config.json, and chat_template.jinja 
 TEST_CASE("chat_template.jinja needs no tokenizer_config.json beside it") {
   const TempDir dir;
   dir.Write("chat_template.jinja", "{{ bos_token }}2");
-  CHECK(*(*ChatTemplate::Load(dir.path()))->Render(Messages("[]")) == "2");
+  CHECK(*(*ChatTemplate::Load(dir.path()))->Render(ChatInput()) == "2");
   dir.Write("special_tokens_map.json", R"({"bos_token": "<b>"})");
-  CHECK(*(*ChatTemplate::Load(dir.path()))->Render(Messages("[]")) == "<b>2");
+  CHECK(*(*ChatTemplate::Load(dir.path()))->Render(ChatInput()) == "<b>2");
 }
 
 }  // namespace baton

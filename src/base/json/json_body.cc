@@ -113,6 +113,15 @@ class Builder final : public nlohmann::json_sax<Json> {
   size_t values_ = 0;
 };
 
+size_t StringBytes(std::string_view text) {
+  size_t bytes = 2;  // the quotes
+  for (const char c : text) {
+    const bool short_escape = c == '"' || c == '\\' || (c >= '\b' && c <= '\r' && c != '\v');
+    bytes += short_escape ? 2 : static_cast<unsigned char>(c) < 0x20 ? 6 : 1;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view field) {
@@ -125,6 +134,17 @@ absl::StatusOr<Json> ParseJsonBody(std::string_view body) {
   ASSIGN_OR_RETURN(Json value, ParseJson(body, "body"));
   if (value.is_object()) return value;
   return absl::InvalidArgumentError(StrCat("body: expected a JSON object, got ", ShowJson(value)));
+}
+
+size_t JsonBytes(const Json& value) {
+  if (value.is_string()) return StringBytes(value.get_ref<const std::string&>());
+  if (!value.is_structured()) return value.dump().size();
+  size_t bytes = 2 + (value.empty() ? 0 : value.size() - 1);  // brackets and commas
+  for (const auto& [key, element] : value.items()) {
+    if (value.is_object()) bytes += StringBytes(key) + 1;
+    bytes += JsonBytes(element);
+  }
+  return bytes;
 }
 
 std::string ShowJson(const Json& value) {

@@ -23,6 +23,9 @@ absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view field);
 // Of an HTTP request: an object. INVALID_ARGUMENT as above.
 absl::StatusOr<Json> ParseJsonBody(std::string_view body);
 
+// Bytes of value.dump(), without making the text. REQUIRES: the value is no deeper than kMaxJsonDepth.
+size_t JsonBytes(const Json& value);
+
 // What an error calls a value: "a string", "an object", the number itself.
 std::string ShowJson(const Json& value);
 

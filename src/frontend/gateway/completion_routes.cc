@@ -60,7 +60,7 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
   size_t choice = 0;
   for (const v1::GenerateRequest& prompt : completion.requests) {
     if (answer->over()) return;
-    const absl::StatusOr<ClientRequest> read = parts.admission.Read(prompt, context);
+    const absl::StatusOr<ClientRequest> read = parts.admission.Read(prompt, context, &completion.values);
     if (!read.ok()) return parts.admission.Refuse(*answer->sink(choice), read.status());
     if (completion.chat) answer->SetThinking(ThinkingOf(*completion.model, EndOf(*read)));
     for (int32_t sample = 0; sample < completion.samples && !answer->over(); ++sample, ++choice) {
@@ -69,8 +69,8 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
       context.further = choice > 0;
       const auto ticket = parts.admission.Submit(std::move(request), context, answer->sink(choice));
       if (!ticket) continue;
-      for (const v1::GenerateRequest& follower : completion.followers) {
-        if (!answer->over()) parts.admission.Follow(context.caller, *ticket, follower);
+      for (const Follower& follower : completion.followers) {
+        if (!answer->over()) parts.admission.Follow(context.caller, *ticket, follower.request, follower.values);
       }
     }
   }

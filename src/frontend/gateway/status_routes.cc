@@ -45,8 +45,8 @@ void ServeTokens(const GatewayParts& parts, const SharedCall& call,
 }
 
 absl::StatusOr<std::string> Tokenize(const Json& body, const ServedModels& models) {
-  return TokenizeBody(body, models, [](const v1::Chat& chat, const ServedModel& model) {
-    return ChatTokens(chat, model, absl::Now());
+  return TokenizeBody(body, models, [](const v1::Chat& chat, const ChatValues& values, const ServedModel& model) {
+    return ChatTokens(chat, model, absl::Now(), &values);
   });
 }
 

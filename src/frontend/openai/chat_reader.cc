@@ -38,10 +38,10 @@ void ReadPart(const Json& element, const std::string& path, FieldReader& message
 }
 
 // A text, or parts, one after the other with nothing between.
-void ReadContent(FieldReader& message, Outputs outputs, v1::ChatMessage& out) {
+void ReadContent(FieldReader& message, Outputs outputs, bool has_calls, v1::ChatMessage& out) {
   const Json* content = message.Any("content");
   if (content == nullptr) {
-    const bool silent = !out.tool_calls().empty() || !out.reasoning_content().empty();  // an answer may have no text
+    const bool silent = has_calls || !out.reasoning_content().empty();  // an answer may have no text
     if (!silent) message.Refuse("content", "expected a string or a list of parts, got none");
     return;
   }
@@ -52,7 +52,7 @@ void ReadContent(FieldReader& message, Outputs outputs, v1::ChatMessage& out) {
   }
 }
 
-void ReadMessage(FieldReader& message, Outputs outputs, v1::ChatMessage& out) {
+void ReadMessage(FieldReader& message, Outputs outputs, v1::ChatMessage& out, jinja::Value& calls) {
   const std::string* role = message.Text("role");
   const auto is = [&](std::string_view name) { return role != nullptr && *role == name; };
   if (!is("system") && !is("developer") && !is("user") && !is("assistant") && !is("tool")) {
@@ -62,7 +62,7 @@ void ReadMessage(FieldReader& message, Outputs outputs, v1::ChatMessage& out) {
   out.set_role(is("developer") ? "system" : *role);
   if (const auto* name = message.Text("name")) out.set_name(*name);
   if (is("assistant")) {
-    ReadToolCalls(message, out);
+    calls = ReadToolCalls(message);
     // vLLM's name, and its later one.
     for (const char* name : {"reasoning_content", "reasoning"}) {
       const auto* reasoning = message.Text(name);
@@ -80,7 +80,7 @@ void ReadMessage(FieldReader& message, Outputs outputs, v1::ChatMessage& out) {
       message.Refuse("tool_call_id", "expected the id of the call that it answers, got none");
     }
   }
-  ReadContent(message, outputs, out);
+  ReadContent(message, outputs, !calls.IsNone(), out);
 }
 
 // Who has no template at all is refused later, for the whole chat.
@@ -112,15 +112,15 @@ void ReadLogprobs(FieldReader& body, CompletionCall& call, v1::Sampling& samplin
 
 }  // namespace
 
-void ReadMessages(FieldReader& body, const ServedModel& model, Outputs outputs, v1::Chat& chat) {
+void ReadMessages(FieldReader& body, const ServedModel& model, Outputs outputs, v1::Chat& chat, ChatValues& values) {
   const Json* messages = body.Array("messages");
   if (messages == nullptr) return body.Refuse("messages", "expected a list of messages, got none");
   for (size_t i = 0; i < messages->size() && body.ok(); ++i) {
     FieldReader message((*messages)[i], ElementPath(body.Path("messages"), i));
     if (message.ok()) {
-      v1::ChatMessage& out = *chat.add_messages();
-      ReadMessage(message, outputs, out);
-      if (!out.tool_calls().empty() && !ShowsCalls(model)) {
+      jinja::Value& calls = values.tool_calls.emplace_back(jinja::None{});
+      ReadMessage(message, outputs, *chat.add_messages(), calls);
+      if (!calls.IsNone() && !ShowsCalls(model)) {
         message.Refuse("tool_calls", StrCat("expected a model whose chat template has them, got '", model.name, "'"));
       }
     }
@@ -128,12 +128,12 @@ void ReadMessages(FieldReader& body, const ServedModel& model, Outputs outputs, 
   }
 }
 
-void ReadTemplateKwargs(FieldReader& body, v1::Chat& chat) {
+void ReadTemplateKwargs(FieldReader& body, ChatValues& values) {
   constexpr std::string_view kName = "chat_template_kwargs";
   const Json* variables = body.Object(kName);
   if (variables == nullptr || variables->empty()) return;
   body.Check(CheckTemplateVariables(*variables, body.Path(kName)));
-  if (body.ok()) chat.set_template_kwargs(variables->dump());
+  if (body.ok()) values.variables = jinja::Value::FromJson(*variables);
 }
 
 absl::StatusOr<CompletionCall> ReadChat(const Json& json, const ServedModels& models) {
@@ -144,9 +144,9 @@ absl::StatusOr<CompletionCall> ReadChat(const Json& json, const ServedModels& mo
   v1::Sampling& sampling = *common.mutable_sampling();
   ReadMaxTokens(body, sampling);
   ReadLogprobs(body, call, sampling);
-  ReadMessages(body, *call.model, Outputs::kNamed, *common.mutable_chat());
-  ReadTools(body, call, *common.mutable_chat());
-  ReadTemplateKwargs(body, *common.mutable_chat());
+  ReadMessages(body, *call.model, Outputs::kNamed, *common.mutable_chat(), call.values);
+  ReadTools(body, call, call.values);
+  ReadTemplateKwargs(body, call.values);
   RETURN_IF_ERROR(ReadFollowers(body, models, call));
   RETURN_IF_ERROR(body.Finish());
   RETURN_IF_ERROR(MakeRequests(common, std::vector<v1::Segments>(1), call));

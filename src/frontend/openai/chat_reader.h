@@ -5,6 +5,7 @@
 #include "frontend/openai/completion_call.h"
 #include "frontend/openai/field_reader.h"
 #include "inference.pb.h"
+#include "text/chat_values.h"
 
 namespace baton {
 
@@ -19,9 +20,9 @@ enum class Outputs {
 
 // "messages". A developer's message is passed on as the system's, which is what templates know. Calls of tools are
 // refused where the model's template would leave them out; a name is passed on, and few templates tell it.
-void ReadMessages(FieldReader& body, const ServedModel& model, Outputs outputs, v1::Chat& chat);
+void ReadMessages(FieldReader& body, const ServedModel& model, Outputs outputs, v1::Chat& chat, ChatValues& values);
 
 // "chat_template_kwargs".
-void ReadTemplateKwargs(FieldReader& body, v1::Chat& chat);
+void ReadTemplateKwargs(FieldReader& body, ChatValues& values);
 
 }  // namespace baton

@@ -47,6 +47,11 @@ void ReadTool(FieldReader& tool, CompletionCall& call) {
   tool.Check(function.Finish());
 }
 
+void CheckBytes(FieldReader& owner, std::string_view name, const Json& value) {
+  const size_t bytes = JsonBytes(value);
+  if (bytes > kMaxToolBytes) owner.Refuse(name, StrCat(bytes, " bytes, limit ", kMaxToolBytes));
+}
+
 // Whether the model may call tools.
 bool ReadToolChoice(FieldReader& body) {
   const Json* choice = body.Any("tool_choice");
@@ -58,7 +63,7 @@ bool ReadToolChoice(FieldReader& body) {
 
 }  // namespace
 
-void ReadTools(FieldReader& body, CompletionCall& call, v1::Chat& chat) {
+void ReadTools(FieldReader& body, CompletionCall& call, ChatValues& values) {
   const Json* tools = body.Array("tools");
   const bool may_call = ReadToolChoice(body);
   call.one_tool_call = !body.Bool("parallel_tool_calls").value_or(true);
@@ -73,16 +78,18 @@ void ReadTools(FieldReader& body, CompletionCall& call, v1::Chat& chat) {
   const auto format = ToolFormatOf(*call.model);
   if (!format.ok()) return body.Check(absl::InvalidArgumentError(StrCat(body.Path(""), Message(format.status()))));
   call.tools = *format;
-  chat.set_tools(tools->dump());
+  CheckBytes(body, "tools", *tools);
+  values.tools = jinja::Value::FromJson(*tools);
 }
 
-void ReadToolCalls(FieldReader& message, v1::ChatMessage& out) {
+jinja::Value ReadToolCalls(FieldReader& message) {
   const Json* calls = message.Array("tool_calls");
   // What a client sends back of an answer of ours beside these is empty.
   if (const Json* annotations = message.Array("annotations"); annotations != nullptr && !annotations->empty()) {
     message.Refuse("annotations", "is not supported");
   }
-  if (calls == nullptr || calls->empty()) return;
+  if (calls == nullptr || calls->empty()) return jinja::None{};
+  CheckBytes(message, "tool_calls", *calls);
   for (size_t i = 0; i < calls->size() && message.ok(); ++i) {
     FieldReader call((*calls)[i], ElementPath(message.Path("tool_calls"), i));
     if (call.ok()) {
@@ -96,7 +103,7 @@ void ReadToolCalls(FieldReader& message, v1::ChatMessage& out) {
     }
     message.Check(call.Finish());
   }
-  out.set_tool_calls(calls->dump());
+  return ToolCallsValue(*calls);
 }
 
 }  // namespace baton

@@ -10,13 +10,21 @@
 #include "frontend/openai/tool_format.h"
 #include "inference.pb.h"
 #include "model/served_model.h"
+#include "text/chat_values.h"
 
 namespace baton {
+
+// A prompt that will be asked next.
+struct Follower {
+  v1::GenerateRequest request;  // without output
+  ChatValues values{};
+};
 
 struct CompletionCall {
   // One for each prompt, of which `samples` are made, with seeds that go on from its own. Sample s of prompt p is
   // choice p * samples + s.
   std::vector<v1::GenerateRequest> requests{};
+  ChatValues values{};                 // of a chat, which is one request
   const ServedModel* model = nullptr;  // as long as the models that it was found in
   int32_t samples = 1;                 // of each prompt
   bool chat = false;
@@ -27,8 +35,8 @@ struct CompletionCall {
   ToolFormat tools = ToolFormat::kNone;   // in which the model writes its calls
   std::vector<std::string> tool_names{};  // that it may call
   bool one_tool_call = false;             // of several calls in an answer the first is all that is shown
-  // Prompts that will be asked next, with this call's output in them: references without a name. For one choice only.
-  std::vector<v1::GenerateRequest> followers{};       // without output
+  // They have this call's output in them: references without a name. For one choice only.
+  std::vector<Follower> followers{};
   absl::Duration timeout = absl::InfiniteDuration();  // from its arrival; then it is DEADLINE_EXCEEDED
 
   size_t choices() const { return requests.size() * static_cast<size_t>(samples); }

@@ -28,16 +28,15 @@ absl::StatusOr<const ServedModel*> ReadFollowerModel(FieldReader& fields, const 
   return absl::NotFoundError(StrCat(fields.Path(""), Message(model.status())));
 }
 
-absl::Status ReadFollower(FieldReader& fields, const ServedModels& models, const CompletionCall& call,
-                          v1::GenerateRequest& follower) {
+absl::Status ReadFollower(FieldReader& fields, const ServedModels& models, const CompletionCall& call, Follower& out) {
   CompletionCall own;  // what tools would mean for an answer, of which there is none
   ASSIGN_OR_RETURN(own.model, ReadFollowerModel(fields, models, call));
-  follower.set_model(own.model->name);
-  follower.mutable_sampling()->set_max_tokens(0);
-  v1::Chat& chat = *follower.mutable_chat();
-  ReadMessages(fields, *own.model, Outputs::kOwn, chat);
-  ReadTools(fields, own, chat);
-  ReadTemplateKwargs(fields, chat);
+  out.request.set_model(own.model->name);
+  out.request.mutable_sampling()->set_max_tokens(0);
+  v1::Chat& chat = *out.request.mutable_chat();
+  ReadMessages(fields, *own.model, Outputs::kOwn, chat, out.values);
+  ReadTools(fields, own, out.values);
+  ReadTemplateKwargs(fields, out.values);
   const int outputs = CountOutputs(chat);
   if (outputs < 1 || outputs > kMaxOutputs) {
     fields.Refuse("messages", StrCat("expected 1 to ", kMaxOutputs, " parts of type 'output', got ", outputs));

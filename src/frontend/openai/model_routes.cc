@@ -56,16 +56,17 @@ absl::StatusOr<std::string> TokenizeBody(const Json& json, const ServedModels& m
   const std::string* prompt = body.Text("prompt");
   const bool with_prefix = body.Bool("add_special_tokens").value_or(true);
   v1::Chat chat;
+  ChatValues values;
   if (prompt == nullptr) {
     CompletionCall call;
     call.model = model;
-    ReadMessages(body, *model, Outputs::kNamed, chat);
-    ReadTools(body, call, chat);
-    ReadTemplateKwargs(body, chat);
+    ReadMessages(body, *model, Outputs::kNamed, chat, values);
+    ReadTools(body, call, values);
+    ReadTemplateKwargs(body, values);
   }
   RETURN_IF_ERROR(body.Finish());
   ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                   prompt == nullptr ? chat_tokens(chat, *model) : TextTokens(*prompt, with_prefix, *model));
+                   prompt == nullptr ? chat_tokens(chat, values, *model) : TextTokens(*prompt, with_prefix, *model));
   std::string out = StrCat("{\"count\":", tokens.size(), ",\"max_model_len\":", model->context, ",\"tokens\":[");
   for (size_t i = 0; i < tokens.size(); ++i) absl::StrAppend(&out, i > 0 ? "," : "", tokens[i]);
   out += "]}";

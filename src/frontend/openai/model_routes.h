@@ -11,6 +11,7 @@
 #include "base/json/json_body.h"
 #include "inference.pb.h"
 #include "model/served_model.h"
+#include "text/chat_values.h"
 
 namespace baton {
 
@@ -22,7 +23,8 @@ absl::StatusOr<std::string> ModelBody(const ServedModels& models, std::string_vi
 std::string VersionBody();
 
 // Renders and tokenises a chat: ChatTokens of frontend/prompt_reader.h, with the time of the call.
-using ChatTokenizer = absl::FunctionRef<absl::StatusOr<std::vector<TokenId>>(const v1::Chat&, const ServedModel&)>;
+using ChatTokenizer =
+    absl::FunctionRef<absl::StatusOr<std::vector<TokenId>>(const v1::Chat&, const ChatValues&, const ServedModel&)>;
 
 // POST /tokenize: {"model", "prompt" or "messages" (and "tools"), "add_special_tokens"} to {"count", "max_model_len",
 // "tokens"}. add_special_tokens, true unless set, is about what the tokenizer puts before a prompt, and not for

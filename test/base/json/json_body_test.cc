@@ -22,6 +22,17 @@ TEST_CASE("a body is read with its members in their order") {
   CHECK(body->dump() == "{\"b\":[1,-2,2.5,true,null,\"\u00e9\\n\"],\"a\":{\"c\":18446744073709551615}}");
 }
 
+TEST_CASE("the bytes of a value are those of its text") {
+  for (const char* text :
+       {R"({})", R"([])", R"({"a": []})", R"({"a": {"b": [1, -2.5, 1e300, true, null]}, "c": [[], 2]})",
+        R"({"\u00e9\u0001\"": "\\ \n\t\b\f\r\u000b\u001f\u007f /\ud83d\ude00"})"}) {
+    const auto value = ParseJson(text, "f");
+    INFO(text);
+    REQUIRE(value.ok());
+    CHECK(JsonBytes(*value) == value->dump().size());
+  }
+}
+
 TEST_CASE("what is no JSON is refused with its place and why") {
   CHECK(ErrorOf("") ==
         "body: expected JSON, byte 1: syntax error while parsing value - unexpected end of input; expected "

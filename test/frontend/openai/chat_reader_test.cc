@@ -31,6 +31,7 @@ std::string ErrorOf(std::string_view fields, std::string_view model = "plain") {
   return std::string(Message(call.status()));
 }
 
+std::string TextOf(const jinja::Value& value) { return *jinja::ToJson(value, -1); }
 std::string WithHello(std::string_view fields) { return StrCat(kHello, ", ", fields); }
 std::string OneMessage(std::string_view message) { return StrCat("\"messages\": [", message, "]"); }
 
@@ -62,8 +63,10 @@ TEST_CASE("an assistant's calls and a tool's answer") {
       "qwen");
   const v1::Chat& chat = call.requests[0].chat();
   CHECK(chat.messages(0).content().empty());
-  CHECK(chat.messages(0).tool_calls() ==
-        R"([{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"x\": 1}"}}])");
+  REQUIRE(call.values.tool_calls.size() == 2);
+  CHECK(TextOf(call.values.tool_calls[0]) ==
+        R"([{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": {"x": 1}}}])");
+  CHECK(call.values.tool_calls[1].IsNone());
   CHECK(chat.messages(1).tool_call_id() == "call_1");
   CHECK(chat.messages(1).content() == "2");
 }
@@ -87,9 +90,9 @@ TEST_CASE("variables of the template are passed on, but for the server's own") {
   const auto with = [](std::string_view variables) {
     return WithHello(StrCat("\"chat_template_kwargs\": ", variables));
   };
-  CHECK(MustRead(with(R"({"enable_thinking": false, "b": {"c": [1]}})")).requests[0].chat().template_kwargs() ==
-        R"({"enable_thinking":false,"b":{"c":[1]}})");
-  CHECK(MustRead(with("{}")).requests[0].chat().template_kwargs().empty());
+  CHECK(TextOf(MustRead(with(R"({"enable_thinking": false, "b": {"c": [1]}})")).values.variables) ==
+        R"({"enable_thinking": false, "b": {"c": [1]}})");
+  CHECK(MustRead(with("{}")).values.variables.IsNone());
   CHECK(ErrorOf(with("[]")) == "chat_template_kwargs: expected an object, got a list of 0");
   CHECK(ErrorOf(with(R"({"bos_token": "x"})")) ==
         "chat_template_kwargs.bos_token: is none of the variables that a client may set");
@@ -126,8 +129,9 @@ TEST_CASE("tools go to the template as they were written, where its format of ca
   const CompletionCall call = MustRead(fields, "qwen");
   CHECK(call.tools == ToolFormat::kHermes);
   CHECK(call.tool_names == std::vector<std::string>{"f"});
-  CHECK(call.requests[0].chat().tools() ==
-        R"([{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}}])");
+  CHECK(TextOf(call.values.tools) ==
+        R"([{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}])");
+  CHECK(call.requests[0].chat().tools().empty());
   CHECK_FALSE(call.one_tool_call);
   CHECK(MustRead(WithHello(StrCat("\"parallel_tool_calls\": false, \"tools\": [", kTool, "]")), "qwen").one_tool_call);
   CHECK(MustRead(fields, "llama").tools == ToolFormat::kLlama);
@@ -150,11 +154,20 @@ TEST_CASE("the format of calls is told by the chat template") {
   CHECK(absl::IsInvalidArgument(ToolFormatOf(none).status()));
 }
 
+TEST_CASE("tools and calls of more than 1 MiB are refused by name") {
+  const std::string large(1 << 20, 'x');
+  CHECK(ErrorOf(WithHello(StrCat(R"("tools": [{"function": {"name": "f", "description": ")", large, "\"}}]")),
+                "qwen") == "tools: 1048620 bytes, limit 1048576");
+  const std::string calls =
+      StrCat(R"({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": ")", large, "\"}}]}");
+  CHECK(ErrorOf(OneMessage(calls), "qwen") == "messages[0].tool_calls: 1048618 bytes, limit 1048576");
+}
+
 TEST_CASE("a model that may not call tools is not shown them") {
   const CompletionCall call =
       MustRead(WithHello(StrCat("\"tools\": [", kTool, "], \"tool_choice\": \"none\"")), "qwen");
   CHECK(call.tools == ToolFormat::kNone);
-  CHECK(call.requests[0].chat().tools().empty());
+  CHECK(call.values.tools.IsNone());
   CHECK(MustRead(WithHello("\"tools\": [], \"tool_choice\": \"auto\"")).tools == ToolFormat::kNone);
 }
 

@@ -39,12 +39,12 @@ TEST_CASE("a chat says what follows it, with its own output in it") {
   INFO(call.status());
   REQUIRE(call.ok());
   REQUIRE(call->followers.size() == 2);
-  CHECK(call->followers[0].ShortDebugString() ==
+  CHECK(call->followers[0].request.ShortDebugString() ==
         R"(model: "plain" chat { messages { role: "system" content: "be kind" } messages { role: "user" )"
         R"(parts { text: "a" } parts { output_of { } } } } sampling { max_tokens: 0 })");
-  CHECK(call->followers[1].model() == "qwen");
-  CHECK(call->followers[1].chat().tools() == R"([{"type":"function","function":{"name":"f"}}])");
-  CHECK(call->followers[1].chat().template_kwargs() == R"({"x":1})");
+  CHECK(call->followers[1].request.model() == "qwen");
+  CHECK(*jinja::ToJson(call->followers[1].values.tools, -1) == R"([{"type": "function", "function": {"name": "f"}}])");
+  CHECK(*jinja::ToJson(call->followers[1].values.variables, -1) == R"({"x": 1})");
   // They say nothing of the chat itself.
   CHECK(call->tools == ToolFormat::kNone);
   CHECK(call->tool_names.empty());

@@ -88,7 +88,8 @@ bool IsAnswer(const absl::StatusOr<T>& result) {
 TEST_CASE("a body that is nearly right is read or refused") {
   ForEachSeed(20, [](uint64_t seed) {
     std::mt19937 random(seed);
-    const auto chat_tokens = [](const v1::Chat&, const ServedModel&) -> absl::StatusOr<std::vector<TokenId>> {
+    const auto chat_tokens = [](const v1::Chat&, const ChatValues&,
+                                const ServedModel&) -> absl::StatusOr<std::vector<TokenId>> {
       return std::vector<TokenId>{1};
     };
     int parsed = 0;

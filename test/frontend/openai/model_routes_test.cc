@@ -7,7 +7,7 @@
 namespace baton {
 namespace {
 
-absl::StatusOr<std::vector<TokenId>> NoChat(const v1::Chat&, const ServedModel&) {
+absl::StatusOr<std::vector<TokenId>> NoChat(const v1::Chat&, const ChatValues&, const ServedModel&) {
   return absl::InternalError("no chat was expected");
 }
 
@@ -35,10 +35,11 @@ TEST_CASE("text is tokenised, after what the tokenizer puts before a prompt unle
 }
 
 TEST_CASE("messages are tokenised as their chat is") {
-  const auto chat_tokens = [](const v1::Chat& chat, const ServedModel& model) -> absl::StatusOr<std::vector<TokenId>> {
+  const auto chat_tokens = [](const v1::Chat& chat, const ChatValues& values,
+                              const ServedModel& model) -> absl::StatusOr<std::vector<TokenId>> {
     CHECK(model.name == "qwen");
     CHECK(chat.messages(0).content() == "hi");
-    CHECK(chat.tools() == R"([{"function":{"name":"f"}}])");
+    CHECK(*jinja::ToJson(values.tools, -1) == R"([{"function": {"name": "f"}}])");
     return std::vector<TokenId>{1, 2};
   };
   CHECK(*TokenizeBody(*ParseJsonBody(R"({"model": "qwen", "messages": [{"role": "user", "content": "hi"}],
