@@ -2,8 +2,12 @@
 
 #include <string>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
+#include "frontend/openai/body_readers.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
 
 namespace baton {
 namespace {
@@ -58,18 +62,22 @@ absl::Status ReadSegment(const Json& element, const std::string& path, int32_t v
 
 }  // namespace
 
-void ReadAgentFields(FieldReader& body, v1::GenerateRequest& request) {
-  if (const auto* value = body.Text("session_id")) request.set_session_id(*value);
-  if (const auto* value = body.Text("request_id")) request.set_request_id(*value);
-  if (const auto* value = body.Text("cache_salt")) request.set_cache_salt(*value);
-  if (const auto value = body.Integer32("priority")) request.set_priority(*value);
-  if (const auto* value = body.Text("workflow")) request.set_workflow(*value);
-  if (const auto* value = body.Text("agent")) request.set_agent(*value);
-  if (const auto value = body.Integer32("expected_tokens")) request.set_expected_tokens(*value);
-  if (const auto* value = body.Text("context_id")) request.set_context_id(*value);
-  if (const auto value = body.Integer32("context_length")) request.set_context_length(*value);
-  const auto join = ReadEnum<v1::Join>(body, "join", {{"order", v1::JOIN_ORDER}, {"arrival", v1::JOIN_ARRIVAL}});
-  if (join) request.set_join(*join);
+void ReadRequestField(BodyDraft& draft, const ApiField& field) {
+  using google::protobuf::FieldDescriptor;
+  const FieldDescriptor* wire = v1::GenerateRequest::descriptor()->FindFieldByName(std::string(field.name));
+  BATON_CHECK(wire != nullptr, "a field of the table has no field in baton.v1.GenerateRequest");
+  const google::protobuf::Reflection& reflection = *v1::GenerateRequest::GetReflection();
+  if (wire->type() == FieldDescriptor::TYPE_STRING) {
+    if (const auto* text = draft.body.Text(field.name)) reflection.SetString(&draft.request, wire, *text);
+  } else if (const auto number = draft.body.Integer32(field.name)) {
+    reflection.SetInt32(&draft.request, wire, *number);
+  }
+}
+
+void ReadJoin(BodyDraft& draft, const ApiField& field) {
+  const auto join =
+      ReadEnum<v1::Join>(draft.body, field.name, {{"order", v1::JOIN_ORDER}, {"arrival", v1::JOIN_ARRIVAL}});
+  if (join) draft.request.set_join(*join);
 }
 
 void ReadOutputOf(FieldReader& owner, v1::OutputOf& out) {
@@ -82,7 +90,7 @@ void ReadOutputOf(FieldReader& owner, v1::OutputOf& out) {
   owner.Check(fields.Finish());
 }
 
-void ReadSegments(FieldReader& body, int32_t vocab, v1::Segments& segments) {
+void ReadSegmentList(FieldReader& body, int32_t vocab, v1::Segments& segments) {
   const Json* list = body.Array("segments");
   if (list == nullptr) return;
   for (size_t i = 0; i < list->size() && body.ok(); ++i) {

@@ -5,13 +5,19 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "frontend/openai/agent_fields.h"
+#include "frontend/openai/body_readers.h"
 #include "frontend/openai/chat_tools.h"
-#include "frontend/openai/followers_reader.h"
 #include "frontend/openai/request_fields.h"
 #include "model/sampling_params.h"
 
 namespace baton {
 namespace {
+
+// What may stand for an output in a message's content.
+enum class Outputs {
+  kNamed,  // {"type": "output_of", "output_of": ...}: another call's
+  kOwn,    // {"type": "output"}: the call's own, whose name is left out
+};
 
 void ReadPart(const Json& element, const std::string& path, FieldReader& message, Outputs outputs, v1::Segment& part) {
   const std::string known = outputs == Outputs::kOwn ? "expected 'text' or 'output'" : "expected 'text' or 'output_of'";
@@ -83,73 +89,89 @@ void ReadMessage(FieldReader& message, Outputs outputs, v1::ChatMessage& out, ji
   ReadContent(message, outputs, !calls.IsNone(), out);
 }
 
+int CountOutputs(const v1::Chat& chat) {
+  int outputs = 0;
+  for (const v1::ChatMessage& message : chat.messages()) {
+    for (const v1::Segment& part : message.parts()) outputs += part.has_output_of();
+  }
+  return outputs;
+}
+
 // Who has no template at all is refused later, for the whole chat.
 bool ShowsCalls(const ServedModel& model) {
   return model.chat_template == nullptr || model.chat_template->source().find("tool_calls") != std::string_view::npos;
 }
 
-void ReadMaxTokens(FieldReader& body, v1::Sampling& sampling) {
-  const auto max_tokens = body.Integer32("max_tokens");
-  const auto max_completion_tokens = body.Integer32("max_completion_tokens");
-  if (max_tokens && max_completion_tokens && *max_tokens != *max_completion_tokens) {
-    body.Refuse("max_completion_tokens",
-                StrCat("expected the same as max_tokens, ", *max_tokens, ", got ", *max_completion_tokens));
-  }
-  if (const auto limit = max_completion_tokens ? max_completion_tokens : max_tokens) sampling.set_max_tokens(*limit);
-}
-
-void ReadLogprobs(FieldReader& body, CompletionCall& call, v1::Sampling& sampling) {
-  const bool wanted = body.Bool("logprobs").value_or(false);
-  const auto top = body.Integer32("top_logprobs");
-  if (top && *top != 0 && !wanted) return body.Refuse("top_logprobs", "is for logprobs: true only");
-  if (!wanted) return;
-  call.logprobs = top.value_or(0);
-  if (*call.logprobs < 0 || *call.logprobs > kMaxTopLogprobs) {
-    body.Refuse("top_logprobs", StrCat("expected [0, ", kMaxTopLogprobs, "], got ", *call.logprobs));
-  }
-  sampling.set_logprobs(*call.logprobs);
-}
-
 }  // namespace
 
-void ReadMessages(FieldReader& body, const ServedModel& model, Outputs outputs, v1::Chat& chat, ChatValues& values) {
-  const Json* messages = body.Array("messages");
-  if (messages == nullptr) return body.Refuse("messages", "expected a list of messages, got none");
+void ReadChatMaxTokens(BodyDraft& draft, const ApiField& field) {
+  v1::Sampling& sampling = *draft.request.mutable_sampling();
+  const auto limit = draft.body.Integer32(field.name);
+  if (!limit) return;
+  if (sampling.has_max_tokens() && sampling.max_tokens() != *limit) {
+    draft.body.Refuse(field.name, StrCat("expected the same as max_tokens, ", sampling.max_tokens(), ", got ", *limit));
+  }
+  sampling.set_max_tokens(*limit);
+}
+
+void ReadChatLogprobs(BodyDraft& draft, const ApiField& field) {
+  if (!draft.body.Bool(field.name).value_or(false)) return;
+  draft.call.logprobs = 0;
+  draft.request.mutable_sampling()->set_logprobs(0);
+}
+
+void ReadTopLogprobs(BodyDraft& draft, const ApiField& field) {
+  const auto top = draft.body.Integer32(field.name);
+  if (!top) return;
+  if (!draft.call.logprobs) {
+    if (*top != 0) draft.body.Refuse(field.name, "is for logprobs: true only");
+    return;
+  }
+  if (*top < 0 || *top > kMaxTopLogprobs) {
+    draft.body.Refuse(field.name, StrCat("expected [0, ", kMaxTopLogprobs, "], got ", *top));
+  }
+  draft.call.logprobs = *top;
+  draft.request.mutable_sampling()->set_logprobs(*top);
+}
+
+void ReadMessages(BodyDraft& draft, const ApiField& field) {
+  FieldReader& body = draft.body;
+  const ServedModel& model = *draft.call.model;
+  const Outputs outputs = draft.api == Api::kFollower ? Outputs::kOwn : Outputs::kNamed;
+  const Json* messages = body.Array(field.name);
+  if (messages == nullptr) return body.Refuse(field.name, "expected a list of messages, got none");
   for (size_t i = 0; i < messages->size() && body.ok(); ++i) {
-    FieldReader message((*messages)[i], ElementPath(body.Path("messages"), i));
+    FieldReader message((*messages)[i], ElementPath(body.Path(field.name), i));
     if (message.ok()) {
-      jinja::Value& calls = values.tool_calls.emplace_back(jinja::None{});
-      ReadMessage(message, outputs, *chat.add_messages(), calls);
+      jinja::Value& calls = draft.values.tool_calls.emplace_back(jinja::None{});
+      ReadMessage(message, outputs, *draft.request.mutable_chat()->add_messages(), calls);
       if (!calls.IsNone() && !ShowsCalls(model)) {
         message.Refuse("tool_calls", StrCat("expected a model whose chat template has them, got '", model.name, "'"));
       }
     }
     body.Check(message.Finish());
   }
+  if (outputs == Outputs::kNamed) return;
+  const int count = CountOutputs(draft.request.chat());
+  if (count >= 1 && count <= kMaxOutputs) return;
+  body.Refuse(field.name, StrCat("expected 1 to ", kMaxOutputs, " parts of type 'output', got ", count));
 }
 
-void ReadTemplateKwargs(FieldReader& body, ChatValues& values) {
-  constexpr std::string_view kName = "chat_template_kwargs";
-  const Json* variables = body.Object(kName);
+void ReadTemplateKwargs(BodyDraft& draft, const ApiField& field) {
+  const Json* variables = draft.body.Object(field.name);
   if (variables == nullptr || variables->empty()) return;
-  body.Check(CheckTemplateVariables(*variables, body.Path(kName)));
-  if (body.ok()) values.variables = jinja::Value::FromJson(*variables);
+  draft.body.Check(CheckTemplateVariables(*variables, draft.body.Path(field.name)));
+  if (draft.body.ok()) draft.values.variables = jinja::Value::FromJson(*variables);
 }
 
 absl::StatusOr<CompletionCall> ReadChat(const Json& json, const ServedModels& models) {
   FieldReader body(json, "");
   CompletionCall call;
   call.chat = true;
-  ASSIGN_OR_RETURN(v1::GenerateRequest common, ReadCommon(body, models, call));
-  v1::Sampling& sampling = *common.mutable_sampling();
-  ReadMaxTokens(body, sampling);
-  ReadLogprobs(body, call, sampling);
-  ReadMessages(body, *call.model, Outputs::kNamed, *common.mutable_chat(), call.values);
-  ReadTools(body, call, call.values);
-  ReadTemplateKwargs(body, call.values);
-  RETURN_IF_ERROR(ReadFollowers(body, models, call));
-  RETURN_IF_ERROR(body.Finish());
-  RETURN_IF_ERROR(MakeRequests(common, std::vector<v1::Segments>(1), call));
+  v1::GenerateRequest request;
+  BodyDraft draft = DraftOf(Api::kChat, body, models, call, request);
+  RETURN_IF_ERROR(ReadFields(draft));
+  RETURN_IF_ERROR(MakeRequests(request, std::vector<v1::Segments>(1), call));
   return call;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "base/strings.h"
+#include "frontend/openai/body_readers.h"
 
 namespace baton {
 namespace {
@@ -52,34 +53,36 @@ void CheckBytes(FieldReader& owner, std::string_view name, const Json& value) {
   if (bytes > kMaxToolBytes) owner.Refuse(name, StrCat(bytes, " bytes, limit ", kMaxToolBytes));
 }
 
-// Whether the model may call tools.
-bool ReadToolChoice(FieldReader& body) {
-  const Json* choice = body.Any("tool_choice");
-  if (choice == nullptr || *choice == "auto") return true;
-  if (*choice == "none") return false;
-  body.Refuse("tool_choice", StrCat("expected 'auto' or 'none', got ", ShowJson(*choice), ", which is not supported"));
-  return false;
-}
-
 }  // namespace
 
-void ReadTools(FieldReader& body, CompletionCall& call, ChatValues& values) {
-  const Json* tools = body.Array("tools");
-  const bool may_call = ReadToolChoice(body);
-  call.one_tool_call = !body.Bool("parallel_tool_calls").value_or(true);
+void ReadToolChoice(BodyDraft& draft, const ApiField& field) {
+  const Json* choice = draft.body.Any(field.name);
+  draft.may_call_tools = choice == nullptr || *choice == "auto";
+  if (draft.may_call_tools || *choice == "none") return;
+  draft.body.Refuse(field.name,
+                    StrCat("expected 'auto' or 'none', got ", ShowJson(*choice), ", which is not supported"));
+}
+
+void ReadParallelToolCalls(BodyDraft& draft, const ApiField& field) {
+  draft.call.one_tool_call = !draft.body.Bool(field.name).value_or(true);
+}
+
+void ReadTools(BodyDraft& draft, const ApiField& field) {
+  FieldReader& body = draft.body;
+  const Json* tools = body.Array(field.name);
   if (tools == nullptr || tools->empty()) return;
-  if (tools->size() > kMaxTools) return body.Refuse("tools", StrCat(tools->size(), " tools, limit ", kMaxTools));
+  if (tools->size() > kMaxTools) return body.Refuse(field.name, StrCat(tools->size(), " tools, limit ", kMaxTools));
   for (size_t i = 0; i < tools->size() && body.ok(); ++i) {
-    FieldReader tool((*tools)[i], ElementPath(body.Path("tools"), i));
-    if (tool.ok()) ReadTool(tool, call);
+    FieldReader tool((*tools)[i], ElementPath(body.Path(field.name), i));
+    if (tool.ok()) ReadTool(tool, draft.call);
     body.Check(tool.Finish());
   }
-  if (!body.ok() || !may_call) return;
-  const auto format = ToolFormatOf(*call.model);
+  if (!body.ok() || !draft.may_call_tools) return;
+  const auto format = ToolFormatOf(*draft.call.model);
   if (!format.ok()) return body.Check(absl::InvalidArgumentError(StrCat(body.Path(""), Message(format.status()))));
-  call.tools = *format;
-  CheckBytes(body, "tools", *tools);
-  values.tools = jinja::Value::FromJson(*tools);
+  draft.call.tools = *format;
+  CheckBytes(body, field.name, *tools);
+  draft.values.tools = jinja::Value::FromJson(*tools);
 }
 
 jinja::Value ReadToolCalls(FieldReader& message) {

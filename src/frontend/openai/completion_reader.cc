@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "base/strings.h"
 #include "frontend/openai/agent_fields.h"
+#include "frontend/openai/body_readers.h"
 #include "frontend/openai/field_reader.h"
 #include "frontend/openai/request_fields.h"
 #include "frontend/openai/token_text.h"
@@ -19,7 +20,7 @@ absl::Status WrongPrompt(const std::string& path, const Json& got) {
 }
 
 // One element of a list of prompts.
-absl::StatusOr<v1::Segments> ReadPrompt(const Json& prompt, const std::string& path, int32_t vocab) {
+absl::StatusOr<v1::Segments> ReadOnePrompt(const Json& prompt, const std::string& path, int32_t vocab) {
   v1::Segments segments;
   v1::Segment& segment = *segments.add_segments();
   if (prompt.is_string()) {
@@ -36,7 +37,7 @@ absl::StatusOr<std::vector<v1::Segments>> ReadPrompts(const Json& prompt, int32_
   std::vector<v1::Segments> prompts;
   const bool single = prompt.is_string() || (prompt.is_array() && !prompt.empty() && prompt[0].is_number());
   if (single) {
-    ASSIGN_OR_RETURN(v1::Segments only, ReadPrompt(prompt, "prompt", vocab));
+    ASSIGN_OR_RETURN(v1::Segments only, ReadOnePrompt(prompt, "prompt", vocab));
     prompts.push_back(std::move(only));
     return prompts;
   }
@@ -45,24 +46,9 @@ absl::StatusOr<std::vector<v1::Segments>> ReadPrompts(const Json& prompt, int32_
     return absl::InvalidArgumentError(StrCat("prompt: ", prompt.size(), " prompts, limit ", kMaxChoices));
   }
   for (size_t i = 0; i < prompt.size(); ++i) {
-    ASSIGN_OR_RETURN(v1::Segments one, ReadPrompt(prompt[i], ElementPath("prompt", i), vocab));
+    ASSIGN_OR_RETURN(v1::Segments one, ReadOnePrompt(prompt[i], ElementPath("prompt", i), vocab));
     prompts.push_back(std::move(one));
   }
-  return prompts;
-}
-
-absl::StatusOr<std::vector<v1::Segments>> ReadPromptOrSegments(FieldReader& body, int32_t vocab, bool continues) {
-  const Json* prompt = body.Any("prompt");
-  const bool has_segments = body.Any("segments") != nullptr;
-  if (prompt != nullptr && has_segments) {
-    return absl::InvalidArgumentError("segments: expected them or a prompt, got both");
-  }
-  if (prompt != nullptr) return ReadPrompts(*prompt, vocab);
-  if (!has_segments && !continues) {
-    return absl::InvalidArgumentError("prompt: expected a text, a list of token ids, or a list of either, got none");
-  }
-  std::vector<v1::Segments> prompts(1);  // without segments, to continue a context as it is
-  ReadSegments(body, vocab, prompts[0]);
   return prompts;
 }
 
@@ -80,34 +66,59 @@ absl::StatusOr<std::string> EchoOf(const v1::Segments& prompt, const ServedModel
   return text;
 }
 
-absl::Status ReadEcho(FieldReader& body, const std::vector<v1::Segments>& prompts, const v1::GenerateRequest& common,
-                      CompletionCall& call) {
-  if (!body.Bool("echo").value_or(false)) return absl::OkStatus();
-  // What the prompt's own tokens were worth, no one computes: prefill has no LM head.
-  if (call.logprobs) return absl::InvalidArgumentError("echo: is not supported with logprobs");
-  if (!common.context_id().empty()) return absl::InvalidArgumentError("echo: is not supported with a context_id");
-  for (const v1::Segments& prompt : prompts) {
-    ASSIGN_OR_RETURN(std::string text, EchoOf(prompt, *call.model));
-    call.echo.push_back(std::move(text));
-  }
-  return absl::OkStatus();
+}  // namespace
+
+void ReadCompletionMaxTokens(BodyDraft& draft, const ApiField& field) {
+  const auto limit = draft.body.Integer32(field.name);
+  draft.request.mutable_sampling()->set_max_tokens(limit.value_or(kDefaultCompletionTokens));
 }
 
-}  // namespace
+void ReadCompletionLogprobs(BodyDraft& draft, const ApiField& field) {
+  draft.call.logprobs = draft.body.Integer32(field.name);
+  if (draft.call.logprobs) draft.request.mutable_sampling()->set_logprobs(*draft.call.logprobs);
+}
+
+void ReadSegments(BodyDraft& draft, const ApiField& field) {
+  if (draft.body.Any(field.name) == nullptr) return;
+  ReadSegmentList(draft.body, draft.call.model->vocab, draft.prompts.emplace_back());
+}
+
+void ReadPrompt(BodyDraft& draft, const ApiField& field) {
+  FieldReader& body = draft.body;
+  const Json* prompt = body.Any(field.name);
+  const bool has_segments = !draft.prompts.empty();
+  if (prompt != nullptr) {
+    if (has_segments) return body.Refuse("segments", "expected them or a prompt, got both");
+    auto prompts = ReadPrompts(*prompt, draft.call.model->vocab);
+    if (!prompts.ok()) return body.Check(prompts.status());
+    draft.prompts = *std::move(prompts);
+  } else if (!has_segments && draft.request.context_id().empty()) {
+    body.Refuse(field.name, "expected a text, a list of token ids, or a list of either, got none");
+  } else if (!has_segments) {
+    draft.prompts.emplace_back();  // without segments, to continue a context as it is
+  }
+}
+
+void ReadEcho(BodyDraft& draft, const ApiField& field) {
+  FieldReader& body = draft.body;
+  if (!body.Bool(field.name).value_or(false)) return;
+  // Nothing computes the log probabilities of the prompt's own tokens, because prefill has no LM head.
+  if (draft.call.logprobs) return body.Refuse(field.name, "is not supported with logprobs");
+  if (!draft.request.context_id().empty()) return body.Refuse(field.name, "is not supported with a context_id");
+  for (const v1::Segments& prompt : draft.prompts) {
+    auto text = EchoOf(prompt, *draft.call.model);
+    if (!text.ok()) return body.Check(text.status());
+    draft.call.echo.push_back(*std::move(text));
+  }
+}
 
 absl::StatusOr<CompletionCall> ReadCompletion(const Json& json, const ServedModels& models) {
   FieldReader body(json, "");
   CompletionCall call;
-  ASSIGN_OR_RETURN(v1::GenerateRequest common, ReadCommon(body, models, call));
-  v1::Sampling& sampling = *common.mutable_sampling();
-  sampling.set_max_tokens(body.Integer32("max_tokens").value_or(kDefaultCompletionTokens));
-  call.logprobs = body.Integer32("logprobs");
-  if (call.logprobs) sampling.set_logprobs(*call.logprobs);
-  ASSIGN_OR_RETURN(std::vector<v1::Segments> prompts,
-                   ReadPromptOrSegments(body, call.model->vocab, !common.context_id().empty()));
-  RETURN_IF_ERROR(ReadEcho(body, prompts, common, call));
-  RETURN_IF_ERROR(body.Finish());
-  RETURN_IF_ERROR(MakeRequests(common, std::move(prompts), call));
+  v1::GenerateRequest request;
+  BodyDraft draft = DraftOf(Api::kCompletions, body, models, call, request);
+  RETURN_IF_ERROR(ReadFields(draft));
+  RETURN_IF_ERROR(MakeRequests(request, std::move(draft.prompts), call));
   return call;
 }
 

@@ -4,10 +4,8 @@
 #include "base/strings.h"
 #include "base/version.h"
 #include "frontend/openai/agent_fields.h"
-#include "frontend/openai/chat_reader.h"
-#include "frontend/openai/chat_tools.h"
+#include "frontend/openai/body_readers.h"
 #include "frontend/openai/json_text.h"
-#include "frontend/openai/request_fields.h"
 #include "frontend/openai/token_text.h"
 #include "router/client_request.h"
 
@@ -50,23 +48,35 @@ absl::StatusOr<std::string> ModelBody(const ServedModels& models, std::string_vi
 
 std::string VersionBody() { return StrCat("{\"version\":", JsonString(kVersion), "}"); }
 
+void ReadTokenizeText(BodyDraft& draft, const ApiField& field) { draft.text = draft.body.Text(field.name); }
+
+void ReadAddSpecialTokens(BodyDraft& draft, const ApiField& field) {
+  draft.with_prefix = draft.body.Bool(field.name).value_or(true);
+}
+
+void ReadDetokenizeIds(BodyDraft& draft, const ApiField& field) {
+  FieldReader& body = draft.body;
+  const ServedModel& model = *draft.call.model;
+  const Json* tokens = body.Array(field.name);
+  if (tokens == nullptr) return body.Refuse(field.name, "expected a list of token ids, got none");
+  if (std::ssize(*tokens) > model.context) {
+    return body.Refuse(field.name, StrCat("expected at most ", model.context, ", got ", tokens->size(), " (context ",
+                                          model.context, " of '", model.name, "')"));
+  }
+  body.Check(ReadTokenIds(*tokens, field.name, model.vocab, draft.ids));
+}
+
 absl::StatusOr<std::string> TokenizeBody(const Json& json, const ServedModels& models, ChatTokenizer chat_tokens) {
   FieldReader body(json, "");
-  ASSIGN_OR_RETURN(const ServedModel* model, ReadModel(body, models));
-  const std::string* prompt = body.Text("prompt");
-  const bool with_prefix = body.Bool("add_special_tokens").value_or(true);
-  v1::Chat chat;
-  ChatValues values;
-  if (prompt == nullptr) {
-    CompletionCall call;
-    call.model = model;
-    ReadMessages(body, *model, Outputs::kNamed, chat, values);
-    ReadTools(body, call, values);
-    ReadTemplateKwargs(body, values);
-  }
-  RETURN_IF_ERROR(body.Finish());
-  ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                   prompt == nullptr ? chat_tokens(chat, values, *model) : TextTokens(*prompt, with_prefix, *model));
+  CompletionCall call;
+  v1::GenerateRequest request;
+  BodyDraft draft =
+      DraftOf(body.Any("prompt") != nullptr ? Api::kTokenizeText : Api::kTokenizeChat, body, models, call, request);
+  RETURN_IF_ERROR(ReadFields(draft));
+  const ServedModel* model = call.model;
+  ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, draft.text == nullptr
+                                                          ? chat_tokens(request.chat(), call.values, *model)
+                                                          : TextTokens(*draft.text, draft.with_prefix, *model));
   std::string out = StrCat("{\"count\":", tokens.size(), ",\"max_model_len\":", model->context, ",\"tokens\":[");
   for (size_t i = 0; i < tokens.size(); ++i) absl::StrAppend(&out, i > 0 ? "," : "", tokens[i]);
   out += "]}";
@@ -75,20 +85,12 @@ absl::StatusOr<std::string> TokenizeBody(const Json& json, const ServedModels& m
 
 absl::StatusOr<std::string> DetokenizeBody(const Json& json, const ServedModels& models) {
   FieldReader body(json, "");
-  ASSIGN_OR_RETURN(const ServedModel* model, ReadModel(body, models));
-  v1::TokenIds ids;
-  const Json* tokens = body.Array("tokens");
-  if (tokens != nullptr && std::ssize(*tokens) > model->context) {
-    body.Refuse("tokens", StrCat("expected at most ", model->context, ", got ", tokens->size(), " (context ",
-                                 model->context, " of '", model->name, "')"));
-  } else if (tokens != nullptr) {
-    body.Check(ReadTokenIds(*tokens, "tokens", model->vocab, ids));
-  } else {
-    body.Refuse("tokens", "expected a list of token ids, got none");
-  }
-  RETURN_IF_ERROR(body.Finish());
-  const std::span all(ids.ids().data(), static_cast<size_t>(ids.ids_size()));
-  return StrCat("{\"prompt\":", JsonString(TokensText(*model->tokenizer, all)), "}");
+  CompletionCall call;
+  v1::GenerateRequest request;
+  BodyDraft draft = DraftOf(Api::kDetokenize, body, models, call, request);
+  RETURN_IF_ERROR(ReadFields(draft));
+  const std::span all(draft.ids.ids().data(), static_cast<size_t>(draft.ids.ids_size()));
+  return StrCat("{\"prompt\":", JsonString(TokensText(*call.model->tokenizer, all)), "}");
 }
 
 }  // namespace baton

@@ -1,11 +1,10 @@
 #include "frontend/openai/request_fields.h"
 
-#include <array>
 #include <utility>
 
 #include "base/status.h"
 #include "base/strings.h"
-#include "frontend/openai/agent_fields.h"
+#include "frontend/openai/body_readers.h"
 #include "model/sampling_params.h"
 #include "rpc/sampling_convert.h"
 
@@ -68,100 +67,69 @@ struct ParamReader {
   }
 };
 
-void ReadStreamOptions(FieldReader& body, CompletionCall& call) {
-  const Json* object = body.Object("stream_options");
+}  // namespace
+
+void ReadModel(BodyDraft& draft, const ApiField& field) {
+  FieldReader& body = draft.body;
+  const std::string* name = body.Text(field.name);
+  if (!body.ok()) return;
+  if (name != nullptr || draft.call.model == nullptr) {
+    const auto model = draft.models.Find(name == nullptr ? "" : *name);
+    if (!model.ok()) {
+      const bool named = name != nullptr && !name->empty();
+      return body.Check(named ? absl::NotFoundError(StrCat(body.Path(""), Message(model.status()))) : model.status());
+    }
+    draft.call.model = *model;
+  }
+  draft.request.set_model(draft.call.model->name);
+}
+
+void ReadSamples(BodyDraft& draft, const ApiField& field) {
+  draft.call.samples = static_cast<int32_t>(draft.body.Integer(field.name, 1, kMaxSamples).value_or(1));
+}
+
+void ReadStream(BodyDraft& draft, const ApiField& field) {
+  draft.call.stream = draft.body.Bool(field.name).value_or(false);
+}
+
+void ReadStreamOptions(BodyDraft& draft, const ApiField& field) {
+  const Json* object = draft.body.Object(field.name);
   if (object == nullptr) return;
-  FieldReader options(*object, "stream_options");
-  call.include_usage = options.Bool("include_usage").value_or(false);
+  FieldReader options(*object, draft.body.Path(field.name));
+  draft.call.include_usage = options.Bool("include_usage").value_or(false);
   for (const char* name : {"continuous_usage_stats", "include_obfuscation"}) {
     if (options.Bool(name).value_or(false)) options.Refuse(name, "is not supported");
   }
-  body.Check(options.Finish());
-  if (!call.stream && !object->empty()) body.Refuse("stream_options", "is for stream: true only");
+  draft.body.Check(options.Finish());
+  if (!draft.call.stream && !object->empty()) draft.body.Refuse(field.name, "is for stream: true only");
 }
 
-// A field of OpenAI's and the one value of it that asks for nothing.
-struct FixedField {
-  std::string_view name;
-  std::string_view value;  // in JSON
-};
-
-constexpr std::array kFixedFields = {
-    FixedField{"prompt_cache_retention", R"("in_memory")"},
-    FixedField{"store", "false"},
-    FixedField{"service_tier", R"("auto")"},
-    FixedField{"verbosity", R"("medium")"},
-    FixedField{"logit_bias", "{}"},
-    FixedField{"suffix", R"("")"},
-    FixedField{"response_format", R"({"type":"text"})"},
-    FixedField{"modalities", R"(["text"])"},
-    FixedField{"functions", "[]"},
-    FixedField{"function_call", R"("none")"},
-    FixedField{"min_tokens", "0"},
-};
-
-void ReadSampling(FieldReader& body, v1::Sampling& sampling) {
-  SamplingParams params;
-  for (const SamplingField& field : SamplingFields()) {
-    if (field.json.empty()) continue;
-    bool read = false;
-    VisitValue(params, field, [&](auto& value) { read = ParamReader{body, field}(value); });
-    if (read) SetField(params, field, sampling);
-  }
+void ReadTimeout(BodyDraft& draft, const ApiField& field) {
+  const auto timeout_ms = draft.body.Integer(field.name, 1, kMaxTimeoutMs);
+  if (timeout_ms) draft.call.timeout = absl::Milliseconds(*timeout_ms);
 }
 
-void ReadAnswerFields(FieldReader& body, CompletionCall& call) {
-  call.samples = static_cast<int32_t>(body.Integer("n", 1, kMaxSamples).value_or(1));
-  call.stream = body.Bool("stream").value_or(false);
-  ReadStreamOptions(body, call);
-  const auto timeout_ms = body.Integer("timeout_ms", 1, kMaxTimeoutMs);
-  if (timeout_ms) call.timeout = absl::Milliseconds(*timeout_ms);
+void ReadBestOf(BodyDraft& draft, const ApiField& field) {
+  const auto best_of = draft.body.Integer(field.name);
+  if (!best_of || *best_of == draft.call.samples) return;
+  draft.body.Refuse(field.name, StrCat("is not supported beside n, got ", *best_of, " with n ", draft.call.samples));
 }
 
-// Labels and hints promise nothing about the answer. A cache is found by the prompt itself, so a key for it adds
-// nothing.
-void ReadLabels(FieldReader& body) {
-  for (const char* name : {"user", "safety_identifier", "prompt_cache_key"}) body.Text(name);
-  const Json* metadata = body.Object("metadata");
+void ReadLabel(BodyDraft& draft, const ApiField& field) { draft.body.Text(field.name); }
+
+void ReadMetadata(BodyDraft& draft, const ApiField& field) {
+  const Json* metadata = draft.body.Object(field.name);
   if (metadata == nullptr) return;
   for (const auto& [name, value] : metadata->items()) {
-    if (!value.is_string()) return body.RefuseType("metadata", "an object of strings", value);
+    if (!value.is_string()) return draft.body.RefuseType(field.name, "an object of strings", value);
   }
 }
 
-void ReadFixedFields(FieldReader& body, const CompletionCall& call) {
-  for (const FixedField& field : kFixedFields) {
-    const Json* value = body.Any(field.name);
-    if (value == nullptr || value->dump() == field.value) continue;
-    if (field.name == "service_tier" && *value == "default") continue;
-    body.Refuse(field.name, StrCat("is not supported beside ", field.value, ", got ", ShowJson(*value)));
-  }
-  const auto best_of = body.Integer("best_of");
-  if (best_of && *best_of != call.samples) {
-    body.Refuse("best_of", StrCat("is not supported beside n, got ", *best_of, " with n ", call.samples));
-  }
-}
-
-}  // namespace
-
-absl::StatusOr<const ServedModel*> ReadModel(FieldReader& body, const ServedModels& models) {
-  const std::string* name = body.Text("model");
-  if (!body.ok()) return body.Finish();
-  auto model = models.Find(name == nullptr ? "" : *name);
-  if (model.ok() || name == nullptr || name->empty()) return model;
-  return absl::NotFoundError(model.status().message());
-}
-
-absl::StatusOr<v1::GenerateRequest> ReadCommon(FieldReader& body, const ServedModels& models, CompletionCall& call) {
-  ASSIGN_OR_RETURN(call.model, ReadModel(body, models));
-  v1::GenerateRequest common;
-  common.set_model(call.model->name);
-  ReadAnswerFields(body, call);
-  ReadAgentFields(body, common);
-  ReadSampling(body, *common.mutable_sampling());
-  ReadLabels(body);
-  ReadFixedFields(body, call);
-  return common;
+void ReadSampling(BodyDraft& draft, const ApiField& field) {
+  SamplingParams params;
+  bool read = false;
+  VisitValue(params, *field.sampling, [&](auto& value) { read = ParamReader{draft.body, *field.sampling}(value); });
+  if (read) SetField(params, *field.sampling, *draft.request.mutable_sampling());
 }
 
 absl::Status MakeRequests(const v1::GenerateRequest& common, std::vector<v1::Segments> prompts, CompletionCall& call) {

@@ -1,5 +1,3 @@
-#include "frontend/openai/followers_reader.h"
-
 #include "absl/strings/str_join.h"
 #include "base/strings.h"
 #include "catch.h"

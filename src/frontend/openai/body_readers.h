@@ -1,0 +1,66 @@
+// The readers of the table of fields (api_fields.h), by the file that defines them.
+#pragma once
+
+#include "frontend/openai/api_fields.h"
+
+namespace baton {
+
+// request_fields.cc: what completions and chats have in common.
+
+// NOT_FOUND: the model is not served. A follower without a model has its call's.
+void ReadModel(BodyDraft& draft, const ApiField& field);
+void ReadSamples(BodyDraft& draft, const ApiField& field);
+void ReadStream(BodyDraft& draft, const ApiField& field);
+void ReadStreamOptions(BodyDraft& draft, const ApiField& field);
+void ReadTimeout(BodyDraft& draft, const ApiField& field);
+void ReadBestOf(BodyDraft& draft, const ApiField& field);
+// A text that promises nothing about the answer.
+void ReadLabel(BodyDraft& draft, const ApiField& field);
+void ReadMetadata(BodyDraft& draft, const ApiField& field);
+// Ranges are not checked here. ReadRequest checks them for the clients of all APIs.
+void ReadSampling(BodyDraft& draft, const ApiField& field);
+
+// agent_fields.cc: what agents ask for beside OpenAI's fields. ReadRequest checks the values.
+
+// The field of that name of baton.v1.GenerateRequest, which is a text or an integer.
+void ReadRequestField(BodyDraft& draft, const ApiField& field);
+void ReadJoin(BodyDraft& draft, const ApiField& field);
+
+// chat_reader.cc
+
+// max_tokens and its later name max_completion_tokens, which must be equal where a chat has both.
+void ReadChatMaxTokens(BodyDraft& draft, const ApiField& field);
+void ReadChatLogprobs(BodyDraft& draft, const ApiField& field);
+void ReadTopLogprobs(BodyDraft& draft, const ApiField& field);
+// A developer's message is passed on as the system's, which is what templates know. Calls of tools are refused where
+// the model's template would leave them out. A name is passed on, and few templates show it.
+void ReadMessages(BodyDraft& draft, const ApiField& field);
+void ReadTemplateKwargs(BodyDraft& draft, const ApiField& field);
+
+// chat_tools.cc
+
+// With "none" the model is not shown the tools, so that it cannot call one.
+void ReadToolChoice(BodyDraft& draft, const ApiField& field);
+void ReadParallelToolCalls(BodyDraft& draft, const ApiField& field);
+void ReadTools(BodyDraft& draft, const ApiField& field);
+
+// followers_reader.cc
+
+void ReadFollowers(BodyDraft& draft, const ApiField& field);
+
+// completion_reader.cc
+
+void ReadCompletionMaxTokens(BodyDraft& draft, const ApiField& field);
+void ReadCompletionLogprobs(BodyDraft& draft, const ApiField& field);
+void ReadSegments(BodyDraft& draft, const ApiField& field);
+// A body has either segments or a prompt, and neither only to continue a context.
+void ReadPrompt(BodyDraft& draft, const ApiField& field);
+void ReadEcho(BodyDraft& draft, const ApiField& field);
+
+// model_routes.cc
+
+void ReadTokenizeText(BodyDraft& draft, const ApiField& field);
+void ReadAddSpecialTokens(BodyDraft& draft, const ApiField& field);
+void ReadDetokenizeIds(BodyDraft& draft, const ApiField& field);
+
+}  // namespace baton

@@ -1,0 +1,165 @@
+// The table of the fields of all bodies, row by row.
+#include "frontend/openai/api_fields.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/strings.h"
+#include "catch.h"
+#include "frontend/openai/openai_model.h"
+
+namespace baton {
+namespace {
+
+using State = ApiField::State;
+
+constexpr Api kApis[] = {Api::kCompletions,  Api::kChat,         Api::kFollower,
+                         Api::kTokenizeText, Api::kTokenizeChat, Api::kDetokenize};
+
+// The least body of an API.
+Json LeastBody(Api api) {
+  switch (api) {
+    case Api::kCompletions:
+    case Api::kTokenizeText:
+      return Json::parse(R"({"model": "qwen", "prompt": "hi"})");
+    case Api::kDetokenize:
+      return Json::parse(R"({"model": "qwen", "tokens": [1]})");
+    case Api::kFollower:
+      return Json::parse(R"({"model": "qwen", "messages": [{"role": "user", "content": [{"type": "output"}]}]})");
+    default:
+      return Json::parse(R"({"model": "qwen", "messages": [{"role": "user", "content": "hi"}]})");
+  }
+}
+
+absl::Status Read(Api api, const Json& json) {
+  FieldReader body(json, "");
+  CompletionCall call;
+  v1::GenerateRequest request;
+  BodyDraft draft = DraftOf(api, body, TestModels(), call, request);
+  return ReadFields(draft);
+}
+
+absl::Status ReadWith(Api api, std::string_view name, const Json& value) {
+  Json body = LeastBody(api);
+  if (name == "segments") body.erase("prompt");  // which they stand for
+  body[std::string(name)] = value;
+  return Read(api, body);
+}
+
+// A value that is accepted, in JSON, for each supported field that LeastBody does not have. A new field needs one.
+const std::map<std::string, std::string>& Examples() {
+  static const auto* examples = new std::map<std::string, std::string>{
+      {"n", "2"},
+      {"stream", "true"},
+      {"stream_options", "{}"},
+      {"timeout_ms", "5"},
+      {"session_id", R"("s")"},
+      {"request_id", R"("r")"},
+      {"cache_salt", R"("c")"},
+      {"priority", "-3"},
+      {"workflow", R"("w")"},
+      {"agent", R"("a")"},
+      {"expected_tokens", "7"},
+      {"context_id", R"("c")"},
+      {"context_length", "4"},
+      {"join", R"("arrival")"},
+      {"temperature", "0.5"},
+      {"top_k", "-1"},
+      {"top_p", "0.5"},
+      {"min_p", "0.5"},
+      {"repetition_penalty", "1.5"},
+      {"presence_penalty", "0.5"},
+      {"frequency_penalty", "0.5"},
+      {"seed", "3"},
+      {"ignore_eos", "true"},
+      {"stop", R"(["a"])"},
+      {"stop_token_ids", "[1]"},
+      {"user", R"("u")"},
+      {"safety_identifier", R"("u")"},
+      {"prompt_cache_key", R"("u")"},
+      {"metadata", R"({"a": "b"})"},
+      {"best_of", "1"},
+      {"max_tokens", "3"},
+      {"max_completion_tokens", "3"},
+      {"logprobs", "3"},
+      {"top_logprobs", "0"},
+      {"echo", "true"},
+      {"tool_choice", R"("auto")"},
+      {"parallel_tool_calls", "false"},
+      {"tools", R"([{"type": "function", "function": {"name": "f"}}])"},
+      {"chat_template_kwargs", R"({"x": 1})"},
+      {"followers", R"([{"messages": [{"role": "user", "content": [{"type": "output"}]}]}])"},
+      {"add_special_tokens", "false"},
+      {"segments", R"([{"text": "hi"}])"},
+  };
+  return *examples;
+}
+
+TEST_CASE("a row has what its state needs, and an API has a field once") {
+  std::set<std::pair<Api, std::string_view>> seen;
+  for (const ApiField& field : ApiFields()) {
+    INFO(std::string(field.name));
+    CHECK((field.read != nullptr) == (field.state == State::kSupported));
+    CHECK(field.value.empty() == (field.state != State::kFixed));
+    CHECK(field.reason.empty() == (field.state != State::kRefused));
+    int apis = 0;
+    for (const Api api : kApis) {
+      if (!field.apis.contains(api)) continue;
+      ++apis;
+      CHECK(seen.emplace(api, field.name).second);
+    }
+    CHECK(apis > 0);
+  }
+  for (const SamplingField& field : SamplingFields()) {
+    if (!field.json.empty()) CHECK(seen.contains({Api::kChat, field.json}));
+  }
+}
+
+TEST_CASE("each row is read as its state says, by each of its APIs") {
+  for (const ApiField& field : ApiFields()) {
+    for (const Api api : kApis) {
+      if (!field.apis.contains(api)) continue;
+      const std::string name(field.name);
+      CAPTURE(name, static_cast<int>(api));
+      const bool needed = LeastBody(api).contains(name) || name == "segments";
+      if (api != Api::kTokenizeText) CHECK(ReadWith(api, name, nullptr).ok() == !needed);  // null is no field
+      if (field.state == State::kSupported && !LeastBody(api).contains(name)) {
+        REQUIRE(Examples().contains(name));
+        const bool flag = name == "logprobs" && api == Api::kChat;  // a number in completions
+        CHECK(ReadWith(api, name, flag ? Json(true) : Json::parse(Examples().at(name))).message() == "");
+      } else if (field.state == State::kFixed) {
+        CHECK(ReadWith(api, name, Json::parse(field.value)).message() == "");
+        CHECK(Message(ReadWith(api, name, "other")) ==
+              StrCat(name, ": is not supported beside ", field.value, ", got 'other'"));
+      } else if (field.state == State::kRefused) {
+        CHECK(Message(ReadWith(api, name, 1)) == StrCat(name, ": ", field.reason));
+      }
+    }
+  }
+}
+
+TEST_CASE("a field of another API, or of none, is refused by name") {
+  std::set<std::string> names = {"unknown"};
+  for (const ApiField& field : ApiFields()) names.insert(std::string(field.name));
+  for (const Api api : kApis) {
+    CHECK(Read(api, LeastBody(api)).message() == "");
+    for (const std::string& name : names) {
+      bool known = false;
+      for (const ApiField& field : ApiFields()) known |= field.name == name && field.apis.contains(api);
+      if (known) continue;
+      CAPTURE(name, static_cast<int>(api));
+      CHECK(Message(ReadWith(api, name, 1)) == StrCat(name, ": is not supported"));
+    }
+  }
+}
+
+TEST_CASE("a second value that changes nothing is accepted") {
+  CHECK(ReadWith(Api::kChat, "service_tier", "default").ok());
+  CHECK_FALSE(ReadWith(Api::kChat, "service_tier", "flex").ok());
+  CHECK_FALSE(ReadWith(Api::kChat, "store", "").ok());
+}
+
+}  // namespace
+}  // namespace baton
