@@ -116,7 +116,7 @@ size_t LongestMark(std::string_view text) {
   return longest;
 }
 
-// "" is null, as templates know what is not there.
+// "" is null, which templates treat as absent.
 absl::StatusOr<Json> ReadJsonList(std::string_view text, const std::string& field) {
   if (text.empty()) return Json();
   if (text.size() > kMaxToolBytes) {

@@ -15,10 +15,10 @@
 namespace baton {
 
 // Token segments are never empty, and no two of them are neighbours unless a reference stood between them.
-// INVALID_ARGUMENT names field, value and limit; UNIMPLEMENTED: chat without a template. `now`: for templates that tell
-// the date. `with_prefix`: a first segment that is text comes after what the tokenizer puts before every prompt.
-// `values`: of the chat, with one element of tool_calls for each message; null: they are parsed from the chat's texts
-// of JSON, which are else ignored.
+// INVALID_ARGUMENT names field, value and limit; UNIMPLEMENTED: chat without a template.
+// `now`: the time that a template shows. `with_prefix`: the tokenizer's prefix stands before a first segment of text.
+// `values`: of the chat, with one element of tool_calls for each message. The chat's texts of JSON are then ignored.
+// Null: the values are parsed from these texts.
 absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Segments& segments, const Room& room, bool with_prefix);
 absl::StatusOr<std::vector<PromptSegment>> ReadPrompt(const v1::Chat& chat, const Room& room, absl::Time now,
                                                       const ChatValues* values = nullptr);

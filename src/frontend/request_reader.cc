@@ -42,7 +42,7 @@ absl::Status ReadContext(const v1::GenerateRequest& in, const ServedModel& model
   return absl::OkStatus();
 }
 
-// All but what the output is to be.
+// Reads all fields but those of the output.
 absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Room& room, absl::Time now,
                                         const ChatValues* values) {
   const ServedModel& model = room.model;
@@ -95,7 +95,7 @@ absl::Status ReadSampling(const v1::Sampling& sampling, const ServedModel& model
     return absl::InvalidArgumentError(StrCat("sampling.max_tokens: expected >= 0, got ", sampling.max_tokens()));
   }
   if (!out.has_max_tokens || out.prefill_only)
-    out.spec.sampling.max_tokens = 1;  // SettleMaxTokens says, or nobody asks
+    out.spec.sampling.max_tokens = 1;  // SettleMaxTokens sets it, if there is an output
   return Validate(out.spec.sampling, model.vocab);
 }
 

@@ -14,9 +14,9 @@ namespace baton {
 size_t TextBytes(const v1::Segments& segments);
 size_t TextBytes(const v1::Chat& chat);
 
-// INVALID_ARGUMENT names field, value and limit; UNIMPLEMENTED: chat without a template. Takes time
-// linear in the text. `now`: for templates that tell the date. The id is empty where the client gave none; the
-// deadline is not set. `values`: as in ReadPrompt.
+// INVALID_ARGUMENT names field, value and limit; UNIMPLEMENTED: chat without a template. ReadRequest takes time linear
+// in the text. `now` and `values` are as in ReadPrompt. The id is empty if the client sent none. The deadline is not
+// set.
 absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, const ServedModels& models,
                                           absl::Time now, const ChatValues* values = nullptr);
 

@@ -1,4 +1,4 @@
-// What a choice of a sequence's next token depends on, beside its logits.
+// The parameters, beside the logits, of a choice of a sequence's next token.
 #pragma once
 
 #include <cstdint>

@@ -34,11 +34,12 @@ class Sampler {
   // INTERNAL if any is NaN or +inf or if all are -inf.
   absl::StatusOr<TokenId> Sample(std::span<const float> logits, SamplerScratch& scratch, TokenLogprobs* logprobs);
 
-  // In place of Sample, for who chooses elsewhere. Spec: the next choice, or the one that many `further`, of which it
-  // lacks the tokens in between; valid until the next Sample or Accept. Accept: the token that was chosen. NotFinite:
-  // the error of logits whose largest is not finite.
+  // Parameters for a backend that samples on the device. Spec(k) describes the k-th token ahead and lacks the tokens
+  // in between. It is valid until the next Sample or Accept.
   SampleSpec Spec(int64_t further = 0) const;
+  // Records the token that the backend chose.
   void Accept(TokenId id);
+  // The error of logits whose largest is not finite.
   absl::Status NotFinite(float largest) const;
 
  private:

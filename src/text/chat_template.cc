@@ -19,7 +19,7 @@ using nlohmann::json;
 
 constexpr std::streamsize kMaxTemplateBytes = 16 << 20;
 constexpr size_t kMaxVariableBytes = 64 << 10;
-// What Render sets; and what transformers' apply_chat_template takes beside variables, and Render does not.
+// The variables that Render sets, and arguments of transformers' apply_chat_template that Render does not have.
 constexpr std::string_view kOwnVariables[] = {"messages",  "tools",         "add_generation_prompt", "bos_token",
                                               "eos_token", "chat_template", "continue_final_message"};
 

@@ -19,7 +19,7 @@ struct ChatInput {
   // A dict of further variables, or none. REQUIRES: CheckTemplateVariables accepted them.
   jinja::Value variables = jinja::None{};
   bool add_generation_prompt = true;
-  absl::Time now;  // what the template's strftime_now() tells, in the local time zone
+  absl::Time now;  // the time of the template's strftime_now(), in the local time zone
 };
 
 // The variables of a caller: at most 64 KiB as JSON, and none that Render sets itself, nor a function of the language.
@@ -36,7 +36,7 @@ class ChatTemplate {
   virtual ~ChatTemplate() = default;
   // INVALID_ARGUMENT carries what the template's raise_exception said. Steps and output size are limited. Thread-safe.
   virtual absl::StatusOr<std::string> Render(const ChatInput& input) const = 0;
-  // As the model's makers wrote it, for who has to guess what it has the model answer.
+  // As the model's makers wrote it, for code that derives the format of the model's answers.
   virtual std::string_view source() const = 0;
 };
 

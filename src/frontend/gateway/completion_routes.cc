@@ -69,7 +69,7 @@ void SubmitAll(const GatewayParts& parts, const CompletionCall& completion, Call
       context.further = choice > 0;
       const auto ticket = parts.admission.Submit(std::move(request), context, answer->sink(choice));
       if (!ticket) continue;
-      for (const Follower& follower : completion.followers) {
+      for (const PrefillHint& follower : completion.followers) {
         if (!answer->over()) parts.admission.Follow(context.caller, *ticket, follower.request, follower.values);
       }
     }

@@ -97,7 +97,7 @@ int CountOutputs(const v1::Chat& chat) {
   return outputs;
 }
 
-// Who has no template at all is refused later, for the whole chat.
+// A model without any template is refused later, for the whole chat.
 bool ShowsCalls(const ServedModel& model) {
   return model.chat_template == nullptr || model.chat_template->source().find("tool_calls") != std::string_view::npos;
 }

@@ -87,7 +87,7 @@ void ReadTools(BodyDraft& draft, const ApiField& field) {
 
 jinja::Value ReadToolCalls(FieldReader& message) {
   const Json* calls = message.Array("tool_calls");
-  // What a client sends back of an answer of ours beside these is empty.
+  // An answer of ours has this list, always empty, and clients send it back.
   if (const Json* annotations = message.Array("annotations"); annotations != nullptr && !annotations->empty()) {
     message.Refuse("annotations", "is not supported");
   }

@@ -14,29 +14,29 @@
 
 namespace baton {
 
-// A prompt that will be asked next.
-struct Follower {
+// A prompt that the client expects to submit next.
+struct PrefillHint {
   v1::GenerateRequest request;  // without output
-  ChatValues values{};
+  ChatValues values{};          // of its chat
 };
 
 struct CompletionCall {
-  // One for each prompt, of which `samples` are made, with seeds that go on from its own. Sample s of prompt p is
-  // choice p * samples + s.
+  // One for each prompt. Each prompt has `samples` choices, whose seeds count up from the prompt's own seed. Sample s
+  // of prompt p is choice p * samples + s.
   std::vector<v1::GenerateRequest> requests{};
-  ChatValues values{};                 // of a chat, which is one request
+  ChatValues values{};                 // of a chat, which has one element in `requests`
   const ServedModel* model = nullptr;  // as long as the models that it was found in
   int32_t samples = 1;                 // of each prompt
   bool chat = false;
   bool stream = false;
-  bool include_usage = false;             // a last chunk that tells it
+  bool include_usage = false;             // a last chunk reports it
   std::vector<std::string> echo{};        // the text of each prompt, which its answers begin with; empty: they do not
   std::optional<int32_t> logprobs{};      // of the likeliest tokens too, so many; unset: none at all
   ToolFormat tools = ToolFormat::kNone;   // in which the model writes its calls
   std::vector<std::string> tool_names{};  // that it may call
   bool one_tool_call = false;             // of several calls in an answer the first is all that is shown
-  // They have this call's output in them: references without a name. For one choice only.
-  std::vector<Follower> followers{};
+  // Their references have no name and mean this call's output. Only a call with one choice has them.
+  std::vector<PrefillHint> followers{};
   absl::Duration timeout = absl::InfiniteDuration();  // from its arrival; then it is DEADLINE_EXCEEDED
 
   size_t choices() const { return requests.size() * static_cast<size_t>(samples); }

@@ -6,9 +6,9 @@
 namespace baton {
 namespace {
 
-// A model that it does not name is its call's.
-absl::Status ReadFollower(FieldReader& fields, const BodyDraft& parent, Follower& out) {
-  CompletionCall own;  // tools of an answer that nobody asks for
+// A hint that names no model has the model of its call.
+absl::Status ReadFollower(FieldReader& fields, const BodyDraft& parent, PrefillHint& out) {
+  CompletionCall own;  // takes the tools, of which a hint has no use
   own.model = parent.call.model;
   out.request.mutable_sampling()->set_max_tokens(0);
   BodyDraft draft{.api = Api::kFollower,

@@ -9,8 +9,8 @@
 
 namespace baton {
 
-// Makes call.requests of what they have in common and the prompts, of which there is at least one. INVALID_ARGUMENT:
-// more choices than a call may have.
+// Makes call.requests from the fields that they share and from the prompts. REQUIRES: there is a prompt.
+// INVALID_ARGUMENT: more choices than a call may have.
 absl::Status MakeRequests(const v1::GenerateRequest& common, std::vector<v1::Segments> prompts, CompletionCall& call);
 
 }  // namespace baton
