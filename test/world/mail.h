@@ -46,12 +46,11 @@ class Mail {
   // for which it returns false stays in flight.
   void DeliverAll(absl::FunctionRef<bool(const Envelope&)> before = [](const Envelope&) { return true; }) {
     for (size_t index = 0; index < in_flight_.size();) {
-      if (!before(in_flight_[index])) {
+      if (before(in_flight_[index])) {
+        Take(index).arrive();
+      } else {
         ++index;
-        continue;
       }
-      Take(index).arrive();
-      index = 0;
     }
   }
 
