@@ -12,7 +12,8 @@
 
 namespace baton {
 
-// `series`: as the text format writes it, with its labels in alphabetical order. NaN if it does not exist.
+// `series`: as the text format writes it, with its labels in alphabetical order. NaN if it does not
+// exist.
 inline double MetricValue(const Metrics& metrics, absl::string_view series) {
   double value = std::numeric_limits<double>::quiet_NaN();
   const std::string text = metrics.Text();

@@ -1,4 +1,5 @@
-// Tables of the names that users give to values of an enum, which are read once, where a name enters.
+// Tables of the names that users give to values of an enum, which are read once, where a name
+// enters.
 #pragma once
 
 #include <iterator>
@@ -26,7 +27,8 @@ std::vector<std::string> NamesIn(const Table& table) {
   return names;
 }
 
-// The value with this name. INVALID_ARGUMENT, which begins with `what` and lists the names: the table has no such name.
+// The value with this name. INVALID_ARGUMENT, which begins with `what` and lists the names: the
+// table has no such name.
 template <typename Table>
 auto ValueNamed(std::string_view what, std::string_view name, const Table& table)
     -> absl::StatusOr<decltype(std::begin(table)->value)> {

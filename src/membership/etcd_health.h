@@ -14,7 +14,8 @@ class EtcdHealth {
   // Both gauges are 0 until etcd answers.
   EtcdHealth(Metrics& metrics, const std::string& prefix) : gauges_(metrics.Create<EtcdGauges>({{"prefix", prefix}})) {}
 
-  // Reports the result of a request to etcd. CANCELLED: the client cancelled it, which shows nothing about etcd.
+  // Reports the result of a request to etcd. CANCELLED: the client cancelled it, which shows
+  // nothing about etcd.
   void Report(const absl::Status& status) {
     if (absl::IsCancelled(status)) return;
     gauges_.up->Set(status.ok() ? 1 : 0);

@@ -1,6 +1,7 @@
-// The one table of metrics: a row has name, kind, help and, for each series, its labels and what it shows.
-// A metric that mirrors a component's state is a row with a getter, which runs at each scrape.
-// A metric of events is a row and a member of one of the structs below, which the component increments.
+// The one table of metrics: a row has name, kind, help and, for each series, its labels and what it
+// shows. A metric that mirrors a component's state is a row with a getter, which runs at each
+// scrape. A metric of events is a row and a member of one of the structs below, which the component
+// increments.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +32,8 @@ class LabelCounter {
   LabelCounter(prometheus::Family<prometheus::Counter>& family, MetricLabels labels, std::string open_label);
   void Increment(const std::string& value) { Of(value).Increment(); }
   void Increment(absl::StatusCode code) { Increment(absl::StatusCodeToString(code)); }
-  // Creates the series with 0 if it does not exist: Prometheus sees no increase in a series that begins with 1.
+  // Creates the series with 0 if it does not exist: Prometheus sees no increase in a series that
+  // begins with 1.
   prometheus::Counter& Of(const std::string& value);
   // Creates a series for each of gRPC's codes.
   void CreateCodes();
@@ -42,7 +44,7 @@ class LabelCounter {
   std::string open_label_;
 };
 
-// --- Members that events increment. Metrics::Create fills a struct; pointers are as long-lived as Metrics. ---
+// --- Members that events increment. Metrics::Create fills a struct. They live as long as Metrics. ---
 
 struct RouterCounts {
   LabelCounter requests, followers;  // by gRPC status code
@@ -99,8 +101,8 @@ using Counted = std::variant<LabelCounter Counts::*, prometheus::Counter * Count
                              prometheus::Histogram * Counts::*>;
 
 struct MetricSeries {
-  // Labels, separated by spaces: `name=value`; `name`, whose value comes from the source; `name=*`, whose value comes
-  // with each event or, for a CodeGetter, is each of gRPC's codes.
+  // Labels, separated by spaces: `name=value`; `name`, whose value comes from the source; `name=*`,
+  // whose value comes with each event or, for a CodeGetter, is each of gRPC's codes.
   const char* labels = nullptr;
   std::variant<Getter<Dispatcher>, Getter<WorkerSnapshot>, Getter<PrefillSnapshot>, Getter<DecodeSnapshot>,
                CodeGetter<PrefillSnapshot>, Counted<RouterCounts>, Counted<TenantCounts>, Counted<HttpCounts>,

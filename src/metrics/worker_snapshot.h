@@ -23,8 +23,8 @@ struct PrefillSnapshot : WorkerSnapshot {
 
 struct DecodeSnapshot : WorkerSnapshot {
   DecodeEngine::Load engine;
-  // As vLLM counts: requests that have all they need and are in no step. Between two steps some of the last batch may
-  // have ended.
+  // As vLLM counts: requests that have all they need and are in no step. Between two steps some of
+  // the last batch may have ended.
   int64_t waiting() const { return std::max<int64_t>(engine.running - engine.batch, 0) + engine.committed; }
 };
 

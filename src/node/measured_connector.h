@@ -12,8 +12,8 @@
 
 namespace baton {
 
-// Forwards all calls to another connector. That connector, the clock and the metrics must outlive this and the pushes
-// of its links.
+// Forwards all calls to another connector. That connector, the clock and the metrics must outlive
+// this and the pushes of its links.
 class MeasuredConnector final : public Connector {
  public:
   MeasuredConnector(Connector& connector, const Clock& clock, Metrics& metrics);

@@ -12,8 +12,9 @@ namespace baton {
 // How often a worker reports its load to routers.
 inline constexpr std::chrono::milliseconds kLoadPeriod(100);
 
-// Labels of a worker's metrics. `model` distinguishes several decoders of one process. `vllm`: the metrics also have
-// vLLM's names. vLLM numbers its engines by `engine`; here several workers may serve one model at one address, too.
+// Labels of a worker's metrics. `model` distinguishes several decoders of one process. `vllm`: the
+// metrics also have vLLM's names. vLLM numbers its engines by `engine`; here several workers may
+// serve one model at one address, too.
 inline MetricLabels WorkerLabels(WorkerRole role, const std::string& model, bool vllm) {
   const std::string name = role == WorkerRole::kPrefill ? "prefill" : "decode";
   MetricLabels labels{{"role", name}, {"stage", name}, {"model", model}};

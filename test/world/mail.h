@@ -1,4 +1,5 @@
-// Messages between the workers of a world. The test decides when, in which order and whether each arrives.
+// Messages between the workers of a world. The test decides when, in which order and whether each
+// arrives.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,8 @@
 
 namespace baton {
 
-// A message, a connection or a push on its way. Exactly one of the two functions is called, except that a doubled
-// message arrives twice.
+// A message, a connection or a push on its way. Exactly one of the two functions is called, except
+// that a doubled message arrives twice.
 struct Envelope {
   std::string kind;  // such as "reserve" or "push"; empty where a world does not distinguish kinds
   std::string text;  // for logs and scenarios
@@ -42,8 +43,8 @@ class Mail {
     BATON_CHECK(index < in_flight_.size(), "nothing like this is in flight: " + std::string(word));
     return Take(index);
   }
-  // Lets all envelopes arrive, the oldest first, and those that this causes. `before` sees each one first; an envelope
-  // for which it returns false stays in flight.
+  // Lets all envelopes arrive, the oldest first, and those that this causes. `before` sees each one
+  // first; an envelope for which it returns false stays in flight.
   void DeliverAll(absl::FunctionRef<bool(const Envelope&)> before = [](const Envelope&) { return true; }) {
     for (size_t index = 0; index < in_flight_.size();) {
       if (before(in_flight_[index])) {

@@ -19,8 +19,8 @@ concept RandomWorld = std::constructible_from<T, uint64_t> && requires(T world) 
   { world.Pools() } -> std::same_as<std::vector<BlockPool::Counts>>;
 };
 
-// Runs a World with each of `count` seeds and calls `ended` at the end of each run. The invariants hold after each
-// event, and at the end each pool has all blocks back.
+// Runs a World with each of `count` seeds and calls `ended` at the end of each run. The invariants
+// hold after each event, and at the end each pool has all blocks back.
 template <RandomWorld World, typename Ended>
 Seeds ForEachWorld(uint64_t count, Ended&& ended) {
   return ForEachSeed(count, [&](uint64_t seed) {
