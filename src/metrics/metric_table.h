@@ -44,7 +44,7 @@ class LabelCounter {
   std::string open_label_;
 };
 
-// --- Members that events increment. Metrics::Create fills a struct. They live as long as Metrics. ---
+// --- Members that events increment. Metrics::Create fills a struct. They live as long as Metrics.
 
 struct RouterCounts {
   LabelCounter requests, followers;  // by gRPC status code
