@@ -20,14 +20,33 @@ absl::Status UpstreamFailed(const RequestId& upstream, const absl::Status& statu
                                    ": ", absl::string_view(status.message())));
 }
 
+// Whether one of these references is not settled.
+bool Waits(const StreamingPrompt& growing, const std::vector<size_t>& indices) {
+  return !std::ranges::all_of(indices, [&](size_t i) { return growing.prompt.settled(i); });
+}
+
+// The prompt has settled its references to the output, which goes.
+void Unlink(StreamingPrompt& growing, AgentOutput& output) {
+  for (const size_t i : growing.upstreams.at(&output)) growing.sources[i] = nullptr;
+  growing.upstreams.erase(&output);
+}
+
 const Reference* AsReference(const PromptSegment& segment) { return std::get_if<Reference>(&segment); }
 
 }  // namespace
 
+bool AgentOutput::ById::operator()(const AgentNode* a, const AgentNode* b) const { return *a->id < *b->id; }
+
 // --- requests ------------------------------------------------------------------------------------------------------
 
+AgentOutput* AgentGraph::Find(const RequestId& id) const {
+  if (const auto found = outputs_.find(id); found != outputs_.end()) return found->second.get();
+  const AgentNode* node = find_(id);
+  return node == nullptr ? nullptr : node->output.get();
+}
+
 absl::Status AgentGraph::CheckUpstream(const Reference& reference) const {
-  if (nodes_.contains(reference.upstream) || reference.announced) return absl::OkStatus();
+  if (reference.announced || Find(reference.upstream) != nullptr) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat("output_of: no request '", NameOf(reference.upstream),
                                           "' of this cache_salt is known here, or its output is kept no ", "longer (",
                                           absl::FormatDuration(limits_.keep_output), " after its end, and ",
@@ -45,7 +64,7 @@ absl::Status AgentGraph::CheckReferences(const PromptSpec& spec) const {
     }
     RETURN_IF_ERROR(CheckUpstream(*reference));
     ++references;
-    announces += !nodes_.contains(reference->upstream);
+    announces += Find(reference->upstream) == nullptr;
   }
   if (counts_.announced + announces > limits_.announced) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -61,299 +80,316 @@ absl::Status AgentGraph::CheckReferences(const PromptSpec& spec) const {
                                                  "' would wait for waits for '", NameOf(spec.id), "'"));
 }
 
-// Whether what the new prompt waits for waits, directly or not, for it.
+// Whether an upstream of the new prompt waits, directly or not, for the new prompt's output.
 bool AgentGraph::IsCycle(const PromptSpec& spec) const {
-  if (!HasReaders(spec.id)) return false;  // the walk takes time linear in the references of all prompts
-  absl::flat_hash_set<RequestId> seen;
-  std::vector<RequestId> open;
-  const auto visit = [&](const RequestId& id) {
-    if (seen.insert(id).second) open.push_back(id);
+  const AgentOutput* announced = Find(spec.id);
+  // The walk takes time linear in the references of all prompts.
+  if (announced == nullptr || announced->readers.empty()) return false;
+  absl::flat_hash_set<const AgentOutput*> seen;
+  std::vector<const AgentOutput*> open;
+  const auto visit = [&](const AgentOutput* output) {
+    if (output != nullptr && seen.insert(output).second) open.push_back(output);
   };
   for (const PromptSegment& segment : spec.segments) {
-    if (const Reference* reference = AsReference(segment)) visit(reference->upstream);
+    if (const Reference* reference = AsReference(segment)) visit(Find(reference->upstream));
   }
   while (!open.empty()) {
-    const RequestId id = std::move(open.back());
+    const AgentOutput* output = open.back();
     open.pop_back();
-    if (id == spec.id) return true;
-    for (const RequestId& upstream : UpstreamsOf(id)) visit(upstream);
+    if (output == announced) return true;
+    if (output->maker == nullptr || output->maker->growing == nullptr) continue;
+    for (const auto& [upstream, indices] : output->maker->growing->upstreams) {
+      if (Waits(*output->maker->growing, indices)) visit(upstream);
+    }
   }
   return false;
 }
 
-absl::Status AgentGraph::CheckId(const RequestId& id) const {
-  const auto found = nodes_.find(id);
-  if (found == nodes_.end()) return absl::OkStatus();
-  const Node& node = *found->second;
-  if (node.state == State::kLive) {
-    return absl::AlreadyExistsError(absl::StrCat("request_id: '", NameOf(id), "' is in use by a live request"));
+absl::Status AgentGraph::CheckId(const AgentNode& node) const {
+  if (node.output != nullptr) {
+    return absl::AlreadyExistsError(absl::StrCat("request_id: '", NameOf(*node.id), "' is in use by a live request"));
   }
-  if (node.state == State::kOver && !node.readers.empty()) {
+  const auto found = outputs_.find(*node.id);
+  if (found != outputs_.end() && found->second->state == State::kOver && !found->second->readers.empty()) {
     return absl::AlreadyExistsError(
-        absl::StrCat("request_id: a prompt still waits for the output of '", NameOf(id), "'"));
+        absl::StrCat("request_id: a prompt still waits for the output of '", NameOf(*node.id), "'"));
   }
   return absl::OkStatus();
 }
 
 // REQUIRES: CheckId is OK.
-AgentGraph::Node& AgentGraph::Enter(const RequestId& id, const Tokenizer& tokenizer) {
-  const auto found = nodes_.find(id);
-  const bool is_over = found != nodes_.end() && found->second->state == State::kOver;
-  replaced_ = is_over ? Drop(id) : nullptr;
-  std::unique_ptr<Node>& slot = nodes_[id];
-  if (slot == nullptr) {
-    slot = std::make_unique<Node>();
-  } else {  // announced
-    timers_.erase({slot->expires, TimerKind::kNode, id, 0});
-    slot->announced_until = std::exchange(slot->expires, absl::InfiniteFuture());
-    --counts_.announced;
+void AgentGraph::Enter(AgentNode& node, const Tokenizer& tokenizer) {
+  replaced_ = nullptr;
+  const auto found = outputs_.find(*node.id);
+  if (found != outputs_.end() && found->second->state == State::kAnnounced) {
+    node.output = Drop(*node.id);
+    node.output->announced_until = std::exchange(node.output->expires, absl::InfiniteFuture());
+  } else {
+    if (found != outputs_.end()) replaced_ = Drop(*node.id);
+    node.output = std::make_unique<AgentOutput>();
   }
-  slot->state = State::kLive;
-  slot->output = std::make_unique<Output>(tokenizer);
-  return *slot;
+  node.output->state = State::kLive;
+  node.output->maker = &node;
+  node.output->text = std::make_unique<Output>(tokenizer);
 }
 
-absl::Status AgentGraph::Add(const RequestId& id, const Tokenizer& tokenizer) {
-  RETURN_IF_ERROR(CheckId(id));
-  Enter(id, tokenizer);
+absl::Status AgentGraph::Add(AgentNode& node, const Tokenizer& tokenizer) {
+  RETURN_IF_ERROR(CheckId(node));
+  Enter(node, tokenizer);
   return absl::OkStatus();
 }
 
-absl::StatusOr<PromptGrew> AgentGraph::Submit(PromptSpec spec, absl::Time now) {
-  const RequestId id = spec.id;
-  RETURN_IF_ERROR(CheckId(id));
+absl::StatusOr<PromptGrew> AgentGraph::Submit(AgentNode& node, PromptSpec spec, absl::Time now) {
+  RETURN_IF_ERROR(CheckId(node));
   RETURN_IF_ERROR(CheckReferences(spec));
-  Node& node = Enter(id, *spec.tokenizer);
-  node.growing = std::make_unique<Growing>(Growing{.prompt = Prompt(std::move(spec)), .untold = {}, .deadlines = {}});
-  Link(id, node, now);
-  if (const absl::Status settled = SettleKnown(id, *node.growing); !settled.ok()) {
-    Ended(id, settled, now);  // as if its upstream had failed a little later
+  Enter(node, *spec.tokenizer);
+  node.growing = std::make_unique<StreamingPrompt>(StreamingPrompt{.prompt = Prompt(std::move(spec))});
+  Link(node, now);
+  if (const absl::Status settled = SettleKnown(node); !settled.ok()) {
+    Ended(node, settled, now);  // as if its upstream had failed a little later
     return settled;
   }
-  absl::StatusOr<PromptGrew> grew = Grow(id, *node.growing);
+  absl::StatusOr<PromptGrew> grew = Grow(node);
   if (!grew.ok()) {
-    Refused(id);
+    Refused(node);
   } else if (grew->complete) {
-    StopGrowing(id, node);
+    StopGrowing(node);
   }
   return grew;
 }
 
-void AgentGraph::Refused(const RequestId& id) {
-  const auto found = nodes_.find(id);
-  if (found == nodes_.end() || found->second->state != State::kLive) return;
-  Node& node = *found->second;
-  StopGrowing(id, node);
-  if (!node.readers.empty()) return Announce(id, node, node.announced_until);
-  nodes_.erase(id);
-  if (replaced_ != nullptr) {
-    std::unique_ptr<Node>& slot = nodes_[id] = std::move(replaced_);
-    Keep(id, *slot, slot->expires);
+void AgentGraph::Refused(AgentNode& node) {
+  if (node.output == nullptr) return;
+  StopGrowing(node);
+  ForgetActions(node);
+  std::unique_ptr<AgentOutput> output = std::move(node.output);
+  if (!output->readers.empty()) {
+    const absl::Time until = output->announced_until;
+    return Announce(*node.id, std::move(output), until);
   }
+  if (replaced_ == nullptr) return;
+  const absl::Time until = replaced_->expires;
+  Keep(*node.id, std::move(replaced_), until);
 }
 
-// Its readers wait for it to be submitted.
-void AgentGraph::Announce(const RequestId& id, Node& node, absl::Time until) {
-  node.state = State::kAnnounced;
-  node.output = nullptr;
-  node.expires = until;
-  timers_.insert({until, TimerKind::kNode, id, 0});
+// The readers of the output wait for its request to be submitted.
+void AgentGraph::Announce(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until) {
+  output->state = State::kAnnounced;
+  output->maker = nullptr;
+  output->text = nullptr;
+  output->expires = until;
+  timers_.insert({until, TimerKind::kOutput, id, 0});
   ++counts_.announced;
+  outputs_[id] = std::move(output);
 }
 
 // Joins the new prompt with its upstreams.
-void AgentGraph::Link(const RequestId& id, Node& node, absl::Time now) {
-  Growing& growing = *node.growing;
-  ++counts_.growing;
+void AgentGraph::Link(AgentNode& node, absl::Time now) {
+  StreamingPrompt& growing = *node.growing;
+  streaming_.insert(&node);
   counts_.references += static_cast<int64_t>(growing.prompt.references());
   for (size_t i = 0; i < growing.prompt.references(); ++i) {
     const Reference& reference = growing.prompt.reference(i);
-    std::unique_ptr<Node>& upstream = nodes_[reference.upstream];
+    AgentOutput* upstream = Find(reference.upstream);
     if (upstream == nullptr) {
-      upstream = std::make_unique<Node>();
-      Announce(reference.upstream, *upstream, now + limits_.wait_announced);
+      Announce(reference.upstream, std::make_unique<AgentOutput>(), now + limits_.wait_announced);
+      upstream = outputs_.at(reference.upstream).get();
     }
-    upstream->readers.insert(id);
-    growing.upstreams[reference.upstream].push_back(i);
+    upstream->readers.insert(&node);
+    growing.sources.push_back(upstream);
+    growing.upstreams[upstream].push_back(i);
     growing.deadlines.push_back(now + reference.timeout);
     if (reference.timeout != absl::InfiniteDuration()) {
-      timers_.insert({now + reference.timeout, TimerKind::kReference, id, i});
+      timers_.insert({now + reference.timeout, TimerKind::kReference, *node.id, i});
     }
   }
 }
 
-// Settles all that is over before any of the new prompt is told, so that it never begins anew for what was known.
-absl::Status AgentGraph::SettleKnown(const RequestId& id, Growing& growing) {
-  for (size_t i = 0; i < growing.prompt.references(); ++i) {
-    const Node& upstream = *nodes_.at(growing.prompt.reference(i).upstream);
-    if (upstream.state == State::kOver) RETURN_IF_ERROR(Settle(id, growing, i, upstream.output->status()));
+// Settles all references to outputs that are over before anything of the new prompt is reported, so
+// that the prompt never begins anew for what was known.
+absl::Status AgentGraph::SettleKnown(AgentNode& node) {
+  for (size_t i = 0; i < node.growing->prompt.references(); ++i) {
+    const AgentOutput& upstream = *node.growing->sources[i];
+    if (upstream.state == State::kOver) RETURN_IF_ERROR(Settle(node, i, upstream.text->status()));
   }
   return absl::OkStatus();
 }
 
-void AgentGraph::Made(const RequestId& id, std::span<const TokenId> tokens, std::string_view text) {
-  const auto found = nodes_.find(id);
-  if (found == nodes_.end() || found->second->state != State::kLive) return;
-  found->second->output->Push(tokens, text);
-  std::vector<RequestId> waiting;  // Advance may fail one, and so change the readers
-  for (const RequestId& reader : found->second->readers) {
-    const Prompt& prompt = nodes_.at(reader)->growing->prompt;
-    const std::optional<size_t> index = prompt.waits_for();
-    if (index && prompt.reference(*index).upstream == id) waiting.push_back(reader);
+void AgentGraph::Made(AgentNode& node, std::span<const TokenId> tokens, std::string_view text) {
+  if (node.output == nullptr) return;
+  node.output->text->Push(tokens, text);
+  std::vector<AgentNode*> waiting;  // Advance may fail a prompt, and so change the readers
+  for (AgentNode* reader : node.output->readers) {
+    const std::optional<size_t> index = reader->growing->prompt.waits_for();
+    if (index && reader->growing->sources[*index] == node.output.get()) waiting.push_back(reader);
   }
-  for (const RequestId& reader : waiting) Advance(reader);
+  for (AgentNode* reader : waiting) Advance(*reader);
 }
 
-void AgentGraph::Ended(const RequestId& id, const absl::Status& status, absl::Time now) {
-  const auto found = nodes_.find(id);
-  if (found == nodes_.end() || found->second->state != State::kLive) return;
-  Node& node = *found->second;
-  StopGrowing(id, node);
-  node.output->Close(status);
-  node.state = State::kOver;
-  SettleReaders(id, status);
-  Keep(id, node, now + limits_.keep_output);
+void AgentGraph::Ended(AgentNode& node, const absl::Status& status, absl::Time now) {
+  if (node.output == nullptr) return;
+  StopGrowing(node);
+  ForgetActions(node);
+  AgentOutput& output = *node.output;
+  output.text->Close(status);
+  output.state = State::kOver;
+  output.maker = nullptr;
+  SettleReaders(output, status);
+  Keep(*node.id, std::move(node.output), now + limits_.keep_output);
 }
 
-void AgentGraph::EndedUnread(const RequestId& id) {
-  const auto found = nodes_.find(id);
-  if (found == nodes_.end() || found->second->state != State::kLive) return;
-  BATON_CHECK(found->second->readers.empty(), id);
-  StopGrowing(id, *found->second);
-  nodes_.erase(id);
+void AgentGraph::EndedUnread(AgentNode& node) {
+  if (node.output == nullptr) return;
+  BATON_CHECK(node.output->readers.empty(), *node.id);
+  StopGrowing(node);
+  ForgetActions(node);
+  node.output = nullptr;
 }
 
 // --- references ----------------------------------------------------------------------------------------------------
 
-void AgentGraph::SettleReaders(const RequestId& upstream, const absl::Status& status) {
-  const std::set<RequestId> readers = nodes_.at(upstream)->readers;
-  for (const RequestId& reader : readers) {
-    const std::vector<size_t> indices = nodes_.at(reader)->growing->upstreams.at(upstream);
-    SettleAndAdvance(reader, indices, status);
+void AgentGraph::SettleReaders(AgentOutput& output, const absl::Status& status) {
+  const std::vector<AgentNode*> readers(output.readers.begin(), output.readers.end());
+  for (AgentNode* reader : readers) {
+    const std::vector<size_t> indices = reader->growing->upstreams.at(&output);
+    SettleAndAdvance(*reader, indices, status);
   }
 }
 
 // All at once: what a prompt takes of one reference must not be void because of the next.
-void AgentGraph::SettleAndAdvance(const RequestId& id, std::span<const size_t> indices, const absl::Status& status) {
-  Growing& growing = *nodes_.at(id)->growing;
+void AgentGraph::SettleAndAdvance(AgentNode& node, std::span<const size_t> indices, const absl::Status& status) {
   for (const size_t index : indices) {
-    if (const absl::Status settled = Settle(id, growing, index, status); !settled.ok()) return Fail(id, settled);
+    if (const absl::Status settled = Settle(node, index, status); !settled.ok()) return Fail(node, settled);
   }
-  Advance(id);
+  Advance(node);
 }
 
 // The output of a reference is complete, or will not be. Not OK: the prompt fails.
-absl::Status AgentGraph::Settle(const RequestId& id, Growing& growing, size_t index, const absl::Status& status) {
-  Prompt& prompt = growing.prompt;
+absl::Status AgentGraph::Settle(AgentNode& node, size_t index, const absl::Status& status) {
+  Prompt& prompt = node.growing->prompt;
   if (prompt.settled(index)) return absl::OkStatus();
   const Reference& reference = prompt.reference(index);
-  const Node& upstream = *nodes_.at(reference.upstream);
+  const AgentOutput& upstream = *node.growing->sources[index];
   if (!status.ok() && reference.on_failure == OnFailure::kAbort) return UpstreamFailed(reference.upstream, status);
   if (!status.ok() && reference.on_failure == OnFailure::kSubstitute) {
     if (prompt.Replace(index, reference.substitute)) {
-      growing.untold.clear();
-      actions_.push_back(PromptRestarted{id});
+      node.growing->unreported.clear();
+      actions_.push_back(PromptRestarted{&node});
     }
   } else if (upstream.state == State::kOver) {
     prompt.Settle(index);
   } else {
     const auto so_far =
-        upstream.output == nullptr ? std::span<const TokenId>() : upstream.output->TokensFor(*prompt.spec().tokenizer);
+        upstream.text == nullptr ? std::span<const TokenId>() : upstream.text->TokensFor(*prompt.spec().tokenizer);
     prompt.Cut(index, std::vector<TokenId>(so_far.begin(), so_far.end()));
   }
   return absl::OkStatus();
 }
 
-// What is to be told of the prompt now. Not OK: it fails.
-absl::StatusOr<PromptGrew> AgentGraph::Grow(const RequestId& id, Growing& growing) const {
-  Prompt& prompt = growing.prompt;
-  const auto fresh = prompt.Take([&](const RequestId& upstream) -> OutputView {
-    Output* output = nodes_.at(upstream)->output.get();
+// What is to be reported of the prompt now. Not OK: it fails.
+absl::StatusOr<PromptGrew> AgentGraph::Grow(AgentNode& node) {
+  Prompt& prompt = node.growing->prompt;
+  std::vector<TokenId>& unreported = node.growing->unreported;
+  const auto fresh = prompt.Take([&](size_t reference) -> OutputView {
+    Output* output = node.growing->sources[reference]->text.get();
     return output == nullptr ? OutputView{} : OutputView{output->TokensFor(*prompt.spec().tokenizer)};
   });
-  growing.untold.insert(growing.untold.end(), fresh.begin(), fresh.end());
+  unreported.insert(unreported.end(), fresh.begin(), fresh.end());
   if (prompt.given() > prompt.spec().most_tokens) {
     return absl::InvalidArgumentError(absl::StrCat("prompt: with the outputs it refers to it has at least ",
                                                    prompt.given(), " tokens, limit ", prompt.spec().most_tokens));
   }
   if (prompt.complete()) {
     if (prompt.given() == 0) return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
-    return PromptGrew{id, std::move(growing.untold), true};
+    return PromptGrew{&node, std::move(unreported), true};
   }
-  const auto untold = static_cast<int64_t>(growing.untold.size());
-  // A prompt's last token gets no KV in prefill, and this may be it: a block is complete with the token after it.
-  const int64_t tell = untold - (prompt.given() + kBlockTokens - 1) % kBlockTokens;
-  if (tell <= 0 || prompt.given() <= kBlockTokens) return PromptGrew{id, {}, false};
-  PromptGrew grew{id, {growing.untold.begin(), growing.untold.begin() + tell}, false};
-  growing.untold.erase(growing.untold.begin(), growing.untold.begin() + tell);
+  // A prompt's last token gets no KV in prefill, and this may be it: a block is complete with the
+  // token after it.
+  const int64_t report = std::ssize(unreported) - (prompt.given() + kBlockTokens - 1) % kBlockTokens;
+  if (report <= 0 || prompt.given() <= kBlockTokens) return PromptGrew{&node, {}, false};
+  PromptGrew grew{&node, {unreported.begin(), unreported.begin() + report}, false};
+  unreported.erase(unreported.begin(), unreported.begin() + report);
   return grew;
 }
 
-void AgentGraph::Advance(const RequestId& id) {
-  Node& node = *nodes_.at(id);
-  absl::StatusOr<PromptGrew> grew = Grow(id, *node.growing);
-  if (!grew.ok()) return Fail(id, grew.status());
-  if (grew->complete) StopGrowing(id, node);
+void AgentGraph::Advance(AgentNode& node) {
+  absl::StatusOr<PromptGrew> grew = Grow(node);
+  if (!grew.ok()) return Fail(node, grew.status());
+  if (grew->complete) StopGrowing(node);
   if (grew->complete || !grew->tokens.empty()) actions_.push_back(*std::move(grew));
 }
 
-void AgentGraph::Fail(const RequestId& id, const absl::Status& status) {
-  StopGrowing(id, *nodes_.at(id));
-  actions_.push_back(PromptFailed{id, status});
+void AgentGraph::Fail(AgentNode& node, const absl::Status& status) {
+  StopGrowing(node);
+  actions_.push_back(PromptFailed{&node, status});
 }
 
-void AgentGraph::StopGrowing(const RequestId& id, Node& node) {
+void AgentGraph::StopGrowing(AgentNode& node) {
   if (node.growing == nullptr) return;
-  const std::unique_ptr<Growing> growing = std::move(node.growing);
-  --counts_.growing;
+  const std::unique_ptr<StreamingPrompt> growing = std::move(node.growing);
+  streaming_.erase(&node);
   counts_.references -= static_cast<int64_t>(growing->prompt.references());
   for (size_t i = 0; i < growing->deadlines.size(); ++i) {
-    timers_.erase({growing->deadlines[i], TimerKind::kReference, id, i});
+    timers_.erase({growing->deadlines[i], TimerKind::kReference, *node.id, i});
   }
   for (const auto& [upstream, indices] : growing->upstreams) {
-    const auto found = nodes_.find(upstream);
-    if (found == nodes_.end()) continue;
-    found->second->readers.erase(id);
-    // Nobody waits for it any more, and nobody has submitted it.
-    if (found->second->state == State::kAnnounced && found->second->readers.empty()) Drop(upstream);
+    upstream->readers.erase(&node);
+    // No prompt waits for it any more, and no client has submitted it.
+    if (upstream->state == State::kAnnounced && upstream->readers.empty()) {
+      Drop(growing->prompt.reference(indices.front()).upstream);
+    }
   }
 }
 
 // --- ends ----------------------------------------------------------------------------------------------------------
 
-void AgentGraph::Keep(const RequestId& id, Node& node, absl::Time until) {
-  node.expires = until;
-  node.bytes = node.output->bytes();
+void AgentGraph::Keep(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until) {
+  output->expires = until;
+  output->bytes = output->text->bytes();
   ++counts_.kept;
-  counts_.kept_bytes += node.bytes;
-  timers_.insert({until, TimerKind::kNode, id, 0});
+  counts_.kept_bytes += output->bytes;
+  outputs_[id] = std::move(output);
+  timers_.insert({until, TimerKind::kOutput, id, 0});
   for (auto timer = timers_.begin(); counts_.kept_bytes > limits_.kept_bytes && timer != timers_.end();) {
     const auto& [time, kind, oldest, index] = *timer++;
-    if (kind != TimerKind::kNode) continue;
-    const Node& candidate = *nodes_.at(oldest);
+    if (kind != TimerKind::kOutput) continue;
+    const AgentOutput& candidate = *outputs_.at(oldest);
     if (candidate.state == State::kOver && candidate.readers.empty()) Drop(RequestId(oldest));
   }
 }
 
 // REQUIRES: announced or over, and no reader still takes its output.
-std::unique_ptr<AgentGraph::Node> AgentGraph::Drop(const RequestId& id) {
-  const auto found = nodes_.find(id);
-  std::unique_ptr<Node> node = std::move(found->second);
-  timers_.erase({node->expires, TimerKind::kNode, id, 0});
-  counts_.announced -= node->state == State::kAnnounced;
-  counts_.kept -= node->state == State::kOver;
-  counts_.kept_bytes -= node->bytes;
-  nodes_.erase(found);
-  return node;
+std::unique_ptr<AgentOutput> AgentGraph::Drop(const RequestId& id) {
+  const auto found = outputs_.find(id);
+  std::unique_ptr<AgentOutput> output = std::move(found->second);
+  timers_.erase({output->expires, TimerKind::kOutput, id, 0});
+  counts_.announced -= output->state == State::kAnnounced;
+  counts_.kept -= output->state == State::kOver;
+  counts_.kept_bytes -= output->bytes;
+  outputs_.erase(found);
+  return output;
 }
 
-// Workers are told once of what came at once, so that none begins a step with a part of it.
+void AgentGraph::ForgetActions(const AgentNode& node) {
+  std::erase_if(actions_, [&](const AgentAction& action) {
+    return std::visit([&](const auto& concrete) { return concrete.node == &node; }, action);
+  });
+}
+
+AgentGraph::Counts AgentGraph::counts() const {
+  Counts counts = counts_;
+  counts.growing = std::ssize(streaming_);
+  return counts;
+}
+
+// Reports what came at once as one action, so that no worker begins a step with a part of it.
 std::vector<AgentAction> AgentGraph::TakeActions() {
+  if (actions_.empty()) return {};
   std::vector<AgentAction> merged;
-  absl::flat_hash_map<RequestId, size_t> grew;  // where in `merged`
+  absl::flat_hash_map<AgentNode*, size_t> grew;  // where in `merged`
   for (AgentAction& action : std::exchange(actions_, {})) {
     if (auto* more = std::get_if<PromptGrew>(&action)) {
-      const auto [before, is_new] = grew.try_emplace(more->id, merged.size());
+      const auto [before, is_new] = grew.try_emplace(more->node, merged.size());
       if (!is_new) {
         auto& first = std::get<PromptGrew>(merged[before->second]);
         first.tokens.insert(first.tokens.end(), more->tokens.begin(), more->tokens.end());
@@ -361,7 +397,7 @@ std::vector<AgentAction> AgentGraph::TakeActions() {
         continue;
       }
     } else if (const auto* restarted = std::get_if<PromptRestarted>(&action)) {
-      grew.erase(restarted->id);
+      grew.erase(restarted->node);
     }
     merged.push_back(std::move(action));
   }
@@ -380,72 +416,68 @@ void AgentGraph::Tick(absl::Time now) {
     timers_.erase(timers_.begin());
     if (kind == TimerKind::kReference) {
       const size_t indices[] = {index};
-      SettleAndAdvance(id, indices,
+      SettleAndAdvance(*find_(id), indices,
                        absl::DeadlineExceededError("its output was not complete before the reference's timeout"));
       continue;
     }
-    Node& node = *nodes_.at(id);
-    if (node.state == State::kAnnounced) {
-      SettleReaders(id, absl::DeadlineExceededError(absl::StrCat("it was announced and not submitted for ",
-                                                                 absl::FormatDuration(limits_.wait_announced))));
-      if (nodes_.contains(id)) Drop(id);  // its last reader may have done so
-    } else if (node.readers.empty()) {
+    AgentOutput& output = *outputs_.at(id);
+    if (output.state == State::kAnnounced) {
+      SettleReaders(output, absl::DeadlineExceededError(absl::StrCat("it was announced and not submitted for ",
+                                                                     absl::FormatDuration(limits_.wait_announced))));
+      if (!outputs_.contains(id)) continue;  // its last reader dropped it
+      // Prompts that go on without it do not refer to it any more.
+      for (AgentNode* reader : output.readers) Unlink(*reader->growing, output);
+      Drop(id);
+    } else if (output.readers.empty()) {
       Drop(id);
     } else {
       // A prompt that comes to it later still reads it.
-      node.expires = now + limits_.keep_output;
-      timers_.insert({node.expires, TimerKind::kNode, id, 0});
+      output.expires = now + limits_.keep_output;
+      timers_.insert({output.expires, TimerKind::kOutput, id, 0});
     }
   }
 }
 
-bool AgentGraph::HasReaders(const RequestId& id) const {
-  const auto found = nodes_.find(id);
-  return found != nodes_.end() && !found->second->readers.empty();
+std::vector<AgentNode*> AgentGraph::ReadersOf(const AgentNode& node) {
+  if (node.output == nullptr) return {};
+  return {node.output->readers.begin(), node.output->readers.end()};
 }
 
-std::vector<RequestId> AgentGraph::ReadersOf(const RequestId& id) const {
-  const auto found = nodes_.find(id);
-  if (found == nodes_.end()) return {};
-  return {found->second->readers.begin(), found->second->readers.end()};
-}
-
-std::vector<RequestId> AgentGraph::UpstreamsOf(const RequestId& id) const {
-  std::vector<RequestId> upstreams;
-  const auto found = nodes_.find(id);
-  if (found == nodes_.end() || found->second->growing == nullptr) return upstreams;
-  const Growing& growing = *found->second->growing;
-  for (const auto& [upstream, indices] : growing.upstreams) {
-    if (!std::ranges::all_of(indices, [&](size_t i) { return growing.prompt.settled(i); }))
-      upstreams.push_back(upstream);
+std::vector<AgentNode*> AgentGraph::UpstreamsOf(const AgentNode& node) {
+  std::vector<AgentNode*> nodes;
+  if (node.growing == nullptr) return nodes;
+  for (const auto& [upstream, indices] : node.growing->upstreams) {
+    if (upstream->maker != nullptr && Waits(*node.growing, indices)) nodes.push_back(upstream->maker);
   }
-  std::ranges::sort(upstreams);  // so that runs repeat
-  return upstreams;
+  std::ranges::sort(nodes, AgentOutput::ById());  // so that runs repeat
+  return nodes;
 }
 
 void AgentGraph::CheckInvariants() const {
   Counts counts;
-  size_t timers = 0;
-  for (const auto& [id, node] : nodes_) {
-    counts.announced += node->state == State::kAnnounced;
-    counts.kept += node->state == State::kOver;
-    counts.kept_bytes += node->bytes;
-    BATON_CHECK((node->output == nullptr) == (node->state == State::kAnnounced), id);
-    BATON_CHECK((node->expires == absl::InfiniteFuture()) == (node->state == State::kLive), id);
-    BATON_CHECK(node->growing == nullptr || node->state == State::kLive, id);
-    if (node->state != State::kLive) {
-      ++timers;
-      BATON_CHECK(timers_.contains({node->expires, TimerKind::kNode, id, 0}), id);
-    }
-    for (const RequestId& reader : node->readers) BATON_CHECK(nodes_.at(reader)->growing != nullptr, reader);
-    if (node->growing == nullptr) continue;
+  size_t timers = outputs_.size();
+  for (const auto& [id, output] : outputs_) {
+    counts.announced += output->state == State::kAnnounced;
+    counts.kept += output->state == State::kOver;
+    counts.kept_bytes += output->bytes;
+    BATON_CHECK(output->state != State::kLive && output->maker == nullptr, id);
+    BATON_CHECK((output->text == nullptr) == (output->state == State::kAnnounced), id);
+    BATON_CHECK(timers_.contains({output->expires, TimerKind::kOutput, id, 0}), id);
+    for (AgentNode* reader : output->readers) BATON_CHECK(streaming_.contains(reader), id);
+  }
+  for (const AgentNode* node : streaming_) {
+    BATON_CHECK(node->growing != nullptr && node->output != nullptr && node->output->maker == node, *node->id);
     const Prompt& prompt = node->growing->prompt;
-    ++counts.growing;
     counts.references += static_cast<int64_t>(prompt.references());
+    for (const auto& [upstream, indices] : node->growing->upstreams) {
+      BATON_CHECK(upstream->readers.contains(const_cast<AgentNode*>(node)), *node->id);
+    }
     for (size_t i = 0; i < prompt.references(); ++i) {
-      const bool timed = timers_.contains({node->growing->deadlines[i], TimerKind::kReference, id, i});
+      const absl::Time deadline = node->growing->deadlines[i];
+      const bool timed = timers_.contains({deadline, TimerKind::kReference, *node->id, i});
       timers += timed;
-      BATON_CHECK(timed || prompt.settled(i) || node->growing->deadlines[i] == absl::InfiniteFuture(), id);
+      BATON_CHECK(timed || prompt.settled(i) || deadline == absl::InfiniteFuture(), *node->id);
+      BATON_CHECK(prompt.settled(i) || node->growing->sources[i] != nullptr, *node->id);
     }
   }
   BATON_CHECK(counts == counts_ && timers == timers_.size(), "miscounted");

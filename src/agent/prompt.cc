@@ -49,7 +49,7 @@ std::optional<size_t> Prompt::Source(size_t place) const {
 
 std::optional<size_t> Prompt::waits_for() const { return complete() ? std::nullopt : Source(place_); }
 
-std::vector<TokenId> Prompt::Take(const std::function<OutputView(const RequestId& upstream)>& output) {
+std::vector<TokenId> Prompt::Take(absl::FunctionRef<OutputView(size_t reference)> output) {
   std::vector<TokenId> tokens;
   for (; at_ < spec_.segments.size(); ++at_, taken_ = 0) {
     if (given_ + std::ssize(tokens) > spec_.most_tokens) break;
@@ -63,7 +63,7 @@ std::vector<TokenId> Prompt::Take(const std::function<OutputView(const RequestId
     if (state.replaced) {
       tokens.insert(tokens.end(), state.replaced->begin() + static_cast<std::ptrdiff_t>(taken_), state.replaced->end());
     } else {
-      const OutputView view = output(reference(*source).upstream);
+      const OutputView view = output(*source);
       BATON_CHECK(view.tokens.size() >= taken_, "an output took tokens back");
       tokens.insert(tokens.end(), view.tokens.begin() + static_cast<std::ptrdiff_t>(taken_), view.tokens.end());
       taken_ = view.tokens.size();

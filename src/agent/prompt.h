@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
@@ -74,8 +74,9 @@ class Prompt {
 
   // The reference that holds the prompt up; none: it is complete, or under kArrival waits for any of several.
   std::optional<size_t> waits_for() const;
-  // The tokens that are stable now and were not returned before. `output` gives an upstream's output.
-  std::vector<TokenId> Take(const std::function<OutputView(const RequestId& upstream)>& output);
+  // The tokens that are stable now and were not returned before. `output` gives the output of a
+  // reference.
+  std::vector<TokenId> Take(absl::FunctionRef<OutputView(size_t reference)> output);
   bool complete() const { return at_ == spec_.segments.size(); }
   int64_t given() const { return given_; }  // tokens since the beginning
 

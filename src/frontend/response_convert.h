@@ -3,7 +3,7 @@
 
 #include "inference.pb.h"
 #include "request/answers.h"
-#include "router/request_record.h"
+#include "router/request.h"
 
 namespace baton {
 

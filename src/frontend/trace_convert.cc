@@ -45,7 +45,7 @@ v1::TraceResponse ToProto(const Router::Trace& trace) {
   v1::TraceResponse response;
   response.set_omitted(trace.omitted);
   if (trace.lives.empty()) return response;
-  const absl::Time origin = trace.lives.front()->arrived;
+  const absl::Time origin = trace.lives.front()->stages.arrived;
   response.set_origin_us(absl::ToUnixMicros(origin));
   const auto micros = [origin](absl::Time time) { return absl::ToInt64Microseconds(time - origin); };
   absl::flat_hash_map<RequestId, int32_t> indices;  // of an id used again: the latest request
@@ -54,9 +54,9 @@ v1::TraceResponse ToProto(const Router::Trace& trace) {
     out.set_request_id(life->id);
     out.set_agent(life->agent);
     out.set_trace_id(life->trace_id);
-    out.set_arrived_us(micros(life->arrived));
-    out.set_ended_us(micros(std::min(life->ended, trace.now)));
-    out.set_over(life->over());
+    out.set_arrived_us(micros(life->stages.arrived));
+    out.set_ended_us(micros(std::min(life->stages.ended, trace.now)));
+    out.set_over(life->stages.over());
     out.set_error(ErrorOf(life->status));
     for (const PhaseSpan& span : SpansOf(*life, trace.now)) {
       v1::Span& proto = *out.add_spans();

@@ -11,7 +11,7 @@ namespace {
 using Kind = MetricFamily::Kind;
 
 int64_t AttachedWorkers(const Dispatcher& dispatcher, WorkerRole role) {
-  return std::ranges::count_if(dispatcher.core().workers(),
+  return std::ranges::count_if(dispatcher.core().registry().workers(),
                                [role](const auto& worker) { return worker.second.info.role == role; });
 }
 

@@ -70,53 +70,30 @@ PromptSpec ToPromptSpec(const ClientRequest& request) {
   return spec;
 }
 
-RouteRequest ToRoute(const ClientRequest& request) {
+Route ToRoute(const ClientRequest& request) {
   const auto first = std::ranges::find_if(
       request.segments, [](const PromptSegment& segment) { return std::holds_alternative<Reference>(segment); });
   const bool open = first != request.segments.end();
-  return {.id = ScopedId(request.spec.cache_domain, request.id),
-          .tenant = request.spec.tenant,
-          .model = request.served->name,
-          .session = ScopedSession(request),
+  return {.session = ScopedSession(request),
           .keys = RouterKeys(request),
-          .prompt_tokens = static_cast<int32_t>(request.spec.tokens.size()),
-          .max_new_tokens = request.spec.sampling.max_tokens,
           .open = open,
-          .upstream = open ? ScopedId(request.spec.cache_domain, std::get<Reference>(*first).upstream) : "",
-          .priority = request.spec.priority,
-          .prefill_only = request.prefill_only,
-          .holder = request.context.holder,
-          .held_tokens = request.context.tokens,
-          .deadline = request.deadline};
+          .upstream = open ? ScopedId(request.spec.cache_domain, std::get<Reference>(*first).upstream) : ""};
 }
 
-Workload::Arrival ToArrival(const ClientRequest& request, int64_t uncached) {
-  Workload::Arrival arrival{.id = ScopedId(request.spec.cache_domain, request.id),
-                            .tenant = request.spec.cache_domain,
-                            .model = request.served->name,
-                            .workflow = request.workflow,
-                            .agent = request.agent,
-                            .upstreams = {},
-                            .priority = request.spec.priority,
-                            .prompt_tokens = uncached,
-                            .max_tokens = request.spec.sampling.max_tokens,
-                            .expected_tokens = request.expected_tokens};
-  // Of a prompt that still grows, what stands behind its first reference is no part of its tokens yet.
+Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached) {
+  // Of a streaming prompt, what stands behind its first reference is no part of its tokens yet.
   int64_t known = 0;
   for (const PromptSegment& segment : request.segments) {
-    if (const auto* reference = std::get_if<Reference>(&segment)) {
-      arrival.upstreams.push_back(ScopedId(request.spec.cache_domain, reference->upstream));
-    } else {
-      known += std::ssize(std::get<std::vector<TokenId>>(segment));
-    }
+    if (const auto* tokens = std::get_if<std::vector<TokenId>>(&segment)) known += std::ssize(*tokens);
   }
-  arrival.prompt_tokens += std::max<int64_t>(known - std::ssize(request.spec.tokens), 0);
+  Workload::Lengths lengths{.prompt = uncached + std::max<int64_t>(known - std::ssize(request.spec.tokens), 0),
+                            .max_output = request.spec.sampling.max_tokens};
   if (request.prefill_only) {
-    arrival.max_tokens = 0;
+    lengths.max_output = 0;
   } else if (!request.segments.empty() && !request.has_max_tokens) {
-    arrival.max_tokens = kDefaultMaxTokens;  // about what it will be
+    lengths.max_output = kDefaultMaxTokens;  // about what it will be
   }
-  return arrival;
+  return lengths;
 }
 
 std::vector<RequestId> UpstreamsOf(const ClientRequest& request) {

@@ -72,9 +72,9 @@ absl::Status SettleMaxTokens(ClientRequest& request);
 // The same request as others see it, who call it by its ScopedId. Of one whose prompt is not complete:
 PromptSpec ToPromptSpec(const ClientRequest& request);
 // Placement: takes time, for it hashes the prompt.
-RouteRequest ToRoute(const ClientRequest& request);
-// Shortest-job-first; `uncached`: of its tokens so far those to compute.
-Workload::Arrival ToArrival(const ClientRequest& request, int64_t uncached);
+Route ToRoute(const ClientRequest& request);
+// For Workload. `uncached`: of its tokens so far, those to compute.
+Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached);
 // Whose output it waits for, each once.
 std::vector<RequestId> UpstreamsOf(const ClientRequest& request);
 

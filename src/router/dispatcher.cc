@@ -5,6 +5,7 @@
 #include <memory>
 #include <tuple>
 
+#include "absl/container/flat_hash_set.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "base/strings.h"
@@ -21,12 +22,17 @@ PreparedRequest Prepare(ClientRequest request) {
   return prepared;
 }
 
-Dispatcher::Dispatcher(Options options)
-    : nonce_(options.nonce),
-      shadow_prefill_(options.shadow_prefill),
-      most_with_shadows_(options.limits.live_requests / 2),
+Dispatcher::Dispatcher(const Options& options)
+    : requests_(options.nonce),
       core_(options.limits),
-      graph_(options.agents) {
+      graph_(options.agents,
+             [this](const RequestId& id) {
+               Request* request = requests_.Find(id);
+               return request == nullptr ? nullptr : &request->node;
+             }),
+      // Requests that are prefilled ahead leave half of the room to clients.
+      ahead_({.shadows = options.shadow_prefill, .most_live = options.limits.live_requests / 2}, requests_, core_,
+             graph_) {
   if (options.shortest_first) workload_.emplace(*options.shortest_first);
   if (options.sessions) gate_.emplace(*options.sessions);
 }
@@ -38,27 +44,25 @@ absl::Status Dispatcher::Begin(ClientRequest& request, absl::Time now) {
 }
 
 absl::StatusOr<RequestTicket> Dispatcher::Submit(PreparedRequest prepared, absl::Time now) {
-  const RequestTicket ticket{ScopedId(prepared.request.spec.cache_domain, prepared.request.id), ++submitted_};
-  const RequestId& id = ticket.id;
+  const RequestTicket ticket{ScopedId(prepared.request.spec.cache_domain, prepared.request.id), requests_.DrawNumber()};
   // Already in place when the first action needs it.
-  const auto [found, is_new] = records_.try_emplace(id);
-  if (!is_new) {
+  Request* request = requests_.Add(ticket.id);
+  if (request == nullptr) {
     EndContext(contexts_, prepared.request, "", now);
     return absl::AlreadyExistsError(
         absl::StrCat("request_id: '", prepared.request.id, "' is in use by a live request"));
   }
-  RequestRecord& record = found->second;
-  record.id = id;
-  record.number = ticket.number;
-  record.request = std::move(prepared.request);
-  record.arrived = record.complete = now;
-  record.upstreams = std::move(prepared.upstreams);
-  if (absl::Status status = Enter(id, std::move(prepared.route), now); !status.ok()) {
-    EndContext(contexts_, records_.at(id).request, "", now);
-    records_.erase(id);
-    graph_.Refused(id);
-    if (workload_) workload_->Ended(id, /*complete=*/false, now);
-    if (gate_) gate_->Ended(id, now);
+  request->number = ticket.number;
+  request->asked = std::move(prepared.request);
+  request->stages.arrived = now;
+  if (request->asked.segments.empty()) request->stages.complete = now;
+  request->upstreams = std::move(prepared.upstreams);
+  if (absl::Status status = Enter(*request, std::move(prepared.route), now); !status.ok()) {
+    EndContext(contexts_, request->asked, "", now);
+    graph_.Refused(request->node);
+    if (workload_) workload_->Ended(*request, /*complete=*/false, now);
+    if (gate_) gate_->Ended(*request, now);
+    requests_.Remove(*request);
     Act(now);  // for those that refer to one which failed at once
     return status;
   }
@@ -66,16 +70,19 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(PreparedRequest prepared, absl:
   return ticket;
 }
 
-absl::Status Dispatcher::Enter(const RequestId& id, std::optional<RouteRequest> route, absl::Time now) {
-  ClientRequest& request = records_.at(id).request;
+absl::Status Dispatcher::Enter(Request& request, std::optional<Route> route, absl::Time now) {
+  ClientRequest& asked = request.asked;
   if (route) {
-    RETURN_IF_ERROR(graph_.Add(id, *request.served->tokenizer));
-    return SubmitToCore(*std::move(route), now);
+    RETURN_IF_ERROR(graph_.Add(request.node, *asked.served->tokenizer));
+    return SubmitToCore(request, *std::move(route), now);
   }
-  ASSIGN_OR_RETURN(PromptGrew known, graph_.Submit(ToPromptSpec(request), now));
-  request.spec.tokens = std::move(known.tokens);
-  if (known.complete) RETURN_IF_ERROR(Complete(request));
-  return SubmitToCore(ToRoute(request), now);
+  ASSIGN_OR_RETURN(PromptGrew known, graph_.Submit(request.node, ToPromptSpec(asked), now));
+  asked.spec.tokens = std::move(known.tokens);
+  if (known.complete) {
+    request.stages.complete = now;
+    RETURN_IF_ERROR(Complete(asked));
+  }
+  return SubmitToCore(request, ToRoute(asked), now);
 }
 
 absl::Status Dispatcher::Complete(ClientRequest& request) {
@@ -84,35 +91,45 @@ absl::Status Dispatcher::Complete(ClientRequest& request) {
   return CompleteContext(contexts_, request);
 }
 
-absl::Status Dispatcher::SubmitToCore(RouteRequest route, absl::Time now) {
-  RequestRecord& record = records_.at(route.id);
-  route.held = record.held = gate_ && !record.request.session.empty();
-  if (route.held) RETURN_IF_ERROR(gate_->Arrived(route.id, SessionOf(record.request), IsNeeded(route.id), now));
+absl::Status Dispatcher::SubmitToCore(Request& request, Route route, absl::Time now) {
+  route.held = gate_ && !request.asked.session.empty();
+  request.SetRoute(std::move(route));
+  const bool held = request.placement.route.held;
+  if (held) RETURN_IF_ERROR(gate_->Arrived(request, SessionOf(request.asked), IsNeeded(request), now));
   if (workload_) {
-    workload_->Arrived(ToArrival(record.request, core_.FewestUncached(route)), now);
-    route.turn = now + workload_->Handicap(route.id, now);
+    const Workload::Lengths lengths = LengthsOf(request.asked, core_.FewestUncached(request));
+    workload_->Arrived(request, lengths, FirstUpstream(request.asked), now);
+    request.placement.route.turn = now + workload_->Handicap(request, now);
   }
-  if (gate_ && !route.held && IsNeeded(route.id)) PassUpstreams(route.id, now);
-  return core_.Submit(std::move(route), now);
+  if (gate_ && !held && IsNeeded(request)) PassUpstreams(request, now);
+  return core_.Submit(request, now);
 }
 
-void Dispatcher::Admit(const RequestId& id, absl::Time now) {
-  const auto found = records_.find(id);
-  if (found == records_.end()) return;
-  found->second.held = false;
-  found->second.session_wait = now - found->second.arrived;
-  core_.Admit(id, now);
-  PassUpstreams(id, now);
+const Request* Dispatcher::FirstUpstream(const ClientRequest& request) const {
+  for (const PromptSegment& segment : request.segments) {
+    const auto* reference = std::get_if<Reference>(&segment);
+    if (reference == nullptr) continue;
+    const Request* upstream = requests_.Find(ScopedId(request.spec.cache_domain, reference->upstream));
+    if (upstream != nullptr && upstream->work.workflow != nullptr) return upstream;
+  }
+  return nullptr;
 }
 
-bool Dispatcher::IsNeeded(const RequestId& id) const {
-  absl::flat_hash_set<RequestId> seen;
-  std::vector<RequestId> open{id};
+void Dispatcher::Admit(Request& request, absl::Time now) {
+  request.stages.admitted = now;
+  core_.Admit(request, now);
+  PassUpstreams(request, now);
+}
+
+bool Dispatcher::IsNeeded(const Request& request) {
+  absl::flat_hash_set<const Request*> seen;
+  std::vector<const Request*> open{&request};
   while (!open.empty()) {
-    const std::vector<RequestId> readers = graph_.ReadersOf(open.back());
+    const std::vector<AgentNode*> readers = AgentGraph::ReadersOf(open.back()->node);
     open.pop_back();
-    for (const RequestId& reader : readers) {
-      const SessionGate::State state = gate_->StateOf(reader);
+    for (const AgentNode* node : readers) {
+      const Request* reader = node->request;
+      const SessionGate::State state = reader->session.state;
       if (state == SessionGate::State::kAdmitted) return true;
       if (state == SessionGate::State::kUnknown && seen.insert(reader).second) open.push_back(reader);
     }
@@ -120,15 +137,16 @@ bool Dispatcher::IsNeeded(const RequestId& id) const {
   return false;
 }
 
-void Dispatcher::PassUpstreams(const RequestId& id, absl::Time now) {
-  absl::flat_hash_set<RequestId> seen;
-  std::vector<RequestId> open{id};
+void Dispatcher::PassUpstreams(const Request& request, absl::Time now) {
+  absl::flat_hash_set<const Request*> seen;
+  std::vector<const Request*> open{&request};
   while (!open.empty()) {
-    const std::vector<RequestId> upstreams = graph_.UpstreamsOf(open.back());
+    const std::vector<AgentNode*> upstreams = AgentGraph::UpstreamsOf(open.back()->node);
     open.pop_back();
-    for (const RequestId& upstream : upstreams) {
-      if (gate_->StateOf(upstream) != SessionGate::State::kUnknown) {
-        gate_->Needed(upstream, now);
+    for (const AgentNode* node : upstreams) {
+      Request* upstream = node->request;
+      if (upstream->session.state != SessionGate::State::kUnknown) {
+        gate_->Needed(*upstream, now);
       } else if (seen.insert(upstream).second) {
         open.push_back(upstream);
       }
@@ -136,28 +154,35 @@ void Dispatcher::PassUpstreams(const RequestId& id, absl::Time now) {
   }
 }
 
-absl::Duration Dispatcher::Handicap(const RequestId& id, absl::Time now) const {
-  return workload_ ? workload_->Handicap(id, now) : absl::ZeroDuration();
+absl::Duration Dispatcher::Handicap(const Request& request, absl::Time now) const {
+  return workload_ ? workload_->Handicap(request, now) : absl::ZeroDuration();
+}
+
+absl::Status Dispatcher::Follow(const RequestTicket& call, ClientRequest prompt, absl::Time now) {
+  const Request* request = requests_.Find(call);
+  if (request == nullptr) return absl::NotFoundError("the call is over");
+  RETURN_IF_ERROR(ahead_.Follow(*request, std::move(prompt), now));
+  Act(now);
+  return absl::OkStatus();
 }
 
 void Dispatcher::Cancel(const RequestTicket& ticket, absl::Time now) {
-  const auto found = records_.find(ticket.id);
-  if (found == records_.end() || found->second.number != ticket.number) return;
-  core_.Cancel(ticket.id);
+  Request* request = requests_.Find(ticket);
+  if (request == nullptr) return;
+  core_.Cancel(*request);
   Act(now);
 }
 
 void Dispatcher::LetGo(const RequestTicket& ticket, absl::Time now) {
-  if (!IsAwaited(ticket.id)) return Cancel(ticket, now);
-  const auto found = records_.find(ticket.id);
-  if (found != records_.end() && found->second.number == ticket.number) let_go_.insert(ticket.id);
+  Request* request = requests_.Find(ticket);
+  if (request == nullptr) return;
+  if (!IsAwaited(*request)) return Cancel(ticket, now);
+  let_go_.insert(request);
 }
 
-bool Dispatcher::IsAwaited(const RequestId& id) const {
-  return std::ranges::any_of(graph_.ReadersOf(id), [this](const RequestId& reader) {
-    const auto found = records_.find(reader);
-    return found == records_.end() || !found->second.follower;
-  });
+bool Dispatcher::IsAwaited(const Request& request) {
+  return std::ranges::any_of(AgentGraph::ReadersOf(request.node),
+                             [](const AgentNode* reader) { return !reader->request->follower; });
 }
 
 void Dispatcher::EndAll(absl::Time now) {
@@ -169,17 +194,12 @@ void Dispatcher::EndAll(absl::Time now) {
 
 SessionGate::Capacity Dispatcher::KvCapacity() const {
   SessionGate::Capacity capacity;
-  for (const auto& [link, worker] : core_.workers()) {
+  for (const auto& [link, worker] : core_.registry().workers()) {
     if (worker.info.role != WorkerRole::kPrefill) continue;
     capacity.blocks += worker.info.blocks_total;
     capacity.host_blocks += worker.info.host_blocks;
   }
   return capacity;
-}
-
-RequestRecord* Dispatcher::Find(const RequestId& worker_id) {
-  const auto found = called_.find(worker_id);
-  return found == called_.end() ? nullptr : &records_.at(found->second);
 }
 
 void Dispatcher::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
@@ -189,9 +209,10 @@ void Dispatcher::WorkerAttached(const WorkerAddress& link, const WorkerInfo& inf
 }
 
 void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
-  std::vector<RequestId> theirs;
-  if (const auto lost = core_.workers().find(link); lost != core_.workers().end()) {
-    theirs.assign(lost->second.requests.begin(), lost->second.requests.end());
+  std::vector<RequestId> theirs;  // some of which may be over once this has been carried out
+  const auto& workers = core_.registry().workers();
+  if (const auto lost = workers.find(link); lost != workers.end()) {
+    for (const Request* request : lost->second.requests) theirs.push_back(request->id);
   }
   core_.WorkerLost(link, now);
   contexts_.WorkerLost(link);
@@ -200,98 +221,93 @@ void Dispatcher::WorkerLost(const WorkerAddress& link, absl::Time now) {
     gate_->SetCapacity(KvCapacity());
   }
   Act(now);
-  for (const RequestId& id : theirs) NoteWaiting(id);
+  for (const RequestId& id : theirs) {
+    if (Request* request = requests_.Find(id)) NoteWaiting(*request);
+  }
 }
 
-// If it waits to begin anew.
-void Dispatcher::NoteWaiting(const RequestId& id) {
-  const auto record = records_.find(id);
-  if (record == records_.end() || !core_.Waits(id)) return;
-  record->second.placed = record->second.prefilled = absl::InfiniteFuture();
-  record->second.done.reset();
+void Dispatcher::NoteWaiting(Request& request) {
+  if (!request.placement.waits()) return;
+  request.stages.placed = request.stages.prefilled = absl::InfiniteFuture();
+  request.done.reset();
 }
 
 void Dispatcher::OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl::Time now) {
-  RequestRecord* found = Find(done.request_id);
+  Request* found = requests_.FindByWorkerName(done.request_id);
   if (found == nullptr) return Discard(done);
-  RequestRecord& record = *found;
-  done.request_id = record.id;
-  const bool counts = gate_ && !record.request.session.empty() && !record.follower;  // which may be no turn of it
-  std::vector<BlockKey> keys = core_.KeysOf(record.id);
-  if (core_.PrefillDone(link, done.request_id, done.decode_incarnation)) {
-    if (workload_) workload_->Prefilled(done.request_id);
-    record.prefilled = now;
-    record.prefilled_by = link;
-    // All that was not prefill or hand-off was waiting, at the router or at the worker.
-    const absl::Duration served = done.compute + done.copied + done.handoff;
-    record.queue = std::max(record.prefilled - record.complete - served, absl::ZeroDuration());
-    record.done = std::move(done);
-    if (counts) TellGate(record, keys, now);
-    if (record.unheard()) keys = GrownKeys(record, std::move(keys));
-    core_.Remember(link, std::span(keys).first(record.BlocksAt(keys.size())));
-    EndShadowsOf(record);
+  Request& request = *found;
+  if (core_.PrefillDone(link, request, done.decode_incarnation)) {
+    if (workload_) workload_->Prefilled(request);
+    request.stages.prefilled = now;
+    request.prefilled_by = link;
+    request.done = std::move(done);
+    NotePrefill(request, request.placement.route.keys, now);
   }
   Act(now);
 }
 
-void Dispatcher::TellGate(const RequestRecord& record, std::span<const BlockKey> keys, absl::Time now) {
-  const PrefillDone& done = *record.done;
-  gate_->Prefilled(SessionOf(record.request),
-                   {.worker = record.prefilled_by,
-                    .keys = keys,
-                    .found = std::ssize(record.request.spec.tokens) - 1 - done.computed_tokens,
-                    .computed = done.computed_tokens,
-                    .queued = done.queued,
-                    .compute = done.compute,
-                    .copied = done.copied,
-                    .awaited = !record.unheard()},
-                   now);
+void Dispatcher::NotePrefill(const Request& request, std::span<const BlockKey> keys, absl::Time now) {
+  const PrefillDone& done = *request.done;
+  if (gate_ && !request.asked.session.empty() && !request.follower) {  // a follower may be no turn of it
+    gate_->Prefilled(SessionOf(request.asked),
+                     {.worker = request.prefilled_by,
+                      .keys = keys,
+                      .found = std::ssize(request.asked.spec.tokens) - 1 - done.computed_tokens,
+                      .computed = done.computed_tokens,
+                      .queued = done.queued,
+                      .compute = done.compute,
+                      .copied = done.copied,
+                      .awaited = !request.is_internal()},
+                     now);
+  }
+  std::vector<BlockKey> grown;
+  if (request.is_internal()) keys = grown = GrownKeys(request, {keys.begin(), keys.end()});
+  core_.Remember(request.prefilled_by, keys.first(request.BlocksAt(keys.size())));
+  ahead_.Prefilled(request);
 }
 
 void Dispatcher::Discard(const PrefillDone& done) {
-  for (const auto& [link, worker] : core_.workers()) {
+  for (const auto& [link, worker] : core_.registry().workers()) {
     if (worker.info.role != WorkerRole::kDecode || worker.info.incarnation != done.decode_incarnation) continue;
     actions_.push_back(WorkerCommand{link, CancelJob{done.request_id}});
   }
 }
 
 void Dispatcher::OnFailed(const WorkerAddress& link, const RequestFailed& failed, absl::Time now) {
-  const RequestRecord* found = Find(failed.request_id);
-  if (found == nullptr) return;
-  const RequestId id = found->id;
-  if (found->follower) {
-    core_.Fail(id, failed.status);  // another worker might have room, but there is little
+  Request* request = requests_.FindByWorkerName(failed.request_id);
+  if (request == nullptr) return;
+  if (request->follower) {
+    core_.Fail(*request, failed.status);  // another worker might have room, but there is little
   } else {
-    core_.Failed(link, id, {failed.status, failed.retry_after, failed.no_room_to_decode}, now);
+    core_.Failed(link, *request, {failed.status, failed.retry_after, failed.no_room_to_decode}, now);
   }
+  NoteWaiting(*request);
   Act(now);
-  NoteWaiting(id);
 }
 
 void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::Time now) {
-  RequestRecord* found = Find(update.request_id);
+  Request* found = requests_.FindByWorkerName(update.request_id);
   if (found == nullptr) return;
-  RequestRecord& record = *found;
-  if (record.request.spec.sampling.logprobs && update.logprobs.size() != update.tokens.size()) {  // writers rely on it
+  Request& request = *found;
+  if (request.asked.spec.sampling.logprobs && update.logprobs.size() != update.tokens.size()) {  // writers rely on it
     const std::string what = absl::StrCat("decode worker ", link, " sent ", update.logprobs.size(),
                                           " log probabilities for ", update.tokens.size(), " tokens");
     actions_.push_back(WorkerCommand{link, CancelJob{update.request_id}});  // it goes on there
     return OnFailed(link, {update.request_id, absl::InternalError(what), absl::ZeroDuration(), false}, now);
   }
-  update.request_id = record.id;
-  if (!core_.TokensArrived(link, update.request_id, update.finish.has_value())) return;
+  update.request_id = request.id;
+  if (!core_.TokensArrived(link, request, update.finish.has_value())) return;
   const auto tokens = static_cast<int32_t>(update.tokens.size());
-  const bool first = record.completion_tokens == 0;
-  const absl::Duration wait = now - (first ? record.complete : record.last_update);
-  if (first && tokens > 0) record.first_token = now - record.arrived;
-  record.last_update = now;
-  record.completion_tokens += tokens;
-  record.finish = update.finish;
-  graph_.Made(update.request_id, update.tokens, update.text);
-  if (shadow_prefill_) Shadow(record, update.tokens, /*all=*/false, now);
-  if (workload_) workload_->Made(update.request_id, tokens);
-  actions_.push_back(
-      RequestProgress{{record.id, record.number}, std::move(update), first, wait, record.request.served});
+  const bool first = request.completion_tokens == 0;
+  const absl::Duration wait = now - (first ? request.stages.complete : request.last_update);
+  if (first && tokens > 0) request.stages.first_token = now;
+  request.last_update = now;
+  request.completion_tokens += tokens;
+  request.finish = update.finish;
+  graph_.Made(request.node, update.tokens, update.text);
+  ahead_.Generated(request, update.tokens, now);
+  if (workload_) workload_->Made(request, tokens);
+  actions_.push_back(RequestProgress{request.number, std::move(update), first, wait, request.asked.served});
   Act(now);  // its end, where this was the last
 }
 
@@ -322,8 +338,8 @@ void Dispatcher::Act(absl::Time now) {
     for (AgentAction& action : agent_actions) {
       std::visit([&](auto& concrete) { Act(concrete, now); }, action);
     }
-    const std::vector<RequestId> admitted = gate_ ? gate_->TakeAdmitted() : std::vector<RequestId>();
-    for (const RequestId& id : admitted) Admit(id, now);
+    const std::vector<Request*> admitted = gate_ ? gate_->TakeAdmitted() : std::vector<Request*>();
+    for (Request* request : admitted) Admit(*request, now);
     if (core_actions.empty() && agent_actions.empty() && admitted.empty()) return;
   }
 }
@@ -338,104 +354,91 @@ void Dispatcher::Act(const RouterAction& action, absl::Time now) {
     case RouterAction::Kind::kStartDecode:
       return StartDecode(action, now);
     case RouterAction::Kind::kCancel:
-      actions_.push_back(WorkerCommand{action.worker, CancelJob{records_.at(action.request).worker_id}});
+      actions_.push_back(WorkerCommand{action.worker, CancelJob{action.request->worker_id}});
       return;
     case RouterAction::Kind::kEnd:
       return End(action, now);
   }
 }
 
-// A request may end between an action of the graph and this: then it is nobody's.
+// The graph has no actions of requests that are over.
 void Dispatcher::Act(PromptGrew& grew, absl::Time now) {
-  const auto found = records_.find(grew.id);
-  if (found == records_.end()) return;
-  RequestRecord& record = found->second;
-  ClientRequest& request = record.request;
-  request.spec.tokens.Append(grew.tokens);
-  const auto tokens = static_cast<int32_t>(request.spec.tokens.size());
-  if (!grew.complete) return core_.Grew(grew.id, tokens);
-  record.complete = now;
-  if (absl::Status status = Complete(request); !status.ok()) return core_.Fail(grew.id, status);
-  core_.Closed(grew.id, tokens, request.spec.sampling.max_tokens, now);
-  NoteWaiting(grew.id);
-  if (record.follower) core_.EndBy(grew.id, now + kShadowWait);
+  Request& request = *grew.node->request;
+  ClientRequest& asked = request.asked;
+  asked.spec.tokens.Append(grew.tokens);
+  if (!grew.complete) return core_.Grew(request);
+  request.stages.complete = now;
+  if (absl::Status status = Complete(asked); !status.ok()) return core_.Fail(request, status);
+  core_.Closed(request, now);
+  NoteWaiting(request);
+  if (request.follower) core_.EndBy(request, now + kShadowWait);
 }
 
 void Dispatcher::Act(PromptRestarted& restarted, absl::Time) {
-  const auto found = records_.find(restarted.id);
-  if (found == records_.end()) return;
-  RequestRecord& record = found->second;
-  record.request.spec.tokens = {};
-  record.restart |= record.sent > 0;
-  record.sent = 0;
+  Request& request = *restarted.node->request;
+  request.asked.spec.tokens = {};
+  request.restart |= request.sent > 0;
+  request.sent = 0;
 }
 
-void Dispatcher::Act(PromptFailed& failed, absl::Time) { core_.Fail(failed.id, failed.status); }
+void Dispatcher::Act(PromptFailed& failed, absl::Time) { core_.Fail(*failed.node->request, failed.status); }
 
 void Dispatcher::StartPrefill(const RouterAction& action, absl::Time now) {
-  RequestRecord& record = records_.at(action.request);
-  called_.erase(record.worker_id);
-  record.worker_id = absl::StrCat(record.request.id, "#", absl::Hex(nonce_), ".", ++attempts_);
-  called_[record.worker_id] = action.request;
-  record.placed = now;
-  record.prefilled = absl::InfiniteFuture();
-  record.done.reset();
-  PrefillJob job = record.StartPrefill(action);
-  job.spec.arrival_offset = Handicap(action.request, now);
-  job.lease = PrefillLease(contexts_, record.request);
+  Request& request = *action.request;
+  requests_.NameForWorkers(request);
+  request.stages.placed = now;
+  request.stages.prefilled = absl::InfiniteFuture();
+  request.done.reset();
+  PrefillJob job = request.StartPrefill(action);
+  job.spec.arrival_offset = Handicap(request, now);
+  job.lease = PrefillLease(contexts_, request.asked);
   actions_.push_back(WorkerCommand{action.worker, std::move(job)});
 }
 
 void Dispatcher::AppendPrompt(const RouterAction& action, absl::Time now) {
-  RequestRecord& record = records_.at(action.request);
-  PrefillAppend append = record.AppendPrompt(action);
-  if (append.last && workload_) append.arrival_offset = Handicap(action.request, now);
-  append.lease = PrefillLease(contexts_, record.request);
+  Request& request = *action.request;
+  PrefillAppend append = request.AppendPrompt(action);
+  if (append.last && workload_) append.arrival_offset = Handicap(request, now);
+  append.lease = PrefillLease(contexts_, request.asked);
   actions_.push_back(WorkerCommand{action.worker, std::move(append)});
 }
 
 void Dispatcher::StartDecode(const RouterAction& action, absl::Time now) {
-  RequestRecord& record = records_.at(action.request);
-  record.decoded_by = action.worker;
-  DecodeJob job = record.StartDecode();
-  job.spec.arrival_offset = Handicap(action.request, now);
+  Request& request = *action.request;
+  request.decoded_by = action.worker;
+  DecodeJob job = request.StartDecode();
+  job.spec.arrival_offset = Handicap(request, now);
   actions_.push_back(WorkerCommand{action.worker, std::move(job)});
 }
 
 void Dispatcher::End(const RouterAction& action, absl::Time now) {
-  const auto found = records_.find(action.request);
-  BATON_CHECK(found != records_.end(), action.request);
-  RequestRecord& record = found->second;
-  if (record.shadowed) Shadow(record, {}, /*all=*/true, now);
-  RequestOutcome outcome = record.Outcome(action.status, now);
+  Request& request = *action.request;
+  ahead_.Ended(request, now);
+  RequestOutcome outcome = request.Outcome(action.status, now);
   outcome.retry_after = action.retry_after;
-  outcome.context = LeaseOf(contexts_, record.request);
-  if (!record.request.workflow.empty()) {
-    RequestLife life = record.Life();
-    life.ended = now;
+  outcome.context = LeaseOf(contexts_, request.asked);
+  request.stages.ended = now;
+  if (!request.asked.workflow.empty()) {
+    RequestLife life = request.Life();
     life.status = outcome.status;
     timeline_.Keep(std::move(life));
   }
-  EndContext(contexts_, record.request, outcome.status.ok() ? record.prefilled_by : "", now);
-  record.follower ? graph_.EndedUnread(action.request) : graph_.Ended(action.request, outcome.status, now);
+  EndContext(contexts_, request.asked, outcome.status.ok() ? request.prefilled_by : "", now);
+  request.follower ? graph_.EndedUnread(request.node) : graph_.Ended(request.node, outcome.status, now);
   if (workload_) {
     const bool complete = outcome.status.ok() && outcome.finish != FinishReason::kCancelled;
-    workload_->Ended(action.request, complete, now);
+    workload_->Ended(request, complete, now);
   }
-  if (gate_) gate_->Ended(action.request, now);
-  if (record.follower) {
-    const auto others = followers_.find(TenantOf(record.request));
-    if (--others->second == 0) followers_.erase(others);
+  if (gate_) gate_->Ended(request, now);
+  if (request.follower) {
     actions_.push_back(FollowerEnded{outcome.status.code()});
-  } else if (!record.shadow) {
-    actions_.push_back(RequestEnded{{action.request, record.number}, std::move(outcome), record.Parties()});
+  } else if (!request.shadow) {
+    actions_.push_back(RequestEnded{{request.id, request.number}, std::move(outcome), request.Parties()});
   }
-  called_.erase(record.worker_id);
-  if (record.shadow) ForgetShadow(record);
-  records_.erase(found);
-  let_go_.erase(action.request);
-  for (const RequestId& id : let_go_) {
-    if (!IsAwaited(id)) core_.Cancel(id);
+  let_go_.erase(&request);
+  requests_.Remove(request);
+  for (Request* other : let_go_) {
+    if (!IsAwaited(*other)) core_.Cancel(*other);
   }
 }
 
@@ -443,9 +446,9 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
 
 Timeline::Lives Dispatcher::LivesOf(const std::string& workflow, const std::string& tenant, absl::Time now) {
   Timeline::Lives lives = timeline_.Find(workflow, tenant, now);
-  for (const auto& [id, record] : records_) {
-    if (record.request.workflow != workflow || record.request.spec.cache_domain != tenant) continue;
-    lives.push_back(std::make_shared<const RequestLife>(record.Life()));
+  for (const auto& [id, request] : requests_.live()) {
+    if (request->asked.workflow != workflow || request->asked.spec.cache_domain != tenant) continue;
+    lives.push_back(std::make_shared<const RequestLife>(request->Life()));
   }
   return lives;
 }
@@ -459,10 +462,10 @@ std::vector<WorkflowView> Dispatcher::WorkflowsOf(const std::string& tenant, siz
     view.live += live;
     view.latest = std::max(view.latest, arrived);
   };
-  for (const auto& life : timeline_.OfTenant(tenant, now)) count(life->workflow, life->arrived, /*live=*/false);
-  for (const auto& [id, record] : records_) {
-    if (record.request.workflow.empty() || record.request.spec.cache_domain != tenant) continue;
-    count(record.request.workflow, record.arrived, /*live=*/true);
+  for (const auto& life : timeline_.OfTenant(tenant, now)) count(life->workflow, life->stages.arrived, /*live=*/false);
+  for (const auto& [id, request] : requests_.live()) {
+    if (request->asked.workflow.empty() || request->asked.spec.cache_domain != tenant) continue;
+    count(request->asked.workflow, request->stages.arrived, /*live=*/true);
   }
   std::vector<WorkflowView> sorted;
   for (auto& [name, view] : views) sorted.push_back(std::move(view));
@@ -482,16 +485,9 @@ void Dispatcher::CheckInvariants() const {
   contexts_.CheckInvariants();
   if (workload_) workload_->CheckInvariants();
   if (gate_) gate_->CheckInvariants();
-  BATON_CHECK(static_cast<int32_t>(records_.size()) == core_.live_requests(), "records of requests that are over");
-  for (const auto& [session, ids] : shadows_) {
-    for (const RequestId& id : ids) BATON_CHECK(records_.at(id).shadow, id);
-  }
-  absl::flat_hash_map<std::string, int32_t> followers;
-  for (const auto& [id, record] : records_) {
-    if (record.follower) ++followers[TenantOf(record.request)];
-  }
-  BATON_CHECK(followers == followers_, "followers of tenants");
-  for (const auto& [worker_id, id] : called_) BATON_CHECK(records_.at(id).worker_id == worker_id, worker_id);
+  requests_.CheckInvariants();
+  ahead_.CheckInvariants();
+  BATON_CHECK(requests_.size() == core_.live_requests(), "requests of requests that are over");
 }
 
 }  // namespace baton

@@ -1,7 +1,15 @@
-// All that a router does with requests, from their arrival until they end, but I/O: joins who serves a request
-// (RouterCore), who waits for whose output (AgentGraph), what comes first (Workload), which sessions may run
-// (SessionGate) and prompts that are built up call by call (ContextStore). Events and the time come in, actions go out,
-// in order. The server and the simulator drive it. Not thread-safe.
+// All that a router does with requests, from their arrival until they end, but I/O. Owns the table
+// of requests and joins the machines that each keep a part of a request:
+//
+//   RouterCore     which worker serves it
+//   AgentGraph     which requests wait for its output
+//   Workload       which requests come before it
+//   SessionGate    whether its session may run
+//   ContextStore   which prompt, built call by call, it continues
+//   PrefillAhead   what is prefilled beside it, for later
+//
+// Events and the time come in, actions go out, in order. The server and the simulator drive it. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +20,16 @@
 #include <variant>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
-#include "absl/container/node_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "agent/agent_graph.h"
 #include "agent/context_store.h"
 #include "router/client_request.h"
-#include "router/request_record.h"
+#include "router/prefill_ahead.h"
+#include "router/request.h"
+#include "router/request_table.h"
 #include "router/router_core.h"
 #include "router/session_gate.h"
 #include "router/timeline.h"
@@ -31,17 +37,11 @@
 
 namespace baton {
 
-// Tells a request from others that had its id before.
-struct RequestTicket {
-  RequestId id;  // ScopedId
-  uint64_t number = 0;
-};
-
 // What takes time in proportion to a request and needs nothing but it, so that it is done before a lock is taken.
 struct PreparedRequest {
   ClientRequest request;
-  std::optional<RouteRequest> route;  // of a prompt that is complete
-  std::vector<RequestId> upstreams;   // of a request with a workflow
+  std::optional<Route> route;        // of a prompt that is complete
+  std::vector<RequestId> upstreams;  // of a request with a workflow
 };
 PreparedRequest Prepare(ClientRequest request);
 
@@ -53,8 +53,8 @@ struct WorkerCommand {
   std::variant<PrefillJob, PrefillAppend, DecodeJob, CancelJob> what;
 };
 struct RequestProgress {
-  RequestTicket ticket;
-  TokenUpdate update;
+  uint64_t number = 0;  // of the request's ticket
+  TokenUpdate update;   // request_id: ScopedId
   bool first = false;   // its first tokens, or none yet
   absl::Duration wait;  // since its prompt was complete, if they are the first, else since those before
   const ServedModel* served = nullptr;
@@ -80,7 +80,9 @@ class Dispatcher {
     uint64_t nonce = 0;                               // of this router, in what workers call its requests
     bool shadow_prefill = true;
   };
-  explicit Dispatcher(Options options);
+  explicit Dispatcher(const Options& options);
+  Dispatcher(const Dispatcher&) = delete;  // its parts refer to each other
+  Dispatcher& operator=(const Dispatcher&) = delete;
 
   // --- clients -------------------------------------------------------------------------------------------------
   // Puts the tokens of the context that it names, if any, before its own. Errors as of baton::BeginContext.
@@ -89,9 +91,7 @@ class Dispatcher {
   // those of its cache salt; else as AgentGraph, RouterCore, SettleMaxTokens and ContextStore say. A request that is
   // refused changes nothing for others: those that wait for it, as it was announced, wait on.
   absl::StatusOr<RequestTicket> Submit(PreparedRequest prepared, absl::Time now);
-  // Prefills a prompt that will be asked after this call (follower.h). Refused, with nothing changed: NOT_FOUND, the
-  // call is over; RESOURCE_EXHAUSTED, there is no room to spare, the call itself waits, or the tenant has as many
-  // followers as it may; else as RouterCore::Readiness and AgentGraph say.
+  // As PrefillAhead::Follow. NOT_FOUND: the call is over.
   absl::Status Follow(const RequestTicket& call, ClientRequest prompt, absl::Time now);
   // Nothing if it is over, as for all that follow.
   void Cancel(const RequestTicket& ticket, absl::Time now);
@@ -128,34 +128,29 @@ class Dispatcher {
   void CheckInvariants() const;
 
  private:
-  // Puts a new request, whose record is there, into graph and core. No route: its prompt is not complete.
-  absl::Status Enter(const RequestId& id, std::optional<RouteRequest> route, absl::Time now);
-  // The prompt is, and settles what depends on it.
+  // Puts a new request into graph and core. No route: its prompt is not complete.
+  absl::Status Enter(Request& request, std::optional<Route> route, absl::Time now);
+  // The prompt is complete: settles what depends on that.
   absl::Status Complete(ClientRequest& request);
-  absl::Status SubmitToCore(RouteRequest route, absl::Time now);
+  absl::Status SubmitToCore(Request& request, Route route, absl::Time now);
   // Its session has its turn.
-  void Admit(const RequestId& id, absl::Time now);
-  // Whether a request that its session's turn admitted waits for it, directly or through some that need none.
-  bool IsNeeded(const RequestId& id) const;
-  // Such a request holds a place, so what it waits for must not wait for one.
-  void PassUpstreams(const RequestId& id, absl::Time now);
+  void Admit(Request& request, absl::Time now);
+  // Whether an admitted request waits for it, directly or through requests without a session.
+  static bool IsNeeded(const Request& request);
+  // An admitted request holds a place, so what it waits for must not wait for one.
+  void PassUpstreams(const Request& request, absl::Time now);
   SessionGate::Capacity KvCapacity() const;  // of all prefill workers
-  // What became of the KV of a request's session.
-  void TellGate(const RequestRecord& record, std::span<const BlockKey> keys, absl::Time now);
+  void NotePrefill(const Request& request, std::span<const BlockKey> keys, absl::Time now);
   // For the worker that is given the request now.
-  absl::Duration Handicap(const RequestId& id, absl::Time now) const;
-  // The live request that a worker means; null if it is over.
-  RequestRecord* Find(const RequestId& worker_id);
-
-  // The request ended while its hand-off was being committed: the decode worker holds blocks that nobody will start.
+  absl::Duration Handicap(const Request& request, absl::Time now) const;
+  const Request* FirstUpstream(const ClientRequest& request) const;  // that is live; null: none
+  // The request ended while its hand-off was being committed: no request will start the blocks that
+  // the decode worker holds.
   void Discard(const PrefillDone& done);
-
-  absl::Status MayFollow(const RequestTicket& call, const ClientRequest& prompt) const;
-
   // Whether a client's request waits for its output.
-  bool IsAwaited(const RequestId& id) const;
-
-  void NoteWaiting(const RequestId& id);
+  static bool IsAwaited(const Request& request);
+  // If it waits to be placed anew.
+  void NoteWaiting(Request& request);
 
   // Carries out what core and graph decided.
   void Act(absl::Time now);
@@ -167,28 +162,17 @@ class Dispatcher {
   void AppendPrompt(const RouterAction& action, absl::Time now);
   void StartDecode(const RouterAction& action, absl::Time now);
   void End(const RouterAction& action, absl::Time now);
-  // What the request has generated goes to its shadow, which begins with the first block if there is room; `all`: there
-  // is no more.
-  void Shadow(RequestRecord& record, std::span<const TokenId> tokens, bool all, absl::Time now);
-  void StartShadow(RequestRecord& record, absl::Time now);
-  void EndShadowsOf(const RequestRecord& prefilled);
-  void ForgetShadow(const RequestRecord& shadow);
 
-  const uint64_t nonce_;
-  const bool shadow_prefill_;
-  const int32_t most_with_shadows_;  // live requests: shadows leave the other half of the room to clients
+  RequestTable requests_;
   RouterCore core_;
-  AgentGraph graph_;                  // of the same requests, and those lately over
-  std::optional<Workload> workload_;  // of the same requests, where these are scheduled by it
+  AgentGraph graph_;                  // of the same requests, and outputs of those lately over
+  std::optional<Workload> workload_;  // of the same requests, where it has their order
   ContextStore contexts_{ContextLimits()};
-  std::optional<SessionGate> gate_;                                      // of those with a session
-  absl::node_hash_map<RequestId, RequestRecord> records_;                // of live requests
-  absl::flat_hash_map<RequestId, RequestId> called_;                     // these, by what workers call them
-  absl::flat_hash_map<SessionKey, absl::btree_set<RequestId>> shadows_;  // these, by session
-  absl::flat_hash_map<std::string, int32_t> followers_;                  // these, by tenant; never 0
-  absl::flat_hash_set<RequestId> let_go_;                                // of these, those that go on for others only
-  Timeline timeline_{TimelineLimits{}};                                  // of those with a workflow that are over
-  uint64_t submitted_ = 0, attempts_ = 0;
+  std::optional<SessionGate> gate_;  // of requests with a session
+  PrefillAhead ahead_;
+  // Live requests that go on for others only, by id.
+  absl::btree_set<Request*, Request::ById> let_go_;
+  Timeline timeline_{TimelineLimits{}};  // of those with a workflow that are over
   std::vector<DispatchAction> actions_;
 };
 

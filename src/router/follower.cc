@@ -8,8 +8,8 @@
 
 namespace baton {
 
-ClientRequest FollowerOf(const RequestRecord& call, ClientRequest prompt, uint64_t number) {
-  const ClientRequest& request = call.request;
+ClientRequest FollowerOf(const Request& call, ClientRequest prompt, uint64_t number) {
+  const ClientRequest& request = call.asked;
   prompt.id = absl::StrCat(NameOf(call.id), "~", number);  // as no client may name a request
   prompt.session = request.session;
   prompt.spec.tenant = request.spec.tenant;

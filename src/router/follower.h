@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "router/request_record.h"
+#include "router/request.h"
 
 namespace baton {
 
@@ -15,6 +15,6 @@ namespace baton {
 inline constexpr int32_t kFollowersOfTenant = 64;
 
 // `prompt`: read as a client's, with references to the call's output and no others. `number`: no other request's.
-ClientRequest FollowerOf(const RequestRecord& call, ClientRequest prompt, uint64_t number);
+ClientRequest FollowerOf(const Request& call, ClientRequest prompt, uint64_t number);
 
 }  // namespace baton

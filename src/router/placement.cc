@@ -9,15 +9,16 @@
 #include "base/named_value.h"
 #include "base/strings.h"
 #include "router/rendezvous.h"
+#include "router/request.h"
 
 namespace baton {
 namespace {
 
 // What pins the request to a prefill worker; empty: nothing.
-std::string_view PinKey(const RouteRequest& request) {
-  if (!request.session.empty()) return request.session;
-  if (request.keys.empty()) return request.upstream;
-  const auto& bytes = request.keys.front().bytes;
+std::string_view PinKey(const Route& route) {
+  if (!route.session.empty()) return route.session;
+  if (route.keys.empty()) return route.upstream;
+  const auto& bytes = route.keys.front().bytes;
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -37,7 +38,7 @@ const AttachedWorker* HomeOf(std::span<const AttachedWorker* const> candidates, 
 }
 
 // As good as random, and the same in every run; the salt makes the two choices for a request independent.
-const AttachedWorker* Anyone(std::span<const AttachedWorker* const> candidates, const RouteRequest& request,
+const AttachedWorker* Anyone(std::span<const AttachedWorker* const> candidates, const Request& request,
                              std::string_view salt) {
   return HomeOf(candidates, StrCat(request.id, salt));
 }
@@ -55,74 +56,74 @@ bool Stays(int64_t pinned_cost, int64_t cheapest_cost, const PlacementOptions& o
 // As if its home held the whole prompt and the others nothing of it, which is so for all turns but the first. What a
 // router believes them to hold must not count: a session would stay where one router has moved it, and go home by
 // another.
-bool SessionStays(const AttachedWorker& home, std::span<const AttachedWorker* const> candidates,
-                  const RouteRequest& request, const PlacementOptions& options) {
+bool SessionStays(const AttachedWorker& home, std::span<const AttachedWorker* const> candidates, const Request& request,
+                  const PlacementOptions& options) {
   int64_t least_queued = QueuedTokens(home);
   for (const AttachedWorker* worker : candidates) least_queued = std::min(least_queued, QueuedTokens(*worker));
-  return Stays(QueuedTokens(home), request.prompt_tokens + least_queued, options);
+  return Stays(QueuedTokens(home), request.placement.prompt_tokens + least_queued, options);
 }
 
 using Candidates = std::span<const AttachedWorker* const>;  // not empty
 
-const AttachedWorker* CheapestPrefill(Candidates candidates, const RouteRequest& request) {
+const AttachedWorker* CheapestPrefill(Candidates candidates, const Request& request) {
   return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
     // The id spreads requests over workers that cost the same.
     return std::tuple(PrefillCost(*worker, request), RendezvousWeight(request.id, worker->info.address));
   });
 }
 
-const AttachedWorker* PinnedPrefill(Candidates candidates, const RouteRequest& request,
-                                    const PlacementOptions& options) {
-  const auto holder = std::ranges::find(candidates, request.holder, &AttachedWorker::link);
-  const std::string_view key = PinKey(request);
+const AttachedWorker* PinnedPrefill(Candidates candidates, const Request& request, const PlacementOptions& options) {
+  const auto holder = std::ranges::find(candidates, request.asked.context.holder, &AttachedWorker::link);
+  const std::string_view key = PinKey(request.placement.route);
   const AttachedWorker* cheapest = CheapestPrefill(candidates, request);
   const bool held = holder != candidates.end();
   if (key.empty() && !held) return cheapest;
   const AttachedWorker* pinned = held ? *holder : HomeOf(candidates, key);
-  const bool stays = held || request.session.empty()
+  const bool stays = held || request.placement.route.session.empty()
                          ? Stays(PrefillCost(*pinned, request), PrefillCost(*cheapest, request), options)
                          : SessionStays(*pinned, candidates, request, options);
   return stays ? pinned : cheapest;
 }
 
-const AttachedWorker* LeastQueuedPrefill(Candidates candidates, const RouteRequest& request,
+const AttachedWorker* LeastQueuedPrefill(Candidates candidates, const Request& request,
                                          const PlacementOptions& /*options*/) {
   return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
     return std::tuple(QueuedTokens(*worker), RendezvousWeight(request.id, worker->info.address));
   });
 }
 
-const AttachedWorker* RandomPrefill(Candidates candidates, const RouteRequest& request,
+const AttachedWorker* RandomPrefill(Candidates candidates, const Request& request,
                                     const PlacementOptions& /*options*/) {
   return Anyone(candidates, request, "");
 }
 
-const AttachedWorker* LeastLoadedDecode(Candidates candidates, const RouteRequest& request,
+const AttachedWorker* LeastLoadedDecode(Candidates candidates, const Request& request,
                                         const AttachedWorker* /*ahead*/) {
   return *std::ranges::min_element(candidates, {}, [&](const AttachedWorker* worker) {
-    return std::tuple(
-        IsOverloaded(*worker, request), DecodeLoad(*worker) + (request.open ? std::ssize(worker->expected) : 0),
-        -(worker->load.blocks_free + worker->load.blocks_cached), RendezvousWeight(request.id, worker->info.address));
+    return std::tuple(IsOverloaded(*worker, request),
+                      DecodeLoad(*worker) + (request.placement.route.open ? std::ssize(worker->expected) : 0),
+                      -(worker->load.blocks_free + worker->load.blocks_cached),
+                      RendezvousWeight(request.id, worker->info.address));
   });
 }
 
-const AttachedWorker* PinnedDecode(Candidates candidates, const RouteRequest& request, const AttachedWorker* ahead) {
+const AttachedWorker* PinnedDecode(Candidates candidates, const Request& request, const AttachedWorker* ahead) {
   const bool has_gone = ahead != nullptr && std::ranges::count(candidates, ahead) > 0;
-  const AttachedWorker* home = has_gone                  ? ahead
-                               : request.session.empty() ? nullptr
-                                                         : HomeOf(candidates, request.session);
+  const AttachedWorker* home = has_gone ? ahead
+                               : request.placement.route.session.empty()
+                                   ? nullptr
+                                   : HomeOf(candidates, request.placement.route.session);
   if (home != nullptr && !IsOverloaded(*home, request)) return home;
   return LeastLoadedDecode(candidates, request, ahead);
 }
 
-const AttachedWorker* RandomDecode(Candidates candidates, const RouteRequest& request,
-                                   const AttachedWorker* /*ahead*/) {
+const AttachedWorker* RandomDecode(Candidates candidates, const Request& request, const AttachedWorker* /*ahead*/) {
   return Anyone(candidates, request, " decode");
 }
 
 struct Policy : NamedValue<Routing> {
-  const AttachedWorker* (*prefill)(Candidates, const RouteRequest&, const PlacementOptions&);
-  const AttachedWorker* (*decode)(Candidates, const RouteRequest&, const AttachedWorker* ahead);
+  const AttachedWorker* (*prefill)(Candidates, const Request&, const PlacementOptions&);
+  const AttachedWorker* (*decode)(Candidates, const Request&, const AttachedWorker* ahead);
 };
 
 constexpr Policy kPolicies[] = {
@@ -139,13 +140,13 @@ const Policy& PolicyOf(const PlacementOptions& options) {
 
 absl::StatusOr<Routing> RoutingNamed(std::string_view name) { return ValueNamed("routing", name, kPolicies); }
 
-int64_t UncachedTokens(const AttachedWorker& worker, const RouteRequest& request) {
-  const int64_t hits = worker.prefix_memory ? worker.prefix_memory->LeadingHits(request.keys) : 0;
-  const int64_t held = worker.link == request.holder ? request.held_tokens : 0;
-  return std::max<int64_t>(request.prompt_tokens - std::max(hits * kBlockTokens, held), 0);
+int64_t UncachedTokens(const AttachedWorker& worker, const Request& request) {
+  const int64_t hits = worker.prefix_memory ? worker.prefix_memory->LeadingHits(request.placement.route.keys) : 0;
+  const int64_t held = worker.link == request.asked.context.holder ? request.asked.context.tokens : 0;
+  return std::max<int64_t>(request.placement.prompt_tokens - std::max(hits * kBlockTokens, held), 0);
 }
 
-int64_t PrefillCost(const AttachedWorker& worker, const RouteRequest& request) {
+int64_t PrefillCost(const AttachedWorker& worker, const Request& request) {
   return UncachedTokens(worker, request) + QueuedTokens(worker);
 }
 
@@ -154,30 +155,31 @@ int64_t DecodeLoad(const AttachedWorker& worker) {
   return std::max(reported, static_cast<int64_t>(worker.requests.size()));
 }
 
-bool IsOverloaded(const AttachedWorker& decode, const RouteRequest& request) {
+bool IsOverloaded(const AttachedWorker& decode, const Request& request) {
   return DecodeLoad(decode) >= decode.info.max_batch ||
-         decode.load.blocks_free + decode.load.blocks_cached < BlocksFor(request.prompt_tokens);
+         decode.load.blocks_free + decode.load.blocks_cached < BlocksFor(request.placement.prompt_tokens);
 }
 
 bool CanShareKv(const WorkerInfo& a, const WorkerInfo& b) {
   return a.module_digest == b.module_digest && a.layout == b.layout;
 }
 
-const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> all, const RouteRequest& request,
+const AttachedWorker* ChoosePrefill(std::span<const AttachedWorker* const> all, const Request& request,
                                     const PlacementOptions& options) {
   if (all.empty()) return nullptr;
-  const auto candidates = LargeEnough(all, request.prompt_tokens);
-  if (request.at_holder) {
-    const auto holder = std::ranges::find(candidates, request.holder, &AttachedWorker::link);
+  const auto candidates = LargeEnough(all, request.placement.prompt_tokens);
+  if (request.placement.route.at_holder) {
+    const auto holder = std::ranges::find(candidates, request.asked.context.holder, &AttachedWorker::link);
     return holder == candidates.end() ? nullptr : *holder;
   }
   return PolicyOf(options).prefill(candidates, request, options);
 }
 
-const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> all, const RouteRequest& request,
+const AttachedWorker* ChooseDecode(std::span<const AttachedWorker* const> all, const Request& request,
                                    const AttachedWorker* ahead, const PlacementOptions& options) {
   if (all.empty()) return nullptr;
-  const auto candidates = LargeEnough(all, int64_t{request.prompt_tokens} + request.max_new_tokens);
+  const auto candidates =
+      LargeEnough(all, int64_t{request.placement.prompt_tokens} + request.asked.spec.sampling.max_tokens);
   return PolicyOf(options).decode(candidates, request, ahead);
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "kv/block_layout.h"
+#include "router/request.h"
 
 namespace baton {
 namespace {
@@ -22,24 +23,21 @@ absl::Duration SessionGate::linger() const {
   return std::clamp(kPatience * pause_, limits_.shortest_linger, limits_.longest_linger);
 }
 
-SessionGate::State SessionGate::StateOf(const RequestId& id) const {
-  const auto found = requests_.find(id);
-  if (found == requests_.end()) return State::kUnknown;
-  return found->second.admitted ? State::kAdmitted : State::kWaiting;
-}
-
 // --- requests ------------------------------------------------------------------------------------------------------
 
-absl::Status SessionGate::Arrived(const RequestId& id, const SessionKey& key, bool needed, absl::Time now) {
-  Session& session = sessions_[key];
-  BATON_CHECK(requests_.try_emplace(id, Request{key}).second, id);
+absl::Status SessionGate::Arrived(Request& request, const SessionKey& of, bool needed, absl::Time now) {
+  BATON_CHECK(request.session.state == State::kUnknown, request.id);
+  const auto entry = sessions_.try_emplace(of).first;
+  auto& [key, session] = *entry;
+  request.session = {State::kWaiting, &*entry};
+  ++requests_;
   if (session.running == 0 && session.waiting.empty()) LearnPause(key, now);
   const bool parks = MustPark(session);
   if (session.active && (needed || (!parks && !HasHadItsTurn(session, now)))) {
-    Run(id, session, key);
+    Run(request, session, key);
     return absl::OkStatus();
   }
-  session.waiting.push_back(id);
+  session.waiting.push_back(&request);
   ++counts_.waiting_requests;
   if (session.waiting.size() == 1) {
     if (!parks) session.number = ++arrivals_;
@@ -48,8 +46,9 @@ absl::Status SessionGate::Arrived(const RequestId& id, const SessionKey& key, bo
   if (needed) Admit(key, session, now);
   if (session.active && session.running == 0) Leave(key, session);
   AdmitNext(now);
-  if (StateOf(id) == State::kAdmitted || counts_.waiting_requests <= limits_.waiting_requests) return absl::OkStatus();
-  Ended(id, now);
+  if (request.session.state == State::kAdmitted || counts_.waiting_requests <= limits_.waiting_requests)
+    return absl::OkStatus();
+  Ended(request, now);
   return absl::ResourceExhaustedError(absl::StrCat(
       "overloaded: ", counts_.active, " sessions are active, limit ", Places(), ", and ", counts_.waiting_requests,
       " requests of others wait, limit ", limits_.waiting_requests, " (--max-requests / 2)"));
@@ -116,48 +115,48 @@ void SessionGate::CountHeld(const Session& session, int64_t sign) {
   held_blocks_ += sign * BlocksOf(session);
 }
 
-void SessionGate::Needed(const RequestId& id, absl::Time now) {
-  const auto found = requests_.find(id);
-  if (found == requests_.end() || found->second.admitted) return;
-  const SessionKey key = found->second.session;
-  Session& session = sessions_.at(key);
+void SessionGate::Needed(Request& request, absl::Time now) {
+  if (request.session.state != State::kWaiting) return;
+  auto& [key, session] = *request.session.session;
   if (session.active) {
-    Withdraw(id, session, key);
-    Run(id, session, key);
+    Withdraw(request, session, key);
+    Run(request, session, key);
   } else {
     Admit(key, session, now);
   }
   AdmitNext(now);  // another one is first
 }
 
-void SessionGate::Ended(const RequestId& id, absl::Time now) {
-  const auto found = requests_.extract(id);
-  if (found.empty()) return;
-  const SessionKey& key = found.mapped().session;
-  Session& session = sessions_.at(key);
-  if (!found.mapped().admitted) {
-    Withdraw(id, session, key);
-    ForgetUnlessUsed(key);
+void SessionGate::Ended(Request& request, absl::Time now) {
+  if (request.session.state == State::kUnknown) return;
+  auto& [key, session] = *request.session.session;
+  const bool admitted = request.session.state == State::kAdmitted;
+  request.session = {};
+  --requests_;
+  if (!admitted) {
+    Withdraw(request, session, key);
+    ForgetUnlessUsed(SessionKey(key));
     return AdmitNext(now);  // another one is first
   }
+  std::erase(admitted_, &request);
   if (--session.running > 0) return;
   ended_.Put(key, now);
   session.idle = now;
   idle_.insert({now, key});
-  if (HasHadItsTurn(session, now)) Leave(key, session);
+  if (HasHadItsTurn(session, now)) Leave(SessionKey(key), session);
   AdmitNext(now);
 }
 
-void SessionGate::Withdraw(const RequestId& id, Session& session, const SessionKey& key) {
-  std::erase(session.waiting, id);
+void SessionGate::Withdraw(Request& request, Session& session, const SessionKey& key) {
+  std::erase(session.waiting, &request);
   --counts_.waiting_requests;
   if (session.waiting.empty()) Unqueue(key, session);
 }
 
-void SessionGate::Run(const RequestId& id, Session& session, const SessionKey& key) {
+void SessionGate::Run(Request& request, Session& session, const SessionKey& key) {
   if (session.running++ == 0) idle_.erase({session.idle, key});
-  requests_.at(id).admitted = true;
-  admitted_.push_back(id);
+  request.session.state = State::kAdmitted;
+  admitted_.push_back(&request);
 }
 
 // --- places --------------------------------------------------------------------------------------------------------
@@ -214,9 +213,9 @@ void SessionGate::Admit(const SessionKey& key, Session& session, absl::Time now)
     ++counts_.active;
   }
   session.since = now;
-  const std::vector<RequestId> waiting = std::exchange(session.waiting, {});
+  const std::vector<Request*> waiting = std::exchange(session.waiting, {});
   counts_.waiting_requests -= std::ssize(waiting);
-  for (const RequestId& id : waiting) Run(id, session, key);
+  for (Request* request : waiting) Run(*request, session, key);
 }
 
 void SessionGate::Leave(const SessionKey& key, Session& session) {
@@ -322,13 +321,17 @@ void SessionGate::CheckInvariants() const {
                                           : queues_.at(key.tenant).contains({session.number, key.name});
     BATON_CHECK(is_queued, key.name);
     some_want_a_place |= !session.active;
-    for (const RequestId& id : session.waiting) BATON_CHECK(StateOf(id) == State::kWaiting, id);
+    for (const Request* request : session.waiting) {
+      BATON_CHECK(request->session.state == State::kWaiting && &request->session.session->second == &session,
+                  request->id);
+    }
   }
   for (const auto& [tenant, queue] : queues_) {
     BATON_CHECK(!queue.empty(), tenant);
     queued += queue.size();
   }
-  BATON_CHECK(counts == counts_ && idle == idle_.size() && requests == requests_.size(), "sessions are miscounted");
+  BATON_CHECK(counts == counts_ && idle == idle_.size() && static_cast<int64_t>(requests) == requests_,
+              "sessions are miscounted");
   BATON_CHECK(held_blocks == held_blocks_ && having == having_, "what active sessions have is miscounted");
   BATON_CHECK(queued == static_cast<size_t>(counts.waiting), "a session is queued that does not wait");
   BATON_CHECK(!some_want_a_place || counts.active >= Places(), "sessions wait beside free places");

@@ -44,6 +44,8 @@
 
 namespace baton {
 
+struct Request;
+
 struct SessionLimits {
   int32_t sessions = 0;             // active at a time; 0: as SessionWindow says
   int32_t waiting_requests = 2048;  // of all sessions that are not
@@ -69,9 +71,9 @@ class SessionGate {
  public:
   explicit SessionGate(const SessionLimits& limits) : limits_(limits) {}
 
-  // REQUIRES: the id is not known here. It is admitted, now or later, unless this is RESOURCE_EXHAUSTED: too many wait.
-  // `needed`: as for Needed.
-  absl::Status Arrived(const RequestId& id, const SessionKey& session, bool needed, absl::Time now);
+  // It is admitted, now or later, unless this is RESOURCE_EXHAUSTED: too many requests wait.
+  // `needed`: as for Needed. REQUIRES: kUnknown.
+  absl::Status Arrived(Request& request, const SessionKey& session, bool needed, absl::Time now);
   // Of all prefill workers. Sessions that half of `blocks` should hold may always be active.
   struct Capacity {
     int64_t blocks = 0;       // KV memory
@@ -91,17 +93,16 @@ class SessionGate {
   // What sessions had there is gone, and no one's fault.
   void WorkerLost(const WorkerAddress& worker);
   // An admitted request waits for the end of this one. Harmless if it does not wait or is not known.
-  void Needed(const RequestId& id, absl::Time now);
+  void Needed(Request& request, absl::Time now);
   // The request is over, whether it was admitted or not. Harmless if it is not known.
-  void Ended(const RequestId& id, absl::Time now);
+  void Ended(Request& request, absl::Time now);
   void Tick(absl::Time now);
   absl::Time NextTick() const;  // when Tick has something to do at the latest; InfiniteFuture: nothing
 
-  // In order. Those that have ended since may be among them.
-  std::vector<RequestId> TakeAdmitted() { return std::exchange(admitted_, {}); }
+  // In order, without those that have ended since.
+  std::vector<Request*> TakeAdmitted() { return std::exchange(admitted_, {}); }
 
   enum class State { kUnknown, kWaiting, kAdmitted };
-  State StateOf(const RequestId& id) const;
   struct Counts {
     int64_t active = 0;   // sessions
     int64_t waiting = 0;  // sessions
@@ -129,17 +130,23 @@ class SessionGate {
   };
   struct Session {
     bool active = false;
-    absl::Time since;                // active: when it was admitted
-    int64_t running = 0;             // admitted requests
-    absl::Time idle;                 // active, none runs: since when
-    std::vector<RequestId> waiting;  // in order
-    int64_t number = 0;              // in its tenant's queue, and its age
-    std::vector<Held> held;          // since it is active; the latest last
+    absl::Time since;               // active: when it was admitted
+    int64_t running = 0;            // admitted requests
+    absl::Time idle;                // active, none runs: since when
+    std::vector<Request*> waiting;  // in order
+    int64_t number = 0;             // in its tenant's queue, and its age
+    std::vector<Held> held;         // since it is active; the latest last
   };
-  struct Request {
-    SessionKey session;
-    bool admitted = false;
+  using Sessions = absl::node_hash_map<SessionKey, Session>;
+
+ public:
+  // What it keeps of a request.
+  struct Part {
+    State state = State::kUnknown;
+    Sessions::value_type* session = nullptr;  // null: kUnknown
   };
+
+ private:
   using Queue = std::set<std::pair<int64_t, std::string>>;  // sessions of a tenant, by number
 
   bool HasHadItsTurn(const Session& session, absl::Time now) const;
@@ -149,10 +156,10 @@ class SessionGate {
   static int64_t BlocksOf(const Session& session);  // that it should have: at each worker the longest it had there
   int64_t FitInHalf(int64_t blocks) const;          // sessions, roughly
   void CountHeld(const Session& session, int64_t sign);
-  void Run(const RequestId& id, Session& session, const SessionKey& key);  // it is admitted
-  void Admit(const SessionKey& key, Session& session, absl::Time now);     // with all that waits of it
+  void Run(Request& request, Session& session, const SessionKey& key);  // it is admitted
+  void Admit(const SessionKey& key, Session& session, absl::Time now);  // with all that waits of it
   void Leave(const SessionKey& key, Session& session);
-  void Withdraw(const RequestId& id, Session& session, const SessionKey& key);  // it waits no more
+  void Withdraw(Request& request, Session& session, const SessionKey& key);  // it waits no more
   void Enqueue(const SessionKey& key, const Session& session);
   void Unqueue(const SessionKey& key, const Session& session);
   void ForgetUnlessUsed(const SessionKey& key);
@@ -161,8 +168,8 @@ class SessionGate {
   void LearnPause(const SessionKey& key, absl::Time now);
 
   const SessionLimits limits_;
-  absl::node_hash_map<SessionKey, Session> sessions_;  // that are active, or wait, or both
-  absl::flat_hash_map<RequestId, Request> requests_;
+  Sessions sessions_;  // that are active, or wait, or both; an entry stays where it is
+  int64_t requests_ = 0;
   absl::btree_map<std::string, Queue> queues_;        // of those that wait for a place, by tenant; none is empty
   std::set<std::pair<int64_t, SessionKey>> over_;     // that wait and have a place, but have had their turn, by number
   std::string last_tenant_;                           // that got a place
@@ -175,7 +182,7 @@ class SessionGate {
   int64_t having_ = 0, held_blocks_ = 0;  // active sessions with something held, and BlocksOf them
   int64_t arrivals_ = 0;
   Counts counts_;
-  std::vector<RequestId> admitted_;
+  std::vector<Request*> admitted_;
 };
 
 }  // namespace baton

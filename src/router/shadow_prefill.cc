@@ -8,28 +8,28 @@
 
 namespace baton {
 
-RequestId ShadowId(const RequestRecord& record) { return absl::StrCat(record.id, "~", record.number); }
+RequestId ShadowId(const Request& request) { return absl::StrCat(request.id, "~", request.number); }
 
-ClientRequest ShadowOf(RequestRecord& record) {
-  const ClientRequest& request = record.request;
-  const std::vector<TokenId> made = std::exchange(record.unshadowed, {});
+ClientRequest ShadowOf(Request& request) {
+  const ClientRequest& asked = request.asked;
+  const std::vector<TokenId> made = std::exchange(request.unshadowed, {});
   ClientRequest shadow;
-  shadow.id = NameOf(ShadowId(record));
-  shadow.served = request.served;
-  shadow.session = request.session;
-  shadow.spec = request.spec;
+  shadow.id = NameOf(ShadowId(request));
+  shadow.served = asked.served;
+  shadow.session = asked.session;
+  shadow.spec = asked.spec;
   shadow.spec.sampling = {};  // it generates nothing
   shadow.spec.tokens.Append(made);
-  shadow.context.holder = record.prefilled_by;
-  shadow.context.tokens = static_cast<int32_t>(request.spec.tokens.size());
+  shadow.context.holder = request.prefilled_by;
+  shadow.context.tokens = static_cast<int32_t>(asked.spec.tokens.size());
   shadow.spec.priority = kBackgroundPriority;
   shadow.prefill_only = true;
   return shadow;
 }
 
-std::vector<BlockKey> GrownKeys(const RequestRecord& record, std::vector<BlockKey> first) {
-  if (first.empty()) return ToRoute(record.request).keys;
-  const std::span<const TokenId> tokens(record.request.spec.tokens);
+std::vector<BlockKey> GrownKeys(const Request& request, std::vector<BlockKey> first) {
+  if (first.empty()) return ToRoute(request.asked).keys;
+  const std::span<const TokenId> tokens(request.asked.spec.tokens);
   const std::vector<BlockKey> rest = BlockKeys(first.back(), tokens.subspan(first.size() * kBlockTokens));
   first.insert(first.end(), rest.begin(), rest.end());
   return first;

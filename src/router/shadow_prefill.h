@@ -5,7 +5,7 @@
 // grows with its tokens, a block at a time, after everything that clients wait for.
 #pragma once
 
-#include "router/request_record.h"
+#include "router/request.h"
 
 namespace baton {
 
@@ -13,11 +13,11 @@ namespace baton {
 // has come meanwhile, or its KV has been evicted.
 inline constexpr absl::Duration kShadowWait = absl::Seconds(10);
 
-// Of a request that has generated a block; its tokens so far are taken from record.unshadowed.
-ClientRequest ShadowOf(RequestRecord& record);
+// Of a request that has generated a block; its tokens so far are taken from request.unshadowed.
+ClientRequest ShadowOf(Request& request);
 // Of all full blocks of a prompt that has grown; `first`: of those that it began with.
-std::vector<BlockKey> GrownKeys(const RequestRecord& record, std::vector<BlockKey> first);
+std::vector<BlockKey> GrownKeys(const Request& request, std::vector<BlockKey> first);
 // Scoped; as no client may name a request, nor a later request of this one's id its own.
-RequestId ShadowId(const RequestRecord& record);
+RequestId ShadowId(const Request& request);
 
 }  // namespace baton

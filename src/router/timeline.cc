@@ -15,7 +15,7 @@ constexpr absl::Duration kShortestPause = absl::Microseconds(500);
 class SpanBuilder {
  public:
   SpanBuilder(const RequestLife& life, absl::Time end)
-      : complete_(life.complete), at_(life.arrived), end_(std::max(end, life.arrived)) {}
+      : complete_(life.stages.complete), at_(life.stages.arrived), end_(std::max(end, life.stages.arrived)) {}
 
   absl::Time at() const { return at_; }
 
@@ -53,32 +53,32 @@ int64_t BytesOf(const RequestLife& life) {
 }  // namespace
 
 std::vector<PhaseSpan> SpansOf(const RequestLife& life, absl::Time now) {
-  const absl::Time end = std::min(life.ended, now);
+  const absl::Time end = std::min(life.stages.ended, now);
   SpanBuilder spans(life, end);
-  if (life.prefilled == absl::InfiniteFuture()) {
-    spans.Idle(std::min(life.placed, end));
-    spans.To(std::min(life.complete, end), Phase::kWaiting);
+  if (life.stages.prefilled == absl::InfiniteFuture()) {
+    spans.Idle(std::min(life.stages.placed, end));
+    spans.To(std::min(life.stages.complete, end), Phase::kWaiting);
     spans.To(end, Phase::kPrefill);
     return spans.Take();
   }
-  const absl::Time computed = life.prefilled - life.handoff;
+  const absl::Time computed = life.stages.prefilled - life.handoff;
   for (const PrefillStep& step : life.steps) {
-    spans.Step(life.prefilled - step.began, std::min(life.prefilled - step.ended, computed), step);
+    spans.Step(life.stages.prefilled - step.began, std::min(life.stages.prefilled - step.ended, computed), step);
   }
   spans.Idle(computed);
-  spans.To(life.prefilled, Phase::kHandoff);
+  spans.To(life.stages.prefilled, Phase::kHandoff);
   if (life.prefill_only) spans.To(end, Phase::kPrefill);
-  spans.To(life.first_token, Phase::kFirstStep);
+  spans.To(life.stages.first_token, Phase::kFirstStep);
   spans.To(end, Phase::kDecode, life.completion_tokens);
   return spans.Take();
 }
 
 void Timeline::Keep(RequestLife life) {
-  BATON_CHECK(life.over(), life.id);
-  BATON_CHECK(lives_.empty() || lives_.back()->ended <= life.ended, life.id);
+  BATON_CHECK(life.stages.over(), life.id);
+  BATON_CHECK(lives_.empty() || lives_.back()->stages.ended <= life.stages.ended, life.id);
   bytes_ += BytesOf(life);
   lives_.push_back(std::make_shared<const RequestLife>(std::move(life)));
-  DropOld(lives_.back()->ended);
+  DropOld(lives_.back()->stages.ended);
 }
 
 Timeline::Lives Timeline::Find(std::string_view workflow, std::string_view tenant, absl::Time now) {
@@ -98,7 +98,7 @@ Timeline::Lives Timeline::OfTenant(std::string_view tenant, absl::Time now) {
 
 void Timeline::DropOld(absl::Time now) {
   while (!lives_.empty() && (std::ssize(lives_) > limits_.requests || bytes_ > limits_.bytes ||
-                             lives_.front()->ended + limits_.age <= now)) {
+                             lives_.front()->stages.ended + limits_.age <= now)) {
     bytes_ -= BytesOf(*lives_.front());
     lives_.pop_front();
   }

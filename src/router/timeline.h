@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "request/answers.h"
+#include "request/request_stages.h"
 
 namespace baton {
 
@@ -22,7 +23,6 @@ namespace baton {
 // timeline.
 inline constexpr size_t kMostUpstreams = 64;
 
-// InfiniteFuture: not yet, or never.
 struct RequestLife {
   RequestId id{};
   std::string workflow{};
@@ -32,18 +32,11 @@ struct RequestLife {
   bool prefill_only = false;
   std::vector<RequestId> upstreams{};  // the first kMostUpstreams
   int32_t upstreams_omitted = 0;       // and how many more there are
-  absl::Time arrived = absl::InfiniteFuture();
-  absl::Time complete = absl::InfiniteFuture();   // the prompt
-  absl::Time placed = absl::InfiniteFuture();     // a prefill worker has got it
-  absl::Time prefilled = absl::InfiniteFuture();  // PrefillDone came
-  std::vector<PrefillStep> steps{};               // before `prefilled`
-  absl::Duration handoff{};                       // likewise
-  absl::Time first_token = absl::InfiniteFuture();
-  absl::Time ended = absl::InfiniteFuture();
-  absl::Status status{};  // once it has ended
+  RequestStages stages{};
+  std::vector<PrefillStep> steps{};  // before stages.prefilled
+  absl::Duration handoff{};          // likewise
+  absl::Status status{};             // once it has ended
   int32_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
-
-  bool over() const { return ended != absl::InfiniteFuture(); }
 };
 
 enum class Phase {

@@ -1,8 +1,10 @@
 #include "router/workload.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
+#include "router/request.h"
 
 namespace baton {
 namespace {
@@ -20,48 +22,46 @@ void Learn(std::optional<Value>& mean, Value value) {
 
 }  // namespace
 
-Workload::WorkflowKey Workload::WorkflowOf(const Arrival& arrival) const {
-  if (!arrival.workflow.empty()) return {arrival.tenant, arrival.workflow, ""};
-  for (const RequestId& upstream : arrival.upstreams) {
-    const auto found = requests_.find(upstream);
-    if (found != requests_.end() && std::get<0>(found->second.workflow) == arrival.tenant) {
-      return found->second.workflow;
-    }
-  }
-  return {arrival.tenant, "", arrival.id};
+Workload::AgentKey Workload::AgentOf(const Request& request) {
+  // The cache salt stands for the tenant: no tenant's lengths depend on another's.
+  return {request.asked.spec.cache_domain, request.asked.served->name, request.asked.agent};
 }
 
-int64_t Workload::ExpectedTokens(const Arrival& arrival, const AgentKey& agent) const {
-  if (arrival.expected_tokens > 0) return std::min(arrival.expected_tokens, arrival.max_tokens);
-  const Agent* known = agents_.Find(agent);
-  if (known == nullptr || !known->tokens) return arrival.max_tokens;
-  return std::min(static_cast<int64_t>(*known->tokens + 0.5), arrival.max_tokens);
+Workload::WorkflowKey Workload::WorkflowOf(const Request& request, const Request* upstream) {
+  const std::string& tenant = request.asked.spec.cache_domain;
+  if (!request.asked.workflow.empty()) return {tenant, request.asked.workflow, ""};
+  const bool follows = upstream != nullptr && upstream->work.workflow != nullptr;
+  return follows ? upstream->work.workflow->first : WorkflowKey{tenant, "", request.id};
 }
 
-void Workload::Arrived(const Arrival& arrival, absl::Time now) {
-  const WorkflowKey key = WorkflowOf(arrival);
-  const AgentKey agent{arrival.tenant, arrival.model, arrival.agent};
-  const auto [request, is_new] =
-      requests_.try_emplace(arrival.id, Request{.workflow = key,
-                                                .agent = agent,
-                                                .came = now,
-                                                .priority = std::clamp(arrival.priority, -kMostPriority, kMostPriority),
-                                                .prompt = arrival.prompt_tokens * options_.per_prompt_token,
-                                                .output = ExpectedTokens(arrival, agent) * options_.per_output_token});
-  BATON_CHECK(is_new, arrival.id);
-  const auto [entry, begins] = workflows_.try_emplace(key, Workflow());
-  Workflow& workflow = entry->second;
+int64_t Workload::ExpectedTokens(const Request& request, int64_t max_output) const {
+  const int64_t expected = request.asked.expected_tokens;
+  if (expected > 0) return std::min(expected, max_output);
+  const Agent* known = agents_.Find(AgentOf(request));
+  if (known == nullptr || !known->tokens) return max_output;
+  return std::min(static_cast<int64_t>(*known->tokens + 0.5), max_output);
+}
+
+void Workload::Arrived(Request& request, const Lengths& lengths, const Request* upstream, absl::Time now) {
+  BATON_CHECK(request.work.workflow == nullptr, request.id);
+  const auto [entry, begins] = workflows_.try_emplace(WorkflowOf(request, upstream));
+  auto& [key, workflow] = *entry;
   if (begins) {
     workflow.came = now;
   } else if (workflow.requests == 0) {
     idle_.erase({workflow.expires, key});
     workflow.expires = absl::InfiniteFuture();
   }
+  request.work = {.workflow = &*entry,
+                  .came = now,
+                  .prompt = lengths.prompt * options_.per_prompt_token,
+                  .output = ExpectedTokens(request, lengths.max_output) * options_.per_output_token};
+  ++requests_;
   ++workflow.requests;
-  const absl::Duration work = request->second.prompt + request->second.output;
+  const absl::Duration work = request.work.prompt + request.work.output;
   workflow.left += work;
   workflow.total += work;
-  ExpectLater(workflow, agent, work);
+  ExpectLater(workflow, AgentOf(request), work);
 }
 
 // A request of this agent and this much work has just come.
@@ -75,42 +75,41 @@ void Workload::ExpectLater(Workflow& workflow, const AgentKey& agent, absl::Dura
   if (known != nullptr && known->later) workflow.later = *known->later;
 }
 
-void Workload::Prefilled(const RequestId& id) {
-  const auto found = requests_.find(id);
-  if (found == requests_.end()) return;
-  workflows_.at(found->second.workflow).left -= std::exchange(found->second.prompt, absl::ZeroDuration());
+void Workload::Prefilled(Request& request) {
+  Part& work = request.work;
+  if (work.workflow == nullptr) return;
+  work.workflow->second.left -= std::exchange(work.prompt, absl::ZeroDuration());
 }
 
-void Workload::Made(const RequestId& id, int64_t tokens) {
-  const auto found = requests_.find(id);
-  if (found == requests_.end()) return;
-  Request& request = found->second;
-  request.made += tokens;
-  const absl::Duration done = std::min(tokens * options_.per_output_token, request.output);
-  request.output -= done;
-  workflows_.at(request.workflow).left -= done;
+void Workload::Made(Request& request, int64_t tokens) {
+  Part& work = request.work;
+  if (work.workflow == nullptr) return;
+  work.made += tokens;
+  const absl::Duration done = std::min(tokens * options_.per_output_token, work.output);
+  work.output -= done;
+  work.workflow->second.left -= done;
 }
 
-void Workload::Ended(const RequestId& id, bool complete, absl::Time now) {
-  const auto found = requests_.find(id);
-  if (found == requests_.end()) return;
-  const Request request = std::move(found->second);
-  requests_.erase(found);
-  if (complete && request.made > 0 && !std::get<2>(request.agent).empty()) {
-    const Agent* known = agents_.Find(request.agent);
+void Workload::Ended(Request& request, bool complete, absl::Time now) {
+  if (request.work.workflow == nullptr) return;
+  const Part work = std::exchange(request.work, {});
+  --requests_;
+  if (complete && work.made > 0 && !request.asked.agent.empty()) {
+    const AgentKey key = AgentOf(request);
+    const Agent* known = agents_.Find(key);
     Agent agent = known == nullptr ? Agent{} : *known;
-    Learn(agent.tokens, static_cast<double>(request.made));
-    agents_.Put(request.agent, agent);
+    Learn(agent.tokens, static_cast<double>(work.made));
+    agents_.Put(key, agent);
   }
-  Workflow& workflow = workflows_.at(request.workflow);
-  workflow.left -= request.prompt + request.output;
+  auto& [key, workflow] = *work.workflow;
+  workflow.left -= work.prompt + work.output;
   if (--workflow.requests > 0) return;
-  if (std::get<1>(request.workflow).empty()) {
-    workflows_.erase(request.workflow);
+  if (std::get<1>(key).empty()) {
+    workflows_.erase(WorkflowKey(key));
     return;
   }
   workflow.expires = now + options_.keep;
-  idle_.insert({workflow.expires, request.workflow});
+  idle_.insert({workflow.expires, key});
   if (idle_.size() > options_.idle_workflows) Forget(WorkflowKey(idle_.begin()->second));
 }
 
@@ -132,30 +131,24 @@ void Workload::Tick(absl::Time now) {
   while (!idle_.empty() && idle_.begin()->first <= now) Forget(WorkflowKey(idle_.begin()->second));
 }
 
-absl::Duration Workload::Handicap(const RequestId& id, absl::Time now) const {
-  const auto found = requests_.find(id);
-  if (found == requests_.end()) return absl::ZeroDuration();
-  const Request& request = found->second;
-  const Workflow& workflow = workflows_.at(request.workflow);
-  const absl::Time came = std::max(workflow.came, request.came - options_.bound);
+absl::Duration Workload::Handicap(const Request& request, absl::Time now) const {
+  const Part& work = request.work;
+  if (work.workflow == nullptr) return absl::ZeroDuration();
+  const Workflow& workflow = work.workflow->second;
+  const absl::Time came = std::max(workflow.came, work.came - options_.bound);
   const absl::Time turn = came + std::min(options_.bound, workflow.left + workflow.later);
-  return turn - now - request.priority * 2 * options_.bound;
+  const int32_t priority = std::clamp(request.asked.spec.priority, -kMostPriority, kMostPriority);
+  return turn - now - priority * 2 * options_.bound;
 }
 
 void Workload::CheckInvariants() const {
-  absl::flat_hash_map<WorkflowKey, std::pair<int64_t, absl::Duration>> sums;
-  for (const auto& [id, request] : requests_) {
-    BATON_CHECK(workflows_.contains(request.workflow), id);
-    BATON_CHECK(request.prompt >= absl::ZeroDuration() && request.output >= absl::ZeroDuration(), id);
-    auto& [requests, left] = sums[request.workflow];
-    ++requests;
-    left += request.prompt + request.output;
-  }
+  int64_t requests = 0;
   for (const auto& [key, workflow] : workflows_) {
-    const auto& [requests, left] = sums[key];
-    BATON_CHECK(workflow.requests == requests && workflow.left == left, std::get<1>(key));
-    BATON_CHECK((requests == 0) == idle_.contains({workflow.expires, key}), std::get<1>(key));
+    requests += workflow.requests;
+    BATON_CHECK(workflow.requests > 0 || workflow.left == absl::ZeroDuration(), std::get<1>(key));
+    BATON_CHECK((workflow.requests == 0) == idle_.contains({workflow.expires, key}), std::get<1>(key));
   }
+  BATON_CHECK(requests == requests_, "requests of workflows are miscounted");
   BATON_CHECK(idle_.size() <= options_.idle_workflows, "idle workflows are kept without bound");
 }
 

@@ -12,11 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/node_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/ids.h"
 #include "base/named_value.h"
 #include "router/lru_map.h"
 
@@ -39,6 +37,8 @@ inline constexpr ScheduleRow kSchedules[] = {
 inline absl::StatusOr<Schedule> ScheduleNamed(std::string_view name) {
   return ValueNamed("schedule", name, kSchedules);
 }
+
+struct Request;
 
 struct WorkloadOptions {
   absl::Duration bound = absl::Seconds(30);  // see Workload
@@ -68,31 +68,24 @@ class Workload {
  public:
   explicit Workload(WorkloadOptions options) : options_(options), agents_(options.agents) {}
 
-  struct Arrival {
-    RequestId id{};
-    std::string tenant{};  // the cache salt: no tenant's lengths depend on another's
-    std::string model{};
-    std::string workflow{};              // empty: none
-    std::string agent{};                 // empty: none
-    std::vector<RequestId> upstreams{};  // that it waits for
-    int32_t priority = 0;
-    int64_t prompt_tokens = 0;    // to compute, of those that are known
-    int64_t max_tokens = 0;       // of output; 0: it makes none
-    int64_t expected_tokens = 0;  // of output; 0: not known
+  // Tokens that a request has to compute.
+  struct Lengths {
+    int64_t prompt = 0;      // of those that are known
+    int64_t max_output = 0;  // 0: it generates none
   };
-  // REQUIRES: the id is not live.
-  void Arrived(const Arrival& arrival, absl::Time now);
-  // Harmless for a request that is not live, as are those that follow.
-  void Prefilled(const RequestId& id);
-  void Made(const RequestId& id, int64_t tokens);
+  // `upstream`: the first live request that it waits for; null: none. REQUIRES: not live here.
+  void Arrived(Request& request, const Lengths& lengths, const Request* upstream, absl::Time now);
+  // These do nothing for a request that is not live here.
+  void Prefilled(Request& request);
+  void Made(Request& request, int64_t tokens);
   // `complete`: its length is one to learn from.
-  void Ended(const RequestId& id, bool complete, absl::Time now);
+  void Ended(Request& request, bool complete, absl::Time now);
   void Tick(absl::Time now);  // forgets idle workflows; learns what follows whom
   absl::Time NextTick() const { return idle_.empty() ? absl::InfiniteFuture() : idle_.begin()->first; }
 
   // How much later than now a request's turn is, as the work that is left says now; zero if it is not live. A level of
   // priority makes it 2 * bound earlier, so that priority goes before length even where workers weigh it against age.
-  absl::Duration Handicap(const RequestId& id, absl::Time now) const;
+  absl::Duration Handicap(const Request& request, absl::Time now) const;
 
   size_t workflows() const { return workflows_.size(); }
   void CheckInvariants() const;
@@ -113,23 +106,27 @@ class Workload {
     std::vector<std::pair<AgentKey, absl::Duration>> seen;  // agents, with `total` when the first of each had come
     absl::Time expires = absl::InfiniteFuture();            // idle
   };
-  struct Request {
-    WorkflowKey workflow;
-    AgentKey agent;
-    absl::Time came;
-    int32_t priority = 0;
-    absl::Duration prompt, output;  // left to compute
+  using Workflows = absl::node_hash_map<WorkflowKey, Workflow>;
+
+ public:
+  // What it keeps of a request.
+  struct Part {
+    Workflows::value_type* workflow = nullptr;  // null: the request is not live here
+    absl::Time came{};
+    absl::Duration prompt{}, output{};  // left to compute
     int64_t made = 0;
   };
 
-  WorkflowKey WorkflowOf(const Arrival& arrival) const;
-  int64_t ExpectedTokens(const Arrival& arrival, const AgentKey& agent) const;
+ private:
+  static AgentKey AgentOf(const Request& request);
+  static WorkflowKey WorkflowOf(const Request& request, const Request* upstream);
+  int64_t ExpectedTokens(const Request& request, int64_t max_output) const;
   void ExpectLater(Workflow& workflow, const AgentKey& agent, absl::Duration work);
   void Forget(const WorkflowKey& key);
 
   const WorkloadOptions options_;
-  absl::node_hash_map<WorkflowKey, Workflow> workflows_;
-  absl::flat_hash_map<RequestId, Request> requests_;
+  Workflows workflows_;  // an entry stays where it is while requests are live
+  int64_t requests_ = 0;
   std::set<std::pair<absl::Time, WorkflowKey>> idle_;  // by when they expire
   LruMap<AgentKey, Agent> agents_;
 };

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "request/answers.h"
-#include "router/request_record.h"
+#include "router/request.h"
 
 namespace baton {
 

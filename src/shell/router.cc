@@ -118,7 +118,7 @@ std::vector<std::shared_ptr<Link>> Router::Unneeded(Links<Link>& links) {
   std::vector<std::shared_ptr<Link>> unneeded;
   absl::erase_if(links, [&](auto& entry) {
     auto& [address, reached] = entry;
-    if (reached.named || dispatcher_.core().workers().contains(address)) return false;
+    if (reached.named || dispatcher_.core().registry().workers().contains(address)) return false;
     spdlog::info("worker {}: is one no more", address);
     unneeded.push_back(std::move(reached.link));
     return true;
@@ -230,7 +230,7 @@ Router::Work Router::Act() {
     if (auto* command = std::get_if<WorkerCommand>(&action)) {
       Post(std::move(*command), work);
     } else if (auto* progress = std::get_if<RequestProgress>(&action)) {
-      AddEvent(clients_.at(progress->ticket.number), std::move(*progress), work);
+      AddEvent(clients_.at(progress->number), std::move(*progress), work);
     } else if (const auto* follower = std::get_if<FollowerEnded>(&action)) {
       work.followers.push_back(follower->code);
     } else {
@@ -290,14 +290,14 @@ void Router::Deliver(RequestSink& sink, ClientEvent& event) {
 
 absl::Status Router::Readiness(const std::string& model) const {
   const std::lock_guard lock(mutex_);
-  const absl::Status status = dispatcher_.core().Readiness(model, /*prefill_only=*/false);
-  const bool awaited = dispatcher_.core().AwaitedUntil(model, /*prefill_only=*/false) > clock_.Now();
+  const absl::Status status = dispatcher_.core().registry().Readiness(model, /*prefill_only=*/false);
+  const bool awaited = dispatcher_.core().registry().AwaitedUntil(model, /*prefill_only=*/false) > clock_.Now();
   return awaited ? absl::OkStatus() : status;
 }
 
-std::vector<RouterCore::Decoder> Router::Decoders() const {
+std::vector<WorkerRegistry::Decoder> Router::Decoders() const {
   const std::lock_guard lock(mutex_);
-  return dispatcher_.core().Decoders();
+  return dispatcher_.core().registry().Decoders();
 }
 
 std::vector<Router::WorkerView> Router::Workers() const {
@@ -305,7 +305,8 @@ std::vector<Router::WorkerView> Router::Workers() const {
   std::vector<WorkerView> views;
   const auto add = [&](WorkerRole role, const WorkerAddress& link) {
     WorkerView view{role, link, std::nullopt};
-    if (const auto found = dispatcher_.core().workers().find(link); found != dispatcher_.core().workers().end()) {
+    if (const auto found = dispatcher_.core().registry().workers().find(link);
+        found != dispatcher_.core().registry().workers().end()) {
       // All but its memory of prefixes, which is large.
       view.attached.emplace();
       view.attached->info = found->second.info;
@@ -346,8 +347,8 @@ absl::Status Router::Attach(const WorkerAddress& link, WorkerRole role, const wo
   absl::Status fits;
   Drive([&](Dispatcher& dispatcher, absl::Time now) {
     known = prefill_links_.contains(link) || decode_links_.contains(link);
-    again = dispatcher.core().workers().contains(link);
-    fits = dispatcher.core().MayAttach(info);
+    again = dispatcher.core().registry().workers().contains(link);
+    fits = dispatcher.core().registry().MayAttach(info);
     if (known && !again && fits.ok()) dispatcher.WorkerAttached(link, info, now);
   });
   if (!known) return absl::FailedPreconditionError("it is named no more");
@@ -361,8 +362,8 @@ absl::Status Router::Attach(const WorkerAddress& link, WorkerRole role, const wo
 void Router::OnLost(const WorkerAddress& link) {
   bool attached = false, left = false;
   Drive([&](Dispatcher& dispatcher, absl::Time now) {
-    const auto found = dispatcher.core().workers().find(link);
-    attached = found != dispatcher.core().workers().end();
+    const auto found = dispatcher.core().registry().workers().find(link);
+    attached = found != dispatcher.core().registry().workers().end();
     if (!attached) return;
     left = found->second.load.draining;
     if (!left) metrics_.OnLost(found->second.info.role);
@@ -442,7 +443,7 @@ absl::StatusOr<Router::Trace> Router::TraceOf(const std::string& workflow, const
     return absl::NotFoundError(absl::StrCat("workflow: no request of '", workflow, "' is live or ended in the last ",
                                             absl::FormatDuration(TimelineLimits{}.age), " at this router"));
   }
-  std::ranges::sort(trace.lives, {}, [](const auto& life) { return std::tie(life->arrived, life->id); });
+  std::ranges::sort(trace.lives, {}, [](const auto& life) { return std::tie(life->stages.arrived, life->id); });
   if (trace.lives.size() > kMostTraced) {
     trace.omitted = static_cast<int32_t>(trace.lives.size() - kMostTraced);
     trace.lives.erase(trace.lives.begin(), trace.lives.begin() + trace.omitted);

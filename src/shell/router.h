@@ -99,7 +99,7 @@ class Router {
     std::optional<AttachedWorker> attached;
   };
   std::vector<WorkerView> Workers() const;
-  std::vector<RouterCore::Decoder> Decoders() const;
+  std::vector<WorkerRegistry::Decoder> Decoders() const;
   int32_t live_requests() const;
   int32_t waiting_requests() const;
   // Times that the alarm has rung since the start.

@@ -85,7 +85,7 @@ void SimulatedRouter::Act() {
     if (auto* command = std::get_if<WorkerCommand>(&action)) {
       outlets_.command(std::move(*command));
     } else if (auto* progress = std::get_if<RequestProgress>(&action)) {
-      outlets_.tokens(NameOf(progress->ticket.id), std::move(progress->update.tokens));
+      outlets_.tokens(NameOf(progress->update.request_id), std::move(progress->update.tokens));
     } else {
       const auto& ended = std::get<RequestEnded>(action);
       const RequestId id = NameOf(ended.ticket.id);

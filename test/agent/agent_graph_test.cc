@@ -60,8 +60,8 @@ TEST_CASE("what comes at once is told at once") {
                                                         : std::vector<PromptSegment>{Reference{"a"}}))
                 .ok());
   }
-  world.graph.Made("a", TextIds(ByteTokens(), std::string(40, 'a')), std::string(40, 'a'));
-  world.graph.Ended("a", absl::OkStatus(), world.now);
+  world.graph.Made(world.Node("a"), TextIds(ByteTokens(), std::string(40, 'a')), std::string(40, 'a'));
+  world.graph.Ended(world.Node("a"), absl::OkStatus(), world.now);
   const std::vector<AgentAction> actions = world.graph.TakeActions();
   REQUIRE(actions.size() == 2);
   for (const AgentAction& action : actions) {
@@ -136,7 +136,7 @@ TEST_CASE("what a stop string leaves of a token is encoded anew") {
   REQUIRE(world.Submit(std::move(reader)).ok());
   const Ids made = TextIds(PairTokens(), "abab");
   REQUIRE(made.size() == 1);
-  world.graph.Made("a", made, "aba");  // the stop string is "b", say after "aba"
+  world.graph.Made(world.Node("a"), made, "aba");  // the stop string is "b", say after "aba"
   world.End("a");
   CHECK(world.told["b"].tokens == TextIds(PairTokens(), "aba"));
 }
@@ -267,10 +267,10 @@ TEST_CASE("a refused request leaves its announcement as it was") {
   longer.most_tokens = 3;
   CHECK(world.Submit(std::move(longer)).code() == Code::kInvalidArgument);
   // By whoever submitted it.
-  REQUIRE(world.graph.Add("a", ByteTokens()).ok());
-  world.graph.Refused("a");
+  REQUIRE(world.graph.Add(world.Node("a"), ByteTokens()).ok());
+  world.graph.Refused(world.Node("a"));
   REQUIRE(world.Submit(Spec("a", {Reference{.upstream = "c", .announced = true}})).ok());
-  world.graph.Refused("a");
+  world.graph.Refused(world.Node("a"));
   CHECK(world.graph.counts().announced == 1);
   CHECK(world.graph.counts().growing == 1);
 
@@ -291,10 +291,10 @@ TEST_CASE("a refused request leaves the output of an earlier one of its id") {
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   world.Made("a", "kept");
   world.End("a");
-  REQUIRE(world.graph.Add("a", ByteTokens()).ok());
+  REQUIRE(world.graph.Add(world.Node("a"), ByteTokens()).ok());
   CHECK(world.graph.counts().kept == 0);
-  world.graph.Refused("a");
-  world.graph.Refused("a");  // harmless
+  world.graph.Refused(world.Node("a"));
+  world.graph.Refused(world.Node("a"));  // harmless
   REQUIRE(world.Submit(Spec("b", {Reference{"a"}})).ok());
   CHECK(world.Text("b") == "kept");
 }

@@ -94,7 +94,7 @@ class RandomGraph {
     const std::string so_far = Bytes(*agent.tokenizer, Ids(agent.made.begin(), agent.made.begin() + tokens));
     const size_t most = std::min(so_far.size(), agent.text.size());
     const size_t shown = last ? agent.text.size() : std::max(agent.shown, most - std::min<size_t>(most, Below(6)));
-    world_.graph.Made(agent.spec.id, fresh, agent.text.substr(agent.shown, shown - agent.shown));
+    world_.graph.Made(world_.Node(agent.spec.id), fresh, agent.text.substr(agent.shown, shown - agent.shown));
     agent.shown = shown;
     if (last) {
       world_.End(agent.spec.id);

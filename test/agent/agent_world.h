@@ -40,25 +40,35 @@ struct Told {
 
 class AgentWorld {
  public:
-  explicit AgentWorld(AgentLimits limits = {}) : graph(limits) {}
+  explicit AgentWorld(AgentLimits limits = {})
+      : graph(limits, [this](const RequestId& id) {
+          const auto found = nodes_.find(id);
+          return found == nodes_.end() ? nullptr : &found->second;
+        }) {}
 
+  // Of the live request of this id, or of one that may be submitted.
+  AgentNode& Node(const RequestId& id) {
+    const auto found = nodes_.try_emplace(id).first;
+    found->second.id = &found->first;
+    return found->second;
+  }
   absl::Status Submit(PromptSpec spec) {
     if (spec.tokenizer == nullptr) spec.tokenizer = &ByteTokens();
     if (spec.most_tokens == 0) spec.most_tokens = 10000;
     const RequestId id = spec.id;
-    absl::StatusOr<PromptGrew> grew = graph.Submit(std::move(spec), now);
+    absl::StatusOr<PromptGrew> grew = graph.Submit(Node(id), std::move(spec), now);
     if (grew.ok()) told[id] = {.tokens = std::move(grew->tokens), .complete = grew->complete};
     Drain();
     return grew.status();
   }
   // Made by a model that reads bytes.
   void Made(const RequestId& id, std::string_view tokens, std::string_view text) {
-    graph.Made(id, TextIds(ByteTokens(), tokens), text);
+    graph.Made(Node(id), TextIds(ByteTokens(), tokens), text);
     Drain();
   }
   void Made(const RequestId& id, std::string_view text) { Made(id, text, text); }
   void End(const RequestId& id, absl::Status status = absl::OkStatus()) {
-    graph.Ended(id, status, now);
+    graph.Ended(Node(id), status, now);
     Drain();
   }
   void Advance(absl::Duration time) {
@@ -75,22 +85,24 @@ class AgentWorld {
   std::map<RequestId, Told> told;
 
  private:
+  std::map<RequestId, AgentNode> nodes_;  // of requests, live or over
+
   void Drain() {
     std::vector<AgentAction> actions = graph.TakeActions();
     for (size_t i = 0; i < actions.size(); ++i) {
       AgentAction& action = actions[i];
       if (auto* grew = std::get_if<PromptGrew>(&action)) {
-        Told& prompt = told.at(grew->id);
+        Told& prompt = told.at(*grew->node->id);
         REQUIRE_FALSE(prompt.complete);
         prompt.tokens.insert(prompt.tokens.end(), grew->tokens.begin(), grew->tokens.end());
         prompt.complete = grew->complete;
       } else if (auto* restarted = std::get_if<PromptRestarted>(&action)) {
-        told.at(restarted->id).tokens.clear();
-        ++told.at(restarted->id).restarts;
+        told.at(*restarted->node->id).tokens.clear();
+        ++told.at(*restarted->node->id).restarts;
       } else {
         const PromptFailed failed = std::get<PromptFailed>(action);
-        told.at(failed.id).failure = failed.status;
-        graph.Ended(failed.id, failed.status, now);  // as the router does
+        told.at(*failed.node->id).failure = failed.status;
+        graph.Ended(*failed.node, failed.status, now);  // as the router does
         for (AgentAction& more : graph.TakeActions()) actions.push_back(std::move(more));
       }
     }

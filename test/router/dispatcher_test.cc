@@ -118,12 +118,12 @@ TEST_CASE("a request that waits to begin anew is at no worker, and begins as at 
   d.now += absl::Seconds(1);
   (*d).WorkerLost(kD, d.now);
   CHECK(d.Take().empty());
-  CHECK((*d).LivesOf("w", "", d.now).at(0)->placed == absl::InfiniteFuture());
-  CHECK((*d).LivesOf("w", "", d.now).at(0)->prefilled == absl::InfiniteFuture());
+  CHECK((*d).LivesOf("w", "", d.now).at(0)->stages.placed == absl::InfiniteFuture());
+  CHECK((*d).LivesOf("w", "", d.now).at(0)->stages.prefilled == absl::InfiniteFuture());
   d.now += absl::Seconds(1);
   (*d).WorkerAttached(kD, BytesWorker(WorkerRole::kDecode, kD, 22), d.now);
   CHECK(d.Take() == Lines{"prefill-1: prefill r#ab.2 ab"});
-  CHECK((*d).LivesOf("w", "", d.now).at(0)->placed == d.now);
+  CHECK((*d).LivesOf("w", "", d.now).at(0)->stages.placed == d.now);
   d.Prefilled("r");
   CHECK(d.Take() == Lines{"decode-1: decode r#ab.2 ab"});
 }
@@ -136,13 +136,13 @@ TEST_CASE("a prompt that is complete when no decode worker is there waits at no 
   down.segments = {std::vector<TokenId>{'c'},
                    Reference{.upstream = "up", .on_failure = OnFailure::kSubstitute, .substitute = {'x'}}};
   REQUIRE(d.Submit(down).ok());
-  REQUIRE((*d).LivesOf("w", "", d.now).at(0)->placed == d.now);
+  REQUIRE((*d).LivesOf("w", "", d.now).at(0)->stages.placed == d.now);
   (*d).WorkerLost(kD, d.now);
-  CHECK((*d).LivesOf("w", "", d.now).at(0)->placed == absl::InfiniteFuture());
+  CHECK((*d).LivesOf("w", "", d.now).at(0)->stages.placed == absl::InfiniteFuture());
   d.Take();
   (*d).WorkerAttached(kD, BytesWorker(WorkerRole::kDecode, kD, 23), d.now += absl::Seconds(1));
   CHECK(d.Take() == Lines{"prefill-1: prefill down#ab.3 cx"});
-  CHECK((*d).LivesOf("w", "", d.now).at(0)->placed == d.now);
+  CHECK((*d).LivesOf("w", "", d.now).at(0)->stages.placed == d.now);
 }
 
 TEST_CASE("a prefill worker is told whose prompt it is, and that counts as its tenant's") {
@@ -331,7 +331,6 @@ TEST_CASE("as many of a prompt's blocks count as cached as its prefill worker sa
     INFO(computed);
     ClientRequest request = d.Request("r", prompt);
     request.spec.cache_domain = absl::StrCat("salt", computed);
-    const RouteRequest route = ToRoute(request);
     REQUIRE(d.Submit(request).ok());
     d.Take();
     PrefillDone done;
@@ -339,7 +338,7 @@ TEST_CASE("as many of a prompt's blocks count as cached as its prefill worker sa
     done.decode_incarnation = Incarnation(22);
     done.computed_tokens = computed;
     (*d).OnPrefillDone(kP, done, d.now);
-    CHECK((*d).core().FewestUncached(route) == uncached);
+    CHECK(d.Uncached(request) == uncached);
     d.Made(d.NameOf("r"), "y", FinishReason::kStop);
     d.Take();
   }
@@ -414,11 +413,10 @@ TEST_CASE("what a shadow has computed counts as cached at its worker") {
   driven.Take();
   ClientRequest next = driven.Request("next", "abc0123456789abcdef0123456789abcdef0123456789abcde and more");
   next.spec.cache_domain = "tenant";
-  const std::optional<RouteRequest> route = Prepare(next).route;
-  REQUIRE(route->prompt_tokens == 59);
-  CHECK((*driven).core().FewestUncached(*route) == 59 - 16);
+  REQUIRE(next.spec.tokens.size() == 59);
+  CHECK(driven.Uncached(next) == 59 - 16);
   driven.Prefilled("r~1");
-  CHECK((*driven).core().FewestUncached(*route) == 59 - 48);
+  CHECK(driven.Uncached(next) == 59 - 48);
 }
 
 TEST_CASE("a shadow ends with its request, however that ends, and a worker's loss of it is no loss") {

@@ -78,6 +78,13 @@ class Driven {
     return *ticket;
   }
   const RequestId& NameOf(const RequestId& id) const { return names_.at(id); }
+  // Of a request's prompt, the tokens that some prefill worker would have to compute.
+  int64_t Uncached(const ClientRequest& request) const {
+    baton::Request record;
+    record.asked = request;
+    record.SetRoute(ToRoute(request));
+    return dispatcher_.core().FewestUncached(record);
+  }
   Dispatcher& operator*() { return dispatcher_; }
 
   std::vector<std::string> Take() {
@@ -89,7 +96,7 @@ class Driven {
         std::visit([&](const auto& job) { lines.push_back(absl::StrCat(command->worker, ": ", Line(job))); },
                    command->what);
       } else if (const auto* progress = std::get_if<RequestProgress>(&action)) {
-        lines.push_back(absl::StrCat(progress->ticket.id, " says ", progress->update.text, " after ",
+        lines.push_back(absl::StrCat(progress->update.request_id, " says ", progress->update.text, " after ",
                                      absl::FormatDuration(progress->wait), progress->first ? ", first" : ""));
       } else if (const auto* follower = std::get_if<FollowerEnded>(&action)) {
         lines.push_back(absl::StrCat("a follower ends ", absl::StatusCodeToString(follower->code)));

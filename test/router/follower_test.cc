@@ -48,7 +48,7 @@ TEST_CASE("what follows a call is prefilled while the call decodes, and the next
 
   ClientRequest next = d.Request("next", absl::StrCat(kFixed, "ghijklmnopqrstuv+w!?"));
   next.spec.cache_domain = "t";
-  const auto uncached = [&] { return (*d).core().FewestUncached(*Prepare(next).route); };
+  const auto uncached = [&] { return d.Uncached(next); };
   CHECK(uncached() == 36);
   d.Prefilled("call~2");
   CHECK(d.Take() == Lines{"a follower ends OK"});
@@ -67,9 +67,9 @@ TEST_CASE("a follower is its call's tenant's and session's, and runs after all t
   request.session = "s";
   request.workflow = "w";
   request.deadline = d.now + absl::Seconds(5);
-  RequestRecord call;
+  Request call;
   call.id = "t/call";
-  call.request = request;
+  call.asked = request;
   ClientRequest prompt = FollowingPrompt(d, "x");
   prompt.spec.cache_domain = "stolen";
   const ClientRequest follower = FollowerOf(call, prompt, 7);
@@ -235,9 +235,9 @@ TEST_CASE("followers are no turns of their call's session, and nobody waits for 
   const RequestTicket call = Decoding(d, "s");
   REQUIRE((*d).LatestSessions(1).at(0).blocks == 0);
   REQUIRE((*d).Follow(call, FollowingPrompt(d, std::string(40, 'x')), d.now).ok());
-  CHECK((*d).core().workers().at(kP).prompt_tokens == 0);
+  CHECK((*d).core().registry().workers().at(kP).prompt_tokens == 0);
   d.Made(d.NameOf("call"), "x", FinishReason::kStop);
-  CHECK((*d).core().workers().at(kP).prompt_tokens == 0);
+  CHECK((*d).core().registry().workers().at(kP).prompt_tokens == 0);
   d.Take();
   d.Prefilled("call~2");
   CHECK(d.Take() == Lines{"a follower ends OK"});

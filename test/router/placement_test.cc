@@ -8,6 +8,8 @@
 #include "model/byte_model.h"
 #include "router/client_request.h"
 #include "router/rendezvous.h"
+#include "router/request.h"
+#include "router/route_request.h"
 
 namespace baton {
 namespace {
@@ -198,8 +200,12 @@ TEST_CASE("one name under many salts is many sessions, which spread over workers
     request.spec.cache_domain = absl::StrCat("tenant", tenant);
     for (int turn = 0; turn < 2; ++turn) {
       request.id = absl::StrCat("r", turn);
-      ++share[ChoosePrefill(prefill, ToRoute(request), {})->link];
-      ++share[ChooseDecode(decode, ToRoute(request), nullptr, {})->link];
+      Request record;
+      record.id = ScopedId(request.spec.cache_domain, request.id);
+      record.asked = request;
+      record.SetRoute(ToRoute(request));
+      ++share[ChoosePrefill(prefill, record, {})->link];
+      ++share[ChooseDecode(decode, record, nullptr, {})->link];
     }
   }
   for (const char* name : {"a", "b", "c", "d"}) {
@@ -302,7 +308,8 @@ TEST_CASE("decode goes to where KV has gone until that is full, else to the leas
   std::vector<AttachedWorker> workers{Decode("a"), Decode("b"), Decode("c")};
   std::vector<const AttachedWorker*> all{&workers[0], &workers[1], &workers[2]};
   const RouteRequest request = SessionRequest("", 10);
-  workers[0].requests = {"x", "y"};
+  Request x, y;
+  workers[0].requests = {&x, &y};
   workers[1].load.running_requests = 3;
   workers[2].load.queued_requests = 1;
   CHECK(ChooseDecode(all, request, nullptr, {}) == &workers[2]);

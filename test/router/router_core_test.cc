@@ -7,7 +7,7 @@ namespace {
 
 TEST_CASE("a request goes through prefill and decode and ends once") {
   Cluster c;
-  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
   CHECK(c.core.PrefillDone(kP, "r", Incarnation(22)));
   CHECK(Take(c.core) == Lines{"decode r decode-1"});
@@ -23,7 +23,7 @@ TEST_CASE("a request goes through prefill and decode and ends once") {
 TEST_CASE("prefill-only needs no decode worker and ends when the prompt is computed") {
   Cluster c;
   c.core.WorkerLost(kD, c.now);
-  RouteRequest request = Request("r");
+  RouteRequest request = Ask("r");
   request.prefill_only = true;
   REQUIRE(c.core.Submit(request, c.now).ok());
   CHECK(Take(c.core) == Lines{"prefill r prefill-1 "});
@@ -54,7 +54,7 @@ TEST_CASE("a cancelled request is cancelled wherever something of it may be") {
   }
   SECTION("waiting") {
     c.core.WorkerLost(kP, c.now);
-    REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+    REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
     c.core.Cancel("r");
     CHECK(Take(c.core) == Lines{"end r CANCELLED"});
   }
@@ -202,9 +202,9 @@ TEST_CASE("a hand-off to a decode worker that has restarted since is not started
 TEST_CASE("a request waits a while for a worker, then is refused") {
   Cluster c({.waiting_requests = 1, .worker_wait = absl::Seconds(2)});
   c.core.WorkerLost(kD, c.now);
-  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   CHECK(Take(c.core).empty());
-  CHECK(absl::IsResourceExhausted(c.core.Submit(Request("too many"), c.now)));
+  CHECK(absl::IsResourceExhausted(c.core.Submit(Ask("too many"), c.now)));
   SECTION("the worker comes in time") {
     c.core.Tick(c.now + absl::Seconds(1));
     c.core.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 23), c.now + absl::Seconds(1));
@@ -219,7 +219,7 @@ TEST_CASE("a request waits a while for a worker, then is refused") {
     other.module_digest[0] = 1;
     c.core.WorkerAttached(kD, other, c.now);
     CHECK(Take(c.core).empty());
-    CHECK(absl::IsUnavailable(c.core.Readiness("m", false)));
+    CHECK(absl::IsUnavailable(c.core.registry().Readiness("m", false)));
   }
 }
 
@@ -229,15 +229,15 @@ TEST_CASE("a request waits longer for a worker that was restarted, for it had sa
   const WorkerInfo info = c.core.workers().at(link).info;
   c.core.WorkerLoaded(link, {.draining = true});
   c.core.WorkerLost(link, c.now);
-  CHECK(absl::IsUnavailable(c.core.Readiness("m", false)));
-  CHECK(c.core.AwaitedUntil("m", false) == c.now + absl::Seconds(30));
-  CHECK(c.core.AwaitedUntil("another", false) == absl::InfinitePast());
-  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  CHECK(absl::IsUnavailable(c.core.registry().Readiness("m", false)));
+  CHECK(c.core.registry().AwaitedUntil("m", false) == c.now + absl::Seconds(30));
+  CHECK(c.core.registry().AwaitedUntil("another", false) == absl::InfinitePast());
+  REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   SECTION("it comes back") {
     c.core.Tick(c.now + absl::Seconds(29));
     c.core.WorkerAttached(link, info, c.now + absl::Seconds(29));
     CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
-    CHECK(c.core.AwaitedUntil("m", false) == absl::InfinitePast());
+    CHECK(c.core.registry().AwaitedUntil("m", false) == absl::InfinitePast());
   }
   SECTION("another comes in its place") {
     c.core.WorkerAttached("elsewhere", info, c.now + absl::Seconds(29));
@@ -249,7 +249,7 @@ TEST_CASE("a request waits longer for a worker that was restarted, for it had sa
     c.core.Tick(c.now + absl::Seconds(30));
     CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
     c.now += absl::Seconds(30);
-    REQUIRE(c.core.Submit(Request("later"), c.now).ok());
+    REQUIRE(c.core.Submit(Ask("later"), c.now).ok());
     c.core.Tick(c.now + absl::Seconds(2));
     CHECK(Take(c.core) == Lines{"end later UNAVAILABLE"});
   }
@@ -260,19 +260,19 @@ TEST_CASE("a request waits for a worker that was restarted where that is what it
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
   c.core.WorkerLoaded("decode-2", {.draining = true});
   c.core.WorkerLost("decode-2", c.now);
-  CHECK(c.core.AwaitedUntil("m", false) == absl::InfinitePast());  // another is there
+  CHECK(c.core.registry().AwaitedUntil("m", false) == absl::InfinitePast());  // another is there
   c.core.WorkerLost(kP, c.now);
-  CHECK(c.core.AwaitedUntil("m", false) == absl::InfinitePast());
+  CHECK(c.core.registry().AwaitedUntil("m", false) == absl::InfinitePast());
   c.core.WorkerLost(kD, c.now);
-  CHECK(c.core.AwaitedUntil("m", false) == absl::InfinitePast());  // no prefill worker is awaited
-  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  CHECK(c.core.registry().AwaitedUntil("m", false) == absl::InfinitePast());  // no prefill worker is awaited
+  REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   c.core.Tick(c.now + absl::Seconds(2));
   CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
 }
 
 TEST_CASE("what is done in the background waits for no worker") {
   Cluster c;
-  RouteRequest background = Request("b");
+  RouteRequest background = Ask("b");
   background.priority = kBackgroundPriority;
   background.prefill_only = true;
   REQUIRE(c.core.Submit(background, c.now).ok());
@@ -286,7 +286,7 @@ TEST_CASE("a decode worker of other weights may attach when the last with those 
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
   WorkerInfo tuned_anew = Info(WorkerRole::kDecode, "decode-3", 44);
   tuned_anew.weights_digest[31] = 0xab;
-  const absl::Status refused = c.core.MayAttach(tuned_anew);
+  const absl::Status refused = c.core.registry().MayAttach(tuned_anew);
   CHECK(absl::IsFailedPrecondition(refused));
   for (const char* part : {"model 'm'", "0000ab at decode-3", "000000 at decode-1"}) {
     INFO(part << " in " << refused);
@@ -294,22 +294,22 @@ TEST_CASE("a decode worker of other weights may attach when the last with those 
   }
   WorkerInfo elsewhere = tuned_anew;
   elsewhere.model = std::string("n");
-  CHECK(c.core.MayAttach(elsewhere).ok());
+  CHECK(c.core.registry().MayAttach(elsewhere).ok());
   c.core.WorkerLost(kD, c.now);
-  CHECK_FALSE(c.core.MayAttach(tuned_anew).ok());
+  CHECK_FALSE(c.core.registry().MayAttach(tuned_anew).ok());
   c.core.WorkerLoaded("decode-2", {.draining = true});
-  CHECK(c.core.MayAttach(tuned_anew).ok());  // it takes nothing new
+  CHECK(c.core.registry().MayAttach(tuned_anew).ok());  // it takes nothing new
   c.core.WorkerLost("decode-2", c.now);
-  CHECK(c.core.MayAttach(tuned_anew).ok());
+  CHECK(c.core.registry().MayAttach(tuned_anew).ok());
   c.core.WorkerAttached("decode-3", tuned_anew, c.now);
-  CHECK_FALSE(c.core.MayAttach(Info(WorkerRole::kDecode, kD, 22)).ok());
+  CHECK_FALSE(c.core.registry().MayAttach(Info(WorkerRole::kDecode, kD, 22)).ok());
 }
 
 TEST_CASE("a decode worker of equal weights behind another prefill module is another decoder, and is refused as one") {
   Cluster c;
   WorkerInfo moved = Info(WorkerRole::kDecode, "decode-2", 33);
   moved.module_digest[31] = 0xcd;
-  const absl::Status refused = c.core.MayAttach(moved);
+  const absl::Status refused = c.core.registry().MayAttach(moved);
   CHECK(absl::IsFailedPrecondition(refused));
   for (const char* part : {"model 'm'", "prefill module", "0000cd at decode-2", "000000 at decode-1"}) {
     INFO(part << " in " << refused);
@@ -317,19 +317,19 @@ TEST_CASE("a decode worker of equal weights behind another prefill module is ano
   }
   WorkerInfo elsewhere = moved;
   elsewhere.model = std::string("n");
-  CHECK(c.core.MayAttach(elsewhere).ok());
+  CHECK(c.core.registry().MayAttach(elsewhere).ok());
 
   // A name goes from one module to another as the old workers leave.
   WorkerInfo module = Info(WorkerRole::kPrefill, "prefill-2", 44);
   module.module_digest = moved.module_digest;
-  REQUIRE(c.core.MayAttach(module).ok());  // whose KV nobody wants yet
+  REQUIRE(c.core.registry().MayAttach(module).ok());  // whose KV nobody wants yet
   c.core.WorkerAttached("prefill-2", module, c.now);
   c.core.WorkerLoaded(kD, {.draining = true});
-  REQUIRE(c.core.MayAttach(moved).ok());
+  REQUIRE(c.core.registry().MayAttach(moved).ok());
   c.core.WorkerAttached("decode-2", moved, c.now);
-  CHECK_FALSE(c.core.MayAttach(Info(WorkerRole::kDecode, "decode-3", 55)).ok());
+  CHECK_FALSE(c.core.registry().MayAttach(Info(WorkerRole::kDecode, "decode-3", 55)).ok());
   c.core.WorkerLost(kD, c.now);
-  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   CHECK(Take(c.core) == Lines{"prefill r prefill-2 decode-2"});
 }
 
@@ -364,7 +364,7 @@ TEST_CASE("a higher priority is placed first when a worker comes") {
   Cluster c;
   c.core.WorkerLost(kP, c.now);
   for (int priority : {0, 5, -3, 5}) {
-    RouteRequest request = Request(absl::StrCat("p", priority, c.core.waiting_requests()));
+    RouteRequest request = Ask(absl::StrCat("p", priority, c.core.waiting_requests()));
     request.priority = priority;
     REQUIRE(c.core.Submit(request, c.now).ok());
   }
@@ -377,7 +377,7 @@ TEST_CASE("among equal priorities the earlier turn is placed first, then what ca
   Cluster c;
   c.core.WorkerLost(kP, c.now);
   const auto submit = [&](const std::string& id, int turn, int32_t priority) {
-    RouteRequest request = Request(id);
+    RouteRequest request = Ask(id);
     request.turn = c.now + absl::Seconds(turn);
     request.priority = priority;
     REQUIRE(c.core.Submit(request, c.now).ok());
@@ -394,7 +394,7 @@ TEST_CASE("among equal priorities the earlier turn is placed first, then what ca
 TEST_CASE("a prompt's uncached tokens are those of the worker that has most of it") {
   Cluster c;
   c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
-  RouteRequest request = Request("r");
+  RouteRequest request = Ask("r");
   request.prompt_tokens = 40;
   request.keys.resize(2);
   request.keys[1].bytes[0] = 1;
@@ -405,7 +405,7 @@ TEST_CASE("a prompt's uncached tokens are those of the worker that has most of i
 
 TEST_CASE("what a worker refused, failed or was told to leave does not count as cached there") {
   Cluster c;
-  RouteRequest request = Request("r");
+  RouteRequest request = Ask("r");
   request.prompt_tokens = 40;
   request.keys.resize(2);
   request.keys[1].bytes[0] = 1;
@@ -428,7 +428,7 @@ TEST_CASE("no more counts as cached at a worker than its memory and its staging 
   small.blocks_total = 3;
   small.staging_blocks = 2;
   c.core.WorkerAttached("prefill-2", small, c.now);
-  RouteRequest request = Request("r");
+  RouteRequest request = Ask("r");
   request.prompt_tokens = 160;
   request.keys.resize(10);
   for (uint8_t i = 0; i < 10; ++i) request.keys[i].bytes[0] = i;
@@ -438,14 +438,13 @@ TEST_CASE("no more counts as cached at a worker than its memory and its staging 
   CHECK(c.core.FewestUncached(request) == 0);
 }
 
-TEST_CASE("an id that is live, too many requests and a deadline in the past are refused") {
+TEST_CASE("too many requests and a deadline in the past are refused") {
   Cluster c({.live_requests = 1});
-  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
-  CHECK(absl::IsAlreadyExists(c.core.Submit(Request("r"), c.now)));
-  CHECK(absl::IsResourceExhausted(c.core.Submit(Request("s"), c.now)));
+  REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
+  CHECK(absl::IsResourceExhausted(c.core.Submit(Ask("s"), c.now)));
   c.core.Cancel("r");
   Take(c.core);
-  REQUIRE(c.core.Submit(Request("late", c.now), c.now).ok());
+  REQUIRE(c.core.Submit(Ask("late", c.now), c.now).ok());
   CHECK(Take(c.core) == Lines{"end late DEADLINE_EXCEEDED"});
 }
 
@@ -453,7 +452,7 @@ TEST_CASE("a tenant has no more live requests than it leaves free, and others fi
   Cluster c({.live_requests = 8});
   int made = 0;
   const auto submit = [&](const std::string& tenant, int32_t priority = 0) {
-    RouteRequest request = Request(absl::StrCat(tenant, made++));
+    RouteRequest request = Ask(absl::StrCat(tenant, made++));
     request.tenant = tenant;
     request.priority = priority;
     return c.core.Submit(request, c.now);
@@ -491,7 +490,7 @@ TEST_CASE("a tenant has no more live requests than it leaves free, and others fi
 TEST_CASE("a tenant's requests that wait leave room for others to wait") {
   Cluster c({.waiting_requests = 4});
   const auto submit = [&](const std::string& id) {
-    RouteRequest request = Request(id);
+    RouteRequest request = Ask(id);
     request.tenant = id.substr(0, 1);
     return c.core.Submit(request, c.now);
   };
@@ -520,7 +519,7 @@ TEST_CASE("tenants take turns when a worker comes") {
   Cluster c;
   c.core.WorkerLost(kP, c.now);
   const auto submit = [&](const std::string& id, int32_t priority) {
-    RouteRequest request = Request(id);
+    RouteRequest request = Ask(id);
     request.tenant = id.substr(0, 1);
     request.priority = priority;
     REQUIRE(c.core.Submit(request, c.now).ok());
@@ -539,7 +538,7 @@ TEST_CASE("a session's requests go to one decode worker") {
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
   std::string first;
   for (int turn = 0; turn < 6; ++turn) {
-    RouteRequest request = Request(absl::StrCat("turn", turn));
+    RouteRequest request = Ask(absl::StrCat("turn", turn));
     request.session = std::string("s");
     REQUIRE(c.core.Submit(request, c.now).ok());
     const auto actions = c.core.TakeActions();
@@ -552,7 +551,7 @@ TEST_CASE("a session's requests go to one decode worker") {
 TEST_CASE("shutting down ends everything") {
   Cluster c;
   Bring(c, Stage::kDecoding);
-  REQUIRE(c.core.Submit(Request("s"), c.now).ok());
+  REQUIRE(c.core.Submit(Ask("s"), c.now).ok());
   Take(c.core);
   c.core.EndAll();
   CHECK(Take(c.core) == Lines{"cancel r decode-1", "end r UNAVAILABLE", "cancel s prefill-1", "cancel s decode-1",

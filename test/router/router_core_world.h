@@ -1,11 +1,16 @@
 // A router core with a worker of each kind, whose actions are lines of text.
 #pragma once
 
+#include <map>
+#include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "catch.h"
+#include "router/route_request.h"
 #include "router/router_core.h"
 #include "router/worker_names.h"
 
@@ -23,34 +28,99 @@ inline WorkerInfo Info(WorkerRole role, const std::string& name, uint64_t incarn
           .max_batch = 8};
 }
 
-inline RouteRequest Request(const std::string& id, absl::Time deadline = absl::InfiniteFuture()) {
+inline RouteRequest Ask(const std::string& id, absl::Time deadline = absl::InfiniteFuture()) {
   return {.id = id, .model = "m", .prompt_tokens = 20, .max_new_tokens = 10, .deadline = deadline};
 }
 
+// A core and the requests that it serves, driven by their ids.
+class CoreById {
+ public:
+  explicit CoreById(RouterLimits limits = {}) : core_(limits) {}
+
+  void WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
+    core_.WorkerAttached(link, info, now);
+  }
+  void WorkerLost(const WorkerAddress& link, absl::Time now) { core_.WorkerLost(link, now); }
+  void WorkerLoaded(const WorkerAddress& link, const WorkerLoad& load) { core_.WorkerLoaded(link, load); }
+
+  // REQUIRES: the id is not live.
+  absl::Status Submit(RouteRequest route, absl::Time now) {
+    std::unique_ptr<Request>& record = records_[route.id];
+    if (record == nullptr) record = std::make_unique<Request>();
+    Fill(*record, std::move(route));
+    return core_.Submit(*record, now);
+  }
+  // The events of requests that have ended, or are not known, go to the core as well.
+  void Admit(const RequestId& id, absl::Time now) { core_.Admit(At(id), now); }
+  void Cancel(const RequestId& id) { core_.Cancel(At(id)); }
+  void Fail(const RequestId& id, const absl::Status& status) { core_.Fail(At(id), status); }
+  void Grew(const RequestId& id, int32_t prompt_tokens) {
+    At(id).asked.spec.tokens = PromptOf(prompt_tokens);
+    core_.Grew(At(id));
+  }
+  void Closed(const RequestId& id, int32_t prompt_tokens, int32_t max_new_tokens, absl::Time now) {
+    At(id).asked.spec.tokens = PromptOf(prompt_tokens);
+    At(id).asked.spec.sampling.max_tokens = max_new_tokens;
+    core_.Closed(At(id), now);
+  }
+  void EndBy(const RequestId& id, absl::Time deadline) { core_.EndBy(At(id), deadline); }
+  bool PrefillDone(const WorkerAddress& link, const RequestId& id, Incarnation decode_incarnation) {
+    return core_.PrefillDone(link, At(id), decode_incarnation);
+  }
+  void Remember(const WorkerAddress& link, std::span<const BlockKey> keys) { core_.Remember(link, keys); }
+  void Failed(const WorkerAddress& link, const RequestId& id, const RouterCore::Failure& failure, absl::Time now) {
+    core_.Failed(link, At(id), failure, now);
+  }
+  bool TokensArrived(const WorkerAddress& link, const RequestId& id, bool finished) {
+    return core_.TokensArrived(link, At(id), finished);
+  }
+  void EndAll() { core_.EndAll(); }
+  void Tick(absl::Time now) { core_.Tick(now); }
+  absl::Time NextTick() const { return core_.NextTick(); }
+  std::vector<RouterAction> TakeActions() { return core_.TakeActions(); }
+
+  const WorkerRegistry& registry() const { return core_.registry(); }
+  const WorkerRegistry::Workers& workers() const { return core_.registry().workers(); }
+  int32_t live_requests() const { return core_.live_requests(); }
+  int32_t waiting_requests() const { return core_.waiting_requests(); }
+  int64_t FewestUncached(const RouteRequest& request) const { return core_.FewestUncached(*MakeRecord(request)); }
+  void CheckInvariants() const { core_.CheckInvariants(); }
+
+ private:
+  Request& At(const RequestId& id) {
+    std::unique_ptr<Request>& record = records_[id];
+    if (record == nullptr) record = std::make_unique<Request>();
+    return *record;
+  }
+
+  std::map<RequestId, std::unique_ptr<Request>> records_;  // live or over
+  RouterCore core_;
+};
+
 // One line for each action: "prefill r1 prefill-1 decode-1", "end r1 UNAVAILABLE".
-inline std::vector<std::string> Take(RouterCore& core) {
+inline std::vector<std::string> Take(CoreById& core) {
   core.CheckInvariants();
   std::vector<std::string> lines;
   for (const RouterAction& action : core.TakeActions()) {
     switch (action.kind) {
       case Kind::kStartPrefill:
-        lines.push_back(absl::StrCat(action.open ? "open " : "prefill ", action.request, " ", action.worker, " ",
+        lines.push_back(absl::StrCat(action.open ? "open " : "prefill ", action.request->id, " ", action.worker, " ",
                                      action.decode_worker));
         break;
       case Kind::kAppend:
-        lines.push_back(absl::StrCat("append ", action.request, " ", action.worker));
+        lines.push_back(absl::StrCat("append ", action.request->id, " ", action.worker));
         break;
       case Kind::kClose:
-        lines.push_back(absl::StrCat("close ", action.request, " ", action.worker, " ", action.decode_worker));
+        lines.push_back(absl::StrCat("close ", action.request->id, " ", action.worker, " ", action.decode_worker));
         break;
       case Kind::kStartDecode:
-        lines.push_back(absl::StrCat("decode ", action.request, " ", action.worker));
+        lines.push_back(absl::StrCat("decode ", action.request->id, " ", action.worker));
         break;
       case Kind::kCancel:
-        lines.push_back(absl::StrCat("cancel ", action.request, " ", action.worker));
+        lines.push_back(absl::StrCat("cancel ", action.request->id, " ", action.worker));
         break;
       case Kind::kEnd:
-        lines.push_back(absl::StrCat("end ", action.request, " ", absl::StatusCodeToString(action.status.code())));
+        lines.push_back(absl::StrCat("end ", action.request->id, " ", absl::StatusCodeToString(action.status.code())));
     }
   }
   return lines;
@@ -60,7 +130,7 @@ using Lines = std::vector<std::string>;
 
 struct Cluster {
   absl::Time now = absl::UnixEpoch();
-  RouterCore core;
+  CoreById core;
   explicit Cluster(RouterLimits limits = {}) : core(limits) {
     core.WorkerAttached(kP, Info(WorkerRole::kPrefill, kP, 11), now);
     core.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), now);
@@ -71,14 +141,14 @@ enum class Stage { kPrefilling, kStarting, kDecoding };
 
 // A cluster with request "r" in the given state and no action pending.
 inline void Bring(Cluster& c, Stage stage) {
-  REQUIRE(c.core.Submit(Request("r", c.now + absl::Seconds(60)), c.now).ok());
+  REQUIRE(c.core.Submit(Ask("r", c.now + absl::Seconds(60)), c.now).ok());
   if (stage != Stage::kPrefilling) REQUIRE(c.core.PrefillDone(kP, "r", Incarnation(22)));
   if (stage == Stage::kDecoding) REQUIRE(c.core.TokensArrived(kD, "r", false));
   Take(c.core);
 }
 
 inline RouteRequest OpenRequest(const std::string& id) {
-  RouteRequest request = Request(id);
+  RouteRequest request = Ask(id);
   request.open = true;
   request.prompt_tokens = 0;
   return request;

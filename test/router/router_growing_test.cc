@@ -201,7 +201,7 @@ TEST_CASE("growing prompts at home keep no place from those that wait for room, 
     REQUIRE(c.core.Submit(OpenRequest(id), c.now).ok());
     c.core.Failed(kP, id, full, c.now);
   }
-  REQUIRE(c.core.Submit(Request("whole"), c.now).ok());
+  REQUIRE(c.core.Submit(Ask("whole"), c.now).ok());
   Take(c.core);
   c.core.Failed(kP, "whole", full, c.now);
   CHECK(Take(c.core).empty());
@@ -216,7 +216,7 @@ TEST_CASE("growing prompts at home keep no place from those that wait for room, 
 
 TEST_CASE("what a worker has cached of a prompt is not queued there") {
   Cluster c;
-  RouteRequest request = Request("r");
+  RouteRequest request = Ask("r");
   request.keys.resize(1);
   REQUIRE(c.core.Submit(request, c.now).ok());
   CHECK(c.core.workers().at(kP).prompt_tokens == 20);

@@ -5,13 +5,11 @@
 #include <set>
 
 #include "catch.h"
-#include "router/router_core.h"
+#include "router_core_world.h"
 #include "seeds.h"
 
 namespace baton {
 namespace {
-
-using Kind = RouterAction::Kind;
 
 class RandomRun {
  public:
@@ -75,7 +73,7 @@ class RandomRun {
       WorkerInfo info{.role = role, .address = link, .incarnation = Incarnation(++next_incarnation_), .model = "m"};
       info.max_batch = 3;
       info.module_digest[0] = n == 4;  // the last one shares with nobody, and comes when the others leave
-      if (!core_.MayAttach(info).ok()) return;
+      if (!core_.registry().MayAttach(info).ok()) return;
       jobs_[link] = {};
       incarnation_[link] = info.incarnation;
       core_.WorkerAttached(link, info, now_);
@@ -133,27 +131,27 @@ class RandomRun {
 
   void Apply() {
     for (const RouterAction& action : core_.TakeActions()) {
+      const RequestId& id = action.request->id;
       if (action.kind == Kind::kEnd) {
-        CHECK(live_.erase(action.request) == 1);
+        CHECK(live_.erase(id) == 1);
         ++ended;
         finished += action.status.ok();
         continue;
       }
       REQUIRE(jobs_.contains(action.worker));
       if (action.kind == Kind::kCancel) continue;  // the worker may answer all the same
-      CHECK(live_.contains(action.request));
-      if (action.kind == Kind::kStartPrefill) CHECK(action.open == open_.contains(action.request));
-      if (action.kind == Kind::kAppend) CHECK(open_.contains(action.request));
+      CHECK(live_.contains(id));
+      if (action.kind == Kind::kStartPrefill) CHECK(action.open == open_.contains(id));
+      if (action.kind == Kind::kAppend) CHECK(open_.contains(id));
       // While its prompt is open, a worker has nothing to say of it but that it fails.
-      if (action.kind == Kind::kAppend || action.kind == Kind::kClose)
-        CHECK(jobs_[action.worker].contains(action.request));
-      jobs_[action.worker].insert(action.request);
+      if (action.kind == Kind::kAppend || action.kind == Kind::kClose) CHECK(jobs_[action.worker].contains(id));
+      jobs_[action.worker].insert(id);
     }
   }
 
   std::mt19937_64 random_;
   absl::Time now_ = absl::UnixEpoch();
-  RouterCore core_{{.live_requests = 30, .waiting_requests = 10, .worker_wait = absl::Milliseconds(500)}};
+  CoreById core_{{.live_requests = 30, .waiting_requests = 10, .worker_wait = absl::Milliseconds(500)}};
   std::map<std::string, std::set<RequestId>> jobs_;  // of attached workers
   std::map<std::string, Incarnation> incarnation_;
   std::set<RequestId> live_;

@@ -7,7 +7,7 @@ namespace {
 TEST_CASE("a request that finds no room tries again until it fits, its deadline comes or the wait is over") {
   Cluster c({.capacity_wait = absl::Seconds(30)});
   const absl::Duration until = GENERATE(absl::Seconds(10), absl::Seconds(100));
-  REQUIRE(c.core.Submit(Request("r", c.now + until), c.now).ok());
+  REQUIRE(c.core.Submit(Ask("r", c.now + until), c.now).ok());
   Take(c.core);
   c.core.Failed(kP, "r", {absl::ResourceExhaustedError("full"), absl::Milliseconds(300)}, c.now);
   CHECK(Take(c.core).empty());
@@ -40,7 +40,7 @@ TEST_CASE("a request that finds no room tries again until it fits, its deadline 
 TEST_CASE("a prefill-only request that is refused goes to another worker, or waits for room") {
   Cluster c;
   const RouterCore::Failure full = Full(absl::Milliseconds(50), /*at_decode=*/false);
-  RouteRequest request = Request("r");
+  RouteRequest request = Ask("r");
   request.prefill_only = true;
   REQUIRE(c.core.Submit(request, c.now).ok());
   Take(c.core);
@@ -72,7 +72,7 @@ TEST_CASE("however long a worker takes to shut down, what it refuses waits for t
   const char* link = decode ? kD : kP;
   c.core.WorkerLoaded(link, {.draining = true});
   const std::vector<std::string> ids = {"r1", "r2"};
-  for (const std::string& id : ids) REQUIRE(c.core.Submit(Request(id), c.now).ok());
+  for (const std::string& id : ids) REQUIRE(c.core.Submit(Ask(id), c.now).ok());
   const auto refuse_all = [&] {
     for (const std::string& line : Take(c.core)) {
       INFO(line);
@@ -96,7 +96,7 @@ TEST_CASE("however long a worker takes to shut down, what it refuses waits for t
 
 TEST_CASE("a session leaves a decode worker that has no room for one that has, at once") {
   Cluster c;
-  RouteRequest turn = Request("turn 1");
+  RouteRequest turn = Ask("turn 1");
   turn.session = std::string("s");
   REQUIRE(c.core.Submit(turn, c.now).ok());
   Take(c.core);
@@ -119,7 +119,7 @@ TEST_CASE("a session leaves a decode worker that has no room for one that has, a
 TEST_CASE("a request that all decode workers refused goes to the first whose hint has passed") {
   Cluster c;
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
-  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   const std::string first = c.core.TakeActions()[0].decode_worker;
   c.core.Failed(kP, "r", Full(absl::Milliseconds(300)), c.now);
   const auto second = c.core.TakeActions();
@@ -155,7 +155,7 @@ TEST_CASE("a request that all decode workers refused goes to the first whose hin
 TEST_CASE("requests that wait for room ask again in order of priority and turn, whosever hint has passed") {
   Cluster c;
   const auto refuse = [&](const std::string& id, int32_t priority, absl::Duration turn, absl::Duration hint) {
-    RouteRequest request = Request(id);
+    RouteRequest request = Ask(id);
     request.priority = priority;
     request.turn = c.now + turn;
     REQUIRE(c.core.Submit(request, c.now).ok());
@@ -191,7 +191,7 @@ TEST_CASE("requests that wait for room ask again in order of priority and turn, 
     WorkerInfo other = Info(WorkerRole::kDecode, "decode-2", 33);
     other.model = "n";
     c.core.WorkerAttached("decode-2", other, c.now);
-    RouteRequest request = Request("other");
+    RouteRequest request = Ask("other");
     request.model = "n";
     request.priority = 9;
     REQUIRE(c.core.Submit(request, c.now).ok());
@@ -206,7 +206,7 @@ TEST_CASE("tenants take turns to ask a worker again, and a tenant's go in order"
   Cluster c;
   absl::Duration hint;
   for (const std::string id : {"a1", "a2", "a3", "b1"}) {
-    RouteRequest request = Request(id);
+    RouteRequest request = Ask(id);
     request.tenant = id.substr(0, 1);
     request.priority = id == "a2" ? 1000 : 0;
     REQUIRE(c.core.Submit(request, c.now).ok());
@@ -230,7 +230,7 @@ TEST_CASE("tenants take turns to ask a worker again, and a tenant's go in order"
 TEST_CASE("a prefill worker that has too much is left out, not the decode worker") {
   Cluster c;
   c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);
-  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   const std::string first = c.core.TakeActions()[0].worker;
   c.core.Failed(first, "r", Full(absl::Milliseconds(50), false), c.now);
   CHECK(Take(c.core) == Lines{absl::StrCat("prefill r ", first == kP ? "prefill-2" : kP, " decode-1")});
@@ -242,13 +242,13 @@ TEST_CASE(
   const RouterCore::Failure lost{absl::UnavailableError("decode worker decode-1 was lost"), absl::Seconds(1), true};
   SECTION("for another") {
     c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
-    REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+    REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
     const bool first = Take(c.core) == Lines{"prefill r prefill-1 decode-1"};
     c.core.Failed(kP, "r", lost, c.now);
     CHECK(Take(c.core) == Lines{absl::StrCat("prefill r prefill-1 decode-", first ? 2 : 1)});
   }
   SECTION("until it is back, where there is no other") {
-    REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+    REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
     Take(c.core);
     c.core.Failed(kP, "r", lost, c.now);
     CHECK(Take(c.core).empty());
@@ -262,7 +262,7 @@ TEST_CASE(
 TEST_CASE("workers that take turns to refuse do not hold a request for ever") {
   Cluster c({.capacity_wait = absl::Seconds(30)});
   c.core.WorkerAttached("decode-2", Info(WorkerRole::kDecode, "decode-2", 33), c.now);
-  REQUIRE(c.core.Submit(Request("r"), c.now).ok());
+  REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
   absl::Time t = c.now;
   std::string end;
   for (; end.empty(); t += absl::Milliseconds(50)) {

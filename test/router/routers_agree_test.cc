@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "catch.h"
-#include "router/router_core.h"
+#include "router_core_world.h"
 #include "seeds.h"
 
 namespace baton {
@@ -57,7 +57,7 @@ class TwoRouters {
     if (const auto found = workers_.find(address); found != workers_.end()) {
       if (n % kWorkers == 0) return;
       workers_.erase(found);
-      for (RouterCore& router : routers_) router.WorkerLost(address, now_);
+      for (auto& router : routers_) router->WorkerLost(address, now_);
       return;
     }
     const WorkerRole role = n < kWorkers ? WorkerRole::kPrefill : WorkerRole::kDecode;
@@ -68,17 +68,17 @@ class TwoRouters {
                          .blocks_total = 100'000,
                          .context = 100'000,
                          .max_batch = 1000};
-    for (RouterCore& router : routers_) router.WorkerAttached(address, workers_[address], now_);
+    for (auto& router : routers_) router->WorkerAttached(address, workers_[address], now_);
   }
 
   void Restart(int router) {
-    routers_[router] = RouterCore({});
-    for (const auto& [address, info] : workers_) routers_[router].WorkerAttached(address, info, now_);
+    routers_[router] = std::make_unique<CoreById>();
+    for (const auto& [address, info] : workers_) routers_[router]->WorkerAttached(address, info, now_);
   }
 
   // The session's next turn, which is longer by some blocks than the last that any router has seen.
   Places Run(int router, int session) {
-    RouterCore& core = routers_[router];
+    CoreById& core = *routers_[router];
     blocks_[session] += Draw(40);
     RouteRequest request{.id = absl::StrCat(++requests_), .model = "m", .session = absl::StrCat("s", session)};
     request.keys.resize(1 + blocks_[session]);
@@ -110,7 +110,7 @@ class TwoRouters {
 
   std::mt19937_64 random_;
   absl::Time now_ = absl::UnixEpoch();
-  RouterCore routers_[2]{RouterCore({}), RouterCore({})};
+  std::unique_ptr<CoreById> routers_[2]{std::make_unique<CoreById>(), std::make_unique<CoreById>()};
   std::map<WorkerAddress, WorkerInfo> workers_;
   std::map<int, int> blocks_;
   int requests_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
 
@@ -9,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "base/strings.h"
 #include "catch.h"
+#include "router/request.h"
 #include "seeds.h"
 
 namespace baton {
@@ -23,7 +25,13 @@ SessionKey KeyOf(const RequestId& id) {
 class DrivenGate {
  public:
   explicit DrivenGate(SessionLimits limits) : gate(limits) {}
-  absl::Status Arrive(const RequestId& id, bool needed = false) { return gate.Arrived(id, KeyOf(id), needed, now); }
+  Request& At(const RequestId& id) {
+    std::unique_ptr<Request>& record = records_[id];
+    if (record == nullptr) record = std::make_unique<Request>();
+    record->id = id;
+    return *record;
+  }
+  absl::Status Arrive(const RequestId& id, bool needed = false) { return gate.Arrived(At(id), KeyOf(id), needed, now); }
   // Of a prompt of 160 tokens that it had before, if it had one. It waited for longer than it was computed.
   void Prefilled(const RequestId& id, bool lost, bool awaited = true, const WorkerAddress& worker = "p") {
     std::vector<BlockKey> keys(10);
@@ -45,7 +53,7 @@ class DrivenGate {
     return Admitted();
   }
   std::string End(const RequestId& id) {
-    gate.Ended(id, now);
+    gate.Ended(At(id), now);
     return Admitted();
   }
   std::string Wait(absl::Duration time) {
@@ -57,11 +65,15 @@ class DrivenGate {
   }
   std::string Admitted() {
     gate.CheckInvariants();
-    return absl::StrJoin(gate.TakeAdmitted(), " ");
+    return absl::StrJoin(gate.TakeAdmitted(), " ",
+                         [](std::string* out, const Request* record) { absl::StrAppend(out, record->id); });
   }
 
   SessionGate gate;
   absl::Time now = absl::UnixEpoch();
+
+ private:
+  std::map<RequestId, std::unique_ptr<Request>> records_;  // live or over
 };
 
 TEST_CASE("requests of an active session are admitted at once, those of others wait for a place") {
@@ -83,12 +95,12 @@ TEST_CASE("tenants take turns, and a tenant's sessions go in the order in which 
   CHECK(d.Come({"a:2:1", "a:3:1", "a:4:1", "c:1:1", "b:1:1", "b:2:1", "c:1:2"}) == "");
   std::string order;
   for (std::string last = "a:1:1"; !last.empty();) {
-    d.gate.Ended(last, d.now);
+    d.gate.Ended(d.At(last), d.now);
     d.gate.Tick(d.now);
     last = d.Admitted();
     absl::StrAppend(&order, last, ", ");
     if (last == "c:1:1 c:1:2") {
-      d.gate.Ended("c:1:1", d.now);
+      d.gate.Ended(d.At("c:1:1"), d.now);
       last = "c:1:2";
     }
   }
@@ -200,7 +212,7 @@ TEST_CASE("sessions whose turn is over go on once nobody waits for a place") {
 TEST_CASE("what an admitted request waits for is admitted beyond the limit") {
   DrivenGate d({.sessions = 1});
   CHECK(d.Come({"t:a:1", "t:b:1", "t:b:2", "t:c:1"}) == "t:a:1");
-  d.gate.Needed("t:b:2", d.now);
+  d.gate.Needed(d.At("t:b:2"), d.now);
   CHECK(d.Admitted() == "t:b:1 t:b:2");  // the whole session is active now
   REQUIRE(d.Arrive("t:d:1", /*needed=*/true).ok());
   CHECK(d.Admitted() == "t:d:1");
@@ -219,7 +231,7 @@ TEST_CASE("requests that wait may go, and too many are refused") {
   CHECK(absl::IsResourceExhausted(refused));
   CHECK(Message(refused) ==
         "overloaded: 1 sessions are active, limit 1, and 2 requests of others wait, limit 2 (--max-requests / 2)");
-  CHECK(d.gate.StateOf("t:d:1") == SessionGate::State::kUnknown);
+  CHECK(d.At("t:d:1").session.state == SessionGate::State::kUnknown);
   CHECK(d.Come({"t:a:2"}) == "t:a:2");  // of an active session
   CHECK(d.End("t:b:1") == "");          // cancelled
   CHECK(d.Come({"t:d:2"}) == "");
@@ -318,6 +330,14 @@ TEST_CASE("one session may always be active, and as many as half of KV memory sh
   }
 }
 
+TEST_CASE("SessionGate reports no request that ended before it was taken") {
+  DrivenGate d({.sessions = 2});
+  REQUIRE(d.Arrive("t:a:1").ok());
+  REQUIRE(d.Arrive("t:b:1").ok());
+  d.gate.Ended(d.At("t:a:1"), d.now);
+  CHECK(d.Admitted() == "t:b:1");
+}
+
 // --- at random -----------------------------------------------------------------------------------------------------
 
 class RandomSessions {
@@ -342,6 +362,12 @@ class RandomSessions {
   SessionLimits Limits() {
     return {.sessions = limit_, .waiting_requests = 20, .turn = absl::Seconds(Below(2) == 0 ? 1 : 100)};
   }
+  Request& At(const RequestId& id) {
+    std::unique_ptr<Request>& record = records_[id];
+    if (record == nullptr) record = std::make_unique<Request>();
+    record->id = id;
+    return *record;
+  }
   int Below(int n) { return std::uniform_int_distribution<int>(0, n - 1)(random_); }
   RequestId Any(const std::set<RequestId>& ids) { return *std::next(ids.begin(), Below(static_cast<int>(ids.size()))); }
 
@@ -350,7 +376,7 @@ class RandomSessions {
       const RequestId id = absl::StrCat("t", Below(3), ":s", Below(5), ":", ++arrivals_);
       const bool needed = Below(20) == 0;
       beyond_ += needed;
-      const absl::Status status = gate_.Arrived(id, KeyOf(id), needed, now_);
+      const absl::Status status = gate_.Arrived(At(id), KeyOf(id), needed, now_);
       if (status.ok()) waiting_.insert(id);
       if (!status.ok()) REQUIRE(waiting_.size() >= 20);
     } else if (what < 65) {
@@ -358,7 +384,7 @@ class RandomSessions {
     } else if (what < 70) {
       if (!waiting_.empty()) End(Any(waiting_));
     } else if (what < 73) {
-      if (!waiting_.empty()) gate_.Needed(Any(waiting_), now_);
+      if (!waiting_.empty()) gate_.Needed(At(Any(waiting_)), now_);
       ++beyond_;
     } else if (what < 87) {
       for (int i = Below(40); i > 0 && !running_.empty(); --i) Prefilled(KeyOf(Any(running_)));
@@ -385,7 +411,7 @@ class RandomSessions {
   void End(const RequestId& id) {
     waiting_.erase(id);
     running_.erase(id);
-    gate_.Ended(id, now_);
+    gate_.Ended(At(id), now_);
     Check();
   }
 
@@ -397,12 +423,12 @@ class RandomSessions {
 
   void Check() {
     gate_.CheckInvariants();
-    for (const RequestId& id : gate_.TakeAdmitted()) {
-      if (waiting_.erase(id) == 0) continue;  // it was ended first
-      running_.insert(id);
+    for (const Request* record : gate_.TakeAdmitted()) {
+      REQUIRE(waiting_.erase(record->id) == 1);
+      running_.insert(record->id);
     }
-    for (const RequestId& id : running_) REQUIRE(gate_.StateOf(id) == SessionGate::State::kAdmitted);
-    for (const RequestId& id : waiting_) REQUIRE(gate_.StateOf(id) == SessionGate::State::kWaiting);
+    for (const RequestId& id : running_) REQUIRE(At(id).session.state == SessionGate::State::kAdmitted);
+    for (const RequestId& id : waiting_) REQUIRE(At(id).session.state == SessionGate::State::kWaiting);
     std::set<SessionKey> active;
     for (const RequestId& id : running_) active.insert(KeyOf(id));
     const SessionGate::Counts counts = gate_.counts();
@@ -418,7 +444,8 @@ class RandomSessions {
   }
 
   std::mt19937 random_;
-  const int32_t limit_;  // 0: by what sessions lose
+  const int32_t limit_;                                    // 0: by what sessions lose
+  std::map<RequestId, std::unique_ptr<Request>> records_;  // live or over
   SessionGate gate_;
   absl::Time now_ = absl::UnixEpoch();
   int arrivals_ = 0;

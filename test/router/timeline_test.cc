@@ -15,8 +15,8 @@ RequestLife Life(const std::string& id, int64_t ended_ms) {
   RequestLife life;
   life.id = id;
   life.workflow = "w";
-  life.arrived = life.complete = At(0);
-  life.ended = At(ended_ms);
+  life.stages.arrived = life.stages.complete = At(0);
+  life.stages.ended = At(ended_ms);
   return life;
 }
 
@@ -37,14 +37,14 @@ std::string Text(const std::vector<PhaseSpan>& spans) {
 
 TEST_CASE("a life shows what the request waited for, and when it was computed, handed off and decoded") {
   RequestLife life = Life("r", 200);
-  life.arrived = At(10);
-  life.complete = At(60);
-  life.placed = At(11);
-  life.prefilled = At(100);
+  life.stages.arrived = At(10);
+  life.stages.complete = At(60);
+  life.stages.placed = At(11);
+  life.stages.prefilled = At(100);
   life.handoff = absl::Milliseconds(5);
   // Two while it waited, two after that with somebody else's turn between them, and one right after.
   life.steps = {Step(80, 75, 16), Step(60, 58, 32), Step(30, 20, 64), Step(15, 10, 8), Step(10, 5, 4)};
-  life.first_token = At(110);
+  life.stages.first_token = At(110);
   life.completion_tokens = 7;
   CHECK(Text(SpansOf(life, At(900))) ==
         "waiting 10-20 prefill 20-25 (16) waiting 25-40 prefill 40-42 (32) waiting 42-60 queued 60-70 "
@@ -54,7 +54,7 @@ TEST_CASE("a life shows what the request waited for, and when it was computed, h
 
 TEST_CASE("a pause that is the step loop's own is no wait") {
   RequestLife life = Life("r", 10);
-  life.prefilled = At(10);
+  life.stages.prefilled = At(10);
   life.prefill_only = true;
   life.steps = {Step(10, 6, 16), Step(6, 0, 16)};
   life.steps[1].began -= absl::Microseconds(499);
@@ -65,15 +65,15 @@ TEST_CASE("a pause that is the step loop's own is no wait") {
 
 TEST_CASE("a request that lives is shown up to now") {
   RequestLife life = Life("r", 0);
-  life.ended = life.complete = absl::InfiniteFuture();
+  life.stages.ended = life.stages.complete = absl::InfiniteFuture();
   CHECK(Text(SpansOf(life, At(5))) == "waiting 0-5");
-  life.placed = At(2);
+  life.stages.placed = At(2);
   CHECK(Text(SpansOf(life, At(5))) == "waiting 0-2 waiting 2-5");
-  life.complete = At(4);
+  life.stages.complete = At(4);
   CHECK(Text(SpansOf(life, At(8))) == "waiting 0-2 waiting 2-4 prefill 4-8");
-  life.prefilled = At(9);
+  life.stages.prefilled = At(9);
   CHECK(Text(SpansOf(life, At(12))) == "waiting 0-4 queued 4-9 first 9-12");
-  life.first_token = At(12);
+  life.stages.first_token = At(12);
   CHECK(Text(SpansOf(life, At(20))) == "waiting 0-4 queued 4-9 first 9-12 decode 12-20");
 }
 
@@ -83,7 +83,8 @@ TEST_CASE("spans fill a life without gaps, whatever workers say of their steps")
     const auto any = [&] { return static_cast<int64_t>(random() % 2000) - 500; };
     for (int i = 0; i < 2000; ++i) {
       RequestLife life = Life("r", 1000);
-      for (absl::Time* time : {&life.complete, &life.placed, &life.prefilled, &life.first_token}) {
+      for (absl::Time* time :
+           {&life.stages.complete, &life.stages.placed, &life.stages.prefilled, &life.stages.first_token}) {
         if (random() % 4 != 0) *time = At(any());
       }
       life.handoff = random() % 8 == 0 ? absl::InfiniteDuration() : absl::Milliseconds(any());
@@ -94,13 +95,13 @@ TEST_CASE("spans fill a life without gaps, whatever workers say of their steps")
       life.prefill_only = random() % 2 == 0;
       const std::vector<PhaseSpan> spans = SpansOf(life, At(2000));
       REQUIRE(spans.size() <= 2 * kMaxPrefillSteps + 6);
-      absl::Time at = life.arrived;
+      absl::Time at = life.stages.arrived;
       for (const PhaseSpan& span : spans) {
         REQUIRE(span.begin == at);
         REQUIRE(span.end > span.begin);
         at = span.end;
       }
-      REQUIRE(at == life.ended);
+      REQUIRE(at == life.stages.ended);
     }
   });
 }

@@ -1,11 +1,13 @@
 #include "router/workload.h"
 
 #include <map>
+#include <memory>
 #include <random>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "catch.h"
+#include "router/request.h"
 #include "seeds.h"
 
 namespace baton {
@@ -21,12 +23,65 @@ WorkloadOptions Options() {
   return options;
 }
 
+// A request that comes.
+struct Came {
+  RequestId id{};
+  std::string tenant{};  // the cache salt
+  std::string model{};
+  std::string workflow{}, agent{};
+  std::vector<RequestId> upstreams{};  // some of which may be over
+  int32_t priority = 0;
+  int64_t prompt_tokens = 0, max_tokens = 0, expected_tokens = 0;
+};
+
+// A workload and its requests, driven by their ids.
+class LoadById {
+ public:
+  explicit LoadById(const WorkloadOptions& options) : load_(options) {}
+
+  void Arrived(const Came& came, absl::Time now) {
+    Request& record = At(came.id);
+    record.asked.spec.cache_domain = came.tenant;
+    ServedModel& model = models_[came.model];
+    model.name = came.model;
+    record.asked.served = &model;
+    record.asked.workflow = came.workflow;
+    record.asked.agent = came.agent;
+    record.asked.spec.priority = came.priority;
+    record.asked.expected_tokens = static_cast<int32_t>(came.expected_tokens);
+    const Request* upstream = nullptr;
+    for (const RequestId& id : came.upstreams) {
+      if (upstream == nullptr && At(id).work.workflow != nullptr) upstream = &At(id);
+    }
+    load_.Arrived(record, {came.prompt_tokens, came.max_tokens}, upstream, now);
+  }
+  void Prefilled(const RequestId& id) { load_.Prefilled(At(id)); }
+  void Made(const RequestId& id, int64_t tokens) { load_.Made(At(id), tokens); }
+  void Ended(const RequestId& id, bool complete, absl::Time now) { load_.Ended(At(id), complete, now); }
+  void Tick(absl::Time now) { load_.Tick(now); }
+  absl::Duration Handicap(const RequestId& id, absl::Time now) const { return load_.Handicap(At(id), now); }
+  size_t workflows() const { return load_.workflows(); }
+  void CheckInvariants() const { load_.CheckInvariants(); }
+
+ private:
+  Request& At(const RequestId& id) const {
+    std::unique_ptr<Request>& record = records_[id];
+    if (record == nullptr) record = std::make_unique<Request>();
+    record->id = id;
+    return *record;
+  }
+
+  std::map<std::string, ServedModel> models_;
+  mutable std::map<RequestId, std::unique_ptr<Request>> records_;  // live or over
+  Workload load_;
+};
+
 struct World {
   absl::Time now = absl::UnixEpoch();
-  Workload load{Options()};
+  LoadById load{Options()};
 
-  void Arrive(Workload::Arrival arrival) {
-    load.Arrived(arrival, now);
+  void Arrive(const Came& came) {
+    load.Arrived(came, now);
     load.CheckInvariants();
   }
   // Seconds from now until its turn.
@@ -159,7 +214,7 @@ TEST_CASE("what follows an agent is learned from earlier workflows, so that a ch
 TEST_CASE("idle workflows are forgotten early where they are too many, and live ones never") {
   WorkloadOptions options = Options();
   options.idle_workflows = 3;
-  Workload load(options);
+  LoadById load(options);
   load.Arrived({.id = "live", .workflow = "live", .max_tokens = 1}, absl::UnixEpoch());
   for (int i = 0; i < 10; ++i) {
     const absl::Time now = absl::UnixEpoch() + absl::Seconds(i);
@@ -220,7 +275,7 @@ struct Overload {
 
   std::mt19937_64 random;
   absl::Time now = absl::UnixEpoch();
-  Workload load{Options()};
+  LoadById load{Options()};
   std::map<RequestId, absl::Time> arrived, waiting;
 };
 
@@ -262,7 +317,7 @@ double MeanWorkflowTime(uint64_t seed, bool shortest_first) {
     chains.push_back({absl::UnixEpoch() + absl::Seconds(i * 2),
                       std::vector<int64_t>(is_long ? 4 : 1, is_long ? 4 + static_cast<int64_t>(random() % 4) : 1)});
   }
-  Workload load(Options());
+  LoadById load(Options());
   std::map<std::pair<absl::Time, size_t>, size_t> waiting;  // chains by (turn, sequence)
   size_t sequence = 0, come = 0, ended = 0;
   absl::Duration sum;

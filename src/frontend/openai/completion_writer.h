@@ -14,7 +14,7 @@
 #include "frontend/openai/special_marks.h"
 #include "frontend/openai/tool_parser.h"
 #include "request/answers.h"
-#include "router/request_record.h"
+#include "router/request.h"
 
 namespace baton {
 

@@ -1,15 +1,21 @@
-// Which workers RouterCore has for a request.
+#include "router/worker_registry.h"
+
 #include <algorithm>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 #include "base/status.h"
 #include "model/module_digest.h"
-#include "router/router_core.h"
 
 namespace baton {
-
 namespace {
+
+// How many blocks the router remembers of a prefill worker: as many as that can hold, but no more
+// than take some 30 MB.
+size_t RememberedBlocks(const WorkerInfo& info) {
+  constexpr int64_t kMost = int64_t{1} << 18;
+  return static_cast<size_t>(std::clamp<int64_t>(info.blocks_total + info.staging_blocks, 1, kMost));
+}
 
 absl::Status CheckSameDecoder(const WorkerInfo& info, const WorkerInfo& serving) {
   const auto check = [&](const char* what, const Digest& coming, const Digest& served) -> absl::Status {
@@ -25,15 +31,34 @@ absl::Status CheckSameDecoder(const WorkerInfo& info, const WorkerInfo& serving)
 
 }  // namespace
 
-absl::Status RouterCore::MayAttach(const WorkerInfo& info) const {
+absl::Status WorkerRegistry::MayAttach(const WorkerInfo& info) const {
   if (info.role != WorkerRole::kDecode) return absl::OkStatus();
-  for (const AttachedWorker* other : DecodeCandidates(info.model)) {
+  for (const AttachedWorker* other : Decodes(info.model)) {
     if (!other->load.draining) RETURN_IF_ERROR(CheckSameDecoder(info, other->info));
   }
   return absl::OkStatus();
 }
 
-RouterCore::Candidates RouterCore::DecodeCandidates(const std::string& model) const {
+void WorkerRegistry::Attach(const WorkerAddress& link, const WorkerInfo& info) {
+  BATON_CHECK(!workers_.contains(link), link);
+  BATON_CHECK(MayAttach(info).ok(), link);
+  AttachedWorker& worker = workers_[link];
+  worker.link = link;
+  worker.info = info;
+  worker.load.blocks_free = info.blocks_total;  // until the worker reports its load
+  if (info.role == WorkerRole::kPrefill) worker.prefix_memory.emplace(RememberedBlocks(info));
+  restarting_.erase(link);
+}
+
+void WorkerRegistry::Remove(const WorkerAddress& link, absl::Time now) {
+  const AttachedWorker& worker = workers_.at(link);
+  BATON_CHECK(worker.requests.empty() && worker.expected.empty(), link);
+  absl::erase_if(restarting_, [&](const auto& entry) { return entry.second.until <= now; });
+  if (worker.load.draining) restarting_[link] = {worker.info, now + restart_wait_};
+  workers_.erase(link);
+}
+
+WorkerRegistry::Candidates WorkerRegistry::Decodes(const std::string& model) const {
   Candidates result;
   for (const auto& [link, worker] : workers_) {
     if (worker.info.role == WorkerRole::kDecode && worker.info.model == model) result.push_back(&worker);
@@ -41,43 +66,43 @@ RouterCore::Candidates RouterCore::DecodeCandidates(const std::string& model) co
   return result;
 }
 
-RouterCore::Candidates RouterCore::PrefillCandidates(const RouteRequest& request, const Candidates& decodes) const {
+WorkerRegistry::Candidates WorkerRegistry::Prefills(const std::string& model, bool prefill_only,
+                                                    const Candidates& decodes) const {
   Candidates result;
   for (const auto& [link, worker] : workers_) {
     if (worker.info.role != WorkerRole::kPrefill) continue;
     const bool serves = std::ranges::any_of(
         decodes, [&](const AttachedWorker* decode) { return CanShareKv(worker.info, decode->info); });
-    if (serves || (request.prefill_only && worker.info.model == request.model)) result.push_back(&worker);
+    if (serves || (prefill_only && worker.info.model == model)) result.push_back(&worker);
   }
   return result;
 }
 
-bool RouterCore::Waits(const RequestId& id) const {
-  const auto found = live_.find(id);
-  return found != live_.end() && (found->second.state == State::kWaiting || found->second.state == State::kAtHome);
-}
-
-absl::Status RouterCore::Readiness(const std::string& model, bool prefill_only) const {
-  const auto decodes = DecodeCandidates(model);
+absl::Status WorkerRegistry::Readiness(const std::string& model, bool prefill_only) const {
+  const auto decodes = Decodes(model);
   if (decodes.empty() && !prefill_only) {
     return absl::UnavailableError(absl::StrCat("no decode worker for model '", model, "' is attached"));
   }
-  RouteRequest probe{.model = model, .prefill_only = prefill_only};
-  if (PrefillCandidates(probe, decodes).empty()) {
+  if (Prefills(model, prefill_only, decodes).empty()) {
     return absl::UnavailableError(absl::StrCat("no prefill worker for model '", model, "' is attached"));
   }
   return absl::OkStatus();
 }
 
-bool RouterCore::IsDraining(const WorkerAddress& link) const {
+AttachedWorker* WorkerRegistry::Find(const WorkerAddress& link) {
+  const auto found = workers_.find(link);
+  return found == workers_.end() ? nullptr : &found->second;
+}
+
+bool WorkerRegistry::IsDraining(const WorkerAddress& link) const {
   const auto worker = workers_.find(link);
   return worker != workers_.end() && worker->second.load.draining;
 }
 
-absl::Time RouterCore::AwaitedUntil(const std::string& model, bool prefill_only) const {
+absl::Time WorkerRegistry::AwaitedUntil(const std::string& model, bool prefill_only) const {
   const absl::Time attached = absl::InfiniteFuture();
   std::vector<const WorkerInfo*> decodes;  // attached, or awaited
-  for (const AttachedWorker* decode : DecodeCandidates(model)) decodes.push_back(&decode->info);
+  for (const AttachedWorker* decode : Decodes(model)) decodes.push_back(&decode->info);
   absl::Time decode_until = decodes.empty() ? absl::InfinitePast() : attached;
   for (const auto& [link, left] : restarting_) {
     if (left.info.role != WorkerRole::kDecode || left.info.model != model) continue;
@@ -100,7 +125,7 @@ absl::Time RouterCore::AwaitedUntil(const std::string& model, bool prefill_only)
   return until == attached ? absl::InfinitePast() : until;
 }
 
-std::vector<RouterCore::Decoder> RouterCore::Decoders() const {
+std::vector<WorkerRegistry::Decoder> WorkerRegistry::Decoders() const {
   std::vector<Decoder> result;
   for (const auto& [link, decode] : workers_) {
     if (decode.info.role != WorkerRole::kDecode) continue;
@@ -110,6 +135,14 @@ std::vector<RouterCore::Decoder> RouterCore::Decoders() const {
     if (prefill != workers_.end()) result.push_back({decode.info.model, prefill->second.info.model});
   }
   return result;
+}
+
+void WorkerRegistry::CheckInvariants() const {
+  for (const auto& [link, left] : restarting_) BATON_CHECK(!workers_.contains(link), link);
+  for (const auto& [link, worker] : workers_) {
+    BATON_CHECK(worker.link == link, link);
+    BATON_CHECK(worker.prefix_memory.has_value() == (worker.info.role == WorkerRole::kPrefill), link);
+  }
 }
 
 }  // namespace baton

@@ -1,0 +1,146 @@
+#include "router/prefill_ahead.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "router/follower.h"
+#include "router/shadow_prefill.h"
+
+namespace baton {
+namespace {
+
+// Compares from the end, where the branches of a session differ.
+bool IsPrefix(std::span<const TokenId> a, std::span<const TokenId> of) {
+  return a.size() <= of.size() && std::equal(a.rbegin(), a.rend(), of.first(a.size()).rbegin());
+}
+
+}  // namespace
+
+// --- shadows -------------------------------------------------------------------------------------------------------
+
+void PrefillAhead::Generated(Request& request, std::span<const TokenId> tokens, absl::Time now) {
+  if (options_.shadows && !request.asked.session.empty()) Shadow(request, tokens, /*all=*/false, now);
+}
+
+void PrefillAhead::Shadow(Request& request, std::span<const TokenId> tokens, bool all, absl::Time now) {
+  std::vector<TokenId>& made = request.unshadowed;
+  made.insert(made.end(), tokens.begin(), tokens.end());
+  if (std::ssize(made) >= kBlockTokens && !request.shadowed) StartShadow(request, now);
+  Request* shadow = request.shadow_request;
+  if (shadow == nullptr) {  // it has failed, or there is none yet
+    if (request.shadowed) made.clear();
+    return;
+  }
+  TokenBuffer& prompt = shadow->asked.spec.tokens;
+  if (std::ssize(made) >= kBlockTokens || all) {
+    prompt.Append(made);
+    made.clear();
+    if (!all) core_.Grew(*shadow);
+  }
+  if (!all) return;
+  core_.Closed(*shadow, now);
+  core_.EndBy(*shadow, now + kShadowWait);
+}
+
+void PrefillAhead::StartShadow(Request& request, absl::Time now) {
+  request.shadowed = true;
+  if (core_.live_requests() >= options_.most_live) return;
+  ClientRequest asked = ShadowOf(request);
+  Route route = ToRoute(asked);
+  route.open = route.at_holder = true;
+  Request* shadow = requests_.Add(ScopedId(asked.spec.cache_domain, asked.id));
+  BATON_CHECK(shadow != nullptr, asked.id);
+  shadow->asked = std::move(asked);
+  shadow->SetRoute(std::move(route));
+  shadow->stages.arrived = shadow->stages.complete = now;
+  shadow->shadow = true;
+  shadow->shadow_of = &request;
+  request.shadow_request = shadow;
+  shadows_[SessionOf(shadow->asked)].insert(shadow);
+  if (core_.Submit(*shadow, now).ok()) return;
+  ForgetShadow(*shadow);  // the next turn computes it then
+  requests_.Remove(*shadow);
+}
+
+void PrefillAhead::ForgetShadow(Request& shadow) {
+  const auto found = shadows_.find(SessionOf(shadow.asked));
+  found->second.erase(&shadow);
+  if (found->second.empty()) shadows_.erase(found);
+  if (shadow.shadow_of != nullptr) std::exchange(shadow.shadow_of, nullptr)->shadow_request = nullptr;
+}
+
+void PrefillAhead::Prefilled(const Request& request) {
+  if (request.is_internal() || shadows_.empty()) return;
+  const auto found = shadows_.find(SessionOf(request.asked));
+  if (found == shadows_.end()) return;
+  for (Request* shadow : found->second) {
+    if (IsPrefix(shadow->asked.spec.tokens, request.asked.spec.tokens)) core_.Cancel(*shadow);
+  }
+}
+
+void PrefillAhead::Ended(Request& request, absl::Time now) {
+  if (request.shadowed) Shadow(request, {}, /*all=*/true, now);
+  if (request.shadow_request != nullptr) std::exchange(request.shadow_request, nullptr)->shadow_of = nullptr;
+  if (request.shadow) ForgetShadow(request);
+  if (!request.follower) return;
+  const auto others = followers_.find(TenantOf(request.asked));
+  if (--others->second == 0) followers_.erase(others);
+}
+
+// --- followers -----------------------------------------------------------------------------------------------------
+
+absl::Status PrefillAhead::MayFollow(const Request& call, const ClientRequest& prompt) const {
+  if (call.stages.placed == absl::InfiniteFuture()) return absl::ResourceExhaustedError("the call itself waits");
+  if (core_.live_requests() >= options_.most_live) return absl::ResourceExhaustedError("no room to spare");
+  const auto others = followers_.find(TenantOf(call.asked));
+  if (others != followers_.end() && others->second >= kFollowersOfTenant) {
+    return absl::ResourceExhaustedError("the tenant has as many followers as it may");
+  }
+  return core_.registry().Readiness(prompt.served->name, /*prefill_only=*/true);
+}
+
+absl::Status PrefillAhead::Follow(const Request& call, ClientRequest prompt, absl::Time now) {
+  RETURN_IF_ERROR(MayFollow(call, prompt));
+  const uint64_t number = requests_.DrawNumber();
+  ClientRequest asked = FollowerOf(call, std::move(prompt), number);
+  Request* request = requests_.Add(ScopedId(asked.spec.cache_domain, asked.id));
+  BATON_CHECK(request != nullptr, asked.id);
+  request->number = number;
+  request->stages.arrived = now;
+  request->follower = true;
+  if (!asked.workflow.empty()) request->upstreams = UpstreamsOf(asked);
+  request->asked = std::move(asked);
+  if (absl::Status status = Enter(*request, now); !status.ok()) {
+    graph_.Refused(request->node);
+    requests_.Remove(*request);
+    return status;
+  }
+  ++followers_[TenantOf(request->asked)];
+  return absl::OkStatus();
+}
+
+absl::Status PrefillAhead::Enter(Request& follower, absl::Time now) {
+  ASSIGN_OR_RETURN(PromptGrew known, graph_.Submit(follower.node, ToPromptSpec(follower.asked), now));
+  follower.asked.spec.tokens = std::move(known.tokens);
+  follower.SetRoute(ToRoute(follower.asked));
+  return core_.Submit(follower, now);
+}
+
+void PrefillAhead::CheckInvariants() const {
+  for (const auto& [session, shadows] : shadows_) {
+    for (const Request* shadow : shadows) {
+      BATON_CHECK(requests_.Find(shadow->id) == shadow && shadow->shadow, shadow->id);
+      const Request* of = shadow->shadow_of;
+      BATON_CHECK(of == nullptr || of->shadow_request == shadow, shadow->id);
+    }
+  }
+  absl::flat_hash_map<std::string, int32_t> followers;
+  for (const auto& [id, request] : requests_.live()) {
+    if (request->follower) ++followers[TenantOf(request->asked)];
+  }
+  BATON_CHECK(followers == followers_, "followers of tenants");
+}
+
+}  // namespace baton

@@ -1,0 +1,122 @@
+#include "router/request.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/trace_context.h"
+#include "router/router_core.h"
+
+namespace baton {
+
+const std::string& TenantOf(const ClientRequest& request) {
+  return request.spec.tenant.empty() ? request.spec.cache_domain : request.spec.tenant;
+}
+
+SessionKey SessionOf(const ClientRequest& request) {
+  if (request.spec.tenant.empty()) return {request.spec.cache_domain, request.session};
+  return {request.spec.tenant, ScopedSession(request)};
+}
+
+void Request::SetRoute(Route route) {
+  placement = {.route = std::move(route),
+               .prompt_tokens = static_cast<int32_t>(asked.spec.tokens.size()),
+               .deadline = asked.deadline};
+}
+
+PrefillJob Request::StartPrefill(const RouterAction& action) {
+  sent = asked.spec.tokens.size();
+  restart = false;
+  placed_at = action.worker;
+  decoded_by.clear();
+  return {.request_id = worker_id, .spec = asked.spec, .decode_worker = action.decode_worker, .open = action.open};
+}
+
+PrefillAppend Request::AppendPrompt(const RouterAction& action) {
+  PrefillAppend append;
+  append.request_id = worker_id;
+  append.tokens = asked.spec.tokens.Suffix(sent);
+  append.restart = std::exchange(restart, false);
+  append.last = action.kind == RouterAction::Kind::kClose;
+  append.max_new_tokens = asked.spec.sampling.max_tokens;
+  append.decode_worker = action.decode_worker;
+  sent = asked.spec.tokens.size();
+  return append;
+}
+
+DecodeJob Request::StartDecode() const {
+  return {.request_id = worker_id,
+          .spec = asked.spec,
+          .reservation = done->reservation,
+          .decode_incarnation = done->decode_incarnation,
+          .blocks = done->blocks};
+}
+
+size_t Request::BlocksAt(size_t blocks) const {
+  const int64_t tokens = int64_t{done->cached_tokens} + done->shared_tokens + done->computed_tokens;
+  return std::min(blocks, static_cast<size_t>(std::max<int64_t>(tokens, 0) / kBlockTokens));
+}
+
+// The prompt's last token has no KV before it is decoded, so it never counts as cached.
+int32_t Request::CachedTokens() const {
+  if (asked.prefill_only) return done->cached_tokens + done->shared_tokens;
+  return std::max(static_cast<int32_t>(asked.spec.tokens.size()) - 1 - done->computed_tokens, 0);
+}
+
+RequestOutcome Request::Outcome(const absl::Status& status, absl::Time now) const {
+  RequestOutcome outcome;
+  outcome.status = status;
+  outcome.finish = finish.value_or(asked.prefill_only ? FinishReason::kLength : FinishReason::kStop);
+  outcome.prompt_tokens = static_cast<int32_t>(asked.spec.tokens.size());
+  outcome.completion_tokens = completion_tokens;
+  if (completion_tokens > 0) outcome.first_token = stages.first_token - stages.arrived;
+  if (session.session != nullptr) outcome.session_wait = std::min(stages.admitted, now) - stages.arrived;
+  if (stages.complete <= now) outcome.upstream = stages.complete - stages.arrived;
+  outcome.total = now - stages.arrived;
+  outcome.prefilled = done.has_value();
+  if (done) {
+    outcome.cached_tokens = CachedTokens();
+    outcome.shared_tokens = std::min(done->shared_tokens, outcome.cached_tokens);
+    // All that was not prefill or hand-off was waiting, at the router or at the worker.
+    const absl::Duration served = done->compute + done->copied + done->handoff;
+    outcome.queue = std::max(stages.prefilled - stages.complete - served, absl::ZeroDuration());
+    outcome.router_queue = std::max(stages.placed - stages.complete, absl::ZeroDuration());
+    outcome.prefill = done->compute + done->copied;
+    outcome.handoff = done->handoff;
+  }
+  return outcome;
+}
+
+RequestParties Request::Parties() const {
+  return {.id = asked.id,
+          .call = asked.call,
+          .tenant = asked.spec.tenant,
+          .model = asked.served->name,
+          .trace_id = TraceIdOf(asked.spec.traceparent),
+          .prefill_worker = placed_at,
+          .decode_worker = decoded_by,
+          .prefill_only = asked.prefill_only};
+}
+
+RequestLife Request::Life() const {
+  RequestLife life;
+  life.id = asked.id;
+  life.workflow = asked.workflow;
+  life.tenant = asked.spec.cache_domain;
+  life.agent = asked.agent;
+  life.trace_id = TraceIdOf(asked.spec.traceparent);
+  life.prefill_only = asked.prefill_only;
+  const size_t told = std::min(upstreams.size(), kMostUpstreams);
+  life.upstreams.assign(upstreams.begin(), upstreams.begin() + static_cast<std::ptrdiff_t>(told));
+  life.upstreams_omitted = static_cast<int32_t>(upstreams.size() - told);
+  life.stages = stages;
+  life.prompt_tokens = static_cast<int32_t>(asked.spec.tokens.size());
+  if (done) {
+    life.steps = done->steps;
+    life.handoff = done->handoff;
+    life.cached_tokens = CachedTokens();
+  }
+  life.completion_tokens = completion_tokens;
+  return life;
+}
+
+}  // namespace baton

@@ -1,0 +1,60 @@
+#include "router/request_table.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+
+namespace baton {
+
+Request* RequestTable::Add(const RequestId& id) {
+  if (requests_.contains(id)) return nullptr;
+  auto request = std::make_unique<Request>();
+  request->id = id;
+  Request* added = request.get();
+  requests_.emplace(added->id, std::move(request));
+  return added;
+}
+
+void RequestTable::Remove(Request& request) {
+  BATON_CHECK(request.placement.state == Placement::State::kNone, request.id);
+  BATON_CHECK(request.node.output == nullptr && request.node.growing == nullptr, request.id);
+  BATON_CHECK(request.session.session == nullptr && request.work.workflow == nullptr, request.id);
+  BATON_CHECK(request.shadow_request == nullptr && request.shadow_of == nullptr, request.id);
+  const auto found = requests_.find(request.id);
+  BATON_CHECK(found != requests_.end() && found->second.get() == &request, request.id);
+  by_worker_name_.erase(request.worker_id);
+  const std::unique_ptr<Request> removed = std::move(found->second);  // which holds the key
+  requests_.erase(found);
+}
+
+Request* RequestTable::Find(const RequestId& id) const {
+  const auto found = requests_.find(id);
+  return found == requests_.end() ? nullptr : found->second.get();
+}
+
+Request* RequestTable::Find(const RequestTicket& ticket) const {
+  Request* request = Find(ticket.id);
+  return request == nullptr || request->number != ticket.number ? nullptr : request;
+}
+
+Request* RequestTable::FindByWorkerName(const RequestId& worker_id) const {
+  const auto found = by_worker_name_.find(worker_id);
+  return found == by_worker_name_.end() ? nullptr : found->second;
+}
+
+void RequestTable::NameForWorkers(Request& request) {
+  by_worker_name_.erase(request.worker_id);
+  request.worker_id = absl::StrCat(request.asked.id, "#", absl::Hex(nonce_), ".", ++names_);
+  by_worker_name_.emplace(request.worker_id, &request);
+}
+
+void RequestTable::CheckInvariants() const {
+  size_t named = 0;
+  for (const auto& [id, request] : requests_) {
+    BATON_CHECK(id == request->id, request->id);
+    named += !request->worker_id.empty();
+    BATON_CHECK(request->worker_id.empty() || FindByWorkerName(request->worker_id) == request.get(), request->id);
+  }
+  BATON_CHECK(named == by_worker_name_.size(), "a request that is over has a name for workers");
+}
+
+}  // namespace baton

@@ -1,0 +1,33 @@
+#include "router/request_timers.h"
+
+#include <tuple>
+
+namespace baton {
+
+bool RequestTimers::Earlier::operator()(const Request* a, const Request* b) const {
+  return std::tie(a->placement.timer, a->id) < std::tie(b->placement.timer, b->id);
+}
+
+void RequestTimers::Set(Request& request, absl::Time at) {
+  absl::Time& timer = request.placement.timer;
+  if (timer != absl::InfiniteFuture()) order_.erase(&request);
+  timer = at;
+  if (timer != absl::InfiniteFuture()) order_.insert(&request);
+}
+
+absl::Time RequestTimers::Next() const {
+  return order_.empty() ? absl::InfiniteFuture() : (*order_.begin())->placement.timer;
+}
+
+Request* RequestTimers::First() const { return order_.empty() ? nullptr : *order_.begin(); }
+
+std::vector<Request*> RequestTimers::Due(absl::Time now) const {
+  std::vector<Request*> due;
+  for (Request* request : order_) {
+    if (request->placement.timer > now) break;
+    due.push_back(request);
+  }
+  return due;
+}
+
+}  // namespace baton

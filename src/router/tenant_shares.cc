@@ -1,0 +1,46 @@
+#include "router/tenant_shares.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "request/priority.h"
+
+namespace baton {
+
+bool TenantShares::Counts(const RequestSpec& spec) { return !spec.tenant.empty() && !IsBackground(spec.priority); }
+
+absl::Status TenantShares::Check(const RequestSpec& spec, int32_t live) const {
+  if (!Counts(spec)) return absl::OkStatus();
+  const int32_t theirs = this->live(spec.tenant);
+  if (theirs <= limit_ - live) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("overloaded: tenant '", spec.tenant, "' has ", theirs,
+                                                   " live requests, as many as it leaves free of this router's ",
+                                                   limit_));
+}
+
+void TenantShares::Begin(const RequestSpec& spec) {
+  if (Counts(spec)) ++uses_[spec.tenant].live;
+}
+
+void TenantShares::End(const RequestSpec& spec) {
+  if (!Counts(spec)) return;
+  const auto use = uses_.find(spec.tenant);
+  BATON_CHECK(use != uses_.end(), spec.tenant);
+  if (--use->second.live == 0) uses_.erase(use);
+}
+
+int64_t TenantShares::LastTurn(const std::string& tenant) const {
+  const auto use = uses_.find(tenant);
+  return use == uses_.end() ? 0 : use->second.last_turn;
+}
+
+void TenantShares::NoteTurn(const std::string& tenant) {
+  const auto use = uses_.find(tenant);
+  if (use != uses_.end()) use->second.last_turn = ++turns_;
+}
+
+int32_t TenantShares::live(const std::string& tenant) const {
+  const auto use = uses_.find(tenant);
+  return use == uses_.end() ? 0 : use->second.live;
+}
+
+}  // namespace baton

@@ -1,0 +1,61 @@
+#include "router/waiting_queue.h"
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+
+#include "absl/container/btree_map.h"
+
+namespace baton {
+namespace {
+
+const std::string& TenantOf(const Request& request) { return request.asked.spec.tenant; }
+
+}  // namespace
+
+bool WaitingQueue::Before::operator()(const Request* a, const Request* b) const {
+  const auto key = [](const Request& request) {
+    return std::tuple(-request.asked.spec.priority, request.placement.route.turn, request.placement.sequence);
+  };
+  return key(*a) < key(*b);
+}
+
+void WaitingQueue::Add(Request& request) { line_.insert(&request); }
+
+void WaitingQueue::Remove(Request& request) { line_.erase(&request); }
+
+bool WaitingQueue::Contains(const Request& request) const { return line_.contains(const_cast<Request*>(&request)); }
+
+bool WaitingQueue::HasRoom(const RequestSpec& spec) const {
+  const int32_t left = most_ - size();
+  if (left <= 0 || !TenantShares::Counts(spec)) return left > 0;
+  return left >= std::ranges::count_if(line_, [&](const Request* other) { return TenantOf(*other) == spec.tenant; });
+}
+
+std::vector<Request*> WaitingQueue::InTurn() const {
+  absl::btree_map<std::string, int64_t> seen;
+  std::vector<std::tuple<int64_t, int64_t, Request*>> order;  // round, last turn
+  for (Request* request : line_) {
+    order.emplace_back(seen[TenantOf(*request)]++, shares_.LastTurn(TenantOf(*request)), request);
+  }
+  std::ranges::stable_sort(order, {}, [](const auto& entry) {
+    return std::tuple(std::get<0>(entry), std::get<1>(entry));  // then as in the line
+  });
+  std::vector<Request*> requests;
+  for (const auto& [round, turn, request] : order) requests.push_back(request);
+  return requests;
+}
+
+Request* WaitingQueue::FirstRefusedBy(const WorkerAddress& link) const {
+  Request* first = nullptr;
+  for (Request* request : line_) {
+    if (std::ranges::count(request->placement.refusals, link, &Placement::Refusal::link) == 0) continue;
+    const std::string& tenant = TenantOf(*request);
+    if (first != nullptr && tenant == TenantOf(*first)) continue;
+    if (first == nullptr || shares_.LastTurn(tenant) < shares_.LastTurn(TenantOf(*first))) first = request;
+    if (tenant.empty()) break;  // without keys, all requests are one tenant's
+  }
+  return first;
+}
+
+}  // namespace baton

@@ -1,0 +1,100 @@
+#include "router/prefill_ahead.h"
+
+#include "dispatcher_world.h"
+
+namespace baton {
+namespace {
+
+// What PrefillAhead needs of a router, with a worker of each kind.
+struct Ahead {
+  explicit Ahead(int32_t most_live = 10) : ahead({.shadows = true, .most_live = most_live}, requests, core, graph) {
+    core.WorkerAttached(kP, BytesWorker(WorkerRole::kPrefill, kP, 11), now);
+    core.WorkerAttached(kD, BytesWorker(WorkerRole::kDecode, kD, 22), now);
+  }
+  // A turn of a session, prefilled by kP.
+  Request& Turn(const RequestId& id, std::vector<TokenId> tokens) {
+    Request* record = requests.Add(id);
+    REQUIRE(record != nullptr);
+    record->number = requests.DrawNumber();
+    record->prefilled_by = kP;
+    record->asked.id = id;
+    record->asked.served = &model;
+    record->asked.session = "s";
+    record->asked.spec.tokens = std::move(tokens);
+    record->SetRoute(ToRoute(record->asked));
+    REQUIRE(core.Submit(*record, now).ok());
+    return *record;
+  }
+  void Generate(Request& record, size_t tokens) {
+    ahead.Generated(record, std::vector<TokenId>(tokens, 7), now);
+    ahead.CheckInvariants();
+  }
+
+  const ServedModel model = ByteModel("bytes");
+  absl::Time now = absl::UnixEpoch();
+  RequestTable requests{0xab};
+  RouterCore core{{}};
+  AgentGraph graph{{}, [](const RequestId&) { return nullptr; }};
+  PrefillAhead ahead;
+};
+
+TEST_CASE("PrefillAhead starts a shadow with the first block and adds the rest when the turn ends") {
+  Ahead a;
+  Request& turn = a.Turn("r", {1, 2, 3});
+  a.Generate(turn, 15);
+  CHECK(turn.shadow_request == nullptr);
+  a.Generate(turn, 1);
+  Request* shadow = turn.shadow_request;
+  REQUIRE(shadow != nullptr);
+  CHECK(shadow->id == "r~1");
+  CHECK(shadow->asked.spec.tokens.size() == 3 + 16);
+  a.Generate(turn, 15);
+  CHECK(shadow->asked.spec.tokens.size() == 3 + 16);
+  a.Generate(turn, 2);
+  CHECK(shadow->asked.spec.tokens.size() == 3 + 33);
+  a.Generate(turn, 4);
+  a.ahead.Ended(turn, a.now);
+  CHECK(shadow->asked.spec.tokens.size() == 3 + 37);
+  CHECK(shadow->placement.state == Placement::State::kPrefilling);
+  CHECK(shadow->placement.timer == a.now + absl::Seconds(10));
+  CHECK(shadow->shadow_of == nullptr);
+  a.ahead.CheckInvariants();
+}
+
+TEST_CASE("PrefillAhead ends a shadow when the session's next turn has brought its prompt") {
+  Ahead a;
+  Request& turn = a.Turn("r", {1, 2, 3});
+  a.Generate(turn, 16);
+  Request* shadow = turn.shadow_request;
+  REQUIRE(shadow != nullptr);
+  std::vector<TokenId> tokens(shadow->asked.spec.tokens.begin(), shadow->asked.spec.tokens.end());
+  tokens.back() = 8;
+  a.ahead.Prefilled(a.Turn("branch", tokens));
+  CHECK(shadow->placement.state == Placement::State::kStreaming);
+  tokens.back() = 7;
+  tokens.push_back(9);
+  a.ahead.Prefilled(a.Turn("next", tokens));
+  CHECK(shadow->placement.state == Placement::State::kNone);
+}
+
+TEST_CASE("PrefillAhead starts no shadow when the room is full, and tries once") {
+  Ahead a(/*most_live=*/1);
+  Request& turn = a.Turn("r", {1, 2, 3});
+  a.Generate(turn, 40);
+  CHECK(turn.shadow_request == nullptr);
+  CHECK(turn.shadowed);
+  CHECK(turn.unshadowed.empty());
+  CHECK(a.requests.size() == 1);
+}
+
+TEST_CASE("PrefillAhead refuses a follower of a call that waits itself") {
+  Ahead a;
+  Request& call = a.Turn("r", {1, 2, 3});
+  ClientRequest prompt;
+  prompt.served = &a.model;
+  CHECK(absl::IsResourceExhausted(a.ahead.Follow(call, prompt, a.now)));
+  CHECK(a.requests.size() == 1);
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,44 @@
+#include "router/request_table.h"
+
+#include "catch.h"
+
+namespace baton {
+namespace {
+
+TEST_CASE("RequestTable has one request for an id, until that is removed") {
+  RequestTable table(0xab);
+  Request* first = table.Add("t/r");
+  REQUIRE(first != nullptr);
+  first->number = table.DrawNumber();
+  CHECK(table.Add("t/r") == nullptr);
+  CHECK(table.Find("t/r") == first);
+  CHECK(table.Find(RequestTicket{"t/r", 1}) == first);
+  CHECK(table.Find(RequestTicket{"t/r", 2}) == nullptr);
+  table.Remove(*first);
+  CHECK(table.Find("t/r") == nullptr);
+  CHECK(table.size() == 0);
+  Request* second = table.Add("t/r");
+  REQUIRE(second != nullptr);
+  second->number = table.DrawNumber();
+  CHECK(table.Find(RequestTicket{"t/r", 1}) == nullptr);
+  table.CheckInvariants();
+}
+
+TEST_CASE("RequestTable finds a request by the last name that workers got for it") {
+  RequestTable table(0xab);
+  Request* record = table.Add("t/r");
+  REQUIRE(record != nullptr);
+  record->asked.id = "r";
+  table.NameForWorkers(*record);
+  CHECK(record->worker_id == "r#ab.1");
+  table.NameForWorkers(*record);
+  CHECK(table.FindByWorkerName("r#ab.1") == nullptr);
+  CHECK(table.FindByWorkerName("r#ab.2") == record);
+  table.CheckInvariants();
+  table.Remove(*record);
+  CHECK(table.FindByWorkerName("r#ab.2") == nullptr);
+  table.CheckInvariants();
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,53 @@
+#include "router/tenant_shares.h"
+
+#include "catch.h"
+#include "request/priority.h"
+
+namespace baton {
+namespace {
+
+RequestSpec OfTenant(const std::string& tenant, int32_t priority = 0) {
+  RequestSpec spec;
+  spec.tenant = tenant;
+  spec.priority = priority;
+  return spec;
+}
+
+TEST_CASE("TenantShares refuses a tenant that has as many requests as it leaves free") {
+  TenantShares shares(10);
+  for (int live = 0; live < 5; ++live) {
+    REQUIRE(shares.Check(OfTenant("a"), live).ok());
+    shares.Begin(OfTenant("a"));
+  }
+  CHECK(shares.Check(OfTenant("a"), 5).ok());
+  shares.Begin(OfTenant("a"));
+  CHECK(absl::IsResourceExhausted(shares.Check(OfTenant("a"), 6)));
+  CHECK(shares.Check(OfTenant("b"), 6).ok());
+  CHECK(shares.Check(OfTenant(""), 6).ok());
+  shares.End(OfTenant("a"));
+  CHECK(shares.Check(OfTenant("a"), 5).ok());
+  CHECK(shares.live("a") == 5);
+}
+
+TEST_CASE("TenantShares does not count requests without a tenant or in the background") {
+  TenantShares shares(1);
+  shares.Begin(OfTenant(""));
+  shares.Begin(OfTenant("a", kBackgroundPriority));
+  CHECK(shares.tenants() == 0);
+  CHECK(shares.Check(OfTenant("a", kBackgroundPriority), 1).ok());
+}
+
+TEST_CASE("TenantShares orders turns of tenants with live requests and forgets the others") {
+  TenantShares shares(10);
+  for (const char* tenant : {"a", "b"}) shares.Begin(OfTenant(tenant));
+  shares.NoteTurn("b");
+  shares.NoteTurn("a");
+  shares.NoteTurn("c");
+  CHECK(shares.LastTurn("b") < shares.LastTurn("a"));
+  CHECK(shares.LastTurn("c") == 0);
+  shares.End(OfTenant("a"));
+  CHECK(shares.LastTurn("a") == 0);
+}
+
+}  // namespace
+}  // namespace baton

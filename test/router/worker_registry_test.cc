@@ -1,0 +1,52 @@
+#include "router/worker_registry.h"
+
+#include "router_core_world.h"
+
+namespace baton {
+namespace {
+
+const absl::Time kOpened = absl::UnixEpoch();
+
+TEST_CASE("WorkerRegistry names what is missing when a model has no workers of a kind") {
+  WorkerRegistry registry(absl::Seconds(30));
+  CHECK(registry.Readiness("m", false).message() == "no decode worker for model 'm' is attached");
+  registry.Attach(kD, Info(WorkerRole::kDecode, kD));
+  CHECK(registry.Readiness("m", false).message() == "no prefill worker for model 'm' is attached");
+  registry.Attach(kP, Info(WorkerRole::kPrefill, kP));
+  CHECK(registry.Readiness("m", false).ok());
+  registry.CheckInvariants();
+}
+
+TEST_CASE("WorkerRegistry offers only prefill workers whose KV a decode worker reads") {
+  WorkerRegistry registry(absl::Seconds(30));
+  WorkerInfo stranger = Info(WorkerRole::kPrefill, "stranger");
+  stranger.model = "module";
+  stranger.module_digest[0] = 1;
+  registry.Attach("stranger", stranger);
+  registry.Attach(kP, Info(WorkerRole::kPrefill, kP));
+  registry.Attach(kD, Info(WorkerRole::kDecode, kD));
+  const auto decodes = registry.Decodes("m");
+  REQUIRE(decodes.size() == 1);
+  const auto prefills = registry.Prefills("m", /*prefill_only=*/false, decodes);
+  REQUIRE(prefills.size() == 1);
+  CHECK(prefills[0]->link == kP);
+  CHECK(registry.Prefills("module", /*prefill_only=*/true, {}).size() == 1);
+}
+
+TEST_CASE("WorkerRegistry awaits a worker that drained for restart_wait and no other") {
+  WorkerRegistry registry(absl::Seconds(30));
+  registry.Attach(kP, Info(WorkerRole::kPrefill, kP));
+  for (const bool draining : {false, true}) {
+    registry.Attach(kD, Info(WorkerRole::kDecode, kD));
+    registry.At(kD).load.draining = draining;
+    CHECK(registry.IsDraining(kD) == draining);
+    registry.Remove(kD, kOpened);
+    CHECK(registry.AwaitedUntil("m", false) == (draining ? kOpened + absl::Seconds(30) : absl::InfinitePast()));
+  }
+  registry.Attach(kD, Info(WorkerRole::kDecode, kD));
+  CHECK(registry.AwaitedUntil("m", false) == absl::InfinitePast());
+  registry.CheckInvariants();
+}
+
+}  // namespace
+}  // namespace baton
