@@ -1,9 +1,7 @@
 // Time comes in by constructor, so that tests and the simulator can set it.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
-#include <cstdint>
 #include <mutex>
 
 #include "absl/time/time.h"
@@ -29,16 +27,23 @@ class SteadyClock final : public Clock {
   void SleepUntil(absl::Time time) const override;
 };
 
-// Stands still until Advance moves it. Thread-safe.
+// Stands still until Advance moves it, exactly, also by less than a nanosecond. Thread-safe.
 class ManualClock final : public Clock {
  public:
-  absl::Time Now() const override { return absl::FromUnixNanos(nanoseconds_); }
+  absl::Time Now() const override {
+    const std::lock_guard lock(mutex_);
+    return now_;
+  }
   // Looks at the time again after a millisecond, because Advance does not know which threads wait.
   void Wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, absl::Time until) const override;
-  void Advance(absl::Duration by) { nanoseconds_ += absl::ToInt64Nanoseconds(by); }
+  void Advance(absl::Duration by) {
+    const std::lock_guard lock(mutex_);
+    now_ += by;
+  }
 
  private:
-  std::atomic<int64_t> nanoseconds_ = 0;
+  mutable std::mutex mutex_;
+  absl::Time now_ = absl::UnixEpoch();  // guarded by mutex_
 };
 
 }  // namespace baton

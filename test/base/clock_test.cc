@@ -12,6 +12,13 @@ TEST_CASE("a manual clock moves only when told") {
   REQUIRE(clock.Now() - start == absl::Milliseconds(5));
 }
 
+TEST_CASE("a manual clock keeps a quarter of a nanosecond, so that it reaches any time") {
+  ManualClock clock;
+  const absl::Time due = clock.Now() + absl::Nanoseconds(1) / 4;
+  clock.Advance(due - clock.Now());
+  CHECK(clock.Now() == due);
+}
+
 TEST_CASE("the steady clock never goes back") {
   SteadyClock clock;
   absl::Time last = clock.Now();
