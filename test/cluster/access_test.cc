@@ -104,7 +104,7 @@ TEST_CASE("processes with certificates of one authority serve together, and a st
   for (const Worker* worker : {&prefill, &decode}) {
     router.Await(absl::StrCat("worker ", worker->address, ": attached"));
   }
-  Call call(*stub, Request(8));
+  Call call(*stub, MakeRequest(8));
   const absl::Status status = call.Finish();
   INFO(Message(status));
   CHECK(status.ok());
@@ -115,7 +115,7 @@ TEST_CASE("processes with certificates of one authority serve together, and a st
     std::vector<std::string> arguments = RouterOf(prefill, decode);
     Process stranger("baton-router", certified ? With(arguments, others.Issue("router")) : arguments);
     const auto strange = v1::Inference::NewStub(DialTcp(stranger.Await("listening on ")));
-    Call refused(*strange, Request(8));
+    Call refused(*strange, MakeRequest(8));
     CHECK(absl::IsUnavailable(refused.Finish()));
     CHECK_FALSE(absl::StrContains(stranger.Output(), ": attached"));
   }

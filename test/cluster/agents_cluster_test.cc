@@ -98,13 +98,13 @@ void RequireOk(const absl::Status& status) {
 
 TEST_CASE("growing prompts whose prefill worker is killed are placed again, and go on as if nothing had been") {
   AgentCluster cluster;
-  Call early(*cluster.stub, Named("early", Request(60)));
+  Call early(*cluster.stub, Named("early", MakeRequest(60)));
   RequireOk(early.Finish());
   for (auto& worker : cluster.prefill) worker->AwaitBlocksFree();
 
   std::vector<std::unique_ptr<Call>> waiting;
   for (int i = 0; i < 3; ++i) {
-    v1::GenerateRequest request = Named(absl::StrCat("waits", i), Request(20 + i, 100));
+    v1::GenerateRequest request = Named(absl::StrCat("waits", i), MakeRequest(20 + i, 100));
     AddReference(request, "early");
     AddReference(request, "late");
     waiting.push_back(std::make_unique<Call>(*cluster.stub, request));
@@ -113,12 +113,12 @@ TEST_CASE("growing prompts whose prefill worker is killed are placed again, and 
   holder->process.Signal(SIGKILL);
   cluster.router->Await(absl::StrCat("worker ", holder->address, ": lost"));
   other->AwaitBlocksUsed();
-  Call late(*cluster.stub, Named("late", Request(50, 30)));
+  Call late(*cluster.stub, Named("late", MakeRequest(50, 30)));
   RequireOk(late.Finish());
 
   for (int i = 0; i < 3; ++i) {
     RequireOk(waiting[i]->Finish());
-    v1::GenerateRequest request = Named(absl::StrCat("alone", i), Request(20 + i, 100));
+    v1::GenerateRequest request = Named(absl::StrCat("alone", i), MakeRequest(20 + i, 100));
     request.set_cache_salt("another");  // nothing is shared
     AddOutput(request, early.ids);
     AddOutput(request, late.ids);
@@ -136,7 +136,7 @@ TEST_CASE(
     "when an upstream's decode worker is killed, those that wait fail with it or take what they asked for instead") {
   AgentCluster cluster;
   // Where the session decodes, so that it can be stopped as soon as the upstream has said something.
-  v1::GenerateRequest before = Request(1), upstream = Named("up", Request(400));
+  v1::GenerateRequest before = MakeRequest(1), upstream = Named("up", MakeRequest(400));
   before.set_session_id("s");
   upstream.set_session_id("s");
   Call first(*cluster.stub, before);
@@ -144,7 +144,7 @@ TEST_CASE(
   const auto [holder, other] = UsedAndUnused(cluster);
 
   const std::unique_ptr<Call> up = StopWhileItDecodes(*holder, *cluster.stub, upstream);
-  v1::GenerateRequest fails = Named("fails", Request(20, 100)), goes_on = Named("goes-on", Request(20, 100));
+  v1::GenerateRequest fails = Named("fails", MakeRequest(20, 100)), goes_on = Named("goes-on", MakeRequest(20, 100));
   AddReference(fails, "up");
   v1::OutputOf& reference = AddReference(goes_on, "up");
   reference.set_on_failure(v1::OutputOf::ON_FAILURE_SUBSTITUTE);
@@ -163,7 +163,7 @@ TEST_CASE(
   CHECK(Message(status).find("output_of 'up'") != std::string_view::npos);
 
   RequireOk(going_on.Finish());
-  v1::GenerateRequest request = Named("alone", Request(20, 100));
+  v1::GenerateRequest request = Named("alone", MakeRequest(20, 100));
   request.set_cache_salt("another");
   request.mutable_segments()->add_segments()->set_text("nothing came");
   Call alone(*cluster.stub, request);

@@ -58,13 +58,13 @@ struct Cluster {
 
 TEST_CASE("a cluster of processes answers like one process, and finds its prefix again") {
   Cluster cluster;
-  Call first(*cluster.stub, Request(20));
+  Call first(*cluster.stub, MakeRequest(20));
   const absl::Status status = first.Finish();
   INFO(Message(status));
   REQUIRE(status.ok());
   CHECK(first.ids.size() == 20);
   CHECK(first.final.usage().cached_tokens() == 0);
-  Call again(*cluster.stub, Request(20));
+  Call again(*cluster.stub, MakeRequest(20));
   REQUIRE(again.Finish().ok());
   CHECK(again.ids == first.ids);
   CHECK(again.final.usage().cached_tokens() >= 32);
@@ -72,7 +72,7 @@ TEST_CASE("a cluster of processes answers like one process, and finds its prefix
   Process serve("baton", {"serve", kModel, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", "1",
                           "--kv-memory-mb", "8"});
   const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
-  Call alone(*stub, Request(20));
+  Call alone(*stub, MakeRequest(20));
   REQUIRE(alone.Finish().ok());
   CHECK(alone.ids == first.ids);
 
@@ -95,8 +95,8 @@ TEST_CASE("metrics of a cluster tell what its hand-offs moved, and how long requ
   };
   CHECK(becomes(cluster.prefill->metrics, "baton_expired_leases_total{role=\"prefill\"}", 0) == 0);
   for (int turn = 0; turn < 2; ++turn) {
-    v1::GenerateRequest request = Request(3, 81);  // 5 blocks of KV
-    request.set_session_id("one");                 // goes where it was before
+    v1::GenerateRequest request = MakeRequest(3, 81);  // 5 blocks of KV
+    request.set_session_id("one");                     // goes where it was before
     Call call(*cluster.stub, request);
     REQUIRE(call.Finish().ok());
   }
@@ -131,7 +131,7 @@ TEST_CASE(
                           "--kv-memory-mb", "8", "--vllm-metrics"});
   const std::string metrics = MetricsOf(serve);
   const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
-  Call call(*stub, Request(7));
+  Call call(*stub, MakeRequest(7));
   REQUIRE(call.Finish().ok());
   const std::string model = "model_name=\"tiny_llama3_bf16\"}";
   // Waits until a series is so much at least, and returns what it is then.
@@ -153,9 +153,9 @@ TEST_CASE(
   }
 }
 
-// One half of the prompt of Request(n), for a context.
+// One half of the prompt of MakeRequest(n), for a context.
 v1::GenerateRequest Part(int max_tokens, int begin, int end) {
-  v1::GenerateRequest request = Request(max_tokens, end);
+  v1::GenerateRequest request = MakeRequest(max_tokens, end);
   auto& ids = *request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids();
   ids.erase(ids.begin(), ids.begin() + begin);
   request.set_context_id("c");
@@ -171,7 +171,7 @@ TEST_CASE(
     request.mutable_sampling()->set_logprobs(0);
     return request;
   };
-  v1::GenerateRequest whole = with_logprobs(Request(20, 100));
+  v1::GenerateRequest whole = with_logprobs(MakeRequest(20, 100));
   whole.set_cache_salt("another");  // nothing is shared
   Call plain(*cluster.stub, whole);
   REQUIRE(plain.Finish().ok());
@@ -217,7 +217,7 @@ TEST_CASE(
 
 TEST_CASE("a prompt of one token takes the same way") {
   Cluster cluster;
-  Call call(*cluster.stub, Request(5, 1));
+  Call call(*cluster.stub, MakeRequest(5, 1));
   REQUIRE(call.Finish().ok());
   CHECK(call.ids.size() == 5);
 }
@@ -225,7 +225,7 @@ TEST_CASE("a prompt of one token takes the same way") {
 TEST_CASE("a prefill worker that is killed while it prefills") {
   Cluster cluster;
   cluster.prefill->process.Signal(SIGSTOP);  // so that the request is certainly there
-  Call call(*cluster.stub, Request(5));
+  Call call(*cluster.stub, MakeRequest(5));
   const std::string address = cluster.prefill->address;
   Await("the router to take the request", [&] { return ServerInfoOf(*cluster.stub).live_requests() == 1; });
   cluster.prefill->process.Signal(SIGKILL);
@@ -241,7 +241,7 @@ TEST_CASE("a prefill worker that is killed while it prefills") {
   cluster.prefill.emplace("prefill", address);
   absl::Status retried;
   do {
-    retried = Call(*cluster.stub, Request(5)).Finish();
+    retried = Call(*cluster.stub, MakeRequest(5)).Finish();
   } while (absl::IsUnavailable(retried));
   INFO(Message(retried));
   CHECK(retried.ok());
@@ -250,10 +250,10 @@ TEST_CASE("a prefill worker that is killed while it prefills") {
 TEST_CASE("a prefill worker that is killed under load", "[waits]") {
   Cluster cluster;
   // Links to both decode workers: one that is just being made may abort a decode worker (openucx/ucx#8175).
-  for (int i = 0; i < 20; ++i) REQUIRE(Call(*cluster.stub, Request(1)).Finish().ok());
+  for (int i = 0; i < 20; ++i) REQUIRE(Call(*cluster.stub, MakeRequest(1)).Finish().ok());
   std::vector<std::unique_ptr<Call>> calls;
   for (int i = 0; i < 24; ++i) {
-    v1::GenerateRequest request = Request(30, 300);
+    v1::GenerateRequest request = MakeRequest(30, 300);
     request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->set_ids(0, 2 + i);  // all different
     calls.push_back(std::make_unique<Call>(*cluster.stub, request));
   }
@@ -275,7 +275,7 @@ TEST_CASE("a prefill worker that is killed under load", "[waits]") {
 TEST_CASE("a decode worker that is killed") {
   Cluster cluster;
   SECTION("while it decodes") {
-    v1::GenerateRequest request = Request(1);
+    v1::GenerateRequest request = MakeRequest(1);
     request.set_session_id("s");
     REQUIRE(Call(*cluster.stub, request).Finish().ok());
     const auto [used, unused] = cluster.UsedAndUnused();  // so the session's next request goes there
@@ -286,11 +286,11 @@ TEST_CASE("a decode worker that is killed") {
     INFO(Message(status));
     CHECK(absl::IsUnavailable(status));
     (*unused)->AwaitBlocksFree();
-    CHECK(Call(*cluster.stub, Request(3)).Finish().ok());  // by the other one
+    CHECK(Call(*cluster.stub, MakeRequest(3)).Finish().ok());  // by the other one
   }
   SECTION("while its request is prefilled") {
     cluster.prefill->process.Signal(SIGSTOP);
-    Call a(*cluster.stub, Request(5)), b(*cluster.stub, Request(5));
+    Call a(*cluster.stub, MakeRequest(5)), b(*cluster.stub, MakeRequest(5));
     cluster.decode_a->process.Signal(SIGKILL);
     cluster.decode_b->process.Signal(SIGKILL);
     CHECK(absl::IsUnavailable(a.Finish()));
@@ -302,7 +302,7 @@ TEST_CASE("a decode worker that is killed") {
 
 TEST_CASE("a client that goes away, or a router that dies, leaves no block behind") {
   Cluster cluster;
-  v1::GenerateRequest request = Request(1);
+  v1::GenerateRequest request = MakeRequest(1);
   request.set_session_id("s");
   REQUIRE(Call(*cluster.stub, request).Finish().ok());
   Worker& used = **cluster.UsedAndUnused().first;  // the session's next request goes there
@@ -324,7 +324,7 @@ TEST_CASE("a client that goes away, or a router that dies, leaves no block behin
 
 TEST_CASE("every program ends with 0 when it is asked to") {
   Cluster cluster;
-  Call call(*cluster.stub, Request(5));
+  Call call(*cluster.stub, MakeRequest(5));
   REQUIRE(call.Finish().ok());
   for (Process* process : {&*cluster.router, &cluster.prefill->process, &cluster.decode_a->process}) {
     process->Signal(SIGTERM);
@@ -342,7 +342,7 @@ TEST_CASE("a prefill worker that is asked to end does not wait for others' outpu
   cluster.prefill.reset();
   cluster.prefill.emplace("prefill", std::vector<std::string>{"--listen", address, "--model", kModel, "--threads", "1",
                                                               "--kv-memory-mb", "8", "--grace", "600"});
-  v1::GenerateRequest request = Request(5);
+  v1::GenerateRequest request = MakeRequest(5);
   auto& output_of = *request.mutable_segments()->add_segments()->mutable_output_of();
   output_of.set_request_id("late");
   output_of.set_announced(true);
@@ -352,7 +352,7 @@ TEST_CASE("a prefill worker that is asked to end does not wait for others' outpu
   CHECK(cluster.prefill->process.Wait() == 0);  // long before its grace is over
   cluster.prefill.reset();
   cluster.prefill.emplace("prefill", address);
-  v1::GenerateRequest upstream = Request(5);
+  v1::GenerateRequest upstream = MakeRequest(5);
   upstream.set_request_id("late");
   CHECK(Call(*cluster.stub, upstream).Finish().ok());
   CHECK(call.Finish().ok());
@@ -423,7 +423,7 @@ TEST_CASE("what clients send wrong is not written to the router's log") {
   v1::GenerateRequest request;
   request.mutable_segments()->add_segments()->set_text("\xff");
   CHECK(absl::IsInvalidArgument(Call(*stub, request).Finish()));
-  Call compressed(*stub, Request(1), GRPC_COMPRESS_GZIP);
+  Call compressed(*stub, MakeRequest(1), GRPC_COMPRESS_GZIP);
   CHECK(absl::IsUnimplemented(compressed.Finish()));
   INFO(serve.Output());
   CHECK(serve.Output().find("UTF-8") == std::string::npos);

@@ -61,7 +61,7 @@ struct EtcdRouter {
   void AwaitAttached(const std::string& worker) { process.Await(absl::StrCat("worker ", worker, ": attached")); }
   void AwaitGone(const std::string& worker) { process.Await(absl::StrCat("worker ", worker, ": is one no more")); }
   void Serve() {
-    Call call(*stub, Request(8));
+    Call call(*stub, MakeRequest(8));
     const absl::Status status = call.Finish();
     INFO(Message(status) << "\n" << process.Output());
     REQUIRE(status.ok());
@@ -110,7 +110,7 @@ TEST_CASE("a worker that is told to stop leaves etcd before it has finished what
   router.AwaitAttached(prefill.address);
   router.AwaitAttached(decode->address);
   decode->process.Signal(SIGSTOP);  // so that the hand-off waits
-  Call call(*router.stub, Request(5));
+  Call call(*router.stub, MakeRequest(5));
   prefill.AwaitBlocksUsed();
   prefill.process.Signal(SIGTERM);
   prefill.process.Await("is withdrawn");

@@ -60,7 +60,7 @@ json Chat(const std::string& salt, int tokens, int followers) {
 
 // What the chat's follower is asked as, with the output token by token.
 v1::GenerateRequest Next(const std::string& salt) {
-  v1::GenerateRequest request = Request(/*max_tokens=*/20);
+  v1::GenerateRequest request = MakeRequest(/*max_tokens=*/20);
   request.set_cache_salt(salt);
   request.mutable_sampling()->set_logprobs(0);
   v1::ChatMessage& system = *request.mutable_chat()->add_messages();

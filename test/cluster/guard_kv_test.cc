@@ -219,7 +219,7 @@ TEST_CASE("who cannot push under keys, or gives none, is refused with the reason
   Process router("baton-router", {"--listen", "127.0.0.1:0", "--http", "off", "--model", kModel, "--prefill-workers",
                                   prefill.address, "--decode-workers", open.address});
   const auto stub = v1::Inference::NewStub(DialTcp(router.Await("listening on ")));
-  Call call(*stub, Request(4));
+  Call call(*stub, MakeRequest(4));
   CHECK_FALSE(call.Finish().ok());
   CHECK(absl::StrContains(prefill.process.Output(), "the decode worker gives none: start it with --guard-kv"));
 

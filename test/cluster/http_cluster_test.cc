@@ -48,7 +48,7 @@ TEST_CASE("HTTP and gRPC give the same tokens for the same seed") {
   HttpClient http(HttpOf(serve));
   const auto stub = v1::Inference::NewStub(DialTcp(serve.Await("listening on ")));
   for (const int seed : {1, 2, 3}) {
-    v1::GenerateRequest request = Request(/*max_tokens=*/24);
+    v1::GenerateRequest request = MakeRequest(/*max_tokens=*/24);
     request.mutable_sampling()->set_temperature(0.8f);
     request.mutable_sampling()->set_seed(static_cast<uint64_t>(seed));
     request.mutable_sampling()->set_ignore_eos(false);

@@ -37,7 +37,7 @@ struct Cost {
 };
 
 v1::GenerateRequest Prompt(int which, int max_tokens = 4) {
-  v1::GenerateRequest request = Request(max_tokens, kPromptTokens);
+  v1::GenerateRequest request = MakeRequest(max_tokens, kPromptTokens);
   auto& tokens = *request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids();
   for (int i = 0; i < tokens.size(); ++i) tokens[i] = 2 + (i * 7 + which * (i + 3)) % 250;
   return request;

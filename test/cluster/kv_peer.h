@@ -119,8 +119,8 @@ class KvPeer {
         result.status = FromProto(event.failed()).status;
         return result;
       }
-      for (const auto& proto : event.updates().updates()) {
-        const TokenUpdate update = FromProto(proto);
+      for (auto& proto : *event.mutable_updates()->mutable_updates()) {
+        const TokenUpdate update = FromProto(std::move(proto));
         result.tokens.insert(result.tokens.end(), update.tokens.begin(), update.tokens.end());
         if (update.finish) return result;
       }
@@ -179,7 +179,7 @@ inline std::vector<Turn> RunTurns(std::vector<std::string> prefill_flags, std::v
   const auto stub = v1::Inference::NewStub(DialTcp(router.Await("listening on ")));
   std::vector<Turn> turns;
   for (const int tokens : {90, 150}) {
-    v1::GenerateRequest request = Request(16, tokens);
+    v1::GenerateRequest request = MakeRequest(16, tokens);
     request.set_session_id("one");
     request.mutable_sampling()->set_logprobs(2);
     Call call(*stub, request);

@@ -112,7 +112,7 @@ inline std::vector<std::string> DecoderOf(const std::string& directory, const st
 }
 
 inline v1::GenerateRequest Ask(const std::string& model, const std::vector<int32_t>& prompt, int max_tokens) {
-  v1::GenerateRequest request = Request(max_tokens, 0);
+  v1::GenerateRequest request = MakeRequest(max_tokens, 0);
   request.set_model(model);
   auto& ids = *request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids();
   ids.Add(prompt.begin(), prompt.end());

@@ -44,7 +44,7 @@ void Worker::AwaitUsed(bool some) {
   });
 }
 
-v1::GenerateRequest Request(int max_tokens, int prompt_tokens) {
+v1::GenerateRequest MakeRequest(int max_tokens, int prompt_tokens) {
   v1::GenerateRequest request;
   auto& ids = *request.mutable_segments()->add_segments()->mutable_token_ids()->mutable_ids();
   for (int i = 0; i < prompt_tokens; ++i) ids.Add(2 + (i * 7) % 250);

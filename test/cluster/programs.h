@@ -39,7 +39,7 @@ struct Worker {
 };
 
 // Greedy, of exactly so many tokens.
-v1::GenerateRequest Request(int max_tokens, int prompt_tokens = 40);
+v1::GenerateRequest MakeRequest(int max_tokens, int prompt_tokens = 40);
 
 struct Call {
   grpc::ClientContext context;

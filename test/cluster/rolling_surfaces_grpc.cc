@@ -17,7 +17,7 @@ Stubs Dial(const std::vector<std::string>& routers) {
 }
 
 v1::GenerateRequest Sampled(int max_tokens, int prompt_tokens, const Question& question) {
-  v1::GenerateRequest request = Request(max_tokens, prompt_tokens);
+  v1::GenerateRequest request = MakeRequest(max_tokens, prompt_tokens);
   request.mutable_sampling()->set_temperature(0.8f);
   request.mutable_sampling()->set_seed(static_cast<uint64_t>(question.prompt));
   request.mutable_sampling()->set_logprobs(0);
@@ -110,7 +110,7 @@ class Prefilling final : public Surface {
   explicit Prefilling(const std::vector<std::string>& routers) : stubs_(Dial(routers)) {}
   Try Ask(const Question& question) override {
     v1::PrefillOnlyRequest request;
-    *request.mutable_segments() = Request(1, 40 + 11 * question.prompt).segments();
+    *request.mutable_segments() = MakeRequest(1, 40 + 11 * question.prompt).segments();
     request.set_cache_salt(question.tag);
     grpc::ClientContext context;
     context.set_wait_for_ready(!question.is_first);

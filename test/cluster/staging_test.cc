@@ -42,7 +42,7 @@ struct StagingCluster {
     friend bool operator==(const Answer&, const Answer&) = default;
   };
   Answer Ask(int context) {
-    v1::GenerateRequest request = Request(8, 320);
+    v1::GenerateRequest request = MakeRequest(8, 320);
     auto& tokens = *request.mutable_segments()->mutable_segments(0)->mutable_token_ids()->mutable_ids();
     for (int i = 0; i < tokens.size(); ++i) tokens[i] = 2 + (i * 7 + context * i / 3) % 250;
     Call call(*stub, request);

@@ -38,7 +38,7 @@ struct RankCluster {
 
   // Log probabilities of the first token after a prompt that fills several blocks.
   std::vector<float> Ask(std::vector<int32_t>* ids = nullptr) {
-    v1::GenerateRequest request = Request(12, 100);
+    v1::GenerateRequest request = MakeRequest(12, 100);
     request.mutable_sampling()->set_logprobs(0);
     Call call(*stub, request);
     const absl::Status status = call.Finish();
