@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "catch.h"
+#include "router/dispatcher_world.h"
 #include "rpc/worker_convert.h"
 #include "seeds.h"
 
@@ -100,6 +101,35 @@ TEST_CASE("every field of a spec survives the way from the router to a decode wo
     const DecodeJob there = ByWire(job);
     CheckSame(there.spec, job.spec);
     CheckSame(there.spec.sampling, job.spec.sampling);
+  });
+}
+
+TEST_CASE("both workers get the spec that the router was given") {
+  ForEachSeed(50, [](uint64_t seed) {
+    Driven d;
+    ClientRequest request = d.Request("r", "ab");
+    const TokenBuffer tokens = request.spec.tokens;
+    request.spec = RandomSpec(seed).Draw();
+    request.spec.tokens = tokens;
+    request.spec.priority = std::max(request.spec.priority, -1000);
+    request.spec.arrival_offset = absl::ZeroDuration();  // the router's own, and it has none
+    const RequestSpec spec = request.spec;
+    REQUIRE(d.Submit(std::move(request)).ok());
+    const auto sent = [&] {
+      const auto actions = (*d).TakeActions();
+      REQUIRE(actions.size() == 1);
+      return std::get<WorkerCommand>(actions[0]).what;
+    };
+    const PrefillJob prefill = ByWire(std::get<PrefillJob>(sent()));
+    CheckSame(prefill.spec, spec);
+    CHECK(prefill.spec.sampling.max_tokens == spec.sampling.max_tokens);
+    PrefillDone done;
+    done.request_id = prefill.request_id;
+    done.decode_incarnation = Incarnation(22);
+    (*d).OnPrefillDone(kP, done, d.now);
+    const DecodeJob decode = ByWire(std::get<DecodeJob>(sent()));
+    CheckSame(decode.spec, spec);
+    CheckSame(decode.spec.sampling, spec.sampling);
   });
 }
 

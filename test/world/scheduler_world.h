@@ -37,11 +37,10 @@ class SchedulerWorld {
   absl::Status Add(const RequestId& id, const std::vector<TokenId>& tokens, int32_t priority = 0, bool open = false,
                    absl::Time turn = {}, const std::string& tenant = "") {
     const absl::Status status = scheduler_.Add({.request_id = id,
-                                                .tokens = tokens,
+                                                .spec = {.tokens = tokens, .tenant = tenant, .priority = priority},
+                                                .kv_tokens = std::ssize(tokens),
                                                 .keys = Keys(tokens),
-                                                .tenant = tenant,
-                                                .priority = priority,
-                                                .turn = turn,
+                                                .queue_order = turn,
                                                 .open = open});
     if (!status.ok()) return status;
     requests_[id] = tokens;
@@ -56,7 +55,8 @@ class SchedulerWorld {
     tokens.insert(tokens.end(), more.begin(), more.end());
     const auto keys = Keys(tokens);
     const auto tokens_before = std::exchange(requests_.at(id), tokens);
-    const absl::Status status = scheduler_.Extend(id, more, std::span(keys).subspan(keys_before), last);
+    const absl::Status status =
+        scheduler_.Extend(id, tokens, std::ssize(tokens), std::span(keys).subspan(keys_before), last);
     if (!status.ok()) requests_.at(id) = tokens_before;
     if (status.ok() && last) open_.erase(id);
     NoteProgress();

@@ -1,6 +1,7 @@
 #include "engine/decode/engine.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -74,28 +75,20 @@ absl::Status DecodeEngine::Start(DecodeJob job, absl::Time now) {
     return claim.status();
   }
   const uint64_t seed = DefaultSeed(options_.handoff.incarnation, job.request_id);
-  const int32_t priority = job.spec.priority;
-  const absl::Time came = now + job.spec.arrival_offset;
-  std::string tenant = std::move(job.spec.tenant);
-  Started started{std::make_unique<Request>(std::move(job), options_.model, seed, now), priority, came,
-                  std::move(tenant)};
+  auto request = std::make_unique<Request>(std::move(job), options_.model, seed, now);
   if (auto* kv = std::get_if<ClaimedKv>(&*claim)) {
-    Schedule(std::move(started), std::move(*kv));
+    Schedule(std::move(request), std::move(*kv));
   } else {
-    checking_.emplace(std::get<ReservationId>(*claim), std::move(started));
+    checking_.emplace(std::get<ReservationId>(*claim), std::move(request));
   }
   return absl::OkStatus();
 }
 
-void DecodeEngine::Schedule(Started started, ClaimedKv kv) {
-  DecodeStream& stream = started.request->stream;
-  const SequenceId id = scheduler_.Add({.kv = std::move(kv),
-                                        .max_new_tokens = stream.max_new_tokens(),
-                                        .priority = started.priority,
-                                        .came = started.came,
-                                        .tenant = std::move(started.tenant)});
+void DecodeEngine::Schedule(std::unique_ptr<Request> request, ClaimedKv kv) {
+  const DecodeStream& stream = request->stream;
+  const SequenceId id = scheduler_.Add(std::move(kv), stream.spec(), request->added);
   by_id_[stream.request_id()] = id;
-  requests_[id] = std::move(started.request);
+  requests_[id] = std::move(request);
 }
 
 void DecodeEngine::OnDigests(ReservationId check, const absl::StatusOr<std::vector<BlockDigest>>& digests,
@@ -106,19 +99,18 @@ void DecodeEngine::OnDigests(ReservationId check, const absl::StatusOr<std::vect
   if (kv->ok()) {
     Schedule(std::move(taken.mapped()), *std::move(*kv));
   } else {
-    Report(taken.mapped().request->stream.request_id(), kv->status());
+    Report(taken.mapped()->stream.request_id(), kv->status());
   }
 }
 
 DecodeEngine::Checking::iterator DecodeEngine::FindChecking(const RequestId& id) {
-  return std::ranges::find_if(checking_,
-                              [&](const auto& entry) { return entry.second.request->stream.request_id() == id; });
+  return std::ranges::find_if(checking_, [&](const auto& entry) { return entry.second->stream.request_id() == id; });
 }
 
 void DecodeEngine::Cancel(const RequestId& request, absl::Time now) {
   receiver_.Cancel(request, now);
   if (const auto checking = FindChecking(request); checking != checking_.end()) {
-    Emit(checking->second.request->stream.End(FinishReason::kCancelled));
+    Emit(checking->second->stream.End(FinishReason::kCancelled));
     checking_.erase(checking);
     return;
   }
@@ -143,9 +135,7 @@ void DecodeEngine::End(const SequenceId& id, Request& request) {
 void DecodeEngine::FailAll(const absl::Status& status) {
   TellTokens();
   while (!requests_.empty()) Fail(requests_.begin()->first, status);
-  for (const auto& [check, started] : std::exchange(checking_, {})) {
-    Report(started.request->stream.request_id(), status);
-  }
+  for (const auto& [check, request] : std::exchange(checking_, {})) Report(request->stream.request_id(), status);
 }
 
 DecodeEngine::Request& DecodeEngine::At(const SequenceId& id) {
@@ -288,12 +278,15 @@ void DecodeEngine::TellTokens() {
 
 // The step wrote the KV of the token before the newest. Where that filled a block, the block gets its name.
 void DecodeEngine::NameOutputBlock(const SequenceId& id, const Request& request) {
-  const std::span tokens = request.stream.tokens().first(request.stream.tokens().size() - 1);
-  if (tokens.size() % kBlockTokens != 0) return;
+  const DecodeStream& stream = request.stream;
+  const size_t written = stream.size() - 1;
+  if (written % kBlockTokens != 0) return;
+  std::array<TokenId, kBlockTokens> block;
+  for (size_t i = 0; i < block.size(); ++i) block[i] = stream.token(written - block.size() + i);
   const std::vector<BlockKey>& keys = scheduler_.keys(id);
   const BlockKey parent =
-      keys.empty() ? RootKey(options_.handoff.module_digest, request.stream.cache_salt()) : keys.back();
-  scheduler_.NameBlock(id, ChildKey(parent, tokens.last(kBlockTokens)));
+      keys.empty() ? RootKey(options_.handoff.module_digest, stream.spec().cache_domain) : keys.back();
+  scheduler_.NameBlock(id, ChildKey(parent, block));
 }
 
 void DecodeEngine::Emit(TokenUpdate update) {

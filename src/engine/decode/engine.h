@@ -143,17 +143,10 @@ class DecodeEngine {
     bool copied = false;                        // by the running step
     bool cancelled = false;                     // by an event during the step
     Request(DecodeJob job, const DecodeModel& model, uint64_t seed, absl::Time now)
-        : stream(std::move(job), model, seed), added(now) {}
+        : stream(std::move(job.request_id), std::move(job.spec), model, seed), added(now) {}
   };
   using Requests = std::map<SequenceId, std::unique_ptr<Request>>;
-  // Started, and not yet a sequence.
-  struct Started {
-    std::unique_ptr<Request> request;
-    int32_t priority = 0;
-    absl::Time came;
-    std::string tenant;
-  };
-  using Checking = std::map<ReservationId, Started>;
+  using Checking = std::map<ReservationId, std::unique_ptr<Request>>;  // started, and not yet sequences
   struct BegunStep {
     DecodeStep step;
     std::vector<Request*> requests;  // of its rows; null: it ended since
@@ -161,7 +154,7 @@ class DecodeEngine {
 
   absl::Status CheckJob(const DecodeJob& job) const;
   Checking::iterator FindChecking(const RequestId& id);
-  void Schedule(Started started, ClaimedKv kv);
+  void Schedule(std::unique_ptr<Request> request, ClaimedKv kv);
   Request& At(const SequenceId& id);
   void Fill(BegunStep& step, const DecodePlan& plan);
   void DropNext();

@@ -57,20 +57,20 @@ Admission DecodeScheduler::Consider(const AdmissionQuery& query,
   return RetryAfter{options_.retry_after};
 }
 
-SequenceId DecodeScheduler::Add(NewSequence added) {
-  ClaimedKv& kv = added.kv;
+SequenceId DecodeScheduler::Add(ClaimedKv kv, const RequestSpec& spec, absl::Time arrived) {
   BATON_CHECK(kv.kv_tokens + 1 <= options_.positions, "a sequence that can never run");
   BATON_CHECK(static_cast<int64_t>(kv.table.size()) == BlocksFor(kv.kv_tokens), "table and tokens differ");
-  const int32_t levels = std::clamp(added.priority, -kMostPriority, kMostPriority);
-  const SequenceId id{added.came - levels * options_.priority_worth, ++added_};
+  const absl::Time came = arrived + spec.arrival_offset;
+  const int32_t levels = std::clamp(spec.priority, -kMostPriority, kMostPriority);
+  const SequenceId id{came - levels * options_.priority_worth, ++added_};
   Sequence& sequence = sequences_[id];
-  sequence.tenant = std::move(added.tenant);
-  sequence.came = added.came;
+  sequence.spec = &spec;
+  sequence.came = came;
   turns_changed_ = true;
   sequence.table = std::move(kv.table);
   sequence.keys = std::move(kv.keys);
   sequence.kv_tokens = kv.kv_tokens;
-  sequence.max_kv_tokens = std::min(options_.positions, kv.kv_tokens + added.max_new_tokens);
+  sequence.max_kv_tokens = std::min<int64_t>(options_.positions, int64_t{kv.kv_tokens} + spec.sampling.max_tokens);
   ShareBlocks(sequence);
   return id;
 }
@@ -126,7 +126,7 @@ const DecodeScheduler::Turns& DecodeScheduler::TurnsNow() {
 
 void DecodeScheduler::OrderSequences() {
   std::map<absl::string_view, Turns> claims;  // by tenant, the best first
-  for (auto it = sequences_.begin(); it != sequences_.end(); ++it) claims[it->second.tenant].push_back(it);
+  for (auto it = sequences_.begin(); it != sequences_.end(); ++it) claims[it->second.spec->tenant].push_back(it);
   using Order =
       std::tuple<size_t, absl::Time, uint64_t>;  // round, when the tenant's sequence of that number came; unique
   std::vector<std::pair<Order, Sequences::iterator>> turns;

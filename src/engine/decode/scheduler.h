@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <span>
-#include <string>
 #include <tuple>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "engine/handoff/receiver.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"
+#include "request/request_spec.h"
 
 namespace baton {
 
@@ -84,15 +84,9 @@ class DecodeScheduler {
   // the worker, whatever has room for its first token is admitted.
   Admission Consider(const AdmissionQuery& query, const HandoffReceiver::Outstanding& outstanding) const;
 
-  // A sequence with all of [0, kv.kv_tokens) in its table.
-  struct NewSequence {
-    ClaimedKv kv;
-    int64_t max_new_tokens = 0;  // that it makes at most
-    int32_t priority = 0;        // among its tenant's
-    absl::Time came;             // or when it counts as having come
-    std::string tenant{};        // whose it is; empty: nobody's in particular, which is a tenant, too
-  };
-  SequenceId Add(NewSequence added);
+  // A sequence with all of [0, kv.kv_tokens) in its table, of a request that came at `arrived`. Requests without a
+  // tenant are those of one tenant, too. REQUIRES: `spec` outlives the sequence.
+  SequenceId Add(ClaimedKv kv, const RequestSpec& spec, absl::Time arrived);
   // The block that the sequence's last computed token completed has this key: from now on others may share it. It must
   // follow the keys that the sequence came with.
   void NameBlock(const SequenceId& id, const BlockKey& key);
@@ -134,7 +128,7 @@ class DecodeScheduler {
 
  private:
   struct Sequence {
-    std::string tenant;
+    const RequestSpec* spec = nullptr;
     absl::Time came;
     BlockTable table;  // empty when swapped out
     std::vector<BlockKey> keys;

@@ -8,26 +8,21 @@
 
 namespace baton {
 
-DecodeStream::DecodeStream(DecodeJob job, const DecodeModel& model, uint64_t default_seed)
+DecodeStream::DecodeStream(RequestId request_id, RequestSpec spec, const DecodeModel& model, uint64_t default_seed)
     : model_(model),
-      request_id_(std::move(job.request_id)),
-      cache_salt_(std::move(job.spec.cache_domain)),
-      tokens_(job.spec.tokens.begin(), job.spec.tokens.end()),
-      prompt_size_(static_cast<int64_t>(tokens_.size())),
-      max_new_tokens_(std::min<int64_t>(job.spec.sampling.max_tokens, model.positions + 1 - prompt_size_)),
-      wants_logprobs_(job.spec.sampling.logprobs.has_value()),
-      wants_top_logprobs_(job.spec.sampling.logprobs.value_or(0) > 0),
-      ignore_eos_(job.spec.sampling.ignore_eos),
-      stop_ids_(job.spec.sampling.stop_ids),
-      sampler_(job.spec.sampling, tokens_, default_seed),
+      request_id_(std::move(request_id)),
+      spec_(std::move(spec)),
+      max_new_tokens_(std::min<int64_t>(spec_.sampling.max_tokens, model.positions + 1 - std::ssize(spec_.tokens))),
+      sampler_(spec_.sampling, spec_.tokens, default_seed),
       detokenizer_(*model.tokenizer),
-      stop_matcher_(job.spec.sampling.stop) {
-  tokens_.reserve(tokens_.size() + static_cast<size_t>(std::min<int64_t>(max_new_tokens_, 4096)));
+      stop_matcher_(spec_.sampling.stop) {
+  output_.reserve(static_cast<size_t>(std::min<int64_t>(max_new_tokens_, 4096)));
 }
 
 bool DecodeStream::IsStop(TokenId id) const {
-  if (std::find(stop_ids_.begin(), stop_ids_.end(), id) != stop_ids_.end()) return true;
-  return !ignore_eos_ && std::find(model_.eos_ids.begin(), model_.eos_ids.end(), id) != model_.eos_ids.end();
+  const std::vector<TokenId>& stops = spec_.sampling.stop_ids;
+  if (std::ranges::find(stops, id) != stops.end()) return true;
+  return !spec_.sampling.ignore_eos && std::ranges::find(model_.eos_ids, id) != model_.eos_ids.end();
 }
 
 std::string DecodeStream::Flush() {
@@ -37,18 +32,18 @@ std::string DecodeStream::Flush() {
 }
 
 std::optional<SampleSpec> DecodeStream::next_sample(int64_t further) const {
-  if (wants_top_logprobs_) return std::nullopt;
+  if (wants_top_logprobs()) return std::nullopt;
   return sampler_.Spec(further);
 }
 
 absl::StatusOr<bool> DecodeStream::Advance(std::span<const float> logits, SamplerScratch& scratch) {
   TokenLogprobs logprobs;
-  ASSIGN_OR_RETURN(const TokenId id, sampler_.Sample(logits, scratch, wants_logprobs_ ? &logprobs : nullptr));
+  ASSIGN_OR_RETURN(const TokenId id, sampler_.Sample(logits, scratch, spec_.sampling.logprobs ? &logprobs : nullptr));
   return Take(id, std::move(logprobs));
 }
 
 absl::StatusOr<bool> DecodeStream::Advance(const SampledToken& sampled) {
-  BATON_CHECK(!wants_top_logprobs_, "a row was sampled whose logits are needed");
+  BATON_CHECK(!wants_top_logprobs(), "a row was sampled whose logits are needed");
   if (sampled.id == kNotFinite) return sampler_.NotFinite(sampled.logprob);
   BATON_CHECK(sampled.id >= 0 && sampled.id < model_.vocab, "a token was sampled that is not of the vocabulary");
   sampler_.Accept(sampled.id);
@@ -59,8 +54,8 @@ absl::StatusOr<bool> DecodeStream::Advance(const SampledToken& sampled) {
 bool DecodeStream::Take(TokenId id, TokenLogprobs logprobs) {
   BATON_CHECK(!untold_, "a token came before the last one was told");
   untold_ = true;
-  tokens_.push_back(id);
-  if (wants_logprobs_) logprobs_ = std::move(logprobs);
+  output_.push_back(id);
+  if (spec_.sampling.logprobs) logprobs_ = std::move(logprobs);
   const bool stops = IsStop(id);
   if (!stops && !stop_matcher_.empty()) Spell();
   if (stops || stop_matcher_.stopped()) {
@@ -71,7 +66,7 @@ bool DecodeStream::Take(TokenId id, TokenLogprobs logprobs) {
   return finish_.has_value();
 }
 
-void DecodeStream::Spell() { text_ = stop_matcher_.Push(detokenizer_.Push(tokens_.back())); }
+void DecodeStream::Spell() { text_ = stop_matcher_.Push(detokenizer_.Push(output_.back())); }
 
 TokenUpdate DecodeStream::Tell() {
   BATON_CHECK(untold_, "there is no token to tell of");
@@ -80,8 +75,8 @@ TokenUpdate DecodeStream::Tell() {
   if (stop_matcher_.empty() && finish_ != FinishReason::kStop) Spell();
   TokenUpdate update;
   update.request_id = request_id_;
-  update.tokens.push_back(tokens_.back());
-  if (wants_logprobs_) update.logprobs.push_back(std::move(logprobs_));
+  update.tokens.push_back(output_.back());
+  if (spec_.sampling.logprobs) update.logprobs.push_back(std::move(logprobs_));
   update.text = std::exchange(text_, {});
   update.finish = finish_;
   if (finish_) update.text += Flush();

@@ -11,7 +11,7 @@
 #include "model/sample_spec.h"
 #include "model/sampler.h"
 #include "request/answers.h"
-#include "request/jobs.h"
+#include "request/request_spec.h"
 #include "text/detokenizer.h"
 #include "text/stop_matcher.h"
 #include "text/tokenizer.h"
@@ -28,14 +28,16 @@ struct DecodeModel {
 
 class DecodeStream {
  public:
-  // The job is valid. `default_seed` is used if it has none.
-  DecodeStream(DecodeJob job, const DecodeModel& model, uint64_t default_seed);
+  // `default_seed` is used if the spec has none. REQUIRES: the spec is valid and has tokens.
+  DecodeStream(RequestId request_id, RequestSpec spec, const DecodeModel& model, uint64_t default_seed);
   DecodeStream(const DecodeStream&) = delete;
   DecodeStream& operator=(const DecodeStream&) = delete;
 
   // What the next step runs: the last token, at first the prompt's (design idea 1). Valid until Advance.
-  std::span<const TokenId> next_input() const { return std::span(tokens_).last(1); }
-  int32_t next_position() const { return static_cast<int32_t>(tokens_.size()) - 1; }
+  std::span<const TokenId> next_input() const {
+    return (output_.empty() ? std::span<const TokenId>(spec_.tokens) : std::span<const TokenId>(output_)).last(1);
+  }
+  int32_t next_position() const { return static_cast<int32_t>(size()) - 1; }
 
   // How the token after next_input() is to be chosen, for who chooses it in place of Advance(logits), or the one that
   // many `further`, see Sampler::Spec. Unset where top log probabilities are wanted, for which it takes the logits.
@@ -53,27 +55,27 @@ class DecodeStream {
   TokenUpdate End(FinishReason reason);
 
   const RequestId& request_id() const { return request_id_; }
-  const std::string& cache_salt() const { return cache_salt_; }
-  std::span<const TokenId> tokens() const { return tokens_; }  // prompt and output
-  int64_t made() const { return static_cast<int64_t>(tokens_.size()) - prompt_size_; }
-  int64_t max_new_tokens() const { return max_new_tokens_; }
+  const RequestSpec& spec() const { return spec_; }
+  // Tokens of prompt and output, and the one at `position`.
+  size_t size() const { return spec_.tokens.size() + output_.size(); }
+  TokenId token(size_t position) const {
+    const size_t prompt = spec_.tokens.size();
+    return position < prompt ? spec_.tokens[position] : output_[position - prompt];
+  }
+  int64_t made() const { return std::ssize(output_); }
 
  private:
   bool Take(TokenId id, TokenLogprobs logprobs);
   void Spell();
+  bool wants_top_logprobs() const { return spec_.sampling.logprobs.value_or(0) > 0; }
   bool IsStop(TokenId id) const;
   std::string Flush();
 
   const DecodeModel& model_;
   RequestId request_id_;
-  std::string cache_salt_;
-  std::vector<TokenId> tokens_;
-  int64_t prompt_size_;
-  int64_t max_new_tokens_;
-  bool wants_logprobs_;
-  bool wants_top_logprobs_;
-  bool ignore_eos_;
-  std::vector<TokenId> stop_ids_;
+  RequestSpec spec_;
+  std::vector<TokenId> output_;
+  int64_t max_new_tokens_;  // what the spec wants, as far as the model has positions for it
   Sampler sampler_;
   Detokenizer detokenizer_;
   StopMatcher stop_matcher_;

@@ -17,6 +17,13 @@ constexpr int64_t kAheadShare = 8;
 constexpr int64_t kMostAhead = 4;          // such hand-offs under way; what is complete goes first
 constexpr size_t kAheadRemembered = 4096;  // such hand-offs
 
+// How many of a prompt's tokens get KV: all but the last one, which the decode worker's first step runs.
+// `whole_blocks`: for the cache alone.
+int64_t KvTokens(int64_t tokens, bool whole_blocks) {
+  const int64_t kv_tokens = std::max<int64_t>(tokens - 1, 0);
+  return whole_blocks ? kv_tokens - kv_tokens % kBlockTokens : kv_tokens;
+}
+
 }  // namespace
 
 PrefillEngine::PrefillEngine(PrefillEngineOptions options)
@@ -93,118 +100,96 @@ std::optional<RequestFailed> PrefillEngine::Add(PrefillJob job, absl::Time now) 
     return std::nullopt;
   }
   const bool prefill_only = job.decode_worker.empty();
-  const BlockKey root = RootKey(options_.sender.self.module_digest, job.spec.cache_domain);
-  PrefillTask task{.request_id = job.request_id,
-                   .tokens = {job.spec.tokens.begin(), job.spec.tokens.end()},
-                   .keys = {},
-                   .tenant = std::move(job.spec.tenant),
-                   .priority = job.spec.priority,
-                   .turn = now + job.spec.arrival_offset};
-  task.tokens.pop_back();  // the decode worker's first step runs the last token
-  // What only the cache will hold is whole blocks.
-  if (prefill_only) task.tokens.resize(task.tokens.size() - task.tokens.size() % kBlockTokens);
-  task.keys = BlockKeys(root, task.tokens);
-  const auto kv_tokens = static_cast<int32_t>(task.tokens.size());
+  const absl::Time queue_order = now + job.spec.arrival_offset;
+  PrefillTask task{.request_id = job.request_id, .spec = std::move(job.spec), .queue_order = queue_order};
+  const int64_t kv_tokens = KvTokens(std::ssize(task.spec.tokens), /*whole_blocks=*/prefill_only);
+  task.keys = NextKeys(task, task.spec.tokens, kv_tokens);
+  task.kv_tokens = kv_tokens;
   HandoffJob handoff{.request_id = job.request_id,
                      .decode_worker = std::move(job.decode_worker),
                      .keys = task.keys,
-                     .kv_tokens = kv_tokens,
-                     .max_new_tokens = job.spec.sampling.max_tokens};
+                     .kv_tokens = static_cast<int32_t>(kv_tokens),
+                     .max_new_tokens = task.spec.sampling.max_tokens};
+  const bool overlaps = Overlaps(task);
   if (const absl::Status status = scheduler_.Add(std::move(task)); !status.ok()) return refuse(status);
 
-  jobs_[job.request_id] = {.kv_tokens = kv_tokens,
-                           .prefill_only = prefill_only,
-                           .priority = job.spec.priority,
-                           .lease = job.lease,
-                           .lease_holder = job.lease_holder,
-                           .added = now,
-                           .failure = {}};
-  overlapping_jobs_ += Overlaps(jobs_.at(job.request_id));
+  jobs_[job.request_id] = {
+      .prefill_only = prefill_only, .lease = job.lease, .lease_holder = job.lease_holder, .added = now, .failure = {}};
+  overlapping_jobs_ += overlaps;
   if (!prefill_only) sender_.Begin(std::move(handoff), now);
   NoteComplete(job.request_id, now);  // a prompt of one token needs no KV
   return std::nullopt;
 }
 
+// Keys of the full blocks between those that the task has keys of and `kv_tokens`.
+std::vector<BlockKey> PrefillEngine::NextKeys(const PrefillTask& task, std::span<const TokenId> tokens,
+                                              int64_t kv_tokens) const {
+  const BlockKey last =
+      task.keys.empty() ? RootKey(options_.sender.self.module_digest, task.spec.cache_domain) : task.keys.back();
+  return BlockKeys(last, tokens.first(static_cast<size_t>(kv_tokens)).subspan(task.keys.size() * kBlockTokens));
+}
+
 void PrefillEngine::AddOpen(PrefillJob job, absl::Time now) {
   const RequestId id = job.request_id;
-  Job& added = jobs_[id] = {.prefill_only = true,  // until it is closed, it moves nothing
-                            .open = true,
-                            .priority = job.spec.priority,
-                            .tenant = std::move(job.spec.tenant),
-                            .turn = now + job.spec.arrival_offset,
-                            .root = RootKey(options_.sender.self.module_digest, job.spec.cache_domain),
-                            .lease_holder = job.lease_holder,
-                            .added = now,
-                            .failure = {},
-                            .ahead = {.to = std::move(job.decode_worker)}};
+  TokenBuffer tokens = std::exchange(job.spec.tokens, {});
+  const absl::Time queue_order = now + job.spec.arrival_offset;
+  AddEmpty({.request_id = id, .spec = std::move(job.spec), .queue_order = queue_order, .open = true});
+  jobs_[id] = {.prefill_only = true,
+               .lease_holder = job.lease_holder,
+               .added = now,
+               .failure = {},
+               .ahead = {.to = std::move(job.decode_worker)}};
   ++overlapping_jobs_;
-  Restart(id, added);
-  Append({.request_id = id, .tokens = std::move(job.spec.tokens), .decode_worker = {}}, now);
+  Append({.request_id = id, .tokens = std::move(tokens)}, now);
+}
+
+void PrefillEngine::AddEmpty(PrefillTask task) {
+  const absl::Status added = scheduler_.Add(std::move(task));
+  BATON_CHECK(added.ok(), added.ToString());  // a prompt without tokens always fits
 }
 
 // The prompt is empty again. Its full blocks stay in the cache.
-void PrefillEngine::Restart(const RequestId& id, Job& job) {
-  const absl::Status added = scheduler_.Add({.request_id = id,
-                                             .tokens = {},
-                                             .keys = {},
-                                             .tenant = job.tenant,
-                                             .priority = job.priority,
-                                             .turn = job.turn,
-                                             .open = true});
-  BATON_CHECK(added.ok(), added.ToString());  // nothing always fits
-  job.kv_tokens = 0;
-  job.last_key = job.root;
-  job.rest.clear();
-  job.ahead.sent = 0;
+void PrefillEngine::Restart(const RequestId& id) {
+  const PrefillTask& before = TaskOf(id);
+  PrefillTask task{.request_id = id, .spec = before.spec, .queue_order = before.queue_order, .open = true};
+  task.spec.tokens = {};
+  scheduler_.Remove(id);
+  AddEmpty(std::move(task));
+  jobs_.at(id).ahead.sent = 0;
 }
 
 void PrefillEngine::Append(PrefillAppend append, absl::Time now) {
   const auto found = jobs_.find(append.request_id);
-  if (found == jobs_.end() || !found->second.open || !found->second.failure.ok()) return;
-  if (append.restart) {
-    scheduler_.Remove(append.request_id);
-    Restart(append.request_id, found->second);
-  }
-  if (const absl::Status status = Extend(found->second, append); !status.ok()) {
-    return Fail(append.request_id, status, now);
-  }
-  if (append.arrival_offset) scheduler_.SetTurn(append.request_id, now + *append.arrival_offset);
+  if (found == jobs_.end() || !found->second.failure.ok() || !TaskOf(append.request_id).open) return;
+  if (append.restart) Restart(append.request_id);
+  if (const absl::Status status = Extend(append); !status.ok()) return Fail(append.request_id, status, now);
+  if (append.arrival_offset) scheduler_.SetQueueOrder(append.request_id, now + *append.arrival_offset);
   if (append.last) Close(append, now);
 }
 
-// Whole blocks go to the scheduler, but never the prompt's last token, which the decode worker's first step runs.
-absl::Status PrefillEngine::Extend(Job& job, const PrefillAppend& append) {
-  const int64_t before = job.kv_tokens + std::ssize(job.rest);
-  RETURN_IF_ERROR(CheckTokens(append.tokens, before, append.last ? 1 : 0));
-  job.rest.insert(job.rest.end(), append.tokens.begin(), append.tokens.end());
-  std::vector<TokenId> tokens = job.rest;
-  const bool whole_blocks = !append.last || append.decode_worker.empty();
-  if (!tokens.empty()) tokens.pop_back();
-  if (whole_blocks) tokens.resize(tokens.size() - tokens.size() % kBlockTokens);
-  const std::vector<BlockKey> keys = BlockKeys(job.last_key, tokens);
-  RETURN_IF_ERROR(scheduler_.Extend(append.request_id, tokens, keys, append.last));
-  if (!keys.empty()) job.last_key = keys.back();
-  job.kv_tokens += std::ssize(tokens);
-  job.rest.erase(job.rest.begin(), job.rest.begin() + std::ssize(tokens));
-  return absl::OkStatus();
+absl::Status PrefillEngine::Extend(const PrefillAppend& append) {
+  const PrefillTask& task = TaskOf(append.request_id);
+  RETURN_IF_ERROR(CheckTokens(append.tokens, std::ssize(task.spec.tokens), append.last ? 1 : 0));
+  TokenBuffer tokens = task.spec.tokens.empty() ? append.tokens : task.spec.tokens;
+  if (!task.spec.tokens.empty()) tokens.Append(append.tokens);
+  const int64_t kv_tokens = KvTokens(std::ssize(tokens), !append.last || append.decode_worker.empty());
+  const std::vector<BlockKey> keys = NextKeys(task, tokens, kv_tokens);
+  return scheduler_.Extend(append.request_id, std::move(tokens), kv_tokens, keys, append.last);
 }
 
 void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
   Job& job = jobs_.at(append.request_id);
-  overlapping_jobs_ -= Overlaps(job);
-  job.open = false;
-  overlapping_jobs_ += Overlaps(job);
-  job.rest.clear();
+  const PrefillTask& task = TaskOf(append.request_id);
+  if (!Overlaps(task)) --overlapping_jobs_;  // it did while it streamed
   job.added = now;
   job.copied = absl::ZeroDuration();
   job.prefill_only = append.decode_worker.empty();
   job.lease = append.lease;
   if (!job.prefill_only) {
-    const std::span<const BlockKey> keys = scheduler_.prompt(append.request_id).task.keys;
     sender_.Begin({.request_id = append.request_id,
                    .decode_worker = append.decode_worker,
-                   .keys = {keys.begin(), keys.end()},
-                   .kv_tokens = static_cast<int32_t>(job.kv_tokens),
+                   .keys = task.keys,
+                   .kv_tokens = static_cast<int32_t>(task.kv_tokens),
                    .max_new_tokens = append.max_new_tokens},
                   now);
   }
@@ -214,7 +199,7 @@ void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
 
 void PrefillEngine::SendAhead(const RequestId& id, Job& job, absl::Time now) {
   Ahead& ahead = job.ahead;
-  if (!job.open || ahead.to.empty() || ahead.part != 0 || ahead.waits || now < ahead.again) return;
+  if (!TaskOf(id).open || ahead.to.empty() || ahead.part != 0 || ahead.waits || now < ahead.again) return;
   const int64_t blocks = scheduler_.prompt(id).done / kBlockTokens;
   if (blocks < ahead.sent + std::max(options_.least_ahead, ahead.sent / kAheadShare)) return;
   const auto keys = std::span<const BlockKey>(scheduler_.prompt(id).task.keys).first(static_cast<size_t>(blocks));
@@ -241,7 +226,7 @@ void PrefillEngine::SendAhead(const RequestId& id, Job& job, absl::Time now) {
 void PrefillEngine::AheadReserved(uint64_t part, absl::Time now) {
   AheadPart& ahead = ahead_.at(part);
   const auto job = jobs_.find(ahead.request);
-  const bool stands = job != jobs_.end() && job->second.open && job->second.ahead.part == part &&
+  const bool stands = job != jobs_.end() && TaskOf(ahead.request).open && job->second.ahead.part == part &&
                       job->second.ahead.sent == ahead.blocks &&
                       scheduler_.prompt(ahead.request).done >= ahead.blocks * kBlockTokens;
   if (!stands) return sender_.Cancel(ahead.request, now, part);
@@ -285,7 +270,7 @@ void PrefillEngine::Cancel(const RequestId& id, absl::Time now) {
 void PrefillEngine::FailOverlapping(const absl::Status& status, absl::Time now) {
   std::vector<RequestId> ids;
   for (const auto& [id, job] : jobs_) {
-    if (Overlaps(job)) ids.push_back(id);
+    if (Overlaps(TaskOf(id))) ids.push_back(id);
   }
   for (const RequestId& id : ids) Fail(id, status, now);
 }
@@ -386,7 +371,7 @@ void PrefillEngine::NoteComplete(const RequestId& id, absl::Time now) {
   if (!job.prefill_only) return;
   PrefillDone done;
   done.request_id = id;
-  done.blocks = static_cast<int32_t>(BlocksFor(job.kv_tokens));
+  done.blocks = static_cast<int32_t>(BlocksFor(TaskOf(id).kv_tokens));
   Done(std::move(done), now);
 }
 
@@ -480,18 +465,17 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   totals_.computed_tokens += counters.computed;
   done.bytes_pushed += job.ahead.bytes;
   if (job.failure.ok()) scheduler_.Lease(done.request_id, job.lease, job.lease_holder, now);
+  overlapping_jobs_ -= Overlaps(TaskOf(done.request_id));
   scheduler_.Remove(done.request_id);
-  overlapping_jobs_ -= Overlaps(job);
   jobs_.erase(found);
   actions_.push_back(std::move(done));
 }
 
 void PrefillEngine::Failed(RequestFailed failed) {
   ++totals_.failed;
+  overlapping_jobs_ -= Overlaps(TaskOf(failed.request_id));
   scheduler_.Remove(failed.request_id);
-  const auto found = jobs_.find(failed.request_id);
-  overlapping_jobs_ -= Overlaps(found->second);
-  jobs_.erase(found);
+  jobs_.erase(failed.request_id);
   actions_.push_back(std::move(failed));
 }
 
@@ -510,7 +494,8 @@ PrefillLoad PrefillEngine::load() const {
 void PrefillEngine::CheckInvariants() const {
   scheduler_.CheckInvariants();
   sender_.CheckInvariants();
-  const auto overlapping = std::ranges::count_if(jobs_, [](const auto& entry) { return Overlaps(entry.second); });
+  const auto overlapping =
+      std::ranges::count_if(jobs_, [this](const auto& entry) { return Overlaps(TaskOf(entry.first)); });
   BATON_CHECK(overlapping == overlapping_jobs_, "jobs that only overlap are miscounted");
   const bool ahead = std::ranges::any_of(ahead_, [](const auto& entry) { return !entry.second.sources.empty(); });
   if (jobs_.empty() && !scheduler_.step_running() && !ahead) {

@@ -153,17 +153,9 @@ class PrefillEngine {
     std::vector<BlockRef> sources{};  // from the time on when there is room for them
   };
   struct Job {
-    int64_t kv_tokens = 0;
-    bool prefill_only = false;
-    bool open = false;
-    int32_t priority = 0;
-    std::string tenant{};  // open
-    absl::Time turn{};     // open
-    BlockKey root{};       // open: of the keys
-    BlockKey last_key{};   // open: of the last full block, or the root
+    bool prefill_only = false;  // also while it streams: until the prompt is complete, no hand-off is its own
     KvLease lease{};
     LeaseHolder lease_holder{};
-    std::vector<TokenId> rest{};  // open: 0 to 16 tokens, which may be the prompt's last ones
     absl::Time added;
     absl::Time started = absl::InfiniteFuture();   // of the first step that took it up
     absl::Time computed = absl::InfiniteFuture();  // its last token
@@ -174,12 +166,16 @@ class PrefillEngine {
   };
 
   // Open, or in the background: it holds up nobody, and has no part in the limit of those that clients wait for.
-  static bool Overlaps(const Job& job) { return job.open || IsBackground(job.priority); }
+  static bool Overlaps(const PrefillTask& task) { return task.open || IsBackground(task.spec.priority); }
+  // REQUIRES: there is a job of this id.
+  const PrefillTask& TaskOf(const RequestId& id) const { return scheduler_.prompt(id).task; }
+  std::vector<BlockKey> NextKeys(const PrefillTask& task, std::span<const TokenId> tokens, int64_t kv_tokens) const;
   absl::Status CheckTokens(std::span<const TokenId> tokens, int64_t before, int64_t least) const;
   absl::Status Validate(const PrefillJob& job) const;
   void AddOpen(PrefillJob job, absl::Time now);
-  void Restart(const RequestId& id, Job& job);
-  absl::Status Extend(Job& job, const PrefillAppend& append);
+  void AddEmpty(PrefillTask task);
+  void Restart(const RequestId& id);
+  absl::Status Extend(const PrefillAppend& append);
   void Close(const PrefillAppend& append, absl::Time now);
   void SendAhead(const RequestId& id, Job& job, absl::Time now);
   void AheadReserved(uint64_t part, absl::Time now);

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -16,17 +15,17 @@
 #include "kv/eviction_rank.h"
 #include "kv/prefix_key.h"
 #include "request/priority.h"
+#include "request/request_spec.h"
 
 namespace baton {
 
 struct PrefillTask {
   RequestId request_id;
-  std::vector<TokenId> tokens;  // those that KV is made for
-  std::vector<BlockKey> keys;   // of their full blocks; a partial last block is private
-  std::string tenant{};         // tenants take turns; empty is one as well
-  int32_t priority = 0;         // of a tenant's the higher runs first; see kBackgroundPriority
-  absl::Time turn{};            // among equal priorities: the earlier first, then what was added first
-  bool open = false;            // Extend brings more; until the last of it only whole blocks, each with its key
+  RequestSpec spec{};
+  int64_t kv_tokens = 0;         // the prompt gets KV for tokens [0, kv_tokens) of the spec
+  std::vector<BlockKey> keys{};  // of their full blocks; a partial last block is private
+  absl::Time queue_order{};      // among equal priorities the earlier runs first, then the prompt added first
+  bool open = false;             // the prompt streams: Extend appends to it, and it gets KV of whole blocks until then
 };
 
 // How a prompt came to the tokens that it has KV for.
@@ -58,7 +57,7 @@ struct ScheduledPrompt {
   bool progress_reported = true;  // of [0, done), so its blocks stay. False: it streams, or did until lately
   uint64_t plan = 0;              // the last one that it had a part in
 
-  bool IsInBackground() const { return IsBackground(task.priority); }
+  bool IsInBackground() const { return IsBackground(task.spec.priority); }
   // All prompts that yield compute at most StreamingShare::step_tokens() per step.
   bool Yields() const { return task.open || IsInBackground(); }
   // Blocks that it may still take once it is admitted.

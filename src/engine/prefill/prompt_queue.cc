@@ -15,7 +15,7 @@ bool PromptQueue::RunsBefore::operator()(const ScheduledPrompt* a, const Schedul
   // A low-priority job has one place whether it streams or not: all of them yield.
   const auto key = [](const ScheduledPrompt* prompt) {
     const bool streams = prompt->task.open && !prompt->IsInBackground();
-    return std::make_tuple(-int64_t{prompt->task.priority}, streams, prompt->task.turn, prompt->arrival);
+    return std::make_tuple(-int64_t{prompt->task.spec.priority}, streams, prompt->task.queue_order, prompt->arrival);
   };
   return key(a) < key(b);
 }
@@ -26,7 +26,7 @@ PromptQueue::Order PromptQueue::OrderStep() {
   absl::btree_map<std::string, std::vector<ScheduledPrompt*>> lines;
   std::vector<ScheduledPrompt*> background;
   for (ScheduledPrompt* prompt : prompts_) {
-    (prompt->IsInBackground() ? background : lines[prompt->task.tenant]).push_back(prompt);
+    (prompt->IsInBackground() ? background : lines[prompt->task.spec.tenant]).push_back(prompt);
   }
   std::vector<TenantTurns::Candidate> candidates;
   for (const auto& [tenant, line] : lines) {
@@ -62,13 +62,13 @@ void PromptQueue::Charge(const Order& order, const absl::btree_map<std::string, 
   turns_.Charge(spent);
   for (const ScheduledPrompt* first : order.firsts) {
     if (first->plan != plans_ && !first->task.open) continue;  // it waits for room, and begins the next turn, too
-    oldest_first_.erase(first->IsInBackground() ? "" : first->task.tenant);
+    oldest_first_.erase(first->IsInBackground() ? "" : first->task.spec.tenant);
   }
 }
 
 bool PromptQueue::GivesWayBefore(const ScheduledPrompt& a, const ScheduledPrompt& b) const {
   const auto tenants_urgency = [this](const ScheduledPrompt& prompt) {
-    return std::make_tuple(prompt.IsInBackground(), turns_.TimeOf(prompt.task.tenant));
+    return std::make_tuple(prompt.IsInBackground(), turns_.TimeOf(prompt.task.spec.tenant));
   };
   const auto of_a = tenants_urgency(a), of_b = tenants_urgency(b);
   return of_a != of_b ? of_a > of_b : RunsBefore()(&b, &a);

@@ -34,7 +34,8 @@ const ScheduledPrompt& PrefillScheduler::prompt(const RequestId& id) const {
 
 absl::Status PrefillScheduler::Add(PrefillTask task) {
   BATON_CHECK(!prompts_.contains(task.request_id), "added twice");
-  const auto tokens = static_cast<int64_t>(task.tokens.size());
+  const int64_t tokens = task.kv_tokens;
+  BATON_CHECK(tokens <= std::ssize(task.spec.tokens), "KV for tokens that are not there");
   BATON_CHECK(static_cast<int64_t>(task.keys.size()) == tokens / kBlockTokens, "one key for each full block");
   BATON_CHECK(!task.open || tokens % kBlockTokens == 0, "an open prompt has whole blocks");
   RETURN_IF_ERROR(admission_.CheckFits(tokens));
@@ -50,26 +51,20 @@ absl::Status PrefillScheduler::Add(PrefillTask task) {
   return absl::OkStatus();
 }
 
-absl::Status PrefillScheduler::Extend(const RequestId& id, std::span<const TokenId> tokens,
+absl::Status PrefillScheduler::Extend(const RequestId& id, TokenBuffer tokens, int64_t kv_tokens,
                                       std::span<const BlockKey> keys, bool last) {
   ScheduledPrompt& request = Get(id);
   BATON_CHECK(request.task.open && !request.stopped, "extended after its end");
-  const int64_t wanted = request.wanted + static_cast<int64_t>(tokens.size());
-  RETURN_IF_ERROR(admission_.CheckFits(wanted));
+  RETURN_IF_ERROR(admission_.CheckFits(kv_tokens));
   queue_.Erase(&request);
-  if (request.task.tokens.capacity() < static_cast<size_t>(wanted)) {
-    std::vector<TokenId> grown;
-    grown.reserve(std::max(static_cast<size_t>(wanted), 2 * request.task.tokens.size()));
-    grown.assign(request.task.tokens.begin(), request.task.tokens.end());
-    request.task.tokens.swap(grown);
-    if (step_running()) outgrown_.push_back(std::move(grown));
-  }
-  request.task.tokens.insert(request.task.tokens.end(), tokens.begin(), tokens.end());
+  if (step_running()) outgrown_.push_back(std::move(request.task.spec.tokens));
+  request.task.spec.tokens = std::move(tokens);
+  request.task.kv_tokens = kv_tokens;
   request.task.keys.insert(request.task.keys.end(), keys.begin(), keys.end());
-  BATON_CHECK(static_cast<int64_t>(request.task.keys.size()) == wanted / kBlockTokens, "one key for each full block");
-  BATON_CHECK(last || wanted % kBlockTokens == 0, "an open prompt has whole blocks");
+  BATON_CHECK(std::ssize(request.task.keys) == kv_tokens / kBlockTokens, "one key for each full block");
+  BATON_CHECK(last || kv_tokens % kBlockTokens == 0, "an open prompt has whole blocks");
   if (request.ready_at_add == request.wanted) request.ready_at_add = staging_.Expect(request, request.wanted);
-  request.wanted = wanted;
+  request.wanted = kv_tokens;
   request.looked_again = false;
   request.task.open = !last;
   request.admitted = false;  // it needs more room
@@ -80,10 +75,10 @@ absl::Status PrefillScheduler::Extend(const RequestId& id, std::span<const Token
   return absl::OkStatus();
 }
 
-void PrefillScheduler::SetTurn(const RequestId& id, absl::Time turn) {
+void PrefillScheduler::SetQueueOrder(const RequestId& id, absl::Time queue_order) {
   ScheduledPrompt& request = Get(id);
   const bool waits = queue_.Erase(&request);
-  request.task.turn = turn;
+  request.task.queue_order = queue_order;
   if (waits) queue_.Insert(&request);
   if (request.protection) Protect(request);
 }
@@ -178,13 +173,13 @@ void PrefillScheduler::PlanPrompts(const std::vector<ScheduledPrompt*>& order,
         continue;
       }
       ReportAll(*prompt);
-      if (!yields) room.spent[prompt->task.tenant] += kBlockTokens;
+      if (!yields) room.spent[prompt->task.spec.tenant] += kBlockTokens;
     }
     // Promised blocks that are taken up stay reserved until the step has succeeded.
     const int64_t available = tree_.Available();
     const int64_t computes = Advance(*prompt, yields ? std::min(room.tokens, room.yielding_tokens) : room.tokens);
     room.tokens -= computes;
-    if (computes > 0 && !prompt->IsInBackground()) room.spent[prompt->task.tenant] += computes;
+    if (computes > 0 && !prompt->IsInBackground()) room.spent[prompt->task.spec.tenant] += computes;
     if (yields) room.yielding_tokens -= computes;
     room.reserved -= available - tree_.Available();
   }
@@ -236,7 +231,7 @@ void PrefillScheduler::PlanSlice(ScheduledPrompt& request, int64_t budget) {
   }
   request.counters.computed += static_cast<int32_t>(take);
   batch_.slices.push_back({
-      .tokens = std::span<const TokenId>(request.task.tokens).subspan(begin, static_cast<size_t>(take)),
+      .tokens = std::span<const TokenId>(request.task.spec.tokens).subspan(begin, static_cast<size_t>(take)),
       .start = static_cast<int32_t>(begin),
       .blocks = request.table.ids(),
   });

@@ -61,11 +61,13 @@ class PrefillScheduler {
 
   // INVALID_ARGUMENT, with needed and total blocks, if the prompt can never fit. REQUIRES: the id is new.
   absl::Status Add(PrefillTask task);
-  // The next tokens of an open prompt and the keys of the full blocks that they complete. `last`: it is open no more.
-  // INVALID_ARGUMENT as from Add, and nothing of it is taken. REQUIRES: known, open, neither stopped nor removed.
-  absl::Status Extend(const RequestId& id, std::span<const TokenId> tokens, std::span<const BlockKey> keys, bool last);
-  // Another turn. REQUIRES: known, not removed.
-  void SetTurn(const RequestId& id, absl::Time turn);
+  // Appends to a streaming prompt. `tokens` are those that it has and the new ones; it gets KV for [0, kv_tokens) now,
+  // and `keys` are those of the full blocks that this completes. `last`: the prompt is complete. INVALID_ARGUMENT as
+  // from Add, with nothing changed. REQUIRES: known, open, neither stopped nor removed.
+  absl::Status Extend(const RequestId& id, TokenBuffer tokens, int64_t kv_tokens, std::span<const BlockKey> keys,
+                      bool last);
+  // REQUIRES: known, not removed.
+  void SetQueueOrder(const RequestId& id, absl::Time queue_order);
   // Only positions [0, tokens) are still wanted: the decode worker holds the rest. May be progress of a prompt that was
   // open.
   void Limit(const RequestId& id, int64_t tokens);
@@ -160,7 +162,7 @@ class PrefillScheduler {
   PromptQueue queue_;  // of those neither stopped nor planned to the end
   PrefillAdmission admission_;
   std::vector<std::unique_ptr<ScheduledPrompt>> removed_;  // while the running step uses their blocks
-  std::vector<std::vector<TokenId>> outgrown_;             // while the running step reads them
+  std::vector<TokenBuffer> outgrown_;                      // while the running step reads them
   uint64_t arrivals_ = 0;
   int64_t yielding_tokens_ = 0;
   Batch batch_;

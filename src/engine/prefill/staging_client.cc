@@ -65,10 +65,10 @@ BlockRef StagingClient::Allocate() {
 
 void StagingClient::Protect(ScheduledPrompt& prompt) {
   Unprotect(prompt);
-  if (prompt.task.open || prompt.task.priority < 0) return;
+  if (prompt.task.open || prompt.task.spec.priority < 0) return;
   const int64_t ready = tree_.ReadyPrefix(prompt.task.keys);
   if (ready == 0) return;
-  prompt.protection = Protection::OfQueuedJob(prompt.task.priority, prompt.task.turn, prompt.arrival);
+  prompt.protection = Protection::OfQueuedJob(prompt.task.spec.priority, prompt.task.queue_order, prompt.arrival);
   tree_.Protect(prompt.task.keys[static_cast<size_t>(ready) - 1], *prompt.protection);
 }
 

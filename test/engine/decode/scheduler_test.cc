@@ -1,6 +1,7 @@
 #include "engine/decode/scheduler.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -45,11 +46,12 @@ class DecodeSchedulerWorld {
       if (!block) return false;
       kv.table.Append(*std::move(block));
     }
-    const SequenceId id = scheduler_.Add({.kv = std::move(kv),
-                                          .max_new_tokens = spec.max_new_tokens,
-                                          .priority = spec.priority,
-                                          .came = now + absl::Seconds(spec.handicap_s),
-                                          .tenant = spec.tenant});
+    const RequestSpec& request =
+        specs_.emplace_back(RequestSpec{.tenant = spec.tenant,
+                                        .priority = spec.priority,
+                                        .arrival_offset = absl::Seconds(spec.handicap_s),
+                                        .sampling = {.max_tokens = static_cast<int32_t>(spec.max_new_tokens)}});
+    const SequenceId id = scheduler_.Add(std::move(kv), request, now);
     names_[id] = name;
     left_[id] = spec.max_new_tokens;
     ends_[id] = spec.kv_tokens + spec.max_new_tokens;
@@ -177,6 +179,7 @@ class DecodeSchedulerWorld {
   BlockPool pool_;
   RadixTree tree_;
   DecodeScheduler scheduler_;
+  std::deque<RequestSpec> specs_;  // of all sequences that ever were
   std::map<SequenceId, std::string> names_;
   std::map<SequenceId, int64_t> left_;
   std::map<SequenceId, int64_t> ends_;  // KV tokens at the end of its life

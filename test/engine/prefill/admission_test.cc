@@ -16,7 +16,7 @@ class Room {
  public:
   ScheduledPrompt& Add(const std::string& id, int64_t blocks, int32_t priority = 0, bool streams = false) {
     auto prompt = MakePrompt(id, static_cast<TokenId>(prompts.size() + 1), blocks);
-    prompt->task.priority = priority;
+    prompt->task.spec.priority = priority;
     prompt->task.open = streams;
     prompt->progress_reported = !streams;
     queue.Insert(prompt.get());

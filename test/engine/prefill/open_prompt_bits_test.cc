@@ -62,15 +62,18 @@ class RandomPrompts {
     const int64_t more = Size(prompt.added ? 1 : 0, 4) * kBlockTokens;
     const int64_t end = std::min(all, prompt.come + more);
     const auto keys = BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), std::span(prompt.tokens).first(end));
-    const auto fresh = std::span(prompt.tokens).subspan(prompt.come, end - prompt.come);
+    std::vector<TokenId> come(prompt.tokens.begin(), prompt.tokens.begin() + end);
     if (!prompt.added) {
-      REQUIRE(
-          scheduler_
-              .Add({.request_id = prompt.id, .tokens = {fresh.begin(), fresh.end()}, .keys = keys, .open = end < all})
-              .ok());
+      REQUIRE(scheduler_
+                  .Add({.request_id = prompt.id,
+                        .spec = {.tokens = std::move(come)},
+                        .kv_tokens = end,
+                        .keys = keys,
+                        .open = end < all})
+                  .ok());
     } else {
-      REQUIRE(
-          scheduler_.Extend(prompt.id, fresh, std::span(keys).subspan(prompt.come / kBlockTokens), end == all).ok());
+      const auto fresh_keys = std::span(keys).subspan(prompt.come / kBlockTokens);
+      REQUIRE(scheduler_.Extend(prompt.id, std::move(come), end, fresh_keys, end == all).ok());
     }
     prompt.added = true;
     prompt.come = end;

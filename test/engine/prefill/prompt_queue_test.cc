@@ -15,8 +15,8 @@ class Queue {
  public:
   ScheduledPrompt& Add(const std::string& id, const std::string& tenant = "", int32_t priority = 0) {
     auto prompt = MakePrompt(id, static_cast<TokenId>(prompts_.size() + 1), 1);
-    prompt->task.tenant = tenant;
-    prompt->task.priority = priority;
+    prompt->task.spec.tenant = tenant;
+    prompt->task.spec.priority = priority;
     queue.Insert(prompt.get());
     prompts_.push_back(std::move(prompt));
     return *prompts_.back();
@@ -35,7 +35,7 @@ class Queue {
     for (const ScheduledPrompt* prompt : order.prompts) ids += prompt->task.request_id;
     if (!order.prompts.empty()) {
       order.prompts[0]->plan = queue.plan();
-      queue.Charge(order, {{order.prompts[0]->task.tenant, tokens}});
+      queue.Charge(order, {{order.prompts[0]->task.spec.tenant, tokens}});
     }
     return ids;
   }
@@ -52,7 +52,7 @@ TEST_CASE("a tenant's prompts go by priority, turn and arrival, streaming ones l
   Queue q;
   q.Add("a");
   q.Change(q.Add("b"), [](ScheduledPrompt& p) { p.task.open = true; });
-  q.Change(q.Add("c"), [](ScheduledPrompt& p) { p.task.turn = absl::InfinitePast(); });
+  q.Change(q.Add("c"), [](ScheduledPrompt& p) { p.task.queue_order = absl::InfinitePast(); });
   q.Add("d", "", 1);
   q.Add("e", "", -1);
   CHECK(q.Step() == "dcabe");
@@ -105,7 +105,7 @@ TEST_CASE("a streaming prompt begins a tenant's turn as its oldest once, in a st
   q.Change(q.Add("s"), [](ScheduledPrompt& p) { p.task.open = true; });
   q.Change(q.Add("t"), [](ScheduledPrompt& p) {
     p.task.open = true;
-    p.task.priority = 1;
+    p.task.spec.priority = 1;
   });
   for (int step = 1; step < 8; ++step) CHECK(q.Step() == "ts");
   const PromptQueue::Order eighth = q.queue.OrderStep();

@@ -17,9 +17,9 @@ namespace baton {
 inline std::unique_ptr<ScheduledPrompt> MakePrompt(const std::string& id, TokenId first, int64_t blocks) {
   auto prompt = std::make_unique<ScheduledPrompt>();
   prompt->task.request_id = id;
-  prompt->task.tokens.assign(static_cast<size_t>(blocks * kBlockTokens), first);
-  prompt->task.keys = BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), prompt->task.tokens);
-  prompt->wanted = blocks * kBlockTokens;
+  prompt->task.spec.tokens = std::vector<TokenId>(static_cast<size_t>(blocks * kBlockTokens), first);
+  prompt->task.keys = BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), prompt->task.spec.tokens);
+  prompt->task.kv_tokens = prompt->wanted = blocks * kBlockTokens;
   prompt->arrival = static_cast<uint64_t>(first);
   return prompt;
 }

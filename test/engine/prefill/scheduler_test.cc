@@ -38,7 +38,7 @@ class SchedulerScenario {
     if (command.name == "end") return Finish(true);
     if (command.name == "fail") return Finish(false);
     if (command.name == "turn") {
-      world_->scheduler().SetTurn(id, absl::FromUnixSeconds(std::stoll(command.words.at(1))));
+      world_->scheduler().SetQueueOrder(id, absl::FromUnixSeconds(std::stoll(command.words.at(1))));
       return "";
     }
     if (command.name == "limit") return Limit(id, command.Number("tokens"));
@@ -369,7 +369,7 @@ TEST_CASE("random requests all end, with every token computed once and no block 
           break;
         }
         case 7:
-          if (!any.empty()) world.scheduler().SetTurn(any, turn);
+          if (!any.empty()) world.scheduler().SetQueueOrder(any, turn);
           break;
         case 5:
           if (any.empty() || world.IsOpen(any) || random() % 3 != 0) break;

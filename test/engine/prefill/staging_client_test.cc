@@ -72,7 +72,7 @@ TEST_CASE("for a prompt in the background nothing is held, and only the cache is
   c.Fill(1);
   c.Fill(2);
   const auto evicted = MakePrompt("a", 1, kCacheBlocks), cached = MakePrompt("b", 2, kCacheBlocks);
-  evicted->task.priority = cached->task.priority = kBackgroundPriority;
+  evicted->task.spec.priority = cached->task.spec.priority = kBackgroundPriority;
   CHECK(c.client.Expect(*evicted, 0) == 0);
   CHECK(evicted->staged_begin == evicted->staged_end);
   CHECK(c.client.Expect(*cached, 0) == kCacheBlocks * kBlockTokens);
@@ -103,10 +103,10 @@ TEST_CASE("streaming prompts and those of negative priority are not protected") 
   c.client.Protect(*prompt);
   CHECK_FALSE(prompt->protection.has_value());
   prompt->task.open = false;
-  prompt->task.priority = -1;
+  prompt->task.spec.priority = -1;
   c.client.Protect(*prompt);
   CHECK_FALSE(prompt->protection.has_value());
-  prompt->task.priority = 0;
+  prompt->task.spec.priority = 0;
   c.client.Protect(*prompt);
   CHECK(prompt->protection.has_value());
   c.client.Unprotect(*prompt);
