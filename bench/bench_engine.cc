@@ -86,6 +86,7 @@ class NoListener final : public DecodeListener {
  public:
   void OnUpdates(std::span<TokenUpdate>) override {}
   void OnFailed(const RequestFailed&) override {}
+  void OnRoom(int64_t) override {}
 };
 
 struct Setting {
@@ -199,6 +200,7 @@ class MeasuredListener final : public DecodeListener {
     total_ = ThreadAllocations();
   }
   void OnFailed(const RequestFailed& failed) override { service_.OnFailed(failed); }
+  void OnRoom(int64_t requests) override { service_.OnRoom(requests); }
   // REQUIRES: the worker has shut down.
   double cpu_us_per_token() const { return (cpu_us_ + total_us_) / static_cast<double>(tokens_); }
   double allocations_per_token() const {

@@ -59,7 +59,7 @@ struct TokenUpdate {
 inline constexpr absl::Duration kDrainRetry = absl::Seconds(1);
 
 // Either worker → router: the request is over, and the worker keeps nothing of it. The router may retry UNAVAILABLE
-// and RESOURCE_EXHAUSTED after `retry_after`.
+// and RESOURCE_EXHAUSTED after `retry_after`; without it, a full decode worker reports when it has room.
 struct RequestFailed {
   RequestId request_id;
   absl::Status status;

@@ -285,6 +285,11 @@ void Dispatcher::OnFailed(const WorkerAddress& link, const RequestFailed& failed
   Act(now);
 }
 
+void Dispatcher::OnRoom(const WorkerAddress& link, int64_t requests, absl::Time now) {
+  core_.OnRoom(link, requests, now);
+  Act(now);
+}
+
 void Dispatcher::OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::Time now) {
   Request* found = requests_.FindByWorkerName(update.request_id);
   if (found == nullptr) return;

@@ -108,6 +108,7 @@ class Dispatcher {
   void OnPrefillDone(const WorkerAddress& link, PrefillDone done, absl::Time now);
   void OnFailed(const WorkerAddress& link, const RequestFailed& failed, absl::Time now);
   void OnUpdate(const WorkerAddress& link, TokenUpdate update, absl::Time now);
+  void OnRoom(const WorkerAddress& link, int64_t requests, absl::Time now);
 
   void Tick(absl::Time now);
   absl::Time NextTick() const;  // when Tick has something to do at the latest; InfiniteFuture: nothing

@@ -40,6 +40,10 @@ struct AttachedWorker {
   absl::flat_hash_set<Request*> expected{};
   int64_t prompt_tokens = 0;                    // of those that it still has to prefill, but in the background
   std::optional<PrefixMemory> prefix_memory{};  // prefill workers only; of this router's requests
+  // Decode workers only: requests for which the worker reported room while none waited for it. Such a
+  // report may have overtaken refusals, which come through prefill workers. Each unit lets one request
+  // that is refused later ask again. At most the requests that are asking now.
+  int64_t unclaimed_room = 0;
 };
 
 // What RouterCore and its parts keep of a request.

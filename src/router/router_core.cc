@@ -39,6 +39,12 @@ RouterCore::RouterCore(const RouterLimits& limits)
 
 void RouterCore::WorkerAttached(const WorkerAddress& link, const WorkerInfo& info, absl::Time now) {
   registry_.Attach(link, info);
+  // Reports of room may have been lost with the connection before this one.
+  for (Request* request : live_) {
+    std::erase_if(request->placement.refusals, [&](const Placement::Refusal& refusal) {
+      return refusal.link == link && refusal.until == absl::InfiniteFuture();
+    });
+  }
   PlaceWaiting(now);
 }
 
@@ -206,7 +212,10 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
   if (again) {
     const absl::Duration delay =
         std::max({failure.retry_after, kShortestRetry, (waiting_requests() + 1) * kRetrySpacing});
-    LeaveOut(placement, refuser, now + delay);
+    const bool until_room =
+        absl::IsResourceExhausted(reason) && failure.no_room_to_decode && failure.retry_after == absl::ZeroDuration();
+    LeaveOut(placement, refuser, until_room && !TakeUnclaimedRoom(refuser) ? absl::InfiniteFuture() : now + delay);
+    if (refuser != placement.decode) PassOnRoom(placement);
     assignments_.LeavePrefill(request);
     assignments_.LeaveDecode(request);
     if (growing) return PlaceOrWait(request, now);
@@ -217,10 +226,43 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
       if (waiting_.HasRoom(request.asked.spec)) return Wait(request, now);
     }
   }
+  PassOnRoom(placement);
   // The worker that failed it holds nothing of it any more.
   if (placement.prefill == link) assignments_.LeavePrefill(request);
   if (placement.decode == link) assignments_.LeaveDecode(request);
   End(request, reason, failure.retry_after);
+}
+
+void RouterCore::OnRoom(const WorkerAddress& link, int64_t requests, absl::Time now) {
+  while (requests > 0) {
+    Request* first = waiting_.FirstRefusedBy(link);
+    if (first == nullptr) break;
+    Placement& placement = first->placement;
+    std::erase_if(placement.refusals, [&](const Placement::Refusal& refusal) { return refusal.link == link; });
+    if (!TryPlace(*first, now)) {
+      Wait(*first, now);  // for a prefill worker
+    } else if (placement.decode == link) {
+      shares_.NoteTurn(first->asked.spec.tenant);
+      --requests;
+    }
+  }
+  AttachedWorker* worker = registry_.Find(link);
+  if (worker == nullptr) return;
+  const int64_t asking = std::ranges::count_if(
+      worker->requests, [](const Request* request) { return request->placement.state == State::kPrefilling; });
+  worker->unclaimed_room = std::min(worker->unclaimed_room + requests, asking);
+}
+
+bool RouterCore::TakeUnclaimedRoom(const WorkerAddress& link) {
+  AttachedWorker* worker = registry_.Find(link);
+  return worker != nullptr && worker->unclaimed_room > 0 && worker->unclaimed_room-- > 0;
+}
+
+// A request that leaves its decode worker before it has KV there may have been the one to ask for
+// reported room.
+void RouterCore::PassOnRoom(const Placement& placement) {
+  const bool asks = placement.state == State::kPrefilling && !placement.decode.empty();
+  if (asks && waiting_.size() > 0) room_left_.insert(placement.decode);
 }
 
 bool RouterCore::TokensArrived(const WorkerAddress& link, Request& request, bool finished) {
@@ -314,6 +356,7 @@ void RouterCore::PlaceOrWait(Request& request, absl::Time now) {
     if (link.empty()) continue;
     actions_.push_back({.kind = RouterAction::Kind::kCancel, .request = &request, .worker = link});
   }
+  PassOnRoom(placement);
   assignments_.LeavePrefill(request);
   assignments_.LeaveDecode(request);
   if (TryPlace(request, now)) return;
@@ -353,6 +396,7 @@ void RouterCore::End(Request& request, const absl::Status& status, absl::Duratio
   for (const WorkerAddress& link : {placement.prefill, placement.decode}) {
     if (!link.empty()) actions_.push_back({.kind = RouterAction::Kind::kCancel, .request = &request, .worker = link});
   }
+  PassOnRoom(placement);
   assignments_.LeavePrefill(request);
   assignments_.LeaveDecode(request);
   waiting_.Remove(request);
@@ -377,8 +421,13 @@ void RouterCore::Arm(Request& request) {
   timers_.Set(request, timer);
 }
 
+absl::Time RouterCore::NextTick() const {
+  return room_left_.empty() || waiting_.size() == 0 ? timers_.Next() : absl::InfinitePast();
+}
+
 void RouterCore::Tick(absl::Time now) {
   EndOverdue(now);
+  for (const WorkerAddress& link : std::exchange(room_left_, {})) OnRoom(link, 1, now);
   while (timers_.Next() <= now) PlaceOrWait(FirstToAsk(*timers_.First(), now), now);
 }
 

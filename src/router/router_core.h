@@ -5,10 +5,12 @@
 //      ▲            │             │  RESOURCE_EXHAUSTED
 //      └────────────┴─────────────┘
 //
-// A worker that refuses a request with RESOURCE_EXHAUSTED is left out for that request until its
-// hint has passed, pinned or not. The core tries another worker at once. When all have refused, the
-// request waits for the first hint to pass. Requests that wait for the same worker ask it again,
-// whichever of their hints has passed: WaitingQueue has their order.
+// A worker that refuses a request with RESOURCE_EXHAUSTED is left out for that request, pinned or
+// not: a full decode worker until it reports room (OnRoom) or attaches anew, another worker until
+// its hint has passed. The core tries another worker at once. When all have refused, the request
+// waits for the first report, or for the first hint to pass. Requests that wait for the same worker
+// ask it again, whichever of their hints has passed: WaitingQueue has their order. A request that
+// needs more room than a report has is refused again and stays first in its tenant's line.
 //
 // A request that is submitted as held stays so until it is admitted. It ends like any other, but
 // nothing else is done.
@@ -26,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -98,17 +101,22 @@ class RouterCore {
   struct Failure {
     absl::Status status;
     absl::Duration retry_after{};
-    bool no_room_to_decode = false;  // a prefill worker found the decode worker full or not reachable
+    // From a prefill worker. UNAVAILABLE: it cannot reach the decode worker. RESOURCE_EXHAUSTED: the
+    // decode worker is full; without retry_after, until OnRoom.
+    bool no_room_to_decode = false;
   };
   void Failed(const WorkerAddress& link, Request& request, const Failure& failure, absl::Time now);
+  // A decode worker has room for so many requests that it has refused: so many that wait for it ask
+  // again.
+  void OnRoom(const WorkerAddress& link, int64_t requests, absl::Time now);
   // True: the tokens may be passed on. `finished`: they are the last, and kEnd with OK follows.
   bool TokensArrived(const WorkerAddress& link, Request& request, bool finished);
   // The router shuts down: everything live ends with UNAVAILABLE.
   void EndAll();
 
   // --- time ----------------------------------------------------------------------------------------------------
-  void Tick(absl::Time now);                              // deadlines, retries, waits that were too long
-  absl::Time NextTick() const { return timers_.Next(); }  // InfiniteFuture: Tick has nothing to do
+  void Tick(absl::Time now);    // deadlines, retries, waits that were too long
+  absl::Time NextTick() const;  // InfiniteFuture: Tick has nothing to do
   std::vector<RouterAction> TakeActions() { return std::exchange(actions_, {}); }
 
   // --- views ---------------------------------------------------------------------------------------------------
@@ -131,6 +139,9 @@ class RouterCore {
   void PlaceWaiting(absl::Time now);
   Request& FirstToAsk(Request& request, absl::Time now);
   void EndOverdue(absl::Time now);
+  void PassOnRoom(const Placement& placement);
+  // Whether the worker has reported room that no request has asked for, which one request now may.
+  bool TakeUnclaimedRoom(const WorkerAddress& link);
   void End(Request& request, const absl::Status& status, absl::Duration retry_after = absl::ZeroDuration());
   void Arm(Request& request);
 
@@ -142,6 +153,7 @@ class RouterCore {
   RequestTimers timers_;
   absl::flat_hash_set<Request*> live_;
   int64_t next_sequence_ = 0;
+  absl::btree_set<WorkerAddress> room_left_;  // whose room a request has left to the next in line
   std::vector<RouterAction> actions_;
 };
 

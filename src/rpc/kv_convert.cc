@@ -124,8 +124,8 @@ kv::v1::ReserveReply ToProto(const ReserveReply& reply) {
       out.add_missing_target(block.target.value());
     }
     if (reserved->right.has_value()) *out.mutable_right() = ToProto(*reserved->right);
-  } else if (const auto* retry = std::get_if<RetryAfter>(&reply)) {
-    proto.mutable_retry_after()->set_after_us(absl::ToInt64Microseconds(retry->after));
+  } else if (std::holds_alternative<Wait>(reply)) {
+    proto.mutable_wait();
   } else {
     proto.mutable_never_fits()->set_reason(std::get<NeverFits>(reply).reason);
   }
@@ -149,8 +149,8 @@ absl::StatusOr<ReserveReply> FromProto(const kv::v1::ReserveReply& proto) {
       }
       return reserved;
     }
-    case kv::v1::ReserveReply::kRetryAfter:
-      return RetryAfter{DurationFrom(proto.retry_after().after_us())};
+    case kv::v1::ReserveReply::kWait:
+      return Wait{};
     case kv::v1::ReserveReply::kNeverFits:
       return NeverFits{proto.never_fits().reason()};
     case kv::v1::ReserveReply::ANSWER_NOT_SET:

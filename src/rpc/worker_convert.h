@@ -12,8 +12,8 @@ namespace baton {
 
 // The version of proto/worker.proto, which rises with every change of that file (tools/tidy compares the digest). A
 // router refuses workers of another version, since the processes of one cluster run one version.
-// proto/worker.proto: f15f562b1d543314
-inline constexpr uint32_t kWorkerProtocolVersion = 1;
+// proto/worker.proto: bd6d51d1de8b2d43
+inline constexpr uint32_t kWorkerProtocolVersion = 2;
 
 worker::v1::KvLayout ToProto(const KvLayout& layout);
 absl::StatusOr<KvLayout> FromProto(const worker::v1::KvLayout& proto);

@@ -124,4 +124,10 @@ void DecodeService::OnFailed(const RequestFailed& failed) {
   streams_.SendLast(failed.request_id, DecodeFailed(failed));
 }
 
+void DecodeService::OnRoom(int64_t requests) {
+  DecodeEvent event;
+  event.mutable_room()->set_requests(requests);
+  streams_.SendAll(event);
+}
+
 }  // namespace baton

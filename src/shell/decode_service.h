@@ -38,6 +38,7 @@ class DecodeService final : public DecodeServiceBase, public DecodeListener {
 
   void OnUpdates(std::span<TokenUpdate> updates) override;
   void OnFailed(const RequestFailed& failed) override;
+  void OnRoom(int64_t requests) override;
 
  private:
   using Streams = RouterStreams<worker::v1::DecodeCommand, worker::v1::DecodeEvent>;

@@ -403,6 +403,8 @@ void Router::OnDecodeEvent(const WorkerAddress& link, worker::v1::DecodeEvent& e
       return OnUpdates(link, *event.mutable_updates());
     case worker::v1::DecodeEvent::kFailed:
       return OnFailed(link, FromProto(event.failed()));
+    case worker::v1::DecodeEvent::kRoom:
+      return OnRoom(link, event.room());
     case worker::v1::DecodeEvent::EVENT_NOT_SET:
       return;
   }
@@ -418,6 +420,10 @@ void Router::OnPrefillDone(const WorkerAddress& link, PrefillDone done) {
 
 void Router::OnFailed(const WorkerAddress& link, const RequestFailed& failed) {
   Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.OnFailed(link, failed, now); });
+}
+
+void Router::OnRoom(const WorkerAddress& link, const worker::v1::Room& room) {
+  Drive([&](Dispatcher& dispatcher, absl::Time now) { dispatcher.OnRoom(link, room.requests(), now); });
 }
 
 void Router::OnUpdates(const WorkerAddress& link, worker::v1::StepUpdates& step) {

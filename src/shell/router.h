@@ -123,6 +123,7 @@ class Router {
   void OnLoad(const WorkerAddress& link, const worker::v1::Load& load);
   void OnPrefillDone(const WorkerAddress& link, PrefillDone done);
   void OnFailed(const WorkerAddress& link, const RequestFailed& failed);
+  void OnRoom(const WorkerAddress& link, const worker::v1::Room& room);
   void OnUpdates(const WorkerAddress& link, worker::v1::StepUpdates& step);
   // Each returns when it is due again.
   absl::Time Tick();

@@ -270,6 +270,14 @@ void SimulatedCluster::ArmRouter() {
   timer_.By(core_.queue, router_.NextTick(), [this] { router_.Tick(); });
 }
 
+std::map<absl::StatusCode, int64_t> SimulatedCluster::HandoffsEnded() const {
+  std::map<absl::StatusCode, int64_t> ended;
+  for (const auto& [address, worker] : prefills_) {
+    for (const auto& [code, count] : worker->engine().load().totals.handoffs.ended) ended[code] += count;
+  }
+  return ended;
+}
+
 int64_t SimulatedCluster::HostTokens() const {
   int64_t tokens = 0;
   for (const auto& [address, worker] : prefills_) tokens += worker->engine().load().totals.host_tokens;

@@ -86,6 +86,8 @@ class SimulatedCluster {
   int64_t BlocksHeld() const;
   SessionGate::Counts Sessions() const { return router_.sessions(); }
   int64_t HostTokens() const;  // brought back from host memory, by the prefill workers that live
+  // Hand-offs of the prefill workers that live, by result. RESOURCE_EXHAUSTED: a decode worker had no room.
+  std::map<absl::StatusCode, int64_t> HandoffsEnded() const;
   int64_t BytesPushed() const { return core_.network.pushed(); }  // by all prefill workers
 
  private:

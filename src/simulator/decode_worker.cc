@@ -65,7 +65,7 @@ void SimulatedDecode::FinishStep(DecodeStep& step) {
 
 void SimulatedDecode::TellEvents() {
   DecodeEvents events = engine_.TakeEvents();
-  if (!events.updates.empty() || !events.failures.empty()) options_.tell(std::move(events));
+  if (!events.empty()) options_.tell(std::move(events));
 }
 
 void SimulatedDecode::ArmTimer() {

@@ -71,6 +71,7 @@ class CoreById {
   void Failed(const WorkerAddress& link, const RequestId& id, const RouterCore::Failure& failure, absl::Time now) {
     core_.Failed(link, At(id), failure, now);
   }
+  void OnRoom(const WorkerAddress& link, int64_t requests, absl::Time now) { core_.OnRoom(link, requests, now); }
   bool TokensArrived(const WorkerAddress& link, const RequestId& id, bool finished) {
     return core_.TokensArrived(link, At(id), finished);
   }
@@ -157,5 +158,8 @@ inline RouteRequest OpenRequest(const std::string& id) {
 inline RouterCore::Failure Full(absl::Duration hint = absl::Milliseconds(50), bool at_decode = true) {
   return {absl::ResourceExhaustedError("full"), hint, at_decode};
 }
+
+// A full decode worker, until it reports room.
+inline RouterCore::Failure NoRoom() { return Full(absl::ZeroDuration()); }
 
 }  // namespace baton

@@ -227,6 +227,87 @@ TEST_CASE("tenants take turns to ask a worker again, and a tenant's go in order"
   }
 }
 
+TEST_CASE("a request that a full decode worker refused asks again when that reports room, and not by time") {
+  Cluster c({.capacity_wait = absl::Seconds(30)});
+  REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
+  Take(c.core);
+  c.core.Failed(kP, "r", NoRoom(), c.now);
+  CHECK(Take(c.core).empty());
+  CHECK(c.core.NextTick() == c.now + absl::Seconds(30));
+  SECTION("it reports room") {
+    c.core.OnRoom(kD, 1, c.now);
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+    c.core.Failed(kP, "r", NoRoom(), c.now);  // another router was faster
+    CHECK(Take(c.core).empty());
+    c.core.OnRoom(kD, 1, c.now);
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+  }
+  SECTION("it reports none") {
+    c.core.Tick(c.now + absl::Milliseconds(29'999));
+    CHECK(Take(c.core).empty());
+    c.core.Tick(c.now + absl::Seconds(30));
+    CHECK(Take(c.core) == Lines{"end r RESOURCE_EXHAUSTED"});
+  }
+  SECTION("its report is lost with the connection") {
+    c.core.WorkerLost(kD, c.now);
+    CHECK(Take(c.core).empty());
+    c.core.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 22), c.now);
+    CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+  }
+}
+
+TEST_CASE("a report of room that overtakes the refusal lets the refused request ask again") {
+  Cluster c;
+  REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
+  Take(c.core);
+  c.core.OnRoom(kD, 5, c.now);  // one report may be for other routers' requests as well
+  CHECK(Take(c.core).empty());
+  c.core.Failed(kP, "r", NoRoom(), c.now);
+  CHECK(Take(c.core).empty());
+  REQUIRE(c.core.NextTick() < c.now + absl::Seconds(1));
+  c.core.Tick(c.core.NextTick());
+  CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+  c.core.Failed(kP, "r", NoRoom(), c.now);  // only one request was asking, so the report lets it ask once
+  c.core.Tick(c.now + absl::Seconds(1));
+  CHECK(Take(c.core).empty());
+}
+
+TEST_CASE("as many requests ask again as a decode worker reports room for, tenants in turn and each one's in order") {
+  Cluster c;
+  for (const std::string id : {"a1", "a2", "a3", "b1"}) {
+    RouteRequest request = Ask(id);
+    request.tenant = id.substr(0, 1);
+    request.priority = id == "a2" ? 1000 : 0;
+    REQUIRE(c.core.Submit(request, c.now).ok());
+    c.core.Failed(kP, id, NoRoom(), c.now);
+    Take(c.core);
+  }
+  const auto asks = [](const std::string& id) { return absl::StrCat("prefill ", id, " prefill-1 decode-1"); };
+  SECTION("those that are let in") {
+    c.core.OnRoom(kD, 3, c.now);
+    CHECK(Take(c.core) == Lines{asks("a2"), asks("b1"), asks("a1")});
+    c.core.OnRoom(kD, 3, c.now);
+    CHECK(Take(c.core) == Lines{asks("a3")});
+  }
+  SECTION("one that needs more is refused again and stays first in its tenant's line") {
+    for (const std::string id : {"a2", "b1", "a2", "b1"}) {
+      c.core.OnRoom(kD, 1, c.now);
+      CHECK(Take(c.core) == Lines{asks(id)});
+      c.core.Failed(kP, id, NoRoom(), c.now);
+    }
+  }
+  SECTION("the next in line, where the first does not use it") {
+    c.core.OnRoom(kD, 1, c.now);
+    CHECK(Take(c.core) == Lines{asks("a2")});
+    SECTION("it is cancelled") { c.core.Cancel("a2"); }
+    SECTION("it fails") { c.core.Failed(kP, "a2", {absl::InternalError("boom"), {}}, c.now); }
+    Take(c.core);
+    REQUIRE(c.core.NextTick() <= c.now);
+    c.core.Tick(c.now);
+    CHECK(Take(c.core) == Lines{asks("b1")});
+  }
+}
+
 TEST_CASE("a prefill worker that has too much is left out, not the decode worker") {
   Cluster c;
   c.core.WorkerAttached("prefill-2", Info(WorkerRole::kPrefill, "prefill-2", 12), c.now);

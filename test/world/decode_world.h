@@ -110,12 +110,12 @@ inline void PushPrompt(const DecodeJob& job, const std::vector<MissingBlock>& mi
   }
 }
 
-// Reserve, push and commit through `decode`, which has the hand-off's methods. False: RetryAfter. Sets what Start must
+// Reserve, push and commit through `decode`, which has the hand-off's methods. False: Wait. Sets what Start must
 // name.
 template <typename OnReserve, typename OnCommit>
 bool HandOff(DecodeJob& job, std::span<std::byte> slab, OnReserve on_reserve, OnCommit on_commit) {
   const ReserveReply reply = on_reserve(ReserveFor(job)).value();
-  if (std::holds_alternative<RetryAfter>(reply)) return false;
+  if (std::holds_alternative<Wait>(reply)) return false;
   const auto& reserved = std::get<Reserved>(reply);
   PushPrompt(job, reserved.missing, slab);
   std::vector<BlockId> written;
@@ -233,6 +233,7 @@ class DecodeWorld {
   void TakeEvents() {
     const DecodeEvents events = engine.TakeEvents();
     Collect(events.updates, outputs);
+    room += events.room;
     for (const RequestFailed& failed : events.failures) Collect(failed, outputs);
   }
   // Nothing referenced, nothing quarantined: all blocks are free or cached.
@@ -242,6 +243,7 @@ class DecodeWorld {
   DecodeEngine engine;
   FakeBackend backend;
   std::map<RequestId, Output> outputs;
+  int64_t room = 0;  // reported
   SamplerScratch scratch;
   // If set, what a step made is at times told only while the next one runs, or when that is over, as a worker does.
   std::mt19937* tells_late = nullptr;

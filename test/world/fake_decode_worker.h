@@ -82,7 +82,7 @@ class FakeDecodeWorker {
     if (BlocksFor(query.kv_tokens) > pool_.counts().total) {
       return NeverFits{absl::StrCat("it needs ", BlocksFor(query.kv_tokens), " blocks of ", pool_.counts().total)};
     }
-    if (query.blocks_now > tree_.Available()) return RetryAfter{absl::Milliseconds(20)};
+    if (query.blocks_now > tree_.Available()) return Wait{};
     return Admit{};
   }
 

@@ -288,7 +288,7 @@ class HandoffWorld {
     const int64_t needed = BlocksFor(int64_t{query.kv_tokens} + query.max_new_tokens);
     const int64_t total = decode.pool->counts().total;
     if (needed > total) return NeverFits{absl::StrCat("needs ", needed, " blocks of ", total)};
-    if (query.blocks_now > decode.tree->Available()) return RetryAfter{absl::Seconds(1)};
+    if (query.blocks_now > decode.tree->Available()) return Wait{};
     return Admit{};
   }
 
@@ -302,9 +302,7 @@ class HandoffWorld {
   static std::string Say(const absl::StatusOr<ReserveReply>& reply) {
     if (!reply.ok())
       return absl::StrCat(absl::StatusCodeToString(reply.status().code()), " ", reply.status().message());
-    if (const auto* retry = std::get_if<RetryAfter>(&*reply)) {
-      return absl::StrCat("retry after ", absl::FormatDuration(retry->after));
-    }
+    if (std::holds_alternative<Wait>(*reply)) return "wait";
     if (const auto* never = std::get_if<NeverFits>(&*reply)) return absl::StrCat("never fits: ", never->reason);
     std::string text = absl::StrCat(Name(std::get<Reserved>(*reply).reservation), " missing");
     for (const MissingBlock& block : std::get<Reserved>(*reply).missing) {

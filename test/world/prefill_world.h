@@ -281,7 +281,8 @@ class PrefillWorld {
     log_(absl::StrCat("failed ", failed.request_id, ": ", failed.status.ToString(),
                       failed.retry_after > absl::ZeroDuration()
                           ? absl::StrCat("; again after ", absl::FormatDuration(failed.retry_after))
-                          : "",
+                      : failed.no_room_to_decode ? "; when that reports room"
+                                                 : "",
                       failed.no_room_to_decode ? ", or at another decode worker" : ""));
     Request& request = requests_.at(failed.request_id);
     BATON_CHECK(!request.done && !request.failed, "two results for one request");

@@ -17,7 +17,7 @@ DecodeDelivery::~DecodeDelivery() {
 }
 
 void DecodeDelivery::Deliver(DecodeEvents events) {
-  if (events.updates.empty() && events.failures.empty()) return;
+  if (events.empty()) return;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !events_.has_value(); });
   events_ = std::move(events);
@@ -38,6 +38,7 @@ void DecodeDelivery::Run() {
     lock.unlock();
     if (!events_->updates.empty()) listener_.OnUpdates(events_->updates);
     for (const RequestFailed& failed : events_->failures) listener_.OnFailed(failed);
+    if (events_->room > 0) listener_.OnRoom(events_->room);
     lock.lock();
     events_.reset();
     changed_.notify_all();

@@ -19,6 +19,8 @@ class DecodeListener {
   // All that one step made, at most two updates of a request.
   virtual void OnUpdates(std::span<TokenUpdate> updates) = 0;
   virtual void OnFailed(const RequestFailed& failed) = 0;
+  // See DecodeEvents::room.
+  virtual void OnRoom(int64_t requests) = 0;
 };
 
 // The thread that tells it: with many streams that takes longer than all else that a host does between two steps, and a

@@ -224,6 +224,7 @@ void DecodeEngine::FinishStep(const absl::Status& status, bool next_begun, bool 
   next_ahead_ = next_begun && !device_waited;
   if (std::exchange(next_planned_, false) && !next_begun) DropNext();
   scheduler_.FinishStep();
+  if (std::exchange(ended_, false)) receiver_.RoomMayHaveCome();
   ++totals_.steps;
   TellTokens();  // if there was no row, or the step failed
   DecodeStep& step = running_.step;
@@ -313,12 +314,15 @@ void DecodeEngine::Forget(const SequenceId& id) {
     next_.step.rows[row].stream = nullptr;
   }
   scheduler_.Remove(id, request.stream.made());
+  receiver_.RoomMayHaveCome();
+  ended_ = true;
   by_id_.erase(request.stream.request_id());
   requests_.erase(id);
 }
 
 DecodeEvents DecodeEngine::TakeEvents() {
   TellTokens();
+  events_.room = receiver_.TakeRoom();
   return std::exchange(events_, {});
 }
 

@@ -38,8 +38,11 @@ struct DecodeEngineOptions {
 // What is to be told the router, in this order. Per request, its updates come in order and the last thing is an update
 // with `finish` or a failure.
 struct DecodeEvents {
-  std::vector<TokenUpdate> updates;
-  std::vector<RequestFailed> failures;
+  std::vector<TokenUpdate> updates{};
+  std::vector<RequestFailed> failures{};
+  // For all routers: there is room for so many requests whose reservations were refused with Wait.
+  int64_t room = 0;
+  bool empty() const { return updates.empty() && failures.empty() && room == 0; }
 };
 
 // One step: copies out, copies in, Forward, Sample of each row. No two rows share state, and the engine's methods leave
@@ -178,6 +181,7 @@ class DecodeEngine {
   absl::flat_hash_map<RequestId, SequenceId> by_id_;
   BegunStep running_, next_;
   bool next_planned_ = false, next_begun_ = false, next_ahead_ = false;
+  bool ended_ = false;  // a request, since the last step was finished: its blocks may be free with the next one
   std::vector<Request*> untold_;  // whose last token has no update yet
   DecodeEvents events_;
   Load totals_;  // only the counts since the start

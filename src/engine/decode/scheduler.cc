@@ -45,7 +45,7 @@ Admission DecodeScheduler::Consider(const AdmissionQuery& query,
   const int64_t needed = query.blocks_now + growth_.Blocks(kv_tokens, max_new, BlocksFor(kv_tokens));
   if (sequences_.empty() && waiting == 0) {
     if (query.blocks_now + growth_.Blocks(kv_tokens, 1, BlocksFor(kv_tokens)) <= tree_.Available()) return Admit{};
-    return RetryAfter{options_.retry_after};
+    return Wait{};
   }
   int64_t expected =
       waiting + static_cast<int64_t>(std::ceil(growth_.share() * static_cast<double>(outstanding.growth_blocks)));
@@ -54,7 +54,7 @@ Admission DecodeScheduler::Consider(const AdmissionQuery& query,
     expected += growth_.Blocks(sequence.kv_tokens, sequence.max_kv_tokens - sequence.kv_tokens, size);
   }
   if (needed + expected <= tree_.Available()) return Admit{};
-  return RetryAfter{options_.retry_after};
+  return Wait{};
 }
 
 SequenceId DecodeScheduler::Add(ClaimedKv kv, const RequestSpec& spec, absl::Time arrived) {

@@ -22,8 +22,7 @@ namespace baton {
 struct DecodeSchedulerOptions {
   int32_t max_batch = 64;  // sequences in one step
   int64_t positions = 0;   // most KV tokens of one sequence: context or pool, what is smaller
-  absl::Duration priority_worth = absl::Seconds(10);    // a level of priority counts like having come this much earlier
-  absl::Duration retry_after = absl::Milliseconds(50);  // what a reservation is told that does not fit now
+  absl::Duration priority_worth = absl::Seconds(10);  // a level of priority counts like having come this much earlier
 };
 
 // Names a sequence, and orders those of one tenant: the smaller has the better claim to blocks and to a place in the

@@ -44,7 +44,7 @@ absl::StatusOr<ReserveReply> DecodeWorker::OnReserve(const ReserveRequest& reque
   absl::StatusOr<ReserveReply> reply;
   {
     const std::lock_guard lock(mutex_);
-    if (closing_) return RetryAfter{kDrainRetry};
+    if (closing_) return Wait{};
     reply = engine_.handoff().OnReserve(request, clock_.Now());
   }
   loop_.Wake();  // its lease is a new time to wait for
@@ -56,6 +56,7 @@ absl::Status DecodeWorker::OnCommit(const Commit& commit) {
     const std::lock_guard lock(mutex_);
     RETURN_IF_ERROR(engine_.handoff().OnCommit(commit, clock_.Now()));
   }
+  loop_.Wake();                    // what is for the cache alone may be evicted from now on
   if (checker_) checker_->Wake();  // what is for the cache alone is checked now
   return absl::OkStatus();
 }
@@ -147,6 +148,7 @@ void DecodeWorker::Tell() {
   {
     const std::lock_guard lock(mutex_);
     events = engine_.TakeEvents();
+    if (closing_) events.room = 0;
   }
   delivery_.Deliver(std::move(events));
 }

@@ -44,8 +44,8 @@ class DecodeWorker {
   DecodeWorker(DecodeWorkerOptions options, Backend& backend, DecodeListener& listener, const Clock& clock);
   ~DecodeWorker() { Shutdown(absl::ZeroDuration()); }
 
-  // From prefill workers, see HandoffReceiver. While it shuts down there is no room for reservations (kDrainRetry), so
-  // that their requests go elsewhere, or wait for what comes in this worker's place.
+  // From prefill workers, see HandoffReceiver. While it shuts down there is no room for reservations, so that their
+  // requests go elsewhere, or wait for the worker that comes in its place.
   absl::StatusOr<LinkReply> OnLink(const LinkRequest& request);
   absl::StatusOr<ReserveReply> OnReserve(const ReserveRequest& request);
   absl::Status OnCommit(const Commit& commit);

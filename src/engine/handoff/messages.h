@@ -20,8 +20,8 @@ namespace baton {
 
 // The version of proto/kv_transfer.proto, which rises with every change of that file (tools/tidy compares the digest).
 // A decode worker refuses a Link of another version.
-// proto/kv_transfer.proto: d5a9e542466a3dde
-inline constexpr uint32_t kHandoffVersion = 2;
+// proto/kv_transfer.proto: 2c120e33eef7bb2c
+inline constexpr uint32_t kHandoffVersion = 3;
 // A writer stops by itself when its lease runs out, so blocks of a lapsed reservation are given out again at the latest
 // this many leases after it lapsed. Must outlast a push that was in flight at the lease's end.
 inline constexpr int kQuarantineLeases = 4;
@@ -66,13 +66,13 @@ struct Reserved {
   std::vector<MissingBlock> missing;  // what must be pushed; the rest is there already
   std::optional<WriteRight> right{};  // to push it, where the decode worker guards its blocks
 };
-struct RetryAfter {
-  absl::Duration after;
-};
+// There is no room now. The decode worker reports to routers when it has room again
+// (HandoffReceiver::TakeRoom).
+struct Wait {};
 struct NeverFits {
   std::string reason;  // needed and total blocks, for the user
 };
-using ReserveReply = std::variant<Reserved, RetryAfter, NeverFits>;
+using ReserveReply = std::variant<Reserved, Wait, NeverFits>;
 
 // Prefill → decode: all missing blocks are written and visible. Doubled commits are harmless.
 struct Commit {

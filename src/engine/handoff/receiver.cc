@@ -15,7 +15,6 @@ namespace baton {
 namespace {
 
 constexpr size_t kMostLinks = 1024;  // incarnations come and go for weeks; a live one that is forgotten links again
-constexpr absl::Duration kBusy = absl::Milliseconds(50);  // admitted, but the pool had no block after all
 
 std::string ToString(const KvLayout& layout) {
   return absl::StrFormat("%d layers x %d kv heads x %d x %s, %s", layout.layers, layout.kv_heads, layout.head_dim,
@@ -134,20 +133,31 @@ absl::StatusOr<ReserveReply> HandoffReceiver::OnReserve(const ReserveRequest& re
         absl::StrCat("the prompt needs ", blocks, " KV blocks, the decode worker has ", pool_.counts().total)};
   }
   const int64_t held = tree_.ReadyPrefix(request.keys);
-  const Admission admission = admission_({.kv_tokens = request.kv_tokens,
-                                          .max_new_tokens = request.max_new_tokens,
-                                          .blocks_now = blocks - held + tree_.CachedInPrefix(request.keys)});
-  if (const auto* retry = std::get_if<RetryAfter>(&admission)) return *retry;
+  const AdmissionQuery query{.kv_tokens = request.kv_tokens,
+                             .max_new_tokens = request.max_new_tokens,
+                             .blocks_now = blocks - held + tree_.CachedInPrefix(request.keys)};
+  const Admission admission = admission_(query);
+  if (std::holds_alternative<Wait>(admission)) return Refuse(request, query);
   if (const auto* never = std::get_if<NeverFits>(&admission)) return *never;
 
   BlockTable table;
   for (BlockRef& block : tree_.Match(request.keys)) table.Append(std::move(block));
   while (static_cast<int64_t>(table.size()) < blocks) {
     std::optional<BlockRef> block = tree_.Allocate();
-    if (!block.has_value()) return RetryAfter{kBusy};
+    if (!block.has_value()) return Refuse(request, query);  // the pool had no block after all
     table.Append(*std::move(block));
   }
   return Grant(request, std::move(table), static_cast<size_t>(held), now);
+}
+
+Wait HandoffReceiver::Refuse(const ReserveRequest& request, const AdmissionQuery& query) {
+  if (!request.cache_only) refused_.Add(query);
+  return Wait{};
+}
+
+int64_t HandoffReceiver::TakeRoom() {
+  return refused_.TakeFitting(
+      [this](const AdmissionQuery& query) { return std::holds_alternative<Admit>(admission_(query)); });
 }
 
 Reserved HandoffReceiver::Grant(const ReserveRequest& request, BlockTable table, size_t held, absl::Time now) {
@@ -168,6 +178,7 @@ Reserved HandoffReceiver::Grant(const ReserveRequest& request, BlockTable table,
   reservation.held = held;
   reservation.right = reply.right;
   reservation.lapses_at = now + options_.lease;
+  RoomMayHaveCome();  // more than for this one
   return reply;
 }
 
@@ -220,7 +231,10 @@ absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
   } else {
     ShareWrittenBlocks(reservation);
   }
-  if (reservation.cache_only) Take(it);
+  if (reservation.cache_only) {
+    Take(it);
+    RoomMayHaveCome();
+  }
   return absl::OkStatus();
 }
 
@@ -243,6 +257,7 @@ void HandoffReceiver::OnRelease(const Release& release, absl::Time now) {
   if (const auto it = Find(release.reservation); it != reservations_.end()) {
     EndWriting(it->second);
     reservations_.erase(it);  // its writer has drained: the blocks are free
+    RoomMayHaveCome();
     return;
   }
   const auto it = quarantines_.find(release.reservation.id);
@@ -343,11 +358,13 @@ HandoffReceiver::Reservations::iterator HandoffReceiver::GiveUp(Reservations::it
     }
     if (!quarantine.blocks.empty()) quarantines_.emplace(it->first, std::move(quarantine));
   }
+  RoomMayHaveCome();
   return reservations_.erase(it);
 }
 
 HandoffReceiver::Quarantines::iterator HandoffReceiver::EndQuarantine(Quarantines::iterator it) {
   for (BlockId block : it->second.blocks) pool_.EndQuarantine(block);
+  RoomMayHaveCome();
   return quarantines_.erase(it);
 }
 
@@ -455,6 +472,7 @@ std::optional<absl::StatusOr<ClaimedKv>> HandoffReceiver::OnDigests(
   } else {
     ShareWrittenBlocks(reservation);
   }
+  if (reservation.cache_only || !same.ok()) RoomMayHaveCome();
   if (reservation.cache_only) return std::nullopt;
   if (!same.ok()) return same;
   return TakeKv(reservation);

@@ -12,12 +12,13 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
+#include "engine/handoff/admission.h"
 #include "engine/handoff/messages.h"
+#include "engine/handoff/refused_reservations.h"
 #include "kv/block_pool.h"
 #include "kv/block_table.h"
 #include "kv/radix_tree.h"
@@ -25,17 +26,6 @@
 #include "transport/write_guard.h"
 
 namespace baton {
-
-// What a reservation would take, for the decode scheduler to say whether it fits beside what runs.
-struct AdmissionQuery {
-  int32_t kv_tokens = 0;
-  int32_t max_new_tokens = 0;
-  int64_t blocks_now = 0;  // of RadixTree::Available(): missing blocks, and cached ones that it would hold
-};
-struct Admit {};
-using Admission = std::variant<Admit, RetryAfter, NeverFits>;
-// Running + reserved + expected growth must fit. What is reserved already: HandoffReceiver::outstanding().
-using AdmissionPolicy = absl::AnyInvocable<Admission(const AdmissionQuery&)>;
 
 struct HandoffReceiverOptions {
   Digest module_digest{};  // of the prefill module whose KV this decoder takes
@@ -111,6 +101,12 @@ class HandoffReceiver {
   // Gives up all that is reserved or committed for the request and not claimed; nothing if nothing is.
   void Cancel(const RequestId& request, absl::Time now);
 
+  // A sequence has ended. The receiver notices by itself what ends of reservations.
+  void RoomMayHaveCome() { refused_.RoomMayHaveCome(); }
+  // For how many of the reservations that were refused with Wait there is room now; for the routers. Those for the
+  // cache alone do not count: no request waits for them.
+  int64_t TakeRoom();
+
   // Lets leases and quarantines end. Call it at NextTick() or any time; every event does it first.
   void Tick(absl::Time now);
   absl::Time NextTick() const;  // infinite future if nothing waits for time
@@ -160,6 +156,7 @@ class HandoffReceiver {
   absl::Status CheckLink(const LinkRequest& request) const;
   absl::Status CheckReserve(const ReserveRequest& request) const;
   absl::Status CheckStart(const DecodeJob& job, const Reservation& reservation) const;
+  Wait Refuse(const ReserveRequest& request, const AdmissionQuery& query);
   Reserved Grant(const ReserveRequest& request, BlockTable table, size_t held, absl::Time now);
   Reservations::iterator Find(const ReservationRef& ref);
   void EndWriting(const Reservation& reservation);
@@ -184,6 +181,7 @@ class HandoffReceiver {
   Quarantines quarantines_;
   Reservations checks_;                      // claimed; no message reaches them any more
   std::deque<ReservationId> to_be_checked_;  // of checks_, not taken yet
+  RefusedReservations refused_;
 };
 
 }  // namespace baton

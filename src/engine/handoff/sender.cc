@@ -153,9 +153,9 @@ void HandoffSender::OnReserveReply(HandoffId id, absl::StatusOr<ReserveReply> re
     OnReserveError(id, *handoff, reply.status(), now);
   } else if (reserved != nullptr) {
     OnReserved(id, *handoff, *reserved, now);
-  } else if (const auto* retry = std::get_if<RetryAfter>(&*reply)) {
+  } else if (std::holds_alternative<Wait>(*reply)) {
     Fail(id, absl::ResourceExhaustedError(absl::StrCat("decode worker ", handoff->job.decode_worker, " has no room")),
-         std::max(retry->after, kShortestRetry), now);
+         absl::ZeroDuration(), now);
   } else {
     Fail(id, absl::InvalidArgumentError(std::get<NeverFits>(*reply).reason), absl::ZeroDuration(), now);
   }

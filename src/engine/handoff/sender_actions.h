@@ -89,9 +89,9 @@ struct HandoffCommitted {
   int64_t bytes_pushed = 0;
   uint64_t part = 0;
 };
-// The other result. UNAVAILABLE and RESOURCE_EXHAUSTED (the decode worker has no room) may be retried after
-// `retry_after`; FAILED_PRECONDITION: the decode worker refuses to link; INVALID_ARGUMENT: the request can never fit;
-// CANCELLED.
+// The other result. UNAVAILABLE may be retried after `retry_after`; RESOURCE_EXHAUSTED without it: the decode worker
+// has no room, and reports to routers when it has; FAILED_PRECONDITION: the decode worker refuses to link;
+// INVALID_ARGUMENT: the request can never fit; CANCELLED.
 struct HandoffFailed {
   RequestId request_id;
   absl::Status status;

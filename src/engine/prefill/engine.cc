@@ -248,7 +248,8 @@ void PrefillEngine::AheadEnded(uint64_t part, int64_t bytes, const absl::Status&
     Ahead& ahead = job->second.ahead;
     ahead.part = 0;
     ahead.bytes += bytes;
-    if (!status.ok()) ahead.sent = 0;
+    // A decode worker without room is asked again once the prompt has grown by as much as if the blocks had gone.
+    if (!status.ok() && !absl::IsResourceExhausted(status)) ahead.sent = 0;
     if (absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status)) ahead.to.clear();
     ahead.again = again;
     SendAhead(ended.request, job->second, now);

@@ -189,7 +189,7 @@ class DecodeSchedulerWorld {
 
 std::string Show(const Admission& admission) {
   if (std::holds_alternative<Admit>(admission)) return "admitted\n";
-  if (std::holds_alternative<RetryAfter>(admission)) return "retry\n";
+  if (std::holds_alternative<Wait>(admission)) return "wait\n";
   return absl::StrCat("never fits: ", std::get<NeverFits>(admission).reason, "\n");
 }
 

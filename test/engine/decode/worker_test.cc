@@ -24,6 +24,15 @@ class Recorder final : public DecodeListener {
     Collect(failed, outputs_);
     changed_.notify_all();
   }
+  void OnRoom(int64_t requests) override {
+    const std::lock_guard lock(mutex_);
+    room_ += requests;
+    changed_.notify_all();
+  }
+  void WaitForRoom() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return room_ > 0; });
+  }
   Output WaitForEnd(const RequestId& id) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return outputs_[id].ended(); });
@@ -42,6 +51,7 @@ class Recorder final : public DecodeListener {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
+  int64_t room_ = 0;
   std::map<RequestId, Output> outputs_;
 };
 
@@ -165,11 +175,28 @@ TEST_CASE("requests started from many threads give what they give alone, whoever
   }
 }
 
+TEST_CASE("a worker that has refused a reservation reports room when a request has ended") {
+  Recorder recorder;
+  const SteadyClock clock;
+  GatedBackend backend(32);
+  DecodeWorker worker(WorkerOptions(), backend, recorder, clock);
+  REQUIRE(worker.OnLink(TestLink()).ok());
+  backend.Set(false);
+  StartJob(worker, backend, TestJob("a", SeededPrompt(1, 300), 50));
+  const ReserveRequest b = ReserveFor(TestJob("b", SeededPrompt(2, 300), 50));
+  REQUIRE(std::holds_alternative<Wait>(worker.OnReserve(b).value()));
+  backend.Set(true);
+  recorder.WaitForRoom();
+  CHECK(recorder.ended() == 1);
+  CHECK(std::holds_alternative<Reserved>(worker.OnReserve(b).value()));
+}
+
 TEST_CASE("all tokens of one step are told together") {
   class Spans final : public DecodeListener {
    public:
     void OnUpdates(std::span<TokenUpdate> updates) override { sizes.push_back(updates.size()); }
     void OnFailed(const RequestFailed&) override {}
+    void OnRoom(int64_t) override {}
     std::vector<size_t> sizes;
   } spans;
   const SteadyClock clock;
@@ -195,6 +222,7 @@ TEST_CASE("the next step runs while tokens of the last are told, and no step is 
       running.push_back(worker->Load().running);  // as any caller may
     }
     void OnFailed(const RequestFailed&) override {}
+    void OnRoom(int64_t) override {}
     void Open() {
       const std::lock_guard lock(mutex_);
       open_ = true;

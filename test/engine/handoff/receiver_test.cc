@@ -170,9 +170,9 @@ TEST_CASE("admission is asked with what the reservation would take, and its answ
   r.Reserve("r2");
   CHECK(r.asked.blocks_now == 1);                      // two full blocks are held by r1, and referenced
   CHECK(r.receiver.outstanding().growth_blocks == 0);  // 40 + 8 tokens are three blocks
-  r.answer = RetryAfter{absl::Seconds(3)};
+  r.answer = Wait{};
   auto reply = r.receiver.OnReserve(Receiver::Request("r3", 2), r.clock.Now());
-  CHECK(std::get<RetryAfter>(*reply).after == absl::Seconds(3));
+  CHECK(std::holds_alternative<Wait>(*reply));
   r.answer = NeverFits{"no"};
   reply = r.receiver.OnReserve(Receiver::Request("r3", 2), r.clock.Now());
   CHECK(std::get<NeverFits>(*reply).reason == "no");
@@ -224,6 +224,41 @@ TEST_CASE("a commit of the wrong number of blocks gives the reservation up, in q
   CHECK(r.pool.counts().free == 16);
 }
 
+TEST_CASE("there is room for a refused reservation once a reservation ends or is granted") {
+  Receiver r;
+  const Reserved held = r.Reserve("held", 1), other = r.Reserve("other", 2);
+  const auto refuse = [&](const RequestId& id, int32_t family, bool cache_only = false) {
+    r.answer = Wait{};
+    ReserveRequest request = Receiver::Request(id, family);
+    request.cache_only = cache_only;
+    REQUIRE(std::holds_alternative<Wait>(*r.receiver.OnReserve(request, r.clock.Now())));
+    CHECK(r.receiver.TakeRoom() == 0);
+    r.answer = Admit{};
+  };
+  refuse("r1", 3);
+  CHECK(r.receiver.TakeRoom() == 1);  // after what was granted before it
+  refuse("r2", 3);
+  SECTION("released") { r.receiver.OnRelease({held.reservation}, r.clock.Now()); }
+  SECTION("cancelled") { r.receiver.Cancel("held", r.clock.Now()); }
+  SECTION("lapsed") {
+    r.clock.Advance(absl::Seconds(10));
+    r.receiver.Tick(r.clock.Now());
+  }
+  SECTION("out of quarantine") {
+    r.receiver.Cancel("held", r.clock.Now());
+    CHECK(r.receiver.TakeRoom() == 1);
+    refuse("r3", 3);
+    r.receiver.OnRelease({held.reservation}, r.clock.Now());
+  }
+  SECTION("granted") { r.Reserve("r4", 4); }
+  SECTION("a sequence ends") { r.receiver.RoomMayHaveCome(); }
+  CHECK(r.receiver.TakeRoom() == 1);
+  CHECK(r.receiver.TakeRoom() == 0);
+  refuse("for the cache", 5, /*cache_only=*/true);
+  r.receiver.RoomMayHaveCome();
+  CHECK(r.receiver.TakeRoom() == 0);
+}
+
 TEST_CASE("a block that a remote may still write is not given out again") {
   Receiver r;
   std::vector<Reserved> all;
@@ -231,7 +266,7 @@ TEST_CASE("a block that a remote may still write is not given out again") {
   r.receiver.Cancel("r0", r.clock.Now());
   CHECK(r.pool.counts().quarantined == 3);
   const auto reply = r.receiver.OnReserve(Receiver::Request("s", 9), r.clock.Now());
-  CHECK(std::holds_alternative<RetryAfter>(*reply));
+  CHECK(std::holds_alternative<Wait>(*reply));
   CHECK(r.pool.counts().free == 1);  // what it had got by then is given back
   // A release that names another generation is not about this one.
   r.receiver.OnRelease({{all[0].reservation.id, Generation(1)}}, r.clock.Now());

@@ -1,0 +1,88 @@
+#include "engine/handoff/refused_reservations.h"
+
+#include <random>
+
+#include "catch.h"
+#include "seeds.h"
+
+namespace baton {
+namespace {
+
+// A worker with so many blocks free, of which nothing is needed for growth.
+struct Refused {
+  int64_t Take() {
+    return refused.TakeFitting([this](const AdmissionQuery& query) { return query.blocks_now <= free; });
+  }
+  void Add(int64_t blocks) { refused.Add({.kv_tokens = 16, .max_new_tokens = 0, .blocks_now = blocks}); }
+
+  int64_t free = 0;
+  RefusedReservations refused;
+};
+
+}  // namespace
+
+TEST_CASE("refused reservations fit, the smallest first, beside each other") {
+  Refused r;
+  for (const int64_t blocks : {9, 4, 3}) r.Add(blocks);
+  r.free = 8;
+  r.refused.RoomMayHaveCome();
+  CHECK(r.Take() == 2);
+  r.refused.RoomMayHaveCome();
+  CHECK(r.Take() == 0);
+  r.free = 9;
+  CHECK(r.Take() == 1);
+}
+
+TEST_CASE("what a refused reservation may grow to counts against those that fit beside it") {
+  Refused r;
+  r.refused.Add({.kv_tokens = 16, .max_new_tokens = 32, .blocks_now = 1});
+  r.Add(4);
+  r.free = 6;
+  r.refused.RoomMayHaveCome();
+  CHECK(r.Take() == 1);
+}
+
+TEST_CASE("after a report there is none until room may have come again") {
+  Refused r;
+  r.free = 8;
+  r.Add(1);
+  CHECK(r.Take() == 0);
+  r.refused.RoomMayHaveCome();
+  CHECK(r.Take() == 1);
+  r.Add(1);
+  CHECK(r.Take() == 0);
+  r.refused.RoomMayHaveCome();
+  CHECK(r.Take() == 1);
+}
+
+TEST_CASE("refusals beyond 65,536 take no more memory: the largest is forgotten") {
+  Refused r;
+  for (int i = 0; i < (1 << 16) + 10; ++i) r.Add(i == 0 ? 2 : 1);
+  r.free = 1 << 20;
+  r.refused.RoomMayHaveCome();
+  CHECK(r.Take() == 1 << 16);
+}
+
+TEST_CASE("each refusal is followed by room for one, however much comes free in whatever order") {
+  ForEachSeed(20, [](uint64_t seed) {
+    std::mt19937 random(seed);
+    Refused r;
+    int64_t refusals = 0, reported = 0;
+    for (int i = 0; i < 500; ++i) {
+      r.free = static_cast<int64_t>(random() % 20);
+      if (random() % 2 == 0) {
+        r.Add(r.free + 1 + static_cast<int64_t>(random() % 10));
+        ++refusals;
+      }
+      if (random() % 3 == 0) r.refused.RoomMayHaveCome();
+      reported += r.Take();
+      REQUIRE(reported <= refusals);
+    }
+    r.free = 1'000'000;
+    r.refused.RoomMayHaveCome();
+    reported += r.Take();
+    CHECK(reported == refusals);
+  });
+}
+
+}  // namespace baton
