@@ -94,8 +94,8 @@ absl::Status ReadSampling(const v1::Sampling& sampling, const ServedModel& model
   if (sampling.max_tokens() < 0) {
     return absl::InvalidArgumentError(StrCat("sampling.max_tokens: expected >= 0, got ", sampling.max_tokens()));
   }
-  if (!out.has_max_tokens || out.prefill_only)
-    out.spec.sampling.max_tokens = 1;  // SettleMaxTokens sets it, if there is an output
+  // SettleMaxTokens sets it, if there is an output.
+  if (!out.has_max_tokens || out.prefill_only) out.spec.sampling.max_tokens = 1;
   return Validate(out.spec.sampling, model.vocab);
 }
 

@@ -1,5 +1,6 @@
 // How the numbers of K and V are stored in a block. A new format is a row of kKvFormats and a row
-// in the kernel table of each backend that computes with it.
+// in the kernel table of each backend that computes with it. A format with scales needs two more
+// changes: PagedKv::HeadStride of the CUDA kernels, and the wire, which has only element_bytes.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +28,16 @@ inline constexpr KvFormatRow kKvFormats[] = {
     {KvFormat::kBf16, "bf16", 2, 0},
     {KvFormat::kF32, "f32", 4, 0},
 };
+
+static_assert(
+    [] {
+      size_t index = 0;
+      for (const KvFormatRow& row : kKvFormats) {
+        if (static_cast<size_t>(row.format) != index++) return false;
+      }
+      return true;
+    }(),
+    "the rows are in the order of KvFormat");
 
 constexpr const KvFormatRow& RowOf(KvFormat format) { return kKvFormats[static_cast<size_t>(format)]; }
 

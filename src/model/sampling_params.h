@@ -51,7 +51,7 @@ struct SamplingField {
   std::string_view name;  // of its field in baton.v1.Sampling, and of its flag: max_tokens, --max-tokens
   Member member;
   SamplingRange range{};
-  // 0 turns the parameter off. Outside baton.v1 -1 means the same, as vLLM and transformers have it.
+  // 0 turns the parameter off. In JSON bodies and generation_config.json -1 means the same, as in vLLM.
   bool zero_is_off = false;
   std::string_view json{};  // its name in the bodies of OpenAI's APIs; empty: each API has a reader of its own
   bool in_generation_config = false;  // generation_config.json may state another default

@@ -133,11 +133,10 @@ void AddStepTokens(CLI::App& app, WorkerOptions& o) {
          "a step with others; 0: so many that a step's fixed cost, as measured, is a quarter of the whole")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
       ->capture_default_str();
-  app.add_option(
-         "--growing-step-ms", o.growing_step_ms,
-         "streaming prompts fill a step for this long at most, as measured, or for twice its fixed cost: other "
-         "requests "
-         "wait this long at most for them in the step that runs when they arrive, and in each step that they share")
+  app.add_option("--growing-step-ms", o.growing_step_ms,
+                 "streaming prompts fill a step for this long at most, as measured, or for twice its fixed cost: other "
+                 "requests wait this long at most for them in the step that runs when they arrive, and in each step "
+                 "that they share")
       ->check(CLI::Range(int64_t{1}, int64_t{60'000}))
       ->capture_default_str();
 }

@@ -140,11 +140,12 @@ void ReadMessages(BodyDraft& draft, const ApiField& field) {
   const Outputs outputs = draft.api == Api::kFollower ? Outputs::kOwn : Outputs::kNamed;
   const Json* messages = body.Array(field.name);
   if (messages == nullptr) return body.Refuse(field.name, "expected a list of messages, got none");
+  v1::Chat& chat = *draft.request.mutable_chat();  // also of no messages: the request is a chat
   for (size_t i = 0; i < messages->size() && body.ok(); ++i) {
     FieldReader message((*messages)[i], ElementPath(body.Path(field.name), i));
     if (message.ok()) {
       jinja::Value& calls = draft.values.tool_calls.emplace_back(jinja::None{});
-      ReadMessage(message, outputs, *draft.request.mutable_chat()->add_messages(), calls);
+      ReadMessage(message, outputs, *chat.add_messages(), calls);
       if (!calls.IsNone() && !ShowsCalls(model)) {
         message.Refuse("tool_calls", StrCat("expected a model whose chat template has them, got '", model.name, "'"));
       }

@@ -82,6 +82,7 @@ void ReadTools(BodyDraft& draft, const ApiField& field) {
   if (!format.ok()) return body.Check(absl::InvalidArgumentError(StrCat(body.Path(""), Message(format.status()))));
   draft.call.tools = *format;
   CheckBytes(body, field.name, *tools);
+  if (!body.ok()) return;  // the conversion of a value beyond the limit would take its memory again
   draft.values.tools = jinja::Value::FromJson(*tools);
 }
 
@@ -106,6 +107,7 @@ jinja::Value ReadToolCalls(FieldReader& message) {
     }
     message.Check(call.Finish());
   }
+  if (!message.ok()) return jinja::None{};
   return ToolCallsValue(*calls);
 }
 

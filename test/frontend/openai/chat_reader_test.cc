@@ -44,6 +44,10 @@ TEST_CASE("a chat is one request, of as many tokens as the server's default has"
   CHECK(call.tools == ToolFormat::kNone);
 }
 
+TEST_CASE("a body without messages is a chat still, also where it names a context") {
+  CHECK(MustRead(R"("messages": [], "context_id": "trip")").requests[0].has_chat());
+}
+
 TEST_CASE("roles, names, parts and references") {
   const CompletionCall call = MustRead(
       R"("messages": [{"role": "developer", "content": "be kind"}, {"role": "user", "name": "ann", "content":
