@@ -19,6 +19,8 @@ uint64_t DrawNonce() {
   return uint64_t{random()} << 32 | random();
 }
 
+constexpr absl::Duration kRetiredCheck = absl::Seconds(1);  // between looks whether a thread still uses a link
+
 template <typename Command>
 Command ToCommand(const PrefillJob& job) {
   Command command;
@@ -149,7 +151,7 @@ absl::Time Router::TickLinks(Links<Link>& links) {
 absl::Time Router::TickLinks() {
   const absl::Time next = std::min(TickLinks(prefill_links_), TickLinks(decode_links_));
   std::erase_if(retired_, [](const auto& link) { return link.use_count() == 1; });
-  return next;
+  return retired_.empty() ? next : std::min(next, clock_.Now() + kRetiredCheck);
 }
 
 void Router::Refuse(const WorkerAddress& link, const absl::Status& why) {
@@ -218,8 +220,8 @@ void Router::Drive(absl::FunctionRef<void(Dispatcher&, absl::Time)> event) {
     earlier = dispatcher_.NextTick() < next_tick_;
     if (earlier) next_tick_ = dispatcher_.NextTick();
   }
+  if (earlier) alarm_.Wake();  // first: Finish takes as long as other threads add to the same outboxes
   Finish(std::move(work));
-  if (earlier) alarm_.Wake();
 }
 
 Router::Work Router::Act() {
