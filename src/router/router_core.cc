@@ -27,6 +27,13 @@ void LeaveOut(Placement& placement, const WorkerAddress& link, absl::Time until)
   }
 }
 
+// Requests whose hand-off to the worker is under way.
+int64_t Asking(const AttachedWorker& worker) {
+  return std::ranges::count_if(worker.requests, [](const Request* request) {
+    return request->placement.state == Placement::State::kPrefilling;
+  });
+}
+
 }  // namespace
 
 RouterCore::RouterCore(const RouterLimits& limits)
@@ -71,6 +78,11 @@ void RouterCore::WorkerLost(const WorkerAddress& link, absl::Time now) {
     } else {
       End(*request, absl::UnavailableError(what), limits_.retry_hint);
     }
+  }
+  // No report of room follows, so requests that wait for one wait for another worker, if at all.
+  for (Request* request : waiting_.InTurn()) {
+    const auto refused = [&](const Placement::Refusal& refusal) { return refusal.link == link; };
+    if (std::erase_if(request->placement.refusals, refused) > 0 && !TryPlace(*request, now)) Wait(*request, now);
   }
 }
 
@@ -212,8 +224,8 @@ void RouterCore::Failed(const WorkerAddress& link, Request& request, const Failu
   if (again) {
     const absl::Duration delay =
         std::max({failure.retry_after, kShortestRetry, (waiting_requests() + 1) * kRetrySpacing});
-    const bool until_room =
-        absl::IsResourceExhausted(reason) && failure.no_room_to_decode && failure.retry_after == absl::ZeroDuration();
+    const bool until_room = absl::IsResourceExhausted(reason) && failure.no_room_to_decode &&
+                            !placement.decode.empty() && failure.retry_after == absl::ZeroDuration();
     LeaveOut(placement, refuser, until_room && !TakeUnclaimedRoom(refuser) ? absl::InfiniteFuture() : now + delay);
     if (refuser != placement.decode) PassOnRoom(placement);
     assignments_.LeavePrefill(request);
@@ -248,21 +260,26 @@ void RouterCore::OnRoom(const WorkerAddress& link, int64_t requests, absl::Time 
   }
   AttachedWorker* worker = registry_.Find(link);
   if (worker == nullptr) return;
-  const int64_t asking = std::ranges::count_if(
-      worker->requests, [](const Request* request) { return request->placement.state == State::kPrefilling; });
-  worker->unclaimed_room = std::min(worker->unclaimed_room + requests, asking);
+  worker->unclaimed_room = std::min(worker->unclaimed_room + requests, Asking(*worker));
 }
 
 bool RouterCore::TakeUnclaimedRoom(const WorkerAddress& link) {
   AttachedWorker* worker = registry_.Find(link);
-  return worker != nullptr && worker->unclaimed_room > 0 && worker->unclaimed_room-- > 0;
+  if (worker == nullptr) return false;
+  worker->unclaimed_room = std::min(worker->unclaimed_room, Asking(*worker));
+  if (worker->unclaimed_room == 0) return false;
+  --worker->unclaimed_room;
+  return true;
 }
 
 // A request that leaves its decode worker before it has KV there may have been the one to ask for
 // reported room.
 void RouterCore::PassOnRoom(const Placement& placement) {
   const bool asks = placement.state == State::kPrefilling && !placement.decode.empty();
-  if (asks && waiting_.size() > 0) room_left_.insert(placement.decode);
+  const AttachedWorker* worker = asks ? registry_.Find(placement.decode) : nullptr;
+  if (worker == nullptr) return;
+  // The request counts itself. Another request that asks may have been refused, and wait soon.
+  if (waiting_.size() > 0 || Asking(*worker) > 1) room_left_.insert(placement.decode);
 }
 
 bool RouterCore::TokensArrived(const WorkerAddress& link, Request& request, bool finished) {

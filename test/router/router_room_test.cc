@@ -272,6 +272,40 @@ TEST_CASE("a report of room that overtakes the refusal lets the refused request 
   CHECK(Take(c.core).empty());
 }
 
+TEST_CASE("a request that waits for room is not left behind where the decode worker is lost") {
+  Cluster c({.worker_wait = absl::Seconds(2), .restart_wait = absl::Seconds(30), .capacity_wait = absl::Seconds(30)});
+  const bool drains = GENERATE(true, false);
+  REQUIRE(c.core.Submit(Ask("r"), c.now).ok());
+  Take(c.core);
+  if (drains) c.core.WorkerLoaded(kD, {.draining = true});
+  c.core.Failed(kP, "r", NoRoom(), c.now);
+  c.core.WorkerLost(kD, c.now += absl::Seconds(20));
+  CHECK(Take(c.core).empty());
+  c.core.Tick(c.now += absl::Seconds(20));
+  if (!drains) {
+    CHECK(Take(c.core) == Lines{"end r UNAVAILABLE"});
+    return;
+  }
+  CHECK(Take(c.core).empty());
+  c.core.WorkerAttached(kD, Info(WorkerRole::kDecode, kD, 23), c.now);
+  CHECK(Take(c.core) == Lines{"prefill r prefill-1 decode-1"});
+}
+
+TEST_CASE("room that a request leaves goes to one whose refusal is still under way") {
+  Cluster c;
+  for (const char* id : {"b", "c"}) REQUIRE(c.core.Submit(Ask(id), c.now).ok());
+  c.core.Failed(kP, "b", NoRoom(), c.now);
+  Take(c.core);
+  c.core.OnRoom(kD, 1, c.now);
+  CHECK(Take(c.core) == Lines{"prefill b prefill-1 decode-1"});
+  c.core.Cancel("b");
+  c.core.Failed(kP, "c", NoRoom(), c.now);
+  Take(c.core);
+  REQUIRE(c.core.NextTick() <= c.now);
+  c.core.Tick(c.now);
+  CHECK(Take(c.core) == Lines{"prefill c prefill-1 decode-1"});
+}
+
 TEST_CASE("as many requests ask again as a decode worker reports room for, tenants in turn and each one's in order") {
   Cluster c;
   for (const std::string id : {"a1", "a2", "a3", "b1"}) {
