@@ -27,10 +27,11 @@ absl::Status RunDecode(WorkerOptions options, ShutdownSignal& signal) {
   model.weights.reset();  // the backend has packed them
 
   ThreadPool sampling(Threads(options));
-  RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   ASSIGN_OR_RETURN(const auto node,
                    DecodeNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
                                      {*tokenizer, weights_digest, SampleOn(sampling)}, options.listen, ""));
+  // After the node listens: a free port for metrics must not be the one that --listen names.
+  RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   return RunWorkerNode(*node, options, metrics, signal);
 }
 

@@ -25,10 +25,11 @@ absl::Status RunPrefill(WorkerOptions options, ShutdownSignal& signal) {
   const Digest digest = model.weights->digest;
   model.weights.reset();  // the backend has packed them
 
-  RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   ASSIGN_OR_RETURN(const auto node,
                    PrefillNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
                                       options.listen, "", DialBy(options.common.peer)));
+  // After the node listens: a free port for metrics must not be the one that --listen names.
+  RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   return RunWorkerNode(*node, options, metrics, signal);
 }
 

@@ -15,9 +15,10 @@ absl::Status RunRouter(const RouterOptions& options, const ReadAgain& read_again
   if (options.common.check) return KeyRing::Load(options.keys).status();
   const SteadyClock clock;
   Metrics metrics;
-  RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   ASSIGN_OR_RETURN(const auto node,
                    RouterNode::Start(options, std::move(models), DialBy(options.common.peer), clock, metrics));
+  // After the node listens: a free port for metrics must not be the one that --listen names.
+  RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   const auto shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); };
   RunUntilSignal(
       signal, {node->server().address(), [&] { node->CheckAlive(); }, shutdown, ReloadOf(options, *node, read_again)});

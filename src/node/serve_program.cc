@@ -117,8 +117,9 @@ absl::Status RunServe(ServeOptions options, ShutdownSignal& signal) {
   const auto reach = [&](const WorkerAddress& address) {
     return address == kPrefillName ? prefill_node->server().InProcessChannel() : reach_decode(address);
   };
-  RETURN_IF_ERROR(ServeMetrics(metrics, options.router.common));
   ASSIGN_OR_RETURN(const auto node, RouterNode::Start(options.router, std::move(served), reach, clock, metrics));
+  // After the node listens: a free port for metrics must not be the one that --listen names.
+  RETURN_IF_ERROR(ServeMetrics(metrics, options.router.common));
   const auto check_alive = [&] {
     for (const Decoder& decoder : decoders) decoder.node->CheckAlive();
     prefill_node->CheckAlive();
