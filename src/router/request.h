@@ -32,7 +32,7 @@ struct RequestOutcome {
   absl::Duration session_wait;                                           // for its session's turn; part of `queue`
   absl::Duration upstream, queue, prefill, handoff, first_token, total;  // as in baton.v1.Timings
   absl::Duration router_queue;  // part of `queue`: until a prefill worker was given it
-  bool prefilled = false;       // a prefill worker has told of it; else what it would tell is zero
+  bool prefilled = false;       // PrefillDone came; else its figures are zero
   KvLease context;              // what is kept of the context that it used
 };
 
@@ -44,9 +44,9 @@ struct RequestParties {
   bool prefill_only = false;
 };
 
-// Whose it is: without keys, whoever has a salt of his own is a tenant.
+// The owner of the request's API key. On a router without keys each cache domain counts as a tenant.
 const std::string& TenantOf(const ClientRequest& request);
-// Turns go to tenants.
+// The request's session. SessionGate gives turns to the tenants of sessions.
 SessionKey SessionOf(const ClientRequest& request);
 
 struct RouterAction;

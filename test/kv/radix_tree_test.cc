@@ -177,7 +177,7 @@ TEST_CASE("what somebody waits for is evicted last, and of that first what is ne
     CHECK(is_there(2));
   }
   SECTION("until nobody waits") {
-    tree.Unprotect(job(13));  // nobody's
+    tree.Unprotect(job(13));  // no job has protected it
     tree.Unprotect(job(11));
     std::vector<BlockRef> others;
     for (int i = 0; i < 3; ++i) others.push_back(*tree.Allocate());

@@ -37,7 +37,7 @@ TEST_CASE("Assignments counts at a worker what its requests still have to prefil
   CHECK(d.At(kP).requests.empty());
 }
 
-TEST_CASE("Assignments does not count prompts in the background") {
+TEST_CASE("Assignments does not count the tokens of low-priority prompts") {
   Desk d;
   d.a.asked.spec.priority = kBackgroundPriority;
   d.assignments.ToPrefill(d.a, d.At(kP));

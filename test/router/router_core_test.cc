@@ -322,7 +322,7 @@ TEST_CASE("a decode worker of equal weights behind another prefill module is ano
   // A name goes from one module to another as the old workers leave.
   WorkerInfo module = Info(WorkerRole::kPrefill, "prefill-2", 44);
   module.module_digest = moved.module_digest;
-  REQUIRE(c.core.registry().MayAttach(module).ok());  // whose KV nobody wants yet
+  REQUIRE(c.core.registry().MayAttach(module).ok());  // no decode worker takes its KV yet
   c.core.WorkerAttached("prefill-2", module, c.now);
   c.core.WorkerLoaded(kD, {.draining = true});
   REQUIRE(c.core.registry().MayAttach(moved).ok());

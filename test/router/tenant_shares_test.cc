@@ -29,7 +29,7 @@ TEST_CASE("TenantShares refuses a tenant that has as many requests as it leaves 
   CHECK(shares.live("a") == 5);
 }
 
-TEST_CASE("TenantShares does not count requests without a tenant or in the background") {
+TEST_CASE("TenantShares does not count low-priority requests, or requests without a tenant") {
   TenantShares shares(1);
   shares.Begin(OfTenant(""));
   shares.Begin(OfTenant("a", kBackgroundPriority));
