@@ -36,7 +36,7 @@ class SchedulerWorld {
 
   absl::Status Add(const RequestId& id, const std::vector<TokenId>& tokens, int32_t priority = 0, bool open = false,
                    absl::Time turn = {}, const std::string& tenant = "") {
-    const absl::Status status = scheduler_.Add({.request_id = id,
+    const absl::Status status = scheduler_.Add({.id = id,
                                                 .spec = {.tokens = tokens, .tenant = tenant, .priority = priority},
                                                 .kv_tokens = std::ssize(tokens),
                                                 .keys = Keys(tokens),

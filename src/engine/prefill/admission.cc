@@ -16,7 +16,7 @@ absl::Status PrefillAdmission::CheckFits(int64_t tokens) const {
 
 int64_t PrefillAdmission::Reserved() const {
   int64_t blocks = 0;
-  for (const ScheduledPrompt* prompt : queue_) {
+  for (const PrefillPrompt* prompt : queue_) {
     if (prompt->admitted) blocks += prompt->Outstanding();
   }
   return blocks;
@@ -24,14 +24,14 @@ int64_t PrefillAdmission::Reserved() const {
 
 // Returns how many blocks must be available. A ready block to which a table refers, perhaps the prompt's own, costs
 // nothing. A ready block without a reference stops being available.
-int64_t PrefillAdmission::Needed(const ScheduledPrompt& prompt) const {
-  const size_t full = std::min(prompt.task.keys.size(), static_cast<size_t>(BlocksFor(prompt.wanted)));
-  const auto keys = std::span<const BlockKey>(prompt.task.keys).first(full);
+int64_t PrefillAdmission::Needed(const PrefillPrompt& prompt) const {
+  const size_t full = std::min(prompt.keys.size(), static_cast<size_t>(BlocksFor(prompt.wanted)));
+  const auto keys = std::span<const BlockKey>(prompt.keys).first(full);
   return BlocksFor(prompt.wanted) - tree_.ReadyPrefix(keys) + tree_.CachedInPrefix(keys);
 }
 
-bool PrefillAdmission::Admit(ScheduledPrompt& prompt, int64_t& reserved,
-                             absl::FunctionRef<void(ScheduledPrompt&)> give_back) {
+bool PrefillAdmission::Admit(PrefillPrompt& prompt, int64_t& reserved,
+                             absl::FunctionRef<void(PrefillPrompt&)> give_back) {
   MakeRoom(prompt, reserved, give_back);
   if (!Fits(prompt, reserved)) return false;
   prompt.admitted = true;
@@ -40,44 +40,44 @@ bool PrefillAdmission::Admit(ScheduledPrompt& prompt, int64_t& reserved,
 }
 
 // All prompts that may lose their blocks to `prompt`.
-std::vector<ScheduledPrompt*> PrefillAdmission::Victims(const ScheduledPrompt& prompt) const {
-  std::vector<ScheduledPrompt*> victims;
+std::vector<PrefillPrompt*> PrefillAdmission::Victims(const PrefillPrompt& prompt) const {
+  std::vector<PrefillPrompt*> victims;
   for (const auto& [id, other] : prompts_) {
     const bool in_step = other->planned > other->done;
-    const bool gives_way = other->IsInBackground() || (!other->progress_reported && !prompt.task.open);
+    const bool gives_way = other->IsInBackground() || (!other->progress_reported && !prompt.open);
     const bool has_some = other->table.size() > 0 || other->admitted;
     if (gives_way && has_some && !in_step && other.get() != &prompt) victims.push_back(other.get());
   }
   return victims;
 }
 
-void PrefillAdmission::MakeRoom(const ScheduledPrompt& prompt, int64_t& reserved,
-                                absl::FunctionRef<void(ScheduledPrompt&)> give_back) {
+void PrefillAdmission::MakeRoom(const PrefillPrompt& prompt, int64_t& reserved,
+                                absl::FunctionRef<void(PrefillPrompt&)> give_back) {
   if (prompt.IsInBackground() || Fits(prompt, reserved)) return;
-  std::vector<ScheduledPrompt*> victims = Victims(prompt);
+  std::vector<PrefillPrompt*> victims = Victims(prompt);
   // A streaming prompt takes blocks only where that is enough.
-  if (prompt.task.open && Needed(prompt) > tree_.Available() - reserved + Given(victims)) return;
-  std::ranges::sort(
-      victims, [this](const ScheduledPrompt* a, const ScheduledPrompt* b) { return queue_.GivesWayBefore(*a, *b); });
-  for (ScheduledPrompt* victim : victims) {
+  if (prompt.open && Needed(prompt) > tree_.Available() - reserved + Given(victims)) return;
+  std::ranges::sort(victims,
+                    [this](const PrefillPrompt* a, const PrefillPrompt* b) { return queue_.GivesWayBefore(*a, *b); });
+  for (PrefillPrompt* victim : victims) {
     if (Fits(prompt, reserved)) return;
     if (IsPromised(*victim)) reserved -= victim->Outstanding();
     give_back(*victim);
   }
-  if (!prompt.task.open) EndLeases(prompt, reserved);
+  if (!prompt.open) EndLeases(prompt, reserved);
 }
 
 // Blocks at most that these could give back.
-int64_t PrefillAdmission::Given(const std::vector<ScheduledPrompt*>& victims) const {
+int64_t PrefillAdmission::Given(const std::vector<PrefillPrompt*>& victims) const {
   int64_t blocks = 0;
-  for (const ScheduledPrompt* victim : victims) {
+  for (const PrefillPrompt* victim : victims) {
     blocks += static_cast<int64_t>(victim->table.size()) + (IsPromised(*victim) ? victim->Outstanding() : 0);
   }
   return blocks;
 }
 
 // As many as make room, if all of them could.
-void PrefillAdmission::EndLeases(const ScheduledPrompt& prompt, int64_t reserved) {
+void PrefillAdmission::EndLeases(const PrefillPrompt& prompt, int64_t reserved) {
   const auto lacking = [&] { return Needed(prompt) - (tree_.Available() - reserved); };
   if (lacking() > leases_.blocks()) return;
   while (lacking() > 0 && leases_.blocks() > 0) leases_.EndFirst();

@@ -25,7 +25,7 @@ namespace baton {
 // Not thread-safe. All arguments of the constructor must outlive it.
 class PrefillAdmission {
  public:
-  PrefillAdmission(const BlockPool& pool, RadixTree& tree, const ScheduledPrompts& prompts, const PromptQueue& queue,
+  PrefillAdmission(const BlockPool& pool, RadixTree& tree, const PrefillPrompts& prompts, const PromptQueue& queue,
                    KvLeases& leases)
       : pool_(pool), tree_(tree), prompts_(prompts), queue_(queue), leases_(leases) {}
 
@@ -38,22 +38,22 @@ class PrefillAdmission {
 
   // False if there is no room for the prompt. `reserved` is Reserved() as the planned step leaves it, and is kept up to
   // date. `give_back` is called with each prompt whose blocks are taken: it gives them up and waits to begin again.
-  bool Admit(ScheduledPrompt& prompt, int64_t& reserved, absl::FunctionRef<void(ScheduledPrompt&)> give_back);
+  bool Admit(PrefillPrompt& prompt, int64_t& reserved, absl::FunctionRef<void(PrefillPrompt&)> give_back);
 
  private:
-  int64_t Needed(const ScheduledPrompt& prompt) const;
-  bool Fits(const ScheduledPrompt& prompt, int64_t reserved) const {
+  int64_t Needed(const PrefillPrompt& prompt) const;
+  bool Fits(const PrefillPrompt& prompt, int64_t reserved) const {
     return Needed(prompt) <= tree_.Available() - reserved;
   }
-  std::vector<ScheduledPrompt*> Victims(const ScheduledPrompt& prompt) const;
-  bool IsPromised(const ScheduledPrompt& prompt) const { return prompt.admitted && queue_.contains(&prompt); }
-  int64_t Given(const std::vector<ScheduledPrompt*>& victims) const;
-  void MakeRoom(const ScheduledPrompt& prompt, int64_t& reserved, absl::FunctionRef<void(ScheduledPrompt&)> give_back);
-  void EndLeases(const ScheduledPrompt& prompt, int64_t reserved);
+  std::vector<PrefillPrompt*> Victims(const PrefillPrompt& prompt) const;
+  bool IsPromised(const PrefillPrompt& prompt) const { return prompt.admitted && queue_.contains(&prompt); }
+  int64_t Given(const std::vector<PrefillPrompt*>& victims) const;
+  void MakeRoom(const PrefillPrompt& prompt, int64_t& reserved, absl::FunctionRef<void(PrefillPrompt&)> give_back);
+  void EndLeases(const PrefillPrompt& prompt, int64_t reserved);
 
   const BlockPool& pool_;
   RadixTree& tree_;
-  const ScheduledPrompts& prompts_;
+  const PrefillPrompts& prompts_;
   const PromptQueue& queue_;
   KvLeases& leases_;
 };

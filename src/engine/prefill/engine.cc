@@ -73,16 +73,16 @@ absl::Status PrefillEngine::Validate(const PrefillJob& job) const {
     return absl::InvalidArgumentError(
         absl::StrCat("max_new_tokens: expected >= 0, got ", job.spec.sampling.max_tokens));
   }
-  if (jobs_.contains(job.request_id)) {
+  if (scheduler_.Find(job.request_id) != nullptr) {
     return absl::AlreadyExistsError(absl::StrCat("request_id: ", job.request_id, " is running already"));
   }
-  const bool overlaps = job.open || IsBackground(job.spec.priority);
-  const int64_t there = overlaps ? overlapping_jobs_ : std::ssize(jobs_) - overlapping_jobs_;
+  const bool yields = job.open || IsBackground(job.spec.priority);
+  const int64_t there = yields ? yielding_ : std::ssize(scheduler_.prompts()) - yielding_;
   // The background leaves the other half to prompts of clients that grow.
   const int64_t most = IsBackground(job.spec.priority) ? options_.max_requests / 2 : options_.max_requests;
   if (there >= most) {
     return absl::ResourceExhaustedError(absl::StrCat("this prefill worker has ", there, " requests",
-                                                     overlaps ? " that grow or run in the background" : "",
+                                                     yields ? " that grow or run in the background" : "",
                                                      ", which is its limit"));
   }
   return absl::OkStatus();
@@ -101,66 +101,76 @@ std::optional<RequestFailed> PrefillEngine::Add(PrefillJob job, absl::Time now) 
   }
   const bool prefill_only = job.decode_worker.empty();
   const absl::Time queue_order = now + job.spec.arrival_offset;
-  PrefillTask task{.request_id = job.request_id, .spec = std::move(job.spec), .queue_order = queue_order};
-  const int64_t kv_tokens = KvTokens(std::ssize(task.spec.tokens), /*whole_blocks=*/prefill_only);
-  task.keys = NextKeys(task, task.spec.tokens, kv_tokens);
-  task.kv_tokens = kv_tokens;
-  HandoffJob handoff{.request_id = job.request_id,
-                     .decode_worker = std::move(job.decode_worker),
-                     .keys = task.keys,
-                     .kv_tokens = static_cast<int32_t>(kv_tokens),
-                     .max_new_tokens = task.spec.sampling.max_tokens};
-  const bool overlaps = Overlaps(task);
-  if (const absl::Status status = scheduler_.Add(std::move(task)); !status.ok()) return refuse(status);
+  PrefillPrompt prompt{
+      .id = job.request_id,
+      .spec = std::move(job.spec),
+      .queue_order = queue_order,
+      .engine = {.prefill_only = prefill_only, .lease = job.lease, .lease_holder = job.lease_holder, .added = now}};
+  prompt.kv_tokens = KvTokens(std::ssize(prompt.spec.tokens), /*whole_blocks=*/prefill_only);
+  prompt.keys = NextKeys(prompt, prompt.spec.tokens, prompt.kv_tokens);
+  if (const absl::Status status = scheduler_.Add(std::move(prompt)); !status.ok()) return refuse(status);
 
-  jobs_[job.request_id] = {
-      .prefill_only = prefill_only, .lease = job.lease, .lease_holder = job.lease_holder, .added = now, .failure = {}};
-  overlapping_jobs_ += overlaps;
-  if (!prefill_only) sender_.Begin(std::move(handoff), now);
+  const PrefillPrompt& added = scheduler_.prompt(job.request_id);
+  yielding_ += added.Yields();
+  if (!prefill_only) {
+    sender_.Begin({.request_id = added.id,
+                   .decode_worker = std::move(job.decode_worker),
+                   .keys = added.keys,
+                   .kv_tokens = static_cast<int32_t>(added.kv_tokens),
+                   .max_new_tokens = added.spec.sampling.max_tokens},
+                  now);
+  }
   NoteComplete(job.request_id, now);  // a prompt of one token needs no KV
   return std::nullopt;
 }
 
-// Keys of the full blocks between those that the task has keys of and `kv_tokens`.
-std::vector<BlockKey> PrefillEngine::NextKeys(const PrefillTask& task, std::span<const TokenId> tokens,
+// Returns the keys of the full blocks from the first without a key to `kv_tokens`.
+std::vector<BlockKey> PrefillEngine::NextKeys(const PrefillPrompt& prompt, std::span<const TokenId> tokens,
                                               int64_t kv_tokens) const {
   const BlockKey last =
-      task.keys.empty() ? RootKey(options_.sender.self.module_digest, task.spec.cache_domain) : task.keys.back();
-  return BlockKeys(last, tokens.first(static_cast<size_t>(kv_tokens)).subspan(task.keys.size() * kBlockTokens));
+      prompt.keys.empty() ? RootKey(options_.sender.self.module_digest, prompt.spec.cache_domain) : prompt.keys.back();
+  return BlockKeys(last, tokens.first(static_cast<size_t>(kv_tokens)).subspan(prompt.keys.size() * kBlockTokens));
 }
 
 void PrefillEngine::AddOpen(PrefillJob job, absl::Time now) {
   const RequestId id = job.request_id;
   TokenBuffer tokens = std::exchange(job.spec.tokens, {});
   const absl::Time queue_order = now + job.spec.arrival_offset;
-  AddEmpty({.request_id = id, .spec = std::move(job.spec), .queue_order = queue_order, .open = true});
-  jobs_[id] = {.prefill_only = true,
-               .lease_holder = job.lease_holder,
-               .added = now,
-               .failure = {},
-               .ahead = {.to = std::move(job.decode_worker)}};
-  ++overlapping_jobs_;
+  AddEmpty({.id = id,
+            .spec = std::move(job.spec),
+            .queue_order = queue_order,
+            .open = true,
+            .engine = {.prefill_only = true,
+                       .lease_holder = job.lease_holder,
+                       .added = now,
+                       .ahead = {.to = std::move(job.decode_worker)}}});
+  ++yielding_;
   Append({.request_id = id, .tokens = std::move(tokens)}, now);
 }
 
-void PrefillEngine::AddEmpty(PrefillTask task) {
-  const absl::Status added = scheduler_.Add(std::move(task));
+void PrefillEngine::AddEmpty(PrefillPrompt prompt) {
+  const absl::Status added = scheduler_.Add(std::move(prompt));
   BATON_CHECK(added.ok(), added.ToString());  // a prompt without tokens always fits
 }
 
-// The prompt is empty again. Its full blocks stay in the cache.
+// Replaces the prompt by an empty one, which keeps the engine's part. The running step may still
+// use the old prompt's blocks, and its full blocks stay in the cache.
 void PrefillEngine::Restart(const RequestId& id) {
-  const PrefillTask& before = TaskOf(id);
-  PrefillTask task{.request_id = id, .spec = before.spec, .queue_order = before.queue_order, .open = true};
-  task.spec.tokens = {};
+  PrefillPrompt& before = *scheduler_.Find(id);
+  PrefillPrompt prompt{.id = id,
+                       .spec = before.spec,
+                       .queue_order = before.queue_order,
+                       .open = true,
+                       .engine = std::move(before.engine)};
+  prompt.spec.tokens = {};
+  prompt.engine.ahead.sent = 0;
   scheduler_.Remove(id);
-  AddEmpty(std::move(task));
-  jobs_.at(id).ahead.sent = 0;
+  AddEmpty(std::move(prompt));
 }
 
 void PrefillEngine::Append(PrefillAppend append, absl::Time now) {
-  const auto found = jobs_.find(append.request_id);
-  if (found == jobs_.end() || !found->second.failure.ok() || !TaskOf(append.request_id).open) return;
+  const PrefillPrompt* const prompt = scheduler_.Find(append.request_id);
+  if (prompt == nullptr || !prompt->engine.failure.ok() || !prompt->open) return;
   if (append.restart) Restart(append.request_id);
   if (const absl::Status status = Extend(append); !status.ok()) return Fail(append.request_id, status, now);
   if (append.arrival_offset) scheduler_.SetQueueOrder(append.request_id, now + *append.arrival_offset);
@@ -168,28 +178,28 @@ void PrefillEngine::Append(PrefillAppend append, absl::Time now) {
 }
 
 absl::Status PrefillEngine::Extend(const PrefillAppend& append) {
-  const PrefillTask& task = TaskOf(append.request_id);
-  RETURN_IF_ERROR(CheckTokens(append.tokens, std::ssize(task.spec.tokens), append.last ? 1 : 0));
-  TokenBuffer tokens = task.spec.tokens.empty() ? append.tokens : task.spec.tokens;
-  if (!task.spec.tokens.empty()) tokens.Append(append.tokens);
+  const PrefillPrompt& prompt = scheduler_.prompt(append.request_id);
+  RETURN_IF_ERROR(CheckTokens(append.tokens, std::ssize(prompt.spec.tokens), append.last ? 1 : 0));
+  TokenBuffer tokens = prompt.spec.tokens.empty() ? append.tokens : prompt.spec.tokens;
+  if (!prompt.spec.tokens.empty()) tokens.Append(append.tokens);
   const int64_t kv_tokens = KvTokens(std::ssize(tokens), !append.last || append.decode_worker.empty());
-  const std::vector<BlockKey> keys = NextKeys(task, tokens, kv_tokens);
+  const std::vector<BlockKey> keys = NextKeys(prompt, tokens, kv_tokens);
   return scheduler_.Extend(append.request_id, std::move(tokens), kv_tokens, keys, append.last);
 }
 
 void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
-  Job& job = jobs_.at(append.request_id);
-  const PrefillTask& task = TaskOf(append.request_id);
-  if (!Overlaps(task)) --overlapping_jobs_;  // it did while it streamed
-  job.added = now;
-  job.copied = absl::ZeroDuration();
-  job.prefill_only = append.decode_worker.empty();
-  job.lease = append.lease;
-  if (!job.prefill_only) {
+  PrefillPrompt& prompt = *scheduler_.Find(append.request_id);
+  PrefillPrompt::EnginePart& part = prompt.engine;
+  if (!prompt.Yields()) --yielding_;  // a streaming prompt yields, and this one has closed
+  part.added = now;
+  part.copied = absl::ZeroDuration();
+  part.prefill_only = append.decode_worker.empty();
+  part.lease = append.lease;
+  if (!part.prefill_only) {
     sender_.Begin({.request_id = append.request_id,
                    .decode_worker = append.decode_worker,
-                   .keys = task.keys,
-                   .kv_tokens = static_cast<int32_t>(task.kv_tokens),
+                   .keys = prompt.keys,
+                   .kv_tokens = static_cast<int32_t>(prompt.kv_tokens),
                    .max_new_tokens = append.max_new_tokens},
                   now);
   }
@@ -197,23 +207,23 @@ void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
   NoteComplete(append.request_id, now);
 }
 
-void PrefillEngine::SendAhead(const RequestId& id, Job& job, absl::Time now) {
-  Ahead& ahead = job.ahead;
-  if (!TaskOf(id).open || ahead.to.empty() || ahead.part != 0 || ahead.waits || now < ahead.again) return;
-  const int64_t blocks = scheduler_.prompt(id).done / kBlockTokens;
+void PrefillEngine::SendAhead(PrefillPrompt& prompt, absl::Time now) {
+  PrefillPrompt::Ahead& ahead = prompt.engine.ahead;
+  if (!prompt.open || ahead.to.empty() || ahead.part != 0 || ahead.waits || now < ahead.again) return;
+  const int64_t blocks = prompt.done / kBlockTokens;
   if (blocks < ahead.sent + std::max(options_.least_ahead, ahead.sent / kAheadShare)) return;
-  const auto keys = std::span<const BlockKey>(scheduler_.prompt(id).task.keys).first(static_cast<size_t>(blocks));
+  const auto keys = std::span<const BlockKey>(prompt.keys).first(static_cast<size_t>(blocks));
   if (std::ssize(ahead_) >= kMostAhead) {
     ahead.waits = true;
-    ahead_waits_.push_back(id);
+    ahead_waits_.push_back(prompt.id);
     return;
   }
   ahead.sent = blocks;
   if (ahead_sent_.size() >= kAheadRemembered) ahead_sent_.clear();
   if (!ahead_sent_.emplace(ahead.to, keys.back()).second) return;
   ahead.part = ++parts_made_;
-  ahead_[ahead.part] = {.request = id, .to = ahead.to, .blocks = blocks, .last = keys.back()};
-  sender_.Begin({.request_id = id,
+  ahead_[ahead.part] = {.request = prompt.id, .to = ahead.to, .blocks = blocks, .last = keys.back()};
+  sender_.Begin({.request_id = prompt.id,
                  .decode_worker = ahead.to,
                  .keys = {keys.begin(), keys.end()},
                  .kv_tokens = static_cast<int32_t>(blocks * kBlockTokens),
@@ -222,16 +232,15 @@ void PrefillEngine::SendAhead(const RequestId& id, Job& job, absl::Time now) {
                 now);
 }
 
-// The job may have ended meanwhile, been closed or begun anew, or have given blocks back: then nothing goes.
+// Sends nothing if the prompt has ended, closed or restarted meanwhile, or has given blocks back.
 void PrefillEngine::AheadReserved(uint64_t part, absl::Time now) {
   AheadPart& ahead = ahead_.at(part);
-  const auto job = jobs_.find(ahead.request);
-  const bool stands = job != jobs_.end() && TaskOf(ahead.request).open && job->second.ahead.part == part &&
-                      job->second.ahead.sent == ahead.blocks &&
-                      scheduler_.prompt(ahead.request).done >= ahead.blocks * kBlockTokens;
+  const PrefillPrompt* const prompt = scheduler_.Find(ahead.request);
+  const bool stands = prompt != nullptr && prompt->open && prompt->engine.ahead.part == part &&
+                      prompt->engine.ahead.sent == ahead.blocks && prompt->done >= ahead.blocks * kBlockTokens;
   if (!stands) return sender_.Cancel(ahead.request, now, part);
   std::vector<ReadyBlock> ready;
-  const auto blocks = scheduler_.prompt(ahead.request).table.ids().first(static_cast<size_t>(ahead.blocks));
+  const auto blocks = prompt->table.ids().first(static_cast<size_t>(ahead.blocks));
   for (int32_t i = 0; const BlockId block : blocks) {
     ahead.sources.push_back(pool_.Share(block));
     ready.push_back({i++, block, options_.sender.self.layout.layers});
@@ -244,22 +253,21 @@ void PrefillEngine::AheadEnded(uint64_t part, int64_t bytes, const absl::Status&
   const AheadPart ended = std::move(ahead_.extract(part).mapped());
   totals_.bytes_pushed += bytes;
   if (!status.ok()) ahead_sent_.erase({ended.to, ended.last});
-  if (const auto job = jobs_.find(ended.request); job != jobs_.end() && job->second.ahead.part == part) {
-    Ahead& ahead = job->second.ahead;
+  PrefillPrompt* const prompt = scheduler_.Find(ended.request);
+  if (prompt != nullptr && prompt->engine.ahead.part == part) {
+    PrefillPrompt::Ahead& ahead = prompt->engine.ahead;
     ahead.part = 0;
     ahead.bytes += bytes;
     // A decode worker without room is asked again once the prompt has grown by as much as if the blocks had gone.
     if (!status.ok() && !absl::IsResourceExhausted(status)) ahead.sent = 0;
     if (absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status)) ahead.to.clear();
     ahead.again = again;
-    SendAhead(ended.request, job->second, now);
+    SendAhead(*prompt, now);
   }
   while (!ahead_waits_.empty() && std::ssize(ahead_) < kMostAhead) {
-    const RequestId id = std::move(ahead_waits_.front());
+    PrefillPrompt* const waiting = scheduler_.Find(ahead_waits_.front());
     ahead_waits_.pop_front();
-    if (const auto job = jobs_.find(id); job != jobs_.end() && std::exchange(job->second.ahead.waits, false)) {
-      SendAhead(id, job->second, now);
-    }
+    if (waiting != nullptr && std::exchange(waiting->engine.ahead.waits, false)) SendAhead(*waiting, now);
   }
 }
 
@@ -270,8 +278,8 @@ void PrefillEngine::Cancel(const RequestId& id, absl::Time now) {
 
 void PrefillEngine::FailOverlapping(const absl::Status& status, absl::Time now) {
   std::vector<RequestId> ids;
-  for (const auto& [id, job] : jobs_) {
-    if (Overlaps(TaskOf(id))) ids.push_back(id);
+  for (const auto& [id, prompt] : scheduler_.prompts()) {
+    if (prompt->Yields()) ids.push_back(id);
   }
   for (const RequestId& id : ids) Fail(id, status, now);
 }
@@ -279,7 +287,7 @@ void PrefillEngine::FailOverlapping(const absl::Status& status, absl::Time now) 
 void PrefillEngine::FailAll(const absl::Status& status, absl::Time now) {
   HandleSender(now);  // a result that is out already stands
   std::vector<RequestId> ids;
-  for (const auto& [id, job] : jobs_) ids.push_back(id);
+  for (const auto& [id, prompt] : scheduler_.prompts()) ids.push_back(id);
   for (const RequestId& id : ids) Fail(id, status, now);
   for (const auto& [part, ahead] : ahead_) sender_.Cancel(ahead.request, now, part);
   scheduler_.leases().EndAll();
@@ -309,7 +317,9 @@ void PrefillEngine::CopiesDone(absl::Duration took) {
 }
 
 void PrefillEngine::LayerDone(int64_t layer, absl::Time now) {
-  for (const auto& slice : scheduler_.LastSlices()) PushReady(slice, layer + 1, now);
+  for (const auto& slice : scheduler_.LastSlices()) {
+    PushReady(scheduler_.prompt(slice.request_id), slice, layer + 1, now);
+  }
 }
 
 void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
@@ -331,48 +341,50 @@ void PrefillEngine::FinishStep(const absl::Status& status, absl::Time now) {
 void PrefillEngine::NoteStep(absl::Time now, const RequestId* only) {
   scheduler_.ForEachInStep([&](const RequestId& id, int64_t tokens) {
     if (only != nullptr && id != *only) return;
-    const auto found = jobs_.find(id);
-    if (found == jobs_.end()) return;
-    Job& job = found->second;
-    job.steps.Add(step_started_, now, static_cast<int32_t>(tokens));
-    // It may have been added, or closed, in the middle of them.
-    job.copied += std::clamp(step_started_ + step_copied_ - job.added, absl::ZeroDuration(), step_copied_);
+    PrefillPrompt* const prompt = scheduler_.Find(id);
+    if (prompt == nullptr) return;
+    PrefillPrompt::EnginePart& part = prompt->engine;
+    part.steps.Add(step_started_, now, static_cast<int32_t>(tokens));
+    // The prompt may have been added, or closed, during the step's copies.
+    part.copied += std::clamp(step_started_ + step_copied_ - part.added, absl::ZeroDuration(), step_copied_);
   });
 }
 
 void PrefillEngine::OnProgress(absl::Time step_started, absl::Time now) {
   for (const auto& progress : scheduler_.TakeProgress()) {
-    const auto found = jobs_.find(progress.request_id);
-    if (found == jobs_.end()) continue;  // over with an earlier part of its progress
-    Job& job = found->second;
-    job.started = std::min(job.started, std::max(step_started, job.added));
-    PushReady(progress, options_.sender.self.layout.layers, now);
+    PrefillPrompt* const prompt = scheduler_.Find(progress.request_id);
+    if (prompt == nullptr) continue;  // an earlier part of its progress ended the request
+    PrefillPrompt::EnginePart& part = prompt->engine;
+    part.started = std::min(part.started, std::max(step_started, part.added));
+    PushReady(*prompt, progress, options_.sender.self.layout.layers, now);
     NoteComplete(progress.request_id, now);
   }
   for (const RequestId& id : scheduler_.TakeGrown()) {
-    if (const auto found = jobs_.find(id); found != jobs_.end()) SendAhead(id, found->second, now);
+    if (PrefillPrompt* const prompt = scheduler_.Find(id)) SendAhead(*prompt, now);
   }
 }
 
-void PrefillEngine::PushReady(const PrefillScheduler::Progress& progress, int64_t layers, absl::Time now) {
-  if (jobs_.at(progress.request_id).prefill_only) return;
-  const auto blocks = scheduler_.prompt(progress.request_id).table.ids();
+void PrefillEngine::PushReady(const PrefillPrompt& prompt, const PrefillScheduler::Progress& progress, int64_t layers,
+                              absl::Time now) {
+  if (prompt.engine.prefill_only) return;
+  const auto blocks = prompt.table.ids();
   std::vector<ReadyBlock> ready;
   for (int64_t i = progress.begin / kBlockTokens; i < BlocksFor(progress.end); ++i) {
     ready.push_back({static_cast<int32_t>(i), blocks[static_cast<size_t>(i)], layers});
   }
-  sender_.BlocksReady(progress.request_id, ready, now);
+  sender_.BlocksReady(prompt.id, ready, now);
 }
 
 void PrefillEngine::NoteComplete(const RequestId& id, absl::Time now) {
   if (!scheduler_.IsComplete(id)) return;
-  Job& job = jobs_.at(id);
-  job.started = std::min(job.started, now);
-  job.computed = std::min(job.computed, now);
-  if (!job.prefill_only) return;
+  PrefillPrompt& prompt = *scheduler_.Find(id);
+  PrefillPrompt::EnginePart& part = prompt.engine;
+  part.started = std::min(part.started, now);
+  part.computed = std::min(part.computed, now);
+  if (!part.prefill_only) return;
   PrefillDone done;
   done.request_id = id;
-  done.blocks = static_cast<int32_t>(BlocksFor(TaskOf(id).kv_tokens));
+  done.blocks = static_cast<int32_t>(BlocksFor(prompt.kv_tokens));
   Done(std::move(done), now);
 }
 
@@ -396,8 +408,7 @@ void PrefillEngine::Handle(Action action, absl::Time) {
 
 void PrefillEngine::Handle(HandoffReserved reserved, absl::Time now) {
   if (reserved.part != 0) return AheadReserved(reserved.part, now);
-  const auto job = jobs_.find(reserved.request_id);
-  if (job == jobs_.end()) return;
+  if (scheduler_.Find(reserved.request_id) == nullptr) return;
   const int64_t wanted = reserved.missing.empty() ? 0 : (int64_t{reserved.missing.back()} + 1) * kBlockTokens;
   scheduler_.Limit(reserved.request_id, wanted);
   OnProgress(now, now);
@@ -418,7 +429,7 @@ void PrefillEngine::Handle(HandoffCommitted committed, absl::Time now) {
 
 void PrefillEngine::Handle(HandoffFailed failed, absl::Time now) {
   if (failed.part != 0) return AheadEnded(failed.part, 0, failed.status, now + failed.retry_after, now);
-  const absl::Status& failure = jobs_.at(failed.request_id).failure;
+  const absl::Status& failure = scheduler_.prompt(failed.request_id).engine.failure;
   if (!failure.ok()) failed = {failed.request_id, failure, absl::ZeroDuration()};
   // Where it was lost and is back already, this worker may be the last to know.
   const bool lost = absl::IsUnavailable(failed.status) && failed.retry_after > absl::ZeroDuration();
@@ -427,10 +438,10 @@ void PrefillEngine::Handle(HandoffFailed failed, absl::Time now) {
 }
 
 void PrefillEngine::Fail(const RequestId& id, const absl::Status& status, absl::Time now) {
-  const auto found = jobs_.find(id);
-  if (found == jobs_.end() || !found->second.failure.ok()) return;
-  found->second.failure = status;
-  if (found->second.prefill_only) {
+  PrefillPrompt* const prompt = scheduler_.Find(id);
+  if (prompt == nullptr || !prompt->engine.failure.ok()) return;
+  prompt->engine.failure = status;
+  if (prompt->engine.prefill_only) {
     Failed({id, status, absl::ZeroDuration()});
   } else {
     scheduler_.Stop(id);
@@ -439,23 +450,23 @@ void PrefillEngine::Fail(const RequestId& id, const absl::Status& status, absl::
 }
 
 void PrefillEngine::Done(PrefillDone done, absl::Time now) {
-  const auto found = jobs_.find(done.request_id);
-  BATON_CHECK(found != jobs_.end(), "a hand-off without a job");
-  Job& job = found->second;
-  const PrefillCounters& counters = scheduler_.prompt(done.request_id).counters;
+  PrefillPrompt* const prompt = scheduler_.Find(done.request_id);
+  BATON_CHECK(prompt != nullptr, "a hand-off without a request");
+  PrefillPrompt::EnginePart& part = prompt->engine;
+  const PrefillCounters& counters = prompt->counters;
   done.cached_tokens = counters.cached + counters.from_host + counters.from_disk;
   done.shared_tokens = counters.shared;
   done.computed_tokens = counters.computed;
   // The last layer may be committed before the step is over.
   if (scheduler_.step_running()) {
     NoteStep(now, &done.request_id);
-    job.started = std::min(job.started, std::max(step_started_, job.added));
+    part.started = std::min(part.started, std::max(step_started_, part.added));
   }
-  done.steps = job.steps.Before(now);
-  const absl::Time computed = std::min(job.computed, now);
-  const absl::Time started = std::min(job.started, computed);
-  done.queued = started - job.added;
-  done.copied = std::min(job.copied, computed - started);
+  done.steps = part.steps.Before(now);
+  const absl::Time computed = std::min(part.computed, now);
+  const absl::Time started = std::min(part.started, computed);
+  done.queued = started - part.added;
+  done.copied = std::min(part.copied, computed - started);
   done.compute = computed - started - done.copied;
   done.handoff = now - computed;
   ++totals_.done;
@@ -464,25 +475,23 @@ void PrefillEngine::Done(PrefillDone done, absl::Time now) {
   totals_.disk_tokens += counters.from_disk;
   totals_.shared_tokens += counters.shared;
   totals_.computed_tokens += counters.computed;
-  done.bytes_pushed += job.ahead.bytes;
-  if (job.failure.ok()) scheduler_.Lease(done.request_id, job.lease, job.lease_holder, now);
-  overlapping_jobs_ -= Overlaps(TaskOf(done.request_id));
+  done.bytes_pushed += part.ahead.bytes;
+  if (part.failure.ok()) scheduler_.Lease(done.request_id, part.lease, part.lease_holder, now);
+  yielding_ -= prompt->Yields();
   scheduler_.Remove(done.request_id);
-  jobs_.erase(found);
   actions_.push_back(std::move(done));
 }
 
 void PrefillEngine::Failed(RequestFailed failed) {
   ++totals_.failed;
-  overlapping_jobs_ -= Overlaps(TaskOf(failed.request_id));
+  yielding_ -= scheduler_.prompt(failed.request_id).Yields();
   scheduler_.Remove(failed.request_id);
-  jobs_.erase(failed.request_id);
   actions_.push_back(std::move(failed));
 }
 
 PrefillLoad PrefillEngine::load() const {
   PrefillLoad load{.queue = scheduler_.load(),
-                   .requests = static_cast<int64_t>(jobs_.size()),
+                   .requests = std::ssize(scheduler_.prompts()),
                    .blocks = pool_.counts(),
                    .leased_blocks = scheduler_.leases().blocks(),
                    .staged = scheduler_.staging().counts(),
@@ -495,11 +504,11 @@ PrefillLoad PrefillEngine::load() const {
 void PrefillEngine::CheckInvariants() const {
   scheduler_.CheckInvariants();
   sender_.CheckInvariants();
-  const auto overlapping =
-      std::ranges::count_if(jobs_, [this](const auto& entry) { return Overlaps(TaskOf(entry.first)); });
-  BATON_CHECK(overlapping == overlapping_jobs_, "jobs that only overlap are miscounted");
+  const auto yielding =
+      std::ranges::count_if(scheduler_.prompts(), [](const auto& entry) { return entry.second->Yields(); });
+  BATON_CHECK(yielding == yielding_, "prompts that yield are miscounted");
   const bool ahead = std::ranges::any_of(ahead_, [](const auto& entry) { return !entry.second.sources.empty(); });
-  if (jobs_.empty() && !scheduler_.step_running() && !ahead) {
+  if (scheduler_.prompts().empty() && !scheduler_.step_running() && !ahead) {
     BATON_CHECK(pool_.counts().referenced == scheduler_.leases().blocks(), "blocks are held for nobody");
   }
 }

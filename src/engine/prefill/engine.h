@@ -13,20 +13,18 @@
 #include <variant>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "engine/handoff/sender.h"
+#include "engine/prefill/prompt.h"
 #include "engine/prefill/scheduler.h"
 #include "engine/prefill/step_cost.h"
-#include "engine/prefill/steps.h"
 #include "kv/block_pool.h"
 #include "kv/radix_tree.h"
 #include "model/batch.h"
 #include "request/answers.h"
 #include "request/jobs.h"
-#include "request/priority.h"
 
 namespace baton {
 
@@ -130,59 +128,34 @@ class PrefillEngine {
                      scheduler_.staging().NextTick()});
   }
 
-  bool idle() const { return jobs_.empty() && !scheduler_.step_running() && sender_.idle(); }
+  bool idle() const { return scheduler_.prompts().empty() && !scheduler_.step_running() && sender_.idle(); }
   PrefillLoad load() const;
   void CheckInvariants() const;
 
  private:
-  // Of an open job: its blocks go to a decode worker before it is known to be the right one, some at a time.
-  struct Ahead {
-    WorkerAddress to{};  // empty: none go
-    int64_t sent = 0;    // blocks that are there, or on their way
-    int64_t bytes = 0;   // pushed
-    uint64_t part = 0;   // the hand-off that is under way; 0: none
-    bool waits = false;  // for others of which as many as may are under way
-    absl::Time again{};  // not before
-  };
-  // A hand-off of an open job's first blocks, which outlives the job.
+  // A hand-off of a streaming prompt's first blocks. It may outlive the prompt.
   struct AheadPart {
     RequestId request;
     WorkerAddress to;
     int64_t blocks = 0;
     BlockKey last{};
-    std::vector<BlockRef> sources{};  // from the time on when there is room for them
+    std::vector<BlockRef> sources{};  // empty until the decode worker has room for them
   };
-  struct Job {
-    bool prefill_only = false;  // also while it streams: until the prompt is complete, no hand-off is its own
-    KvLease lease{};
-    LeaseHolder lease_holder{};
-    absl::Time added;
-    absl::Time started = absl::InfiniteFuture();   // of the first step that took it up
-    absl::Time computed = absl::InfiniteFuture();  // its last token
-    absl::Duration copied{};                       // staged KV, in steps that took it up
-    absl::Status failure;                          // certain already; the result waits for pushes in flight
-    PrefillSteps steps{};
-    Ahead ahead{};
-  };
-
-  // Open, or in the background: it holds up nobody, and has no part in the limit of those that clients wait for.
-  static bool Overlaps(const PrefillTask& task) { return task.open || IsBackground(task.spec.priority); }
-  // REQUIRES: there is a job of this id.
-  const PrefillTask& TaskOf(const RequestId& id) const { return scheduler_.prompt(id).task; }
-  std::vector<BlockKey> NextKeys(const PrefillTask& task, std::span<const TokenId> tokens, int64_t kv_tokens) const;
+  std::vector<BlockKey> NextKeys(const PrefillPrompt& prompt, std::span<const TokenId> tokens, int64_t kv_tokens) const;
   absl::Status CheckTokens(std::span<const TokenId> tokens, int64_t before, int64_t least) const;
   absl::Status Validate(const PrefillJob& job) const;
   void AddOpen(PrefillJob job, absl::Time now);
-  void AddEmpty(PrefillTask task);
+  void AddEmpty(PrefillPrompt prompt);
   void Restart(const RequestId& id);
   absl::Status Extend(const PrefillAppend& append);
   void Close(const PrefillAppend& append, absl::Time now);
-  void SendAhead(const RequestId& id, Job& job, absl::Time now);
+  void SendAhead(PrefillPrompt& prompt, absl::Time now);
   void AheadReserved(uint64_t part, absl::Time now);
   void AheadEnded(uint64_t part, int64_t bytes, const absl::Status& status, absl::Time again, absl::Time now);
   void NoteStep(absl::Time now, const RequestId* only = nullptr);
   void OnProgress(absl::Time step_started, absl::Time now);
-  void PushReady(const PrefillScheduler::Progress& progress, int64_t layers, absl::Time now);
+  void PushReady(const PrefillPrompt& prompt, const PrefillScheduler::Progress& progress, int64_t layers,
+                 absl::Time now);
   void NoteComplete(const RequestId& id, absl::Time now);
   void HandleSender(absl::Time now);
   void Handle(HandoffReserved reserved, absl::Time now);
@@ -198,11 +171,10 @@ class PrefillEngine {
   PrefillEngineOptions options_;
   BlockPool pool_;
   RadixTree tree_;
-  StepCost step_cost_;  // before the scheduler, whose limits it sets
-  PrefillScheduler scheduler_;
+  StepCost step_cost_;          // before the scheduler, whose limits it sets
+  PrefillScheduler scheduler_;  // owns the requests
   HandoffSender sender_;
-  absl::flat_hash_map<RequestId, Job> jobs_;
-  int64_t overlapping_jobs_ = 0;
+  int64_t yielding_ = 0;                 // requests of which Yields() is true
   std::map<uint64_t, AheadPart> ahead_;  // under way
   uint64_t parts_made_ = 0;
   std::deque<RequestId> ahead_waits_;

@@ -11,11 +11,11 @@ constexpr uint64_t kOldestFirstEvery = 8;  // steps
 
 }  // namespace
 
-bool PromptQueue::RunsBefore::operator()(const ScheduledPrompt* a, const ScheduledPrompt* b) const {
+bool PromptQueue::RunsBefore::operator()(const PrefillPrompt* a, const PrefillPrompt* b) const {
   // A low-priority job has one place whether it streams or not: all of them yield.
-  const auto key = [](const ScheduledPrompt* prompt) {
-    const bool streams = prompt->task.open && !prompt->IsInBackground();
-    return std::make_tuple(-int64_t{prompt->task.spec.priority}, streams, prompt->task.queue_order, prompt->arrival);
+  const auto key = [](const PrefillPrompt* prompt) {
+    const bool streams = prompt->open && !prompt->IsInBackground();
+    return std::make_tuple(-int64_t{prompt->spec.priority}, streams, prompt->queue_order, prompt->arrival);
   };
   return key(a) < key(b);
 }
@@ -23,17 +23,17 @@ bool PromptQueue::RunsBefore::operator()(const ScheduledPrompt* a, const Schedul
 // A streaming prompt does not wait: the room that it does not use is no right of its tenant that could add up.
 PromptQueue::Order PromptQueue::OrderStep() {
   ++plans_;
-  absl::btree_map<std::string, std::vector<ScheduledPrompt*>> lines;
-  std::vector<ScheduledPrompt*> background;
-  for (ScheduledPrompt* prompt : prompts_) {
-    (prompt->IsInBackground() ? background : lines[prompt->task.spec.tenant]).push_back(prompt);
+  absl::btree_map<std::string, std::vector<PrefillPrompt*>> lines;
+  std::vector<PrefillPrompt*> background;
+  for (PrefillPrompt* prompt : prompts_) {
+    (prompt->IsInBackground() ? background : lines[prompt->spec.tenant]).push_back(prompt);
   }
   std::vector<TenantTurns::Candidate> candidates;
   for (const auto& [tenant, line] : lines) {
-    const auto arrival = [](const ScheduledPrompt* prompt) { return prompt->arrival; };
+    const auto arrival = [](const PrefillPrompt* prompt) { return prompt->arrival; };
     candidates.push_back({.tenant = tenant,
                           .since = std::ranges::min(line, {}, arrival)->arrival,
-                          .waits = !std::ranges::all_of(line, [](const ScheduledPrompt* p) { return p->task.open; })});
+                          .waits = !std::ranges::all_of(line, [](const PrefillPrompt* p) { return p->open; })});
   }
   Order order;
   for (const auto& candidate : turns_.Order(std::move(candidates))) {
@@ -47,11 +47,11 @@ PromptQueue::Order PromptQueue::OrderStep() {
   return order;
 }
 
-void PromptQueue::AddLine(const std::string& tenant, std::vector<ScheduledPrompt*> line, Order& order) {
+void PromptQueue::AddLine(const std::string& tenant, std::vector<PrefillPrompt*> line, Order& order) {
   if (plans_ % kOldestFirstEvery == 0) oldest_first_.insert(tenant);
   if (oldest_first_.contains(tenant)) {
     const auto oldest = std::ranges::min_element(
-        line, {}, [](const ScheduledPrompt* prompt) { return std::make_tuple(prompt->task.open, prompt->arrival); });
+        line, {}, [](const PrefillPrompt* prompt) { return std::make_tuple(prompt->open, prompt->arrival); });
     std::rotate(line.begin(), oldest, oldest + 1);
   }
   order.firsts.push_back(line.front());
@@ -60,15 +60,15 @@ void PromptQueue::AddLine(const std::string& tenant, std::vector<ScheduledPrompt
 
 void PromptQueue::Charge(const Order& order, const absl::btree_map<std::string, int64_t>& spent) {
   turns_.Charge(spent);
-  for (const ScheduledPrompt* first : order.firsts) {
-    if (first->plan != plans_ && !first->task.open) continue;  // it waits for room, and begins the next turn, too
-    oldest_first_.erase(first->IsInBackground() ? "" : first->task.spec.tenant);
+  for (const PrefillPrompt* first : order.firsts) {
+    if (first->plan != plans_ && !first->open) continue;  // it waits for room, and begins the next turn, too
+    oldest_first_.erase(first->IsInBackground() ? "" : first->spec.tenant);
   }
 }
 
-bool PromptQueue::GivesWayBefore(const ScheduledPrompt& a, const ScheduledPrompt& b) const {
-  const auto tenants_urgency = [this](const ScheduledPrompt& prompt) {
-    return std::make_tuple(prompt.IsInBackground(), turns_.TimeOf(prompt.task.spec.tenant));
+bool PromptQueue::GivesWayBefore(const PrefillPrompt& a, const PrefillPrompt& b) const {
+  const auto tenants_urgency = [this](const PrefillPrompt& prompt) {
+    return std::make_tuple(prompt.IsInBackground(), turns_.TimeOf(prompt.spec.tenant));
   };
   const auto of_a = tenants_urgency(a), of_b = tenants_urgency(b);
   return of_a != of_b ? of_a > of_b : RunsBefore()(&b, &a);

@@ -21,14 +21,14 @@ namespace baton {
 // Not thread-safe. Prompts must outlive their time in the queue; what orders them changes only while they are outside.
 class PromptQueue {
  public:
-  void Insert(ScheduledPrompt* prompt) { prompts_.insert(prompt); }
-  bool Erase(ScheduledPrompt* prompt) { return prompts_.erase(prompt) > 0; }
-  bool contains(const ScheduledPrompt* prompt) const { return prompts_.contains(const_cast<ScheduledPrompt*>(prompt)); }
+  void Insert(PrefillPrompt* prompt) { prompts_.insert(prompt); }
+  bool Erase(PrefillPrompt* prompt) { return prompts_.erase(prompt) > 0; }
+  bool contains(const PrefillPrompt* prompt) const { return prompts_.contains(const_cast<PrefillPrompt*>(prompt)); }
   bool empty() const { return prompts_.empty(); }
 
   struct Order {
-    std::vector<ScheduledPrompt*> prompts;
-    std::vector<ScheduledPrompt*> firsts;  // of each tenant
+    std::vector<PrefillPrompt*> prompts;
+    std::vector<PrefillPrompt*> firsts;  // of each tenant
   };
   // For a step, which gets the number plan().
   Order OrderStep();
@@ -38,18 +38,18 @@ class PromptQueue {
   void Charge(const Order& order, const absl::btree_map<std::string, int64_t>& spent);
   // Whether `a` loses its blocks before `b`: low-priority jobs first, then prompts of the tenant that has received
   // most, then those that run last.
-  bool GivesWayBefore(const ScheduledPrompt& a, const ScheduledPrompt& b) const;
+  bool GivesWayBefore(const PrefillPrompt& a, const PrefillPrompt& b) const;
 
   auto begin() const { return prompts_.begin(); }
   auto end() const { return prompts_.end(); }
 
  private:
   struct RunsBefore {
-    bool operator()(const ScheduledPrompt* a, const ScheduledPrompt* b) const;
+    bool operator()(const PrefillPrompt* a, const PrefillPrompt* b) const;
   };
-  void AddLine(const std::string& tenant, std::vector<ScheduledPrompt*> line, Order& order);
+  void AddLine(const std::string& tenant, std::vector<PrefillPrompt*> line, Order& order);
 
-  std::set<ScheduledPrompt*, RunsBefore> prompts_;
+  std::set<PrefillPrompt*, RunsBefore> prompts_;
   TenantTurns turns_;
   absl::flat_hash_set<std::string> oldest_first_;  // tenants whose next turn their oldest prompt begins
   uint64_t plans_ = 0;

@@ -26,47 +26,51 @@ PrefillScheduler::~PrefillScheduler() {
   if (step_running()) FinishStep(false);
 }
 
-const ScheduledPrompt& PrefillScheduler::prompt(const RequestId& id) const {
+PrefillPrompt* PrefillScheduler::Find(const RequestId& id) const {
   const auto found = prompts_.find(id);
-  BATON_CHECK(found != prompts_.end(), "no such request");
-  return *found->second;
+  return found == prompts_.end() ? nullptr : found->second.get();
 }
 
-absl::Status PrefillScheduler::Add(PrefillTask task) {
-  BATON_CHECK(!prompts_.contains(task.request_id), "added twice");
-  const int64_t tokens = task.kv_tokens;
-  BATON_CHECK(tokens <= std::ssize(task.spec.tokens), "KV for tokens that are not there");
-  BATON_CHECK(static_cast<int64_t>(task.keys.size()) == tokens / kBlockTokens, "one key for each full block");
-  BATON_CHECK(!task.open || tokens % kBlockTokens == 0, "an open prompt has whole blocks");
+PrefillPrompt& PrefillScheduler::Get(const RequestId& id) const {
+  PrefillPrompt* const prompt = Find(id);
+  BATON_CHECK(prompt != nullptr, "no such request");
+  return *prompt;
+}
+
+absl::Status PrefillScheduler::Add(PrefillPrompt prompt) {
+  BATON_CHECK(!prompts_.contains(prompt.id), "added twice");
+  const int64_t tokens = prompt.kv_tokens;
+  BATON_CHECK(tokens <= std::ssize(prompt.spec.tokens), "KV for tokens that are not there");
+  BATON_CHECK(static_cast<int64_t>(prompt.keys.size()) == tokens / kBlockTokens, "one key for each full block");
+  BATON_CHECK(!prompt.open || tokens % kBlockTokens == 0, "an open prompt has whole blocks");
   RETURN_IF_ERROR(admission_.CheckFits(tokens));
-  auto request = std::make_unique<ScheduledPrompt>();
+  auto request = std::make_unique<PrefillPrompt>(std::move(prompt));
   request->arrival = ++arrivals_;
   request->wanted = tokens;
-  request->progress_reported = !task.open;
-  request->task = std::move(task);
+  request->progress_reported = !request->open;
   request->ready_at_add = staging_.Expect(*request, 0);
   if (tokens > 0) queue_.Insert(request.get());
   Protect(*request);
-  prompts_[request->task.request_id] = std::move(request);
+  prompts_[request->id] = std::move(request);
   return absl::OkStatus();
 }
 
 absl::Status PrefillScheduler::Extend(const RequestId& id, TokenBuffer tokens, int64_t kv_tokens,
                                       std::span<const BlockKey> keys, bool last) {
-  ScheduledPrompt& request = Get(id);
-  BATON_CHECK(request.task.open && !request.stopped, "extended after its end");
+  PrefillPrompt& request = Get(id);
+  BATON_CHECK(request.open && !request.stopped, "extended after its end");
   RETURN_IF_ERROR(admission_.CheckFits(kv_tokens));
   queue_.Erase(&request);
-  if (step_running()) outgrown_.push_back(std::move(request.task.spec.tokens));
-  request.task.spec.tokens = std::move(tokens);
-  request.task.kv_tokens = kv_tokens;
-  request.task.keys.insert(request.task.keys.end(), keys.begin(), keys.end());
-  BATON_CHECK(std::ssize(request.task.keys) == kv_tokens / kBlockTokens, "one key for each full block");
+  if (step_running()) outgrown_.push_back(std::move(request.spec.tokens));
+  request.spec.tokens = std::move(tokens);
+  request.kv_tokens = kv_tokens;
+  request.keys.insert(request.keys.end(), keys.begin(), keys.end());
+  BATON_CHECK(std::ssize(request.keys) == kv_tokens / kBlockTokens, "one key for each full block");
   BATON_CHECK(last || kv_tokens % kBlockTokens == 0, "an open prompt has whole blocks");
   if (request.ready_at_add == request.wanted) request.ready_at_add = staging_.Expect(request, request.wanted);
   request.wanted = kv_tokens;
   request.looked_again = false;
-  request.task.open = !last;
+  request.open = !last;
   request.admitted = false;  // it needs more room
   request.extended = true;
   if (request.planned < request.wanted) queue_.Insert(&request);
@@ -76,22 +80,22 @@ absl::Status PrefillScheduler::Extend(const RequestId& id, TokenBuffer tokens, i
 }
 
 void PrefillScheduler::SetQueueOrder(const RequestId& id, absl::Time queue_order) {
-  ScheduledPrompt& request = Get(id);
+  PrefillPrompt& request = Get(id);
   const bool waits = queue_.Erase(&request);
-  request.task.queue_order = queue_order;
+  request.queue_order = queue_order;
   if (waits) queue_.Insert(&request);
   if (request.protection) Protect(request);
 }
 
 // What a prompt that was open has, now that nothing can take it away any more.
-void PrefillScheduler::ReportAll(ScheduledPrompt& request) {
-  if (request.progress_reported || request.task.open) return;
+void PrefillScheduler::ReportAll(PrefillPrompt& request) {
+  if (request.progress_reported || request.open) return;
   request.progress_reported = true;
-  if (request.done > 0) progress_.push_back({request.task.request_id, 0, request.done});
+  if (request.done > 0) progress_.push_back({request.id, 0, request.done});
 }
 
 void PrefillScheduler::Limit(const RequestId& id, int64_t tokens) {
-  ScheduledPrompt& request = Get(id);
+  PrefillPrompt& request = Get(id);
   if (tokens >= request.wanted) return;
   BATON_CHECK(tokens >= 0 && tokens % kBlockTokens == 0, "limited to whole blocks");
   request.wanted = tokens;
@@ -103,7 +107,7 @@ void PrefillScheduler::Limit(const RequestId& id, int64_t tokens) {
 }
 
 void PrefillScheduler::Stop(const RequestId& id) {
-  ScheduledPrompt& request = Get(id);
+  PrefillPrompt& request = Get(id);
   request.stopped = true;
   staging_.Release(request);
   staging_.Unprotect(request);
@@ -118,7 +122,7 @@ void PrefillScheduler::Remove(const RequestId& id) {
 
 // Its full blocks stay in the cache as long as nobody needs the room. What was told of one in the background, of which
 // nothing moves, is told again.
-void PrefillScheduler::GiveBack(ScheduledPrompt& request) {
+void PrefillScheduler::GiveBack(PrefillPrompt& request) {
   request.progress_reported = false;
   request.table.Truncate(0);
   request.planned = request.done = request.own_begin = request.slice_begin = 0;
@@ -131,7 +135,7 @@ void PrefillScheduler::GiveBack(ScheduledPrompt& request) {
 }
 
 // Of a prompt that waits to begin.
-void PrefillScheduler::Protect(ScheduledPrompt& prompt) {
+void PrefillScheduler::Protect(PrefillPrompt& prompt) {
   if (queue_.contains(&prompt)) {
     staging_.Protect(prompt);
   } else {
@@ -146,11 +150,11 @@ const Batch& PrefillScheduler::PlanStep() {
   const int64_t share = streaming_.step_tokens();
   StepRoom room{.tokens = step_tokens_, .yielding_tokens = share, .reserved = admission_.Reserved()};
   PlanPrompts(
-      order.prompts, [this](const ScheduledPrompt& prompt) { return streaming_.IsWorthwhile(prompt); }, room);
+      order.prompts, [this](const PrefillPrompt& prompt) { return streaming_.IsWorthwhile(prompt); }, room);
   if (!step_running()) {
     // The worker would idle: what is left streams, or waits for blocks.
-    const auto takes_part = [streaming = streaming_.AreWorthAStep(queue_)](const ScheduledPrompt& prompt) {
-      return prompt.Yields() && (streaming || !prompt.task.open);
+    const auto takes_part = [streaming = streaming_.AreWorthAStep(queue_)](const PrefillPrompt& prompt) {
+      return prompt.Yields() && (streaming || !prompt.open);
     };
     PlanPrompts(order.prompts, takes_part, room);
   }
@@ -159,34 +163,34 @@ const Batch& PrefillScheduler::PlanStep() {
   return batch_;
 }
 
-void PrefillScheduler::PlanPrompts(const std::vector<ScheduledPrompt*>& order,
-                                   absl::FunctionRef<bool(const ScheduledPrompt&)> takes_part, StepRoom& room) {
+void PrefillScheduler::PlanPrompts(const std::vector<PrefillPrompt*>& order,
+                                   absl::FunctionRef<bool(const PrefillPrompt&)> takes_part, StepRoom& room) {
   bool admitting = true;
-  for (ScheduledPrompt* prompt : order) {
+  for (PrefillPrompt* prompt : order) {
     if (room.tokens < kBlockTokens) break;
-    const bool open = prompt->task.open, yields = prompt->Yields();
+    const bool open = prompt->open, yields = prompt->Yields();
     if (!takes_part(*prompt) || !queue_.contains(prompt) || (yields && room.yielding_tokens < kBlockTokens)) continue;
     if (!prompt->admitted) {
       if ((!admitting && !open) || staging_.WaitsForDisk(*prompt)) continue;
-      if (!admission_.Admit(*prompt, room.reserved, [this](ScheduledPrompt& victim) { GiveBack(victim); })) {
+      if (!admission_.Admit(*prompt, room.reserved, [this](PrefillPrompt& victim) { GiveBack(victim); })) {
         admitting = admitting && open;  // no prompt overtakes one that waits for blocks, unless that streams
         continue;
       }
       ReportAll(*prompt);
-      if (!yields) room.spent[prompt->task.spec.tenant] += kBlockTokens;
+      if (!yields) room.spent[prompt->spec.tenant] += kBlockTokens;
     }
     // Promised blocks that are taken up stay reserved until the step has succeeded.
     const int64_t available = tree_.Available();
     const int64_t computes = Advance(*prompt, yields ? std::min(room.tokens, room.yielding_tokens) : room.tokens);
     room.tokens -= computes;
-    if (computes > 0 && !prompt->IsInBackground()) room.spent[prompt->task.spec.tenant] += computes;
+    if (computes > 0 && !prompt->IsInBackground()) room.spent[prompt->spec.tenant] += computes;
     if (yields) room.yielding_tokens -= computes;
     room.reserved -= available - tree_.Available();
   }
 }
 
 // Returns the number of tokens that the step computes for the request.
-int64_t PrefillScheduler::Advance(ScheduledPrompt& request, int64_t budget) {
+int64_t PrefillScheduler::Advance(PrefillPrompt& request, int64_t budget) {
   const int64_t begin = request.done;
   request.plan = queue_.plan();
   TakeUp(request, RadixTree::State::kReady);
@@ -203,8 +207,8 @@ int64_t PrefillScheduler::Advance(ScheduledPrompt& request, int64_t budget) {
   return request.planned - request.slice_begin;
 }
 
-void PrefillScheduler::TakeUp(ScheduledPrompt& request, RadixTree::State state) {
-  const std::vector<BlockKey>& keys = request.task.keys;
+void PrefillScheduler::TakeUp(PrefillPrompt& request, RadixTree::State state) {
+  const std::vector<BlockKey>& keys = request.keys;
   while (request.planned < request.wanted && request.table.size() < keys.size()) {
     const BlockKey& key = keys[request.table.size()];
     if (tree_.Find(key) != state) break;
@@ -215,14 +219,14 @@ void PrefillScheduler::TakeUp(ScheduledPrompt& request, RadixTree::State state) 
   }
 }
 
-void PrefillScheduler::PlanSlice(ScheduledPrompt& request, int64_t budget) {
+void PrefillScheduler::PlanSlice(PrefillPrompt& request, int64_t budget) {
   request.slice_begin = request.planned;
   const int64_t left = request.wanted - request.planned;
   const int64_t take = left <= budget ? left : budget - budget % kBlockTokens;
   if (take <= 0) return;
   const auto begin = static_cast<size_t>(request.planned);
   request.planned += take;
-  const std::span<const BlockKey> keys(request.task.keys);
+  const std::span<const BlockKey> keys(request.keys);
   while (static_cast<int64_t>(request.table.size()) < BlocksFor(request.planned)) {
     BlockRef block = staging_.Allocate();
     const size_t index = request.table.size();
@@ -231,7 +235,7 @@ void PrefillScheduler::PlanSlice(ScheduledPrompt& request, int64_t budget) {
   }
   request.counters.computed += static_cast<int32_t>(take);
   batch_.slices.push_back({
-      .tokens = std::span<const TokenId>(request.task.spec.tokens).subspan(begin, static_cast<size_t>(take)),
+      .tokens = std::span<const TokenId>(request.spec.tokens).subspan(begin, static_cast<size_t>(take)),
       .start = static_cast<int32_t>(begin),
       .blocks = request.table.ids(),
   });
@@ -239,32 +243,32 @@ void PrefillScheduler::PlanSlice(ScheduledPrompt& request, int64_t budget) {
 
 std::vector<PrefillScheduler::Progress> PrefillScheduler::LastSlices() const {
   std::vector<Progress> slices;
-  for (const ScheduledPrompt* request : step_) {
+  for (const PrefillPrompt* request : step_) {
     const bool has_slice = request->slice_begin < request->planned;
     if (request->stopped || !request->progress_reported || !has_slice || request->planned < request->wanted) continue;
-    slices.push_back({request->task.request_id, request->slice_begin, request->planned});
+    slices.push_back({request->id, request->slice_begin, request->planned});
   }
   return slices;
 }
 
 void PrefillScheduler::ForEachInStep(absl::FunctionRef<void(const RequestId& id, int64_t tokens)> visit) const {
-  for (const ScheduledPrompt* request : step_) visit(request->task.request_id, request->planned - request->slice_begin);
+  for (const PrefillPrompt* request : step_) visit(request->id, request->planned - request->slice_begin);
 }
 
 std::vector<RequestId> PrefillScheduler::FinishStep(bool ok) {
   BATON_CHECK(step_running(), "no step is running");
   std::vector<RequestId> failed;
   if (ok) {
-    for (ScheduledPrompt* request : step_) KeepPromises(*request);
+    for (PrefillPrompt* request : step_) KeepPromises(*request);
   } else {
     for (auto it = step_.rbegin(); it != step_.rend(); ++it) {
-      ScheduledPrompt& request = **it;
+      PrefillPrompt& request = **it;
       const bool has_slice = request.slice_begin < request.planned;
       RollBack(request);
       if (request.stopped) continue;
       if (has_slice) {
         request.stopped = true;
-        failed.push_back(request.task.request_id);
+        failed.push_back(request.id);
       } else if (request.planned < request.wanted) {
         queue_.Insert(&request);
       }
@@ -277,7 +281,7 @@ std::vector<RequestId> PrefillScheduler::FinishStep(bool ok) {
 void PrefillScheduler::ForgetStep(bool ok) {
   yielding_tokens_ = 0;
   staging_.staging().EndStep(ok);
-  for (ScheduledPrompt* request : step_) {
+  for (PrefillPrompt* request : step_) {
     if (!request->stopped) continue;
     queue_.Erase(request);
     staging_.Unprotect(*request);
@@ -289,8 +293,8 @@ void PrefillScheduler::ForgetStep(bool ok) {
   leases_.Grant(admission_.Unpromised());
 }
 
-void PrefillScheduler::KeepPromises(ScheduledPrompt& request) {
-  const std::vector<BlockKey>& keys = request.task.keys;
+void PrefillScheduler::KeepPromises(PrefillPrompt& request) {
+  const std::vector<BlockKey>& keys = request.keys;
   const auto end = std::min(keys.size(), request.table.size());
   for (auto i = static_cast<size_t>(request.own_begin / kBlockTokens); i < end; ++i) tree_.MakeReady(keys[i]);
   request.own_begin = request.slice_begin = request.planned;
@@ -299,8 +303,8 @@ void PrefillScheduler::KeepPromises(ScheduledPrompt& request) {
 }
 
 // To where the request was before the step. REQUIRES: those that share its promises were rolled back before.
-void PrefillScheduler::RollBack(ScheduledPrompt& request) {
-  const std::vector<BlockKey>& keys = request.task.keys;
+void PrefillScheduler::RollBack(PrefillPrompt& request) {
+  const std::vector<BlockKey>& keys = request.keys;
   if (request.own_begin < request.planned) {
     const auto first = static_cast<size_t>(request.own_begin / kBlockTokens);
     while (request.table.size() > first) {
@@ -313,17 +317,17 @@ void PrefillScheduler::RollBack(ScheduledPrompt& request) {
   request.counters = request.counters_before;
 }
 
-void PrefillScheduler::SetDone(ScheduledPrompt& request, int64_t done) {
+void PrefillScheduler::SetDone(PrefillPrompt& request, int64_t done) {
   if (done > request.done && !request.stopped && request.progress_reported) {
-    progress_.push_back({request.task.request_id, request.done, done});
+    progress_.push_back({request.id, request.done, done});
   }
-  if (done > request.done && !request.stopped && request.task.open) grown_.push_back(request.task.request_id);
+  if (done > request.done && !request.stopped && request.open) grown_.push_back(request.id);
   request.done = done;
   if (!request.stopped && done >= request.wanted) ReportAll(request);
 }
 
 void PrefillScheduler::Lease(const RequestId& id, const KvLease& lease, LeaseHolder holder, absl::Time now) {
-  const std::span<const BlockKey> keys(Get(id).task.keys);
+  const std::span<const BlockKey> keys(Get(id).keys);
   const auto path = keys.first(std::min(keys.size(), static_cast<size_t>(lease.tokens / kBlockTokens)));
   if (lease.yields) return session_leases_.Add(path, now + lease.duration);
   leases_.Ask(holder, path, now + lease.duration);
@@ -331,13 +335,13 @@ void PrefillScheduler::Lease(const RequestId& id, const KvLease& lease, LeaseHol
 }
 
 bool PrefillScheduler::IsComplete(const RequestId& id) const {
-  const auto found = prompts_.find(id);
-  return found != prompts_.end() && found->second->done >= found->second->wanted && !found->second->task.open;
+  const PrefillPrompt* const prompt = Find(id);
+  return prompt != nullptr && prompt->done >= prompt->wanted && !prompt->open;
 }
 
 PrefillScheduler::Load PrefillScheduler::load() const {
   Load load;
-  for (const ScheduledPrompt* request : queue_) {
+  for (const PrefillPrompt* request : queue_) {
     ++(request->admitted ? load.running : load.waiting);
     if (request->IsInBackground()) continue;  // a new prompt does not wait for low-priority jobs
     load.queued_tokens += std::max<int64_t>(0, request->wanted - std::max(request->planned, request->ready_at_add));
@@ -350,7 +354,7 @@ void PrefillScheduler::CheckInvariants() const {
   leases_.CheckInvariants();
   if (!step_running()) staging().CheckInvariants();
   for (const auto& [id, request] : prompts_) {
-    BATON_CHECK(id == request->task.request_id, "a request under another's id");
+    BATON_CHECK(id == request->id, "a request under another's id");
     BATON_CHECK(request->done <= request->planned, "more done than planned");
     BATON_CHECK(step_running() || request->done == request->planned, "something is planned and no step is running");
     BATON_CHECK(static_cast<int64_t>(request->table.size()) == BlocksFor(request->planned), "a table of wrong size");

@@ -59,8 +59,9 @@ class PrefillScheduler {
   PrefillScheduler(BlockPool& pool, RadixTree& tree, int64_t step_tokens, OpenPromptLimits open, KeptPrompts kept = {});
   ~PrefillScheduler();
 
-  // INVALID_ARGUMENT, with needed and total blocks, if the prompt can never fit. REQUIRES: the id is new.
-  absl::Status Add(PrefillTask task);
+  // INVALID_ARGUMENT, with needed and total blocks, if the prompt can never fit. REQUIRES: the id
+  // is new, and the scheduler's fields are unset.
+  absl::Status Add(PrefillPrompt prompt);
   // Appends to a streaming prompt. `tokens` are those that it has and the new ones; it gets KV for [0, kv_tokens) now,
   // and `keys` are those of the full blocks that this completes. `last`: the prompt is complete. INVALID_ARGUMENT as
   // from Add, with nothing changed. REQUIRES: known, open, neither stopped nor removed.
@@ -73,7 +74,8 @@ class PrefillScheduler {
   void Limit(const RequestId& id, int64_t tokens);
   // Nothing more of it is planned; its blocks stay. What a running step writes for it is still written.
   void Stop(const RequestId& id);
-  // Forgets the request and gives its blocks back, after the running step where that uses them.
+  // Forgets the prompt and gives its blocks back. If the running step uses its blocks, the
+  // scheduler keeps the prompt, outside prompts(), until that step is over. REQUIRES: known.
   void Remove(const RequestId& id);
 
   // Positions [begin, end) of a request have got KV. `begin` is a multiple of 16.
@@ -114,11 +116,14 @@ class PrefillScheduler {
   // Open prompts that have got KV since the last call: for [0, ready_tokens), now, though they may give it back.
   std::vector<RequestId> TakeGrown() { return std::exchange(grown_, {}); }
 
-  // The request has KV for all it wants. Unknown and removed requests are not complete.
-  // Nor is an open one.
+  // The prompt has closed and has KV for all that it wants. False if it is unknown or removed.
   bool IsComplete(const RequestId& id) const;
+  // All prompts that are not removed. A pointer to one is valid until its Remove.
+  const PrefillPrompts& prompts() const { return prompts_; }
+  // Null: unknown or removed. The caller may change `engine` alone.
+  PrefillPrompt* Find(const RequestId& id) const;
   // REQUIRES: known, and not removed.
-  const ScheduledPrompt& prompt(const RequestId& id) const;
+  const PrefillPrompt& prompt(const RequestId& id) const { return Get(id); }
 
   struct Load {
     int64_t waiting = 0;        // requests of which nothing is planned yet
@@ -137,19 +142,19 @@ class PrefillScheduler {
     absl::btree_map<std::string, int64_t> spent{};  // by tenant, for its turns
   };
 
-  ScheduledPrompt& Get(const RequestId& id) { return const_cast<ScheduledPrompt&>(prompt(id)); }
-  void PlanPrompts(const std::vector<ScheduledPrompt*>& order,
-                   absl::FunctionRef<bool(const ScheduledPrompt&)> takes_part, StepRoom& room);
-  void GiveBack(ScheduledPrompt& prompt);
-  void ReportAll(ScheduledPrompt& prompt);
-  void Protect(ScheduledPrompt& prompt);
-  int64_t Advance(ScheduledPrompt& prompt, int64_t budget);
-  void TakeUp(ScheduledPrompt& prompt, RadixTree::State state);
-  void PlanSlice(ScheduledPrompt& prompt, int64_t budget);
-  void KeepPromises(ScheduledPrompt& prompt);
-  void RollBack(ScheduledPrompt& prompt);
+  PrefillPrompt& Get(const RequestId& id) const;
+  void PlanPrompts(const std::vector<PrefillPrompt*>& order, absl::FunctionRef<bool(const PrefillPrompt&)> takes_part,
+                   StepRoom& room);
+  void GiveBack(PrefillPrompt& prompt);
+  void ReportAll(PrefillPrompt& prompt);
+  void Protect(PrefillPrompt& prompt);
+  int64_t Advance(PrefillPrompt& prompt, int64_t budget);
+  void TakeUp(PrefillPrompt& prompt, RadixTree::State state);
+  void PlanSlice(PrefillPrompt& prompt, int64_t budget);
+  void KeepPromises(PrefillPrompt& prompt);
+  void RollBack(PrefillPrompt& prompt);
   void ForgetStep(bool ok);
-  void SetDone(ScheduledPrompt& prompt, int64_t done);
+  void SetDone(PrefillPrompt& prompt, int64_t done);
 
   BlockPool& pool_;
   RadixTree& tree_;
@@ -158,15 +163,16 @@ class PrefillScheduler {
   SessionLeases session_leases_;
   StagingClient staging_;
   StreamingShare streaming_;
-  ScheduledPrompts prompts_;
-  PromptQueue queue_;  // of those neither stopped nor planned to the end
+  PrefillPrompts prompts_;  // owns them
+  PromptQueue queue_;       // of those neither stopped nor planned to the end
   PrefillAdmission admission_;
-  std::vector<std::unique_ptr<ScheduledPrompt>> removed_;  // while the running step uses their blocks
-  std::vector<TokenBuffer> outgrown_;                      // while the running step reads them
+  std::vector<std::unique_ptr<PrefillPrompt>> removed_;  // the running step uses their blocks
+  std::vector<TokenBuffer> outgrown_;                    // while the running step reads them
   uint64_t arrivals_ = 0;
   int64_t yielding_tokens_ = 0;
   Batch batch_;
-  std::vector<ScheduledPrompt*> step_;  // with planned > done, in the order of planning: a promise before its sharers
+  // With planned > done, in the order of planning: a promise comes before its sharers.
+  std::vector<PrefillPrompt*> step_;
   std::vector<Progress> progress_;
   std::vector<RequestId> grown_;
 };

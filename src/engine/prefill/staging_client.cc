@@ -10,8 +10,8 @@
 
 namespace baton {
 
-int64_t StagingClient::Expect(ScheduledPrompt& prompt, int64_t from) {
-  const std::span<const BlockKey> keys(prompt.task.keys);
+int64_t StagingClient::Expect(PrefillPrompt& prompt, int64_t from) {
+  const std::span<const BlockKey> keys(prompt.keys);
   const auto ready = static_cast<size_t>(tree_.ReadyPrefix(keys));
   if (prompt.IsInBackground()) return static_cast<int64_t>(ready) * kBlockTokens;  // it uses what it finds when it runs
   const auto first = std::min(ready, static_cast<size_t>(from / kBlockTokens));
@@ -22,15 +22,15 @@ int64_t StagingClient::Expect(ScheduledPrompt& prompt, int64_t from) {
   return static_cast<int64_t>(prompt.staged_end) * kBlockTokens;
 }
 
-void StagingClient::Release(ScheduledPrompt& prompt) {
-  const std::span<const BlockKey> keys(prompt.task.keys);
+void StagingClient::Release(PrefillPrompt& prompt) {
+  const std::span<const BlockKey> keys(prompt.keys);
   staging_.Release(keys.subspan(prompt.staged_begin, prompt.staged_end - prompt.staged_begin));
   prompt.staged_begin = prompt.staged_end;
 }
 
-bool StagingClient::WaitsForDisk(ScheduledPrompt& prompt) {
+bool StagingClient::WaitsForDisk(PrefillPrompt& prompt) {
   if (staging_.enabled() && !std::exchange(prompt.looked_again, true)) Expect(prompt, prompt.wanted);
-  const std::span<const BlockKey> keys(prompt.task.keys);
+  const std::span<const BlockKey> keys(prompt.keys);
   const size_t end = std::min(prompt.staged_end, static_cast<size_t>(prompt.wanted / kBlockTokens));
   for (size_t i = prompt.staged_begin; i < end; ++i) {
     if (staging_.IsComing(keys[i])) return true;
@@ -38,9 +38,9 @@ bool StagingClient::WaitsForDisk(ScheduledPrompt& prompt) {
   return false;
 }
 
-bool StagingClient::BringBack(ScheduledPrompt& prompt) {
+bool StagingClient::BringBack(PrefillPrompt& prompt) {
   prompt.own_begin = prompt.planned;
-  const std::span<const BlockKey> keys(prompt.task.keys);
+  const std::span<const BlockKey> keys(prompt.keys);
   while (prompt.planned + kBlockTokens <= prompt.wanted) {
     const size_t index = prompt.table.size();
     if (tree_.Find(keys[index]) != RadixTree::State::kAbsent || !staging_.IsHere(keys[index])) break;
@@ -63,16 +63,16 @@ BlockRef StagingClient::Allocate() {
   return *std::move(block);
 }
 
-void StagingClient::Protect(ScheduledPrompt& prompt) {
+void StagingClient::Protect(PrefillPrompt& prompt) {
   Unprotect(prompt);
-  if (prompt.task.open || prompt.task.spec.priority < 0) return;
-  const int64_t ready = tree_.ReadyPrefix(prompt.task.keys);
+  if (prompt.open || prompt.spec.priority < 0) return;
+  const int64_t ready = tree_.ReadyPrefix(prompt.keys);
   if (ready == 0) return;
-  prompt.protection = Protection::OfQueuedJob(prompt.task.spec.priority, prompt.task.queue_order, prompt.arrival);
-  tree_.Protect(prompt.task.keys[static_cast<size_t>(ready) - 1], *prompt.protection);
+  prompt.protection = Protection::OfQueuedJob(prompt.spec.priority, prompt.queue_order, prompt.arrival);
+  tree_.Protect(prompt.keys[static_cast<size_t>(ready) - 1], *prompt.protection);
 }
 
-void StagingClient::Unprotect(ScheduledPrompt& prompt) {
+void StagingClient::Unprotect(PrefillPrompt& prompt) {
   if (prompt.protection) tree_.Unprotect(*std::exchange(prompt.protection, std::nullopt));
 }
 

@@ -26,21 +26,21 @@ class StagingClient {
 
   // Holds what of the prompt is staged behind what the cache has. Returns how many of its tokens are in the cache or
   // staged. From token `from` on, what is in the cache was not counted as used for it yet.
-  int64_t Expect(ScheduledPrompt& prompt, int64_t from);
-  void Release(ScheduledPrompt& prompt);
+  int64_t Expect(PrefillPrompt& prompt, int64_t from);
+  void Release(PrefillPrompt& prompt);
   // Whether it has to wait for reads. Looks once more before the prompt begins, since some of its prefix may have been
   // evicted meanwhile.
-  bool WaitsForDisk(ScheduledPrompt& prompt);
+  bool WaitsForDisk(PrefillPrompt& prompt);
   // Makes what is staged behind what the cache has a part of the step. False: the rest of it is for a later step, so
   // that the others of this one do not wait longer for copies than for what it computes.
-  bool BringBack(ScheduledPrompt& prompt);
+  bool BringBack(PrefillPrompt& prompt);
   // A block of the pool; what is evicted for it is staged. REQUIRES: there is one.
   BlockRef Allocate();
 
   // Protects what the cache has of a prompt that waits to begin; not of one that streams, and waits for tokens, or of
   // negative priority, and waits for all others. Anew, where the prompt's order has changed.
-  void Protect(ScheduledPrompt& prompt);
-  void Unprotect(ScheduledPrompt& prompt);
+  void Protect(PrefillPrompt& prompt);
+  void Unprotect(PrefillPrompt& prompt);
 
   KvStaging& staging() { return staging_; }
   const KvStaging& staging() const { return staging_; }

@@ -11,8 +11,8 @@ void StreamingShare::Limit(OpenPromptLimits limits) {
 
 bool StreamingShare::AreWorthAStep(const PromptQueue& queue) const {
   int64_t tokens = 0;
-  for (const ScheduledPrompt* prompt : queue) {
-    if (prompt->task.open) tokens += prompt->wanted - prompt->planned;
+  for (const PrefillPrompt* prompt : queue) {
+    if (prompt->open) tokens += prompt->wanted - prompt->planned;
   }
   return tokens >= limits_.alone;
 }

@@ -20,7 +20,7 @@ struct OpenPromptLimits {
   int64_t alone = 1;
 };
 
-// Bounds what a step computes for prompts that yield (ScheduledPrompt::Yields): streaming prompts
+// Bounds what a step computes for prompts that yield (PrefillPrompt::Yields): streaming prompts
 // and low-priority jobs. Not thread-safe.
 class StreamingShare {
  public:
@@ -28,8 +28,8 @@ class StreamingShare {
   void Limit(OpenPromptLimits limits);
 
   // Whether the prompt takes part in a step beside others.
-  bool IsWorthwhile(const ScheduledPrompt& prompt) const {
-    return !prompt.task.open || prompt.wanted - prompt.planned >= limits_.increment;
+  bool IsWorthwhile(const PrefillPrompt& prompt) const {
+    return !prompt.open || prompt.wanted - prompt.planned >= limits_.increment;
   }
   // Whether the streaming prompts of the queue are worth a step that would be empty otherwise.
   bool AreWorthAStep(const PromptQueue& queue) const;

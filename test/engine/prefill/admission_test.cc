@@ -14,20 +14,20 @@ constexpr int64_t kPoolBlocks = 8;
 
 class Room {
  public:
-  ScheduledPrompt& Add(const std::string& id, int64_t blocks, int32_t priority = 0, bool streams = false) {
+  PrefillPrompt& Add(const std::string& id, int64_t blocks, int32_t priority = 0, bool streams = false) {
     auto prompt = MakePrompt(id, static_cast<TokenId>(prompts.size() + 1), blocks);
-    prompt->task.spec.priority = priority;
-    prompt->task.open = streams;
+    prompt->spec.priority = priority;
+    prompt->open = streams;
     prompt->progress_reported = !streams;
     queue.Insert(prompt.get());
     return *(prompts[id] = std::move(prompt));
   }
   // Admits it; the ids of the prompts that gave their blocks back for it, or "no".
-  std::string Admit(ScheduledPrompt& prompt) {
+  std::string Admit(PrefillPrompt& prompt) {
     int64_t reserved = admission.Reserved();
     std::string gave;
-    const bool admitted = admission.Admit(prompt, reserved, [&](ScheduledPrompt& victim) {
-      gave += victim.task.request_id;
+    const bool admitted = admission.Admit(prompt, reserved, [&](PrefillPrompt& victim) {
+      gave += victim.id;
       victim.table.Truncate(0);
       victim.planned = victim.done = 0;
       victim.admitted = false;
@@ -36,7 +36,7 @@ class Room {
     return admitted ? gave : "no";
   }
   // What an admitted prompt has computed, which a step has not in hand.
-  void Compute(ScheduledPrompt& prompt, int64_t blocks) {
+  void Compute(PrefillPrompt& prompt, int64_t blocks) {
     for (int64_t i = 0; i < blocks; ++i) prompt.table.Append(*tree.Allocate());
     prompt.planned = prompt.done = blocks * kBlockTokens;
   }
@@ -44,7 +44,7 @@ class Room {
   BlockPool pool{kPoolBlocks};
   RadixTree tree{pool};
   KvLeases leases{pool, tree, kPoolBlocks};
-  ScheduledPrompts prompts;
+  PrefillPrompts prompts;
   PromptQueue queue;
   PrefillAdmission admission{pool, tree, prompts, queue, leases};
 };
@@ -71,7 +71,7 @@ TEST_CASE("background and streaming prompts give a closed prompt the blocks that
   for (const bool streams : {true, false}) {
     Room r;
     for (const char* id : {"x", "y"}) {
-      ScheduledPrompt& prompt = r.Add(id, 3, streams ? 0 : kBackgroundPriority, streams);
+      PrefillPrompt& prompt = r.Add(id, 3, streams ? 0 : kBackgroundPriority, streams);
       REQUIRE(r.Admit(prompt).empty());
       r.Compute(prompt, 2);
     }
@@ -81,8 +81,8 @@ TEST_CASE("background and streaming prompts give a closed prompt the blocks that
 
 TEST_CASE("a streaming prompt takes only the background's blocks, if they are enough") {
   Room r;
-  ScheduledPrompt& other = r.Add("s", 4, 0, /*streams=*/true);
-  ScheduledPrompt& background = r.Add("b", 2, kBackgroundPriority);
+  PrefillPrompt& other = r.Add("s", 4, 0, /*streams=*/true);
+  PrefillPrompt& background = r.Add("b", 2, kBackgroundPriority);
   REQUIRE(r.Admit(other).empty());
   REQUIRE(r.Admit(background).empty());
   r.Compute(background, 2);
@@ -93,7 +93,7 @@ TEST_CASE("a streaming prompt takes only the background's blocks, if they are en
 
 TEST_CASE("a prompt in the background takes no blocks, and none are taken from a step") {
   Room r;
-  ScheduledPrompt& first = r.Add("a", 6, kBackgroundPriority);
+  PrefillPrompt& first = r.Add("a", 6, kBackgroundPriority);
   REQUIRE(r.Admit(first).empty());
   CHECK(r.Admit(r.Add("b", 3, kBackgroundPriority)) == "no");
   r.Compute(first, 6);
@@ -106,7 +106,7 @@ TEST_CASE("leases stay where even all of them would not make room") {
   REQUIRE(r.Admit(r.Add("a", 4)).empty());
   const auto leased = MakePrompt("l", 90, 3);
   Cache(r.tree, *leased);
-  r.leases.Ask(LeaseHolder(1), leased->task.keys, absl::UnixEpoch() + absl::Seconds(1));
+  r.leases.Ask(LeaseHolder(1), leased->keys, absl::UnixEpoch() + absl::Seconds(1));
   r.leases.Grant(kPoolBlocks);
   REQUIRE(r.leases.blocks() == 3);
   CHECK(r.Admit(r.Add("c", 5)) == "no");
@@ -115,7 +115,7 @@ TEST_CASE("leases stay where even all of them would not make room") {
 
 TEST_CASE("a prompt that was closed lately gives its blocks back until its progress is reported") {
   Room r;
-  ScheduledPrompt& closed = r.Add("a", 6);
+  PrefillPrompt& closed = r.Add("a", 6);
   REQUIRE(r.Admit(closed).empty());
   r.Compute(closed, 2);
   CHECK(r.Admit(r.Add("b", 3)) == "no");
@@ -128,8 +128,8 @@ TEST_CASE("leases end for a closed prompt, those that would end first") {
   const auto leased = MakePrompt("l", 90, 3), later = MakePrompt("m", 91, 3);
   Cache(r.tree, *leased);
   Cache(r.tree, *later);
-  r.leases.Ask(LeaseHolder(1), leased->task.keys, absl::UnixEpoch() + absl::Seconds(1));
-  r.leases.Ask(LeaseHolder(1), later->task.keys, absl::UnixEpoch() + absl::Seconds(2));
+  r.leases.Ask(LeaseHolder(1), leased->keys, absl::UnixEpoch() + absl::Seconds(1));
+  r.leases.Ask(LeaseHolder(1), later->keys, absl::UnixEpoch() + absl::Seconds(2));
   r.leases.Grant(kPoolBlocks);
   REQUIRE(r.leases.blocks() == 6);
   CHECK(r.Admit(r.Add("s", 5, 0, /*streams=*/true)) == "no");
@@ -141,13 +141,13 @@ TEST_CASE("leases end for a closed prompt, those that would end first") {
 
 TEST_CASE("what a prompt finds in the cache needs no free block") {
   Room r;
-  ScheduledPrompt& again = r.Add("a", 6);
+  PrefillPrompt& again = r.Add("a", 6);
   Cache(r.tree, again);
   std::vector<BlockRef> held;  // by another prompt that goes on with them
-  for (const BlockKey& key : again.task.keys) held.push_back(r.tree.Acquire(key));
+  for (const BlockKey& key : again.keys) held.push_back(r.tree.Acquire(key));
   CHECK(r.Admit(r.Add("b", 2)).empty());
   int64_t reserved = 2;
-  CHECK(r.admission.Admit(again, reserved, [](ScheduledPrompt&) {}));
+  CHECK(r.admission.Admit(again, reserved, [](PrefillPrompt&) {}));
   CHECK(reserved == 2);
 }
 

@@ -65,7 +65,7 @@ class RandomPrompts {
     std::vector<TokenId> come(prompt.tokens.begin(), prompt.tokens.begin() + end);
     if (!prompt.added) {
       REQUIRE(scheduler_
-                  .Add({.request_id = prompt.id,
+                  .Add({.id = prompt.id,
                         .spec = {.tokens = std::move(come)},
                         .kv_tokens = end,
                         .keys = keys,

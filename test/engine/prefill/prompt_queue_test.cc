@@ -13,17 +13,17 @@ namespace {
 // Prompts of one block in a queue, which arrive in the order in which they are added.
 class Queue {
  public:
-  ScheduledPrompt& Add(const std::string& id, const std::string& tenant = "", int32_t priority = 0) {
+  PrefillPrompt& Add(const std::string& id, const std::string& tenant = "", int32_t priority = 0) {
     auto prompt = MakePrompt(id, static_cast<TokenId>(prompts_.size() + 1), 1);
-    prompt->task.spec.tenant = tenant;
-    prompt->task.spec.priority = priority;
+    prompt->spec.tenant = tenant;
+    prompt->spec.priority = priority;
     queue.Insert(prompt.get());
     prompts_.push_back(std::move(prompt));
     return *prompts_.back();
   }
   // Lets `change` happen to a prompt outside of the queue.
   template <class Body>
-  void Change(ScheduledPrompt& prompt, const Body& change) {
+  void Change(PrefillPrompt& prompt, const Body& change) {
     queue.Erase(&prompt);
     change(prompt);
     queue.Insert(&prompt);
@@ -32,10 +32,10 @@ class Queue {
   std::string Step(int64_t tokens = kBlockTokens) {
     const PromptQueue::Order order = queue.OrderStep();
     std::string ids;
-    for (const ScheduledPrompt* prompt : order.prompts) ids += prompt->task.request_id;
+    for (const PrefillPrompt* prompt : order.prompts) ids += prompt->id;
     if (!order.prompts.empty()) {
       order.prompts[0]->plan = queue.plan();
-      queue.Charge(order, {{order.prompts[0]->task.spec.tenant, tokens}});
+      queue.Charge(order, {{order.prompts[0]->spec.tenant, tokens}});
     }
     return ids;
   }
@@ -43,7 +43,7 @@ class Queue {
   PromptQueue queue;
 
  private:
-  std::vector<std::unique_ptr<ScheduledPrompt>> prompts_;
+  std::vector<std::unique_ptr<PrefillPrompt>> prompts_;
 };
 
 }  // namespace
@@ -51,8 +51,8 @@ class Queue {
 TEST_CASE("a tenant's prompts go by priority, turn and arrival, streaming ones last") {
   Queue q;
   q.Add("a");
-  q.Change(q.Add("b"), [](ScheduledPrompt& p) { p.task.open = true; });
-  q.Change(q.Add("c"), [](ScheduledPrompt& p) { p.task.queue_order = absl::InfinitePast(); });
+  q.Change(q.Add("b"), [](PrefillPrompt& p) { p.open = true; });
+  q.Change(q.Add("c"), [](PrefillPrompt& p) { p.queue_order = absl::InfinitePast(); });
   q.Add("d", "", 1);
   q.Add("e", "", -1);
   CHECK(q.Step() == "dcabe");
@@ -70,9 +70,9 @@ TEST_CASE("tenants take turns by what steps have computed for them") {
 
 TEST_CASE("the background comes after all tenants, and gives way first") {
   Queue q;
-  const ScheduledPrompt& background = q.Add("b", "", kBackgroundPriority);
-  const ScheduledPrompt& urgent = q.Add("u", "", 5);
-  const ScheduledPrompt& later = q.Add("l");
+  const PrefillPrompt& background = q.Add("b", "", kBackgroundPriority);
+  const PrefillPrompt& urgent = q.Add("u", "", 5);
+  const PrefillPrompt& later = q.Add("l");
   CHECK(q.Step() == "ulb");
   CHECK(q.queue.GivesWayBefore(background, later));
   CHECK(q.queue.GivesWayBefore(later, urgent));
@@ -81,8 +81,8 @@ TEST_CASE("the background comes after all tenants, and gives way first") {
 
 TEST_CASE("prompts of the tenant that has had most give way before others'") {
   Queue q;
-  const ScheduledPrompt& first = q.Add("a", "A", 9);
-  const ScheduledPrompt& other = q.Add("b", "B");
+  const PrefillPrompt& first = q.Add("a", "A", 9);
+  const PrefillPrompt& other = q.Add("b", "B");
   CHECK(q.Step(10 * kBlockTokens) == "ab");
   q.Step();
   CHECK(q.queue.GivesWayBefore(first, other));
@@ -90,7 +90,7 @@ TEST_CASE("prompts of the tenant that has had most give way before others'") {
 
 TEST_CASE("every eighth step begins with the oldest prompt, until that is in a step") {
   Queue q;
-  ScheduledPrompt& old = q.Add("o", "", -1);
+  PrefillPrompt& old = q.Add("o", "", -1);
   q.Add("u");
   for (int step = 1; step < 8; ++step) CHECK(q.Step() == "uo");
   const PromptQueue::Order eighth = q.queue.OrderStep();
@@ -102,14 +102,14 @@ TEST_CASE("every eighth step begins with the oldest prompt, until that is in a s
 
 TEST_CASE("a streaming prompt begins a tenant's turn as its oldest once, in a step or not") {
   Queue q;
-  q.Change(q.Add("s"), [](ScheduledPrompt& p) { p.task.open = true; });
-  q.Change(q.Add("t"), [](ScheduledPrompt& p) {
-    p.task.open = true;
-    p.task.spec.priority = 1;
+  q.Change(q.Add("s"), [](PrefillPrompt& p) { p.open = true; });
+  q.Change(q.Add("t"), [](PrefillPrompt& p) {
+    p.open = true;
+    p.spec.priority = 1;
   });
   for (int step = 1; step < 8; ++step) CHECK(q.Step() == "ts");
   const PromptQueue::Order eighth = q.queue.OrderStep();
-  CHECK(eighth.prompts[0]->task.request_id == "s");
+  CHECK(eighth.prompts[0]->id == "s");
   q.queue.Charge(eighth, {});
   CHECK(q.Step() == "ts");
 }

@@ -14,20 +14,20 @@
 namespace baton {
 
 // `blocks` whole blocks, which no prompt with another `first` token shares.
-inline std::unique_ptr<ScheduledPrompt> MakePrompt(const std::string& id, TokenId first, int64_t blocks) {
-  auto prompt = std::make_unique<ScheduledPrompt>();
-  prompt->task.request_id = id;
-  prompt->task.spec.tokens = std::vector<TokenId>(static_cast<size_t>(blocks * kBlockTokens), first);
-  prompt->task.keys = BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), prompt->task.spec.tokens);
-  prompt->task.kv_tokens = prompt->wanted = blocks * kBlockTokens;
+inline std::unique_ptr<PrefillPrompt> MakePrompt(const std::string& id, TokenId first, int64_t blocks) {
+  auto prompt = std::make_unique<PrefillPrompt>();
+  prompt->id = id;
+  prompt->spec.tokens = std::vector<TokenId>(static_cast<size_t>(blocks * kBlockTokens), first);
+  prompt->keys = BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), prompt->spec.tokens);
+  prompt->kv_tokens = prompt->wanted = blocks * kBlockTokens;
   prompt->arrival = static_cast<uint64_t>(first);
   return prompt;
 }
 
 // Computes all blocks of a prompt, which are then cached.
-inline void Cache(RadixTree& tree, const ScheduledPrompt& prompt) {
+inline void Cache(RadixTree& tree, const PrefillPrompt& prompt) {
   std::vector<BlockRef> blocks;
-  const std::span<const BlockKey> keys(prompt.task.keys);
+  const std::span<const BlockKey> keys(prompt.keys);
   for (size_t i = 0; i < keys.size(); ++i) {
     blocks.push_back(*tree.Allocate());
     tree.Promise(keys.first(i + 1), blocks.back());

@@ -50,9 +50,7 @@ class StagedPrompts {
   void RunOne(const RequestId& id, const std::vector<TokenId>& tokens) {
     const std::vector<TokenId> wanted(tokens.begin(), tokens.end() - 1);
     const auto keys = BlockKeys(RootKey(std::array<uint8_t, 32>{}, ""), wanted);
-    REQUIRE(
-        scheduler_.Add({.request_id = id, .spec = {.tokens = wanted}, .kv_tokens = std::ssize(wanted), .keys = keys})
-            .ok());
+    REQUIRE(scheduler_.Add({.id = id, .spec = {.tokens = wanted}, .kv_tokens = std::ssize(wanted), .keys = keys}).ok());
     MoveAll();
     for (int plans = 0; !scheduler_.IsComplete(id); ++plans) {
       REQUIRE(plans < 100);

@@ -18,8 +18,8 @@ struct Client {
     std::vector<BlockRef> blocks;
     for (int64_t i = 0; i < kCacheBlocks; ++i) {
       blocks.push_back(client.Allocate());
-      tree.Promise(std::span(prompt->task.keys).first(static_cast<size_t>(i) + 1), blocks.back());
-      tree.MakeReady(prompt->task.keys[static_cast<size_t>(i)]);
+      tree.Promise(std::span(prompt->keys).first(static_cast<size_t>(i) + 1), blocks.back());
+      tree.MakeReady(prompt->keys[static_cast<size_t>(i)]);
     }
     client.staging().EndStep(true);
   }
@@ -45,8 +45,8 @@ TEST_CASE("what was evicted is expected and comes back as a promise of the step"
   CHECK(prompt->planned == kCacheBlocks * kBlockTokens);
   CHECK(prompt->counters.from_host == kCacheBlocks * kBlockTokens);
   CHECK(c.client.staging().copies().in.size() == static_cast<size_t>(kCacheBlocks));
-  CHECK(c.tree.Find(prompt->task.keys[0]) == RadixTree::State::kPromised);
-  for (const BlockKey& key : prompt->task.keys) c.tree.MakeReady(key);
+  CHECK(c.tree.Find(prompt->keys[0]) == RadixTree::State::kPromised);
+  for (const BlockKey& key : prompt->keys) c.tree.MakeReady(key);
   c.client.Release(*prompt);
   c.client.staging().EndStep(true);
   c.client.staging().CheckInvariants();
@@ -72,7 +72,7 @@ TEST_CASE("for a prompt in the background nothing is held, and only the cache is
   c.Fill(1);
   c.Fill(2);
   const auto evicted = MakePrompt("a", 1, kCacheBlocks), cached = MakePrompt("b", 2, kCacheBlocks);
-  evicted->task.spec.priority = cached->task.spec.priority = kBackgroundPriority;
+  evicted->spec.priority = cached->spec.priority = kBackgroundPriority;
   CHECK(c.client.Expect(*evicted, 0) == 0);
   CHECK(evicted->staged_begin == evicted->staged_end);
   CHECK(c.client.Expect(*cached, 0) == kCacheBlocks * kBlockTokens);
@@ -88,7 +88,7 @@ TEST_CASE("protected blocks of a prompt that waits are evicted after the rest") 
     CHECK(waits->protection.has_value());
     if (!is_protected) c.client.Unprotect(*waits);
     const BlockRef one = c.client.Allocate(), two = c.client.Allocate();
-    CHECK(c.tree.ReadyPrefix(waits->task.keys) == (is_protected ? 2 : 0));
+    CHECK(c.tree.ReadyPrefix(waits->keys) == (is_protected ? 2 : 0));
     c.client.Unprotect(*waits);
   }
 }
@@ -99,14 +99,14 @@ TEST_CASE("streaming prompts and those of negative priority are not protected") 
   c.client.Protect(*prompt);
   CHECK_FALSE(prompt->protection.has_value());
   Cache(c.tree, *prompt);
-  prompt->task.open = true;
+  prompt->open = true;
   c.client.Protect(*prompt);
   CHECK_FALSE(prompt->protection.has_value());
-  prompt->task.open = false;
-  prompt->task.spec.priority = -1;
+  prompt->open = false;
+  prompt->spec.priority = -1;
   c.client.Protect(*prompt);
   CHECK_FALSE(prompt->protection.has_value());
-  prompt->task.spec.priority = 0;
+  prompt->spec.priority = 0;
   c.client.Protect(*prompt);
   CHECK(prompt->protection.has_value());
   c.client.Unprotect(*prompt);

@@ -10,9 +10,9 @@ namespace baton {
 namespace {
 
 struct Share {
-  ScheduledPrompt& Add(int64_t blocks, bool streams) {
+  PrefillPrompt& Add(int64_t blocks, bool streams) {
     auto prompt = MakePrompt("p", static_cast<TokenId>(prompts.size() + 1), blocks);
-    prompt->task.open = streams;
+    prompt->open = streams;
     queue.Insert(prompt.get());
     prompts.push_back(std::move(prompt));
     return *prompts.back();
@@ -20,7 +20,7 @@ struct Share {
 
   StreamingShare share{{.increment = 64, .step_tokens = 128, .alone = 32}};
   PromptQueue queue;
-  std::vector<std::unique_ptr<ScheduledPrompt>> prompts;
+  std::vector<std::unique_ptr<PrefillPrompt>> prompts;
 };
 
 }  // namespace
