@@ -438,7 +438,7 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
   if (request.follower) {
     actions_.push_back(FollowerEnded{outcome.status.code()});
   } else if (!request.shadow) {
-    actions_.push_back(RequestEnded{{request.id, request.number}, std::move(outcome), request.Parties()});
+    actions_.push_back(RequestEnded{{request.id, request.number}, std::move(outcome)});
   }
   let_go_.erase(&request);
   requests_.Remove(request);

@@ -62,7 +62,6 @@ struct RequestProgress {
 struct RequestEnded {
   RequestTicket ticket;
   RequestOutcome outcome;
-  RequestParties parties;
 };
 // What became of a follower that Follow took.
 struct FollowerEnded {

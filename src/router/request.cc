@@ -64,6 +64,14 @@ int32_t Request::CachedTokens() const {
 
 RequestOutcome Request::Outcome(const absl::Status& status, absl::Time now) const {
   RequestOutcome outcome;
+  outcome.id = asked.id;
+  outcome.call = asked.call;
+  outcome.tenant = asked.spec.tenant;
+  outcome.model = asked.served->name;
+  outcome.trace_id = TraceIdOf(asked.spec.traceparent);
+  outcome.prefill_worker = placed_at;
+  outcome.decode_worker = decoded_by;
+  outcome.prefill_only = asked.prefill_only;
   outcome.status = status;
   outcome.finish = finish.value_or(asked.prefill_only ? FinishReason::kLength : FinishReason::kStop);
   outcome.prompt_tokens = static_cast<int32_t>(asked.spec.tokens.size());
@@ -84,17 +92,6 @@ RequestOutcome Request::Outcome(const absl::Status& status, absl::Time now) cons
     outcome.handoff = done->handoff;
   }
   return outcome;
-}
-
-RequestParties Request::Parties() const {
-  return {.id = asked.id,
-          .call = asked.call,
-          .tenant = asked.spec.tenant,
-          .model = asked.served->name,
-          .trace_id = TraceIdOf(asked.spec.traceparent),
-          .prefill_worker = placed_at,
-          .decode_worker = decoded_by,
-          .prefill_only = asked.prefill_only};
 }
 
 RequestLife Request::Life() const {

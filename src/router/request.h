@@ -20,8 +20,12 @@
 
 namespace baton {
 
-// How a request went, for its client.
+// A request that is over, as its client, the log and metrics see it.
 struct RequestOutcome {
+  RequestId id;  // its client's name for it
+  std::string call, tenant, model, trace_id;
+  WorkerAddress prefill_worker, decode_worker;  // links that had it last; empty: none
+  bool prefill_only = false;
   absl::Status status;
   absl::Duration retry_after;  // zero: unknown
   FinishReason finish = FinishReason::kStop;
@@ -34,14 +38,6 @@ struct RequestOutcome {
   absl::Duration router_queue;  // part of `queue`: until a prefill worker was given it
   bool prefilled = false;       // PrefillDone came; else its figures are zero
   KvLease context;              // what is kept of the context that it used
-};
-
-// Who took part in a request, for logs and metrics.
-struct RequestParties {
-  RequestId id;  // its client's name for it
-  std::string call, tenant, model, trace_id;
-  WorkerAddress prefill_worker, decode_worker;  // links that had it last; empty: none
-  bool prefill_only = false;
 };
 
 // The owner of the request's API key. On a router without keys each cache domain counts as a tenant.
@@ -107,7 +103,6 @@ struct Request {
 
   // Less retry_after and context. `status`: with which it ends now.
   RequestOutcome Outcome(const absl::Status& status, absl::Time now) const;
-  RequestParties Parties() const;
   RequestLife Life() const;  // so far
 
  private:

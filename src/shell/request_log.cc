@@ -24,13 +24,13 @@ std::string_view NameOf(FinishReason reason) {
 
 }  // namespace
 
-void LogRequestEnd(const RequestParties& parties, const RequestOutcome& outcome) {
+void LogRequestEnd(const RequestOutcome& outcome) {
   LogFields(spdlog::level::info, "a request ended",
-            {{"request", parties.id},
-             {"call", parties.call},
-             {"trace_id", parties.trace_id},
-             {"tenant", parties.tenant},
-             {"model", parties.model},
+            {{"request", outcome.id},
+             {"call", outcome.call},
+             {"trace_id", outcome.trace_id},
+             {"tenant", outcome.tenant},
+             {"model", outcome.model},
              {"code", absl::StatusCodeToString(outcome.status.code())},
              {"finish", outcome.status.ok() ? NameOf(outcome.finish) : ""},
              {"prompt_tokens", int64_t{outcome.prompt_tokens}},
@@ -42,8 +42,8 @@ void LogRequestEnd(const RequestParties& parties, const RequestOutcome& outcome)
              {"handoff_ms", Milliseconds(outcome.handoff)},
              {"first_token_ms", Milliseconds(outcome.first_token)},
              {"total_ms", Milliseconds(outcome.total)},
-             {"prefill_worker", parties.prefill_worker},
-             {"decode_worker", parties.decode_worker}});
+             {"prefill_worker", outcome.prefill_worker},
+             {"decode_worker", outcome.decode_worker}});
 }
 
 void LogJobEnd(const RequestId& id, const std::string& trace_id, absl::StatusCode code) {

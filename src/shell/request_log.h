@@ -9,7 +9,7 @@
 namespace baton {
 
 // The router's, at level info: who asked for what, how it ended, how long it took and where.
-void LogRequestEnd(const RequestParties& parties, const RequestOutcome& outcome);
+void LogRequestEnd(const RequestOutcome& outcome);
 
 // The workers', at level debug. `trace_id`: may be empty.
 void LogJobEnd(const RequestId& id, const std::string& trace_id, absl::StatusCode code);

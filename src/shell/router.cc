@@ -280,12 +280,12 @@ void Router::Deliver(RequestSink& sink, ClientEvent& event) {
     if (vllm_metrics_) vllm_metrics_->OnProgress(*progress);
     return sink.OnUpdate(std::move(progress->update));
   }
-  const auto& ended = std::get<RequestEnded>(event);
+  const RequestOutcome& outcome = std::get<RequestEnded>(event).outcome;
   // First: a client that has its answer finds the line and the counts.
-  metrics_.OnEnd(ended.outcome);
-  if (vllm_metrics_) vllm_metrics_->OnEnd(ended);
-  LogRequestEnd(ended.parties, ended.outcome);
-  sink.OnEnd(ended.outcome);
+  metrics_.OnEnd(outcome);
+  if (vllm_metrics_) vllm_metrics_->OnEnd(outcome);
+  LogRequestEnd(outcome);
+  sink.OnEnd(outcome);
 }
 
 // --- views ---------------------------------------------------------------------------------------------------------

@@ -30,16 +30,15 @@ void VllmMetrics::OnProgress(const RequestProgress& progress) {
   }
 }
 
-void VllmMetrics::OnEnd(const RequestEnded& ended) {
-  const RequestOutcome& outcome = ended.outcome;
-  const VllmCounts& model = Of(ended.parties.model);
+void VllmMetrics::OnEnd(const RequestOutcome& outcome) {
+  const VllmCounts& model = Of(outcome.model);
   if (outcome.prefilled) {
     model.prompt_tokens->Increment(outcome.prompt_tokens);
     model.prefix_queries->Increment(outcome.prompt_tokens);
     model.cached_tokens->Increment(outcome.cached_tokens);
     model.prefix_hits->Increment(outcome.cached_tokens);
   }
-  if (ended.parties.prefill_only) return;  // vLLM has no such requests
+  if (outcome.prefill_only) return;  // vLLM has no such requests
   const bool cancelled = absl::IsCancelled(outcome.status) || outcome.finish == FinishReason::kCancelled;
   if (cancelled) model.aborted->Increment();
   if (cancelled || !outcome.status.ok() || outcome.completion_tokens == 0) return;

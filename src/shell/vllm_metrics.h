@@ -17,7 +17,7 @@ class VllmMetrics {
   // Series of these models exist from the start, series of other models from their first request on.
   VllmMetrics(Metrics& metrics, const std::vector<std::string>& models);
   void OnProgress(const RequestProgress& progress);
-  void OnEnd(const RequestEnded& ended);
+  void OnEnd(const RequestOutcome& outcome);
 
  private:
   const VllmCounts& Of(const std::string& model);
