@@ -14,14 +14,6 @@
 
 namespace baton {
 
-PreparedRequest Prepare(ClientRequest request) {
-  PreparedRequest prepared;
-  if (request.segments.empty()) prepared.route = ToRoute(request);
-  if (!request.workflow.empty()) prepared.upstreams = UpstreamsOf(request);
-  prepared.request = std::move(request);
-  return prepared;
-}
-
 Dispatcher::Dispatcher(const Options& options)
     : requests_(options.nonce),
       core_(options.limits),
@@ -43,26 +35,22 @@ absl::Status Dispatcher::Begin(ClientRequest& request, absl::Time now) {
   return request.context.id.empty() ? absl::OkStatus() : BeginContext(contexts_, request, now);
 }
 
-absl::StatusOr<RequestTicket> Dispatcher::Submit(PreparedRequest prepared, absl::Time now) {
-  const RequestTicket ticket{ScopedId(prepared.request.spec.cache_domain, prepared.request.id), requests_.DrawNumber()};
-  // Already in place when the first action needs it.
-  Request* request = requests_.Add(ticket.id);
-  if (request == nullptr) {
-    EndContext(contexts_, prepared.request, "", now);
-    return absl::AlreadyExistsError(
-        absl::StrCat("request_id: '", prepared.request.id, "' is in use by a live request"));
+absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepared, absl::Time now) {
+  const RequestTicket ticket{prepared->id, requests_.DrawNumber()};
+  if (requests_.Find(ticket.id) != nullptr) {
+    EndContext(contexts_, prepared->asked, "", now);
+    return absl::AlreadyExistsError(absl::StrCat("request_id: '", prepared->asked.id, "' is in use by a live request"));
   }
-  request->number = ticket.number;
-  request->asked = std::move(prepared.request);
-  request->stages.arrived = now;
-  if (request->asked.segments.empty()) request->stages.complete = now;
-  request->upstreams = std::move(prepared.upstreams);
-  if (absl::Status status = Enter(*request, std::move(prepared.route), now); !status.ok()) {
-    EndContext(contexts_, request->asked, "", now);
-    graph_.Refused(request->node);
-    if (workload_) workload_->Ended(*request, /*complete=*/false, now);
-    if (gate_) gate_->Ended(*request, now);
-    requests_.Remove(*request);
+  Request& request = requests_.Add(std::move(prepared));  // already in place when the first action needs it
+  request.number = ticket.number;
+  request.stages.arrived = now;
+  if (request.asked.segments.empty()) request.stages.complete = now;
+  if (absl::Status status = Enter(request, now); !status.ok()) {
+    EndContext(contexts_, request.asked, "", now);
+    graph_.Refused(request.node);
+    if (workload_) workload_->Ended(request, /*complete=*/false, now);
+    if (gate_) gate_->Ended(request, now);
+    requests_.Remove(request);
     Act(now);  // for those that refer to one which failed at once
     return status;
   }
@@ -70,11 +58,11 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(PreparedRequest prepared, absl:
   return ticket;
 }
 
-absl::Status Dispatcher::Enter(Request& request, std::optional<Route> route, absl::Time now) {
+absl::Status Dispatcher::Enter(Request& request, absl::Time now) {
   ClientRequest& asked = request.asked;
-  if (route) {
+  if (asked.segments.empty()) {
     RETURN_IF_ERROR(graph_.Add(request.node, *asked.served->tokenizer));
-    return SubmitToCore(request, *std::move(route), now);
+    return SubmitToCore(request, now);
   }
   ASSIGN_OR_RETURN(PromptGrew known, graph_.Submit(request.node, ToPromptSpec(asked), now));
   asked.spec.tokens = std::move(known.tokens);
@@ -82,7 +70,8 @@ absl::Status Dispatcher::Enter(Request& request, std::optional<Route> route, abs
     request.stages.complete = now;
     RETURN_IF_ERROR(Complete(asked));
   }
-  return SubmitToCore(request, ToRoute(asked), now);
+  request.SetRoute(ToRoute(asked));
+  return SubmitToCore(request, now);
 }
 
 absl::Status Dispatcher::Complete(ClientRequest& request) {
@@ -91,10 +80,9 @@ absl::Status Dispatcher::Complete(ClientRequest& request) {
   return CompleteContext(contexts_, request);
 }
 
-absl::Status Dispatcher::SubmitToCore(Request& request, Route route, absl::Time now) {
-  route.held = gate_ && !request.asked.session.empty();
-  request.SetRoute(std::move(route));
-  const bool held = request.placement.route.held;
+absl::Status Dispatcher::SubmitToCore(Request& request, absl::Time now) {
+  const bool held = gate_ && !request.asked.session.empty();
+  request.placement.route.held = held;
   if (held) RETURN_IF_ERROR(gate_->Arrived(request, SessionOf(request.asked), IsNeeded(request), now));
   if (workload_) {
     const Workload::Lengths lengths = LengthsOf(request.asked, core_.FewestUncached(request));

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,14 +37,6 @@
 #include "router/workload.h"
 
 namespace baton {
-
-// What takes time in proportion to a request and needs nothing but it, so that it is done before a lock is taken.
-struct PreparedRequest {
-  ClientRequest request;
-  std::optional<Route> route;        // of a prompt that is complete
-  std::vector<RequestId> upstreams;  // of a request with a workflow
-};
-PreparedRequest Prepare(ClientRequest request);
 
 struct CancelJob {
   RequestId request_id;
@@ -89,7 +82,7 @@ class Dispatcher {
   // REQUIRES: begun; it has an id. It ends by one RequestEnded, unless this fails: ALREADY_EXISTS, the id is live among
   // those of its cache salt; else as AgentGraph, RouterCore, SettleMaxTokens and ContextStore say. A request that is
   // refused changes nothing for others: those that wait for it, as it was announced, wait on.
-  absl::StatusOr<RequestTicket> Submit(PreparedRequest prepared, absl::Time now);
+  absl::StatusOr<RequestTicket> Submit(std::unique_ptr<Request> prepared, absl::Time now);
   // As PrefillAhead::Follow. NOT_FOUND: the call is over.
   absl::Status Follow(const RequestTicket& call, ClientRequest prompt, absl::Time now);
   // Nothing if it is over, as for all that follow.
@@ -128,11 +121,11 @@ class Dispatcher {
   void CheckInvariants() const;
 
  private:
-  // Puts a new request into graph and core. No route: its prompt is not complete.
-  absl::Status Enter(Request& request, std::optional<Route> route, absl::Time now);
+  // Puts a new request into graph and core.
+  absl::Status Enter(Request& request, absl::Time now);
   // The prompt is complete: settles what depends on that.
   absl::Status Complete(ClientRequest& request);
-  absl::Status SubmitToCore(Request& request, Route route, absl::Time now);
+  absl::Status SubmitToCore(Request& request, absl::Time now);  // REQUIRES: it has a route
   // Its session has its turn.
   void Admit(Request& request, absl::Time now);
   // Whether an admitted request waits for it, directly or through requests without a session.

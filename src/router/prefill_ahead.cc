@@ -1,6 +1,7 @@
 #include "router/prefill_ahead.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "base/check.h"
@@ -47,21 +48,16 @@ void PrefillAhead::Shadow(Request& request, std::span<const TokenId> tokens, boo
 void PrefillAhead::StartShadow(Request& request, absl::Time now) {
   request.shadowed = true;
   if (core_.live_requests() >= options_.most_live) return;
-  ClientRequest asked = ShadowOf(request);
-  Route route = ToRoute(asked);
-  route.open = route.at_holder = true;
-  Request* shadow = requests_.Add(ScopedId(asked.spec.cache_domain, asked.id));
-  BATON_CHECK(shadow != nullptr, asked.id);
-  shadow->asked = std::move(asked);
-  shadow->SetRoute(std::move(route));
-  shadow->stages.arrived = shadow->stages.complete = now;
-  shadow->shadow = true;
-  shadow->shadow_of = &request;
-  request.shadow_request = shadow;
-  shadows_[SessionOf(shadow->asked)].insert(shadow);
-  if (core_.Submit(*shadow, now).ok()) return;
-  ForgetShadow(*shadow);  // the next turn computes it then
-  requests_.Remove(*shadow);
+  Request& shadow = requests_.Add(std::make_unique<Request>(ShadowOf(request)));
+  shadow.placement.route.open = shadow.placement.route.at_holder = true;
+  shadow.stages.arrived = shadow.stages.complete = now;
+  shadow.shadow = true;
+  shadow.shadow_of = &request;
+  request.shadow_request = &shadow;
+  shadows_[SessionOf(shadow.asked)].insert(&shadow);
+  if (core_.Submit(shadow, now).ok()) return;
+  ForgetShadow(shadow);  // the next turn computes it then
+  requests_.Remove(shadow);
 }
 
 void PrefillAhead::ForgetShadow(Request& shadow) {
@@ -104,20 +100,16 @@ absl::Status PrefillAhead::MayFollow(const Request& call, const ClientRequest& p
 absl::Status PrefillAhead::Follow(const Request& call, ClientRequest prompt, absl::Time now) {
   RETURN_IF_ERROR(MayFollow(call, prompt));
   const uint64_t number = requests_.DrawNumber();
-  ClientRequest asked = FollowerOf(call, std::move(prompt), number);
-  Request* request = requests_.Add(ScopedId(asked.spec.cache_domain, asked.id));
-  BATON_CHECK(request != nullptr, asked.id);
-  request->number = number;
-  request->stages.arrived = now;
-  request->follower = true;
-  if (!asked.workflow.empty()) request->upstreams = UpstreamsOf(asked);
-  request->asked = std::move(asked);
-  if (absl::Status status = Enter(*request, now); !status.ok()) {
-    graph_.Refused(request->node);
-    requests_.Remove(*request);
+  Request& follower = requests_.Add(std::make_unique<Request>(FollowerOf(call, std::move(prompt), number)));
+  follower.number = number;
+  follower.stages.arrived = now;
+  follower.follower = true;
+  if (absl::Status status = Enter(follower, now); !status.ok()) {
+    graph_.Refused(follower.node);
+    requests_.Remove(follower);
     return status;
   }
-  ++followers_[TenantOf(request->asked)];
+  ++followers_[TenantOf(follower.asked)];
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/scoped_id.h"
 #include "base/trace_context.h"
 #include "router/router_core.h"
 
@@ -15,6 +16,12 @@ const std::string& TenantOf(const ClientRequest& request) {
 SessionKey SessionOf(const ClientRequest& request) {
   if (request.spec.tenant.empty()) return {request.spec.cache_domain, request.session};
   return {request.spec.tenant, ScopedSession(request)};
+}
+
+Request::Request(ClientRequest request)
+    : id(ScopedId(request.spec.cache_domain, request.id)), asked(std::move(request)) {
+  if (!asked.workflow.empty()) upstreams = UpstreamsOf(asked);
+  if (asked.segments.empty()) SetRoute(ToRoute(asked));
 }
 
 void Request::SetRoute(Route route) {

@@ -54,6 +54,9 @@ struct Request {
   };
 
   Request() = default;
+  // Derives the id, the upstreams and, of a complete prompt, the route. That takes time in proportion
+  // to the prompt and needs nothing else, so callers do it before they take a lock.
+  explicit Request(ClientRequest request);
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
 

@@ -1,16 +1,15 @@
 #include "router/request_table.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 
 namespace baton {
 
-Request* RequestTable::Add(const RequestId& id) {
-  if (requests_.contains(id)) return nullptr;
-  auto request = std::make_unique<Request>();
-  request->id = id;
-  Request* added = request.get();
-  requests_.emplace(added->id, std::move(request));
+Request& RequestTable::Add(std::unique_ptr<Request> request) {
+  Request& added = *request;
+  BATON_CHECK(requests_.emplace(added.id, std::move(request)).second, added.id);
   return added;
 }
 

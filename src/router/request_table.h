@@ -25,8 +25,8 @@ class RequestTable {
   // `nonce`: of this router, in what workers call its requests.
   explicit RequestTable(uint64_t nonce) : nonce_(nonce) {}
 
-  // Null: the id is live. The number stays 0, since not every request has a ticket.
-  Request* Add(const RequestId& id);
+  // REQUIRES: its id is not live.
+  Request& Add(std::unique_ptr<Request> request);
   void Remove(Request& request);
   uint64_t DrawNumber() { return ++numbers_; }  // for a ticket; never 0
 

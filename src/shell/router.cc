@@ -167,7 +167,7 @@ absl::StatusOr<RequestTicket> Router::Submit(ClientRequest request, std::shared_
     const std::lock_guard lock(mutex_);
     RETURN_IF_ERROR(dispatcher_.Begin(request, clock_.Now()));
   }
-  PreparedRequest prepared = Prepare(std::move(request));
+  auto prepared = std::make_unique<Request>(std::move(request));
   absl::StatusOr<RequestTicket> ticket;
   Drive([&](Dispatcher& dispatcher, absl::Time now) {
     ticket = dispatcher.Submit(std::move(prepared), now);

@@ -1,5 +1,6 @@
 #include "simulator/router.h"
 
+#include <memory>
 #include <utility>
 #include <variant>
 
@@ -41,7 +42,7 @@ ClientRequest SimulatedRouter::Read(SimulatedRequest request) const {
 
 void SimulatedRouter::Submit(SimulatedRequest request) {
   const RequestId id = request.id;
-  const auto ticket = dispatcher_.Submit(Prepare(Read(std::move(request))), queue_.Now());
+  const auto ticket = dispatcher_.Submit(std::make_unique<Request>(Read(std::move(request))), queue_.Now());
   if (ticket.ok()) {
     tickets_[id] = *ticket;
   } else {

@@ -214,7 +214,7 @@ class RandomRequests {
       const auto found = latest_.find({request.spec.cache_domain, reference->upstream});
       accepted.upstreams.push_back(found == latest_.end() ? kUnbound : found->second);
     }
-    const auto ticket = dispatcher_.Submit(Prepare(request), now_);
+    const auto ticket = dispatcher_.Submit(std::make_unique<Request>(request), now_);
     if (ticket.ok()) {
       accepted.ticket = ticket->number;
       const size_t index = all_.size();

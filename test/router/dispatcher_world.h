@@ -51,7 +51,7 @@ class Driven {
     return request;
   }
   absl::StatusOr<RequestTicket> Submit(ClientRequest request) {
-    return dispatcher_.Submit(Prepare(std::move(request)), now);
+    return dispatcher_.Submit(std::make_unique<baton::Request>(std::move(request)), now);
   }
   // Unless it is said how many were, all tokens of its prompt that were taken were computed.
   void Prefilled(const RequestId& id, PrefillDone done = {}) {
@@ -80,10 +80,7 @@ class Driven {
   const RequestId& NameOf(const RequestId& id) const { return names_.at(id); }
   // Of a request's prompt, the tokens that some prefill worker would have to compute.
   int64_t Uncached(const ClientRequest& request) const {
-    baton::Request record;
-    record.asked = request;
-    record.SetRoute(ToRoute(request));
-    return dispatcher_.core().FewestUncached(record);
+    return dispatcher_.core().FewestUncached(baton::Request(request));
   }
   Dispatcher& operator*() { return dispatcher_; }
 

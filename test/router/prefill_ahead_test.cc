@@ -13,17 +13,12 @@ struct Ahead {
   }
   // A turn of a session, prefilled by kP.
   Request& Turn(const RequestId& id, std::vector<TokenId> tokens) {
-    Request* record = requests.Add(id);
-    REQUIRE(record != nullptr);
-    record->number = requests.DrawNumber();
-    record->prefilled_by = kP;
-    record->asked.id = id;
-    record->asked.served = &model;
-    record->asked.session = "s";
-    record->asked.spec.tokens = std::move(tokens);
-    record->SetRoute(ToRoute(record->asked));
-    REQUIRE(core.Submit(*record, now).ok());
-    return *record;
+    ClientRequest asked{.id = id, .served = &model, .session = "s", .spec = {.tokens = std::move(tokens)}};
+    Request& record = requests.Add(std::make_unique<Request>(std::move(asked)));
+    record.number = requests.DrawNumber();
+    record.prefilled_by = kP;
+    REQUIRE(core.Submit(record, now).ok());
+    return record;
   }
   void Generate(Request& record, size_t tokens) {
     ahead.Generated(record, std::vector<TokenId>(tokens, 7), now);

@@ -5,29 +5,30 @@
 namespace baton {
 namespace {
 
+std::unique_ptr<Request> Named(const RequestId& id) {
+  auto request = std::make_unique<Request>();
+  request->id = id;
+  return request;
+}
+
 TEST_CASE("RequestTable has one request for an id, until that is removed") {
   RequestTable table(0xab);
-  Request* first = table.Add("t/r");
-  REQUIRE(first != nullptr);
+  Request* first = &table.Add(Named("t/r"));
   first->number = table.DrawNumber();
-  CHECK(table.Add("t/r") == nullptr);
   CHECK(table.Find("t/r") == first);
   CHECK(table.Find(RequestTicket{"t/r", 1}) == first);
   CHECK(table.Find(RequestTicket{"t/r", 2}) == nullptr);
   table.Remove(*first);
   CHECK(table.Find("t/r") == nullptr);
   CHECK(table.size() == 0);
-  Request* second = table.Add("t/r");
-  REQUIRE(second != nullptr);
-  second->number = table.DrawNumber();
+  table.Add(Named("t/r")).number = table.DrawNumber();
   CHECK(table.Find(RequestTicket{"t/r", 1}) == nullptr);
   table.CheckInvariants();
 }
 
 TEST_CASE("RequestTable finds a request by the last name that workers got for it") {
   RequestTable table(0xab);
-  Request* record = table.Add("t/r");
-  REQUIRE(record != nullptr);
+  Request* record = &table.Add(Named("t/r"));
   record->asked.id = "r";
   table.NameForWorkers(*record);
   CHECK(record->worker_id == "r#ab.1");
