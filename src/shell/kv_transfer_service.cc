@@ -32,8 +32,8 @@ grpc::ServerUnaryReactor* KvTransferService::Reserve(grpc::CallbackServerContext
                                                      const kv::v1::ReserveRequest* request,
                                                      kv::v1::ReserveReply* reply) {
   return Answer(context, [&](DecodeWorker& worker) -> absl::Status {
-    ASSIGN_OR_RETURN(const ReserveRequest reserve, FromProto(*request));
-    ASSIGN_OR_RETURN(const ReserveReply answer, worker.OnReserve(reserve));
+    ASSIGN_OR_RETURN(ReserveRequest reserve, FromProto(*request));
+    ASSIGN_OR_RETURN(const ReserveReply answer, worker.OnReserve(std::move(reserve)));
     *reply = ToProto(answer);
     return absl::OkStatus();
   });

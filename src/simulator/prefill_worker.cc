@@ -134,7 +134,8 @@ void SimulatedPrefill::Call(const WorkerAddress& to, Handle handle, Answer answe
 void SimulatedPrefill::Do(SendLink action) {
   using Reply = absl::StatusOr<LinkReply>;
   Call<Reply>(
-      action.to, [request = action.request](auto& receiver, auto now) { return receiver.OnLink(request, now); },
+      action.to,
+      [request = std::move(action.request)](auto& receiver, auto now) { return receiver.OnLink(request, now); },
       [link = action.link](auto& sender, Reply reply, auto now) { sender.OnLinkReply(link, std::move(reply), now); });
 }
 
@@ -148,7 +149,8 @@ void SimulatedPrefill::Do(OpenConnection action) {
 void SimulatedPrefill::Do(SendReserve action) {
   using Reply = absl::StatusOr<ReserveReply>;
   Call<Reply>(
-      action.to, [request = action.request](auto& receiver, auto now) { return receiver.OnReserve(request, now); },
+      action.to,
+      [request = std::move(action.request)](auto& receiver, auto now) { return receiver.OnReserve(request, now); },
       [id = action.handoff](auto& sender, Reply reply, auto now) { sender.OnReserveReply(id, std::move(reply), now); });
 }
 

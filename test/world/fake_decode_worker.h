@@ -28,7 +28,9 @@ class FakeDecodeWorker {
                    .incarnation = incarnation,
                    .transport_descriptor = std::move(transport_descriptor),
                    .verify = verify},
-                  pool_, tree_, [this](const AdmissionQuery& query) { return Admission_(query); }) {}
+                  pool_, tree_, [this](const ReserveRequest& request, int64_t blocks_now) {
+                    return Admission_(request, blocks_now);
+                  }) {}
 
   HandoffReceiver& receiver() { return receiver_; }
   const BlockPool& pool() const { return pool_; }
@@ -78,11 +80,11 @@ class FakeDecodeWorker {
   }
 
  private:
-  Admission Admission_(const AdmissionQuery& query) const {
-    if (BlocksFor(query.kv_tokens) > pool_.counts().total) {
-      return NeverFits{absl::StrCat("it needs ", BlocksFor(query.kv_tokens), " blocks of ", pool_.counts().total)};
+  Admission Admission_(const ReserveRequest& request, int64_t blocks_now) const {
+    if (BlocksFor(request.kv_tokens) > pool_.counts().total) {
+      return NeverFits{absl::StrCat("it needs ", BlocksFor(request.kv_tokens), " blocks of ", pool_.counts().total)};
     }
-    if (query.blocks_now > tree_.Available()) return Wait{};
+    if (blocks_now > tree_.Available()) return Wait{};
     return Admit{};
   }
 

@@ -98,7 +98,8 @@ class HandoffWorld {
                                .lease = lease_,
                                .verify = verify,
                                .guard = decode.guard.get()},
-        *decode.pool, *decode.tree, [&decode](const AdmissionQuery& query) { return AskRoom(decode, query); });
+        *decode.pool, *decode.tree,
+        [&decode](const ReserveRequest& request, int64_t blocks_now) { return AskRoom(decode, request, blocks_now); });
   }
   void KillPrefill(const WorkerAddress& address) { prefills_[address].sender.reset(); }
   void KillDecode(const WorkerAddress& address) {
@@ -128,10 +129,12 @@ class HandoffWorld {
   void Begin(Prefill& p, const WorkerAddress& to, const RequestId& request, std::vector<TokenId> prompt,
              int32_t max_new_tokens) {
     const std::span<const TokenId> kv_tokens = std::span(prompt).first(prompt.size() - 1);
-    HandoffJob job{request, to, BlockKeys(RootKey(Digest{}, ""), kv_tokens), static_cast<int32_t>(kv_tokens.size()),
-                   max_new_tokens};
+    ReserveRequest reserve{.request_id = request,
+                           .keys = BlockKeys(RootKey(Digest{}, ""), kv_tokens),
+                           .kv_tokens = static_cast<int32_t>(kv_tokens.size()),
+                           .max_new_tokens = max_new_tokens};
     p.prompts[request] = std::move(prompt);
-    p.sender->Begin(std::move(job), Now());
+    p.sender->Begin(to, std::move(reserve), Now());
     Pump(p);
   }
   // Block i of every prompt is block i of the prefill worker's slab, whose content is what the prompt says it is.
@@ -284,11 +287,11 @@ class HandoffWorld {
   absl::Time Now() const { return clock_.Now(); }
 
   // Growth is not promised, so that pools run full and reservations are refused.
-  static Admission AskRoom(const Decode& decode, const AdmissionQuery& query) {
-    const int64_t needed = BlocksFor(int64_t{query.kv_tokens} + query.max_new_tokens);
+  static Admission AskRoom(const Decode& decode, const ReserveRequest& request, int64_t blocks_now) {
+    const int64_t needed = BlocksFor(int64_t{request.kv_tokens} + request.max_new_tokens);
     const int64_t total = decode.pool->counts().total;
     if (needed > total) return NeverFits{absl::StrCat("needs ", needed, " blocks of ", total)};
-    if (query.blocks_now > decode.tree->Available()) return Wait{};
+    if (blocks_now > decode.tree->Available()) return Wait{};
     return Admit{};
   }
 

@@ -44,8 +44,9 @@ DecodeEngine::DecodeEngine(DecodeEngineOptions options)
       pool_(options_.blocks),
       tree_(pool_),
       scheduler_({.max_batch = options_.max_batch, .positions = options_.model.positions}, pool_, tree_),
-      receiver_(options_.handoff, pool_, tree_,
-                [this](const AdmissionQuery& query) { return scheduler_.Consider(query, receiver_.outstanding()); }) {}
+      receiver_(options_.handoff, pool_, tree_, [this](const ReserveRequest& request, int64_t blocks_now) {
+        return scheduler_.Consider(request, blocks_now, receiver_.outstanding());
+      }) {}
 
 absl::Status DecodeEngine::CheckJob(const DecodeJob& job) const {
   RETURN_IF_ERROR(Validate(job.spec.sampling, options_.model.vocab));

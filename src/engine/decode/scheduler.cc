@@ -32,19 +32,19 @@ DecodeScheduler::Sequence& DecodeScheduler::At(const SequenceId& id) {
   return const_cast<Sequence&>(std::as_const(*this).At(id));
 }
 
-Admission DecodeScheduler::Consider(const AdmissionQuery& query,
+Admission DecodeScheduler::Consider(const ReserveRequest& request, int64_t blocks_now,
                                     const HandoffReceiver::Outstanding& outstanding) const {
-  const int64_t kv_tokens = query.kv_tokens;
+  const int64_t kv_tokens = request.kv_tokens;
   if (kv_tokens + 1 > options_.positions) {
     return NeverFits{absl::StrCat("the prompt needs ", BlocksFor(kv_tokens + 1), " KV blocks for ", kv_tokens + 1,
                                   " positions, the decode worker has ", pool_.counts().total, " blocks and serves ",
                                   options_.positions, " positions")};
   }
   const int64_t waiting = outstanding.reserved + outstanding.committed;
-  const int64_t max_new = std::min<int64_t>(query.max_new_tokens, options_.positions - kv_tokens);
-  const int64_t needed = query.blocks_now + growth_.Blocks(kv_tokens, max_new, BlocksFor(kv_tokens));
+  const int64_t max_new = std::min<int64_t>(request.max_new_tokens, options_.positions - kv_tokens);
+  const int64_t needed = blocks_now + growth_.Blocks(kv_tokens, max_new, BlocksFor(kv_tokens));
   if (sequences_.empty() && waiting == 0) {
-    if (query.blocks_now + growth_.Blocks(kv_tokens, 1, BlocksFor(kv_tokens)) <= tree_.Available()) return Admit{};
+    if (blocks_now + growth_.Blocks(kv_tokens, 1, BlocksFor(kv_tokens)) <= tree_.Available()) return Admit{};
     return Wait{};
   }
   int64_t expected =

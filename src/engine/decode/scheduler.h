@@ -80,8 +80,9 @@ class DecodeScheduler {
   DecodeScheduler(DecodeSchedulerOptions options, BlockPool& pool, RadixTree& tree);
 
   // Whether a reservation fits beside all that runs, is reserved, is to come back, and is expected to grow. Alone in
-  // the worker, whatever has room for its first token is admitted.
-  Admission Consider(const AdmissionQuery& query, const HandoffReceiver::Outstanding& outstanding) const;
+  // the worker, whatever has room for its first token is admitted. `blocks_now`: see AdmissionPolicy.
+  Admission Consider(const ReserveRequest& request, int64_t blocks_now,
+                     const HandoffReceiver::Outstanding& outstanding) const;
 
   // A sequence with all of [0, kv.kv_tokens) in its table, of a request that came at `arrived`. Requests without a
   // tenant are those of one tenant, too. REQUIRES: `spec` outlives the sequence.

@@ -40,12 +40,12 @@ absl::StatusOr<LinkReply> DecodeWorker::OnLink(const LinkRequest& request) {
   return engine_.handoff().OnLink(request, clock_.Now());
 }
 
-absl::StatusOr<ReserveReply> DecodeWorker::OnReserve(const ReserveRequest& request) {
+absl::StatusOr<ReserveReply> DecodeWorker::OnReserve(ReserveRequest request) {
   absl::StatusOr<ReserveReply> reply;
   {
     const std::lock_guard lock(mutex_);
     if (closing_) return Wait{};
-    reply = engine_.handoff().OnReserve(request, clock_.Now());
+    reply = engine_.handoff().OnReserve(std::move(request), clock_.Now());
   }
   loop_.Wake();  // its lease is a new time to wait for
   return reply;

@@ -47,7 +47,7 @@ class DecodeWorker {
   // From prefill workers, see HandoffReceiver. While it shuts down there is no room for reservations, so that their
   // requests go elsewhere, or wait for the worker that comes in its place.
   absl::StatusOr<LinkReply> OnLink(const LinkRequest& request);
-  absl::StatusOr<ReserveReply> OnReserve(const ReserveRequest& request);
+  absl::StatusOr<ReserveReply> OnReserve(ReserveRequest request);
   absl::Status OnCommit(const Commit& commit);
   void OnRelease(const Release& release);
   absl::StatusOr<HeartbeatReply> OnHeartbeat(const Heartbeat& heartbeat);

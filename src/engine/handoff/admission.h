@@ -9,15 +9,11 @@
 
 namespace baton {
 
-// What a reservation would take.
-struct AdmissionQuery {
-  int32_t kv_tokens = 0;
-  int32_t max_new_tokens = 0;
-  int64_t blocks_now = 0;  // of RadixTree::Available(): missing blocks, and cached ones that it would hold
-};
 struct Admit {};
 using Admission = std::variant<Admit, Wait, NeverFits>;
-// Running + reserved + expected growth must fit. What is reserved already: HandoffReceiver::outstanding().
-using AdmissionPolicy = absl::AnyInvocable<Admission(const AdmissionQuery&)>;
+// Running + reserved + expected growth must fit. What is reserved already: HandoffReceiver::outstanding(). The
+// reservation would take `blocks_now` of RadixTree::Available(): missing blocks, and cached ones that it would hold. A
+// policy does not read the request's keys.
+using AdmissionPolicy = absl::AnyInvocable<Admission(const ReserveRequest&, int64_t blocks_now)>;
 
 }  // namespace baton

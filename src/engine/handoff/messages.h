@@ -49,10 +49,10 @@ struct LinkReply {
 
 // Prefill → decode: room for one prompt's KV and for the growth that is expected of it.
 struct ReserveRequest {
-  RequestId request_id;
-  Incarnation writer;          // the prefill worker's, as linked
-  std::vector<BlockKey> keys;  // of the full blocks of the KV tokens
-  int32_t kv_tokens = 0;       // [0, n-1) of a prompt of n tokens; 0 for a one-token prompt
+  RequestId request_id{};
+  Incarnation writer{};          // the prefill worker's, as linked
+  std::vector<BlockKey> keys{};  // of the full blocks of the KV tokens
+  int32_t kv_tokens = 0;         // [0, n-1) of a prompt of n tokens; 0 for a one-token prompt
   int32_t max_new_tokens = 0;
   // For a prompt that still grows: nobody will Start it. Once committed, its blocks are cached ones, and it is over.
   bool cache_only = false;

@@ -97,7 +97,7 @@ absl::StatusOr<LinkReply> HandoffReceiver::OnLink(const LinkRequest& request, ab
 // The one that has not been heard of for longest.
 void HandoffReceiver::ForgetIdleLink() {
   absl::flat_hash_set<Incarnation> writing;
-  for (const auto& [id, reservation] : reservations_) writing.insert(reservation.writer);
+  for (const auto& [id, reservation] : reservations_) writing.insert(reservation.request.writer);
   auto idle = links_.end();
   for (auto it = links_.begin(); it != links_.end(); ++it) {
     if (writing.contains(it->first)) continue;
@@ -123,7 +123,7 @@ absl::Status HandoffReceiver::CheckReserve(const ReserveRequest& request) const 
   return absl::OkStatus();
 }
 
-absl::StatusOr<ReserveReply> HandoffReceiver::OnReserve(const ReserveRequest& request, absl::Time now) {
+absl::StatusOr<ReserveReply> HandoffReceiver::OnReserve(ReserveRequest request, absl::Time now) {
   Tick(now);
   RETURN_IF_ERROR(CheckReserve(request));
   links_.at(request.writer).heard_at = now;
@@ -133,34 +133,33 @@ absl::StatusOr<ReserveReply> HandoffReceiver::OnReserve(const ReserveRequest& re
         absl::StrCat("the prompt needs ", blocks, " KV blocks, the decode worker has ", pool_.counts().total)};
   }
   const int64_t held = tree_.ReadyPrefix(request.keys);
-  const AdmissionQuery query{.kv_tokens = request.kv_tokens,
-                             .max_new_tokens = request.max_new_tokens,
-                             .blocks_now = blocks - held + tree_.CachedInPrefix(request.keys)};
-  const Admission admission = admission_(query);
-  if (std::holds_alternative<Wait>(admission)) return Refuse(request, query);
+  const int64_t blocks_now = blocks - held + tree_.CachedInPrefix(request.keys);
+  const Admission admission = admission_(request, blocks_now);
+  if (std::holds_alternative<Wait>(admission)) return Refuse(std::move(request), blocks_now);
   if (const auto* never = std::get_if<NeverFits>(&admission)) return *never;
 
   BlockTable table;
   for (BlockRef& block : tree_.Match(request.keys)) table.Append(std::move(block));
   while (static_cast<int64_t>(table.size()) < blocks) {
     std::optional<BlockRef> block = tree_.Allocate();
-    if (!block.has_value()) return Refuse(request, query);  // the pool had no block after all
+    if (!block.has_value()) return Refuse(std::move(request), blocks_now);  // the pool had no block after all
     table.Append(*std::move(block));
   }
-  return Grant(request, std::move(table), static_cast<size_t>(held), now);
+  return Grant(std::move(request), std::move(table), static_cast<size_t>(held), now);
 }
 
-Wait HandoffReceiver::Refuse(const ReserveRequest& request, const AdmissionQuery& query) {
-  if (!request.cache_only) refused_.Add(query);
+Wait HandoffReceiver::Refuse(ReserveRequest request, int64_t blocks_now) {
+  if (!request.cache_only) refused_.Add(std::move(request), blocks_now);
   return Wait{};
 }
 
 int64_t HandoffReceiver::TakeRoom() {
-  return refused_.TakeFitting(
-      [this](const AdmissionQuery& query) { return std::holds_alternative<Admit>(admission_(query)); });
+  return refused_.TakeFitting([this](const ReserveRequest& request, int64_t blocks_now) {
+    return std::holds_alternative<Admit>(admission_(request, blocks_now));
+  });
 }
 
-Reserved HandoffReceiver::Grant(const ReserveRequest& request, BlockTable table, size_t held, absl::Time now) {
+Reserved HandoffReceiver::Grant(ReserveRequest request, BlockTable table, size_t held, absl::Time now) {
   const ReservationRef ref{ReservationId(made_ + 1), Generation(first_generation_ + made_)};
   ++made_;
   Reserved reply{ref, {}};
@@ -168,12 +167,7 @@ Reserved HandoffReceiver::Grant(const ReserveRequest& request, BlockTable table,
   if (options_.guard != nullptr) reply.right = options_.guard->Grant(table.ids().subspan(held));
   Reservation& reservation = reservations_[ref.id];
   reservation.generation = ref.generation;
-  reservation.writer = request.writer;
-  reservation.request_id = request.request_id;
-  reservation.keys = request.keys;
-  reservation.kv_tokens = request.kv_tokens;
-  reservation.max_new_tokens = request.max_new_tokens;
-  reservation.cache_only = request.cache_only;
+  reservation.request = std::move(request);
   reservation.table = std::move(table);
   reservation.held = held;
   reservation.right = reply.right;
@@ -231,7 +225,7 @@ absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
   } else {
     ShareWrittenBlocks(reservation);
   }
-  if (reservation.cache_only) {
+  if (reservation.request.cache_only) {
     Take(it);
     RoomMayHaveCome();
   }
@@ -240,7 +234,7 @@ absl::Status HandoffReceiver::OnCommit(const Commit& commit, absl::Time now) {
 
 // Written full blocks become nodes of the tree, so that the next prompt with this prefix is spared the transfer.
 void HandoffReceiver::ShareWrittenBlocks(Reservation& reservation) {
-  const std::span<const BlockKey> keys = reservation.keys;
+  const std::span<const BlockKey> keys = reservation.request.keys;
   std::vector<BlockRef> written;  // last first
   while (reservation.table.size() > reservation.held) written.push_back(reservation.table.PopBack());
   bool share = true;
@@ -275,7 +269,7 @@ absl::StatusOr<HeartbeatReply> HandoffReceiver::OnHeartbeat(const Heartbeat& hea
   HeartbeatReply reply;
   for (const ReservationRef& ref : heartbeat.active) {
     const auto it = Find(ref);
-    if (it == reservations_.end() || it->second.writer != heartbeat.writer) {
+    if (it == reservations_.end() || it->second.request.writer != heartbeat.writer) {
       reply.revoked.push_back(ref);
     } else if (!it->second.committed) {
       it->second.lapses_at = now + options_.lease;
@@ -286,8 +280,8 @@ absl::StatusOr<HeartbeatReply> HandoffReceiver::OnHeartbeat(const Heartbeat& hea
 
 absl::Status HandoffReceiver::CheckStart(const DecodeJob& job, const Reservation& reservation) const {
   const std::string what = absl::StrCat("start of ", job.request_id, ": ", ToString(job.reservation));
-  if (reservation.request_id != job.request_id) {
-    return absl::FailedPreconditionError(absl::StrCat(what, " belongs to request ", reservation.request_id));
+  if (reservation.request.request_id != job.request_id) {
+    return absl::FailedPreconditionError(absl::StrCat(what, " belongs to request ", reservation.request.request_id));
   }
   if (!reservation.committed) {
     return absl::FailedPreconditionError(absl::StrCat(what, " is not committed"));
@@ -296,12 +290,12 @@ absl::Status HandoffReceiver::CheckStart(const DecodeJob& job, const Reservation
     return absl::FailedPreconditionError(
         absl::StrCat(what, " has ", reservation.table.size(), " blocks, expected ", job.blocks));
   }
-  if (static_cast<int64_t>(job.spec.tokens.size()) != int64_t{reservation.kv_tokens} + 1) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(what, " holds KV of ", reservation.kv_tokens, " tokens for a prompt of ", job.spec.tokens.size()));
+  if (static_cast<int64_t>(job.spec.tokens.size()) != int64_t{reservation.request.kv_tokens} + 1) {
+    return absl::FailedPreconditionError(absl::StrCat(what, " holds KV of ", reservation.request.kv_tokens,
+                                                      " tokens for a prompt of ", job.spec.tokens.size()));
   }
-  const std::span<const TokenId> kv_tokens(job.spec.tokens.data(), static_cast<size_t>(reservation.kv_tokens));
-  if (BlockKeys(RootKey(options_.module_digest, job.spec.cache_domain), kv_tokens) != reservation.keys) {
+  const std::span<const TokenId> kv_tokens(job.spec.tokens.data(), static_cast<size_t>(reservation.request.kv_tokens));
+  if (BlockKeys(RootKey(options_.module_digest, job.spec.cache_domain), kv_tokens) != reservation.request.keys) {
     return absl::FailedPreconditionError(absl::StrCat(what, " was made for other tokens"));
   }
   return absl::OkStatus();
@@ -341,7 +335,7 @@ Claim HandoffReceiver::Take(Reservations::iterator it) {
 void HandoffReceiver::Cancel(const RequestId& request, absl::Time now) {
   Tick(now);
   for (auto it = reservations_.begin(); it != reservations_.end();) {
-    it = it->second.request_id == request ? GiveUp(it, now) : std::next(it);
+    it = it->second.request.request_id == request ? GiveUp(it, now) : std::next(it);
   }
 }
 
@@ -390,9 +384,10 @@ HandoffReceiver::Outstanding HandoffReceiver::outstanding() const {
   Outstanding sum;
   for (const Reservations* some : {&reservations_, &checks_}) {
     for (const auto& [id, reservation] : *some) {
-      if (reservation.cache_only) continue;
+      if (reservation.request.cache_only) continue;
       ++(reservation.committed ? sum.committed : sum.reserved);
-      const int64_t longest = std::min(int64_t{reservation.kv_tokens} + reservation.max_new_tokens, options_.positions);
+      const int64_t longest =
+          std::min(int64_t{reservation.request.kv_tokens} + reservation.request.max_new_tokens, options_.positions);
       sum.growth_blocks += std::max<int64_t>(0, BlocksFor(longest) - static_cast<int64_t>(reservation.table.size()));
     }
   }
@@ -404,8 +399,9 @@ void HandoffReceiver::CheckInvariants() const {
   for (const auto& [id, quarantine] : quarantines_) quarantined += static_cast<int64_t>(quarantine.blocks.size());
   BATON_CHECK(quarantined == pool_.counts().quarantined, "the pool quarantines other blocks than the receiver");
   for (const auto& [id, reservation] : reservations_) {
-    BATON_CHECK(static_cast<int64_t>(reservation.table.size()) == BlocksFor(reservation.kv_tokens), "a block is lost");
-    BATON_CHECK(reservation.held <= reservation.keys.size(), "a partial block cannot have been held");
+    BATON_CHECK(static_cast<int64_t>(reservation.table.size()) == BlocksFor(reservation.request.kv_tokens),
+                "a block is lost");
+    BATON_CHECK(reservation.held <= reservation.request.keys.size(), "a partial block cannot have been held");
     BATON_CHECK(!quarantines_.contains(id), "both reserved and quarantined");
     unwritten += !reservation.committed;
     for (size_t i = reservation.held; i < reservation.table.size() && !reservation.committed; ++i) {
@@ -433,7 +429,7 @@ void HandoffReceiver::CheckInvariants() const {
 // a WriteGuard, whose worker has no UCX, prevents forged writes; without one a check detects them.
 
 ClaimedKv HandoffReceiver::TakeKv(Reservation& reservation) {
-  return {std::move(reservation.table), std::move(reservation.keys), reservation.kv_tokens};
+  return {std::move(reservation.table), std::move(reservation.request.keys), reservation.request.kv_tokens};
 }
 
 std::optional<BlockCheck> HandoffReceiver::NextCheck() {
@@ -452,9 +448,10 @@ absl::Status HandoffReceiver::Compare(const Reservation& reservation,
   for (size_t i = 0; i < digests->size(); ++i) {
     if ((*digests)[i] == reservation.digests[i]) continue;
     // The digests are not logged: a reader of the log could confirm a guessed prompt with them.
-    return absl::DataLossError(absl::StrCat(
-        "request ", reservation.request_id, ": KV block ", reservation.held + i, " of ", reservation.table.size(),
-        " is not what the prefill worker sent: it was damaged on its way, or somebody else wrote there"));
+    return absl::DataLossError(
+        absl::StrCat("request ", reservation.request.request_id, ": KV block ", reservation.held + i, " of ",
+                     reservation.table.size(),
+                     " is not what the prefill worker sent: it was damaged on its way, or somebody else wrote there"));
   }
   return absl::OkStatus();
 }
@@ -472,8 +469,8 @@ std::optional<absl::StatusOr<ClaimedKv>> HandoffReceiver::OnDigests(
   } else {
     ShareWrittenBlocks(reservation);
   }
-  if (reservation.cache_only || !same.ok()) RoomMayHaveCome();
-  if (reservation.cache_only) return std::nullopt;
+  if (reservation.request.cache_only || !same.ok()) RoomMayHaveCome();
+  if (reservation.request.cache_only) return std::nullopt;
   if (!same.ok()) return same;
   return TakeKv(reservation);
 }

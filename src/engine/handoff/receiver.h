@@ -79,7 +79,7 @@ class HandoffReceiver {
   // incarnation links from two addresses.
   absl::StatusOr<LinkReply> OnLink(const LinkRequest& request, absl::Time now);
   // FAILED_PRECONDITION: the writer is not linked. INVALID_ARGUMENT: the request contradicts itself.
-  absl::StatusOr<ReserveReply> OnReserve(const ReserveRequest& request, absl::Time now);
+  absl::StatusOr<ReserveReply> OnReserve(ReserveRequest request, absl::Time now);
   // FAILED_PRECONDITION: the reservation is not there, has lapsed, or lacks blocks (then it is given up). OK again when
   // repeated. The same for a commit without the digests that were asked for, or without the reservation's right, which
   // changes nothing: it is not its writer's.
@@ -127,13 +127,8 @@ class HandoffReceiver {
  private:
   struct Reservation {
     Generation generation;
-    Incarnation writer;
-    RequestId request_id;
-    std::vector<BlockKey> keys;
-    int32_t kv_tokens = 0;
-    int32_t max_new_tokens = 0;
-    bool cache_only = false;
-    BlockTable table;  // [BlocksFor(kv_tokens)]
+    ReserveRequest request;
+    BlockTable table;  // [BlocksFor(request.kv_tokens)]
     size_t held = 0;   // blocks [0, held) of the table were here already, [held, size) are the writer's to write
     std::optional<WriteRight> right;  // of options.guard, in force until it is committed or given up
     bool committed = false;
@@ -156,8 +151,8 @@ class HandoffReceiver {
   absl::Status CheckLink(const LinkRequest& request) const;
   absl::Status CheckReserve(const ReserveRequest& request) const;
   absl::Status CheckStart(const DecodeJob& job, const Reservation& reservation) const;
-  Wait Refuse(const ReserveRequest& request, const AdmissionQuery& query);
-  Reserved Grant(const ReserveRequest& request, BlockTable table, size_t held, absl::Time now);
+  Wait Refuse(ReserveRequest request, int64_t blocks_now);
+  Reserved Grant(ReserveRequest request, BlockTable table, size_t held, absl::Time now);
   Reservations::iterator Find(const ReservationRef& ref);
   void EndWriting(const Reservation& reservation);
   // Ends a reservation. Blocks that the writer may still write are quarantined.

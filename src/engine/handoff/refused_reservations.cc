@@ -6,19 +6,20 @@
 
 namespace baton {
 
-void RefusedReservations::Add(const AdmissionQuery& query) {
-  const int64_t longest = BlocksFor(int64_t{query.kv_tokens} + query.max_new_tokens);
-  refused_.emplace(query.blocks_now + longest - BlocksFor(query.kv_tokens), query);
+void RefusedReservations::Add(ReserveRequest request, int64_t blocks_now) {
+  request.keys = {};
+  const int64_t longest = BlocksFor(int64_t{request.kv_tokens} + request.max_new_tokens);
+  const int64_t blocks = blocks_now + longest - BlocksFor(request.kv_tokens);
+  refused_.emplace(blocks, std::pair(std::move(request), blocks_now));
   if (refused_.size() > kMost) refused_.erase(std::prev(refused_.end()));
 }
 
-int64_t RefusedReservations::TakeFitting(absl::FunctionRef<bool(const AdmissionQuery&)> fits) {
+int64_t RefusedReservations::TakeFitting(absl::FunctionRef<bool(const ReserveRequest&, int64_t blocks_now)> fits) {
   if (!room_may_have_come_) return 0;
   int64_t fitting = 0, blocks = 0;
   while (!refused_.empty()) {
-    AdmissionQuery query = refused_.begin()->second;
-    query.blocks_now += blocks;  // of those that are counted already
-    if (!fits(query)) break;
+    const auto& [request, blocks_now] = refused_.begin()->second;
+    if (!fits(request, blocks_now + blocks)) break;  // `blocks`: of those that are counted already
     blocks += refused_.begin()->first;
     refused_.erase(refused_.begin());
     ++fitting;

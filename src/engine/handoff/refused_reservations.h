@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "engine/handoff/admission.h"
@@ -21,20 +22,20 @@ namespace baton {
 // Not thread-safe.
 class RefusedReservations {
  public:
-  // Beyond 65,536 refusals the largest is forgotten.
-  void Add(const AdmissionQuery& query);
+  // Keeps the request without its keys. Beyond 65,536 refusals the largest is forgotten.
+  void Add(ReserveRequest request, int64_t blocks_now);
   // A sequence or a reservation has ended, or a reservation was granted: there may be room for more.
   void RoomMayHaveCome() { room_may_have_come_ = true; }
   // The number of refused reservations, the smallest first, that `fits` admits beside each other
   // now. Forgets them.
-  int64_t TakeFitting(absl::FunctionRef<bool(const AdmissionQuery&)> fits);
+  int64_t TakeFitting(absl::FunctionRef<bool(const ReserveRequest&, int64_t blocks_now)> fits);
 
  private:
   // Far above the live requests of all routers: a record beyond it belongs to a request that has ended.
   static constexpr size_t kMost = size_t{1} << 16;
 
-  std::multimap<int64_t, AdmissionQuery> refused_;  // by blocks, at their longest
-  bool room_may_have_come_ = false;                 // since the last report
+  std::multimap<int64_t, std::pair<ReserveRequest, int64_t>> refused_;  // by blocks at their longest; with blocks_now
+  bool room_may_have_come_ = false;                                     // since the last report
 };
 
 }  // namespace baton

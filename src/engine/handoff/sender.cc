@@ -24,13 +24,16 @@ HandoffSender::Handoff* HandoffSender::Find(HandoffId id) {
   return it == handoffs_.end() ? nullptr : &it->second;
 }
 
-void HandoffSender::Begin(HandoffJob job, absl::Time now) {
-  BATON_CHECK(job.kv_tokens >= 0, "negative kv_tokens");
-  BATON_CHECK(static_cast<int64_t>(job.keys.size()) == job.kv_tokens / kBlockTokens, "one key for each full block");
+void HandoffSender::Begin(WorkerAddress decode_worker, ReserveRequest request, absl::Time now, uint64_t part) {
+  BATON_CHECK(request.kv_tokens >= 0, "negative kv_tokens");
+  BATON_CHECK(std::ssize(request.keys) == request.kv_tokens / kBlockTokens, "one key for each full block");
   const HandoffId id(next_id_++);
-  BATON_CHECK(by_request_.emplace(std::pair(job.request_id, job.part), id).second,
+  BATON_CHECK(by_request_.emplace(std::pair(request.request_id, part), id).second,
               "this part of the request has a hand-off already");
-  Handoff& handoff = handoffs_.try_emplace(id, std::move(job), options_.self.layout).first->second;
+  request.writer = options_.self.prefill_incarnation;
+  request.cache_only = part != 0;
+  Handoff& handoff =
+      handoffs_.try_emplace(id, std::move(decode_worker), std::move(request), part, options_.self.layout).first->second;
   handoff.give_up_at = now + options_.max_wait;
   SeekLink(id, now);
 }
@@ -62,7 +65,7 @@ void HandoffSender::SeekLink(HandoffId id, absl::Time now) {
   Handoff& handoff = *Find(id);
   handoff.state = State::kWaitingForLink;
   TickBy(std::min(handoff.give_up_at, now + options_.forget_idle));
-  const PeerLinks::Peer& peer = links_.Seek(handoff.job.decode_worker, now);
+  const PeerLinks::Peer& peer = links_.Seek(handoff.decode_worker, now);
   if (peer.state == LinkState::kLinked) {
     Reserve(id, handoff, peer, now);
   } else if (peer.state != LinkState::kLinking) {
@@ -73,7 +76,7 @@ void HandoffSender::SeekLink(HandoffId id, absl::Time now) {
 std::vector<HandoffId> HandoffSender::HandoffsOf(const WorkerAddress& peer) const {
   std::vector<HandoffId> ids;
   for (const auto& [id, handoff] : handoffs_) {
-    if (handoff.job.decode_worker == peer) ids.push_back(id);
+    if (handoff.decode_worker == peer) ids.push_back(id);
   }
   return ids;
 }
@@ -128,14 +131,7 @@ void HandoffSender::Reserve(HandoffId id, Handoff& handoff, const PeerLinks::Pee
   handoff.decode_incarnation = peer.incarnation;
   handoff.wants_digests = peer.wants_digests;
   handoff.reserve_sent = now;
-  const HandoffJob& job = handoff.job;
-  actions_.push_back(SendReserve{id, job.decode_worker,
-                                 ReserveRequest{.request_id = job.request_id,
-                                                .writer = options_.self.prefill_incarnation,
-                                                .keys = job.keys,
-                                                .kv_tokens = job.kv_tokens,
-                                                .max_new_tokens = job.max_new_tokens,
-                                                .cache_only = job.part != 0}});
+  actions_.push_back(SendReserve{id, handoff.decode_worker, handoff.request});
 }
 
 void HandoffSender::OnReserveReply(HandoffId id, absl::StatusOr<ReserveReply> reply, absl::Time now) {
@@ -154,7 +150,7 @@ void HandoffSender::OnReserveReply(HandoffId id, absl::StatusOr<ReserveReply> re
   } else if (reserved != nullptr) {
     OnReserved(id, *handoff, *reserved, now);
   } else if (std::holds_alternative<Wait>(*reply)) {
-    Fail(id, absl::ResourceExhaustedError(absl::StrCat("decode worker ", handoff->job.decode_worker, " has no room")),
+    Fail(id, absl::ResourceExhaustedError(absl::StrCat("decode worker ", handoff->decode_worker, " has no room")),
          absl::ZeroDuration(), now);
   } else {
     Fail(id, absl::InvalidArgumentError(std::get<NeverFits>(*reply).reason), absl::ZeroDuration(), now);
@@ -163,7 +159,7 @@ void HandoffSender::OnReserveReply(HandoffId id, absl::StatusOr<ReserveReply> re
 
 void HandoffSender::OnReserveError(HandoffId id, Handoff& handoff, const absl::Status& status, absl::Time now) {
   const std::string what =
-      absl::StrCat("reserving room at decode worker ", handoff.job.decode_worker, ": ", status.message());
+      absl::StrCat("reserving room at decode worker ", handoff.decode_worker, ": ", status.message());
   if (absl::IsFailedPrecondition(status) && !handoff.relinked) {
     handoff.relinked = true;
     handoff.state = State::kWaitingForLink;
@@ -184,10 +180,9 @@ void HandoffSender::OnReserved(HandoffId id, Handoff& handoff, const Reserved& r
   handoff.fenced_at = handoff.reserve_sent + handoff.lease;
   const PeerLinks::Entry* peer = links_.Current(handoff.link);
   if (peer == nullptr) {
-    Fail(
-        id,
-        absl::UnavailableError(absl::StrCat("the connection to decode worker ", handoff.job.decode_worker, " changed")),
-        kShortestRetry, now);
+    Fail(id,
+         absl::UnavailableError(absl::StrCat("the connection to decode worker ", handoff.decode_worker, " changed")),
+         kShortestRetry, now);
     return;
   }
   absl::Status set = handoff.blocks.SetMissing(reserved.missing, peer->second.slab_blocks, peer->first);
@@ -202,7 +197,7 @@ void HandoffSender::OnReserved(HandoffId id, Handoff& handoff, const Reserved& r
   }
   TickBy(handoff.fenced_at);
   handoff.state = State::kWriting;
-  HandoffReserved notice{handoff.job.request_id, {}, handoff.job.part};
+  HandoffReserved notice{handoff.request.request_id, {}, handoff.part};
   std::vector<BlockCopy> copies;
   for (const MissingBlock& missing : reserved.missing) {
     notice.missing.push_back(missing.index);
@@ -278,7 +273,7 @@ void HandoffSender::OnPushDone(PushId push, const absl::Status& status, absl::Ti
   if (absl::IsPermissionDenied(status)) {  // its reservation is over there, most likely; another one may do
     Fail(id,
          absl::UnavailableError(
-             absl::StrCat("decode worker ", handoff->job.decode_worker, " refused a KV write: ", status.message())),
+             absl::StrCat("decode worker ", handoff->decode_worker, " refused a KV write: ", status.message())),
          options_.relink_after, now);
   } else if (!status.ok()) {
     Fail(id, status, options_.relink_after, now);
@@ -299,7 +294,7 @@ void HandoffSender::PostCommit(HandoffId id, Handoff& handoff) {
   handoff.reply_pending = true;
   Commit commit{.reservation = handoff.reservation, .blocks_written = handoff.blocks.missing(), .right = handoff.right};
   if (handoff.wants_digests) commit.digests = handoff.blocks.Digests();
-  actions_.push_back(SendCommit{id, handoff.job.decode_worker, std::move(commit)});
+  actions_.push_back(SendCommit{id, handoff.decode_worker, std::move(commit)});
 }
 
 void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl::Time now) {
@@ -314,10 +309,10 @@ void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl
     ++totals_.ended[absl::StatusCode::kOk];
     totals_.blocks_pushed += handoff->blocks.missing();
     // Each part of a growing prompt finds what the ones before it brought.
-    if (handoff->job.part == 0) totals_.blocks_held += handoff->blocks.size() - handoff->blocks.missing();
-    actions_.push_back(HandoffCommitted{handoff->job.request_id, handoff->reservation, handoff->decode_incarnation,
-                                        handoff->blocks.size(), handoff->bytes_pushed, handoff->job.part});
-    by_request_.erase({handoff->job.request_id, handoff->job.part});
+    if (handoff->part == 0) totals_.blocks_held += handoff->blocks.size() - handoff->blocks.missing();
+    actions_.push_back(HandoffCommitted{handoff->request.request_id, handoff->reservation, handoff->decode_incarnation,
+                                        handoff->blocks.size(), handoff->bytes_pushed, handoff->part});
+    by_request_.erase({handoff->request.request_id, handoff->part});
     handoffs_.erase(id);
     return;
   }
@@ -326,7 +321,7 @@ void HandoffSender::OnCommitReply(HandoffId id, const absl::Status& status, absl
     return;
   }
   const auto failure = absl::UnavailableError(
-      absl::StrCat("decode worker ", handoff->job.decode_worker, " did not take the commit: ", status.message()));
+      absl::StrCat("decode worker ", handoff->decode_worker, " did not take the commit: ", status.message()));
   if (absl::IsUnavailable(status)) LosePeer(handoff->link, status, now);  // ends all hand-offs to it, this one too
   Fail(id, failure, kShortestRetry, now);
 }
@@ -345,13 +340,12 @@ void HandoffSender::MaybeFinish(HandoffId id, Handoff& handoff, absl::Time now) 
   if (!handoff.reported) {
     handoff.reported = true;
     ++totals_.ended[handoff.failure.code()];
-    by_request_.erase({handoff.job.request_id, handoff.job.part});
-    actions_.push_back(HandoffFailed{handoff.job.request_id, handoff.failure, handoff.retry_after, handoff.job.part});
+    by_request_.erase({handoff.request.request_id, handoff.part});
+    actions_.push_back(HandoffFailed{handoff.request.request_id, handoff.failure, handoff.retry_after, handoff.part});
   }
   if (handoff.reply_pending) return;
   if (handoff.reserved && handoff.drained) {  // gives the blocks back at once
-    releases_.Send(handoff.job.decode_worker, handoff.reservation, handoff.lease, HeartbeatInterval(handoff.lease),
-                   now);
+    releases_.Send(handoff.decode_worker, handoff.reservation, handoff.lease, HeartbeatInterval(handoff.lease), now);
   }
   handoffs_.erase(id);
 }
@@ -465,7 +459,7 @@ void HandoffSender::TickHandoff(HandoffId id, Handoff& handoff, absl::Time now) 
     case State::kWaitingForLink:
       if (now >= handoff.give_up_at) {
         Fail(id,
-             absl::UnavailableError(absl::StrCat("no link to decode worker ", handoff.job.decode_worker, " within ",
+             absl::UnavailableError(absl::StrCat("no link to decode worker ", handoff.decode_worker, " within ",
                                                  absl::FormatDuration(options_.max_wait))),
              options_.relink_after, now);
       }
@@ -485,7 +479,7 @@ void HandoffSender::TickHandoff(HandoffId id, Handoff& handoff, absl::Time now) 
 // An answer from there is due, or will be.
 absl::flat_hash_set<WorkerAddress> HandoffSender::BusyPeers() const {
   absl::flat_hash_set<WorkerAddress> busy;
-  for (const auto& [id, handoff] : handoffs_) busy.insert(handoff.job.decode_worker);
+  for (const auto& [id, handoff] : handoffs_) busy.insert(handoff.decode_worker);
   releases_.AddPeers(busy);
   absl::flat_hash_set<LinkId> beating;
   for (const auto& [id, heartbeat] : heartbeats_) beating.insert(heartbeat.link);
@@ -544,7 +538,7 @@ void HandoffSender::CheckInvariants() const {
     BATON_CHECK(handoff.pushes_in_flight == 0 || handoff.reserved, "pushed without a reservation");
     if (!handoff.reported) {
       ++unreported;
-      const auto it = by_request_.find({handoff.job.request_id, handoff.job.part});
+      const auto it = by_request_.find({handoff.request.request_id, handoff.part});
       BATON_CHECK(it != by_request_.end() && it->second == id, "a hand-off cannot be found by its request");
     }
     handoff.blocks.CheckInvariants();

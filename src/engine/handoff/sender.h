@@ -26,18 +26,6 @@
 
 namespace baton {
 
-// One request's KV, to be moved to one decode worker.
-struct HandoffJob {
-  RequestId request_id;
-  WorkerAddress decode_worker;
-  std::vector<BlockKey> keys;  // of the full blocks of the KV tokens
-  int32_t kv_tokens = 0;       // [0, n-1) of a prompt of n tokens
-  int32_t max_new_tokens = 0;
-  // 0: all of it, to be started. Else for the decode worker's cache alone (ReserveRequest::cache_only), beside others
-  // of the request.
-  uint64_t part = 0;
-};
-
 // Since the start. Parts that go ahead of an open prompt are hand-offs, too.
 struct HandoffTotals {
   std::map<absl::StatusCode, int64_t> ended;  // hand-offs, by their result
@@ -70,8 +58,10 @@ class HandoffSender {
   HandoffSender(const HandoffSender&) = delete;
   HandoffSender& operator=(const HandoffSender&) = delete;
 
-  // REQUIRES: this part of the request has no hand-off without result here, BlocksFor(kv_tokens) >= keys.size().
-  void Begin(HandoffJob job, absl::Time now);
+  // Moves the request's KV to `decode_worker`. Part 0 is all of the KV, to be started. The other parts are for the
+  // decode worker's cache alone, beside other hand-offs of the request. The sender sets `writer` and `cache_only`.
+  // REQUIRES: this part of the request has no hand-off without result here, `keys` has one key for each full block.
+  void Begin(WorkerAddress decode_worker, ReserveRequest request, absl::Time now, uint64_t part = 0);
   // May come before or after room is reserved, and for blocks that turn out not to be missing. For an unknown request
   // it does nothing: the hand-off may just have failed. REQUIRES: index < BlocksFor(kv_tokens); `layers` never shrinks
   // and `source` never changes for an index.
@@ -111,8 +101,14 @@ class HandoffSender {
   // kDraining: failure is certain; the result waits for pushes and digests, the Release also for the reply that is due.
   enum class State { kWaitingForLink, kReserving, kWriting, kCommitting, kDraining };
   struct Handoff {
-    Handoff(HandoffJob what, const KvLayout& layout) : job(std::move(what)), blocks(BlocksFor(job.kv_tokens), layout) {}
-    HandoffJob job;
+    Handoff(WorkerAddress to, ReserveRequest reserve, uint64_t its_part, const KvLayout& layout)
+        : decode_worker(std::move(to)),
+          request(std::move(reserve)),
+          part(its_part),
+          blocks(BlocksFor(request.kv_tokens), layout) {}
+    WorkerAddress decode_worker;
+    ReserveRequest request;
+    uint64_t part;
     HandoffBlocks blocks;
     State state = State::kWaitingForLink;
     absl::Time give_up_at;       // while waiting for a link

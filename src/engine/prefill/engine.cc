@@ -113,8 +113,8 @@ std::optional<RequestFailed> PrefillEngine::Add(PrefillJob job, absl::Time now) 
   const PrefillPrompt& added = scheduler_.prompt(job.request_id);
   yielding_ += added.Yields();
   if (!prefill_only) {
-    sender_.Begin({.request_id = added.id,
-                   .decode_worker = std::move(job.decode_worker),
+    sender_.Begin(std::move(job.decode_worker),
+                  {.request_id = added.id,
                    .keys = added.keys,
                    .kv_tokens = static_cast<int32_t>(added.kv_tokens),
                    .max_new_tokens = added.spec.sampling.max_tokens},
@@ -196,8 +196,8 @@ void PrefillEngine::Close(const PrefillAppend& append, absl::Time now) {
   part.prefill_only = append.decode_worker.empty();
   part.lease = append.lease;
   if (!part.prefill_only) {
-    sender_.Begin({.request_id = append.request_id,
-                   .decode_worker = append.decode_worker,
+    sender_.Begin(append.decode_worker,
+                  {.request_id = append.request_id,
                    .keys = prompt.keys,
                    .kv_tokens = static_cast<int32_t>(prompt.kv_tokens),
                    .max_new_tokens = append.max_new_tokens},
@@ -223,13 +223,12 @@ void PrefillEngine::SendAhead(PrefillPrompt& prompt, absl::Time now) {
   if (!ahead_sent_.emplace(ahead.to, keys.back()).second) return;
   ahead.part = ++parts_made_;
   ahead_[ahead.part] = {.request = prompt.id, .to = ahead.to, .blocks = blocks, .last = keys.back()};
-  sender_.Begin({.request_id = prompt.id,
-                 .decode_worker = ahead.to,
+  sender_.Begin(ahead.to,
+                {.request_id = prompt.id,
                  .keys = {keys.begin(), keys.end()},
                  .kv_tokens = static_cast<int32_t>(blocks * kBlockTokens),
-                 .max_new_tokens = 0,
-                 .part = ahead.part},
-                now);
+                 .max_new_tokens = 0},
+                now, ahead.part);
 }
 
 // Sends nothing if the prompt has ended, closed or restarted meanwhile, or has given blocks back.

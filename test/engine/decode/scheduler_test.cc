@@ -237,8 +237,7 @@ TEST_CASE("decode scheduling goes as the scenarios say") {
         const HandoffReceiver::Outstanding outstanding{
             .reserved = c.Number("reserved"), .committed = 0, .growth_blocks = c.Number("growth")};
         return Show(world->scheduler().Consider(
-            {.kv_tokens = kv, .max_new_tokens = static_cast<int32_t>(c.Number("new")), .blocks_now = BlocksFor(kv)},
-            outstanding));
+            {.kv_tokens = kv, .max_new_tokens = static_cast<int32_t>(c.Number("new"))}, BlocksFor(kv), outstanding));
       }
       return absl::StrCat("unknown command ", c.name, "\n");
     });

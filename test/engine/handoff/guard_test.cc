@@ -69,7 +69,7 @@ class Worker {
                                                   .transport_descriptor = "slab",
                                                   .lease = kLease,
                                                   .guard = &guard},
-                           pool, tree, [](const AdmissionQuery&) { return Admit{}; }};
+                           pool, tree, [](const ReserveRequest&, int64_t) { return Admit{}; }};
 };
 
 TEST_CASE("a reservation's missing blocks may be written by who has its key, and by nobody else") {

@@ -65,7 +65,8 @@ class Receiver {
   BlockPool pool{16};
   RadixTree tree{pool};
   Admission answer = Admit{};
-  AdmissionQuery asked;
+  ReserveRequest asked;
+  int64_t asked_blocks = 0;
   HandoffReceiver receiver{HandoffReceiverOptions{.module_digest = {},
                                                   .layout = kLayout,
                                                   .numerics_id = "cpu",
@@ -73,8 +74,9 @@ class Receiver {
                                                   .transport_descriptor = "slab",
                                                   .lease = absl::Seconds(10),
                                                   .verify = verify_},
-                           pool, tree, [this](const AdmissionQuery& query) {
-                             asked = query;
+                           pool, tree, [this](const ReserveRequest& request, int64_t blocks_now) {
+                             asked = request;
+                             asked_blocks = blocks_now;
                              return answer;
                            }};
 };
@@ -165,10 +167,10 @@ TEST_CASE("admission is asked with what the reservation would take, and its answ
   const Reserved first = r.Reserve("r1");
   CHECK(r.asked.kv_tokens == 40);
   CHECK(r.asked.max_new_tokens == 8);
-  CHECK(r.asked.blocks_now == 3);
+  CHECK(r.asked_blocks == 3);
   REQUIRE(r.receiver.OnCommit({first.reservation, 3}, r.clock.Now()).ok());
   r.Reserve("r2");
-  CHECK(r.asked.blocks_now == 1);                      // two full blocks are held by r1, and referenced
+  CHECK(r.asked_blocks == 1);                          // two full blocks are held by r1, and referenced
   CHECK(r.receiver.outstanding().growth_blocks == 0);  // 40 + 8 tokens are three blocks
   r.answer = Wait{};
   auto reply = r.receiver.OnReserve(Receiver::Request("r3", 2), r.clock.Now());
@@ -412,7 +414,7 @@ TEST_CASE("generations of two incarnations do not meet") {
   for (uint64_t incarnation : {1, 2, 3}) {
     HandoffReceiver receiver(
         {.layout = kLayout, .numerics_id = "cpu", .incarnation = Incarnation(incarnation), .transport_descriptor = ""},
-        pool, tree, [](const AdmissionQuery&) { return Admit{}; });
+        pool, tree, [](const ReserveRequest&, int64_t) { return Admit{}; });
     REQUIRE(receiver.OnLink(Receiver::Link(9), absl::UnixEpoch()).ok());
     auto reply = receiver.OnReserve({.request_id = "r", .writer = Incarnation(9), .keys = {}}, absl::UnixEpoch());
     generations.push_back(std::get<Reserved>(*reply).reservation.generation.value());

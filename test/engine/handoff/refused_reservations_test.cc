@@ -11,9 +11,9 @@ namespace {
 // A worker with so many blocks free, of which nothing is needed for growth.
 struct Refused {
   int64_t Take() {
-    return refused.TakeFitting([this](const AdmissionQuery& query) { return query.blocks_now <= free; });
+    return refused.TakeFitting([this](const ReserveRequest&, int64_t blocks_now) { return blocks_now <= free; });
   }
-  void Add(int64_t blocks) { refused.Add({.kv_tokens = 16, .max_new_tokens = 0, .blocks_now = blocks}); }
+  void Add(int64_t blocks) { refused.Add({.kv_tokens = 16}, blocks); }
 
   int64_t free = 0;
   RefusedReservations refused;
@@ -35,7 +35,7 @@ TEST_CASE("refused reservations fit, the smallest first, beside each other") {
 
 TEST_CASE("what a refused reservation may grow to counts against those that fit beside it") {
   Refused r;
-  r.refused.Add({.kv_tokens = 16, .max_new_tokens = 32, .blocks_now = 1});
+  r.refused.Add({.kv_tokens = 16, .max_new_tokens = 32}, 1);
   r.Add(4);
   r.free = 6;
   r.refused.RoomMayHaveCome();

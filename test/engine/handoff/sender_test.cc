@@ -17,7 +17,7 @@ class Linked {
  public:
   explicit Linked(bool wants_digests = false) {
     spdlog::set_level(spdlog::level::off);
-    sender.Begin({.request_id = "r", .decode_worker = "d", .keys = std::vector<BlockKey>(2), .kv_tokens = 40}, Now());
+    sender.Begin("d", {.request_id = "r", .keys = std::vector<BlockKey>(2), .kv_tokens = 40}, Now());
     const auto link = Take<SendLink>()->link;
     sender.OnLinkReply(link,
                        LinkReply{.decode_incarnation = Incarnation(9),
@@ -225,7 +225,7 @@ TEST_CASE("a peer that links with an absurd lease or slab is refused") {
        {std::pair{int64_t{-1}, kLease}, std::pair{int64_t{1} << 33, kLease},
         std::pair{int64_t{1}, absl::ZeroDuration()}, std::pair{int64_t{1}, absl::InfiniteDuration()}}) {
     Linked linked;
-    linked.sender.Begin({.request_id = "s", .decode_worker = "e", .keys = {}, .kv_tokens = 1}, linked.Now());
+    linked.sender.Begin("e", {.request_id = "s", .keys = {}, .kv_tokens = 1}, linked.Now());
     LinkReply reply;
     reply.slab_blocks = blocks;
     reply.numerics_id = "cpu";
@@ -282,7 +282,7 @@ TEST_CASE("a connection that nobody waits for is closed again") {
 
 TEST_CASE("a decode worker whose transport is of another version is refused, with what differs, and not retried") {
   Linked linked;
-  linked.sender.Begin({.request_id = "s", .decode_worker = "e", .keys = {}, .kv_tokens = 1}, linked.Now());
+  linked.sender.Begin("e", {.request_id = "s", .keys = {}, .kv_tokens = 1}, linked.Now());
   linked.sender.OnLinkReply(linked.Take<SendLink>()->link,
                             LinkReply{.decode_incarnation = Incarnation(8),
                                       .transport_descriptor = "slab",
@@ -398,7 +398,7 @@ TEST_CASE("a decode worker that nothing is handed to is closed and forgotten, an
   CHECK(std::get<ForgetPeer>(actions[1]).peer == "d");
   CHECK(linked.sender.NextTick() == absl::InfiniteFuture());
 
-  linked.sender.Begin({.request_id = "s", .decode_worker = "d", .keys = {}, .kv_tokens = 1}, linked.Now());
+  linked.sender.Begin("d", {.request_id = "s", .keys = {}, .kv_tokens = 1}, linked.Now());
   CHECK(linked.Take<SendLink>().has_value());
 }
 
@@ -421,9 +421,7 @@ TEST_CASE("what a thousand hand-offs cost does not grow with the square of their
   const auto name = [](int i) { return absl::StrCat("r", i); };
 
   for (int i = 0; i < kHandoffs; ++i) {
-    happens([&](absl::Time now) {
-      sender.Begin({.request_id = name(i), .decode_worker = "d", .keys = {}, .kv_tokens = 1}, now);
-    });
+    happens([&](absl::Time now) { sender.Begin("d", {.request_id = name(i), .keys = {}, .kv_tokens = 1}, now); });
   }
   const LinkId link(1);  // the first
   LinkReply reply;
