@@ -50,8 +50,8 @@ Admission DecodeScheduler::Consider(const ReserveRequest& request, int64_t block
   int64_t expected =
       waiting + static_cast<int64_t>(std::ceil(growth_.share() * static_cast<double>(outstanding.growth_blocks)));
   for (const auto& [id, sequence] : sequences_) {
-    const auto size = static_cast<int64_t>(sequence.table.size());
-    expected += growth_.Blocks(sequence.kv_tokens, sequence.max_kv_tokens - sequence.kv_tokens, size);
+    const auto size = static_cast<int64_t>(sequence.kv.table.size());
+    expected += growth_.Blocks(sequence.kv.kv_tokens, sequence.max_kv_tokens - sequence.kv.kv_tokens, size);
   }
   if (needed + expected <= tree_.Available()) return Admit{};
   return Wait{};
@@ -67,33 +67,32 @@ SequenceId DecodeScheduler::Add(ClaimedKv kv, const RequestSpec& spec, absl::Tim
   sequence.spec = &spec;
   sequence.came = came;
   turns_changed_ = true;
-  sequence.table = std::move(kv.table);
-  sequence.keys = std::move(kv.keys);
-  sequence.kv_tokens = kv.kv_tokens;
   sequence.max_kv_tokens = std::min<int64_t>(options_.positions, int64_t{kv.kv_tokens} + spec.sampling.max_tokens);
+  sequence.kv = std::move(kv);
   ShareBlocks(sequence);
   return id;
 }
 
 void DecodeScheduler::NameBlock(const SequenceId& id, const BlockKey& key) {
   Sequence& sequence = At(id);
-  sequence.keys.push_back(key);
-  BATON_CHECK(static_cast<int64_t>(sequence.keys.size()) == sequence.kv_tokens / kBlockTokens, "named another block");
+  sequence.kv.keys.push_back(key);
+  BATON_CHECK(static_cast<int64_t>(sequence.kv.keys.size()) == sequence.kv.kv_tokens / kBlockTokens,
+              "named another block");
   ShareBlocks(sequence);
 }
 
 // Makes full blocks nodes of the tree, or takes the node that another request made meanwhile: its content is the same.
 void DecodeScheduler::ShareBlocks(Sequence& sequence) {
-  while (sequence.shared < sequence.keys.size()) {
+  while (sequence.shared < sequence.kv.keys.size()) {
     const size_t i = sequence.shared;
-    const RadixTree::State state = tree_.Find(sequence.keys[i]);
+    const RadixTree::State state = tree_.Find(sequence.kv.keys[i]);
     if (state == RadixTree::State::kPromised) return;
-    const std::span path = std::span<const BlockKey>(sequence.keys).first(i + 1);
+    const std::span path = std::span<const BlockKey>(sequence.kv.keys).first(i + 1);
     BlockRef block = state == RadixTree::State::kReady ? tree_.Acquire(path.back())
-                                                       : tree_.Insert(path, pool_.Share(sequence.table.ids()[i]));
-    const BlockId before = sequence.table.ids()[i];
+                                                       : tree_.Insert(path, pool_.Share(sequence.kv.table.ids()[i]));
+    const BlockId before = sequence.kv.table.ids()[i];
     if (sequence.begun > 0 && block.id() != before) replaced_.push_back(pool_.Share(before));
-    sequence.table.Replace(i, std::move(block));
+    sequence.kv.table.Replace(i, std::move(block));
     ++sequence.shared;
   }
 }
@@ -106,10 +105,10 @@ void DecodeScheduler::Remove(const SequenceId& id, int64_t made) {
   if (sequence.begun > 0) {
     BATON_CHECK(!has_next_, "removed a sequence under the step that was planned with it");
     std::ranges::replace(step_.batch, &sequence, nullptr);
-    ended_.push_back(std::move(sequence.table));
+    ended_.push_back(std::move(sequence.kv.table));
   }
   swapped_ -= sequence.swapped;
-  growth_.Learn(made, made + sequence.max_kv_tokens - sequence.kv_tokens);
+  growth_.Learn(made, made + sequence.max_kv_tokens - sequence.kv.kv_tokens);
   sequences_.erase(it);
   turns_changed_ = true;
 }
@@ -165,7 +164,7 @@ const DecodePlan& DecodeScheduler::BeginStep() {
 
 // Beyond the steps that it has begun.
 bool DecodeScheduler::GoesOn(const Sequence& sequence) {
-  return !sequence.ends && sequence.kv_tokens + sequence.begun < sequence.max_kv_tokens;
+  return !sequence.ends && sequence.kv.kv_tokens + sequence.begun < sequence.max_kv_tokens;
 }
 
 bool DecodeScheduler::MayBeginNext() const {
@@ -209,9 +208,10 @@ bool DecodeScheduler::GrowOne(Turns::const_iterator turn) {
 
 // Makes sure of a block for the token after those that are computed or begun. False: there is none.
 bool DecodeScheduler::Grow(Sequence& sequence) {
-  if (BlocksFor(sequence.kv_tokens + sequence.begun + 1) <= static_cast<int64_t>(sequence.table.size())) return true;
+  const int64_t tokens = int64_t{sequence.kv.kv_tokens} + sequence.begun + 1;
+  if (BlocksFor(tokens) <= static_cast<int64_t>(sequence.kv.table.size())) return true;
   std::optional<BlockRef> block = tree_.Allocate();
-  if (block) sequence.table.Append(*std::move(block));
+  if (block) sequence.kv.table.Append(*std::move(block));
   return block.has_value();
 }
 
@@ -219,22 +219,22 @@ bool DecodeScheduler::Grow(Sequence& sequence) {
 // might have to go again at once.
 bool DecodeScheduler::SwapIn(Turns::const_iterator turn) {
   Sequence& sequence = (*turn)->second;
-  const int64_t blocks = BlocksFor(sequence.kv_tokens);
-  const int64_t ready = tree_.ReadyPrefix(sequence.keys);
-  const int64_t needed = blocks - ready + tree_.CachedInPrefix(sequence.keys);
+  const int64_t blocks = BlocksFor(sequence.kv.kv_tokens);
+  const int64_t ready = tree_.ReadyPrefix(sequence.kv.keys);
+  const int64_t needed = blocks - ready + tree_.CachedInPrefix(sequence.kv.keys);
   const int64_t room = std::min(needed + static_cast<int64_t>(step_.batch.size()) + 1, pool_.counts().total);
   if (tree_.Available() < room) {
     MakeRoom(turn, room - tree_.Available());
     return false;
   }
-  for (BlockRef& block : tree_.Match(sequence.keys)) sequence.table.Append(std::move(block));
-  sequence.shared = sequence.table.size();
+  for (BlockRef& block : tree_.Match(sequence.kv.keys)) sequence.kv.table.Append(std::move(block));
+  sequence.shared = sequence.kv.table.size();
   SwapCopy copy{(*turn)->first, &sequence.host, {}};
-  while (static_cast<int64_t>(sequence.table.size()) < blocks) {
+  while (static_cast<int64_t>(sequence.kv.table.size()) < blocks) {
     std::optional<BlockRef> block = tree_.Allocate();
     BATON_CHECK(block.has_value(), "less available than the tree said");
-    copy.pieces.push_back({sequence.table.size(), block->id()});
-    sequence.table.Append(*std::move(block));
+    copy.pieces.push_back({sequence.kv.table.size(), block->id()});
+    sequence.kv.table.Append(*std::move(block));
   }
   sequence.swapped = false;
   --swapped_;
@@ -256,7 +256,7 @@ void DecodeScheduler::MakeRoom(Turns::const_iterator claimant, int64_t blocks) {
   }
   if (possible < blocks) return;
   for (const Sequences::iterator victim : victims) {
-    const std::span ids = victim->second.table.ids();
+    const std::span ids = victim->second.kv.table.ids();
     const auto comes_free = [&](BlockId id) { return leaving.at(id) == pool_.ReferencesOf(id); };
     if (std::any_of(ids.begin(), ids.end(), comes_free)) SwapOut(victim);
   }
@@ -266,7 +266,7 @@ void DecodeScheduler::MakeRoom(Turns::const_iterator claimant, int64_t blocks) {
 // How many blocks come free when this sequence goes beside those that `leaving` counts; it is then counted too.
 int64_t DecodeScheduler::Releases(const Sequence& sequence, LeavingReferences& leaving) const {
   int64_t blocks = 0;
-  for (const BlockId id : sequence.table.ids()) blocks += ++leaving[id] == pool_.ReferencesOf(id);
+  for (const BlockId id : sequence.kv.table.ids()) blocks += ++leaving[id] == pool_.ReferencesOf(id);
   return blocks;
 }
 
@@ -276,8 +276,8 @@ void DecodeScheduler::SwapOut(Sequences::iterator it) {
   sequence.leaving = true;
   ++preemptions_;
   SwapCopy copy{it->first, &sequence.host, {}};
-  const auto written = static_cast<size_t>(BlocksFor(sequence.kv_tokens));  // not the one for its next token
-  for (size_t i = 0; i < written; ++i) copy.pieces.push_back({i, sequence.table.ids()[i]});
+  const auto written = static_cast<size_t>(BlocksFor(sequence.kv.kv_tokens));  // not the one for its next token
+  for (size_t i = 0; i < written; ++i) copy.pieces.push_back({i, sequence.kv.table.ids()[i]});
   step_.plan.out.push_back(std::move(copy));
 }
 
@@ -287,7 +287,7 @@ void DecodeScheduler::FinishStep() {
   replaced_.clear();
   for (const SwapCopy& copy : step_.plan.out) {
     Sequence& sequence = At(copy.sequence);
-    sequence.table.Truncate(0);
+    sequence.kv.table.Truncate(0);
     sequence.shared = 0;
     sequence.leaving = false;
     sequence.swapped = true;
@@ -295,7 +295,7 @@ void DecodeScheduler::FinishStep() {
   }
   for (Sequence* sequence : step_.batch) {
     if (sequence == nullptr) continue;
-    ++sequence->kv_tokens;
+    ++sequence->kv.kv_tokens;
     --sequence->begun;
   }
   for (const SwapCopy& copy : step_.plan.in) {
@@ -319,14 +319,15 @@ void DecodeScheduler::CheckInvariants() const {
   int64_t swapped = 0;
   for (const auto& [id, sequence] : sequences_) {
     swapped += sequence.swapped;
-    const auto size = static_cast<int64_t>(sequence.table.size());
-    const int64_t full = BlocksFor(sequence.kv_tokens);
-    const bool covers = size >= full && size <= BlocksFor(sequence.kv_tokens + (running_ ? 2 : 1));
+    const auto size = static_cast<int64_t>(sequence.kv.table.size());
+    const int64_t full = BlocksFor(sequence.kv.kv_tokens);
+    const bool covers = size >= full && size <= BlocksFor(sequence.kv.kv_tokens + (running_ ? 2 : 1));
     BATON_CHECK(sequence.swapped ? size == 0 : covers, "a table does not cover its tokens");
     BATON_CHECK(!sequence.swapped || sequence.host != nullptr || full == 0, "a swapped sequence has no bytes");
-    BATON_CHECK(sequence.shared <= std::min(sequence.keys.size(), sequence.table.size()), "shares what it has not");
+    BATON_CHECK(sequence.shared <= std::min(sequence.kv.keys.size(), sequence.kv.table.size()),
+                "shares what it has not");
     BATON_CHECK(running_ || !sequence.leaving, "leaves without a step");
-    BATON_CHECK(sequence.kv_tokens <= options_.positions, "a sequence beyond its positions");
+    BATON_CHECK(sequence.kv.kv_tokens <= options_.positions, "a sequence beyond its positions");
   }
   BATON_CHECK(turns_changed_ || turns_.size() == sequences_.size(), "a sequence without turn");
   BATON_CHECK(swapped == swapped_, "swapped sequences miscounted");

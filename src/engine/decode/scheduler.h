@@ -114,7 +114,7 @@ class DecodeScheduler {
   // What BeginNext planned is the running step now.
   void FinishStep();
 
-  const std::vector<BlockKey>& keys(const SequenceId& id) const { return At(id).keys; }
+  const std::vector<BlockKey>& keys(const SequenceId& id) const { return At(id).kv.keys; }
 
   struct Counts {
     int64_t sequences = 0;
@@ -130,16 +130,14 @@ class DecodeScheduler {
   struct Sequence {
     const RequestSpec* spec = nullptr;
     absl::Time came;
-    BlockTable table;  // empty when swapped out
-    std::vector<BlockKey> keys;
-    size_t shared = 0;  // blocks [0, shared) of the table are the tree's nodes of keys [0, shared)
-    int64_t kv_tokens = 0;
+    ClaimedKv kv;               // grows with each step; its table is empty when swapped out
+    size_t shared = 0;          // blocks [0, shared) of the table are the tree's nodes of keys [0, shared)
     int64_t max_kv_tokens = 0;  // at the end of its longest possible life
     int32_t begun = 0;          // steps that have it and are not finished
     bool ends = false;          // with them
     bool swapped = false;
     bool leaving = false;               // is being swapped out by the running step
-    std::unique_ptr<std::byte[]> host;  // [BlocksFor(kv_tokens)] blocks when swapped out
+    std::unique_ptr<std::byte[]> host;  // [BlocksFor(kv.kv_tokens)] blocks when swapped out
   };
   using Sequences = std::map<SequenceId, Sequence>;
   using Turns = std::vector<Sequences::iterator>;
@@ -154,7 +152,7 @@ class DecodeScheduler {
     }
     void Add(Sequences::iterator it) {
       plan.batch.push_back(it->first);
-      plan.tables.push_back(it->second.table.ids());
+      plan.tables.push_back(it->second.kv.table.ids());
       batch.push_back(&it->second);
     }
   };
