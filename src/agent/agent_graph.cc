@@ -54,12 +54,12 @@ absl::Status AgentGraph::CheckUpstream(const Reference& reference) const {
                                           " MiB of all outputs); set `announced` if it comes later"));
 }
 
-absl::Status AgentGraph::CheckReferences(const PromptSpec& spec) const {
+absl::Status AgentGraph::CheckReferences(const RequestId& id, const PromptSpec& spec) const {
   int64_t references = 0, announces = 0;
   for (const PromptSegment& segment : spec.segments) {
     const Reference* reference = AsReference(segment);
     if (reference == nullptr) continue;
-    if (reference->upstream == spec.id) {
+    if (reference->upstream == id) {
       return absl::InvalidArgumentError("output_of: a request cannot wait for itself");
     }
     RETURN_IF_ERROR(CheckUpstream(*reference));
@@ -75,14 +75,14 @@ absl::Status AgentGraph::CheckReferences(const PromptSpec& spec) const {
                                                      counts_.references, " references, limit ", limits_.references,
                                                      "; this one adds ", references));
   }
-  if (!IsCycle(spec)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("output_of: a cycle: what '", NameOf(spec.id),
-                                                 "' would wait for waits for '", NameOf(spec.id), "'"));
+  if (!IsCycle(id, spec)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("output_of: a cycle: what '", NameOf(id), "' would wait for waits for '", NameOf(id), "'"));
 }
 
 // Whether an upstream of the new prompt waits, directly or not, for the new prompt's output.
-bool AgentGraph::IsCycle(const PromptSpec& spec) const {
-  const AgentOutput* announced = Find(spec.id);
+bool AgentGraph::IsCycle(const RequestId& id, const PromptSpec& spec) const {
+  const AgentOutput* announced = Find(id);
   // The walk takes time linear in the references of all prompts.
   if (announced == nullptr || announced->readers.empty()) return false;
   absl::flat_hash_set<const AgentOutput*> seen;
@@ -139,11 +139,11 @@ absl::Status AgentGraph::Add(AgentNode& node, const Tokenizer& tokenizer) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<PromptGrew> AgentGraph::Submit(AgentNode& node, PromptSpec spec, absl::Time now) {
+absl::StatusOr<PromptGrew> AgentGraph::Submit(AgentNode& node, const PromptSpec& spec, absl::Time now) {
   RETURN_IF_ERROR(CheckId(node));
-  RETURN_IF_ERROR(CheckReferences(spec));
+  RETURN_IF_ERROR(CheckReferences(*node.id, spec));
   Enter(node, *spec.tokenizer);
-  node.growing = std::make_unique<StreamingPrompt>(StreamingPrompt{.prompt = Prompt(std::move(spec))});
+  node.growing = std::make_unique<StreamingPrompt>(StreamingPrompt{.prompt = Prompt(spec)});
   Link(node, now);
   if (const absl::Status settled = SettleKnown(node); !settled.ok()) {
     Ended(node, settled, now);  // as if its upstream had failed a little later

@@ -104,8 +104,10 @@ class AgentGraph {
   // nothing changed: ALREADY_EXISTS, an id that is live or that a prompt waits for; NOT_FOUND, an
   // upstream that is unknown or whose output is kept no longer; INVALID_ARGUMENT, a cycle, or a
   // prompt that is empty or too long; RESOURCE_EXHAUSTED, too many announced requests or references.
+  // REQUIRES: the spec stays, unchanged, until the prompt is complete or has failed, or the request
+  // is refused or over.
   // Or it fails at once, as PromptFailed, because an upstream has: then so do its readers.
-  absl::StatusOr<PromptGrew> Submit(AgentNode& node, PromptSpec spec, absl::Time now);
+  absl::StatusOr<PromptGrew> Submit(AgentNode& node, const PromptSpec& spec, absl::Time now);
   // The caller of Add or Submit could not go on with the request: nothing has changed. Prompts that
   // wait for it, as it was announced, wait on for another request of its id. Harmless if Add or
   // Submit have refused it.
@@ -147,9 +149,9 @@ class AgentGraph {
   AgentOutput* Find(const RequestId& id) const;  // null: the name is not known
   absl::Status CheckId(const AgentNode& node) const;
   void Enter(AgentNode& node, const Tokenizer& tokenizer);
-  absl::Status CheckReferences(const PromptSpec& spec) const;
+  absl::Status CheckReferences(const RequestId& id, const PromptSpec& spec) const;
   absl::Status CheckUpstream(const Reference& reference) const;
-  bool IsCycle(const PromptSpec& spec) const;
+  bool IsCycle(const RequestId& id, const PromptSpec& spec) const;
   void Link(AgentNode& node, absl::Time now);
   void Announce(const RequestId& id, std::unique_ptr<AgentOutput> output, absl::Time until);
   absl::Status SettleKnown(AgentNode& node);

@@ -7,14 +7,14 @@
 
 namespace baton {
 
-Prompt::Prompt(PromptSpec spec) : spec_(std::move(spec)) {
-  for (size_t i = 0; i < spec_.segments.size(); ++i) {
-    if (std::holds_alternative<Reference>(spec_.segments[i])) references_.push_back({.segment = i, .replaced = {}});
+Prompt::Prompt(const PromptSpec& spec) : spec_(&spec) {
+  for (size_t i = 0; i < spec_->segments.size(); ++i) {
+    if (std::holds_alternative<Reference>(spec_->segments[i])) references_.push_back({.segment = i, .replaced = {}});
   }
 }
 
 const Reference& Prompt::reference(size_t index) const {
-  return std::get<Reference>(spec_.segments[references_[index].segment]);
+  return std::get<Reference>(spec_->segments[references_[index].segment]);
 }
 
 void Prompt::Settle(size_t index) {
@@ -41,7 +41,7 @@ void Prompt::Cut(size_t index, std::vector<TokenId> tokens) {
 }
 
 std::optional<size_t> Prompt::Source(size_t place) const {
-  if (spec_.join == Join::kOrder) return place;
+  if (spec_->join == Join::kOrder) return place;
   if (place < arrivals_.size()) return arrivals_[place];
   if (arrivals_.size() + 1 != references_.size()) return std::nullopt;
   return std::ranges::find(references_, false, &State::settled) - references_.begin();  // the last place is its own
@@ -51,9 +51,9 @@ std::optional<size_t> Prompt::waits_for() const { return complete() ? std::nullo
 
 std::vector<TokenId> Prompt::Take(absl::FunctionRef<OutputView(size_t reference)> output) {
   std::vector<TokenId> tokens;
-  for (; at_ < spec_.segments.size(); ++at_, taken_ = 0) {
-    if (given_ + std::ssize(tokens) > spec_.most_tokens) break;
-    if (const auto* text = std::get_if<std::vector<TokenId>>(&spec_.segments[at_])) {
+  for (; at_ < spec_->segments.size(); ++at_, taken_ = 0) {
+    if (given_ + std::ssize(tokens) > spec_->most_tokens) break;
+    if (const auto* text = std::get_if<std::vector<TokenId>>(&spec_->segments[at_])) {
       tokens.insert(tokens.end(), text->begin(), text->end());
       continue;
     }

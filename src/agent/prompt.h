@@ -22,7 +22,7 @@ enum class OnFailure {
 };
 
 struct Reference {
-  RequestId upstream{};
+  RequestId upstream{};  // ScopedId; until Request is made of a ClientRequest, the client's name for it
   // It may be submitted later than the prompt that refers to it.
   bool announced = false;
   OnFailure on_failure = OnFailure::kAbort;
@@ -41,11 +41,10 @@ enum class Join {
 };
 
 struct PromptSpec {
-  RequestId id{};
-  const Tokenizer* tokenizer = nullptr;  // of the model that reads the prompt and writes the output; outlives the graph
   std::vector<PromptSegment> segments{};
   Join join = Join::kOrder;
-  int64_t most_tokens = 0;  // longer is refused; of one that is, no more is put together than shows it
+  const Tokenizer* tokenizer = nullptr;  // of the model that reads the prompt and writes the output; outlives the graph
+  int64_t most_tokens = 0;               // longer is refused; of one that is, no more is put together than shows it
 };
 
 // What a prompt needs to know of an output; empty while the upstream has not been submitted.
@@ -57,9 +56,9 @@ struct OutputView {
 // A token is given out once its final index is known: position-stable or nothing (design idea 3).
 class Prompt {
  public:
-  explicit Prompt(PromptSpec spec);
+  explicit Prompt(const PromptSpec& spec);  // REQUIRES: the spec outlives it, unchanged
 
-  const PromptSpec& spec() const { return spec_; }
+  const PromptSpec& spec() const { return *spec_; }
   size_t references() const { return references_.size(); }
   const Reference& reference(size_t index) const;
   bool settled(size_t index) const { return references_[index].settled; }
@@ -77,7 +76,7 @@ class Prompt {
   // The tokens that are stable now and were not returned before. `output` gives the output of a
   // reference.
   std::vector<TokenId> Take(absl::FunctionRef<OutputView(size_t reference)> output);
-  bool complete() const { return at_ == spec_.segments.size(); }
+  bool complete() const { return at_ == spec_->segments.size(); }
   int64_t given() const { return given_; }  // tokens since the beginning
 
  private:
@@ -89,7 +88,7 @@ class Prompt {
   // Which reference's output stands at the place of this one; none: not known yet.
   std::optional<size_t> Source(size_t place) const;
 
-  PromptSpec spec_;
+  const PromptSpec* spec_;
   std::vector<State> references_;
   std::vector<size_t> arrivals_;  // settled references, in order
   size_t at_ = 0;                 // segments [0, at_) are given out

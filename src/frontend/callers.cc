@@ -76,12 +76,12 @@ Callers::Counted Callers::Count(const Caller& caller, const ClientRequest& reque
 
 int64_t Callers::TokensOf(const ClientRequest& request) {
   int64_t prompt = std::ssize(request.spec.tokens);
-  for (const PromptSegment& segment : request.segments) {
+  for (const PromptSegment& segment : request.prompt.segments) {
     const auto* tokens = std::get_if<std::vector<TokenId>>(&segment);
     if (tokens != nullptr) prompt += std::ssize(*tokens);
   }
   if (request.prefill_only) return prompt;
-  const bool settled = request.has_max_tokens || (request.segments.empty() && request.context.id.empty());
+  const bool settled = request.has_max_tokens || (request.prompt.segments.empty() && request.context.id.empty());
   return prompt + (settled ? request.spec.sampling.max_tokens : kDefaultMaxTokens);
 }
 

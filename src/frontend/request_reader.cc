@@ -65,19 +65,19 @@ absl::StatusOr<ClientRequest> ReadInput(const v1::GenerateRequest& in, const Roo
   if (!in.has_segments() && !in.has_chat() && !continues) {
     return absl::InvalidArgumentError("prompt: expected segments or chat, got none");
   }
-  ASSIGN_OR_RETURN(out.segments, in.has_chat() ? ReadPrompt(in.chat(), room, now, values)
-                                               : ReadPrompt(in.segments(), room, /*with_prefix=*/!continues));
-  if (out.segments.empty() && !continues) {
+  ASSIGN_OR_RETURN(out.prompt.segments, in.has_chat() ? ReadPrompt(in.chat(), room, now, values)
+                                                      : ReadPrompt(in.segments(), room, /*with_prefix=*/!continues));
+  if (out.prompt.segments.empty() && !continues) {
     return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
   }
   if (in.join() != v1::JOIN_ORDER && in.join() != v1::JOIN_ARRIVAL) {
     return absl::InvalidArgumentError(StrCat("join: unknown value ", int{in.join()}));
   }
-  out.join = in.join() == v1::JOIN_ARRIVAL ? Join::kArrival : Join::kOrder;
+  out.prompt.join = in.join() == v1::JOIN_ARRIVAL ? Join::kArrival : Join::kOrder;
   // A prompt without references is complete here.
-  if (out.segments.size() == 1 && std::holds_alternative<std::vector<TokenId>>(out.segments[0])) {
-    out.spec.tokens = std::get<std::vector<TokenId>>(std::move(out.segments[0]));
-    out.segments.clear();
+  if (out.prompt.segments.size() == 1 && std::holds_alternative<std::vector<TokenId>>(out.prompt.segments[0])) {
+    out.spec.tokens = std::get<std::vector<TokenId>>(std::move(out.prompt.segments[0]));
+    out.prompt.segments.clear();
   }
   out.session = in.session_id();
   out.spec.cache_domain = in.cache_salt();
@@ -129,8 +129,8 @@ absl::StatusOr<ClientRequest> ReadRequest(const v1::GenerateRequest& request, co
     return absl::InvalidArgumentError(StrCat("expected_tokens: expected >= 0, got ", request.expected_tokens()));
   }
   out.expected_tokens = request.expected_tokens();
-  if (!out.segments.empty()) RETURN_IF_ERROR(CheckMaxTokens(out));
-  if (generates && out.segments.empty() && out.context.id.empty()) RETURN_IF_ERROR(SettleMaxTokens(out));
+  if (!out.prompt.segments.empty()) RETURN_IF_ERROR(CheckMaxTokens(out));
+  if (generates && out.prompt.segments.empty() && out.context.id.empty()) RETURN_IF_ERROR(SettleMaxTokens(out));
   return out;
 }
 

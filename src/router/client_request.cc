@@ -39,16 +39,16 @@ absl::Status CheckMaxTokens(const ClientRequest& request) {
   if (request.prefill_only || !request.has_max_tokens) return absl::OkStatus();
   const ServedModel& model = *request.served;
   int64_t known = std::ssize(request.spec.tokens);
-  for (const PromptSegment& segment : request.segments) {
+  for (const PromptSegment& segment : request.prompt.segments) {
     if (const auto* tokens = std::get_if<std::vector<TokenId>>(&segment)) known += std::ssize(*tokens);
   }
   known = std::max<int64_t>(known, 1);
   const int64_t left = model.context - known;
   if (request.spec.sampling.max_tokens <= left) return absl::OkStatus();
   return absl::InvalidArgumentError(StrCat("sampling.max_tokens: ", request.spec.sampling.max_tokens,
-                                           " after a prompt of ", request.segments.empty() ? "" : "at least ", known,
-                                           " tokens, limit ", left, " (context ", model.context, " of '", model.name,
-                                           "')"));
+                                           " after a prompt of ", request.prompt.segments.empty() ? "" : "at least ",
+                                           known, " tokens, limit ", left, " (context ", model.context, " of '",
+                                           model.name, "')"));
 }
 
 absl::Status SettleMaxTokens(ClientRequest& request) {
@@ -57,40 +57,36 @@ absl::Status SettleMaxTokens(ClientRequest& request) {
   return CheckMaxTokens(request);
 }
 
-PromptSpec ToPromptSpec(const ClientRequest& request) {
-  PromptSpec spec{.id = ScopedId(request.spec.cache_domain, request.id),
-                  .tokenizer = request.served->tokenizer.get(),
-                  .segments = request.segments,
-                  .join = request.join,
-                  .most_tokens = Room{*request.served, request.prefill_only ? 0 : 1}.limit()};
-  for (PromptSegment& segment : spec.segments) {
+void ScopePrompt(ClientRequest& request) {
+  request.prompt.tokenizer = request.served->tokenizer.get();
+  request.prompt.most_tokens = Room{*request.served, request.prefill_only ? 0 : 1}.limit();
+  for (PromptSegment& segment : request.prompt.segments) {
     auto* reference = std::get_if<Reference>(&segment);
     if (reference != nullptr) reference->upstream = ScopedId(request.spec.cache_domain, reference->upstream);
   }
-  return spec;
 }
 
 Route ToRoute(const ClientRequest& request) {
   const auto first = std::ranges::find_if(
-      request.segments, [](const PromptSegment& segment) { return std::holds_alternative<Reference>(segment); });
-  const bool open = first != request.segments.end();
+      request.prompt.segments, [](const PromptSegment& segment) { return std::holds_alternative<Reference>(segment); });
+  const bool open = first != request.prompt.segments.end();
   return {.session = ScopedSession(request),
           .keys = RouterKeys(request),
           .open = open,
-          .upstream = open ? ScopedId(request.spec.cache_domain, std::get<Reference>(*first).upstream) : ""};
+          .upstream = open ? std::get<Reference>(*first).upstream : ""};
 }
 
 Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached) {
   // Of a streaming prompt, what stands behind its first reference is no part of its tokens yet.
   int64_t known = 0;
-  for (const PromptSegment& segment : request.segments) {
+  for (const PromptSegment& segment : request.prompt.segments) {
     if (const auto* tokens = std::get_if<std::vector<TokenId>>(&segment)) known += std::ssize(*tokens);
   }
   Workload::Lengths lengths{.prompt = uncached + std::max<int64_t>(known - std::ssize(request.spec.tokens), 0),
                             .max_output = request.spec.sampling.max_tokens};
   if (request.prefill_only) {
     lengths.max_output = 0;
-  } else if (!request.segments.empty() && !request.has_max_tokens) {
+  } else if (!request.prompt.segments.empty() && !request.has_max_tokens) {
     lengths.max_output = kDefaultMaxTokens;  // about what it will be
   }
   return lengths;
@@ -99,7 +95,7 @@ Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached) {
 std::vector<RequestId> UpstreamsOf(const ClientRequest& request) {
   std::vector<RequestId> upstreams;
   absl::flat_hash_set<RequestId> known;
-  for (const PromptSegment& segment : request.segments) {
+  for (const PromptSegment& segment : request.prompt.segments) {
     const auto* reference = std::get_if<Reference>(&segment);
     if (reference != nullptr && known.insert(reference->upstream).second) upstreams.push_back(reference->upstream);
   }

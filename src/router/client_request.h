@@ -37,8 +37,7 @@ struct ClientRequest {
   // call by which the request came. A job gets its arrival_offset when it is sent.
   RequestSpec spec{};
   // Of a prompt that refers to outputs, else empty. The router appends to spec.tokens as the outputs come.
-  std::vector<PromptSegment> segments{};
-  Join join = Join::kOrder;
+  PromptSpec prompt{};
   ContextUse context{};             // its tokens come before the others; the router puts them there
   bool has_max_tokens = false;      // false: the router chooses sampling.max_tokens
   std::string workflow{}, agent{};  // empty: none
@@ -69,13 +68,13 @@ absl::Status CheckMaxTokens(const ClientRequest& request);
 // Once the prompt is complete: the default, or INVALID_ARGUMENT if what the client asked for does not fit.
 absl::Status SettleMaxTokens(ClientRequest& request);
 
-// The same request as others see it, who call it by its ScopedId. Of one whose prompt is not complete:
-PromptSpec ToPromptSpec(const ClientRequest& request);
-// Placement: takes time, for it hashes the prompt.
+// Replaces the client's names in the references by ScopedIds, and sets the tokenizer and the limit of the model.
+void ScopePrompt(ClientRequest& request);
+// Placement: takes time, for it hashes the prompt. REQUIRES: ScopePrompt, if the prompt is not complete.
 Route ToRoute(const ClientRequest& request);
 // For Workload. `uncached`: of its tokens so far, those to compute.
 Workload::Lengths LengthsOf(const ClientRequest& request, int64_t uncached);
-// Whose output it waits for, each once.
+// The client's names of the requests whose outputs it waits for, each once. REQUIRES: ScopePrompt comes later.
 std::vector<RequestId> UpstreamsOf(const ClientRequest& request);
 
 }  // namespace baton

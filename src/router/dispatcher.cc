@@ -44,7 +44,7 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
   Request& request = requests_.Add(std::move(prepared));  // already in place when the first action needs it
   request.number = ticket.number;
   request.stages.arrived = now;
-  if (request.asked.segments.empty()) request.stages.complete = now;
+  if (request.asked.prompt.segments.empty()) request.stages.complete = now;
   if (absl::Status status = Enter(request, now); !status.ok()) {
     EndContext(contexts_, request.asked, "", now);
     graph_.Refused(request.node);
@@ -60,11 +60,11 @@ absl::StatusOr<RequestTicket> Dispatcher::Submit(std::unique_ptr<Request> prepar
 
 absl::Status Dispatcher::Enter(Request& request, absl::Time now) {
   ClientRequest& asked = request.asked;
-  if (asked.segments.empty()) {
+  if (asked.prompt.segments.empty()) {
     RETURN_IF_ERROR(graph_.Add(request.node, *asked.served->tokenizer));
     return SubmitToCore(request, now);
   }
-  ASSIGN_OR_RETURN(PromptGrew known, graph_.Submit(request.node, ToPromptSpec(asked), now));
+  ASSIGN_OR_RETURN(PromptGrew known, graph_.Submit(request.node, asked.prompt, now));
   asked.spec.tokens = std::move(known.tokens);
   if (known.complete) {
     request.stages.complete = now;
@@ -75,7 +75,7 @@ absl::Status Dispatcher::Enter(Request& request, absl::Time now) {
 }
 
 absl::Status Dispatcher::Complete(ClientRequest& request) {
-  request.segments.clear();
+  request.prompt.segments.clear();
   if (!request.prefill_only) RETURN_IF_ERROR(SettleMaxTokens(request));
   return CompleteContext(contexts_, request);
 }
@@ -94,10 +94,10 @@ absl::Status Dispatcher::SubmitToCore(Request& request, absl::Time now) {
 }
 
 const Request* Dispatcher::FirstUpstream(const ClientRequest& request) const {
-  for (const PromptSegment& segment : request.segments) {
+  for (const PromptSegment& segment : request.prompt.segments) {
     const auto* reference = std::get_if<Reference>(&segment);
     if (reference == nullptr) continue;
-    const Request* upstream = requests_.Find(ScopedId(request.spec.cache_domain, reference->upstream));
+    const Request* upstream = requests_.Find(reference->upstream);
     if (upstream != nullptr && upstream->work.workflow != nullptr) return upstream;
   }
   return nullptr;

@@ -114,7 +114,7 @@ absl::Status PrefillAhead::Follow(const Request& call, ClientRequest prompt, abs
 }
 
 absl::Status PrefillAhead::Enter(Request& follower, absl::Time now) {
-  ASSIGN_OR_RETURN(PromptGrew known, graph_.Submit(follower.node, ToPromptSpec(follower.asked), now));
+  ASSIGN_OR_RETURN(PromptGrew known, graph_.Submit(follower.node, follower.asked.prompt, now));
   follower.asked.spec.tokens = std::move(known.tokens);
   follower.SetRoute(ToRoute(follower.asked));
   return core_.Submit(follower, now);

@@ -11,19 +11,19 @@ ContextKey KeyOf(const ClientRequest& request) { return {request.spec.cache_doma
 
 void PutBefore(ClientRequest& request, std::vector<TokenId> tokens) {
   if (tokens.empty()) return;
-  if (request.segments.empty()) {
+  if (request.prompt.segments.empty()) {
     tokens.insert(tokens.end(), request.spec.tokens.begin(), request.spec.tokens.end());
     request.spec.tokens = std::move(tokens);
-  } else if (auto* first = std::get_if<std::vector<TokenId>>(&request.segments.front())) {
+  } else if (auto* first = std::get_if<std::vector<TokenId>>(&request.prompt.segments.front())) {
     first->insert(first->begin(), tokens.begin(), tokens.end());
   } else {
-    request.segments.insert(request.segments.begin(), std::move(tokens));
+    request.prompt.segments.insert(request.prompt.segments.begin(), std::move(tokens));
   }
 }
 
 // As for a prompt that is complete when it is read.
 absl::Status CheckWhole(ClientRequest& request) {
-  if (!request.segments.empty()) return CheckMaxTokens(request);
+  if (!request.prompt.segments.empty()) return CheckMaxTokens(request);
   if (request.spec.tokens.empty()) return absl::InvalidArgumentError("prompt: is empty, expected at least one token");
   const Room room{*request.served, request.prefill_only ? 0 : 1};
   RETURN_IF_ERROR(room.Check(std::ssize(request.spec.tokens)));
@@ -42,7 +42,7 @@ absl::Status BeginContext(ContextStore& contexts, ClientRequest& request, absl::
   use.holder = std::move(view.holder);
   PutBefore(request, use.tokens > 0 ? std::move(view.tokens) : std::move(use.prefix));
   absl::Status status = CheckWhole(request);
-  if (status.ok() && request.segments.empty()) status = CompleteContext(contexts, request);
+  if (status.ok() && request.prompt.segments.empty()) status = CompleteContext(contexts, request);
   if (!status.ok()) EndContext(contexts, request, "", now);
   return status;
 }

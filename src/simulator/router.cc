@@ -27,8 +27,8 @@ ClientRequest SimulatedRouter::Read(SimulatedRequest request) const {
   read.served = *served;
   read.session = std::move(request.session);
   read.spec.cache_domain = std::move(request.cache_domain);
-  read.segments = std::move(request.segments);
-  read.join = request.join;
+  read.prompt.segments = std::move(request.segments);
+  read.prompt.join = request.join;
   read.spec.sampling.draw.temperature = 0;
   read.spec.sampling.max_tokens = request.max_tokens;
   read.spec.sampling.ignore_eos = true;

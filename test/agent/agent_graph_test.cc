@@ -12,8 +12,8 @@ using Code = absl::StatusCode;
 
 Ids Bytes(std::string_view text) { return TextIds(ByteTokens(), text); }
 
-PromptSpec Spec(const RequestId& id, std::vector<PromptSegment> segments) {
-  return {.id = id, .segments = std::move(segments)};
+NamedPrompt Spec(const RequestId& id, std::vector<PromptSegment> segments) {
+  return {{.segments = std::move(segments)}, id};
 }
 
 TEST_CASE("a prompt without references is complete at once") {
@@ -73,12 +73,12 @@ TEST_CASE("what comes at once is told at once") {
 TEST_CASE("joined by arrival, outputs fill the places in the order in which they are complete") {
   AgentWorld world;
   for (const char* id : {"a", "b"}) REQUIRE(world.Submit(Spec(id, {Bytes("x")})).ok());
-  PromptSpec spec = Spec("c", {Bytes("1:"), Reference{"a"}, Bytes(" 2:"), Reference{"b"}});
+  NamedPrompt spec = Spec("c", {Bytes("1:"), Reference{"a"}, Bytes(" 2:"), Reference{"b"}});
   auto& first = std::get<Reference>(spec.segments[1]);
   first.on_failure = OnFailure::kSubstitute;
   first.substitute = Bytes("other");
   spec.join = Join::kArrival;
-  REQUIRE(world.Submit(std::move(spec)).ok());
+  REQUIRE(world.Submit(spec).ok());
   world.Made("a", std::string(20, 'a'));
   CHECK(world.Text("c").empty());
   world.Made("b", std::string(14, 'b'));
@@ -106,9 +106,9 @@ TEST_CASE("of a prompt that outgrows its limit no more is put together than show
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
   world.Made("a", std::string(300, 'a'));
   world.End("a");
-  PromptSpec spec = Spec("b", std::vector<PromptSegment>(4000, Reference{"a"}));
+  NamedPrompt spec = Spec("b", std::vector<PromptSegment>(4000, Reference{"a"}));
   spec.most_tokens = 1000;
-  const absl::Status refused = world.Submit(std::move(spec));
+  const absl::Status refused = world.Submit(spec);
   CHECK(Message(refused) == "prompt: with the outputs it refers to it has at least 1200 tokens, limit 1000");
 }
 
@@ -128,12 +128,12 @@ TEST_CASE("text of a stop string is not passed on, nor are tokens that may becom
 
 TEST_CASE("what a stop string leaves of a token is encoded anew") {
   AgentWorld world;
-  PromptSpec upstream = Spec("a", {Bytes("x")});
+  NamedPrompt upstream = Spec("a", {Bytes("x")});
   upstream.tokenizer = &PairTokens();
-  PromptSpec reader = Spec("b", {Reference{"a"}});
+  NamedPrompt reader = Spec("b", {Reference{"a"}});
   reader.tokenizer = &PairTokens();
-  REQUIRE(world.Submit(std::move(upstream)).ok());
-  REQUIRE(world.Submit(std::move(reader)).ok());
+  REQUIRE(world.Submit(upstream).ok());
+  REQUIRE(world.Submit(reader).ok());
   const Ids made = TextIds(PairTokens(), "abab");
   REQUIRE(made.size() == 1);
   world.graph.Made(world.Node("a"), made, "aba");  // the stop string is "b", say after "aba"
@@ -144,9 +144,9 @@ TEST_CASE("what a stop string leaves of a token is encoded anew") {
 TEST_CASE("a reader with another tokenizer gets the ids of the finished text") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
-  PromptSpec reader = Spec("b", {Reference{"a"}});
+  NamedPrompt reader = Spec("b", {Reference{"a"}});
   reader.tokenizer = &PairTokens();
-  REQUIRE(world.Submit(std::move(reader)).ok());
+  REQUIRE(world.Submit(reader).ok());
   std::string text;
   for (int i = 0; i < 60; ++i) {
     const std::string part(1, "ab c"[i % 4]);
@@ -263,9 +263,9 @@ TEST_CASE("a refused request leaves its announcement as it was") {
   REQUIRE(world.Submit(Spec("b", {Reference{.upstream = "a", .announced = true}})).ok());
   world.Advance(absl::Seconds(3));
   // By the graph.
-  PromptSpec longer = Spec("a", {Bytes("four"), Reference{.upstream = "c", .announced = true}});
+  NamedPrompt longer = Spec("a", {Bytes("four"), Reference{.upstream = "c", .announced = true}});
   longer.most_tokens = 3;
-  CHECK(world.Submit(std::move(longer)).code() == Code::kInvalidArgument);
+  CHECK(world.Submit(longer).code() == Code::kInvalidArgument);
   // By whoever submitted it.
   REQUIRE(world.graph.Add(world.Node("a"), ByteTokens()).ok());
   world.graph.Refused(world.Node("a"));
@@ -389,9 +389,9 @@ TEST_CASE("a reference that takes too long has failed, for it alone") {
 TEST_CASE("a prompt that outgrows its limit, or stays empty, fails") {
   AgentWorld world;
   REQUIRE(world.Submit(Spec("a", {Bytes("x")})).ok());
-  PromptSpec spec = Spec("b", {Reference{"a"}});
+  NamedPrompt spec = Spec("b", {Reference{"a"}});
   spec.most_tokens = 20;
-  REQUIRE(world.Submit(std::move(spec)).ok());
+  REQUIRE(world.Submit(spec).ok());
   REQUIRE(world.Submit(Spec("c", {Reference{"a"}})).ok());
   world.Made("a", std::string(21, 'x'));
   CHECK(world.told["b"].failure.code() == Code::kInvalidArgument);

@@ -10,7 +10,7 @@ namespace baton {
 namespace {
 
 struct Agent {
-  PromptSpec spec;
+  NamedPrompt spec;
   const Tokenizer* tokenizer = nullptr;
   Ids made;          // with a stop token of its own at the end, perhaps
   std::string text;  // of it, up to the stop string

@@ -1,6 +1,7 @@
 // A graph with its tokenizers and the prompts as they are told.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,6 +39,11 @@ struct Told {
   absl::Status failure{};
 };
 
+// The prompt of the request of this id.
+struct NamedPrompt : PromptSpec {
+  RequestId id{};
+};
+
 class AgentWorld {
  public:
   explicit AgentWorld(AgentLimits limits = {})
@@ -52,11 +58,12 @@ class AgentWorld {
     found->second.id = &found->first;
     return found->second;
   }
-  absl::Status Submit(PromptSpec spec) {
+  absl::Status Submit(const NamedPrompt& prompt) {
+    const RequestId id = prompt.id;
+    PromptSpec& spec = specs_.emplace_back(prompt);
     if (spec.tokenizer == nullptr) spec.tokenizer = &ByteTokens();
     if (spec.most_tokens == 0) spec.most_tokens = 10000;
-    const RequestId id = spec.id;
-    absl::StatusOr<PromptGrew> grew = graph.Submit(Node(id), std::move(spec), now);
+    absl::StatusOr<PromptGrew> grew = graph.Submit(Node(id), spec, now);
     if (grew.ok()) told[id] = {.tokens = std::move(grew->tokens), .complete = grew->complete};
     Drain();
     return grew.status();
@@ -86,6 +93,7 @@ class AgentWorld {
 
  private:
   std::map<RequestId, AgentNode> nodes_;  // of requests, live or over
+  std::deque<PromptSpec> specs_;          // of all prompts, which the graph refers to
 
   void Drain() {
     std::vector<AgentAction> actions = graph.TakeActions();

@@ -318,18 +318,18 @@ TEST_CASE("references are read with their options, between the tokens around the
   const auto read = ReadRequest(request, OneByteModel(), absl::UnixEpoch());
   REQUIRE(read.ok());
   CHECK(read->spec.tokens.empty());
-  CHECK(read->join == Join::kArrival);
-  REQUIRE(read->segments.size() == 4);
+  CHECK(read->prompt.join == Join::kArrival);
+  REQUIRE(read->prompt.segments.size() == 4);
   using Ids = std::vector<TokenId>;
-  CHECK(std::get<Ids>(read->segments[0]) == Ids{'a', 'b'});
-  const auto& reference = std::get<Reference>(read->segments[1]);
+  CHECK(std::get<Ids>(read->prompt.segments[0]) == Ids{'a', 'b'});
+  const auto& reference = std::get<Reference>(read->prompt.segments[1]);
   CHECK(reference.upstream == "up.1");
   CHECK(reference.announced);
   CHECK(reference.on_failure == OnFailure::kSubstitute);
   CHECK(reference.substitute == Ids{'n', 'o', 'n', 'e'});
   CHECK(reference.timeout == absl::Milliseconds(1500));
-  CHECK(std::get<Ids>(read->segments[2]) == Ids{'c', 'd'});
-  CHECK(std::get<Reference>(read->segments[3]).timeout == absl::InfiniteDuration());
+  CHECK(std::get<Ids>(read->prompt.segments[2]) == Ids{'c', 'd'});
+  CHECK(std::get<Reference>(read->prompt.segments[3]).timeout == absl::InfiniteDuration());
 }
 
 TEST_CASE("max_tokens that cannot fit behind what is known of a prompt is refused at once") {
@@ -381,19 +381,19 @@ TEST_CASE("a reference in a chat stands where the template puts the message") {
   const auto read = ReadRequest(request, models, absl::UnixEpoch());
   INFO(read.status());
   REQUIRE(read.ok());
-  REQUIRE(read->segments.size() == 3);
+  REQUIRE(read->prompt.segments.size() == 3);
   const auto text = [&](size_t i) {
-    const auto& ids = std::get<std::vector<TokenId>>(read->segments[i]);
+    const auto& ids = std::get<std::vector<TokenId>>(read->prompt.segments[i]);
     return std::string(ids.begin(), ids.end());
   };
   CHECK(text(0) == "<u>see \uE000");
-  CHECK(std::get<Reference>(read->segments[1]).upstream == "up");
+  CHECK(std::get<Reference>(read->prompt.segments[1]).upstream == "up");
   CHECK(text(2) == " end!");
   message.mutable_parts(0)->set_text("\uE002\uE000\uE0020\uE001\uE002\uE000\uE000");
   const auto again = ReadRequest(request, models, absl::UnixEpoch());
   REQUIRE(again.ok());
-  REQUIRE(again->segments.size() == 3);
-  CHECK(std::get<Reference>(again->segments[1]).upstream == "up");
+  REQUIRE(again->prompt.segments.size() == 3);
+  CHECK(std::get<Reference>(again->prompt.segments[1]).upstream == "up");
   // A mark of thousands would take as much for each reference.
   std::string marks = "\uE002";
   for (int i = 0; i < 1000; ++i) marks += "\uE000";

@@ -128,10 +128,10 @@ class RandomRequests {
     ClientRequest prompt;
     prompt.served = &model_;
     for (int i = Below(2); i >= 0; --i) {
-      prompt.segments.emplace_back(Ids("." + Words(20)));
-      prompt.segments.emplace_back(Reference{.upstream = call.name.second});
+      prompt.prompt.segments.emplace_back(Ids("." + Words(20)));
+      prompt.prompt.segments.emplace_back(Reference{.upstream = call.name.second});
     }
-    Follower follower{.call = call.ticket, .segments = prompt.segments};
+    Follower follower{.call = call.ticket, .segments = prompt.prompt.segments};
     const RequestId id = ScopedId(call.name.first, call.name.second);
     following_ = &follower;
     if (dispatcher_.Follow({id, call.ticket}, std::move(prompt), now_).ok()) Take();
@@ -180,22 +180,22 @@ class RandomRequests {
     request.prefill_only = Below(8) == 0;
     for (int i = Below(5); i >= 0; --i) {
       if (Below(2) == 0) {
-        request.segments.emplace_back(Ids("." + Words(20)));
+        request.prompt.segments.emplace_back(Ids("." + Words(20)));
         continue;
       }
       Reference reference{.upstream = absl::StrCat("r", Below(kNames)), .announced = Below(2) == 0};
       reference.on_failure = static_cast<OnFailure>(Below(3));
       if (reference.on_failure == OnFailure::kSubstitute) reference.substitute = Ids(Words(5));
-      request.segments.emplace_back(std::move(reference));
+      request.prompt.segments.emplace_back(std::move(reference));
     }
     const auto is_text = [](const PromptSegment& segment) {
       return std::holds_alternative<std::vector<TokenId>>(segment);
     };
-    if (!std::ranges::all_of(request.segments, is_text)) return request;
-    for (const PromptSegment& segment : request.segments) {
+    if (!std::ranges::all_of(request.prompt.segments, is_text)) return request;
+    for (const PromptSegment& segment : request.prompt.segments) {
       request.spec.tokens.Append(std::get<std::vector<TokenId>>(segment));
     }
-    request.segments.clear();
+    request.prompt.segments.clear();
     request.spec.sampling.max_tokens = 8;
     return request;
   }
@@ -203,7 +203,7 @@ class RandomRequests {
   void Submit() {
     const ClientRequest request = Draw();
     Accepted accepted{.name = {request.spec.cache_domain, request.id}};
-    accepted.segments = request.segments;
+    accepted.segments = request.prompt.segments;
     accepted.prefill_only = request.prefill_only;
     if (accepted.segments.empty()) {
       accepted.segments.emplace_back(std::vector<TokenId>(request.spec.tokens.begin(), request.spec.tokens.end()));
@@ -255,7 +255,7 @@ class RandomRequests {
     CHECK(status.message().find("tenant-b") == std::string::npos);  // no tenant is told of the other
     const auto same = latest_.find({request.spec.cache_domain, request.id});
     if (absl::IsAlreadyExists(status)) CHECK(same != latest_.end());
-    if (request.segments.empty()) CHECK((absl::IsAlreadyExists(status) || absl::IsResourceExhausted(status)));
+    if (request.prompt.segments.empty()) CHECK((absl::IsAlreadyExists(status) || absl::IsResourceExhausted(status)));
   }
 
   void Take() {

@@ -8,7 +8,7 @@ TEST_CASE("what a request makes completes the prompt that refers to it, in one g
   Driven d;
   REQUIRE(d.Submit(d.Request("up", "ab")).ok());
   ClientRequest down = d.Request("down", "");
-  down.segments = {std::vector<TokenId>{'c'}, Reference{.upstream = "up"}};
+  down.prompt.segments = {std::vector<TokenId>{'c'}, Reference{.upstream = "up"}};
   REQUIRE(d.Submit(down).ok());
   CHECK(d.Take() == Lines{"prefill-1: prefill up#ab.1 ab", "prefill-1: open down#ab.2 "});
   d.Prefilled("up");
@@ -31,7 +31,7 @@ TEST_CASE("a trace names the first of many upstreams, and counts the others") {
   ClientRequest down = d.Request("down", "");
   down.workflow = "w";
   for (int i = 0; i < 70; ++i) {
-    down.segments.emplace_back(Reference{.upstream = absl::StrCat("up", i), .announced = true});
+    down.prompt.segments.emplace_back(Reference{.upstream = absl::StrCat("up", i), .announced = true});
   }
   REQUIRE(d.Submit(down).ok());
   const Timeline::Lives lives = (*d).LivesOf("w", "", d.now);
@@ -94,7 +94,7 @@ TEST_CASE("a trace says what of a prompt was cached, of one that is only prefill
 TEST_CASE("a request that is placed anew has another name, and what workers say of the old one does nothing") {
   Driven d;
   ClientRequest down = d.Request("down", "");
-  down.segments = {std::vector<TokenId>{'c'}, Reference{.upstream = "up", .announced = true}};
+  down.prompt.segments = {std::vector<TokenId>{'c'}, Reference{.upstream = "up", .announced = true}};
   REQUIRE(d.Submit(down).ok());
   CHECK(d.Take() == Lines{"prefill-1: open down#ab.1 "});
   const RequestId old = d.NameOf("down");
@@ -133,8 +133,8 @@ TEST_CASE("a prompt that is complete when no decode worker is there waits at no 
   const auto up = d.Run("up", "ab", {});
   ClientRequest down = d.Request("down", "");
   down.workflow = "w";
-  down.segments = {std::vector<TokenId>{'c'},
-                   Reference{.upstream = "up", .on_failure = OnFailure::kSubstitute, .substitute = {'x'}}};
+  down.prompt.segments = {std::vector<TokenId>{'c'},
+                          Reference{.upstream = "up", .on_failure = OnFailure::kSubstitute, .substitute = {'x'}}};
   REQUIRE(d.Submit(down).ok());
   REQUIRE((*d).LivesOf("w", "", d.now).at(0)->stages.placed == d.now);
   (*d).WorkerLost(kD, d.now);
@@ -194,10 +194,10 @@ TEST_CASE("workers are told which requests count as later only under shortest-jo
 TEST_CASE("a request that is refused leaves nothing behind") {
   Driven d;
   ClientRequest unknown = d.Request("r", "");
-  unknown.segments = {Reference{.upstream = "nobody"}};
+  unknown.prompt.segments = {Reference{.upstream = "nobody"}};
   CHECK(absl::IsNotFound(d.Submit(unknown).status()));
   ClientRequest big = d.Request("r", "", 64);
-  big.segments = {std::vector<TokenId>{'a'}};
+  big.prompt.segments = {std::vector<TokenId>{'a'}};
   CHECK(absl::IsInvalidArgument(d.Submit(big).status()));
   CHECK(d.Take().empty());
   REQUIRE(d.Submit(d.Request("r", "ab")).ok());
@@ -219,7 +219,7 @@ TEST_CASE("requests of two tenants may have one name, and neither is told of the
   CHECK(twice.message().find("tenant") == absl::string_view::npos);
   ClientRequest down = d.Request("down", "");
   down.spec.cache_domain = "third";
-  down.segments = {Reference{.upstream = "r"}};
+  down.prompt.segments = {Reference{.upstream = "r"}};
   CHECK(absl::IsNotFound(d.Submit(down).status()));
   (*d).Cancel(*ticket, d.now);
   CHECK(d.Take() == Lines{"prefill-1: cancel r#ab.2", "decode-1: cancel r#ab.2", "tenant/r ends CANCELLED, 0 tokens"});
@@ -234,10 +234,11 @@ TEST_CASE("a prompt that comes after its upstreams' ends is complete at once, wh
   const Reference substitute{
       .upstream = "failed", .on_failure = OnFailure::kSubstitute, .substitute = std::vector<TokenId>{'s'}};
   ClientRequest one = d.Request("one", "");
-  one.segments = {std::vector<TokenId>{'a'}, Reference{.upstream = "good"}, std::vector<TokenId>{'c'}, substitute};
+  one.prompt.segments = {std::vector<TokenId>{'a'}, Reference{.upstream = "good"}, std::vector<TokenId>{'c'},
+                         substitute};
   REQUIRE(d.Submit(one).ok());
   ClientRequest two = d.Request("two", "");
-  two.segments = {substitute, std::vector<TokenId>{'+'}, substitute};
+  two.prompt.segments = {substitute, std::vector<TokenId>{'+'}, substitute};
   REQUIRE(d.Submit(two).ok());
   CHECK(d.Take() == Lines{"prefill-1: prefill one#ab.3 axycs", "prefill-1: prefill two#ab.4 s+s"});
 }
@@ -245,17 +246,17 @@ TEST_CASE("a prompt that comes after its upstreams' ends is complete at once, wh
 TEST_CASE("a refused request leaves those that wait for it waiting, and harms no other tenant's") {
   Driven d;
   ClientRequest down = d.Request("down", "");
-  down.segments = {Reference{.upstream = "up", .announced = true}};
+  down.prompt.segments = {Reference{.upstream = "up", .announced = true}};
   REQUIRE(d.Submit(down).ok());
   d.Run("before", "0123456789", FinishReason::kStop);
   d.Take();
   ClientRequest up = d.Request("up", "", 60);  // of 64
-  up.segments = {Reference{.upstream = "before"}};
+  up.prompt.segments = {Reference{.upstream = "before"}};
   CHECK(absl::IsInvalidArgument(d.Submit(up).status()));
   CHECK(d.Take().empty());
   ClientRequest other = d.Request("other", "");
   other.spec.cache_domain = "tenant";
-  other.segments = {std::vector<TokenId>{'o'}, Reference{.upstream = "up", .announced = true}};
+  other.prompt.segments = {std::vector<TokenId>{'o'}, Reference{.upstream = "up", .announced = true}};
   REQUIRE(d.Submit(other).ok());
   CHECK(d.Take() == Lines{"prefill-1: open other#ab.3 "});
   up.spec.sampling.max_tokens = 4;
@@ -309,7 +310,7 @@ TEST_CASE("an output comes to a model of another tokenizer as that model's own t
   const auto ids = [&](std::string_view text) {
     return pairs.tokenizer->Encode(text, Tokenizer::SpecialTokens::kAsText);
   };
-  down.segments = {ids("ab"), Reference{.upstream = "up"}, ids("ab")};
+  down.prompt.segments = {ids("ab"), Reference{.upstream = "up"}, ids("ab")};
   REQUIRE(d.Submit(down).ok());
   d.Take();
   d.Prefilled("up");
@@ -351,7 +352,7 @@ TEST_CASE("a request that its client has let go of ends when nobody else waits f
   std::vector<RequestTicket> readers;
   for (const char* id : {"one", "two"}) {
     ClientRequest reader = d.Request(id, "");
-    reader.segments = {Reference{.upstream = "up"}};
+    reader.prompt.segments = {Reference{.upstream = "up"}};
     readers.push_back(*d.Submit(reader));
   }
   d.Take();
@@ -521,7 +522,7 @@ TEST_CASE("a prompt that is completed while its session waits is prefilled whole
   REQUIRE(d.Submit(d.Request("up", "cd")).ok());
   ClientRequest down = d.Request("down", "");
   down.session = "t";
-  down.segments = {std::vector<TokenId>{'e'}, Reference{.upstream = "up"}};
+  down.prompt.segments = {std::vector<TokenId>{'e'}, Reference{.upstream = "up"}};
   REQUIRE(d.Submit(down).ok());
   CHECK(d.Take() == Lines{"prefill-1: prefill up#ab.2 cd"});
   d.Prefilled("up");

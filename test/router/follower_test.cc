@@ -11,9 +11,9 @@ namespace {
 // "<before><the call's output><after>".
 ClientRequest FollowingPrompt(const Driven& d, const std::string& before, const std::string& after = "") {
   ClientRequest prompt = d.Request("", "");
-  prompt.segments.emplace_back(std::vector<TokenId>(before.begin(), before.end()));
-  prompt.segments.emplace_back(Reference{.upstream = "call"});
-  if (!after.empty()) prompt.segments.emplace_back(std::vector<TokenId>(after.begin(), after.end()));
+  prompt.prompt.segments.emplace_back(std::vector<TokenId>(before.begin(), before.end()));
+  prompt.prompt.segments.emplace_back(Reference{.upstream = "call"});
+  if (!after.empty()) prompt.prompt.segments.emplace_back(std::vector<TokenId>(after.begin(), after.end()));
   return prompt;
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("a call that is let go goes on for its readers, and not for its follow
   const RequestTicket call = Decoding(d);
   ClientRequest reader = d.Request("reader", "");
   reader.spec.cache_domain = "t";
-  reader.segments = {Reference{.upstream = "call"}};
+  reader.prompt.segments = {Reference{.upstream = "call"}};
   const auto reading = d.Submit(reader);
   REQUIRE(reading.ok());
   REQUIRE((*d).Follow(call, FollowingPrompt(d, kFixed), d.now).ok());

@@ -46,8 +46,8 @@ void ReadBody(const GatewayParts& parts, const SharedCall& call, absl::AnyInvoca
 std::string EndOf(const ClientRequest& request) {
   constexpr size_t kMostTokens = 16;
   std::span<const TokenId> ids = request.spec.tokens;
-  if (!request.segments.empty()) {
-    const auto* last = std::get_if<std::vector<TokenId>>(&request.segments.back());
+  if (!request.prompt.segments.empty()) {
+    const auto* last = std::get_if<std::vector<TokenId>>(&request.prompt.segments.back());
     if (last == nullptr) return "";
     ids = *last;
   }
