@@ -15,7 +15,7 @@ struct SeenToken {
   int32_t outputs = 0;  // times it was chosen; 0: in the prompt only
 };
 
-// One choice. model/sampler.h states what the parameters do, and in which order.
+// One choice.
 struct SampleSpec {
   DrawParams draw{};
   double uniform = 0;                 // the random number: UniformAt(seed, tokens drawn before)

@@ -23,8 +23,8 @@ struct SamplerScratch {
   std::vector<TokenId> kept_ids;  // their tokens, ascending, [vocab]
 };
 
-// In this order: repetition, presence and frequency penalty; temperature; top-k; top-p over what top-k left; min-p.
-// Among equal logits the lowest id counts as the more likely. The i-th draw is a hash of (seed, i).
+// DrawParams states what each parameter does, and in which order they apply. Among equal logits the
+// lowest id counts as the more likely. The i-th draw is a hash of (seed, i).
 class Sampler {
  public:
   // `params` are valid; `prompt` counts for the repetition penalty. `default_seed` is used if `params` has none.
