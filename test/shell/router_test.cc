@@ -103,6 +103,12 @@ struct Routed {
     return options;
   }
   std::shared_ptr<Recorder> Submit(const RequestId& id, absl::Duration timeout = absl::InfiniteDuration()) {
+    auto sink = std::make_shared<Recorder>();
+    Submit(id, sink, timeout);
+    return sink;
+  }
+  void Submit(const RequestId& id, std::shared_ptr<RequestSink> sink,
+              absl::Duration timeout = absl::InfiniteDuration()) {
     ClientRequest request;
     request.id = id;
     request.served = &model;
@@ -110,11 +116,9 @@ struct Routed {
     request.spec.sampling.max_tokens = 32;
     request.has_max_tokens = true;
     request.deadline = clock.Now() + timeout;
-    auto sink = std::make_shared<Recorder>();
-    absl::StatusOr<RequestTicket> submitted = router.Submit(std::move(request), sink);
+    absl::StatusOr<RequestTicket> submitted = router.Submit(std::move(request), std::move(sink));
     REQUIRE(submitted.ok());
     ticket = *submitted;
-    return sink;
   }
   bool Shows(const std::string& line) const { return metrics.Text().find(line + "\n") != std::string::npos; }
 
@@ -151,6 +155,25 @@ TEST_CASE("a deadline that is earlier than the alarm wakes it") {
   CHECK_FALSE(late->ended());
   r.clock.Advance(absl::Minutes(1));
   CHECK(absl::IsDeadlineExceeded(late->AwaitEnd()));
+}
+
+// A client that takes its end only once the alarm sleeps until a time.
+class SlowClient final : public RequestSink {
+ public:
+  SlowClient(const WatchedClock& clock, absl::Time alarm) : clock_(clock), alarm_(alarm) {}
+  void OnUpdate(TokenUpdate) override {}
+  void OnEnd(const RequestOutcome&) override { clock_.AwaitSleepUntil(alarm_); }
+
+ private:
+  const WatchedClock& clock_;
+  const absl::Time alarm_;
+};
+
+TEST_CASE("an event wakes the alarm before a client takes the event's news") {
+  Routed r;
+  r.Submit("r", std::make_shared<SlowClient>(r.clock, r.clock.Now() + AgentLimits().keep_output));
+  r.router.Cancel(r.ticket);  // its output is kept for a while from now on
+  CHECK(r.router.live_requests() == 0);
 }
 
 TEST_CASE("a request that all workers refused is placed again when a worker's hint has passed") {
