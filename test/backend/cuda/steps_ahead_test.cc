@@ -254,5 +254,35 @@ TEST_CASE("a step that has begun ends with the one before if that is broken off,
   broken.End();
 }
 
+TEST_CASE("a step that needs memory for more rows does not begin ahead") {
+  if (!HasDevice()) return;
+  const RandomWeights weights(LlamaShape(DType::kBF16), 23);
+  Device device(weights, /*same_bits=*/true, 1, 1, {.tokens = 64, .logits = 4});
+  std::vector<TestSequence> sequences;
+  for (uint32_t i = 0; i < 5; ++i) {
+    sequences.push_back(device.Place(RandomTokens(20, weights.config.vocab, i)));
+    device.Prefill(sequences.back(), 10, 10);
+  }
+  const auto step = [&](size_t streams, int64_t position, int32_t follows) {
+    Batch batch;
+    for (size_t i = 0; i < streams; ++i) {
+      batch.slices.push_back(NextOf(sequences[i], i == 0 ? position : 10));
+      batch.slices.back().sample = &kGreedy;
+    }
+    batch.slices[0].follows = follows;
+    return batch;
+  };
+  const auto run = [&](const Batch& batch, const Batch* next) {
+    const auto view = device->Forward(batch, [](int64_t) { return true; }, {[] {}, [&] { return next; }});
+    REQUIRE(view.ok());
+    sequences[0].tokens[11] = view->sampled[0].id;
+    return view->next_begun;
+  };
+  const Batch five = step(5, 11, 0);  // their rows are rounded up to 8
+  CHECK_FALSE(run(step(1, 10, kFollowsNone), &five));
+  CHECK_FALSE(run(step(5, 11, kFollowsNone), nullptr));
+  CHECK(run(step(1, 10, kFollowsNone), &five));  // there is memory for 8 rows now
+}
+
 }  // namespace
 }  // namespace baton
