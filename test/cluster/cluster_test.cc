@@ -440,6 +440,26 @@ TEST_CASE("baton-decode --check names UCX, its transports and the way of GPU mem
   CHECK(Run("baton-decode", Small({"--check", "--guard-kv"}), 0).find("UCX") == std::string::npos);
 }
 
+TEST_CASE("a program serves metrics only once it listens") {
+  // A free port for metrics must not be the one that --listen names.
+  Worker decode("decode");
+  const auto check = [&](const std::string& program, std::vector<std::string> arguments) {
+    for (const std::string& word :
+         {std::string("--listen"), decode.address, std::string("--metrics"), std::string("127.0.0.1:0")}) {
+      arguments.push_back(word);
+    }
+    const std::string output = Run(program, arguments, 1);
+    CAPTURE(program, output);
+    CHECK(output.find(decode.address) != std::string::npos);  // which is taken
+    CHECK(output.find("metrics on") == std::string::npos);
+  };
+  check("baton-prefill", Small({}));
+  check("baton-decode", Small({}));
+  check("baton-router",
+        {"--model", kModel, "--http", "off", "--prefill-workers", "a:1", "--decode-workers", decode.address});
+  check("baton", {"serve", kModel, "--http", "off", "--threads", "1", "--kv-memory-mb", "8"});
+}
+
 TEST_CASE("every program's --check reports whether its options would work") {
   Run("baton-prefill", Small({"--check"}), 0);
   Run("baton-decode", Small({"--check"}), 0);
