@@ -25,9 +25,31 @@ TEST_CASE("a flag of sampling is sent, and a parameter without its flag is not s
   expected.set_temperature(0);
   CHECK(Sent({"--temperature", "0"}).SerializeAsString() == expected.SerializeAsString());
 
-  const v1::Sampling all =
-      Sent({"--top-k", "40", "--min-p", "0.25", "--seed", "18446744073709551615", "--max-tokens", "0", "--ignore-eos",
-            "--stop", "a", "--stop", "b,c", "--stop-ids", "7", "--stop-ids", "9", "--frequency-penalty", "-0.5"});
+  const v1::Sampling all = Sent({"--top-k",
+                                 "40",
+                                 "--min-p",
+                                 "0.25",
+                                 "--seed",
+                                 "18446744073709551615",
+                                 "--max-tokens",
+                                 "0",
+                                 "--ignore-eos",
+                                 "--stop",
+                                 "a",
+                                 "--stop",
+                                 "b,c",
+                                 "--stop-ids",
+                                 "7",
+                                 "--stop-ids",
+                                 "9",
+                                 "--frequency-penalty",
+                                 "-0.5",
+                                 "--top-p",
+                                 "0.5",
+                                 "--repetition-penalty",
+                                 "1.5",
+                                 "--presence-penalty",
+                                 "0.25"});
   CHECK(all.top_k() == 40);
   CHECK(all.min_p() == 0.25f);
   CHECK(all.seed() == ~0ull);
@@ -36,6 +58,9 @@ TEST_CASE("a flag of sampling is sent, and a parameter without its flag is not s
   CHECK(std::vector<std::string>(all.stop().begin(), all.stop().end()) == std::vector<std::string>{"a", "b,c"});
   CHECK(std::vector<int>(all.stop_ids().begin(), all.stop_ids().end()) == std::vector<int>{7, 9});
   CHECK(all.frequency_penalty() == -0.5f);
+  CHECK(all.top_p() == 0.5f);
+  CHECK(all.repetition_penalty() == 1.5f);
+  CHECK(all.presence_penalty() == 0.25f);
   CHECK_FALSE(all.has_temperature());
   CHECK_FALSE(all.has_logprobs());
 }

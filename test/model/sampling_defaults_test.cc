@@ -37,6 +37,20 @@ TEST_CASE("what the file leaves out, or says is off, changes nothing") {
   CHECK(LoadSamplingDefaults("/nonexistent").ok());
 }
 
+TEST_CASE("generation_config.json sets no default of a request's own choices") {
+  const auto params = LoadDefaults(R"({"presence_penalty": 1, "frequency_penalty": 1, "max_tokens": 5, "seed": 3,
+                                       "logprobs": 2, "ignore_eos": true, "stop": ["a"], "stop_ids": [1]})");
+  REQUIRE(params.ok());
+  CHECK(params->draw.presence_penalty == 0);
+  CHECK(params->draw.frequency_penalty == 0);
+  CHECK(params->max_tokens == 0);
+  CHECK_FALSE(params->seed.has_value());
+  CHECK_FALSE(params->logprobs.has_value());
+  CHECK_FALSE(params->ignore_eos);
+  CHECK(params->stop.empty());
+  CHECK(params->stop_ids.empty());
+}
+
 TEST_CASE("a default that no request may have is refused with file, field and limit") {
   const auto error = [](const std::string& file) {
     const auto params = LoadDefaults(file);

@@ -92,5 +92,65 @@ TEST_CASE("what is out of range is refused with the field's name") {
   }
 }
 
+TEST_CASE("a number is valid at the ends of its range and invalid beyond them") {
+  struct Case {
+    const char* field;
+    float valid, invalid;
+    std::function<void(SamplingParams&, float)> set;
+  };
+  const auto draw = [](float DrawParams::*member) {
+    return [member](SamplingParams& p, float value) { p.draw.*member = value; };
+  };
+  const auto temperature = draw(&DrawParams::temperature), top_p = draw(&DrawParams::top_p),
+             min_p = draw(&DrawParams::min_p), repetition = draw(&DrawParams::repetition_penalty),
+             presence = draw(&DrawParams::presence_penalty), frequency = draw(&DrawParams::frequency_penalty);
+  const auto logprobs = [](SamplingParams& p, float value) { p.logprobs = static_cast<int32_t>(value); };
+  const auto stops = [](SamplingParams& p, float count) { p.stop.assign(static_cast<size_t>(count), "x"); };
+  const Case cases[] = {
+      {"temperature", 0, -0.001f, temperature},
+      {"temperature", 100, 100.01f, temperature},
+      {"top_p", 0.001f, 0, top_p},
+      {"top_p", 1, 1.001f, top_p},
+      {"min_p", 0, -0.001f, min_p},
+      {"min_p", 0.999f, 1, min_p},
+      {"repetition_penalty", 0.01f, 0.009f, repetition},
+      {"repetition_penalty", 100, 100.01f, repetition},
+      {"presence_penalty", -2, -2.001f, presence},
+      {"presence_penalty", 2, 2.001f, presence},
+      {"frequency_penalty", -2, -2.001f, frequency},
+      {"frequency_penalty", 2, 2.001f, frequency},
+      {"top_k", 0, -1, [](SamplingParams& p, float value) { p.draw.top_k = static_cast<int32_t>(value); }},
+      {"max_tokens", 1, 0, [](SamplingParams& p, float value) { p.max_tokens = static_cast<int32_t>(value); }},
+      {"logprobs", 0, -1, logprobs},
+      {"logprobs", 20, 21, logprobs},
+      {"stop", 64, 65, stops},
+      {"stop_ids", 256, 257, [](SamplingParams& p, float count) { p.stop_ids.assign(static_cast<size_t>(count), 1); }},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.field, c.valid, c.invalid);
+    SamplingParams params = Valid();
+    c.set(params, c.valid);
+    CHECK(Validate(params, kVocab).ok());
+    c.set(params, c.invalid);
+    CHECK(Validate(params, kVocab).code() == absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_CASE("parameters that nobody sets filter, penalise and stop nothing") {
+  const SamplingParams params;
+  CHECK(params.draw.temperature == 1);
+  CHECK(params.draw.top_k == 0);
+  CHECK(params.draw.top_p == 1);
+  CHECK(params.draw.min_p == 0);
+  CHECK(params.draw.repetition_penalty == 1);
+  CHECK(params.draw.presence_penalty == 0);
+  CHECK(params.draw.frequency_penalty == 0);
+  CHECK_FALSE(params.seed.has_value());
+  CHECK(params.stop.empty());
+  CHECK(params.stop_ids.empty());
+  CHECK_FALSE(params.ignore_eos);
+  CHECK_FALSE(params.logprobs.has_value());
+}
+
 }  // namespace
 }  // namespace baton
