@@ -155,6 +155,33 @@ TEST_CASE("a field of another API, or of none, is refused by name") {
   }
 }
 
+TEST_CASE("completions and chats accept each label, and each fixed field at its documented value") {
+  const Json fields = Json::parse(R"({
+      "user": "u", "safety_identifier": "u", "prompt_cache_key": "k", "metadata": {"a": "b"}, "best_of": 1,
+      "logit_bias": {}, "suffix": "", "functions": [], "min_tokens": 0, "response_format": {"type": "text"},
+      "modalities": ["text"], "verbosity": "medium", "function_call": "none", "store": false, "service_tier": "auto",
+      "prompt_cache_retention": "in_memory"})");
+  for (const Api api : {Api::kCompletions, Api::kChat}) {
+    Json body = LeastBody(api);
+    body.update(fields);
+    CHECK(Read(api, body).message() == "");
+  }
+}
+
+TEST_CASE("of several errors the first field of the table is named, and sampling comes after the model") {
+  const auto error = [](const char* fields) {
+    Json body = LeastBody(Api::kChat);
+    body.update(Json::parse(fields));
+    const std::string message(Message(Read(Api::kChat, body)));
+    return message.substr(0, message.find(':'));
+  };
+  CHECK(error(R"({"top_k": "x", "model": 3, "messages": 3})") == "model");
+  CHECK(error(R"({"best_of": 3, "top_k": "x", "n": "x"})") == "n");
+  CHECK(error(R"({"messages": 3, "top_k": "x", "store": 1})") == "top_k");
+  CHECK(error(R"({"messages": 3, "store": 1})") == "store");
+  CHECK(error(R"({"unknown": 1, "messages": 3})") == "messages");
+}
+
 TEST_CASE("a second value that changes nothing is accepted") {
   CHECK(ReadWith(Api::kChat, "service_tier", "default").ok());
   CHECK_FALSE(ReadWith(Api::kChat, "service_tier", "flex").ok());
