@@ -52,6 +52,18 @@ TEST_CASE("a TokenBuffer appends in place while there is room, and leaves other 
   }
 }
 
+TEST_CASE("a TokenBuffer that grows token by token moves seldom") {
+  TokenBuffer buffer;
+  int moves = 0;
+  for (TokenId token = 0; token < 1024; ++token) {
+    const TokenId* before = buffer.data();
+    buffer.Append(Tokens{token});
+    moves += buffer.data() != before;
+  }
+  CHECK(moves <= 11);  // the storage doubles
+  CHECK(buffer.size() == 1024);
+}
+
 TEST_CASE("random holders of a TokenBuffer each see their own tokens") {
   ForEachSeed(20, [](uint64_t seed) {
     std::mt19937 rng(static_cast<uint32_t>(seed));
