@@ -51,13 +51,13 @@ v1::TraceResponse ToProto(const Router::Trace& trace) {
   absl::flat_hash_map<RequestId, int32_t> indices;  // of an id used again: the latest request
   for (const auto& life : trace.lives) {
     v1::TracedRequest& out = *response.add_requests();
-    out.set_request_id(life->id);
+    out.set_request_id(life->outcome.id);
     out.set_agent(life->agent);
-    out.set_trace_id(life->trace_id);
+    out.set_trace_id(life->outcome.trace_id);
     out.set_arrived_us(micros(life->stages.arrived));
     out.set_ended_us(micros(std::min(life->stages.ended, trace.now)));
     out.set_over(life->stages.over());
-    out.set_error(ErrorOf(life->status));
+    out.set_error(ErrorOf(life->outcome.status));
     for (const PhaseSpan& span : SpansOf(*life, trace.now)) {
       v1::Span& proto = *out.add_spans();
       proto.set_phase(ToProto(span.phase));
@@ -66,11 +66,11 @@ v1::TraceResponse ToProto(const Router::Trace& trace) {
       proto.set_tokens(span.tokens);
       proto.set_steps(span.steps);
     }
-    out.mutable_usage()->set_prompt_tokens(life->prompt_tokens);
-    out.mutable_usage()->set_cached_tokens(life->cached_tokens);
-    out.mutable_usage()->set_completion_tokens(life->completion_tokens);
+    out.mutable_usage()->set_prompt_tokens(life->outcome.prompt_tokens);
+    out.mutable_usage()->set_cached_tokens(life->outcome.cached_tokens);
+    out.mutable_usage()->set_completion_tokens(life->outcome.completion_tokens);
     out.set_upstreams_omitted(life->upstreams_omitted);
-    indices[life->id] = response.requests_size() - 1;
+    indices[life->outcome.id] = response.requests_size() - 1;
   }
   for (int i = 0; i < response.requests_size(); ++i) {
     for (const RequestId& upstream : trace.lives[static_cast<size_t>(i)]->upstreams) {

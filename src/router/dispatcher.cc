@@ -411,11 +411,7 @@ void Dispatcher::End(const RouterAction& action, absl::Time now) {
   outcome.retry_after = action.retry_after;
   outcome.context = LeaseOf(contexts_, request.asked);
   request.stages.ended = now;
-  if (!request.asked.workflow.empty()) {
-    RequestLife life = request.Life();
-    life.status = outcome.status;
-    timeline_.Keep(std::move(life));
-  }
+  if (!request.asked.workflow.empty()) timeline_.Keep(request.Life(outcome));
   EndContext(contexts_, request.asked, outcome.status.ok() ? request.prefilled_by : "", now);
   request.follower ? graph_.EndedUnread(request.node) : graph_.Ended(request.node, outcome.status, now);
   if (workload_) {
@@ -441,7 +437,7 @@ Timeline::Lives Dispatcher::LivesOf(const std::string& workflow, const std::stri
   Timeline::Lives lives = timeline_.Find(workflow, tenant, now);
   for (const auto& [id, request] : requests_.live()) {
     if (request->asked.workflow != workflow || request->asked.spec.cache_domain != tenant) continue;
-    lives.push_back(std::make_shared<const RequestLife>(request->Life()));
+    lives.push_back(std::make_shared<const RequestLife>(request->Life(request->Outcome(absl::OkStatus(), now))));
   }
   return lives;
 }

@@ -105,25 +105,17 @@ RequestOutcome Request::Outcome(const absl::Status& status, absl::Time now) cons
   return outcome;
 }
 
-RequestLife Request::Life() const {
+RequestLife Request::Life(RequestOutcome outcome) const {
   RequestLife life;
-  life.id = asked.id;
+  life.outcome = std::move(outcome);
   life.workflow = asked.workflow;
-  life.tenant = asked.spec.cache_domain;
+  life.cache_domain = asked.spec.cache_domain;
   life.agent = asked.agent;
-  life.trace_id = TraceIdOf(asked.spec.traceparent);
-  life.prefill_only = asked.prefill_only;
   const size_t told = std::min(upstreams.size(), kMostUpstreams);
   life.upstreams.assign(upstreams.begin(), upstreams.begin() + static_cast<std::ptrdiff_t>(told));
   life.upstreams_omitted = static_cast<int32_t>(upstreams.size() - told);
   life.stages = stages;
-  life.prompt_tokens = static_cast<int32_t>(asked.spec.tokens.size());
-  if (done) {
-    life.steps = done->steps;
-    life.handoff = done->handoff;
-    life.cached_tokens = CachedTokens();
-  }
-  life.completion_tokens = completion_tokens;
+  if (done) life.steps = done->steps;
   return life;
 }
 

@@ -14,31 +14,12 @@
 #include "request/request_stages.h"
 #include "router/client_request.h"
 #include "router/placement.h"
+#include "router/request_outcome.h"
 #include "router/session_gate.h"
 #include "router/timeline.h"
 #include "router/workload.h"
 
 namespace baton {
-
-// A request that is over, as its client, the log and metrics see it.
-struct RequestOutcome {
-  RequestId id;  // its client's name for it
-  std::string call, tenant, model, trace_id;
-  WorkerAddress prefill_worker, decode_worker;  // links that had it last; empty: none
-  bool prefill_only = false;
-  absl::Status status;
-  absl::Duration retry_after;  // zero: unknown
-  FinishReason finish = FinishReason::kStop;
-  int32_t prompt_tokens = 0;
-  int32_t cached_tokens = 0;
-  int32_t shared_tokens = 0;  // of these
-  int32_t completion_tokens = 0;
-  absl::Duration session_wait;                                           // for its session's turn; part of `queue`
-  absl::Duration upstream, queue, prefill, handoff, first_token, total;  // as in baton.v1.Timings
-  absl::Duration router_queue;  // part of `queue`: until a prefill worker was given it
-  bool prefilled = false;       // PrefillDone came; else its figures are zero
-  KvLease context;              // what is kept of the context that it used
-};
 
 // The owner of the request's API key. On a router without keys each cache domain counts as a tenant.
 const std::string& TenantOf(const ClientRequest& request);
@@ -106,7 +87,7 @@ struct Request {
 
   // Less retry_after and context. `status`: with which it ends now.
   RequestOutcome Outcome(const absl::Status& status, absl::Time now) const;
-  RequestLife Life() const;  // so far
+  RequestLife Life(RequestOutcome outcome) const;
 
  private:
   int32_t CachedTokens() const;  // REQUIRES: done

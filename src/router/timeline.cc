@@ -44,8 +44,11 @@ class SpanBuilder {
 };
 
 int64_t BytesOf(const RequestLife& life) {
-  size_t bytes = sizeof(RequestLife) + life.id.size() + life.workflow.size() + life.tenant.size() + life.agent.size() +
-                 life.trace_id.size() + life.status.message().size() + life.steps.size() * sizeof(PrefillStep);
+  const RequestOutcome& outcome = life.outcome;
+  size_t bytes = sizeof(RequestLife) + life.workflow.size() + life.cache_domain.size() + life.agent.size() +
+                 outcome.id.size() + outcome.call.size() + outcome.tenant.size() + outcome.model.size() +
+                 outcome.trace_id.size() + outcome.prefill_worker.size() + outcome.decode_worker.size() +
+                 outcome.status.message().size() + life.steps.size() * sizeof(PrefillStep);
   for (const RequestId& upstream : life.upstreams) bytes += sizeof(RequestId) + upstream.size();
   return static_cast<int64_t>(bytes);
 }
@@ -61,21 +64,21 @@ std::vector<PhaseSpan> SpansOf(const RequestLife& life, absl::Time now) {
     spans.To(end, Phase::kPrefill);
     return spans.Take();
   }
-  const absl::Time computed = life.stages.prefilled - life.handoff;
+  const absl::Time computed = life.stages.prefilled - life.outcome.handoff;
   for (const PrefillStep& step : life.steps) {
     spans.Step(life.stages.prefilled - step.began, std::min(life.stages.prefilled - step.ended, computed), step);
   }
   spans.Idle(computed);
   spans.To(life.stages.prefilled, Phase::kHandoff);
-  if (life.prefill_only) spans.To(end, Phase::kPrefill);
+  if (life.outcome.prefill_only) spans.To(end, Phase::kPrefill);
   spans.To(life.stages.first_token, Phase::kFirstStep);
-  spans.To(end, Phase::kDecode, life.completion_tokens);
+  spans.To(end, Phase::kDecode, life.outcome.completion_tokens);
   return spans.Take();
 }
 
 void Timeline::Keep(RequestLife life) {
-  BATON_CHECK(life.stages.over(), life.id);
-  BATON_CHECK(lives_.empty() || lives_.back()->stages.ended <= life.stages.ended, life.id);
+  BATON_CHECK(life.stages.over(), life.outcome.id);
+  BATON_CHECK(lives_.empty() || lives_.back()->stages.ended <= life.stages.ended, life.outcome.id);
   bytes_ += BytesOf(life);
   lives_.push_back(std::make_shared<const RequestLife>(std::move(life)));
   DropOld(lives_.back()->stages.ended);
@@ -85,14 +88,15 @@ Timeline::Lives Timeline::Find(std::string_view workflow, std::string_view tenan
   DropOld(now);
   Lives found;
   std::ranges::copy_if(lives_, std::back_inserter(found),
-                       [&](const auto& life) { return life->workflow == workflow && life->tenant == tenant; });
+                       [&](const auto& life) { return life->workflow == workflow && life->cache_domain == tenant; });
   return found;
 }
 
 Timeline::Lives Timeline::OfTenant(std::string_view tenant, absl::Time now) {
   DropOld(now);
   Lives found;
-  std::ranges::copy_if(lives_, std::back_inserter(found), [&](const auto& life) { return life->tenant == tenant; });
+  std::ranges::copy_if(lives_, std::back_inserter(found),
+                       [&](const auto& life) { return life->cache_domain == tenant; });
   return found;
 }
 

@@ -11,11 +11,11 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/ids.h"
 #include "request/answers.h"
 #include "request/request_stages.h"
+#include "router/request_outcome.h"
 
 namespace baton {
 
@@ -23,20 +23,16 @@ namespace baton {
 // timeline.
 inline constexpr size_t kMostUpstreams = 64;
 
+// A request of a workflow, live or lately over.
 struct RequestLife {
-  RequestId id{};
+  RequestOutcome outcome{};  // so far, of a request that is live
   std::string workflow{};
-  std::string tenant{};    // the cache salt
-  std::string agent{};     // may be empty
-  std::string trace_id{};  // W3C; empty: none
-  bool prefill_only = false;
+  std::string cache_domain{};
+  std::string agent{};                 // may be empty
   std::vector<RequestId> upstreams{};  // the first kMostUpstreams
   int32_t upstreams_omitted = 0;       // and how many more there are
   RequestStages stages{};
-  std::vector<PrefillStep> steps{};  // before stages.prefilled
-  absl::Duration handoff{};          // likewise
-  absl::Status status{};             // once it has ended
-  int32_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
+  std::vector<PrefillStep> steps{};  // before stages.prefilled, as is outcome.handoff
 };
 
 enum class Phase {

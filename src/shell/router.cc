@@ -451,7 +451,7 @@ absl::StatusOr<Router::Trace> Router::TraceOf(const std::string& workflow, const
     return absl::NotFoundError(absl::StrCat("workflow: no request of '", workflow, "' is live or ended in the last ",
                                             absl::FormatDuration(TimelineLimits{}.age), " at this router"));
   }
-  std::ranges::sort(trace.lives, {}, [](const auto& life) { return std::tie(life->stages.arrived, life->id); });
+  std::ranges::sort(trace.lives, {}, [](const auto& life) { return std::tie(life->stages.arrived, life->outcome.id); });
   if (trace.lives.size() > kMostTraced) {
     trace.omitted = static_cast<int32_t>(trace.lives.size() - kMostTraced);
     trace.lives.erase(trace.lives.begin(), trace.lives.begin() + trace.omitted);

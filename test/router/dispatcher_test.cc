@@ -87,7 +87,7 @@ TEST_CASE("a trace says what of a prompt was cached, of one that is only prefill
     (*d).OnPrefillDone(kP, done, d.now);
     const Timeline::Lives lives = (*d).LivesOf(request.id, "", d.now);
     REQUIRE(lives.size() == 1);
-    CHECK(lives[0]->cached_tokens == 0);
+    CHECK(lives[0]->outcome.cached_tokens == 0);
   }
 }
 

@@ -253,9 +253,9 @@ TEST_CASE("a trace has the followers of a workflow's calls") {
   REQUIRE((*d).Follow(*call, FollowingPrompt(d, kFixed), d.now).ok());
   const Timeline::Lives lives = (*d).LivesOf("w", "", d.now);
   REQUIRE(lives.size() == 2);
-  const auto follower = std::ranges::find_if(lives, [](const auto& life) { return life->prefill_only; });
+  const auto follower = std::ranges::find_if(lives, [](const auto& life) { return life->outcome.prefill_only; });
   REQUIRE(follower != lives.end());
-  CHECK((*follower)->id == "call~2");
+  CHECK((*follower)->outcome.id == "call~2");
   CHECK((*follower)->upstreams == std::vector<RequestId>{"call"});
 }
 

@@ -1,4 +1,4 @@
-// When a request reaches its stages, as its outcome reports it.
+// What the outcome of a request reports: its parties, and when it reached its stages.
 #include "dispatcher_world.h"
 
 namespace baton {
@@ -24,6 +24,30 @@ TEST_CASE("Dispatcher reports how long a request waited for its session's turn")
       CHECK(ended->outcome.total == absl::Seconds(8));
     }
   }
+}
+
+TEST_CASE("Dispatcher names the parties of a request in its outcome") {
+  Driven d;
+  ClientRequest request = d.Request("r", "p");
+  request.call = "call";
+  request.spec.tenant = "owner";
+  request.spec.traceparent = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01";
+  REQUIRE(d.Submit(request).ok());
+  d.Take();
+  d.Prefilled("r");
+  (*d).TakeActions();
+  d.Made(d.NameOf("r"), "x", FinishReason::kStop);
+  const std::vector<DispatchAction> actions = (*d).TakeActions();
+  REQUIRE(std::holds_alternative<RequestEnded>(actions.back()));
+  const RequestOutcome& outcome = std::get<RequestEnded>(actions.back()).outcome;
+  CHECK(outcome.id == "r");
+  CHECK(outcome.call == "call");
+  CHECK(outcome.tenant == "owner");
+  CHECK(outcome.model == "bytes");
+  CHECK(outcome.trace_id == "0123456789abcdef0123456789abcdef");
+  CHECK(outcome.prefill_worker == kP);
+  CHECK(outcome.decode_worker == kD);
+  CHECK_FALSE(outcome.prefill_only);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ absl::Time At(int64_t ms) { return absl::UnixEpoch() + absl::Milliseconds(ms); }
 
 RequestLife Life(const std::string& id, int64_t ended_ms) {
   RequestLife life;
-  life.id = id;
+  life.outcome.id = id;
   life.workflow = "w";
   life.stages.arrived = life.stages.complete = At(0);
   life.stages.ended = At(ended_ms);
@@ -41,11 +41,11 @@ TEST_CASE("a life shows what the request waited for, and when it was computed, h
   life.stages.complete = At(60);
   life.stages.placed = At(11);
   life.stages.prefilled = At(100);
-  life.handoff = absl::Milliseconds(5);
+  life.outcome.handoff = absl::Milliseconds(5);
   // Two while it waited, two after that with somebody else's turn between them, and one right after.
   life.steps = {Step(80, 75, 16), Step(60, 58, 32), Step(30, 20, 64), Step(15, 10, 8), Step(10, 5, 4)};
   life.stages.first_token = At(110);
-  life.completion_tokens = 7;
+  life.outcome.completion_tokens = 7;
   CHECK(Text(SpansOf(life, At(900))) ==
         "waiting 10-20 prefill 20-25 (16) waiting 25-40 prefill 40-42 (32) waiting 42-60 queued 60-70 "
         "prefill 70-80 (64) queued 80-85 prefill 85-90 (8) prefill 90-95 (4) handoff 95-100 first 100-110 "
@@ -55,7 +55,7 @@ TEST_CASE("a life shows what the request waited for, and when it was computed, h
 TEST_CASE("a pause that is the step loop's own is no wait") {
   RequestLife life = Life("r", 10);
   life.stages.prefilled = At(10);
-  life.prefill_only = true;
+  life.outcome.prefill_only = true;
   life.steps = {Step(10, 6, 16), Step(6, 0, 16)};
   life.steps[1].began -= absl::Microseconds(499);
   CHECK(SpansOf(life, At(10)).size() == 2);
@@ -87,12 +87,12 @@ TEST_CASE("spans fill a life without gaps, whatever workers say of their steps")
            {&life.stages.complete, &life.stages.placed, &life.stages.prefilled, &life.stages.first_token}) {
         if (random() % 4 != 0) *time = At(any());
       }
-      life.handoff = random() % 8 == 0 ? absl::InfiniteDuration() : absl::Milliseconds(any());
+      life.outcome.handoff = random() % 8 == 0 ? absl::InfiniteDuration() : absl::Milliseconds(any());
       for (size_t step = random() % (kMaxPrefillSteps + 1); step > 0; --step) {
         life.steps.push_back(Step(any(), any(), 1));
       }
       if (!life.steps.empty() && random() % 8 == 0) life.steps.back().began = -absl::InfiniteDuration();
-      life.prefill_only = random() % 2 == 0;
+      life.outcome.prefill_only = random() % 2 == 0;
       const std::vector<PhaseSpan> spans = SpansOf(life, At(2000));
       REQUIRE(spans.size() <= 2 * kMaxPrefillSteps + 6);
       absl::Time at = life.stages.arrived;
@@ -108,7 +108,7 @@ TEST_CASE("spans fill a life without gaps, whatever workers say of their steps")
 
 std::string Ids(const Timeline::Lives& lives) {
   std::string text;
-  for (const auto& life : lives) absl::StrAppend(&text, life->id);
+  for (const auto& life : lives) absl::StrAppend(&text, life->outcome.id);
   return text;
 }
 
@@ -116,7 +116,7 @@ TEST_CASE("a tenant's workflow is found by its name, and no other's") {
   Timeline timeline({});
   RequestLife other = Life("b", 2), salted = Life("c", 3);
   other.workflow = "v";
-  salted.tenant = "t";
+  salted.cache_domain = "t";
   timeline.Keep(Life("a", 1));
   timeline.Keep(other);
   timeline.Keep(salted);
