@@ -1,4 +1,5 @@
-// Who computes: runs one step of a ragged batch against a slab of KV blocks.
+// The interface of a device that computes: it runs one step of a ragged batch against a slab of KV
+// blocks.
 #pragma once
 
 #include <cstdint>
@@ -13,43 +14,56 @@
 
 namespace baton {
 
-// The largest step that a worker takes.
+// Upper bounds on the size of a worker's steps.
 struct StepLimits {
   int64_t tokens = 0;
-  int64_t logits = 0;  // rows of them
+  // Rows of logits.
+  int64_t logits = 0;
 };
 
-// What the caller does while a pass runs, on the calling thread.
+// Callbacks that Forward calls on its own thread while a pass runs.
 struct Meanwhile {
-  // Called once, so that the caller's own work costs no time: when the device has all of a decode step, and otherwise
-  // before the pass; not where the pass fails first.
+  // Called at most once, for work of the caller that should cost no extra time. In a decode step it
+  // is called when the whole step has been submitted to the device. In other passes it is called
+  // before the pass. It is not called if the pass fails before that point.
   absl::FunctionRef<void()> work;
-  // Asks for the decode step after this one, which then begins behind it: the device does not wait for the host to
-  // learn what was chosen. Its slices may follow the running step's (SequenceSlice::follows), all of whose tokens the
-  // backend chooses. Null: it depends on what the running one makes. Called at most once, after `work`, by backends
-  // that gain by it, when they read the running batch no more. Where LogitsView::next_begun says so, the next pass must
-  // be this batch's (Batch::begun), which reads of it no more than the number of its slices: all else is read before
-  // this pass is over.
+  // Returns the next decode step, or null if that step depends on the result of the running step.
+  // The backend enqueues the next step behind the running step, so the device does not wait until
+  // the host has read the chosen tokens.
+  //
+  // - The backend calls it at most once, after `work`, and reads the running batch no further.
+  //   Backends that gain nothing by it never call it.
+  // - Slices of the next step may follow slices of the running step (SequenceSlice::follows). The
+  //   backend chooses all tokens of the running step in that case.
+  // - If LogitsView::next_begun is true, the next pass must be for the returned batch, with
+  //   Batch::begun set. That pass reads only the number of slices. The backend reads everything
+  //   else in the batch before the running pass returns.
   absl::FunctionRef<const Batch*()> next;
 };
 
 class Backend {
+  // A model on one device or one group of devices. Not thread-safe: the caller runs one step at a
+  // time.
  public:
   virtual ~Backend() = default;
 
   virtual const KvLayout& kv_layout() const = 0;
-  // Block i is at [i * BlockBytes(), (i + 1) * BlockBytes()). Other threads may read or write blocks that the running
-  // batch does not name.
+  // Block i is at [i * BlockBytes(), (i + 1) * BlockBytes()). Other threads may read or write
+  // blocks that the running batch does not name.
   virtual Slab kv_slab() = 0;
-  // Equal ids promise equal bits: backend, kernel set, weight dtype.
+  // Names the backend, the kernel set and the dtype of the weights. Backends with equal ids compute
+  // equal bits.
   virtual std::string numerics_id() const = 0;
 
-  // Writes the batch's K/V into its blocks and computes the logits that were asked for, or chooses tokens from them
-  // where a slice lets it and it can (SequenceSlice::sample). `layer_done(l)` is called on the calling thread once
-  // layer l of the whole batch is stored, so that the hand-off can push it while l + 1 computes, or of a decode step,
-  // which nobody pushes, for the last layer alone where that saves time; where it returns false, the pass ends there:
-  // ABORTED, and the batch's K/V is not to be used. The batch is the engine's own work: malformed batches are CHECKed.
-  // Not thread-safe: one step at a time.
+  // Writes the K/V of the batch into its blocks and computes the logits that slices ask for. Where
+  // a slice allows it (SequenceSlice::sample), the backend may choose the token instead.
+  //
+  // Calls `layer_done(l)` on the calling thread once layer l of the whole batch is stored, so that
+  // a hand-off can push layer l while layer l + 1 computes. In a decode step, which is not pushed,
+  // a backend may call it for the last layer alone to save time. If `layer_done` returns false, the
+  // pass ends there with ABORTED, and the K/V of the batch must not be used.
+  //
+  // The engine composes the batch, so a malformed batch fails a CHECK.
   virtual absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done,
                                              const Meanwhile& meanwhile) = 0;
   absl::StatusOr<LogitsView> Forward(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) {

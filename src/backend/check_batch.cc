@@ -10,7 +10,8 @@
 namespace baton {
 namespace {
 
-// Without a branch for each: a batch of long histories names tens of thousands.
+// Whether all blocks are below `count`. The loop has no early exit, so that it vectorises: a batch
+// of long histories names tens of thousands of blocks.
 bool AreBelow(std::span<const BlockId> blocks, int64_t count) {
   const auto end = static_cast<uint32_t>(std::min<int64_t>(count, std::numeric_limits<uint32_t>::max()));
   uint32_t beyond = 0;

@@ -1,3 +1,4 @@
+// The check that a batch is well formed, which backends run before a step.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,13 @@
 
 namespace baton {
 
-// Aborts unless the batch is well formed: tokens < vocab, positions < context, block tables that reach far enough and
-// name only blocks < block_count. The engine makes batches; whatever a client can cause is refused before it.
+// Aborts the process unless the batch is well formed:
+//
+// - every token is below the vocabulary size
+// - every position is below the context size
+// - every block table covers its slice and names only blocks below `block_count`
+//
+// The engine composes batches and refuses malformed input of clients earlier.
 void CheckBatch(const Batch& batch, const ModelConfig& config, int64_t block_count);
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// What the ranks of a tensor-parallel group tell each other in a forward pass.
+// The collective operations between the ranks of a tensor-parallel group in a forward pass.
 #pragma once
 
 #include <cstdint>
@@ -8,26 +8,28 @@
 
 namespace baton {
 
-// One rank's end. All ranks make the same calls in the same order, with equal counts. What is passed lies where the
-// rank computes: in memory of the host, or of its device, where calls take their place in the rank's stream.
+// One rank's end. All ranks make the same calls in the same order, with equal counts. Pointers
+// refer to the memory in which the rank computes: host memory, or memory of its device. On a
+// device, a call is enqueued in the rank's stream.
 class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual int rank() const = 0;  // [0, ranks)
   virtual int ranks() const = 0;
 
-  // data[i] = the sum of all ranks' data[i], the same bits on every rank, and for any other `count` too: where one
-  // element stands among others changes nothing.
+  // Sets data[i] to the sum of all ranks' data[i]. All ranks get the same bits. The bits of an
+  // element depend neither on its index nor on `count`.
   virtual void AllReduceSum(float* data, int64_t count) = 0;
-  // Joins columns at rank 0: `part` is [rows, columns[rank]], `whole` [rows, sum of columns], null at other ranks.
-  // Strides are elements from row to row.
+  // Joins the ranks' columns at rank 0. `part` is [rows, columns[rank]]. `whole` is [rows, sum of
+  // columns] at rank 0 and null at other ranks. Strides are elements from row to row.
   virtual void GatherColumns(const float* part, int64_t part_stride, int64_t rows, std::span<const int64_t> columns,
                              float* whole, int64_t whole_stride) = 0;
 
-  // A rank gives the pass up: whatever waits in a call, or comes to one, goes on at once, and what it holds then means
-  // nothing. From any thread.
+  // Gives up the pass for the whole group. All running and later calls return at once, and their
+  // results are undefined until Recover. Thread-safe.
   virtual void Abort() = 0;
-  // Before the next pass, when no rank is in a call: makes aborted ranks meet again, or says why they cannot.
+  // Makes the group usable again after Abort. Called before the next pass. REQUIRES: no rank is in
+  // a call. An error: the ranks cannot meet again.
   virtual absl::Status Recover() = 0;
 };
 

@@ -1,4 +1,4 @@
-// Where the threads of a group's ranks meet.
+// A barrier for the threads of a tensor-parallel group's ranks.
 #pragma once
 
 #include <atomic>
@@ -6,13 +6,17 @@
 
 namespace baton {
 
+// Thread-safe, except for Mend.
 class RankBarrier {
  public:
   explicit RankBarrier(int ranks) : ranks_(ranks) {}
 
-  // Waits until all ranks have arrived. False: it is broken, and waits for nobody.
+  // Waits until all ranks have arrived. Returns false if the barrier is broken, without waiting for
+  // the other ranks.
   bool Arrive() {
-    const uint32_t meeting = meeting_.load();  // before broken_, which Break sets first
+    // Loaded before broken_. Break sets broken_ and then increments meeting_. So either this call
+    // sees broken_, or the wait below returns.
+    const uint32_t meeting = meeting_.load();
     if (broken_.load()) return false;
     if (arrived_.fetch_add(1) + 1 == ranks_) {
       arrived_.store(0);
@@ -23,13 +27,13 @@ class RankBarrier {
     return !broken_.load();
   }
 
-  // Lets everyone go. From any thread.
+  // Breaks the barrier: all running and later calls of Arrive return false. Thread-safe.
   void Break() {
     broken_.store(true);
     NextMeeting();
   }
 
-  // REQUIRES: nobody is in Arrive.
+  // Makes a broken barrier usable again. REQUIRES: no thread is in Arrive.
   void Mend() {
     arrived_.store(0);
     broken_.store(false);

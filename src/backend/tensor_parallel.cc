@@ -12,7 +12,7 @@
 namespace baton {
 namespace {
 
-// A thread for each rank but the first, which is the caller's.
+// One thread for each rank except the first, which runs on the caller's thread.
 class RankThreads {
  public:
   explicit RankThreads(int ranks) {
@@ -27,7 +27,7 @@ class RankThreads {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  // Returns when body(rank) has for every rank.
+  // Runs body(rank) for every rank, and returns when all have returned.
   void Run(absl::FunctionRef<void(int rank)> body) {
     {
       const std::lock_guard lock(mutex_);
@@ -55,7 +55,8 @@ class RankThreads {
     }
   }
 
-  // The standard library's: ThreadSanitizer does not see into Debian's build of absl::Mutex. Guards what follows.
+  // Guards the members below. A std::mutex, because ThreadSanitizer does not see into Debian's
+  // build of absl::Mutex.
   std::mutex mutex_;
   std::condition_variable changed_;
   const absl::FunctionRef<void(int)>* body_ = nullptr;
@@ -81,7 +82,7 @@ class TensorParallelBackend final : public Backend {
     std::vector<absl::StatusOr<LogitsView>> results(ranks_.size(), LogitsView{});
     threads_.Run([&](int rank) { results[rank] = RunRank(rank, batch, layer_done, meanwhile); });
     for (const auto& result : results) {
-      // A rank that another one's failure broke off only says that it was.
+      // Skips the ranks that return ABORTED only because another rank failed.
       if (!result.ok() && !absl::IsAborted(result.status())) return result;
     }
     return results[0];
@@ -96,7 +97,7 @@ class TensorParallelBackend final : public Backend {
     const auto work = [&] {
       if (rank == 0) meanwhile.work();
     };
-    // The first rank alone knows what is chosen, so no rank begins a step without the host.
+    // Only the first rank learns the chosen tokens, so no rank begins the next step ahead.
     const auto next = [] { return nullptr; };
     auto result = ranks_[rank].backend->Forward(batch, done, {work, next});
     if (!result.ok()) {
@@ -106,8 +107,8 @@ class TensorParallelBackend final : public Backend {
     return result;
   }
 
-  // A layer is stored when all ranks have stored their heads; the caller is told on its own thread, and all ranks hear
-  // its answer.
+  // A layer is stored when all ranks have stored their heads. The first rank calls `layer_done` on
+  // the caller's thread, and all ranks use its result.
   bool LayerDone(int rank, int64_t layer, absl::FunctionRef<bool(int64_t)> layer_done) {
     if (!barrier_.Arrive()) return false;
     if (rank == 0) goes_on_ = layer_done(layer);
@@ -116,9 +117,11 @@ class TensorParallelBackend final : public Backend {
 
   std::vector<Rank> ranks_;
   const KvLayout layout_;
-  const std::unique_ptr<StripedSlab> slab_;  // of the ranks' memory
+  // Presents the slabs of the ranks' backends as one.
+  const std::unique_ptr<StripedSlab> slab_;
   RankBarrier barrier_;
-  bool goes_on_ = true;  // written and read between two meetings
+  // The result of layer_done. Rank 0 writes it, and all ranks read it, with a barrier in between.
+  bool goes_on_ = true;
   RankThreads threads_;
 };
 

@@ -1,4 +1,4 @@
-// Several ranks that compute one model together, as one backend.
+// A backend whose model is computed by several ranks together.
 #pragma once
 
 #include <memory>
@@ -12,21 +12,26 @@
 
 namespace baton {
 
-// One rank: a backend whose forward pass meets the others' through its communicator.
+// One rank: a backend whose forward pass exchanges sums with the other ranks through its
+// communicator.
 struct Rank {
   std::unique_ptr<Communicator> communicator;
   std::unique_ptr<Backend> backend;
 };
 
-// Which bytes of a plane (kv/striped_slab.h) of blocks of `layout`, the whole model's, a rank has.
+// The bytes of each plane (kv/striped_slab.h) that a rank holds. `layout` is that of the whole
+// model's blocks.
 StripeRange StripeOf(const KvLayout& layout, const Shard& shard);
 
-// Of a rank's part of a block.
+// Bytes of a rank's part of a block. `layout` is that of the whole model's blocks.
 int64_t BlockBytesOf(const KvLayout& layout, const Shard& shard);
 
-// Runs every rank's pass on a thread of its own, the first on the caller's; the logits are the first rank's. `layout`
-// is the whole model's, and the slab is all ranks' as one. REQUIRES: at least one rank, in order, each with what
-// ShardWeights gives it. RESOURCE_EXHAUSTED: as for StripedSlab.
+// Returns a backend that runs each rank's pass on its own thread, and the first rank's pass on the
+// caller's thread. Its logits are those of the first rank. Its slab presents all ranks' slabs as
+// one slab of `layout`, the layout of the whole model.
+//
+// REQUIRES: at least one rank, in order of rank, each with the weights that ShardWeights returns
+// for it. RESOURCE_EXHAUSTED: as for StripedSlab::Make.
 absl::StatusOr<std::unique_ptr<Backend>> MakeTensorParallelBackend(std::vector<Rank> ranks, const KvLayout& layout);
 
 }  // namespace baton

@@ -8,10 +8,11 @@
 namespace baton {
 namespace {
 
-constexpr double kWeightBytes = 2;    // bf16
-constexpr double kUsableShare = 0.9;  // of a device's memory
+constexpr double kWeightBytes = 2;  // bf16
+// Share of a device's memory that weights and KV may use.
+constexpr double kUsableShare = 0.9;
 
-// The elements of one layer's projections that `picks` accepts. Norms and biases are negligible.
+// Elements of those projections of one layer that `picks` accepts. Norms and biases are negligible.
 double Parameters(const ModelConfig& m, bool (*picks)(const LayerTensorRow& row)) {
   int64_t elements = 0;
   for (const LayerTensorRow& row : kLayerTensors) {
@@ -27,10 +28,11 @@ double LayerParameters(const ModelConfig& m) {
 }
 double HeadParameters(const ModelConfig& m) { return static_cast<double>(m.vocab * m.hidden); }
 
-// Run for every token, and only for those with logits.
+// Parameters that run for every token.
 double TokenParameters(const ModelConfig& m) {
   return static_cast<double>(m.layers - 1) * LayerParameters(m) + QkvParameters(m);
 }
+// Parameters that run only for tokens with logits.
 double LogitParameters(const ModelConfig& m) { return LayerParameters(m) - QkvParameters(m) + HeadParameters(m); }
 
 double KvBytesPerToken(const ModelConfig& m) {
@@ -59,7 +61,8 @@ absl::Duration CopyTime(const ModelConfig& model, const DeviceShape& device, int
 }
 
 StepWork WorkOf(const ModelConfig& model, const Batch& batch) {
-  const double per_key = 4.0 * static_cast<double>(model.heads * model.head_dim);  // q k and p v, of one layer
+  // FLOPs of q k^T and p v in one layer, for one query and one key.
+  const double per_key = 4.0 * static_cast<double>(model.heads * model.head_dim);
   double tokens = 0, rows = 0, keys = 0, row_keys = 0, history = 0;
   for (const SequenceSlice& slice : batch.slices) {
     const auto n = static_cast<double>(slice.tokens.size()), start = static_cast<double>(slice.start);

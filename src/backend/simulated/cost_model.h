@@ -1,5 +1,5 @@
-// What a step costs on a device that is not here: a roofline (Williams et al. 2009) over a model's shape. Every figure
-// that comes from it is simulated.
+// The estimated cost of a step on a device that is not present: a roofline (Williams et al. 2009)
+// over a model's shape. Every figure that comes from it is simulated.
 #pragma once
 
 #include <cstdint>
@@ -13,35 +13,51 @@
 namespace baton {
 
 struct DeviceShape {
+  // The speed and the size of a device. Rates are per second.
   std::string name{};
-  double peak_flops = 0;           // a second, of bf16 matrix products, as the vendor says or as measured
-  double efficiency = 1;           // share of it that a whole forward pass reaches
-  double memory_bytes = 0;         // capacity
-  double memory_rate = 0;          // bytes a second
-  double network_rate = 0;         // bytes a second out of this device, for hand-offs
-  double host_rate = 0;            // bytes a second between this device and the host's memory, either way
-  absl::Duration step_overhead{};  // launches, planning, sampling
+  // bf16 matrix products, from the vendor's data sheet or measured.
+  double peak_flops = 0;
+  // Share of peak_flops that a whole forward pass reaches.
+  double efficiency = 1;
+  // Capacity of the device's memory.
+  double memory_bytes = 0;
+  // Bytes per second of the device's memory.
+  double memory_rate = 0;
+  // Bytes per second that leave this device for hand-offs.
+  double network_rate = 0;
+  // Bytes per second between this device and the host's memory, in either direction.
+  double host_rate = 0;
+  // Launches, planning and sampling of one step.
+  absl::Duration step_overhead{};
 };
 
+// The work of one step.
 struct StepWork {
-  double flops = 0;  // a multiply-add is 2
-  double bytes = 0;  // read from and written to memory, at least: weights once, KV as it is attended to
+  // A multiply-add counts as 2.
+  double flops = 0;
+  // Bytes that the step at least reads from and writes to memory. Weights count once. KV counts as
+  // often as a slice attends to it.
+  double bytes = 0;
 };
 
-// bf16, whatever the checkpoint has.
+// The KV is bf16, whatever dtype the checkpoint has.
 KvLayout SimulatedKvLayout(const ModelConfig& model);
+// Bytes of the model's weights in bf16.
 double WeightBytes(const ModelConfig& model);
-// KV blocks beside the weights in nine tenths of the device's memory; 0: the model does not fit.
+// KV blocks that fit beside the weights into nine tenths of the device's memory. 0 if the model
+// does not fit.
 int64_t BlocksBeside(const ModelConfig& model, const DeviceShape& device);
-// What copying so many KV blocks takes, to the host's memory or from it.
+// Time to copy `blocks` KV blocks to the host's memory or from it.
 absl::Duration CopyTime(const ModelConfig& model, const DeviceShape& device, int64_t blocks);
 
-// As the forward pass computes: the last layer goes on after its keys and values, and the LM head runs, only for
-// tokens that logits are wanted of (design idea 1).
+// The work of the batch as the forward pass does it. The last layer computes only K and V for most
+// tokens. The rest of the last layer and the LM head run only for tokens whose logits are wanted
+// (design idea 1).
 StepWork WorkOf(const ModelConfig& model, const Batch& batch);
 // max(flops / (peak * efficiency), bytes / memory rate) + overhead.
 absl::Duration StepTime(const DeviceShape& device, const StepWork& work);
-// Tokens whose arithmetic takes as long as reading the weights: a step of fewer is hardly shorter.
+// Number of tokens whose arithmetic takes as long as reading the weights. A step with fewer tokens
+// is hardly shorter.
 int64_t BalancedTokens(const ModelConfig& model, const DeviceShape& device);
 
 }  // namespace baton

@@ -56,7 +56,7 @@ absl::StatusOr<DeviceShape> DeviceNamed(std::string_view name) {
   const std::array<std::pair<const char*, DeviceShape>, 3> devices = {{
       {"a100", {"a100", 312e12, 0.6, 80e9, 2.0e12, 25e9, 20e9, kOverhead}},
       {"h200", {"h200", 790e12, 0.75, 141e9, 4.3e12, 50e9, 40e9, kOverhead}},
-      // Two cores with AVX2, as docs/design/overview.md section 6 has them.
+      // Two cores with AVX2, with the rates of docs/design/overview.md, section 6.
       {"cpu", {"cpu", 200e9, 0.75, 16e9, 26e9, 5e9, 10e9, kOverhead}},
   }};
   return Named("device", name, devices);

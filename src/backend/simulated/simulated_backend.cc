@@ -8,7 +8,8 @@
 namespace baton {
 namespace {
 
-// SplitMix64's finaliser (Steele et al. 2014), kept off zero.
+// The hash of `before` extended by `token`: SplitMix64's finaliser (Steele et al. 2014). The result
+// is never 0, which marks KV that was never written.
 uint64_t Chain(uint64_t before, TokenId token) {
   uint64_t z = before * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(token) + 0x7f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -40,7 +41,8 @@ uint64_t SimulatedBackend::Read(std::span<const BlockId> blocks, int64_t positio
 }
 
 LogitsView SimulatedBackend::Forward(const Batch& batch) {
-  // A slice may read what another slice of the batch writes, which then starts earlier.
+  // A slice may read positions that another slice of the batch writes. The other slice then starts
+  // earlier, so slices run in order of their start.
   std::vector<const SequenceSlice*> slices;
   for (const SequenceSlice& slice : batch.slices) slices.push_back(&slice);
   std::stable_sort(slices.begin(), slices.end(), [](auto* a, auto* b) { return a->start < b->start; });

@@ -1,4 +1,5 @@
-// Computes nothing and forgets nothing: says how long a step would take, and makes KV and tokens without weights.
+// A backend without weights for simulations: it returns how long a step would take, and it makes KV
+// and tokens by hashing.
 #pragma once
 
 #include <cstddef>
@@ -14,28 +15,37 @@
 
 namespace baton {
 
-// The KV of position p is a hash of tokens [0, p] that is chained through the slab: the step takes the hash of p - 1
-// from where the block table says it is. So a block that is wrong, missing or not yet moved gives wrong tokens or
-// fails a CHECK. Not a Backend, which takes real time and real memory: a simulator asks for the time first and lets it
-// pass on its own clock. Blocks are counted and moved as large as the model's, and kept as 16 words each.
+// The KV of position p is a hash of tokens [0, p] that is chained through the slab. A step reads
+// the hash of p - 1 from the block that the block table names. A block that is wrong, missing or
+// not yet moved therefore gives wrong tokens or fails a CHECK.
+//
+// SimulatedBackend does not implement Backend, which takes real time and real memory. A simulator
+// asks for a step's time and lets that time pass on its virtual clock. The cost model counts blocks
+// of the model's size, but a block occupies only 16 words of memory. Not thread-safe.
 class SimulatedBackend {
  public:
-  static constexpr int64_t kVocab = 64;  // of the tokens that are made; the model's own counts for the cost
+  // Vocabulary of the tokens that are made. The model's own vocabulary counts for the cost.
+  static constexpr int64_t kVocab = 64;
   static constexpr int64_t kBlockWords = kBlockTokens;
 
-  // `weights`: models of one shape that have others make other KV from the same tokens.
+  // `blocks` is the number of blocks in the slab. Models with different `weights` make different KV
+  // from the same tokens, even if their shapes are equal.
   SimulatedBackend(ModelConfig model, DeviceShape device, int64_t blocks, uint64_t weights = 0);
 
   const KvLayout& kv_layout() const { return layout_; }
+  // Time that Forward(batch) would take on the device.
   absl::Duration TimeOf(const Batch& batch) const { return StepTime(device_, WorkOf(model_, batch)); }
+  // Time to copy `blocks` blocks between the device and the host.
   absl::Duration CopyTimeOf(int64_t blocks) const { return CopyTime(model_, device_, blocks); }
-  // As Backend::Forward. Greedy decoding takes the token that the last position's hash names.
+  // Does what Backend::Forward does, but without time. A row of logits is 1 at one token and 0
+  // elsewhere, so greedy decoding takes the token that the hash of the last position selects. The
+  // view is valid until the next Forward.
   LogitsView Forward(const Batch& batch);
 
-  // [blocks, kBlockWords] words, for what moves blocks.
+  // The KV blocks, [blocks, kBlockWords] words, for code that moves blocks.
   std::span<std::byte> slab() { return std::as_writable_bytes(std::span(slab_)); }
   static constexpr int64_t BlockBytes() { return kBlockWords * static_cast<int64_t>(sizeof(uint64_t)); }
-  // What a push of the whole block moves.
+  // Copies block `source` of `from` into block `target`, as a push of the whole block does.
   void TakeBlock(const SimulatedBackend& from, BlockId source, BlockId target);
 
  private:
