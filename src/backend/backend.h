@@ -27,7 +27,7 @@ struct Meanwhile {
   // is called when the whole step has been submitted to the device. In other passes it is called
   // before the pass. It is not called if the pass fails before that point.
   absl::FunctionRef<void()> work;
-  // Returns the next decode step, or null if that step depends on the result of the running step.
+  // Returns the next decode step, or null if no step can be planned before the running step ends.
   // The backend enqueues the next step behind the running step, so the device does not wait until
   // the host has read the chosen tokens.
   //
@@ -41,9 +41,9 @@ struct Meanwhile {
   absl::FunctionRef<const Batch*()> next;
 };
 
+// A model on one device or one group of devices. Not thread-safe: the caller runs one step at a
+// time.
 class Backend {
-  // A model on one device or one group of devices. Not thread-safe: the caller runs one step at a
-  // time.
  public:
   virtual ~Backend() = default;
 

@@ -1,9 +1,10 @@
-// Attention over paged history, a tile of keys at a time with an online softmax (Milakov, arXiv 1805.02867; the tiles
-// of FlashAttention, arXiv 2205.14135).
+// Attention over a paged history. It walks tiles of keys with an online softmax (Milakov, arXiv
+// 1805.02867) and uses the tiles of FlashAttention (arXiv 2205.14135).
 //
-// Tiles and spans of keys start at fixed positions, and masked keys contribute exact zeros, so a row's order of
-// operations depends on its position and the model's shape alone: not on its chunk, its neighbours or the threads.
-// Of positions that nobody has written, scores are masked and values are zeros here.
+// Tiles and spans of keys start at fixed positions, and masked keys contribute exact zeros. The
+// order of a row's operations therefore depends only on the row's position and the model's shape.
+// It does not depend on the row's chunk, its neighbours or the threads. For positions that no step
+// has written yet, scores are masked and values are replaced by zeros.
 #include <cstddef>
 #include <cstdint>
 
@@ -12,8 +13,8 @@
 namespace baton {
 namespace {
 
-// ---- products of a few rows with a tile of blocks, which lie as in kv/block_layout.h: sixteen words side by side are
-// what sixteen columns of the result bring to one step
+// ---- Products of a few rows with a tile of blocks. Blocks have the layout of kv/block_layout.h.
+// Sixteen adjacent words are the operands of sixteen result columns for one step.
 
 constexpr int kProductVectors = kTileSums >= 24 ? 4 : 1;
 constexpr int kProductRows = kTileSums / kProductVectors;
@@ -23,15 +24,17 @@ struct Product {
   const typename Format::X* x;  // [rows][x_stride], operands of all steps
   int64_t x_stride;
   const typename Format::Word* const* blocks;  // [kAttentionTileKeys / 16]
-  const typename Format::Word* const* ahead;   // [kAttentionTileKeys / 16], fetched line by line meanwhile
-  int64_t first_vector;                        // of the result's columns
-  int64_t steps;                               // within one block
-  int64_t step_words;                          // from one step to the next
-  float* sums;                                 // [rows][sums_stride]
+  // [kAttentionTileKeys / 16], the blocks to prefetch meanwhile, line by line.
+  const typename Format::Word* const* ahead;
+  // The first vector of the result's columns.
+  int64_t first_vector;
+  int64_t steps;       // within one block
+  int64_t step_words;  // distance between steps
+  float* sums;         // [rows][sums_stride]
   int64_t sums_stride;
 };
 
-// Sixteen columns of scores are the keys of one block.
+// A product whose sixteen columns of scores are the keys of one block.
 template <class Format>
 struct Scores : Product<Format> {
   static constexpr bool kAccumulates = false;
@@ -40,7 +43,7 @@ struct Scores : Product<Format> {
   int64_t Offset(int64_t) const { return 0; }  // in words
 };
 
-// Sixteen columns of values come from all blocks, one after the other.
+// A product whose sixteen columns of values sum over all blocks, one block after the other.
 template <class Format>
 struct Values : Product<Format> {
   static constexpr bool kAccumulates = true;
@@ -73,7 +76,8 @@ void MultiplyTile(const Kind& m) {
     for (int64_t s = 0; s < m.steps; ++s) {
 #pragma GCC unroll 16
       for (int v = 0; v < kVectors; ++v) Prefetch(ahead[v] + s * m.step_words);
-      // Two pointers and multiples of the stride address six rows; left alone, gcc keeps six pointers and spills.
+      // Two pointers and multiples of the stride address six rows. Without this statement, gcc
+      // keeps six pointers and spills registers.
       asm volatile("" : "+r"(x), "+r"(x3));
 #pragma GCC unroll 2
       for (int part = 0; part < Format::kParts; ++part) {
@@ -124,15 +128,19 @@ void Multiply(Kind m, int64_t rows, int64_t vectors) {
   }
 }
 
-// ---- formats: how queries, softmax weights, keys and values become operands of a product
+// ---- Formats. They turn queries, softmax weights, keys and values into operands of a product.
 
 // fp32 keys and values.
 struct F32Attention {
-  using Word = float;                   // what one column brings to one step
-  using X = float;                      // what a row brings to it
-  static constexpr int64_t kGroup = 1;  // products in it
+  // The elements of one column that one step multiplies.
+  using Word = float;
+  // The operand of one row in one step.
+  using X = float;
+  // Multiplications per step.
+  static constexpr int64_t kGroup = 1;
 
-  static constexpr int kParts = 1;  // that a step's words are taken apart to
+  // Vectors into which a step's words are split.
+  static constexpr int kParts = 1;
   static F32x16 LoadPart(const Word* w, int) { return Load(w); }
   static F32x16 Step(F32x16 sum, X x, int, F32x16 w) { return Fma(Broadcast(x), w, sum); }
   static void StoreX(X* x, F32x16 v) { Store(x, v); }
@@ -141,7 +149,7 @@ struct F32Attention {
 };
 
 #ifndef __AVX512BF16__
-// Pairs of bf16 keys and values, widened; all else is fp32.
+// Pairs of bf16 keys and values, which are widened to fp32. All other operands are fp32.
 struct Bf16Attention {
   using Word = uint32_t;
   struct X {
@@ -159,7 +167,7 @@ struct Bf16Attention {
   static Word FirstOnly(Word w) { return w & 0xffff; }
 };
 #else
-// Pairs of bf16; queries and softmax weights are rounded to bf16.
+// Pairs of bf16 keys and values. Queries and softmax weights are rounded to bf16.
 struct Bf16Attention {
   using Word = uint32_t;
   using X = uint32_t;
@@ -177,7 +185,7 @@ struct Bf16Attention {
 };
 #endif
 
-// ---- one span of keys for some rows
+// ---- One span of keys for some rows.
 
 constexpr int64_t kRowsAtOnce = 2 * kProductRows;
 
@@ -214,13 +222,14 @@ class Attention {
  private:
   using X = typename Format::X;
   using Word = typename Format::Word;
-  static constexpr int64_t kBlockSteps = kBlockKeys / Format::kGroup;  // of a product over one block's keys
+  // Steps of a product over the keys of one block.
+  static constexpr int64_t kBlockSteps = kBlockKeys / Format::kGroup;
   static constexpr int64_t kTileBlocks = kAttentionTileKeys / kBlockKeys;
   static constexpr int64_t kValueSteps = kTileBlocks * kBlockSteps;
 
   int64_t Position(int64_t row) const { return a_.first_position + row / a_.group; }
 
-  // Queries times scale, as operands.
+  // Multiplies the queries by the scale and stores them as operands.
   void TakeQueries() {
     for (int64_t row = 0; row < rows_; ++row) {
       const float* q = a_.q + row / a_.group * a_.q_stride + row % a_.group * a_.head_dim;
@@ -233,7 +242,8 @@ class Attention {
     }
   }
 
-  // Finds the blocks of keys [tile, tile + keys), and those one tile later to fetch meanwhile.
+  // Finds the blocks of keys [tile, tile + keys), and the blocks of the next tile, which the
+  // products prefetch.
   void TakeTile(int64_t tile, int64_t keys) {
     for (int64_t key = 0; key < keys; key += kBlockKeys) {
       const int64_t i = key / kBlockKeys;
@@ -245,7 +255,7 @@ class Attention {
       keys_ahead_[i] = ahead.any ? ahead.keys : keys_[i];
       values_ahead_[i] = ahead.any ? ahead.values : values_[i];
     }
-    // The products of a short tile fetch only as many blocks as it has.
+    // A product prefetches only as many blocks as its own tile has, so the rest is prefetched here.
     for (int64_t i = (keys + kBlockKeys - 1) / kBlockKeys; i < kTileBlocks; ++i) {
       const Ahead ahead = AheadOf(tile, i);
       if (!ahead.any) break;
@@ -263,7 +273,8 @@ class Attention {
     return reinterpret_cast<const Word*>(kv.blocks[position / kBlockKeys] + kv.v_offset);
   }
 
-  // The values of one block with zeros for keys that are not written and, after a step's columns, up to the width.
+  // Copies the values of one block to scratch memory. Keys that are not written and the columns
+  // from head_dim up to the width become zeros.
   const Word* CopyValues(const Word* values, int64_t written, int64_t block) {
     Word* const copy = copied_values_ + block * kBlockSteps * width_;
     for (int64_t step = 0; step < kBlockSteps; ++step, values += a_.head_dim) {
@@ -284,7 +295,8 @@ class Attention {
     const Word* keys;
     const Word* values;
   };
-  // Blocks lie scattered: what is needed one tile later, by this task or the next, arrives in time only if asked for.
+  // The keys and values one tile later, of this task or the next task. Blocks are scattered in
+  // memory, so they arrive in time only if they are prefetched.
   Ahead AheadOf(int64_t tile, int64_t block) const {
     const bool more = tile + kAttentionTileKeys < a_.kv.written;
     const KvHead& kv = more ? a_.kv : a_.next;
@@ -294,7 +306,8 @@ class Attention {
     return {true, KeysAt(kv, position), ValuesAt(kv, position)};
   }
 
-  // Rows [row, row + rows) meet the tile. Keys beyond the last row's position are left out in steps of a block.
+  // Adds the tile to rows [row, row + rows). Skips whole blocks of keys beyond the last row's
+  // position.
   void AttendRows(int64_t tile, int64_t row, int64_t rows) {
     const int64_t visible_to_last = Position(row + rows - 1) - tile + 1;
     if (visible_to_last <= 0) return;
@@ -329,7 +342,8 @@ class Attention {
                      rows, width_ / kLanes);
   }
 
-  // weights = 2^(score - max) over the keys that the row sees; sums and values so far are scaled to the new max.
+  // Computes weights = 2^(score - max) over the keys that the row sees. Scales the sums and values
+  // so far to the new max.
   void Softmax(int64_t row, int64_t visible, int64_t vectors, float* scores, X* weights) {
     if (visible <= 0) {
       for (int64_t v = 0; v < vectors; ++v) Format::StoreX(weights + v * (kLanes / Format::kGroup), Zero());
@@ -348,7 +362,8 @@ class Attention {
       Format::StoreX(weights + v * (kLanes / Format::kGroup), weight);
     }
     float* sums = a_.state.sums + row * 16;
-    if (max == old_max) return Store(sums, Add(Load(sums), total));  // a factor of 1 changes no bit
+    // A factor of 1 would change no bit.
+    if (max == old_max) return Store(sums, Add(Load(sums), total));
     const F32x16 rescale = Exp2(Broadcast(old_max - max));
     a_.state.max[row] = max;
     Store(sums, Fma(Load(sums), rescale, total));
@@ -359,7 +374,7 @@ class Attention {
   const AttentionArgs& a_;
   const int64_t rows_;
   const int64_t width_;      // head_dim rounded up to 16
-  const int64_t key_steps_;  // of a product over head_dim
+  const int64_t key_steps_;  // steps of a product over head_dim
   const Word* keys_[kTileBlocks] = {};
   const Word* values_[kTileBlocks] = {};  // steps are width_ apart
   const Word* keys_ahead_[kTileBlocks] = {};
@@ -374,7 +389,7 @@ void AttendBf16(const AttentionArgs& args) { Attention<Bf16Attention>(args).Run(
 void MergeAttention(const AttentionState& into, const AttentionState& from, int64_t rows, int64_t width) {
   for (int64_t row = 0; row < rows; ++row) {
     const float a = into.max[row], b = from.max[row];
-    if (b == -__builtin_inff()) continue;  // this row sees none of the span
+    if (b == -__builtin_inff()) continue;  // this row sees no key of the span
     const float max = a > b ? a : b;
     const F32x16 scale_a = Exp2(Broadcast(a - max)), scale_b = Exp2(Broadcast(b - max));
     into.max[row] = max;

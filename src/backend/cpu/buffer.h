@@ -1,4 +1,4 @@
-// Scratch memory that grows with the largest batch seen.
+// Scratch memory that grows with the largest batch so far.
 #pragma once
 
 #include <cstddef>
@@ -7,17 +7,19 @@
 
 namespace baton {
 
-// Aligned to cache lines, so that no vector straddles two. Not initialised; growing loses the contents.
+// An array aligned to cache lines, so that no vector straddles two lines. The elements are not
+// initialised, and growth discards them.
 template <class T>
 class Buffer {
  public:
   T* data() const { return data_.get(); }
 
-  // At least `count` elements.
+  // Makes room for at least `count` elements. Throws std::bad_alloc if there is no memory.
   T* Reserve(size_t count) {
     if (count > capacity_) {
       data_.reset();
-      capacity_ = 0;  // where there is no memory for more
+      // In case the allocation throws.
+      capacity_ = 0;
       data_.reset(static_cast<T*>(::operator new(count * sizeof(T), kCacheLine)));
       capacity_ = count;
     }

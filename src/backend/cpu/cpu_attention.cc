@@ -8,10 +8,12 @@
 namespace baton {
 namespace {
 
-// Rows that share one taking up of a tile: enough to hide that work, few enough for their state to stay in cache.
+// Rows that share the loading of a tile. The number is large enough to hide the loading and small
+// enough for the rows' state to stay in cache.
 constexpr int64_t kTaskRows = 192;
 
-// Shares per thread: enough to balance tasks of unequal length, few enough for tasks to have a next one.
+// Shares per thread. The number is large enough to balance tasks of unequal length and small enough
+// for most tasks to have a next task to prefetch.
 constexpr int64_t kSharesPerThread = 8;
 
 int64_t MostTokens(int64_t group) { return std::max(kBlockKeys, kTaskRows / group / kBlockKeys * kBlockKeys); }
@@ -141,7 +143,7 @@ void CpuAttention::RunTask(const Task& task, const AttentionArgs& args, const Ou
   }
 }
 
-// `memory`: room for two states.
+// `memory` has room for two states.
 void CpuAttention::AttendSpans(const Task& task, AttentionArgs args, const Output& output, float* memory) {
   const auto attend = kernels_.Kv(layout_.format).attend;
   const int64_t rows = task.tokens * group_;
@@ -179,7 +181,7 @@ void CpuAttention::Finish(const Task& task, const AttentionState& state, const O
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t token = slices_[task.slice].first_row + task.first_token + row / group_;
     const int64_t head = task.kv_head * group_ + row % group_;
-    const int64_t at = (token * layout_.kv_heads * group_ + head) * head_dim;  // elements
+    const int64_t at = (token * layout_.kv_heads * group_ + head) * head_dim;  // in elements
     const float* values = state.values + row * width_;
     if (output.bf16) {
       kernels_.round_to_bf16(values, head_dim, reinterpret_cast<Bf16*>(output.out) + at);

@@ -1,4 +1,4 @@
-// Splits a batch's attention over threads.
+// The attention of a batch, split over threads.
 #pragma once
 
 #include <atomic>
@@ -15,26 +15,32 @@
 
 namespace baton {
 
-// Some adjacent rows of a batch, of one sequence.
+// Adjacent rows of a batch that belong to one sequence.
 struct AttentionSlice {
   int64_t first_row = 0;
   int64_t rows = 0;
-  int64_t first_position = 0;                // of first_row; positions [0, first_position + rows) are written
-  const std::byte* const* blocks = nullptr;  // blocks[p / 16] holds position p
+  // Position of first_row. Positions [0, first_position + rows) are written.
+  int64_t first_position = 0;
+  // blocks[p / 16] holds position p.
+  const std::byte* const* blocks = nullptr;
 };
 
+// Not thread-safe.
 class CpuAttention {
  public:
   CpuAttention(const ModelConfig& config, const KernelTable& kernels, ThreadPool& pool, const KvLayout& layout);
 
-  // Cuts the slices into tasks; once per batch, for all layers. The slices' blocks must live until the last Run.
+  // Cuts the slices into tasks, once per batch for all layers. The block tables must live until the
+  // last Run.
   void Plan(std::span<const AttentionSlice> slices);
 
-  // q: [rows, q_stride], the query heads first in each row. out: [rows, heads * head_dim], Bf16 or float.
+  // Runs the planned attention for one layer. `q` is [rows, q_stride] and has the query heads at
+  // the start of each row. `out` is [rows, heads * head_dim], Bf16 or float.
   void Run(int64_t layer, const float* q, int64_t q_stride, std::byte* out, bool out_is_bf16);
 
  private:
-  // Rows of one slice and kv head that one thread attends at a time, over some spans of their history.
+  // Rows of one slice and KV head that one thread attends at a time, over some spans of their
+  // history.
   struct Task {
     int64_t slice = 0;
     int64_t kv_head = 0;
@@ -42,13 +48,16 @@ class CpuAttention {
     int64_t tokens = 0;
     int64_t span_begin = 0;
     int64_t span_end = 0;
-    int64_t split = -1;  // index of the Split that this task is one span of; -1: it has all spans
+    // Index of the Split of which this task computes one span. -1 if the task computes all spans.
+    int64_t split = -1;
   };
-  // A history long enough for several threads: one task per span, and whoever ends last merges them in order.
+  // A history that is long enough for several threads. Each span is one task. The task that ends
+  // last merges all spans in order.
   struct Split {
     int64_t spans = 0;
     int64_t rows = 0;
-    int64_t first_float = 0;  // of its states, one per span, in split_memory_
+    // Index in split_memory_ of the split's states, one state per span.
+    int64_t first_float = 0;
   };
   struct Output {
     const float* q;
@@ -70,16 +79,18 @@ class CpuAttention {
   const KernelTable& kernels_;
   ThreadPool& pool_;
   const KvLayout layout_;
-  const int64_t group_;        // query heads per kv head
+  const int64_t group_;        // query heads per KV head
   const int64_t width_;        // head_dim rounded up to 16
-  const int64_t most_tokens_;  // of a task
+  const int64_t most_tokens_;  // upper bound for a task
 
   std::vector<AttentionSlice> slices_;
   std::vector<Task> tasks_;  // longest first
   std::vector<Split> splits_;
-  std::vector<std::atomic<int64_t>> unfinished_;  // [splits], their tasks that are not done
+  // [splits], the number of tasks of each split that have not ended.
+  std::vector<std::atomic<int64_t>> unfinished_;
   Buffer<float> split_memory_;
-  std::vector<Buffer<float>> worker_memory_;  // [threads]: the kernel's scratch, then two states
+  // [threads], the kernel's scratch memory and then two states.
+  std::vector<Buffer<float>> worker_memory_;
 };
 
 }  // namespace baton

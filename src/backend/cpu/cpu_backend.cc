@@ -16,7 +16,7 @@
 namespace baton {
 namespace {
 
-// Threads beyond this cannot be meant.
+// Upper bound on the option `threads`. A larger number is taken for a mistake.
 constexpr int kMostThreads = 1024;
 
 class CpuBackend final : public Backend {
@@ -86,7 +86,7 @@ absl::Status CheckOptions(const CpuBackendOptions& options, const KvLayout& layo
   return absl::OkStatus();
 }
 
-// Pairs of bf16 and of rope need even dimensions.
+// The kernels multiply pairs of bf16 and rotate pairs of elements, so they need even dimensions.
 absl::Status CheckShape(const ModelConfig& config) {
   const std::pair<const char*, int64_t> even[] = {
       {"head_dim", config.head_dim}, {"hidden size", config.hidden}, {"FFN size", config.ffn}};

@@ -1,4 +1,4 @@
-// A model on CPU threads.
+// A backend that computes a model on CPU threads.
 #pragma once
 
 #include <cstddef>
@@ -16,22 +16,26 @@ namespace baton {
 
 struct CpuBackendOptions {
   int threads = 1;
-  // Memory for KV blocks, which must outlive the backend and be a multiple of BlockBytes(). Empty: the backend has its
-  // own, of `kv_blocks`.
+  // Memory for KV blocks, a multiple of BlockBytes(), which must outlive the backend. If empty, the
+  // backend allocates memory for `kv_blocks` blocks.
   std::span<std::byte> slab = {};
   int64_t kv_blocks = 0;
-  bool lm_head = true;  // false: a prefill worker, which never makes logits
-  // The backend is this rank of a tensor-parallel group, and the weights are its part (ShardWeights); logits are whole,
-  // at rank 0 alone. Must outlive it. Null: it is alone.
+  // False for a prefill worker, which never computes logits.
+  bool lm_head = true;
+  // Makes the backend a rank of a tensor-parallel group, with the rank's part of the weights
+  // (ShardWeights). Only rank 0 has logits, and they are those of the whole vocabulary. Must
+  // outlive the backend. Null if there is no group.
   Communicator* communicator = nullptr;
-  std::string kernels = {};  // name of a kernel table; empty: the fastest that this machine can run
+  // Name of a kernel table. If empty, the fastest table that this machine can run.
+  std::string kernels = {};
 };
 
-// Bf16 for bf16 models, fp32 for fp32 ones.
+// The layout of KV blocks on CPUs: fp32 for fp32 models, else bf16.
 KvLayout CpuKvLayout(const ModelConfig& config);
 
-// Packs the weights, which may be dropped afterwards. INVALID_ARGUMENT: options, or a shape that the kernels cannot
-// take (odd dimensions), with what was expected and got.
+// Packs the weights, which the caller may free afterwards. INVALID_ARGUMENT: an option, or a shape
+// that the kernels cannot compute, such as odd dimensions. The message names the expected and the
+// given value. RESOURCE_EXHAUSTED: out of memory.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(const Weights& weights, const CpuBackendOptions& options);
 
 }  // namespace baton

@@ -6,7 +6,7 @@
 namespace baton {
 namespace {
 
-// __builtin_cpu_supports also asks the operating system (XGETBV) whether it saves the registers.
+// __builtin_cpu_supports also checks (XGETBV) that the operating system saves the registers.
 bool CanRunAvx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 
 bool CanRunAvx512() {

@@ -1,4 +1,4 @@
-// Which kernels this machine can run.
+// The selection of kernel tables that this machine can run.
 #pragma once
 
 #include <string_view>
@@ -9,13 +9,15 @@
 
 namespace baton {
 
-// Tables that processor and operating system (saved registers) both support, from "portable" to the fastest.
+// Returns the tables that the processor and the operating system support, from "portable" to the
+// fastest. The operating system must save the registers that a table uses.
 std::vector<const KernelTable*> RunnableKernels();
 
-// The fastest of them.
+// Returns the fastest table that this machine can run.
 const KernelTable& SelectKernels();
 
-// The table of that name. INVALID_ARGUMENT: no such table, or this machine cannot run it.
+// Returns the table of that name. INVALID_ARGUMENT: there is no such table, or this machine cannot
+// run it.
 absl::StatusOr<const KernelTable*> KernelsNamed(std::string_view name);
 
 }  // namespace baton

@@ -1,4 +1,5 @@
-// A model on CPU threads, computed by several ranks: what GPUs do, on any machine.
+// A tensor-parallel group of CPU backends. It serves to test on any machine the group that GPUs
+// form.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +12,10 @@
 
 namespace baton {
 
-// The ranks share `options.threads`, at least one each. `slabs`: memory for each rank's KV blocks, as in
-// CpuBackendOptions; empty: each has its own, of options.kv_blocks. INVALID_ARGUMENT as for MakeCpuBackend, or more
-// ranks than the model can be shared out to.
+// Returns a backend of `ranks` ranks. The ranks share `options.threads`, with at least one thread
+// each. `slabs` has the memory for each rank's KV blocks, as in CpuBackendOptions. If it is empty,
+// each rank allocates its own memory for `options.kv_blocks` blocks. INVALID_ARGUMENT: as for
+// MakeCpuBackend, or the model cannot be split into that many ranks.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuGroup(const Weights& weights, int ranks,
                                                       std::span<const std::span<std::byte>> slabs,
                                                       const CpuBackendOptions& options);

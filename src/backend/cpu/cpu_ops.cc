@@ -9,7 +9,7 @@
 namespace baton {
 namespace {
 
-// Rows that one thread takes at a time where a row is little work.
+// Rows per share of a parallel loop whose rows are little work.
 int64_t RowGrain(int64_t columns) { return std::max<int64_t>(1, 8192 / columns); }
 
 // Element i of a table or vector as a float.
@@ -102,7 +102,8 @@ absl::Status CpuOps::Begin(const Batch& batch) {
     if (slice.wants_logits) logit_rows_.push_back(first_row + count - 1);
     past_last = std::max(past_last, slice.start + count);
   }
-  const std::byte* const* table = blocks_.data();  // complete only now
+  // Set here, after blocks_ has stopped growing.
+  const std::byte* const* table = blocks_.data();
   for (size_t i = 0; i < slices_.size(); table += batch.slices[i].blocks.size(), ++i) slices_[i].blocks = table;
   rope_.Extend(past_last);
   ReserveActivations();
@@ -161,7 +162,7 @@ LinearOutput CpuOps::Output(const LinearStep& step) {
     case Activation::kHidden:
       output.y = hidden_.data();
       output.stride = config_.hidden;
-      // Of ranks, the first alone puts in what was there before, so that their sum has it once.
+      // Only rank 0 adds to the old hidden state, so that the sum over ranks contains it once.
       if (shard_.rank > 0) output.then = LinearThen::kStore;
       return output;
     case Activation::kQkv:
@@ -199,7 +200,7 @@ Activations CpuOps::NormaliseHidden(WeightId norm) {
 }
 
 void CpuOps::StoreKv(int64_t layer, const std::optional<QkNorm>& norm) {
-  // Tokens of one block share cache lines: its rows should be one thread's.
+  // Tokens of one block share cache lines, so one thread should store all of its rows.
   pool_.ParallelFor(rows(), kBlockTokens, [&](Share share) {
     for (int64_t row = share.begin; row < share.end; ++row) StoreRow(layer, row, norm);
   });
@@ -235,7 +236,8 @@ void CpuOps::Attend(int64_t layer) {
 }
 
 void CpuOps::KeepLogitRows() {
-  if (std::ssize(logit_rows_) == rows()) return;  // a decode step
+  // In a decode step, all rows have logits.
+  if (std::ssize(logit_rows_) == rows()) return;
   std::vector<AttentionSlice> kept;
   for (const AttentionSlice& slice : slices_) {
     const int64_t from = slice.first_row + slice.rows - 1;
@@ -261,7 +263,7 @@ absl::StatusOr<LogitsView> CpuOps::Logits(WeightId norm, WeightId head) {
   return LogitsView{.data = y, .rows = rows(), .vocab = weight.n()};
 }
 
-// `part`: [rows, the rank's tokens]
+// `part` is [rows, the rank's part of the vocabulary].
 LogitsView CpuOps::JoinLogits(const float* part) {
   const std::vector<int64_t> columns = VocabColumns(shard_.ranks, config_);
   const bool joins = shard_.rank == 0;

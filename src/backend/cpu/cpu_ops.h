@@ -22,12 +22,13 @@
 
 namespace baton {
 
-// Activations between projections are fp32, or bf16 where the kernels multiply pairs of bf16; the hidden state, q, k, v
-// and logits are always fp32.
+// The hidden state, q, k, v and logits are fp32. The inputs of projections are bf16 if the
+// kernels multiply pairs of bf16, else fp32.
 class CpuOps final : public Ops {
  public:
-  // `kernels`, `pool`, the slab and the communicator must outlive it. The slab holds blocks of `layout`, that of the
-  // config. With a communicator (null: none) the weights are one rank's, as ShardWeights gives them.
+  // `kernels`, `pool`, the slab and the communicator must outlive the CpuOps. The slab holds blocks
+  // of `layout`, the layout of `config`. With a communicator, the weights are one rank's part
+  // (ShardWeights). Null if there is no group.
   CpuOps(const ModelConfig& config, const KernelTable& kernels, ThreadPool& pool, const KvLayout& layout,
          std::span<std::byte> slab, Communicator* communicator = nullptr);
 
@@ -41,11 +42,12 @@ class CpuOps final : public Ops {
   absl::StatusOr<LogitsView> Logits(WeightId norm, WeightId head) override;
 
  private:
-  // A weight as Pack left it: one of these.
+  // A packed weight. Its form decides which member holds it.
   struct Packed {
     PackedWeight matrix;
     std::vector<float> vector;
-    Buffer<std::byte> table;  // as in the file, [vocab, hidden]
+    // As in the file, [vocab, hidden].
+    Buffer<std::byte> table;
   };
 
   int64_t rows() const { return static_cast<int64_t>(positions_.size()); }
@@ -70,23 +72,28 @@ class CpuOps final : public Ops {
   const Shard shard_;
   const bool bf16_activations_;
   baton::Linear linear_;
-  WeightMemory weight_memory_;  // of the matrices
+  // Memory of all matrices.
+  WeightMemory weight_memory_;
   std::vector<Packed> weights_;
   RopeTable rope_;
   CpuAttention attention_;
 
-  // The batch: its rows, and where the k and v of each go.
+  // The rows of the batch, and the block into which each row's K and V go.
   std::vector<AttentionSlice> slices_;
-  std::vector<const std::byte*> blocks_;  // the slices' block tables, one after another
-  std::vector<int64_t> logit_rows_;       // last rows of the slices that want logits
-  std::vector<TokenId> tokens_;           // [rows]
-  std::vector<int32_t> positions_;        // [rows]
-  std::vector<std::byte*> row_blocks_;    // [rows]
+  // The slices' block tables, one after another.
+  std::vector<const std::byte*> blocks_;
+  // Last rows of the slices that want logits.
+  std::vector<int64_t> logit_rows_;
+  std::vector<TokenId> tokens_;         // [rows]
+  std::vector<int32_t> positions_;      // [rows]
+  std::vector<std::byte*> row_blocks_;  // [rows]
 
-  // Activations, [rows, columns]. Inputs of projections are bytes: bf16 or fp32.
+  // Activations, [rows, columns]. Inputs of projections are bytes, because they are bf16 or fp32.
   Buffer<float> hidden_, qkv_, logits_;
-  Buffer<float> joined_logits_;   // of all ranks, at the first
-  Buffer<float> unrounded_rows_;  // [threads, hidden], a normalised row before it becomes bf16
+  // Logits of all ranks, at rank 0.
+  Buffer<float> joined_logits_;
+  // [threads, hidden], a normalised row before it is rounded to bf16.
+  Buffer<float> unrounded_rows_;
   Buffer<std::byte> normalised_, attended_, gated_;
 };
 

@@ -1,4 +1,4 @@
-// What happens to single rows between projections and attention.
+// Operations on single rows between projections and attention.
 #include <cstddef>
 #include <cstring>
 
@@ -7,7 +7,8 @@
 namespace baton {
 namespace {
 
-// The sum of squares is taken by lane, then over lanes, then over the tail: an order that depends on `count` alone.
+// Sums the squares by lane, then over the lanes, then over the tail. This order depends on `count`
+// alone.
 void RmsNormRow(const float* x, const float* weight, float epsilon, int64_t count, float* out) {
   F32x16 squares = Zero();
   int64_t i = 0;
@@ -39,7 +40,7 @@ void RopeRow(float* x, const float* turn, int64_t head_dim, int64_t heads) {
   }
 }
 
-// Calls store(i, values i and i + 1 as bf16) for even i.
+// Calls store(i, pair) for even i, where `pair` has values i and i + 1 as bf16.
 template <class Store>
 void ForBf16Pairs(const float* x, int64_t count, Store store) {
   int64_t i = 0;

@@ -1,12 +1,14 @@
-// 2^x, the exponential of softmax.
+// 2^x, the exponential function of the softmax.
 #include "backend/cpu/kernels.h"
 
 namespace baton {
 namespace {
 
-// Exact for integers x in [-126, 127], in particular 2^0 = 1; the relative error is below 2e-7 between them; 0 for
-// -infinity. Without AVX-512, x is cut at 127 and the result is 0 below -126.5.
-// 2^x = 2^n 2^f with f in [-1/2, 1/2]; the polynomial is the minimax one of degree 6.
+// Returns 2^x. Exact for integers x in [-126, 127], in particular 2^0 = 1. Between integers, the
+// relative error is below 2e-7. The result for -infinity is 0. Without AVX-512, x is clamped to at
+// most 127, and the result is 0 below -126.5.
+//
+// 2^x = 2^n 2^f with f in [-1/2, 1/2]. The polynomial is the minimax polynomial of degree 6.
 inline F32x16 Exp2(F32x16 x) {
   const Exponent e = SplitExponent(x);
   const F32x16 f = e.fraction;

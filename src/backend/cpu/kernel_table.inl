@@ -1,5 +1,6 @@
 // clang-format off
-// One entry a line: the kernels of one instruction set, included into its table's initialiser list.
+// The kernels of one instruction set, one entry per line. A kernels_<isa>.cc includes this file
+// into the initialiser list of its table.
 .linear_f32 = LinearF32,
 .linear_bf16 = LinearBf16,
 .round_to_bf16 = RoundRowToBf16,

@@ -1,8 +1,9 @@
-// The one visible table of CPU kernels: what a forward pass calls, filled once per instruction set.
+// The table of CPU kernels that a forward pass calls. Each instruction set has one table.
 //
-// Each kernels_<isa>.cc includes simd_<isa>.h and then the same *.inl files, compiled with that set's flags. Nothing
-// with external linkage may be instantiated there (no inline std:: functions, no templates outside anonymous
-// namespaces): the linker keeps one copy of such a function, and it could be one this machine cannot run.
+// Each kernels_<isa>.cc includes simd_<isa>.h and then the same *.inl files, and it is compiled
+// with the flags of that instruction set. Nothing with external linkage may be instantiated there:
+// no inline std:: functions, and no templates outside of anonymous namespaces. The linker keeps
+// only one copy of such a function, and this machine may be unable to run that copy.
 #pragma once
 
 #include <cstddef>
@@ -17,81 +18,100 @@ namespace baton {
 // Bit pattern of a bfloat16: the upper half of a float.
 using Bf16 = uint16_t;
 
-// Floats of a vector, whatever the registers.
+// Floats of a vector, for every instruction set.
 inline constexpr int64_t kLanes = 16;
-// Outputs of a projection that lie side by side in a packed weight: two vectors, so that a tile reads one stream.
+// Outputs of a projection that lie side by side in a packed weight. They are two vectors, so that a
+// tile reads one stream of memory.
 inline constexpr int64_t kPanelOutputs = 2 * kLanes;
-// Rows that pass over the panels together: their activations stay in the second-level cache meanwhile. A multiple of
-// every tile's rows, and so the unit to split rows by.
+// Rows that a kernel multiplies with all panels before it takes the next rows. Their activations
+// stay in the second-level cache. A multiple of every tile's rows, and so the unit for splitting
+// rows.
 inline constexpr int64_t kLinearRows = 96;
 
-// How a weight [n, k] is packed; rows beyond n and columns beyond k are zeros.
+// The packing of a weight [n, k]. Rows beyond n and columns beyond k are zeros.
 enum class WeightFormat {
-  kF32,        // float [n/32][k][32], activations float
-  kBf16,       // Bf16 [n/32][k][16][2], outputs i and i + 16 side by side, activations float
-  kBf16Pairs,  // Bf16 [n/32][k/2][32][2], activations Bf16 with k padded to even
+  // Float [n/32][k][32]. Activations are float.
+  kF32,
+  // Bf16 [n/32][k][16][2] with outputs i and i + 16 side by side. Activations are float.
+  kBf16,
+  // Bf16 [n/32][k/2][32][2]. Activations are Bf16, with k padded to an even number.
+  kBf16Pairs,
 };
 
-// What becomes of the sums z = x W^T + bias.
+// The operation on the sums z = x W^T + bias.
 enum class LinearThen {
-  kStore,   // y = z, float [rows, n]
-  kAdd,     // y += z, float [rows, n]: the residual connection
-  kSwiGlu,  // y = silu(gate) * up, [rows, n / 2]: a panel of z is 16 gates, then their 16 ups (PackedWeight::GateUp)
+  kStore,  // y = z, float [rows, n]
+  kAdd,    // y += z, float [rows, n]: the residual connection
+  // y = silu(gate) * up, [rows, n / 2]. A panel of z holds 16 gates and then their 16 ups
+  // (PackedWeight::GateUp).
+  kSwiGlu,
 };
 
-// Computes the outputs of panels [panel_begin, panel_end) for all rows. Row r of y depends on row r of x and on the
-// weight alone, bit for bit. Panels and rows may be split over threads at will.
+// The arguments of a projection that computes the outputs of panels [panel_begin, panel_end) for
+// all rows. The bits of row r of y depend only on row r of x and on the weight. Panels and rows may
+// therefore be split over threads in any way.
 struct LinearArgs {
-  const void* x = nullptr;  // [rows, k], float or Bf16 as the weight's format says
-  int64_t x_stride = 0;     // elements between rows, even for kBf16Pairs
+  // [rows, k], float or Bf16, depending on the weight's format.
+  const void* x = nullptr;
+  // Elements between rows. Even for kBf16Pairs.
+  int64_t x_stride = 0;
   int64_t rows = 0;
 
   const void* panels = nullptr;  // the whole packed weight
-  int64_t k = 0;                 // as packed: even for kBf16Pairs
-  int64_t n = 0;                 // outputs; columns of y at and beyond n (kSwiGlu: n / 2) are not written
-  const float* bias = nullptr;   // [n rounded up to 32], or null for none
+  // As packed. Even for kBf16Pairs.
+  int64_t k = 0;
+  // Number of outputs. Columns of y from n on (kSwiGlu: from n / 2 on) are not written.
+  int64_t n = 0;
+  // [n rounded up to 32], or null if there is no bias.
+  const float* bias = nullptr;
   int64_t panel_begin = 0;
   int64_t panel_end = 0;
 
   LinearThen then = LinearThen::kStore;
   void* y = nullptr;
-  int64_t y_stride = 0;    // elements between rows
-  bool y_is_bf16 = false;  // only for kSwiGlu: y is Bf16, as the next projection wants it
+  int64_t y_stride = 0;  // elements between rows
+  // Whether y is Bf16, the input type of the next projection. Only for kSwiGlu.
+  bool y_is_bf16 = false;
 };
 
-// Kernels for K and V of one format, which lie in KvOrder::kPairs.
+// Kernels for K and V of one KV format, in KvOrder::kPairs.
 struct CpuKvKernels {
   void (*attend)(const AttentionArgs& args);  // attention.inl
-  // Writes one head's k or v into slot [0, 16) of its place in a block (kv/block_layout.h). Touches
-  // nothing else there, because other threads may store other slots.
+  // Writes one head's k or v into slot [0, 16) of its place in a block (kv/block_layout.h). Writes
+  // no other bytes, because other threads may store other slots at the same time.
   void (*store_k)(const float* k, int64_t head_dim, int64_t slot, std::byte* out);
   void (*store_v)(const float* v, int64_t head_dim, int64_t slot, std::byte* out);
 };
 
+// The kernels of one instruction set.
 struct KernelTable {
   const char* name;          // "portable", "avx2", "avx512", "avx512bf16"
-  WeightFormat bf16_format;  // how this table wants bf16 weights packed
+  WeightFormat bf16_format;  // packing of bf16 weights for this table
 
-  // --- projections (linear.inl)
+  // --- Projections (linear.inl).
   void (*linear_f32)(const LinearArgs& args);   // WeightFormat::kF32
   void (*linear_bf16)(const LinearArgs& args);  // bf16_format
-  // Rounds to nearest even; NaN stays NaN. Denormals may become zeros, as pairs of bf16 multiply them.
+  // Rounds to nearest even. NaN stays NaN. Denormals may become zeros, which is what the
+  // multiplication of bf16 pairs makes of them.
   void (*round_to_bf16)(const float* x, int64_t count, Bf16* out);
 
-  // --- K and V in blocks
-  CpuKvKernels kv[std::size(kKvFormats)];  // by KvFormat
+  // --- K and V in blocks.
+  // Indexed by KvFormat.
+  CpuKvKernels kv[std::size(kKvFormats)];
   const CpuKvKernels& Kv(KvFormat format) const { return kv[static_cast<size_t>(format)]; }
 
-  // --- attention (attention.inl)
-  // `from` is the span after those of `into`. width: head_dim rounded up to 16.
+  // --- Attention (attention.inl).
+  // Merges `from` into `into`. `from` is the span after the spans of `into`. `width` is head_dim
+  // rounded up to 16.
   void (*merge_attention)(const AttentionState& into, const AttentionState& from, int64_t rows, int64_t width);
-  // values /= sum
+  // Divides the values by the sums: values /= sum.
   void (*finish_attention)(const AttentionState& state, int64_t rows, int64_t width);
 
-  // --- rows (elementwise.inl)
-  // out = x / sqrt(mean(x^2) + epsilon) * weight; out may be x.
+  // --- Rows (elementwise.inl).
+  // out = x / sqrt(mean(x^2) + epsilon) * weight. `out` may be x.
   void (*rms_norm)(const float* x, const float* weight, float epsilon, int64_t count, float* out);
-  // Turns `heads` adjacent heads in place by a row of RopeTable: head_dim / 2 cosines, then as many sines.
+  // Rotates `heads` adjacent heads in place. `turn` is a row of RopeTable: head_dim / 2 cosines and
+  // then as many sines.
   void (*rope)(float* x, const float* turn, int64_t head_dim, int64_t heads);
 };
 

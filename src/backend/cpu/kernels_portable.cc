@@ -1,6 +1,6 @@
 // clang-format off
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/simd_portable.h"  // first: the kernels build on its vector type
+#include "backend/cpu/simd_portable.h"  // first: the kernels use its vector type
 #include "backend/cpu/exp2.inl"
 #include "backend/cpu/linear.inl"
 #include "backend/cpu/lanes_portable.h"

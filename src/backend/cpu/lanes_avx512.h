@@ -1,4 +1,4 @@
-// Moves across lanes, beside the arithmetic of simd_avx512.h.
+// Operations across the lanes of a vector, beside the lane-wise arithmetic of simd_avx512.h.
 #pragma once
 
 #include "backend/cpu/simd_avx512.h"

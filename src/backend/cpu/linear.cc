@@ -8,8 +8,9 @@
 namespace baton {
 namespace {
 
-// Shares per thread. A share of few rows starts a new stream of weights, which is slow at first: one each. Shares of
-// many rows find their weights in a cache: enough of them to even out threads that are disturbed.
+// Shares per thread. A share of few rows begins a new stream of weights, which is slow at first, so
+// each thread gets one share. Shares of many rows find their weights in a cache, so each thread
+// gets several. They balance threads that are interrupted.
 constexpr int64_t kSharesOfFewRows = 1;
 constexpr int64_t kSharesOfManyRows = 8;
 
@@ -31,8 +32,8 @@ void Linear::Run(const PackedWeight& weight, const Activations& x, const LinearO
   args.y_is_bf16 = output.bf16;
   const bool bf16_x = weight.format() == WeightFormat::kBf16Pairs;
   const auto kernel = weight.format() == WeightFormat::kF32 ? kernels_.linear_f32 : kernels_.linear_bf16;
-  // Shares are blocks of rows by blocks of panels. Those of the same rows follow each other: their activations are in
-  // the cache.
+  // A share is a block of rows by a block of panels. Shares of the same rows follow each other,
+  // because their activations are in the cache.
   const int64_t row_blocks = (x.rows + kLinearRows - 1) / kLinearRows;
   const int64_t wanted =
       pool_.threads() * (row_blocks > 1 ? kSharesOfManyRows : kSharesOfFewRows) / std::max<int64_t>(row_blocks, 1);

@@ -1,4 +1,4 @@
-// Projections over all threads.
+// Projections on all threads of a pool.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,15 @@
 
 namespace baton {
 
-// Rows of activations as a weight's format wants them: float [rows, k], or for kBf16Pairs Bf16 [rows, k] with k even.
+// Rows of activations in the type that a weight's format needs: float [rows, k], or for kBf16Pairs
+// Bf16 [rows, k] with an even k.
 struct Activations {
   const void* data = nullptr;
   int64_t stride = 0;  // elements between rows
   int64_t rows = 0;
 };
 
-// Where the result goes and how: LinearArgs has the meanings.
+// The destination of a projection. LinearArgs describes the members.
 struct LinearOutput {
   void* y = nullptr;
   int64_t stride = 0;  // elements between rows
@@ -24,11 +25,12 @@ struct LinearOutput {
   bool bf16 = false;
 };
 
+// Thread-safe if every call has its own output.
 class Linear {
  public:
   Linear(const KernelTable& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
 
-  // Multiplies with the weight and stores, adds or gates the result.
+  // Multiplies x with the weight, and stores, adds or gates the result (LinearThen).
   void Run(const PackedWeight& weight, const Activations& x, const LinearOutput& output) const;
 
  private:

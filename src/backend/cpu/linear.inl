@@ -1,8 +1,9 @@
-// Projections z[rows, n] = x[rows, k] W^T + bias over packed panels: a tile of rows x panels of accumulators walks k.
+// Projections z[rows, n] = x[rows, k] W^T + bias over packed panels. A tile of accumulators, rows x
+// panel outputs, walks k.
 //
-// Every output is one chain of multiply-adds over k in ascending order that starts from the bias. How rows are cut into
-// tiles, k into blocks (partial sums wait in memory, exactly) and panels over threads does not change that chain, and
-// so not the bits.
+// Every output is one chain of multiply-adds over k in ascending order that starts from the bias.
+// Rows are cut into tiles, k into blocks (with exact partial sums in memory), and panels are split
+// over threads. These cuts do not change the chain, so they do not change the bits.
 #include <cstdint>
 #include <cstring>
 
@@ -11,10 +12,10 @@
 namespace baton {
 namespace {
 
-constexpr int64_t kVectors = kPanelOutputs / kLanes;  // of a panel
+constexpr int64_t kVectors = kPanelOutputs / kLanes;  // vectors of a panel
 
-// A weight format as a tile sees it. In one step, kColumns columns of k, one X of each row is multiplied with both
-// vectors of a panel, which lie together in one W.
+// A weight format, from a tile's point of view. One step covers kColumns columns of k. It
+// multiplies one X of each row with both vectors of a panel, which lie together in one W.
 struct F32Steps {
   static constexpr int64_t kColumns = 1;
   using X = float;
@@ -27,14 +28,16 @@ struct F32Steps {
 struct Bf16Steps {
   static constexpr int64_t kColumns = 1;
   using X = float;
-  using W = uint32_t[kLanes];  // an output of the first vector in the lower half, one of the second in the upper
+  // The lower half holds an output of the first vector, and the upper half an output of the second
+  // vector.
+  using W = uint32_t[kLanes];
   using Vector = F32x16;
   static Vector LoadVector(const W& w, int v) { return v == 0 ? WidenLower(w) : WidenUpper(w); }
   static F32x16 Step(F32x16 sum, X x, Vector w) { return Fma(Broadcast(x), w, sum); }
 };
 
 #ifdef __AVX512BF16__
-// Two columns of k: sum += x0 * w0 + x1 * w1.
+// Two columns of k per step: sum += x0 * w0 + x1 * w1.
 struct Bf16PairSteps {
   static constexpr int64_t kColumns = 2;
   using X = uint32_t;
@@ -47,23 +50,27 @@ struct Bf16PairSteps {
 };
 #endif
 
-// ---- one tile
+// ---- One tile.
 
-// Some steps of k for a few rows and one panel, or a vector of it.
+// The arguments of a tile: some steps of k for a few rows and one or both vectors of a panel.
 template <class Format>
 struct Block {
   const typename Format::X* x;  // [rows], x_stride apart
   int64_t x_stride;
   const typename Format::W* w;  // [steps]
   int64_t steps;
-  const float* start;  // [rows][kPanelOutputs], the sums to go on from; start_stride apart, 0 for the bias
+  // [rows][kPanelOutputs], the initial sums. Rows are start_stride apart. The stride is 0 for the
+  // bias.
+  const float* start;
   int64_t start_stride;
-  float* sums;        // [rows][kPanelOutputs]
-  const char* ahead;  // weights that are needed next, fetched meanwhile: ahead_step bytes per step
+  float* sums;  // [rows][kPanelOutputs]
+  // The weights to prefetch meanwhile, ahead_step bytes per step.
+  const char* ahead;
   int64_t ahead_step;
 };
 
-// Rows times kWidth vectors of a panel, from kVector on. Not inlined: its loop needs all registers.
+// Multiplies kRows rows with kWidth vectors of a panel, from vector kVector on. Not inlined,
+// because its loop needs all registers.
 template <class Format, int kRows, int kWidth, int kVector>
 __attribute__((noinline)) void Tile(const Block<Format>& b) {
   F32x16 sum[kRows][kWidth];
@@ -80,7 +87,8 @@ __attribute__((noinline)) void Tile(const Block<Format>& b) {
     for (size_t line = 0; line < sizeof(typename Format::W); line += 64) {
       Prefetch(b.ahead + s * b.ahead_step + line);
     }
-    // Three pointers and multiples of the stride address twelve rows; left alone, gcc keeps twelve pointers and spills.
+    // Three pointers and multiples of the stride address twelve rows. Without this statement, gcc
+    // keeps twelve pointers and spills registers.
     asm volatile("" : "+r"(x), "+r"(x4), "+r"(x8));
     typename Format::Vector w[kWidth];
 #pragma GCC unroll 16
@@ -102,7 +110,7 @@ __attribute__((noinline)) void Tile(const Block<Format>& b) {
   }
 }
 
-// Calls the tile of `rows` rows, [1, kTileRows] and at most kTileSums / kWidth.
+// Calls the tile for `rows` rows. `rows` is in [1, kTileRows] and at most kTileSums / kWidth.
 template <class Format, int kWidth, int kVector, int kRows = 1>
 void TileOf(int64_t rows, const Block<Format>& block) {
   if constexpr (kRows < kTileRows && (kRows + 1) * kWidth <= kTileSums) {
@@ -111,7 +119,8 @@ void TileOf(int64_t rows, const Block<Format>& block) {
   Tile<Format, kRows, kWidth, kVector>(block);
 }
 
-// A tile of both vectors of a panel where so many rows fit, else one vector after the other.
+// Runs one tile for both vectors of a panel if the sums of so many rows fit into registers, else
+// one tile for each vector.
 template <class Format>
 void PanelTile(int64_t rows, const Block<Format>& b) {
   if (rows * kVectors <= kTileSums) return TileOf<Format, kVectors, 0>(rows, b);
@@ -121,9 +130,9 @@ void PanelTile(int64_t rows, const Block<Format>& b) {
   }
 }
 
-// ---- what becomes of the sums
+// ---- Operations on the sums.
 
-// silu(gate) * up, silu(g) = g / (1 + e^-g)
+// Returns silu(gate) * up, where silu(g) = g / (1 + e^-g).
 F32x16 SwiGlu(F32x16 gate, F32x16 up) {
   const F32x16 exponential = Exp2(Mul(gate, Broadcast(-1.44269504F)));
   return Mul(Div(gate, Add(Broadcast(1), exponential)), up);
@@ -149,7 +158,7 @@ F32x16 LoadColumns(const float* y, int64_t columns) {
   return Load(all);
 }
 
-// `rows` rows from `row` on of one panel: sums [rows][kPanelOutputs].
+// The sums of rows [row, row + rows) and one panel: sums is [rows][kPanelOutputs].
 struct Sums {
   int64_t panel;
   int64_t row;
@@ -180,7 +189,8 @@ void StoreSwiGlu(const LinearArgs& a, const Sums& z) {
   }
 }
 
-// Fetches the lines of y that Finish will write: rows are far apart, and each store would wait for its line.
+// Prefetches the lines of y that Finish will write. The rows are far apart, and each store would
+// wait for its line.
 void FetchOutput(const LinearArgs& a, int64_t panel, int64_t row, int64_t rows) {
   const int64_t size = a.y_is_bf16 ? sizeof(Bf16) : sizeof(float);
   const int64_t columns = a.then == LinearThen::kSwiGlu ? kLanes : kPanelOutputs;
@@ -201,12 +211,12 @@ void Finish(const LinearArgs& a, const Sums& z) {
   }
 }
 
-// ---- all of k for one panel
+// ---- All of k for one panel.
 
-// Steps of k after which all rows have their turn, so that all tiles but one read the weights from the first-level
-// cache.
+// Steps of k in one block. All tiles of rows compute a block before the next block begins, so all
+// tiles but the first read the block's weights from the first-level cache.
 constexpr int64_t kStepsPerBlock = 384;
-// How far a single tile fetches ahead, in bytes.
+// Distance that a single tile prefetches ahead, in bytes.
 constexpr int64_t kAheadBytes = 8192;
 
 template <class Format>
@@ -218,12 +228,12 @@ class PanelLoop {
         rows_(rows),
         tiles_((rows + kTileRows - 1) / kTileRows),
         steps_(args.k / Format::kColumns) {
-    // Blocks of nearly equal size.
+    // Blocks have nearly equal sizes.
     const int64_t blocks = tiles_ > 1 ? (steps_ + kStepsPerBlock - 1) / kStepsPerBlock : 1;
     steps_per_block_ = (steps_ + blocks - 1) / blocks;
   }
 
-  // The rows times panel `panel`.
+  // Multiplies the rows with one panel.
   void Run(int64_t panel) {
     static constexpr float kNoBias[kPanelOutputs] = {};
     Block<Format> b;
@@ -235,7 +245,8 @@ class PanelLoop {
     b.sums = sums_;
     for (int64_t done = 0; done < steps_; done += b.steps) {
       b.steps = steps_ - done < steps_per_block_ ? steps_ - done : steps_per_block_;
-      // The first tiles share in fetching the next block's weights, which lie behind this one's.
+      // The first Fetchers() tiles share the prefetch of the next block's weights, which lie
+      // directly behind this block's weights.
       b.ahead = reinterpret_cast<const char*>(b.w) + (tiles_ > 1 ? b.steps * kStepBytes : kAheadBytes);
       b.ahead_step = kStepBytes / Fetchers();
       const bool last = done + b.steps == steps_;
@@ -255,8 +266,8 @@ class PanelLoop {
 
   int64_t Fetchers() const { return tiles_ < 4 ? tiles_ : 4; }
 
-  // All rows of one block, in tiles of nearly equal size: a last tile of one row would wait for the latency of its
-  // chains.
+  // Runs all rows of one block in tiles of nearly equal size. A last tile of a single row would
+  // wait for the latency of its chains of multiply-adds.
   void Tiles(Block<Format> b, int64_t panel, bool last) {
     int64_t row = 0;
     for (int64_t tile = 0; tile < tiles_; ++tile) {

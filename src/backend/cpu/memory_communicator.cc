@@ -10,14 +10,16 @@
 namespace baton {
 namespace {
 
-// What the ranks share.
+// State that the ranks share.
 struct Group {
   explicit Group(int ranks) : barrier(ranks), parts(ranks), strides(ranks) {}
   RankBarrier barrier;
-  // Each rank writes its own between two meetings, and all read them after the second.
+  // Each rank writes its own entry before the first barrier of a call. All ranks read all entries
+  // between the first and the second barrier.
   std::vector<const float*> parts;
   std::vector<int64_t> strides;
-  // Sums of one call, used in turn: a rank may fill one while another still copies the last call's.
+  // The sums of a call, in alternate buffers. Rank 0 may grow one buffer while another rank still
+  // copies the previous call's sums from the other buffer.
   std::array<Buffer<float>, 2> sums;
 };
 
@@ -53,7 +55,8 @@ class MemoryCommunicator final : public Communicator {
         }
       }
     }
-    group_->barrier.Arrive();  // the parts may change again
+    // After this barrier, the parts may change.
+    group_->barrier.Arrive();
   }
 
   void Abort() override { group_->barrier.Break(); }
@@ -64,7 +67,7 @@ class MemoryCommunicator final : public Communicator {
   }
 
  private:
-  // Elements [begin, end) of the sum, in the order of the ranks.
+  // Computes elements [begin, end) of the sum, adding the ranks in order.
   void Sum(int64_t begin, int64_t end, float* sums) const {
     for (int64_t i = begin; i < end; ++i) {
       float sum = group_->parts[0][i];

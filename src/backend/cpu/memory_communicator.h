@@ -1,4 +1,4 @@
-// A tensor-parallel group whose ranks are threads of this process: they read each other's memory.
+// A tensor-parallel group whose ranks are threads of this process and read each other's memory.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace baton {
 
-// One communicator for each rank; any of them may go first.
+// Returns one communicator for each rank. They may be destroyed in any order.
 std::vector<std::unique_ptr<Communicator>> MakeMemoryCommunicators(int ranks);
 
 }  // namespace baton

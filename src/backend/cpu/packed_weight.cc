@@ -9,7 +9,8 @@
 namespace baton {
 namespace {
 
-// Columns that are packed at once: a panel's share of them stays in the first-level cache while its rows are read.
+// Columns that are packed together. A panel's part of them stays in the first-level cache while all
+// of its rows are read.
 constexpr int64_t kColumnsPerBlock = 128;
 
 template <class T>
@@ -27,7 +28,7 @@ float FloatAt(const Tensor& tensor, int64_t i) {
   return value;
 }
 
-// Where element (column, lane) of a panel lies, in elements: see WeightFormat.
+// Returns the offset of element (column, lane) in a panel, in elements, as WeightFormat describes.
 int64_t PanelOffset(WeightFormat format, int64_t column, int64_t lane) {
   switch (format) {
     case WeightFormat::kF32:
@@ -40,7 +41,7 @@ int64_t PanelOffset(WeightFormat format, int64_t column, int64_t lane) {
   CheckFailed(__FILE__, __LINE__, "format", "unknown weight format");
 }
 
-// Columns [begin, end) of one row of a tensor, into one lane of a panel.
+// Packs columns [begin, end) of one row of a tensor into one lane of a panel.
 void PackColumns(WeightFormat format, const Tensor& row, int64_t lane, int64_t begin, int64_t end, std::byte* panel) {
   for (int64_t c = begin; c < end; ++c) {
     const int64_t offset = PanelOffset(format, c, lane);
@@ -52,14 +53,14 @@ void PackColumns(WeightFormat format, const Tensor& row, int64_t lane, int64_t b
   }
 }
 
-// Row `row` of a matrix, a matrix of its own.
+// Returns row `row` of a matrix as a matrix of one row.
 Tensor RowOf(const Tensor& tensor, int64_t row) {
   return {tensor.data + row * tensor.row_stride() * BytesPerElement(tensor.dtype), tensor.dtype, 1, tensor.cols};
 }
 
 }  // namespace
 
-// Packs rows in the order of outputs; a null row is zeros.
+// Packs rows in the order of the outputs. A null row becomes zeros.
 void PackedWeight::Pack(WeightMemory& memory, const KernelTable& kernels, const std::vector<Tensor>& rows,
                         ThreadPool* pool) {
   BATON_CHECK(!rows.empty(), "a weight has at least one output");

@@ -1,4 +1,4 @@
-// A projection's weight, laid out once for the kernels that will use it.
+// The weight of a projection, packed in the layout that the kernels read.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,31 @@
 
 namespace baton {
 
+// A view of memory in a WeightMemory, which must outlive it.
 class PackedWeight {
  public:
   PackedWeight() = default;
 
-  // Stacks the tensors' rows, in order, into one weight [sum of rows, cols]: q, k and v make one projection. `biases`
-  // is empty or has one entry per tensor, a vector of its rows or a null tensor. Packed as bf16 in the table's format
-  // when every tensor is bf16, else as f32. Shapes are the model's own: a mismatch is CHECKed. `memory` must outlive
-  // it. `pool` shares the work; null: this thread does it.
+  // Stacks the rows of the tensors, in order, into one weight [sum of rows, cols]. For example, q,
+  // k and v make one projection.
+  //
+  // - `biases` is empty or has one entry per tensor: a vector with one value per row, or a null
+  //   tensor.
+  // - The weight is packed as bf16 in the table's format if every tensor is bf16, else as f32.
+  // - The shapes come from the model, so a mismatch fails a CHECK.
+  // - `pool` shares the work. If it is null, the calling thread does all of it.
   PackedWeight(WeightMemory& memory, const KernelTable& kernels, std::span<const Tensor> tensors,
                std::span<const Tensor> biases = {}, ThreadPool* pool = nullptr);
 
-  // Gate and up projection of one shape, 16 of one beside 16 of the other in each panel: for kSwiGlu.
+  // Packs the gate and up projections, which have one shape, for kSwiGlu. Each panel has 16 rows of
+  // `gate` beside the same 16 rows of `up`.
   static PackedWeight GateUp(WeightMemory& memory, const KernelTable& kernels, const Tensor& gate, const Tensor& up,
                              ThreadPool* pool = nullptr);
 
   WeightFormat format() const { return format_; }
   int64_t n() const { return n_; }  // outputs
-  int64_t k() const { return k_; }  // inputs as packed: even for kBf16Pairs, else the tensor's columns
+  // Inputs as packed. Even for kBf16Pairs, else the tensor's columns.
+  int64_t k() const { return k_; }
   int64_t panels() const { return panels_; }
   int64_t bytes() const;
   const void* data() const { return data_; }

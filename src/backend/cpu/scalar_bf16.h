@@ -1,4 +1,5 @@
-// One bf16 at a time. In an anonymous namespace like all that kernels use: each instruction set gets its own copy.
+// Conversions of a single bf16. They are in an anonymous namespace like everything that kernels
+// use, so that each instruction set gets its own copy (kernels.h).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Sixteen floats as two AVX registers.
+// Vectors of sixteen floats as two AVX registers.
 #pragma once
 
 #include <immintrin.h>
@@ -13,7 +13,8 @@ struct F32x16 {
   __m256 lo, hi;
 };
 
-// A projection's tile: at most kTileRows rows, and kTileSums vectors of sums: 12 of the 16 registers.
+// The size of a projection's tile: at most kTileRows rows, and at most kTileSums vectors of sums.
+// The sums take 12 of the 16 registers.
 constexpr int kTileRows = 6;
 constexpr int kTileSums = 6;
 
@@ -30,7 +31,7 @@ inline F32x16 LoadBf16(const Bf16* p) {
   return {WidenBf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
           WidenBf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
 }
-// The bf16 values in the lower or the upper halves of sixteen words.
+// Widens the bf16 values in the lower or the upper halves of sixteen words.
 inline F32x16 WidenLower(const uint32_t* words) {
   const auto* p = reinterpret_cast<const __m256i*>(words);
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(p), 16)),
@@ -46,7 +47,7 @@ inline void Store(float* p, F32x16 v) {
   _mm256_storeu_ps(p, v.lo);
   _mm256_storeu_ps(p + 8, v.hi);
 }
-// Rounded bf16 bits in the low half of each 32-bit lane.
+// Returns rounded bf16 bits in the low half of each 32-bit lane.
 inline __m256i RoundedBits(__m256 v) {
   const __m256i bits = _mm256_castps_si256(v);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
@@ -56,7 +57,8 @@ inline __m256i RoundedBits(__m256 v) {
   return _mm256_blendv_epi8(rounded, nan, _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
 }
 inline void StoreBf16(Bf16* p, F32x16 v) {
-  const __m256i packed = _mm256_packus_epi32(RoundedBits(v.lo), RoundedBits(v.hi));  // 0-3, 8-11, 4-7, 12-15
+  // In the order of lanes 0-3, 8-11, 4-7, 12-15.
+  const __m256i packed = _mm256_packus_epi32(RoundedBits(v.lo), RoundedBits(v.hi));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0b11011000));
 }
 
@@ -67,18 +69,19 @@ inline F32x16 Div(F32x16 a, F32x16 b) { return {_mm256_div_ps(a.lo, b.lo), _mm25
 inline F32x16 Max(F32x16 a, F32x16 b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
 inline F32x16 Min(F32x16 a, F32x16 b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
 
-// a * b + c
+// Returns a * b + c.
 inline F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) {
   return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
 
-// 2^n for integral n in [-126, 127].
+// Returns 2^n for integral n in [-126, 127].
 inline __m256 PowerOfTwo(__m256 n) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
 }
 inline F32x16 PowerOfTwo(F32x16 n) { return {PowerOfTwo(n.lo), PowerOfTwo(n.hi)}; }
 
-// x = integer + fraction, for 2^x. x is cut to [-127, 127]; -127 is the exponent field of zero.
+// x = integer + fraction, for 2^x. x is clamped to [-127, 127]. PowerOfTwo(-127) is 0, because its
+// exponent field is 0.
 struct Exponent {
   F32x16 integer, fraction;  // fraction in [-1/2, 1/2]
 };
@@ -90,7 +93,7 @@ inline Exponent SplitExponent(F32x16 x) {
 }
 inline F32x16 ScaleByPowerOfTwo(F32x16 value, const Exponent& e) { return Mul(value, PowerOfTwo(e.integer)); }
 
-// In one fixed order: halves are folded until one lane is left.
+// Sums in one fixed order: folds halves until one lane is left.
 inline float Sum(F32x16 v) {
   const __m256 eight = _mm256_add_ps(v.lo, v.hi);
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

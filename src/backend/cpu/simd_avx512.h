@@ -1,4 +1,4 @@
-// Sixteen floats as one AVX-512 register.
+// Vectors of sixteen floats as one AVX-512 register.
 #pragma once
 
 #include <immintrin.h>
@@ -13,8 +13,8 @@ struct F32x16 {
   __m512 v;
 };
 
-// A projection's tile: at most kTileRows rows, and kTileSums vectors of sums: 24 of the 32 registers, enough to hide
-// the latency of two FMA pipes.
+// The size of a projection's tile: at most kTileRows rows, and at most kTileSums vectors of sums.
+// The sums take 24 of the 32 registers, which is enough to hide the latency of two FMA pipes.
 constexpr int kTileRows = 12;
 constexpr int kTileSums = 24;
 
@@ -25,7 +25,7 @@ inline F32x16 LoadBf16(const Bf16* p) {
   const __m512i bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   return {_mm512_castsi512_ps(_mm512_slli_epi32(bits, 16))};
 }
-// The bf16 values in the lower or the upper halves of sixteen words.
+// Widens the bf16 values in the lower or the upper halves of sixteen words.
 inline F32x16 WidenLower(const uint32_t* words) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(words), 16))};
 }
@@ -59,10 +59,10 @@ inline F32x16 Div(F32x16 a, F32x16 b) { return {_mm512_div_ps(a.v, b.v)}; }
 inline F32x16 Max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
 inline F32x16 Min(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
 
-// a * b + c
+// Returns a * b + c.
 inline F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 
-// x = integer + fraction, for 2^x; infinities have the fraction 0.
+// x = integer + fraction, for 2^x. The fraction of an infinity is 0.
 struct Exponent {
   F32x16 integer, fraction;  // fraction in [-1/2, 1/2]
 };
@@ -72,7 +72,7 @@ inline Exponent SplitExponent(F32x16 x) {
 }
 inline F32x16 ScaleByPowerOfTwo(F32x16 value, const Exponent& e) { return {_mm512_scalef_ps(value.v, e.integer.v)}; }
 
-// In one fixed order: halves are folded until one lane is left.
+// Sums in one fixed order: folds halves until one lane is left.
 inline float Sum(F32x16 a) {
   const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

@@ -1,4 +1,5 @@
-// Sixteen floats as a plain array, for machines without AVX2. Multiply and add round separately.
+// Vectors of sixteen floats as a plain array, for machines without AVX2. Multiply and add round
+// separately.
 #pragma once
 
 #include <cstring>
@@ -13,7 +14,7 @@ struct F32x16 {
   float lane[16];
 };
 
-// A projection's tile: at most kTileRows rows, and kTileSums vectors of sums.
+// The size of a projection's tile: at most kTileRows rows, and at most kTileSums vectors of sums.
 constexpr int kTileRows = 4;
 constexpr int kTileSums = 4;
 
@@ -33,7 +34,7 @@ inline F32x16 LoadBf16(const Bf16* p) {
   for (int i = 0; i < 16; ++i) r.lane[i] = WidenBf16(p[i]);
   return r;
 }
-// The bf16 values in the lower or the upper halves of sixteen words.
+// Widens the bf16 values in the lower or the upper halves of sixteen words.
 inline F32x16 WidenLower(const uint32_t* words) {
   uint32_t bits[16];
   for (int i = 0; i < 16; ++i) bits[i] = words[i] << 16;
@@ -67,13 +68,13 @@ BATON_LANEWISE(Max, a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i])
 BATON_LANEWISE(Min, a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i])
 #undef BATON_LANEWISE
 
-// a * b + c
+// Returns a * b + c.
 inline F32x16 Fma(F32x16 a, F32x16 b, F32x16 c) {
   for (int i = 0; i < 16; ++i) c.lane[i] += a.lane[i] * b.lane[i];
   return c;
 }
 
-// 2^n for integral n in [-126, 127].
+// Returns 2^n for integral n in [-126, 127].
 inline F32x16 PowerOfTwo(F32x16 n) {
   for (float& lane : n.lane) {
     const int32_t bits = (static_cast<int32_t>(lane) + 127) * (1 << 23);
@@ -82,7 +83,8 @@ inline F32x16 PowerOfTwo(F32x16 n) {
   return n;
 }
 
-// x = integer + fraction, for 2^x. x is cut to [-127, 127]; -127 is the exponent field of zero.
+// x = integer + fraction, for 2^x. x is clamped to [-127, 127]. PowerOfTwo(-127) is 0, because its
+// exponent field is 0.
 struct Exponent {
   F32x16 integer, fraction;  // fraction in [-1/2, 1/2]
 };
@@ -94,7 +96,7 @@ inline Exponent SplitExponent(F32x16 x) {
 }
 inline F32x16 ScaleByPowerOfTwo(F32x16 value, const Exponent& e) { return Mul(value, PowerOfTwo(e.integer)); }
 
-// In one fixed order: halves are folded until one lane is left.
+// Sums in one fixed order: folds halves until one lane is left.
 inline float Sum(F32x16 v) {
   for (int half = 8; half > 0; half /= 2) {
     for (int i = 0; i < half; ++i) v.lane[i] += v.lane[i + half];

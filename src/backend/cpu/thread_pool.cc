@@ -11,8 +11,9 @@ constexpr int64_t kMaxShares = int64_t{1} << 31;
 constexpr uint64_t Shares(uint64_t ticket) { return ticket >> 32; }
 constexpr uint64_t NextShare(uint64_t ticket) { return ticket & 0xffffffff; }
 
-// A loop follows the last one within microseconds while a step runs. Past the spins the processor is offered to others
-// (there may be more threads than cores), past the yields the worker sleeps.
+// While a step runs, a loop follows the previous loop within microseconds. After the spins, a
+// worker yields the processor, because there may be more threads than cores. After the yields, it
+// sleeps.
 constexpr int kSpins = 2000;
 constexpr int kYields = 200;
 
@@ -22,7 +23,8 @@ void Pause() {
 #endif
 }
 
-// Waits for done() by spinning, then yielding; gives up after `yields`. True: done() held.
+// Waits for done() by spinning and then yielding. Returns false if done() does not hold after
+// `yields` yields.
 template <class Done>
 bool SpinUntil(Done done, int yields) {
   for (int i = 0; i < kSpins; ++i) {
@@ -64,7 +66,8 @@ void ThreadPool::ParallelFor(int64_t n, int64_t grain, absl::FunctionRef<void(Sh
   BATON_CHECK(shares < kMaxShares, "a loop has fewer than 2^31 shares");
   loop_ = {n, grain, &body};
   shares_done_.store(0, std::memory_order_relaxed);
-  // Sequentially consistent, like sleepers_: either a worker about to sleep sees the shares, or we see that it sleeps.
+  // Sequentially consistent, like sleepers_. Either a worker that is about to sleep sees the
+  // shares, or this thread sees that the worker sleeps.
   ticket_.store(static_cast<uint64_t>(shares) << 32);
   if (sleepers_.load() > 0) {
     absl::MutexLock lock(&mutex_);

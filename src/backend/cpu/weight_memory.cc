@@ -11,7 +11,8 @@ namespace baton {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kChunkBytes = 16 * kHugePage;  // pages that are never touched are never taken
+// The system backs only pages that are touched.
+constexpr size_t kChunkBytes = 16 * kHugePage;
 
 size_t RoundUp(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
@@ -27,7 +28,8 @@ std::byte* WeightMemory::Allocate(size_t bytes) {
     const size_t chunk_bytes = RoundUp(std::max(bytes, kChunkBytes), kHugePage) + kHugePage;
     void* p = mmap(nullptr, chunk_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     BATON_CHECK(p != MAP_FAILED, "out of memory for weights");
-    madvise(p, chunk_bytes, MADV_HUGEPAGE);  // advice: without huge pages all is the same, but slower
+    // A failure only costs speed.
+    madvise(p, chunk_bytes, MADV_HUGEPAGE);
     chunks_.push_back({static_cast<std::byte*>(p), chunk_bytes});
     const auto address = reinterpret_cast<uintptr_t>(p);
     used_ = RoundUp(address, kHugePage) - address;

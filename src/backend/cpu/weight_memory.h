@@ -1,4 +1,4 @@
-// Memory for weights: huge pages, shared by many weights.
+// Memory for weights: huge pages that many weights share.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,9 @@
 
 namespace baton {
 
-// A decode step streams through all weights. With 4 KiB pages it would miss the TLB at each and the processor would
-// stop fetching ahead at each boundary, which costs a third of the bandwidth; and most weights are smaller than a huge
+// Not thread-safe. A decode step streams through all weights. With 4 KiB pages it would miss the
+// TLB at each page, and the processor would stop prefetching at each page boundary. This costs a
+// third of the bandwidth. Weights share huge pages because most weights are smaller than a huge
 // page.
 class WeightMemory {
  public:
@@ -16,7 +17,8 @@ class WeightMemory {
   WeightMemory(const WeightMemory&) = delete;
   WeightMemory& operator=(const WeightMemory&) = delete;
 
-  // Zeroed, aligned to 64 bytes, right behind the last piece where that is possible. Lives as long as this object.
+  // Returns zeroed memory, aligned to 64 bytes, that lives as long as this object. It lies directly
+  // behind the previous piece if the chunk has room. Aborts the process if there is no memory.
   std::byte* Allocate(size_t bytes);
 
  private:
@@ -25,7 +27,7 @@ class WeightMemory {
     size_t bytes;
   };
   std::vector<Chunk> chunks_;
-  size_t used_ = 0;  // of the last chunk
+  size_t used_ = 0;  // bytes of the last chunk
 };
 
 }  // namespace baton

@@ -62,8 +62,8 @@ void BatchUpload::Collect(const Batch& batch, int64_t decode_rows) {
   for (const SequenceSlice& slice : batch.slices) host_.follows.push_back(slice.follows);
 }
 
-// A captured decode step reads these lists. Their places follow from the sizes that it was captured
-// with.
+// Adds the lists that a captured decode step reads. Their addresses depend only on the sizes with
+// which the step was captured.
 absl::Status BatchUpload::AddRows(const Batch& batch, int64_t decode_rows) {
   RETURN_IF_ERROR(upload_.Add(std::span<const int32_t>(host_.tokens), lists_.tokens));
   RETURN_IF_ERROR(upload_.Add(std::span<const int32_t>(host_.positions), lists_.positions));
@@ -75,7 +75,7 @@ absl::Status BatchUpload::AddRows(const Batch& batch, int64_t decode_rows) {
                                : upload_.Add(std::span<const int32_t>(host_.follows), lists_.follows);
 }
 
-// The tables are most of an upload, so they are copied once.
+// Copies the tables directly into the upload, because they are most of its bytes.
 absl::Status BatchUpload::AddBlockTables(const Batch& batch) {
   static_assert(sizeof(BlockId) == sizeof(int32_t) && std::is_trivially_copyable_v<BlockId>);
   int64_t size = 0;

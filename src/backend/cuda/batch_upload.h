@@ -1,4 +1,4 @@
-// The lists that a step reads of its batch, gathered on the host and sent to the device by one
+// The lists that a step reads about its batch, gathered on the host and sent to the device with one
 // copy.
 #pragma once
 
@@ -16,33 +16,39 @@
 
 namespace baton {
 
-// Lists on the device. A row is a token of the batch; a kept row wants logits.
+// The lists on the device. A row is a token of the batch. A kept row is a row that wants logits.
 struct BatchLists {
   UploadedList<int32_t> tokens, positions;  // [rows]
-  UploadedList<int64_t> slots;              // [rows], kernels/rope_store.h; -1: padding
-  UploadedList<int32_t> block_tables;       // the slices' tables, one after another
-  UploadedList<int32_t> follows;            // [rows], SequenceSlice::follows; empty: no row follows
-  UploadedList<int32_t> kept_rows;          // [kept], places among all rows; empty in a decode step
+  // [rows], slots of the KV slab (kernels/rope_store.h). -1 for padding.
+  UploadedList<int64_t> slots;
+  UploadedList<int32_t> block_tables;  // the slices' tables, concatenated
+  // [rows], SequenceSlice::follows. Empty if no slice follows another slice.
+  UploadedList<int32_t> follows;
+  // [kept], indexes of the kept rows among all rows. Empty in a decode step.
+  UploadedList<int32_t> kept_rows;
 };
 
+// Not thread-safe.
 class BatchUpload {
  public:
-  // Parts of a step that add lists of their own to the upload. They must outlive the BatchUpload.
+  // Parts of a step that add their own lists to the upload. They must outlive the BatchUpload.
   struct Planners {
     CudaAttention* attention;       // of all rows
-    CudaAttention* kept_attention;  // of the kept rows; not of a decode step
+    CudaAttention* kept_attention;  // of the kept rows, not in a decode step
     CudaSampling* sampling;         // null: this rank has no logits
   };
   explicit BatchUpload(const Planners& planners) : planners_(planners) {}
 
-  // Gathers the batch's lists, reserves what the planners need, and enqueues the copy.
+  // Gathers the batch's lists, reserves the memory that the planners need, and enqueues the copy.
   //
-  // With `decode_rows` > 0 the batch is a decode step, all of whose rows are kept. Padding fills
-  // its rows up to `decode_rows`, and its lists lie where those of a captured step of equal sizes
-  // lie. REQUIRES: the stream has passed the upload before the last one.
+  // If `decode_rows` > 0, the batch is a decode step, all of whose rows are kept. Padding fills it
+  // up to `decode_rows` rows. Its lists then have the same addresses as those of any captured step
+  // with equal sizes.
+  //
+  // REQUIRES: the stream has completed the upload before the last one.
   absl::Status Send(const Batch& batch, int64_t decode_rows, cudaStream_t stream);
 
-  // Of the last Send.
+  // The lists of the last Send.
   const BatchLists& lists() const { return lists_; }
   int64_t rows() const { return static_cast<int64_t>(host_.tokens.size()); }  // with padding
   int64_t kept() const { return static_cast<int64_t>(host_.kept.size()); }    // without padding
@@ -53,12 +59,13 @@ class BatchUpload {
     std::vector<int32_t> tokens, positions;
     std::vector<int64_t> slots;
     std::vector<cuda::AttentionSlice> slices;  // of all rows
-    std::vector<cuda::AttentionSlice> kept;    // of the kept rows, each alone
+    std::vector<cuda::AttentionSlice> kept;    // the kept rows, each as a slice
     std::vector<int32_t> kept_rows;
     std::vector<const SampleSpec*> specs;  // of the kept rows
     std::vector<int32_t> follows;
 
-    void Clear();  // keeps the memory, because every step comes by here
+    // Keeps the memory for the next step.
+    void Clear();
   };
 
   void Collect(const Batch& batch, int64_t decode_rows);

@@ -1,6 +1,8 @@
-// cuBLASLt, loaded when it is first wanted. Not linked: programs run on machines without CUDA too, and each of its
-// threads' stacks would have to hold 94 KB of its thread-local data (small stacks, as the metrics' HTTP server has,
-// cannot).
+// cuBLASLt, which is loaded with dlopen when it is first needed. It is not linked for two reasons:
+//
+// - Programs also run on machines without CUDA.
+// - Linking would add 94 KB of thread-local data to the stack of each thread. Small stacks, such as
+//   those of the metrics' HTTP server, are too small for it.
 #pragma once
 
 #include <cublasLt.h>
@@ -9,7 +11,7 @@
 
 namespace baton {
 
-// Its functions, under their names.
+// The functions of cuBLASLt, with their names.
 struct CublasLt {
   decltype(&cublasLtCreate) Create;
   decltype(&cublasLtDestroy) Destroy;
@@ -28,7 +30,8 @@ struct CublasLt {
   decltype(&cublasLtMatmulPreferenceSetAttribute) MatmulPreferenceSetAttribute;
 };
 
-// Lives as long as the process. UNAVAILABLE: the library is not on this machine, or is another version.
+// Returns the library, which stays loaded as long as the process lives. UNAVAILABLE: the library is
+// not on this machine, or it lacks a function. Thread-safe.
 absl::StatusOr<const CublasLt*> LoadCublasLt();
 
 }  // namespace baton

@@ -1,4 +1,5 @@
-// Attention of a ragged batch: which kernel takes which slice, planned once and run for every layer.
+// The attention of a ragged batch on a CUDA device: it chooses a kernel for each slice once, and
+// runs the choice for every layer.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +16,29 @@
 
 namespace baton {
 
-// Slices of one row go to the decode kernel, which splits their history; longer ones to the prefill kernel. With
-// `same_bits` all go to the prefill kernel, so that a token's result does not depend on the chunk that it came in.
+// Slices of one row run in the decode kernel, which splits their history. Longer slices run in the
+// prefill kernel. With `same_bits`, all slices run in the prefill kernel, so that a token's result
+// does not depend on its chunk. Not thread-safe.
 class CudaAttention {
  public:
-  // `capability` of the device: 10 * major + minor. The kernels must outlive it.
+  // `capability` is the device's compute capability, 10 * major + minor. The kernels must outlive
+  // the CudaAttention.
   CudaAttention(const ModelConfig& config, const CudaKvKernels& kernels, bool same_bits, int capability);
 
-  // Any layer's view of the slab.
+  // Called once, before the first Plan. `kv` is any layer's view of the slab.
   absl::Status Prepare(const cuda::PagedKv& kv);
-  // Adds what Run needs to the upload. With `rows` > 0 the batch is padded to so many slices of one row: plans of about
-  // the same size launch the same and lie in the same place, so that a captured graph serves them all. Launches of the
-  // plan before may still be on the device.
+  // Plans the attention of a batch, and adds the lists that Run needs to the upload. If `rows` > 0,
+  // the batch is padded to that number of slices of one row. Plans of similar size then have equal
+  // launches and equal addresses, so that one captured graph serves them all. Launches of the
+  // previous plan may still run on the device.
   absl::Status Plan(std::span<const cuda::AttentionSlice> slices, int64_t rows, UploadBuffer& upload);
-  // Memory for what was planned.
+  // Reserves memory for the planned batch.
   absl::Status Reserve(cudaStream_t stream);
-  // `args.slices` is filled in here.
+  // Enqueues the planned attention for one layer. Sets `args.slices` itself.
   cudaError_t Run(cuda::AttentionArgs args, cudaStream_t stream) const;
 
-  // What a captured Run depends on: the sizes of its launches and the memory that they read.
+  // Appends the sizes of Run's launches and the addresses that they read, on which a captured Run
+  // depends.
   void Describe(std::vector<int64_t>& sizes, std::vector<const void*>& addresses) const;
 
  private:

@@ -29,7 +29,7 @@ struct DestroyStream {
   void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
 };
 
-// The kernels have tensor-core code for Ampere and later.
+// The kernels use tensor-core instructions that Ampere introduced.
 constexpr int kLeastCapability = 80;
 
 absl::StatusOr<cudaDeviceProp> Properties(int device) {
@@ -38,7 +38,8 @@ absl::StatusOr<cudaDeviceProp> Properties(int device) {
   return properties;
 }
 
-// Decode steps are filled up, and projections are chosen for up to so many rows.
+// The largest step with padding: decode steps are padded, and the projections' kernels are chosen
+// for up to this number of rows.
 StepLimits Padded(const StepLimits& step) {
   constexpr int64_t kLeastRows = 512;
   const int64_t logits = step.logits > 0 ? DecodeGraphs::RowsFor(step.logits) : 0;
@@ -74,7 +75,8 @@ class CudaBackend final : public Backend {
     if (!decode) meanwhile.work();
     absl::StatusOr<LogitsView> logits = decode ? Decode(batch, meanwhile) : ForwardByLayer(batch, layer_done);
     if (!HasBegun()) {
-      // Also after a pass that ended early, because the caller may change now what the pass read.
+      // The caller may now change the batch that the pass read, so this also waits after a pass
+      // that ended early.
       const absl::Status ended = Synchronise();
       RETURN_IF_ERROR(logits.status());
       RETURN_IF_ERROR(ended);
@@ -118,25 +120,28 @@ class CudaBackend final : public Backend {
                                                      .stream = stream,
                                                      .matmul = matmul_.get(),
                                                      .communicator = options.communicator}));
-    // cuBLASLt suggests by all of these: parts of one generation differ in their number of multiprocessors.
+    // cuBLASLt's suggestions depend on all of these. Devices of one generation differ in the number
+    // of multiprocessors.
     numerics_id_ = absl::StrCat("cuda-sm", capability, "x", device.multiProcessorCount, "-cublas", matmul_->version(),
                                 "-bf16", options.same_bits ? "-same-bits" : "-varying-bits");
     const StepLimits step = Padded(options.step);
     RETURN_IF_ERROR(ops_->ReserveActivations(step.tokens, step.logits));
     ASSIGN_OR_RETURN(model_, PackModel(weights, options.lm_head, *ops_));
-    RETURN_IF_ERROR(CudaStatus(cudaDeviceSynchronize(), "copying weights"));  // by another stream than the steps'
+    // The copies run on another stream than the steps.
+    RETURN_IF_ERROR(CudaStatus(cudaDeviceSynchronize(), "copying weights"));
     const auto begin = std::chrono::steady_clock::now();
     RETURN_IF_ERROR(ProjectionTuner(*matmul_, stream).Tune(ops_->Projections(model_, step)));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     spdlog::info("{}: chose the projections' kernels in {:.1f} s", device.name, took.count());
-    decode_steps_ = std::make_unique<DecodeSteps>(*ops_, model_, /*alone=*/options.communicator == nullptr, stream);
+    // Outside of a group, decode steps are captured and may begin ahead.
+    decode_steps_ = std::make_unique<DecodeSteps>(*ops_, model_, options.communicator == nullptr, stream);
     return absl::OkStatus();
   }
 
   bool HasBegun() const { return decode_steps_ != nullptr && decode_steps_->has_begun(); }
 
-  // Errors of launched work never go away, so the process ends. Its supervisor starts it again, and
-  // peers recompute.
+  // Aborts the process if the device has failed. Errors of launched work are sticky in CUDA, so
+  // only a restart helps. The supervisor restarts the process, and peers recompute.
   static void CheckDeviceAlive(const absl::Status& error) {
     BATON_CHECK(cudaDeviceSynchronize() == cudaSuccess, absl::StrCat("the device has failed: ", error.ToString()));
   }
@@ -147,7 +152,8 @@ class CudaBackend final : public Backend {
     return ended;
   }
 
-  // A decode step has one new token for each sequence. Its K/V is not pushed while it computes.
+  // A decode step has one new token for each sequence, and each wants logits. Its K/V is not pushed
+  // while it computes.
   static bool IsDecode(const Batch& batch) {
     for (const SequenceSlice& slice : batch.slices) {
       if (slice.tokens.size() != 1 || !slice.wants_logits) return false;
@@ -163,11 +169,11 @@ class CudaBackend final : public Backend {
                                       }});
   }
 
-  // The host enqueues some layers before it waits for the K/V of the first of them. The device is
-  // then never idle, however short the layers are. Two layers were enough for Llama-3.1-8B with 16
-  // tokens on an H200.
+  // Runs a pass that reports its layers one by one. The host enqueues kLayersAhead layers before it
+  // waits for the K/V of the first of them, so the device is never idle, even if layers are short.
+  // Two layers were enough for Llama-3.1-8B with 16 tokens on an H200.
   absl::StatusOr<LogitsView> ForwardByLayer(const Batch& batch, absl::FunctionRef<bool(int64_t layer)> layer_done) {
-    // After an error no layer is reported; Forward finds the error at the end.
+    // After an error, `report` reports no layer. Forward finds the error at the end.
     const auto report = [&](int64_t layer) {
       return !ops_->status().ok() || cudaEventSynchronize(stored_[layer % kLayersAhead].get()) != cudaSuccess ||
              layer_done(layer);
@@ -188,14 +194,15 @@ class CudaBackend final : public Backend {
   const KvLayout layout_;
   std::string numerics_id_;
   std::unique_ptr<CUstream_st, DestroyStream> stream_;
-  CudaEvent stored_[kLayersAhead];  // the K/V of the latest layers
+  // Recorded when the K/V of the latest layers is stored.
+  CudaEvent stored_[kLayersAhead];
   std::unique_ptr<CudaMatmul> matmul_;
   std::unique_ptr<CudaOps> ops_;
   PackedModel model_;
   std::unique_ptr<DecodeSteps> decode_steps_;
 };
 
-// Whether this process has memory there.
+// Whether this process already uses the device.
 bool IsUsed(int device) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found;
@@ -254,7 +261,9 @@ absl::StatusOr<int64_t> FreeCudaBytes(int device) {
   return static_cast<int64_t>(free_bytes);
 }
 
-// Asking a device for its free memory takes some of it, until it is reset: not where this process computes already.
+// FreeCudaBytes creates a context, which takes device memory until cudaDeviceReset. If there are
+// more devices than needed, each is therefore reset after the query, unless this process already
+// uses it.
 absl::StatusOr<std::vector<int>> EmptiestDevices(int count) {
   int devices = 0;
   const cudaError_t counted = cudaGetDeviceCount(&devices);

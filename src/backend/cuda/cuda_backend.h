@@ -1,4 +1,4 @@
-// A model on one CUDA device.
+// A backend that computes a model on one CUDA device.
 #pragma once
 
 #include <cstdint>
@@ -14,41 +14,53 @@ namespace baton {
 
 struct CudaBackendOptions {
   int device = 0;
-  Slab slab = {};        // of the device, a multiple of BlockBytes(); must outlive the backend
-  StepLimits step = {};  // memory for it is taken at the start; larger ones take more when they come
-  bool lm_head = true;   // false: a prefill worker, which never makes logits
-  // Bit-equal results for any chunking and batch (design idea 5), at the price that bench/results/README.md states.
+  // A slab on the device, a multiple of BlockBytes(). Must outlive the backend.
+  Slab slab = {};
+  // Memory for steps of this size is allocated at the start. A larger step allocates more when it
+  // comes.
+  StepLimits step = {};
+  // False for a prefill worker, which never computes logits.
+  bool lm_head = true;
+  // Bit-equal results for any chunking and any batch (design idea 5). bench/results/README.md
+  // states the price.
   bool same_bits = false;
-  // The backend is this rank of a tensor-parallel group, and the weights are its part (ShardWeights); logits are whole,
-  // the first rank's alone. Null: there is no group. Must outlive the backend.
+  // Makes the backend a rank of a tensor-parallel group, with the rank's part of the weights
+  // (ShardWeights). Only the first rank has logits, and they are those of the whole vocabulary.
+  // Must outlive the backend. Null if there is no group.
   DeviceCommunicator* communicator = nullptr;
 };
 
-// Bf16, K and V row by row.
+// The layout of KV blocks on CUDA devices: bf16, with K and V in rows (KvOrder::kRows).
 KvLayout CudaKvLayout(const ModelConfig& config);
 
-// The device's name, memory and compute capability in words, for logs and `--check`. UNAVAILABLE: there is none.
+// Returns the device's name, memory and compute capability as text for logs and `--check`.
+// UNAVAILABLE: no such device or no driver.
 absl::StatusOr<std::string> DescribeCudaDevice(int device);
 
-// UNAVAILABLE: it is not there, is older than the kernels, or cuBLASLt is not.
+// UNAVAILABLE: there is no such device, its compute capability is below 8.0, or cuBLASLt is
+// missing.
 absl::Status CheckCudaDevice(int device);
 
-// Of the device that nobody has taken.
+// Returns the bytes of the device's memory that no process has allocated.
 absl::StatusOr<int64_t> FreeCudaBytes(int device);
 
-// So many devices, of those that CheckCudaDevice accepts the ones with most free memory, by number. UNAVAILABLE: there
-// are fewer.
+// Returns the `count` devices with most free memory among those that CheckCudaDevice accepts, in
+// ascending order of their numbers. UNAVAILABLE: there are fewer devices.
 absl::StatusOr<std::vector<int>> EmptiestDevices(int count);
 
-// Of device memory that a backend takes for `step`; `part` of the model is a rank's.
+// Returns the bytes of device memory that a backend allocates for steps up to `step`. `part` is the
+// model, or a rank's part of it.
 int64_t ActivationBytes(const ModelConfig& part, const StepLimits& step);
 
-// INVALID_ARGUMENT: the kernels cannot take it.
+// INVALID_ARGUMENT: the kernels cannot compute a model of this shape.
 absl::Status CheckCudaShape(const ModelConfig& config);
 
-// Copies the weights to the device; they may be dropped afterwards. UNAVAILABLE: no such device. INVALID_ARGUMENT:
-// options, or a shape that the kernels cannot take (weights other than bf16, a head_dim other than 64 and 128), with
-// what was expected and got. RESOURCE_EXHAUSTED: device memory.
+// Copies the weights to the device. The caller may free them afterwards.
+//
+// - UNAVAILABLE: CheckCudaDevice refuses the device.
+// - INVALID_ARGUMENT: the slab, or a shape that CheckCudaShape refuses, such as weights other than
+//   bf16 or a head_dim other than 64 and 128. The message names the expected and the given value.
+// - RESOURCE_EXHAUSTED: out of device memory.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const Weights& weights, const CudaBackendOptions& options);
 
 }  // namespace baton

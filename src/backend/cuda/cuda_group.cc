@@ -19,7 +19,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaGroup(const Weights& weights, s
   for (const CudaRank& rank : ranks) devices.push_back(rank.device);
   ASSIGN_OR_RETURN(auto communicators, MakeDeviceCommunicators(devices));
 
-  // All at once: each takes seconds to choose its kernels.
+  // In parallel, because each backend takes seconds to choose its kernels.
   std::vector<absl::StatusOr<std::unique_ptr<Backend>>> backends(ranks.size());
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {

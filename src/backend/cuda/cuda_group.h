@@ -1,4 +1,4 @@
-// A model on several CUDA devices, computed by a rank on each.
+// A tensor-parallel group of CUDA backends, with one rank on each device.
 #pragma once
 
 #include <memory>
@@ -9,13 +9,16 @@
 
 namespace baton {
 
+// The device of a rank.
 struct CudaRank {
   int device = 0;
-  Slab slab = {};  // of the device, for the rank's KV heads; must outlive the backend
+  // A slab on the device for the rank's KV heads. Must outlive the backend.
+  Slab slab = {};
 };
 
-// `options`' device and slab are not looked at. Errors as MakeCudaBackend and MakeDeviceCommunicators; INVALID_ARGUMENT
-// also: more ranks than the model can be shared out to.
+// Returns a backend of `ranks`. The device and the slab in `options` are ignored. Errors: as for
+// MakeCudaBackend and MakeDeviceCommunicators. INVALID_ARGUMENT also if the model cannot be split
+// into that many ranks.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaGroup(const Weights& weights, std::span<const CudaRank> ranks,
                                                        const CudaBackendOptions& options);
 

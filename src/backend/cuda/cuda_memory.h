@@ -1,4 +1,4 @@
-// Device memory, page-locked host memory and events that free themselves.
+// Owners of device memory, page-locked host memory and events.
 #pragma once
 
 #include <algorithm>
@@ -13,25 +13,26 @@
 
 namespace baton {
 
-// On the device.
+// Memory on the device.
 struct DeviceMemory {
   static constexpr const char* kName = "device memory";
   static cudaError_t Allocate(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }
   void operator()(void* memory) const { cudaFree(memory); }
 };
-// On the host, where the device copies from and to by itself.
+// Page-locked memory on the host, which the device copies from and to without the processor.
 struct PinnedMemory {
   static constexpr const char* kName = "pinned memory";
   static cudaError_t Allocate(void** memory, size_t bytes) { return cudaMallocHost(memory, bytes); }
   void operator()(void* memory) const { cudaFreeHost(memory); }
 };
 
-// Elements in one kind of memory; grows and never shrinks. What it held is lost when it grows. Freeing the device's
-// memory waits for all that may use it; of the host's, the caller does.
+// An array in one kind of memory. It grows and never shrinks, and growth discards its contents.
+// Freeing device memory waits for all work that may use it. The caller must wait before pinned
+// memory is freed.
 template <typename T, typename Memory>
 class CudaBuffer {
  public:
-  // `what` names it in the error: RESOURCE_EXHAUSTED.
+  // Makes room for `count` elements. RESOURCE_EXHAUSTED names `what`.
   absl::Status Reserve(int64_t count, absl::string_view what) {
     if (count <= capacity_) return absl::OkStatus();
     memory_.reset();
@@ -44,13 +45,14 @@ class CudaBuffer {
     capacity_ = count;
     return absl::OkStatus();
   }
-  // And it is zero when the stream gets there, if it grew.
+  // Does what Reserve does. If memory grows, the stream also sets it to zero.
   absl::Status ReserveZeroed(int64_t count, absl::string_view what, cudaStream_t stream) {
     if (count <= capacity_) return absl::OkStatus();
     RETURN_IF_ERROR(Reserve(count, what));
     const absl::Status zeroed =
         CudaStatus(cudaMemsetAsync(data(), 0, static_cast<size_t>(count) * sizeof(T), stream), what);
-    if (!zeroed.ok()) *this = {};  // else it would be taken to be zero the next time
+    // Without this, the next call would take the memory for zeroed.
+    if (!zeroed.ok()) *this = {};
     return zeroed;
   }
   T* data() const { return memory_.get(); }
@@ -71,7 +73,7 @@ struct DestroyEvent {
 };
 using CudaEvent = std::unique_ptr<CUevent_st, DestroyEvent>;
 
-// Of the current device, without times.
+// Creates an event of the current device, without timing.
 inline absl::StatusOr<CudaEvent> MakeEvent() {
   cudaEvent_t event = nullptr;
   RETURN_IF_ERROR(CudaStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event"));

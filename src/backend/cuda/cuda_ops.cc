@@ -85,7 +85,8 @@ absl::StatusOr<WeightId> CudaOps::Pack(const WeightSource& source) {
   return id;
 }
 
-// The head of a model with tied embeddings has the embedding's rows, unless a rank has only some of them.
+// Whether `source` is the embedding. The head of a model with tied embeddings has the embedding's
+// rows, unless a rank has only some of them.
 bool CudaOps::IsTable(const WeightSource& source) const {
   return config_.tied_embeddings && table_.has_value() && source.form == WeightSource::Form::kMatrix &&
          source.parts.size() == 1 && source.biases.empty() && source.parts[0].data == table_->source &&
@@ -151,7 +152,8 @@ int64_t CudaOps::ActivationBytes(const ModelConfig& config, int64_t rows, int64_
   const int64_t fp32 = sizeof(float), bf16 = sizeof(Bf16), hidden = config.hidden, qkv = QkvColumns(config);
   const int64_t of_row = hidden * (fp32 + bf16) + (qkv + config.heads * config.head_dim + 3 * config.ffn) * bf16;
   const int64_t of_kept =
-      hidden * fp32 + qkv * bf16 + 2 * StrideOf(config.vocab) * fp32;  // a group has a rank's part, too
+      // A rank of a group also has its own part of the logits.
+      hidden * fp32 + qkv * bf16 + 2 * StrideOf(config.vocab) * fp32;
   return rows * of_row + kept * of_kept + CudaSampling::BytesOf(kept);
 }
 
@@ -256,8 +258,8 @@ void CudaOps::Linear(const LinearStep& step) {
   }
 }
 
-// Sums over the ranks. A rank that has failed does not come here; the end of its pass releases the
-// other ranks.
+// Sums the hidden state over the ranks. A rank that has failed does not call the communicator. The
+// end of its pass releases the other ranks.
 void CudaOps::SumHidden() {
   if (!InGroup() || !status_.ok()) return;
   options_.communicator->AllReduceSum(now_hidden_, rows_ * config_.hidden);

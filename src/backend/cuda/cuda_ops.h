@@ -1,5 +1,5 @@
-// The operations of a forward pass on a CUDA device. Each call enqueues work. The calls that wait
-// for the device are Logits, and each call whose memory grows.
+// The operations of a forward pass on a CUDA device. Each call enqueues work. Only Logits, and
+// calls whose memory grows, wait for the device.
 #pragma once
 
 #include <cstddef>
@@ -31,19 +31,21 @@ namespace baton {
 // The slab, the stream, the matmul and the communicator must outlive the CudaOps.
 struct CudaOpsOptions {
   bool same_bits = false;
-  int capability = 0;  // of the device, 10 * major + minor
-  KvLayout layout;     // that of the config
+  // Compute capability of the device, 10 * major + minor.
+  int capability = 0;
+  KvLayout layout;  // that of the config
   std::span<std::byte> slab;
   cudaStream_t stream = nullptr;
-  CudaMatmul* matmul = nullptr;                // computes the projections
-  DeviceCommunicator* communicator = nullptr;  // of this rank; null: there is no group
+  CudaMatmul* matmul = nullptr;  // computes the projections
+  // The communicator of this rank. Null if there is no group.
+  DeviceCommunicator* communicator = nullptr;
 };
 
-// Weights and activations are bf16, the hidden state and logits fp32. After an operation has
-// failed, the rest of the pass does nothing, and status() returns the error.
+// Weights and activations are bf16. The hidden state and logits are fp32. After an operation has
+// failed, the rest of the pass does nothing, and status() returns the error. Not thread-safe.
 class CudaOps final : public Ops {
  public:
-  // With a communicator the weights are one rank's, as ShardWeights gives them.
+  // With a communicator, the weights are one rank's part (ShardWeights).
   static absl::StatusOr<std::unique_ptr<CudaOps>> Create(const ModelConfig& config, const CudaOpsOptions& options);
 
   absl::StatusOr<WeightId> Pack(const WeightSource& source) override;
@@ -55,28 +57,33 @@ class CudaOps final : public Ops {
   void KeepLogitRows() override;
   absl::StatusOr<LogitsView> Logits(WeightId norm, WeightId head) override;
 
-  // Begins a batch of one token for each sequence, all of which want logits, padded to `rows`. The
-  // operations that follow, without KeepLogitRows and with ComputeLogits in place of Logits, only
-  // enqueue, so they can be captured. The decode step before may still run if it chose all its
-  // tokens (PassOutput::chose_all). Slices may follow it (SequenceSlice::follows) if memory for
-  // `rows` is reserved.
+  // Begins a decode step: a batch of one token for each sequence, all of which want logits, padded
+  // to `rows` rows.
+  //
+  // - The operations that follow only enqueue work, so they can be captured. They are those of a
+  //   pass, without KeepLogitRows and with ComputeLogits in place of Logits.
+  // - The previous decode step may still run if it chose all its tokens (PassOutput::chose_all). If
+  //   memory for `rows` rows is reserved, slices may follow it (SequenceSlice::follows).
   absl::Status BeginDecode(const Batch& batch, int64_t rows);
-  // Begins the same batch again, after a capture that failed.
+  // Begins the same batch again after a capture that failed.
   void BeginAgain() { status_ = absl::OkStatus(); }
   // Enqueues the logits, which stay on the device.
   void ComputeLogits(WeightId norm, WeightId head);
-  // Enqueues the choice of tokens from these logits and what output() copies to the host. Returns
-  // status().
+  // Enqueues the choice of tokens from these logits, and the copies of output() to the host.
+  // Returns status().
   absl::Status Choose();
   PassOutput& output() { return output_; }
-  // What the captured operations of the decode step that has begun depend on.
+  // Returns the sizes and addresses on which the captured operations of the present decode step
+  // depend.
   CapturedStep Describe() const;
 
-  // Bytes of device memory for activations of `rows` rows, `kept` of which have logits.
+  // Returns the bytes of device memory for the activations of `rows` rows, `kept` of which have
+  // logits.
   static int64_t ActivationBytes(const ModelConfig& config, int64_t rows, int64_t kept);
+  // Reserves memory for the activations of `rows` rows, `kept` of which have logits.
   absl::Status ReserveActivations(int64_t rows, int64_t kept);
-  // The model's projections in steps up to `step`, for a ProjectionTuner. Valid until activations
-  // grow. REQUIRES: activations for such a step are reserved.
+  // Returns the model's projections in steps up to `step`, for a ProjectionTuner. They are valid
+  // until activations grow. REQUIRES: activations for such a step are reserved.
   std::vector<Projection> Projections(const PackedModel& model, const StepLimits& step) const;
 
   // The first error since Begin.
@@ -84,7 +91,7 @@ class CudaOps final : public Ops {
 
  private:
   using Bf16 = cuda::Bf16;
-  // A weight on the device, row-major as in the file, its parts stacked.
+  // A weight on the device, row-major as in the file, with its parts stacked.
   struct Packed {
     DeviceBuffer<Bf16> values;  // [rows, cols]
     DeviceBuffer<Bf16> bias;    // [rows], or empty
@@ -102,11 +109,11 @@ class CudaOps final : public Ops {
   absl::Status TakeUp(const Batch& batch, int64_t decode_rows);
   void Normalise(WeightId norm);
   const Bf16* Input(const LinearStep& step);
-  // The first rank alone adds to the hidden state, so that the sum over ranks has the old state
-  // once.
+  // Whether projections add to the hidden state instead of replacing it. Only the first rank adds,
+  // so that the sum over ranks contains the old state once.
   bool AddsToHidden() const { return shard_.rank == 0; }
   bool InGroup() const { return options_.communicator != nullptr; }
-  // Elements from row to row of logits with `columns` columns.
+  // Returns the elements from row to row of logits with `columns` columns.
   static int64_t StrideOf(int64_t columns) { return (columns + 3) / 4 * 4; }
   int64_t LogitsStride() const { return StrideOf(config_.vocab); }
   int64_t PartStride() const { return StrideOf(VocabRange(shard_, config_).size()); }
@@ -115,7 +122,7 @@ class CudaOps final : public Ops {
   void Multiply(const Packed& weight, const Bf16* input, void* output, bool fp32_output, bool add,
                 int64_t output_stride = 0);
   void MultiplySwiGlu(const Packed& weight, const Bf16* input);
-  // Runs `enqueue`, which gives a cudaError_t, unless something failed before.
+  // Runs `enqueue`, which returns a cudaError_t, unless an operation failed before.
   template <typename Enqueue>
   void Do(const char* what, Enqueue enqueue);
 
@@ -130,18 +137,21 @@ class CudaOps final : public Ops {
     const void* source;
   };
   std::optional<Table> table_;  // the embedding
-  DeviceBuffer<float> rope_;    // [context, head_dim], kernels/rope_store.h
+  // [context, head_dim], the table of kernels/rope_store.h.
+  DeviceBuffer<float> rope_;
   absl::Status status_;
 
   CudaAttention attention_, kept_attention_;
   PassOutput output_;
-  BatchUpload upload_;  // names the three above
+  // Refers to the three members above.
+  BatchUpload upload_;
 
   // Activations, [rows, columns].
   DeviceBuffer<float> hidden_, kept_hidden_, logits_;
-  DeviceBuffer<float> part_logits_;  // in a group: of the rank's tokens
+  // In a group, the logits of this rank's part of the vocabulary.
+  DeviceBuffer<float> part_logits_;
   DeviceBuffer<Bf16> qkv_, kept_qkv_, normalised_, attended_, gate_up_, gated_;
-  // The rows that the pass goes on with.
+  // The rows with which the pass continues.
   bool only_kept_ = false;
   int64_t rows_ = 0;
   float* now_hidden_ = nullptr;

@@ -27,7 +27,8 @@ absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, Upload
                      .seen_begin = seen,
                      .seen_count = static_cast<int32_t>(spec.seen.size()),
                      .uniform = spec.uniform});
-    if (!spec.seen.empty()) seen += rows_.back().seen_count + 1;  // room for the token that may follow
+    // Room for the token that may follow.
+    if (!spec.seen.empty()) seen += rows_.back().seen_count + 1;
   }
   if (!any_) return absl::OkStatus();
   RETURN_IF_ERROR(upload.Add(std::span<const cuda::SamplingRow>(rows_), uploaded_rows_));
@@ -36,7 +37,8 @@ absl::Status CudaSampling::Plan(std::span<const SampleSpec* const> specs, Upload
 
 absl::Status CudaSampling::ReserveRows(int64_t rows, cudaStream_t stream) {
   if (rows <= rows_reserved_ || vocab_ > cuda::kMaxSampledVocab) return absl::OkStatus();
-  rows_reserved_ = 0;  // unless all of it can be had
+  // Stays 0 if an allocation below fails.
+  rows_reserved_ = 0;
   RETURN_IF_ERROR(results_.Reserve(kResults * rows, "chosen tokens"));
   for (Choice& choice : choices_) RETURN_IF_ERROR(choice.results.Reserve(kResults * rows, "chosen tokens"));
   RETURN_IF_ERROR(
@@ -51,10 +53,12 @@ int64_t CudaSampling::BytesOf(int64_t rows) {
 
 absl::Status CudaSampling::ReserveSeen() {
   const int64_t seen = any_ ? uploaded_seen_.size() : 0;
-  return seen <= seen_logits_.capacity() ? absl::OkStatus() : seen_logits_.Reserve(2 * seen, "penalties");  // they grow
+  // Twice the need, because the seen tokens grow with each step.
+  return seen <= seen_logits_.capacity() ? absl::OkStatus() : seen_logits_.Reserve(2 * seen, "penalties");
 }
 
-// All of them are uploaded at each step: with penalties these are most of it.
+// Copies the tokens directly into the upload. All of them are uploaded at each step. With penalties
+// they are most of the upload.
 absl::Status CudaSampling::UploadSeen(std::span<const SampleSpec* const> specs, int64_t size, UploadBuffer& upload) {
   static_assert(sizeof(SeenToken) == sizeof(cuda::SeenToken) && std::is_trivially_copyable_v<SeenToken> &&
                 offsetof(SeenToken, outputs) == offsetof(cuda::SeenToken, outputs));

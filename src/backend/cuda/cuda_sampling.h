@@ -1,4 +1,4 @@
-// Chooses tokens on the device where a batch lets it.
+// The choice of tokens on the device, for rows whose slice allows it.
 #pragma once
 
 #include <algorithm>
@@ -15,41 +15,48 @@
 
 namespace baton {
 
+// Not thread-safe. Two choices may be in flight. The number `choice` names each.
 class CudaSampling {
  public:
   explicit CudaSampling(int64_t vocab) : vocab_(static_cast<int32_t>(vocab)) {}
 
-  // Takes up a batch's rows of logits, null: the row is not sampled; adds what Run needs to the upload. The last
-  // batch's choice may still be on its way to the host.
+  // Plans the choice for a batch's rows of logits, and adds what Run needs to the upload. A null
+  // spec means that the row is not sampled. The previous choice may still be on its way to the
+  // host.
   absl::Status Plan(std::span<const SampleSpec* const> specs, UploadBuffer& upload);
-  // Memory for so many rows. What was chosen before is lost if it grows.
+  // Reserves memory for `rows` rows. If memory grows, the tokens of earlier choices are lost.
   absl::Status ReserveRows(int64_t rows, cudaStream_t stream);
   int64_t rows_reserved() const { return rows_reserved_; }
-  // Memory for what was planned.
+  // Reserves memory for the planned rows' seen tokens.
   absl::Status ReserveSeen();
-  // Of the device's memory, for so many rows.
+  // Returns the bytes of device memory for `rows` rows.
   static int64_t BytesOf(int64_t rows);
+  // Whether any, all or a given row of the planned batch is sampled.
   bool any() const { return any_; }
   bool all() const { return std::ranges::find(now().sampled, false) == now().sampled.end(); }
   bool IsSampled(int64_t row) const { return now().sampled[static_cast<size_t>(row)]; }
 
-  // With Plan done, memory reserved and the upload sent: row i of `follows` [rows, on the device], if not negative, has
-  // for its token what row follows[i] of the last launch chose. That is put into `tokens` [rows], and into what Run
-  // needs.
+  // Gives rows the tokens that the previous launch chose. `follows` is [rows] on the device. If
+  // follows[i] is not negative, row i gets the token of the previous launch's row follows[i]. The
+  // token is written to tokens[i] and to the row's seen tokens. REQUIRES: the batch is planned,
+  // memory is reserved and the upload is sent.
   cudaError_t Follow(const UploadedList<int32_t>& follows, int32_t* tokens, cudaStream_t stream);
-  // `logits` [rows, stride] on the device: chooses, and copies the choices to the host when the stream gets there.
+  // Enqueues the choice from `logits`, which is [rows, stride] on the device, and the copy of the
+  // results to the host.
   cudaError_t Run(float* logits, int64_t stride, cudaStream_t stream);
 
-  // Names what the last Plan chooses; the one before keeps its name.
+  // The name of the last planned choice. The choice before it keeps its name.
   int choice() const { return now_; }
   int64_t rows(int choice) const { return std::ssize(choices_[choice].sampled); }
-  // Empty: none of the rows was sampled. REQUIRES: the stream has got there. Valid until the next Tokens.
+  // Returns the tokens of a choice, or an empty span if none of its rows was sampled. The span is
+  // valid until the next call of Tokens. REQUIRES: the stream has completed the choice.
   std::span<const SampledToken> Tokens(int choice);
 
  private:
   absl::Status UploadSeen(std::span<const SampleSpec* const> specs, int64_t size, UploadBuffer& upload);
 
-  // What a launch writes: ids, log probabilities and maxima, [rows] each, one after another.
+  // Results of a launch: ids, log probabilities and maxima. Each is [rows], and they lie one after
+  // another.
   static constexpr int64_t kResults = 3;
 
   struct Choice {
@@ -60,7 +67,8 @@ class CudaSampling {
 
   const int32_t vocab_;
   bool any_ = false;
-  Choice choices_[2];  // the last one, and the one before
+  // The present choice and the previous choice.
+  Choice choices_[2];
   int now_ = 0;
   std::vector<cuda::SamplingRow> rows_;
   UploadedList<cuda::SamplingRow> uploaded_rows_;

@@ -15,13 +15,15 @@
 namespace baton {
 namespace {
 
-// Work goes to a stream of each thread's own, so that it waits for nothing else and nothing waits for it.
+// Waits for the calling thread's own stream, on which this file enqueues all work. The copies of
+// different threads therefore do not wait for each other or for steps.
 absl::Status Wait(cudaError_t enqueued, absl::string_view what) {
-  const cudaError_t ended = cudaStreamSynchronize(cudaStreamPerThread);  // also of what was enqueued before
+  // Waits for all work on the stream, also if the last enqueue failed.
+  const cudaError_t ended = cudaStreamSynchronize(cudaStreamPerThread);
   return CudaStatus(enqueued == cudaSuccess ? ended : enqueued, what);
 }
 
-// The extent of the allocation that holds `memory`.
+// Returns the size of the allocation that contains `memory`.
 absl::StatusOr<size_t> AllocatedBytes(void* memory) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found;
@@ -51,7 +53,7 @@ class CudaDevice final : public SlabDevice {
     return Wait(enqueued, "copying KV blocks");
   }
 
-  // Page-locked, and so for all devices.
+  // Page-locked, for all devices.
   absl::StatusOr<HostMemory> AllocateHost(size_t bytes) const override {
     RETURN_IF_ERROR(Use());
     void* memory = nullptr;
@@ -62,7 +64,8 @@ class CudaDevice final : public SlabDevice {
 
   absl::Status CopyRuns(std::byte* to, const std::byte* from, std::span<const BlockCopy> runs) const override {
     RETURN_IF_ERROR(Use());
-    thread_local std::map<int, UploadBuffer> upload_to;  // used again; the wait ends each use
+    // Kept for the next call. Each call waits for its upload.
+    thread_local std::map<int, UploadBuffer> upload_to;
     UploadBuffer& upload = upload_to[device_];
     std::vector<cuda::CopyRun> list;
     int64_t pieces = 0;
@@ -112,13 +115,14 @@ class CudaDevice final : public SlabDevice {
   }
 
  private:
-  // Which device a thread works with is a property of the thread.
+  // Makes the device current for the calling thread. CUDA keeps the current device per thread.
   absl::Status Use() const { return CudaStatus(cudaSetDevice(device_), "device"); }
 
   const int device_;
 };
 
-// One for each device, so that slabs of one device are known by it.
+// Returns the one object for each device. Slabs of one device have the same object, by which
+// callers recognise the device.
 const CudaDevice& DeviceNumber(int device) {
   static std::mutex mutex;
   static std::map<int, CudaDevice> devices;

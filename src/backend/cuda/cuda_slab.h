@@ -1,4 +1,4 @@
-// A slab in one device's memory.
+// A slab of KV blocks in the memory of one device.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,12 @@
 
 namespace baton {
 
-// Freed with this object. One plain cudaMalloc, so that other processes can map it (cuda_ipc).
+// Owns one plain cudaMalloc, so that other processes can map it (cuda_ipc).
 class CudaSlab {
  public:
-  // RESOURCE_EXHAUSTED, UNAVAILABLE: as CudaStatus.
+  // RESOURCE_EXHAUSTED, UNAVAILABLE: as for CudaStatus. INVALID_ARGUMENT: `bytes` is below 1.
   static absl::StatusOr<std::shared_ptr<CudaSlab>> Allocate(int device, int64_t bytes);
+  // The slab is valid as long as this object.
   Slab slab() const;
 
  private:

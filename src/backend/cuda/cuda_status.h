@@ -1,4 +1,4 @@
-// CUDA's errors as statuses.
+// The conversion of CUDA errors to statuses.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,10 +9,12 @@
 
 namespace baton {
 
-// `what` was asked of the device. RESOURCE_EXHAUSTED: out of device memory; UNAVAILABLE: no device or no driver.
+// Converts `error` of the operation `what`. RESOURCE_EXHAUSTED: out of memory. UNAVAILABLE: no such
+// device or no driver. INTERNAL: all other errors.
 inline absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
-  (void)cudaGetLastError();  // else the next launch would be taken to have failed
+  // Otherwise the next launch would report this error.
+  (void)cudaGetLastError();
   const char* hint = error == cudaErrorInsufficientDriver ? " (no NVIDIA driver here, or too old a one)" : "";
   const std::string message = absl::StrCat("CUDA: ", what, ": ", cudaGetErrorString(error), hint);
   switch (error) {

@@ -32,7 +32,8 @@ absl::Status DecodeGraphs::Run(const CapturedStep& step, absl::FunctionRef<absl:
   if (added || graph.addresses != step.addresses) {
     graph = {.used = runs_, .addresses = step.addresses};
     const absl::Status ran = forward();
-    if (!ran.ok()) graphs_.erase(entry);  // a capture must not meet the failure
+    // So that the next step of this kind does not capture a `forward` that fails.
+    if (!ran.ok()) graphs_.erase(entry);
     return ran;
   }
   if (graph.replay == nullptr && !graph.refused) {
@@ -44,7 +45,6 @@ absl::Status DecodeGraphs::Run(const CapturedStep& step, absl::FunctionRef<absl:
   return CudaStatus(cudaGraphLaunch(graph.replay.get(), stream), "launching a decode step");
 }
 
-// Forgets the graph that was used least recently.
 void DecodeGraphs::ForgetOne() {
   graphs_.erase(std::min_element(graphs_.begin(), graphs_.end(),
                                  [](const auto& a, const auto& b) { return a.second.used < b.second.used; }));

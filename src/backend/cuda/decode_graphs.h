@@ -1,4 +1,4 @@
-// Decode steps as CUDA graphs: some hundred launches become one.
+// Decode steps as CUDA graphs. A graph replaces some hundred launches by one.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,22 +13,24 @@
 
 namespace baton {
 
-// What the captured operations of a step depend on.
+// The sizes and addresses on which the captured operations of a step depend.
 struct CapturedStep {
   std::vector<int64_t> sizes;          // of launches
   std::vector<const void*> addresses;  // of memory that they read and write
 };
 
-// A graph is replayed only for a step with the sizes and the addresses that it was captured with.
+// Captures steps and replays them. A graph is replayed only for a step with the sizes and the
+// addresses of its capture. Not thread-safe.
 class DecodeGraphs {
  public:
-  // The rows of a step of `sequences` sequences. Few numbers of rows let steps share graphs.
-  // Padding is at most as many rows again up to 8, 7 rows up to 64, and 15 rows above.
+  // Returns the number of rows of a step of `sequences` sequences. The set of numbers is small, so
+  // that steps share graphs. Up to 8 sequences, padding at most doubles the rows. It is at most 7
+  // rows up to 64 sequences, and at most 15 rows above.
   static int64_t RowsFor(int64_t sequences);
 
-  // Runs what `forward` enqueues on the stream. The first step of its kind runs `forward` itself,
-  // so that libraries load and choose what they need. The second step captures `forward`; it and
-  // later ones are replayed as a graph, unless the capture fails.
+  // Runs the work that `forward` enqueues on the stream. The first step of its kind calls
+  // `forward`, so that libraries load and make their choices. The second step captures `forward`.
+  // This step and later steps replay the graph, unless the capture fails.
   absl::Status Run(const CapturedStep& step, absl::FunctionRef<absl::Status()> forward, cudaStream_t stream);
 
  private:
@@ -36,14 +38,18 @@ class DecodeGraphs {
     void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
   };
   struct Graph {
-    int64_t used = 0;                                           // the run that used it last
-    bool refused = false;                                       // its capture failed
-    std::vector<const void*> addresses;                         // of its capture or first run
-    std::unique_ptr<CUgraphExec_st, Destroy> replay = nullptr;  // null: not captured yet
+    // The number of the run that used it last.
+    int64_t used = 0;
+    bool refused = false;  // its capture failed
+    // Addresses of its capture or first run.
+    std::vector<const void*> addresses;
+    // Null if it is not captured yet.
+    std::unique_ptr<CUgraphExec_st, Destroy> replay = nullptr;
   };
 
   static absl::Status Capture(absl::FunctionRef<absl::Status()> forward, cudaStream_t stream, Graph& graph);
 
+  // Removes the graph that was used least recently.
   void ForgetOne();
 
   int64_t runs_ = 0;

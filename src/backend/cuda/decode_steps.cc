@@ -9,8 +9,8 @@
 namespace baton {
 namespace {
 
-// The operations of a decode step whose batch is on the device already. All that they do is
-// enqueue, so that the step can be captured.
+// The operations of a decode step whose batch is already on the device. They only enqueue work, so
+// the step can be captured.
 class DecodeStepOps final : public Ops {
  public:
   explicit DecodeStepOps(CudaOps& ops) : ops_(ops) {}
@@ -54,10 +54,11 @@ absl::StatusOr<LogitsView> DecodeSteps::Run(const Batch& batch, const Meanwhile&
   return logits;
 }
 
-// Behind a step of `slices` slices. A step that cannot begin now comes as a step of its own.
+// Begins the next step behind a running step of `slices` slices. If it cannot begin now, the caller
+// runs it later as a separate step.
 void DecodeSteps::BeginNext(const Meanwhile& meanwhile, int64_t slices) {
   const Batch* next = meanwhile.next();
-  // Memory that grows would lose the running step's tokens.
+  // If memory grew, the running step's tokens would be lost.
   if (next == nullptr || !ops_.output().IsReserved(DecodeGraphs::RowsFor(std::ssize(next->slices)))) return;
   for (const SequenceSlice& slice : next->slices) BATON_CHECK(slice.follows < slices, "a slice follows none");
   const absl::StatusOr<Begun> begun = Begin(*next);

@@ -1,4 +1,4 @@
-// Decode steps of a model on one stream, of which the next may begin behind the running one.
+// Decode steps of a model on one stream. The next step may begin behind the running step.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,31 +15,32 @@
 
 namespace baton {
 
-// A decode step has one new token for each sequence, and each wants logits. Steps are padded to few
-// sizes (DecodeGraphs::RowsFor), so that steps of about the same size share a captured graph.
+// A decode step has one new token for each sequence, and each wants logits. Steps are padded to a
+// few sizes (DecodeGraphs::RowsFor), so that steps of similar size share a captured graph. Not
+// thread-safe.
 class DecodeSteps {
  public:
-  // The ops, the model and the stream must outlive the steps. `alone` is false in a tensor-parallel
-  // group: a graph cannot hold what the streams of other ranks do, so steps are not captured, and
-  // none begins ahead.
+  // The ops, the model and the stream must outlive the DecodeSteps. `alone` is false in a
+  // tensor-parallel group. A graph cannot contain the work on other ranks' streams, so a group's
+  // steps are not captured and none begins ahead.
   DecodeSteps(CudaOps& ops, const PackedModel& model, bool alone, cudaStream_t stream)
       : ops_(ops), model_(model), alone_(alone), stream_(stream) {}
 
-  // Runs the step, or waits for it if it has begun, and lets the next step begin behind it where
-  // that can be.
+  // Runs the step, or waits for it if it has begun. Lets the next step begin behind it if possible
+  // (Meanwhile::next).
   absl::StatusOr<LogitsView> Run(const Batch& batch, const Meanwhile& meanwhile);
 
-  // Whether a step is enqueued behind the one that Run returned last. The next Run must be for that
-  // step.
+  // Whether a step is enqueued behind the step that Run returned last. The next Run must be for
+  // that step.
   bool has_begun() const { return begun_.has_value(); }
-  // The step that has begun is not fetched. The caller waits for the stream.
+  // Discards the output of the step that has begun. The caller must wait for the stream.
   void DropBegun() { begun_.reset(); }
 
  private:
   // A step that is enqueued.
   struct Begun {
     int64_t slices = 0;
-    int choice = 0;  // PassOutput::choice
+    int choice = 0;  // its name in PassOutput
   };
 
   absl::StatusOr<Begun> Begin(const Batch& batch);

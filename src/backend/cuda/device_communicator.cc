@@ -15,16 +15,18 @@
 namespace baton {
 namespace {
 
-// Up to so many floats every rank reads all of all others', beyond it a part, and then the others' sums: two meetings,
-// but no byte crosses between devices more than twice.
+// Up to this number of floats, every rank reads and sums all ranks' operands. A longer sum is
+// split: each rank sums its part, and then reads the other ranks' parts of the sum. That takes two
+// meetings, but no byte crosses between devices more than twice.
 constexpr int64_t kSumAlone = 1 << 16;
 constexpr int64_t kAlignment = 4;  // floats
 
-// What a rank lets the others read at a meeting.
+// A rank's memory that the other ranks may read after a meeting.
 struct Offer {
   const float* data = nullptr;
   int64_t stride = 0;
-  cudaEvent_t ready = nullptr;  // in the rank's stream, behind what wrote the data; the rank's own
+  // Recorded in the rank's stream behind the work that writes the data. Owned by the rank.
+  cudaEvent_t ready = nullptr;
 };
 
 struct Group {
@@ -32,15 +34,17 @@ struct Group {
     for (auto& meeting : offers) meeting.resize(static_cast<size_t>(ranks));
   }
   RankBarrier barrier;
-  // Of two meetings in turn: a rank may make its next offer while another still reads the last meeting's.
+  // The offers of alternate meetings. A rank may make its next offer while another rank still reads
+  // the offers of the previous meeting.
   std::array<std::vector<Offer>, 2> offers;
 };
 
-// A rank's memory that others have read at a meeting may be written after the rank's next meeting: by then they have
-// enqueued, before what they offer there, all that reads it.
+// A communicator that synchronises streams with events. Other ranks may read a rank's offered
+// memory. The rank may write it again after its next meeting, because by then the other ranks have
+// enqueued all reads of it before their own offers.
 class EventCommunicator final : public DeviceCommunicator {
  public:
-  // `reads`: whose memory the device reads by itself, for each rank.
+  // `reads[r]`: whether the device can read rank r's memory directly.
   EventCommunicator(std::shared_ptr<Group> group, int device, Shard shard, std::vector<bool> reads)
       : group_(std::move(group)),
         device_(device),
@@ -100,7 +104,8 @@ class EventCommunicator final : public DeviceCommunicator {
   const absl::Status& status() const override { return status_; }
 
  private:
-  // Every rank sums everything. Others read a copy, for `data` is written at once.
+  // Every rank sums all elements. The other ranks read a copy, because `data` is overwritten at
+  // once.
   void SumAlone(float* data, int64_t count) {
     float* copy = staged_[meetings_ % 2].data();
     Check(cudaMemcpyAsync(copy, data, static_cast<size_t>(count) * sizeof(float), cudaMemcpyDeviceToDevice, stream_),
@@ -109,7 +114,7 @@ class EventCommunicator final : public DeviceCommunicator {
     if (offers != nullptr) Sum(*offers, 0, count, data);
   }
 
-  // Every rank sums its part, and then takes the other parts' sums.
+  // Every rank sums its part, and then copies the other ranks' parts of the sum.
   void SumTogether(float* data, int64_t count) {
     const ShardRange mine = RangeOf(shard_, count, kAlignment);
     BATON_CHECK(meetings_ == 0 || mine.size() <= sums_.capacity(), "no later sum of a pass is longer than its first");
@@ -128,7 +133,8 @@ class EventCommunicator final : public DeviceCommunicator {
     }
   }
 
-  // A kernel reads only what its device reaches; copies go everywhere.
+  // Sums elements [begin, begin + count) of all offers. A kernel can read only memory that its
+  // device reaches, so other operands are copied first.
   void Sum(const std::vector<Offer>& offers, int64_t begin, int64_t count, float* out) {
     cuda::RankParts parts{.ranks = shard_.ranks};
     float* copy = copies_.data();
@@ -144,7 +150,8 @@ class EventCommunicator final : public DeviceCommunicator {
     Check(cuda::LaunchRankSum(parts, count, out, stream_), "a sum over ranks");
   }
 
-  // What all ranks offer; what is enqueued next waits for it. Null: this rank or another gave up.
+  // Exchanges offers with the other ranks. Work that is enqueued afterwards waits for their offers.
+  // Returns null if this rank or another rank gave up.
   const std::vector<Offer>* Meet(const float* data, int64_t stride) {
     std::vector<Offer>& offers = group_->offers[meetings_++ % 2];
     Offer& mine = offers[static_cast<size_t>(shard_.rank)];
@@ -167,13 +174,17 @@ class EventCommunicator final : public DeviceCommunicator {
   const int device_;
   const Shard shard_;
   const std::vector<bool> reads_;
-  const int64_t apart_;  // ranks whose memory it does not read
+  // Number of ranks whose memory this device cannot read directly.
+  const int64_t apart_;
   cudaStream_t stream_ = nullptr;
   int64_t meetings_ = 0;  // of this pass
   absl::Status status_;
-  DeviceBuffer<float> staged_[2];  // [kSumAlone], of meetings in turn
-  DeviceBuffer<float> sums_;       // of the rank's part
-  DeviceBuffer<float> copies_;     // [apart_, what is summed], of one sum
+  // [kSumAlone], for alternate meetings.
+  DeviceBuffer<float> staged_[2];
+  // The sum of this rank's part.
+  DeviceBuffer<float> sums_;
+  // [apart_, count], the copied operands of one sum.
+  DeviceBuffer<float> copies_;
 };
 
 absl::StatusOr<bool> Reaches(int device, int other) {
@@ -184,11 +195,12 @@ absl::StatusOr<bool> Reaches(int device, int other) {
   return reaches != 0;
 }
 
-// Lets the current device read the other's memory.
+// Lets the current device read the memory of device `other`.
 absl::Status Reach(int other) {
   const cudaError_t enabled = cudaDeviceEnablePeerAccess(other, 0);
   if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
-    cudaGetLastError();  // forgotten, or the next launch would report it
+    // Otherwise the next launch would report this error.
+    cudaGetLastError();
     return absl::OkStatus();
   }
   return CudaStatus(enabled, absl::StrCat("reaching the memory of device ", other));

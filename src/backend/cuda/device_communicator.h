@@ -1,11 +1,12 @@
-// A tensor-parallel group of CUDA devices in one process, which read each other's memory. Nothing waits on the host but
-// for the other ranks' threads to have enqueued as much: devices wait for each other by events.
+// A tensor-parallel group of CUDA devices in one process, which read each other's memory.
 //
-// Where a device cannot reach another's memory (RTX cards), the driver copies what is summed to it, through the host's
-// memory, and the sum is the same, bit for bit.
+// The host waits only until the other ranks' threads have enqueued the same call. Devices wait for
+// each other by events. If a device cannot reach another device's memory (RTX cards), the driver
+// copies the operands of a sum through the host's memory. The sum has the same bits.
 //
-// NCCL, which has such a way, too, is not used: its sums depend on how much is summed at once, which breaks
-// `--same-bits`, and it refuses two ranks on one device, where a group can be tested on one.
+// NCCL is not used, for two reasons. Its sums depend on the number of elements that it sums at
+// once, which breaks `--same-bits`. It also refuses two ranks on one device, so a group could not
+// be tested on one device.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -20,24 +21,26 @@
 
 namespace baton {
 
-// What is passed to its calls lies in its device's memory, rows 16-byte aligned; counts of sums are multiples of 4, and
-// no later sum of a pass is longer than its first.
+// A communicator whose pointers are addresses in its device's memory. Rows are 16-byte aligned. The
+// counts of sums are multiples of 4. In a pass, no sum is longer than the first sum.
 class DeviceCommunicator : public Communicator {
  public:
-  // Before the first call, with the rank's device current: the stream that calls take their place in, which must
-  // outlive them. RESOURCE_EXHAUSTED: device memory.
+  // Sets the stream in which calls are enqueued, before the first call. The stream must outlive all
+  // calls. REQUIRES: the rank's device is current. RESOURCE_EXHAUSTED: out of device memory.
   virtual absl::Status Join(cudaStream_t stream) = 0;
-  // The first error since Recover; ABORTED: of another rank. A rank that has one makes no more calls, and its pass must
-  // Abort.
+  // Returns the first error since Recover. ABORTED: another rank gave up. After an error, the rank
+  // must make no more calls, and its pass must call Abort.
   virtual const absl::Status& status() const = 0;
 };
 
-// One for each of `devices`, the ranks' in order, which may name a device more than once; any of them may go first.
-// UNAVAILABLE: no such device. INVALID_ARGUMENT: more ranks than the kernels take.
+// Returns one communicator for each of `devices`, in order of rank. A device may appear more than
+// once. The communicators may be destroyed in any order. UNAVAILABLE: no such device.
+// INVALID_ARGUMENT: more ranks than the kernels support.
 absl::StatusOr<std::vector<std::unique_ptr<DeviceCommunicator>>> MakeDeviceCommunicators(std::span<const int> devices);
 
-// Which of the devices do not reach each other's memory, for logs and `--check`: "0 and 1", "0 and 1, and others,";
-// empty: all do. UNAVAILABLE: no such device.
+// Describes the devices that do not reach each other's memory, for logs and `--check`. Examples: "0
+// and 1", or "0 and 1, and others,". Empty if all devices reach each other. UNAVAILABLE: no such
+// device.
 absl::StatusOr<std::string> DevicesApart(std::span<const int> devices);
 
 }  // namespace baton

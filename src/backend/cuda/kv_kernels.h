@@ -17,8 +17,8 @@ struct CudaKvKernels {
   decltype(&cuda::LaunchDecodeAttention) decode_attention;
 };
 
-// The row of `format`, which lives as long as the process. INVALID_ARGUMENT: no kernels have that
-// format.
+// Returns the kernels of `format`, which live as long as the process. INVALID_ARGUMENT: no kernels
+// support that format.
 absl::StatusOr<const CudaKvKernels*> FindCudaKvKernels(KvFormat format);
 
 }  // namespace baton

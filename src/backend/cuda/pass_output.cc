@@ -24,7 +24,7 @@ absl::Status PassOutput::Send(float* logits, int64_t stride, cudaStream_t stream
   return CudaStatus(cudaEventRecord(sent_[choice()].get(), stream), "sampling");
 }
 
-// Neighbouring rows that are not sampled go by one copy.
+// Copies neighbouring rows that are not sampled with one copy.
 absl::Status PassOutput::CopyLogits(const float* logits, int64_t stride, cudaStream_t stream) {
   const int64_t rows = sampling_.rows(choice());
   const size_t row_bytes = static_cast<size_t>(vocab_) * sizeof(float);

@@ -1,4 +1,4 @@
-// What a pass returns to the host: the tokens that the device chose, and the logits of the other
+// The output of a pass on the host: the tokens that the device chose, and the logits of the other
 // rows.
 #pragma once
 
@@ -12,34 +12,38 @@
 
 namespace baton {
 
-// Two passes may be in flight: the number `choice` names the output of each. The later of two
-// passes whose output is tokens alone may be enqueued before the output of the earlier one is
-// fetched.
+// Two passes may be in flight. The number `choice` names the output of each. A pass may be enqueued
+// before the output of the previous pass is fetched, if both return tokens alone. Not thread-safe.
 class PassOutput {
  public:
   // `has_logits` is false for a rank without logits, whose output is empty.
   PassOutput(int64_t vocab, bool has_logits) : vocab_(vocab), has_logits_(has_logits), sampling_(vocab) {}
+  // Creates the events. Called once, before the first Send, with the device current.
   absl::Status Prepare();
 
-  // Null: this rank has no logits. CudaSampling::Plan plans the rows of the next pass.
+  // Returns null if this rank has no logits. CudaSampling::Plan plans the rows of the next pass.
   CudaSampling* sampling() { return has_logits_ ? &sampling_ : nullptr; }
-  // Reserves memory for `rows` rows and for the planned pass. Tokens that were chosen before are
-  // lost if it grows.
+  // Reserves memory for `rows` rows and for the planned pass. If memory grows, the tokens of
+  // earlier passes are lost.
   absl::Status Reserve(int64_t rows, cudaStream_t stream);
+  // Whether memory for `rows` rows is already reserved.
   bool IsReserved(int64_t rows) const { return rows <= sampling_.rows_reserved(); }
 
-  // Enqueues: chooses tokens from `logits` [rows, stride] on the device, and copies them and the
-  // rows that are not sampled to the host. REQUIRES: the pass is planned, and memory for it is
-  // reserved.
+  // Enqueues the choice of tokens from `logits`, which is [rows, stride] on the device. Also
+  // enqueues the copies of the tokens and of the rows that are not sampled to the host. REQUIRES:
+  // the pass is planned, and memory for it is reserved.
   absl::Status Send(float* logits, int64_t stride, cudaStream_t stream);
 
-  // Of the last Send: its name, and whether it returns tokens alone.
+  // The name of the last Send's output.
   int choice() const { return sampling_.choice(); }
+  // Whether the last Send returns tokens alone.
   bool chose_all() const { return has_logits_ && sampling_.any() && sampling_.all(); }
-  // Whether the device has passed that Send: the last one, or the one before if it chose all. CUDA
-  // calls `not ready` an error; CudaStatus clears it, or the next launch would report it.
+  // Whether the device has completed the Send of that name, either the last Send, or the Send
+  // before it if that one chose all tokens. CUDA reports `not ready` as an error. CudaStatus clears
+  // it, because otherwise the next launch would report it.
   bool IsOver(int choice) const { return CudaStatus(cudaEventQuery(sent_[choice].get()), "event").ok(); }
-  // Waits for that Send. An error is the device's. The view is valid until the next Send or Fetch.
+  // Waits until the device has completed the Send of that name, and returns its output. The view is
+  // valid until the next Send or Fetch. An error means that the device has failed.
   absl::StatusOr<LogitsView> Fetch(int choice);
 
  private:
@@ -49,7 +53,8 @@ class PassOutput {
   const bool has_logits_;
   CudaSampling sampling_;
   PinnedBuffer<float> host_logits_;  // [rows, vocab]
-  CudaEvent sent_[2];                // by choice
+  // Indexed by choice. Recorded behind each Send.
+  CudaEvent sent_[2];
 };
 
 }  // namespace baton

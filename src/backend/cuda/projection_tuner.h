@@ -1,4 +1,4 @@
-// Chooses how a model's projections are computed, before the first step.
+// The choice of kernels for a model's projections, before the first step.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,18 @@ namespace baton {
 
 // Products of one shape: y = x w^T for any of the weights.
 struct Projection {
-  MatrixProduct product;                      // without w, y and rows; x has room for `most_rows`
+  // Without w, y and rows. Its x has room for `most_rows` rows.
+  MatrixProduct product;
   std::vector<const __nv_bfloat16*> weights;  // of all layers
-  int64_t most_rows = 0;                      // of a step
+  int64_t most_rows = 0;                      // largest number of rows in a step
 };
 
-// A CudaMatmul learns a product that it meets for the first time, and the step waits for that. The
-// tuner therefore lets it learn, for every projection, each class of row counts up to the largest
-// step.
+// Makes a CudaMatmul learn all projections of a model before the first step. Otherwise the
+// CudaMatmul would learn each product in the step that needs it first, and the step would wait. The
+// tuner runs each class of row counts up to the largest step.
 class ProjectionTuner {
  public:
-  // Both must outlive the tuner.
+  // The matmul and the stream must outlive the tuner.
   ProjectionTuner(CudaMatmul& matmul, cudaStream_t stream) : matmul_(matmul), stream_(stream) {}
 
   // Takes seconds for a large model, and waits for the stream.

@@ -1,5 +1,5 @@
-// What the host tells the device for a step: lists that are gathered in pinned memory and sent by one copy, since each
-// copy costs the host more than its bytes do.
+// An upload of lists from the host to the device. The lists are gathered in pinned memory and sent
+// with one copy, because each copy costs the host more than its bytes do.
 #pragma once
 
 #include <algorithm>
@@ -16,15 +16,16 @@
 
 namespace baton {
 
-// Lists lie one after another, in the order in which they are added. A list's place on the device is the same in each
-// upload if the lists before it have the same room, unless the memory grows: captured graphs rely on it.
+// The lists of one upload lie one after another, in the order in which they are added. If the lists
+// before a list have the same room in each upload, the list has the same address on the device each
+// time, unless the memory grows. Captured graphs rely on this. Not thread-safe.
 class UploadBuffer {
  public:
-  // Of one list in it, of T.
+  // One list of T in an upload.
   template <typename T>
   class List {
    public:
-    // On the device. Valid until the upload after the next Clear.
+    // The address on the device. Valid until the Send after the next Clear.
     T* data() const { return buffer_ == nullptr ? nullptr : reinterpret_cast<T*>(buffer_->device_.data() + offset_); }
     int64_t size() const { return size_; }
 
@@ -34,15 +35,16 @@ class UploadBuffer {
     int64_t offset_ = 0, size_ = 0;
   };
 
-  // Begins the next upload. The last one that was sent may be on its way, for the copy reads the host's side when the
-  // stream reaches it: there are two. REQUIRES: the stream has passed the one before that.
+  // Begins the next upload. There are two host buffers, so the previous upload may still be on its
+  // way. REQUIRES: the stream has completed the upload before the previous one.
   void Clear() {
     used_ = 0;
     if (std::exchange(sent_, false)) side_ ^= 1;
   }
 
-  // A place for `size` values, which the caller writes before the next call. With a larger `room` what follows lies as
-  // if there were so many; they are not written.
+  // Reserves space for `size` values, and returns it. The caller writes the values before the next
+  // call. If `room` is larger than `size`, the list takes the space of `room` values, so that later
+  // lists keep their addresses. The rest is not written.
   template <typename T>
   absl::StatusOr<std::span<T>> Place(int64_t size, List<T>& list, int64_t room = 0) {
     const int64_t begin = (used_ + kAlignment - 1) / kAlignment * kAlignment;
@@ -55,6 +57,7 @@ class UploadBuffer {
     return std::span(reinterpret_cast<T*>(hosts_[side_].data() + begin), static_cast<size_t>(size));
   }
 
+  // Adds a copy of `values`. `room` is as for Place.
   template <typename T>
   absl::Status Add(std::span<const T> values, List<T>& list, int64_t room = 0) {
     ASSIGN_OR_RETURN(const std::span<T> place, Place(static_cast<int64_t>(values.size()), list, room));
@@ -74,7 +77,7 @@ class UploadBuffer {
 
  private:
   static constexpr int64_t kAlignment = 256;       // of each list, in bytes
-  static constexpr int64_t kLeastBytes = 1 << 20;  // so that it hardly ever grows
+  static constexpr int64_t kLeastBytes = 1 << 20;  // large, so that it hardly ever grows
 
   absl::Status ReserveHost(int64_t bytes) {
     PinnedBuffer<std::byte>& host = hosts_[side_];
@@ -87,8 +90,9 @@ class UploadBuffer {
   }
 
   PinnedBuffer<std::byte> hosts_[2];
-  int side_ = 0;       // of them, the present upload's
-  bool sent_ = false;  // the present upload
+  // The index in hosts_ of the present upload.
+  int side_ = 0;
+  bool sent_ = false;  // whether the present upload is sent
   DeviceBuffer<std::byte> device_;
   int64_t used_ = 0;  // bytes
 };

@@ -12,8 +12,8 @@
 
 namespace baton {
 
+// The speed and the size of a device. Rates are per second.
 struct DeviceShape {
-  // The speed and the size of a device. Rates are per second.
   std::string name{};
   // bf16 matrix products, from the vendor's data sheet or measured.
   double peak_flops = 0;
@@ -35,8 +35,8 @@ struct DeviceShape {
 struct StepWork {
   // A multiply-add counts as 2.
   double flops = 0;
-  // Bytes that the step at least reads from and writes to memory. Weights count once. KV counts as
-  // often as a slice attends to it.
+  // Bytes that the step at least reads from and writes to memory. Weights count once. KV counts
+  // once for each slice that attends to it.
   double bytes = 0;
 };
 
@@ -50,9 +50,9 @@ int64_t BlocksBeside(const ModelConfig& model, const DeviceShape& device);
 // Time to copy `blocks` KV blocks to the host's memory or from it.
 absl::Duration CopyTime(const ModelConfig& model, const DeviceShape& device, int64_t blocks);
 
-// The work of the batch as the forward pass does it. The last layer computes only K and V for most
-// tokens. The rest of the last layer and the LM head run only for tokens whose logits are wanted
-// (design idea 1).
+// The work of the batch as the forward pass does it. In the last layer, only tokens whose logits
+// are wanted go on after their K and V are stored. The LM head runs only for these tokens (design
+// idea 1).
 StepWork WorkOf(const ModelConfig& model, const Batch& batch);
 // max(flops / (peak * efficiency), bytes / memory rate) + overhead.
 absl::Duration StepTime(const DeviceShape& device, const StepWork& work);
