@@ -16,19 +16,22 @@
 namespace baton {
 namespace {
 
-// What NVIDIA recommends for Hopper.
+// The size that NVIDIA recommends for Hopper.
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 constexpr int kMostSuggested = 8;
 constexpr int64_t kFewestRowsPlanned = 8;
 constexpr int kRunsTimed = 3;
 constexpr size_t kTimedAgain = 8;
 constexpr int kRoundsAgain = 4;
-constexpr int64_t kMostRowsTimed = 512;  // beyond, a forward pass reaches 90 % of a large product's rate untimed
-// The rows that a weight's own algorithm is suggested for and, for same bits, compared on. So many that it is of the
-// family that prefill uses, which sums in one order for all tiles.
+// With more rows, a forward pass reaches 90 % of a large product's rate without a measurement.
+constexpr int64_t kMostRowsTimed = 512;
+// The number of rows for which a weight's own algorithm is suggested. With `same_bits`, algorithms
+// are compared on so many rows. The number is large enough for the family of algorithms that
+// prefill uses, which sums in one order for all tiles.
 constexpr int64_t kRowsOfOneAlgorithm = 256;
 
-// What describes one product to cuBLASLt, whose matrices are column-major: it computes y^T = w x^T.
+// The description of one product for cuBLASLt, whose matrices are column-major. It therefore
+// computes y^T = w x^T.
 class Description {
  public:
   Description(const CublasLt& lt, int64_t rows, int64_t n, int64_t k, int64_t y_stride, bool fp32_output) : lt_(lt) {
@@ -52,10 +55,10 @@ class Description {
   const CublasLt& lt_;
 };
 
-// Times one product in several ways.
+// Measures the time of one product computed in several ways.
 class Trial {
  public:
-  // `product` gets a y of its own and, at each run, another w.
+  // Each run computes `product` with another of `weights` and with a y of the Trial.
   Trial(const MatrixProduct& product, std::span<const __nv_bfloat16* const> weights, cudaStream_t stream)
       : product_(product), weights_(weights), stream_(stream) {}
   ~Trial() {
@@ -75,11 +78,13 @@ class Trial {
   }
   template <typename Run>
   absl::Status Once(Run run) {
-    product_.w = weights_[runs_++ % weights_.size()];  // not one that is in the cache
+    // The next weight, so that it is not in the cache.
+    product_.w = weights_[runs_++ % weights_.size()];
     return run(std::as_const(product_));
   }
-  // Milliseconds of a run among `runs` in a row, as projections run in a step. Of several the first is not timed: it is
-  // on the device while the host enqueues the others.
+  // Returns the milliseconds of one run among `runs` consecutive runs, as projections run in a
+  // step. If there are several, an additional first run is not timed. It occupies the device while
+  // the host enqueues the others.
   template <typename Run>
   absl::StatusOr<float> Time(Run run, int runs) {
     if (runs > 1) RETURN_IF_ERROR(Once(run));
@@ -101,10 +106,11 @@ class Trial {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
-// The fewest rows that are planned for as `planned` are.
+// Returns the smallest number of rows that shares its learnt algorithm with `planned` rows.
 int64_t FewestPlannedAs(int64_t planned) { return planned == kFewestRowsPlanned ? 1 : planned / 2 + 1; }
 
-// Variants of an algorithm are suggested, too: twice it would be timed twice, and take two places among the fastest.
+// Removes duplicates. cuBLASLt may suggest an algorithm that is also a variant. A duplicate would
+// be timed twice and would take two places among the fastest.
 void ForgetRepeated(std::vector<cublasLtMatmulAlgo_t>& algorithms) {
   std::vector<cublasLtMatmulAlgo_t> different;
   for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
@@ -118,8 +124,8 @@ std::string Words(int64_t rows, int64_t n, int64_t k) {
   return absl::StrCat("[", rows, ", ", k, "] by [", n, ", ", k, "] transposed");
 }
 
-// Random numbers in [-2, -1] and [1, 2], whose sums depend on their order: `one` has the bits of 1, `drawn` those of
-// sign and mantissa.
+// Returns random numbers in [-2, -1] and [1, 2], whose sums depend on their order. `one` has the
+// bits of 1, and `drawn` marks the bits of sign and mantissa.
 template <typename Bits>
 std::vector<Bits> RandomBits(int64_t count, Bits one, Bits drawn) {
   std::mt19937 random(1);
@@ -128,14 +134,14 @@ std::vector<Bits> RandomBits(int64_t count, Bits one, Bits drawn) {
   return bits;
 }
 
-// Compares ways to compute a product by the bits of every row, whatever its place and however many there are: the same
-// few random rows come again and again, in x, and in y where the product is added to it: some kernels begin their sums
-// with y, others end them so.
+// Compares ways to compute a product by the bits of every row, for any index of the row and any
+// number of rows. x repeats a few random rows. If the product is added to y, y repeats random rows,
+// too, because some kernels begin their sums with y and others end them with it.
 class BitComparison {
  public:
   BitComparison(const MatrixProduct& product, cudaStream_t stream) : product_(product), stream_(stream) {}
 
-  // For up to so many rows.
+  // Prepares comparisons of up to `most_rows` rows.
   absl::Status Start(int64_t most_rows) {
     RETURN_IF_ERROR(x_.Reserve(RoundUp(most_rows) * product_.k, kWhat));
     RETURN_IF_ERROR(y_.Reserve(RoundUp(most_rows) * RowBytes(), kWhat));
@@ -143,9 +149,11 @@ class BitComparison {
                                    : std::vector<uint32_t>();
     const std::vector<uint16_t> x = RandomBits<uint16_t>(kDifferentRows * product_.k, 0x3f80, 0x807f);
     RETURN_IF_ERROR(Repeat(x.data(), kDifferentRows * product_.k * 2, RoundUp(most_rows) / kDifferentRows, x_.data()));
-    return CudaStatus(cudaStreamSynchronize(stream_), kWhat);  // x goes
+    // Waits, because x goes out of scope.
+    return CudaStatus(cudaStreamSynchronize(stream_), kWhat);
   }
-  // Whether `run` makes the same of equal rows, and as the one before that did. False: it cannot.
+  // Whether `run` gives equal rows equal bits, and the same bits as the first run that did so.
+  // False also if `run` fails.
   template <typename Run>
   absl::StatusOr<bool> Holds(Run run, int64_t rows) {
     MatrixProduct part = product_;
@@ -192,13 +200,14 @@ class BitComparison {
   const cudaStream_t stream_;
   DeviceBuffer<__nv_bfloat16> x_;
   DeviceBuffer<std::byte> y_;
-  std::vector<uint32_t> before_;     // what y has, of the different rows; empty: it does not count
-  std::vector<std::byte> expected_;  // of the different rows
+  // The initial y of the different rows. Empty if y does not count.
+  std::vector<uint32_t> before_;
+  std::vector<std::byte> expected_;  // results of the different rows
 };
 
 }  // namespace
 
-// The fewest are planned for as the narrowest tile.
+// The smallest number is that of the narrowest tile.
 int64_t CudaMatmul::RowsPlannedFor(int64_t rows) {
   return std::max<int64_t>(kFewestRowsPlanned, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows))));
 }
@@ -237,7 +246,8 @@ CudaMatmul::~CudaMatmul() {
 
 absl::StatusOr<std::vector<CudaMatmul::Algorithm>> CudaMatmul::Suggest(const Shape& shape) const {
   Description description(lt_, shape.rows, shape.n, shape.k, shape.y_stride, shape.fp32_output);
-  if (shape.bias) description.AddBias(workspace_.data());  // any aligned pointer: only that there is one counts
+  // Any aligned pointer. Only its presence counts.
+  if (shape.bias) description.AddBias(workspace_.data());
   cublasLtMatmulPreferenceOpaque_t preference;
   lt_.MatmulPreferenceInit_internal(&preference, sizeof preference);
   lt_.MatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspaceBytes,
@@ -279,8 +289,8 @@ absl::StatusOr<std::vector<CudaMatmul::Algorithm>> CudaMatmul::Able(const std::v
                                                                     const Shape& shape) const {
   const int64_t fewest = FewestPlannedAs(shape.rows);
   std::vector<int64_t> rows = {shape.rows};
-  for (int64_t more = 1; fewest - 1 + more <= shape.rows; more *= 2)
-    rows.push_back(fewest - 1 + more);  // aligned to any
+  // Row counts of every alignment.
+  for (int64_t more = 1; fewest - 1 + more <= shape.rows; more *= 2) rows.push_back(fewest - 1 + more);
   std::vector<Algorithm> able;
   for (const Algorithm& algorithm : algorithms) {
     const bool all =
@@ -335,8 +345,8 @@ absl::Status CudaMatmul::Learn(MatrixProduct product, std::span<const __nv_bfloa
   return absl::OkStatus();
 }
 
-// Once each, then the best again: the least time counts, for whatever else runs can only add to it. Candidates that
-// cannot are left out.
+// Times each candidate once, and then the best candidates again. The least time counts, because
+// other work can only add to it. Candidates that cannot run are left out.
 absl::StatusOr<std::vector<CudaMatmul::Timed>> CudaMatmul::FastestFirst(const MatrixProduct& product,
                                                                         std::span<const __nv_bfloat16* const> weights,
                                                                         const std::vector<Algorithm>& candidates,
@@ -349,7 +359,8 @@ absl::StatusOr<std::vector<CudaMatmul::Timed>> CudaMatmul::FastestFirst(const Ma
   const auto faster = [](const Timed& a, const Timed& b) { return a.ms < b.ms; };
   std::vector<Timed> timed;
   for (const Algorithm& algorithm : candidates) {
-    if (!trial.Once(with(algorithm)).ok()) continue;  // it cannot, or has been loaded now
+    // A first run loads the algorithm. Candidates that cannot run are skipped.
+    if (!trial.Once(with(algorithm)).ok()) continue;
     ASSIGN_OR_RETURN(const float ms, trial.Time(with(algorithm), 1));
     timed.push_back({ms, algorithm});
   }
@@ -368,8 +379,9 @@ absl::StatusOr<std::vector<CudaMatmul::Timed>> CudaMatmul::FastestFirst(const Ma
   return timed;
 }
 
-// The most rows, of those that decode steps have, for which kernels/gemv.h is as fast; 0: none. What takes `ms_to_beat`
-// takes it for all of them.
+// Returns the largest number of rows of a decode step for which kernels/gemv.h takes at most
+// `ms_to_beat`. 0 if there is none. The algorithm to beat takes `ms_to_beat` for every such number
+// of rows.
 absl::StatusOr<int64_t> CudaMatmul::RowsForGemv(const MatrixProduct& product,
                                                 std::span<const __nv_bfloat16* const> weights, float ms_to_beat,
                                                 cudaStream_t stream) const {
@@ -381,7 +393,8 @@ absl::StatusOr<int64_t> CudaMatmul::RowsForGemv(const MatrixProduct& product,
   for (; part.rows >= 1; part.rows /= 2) {
     Trial trial(part, weights, stream);
     RETURN_IF_ERROR(trial.Start());
-    if (!trial.Once(gemv).ok()) continue;  // so many do not fit
+    // So many rows do not fit.
+    if (!trial.Once(gemv).ok()) continue;
     for (int round = 0; round <= kRoundsAgain; ++round) {
       ASSIGN_OR_RETURN(const float ms, trial.Time(gemv, kRunsTimed));
       if (ms > ms_to_beat) continue;
@@ -399,8 +412,9 @@ bool CudaMatmul::PrefersGemv(const MatrixProduct& product) const {
   return known != choices_.end() && product.rows <= known->second.gemv_rows;
 }
 
-// The same kernel with every other tile that it has, also without clusters: what changes is how rows and columns are
-// shared out, and seldom the order of a sum.
+// Returns the same kernel with each of its tiles. Each tile comes twice: with the cluster shape of
+// `algorithm`, and without clusters. A tile decides the split of rows and columns, and seldom the
+// order of a sum.
 std::vector<CudaMatmul::Algorithm> CudaMatmul::VariantsOf(const Algorithm& algorithm) const {
   uint32_t tiles[CUBLASLT_MATMUL_TILE_END];
   size_t bytes = 0;
@@ -420,9 +434,10 @@ std::vector<CudaMatmul::Algorithm> CudaMatmul::VariantsOf(const Algorithm& algor
   return variants;
 }
 
-// The first candidate that gives each row the bits that the weight's own algorithm does, for all numbers of rows that
-// are planned for alike; the own one is the first of `own` that gives equal rows the same bits. None: no candidate
-// does.
+// Returns the first candidate that gives each row the bits that the weight's own algorithm gives
+// it. A candidate is tried with five of the numbers of rows that share the shape's algorithm. The
+// own algorithm is the first of `own` that gives equal rows equal bits. Returns nullopt if no
+// candidate qualifies.
 absl::StatusOr<std::optional<CudaMatmul::Algorithm>> CudaMatmul::FirstWithOwnBits(
     const std::vector<Algorithm>& own, const MatrixProduct& product, const std::vector<Algorithm>& candidates,
     cudaStream_t stream) const {
@@ -466,7 +481,8 @@ std::string CudaMatmul::Describe(const MatrixProduct& product) const {
                                         {"stages", CUBLASLT_ALGO_CONFIG_STAGES_ID},
                                         {"inner", CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID},
                                         {"cluster", CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID}}) {
-    uint32_t value = 0;  // some have 16 bits
+    // Initialised, because some attributes have 16 bits.
+    uint32_t value = 0;
     size_t bytes = 0;
     lt_.MatmulAlgoConfigGetAttribute(&algorithm, attribute, &value, sizeof value, &bytes);
     absl::StrAppend(&text, text.empty() ? "" : " ", name, " ", value);

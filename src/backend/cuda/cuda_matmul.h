@@ -1,4 +1,5 @@
-// Projections by cuBLASLt, bf16 with fp32 accumulation, and the choice between it and kernels/gemv.h for few rows.
+// Matrix products of projections, bf16 with fp32 accumulation. They run in cuBLASLt or, for few
+// rows, in kernels/gemv.h.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -18,49 +19,66 @@
 
 namespace baton {
 
-// y = x w^T + bias, or y += x w^T. Device pointers, 16-byte aligned; k is a multiple of 8.
+// The arguments of y = x w^T + bias, or of y += x w^T. The pointers are device pointers, 16-byte
+// aligned. k is a multiple of 8.
 struct MatrixProduct {
   const __nv_bfloat16* x = nullptr;     // [rows, k]
   const __nv_bfloat16* w = nullptr;     // [n, k]
   const __nv_bfloat16* bias = nullptr;  // [n], or null
   void* y = nullptr;                    // [rows, n], bf16 or fp32
   int64_t rows = 0, n = 0, k = 0;
-  int64_t y_stride = 0;  // elements from row to row of y; 0: n
+  // Elements from row to row of y. 0 stands for n.
+  int64_t y_stride = 0;
   bool fp32_output = false;
-  bool add = false;  // to what y holds
+  // Whether the product is added to y.
+  bool add = false;
 
   int64_t YStride() const { return y_stride > 0 ? y_stride : n; }
 };
 
-// By kernels/gemv.h; with `swiglu` as its form of that name.
+// Computes the product with kernels/gemv.h. With `swiglu`, it uses the fused SwiGLU form of that
+// kernel.
 cudaError_t RunGemv(const MatrixProduct& product, bool swiglu, cudaStream_t stream);
 
-// Keeps an algorithm for each shape of product: of those that cuBLASLt suggests, and other tiles of the one that it
-// suggests for many rows, the fastest, as measured when the shape is first seen; with many rows its first suggestion.
-// Against that kernels/gemv.h is measured for as few rows as it takes.
+// Computes products with the algorithm that it has learnt for their shape.
 //
-// With `same_bits`, a row's sums do not depend on how many rows there are: each shape of weight has one algorithm that
-// sums over k in one order, and others, suggested for other numbers of rows, are taken in its place only after they
-// gave the same bits on so many random rows.
+// - Learn measures candidates when a shape is first seen, and keeps the fastest. The candidates are
+//   the algorithms that cuBLASLt suggests, and other tiles of the algorithm that it suggests for
+//   many rows.
+// - For many rows, the first suggestion of cuBLASLt is used without a measurement.
+// - For few rows, kernels/gemv.h is measured against the fastest candidate.
+// - With `same_bits`, a row's sums do not depend on the number of rows. Each shape of weight has an
+//   own algorithm, which sums over k in one order. A candidate for another number of rows replaces
+//   it only if it gives the same bits on that many random rows.
+//
+// Not thread-safe.
 class CudaMatmul {
  public:
+  // Loads cuBLASLt and allocates its workspace. UNAVAILABLE: as for LoadCublasLt.
+  // RESOURCE_EXHAUSTED: out of device memory.
   static absl::StatusOr<std::unique_ptr<CudaMatmul>> Create(bool same_bits);
   ~CudaMatmul();
 
-  // Up to how many rows products are learnt together with those of `rows`.
+  // Returns the largest number of rows that shares its learnt algorithm with `rows`.
   static int64_t RowsPlannedFor(int64_t rows);
-  // Of cuBLASLt: sums may be ordered otherwise in another version.
+  // The version of cuBLASLt. Another version may order sums otherwise.
   size_t version() const { return lt_.GetVersion(); }
-  // Chooses the algorithm for products like this one, whose w is any of `weights` (as many as do not fit into the
-  // device's cache, if the model has them). x has as many rows as are planned for alike (RowsPlannedFor). Takes some
-  // hundred milliseconds, with `same_bits` memory for x and y once more, and waits for the stream. y is not used.
+  // Chooses the algorithm for products like this one. The product's w is any of `weights`. They
+  // should be more than fit into the device's cache, if the model has so many. x has
+  // RowsPlannedFor(rows) rows, and y is not used.
+  //
+  // Takes some hundred milliseconds, and waits for the stream. With `same_bits`, it takes as much
+  // memory as x and y again.
   absl::Status Learn(MatrixProduct product, std::span<const __nv_bfloat16* const> weights, cudaStream_t stream);
-  // Learns first what it has not learnt, from this w alone: not to be captured then.
+  // Enqueues the product. Learns its shape first, from this w alone, if it is not learnt. Such a
+  // call cannot be captured.
   absl::Status Run(const MatrixProduct& product, cudaStream_t stream);
-  // What was chosen for products like this one, in numbers of cublasLtMatmulAlgoConfigAttributes_t. REQUIRES: learnt.
+  // Returns the learnt algorithm for products like this one as text, with the values of
+  // cublasLtMatmulAlgoConfigAttributes_t. REQUIRES: the shape is learnt.
   std::string Describe(const MatrixProduct& product) const;
-  // Whether Run takes kernels/gemv.h, as measured. Its fused form is faster then, too: it saves a launch. Never with
-  // `same_bits`, nor for what was not learnt.
+  // Whether Run uses kernels/gemv.h, because it was measured to be faster. The fused form of gemv
+  // is then faster, too, because it saves a launch. False with `same_bits` and for shapes that are
+  // not learnt.
   bool PrefersGemv(const MatrixProduct& product) const;
 
  private:
@@ -71,11 +89,14 @@ class CudaMatmul {
     auto operator<=>(const Shape&) const = default;
   };
 
-  // How products of one shape are computed.
+  // The learnt way to compute products of one shape.
   struct Choice {
     Algorithm algorithm;
-    int64_t gemv_rows = 0;  // up to so many rows kernels/gemv.h is faster
-    bool in_parts = false;  // so many rows have their bits only as products of fewer
+    // Up to this number of rows, kernels/gemv.h is used.
+    int64_t gemv_rows = 0;
+    // Whether the product is split into products of fewer rows, because no algorithm gives this
+    // many rows the right bits.
+    bool in_parts = false;
   };
   struct Timed {
     float ms;
@@ -84,9 +105,10 @@ class CudaMatmul {
 
   CudaMatmul(bool same_bits, const CublasLt& lt) : same_bits_(same_bits), lt_(lt) {}
   Shape ShapeOf(const MatrixProduct& product) const;
-  // The fastest first, by cuBLASLt's estimate.
+  // Returns cuBLASLt's suggestions, the fastest first by its estimate.
   absl::StatusOr<std::vector<Algorithm>> Suggest(const Shape& shape) const;
-  // Those that can do every number of rows that is planned for as the shape's; an error if none can.
+  // Returns those algorithms that support every number of rows that shares the shape's algorithm.
+  // An error if there is none.
   absl::StatusOr<std::vector<Algorithm>> Able(const std::vector<Algorithm>& algorithms, const Shape& shape) const;
   bool IsAble(const Algorithm& algorithm, const Shape& shape, int64_t rows) const;
   std::vector<Algorithm> VariantsOf(const Algorithm& algorithm) const;

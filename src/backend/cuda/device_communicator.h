@@ -29,7 +29,7 @@ class DeviceCommunicator : public Communicator {
   // calls. REQUIRES: the rank's device is current. RESOURCE_EXHAUSTED: out of device memory.
   virtual absl::Status Join(cudaStream_t stream) = 0;
   // Returns the first error since Recover. ABORTED: another rank gave up. After an error, the rank
-  // must make no more calls, and its pass must call Abort.
+  // must not make further calls, and its pass must call Abort.
   virtual const absl::Status& status() const = 0;
 };
 
