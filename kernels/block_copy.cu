@@ -3,7 +3,7 @@
 namespace baton::cuda {
 namespace {
 
-// A CTA copies one piece; every thread has kUnroll loads under way.
+// A CTA copies one piece. Every thread has kUnroll loads in flight.
 constexpr int kThreads = 256;
 constexpr int kUnroll = 8;
 static_assert(kCopyPieceBytes == kThreads * kUnroll * sizeof(uint4));
@@ -22,7 +22,7 @@ __device__ void CopyWords(const uint4* __restrict__ from, int count, uint4* __re
   }
 }
 
-// The last run that begins at or before `piece`.
+// Returns the last run that begins at or before `piece`.
 __device__ CopyRun FindRun(const CopyRun* runs, int count, int64_t piece) {
   int low = 0, high = count;
   while (high - low > 1) {
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads)
 
 cudaError_t LaunchCopyRuns(const void* from, const CopyRun* runs, int32_t count, int64_t pieces, void* to,
                            cudaStream_t stream) {
-  constexpr int64_t kMostPieces = (int64_t{1} << 31) - 1;  // of a grid
+  constexpr int64_t kMostPieces = (int64_t{1} << 31) - 1;  // limit of a grid
   if (count < 0 || pieces < count || pieces > kMostPieces) return cudaErrorInvalidValue;
   if (count == 0) return cudaSuccess;
   CopyRunsKernel<<<static_cast<unsigned>(pieces), kThreads, 0, stream>>>(static_cast<const char*>(from), runs, count,

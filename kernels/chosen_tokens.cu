@@ -5,7 +5,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// In its row's list each id is once, so one thread at most finds it.
+// Counts the token `id` in a row's list. An id appears at most once in the list, so at most one
+// thread finds it.
 __device__ void CountChosen(SamplingRow& params, SeenToken* seen, int32_t id) {
   bool found = false;
   for (int i = threadIdx.x; i < params.seen_count; i += kThreads) {

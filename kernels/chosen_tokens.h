@@ -1,5 +1,5 @@
-// Puts the tokens that one decode step chose where the next one reads them, so that it can be enqueued before the host
-// knows them.
+// The hand-over of chosen tokens from one decode step to the next on the device. The next step can
+// then be enqueued before the host has read the tokens.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,14 +10,17 @@
 
 namespace baton::cuda {
 
-// Device pointers.
+// The pointers are device pointers.
 struct ChosenTokensArgs {
-  const int32_t* chosen = nullptr;   // of the step before: SamplingArgs::ids
-  const int32_t* follows = nullptr;  // [rows] which of them is the row's token; negative: none, the row stays as it is
+  // The tokens that the previous step chose: SamplingArgs::ids.
+  const int32_t* chosen = nullptr;
+  // [rows], the index in `chosen` of the row's token. A row with a negative index stays as it is.
+  const int32_t* follows = nullptr;
   int32_t rows = 0;
-  int32_t* tokens = nullptr;  // [rows] result: 0 where none could be chosen
-  // [rows] and their lists, or null: of rows with penalties, the token is one more that was chosen. Each such row has
-  // room for one token after its last.
+  // [rows], the result. 0 if no token could be chosen.
+  int32_t* tokens = nullptr;
+  // [rows] and their lists, or null. For a row with penalties, the token is added to its list or
+  // counted there. Each such list has room for one more token at its end.
   SamplingRow* params = nullptr;
   SeenToken* seen = nullptr;
 };

@@ -8,15 +8,18 @@
 namespace baton::cuda {
 namespace {
 
-// A block takes tiles of 16 rows of w, one after another. Its warps share a tile's columns, 64 at a time in turn, each
-// through a ring of its own that runs on from tile to tile, so that copies never pause; at a tile's end their sums are
-// added up in the order of the warps. Products are transposed and by tensor cores,
-//   Y^T [16 rows of w, 8 rows of x] = W [16, 16 columns] X^T [16 columns, 8],
-// which leaves the other units idle whatever the number of rows. The columns that a product multiplies may be any 16,
-// the same ones of both sides: each lane takes eight neighbours of each of its rows for two products.
+// The design of the kernel:
 //
-// A block takes more than half of a multiprocessor's shared memory: so blocks are spread evenly even where the launch
-// before has not ended everywhere, and as much as possible is on its way.
+// - A block takes tiles of 16 rows of w, one after another. Its warps share a tile's columns in
+//   chunks of 64, in rotation. Each warp has a ring of stages that continues from tile to tile, so
+//   that copies never pause. At a tile's end, the warps' sums are added in the order of the warps.
+// - Tensor cores compute transposed products, Y^T [16 rows of w, 8 rows of x] = W [16, 16 columns]
+//   X^T [16 columns, 8]. The other units stay idle for any number of rows.
+// - A product may multiply any 16 columns, if both operands use the same columns. Each lane
+//   therefore takes eight adjacent elements of each of its rows, which serve two products.
+// - A block takes more than half of a multiprocessor's shared memory. Blocks are then spread
+//   evenly, even if the previous launch has not ended everywhere, and as many copies as possible
+//   are in flight.
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
 constexpr int kTileRows = 16;
@@ -30,18 +33,21 @@ static_assert(kThreads >= kTileSums);
 struct GemvParams {
   GemvArgs args;
   int tiles;
-  int chunks;  // of a row of w, the last one filled up with zeros
-  // Row r of tile t is row t * tile_step + r of w, for r >= 8 t * tile_step + second_half + r - 8.
+  // Chunks of a row of w. The last chunk is filled up with zeros.
+  int chunks;
+  // Row r < 8 of tile t is row t * tile_step + r of w. Row r >= 8 is row t * tile_step +
+  // second_half + r - 8.
   int tile_step;
   int second_half;
 };
 
-// Byte offset of 16 bytes in a stage: of the eight units that lanes read at once, four each of two rows, no two lie in
-// the same banks.
+// Returns the byte offset of a unit of 16 bytes in a stage. Lanes read eight units at once, four
+// units of each of two rows. No two of them are in the same banks.
 __device__ int StageOffset(int row, int unit) { return row * 128 + (unit ^ (row % 2 * 4)) * 16; }
 
-// Units from row to row of x in shared memory, which has `chunks` whole chunks: again no two of eight units, four of
-// each of two rows, lie in the same banks.
+// Returns the units from row to row of x in shared memory, where a row has `chunks` whole chunks.
+// Lanes read eight units at once, four units of each of two rows. No two of them are in the same
+// banks.
 __host__ __device__ constexpr int InputStride(int chunks) { return chunks * kChunkColumns / kUnit + 4; }
 
 __device__ uint64_t EvictFirst() {
@@ -50,14 +56,14 @@ __device__ uint64_t EvictFirst() {
   return policy;
 }
 
-// CopyAsync of what is not read again before the cache has forgotten it.
+// Does what CopyAsync does, with the hint that the data is not read again soon.
 __device__ void CopyOnce(uint32_t to, const void* from, bool read, uint64_t policy) {
   asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(to), "l"(from),
                "r"(read ? 16 : 0), "l"(policy)
                : "memory");
 }
 
-// Copies a warp's chunks into its ring, in the order in which it multiplies them.
+// Copies a warp's chunks into its ring, in the order in which the warp multiplies them.
 class WeightReader {
  public:
   __device__ WeightReader(const GemvParams& params, int warp, int lane)
@@ -65,7 +71,8 @@ class WeightReader {
     if (warp >= p_.chunks) tile_ = p_.tiles;
   }
 
-  // Starts copying the next chunk, if any is left; what lies past w's end becomes zero. Commits one group.
+  // Starts copying the next chunk, if there is one. Elements past the end of w become zeros.
+  // Commits one group.
   __device__ void Fetch(uint32_t stage) {
     if (tile_ < p_.tiles) {
       const int64_t k = p_.args.k;
@@ -95,20 +102,22 @@ class WeightReader {
   const int warp_;
   const int lane_;
   const uint64_t policy_;
-  int chunk_;  // next to fetch, of tile_
+  // The next chunk to fetch, of tile_.
+  int chunk_;
   int tile_ = blockIdx.x;
 };
 
-// x, with zeros past its end.
+// Loads x into shared memory, with zeros past its end.
 __device__ void LoadInput(const GemvArgs& args, int stride, uint4* x) {
-  constexpr int kTogether = 4;  // loads on their way
+  constexpr int kTogether = 4;  // loads in flight
   const int rows = args.rows, filled = args.k / kUnit;
   for (int row = threadIdx.x / 32; row < rows; row += kWarps) {
 #pragma unroll 1
     for (int unit = filled + threadIdx.x % 32; unit < stride; unit += 32) x[row * stride + unit] = {};
   }
   const auto* from = reinterpret_cast<const uint4*>(args.x);
-  int to = threadIdx.x, unit = threadIdx.x;  // in x, and in the row
+  // The indexes in x and in the row.
+  int to = threadIdx.x, unit = threadIdx.x;
 #pragma unroll 1
   for (int begin = threadIdx.x; begin < rows * filled; begin += kTogether * kThreads) {
     uint4 loaded[kTogether];
@@ -126,7 +135,7 @@ __device__ void LoadInput(const GemvArgs& args, int stride, uint4* x) {
   }
 }
 
-// sums += W X^T of a chunk. `x` is its part of row 0.
+// Computes sums += W X^T of one chunk. `x` is the chunk's part of row 0.
 __device__ void Multiply(const uint8_t* stage, const uint4* x, int stride, int rows, int lane, float (&sums)[4]) {
   const int group = lane / 4, place = lane % 4;
 #pragma unroll
@@ -141,12 +150,12 @@ __device__ void Multiply(const uint8_t* stage, const uint4* x, int stride, int r
   }
 }
 
-// What one thread writes of a tile: an element of one row of y.
+// The element of y that one thread writes for each tile.
 class Output {
  public:
-  // Asks for what y holds, long before it is used.
+  // Loads the old y long before it is used.
   __device__ Output(const GemvParams& params, int tile) : args_(params.args) {
-    const int tile_columns = params.tile_step;  // of y
+    const int tile_columns = params.tile_step;  // columns of y
     row_ = static_cast<int>(threadIdx.x) / tile_columns;
     tile_row_ = static_cast<int>(threadIdx.x) % tile_columns;
     w_row_ = tile * tile_columns + tile_row_;
@@ -183,11 +192,12 @@ class Output {
   float before_ = 0;
 };
 
-// Grid: at most tiles. Shared memory: the rings, then x.
+// Grid: at most one block per tile. Shared memory: the rings, then x.
 template <int kStages>
 __global__ void __launch_bounds__(kThreads, 1) GemvKernel(const __grid_constant__ GemvParams p) {
   extern __shared__ __align__(128) uint8_t rings[];
-  __shared__ float sums_of_warps[2][kWarps][kTileSums];  // of this tile and the one before
+  // The sums of this tile and of the previous tile.
+  __shared__ float sums_of_warps[2][kWarps][kTileSums];
   constexpr int kRingBytes = kStages * kStageBytes;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = p.args.rows;
   uint8_t* ring = rings + warp * kRingBytes;
@@ -196,13 +206,13 @@ __global__ void __launch_bounds__(kThreads, 1) GemvKernel(const __grid_constant_
   LetNextStart();
   WeightReader reader(p, warp, lane);
   for (int stage = 0; stage < kStages - 1; ++stage) reader.Fetch(SharedAddress(ring + stage * kStageBytes));
-  WaitForPrevious();  // which did not write weights
+  WaitForPrevious();  // the previous kernel does not write weights
   const int stride = InputStride(p.chunks);
   LoadInput(p.args, stride, x);
   __syncthreads();
 
-  int stage = 0;           // holds the next chunk
-  int free = kStages - 1;  // holds none
+  int stage = 0;           // has the next chunk
+  int free = kStages - 1;  // has no chunk
   int turn = 0;
   for (int tile = blockIdx.x; tile < p.tiles; tile += gridDim.x) {
     const Output output(p, tile);
@@ -216,7 +226,8 @@ __global__ void __launch_bounds__(kThreads, 1) GemvKernel(const __grid_constant_
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }
     auto* own = reinterpret_cast<float2*>(sums_of_warps[turn][warp]);
-    own[lane] = {sums[0], sums[1]};  // row lane / 4 of the tile, rows 2 (lane % 4) + {0, 1} of x
+    // Row lane / 4 of the tile, rows 2 (lane % 4) + {0, 1} of x.
+    own[lane] = {sums[0], sums[1]};
     own[lane + 32] = {sums[2], sums[3]};
     __syncthreads();
     output.Write(sums_of_warps[turn]);
@@ -224,7 +235,8 @@ __global__ void __launch_bounds__(kThreads, 1) GemvKernel(const __grid_constant_
   }
 }
 
-// Of a block, for rings and x. What the kernel declares takes the rest.
+// Returns the shared memory of a block for rings and x. The variables that the kernel declares take
+// the rest.
 cudaError_t SharedBytes(int* bytes) {
   constexpr int kDeclared = 17 << 10;
   static_assert(sizeof(float[2][kWarps][kTileSums]) <= kDeclared);
@@ -238,7 +250,7 @@ cudaError_t Launch(const GemvParams& params, int input_bytes, int shared_bytes, 
   const auto kernel = GemvKernel<kStages>;
   const int bytes = kWarps * kStages * kStageBytes + input_bytes;
   if (bytes > shared_bytes) return cudaErrorInvalidValue;
-  // Always the same limit: other threads set it too.
+  // Always sets the same limit, because other threads set it, too.
   const auto status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
   if (status != cudaSuccess) return status;
   return LaunchEarly(kernel, dim3(blocks), kThreads, bytes, stream, params);

@@ -1,5 +1,5 @@
-// Projections of few rows, as decode steps have them: every weight is read once and there is little else to do, so that
-// the time is that of reading.
+// Projections of few rows, as in decode steps. Every weight is read once, and the time is that of
+// reading the weights.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,8 @@ namespace baton::cuda {
 
 inline constexpr int32_t kMaxGemvRows = 8;
 
-// y = x w^T + bias. Device pointers, 16-byte aligned. A row's bits do not depend on the other rows.
+// The arguments of y = x w^T + bias. The pointers are device pointers, 16-byte aligned. A row's
+// bits do not depend on the other rows.
 struct GemvArgs {
   const Bf16* x = nullptr;     // [rows, k]
   const Bf16* w = nullptr;     // [n, k]
@@ -22,16 +23,19 @@ struct GemvArgs {
   void* y = nullptr;     // [rows, n], bf16 or fp32
   int64_t y_stride = 0;  // elements from row to row of y
   bool fp32_output = false;
-  bool add = false;  // to what y holds, which is fp32
-  // w is [gate; up], and y [rows, n / 2] = silu(gate x) * (up x) in bf16; n / 2 is a multiple of 8.
+  // Whether the product is added to y. REQUIRES: y is fp32.
+  bool add = false;
+  // Whether w is [gate; up], and y [rows, n / 2] = silu(gate x) * (up x) in bf16. n / 2 is a
+  // multiple of 8.
   bool swiglu = false;
 };
 
-// How many rows of x fit into a multiprocessor's memory of the current device, at most kMaxGemvRows: with k of 14,336
-// four on Hopper, one on an A100, none where it has 100 KB.
+// Returns the number of rows of x that fit into a multiprocessor's memory on the current device, at
+// most kMaxGemvRows. With k = 14,336, four rows fit on Hopper, one on an A100, and none on a device
+// with 100 KB.
 int32_t GemvRowsThatFit(int32_t k);
 
-// cudaErrorInvalidValue also where x does not fit.
+// Returns cudaErrorInvalidValue for invalid arguments, and if x does not fit.
 cudaError_t LaunchGemv(const GemvArgs& args, cudaStream_t stream);
 
 }  // namespace baton::cuda

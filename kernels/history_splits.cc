@@ -8,17 +8,18 @@
 namespace baton::cuda {
 namespace {
 
-// Splits are sorted by counting blocks, as this runs every step; those of a history that long are about equal anyway.
+// Lengths, in blocks, that are counted separately. Parts are sorted by counting, because this runs
+// in every step. Longer parts count as equal.
 constexpr int32_t kLengths = 8192 / kBlockTokens;
 
 int32_t LengthOf(int32_t keys) { return std::min((keys - 1) / kBlockTokens, kLengths - 1); }
 
-// How a history is cut: all parts but the last have `step` keys.
+// The cuts of one history. All parts but the last have `step` keys.
 struct Cut {
   int32_t step, splits, last;
 };
 
-// `least`: a power of two, as division takes most of the time.
+// `least` is a power of two, because divisions take most of the time.
 Cut CutOf(int32_t keys, int32_t least) {
   const int shift = std::countr_zero(static_cast<uint32_t>(least));
   const int32_t multiple = (keys - 1) / kMaxSplits >> shift;
@@ -28,12 +29,13 @@ Cut CutOf(int32_t keys, int32_t least) {
   return {step, splits, keys - (splits - 1) * step};
 }
 
-// How many splits there are of each length.
+// The number of parts of each length.
 using Counts = std::array<int32_t, kLengths>;
 
 Counts CountSplits(std::span<const AttentionSlice> slices, int32_t least) {
   Counts counts{};
-  int32_t shortest = 0;  // of `least` keys: in a register, as nearly all are
+  // Parts of `least` keys. Nearly all parts have this length, so they are counted in a register.
+  int32_t shortest = 0;
   for (const AttentionSlice& slice : slices) {
     const Cut cut = CutOf(slice.start + 1, least);
     (cut.step == least ? shortest : counts[LengthOf(cut.step)]) += cut.splits - 1;
@@ -43,10 +45,13 @@ Counts CountSplits(std::span<const AttentionSlice> slices, int32_t least) {
   return counts;
 }
 
-// Of the first CTA, which has the longest unit of every round, in the time that a key takes.
+// Returns the time until the first CTA ends, which has the longest unit of every round. The unit of
+// time is that of one key.
 int64_t KeysUntilDone(const Counts& counts, const DecodeGrid& grid) {
-  constexpr int64_t kUnitKeys = 24;  // what a unit takes besides: H200, splits of 256 keys against those of 1,024
-  int64_t keys = 0, units = 0;       // units: of the splits so far
+  // Fixed cost of a unit. Measured on an H200, with splits of 256 keys against splits of 1,024.
+  constexpr int64_t kUnitKeys = 24;
+  // The units of the lengths so far.
+  int64_t keys = 0, units = 0;
   int64_t rounds = 0;
   for (int32_t length = kLengths - 1; length >= 0; --length) {
     if (counts[length] == 0) continue;
@@ -58,10 +63,11 @@ int64_t KeysUntilDone(const Counts& counts, const DecodeGrid& grid) {
   return keys;
 }
 
-// Longest first.
+// Writes the parts, longest first.
 int32_t PlaceSplits(std::span<const AttentionSlice> slices, int32_t least, const Counts& counts,
                     std::vector<HistorySplit>& splits) {
-  Counts places;  // of the next split of each length
+  // The index of the next part of each length.
+  Counts places;
   int32_t total = 0;
   for (int32_t length = kLengths - 1; length >= 0; --length) {
     places[length] = total;

@@ -1,4 +1,5 @@
-// Where decode attention cuts the histories of a batch: planned on the host, for each step.
+// The plan of where decode attention cuts the histories of a batch. The host makes it for each
+// step.
 #pragma once
 
 #include <cstdint>
@@ -9,30 +10,37 @@
 
 namespace baton::cuda {
 
-// Histories are cut every so many keys, or every multiple of it by which none has more than kMaxSplits parts. The last
-// part has up to half of that more, so that none is shorter than half.
+// The smallest distance between two cuts of a history, in keys. A longer history uses a multiple,
+// so that it has at most kMaxSplits parts. Its last part is longer than half of the distance and at
+// most 1.5 times as long.
 inline constexpr int32_t kMinSplitKeys = 256;
 inline constexpr int32_t kMaxSplits = 32;
 
-// Keys [begin, end) of a slice.
+// A part of a history: keys [begin, end) of a slice.
 struct alignas(32) HistorySplit {
   int32_t slice = -1;  // -1: padding
   int32_t begin = 0;
   int32_t end = 0;
-  int32_t partial = -1;  // where in the workspace its result goes; -1: it is the whole history and needs none
-  int32_t place = 0;     // [0, splits) in its history
+  // Index of its result in the workspace. -1 for a whole history, which needs no workspace.
+  int32_t partial = -1;
+  // Index among the parts of its history, [0, splits).
+  int32_t place = 0;
   int32_t splits = 1;
 };
 
-// What runs at once: each CTA takes every so manieth pair of a split and a KV head.
+// The CTAs that run at once. CTA i takes the pairs of a split and a KV head with the numbers i, i +
+// ctas, ...
 struct DecodeGrid {
   int32_t kv_heads = 1;
   int32_t ctas = 1;
 };
 
-// The splits of slices of one row each, longest first (in blocks); the splits of one slice have partials one after
-// another. How long they are is what lets the CTAs end soonest: short ones share the work evenly, each costs a little
-// besides. Returns how many partials there are. Keeps the vector's memory.
+// Cuts the histories of slices of one row each, and sorts the parts by decreasing number of blocks.
+// The parts of one history have consecutive partials. Returns the number of partials. Keeps the
+// vector's memory.
+//
+// The distance between cuts is the one with which the CTAs are expected to end soonest. Short parts
+// share the work evenly, but each part has a fixed cost.
 int32_t PlanHistorySplits(std::span<const AttentionSlice> slices, const DecodeGrid& grid,
                           std::vector<HistorySplit>& splits);
 

@@ -1,15 +1,19 @@
-// How the small kernels of a decode step follow one another. On Hopper each is launched while the one before it still
-// runs ("programmatic dependent launch"): its blocks start wherever there is room, do what depends on nothing and wait.
+// Overlapping launches of the small kernels of a decode step. On Hopper, a kernel is launched while
+// the previous kernel still runs ("programmatic dependent launch"). Its blocks start wherever there
+// is room, do the work that depends on no other kernel, and then wait.
 //
-// What makes that safe:
-// - A kernel that is launched so calls WaitForPrevious in every thread, before it reads what an earlier kernel wrote
-//   and before it writes what an earlier one may still read. Before that it may read weights, and what was uploaded
-//   before the pass.
-// - The wait ends when all of the kernel before has ended and what it wrote can be seen. As that one waited too, so has
-//   everything before it.
-// - Whatever is launched plainly, as cuBLASLt and the first kernel of a pass are, starts when all before it has ended.
-// - LetNextStart promises nothing of what this kernel has done: it only lets the next one's blocks start, once every
-//   block of this one runs, so that none that waits keeps out one that is waited for.
+// Rules that make this safe:
+//
+// - Every thread of such a kernel calls WaitForPrevious before it reads data that an earlier kernel
+//   wrote. It also does so before it writes data that an earlier kernel may still read. Before that
+//   call, it may read weights and data that was uploaded before the pass.
+// - WaitForPrevious returns when all of the previous kernel has ended and its writes are visible.
+//   The previous kernel waited too, so the same holds for all kernels before it.
+// - A plain launch, such as that of cuBLASLt or of the first kernel of a pass, starts when all
+//   earlier work has ended.
+// - LetNextStart promises nothing about this kernel's results. It lets blocks of the next kernel
+//   start once every block of this kernel runs. A waiting block therefore never occupies the room
+//   of a block that it waits for.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -30,15 +34,16 @@ __device__ inline void WaitForPrevious() {
 #endif
 }
 
-// Of the device that is current.
+// Reads an attribute of the current device.
 inline cudaError_t DeviceAttribute(cudaDeviceAttr attribute, int* value) {
   int device = 0;
   const cudaError_t status = cudaGetDevice(&device);
   return status != cudaSuccess ? status : cudaDeviceGetAttribute(value, attribute, device);
 }
 
-// Launches a kernel that calls WaitForPrevious. On other devices than Hopper it starts when all before it has ended:
-// those later ones run what was compiled for Ampere, which does not wait by itself.
+// Launches a kernel that calls WaitForPrevious. On devices other than Hopper, the kernel starts
+// when all earlier work has ended. Later devices run the code for Ampere, in which WaitForPrevious
+// does nothing.
 template <typename... Parameters, typename... Arguments>
 cudaError_t LaunchEarly(void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared_bytes, cudaStream_t stream,
                         Arguments&&... arguments) {

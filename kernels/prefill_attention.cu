@@ -1,7 +1,8 @@
-// Prefill attention by mma.sync and cp.async, for every device from sm_80; and the choice between both kernels.
+// Prefill attention with mma.sync and cp.async, for every device from sm_80 on, and the choice
+// between both kernels.
 //
-// One CTA takes 64 packed query rows of one KV head, 16 to a warp, through its keys in tiles of 64. The next tile of
-// keys is copied while the current one is multiplied.
+// One CTA has 64 packed query rows of one KV head, 16 per warp. It walks their keys in tiles of 64.
+// The next tile of keys is copied while the current tile is multiplied.
 #include "kernels/attention_rows.cuh"
 #include "kernels/prefill_attention.h"
 
@@ -20,8 +21,8 @@ static_assert(kRows == 64 && kKeys == 64);
 template <int kHeadDim>
 constexpr int kSharedBytes = 5 * kTileBytes<kHeadDim>;  // Q, and twice K and V
 
-// Copies K and V of keys [first, first + kKeys) to swizzled tiles side by side, asynchronously; zeros for keys that the
-// tile's queries do not have, which may not exist or be NaN.
+// Copies K and V of keys [first, first + kKeys) to adjacent swizzled tiles, asynchronously. Keys
+// that the tile's queries do not have become zeros, because they may not exist or may be NaN.
 template <int kHeadDim>
 __device__ void CopyKeys(uint32_t to, const AttentionArgs& args, const PackedQueries& queries, int first) {
   constexpr int kChunks = kHeadDim / 8;
@@ -40,18 +41,21 @@ __device__ void CopyKeys(uint32_t to, const AttentionArgs& args, const PackedQue
   }
 }
 
-// s = Q K^T of a warp's 16 rows.
+// Computes s = Q K^T for a warp's 16 rows.
 template <int kHeadDim>
 __device__ void MultiplyScores(float (&s)[kKeys / 2], uint32_t q, uint32_t k, int warp, int lane) {
 #pragma unroll
   for (float& x : s) x = 0;
 #pragma unroll
   for (int d = 0; d < kHeadDim; d += 16) {
-    uint32_t a[4];  // matrices: rows 0-7 and 8-15 of columns [d, d + 8), the same of [d + 8, d + 16)
+    // Matrices: rows 0-7 and rows 8-15 of columns [d, d + 8), and the same rows of columns [d + 8,
+    // d + 16).
+    uint32_t a[4];
     LoadMatrices(a, q + SwizzledChunk<kRows>(16 * warp + lane % 16, d / 8 + lane / 16));
 #pragma unroll
     for (int key = 0; key < kKeys; key += 16) {
-      uint32_t b[4];  // matrices: columns [d, d + 8) and [d + 8, d + 16) of keys 0-7, the same of keys 8-15
+      // Matrices: columns [d, d + 8) and [d + 8, d + 16) of keys 0-7, and the same of keys 8-15.
+      uint32_t b[4];
       LoadMatrices(b, k + SwizzledChunk<kKeys>(key + lane / 16 * 8 + lane % 8, d / 8 + lane / 8 % 2));
       Mma(s + key / 2, a, b[0], b[1]);
       Mma(s + key / 2 + 4, a, b[2], b[3]);
@@ -59,14 +63,16 @@ __device__ void MultiplyScores(float (&s)[kKeys / 2], uint32_t q, uint32_t k, in
   }
 }
 
-// o += P V of a warp's 16 rows.
+// Computes o += P V for a warp's 16 rows.
 template <int kHeadDim>
 __device__ void MultiplyValues(float (&o)[kHeadDim / 2], const uint32_t (&p)[kKeys / 4], uint32_t v, int lane) {
 #pragma unroll
   for (int key = 0; key < kKeys; key += 16) {
 #pragma unroll
     for (int d = 0; d < kHeadDim; d += 16) {
-      uint32_t b[4];  // matrices: keys 0-7 and 8-15 of columns [d, d + 8), the same of [d + 8, d + 16)
+      // Matrices: keys 0-7 and keys 8-15 of columns [d, d + 8), and the same of columns [d + 8, d +
+      // 16).
+      uint32_t b[4];
       LoadTransposed(b, v + SwizzledChunk<kKeys>(key + lane % 16, d / 8 + lane / 16));
       Mma(o + d / 2, p + key / 4, b[0], b[1]);
       Mma(o + d / 2 + 4, p + key / 4, b[2], b[3]);

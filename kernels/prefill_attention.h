@@ -1,8 +1,9 @@
-// Attention of prompt chunks over paged history: how a batch is cut into tiles, and the kernels that run them.
+// Attention of prompt chunks over a paged history: the plan that cuts a batch into tiles, and the
+// kernels that run the tiles.
 //
-// A row's result depends on its query and on K and V of [0, position] alone, to the bit: tiles of keys begin at fixed
-// positions, masked keys contribute exact zeros, and nothing is summed across tiles of queries. The two kernels differ
-// from each other in the last bits.
+// The bits of a row's result depend only on its query and on K and V of [0, position]. Tiles of
+// keys begin at fixed positions, masked keys contribute exact zeros, and tiles of queries share no
+// sums. The two kernels differ from each other in the last bits.
 #pragma once
 
 #include <cuda.h>
@@ -18,10 +19,11 @@ namespace baton::cuda {
 
 enum class PrefillKernel {
   kMma,    // sm_80 and later
-  kWgmma,  // compute capability 9.0 and no other
+  kWgmma,  // compute capability 9.0 only
 };
 
-// A tile is some queries of one slice with the `group` query heads of each that share a KV head: so many rows at most.
+// Returns the largest number of rows of a tile. A tile has some queries of one slice. Each query
+// contributes one row for each of the `group` query heads that share a KV head.
 constexpr int32_t TileRows(PrefillKernel kernel, int32_t head_dim) {
   if (kernel == PrefillKernel::kMma) return 64;
   return head_dim == 128 ? 128 : 192;
@@ -30,21 +32,23 @@ constexpr int32_t QueriesPerTile(PrefillKernel kernel, int32_t head_dim, int32_t
   return TileRows(kernel, head_dim) / group;
 }
 
-// Cuts slices into tiles: slices of at most `tile_queries` rows. Those with the most keys come first, so that none of
-// them is left for the end.
+// Cuts slices into tiles, which are slices of at most `tile_queries` rows. Tiles with more keys
+// come first, so that no long tile runs last.
 std::vector<AttentionSlice> PlanQueryTiles(std::span<const AttentionSlice> slices, int32_t tile_queries);
 
-// What the copy engine needs to know of a slab. Serves every layer; made once, on the host.
+// The description of a slab for the copy engine. It serves every layer and is made once, on the
+// host.
 struct KvTensorMap {
   CUtensorMap map;
 };
 cudaError_t MakeKvTensorMap(const PagedKv& kv, KvTensorMap* map);
 
-// args.slices: `tiles` tiles, made by PlanQueryTiles for this kernel. `map`: for kWgmma alone.
+// Runs `tiles` tiles, which are args.slices. PlanQueryTiles has made them for this kernel. `map` is
+// needed only for kWgmma.
 cudaError_t LaunchPrefillAttention(const AttentionArgs& args, int32_t tiles, PrefillKernel kernel,
                                    const KvTensorMap* map, cudaStream_t stream);
 
-// LaunchPrefillAttention's parts: each expects arguments that it has checked.
+// The parts of LaunchPrefillAttention. REQUIRES: LaunchPrefillAttention has checked the arguments.
 cudaError_t LaunchPrefillMma(const AttentionArgs& args, int32_t tiles, cudaStream_t stream);
 cudaError_t LaunchPrefillWgmma(const AttentionArgs& args, int32_t tiles, const KvTensorMap& map, cudaStream_t stream);
 

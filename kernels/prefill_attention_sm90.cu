@@ -1,10 +1,12 @@
-// Prefill attention by wgmma and the copy engine, for compute capability 9.0.
+// Prefill attention with wgmma and the copy engine, for compute capability 9.0.
 //
-// One CTA for each SM takes work items (a tile of queries, a KV head) in turn. Its first warpgroup produces: one warp
-// has the copy engine fill rings of K and V tiles, the others copy queries, one warp for each of the consumer
-// warpgroups. A consumer has 64 packed query rows. While its tensor products run, it does the softmax of the scores
-// before them, and consumers take turns in starting products, so that one's softmax runs under another's products
-// (FlashAttention-3, arXiv 2407.08608).
+// One CTA per SM processes work items, each one tile of queries and one KV head. Its first
+// warpgroup produces. One warp makes the copy engine fill rings of K and V tiles. The other warps
+// copy queries, one warp for each consumer warpgroup.
+//
+// A consumer has 64 packed query rows. While its tensor products run, it computes the softmax of
+// the previous scores. Consumers start their products in rotation, so that the softmax of one
+// consumer runs beside the products of another (FlashAttention-3, arXiv 2407.08608).
 #include <cudaTypedefs.h>
 
 #include "kernels/attention_rows.cuh"
@@ -14,7 +16,7 @@
 namespace baton::cuda {
 namespace {
 
-// In code for other devices, which lack its instructions, the kernel is empty.
+// The kernel is empty in code for other devices, which lack its instructions.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 constexpr bool kIsSm90a = true;
 #else
@@ -31,12 +33,13 @@ template <int kHeadDim>
 struct Shape {
   static constexpr int kConsumers = TileRows(PrefillKernel::kWgmma, kHeadDim) / kConsumerRows;
   static constexpr int kThreads = kWarpgroup * (1 + kConsumers);
-  static constexpr int kStages = 256 / kHeadDim;  // of the rings of K and of V: 128 KiB together
-  // Registers of a thread; in all 64 Ki for the CTA.
+  // Tiles in each of the rings of K and of V, which take 128 KiB together.
+  static constexpr int kStages = 256 / kHeadDim;
+  // Registers of a thread. The CTA has 64 Ki registers.
   static constexpr int kProducerRegisters = kConsumers == 2 ? 72 : 32;
   static constexpr int kConsumerRegisters = kConsumers == 2 ? 216 : 160;
 
-  // A tile of K or V lies as [8-key group][64-column half][8 keys][64 columns], swizzled.
+  // The layout of a tile of K or V is [8-key group][64-column half][8 keys][64 columns], swizzled.
   static constexpr int kGroupBytes = 8 * kHeadDim * 2;
   static constexpr int kBlockBytes = kBlockTokens * kHeadDim * 2;
   static constexpr int kTileBytes = kTileBlocks * kBlockBytes;
@@ -48,11 +51,14 @@ template <int kHeadDim>
 struct RingMemory {
   using S = Shape<kHeadDim>;
   alignas(1024) uint8_t tiles[S::kStages][S::kTileBytes];
-  uint64_t full[S::kStages];   // barriers: the tile can be read
-  uint64_t empty[S::kStages];  // all consumers have read it
+  // Barriers: the tile can be read.
+  uint64_t full[S::kStages];
+  // Barriers: all consumers have read the tile.
+  uint64_t empty[S::kStages];
 };
 
-// A ring as one side of it sees it: the slot of its next tile, and the parity of this round through the slots.
+// One side's view of a ring: the slot of its next tile, and the parity of its present round through
+// the slots.
 template <int kHeadDim>
 struct Ring {
   RingMemory<kHeadDim>& memory;
@@ -76,23 +82,24 @@ template <int kHeadDim>
 struct Shared {
   using S = Shape<kHeadDim>;
   RingMemory<kHeadDim> k, v;
-  alignas(1024) uint8_t q[S::kConsumers][S::kQueryBytes];  // [64-column half][64 rows][64 columns], swizzled
-  PackedQueries queries[S::kConsumers];                    // that q belongs to
+  // [64-column half][64 rows][64 columns], swizzled.
+  alignas(1024) uint8_t q[S::kConsumers][S::kQueryBytes];
+  PackedQueries queries[S::kConsumers];                    // the queries in q
   uint64_t q_full[S::kConsumers], q_empty[S::kConsumers];  // barriers, as for the rings
 };
 
-// The CTA's items, in rounds over the grid. Items go from long to short, and rounds run up and down the grid by turns,
-// so that all CTAs get about as much.
+// Returns the CTA's item of a round over the grid. Items are sorted from long to short. Rounds run
+// up and down the grid alternately, so that all CTAs get about the same work.
 __device__ int32_t ItemOfRound(int32_t round) {
   const int32_t place = round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
   return round * gridDim.x + place;
 }
 
-// ---- producers
+// ---- Producers.
 
 constexpr int kNone = -1;
 
-// By the warp itself: copies tokens [0, tokens) of a block, and zeros for the others.
+// Copies tokens [0, tokens) of a block with the warp itself, and writes zeros for the others.
 template <int kHeadDim>
 __device__ void CopyPartOfBlock(uint8_t* to, const Bf16* from, int tokens, int lane) {
   constexpr int kChunks = kHeadDim / 8;
@@ -107,8 +114,8 @@ __device__ void CopyPartOfBlock(uint8_t* to, const Bf16* from, int tokens, int l
   __syncwarp();
 }
 
-// Has the copy engine fill the ring's slot. Lanes [0, kTileBlocks) but for lane `skip` copy the block that begins at
-// their `group`, counted in 8 tokens, as the map counts.
+// Makes the copy engine fill the ring's slot. Lanes [0, kTileBlocks), except lane `skip`, copy one
+// block each. A lane's block begins at its `group`, in units of 8 tokens, as in the map.
 template <int kHeadDim>
 __device__ void CopyTile(const Ring<kHeadDim>& ring, const CUtensorMap* map, int32_t group, int skip, int lane) {
   using S = Shape<kHeadDim>;
@@ -117,11 +124,12 @@ __device__ void CopyTile(const Ring<kHeadDim>& ring, const CUtensorMap* map, int
   if (lane < kTileBlocks && lane != skip) CopyBox(ring.Tile() + lane * S::kBlockBytes, map, group, ring.Full());
 }
 
-// By one warp: fills the rings with all K and V tiles that the CTA's items need.
+// Fills the rings with all K and V tiles that the CTA's items need. Runs in one warp.
 template <int kHeadDim>
 __device__ void ProduceKeys(Shared<kHeadDim>& shared, const AttentionArgs& args, int32_t items, const CUtensorMap* map,
                             int lane) {
-  constexpr int32_t kNowhere = -2;  // a group outside the slab, for blocks that do not exist: gives zeros
+  // A group outside of the slab, which gives zeros, for blocks that do not exist.
+  constexpr int32_t kNowhere = -2;
   constexpr int32_t kGroupElements = 8 * kHeadDim;
   const auto block_groups = static_cast<int32_t>(args.kv.block_stride / kGroupElements);
   const auto layer_groups = static_cast<int32_t>(args.kv.layer_offset / kGroupElements);
@@ -130,7 +138,8 @@ __device__ void ProduceKeys(Shared<kHeadDim>& shared, const AttentionArgs& args,
     const PackedQueries queries = QueriesOf(args, item);
     const int32_t* table = args.block_tables + queries.tile.table;
     const int32_t blocks = (queries.Keys() + kBlockTokens - 1) / kBlockTokens;
-    const int tail = queries.Keys() % kBlockTokens;  // tokens in a last block that is not full
+    // Tokens in the last block, if it is not full.
+    const int tail = queries.Keys() % kBlockTokens;
     for (int32_t first = 0; first < blocks; first += kTileBlocks) {
       const bool exists = lane < kTileBlocks && first + lane < blocks;
       const int32_t block = exists ? table[first + lane] : 0;
@@ -141,7 +150,8 @@ __device__ void ProduceKeys(Shared<kHeadDim>& shared, const AttentionArgs& args,
       if (lane == 0) Arrive(k.Full());
       k.Advance();
 
-      // V past the last key may be NaN, and 0 * NaN is no 0; of K it is masked.
+      // V past the last key may be NaN, and 0 * NaN is not 0. The scores of K past the last key are
+      // masked.
       const int last = blocks - 1 - first;
       const int part = tail > 0 && last < kTileBlocks ? last : kNone;
       v.WaitEmpty();
@@ -157,7 +167,7 @@ __device__ void ProduceKeys(Shared<kHeadDim>& shared, const AttentionArgs& args,
   }
 }
 
-// By one warp: copies the queries of one consumer.
+// Copies the queries of one consumer. Runs in one warp.
 template <int kHeadDim>
 __device__ void ProduceQueries(Shared<kHeadDim>& shared, const AttentionArgs& args, int32_t items, int consumer,
                                int lane) {
@@ -175,7 +185,7 @@ __device__ void ProduceQueries(Shared<kHeadDim>& shared, const AttentionArgs& ar
   }
 }
 
-// ---- consumers
+// ---- Consumers.
 
 // Starts S = Q K^T.
 template <int kHeadDim>
@@ -208,7 +218,8 @@ __device__ void StartValues(float (&o)[kHeadDim / 2], const uint32_t (&p)[kKeys 
   CommitWgmma();
 }
 
-// Consumers start their products in rotation: each passes the turn to the next when it has started.
+// The rotation in which consumers start their products. Each consumer passes the permission to the
+// next consumer when it has started its own.
 template <int kConsumers>
 struct Turn {
   int consumer;
@@ -216,7 +227,7 @@ struct Turn {
   __device__ void Pass() const { ArriveNamed(1 + (consumer + 1) % kConsumers, 2 * kWarpgroup); }
 };
 
-// One arrival for each warp of a consumer, once all its lanes are done.
+// Arrives once for each warp of a consumer, after all its lanes are done.
 __device__ void Release(uint64_t* empty, int lane) {
   __syncwarp();
   if (lane == 0) Arrive(empty);
@@ -234,7 +245,8 @@ __device__ void Consume(Shared<kHeadDim>& shared, const AttentionArgs& args, flo
   if (consumer == Shape<kHeadDim>::kConsumers - 1) turn.Pass();
 
   const uint8_t* q = shared.q[consumer];
-  const int first_row = kConsumerRows * consumer + 16 * warp + lane / 4;  // this lane's other row is first_row + 8
+  // This lane's other row is first_row + 8.
+  const int first_row = kConsumerRows * consumer + 16 * warp + lane / 4;
   Ring<kHeadDim> k = {shared.k}, v = {shared.v};
   for (int32_t round = 0; ItemOfRound(round) < items; ++round) {
     Wait(&shared.q_full[consumer], round % 2);
@@ -245,7 +257,8 @@ __device__ void Consume(Shared<kHeadDim>& shared, const AttentionArgs& args, flo
       if (first + kKeys > least_position + 1) MaskLaterKeys(s, {positions[0] - first, positions[1] - first}, lane);
     };
 
-    const auto release_scores = [&](int32_t first) {  // whose product with the keys from `first` on has run
+    // Called when the product with the keys from `first` on has run.
+    const auto release_scores = [&](int32_t first) {
       Release(k, lane);
       if (first + kKeys >= queries.Keys()) Release(&shared.q_empty[consumer], lane);
     };
@@ -265,7 +278,7 @@ __device__ void Consume(Shared<kHeadDim>& shared, const AttentionArgs& args, flo
     softmax.Update(s, scale, rescale);
     PackProbabilities(p, s);
 
-    // Here p are the probabilities of the tile before `first`, which o lacks.
+    // Here p has the probabilities of the tile before `first`, which o does not yet contain.
     if (kKeys < queries.Keys()) k.WaitFull();
     for (int32_t first = kKeys; first < queries.Keys(); first += kKeys) {
       turn.Take();
@@ -279,8 +292,10 @@ __device__ void Consume(Shared<kHeadDim>& shared, const AttentionArgs& args, flo
       release_scores(first);
       mask(s, first);
       softmax.Update(s, scale, rescale);
-      // The softmax runs beside the products only if it comes before the next WaitWgmma. ptxas moves that up to the
-      // last branch, and below the branch what that does not depend on: so it depends on the sums, never negative.
+      // The softmax runs beside the products only if it comes before the next WaitWgmma. The
+      // assembler (ptxas) moves WaitWgmma up to the last branch, and moves everything on which the
+      // branch does not depend below it. The branch therefore depends on the sums, which are never
+      // negative.
       if (first + kKeys < queries.Keys() && !(softmax.sum[0] + softmax.sum[1] < 0)) k.WaitFull();
 
       WaitWgmma<0>();
@@ -297,7 +312,7 @@ __device__ void Consume(Shared<kHeadDim>& shared, const AttentionArgs& args, flo
     Release(v, lane);
     StoreRows<kHeadDim>(args, queries, first_row, o, softmax, lane);
   }
-  if (consumer == 0) turn.Take();  // every turn passed has been taken
+  if (consumer == 0) turn.Take();  // takes the last permission that was passed
 }
 
 template <int kHeadDim>
@@ -321,7 +336,7 @@ __global__ void __launch_bounds__(Shape<kHeadDim>::kThreads, 1)
   }
   __syncthreads();
 
-  // The same in all lanes, which the compiler cannot see without the shuffle.
+  // Equal in all lanes. The compiler detects this only with the shuffle.
   const int warp = __shfl_sync(kWholeWarp, threadIdx.x / 32, 0);
   const int lane = threadIdx.x % 32;
   if (warp < kConsumerWarps) {
@@ -363,7 +378,8 @@ cudaError_t MakeKvTensorMap(const PagedKv& kv, KvTensorMap* map) {
   if (status != cudaSuccess) return status;
   if (function == nullptr) return cudaErrorNotSupported;
 
-  // The slab as [8-token group][64-column half][token][column]; a box is one head's K or V in one block.
+  // The slab as [8-token group][64-column half][token][column]. A box is one head's K or V in one
+  // block.
   const auto halves = static_cast<uint32_t>(kv.head_dim / 64);
   const auto row_bytes = static_cast<uint64_t>(kv.head_dim * 2);
   const auto groups = static_cast<uint64_t>(kv.blocks * kv.block_stride / (8 * kv.head_dim));

@@ -11,7 +11,8 @@ constexpr int kMostBlocks = 512;
 __global__ void RankSumKernel(const __grid_constant__ RankParts p, int64_t quads, float* out) {
   for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < quads; i += int64_t{gridDim.x} * kThreads) {
     float4 parts[kMaxRanks];
-    // All are on their way, perhaps from other devices, before the first is waited for.
+    // All loads, which may come from other devices, are in flight before the first result is
+    // needed.
 #pragma unroll
     for (int rank = 0; rank < kMaxRanks; ++rank) {
       if (rank < p.ranks) parts[rank] = reinterpret_cast<const float4*>(p.parts[rank])[i];

@@ -8,7 +8,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kStep = 8 * kThreads;
-constexpr int kHeld = 4;  // steps of a row that are kept; more columns are read twice
+// Steps of a row that stay in registers. Further columns are read twice.
+constexpr int kHeld = 4;
 
 __device__ float SumOfWarp(float value) {
 #pragma unroll
@@ -23,7 +24,7 @@ __device__ float SumOfSquares(const Float8& v) {
   return squares;
 }
 
-// Grid: rows. The sum's order depends on `columns` alone.
+// Normalises one row per block. The order of the sum depends on `columns` alone.
 __global__ void RmsNormKernel(const float* x, const Bf16* weight, float epsilon, int32_t columns, Bf16* out) {
   __shared__ float of_warps[kWarps];
   const int64_t start = int64_t{blockIdx.x} * columns;
@@ -36,7 +37,7 @@ __global__ void RmsNormKernel(const float* x, const Bf16* weight, float epsilon,
   for (int step = 0; step < kHeld; ++step) {
     if (begin + step * kStep < columns) weights[step] = *reinterpret_cast<const uint4*>(weight + begin + step * kStep);
   }
-  WaitForPrevious();  // which did not write weights
+  WaitForPrevious();  // the previous kernel does not write weights
   Float8 held[kHeld];
 #pragma unroll
   for (int step = 0; step < kHeld; ++step) {

@@ -7,7 +7,8 @@ namespace {
 
 constexpr int kWarps = 8;
 
-// What one lane has of a head: kPairs neighbours from each half, so that it holds both sides of every rotation.
+// One lane's elements of a head: kPairs adjacent elements of each half, so that the lane holds both
+// sides of every rotation.
 template <int kPairs>
 struct Halves {
   float low[kPairs], high[kPairs];
@@ -60,7 +61,7 @@ __device__ void Normalise(Halves<kPairs>& x, const Bf16* weight, float epsilon, 
   }
 }
 
-// `turn`: cosines, then sines.
+// Rotates x. `turn` has cosines in `low` and sines in `high`.
 template <int kPairs>
 __device__ void Turn(Halves<kPairs>& x, const Halves<kPairs>& turn) {
 #pragma unroll
@@ -79,7 +80,8 @@ __device__ Halves<kPairs> LoadHalves(const T* from, int lane) {
   return halves;
 }
 
-// Grid: (rows, heads of all three kinds / kWarps); a warp has one head of one row, a lane 2 * kPairs elements of it.
+// Grid: (rows, heads of q, k and v / kWarps). A warp has one head of one row, and a lane 2 * kPairs
+// elements of it.
 template <int kHeadDim>
 __global__ void RopeStoreKernel(RopeStoreArgs args) {
   constexpr int kPairs = kHeadDim / 64, kHalf = kHeadDim / 2;
@@ -90,7 +92,7 @@ __global__ void RopeStoreKernel(RopeStoreArgs args) {
   const int64_t row = blockIdx.x;
   const bool is_q = head < args.heads;
   const bool is_v = head >= args.heads + kv_heads;
-  // What the host uploaded, before what the projection writes.
+  // Reads the host's uploads before it waits for the projection.
   const int64_t slot = args.slots[row];
   const auto turn = LoadHalves<kPairs>(args.rope + int64_t{args.positions[row]} * kHeadDim, lane);
   WaitForPrevious();

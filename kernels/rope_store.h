@@ -1,4 +1,5 @@
-// Between the projection to q, k, v and attention: norms of q and k, rotary embedding, and K and V into their blocks.
+// The operation between the projection to q, k, v and attention: it normalises and rotates q and k,
+// and stores K and V in their blocks.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,14 +9,18 @@
 namespace baton::cuda {
 
 struct RopeStoreArgs {
-  Bf16* qkv = nullptr;  // [rows, (heads + 2 kv_heads) * head_dim]: q is turned in place, k and v are only read
+  // [rows, (heads + 2 kv_heads) * head_dim]. q is rotated in place, and k and v are only read.
+  Bf16* qkv = nullptr;
   int32_t rows = 0;
   int32_t heads = 0;
   const int32_t* positions = nullptr;  // [rows]
-  // [rows]: where a row's K and V go, block * 16 + token. Negative: nowhere (a row that only fills up a batch).
+  // [rows], the destination of a row's K and V: block * 16 + token. Negative for padding, whose K
+  // and V are not stored.
   const int64_t* slots = nullptr;
-  const float* rope = nullptr;  // [positions, head_dim]: head_dim / 2 cosines, then as many sines
-  // RMSNorm over head_dim before the turn (Qwen3), [head_dim] each; null: none.
+  // [positions, head_dim]: head_dim / 2 cosines and then as many sines.
+  const float* rope = nullptr;
+  // Weights of the RMSNorm over head_dim before the rotation (Qwen3), [head_dim] each. Null if
+  // there is no norm.
   const Bf16* q_norm = nullptr;
   const Bf16* k_norm = nullptr;
   float epsilon = 0;

@@ -10,30 +10,31 @@ namespace {
 constexpr float kGreedyBelow = 1e-5f;
 constexpr float kLog2E = 1.44269504f;
 
-// Statistics: a CTA reads one part of a row. Parts depend on the vocabulary alone; one warp merges those of a row.
+// Statistics. A CTA reads one part of a row. The parts depend on the vocabulary alone. One warp
+// merges the parts of a row.
 constexpr int kPartThreads = 256;
 constexpr int kPartVectors = 8;  // float4 per thread
 constexpr int kPartSize = kPartThreads * kPartVectors * 4;
 constexpr int kMaxParts = kMaxSampledVocab / kPartSize;
 static_assert(kMaxParts <= 32);
 
-// Drawing: a CTA has one row.
+// Drawing. A CTA has one row.
 constexpr int kDrawThreads = 1024;
 constexpr int kDrawWarps = kDrawThreads / 32;
-constexpr int kUnroll = 4;              // loads under way per thread
+constexpr int kUnroll = 4;  // loads in flight per thread
 constexpr float kLeastLogWeight = -40;  // to base 2
 
 struct PartStats {
   float max;
-  float sum;      // of e^(logit - max)
+  float sum;  // sum of e^(logit - max)
   int32_t first;  // id of the first maximum
 };
 
-// Of one row, in the workspace.
+// The state of one row, in the workspace.
 struct RowState {
   float max;
-  float log_sum;      // of e^(logit - max)
-  unsigned arrivals;  // of parts
+  float log_sum;  // logarithm of the sum of e^(logit - max)
+  unsigned arrivals;  // number of parts that have arrived
   PartStats parts[kMaxParts];
 };
 
@@ -41,7 +42,7 @@ __device__ bool Greedy(const SamplingRow& params) { return params.draw.temperatu
 
 __device__ float* RowLogits(const SamplingArgs& args, int row) { return args.logits + row * args.stride; }
 
-// The ids [4 * vector, 4 * vector + 4), -inf from `end` on.
+// Returns the logits of ids [4 * vector, 4 * vector + 4), with -inf from `end` on.
 __device__ float4 LoadLogits(const float* logits, int vector, int end) {
   const int id = vector * 4;
   if (id >= end) return {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
@@ -52,7 +53,7 @@ __device__ float4 LoadLogits(const float* logits, int vector, int end) {
   return x;
 }
 
-// ---- Statistics ----
+// ---- Statistics.
 
 struct Max {
   __device__ float operator()(float a, float b) const { return MaxOrNan(a, b); }
@@ -67,7 +68,8 @@ struct Plus {
   }
 };
 
-// To every thread of a part's CTA; `scratch` holds one value per warp and is used once.
+// Returns the combination of all threads' values to every thread of a part's CTA. `scratch` has one
+// value per warp and is used once.
 template <typename T, typename Combine>
 __device__ T PartReduce(T value, Combine combine, T* scratch) {
   value = WarpReduce(value, combine);
@@ -110,10 +112,12 @@ __device__ PartStats ReadPart(const float* logits, int vocab, int part) {
   return {max, PartReduce(sum, Plus{}, sums), PartReduce(first, Min{}, firsts)};
 }
 
-// By one warp, once all parts of the row are there. Finishes rows that want the most likely token.
+// Merges the parts of a row in one warp. REQUIRES: all parts have arrived. Also writes the results
+// of rows that want the most likely token.
 __device__ void MergeParts(const SamplingArgs& args, int row, int parts, RowState& state, int lane) {
   PartStats part{-INFINITY, 0, args.vocab};
-  if (lane < parts) {  // other CTAs wrote them: past L1
+  // Other CTAs wrote the parts, so the loads bypass L1.
+  if (lane < parts) {
     part = {__ldcg(&state.parts[lane].max), __ldcg(&state.parts[lane].sum), __ldcg(&state.parts[lane].first)};
   }
   const float max = WarpReduce(part.max, Max{});
@@ -149,9 +153,10 @@ __global__ void __launch_bounds__(kPartThreads) StatisticsKernel(const __grid_co
   if (__shfl_sync(~0u, last, 0)) MergeParts(args, row, gridDim.x, state, threadIdx.x);
 }
 
-// ---- Drawing ----
+// ---- Drawing.
 
-// A row's weights 2^log_weight, 1 for its most likely token. Keys are their bit patterns, which are ordered alike.
+// A row's weights 2^log_weight. The most likely token has the weight 1. A token's key is the bit
+// pattern of its weight, which has the same order.
 struct Weights {
   const float* logits;
   int vocab;
@@ -166,7 +171,8 @@ struct Weights {
 
 __device__ double Weight(uint32_t key) { return __uint_as_float(key); }
 
-// What is kept: keys above `key`, and of those that equal it the first `ties` by id.
+// The candidates: all tokens with keys above `key`, and the first `ties` tokens by id whose keys
+// equal it.
 struct Cut {
   uint32_t key = 0;
   int ties = 0;
@@ -186,8 +192,8 @@ struct DrawScratch {
   int first;
 };
 
-// Calls visit(id, logit) for one worker's share of ids [begin, end), ascending; begin is a multiple of 4. Visits a few
-// ids past the end too, with logit -inf.
+// Calls visit(id, logit) for one worker's share of ids [begin, end), in ascending order. `begin` is
+// a multiple of 4. Also visits a few ids past the end, with logit -inf.
 template <typename Visit>
 __device__ void ForEachLogit(const float* logits, int begin, int end, int worker, int workers, Visit visit) {
   for (int vector = begin / 4 + worker; vector * 4 < end; vector += workers * kUnroll) {
@@ -205,7 +211,7 @@ __device__ void ForEachLogit(const float* logits, int begin, int end, int worker
   }
 }
 
-// Of threads [0, threadIdx.x].
+// Returns the sum of the values of threads [0, threadIdx.x].
 __device__ double CtaPrefixSum(double value, double (&warp_sums)[kDrawWarps]) {
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
@@ -216,12 +222,14 @@ __device__ double CtaPrefixSum(double value, double (&warp_sums)[kDrawWarps]) {
   return warp > 0 ? before + value : value;
 }
 
-// What Select adds up, in bins of keys that share their leading bits. Integers, so that the order does not matter.
+// The number of tokens, as a measure that Select adds up in bins of keys with equal leading bits.
+// The bins are integers, so the order of additions does not matter.
 struct TokenCount {
   static __device__ void Add(uint32_t (&bins)[2][kBins], uint32_t bin, uint32_t) { atomicAdd(&bins[0][bin], 1); }
   static __device__ double Sum(const uint32_t (&bins)[2][kBins], uint32_t bin, uint32_t) { return bins[0][bin]; }
 };
-// A bin's keys share their exponent. The halves of 2^18 mantissas cannot overflow.
+// The total weight of tokens, as a measure for Select. The keys of a bin share their exponent, so
+// mantissas are added up. The halves of 2^18 mantissas cannot overflow.
 struct TotalWeight {
   static __device__ void Add(uint32_t (&bins)[2][kBins], uint32_t bin, uint32_t key) {
     const uint32_t mantissa = (key & 0x7fffff) | 0x800000;
@@ -233,14 +241,16 @@ struct TotalWeight {
   }
 };
 
+// A result of Select.
 struct Selection {
   uint32_t key;
-  double above;  // of keys larger than `key`
+  double above;  // measure of keys larger than `key`
   double target;
 };
 
-// Of the keys above `floor`: the largest at which those not smaller amount to target_of(all of them), or else 0. By
-// radix, from the leading bits on.
+// Selects among the keys above `floor`. Returns the largest key for which the keys not below it
+// measure at least target_of(all keys), or 0 if there is none. It is a radix selection that begins
+// with the leading bits.
 template <typename Measure, typename Target>
 __device__ Selection Select(const Weights& weights, uint32_t floor, Target target_of, DrawScratch& scratch) {
   Selection selection{0, 0, 0};
@@ -292,16 +302,17 @@ __device__ Cut KeepCandidates(const Weights& weights, const SamplingRow& params,
   return cut;
 }
 
-// Ids [begin, end), in which the draw falls: on the first token at which their running sum of kept weights exceeds
-// `left`.
+// A range of ids [begin, end) that contains the drawn token. The drawn token is the first one at
+// which the running sum of kept weights exceeds `left`.
 struct Span {
   int begin;
   int end;
-  int ties;  // of the cut's, left for this span
+  int ties;  // number of the cut's ties from this span on
   double left;
 };
 
-// To one of 32 parts, each of which one warp adds up. `left_of` their sum is what the draw is.
+// Narrows a span to one of 32 parts. Each warp adds up one part. `left_of` receives the sum of all
+// parts and returns `left`.
 template <typename Left>
 __device__ Span Narrow(const Weights& weights, const Cut& cut, const Span& span, Left left_of, DrawScratch& scratch) {
   const int warp = threadIdx.x / 32;
@@ -323,13 +334,13 @@ __device__ Span Narrow(const Weights& weights, const Cut& cut, const Span& span,
   }
   __syncthreads();
 
-  // From here on a lane stands for a part.
+  // From here on, each lane stands for a part.
   equal = scratch.warp_ties[lane];
   const int ties = span.ties - (WarpPrefixSum(equal, lane) - equal);  // left for this part
   const double sum = scratch.warp_sums[lane] + max(0, min(ties, equal)) * Weight(cut.key);
   const double running = WarpPrefixSum(sum, lane);
   const double left = left_of(__shfl_sync(~0u, running, 31));
-  // Where rounding ran past the end, the last part that has weight.
+  // If rounding leads past the end, the last part with a weight is taken.
   const unsigned reached = __ballot_sync(~0u, running > left);
   const int part = reached != 0 ? __ffs(reached) - 1 : 31 - __clz(__ballot_sync(~0u, sum > 0));
   const double before = __shfl_sync(~0u, running, max(part - 1, 0));
@@ -361,11 +372,13 @@ __device__ int Draw(const Weights& weights, const SamplingRow& params, DrawScrat
   return last;
 }
 
-// The most likely token: its logit, in bits that are ordered like it, above its complemented id.
+// Returns the most likely token. The upper half is its logit, in bits of the same order. The lower
+// half is its complemented id.
 __device__ unsigned long long Best(const float* logits, int vocab, DrawScratch& scratch) {
   unsigned long long best = 0;
   ForEachLogit(logits, 0, vocab, threadIdx.x, kDrawThreads, [&](int id, float logit) {
-    const uint32_t bits = __float_as_uint(logit + 0.0f);  // no -0, which would order before 0
+    // Removes -0, whose bits would order before those of 0.
+    const uint32_t bits = __float_as_uint(logit + 0.0f);
     const uint32_t ordered = bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
     const unsigned long long token = static_cast<unsigned long long>(ordered) << 32 | ~static_cast<uint32_t>(id);
     best = max(best, token);
@@ -382,7 +395,7 @@ __device__ float BestLogit(unsigned long long best) {
   return __uint_as_float(ordered >> 31 != 0 ? ordered & 0x7fffffffu : ~ordered);
 }
 
-// Rounded as on the CPU, so that greedy choices agree.
+// Rounds like the CPU, so that greedy choices agree.
 __device__ float Penalised(float logit, int outputs, const SamplingRow& params) {
   logit = logit > 0 ? logit / params.draw.repetition_penalty : logit * params.draw.repetition_penalty;
   if (outputs == 0) return logit;
@@ -398,7 +411,7 @@ __device__ void ForEachSeen(const SamplingArgs& args, const SamplingRow& params,
   }
 }
 
-// Rows that the statistics have not finished.
+// Chooses the tokens of the rows that StatisticsKernel has not finished.
 __global__ void __launch_bounds__(kDrawThreads) DrawKernel(const __grid_constant__ SamplingArgs args) {
   __shared__ DrawScratch scratch;
   const int row = blockIdx.x;

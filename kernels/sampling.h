@@ -1,5 +1,5 @@
-// Chooses every row's next token from its logits on the device, as model/sampler.h does on the CPU. A choice depends on
-// the row's own logits and parameters alone.
+// The choice of every row's next token from its logits on the device, with the rules of
+// model/sampler.h. A choice depends only on the row's own logits and parameters.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,40 +10,56 @@
 
 namespace baton::cuda {
 
+// The parameters of one row.
 struct SamplingRow {
   DrawParams draw{};
-  int32_t seen_begin = 0;  // the penalised tokens: seen[seen_begin, seen_begin + seen_count)
-  int32_t seen_count = 0;  // 0 also where no penalty is set
-  double uniform = 0;      // in [0, 1): the random number of the draw
+  // The penalised tokens are seen[seen_begin, seen_begin + seen_count).
+  int32_t seen_begin = 0;
+  // 0 also if no penalty is set.
+  int32_t seen_count = 0;
+  // The random number of the draw, in [0, 1).
+  double uniform = 0;
 };
 
+// A token to which penalties apply.
 struct SeenToken {
-  int32_t id = 0;       // once in a row; ignored past the vocabulary
-  int32_t outputs = 0;  // times it was chosen; 0: in the prompt only
+  // At most once in a row. Ignored if it is outside of the vocabulary.
+  int32_t id = 0;
+  // Times that the token was chosen. 0 for a token of the prompt only.
+  int32_t outputs = 0;
 };
 
 inline constexpr int32_t kMaxSampledVocab = 262144;
 
-// Device pointers.
+// The pointers are device pointers.
 struct SamplingArgs {
-  float* logits = nullptr;  // [rows, stride], aligned to 16 bytes; changed during a launch, the same after it
-  int64_t stride = 0;       // a multiple of 4, >= vocab; all of it may be read
+  // [rows, stride], aligned to 16 bytes. A launch changes the logits and restores them.
+  float* logits = nullptr;
+  // A multiple of 4, at least vocab. All of a row may be read.
+  int64_t stride = 0;
   int32_t rows = 0;
   int32_t vocab = 0;                    // <= kMaxSampledVocab
   const SamplingRow* params = nullptr;  // [rows]
   const SeenToken* seen = nullptr;
-  float* seen_logits = nullptr;  // as long: scratch of the launch
-  void* workspace = nullptr;     // SamplingWorkspaceBytes, aligned to 16 bytes. Zero it once; a launch leaves it ready
+  // Scratch memory of a launch, as long as `seen`.
+  float* seen_logits = nullptr;
+  // SamplingWorkspaceBytes, aligned to 16 bytes. The caller zeroes it once, and each launch leaves
+  // it ready for the next launch.
+  void* workspace = nullptr;
 
-  int32_t* ids = nullptr;     // [rows] result; -1 where the largest logit is not finite (NaN counts as the largest)
-  float* logprobs = nullptr;  // [rows] result: of the ids, under the raw distribution
-  float* maxima = nullptr;    // [rows] result: the largest raw logits
+  // [rows], the result. -1 if the largest logit is not finite. NaN counts as the largest.
+  int32_t* ids = nullptr;
+  // [rows], the log probabilities of the ids under the raw distribution.
+  float* logprobs = nullptr;
+  // [rows], the largest raw logits.
+  float* maxima = nullptr;
 };
 
-// For launches of up to so many rows.
+// Returns the bytes of workspace for launches of up to `rows` rows.
 int64_t SamplingWorkspaceBytes(int32_t rows);
 
-// Tokens less likely than 2^-40 times the most likely one (after temperature) are never drawn.
+// Enqueues the choice. Never draws tokens whose probability, after temperature, is below 2^-40 of
+// the most likely token's.
 cudaError_t LaunchSampling(const SamplingArgs& args, cudaStream_t stream);
 
 }  // namespace baton::cuda

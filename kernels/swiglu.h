@@ -7,8 +7,8 @@
 
 namespace baton::cuda {
 
-// out[row][i] = silu(gate_up[row][i]) * gate_up[row][columns + i]. Device pointers, 16-byte aligned; `columns` is a
-// multiple of 8.
+// Computes out[row][i] = silu(gate_up[row][i]) * gate_up[row][columns + i]. The pointers are device
+// pointers, 16-byte aligned. `columns` is a multiple of 8.
 cudaError_t LaunchSwiGlu(const Bf16* gate_up,  // [rows, 2 * columns]
                          int32_t rows, int32_t columns,
                          Bf16* out,  // [rows, columns]

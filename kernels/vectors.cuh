@@ -1,4 +1,5 @@
-// Sixteen bytes at a time: eight bf16, or four floats twice; and what becomes of them.
+// Loads, stores and arithmetic of eight elements at a time: 16 bytes of bf16, or twice 16 bytes of
+// floats.
 #pragma once
 
 #include "kernels/paged_kv.h"
@@ -20,7 +21,8 @@ __device__ inline Float8 Widen(uint4 packed) {
   return wide;
 }
 
-// As one word, and so stored: of a struct of bf16 pairs the compiler makes four loads or stores.
+// Loads 16 bytes as one word, and Store8 stores them as one word. For a struct of bf16 pairs, the
+// compiler would emit four loads or stores.
 __device__ inline Float8 Load8(const Bf16* from) { return Widen(*reinterpret_cast<const uint4*>(from)); }
 
 __device__ inline Float8 Load8(const float* from) {
@@ -45,7 +47,8 @@ __device__ inline void Store8(const Float8& wide, float* to) {
   reinterpret_cast<float4*>(to)[1] = make_float4(v[4], v[5], v[6], v[7]);
 }
 
-// By quick exponentials and division: some units in the last place, fewer than bf16 has.
+// Uses the fast exponential and division. The error is a few units in the last place of a float,
+// below the precision of bf16.
 __device__ inline float Silu(float x) { return __fdividef(x, 1 + __expf(-x)); }
 
 }  // namespace baton::cuda

@@ -1,16 +1,16 @@
-// Arithmetic across the lanes of a warp, in a fixed order.
+// Reductions across the lanes of a warp, in a fixed order.
 #pragma once
 
 namespace baton::cuda {
 
-// NaN if either is.
+// Returns the larger value, or NaN if either value is NaN.
 __device__ inline float MaxOrNan(float a, float b) {
   float max;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(max) : "f"(a), "f"(b));
   return max;
 }
 
-// To every lane.
+// Returns the combination of all lanes' values to every lane.
 template <typename T, typename Combine>
 __device__ T WarpReduce(T value, Combine combine) {
 #pragma unroll
@@ -18,7 +18,7 @@ __device__ T WarpReduce(T value, Combine combine) {
   return value;
 }
 
-// Of lanes [0, lane].
+// Returns the sum of the values of lanes [0, lane].
 template <typename T>
 __device__ T WarpPrefixSum(T value, int lane) {
 #pragma unroll

@@ -1,5 +1,5 @@
-// What sm_90a has beyond sm_80: matrix products of a warpgroup from shared memory, barriers in shared memory, and the
-// copy engine.
+// Instructions that sm_90a has beyond those of sm_80: matrix products of a warpgroup from shared
+// memory, barriers in shared memory, and the copy engine.
 #pragma once
 
 #include <cuda.h>
@@ -10,12 +10,12 @@
 
 namespace baton::cuda {
 
-// ---- barriers in shared memory: a phase ends when all arrivals and all expected bytes have come
+// ---- Barriers in shared memory. A phase ends when all arrivals and all expected bytes have come.
 
 __device__ inline void InitBarrier(uint64_t* barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(barrier)), "r"(arrivals) : "memory");
 }
-// Shows initialised barriers to the copy engine.
+// Makes initialised barriers visible to the copy engine.
 __device__ inline void FenceBarrierInit() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ inline void Arrive(uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(SharedAddress(barrier)) : "memory");
@@ -24,7 +24,8 @@ __device__ inline void ExpectBytes(uint64_t* barrier, uint32_t bytes) {
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(SharedAddress(barrier)), "r"(bytes)
                : "memory");
 }
-// Until the phase of this parity has ended. The phase before the first counts as ended, with parity 1.
+// Waits until the phase of this parity has ended. The phase before the first counts as ended, with
+// parity 1.
 __device__ inline void Wait(uint64_t* barrier, uint32_t parity) {
   asm volatile(
       "{ .reg .pred ended; again: mbarrier.try_wait.parity.shared::cta.b64 ended, [%0], %1; @!ended bra again; }" ::"r"(
@@ -33,12 +34,13 @@ __device__ inline void Wait(uint64_t* barrier, uint32_t parity) {
       : "memory");
 }
 
-// ---- the copy engine and other users of the async proxy
+// ---- The copy engine and other users of the async proxy.
 
-// Shows this thread's own writes to shared memory to wgmma and the copy engine.
+// Makes this thread's writes to shared memory visible to wgmma and the copy engine.
 __device__ inline void FenceAsyncProxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Copies the map's box at `last` of the fourth dimension, 0 of the others; its bytes count for `barrier`.
+// Copies the map's box at index `last` of the fourth dimension and index 0 of the others. Its bytes
+// count for `barrier`.
 __device__ inline void CopyBox(void* to, const CUtensorMap* map, int32_t last, uint64_t* barrier) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %2, %2, %3}], "
@@ -47,7 +49,7 @@ __device__ inline void CopyBox(void* to, const CUtensorMap* map, int32_t last, u
       : "memory");
 }
 
-// ---- named barriers of the CTA
+// ---- Named barriers of the CTA.
 
 __device__ inline void SyncNamed(int id, int threads) {
   asm volatile("barrier.cta.sync.aligned %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -56,7 +58,7 @@ __device__ inline void ArriveNamed(int id, int threads) {
   asm volatile("barrier.cta.arrive.aligned %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// ---- registers, by warpgroup
+// ---- Registers, by warpgroup.
 
 template <int kRegisters>
 __device__ inline void TakeRegisters() {
@@ -67,22 +69,26 @@ __device__ inline void GiveRegisters() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// ---- wgmma: D (64 x n) += A (64 x 16) B (16 x n), asynchronously. D lies in registers, rows [16 w, 16 w + 16) in warp
-// w, each as after mma.sync.
+// ---- wgmma: D (64 x n) += A (64 x 16) B (16 x n), asynchronously. D is in registers, with rows
+// [16 w, 16 w + 16) in warp w. Each warp's rows have the layout of mma.sync.
 
-// A matrix in shared memory with the 128-byte swizzle: groups of 8 rows of 64 elements, 1024 bytes each.
-// k contiguous (Q and K): `stride` is the bytes from 8 rows to the next 8; the other distance is not used.
-// n contiguous (V): rows are k; `stride` as above, `leading` is the bytes from 64 columns to the next 64.
+// Describes a matrix in shared memory with the 128-byte swizzle: groups of 8 rows of 64 elements,
+// 1024 bytes each.
+//
+// - With k contiguous (Q and K), `stride` is the bytes from 8 rows to the next 8. `leading` is not
+//   used.
+// - With n contiguous (V), rows are k. `stride` has the same meaning. `leading` is the bytes from
+//   64 columns to the next 64.
 __device__ inline uint64_t MatrixDescriptor(uint32_t address, uint32_t leading, uint32_t stride) {
   return uint64_t{address >> 4} | uint64_t{leading >> 4} << 16 | uint64_t{stride >> 4} << 32 | uint64_t{1} << 62;
 }
-// Of the matrix that starts `bytes` later.
+// Returns the descriptor of the matrix that starts `bytes` later.
 __device__ inline uint64_t Advance(uint64_t descriptor, uint32_t bytes) { return descriptor + (bytes >> 4); }
 
-// Orders earlier accesses to the registers of the wgmmas that follow.
+// Orders earlier accesses to registers before the wgmmas that follow.
 __device__ inline void FenceWgmma() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void CommitWgmma() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Until at most kPending committed groups are running.
+// Waits until at most kPending committed groups are running.
 template <int kPending>
 __device__ inline void WaitWgmma() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
@@ -100,7 +106,7 @@ __device__ inline void PinRegisters(float (&d)[kElements]) {
 #define BATON_INOUT_32(d, i) BATON_INOUT_16(d, i), BATON_INOUT_16(d, i + 16)
 #define BATON_INOUT_64(d, i) BATON_INOUT_32(d, i), BATON_INOUT_32(d, i + 32)
 
-// A and B in shared memory, both with k contiguous; D = A B without kAccumulate.
+// A and B are in shared memory, both with k contiguous. D = A B without kAccumulate.
 template <bool kAccumulate>
 __device__ inline void WgmmaSharedShared(float (&d)[64], uint64_t a, uint64_t b) {
   asm volatile(
@@ -114,7 +120,7 @@ __device__ inline void WgmmaSharedShared(float (&d)[64], uint64_t a, uint64_t b)
       : "l"(a), "l"(b), "n"(static_cast<int>(kAccumulate)));
 }
 
-// A in registers, as for mma.sync; B in shared memory with n contiguous.
+// A is in registers, as for mma.sync. B is in shared memory with n contiguous.
 __device__ inline void WgmmaRegistersShared(float (&d)[32], const uint32_t* a, uint64_t b) {
   asm volatile(
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
