@@ -8,16 +8,17 @@
 namespace baton::cuda {
 namespace {
 
-// A CTA takes units, each one split of one KV head. Its attending warps take the unit's blocks in turn, every one
-// through its own ring of stages, and merge what they have gathered at its end. Rings run on from unit to unit, so
-// that copies never pause. The CTA that is the last to finish a split of a history merges its partials, by one more
-// warp, while the others attend to the next unit. Did they wait for its fence and its trips to L2, the slowest CTA
-// would be last again and again, and so become ever slower. After the CTA's last unit they merge themselves.
+// docs/design/decode_attention.md explains this design.
 //
-// With `group` query heads per KV head, a warp computes transposed products in m16n8k16 tiles,
-//   S^T [16 keys, heads] = K [16 keys, head_dim] Q^T      O^T [head_dim, heads] += V^T [head_dim, 16 keys] P^T,
-// so that heads fill tiles of 8 columns, and a lane's columns are the same two heads in S^T and in O^T.
-constexpr int kWarps = 4;  // that attend
+// A CTA processes units, each one split of one KV head. The unit's blocks are dealt to the
+// attending warps, which merge their results at the end of the unit. The CTA that finishes a
+// history last merges its partials in the merging warp, or after its own last unit in the attending
+// warps.
+//
+// A warp computes transposed products in m16n8k16 tiles:
+//   S^T [16 keys, heads] = K [16 keys, head_dim] Q^T
+//   O^T [head_dim, heads] += V^T [head_dim, 16 keys] P^T
+constexpr int kWarps = 4;  // attending warps
 constexpr int kAttendThreads = kWarps * 32;
 constexpr int kThreads = kAttendThreads + 32;
 constexpr int kStages = 3;  // of one block's K and V
@@ -30,11 +31,14 @@ struct Block {
   static constexpr int kRowBytes = kHeadDim * sizeof(Bf16);
   static constexpr int kBytes = kBlockTokens * kRowBytes;  // of K or V
   static constexpr int kStageBytes = 2 * kBytes;
-  static constexpr int kRingBytes = kStages * kStageBytes;                             // of a warp
-  static constexpr int kCtasPerSm = 256 / kHeadDim;                                    // 192 KB of shared memory
-  static constexpr float kScale = kLog2E * (kHeadDim == 64 ? 0.125f : 0.0883883476f);  // log2(e) / sqrt(head_dim)
+  static constexpr int kRingBytes = kStages * kStageBytes;  // of a warp
+  // Takes 192 KB of shared memory.
+  static constexpr int kCtasPerSm = 256 / kHeadDim;
+  // log2(e) / sqrt(head_dim)
+  static constexpr float kScale = kLog2E * (kHeadDim == 64 ? 0.125f : 0.0883883476f);
 
-  // Byte offset of 16 bytes in a block. The eight keys that ldmatrix reads at once lie in different banks.
+  // Returns the byte offset of 16 bytes in a block. The eight keys that ldmatrix reads at once are
+  // in different banks.
   static __device__ int Offset(int key, int chunk) { return key * kRowBytes + (chunk ^ (key & 7)) * 16; }
 };
 
@@ -45,12 +49,13 @@ struct DecodeParams {
   float* workspace;
 };
 
-// One partial of one KV head in the workspace.
+// The layout of one partial of one KV head in the workspace.
 struct PartialLayout {
   int group;
   int head_dim;
 
-  // values [group][head_dim], max [group], sum [group], and the arrivals of the splits, counted in the first one's.
+  // values [group][head_dim], max [group], sum [group], and a counter of the arrived splits. Only
+  // the counter in the first split's partial is used.
   __host__ __device__ int Max() const { return group * head_dim; }
   __host__ __device__ int Sum() const { return Max() + group; }
   __host__ __device__ int Arrivals() const { return Sum() + group; }
@@ -66,7 +71,7 @@ __device__ uint32_t Transpose(uint32_t matrix) {
 __device__ float Low(uint32_t pair) { return __uint_as_float(pair << 16); }
 __device__ float High(uint32_t pair) { return __uint_as_float(pair & 0xffff0000u); }
 
-// False past the last unit.
+// Returns false past the last unit.
 __device__ bool ReadUnit(const DecodeParams& p, int unit, HistorySplit& split, int& kv_head) {
   if (unit >= p.units) return false;
   const auto* words = reinterpret_cast<const int4*>(p.splits + unit / p.args.kv.kv_heads);
@@ -79,7 +84,7 @@ __device__ bool ReadUnit(const DecodeParams& p, int unit, HistorySplit& split, i
 
 __device__ int Blocks(const HistorySplit& split) { return (split.end - split.begin + kBlockTokens - 1) / kBlockTokens; }
 
-// Copies a warp's blocks into its ring, in the order in which it will attend to them.
+// Copies a warp's blocks into its ring, in the order in which the warp attends to them.
 template <int kHeadDim>
 class BlockReader {
  public:
@@ -87,8 +92,8 @@ class BlockReader {
     Advance();
   }
 
-  // Starts copying the next block, if any is left, into a stage; keys past the split's end become zero, since what
-  // lies there may be NaN. Commits one group.
+  // Starts copying the next block, if there is one, into a stage. Keys past the split's end become
+  // zeros, because the memory may contain NaN. Commits one group.
   __device__ void Fetch(uint32_t stage) {
     if (left_) {
       const int keys = split_.end - split_.begin - block_ * kBlockTokens;
@@ -109,7 +114,8 @@ class BlockReader {
     }
   }
 
-  // To this warp's next block, in this unit or a later one of its CTA; its id is loaded one Fetch ahead of its use.
+  // Moves to this warp's next block, in this unit or in a later unit of its CTA. Loads the block's
+  // id one Fetch ahead of its use.
   __device__ void Advance() {
     block_ += kWarps;
     while (block_ >= blocks_) {
@@ -126,19 +132,20 @@ class BlockReader {
   const DecodeParams& p_;
   const int warp_;
   const int lane_;
-  int unit_ = blockIdx.x;  // after the one that is read
+  int unit_ = blockIdx.x;  // the unit after the present one
   HistorySplit split_;
   int kv_head_ = 0;
   const int32_t* table_ = nullptr;
   int blocks_ = 0;
-  int block_ = 0;  // next to fetch, of blocks_
-  int id_ = 0;     // its place in the slab
+  int block_ = 0;  // next to fetch, in [0, blocks_)
+  int id_ = 0;     // the block's id in the slab
   bool left_ = true;
 };
 
 template <int kHeadDim, int kTiles>
 struct Query {
-  uint32_t b[kHeadDim / 16][kTiles][2];  // Q^T [head_dim, heads], columns past the group are zero
+  // Q^T [head_dim, heads]. Columns past the group are zero.
+  uint32_t b[kHeadDim / 16][kTiles][2];
 
   __device__ void Load(const Bf16* q, int group, int lane) {
 #pragma unroll
@@ -154,7 +161,7 @@ struct Query {
   }
 };
 
-// What a warp has gathered from a unit.
+// A warp's results for a unit.
 template <int kHeadDim, int kTiles>
 struct State {
   float values[kHeadDim / 16][kTiles][4];  // O^T, not normalised
@@ -175,7 +182,7 @@ struct State {
   }
 };
 
-// S^T of a block.
+// Computes S^T of a block.
 template <int kHeadDim, int kTiles>
 __device__ void Score(uint32_t k, const Query<kHeadDim, kTiles>& query, int lane, float (&scores)[kTiles][4]) {
 #pragma unroll
@@ -189,8 +196,8 @@ __device__ void Score(uint32_t k, const Query<kHeadDim, kTiles>& query, int lane
   }
 }
 
-// Turns one tile of S^T, whose keys from `keys` on count for nothing, into weights P^T, and rescales `state` to the new
-// maximum.
+// Turns one tile of S^T into weights P^T, and rescales `state` to the new maximum. Keys from `keys`
+// on get the weight 0.
 template <int kHeadDim, int kTiles>
 __device__ void Weigh(float (&scores)[4], int keys, int lane, int tile, State<kHeadDim, kTiles>& state,
                       uint32_t (&weights)[2]) {
@@ -212,7 +219,7 @@ __device__ void Weigh(float (&scores)[4], int keys, int lane, int tile, State<kH
   }
   const uint32_t upper = PackBf16(scores[0], scores[1]);
   const uint32_t lower = PackBf16(scores[2], scores[3]);
-  // The sum is of weights as they are multiplied, rounded.
+  // Sums the rounded weights, which are also the ones that are multiplied.
   state.sum[tile][0] = state.sum[tile][0] * scale[0] + Low(upper) + Low(lower);
   state.sum[tile][1] = state.sum[tile][1] * scale[1] + High(upper) + High(lower);
   weights[0] = Transpose(upper);
@@ -226,7 +233,7 @@ __device__ void Weigh(float (&scores)[4], int keys, int lane, int tile, State<kH
   }
 }
 
-// O^T += V^T P^T
+// Computes O^T += V^T P^T.
 template <int kHeadDim, int kTiles>
 __device__ void Gather(uint32_t v, const uint32_t (&weights)[kTiles][2], int lane, State<kHeadDim, kTiles>& state) {
 #pragma unroll
@@ -249,15 +256,15 @@ __device__ void Attend(uint32_t stage, int keys, const Query<kHeadDim, kTiles>& 
   Gather(stage + Block<kHeadDim>::kBytes, weights, lane, state);
 }
 
-// What the warps of a CTA hand each other at the end of a unit, besides the values.
+// Data that the warps of a CTA exchange at the end of a unit.
 struct Exchange {
   const float* values[kWarps];  // [kTiles * kTileHeads][head_dim], see ValueIndex
   float max[kWarps][kMaxGroup];
   float sum[kWarps][kMaxGroup];
-  bool merge;  // the history of the CTA's last unit is left to merge
+  bool merge;  // whether the history of the CTA's last unit must be merged
 };
 
-// Where a warp leaves the value of a head: pairs of heads lie in different banks.
+// Returns the index of a head's value in a warp's results. Pairs of heads are in different banks.
 template <int kHeadDim>
 __device__ int ValueIndex(int head, int dim) {
   return head * kHeadDim + (dim ^ (head / 2 % 4 * 8));
@@ -288,8 +295,8 @@ __device__ void Publish(State<kHeadDim, kTiles>& state, int warp, int lane, floa
   if (lane == 0) exchange.values[warp] = values;
 }
 
-// Four values of one head, merged. The compiler is left no choice of roundings: partials are merged by a warp or by
-// more, to the same bits.
+// Four values of one head, merged. All roundings are explicit, so that one warp and several warps
+// merge partials to the same bits.
 struct Merged {
   float4 values = {0, 0, 0, 0};
   float max = -INFINITY;
@@ -328,15 +335,15 @@ __device__ Merged MergeWarps(const Exchange& exchange, int head, int dim) {
   return merged;
 }
 
-// Where a unit's results go.
+// The destination of a unit's results.
 struct Results {
   int group;
   PartialLayout layout;
   Bf16* out;       // [group][head_dim]
-  int splits;      // of the history
+  int splits;      // splits of the history
   int64_t stride;  // floats from partial to partial of the history
-  float* first;    // partial of the history
-  float* partial;  // of the unit; null if it is the whole history
+  float* first;    // first partial of the history
+  float* partial;  // the unit's partial; null for a whole history
 
   __device__ Results(const DecodeParams& p, const HistorySplit& split, int kv_head, const AttentionSlice& slice) {
     const PagedKv& kv = p.args.kv;
@@ -350,7 +357,8 @@ struct Results {
   }
 };
 
-// By the attending warps: merges what they published, into the output or the unit's partial.
+// Merges the attending warps' published results into the output or the unit's partial. Runs in the
+// attending warps.
 template <int kHeadDim>
 __device__ void WriteUnit(const Exchange& exchange, const Results& results) {
   for (int i = threadIdx.x * 4; i < results.group * kHeadDim; i += kAttendThreads * 4) {
@@ -369,9 +377,10 @@ __device__ void WriteUnit(const Exchange& exchange, const Results& results) {
   }
 }
 
-// ---- the merging warp
+// ---- The merging warp.
 
-// Counts a partial that this CTA wrote before a barrier. True in the last of the history's, whose warp sees them all.
+// Counts a partial that this CTA wrote before a barrier. Returns true in the CTA that is counted
+// last for the history. Its warp then sees all partials.
 __device__ bool Arrive(const Results& results, int lane) {
   bool last = false;
   if (lane == 0) {
@@ -384,12 +393,12 @@ __device__ bool Arrive(const Results& results, int lane) {
   return __shfl_sync(~0u, last, 0);
 }
 
-// By a warp, or by the attending warps: merges a history's partials in their order, into the output. What a thread
-// loads of a few partials is loaded together; as other CTAs wrote them, past L1.
+// Merges a history's partials in order into the output. Runs in one warp or in the attending warps.
+// A thread loads several partials together, and bypasses L1, because other CTAs wrote them.
 template <int kHeadDim, int kThreads>
 __device__ void MergePartials(const Results& results, int thread) {
   constexpr int kTogether = 4;
-  constexpr int kColumns = kThreads == 32 ? kHeadDim / 32 : 1;  // of 4 values for each thread
+  constexpr int kColumns = kThreads == 32 ? kHeadDim / 32 : 1;  // of 4 values per thread
   const int end = results.group * kHeadDim;
   for (int begin = thread * 4; begin < end; begin += kColumns * kThreads * 4) {
     Merged merged[kColumns];
@@ -429,27 +438,29 @@ __device__ void MergePartials(const Results& results, int thread) {
   }
 }
 
-// ---- the kernel
+// ---- The kernel.
 
-// Of the attending warps.
+// Synchronises the attending warps.
 __device__ void SyncAttending() { asm volatile("barrier.sync 1, %0;" ::"n"(kAttendThreads) : "memory"); }
 
-// Of all warps, which come to it from different places: neither __syncthreads nor bar.sync may be used so.
+// Synchronises all warps. They call it from different code, where __syncthreads and bar.sync are
+// not allowed.
 __device__ void SyncAll() { asm volatile("barrier.sync 2, %0;" ::"n"(kThreads) : "memory"); }
 
-// Returns the CTA's last unit; negative if it has none.
+// Returns the CTA's last unit, or a negative number if it has none.
 template <int kHeadDim, int kTiles>
 __device__ int AttendToUnits(const DecodeParams& p, uint8_t* rings, Exchange& exchange, int warp, int lane) {
   using B = Block<kHeadDim>;
-  static_assert(kTiles * kTileHeads * kHeadDim * sizeof(float) <= B::kStageBytes);  // published values fit a stage
+  // The published values fit into a stage.
+  static_assert(kTiles * kTileHeads * kHeadDim * sizeof(float) <= B::kStageBytes);
   uint8_t* ring = rings + warp * B::kRingBytes;
   const uint32_t ring_address = SharedAddress(ring);
 
   BlockReader<kHeadDim> reader(p, warp, lane);  // looks up the first block
   WaitForPrevious();
   for (int stage = 0; stage < kStages - 1; ++stage) reader.Fetch(ring_address + stage * B::kStageBytes);
-  int stage = 0;           // holds the next block to attend to
-  int free = kStages - 1;  // holds none
+  int stage = 0;           // has the next block to attend to
+  int free = kStages - 1;  // has no block
   HistorySplit split;
   int kv_head;
   int unit = blockIdx.x;
@@ -477,7 +488,7 @@ __device__ int AttendToUnits(const DecodeParams& p, uint8_t* rings, Exchange& ex
   return unit - static_cast<int>(gridDim.x);
 }
 
-// Of the last unit only says whether there is something to merge.
+// Merges the histories of all units but the last. For the last unit, it only sets exchange.merge.
 template <int kHeadDim>
 __device__ void MergeUnits(const DecodeParams& p, int lane, Exchange& exchange) {
   HistorySplit split;
