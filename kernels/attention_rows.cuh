@@ -4,8 +4,8 @@
 // KV head, the next rows are those of its second query, and so on. A warp has 16 rows.
 //
 // An accumulator of n columns, S = Q K^T or O = P V, is an array of n / 2 floats per lane, in the
-// layout of mma.sync and wgmma. Element 4 j + 2 h + e is row lane / 4 + 8 h, column 8 j + 2 (lane %
-// 4) + e.
+// layout of mma.sync and wgmma. Element 4 j + 2 h + e is that of
+//   row lane / 4 + 8 h, column 8 j + 2 (lane % 4) + e.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -18,6 +18,7 @@
 
 namespace baton::cuda {
 
+// The mask of all lanes of a warp.
 inline constexpr unsigned kWholeWarp = 0xffffffff;
 
 // Returns the factor that turns q k into a logarithm to base 2.

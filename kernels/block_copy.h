@@ -8,9 +8,10 @@
 
 namespace baton::cuda {
 
-// A CTA copies one piece of a run.
+// Bytes of a piece of a run. A CTA copies one piece.
 inline constexpr int64_t kCopyPieceBytes = 32 << 10;
 
+// Returns the number of pieces of a run of `bytes` bytes.
 __host__ __device__ constexpr int64_t CopyPieces(int64_t bytes) {
   return (bytes + kCopyPieceBytes - 1) / kCopyPieceBytes;
 }
@@ -19,8 +20,9 @@ __host__ __device__ constexpr int64_t CopyPieces(int64_t bytes) {
 struct CopyRun {
   int64_t from = 0;
   int64_t to = 0;
-  int64_t bytes = 0;        // > 0
-  int64_t first_piece = 0;  // sum over the runs before it
+  int64_t bytes = 0;  // > 0
+  // Number of pieces of all runs before this run.
+  int64_t first_piece = 0;
 };
 
 // Copies `count` runs, which are in device memory, do not overlap in `to` and have `pieces` pieces

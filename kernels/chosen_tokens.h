@@ -1,5 +1,5 @@
-// The hand-over of chosen tokens from one decode step to the next on the device. The next step can
-// then be enqueued before the host has read the tokens.
+// The kernel that copies the tokens that one decode step chose into the inputs of the next step.
+// The next step can then be enqueued before the host has read the tokens.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,7 @@
 
 namespace baton::cuda {
 
-// The pointers are device pointers.
+// The arguments of LaunchChosenTokens. The pointers are device pointers.
 struct ChosenTokensArgs {
   // The tokens that the previous step chose: SamplingArgs::ids.
   const int32_t* chosen = nullptr;
@@ -25,6 +25,7 @@ struct ChosenTokensArgs {
   SeenToken* seen = nullptr;
 };
 
+// Enqueues the kernel. Returns cudaErrorInvalidValue if there are no rows.
 cudaError_t LaunchChosenTokens(const ChosenTokensArgs& args, cudaStream_t stream);
 
 }  // namespace baton::cuda

@@ -32,7 +32,7 @@ struct Block {
   static constexpr int kBytes = kBlockTokens * kRowBytes;  // of K or V
   static constexpr int kStageBytes = 2 * kBytes;
   static constexpr int kRingBytes = kStages * kStageBytes;  // of a warp
-  // Takes 192 KB of shared memory.
+  // The CTAs of an SM take 192 KB of shared memory together.
   static constexpr int kCtasPerSm = 256 / kHeadDim;
   // log2(e) / sqrt(head_dim)
   static constexpr float kScale = kLog2E * (kHeadDim == 64 ? 0.125f : 0.0883883476f);

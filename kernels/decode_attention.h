@@ -19,8 +19,8 @@ cudaError_t MakeDecodeGrid(int32_t kv_heads, int32_t head_dim, DecodeGrid* grid)
 // Each launch leaves it ready for the next launch.
 int64_t DecodeWorkspaceBytes(int32_t heads, int32_t kv_heads, int32_t head_dim, int64_t partials);
 
-// Every slice of `args` has rows == 1. Its query, at position `start`, attends to [0, start]. At
-// most 16 query heads share a KV head.
+// Enqueues the attention. Every slice of `args` has rows == 1. Its query, at position `start`,
+// attends to [0, start]. At most 16 query heads share a KV head.
 //
 // `splits` has `count` entries in device memory and may end in padding. The launch itself depends
 // only on `count`, so a captured launch serves other contents of `splits`. The workspace is aligned

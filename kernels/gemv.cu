@@ -13,8 +13,8 @@ namespace {
 // - A block takes tiles of 16 rows of w, one after another. Its warps share a tile's columns in
 //   chunks of 64, in rotation. Each warp has a ring of stages that continues from tile to tile, so
 //   that copies never pause. At a tile's end, the warps' sums are added in the order of the warps.
-// - Tensor cores compute transposed products, Y^T [16 rows of w, 8 rows of x] = W [16, 16 columns]
-//   X^T [16 columns, 8]. The other units stay idle for any number of rows.
+// - Tensor cores compute transposed products. The other units stay idle for any number of rows.
+//     Y^T [16 rows of w, 8 rows of x] = W [16, 16 columns] X^T [16 columns, 8]
 // - A product may multiply any 16 columns, if both operands use the same columns. Each lane
 //   therefore takes eight adjacent elements of each of its rows, which serve two products.
 // - A block takes more than half of a multiprocessor's shared memory. Blocks are then spread

@@ -8,6 +8,7 @@
 
 namespace baton::cuda {
 
+// Upper bound on GemvArgs::rows.
 inline constexpr int32_t kMaxGemvRows = 8;
 
 // The arguments of y = x w^T + bias. The pointers are device pointers, 16-byte aligned. A row's
@@ -35,7 +36,7 @@ struct GemvArgs {
 // with 100 KB.
 int32_t GemvRowsThatFit(int32_t k);
 
-// Returns cudaErrorInvalidValue for invalid arguments, and if x does not fit.
+// Enqueues the product. Returns cudaErrorInvalidValue for invalid arguments, and if x does not fit.
 cudaError_t LaunchGemv(const GemvArgs& args, cudaStream_t stream);
 
 }  // namespace baton::cuda

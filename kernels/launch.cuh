@@ -22,12 +22,14 @@
 
 namespace baton::cuda {
 
+// Lets the next kernel start early. Does nothing on devices before Hopper.
 __device__ inline void LetNextStart() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
+// Waits for the previous kernel. Does nothing on devices before Hopper.
 __device__ inline void WaitForPrevious() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

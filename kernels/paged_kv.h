@@ -10,11 +10,12 @@ namespace baton::cuda {
 
 using Bf16 = __nv_bfloat16;
 
+// Tokens of a KV block.
 inline constexpr int kBlockTokens = 16;
 
 // One layer's K and V in a slab [block][layer][k|v][kv_head][token][head_dim]. Position p of a
-// sequence is token p % 16 of block table[p / 16]. `Element` is the type of the elements. Each
-// launcher's kernels fix it.
+// sequence is token p % 16 of block table[p / 16]. `Element` is the type of an element of K and V.
+// Each kernel fixes it.
 struct PagedKv {
   void* slab = nullptr;      // block 0, device memory
   int64_t blocks = 0;        // in the slab

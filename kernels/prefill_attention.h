@@ -17,6 +17,7 @@
 
 namespace baton::cuda {
 
+// The kernels of prefill attention, with the devices that can run them.
 enum class PrefillKernel {
   kMma,    // sm_80 and later
   kWgmma,  // compute capability 9.0 only
@@ -28,6 +29,7 @@ constexpr int32_t TileRows(PrefillKernel kernel, int32_t head_dim) {
   if (kernel == PrefillKernel::kMma) return 64;
   return head_dim == 128 ? 128 : 192;
 }
+// Returns the largest number of queries of a tile.
 constexpr int32_t QueriesPerTile(PrefillKernel kernel, int32_t head_dim, int32_t group) {
   return TileRows(kernel, head_dim) / group;
 }
@@ -41,10 +43,12 @@ std::vector<AttentionSlice> PlanQueryTiles(std::span<const AttentionSlice> slice
 struct KvTensorMap {
   CUtensorMap map;
 };
+// Returns cudaErrorInvalidValue for a layout that the kernel does not support, and
+// cudaErrorNotSupported if the driver is too old.
 cudaError_t MakeKvTensorMap(const PagedKv& kv, KvTensorMap* map);
 
-// Runs `tiles` tiles, which are args.slices. PlanQueryTiles has made them for this kernel. `map` is
-// needed only for kWgmma.
+// Enqueues the attention of `tiles` tiles, which are args.slices. REQUIRES: PlanQueryTiles has made
+// them for this kernel. `map` is needed only for kWgmma.
 cudaError_t LaunchPrefillAttention(const AttentionArgs& args, int32_t tiles, PrefillKernel kernel,
                                    const KvTensorMap* map, cudaStream_t stream);
 

@@ -7,6 +7,7 @@
 
 namespace baton::cuda {
 
+// Upper bound on RankParts::ranks.
 inline constexpr int kMaxRanks = 16;
 
 // The operands of all ranks, in memory that this device can read.

@@ -8,6 +8,7 @@
 
 namespace baton::cuda {
 
+// The arguments of LaunchRopeStore. The pointers are device pointers.
 struct RopeStoreArgs {
   // [rows, (heads + 2 kv_heads) * head_dim]. q is rotated in place, and k and v are only read.
   Bf16* qkv = nullptr;
@@ -27,6 +28,8 @@ struct RopeStoreArgs {
   PagedKv kv;
 };
 
+// Enqueues the operation. Returns cudaErrorInvalidValue if there are no rows, or if head_dim is
+// neither 64 nor 128.
 cudaError_t LaunchRopeStore(const RopeStoreArgs& args, cudaStream_t stream);
 
 }  // namespace baton::cuda

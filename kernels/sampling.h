@@ -29,9 +29,10 @@ struct SeenToken {
   int32_t outputs = 0;
 };
 
+// The largest vocabulary for which tokens can be chosen on the device.
 inline constexpr int32_t kMaxSampledVocab = 262144;
 
-// The pointers are device pointers.
+// The arguments of LaunchSampling. The pointers are device pointers.
 struct SamplingArgs {
   // [rows, stride], aligned to 16 bytes. A launch changes the logits and restores them.
   float* logits = nullptr;

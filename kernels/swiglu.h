@@ -1,4 +1,4 @@
-// SwiGLU (Shazeer, arXiv 2002.05202).
+// The SwiGLU activation (Shazeer, arXiv 2002.05202).
 #pragma once
 
 #include <cuda_runtime.h>

@@ -29,7 +29,7 @@ class Communicator {
   // results are undefined until Recover. Thread-safe.
   virtual void Abort() = 0;
   // Makes the group usable again after Abort. Called before the next pass. REQUIRES: no rank is in
-  // a call. An error: the ranks cannot meet again.
+  // a call. Returns an error if the ranks cannot meet again.
   virtual absl::Status Recover() = 0;
 };
 

@@ -26,9 +26,9 @@ StripeRange StripeOf(const KvLayout& layout, const Shard& shard);
 // Bytes of a rank's part of a block. `layout` is that of the whole model's blocks.
 int64_t BlockBytesOf(const KvLayout& layout, const Shard& shard);
 
-// Returns a backend that runs each rank's pass on its own thread, and the first rank's pass on the
-// caller's thread. Its logits are those of the first rank. Its slab presents all ranks' slabs as
-// one slab of `layout`, the layout of the whole model.
+// Returns a backend that runs the first rank's pass on the caller's thread, and the pass of each
+// other rank on a thread of its own. Its logits are those of the first rank. Its slab presents all
+// ranks' slabs as one slab of `layout`, the layout of the whole model.
 //
 // REQUIRES: at least one rank, in order of rank, each with the weights that ShardWeights returns
 // for it. RESOURCE_EXHAUSTED: as for StripedSlab::Make.

@@ -16,7 +16,7 @@
 namespace baton {
 namespace {
 
-// Upper bound on the option `threads`. A larger number is taken for a mistake.
+// Upper bound on the option `threads`. A larger number is regarded as a mistake.
 constexpr int kMostThreads = 1024;
 
 class CpuBackend final : public Backend {

@@ -119,8 +119,8 @@ void TileOf(int64_t rows, const Block<Format>& block) {
   Tile<Format, kRows, kWidth, kVector>(block);
 }
 
-// Runs one tile for both vectors of a panel if the sums of so many rows fit into registers, else
-// one tile for each vector.
+// Runs one tile for both vectors of a panel if the rows' sums fit into registers, else one tile for
+// each vector.
 template <class Format>
 void PanelTile(int64_t rows, const Block<Format>& b) {
   if (rows * kVectors <= kTileSums) return TileOf<Format, kVectors, 0>(rows, b);

@@ -25,8 +25,8 @@ constexpr size_t kTimedAgain = 8;
 constexpr int kRoundsAgain = 4;
 // With more rows, a forward pass reaches 90 % of a large product's rate without a measurement.
 constexpr int64_t kMostRowsTimed = 512;
-// The number of rows for which a weight's own algorithm is suggested. With `same_bits`, algorithms
-// are compared on so many rows. The number is large enough for the family of algorithms that
+// The number of rows for which a weight's reference algorithm (`own`) is suggested, and on which it
+// is compared with `same_bits`. The number is large enough for the family of algorithms that
 // prefill uses, which sums in one order for all tiles.
 constexpr int64_t kRowsOfOneAlgorithm = 256;
 
@@ -393,7 +393,7 @@ absl::StatusOr<int64_t> CudaMatmul::RowsForGemv(const MatrixProduct& product,
   for (; part.rows >= 1; part.rows /= 2) {
     Trial trial(part, weights, stream);
     RETURN_IF_ERROR(trial.Start());
-    // So many rows do not fit.
+    // This number of rows does not fit.
     if (!trial.Once(gemv).ok()) continue;
     for (int round = 0; round <= kRoundsAgain; ++round) {
       ASSIGN_OR_RETURN(const float ms, trial.Time(gemv, kRunsTimed));
@@ -434,10 +434,10 @@ std::vector<CudaMatmul::Algorithm> CudaMatmul::VariantsOf(const Algorithm& algor
   return variants;
 }
 
-// Returns the first candidate that gives each row the bits that the weight's own algorithm gives
-// it. A candidate is tried with five of the numbers of rows that share the shape's algorithm. The
-// own algorithm is the first of `own` that gives equal rows equal bits. Returns nullopt if no
-// candidate qualifies.
+// Returns the first candidate that gives each row the bits that the weight's reference algorithm
+// gives it. A candidate is tried with five of the numbers of rows that share the shape's algorithm.
+// The reference algorithm is the first of `own` that gives equal rows equal bits. Returns nullopt
+// if no candidate qualifies.
 absl::StatusOr<std::optional<CudaMatmul::Algorithm>> CudaMatmul::FirstWithOwnBits(
     const std::vector<Algorithm>& own, const MatrixProduct& product, const std::vector<Algorithm>& candidates,
     cudaStream_t stream) const {

@@ -47,9 +47,9 @@ cudaError_t RunGemv(const MatrixProduct& product, bool swiglu, cudaStream_t stre
 //   many rows.
 // - For many rows, the first suggestion of cuBLASLt is used without a measurement.
 // - For few rows, kernels/gemv.h is measured against the fastest candidate.
-// - With `same_bits`, a row's sums do not depend on the number of rows. Each shape of weight has an
-//   own algorithm, which sums over k in one order. A candidate for another number of rows replaces
-//   it only if it gives the same bits on that many random rows.
+// - With `same_bits`, a row's sums do not depend on the number of rows. Each shape of weight has
+//   one reference algorithm, which sums over k in one order. A candidate for another number of rows
+//   replaces it only if it gives the same bits on that number of random rows.
 //
 // Not thread-safe.
 class CudaMatmul {
@@ -63,15 +63,15 @@ class CudaMatmul {
   static int64_t RowsPlannedFor(int64_t rows);
   // The version of cuBLASLt. Another version may order sums otherwise.
   size_t version() const { return lt_.GetVersion(); }
-  // Chooses the algorithm for products like this one. The product's w is any of `weights`. They
-  // should be more than fit into the device's cache, if the model has so many. x has
+  // Chooses the algorithm for products like this one. The product's w is any of `weights`.
+  // Together, `weights` should exceed the device's cache, if the model has enough weights. x has
   // RowsPlannedFor(rows) rows, and y is not used.
   //
   // Takes some hundred milliseconds, and waits for the stream. With `same_bits`, it takes as much
   // memory as x and y again.
   absl::Status Learn(MatrixProduct product, std::span<const __nv_bfloat16* const> weights, cudaStream_t stream);
-  // Enqueues the product. Learns its shape first, from this w alone, if it is not learnt. Such a
-  // call cannot be captured.
+  // Enqueues the product. Learns its shape first, from this w alone, if it is not learnt. A call
+  // that learns cannot be captured.
   absl::Status Run(const MatrixProduct& product, cudaStream_t stream);
   // Returns the learnt algorithm for products like this one as text, with the values of
   // cublasLtMatmulAlgoConfigAttributes_t. REQUIRES: the shape is learnt.

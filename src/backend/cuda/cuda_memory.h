@@ -51,7 +51,7 @@ class CudaBuffer {
     RETURN_IF_ERROR(Reserve(count, what));
     const absl::Status zeroed =
         CudaStatus(cudaMemsetAsync(data(), 0, static_cast<size_t>(count) * sizeof(T), stream), what);
-    // Without this, the next call would take the memory for zeroed.
+    // Otherwise the next call would assume that the memory is zero.
     if (!zeroed.ok()) *this = {};
     return zeroed;
   }

@@ -72,6 +72,7 @@ class CudaOps final : public Ops {
   // Enqueues the choice of tokens from these logits, and the copies of output() to the host.
   // Returns status().
   absl::Status Choose();
+  // The output of the pass on the host.
   PassOutput& output() { return output_; }
   // Returns the sizes and addresses on which the captured operations of the present decode step
   // depend.

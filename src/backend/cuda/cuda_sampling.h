@@ -15,7 +15,8 @@
 
 namespace baton {
 
-// Not thread-safe. Two choices may be in flight. The number `choice` names each.
+// Chooses tokens on the device and copies them to the host. Two choices may be in flight, and the
+// number `choice` names each. Not thread-safe.
 class CudaSampling {
  public:
   explicit CudaSampling(int64_t vocab) : vocab_(static_cast<int32_t>(vocab)) {}

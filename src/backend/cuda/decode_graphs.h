@@ -30,7 +30,8 @@ class DecodeGraphs {
 
   // Runs the work that `forward` enqueues on the stream. The first step of its kind calls
   // `forward`, so that libraries load and make their choices. The second step captures `forward`.
-  // This step and later steps replay the graph, unless the capture fails.
+  // The second step and all later steps replay the graph. If the capture fails, they call
+  // `forward`.
   absl::Status Run(const CapturedStep& step, absl::FunctionRef<absl::Status()> forward, cudaStream_t stream);
 
  private:

@@ -9,6 +9,7 @@
 
 namespace baton {
 
+// The kernels of one KV format.
 struct CudaKvKernels {
   KvFormat format;
   decltype(&cuda::LaunchRopeStore) rope_store;

@@ -19,14 +19,14 @@ struct Projection {
 };
 
 // Makes a CudaMatmul learn all projections of a model before the first step. Otherwise the
-// CudaMatmul would learn each product in the step that needs it first, and the step would wait. The
-// tuner runs each class of row counts up to the largest step.
+// CudaMatmul would learn each product in the step that needs it first, and the step would wait.
 class ProjectionTuner {
  public:
   // The matmul and the stream must outlive the tuner.
   ProjectionTuner(CudaMatmul& matmul, cudaStream_t stream) : matmul_(matmul), stream_(stream) {}
 
-  // Takes seconds for a large model, and waits for the stream.
+  // Learns every projection for each class of row counts up to the largest step. Takes seconds for
+  // a large model, and waits for the stream.
   absl::Status Tune(std::span<const Projection> projections);
 
  private:

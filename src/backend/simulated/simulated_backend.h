@@ -20,8 +20,8 @@ namespace baton {
 // not yet moved therefore gives wrong tokens or fails a CHECK.
 //
 // SimulatedBackend does not implement Backend, which takes real time and real memory. A simulator
-// asks for a step's time and lets that time pass on its virtual clock. The cost model counts blocks
-// of the model's size, but a block occupies only 16 words of memory. Not thread-safe.
+// gets a step's time and advances its virtual clock by it. The cost model counts blocks of the
+// model's size, but a block occupies only 16 words of memory. Not thread-safe.
 class SimulatedBackend {
  public:
   // Vocabulary of the tokens that are made. The model's own vocabulary counts for the cost.
