@@ -12,7 +12,7 @@
 
 namespace baton::cuda {
 
-// Returns the number of CTAs that run at once on the current device.
+// Sets `grid` to the CTAs that run at once on the current device.
 cudaError_t MakeDecodeGrid(int32_t kv_heads, int32_t head_dim, DecodeGrid* grid);
 
 // Returns the bytes of workspace for `partials` partials. The caller zeroes the workspace once.

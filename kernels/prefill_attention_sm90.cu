@@ -219,7 +219,7 @@ __device__ void StartValues(float (&o)[kHeadDim / 2], const uint32_t (&p)[kKeys 
 }
 
 // The rotation in which consumers start their products. Each consumer passes the permission to the
-// next consumer when it has started its own.
+// next consumer when its own products have started.
 template <int kConsumers>
 struct Turn {
   int consumer;

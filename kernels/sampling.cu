@@ -180,7 +180,7 @@ struct Cut {
 
 constexpr int kBins = kDrawThreads;
 constexpr int kBinBits = 10;
-constexpr int kKeyBits = 3 * kBinBits;  // keys are at most that of 1
+constexpr int kKeyBits = 3 * kBinBits;  // keys are at most the key of weight 1
 static_assert(kBins == 1 << kBinBits);
 
 struct DrawScratch {
@@ -229,7 +229,8 @@ struct TokenCount {
   static __device__ double Sum(const uint32_t (&bins)[2][kBins], uint32_t bin, uint32_t) { return bins[0][bin]; }
 };
 // The total weight of tokens, as a measure for Select. The keys of a bin share their exponent, so
-// mantissas are added up. The halves of 2^18 mantissas cannot overflow.
+// mantissas are added up. Each mantissa is added in two halves, whose sums over 2^18 tokens cannot
+// overflow.
 struct TotalWeight {
   static __device__ void Add(uint32_t (&bins)[2][kBins], uint32_t bin, uint32_t key) {
     const uint32_t mantissa = (key & 0x7fffff) | 0x800000;

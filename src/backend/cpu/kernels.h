@@ -53,12 +53,12 @@ enum class LinearThen {
 struct LinearArgs {
   // [rows, k], float or Bf16, depending on the weight's format.
   const void* x = nullptr;
-  // Elements between rows. Even for kBf16Pairs.
+  // Elements between rows. An even number for kBf16Pairs.
   int64_t x_stride = 0;
   int64_t rows = 0;
 
   const void* panels = nullptr;  // the whole packed weight
-  // As packed. Even for kBf16Pairs.
+  // As packed. An even number for kBf16Pairs.
   int64_t k = 0;
   // Number of outputs. Columns of y from n on (kSwiGlu: from n / 2 on) are not written.
   int64_t n = 0;

@@ -36,7 +36,7 @@ class PackedWeight {
 
   WeightFormat format() const { return format_; }
   int64_t n() const { return n_; }  // outputs
-  // Inputs as packed. Even for kBf16Pairs, else the tensor's columns.
+  // Inputs as packed: the tensor's columns, rounded up to an even number for kBf16Pairs.
   int64_t k() const { return k_; }
   int64_t panels() const { return panels_; }
   int64_t bytes() const;
