@@ -10,9 +10,9 @@
 
 namespace baton::cuda {
 
-// The smallest distance between two cuts of a history, in keys. A longer history uses a multiple,
-// so that it has at most kMaxSplits parts. Its last part is longer than half of the distance and at
-// most 1.5 times as long.
+// The distance between two cuts of a history is this number of keys or a multiple of it, so that no
+// history has more than kMaxSplits parts. The last part of a history that is cut is longer than
+// half of the distance, and at most 1.5 times as long as the distance.
 inline constexpr int32_t kMinSplitKeys = 256;
 inline constexpr int32_t kMaxSplits = 32;
 

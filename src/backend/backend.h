@@ -23,9 +23,9 @@ struct StepLimits {
 
 // Callbacks that Forward calls on its own thread while a pass runs.
 struct Meanwhile {
-  // Called at most once, for work of the caller that should cost no extra time. In a decode step it
-  // is called when the whole step has been submitted to the device. In other passes it is called
-  // before the pass. It is not called if the pass fails before that point.
+  // Called at most once, for work of the caller that should cost no extra time. A backend with a
+  // device calls it when all of a decode step is enqueued on the device. In other cases it is
+  // called before the pass. It is not called if the pass fails earlier.
   absl::FunctionRef<void()> work;
   // Returns the next decode step, or null if no step can be planned before the running step ends.
   // The backend enqueues the next step behind the running step, so the device does not wait until

@@ -135,8 +135,8 @@ std::vector<Bits> RandomBits(int64_t count, Bits one, Bits drawn) {
 }
 
 // Compares ways to compute a product by the bits of every row, for any index of the row and any
-// number of rows. x repeats a few random rows. If the product is added to y, y repeats random rows,
-// too, because some kernels begin their sums with y and others end them with it.
+// number of rows. x repeats a few random rows. If y is fp32, the product may be added to it, so y
+// repeats random rows, too. Some kernels begin their sums with y, and others end them with it.
 class BitComparison {
  public:
   BitComparison(const MatrixProduct& product, cudaStream_t stream) : product_(product), stream_(stream) {}
@@ -200,7 +200,8 @@ class BitComparison {
   const cudaStream_t stream_;
   DeviceBuffer<__nv_bfloat16> x_;
   DeviceBuffer<std::byte> y_;
-  // The initial y of the different rows. Empty if y does not count.
+  // The initial y of the different rows. Empty if y is bf16, because no product is added to it
+  // then.
   std::vector<uint32_t> before_;
   std::vector<std::byte> expected_;  // results of the different rows
 };
