@@ -1,5 +1,5 @@
-// Invariants of our own code, on in every build. Errors that a user, a file or a peer can cause are absl::Status
-// instead.
+// Checks of invariants of Baton's own code, in every build type. Use absl::Status for errors that a
+// user, a file or a peer can cause.
 #pragma once
 
 #include <string_view>

@@ -8,7 +8,8 @@
 namespace baton {
 
 void Clock::Wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, absl::Time until) const {
-  const absl::Duration longest = absl::Hours(1);  // keeps infinities out of the wait
+  // An infinite duration would overflow in wait_for.
+  const absl::Duration longest = absl::Hours(1);
   const absl::Duration wait = std::min(until - Now(), longest);
   if (wait > absl::ZeroDuration()) changed.wait_for(lock, absl::ToChronoNanoseconds(wait));
 }

@@ -1,4 +1,5 @@
-// Time comes in by constructor, so that tests and the simulator can set it.
+// Clocks. Components take a clock in their constructor, so that tests and the simulator control
+// time.
 #pragma once
 
 #include <condition_variable>
@@ -11,12 +12,12 @@ namespace baton {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Never goes back. Only differences mean something.
+  // Never goes back. Only differences between two values have a meaning.
   virtual absl::Time Now() const = 0;
-  // Returns at that time; a clock that others move does not wait for them.
+  // Returns at `time`. Returns at once if another party advances this clock.
   virtual void SleepUntil(absl::Time) const {}
-  // Waits until `changed` is notified or this clock shows `until`, and may return earlier. `lock` holds the mutex that
-  // guards what `changed` announces.
+  // Waits until `changed` is notified or this clock shows `until`. May return earlier. REQUIRES:
+  // `lock` holds the mutex of the condition variable `changed`.
   virtual void Wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, absl::Time until) const;
 };
 
@@ -27,14 +28,14 @@ class SteadyClock final : public Clock {
   void SleepUntil(absl::Time time) const override;
 };
 
-// Stands still until Advance moves it, exactly, also by less than a nanosecond. Thread-safe.
+// A clock that only Advance moves, with a resolution below one nanosecond. Thread-safe.
 class ManualClock final : public Clock {
  public:
   absl::Time Now() const override {
     const std::lock_guard lock(mutex_);
     return now_;
   }
-  // Looks at the time again after a millisecond, because Advance does not know which threads wait.
+  // Returns after at most one millisecond, because Advance does not notify waiting threads.
   void Wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, absl::Time until) const override;
   void Advance(absl::Duration by) {
     const std::lock_guard lock(mutex_);

@@ -1,4 +1,4 @@
-// Ids are types, not integers: a request id cannot be passed where a block id is meant.
+// Ids as distinct types. The compiler rejects a request id where a function expects a block id.
 #pragma once
 
 #include <compare>
@@ -10,7 +10,7 @@
 
 namespace baton {
 
-// A number with a meaning. Tag is an empty struct, one for each kind of id.
+// A number of one kind of id. Tag is an empty struct that names the kind.
 template <typename Tag, typename Rep>
 class Id {
  public:
@@ -27,26 +27,32 @@ class Id {
   Rep value_ = 0;
 };
 
-using TokenId = int32_t;  // an index into a vocabulary; plain, because kernels and files hold arrays of it
+// Index into a vocabulary. A plain integer, because kernels and files hold arrays of token ids.
+using TokenId = int32_t;
 
-using BlockId = Id<struct BlockIdTag, uint32_t>;              // an index into one worker's slab of KV blocks
-using ReservationId = Id<struct ReservationIdTag, uint64_t>;  // unique within one decode worker incarnation
-using Generation = Id<struct GenerationTag, uint64_t>;        // counts every reservation made; never reused
-using LeaseHolder = Id<struct LeaseHolderTag, uint64_t>;      // for whom a prefill worker keeps KV: one of its routers
-using Incarnation = Id<struct IncarnationTag, uint64_t>;      // random, drawn once at process start
+// Index into one worker's slab of KV blocks.
+using BlockId = Id<struct BlockIdTag, uint32_t>;
+// Unique within one incarnation of a decode worker.
+using ReservationId = Id<struct ReservationIdTag, uint64_t>;
+// Counts every reservation that a worker makes. Never reused.
+using Generation = Id<struct GenerationTag, uint64_t>;
+// The router for which a prefill worker keeps KV under a lease.
+using LeaseHolder = Id<struct LeaseHolderTag, uint64_t>;
+// Drawn at random once, when the process starts.
+using Incarnation = Id<struct IncarnationTag, uint64_t>;
 
-// Names one reservation of a decode worker for all time. A later reservation may have the same id, but it has another
-// generation. A worker draws its first generation from its incarnation, so that a restarted worker does not take its
-// predecessor's reservations for its own.
+// Names one reservation of a decode worker, never to be reused. A later reservation may have the
+// same id but has another generation. A worker derives its first generation from its incarnation. A
+// restarted worker therefore never accepts a reservation of its predecessor.
 struct ReservationRef {
   ReservationId id;
   Generation generation;
   friend auto operator<=>(const ReservationRef&, const ReservationRef&) = default;
 };
 
-// Chosen by the router, unique in the cluster; shown to users and in logs.
+// Chosen by the router. Unique in the cluster. Visible to users and in logs.
 using RequestId = std::string;
-// How a worker is named to its peers: the host:port its control service listens on.
+// The host:port of a worker's control service. Peers use the address as the worker's name.
 using WorkerAddress = std::string;
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// Keeps what strangers can cause at will from filling the log.
+// Rate limit for log lines that untrusted clients can cause.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,13 @@
 
 namespace baton {
 
-// Lets one line pass in each period. Thread-safe.
+// Permits one log line per period. Thread-safe.
 class LogLimit {
  public:
   explicit LogLimit(absl::Duration period = absl::Seconds(10)) : period_(period) {}
 
-  // How many were kept back since the last that passed; nothing: this one is kept back.
+  // Returns the number of lines suppressed since the last permitted line. Returns nullopt if the
+  // caller must suppress this line too.
   std::optional<int64_t> Pass(absl::Time now = absl::Now()) {
     const std::lock_guard lock(mutex_);
     if (now < next_) {
@@ -30,7 +31,7 @@ class LogLimit {
 
  private:
   const absl::Duration period_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   absl::Time next_ = absl::InfinitePast();
   int64_t kept_back_ = 0;
 };

@@ -14,8 +14,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of the line that this thread writes: spdlog hands formatters nothing but the message, on the thread that logs. Lines
-// that a sink adds have other messages, and none of these fields.
+// Fields and message of the line that this thread is writing. spdlog passes only the message to a
+// formatter and calls the formatter on the logging thread. A sink may add lines of its own. Those
+// lines have another message and therefore no fields.
 thread_local std::span<const LogField> line_fields;
 thread_local const char* line_message = nullptr;
 
@@ -28,7 +29,7 @@ bool IsEmpty(const LogField& field) {
   return text != nullptr && text->empty();
 }
 
-// On one line, whatever is in it.
+// Returns `json` on one line. Replaces invalid UTF-8.
 std::string ToText(const Json& json) {
   return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }

@@ -1,4 +1,4 @@
-// Logs go to stderr, one line each; prompts, texts and tokens are never logged.
+// Structured logging to stderr, one line per message. Callers never log prompts, texts or tokens.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,24 @@ namespace baton {
 
 enum class LogFormat {
   kText,
-  kJson,  // an object for each line: time (UTC), level, where (the program), message, and a line's fields
+  // One JSON object per line with `time` (UTC), `level`, `where` (the program), `message` and the
+  // fields of the line.
+  kJson,
 };
 
-// `level`: trace, debug, info, warn, error or off. `program` starts each line.
+// Sets up the process-wide logger. `level` is trace, debug, info, warn, error or off. Each line
+// names `program`. Returns INVALID_ARGUMENT for another level.
 absl::Status InitLogging(const std::string& program, const std::string& level, LogFormat format);
-// How a logger of that name writes its lines.
+// Returns a formatter that writes lines in `format`.
 std::unique_ptr<spdlog::formatter> MakeLogFormatter(LogFormat format);
 
-// What a line tells beside its message.
+// A named value that a line carries in addition to its message.
 struct LogField {
   std::string_view name;
-  std::variant<std::string_view, int64_t, double> value;  // an empty text is left out
+  // An empty string is omitted from the line.
+  std::variant<std::string_view, int64_t, double> value;
 };
-// A line with fields, which text shows as name=value.
+// Logs a line with fields. LogFormat::kText shows each field as name=value.
 void LogFields(spdlog::level::level_enum level, std::string_view message, std::initializer_list<LogField> fields);
 
 }  // namespace baton

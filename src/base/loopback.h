@@ -1,11 +1,11 @@
-// Addresses that only this machine reaches.
+// Recognition of loopback addresses.
 #pragma once
 
 #include <string>
 
 namespace baton {
 
-// Returns whether a server that listens on `host_port` can be reached from this machine alone.
+// Returns whether only this machine can reach a server that listens on `host_port`.
 bool IsLoopback(const std::string& host_port);
 
 }  // namespace baton

@@ -13,7 +13,7 @@
 namespace baton {
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  // Non-blocking, so that a pipe in place of a file is refused below instead of waited for.
+  // O_NONBLOCK lets open() return at once for a pipe, which the check below then refuses.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   absl::Cleanup close_fd = [fd] { close(fd); };

@@ -13,8 +13,9 @@ namespace baton {
 
 class MappedFile {
  public:
-  // NOT_FOUND, or INVALID_ARGUMENT for what is not a regular file (a pipe or a device would block or never end).
-  // Files are taken to be at rest: one that shrinks while it is mapped faults on access.
+  // Maps the file. Returns NOT_FOUND if the file does not exist. Returns INVALID_ARGUMENT if the
+  // path is not a regular file, because a pipe or a device could block or never end. REQUIRES: the
+  // file does not shrink while it is mapped. Access to a truncated range raises SIGBUS.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}

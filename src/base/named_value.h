@@ -1,5 +1,5 @@
-// Tables of the names that users give to values of an enum, which are read once, where a name
-// enters.
+// Tables that map names in flags, files and requests to values of an enum. Code parses a name once,
+// where the name enters the process.
 #pragma once
 
 #include <iterator>
@@ -12,14 +12,14 @@
 
 namespace baton {
 
-// A table is an array of rows with `name` and `value`, or of rows derived from this.
+// One row. A table is an array of NamedValue or of types derived from NamedValue.
 template <typename T>
 struct NamedValue {
   std::string_view name;
   T value;
 };
 
-// All names of a table, in its order.
+// Returns all names of `table`, in the order of its rows.
 template <typename Table>
 std::vector<std::string> NamesIn(const Table& table) {
   std::vector<std::string> names;
@@ -27,8 +27,8 @@ std::vector<std::string> NamesIn(const Table& table) {
   return names;
 }
 
-// The value with this name. INVALID_ARGUMENT, which begins with `what` and lists the names: the
-// table has no such name.
+// Returns the value of the row `name`. Returns INVALID_ARGUMENT if the table has no such row. The
+// error begins with `what` and lists all names.
 template <typename Table>
 auto ValueNamed(std::string_view what, std::string_view name, const Table& table)
     -> absl::StatusOr<decltype(std::begin(table)->value)> {

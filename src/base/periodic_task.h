@@ -1,4 +1,4 @@
-// Calls a function again and again on a thread of its own.
+// A thread that calls one function periodically.
 #pragma once
 
 #include <chrono>
@@ -12,11 +12,11 @@ namespace baton {
 
 class PeriodicTask {
  public:
-  // The first time after a period, or at once.
+  // When the first call happens.
   enum class First { kAfterPeriod, kAtOnce };
   PeriodicTask(std::chrono::milliseconds period, std::function<void()> task, First first = First::kAfterPeriod)
       : period_(period), task_(std::move(task)), thread_([this, first] { Loop(first); }) {}
-  // Waits for a call that runs.
+  // Stops the thread. Waits for a running call to return.
   ~PeriodicTask() {
     {
       const std::lock_guard lock(mutex_);
@@ -42,7 +42,8 @@ class PeriodicTask {
   std::mutex mutex_;
   std::condition_variable stopped_;
   bool stopping_ = false;  // guarded by mutex_
-  std::thread thread_;     // last: starts when the rest is ready
+  // Declared last, because the thread uses the other members.
+  std::thread thread_;
 };
 
 }  // namespace baton

@@ -7,8 +7,8 @@
 namespace baton {
 
 Digest Sha256(const void* data, size_t bytes) {
-  // Fetched once: with EVP_sha256() every digest searches for its implementation, which takes longer than hashing a
-  // key.
+  // Fetched once. EVP_sha256() looks up its implementation for every digest, and the lookup takes
+  // longer than hashing a block key.
   static const EVP_MD* const kSha256 = EVP_MD_fetch(nullptr, "SHA256", nullptr);
   Digest digest;
   unsigned int written = 0;

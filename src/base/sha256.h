@@ -1,4 +1,4 @@
-// SHA-256, which names KV blocks, weights and tokenizers.
+// SHA-256, the hash that identifies KV blocks, weights and tokenizers.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// Operating errors are absl::Status: what happened, where, what was expected, what was found.
+// Macros for absl::Status, the type of operating errors. A message states the event, the place, the
+// expected value and the actual value.
 #pragma once
 
 #include "absl/status/status.h"
@@ -15,7 +16,7 @@
     if (!baton_status.ok()) return baton_status; \
   } while (false)
 
-// ASSIGN_OR_RETURN(auto x, F()): declares or assigns the value, or returns the error.
+// ASSIGN_OR_RETURN(auto x, F()) assigns the value of F() to x, or returns the error of F().
 #define ASSIGN_OR_RETURN(target, expression) \
   ASSIGN_OR_RETURN_IMPL(BATON_CONCAT(baton_result_, __LINE__), target, expression)
 #define ASSIGN_OR_RETURN_IMPL(result, target, expression) \

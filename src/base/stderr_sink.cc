@@ -12,7 +12,7 @@
 namespace baton {
 namespace {
 
-// A pipe that can be written to takes this many bytes without waiting (pipe(7)).
+// A pipe that poll() reports as writable accepts this many bytes without blocking (pipe(7)).
 constexpr size_t kMostBytes = PIPE_BUF;
 
 bool HasRoom(int fd) {

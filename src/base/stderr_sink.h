@@ -1,4 +1,4 @@
-// Where the log goes: stderr, unless whoever reads it is behind.
+// A log sink for stderr that never blocks.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,9 @@
 
 namespace baton {
 
-// A pipe that nobody empties would stop whoever logs, and a server logs for each request. So a line for which there is
-// no room is dropped; the next that has room is followed by one that says how many were.
+// Drops a log line if stderr has no room for it. A full pipe would otherwise block every thread
+// that logs, and a server logs for each request. After the next line that fits, the sink writes the
+// number of dropped lines.
 class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit StderrSink(int fd = 2) : fd_(fd) {}
@@ -20,8 +21,10 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
   bool Write(const spdlog::details::log_msg& message);
 
   const int fd_;
-  int64_t dropped_ = 0;  // since the last line that was written
-  bool cut_ = false;     // the last line has no end
+  // Lines dropped since the last line that was written in full.
+  int64_t dropped_ = 0;
+  // True if the last line was cut, so that its newline is missing.
+  bool cut_ = false;
 };
 
 }  // namespace baton

@@ -1,4 +1,5 @@
-// Debian builds abseil with a string_view of its own, which std::string_view does not convert to. These take either.
+// Conversions for abseil builds whose absl::string_view is a type of its own, as on Debian.
+// std::string_view does not convert to that type.
 #pragma once
 
 #include <string>
@@ -21,13 +22,13 @@ const T& ForStrCat(const T& value) {
 inline absl::string_view ForStrCat(std::string_view value) { return ToAbsl(value); }
 }  // namespace internal
 
-// absl::StrCat, for std::string_view too.
+// Like absl::StrCat, but also accepts std::string_view.
 template <typename... Args>
 std::string StrCat(const Args&... args) {
   return absl::StrCat(internal::ForStrCat(args)...);
 }
 
-// An ASCII letter or digit, or one of `more`.
+// Returns whether `c` is an ASCII letter or digit, or one of the characters of `more`.
 inline bool IsPlain(char c, std::string_view more) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || more.find(c) != std::string_view::npos;
 }

@@ -1,4 +1,4 @@
-// TOML files that operators write.
+// Reader of TOML files, such as configuration that operators write.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace baton {
 
-// NOT_FOUND, or INVALID_ARGUMENT with file and line.
+// Returns NOT_FOUND if the file cannot be opened. Returns INVALID_ARGUMENT for a directory, or for
+// malformed TOML with "FILE:LINE".
 absl::StatusOr<toml::table> ReadTomlFile(const std::string& path);
 
-// "FILE:LINE", for messages.
+// Returns "FILE:LINE", the position of `node`, for error messages.
 std::string PlaceOf(const std::string& path, const toml::node& node);
 
 }  // namespace baton

@@ -18,12 +18,12 @@ bool IsHex(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return ('0' <= c && c <= '9') || ('a' <= c && c <= 'f'); });
 }
 
-// An id, which must not be all zero.
+// Returns whether `text` is a valid id: hexadecimal and not all zero.
 bool IsId(std::string_view text) { return IsHex(text) && text.find_first_not_of('0') != std::string_view::npos; }
 
 int HexDigit(char c) { return c <= '9' ? c - '0' : c - 'a' + 10; }
 
-// 16 digits, not all zero.
+// Draws 16 random hexadecimal digits that are not all zero.
 std::string DrawHalf() {
   std::random_device random;
   const uint64_t bits = uint64_t{random()} << 32 | random();
@@ -36,7 +36,7 @@ std::optional<TraceContext> ParseTraceparent(std::string_view header) {
   if (header.size() < kSize) return std::nullopt;
   const std::string_view version = header.substr(0, kVersionEnd);
   if (!IsHex(version) || version == "ff") return std::nullopt;
-  // A later version may go on after another dash; what it begins with is as in this one.
+  // A later version may append fields after another dash. It begins with the fields of version 00.
   if (header.size() > kSize && (version == "00" || header[kSize] != '-')) return std::nullopt;
   for (const size_t dash : {kVersionEnd, kTraceEnd, kSpanEnd}) {
     if (header[dash] != '-') return std::nullopt;

@@ -1,8 +1,8 @@
-// W3C Trace Context (https://www.w3.org/TR/trace-context/): the header `traceparent`, which joins what several services
-// do for one call into one trace.
+// W3C Trace Context (https://www.w3.org/TR/trace-context/). The header `traceparent` joins the
+// spans of several services into one trace.
 //
-// `tracestate` is not read. It is for the services that a call is passed on to; workers are the last of them and know
-// no vendor's entries, so it would go nowhere.
+// Baton ignores the header `tracestate`. Services forward `tracestate` to the services that they
+// call. Workers call no further service and do not interpret vendors' entries.
 #pragma once
 
 #include <optional>
@@ -12,20 +12,27 @@
 namespace baton {
 
 struct TraceContext {
-  std::string trace_id{};  // 32 lower-case hexadecimal digits, not all zero; empty: none
-  std::string span_id{};   // 16 of them: who calls
-  bool sampled = false;    // somebody records this trace
-  bool random = false;     // the trace id's last seven bytes are random (level 2 of the standard)
+  // 32 lower-case hexadecimal digits, not all zero. Empty if there is no trace.
+  std::string trace_id{};
+  // 16 lower-case hexadecimal digits, not all zero. The span of the caller.
+  std::string span_id{};
+  // The caller records this trace.
+  bool sampled = false;
+  // The last seven bytes of `trace_id` are random (level 2 of the standard).
+  bool random = false;
 };
 
-// Nothing: it is malformed, and by the standard to be ignored.
+// Parses a `traceparent` header. Returns nullopt for a malformed header, which the standard
+// requires receivers to ignore.
 std::optional<TraceContext> ParseTraceparent(std::string_view header);
-// Its trace id; empty: it is malformed.
+// Returns the trace id of a `traceparent` header. Returns an empty string if the header is
+// malformed.
 std::string TraceIdOf(std::string_view traceparent);
-// As version 00.
+// Formats a header of version 00. REQUIRES: `context.trace_id` is not empty.
 std::string ToTraceparent(const TraceContext& context);
 
-// What serves a call: a span of its own in the caller's trace, or in a new one if `traceparent` is empty or malformed.
+// Returns a new span for the service that handles a call. The span belongs to the caller's trace,
+// or to a new trace if `traceparent` is empty or malformed.
 TraceContext BeginSpan(std::string_view traceparent);
 
 }  // namespace baton

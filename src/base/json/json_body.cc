@@ -14,17 +14,19 @@ namespace {
 constexpr size_t kShownBytes = 64;
 constexpr size_t kReasonBytes = 120;
 
-// Of nlohmann's message what says why; it goes on with what was read, which may be megabytes.
+// Returns the reason from a message of nlohmann. Drops the input quoted behind the reason, which
+// may take megabytes.
 std::string_view ReasonOf(std::string_view message) {
   message = message.substr(0, message.find("; last read: "));
-  // "[json.exception...] parse error at line 1, column 2: " is left out, or as much of it as there is.
+  // Skip the prefix "[json.exception...] parse error at line 1, column 2: ", or the part of it that
+  // is present.
   const size_t column = message.find("column ");
   const std::string_view before = column == std::string_view::npos ? "] " : ": ";
   const size_t reason = message.find(before, column == std::string_view::npos ? 0 : column);
   return (reason == std::string_view::npos ? message : message.substr(reason + 2)).substr(0, kReasonBytes);
 }
 
-// Builds the value. Any function that returns false ends the parse.
+// Builds a Json value from parser events. A function that returns false ends the parse.
 class Builder final : public nlohmann::json_sax<Json> {
  public:
   explicit Builder(std::string_view field) : field_(field) {}
@@ -39,7 +41,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   bool number_integer(int64_t value) override { return Add(value) != nullptr; }
   bool number_unsigned(uint64_t value) override { return Add(value) != nullptr; }
   bool number_float(double value, const std::string& text) override {
-    // nlohmann makes a double of an integer that is too large, and so another number.
+    // nlohmann passes an integer beyond 64 bits as a double, which is a different number.
     if (text.find_first_of(".eE") != std::string::npos) return Add(value) != nullptr;
     return Refuse(StrCat("expected integers of 64 bits, got ", std::string_view(text).substr(0, kShownBytes)));
   }
@@ -66,7 +68,8 @@ class Builder final : public nlohmann::json_sax<Json> {
 
  private:
   struct Level {
-    Json* value = nullptr;  // stays where it is while it is open: nothing is added beside it
+    // Stable while this level is open, because its parent receives no further values until then.
+    Json* value = nullptr;
     absl::flat_hash_set<std::string> keys{};
   };
 
@@ -74,7 +77,7 @@ class Builder final : public nlohmann::json_sax<Json> {
     status_ = absl::InvalidArgumentError(StrCat(field_, ": ", why));
     return false;
   }
-  // Null: refused.
+  // Adds `value` to the innermost open level. Returns null if a limit refuses the value.
   Json* Add(Json value) {
     if (++values_ > kMaxJsonValues) {
       Refuse(StrCat("more than ", kMaxJsonValues, " JSON values"));
@@ -90,7 +93,8 @@ class Builder final : public nlohmann::json_sax<Json> {
       return &parent.back();
     }
     auto& members = parent.get_ref<Json::object_t&>();
-    members.Container::emplace_back(std::move(key_), std::move(value));  // known to be new
+    // key() has checked that the object has no member of this name.
+    members.Container::emplace_back(std::move(key_), std::move(value));
     return &members.back().second;
   }
   bool Open(Json value) {

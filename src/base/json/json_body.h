@@ -1,4 +1,4 @@
-// JSON from outside: bounded in depth and number of values before anything else looks at it.
+// Parser for JSON from untrusted clients. Bounds the depth and the number of values while parsing.
 #pragma once
 
 #include <string_view>
@@ -8,25 +8,34 @@
 
 namespace baton {
 
-// Members in the order in which they were written: chat templates show a tool's schema to the model as it was sent.
+// Keeps members in the order of the text. Chat templates show a tool's schema to the model in the
+// order that the client sent.
 using Json = nlohmann::ordered_json;
 
 inline constexpr size_t kMaxJsonDepth = 64;
-inline constexpr size_t kMaxJsonMembers = 4096;            // of one object, which is searched from front to back
-inline constexpr size_t kMaxJsonValues = size_t{1} << 21;  // a parsed value takes up to 30 times its text
+// Limit of members per object. A lookup in an object scans its members from front to back.
+inline constexpr size_t kMaxJsonMembers = 4096;
+// Limit of values per text. A parsed value takes up to 30 times the memory of its text.
+inline constexpr size_t kMaxJsonValues = size_t{1} << 21;
 
-// One value and nothing behind it. INVALID_ARGUMENT: "FIELD: ..." with the byte where the text is no JSON or not UTF-8,
-// is too deep or too large, names a member twice, or has a number beyond 64 bits (for fractions: beyond double).
-// Never recurses, nor throws.
+// Parses `text`, which must hold exactly one JSON value. Never recurses and never throws. Returns
+// INVALID_ARGUMENT with the message "FIELD: ..." for each of these:
+// - The text is not JSON or not UTF-8. The message names the byte.
+// - The value exceeds one of the limits above.
+// - An object has two members of one name.
+// - An integer exceeds 64 bits, or a fraction exceeds the range of double.
 absl::StatusOr<Json> ParseJson(std::string_view text, std::string_view field);
 
-// Of an HTTP request: an object. INVALID_ARGUMENT as above.
+// Parses the body of an HTTP request, which must be a JSON object. Returns the errors of ParseJson,
+// and INVALID_ARGUMENT for another kind of value.
 absl::StatusOr<Json> ParseJsonBody(std::string_view body);
 
-// Bytes of value.dump(), without making the text. REQUIRES: the value is no deeper than kMaxJsonDepth.
+// Returns the size of value.dump() in bytes, without building the text. REQUIRES: the value is no
+// deeper than kMaxJsonDepth.
 size_t JsonBytes(const Json& value);
 
-// What an error calls a value: "a string", "an object", the number itself.
+// Describes a value for an error message: "an object", "a list of 3", a short string in quotes, or
+// the number itself.
 std::string ShowJson(const Json& value);
 
 }  // namespace baton

@@ -19,7 +19,7 @@ absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path, int64_t m
     if (document.is_object()) return document;
     return absl::InvalidArgumentError(absl::StrCat(path, ": expected a JSON object, got ", document.type_name()));
   } catch (const nlohmann::json::exception& error) {
-    // The library quotes what it read last, with control characters escaped, at any length.
+    // nlohmann quotes the last input that it read, escaped and without a limit of length.
     return absl::InvalidArgumentError(absl::StrCat(path, ": not JSON: ", std::string(error.what()).substr(0, 200)));
   }
 }

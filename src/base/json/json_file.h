@@ -1,4 +1,4 @@
-// A JSON document from a model directory.
+// Reader of JSON files from a model directory.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,10 @@
 
 namespace baton {
 
-// Larger files are refused before they are read: a parsed document takes up to ~80 times its text.
-// INVALID_ARGUMENT names file and position of what is not an object or not JSON.
+// Parses the JSON object in the file `path`. Returns INVALID_ARGUMENT if the file is larger than
+// `max_bytes`, is not JSON or is not an object. The error names the file and the position. Returns
+// the errors of MappedFile::Open too. The size is checked before parsing, because a parsed document
+// takes up to about 80 times its text.
 absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path, int64_t max_bytes);
 
 }  // namespace baton
