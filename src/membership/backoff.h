@@ -1,4 +1,4 @@
-// How long to wait before what failed is tried again.
+// The delay before the retry of a failed operation.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,9 @@
 
 namespace baton {
 
-// From 100 ms, doubled each time up to 2 s, and of that a part drawn between a half and the whole: processes that lost
-// the same server do not all come back at once. Not thread-safe.
+// Exponential backoff with jitter. The upper bound begins at 100 ms and doubles with each call, up
+// to 2 s. Each delay is drawn between half of the bound and the bound. The jitter keeps processes
+// that lost the same server from reconnecting at the same time. Not thread-safe.
 class Backoff {
  public:
   explicit Backoff(uint32_t seed) : random_(seed) {}

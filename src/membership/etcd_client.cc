@@ -14,33 +14,36 @@ namespace {
 
 namespace etcd = etcdserverpb;
 
-constexpr size_t kLongestReason = 300;  // bytes of what a server says
+// Upper bound on the part of a server's error message that Baton quotes, in bytes.
+constexpr size_t kLongestReason = 300;
 
-// As for workers, but for pings: etcd hangs up on who pings while it asks for nothing.
+// Returns the channel arguments for etcd. They differ from those for workers in pings: etcd closes
+// a connection that sends pings while no call runs.
 grpc::ChannelArguments Arguments() {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxWireBytes);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a new channel dials at once
+  // A new channel dials at once.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return arguments;
 }
 
-// The first key after those that begin with `prefix`.
+// Returns the first key after all keys that begin with `prefix`.
 std::string RangeEnd(std::string prefix) {
   BATON_CHECK(prefix.ends_with('/'), prefix);
   prefix.back() = '/' + 1;
   return prefix;
 }
 
-// Waits for the one operation that runs, and cancels the call of it at a certain time.
+// Waits for the one running operation of a call. Cancels the call at a fixed time.
 struct Patient {
   grpc::CompletionQueue& queue;
   grpc::ClientContext& context;
   const std::chrono::system_clock::time_point until;
 
-  // False: it failed.
+  // Returns false if the operation failed.
   bool Done() const {
     void* tag = nullptr;
     bool done = false;
@@ -68,7 +71,8 @@ void EtcdClient::Cancel() {
 
 absl::Status EtcdClient::Ask(std::chrono::milliseconds patience, Call call) {
   absl::Status status;
-  // Of all that fail the error is always the same server's, so that it does not look new each time.
+  // The loop ends with the same server each time, so repeated failures give the same error. Callers
+  // log only errors that differ from the previous one.
   for (size_t i = 0; i < servers_.size(); ++i) {
     status = AskOnce(patience, call);
     if (status.ok() || absl::IsCancelled(status)) break;
@@ -101,7 +105,8 @@ absl::Status EtcdClient::AskOnce(std::chrono::milliseconds patience, Call call) 
   std::string reason = absl::CEscape(answer.error_message().substr(0, kLongestReason));
   if (answer.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     reason = absl::StrCat("no answer within ", static_cast<double>(patience.count()) / 1000, " s");
-  } else if (answer.error_code() != grpc::StatusCode::UNAVAILABLE) {  // it did answer
+    // The server did answer, with an error.
+  } else if (answer.error_code() != grpc::StatusCode::UNAVAILABLE) {
     reason = absl::StrCat(absl::StatusCodeToString(static_cast<absl::StatusCode>(answer.error_code())), ": ", reason);
   }
   return absl::UnavailableError(absl::StrCat("etcd: ", server, ": ", reason));
@@ -137,9 +142,12 @@ absl::Status EtcdClient::AwaitChange(const std::string& prefix, int64_t revision
   watch.set_range_end(RangeEnd(prefix));
   watch.set_start_revision(revision + 1);
   watch.set_fragment(true);
-  // Its deadline is never met: etcd would count that as its own failure, as it does not when the watch is cancelled.
+  // The deadline is later than `patient.until`, so the client cancels the watch before its deadline
+  // passes. A missed deadline would count as a failure in etcd's statistics. A cancelled watch does
+  // not.
   return AskOnce(longest + patience_, [&](const auto& channel, grpc::ClientContext& context) {
-    context.AddMetadata("hasleader", "true");  // a server that is cut off from the others says so, rather than nothing
+    // With this header, a server without a leader reports an error instead of sending nothing.
+    context.AddMetadata("hasleader", "true");
     grpc::CompletionQueue queue;
     const Patient patient{queue, context, std::chrono::system_clock::now() + longest};
     const auto stream = etcd::Watch::NewStub(channel)->AsyncWatch(&context, &queue, nullptr);
@@ -152,11 +160,13 @@ absl::Status EtcdClient::AwaitChange(const std::string& prefix, int64_t revision
     while (!over && !changed) {
       stream->Read(&response, nullptr);
       over = !patient.Done() || response.canceled();
-      // A store that is behind what was read has lost it: of a revision it has not come to it tells nothing.
+      // A store that is behind `revision` has lost its data. It would report nothing until it
+      // reaches `revision` again.
       changed = !over && (!response.events().empty() || response.header().revision() < revision);
     }
     const bool quiet = !changed && std::chrono::system_clock::now() >= patient.until;
-    if (changed || quiet || response.canceled()) context.TryCancel();  // else it ended, and says why
+    // Otherwise the stream ended by itself, and Finish returns the reason.
+    if (changed || quiet || response.canceled()) context.TryCancel();
     grpc::Status end;
     stream->Finish(&end, nullptr);
     patient.Done();
@@ -185,7 +195,8 @@ absl::StatusOr<bool> EtcdClient::Renew(int64_t lease) {
     const auto stream = etcd::Lease::NewStub(channel)->LeaseKeepAlive(&context);
     const bool answered = stream->Write(request) && stream->WritesDone() && stream->Read(&response);
     etcd::LeaseKeepAliveResponse more;
-    while (stream->Read(&more)) continue;  // to the end: etcd counts what is cancelled as its own failure
+    // Read to the end of the stream. etcd counts a cancelled stream as a failure of its own.
+    while (stream->Read(&more)) continue;
     const grpc::Status end = stream->Finish();
     if (answered) return grpc::Status::OK;
     return end.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "it did not renew the lease") : end;

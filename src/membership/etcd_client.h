@@ -1,4 +1,5 @@
-// What of etcd (v3, gRPC) membership takes: the keys under a prefix, that they change, and a key under a lease.
+// A client for the parts of etcd (v3, gRPC) that membership uses. It reads and watches the keys
+// under a prefix, and it holds a key under a lease.
 #pragma once
 
 #include <chrono>
@@ -16,12 +17,15 @@
 
 namespace baton {
 
-// Not thread-safe, but for Cancel. Calls block; each asks the servers in turn until one answers, each of them for the
-// options' patience at most. UNAVAILABLE: none did, or what they answer is no use; the last one is named, and what it
-// said, if anything. CANCELLED: Cancel was called.
+// Not thread-safe, except for Cancel. Calls block. Each call asks the servers in turn until one
+// answers, and waits at most `EtcdOptions::patience` for each server. Errors:
+// - UNAVAILABLE if no server answers or an answer is unusable. The message names the last server
+//   and quotes its error.
+// - CANCELLED if Cancel was called.
 class EtcdClient {
  public:
-  // Begins with server `first`, counted round. REQUIRES: at least one server.
+  // Asks the server with index `first` modulo their number first. REQUIRES: `options` names at
+  // least one server.
   explicit EtcdClient(const EtcdOptions& options, size_t first = 0);
 
   struct Entry {
@@ -29,13 +33,15 @@ class EtcdClient {
     std::string value;
   };
   struct Entries {
-    std::vector<Entry> entries{};  // by key
+    std::vector<Entry> entries{};  // sorted by key
     int64_t revision = 0;          // of the store
   };
-  // The keys that begin with `prefix`, which ends in a slash. UNAVAILABLE also: there are more than `most`.
+  // Reads all keys that begin with `prefix`, which ends in a slash. Also returns UNAVAILABLE if
+  // there are more than `most` keys.
   absl::StatusOr<Entries> Read(const std::string& prefix, int64_t most);
-  // Returns once such keys may have changed since `revision`, at once where the store is new and has not come to it,
-  // and after `longest` in any case. Asks one server.
+  // Blocks until a key under `prefix` may have changed after `revision`, but at most for `longest`.
+  // Returns at once if the store is behind `revision`, because its data was lost. Asks one server
+  // only.
   absl::Status AwaitChange(const std::string& prefix, int64_t revision, std::chrono::milliseconds longest);
 
   struct Lease {
@@ -43,20 +49,21 @@ class EtcdClient {
     std::chrono::seconds duration{0};
   };
   absl::StatusOr<Lease> Grant(std::chrono::seconds duration);
-  // False: etcd has no such lease any more.
+  // Returns false if the lease no longer exists.
   absl::StatusOr<bool> Renew(int64_t lease);
-  // For `total` at most, of which each server has the same share.
+  // Blocks for at most `total`, divided equally among the servers.
   absl::Status Revoke(int64_t lease, std::chrono::milliseconds total);
   absl::Status Put(const Entry& entry, int64_t lease);
   struct Held {
     std::string value;
-    int64_t lease = 0;  // 0: none
+    int64_t lease = 0;  // 0 if the key has no lease
   };
-  // What the key has; none: there is no such key.
+  // Reads one key. Returns nullopt if the key does not exist.
   absl::StatusOr<std::optional<Held>> Find(const std::string& key);
 
-  size_t answered() const { return answered_; }  // which server did last
-  // From any thread: what runs ends, and what comes fails.
+  // Index of the server that answered last.
+  size_t answered() const { return answered_; }
+  // Ends the running call, and fails all later calls. Thread-safe.
   void Cancel();
 
  private:
@@ -64,15 +71,16 @@ class EtcdClient {
   absl::Status Ask(Call call) { return Ask(patience_, call); }
   absl::Status Ask(std::chrono::milliseconds patience, Call call);
   absl::Status AskOnce(std::chrono::milliseconds patience, Call call);
-  absl::Status Useless(absl::string_view why) const;  // what the server answered
+  // Returns UNAVAILABLE with the name of the server that answered last.
+  absl::Status Useless(absl::string_view why) const;
 
   const std::vector<std::string> servers_;
   const std::chrono::milliseconds patience_;
   const ChannelFactory dial_;
-  size_t server_;    // which is asked
-  size_t answered_;  // which answered last
+  size_t server_;    // index of the server to ask next
+  size_t answered_;  // index of the server that answered last
   std::shared_ptr<grpc::Channel> channel_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   bool cancelled_ = false;
   grpc::ClientContext* running_ = nullptr;
 };

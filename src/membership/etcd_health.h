@@ -1,4 +1,4 @@
-// Shows in the metrics of an etcd client whether etcd answers.
+// Metrics that show whether etcd answers.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ class EtcdHealth {
   // Both gauges are 0 until etcd answers.
   EtcdHealth(Metrics& metrics, const std::string& prefix) : gauges_(metrics.Create<EtcdGauges>({{"prefix", prefix}})) {}
 
-  // Reports the result of a request to etcd. CANCELLED: the client cancelled it, which shows
-  // nothing about etcd.
+  // Records the result of a request to etcd. Ignores CANCELLED, because the client cancelled the
+  // request itself.
   void Report(const absl::Status& status) {
     if (absl::IsCancelled(status)) return;
     gauges_.up->Set(status.ok() ? 1 : 0);

@@ -1,4 +1,4 @@
-// How a process reaches etcd.
+// Options for connections to etcd.
 #pragma once
 
 #include <chrono>
@@ -9,11 +9,15 @@
 
 namespace baton {
 
-// The etcd that holds the names of the workers.
+// The etcd servers that hold the workers' addresses.
 struct EtcdOptions {
-  std::vector<std::string> servers{};        // HOST:PORT; any one of them may answer
-  TlsFiles tls{};                            // its authority, and what it is shown, if anything
-  std::chrono::milliseconds patience{3000};  // for the answer of one server; no flag sets it
+  // HOST:PORT of each server. Any one of them may answer.
+  std::vector<std::string> servers{};
+  // The authority that signs the servers' certificates. Also this process's own certificate, if
+  // etcd requires one.
+  TlsFiles tls{};
+  // Time limit for the answer of one server. No flag sets it.
+  std::chrono::milliseconds patience{3000};
 };
 
 }  // namespace baton

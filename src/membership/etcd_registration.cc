@@ -12,7 +12,8 @@
 namespace baton {
 namespace {
 
-// A lease outlives a renewal for which every server is waited for: a third of it passes before, and as much meanwhile.
+// Returns `options` with a patience short enough for the lease. A renewal begins after a third of
+// the lease and asks every server within another third. The lease therefore outlives the renewal.
 EtcdOptions WithPatienceFor(std::chrono::seconds lease, EtcdOptions options) {
   const auto servers = static_cast<int64_t>(options.servers.size());
   options.patience = std::min(options.patience, std::chrono::milliseconds(lease) / (3 * servers));
@@ -67,7 +68,8 @@ void EtcdRegistration::Loop() {
 }
 
 void EtcdRegistration::Revoke() {
-  EtcdClient client(options_, client_.answered());  // client_ is cancelled
+  // A client of its own, because `client_` is cancelled.
+  EtcdClient client(options_, client_.answered());
   const auto left = std::chrono::floor<std::chrono::milliseconds>(until_ - std::chrono::steady_clock::now());
   const absl::Status status = client.Revoke(lease_.id, std::max(left, std::chrono::milliseconds(0)));
   if (status.ok()) return spdlog::info("etcd: {} is withdrawn", entry_.key);

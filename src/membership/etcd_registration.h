@@ -1,4 +1,4 @@
-// Keeps a worker's address in etcd for as long as the worker serves.
+// The registration of a worker's address in etcd while the worker serves.
 #pragma once
 
 #include <chrono>
@@ -16,19 +16,22 @@
 
 namespace baton {
 
-// On a thread of its own it puts the key PREFIX/ADDRESS with the address as value, under a lease that it renews three
-// times in its duration, and puts it anew where etcd lost it. A key that somebody else holds is left alone until it is
-// gone. What fails is logged and tried again.
+// Holds the key PREFIX/ADDRESS with the address as its value. A thread of this object writes the
+// key under a lease and renews the lease three times in its duration. If etcd loses the key, the
+// thread writes it again. If another lease holds the key, the thread waits until that lease ends.
+// The thread logs each failure and retries.
 class EtcdRegistration {
  public:
-  // `prefix` ends in a slash; `seed`: of which server is asked first, and of when it is asked again.
+  // `prefix` ends in a slash. `seed` selects the server to ask first and seeds the jitter of
+  // retries.
   EtcdRegistration(const EtcdOptions& options, const std::string& prefix, const WorkerAddress& address,
                    std::chrono::seconds lease, uint32_t seed, Metrics& metrics);
-  // Withdraws, and waits until etcd knows or its time is up.
+  // Withdraws the key. Blocks until etcd has answered or the time limit has passed.
   ~EtcdRegistration();
 
-  // A thread of this object deletes the key, within `longest` and the options' patience. Otherwise the key ends with
-  // its lease. Calls after the first have no effect.
+  // Deletes the key on the thread of this object, without blocking the caller. The deletion takes
+  // at most `longest` and `EtcdOptions::patience`. If it fails, the key expires with its lease.
+  // Only the first call has an effect.
   void Withdraw(absl::Duration longest = absl::InfiniteDuration());
 
  private:
@@ -38,21 +41,26 @@ class EtcdRegistration {
   void Revoke();
   void Report(const absl::Status& status);
 
-  const EtcdOptions options_;  // with a patience that the lease allows
+  // The patience is reduced so that a renewal fits into the lease.
+  const EtcdOptions options_;
   const std::chrono::milliseconds longest_withdrawal_;
   const EtcdClient::Entry entry_;
   const std::chrono::seconds wanted_;
   EtcdClient client_;
   EtcdHealth health_;
-  Backoff backoff_;          // this and what follows: of the thread
-  EtcdClient::Lease lease_;  // id 0: none
-  std::string error_;        // of the last time; logged once
-  std::string holder_;       // who has the key instead; logged once
+  Backoff backoff_;          // this and the next three members belong to the thread
+  EtcdClient::Lease lease_;  // id 0 if there is no lease
+  // The error of the last attempt. An unchanged error is not logged again.
+  std::string error_;
+  // The other holder of the key. An unchanged holder is not logged again.
+  std::string holder_;
   std::mutex mutex_;
   std::condition_variable stopped_;
-  bool stopping_ = false;                        // guarded by mutex_
-  std::chrono::steady_clock::time_point until_;  // when it is to have stopped; guarded by mutex_
-  std::thread thread_;                           // last: starts when the rest is ready
+  bool stopping_ = false;  // guarded by mutex_
+  // The time limit of the withdrawal. Guarded by mutex_.
+  std::chrono::steady_clock::time_point until_;
+  // Declared last, because the thread uses the other members.
+  std::thread thread_;
 };
 
 }  // namespace baton

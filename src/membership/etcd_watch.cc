@@ -12,11 +12,14 @@
 namespace baton {
 namespace {
 
-// So that keys which change all the time are not read all the time: doubled while changes keep coming.
+// Pause between two reads. It doubles while changes keep coming, up to the second value. The pause
+// bounds the load of keys that change constantly.
 constexpr std::chrono::milliseconds kFirstRest(50);
 constexpr std::chrono::milliseconds kMaxRest(1000);
-constexpr std::chrono::seconds kLongestWatch(60);  // then all is read again, for a watch that is heard of no more
-constexpr size_t kLongestShown = 64;               // bytes of a key or value
+// Duration of one watch. All keys are then read again, in case the watch was lost without an error.
+constexpr std::chrono::seconds kLongestWatch(60);
+// Upper bound on the part of a key or value that a log line shows, in bytes.
+constexpr size_t kLongestShown = 64;
 
 std::string Shown(const std::string& text) {
   return absl::StrCat("'", absl::CEscape(text.substr(0, kLongestShown)), text.size() > kLongestShown ? "...'" : "'");
@@ -44,7 +47,8 @@ absl::StatusOr<std::vector<WorkerAddress>> EtcdWatch::Workers() const {
   return workers_;
 }
 
-// A change is only a reason to read all anew: so nothing that is missed, or comes twice, is ever held against etcd.
+// Every change causes a full read of the prefix. Missed or repeated events of a watch therefore
+// cannot make the list wrong.
 void EtcdWatch::Loop() {
   auto rest = kFirstRest, pause = kFirstRest;
   do {
@@ -66,7 +70,8 @@ void EtcdWatch::Loop() {
   } while (Sleep(pause));
 }
 
-// One that fails is made up for by reading again, so only the second in a row is worth a word.
+// Logs the second failure in a row. A single failure does no harm, because the next read makes up
+// for it.
 void EtcdWatch::ReportWatch(const absl::Status& status) {
   if (absl::IsCancelled(status)) return;
   const int failed = std::exchange(failed_watches_, status.ok() ? 0 : failed_watches_ + 1);

@@ -1,4 +1,4 @@
-// Which workers etcd has under a prefix, as of now.
+// The workers that etcd lists under one prefix, kept up to date.
 #pragma once
 
 #include <condition_variable>
@@ -19,26 +19,29 @@ namespace baton {
 // Thread-safe.
 class EtcdWatch {
  public:
-  // `seed`: of which server is asked first, and of when it is asked again.
+  // `seed` selects the server to ask first and seeds the jitter of retries.
   EtcdWatch(const EtcdOptions& options, std::string prefix, uint32_t seed, Metrics& metrics)
       : prefix_(std::move(prefix)), client_(options, seed), health_(metrics, prefix_), backoff_(seed) {}
   ~EtcdWatch() { Stop(); }
 
-  // From now on reads and watches, on a thread of its own, which calls `on_change` when Workers would say another
-  // thing.
+  // Starts a thread that reads and watches the prefix. The thread calls `on_change` whenever the
+  // result of Workers changes.
   void Start(std::function<void()> on_change);
-  // No call of on_change comes after it. Idempotent; from one thread.
+  // Stops the thread. `on_change` is not called after Stop returns. Idempotent. REQUIRES: all calls
+  // come from one thread.
   void Stop();
 
-  // The addresses that the keys under the prefix have as values, sorted, each once; none before etcd has been read for
-  // the first time. A value that is no address names no worker, and is logged. UNAVAILABLE: etcd could not be read the
-  // last time, or has more than kMostWorkers keys there.
+  // Returns the addresses in the values of all keys under the prefix, sorted and without
+  // duplicates. Returns an empty list before the first read. A value that is not an address is
+  // logged and ignored. Returns UNAVAILABLE if the last read failed or found more than kMostWorkers
+  // keys.
   absl::StatusOr<std::vector<WorkerAddress>> Workers() const;
 
  private:
   void Loop();
   void ReportWatch(const absl::Status& status);
-  bool Sleep(std::chrono::milliseconds duration);  // false: it is to stop
+  // Returns false if the thread must stop.
+  bool Sleep(std::chrono::milliseconds duration);
   std::vector<WorkerAddress> AddressesOf(const EtcdClient::Entries& found);
   void Tell(absl::StatusOr<std::vector<WorkerAddress>> workers);
 
@@ -46,9 +49,11 @@ class EtcdWatch {
   EtcdClient client_;
   EtcdHealth health_;
   std::function<void()> on_change_;
-  Backoff backoff_;         // this and what follows: of the thread
-  std::string nonsense_;    // what it logged last of values that are no addresses
-  int failed_watches_ = 0;  // since the last one that did not
+  Backoff backoff_;  // this and the next two members belong to the thread
+  // The last warning about values that are not addresses. An unchanged warning is not repeated.
+  std::string nonsense_;
+  // Failed watches in a row.
+  int failed_watches_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable stopped_;
   bool stopping_ = false;                                               // guarded by mutex_

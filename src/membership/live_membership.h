@@ -1,4 +1,4 @@
-// A router's workers as DNS and etcd name them while it runs.
+// A router's workers, resolved by DNS and etcd while the router runs.
 #pragma once
 
 #include <chrono>
@@ -21,18 +21,20 @@ class LiveMembership {
   struct Options {
     std::vector<WorkerName> prefill;
     std::vector<WorkerName> decode;
-    std::string dns_server;                  // IP:PORT; empty: the system's
-    std::chrono::milliseconds dns_period;    // between two questions
-    std::chrono::milliseconds dns_patience;  // for the answer about one name
+    // IP:PORT. Empty for the system's DNS server.
+    std::string dns_server;
+    std::chrono::milliseconds dns_period;    // between two queries
+    std::chrono::milliseconds dns_patience;  // time limit per name
     EtcdOptions etcd;
-    uint32_t seed = 0;  // of which of etcd's servers is asked first, and of when those are asked again that failed
+    // Selects the etcd server to ask first, and seeds the jitter of retries to etcd.
+    uint32_t seed = 0;
   };
-  // From now on calls `set`, on threads of its own, whenever DNS was asked and whenever etcd changes, for which DNS is
-  // not asked.
-  // INVALID_ARGUMENT: the address of the DNS server.
+  // Starts threads that call `set` after each DNS query and after each change in etcd. A change in
+  // etcd does not cause a DNS query. Returns INVALID_ARGUMENT if `options.dns_server` is not an
+  // address.
   static absl::StatusOr<std::unique_ptr<LiveMembership>> Start(Options options, Metrics& metrics,
                                                                Membership::SetWorkers set);
-  // `set` is called no more.
+  // Stops the threads. `set` is not called after the destructor returns.
   ~LiveMembership();
 
  private:
@@ -40,7 +42,7 @@ class LiveMembership {
   absl::StatusOr<std::vector<WorkerAddress>> Resolve(const WorkerName& name);
 
   const std::unique_ptr<NameResolver> resolver_;
-  std::map<std::string, EtcdWatch> watches_;  // by prefix
+  std::map<std::string, EtcdWatch> watches_;  // key: prefix
   std::optional<Membership> membership_;
   std::optional<PeriodicTask> dns_;
 };

@@ -13,7 +13,8 @@ namespace {
 using NameKind = WorkerName::Kind;
 
 bool Knows(Membership::Source source, const WorkerName& name) {
-  if (name.kind == NameKind::kAddress) return false;  // stands for itself
+  // A static address needs no source.
+  if (name.kind == NameKind::kAddress) return false;
   return (name.kind == NameKind::kEtcd) == (source == Membership::Source::kEtcd);
 }
 

@@ -1,4 +1,4 @@
-// Keeps a router's workers as DNS and etcd name them.
+// The set of a router's workers, merged from static addresses, DNS and etcd.
 #pragma once
 
 #include <functional>
@@ -22,15 +22,15 @@ class Membership {
   Membership(std::vector<WorkerName> prefill, std::vector<WorkerName> decode, Resolve resolve, SetWorkers set);
 
   enum class Source { kDns, kEtcd };
-  // Asks for the names that this source knows, and tells what all names stand for. One that gets no answer stands for
-  // what it stood for last: an outage of DNS or etcd costs no worker. What one source takes its time over keeps nobody
-  // from updating the other's.
+  // Resolves the names of `source`, then calls `set` with the workers of all names. If a name fails
+  // to resolve, its last addresses stay, so an outage of DNS or etcd removes no worker. A slow
+  // source does not delay updates from the other source.
   void Update(Source source);
 
  private:
   struct Known {
     std::vector<WorkerAddress> addresses;
-    std::string error;  // of the last time; logged once
+    std::string error;  // of the last attempt; logged once
   };
   struct Group {
     WorkerRole role;
@@ -41,8 +41,10 @@ class Membership {
 
   const Resolve resolve_;
   const SetWorkers set_;
-  std::mutex dns_mutex_, etcd_mutex_;  // one update by a source at a time; taken before mutex_
-  std::mutex mutex_;                   // guards what groups_ know, and that the last word is told last
+  // Each serialises the updates of one source. Locked before mutex_.
+  std::mutex dns_mutex_, etcd_mutex_;
+  // Guards `known` of all groups, and keeps calls of `set` in the order of updates.
+  std::mutex mutex_;
   std::vector<Group> groups_;
 };
 

@@ -17,12 +17,14 @@
 namespace baton {
 namespace {
 
-constexpr int kTries = 2;     // each waits longer than the one before
-constexpr int kFirstTry = 4;  // the first one waits for this part of the patience
+// Each try waits longer than the previous one.
+constexpr int kTries = 2;
+// The first try waits for patience / kFirstTry.
+constexpr int kFirstTry = 4;
 
-// What a query was answered.
+// The answer to one query, filled in by c-ares.
 struct DnsAnswer {
-  std::string port;  // of the hosts that are asked for
+  std::string port;  // of the hosts in the query
   bool done = false;
   int status = ARES_SUCCESS;
   std::vector<WorkerAddress> addresses{};
@@ -57,13 +59,15 @@ void OnService(void* argument, int status, int /*timeouts*/, unsigned char* repl
   answer.status = ares_parse_srv_reply(reply, length, &found);
   for (const ares_srv_reply* record = found; record != nullptr; record = record->next) {
     WorkerAddress address = absl::StrCat(record->host, ":", record->port);
-    if (!IsWorkerAddress(address)) continue;  // also a lone dot: it is not to be had (RFC 2782)
+    // This also skips the host ".", with which a domain declares that it does not offer the service
+    // (RFC 2782).
+    if (!IsWorkerAddress(address)) continue;
     answer.addresses.push_back(std::move(address));
   }
   if (found != nullptr) ares_free_data(found);
 }
 
-// Sorted, each once.
+// Returns the addresses of an answer, sorted and without duplicates.
 absl::StatusOr<std::vector<WorkerAddress>> AddressesOf(const WorkerName& name, DnsAnswer answer) {
   if (answer.status == ARES_ENOTFOUND || answer.status == ARES_ENODATA) return std::vector<WorkerAddress>();
   if (answer.status != ARES_SUCCESS) {
@@ -102,11 +106,14 @@ absl::StatusOr<std::unique_ptr<NameResolver>> NameResolver::Make(const std::stri
 
 NameResolver::~NameResolver() { ares_destroy(channel_); }
 
-// Not by select, whose sets end at descriptor 1,023.
+// Waits until a callback of c-ares sets `done`. Uses poll, because select cannot handle descriptors
+// above 1,023.
 void NameResolver::Wait(const bool& done) {
-  const auto end = std::chrono::steady_clock::now() + patience_;  // several servers and domains may each be silent
+  // c-ares applies its timeout to each server and search domain. This limit covers them together.
+  const auto end = std::chrono::steady_clock::now() + patience_;
   while (!done) {
-    if (cancelled_ || std::chrono::steady_clock::now() > end) return ares_cancel(channel_);  // which sets it
+    // ares_cancel invokes the callback, which sets `done`.
+    if (cancelled_ || std::chrono::steady_clock::now() > end) return ares_cancel(channel_);
     std::array<ares_socket_t, ARES_GETSOCK_MAXNUM> sockets{};
     const int wanted = ares_getsock(channel_, sockets.data(), ARES_GETSOCK_MAXNUM);
     std::vector<pollfd> polled;
@@ -119,7 +126,8 @@ void NameResolver::Wait(const bool& done) {
     timeval most{.tv_sec = 0, .tv_usec = 100'000};
     const timeval* timeout = ares_timeout(channel_, &most, &left);
     poll(polled.data(), polled.size(), static_cast<int>(timeout->tv_sec * 1000 + timeout->tv_usec / 1000 + 1));
-    ares_process_fd(channel_, ARES_SOCKET_BAD, ARES_SOCKET_BAD);  // timeouts
+    // Handle timeouts.
+    ares_process_fd(channel_, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
     for (const pollfd& socket : polled) {
       const bool read = (socket.revents & (POLLIN | POLLERR | POLLHUP)) != 0, write = (socket.revents & POLLOUT) != 0;
       ares_process_fd(channel_, read ? socket.fd : ARES_SOCKET_BAD, write ? socket.fd : ARES_SOCKET_BAD);
@@ -147,8 +155,9 @@ absl::StatusOr<std::vector<WorkerAddress>> NameResolver::ResolveService(const Wo
 absl::StatusOr<std::vector<WorkerAddress>> NameResolver::Resolve(const WorkerName& name) {
   if (name.kind == WorkerName::Kind::kAddress) return std::vector<WorkerAddress>{name.name};
   if (name.kind == WorkerName::Kind::kService) return ResolveService(name);
-  // One after the other: asked for both at once, c-ares takes what one kind says where the other failed. And a worker
-  // that has an address of each kind is one worker.
+  // IPv4 and IPv6 are queried one after the other. If c-ares queries both and one fails, it returns
+  // the result of the other as a success. A worker with an address of each family also counts as
+  // one worker.
   ASSIGN_OR_RETURN(auto addresses, ResolveHost(name, AF_INET));
   if (!addresses.empty()) return addresses;
   return ResolveHost(name, AF_INET6);

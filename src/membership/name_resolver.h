@@ -1,4 +1,4 @@
-// Asks DNS which workers there are (c-ares).
+// DNS lookup of workers (c-ares).
 #pragma once
 
 #include <atomic>
@@ -14,21 +14,25 @@ struct ares_channeldata;
 
 namespace baton {
 
-// Not thread-safe, but for Cancel.
+// Not thread-safe, except for Cancel.
 class NameResolver {
  public:
-  // `server`: IP:PORT of the DNS server; empty: the system's. `patience`: for the answer about one name.
-  // INVALID_ARGUMENT: the server is no such address.
+  // `server` is the IP:PORT of the DNS server, or empty for the system's server. `patience` is the
+  // time limit for one name. Returns INVALID_ARGUMENT if `server` is malformed. Returns UNAVAILABLE
+  // if c-ares cannot start.
   static absl::StatusOr<std::unique_ptr<NameResolver>> Make(const std::string& server,
                                                             std::chrono::milliseconds patience);
   ~NameResolver();
   NameResolver(const NameResolver&) = delete;
   NameResolver& operator=(const NameResolver&) = delete;
 
-  // The addresses of the workers that the name stands for, sorted, each once; none if DNS says that it knows none.
-  // Blocks for the patience at most. UNAVAILABLE: no answer, one that cannot be read, or more than kMostWorkers.
+  // Returns the workers of `name`, sorted and without duplicates. Returns an empty list if DNS
+  // answers that the name has no records. Blocks for at most `patience` per query. A host without
+  // an IPv4 address takes two queries. Returns UNAVAILABLE if no valid answer arrives or the answer
+  // has more than kMostWorkers addresses.
   absl::StatusOr<std::vector<WorkerAddress>> Resolve(const WorkerName& name);
-  // From any thread: what runs ends within a tenth of a second, and what comes at once, with UNAVAILABLE.
+  // Makes a running Resolve fail with UNAVAILABLE within 0.1 s, and later ones at once.
+  // Thread-safe.
   void Cancel() { cancelled_ = true; }
 
  private:

@@ -24,7 +24,8 @@ bool IsPort(absl::string_view text) {
   return digits && absl::SimpleAtoi(text, &port) && port >= 1 && port <= 65535;
 }
 
-// gRPC dials SCHEME:REST as the scheme says, also where the rest looks like a port: unix:1 is a file.
+// Returns whether gRPC interprets HOST:PORT with this host as SCHEME:REST. For example, gRPC dials
+// unix:1 as the socket file "1".
 bool IsScheme(absl::string_view host) {
   constexpr absl::string_view kSchemes[] = {"dns",   "ipv4", "ipv6",   "unix",       "unix-abstract",
                                             "vsock", "xds",  "binder", "google-c2p", "google-c2p-experimental"};

@@ -1,4 +1,5 @@
-// What a router's --prefill-workers and --decode-workers name: workers, or names by which DNS or etcd know workers.
+// Syntax of --prefill-workers and --decode-workers: worker addresses, and names that DNS or etcd
+// resolve to workers.
 #pragma once
 
 #include <compare>
@@ -13,29 +14,35 @@ namespace baton {
 
 struct WorkerName {
   enum class Kind {
-    kAddress,  // HOST:PORT, one worker
-    kHosts,    // dns:HOST:PORT, a worker at each address of the host
-    kService,  // srv:NAME, a worker for each SRV record of the name: its target and port
-    kEtcd,     // etcd:PREFIX, a worker for each key under the prefix: the address that is its value
+    // HOST:PORT, one worker.
+    kAddress,
+    // dns:HOST:PORT, one worker per address of the host.
+    kHosts,
+    // srv:NAME, one worker per SRV record of the name, with the target and port of the record.
+    kService,
+    // etcd:PREFIX, one worker per key under the prefix. The value of the key is the address.
+    kEtcd,
   };
   Kind kind = Kind::kAddress;
-  std::string name;    // the whole address, the host, the service, or the prefix, which ends in a slash
-  std::string port{};  // of kHosts
+  // The whole address, the host, the service, or the prefix with a slash at its end.
+  std::string name;
+  std::string port{};  // for kHosts only
 
   auto operator<=>(const WorkerName&) const = default;
 };
 
-// Of one name. More are a mistake, or malice.
+// Upper bound on the workers of one name. A larger answer is a mistake or an attack.
 inline constexpr size_t kMostWorkers = 1024;
 
-// Letters, digits, hyphens, underscores and dots, at most 253 of them.
+// Returns whether `text` has 1 to 253 characters, each a letter, digit, hyphen, underscore or dot.
 bool IsDnsName(absl::string_view text);
 
-// Whether it is HOST:PORT with a DNS name or an IP address, the one of IPv6 in brackets, and gRPC dials it as
-// such. For what strangers say: what a user says of workers is let through that gRPC may understand.
+// Returns whether `text` is a HOST:PORT that gRPC dials over TCP. HOST is a DNS name, an IPv4
+// address, or an IPv6 address in brackets. Use it for addresses from DNS or etcd. ParseWorkerName
+// accepts more, because an operator may use any host syntax of gRPC.
 bool IsWorkerAddress(absl::string_view text);
 
-// INVALID_ARGUMENT: it is none of these.
+// Parses one name. Returns INVALID_ARGUMENT if `text` has none of the four forms.
 absl::StatusOr<WorkerName> ParseWorkerName(const std::string& text);
 
 }  // namespace baton
