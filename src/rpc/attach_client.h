@@ -1,4 +1,4 @@
-// One attempt at an Attach stream, on the router: commands out, events in.
+// The router's end of one Attach stream. It sends commands and receives events.
 #pragma once
 
 #include <array>
@@ -14,23 +14,26 @@
 
 namespace baton {
 
-// Callbacks come from gRPC's threads, one at a time; `done` comes once, last. An event is valid until `on_event`
-// returns: all events have the same memory, one after the other.
+// One attempt at a stream. A stream that ended is not restarted. gRPC's threads call the callbacks,
+// one at a time. `on_done` is called exactly once, after all other callbacks. An event is valid
+// until `on_event` returns, because all events share one arena.
 template <typename Command, typename Event>
 class AttachClient final : public grpc::ClientBidiReactor<Command, Event> {
  public:
   AttachClient(std::function<void(Event&)> on_event, std::function<void(const grpc::Status&)> on_done)
       : on_event_(std::move(on_event)), on_done_(std::move(on_done)) {}
 
-  // `attach` binds the call: stub->async()->Attach(context, reactor).
+  // Starts the call. `attach` must call stub->async()->Attach(context, reactor).
   void Start(const std::function<void(grpc::ClientContext*, AttachClient*)>& attach) {
     attach(&context_, this);
-    this->AddHold();  // Send writes from outside of reactions, until reading ends
+    // Send starts writes outside of reactions. The hold delays OnDone until reading ends.
+    this->AddHold();
     this->StartRead(event_);
     this->StartCall();
   }
 
-  // In order. Dropped once the stream is broken: its requests are failed then.
+  // Sends commands in the order of the calls. Drops the command if the stream is broken, because
+  // its requests fail then. Thread-safe.
   void Send(Command command) {
     const std::lock_guard lock(mutex_);
     if (broken_) return;
@@ -52,7 +55,8 @@ class AttachClient final : public grpc::ClientBidiReactor<Command, Event> {
       const std::lock_guard lock(mutex_);
       broken_ = true;
     }
-    context_.TryCancel();  // a worker that only half-closed is lost all the same
+    // A worker that only half-closed the stream counts as lost.
+    context_.TryCancel();
     this->RemoveHold();
   }
 
@@ -63,7 +67,8 @@ class AttachClient final : public grpc::ClientBidiReactor<Command, Event> {
   }
 
   void OnDone(const grpc::Status& status) override {
-    const auto done = std::move(on_done_);  // the stream may be destroyed by another thread before it returns
+    // Another thread may destroy the stream before `done` returns.
+    const auto done = std::move(on_done_);
     done(status);
   }
 
@@ -73,12 +78,14 @@ class AttachClient final : public grpc::ClientBidiReactor<Command, Event> {
   std::function<void(Event&)> on_event_;
   std::function<void(const grpc::Status&)> on_done_;
   grpc::ClientContext context_;
-  // Enough for the tokens of about 64 requests; what is larger takes more, until the next event.
+  // The initial memory of `arena_`, enough for the tokens of about 64 requests. A larger event
+  // takes more memory until the next event.
   alignas(std::max_align_t) std::array<char, 16 << 10> first_block_;
   google::protobuf::Arena arena_{first_block_.data(), first_block_.size()};
   Event* event_ = NewEvent();
-  std::mutex mutex_;           // guards what follows
-  std::deque<Command> queue_;  // the first is being written
+  std::mutex mutex_;  // guards the members below
+  // gRPC is writing the first command.
+  std::deque<Command> queue_;
   bool broken_ = false;
 };
 

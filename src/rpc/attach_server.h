@@ -1,4 +1,5 @@
-// One Attach stream, on the worker: commands in, events out, coalesced while the router is slower than the worker.
+// The worker's end of one Attach stream. It receives commands and sends events. Merges events while
+// the router reads more slowly than the worker sends.
 #pragma once
 
 #include <deque>
@@ -14,32 +15,36 @@
 
 namespace baton {
 
-// Found by overload are `Coalesce(Event& last, Event& next)`, true if `next` was merged into `last`, and
-// `Recycle(Event& sent)`, true if `sent` was emptied to be filled again.
+// The event type needs two functions, which are found by overload resolution (see rpc/coalesce.h):
+// - `Coalesce(Event& last, Event& next)` returns true if it merged `next` into `last`.
+// - `Recycle(Event& sent)` returns true if it emptied `sent` for reuse.
 template <typename Command, typename Event>
 class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
  public:
   struct Handlers {
-    std::function<void(AttachServer*, Command&)> on_command;  // one at a time
-    std::function<void(AttachServer*)> on_gone;               // once, last; the stream is deleted after it
+    // Called for one command at a time.
+    std::function<void(AttachServer*, Command&)> on_command;
+    // Called exactly once, last. The stream is deleted afterwards.
+    std::function<void(AttachServer*)> on_gone;
   };
   AttachServer(grpc::CallbackServerContext* context, Handlers handlers)
       : context_(context), handlers_(std::move(handlers)) {}
 
-  // After the handlers' owner has registered it.
+  // Starts reading commands. REQUIRES: the owner of the handlers has registered the stream.
   void Start() { this->StartRead(&command_); }
 
-  // An empty event, if possible with the memory of one that was sent.
+  // Returns an empty event. Reuses the memory of a sent event if there is one.
   Event NewEvent() {
     const std::lock_guard lock(mutex_);
     return std::exchange(spare_, std::nullopt).value_or(Event());
   }
 
-  // In order. Dropped once the stream is broken.
+  // Sends events in the order of the calls. Drops the event if the stream is closing. Thread-safe.
   void Send(Event event) {
     const std::lock_guard lock(mutex_);
     if (closing_) return;
-    // The first is being written and must not change. Merged ones stay below what gRPC takes as one message (4 MiB).
+    // gRPC is writing the first event, so it must not change. Merged events stay below gRPC's
+    // default limit of 4 MiB per message.
     const size_t bytes = event.ByteSizeLong();
     if (queue_.size() >= 2 && last_bytes_ + bytes <= kMaxMergedBytes && Coalesce(queue_.back(), event)) {
       ++coalesced_;
@@ -49,10 +54,12 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
       queue_.push_back(std::move(event));
       if (queue_.size() == 1) this->StartWrite(&queue_.front());
     }
-    if (queue_.size() + coalesced_ > kMaxUnsent) context_->TryCancel();  // a router that does not read
+    // The router does not read.
+    if (queue_.size() + coalesced_ > kMaxUnsent) context_->TryCancel();
   }
 
-  // Ends the stream after what was sent before: a worker that shuts down has told all of its last requests.
+  // Ends the stream with `status` after all events that were sent before. A worker that shuts down
+  // has therefore reported the results of its last requests.
   void Close(const grpc::Status& status) {
     const std::lock_guard lock(mutex_);
     if (closing_) return;
@@ -92,16 +99,19 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
   }
 
  private:
-  static constexpr size_t kMaxUnsent = 100'000;  // events, merged ones counted
+  // Upper bound on unsent events. Each merged event counts.
+  static constexpr size_t kMaxUnsent = 100'000;
   static constexpr size_t kMaxMergedBytes = size_t{1} << 20;
 
   grpc::CallbackServerContext* context_;
   Handlers handlers_;
   Command command_;
-  std::mutex mutex_;         // guards what follows
-  std::deque<Event> queue_;  // the first is being written
+  std::mutex mutex_;  // guards the members below
+  // gRPC is writing the first event.
+  std::deque<Event> queue_;
   std::optional<Event> spare_;
-  size_t last_bytes_ = 0;  // of the last in queue_, at most: merging only saves bytes
+  // Upper bound on the bytes of the last event in queue_. Merging can only save bytes.
+  size_t last_bytes_ = 0;
   size_t coalesced_ = 0;
   bool closing_ = false;
   grpc::Status status_;

@@ -1,5 +1,5 @@
-// Which events of a worker can become one while a router is slow to read, and whose memory is used again. Found by
-// AttachServer.
+// Overloads of Coalesce and Recycle for the events of workers. AttachServer finds them by overload
+// resolution.
 #pragma once
 
 #include "worker.pb.h"
@@ -8,7 +8,8 @@ namespace baton::worker::v1 {
 
 inline bool Coalesce(PrefillEvent& last, PrefillEvent& next) {
   if (!last.has_load() || !next.has_load()) return false;
-  last.Swap(&next);  // only the newest counts
+  // Only the newest load matters.
+  last.Swap(&next);
   return true;
 }
 
@@ -23,11 +24,13 @@ inline bool Coalesce(DecodeEvent& last, DecodeEvent& next) {
   return true;
 }
 
-// Empties an event that was sent, so that the next one has its memory. False: there is nothing worth keeping.
+// Empties a sent event so that the next event reuses its memory. Returns false if the event holds
+// no memory worth keeping.
 inline bool Recycle(PrefillEvent&) { return false; }
 inline bool Recycle(DecodeEvent& sent) {
   if (!sent.has_updates()) return false;
-  sent.mutable_updates()->clear_updates();  // keeps the messages, to be filled again
+  // clear_updates keeps the messages for reuse.
+  sent.mutable_updates()->clear_updates();
   return true;
 }
 

@@ -10,11 +10,15 @@
 namespace baton {
 namespace {
 
-constexpr int kKeepaliveMs = 10000;                  // ping an idle connection this often
-constexpr int kMaxStreams = 8192;                    // of one connection
-constexpr size_t kMaxClientBytes = size_t{1} << 30;  // that all clients' messages may take before they are read
-constexpr int kConnectTimeoutMs = 5000;              // a busy machine takes its time
-constexpr int kKeepaliveTimeoutMs = 10000;           // and give it up when no answer came for this long
+// Period of pings on an idle connection.
+constexpr int kKeepaliveMs = 10000;
+constexpr int kMaxStreams = 8192;  // per connection
+// Upper bound on memory for unread messages of all clients, in bytes.
+constexpr size_t kMaxClientBytes = size_t{1} << 30;
+// A busy machine may need seconds to accept a connection.
+constexpr int kConnectTimeoutMs = 5000;
+// A connection is given up if a ping gets no answer for this long.
+constexpr int kKeepaliveTimeoutMs = 10000;
 
 void SetKeepalive(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
@@ -35,9 +39,11 @@ grpc::ChannelArguments InternalChannelArguments() {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);  // what gRPC waits for a connection, too
+  // gRPC also uses this value as the timeout of a connection attempt.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
-  // Channels to the same worker must not share one connection's fate with a channel of another purpose.
+  // Channels with different purposes do not share a connection to the same worker, so that one
+  // channel's failure does not break another.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return arguments;
 }
@@ -49,17 +55,19 @@ std::shared_ptr<grpc::Channel> DialTcp(const WorkerAddress& address) {
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const std::string& listen, Audience audience,
                                                               const std::vector<grpc::Service*>& services,
                                                               std::shared_ptr<grpc::ServerCredentials> credentials) {
-  // Both switches are global and concern servers that are built after them.
+  // Both switches are global and apply to servers that are built later.
   grpc::EnableDefaultHealthCheckService(true);
   if (audience == Audience::kClients) grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   int port = 0;
   if (!listen.empty()) {
     builder.AddListeningPort(listen, std::move(credentials), &port);
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // a taken port is an error, not a lottery
+    // Without SO_REUSEPORT, a port that is in use gives an error.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   }
   builder.SetMaxReceiveMessageSize(kMaxWireBytes);
-  // The limit is on what arrives: a few KiB could be inflated to gigabytes.
+  // The size limit applies to compressed messages. A compressed message of a few KiB could inflate
+  // to gigabytes.
   for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
     builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
   }
@@ -94,7 +102,8 @@ std::shared_ptr<grpc::Channel> GrpcServer::InProcessChannel() {
 void GrpcServer::SetServing(bool serving) {
   grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
   if (health == nullptr) return;
-  health->SetServingStatus(serving);  // the whole server and all that are registered below
+  // This sets the whole server and all services that are registered with the health service.
+  health->SetServingStatus(serving);
   if (audience_ == Audience::kClients) health->SetServingStatus("baton.v1.Inference", serving);
 }
 

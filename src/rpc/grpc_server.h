@@ -1,4 +1,5 @@
-// How every process listens and dials: sizes, keepalive, health and reflection in one place.
+// The gRPC server and the channels of all processes. Message sizes, keepalive, health and
+// reflection are set here.
 #pragma once
 
 #include <functional>
@@ -12,37 +13,45 @@
 
 namespace baton {
 
-// Of a client's message. A prompt of a million token ids fits.
+// Upper bound on the message of a client, in bytes. A prompt of a million token ids fits.
 inline constexpr int kMaxMessageBytes = 8 << 20;
-// gRPC itself refuses larger ones, with RESOURCE_EXHAUSTED and before it reads them. There is room for messages that
-// are too large, so that clients are told why, and for jobs, which say more than the message that they come from.
+// gRPC refuses larger messages with RESOURCE_EXHAUSTED before it reads them. The limit is higher
+// than kMaxMessageBytes for two reasons. A client whose message is too large receives a descriptive
+// error. A job is larger than the client's message from which it was made.
 inline constexpr int kMaxWireBytes = 2 * kMaxMessageBytes;
 
-// Opens a channel to a worker: over TCP, or within this process.
+// Opens a channel to a worker, either over TCP or within this process.
 using ChannelFactory = std::function<std::shared_ptr<grpc::Channel>(const WorkerAddress& address)>;
 
-// A machine that is gone is noticed within 20 s, a process at once. Never waits for readiness.
+// Opens a channel without encryption and without waiting for the connection. The channel detects a
+// lost machine within 20 s, and a lost process at once.
 std::shared_ptr<grpc::Channel> DialTcp(const WorkerAddress& address);
 grpc::ChannelArguments InternalChannelArguments();
 
 class GrpcServer {
  public:
   enum class Audience {
-    kClients,  // with reflection
+    // with reflection
+    kClients,
     kWorkers,
   };
-  // Listens on host:port (port 0: a free one) and serves. An empty address listens nowhere: in-process only.
-  // UNAVAILABLE: the address cannot be bound. The services must outlive it.
+  // Listens on host:port and serves `services`. Port 0 selects a free port. With an empty `listen`,
+  // the server accepts only in-process channels. Returns UNAVAILABLE if the address cannot be
+  // bound. REQUIRES: the services outlive the server.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(
       const std::string& listen, Audience audience, const std::vector<grpc::Service*>& services,
       std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials());
-  ~GrpcServer();  // Stop with no grace
+  // Calls Stop without a grace period.
+  ~GrpcServer();
 
-  const std::string& address() const { return address_; }  // host:port with the port that was chosen
+  // The host:port on which the server listens, with the selected port.
+  const std::string& address() const { return address_; }
   std::shared_ptr<grpc::Channel> InProcessChannel();
-  // What grpc.health.v1 answers: for the whole server and, to clients, for "baton.v1.Inference". At first: not serving.
+  // Sets the answer of grpc.health.v1 for the whole server. With Audience::kClients also sets it
+  // for "baton.v1.Inference". A new server is not serving.
   void SetServing(bool serving);
-  // Accepts no new call, gives the running ones `grace` to end, then cancels them. Blocks until all are done.
+  // Refuses new calls, waits up to `grace` for running calls, then cancels them. Blocks until all
+  // calls have ended.
   void Stop(absl::Duration grace);
 
  private:

@@ -1,4 +1,4 @@
-// absl::Status ↔ grpc::Status: the codes are the same numbers.
+// Conversion between absl::Status and grpc::Status. The numbers of the codes are equal.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,17 +7,19 @@
 
 namespace baton {
 
-// Trailing metadata of UNAVAILABLE and RESOURCE_EXHAUSTED: decimal milliseconds until a retry makes sense.
+// Key of the trailing metadata of UNAVAILABLE and RESOURCE_EXHAUSTED. The value is the decimal
+// number of milliseconds until a retry may succeed.
 inline constexpr char kRetryAfterKey[] = "retry-after-ms";
 
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
-// Any number from the wire; what is no code becomes UNKNOWN.
+// Converts any number from the wire. An unassigned number becomes UNKNOWN.
 absl::StatusCode StatusCodeFrom(int code);
 
-// Nothing for a zero duration. Before the call is finished.
+// Adds `retry_after` to the trailing metadata. A zero duration adds nothing. REQUIRES: the call is
+// not finished.
 void AddRetryAfter(grpc::ServerContextBase& context, absl::Duration retry_after);
-// Zero where the server gave none, or no number.
+// Returns the server's retry delay. Returns zero if the server sent none or a malformed one.
 absl::Duration RetryAfterOf(const grpc::ClientContext& context);
 
 }  // namespace baton

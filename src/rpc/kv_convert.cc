@@ -47,7 +47,7 @@ kv::v1::LinkRequest ToProto(const LinkRequest& request) {
 absl::StatusOr<LinkRequest> FromProto(const kv::v1::LinkRequest& proto) {
   LinkRequest request;
   request.version = proto.version();
-  // The receiver refuses another version, whose other fields may mean anything.
+  // The receiver refuses any other version. The other fields may then have another meaning.
   if (request.version != kHandoffVersion) return request;
   request.prefill_address = proto.prefill_address();
   request.prefill_incarnation = Incarnation(proto.prefill_incarnation());

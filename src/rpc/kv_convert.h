@@ -1,5 +1,6 @@
-// The hand-off's protobuf messages ↔ engine/handoff/messages.h. From* treat the peer as hostile: INVALID_ARGUMENT names
-// the field.
+// Converters between the protobuf messages of the KV hand-off and the structs of
+// engine/handoff/messages.h. FromProto and CopiesOf treat the peer as hostile: they return
+// INVALID_ARGUMENT with the name of the field.
 #pragma once
 
 #include <vector>
@@ -23,8 +24,9 @@ absl::StatusOr<ReserveReply> FromProto(const kv::v1::ReserveReply& proto);
 
 kv::v1::WriteRight ToProto(const WriteRight& right);
 absl::StatusOr<WriteRight> FromProto(const kv::v1::WriteRight& proto);
-// Where its data go: to no more places than this.
+// Upper bound on the number of targets of one WriteRequest.
 inline constexpr int kMostWriteTargets = 4096;
+// Returns the targets of a WriteRequest's data.
 absl::StatusOr<std::vector<BlockCopy>> CopiesOf(const kv::v1::WriteRequest& proto);
 
 kv::v1::CommitRequest ToProto(const Commit& commit);

@@ -14,16 +14,18 @@ namespace {
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
-// Protobuf's reader takes "cache_salt" and "cacheSalt" for one field and keeps the last value. A gateway that checks
-// the first would then check nothing. REQUIRES: `json` is no deeper than kMaxJsonDepth; the message has neither map
-// fields nor fields with a json_name of their own.
+// Returns INVALID_ARGUMENT if a field appears twice. Protobuf's parser treats "cache_salt" and
+// "cacheSalt" as one field and keeps the last value. A gateway that validates the first value would
+// then validate nothing. REQUIRES: `json` is no deeper than kMaxJsonDepth. REQUIRES: `message` has
+// neither map fields nor fields with a json_name.
 absl::Status CheckFieldsOnce(const Json& json, const Descriptor& message, const std::string& path) {
   if (!json.is_object()) return absl::OkStatus();
   absl::flat_hash_set<const FieldDescriptor*> seen;
   for (const auto& [name, value] : json.items()) {
     const FieldDescriptor* field = message.FindFieldByName(name);
     if (field == nullptr) field = message.FindFieldByCamelcaseName(name);
-    if (field == nullptr) continue;  // protobuf's reader refuses it by name
+    // Protobuf's parser refuses unknown fields by name.
+    if (field == nullptr) continue;
     const std::string where = absl::StrCat(path, ".", field->name());
     if (!seen.insert(field).second) {
       return absl::InvalidArgumentError(absl::StrCat(where, ": expected once, got it again as '", name, "'"));

@@ -1,4 +1,4 @@
-// Messages of the protocol as JSON, with the fields' names of the .proto files.
+// Conversion between protobuf messages and JSON, with the field names of the .proto files.
 #pragma once
 
 #include <string>
@@ -8,10 +8,14 @@
 
 namespace baton {
 
-// Fields that have their default are left out; 64-bit integers are strings.
+// Prints a message. Fields with their default value are omitted. 64-bit integers are printed as
+// strings.
 std::string ToJson(const google::protobuf::Message& message);
-// INVALID_ARGUMENT names the field: the text is not JSON or not this message, a field is unknown, or a field is given
-// twice, be it once as "cache_salt" and once as "cacheSalt".
+// Parses `json` into `message`. Returns INVALID_ARGUMENT with the name of the field for each of
+// these:
+// - The text is not JSON or does not match the message.
+// - A field is unknown.
+// - A field appears twice. "cache_salt" and "cacheSalt" are the same field.
 absl::Status ParseRpc(const std::string& json, google::protobuf::Message& message);
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// The routers attached to one worker, and which of them asked for which request.
+// The routers attached to one worker, and the requests that each of them submitted.
 #pragma once
 
 #include <algorithm>
@@ -15,20 +15,20 @@
 
 namespace baton {
 
-// Thread-safe. Streams are used only under its lock, so none is used after Remove.
+// Thread-safe. All calls of a stream happen under the mutex, so a stream is not used after Remove.
 template <typename Command, typename Event>
 class RouterStreams {
  public:
   using Stream = AttachServer<Command, Event>;
 
-  // `first` events are sent at once.
+  // Adds a stream and sends it the events in `first`.
   void Add(Stream* stream, std::vector<Event> first) {
     const std::lock_guard lock(mutex_);
     streams_.push_back(stream);
     for (Event& event : first) stream->Send(std::move(event));
   }
 
-  // Its requests, which nobody waits for any more.
+  // Removes a stream. Returns its requests, which the worker must cancel.
   std::vector<RequestId> Remove(Stream* stream) {
     const std::lock_guard lock(mutex_);
     std::erase(streams_, stream);
@@ -40,28 +40,30 @@ class RouterStreams {
     return orphans;
   }
 
-  // `trace_id`: for logs. ALREADY_EXISTS: a live request has this id, perhaps another router's.
+  // Records that `stream` submitted request `id`. `trace_id` is for logs. Returns ALREADY_EXISTS if
+  // a live request has this id, possibly from another router.
   absl::Status Claim(const RequestId& id, Stream* stream, std::string trace_id) {
     const std::lock_guard lock(mutex_);
     if (owners_.try_emplace(id, Owner{stream, std::move(trace_id)}).second) return absl::OkStatus();
     return absl::AlreadyExistsError(absl::StrCat("request_id: '", id, "' is live on this worker"));
   }
 
-  // Of a live request; else empty.
+  // Returns the trace id of a live request. Returns an empty string for any other request.
   std::string TraceOf(const RequestId& id) {
     const std::lock_guard lock(mutex_);
     const auto found = owners_.find(id);
     return found == owners_.end() ? "" : found->second.trace_id;
   }
 
-  // This router asked for it.
+  // Returns whether the router of `stream` submitted request `id`.
   bool Owns(const RequestId& id, const Stream* stream) {
     const std::lock_guard lock(mutex_);
     const auto found = owners_.find(id);
     return found != owners_.end() && found->second.stream == stream;
   }
 
-  // No other router asked for it.
+  // Returns whether `stream` may cancel request `id`. Only a request of another router is
+  // protected.
   bool MayCancel(const RequestId& id, const Stream* stream) {
     const std::lock_guard lock(mutex_);
     const auto found = owners_.find(id);
@@ -73,7 +75,7 @@ class RouterStreams {
     if (std::ranges::count(streams_, stream) > 0) stream->Send(std::move(event));
   }
 
-  // To the request's owner, if it is still there. It is the last of the request.
+  // Sends the last event of a request to its router. Does nothing if the router is gone.
   void SendLast(const RequestId& id, Event event) {
     const std::lock_guard lock(mutex_);
     const auto found = owners_.find(id);
@@ -82,12 +84,12 @@ class RouterStreams {
     owners_.erase(found);
   }
 
-  // One event for each router: `add(event, item, trace_id)` puts an item of a request of its own into it, and says
-  // whether it is the request's last.
+  // Sends one event to each router that has items. `add(event, item, trace_id)` appends an item of
+  // one request to the event of its router. It returns true if the item is the last of its request.
   template <typename Items, typename Add>
   void SendEach(Items&& items, Add add) {
     const std::lock_guard lock(mutex_);
-    std::vector<std::pair<Stream*, Event>> events;  // as many as there are routers: few
+    std::vector<std::pair<Stream*, Event>> events;  // one per router, so few
     for (auto& item : items) {
       const auto owner = owners_.find(item.request_id);
       if (owner == owners_.end()) continue;
@@ -114,7 +116,7 @@ class RouterStreams {
     Stream* stream = nullptr;
     std::string trace_id;
   };
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::vector<Stream*> streams_;
   absl::flat_hash_map<RequestId, Owner> owners_;  // of live requests
 };

@@ -19,7 +19,8 @@ const FieldDescriptor& WireField(const SamplingField& field) {
   return *found;
 }
 
-// Reads one field of a message into a value, by the value's type. A value is unchanged if the field is not set.
+// Reads one field of a message. The overload for the type of the value does the read. Leaves the
+// value unchanged if the field is not set.
 struct WireReader {
   const v1::Sampling& proto;
   const FieldDescriptor& field;

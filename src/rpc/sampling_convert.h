@@ -1,4 +1,5 @@
-// baton.v1.Sampling ↔ SamplingParams, by the table of sampling parameters.
+// Converters between baton.v1.Sampling and SamplingParams, driven by the table of sampling
+// parameters.
 #pragma once
 
 #include "inference.pb.h"
@@ -6,10 +7,11 @@
 
 namespace baton {
 
-// A field that is not set has its value in `defaults`. Values are not checked; Validate does that.
+// Converts `proto`. An unset field takes its value from `defaults`. Does not check values, which is
+// the task of Validate.
 SamplingParams FromProto(const v1::Sampling& proto, SamplingParams defaults = {});
 v1::Sampling ToProto(const SamplingParams& params);
-// Sets one field of `to` to its value in `from`. A list is added to the list that is there.
+// Sets one field of `to` to its value in `from`. Appends to a field that is a list.
 void SetField(const SamplingParams& from, const SamplingField& field, v1::Sampling& to);
 
 }  // namespace baton

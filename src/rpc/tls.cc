@@ -61,7 +61,8 @@ absl::Status Check(const TlsFiles& files, const std::string& flags) {
   }
   ASSIGN_OR_RETURN(const Certificate certificate, ReadCertificate(certificate_flag, files.certificate));
   ASSIGN_OR_RETURN(const Bio key_file, Open(key_flag, files.key));
-  const auto no_password = [](char*, int, int, void*) { return -1; };  // else it asks the terminal
+  // Without this callback, OpenSSL asks for a password on the terminal.
+  const auto no_password = [](char*, int, int, void*) { return -1; };
   const Key key(PEM_read_bio_PrivateKey(key_file.get(), nullptr, no_password, nullptr));
   if (key == nullptr) return Wrong(key_flag, files.key, "expected a private key in PEM, without a password");
   if (X509_check_private_key(certificate.get(), key.get()) != 1) {

@@ -1,4 +1,4 @@
-// Certificates: what a process shows others, and whom it trusts.
+// TLS credentials for gRPC servers and channels.
 #pragma once
 
 #include <memory>
@@ -10,22 +10,29 @@
 
 namespace baton {
 
-// INVALID_ARGUMENT: a file that is missing (`flags` names the options: "peer"), cannot be read or is not PEM, or a key
-// that is not the certificate's.
+// Checks the files of a process that accepts connections. `flags` is the common prefix of the
+// flags, for example "peer" for "peer-cert". Returns INVALID_ARGUMENT with the name of the flag for
+// each of these:
+// - A required file is not given.
+// - A file cannot be read or is not PEM.
+// - The key does not belong to the certificate.
 absl::Status Check(const TlsFiles& files, const std::string& flags);
 
-// The same of a process that only dials: it may trust an authority and show nothing.
+// Like Check, for a process that only dials. The process may have an authority without a
+// certificate of its own.
 absl::Status CheckForClient(const TlsFiles& files, const std::string& flags);
 
-// Without files: no encryption. With an authority, callers must show a certificate that it signed.
+// Returns server credentials. Without files, connections are not encrypted. With an authority, the
+// server accepts only clients whose certificate this authority signed.
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const TlsFiles& files);
 
-// For clients: like DialTcp, and encrypted where there is an authority, a PEM file, that signed the server's
-// certificate.
+// Returns a factory for clients' channels. An empty `authority` gives unencrypted channels, like
+// DialTcp. Otherwise `authority` is a PEM file, and it must have signed the server's certificate.
 ChannelFactory DialServer(const std::string& authority);
 
-// Like DialTcp, and encrypted where there are files: both sides show certificates, and the other side's must be for the
-// host name or IP address that is dialled.
+// Returns a factory of channels. Without files, the channels are not encrypted, like those of
+// DialTcp. With files, the server must show a certificate for the host name or IP address that is
+// dialled. The channel shows this process's certificate if there is one.
 ChannelFactory DialBy(const TlsFiles& files, const grpc::ChannelArguments& arguments = InternalChannelArguments());
 
 }  // namespace baton

@@ -1,15 +1,18 @@
-// Where a process finds its certificate, and the one that signs its peers' certificates.
+// Paths of a process's certificate, its key and its certificate authorities.
 #pragma once
 
 #include <string>
 
 namespace baton {
 
-// PEM files. They are read again every ten seconds, so that certificates can be renewed while a process runs.
+// PEM files. gRPC reads them again every ten seconds, so that certificates can be renewed while a
+// process runs.
 struct TlsFiles {
-  std::string certificate{};  // chain, the process's own first
+  // The certificate chain, beginning with the process's own certificate.
+  std::string certificate{};
   std::string key{};
-  std::string authority{};  // those who may have signed the other side's certificate; empty: the other side shows none
+  // The authorities that may sign peers' certificates. If it is empty, peers need no certificate.
+  std::string authority{};
 
   bool empty() const { return certificate.empty() && key.empty() && authority.empty(); }
 };

@@ -11,7 +11,8 @@
 namespace baton {
 namespace {
 
-// No layout that a model of this decade has is refused, and products stay far from overflow.
+// Upper bound on each dimension of a layout. Real models stay far below it, and products of
+// dimensions cannot overflow.
 constexpr int64_t kMaxDimension = 1 << 16;
 constexpr absl::Duration kLongestLease = absl::Hours(1);
 
@@ -20,7 +21,8 @@ std::vector<TokenId> Tokens(const Field& field) {
   return {field.begin(), field.end()};
 }
 
-// What both kinds of job have of a spec, under the same names; a prefill job has no sampling but max_tokens.
+// Writes the fields of a spec that both kinds of job have under the same names. Sampling is
+// separate, because a prefill job has only max_tokens.
 template <typename Job>
 void WriteSpec(const RequestSpec& spec, Job& proto) {
   proto.mutable_tokens()->Assign(spec.tokens.begin(), spec.tokens.end());
@@ -182,7 +184,7 @@ worker::v1::Load ToProto(const WorkerLoad& load) {
 }
 
 WorkerLoad FromProto(const worker::v1::Load& proto) {
-  // Bounded so that sums of them cannot overflow.
+  // Clamp counts, so that sums of many loads cannot overflow.
   const auto count = [](int64_t value) { return std::clamp<int64_t>(value, 0, int64_t{1} << 48); };
   return {.running_requests = std::max(proto.running_requests(), 0),
           .queued_requests = std::max(proto.queued_requests(), 0),

@@ -1,4 +1,6 @@
-// The worker protocol's messages ↔ our structs. From* treat the peer as hostile: INVALID_ARGUMENT names the field.
+// Converters between the protobuf messages of the worker protocol and Baton's structs. FromProto
+// treats the peer as hostile: it returns INVALID_ARGUMENT with the name of the field, or clamps the
+// value.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -10,8 +12,9 @@
 
 namespace baton {
 
-// The version of proto/worker.proto, which rises with every change of that file (tools/tidy compares the digest). A
-// router refuses workers of another version, since the processes of one cluster run one version.
+// The version of proto/worker.proto. Every change of that file raises the version, and tools/tidy
+// checks this by the digest below. A router refuses workers of another version, because all
+// processes of a cluster run one version.
 // proto/worker.proto: bd6d51d1de8b2d43
 inline constexpr uint32_t kWorkerProtocolVersion = 2;
 
@@ -21,10 +24,12 @@ absl::StatusOr<Digest> DigestFrom(const std::string& bytes, std::string_view fie
 std::string ToBytes(const Digest& digest);
 
 worker::v1::WorkerInfo ToProto(const WorkerInfo& info);
-// FAILED_PRECONDITION: the worker's protocol version differs; both are named.
+// Returns FAILED_PRECONDITION if the worker has another protocol version. The message names both
+// versions.
 absl::StatusOr<WorkerInfo> FromProto(const worker::v1::WorkerInfo& proto, WorkerRole role);
 worker::v1::Load ToProto(const WorkerLoad& load);
-WorkerLoad FromProto(const worker::v1::Load& proto);  // negative counts become 0
+// Clamps negative counts to 0.
+WorkerLoad FromProto(const worker::v1::Load& proto);
 
 worker::v1::PrefillJob ToProto(const PrefillJob& job);
 PrefillJob FromProto(const worker::v1::PrefillJob& proto);
@@ -35,7 +40,8 @@ PrefillDone FromProto(const worker::v1::PrefillDone& proto);
 worker::v1::DecodeJob ToProto(const DecodeJob& job);
 DecodeJob FromProto(const worker::v1::DecodeJob& proto);
 worker::v1::TokenUpdate ToProto(const TokenUpdate& update);
-// The same into an empty message, whose memory it uses: a message that is filled again allocates nothing.
+// Converts into an empty message. Reuses the memory of that message, so that a recycled message
+// allocates nothing.
 void ToProto(const TokenUpdate& update, worker::v1::TokenUpdate& proto);
 TokenUpdate FromProto(worker::v1::TokenUpdate&& proto);
 worker::v1::RequestFailed ToProto(const RequestFailed& failed);
