@@ -15,7 +15,7 @@ int64_t AttachedWorkers(const Dispatcher& dispatcher, WorkerRole role) {
                                [role](const auto& worker) { return worker.second.info.role == role; });
 }
 
-// Tokens found in the device's memory.
+// Returns the number of tokens found in the device's memory.
 int64_t CachedOnDevice(const PrefillTotals& totals) {
   return totals.cached_tokens - totals.host_tokens - totals.disk_tokens;
 }
@@ -26,7 +26,7 @@ double HandoffsEnded(const PrefillSnapshot& worker, absl::StatusCode code) {
   return found == ended.end() ? 0 : found->second;
 }
 
-// /metrics lists counters, gauges and histograms in the order of the table.
+// /metrics lists counters, then gauges, then histograms, each in the order of the table.
 constexpr MetricFamily kTable[] = {
     {"baton_requests_total",
      Kind::kCounter,
@@ -261,7 +261,8 @@ constexpr MetricFamily kTable[] = {
      Kind::kGauge,
      "When etcd answered last, in seconds since 1970, by `prefix`; 0: never.",
      {{"prefix", &EtcdGauges::last_answer}}},
-    // With --vllm-metrics, by `model_name`; those of workers by `engine` (prefill, decode) as well.
+    // Series of --vllm-metrics have the label `model_name`. Those of workers also have `engine`
+    // (prefill or decode).
     {"vllm:prompt_tokens_total",
      Kind::kCounter,
      "As baton_prompt_tokens_total.",

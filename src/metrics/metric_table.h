@@ -1,7 +1,8 @@
-// The one table of metrics: a row has name, kind, help and, for each series, its labels and what it
-// shows. A metric that mirrors a component's state is a row with a getter, which runs at each
-// scrape. A metric of events is a row and a member of one of the structs below, which the component
-// increments.
+// The table of all metrics. A row has a name, a kind, a help text and up to six series. Each series
+// has its labels and the source of its value:
+// - A getter, for a metric that mirrors a component's state. The getter runs at each scrape.
+// - A member of one of the structs below, for a metric of events. The component increments the
+//   member.
 #pragma once
 
 #include <algorithm>
@@ -25,15 +26,16 @@ struct DecodeSnapshot;
 
 using MetricLabels = prometheus::Labels;  // name -> value
 
-// A counter with one label whose values are known at run time only. Thread-safe.
+// A counter with one label whose values are not known before run time. Thread-safe.
 class LabelCounter {
  public:
-  LabelCounter() = default;  // REQUIRES for all calls: assigned from Metrics::Create
+  // An empty counter. REQUIRES before any call: assignment from Metrics::Create.
+  LabelCounter() = default;
   LabelCounter(prometheus::Family<prometheus::Counter>& family, MetricLabels labels, std::string open_label);
   void Increment(const std::string& value) { Of(value).Increment(); }
   void Increment(absl::StatusCode code) { Increment(absl::StatusCodeToString(code)); }
-  // Creates the series with 0 if it does not exist: Prometheus sees no increase in a series that
-  // begins with 1.
+  // Returns the series of `value`. Creates the series with 0 if it does not exist, because
+  // Prometheus sees no increase in a series that begins with 1.
   prometheus::Counter& Of(const std::string& value);
   // Creates a series for each of gRPC's codes.
   void CreateCodes();
@@ -44,7 +46,8 @@ class LabelCounter {
   std::string open_label_;
 };
 
-// --- Members that events increment. Metrics::Create fills a struct. They live as long as Metrics.
+// --- Members that events increment. Metrics::Create fills a struct. The members live as long as
+// Metrics.
 
 struct RouterCounts {
   LabelCounter requests, followers;  // by gRPC status code
@@ -55,7 +58,7 @@ struct RouterCounts {
 };
 
 struct TenantCounts {
-  LabelCounter quota_refusals;  // by name of the tenant
+  LabelCounter quota_refusals;  // by tenant
 };
 
 struct HttpCounts {
@@ -78,7 +81,7 @@ struct EtcdGauges {
   prometheus::Gauge *up = nullptr, *last_answer = nullptr;
 };
 
-// Requests of one model under vLLM's names.
+// Requests of one model, under the names of vLLM's metrics.
 struct VllmCounts {
   prometheus::Counter *prompt_tokens = nullptr, *cached_tokens = nullptr, *prefix_queries = nullptr,
                       *prefix_hits = nullptr, *generation_tokens = nullptr;
@@ -92,17 +95,20 @@ struct VllmCounts {
 
 template <typename State>
 using Getter = double (*)(const State& state);
-// The value of the series with label `code`.
+// Returns the value of the series with label `code`.
 template <typename State>
 using CodeGetter = double (*)(const State& state, absl::StatusCode code);
-// A member of one of the structs above.
+// Pointer to a member of one of the structs above.
 template <typename Counts>
 using Counted = std::variant<LabelCounter Counts::*, prometheus::Counter * Counts::*, prometheus::Gauge * Counts::*,
                              prometheus::Histogram * Counts::*>;
 
 struct MetricSeries {
-  // Labels, separated by spaces: `name=value`; `name`, whose value comes from the source; `name=*`,
-  // whose value comes with each event or, for a CodeGetter, is each of gRPC's codes.
+  // Labels, separated by spaces, in one of three forms:
+  // - `name=value` is a constant.
+  // - `name` takes its value from the source.
+  // - `name=*` takes its value from each event. With a CodeGetter, there is one series for each of
+  //   gRPC's codes.
   const char* labels = nullptr;
   std::variant<Getter<Dispatcher>, Getter<WorkerSnapshot>, Getter<PrefillSnapshot>, Getter<DecodeSnapshot>,
                CodeGetter<PrefillSnapshot>, Counted<RouterCounts>, Counted<TenantCounts>, Counted<HttpCounts>,
@@ -111,11 +117,12 @@ struct MetricSeries {
 };
 
 struct MetricFamily {
-  enum class Kind { kCounter, kGauge, kSeconds, kTokens };  // the last two are histograms of that unit
+  // The last two are histograms of that unit.
+  enum class Kind { kCounter, kGauge, kSeconds, kTokens };
   const char* name;
   Kind kind;
-  const char* help;      // names the labels
-  MetricSeries rows[6];  // those after the last have null labels
+  const char* help;      // explains the labels
+  MetricSeries rows[6];  // unused rows have null labels
   std::span<const MetricSeries> series() const {
     return {std::begin(rows), std::ranges::find(rows, nullptr, &MetricSeries::labels)};
   }

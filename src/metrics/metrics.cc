@@ -24,14 +24,14 @@ namespace {
 
 using Buckets = prometheus::Histogram::BucketBoundaries;
 
-// 10 us to 5,000 s, three a decade.
+// Bucket bounds from 10 us to 5,000 s, three per decade.
 const Buckets& SecondBuckets() {
   static const Buckets buckets{1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2,
                                0.5,  1,    2,    5,    10,   20,   50,   100,  200,  500,  1000, 2000, 5000};
   return buckets;
 }
 
-// 1 to 1,000,000, three a decade.
+// Bucket bounds from 1 to 1,000,000 tokens, three per decade.
 const Buckets& TokenBuckets() {
   static const Buckets buckets{1,     2,     5,      10,     20,     50,      100,     200,     500,      1'000,
                                2'000, 5'000, 10'000, 20'000, 50'000, 100'000, 200'000, 500'000, 1'000'000};
@@ -40,10 +40,10 @@ const Buckets& TokenBuckets() {
 
 struct Labels {
   MetricLabels known;
-  std::string open;  // empty: all are known
+  std::string open;  // empty if all labels are known
 };
 
-// The labels of a series of this source. Unset: the source lacks one.
+// Returns the labels of a series of this source. Returns nullopt if the source lacks one.
 std::optional<Labels> LabelsOf(const MetricSeries& series, const MetricLabels& source) {
   Labels labels;
   for (const absl::string_view label : absl::StrSplit(series.labels, ' ', absl::SkipEmpty())) {
@@ -68,7 +68,7 @@ void ForEachCode(Visit visit) {
   }
 }
 
-// One family of the registry: exactly one of the pointers is set.
+// One family of the registry. Exactly one of the pointers is not null.
 struct Family {
   const MetricFamily* row = nullptr;
   prometheus::Family<prometheus::Counter>* counters = nullptr;
@@ -97,7 +97,7 @@ Family Register(const MetricFamily& row, prometheus::Registry& registry) {
   }
 }
 
-// A series whose values a getter gives.
+// A series whose value comes from a getter.
 class Mirror {
  public:
   Mirror(const Family& family, const MetricLabels& labels) {
@@ -107,7 +107,7 @@ class Mirror {
   }
   void Show(double value) {
     if (gauge_ != nullptr) return gauge_->Set(value);
-    // By the difference: other components of this process may add to the same counter.
+    // Add the difference, because other components of this process may add to the same counter.
     if (value > shown_) counter_->Increment(value - shown_);
     shown_ = std::max(shown_, value);
   }
@@ -118,7 +118,7 @@ class Mirror {
   double shown_ = 0;
 };
 
-// The series of one component.
+// All series that mirror one component.
 template <typename State>
 struct Mirrors {
   std::vector<std::pair<Mirror, std::function<double(const State&)>>> all;
@@ -158,7 +158,7 @@ void LabelCounter::CreateCodes() {
   ForEachCode([this](absl::StatusCode code) { Of(absl::StatusCodeToString(code)); });
 }
 
-// Asks all readers for their values before it collects them.
+// Refreshes the values of all mirrored series before each collection.
 class Metrics::Exposition final : public prometheus::Collectable {
  public:
   Exposition() {
@@ -186,7 +186,7 @@ class Metrics::Exposition final : public prometheus::Collectable {
  private:
   prometheus::Registry registry_;
   std::vector<Family> families_;
-  mutable std::mutex mutex_;  // one scrape at a time; guards what follows
+  mutable std::mutex mutex_;  // serialises scrapes; guards the member below
   Refreshes refreshes_;
 };
 

@@ -1,4 +1,4 @@
-// What getters of metrics read of a worker: one snapshot for all series of a scrape.
+// The state of a worker that metrics' getters read. One snapshot serves all series of a scrape.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 namespace baton {
 
 struct WorkerSnapshot {
-  WorkerLoad load;  // as routers see it
+  // The load that routers see.
+  WorkerLoad load;
   int64_t blocks_total = 0;
   int64_t blocks_used() const { return blocks_total - load.blocks_free - load.blocks_cached; }
 };
@@ -23,8 +24,8 @@ struct PrefillSnapshot : WorkerSnapshot {
 
 struct DecodeSnapshot : WorkerSnapshot {
   DecodeEngine::Load engine;
-  // As vLLM counts: requests that have all they need and are in no step. Between two steps some of
-  // the last batch may have ended.
+  // Requests that are ready to decode and are in no step, like vLLM's number of waiting requests.
+  // Not negative: between two steps, requests of the last batch may have ended already.
   int64_t waiting() const { return std::max<int64_t>(engine.running - engine.batch, 0) + engine.committed; }
 };
 
