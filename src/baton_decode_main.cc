@@ -1,4 +1,4 @@
-// baton-decode: one decode worker on this machine's CPU or a GPU; blocks reach it over UCX.
+// baton-decode: one decode worker on this machine's CPU or GPUs. See node/decode_program.cc.
 #include "node/program.h"
 #include "node/program_flags.h"
 #include "node/programs.h"
@@ -7,7 +7,7 @@ namespace baton {
 namespace {
 
 int Main(int argc, char** argv) {
-  ShutdownSignal signal;  // before any thread
+  ShutdownSignal signal;  // must precede all threads
   WorkerOptions options;
   if (const auto code = ParseDecodeFlags(argc, argv, options)) return *code;
   return RunProgram("baton-decode", options.common, [&] { return RunDecode(options, signal); });

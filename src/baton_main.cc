@@ -1,4 +1,4 @@
-// baton: all roles in one process (`serve`), and the client's side of the command line.
+// baton: the server with all roles in one process (`serve`), and the client's commands.
 #include "cli/cli.h"
 #include "node/flags.h"
 #include "node/program.h"
@@ -8,7 +8,7 @@ namespace baton {
 namespace {
 
 int Main(int argc, char** argv) {
-  ShutdownSignal signal;  // before any thread
+  ShutdownSignal signal;  // must precede all threads
   CLI::App app("Baton: LLM inference with prefill and decode apart, for many agents.", "baton");
   app.require_subcommand(1);
   ServeOptions serve;
@@ -32,7 +32,8 @@ int Main(int argc, char** argv) {
   if (serve_command->parsed()) {
     return RunProgram("baton serve", serve.router.common, [&] { return RunServe(serve, signal); });
   }
-  signal.Release();  // a client ends at once
+  // A client ends at once.
+  signal.Release();
   if (generate_command->parsed()) return RunGenerate(generate);
   if (trace_command->parsed()) return RunTrace(trace);
   if (key_command->parsed()) return RunKey();

@@ -1,4 +1,4 @@
-// baton-prefill: one prefill worker on this machine's CPU or a GPU; blocks leave it over UCX.
+// baton-prefill: one prefill worker on this machine's CPU or GPUs. See node/prefill_program.cc.
 #include "node/program.h"
 #include "node/program_flags.h"
 #include "node/programs.h"
@@ -7,7 +7,7 @@ namespace baton {
 namespace {
 
 int Main(int argc, char** argv) {
-  ShutdownSignal signal;  // before any thread
+  ShutdownSignal signal;  // must precede all threads
   WorkerOptions options;
   if (const auto code = ParsePrefillFlags(argc, argv, options)) return *code;
   return RunProgram("baton-prefill", options.common, [&] { return RunPrefill(options, signal); });

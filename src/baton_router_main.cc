@@ -1,4 +1,4 @@
-// baton-router: clients on one side, prefill and decode workers on the other.
+// baton-router: connects clients to prefill and decode workers. See node/router_program.cc.
 #include "node/program.h"
 #include "node/program_flags.h"
 #include "node/programs.h"
@@ -7,7 +7,7 @@ namespace baton {
 namespace {
 
 int Main(int argc, char** argv) {
-  ShutdownSignal signal;  // before any thread
+  ShutdownSignal signal;  // must precede all threads
   RouterOptions options;
   ReadAgain read_again;
   if (const auto code = ParseRouterFlags(argc, argv, options, read_again)) return *code;

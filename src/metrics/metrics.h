@@ -43,8 +43,8 @@ class Metrics {
     std::shared_ptr<void> entry_;
   };
   // Reads a component's state. Each scrape calls this function once, on any thread. The function
-  // calls its argument once with the state, so all getters of State see the same state. It takes any
-  // lock that the state needs.
+  // calls its argument once with the state, so all getters of State see the same state. It takes
+  // any lock that the state needs.
   template <typename State>
   using Read = std::function<void(absl::FunctionRef<void(const State& state)>)>;
   // Creates the series that mirror a component's state. Omits a series if `source` lacks one of its

@@ -1,4 +1,4 @@
-// Computes models on this machine's CPU.
+// The device kind "cpu": computes models on this machine's CPU.
 #pragma once
 
 #include "node/device.h"

@@ -16,7 +16,7 @@
 namespace baton {
 namespace {
 
-// Bytes of the weights on a GPU; `head`: with the LM head.
+// Returns the bytes of the weights on a GPU. `head` includes the LM head.
 int64_t WeightBytes(const Weights& weights, bool head) {
   int64_t bytes = 0;
   for (const auto& [name, tensor] : TensorsOf(weights)) {
@@ -26,7 +26,8 @@ int64_t WeightBytes(const Weights& weights, bool head) {
   return bytes;
 }
 
-// Bytes of the whole model's KV blocks for whose shard a rank's device has room beside its weights and activations.
+// Returns the memory that one rank's device leaves for KV blocks, beside weights and activations.
+// The result counts each block at its size over all ranks, in bytes.
 int64_t RoomForBlocks(const LoadedModel& model, Shard shard, int64_t free_bytes) {
   const KvLayout layout = CudaKvLayout(model.weights->config);
   const auto part = ShardWeights(*model.weights, shard);
@@ -46,7 +47,8 @@ absl::StatusOr<std::vector<int>> CudaDevice::Find(const WorkerOptions& options, 
   for (const int device : devices) {
     RETURN_IF_ERROR(DescribeCudaDevice(device).status());
     RETURN_IF_ERROR(CheckCudaDevice(device));
-    RETURN_IF_ERROR(FreeCudaBytes(device).status());  // fails on a device that is full or another process's alone
+    // This call fails if the device is full or reserved by another process.
+    RETURN_IF_ERROR(FreeCudaBytes(device).status());
   }
   RETURN_IF_ERROR(CheckCudaShape(config));
   return devices;
@@ -54,7 +56,7 @@ absl::StatusOr<std::vector<int>> CudaDevice::Find(const WorkerOptions& options, 
 
 KvLayout CudaDevice::KvLayoutOf(const ModelConfig& config) const { return CudaKvLayout(config); }
 
-// The rank with the least room decides.
+// The rank with the least free memory determines the result.
 absl::StatusOr<int64_t> CudaDevice::BlocksThatFit(const WorkerOptions& options, const Workers& workers,
                                                   const LoadedModel& model) const {
   int64_t room = std::numeric_limits<int64_t>::max();

@@ -1,4 +1,4 @@
-// Computes models on this machine's NVIDIA GPUs.
+// The device kind "cuda": computes models on this machine's NVIDIA GPUs.
 #pragma once
 
 #include "node/device.h"

@@ -25,7 +25,8 @@ DecodeEngineOptions EngineOptions(const NodeParts& parts, const DecoderParts& de
   options.model.positions = parts.config.context;
   options.blocks = info.blocks_total;
   options.max_batch = info.max_batch;
-  options.shares_output = decoder.digest == parts.digest;  // KV that it makes is KV that the module would have made
+  // The decoder runs the prefill module's weights, so prefill workers could compute the same KV.
+  options.shares_output = decoder.digest == parts.digest;
   return options;
 }
 

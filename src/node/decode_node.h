@@ -1,4 +1,4 @@
-// A decode worker that serves: the worker, its services and its server, put together from concrete parts.
+// A decode worker with its services and its gRPC server, assembled from concrete parts.
 #pragma once
 
 #include <memory>
@@ -15,29 +15,33 @@
 namespace baton {
 
 struct DecoderParts {
-  const Tokenizer& tokenizer;  // must outlive it
-  const Digest& digest;        // of its own weights
-  ParallelFor parallel_for;    // samples on up to `threads` threads; may be empty
+  // Must outlive the DecodeNode.
+  const Tokenizer& tokenizer;
+  const Digest& digest;  // of the decoder's own weights
+  // Samples on up to `threads` threads. May be empty.
+  ParallelFor parallel_for;
 };
 
 class DecodeNode {
  public:
-  // As for PrefillNode; the digest is that of the prefill module whose KV it takes.
+  // Like PrefillNode::Start. `parts.digest` names the prefill module whose KV the worker accepts.
   static absl::StatusOr<std::unique_ptr<DecodeNode>> Start(const NodeParts& parts, DecoderParts decoder,
                                                            const std::string& listen,
                                                            const std::string& in_process_name);
   ~DecodeNode() { Shutdown(absl::ZeroDuration()); }
 
   GrpcServer& server() { return *server_; }
-  // Returns unless the worker hangs. Thread-safe.
+  // Blocks if the worker hangs. Thread-safe.
   void CheckAlive() const { static_cast<void>(worker_->Load()); }
+  // Refuses new requests, lets running ones finish within `grace`, fails the rest. Idempotent.
   void Shutdown(absl::Duration grace);
 
  private:
   explicit DecodeNode(const NodeParts& parts)
       : service_(parts.metrics, parts.model_name, parts.options.common.vllm_metrics) {}
 
-  std::optional<WriteGuard> guard_;  // what follows writes through it
+  // Declared first, because the members below write through it.
+  std::optional<WriteGuard> guard_;
   DecodeService service_;
   KvTransferService kv_service_;
   std::unique_ptr<DecodeWorker> worker_;

@@ -1,4 +1,5 @@
-// One decode worker on this machine's CPU or a GPU; blocks reach it over UCX.
+// The program baton-decode: one decode worker on this machine's CPU or GPUs. It receives blocks
+// over UCX, or over gRPC with --guard-kv.
 #include "base/clock.h"
 #include "base/status.h"
 #include "model/served_model.h"
@@ -21,16 +22,18 @@ absl::Status RunDecode(WorkerOptions options, ShutdownSignal& signal) {
 
   const SteadyClock clock;
   Metrics metrics;
-  ASSIGN_OR_RETURN(const WorkerBackend made, MakeBackend(model, options, /*lm_head=*/true, transports));
+  // The argument `true` requests the LM head.
+  ASSIGN_OR_RETURN(const WorkerBackend made, MakeBackend(model, options, true, transports));
   const std::string name = ModelName(options.model);
   const ModelConfig config = model.weights->config;
-  model.weights.reset();  // the backend has packed them
+  model.weights.reset();  // the backend has a packed copy
 
   ThreadPool sampling(Threads(options));
   ASSIGN_OR_RETURN(const auto node,
                    DecodeNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
                                      {*tokenizer, weights_digest, SampleOn(sampling)}, options.listen, ""));
-  // After the node listens: a free port for metrics must not be the one that --listen names.
+  // Start the metrics server last. A free port for metrics must not be the port that --listen
+  // names.
   RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   return RunWorkerNode(*node, options, metrics, signal);
 }

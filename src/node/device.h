@@ -1,4 +1,5 @@
-// The kinds of devices that compute models. device_registry.cc lists the kinds of a build.
+// The interface of a kind of device that computes models. device_registry.cc lists the kinds of a
+// build.
 #pragma once
 
 #include <cstdint>
@@ -15,32 +16,36 @@
 
 namespace baton {
 
-using Transports = std::vector<std::unique_ptr<Transport>>;  // one for each rank
+using Transports = std::vector<std::unique_ptr<Transport>>;  // one per rank
 
 class Device {
  public:
   virtual ~Device() = default;
-  // The word of --device, such as "cuda".
+  // The name of the kind in --device, such as "cuda".
   virtual std::string_view name() const = 0;
-  // Memory and steps of its own, beside the host's: KV needs no shared memory, and steps are large.
+  // Returns whether the device has memory of its own. Its KV then needs no shared memory, and its
+  // steps are larger.
   virtual bool is_accelerator() const = 0;
-  // Returns the number of each rank's device, as the options name them, or those that suit best. UNAVAILABLE: there are
-  // no such devices. INVALID_ARGUMENT: they cannot run the model, or are not as many as --tensor-parallel.
+  // Returns the number of each rank's device. If the options name no devices, selects the most
+  // suitable ones. Returns UNAVAILABLE if the devices do not exist. Returns INVALID_ARGUMENT if
+  // they cannot run the model, or if --tensor-parallel differs from their number.
   virtual absl::StatusOr<std::vector<int>> Find(const WorkerOptions& options, const ModelConfig& config) const = 0;
-  // How the KV of a model lies in this device's blocks.
+  // Returns the layout of a model's KV in this device's blocks.
   virtual KvLayout KvLayoutOf(const ModelConfig& config) const = 0;
-  // Returns the number of KV blocks that one of the workers may hold, by the options and by what the devices have free.
-  // REQUIRES: model.devices, model.step and model.block_bytes are set.
+  // Returns the number of KV blocks that each worker may hold, from the options and the free memory
+  // of the devices. REQUIRES: `model.devices`, `model.step` and `model.block_bytes` are set.
   virtual absl::StatusOr<int64_t> BlocksThatFit(const WorkerOptions& options, const Workers& workers,
                                                 const LoadedModel& model) const = 0;
-  // Memory of `bytes` on one device, which the transport moves and keeps.
+  // Allocates `bytes` of memory on one device. The transport registers the memory and owns it.
   virtual absl::StatusOr<Slab> MakeSlab(int device, int64_t bytes, Transport& transport) const = 0;
-  // A backend whose KV lies in such slabs, one in the transport of each rank. `lm_head`: it makes logits.
+  // Makes a backend. Allocates a slab for its KV in the transport of each rank. With `lm_head`, the
+  // backend computes logits.
   virtual absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const LoadedModel& model, const WorkerOptions& options,
                                                                bool lm_head, const Transports& transports) const = 0;
 };
 
-// The kinds that this build has, in the order in which --device auto tries them. The CPU is the last.
+// Returns the kinds of this build, in the order in which --device auto tries them. The CPU is the
+// last.
 std::span<const Device* const> Devices();
 
 }  // namespace baton

@@ -24,7 +24,7 @@ absl::StatusOr<DeviceChoice> ChooseDevices(const WorkerOptions& options, const M
       continue;
     }
     if (any && !kind->is_accelerator()) {
-      // A machine without a GPU is common. A GPU that is present and not used deserves a warning.
+      // A machine without a GPU is normal. A GPU that exists but is not used deserves a warning.
       const bool usual = absl::IsUnavailable(missing) && options.tensor_parallel == 1;
       const auto level = usual ? spdlog::level::info : spdlog::level::warn;
       spdlog::log(level, "computing on the CPU: {}", std::string(missing.message()));

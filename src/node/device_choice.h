@@ -1,4 +1,4 @@
-// Which devices compute a model.
+// The choice of the devices that compute a model.
 #pragma once
 
 #include <span>
@@ -16,10 +16,11 @@ struct DeviceChoice {
   std::vector<int> numbers;  // of each rank's device
 };
 
-// Of `kinds`, the one that --device names. For "auto" the first whose devices are present and can run the model; that
-// this is the CPU is logged, with the reason: a warning where there is another device that cannot be used, or where
-// several ranks were wanted. UNAVAILABLE: this build has no such kind. Otherwise as Device::Find, of the last kind that
-// was tried.
+// Chooses the kind in `kinds` that --device names. For "auto", chooses the first kind whose devices
+// exist and can run the model. If "auto" chooses the CPU, logs the reason. The log line is a
+// warning if another device exists but is unusable, or if --tensor-parallel is above 1. Returns
+// UNAVAILABLE if this build lacks the kind. Otherwise returns the error of Device::Find for the
+// kind that was tried last.
 absl::StatusOr<DeviceChoice> ChooseDevices(const WorkerOptions& options, const ModelConfig& config,
                                            std::span<const Device* const> kinds);
 

@@ -204,7 +204,7 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
       ->default_str(std::string(kSchedules[0].name));
 }
 
-// A TOML value as the words that a command line would have; nothing for tables and dates.
+// Returns the command-line words for a TOML value. Returns nullopt for tables and dates.
 std::optional<std::vector<std::string>> Words(const toml::node& node) {
   if (const toml::array* array = node.as_array()) {
     std::vector<std::string> words;
@@ -234,7 +234,8 @@ absl::Status ApplyKey(CLI::App& app, const std::string& where, const std::string
     return absl::InvalidArgumentError(
         StrCat(where, ": ", key, ": expected a string, number, boolean or an array of them"));
   }
-  if (option->count() > 0) return absl::OkStatus();  // the command line wins
+  // The command line takes precedence.
+  if (option->count() > 0) return absl::OkStatus();
   try {
     option->add_result(*words);
     option->run_callback();
@@ -244,7 +245,7 @@ absl::Status ApplyKey(CLI::App& app, const std::string& where, const std::string
   return absl::OkStatus();
 }
 
-// What is wrong with a command line, as a user would put it.
+// Describes an error of the command line for a user.
 std::string Explain(const CLI::App& app, const CLI::Error& error, int argc, const char* const* argv) {
   const auto subcommands = app.get_subcommands([](const CLI::App*) { return true; });
   if (subcommands.empty() || !app.get_subcommands().empty()) return error.what();
@@ -274,7 +275,7 @@ void AddRetired(CLI::App& app, const std::string& name, const std::string& inste
   const auto warn = [name, instead](const std::string&) {
     std::cerr << "warning: " << name << " is ignored, and 0.2.0 will refuse it: " << instead << "\n";
   };
-  app.add_option_function<std::string>(name, warn)->group("");  // not in --help
+  app.add_option_function<std::string>(name, warn)->group("");  // hidden from --help
 }
 
 void AddFlags(CLI::App& app, CommonOptions& o) {
@@ -402,7 +403,8 @@ absl::StatusOr<RouterOptions> ReadRouterOptions(int argc, const char* const* arg
   CLI::App app;
   RouterOptions options;
   AddFlags(app, options);
-  app.parse(argc, argv);  // as at the start
+  // The command line is the one that was parsed at the start.
+  app.parse(argc, argv);
   const CLI::Option* config = app.get_option("--config");
   if (config->count() > 0) RETURN_IF_ERROR(ApplyConfigFile(app, config->as<std::string>()));
   RETURN_IF_ERROR(Validate(options));

@@ -14,14 +14,14 @@
 namespace baton {
 namespace {
 
-// Sets the step limits that the options leave to the device.
+// Sets the step limits that the options leave open.
 void SetSteps(WorkerOptions& options, const Workers& workers, LoadedModel& model) {
   SetStepDefaults(options, model.device->is_accelerator());
   model.step.logits = workers.decode > 0 ? options.max_batch : 0;
   model.step.tokens = std::max(workers.prefill > 0 ? options.step_tokens : 0, model.step.logits);
 }
 
-// Chooses the devices of the model, and sizes the KV memory of one worker of the process there.
+// Chooses the devices of the model, and sets the number of KV blocks of each worker.
 absl::Status Place(WorkerOptions& options, const Workers& workers, LoadedModel& model) {
   const ModelConfig& config = model.weights->config;
   RETURN_IF_ERROR(CheckShard(config, options.tensor_parallel));

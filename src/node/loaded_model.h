@@ -1,4 +1,4 @@
-// A model's checked weights, and its place: the devices that compute it and the KV blocks that fit there.
+// A model with its checked weights, its devices and the size of its KV memory.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +24,23 @@ struct Workers {
 
 struct LoadedModel {
   std::unique_ptr<Weights> weights;
-  const Device* device = nullptr;  // the kind of device that computes the model
-  std::vector<int> devices{};      // the number of each rank's device; all 0 for the CPU
-  StepLimits step{};               // the largest step of any worker in the process
-  int64_t blocks = 0;              // that one worker holds
-  int64_t block_bytes = 0;         // of the whole model
+  const Device* device = nullptr;  // kind of all devices of the model
+  std::vector<int> devices{};      // number of each rank's device; all 0 for the CPU
+  StepLimits step{};               // largest step of any worker in the process
+  int64_t blocks = 0;              // per worker
+  int64_t block_bytes = 0;         // summed over all ranks
 
-  // A copy without weights, for another model of the same shape on the same devices.
+  // Returns a copy without weights, for another model of the same shape on the same devices.
   LoadedModel Places() const { return {nullptr, device, devices, step, blocks, block_bytes}; }
 };
 
-// Loads the model of the options and chooses its devices. Fills in the options that depend on the device.
-// UNAVAILABLE: the devices that the options name do not exist, or this build lacks their kind.
-// INVALID_ARGUMENT: the options contradict each other, the model or the devices.
+// Loads the model that the options name and chooses its devices. Sets the options that depend on
+// the device. Returns UNAVAILABLE if the named devices do not exist or this build lacks their kind.
+// Returns INVALID_ARGUMENT if the options contradict each other, the model or the devices.
 absl::StatusOr<LoadedModel> LoadModel(WorkerOptions& options, const Workers& workers);
 
-// The digest of the module whose KV the worker continues: its prefill module, or its own weights.
+// Returns the digest of the module whose KV the worker continues. This is the module of
+// --prefill-module, or else the worker's own weights.
 absl::StatusOr<Digest> KvDigest(const WorkerOptions& options, const LoadedModel& model, const Tokenizer& tokenizer);
 
 }  // namespace baton

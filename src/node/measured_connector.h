@@ -1,4 +1,4 @@
-// Counts and times the pushes of a worker's links for its metrics.
+// A connector that counts and times the pushes of its links for metrics.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace baton {
 
-// Forwards all calls to another connector. That connector, the clock and the metrics must outlive
-// this and the pushes of its links.
+// Forwards all calls to another connector. REQUIRES: the other connector, the clock and the metrics
+// outlive this object and all pushes of its links.
 class MeasuredConnector final : public Connector {
  public:
   MeasuredConnector(Connector& connector, const Clock& clock, Metrics& metrics);

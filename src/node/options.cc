@@ -29,13 +29,14 @@ namespace {
 
 int64_t PhysicalBytes() { return int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE); }
 
-// An address that listens on every interface, so that it names none.
+// Returns whether an address listens on all interfaces. Peers cannot dial such an address.
 bool IsWildcard(const std::string& host_port) {
   const std::string host = host_port.substr(0, host_port.rfind(':'));
   return host == "0.0.0.0" || host == "[::]" || host == "::";
 }
 
-// `listen`: or "off". `guard`: what keeps strangers out.
+// Refuses an unprotected address that other machines can reach. `listen` is host:port, or "off" or
+// "0" for none. `guard` names the flags that would protect the address.
 absl::Status CheckReach(const char* flag, const std::string& listen, bool guarded, bool open, const char* guard) {
   if (guarded || open || listen == "off" || listen == "0" || IsLoopback(listen)) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -55,7 +56,8 @@ absl::Status NeedsAdvertise(const std::string& listening) {
                    ": the HOST:PORT under which routers and other workers reach this worker"));
 }
 
-// Of `memory` bytes in `where`.
+// Returns the number of blocks that the options request. They must fit into `memory` bytes. `where`
+// describes this memory in errors.
 absl::StatusOr<int64_t> BlocksWithin(const WorkerOptions& options, int64_t default_mb, int64_t block_bytes,
                                      int64_t memory, const std::string& where) {
   const int64_t megabytes = options.kv_memory_mb > 0 ? options.kv_memory_mb : default_mb;
@@ -64,7 +66,7 @@ absl::StatusOr<int64_t> BlocksWithin(const WorkerOptions& options, int64_t defau
     return absl::InvalidArgumentError(absl::StrCat("kv-memory-mb: ", megabytes, " MiB hold ", blocks, " blocks of ",
                                                    block_bytes, " bytes, expected at least 2"));
   }
-  // Blocks are numbered with 32 bits.
+  // Block numbers have 32 bits.
   if (blocks > memory / block_bytes || blocks > std::numeric_limits<int32_t>::max()) {
     return absl::InvalidArgumentError(absl::StrCat("kv blocks: ", blocks, " of ", block_bytes,
                                                    " bytes do not fit into ", where, " ", memory >> 20, " MiB"));
@@ -206,7 +208,7 @@ absl::Status CheckDns(const RouterOptions& options) {
   return absl::InvalidArgumentError("dns-server: no worker is named by dns: or srv:");
 }
 
-// `asked`: whether something is asked of it; `by`: the option that would.
+// `asked` is true if the options use etcd. `by` names the option that uses it.
 absl::Status CheckEtcd(const EtcdOptions& options, bool asked, const char* by) {
   if (options.servers.empty() && asked) {
     return absl::InvalidArgumentError(absl::StrCat("etcd: its HOST:PORT is required with ", by));
@@ -235,7 +237,8 @@ absl::Status CheckRegistration(const WorkerOptions& options) {
   RETURN_IF_ERROR(CheckEtcd(options.common.etcd, registers, "--register etcd:PREFIX"));
   if (!registers) return absl::OkStatus();
   const auto servers = static_cast<int64_t>(options.common.etcd.servers.size());
-  if (options.lease_seconds < servers) {  // it renews the lease in a third of it, also where most of them are silent
+  // A renewal takes at most a third of the lease, even if most servers do not answer.
+  if (options.lease_seconds < servers) {
     return absl::InvalidArgumentError(absl::StrCat("lease-seconds: expected at least one for each server of --etcd (",
                                                    servers, "), got ", options.lease_seconds));
   }
@@ -251,7 +254,7 @@ absl::Status CheckRegistration(const WorkerOptions& options) {
                    "', which is this machine's own: give --advertise or --listen an address that they reach"));
 }
 
-// A key under both would name a worker twice.
+// Refuses a prefix within another prefix, because a key under both would name a worker twice.
 absl::Status CheckPrefixes(const RouterOptions& options) {
   std::vector<std::string> prefixes;  // each ends in a slash
   for (const auto* list : {&options.prefill_workers, &options.decode_workers}) {
@@ -304,7 +307,7 @@ absl::Status Validate(const WorkerOptions& options) {
   const bool guarded = !options.common.peer.empty(), open = options.common.open;
   RETURN_IF_ERROR(CheckReach("listen", options.listen, guarded, open, kGuard));
   RETURN_IF_ERROR(CheckReach("metrics", options.common.metrics, guarded, open, kGuard));
-  // With --guard-kv there is no UCX that would listen there. It asks nobody for certificates.
+  // With --guard-kv, no UCX endpoint listens on these devices. UCX does not check certificates.
   if (options.kv_devices == "lo" || options.guard_kv || open) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "kv-devices: '", options.kv_devices,

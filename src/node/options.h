@@ -1,4 +1,4 @@
-// What each program can be told. flags.cc gives every field its name, help and limits.
+// The options of each program. flags.cc gives every field its name, help and limits.
 #pragma once
 
 #include <chrono>
@@ -20,113 +20,163 @@ namespace baton {
 
 struct CommonOptions {
   std::string log_level = "info";
-  std::string log_format = "text";      // or "json"
-  std::string metrics = "127.0.0.1:0";  // host:port; empty, "off" or "0": none
-  bool vllm_metrics = false;            // also under vLLM's names
-  double grace_seconds = 10;            // for running requests, after SIGTERM or SIGINT
-  bool check = false;                   // only validate
-  bool open = false;                    // may be called from other machines without keys or certificates
-  TlsFiles peer;                        // between router and workers; empty: no encryption
+  std::string log_format = "text";  // or "json"
+  // host:port. Empty, "off" or "0" disables the metrics server.
+  std::string metrics = "127.0.0.1:0";
+  // Also export metrics under vLLM's names.
+  bool vllm_metrics = false;
+  // Time for running requests after SIGTERM or SIGINT.
+  double grace_seconds = 10;
+  // Validate and exit.
+  bool check = false;
+  // Allow calls from other machines without keys or certificates.
+  bool open = false;
+  // Certificates between router and workers. Empty for no encryption.
+  TlsFiles peer;
   EtcdOptions etcd;
 };
 
 struct RouterOptions {
   CommonOptions common;
   std::string listen = "127.0.0.1:7070";
-  std::string http = "127.0.0.1:8000";  // host:port; empty or "off": none
-  // Seconds in which a stream over HTTP says nothing, at most. Longer than requests wait for room or for a worker
-  // (30 s): until the head is sent they may end with a status that clients know to try again.
+  // host:port. Empty or "off" disables HTTP.
+  std::string http = "127.0.0.1:8000";
+  // Upper bound on the seconds in which an HTTP stream sends nothing. It exceeds the 30 s for which
+  // requests wait for room or for a worker. Until the response head is sent, a request may still
+  // end with a status that clients retry.
   double stream_silence = 35;
-  std::string keys;                          // file of API keys; empty: anyone may call
-  TlsFiles tls;                              // for clients, over gRPC and HTTP; no authority
-  std::vector<std::string> models;           // directories
-  std::vector<std::string> prefill_workers;  // as membership/worker_names.h
+  // File of API keys. Empty if any client may call.
+  std::string keys;
+  // Certificate for clients over gRPC and HTTP, without an authority.
+  TlsFiles tls;
+  std::vector<std::string> models;  // model directories
+  // Names as in membership/worker_names.h.
+  std::vector<std::string> prefill_workers;
   std::vector<std::string> decode_workers;
-  std::string dns_server;                        // IP:PORT; empty: the system's
-  double dns_seconds = 5;                        // between two questions
-  std::chrono::milliseconds dns_patience{4000};  // for the answer about one name; no flag sets it
+  // IP:PORT. Empty for the system's DNS server.
+  std::string dns_server;
+  double dns_seconds = 5;  // seconds between two queries
+  // Time limit for one name. No flag sets it.
+  std::chrono::milliseconds dns_patience{4000};
   RouterLimits limits;
   Schedule schedule = Schedule::kFirstCome;
-  std::string max_sessions = "auto";  // a number, auto or off
+  std::string max_sessions = "auto";  // a number, "auto" or "off"
   bool shadow_prefill = true;
 };
 
-// Reads a router's options once more, from the command line and the configuration file.
+// Reads a router's options again, from the command line and the configuration file.
 using ReadAgain = std::function<absl::StatusOr<RouterOptions>()>;
 
 struct WorkerOptions {
   CommonOptions common;
   std::string listen = "127.0.0.1:0";
-  std::string advertise;          // host:port under which peers reach it; empty: where it listens
-  std::string register_under;     // as membership/worker_names.h, of etcd; empty: it is registered nowhere
-  int64_t lease_seconds = 10;     // for which etcd keeps a worker that is heard of no more
-  std::string kv_devices = "lo";  // network devices that KV blocks may take, as in UCX_NET_DEVICES
-  std::string model;              // directory
-  std::string prefill_module;     // decode: directory of the module whose KV it takes; empty: its own
-  int threads = 0;                // 0: one for each core
-  std::string device = "auto";    // where it computes: cpu, cuda, cuda:N,M,... or auto
-  int tensor_parallel = 1;        // ranks that compute the model together
-  bool same_bits = false;         // cuda: bit-equal results for any chunking and batch
-  int64_t kv_memory_mb = 0;       // 0: 1024 on the CPU, on a GPU nine tenths of what the weights leave
-  int64_t kv_blocks = 0;          // 0: as many as kv_memory_mb holds
-  int64_t kv_host_mb = 0;         // prefill: memory for evicted KV blocks
-  std::string kv_disk_dir;        // prefill: where those go that memory evicts
+  // host:port under which peers reach the worker. Empty for the address on which it listens.
+  std::string advertise;
+  // etcd:PREFIX as in membership/worker_names.h. Empty for no registration.
+  std::string register_under;
+  // Time after which etcd removes a worker that stopped renewing its lease.
+  int64_t lease_seconds = 10;
+  // Network devices for KV blocks, as in UCX_NET_DEVICES.
+  std::string kv_devices = "lo";
+  std::string model;  // model directory
+  // decode: directory of the module whose KV the worker continues. Empty for the model itself.
+  std::string prefill_module;
+  int threads = 0;  // 0 for one per core
+  // cpu, cuda, cuda:N,M,... or auto.
+  std::string device = "auto";
+  // Number of ranks that compute the model together.
+  int tensor_parallel = 1;
+  // cuda: results are bit-equal for any chunking and batch.
+  bool same_bits = false;
+  // MiB. 0 for 1024 on the CPU, or for 9/10 of the memory that weights leave on a GPU.
+  int64_t kv_memory_mb = 0;
+  // 0 for as many as kv_memory_mb holds.
+  int64_t kv_blocks = 0;
+  // prefill: MiB of host memory for evicted KV blocks.
+  int64_t kv_host_mb = 0;
+  // prefill: directory for KV blocks that host memory evicts.
+  std::string kv_disk_dir;
+  // prefill: MiB of disk space in kv_disk_dir.
   int64_t kv_disk_mb = 0;
-  int64_t step_tokens = 0;       // prefill: most tokens computed in a step; 0: what suits the device (below)
-  int64_t increment = 0;         // prefill: tokens of a growing prompt that are worth a share of a step; 0: as measured
-  int64_t growing_step_ms = 25;  // prefill: how long streaming prompts fill a step at most
-  int32_t max_batch = 0;         // decode: most requests in a step; 0: what suits the device (below)
-  bool verify_kv = false;        // decode: KV blocks are used only with the bytes that were sent
-  bool guard_kv = false;         // KV blocks are written under the key of a reservation, or not at all
-  int64_t max_requests = 1024;   // prefill: most requests at once, and as many that grow
+  // prefill: upper bound on tokens per step. 0 for the default of SetStepDefaults.
+  int64_t step_tokens = 0;
+  // prefill: minimum increment of a streaming prompt, in tokens, that joins a step with other
+  // requests. 0 derives the minimum from measured step times.
+  int64_t increment = 0;
+  // prefill: upper bound on the milliseconds for which streaming prompts and low-priority jobs fill
+  // a step.
+  int64_t growing_step_ms = 25;
+  // decode: upper bound on requests per step. 0 for the default of SetStepDefaults.
+  int32_t max_batch = 0;
+  // decode: check the SHA-256 digest of each KV block before use.
+  bool verify_kv = false;
+  // Write KV blocks only under the key of a reservation.
+  bool guard_kv = false;
+  // prefill: upper bound on live requests. The same bound applies separately to streaming prompts
+  // and low-priority jobs together.
+  int64_t max_requests = 1024;
 };
 
-// Of `baton serve`: all roles in one process.
+// Options of `baton serve`, which runs all roles in one process.
 struct ServeOptions {
   RouterOptions router;
   WorkerOptions worker;
-  std::vector<std::string> decoders;  // directories, beside the model's own
+  // Directories of further decoders, in addition to the model itself.
+  std::vector<std::string> decoders;
 };
 
-// How many blocks of `block_bytes` the options ask for on the CPU. INVALID_ARGUMENT: none fits, or more than this
-// machine's memory holds (both are named).
+// Returns the number of KV blocks of `block_bytes` for a worker on the CPU. Returns
+// INVALID_ARGUMENT if fewer than two fit, or if they exceed this machine's memory. The message
+// names both values.
 absl::StatusOr<int64_t> KvBlocks(const WorkerOptions& options, int64_t block_bytes);
 
-// Steps for which the device's arithmetic, and its memory's bandwidth, are used well, where the options leave that
-// open: bench/results/README.md has what longer ones would gain.
+// Sets the step limits that the options leave open. The defaults make good use of the device's
+// arithmetic and of its memory bandwidth. bench/results/README.md shows the gains of longer steps.
 void SetStepDefaults(WorkerOptions& options, bool on_gpu);
 
-// The GPUs of a text like "cuda:0,2"; empty: it is not one.
+// Parses the GPUs in a text like "cuda:0,2". Returns an empty list for any other text.
 std::vector<int> CudaDevicesIn(const std::string& text);
-// The GPUs that `--device` names, one for each rank; empty: it names none. INVALID_ARGUMENT: it names more or fewer.
+// Returns the GPUs that --device names, one per rank. Returns an empty list if it names none.
+// Returns INVALID_ARGUMENT if their number differs from --tensor-parallel.
 absl::StatusOr<std::vector<int>> CudaDevices(const WorkerOptions& options);
 
-// The same on devices where weights and activations leave one worker `left` bytes.
+// Like KvBlocks, for devices on which weights and activations leave `left` bytes per worker.
 absl::StatusOr<int64_t> KvBlocksOnDevice(const WorkerOptions& options, int64_t block_bytes, int64_t left);
 
-// How much evicted KV the options keep, in blocks of `block_bytes`. INVALID_ARGUMENT: less than a block, or more than
-// this machine's memory (both are named); a disk without directory or size, or without --kv-host-mb.
+// Returns the capacity for evicted KV, in blocks of `block_bytes`. Returns INVALID_ARGUMENT for
+// each of these:
+// - The capacity is below one block or above this machine's memory. The message names both values.
+// - Only one of the disk's directory and size is given.
+// - The options have a disk without --kv-host-mb.
 absl::StatusOr<StagingOptions> Staging(const WorkerOptions& options, int64_t block_bytes);
 
-// How many of `cores` a control group's CPU quota grants, rounded up. `cpu_max` is its file of this name: "QUOTA
-// PERIOD" in microseconds, or "max PERIOD".
+// Returns how many of `cores` the CPU quota of a control group grants, rounded up. `cpu_max` is the
+// content of the file cpu.max: "QUOTA PERIOD" in microseconds, or "max PERIOD".
 int CoresWithin(const std::string& cpu_max, int cores);
 
-// threads, or the number of cores this process may use (affinity and control group), which is also the most.
+// Returns the number of threads to use. The default and the upper bound are the cores of this
+// process, by its affinity and its control group.
 int Threads(const WorkerOptions& options);
 
-// The address that peers are told. INVALID_ARGUMENT: it listens on all interfaces and --advertise does not say which.
+// Returns the address that the worker sends to peers. Returns INVALID_ARGUMENT if it listens on all
+// interfaces and --advertise is not given.
 absl::StatusOr<WorkerAddress> AdvertisedAddress(const WorkerOptions& options, const std::string& listening);
 
-// Why `bytes` of KV cannot lie in `directory`, where shared memory is files, and what to do about it; empty: they can.
+// Checks whether `bytes` of KV fit into the file system of shared memory at `directory`. Returns a
+// description of the problem and its remedy, or an empty string if they fit.
 std::string SharedMemoryShortage(const std::string& directory, int64_t bytes);
 
-// INVALID_ARGUMENT: a field that is missing, or contradicts another; files that are wrong; an address that others may
-// reach without keys (router) or certificates (workers), unless `open`.
+// Checks the options of a router. Returns INVALID_ARGUMENT for each of these:
+// - A field is missing or contradicts another field.
+// - A file is malformed.
+// - Other machines can reach an address without keys, and `open` is false.
 absl::Status Validate(const RouterOptions& options);
-absl::Status ValidateAccess(const RouterOptions& options);  // the part that `baton serve` needs as well
-// That whoever listens to the network reads keys; empty: they do not.
+// Checks only the access options, which `baton serve` also needs.
+absl::Status ValidateAccess(const RouterOptions& options);
+// Returns a warning if API keys travel unencrypted. Returns an empty string otherwise.
 std::string KeysInTheClear(const RouterOptions& options);
+// Checks the options of a worker. Like Validate for a router, but access requires certificates
+// instead of keys.
 absl::Status Validate(const WorkerOptions& options);
 
 }  // namespace baton

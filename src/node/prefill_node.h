@@ -1,4 +1,4 @@
-// A prefill worker that serves: the worker, its service and its server, put together from concrete parts.
+// A prefill worker with its service and its gRPC server, assembled from concrete parts.
 #pragma once
 
 #include <memory>
@@ -15,16 +15,17 @@ namespace baton {
 
 class PrefillNode {
  public:
-  // `listen` empty: in-process only, known to peers as `in_process_name`. When it returns, the worker serves.
+  // Starts a worker, which serves when Start returns. With an empty `listen`, only this process can
+  // reach the worker, and peers use the name `in_process_name`.
   static absl::StatusOr<std::unique_ptr<PrefillNode>> Start(const NodeParts& parts, const std::string& listen,
                                                             const std::string& in_process_name,
                                                             ChannelFactory reach_decode);
   ~PrefillNode() { Shutdown(absl::ZeroDuration()); }
 
   GrpcServer& server() { return *server_; }
-  // Returns unless the worker hangs. Thread-safe.
+  // Blocks if the worker hangs. Thread-safe.
   void CheckAlive() const { static_cast<void>(worker_->Load()); }
-  // Takes nothing new, gives what runs `grace`, fails the rest. Idempotent.
+  // Refuses new requests, lets running ones finish within `grace`, fails the rest. Idempotent.
   void Shutdown(absl::Duration grace);
 
  private:

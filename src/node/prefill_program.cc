@@ -1,4 +1,5 @@
-// One prefill worker on this machine's CPU or a GPU; it pushes blocks over UCX.
+// The program baton-prefill: one prefill worker on this machine's CPU or GPUs. It pushes blocks
+// over UCX, or over gRPC with --guard-kv.
 #include "base/clock.h"
 #include "base/status.h"
 #include "model/served_model.h"
@@ -19,16 +20,18 @@ absl::Status RunPrefill(WorkerOptions options, ShutdownSignal& signal) {
 
   const SteadyClock clock;
   Metrics metrics;
-  ASSIGN_OR_RETURN(const WorkerBackend made, MakeBackend(model, options, /*lm_head=*/false, transports));
+  // The argument `false` omits the LM head, because a prefill worker never samples.
+  ASSIGN_OR_RETURN(const WorkerBackend made, MakeBackend(model, options, false, transports));
   const std::string name = ModelName(options.model);
   const ModelConfig config = model.weights->config;
   const Digest digest = model.weights->digest;
-  model.weights.reset();  // the backend has packed them
+  model.weights.reset();  // the backend has a packed copy
 
   ASSIGN_OR_RETURN(const auto node,
                    PrefillNode::Start({options, name, config, digest, *made.backend, *made.connector, clock, metrics},
                                       options.listen, "", DialBy(options.common.peer)));
-  // After the node listens: a free port for metrics must not be the one that --listen names.
+  // Start the metrics server last. A free port for metrics must not be the port that --listen
+  // names.
   RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   return RunWorkerNode(*node, options, metrics, signal);
 }

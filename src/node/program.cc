@@ -17,8 +17,8 @@
 namespace baton {
 namespace {
 
-// gRPC and protobuf write to stderr what peers do wrong, as often as they do it. Who did it is told by a status, and
-// operators by metrics.
+// Sends the messages of gRPC and protobuf to the debug log. These libraries would print every error
+// of a peer to stderr. Baton returns such errors as a status and counts them in metrics.
 void LogLibraries() {
   gpr_set_log_function([](gpr_log_func_args* args) { spdlog::debug("gRPC: {}", args->message); });
   google::protobuf::SetLogHandler([](google::protobuf::LogLevel, const char*, int, const std::string& message) {
@@ -26,7 +26,7 @@ void LogLibraries() {
   });
 }
 
-// Why the program ends, whatever the log's level is.
+// Reports why the program ends, at any log level.
 void TellFailure(const std::string& program, LogFormat format, const absl::Status& status) {
   const std::string why = StrCat(absl::StatusCodeToString(status.code()), ": ", Message(status));
   if (format == LogFormat::kText) {
@@ -37,7 +37,8 @@ void TellFailure(const std::string& program, LogFormat format, const absl::Statu
   }
 }
 
-// Each connection of a client takes a descriptor, and shells grant 1,024: takes what the system allows.
+// Raises the limit of open files to the system's maximum. Each client connection takes a file
+// descriptor, and shells usually allow 1,024.
 void RaiseFileLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -93,7 +94,8 @@ void RunUntilSignal(ShutdownSignal& signal, const Serving& serving) {
   const auto watchdog = KeepWatchdogQuiet(manager, serving.check_alive);
   tell("READY=1");
   int got = signal.Await();
-  // Of a service manager it is a reload, also where there is nothing to read again; of a terminal, its end.
+  // SIGHUP from a service manager means reload, even if there is nothing to reload. SIGHUP from a
+  // terminal means that the terminal has closed.
   for (; got == SIGHUP && (serving.reload || !manager.socket.empty()); got = signal.Await()) {
     if (serving.reload) serving.reload();
   }

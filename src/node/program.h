@@ -1,4 +1,4 @@
-// What all programs do around their own work.
+// The parts that all programs share: logging, metrics, signals and the service manager.
 #pragma once
 
 #include <functional>
@@ -12,28 +12,34 @@ namespace baton {
 
 class Metrics;
 
-// Sets up logging, runs, prints an error if there was one; the exit code. With --check, says that all is well.
+// Sets up logging, calls `run` and prints its error. Returns the exit code. With --check, prints a
+// message if `run` succeeded.
 int RunProgram(const std::string& program, const CommonOptions& options, const std::function<absl::Status()>& run);
 
-// Warns if keys go over a network in clear text.
+// Logs a warning if API keys travel over a network unencrypted.
 void WarnOfKeys(const RouterOptions& options);
 
-// Warns if KV of this size cannot lie in shared memory: blocks would move, but slowly.
+// Logs a warning if `bytes` of KV do not fit into shared memory. KV blocks would still move, but
+// slowly.
 void WarnOfSharedMemory(int64_t bytes);
 
-// Serves metrics where the options want it, and logs where.
+// Serves metrics if the options enable them, and logs the address.
 absl::Status ServeMetrics(Metrics& metrics, const CommonOptions& options);
 
-// What a program runs once all is ready.
+// The functions that RunUntilSignal calls.
 struct Serving {
-  std::string address;                // where it listens
-  std::function<void()> check_alive;  // returns unless the process hangs; thread-safe, also while it shuts down
+  std::string address;  // host:port on which the program listens
+  // Blocks if the process hangs. Thread-safe, also during shutdown.
+  std::function<void()> check_alive;
   std::function<void()> shutdown;
-  std::function<void()> reload{};  // at SIGHUP; null: that is the end, too, unless a service manager sent it
+  // Called at SIGHUP. If it is null, SIGHUP ends the process, unless a service manager runs the
+  // process.
+  std::function<void()> reload{};
 };
 
-// Prints "listening on HOST:PORT" to stdout, the one line that scripts wait for, waits for the end, and shuts down.
-// Tells the service manager of all this, if there is one.
+// Prints "listening on HOST:PORT" to stdout, waits for a signal, then calls `shutdown`. The printed
+// line is the one for which scripts wait. Reports readiness, liveness and shutdown to the service
+// manager if there is one.
 void RunUntilSignal(ShutdownSignal& signal, const Serving& serving);
 
 }  // namespace baton

@@ -1,5 +1,5 @@
-// The command lines of the programs that have one role. node/flags.h has the flags themselves, and the parser's
-// header.
+// Command lines of the programs with one role. This header does not include the parser's header,
+// unlike node/flags.h.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,12 @@
 
 namespace baton {
 
-// Each fills in the options. An exit code if the program is over already, as of ParseFlags (node/flags.h).
+// Each function fills `options`. Returns an exit code if the program must end, like ParseFlags in
+// node/flags.h.
 std::optional<int> ParsePrefillFlags(int argc, const char* const* argv, WorkerOptions& options);
 std::optional<int> ParseDecodeFlags(int argc, const char* const* argv, WorkerOptions& options);
-// `read_again`: null without a configuration file. `argv` must outlive it.
+// Sets `read_again`, or leaves it null without a configuration file. `argv` must outlive
+// `read_again`.
 std::optional<int> ParseRouterFlags(int argc, const char* const* argv, RouterOptions& options, ReadAgain& read_again);
 
 }  // namespace baton

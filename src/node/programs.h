@@ -1,4 +1,4 @@
-// The programs, each until its shutdown. The mains parse flags and call these.
+// The programs. Each function runs until shutdown. The mains parse flags and call these functions.
 #pragma once
 
 #include "absl/status/status.h"
@@ -10,7 +10,7 @@ namespace baton {
 absl::Status RunRouter(const RouterOptions& options, const ReadAgain& read_again, ShutdownSignal& signal);
 absl::Status RunPrefill(WorkerOptions options, ShutdownSignal& signal);
 absl::Status RunDecode(WorkerOptions options, ShutdownSignal& signal);
-// All roles in this process.
+// Runs all roles in this process.
 absl::Status RunServe(ServeOptions options, ShutdownSignal& signal);
 
 }  // namespace baton

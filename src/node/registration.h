@@ -1,4 +1,4 @@
-// Registers a worker where routers look for it.
+// Registration of a worker in etcd, where routers look it up.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,14 @@
 
 namespace baton {
 
-// Registers a worker that listens on `listening` as long as the result lives. Null: the options do not ask for it.
-// INVALID_ARGUMENT: as AdvertisedAddress.
+// Registers a worker that listens on `listening`, until the result is destroyed. Returns null if
+// the options request no registration. Returns the errors of AdvertisedAddress.
 absl::StatusOr<std::unique_ptr<EtcdRegistration>> Register(const WorkerOptions& options, const std::string& listening,
                                                            Metrics& metrics);
 
-// Registers the node of a worker, a PrefillNode or a DecodeNode, and runs it until the signal. At the end the
-// registration goes first, so that routers send the worker nothing more. INVALID_ARGUMENT: as AdvertisedAddress.
+// Registers a worker's node (PrefillNode or DecodeNode) and runs it until a signal. At shutdown,
+// withdraws the registration first, so that routers send no further requests. Returns the errors of
+// AdvertisedAddress.
 template <typename Node>
 absl::Status RunWorkerNode(Node& node, const WorkerOptions& options, Metrics& metrics, ShutdownSignal& signal) {
   ASSIGN_OR_RETURN(const auto registration, Register(options, node.server().address(), metrics));

@@ -19,8 +19,10 @@ namespace baton {
 namespace {
 
 constexpr std::chrono::milliseconds kHealthPeriod(50);
-constexpr std::chrono::seconds kRenewalPeriod(10);       // as gRPC looks at its certificates
-constexpr absl::Duration kLastWords = absl::Seconds(1);  // for answers to reach their clients, after the grace
+// gRPC reads its certificates with the same period.
+constexpr std::chrono::seconds kRenewalPeriod(10);
+// Time after the grace period for answers to reach their clients.
+constexpr absl::Duration kLastWords = absl::Seconds(1);
 
 std::optional<SessionLimits> SessionLimitsOf(const RouterOptions& options) {
   if (options.max_sessions == "off") return std::nullopt;
@@ -30,7 +32,8 @@ std::optional<SessionLimits> SessionLimitsOf(const RouterOptions& options) {
   return SessionLimits{.sessions = sessions, .waiting_requests = std::max(options.limits.live_requests / 2, 1)};
 }
 
-// Of valid options, or of this process's own workers, whose addresses have no port.
+// Parses the names of workers in valid options. The addresses of workers within this process have
+// no port.
 std::vector<WorkerName> NamesOf(const std::vector<std::string>& texts) {
   std::vector<WorkerName> names;
   for (const std::string& text : texts) {
@@ -54,7 +57,8 @@ std::optional<std::vector<std::string>> VllmModels(const RouterOptions& options,
   return names;
 }
 
-// HTTP status codes with a series of their own, which exists from the start. Other codes are "other".
+// HTTP status codes with a series of their own, which exists from the start. All other codes count
+// as "other".
 constexpr std::array kHttpCodes = {200, 204, 400, 401, 403, 404, 405, 408, 409, 413, 417, 429, 431, 499, 500, 503, 504};
 
 std::function<void(int)> CounterOfResponses(Metrics& metrics) {
@@ -152,7 +156,8 @@ void RouterNode::RenewCertificate() try {
   } else if (*renewed) {
     spdlog::info("HTTP: the certificate was read again");
   }
-} catch (const std::exception& e) {  // no memory: the next time, perhaps
+  // For example, out of memory. The next period tries again.
+} catch (const std::exception& e) {
   spdlog::error("HTTP: the certificate stays as it was: {}", e.what());
 }
 
@@ -215,13 +220,15 @@ void RouterNode::Shutdown(absl::Duration grace) {
   renewal_.reset();
   membership_.reset();
   server_->SetServing(false);
-  if (http_) http_->Drain();  // first, so that who is refused sees its connection end
+  // Drained first, so that clients see their connection close after a refusal.
+  if (http_) http_->Drain();
   admission_.Drain();
   const absl::Time until = absl::Now() + grace;
   server_->Stop(grace);
   if (!http_) return;
   if (!http_->AwaitIdle(until - absl::Now())) {
-    router_.EndAll();  // so that who still waits is told
+    // Requests that still wait then receive an error.
+    router_.EndAll();
     http_->AwaitIdle(kLastWords);
   }
   http_->Stop();

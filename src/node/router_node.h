@@ -1,4 +1,4 @@
-// A router that serves: models, router, its fronts for clients (gRPC and HTTP), health.
+// A router with its models, its gRPC and HTTP front ends for clients, and its health checks.
 #pragma once
 
 #include <functional>
@@ -19,8 +19,9 @@ namespace baton {
 
 class RouterNode {
  public:
-  // Listens when it returns, whether or not workers are there; health tells that. Clock and metrics must outlive it.
-  // UNAVAILABLE: an address cannot be bound.
+  // Starts a router, which listens when Start returns. Workers may still be missing, which
+  // grpc.health.v1 reports. `clock` and `metrics` must outlive the node. Returns UNAVAILABLE if an
+  // address cannot be bound.
   static absl::StatusOr<std::unique_ptr<RouterNode>> Start(const RouterOptions& options,
                                                            std::vector<ServedModel> models,
                                                            const ChannelFactory& channels, const Clock& clock,
@@ -28,16 +29,17 @@ class RouterNode {
   ~RouterNode() { Shutdown(absl::ZeroDuration()); }
 
   GrpcServer& server() { return *server_; }
-  const HttpServer* http() const { return http_.get(); }  // null: the options want none
+  // Null if the options disable HTTP.
+  const HttpServer* http() const { return http_.get(); }
   const Router& router() const { return router_; }
-  // Reads the file of keys again, and logs what became of it.
+  // Reads the file of keys again and logs the result. A faulty file changes nothing.
   void ReloadKeys();
-  // Goes on with the workers that these options name, unless a name is among them or was: the logs say what became of
-  // it.
+  // Replaces the workers by those in `options` and logs the result. Changes nothing if DNS or etcd
+  // names workers, either in `options` or in the options at the start.
   void ReloadWorkers(const absl::StatusOr<RouterOptions>& options);
-  // Returns unless the router hangs. Thread-safe.
+  // Blocks if the router hangs. Thread-safe.
   void CheckAlive() const { static_cast<void>(router_.Decoders()); }
-  // Refuses new calls, gives running ones `grace` to end, cancels the rest. Idempotent.
+  // Refuses new calls, lets running calls finish within `grace`, cancels the rest. Idempotent.
   void Shutdown(absl::Duration grace);
 
  private:
@@ -51,19 +53,24 @@ class RouterNode {
   ServedModels models_;
   std::unique_ptr<KeyRing> keys_;
   Callers callers_;
-  Router router_;  // ends what is live, and tells callers_
+  // Declared after callers_, because its destructor ends live requests and reports them to
+  // callers_.
+  Router router_;
   ClientAdmission admission_;
   InferenceService service_;
   OpenAiGateway gateway_;
   std::unique_ptr<GrpcServer> server_;
-  std::shared_ptr<TlsCertificate> certificate_;  // for HTTP; null: it is not encrypted
+  // Certificate for HTTP. Null if HTTP is not encrypted.
+  std::shared_ptr<TlsCertificate> certificate_;
   std::unique_ptr<HttpServer> http_;
-  bool serving_ = false;  // of the health thread
+  bool serving_ = false;  // used by the thread of health_ only
   std::optional<PeriodicTask> health_, renewal_;
-  std::unique_ptr<LiveMembership> membership_;  // null where all workers are named by address
+  // Null if all workers are static addresses.
+  std::unique_ptr<LiveMembership> membership_;
 };
 
-// What a program does at SIGHUP: reads the keys again, if it has any, and the workers, if they may be others by now.
+// Returns the function that a program calls at SIGHUP. It reads the keys again, and with
+// `read_again` the workers too. Returns null if there is nothing to read again.
 std::function<void()> ReloadOf(const RouterOptions& options, RouterNode& node, ReadAgain read_again = nullptr);
 
 }  // namespace baton

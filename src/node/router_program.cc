@@ -1,4 +1,4 @@
-// Clients on one side, prefill and decode workers on the other.
+// The program baton-router: connects clients to prefill and decode workers.
 #include "base/clock.h"
 #include "base/status.h"
 #include "node/program.h"
@@ -17,7 +17,8 @@ absl::Status RunRouter(const RouterOptions& options, const ReadAgain& read_again
   Metrics metrics;
   ASSIGN_OR_RETURN(const auto node,
                    RouterNode::Start(options, std::move(models), DialBy(options.common.peer), clock, metrics));
-  // After the node listens: a free port for metrics must not be the one that --listen names.
+  // Start the metrics server last. A free port for metrics must not be the port that --listen
+  // names.
   RETURN_IF_ERROR(ServeMetrics(metrics, options.common));
   const auto shutdown = [&] { node->Shutdown(absl::Seconds(options.common.grace_seconds)); };
   RunUntilSignal(

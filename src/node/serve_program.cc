@@ -1,4 +1,4 @@
-// All roles in one process.
+// The program `baton serve`: all roles in one process.
 #include <map>
 #include <memory>
 #include <string>
@@ -23,11 +23,12 @@ namespace {
 
 constexpr char kPrefillName[] = "in-process:prefill";
 
-// One decode worker of this process. The node comes last: it ends before what it is made from.
+// A decode worker of this process. The node is declared last, so that it is destroyed before its
+// parts.
 struct Decoder {
   std::string name;
   ModelConfig config;
-  Digest digest{};  // of its weights
+  Digest digest{};  // of the decoder's weights
   std::unique_ptr<Tokenizer> tokenizer;
   Transports transports;
   WorkerBackend made;
@@ -36,7 +37,8 @@ struct Decoder {
   WorkerAddress address() const { return "in-process:decode:" + name; }
 };
 
-// `first`: the model's own, whose KV this one is to share; null: the result is that decoder.
+// Loads one decoder. `first` is the decoder of the model itself, with which the new one must share
+// KV. It is null when loading that first decoder.
 absl::StatusOr<Decoder> LoadDecoder(const WorkerOptions& options, const std::shared_ptr<InProcessNetwork>& network,
                                     const LoadedModel& model, const Decoder* first) {
   Decoder decoder;
@@ -50,12 +52,13 @@ absl::StatusOr<Decoder> LoadDecoder(const WorkerOptions& options, const std::sha
   }
   decoder.transports = MakeInProcessTransports(options, network);
   if (!options.common.check) {
-    ASSIGN_OR_RETURN(decoder.made, MakeBackend(model, options, /*lm_head=*/true, decoder.transports));
+    // The argument `true` requests the LM head.
+    ASSIGN_OR_RETURN(decoder.made, MakeBackend(model, options, true, decoder.transports));
   }
   return decoder;
 }
 
-// The model's own decoder and those that share its KV.
+// Loads the decoder of the model itself and all decoders that share its KV.
 absl::StatusOr<std::vector<Decoder>> LoadDecoders(const ServeOptions& options, const LoadedModel& model,
                                                   const std::shared_ptr<InProcessNetwork>& network) {
   std::vector<Decoder> decoders(1);
@@ -88,14 +91,16 @@ absl::Status RunServe(ServeOptions options, ShutdownSignal& signal) {
   const SteadyClock clock;
   Metrics metrics;
   ThreadPool sampling(Threads(options.worker));
-  // After what its nodes use: their threads run until it is gone.
+  // Declared after the objects that the nodes use, because the nodes' threads run until `decoders`
+  // is destroyed.
   ASSIGN_OR_RETURN(std::vector<Decoder> decoders, LoadDecoders(options, model, network));
   if (options.router.common.check) return KeyRing::Load(options.router.keys).status();
 
   const Transports transports = MakeInProcessTransports(options.worker, network);
-  ASSIGN_OR_RETURN(const WorkerBackend prefill, MakeBackend(model, options.worker, /*lm_head=*/false, transports));
+  // The argument `false` omits the LM head, because a prefill worker never samples.
+  ASSIGN_OR_RETURN(const WorkerBackend prefill, MakeBackend(model, options.worker, false, transports));
   const Digest digest = model.weights->digest;
-  model.weights.reset();  // the backends have packed them
+  model.weights.reset();  // the backends have packed copies
   std::map<WorkerAddress, DecodeNode*> nodes;
   for (Decoder& decoder : decoders) {
     const NodeParts parts{options.worker,          decoder.name, decoder.config, digest, *decoder.made.backend,
@@ -118,7 +123,8 @@ absl::Status RunServe(ServeOptions options, ShutdownSignal& signal) {
     return address == kPrefillName ? prefill_node->server().InProcessChannel() : reach_decode(address);
   };
   ASSIGN_OR_RETURN(const auto node, RouterNode::Start(options.router, std::move(served), reach, clock, metrics));
-  // After the node listens: a free port for metrics must not be the one that --listen names.
+  // Start the metrics server last. A free port for metrics must not be the port that --listen
+  // names.
   RETURN_IF_ERROR(ServeMetrics(metrics, options.router.common));
   const auto check_alive = [&] {
     for (const Decoder& decoder : decoders) decoder.node->CheckAlive();

@@ -28,7 +28,8 @@ std::string Environment(const char* name) {
 
 ServiceManager FindServiceManager() {
   ServiceManager manager{.socket = Environment("NOTIFY_SOCKET")};
-  const std::string pid = Environment("WATCHDOG_PID");  // whom the interval is meant for; a child inherits it, too
+  // The process for which the interval is meant. Child processes inherit the variable.
+  const std::string pid = Environment("WATCHDOG_PID");
   int64_t watchdog_us = 0;
   if ((pid.empty() || pid == absl::StrCat(getpid())) && absl::SimpleAtoi(Environment("WATCHDOG_USEC"), &watchdog_us) &&
       watchdog_us > 0) {

@@ -1,4 +1,4 @@
-// What systemd is told of this process, where systemd started it: the protocol of sd_notify(3).
+// Notifications to systemd, by the protocol of sd_notify(3).
 #pragma once
 
 #include <chrono>
@@ -12,19 +12,21 @@
 namespace baton {
 
 struct ServiceManager {
-  std::string socket{};                   // a path, or '@' and a name that is no file; empty: there is no manager
-  std::chrono::microseconds watchdog{0};  // it restarts us if it hears nothing for so long; 0: it does not watch
+  // A path, or "@" and the name of an abstract socket. Empty if there is no service manager.
+  std::string socket{};
+  // systemd restarts the process after this long without a notification. 0 disables the watchdog.
+  std::chrono::microseconds watchdog{0};
 };
 
-// From the environment that systemd sets.
+// Reads the variables that systemd sets in the environment.
 ServiceManager FindServiceManager();
 
-// Sends one state, e.g. "READY=1"; without a manager does nothing. INVALID_ARGUMENT: the socket's name is none.
-// UNAVAILABLE: it could not be sent.
+// Sends one state, e.g. "READY=1". Does nothing without a service manager. Returns INVALID_ARGUMENT
+// if the socket's name is malformed. Returns UNAVAILABLE if sending failed.
 absl::Status Notify(const ServiceManager& manager, const std::string& state);
 
-// Tells the manager three times in its interval that we live, each time once `check_alive` has returned; null if it
-// does not watch. A call that never returns is what the manager restarts us for.
+// Notifies the watchdog three times per interval, each time after `check_alive` has returned.
+// Returns null if there is no watchdog. If `check_alive` blocks, systemd restarts the process.
 std::unique_ptr<PeriodicTask> KeepWatchdogQuiet(const ServiceManager& manager, std::function<void()> check_alive);
 
 }  // namespace baton

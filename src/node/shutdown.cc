@@ -23,7 +23,8 @@ sigset_t Signals() {
 ShutdownSignal::ShutdownSignal() {
   const sigset_t signals = Signals();
   BATON_CHECK(pthread_sigmask(SIG_BLOCK, &signals, nullptr) == 0, "pthread_sigmask");
-  std::signal(SIGPIPE, SIG_IGN);  // a peer that is gone is an error of the write, not the end of us
+  // A write to a closed connection returns an error instead of ending the process.
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 int ShutdownSignal::Await() {

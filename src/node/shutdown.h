@@ -1,15 +1,16 @@
-// SIGTERM, SIGINT and SIGHUP, without code that runs inside a signal handler.
+// Waiting for SIGTERM, SIGINT and SIGHUP without code in a signal handler.
 #pragma once
 
 namespace baton {
 
-// REQUIRES: made before any other thread, which inherits that these signals wait for Await.
+// Blocks the three signals, so that only Await receives them. REQUIRES: constructed before any
+// other thread, because threads inherit the signal mask.
 class ShutdownSignal {
  public:
   ShutdownSignal();
-  // Blocks until one of them comes; returns its number.
+  // Blocks until one of the signals arrives. Returns its number.
   int Await();
-  // Undoes the constructor: the signals end the process as usual.
+  // Unblocks the signals. They then end the process by default.
   void Release();
 };
 

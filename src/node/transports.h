@@ -1,4 +1,4 @@
-// The choice of transport for KV blocks.
+// The choice of the transport for KV blocks.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,9 @@ namespace baton {
 
 Transports MakeInProcessTransports(const WorkerOptions& options, const std::shared_ptr<InProcessNetwork>& network);
 
-// The transports by which blocks reach workers of other processes. With --guard-kv blocks move by gRPC, so the slabs
-// are visible to this process alone, and UCX, by which a peer could write to any address, is not used.
+// Makes transports that move blocks to workers of other processes. With --guard-kv, blocks move
+// over gRPC, and only this process can access the slabs. UCX is then not used, because a peer could
+// write to any address of a slab.
 absl::StatusOr<Transports> MakeTransports(const WorkerOptions& options);
 
 }  // namespace baton

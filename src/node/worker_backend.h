@@ -1,4 +1,4 @@
-// What a worker computes with: a backend whose KV transports move.
+// A worker's backend together with the connector for its KV.
 #pragma once
 
 #include <memory>
@@ -14,17 +14,19 @@
 
 namespace baton {
 
-// The backend, and the connector by which peers reach its KV. The KV lies in memory of the transports.
+// The KV of the backend lies in memory of the transports. Peers reach it through the connector.
 struct WorkerBackend {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Connector> connector;
 };
 
-// The weights of `model` may be freed afterwards. The transports must outlive the result.
+// The caller may free the weights of `model` after the call. REQUIRES: the transports outlive the
+// result.
 absl::StatusOr<WorkerBackend> MakeBackend(const LoadedModel& model, const WorkerOptions& options, bool lm_head,
                                           const Transports& transports);
 
-// Samples the rows of a batch on the pool, which must outlive the result.
+// Returns a function that samples the rows of a batch on `pool`. REQUIRES: the pool outlives the
+// result.
 ParallelFor SampleOn(ThreadPool& pool);
 
 }  // namespace baton

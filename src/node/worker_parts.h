@@ -1,4 +1,4 @@
-// The parts from which the node of a worker is made, and its description for routers.
+// The parts of a worker's node, and the worker's description for routers.
 #pragma once
 
 #include <string>
@@ -15,19 +15,19 @@
 
 namespace baton {
 
-// What a worker is made from; all must outlive it.
+// The parts of a worker's node. All must outlive the node.
 struct NodeParts {
   const WorkerOptions& options;
   const std::string& model_name;
   const ModelConfig& config;
   const Digest& digest;  // of the prefill module
   Backend& backend;
-  Connector& connector;  // to and from its slab
+  Connector& connector;  // connects the slab to peers
   const Clock& clock;
   Metrics& metrics;
 };
 
-// Random, so that no two process starts share one.
+// Draws a random incarnation, which differs for each start of a process.
 Incarnation DrawIncarnation();
 
 WorkerInfo Describe(const NodeParts& parts, WorkerRole role, const WorkerAddress& address, Incarnation incarnation);
