@@ -12,7 +12,8 @@ namespace baton {
 namespace {
 
 const char* const kRouter = "router";
-constexpr absl::Duration kLongest = absl::Hours(10);  // of virtual time: whoever waits longer waits for ever
+// Limit of virtual time. A request that waits longer is taken to hang.
+constexpr absl::Duration kLongest = absl::Hours(10);
 
 Dispatcher::Options OptionsOf(const ClusterShape& shape) {
   Dispatcher::Options options{
@@ -21,10 +22,10 @@ Dispatcher::Options OptionsOf(const ClusterShape& shape) {
   return options;
 }
 
-// As SimulatedBackend wants them: others for another name.
+// Returns the weights' id for SimulatedBackend. Different names have different ids.
 uint64_t WeightsOf(const std::string& name) { return name == SimulatedCluster::kModel ? 0 : Fnv1a(name); }
 
-// Equal for equal names only; not a digest of anything.
+// Returns a value that is equal for equal names only. It is not a digest of data.
 Digest DigestOf(const std::string& module) {
   Digest digest{};
   const uint64_t name = Fnv1a(module);
@@ -186,7 +187,7 @@ void SimulatedCluster::Cancel(const RequestId& id) {
   if (live != live_.end()) core_.network.Send(live->second.client, kRouter, [this, id] { router_.Cancel(id); });
 }
 
-// What is on its way when a stream breaks never arrives.
+// Wraps a message of a stream. A message in flight is lost when its stream breaks.
 EventQueue::Event SimulatedCluster::OnStream(const WorkerAddress& worker, EventQueue::Event arrive) {
   return [this, worker, stream = streams_[worker], arrive = std::move(arrive)]() mutable {
     if (streams_.at(worker) == stream) arrive();

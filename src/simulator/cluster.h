@@ -1,4 +1,5 @@
-// Router, prefill and decode workers of one model in one process and in virtual time. Every figure is simulated.
+// A simulated cluster of a router, prefill workers and decode workers. All run in one process and
+// in virtual time, so every duration is simulated.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +20,14 @@
 
 namespace baton {
 
-// A prefill module and the decoders that go on from its KV, each with a worker of its own.
+// A prefill module and the decoders that continue from its KV. Each decoder has a decode worker of
+// its own.
 struct GroupShape {
   std::string module{};
   int32_t prefill_workers = 1;
-  std::vector<std::string> decoders{};  // one that is called as the module has its weights, the others have their own
+  // Names of the decoders. A decoder with the module's name has the module's weights. Every other
+  // decoder has weights of its own.
+  std::vector<std::string> decoders{};
 };
 
 struct ClusterShape {
@@ -31,19 +35,26 @@ struct ClusterShape {
   DeviceShape device{};  // of each worker
   NetworkShape network{};
   int32_t prefill_workers = 1;
-  // Served as kModel by as many workers at the device's speed, and as kPaced by one of which every step takes `pace`.
+  // Decode workers that serve kModel at the device's speed. With `pace`, one more decode worker
+  // serves kPaced, and each of its steps takes `pace`.
   int32_t decode_workers = 1;
   std::optional<absl::Duration> pace{};
-  // Where there are any, they are all that is served.
+  // If there are any groups, only their decoders are served.
   std::vector<GroupShape> groups{};
-  std::optional<int64_t> blocks{};     // of each worker; unset: as many as the device holds beside the model
-  int64_t host_blocks = 0;             // of each prefill worker, for KV that is evicted
-  int64_t step_tokens = 512;           // see PrefillEngineOptions
-  int32_t max_batch = 64;              // of a decode worker, see DecodeEngineOptions
-  std::optional<int64_t> increment{};  // the same; unset: as learned from steps
-  absl::Duration open_step = PrefillEngineOptions{}.open_step;  // the same
-  std::optional<WorkloadOptions> shortest_first{};              // unset: first come first served
-  std::optional<SessionLimits> sessions{};                      // unset: any number is active
+  // KV blocks of each worker. If unset, as many as the device holds beside the model.
+  std::optional<int64_t> blocks{};
+  // Blocks of host memory for evicted KV, per prefill worker.
+  int64_t host_blocks = 0;
+  int64_t step_tokens = 512;  // see PrefillEngineOptions
+  // See DecodeEngineOptions.
+  int32_t max_batch = 64;
+  // See PrefillEngineOptions. If unset, derived from measured steps.
+  std::optional<int64_t> increment{};
+  absl::Duration open_step = PrefillEngineOptions{}.open_step;
+  // If unset, first come, first served.
+  std::optional<WorkloadOptions> shortest_first{};
+  // If unset, any number of sessions may be active.
+  std::optional<SessionLimits> sessions{};
   Routing routing = Routing::kPinned;
   bool shadow_prefill = true;
 };
@@ -53,10 +64,10 @@ class SimulatedCluster {
   static constexpr const char* kModel = "model";
   static constexpr const char* kPaced = "paced";
 
-  // INVALID_ARGUMENT: the model does not fit onto the device.
+  // Returns INVALID_ARGUMENT if the model does not fit into the device's memory.
   static absl::StatusOr<std::unique_ptr<SimulatedCluster>> Create(ClusterShape shape);
 
-  // How a request went, as its client saw it.
+  // The result of a request, as its client saw it.
   struct Ran {
     absl::Time submitted{};
     absl::Time first = absl::InfiniteFuture(), ended = absl::InfiniteFuture();
@@ -64,38 +75,46 @@ class SimulatedCluster {
     absl::Status status{};
     int32_t prompt_tokens = 0, cached_tokens = 0;  // as in RequestOutcome
   };
-  // Sends it now, on the connection of client number `client`. `ended`, which may be null, is called when it knows.
+  // Sends a request now, on the connection of client number `client`. The cluster calls `ended`
+  // when the client receives the result. `ended` may be null.
   void Submit(size_t client, SimulatedRequest request, std::function<void()> ended);
   const Ran& ran(const RequestId& id) const { return ran_.at(id); }
-  // Its client cancels it now. Harmless once it has ended.
+  // Sends a cancellation from the request's client now. Does nothing if the request has ended.
   void Cancel(const RequestId& id);
-  // The stream between the router and this worker breaks: both end what came by it. It attaches again at once.
+  // Breaks the stream between the router and this worker. Router and worker end all requests of the
+  // stream. The worker attaches again at once.
   void BreakStream(const WorkerAddress& worker);
-  // A prefill worker's process dies with all that it holds, and is started again, empty.
+  // Kill ends a prefill worker's process, and all its state is lost. Restart starts an empty one.
   void Kill(const WorkerAddress& prefill);
   void Restart(const WorkerAddress& prefill) { StartPrefill(prefill, infos_.at(prefill).model); }
 
-  // What a client does then. RunUntilIdle runs until it is done.
+  // Schedules an action of a client. RunUntilIdle also waits for the action.
   void After(absl::Duration wait, EventQueue::Event event);
-  // Runs until nothing has to happen but what waits for time: leases, kept outputs.
+  // Runs until no request is live, no action of After is pending and all workers are idle. Timers
+  // of leases and kept outputs may still be pending.
   void RunUntilIdle();
   void RunFor(absl::Duration time);
   absl::Time Now() const { return core_.queue.Now(); }
   const std::vector<StepRecord>& steps() const { return core_.steps; }
-  // Of all workers, still referenced or quarantined. REQUIRES: idle; all else is CHECKed.
+  // Returns the number of blocks that are referenced or quarantined, over all workers. CHECKs the
+  // invariants of all components. REQUIRES: the cluster is idle.
   int64_t BlocksHeld() const;
   SessionGate::Counts Sessions() const { return router_.sessions(); }
-  int64_t HostTokens() const;  // brought back from host memory, by the prefill workers that live
-  // Hand-offs of the prefill workers that live, by result. RESOURCE_EXHAUSTED: a decode worker had no room.
+  // Prompt tokens that live prefill workers have read back from host memory.
+  int64_t HostTokens() const;
+  // Returns the number of hand-offs of live prefill workers, by result. RESOURCE_EXHAUSTED means
+  // that a decode worker had no room.
   std::map<absl::StatusCode, int64_t> HandoffsEnded() const;
-  int64_t BytesPushed() const { return core_.network.pushed(); }  // by all prefill workers
+  // KV bytes that all prefill workers have pushed.
+  int64_t BytesPushed() const { return core_.network.pushed(); }
 
  private:
   explicit SimulatedCluster(ClusterShape shape);
   void StartPrefill(const WorkerAddress& address, const std::string& module);
   struct Decoder {
     std::string model, module;
-    bool makes_same_kv = true;  // has the module's weights
+    // The decoder has the module's weights.
+    bool makes_same_kv = true;
     std::optional<absl::Duration> pace{};
   };
   void AddDecode(const WorkerAddress& address, const Decoder& decoder);
@@ -103,7 +122,7 @@ class SimulatedCluster {
   std::vector<ServedModel> Models() const;
   SimulatedRouter::Outlets RouterOutlets();
   void ArmRouter();
-  // A message on the stream between the router and a worker.
+  // Sends a message to the router, on the stream of `worker`.
   void Tell(const WorkerAddress& worker, EventQueue::Event arrive);
   void Command(WorkerCommand command);
   void Do(const WorkerAddress& worker, PrefillJob job);
@@ -113,19 +132,22 @@ class SimulatedCluster {
   EventQueue::Event OnStream(const WorkerAddress& worker, EventQueue::Event arrive);
 
   const ClusterShape shape_;
-  const int64_t blocks_;  // of each worker
+  const int64_t blocks_;  // per worker
   LetterTokenizer tokenizer_;
   SimulatorCore core_;
   absl::btree_map<WorkerAddress, std::unique_ptr<SimulatedPrefill>> prefills_;
-  std::vector<std::unique_ptr<SimulatedPrefill>> dead_;  // until what was to happen to them is over
+  // Killed workers. Kept because pending events refer to them.
+  std::vector<std::unique_ptr<SimulatedPrefill>> dead_;
   absl::btree_map<WorkerAddress, std::unique_ptr<SimulatedDecode>> decodes_;
   SimulatedRouter router_;
-  WakeUp timer_;  // the router's
+  WakeUp timer_;  // of the router
   uint64_t incarnations_ = 0;
-  int64_t to_come_ = 0;  // events of After
+  int64_t to_come_ = 0;  // pending events of After
   std::map<WorkerAddress, WorkerInfo> infos_;
-  std::map<WorkerAddress, int64_t> streams_;           // how many have broken
-  std::map<WorkerAddress, std::set<RequestId>> jobs_;  // that came by the present stream, as the worker calls them
+  // Number of broken streams of each worker.
+  std::map<WorkerAddress, int64_t> streams_;
+  // Requests of the present stream of each worker, under the worker's request ids.
+  std::map<WorkerAddress, std::set<RequestId>> jobs_;
   std::map<RequestId, Ran> ran_;
   struct Live {
     WorkerAddress client;

@@ -27,7 +27,7 @@ void SimulatedDecode::Cancel(const RequestId& id) {
   Wake();
 }
 
-// What arrives in the same instant is seen by the same step.
+// Schedules a step after all messages of this instant, so that the step includes them.
 void SimulatedDecode::Wake() {
   ArmTimer();
   if (std::exchange(woken_, true)) return;

@@ -1,4 +1,4 @@
-// Numbers from names, the same in every run.
+// A hash of names that is the same in every run.
 #pragma once
 
 #include <cstdint>

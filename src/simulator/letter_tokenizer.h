@@ -1,4 +1,5 @@
-// A tokenizer for simulated models: token i is the i-th letter from '0' on, so that text and tokens flow as usual.
+// A tokenizer for simulated models. Token i is the i-th character from '0' on, so that text and
+// tokens take the same paths as with a real model.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// A network without faults: messages take time, and pushes of blocks share their sender's bandwidth.
+// A simulated network without faults. Messages take time, and the pushes of a sender share its
+// bandwidth.
 #pragma once
 
 #include <algorithm>
@@ -16,17 +17,21 @@
 namespace baton {
 
 struct NetworkShape {
-  absl::Duration message = absl::Microseconds(100);  // one way, at least
-  double spread = 0.5;                               // and up to this share of it longer, by connection
-  absl::Duration push = absl::Microseconds(10);      // one way, beside the time on the wire
-  uint64_t seed = 1;                                 // of the spread
+  // Lower bound on the time of a message, one way.
+  absl::Duration message = absl::Microseconds(100);
+  // Each connection is slower by up to this share of `message`.
+  double spread = 0.5;
+  // Latency of a push, one way, in addition to its time on the wire.
+  absl::Duration push = absl::Microseconds(10);
+  uint64_t seed = 1;  // seed of the spread
 };
 
 class SimulatedNetwork {
  public:
   SimulatedNetwork(NetworkShape shape, EventQueue& queue) : shape_(shape), queue_(queue) {}
 
-  // Messages from one place to another take equally long, so they arrive in order, as on one stream.
+  // Sends a message. All messages of a connection take the same time, so they arrive in order, as
+  // on one stream.
   void Send(const WorkerAddress& from, const WorkerAddress& to, EventQueue::Event arrive) {
     const auto [latency, is_new] = latency_.try_emplace({from, to});
     if (is_new) {
@@ -36,8 +41,10 @@ class SimulatedNetwork {
     }
     queue_.After(latency->second, std::move(arrive));
   }
-  int64_t pushed() const { return pushed_; }  // bytes, by all
-  // `rate`: bytes a second out of `from`, for all its pushes together.
+  // Bytes pushed by all senders.
+  int64_t pushed() const { return pushed_; }
+  // Pushes blocks. `rate` is the bandwidth of `from` in bytes per second, which all its pushes
+  // share.
   void Push(const WorkerAddress& from, int64_t bytes, double rate, EventQueue::Event arrive) {
     pushed_ += bytes;
     absl::Time& free = wire_free_[from];

@@ -8,7 +8,7 @@
 namespace baton {
 namespace {
 
-// The slots of a real one, each of which holds what the simulated slab has of a block.
+// Makes a real store, whose slots hold the content of blocks of the simulated slab.
 std::unique_ptr<StagingStore> MakeStaging(const StagingOptions& blocks, SimulatedBackend& backend) {
   if (blocks.host == 0) return nullptr;
   BATON_CHECK(blocks.disk == 0, "no disk is simulated");
@@ -51,7 +51,7 @@ void SimulatedPrefill::Tell(absl::FunctionRef<void(PrefillEngine&, absl::Time no
   Wake();
 }
 
-// What arrives in the same instant is seen by the same step.
+// Schedules a step after all messages of this instant, so that the step includes them.
 void SimulatedPrefill::Wake() {
   if (stepping_ || std::exchange(woken_, true)) return;
   core_.queue.After(absl::ZeroDuration(), [this] {
@@ -95,7 +95,8 @@ void SimulatedPrefill::Compute(const Batch& batch, absl::Duration copied) {
   const size_t number = core_.steps.size();
   core_.steps.push_back(record);
   if (!computes) return Finish();
-  backend_.Forward(batch);  // nobody reads it before its layers are done
+  // Computed at once, because no component reads a block before its layers are done.
+  backend_.Forward(batch);
   RunLayer(number, 0);
 }
 
@@ -120,7 +121,8 @@ void SimulatedPrefill::ArmTimer() {
             [this] { Tell([](PrefillEngine& engine, absl::Time now) { engine.Tick(now); }); });
 }
 
-// `handle` gives the reply on the other side, `answer` takes it on this one.
+// Sends a message to a decode worker. `handle` computes the reply there. `answer` receives the
+// reply here.
 template <typename Reply, typename Handle, typename Answer>
 void SimulatedPrefill::Call(const WorkerAddress& to, Handle handle, Answer answer) {
   core_.network.Send(address_, to, [this, to, handle = std::move(handle), answer = std::move(answer)]() mutable {
@@ -181,7 +183,7 @@ void SimulatedPrefill::Do(SendHeartbeat action) {
       [id = action.id](auto& sender, Reply reply, auto now) { sender.OnHeartbeatReply(id, std::move(reply), now); });
 }
 
-// A block's content moves with its last layer.
+// The content of a block moves with the push of its last layer.
 void SimulatedPrefill::Do(PushBlocks action) {
   int64_t bytes = 0;
   for (const BlockCopy& copy : action.copies) bytes += copy.bytes;

@@ -22,7 +22,8 @@ ClientRequest SimulatedRouter::Read(SimulatedRequest request) const {
   const auto served = models_.Find(request.model);
   BATON_CHECK(served.ok(), request.model);
   ClientRequest read;
-  BATON_CHECK(request.id.find('/') == std::string::npos, request.id);  // see ScopedId
+  // A router builds scoped ids with a slash (see ScopedId).
+  BATON_CHECK(request.id.find('/') == std::string::npos, request.id);
   read.id = std::move(request.id);
   read.served = *served;
   read.session = std::move(request.session);

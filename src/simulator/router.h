@@ -1,4 +1,5 @@
-// The router in virtual time: drives Dispatcher as shell/router.cc does, between a simulated network's ends.
+// The router in virtual time. It drives the Dispatcher like shell/router.cc, but over a simulated
+// network.
 #pragma once
 
 #include <functional>
@@ -17,32 +18,33 @@ namespace baton {
 struct SimulatedRequest {
   RequestId id{};
   std::string model{};
-  std::string session{};  // empty: none
+  std::string session{};  // empty for none
   std::string cache_domain{};
   std::vector<PromptSegment> segments{};
   Join join = Join::kOrder;
   int32_t max_tokens = 0;
   std::vector<std::string> stop{};
-  std::string workflow{}, agent{};  // empty: none
-  int32_t expected_tokens = 0;      // of the output; 0: not known
+  std::string workflow{}, agent{};  // empty for none
+  // Expected tokens of the output. 0 if unknown.
+  int32_t expected_tokens = 0;
 };
 
 class SimulatedRouter {
  public:
-  // Towards workers and clients, by the network.
+  // Outgoing messages to workers and clients, over the network.
   struct Outlets {
     std::function<void(WorkerCommand)> command;
     std::function<void(const RequestId&, std::vector<TokenId>)> tokens;
     std::function<void(const RequestId&, const RequestOutcome&)> end;
   };
-  // `models`: that requests name.
+  // `models` are the models that requests may name.
   SimulatedRouter(std::vector<ServedModel> models, Dispatcher::Options options, Outlets outlets,
                   const EventQueue& queue)
       : models_(std::move(models)), dispatcher_(std::move(options)), outlets_(std::move(outlets)), queue_(queue) {}
 
   void Attach(const WorkerAddress& worker, const WorkerInfo& info);
   void OnLost(const WorkerAddress& worker);
-  // Messages that have arrived. A request that is refused ends at once.
+  // Handlers of incoming messages. A refused request ends at once.
   void Submit(SimulatedRequest request);
   void Cancel(const RequestId& id);
   void OnPrefillDone(const WorkerAddress& from, const PrefillDone& done);

@@ -100,7 +100,8 @@ class SessionRunner {
   const std::vector<Session>& sessions_;
   const SessionOptions& options_;
   const absl::Time start_ = cluster_.Now();
-  std::vector<std::vector<TokenId>> contexts_;  // so far, by session
+  // The conversation so far, by session.
+  std::vector<std::vector<TokenId>> contexts_;
   std::deque<size_t> waiting_;
   int32_t active_ = 0;
   SessionsResult result_;

@@ -1,5 +1,6 @@
-// Sessions of agents as data, and how they run in a simulated cluster: each turn continues all that was said before it,
-// by whichever model, and begins a pause after the end of the turn before it.
+// Sessions of agents as data, and their run in a simulated cluster. The prompt of each turn is the
+// whole conversation so far, for any model. A turn begins a pause after the end of the previous
+// turn.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +16,24 @@ namespace baton {
 
 struct Turn {
   std::string model{};
-  absl::Duration pause{};            // from the end of the turn before it, while a tool works; of the first: none
-  std::vector<NamedTokens> added{};  // to the context, before it
-  int32_t output = 0;                // tokens, which are then part of the context
+  // From the end of the previous turn, while a tool works. Unused in the first turn.
+  absl::Duration pause{};
+  // Tokens added to the context before this turn.
+  std::vector<NamedTokens> added{};
+  // Tokens of the output, which becomes part of the context.
+  int32_t output = 0;
 };
 using Session = std::vector<Turn>;
 
 struct SessionOptions {
-  bool share = true;                       // false: no turn finds KV of another
+  // If false, no turn reuses KV of another turn.
+  bool share = true;
   std::vector<absl::Duration> arrivals{};  // as in RunOptions
-  int32_t concurrent = 0;                  // at most so many at a time, the others wait their turn; 0: no limit
+  // Upper bound on sessions at a time. The others wait. 0 for no bound.
+  int32_t concurrent = 0;
 };
 
-// From the beginning of the run.
+// Times are since the beginning of the run.
 struct TurnRan {
   absl::Duration submitted{}, first{}, ended{};
   int32_t prompt_tokens = 0, cached_tokens = 0;  // as in RequestOutcome
@@ -37,12 +43,16 @@ struct SessionsResult {
   std::vector<std::vector<TurnRan>> sessions{};
   std::vector<StepRecord> steps{};
   int64_t bytes_pushed = 0;  // of KV
-  int64_t host_tokens = 0;   // of prompts, brought back from host memory
-  int64_t refused = 0;       // for want of room; the turn asks again at once
-  int64_t blocks_held = 0;   // once all is over: 0, or some leak
+  // Prompt tokens read back from host memory.
+  int64_t host_tokens = 0;
+  // Refusals for lack of room. The turn retries at once.
+  int64_t refused = 0;
+  // Blocks that are still held at the end. A value above 0 is a leak.
+  int64_t blocks_held = 0;
 };
 
-// In a new cluster. INVALID_ARGUMENT: the cluster's shape or the arrivals; else the first request's failure.
+// Runs the sessions in a new cluster. Returns INVALID_ARGUMENT if the shape or the arrivals are
+// invalid. Otherwise returns the error of the first request that failed.
 absl::StatusOr<SessionsResult> RunSessions(const ClusterShape& shape, const std::vector<Session>& sessions,
                                            const SessionOptions& options);
 

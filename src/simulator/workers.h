@@ -1,4 +1,5 @@
-// The prefill and the decode worker's engines, driven in virtual time as their shells drive them in real time.
+// The engines of prefill and decode workers, driven in virtual time. The shells drive the same
+// engines in real time.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +28,15 @@ struct StepRecord {
   WorkerAddress worker{};
   absl::Time start{};
   absl::Duration time{};
-  absl::Duration copied{};  // before `start`, staged KV and what is evicted for it
-  int64_t tokens = 0;       // computed
-  int64_t history = 0;      // attended to, of all slices together
+  // Time before `start` in which the step copied staged KV in, and evicted KV out.
+  absl::Duration copied{};
+  int64_t tokens = 0;  // tokens computed
+  // Tokens before the slices of the batch, to which they attend, summed over all slices.
+  int64_t history = 0;
   friend bool operator==(const StepRecord&, const StepRecord&) = default;
 };
 
-// What all parts of a simulated cluster share.
+// The state that all parts of a simulated cluster share.
 struct SimulatorCore {
   EventQueue queue{};
   SimulatedNetwork network;
@@ -48,14 +51,15 @@ class SimulatedDecode {
     ModelConfig model;
     DeviceShape device;
     uint64_t weights = 0;  // see SimulatedBackend
-    // What every step takes, whatever the device; unset: as the roofline says.
+    // Duration of every step. If unset, the roofline of the device determines the duration.
     std::optional<absl::Duration> step_time{};
-    // Towards the router, by the network.
+    // Sends events to the router, over the network.
     std::function<void(DecodeEvents)> tell{};
   };
   SimulatedDecode(WorkerAddress address, Options options, SimulatorCore& core);
 
-  // Messages that have arrived.
+  // Handlers of incoming messages. Ask passes a message of the hand-off to the engine and returns
+  // the reply.
   template <typename Handle>
   auto Ask(Handle handle) {
     auto reply = handle(engine_.handoff(), core_.queue.Now());
@@ -93,17 +97,17 @@ class SimulatedPrefill {
     DeviceShape device;
     uint64_t weights = 0;  // see SimulatedBackend
     std::function<SimulatedDecode&(const WorkerAddress&)> reach{};
-    // Towards the router, by the network.
+    // Send messages to the router, over the network.
     std::function<void(PrefillDone)> done{};
     std::function<void(RequestFailed)> failed{};
   };
   SimulatedPrefill(WorkerAddress address, Options options, SimulatorCore& core);
 
-  // Messages that have arrived.
+  // Handlers of incoming messages.
   void Submit(PrefillJob job);
   void Append(PrefillAppend append);
   void Cancel(const RequestId& id);
-  // Its process has died: nothing that was to happen does.
+  // Simulates the death of the process. All pending events of the worker then do nothing.
   void Die() { dead_ = true; }
 
   const PrefillEngine& engine() const { return engine_; }
@@ -138,7 +142,8 @@ class SimulatedPrefill {
   SimulatorCore& core_;
   SimulatedBackend backend_;
   PrefillEngine engine_;
-  const std::unique_ptr<StagingStore> staging_;  // null: nothing is staged
+  // Null if the worker stages no KV.
+  const std::unique_ptr<StagingStore> staging_;
   std::map<LinkId, WorkerAddress> connections_;
   bool woken_ = false, stepping_ = false, dead_ = false;
   WakeUp timer_;

@@ -54,8 +54,8 @@ class Runner {
   Runner(SimulatedCluster& cluster, const std::vector<Workflow>& workflows, RunOptions options, bool has_paced)
       : cluster_(cluster), workflows_(workflows), options_(std::move(options)), has_paced_(has_paced) {}
 
-  // Links prefill workers with all decode workers, and lets them learn what steps cost, as those that have run for a
-  // while. Nothing finds its KV.
+  // Links prefill workers with all decode workers. The warm-up steps also let the workers measure
+  // the cost of steps. No later request finds KV of the warm-up.
   void WarmUp() {
     for (const int64_t tokens : {32, 512, 64, 256, 128}) {
       for (const char* model : {SimulatedCluster::kModel, SimulatedCluster::kPaced}) {
@@ -82,7 +82,8 @@ class Runner {
     for (size_t w = 0; w < workflows_.size(); ++w) {
       auto& agents = result.workflows.emplace_back();
       for (const Agent& agent : workflows_[w]) {
-        if (!started_[w].contains(agent.name)) continue;  // one before it failed
+        // An upstream agent failed.
+        if (!started_[w].contains(agent.name)) continue;
         const SimulatedCluster::Ran& ran = cluster_.ran(IdOf(w, agent.name));
         if (!ran.status.ok()) return ran.status;
         agents[agent.name] = {ran.submitted - began, ran.first - began, ran.ended - began, ran.tokens};
@@ -96,7 +97,7 @@ class Runner {
  private:
   static RequestId IdOf(size_t workflow, const std::string& agent) { return absl::StrCat(workflow, " ", agent); }
 
-  // Those that wait for nobody (any more).
+  // Starts all agents that have no unfinished upstream agent.
   void StartReady(size_t w) {
     for (const Agent& agent : workflows_[w]) {
       const bool waits = !options_.overlap && std::ranges::any_of(agent.parts, [&](const auto& part) {

@@ -1,5 +1,5 @@
-// Workflows of agents as data, and how they run in a simulated cluster: all agents at once, or each when those that it
-// waits for are done.
+// Workflows of agents as data, and their run in a simulated cluster. A run starts all agents at
+// once, or each agent after its upstream agents.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,14 @@
 
 namespace baton {
 
-// `length` token ids; equal names give equal ones, as far as both go.
+// A list of `length` token ids, derived from `name`. Lists with equal names share a prefix, as long
+// as the shorter list.
 struct NamedTokens {
   std::string name;
   int64_t length = 0;
 };
 std::vector<TokenId> TokensOf(const NamedTokens& named);
-// The output of an agent of the same workflow, named before.
+// The output of an earlier agent of the same workflow.
 struct OutputOf {
   std::string agent;
 };
@@ -28,35 +29,41 @@ struct Agent {
   std::string name;
   std::vector<std::variant<NamedTokens, OutputOf>> parts{};
   int32_t output = 0;  // tokens
-  bool paced = false;  // runs on the paced decode worker, if the cluster has one
+  // Runs on the paced decode worker, if the cluster has one.
+  bool paced = false;
 };
 using Workflow = std::vector<Agent>;
 
 struct RunOptions {
-  bool overlap = true;  // false: sequential, with the same segments
-  bool share = true;    // false: each workflow's KV is its own
-  // When each workflow begins, none before the one that it follows; empty: all at once.
+  // If false, each agent starts after its upstream agents, with the same segments.
+  bool overlap = true;
+  // If false, workflows do not share KV.
+  bool share = true;
+  // Start time of each workflow, in ascending order. Empty if all start at once.
   std::vector<absl::Duration> arrivals{};
 };
 
-// INVALID_ARGUMENT: there are some, but not for each of `count`, or one is before the one that it follows.
+// Returns INVALID_ARGUMENT if `arrivals` is neither empty nor of size `count`, or is not in
+// ascending order.
 absl::Status CheckArrivals(const std::vector<absl::Duration>& arrivals, size_t count);
 
-// From the beginning of the run.
+// Times are since the beginning of the run.
 struct AgentRan {
   absl::Duration submitted, first, ended;
   std::vector<TokenId> tokens;
 };
 struct RunResult {
-  std::vector<std::map<std::string, AgentRan>> workflows;  // by name of the agent
+  std::vector<std::map<std::string, AgentRan>> workflows;  // key: name of the agent
   std::vector<StepRecord> steps;
-  int64_t blocks_held = 0;  // once all is over: 0, or some leak
+  // Blocks that are still held at the end. A value above 0 is a leak.
+  int64_t blocks_held = 0;
 };
 
-// Side by side, in a new cluster whose links stand already. INVALID_ARGUMENT: the cluster's shape, the arrivals, or a
-// workflow in which an agent waits for one that is not named before it; else the first request's failure.
-//
-// The router knows of each request its workflow, its agent's name and, by max_tokens, the length of its output.
+// Runs the workflows concurrently in a new cluster whose links already exist. Each request carries
+// its workflow, its agent's name and, as max_tokens, the length of its output. Errors:
+// - INVALID_ARGUMENT if the shape or the arrivals are invalid, or if an agent waits for a later
+//   one.
+// - Otherwise the error of the first request that failed.
 absl::StatusOr<RunResult> RunWorkflows(const ClusterShape& shape, const std::vector<Workflow>& workflows,
                                        const RunOptions& options);
 
