@@ -47,7 +47,7 @@ v1::GenerateRequest RequestFrom(const ClientOptions& options) {
   return request;
 }
 
-// `on_text` sees the text as it comes.
+// Sends a request and reads the whole answer. Passes each piece of text to `on_text` as it arrives.
 CliAnswer Generate(v1::Inference::Stub& stub, const v1::GenerateRequest& request, const ServerOptions& server,
                    const std::function<void(const std::string&)>& on_text) {
   CliAnswer answer;
@@ -127,7 +127,7 @@ v1::ChatMessage MessageOf(const std::string& role, const std::string& content) {
   return message;
 }
 
-// "1,2,3"; nothing, with a message, for anything else.
+// Parses "1,2,3". Prints an error and returns nullopt for any other text.
 std::optional<std::vector<int32_t>> ParseIds(const std::string& text) {
   std::vector<int32_t> ids;
   for (const absl::string_view word : absl::StrSplit(text, ',')) {
@@ -154,7 +154,7 @@ const CLI::Validator kSeed(
     },
     "SEED");
 
-// Adds the flag of one parameter, by the type of its value.
+// Adds the flag of one sampling parameter. The type of its value selects the kind of flag.
 struct SamplingFlag {
   CLI::App& app;
   const std::string flag;
@@ -273,7 +273,8 @@ int RunChat(ClientOptions options) {
     if (!answer.text.empty()) std::cout << "\n";
     if (!answer.status.ok()) {
       PrintError(answer.status, answer.retry_after);
-      request.mutable_chat()->mutable_messages()->RemoveLast();  // so that it can be asked again
+      // The user can then send the message again.
+      request.mutable_chat()->mutable_messages()->RemoveLast();
       if (!interactive) return 1;
       continue;
     }

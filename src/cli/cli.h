@@ -1,4 +1,4 @@
-// The client side of the `baton` command line: generate, chat, status, trace, key.
+// The client commands of `baton`: generate, chat, status, trace and key.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,20 @@ namespace baton {
 
 struct ClientOptions {
   ServerOptions server;
-  std::string model;  // empty: the only one that is served
+  // Empty if the router serves only one model.
+  std::string model;
   SamplingParams sampling;
-  // What is sent of it: a parameter without its flag has the server's default.
+  // The flags of sampling parameters. A parameter is sent only if its flag was given. Otherwise the
+  // server's default applies.
   std::vector<std::pair<const CLI::Option*, const SamplingField*>> sampling_flags;
   std::string session;
 };
 
 struct GenerateOptions {
   ClientOptions client;
-  std::string context;                // empty: none
-  std::optional<std::string> prompt;  // one of these three at most, and exactly one without a context
+  std::string context;  // empty for none
+  // At most one of `prompt`, `chat` and `ids` is given. Exactly one is given without a context.
+  std::optional<std::string> prompt;
   std::optional<std::string> chat;
   std::string ids;  // "1,2,3"
   std::string workflow, agent;
@@ -38,12 +41,15 @@ struct TraceOptions {
   ServerOptions server;
   std::string workflow;
   std::string cache_salt;
-  std::string json, html;  // files to write; both empty: text to the terminal
+  // Files to write. If both are empty, the trace is printed as text.
+  std::string json, html;
 };
 
 struct StatusOptions {
   ServerOptions server;
-  std::string watch;  // seconds between two answers; empty: one answer. CLI11 would count a flag that is a number
+  // Seconds between two answers. Empty for a single answer. A string, because CLI11 would count the
+  // occurrences of a numeric flag.
+  std::string watch;
 };
 
 void AddGenerateFlags(CLI::App& app, GenerateOptions& options);
@@ -51,10 +57,11 @@ void AddChatFlags(CLI::App& app, ClientOptions& options);
 void AddTraceFlags(CLI::App& app, TraceOptions& options);
 void AddStatusFlags(CLI::App& app, StatusOptions& options);
 
-// The sampling parameters that were given by flags. REQUIRES: the app of the flags lives.
+// Returns the sampling parameters that flags have set. REQUIRES: the CLI::App of the flags is
+// alive.
 v1::Sampling SamplingFrom(const ClientOptions& options);
 
-// Each returns the exit code: 0, or 1 after an error that was printed.
+// Each function returns the exit code: 0, or 1 after printing an error.
 int RunGenerate(const GenerateOptions& options);
 int RunChat(ClientOptions options);
 int RunTrace(const TraceOptions& options);

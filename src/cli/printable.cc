@@ -5,7 +5,8 @@ namespace {
 
 bool IsContinuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
-// Bytes of the character that begins with this one; 0: none does.
+// Returns the size in bytes of the character that begins with `first`. Returns 0 if no character
+// begins so.
 size_t SizeOf(unsigned char first) {
   if (first < 0x80) return 1;
   if (first < 0xC2) return 0;

@@ -1,4 +1,4 @@
-// Foreign text on a terminal.
+// Text of foreign origin, made safe for a terminal.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,12 @@
 
 namespace baton {
 
-// Without what a terminal obeys: control characters, C1 ones and the marks that turn the direction of text among them.
+// Replaces every character that a terminal interprets: C0 and C1 control characters, and marks that
+// change the direction of text. Also replaces invalid UTF-8.
 std::string Printable(std::string_view text);
 
-// Of UTF-8; a stray byte counts with the character before it. All of the text, if it has fewer.
+// Returns the first `count` characters of UTF-8 text, or all of it if it has fewer. A stray byte
+// counts as part of the character before it.
 std::string_view FirstCharacters(std::string_view text, size_t count);
 
 }  // namespace baton

@@ -1,4 +1,4 @@
-// How a command of `baton` calls its router.
+// Calls to the router, shared by the commands of `baton`.
 #pragma once
 
 #include <memory>
@@ -18,9 +18,9 @@ void AddServerFlags(CLI::App& app, ServerOptions& options);
 std::unique_ptr<v1::Inference::Stub> Connect(const ServerOptions& server);
 void Authorize(grpc::ClientContext& context, const ServerOptions& server);
 
-// gRPC's words for a router that is not there, put so that a user knows what to do.
+// Replaces gRPC's error for an unreachable router by a message that names the remedy.
 absl::Status Explain(const absl::Status& status, const ServerOptions& server);
-// To stderr. Returns the exit code. A zero `retry_after` is not known.
+// Prints an error to stderr. Returns the exit code. A zero `retry_after` is not printed.
 int PrintError(const absl::Status& status, absl::Duration retry_after);
 
 }  // namespace baton

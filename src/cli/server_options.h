@@ -7,8 +7,9 @@ namespace baton {
 
 struct ServerOptions {
   std::string address = "127.0.0.1:7070";
-  std::string key;        // API key; empty: none
-  std::string authority;  // PEM file that signed the router's certificate; empty: no encryption
+  std::string key;  // API key; empty for none
+  // PEM file with the authority that signed the router's certificate. Empty for no encryption.
+  std::string authority;
 };
 
 }  // namespace baton

@@ -20,7 +20,8 @@
 namespace baton {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(5);  // with a router that accepts calls and does not answer
+// Time limit for a router that accepts calls but does not answer.
+constexpr absl::Duration kPatience = absl::Seconds(5);
 
 absl::StatusOr<v1::GetServerInfoResponse> Ask(v1::Inference::Stub& stub, const ServerOptions& server,
                                               absl::Duration& retry_after, absl::Time deadline) {
@@ -40,13 +41,15 @@ std::optional<TerminalSize> SizeOfStdout() {
   return TerminalSize{.rows = size.ws_row, .columns = size.ws_col};
 }
 
-// A router that stops cancels what it was asked, and one that dies in an answer leaves half of it.
+// Returns whether a later call may succeed. A router that shuts down cancels its calls, and one
+// that crashes may send half an answer. Most errors may therefore be temporary.
 bool MayPass(const absl::Status& status) {
   return !absl::IsUnauthenticated(status) && !absl::IsPermissionDenied(status) && !absl::IsUnimplemented(status) &&
          !absl::IsInvalidArgument(status);
 }
 
-// Drawn over the last one, and so that nothing scrolls. A terminal that does not tell its size (0) is not cut to it.
+// Returns the output that draws `text` over the previous text without scrolling. Lines are cut to
+// the terminal's width unless the width is unknown (0).
 std::string OnTerminal(const std::string& text, const TerminalSize& size) {
   std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
   if (size.rows > 2 && lines.size() > size.rows - 1) {

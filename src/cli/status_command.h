@@ -1,4 +1,4 @@
-// `baton status`: what a router tells of its workers, once, or again and again.
+// The command `baton status`, which shows a router's workers once or repeatedly.
 #pragma once
 
 #include <functional>
@@ -13,9 +13,10 @@
 
 namespace baton {
 
-// "ready", "draining" (it shuts down and takes nothing new) or "gone" (not attached, or not yet).
+// Returns "ready", "draining" (the worker shuts down and accepts no requests) or "gone" (the worker
+// is not attached).
 const char* StateOf(const v1::Worker& worker);
-// Foreign text in it is made printable.
+// Formats a status. Makes foreign text printable.
 std::string StatusText(const std::string& address, const v1::GetServerInfoResponse& info);
 
 struct TerminalSize {
@@ -25,12 +26,15 @@ struct StatusWatch {
   std::string address;  // of the router
   std::function<absl::StatusOr<v1::GetServerInfoResponse>()> ask;
   std::function<absl::Time()> now;
-  std::function<std::optional<TerminalSize>()> terminal;  // of what is written to; nothing: it is none
-  std::function<bool()> pause;                            // until the next answer is wanted; false: none is
+  // Size of the terminal to which `out` writes. Nullopt if `out` is not a terminal.
+  std::function<std::optional<TerminalSize>()> terminal;
+  // Waits until the next answer is due. Returns false to end the watch.
+  std::function<bool()> pause;
 };
-// Shows one answer after the other: in the same place of a terminal, which is left as it was but for them; elsewhere
-// one below the other. A router that is not there for a while is waited for, once there was an answer. Errors: any
-// other of `ask`. OK: no further answer is wanted, or nobody reads `out` any more.
+// Shows one answer after another until `pause` returns false or `out` fails, then returns OK. On a
+// terminal, each answer overwrites the previous one. Otherwise it follows the previous one. Returns
+// the error of the first call of `ask`. Later, retries after errors that may be temporary, and
+// returns any other error.
 absl::Status WatchStatus(const StatusWatch& watch, std::ostream& out);
 
 }  // namespace baton

@@ -13,7 +13,8 @@ const std::string& NameOf(const v1::TracedRequest& request) {
   return request.agent().empty() ? request.request_id() : request.agent();
 }
 
-constexpr int64_t kLatest = int64_t{1} << 50;  // us: 35 years
+// Upper bound on times, in microseconds (35 years).
+constexpr int64_t kLatest = int64_t{1} << 50;
 
 bool IsInterval(int64_t begin, int64_t end) { return 0 <= begin && begin <= end && end <= kLatest; }
 
@@ -42,7 +43,7 @@ std::vector<TraceLane> LanesOf(const v1::TraceResponse& trace) {
     int64_t end = 0;
   };
   struct Agent {
-    int64_t first_end = 0;  // of any of its requests
+    int64_t first_end = 0;  // of any request of the agent
     std::vector<Lane> lanes;
   };
   std::vector<std::string> names;

@@ -1,4 +1,4 @@
-// Where the requests of a workflow stand in a picture of it: what all of its renderings share.
+// The layout of a workflow's requests in a picture, shared by all renderings.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,38 @@
 
 namespace baton {
 
-// What a server sends may be anything: INVALID_ARGUMENT for times, spans or indices that no trace has.
+// Returns INVALID_ARGUMENT if times, spans or indices are impossible. REQUIRED before all other
+// functions, because a server may send any values.
 absl::Status CheckTrace(const v1::TraceResponse& trace);
 
-// Requests of one agent, one after the other. Agents that have several at the same time have several lanes.
+// A row with requests of one agent, in sequence. An agent with concurrent requests has several
+// lanes.
 struct TraceLane {
-  std::string name;           // the agent's; of a request without an agent its id
-  std::vector<int> requests;  // indices into the trace, by arrival
+  // Name of the agent, or the id of a request without an agent.
+  std::string name;
+  // Indices into the trace, by arrival.
+  std::vector<int> requests;
 };
-// By the agents' first ends, so that an agent stands above those that wait for it; lanes of one agent side by side.
+// Returns the lanes, sorted by the first end of each agent. An agent therefore stands above its
+// downstream agents. Lanes of one agent are adjacent.
 std::vector<TraceLane> LanesOf(const v1::TraceResponse& trace);
 
-int64_t EndOf(const v1::TraceResponse& trace);  // us, of the last request; at least 1
+// End of the last request, in microseconds. At least 1.
+int64_t EndOf(const v1::TraceResponse& trace);
 
-std::string Summarise(const v1::TraceResponse& trace);  // "2 requests, 1234.5 ms"
+// For example "2 requests, 1234.5 ms".
+std::string Summarise(const v1::TraceResponse& trace);
 
 struct PhaseStyle {
   v1::Span::Phase phase;
-  const char* name;  // for people
+  const char* name;  // for users
   char mark;         // in a terminal
 };
-const std::vector<PhaseStyle>& Phases();           // in the order of a request's life
-const PhaseStyle& StyleOf(v1::Span::Phase phase);  // an unknown one: as the first
-std::string Milliseconds(int64_t us);              // "1234.5 ms"
+// All phases, in the order of a request's life.
+const std::vector<PhaseStyle>& Phases();
+// Returns the style of the first phase for an unknown phase.
+const PhaseStyle& StyleOf(v1::Span::Phase phase);
+// For example "1234.5 ms".
+std::string Milliseconds(int64_t us);
 
 }  // namespace baton

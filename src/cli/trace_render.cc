@@ -42,7 +42,8 @@ void AddRequest(const v1::TracedRequest& request, int lane, Json& events) {
   }
 }
 
-// A flow binds to the slice that is open at its time, so it ends where an output ends within both of the slices.
+// Adds an arrow. A flow event binds to the slice that is open at its time. Both ends therefore lie
+// within their slices, at the end of the upstream output if possible.
 void AddFlow(const v1::TracedRequest& from, int from_lane, const v1::TracedRequest& to, int to_lane, Json& events) {
   const int flow = static_cast<int>(events.size());
   const int64_t leaves = std::max(from.arrived_us(), from.ended_us() - 1);
@@ -59,14 +60,14 @@ void AddFlow(const v1::TracedRequest& from, int from_lane, const v1::TracedReque
 constexpr size_t kNameColumns = 16;
 constexpr size_t kBarColumns = 64;
 
-// Of exactly kNameColumns characters.
+// Returns `name` cut or padded to exactly kNameColumns characters.
 std::string Column(const std::string& name) {
   const std::string printable = Printable(name);
   std::string result(FirstCharacters(printable, kNameColumns));
   return result.append(kNameColumns - static_cast<size_t>(CountCharacters(result)), ' ');
 }
 
-// Each column shows the phase that takes most of its time.
+// Each column shows the phase with the largest share of its time.
 std::string Bar(const v1::TraceResponse& trace, const TraceLane& lane) {
   const double width = static_cast<double>(EndOf(trace)) / kBarColumns;
   const std::vector<PhaseStyle>& phases = Phases();

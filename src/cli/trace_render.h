@@ -1,5 +1,5 @@
-// A workflow's trace as people and their tools read it. Names and errors in it are foreign: every form escapes them.
-// REQUIRES for all: CheckTrace is OK (cli/trace_layout.h).
+// Renderings of a workflow's trace. Names and errors in a trace are foreign text, which every
+// rendering escapes. REQUIRES for all functions: CheckTrace returned OK (cli/trace_layout.h).
 #pragma once
 
 #include <string>
@@ -8,14 +8,15 @@
 
 namespace baton {
 
-// Trace events (JSON) that ui.perfetto.dev and chrome://tracing open: one thread per lane, a slice for each request
-// with its phases within, an arrow from each output to the prompt that waited for it.
+// Renders trace events (JSON) for ui.perfetto.dev and chrome://tracing. Each lane is a thread. Each
+// request is a slice that contains its phases. An arrow leads from each output to the prompt that
+// waited for it.
 std::string RenderEvents(const std::string& workflow, const v1::TraceResponse& trace);
 
-// The page of /ui with the trace inside, which loads no other file.
+// Renders the page of /ui with the trace inside. The page loads no other file.
 std::string RenderHtml(const std::string& workflow, const v1::TraceResponse& trace);
 
-// For a terminal of 100 columns: a line of marks for each lane.
+// Renders text for a terminal of 100 columns, with a line of marks for each lane.
 std::string RenderText(const std::string& workflow, const v1::TraceResponse& trace);
 
 }  // namespace baton
