@@ -1,30 +1,36 @@
-# The bundle: `cmake --install build/release --prefix DIR` makes a tree that runs wherever it is copied to.
-#   bin/      the programs, whose RPATH finds lib/ from where they are
-#   lib/      every library that they need but those of BATON_NOT_BUNDLED
-#   lib/ucx/  UCX's modules: UCX looks for them in ucx/ beside its libraries
-# tools/bundle wraps it (the wheel's UCX, extra components, sizes). Components: `baton`, `ucx`; only when named: `ucx_cuda`
-# in place of `ucx`, and `gpu`.
-if(BATON_SANITIZE)  # instrumented programs do not travel
+# The bundle. `cmake --install build/release --prefix DIR` makes a tree that runs wherever it is
+# copied to:
+# - bin/ has the programs. Their RPATH finds lib/ relative to the programs.
+# - lib/ has all libraries that the programs need, except those of BATON_NOT_BUNDLED.
+# - lib/ucx/ has UCX's modules. UCX looks for them in ucx/ beside its libraries.
+#
+# tools/bundle wraps this file (the UCX of the wheel, extra components, sizes). The components
+# `baton` and `ucx` are installed by default. The components `ucx_cuda`, which replaces `ucx`, and
+# `gpu` are installed only by name.
+if(BATON_SANITIZE)  # sanitized programs are not shipped
   return()
 endif()
 
-if(CMAKE_INSTALL_PREFIX STREQUAL "/usr/local")  # CMake's default, where others would find our copies of libraries
+# This prefix is CMake's default. Other programs would find the bundled libraries there.
+if(CMAKE_INSTALL_PREFIX STREQUAL "/usr/local")
   set(CMAKE_INSTALL_PREFIX ${CMAKE_BINARY_DIR}/bundle CACHE PATH "where the bundle goes without --prefix" FORCE)
 endif()
 
-# What the other machine must have itself: glibc, which belongs to its loader; CUDA and RDMA, which belong to its drivers.
+# Libraries that the target machine must provide. glibc belongs to its loader. CUDA and RDMA
+# libraries belong to its drivers.
 set(BATON_NOT_BUNDLED
     "^(ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec))\\.so"
     "^lib(cuda|cudart|cublas|cublasLt|nvrtc|nvidia-ml|nccl)\\.so"
     "^lib(ibverbs|mlx5|rdmacm|efa)\\.so")
 
-# baton_bundle(COMPONENT [EXCLUDE_FROM_ALL] TARGETS target ...): programs, and the libraries that they are linked with.
+# baton_bundle(COMPONENT [EXCLUDE_FROM_ALL] TARGETS target ...) installs programs together with the
+# libraries to which they are linked.
 function(baton_bundle component)
   cmake_parse_arguments(ARG "EXCLUDE_FROM_ALL" "" "TARGETS" ${ARGN})
   set(rpath "$ORIGIN/../lib" /usr/local/cuda/lib64)
   set_target_properties(${ARG_TARGETS} PROPERTIES INSTALL_RPATH "${rpath}" BUILD_RPATH "${rpath}")
   foreach(target IN LISTS ARG_TARGETS)
-    # DT_RPATH, which counts for the libraries of libraries too; DT_RUNPATH does not.
+    # DT_RPATH also applies to the libraries of libraries. DT_RUNPATH does not.
     target_link_options(${target} PRIVATE -Wl,--disable-new-dtags)
   endforeach()
   set(where COMPONENT ${component})
@@ -32,12 +38,14 @@ function(baton_bundle component)
     list(APPEND where EXCLUDE_FROM_ALL)
   endif()
   install(TARGETS ${ARG_TARGETS}
-    RUNTIME_DEPENDENCIES PRE_EXCLUDE_REGEXES ${BATON_NOT_BUNDLED} "^libuc[mpst]\\.so"  # UCX: a component of its own
+    # UCX is a component of its own.
+    RUNTIME_DEPENDENCIES PRE_EXCLUDE_REGEXES ${BATON_NOT_BUNDLED} "^libuc[mpst]\\.so"
     RUNTIME DESTINATION bin ${where}
     LIBRARY DESTINATION lib ${where})
 endfunction()
 
-# baton_bundle_ucx(COMPONENT FOLDER [EXCLUDE_FROM_ALL]): UCX from the folder of its libraries (a pattern).
+# baton_bundle_ucx(COMPONENT FOLDER [EXCLUDE_FROM_ALL]) installs UCX. FOLDER is a pattern for the
+# folder of its libraries.
 function(baton_bundle_ucx component folder)
   install(CODE "
     set(BATON_NOT_BUNDLED [[${BATON_NOT_BUNDLED}]])
@@ -46,17 +54,18 @@ function(baton_bundle_ucx component folder)
     install_ucx([[${folder}]])" COMPONENT ${component} ${ARGN})
 endfunction()
 
-install(CODE "set(CMAKE_INSTALL_DO_STRIP TRUE)" ALL_COMPONENTS)  # with debug information it were 128 MB
+# With debug information, the bundle would take 128 MB.
+install(CODE "set(CMAKE_INSTALL_DO_STRIP TRUE)" ALL_COMPONENTS)
 
 baton_bundle(baton TARGETS baton baton-router baton-prefill baton-decode)
-# To test and to measure on a GPU machine.
+# Programs for tests and measurements on a GPU machine.
 set(gpu_programs ucx_test ucx_peer bench_transport)
 if(BATON_HAS_CUDA)
   list(APPEND gpu_programs kernels_test cuda_test bench_cuda)
 endif()
 baton_bundle(gpu EXCLUDE_FROM_ALL TARGETS ${gpu_programs})
 
-# tools/gpu_check, and what it runs, as they lie in a checkout.
+# tools/gpu_check and the files that it uses, in the layout of a checkout.
 foreach(file tools/gpu_check tools/gpu_cluster tools/convert/__init__.py tools/convert/random_model.py
              tools/convert/safetensors_writer.py bench/peer_sdpa.py bench/gpu_figures.py test/golden/tiny_llama3_bf16/config.json
              test/golden/tiny_llama3_bf16/tokenizer.json test/golden/tiny_llama3_bf16/tokenizer_config.json)

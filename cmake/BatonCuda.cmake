@@ -1,14 +1,19 @@
-# The CUDA backend. Where the toolkit is found, the kernels, the backend and their tests are targets (BATON_HAS_CUDA).
-# Whether the programs contain the backend (BATON_CUDA_IN_PROGRAMS) depends on BATON_CUDA:
-#   AUTO  they do if this machine has the toolkit and a GPU; elsewhere nothing that a program needs is compiled by nvcc
-#   ON    they do, for a machine that has a GPU; the toolkit is required
-#   OFF   they do not, and there are no CUDA targets
-# A program with the backend also runs on machines without CUDA, because it loads the driver when it uses a GPU.
+# The CUDA backend. If the toolkit is found, the kernels, the backend and their tests are targets
+# (BATON_HAS_CUDA). The option BATON_CUDA determines whether the programs contain the backend
+# (BATON_CUDA_IN_PROGRAMS):
+# - AUTO: they do if this machine has the toolkit and a GPU. On other machines, nvcc compiles no
+#   part of the programs.
+# - ON: they do, for another machine with a GPU. The toolkit is required.
+# - OFF: they do not, and there are no CUDA targets.
+#
+# A program with the backend also runs on machines without CUDA. It loads the driver when it first
+# uses a GPU.
 set(BATON_CUDA AUTO CACHE STRING "AUTO, ON or OFF")
 set_property(CACHE BATON_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 set(BATON_HAS_CUDA OFF)
-if(NOT BATON_CUDA STREQUAL "OFF" AND NOT BATON_SANITIZE)  # sanitizers know nothing of device memory
+# Sanitizers do not check device memory.
+if(NOT BATON_CUDA STREQUAL "OFF" AND NOT BATON_SANITIZE)
   find_package(CUDAToolkit 13 QUIET)
   if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE)
     set(BATON_HAS_CUDA ON)
@@ -21,7 +26,7 @@ endif()
 
 file(GLOB gpus /dev/nvidia[0-9]* /dev/dxg)  # dxg: WSL
 if(BATON_HAS_CUDA AND (gpus OR BATON_CUDA STREQUAL "ON"))
-  set(BATON_CUDA_IN_PROGRAMS ON CACHE INTERNAL "")  # tools/bundle reads it
+  set(BATON_CUDA_IN_PROGRAMS ON CACHE INTERNAL "")  # read by tools/bundle
 else()
   set(BATON_CUDA_IN_PROGRAMS OFF CACHE INTERNAL "")
   if(BATON_HAS_CUDA)
@@ -31,13 +36,14 @@ endif()
 
 if(BATON_HAS_CUDA)
   set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
-  # Ampere, and Hopper with its own instructions; newer devices compile what is for Ampere when they start.
+  # Code for Ampere, and for Hopper with Hopper's own instructions. Newer devices compile Ampere's
+  # code when a program starts.
   set(CMAKE_CUDA_ARCHITECTURES 80 90a-real)
   enable_language(CUDA)
-  # CMake before 3.26 does not know this flag of nvcc's.
+  # CMake before 3.26 has no support for this flag of nvcc.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
-  # Each program has all kernels: 0.4 MB of them instead of 1.1.
+  # Each program contains all kernels. Compression reduces them from 1.1 MB to 0.4 MB.
   add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-compress-mode=size>)
   if(BATON_CCACHE)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${BATON_LAUNCHER})

@@ -1,5 +1,5 @@
-# The Debian package (component `deb`): `tools/package` makes it of what is built. Unlike the bundle it takes its libraries
-# from Debian, at the versions that it was built with.
+# The Debian package (component `deb`), which `tools/package` makes from a build. Unlike the bundle,
+# it depends on Debian's libraries, at the versions of the build.
 if(BATON_SANITIZE)
   return()
 endif()
@@ -9,7 +9,8 @@ set(deploy ${PROJECT_SOURCE_DIR}/deploy)
 install(TARGETS baton baton-router baton-prefill baton-decode RUNTIME DESTINATION bin ${deb})
 install(CODE [[
   foreach(program baton baton-router baton-prefill baton-decode)
-    file(RPATH_REMOVE FILE $ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/bin/${program})  # which is the bundle's
+    # The RPATH is for the bundle.
+    file(RPATH_REMOVE FILE $ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/bin/${program})
   endforeach()]] ${deb})
 
 file(GLOB units ${deploy}/systemd/baton*)

@@ -1,7 +1,8 @@
-# Debian packages, found once. docs/dependencies.md says why each is here.
+# All third-party packages. They are Debian packages. docs/dependencies.md gives the reason for
+# each.
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
-find_package(Boost 1.74 CONFIG REQUIRED)  # headers alone
+find_package(Boost 1.74 CONFIG REQUIRED)  # headers only
 find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)
 find_package(spdlog REQUIRED)

@@ -1,4 +1,5 @@
-# One way to declare a library, a test and a program, so that every folder's CMakeLists.txt is a list of dependencies.
+# Functions that declare a library, a test or a program, so that each folder's CMakeLists.txt is a
+# list of dependencies.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -6,22 +7,23 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
-# What one checkout has compiled, others find: paths are taken relative to the checkout, and debug information may name
-# the folder of another build.
+# Checkouts share the compiler cache. Paths are relative to the checkout, and debug information may
+# name the folder of another build.
 find_program(BATON_CCACHE ccache)
 if(BATON_CCACHE)
   set(BATON_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${BATON_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${BATON_LAUNCHER})
 endif()
 
-# lld links a binary in a fifth of a second, where GNU's linker takes more than one.
+# lld links a binary in 0.2 s. GNU's linker takes more than 1 s.
 find_program(BATON_LLD ld.lld)
 if(BATON_LLD)
   add_link_options(-fuse-ld=lld)
 endif()
 
-# Without these the compiler spends a seventh of its time on collecting garbage. Its memory grows by a third, to 1.5 GB
-# for the largest sources, so no more compilers run at once than memory allows.
+# Without these parameters, the compiler spends a seventh of its time on garbage collection. With
+# them, its memory grows by a third, to 1.5 GB for the largest sources. The job pool below therefore
+# limits the number of concurrent compilations to the machine's memory.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-expand=300 --param ggc-min-heapsize=600000>")
 endif()
@@ -31,8 +33,8 @@ set_property(GLOBAL APPEND PROPERTY JOB_POOLS compilers=${compilers})
 set(CMAKE_JOB_POOL_COMPILE compilers)
 
 set(BATON_SANITIZE "" CACHE STRING "address (with undefined) or thread; empty for none")
-# The checks of null pointers, sizes, dynamic types and alignment take more than a third of the compiler's time. The
-# address sanitizer finds most of what the first two would.
+# The checks of null pointers, object sizes, dynamic types and alignment take more than a third of
+# the compile time. The address sanitizer finds most errors of the first two kinds.
 option(BATON_SANITIZE_ALL "with address: every check of the undefined behaviour sanitizer; with thread: every test" OFF)
 if(BATON_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
@@ -47,29 +49,36 @@ elseif(BATON_SANITIZE)
   message(FATAL_ERROR "BATON_SANITIZE: expected address or thread, got '${BATON_SANITIZE}'")
 endif()
 
-# Flags for our own code only; generated protobuf code is compiled without them.
+# Flags for Baton's own code. Generated protobuf code is compiled without them.
 add_library(baton_flags INTERFACE)
 target_compile_options(baton_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror)
 if(BATON_SANITIZE)
-  target_compile_options(baton_flags INTERFACE -Wno-maybe-uninitialized)  # false alarms in the standard library's headers
+  # The standard library's headers cause false alarms.
+  target_compile_options(baton_flags INTERFACE -Wno-maybe-uninitialized)
 endif()
-# Bit-equality (design idea 5) needs every multiply-add to be contracted only where the source says so.
+# Bit equality (idea 5 of docs/design/overview.md) requires that the compiler contracts no
+# multiply-add by itself.
 target_compile_options(baton_flags INTERFACE -ffp-contract=off)
 
-# Several sources of a folder are compiled as one: headers and the templates that they instantiate are most of what a
-# source costs. CMake's UNITY_BUILD names sources by absolute paths, so the compiler cache of one checkout would not serve
-# another. With OFF each source is compiled alone, which shows includes that are missing and suits code browsers.
+# The option compiles several sources of a folder as one, because headers and their templates take
+# most of the compile time. CMake's UNITY_BUILD names sources by absolute paths, so checkouts could
+# not share the compiler cache. With OFF, each source is compiled alone. This shows missing includes
+# and suits code browsers.
 option(BATON_UNITY "compile the sources of a folder together" ON)
-set(BATON_UNITY_SOURCES 16)  # the most that are compiled as one
+# Upper bound on the sources that are compiled as one.
+set(BATON_UNITY_SOURCES 16)
 if(BATON_UNITY)
-  # A file-local type inside a class of the same file, which gcc warns of in every file but the one on its command line.
+  # gcc warns of a file-local type inside a class of the same file, except in the file on its
+  # command line.
   target_compile_options(baton_flags INTERFACE -Wno-subobject-linkage)
 endif()
-# A program has the functions that it uses, not all those that are compiled together.
+# The linker drops unused functions, because sources that are compiled together contain more
+# functions than a program uses.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections> $<$<COMPILE_LANGUAGE:CXX>:-fdata-sections>)
 add_link_options(-Wl,--gc-sections)
 
-# baton_unity_group(OUT BASE NAME source ...): appends to OUT the files that include the sources.
+# baton_unity_group(OUT BASE NAME source ...) appends to OUT the generated files that include the
+# sources.
 function(baton_unity_group out base name)
   set(result ${${out}})
   list(LENGTH ARGN count)
@@ -93,10 +102,11 @@ function(baton_unity_group out base name)
   set(${out} ${result} PARENT_SCOPE)
 endfunction()
 
-# baton_unity(OUT BASE APART source ...): sets OUT to the files to compile in place of the sources. The sources are below
-# BASE, which is among the include directories. Those that match the regular expression APART are compiled together, but
-# not with the others: the linker leaves their object out of a program that uses none of them. Sources with compile
-# options of their own stay as they are.
+# baton_unity(OUT BASE APART source ...) sets OUT to the files to compile instead of the sources.
+# The sources are below BASE, which must be an include directory. Sources that match the regular
+# expression APART are compiled together, but separately from the others. The linker omits their
+# object from a program that uses none of them. Sources with compile options of their own are
+# compiled alone.
 function(baton_unity out base apart)
   set(result)
   set(together)
@@ -116,8 +126,9 @@ function(baton_unity out base apart)
   set(${out} ${result} PARENT_SCOPE)
 endfunction()
 
-# baton_library(NAME [APART regex] [EXCLUDE regex] [DEPS target ...]): one library from the .cc files of the current
-# folder, except *_main.cc and those that match EXCLUDE. Compile options of single sources are set before the call.
+# baton_library(NAME [APART regex] [EXCLUDE regex] [DEPS target ...]) declares a library from the
+# .cc files of the current folder. It omits *_main.cc and the files that match EXCLUDE. REQUIRES:
+# compile options of single sources are set before the call.
 function(baton_library name)
   cmake_parse_arguments(ARG "" "APART;EXCLUDE" "DEPS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
@@ -137,7 +148,8 @@ function(baton_library name)
   endif()
 endfunction()
 
-# baton_program(NAME SOURCE [DEPS target ...]): a binary under bin/. No sanitized test runs one, so that it is built there only by name.
+# baton_program(NAME SOURCE [DEPS target ...]) declares a binary under bin/. Sanitized builds build
+# a program only by name, because no sanitized test runs one.
 function(baton_program name source)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   add_executable(${name} ${source})
@@ -149,10 +161,13 @@ endfunction()
 
 set(BATON_TEST_TIMEOUT 600 CACHE STRING "seconds after which ctest ends a test")
 
-# baton_test(FOLDER [COMPUTES] [COST number] [ARGS argument ...] [SOURCES source ...] [DEPS target ...]): one Catch2
-# binary from the *_test.cc files of the current folder and SOURCES, run by ctest with ARGS. Its own sources are hardly optimised, which takes half
-# of the time, unless the tests themselves COMPUTE much. A test of higher COST starts earlier, so that no long test runs
-# alone at the end.
+# baton_test(FOLDER [COMPUTES] [COST number] [ARGS argument ...] [SOURCES source ...] [DEPS target
+# ...]) declares a Catch2 binary. Its sources are SOURCES and the *_test.cc files of the current
+# folder. ctest runs it with ARGS.
+#
+# The sources are compiled with little optimisation, which halves the compile time. COMPUTES enables
+# optimisation for tests that compute much. A test with a higher COST starts earlier, so that no
+# long test runs alone at the end.
 function(baton_test folder)
   cmake_parse_arguments(ARG "COMPUTES" "COST" "DEPS;SOURCES;ARGS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
@@ -166,7 +181,7 @@ function(baton_test folder)
   target_compile_options(${folder}_test PRIVATE $<IF:$<BOOL:${ARG_COMPUTES}>,-O2,-Og>)
   target_link_libraries(${folder}_test PRIVATE ${ARG_DEPS} baton_test_main baton_flags)
   if(BATON_SANITIZE STREQUAL "thread" AND NOT BATON_SANITIZE_ALL)
-    # Long tests without a second thread, where this sanitizer can find nothing.
+    # Skip long tests without a second thread, in which this sanitizer finds nothing.
     list(APPEND ARG_ARGS "~[one_thread]")
   endif()
   add_test(NAME ${folder} COMMAND ${folder}_test ${ARG_ARGS})
@@ -175,7 +190,8 @@ function(baton_test folder)
     set_tests_properties(${folder} PROPERTIES COST ${ARG_COST})
   endif()
   if(BATON_SANITIZE STREQUAL "thread")
-    # UCX hooks madvise, which a thread calls at its very end, when the sanitizer's state of it is gone.
+    # UCX hooks madvise. A thread calls madvise at its very end, when the sanitizer has already
+    # freed the thread's state.
     set_tests_properties(${folder} PROPERTIES ENVIRONMENT "UCX_MEM_MMAP_HOOK_MODE=none;TSAN_OPTIONS=halt_on_error=1")
   endif()
 endfunction()

@@ -1,10 +1,11 @@
-# Part of the installation (BatonBundle.cmake): puts UCX into a tree that has none yet.
+# A part of the installation (see BatonBundle.cmake) that copies UCX into a tree without UCX.
 
-# PATTERN: of the folder that has libucp.so.0 and, below it, ucx/ with the modules.
+# PATTERN matches the folder that has libucp.so.0 and the modules below ucx/.
 function(install_ucx pattern)
   file(GLOB folder ${pattern})
   file(GLOB libraries ${folder}/libuc[mpst].so.0)
-  file(GLOB modules ${folder}/ucx/libuc[mt]_*.so.0)  # all of them: for a missing one UCX looks where it was built to be
+  # All modules, because UCX would look for a missing one in the folder for which it was built.
+  file(GLOB modules ${folder}/ucx/libuc[mt]_*.so.0)
   if(NOT libraries)
     message(FATAL_ERROR "no UCX in ${pattern}; the one with CUDA comes with tools/setup --cuda")
   endif()
@@ -13,7 +14,8 @@ function(install_ucx pattern)
 
   file(INSTALL ${libraries} ${needed} DESTINATION ${CMAKE_INSTALL_PREFIX}/lib FOLLOW_SYMLINK_CHAIN)
   file(INSTALL ${modules} DESTINATION ${CMAKE_INSTALL_PREFIX}/lib/ucx FOLLOW_SYMLINK_CHAIN)
-  if(EXISTS ${folder}/../etc/ucx/ucx.conf)  # settings by type of processor, which UCX finds in the same way
+  # Settings by type of processor, which UCX finds in the same way as its modules.
+  if(EXISTS ${folder}/../etc/ucx/ucx.conf)
     file(INSTALL ${folder}/../etc/ucx/ucx.conf DESTINATION ${CMAKE_INSTALL_PREFIX}/etc/ucx)
   endif()
   set(lib $ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/lib)
