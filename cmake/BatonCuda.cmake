@@ -24,7 +24,7 @@ if(NOT BATON_CUDA STREQUAL "OFF" AND NOT BATON_SANITIZE)
   endif()
 endif()
 
-file(GLOB gpus /dev/nvidia[0-9]* /dev/dxg)  # dxg: WSL
+file(GLOB gpus /dev/nvidia[0-9]* /dev/dxg)  # /dev/dxg is the GPU in WSL
 if(BATON_HAS_CUDA AND (gpus OR BATON_CUDA STREQUAL "ON"))
   set(BATON_CUDA_IN_PROGRAMS ON CACHE INTERNAL "")  # read by tools/bundle
 else()

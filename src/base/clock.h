@@ -14,7 +14,8 @@ class Clock {
   virtual ~Clock() = default;
   // Never goes back. Only differences between two values have a meaning.
   virtual absl::Time Now() const = 0;
-  // Returns at `time`. Returns at once if another party advances this clock.
+  // Sleeps until this clock shows the given time. The default is for clocks that another party
+  // advances, and returns at once.
   virtual void SleepUntil(absl::Time) const {}
   // Waits until `changed` is notified or this clock shows `until`. May return earlier. REQUIRES:
   // `lock` holds the mutex of the condition variable `changed`.

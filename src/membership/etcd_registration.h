@@ -19,7 +19,7 @@ namespace baton {
 // Holds the key PREFIX/ADDRESS with the address as its value. A thread of this object writes the
 // key under a lease and renews the lease three times in its duration. If etcd loses the key, the
 // thread writes it again. If another lease holds the key, the thread waits until that lease ends.
-// The thread logs each failure and retries.
+// The thread logs a failure and retries.
 class EtcdRegistration {
  public:
   // `prefix` ends in a slash. `seed` selects the server to ask first and seeds the jitter of

@@ -25,7 +25,7 @@ DecodeEngineOptions EngineOptions(const NodeParts& parts, const DecoderParts& de
   options.model.positions = parts.config.context;
   options.blocks = info.blocks_total;
   options.max_batch = info.max_batch;
-  // The decoder runs the prefill module's weights, so prefill workers could compute the same KV.
+  // A decoder with the prefill module's weights makes the same KV as a prefill worker.
   options.shares_output = decoder.digest == parts.digest;
   return options;
 }

@@ -41,9 +41,9 @@ struct RouterOptions {
   std::string listen = "127.0.0.1:7070";
   // host:port. Empty or "off" disables HTTP.
   std::string http = "127.0.0.1:8000";
-  // Upper bound on the seconds in which an HTTP stream sends nothing. It exceeds the 30 s for which
-  // requests wait for room or for a worker. Until the response head is sent, a request may still
-  // end with a status that clients retry.
+  // Upper bound on the seconds in which an HTTP stream sends nothing. The default exceeds the 30 s
+  // for which requests wait for room or for a worker. Until the response head is sent, a request
+  // may still end with a status that clients retry.
   double stream_silence = 35;
   // File of API keys. Empty if any client may call.
   std::string keys;

@@ -54,7 +54,7 @@ class AttachServer final : public grpc::ServerBidiReactor<Command, Event> {
       queue_.push_back(std::move(event));
       if (queue_.size() == 1) this->StartWrite(&queue_.front());
     }
-    // The router does not read.
+    // This many unsent events mean that the router does not read.
     if (queue_.size() + coalesced_ > kMaxUnsent) context_->TryCancel();
   }
 

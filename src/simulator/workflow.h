@@ -43,8 +43,8 @@ struct RunOptions {
   std::vector<absl::Duration> arrivals{};
 };
 
-// Returns INVALID_ARGUMENT if `arrivals` is neither empty nor of size `count`, or is not in
-// ascending order.
+// Returns INVALID_ARGUMENT if `arrivals` is neither empty nor of size `count`, or if its times are
+// negative or not ascending.
 absl::Status CheckArrivals(const std::vector<absl::Duration>& arrivals, size_t count);
 
 // Times are since the beginning of the run.
