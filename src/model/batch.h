@@ -1,4 +1,5 @@
-// One step's work: a ragged batch of (new tokens, paged history). Prefill, increments and decode are all this.
+// The input of one forward pass: a ragged batch of sequences with paged history. Prefill, the
+// increments of streaming prompts and decode all use it.
 #pragma once
 
 #include <cstdint>
@@ -10,28 +11,37 @@
 
 namespace baton {
 
+// The value of SequenceSlice::follows for a slice whose tokens are given.
 inline constexpr int32_t kFollowsNone = -1;
 
-// One sequence's share of a step. Positions [0, start) are already in the blocks; this step writes [start, start + n).
+// One sequence's part of a step. The K/V of positions [0, start) is already in the blocks. The step
+// writes positions [start, start + n).
 struct SequenceSlice {
   std::span<const TokenId> tokens;  // [n], n >= 1
   int32_t start = 0;                // position of tokens[0]
-  std::span<const BlockId> blocks;  // block table: position p lives in blocks[p / 16]; covers [0, start + n)
-  bool wants_logits = false;        // of the last token only
-  // With wants_logits: a backend that can may choose the token itself instead of giving logits, see
-  // LogitsView::sampled. Null: it must give them.
+  // The block table: position p lies in blocks[p / 16]. It covers [0, start + n).
+  std::span<const BlockId> blocks;
+  // Requests the logits of the last token. No other token of a slice has logits.
+  bool wants_logits = false;
+  // Parameters for a backend that samples on the device, if wants_logits is set. Such a backend may
+  // choose the token and return LogitsView::sampled instead of logits. If null, the backend must
+  // return the logits.
   const SampleSpec* sample = nullptr;
-  // In a step that begins before the one before is over (Meanwhile::next): the slice of that one whose choice is this
-  // one's token, in place of the only one of `tokens`; where `sample` has seen tokens, it is one more of them.
+  // The index of a slice of the previous step, or kFollowsNone. A step that begins before the
+  // previous step ends (Meanwhile::next) takes its token from that slice's choice. The token
+  // replaces the single element of `tokens`. If sample->seen is not empty, the token also counts as
+  // seen.
   int32_t follows = kFollowsNone;
 };
 
-// Blocks of different slices may be the same for reading: a slice may attend to positions that another slice of the
-// same batch writes, since each layer stores all K/V before attention reads (design idea 4). No position is written
-// twice.
+// The slices of one step. Slices may share blocks that they read. A slice may attend to positions
+// that another slice of the same batch writes, because each layer stores all K/V before attention
+// reads it (design idea 4). REQUIRES: no position is written twice.
 struct Batch {
   std::vector<SequenceSlice> slices;
-  bool begun = false;  // Meanwhile::next gave it, and it is under way (LogitsView::next_begun)
+  // True if the batch came from Meanwhile::next and the backend has already begun its pass
+  // (LogitsView::next_begun).
+  bool begun = false;
 };
 
 }  // namespace baton

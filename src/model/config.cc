@@ -13,14 +13,14 @@ namespace baton {
 namespace {
 
 constexpr int64_t kMaxJsonBytes = 256 << 10;
-// Far above any dense model; products of any three of them fit in 63 bits.
+// Limits far above any dense model. The product of any three of them fits in 63 bits.
 constexpr int64_t kMaxLayers = 1 << 12, kMaxWidth = 1 << 20, kMaxVocab = 1 << 24, kMaxContext = 1 << 28;
 constexpr int64_t kMaxHeadDim = 1 << 10;
 constexpr size_t kMaxEosIds = 64;
 
 using Json = nlohmann::json;
 
-// Typed access to one JSON object of one file. A field that is null counts as absent, as it does in transformers.
+// Typed access to one JSON object of a file. A null field counts as absent, as in transformers.
 class Fields {
  public:
   Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {}
@@ -69,7 +69,8 @@ class Fields {
   }
 
  private:
-  // Short, and safe for logs whatever the file holds.
+  // Returns at most 80 ASCII characters of the value, so that a hostile file cannot flood or forge
+  // logs.
   static std::string Shown(const Json& value) {
     return value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 80);
   }
@@ -78,7 +79,7 @@ class Fields {
   std::string where_;
 };
 
-// Options of these families that change the computation and that we do not implement must be off.
+// Refuses options of these families that change the computation and that Baton does not implement.
 absl::Status RefuseUnsupported(const Fields& fields) {
   for (const char* name : {"attention_bias", "mlp_bias", "use_sliding_window"}) {
     ASSIGN_OR_RETURN(const bool on, fields.FlagOr(name, false));
@@ -116,7 +117,7 @@ absl::Status ReadFamily(const Fields& fields, ModelConfig& config) {
   return absl::OkStatus();
 }
 
-// transformers 5 writes "dtype", earlier versions "torch_dtype".
+// Reads "dtype", which transformers 5 writes, or "torch_dtype", which earlier versions write.
 absl::StatusOr<DType> ReadDType(const Fields& fields) {
   const char* name = fields.Has("dtype") ? "dtype" : "torch_dtype";
   ASSIGN_OR_RETURN(const std::string dtype, fields.Text(name));
@@ -137,7 +138,7 @@ absl::StatusOr<RopeScaling> ReadLlama3Scaling(const Fields& fields) {
   return scaling;
 }
 
-// Fields of a "rope_scaling" (transformers 4) or "rope_parameters" (transformers 5) object.
+// Reads an object "rope_scaling" (transformers 4) or "rope_parameters" (transformers 5).
 absl::Status ReadRopeObject(const Fields& rope, ModelConfig& config) {
   const char* key = rope.Has("rope_type") ? "rope_type" : "type";
   ASSIGN_OR_RETURN(const std::string type, rope.Text(key));
@@ -182,7 +183,7 @@ absl::Status ReadShape(const Fields& fields, ModelConfig& config) {
   if (config.heads % config.kv_heads != 0) {
     return fields.Error("num_key_value_heads", absl::StrCat("a divisor of num_attention_heads = ", config.heads));
   }
-  // Llama and Qwen2 define an absent head_dim as hidden / heads; Qwen3 does not.
+  // In Llama and Qwen2, head_dim defaults to hidden / heads. Qwen3 has no default.
   if (fields.Has("head_dim") || config.architecture == Architecture::kQwen3) {
     ASSIGN_OR_RETURN(config.head_dim, fields.Integer("head_dim", 2, kMaxHeadDim));
   } else if (config.hidden % config.heads == 0) {
@@ -190,13 +191,14 @@ absl::Status ReadShape(const Fields& fields, ModelConfig& config) {
   } else {
     return fields.Error("head_dim", "given, since num_attention_heads does not divide hidden_size");
   }
-  if (config.head_dim % 2 != 0 || config.head_dim > kMaxHeadDim) {  // rope turns pairs
+  // Rope rotates pairs of elements, so head_dim must be even.
+  if (config.head_dim % 2 != 0 || config.head_dim > kMaxHeadDim) {
     return fields.Error("head_dim", absl::StrCat("an even number up to ", kMaxHeadDim), absl::StrCat(config.head_dim));
   }
   return absl::OkStatus();
 }
 
-// Adds the ids of eos_token_id, an integer or a list of them, that are not there yet.
+// Adds the missing ids of eos_token_id, which is an integer or a list of integers.
 absl::Status ReadEos(const Fields& fields, ModelConfig& config) {
   const Json* eos = fields.Find("eos_token_id");
   if (eos == nullptr) return absl::OkStatus();
@@ -221,8 +223,8 @@ absl::Status ReadConfig(const Fields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadShape(fields, config));
   ASSIGN_OR_RETURN(config.rms_eps, fields.Positive("rms_norm_eps"));
   RETURN_IF_ERROR(ReadRope(fields, config));
-  // Absent means false in all families. A tied model that is read as untied lacks its lm_head and is
-  // refused.
+  // The default is false in all families. If it is wrong for a model with tied embeddings, loading
+  // fails because lm_head is missing.
   ASSIGN_OR_RETURN(config.tied_embeddings, fields.FlagOr("tie_word_embeddings", false));
   if (fields.Has("bos_token_id")) {
     ASSIGN_OR_RETURN(config.bos_id, fields.Integer("bos_token_id", 0, config.vocab - 1));

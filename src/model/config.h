@@ -1,4 +1,4 @@
-// The shape of a model, as config.json states it.
+// The shape of a model, read from its config.json.
 #pragma once
 
 #include <array>
@@ -15,9 +15,11 @@ namespace baton {
 enum class DType { kF32, kBF16 };
 int64_t BytesPerElement(DType dtype);
 
-enum class Architecture { kLlama, kQwen2, kQwen3 };  // the values are part of the module digest
+// The values are part of the module digest.
+enum class Architecture { kLlama, kQwen2, kQwen3 };
 
-// Llama 3.1 rope scaling ("rope_type": "llama3"): long wavelengths are slowed by `factor`, the middle is blended.
+// The rope scaling of Llama 3.1 ("rope_type": "llama3"). It divides the frequencies of long
+// wavelengths by `factor`, keeps those of short wavelengths, and blends between them.
 struct RopeScaling {
   double factor = 1;
   double low_freq_factor = 1;
@@ -32,26 +34,27 @@ struct ModelConfig {
   int64_t hidden = 0;
   int64_t ffn = 0;
   int64_t heads = 0;     // query heads
-  int64_t kv_heads = 0;  // divides heads
+  int64_t kv_heads = 0;  // divides `heads`
   int64_t head_dim = 0;  // may differ from hidden / heads
   int64_t vocab = 0;
-  int64_t context = 0;  // most tokens in one sequence
+  int64_t context = 0;  // maximum number of tokens in one sequence
   double rms_eps = 1e-5;
   double rope_theta = 10000;
   std::optional<RopeScaling> rope_scaling;
   bool tied_embeddings = false;  // lm_head is the embedding table
-  bool qkv_bias = false;         // Qwen2.5
+  bool qkv_bias = false;         // Qwen2.5: q, k and v have biases
   bool qk_norm = false;          // Qwen3: RMSNorm over head_dim on q and k before rope
   std::vector<TokenId> eos_ids;  // from config.json and generation_config.json
   std::optional<TokenId> bos_id;
 };
 
-// A family of models, as config.json names it.
+// A family of models.
 struct ModelFamily {
   Architecture architecture;
-  const char* model_type;
-  const char* class_name;
-  std::array<bool ModelConfig::*, 2> flags = {};  // that hold for the whole family; null: none
+  const char* model_type;  // "model_type" in config.json
+  const char* class_name;  // the only element of "architectures" in config.json
+  // The flags of ModelConfig that are true for the whole family. Null elements are unused.
+  std::array<bool ModelConfig::*, 2> flags = {};
 };
 inline constexpr ModelFamily kModelFamilies[] = {
     {Architecture::kLlama, "llama", "LlamaForCausalLM"},
@@ -59,8 +62,9 @@ inline constexpr ModelFamily kModelFamilies[] = {
     {Architecture::kQwen3, "qwen3", "Qwen3ForCausalLM", {&ModelConfig::qk_norm}},
 };
 
-// Reads config.json and, where present, generation_config.json of a Hugging Face directory.
-// INVALID_ARGUMENT names file, field, expected and got; nothing is guessed for a field that changes the computation.
+// Reads config.json and, if present, generation_config.json of a Hugging Face model directory. An
+// INVALID_ARGUMENT error names the file, the field, the expected value and the actual value. A
+// field that changes the computation has no guessed default.
 absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& directory);
 
 }  // namespace baton

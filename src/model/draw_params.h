@@ -1,19 +1,20 @@
-// The parameters that shape one draw of a token. The CPU's sampler and the device's kernel read this struct.
+// The parameters that shape one draw of a token. The sampler on the CPU and the kernel on the
+// device both read this struct.
 #pragma once
 
 #include <cstdint>
 
 namespace baton {
 
-// Plain data. The penalties change the logits first. Then the members before them apply in order.
+// Plain data, copied to the device byte for byte. SamplingFields() lists the valid ranges.
 struct DrawParams {
-  float temperature = 1;         // below 1e-5: greedy
+  float temperature = 1;         // greedy below 1e-5
   int32_t top_k = 0;             // 0: off; 1: greedy
   float top_p = 1;               // 1: off
-  float min_p = 0;               // least weight, where the most likely token has 1; 0: off
-  float repetition_penalty = 1;  // over prompt and output (Keskar et al. 2019)
-  float presence_penalty = 0;    // over the output (OpenAI)
-  float frequency_penalty = 0;   // over the output (OpenAI)
+  float min_p = 0;               // 0: off
+  float repetition_penalty = 1;  // on tokens of prompt and output (Keskar et al. 2019); 1: off
+  float presence_penalty = 0;    // on tokens of the output (OpenAI); 0: off
+  float frequency_penalty = 0;   // on tokens of the output, for each occurrence (OpenAI); 0: off
 };
 
 }  // namespace baton

@@ -25,7 +25,7 @@ WeightSource SourceOf(const LayerWeights& layer, LayerRole role) {
 absl::StatusOr<PackedLayer> PackLayer(const LayerWeights& layer, Ops& ops) {
   PackedLayer packed;
   for (const LayerTensorRow& row : kLayerTensors) {
-    if (packed.Find(row.role).has_value()) continue;  // with an earlier row
+    if (packed.Find(row.role).has_value()) continue;  // an earlier row packed this role
     const WeightSource source = SourceOf(layer, row.role);
     if (source.parts.empty()) continue;
     ASSIGN_OR_RETURN(const WeightId weight, ops.Pack(source));

@@ -1,4 +1,4 @@
-// The transformer (Llama 3, Qwen2.5, Qwen3), written once for every device.
+// The forward pass of the transformer (Llama 3, Qwen2.5, Qwen3). All devices share this code.
 #pragma once
 
 #include <array>
@@ -19,12 +19,12 @@
 
 namespace baton {
 
-// One layer's weights by role.
+// The packed weights of one layer, by role.
 class PackedLayer {
  public:
-  // Null: the family has no such weight.
+  // Returns nullopt if the model family has no weight of this role.
   const std::optional<WeightId>& Find(LayerRole role) const { return weights_[static_cast<size_t>(role)]; }
-  // REQUIRES: the family has such a weight.
+  // REQUIRES: the model family has a weight of this role.
   WeightId operator[](LayerRole role) const { return Find(role).value(); }
   void Set(LayerRole role, WeightId weight) { weights_[static_cast<size_t>(role)] = weight; }
 
@@ -32,7 +32,7 @@ class PackedLayer {
   std::array<std::optional<WeightId>, kLayerRoles> weights_;
 };
 
-// A model in a device's own form; holds nothing of the Weights it came from.
+// A model in the device's own form. It holds no reference to the Weights that it was packed from.
 struct PackedModel {
   WeightId embedding;
   std::vector<PackedLayer> layers;
@@ -40,11 +40,15 @@ struct PackedModel {
   std::optional<WeightId> lm_head;  // a prefill worker has none
 };
 
+// Packs all weights with ops.Pack. Packs the LM head only if `with_lm_head`.
 absl::StatusOr<PackedModel> PackModel(const Weights& weights, bool with_lm_head, Ops& ops);
 
-// Writes the batch's K/V and computes the logits that its slices want (none: an empty view). In the last layer only
-// these rows go on after their K/V is stored. `layer_done(l)` is called once layer l of the whole batch is stored;
-// where it returns false, the pass ends there: ABORTED.
+// Writes the K/V of `batch` and computes the logits that its slices want. Returns an empty view if
+// no slice wants logits. In the last layer, only the rows that want logits are computed beyond
+// their K/V.
+//
+// Calls `layer_done(l)` once K/V of layer l is stored for the whole batch. If it returns false, the
+// pass stops and returns ABORTED. REQUIRES: the model has an LM head if a slice wants logits.
 absl::StatusOr<LogitsView> Forward(const PackedModel& model, const Batch& batch, Ops& ops,
                                    absl::FunctionRef<bool(int64_t layer)> layer_done);
 

@@ -15,19 +15,19 @@
 
 namespace baton {
 
-// Row-major [rows, cols] (cols = 1 for a vector), little endian. Valid as long as the Weights that
-// it belongs to.
+// A view of a row-major matrix [rows, cols], little endian. A vector has cols = 1. The view is
+// valid as long as the Weights object that it belongs to.
 struct Tensor {
   const std::byte* data = nullptr;  // null: this model has no such tensor
   DType dtype = DType::kBF16;
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t stride = 0;  // elements from row to row; 0: cols
+  int64_t stride = 0;  // elements from one row to the next; 0 means `cols`
 
   int64_t row_stride() const { return stride == 0 ? cols : stride; }
 };
 
-// The tensors of one layer. Projections are [out, in], so y = W x. kLayerTensors has their sizes.
+// The tensors of one layer. A projection is [out, in], so y = W x. kLayerTensors lists the sizes.
 struct LayerWeights {
   Tensor attention_norm;
   Tensor q, k, v;
@@ -39,41 +39,44 @@ struct LayerWeights {
   Tensor down;
 };
 
-// The tensors outside the layers. kModelTensors has their sizes.
+// The tensors outside the layers. kModelTensors lists the sizes.
 struct ModelTensors {
   Tensor embedding;
   Tensor final_norm;
-  Tensor lm_head;  // the embedding itself where tied
+  Tensor lm_head;  // equal to `embedding` in a model with tied embeddings
 };
 
-// A dimension as a function of the config: see SizeOf.
+// A dimension of a tensor. SizeOf computes its size from the config.
 enum class Extent {
-  kOne,      // cols of a vector
-  kHidden,   // the residual stream
-  kHeadDim,  // one head
-  kQueries,  // the query heads
-  kKeys,     // the KV heads
+  kOne,      // 1: the columns of a vector
+  kHidden,   // the width of the residual stream
+  kHeadDim,  // the width of one head
+  kQueries,  // the width of all query heads
+  kKeys,     // the width of all KV heads
   kFfn,      // the inner width of the FFN
-  kVocab,    // the vocabulary
+  kVocab,    // the size of the vocabulary
 };
 
-// What a rank of a tensor-parallel group has of a tensor: all of it, or part of its rows or columns.
+// The part of a tensor that one rank of a tensor-parallel group holds: the whole tensor, a range of
+// its rows, or a range of its columns.
 enum class ShardAxis { kWhole, kRows, kCols };
 
-// One weight of a layer's forward pass. The tensors of one role are packed together.
+// A weight that the forward pass of a layer uses. Tensors of the same role are packed together.
 enum class LayerRole { kAttentionNorm, kQkv, kQNorm, kKNorm, kO, kFfnNorm, kGateUp, kDown };
 
-// How a device packs a weight, whose parts are tensors.
+// The form in which a device packs one or more tensors ("parts") as a weight.
 enum class PackedForm {
-  kVector,  // one part: a norm
+  kVector,  // one part, the vector of a norm
   kTable,   // one part [rows, cols], read by row
-  kMatrix,  // parts stacked by rows, [parts[0]; parts[1]; ...], and no bias or one for each part
-  kGateUp,  // two parts, gate and up, for a step that ends with SwiGLU
+  kMatrix,  // parts stacked by rows, [parts[0]; parts[1]; ...], with a bias for each or none
+  kGateUp,  // two parts, gate and up, for a linear step that ends with SwiGLU
 };
 
 struct TensorRow {
-  const char* name;             // in the module digest
-  const char* checkpoint_name;  // in the safetensors; of a layer: after "model.layers.N."
+  const char* name;  // in the module digest
+  // The name in the safetensors file. For a tensor of layer N it lacks the prefix
+  // "model.layers.N.".
+  const char* checkpoint_name;
   Extent rows, cols;
   ShardAxis axis = ShardAxis::kWhole;
 };
@@ -86,14 +89,15 @@ struct LayerTensorRow : TensorRow {
   Tensor LayerWeights::*tensor;
   LayerRole role;
   PackedForm form;
-  bool ModelConfig::*when = nullptr;  // the flag of models that have the tensor; null: all models
+  // The flag that is true for models with this tensor. Null if all models have the tensor.
+  bool ModelConfig::*when = nullptr;
 
   bool is_norm() const { return form == PackedForm::kVector; }
   bool is_bias() const { return !is_norm() && cols == Extent::kOne; }
   bool is_matrix() const { return !is_norm() && !is_bias(); }
 };
 
-// In the order of the digest.
+// The tensors outside the layers, in the order of the module digest.
 inline constexpr auto kModelTensors = [] {
   using enum Extent;
   using enum ShardAxis;
@@ -105,7 +109,7 @@ inline constexpr auto kModelTensors = [] {
   });
 }();
 
-// In the order of the digest and of packing.
+// The tensors of a layer, in the order of the module digest and of packing.
 inline constexpr auto kLayerTensors = [] {
   using enum Extent;
   using enum ShardAxis;
@@ -134,9 +138,13 @@ inline constexpr auto kLayerTensors = [] {
 inline constexpr size_t kLayerRoles =
     1 + static_cast<size_t>(std::ranges::max(kLayerTensors, {}, &LayerTensorRow::role).role);
 
+// Returns the size of a dimension.
 int64_t SizeOf(Extent extent, const ModelConfig& config);
+// Returns the number of elements of the tensor.
 int64_t ElementsOf(const TensorRow& row, const ModelConfig& config);
+// Returns true if models with this config have the tensor.
 bool Has(const ModelConfig& config, const LayerTensorRow& row);
-std::string LayerTensorName(const LayerTensorRow& row, int64_t layer);  // in the safetensors
+// Returns the full name of the tensor in the safetensors file.
+std::string LayerTensorName(const LayerTensorRow& row, int64_t layer);
 
 }  // namespace baton

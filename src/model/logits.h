@@ -1,4 +1,4 @@
-// What a step gives to the sampler, or in its place.
+// The result of a forward pass: logits for the sampler, or tokens that the backend sampled itself.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,29 @@ namespace baton {
 inline constexpr TokenId kNotSampled = -1;
 inline constexpr TokenId kNotFinite = -2;
 
-// What became of a row whose slice let the backend choose.
+// The token that the backend sampled for one row, if any.
 struct SampledToken {
-  TokenId id = kNotSampled;  // >= 0: chosen; kNotSampled; kNotFinite: the row's largest logit is not finite
-  float logprob = 0;         // of the chosen token, see TokenLogprobs; of kNotFinite: the largest logit itself
+  // The chosen token if >= 0. kNotSampled if the backend returns the row's logits instead.
+  // kNotFinite if the largest logit of the row is not finite.
+  TokenId id = kNotSampled;
+  // The log probability of the chosen token, as in TokenLogprobs. For kNotFinite, the largest
+  // logit.
+  float logprob = 0;
 };
 
-// Row i belongs to the i-th slice with wants_logits. Valid until the next step.
+// The logits of a pass. Row i belongs to the i-th slice that has wants_logits set. Valid until the
+// next step.
 struct LogitsView {
-  const float* data = nullptr;  // [rows, vocab], of which only rows that were not sampled are given
+  // [rows, vocab]. The contents of a row that the backend sampled are unspecified.
+  const float* data = nullptr;
   int64_t rows = 0;
   int64_t vocab = 0;
-  std::span<const SampledToken> sampled{};  // [rows], or empty: none is sampled
-  bool next_begun = false;                  // what Meanwhile::next gave is under way, and is the next pass
-  bool device_waited = false;               // since it came after this pass was over
+  // [rows], or empty if the backend sampled no row.
+  std::span<const SampledToken> sampled{};
+  // True if the batch from Meanwhile::next has begun. The next pass must then be this batch's.
+  bool next_begun = false;
+  // True if next_begun, but the device finished this pass first and was idle in between.
+  bool device_waited = false;
 };
 
 }  // namespace baton

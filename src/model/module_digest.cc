@@ -22,7 +22,8 @@ struct Leaf {
   Digest digest;
 };
 
-// Doubles as hexadecimal floats: exact.
+// Returns the fields of the config that enter the computation. Doubles are written as hexadecimal
+// floats, which are exact.
 std::string ComputingFields(const ModelConfig& config) {
   std::string text = absl::StrFormat(
       "baton module 1\narchitecture %d layers %d hidden %d ffn %d heads %d kv_heads %d head_dim %d vocab %d eps %a "

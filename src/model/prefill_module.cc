@@ -26,7 +26,7 @@ std::string Text(Architecture architecture) {
 
 std::string Text(DType dtype) { return dtype == DType::kBF16 ? "bfloat16" : "float32"; }
 
-// No two numbers have the same.
+// Returns a text that differs for any two different numbers.
 template <std::floating_point Number>
 std::string Text(Number number) {
   std::array<char, 32> text;

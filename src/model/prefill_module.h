@@ -1,4 +1,5 @@
-// The module whose KV a decoder goes on from, where that is not the decoder itself: PrefillShare (arXiv 2602.12029).
+// Checks whether a decoder may continue from the KV of another module (PrefillShare, arXiv
+// 2602.12029).
 #pragma once
 
 #include <string>
@@ -9,16 +10,20 @@
 
 namespace baton {
 
-// INVALID_ARGUMENT names the first field in which the two differ, with both values: a decoder that was fine-tuned from
-// the module agrees with it in all that gives KV its shape and meaning.
+// The parts of a model that give its KV shape and meaning, besides the weights.
 struct ModuleTraits {
   const ModelConfig& config;
   const Tokenizer& tokenizer;
 };
+
+// Checks that the two agree in every field that gives KV its shape and meaning. A decoder that was
+// fine-tuned from `module` passes. An INVALID_ARGUMENT error names the first field that differs and
+// both values.
 absl::Status CheckSharesKv(const ModuleTraits& module, const ModuleTraits& decoder);
 
-// The identity of the KV that the module in `directory` makes, for this decoder. Reads all of its weights once and
-// keeps nothing. INVALID_ARGUMENT as above, with the directory; or as the loaders say.
+// Returns the digest of the prefill module in `directory` (ModuleDigest). Reads all weights once
+// and keeps none of them in memory. Fails as CheckSharesKv does, with the directory in the message,
+// and as the loaders of config, tokenizer and weights do.
 absl::StatusOr<Digest> PrefillModuleDigest(const std::string& directory, const ModuleTraits& decoder);
 
 }  // namespace baton

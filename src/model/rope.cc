@@ -6,8 +6,9 @@
 namespace baton {
 namespace {
 
-// Wavelengths longer than original_context / low_freq_factor are slowed by `factor`, those shorter than
-// original_context / high_freq_factor are kept, and between them both are blended (transformers, rope type "llama3").
+// Returns the scaled frequency, as transformers does for rope type "llama3". Wavelengths longer
+// than original_context / low_freq_factor have their frequency divided by `factor`. Wavelengths
+// shorter than original_context / high_freq_factor keep their frequency. Others blend the two.
 double Scale(double frequency, const RopeScaling& scaling) {
   const double turns = static_cast<double>(scaling.original_context) * frequency / (2 * std::numbers::pi);
   if (turns < scaling.low_freq_factor) return frequency / scaling.factor;
@@ -36,7 +37,8 @@ void RopeTable::Extend(int64_t positions) {
   for (int64_t position = known; position < positions; ++position) {
     float* row = &rows_[position * 2 * half];
     for (size_t i = 0; i < half; ++i) {
-      const double angle = static_cast<float>(position) * frequencies_[i];  // rounded to fp32, as transformers does
+      // The product is rounded to fp32, as in transformers.
+      const double angle = static_cast<float>(position) * frequencies_[i];
       row[i] = static_cast<float>(std::cos(angle));
       row[half + i] = static_cast<float>(std::sin(angle));
     }

@@ -26,8 +26,10 @@ struct HeaderEntry {
   std::optional<std::vector<uint64_t>> offsets;  // [begin, end) in the data section
 };
 
-// Follows {"name": {"dtype": "...", "shape": [...], "data_offsets": [...]}, "__metadata__": {"key": "text"}}. Stops at
-// the first token that does not belong there.
+// A parser of headers, which have this form:
+//   {"NAME": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+//    "__metadata__": {"KEY": "TEXT"}}
+// It stops at the first token that does not fit the form.
 class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::map<std::string, HeaderEntry> entries;
@@ -120,7 +122,8 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
     if (name.empty() || name.size() > kMaxNameBytes) {
       return Fail(absl::StrCat("expected a name of 1 to ", kMaxNameBytes, " bytes, got ", name.size()));
     }
-    if (std::any_of(name.begin(), name.end(), absl::ascii_iscntrl)) {  // would forge lines of a log
+    // Control characters could forge lines of a log.
+    if (std::any_of(name.begin(), name.end(), absl::ascii_iscntrl)) {
       name_ = absl::CHexEscape(name_);
       return Fail("expected a name without control characters");
     }
@@ -133,12 +136,13 @@ class HeaderParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   State state_ = State::kStart;
-  std::string name_, field_;                // where the parser is, for messages
+  std::string name_, field_;                // tensor and field that the parser reads, for messages
   HeaderEntry* entry_ = nullptr;            // of name_
   std::vector<uint64_t>* array_ = nullptr;  // of field_
 };
 
-// Bytes per element of the dtypes the format defines with whole bytes; 0 for any other.
+// Returns the bytes per element of a dtype that the format defines with whole bytes, and 0 for any
+// other dtype.
 uint64_t ElementBytes(absl::string_view dtype) {
   if (dtype == "F64" || dtype == "I64" || dtype == "U64") return 8;
   if (dtype == "F32" || dtype == "I32" || dtype == "U32") return 4;
@@ -147,7 +151,7 @@ uint64_t ElementBytes(absl::string_view dtype) {
   return 0;
 }
 
-// Bytes that dtype and shape ask for.
+// Returns the size in bytes that follows from dtype and shape.
 absl::StatusOr<uint64_t> BytesFor(const HeaderEntry& entry) {
   uint64_t bytes = ElementBytes(*entry.dtype);
   if (bytes == 0)
@@ -160,6 +164,7 @@ absl::StatusOr<uint64_t> BytesFor(const HeaderEntry& entry) {
   return bytes;
 }
 
+// Returns the tensor of `entry` in the data section `data`.
 absl::StatusOr<SafetensorsEntry> Locate(const HeaderEntry& entry, std::span<const std::byte> data) {
   const uint64_t begin = (*entry.offsets)[0], end = (*entry.offsets)[1];
   if (begin > end || end > data.size()) {
@@ -178,7 +183,7 @@ absl::StatusOr<SafetensorsEntry> Locate(const HeaderEntry& entry, std::span<cons
   return SafetensorsEntry{*entry.dtype, {entry.shape->begin(), entry.shape->end()}, view};
 }
 
-// Every byte of the data belongs to exactly one tensor.
+// Checks that every byte of the data section belongs to exactly one tensor.
 absl::Status CheckCover(const std::map<std::string, SafetensorsEntry>& tensors, std::span<const std::byte> data) {
   std::vector<std::pair<std::span<const std::byte>, absl::string_view>> in_order;
   for (const auto& [name, entry] : tensors) in_order.emplace_back(entry.bytes, name);
@@ -201,7 +206,7 @@ absl::Status CheckCover(const std::map<std::string, SafetensorsEntry>& tensors, 
   return absl::OkStatus();
 }
 
-// The header's text; the data follows it.
+// Returns the text of the header. The data section follows it in the file.
 absl::StatusOr<absl::string_view> HeaderText(std::span<const std::byte> file) {
   uint64_t header_bytes;
   if (file.size() < sizeof header_bytes) {

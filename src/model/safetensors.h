@@ -1,5 +1,6 @@
-// Reads the safetensors format: u64 header size (little endian), a JSON header, then the tensors' bytes.
-// https://huggingface.co/docs/safetensors (format section); refuses what the reference reader refuses.
+// A reader of the safetensors format: a u64 header size (little endian), a JSON header, then the
+// bytes of the tensors. It refuses every file that the reference reader refuses. The format section
+// of https://huggingface.co/docs/safetensors is the specification.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +15,24 @@
 
 namespace baton {
 
-// One tensor as the header states it.
+// One tensor of a file.
 struct SafetensorsEntry {
   std::string dtype;                 // "F32", "BF16", ...
   std::vector<int64_t> shape;        // each >= 0, row-major
   std::span<const std::byte> bytes;  // into the mapped file
 };
 
+// A file that is mapped into memory and whose header is checked.
 class SafetensorsFile {
  public:
-  // INVALID_ARGUMENT names the file, the tensor where one is to blame, what was expected and what was found. The header
-  // is checked as it streams by, so memory is bounded by what a well-formed header of its size needs.
+  // Maps the file at `path` and checks its header. An INVALID_ARGUMENT error names the file, the
+  // tensor if the error concerns one, the expected value and the actual value. A streaming parser
+  // checks the header, so the memory for a hostile header is bounded by that for a well-formed
+  // header of the same size.
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
-  // By name. Together they cover the file's data without gap or overlap.
+  // The tensors by name. They cover the data of the file without gap or overlap.
   const std::map<std::string, SafetensorsEntry>& tensors() const { return tensors_; }
 
  private:

@@ -1,4 +1,4 @@
-// The parameters, beside the logits, of a choice of a sequence's next token.
+// The inputs, besides the logits, that determine the choice of a sequence's next token.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,16 @@ namespace baton {
 // A token that penalties apply to.
 struct SeenToken {
   TokenId id = 0;
-  int32_t outputs = 0;  // times it was chosen; 0: in the prompt only
+  int32_t outputs = 0;  // occurrences in the output; 0: the token is only in the prompt
 };
 
-// One choice.
+// One choice. model/sampler.h describes the parameters and the order in which they apply.
 struct SampleSpec {
   DrawParams draw{};
-  double uniform = 0;                 // the random number: UniformAt(seed, tokens drawn before)
-  std::span<const SeenToken> seen{};  // of prompt and output, each id once; empty where no penalty is set
+  // The random number: UniformAt(seed, number of tokens drawn before).
+  double uniform = 0;
+  // The tokens of prompt and output, each id once. Empty if no penalty is set.
+  std::span<const SeenToken> seen{};
 };
 
 }  // namespace baton

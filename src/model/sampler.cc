@@ -12,12 +12,14 @@
 namespace baton {
 namespace {
 
-constexpr float kGreedyBelow = 1e-5f;  // temperatures that would overflow
+// Below this temperature, logits / temperature could overflow.
+constexpr float kGreedyBelow = 1e-5f;
 constexpr int64_t kDrawChunk = 1024;
 
 const SamplerKernels& Kernels() { return SamplerLevels().front(); }
 
-// The finaliser of SplitMix64 (Steele, Lea and Flood 2014): a bijection whose output bits all depend on all input bits.
+// The finaliser of SplitMix64 (Steele, Lea and Flood 2014). It is a bijection in which each output
+// bit depends on all input bits.
 uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
@@ -29,7 +31,8 @@ void Grow(std::vector<T>& v, size_t size) {
   if (v.size() < size) v.resize(size);
 }
 
-// Draws from weights [n] >= 0, one of them 1: the first index at which their running sum passes u times the whole.
+// Draws an index with probability proportional to its weight: the first index at which the running
+// sum of `weights` exceeds u times their total. REQUIRES: all weights [n] are >= 0, and one is 1.
 int64_t Pick(const float* weights, int64_t n, double u) {
   double left = u * Kernels().tail(weights, n, 0).sum;
   int64_t begin = 0;
@@ -42,14 +45,15 @@ int64_t Pick(const float* weights, int64_t n, double u) {
     left -= weights[i];
     if (left < 0) return i;
   }
-  // Rounding ran past the end: the last that has weight.
+  // Rounding has moved the target past the end. Return the last index with a positive weight.
   int64_t last = n - 1;
   while (last > 0 && weights[last] == 0) --last;
   return last;
 }
 
-// The largest float t >= 0 for which enough(tail at t) still holds, by bisection over bit patterns, which are ordered
-// like the non-negative floats they stand for. enough(tail at 0) is taken to hold; all weights are <= 1.
+// Returns the largest float t >= 0 for which enough(tail at t) holds. REQUIRES: enough(tail at 0)
+// holds, and all weights are <= 1. The function bisects over bit patterns, whose order is that of
+// the non-negative floats.
 template <typename Enough>
 float LargestThreshold(std::span<const float> weights, Enough enough) {
   uint32_t low = 0;
@@ -62,12 +66,13 @@ float LargestThreshold(std::span<const float> weights, Enough enough) {
   return std::bit_cast<float>(low);
 }
 
-// What lies strictly above `threshold`.
+// Returns the count and the sum of the weights above `threshold`.
 SamplerKernels::Tail Above(std::span<const float> weights, float threshold) {
   return Kernels().tail(weights.data(), std::ssize(weights), std::nextafter(threshold, 2.0f));
 }
 
-// Keeps, in place, what is above `threshold` and the first `ties` that equal it; returns how many.
+// Keeps, in place, the weights above `threshold` and the first `ties` weights that equal it, with
+// their ids. Returns the number of kept weights.
 int64_t Keep(std::span<float> weights, std::span<TokenId> ids, float threshold, int64_t ties) {
   int64_t size = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -81,7 +86,7 @@ int64_t Keep(std::span<float> weights, std::span<TokenId> ids, float threshold, 
   return size;
 }
 
-// A threshold, found in coarse steps, that surely keeps what top-k and top-p will choose from.
+// Returns a lower bound of the thresholds of top-k and top-p, found in coarse steps.
 float CoarseThreshold(std::span<const float> weights, int64_t top_k, double top_p_sum) {
   for (const float threshold : {0.25f, 3e-2f, 4e-3f, 5e-4f, 6e-5f, 1e-6f}) {
     const auto tail = Kernels().tail(weights.data(), std::ssize(weights), threshold);
@@ -90,7 +95,8 @@ float CoarseThreshold(std::span<const float> weights, int64_t top_k, double top_
   return 0;
 }
 
-// The n most likely, by insertion: only few of a long row pass the first test.
+// Returns the n most likely tokens with their logits. It sorts by insertion, because few elements
+// of a long row pass the first test.
 std::vector<std::pair<TokenId, float>> Top(std::span<const float> logits, size_t n) {
   std::vector<std::pair<TokenId, float>> top;
   top.reserve(n + 1);
@@ -172,7 +178,7 @@ absl::StatusOr<TokenId> Sampler::Sample(std::span<const float> logits, SamplerSc
   return id;
 }
 
-// `max` is the largest of the logits, and finite.
+// REQUIRES: `max` is the largest of the logits, and finite.
 TokenId Sampler::Choose(std::span<const float> logits, float max, SamplerScratch& scratch) const {
   if (penalized_) {
     Grow(scratch.logits, logits.size());
@@ -200,8 +206,9 @@ TokenId Sampler::Draw(std::span<const float> logits, float max, SamplerScratch& 
   return scratch.kept_ids[Pick(scratch.kept.data(), kept, u)];
 }
 
-// Each filter keeps a prefix of the tokens ordered by (weight descending, id ascending), so a threshold and a number
-// of ties at it describe what is kept, and nothing needs sorting.
+// Writes the candidates that top-k, top-p and min-p keep to scratch.kept and scratch.kept_ids, and
+// returns their number. Each filter keeps a prefix of the order (weight descending, id ascending).
+// A threshold and a number of ties at it describe such a prefix, so no sorting is needed.
 int64_t Sampler::KeepCandidates(std::span<const float> weights, SamplerScratch& scratch) const {
   const auto n = std::ssize(weights);
   const int64_t top_k = draw_.top_k < n ? draw_.top_k : 0;

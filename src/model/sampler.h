@@ -1,5 +1,5 @@
-// Chooses one request's tokens from its logits. A choice depends on the request's own parameters, seed, tokens and
-// logits, and on nothing else that runs (design idea 5).
+// The sampler of one request, which chooses tokens from logits on the CPU. A choice depends only on
+// the request's own parameters, seed, tokens and logits (design idea 5).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 
 namespace baton {
 
-// Working memory of Sample, kept by the caller so that steps do not allocate. One per thread.
+// The working memory of Sampler::Sample. The caller keeps it so that steps do not allocate. Each
+// thread needs its own.
 struct SamplerScratch {
   std::vector<float> logits;      // penalised, [vocab]
   std::vector<float> weights;     // [vocab]
@@ -23,23 +24,26 @@ struct SamplerScratch {
   std::vector<TokenId> kept_ids;  // their tokens, ascending, [vocab]
 };
 
-// DrawParams states what each parameter does, and in which order they apply. Among equal logits the
-// lowest id counts as the more likely. The i-th draw is a hash of (seed, i).
+// The parameters apply in this order: repetition, presence and frequency penalty, temperature,
+// top-k, top-p over the tokens that top-k keeps, min-p. Among equal logits, the token with the
+// lower id counts as more likely. The i-th random number is a hash of (seed, i).
 class Sampler {
  public:
-  // `params` are valid; `prompt` counts for the repetition penalty. `default_seed` is used if `params` has none.
+  // The repetition penalty counts the tokens of `prompt`. `default_seed` applies if `params` has no
+  // seed. REQUIRES: `params` passes Validate.
   Sampler(const SamplingParams& params, std::span<const TokenId> prompt, uint64_t default_seed);
 
-  // The next token from logits [vocab], and its log probabilities where `logprobs` is given. A logit may be -inf;
-  // INTERNAL if any is NaN or +inf or if all are -inf.
+  // Chooses and records the next token from logits [vocab]. Fills `logprobs` unless it is null. A
+  // logit may be -inf. Returns INTERNAL if any logit is NaN or +inf, or if all are -inf.
   absl::StatusOr<TokenId> Sample(std::span<const float> logits, SamplerScratch& scratch, TokenLogprobs* logprobs);
 
-  // Parameters for a backend that samples on the device. Spec(k) describes the k-th token ahead and lacks the tokens
-  // in between. It is valid until the next Sample or Accept.
+  // Returns the parameters for a backend that samples on the device. Spec(0) describes the next
+  // token. Spec(k) describes the token k places later, and its `seen` lacks the k tokens in
+  // between. The result is valid until the next Sample or Accept.
   SampleSpec Spec(int64_t further = 0) const;
-  // Records the token that the backend chose.
+  // Records a token that the backend chose.
   void Accept(TokenId id);
-  // The error of logits whose largest is not finite.
+  // Returns the error for logits whose largest value is not finite.
   absl::Status NotFinite(float largest) const;
 
  private:
@@ -59,7 +63,7 @@ class Sampler {
   absl::flat_hash_map<TokenId, size_t> seen_index_;
 };
 
-// The i-th number in [0, 1) of the stream named `seed`.
+// Returns the i-th number, in [0, 1), of the random sequence of `seed`.
 double UniformAt(uint64_t seed, uint64_t i);
 
 }  // namespace baton

@@ -8,16 +8,17 @@
 namespace baton {
 namespace {
 
-// Eight lanes; the compiler splits them where registers are narrower.
+// Vectors of eight lanes. The compiler splits them if the registers are narrower.
 using F8 = float __attribute__((vector_size(32)));
 using I8 = int32_t __attribute__((vector_size(32)));
 constexpr int64_t kLanes = 8;
-// Elements summed in float before the sum goes on in double: keeps the rounding of a long sum below 1e-6.
+// Number of elements that are summed in float before they are added to a sum in double. This keeps
+// the rounding error of a long sum below 1e-6.
 constexpr int64_t kChunk = 1024;
 
 #define BATON_INLINE [[gnu::always_inline]] inline
 
-// The first n <= 8 of x, the other lanes `fill`.
+// Loads the first min(n, 8) elements of x. The other lanes are `fill`.
 BATON_INLINE void Load(const float* x, int64_t n, float fill, F8& lanes) {
   if (n >= kLanes) {
     std::memcpy(&lanes, x, sizeof lanes);
@@ -49,7 +50,8 @@ BATON_INLINE float MaxBody(const float* x, int64_t n) {
   return any_nan ? NAN : result;
 }
 
-// exp(x) for x <= 0: 2^k e^r with |r| <= ln2 / 2, ln2 in two parts (Cody and Waite), Taylor to r^7 / 7!.
+// x = exp(x) for x <= 0. The result is 2^k e^r with |r| <= ln2 / 2. The reduction splits ln2 into
+// two parts (Cody and Waite). e^r is a Taylor polynomial up to r^7 / 7!.
 BATON_INLINE void Exp(F8& x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   const F8 zero{};
@@ -113,7 +115,8 @@ BATON_INLINE int64_t CompactBody(const float* w, int64_t n, float threshold, flo
   int64_t begin = 0;
   for (; begin < n; begin += kGroup) {
     const int64_t end = std::min(n, begin + kGroup);
-    if (end - begin == kGroup) {  // most groups have none
+    // Most groups have no element above the threshold and are skipped at once.
+    if (end - begin == kGroup) {
       std::memcpy(v, w + begin, sizeof v);
       const I8 any = (v[0] >= threshold) | (v[1] >= threshold) | (v[2] >= threshold) | (v[3] >= threshold);
       int64_t words[4];

@@ -1,5 +1,6 @@
-// The loops over a whole vocabulary that sampling needs. Every level gives the same bits: lanes are summed in one
-// order and nothing is fused.
+// The loops over a whole vocabulary that the sampler needs, for several instruction sets
+// ("levels"). All levels return the same bits, because they sum lanes in the same order and use no
+// fused multiply-add.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +11,27 @@
 namespace baton {
 
 struct SamplerKernels {
-  // The largest of x[0, n), NaN if any is NaN. n >= 1.
+  // Returns the largest of x[0, n), or NaN if any element is NaN. REQUIRES: n >= 1.
   float (*max)(const float* x, int64_t n);
 
-  // w[i] = exp((x[i] - max) * scale), exactly 1 at the maximum and exactly 0 where it would be below 1e-37.
-  // x[i] <= max, scale > 0; error < 2e-7 relative.
+  // w[i] = exp((x[i] - max) * scale), with a relative error below 2e-7. The result is exactly 1 at
+  // the maximum, and exactly 0 if it would be below 1e-37. REQUIRES: x[i] <= max, scale > 0.
   void (*exp_weights)(const float* x, int64_t n, float max, float scale, float* w);
 
   struct Tail {
     int64_t count = 0;
     double sum = 0;
   };
-  // How many of w[0, n) are >= threshold, and their sum.
+  // Returns the count and the sum of the elements of w[0, n) that are >= threshold.
   Tail (*tail)(const float* w, int64_t n, float threshold);
 
-  // Writes those of w[0, n) that are >= threshold and their indices, in order; returns how many. May write up to
-  // index n - 1 of either output, which must not overlap w.
+  // Writes the elements of w[0, n) that are >= threshold, and their indices, in order. Returns
+  // their number. May write to any index below n of either output. REQUIRES: the outputs do not
+  // overlap w.
   int64_t (*compact)(const float* w, int64_t n, float threshold, float* out, TokenId* indices);
 };
 
-// Fastest first; all of them run on this machine. The last is portable.
+// Returns the levels that this machine can run, fastest first. The last level is portable.
 const std::vector<SamplerKernels>& SamplerLevels();
 
 }  // namespace baton

@@ -14,13 +14,13 @@ using Json = nlohmann::json;
 
 constexpr int64_t kMaxDefaultsBytes = 256 << 10;
 
-// Puts a number of the file into a parameter of that type.
+// The overloads of Set store a number of the file in a parameter of their type.
 absl::Status Set(const SamplingField&, double number, float& value) {
   value = static_cast<float>(number);
   return absl::OkStatus();
 }
 
-// -1 turns the parameter off in vLLM's files, 0 in transformers'.
+// -1 turns the parameter off in files for vLLM, and 0 in files for transformers.
 absl::Status Set(const SamplingField& field, double number, int32_t& value) {
   const double low = field.zero_is_off ? -1 : field.range.low;
   constexpr auto kHigh = static_cast<double>(std::numeric_limits<int32_t>::max());
@@ -31,7 +31,7 @@ absl::Status Set(const SamplingField& field, double number, int32_t& value) {
   return absl::OkStatus();
 }
 
-// Other types have no rows in generation_config.json.
+// No parameter of another type is in generation_config.json.
 template <typename T>
 absl::Status Set(const SamplingField& field, double, T&) {
   return absl::UnimplementedError(StrCat(field.name, ": generation_config.json states numbers only"));
@@ -53,7 +53,7 @@ absl::StatusOr<SamplingParams> Read(const Json& file) {
   for (const SamplingField& field : SamplingFields()) {
     if (field.in_generation_config) RETURN_IF_ERROR(ReadField(file, field, params));
   }
-  params.max_tokens = 1;  // The file has none, and Validate demands one.
+  params.max_tokens = 1;  // The file has no max_tokens, and Validate requires 1 or more.
   RETURN_IF_ERROR(Validate(params, /*vocab=*/1));
   params.max_tokens = SamplingParams{}.max_tokens;
   return params;

@@ -1,4 +1,4 @@
-// The sampling parameters that a model's makers recommend.
+// The default sampling parameters of a model, from its generation_config.json.
 #pragma once
 
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace baton {
 
-// Reads the parameters that SamplingFields marks with in_generation_config. A parameter that generation_config.json
-// does not state is as in SamplingParams{}, and so are all without that file. do_sample is ignored, because many files
-// that want sampling leave it out. INVALID_ARGUMENT names file, field and limit.
+// Reads the parameters that SamplingFields() marks with in_generation_config. A parameter keeps its
+// value in SamplingParams{} if the file does not have it, or if there is no file. The field
+// do_sample is ignored, because many files that intend sampling leave it out. An INVALID_ARGUMENT
+// error names the file, the field and the limit.
 absl::StatusOr<SamplingParams> LoadSamplingDefaults(const std::string& directory);
 
 }  // namespace baton

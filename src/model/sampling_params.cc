@@ -91,14 +91,14 @@ std::string RangeText(const SamplingField& field) {
   return StrCat("a number in ", ends == Ends::kHigh ? "(" : "[", low, ", ", high, ends == Ends::kLow ? ")" : "]");
 }
 
-// NaN compares false with every bound, so it is never in range.
+// NaN is never in range, because it compares false with every bound.
 bool InRange(const SamplingRange& range, double value) {
   const bool above = range.ends == Ends::kHigh ? value > range.low : value >= range.low;
   const bool below = range.ends == Ends::kLow ? value < range.high : value <= range.high;
   return above && below;
 }
 
-// Checks the value of one field, by its type.
+// Checks the value of one field. The overloads dispatch on its type.
 struct Validator {
   const SamplingField& field;
   int64_t vocab;
@@ -111,7 +111,8 @@ struct Validator {
   absl::Status operator()(const std::optional<int32_t>& value) const {
     return value ? (*this)(*value) : absl::OkStatus();
   }
-  absl::Status operator()(const std::optional<uint64_t>&) const { return absl::OkStatus(); }  // any is valid
+  // Every seed is valid.
+  absl::Status operator()(const std::optional<uint64_t>&) const { return absl::OkStatus(); }
   absl::Status operator()(const std::vector<std::string>& texts) const {
     RETURN_IF_ERROR(CheckLength(texts.size(), " strings"));
     for (size_t i = 0; i < texts.size(); ++i) {

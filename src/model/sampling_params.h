@@ -1,4 +1,4 @@
-// The parameters of sampling, and the one table of them.
+// The sampling parameters of a request, and the table that describes them.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,22 @@ namespace baton {
 
 struct SamplingParams {
   DrawParams draw{};
-  std::optional<uint64_t> seed{};   // same seed, same tokens, whatever else runs
-  int32_t max_tokens = 0;           // a valid request has 1 or more
-  std::vector<std::string> stop{};  // the output ends before the first of these, each of 1 to 1024 bytes of UTF-8
-  std::vector<TokenId> stop_ids{};  // beside the end-of-sequence ids of the model
+  // The same seed gives the same tokens, regardless of other requests.
+  std::optional<uint64_t> seed{};
+  int32_t max_tokens = 0;  // a valid request has 1 or more
+  // The output ends before the first occurrence of any of these. Each is 1 to 1024 bytes of UTF-8.
+  std::vector<std::string> stop{};
+  std::vector<TokenId> stop_ids{};  // in addition to the model's end-of-sequence ids
   bool ignore_eos = false;
-  std::optional<int32_t> logprobs{};  // also the top n of each step; unset: none
+  // Number of most likely tokens to return with each token's log probability. Unset: return none.
+  std::optional<int32_t> logprobs{};
 };
 
 inline constexpr int32_t kMaxTopLogprobs = 20;
 
-// The values that a parameter may have; of a list, the lengths. A bound belongs to the range unless `ends` leaves it
-// out.
+// The valid values of a parameter. For a list, the range is that of its length.
 struct SamplingRange {
-  enum class Ends { kBoth, kHigh, kLow };  // which bounds belong to the range
+  enum class Ends { kBoth, kHigh, kLow };  // the bounds that are themselves valid values
 
   float low = 0;
   float high = std::numeric_limits<float>::infinity();
@@ -42,20 +44,27 @@ struct SamplingRange {
 
 // One parameter. Its default is the value in SamplingParams{}.
 struct SamplingField {
-  // A new type has a new alternative here, and the readers and writers refuse to compile without it.
+  // A parameter of a new type needs a new alternative. Readers and writers that do not handle the
+  // alternative fail to compile.
   using Member =
       std::variant<float DrawParams::*, int32_t DrawParams::*, int32_t SamplingParams::*, bool SamplingParams::*,
                    std::optional<int32_t> SamplingParams::*, std::optional<uint64_t> SamplingParams::*,
                    std::vector<std::string> SamplingParams::*, std::vector<TokenId> SamplingParams::*>;
 
-  std::string_view name;  // of its field in baton.v1.Sampling, and of its flag: max_tokens, --max-tokens
+  // The name of the field in baton.v1.Sampling and, with dashes, of the flag: max_tokens,
+  // --max-tokens.
+  std::string_view name;
   Member member;
   SamplingRange range{};
-  // 0 turns the parameter off. In JSON bodies and generation_config.json -1 means the same, as in vLLM.
+  // 0 turns the parameter off. JSON bodies and generation_config.json may use -1 instead, as in
+  // vLLM.
   bool zero_is_off = false;
-  std::string_view json{};  // its name in the bodies of OpenAI's APIs; empty: each API has a reader of its own
-  bool in_generation_config = false;  // generation_config.json may state another default
-  std::string_view help{};            // of the flag of `baton generate`; empty: there is no flag
+  // The name in the bodies of OpenAI's APIs. Empty if each API has its own reader.
+  std::string_view json{};
+  // generation_config.json may give another default.
+  bool in_generation_config = false;
+  // The help text of the flag of `baton generate`. Empty if there is no flag.
+  std::string_view help{};
 };
 
 // All parameters.
@@ -75,12 +84,14 @@ void VisitValue(Params& params, const SamplingField& field, Visit visit) {
       field.member);
 }
 
+// Log probabilities of one step: natural logarithms under the raw distribution, before penalties
+// and temperature.
 struct TokenLogprobs {
-  float logprob = 0;  // of the chosen token, natural log, under the raw (unscaled, unpenalised) distribution
+  float logprob = 0;                             // of the chosen token
   std::vector<std::pair<TokenId, float>> top{};  // most likely first
 };
 
-// INVALID_ARGUMENT names the parameter, its value and the limit.
+// Checks all parameters. An INVALID_ARGUMENT error names the parameter, its value and the limit.
 absl::Status Validate(const SamplingParams& params, int64_t vocab);
 
 }  // namespace baton

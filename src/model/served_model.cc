@@ -62,7 +62,8 @@ absl::StatusOr<std::vector<ServedModel>> LoadServedModels(const std::vector<std:
   return models;
 }
 
-constexpr size_t kShownNameBytes = 256;  // of an unknown name: status messages travel in headers
+// Bytes of an unknown name that an error message repeats. Status messages travel in headers.
+constexpr size_t kShownNameBytes = 256;
 
 ServedModels::ServedModels(std::vector<ServedModel> models) : told_(models.size()) {
   for (ServedModel& model : models) {

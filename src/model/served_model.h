@@ -1,4 +1,5 @@
-// What a router needs of a model: its limits, tokenizer and chat template; never its weights.
+// The part of a model that a router needs: its limits, tokenizer and chat template. A router never
+// loads weights.
 #pragma once
 
 #include <deque>
@@ -19,40 +20,48 @@ struct ServedModel {
   std::string name;
   int32_t context = 0;  // tokens
   int32_t vocab = 0;
-  // The first served model with an equal tokenizer, itself perhaps: one's token ids mean the same to all of a family.
+  // The name of the first served model with an equal tokenizer, possibly this model. Models of one
+  // family interpret token ids in the same way.
   std::string family;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null: the model has none
-  SamplingParams sampling;                            // the model's defaults; max_tokens is not of them
+  SamplingParams sampling;                            // the model's defaults, without max_tokens
 };
 
-// The name of a model directory: its last part.
+// Returns the last component of a model directory's path, which is the model's name.
 std::string ModelName(const std::string& directory);
-// INVALID_ARGUMENT: two directories of one name (both are named).
+// Checks that no two directories have the same model name. INVALID_ARGUMENT names both directories.
 absl::Status CheckModelNames(const std::vector<std::string>& directories);
 
-// NOT_FOUND, INVALID_ARGUMENT: as the loaders say, with file and field.
+// Loads config, tokenizer, chat template and sampling defaults. Fails with NOT_FOUND or
+// INVALID_ARGUMENT as the loaders do. The message names file and field.
 absl::StatusOr<ServedModel> LoadServedModel(const std::string& directory);
+// Loads several models after CheckModelNames.
 absl::StatusOr<std::vector<ServedModel>> LoadServedModels(const std::vector<std::string>& directories);
 
-// Those that a router was told of, and decoders of theirs that joined since. Thread-safe; pointers stay valid.
+// The models that a router serves: the configured models, and decoders that joined later.
+// Thread-safe. Returned pointers stay valid as long as this object.
 class ServedModels {
  public:
+  // `models` are the configured models.
   explicit ServedModels(std::vector<ServedModel> models);
-  // An empty name means the only model that the router was told of. INVALID_ARGUMENT lists the names that are served.
+  // Returns the model of this name. An empty name means the only configured model. Returns
+  // INVALID_ARGUMENT with the list of served names if no model matches, or if the name is empty and
+  // several models are configured.
   absl::StatusOr<const ServedModel*> Find(const std::string& name) const;
+  // Returns true if a model of this name is served, or if the name is empty.
   bool Contains(const std::string& name) const;
   std::vector<const ServedModel*> all() const;
-  // A decoder that goes on from `module`'s KV is served with the module's tokenizer, which is its own, and chat
-  // template. Nothing if the name is served already, or the module is not.
+  // Serves a decoder that continues from the KV of `module`, with the tokenizer and chat template
+  // of `module`. Does nothing if `name` is served already, or if `module` is not served.
   void Join(const std::string& name, const std::string& module);
 
  private:
   const ServedModel* FindLocked(const std::string& name) const;
 
-  const size_t told_;
-  mutable std::mutex mutex_;        // guards what follows
-  std::deque<ServedModel> models_;  // only grows; the first told_ never change
+  const size_t told_;               // number of configured models
+  mutable std::mutex mutex_;        // guards models_
+  std::deque<ServedModel> models_;  // only grows; the configured models are the first told_
 };
 
 }  // namespace baton

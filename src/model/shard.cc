@@ -9,12 +9,13 @@
 namespace baton {
 namespace {
 
-// Kernels multiply whole tiles: parts are multiples of them as far as the whole is.
+// Returns the unit by which a dimension of size n is split: gcd(n, 64).
+// Kernels multiply whole tiles, so a part should have whole tiles if n has.
 int64_t TileOf(int64_t n) { return std::gcd(n, int64_t{64}); }
 
 ShardRange Times(const ShardRange& range, int64_t factor) { return {range.begin * factor, range.end * factor}; }
 
-// What a rank has of a dimension that is shared out.
+// Returns the part of a dimension that a rank has. REQUIRES: the dimension is split over the ranks.
 ShardRange PartOf(Extent extent, const ModelConfig& config, const Shard& shard) {
   const ShardRange kv_heads = RangeOf(shard, config.kv_heads);
   switch (extent) {
@@ -34,7 +35,7 @@ ShardRange PartOf(Extent extent, const ModelConfig& config, const Shard& shard) 
   BATON_CHECK(false, "every rank has the whole of this dimension");
 }
 
-// A view of `whole`. A model that has no such tensor has no part of it.
+// Returns the rank's part of a tensor, as a view of `whole`. The part is null if `whole` is null.
 Tensor PartOf(const Tensor& whole, const TensorRow& row, const ModelConfig& config, const Shard& shard) {
   Tensor part = whole;
   if (whole.data == nullptr || row.axis == ShardAxis::kWhole) return part;

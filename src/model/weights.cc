@@ -35,13 +35,14 @@ absl::Status Error(const SafetensorsFile& file, absl::string_view tensor, absl::
   return absl::InvalidArgumentError(absl::StrCat(file.path(), ": tensor '", tensor, "': ", what));
 }
 
-// A shard is a plain file name of the model's own directory, so that an index cannot make us read elsewhere.
+// Returns true if `name` is a file name without a directory. An index may name only files of the
+// model's own directory.
 bool IsPlainFileName(absl::string_view name) {
   return !name.empty() && name.size() <= 255 && name[0] != '.' && name.find('/') == name.npos &&
          name.find('\0') == name.npos;
 }
 
-// Tensor name → shard, as model.safetensors.index.json states it.
+// Reads the map from tensor name to file name in model.safetensors.index.json.
 absl::StatusOr<std::map<std::string, std::string>> ReadShardMap(const std::string& index_path) {
   ASSIGN_OR_RETURN(const nlohmann::json index, ReadJsonObject(index_path, kMaxIndexBytes));
   const auto map = index.find("weight_map");
@@ -111,13 +112,14 @@ absl::StatusOr<TensorIndex> IndexByName(const std::vector<SafetensorsFile>& file
   return index;
 }
 
-// Hands out tensors by name with the shape the config asks for, and remembers what is left.
+// Returns tensors by name, with the shape that the config implies. It tracks the tensors that no
+// part of the model has taken.
 class TensorTaker {
  public:
   TensorTaker(TensorIndex index, const ModelConfig& config, const std::string& directory)
       : left_(std::move(index)), config_(config), directory_(directory) {}
 
-  // The tensor `name`, which has the row's shape.
+  // Stores the tensor `name` in `target`. Fails if its shape is not that of `row`.
   absl::Status Take(const std::string& name, const TensorRow& row, Tensor& target) {
     const int64_t rows = SizeOf(row.rows, config_);
     if (row.cols == Extent::kOne) return TakeShaped(name, {rows}, target);
@@ -125,8 +127,8 @@ class TensorTaker {
   }
   bool Has(absl::string_view name) const { return left_.contains(name); }
 
-  // A tensor that no part of the model takes would change the computation, unless it is a table of rope frequencies
-  // that old checkpoints carry along.
+  // Fails if a tensor is left, because the architecture would then compute something else. The
+  // tables of rope frequencies in old checkpoints are ignored.
   absl::Status CheckNothingLeft() const {
     for (const auto& [name, found] : left_) {
       if (!absl::EndsWith(name, ".rotary_emb.inv_freq")) {
@@ -174,7 +176,8 @@ absl::Status TakeLayer(TensorTaker& take, const ModelConfig& config, int64_t num
   return absl::OkStatus();
 }
 
-// A tied model may store its lm_head as well, but only as a copy.
+// Sets lm_head of a model with tied embeddings to the embedding. The file may have an lm_head as
+// well, but only as an equal copy.
 absl::Status TieHead(Weights& weights) {
   const size_t bytes =
       static_cast<size_t>(weights.embedding.rows * weights.embedding.cols * BytesPerElement(weights.embedding.dtype));
