@@ -1,4 +1,4 @@
-// What the bytes of KV blocks are, in 32 bytes that nobody can find other bytes for.
+// Cryptographic digests of the bytes of KV blocks.
 #pragma once
 
 #include <array>
@@ -15,8 +15,9 @@ namespace baton {
 
 using BlockDigest = std::array<uint8_t, 32>;  // SHA-256
 
-// Of each block, in order, as it would lie in one slab, however many ranks share it. What the host cannot read is
-// copied, a block at a time. An error: the slab's device failed.
+// Returns the digest of each block, in order. The digest covers the block's bytes in their order in
+// one slab, so it does not depend on the number of ranks. Memory that the host cannot read is
+// copied to the host, one block at a time. Fails if the slab's device fails.
 absl::StatusOr<std::vector<BlockDigest>> DigestsOf(const Slab& slab, const KvLayout& layout,
                                                    std::span<const BlockId> blocks);
 

@@ -1,4 +1,4 @@
-// Where a token's K and V are inside a block.
+// The layout of K and V inside a block.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,15 @@ namespace baton {
 
 inline constexpr int64_t kBlockTokens = 16;
 
-// How one head's K or V lies in a block: as the backend's attention multiplies it, so that no step has to transpose its
-// whole history.
+// The order of the elements of one head's K or V. It is the order in which the backend's attention
+// reads them, so that no step transposes its whole history.
 enum class KvOrder : uint8_t {
-  kPairs,  // CPU. f32: K [head_dim][token], V [token][head_dim]; bf16: K [head_dim / 2][token][2], V [token /
-           // 2][head_dim][2]
-  kRows,   // CUDA. K and V [token][head_dim]
+  // For the CPU backend.
+  // - f32: K is [head_dim][token], V is [token][head_dim].
+  // - bf16: K is [head_dim / 2][token][2], V is [token / 2][head_dim][2].
+  kPairs,
+  // For CUDA. K and V are [token][head_dim].
+  kRows,
 };
 
 // A block holds 16 tokens for all layers and is contiguous: [layer][k|v][kv_head][one head's K or
@@ -27,29 +30,32 @@ struct KvLayout {
   KvOrder order = KvOrder::kPairs;
 
   int64_t ElementBytes() const { return RowOf(format).element_bytes; }
-  // Of one head's K or V: its elements, and all of it.
+  // Bytes of the elements of one head's K or V.
   int64_t HeadElementBytes() const { return kBlockTokens * head_dim * ElementBytes(); }
+  // Bytes of one head's K or V: its elements and its scales.
   int64_t HeadBytes() const { return HeadElementBytes() + RowOf(format).scale_bytes; }
+  // A plane is the K or the V of one layer of a block.
   int64_t planes() const { return 2 * layers; }
-  int64_t PlaneBytes() const { return kv_heads * HeadBytes(); }  // a layer's K or V
+  int64_t PlaneBytes() const { return kv_heads * HeadBytes(); }
   int64_t LayerBytes() const { return 2 * PlaneBytes(); }
   int64_t BlockBytes() const { return layers * LayerBytes(); }
   int64_t KOffset(int64_t layer, int64_t head) const { return layer * LayerBytes() + head * HeadBytes(); }
   int64_t VOffset(int64_t layer, int64_t head) const { return KOffset(layer, kv_heads + head); }
 
-  // Where dimension i of the token in slot [0, 16) is in a head's K or V, in elements.
+  // Return the offset, in elements, of dimension i of the token at `slot` in [0, 16). The offset is
+  // relative to the start of a head's K or V.
   int64_t KIndex(int64_t slot, int64_t i) const {
     if (order == KvOrder::kRows) return slot * head_dim + i;
     return (i / Pair() * kBlockTokens + slot) * Pair() + i % Pair();
   }
   int64_t VIndex(int64_t slot, int64_t i) const { return (slot / Pair() * head_dim + i) * Pair() + slot % Pair(); }
-  // Elements that lie side by side for one product: those of 32 bits.
+  // Number of elements that lie side by side for one multiplication. In kPairs they fill 32 bits.
   int64_t Pair() const { return order == KvOrder::kPairs ? 4 / ElementBytes() : 1; }
 
   friend bool operator==(const KvLayout&, const KvLayout&) = default;
 };
 
-// Blocks needed for `tokens` tokens.
+// Returns the number of blocks that `tokens` tokens need.
 inline int64_t BlocksFor(int64_t tokens) { return (tokens + kBlockTokens - 1) / kBlockTokens; }
 
 }  // namespace baton

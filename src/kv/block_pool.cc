@@ -73,7 +73,7 @@ void BlockPool::Unref(BlockId id) {
 
 void BlockPool::Quarantine(BlockRef block) {
   BATON_CHECK(block.pool_ == this, "a block of another pool");
-  block.pool_ = nullptr;  // the reference ends here
+  block.pool_ = nullptr;  // The destructor must not release the reference again.
   Update(block.id_, [](Block& b) {
     BATON_CHECK(b.references == 1 && !b.retained, "quarantined a block that others read");
     b.references = 0;

@@ -1,4 +1,4 @@
-// Which blocks of one worker's slab are in use, and by how many.
+// The pool of a worker's KV blocks. It counts the references to each block.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace baton {
 
 class BlockPool;
 
-// One reference to one block; gives it back when destroyed. The pool must outlive it.
+// A move-only reference to one block. The destructor releases it. The pool must outlive it.
 class BlockRef {
  public:
   BlockRef(BlockRef&& other) noexcept : pool_(std::exchange(other.pool_, nullptr)), id_(other.id_) {}
@@ -31,15 +31,17 @@ class BlockRef {
   BlockId id_;
 };
 
-// Every block is in one of four states, and the counts always add up to the total:
-//   free         nobody needs it
-//   referenced   at least one BlockRef
-//   cached       no BlockRef, but the prefix cache retains it: may be evicted
-//   quarantined  given up by its owner, but a remote may still write it: not given out until EndQuarantine
-// Not thread-safe. Must outlive its BlockRefs.
+// Every block is in one of four states. The counts of the states always add up to the total:
+//   free         nothing refers to the block
+//   referenced   at least one BlockRef refers to it
+//   cached       no BlockRef refers to it, and the prefix cache retains it; it may be evicted
+//   quarantined  its owner has released it, and a remote worker may still write to it;
+//                Allocate does not return it until EndQuarantine
+//
+// Not thread-safe. The pool must outlive its BlockRefs.
 class BlockPool {
  public:
-  // Blocks [0, blocks) of the slab.
+  // Makes a pool of the blocks [0, blocks) of the slab. All are free.
   explicit BlockPool(int64_t blocks);
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
@@ -54,26 +56,28 @@ class BlockPool {
   };
   const Counts& counts() const { return counts_; }
 
-  // A free block, now referenced once; none when no block is free. A new pool gives ascending ids, so that the blocks
-  // of one prompt are neighbours and coalesce into one transfer.
+  // Returns the only reference to a free block, or nullopt if no block is free. A new pool returns
+  // ascending ids, so that the blocks of one prompt are neighbours and coalesce into one transfer.
   std::optional<BlockRef> Allocate();
-  // One more reference. REQUIRES: the block is referenced or cached.
+  // Returns another reference. REQUIRES: the block is referenced or cached.
   BlockRef Share(BlockId id);
   int64_t ReferencesOf(BlockId id) const { return At(id).references; }
 
-  // REQUIRES: `block` is the only reference and the cache does not retain it.
+  // Releases `block` and quarantines it. REQUIRES: `block` is the only reference, and the block is
+  // not retained.
   void Quarantine(BlockRef block);
-  // The remote will not write any more: the block is free. REQUIRES: quarantined.
+  // Frees a quarantined block, once the remote worker can no longer write to it. REQUIRES: the
+  // block is quarantined.
   void EndQuarantine(BlockId id);
 
-  // For the prefix cache: keep the block when its last reference goes, until Forget. REQUIRES: referenced, and not yet
-  // retained.
+  // Keeps the block as cached after its last reference is gone, until Forget. The prefix cache
+  // calls this. REQUIRES: the block is referenced and not retained.
   void Retain(BlockId id);
-  // REQUIRES: retained. The block is free once it has no reference.
+  // Ends Retain. The block is free as soon as it has no reference. REQUIRES: the block is retained.
   void Forget(BlockId id);
   bool IsRetained(BlockId id) const { return At(id).retained; }
 
-  // Counts everything again and CHECKs that it agrees.
+  // CHECKs that the counts and the free list agree with the blocks' states.
   void CheckInvariants() const;
 
  private:
@@ -86,14 +90,15 @@ class BlockPool {
 
   const Block& At(BlockId id) const;
   Block& At(BlockId id);
+  // Returns the count of the block's state.
   int64_t& CountOf(const Block& block);
-  // Moves the block's count from its state before `change` to its state after it.
+  // Applies `change` to a block and updates the counts and the free list.
   template <typename Change>
   void Update(BlockId id, Change change);
   void Unref(BlockId id);
 
   std::vector<Block> blocks_;
-  std::vector<BlockId> free_;  // a stack; the block freed last is given out first
+  std::vector<BlockId> free_;  // a stack: Allocate returns the block that was freed last
   Counts counts_;
 };
 

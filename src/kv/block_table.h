@@ -1,4 +1,4 @@
-// Where one sequence's tokens are: position p lives in block p / 16 of its table.
+// The block table of one sequence. Position p of the sequence lies in block p / 16 of the table.
 #pragma once
 
 #include <cstddef>
@@ -34,13 +34,13 @@ class BlockTable {
     ids_.push_back(block.id());
     refs_.push_back(std::move(block));
   }
-  // Block `index` is from now on held as `block`, which has the same content.
+  // Replaces the block at `index` by `block`. REQUIRES: both have the same content.
   void Replace(size_t index, BlockRef block) {
     BATON_CHECK(index < ids_.size(), "replaced a block beyond the table");
     ids_[index] = block.id();
     refs_[index] = std::move(block);
   }
-  // Takes the last block out. REQUIRES: size() > 0.
+  // Removes and returns the last block. REQUIRES: size() > 0.
   BlockRef PopBack() {
     BATON_CHECK(!refs_.empty(), "popped an empty table");
     BlockRef block = std::move(refs_.back());
@@ -48,14 +48,15 @@ class BlockTable {
     ids_.pop_back();
     return block;
   }
-  // Releases blocks [size, ...), last first, so that the pool gives them out again in ascending order.
+  // Releases the blocks from index `size` on. It releases the last block first, so that the pool
+  // later returns them in ascending order.
   void Truncate(size_t size) {
     while (refs_.size() > size) PopBack();
   }
 
  private:
   std::vector<BlockRef> refs_;
-  std::vector<BlockId> ids_;  // of refs_, side by side for SequenceSlice
+  std::vector<BlockId> ids_;  // the ids of refs_, contiguous for SequenceSlice
 };
 
 }  // namespace baton

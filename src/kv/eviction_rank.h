@@ -1,5 +1,6 @@
-// The order in which cached blocks are evicted: one rule for the radix tree and for the tiers
-// behind it. Classes report facts, and a rank compares them.
+// The order in which cached blocks are evicted. The radix tree and the staging tiers report facts
+// about their blocks, and EvictionRank orders the blocks by these facts. docs/design/eviction.md
+// has the reasons.
 #pragma once
 
 #include <compare>
@@ -12,25 +13,24 @@
 
 namespace baton {
 
-// Why a path of blocks stays for now. The lesser of two protections is the weaker one, in this
-// order:
+// The reason why a path of blocks is exempt from eviction for now. Protections are ordered, and the
+// lesser one is the weaker one. From weak to strong:
 //
-// - A session used the path within the last 10 s (the router's kSessionLease). Of two sessions the
-//   one whose protection ends first is the weaker.
-// - A queued job needs the path. Of two jobs the one that runs later is the weaker.
-// - A lease holds the path. Of two leases the one that ends first is the weaker.
+// - A session used the path within the last 10 s (the router's kSessionLease). A protection that
+//   ends earlier is weaker.
+// - A queued job needs the path. The protection of a job that runs later is weaker.
+// - A lease holds the path. A protection that ends earlier is weaker.
 //
-// A leased block is referenced, so no rank evicts it. A lease gives way as a whole to a request
-// that lacks room, the weakest lease before the others. `number` is unique among protections of a
-// kind.
+// A leased block is referenced, so it is not evicted. If a request lacks room, whole leases end
+// until the request fits, the weakest lease first. `number` is unique among protections of a kind.
 class Protection {
  public:
-  // Of sessions whose protections end together, the one that was added last is the weakest.
+  // If several sessions' protections end at the same time, a higher `number` is weaker.
   static Protection OfSession(absl::Time until, uint64_t number);
-  // Jobs of a higher priority run first, then jobs that are earlier in `queue_order`, then jobs of
-  // a lower number.
+  // A job with a higher priority runs earlier, then one with an earlier `queue_order`, then one
+  // with a lower `number`.
   static Protection OfQueuedJob(int32_t priority, absl::Time queue_order, uint64_t number);
-  // Of leases that end together, the one that was granted first is the weakest.
+  // If several leases end at the same time, a lower `number` is weaker.
   static Protection OfLease(absl::Time until, uint64_t number);
 
   friend auto operator<=>(const Protection&, const Protection&) = default;
@@ -41,27 +41,25 @@ class Protection {
 
  private:
   enum class Kind : uint8_t { kOfSession, kOfQueuedJob, kOfLease };
-  // Kind, priority, a time from which later is stronger, and a number of which the higher is
-  // stronger.
+  // Kind, priority, time, number. In each element, the greater value is the stronger.
   using Value = std::tuple<Kind, int32_t, absl::Duration, uint64_t>;
   explicit Protection(const Value& value) : value_(value) {}
 
   Value value_;
 };
 
-// What is known of a block that may be evicted.
+// The facts about a block on which its rank depends.
 struct EvictionFacts {
-  bool has_copy = false;                   // another tier has its bytes, too
-  std::optional<Protection> protection{};  // the strongest one; empty: nothing protects it
-  int64_t last_use = 0;                    // number of its last use, unique in its tier
-  // Uses by which the last use counts as later. The tree gives a pool of uses to a block that was
-  // used again after it was made, so that prompts that come once do not evict what comes back.
+  bool has_copy = false;                   // true if another tier holds the same bytes
+  std::optional<Protection> protection{};  // the strongest one; empty if the block has none
+  int64_t last_use = 0;                    // number of the last use, unique in the tier
+  // Added to last_use. The radix tree grants it to blocks that were used again (RadixTree).
   int64_t credit = 0;
 };
 
-// The block of the least rank is evicted first: one that has a copy, then one that nothing
-// protects, then one of the weakest protection. Among these it is the block whose last use counts
-// as the earliest.
+// The rank of a block. The block with the least rank is evicted first. Blocks with a copy have the
+// least rank, then blocks without protection, then blocks with the weakest protection. Among
+// equals, the block with the least last_use + credit is first.
 class EvictionRank {
  public:
   explicit EvictionRank(const EvictionFacts& facts)

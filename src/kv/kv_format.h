@@ -1,6 +1,6 @@
-// How the numbers of K and V are stored in a block. A new format is a row of kKvFormats and a row
-// in the kernel table of each backend that computes with it. A format with scales needs two more
-// changes: PagedKv::HeadStride of the CUDA kernels, and the wire, which has only element_bytes.
+// The number formats of K and V in a block. A new format is a row of kKvFormats and a row in the
+// kernel table of each backend that computes with it. A format with scales needs two more changes:
+// PagedKv::HeadStride of the CUDA kernels, and the wire, which has only element_bytes.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,16 @@ namespace baton {
 
 enum class KvFormat : uint8_t {
   kBf16,
-  kF32,  // of f32 checkpoints
+  kF32,  // for f32 checkpoints
 };
 
 struct KvFormatRow {
   KvFormat format;
   const char* name;
   int64_t element_bytes;
-  // Bytes of the scales of one head's K or V in a block. They lie behind its elements (KvLayout),
-  // so that heads, planes and layers stay contiguous for stripes and pushes. 0: the format has no
-  // scales.
+  // Bytes of the scales of one head's K or V in a block, or 0 if the format has no scales. The
+  // scales lie behind the elements (KvLayout), so that heads, planes and layers stay contiguous for
+  // stripes and pushes.
   int64_t scale_bytes;
 };
 
@@ -41,7 +41,7 @@ static_assert(
 
 constexpr const KvFormatRow& RowOf(KvFormat format) { return kKvFormats[static_cast<size_t>(format)]; }
 
-// The format without scales whose elements have so many bytes. Empty: none has.
+// Returns the format without scales whose elements have `element_bytes` bytes, or nullopt.
 constexpr std::optional<KvFormat> PlainKvFormat(int64_t element_bytes) {
   for (const KvFormatRow& row : kKvFormats) {
     if (row.element_bytes == element_bytes && row.scale_bytes == 0) return row.format;

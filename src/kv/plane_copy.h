@@ -1,4 +1,4 @@
-// Copies between a slab and the host's memory, in the order that the bytes have in one slab.
+// Copies between a slab and host memory that keep the byte order of a single slab.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,10 @@
 
 namespace baton {
 
-// Appends them to `copies`, for Slab::Copy. Of what ranks share more than a plane at once would come stripe after
-// stripe (kv/striped_slab.h), so it is copied by the plane. One of `to` and `from` is in the slab. REQUIRES: whole
-// planes; of memory that nobody shares, any bytes.
+// Appends to `copies` the copies that Slab::Copy needs to move `bytes` bytes from `from` to `to`. A
+// slab that ranks share (StripedSlab) orders a copy of several planes by stripes, so this function
+// copies it plane by plane. REQUIRES: exactly one of `to` and `from` lies in `slab`. The bytes are
+// whole planes if ranks share the slab.
 void AddPlanes(const Slab& slab, int64_t plane_bytes, std::byte* to, const std::byte* from, int64_t bytes,
                std::vector<MemoryCopy>& copies);
 

@@ -1,4 +1,5 @@
-// The name of a full block: SHA-256 over (prefill module digest, cache salt, parent key, token ids), chained.
+// The keys of full blocks. A block's key is a chained SHA-256 over the prefill module digest, the
+// cache domain, the parent key and the token ids.
 #pragma once
 
 #include <array>
@@ -16,7 +17,7 @@ namespace baton {
 struct BlockKey {
   std::array<uint8_t, 32> bytes{};
   friend bool operator==(const BlockKey&, const BlockKey&) = default;
-  // The key is already uniform: its first bytes are its hash.
+  // The key is uniformly distributed, so its first bytes serve as its hash.
   template <typename H>
   friend H AbslHashValue(H h, const BlockKey& key) {
     uint64_t head;
@@ -25,13 +26,14 @@ struct BlockKey {
   }
 };
 
-// The parent key of a prompt's first block. The salt separates tenants.
+// Returns the parent key of a prompt's first block. `salt` is the cache domain. Only requests of
+// the same cache domain share blocks.
 BlockKey RootKey(std::span<const uint8_t, 32> module_digest, std::string_view salt);
 
-// `tokens` are the block's 16 token ids.
+// Returns the key of a block. `tokens` are the block's 16 token ids.
 BlockKey ChildKey(const BlockKey& parent, std::span<const TokenId> tokens);
 
-// Keys of the full blocks of `tokens`; a partial last block has none.
+// Returns the keys of the full blocks of `tokens`. A partial last block has no key.
 std::vector<BlockKey> BlockKeys(const BlockKey& root, std::span<const TokenId> tokens);
 
 }  // namespace baton

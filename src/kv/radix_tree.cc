@@ -143,7 +143,7 @@ void RadixTree::PutToLeaves(Node& node) {
 bool RadixTree::EvictOne(Evicting evicting) {
   for (const auto& [rank, leaf] : leaves_) {
     if (pool_.ReferencesOf(leaf->block) > 0) continue;
-    Node& node = *leaf;  // its entry goes before it does
+    Node& node = *leaf;  // The map entry is erased before the node is.
     evicting(node.key, node.block);
     PassOnProtections(node);
     Remove(node);
@@ -176,8 +176,8 @@ void RadixTree::Unprotect(const Protection& protection) {
   protected_.erase(found);
 }
 
-// Of a leaf that is about to be evicted. Its parent is no leaf yet, so the parent's rank need not
-// change.
+// Moves the protections of a leaf that is about to be evicted to its parent. The parent is not a
+// leaf yet, so its rank is not in leaves_ and needs no update.
 void RadixTree::PassOnProtections(Node& node) {
   TakeFromLeaves(node);
   for (const Protection& protection : node.protections) {

@@ -1,4 +1,5 @@
-// Which prompts' KV a worker holds: one tree for the persistent prefix cache and for work in flight (design idea 4).
+// The radix tree of the prefixes whose KV a worker holds or is computing. The persistent prefix
+// cache and the work in flight share this one tree (design idea 4).
 #pragma once
 
 #include <cstdint>
@@ -18,27 +19,22 @@
 
 namespace baton {
 
-// A node is one full block. Its key names it and, being chained, its whole path, so the nodes need
-// only one hash table.
+// A node is one full block. Its key is chained and thus names its whole path, so one hash table
+// holds all nodes. A node has one of two states:
 //
-//   promised   a request is writing it, and at least one BlockRef holds it
-//   ready      written; the pool retains its block until it is evicted
+//   promised   a request is writing the block, and at least one BlockRef refers to it
+//   ready      the block is written, and the pool retains it until it is evicted
 //
-// A request that refers to a node's block refers to the blocks of all nodes above it, too. So a
-// node without references has no referenced node below it, and every cached block can be evicted,
-// leaf by leaf.
+// A request that refers to a node's block also refers to the blocks of all nodes above it. A node
+// without references therefore has no referenced node below it, and every cached block can be
+// evicted, leaf by leaf.
 //
-// The leaf of the least EvictionRank is evicted. A block that was used again after it was made
-// counts as used one pool of uses later than it was. A session's path or a shared instruction
-// therefore outlives prompts that come once, and a path that stops coming back is evicted in the
-// end. (This is the idea of segmented LRU, Karedla et al. 1994, in one order.)
+// Eviction removes the unreferenced leaf with the least EvictionRank. A node that was used again
+// after its creation has a credit of as many uses as the pool has blocks. Queued jobs and sessions
+// protect their paths. docs/design/eviction.md has the reasons.
 //
-// Queued jobs and sessions protect their paths. Without that, more sessions than fit would find all
-// of their KV gone when they run: the session that has waited for longest comes next, and its path
-// was used least recently.
-//
-// `path` is always the keys from a prompt's first block to the node meant, which is path.back().
-// Not thread-safe. The pool must outlive it.
+// In all methods, `path` lists the keys from a prompt's first block to the node in question, which
+// is path.back(). Not thread-safe. The pool must outlive the tree.
 class RadixTree {
  public:
   explicit RadixTree(BlockPool& pool) : pool_(pool) {}
@@ -48,47 +44,51 @@ class RadixTree {
 
   enum class State { kAbsent, kPromised, kReady };
   State Find(const BlockKey& key) const;
-  // Length of the longest ready prefix. Counts as no use.
+  // Returns the length of the longest ready prefix, in blocks. Does not mark the nodes as used.
   int64_t ReadyPrefix(std::span<const BlockKey> keys) const;
-  // Of the longest ready prefix, the blocks that nobody refers to: what matching it would take from Available().
+  // Returns the number of blocks in the longest ready prefix that have no reference. Match would
+  // reduce Available() by this number.
   int64_t CachedInPrefix(std::span<const BlockKey> keys) const;
 
-  // References to the longest ready prefix, which is now the most recently used.
+  // Returns references to the longest ready prefix, and marks its nodes as used.
   std::vector<BlockRef> Match(std::span<const BlockKey> keys);
-  // A reference to one node, which is now the most recently used. REQUIRES: the node is there.
+  // Returns a reference to one node, and marks the node as used. REQUIRES: the node exists.
   BlockRef Acquire(const BlockKey& key);
-  // The same, but it counts as no use. REQUIRES: the node is there.
+  // Returns a reference to one node. Does not mark the node as used. REQUIRES: the node exists.
   BlockRef Share(const BlockKey& key) { return pool_.Share(Require(key).block); }
 
-  // Adds a promised node for `block`, which the caller holds and will write. REQUIRES: the node is absent, its parent
-  // is not.
+  // Adds a promised node for `block`, which the caller holds and will write. REQUIRES: the node
+  // does not exist, and its parent exists.
   void Promise(std::span<const BlockKey> path, const BlockRef& block);
-  // The promise is kept. REQUIRES: promised, and the parent is ready.
+  // Makes a promised node ready. REQUIRES: the node is promised, and its parent is ready.
   void MakeReady(const BlockKey& key);
-  // The promise is broken: the node is gone, and whoever waits for it may promise it anew. REQUIRES: promised, no
-  // children.
+  // Removes a promised node. A request that waited for it may promise it again. REQUIRES: the node
+  // is promised and has no children.
   void Break(const BlockKey& key);
 
-  // Adds a ready node for a block that is written already. Where another request was first, its block is returned and
-  // `block` released; otherwise `block` itself. REQUIRES: the caller holds the parent, and nobody promised the node.
+  // Adds a ready node for a block that is already written, and returns `block`. If the node exists
+  // already, releases `block` and returns a reference to the node's block. REQUIRES: the caller
+  // holds the parent, and the node is not promised.
   BlockRef Insert(std::span<const BlockKey> path, BlockRef block);
 
-  // Nodes that are there, from the path's first to its last, are now used.
+  // Marks the nodes as used, in order. REQUIRES: all exist, and a parent comes before its child.
   void Refresh(std::span<const BlockKey> nodes);
   // Protects this node and the nodes above it until Unprotect. The strongest protection of a node
-  // counts. If the node itself is evicted, the rest of its path stays protected. REQUIRES: ready,
-  // and no other path has this protection.
+  // counts. If the node itself is evicted, the rest of its path stays protected. REQUIRES: the node
+  // is ready, and no other path has this protection.
   void Protect(const BlockKey& node, const Protection& protection);
-  void Unprotect(const Protection& protection);  // does nothing if no path has it
-  // A free block, evicting an unreferenced leaf when there is none: `evicting` is told first which.
+  // Does nothing if no path has this protection.
+  void Unprotect(const Protection& protection);
+  // Returns a free block. If no block is free, evicts an unreferenced leaf after it has called
+  // `evicting` with that leaf. Returns nullopt if there is no such leaf.
   using Evicting = absl::FunctionRef<void(const BlockKey& key, BlockId block)>;
   std::optional<BlockRef> Allocate(Evicting evicting = [](const BlockKey&, BlockId) {});
-  // How many blocks Allocate can give.
+  // Returns the number of blocks that Allocate can return.
   int64_t Available() const { return pool_.counts().free + pool_.counts().cached; }
 
-  int64_t size() const { return static_cast<int64_t>(nodes_.size()); }
-  int64_t evictions() const { return evictions_; }  // since the start
-  // CHECKs the tree's shape and that it agrees with the pool.
+  int64_t size() const { return static_cast<int64_t>(nodes_.size()); }  // nodes
+  int64_t evictions() const { return evictions_; }                      // since the start
+  // CHECKs the tree's shape and its agreement with the pool.
   void CheckInvariants() const;
 
  private:
@@ -98,9 +98,10 @@ class RadixTree {
     BlockId block;
     int64_t children = 0;
     bool ready = false;
-    bool reused = false;    // by another request than the one that made it
-    int64_t last_used = 0;  // unique
-    // Of the paths that end here. Nodes above cannot be evicted before this one.
+    bool reused = false;    // used again after its creation
+    int64_t last_used = 0;  // number of the last use, unique
+    // The protections of paths that end at this node. They also cover the nodes above, which cannot
+    // be evicted before this node.
     std::set<Protection> protections{};
   };
 
@@ -111,7 +112,7 @@ class RadixTree {
   void Touch(Node& node);
   EvictionRank RankOf(const Node& node) const;
   static bool IsLeaf(const Node& node) { return node.ready && node.children == 0; }
-  // Every change to what IsLeaf or RankOf returns for a node stands between these two.
+  // These two enclose every change of a node that affects IsLeaf or RankOf.
   void TakeFromLeaves(Node& node);
   void PutToLeaves(Node& node);
   bool EvictOne(Evicting evicting);
@@ -119,10 +120,10 @@ class RadixTree {
 
   BlockPool& pool_;
   absl::flat_hash_map<BlockKey, std::unique_ptr<Node>> nodes_;
-  // The ready nodes without children. Those whose block is referenced are skipped when evicting: at most one for each
-  // running request.
+  // The ready nodes without children. Eviction skips a leaf whose block is referenced. There is at
+  // most one such leaf for each running request.
   std::map<EvictionRank, Node*> leaves_;
-  absl::flat_hash_map<Protection, Node*> protected_;  // where the protected paths end
+  absl::flat_hash_map<Protection, Node*> protected_;  // the last nodes of the protected paths
   int64_t uses_ = 0;
   int64_t evictions_ = 0;
 };

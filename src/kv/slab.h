@@ -1,4 +1,4 @@
-// The memory that a worker's KV blocks are in.
+// The memory of a worker's KV blocks. It belongs to the host, to a device, or to several devices.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace baton {
 
-// One contiguous copy; offsets in bytes from the start of each side's slab.
+// One contiguous copy between two slabs. The offsets are bytes from the start of each slab.
 struct BlockCopy {
   int64_t source_offset = 0;
   int64_t target_offset = 0;
@@ -30,41 +30,44 @@ struct MemoryCopy {
   size_t bytes = 0;
 };
 
-// Of the host.
+// Memory of the host.
 using HostMemory = std::shared_ptr<std::byte[]>;
 
-// How the host reads and writes memory that it cannot by itself. Calls may come from any thread.
+// Copies between the host and memory that the host cannot address. Thread-safe.
 class SlabAccess {
  public:
   virtual ~SlabAccess() = default;
-  // Copies between this memory and the host's; all are done when it returns. Several cost less than one by one.
+  // Copies between this memory and the host. All copies are complete when the call returns. One
+  // call with many copies is faster than many calls.
   virtual absl::Status Copy(std::span<const MemoryCopy> copies) const = 0;
-  // From where and to where copies are fastest, for what is copied often: it takes long to make.
-  // RESOURCE_EXHAUSTED: so much cannot be had.
+  // Allocates host memory for which Copy is fastest. The allocation is slow, so use it for memory
+  // that is copied often. Fails with RESOURCE_EXHAUSTED if there is too little memory.
   virtual absl::StatusOr<HostMemory> AllocateHost(size_t bytes) const = 0;
 };
 
-// A device with memory of its own. Copy also copies within it.
+// A device with its own memory. Copy also copies between two places in this memory.
 class SlabDevice : public SlabAccess {
  public:
-  // Copies all runs from slab to slab, both the device's.
+  // Copies all runs from slab `from` to slab `to`. Both are in this device's memory.
   virtual absl::Status CopyRuns(std::byte* to, const std::byte* from, std::span<const BlockCopy> runs) const = 0;
-  // What another process of this host maps `memory` by, which is a whole allocation. UNAVAILABLE: it cannot.
+  // Returns a handle by which another process of this host can map `memory`. Fails with UNAVAILABLE
+  // if the device cannot share it. REQUIRES: `memory` is the start of an allocation.
   virtual absl::StatusOr<std::string> Share(std::byte* memory) const = 0;
-  // All of what another process shares; an error, nothing worse, where `shared` is not from Share. Until Unmap.
+  // Maps the whole allocation of a handle from Share, until Unmap. If `shared` is not such a
+  // handle, the call fails and has no other effect.
   virtual absl::StatusOr<std::span<std::byte>> Map(std::string_view shared) const = 0;
   virtual void Unmap(std::byte* mapped) const = 0;
 };
 
-// Does not own the memory.
+// A view of a slab's memory. It does not own the memory.
 class Slab {
  public:
   Slab() = default;
-  // The host's memory.
+  // Memory of the host.
   Slab(std::span<std::byte> memory) : memory_(memory) {}  // NOLINT(google-explicit-constructor)
-  // A device's; null: the host's.
+  // Memory of `device`, or of the host if `device` is null.
   Slab(std::span<std::byte> memory, const SlabDevice* device) : memory_(memory), access_(device), device_(device) {}
-  // Addresses that only `access` knows how to use.
+  // Addresses that only `access` can read and write.
   Slab(std::span<std::byte> memory, const SlabAccess* access) : memory_(memory), access_(access) {}
 
   std::byte* data() const { return memory_.data(); }
@@ -74,7 +77,8 @@ class Slab {
     first.memory_ = memory_.first(bytes);
     return first;
   }
-  const SlabDevice* device() const { return device_; }  // null: it is not one device's
+  // Returns the device that has the memory, or null if it is the host or several devices.
+  const SlabDevice* device() const { return device_; }
   bool on_host() const { return access_ == nullptr; }
   // REQUIRES: on_host.
   std::span<std::byte> host() const {
@@ -82,7 +86,7 @@ class Slab {
     return memory_;
   }
 
-  // As SlabAccess does.
+  // These work as in SlabAccess, for memory of the host as well.
   absl::Status Copy(std::span<const MemoryCopy> copies) const {
     if (!on_host()) return access_->Copy(copies);
     for (const MemoryCopy& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
@@ -101,8 +105,8 @@ class Slab {
 
  private:
   std::span<std::byte> memory_;
-  const SlabAccess* access_ = nullptr;  // must outlive it
-  const SlabDevice* device_ = nullptr;  // as which access_ is known
+  const SlabAccess* access_ = nullptr;  // null: the host
+  const SlabDevice* device_ = nullptr;  // access_, if that is a single device
 };
 
 }  // namespace baton

@@ -50,7 +50,7 @@ void StripedSlab::Split(const MemoryCopy& copy, std::vector<std::vector<MemoryCo
   BATON_CHECK(offset % plane_bytes_ == 0 && planes * plane_bytes_ == static_cast<int64_t>(copy.bytes),
               "whole planes are copied");
   BATON_CHECK(offset + static_cast<int64_t>(copy.bytes) <= std::ssize(addresses_), "a copy ends within the slab");
-  size_t done = 0;  // of the host's side
+  size_t done = 0;  // bytes of the host memory
   for (size_t i = 0; i < stripes_.size(); ++i) {
     const Stripe& stripe = stripes_[i];
     std::byte* mine = stripe.memory.data() + offset / plane_bytes_ * stripe.range.width();
@@ -72,7 +72,8 @@ absl::Status StripedSlab::Copy(std::span<const MemoryCopy> copies) const {
 }
 
 absl::StatusOr<HostMemory> StripedSlab::AllocateHost(size_t bytes) const {
-  return stripes_[0].memory.AllocateHost(bytes);  // any device's serves all
+  // Host memory from any of the devices serves all of them.
+  return stripes_[0].memory.AllocateHost(bytes);
 }
 
 }  // namespace baton

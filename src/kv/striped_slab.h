@@ -1,4 +1,5 @@
-// The KV memory of a tensor-parallel group, whose ranks each have the KV heads that they compute, as one slab.
+// The KV memory of a tensor-parallel group, presented as one slab. Each rank stores the KV heads
+// that it computes.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +14,27 @@
 
 namespace baton {
 
-// Bytes [begin, end) of each plane: K or V of one layer of a block, all heads' one after another.
+// Bytes [begin, end) of each plane. A plane is the K or the V of one layer of a block, head after
+// head.
 struct StripeRange {
   int64_t begin = 0;
   int64_t end = 0;
   int64_t width() const { return end - begin; }
 };
 
-// A rank's memory: what it has of each plane, plane after plane.
+// The memory of one rank: its range of each plane, plane after plane.
 struct Stripe {
   Slab memory;
   StripeRange range;
 };
 
-// Offsets in it are those that the whole model's blocks would have in one slab. Nothing lies at its addresses.
+// A slab with the offsets that the whole model's blocks have in one slab. Its addresses are
+// reserved and not backed by memory, so only Copy can use them.
 class StripedSlab final : public SlabAccess {
  public:
-  // REQUIRES: the stripes' ranges are [0, plane_bytes) in order, and all have as many planes. Does not own their
-  // memory. RESOURCE_EXHAUSTED: there are no addresses for it.
+  // Makes a slab of `stripes`. It does not own their memory. Fails with RESOURCE_EXHAUSTED if the
+  // address space is exhausted. REQUIRES: the ranges cover [0, plane_bytes) in order, and all
+  // stripes have the same number of planes.
   static absl::StatusOr<std::unique_ptr<StripedSlab>> Make(int64_t plane_bytes, std::vector<Stripe> stripes);
   ~StripedSlab() override;
   StripedSlab(const StripedSlab&) = delete;
@@ -38,8 +42,9 @@ class StripedSlab final : public SlabAccess {
 
   Slab slab() const { return {addresses_, this}; }
 
-  // Between whole planes [a, b) of this slab and the host's memory, where they lie stripe after stripe: only a copy of
-  // the same planes puts them back.
+  // Copies between whole planes of this slab and host memory. The host memory of one copy has all
+  // planes of the first stripe, then all planes of the next stripe, and so on. Only a copy of the
+  // same planes restores them.
   absl::Status Copy(std::span<const MemoryCopy> copies) const override;
   absl::StatusOr<HostMemory> AllocateHost(size_t bytes) const override;
 

@@ -1,4 +1,4 @@
-// Decides from its errors whether the disk for staged KV is used further.
+// The rules by which errors turn the disk for staged KV off, or pause writes to it.
 #pragma once
 
 #include "absl/status/status.h"
@@ -6,29 +6,35 @@
 
 namespace baton {
 
-// An I/O error, or no answer for long, turns the disk off until the process is restarted. A disk without space is read,
-// and not written to for 10 s. Wrong bytes (DATA_LOSS) cost their block alone.
+// A state machine over the results of transfers:
+// - After an I/O error, or after `patience` without a result, the disk is off until the process
+//   restarts.
+// - After a write without space (RESOURCE_EXHAUSTED), writes pause for 10 s. Reads continue.
+// - Wrong bytes (DATA_LOSS) have no effect on the disk. Only their block is lost.
 class DiskFaults {
  public:
-  // `patience`: how long the disk may have work without ending any of it.
+  // `patience` is the longest time in which the disk may have work without ending any of it.
   explicit DiskFaults(absl::Duration patience) : patience_(patience) {}
 
+  // Records that transfers begin.
   void OnBegun(absl::Time now);
-  // `more`: other work is under way.
+  // Records the end of a transfer. `more` is true if other transfers are still running.
   void OnEnded(const absl::Status& status, bool was_write, bool more, absl::Time now);
   void Tick(absl::Time now);
   absl::Time NextTick() const;
 
   bool is_off() const { return !fault_.ok(); }
   bool MayWrite() const { return !is_off() && !writes_wait_; }
-  // Why the disk is off, or else why the last write found no space. OK: neither.
+  // Returns the error that turned the disk off. If the disk is on, returns the error of the last
+  // write without space, or OK if a later write succeeded.
   const absl::Status& status() const { return is_off() ? fault_ : full_; }
 
  private:
   const absl::Duration patience_;
   bool writes_wait_ = false;
-  absl::Time since_ = absl::InfiniteFuture();       // the disk has had work and has ended none
-  absl::Time full_until_ = absl::InfiniteFuture();  // writes_wait_
+  // Since this time the disk has had work and has not ended any.
+  absl::Time since_ = absl::InfiniteFuture();
+  absl::Time full_until_ = absl::InfiniteFuture();  // the end of writes_wait_
   absl::Status fault_, full_;
 };
 

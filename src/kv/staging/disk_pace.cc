@@ -6,11 +6,18 @@
 namespace baton {
 namespace {
 
-constexpr double kKeep = 0.8;       // of the mean, when one more block was read
-constexpr double kKeepSlow = 0.5;   // the mean is old then
-constexpr int64_t kMostReads = 16;  // that wait to be counted
-constexpr double kMostSlow = 8;     // in terms of computing: a moment's slowness is to be forgotten soon
-constexpr double kPaysAgain = 0.8;  // in terms of computing, so that it does not change its mind at every read
+// The weight of the old mean after one more block is read.
+constexpr double kKeep = 0.8;
+// The same while the disk is slow. The mean is then older, so it has less weight.
+constexpr double kKeepSlow = 0.5;
+// The number of reads after which the mean is updated, even if further reads are running.
+constexpr int64_t kMostReads = 16;
+// Upper bound of the mean, in compute times. It lets the mean recover soon from a slow moment.
+constexpr double kMostSlow = 8;
+// A slow disk pays again when the mean falls below this many compute times. The distance to 1
+// avoids a change of the decision at every read.
+constexpr double kPaysAgain = 0.8;
+// One of so many calls of ShouldProbe returns true.
 constexpr int64_t kProbeEvery = 8;
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Whether reading KV from disk takes less time than computing it again, by what the latest reads took.
+// An estimate of whether reading KV from disk takes less time than computing it again. It uses the
+// duration of recent reads.
 #pragma once
 
 #include <cstdint>
@@ -7,28 +8,33 @@
 
 namespace baton {
 
-// A mean, which one slow moment can raise above what computing takes. As nothing is read then that could lower it, one
-// block is read now and then to see.
+// The estimate is a moving mean of the read time per block. One slow moment can raise the mean
+// above the compute time. Reads then stop, so no new sample could lower the mean. A single block (a
+// probe) is therefore read from time to time.
 class DiskPace {
  public:
-  // What computing a block's tokens takes; zero: not known, and reading pays.
+  // Sets the time to compute the tokens of one block. Zero means unknown. Pays then returns true.
   void SetComputeTime(absl::Duration time) { compute_time_ = time; }
-  // A block was read. `took`: on the disk, beside others perhaps; `under_way`: that are being read still.
+  // Records that one block was read in time `took`, possibly in parallel with others. `under_way`
+  // is the number of blocks whose reads are still running.
   void OnRead(absl::Duration took, int64_t under_way, absl::Time now);
 
-  // Whether so many blocks are sooner read than computed, after those under way.
+  // Returns true if reading `reads` blocks, after the `under_way` blocks, takes no longer than
+  // computing them.
   bool Pays(int64_t reads, int64_t under_way);
-  // After Pays has said no: whether a block is to be read all the same, for which nobody waits.
+  // Returns true if the caller should read one block as a probe. Call it after Pays has returned
+  // false. No request should wait for this read.
   bool ShouldProbe(int64_t under_way);
-  // As Pays found when it was last asked: even a disk with nothing else to do is too slow.
+  // True if, at the last call of Pays, even an idle disk was too slow.
   bool slow() const { return slow_; }
 
  private:
-  absl::Duration compute_time_, read_time_;  // of a block; read_time_ counts once known_
+  absl::Duration compute_time_, read_time_;  // per block; read_time_ is valid if known_
   bool known_ = false;
   bool slow_ = false;
-  int64_t not_probed_ = 0;
-  // Reads that do not count in the mean yet, and how long the disk was at them: those side by side count once.
+  int64_t not_probed_ = 0;  // calls of ShouldProbe since the last probe
+  // The number of reads that are not in the mean yet, and the time in which the disk was busy with
+  // them. Time in which several reads overlap counts once.
   int64_t reads_ = 0;
   absl::Duration busy_;
   absl::Time last_end_ = absl::InfinitePast();

@@ -15,7 +15,8 @@
 namespace baton {
 namespace {
 
-// Without a name from the beginning, where the file system can; else without one from now on.
+// Opens a file without a name. On a file system that lacks O_TMPFILE, it creates a named file and
+// removes the name at once.
 absl::StatusOr<int> OpenNameless(const std::string& directory) {
   int file = open(directory.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {

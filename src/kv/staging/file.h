@@ -1,4 +1,4 @@
-// The file that KvStaging's disk slots are in.
+// The file that contains the disk slots of KvStaging.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,25 @@
 
 namespace baton {
 
-// It has no name, so nobody else opens it and nothing is left of it when the process ends, however it ends. What was
-// written is known by a tag in memory. Thread-safe for different slots.
+// A nameless file of slots. Other processes cannot open it, and the kernel removes it when the
+// process ends. A tag in memory authenticates the bytes of each slot. Thread-safe for different
+// slots.
 class StagingFile {
  public:
-  // In `directory`, which must exist: `slots` of `slot_bytes`, all of which are allocated now. NOT_FOUND,
-  // PERMISSION_DENIED, ...: as open(2) says; RESOURCE_EXHAUSTED: no space, with what there is.
+  // Creates a file of `slots` * `slot_bytes` bytes in `directory` and allocates all of its space.
+  // Fails with NOT_FOUND, PERMISSION_DENIED and so on as open(2) does. Fails with
+  // RESOURCE_EXHAUSTED if there is too little space, and the message states the free space.
+  // REQUIRES: the directory exists.
   static absl::StatusOr<std::unique_ptr<StagingFile>> Create(const std::string& directory, int64_t slots,
                                                              int64_t slot_bytes);
   ~StagingFile();
   StagingFile(const StagingFile&) = delete;
   StagingFile& operator=(const StagingFile&) = delete;
 
-  // `bytes`: [slot_bytes].
+  // Writes one slot. REQUIRES: `bytes` has slot_bytes bytes.
   absl::Status Write(int64_t slot, std::span<const std::byte> bytes);
-  // DATA_LOSS: they are not the bytes that were written.
+  // Reads one slot. Fails with DATA_LOSS if the bytes are not those that were written. REQUIRES: as
+  // Write.
   absl::Status Read(int64_t slot, std::span<std::byte> bytes);
 
   int descriptor() const { return file_; }  // for tests and measurements
@@ -38,7 +42,7 @@ class StagingFile {
 
   const int file_;
   StagingSeal seal_;
-  std::vector<StagingSeal::Tag> tags_;  // of each slot's bytes
+  std::vector<StagingSeal::Tag> tags_;  // [slots]
 };
 
 }  // namespace baton

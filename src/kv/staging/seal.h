@@ -1,4 +1,4 @@
-// Bytes that come back from disk are known again by a tag in memory.
+// Authentication of bytes that are stored on disk, by tags that stay in memory.
 #pragma once
 
 #include <openssl/types.h>
@@ -12,8 +12,9 @@
 
 namespace baton {
 
-// GMAC under a key that only this object has: who can change the disk cannot make bytes that fit, and where the CPU has
-// AES and carry-less multiplication it takes a fraction of SHA-256's time. Thread-safe.
+// GMAC under a random key that only this object has. Write access to the disk is not
+// enough to make bytes that fit a tag. On a CPU with AES and carry-less multiplication, GMAC takes a
+// fraction of the time of SHA-256. Thread-safe.
 class StagingSeal {
  public:
   struct Tag {
@@ -22,11 +23,13 @@ class StagingSeal {
   };
 
   StagingSeal();
-  // Of these bytes, and another each time: GMAC is safe as long as no number is used twice under a key.
+  // Returns a tag of `bytes`, with a new number each time. GMAC is secure only if no number is used
+  // twice under one key.
   Tag Make(std::span<const std::byte> bytes) {
     const uint64_t number = ++numbers_;
     return {number, Mac(number, bytes)};
   }
+  // Returns true if `tag` was made of these bytes.
   bool Fits(const Tag& tag, std::span<const std::byte> bytes) const { return Mac(tag.number, bytes) == tag.mac; }
 
  private:

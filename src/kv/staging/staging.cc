@@ -12,7 +12,7 @@ namespace baton {
 namespace {
 
 constexpr int64_t kWritesAtOnce = 4;
-constexpr double kOfLatestCopies = 0.2;  // what a step's count in the mean
+constexpr double kOfLatestCopies = 0.2;  // weight of the latest step in the mean copy time
 
 std::vector<int64_t> Slots(int64_t count) {
   BATON_CHECK(count >= 0, "a tier of negative size");
@@ -47,7 +47,8 @@ bool KvStaging::MayLeaveHost(const Entry& entry) {
   return entry.host != kNone && !entry.reading && !entry.writing && entry.holds == 0 && entry.in_steps == 0;
 }
 
-// What host memory has, too, stays: it was written because it leaves there soon.
+// A block that is also in host memory stays on disk, unless it is back in the pool. It was written
+// because it leaves host memory soon.
 bool KvStaging::MayLeaveDisk(const Entry& entry) {
   return entry.disk != kNone && !entry.reading && !entry.writing && (entry.host == kNone || entry.in_pool);
 }
@@ -110,7 +111,7 @@ void KvStaging::Keep(const BlockKey& key, BlockId block) {
   Change(*entry, [&] {
     entry->used = ++hottest_;
     entry->in_pool = false;
-    if (slot == kNone) return;  // its bytes are there
+    if (slot == kNone) return;  // Host memory has the bytes already.
     entry->host = slot;
     ++entry->in_steps;
     in_step_.push_back(entry);
@@ -123,7 +124,8 @@ KvStaging::Found KvStaging::Find(std::span<const BlockKey> keys) const {
   for (const BlockKey& key : keys) {
     const Entry* entry = EntryOf(key);
     if (entry == nullptr || (entry->host == kNone && entry->disk == kNone)) break;
-    if (entry->reading && (pace_.slow() || faults_.is_off())) break;  // no request waits for this read
+    // The read is a probe, or the disk is off. No request waits for such a read.
+    if (entry->reading && (pace_.slow() || faults_.is_off())) break;
     if (entry->host == kNone) ++found.reads;
     ++found.blocks;
     if (found.reads == 0) found.before_reads = found.blocks;
@@ -138,12 +140,15 @@ int64_t KvStaging::Hold(std::span<const BlockKey> keys) {
   if (!pays) in_tiers = static_cast<size_t>(found.before_reads);
   if (!pays && !faults_.is_off()) not_read_ += found.reads;
   size_t count = 0;
-  for (; count < in_tiers; ++count) {  // before any of them can be evicted for another
+  // Hold all blocks before reads begin, because a read may evict a block that is not held.
+  for (; count < in_tiers; ++count) {
     Entry& entry = Require(keys[count]);
     if (entry.holds == 0 && held_ >= std::max<int64_t>(1, options_.host / 2)) break;
     Change(entry, [&] { ++entry.holds; });
   }
-  for (size_t i = count; i > 0; --i) {  // the end of a prompt is of no use without its beginning, and goes first
+  // Mark the blocks as used from last to first. The end of a prompt is useless without its
+  // beginning, so the end should be evicted first.
+  for (size_t i = count; i > 0; --i) {
     Entry& entry = Require(keys[i - 1]);
     Change(entry, [&] { entry.used = ++hottest_; });
   }
@@ -238,11 +243,12 @@ void KvStaging::EndStep(bool kept) {
   copies_.in.clear();
 }
 
-// Half of host memory, as much as may be held, can be had without losing anything.
+// Plans writes until half of host memory can be reused without losing a block. Half of host memory
+// is also the most that prompts may hold.
 void KvStaging::PlanWrites() {
   if (options_.disk == 0 || !faults_.MayWrite()) return;
   const auto ready = [&] { return std::ssize(free_host_) + host_copies_ + writing_; };
-  // Blocks with a copy come before this rank, and all others behind it.
+  // Blocks with a copy rank below this, and all others above it.
   const EvictionRank first_without_copy({.last_use = std::numeric_limits<int64_t>::min()});
   while (writing_ < kWritesAtOnce && host_copies_ < std::ssize(host_order_) &&
          ready() < std::max<int64_t>(1, options_.host / 2)) {

@@ -1,4 +1,4 @@
-// Where the KV of evicted blocks waits to be needed again: host memory and, behind it, a disk.
+// The staging tiers of evicted KV blocks: host memory and, behind it, a disk.
 #pragma once
 
 #include <cstdint>
@@ -20,104 +20,117 @@
 
 namespace baton {
 
-// In blocks. What leaves host memory goes to disk, what leaves that is lost; without host memory nothing is kept.
+// The sizes of the tiers, in blocks. A disk needs host memory in front of it.
 struct StagingOptions {
   int64_t host = 0;
   int64_t disk = 0;
-  // A disk that has work and ends none of it for so long is turned off.
+  // The disk is turned off if it has work for so long without ending any of it.
   absl::Duration disk_patience = absl::Seconds(10);
 };
 
-// A block's bytes on their way between the pool's slab and a slot of host memory.
+// A copy of a block's bytes between the pool's slab and a slot of host memory.
 struct StagedCopy {
   BlockId block;
   int64_t slot = 0;
 };
 
-// What a step does before its batch runs: first all copies out of the slab, then all copies into it.
+// The copies of a step, which run before its batch. All copies out of the slab come first, then all
+// copies into it.
 struct StagedCopies {
   std::vector<StagedCopy> out, in;
 };
 
-// A block's bytes on their way between a slot of host memory and a slot of the disk.
+// A transfer of a block's bytes between a slot of host memory and a slot of the disk.
 struct DiskTransfer {
-  bool read = false;  // to host memory; else from there
+  bool read = false;  // true: from disk to host memory; false: from host memory to disk
   BlockKey key;
   int64_t host_slot = 0, disk_slot = 0;
 };
 
-// Says what is where and what is moved; the bytes are the shell's. Keys name contents, so a block
-// that comes back is the one that was evicted, and tenants share here what they share in the tree.
+// The index of the tiers. It decides where blocks are and which bytes move. Its caller, the worker,
+// moves the bytes (StagingStore). A key names the content of a block, so cache domains are
+// separated here as they are in the radix tree.
 //
-// Both tiers evict the block of the least EvictionRank, except blocks that a prompt holds, which
-// are expected soon. A copy of a block that is back in the pool counts as used before all others,
-// for the pool will bring it again. What host memory would evict next is written to disk ahead of
-// time, so that it has a copy there; what the disk is too slow for is lost. Only the request whose
-// KV is read waits for a disk.
+// Both tiers evict the block with the least EvictionRank, except blocks that a prompt holds. The
+// blocks that host memory would evict next are written to disk in advance. If the disk is too slow
+// for that, they are lost. Only a request whose own KV is read from disk waits for the disk.
 //
-// Nothing rests on it: whatever is lost, fails, or would take longer than computing it again, is
-// computed. Not thread-safe.
+// Staging is optional for correctness. A worker computes every block that is lost, that fails to
+// arrive, or that would take longer to read than to compute. docs/design/eviction.md has the
+// reasons.
+//
+// Not thread-safe.
 class KvStaging {
  public:
   explicit KvStaging(StagingOptions options);
   bool enabled() const { return options_.host > 0; }
   bool has_disk() const { return options_.disk > 0; }
 
-  // The pool is about to give `block` away, whose content `key` names: it is copied out, if there is room.
+  // Plans a copy of `block` to host memory, if there is room. The pool is about to reuse the block,
+  // whose content `key` names.
   void Keep(const BlockKey& key, BlockId block);
 
-  // How many of these keys, from the first on, are here or will be read, as far as that pays and there is room. The
-  // caller holds them until Release. Where it does not pay, a block is read now and then that nobody waits for.
+  // Holds a prefix of `keys` that is staged, and returns its length. Held blocks are not evicted
+  // until Release. The prefix is as long as possible within these limits:
+  // - Blocks that are only on disk are included, and read, if host memory has room and DiskPace
+  //   expects that the read is faster than computing. Otherwise Hold may read one block as a probe,
+  //   for which no request waits.
+  // - All held blocks together take at most half of host memory.
   int64_t Hold(std::span<const BlockKey> keys);
-  // REQUIRES: the caller holds them.
+  // Ends Hold for these keys. REQUIRES: the caller holds them.
   void Release(std::span<const BlockKey> keys);
-  // It is being read from disk.
+  // Returns true if the block is being read from disk.
   bool IsComing(const BlockKey& key) const;
 
-  // It is in host memory.
+  // Returns true if the block is in host memory.
   bool IsHere(const BlockKey& key) const;
-  // False: with one more brought back the step would copy, in and out, for longer than computing `step_blocks` takes,
-  // as measured. One block may always come.
+  // Returns false if, with one more CopyIn, all copies of the step would take longer than computing
+  // `step_blocks` blocks. The times are measured. The first CopyIn of a step is always allowed.
   bool MayCopyIn(int64_t step_blocks) const;
-  // It stays there as long as the step. CopyIn may follow. REQUIRES: IsHere.
+  // Keeps the block in host memory until EndStep. REQUIRES: IsHere(key).
   void UseInStep(const BlockKey& key);
   enum class Tier { kHost, kDisk };
-  // It is copied to `block`. Where it came from, the first time that it is used since.
+  // Plans a copy of the staged block into `block`. Returns kDisk if the block was read from disk
+  // and was not used since, and kHost otherwise. REQUIRES: UseInStep(key) was called in this step.
   Tier CopyIn(const BlockKey& key, BlockId block);
-  // Of the step that is planned or runs.
+  // Returns the copies of the step that is planned or running.
   const StagedCopies& copies() const { return copies_; }
-  // They are done, and took so long. REQUIRES: there are any.
+  // Records that the copies are complete and took `took`. REQUIRES: the step has copies.
   void CopiesDone(absl::Duration took);
-  // The step is over, its copies done; `kept`: what it copied in stays in the pool.
+  // Ends the step, after its copies are complete. `kept` is true if the blocks that it copied in
+  // stay in the pool.
   void EndStep(bool kept);
 
-  // What computing a block's tokens takes; zero: not known. A read that would take longer is not begun.
+  // Sets the time to compute the tokens of one block. Zero means unknown. A read that would take
+  // longer does not begin.
   void SetComputeTime(absl::Duration time);
-  // Nothing is read, but to see whether it pays again.
+  // Returns true if the disk is too slow, so that only probes are read.
   bool disk_is_slow() const { return pace_.slow(); }
-  // To be begun now, in any order; the end of each is told by OnTransferred.
+  // Returns the transfers that the caller must begin now, in any order. The caller reports the end
+  // of each by OnTransferred.
   std::vector<DiskTransfer> TakeTransfers(absl::Time now);
-  // DATA_LOSS: the bytes are not those that were written; RESOURCE_EXHAUSTED: there was no space to write them.
-  // A block whose transfer failed is not on disk any more. DiskFaults decides what follows for the disk. `took`: on the
-  // disk, perhaps beside other transfers.
+  // Records the end of a transfer. `took` is its time on the disk, possibly in parallel with other
+  // transfers. After a failure, the block is no longer on disk, and DiskFaults decides about the
+  // disk. A read fails with DATA_LOSS if the bytes are not those that were written. A write fails
+  // with RESOURCE_EXHAUSTED if there is no space.
   void OnTransferred(const DiskTransfer& transfer, const absl::Status& status, absl::Duration took, absl::Time now);
   void Tick(absl::Time now);
   absl::Time NextTick() const { return faults_.NextTick(); }
-  // The disk is off until the process is restarted.
+  // Returns true once the disk is off, until the process restarts.
   bool disk_is_off() const { return faults_.is_off(); }
-  // As DiskFaults::status.
+  // Returns DiskFaults::status.
   const absl::Status& disk_status() const { return faults_.status(); }
 
   struct Counts {
-    int64_t host = 0, disk = 0;  // blocks there
-    int64_t failures = 0;        // blocks that were to be read and could not, since the start
-    int64_t not_read = 0;        // blocks that a prompt found on disk where reading did not pay, since the start
-    int64_t disk_off = 0;        // 1 once the disk is off, until the process is restarted
-    int64_t held = 0;
+    int64_t host = 0, disk = 0;  // slots in use
+    int64_t failures = 0;        // reads that failed, since the start
+    int64_t not_read = 0;        // blocks found on disk and not worth reading, since the start
+    int64_t disk_off = 0;        // 1 once the disk is off, until the process restarts
+    int64_t held = 0;            // blocks that prompts hold
     int64_t reading = 0, writing = 0;
   };
   Counts counts() const;
-  // CHECKs that everything agrees. REQUIRES: no step is planned or runs.
+  // CHECKs that entries, slots, orders and counts agree. REQUIRES: no step is planned or running.
   void CheckInvariants() const;
 
  private:
@@ -125,18 +138,19 @@ class KvStaging {
   struct Entry {
     BlockKey key;
     int64_t host = kNone, disk = kNone;     // slots
-    bool reading = false, writing = false;  // so one of the slots has no content yet
-    bool in_pool = false;                   // it was brought back there
-    bool was_read = false;                  // from disk, and was not used since
+    bool reading = false, writing = false;  // true: the target slot has no content yet
+    bool in_pool = false;                   // copied back to the pool
+    bool was_read = false;                  // read from disk and not used since
     int32_t holds = 0;
     int32_t in_steps = 0;
-    int64_t used = 0;  // unique
+    int64_t used = 0;  // number of the last use, unique
   };
   using Order = std::map<EvictionRank, Entry*>;
 
-  Entry* EntryOf(const BlockKey& key) const;  // null: none
+  Entry* EntryOf(const BlockKey& key) const;  // null if there is none
   Entry& Require(const BlockKey& key) const;
-  // All changes of an entry are made by this, which keeps the orders and forgets what is nowhere.
+  // Makes every change of an entry. It updates the orders and removes an entry that is in no tier
+  // and not held.
   template <typename Function>
   void Change(Entry& entry, Function change);
   static bool MayLeaveHost(const Entry& entry);
@@ -146,32 +160,36 @@ class KvStaging {
     return EvictionRank({.has_copy = HasCopy(entry), .last_use = entry.used});
   }
   static EvictionRank DiskRank(const Entry& entry) { return EvictionRank({.last_use = entry.used}); }
-  int64_t TakeHostSlot();  // kNone: all are in use
+  // Return a free slot, evicting a block if necessary. Return kNone if no block may be evicted.
+  int64_t TakeHostSlot();
   int64_t TakeDiskSlot();
+  // The staged prefix of some keys.
   struct Found {
-    int64_t blocks = 0, before_reads = 0;  // before the first that is on disk only
-    int64_t reads = 0;                     // blocks on disk only
+    // The length of the prefix, and of its part before the first block that is only on disk.
+    int64_t blocks = 0, before_reads = 0;
+    int64_t reads = 0;  // the number of blocks that are only on disk
   };
   Found Find(std::span<const BlockKey> keys) const;
   bool BeginRead(Entry& entry);
   void PlanWrites();
-  void LeaveDisk();  // once it is off: forgets what is there
+  // Removes all blocks on disk from the index, once the disk is off.
+  void LeaveDisk();
 
   const StagingOptions options_;
   absl::flat_hash_map<BlockKey, std::unique_ptr<Entry>> entries_;
   std::vector<int64_t> free_host_, free_disk_;
-  // Blocks that may leave host memory: those with a copy elsewhere, which come first, and those
-  // that would be lost.
+  // The blocks that may leave host memory. Blocks with a copy elsewhere come first.
   Order host_order_;
-  int64_t host_copies_ = 0;  // blocks of host_order_ that have a copy
-  Order disk_order_;         // blocks that may leave the disk
+  int64_t host_copies_ = 0;  // number of blocks in host_order_ with a copy
+  Order disk_order_;         // the blocks that may leave the disk
+  // The greatest and the least value of Entry::used so far.
   int64_t hottest_ = 0, coldest_ = 0;
-  int64_t held_ = 0;  // entries with holds
+  int64_t held_ = 0;  // number of entries with holds
   int64_t reading_ = 0, writing_ = 0, failures_ = 0, not_read_ = 0;
   StagedCopies copies_;
   std::vector<Entry*> in_step_, copied_in_;
-  std::vector<DiskTransfer> transfers_;      // not begun yet
-  absl::Duration compute_time_, copy_time_;  // of a block; zero: not known
+  std::vector<DiskTransfer> transfers_;      // planned, not yet returned by TakeTransfers
+  absl::Duration compute_time_, copy_time_;  // per block; zero: unknown
   DiskPace pace_;
   DiskFaults faults_;
 };

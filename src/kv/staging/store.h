@@ -1,4 +1,4 @@
-// The memory and the file that KvStaging's slots are in.
+// The memory and the file that contain the slots of KvStaging.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +15,20 @@
 
 namespace baton {
 
-// One thread may copy while others transfer: KvStaging sees to it that no two use one slot at once, unless both read
-// it.
+// The storage of both tiers. One thread may call Copy while others call Transfer. KvStaging ensures
+// that two calls use the same slot only if both read it.
 class StagingStore {
  public:
-  // Of blocks of `slab`. `directory`: of the disk's file, if there is a disk. RESOURCE_EXHAUSTED: so much memory cannot
-  // be had; else as StagingFile::Create.
+  // Allocates slots for blocks of `slab`. `directory` contains the file, if there is a disk. Fails
+  // with RESOURCE_EXHAUSTED if there is too little memory, or as StagingFile::Create does.
   static absl::StatusOr<std::unique_ptr<StagingStore>> Create(const StagingOptions& blocks, int64_t block_bytes,
                                                               const Slab& slab, const std::string& directory = "");
 
-  // Does a step's copies, out and then in. An error is the slab's.
+  // Makes the copies of a step, first those out of the slab, then those into it. Fails as
+  // Slab::Copy does.
   absl::Status Copy(const StagedCopies& copies);
-  // Takes as long as the disk does. DATA_LOSS: as StagingFile::Read.
+  // Makes one transfer, and blocks until the disk has finished it. Fails as StagingFile::Read or
+  // Write does.
   absl::Status Transfer(const DiskTransfer& transfer);
   std::span<std::byte> HostSlot(int64_t slot) {
     return {&host_[slot * static_cast<std::ptrdiff_t>(block_bytes_)], block_bytes_};
