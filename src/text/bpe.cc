@@ -7,7 +7,7 @@
 namespace baton {
 namespace {
 
-// Up to here a scan over all neighbours is faster than a queue of them.
+// Up to this many bytes, a scan over all neighbours is faster than a priority queue of them.
 constexpr size_t kShortWord = 48;
 
 uint64_t PairKey(TokenId left, TokenId right) {
@@ -24,7 +24,7 @@ Bpe::Bpe(const TokenizerSpec& spec)
   whole_.reserve(spec.tokens.size());
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
     const std::string& token = spec.tokens[i];
-    // Text that looks like a special token is no special token.
+    // Text that looks like a special token must not become that token.
     if (token.empty() || special[i]) continue;
     whole_.emplace(token, static_cast<TokenId>(i));
     if (token.size() == 1) byte_token_[static_cast<uint8_t>(token[0])] = static_cast<TokenId>(i);
@@ -104,7 +104,8 @@ void Bpe::MergeShort(std::string_view word, std::vector<TokenId>& out) const {
   out.insert(out.end(), tokens.begin(), tokens.begin() + count);
 }
 
-// A linked list of tokens, and a queue of merges that were possible when they were put in.
+// Merges with a linked list of tokens and a priority queue. The queue has all possible merges, and
+// also merges that have become impossible since they were pushed.
 void Bpe::MergeLong(std::string_view word, std::vector<TokenId>& out) const {
   struct Node {
     TokenId token;
@@ -117,7 +118,8 @@ void Bpe::MergeLong(std::string_view word, std::vector<TokenId>& out) const {
   for (uint32_t i = 0; i < end; ++i) {
     nodes[i] = {bytes[i], i - 1, i + 1, i + 1 < end ? FindRule(bytes[i], bytes[i + 1]) : Rule{}};
   }
-  // rank << 32 | node: the first rule first, then the leftmost.
+  // An entry is rank << 32 | node, so that the earliest rule comes first, and then the leftmost
+  // node.
   std::vector<uint64_t> possible;
   for (uint32_t i = 0; i < end; ++i) {
     if (nodes[i].rule.rank != kNoRule) possible.push_back(uint64_t{nodes[i].rule.rank} << 32 | i);
@@ -133,7 +135,7 @@ void Bpe::MergeLong(std::string_view word, std::vector<TokenId>& out) const {
     const auto at = static_cast<uint32_t>(queue.top());
     queue.pop();
     Node& node = nodes[at];
-    if (node.rule.rank != rank) continue;  // one of the two was merged with another since
+    if (node.rule.rank != rank) continue;  // One of the two tokens has merged with another token.
     Node& right = nodes[node.next];
     node.token = node.rule.merged;
     node.next = right.next;

@@ -1,4 +1,4 @@
-// Byte pair encoding of one pre-token (Sennrich et al. 2016), over bytes (Radford et al. 2019).
+// Byte pair encoding (Sennrich et al. 2016) of one pre-token, over bytes (Radford et al. 2019).
 #pragma once
 
 #include <array>
@@ -20,10 +20,10 @@ class Bpe {
   // REQUIRES: every id in the spec's merges has a token. The spec must outlive this.
   explicit Bpe(const TokenizerSpec& spec);
 
-  // Appends the tokens of `word`: of all neighbours that some rule merges, those of the first rule are merged first,
-  // the leftmost first among equals. O(n log n). Thread-safe.
+  // Appends the tokens of `word` to `out`. Among the neighbours that some rule merges, those of the
+  // earliest rule merge first, and among equals the leftmost. Takes O(n log n) time. Thread-safe.
   void Encode(std::string_view word, std::vector<TokenId>& out) const;
-  // Whether every byte becomes part of some token.
+  // Returns true if every byte becomes a part of some token.
   bool KeepsAllBytes() const;
 
  private:
@@ -44,11 +44,12 @@ class Bpe {
 
   const bool ignore_merges_;
   std::array<TokenId, 256> byte_token_;
-  absl::flat_hash_map<uint64_t, Rule> rules_;             // by left << 32 | right
-  absl::flat_hash_map<std::string_view, TokenId> whole_;  // tokens that a whole pre-token may be, by their bytes
+  absl::flat_hash_map<uint64_t, Rule> rules_;  // by left << 32 | right
+  // The tokens that may equal a whole pre-token, by their bytes.
+  absl::flat_hash_map<std::string_view, TokenId> whole_;
 
-  // Whether the merges make a token of its own bytes: found out when first asked, the same whoever asks. So most words
-  // cost one look-up.
+  // The answer to the question whether the merges turn the bytes of a token into this one token. It
+  // is computed at first use and does not depend on the caller. Most words thus cost one look-up.
   enum class Reachable : uint8_t { kUnknown, kNo, kYes };
   std::unique_ptr<std::atomic<Reachable>[]> reachable_;  // by id
 };

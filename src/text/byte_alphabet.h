@@ -1,4 +1,5 @@
-// GPT-2's printable stand-ins for bytes: how byte-level BPE files write raw bytes as text.
+// The byte alphabet of GPT-2: a printable character for each byte. Byte-level BPE files use it to
+// write raw bytes as text.
 #pragma once
 
 #include <optional>
@@ -7,7 +8,8 @@
 
 namespace baton {
 
-// The bytes that `text` stands for ("Ġthe" is " the"); none if a character of it stands for no byte.
+// Returns the bytes that `text` stands for ("Ġthe" is " the"). Returns nullopt if `text` has a
+// character outside the alphabet.
 std::optional<std::string> BytesFromAlphabet(std::string_view text);
 
 }  // namespace baton

@@ -19,11 +19,12 @@ using nlohmann::json;
 
 constexpr std::streamsize kMaxTemplateBytes = 16 << 20;
 constexpr size_t kMaxVariableBytes = 64 << 10;
-// The variables that Render sets, and arguments of transformers' apply_chat_template that Render does not have.
+// The variables that Render sets, and arguments of transformers' apply_chat_template that Render
+// does not have.
 constexpr std::string_view kOwnVariables[] = {"messages",  "tools",         "add_generation_prompt", "bos_token",
                                               "eos_token", "chat_template", "continue_final_message"};
 
-// NOT_FOUND if there is no such file.
+// Fails with NOT_FOUND if there is no such file.
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return absl::NotFoundError(StrCat(path, ": cannot be opened"));
@@ -37,7 +38,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
-// NOT_FOUND if there is no such file.
+// Fails with NOT_FOUND if there is no such file.
 absl::StatusOr<json> ReadObject(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -45,7 +46,8 @@ absl::StatusOr<json> ReadObject(const std::string& path) {
   return absl::InvalidArgumentError(StrCat(path, ": expected a JSON object"));
 }
 
-// "bos_token" is a string, an object with "content", or null.
+// Returns the text of "bos_token" or "eos_token", which is a string, an object with "content", or
+// null.
 std::string SpecialToken(const json& config, const char* name) {
   const auto token = config.find(name);
   if (token == config.end()) return "";
@@ -56,7 +58,8 @@ std::string SpecialToken(const json& config, const char* name) {
   return "";
 }
 
-// "chat_template" is a string or a list of {name, template}, of which "default" is the one for chat.
+// Returns the source in "chat_template", which is a string or a list of {name, template}. In a
+// list, the template named "default" is for chats.
 absl::StatusOr<std::string> TemplateSource(const json& config, const std::string& path) {
   const auto entry = config.find("chat_template");
   if (entry == config.end() || entry->is_null()) {
@@ -121,13 +124,14 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(const std::stri
   std::string path = directory + "/tokenizer_config.json";
   absl::StatusOr<json> read = ReadObject(path);
   if (absl::IsNotFound(read.status())) {
-    path = directory + "/special_tokens_map.json";  // has the special tokens, too
+    path = directory + "/special_tokens_map.json";  // This file has the special tokens as well.
     read = ReadObject(path);
   }
   if (absl::IsNotFound(read.status())) read = json::object();
   RETURN_IF_ERROR(read.status());
   const json& config = *read;
-  absl::StatusOr<std::string> source = ReadFile(directory + "/chat_template.jinja");  // newer models keep it apart
+  // Newer models have the template in its own file.
+  absl::StatusOr<std::string> source = ReadFile(directory + "/chat_template.jinja");
   if (absl::IsNotFound(source.status())) source = TemplateSource(config, path);
   RETURN_IF_ERROR(source.status());
   absl::StatusOr<std::unique_ptr<ChatTemplate>> parsed =

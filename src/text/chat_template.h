@@ -1,4 +1,4 @@
-// The model's own chat template (Jinja), from tokenizer_config.json or chat_template.jinja.
+// The chat template of a model (Jinja), from tokenizer_config.json or chat_template.jinja.
 #pragma once
 
 #include <memory>
@@ -12,31 +12,37 @@
 
 namespace baton {
 
-// What transformers' apply_chat_template passes to the template.
+// The inputs of a template, as in apply_chat_template of transformers.
 struct ChatInput {
   jinja::Value messages = jinja::None{};  // a list of dicts with "role", "content", ...
-  jinja::Value tools = jinja::None{};     // a list, or none
-  // A dict of further variables, or none. REQUIRES: CheckTemplateVariables accepted them.
+  jinja::Value tools = jinja::None{};     // a list, or None
+  // A dict of further variables, or None. REQUIRES: they pass CheckTemplateVariables.
   jinja::Value variables = jinja::None{};
   bool add_generation_prompt = true;
-  absl::Time now;  // the time of the template's strftime_now(), in the local time zone
+  absl::Time now;  // the time that strftime_now() formats, in the local time zone
 };
 
-// The variables of a caller: at most 64 KiB as JSON, and none that Render sets itself, nor a function of the language.
-// INVALID_ARGUMENT: "FIELD: ..." or "FIELD.NAME: ...". REQUIRES: an object.
+// Checks the variables of a client. They take at most 64 KiB as JSON. None may have the name of a
+// variable that Render sets itself, or of a function of the template language. The message of an
+// INVALID_ARGUMENT error begins with "FIELD: " or "FIELD.NAME: ". REQUIRES: `variables` is an
+// object.
 absl::Status CheckTemplateVariables(const nlohmann::ordered_json& variables, std::string_view field);
 
 class ChatTemplate {
  public:
-  // NOT_FOUND if the model has none; a construct that we do not implement is refused by name and line.
+  // Loads the template of a model directory. Fails with NOT_FOUND if the model has no template. If
+  // the template uses a construct that Baton does not implement, the error names the construct and
+  // its line.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Load(const std::string& directory);
-  // From source, with the special tokens that templates refer to (either may be empty).
+  // Parses a template. `bos_token` and `eos_token` are the values of these variables and may be
+  // empty.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Parse(std::string source, std::string bos_token,
                                                              std::string eos_token);
   virtual ~ChatTemplate() = default;
-  // INVALID_ARGUMENT carries what the template's raise_exception said. Steps and output size are limited. Thread-safe.
+  // Renders the template. If the template calls raise_exception, fails with INVALID_ARGUMENT and
+  // its message. Steps and output size are limited. Thread-safe.
   virtual absl::StatusOr<std::string> Render(const ChatInput& input) const = 0;
-  // As the model's makers wrote it, for code that derives the format of the model's answers.
+  // Returns the template's text, for code that derives the format of the model's answers from it.
   virtual std::string_view source() const = 0;
 };
 

@@ -13,7 +13,8 @@ jinja::Value ArgumentsValue(const Json& arguments) {
   return object.ok() && object->is_object() ? jinja::Value::FromJson(*object) : jinja::Value(text);
 }
 
-// `object` with the value of one member made by `convert`; of something else the plain value.
+// Converts `object` to a value, with `convert` for the value of the member `name`. If `object` is
+// not an object, converts it as it is.
 template <typename Convert>
 jinja::Value ReplaceMember(const Json& object, std::string_view name, Convert convert) {
   if (!object.is_object()) return jinja::Value::FromJson(object);

@@ -1,4 +1,4 @@
-// What a chat has beside its messages' texts, as values of its template.
+// The parts of a chat besides the texts of its messages, as values for the chat template.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,20 @@
 
 namespace baton {
 
-// The front that parses a request's JSON makes these, and nothing behind it parses the JSON again.
+// The frontend makes these values when it parses the JSON of a request. Later stages do not parse
+// the JSON again.
 struct ChatValues {
-  jinja::Value tools = jinja::None{};      // a list, or none
-  jinja::Value variables = jinja::None{};  // a dict of further variables of the template, or none
-  std::vector<jinja::Value> tool_calls{};  // one for each message: a list, or none
+  jinja::Value tools = jinja::None{};      // a list, or None
+  jinja::Value variables = jinja::None{};  // a dict of further template variables, or None
+  std::vector<jinja::Value> tool_calls{};  // one for each message: a list, or None
 };
 
-// Upper bound on the JSON of a chat's tools, and on that of a message's tool calls.
+// Upper bound on the bytes of JSON of a chat's tools, and of the tool calls of one message.
 inline constexpr size_t kMaxToolBytes = 1 << 20;
 
-// OpenAI's tool calls as a template expects them: the arguments of a function, which are a string, are the object that
-// they are in JSON. Arguments that are no object stay a string.
+// Converts OpenAI's tool calls to the form that templates expect. In OpenAI's form, the arguments
+// of a function are a string with JSON. If they are a JSON object, the result has that object, and
+// otherwise the string.
 jinja::Value ToolCallsValue(const Json& calls);
 
 }  // namespace baton

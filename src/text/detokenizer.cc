@@ -32,7 +32,7 @@ std::string Detokenizer::Push(TokenId id) {
 }
 
 std::string Detokenizer::Finish() {
-  // A cut-off character is one maximal subpart.
+  // The start of a character is one maximal subpart, and thus one U+FFFD (see Utf8Kind).
   return std::exchange(pending_, "").empty() ? "" : std::string(kReplacement);
 }
 

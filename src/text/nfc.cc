@@ -12,16 +12,18 @@
 namespace baton {
 namespace {
 
-// Characters below U+0300, whose lead bytes are below 0xCC, are starters that never compose with what precedes them:
-// text of them alone is in NFC already, and text may be cut before any of them.
+// Returns true for a byte of an easy character, one below U+0300. Its lead byte is below 0xCC. Easy
+// characters are starters that never compose with the preceding character. Text of easy characters
+// is in NFC, and text may be cut before each of them.
 bool IsEasy(char byte) { return static_cast<uint8_t>(byte) < 0xCC; }
 
 struct CodePoints {
   utf8proc_int32_t first, last;
 };
 
-// Marks and composites that Unicode 10 to 18 added. Hugging Face's normaliser knows Unicode 9, to which they are
-// unassigned and so inert; utf8proc knows some, depending on its version. Vocabularies were trained with the former.
+// Marks and composites that Unicode 10 to 18 added. The normaliser of Hugging Face has Unicode 9,
+// in which they are unassigned and thus unchanged. Vocabularies were trained with that normaliser.
+// utf8proc has some of the characters, depending on its version.
 constexpr CodePoints kSinceUnicode9[] = {
     {0x5C8, 0x5C9},     {0x7FD, 0x7FD},     {0x897, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},
     {0xC3C, 0xC3C},     {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},   {0x1ABF, 0x1AF0},
@@ -55,7 +57,8 @@ void AppendDecomposed(utf8proc_int32_t code_point, std::vector<utf8proc_int32_t>
   out.insert(out.end(), parts, parts + count);
 }
 
-// Sorts each run of combining marks by class. utf8proc would do it too, but by insertion: quadratic on a long run.
+// Sorts each run of combining marks by class. utf8proc would sort by insertion, which takes
+// quadratic time on a long run.
 void ReorderMarks(std::vector<utf8proc_int32_t>& text) {
   for (auto run = text.begin(); run != text.end();) {
     if (CombiningClass(*run) == 0) {
@@ -68,7 +71,7 @@ void ReorderMarks(std::vector<utf8proc_int32_t>& text) {
   }
 }
 
-// Appends what was decomposed so far, and forgets it.
+// Appends the composition of `decomposed` to `out` and clears `decomposed`.
 void Compose(std::vector<utf8proc_int32_t>& decomposed, std::string& out) {
   ReorderMarks(decomposed);
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
@@ -102,14 +105,16 @@ void AppendNfc(std::string_view text, std::string& out) {
   Compose(decomposed, out);
 }
 
-// The end of the hard stretch that starts at `hard`: the next easy character after it.
+// Returns the end of the run of other ("hard") characters that starts at `hard`: the position of
+// the next easy character, or the end of the text.
 size_t HardEnd(std::string_view text, size_t hard) {
   size_t end = hard;
   while (end < text.size() && (!IsEasy(text[end]) || (text[end] & 0xC0) == 0x80)) ++end;
   return end;
 }
 
-// The character before `position` may compose with what follows, so it belongs to the hard stretch.
+// Returns the position of the character before `position`, but at least `begin`. That character may
+// compose with a hard character behind it, so the caller includes it in the run.
 size_t PreviousCharacter(std::string_view text, size_t position, size_t begin) {
   if (position == begin) return begin;
   do --position;
@@ -137,7 +142,8 @@ std::string_view ToNfc(std::string_view text, std::string& storage) {
 }
 
 size_t NfcDecided(std::string_view text) {
-  // Neither an easy character nor one of U+4000 to U+9FFF composes with what precedes it: text may be cut before them.
+  // An easy character, or one from U+4000 to U+9FFF, never composes with the preceding character.
+  // Text may be cut before such a character.
   const auto starts_anew = [](char byte) {
     const auto lead = static_cast<uint8_t>(byte);
     return lead < 0x80 || (lead >= 0xC2 && IsEasy(byte)) || (lead >= 0xE4 && lead <= 0xE9);

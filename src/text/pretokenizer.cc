@@ -25,8 +25,9 @@ struct FreeMatchContext {
   void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
 };
 
-// Backtracking steps in one match. The patterns of the families we serve take at most a few for each character, so only
-// a pattern that explodes comes here.
+// Upper bound on backtracking steps in one match. The patterns of the supported families take at
+// most a few steps for each character, so only a pattern with exponential backtracking reaches the
+// limit.
 constexpr uint32_t kMatchLimit = 100'000'000;
 constexpr uint32_t kHeapLimitKib = 64 * 1024;
 
@@ -47,26 +48,28 @@ struct PreTokenizer::Pattern {
   std::unique_ptr<pcre2_match_context, FreeMatchContext> limits;
 };
 
-// One thread's use of a pattern.
+// The use of a pattern by one thread.
 struct PreTokenizer::Matcher {
   explicit Matcher(const Pattern& the_pattern)
       : pattern(the_pattern), data(pcre2_match_data_create_from_pattern(pattern.code.get(), nullptr)) {
     BATON_CHECK(data != nullptr, "out of memory");
   }
 
-  // The first match at or after `from`. None also if the limits are reached: the rest is then one piece.
+  // Returns the first match at or after `from`, or nullopt if there is none. Returns nullopt also
+  // if a limit is reached. The rest of the text is then one piece.
   std::optional<Range> Find(std::string_view text, size_t from) const {
     if (Match(text, from, 0) < 0) return std::nullopt;
     return At();
   }
 
-  // The first match at or after `from` in a text that may go on, if nothing that follows can change it. Else where one
-  // may begin at the earliest: everything before that is outside all matches.
+  // Returns the first match at or after `from`, if later text cannot change it. Otherwise returns
+  // the earliest position at which a match may begin. The text between `from` and this position
+  // belongs to no match.
   std::variant<Range, size_t> FindSealed(std::string_view text, size_t from) const {
     const int found = Match(text, from, PCRE2_PARTIAL_HARD);
     if (found == PCRE2_ERROR_PARTIAL) return At().begin;
     if (found == PCRE2_ERROR_NOMATCH) return text.size();
-    if (found < 0) return from;  // the limits
+    if (found < 0) return from;  // A limit is reached.
     return At();
   }
 
@@ -80,7 +83,8 @@ struct PreTokenizer::Matcher {
       return pcre2_match(pattern.code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
                          PCRE2_NO_UTF_CHECK | options | more, data.get(), pattern.limits.get());
     };
-    // The compiled code has little stack; the interpreter keeps its own on the heap, up to our limit.
+    // The compiled code has a small stack. The interpreter has its stack on the heap, up to the
+    // heap limit.
     const int found = match(0);
     return found == PCRE2_ERROR_JIT_STACKLIMIT ? match(PCRE2_NO_JIT) : found;
   }
@@ -109,7 +113,7 @@ absl::StatusOr<PreTokenizer> PreTokenizer::Create(std::span<const std::string> p
     if (matches_empty != 0) {
       return absl::InvalidArgumentError(absl::StrCat("pattern '", pattern, "': may match nothing"));
     }
-    // Where the system forbids compiled code, the interpreter gives the same matches.
+    // If the system forbids compiled code, the interpreter finds the same matches.
     pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     uint32_t look_behind = 0;  // characters
     pcre2_pattern_info(code.get(), PCRE2_INFO_MAXLOOKBEHIND, &look_behind);
@@ -136,7 +140,8 @@ void PreTokenizer::SplitFrom(std::span<const Matcher> matchers, std::string_view
   size_t done = 0;
   while (done < text.size()) {
     const std::optional<Range> match = matchers[0].Find(text, done);
-    // A lookbehind could end before it begins (\K cannot be written), and what is empty splits nothing.
+    // An empty match splits nothing. A match could end before its start only by \K in a lookbehind,
+    // and PcrePattern refuses \K.
     if (!match.has_value() || match->end <= done) break;
     SplitFrom(rest, text.substr(done, match->begin - done), piece);
     SplitFrom(rest, text.substr(match->begin, match->end - match->begin), piece);
@@ -146,7 +151,7 @@ void PreTokenizer::SplitFrom(std::span<const Matcher> matchers, std::string_view
 }
 
 size_t PreTokenizer::SplitSealed(std::string_view text, absl::FunctionRef<void(std::string_view piece)> piece) const {
-  if (looks_behind_) return 0;  // what was sealed before is not there to be looked at
+  if (looks_behind_) return 0;  // The text before `text` is not available to a lookbehind.
   const std::vector<Matcher> matchers(patterns_.begin(), patterns_.end());
   return SealedFrom(matchers, text, piece);
 }
@@ -163,7 +168,7 @@ size_t PreTokenizer::SealedFrom(std::span<const Matcher> matchers, std::string_v
       SplitFrom(rest, text.substr(range->begin, range->end - range->begin), piece);
       done = range->end;
     } else {
-      // [done, begin) is the front of a piece, or all of it.
+      // [done, begin) is a prefix of a piece, or the whole piece.
       const size_t begin = std::get<size_t>(match);
       return done + SealedFrom(rest, text.substr(done, begin - done), piece);
     }

@@ -1,4 +1,4 @@
-// Splits text into pre-tokens, across which no merge goes.
+// The pre-tokenizer, which splits text into pre-tokens. No BPE merge crosses a pre-token.
 #pragma once
 
 #include <memory>
@@ -14,23 +14,25 @@ namespace baton {
 
 class PreTokenizer {
  public:
-  // Patterns as tokenizer.json writes them (see pretokenizer_pattern.h); each splits the pieces of the one before, as
-  // Hugging Face's Split with behavior Isolated does: matches are pieces, and so is what lies between them.
+  // Compiles the patterns of a tokenizer.json (see pretokenizer_pattern.h). Each pattern splits the
+  // pieces of the previous pattern, as Hugging Face's Split with behavior Isolated does. Each match
+  // is a piece, and so is each text between matches.
   static absl::StatusOr<PreTokenizer> Create(std::span<const std::string> patterns);
   PreTokenizer(PreTokenizer&&) noexcept;
   PreTokenizer& operator=(PreTokenizer&&) noexcept;
   ~PreTokenizer();
 
-  // The pieces of `text` from left to right; none is empty, and together they are the text. Thread-safe.
-  // REQUIRES: text is valid UTF-8.
+  // Calls `piece` with the pieces of `text`, from left to right. No piece is empty, and their
+  // concatenation is `text`. Thread-safe. REQUIRES: `text` is valid UTF-8.
   void Split(std::string_view text, absl::FunctionRef<void(std::string_view piece)> piece) const;
-  // The first pieces of a text that begins with `text` and may go on: those that are the same whatever follows.
-  // Returns their bytes; the rest is to be split again when there is more of it. Patterns that look behind seal
-  // nothing.
+  // Calls `piece` with the first pieces of a text of which only the prefix `text` is present. It
+  // stops before the first piece that later text could change. Returns the total length of the
+  // pieces. The caller splits the rest again when it has more text. With a pattern that looks
+  // behind, there are no such pieces. Thread-safe. REQUIRES: as Split.
   size_t SplitSealed(std::string_view text, absl::FunctionRef<void(std::string_view piece)> piece) const;
 
  private:
-  struct Pattern;  // keeps PCRE2 out of this header
+  struct Pattern;  // hides PCRE2 from includers of this header
   struct Matcher;
   PreTokenizer();
   void SplitFrom(std::span<const Matcher> matchers, std::string_view text,

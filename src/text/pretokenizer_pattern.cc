@@ -11,8 +11,8 @@ namespace {
 
 constexpr size_t kLongestPattern = 4096;  // bytes
 
-// Assigned in Unicode 15 and 16. PCRE2 10.42 knows Unicode 14, later versions more; named here, they are the same
-// everywhere.
+// Letters and numbers that Unicode 15 and 16 added. PCRE2 10.42 has Unicode 14, and later versions
+// have more. With these lists, all versions match the same characters.
 constexpr std::string_view kLettersSince14 =
     "\\x{1C89}-\\x{1C8A}\\x{A7CB}-\\x{A7CD}\\x{A7DA}-\\x{A7DC}\\x{105C0}-\\x{105F3}\\x{10D4A}-\\x{10D65}"
     "\\x{10D6F}-\\x{10D85}\\x{10EC2}-\\x{10EC4}\\x{1123F}-\\x{11240}\\x{11380}-\\x{11389}\\x{1138B}\\x{1138E}"
@@ -49,12 +49,14 @@ class Translator {
         return Group();
       case '^':
       case '$':
-      case '.':  // Oniguruma's know lines, PCRE2's depend on options
+      // In Oniguruma, these depend on lines. In PCRE2, they depend on options.
+      case '.':
         return Refuse(rest_.substr(0, 1));
       case '{':
         if (rest_.starts_with("{,")) return Refuse("{,");
         break;
-      case '}':  // possessive in PCRE2, a repeat of the repeat in Oniguruma
+      // "}+" is possessive in PCRE2, and a repetition of the repetition in Oniguruma.
+      case '}':
         if (rest_.starts_with("}+")) return Refuse("}+");
         break;
       default:
@@ -92,7 +94,8 @@ class Translator {
 
   absl::Status Escape() {
     const std::string_view escape = rest_.substr(0, 2);
-    if (escape == "\\s") return Replace(2, "\\p{White_Space}");  // PCRE2's \s has U+180E too
+    // In PCRE2, \s also matches U+180E.
+    if (escape == "\\s") return Replace(2, "\\p{White_Space}");
     if (escape == "\\S") return Replace(2, "\\P{White_Space}");
     if (rest_.starts_with("\\p{L}")) return Property("\\p{L}", kLettersSince14);
     if (rest_.starts_with("\\p{N}")) return Property("\\p{N}", kNumbersSince14);

@@ -1,4 +1,4 @@
-// From the regular expressions of tokenizer.json to those of PCRE2.
+// The translation of the regular expressions in tokenizer.json to PCRE2.
 #pragma once
 
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace baton {
 
-// Hugging Face's tokenizers run patterns on Oniguruma with Unicode 16; the PCRE2 that we run on differs in syntax, in
-// what \s is, and in which letters and digits its Unicode version knows. The result matches what the original does
-// there; what is not known to mean the same is refused by name.
+// Returns a PCRE2 pattern with the same matches as `pattern` has in Hugging Face's tokenizers.
+// Those use Oniguruma with Unicode 16. PCRE2 differs in syntax, in the meaning of \s, and in the
+// letters and digits of its Unicode version. A construct that may have another meaning in PCRE2 is
+// refused, and the error names it.
 absl::StatusOr<std::string> PcrePattern(std::string_view pattern);
 
 }  // namespace baton

@@ -32,7 +32,8 @@ void StopMatcher::Insert(std::string_view stop) {
   states_[node].match = states_[node].depth;
 }
 
-// Breadth first, so that a state's failure, which is less deep, is complete before it is used.
+// Computes the failure links in breadth-first order. The failure of a state is less deep than the
+// state, so it is complete before it is used.
 void StopMatcher::LinkFailures() {
   std::vector<std::pair<uint64_t, Node>> edges(children_.begin(), children_.end());
   std::sort(edges.begin(), edges.end(), [this](const auto& a, const auto& b) {

@@ -1,4 +1,5 @@
-// Ends a stream of text before the first stop string, however it is split over tokens.
+// The matcher of stop strings. It ends a stream of text before the first stop string, even if that
+// string is split over several tokens.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +12,24 @@
 
 namespace baton {
 
-// Text that may be the start of a stop string is held back until it is known. Of several stop strings the one that is
-// complete first counts; of those complete at the same byte, the longest. Time is linear in the text, whatever the
-// number of stop strings (Aho and Corasick 1975).
+// The state of one stream. It holds back text that may be the start of a stop string. If several
+// stop strings occur, the one that is complete first counts. If several are complete at the same
+// byte, the longest counts. The time is linear in the text and independent of the number of stop
+// strings (Aho and Corasick 1975).
 class StopMatcher {
  public:
-  // None may be empty.
+  // REQUIRES: no stop string is empty.
   explicit StopMatcher(std::span<const std::string> stops);
 
-  // The text that may be shown now. Once a stop string is complete, everything from its first byte on is dropped.
+  // Adds text. Returns the text that is now known to be before any stop string. Once a stop string
+  // is complete, its text and all later text are dropped.
   std::string Push(std::string_view text);
-  // Ends the stream: what is still held back, which turned out to be no stop string.
+  // Ends the stream. Returns the text that is still held back, which is not a stop string.
   std::string Finish();
+  // Returns true once a stop string is complete.
   bool stopped() const { return stopped_; }
-  bool empty() const { return states_.size() == 1; }  // there are no stop strings
+  // Returns true if there are no stop strings.
+  bool empty() const { return states_.size() == 1; }
 
  private:
   using Node = int32_t;
@@ -38,7 +43,7 @@ class StopMatcher {
 
   struct State {
     int32_t depth = 0;  // bytes from the root
-    int32_t match = 0;  // length of the longest stop string that ends here, 0: none
+    int32_t match = 0;  // length of the longest stop string that ends here; 0 if there is none
     Node failure = kRoot;
   };
   std::vector<State> states_;  // the trie of the stop strings, root first

@@ -65,7 +65,7 @@ class BpeTokenizer final : public Tokenizer {
       if (!spec_.nfc) return in_normalized(piece);
       piece = piece.substr(0, NfcDecided(piece));
       std::string storage;
-      // Other lengths than the raw text's would be of no use to the caller.
+      // The caller needs lengths in the raw text, so text that normalisation changes is not sealed.
       return ToNfc(piece, storage) == piece ? in_normalized(piece) : 0;
     });
   }
@@ -82,7 +82,9 @@ class BpeTokenizer final : public Tokenizer {
     AddedTokenFinder in_raw, in_normalized;
   };
 
-  // Pieces of the decided part of `text`: all are final but the last, unless that is a token, which goes to `open`.
+  // Encodes the pieces of the prefix of `text` in which later text cannot change the added tokens.
+  // Returns the length of the sealed part. All pieces are final except the last. If the last piece
+  // is not an added token, `open` encodes it and returns the length of its sealed part.
   size_t Sealed(const AddedTokenFinder& added, std::string_view text, std::vector<TokenId>& ids,
                 absl::FunctionRef<size_t(std::string_view piece)> open) const {
     std::vector<std::pair<std::string_view, std::optional<TokenId>>> pieces;
@@ -106,7 +108,7 @@ class BpeTokenizer final : public Tokenizer {
 
   bool Has(TokenId id) const { return id >= 0 && id < vocab_size(); }
 
-  // A stretch of bytes that are no UTF-8 is a pre-token of its own.
+  // Encodes any bytes. Each run of bytes that are not UTF-8 is one pre-token.
   void EncodeBytes(std::string_view bytes, const AddedTokens& added, std::vector<TokenId>& ids) const {
     while (!bytes.empty()) {
       const size_t valid = ValidUtf8Prefix(bytes);
@@ -149,7 +151,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadBpe(const std::string& directory)
   return std::make_unique<BpeTokenizer>(std::move(spec), *std::move(pre_tokenizer));
 }
 
-// Messages quote the file: its control characters could forge lines of a log, and its texts may be long.
+// Shortens the message and replaces its control characters. The message quotes the file, whose
+// control characters could forge lines of a log.
 absl::Status Printable(const absl::Status& status) {
   constexpr size_t kLongest = 8192;  // bytes
   std::string message(status.message().substr(0, kLongest));

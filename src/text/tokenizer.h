@@ -1,4 +1,5 @@
-// Byte-level BPE as tokenizer.json of a Hugging Face directory describes it.
+// The tokenizer of a model: byte-level BPE, as the tokenizer.json of a Hugging Face directory
+// defines it.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +17,36 @@ namespace baton {
 
 class Tokenizer {
  public:
-  // Reads tokenizer.json and tokenizer_config.json. A model, normalizer or pre-tokenizer that we do not implement is
-  // refused by name.
+  // Reads tokenizer.json and tokenizer_config.json. Refuses a model, normalizer or pre-tokenizer
+  // that Baton does not implement, and names it in the error.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& directory);
   virtual ~Tokenizer() = default;
 
   enum class SpecialTokens { kParse, kAsText };
-  // Any bytes are accepted; time is linear in text.size(). Thread-safe. Adds no begin-of-sequence token.
+  // Returns the tokens of `text`, which may be any bytes. Adds no begin-of-sequence token. The time
+  // is linear in text.size(). Thread-safe.
   virtual std::vector<TokenId> Encode(std::string_view text, SpecialTokens special) const = 0;
-  // Encodes, as text, the front of a text that may go on, as far as nothing that follows can change its ids; returns
-  // the bytes of it. With n of them, Encode(text + more) = ids + Encode(text.substr(n) + more). What is held back is
-  // mostly the last word; where text is not in NFC, or a pattern looks behind, it may be all. REQUIRES: valid UTF-8.
+  // Encodes a prefix of `text` whose ids do not depend on later text. Appends the ids to `ids` and
+  // returns the length n of the prefix in bytes. Special tokens are encoded as text.
+  //
+  // For any text `more`, Encode(text + more) = ids + Encode(text.substr(n) + more). The rest of
+  // `text` is usually its last word. If `text` is not in NFC, or if a pattern looks behind, the
+  // rest may be all of `text`. REQUIRES: `text` is valid UTF-8.
   virtual size_t EncodeSealed(std::string_view text, std::vector<TokenId>& ids) const = 0;
-  // What the post-processor puts before a prompt's first segment (Llama 3: <|begin_of_text|>), often empty.
+  // Returns the tokens that the post-processor puts before a prompt's first segment (for Llama 3,
+  // <|begin_of_text|>). Often empty.
   virtual std::span<const TokenId> prompt_prefix() const = 0;
 
-  // The raw bytes of one token, perhaps part of a UTF-8 character; empty for an id outside the vocabulary.
+  // Returns the raw bytes of one token, which may be a part of a UTF-8 character. Returns an empty
+  // view for an id outside the vocabulary.
   virtual std::string_view TokenBytes(TokenId id) const = 0;
   virtual bool IsSpecial(TokenId id) const = 0;
   virtual int64_t vocab_size() const = 0;  // largest id + 1
-  // Text of n bytes becomes at least n / this tokens. The largest value: no such bound, since bytes may be dropped.
+  // Returns a number m such that text of n bytes becomes at least n / m tokens. If there is no such
+  // number because bytes may be dropped, returns the largest int64_t.
   virtual int64_t max_bytes_per_token() const = 0;
-  // Equal digests: token ids may pass from one model to the other without a round trip through text.
+  // Returns a digest of the tokenizer. Models with equal digests may exchange token ids without a
+  // round trip through text.
   virtual const Digest& digest() const = 0;
 };
 

@@ -42,7 +42,7 @@ AddedTokenFinder::Match AddedTokenFinder::LongestAt(std::string_view text) const
 
 void AddedTokenFinder::Split(std::string_view text,
                              absl::FunctionRef<void(std::string_view piece, std::optional<TokenId> id)> piece) const {
-  size_t begin = 0;  // of the text since the last token
+  size_t begin = 0;  // start of the text after the last token
   for (size_t at = 0; at < text.size();) {
     const Match match = starts_[static_cast<uint8_t>(text[at])] ? LongestAt(text.substr(at)) : Match{};
     if (match.size == 0) {

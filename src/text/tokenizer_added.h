@@ -1,4 +1,4 @@
-// Finds added tokens in text.
+// A finder of added tokens in text.
 #pragma once
 
 #include <array>
@@ -13,18 +13,21 @@
 
 namespace baton {
 
-// A trie of the tokens' bytes.
+// It uses a trie of the tokens' bytes.
 class AddedTokenFinder {
  public:
-  // REQUIRES: content is not empty. Time to find is O(text * longest content), so contents are short.
+  // Adds a token. The search takes O(text * longest content) time, so contents should be short.
+  // REQUIRES: `content` is not empty.
   void Add(std::string_view content, TokenId id);
 
-  // Calls piece(text, nullopt) for what is no added token, piece(text, id) for what is, from left to right, leaving out
-  // nothing but empty pieces. Of tokens that start at the same byte the longest is taken.
+  // Splits `text` at the added tokens, from left to right. Calls piece(content, id) for each token
+  // and piece(text, nullopt) for each text between tokens, unless it is empty. If several tokens
+  // start at the same byte, the longest counts.
   void Split(std::string_view text,
              absl::FunctionRef<void(std::string_view piece, std::optional<TokenId> id)> piece) const;
 
-  // How much of the front of `text` Split treats alike whatever follows: no token that starts there is cut off.
+  // Returns the length of the prefix of `text` that Split treats in the same way for any later
+  // text. No token that starts in this prefix may continue beyond `text`.
   size_t Decided(std::string_view text) const;
 
  private:
@@ -32,11 +35,11 @@ class AddedTokenFinder {
   struct Match {
     size_t size = 0;
     TokenId id = 0;
-    bool cut_off = false;  // a longer one may come with more text
+    bool cut_off = false;  // more text may complete a longer token
   };
   Match LongestAt(std::string_view text) const;
 
-  std::array<bool, 256> starts_{};                          // a token begins with this byte
+  std::array<bool, 256> starts_{};                          // true if a token begins with the byte
   absl::flat_hash_map<uint64_t, uint32_t> children_;        // by node << 8 | byte
   std::vector<std::optional<TokenId>> ends_{std::nullopt};  // by node
   std::vector<bool> is_leaf_{true};                         // by node

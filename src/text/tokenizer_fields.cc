@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::json;
 
-// Null if there is no such field, or if `object` is no object.
+// Returns JSON null if there is no such field, or if `object` is not an object.
 const json& Find(const json& object, const std::string& field) {
   static const json none;
   const auto found = object.find(field);

@@ -13,11 +13,11 @@ using nlohmann::json;
 constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;
 constexpr size_t kMaxDepth = 64;
 
-// Builds the document, except for the two tables.
+// A parser that fills a TokenizerJson.
 class Reader final : public nlohmann::json_sax<json> {
  public:
   TokenizerJson result;
-  std::string problem;  // set before a false is returned
+  std::string problem;  // the reason, set before a method returns false
 
   bool null() override { return Value(nullptr); }
   bool boolean(bool value) override { return Value(value); }
@@ -90,10 +90,10 @@ class Reader final : public nlohmann::json_sax<json> {
 
   struct Level {
     json* node;
-    std::string key;  // under which it stands in its parent
+    std::string key;  // its key in its parent
   };
 
-  // Whether what starts now is document[first][second].
+  // Returns true if the value that starts now is document[first][second].
   bool At(std::string_view first, std::string_view second) const {
     return levels_.size() == 2 && levels_[1].key == first && levels_[1].node->is_object() && key_ == second;
   }
@@ -147,8 +147,8 @@ class Reader final : public nlohmann::json_sax<json> {
   }
 
   Place place_ = Place::kDocument;
-  std::vector<Level> levels_;  // the containers that are open
-  std::string key_;            // read last
+  std::vector<Level> levels_;  // the open containers, from the outermost
+  std::string key_;            // the last key
   std::vector<std::string> merge_;
 };
 

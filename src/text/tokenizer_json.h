@@ -1,5 +1,5 @@
-// tokenizer.json, read in one pass: its large tables go to vectors instead of a document, which would take ten times
-// as long.
+// A reader of tokenizer.json. It reads the file in one pass and stores the large tables in vectors.
+// A JSON document of these tables would take ten times as long.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 namespace baton {
 
 struct TokenizerJson {
-  nlohmann::json document;                                  // all but model.vocab and model.merges
+  nlohmann::json document;                                  // without model.vocab and model.merges
   std::vector<std::pair<std::string, int64_t>> vocab;       // token, as written, and id
   std::vector<std::pair<std::string, std::string>> merges;  // left and right, as written
 };
 
-// NOT_FOUND, or INVALID_ARGUMENT that names file and reason.
+// Fails with NOT_FOUND, or with INVALID_ARGUMENT that names the file and the reason.
 absl::StatusOr<TokenizerJson> ReadTokenizerJson(const std::string& path);
 
 }  // namespace baton

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// What ByteLevel with use_regex splits by (Radford et al. 2019).
+// The pattern of ByteLevel with use_regex (Radford et al. 2019).
 constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 const json& Step(const json& document, const std::string& name) {
@@ -45,7 +45,7 @@ absl::StatusOr<std::string> SplitPattern(const json& step) {
   return regex.ok() ? regex : At("pattern", regex.status());
 }
 
-// ByteLevel: the last step, after which the model sees bytes.
+// Reads the step ByteLevel, which is the last. After it, the model gets bytes.
 absl::Status ReadByteLevel(const json& step, TokenizerSpec& spec) {
   ASSIGN_OR_RETURN(const bool adds_space, Flag(step, "add_prefix_space", true));
   if (adds_space) return NotSupported("ByteLevel with add_prefix_space");
@@ -80,7 +80,7 @@ absl::Status ReadPreTokenizer(const json& step, TokenizerSpec& spec, bool& byte_
   return ReadByteLevel(step, spec);
 }
 
-// The ids that a template puts in for one of its special tokens.
+// Appends to spec.prompt_prefix the ids of a special token of a template.
 absl::Status AppendSpecialToken(const json& part, const json& known, TokenizerSpec& spec) {
   ASSIGN_OR_RETURN(const std::string name, Text(part, "id"));
   const json& token = Step(known, name);
@@ -117,7 +117,7 @@ absl::Status ReadTemplate(const json& step, TokenizerSpec& spec) {
 absl::Status ReadPostProcessor(const json& step, TokenizerSpec& spec) {
   if (step.is_null()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string type, Text(step, "type"));
-  if (type == "ByteLevel") return absl::OkStatus();  // moves offsets only
+  if (type == "ByteLevel") return absl::OkStatus();  // It changes offsets and no tokens.
   if (type == "TemplateProcessing") return ReadTemplate(step, spec);
   if (type != "Sequence") return NotSupported(type);
   ASSIGN_OR_RETURN(const json::array_t steps, OptionalArray(step, "processors"));

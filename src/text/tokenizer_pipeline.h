@@ -1,4 +1,5 @@
-// The steps around the model in tokenizer.json: normalizer, pre_tokenizer, post_processor, decoder.
+// A reader of the steps around the model in tokenizer.json: normalizer, pre_tokenizer,
+// post_processor and decoder.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,8 +8,8 @@
 
 namespace baton {
 
-// Fills nfc, split and prompt_prefix. A step that we do not implement is refused by name, with its place in the file.
-// REQUIRES: document is an object; spec.tokens is filled.
+// Fills nfc, split and prompt_prefix of `spec`. Refuses a step that Baton does not implement, and
+// names it and its place in the file. REQUIRES: `document` is an object, and spec.tokens is filled.
 absl::Status ReadPipeline(const nlohmann::json& document, TokenizerSpec& spec);
 
 }  // namespace baton

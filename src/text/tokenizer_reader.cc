@@ -20,7 +20,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kMaxTokens = int64_t{1} << 22;
-constexpr size_t kLongestAddedToken = 1024;  // bytes; the search for them takes up to this much for each byte of text
+// Bytes. For each byte of text, the search for added tokens takes time up to this length.
+constexpr size_t kLongestAddedToken = 1024;
 constexpr int64_t kMaxConfigBytes = int64_t{16} << 20;
 
 absl::Status Invalid(std::string what) { return absl::InvalidArgumentError(what); }
@@ -30,7 +31,7 @@ class SpecReader {
   absl::Status ReadFile(const TokenizerJson& file) {
     const auto model = file.document.find("model");
     if (model == file.document.end() || !model->is_object()) return Invalid("model: expected an object");
-    // Added tokens first: only they may be written as plain text in the vocabulary.
+    // Added tokens come first. In the vocabulary, only added tokens may be written as plain text.
     ASSIGN_OR_RETURN(const json::array_t added, OptionalArray(file.document, "added_tokens"));
     for (size_t i = 0; i < added.size(); ++i) {
       const std::string where = absl::StrCat("added_tokens[", i, "]");
@@ -45,7 +46,7 @@ class SpecReader {
     return ReadPipeline(file.document, spec_);
   }
 
-  // transformers adds tokens that only the config lists.
+  // Reads the added tokens that only the config lists. transformers adds them as well.
   absl::Status ReadConfig(const json& config) {
     const auto tokens = config.find("added_tokens_decoder");
     if (tokens == config.end()) return absl::OkStatus();
@@ -98,7 +99,7 @@ class SpecReader {
       if (!vocab_.emplace(token, static_cast<TokenId>(id)).second) {
         return Invalid(absl::StrCat("'", token, "' is listed twice"));
       }
-      if (added_ids_.contains(token)) continue;  // its bytes are its content
+      if (added_ids_.contains(token)) continue;  // The bytes of an added token are its content.
       const std::optional<std::string> bytes = BytesFromAlphabet(token);
       if (!bytes.has_value() || bytes->empty()) {
         return Invalid(absl::StrCat("'", token, "' (id ", id, ") is no byte-level token"));
@@ -139,7 +140,7 @@ class SpecReader {
     return HasAllBytes() ? absl::OkStatus() : ReadUnknown(model);
   }
 
-  // What becomes of a byte that is no token.
+  // Reads the token that stands for bytes without a token.
   absl::Status ReadUnknown(const json& model) {
     ASSIGN_OR_RETURN(const bool fallback, Flag(model, "byte_fallback", false));
     if (fallback) return Invalid("byte_fallback is not supported where the vocabulary lacks bytes");
@@ -187,7 +188,7 @@ class SpecReader {
 
   TokenizerSpec spec_;
   absl::flat_hash_map<std::string, TokenId> added_ids_;   // by content
-  absl::flat_hash_map<std::string_view, TokenId> vocab_;  // by token as written; views into the file
+  absl::flat_hash_map<std::string_view, TokenId> vocab_;  // by token; views into the file
 };
 
 }  // namespace

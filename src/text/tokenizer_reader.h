@@ -1,4 +1,4 @@
-// From the files of a Hugging Face directory to a TokenizerSpec.
+// A reader of a TokenizerSpec from the files of a Hugging Face directory.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace baton {
 
-// Reads tokenizer.json and, where present, the added tokens of tokenizer_config.json. NOT_FOUND without tokenizer.json;
-// INVALID_ARGUMENT names file, place and reason; what we do not implement is refused by name.
+// Reads tokenizer.json and, if present, the added tokens of tokenizer_config.json. Fails with
+// NOT_FOUND if there is no tokenizer.json. An INVALID_ARGUMENT error names the file, the place and
+// the reason. Refuses features that Baton does not implement, and names them.
 absl::StatusOr<TokenizerSpec> ReadTokenizerSpec(const std::string& directory);
 
 }  // namespace baton

@@ -22,7 +22,7 @@ class SpecHash {
     for (int i = 0; i < 8; ++i) bytes[i] = static_cast<uint8_t>(value >> (8 * i));
     Update(bytes, sizeof(bytes));
   }
-  // The length first, so that neighbours cannot trade bytes.
+  // Hashes the length first, so that a byte cannot move from one string to its neighbour.
   void String(std::string_view text) {
     Number(text.size());
     Update(text.data(), text.size());

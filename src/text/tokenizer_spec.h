@@ -1,4 +1,4 @@
-// What a byte-level BPE tokenizer is made of, independent of how its files are written.
+// The parts of a byte-level BPE tokenizer, independent of the format of its files.
 #pragma once
 
 #include <optional>
@@ -14,26 +14,27 @@ struct MergeRule {
   TokenId left, right, merged;
 };
 
-// A token that is cut out of the text before anything else is looked at.
+// A token that is cut out of the text before the pre-tokenizer and the merges run.
 struct AddedToken {
   TokenId id = 0;
   std::string content;
-  bool special = false;     // gives no text
-  bool normalized = false;  // searched for in normalised text, not in the text as given
+  bool special = false;     // decodes to no text
+  bool normalized = false;  // true: found in the normalised text; false: found in the raw text
 };
 
 struct TokenizerSpec {
-  std::vector<std::string> tokens;  // raw bytes by id; empty where an id has no token
-  std::vector<MergeRule> merges;    // the first is applied first
-  bool ignore_merges = false;       // a pre-token that is a token is that token, whatever the merges say
-  std::optional<TokenId> unknown;   // stands for a byte that is no token; none: such a byte is dropped
-  std::vector<AddedToken> added;    // by ascending id; their contents are in `tokens` too
-  bool nfc = false;                 // normalise to NFC first
-  std::vector<std::string> split;   // patterns, each splitting the pieces of the one before
+  std::vector<std::string> tokens;  // raw bytes by id; empty if an id has no token
+  std::vector<MergeRule> merges;    // the first has the highest precedence
+  bool ignore_merges = false;       // a pre-token that equals a token becomes it without merges
+  std::optional<TokenId> unknown;   // replaces a byte without token; nullopt: the byte is dropped
+  std::vector<AddedToken> added;    // by ascending id; their contents are in `tokens` as well
+  bool nfc = false;                 // normalise text to NFC
+  std::vector<std::string> split;   // patterns; each splits the pieces of the previous pattern
   std::vector<TokenId> prompt_prefix;
 };
 
-// SHA-256 over all that decides which ids a text becomes, and which text ids become.
+// Returns the SHA-256 of all fields that determine the ids of a text and the text of ids.
+// prompt_prefix is not included.
 Digest DigestOf(const TokenizerSpec& spec);
 
 }  // namespace baton

@@ -14,7 +14,8 @@ struct ByteRange {
   bool Has(uint8_t byte) const { return low <= byte && byte <= high; }
 };
 
-// What may follow a lead byte (The Unicode Standard, table 3-7): no overlong form, surrogate or value above U+10FFFF.
+// Returns the valid second bytes after a lead byte (The Unicode Standard, table 3-7). They exclude
+// overlong forms, surrogates and values above U+10FFFF.
 ByteRange SecondByte(uint8_t lead) {
   switch (lead) {
     case 0xE0:

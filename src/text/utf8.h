@@ -1,4 +1,4 @@
-// Where characters end in bytes that may not be UTF-8.
+// The boundaries of characters in bytes that may not be valid UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@ namespace baton {
 
 enum class Utf8Kind {
   kCharacter,  // 1 to 4 bytes
-  kInvalid,    // a maximal subpart, which decoders replace by one U+FFFD (The Unicode Standard, 3.9)
-  kCutOff,     // the start of a character whose end is missing, 1 to 3 bytes
+  kInvalid,    // a maximal subpart, which decoders replace by one U+FFFD (Unicode Standard, 3.9)
+  kCutOff,     // the start of a character at the end of the bytes, 1 to 3 bytes
 };
 
 struct Utf8Unit {
@@ -18,16 +18,16 @@ struct Utf8Unit {
   size_t size;  // bytes, >= 1
 };
 
-// The unit that `bytes` starts with. REQUIRES: bytes is not empty.
+// Returns the unit at the start of `bytes`. REQUIRES: `bytes` is not empty.
 Utf8Unit FirstUtf8Unit(std::string_view bytes);
 
-// The length of the longest prefix that is valid UTF-8.
+// Returns the length of the longest prefix that is valid UTF-8.
 size_t ValidUtf8Prefix(std::string_view bytes);
 
-// The length of the longest prefix in which no character is.
+// Returns the length of the longest prefix without a valid character.
 size_t InvalidUtf8Prefix(std::string_view bytes);
 
-// The number of characters. REQUIRES: bytes is valid UTF-8.
+// Returns the number of characters. REQUIRES: `bytes` is valid UTF-8.
 int64_t CountCharacters(std::string_view bytes);
 
 }  // namespace baton

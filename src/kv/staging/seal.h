@@ -12,9 +12,9 @@
 
 namespace baton {
 
-// GMAC under a random key that only this object has. Write access to the disk is not
-// enough to make bytes that fit a tag. On a CPU with AES and carry-less multiplication, GMAC takes a
-// fraction of the time of SHA-256. Thread-safe.
+// GMAC under a random key that only this object has. Write access to the disk is not enough to make
+// bytes that fit a tag. On a CPU with AES and carry-less multiplication, GMAC takes a fraction of
+// the time of SHA-256. Thread-safe.
 class StagingSeal {
  public:
   struct Tag {

@@ -1,4 +1,4 @@
-// A parsed chat template.
+// The syntax tree of a chat template.
 #pragma once
 
 #include <memory>
@@ -13,22 +13,24 @@ namespace baton::jinja {
 struct Expr;
 using ExprPtr = std::unique_ptr<Expr>;
 
+// The kinds of expressions. The comments name the members of Expr that a kind uses, and the
+// operands in order.
 enum class ExprKind {
   kLiteral,    // literal
   kName,       // text
   kList,       // operands
   kDict,       // operands: key, value, key, value, ...
   kUnary,      // text ("-", "+", "not"); operand
-  kBinary,     // text; left, right
-  kCompare,    // operands and, between them, comparisons
+  kBinary,     // text (the operator); left, right
+  kCompare,    // operands, with `comparisons` between them
   kCondition,  // then, condition, else (may be null)
-  kAttribute,  // object; text
+  kAttribute,  // text (the attribute); object
   kItem,       // object, key
-  kSlice,      // object, start, stop, step (each may be null)
-  kCall,       // function of name text; arguments
-  kMethod,     // object, arguments; text
-  kFilter,     // input, arguments; text
-  kTest,       // input, arguments; text; `negated`
+  kSlice,      // object, start, stop, step (all but the object may be null)
+  kCall,       // text (the function); arguments
+  kMethod,     // text (the method); object, arguments
+  kFilter,     // text (the filter); input, arguments
+  kTest,       // text (the test), negated; input, arguments
 };
 
 struct Expr {
@@ -49,7 +51,7 @@ enum class StatementKind { kText, kOutput, kIf, kFor, kSet, kSetBlock, kMacro, k
 
 struct Macro {
   std::string name;
-  std::vector<std::pair<std::string, ExprPtr>> parameters;  // default may be null
+  std::vector<std::pair<std::string, ExprPtr>> parameters;  // name and default, which may be null
   Body body;
 };
 
@@ -57,12 +59,12 @@ struct Statement {
   StatementKind kind;
   int line = 0;
   std::string text{};                            // kText
-  ExprPtr value{};                               // kOutput; kSet; kFor: what is iterated
-  ExprPtr filter{};                              // kFor: the condition after "if", may be null
-  std::vector<std::string> targets{};            // kFor, kSet: names; "ns.attribute" sets a namespace's
-  std::vector<std::pair<ExprPtr, Body>> arms{};  // kIf: condition (null for else) and body, in order
+  ExprPtr value{};                               // kOutput, kSet; kFor: the iterated value
+  ExprPtr filter{};                              // kFor: the condition after "if"; may be null
+  std::vector<std::string> targets{};            // kFor, kSet: variables, or "ns.attribute"
+  std::vector<std::pair<ExprPtr, Body>> arms{};  // kIf: condition (null for else) and body
   Body body{};                                   // kFor, kSetBlock
-  Body otherwise{};                              // kFor: body of else
+  Body otherwise{};                              // kFor: the body of else
   std::unique_ptr<Macro> macro{};
 };
 

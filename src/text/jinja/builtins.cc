@@ -25,7 +25,7 @@ absl::StatusOr<std::string> TextArgument(std::string_view what, const Value& val
   return WrongArgument(what, "str", value);
 }
 
-// Python strips Unicode's white space too.
+// Returns true for white space of Unicode, which Python's strip removes.
 bool IsSpace(std::string_view point) {
   static constexpr std::string_view kSpaces[] = {" ",
                                                  "\t",
@@ -59,7 +59,8 @@ bool IsSpace(std::string_view point) {
   return std::find(std::begin(kSpaces), std::end(kSpaces), point) != std::end(kSpaces);
 }
 
-// str.strip and its halves; `chars` undefined or none: white space.
+// Implements str.strip, lstrip and rstrip of Python. If `chars` is undefined or None, removes white
+// space.
 absl::StatusOr<std::string> Strip(const std::string& text, const Value& chars, bool left, bool right) {
   std::vector<std::string_view> set;
   std::string set_text;
@@ -120,7 +121,7 @@ absl::StatusOr<Value> Replace(const std::string& text, const Arguments& argument
   return absl::StrReplaceAll(text, {{from, to}});
 }
 
-// ASCII letters only; other letters stay as they are.
+// Changes ASCII letters only. Other letters stay as they are.
 std::string ChangeCase(std::string_view name, const std::string& text) {
   if (name == "upper") return absl::AsciiStrToUpper(text);
   std::string out = absl::AsciiStrToLower(text);
@@ -217,7 +218,8 @@ Value AttributeOf(const Value& item, std::string_view name) {
   return found ? *found : Value(Undefined{std::string(name)});
 }
 
-// select, reject, selectattr, rejectattr: [attribute,] [test, [argument]]; without a test: truth.
+// Implements select, reject, selectattr and rejectattr. The arguments are [attribute,] [test,
+// [argument]]. Without a test, the truth value of the item or attribute decides.
 absl::StatusOr<Value> Select(std::string_view name, const Value& input, const Arguments& arguments) {
   const bool by_attribute = name.ends_with("attr");
   const bool keep = name.starts_with("select");
@@ -315,7 +317,7 @@ constexpr std::pair<std::string_view, Test> kTests[] = {
     {"true", [](const Value& v) { return v.As<bool>() && *v.As<bool>(); }},
     {"undefined", [](const Value& v) { return v.IsUndefined(); }},
 };
-// Tests of two values: "is equalto x".
+// The tests of equality, which have an argument ("is equalto x"), and the other tests.
 constexpr std::string_view kEqualTests[] = {"eq", "equalto", "sameas"};
 constexpr std::string_view kOtherTests[] = {"divisibleby", "even", "in", "ne", "odd"};
 

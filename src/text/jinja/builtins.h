@@ -1,4 +1,5 @@
-// Functions, filters, tests and methods that chat templates use, as tables: what is not in them is not implemented.
+// The functions, filters, tests and methods of chat templates. Tables list them, and no others are
+// implemented.
 #pragma once
 
 #include <span>
@@ -13,12 +14,12 @@
 
 namespace baton::jinja {
 
-// Evaluated arguments of a call. For filters, tests and methods the input stands apart.
+// The evaluated arguments of a call. For filters, tests and methods, the input is separate.
 struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
 
-  // The i-th positional argument or the one of that name; undefined if neither is there.
+  // Returns the i-th positional argument, or else the argument of this name, or else undefined.
   Value Get(size_t i, std::string_view name) const;
 };
 
@@ -27,15 +28,17 @@ bool IsFilter(std::string_view name);
 bool IsTest(std::string_view name);
 bool IsMethod(std::string_view name);
 
-// INVALID_ARGUMENT says what was wrong with the values. The caller knows that the name exists.
+// These fail with INVALID_ARGUMENT if a value is not valid, and the message states the reason.
+// REQUIRES: the name exists (IsFunction and so on).
 absl::StatusOr<Value> CallFunction(std::string_view name, const Arguments& arguments, absl::Time now);
 absl::StatusOr<Value> ApplyFilter(std::string_view name, const Value& input, const Arguments& arguments);
 absl::StatusOr<bool> ApplyTest(std::string_view name, const Value& input, const Arguments& arguments);
 absl::StatusOr<Value> CallMethod(std::string_view name, const Value& object, const Arguments& arguments);
 
-// What a for loop, "in", join and list see: items of a list, keys of a dict, characters of a string; nothing of
-// undefined.
+// Returns the items over which a for loop, join and list iterate: items of a list, keys of a dict,
+// characters of a string, and none for undefined.
 absl::StatusOr<List> Items(const Value& value);
+// Returns the value of `item in container`.
 absl::StatusOr<bool> Contains(const Value& container, const Value& item);
 
 }  // namespace baton::jinja

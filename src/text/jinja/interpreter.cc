@@ -11,7 +11,8 @@
 namespace baton::jinja {
 namespace {
 
-constexpr int64_t kLoopPassCost = 10;  // steps: one pass makes the loop variable
+// Steps that one pass of a loop counts as, because it makes the loop variable.
+constexpr int64_t kLoopPassCost = 10;
 
 enum class Flow { kNext, kBreak, kContinue };
 
@@ -30,7 +31,7 @@ void Assign(Dict* dict, const std::string& name, Value value) {
   dict->emplace_back(name, std::move(value));
 }
 
-// Python's // and %: towards minus infinity.
+// Python's //, which rounds towards minus infinity.
 int64_t FloorDivide(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
 
 class Interpreter {
@@ -48,7 +49,8 @@ class Interpreter {
   }
 
  private:
-  // The innermost line wins: a message that has one is left as it is.
+  // Adds the line to an error, unless the message has a line already. An error thus names the
+  // innermost line.
   static absl::Status Located(absl::Status status, int line) {
     constexpr std::string_view kPrefix = "chat template line ";
     if (status.ok() || Message(status).starts_with(kPrefix)) return status;
@@ -142,7 +144,7 @@ class Interpreter {
     if (items->empty()) return Execute(statement.otherwise, out, &flow);
     for (size_t i = 0; i < items->size() && flow != Flow::kBreak; ++i) {
       RETURN_IF_ERROR(Step(kLoopPassCost));
-      scopes_.back().clear();  // what one pass sets is gone in the next
+      scopes_.back().clear();  // A variable that one pass sets is undefined in the next.
       Assign(&scopes_.back(), "loop", LoopVariable(*items, i));
       RETURN_IF_ERROR(Bind(statement.targets, (*items)[i]));
       flow = Flow::kNext;
@@ -211,7 +213,8 @@ class Interpreter {
     return value;
   }
 
-  // In steps: whoever gets a long list or string may walk through it.
+  // Returns the steps that the use of a value counts as. An operation on a long list or string may
+  // visit all of it.
   static int64_t HandlingCost(const Value& value) {
     if (const List* list = value.AsList()) return static_cast<int64_t>(list->size()) / 4;
     const auto* text = value.As<std::string>();
@@ -326,7 +329,7 @@ class Interpreter {
       if (op == "/") return x / y;
       return op == "//" ? std::floor(x / y) : x - y * std::floor(x / y);
     }
-    constexpr double kLimit = 4e18;  // well inside int64_t, so that the result below cannot overflow
+    constexpr double kLimit = 4e18;  // The integer results below cannot overflow.
     if (std::abs(x) > kLimit || std::abs(y) > kLimit || (op == "*" && std::abs(x * y) > kLimit)) {
       return absl::InvalidArgumentError("integer overflow");
     }
@@ -406,7 +409,8 @@ class Interpreter {
     }
     const int64_t step = parts[2].value_or(1), size = static_cast<int64_t>(items.size());
     if (step == 0) return absl::InvalidArgumentError("a slice's step is 0");
-    // Python's rule: negative bounds count from the end, then clamp to [0, size] forwards, [-1, size - 1] backwards.
+    // As in Python, negative bounds count from the end. Bounds are then clamped to [0, size] for a
+    // positive step, and to [-1, size - 1] for a negative step.
     const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
     const auto bound = [&](std::optional<int64_t> given, int64_t fallback) {
       return given ? std::clamp(*given < 0 ? *given + size : *given, low, high) : fallback;
@@ -456,7 +460,8 @@ class Interpreter {
     if (++call_depth_ > limits_.call_depth) {
       return absl::ResourceExhaustedError(StrCat("more than ", limits_.call_depth, " nested macro calls"));
     }
-    // A macro sees the template's own variables and its parameters, not its caller's.
+    // A macro can use the template's global variables and its parameters, but no variables of its
+    // caller.
     std::vector<Dict> caller(std::make_move_iterator(scopes_.begin() + 1), std::make_move_iterator(scopes_.end()));
     scopes_.resize(1);
     scopes_.emplace_back();
@@ -484,7 +489,7 @@ class Interpreter {
 
   const absl::Time now_;
   const Limits limits_;
-  std::vector<Dict> scopes_;  // the template's own first, the innermost loop's or macro's last
+  std::vector<Dict> scopes_;  // from the template's globals to the innermost loop or macro
   int64_t steps_ = 0;
   int64_t bytes_ = 0;
   int call_depth_ = 0;

@@ -60,7 +60,7 @@ class Lexer {
     return Tag(type == '%');
   }
 
-  // lstrip_blocks: blanks between the start of a line and a block tag go.
+  // Implements lstrip_blocks: removes the blanks between the start of a line and a block tag.
   std::string_view WithoutIndent(std::string_view text) const {
     const size_t last = text.find_last_not_of(" \t");
     const size_t keep = last == std::string_view::npos ? 0 : last + 1;
@@ -81,7 +81,8 @@ class Lexer {
     return absl::OkStatus();
   }
 
-  // What follows a closed tag: "-" eats all white space, a block tag eats one newline (trim_blocks).
+  // Skips white space after a closed tag. A tag that closes with "-" skips all of it, and a block
+  // tag skips one newline (trim_blocks).
   void AfterTag(bool trim, bool block) {
     at_line_start_ = false;
     if (trim) {
@@ -96,7 +97,7 @@ class Lexer {
   absl::Status Tag(bool block) {
     tokens_.push_back({block ? TokenKind::kBlockBegin : TokenKind::kOutputBegin, block ? "{%" : "{{", line_});
     const std::string_view close = block ? "%}" : "}}";
-    int braces = 0;  // "}}" may also end two dict literals
+    int braces = 0;  // Within braces, "}}" may end two dict literals.
     while (true) {
       const size_t skip = Rest().find_first_not_of(" \t\n\v\f\r");
       if (skip == std::string_view::npos) return Error(StrCat("tag without ", close));
@@ -195,7 +196,7 @@ class Lexer {
   const std::string_view source_;
   size_t position_ = 0;
   int line_ = 1;
-  bool at_line_start_ = true;  // of the text at position_
+  bool at_line_start_ = true;  // position_ was at the start of a line after the last tag
   std::vector<Token> tokens_;
 };
 
@@ -203,7 +204,7 @@ class Lexer {
 
 absl::StatusOr<std::vector<Token>> Tokenize(std::string_view source) {
   std::string text = absl::StrReplaceAll(ToAbsl(source), {{"\r\n", "\n"}, {"\r", "\n"}});
-  if (text.ends_with('\n')) text.pop_back();  // keep_trailing_newline is off
+  if (text.ends_with('\n')) text.pop_back();  // As in Jinja without keep_trailing_newline.
   return Lexer(text).Run();
 }
 

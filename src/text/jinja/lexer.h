@@ -1,4 +1,5 @@
-// Cuts a template into text and tags, with white space control as transformers sets it (trim_blocks, lstrip_blocks).
+// The lexer of templates. It cuts a template into text and tags, with the white space control of
+// transformers (trim_blocks, lstrip_blocks).
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,8 @@ struct Token {
   int line = 1;
 };
 
+// Returns the tokens of a template, with a token kEnd at the end. Fails with INVALID_ARGUMENT and
+// the line. The rules of white space are those of
 // https://jinja.palletsprojects.com/en/stable/templates/#whitespace-control
 absl::StatusOr<std::vector<Token>> Tokenize(std::string_view source);
 

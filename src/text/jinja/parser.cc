@@ -14,7 +14,8 @@
 namespace baton::jinja {
 namespace {
 
-constexpr int kMaxNesting = 100;  // of nested expressions and blocks: the parser recurses
+// Upper bound on nested expressions and blocks, because the parser is recursive.
+constexpr int kMaxNesting = 100;
 
 class Parser {
  public:
@@ -33,7 +34,7 @@ class Parser {
   }
 
  private:
-  // Counts nesting for as long as it lives.
+  // Increments a nesting depth during its lifetime.
   struct Depth {
     explicit Depth(int* depth) : depth_(depth) { ++*depth_; }
     ~Depth() { --*depth_; }
@@ -69,8 +70,8 @@ class Parser {
 
   // ---- statements ----
 
-  // Reads statements up to a block tag whose first word is one of `ends`, which is left unread; up to the end of the
-  // template if `ends` is empty.
+  // Reads statements up to a block tag whose first word is in `ends`. That tag stays unread. If
+  // `ends` is empty, reads up to the end of the template.
   absl::Status ParseBody(const std::vector<std::string_view>& ends, Body* body) {
     const Depth depth(&depth_);
     if (depth_ > kMaxNesting) return Error("nested too deeply");
@@ -107,7 +108,8 @@ class Parser {
     if (word == "for") return ParseFor(line, body);
     if (word == "set") return ParseSet(line, body);
     if (word == "macro") return ParseMacro(line, body);
-    if (word == "generation") {  // marks assistant text for training; renders as its body
+    // {% generation %} marks assistant text for training. It renders as its body.
+    if (word == "generation") {
       RETURN_IF_ERROR(EndTag());
       RETURN_IF_ERROR(ParseBody({"endgeneration"}, body));
       return CloseBlock("endgeneration");
@@ -228,7 +230,7 @@ class Parser {
     return expr;
   }
 
-  // a, b: a list, where Python has a tuple.
+  // Parses "a, b" as a list. Python has a tuple here.
   absl::StatusOr<ExprPtr> ParseTuple() {
     ASSIGN_OR_RETURN(ExprPtr first, ParseExpression());
     if (!Is(TokenKind::kOperator, ",")) return first;
@@ -284,7 +286,7 @@ class Parser {
     return unary;
   }
 
-  // The comparison operator at hand, taken; empty if there is none.
+  // Takes a comparison operator and returns it. Returns an empty string if there is none.
   std::string TakeComparison() {
     static constexpr std::string_view kComparisons[] = {"==", "!=", "<", "<=", ">", ">="};
     if (TakeIf(TokenKind::kName, "in")) return "in";
@@ -338,7 +340,7 @@ class Parser {
     switch (token.kind) {
       case TokenKind::kString: {
         std::string text = token.text;
-        while (Peek().kind == TokenKind::kString) text += Take().text;  // "a" "b" is one string
+        while (Peek().kind == TokenKind::kString) text += Take().text;  // "a" "b" is "ab"
         expr->literal = std::move(text);
         return expr;
       }
@@ -492,7 +494,7 @@ class Parser {
   std::vector<Token> tokens_;
   size_t next_ = 0;
   int depth_ = 0;
-  int loops_ = 0;  // around the statement at hand
+  int loops_ = 0;  // number of loops around the current statement
   absl::flat_hash_set<std::string> macros_;
   std::vector<std::pair<std::string, int>> called_;  // function names and lines
 };

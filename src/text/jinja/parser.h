@@ -1,5 +1,5 @@
-// Turns a template into its syntax tree. Whatever we do not implement is refused here, by name and line, so that a
-// model with such a template fails when it loads and not when it is asked.
+// The parser of templates. It refuses every construct that Baton does not implement. A model with
+// such a template thus fails when it is loaded, and not when a request uses the template.
 #pragma once
 
 #include <string_view>
@@ -9,6 +9,9 @@
 
 namespace baton::jinja {
 
+// Returns the syntax tree of a template. Fails with INVALID_ARGUMENT for a syntax error, and with
+// UNIMPLEMENTED for a construct that Baton does not implement. The message names construct and
+// line.
 absl::StatusOr<Body> Parse(std::string_view source);
 
 }  // namespace baton::jinja

@@ -11,7 +11,8 @@
 namespace baton::jinja {
 namespace {
 
-// Python's repr(float): the shortest text that reads back the same, with a point or an exponent.
+// Returns Python's repr(float): the shortest text that parses to the same value, with a point or an
+// exponent.
 std::string FloatText(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";

@@ -1,4 +1,4 @@
-// The values a chat template computes with: Python's, as far as templates use them.
+// The values of chat templates: the subset of Python's values that templates use.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +18,24 @@ struct Macro;
 class Value;
 
 using List = std::vector<Value>;
-// Insertion order, as Python's dict. Templates' dicts are small, so look-up is a scan.
+// A dict in insertion order, as in Python. Dicts of templates are small, so a look-up is a scan.
 using Dict = std::vector<std::pair<std::string, Value>>;
 
 struct Undefined {
-  std::string name;  // what was looked up, for messages
+  std::string name;  // the name of the missing variable or attribute, for messages
 };
 struct None {};
-// namespace(...): the one thing whose attributes a template may set.
+// The result of namespace(...). It is the only value whose attributes a template may set.
 struct Namespace {
   std::shared_ptr<Dict> values;
 };
 
-// A function of the template language, by name: what "strftime_now is defined" asks about.
+// A function of the template language, as in "strftime_now is defined".
 struct Function {
   std::string name;
 };
 
-// Copies are cheap: lists and dicts are shared, and immutable once made.
+// A value. Copies are cheap, because lists and dicts are shared and immutable.
 class Value {
  public:
   using Variant = std::variant<Undefined, None, bool, int64_t, double, std::string, std::shared_ptr<const List>,
@@ -59,8 +59,8 @@ class Value {
   bool IsUndefined() const { return As<Undefined>() != nullptr; }
   bool IsNone() const { return As<None>() != nullptr; }
   bool IsNumber() const { return As<int64_t>() || As<double>() || As<bool>(); }
-  double ToDouble() const;            // of a number
-  std::string_view TypeName() const;  // Python's name, for messages
+  double ToDouble() const;            // REQUIRES: IsNumber()
+  std::string_view TypeName() const;  // Python's name of the type, for messages
   bool Truthy() const;
   std::string ToText() const;  // Python's str()
   std::string Repr() const;    // Python's repr()
@@ -71,12 +71,15 @@ class Value {
   Variant data_;
 };
 
+// Returns null if `dict` has no such key.
 const Value* Find(const Dict& dict, std::string_view key);
 
-// json.dumps(value, ensure_ascii=False, indent=indent); indent < 0: on one line. Undefined cannot be written.
+// Returns json.dumps(value, ensure_ascii=False, indent=indent) of Python. If `indent` is negative,
+// the result is one line. Fails if the value contains undefined.
 absl::StatusOr<std::string> ToJson(const Value& value, int indent);
 
-// UTF-8 text by code point, as Python indexes it. Ill-formed bytes count as one code point each.
+// Returns the code points of a UTF-8 text, by which Python indexes it. Each byte that is not UTF-8
+// counts as one code point.
 std::vector<std::string_view> CodePoints(std::string_view text);
 
 }  // namespace baton::jinja
