@@ -1,4 +1,4 @@
-// What every transport does to a push before it moves a byte.
+// Checks and joins of the copies of a push. Every transport applies them before it moves a byte.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,14 @@
 
 namespace baton {
 
-// INVALID_ARGUMENT unless every copy lies within [0, source_bytes) and [0, target_bytes) and moves at least one byte.
-// Target offsets come from a peer's answers.
+// Returns INVALID_ARGUMENT unless every copy lies within [0, source_bytes) and [0, target_bytes)
+// and moves at least one byte. The target offsets come from a peer's answers and are not trusted.
 absl::Status CheckCopies(std::span<const BlockCopy> copies, int64_t source_bytes, int64_t target_bytes);
 
-// The same copies in the same order, where each that continues the one before it on both sides is joined to it.
+// Returns the same copies in the same order. A copy that continues the previous copy on both sides
+// is joined to it.
 std::vector<BlockCopy> Coalesce(std::span<const BlockCopy> copies);
-// How many these are.
+// Returns the number of copies that Coalesce returns.
 int64_t CountRuns(std::span<const BlockCopy> copies);
 
 }  // namespace baton

@@ -13,7 +13,8 @@ namespace baton {
 namespace {
 
 constexpr uint64_t kStripeMagic = 0x0001'5453'4e54'4142;  // "BATNST" and the format's version
-constexpr uint64_t kMostParts = 64;                       // each costs a link, with a thread of its own
+// Upper bound on the parts of a peer. Each needs a link with its own thread.
+constexpr uint64_t kMostParts = 64;
 
 struct PeerPart {
   std::string descriptor;
@@ -50,7 +51,7 @@ absl::StatusOr<std::vector<PeerPart>> Decode(std::string_view bytes, int64_t pla
   return parts;
 }
 
-// Reports once for several.
+// Joins the results of several pushes and reports them once.
 class Joined {
  public:
   Joined(size_t parts, absl::AnyInvocable<void(absl::Status)> done) : parts_(parts), done_(std::move(done)) {}
@@ -66,7 +67,8 @@ class Joined {
   }
 
  private:
-  // INVALID_ARGUMENT says that nothing was written, so only where every part refused.
+  // INVALID_ARGUMENT means that nothing was written. It is the result only if every part returned
+  // it.
   absl::Status Result() const {
     if (!failure_.ok() || refused_ == 0) return failure_;
     if (refused_ == parts_) return refusal_;
@@ -74,7 +76,7 @@ class Joined {
   }
 
   const size_t parts_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   size_t ended_ = 0, refused_ = 0;
   absl::Status failure_, refusal_;
   absl::AnyInvocable<void(absl::Status)> done_;
@@ -160,7 +162,8 @@ absl::StatusOr<std::unique_ptr<Link>> StripedConnector::Connect(std::string_view
       links.push_back({part.range, peer.range, std::move(link)});
     }
   }
-  if (parts_.size() == 1 && peers.size() == 1) return std::move(links[0].link);  // planes are whole on both sides
+  // Planes are whole on both sides, so no translation of copies is needed.
+  if (parts_.size() == 1 && peers.size() == 1) return std::move(links[0].link);
   return std::make_unique<StripedLink>(plane_bytes_, std::move(links));
 }
 

@@ -1,5 +1,6 @@
-// Moves blocks between slabs that ranks share (kv/striped_slab.h): a link from each rank to each of the peer's ranks
-// that has some of the same heads. The two need not have equally many ranks.
+// The connector of slabs that ranks share (kv/striped_slab.h). It makes a link from each rank to
+// each of the peer's ranks that has some of the same heads. The numbers of ranks on the two sides
+// may differ.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +18,19 @@ namespace baton {
 
 class StripedConnector final : public Connector {
  public:
-  // One rank's slab, and the way from and to it. The connector must outlive this.
+  // The connector and the stripe of one rank. The connector must outlive this object.
   struct Part {
     Connector* connector;
     StripeRange range;
   };
-  // REQUIRES: at least one part, and as for StripedSlab. A worker without ranks is one part.
+  // A worker without ranks has one part. REQUIRES: there is at least one part, and the ranges are
+  // valid for StripedSlab.
   StripedConnector(int64_t plane_bytes, std::vector<Part> parts);
 
   std::string Descriptor() const override;
-  // As the parts' connectors; besides INVALID_ARGUMENT: not a descriptor of this kind, FAILED_PRECONDITION: planes of
-  // another size. Copies are of whole planes.
+  // Fails as the connectors of the parts do. Also fails with INVALID_ARGUMENT if the descriptor is
+  // of another kind, and with FAILED_PRECONDITION if the peer's planes have another size. The
+  // link's copies must be whole planes.
   absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view peer_descriptor) override;
 
  private:
@@ -35,8 +38,9 @@ class StripedConnector final : public Connector {
   const std::vector<Part> parts_;
 };
 
-// Which copies move planes of one slab to another, as far as `source` and `target` share bytes of a plane; offsets are
-// then within their slabs. REQUIRES: whole planes.
+// Translates copies of whole planes to copies between the stripes `source` and `target`. The result
+// has the bytes of each plane that are in both stripes, with offsets in the slabs of the stripes.
+// REQUIRES: the copies are whole planes.
 std::vector<BlockCopy> CopiesBetween(int64_t plane_bytes, const StripeRange& source, const StripeRange& target,
                                      std::span<const BlockCopy> copies);
 

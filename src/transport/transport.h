@@ -1,4 +1,5 @@
-// How blocks move: one-sided writes from a prefill worker's slab into a decode worker's slab.
+// The interface of transports, which move blocks by one-sided writes from a prefill worker's slab
+// into a decode worker's slab.
 #pragma once
 
 #include <cstddef>
@@ -16,50 +17,57 @@
 
 namespace baton {
 
-// A way to write into one peer's slab. Destroying it waits a little for what is in flight, then breaks it off; every
-// `done` has been called by then. Not to be destroyed inside `done`, nor after its transport.
+// A connection that writes into one peer's slab. The destructor may wait briefly for pushes in
+// flight, and then aborts them. It returns after every `done` has been called. REQUIRES: a link is
+// not destroyed inside `done`, and it is destroyed before its transport.
 class Link {
  public:
   virtual ~Link() = default;
-  // Starts the copies; neighbours that coalesce become one transfer. `done` is called once, from the transport's own
-  // thread. OK: all of them are visible to the peer. INVALID_ARGUMENT: nothing was written. UNAVAILABLE: the connection
-  // broke; some may be written, and if the peer lives, what was on its way may still land. The source blocks must stay
-  // untouched until then.
+  // Starts the copies. Neighbouring copies become one transfer. `done` is called once, either on a
+  // thread of the link or before Push returns:
+  // - OK: all copies are visible to the peer.
+  // - INVALID_ARGUMENT: nothing was written.
+  // - UNAVAILABLE: the connection broke. Some copies may be written. If the peer is alive, copies
+  //   in flight may still be written later.
+  //
+  // REQUIRES: the source blocks do not change before `done` is called.
   virtual void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) = 0;
-  // The same where the peer guards its blocks: it takes nothing without such a right. What it refuses is
-  // PERMISSION_DENIED; other peers do not ask.
+  // Pushes to a peer that guards its blocks (WriteGuard) and refuses writes without a right. A
+  // refused write ends with PERMISSION_DENIED. Links to other peers ignore the right.
   virtual void PushUnder(const WriteRight&, std::span<const BlockCopy> copies,
                          absl::AnyInvocable<void(absl::Status)> done) {
     Push(copies, std::move(done));
   }
-  // For logs and `--check`: e.g. "ucx 1.13.1 shm put, 7.8 GB/s".
+  // Returns a text for logs and `--check`, such as "ucx 1.13.1, put, 7.80 GB/s".
   virtual std::string Description() const = 0;
 };
 
-// What AdoptSlab wants behind a slab.
+// The number of bytes that AdoptSlab needs behind a slab.
 inline constexpr int64_t kSlabMarginBytes = int64_t{8} << 20;
 
-// A worker's slab, as its peers know it, and the way to theirs.
+// Connects a worker's slab to the slabs of its peers.
 class Connector {
  public:
   virtual ~Connector() = default;
-  // What a peer needs in order to connect: opaque, travels in the Link message of the hand-off. Treat a peer's as
-  // hostile.
+  // Returns the opaque text that a peer needs in order to connect. It travels in the Link message
+  // of the hand-off. The descriptor of a peer is not trusted.
   virtual std::string Descriptor() const = 0;
-  // Reaches the peer, runs the self-test that chooses between put and active messages, and logs choice and rate.
-  // Thread-safe: a peer that hangs must not hold up others.
+  // Connects to the peer. The UCX transport also measures the paths to the peer, chooses the
+  // fastest and logs the choice and its rate. May block for some seconds. Thread-safe, so that a
+  // peer that hangs does not delay others.
   virtual absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view peer_descriptor) = 0;
 };
 
-// One for each slab of a process. Owns its progress thread.
+// A transport for one slab of a process. REQUIRES: exactly one of AllocateSlab and AdoptSlab is
+// called, once, before Connect.
 class Transport : public Connector {
  public:
-  // Memory that peers can write to by the fastest way there is (shared memory on one host); freed with the transport.
-  // Called at most once.
+  // Allocates a slab to which peers can write by the fastest path (shared memory on one host). It
+  // is freed with the transport.
   virtual absl::StatusOr<std::span<std::byte>> AllocateSlab(int64_t bytes) = 0;
-  // Instead: the slab is the first `bytes` of a device's `memory`, which has kSlabMarginBytes more and holds nothing
-  // else; `owner` is let go with the transport. Where the transport cannot reach the memory by itself, what moves is
-  // copied through the host.
+  // Uses the first `bytes` of a device's `memory` as the slab. `memory` has kSlabMarginBytes more
+  // bytes and no other contents. The transport keeps `owner` until its own end. If the transport
+  // cannot access the memory directly, it copies blocks through the host.
   virtual absl::Status AdoptSlab(const Slab& memory, int64_t bytes, std::shared_ptr<void> owner) = 0;
 };
 

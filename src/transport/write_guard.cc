@@ -16,7 +16,7 @@
 namespace baton {
 namespace {
 
-// Of rights that ended: far more than have messages under way.
+// Upper bound on recently revoked rights. Far fewer rights have messages in flight at a time.
 constexpr int64_t kMostEnded = 1024;
 
 }  // namespace
@@ -67,7 +67,7 @@ absl::Status WriteGuard::Check(const WriteRight& right, std::span<const BlockCop
                                std::string_view bytes) const {
   RETURN_IF_ERROR(CheckCopies(copies, std::ssize(bytes), static_cast<int64_t>(slab_.size())));
   const auto granted = rights_.find(right.id);
-  // Always compared.
+  // The keys are compared even if there is no such right, so that the time is the same.
   const WriteKey key = granted == rights_.end() ? WriteKey{} : granted->second->key;
   const bool same = Same(key, right.key);
   if (!same || granted == rights_.end()) {

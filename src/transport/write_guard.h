@@ -1,4 +1,5 @@
-// Who may write where in a worker's slab, of those that ask: for memory that no peer reaches by itself.
+// The guard of a worker's slab (`--guard-kv`). It decides which peer may write to which blocks.
+// Peers cannot access guarded memory directly and send their writes as messages.
 #pragma once
 
 #include <condition_variable>
@@ -22,43 +23,49 @@
 
 namespace baton {
 
-// Rights are granted and revoked by the hand-off's receiving side, and used by peers' messages. Thread-safe.
+// The receiving side of the hand-off grants and revokes rights. Messages from peers use them.
+// Thread-safe.
 class WriteGuard {
  public:
-  // The slab must outlive it.
+  // The slab's memory must outlive the guard.
   WriteGuard(const Slab& slab, const KvLayout& layout) : slab_(slab), layout_(layout) {}
 
-  // A right to write to these blocks, and to none else, until it is revoked. Its key is 128 bits of the system's random
-  // source.
+  // Grants a right to write to these blocks, and to no other blocks, until Revoke. Its key is 128
+  // bits of the system's random source. REQUIRES: no other right in force covers one of the blocks.
   WriteRight Grant(std::span<const BlockId> blocks);
-  // When it returns, nothing is written under the right any more: it waits for what is being copied, a message's bytes.
-  // Harmless if it is revoked already.
+  // Revokes a right, and waits until the running writes under it are complete. Does nothing if the
+  // right is not in force.
   void Revoke(uint64_t right);
 
-  // Copies `bytes`, of which each copy's source_offset is a place in it, to the slab: all of them or none.
-  // PERMISSION_DENIED: the right is not in force, or a copy leaves its blocks. INVALID_ARGUMENT: the copies are not of
-  // these bytes or not of whole planes. Both are counted as refused, but for what shows the key of a right that ended
-  // lately: its writer could not know yet. Else the slab's device failed.
+  // Copies parts of `bytes` to the slab. The source_offset of a copy is an offset in `bytes`.
+  // Either all copies are made or, after a check that fails, none:
+  // - PERMISSION_DENIED: the right is not in force, or a copy leaves its blocks.
+  // - INVALID_ARGUMENT: a copy leaves `bytes` or is not whole planes.
+  //
+  // Both count as refused. A write under the key of a recently revoked right does not count,
+  // because its writer may not have learned of the end. Other errors mean that the slab's device
+  // failed.
   absl::Status Write(const WriteRight& right, std::span<const BlockCopy> copies, std::string_view bytes);
 
-  // Counts who is refused for showing no key, logs `why`, not more than one line each ten seconds, and gives it back.
+  // Counts a refusal outside of Write, logs `why` and returns it. Logs at most one line in ten
+  // seconds.
   absl::Status Refuse(const absl::Status& why);
 
-  // In constant time.
+  // Compares two keys in constant time.
   static bool Same(const WriteKey& a, const WriteKey& b);
 
-  int64_t refused() const;  // since the start
-  int64_t rights() const;   // in force
+  int64_t refused() const;  // refusals since the start
+  int64_t rights() const;   // rights in force
   void CheckInvariants() const;
 
  private:
   struct Right {
     WriteKey key{};
     absl::flat_hash_set<BlockId> blocks;
-    int64_t writing = 0;  // calls of Write that copy
+    int64_t writing = 0;  // running calls of Write under this right
   };
 
-  // All with the lock held.
+  // The next four methods require that the caller holds mutex_.
   absl::Status Check(const WriteRight& right, std::span<const BlockCopy> copies, std::string_view bytes) const;
   absl::Status CheckPlace(const Right& right, const BlockCopy& copy) const;
   absl::Status CountRefused(const absl::Status& why);
@@ -69,11 +76,11 @@ class WriteGuard {
   const Slab slab_;
   const KvLayout layout_;
   LogLimit log_limit_{};
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable written_;
   uint64_t granted_ = 0;
   std::map<uint64_t, std::shared_ptr<Right>> rights_;  // by id
-  std::deque<WriteRight> ended_;                       // revoked lately: the oldest first, few
+  std::deque<WriteRight> ended_;                       // recently revoked, oldest first
   int64_t refused_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// What a peer shows in order to write to a worker that guards its blocks (transport/write_guard.h).
+// The right to write to a worker that guards its blocks (transport/write_guard.h). A peer sends it
+// with each write.
 #pragma once
 
 #include <array>
@@ -6,11 +7,11 @@
 
 namespace baton {
 
-// A secret between the worker and the one peer that was given it. Never logged.
+// A secret of the worker and the one peer that received it. It must not be logged.
 using WriteKey = std::array<uint8_t, 16>;
 
 struct WriteRight {
-  uint64_t id = 0;  // never 0, never used again
+  uint64_t id = 0;  // positive and never reused
   WriteKey key{};
   friend bool operator==(const WriteRight&, const WriteRight&) = default;
 };

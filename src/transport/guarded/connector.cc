@@ -19,7 +19,7 @@ struct GuardedPeer {
   uint64_t slab_bytes = 0;
 };
 
-// None: a descriptor of another kind.
+// Returns nullopt for a descriptor of another kind.
 absl::StatusOr<std::optional<GuardedPeer>> Decode(std::string_view bytes) {
   ASSIGN_OR_RETURN(DescriptorReader reader, DescriptorReader::Open("KV", bytes));
   uint64_t magic = 0;
@@ -35,7 +35,8 @@ absl::StatusOr<std::optional<GuardedPeer>> Decode(std::string_view bytes) {
   return peer;
 }
 
-// The first try decides: the peer has just answered a call.
+// Returns true if the channel connects at the first attempt. One attempt is enough, because the
+// peer has just answered a call.
 bool Reached(grpc::Channel& channel) {
   const auto deadline = std::chrono::system_clock::now() + kConnectWithin;
   for (auto state = channel.GetState(true); state != GRPC_CHANNEL_READY; state = channel.GetState(true)) {

@@ -1,4 +1,4 @@
-// The way to decode workers that guard their blocks (`--guard-kv`), beside that to others.
+// The connector to decode workers that guard their blocks (`--guard-kv`).
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,26 @@
 
 namespace baton {
 
-// What such a worker tells peers: where it is called, and nothing about its memory but its size.
+// Returns the descriptor of a worker that guards its blocks: its address and the size of its
+// memory.
 std::string GuardedDescriptor(const WorkerAddress& address, int64_t slab_bytes);
 
 struct GuardedConnectorOptions {
-  Slab source;  // ours; must outlive the links
+  Slab source;  // the slab of this worker; its memory must outlive the links
   KvLayout layout{};
   ChannelFactory reach{};
-  bool guarded_only = false;  // what we push leaves by gRPC, or not at all
+  bool guarded_only = false;  // refuse to push to workers that do not guard their blocks
 };
 
-// Passes all other descriptors on to another connector, which must outlive it.
+// Connects to workers that guard their blocks. Passes all other descriptors to another connector,
+// which must outlive this object.
 class GuardedConnector final : public Connector {
  public:
   GuardedConnector(Connector& others, GuardedConnectorOptions options)
       : others_(others), options_(std::move(options)) {}
   std::string Descriptor() const override { return others_.Descriptor(); }
-  // To a worker that guards its blocks: UNAVAILABLE when it is not reached within some seconds. To another one: as
-  // `others`, or FAILED_PRECONDITION.
+  // Fails with UNAVAILABLE if a worker that guards its blocks is not reached within some seconds.
+  // For another worker, fails as `others` does, or with FAILED_PRECONDITION if guarded_only is set.
   absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view peer_descriptor) override;
 
  private:

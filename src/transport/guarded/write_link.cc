@@ -15,10 +15,12 @@
 namespace baton {
 namespace {
 
-constexpr int kThreads = 2;                          // one reads while the other's message is on its way
+// One thread reads the slab while the other's message is in flight.
+constexpr int kThreads = 2;
 constexpr int64_t kMessageBytes = int64_t{1} << 20;  // far below kMaxWireBytes
 
-// What the peer answers stays so; the rest says that it cannot be reached.
+// Turns the errors of an unreachable peer into UNAVAILABLE. Keeps the errors that the peer
+// returned.
 absl::Status Classify(const absl::Status& status) {
   const bool unreached = absl::IsUnavailable(status) || absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
   return unreached ? absl::UnavailableError(status.message()) : status;
@@ -62,7 +64,7 @@ void KvWriteLink::PushUnder(const WriteRight& right, std::span<const BlockCopy> 
   changed_.notify_all();
 }
 
-// Messages of whole planes.
+// Cuts the copies into messages of whole planes.
 std::vector<KvWriteLink::Message> KvWriteLink::Cut(const std::shared_ptr<Job>& job,
                                                    std::span<const BlockCopy> copies) const {
   const int64_t most = std::max<int64_t>(1, kMessageBytes / peer_.plane_bytes) * peer_.plane_bytes;

@@ -1,4 +1,5 @@
-// A way to write into a decode worker that guards its blocks (WriteGuard): by gRPC, and so under its certificates.
+// A link to a decode worker that guards its blocks (WriteGuard). It writes by gRPC, and thus under
+// the certificates of gRPC.
 #pragma once
 
 #include <chrono>
@@ -19,25 +20,28 @@
 
 namespace baton {
 
-// Ours, and the peer's.
+// The two ends of a link.
 struct KvWritePeer {
-  Slab source{};
-  int64_t plane_bytes = 0;  // of a layer's K or V: ranks on the two sides may share planes differently
-  int64_t target_bytes = 0;
-  WorkerAddress address{};  // of the peer, for logs
-  // That a message may take: a peer that hangs longer is UNAVAILABLE. Of a backlog each message has its own, however
-  // long it waits for its turn.
+  Slab source{};  // the slab of this worker
+  // The bytes of the K or V of one layer of a block. Messages have whole planes, because the ranks
+  // on the two sides may share planes differently.
+  int64_t plane_bytes = 0;
+  int64_t target_bytes = 0;  // the size of the peer's slab
+  WorkerAddress address{};   // of the peer, for logs
+  // The deadline of one message, from its sending. If the peer takes longer, the push ends with
+  // UNAVAILABLE. The time that a message waits in the queue does not count.
   std::chrono::milliseconds write_within = std::chrono::seconds(10);
 };
 
-// Its threads read what is pushed and send it, each one message at a time.
+// Its threads read the pushed blocks and send them, each thread one message at a time.
 class KvWriteLink final : public Link {
  public:
   KvWriteLink(std::shared_ptr<grpc::Channel> channel, KvWritePeer peer);
-  // Breaks off at once what is in flight: the peer is lost, or another one is at its address, or nothing is.
+  // Cancels the messages in flight at once. A link is destroyed when its peer is lost or replaced,
+  // or when nothing is in flight.
   ~KvWriteLink() override;
 
-  // FAILED_PRECONDITION, at once.
+  // Calls `done` with FAILED_PRECONDITION at once, because the peer takes no write without a right.
   void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) override;
   void PushUnder(const WriteRight& right, std::span<const BlockCopy> copies,
                  absl::AnyInvocable<void(absl::Status)> done) override;
@@ -48,7 +52,7 @@ class KvWriteLink final : public Link {
   struct Job {
     WriteRight right;
     absl::AnyInvocable<void(absl::Status)> done;
-    size_t messages = 0;  // without answer
+    size_t messages = 0;  // messages without an answer
     absl::Status status{};
   };
   struct Message {
@@ -59,23 +63,24 @@ class KvWriteLink final : public Link {
 
   std::vector<Message> Cut(const std::shared_ptr<Job>& job, std::span<const BlockCopy> copies) const;
   void Run();
-  // UNAVAILABLE: the peer cannot be reached, or this link is closed; else the peer's answer, or an error of reading our
-  // own slab.
+  // Sends one message and returns the peer's answer. Fails with UNAVAILABLE if the peer cannot be
+  // reached or this link is closed. Also fails if this worker's slab cannot be read.
   absl::Status Send(const Message& message);
   absl::Status Write(grpc::ClientContext& context, const Message& message);
-  // The jobs that end with this answer. After a failure the rest of the push need not go, nor after a refusal what else
-  // is under its right. With the lock held.
+  // Records an answer and returns the jobs that end with it. After a failure, drops the other
+  // messages of the push from the queue. After a refusal (PERMISSION_DENIED), drops all messages
+  // under the same right. REQUIRES: the caller holds mutex_.
   std::vector<std::shared_ptr<Job>> Settle(const Message& sent, const absl::Status& status);
 
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<kv::v1::KvTransfer::Stub> stub_;
   const KvWritePeer peer_;
-  std::mutex mutex_;  // guards what follows, and jobs
+  std::mutex mutex_;  // guards queue_, calls_, closed_ and the jobs
   std::condition_variable changed_;
   std::deque<Message> queue_;
-  std::set<grpc::ClientContext*> calls_;  // under way
+  std::set<grpc::ClientContext*> calls_;  // the running calls
   bool closed_ = false;
-  std::vector<std::thread> threads_;  // last: they use all of the above
+  std::vector<std::thread> threads_;  // the last member, because the threads use the others
 };
 
 }  // namespace baton

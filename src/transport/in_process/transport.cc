@@ -28,7 +28,7 @@ class InProcessLink final : public Link {
         source_(std::move(source)),
         thread_([this] { Run(); }) {}
 
-  // What is queued is still copied.
+  // Completes the copies in the queue.
   ~InProcessLink() override {
     {
       const std::lock_guard lock(mutex_);
@@ -77,7 +77,7 @@ class InProcessLink final : public Link {
     if (from.device() != nullptr && from.device() == to.device()) {
       return from.device()->CopyRuns(to.data(), from.data(), runs);
     }
-    const Slab& copier = from.on_host() ? to : from;  // a device copies to and from the host
+    const Slab& copier = from.on_host() ? to : from;  // A device copies to and from the host.
     for (const BlockCopy& run : runs) {
       RETURN_IF_ERROR(
           copier.Copy(to.data() + run.target_offset, from.data() + run.source_offset, static_cast<size_t>(run.bytes)));
@@ -88,11 +88,11 @@ class InProcessLink final : public Link {
   const std::shared_ptr<InProcessNetwork> network_;
   const std::string target_;
   const std::shared_ptr<InProcessNetwork::Memory> source_;
-  std::mutex mutex_;  // of queue_ and closing_
+  std::mutex mutex_;  // guards queue_ and closing_
   std::condition_variable changed_;
   std::deque<Job> queue_;
   bool closing_ = false;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // the last member, because the thread uses the others
 };
 
 }  // namespace

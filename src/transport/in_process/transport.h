@@ -1,4 +1,4 @@
-// Blocks are copied between slabs of one process: `baton serve`, and tests.
+// The transport between slabs of one process, for `baton serve` and tests. It copies the blocks.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,12 @@
 
 namespace baton {
 
-// The slabs that can be reached, by descriptor. One for each process; shared by its transports.
+// The slabs of the process, by descriptor. All transports of a process share one network.
+// Thread-safe.
 class InProcessNetwork {
  public:
-  // A slab: zeroed memory of the host, unmapped when the last who copies into it lets go, or another's memory.
+  // The memory of a slab. It is either zeroed host memory that this object maps, or memory of
+  // another owner. A link shares ownership during a copy, so that the memory outlives the copy.
   class Memory {
    public:
     static absl::StatusOr<std::shared_ptr<Memory>> Map(int64_t bytes);
@@ -29,20 +31,22 @@ class InProcessNetwork {
 
    private:
     const Slab slab_;
-    const std::shared_ptr<void> owner_;  // null: mapped here
+    const std::shared_ptr<void> owner_;  // null if Map mapped the memory
   };
 
-  std::string Add(std::weak_ptr<Memory> memory);  // its descriptor
+  // Adds a slab and returns its descriptor.
+  std::string Add(std::weak_ptr<Memory> memory);
   void Remove(const std::string& descriptor);
-  std::shared_ptr<Memory> Find(std::string_view descriptor) const;  // null: unknown, or its transport is gone
+  // Returns null if the descriptor is unknown or its transport is gone.
+  std::shared_ptr<Memory> Find(std::string_view descriptor) const;
 
  private:
-  mutable std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // guards the members below
   int64_t added_ = 0;
   std::map<std::string, std::weak_ptr<Memory>, std::less<>> slabs_;
 };
 
-// Each link copies on a thread of its own.
+// Each link copies on its own thread.
 class InProcessTransport final : public Transport {
  public:
   explicit InProcessTransport(std::shared_ptr<InProcessNetwork> network) : network_(std::move(network)) {}

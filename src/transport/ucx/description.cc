@@ -12,10 +12,10 @@
 namespace baton {
 namespace {
 
-// The names of transports, by what they reach.
+// The names of transports, by the kind of memory or network that they use.
 struct Groups {
   std::vector<std::string> shared_memory, gpu;
-  std::map<std::string, std::vector<std::string>> network;  // devices of each
+  std::map<std::string, std::vector<std::string>> network;  // transport -> its devices
 };
 
 Groups GroupsOf(const std::vector<std::string>& transports) {
@@ -23,7 +23,7 @@ Groups GroupsOf(const std::vector<std::string>& transports) {
   for (const std::string& transport : transports) {
     const std::pair<std::string, std::string> parts = absl::StrSplit(transport, absl::MaxSplits('/', 1));
     const auto& [name, device] = parts;
-    if (name == "self") continue;  // within a process
+    if (name == "self") continue;  // It connects a process with itself.
     if (absl::StartsWith(name, "cuda_") || name == "gdr_copy") {
       groups.gpu.push_back(name);
     } else if (device == "memory") {
@@ -35,7 +35,8 @@ Groups GroupsOf(const std::vector<std::string>& transports) {
   return groups;
 }
 
-// Of gdr_copy the processor is what reads; cuda_copy is between GPU and host.
+// Returns the end of a sentence about GPU memory. It ignores gdr_copy, with which the CPU reads GPU
+// memory, and cuda_copy, which copies between GPU and host.
 std::string DescribeGpuMemory(const Groups& groups, bool reaches_cuda) {
   if (!reaches_cuda) return "is copied through page-locked memory of the host: this UCX does not take it";
   std::string words = "is copied by UCX, through the host's memory";

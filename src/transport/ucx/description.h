@@ -1,4 +1,4 @@
-// Which UCX this is, and how it moves bytes, in words for logs and `--check`.
+// A description of the UCX library and its transports, for logs and `--check`.
 #pragma once
 
 #include <string>
@@ -7,13 +7,14 @@
 namespace baton {
 
 struct UcxFound {
-  std::string version;  // at run time
+  std::string version;  // of the library that is loaded
   // "tcp/lo", "posix/memory", "cuda_ipc/cuda", "rc_mlx5/mlx5_0:1", ...
   std::vector<std::string> transports;
-  bool reaches_cuda = false;  // it takes memory of CUDA devices
+  bool reaches_cuda = false;  // UCX can read and write memory of CUDA devices
 };
 
-// What was found out and no more: that an RDMA card reads GPU memory by itself UCX finds out when it registers some.
+// Returns the description. It cannot state whether an RDMA card reads GPU memory directly, because
+// UCX finds out only when it registers such memory.
 std::string DescribeUcx(const UcxFound& found);
 
 }  // namespace baton

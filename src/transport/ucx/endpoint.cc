@@ -12,10 +12,14 @@
 namespace baton {
 namespace {
 
-constexpr int64_t kSliceBytes = int64_t{8} << 20;   // copied before the thread looks after other things
-constexpr int64_t kWindowBytes = int64_t{8} << 20;  // of active messages without reply
-constexpr int64_t kWindowCost = int64_t{8} << 10;   // what the smallest counts there
-constexpr int64_t kSmall = int64_t{64} << 10;       // below this the handshake of a rendezvous costs more than the data
+// Bytes that the progress thread copies before it runs other tasks.
+constexpr int64_t kSliceBytes = int64_t{8} << 20;
+// Upper bound on bytes of active messages without reply. Each message counts as at least
+// kWindowCost.
+constexpr int64_t kWindowBytes = int64_t{8} << 20;
+constexpr int64_t kWindowCost = int64_t{8} << 10;
+// Below this size, the handshake of a rendezvous costs more than the data.
+constexpr int64_t kSmall = int64_t{64} << 10;
 
 }  // namespace
 
@@ -35,15 +39,16 @@ const char* NameOf(UcxPath path) {
   return "";
 }
 
-// One Write or Probe. It ends when nothing is pending: UCX's completions, replies and slices each count.
+// One Write or Probe. It ends when `pending` is 0. Each awaited completion of UCX and each awaited
+// reply counts as 1 in `pending`, and so does the call that starts or continues the operation.
 struct UcxEndpoint::Operation {
   UcxEndpoint* endpoint;
   std::vector<BlockCopy> runs;
   Done done;
   absl::Status status;
   int64_t pending = 1;
-  size_t next_run = 0;  // kSharedMemory
-  int64_t copied = 0;   // of that run
+  size_t next_run = 0;  // for kSharedMemory: the run to copy next
+  int64_t copied = 0;   // bytes of that run that are copied
 };
 
 struct UcxEndpoint::Chunk {
@@ -51,7 +56,7 @@ struct UcxEndpoint::Chunk {
   Operation* operation;
   UcxWrite header;
   BlockCopy copy;
-  HostMemory staged = nullptr;  // its bytes, where UCX cannot read the source
+  HostMemory staged = nullptr;  // a copy of the bytes, if UCX cannot read the source
 };
 
 UcxEndpoint::UcxEndpoint(UcxProgress& progress, UcxInbox& inbox, const Slab& source, bool direct)
@@ -88,13 +93,15 @@ absl::Status UcxEndpoint::Create(const UcxDescriptor& peer) {
   return status;
 }
 
-// UCX computes where the peer's address lies here from what the peer says, and checks nothing.
+// Prepares access to the peer's memory. UCX computes the mapped address from the peer's descriptor
+// without any check, so this function checks it.
 absl::Status UcxEndpoint::OpenMemory(const UcxDescriptor& peer) {
   remote_base_ = peer.base;
   MapDevice(peer);
   if (peer.rkey.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(ToStatus(ucp_ep_rkey_unpack(endpoint_, peer.rkey.data(), &rkey_), "the peer's memory key"));
-  if (peer.on_device != 0) return absl::OkStatus();  // UCX may know an address of it here, which the host cannot use
+  // UCX may return an address for device memory, but the host cannot use it.
+  if (peer.on_device != 0) return absl::OkStatus();
   void* mapped = nullptr;
   if (ucp_rkey_ptr(rkey_, remote_base_, &mapped) != UCS_OK) return absl::OkStatus();
   const std::span theirs(static_cast<std::byte*>(mapped), peer.scratch_offset + kScratchBytes);
@@ -108,7 +115,8 @@ absl::Status UcxEndpoint::OpenMemory(const UcxDescriptor& peer) {
   return absl::OkStatus();
 }
 
-// A peer on another host has nothing that can be mapped here, nor has one whose device this process does not see.
+// Maps the peer's device memory, if possible. It is not possible if the peer is on another host, or
+// if its device is not visible to this process.
 void UcxEndpoint::MapDevice(const UcxDescriptor& peer) {
   if (peer.shared.empty() || source_.on_host()) return;
   const auto mapped = source_.device()->Map(peer.shared);
@@ -121,8 +129,8 @@ void UcxEndpoint::MapDevice(const UcxDescriptor& peer) {
   }
 }
 
-// When the connection ends, and not later: while a dead peer's device memory is mapped here, its successor cannot have
-// it.
+// Releases access to the peer's memory when the connection ends. While a dead peer's device memory
+// is mapped, its successor cannot allocate it.
 void UcxEndpoint::ReleaseMemory() {
   if (rkey_ != nullptr) ucp_rkey_destroy(std::exchange(rkey_, nullptr));
   if (mapped_device_ != nullptr) source_.device()->Unmap(std::exchange(mapped_device_, nullptr));
@@ -203,12 +211,14 @@ ucp_request_param_t UcxEndpoint::ParamFor(Operation* operation) {
   return param;
 }
 
-// UCX has taken a request, finished it at once, or refused it.
+// Handles the result of starting a request. UCX has accepted the request, completed it at once, or
+// refused it.
 void UcxEndpoint::Account(Operation* operation, void* request) {
   if (!UCS_PTR_IS_PTR(request)) Finish(operation, UCS_PTR_STATUS(request));
 }
 
-// After a request that failed, replies to others may never come, and what was sent may still land: all of them end.
+// Handles the completion of a request. After a failure, the replies to other messages may never
+// come, and sent data may still be written later. All operations therefore end.
 void UcxEndpoint::Finish(Operation* operation, ucs_status_t status) {
   const absl::Status result = ToStatus(status, "writing to the peer");
   if (!result.ok()) Break(result);
@@ -261,7 +271,8 @@ uint64_t UcxEndpoint::ExpectReply(Operation* operation, absl::AnyInvocable<void(
   return ticket;
 }
 
-// The chunk is the message's header, so it lives until UCX has sent it.
+// Sends one chunk. The chunk contains the message's header, so it lives until UCX has sent the
+// message.
 void UcxEndpoint::Send(std::unique_ptr<Chunk> chunk) {
   Operation* operation = chunk->operation;
   const int64_t cost = std::max(chunk->copy.bytes, kWindowCost);
@@ -319,7 +330,7 @@ void UcxEndpoint::Probe(uint64_t target_offset, absl::AnyInvocable<void(absl::St
     delete static_cast<UcxWrite*>(user_data);
     ucp_request_free(request);
   };
-  // If it cannot be sent, no reply comes, and the broken connection ends the operation.
+  // If the message cannot be sent, no reply comes, and Break ends the operation.
   void* request = ucp_am_send_nbx(endpoint_, kProbeMessage, header, sizeof *header, nullptr, 0, &param);
   if (!UCS_PTR_IS_PTR(request)) delete header;
   if (UCS_PTR_IS_ERR(request)) Break(ToStatus(UCS_PTR_STATUS(request), "asking the peer"));
@@ -329,14 +340,15 @@ void UcxEndpoint::Drop(Operation* operation, const absl::Status& status) {
   if (operation->status.ok()) operation->status = status;
   if (--operation->pending > 0) return;
   const std::unique_ptr<Operation> finished(operation);
-  if (!finished->status.ok() && !status_.ok()) finished->status = status_;  // some of it may still land
+  // UNAVAILABLE means that some bytes may still be written later.
+  if (!finished->status.ok() && !status_.ok()) finished->status = status_;
   finished->done(finished->status);
   --active_;
   MaybeClose();
 }
 
 void UcxEndpoint::Break(const absl::Status& why) {
-  if (!status_.ok() || endpoint_ == nullptr) return;  // broken or closed already
+  if (!status_.ok() || endpoint_ == nullptr) return;  // The connection is already broken or closed.
   status_ = absl::UnavailableError(why.message());
   for (auto& chunk : std::exchange(waiting_, {})) Drop(chunk->operation, status_);
   for (const auto& [ticket, operation] : std::exchange(tickets_, {})) {
@@ -351,14 +363,15 @@ void UcxEndpoint::Close(absl::AnyInvocable<void()> closed) {
   MaybeClose();
 }
 
-// A broken endpoint is closed soon, which ends what UCX still holds of it; a whole one when its last operation ends.
-// This may be inside a callback of UCX's, so the closing waits for the next turn of the thread: an endpoint that was
-// closed inside its error handler was seen to complete requests twice (openucx/ucx#9721).
+// Closes the endpoint if it is broken, or if Close was called and the last operation has ended.
+// Closing ends the requests that UCX still holds. The caller may be a callback of UCX, so CloseNow
+// is posted to the thread. An endpoint that is closed inside its error handler may complete
+// requests twice (openucx/ucx#9721).
 void UcxEndpoint::MaybeClose() {
   const bool broken = !status_.ok();
   if (endpoint_ != nullptr && !closing_ && (broken || (closed_ && active_ == 0))) {
     closing_ = true;
-    ++active_;  // until UCX has closed it
+    ++active_;  // until UCX has closed the endpoint
     progress_.Post([this] { CloseNow(); });
   }
   if (endpoint_ == nullptr && active_ == 0 && closed_) std::exchange(closed_, nullptr)();

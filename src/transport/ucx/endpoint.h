@@ -1,4 +1,4 @@
-// A connection to one UCX peer's memory, and the ways to write there.
+// A connection to the memory of one UCX peer, and the paths on which it writes there.
 #pragma once
 
 #include <cstddef>
@@ -21,39 +21,44 @@
 namespace baton {
 
 enum class UcxPath {
-  kSharedMemory,  // the peer's memory is mapped here; the progress thread copies
-  kMappedDevice,  // the same with a device's memory on both sides; the device copies
-  kPut,           // one-sided: RDMA, or UCX's emulation over TCP
-  kRendezvous,    // active messages that announce the data, which the peer then fetches or is sent
-  kEager,         // active messages that carry the data
+  kSharedMemory,  // the peer's memory is mapped in this process, and the progress thread copies
+  kMappedDevice,  // device memory of the peer is mapped in this process, and the device copies
+  kPut,           // one-sided writes by RDMA, or by UCX's emulation over TCP
+  kRendezvous,    // active messages that announce the data; UCX then moves the data
+  kEager,         // active messages that contain the data
 };
 const char* NameOf(UcxPath path);
 
-// On the progress thread only. `source` (our slab and scratch area) must outlive it; where UCX cannot read it
-// (`direct`), messages are sent from copies in host memory. Offsets of copies are from the
-// start of either side's memory; the caller has checked them.
+// A connection. All calls come from the progress thread. The offsets of copies are from the start
+// of the memory on each side, and the caller has checked them.
 class UcxEndpoint {
  public:
   using Done = absl::AnyInvocable<void(absl::Status)>;
 
-  // Returns before the peer has answered. UNAVAILABLE: no transport leads there. INVALID_ARGUMENT: it is on this host,
-  // but its memory is not what it says.
+  // Returns before the peer has answered. `source` is this worker's slab and scratch area, whose
+  // memory must outlive the endpoint. If UCX cannot read it, `direct` is false, and messages are
+  // sent from copies in host memory. Fails with UNAVAILABLE if no UCX transport reaches the peer.
+  // Fails with INVALID_ARGUMENT if the peer is on this host and its memory is not as described.
   static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Open(UcxProgress& progress, UcxInbox& inbox, const Slab& source,
                                                            bool direct, const UcxDescriptor& peer);
-  // REQUIRES: closed.
+  // REQUIRES: `closed` of Close has been called.
   ~UcxEndpoint();
 
-  // Those that lead into the peer's memory. Only one where that is mapped here: it is on this host.
+  // Returns the paths that can reach the peer's memory. If the memory is mapped in this process,
+  // returns only that path.
   std::vector<UcxPath> Paths() const;
 
-  // `done` is called once, on the progress thread; UNAVAILABLE when the connection broke.
+  // Writes `runs` to the peer's memory. `done` is called once, on the progress thread. It receives
+  // UNAVAILABLE if the connection breaks.
   void Write(UcxPath path, std::vector<BlockCopy> runs, Done done);
-  // The first 8 bytes at `target_offset`, as the peer sees them.
+  // Reads 8 bytes at `target_offset` in the peer's memory. The peer itself reads them and sends
+  // them back.
   void Probe(uint64_t target_offset, absl::AnyInvocable<void(absl::StatusOr<uint64_t>)> done);
 
-  // Waits for what is in flight, then closes. `closed` is called once.
+  // Closes the connection after the operations in flight. `closed` is called once.
   void Close(absl::AnyInvocable<void()> closed);
-  // What is in flight ends with this error, UNAVAILABLE, some of it only when UCX has closed its side.
+  // Breaks the connection. Operations in flight end with UNAVAILABLE and the message of `why`. Some
+  // of them end only after UCX has closed its endpoint.
   void Break(const absl::Status& why);
 
  private:
@@ -85,19 +90,19 @@ class UcxEndpoint {
   UcxInbox& inbox_;
   const Slab source_;
   const bool direct_;
-  HostPieces pieces_;  // where it is not
+  HostPieces pieces_;  // used if not direct_
   ucp_ep_h endpoint_ = nullptr;
   ucp_rkey_h rkey_ = nullptr;
   uint64_t remote_base_ = 0;
   std::byte* mapped_ = nullptr;         // the peer's memory, for kSharedMemory
-  std::byte* mapped_device_ = nullptr;  // for kMappedDevice
-  absl::Status status_;                 // why the connection is broken
+  std::byte* mapped_device_ = nullptr;  // the peer's memory, for kMappedDevice
+  absl::Status status_;                 // an error if the connection is broken
   int64_t active_ = 0;                  // operations without result
   std::deque<std::unique_ptr<Chunk>> waiting_;
   std::map<uint64_t, Operation*> tickets_;  // messages without reply
   int64_t window_used_ = 0;                 // bytes of messages without reply
-  absl::AnyInvocable<void()> closed_;       // set: to be closed
-  bool closing_ = false;                    // CloseNow has been called, or will be
+  absl::AnyInvocable<void()> closed_;       // set by Close until it is called
+  bool closing_ = false;                    // CloseNow was called or is posted
 };
 
 }  // namespace baton

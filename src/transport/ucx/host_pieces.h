@@ -1,4 +1,4 @@
-// Memory of the host through which a device's slab is read and written where UCX cannot.
+// Host memory for the copies of a device's slab that UCX cannot read or write directly.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,15 @@
 
 namespace baton {
 
-// Pieces of one size, which are used again: those from which a device copies fastest take long to make. On one thread.
+// A pool of pieces of one size. Pieces are reused, because the memory from which a device copies
+// fastest is slow to allocate. Not thread-safe.
 class HostPieces {
  public:
   HostPieces(const Slab& slab, size_t piece_bytes) : slab_(slab), piece_bytes_(piece_bytes) {}
 
-  // Comes back when it is let go, which may be after this object. Of more than a piece's bytes, of far fewer, or where
-  // the device has no such memory left, it is ordinary memory.
+  // Returns memory of at least `bytes` bytes. A piece returns to the pool when its last reference
+  // ends, even after the end of this object. The result is ordinary memory if `bytes` is more than
+  // a piece or less than an eighth of it, or if the device has no memory for a new piece.
   HostMemory Take(size_t bytes) {
     if (bytes > piece_bytes_ || 8 * bytes < piece_bytes_) return HostMemory(new std::byte[bytes]);
     if (spare_->empty()) {

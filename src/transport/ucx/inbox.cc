@@ -11,7 +11,7 @@
 namespace baton {
 namespace {
 
-// None: not a message of ours, or the sender cannot be answered.
+// Returns nullopt if the message has another form, or if it has no endpoint for the reply.
 std::optional<UcxWrite> ReadHeader(const void* header, size_t header_bytes, const ucp_am_recv_param_t* param) {
   UcxWrite write;
   if (header_bytes != sizeof write || (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) == 0) return std::nullopt;
@@ -19,7 +19,8 @@ std::optional<UcxWrite> ReadHeader(const void* header, size_t header_bytes, cons
   return write;
 }
 
-// The sender hears of it by itself, and there may be no endpoint left to answer by.
+// Returns true for an error of the connection. The sender detects it as well, and the endpoint for
+// a reply may be gone.
 bool IsConnectionError(ucs_status_t status) {
   return status == UCS_ERR_CANCELED || status == UCS_ERR_CONNECTION_RESET || UCS_IS_LINK_ERROR(status) ||
          UCS_IS_ENDPOINT_ERROR(status);
@@ -50,7 +51,7 @@ bool UcxInbox::Within(const UcxWrite& write, size_t bytes) const {
   return bytes <= memory_.size() && write.target_offset <= memory_.size() - bytes;
 }
 
-// The reply travels with a copy of the header: it must outlive the send.
+// Sends a reply. UCX reads the header from a copy, which lives until the message is sent.
 void UcxInbox::Reply(ucp_ep_h to, const UcxReply& reply) {
   auto* header = new UcxReply(reply);
   ucp_request_param_t param{};
@@ -61,7 +62,7 @@ void UcxInbox::Reply(ucp_ep_h to, const UcxReply& reply) {
     delete static_cast<UcxReply*>(user_data);
     ucp_request_free(request);
   };
-  // A reply that cannot be sent needs no care: its receiver is gone.
+  // An error is ignored, because the receiver of the reply is then gone.
   if (!UCS_PTR_IS_PTR(ucp_am_send_nbx(to, kReplyMessage, header, sizeof *header, nullptr, 0, &param))) delete header;
 }
 
@@ -93,10 +94,11 @@ struct UcxInbox::Receive {
   UcxInbox* inbox;
   UcxWrite write;
   ucp_ep_h reply_to;
-  HostMemory staged = nullptr;  // the bytes, where UCX cannot write to the slab
+  HostMemory staged = nullptr;  // the target, if UCX cannot write to the slab
 };
 
-// The bytes come straight into the slab, where UCX reaches it; the reply goes out when they are all there.
+// Receives the data of a rendezvous, directly into the slab if UCX can write to it. Replies when
+// all bytes have arrived.
 ucs_status_t UcxInbox::ReceiveRendezvous(const UcxWrite& write, void* data, size_t bytes, ucp_ep_h reply_to) {
   auto* receive = new Receive{this, write, reply_to};
   void* target = memory_.data() + write.target_offset;

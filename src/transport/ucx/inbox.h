@@ -1,4 +1,5 @@
-// Active messages between UCX transports: writes for links that do not put, their acknowledgements, and probes.
+// The active messages between UCX transports: writes for links that do not use put, probes, and
+// replies to both.
 #pragma once
 
 #include <cstddef>
@@ -14,39 +15,42 @@
 
 namespace baton {
 
-inline constexpr unsigned kWriteMessage = 1;  // header: UcxWrite, data: the bytes
-inline constexpr unsigned kProbeMessage = 2;  // header: UcxWrite, whose answer carries the first bytes at the target
+inline constexpr unsigned kWriteMessage = 1;  // header: UcxWrite; data: the bytes
+inline constexpr unsigned kProbeMessage = 2;  // header: UcxWrite; replied with 8 bytes
 inline constexpr unsigned kReplyMessage = 3;  // header: UcxReply
 
-inline constexpr int64_t kChunkBytes = int64_t{512} << 10;  // the most that our own messages carry
+// Upper bound on the data of a message that this process sends.
+inline constexpr int64_t kChunkBytes = int64_t{512} << 10;
 
 struct UcxWrite {
-  uint64_t ticket = 0;         // quoted by the reply
+  uint64_t ticket = 0;         // repeated in the reply
   uint64_t target_offset = 0;  // in the receiver's memory: slab, then scratch area
 };
 struct UcxReply {
   uint64_t ticket = 0;
-  int64_t ok = 0;       // 1: the bytes are in place; 0: they are out of bounds, or could not be received
-  uint64_t probed = 0;  // 8 bytes from target_offset on
+  int64_t ok = 0;       // 1: success; 0: out of bounds, or the bytes could not be received
+  uint64_t probed = 0;  // for a probe: the 8 bytes at target_offset
 };
 
-// The receiving side of a worker. On the progress thread only, except for its creation.
+// The receiver of a UCX worker's messages. All calls except the constructor come from the progress
+// thread.
 class UcxInbox {
  public:
   using OnReply = absl::AnyInvocable<void(const UcxReply&)>;
 
   explicit UcxInbox(ucp_worker_h worker) : worker_(worker) {}
-  // Before this, messages are dropped.
+  // Starts to receive. Earlier messages are dropped.
   absl::Status Listen();
-  // What peers may write to and probe; nothing until then.
-  // `direct`: UCX writes to it by itself.
+  // Sets the memory that peers may write to and probe. Before this call, there is no such memory.
+  // `direct` is true if UCX can write to the memory.
   void SetMemory(const Slab& memory, bool direct) {
     memory_ = memory;
     direct_ = direct;
     pieces_ = std::make_unique<HostPieces>(memory, kChunkBytes);
   }
 
-  // `reply` is called at most once; never after Forget.
+  // Returns a new ticket. `reply` is called when a reply with this ticket arrives, at most once,
+  // and not after Forget.
   uint64_t Expect(OnReply reply);
   void Forget(uint64_t ticket) { expected_.erase(ticket); }
 
@@ -67,7 +71,7 @@ class UcxInbox {
   const ucp_worker_h worker_;
   Slab memory_;
   bool direct_ = true;
-  std::unique_ptr<HostPieces> pieces_;  // where it is not
+  std::unique_ptr<HostPieces> pieces_;  // used if not direct_
   uint64_t next_ticket_ = 1;
   std::map<uint64_t, OnReply> expected_;
 };

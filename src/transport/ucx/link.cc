@@ -18,15 +18,18 @@
 namespace baton {
 namespace {
 
-constexpr std::chrono::seconds kAnswerWithin(10);  // a self-test's step; a loaded machine is slow to connect
+// Timeout of one step of the self-test. A loaded machine is slow to connect.
+constexpr std::chrono::seconds kAnswerWithin(10);
 constexpr std::chrono::seconds kDrainWithin(2);
-// The self-test moves the front of the scratch area to measure, and a word behind it to see that it arrives. Each link
-// has a word of its own (with all but certainty), because several peers may test at a time.
+// The scratch area begins with kMeasuredBytes bytes, whose transfer the self-test measures. Behind
+// them are kWords words. The self-test writes one word to check that writes arrive. Several peers
+// may test at the same time, so each link uses another word, with a high probability.
 constexpr int64_t kWords = int64_t{8} << 10;
 constexpr int64_t kWordsBytes = kWords * 8;
 constexpr int64_t kMeasuredBytes = kScratchBytes - kWordsBytes;
 
-// What a task on the progress thread gives, perhaps after we have stopped waiting for it.
+// The result of a task on the progress thread. The task may set it after the waiting thread has
+// given up.
 template <typename T>
 class Answer {
  public:
@@ -46,14 +49,16 @@ uint64_t Random() {
   return (uint64_t{device()} << 32) | device();
 }
 
-// Among those of this process no two links have the same at a time; other processes begin elsewhere.
+// Returns the word of the next link. Links of this process that test at the same time have
+// different words. Other processes start at another random word.
 int64_t NextWord() {
   static std::atomic<uint64_t> next = Random();
   return static_cast<int64_t>(next++ % kWords);
 }
 
-// Links that are measured side by side disturb each other, so for one's measurement others wait; not for long, since
-// its peer may hang meanwhile. (A semaphore: ThreadSanitizer of gcc 12 does not see std::timed_mutex being locked.)
+// Excludes concurrent measurements, which would disturb each other. The constructor waits for at
+// most 100 ms, because the peer of the other measurement may hang. It uses a semaphore because the
+// ThreadSanitizer of gcc 12 does not track std::timed_mutex.
 class MeasuringAlone {
  public:
   MeasuringAlone() : held_(free_.try_acquire_for(std::chrono::milliseconds(100))) {}
@@ -80,7 +85,7 @@ absl::StatusOr<std::unique_ptr<Link>> UcxLink::Connect(const UcxOptions& options
   return link;
 }
 
-// On the progress thread.
+// REQUIRES: called on the progress thread.
 absl::Status UcxLink::Open(const UcxSource& source, const UcxDescriptor& peer) {
   RETURN_IF_ERROR(inbox_->Listen());
   ASSIGN_OR_RETURN(endpoint_, UcxEndpoint::Open(*progress_, *inbox_, source.memory, source.direct, peer));
@@ -105,7 +110,7 @@ absl::Status UcxLink::ChoosePath(const UcxSource& source, const UcxDescriptor& p
   return absl::OkStatus();
 }
 
-// GB/s; 0 if what is written does not arrive.
+// Returns the rate of a path in GB/s, or 0 if the written word does not arrive.
 absl::StatusOr<double> UcxLink::Measure(UcxPath path, const UcxSource& source, const UcxDescriptor& peer) {
   const int64_t ours = source.scratch_offset;
   const auto theirs = static_cast<int64_t>(peer.scratch_offset);
@@ -117,7 +122,9 @@ absl::StatusOr<double> UcxLink::Measure(UcxPath path, const UcxSource& source, c
   if (arrived != word) return 0;
   const BlockCopy bulk{ours, theirs, kMeasuredBytes};
   const MeasuringAlone alone;
-  double best = 0;  // of three: the first time, pages are mapped and buffers made, and other work may disturb any
+  // The best of three runs. The first run maps pages and allocates buffers, and other work may
+  // disturb any run.
+  double best = 0;
   for (int i = 0; i < 3; ++i) {
     const auto start = std::chrono::steady_clock::now();
     RETURN_IF_ERROR(WriteAndWait(path, bulk));
@@ -163,7 +170,7 @@ UcxLink::~UcxLink() {
     progress_->Post([this] { endpoint_->Break(absl::UnavailableError("the link was closed")); });
     future.wait();
   }
-  // The last word came from the progress thread, which may not have left the endpoint yet.
+  // The progress thread may still be inside a method of the endpoint, so that thread destroys it.
   progress_->Call([this] {
     endpoint_.reset();
     return true;

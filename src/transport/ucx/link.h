@@ -1,6 +1,8 @@
-// A link over UCX: an endpoint, and the path that its self-test found to be the fastest. It has a UCX worker and thread
-// of its own, which end with it: UCX 1.13 and 1.22 were both seen to crash when a worker connects again to a peer from
-// which it had broken off with writes under way.
+// A link over UCX: an endpoint and the path that its self-test found to be the fastest.
+//
+// Each link has its own UCX worker and thread, which end with the link. UCX 1.13 and 1.22 crashed
+// in our tests when a worker connected again to a peer after it had closed a connection to that
+// peer with writes in flight.
 #pragma once
 
 #include <cstddef>
@@ -16,20 +18,22 @@
 
 namespace baton {
 
-// Ours: the slab [0, slab_bytes) of `memory`, and the scratch area from scratch_offset on.
+// The memory of this worker: the slab is [0, slab_bytes), and the scratch area starts at
+// scratch_offset.
 struct UcxSource {
   Slab memory;
-  bool direct = true;  // UCX reads it by itself
+  bool direct = true;  // UCX can read the memory
   int64_t slab_bytes = 0;
   int64_t scratch_offset = 0;
 };
 
 class UcxLink final : public Link {
  public:
-  // Blocks until the self-test is over. UNAVAILABLE: the peer did not answer, or no path brings bytes to its memory.
+  // Connects and runs the self-test. Blocks until its end. Fails with UNAVAILABLE if the peer does
+  // not answer, or if no path writes to its memory.
   static absl::StatusOr<std::unique_ptr<Link>> Connect(const UcxOptions& options, const UcxSource& source,
                                                        const UcxDescriptor& peer);
-  // Waits some seconds for what is in flight, then breaks it off.
+  // Waits up to two seconds for writes in flight, then aborts them.
   ~UcxLink() override;
 
   void Push(std::span<const BlockCopy> copies, absl::AnyInvocable<void(absl::Status)> done) override;
@@ -47,7 +51,7 @@ class UcxLink final : public Link {
   absl::Status WriteAndWait(UcxPath path, const BlockCopy& copy);
   absl::StatusOr<uint64_t> ProbeAndWait(uint64_t target_offset);
 
-  std::unique_ptr<UcxInbox> inbox_;  // outlives the thread that reads it
+  std::unique_ptr<UcxInbox> inbox_;  // declared first, so that it outlives the thread that uses it
   std::unique_ptr<UcxProgress> progress_;
   std::unique_ptr<UcxEndpoint> endpoint_;
   const int64_t source_bytes_;

@@ -14,10 +14,12 @@
 namespace baton {
 namespace {
 
-// How often UCX is asked in vain before the thread goes to sleep: about as long as a message takes.
+// Number of calls of ucp_worker_progress without progress before the thread sleeps. They take about
+// as long as a message.
 constexpr int kSpins = 200;
 
-// UCX does not say that contexts may be made and ended by several threads at once.
+// Serialises the creation and destruction of contexts. UCX does not document that several threads
+// may do these at the same time.
 std::mutex& ContextsMutex() {
   static std::mutex mutex;
   return mutex;
@@ -34,7 +36,8 @@ absl::StatusOr<ucp_context_h> CreateContext(const UcxOptions& options) {
   const std::string devices = options.tcp_devices.empty() ? "all" : options.tcp_devices;
   const Setting settings[] = {
       {"NET_DEVICES", devices.c_str()},
-      {"TLS", "^sysv"},  // its segments outlive a killed process; posix does the same work
+      // Segments of sysv outlive a killed process. The transport posix replaces it.
+      {"TLS", "^sysv"},
       {"KEEPALIVE_INTERVAL", "1s"},
   };
   absl::Status status;
@@ -62,7 +65,8 @@ bool ReachesCuda(ucp_context_h context) {
          (attributes.memory_types & (uint64_t{1} << UCS_MEMORY_TYPE_CUDA)) != 0;
 }
 
-// UCX tells them as text alone, a line for each: "#      resource 1  :  md 1  dev 1  flags -- tcp/lo".
+// Returns the names of the transports. UCX provides them only as text, with one line for each:
+// "#      resource 1  :  md 1  dev 1  flags -- tcp/lo"
 std::vector<std::string> TransportsOf(ucp_context_h context) {
   char* text = nullptr;
   size_t bytes = 0;
@@ -131,7 +135,8 @@ UcxProgress::~UcxProgress() {
   ucp_worker_signal(worker_);
   thread_.join();
   const std::lock_guard lock(ContextsMutex());
-  // Before the worker: UCX 1.22 was seen to spin without end on unmapping what a worker that is gone had used.
+  // Unmap before the worker is destroyed. UCX 1.22 looped forever when it unmapped memory of a
+  // destroyed worker.
   if (memory_ != nullptr) ucp_mem_unmap(context_, memory_);
   ucp_worker_destroy(worker_);
   ucp_cleanup(context_);
@@ -142,7 +147,7 @@ void UcxProgress::Post(Task task) {
     const std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
   }
-  ucp_worker_signal(worker_);  // the only UCX call that is allowed from any thread
+  ucp_worker_signal(worker_);  // UCX allows only this call from any thread.
 }
 
 bool UcxProgress::RunTasks() {
@@ -167,7 +172,8 @@ void UcxProgress::Run() {
   }
 }
 
-// A task posted after RunTasks has signalled the worker, so that it cannot be armed or wakes at once.
+// Sleeps until UCX has an event or a task is posted. A task that is posted after RunTasks has
+// signalled the worker. ucp_worker_arm then returns UCS_ERR_BUSY, or poll returns at once.
 void UcxProgress::Sleep() {
   const ucs_status_t armed = ucp_worker_arm(worker_);
   if (armed == UCS_ERR_BUSY) return;

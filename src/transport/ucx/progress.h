@@ -1,4 +1,4 @@
-// UCX's context and worker, and the one thread that touches them.
+// A UCX context and worker, and the one thread that uses them.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -19,17 +19,19 @@
 namespace baton {
 
 struct UcxOptions {
-  // Network devices that UCX may use, as in UCX_NET_DEVICES; the loopback unless told otherwise. UCX_* variables that
-  // the user has set win over this and all else.
+  // The network devices that UCX may use, as in UCX_NET_DEVICES. The default is the loopback
+  // device. UCX_* variables of the environment override this and all other settings.
   std::string tcp_devices = "lo";
-  // Peers of this host map a device's slab where they can, and their device copies; false: UCX moves what they write.
+  // Peers on this host may map a device's slab, so that their device copies the blocks. If false,
+  // UCX moves the blocks.
   bool share_device = true;
 };
 
+// Converts a UCX status. The message begins with `what`.
 absl::Status ToStatus(ucs_status_t status, std::string_view what);
 
-// The thread sleeps when UCX has nothing to do. Destroying it joins the thread, after the tasks that were posted
-// before.
+// The thread sleeps while UCX is idle. The destructor runs the tasks that are already posted and
+// then joins the thread.
 class UcxProgress {
  public:
   using Task = absl::AnyInvocable<void()>;
@@ -37,9 +39,9 @@ class UcxProgress {
   static absl::StatusOr<std::unique_ptr<UcxProgress>> Start(const UcxOptions& options);
   ~UcxProgress();
 
-  // Runs `task` on the thread, after those posted before. From any thread.
+  // Runs `task` on the thread, after the tasks that were posted before. Thread-safe.
   void Post(Task task);
-  // Posts `task` and waits for its result. Not from the thread itself.
+  // Posts `task` and waits for its result. REQUIRES: the caller is not a task on the thread.
   template <typename F>
   auto Call(F task) {
     std::promise<decltype(task())> result;
@@ -47,22 +49,24 @@ class UcxProgress {
     return result.get_future().get();
   }
 
-  // Memory of context() that peers may write to through the worker; unmapped with it.
+  // Takes ownership of memory of context() that peers may write to. The destructor unmaps it.
   void Keep(ucp_mem_h memory) { memory_ = memory; }
 
-  // UCX can read and write the memory of CUDA devices.
+  // Returns true if UCX can read and write the memory of CUDA devices.
   bool reaches_cuda() const { return reaches_cuda_; }
-  // What UCX has found to move bytes by: "tcp/lo", "posix/memory", "cuda_ipc/cuda", "rc_mlx5/mlx5_0:1", ...
+  // Returns the transports that UCX has found: "tcp/lo", "posix/memory", "cuda_ipc/cuda",
+  // "rc_mlx5/mlx5_0:1", ...
   const std::vector<std::string>& transports() const { return transports_; }
 
-  // For tasks only.
+  // REQUIRES: the caller is a task on the thread.
   ucp_context_h context() const { return context_; }
   ucp_worker_h worker() const { return worker_; }
 
  private:
   UcxProgress(ucp_context_h context, ucp_worker_h worker, int event_fd);
   void Run();
-  bool RunTasks();  // false: told to stop and none is left
+  // Runs the posted tasks. Returns false if there are none and the destructor has begun.
+  bool RunTasks();
   void Sleep();
 
   const ucp_context_h context_;
@@ -71,10 +75,10 @@ class UcxProgress {
   const bool reaches_cuda_;
   const std::vector<std::string> transports_;
   ucp_mem_h memory_ = nullptr;
-  std::mutex mutex_;  // of tasks_ and stopping_
+  std::mutex mutex_;  // guards tasks_ and stopping_
   std::deque<Task> tasks_;
   bool stopping_ = false;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // the last member, because the thread uses the others
 };
 
 }  // namespace baton

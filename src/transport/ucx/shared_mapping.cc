@@ -20,7 +20,8 @@ absl::Status NotShared(std::span<const std::byte> memory, absl::string_view why)
       absl::StrFormat("%d bytes at %p are not the peer's shared memory: %s", memory.size(), memory.data(), why));
 }
 
-// The kernel copies the byte, so that a missing page is an error and not a signal.
+// Returns true if the byte can be read. The kernel reads the byte, so a missing page causes an
+// error instead of a signal.
 bool CanRead(const std::byte* byte) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return false;

@@ -1,4 +1,4 @@
-// Is memory that a peer says it shares with us really there?
+// A check of memory that a peer claims to share with this process.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,9 @@
 
 namespace baton {
 
-// INVALID_ARGUMENT unless `memory` lies within one shared mapping of this process, and its last byte can be read: a
-// mapping may be longer than the file behind it, and a touch beyond that ends the process. Linux: /proc/self/maps.
+// Returns INVALID_ARGUMENT unless `memory` lies within one writable shared mapping of this process
+// and its last byte can be read. A mapping may be longer than the file behind it, and an access
+// beyond the end of the file kills the process. Uses /proc/self/maps of Linux.
 absl::Status CheckSharedMapping(std::span<const std::byte> memory);
 
 }  // namespace baton

@@ -19,9 +19,9 @@ constexpr int64_t kPage = 4096;
 constexpr int64_t kLargestRegion = int64_t{1} << 45;
 static_assert(kPage + kScratchBytes <= kSlabMarginBytes);
 
-// Empty: peers cannot map it.
+// Returns SlabDevice::Share of the memory, or an empty string if peers cannot map it by this means.
 std::string SharedHandle(const Slab& memory) {
-  if (memory.on_host()) return "";  // UCX shares it
+  if (memory.on_host()) return "";  // UCX itself shares memory of the host.
   auto shared = memory.device()->Share(memory.data());
   if (shared.ok()) return *std::move(shared);
   spdlog::info("KV blocks are not shared with other processes: {}", shared.status().ToString());
@@ -68,7 +68,7 @@ absl::Status UcxTransport::AdoptSlab(const Slab& memory, int64_t bytes, std::sha
   return progress_->Call([&] { return Publish(bytes); });
 }
 
-// On the progress thread, as the following.
+// This function and the next two require that they are called on the progress thread.
 absl::Status UcxTransport::AllocateMemory(int64_t bytes) {
   ucp_mem_map_params_t params{};
   params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
@@ -97,7 +97,7 @@ absl::Status UcxTransport::RegisterMemory(const Slab& memory) {
   return absl::OkStatus();
 }
 
-// Makes the descriptor; peers may write from here on.
+// Makes the descriptor and lets peers write.
 absl::Status UcxTransport::Publish(int64_t slab_bytes) {
   slab_bytes_ = slab_bytes;
   scratch_offset_ = ScratchOffset(slab_bytes);
@@ -130,7 +130,8 @@ absl::Status UcxTransport::Publish(int64_t slab_bytes) {
 absl::StatusOr<std::unique_ptr<Link>> UcxTransport::Connect(std::string_view peer_descriptor) {
   BATON_CHECK(memory_.size() > 0, "connected before the slab was allocated");
   ASSIGN_OR_RETURN(const UcxDescriptor peer, DecodeUcxDescriptor(peer_descriptor));
-  if (peer.ucx_version != ucp_get_version_string()) {  // their addresses differ in format
+  // Different versions have different formats of addresses.
+  if (peer.ucx_version != ucp_get_version_string()) {
     return absl::FailedPreconditionError(absl::StrCat("UCX version differs: ", ucp_get_version_string(), " here, ",
                                                       absl::CHexEscape(peer.ucx_version), " at the peer"));
   }

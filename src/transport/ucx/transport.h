@@ -1,4 +1,5 @@
-// Blocks move by UCX: shared memory on one host, RDMA or TCP between hosts. Works with UCX 1.13 and later.
+// The transport over UCX: shared memory on one host, RDMA or TCP between hosts. Needs UCX 1.13 or
+// later.
 #pragma once
 
 #include <cstddef>
@@ -17,18 +18,20 @@ namespace baton {
 
 class UcxTransport final : public Transport {
  public:
-  // UNAVAILABLE where UCX finds no transport for the devices.
+  // Fails with UNAVAILABLE if UCX finds no transport for the devices.
   static absl::StatusOr<std::unique_ptr<UcxTransport>> Create(const UcxOptions& options);
 
-  // Which UCX this is and how it moves bytes, GPU memory too, in words: for logs and `--check`.
+  // Returns DescribeUcx of this library, for logs and `--check`.
   std::string Description() const;
 
   absl::StatusOr<std::span<std::byte>> AllocateSlab(int64_t bytes) override;
-  // Direct where this UCX has CUDA (its modules load only where the driver's libraries are).
+  // UCX accesses the memory directly if it supports CUDA. Its CUDA modules load only if the
+  // driver's libraries are present.
   absl::Status AdoptSlab(const Slab& memory, int64_t bytes, std::shared_ptr<void> owner) override;
   std::string Descriptor() const override { return descriptor_; }
-  // INVALID_ARGUMENT: not a descriptor; FAILED_PRECONDITION: of another UCX version; UNAVAILABLE: the peer does not
-  // answer within some seconds.
+  // Fails with INVALID_ARGUMENT if the descriptor is malformed, with FAILED_PRECONDITION if the
+  // peer has another version of UCX, and with UNAVAILABLE if the peer does not answer within some
+  // seconds.
   absl::StatusOr<std::unique_ptr<Link>> Connect(std::string_view peer_descriptor) override;
 
  private:
@@ -38,9 +41,9 @@ class UcxTransport final : public Transport {
   absl::Status Publish(int64_t slab_bytes);
 
   const UcxOptions options_;
-  std::shared_ptr<void> owner_;            // of memory_, where it was adopted
-  std::unique_ptr<UcxInbox> inbox_;        // outlives the thread that reads it
-  std::unique_ptr<UcxProgress> progress_;  // serves peers that write to us; each link has its own
+  std::shared_ptr<void> owner_;            // of memory_, after AdoptSlab
+  std::unique_ptr<UcxInbox> inbox_;        // outlives the thread that uses it
+  std::unique_ptr<UcxProgress> progress_;  // for writes of peers; each link has its own
   ucp_mem_h memory_handle_ = nullptr;
   Slab memory_;  // slab and scratch area
   int64_t slab_bytes_ = 0;
