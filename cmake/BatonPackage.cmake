@@ -19,7 +19,11 @@ install(FILES ${deploy}/systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME 
 install(FILES ${deploy}/systemd/tmpfiles.conf DESTINATION lib/tmpfiles.d RENAME baton.conf ${deb})
 install(FILES ${deploy}/config/router.toml ${deploy}/config/prefill-0.toml ${deploy}/config/decode-0.toml
   DESTINATION /etc/baton ${deb})
-install(FILES README.md docs/operations.md DESTINATION share/doc/baton ${deb})
+install(FILES README.md DESTINATION share/doc/baton ${deb})
+set(pages install configuration security sizing kubernetes observability runbook agents openai)
+list(TRANSFORM pages PREPEND docs/)
+list(TRANSFORM pages APPEND .md)
+install(FILES ${pages} DESTINATION share/doc/baton/docs ${deb})
 install(FILES ${deploy}/systemd/gpu.conf ${deploy}/systemd/network.conf DESTINATION share/doc/baton/examples ${deb})
 install(FILES ${deploy}/prometheus/alerts.yml ${deploy}/prometheus/rules.yml ${deploy}/prometheus/prometheus.yml
   DESTINATION share/baton/prometheus ${deb})

@@ -175,7 +175,7 @@ void AddClientFlags(CLI::App& app, RouterOptions& o) {
       ->check(CLI::Range(0.05, 3600.0))
       ->capture_default_str();
   app.add_option("--keys", o.keys,
-                 "TOML file of API keys (docs/operations.md): who may call, and how much; SIGHUP reads it again");
+                 "TOML file of API keys (docs/security.md): who may call, and how much; SIGHUP reads it again");
   app.add_option("--tls-cert", o.tls.certificate,
                  "PEM: the certificate that clients are shown; with it gRPC and HTTP are encrypted");
   app.add_option("--tls-key", o.tls.key, "PEM: its private key");
@@ -283,14 +283,14 @@ void AddFlags(CLI::App& app, CommonOptions& o) {
   app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
       ->capture_default_str();
-  app.add_option("--log-format", o.log_format, "text, or json: an object for each line (docs/operations.md)")
+  app.add_option("--log-format", o.log_format, "text, or json: an object for each line (docs/observability.md)")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   app.add_option("--metrics", o.metrics, "where Prometheus finds /metrics; port 0 takes a free one")
       ->check(kMetricsAddress)
       ->capture_default_str();
   app.add_flag("--vllm-metrics", o.vllm_metrics,
-               "metrics also under vLLM's names (vllm:...), where these mean the same (docs/operations.md)");
+               "metrics also under vLLM's names (vllm:...), where these mean the same (docs/observability.md)");
   app.add_option("--grace", o.grace_seconds, "seconds that running requests get after SIGTERM or SIGINT")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
@@ -331,7 +331,7 @@ void AddGuard(CLI::App& app, WorkerOptions& o, const std::string& what) {
       what +
           " KV blocks then move by gRPC (encrypted, where there are certificates) and not by UCX, which asks "
           "nobody who writes: nothing of the KV memory is shared or listened for. Slower than shared memory, RDMA "
-          "and GPUs that reach each other (docs/operations.md says how much); --kv-devices says nothing then");
+          "and GPUs that reach each other (docs/security.md says how much); --kv-devices says nothing then");
 }
 
 }  // namespace
@@ -360,7 +360,7 @@ void AddDecodeFlags(CLI::App& app, WorkerOptions& o) {
   app.add_flag(
       "--verify-kv", o.verify_kv,
       "use no KV block whose bytes are not those that its prefill worker sent: both sides take SHA-256 of what "
-      "moves, and a request whose blocks were damaged or forged fails (docs/operations.md says what it costs)");
+      "moves, and a request whose blocks were damaged or forged fails (docs/security.md says what it costs)");
   AddGuard(app, o,
            "take a KV block only from the prefill worker that it is reserved for, by a key which that one is given.");
 }

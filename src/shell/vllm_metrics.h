@@ -1,4 +1,4 @@
-// Counts the events of a router under vLLM's names for the same. docs/operations.md lists the names.
+// Counts the events of a router under vLLM's names for the same. docs/observability.md lists the names.
 #pragma once
 
 #include <map>

@@ -209,9 +209,9 @@ def memory_problems(manifests):
 
 
 def documented_certificates(folder):
-    """Runs what docs/operations.md says makes the files of Secret baton-peer; the names that the certificate is for."""
-    text = (ROOT / "docs/operations.md").read_text()
-    (block,) = [block for block in re.findall(r"(?:^    .*\n)+", text, re.M) if "openssl req" in block]
+    """Runs the commands of docs/security.md for the files of Secret baton-peer; the names that the certificate is for."""
+    text = (ROOT / "docs/security.md").read_text()
+    (block,) = [block for block in re.findall(r"^```sh\n(.*?)^```", text, re.S | re.M) if "openssl req" in block]
     subprocess.run(["bash", "-euc", block], cwd=folder, check=True, capture_output=True)
     names = subprocess.run(["openssl", "x509", "-in", "tls.crt", "-noout", "-ext", "subjectAltName"], cwd=folder,
                            check=True, capture_output=True, text=True).stdout
@@ -225,7 +225,7 @@ def secret_problems(manifests, binaries, folder):
     expected = {f"*.{workload['spec']['serviceName']}.baton.svc{domain}" for role, (workload, _, _) in manifests.workloads().items()
                 if role != "router" for domain in (".cluster.local", "")} - {"*.baton-prefill.baton.svc"}
     if names != expected:
-        yield f"docs/operations.md: expected certificates for {expected}, got {names}"
+        yield f"docs/security.md: expected certificates for {expected}, got {names}"
     drawn = subprocess.run([binaries / "baton", "key"], check=True, capture_output=True, text=True).stdout
     (hashed,) = re.findall('"sha256:[0-9a-f]{64}"', drawn)
     pathlib.Path(folder, "keys.toml").write_text(f"[team]\nkeys = [{hashed}]\n")

@@ -27,7 +27,7 @@ def promtool(*arguments):
 def exported():
     """Metric -> (kind, labels), from the table that metrics are made from."""
     text = (ROOT / "src/metrics/metric_table.cc").read_text()
-    table = re.findall(r'\{"(\w+)",\s*Kind::k(\w+),\s*((?:"[^"]*"\s*)+),', text)
+    table = re.findall(r'\{"(\w+)",\s*Kind::k(\w+),\s*((?:"(?:\\.|[^"\\])*"\s*)+),', text)
     return {name: (kind, set(re.findall(r"`(\w+)`", help_text))) for name, kind, help_text in table}
 
 
@@ -118,9 +118,11 @@ def main():
         problems += problems_of(where, expression, metrics, recorded)
         names |= {name for name, _ in series_of(expression)}
 
-    documented = set(re.findall(r"^\| `(Baton\w+)`", (ROOT / "docs/operations.md").read_text(), re.MULTILINE))
+    runbook = (ROOT / "docs/runbook.md").read_text()
+    problems += [f"docs/runbook.md: there is no {name}" for name in sorted(set(re.findall(r"\bbaton_\w+", runbook)) - set(metrics))]
+    documented = set(re.findall(r"^\| `(Baton\w+)`", runbook, re.MULTILINE))
     alerts = {rule["alert"] for _, rule in rules() if "alert" in rule}
-    problems += [f"docs/operations.md and alerts.yml differ: {name}" for name in sorted(alerts ^ documented)]
+    problems += [f"docs/runbook.md and alerts.yml differ: {name}" for name in sorted(alerts ^ documented)]
     tested = (DEPLOY / "prometheus/alerts_test.yml").read_text()
     problems += [f"alerts_test.yml does not test {name}" for name in sorted(alerts) if f"alertname: {name}\n" not in tested]
     if problems:
