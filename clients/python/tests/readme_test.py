@@ -1,9 +1,12 @@
-"""The README's Python runs as it stands there."""
+"""The Python of the README and of docs/agents.md runs as it stands there, and the server accepts
+the JSON of docs/openai.md."""
 
 import contextlib
 import io
+import json
 import re
 import unittest
+import urllib.request
 from unittest import mock
 
 from baton_client import Client, Run
@@ -11,11 +14,34 @@ from serving import ROOT, Server
 
 
 class ReadmeTest(unittest.TestCase):
-    def test_each_program_runs(self):
+    def test_each_program_of_the_readme_runs(self):
+        self.run_programs("README.md", 3)
+
+    def test_each_program_of_the_page_about_agents_runs(self):
+        self.run_programs("docs/agents.md", 2)
+
+    def test_the_bodies_of_the_page_about_openai_are_accepted(self):
+        server = Server()
+        self.addCleanup(server.stop)
+
+        def ask(path, **body):
+            request = urllib.request.Request(f"{server.http}/v1/{path}", json.dumps(body | {"max_tokens": 4}).encode())
+            with urllib.request.urlopen(request) as answer:
+                self.assertGreater(json.load(answer)["usage"]["completion_tokens"], 0)
+
+        for id in ("coder-1", "tester-1"):
+            ask("completions", prompt="Once upon a time", request_id=id)
+        blocks = re.findall(r"^```json\n(.*?)^```", (ROOT / "docs/openai.md").read_text(), re.S | re.M)
+        segments, content, followers = map(json.loads, blocks)
+        ask("completions", **segments)
+        ask("chat/completions", messages=[{"role": "user", "content": content}])
+        ask("chat/completions", **followers)
+
+    def run_programs(self, page, count):
         server, close_client = Server(), Client.close
         self.addCleanup(server.stop)
-        programs = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M)
-        self.assertEqual(len(programs), 3)
+        programs = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.S | re.M)
+        self.assertEqual(len(programs), count)
         for program in programs:
             with self.subTest(program), Client(server.grpc) as client, contextlib.redirect_stdout(io.StringIO()) as printed:
                 names = {"flow": client.workflow("readme")}  # for the one that is a part of a program
