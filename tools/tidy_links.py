@@ -1,5 +1,5 @@
-"""Links in Markdown, and the documents that other files name: does each lead to a file and a heading of this repository?
-tools/tidy runs it."""
+"""Checks that links in Markdown, and documents that other files name, lead to a file and a heading
+of this repository. tools/tidy runs it."""
 
 import pathlib
 import re
@@ -33,7 +33,7 @@ def anchors_of(text):
 
 
 class Links:
-    """Of the files `paths` below `root`."""
+    """Finds problems in the files `paths` below `root`."""
 
     def __init__(self, root, paths):
         self.root = pathlib.Path(root)

@@ -9,7 +9,7 @@ import tidy_links
 
 class LinksTest(unittest.TestCase):
     def problems(self, **files):
-        """Of files, whose names have __ for / and _dot_ for a dot."""
+        """The problems of these files. Their names have __ for / and _dot_ for a dot."""
         with tempfile.TemporaryDirectory() as folder:
             paths = []
             for name, text in files.items():
