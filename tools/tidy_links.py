@@ -10,7 +10,8 @@ CODE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)|^\[[^\]]+\]:\s+(\S+)", re.M)
 ELSEWHERE = re.compile(r"[a-z][a-z+.-]*:|//")  # the web, and other schemes
 HEADING = re.compile(r"^#{1,6} +(.+?)(?: +#+)?$", re.M)
-# A document as other files name it, by its path here or in the Debian package. Paths of the web do not match.
+# A document as other files name it, by its path here or in the Debian package. Paths of the web do
+# not match.
 NAMED = re.compile(r"(?:(?<![\w/.-])|(?<=/usr/share/doc/baton/)|(?<=\.\./))(docs/[\w./-]+\.(?:md|svg|png))(#[\w-]+)?")
 EXEMPT = ("tools/tidy_links_test.py",)  # names documents that do not exist
 
